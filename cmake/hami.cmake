@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# What every target of the house shares.
+
+find_package(Threads REQUIRED)
+find_package(GTest)
+
+add_library(hami_flags INTERFACE)
+target_include_directories(hami_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+target_compile_options(hami_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion $<$<BOOL:${HAMI_WERROR}>:-Werror>
+  -fvisibility=hidden)
+if(HAMI_OFFICIAL_HEADERS)
+  target_include_directories(hami_flags SYSTEM INTERFACE ${HAMI_OFFICIAL_HEADERS})
+  target_compile_definitions(hami_flags INTERFACE HAMI_OFFICIAL_CUDA_H HAMI_OFFICIAL_NVML_H)
+endif()
+
+# Hosted code (programs, tests, simgpu) is what the sanitizers instrument; libvgpu.so itself is freestanding and is not.
+add_library(hami_hosted INTERFACE)
+target_link_libraries(hami_hosted INTERFACE hami_flags Threads::Threads)
+if(HAMI_SANITIZE)
+  list(JOIN HAMI_SANITIZE "," _san)
+  target_compile_options(hami_hosted INTERFACE -fsanitize=${_san} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(hami_hosted INTERFACE -fsanitize=${_san})
+endif()
+
+# hami_test(NAME SOURCES... LIBS ...): a GoogleTest program in build/test that ctest runs.
+function(hami_test name)
+  cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  if(NOT GTest_FOUND)
+    return()
+  endif()
+  add_executable(${name} ${T_SOURCES})
+  target_link_libraries(${name} PRIVATE hami_hosted ${T_LIBS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 60)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}")
+endfunction()
+
+# hami_fuzz(NAME SOURCES... LIBS ...): a libFuzzer program in build/fuzz, when HAMI_FUZZ is on.
+# Without it the same source is a test that replays the committed corpus (test/corpus/NAME).
+function(hami_fuzz name)
+  cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
+  if(HAMI_FUZZ)
+    add_executable(${name} ${T_SOURCES})
+    target_link_libraries(${name} PRIVATE hami_hosted ${T_LIBS})
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer,address,undefined)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer,address,undefined)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  else()
+    add_executable(${name} ${T_SOURCES} ${CMAKE_SOURCE_DIR}/test/replay_main.cc)
+    target_link_libraries(${name} PRIVATE hami_hosted ${T_LIBS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
+    add_test(NAME ${name} COMMAND ${name} ${CMAKE_SOURCE_DIR}/test/corpus/${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 60)
+  endif()
+endfunction()
