@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// NVML as the library exports it, every version under its own name, without NVIDIA's header. With HAMI_OFFICIAL_NVML_H
+// the types and constants are NVIDIA's, and its declarations are held against ours. Nothing of our own is defined here.
 #pragma once
-#ifdef HAMI_OFFICIAL_NVML_H
-#define NVML_NO_UNVERSIONED_FUNC_DEFS
-#include <nvml.h>
-#else
-#error "own declarations not written yet: configure with -DHAMI_OFFICIAL_HEADERS=DIR"
-#endif
+
+#include "abi/nvml_functions.h"

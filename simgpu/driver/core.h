@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The process' view of the machine: which GPUs it sees, its contexts, and which of them is current in each thread.
+//
+// Invariants: a Context is never deleted, only marked dead, so a stale handle is told from a live one and a thread that
+// still has it current meets an error and not a crash. Global state is allocated once and never destroyed, because calls
+// arrive after static destructors; thread state has no destructor for the same reason.
+//
+// Lock order: core (contexts) -> pools -> arenas and ranges -> the machine's own. No lock of this file or of mem.h is held
+// while the engine is called; the engine may call anything of mem.h that says so, holding its own locks.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/cuda_abi.h"
+#include "simgpu/machine/machine.h"
+
+namespace simgpu {
+
+struct Engine;
+
+// One GPU (or MIG instance) as this process sees it. `ordinal` is the CUdevice; `machine` indexes the machine's devices.
+struct Device {
+  int ordinal = 0;
+  int machine = 0;
+  const DeviceSpec* spec = nullptr;  // of the whole GPU, also for a MIG instance
+  CUuuid uuid{};                     // what cuDeviceGetUuid_v2 says: the MIG instance's where there is one
+  CUuuid gpu_uuid{};                 // of the whole GPU
+  int gpu_instance = -1;             // MIG: the compute instance this process uses
+  int compute_instance = -1;
+  int sm_count = 0;                  // of the GPU or of the instance
+
+  bool mig() const { return gpu_instance >= 0; }
+};
+
+enum class ContextKind : std::uint8_t { kPrimary, kCreated, kGreen };
+
+struct Context {
+  std::uint64_t id = 0;  // unique in the process, as cuCtxGetId
+  ContextKind kind = ContextKind::kCreated;
+  const Device* device = nullptr;
+  unsigned flags = 0;
+  unsigned api_version = 0;
+  int sm_count = 0;  // all of the device, or the partition of a green context
+  std::atomic<bool> alive{false};
+  std::atomic<int> sticky_error{0};  // a CUresult that every later call answers (a fault ended the context), or 0
+  Engine* engine = nullptr;          // made by NewEngine when the context comes to life
+  std::atomic<std::uint64_t> peers{0};  // bit per ordinal: peer access enabled to that device's memory
+
+  std::atomic<std::size_t> stack_bytes{1024};
+  std::atomic<std::size_t> printf_bytes{std::size_t{1} << 20};
+  std::atomic<std::size_t> heap_bytes{std::size_t{8} << 20};
+  std::atomic<std::size_t> sync_depth{2};
+  std::atomic<std::size_t> pending_launches{2048};
+  std::atomic<std::size_t> max_l2_granularity{64};
+  std::atomic<std::size_t> persisting_l2{0};
+  std::atomic<int> cache_config{0};
+
+  std::uint64_t charged = 0;  // context memory in the machine's books; guarded by the core lock
+
+  int ordinal() const { return device->ordinal; }
+  int machine() const { return device->machine; }
+};
+
+// --- the guard at the top of every exported function -----------------------------------------------------------------
+
+enum class Phase : int { kNew, kReady, kForked };
+extern std::atomic<Phase> g_phase;
+extern std::atomic<bool> g_faults;  // some call of this machine may be told to fail or to be slow
+
+CUresult NotReady();
+CUresult FaultOf(const char* function);
+
+// CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED (before cuInit, or in the child of a process that had called it), or what the
+// machine's fault list demands of this call.
+inline CUresult Enter(const char* function) {
+  if (g_phase.load(std::memory_order_acquire) != Phase::kReady) [[unlikely]] {
+    return NotReady();
+  }
+  return g_faults.load(std::memory_order_relaxed) ? FaultOf(function) : CUDA_SUCCESS;
+}
+
+// The first statement of an exported function: SIMGPU_ENTER(cuMemAlloc_v2);
+#define SIMGPU_ENTER(function)                                                         \
+  if (const CUresult simgpu_entered = ::simgpu::Enter(#function); simgpu_entered != 0) \
+  return simgpu_entered
+
+// Returns the error of an expression that is a CUresult, if it is one.
+#define SIMGPU_TRY(expression)                                                    \
+  if (const CUresult simgpu_tried = (expression); simgpu_tried != CUDA_SUCCESS)   \
+  return simgpu_tried
+
+// --- devices ----------------------------------------------------------------------------------------------------------
+
+int DeviceCount();
+// Null for an ordinal that is not visible.
+const Device* FindDevice(CUdevice ordinal);
+// The visible device of a machine index; null when this process does not see it.
+const Device* DeviceOfMachine(int machine);
+
+// --- contexts ---------------------------------------------------------------------------------------------------------
+
+// The calling thread's current context; null when there is none. It may be dead: NeedContext tells.
+Context* CurrentContext();
+
+// The current context, alive. CUDA_ERROR_INVALID_CONTEXT when there is none, CUDA_ERROR_CONTEXT_IS_DESTROYED when it is
+// gone, the context's sticky error when it has one.
+CUresult NeedContext(Context** out);
+
+// What a handle means. CUDA_ERROR_INVALID_CONTEXT for null or unknown, CUDA_ERROR_CONTEXT_IS_DESTROYED for a dead one.
+CUresult ContextOf(CUcontext handle, Context** out);
+inline CUcontext HandleOf(const Context& ctx) {
+  return reinterpret_cast<CUcontext>(const_cast<Context*>(&ctx));
+}
+
+// The green context behind a CUgreenCtx, which is a Context of kind kGreen. CUDA_ERROR_INVALID_HANDLE otherwise.
+CUresult GreenContextOf(CUgreenCtx handle, Context** out);
+
+// Live contexts of a device (or of all, ordinal -1): calls `visit(ctx, arg)` for each without holding a lock.
+void ForEachContext(int ordinal, void (*visit)(Context&, void*), void* arg);
+
+// The device's primary context, which may be inactive (not alive). Never null for a visible ordinal.
+Context* PrimaryContext(int ordinal);
+
+// Brings the primary context to life without taking a reference, as a library load does for its device's context.
+CUresult RetainPrimary(int ordinal, Context** out);
+CUresult ReleasePrimary(int ordinal);
+
+}  // namespace simgpu

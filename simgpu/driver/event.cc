@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simgpu/driver/event.h"
+
+#include "simgpu/driver/capture.h"
+#include "simgpu/driver/engine_state.h"
+#include "simgpu/driver/graph.h"
+
+namespace simgpu {
+namespace {
+
+using EventArena = HandleArena<EventObject, std::size_t{1} << 20>;
+
+// Taking and giving is done with the engine's lock held.
+EventArena& Events() {
+  static EventArena* const arena = new EventArena();
+  return *arena;
+}
+
+void GiveIfUnused(EventObject& event) {
+  if (event.destroyed && event.pending == 0) {
+    event.destroyed = false;
+    Events().Give(&event);
+  }
+}
+
+CUresult CreateEvent(CUevent* out, unsigned flags) {
+  constexpr unsigned kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if (out == nullptr || (flags & ~kKnown) != 0 ||
+      ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Context* ctx = nullptr;
+  SIMGPU_TRY(NeedContext(&ctx));
+  EngineLock lock;
+  EventObject* event = Events().Take();
+  if (event == nullptr) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  event->ctx = ctx;
+  event->flags = flags;
+  event->stream = nullptr;
+  event->seq = 0;
+  event->reached = event->serial;
+  event->capture = nullptr;
+  *out = HandleOf(*event);
+  return CUDA_SUCCESS;
+}
+
+CUresult DestroyEvent(CUevent handle) {
+  EventObject* event = FindEvent(handle);
+  if (event == nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  EngineLock lock;
+  event->live.store(false, std::memory_order_release);
+  event->destroyed = true;
+  GiveIfUnused(*event);
+  return CUDA_SUCCESS;
+}
+
+CUresult Record(CUevent handle, CUstream stream, unsigned flags, bool per_thread) {
+  EventObject* event = FindEvent(handle);
+  if (event == nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  SIMGPU_STREAM(s, stream, per_thread);
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (event->ctx != s->ctx) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  const bool capturing = IsCapturing(*s);
+  if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) {
+    if (!capturing) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CaptureNode(*s, EventNodeParams(CU_GRAPH_NODE_TYPE_EVENT_RECORD, *event));
+  }
+  if (capturing) {
+    return CaptureRecord(*s, *event);
+  }
+  SIMGPU_TRY(s->kind == StreamKind::kLegacy ? CheckLegacyUse(*s->ctx) : CUDA_SUCCESS);
+  EngineLock sched;
+  EnterQueue(*sched, *s);
+  const Nanos now = Machine::Get().Now();
+  EnqueueRecord(*sched, *s, *event, now);
+  LeaveQueue(*sched, *s, now);
+  return CUDA_SUCCESS;
+}
+
+CUresult StreamWaitEvent(CUstream stream, CUevent handle, unsigned flags, bool per_thread) {
+  SIMGPU_STREAM(s, stream, per_thread);
+  EventObject* event = FindEvent(handle);
+  if (event == nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool capturing = IsCapturing(*s);
+  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) {
+    return capturing ? CaptureNode(*s, EventNodeParams(CU_GRAPH_NODE_TYPE_WAIT_EVENT, *event))
+                     : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (event->capture != nullptr) {
+    return CaptureWait(*s, *event);
+  }
+  if (capturing) {
+    if (!event->Recorded()) {
+      return CUDA_SUCCESS;
+    }
+    RefuseOnCapture(*s);  // the captured work would depend on work outside of it
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  EngineLock sched;
+  EnterQueue(*sched, *s);
+  const Nanos now = Machine::Get().Now();
+  EnqueueEventWait(*sched, *s, *event, now);
+  LeaveQueue(*sched, *s, now);
+  return CUDA_SUCCESS;
+}
+
+CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  if (milliseconds == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  EventObject* start = FindEvent(start_handle);
+  EventObject* end = FindEvent(end_handle);
+  if (start == nullptr || end == nullptr || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (start->capture != nullptr || end->capture != nullptr) {
+    return CUDA_ERROR_CAPTURED_EVENT;
+  }
+  EngineLock sched;
+  if (!start->Recorded() || !end->Recorded() || start->ctx->device != end->ctx->device) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  sched->Commit(Machine::Get().Now());
+  if (start->reached != start->serial || end->reached != end->serial) {
+    return CUDA_ERROR_NOT_READY;
+  }
+  *milliseconds = static_cast<float>(static_cast<double>(end->time - start->time) * 1e-6);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+EventObject* FindEvent(CUevent handle) { return Events().Find(handle); }
+
+void EnqueueRecord(Scheduler& sched, Stream& s, EventObject& event, Nanos now) {
+  Op op;
+  op.kind = OpKind::kRecord;
+  op.event = {&event, ++event.serial};
+  ++event.pending;
+  event.capture = nullptr;
+  event.stream = &s;
+  Enqueue(sched, s, op, now);
+  event.seq = s.submitted;
+}
+
+void EnqueueEventWait(Scheduler& sched, Stream& s, EventObject& event, Nanos now) {
+  if (event.Recorded()) {
+    EnqueueWait(sched, s, *event.stream, event.seq, now);
+  }
+}
+
+void RecordReached(Scheduler&, EventObject& event, std::uint64_t serial, Nanos t) {
+  --event.pending;
+  if (serial == event.serial) {
+    event.reached = serial;
+    event.time = t;
+  }
+  GiveIfUnused(event);
+}
+
+void DestroyEventsOf(Scheduler&, Context& ctx) {
+  Events().ForEach([&ctx](EventObject& event) {
+    if (event.ctx == &ctx) {
+      event.live.store(false, std::memory_order_release);
+      event.destroyed = true;
+      GiveIfUnused(event);
+    }
+  });
+}
+
+namespace {
+
+CUresult QueryEvent(CUevent handle) {
+  EventObject* event = FindEvent(handle);
+  if (event == nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (event->capture != nullptr) {
+    return CUDA_ERROR_CAPTURED_EVENT;
+  }
+  SIMGPU_TRY(CheckUnsafeCall());
+  EngineLock sched;
+  sched->Commit(Machine::Get().Now());
+  return event->reached == event->serial ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult WaitEvent(CUevent handle) {
+  EventObject* event = FindEvent(handle);
+  if (event == nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (event->capture != nullptr) {
+    return CUDA_ERROR_CAPTURED_EVENT;
+  }
+  SIMGPU_TRY(CheckUnsafeCall());
+  Context& ctx = *event->ctx;
+  {
+    EngineLock sched;
+    if (event->Recorded()) {
+      sched->WaitSeq(*event->stream, event->seq);
+    }
+  }
+  TrimPoolsAtSync(ctx.ordinal());
+  return static_cast<CUresult>(ctx.sticky_error.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+}  // namespace simgpu
+
+// --- the API ------------------------------------------------------------------------------------------------------------
+
+CUresult cuEventCreate(CUevent* event, unsigned int flags) {
+  SIMGPU_ENTER(cuEventCreate);
+  return simgpu::CreateEvent(event, flags);
+}
+
+CUresult cuEventDestroy(CUevent event) {
+  SIMGPU_ENTER(cuEventDestroy);
+  return simgpu::DestroyEvent(event);
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+  SIMGPU_ENTER(cuEventDestroy_v2);
+  return simgpu::DestroyEvent(event);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  SIMGPU_ENTER(cuEventRecord);
+  return simgpu::Record(event, stream, 0, false);
+}
+
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
+  SIMGPU_ENTER(cuEventRecord_ptsz);
+  return simgpu::Record(event, stream, 0, true);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
+  SIMGPU_ENTER(cuEventRecordWithFlags);
+  return simgpu::Record(event, stream, flags, false);
+}
+
+CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned int flags) {
+  SIMGPU_ENTER(cuEventRecordWithFlags_ptsz);
+  return simgpu::Record(event, stream, flags, true);
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+  SIMGPU_ENTER(cuStreamWaitEvent);
+  return simgpu::StreamWaitEvent(stream, event, flags, false);
+}
+
+CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int flags) {
+  SIMGPU_ENTER(cuStreamWaitEvent_ptsz);
+  return simgpu::StreamWaitEvent(stream, event, flags, true);
+}
+
+CUresult cuEventQuery(CUevent event) {
+  SIMGPU_ENTER(cuEventQuery);
+  return simgpu::QueryEvent(event);
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+  SIMGPU_ENTER(cuEventSynchronize);
+  return simgpu::WaitEvent(event);
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  SIMGPU_ENTER(cuEventElapsedTime);
+  return simgpu::Elapsed(milliseconds, start, end);
+}
+
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
+  SIMGPU_ENTER(cuEventElapsedTime_v2);
+  return simgpu::Elapsed(milliseconds, start, end);
+}
+
+// Interprocess events can be created, so that programs which only prepare for them run; they can not be handed out.
+CUresult cuIpcGetEventHandle(CUipcEventHandle* handle, CUevent event) {
+  SIMGPU_ENTER(cuIpcGetEventHandle);
+  if (handle == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return simgpu::FindEvent(event) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle) {
+  SIMGPU_ENTER(cuIpcOpenEventHandle);
+  return event == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+}

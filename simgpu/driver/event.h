@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Events: where a stream was, and when it got there. An event remembers its last record only; a record that was
+// overtaken by a newer one leaves no trace. Guarded by the engine's lock except for `live`, `ctx` and `flags`.
+// Refuses: interprocess events.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "abi/cuda_abi.h"
+#include "simgpu/machine/machine.h"
+
+namespace simgpu {
+
+struct Capture;
+struct Context;
+struct GraphNode;
+struct Scheduler;
+struct Stream;
+
+struct EventObject {
+  std::atomic<bool> live{false};
+  EventObject* next_free = nullptr;
+  Context* ctx = nullptr;
+  unsigned flags = 0;
+
+  Stream* stream = nullptr;   // of the last record; null: never recorded
+  std::uint64_t seq = 0;      // what the stream has come to when the record is done
+  std::uint64_t serial = 0;   // of the last record
+  std::uint64_t reached = 0;  // the last record that is done
+  Nanos time = 0;             // of `reached`
+  std::uint32_t pending = 0;  // records in queues
+  bool destroyed = false;
+
+  // Recorded in a capture: stands for a node there, and can not be asked or waited for by the host.
+  Capture* capture = nullptr;
+  std::uint64_t capture_id = 0;
+  std::vector<GraphNode*> captured_nodes;  // guarded by the graph lock
+
+  bool Recorded() const { return stream != nullptr; }
+};
+
+// The event behind a handle; null when there is none.
+EventObject* FindEvent(CUevent handle);
+inline CUevent HandleOf(EventObject& event) { return reinterpret_cast<CUevent>(&event); }
+
+// Records on a stream that is not capturing, with the engine's lock held.
+void EnqueueRecord(Scheduler& sched, Stream& s, EventObject& event, Nanos now);
+// The stream waits for the event's last record, with the engine's lock held.
+void EnqueueEventWait(Scheduler& sched, Stream& s, EventObject& event, Nanos now);
+
+// Called by the engine when a stream has come to a record.
+void RecordReached(Scheduler& sched, EventObject& event, std::uint64_t serial, Nanos t);
+
+// The events of a context that dies, with the engine's lock held.
+void DestroyEventsOf(Scheduler& sched, Context& ctx);
+
+}  // namespace simgpu

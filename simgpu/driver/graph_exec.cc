@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a graph to a program, and from a program to work in streams.
+#include <algorithm>
+#include <unordered_map>
+
+#include "simgpu/driver/capture.h"
+#include "simgpu/driver/engine_state.h"
+#include "simgpu/driver/graph.h"
+#include "simgpu/driver/graph_exec.h"
+#include "simgpu/driver/stream_memop.h"
+
+namespace simgpu {
+namespace {
+
+constexpr std::size_t kMaxLanes = 64;  // more side by side than that share lanes
+
+using Steps = std::vector<std::size_t>;
+
+void Merge(Steps& into, const Steps& from) {
+  for (const std::size_t step : from) {
+    if (std::find(into.begin(), into.end(), step) == into.end()) {
+      into.push_back(step);
+    }
+  }
+}
+
+// The nodes in an order that respects the edges; among the free ones the oldest first.
+std::vector<GraphNode*> InOrder(const Graph& graph) {
+  std::unordered_map<const GraphNode*, std::size_t> missing;
+  std::vector<GraphNode*> order;
+  order.reserve(graph.nodes.size());
+  for (GraphNode* node : graph.nodes) {
+    missing[node] = node->in.size();
+    if (node->in.empty()) {
+      order.push_back(node);
+    }
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const Edge& edge : order[i]->out) {
+      if (--missing[edge.node] == 0) {
+        order.push_back(edge.node);
+      }
+    }
+  }
+  return order;
+}
+
+// Appends the nodes of a graph to a program, child graphs in place; returns the steps after which all of it is done.
+Steps Emit(GraphExec& exec, const Graph& graph, const Steps& entry) {
+  std::unordered_map<const GraphNode*, Steps> done;
+  Steps exit;
+  for (GraphNode* node : InOrder(graph)) {
+    Steps before;
+    for (const Edge& edge : node->in) {
+      Merge(before, done[edge.node]);
+    }
+    if (node->in.empty()) {
+      before = entry;
+    }
+    if (const ChildNode* child = node->params.As<ChildNode>()) {
+      done[node] = Emit(exec, *child->graph, before);
+    } else {
+      node->step = exec.program.size();
+      Step& step = exec.program.emplace_back();
+      step.node = node;
+      step.dependencies = std::move(before);
+      done[node] = {node->step};
+    }
+    if (node->out.empty()) {
+      Merge(exit, done[node]);
+    }
+  }
+  return graph.nodes.empty() ? entry : exit;
+}
+
+Context* ContextOf(GraphNode& node, Context* fallback) {
+  if (const KernelNode* kernel = node.params.As<KernelNode>()) {
+    return kernel->ctx;
+  }
+  if (const CopyNode* copy = node.params.As<CopyNode>()) {
+    return copy->ctx;
+  }
+  if (const FillNode* fill = node.params.As<FillNode>()) {
+    return fill->ctx;
+  }
+  return fallback;
+}
+
+// Chains of nodes that follow each other get one lane.
+void AssignLanes(GraphExec& exec) {
+  constexpr std::size_t kFree = SIZE_MAX;
+  std::vector<std::size_t> tail{kFree};  // the last step of each lane
+  exec.lane_contexts.assign(1, exec.ctx);
+  for (std::size_t i = 0; i < exec.program.size(); ++i) {
+    Step& step = exec.program[i];
+    Context* ctx = ContextOf(*step.node, exec.ctx);
+    std::size_t lane = kFree;
+    for (const std::size_t before : step.dependencies) {
+      const std::size_t candidate = exec.program[before].lane;
+      if (tail[candidate] == before && exec.lane_contexts[candidate] == ctx) {
+        lane = candidate;
+        break;
+      }
+    }
+    if (lane == kFree && tail[0] == kFree && ctx == exec.ctx) {
+      lane = 0;
+    }
+    if (lane == kFree && tail.size() >= kMaxLanes) {
+      for (std::size_t k = 0; k < tail.size() && lane == kFree; ++k) {
+        const std::size_t candidate = (i + k) % tail.size();
+        lane = exec.lane_contexts[candidate] == ctx ? candidate : kFree;
+      }
+    }
+    if (lane == kFree) {
+      lane = tail.size();
+      tail.push_back(kFree);
+      exec.lane_contexts.push_back(ctx);
+    }
+    step.lane = lane;
+    tail[lane] = i;
+    std::erase_if(step.dependencies, [&](std::size_t before) { return exec.program[before].lane == lane; });
+  }
+}
+
+// Free nodes learn of the allocation nodes of the same program.
+void PairAllocations(GraphExec& exec) {
+  std::unordered_map<CUdeviceptr, std::shared_ptr<Reservation>> made;
+  for (const Step& step : exec.program) {
+    if (const AllocNode* alloc = step.node->params.As<AllocNode>()) {
+      made[alloc->params.dptr] = alloc->reservation;
+    } else if (FreeNode* free = step.node->params.As<FreeNode>()) {
+      const auto found = made.find(free->address);
+      free->reservation = found != made.end() ? found->second : nullptr;
+    }
+  }
+}
+
+// Memory of all allocation nodes, or of none.
+CUresult BackAllocations(const GraphExec& exec) {
+  std::vector<CUdeviceptr> backed;
+  for (const Step& step : exec.program) {
+    const AllocNode* alloc = step.node->params.As<AllocNode>();
+    if (alloc == nullptr) {
+      continue;
+    }
+    const CUresult result = GraphBack(alloc->params.dptr);
+    if (result != CUDA_SUCCESS) {
+      for (const CUdeviceptr address : backed) {
+        GraphUnback(address);
+      }
+      return result;
+    }
+    backed.push_back(alloc->params.dptr);
+  }
+  for (const Step& step : exec.program) {
+    const FreeNode* free = step.node->params.As<FreeNode>();
+    if (free != nullptr && free->reservation != nullptr) {
+      free->reservation->launches.fetch_add(1);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+struct FreeCall {
+  CUdeviceptr address;
+  std::shared_ptr<Reservation> reservation;
+};
+
+void RunFree(void* arg) {
+  auto* call = static_cast<FreeCall*>(arg);
+  if (call->reservation == nullptr || call->reservation->launches.fetch_sub(1) == 1) {
+    GraphUnback(call->address);
+  }
+  delete call;
+}
+
+void EnqueueCall(Scheduler& sched, Stream& s, void (*fn)(void*), void* arg, OpKind kind, Nanos now) {
+  Op op;
+  op.kind = kind;
+  op.call = {fn, arg};
+  Enqueue(sched, s, op, now);
+}
+
+// Submits what one node does.
+struct Submitter {
+  Scheduler& sched;
+  Stream& s;
+  Nanos now;
+
+  void operator()(EmptyNode&) const {}
+  void operator()(ChildNode&) const {}
+  void operator()(AllocNode&) const {}  // backed before the launch
+  void operator()(KernelNode& node) const {
+    EnqueueKernel(sched, s, node.prepared.sm_nanos, node.prepared.width, now);
+    if (void* action = NewKernelAction(*node.ctx, node.prepared.kernel, node.packed)) {
+      EnqueueCall(sched, s, RunKernelAction, action, OpKind::kCall, now);
+    }
+  }
+  void operator()(CopyNode& node) const { EnqueueCopy(sched, s, node.op, now); }
+  void operator()(FillNode& node) const { EnqueueFill(sched, s, node.op, now); }
+  void operator()(HostNode& node) const { EnqueueCall(sched, s, node.fn, node.user_data, OpKind::kHost, now); }
+  void operator()(FreeNode& node) const {
+    EnqueueCall(sched, s, RunFree, new FreeCall{node.address, node.reservation}, OpKind::kCall, now);
+  }
+  void operator()(EventNode& node) const {
+    EventObject* event = FindEvent(node.event);
+    if (event != nullptr) {
+      node.record ? EnqueueRecord(sched, s, *event, now) : EnqueueEventWait(sched, s, *event, now);
+    }
+  }
+  void operator()(MemOpNode& node) const {
+    for (const CUstreamBatchMemOpParams& params : node.ops) {
+      Op op;
+      bool skip = false;
+      if (MakeMemOp(params, &op, &skip) == CUDA_SUCCESS && !skip) {
+        Enqueue(sched, s, op, now);
+      }
+    }
+  }
+};
+
+// The streams of the lanes; the launching one is the first if it is of the right context.
+bool TakeLanes(Scheduler& sched, GraphExec& exec, Stream& s) {
+  exec.lanes.resize(exec.lane_contexts.size());
+  for (std::size_t i = s.ctx == exec.ctx ? 1 : 0; i < exec.lanes.size(); ++i) {
+    if (exec.lanes[i] == nullptr) {
+      Context* ctx = exec.lane_contexts[i];
+      exec.lanes[i] = ctx->engine != nullptr ? TakeLane(sched, *ctx->engine) : nullptr;
+      if (exec.lanes[i] == nullptr) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void SubmitProgram(Scheduler& sched, GraphExec& exec, Stream& s, Nanos now) {
+  if (exec.last_stream != nullptr) {
+    EnqueueWait(sched, s, *exec.last_stream, exec.last_seq, now);
+  }
+  const std::uint64_t start = s.submitted;
+  const std::size_t first = s.ctx == exec.ctx ? 1 : 0;
+  for (std::size_t i = first; i < exec.lanes.size(); ++i) {
+    EnqueueWait(sched, *exec.lanes[i], s, start, now);
+  }
+  for (Step& step : exec.program) {
+    Stream& lane = step.lane < first ? s : *exec.lanes[step.lane];
+    for (const std::size_t before : step.dependencies) {
+      const Step& other = exec.program[before];
+      EnqueueWait(sched, lane, *other.stream, other.seq, now);
+    }
+    if (step.node->enabled) {
+      std::visit(Submitter{sched, lane, now}, step.node->params.work);
+    }
+    step.stream = &lane;
+    step.seq = lane.submitted;
+  }
+  for (std::size_t i = first; i < exec.lanes.size(); ++i) {
+    EnqueueWait(sched, s, *exec.lanes[i], exec.lanes[i]->submitted, now);
+    LeaveQueue(sched, *exec.lanes[i], now);
+  }
+  exec.last_stream = &s;
+  exec.last_seq = s.submitted;
+  LeaveQueue(sched, s, now);
+}
+
+}  // namespace
+
+void BuildProgram(GraphExec& exec) {
+  exec.program.clear();
+  Emit(exec, *exec.graph, {});
+  AssignLanes(exec);
+  PairAllocations(exec);
+}
+
+GraphNode* NodeIn(GraphExec& exec, const GraphNode& node) {
+  for (GraphNode* candidate : exec.graph->nodes) {
+    if (candidate->origin == node.origin) {
+      return candidate;
+    }
+  }
+  // Nodes of child graphs can be named by the handles that cuGraphChildGraphNodeGetGraph leads to.
+  for (const Step& step : exec.program) {
+    if (step.node->origin == node.origin) {
+      return step.node;
+    }
+  }
+  return nullptr;
+}
+
+CUresult LaunchGraph(GraphExec& exec, Stream& s) {
+  if (exec.ctx == nullptr) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  SIMGPU_TRY(BackAllocations(exec));
+  EngineLock sched;
+  if (!TakeLanes(*sched, exec, s)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  EnterQueue(*sched, s);
+  SubmitProgram(*sched, exec, s, Machine::Get().Now());
+  return CUDA_SUCCESS;
+}
+
+void WaitForRoomFor(Stream& s) {
+  EngineLock sched;
+  if (s.submitted - s.completed >= kQueueDepth) {
+    sched->WaitForRoom(s);
+  }
+}
+
+}  // namespace simgpu

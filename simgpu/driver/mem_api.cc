@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuMemAlloc, cuMemAllocPitch, cuMemFree, cuMemGetInfo, cuMemGetAddressRange.
+#include "simgpu/driver/engine.h"
+#include "simgpu/driver/mem_internal.h"
+
+namespace simgpu {
+namespace {
+
+CUresult FreeAny(CUdeviceptr address) {
+  Range range;
+  if (!FindRange(address, &range) || range.base != address || !range.in_use) return CUDA_ERROR_INVALID_VALUE;
+  switch (range.kind) {
+    case MemKind::kGraph: GraphUnback(address); return CUDA_SUCCESS;
+    case MemKind::kDevice: return FreeDevice(address);
+    case MemKind::kManaged:
+    case MemKind::kAsync:
+    case MemKind::kExternal:
+    case MemKind::kPoolImport: Destroy(address); return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+}  // namespace
+}  // namespace simgpu
+
+using namespace simgpu;
+
+CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t size) {
+  SIMGPU_ENTER(cuMemAlloc_v2);
+  Context* ctx = nullptr;
+  SIMGPU_TRY(NeedContext(&ctx));
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SIMGPU_TRY(CheckUnsafeCall());
+  return AllocDevice(*ctx, size, MemKind::kDevice, out);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height, unsigned int element) {
+  SIMGPU_ENTER(cuMemAllocPitch_v2);
+  Context* ctx = nullptr;
+  SIMGPU_TRY(NeedContext(&ctx));
+  if (out == nullptr || pitch == nullptr || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (element != 4 && element != 8 && element != 16) return CUDA_ERROR_INVALID_VALUE;
+  SIMGPU_TRY(CheckUnsafeCall());
+  if (!Plausible(width)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::size_t row = RoundUp(width, kPitchAlignment);
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  SIMGPU_TRY(AllocDevice(*ctx, bytes, MemKind::kDevice, out));
+  *pitch = row;
+  return CUDA_SUCCESS;
+}
+
+// Waits for the context's work, as every driver does before it takes memory away.
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  SIMGPU_ENTER(cuMemFree_v2);
+  if (address == 0) return CUDA_SUCCESS;
+  Context* ctx = nullptr;
+  SIMGPU_TRY(NeedContext(&ctx));
+  SIMGPU_TRY(CheckUnsafeCall());
+  DrainContext(*ctx);
+  return FreeAny(address);
+}
+
+CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
+  SIMGPU_ENTER(cuMemGetInfo_v2);
+  Context* ctx = nullptr;
+  SIMGPU_TRY(NeedContext(&ctx));
+  Machine& machine = Machine::Get();
+  if (free_bytes != nullptr) *free_bytes = machine.FreeBytes(ctx->machine());
+  if (total != nullptr) *total = machine.TotalBytes(ctx->machine());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
+  SIMGPU_ENTER(cuMemGetAddressRange_v2);
+  Context* ctx = nullptr;
+  SIMGPU_TRY(NeedContext(&ctx));
+  Range range;
+  if (!FindRange(address, &range)) return CUDA_ERROR_NOT_FOUND;
+  if (base != nullptr) *base = range.base;
+  if (size != nullptr) *size = range.size;
+  return CUDA_SUCCESS;
+}

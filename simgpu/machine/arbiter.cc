@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simgpu/machine/arbiter.h"
+
+#include <algorithm>
+#include <array>
+
+namespace simgpu {
+namespace {
+
+// One member of the rotation, as Predict plays it forward.
+struct Player {
+  std::int64_t left;
+  bool target;
+};
+
+}  // namespace
+
+int ArbiterState::Attach(std::int32_t owner, int partition) {
+  int ctx = 0;
+  while (ctx < high_water && contexts[ctx].used != 0) {
+    ++ctx;
+  }
+  if (ctx >= kMaxContexts || partition < 0 || partition >= kPartitions) {
+    return -1;
+  }
+  ArbiterContext& c = contexts[ctx];
+  c.demand.store(kIdleBit, std::memory_order_release);
+  c.granted = 0;
+  c.sm_nanos.store(0, std::memory_order_relaxed);
+  c.intervals = 0;
+  c.owner = owner;
+  c.runnable = 0;
+  c.partition = static_cast<std::uint8_t>(partition);
+  c.used = 1;
+  high_water = std::max(high_water, static_cast<std::uint16_t>(ctx + 1));
+  return ctx;
+}
+
+void ArbiterState::Detach(int ctx) {
+  Drop(ctx);
+  sm_nanos_gone += contexts[ctx].sm_nanos.load(std::memory_order_relaxed);
+  contexts[ctx].used = 0;
+}
+
+void ArbiterState::RemoveOwner(std::int32_t owner) {
+  for (int ctx = 0; ctx < high_water; ++ctx) {
+    if (contexts[ctx].used != 0 && contexts[ctx].owner == owner) {
+      Detach(ctx);
+    }
+  }
+}
+
+void ArbiterState::Repair() {
+  high_water = std::min<std::uint16_t>(high_water, kMaxContexts);
+  for (ArbiterPartition& p : partitions) {
+    p.runnable = 0;
+    p.slice_left = 0;
+  }
+  for (int ctx = 0; ctx < high_water; ++ctx) {
+    ArbiterContext& c = contexts[ctx];
+    c.runnable = 0;
+    if (c.used == 0 || c.partition >= kPartitions) {
+      c.used = 0;
+      continue;
+    }
+    const std::int64_t demand = c.demand.load(std::memory_order_acquire);
+    if ((demand & kIdleBit) == 0) {
+      Link(ctx);
+    }
+  }
+}
+
+void ArbiterState::Link(int ctx) {
+  ArbiterContext& c = contexts[ctx];
+  ArbiterPartition& p = partitions[c.partition];
+  const auto self = static_cast<std::uint16_t>(ctx);
+  if (p.runnable == 0) {
+    c.next = c.prev = self;
+    p.current = self;
+    p.slice_left = Quantum();
+  } else {
+    // Behind everybody else: just before the one whose turn it is.
+    ArbiterContext& current = contexts[p.current];
+    c.next = p.current;
+    c.prev = current.prev;
+    contexts[current.prev].next = self;
+    current.prev = self;
+  }
+  c.runnable = 1;
+  ++p.runnable;
+}
+
+void ArbiterState::Unlink(int ctx) {
+  ArbiterContext& c = contexts[ctx];
+  ArbiterPartition& p = partitions[c.partition];
+  contexts[c.prev].next = c.next;
+  contexts[c.next].prev = c.prev;
+  if (p.current == ctx) {
+    p.current = c.next;
+    p.slice_left = Quantum();
+  }
+  c.runnable = 0;
+  --p.runnable;
+}
+
+void ArbiterState::Grant(int ctx, std::int64_t wall, std::int64_t length) {
+  ArbiterContext& c = contexts[ctx];
+  if (c.intervals > 0) {
+    GrantInterval& last = rings[ctx][(c.intervals - 1) % kIntervals];
+    if (last.wall + last.length == wall && last.v + last.length == c.granted) {
+      last.length += length;
+      c.granted += length;
+      return;
+    }
+  }
+  rings[ctx][c.intervals % kIntervals] = {wall, c.granted, length};
+  ++c.intervals;
+  c.granted += length;
+}
+
+void ArbiterState::Advance(int partition, std::int64_t now) {
+  ArbiterPartition& p = partitions[partition];
+  while (p.now < now && p.runnable > 0) {
+    const int ctx = p.current;
+    ArbiterContext& c = contexts[ctx];
+    std::int64_t demand = c.demand.load(std::memory_order_acquire);
+    const std::int64_t left = demand - c.granted;
+    if (left <= 0) {
+      // The owner may raise the demand at this very moment; then it stays.
+      if (c.demand.compare_exchange_strong(demand, demand | kIdleBit, std::memory_order_acq_rel)) {
+        Unlink(ctx);
+      }
+      continue;
+    }
+    std::int64_t run = std::min(now - p.now, left);
+    if (p.runnable > 1) {
+      run = std::min(run, p.slice_left);
+      p.slice_left -= run;
+    } else {
+      // Alone: the quantum begins anew each time it ends, without a switch.
+      const std::int64_t quantum = Quantum();
+      p.slice_left = run < p.slice_left ? p.slice_left - run : quantum - (run - p.slice_left) % quantum;
+    }
+    Grant(ctx, p.now, run);
+    p.now += run;
+    p.busy += run;
+    if (run == left) {
+      continue;  // exhausted: the next turn of the loop takes it out, unless more work came
+    }
+    if (p.slice_left == 0) {
+      p.current = c.next;
+      p.slice_left = Quantum();
+    }
+  }
+  // Nobody wants the rest. Those who ran out exactly at `now` are taken out, so that new work meets a clean rotation.
+  while (p.runnable > 0) {
+    ArbiterContext& c = contexts[p.current];
+    std::int64_t demand = c.demand.load(std::memory_order_acquire);
+    if (demand > c.granted || !c.demand.compare_exchange_strong(demand, demand | kIdleBit, std::memory_order_acq_rel)) {
+      break;
+    }
+    Unlink(p.current);
+  }
+  p.now = std::max(p.now, now);
+}
+
+void ArbiterState::Raise(int ctx, std::int64_t demand) {
+  ArbiterContext& c = contexts[ctx];
+  if (demand <= c.granted) {
+    return;
+  }
+  std::int64_t old = c.demand.load(std::memory_order_acquire);
+  if ((old & ~kIdleBit) < demand || (old & kIdleBit) != 0) {
+    c.demand.store(demand, std::memory_order_release);
+  }
+  if (c.runnable == 0) {
+    Link(ctx);
+  }
+}
+
+void ArbiterState::Drop(int ctx) {
+  ArbiterContext& c = contexts[ctx];
+  if (c.runnable != 0) {
+    Unlink(ctx);
+  }
+  c.demand.store(c.granted | kIdleBit, std::memory_order_release);
+}
+
+std::int64_t ArbiterState::Predict(int ctx, std::int64_t v) const {
+  const ArbiterContext& target = contexts[ctx];
+  if (v <= target.granted) {
+    return WallOf(ctx, v);
+  }
+  if (target.runnable == 0 || v > DemandOf(ctx)) {
+    return kNever;
+  }
+  const ArbiterPartition& p = partitions[target.partition];
+  if (p.runnable == 1) {
+    return p.now + (v - target.granted);
+  }
+  std::array<Player, kMaxContexts> players;
+  std::size_t count = 0;
+  for (std::uint16_t i = p.current; count < p.runnable; i = contexts[i].next) {
+    const bool is_target = i == ctx;
+    players[count++] = {(is_target ? v : DemandOf(i)) - contexts[i].granted, is_target};
+  }
+  const std::int64_t quantum = Quantum();
+  std::int64_t wall = p.now;
+  std::int64_t slice = p.slice_left;
+  for (;;) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      Player player = players[i];
+      const std::int64_t run = std::min(std::max<std::int64_t>(player.left, 0), slice);
+      wall += run;
+      player.left -= run;
+      slice = quantum;
+      if (player.left > 0) {
+        players[kept++] = player;
+      } else if (player.target) {
+        return wall;
+      }
+    }
+    count = kept;
+    // Rounds in which nobody finishes are alike: skip them at once.
+    std::int64_t rounds = kNever;
+    for (std::size_t i = 0; i < count; ++i) {
+      rounds = std::min(rounds, (players[i].left - 1) / quantum);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      players[i].left -= rounds * quantum;
+    }
+    wall += rounds * quantum * static_cast<std::int64_t>(count);
+  }
+}
+
+std::int64_t ArbiterState::WallOf(int ctx, std::int64_t v) const {
+  const ArbiterContext& c = contexts[ctx];
+  if (c.intervals == 0) {
+    return partitions[c.partition].now;
+  }
+  // The earliest remembered interval whose end is not before v.
+  const std::uint64_t oldest = c.intervals > kIntervals ? c.intervals - kIntervals : 0;
+  std::uint64_t low = oldest;
+  std::uint64_t high = c.intervals - 1;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    const GrantInterval& interval = rings[ctx][middle % kIntervals];
+    if (interval.v + interval.length < v) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  const GrantInterval& interval = rings[ctx][low % kIntervals];
+  return interval.wall + std::clamp<std::int64_t>(v - interval.v, 0, interval.length);
+}
+
+int ArbiterState::Rivals(int ctx) const {
+  const ArbiterContext& c = contexts[ctx];
+  return partitions[c.partition].runnable - (c.runnable != 0 ? 1 : 0);
+}
+
+std::int64_t ArbiterState::SmNanos() const {
+  std::int64_t sum = sm_nanos_gone;
+  for (int ctx = 0; ctx < high_water; ++ctx) {
+    sum += contexts[ctx].used != 0 ? contexts[ctx].sm_nanos.load(std::memory_order_relaxed) : 0;
+  }
+  return sum;
+}
+
+std::int64_t ArbiterState::ReserveCopy(int engine, std::int64_t ready, std::int64_t length) {
+  const std::int64_t start = std::max(ready, copy_free[engine]);
+  copy_free[engine] = start + length;
+  return start;
+}
+
+}  // namespace simgpu

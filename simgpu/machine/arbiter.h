@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who has the GPU when. One ArbiterState a device lies in the shared machine file, all zero at first; it is plain data
+// and pure integer arithmetic, so any process may drive it for all.
+//
+// Each context lives in its own GPU time v, which advances only while the context holds the GPU. Its owner keeps its
+// queues in v and publishes how far it can run without further news (the demand). Contexts whose v has not reached their
+// demand are runnable and take turns: round robin, one quantum each, an exhausted one yields at once. Intervals remember
+// which stretch of v was which stretch of wall time, so every process computes exact time stamps for itself.
+//
+// Invariants: v never exceeds the demand; wall time and v never go back; within a partition intervals never overlap.
+// The caller holds the device's arbiter lock around every function but TryRaise. Refuses: a context beyond kMaxContexts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+namespace simgpu {
+
+inline constexpr int kMaxContexts = 1024;   // of one device, all processes
+inline constexpr int kPartitions = 9;       // 0: the whole device; 1 + n: GPU instance n, which has SMs of its own
+inline constexpr int kIntervals = 128;      // remembered stretches of one context
+inline constexpr std::int64_t kDefaultQuantum = 2'000'000;
+inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+// A context held the GPU from wall time `wall` on for `length` ns, which took it from v to v + length.
+struct GrantInterval {
+  std::int64_t wall, v, length;
+};
+
+struct ArbiterContext {
+  // The v at which the known work ends. Its owner raises it; kIdleBit says that the arbiter took the context out of the
+  // rotation, so that the owner has to hand it in again under the lock.
+  std::atomic<std::int64_t> demand;
+  std::int64_t granted;        // v
+  std::atomic<std::int64_t> sm_nanos;  // kernel work done, as its owner has played it forward
+  std::uint64_t intervals;     // written so far; the last kIntervals of them are remembered
+  std::int32_t owner;          // process slot
+  std::uint16_t next, prev;    // rotation, while runnable
+  std::uint8_t used, runnable, partition;
+};
+
+struct ArbiterPartition {
+  std::int64_t now;         // wall time up to which the GPU's time has been given out
+  std::int64_t slice_left;  // of the current context's quantum
+  std::int64_t busy;        // ns that any context held the GPU
+  std::uint16_t current, runnable;
+};
+
+struct ArbiterState {
+  static constexpr std::int64_t kIdleBit = std::numeric_limits<std::int64_t>::min();
+
+  std::int64_t quantum_ns;  // 0: kDefaultQuantum
+  std::uint16_t high_water;  // contexts beyond this were never used
+  ArbiterPartition partitions[kPartitions];
+  std::int64_t sm_nanos_gone;   // of contexts that are no more
+  std::int64_t copy_free[3];  // wall time from which each copy engine is free
+  ArbiterContext contexts[kMaxContexts];
+  GrantInterval rings[kMaxContexts][kIntervals];
+
+  // A new context with v = 0 and no work; -1 when the table is full.
+  int Attach(std::int32_t owner, int partition);
+  void Detach(int ctx);
+  // Everything a dead process had. Call it when a process is reaped.
+  void RemoveOwner(std::int32_t owner);
+  // After the lock's owner died while holding it: links and counts are rebuilt from the contexts.
+  void Repair();
+
+  // Gives out GPU time up to `now`. Does nothing when that is past already.
+  void Advance(int partition, std::int64_t now);
+
+  // Raises the demand of a context at the partition's present (call Advance first); it becomes runnable if it was idle.
+  void Raise(int ctx, std::int64_t demand);
+  // The same without the lock, for a context in the rotation whose demand is `known`. False: take the lock and Raise.
+  static bool TryRaise(ArbiterContext& ctx, std::int64_t known, std::int64_t demand) {
+    return ctx.demand.compare_exchange_strong(known, demand, std::memory_order_acq_rel);
+  }
+  // Takes back demand that was published but will not be used (a context that is destroyed with work pending).
+  void Drop(int ctx);
+
+  std::int64_t DemandOf(int ctx) const { return contexts[ctx].demand.load(std::memory_order_acquire) & ~kIdleBit; }
+
+  // The wall time at which the context reaches v, if nobody brings more work; kNever when its demand is below v.
+  std::int64_t Predict(int ctx, std::int64_t v) const;
+  // The wall time at which the context reached v <= granted. A v older than the remembered intervals gets the oldest.
+  std::int64_t WallOf(int ctx, std::int64_t v) const;
+  // How many contexts other than `ctx` want this partition now.
+  int Rivals(int ctx) const;
+
+  // SM-nanoseconds of kernel work done on the device, by every context there ever was. A context that nobody waits for
+  // is played forward by its owner every 100 ms at least.
+  std::int64_t SmNanos() const;
+
+  // Takes a copy engine for `length` ns, not before `ready`; returns the start.
+  std::int64_t ReserveCopy(int engine, std::int64_t ready, std::int64_t length);
+
+ private:
+  std::int64_t Quantum() const { return quantum_ns > 0 ? quantum_ns : kDefaultQuantum; }
+  void Link(int ctx);
+  void Unlink(int ctx);
+  void Grant(int ctx, std::int64_t wall, std::int64_t length);
+};
+
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+}  // namespace simgpu

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simgpu/machine/config_values.h"
+
+#include <cstring>
+#include <iterator>
+#include <limits>
+
+#include "simgpu/machine/machine.h"
+
+namespace simgpu {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMillion = 1'000'000;
+constexpr std::uint64_t kBillion = 1'000'000'000;
+constexpr std::uint64_t kDayMs = 86'400'000;
+
+// A key whose value is a whole number, scaled on its way into a member.
+template <typename T>
+struct NumberKey {
+  const char* name;
+  std::uint64_t low, high, scale;
+  void (*store)(T*, std::uint64_t);
+};
+
+constexpr NumberKey<Options> kOptions[] = {
+    {"seed", 0, std::numeric_limits<std::uint32_t>::max(), 1, [](Options* o, std::uint64_t v) { o->seed = v; }},
+    {"context_mib", 0, 1 << 20, kMiB, [](Options* o, std::uint64_t v) { o->context_bytes = v; }},
+    {"quantum_us", 1, 10 * kMillion, 1000, [](Options* o, std::uint64_t v) { o->quantum_ns = v; }},
+    {"kernel_ns", 0, 100 * kBillion, 1, [](Options* o, std::uint64_t v) { o->kernel_ns = v; }},
+    {"launch_ns", 0, kBillion, 1, [](Options* o, std::uint64_t v) { o->launch_latency_ns = v; }},
+    {"nvml_lag_ms", 0, 60'000, kMillion, [](Options* o, std::uint64_t v) { o->nvml_lag_ns = v; }},
+    {"nvml_period_ms", 1, 10'000, kMillion, [](Options* o, std::uint64_t v) { o->nvml_period_ns = v; }},
+    {"virtual_step_ns", 0, kBillion, 1, [](Options* o, std::uint64_t v) { o->virtual_step_ns = v; }},
+    {"pid_offset", 0, 1'000'000'000, 1, [](Options* o, std::uint64_t v) { o->pid_offset = static_cast<std::int32_t>(v); }},
+    {"driver_version", 11000, 99990, 1, [](Options* o, std::uint64_t v) { o->cuda_version = static_cast<std::uint32_t>(v); }},
+};
+
+std::uint32_t U32(std::uint64_t v) { return static_cast<std::uint32_t>(v); }
+
+constexpr NumberKey<DeviceSpec> kDeviceNumbers[] = {
+    {"memory_mib", 1, 1 << 24, kMiB, [](DeviceSpec* s, std::uint64_t v) { s->total_bytes = v; }},
+    {"reserved_mib", 0, 1 << 20, kMiB, [](DeviceSpec* s, std::uint64_t v) { s->reserved_bytes = v; }},
+    {"bar1_mib", 1, 1 << 24, kMiB, [](DeviceSpec* s, std::uint64_t v) { s->bar1_bytes = v; }},
+    {"sms", 1, 1024, 1, [](DeviceSpec* s, std::uint64_t v) { s->sm_count = U32(v); }},
+    {"threads_per_sm", 32, 4096, 1, [](DeviceSpec* s, std::uint64_t v) { s->max_threads_per_sm = U32(v); }},
+    {"blocks_per_sm", 1, 64, 1, [](DeviceSpec* s, std::uint64_t v) { s->max_blocks_per_sm = U32(v); }},
+    {"copy_engines", 1, 10, 1, [](DeviceSpec* s, std::uint64_t v) { s->copy_engines = U32(v); }},
+    {"sm_clock_mhz", 1, 10'000, 1, [](DeviceSpec* s, std::uint64_t v) { s->sm_clock_mhz = U32(v); }},
+    {"mem_clock_mhz", 1, 100'000, 1, [](DeviceSpec* s, std::uint64_t v) { s->mem_clock_mhz = U32(v); }},
+    {"memory_gbs", 1, 100'000, kBillion, [](DeviceSpec* s, std::uint64_t v) { s->memory_bytes_per_s = v; }},
+    {"pcie_gbs", 1, 10'000, kBillion, [](DeviceSpec* s, std::uint64_t v) { s->pcie_bytes_per_s = v; }},
+    {"nvlink_gbs", 1, 10'000, kBillion, [](DeviceSpec* s, std::uint64_t v) { s->nvlink_bytes_per_s = v; }},
+    {"pcie_gen", 1, 7, 1, [](DeviceSpec* s, std::uint64_t v) { s->pcie_gen = U32(v); }},
+    {"pcie_width", 1, 16, 1, [](DeviceSpec* s, std::uint64_t v) { s->pcie_width = U32(v); }},
+    {"power_limit_w", 1, 10'000, 1, [](DeviceSpec* s, std::uint64_t v) { s->power_limit_w = U32(v); }},
+    {"power_idle_w", 0, 10'000, 1, [](DeviceSpec* s, std::uint64_t v) { s->power_idle_w = U32(v); }},
+    {"temperature_idle_c", 0, 200, 1, [](DeviceSpec* s, std::uint64_t v) { s->temperature_idle_c = U32(v); }},
+    {"temperature_busy_c", 0, 200, 1, [](DeviceSpec* s, std::uint64_t v) { s->temperature_busy_c = U32(v); }},
+    {"fans", 0, 8, 1, [](DeviceSpec* s, std::uint64_t v) { s->fan_count = U32(v); }},
+    {"ecc", 0, 1, 1, [](DeviceSpec* s, std::uint64_t v) { s->ecc = U32(v); }},
+    {"minor", 0, 255, 1, [](DeviceSpec* s, std::uint64_t v) { s->minor = U32(v); }},
+    {"numa", 0, 255, 1, [](DeviceSpec* s, std::uint64_t v) { s->numa_node = static_cast<std::int32_t>(v); }},
+    {"nvlinks", 0, kMaxNvLinks, 1,
+     [](DeviceSpec* s, std::uint64_t v) {
+       s->nvlink_count = U32(v);
+       for (std::uint64_t i = v; i < kMaxNvLinks; ++i) s->nvlink[i] = {LinkPeer::kNone, 0};
+     }},
+};
+
+struct ValueKey {
+  const char* name;
+  std::uint64_t high;
+  std::uint64_t scale;
+  Machine::Value value;
+};
+using V = Machine::Value;
+constexpr ValueKey kValues[] = {
+    {"temperature_c", 200, 1, V::kTemperature},
+    {"power_w", 10'000, 1000, V::kPowerMilliwatt},
+    {"power_limit_w", 10'000, 1000, V::kPowerLimitMilliwatt},
+    {"fan_percent", 100, 1, V::kFanPercent},
+    {"sm_clock_mhz", 10'000, 1, V::kSmClock},
+    {"mem_clock_mhz", 100'000, 1, V::kMemClock},
+    {"encoder_util", 100, 1, V::kEncoderUtil},
+    {"decoder_util", 100, 1, V::kDecoderUtil},
+    {"persistence", 1, 1, V::kPersistence},
+    {"compute_mode", 3, 1, V::kComputeMode},
+    {"ecc_corrected", kBillion, 1, V::kEccCorrected},
+    {"ecc_uncorrected", kBillion, 1, V::kEccUncorrected},
+    {"remapped_correctable", 100'000, 1, V::kRemappedCorrectable},
+    {"remapped_uncorrectable", 100'000, 1, V::kRemappedUncorrectable},
+    {"remapped_pending", 1, 1, V::kRemappedPending},
+    {"remapped_failure", 1, 1, V::kRemappedFailure},
+    {"clock_reasons", 0xffff'ffff, 1, V::kClockReasons},
+    {"pcie_gen", 7, 1, V::kPcieGen},
+    {"pcie_width", 16, 1, V::kPcieWidth},
+    {"pcie_replays", kBillion, 1, V::kPcieReplays},
+};
+
+// Error codes by name, for CUDA (first) and NVML (second).
+struct ErrorName {
+  const char* name;
+  int cuda, nvml;
+};
+constexpr ErrorName kErrors[] = {
+    {"invalid_value", 1, 2},   {"out_of_memory", 2, 20}, {"not_initialized", 3, 1}, {"no_device", 100, 6},
+    {"not_supported", 801, 3}, {"no_permission", 800, 4}, {"timeout", 702, 10},      {"launch_failed", 719, 999},
+    {"illegal_address", 700, 999}, {"lost", 46, 15},      {"unknown", 999, 999},
+};
+
+std::string Bad(std::string_view key, std::string_view value, const std::string& right) {
+  return Text({"'", value, "' is no value of ", key, "; ", right});
+}
+std::string Range(std::uint64_t low, std::uint64_t high) {
+  return Text({"write a whole number from ", std::to_string(low), " to ", std::to_string(high)});
+}
+
+template <typename Table>
+std::string Names(const Table& table) {
+  std::string names;
+  for (const auto& row : table) names.append(names.empty() ? "" : ", ").append(row.name);
+  return names;
+}
+
+template <std::size_t N>
+bool StoreText(std::string_view key, std::string_view value, char (&to)[N], std::string* why) {
+  if (value.empty() || value.size() >= N) {
+    *why = Bad(key, value, Text({"write a text of 1 to ", std::to_string(N - 1), " characters"}));
+    return false;
+  }
+  std::memset(to, 0, N);
+  std::memcpy(to, value.data(), value.size());
+  return true;
+}
+
+// Whether the key is in the table; then *ok tells whether its value was good.
+template <typename T, std::size_t N>
+bool StoreNumber(const NumberKey<T> (&table)[N], std::string_view key, std::string_view value, T* to, bool* ok,
+                 std::string* why) {
+  for (const NumberKey<T>& row : table) {
+    if (key != row.name) continue;
+    std::uint64_t v = 0;
+    *ok = ParseUnsigned(value, row.low, row.high, &v);
+    if (*ok) {
+      row.store(to, v * row.scale);
+    } else {
+      *why = Bad(key, value, Range(row.low, row.high));
+    }
+    return true;
+  }
+  return false;
+}
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool StoreUuid(std::string_view value, std::uint8_t (&uuid)[16]) {
+  if (value.substr(0, 4) == "GPU-") value.remove_prefix(4);
+  std::uint8_t bytes[16] = {};
+  std::size_t digits = 0;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    if (value[i] == '-' && (i == 8 || i == 13 || i == 18 || i == 23)) continue;
+    const int digit = HexDigit(value[i]);
+    if (digit < 0 || digits == 32) return false;
+    bytes[digits / 2] = static_cast<std::uint8_t>(bytes[digits / 2] << 4 | digit);
+    ++digits;
+  }
+  if (digits != 32 || value.size() != 36) return false;
+  std::memcpy(uuid, bytes, sizeof uuid);
+  return true;
+}
+
+// "0000:3b:00.0" or "3b:00.0"
+bool StorePci(std::string_view value, DeviceSpec* spec) {
+  std::uint64_t domain = 0, bus = 0, device = 0;
+  const auto hex = [](std::string_view text, std::uint64_t high, std::uint64_t* out) {
+    return !text.empty() && text.size() <= 8 && ParseUnsigned(Text({"0x", text}), 0, high, out);
+  };
+  const std::size_t colons = value.rfind(':');
+  if (colons == std::string_view::npos) return false;
+  std::string_view front = value.substr(0, colons), back = value.substr(colons + 1);
+  const std::size_t colon = front.find(':');
+  if (colon != std::string_view::npos) {
+    if (!hex(front.substr(0, colon), 0xffff'ffff, &domain)) return false;
+    front.remove_prefix(colon + 1);
+  }
+  if (back.size() < 2 || back.substr(back.size() - 2) != ".0") return false;
+  back.remove_suffix(2);
+  if (!hex(front, 0xff, &bus) || !hex(back, 0x1f, &device)) return false;
+  spec->pci_domain = U32(domain);
+  spec->pci_bus = U32(bus);
+  spec->pci_device = U32(device);
+  return true;
+}
+
+bool StoreCapability(std::string_view value, DeviceSpec* spec) {
+  const std::size_t dot = value.find('.');
+  std::uint64_t major = 0, minor = 0;
+  if (dot == std::string_view::npos || !ParseUnsigned(value.substr(0, dot), 3, 20, &major) ||
+      !ParseUnsigned(value.substr(dot + 1), 0, 9, &minor)) {
+    return false;
+  }
+  spec->cc_major = U32(major);
+  spec->cc_minor = U32(minor);
+  return true;
+}
+
+}  // namespace
+
+bool ParseUnsigned(std::string_view text, std::uint64_t low, std::uint64_t high, std::uint64_t* out) {
+  std::uint64_t base = 10;
+  if (text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
+    base = 16;
+    text.remove_prefix(2);
+  }
+  if (text.empty() || text.size() > 20) return false;
+  std::uint64_t value = 0;
+  for (const char c : text) {
+    const int digit = HexDigit(c);
+    if (digit < 0 || static_cast<std::uint64_t>(digit) >= base) return false;
+    if (__builtin_mul_overflow(value, base, &value)) return false;
+    if (__builtin_add_overflow(value, static_cast<std::uint64_t>(digit), &value)) return false;
+  }
+  if (value < low || value > high) return false;
+  *out = value;
+  return true;
+}
+
+bool SetOption(std::string_view key, std::string_view value, Options* options, std::string* why) {
+  bool ok = false;
+  if (StoreNumber(kOptions, key, value, options, &ok, why)) return ok;
+  if (key == "clock") {
+    if (value != "real" && value != "virtual") {
+      *why = Bad(key, value, "write real or virtual");
+      return false;
+    }
+    options->virtual_clock = value == "virtual" ? 1 : 0;
+    return true;
+  }
+  if (key == "driver_text") return StoreText(key, value, options->driver_version, why);
+  *why = Text({"'", key.empty() ? value : key, "' is no option; known: clock, driver_text, ", Names(kOptions)});
+  return false;
+}
+
+bool SetDeviceField(std::string_view key, std::string_view value, DeviceSpec* spec, std::string* why) {
+  bool ok = false;
+  if (StoreNumber(kDeviceNumbers, key, value, spec, &ok, why)) return ok;
+  if (key == "name") return StoreText(key, value, spec->name, why);
+  if (key == "serial") return StoreText(key, value, spec->serial, why);
+  if (key == "uuid") {
+    ok = StoreUuid(value, spec->uuid);
+    if (!ok) *why = Bad(key, value, "write GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx with hexadecimal digits");
+    return ok;
+  }
+  if (key == "pci") {
+    ok = StorePci(value, spec);
+    if (!ok) *why = Bad(key, value, "write domain:bus:device.0 in hexadecimal, e.g. 0000:3b:00.0");
+    return ok;
+  }
+  if (key == "cc") {
+    ok = StoreCapability(value, spec);
+    if (!ok) *why = Bad(key, value, "write a compute capability, e.g. 9.0");
+    return ok;
+  }
+  *why = Text({"'", key.empty() ? value : key, "' is no field of a device; known: name, serial, uuid, pci, cc, ",
+               Names(kDeviceNumbers)});
+  return false;
+}
+
+bool StartChange(std::string_view verb, Change* change) {
+  struct Verb {
+    const char* name;
+    Change::Kind kind;
+  };
+  constexpr Verb kVerbs[] = {
+      {"fault", Change::Kind::kFault}, {"clear", Change::Kind::kClear},     {"xid", Change::Kind::kXid},
+      {"lost", Change::Kind::kLost},   {"recover", Change::Kind::kRecover}, {"set", Change::Kind::kSet},
+      {"link", Change::Kind::kLink},
+  };
+  for (const Verb& row : kVerbs) {
+    if (verb != row.name) continue;
+    *change = Change();
+    change->kind = row.kind;
+    if (row.kind == Change::Kind::kSet) change->value = U32(kValueUnset);
+    if (row.kind == Change::Kind::kLink) change->value = U32(kValueUnset);
+    return true;
+  }
+  return false;
+}
+
+namespace {
+
+bool SetFault(std::string_view key, std::string_view value, Change* change, std::string* why) {
+  std::uint64_t v = 0;
+  if (key == "call") {
+    change->call = value;
+    if (!value.empty() && value.size() < 64) return true;
+    *why = Bad(key, value, "write a function name of up to 63 characters, * stands for any text: cuMemAlloc*");
+    return false;
+  }
+  if (key == "error") {
+    for (const ErrorName& row : kErrors) {
+      if (value != row.name) continue;
+      change->error = change->call.substr(0, 4) == "nvml" ? row.nvml : row.cuda;
+      if (change->call.empty()) *why = "put call= before error=: the code of a name depends on the library";
+      return !change->call.empty();
+    }
+    if (ParseUnsigned(value, 0, 99'999, &v)) {
+      change->error = static_cast<int>(v);
+      return true;
+    }
+    *why = Bad(key, value, Text({"write the number of the error, or one of: ", Names(kErrors)}));
+    return false;
+  }
+  struct Key {
+    const char* name;
+    std::uint64_t low, high, scale;
+    std::uint64_t Change::*member;
+  };
+  constexpr Key kKeys[] = {{"delay_us", 0, 600 * kMillion, 1000, &Change::delay_ns},
+                           {"delay_ms", 0, 600'000, kMillion, &Change::delay_ns},
+                           {"nth", 1, kBillion, 1, &Change::nth},
+                           {"count", 1, kBillion, 1, &Change::count}};
+  for (const Key& row : kKeys) {
+    if (key != row.name) continue;
+    if (ParseUnsigned(value, row.low, row.high, &v)) {
+      change->*row.member = v * row.scale;
+      return true;
+    }
+    *why = Bad(key, value, Range(row.low, row.high));
+    return false;
+  }
+  if (key == "percent") {
+    if (ParseUnsigned(value, 0, 100, &v)) {
+      change->per_million = U32(v * 10'000);
+      return true;
+    }
+    *why = Bad(key, value, Range(0, 100));
+    return false;
+  }
+  *why = Text({"'", key.empty() ? value : key,
+               "' is no key of fault; known: call, error, device, delay_us, delay_ms, nth, count, percent"});
+  return false;
+}
+
+bool SetXid(std::string_view key, std::string_view value, Change* change, std::string* why) {
+  std::uint64_t v = 0;
+  const auto number = [&](std::uint64_t low, std::uint64_t high) {
+    if (ParseUnsigned(value, low, high, &v)) return true;
+    *why = Bad(key, value, Range(low, high));
+    return false;
+  };
+  if (key == "code") {
+    if (!number(1, 9999)) return false;
+    change->code = v;
+  } else if (key == "after_ms") {
+    if (!number(0, kDayMs)) return false;
+    change->after_ns = v * kMillion;
+  } else if (key == "gi") {
+    if (!number(0, 255)) return false;
+    change->gpu_instance = U32(v);
+  } else if (key == "ci") {
+    if (!number(0, 255)) return false;
+    change->compute_instance = U32(v);
+  } else {
+    *why = Text({"'", key.empty() ? value : key, "' is no key of xid; known: device, code, after_ms, gi, ci"});
+    return false;
+  }
+  return true;
+}
+
+bool SetValueKey(std::string_view key, std::string_view value, Change* change, std::string* why) {
+  for (const ValueKey& row : kValues) {
+    if (key != row.name) continue;
+    std::uint64_t v = 0;
+    if (!ParseUnsigned(value, 0, row.high, &v)) {
+      *why = Bad(key, value, Range(0, row.high));
+      return false;
+    }
+    if (change->value != kValueUnset) {
+      *why = Text({"one value a line; write a second set line for ", key});
+      return false;
+    }
+    change->value = static_cast<std::uint32_t>(row.value);
+    change->number = v * row.scale;
+    return true;
+  }
+  *why = Text({"'", key.empty() ? value : key, "' can not be set; known: ", Names(kValues)});
+  return false;
+}
+
+bool SetLinkKey(std::string_view key, std::string_view value, Change* change, std::string* why) {
+  std::uint64_t v = 0;
+  if (key == "link") {
+    if (ParseUnsigned(value, 0, kMaxNvLinks - 1, &v)) {
+      change->value = U32(v);
+      return true;
+    }
+    *why = Bad(key, value, Range(0, kMaxNvLinks - 1));
+    return false;
+  }
+  if (key == "state") {
+    if (value == "up" || value == "down") {
+      change->number = value == "up" ? 1 : 0;
+      return true;
+    }
+    *why = Bad(key, value, "write up or down");
+    return false;
+  }
+  *why = Text({"'", key.empty() ? value : key, "' is no key of link; known: device, link, state"});
+  return false;
+}
+
+}  // namespace
+
+bool SetChangeField(std::string_view key, std::string_view value, Change* change, std::string* why) {
+  switch (change->kind) {
+    case Change::Kind::kFault:
+      return SetFault(key, value, change, why);
+    case Change::Kind::kXid:
+      return SetXid(key, value, change, why);
+    case Change::Kind::kSet:
+      return SetValueKey(key, value, change, why);
+    case Change::Kind::kLink:
+      return SetLinkKey(key, value, change, why);
+    default:
+      *why = Text({"'", key.empty() ? value : key, "' is not understood here; only device= may follow"});
+      return false;
+  }
+}
+
+bool FinishChange(const Change& change, std::string* why) {
+  switch (change.kind) {
+    case Change::Kind::kFault:
+      if (change.call.empty()) *why = "which calls? add call=, e.g. fault call=cuMemAlloc* error=2";
+      if (!change.call.empty() && change.error == 0 && change.delay_ns == 0) *why = "what happens? add error= or delay_us=";
+      break;
+    case Change::Kind::kXid:
+      if (change.code == 0) *why = "which XID? add code=, e.g. xid device=0 code=79";
+      break;
+    case Change::Kind::kSet:
+      if (change.value == kValueUnset) *why = "set what? e.g. set device=0 temperature_c=80";
+      break;
+    case Change::Kind::kLink:
+      if (change.value == kValueUnset) *why = "which link? write: link device=0 link=3 state=down";
+      break;
+    default:
+      break;
+  }
+  return why->empty();
+}
+
+}  // namespace simgpu

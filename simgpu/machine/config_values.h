@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The keys of the configuration language: which there are, what values they take and where they go. Every refusal says
+// what would be right.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "simgpu/machine/config.h"
+
+namespace simgpu {
+
+// One text from its parts.
+inline std::string Text(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text.append(part);
+  return text;
+}
+
+// Digits only (or 0x and hexadecimal digits), within [low, high].
+bool ParseUnsigned(std::string_view text, std::uint64_t low, std::uint64_t high, std::uint64_t* out);
+
+bool SetOption(std::string_view key, std::string_view value, Options* options, std::string* why);
+bool SetDeviceField(std::string_view key, std::string_view value, DeviceSpec* spec, std::string* why);
+
+bool StartChange(std::string_view verb, Change* change);
+bool SetChangeField(std::string_view key, std::string_view value, Change* change, std::string* why);
+// Whether what a statement needs was said.
+bool FinishChange(const Change& change, std::string* why);
+
+}  // namespace simgpu

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simgpu/machine/machine.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "simgpu/machine/state.h"
+
+namespace simgpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+std::string TempPath(const char* name) {
+  std::string path = std::string("/dev/shm/simgpu-test-") + std::to_string(getpid()) + "-" + name;
+  unlink(path.c_str());
+  return path;
+}
+
+// Runs `body` in a process of its own with this environment; its value is the child's exit status (0: good). Machine is
+// one per process, so each test of a machine is such a child.
+int InChild(const std::function<int()>& body) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(50);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+class MachineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    state_ = TempPath("state");
+    config_ = TempPath("config");
+    setenv("SIMGPU_STATE", state_.c_str(), 1);
+    setenv("SIMGPU", "2xH100", 1);
+    unsetenv("SIMGPU_CONFIG");
+    unsetenv("SIMGPU_PID_OFFSET");
+  }
+  void TearDown() override {
+    unlink(state_.c_str());
+    unlink(config_.c_str());
+  }
+  void Config(const std::string& text) {
+    std::ofstream(config_) << text;
+    setenv("SIMGPU_CONFIG", config_.c_str(), 1);
+  }
+  std::string state_, config_;
+};
+
+#define CHECK_OR(code, condition) \
+  if (!(condition)) return (code)
+
+// A child that charges, tells us, and waits to be killed.
+struct Victim {
+  pid_t pid = -1;
+  explicit Victim(const std::function<void()>& hold) {
+    int ready[2];
+    if (pipe(ready) != 0) return;
+    pid = fork();
+    if (pid == 0) {
+      alarm(50);
+      hold();
+      if (write(ready[1], "x", 1) != 1) _exit(1);
+      while (true) pause();
+    }
+    close(ready[1]);
+    char c = 0;
+    while (read(ready[0], &c, 1) < 0) {
+    }
+    close(ready[0]);
+  }
+  void Kill() {
+    if (pid <= 0) return;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    pid = -1;
+  }
+  ~Victim() { Kill(); }
+};
+
+TEST_F(MachineTest, GivenCharges_WhenRefunded_ThenTheBooksAreExact) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              CHECK_OR(1, m.device_count() == 2);
+              const std::uint64_t total = m.spec(0).total_bytes;
+              CHECK_OR(2, m.FreeBytes(0) == total);
+              CHECK_OR(3, m.Charge(0, 300 * kMiB, Use::kContext) && m.Charge(0, 5, Use::kData));
+              CHECK_OR(4, m.UsedBytes(0) == 300 * kMiB + 5 && m.FreeBytes(0) == total - 300 * kMiB - 5);
+              CHECK_OR(5, m.ProcessBytes(0, Use::kContext) == 300 * kMiB && m.ProcessBytes(0, Use::kData) == 5);
+              CHECK_OR(6, m.UsedBytes(1) == 0);
+              m.Refund(0, 5, Use::kData);
+              m.Refund(0, 1000 * kMiB, Use::kContext);  // more than held: cut
+              CHECK_OR(7, m.UsedBytes(0) == 0);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenAFullDevice_WhenMoreIsAsked_ThenRefusedToTheByteAndWithoutOverflow) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              const std::uint64_t total = m.TotalBytes(0);
+              CHECK_OR(1, !m.Charge(0, total + 1, Use::kData));
+              CHECK_OR(2, m.Charge(0, total, Use::kData));
+              CHECK_OR(3, !m.Charge(0, 1, Use::kData));
+              CHECK_OR(4, !m.Charge(0, ~std::uint64_t{0}, Use::kData));
+              CHECK_OR(5, m.UsedBytes(0) == total && m.FreeBytes(0) == 0);
+              CHECK_OR(6, !m.Charge(-1, 1, Use::kData) && !m.Charge(2, 1, Use::kData));
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenAProcessKilledInMidFlight_WhenAnybodyLooks_ThenItsMemoryIsBack) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              CHECK_OR(1, m.Charge(0, 7, Use::kData));
+              Victim victim([] {
+                if (!Machine::Get().Charge(0, 1000 * kMiB, Use::kData)) _exit(1);
+                Machine::Get().AddContext(0);
+              });
+              CHECK_OR(2, m.UsedBytes(0) == 1000 * kMiB + 7);
+              ProcessUsage list[4];
+              CHECK_OR(3, m.Processes(0, list, 4) == 2);
+              CHECK_OR(4, m.ProcessBytes(0, victim.pid) == 1000 * kMiB);
+              victim.Kill();
+              CHECK_OR(5, m.UsedBytes(0) == 7);
+              CHECK_OR(6, m.Processes(0, list, 4) == 1);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenManyProcessesKilledWhileTheyCharge_WhenAllAreGone_ThenNothingIsLeft) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              for (unsigned round = 0; round < 12; ++round) {
+                std::vector<pid_t> pids;
+                for (int i = 0; i < 4; ++i) {
+                  const pid_t pid = fork();
+                  if (pid == 0) {
+                    for (std::uint64_t n = 1;; n = n * 5 % 1021) {
+                      if (Machine::Get().Charge(0, n * kMiB, Use::kData)) Machine::Get().Refund(0, n * kMiB, Use::kData);
+                      const SharedId id = Machine::Get().CreateShared(1, n, Use::kData);
+                      Machine::Get().DropHolder(id);
+                    }
+                  }
+                  pids.push_back(pid);
+                }
+                usleep(3000 + round * 711);
+                for (const pid_t pid : pids) kill(pid, SIGKILL);
+                for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
+                CHECK_OR(1, m.UsedBytes(0) == 0 && m.UsedBytes(1) == 0);
+                CHECK_OR(2, m.FreeBytes(0) == m.spec(0).total_bytes);
+              }
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenAFork_WhenTheChildCharges_ThenItHasBooksOfItsOwn) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              CHECK_OR(1, m.Charge(0, 100, Use::kData));
+              const int parent_slot = m.slot();
+              const int code = InChild([parent_slot] {
+                Machine& c = Machine::Get();
+                CHECK_OR(1, c.slot() != parent_slot);
+                CHECK_OR(2, c.ProcessBytes(0) == 0);
+                CHECK_OR(3, c.Charge(0, 11, Use::kData) && c.UsedBytes(0) == 111);
+                c.Refund(0, 100, Use::kData);  // can not give back what is the parent's
+                CHECK_OR(4, c.UsedBytes(0) == 100);
+                return 0;
+              });
+              CHECK_OR(10 + code, code == 0);
+              CHECK_OR(2, m.UsedBytes(0) == 100 && m.ProcessBytes(0) == 100);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenASharedObject_WhenItsCreatorDies_ThenItLivesWithTheOtherHolder) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              int ids[2];
+              CHECK_OR(1, pipe(ids) == 0);
+              Victim victim([&ids] {
+                Machine& c = Machine::Get();
+                if (!c.Charge(0, 64 * kMiB, Use::kData)) _exit(1);
+                const SharedId id = c.ShareCharged(0, 64 * kMiB, Use::kData);
+                if (write(ids[1], &id, sizeof id) != sizeof id) _exit(1);
+              });
+              SharedId id = 0;
+              CHECK_OR(2, read(ids[0], &id, sizeof id) == sizeof id && id != 0);
+              CHECK_OR(3, m.UsedBytes(0) == 64 * kMiB && m.ProcessBytes(0) == 0);
+              CHECK_OR(4, m.AddHolder(id) && m.AddHolder(id) && m.Holders(id) == 2);
+              CHECK_OR(5, m.UsedBytes(0) == 64 * kMiB);
+              victim.Kill();
+              CHECK_OR(6, m.UsedBytes(0) == 64 * kMiB && m.ProcessBytes(0) == 64 * kMiB && m.Holders(id) == 1);
+              m.DropHolder(id);
+              CHECK_OR(7, m.UsedBytes(0) == 0 && !m.AddHolder(id));
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenAnExec_WhenTheNewProgramAttaches_ThenTheOldOnesMemoryIsFree) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              const pid_t pid = fork();
+              if (pid == 0) {
+                if (!Machine::Get().Charge(0, 500, Use::kData)) _exit(1);
+                execl("/bin/sleep", "sleep", "30", static_cast<char*>(nullptr));
+                _exit(1);
+              }
+              // The shell-less sleep never attaches: only its changed stack tells.
+              bool free = false;
+              for (int i = 0; i < 2000 && !free; ++i) {
+                usleep(2000);
+                char link[64], target[256];
+                std::snprintf(link, sizeof link, "/proc/%d/exe", static_cast<int>(pid));
+                const ssize_t n = readlink(link, target, sizeof target - 1);
+                if (n <= 0) continue;
+                if (std::string(target, static_cast<std::size_t>(n)).find("sleep") == std::string::npos) continue;
+                m.Reap();
+                free = m.UsedBytes(0) == 0;
+              }
+              kill(pid, SIGKILL);
+              waitpid(pid, nullptr, 0);
+              return free ? 0 : 1;
+            }));
+}
+
+TEST_F(MachineTest, GivenAStormOfFirstComers_WhenAllAttachAtOnce_ThenOneMachineServesAll) {
+  EXPECT_EQ(0, InChild([] {
+              int go[2];
+              CHECK_OR(1, pipe(go) == 0);
+              std::vector<pid_t> pids;
+              constexpr int kProcesses = 60;
+              for (int i = 0; i < kProcesses; ++i) {
+                const pid_t pid = fork();
+                if (pid == 0) {
+                  close(go[1]);
+                  char c = 0;
+                  if (read(go[0], &c, 1) != 0) _exit(3);  // end of file starts us all
+                  Machine& m = Machine::Get();
+                  _exit(m.device_count() == 2 && m.Charge(1, kMiB, Use::kData) ? 0 : 1);
+                }
+                pids.push_back(pid);
+              }
+              close(go[0]);
+              close(go[1]);
+              int bad = 0;
+              for (const pid_t pid : pids) {
+                int status = 0;
+                waitpid(pid, &status, 0);
+                bad += status != 0;
+              }
+              CHECK_OR(2, bad == 0);
+              CHECK_OR(3, Machine::Get().UsedBytes(1) == 0);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenACreatorThatDiedHalfWay_WhenTheNextComes_ThenItBuildsTheMachineAnew) {
+  const int fd = open(state_.c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(0, ftruncate(fd, static_cast<off_t>(sizeof(State))));
+  const std::uint64_t magic = kStateMagic;  // magic written, ready not yet
+  ASSERT_EQ(static_cast<ssize_t>(sizeof magic), pwrite(fd, &magic, sizeof magic, 0));
+  close(fd);
+  EXPECT_EQ(0, InChild([] { return Machine::Get().device_count() == 2 && Machine::Get().Charge(0, 1, Use::kData) ? 0 : 1; }));
+}
+
+// What a process writes to stderr while it attaches in vain.
+std::string AttachError() {
+  int err[2];
+  if (pipe(err) != 0) return "pipe failed";
+  const int code = InChild([&err] {
+    dup2(err[1], 2);
+    Machine& m = Machine::Get();
+    return m.ok() || m.device_count() != 0 || m.Charge(0, 1, Use::kData) || m.FreeBytes(0) != 0 ? 1 : 0;
+  });
+  close(err[1]);
+  std::string text(4096, 0);
+  const ssize_t n = read(err[0], text.data(), text.size());
+  close(err[0]);
+  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  return code == 0 ? text : "the machine was usable: " + text;
+}
+
+TEST_F(MachineTest, GivenAnotherConfiguration_WhenAttaching_ThenAnErrorNamesBothAndTheRemedy) {
+  ASSERT_EQ(0, InChild([] { return Machine::Get().ok() ? 0 : 1; }));
+  setenv("SIMGPU", "1xT4", 1);
+  const std::string text = AttachError();
+  EXPECT_THAT(text, HasSubstr("SIMGPU=2xH100"));
+  EXPECT_THAT(text, HasSubstr("SIMGPU=1xT4"));
+  EXPECT_THAT(text, HasSubstr("SIMGPU_STATE"));
+  unsetenv("SIMGPU");  // who asks for nothing takes what is there
+  EXPECT_EQ(0, InChild([] { return Machine::Get().device_count() == 2 ? 0 : 1; }));
+}
+
+TEST_F(MachineTest, GivenAFileThatIsNoState_WhenAttaching_ThenItIsRefusedAndNotTouched) {
+  { std::ofstream(state_) << "my precious thesis, which is longer than a header of some bytes"; }
+  chmod(state_.c_str(), 0600);
+  EXPECT_THAT(AttachError(), HasSubstr("state file"));
+  struct stat st = {};
+  ASSERT_EQ(0, stat(state_.c_str(), &st));
+  EXPECT_EQ(63, st.st_size);
+}
+
+TEST_F(MachineTest, GivenAStateFileOpenToOthers_WhenAttaching_ThenRefused) {
+  { std::ofstream out(state_); }
+  chmod(state_.c_str(), 0666);
+  EXPECT_THAT(AttachError(), HasSubstr("0600"));
+}
+
+TEST_F(MachineTest, GivenABadConfigFile_WhenAttaching_ThenFileAndLineAreNamed) {
+  Config("option clock=virtual\noption colour=red\n");
+  EXPECT_THAT(AttachError(), HasSubstr(config_ + ":2: 'colour' is no option"));
+}
+
+TEST_F(MachineTest, GivenAMadeFile_WhenLookedAt_ThenOnlyItsUserMayReadIt) {
+  ASSERT_EQ(0, InChild([] { return Machine::Get().ok() ? 0 : 1; }));
+  struct stat st = {};
+  ASSERT_EQ(0, stat(state_.c_str(), &st));
+  EXPECT_EQ(0600u, st.st_mode & 07777);
+}
+
+TEST_F(MachineTest, GivenAVirtualClock_WhenOneSleeps_ThenTimeIsThereAtOnceForAll) {
+  Config("option clock=virtual");
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              CHECK_OR(1, m.Now() == 0);
+              m.SleepUntil(5'000'000'000);
+              CHECK_OR(2, m.Now() == 5'000'000'000);
+              m.SleepUntil(1);  // never back
+              m.Advance(7);
+              CHECK_OR(3, InChild([] { return Machine::Get().Now() == 5'000'000'007 ? 0 : 1; }) == 0);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenGrantsOfTheArbiter_WhenUtilisationIsAsked_ThenItIsCoarseLateAndPerProcess) {
+  Config("option clock=virtual nvml_lag_ms=100 nvml_period_ms=100 pid_offset=1000");
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              m.LockArbiter(0);
+              const int ctx = m.arbiter(0).Attach(m.slot(), 0);
+              m.arbiter(0).Advance(0, 0);
+              m.arbiter(0).Raise(ctx, 25'000'000);  // 25 ms of work
+              m.UnlockArbiter(0);
+              m.SleepUntil(100'000'000);
+              CHECK_OR(1, m.BusyNanos(0) == 25'000'000);
+              CHECK_OR(2, m.BusyNanos(0, Busy::kSm, getpid()) == 25'000'000);
+              CHECK_OR(3, m.BusyNanos(0, Busy::kSm, getpid() + 1000) == 25'000'000);
+              CHECK_OR(4, m.BusyNanos(1) == 0);
+              CHECK_OR(5, m.DeviceUtil(0).sm == 0);  // not old enough
+              m.SleepUntil(200'000'000);
+              CHECK_OR(6, m.DeviceUtil(0).sm == 25);
+              UtilSample samples[8];
+              CHECK_OR(7, m.ProcessUtil(0, m.slot(), 0, samples, 8) == 1);
+              CHECK_OR(8, samples[0].sm == 25 && samples[0].when == 100'000'000);
+              m.SleepUntil(300'000'000);
+              CHECK_OR(9, m.DeviceUtil(0).sm == 0);
+              CHECK_OR(10, m.ProcessUtil(0, m.slot(), 100'000'000, samples, 8) == 1);
+              CHECK_OR(11, samples[0].sm == 0 && samples[0].when == 200'000'000);
+              m.AddBusy(0, 300'000'000, 310'000'000, Busy::kMemory);
+              m.SleepUntil(500'000'000);
+              CHECK_OR(12, m.DeviceUtilHistory(0, 300'000'000, samples, 8) == 1 && samples[0].memory == 10);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenADeadProcess_WhenBusyTimeIsAsked_ThenTheDeviceStillHasIt) {
+  Config("option clock=virtual");
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              const int code = InChild([] {
+                Machine& c = Machine::Get();
+                c.LockArbiter(0);
+                const int ctx = c.arbiter(0).Attach(c.slot(), 0);
+                c.arbiter(0).Raise(ctx, 1'000'000);
+                c.UnlockArbiter(0);
+                c.SleepUntil(1'000'000);
+                return 0;
+              });
+              CHECK_OR(1, code == 0);
+              // Nobody gave out the dead one's time before it died: what it never got is not counted.
+              m.Reap();
+              CHECK_OR(2, m.BusyNanos(0) <= 1'000'000);
+              CHECK_OR(3, m.arbiter(0).partitions[0].runnable == 0);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenAFault_WhenTheNthMatchingCallComes_ThenOnlyItFails) {
+  Config("fault call=cuMemAlloc* error=2 nth=2\nfault call=nvmlDeviceGetName error=lost device=1 count=1");
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              CHECK_OR(1, m.FaultFor("cuMemAlloc_v2") == 0);
+              CHECK_OR(2, m.FaultFor("cuMemFree_v2") == 0);
+              CHECK_OR(3, m.FaultFor("cuMemAllocAsync") == 2);
+              CHECK_OR(4, m.FaultFor("cuMemAlloc_v2") == 0);
+              CHECK_OR(5, m.FaultFor("nvmlDeviceGetName", 0) == 0);
+              CHECK_OR(6, m.FaultFor("nvmlDeviceGetName", 1) == 15);
+              CHECK_OR(7, m.FaultFor("nvmlDeviceGetName", 1) == 0);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenInjectedText_WhenItIsWrong_ThenNothingIsApplied) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              std::string error;
+              CHECK_OR(1, !m.Inject("lost device=0\nlost device=9", &error));
+              CHECK_OR(2, error.find(":2:") != std::string::npos && !m.Lost(0));
+              CHECK_OR(3, m.Inject("lost device=0", &error) && m.Lost(0) && !m.Lost(1));
+              CHECK_OR(4, m.FaultFor("nvmlDeviceGetName", 0) == 15 && m.FaultFor("cuMemAlloc_v2", 0) == 46);
+              CHECK_OR(5, m.FaultFor("cuMemAlloc_v2", 1) == 0);
+              CHECK_OR(6, m.Inject("recover device=0", &error) && !m.Lost(0) && m.FaultFor("x", 0) == 0);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenASlowCallOnTheVirtualClock_WhenCalled_ThenItTakesItsTime) {
+  Config("option clock=virtual\nfault call=cuLaunch* delay_us=250");
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              CHECK_OR(1, m.FaultFor("cuLaunchKernel") == 0 && m.Now() == 250'000);
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenAnXidFromAnotherProcess_WhenWaited_ThenItArrivesOnce) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              std::uint64_t mask[kMaxDevices] = {8, 8}, after = m.EventSequence();
+              Event event = {};
+              CHECK_OR(1, !m.WaitEvent(&after, mask, 0, &event));
+              CHECK_OR(2, InChild([] {
+                         std::string error;
+                         return Machine::Get().Inject("xid device=1 code=48 gi=2 ci=0", &error) ? 0 : 1;
+                       }) == 0);
+              CHECK_OR(3, m.WaitEvent(&after, mask, 5000, &event));
+              CHECK_OR(4, event.dev == 1 && event.data == 48 && event.gpu_instance == 2 && event.compute_instance == 0);
+              CHECK_OR(5, !m.WaitEvent(&after, mask, 1, &event));
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenMig_WhenInstancesLiveAndDie_ThenPlacementsFollowTheGuide) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              MigInstance gi = {}, other = {}, ci = {};
+              CHECK_OR(1, m.CreateGpuInstance(0, 4, -1, &gi) == MigError::kModeOff);
+              CHECK_OR(2, m.SetMigMode(0, true) == MigError::kOk && m.MigEnabled(0) && !m.MigEnabled(1));
+              CHECK_OR(3, m.CreateGpuInstance(0, 4, 4, &gi) == MigError::kOk);  // 3g at slice 4
+              CHECK_OR(4, m.CreateGpuInstance(0, 4, 4, &other) == MigError::kNoRoom);
+              CHECK_OR(5, m.CreateGpuInstance(0, 4, 3, &other) == MigError::kInvalid);
+              std::uint32_t starts[kMaxMigPlacements];
+              CHECK_OR(6, m.FreePlacements(0, 0, starts) == 4 && starts[3] == 3);  // 1g: slices 0 to 3
+              CHECK_OR(7, m.CreateComputeInstance(0, gi.gpu_instance, 2, -1, &ci) == MigError::kOk);
+              CHECK_OR(8, m.CreateComputeInstance(0, gi.gpu_instance, 2, -1, &other) == MigError::kNoRoom);
+              CHECK_OR(9, m.DestroyGpuInstance(0, gi.gpu_instance) == MigError::kInUse);
+              CHECK_OR(10, m.UseInstance(0, gi.gpu_instance, ci.compute_instance));
+              CHECK_OR(11, m.TotalBytes(0) == gi.memory_bytes && m.FreeBytes(0) == gi.memory_bytes);
+              CHECK_OR(12, !m.Charge(0, gi.memory_bytes + 1, Use::kData) && m.Charge(0, 9, Use::kData));
+              CHECK_OR(13, m.InstanceUsedBytes(0, gi.gpu_instance) == 9);
+              CHECK_OR(14, m.DestroyComputeInstance(0, gi.gpu_instance, ci.compute_instance) == MigError::kInUse);
+              CHECK_OR(15, m.SetMigMode(0, false) == MigError::kInUse);
+              return 0;
+            }));
+}
+
+}  // namespace
+}  // namespace simgpu

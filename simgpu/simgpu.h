@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Control of the simulated machine, for tests: plain C, exported by libcuda.so.1 and libnvidia-ml.so.1 of simgpu alike
+// (find them with dlsym; a real driver has none of them). None needs cuInit or nvmlInit. Devices are ordinals of the
+// machine, before CUDA_VISIBLE_DEVICES.
+#ifndef SIMGPU_SIMGPU_H_
+#define SIMGPU_SIMGPU_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Devices of the machine; 0 when there is no usable one (the reason was written to stderr). */
+int simgpu_device_count(void);
+
+/* Applies statements (fault, clear, xid, lost, recover, set, link; docs/simgpu.md) to the running machine. 0 and
+   nothing applied when the text is wrong; then `error` (may be NULL) says why. */
+int simgpu_inject(const char* text, char* error, size_t error_size);
+
+/* Exact nanoseconds that kernels of a process kept the device; pid 0: of all processes, dead ones too. */
+uint64_t simgpu_busy_ns(int dev, int pid);
+
+/* The driver's own books: bytes in use on the device, of one process, and what is free. */
+uint64_t simgpu_used_bytes(int dev);
+uint64_t simgpu_process_bytes(int dev, int pid);
+uint64_t simgpu_free_bytes(int dev);
+
+/* The machine's clock; advance moves the virtual one (and does nothing to the real one). */
+int64_t simgpu_now_ns(void);
+void simgpu_advance_ns(int64_t by);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

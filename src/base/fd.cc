@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/fd.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace hami::base {
+
+void Fd::Reset() {
+  // Linux has released the descriptor even when close reports EINTR; retrying could close somebody else's.
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+Result<Fd> Open(const std::string& path, int flags, unsigned mode) {
+  int fd = -1;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) return FailErrno("can not open " + path);
+  return Fd(fd);
+}
+
+Result<std::string> ReadFile(const std::string& path, std::size_t most_bytes) {
+  // Non-blocking, so that a named pipe planted under this name can not hold us up.
+  auto fd = Open(path, O_RDONLY | O_NONBLOCK);
+  if (!fd) return tl::unexpected(fd.error());
+  struct stat status {};
+  if (::fstat(fd->get(), &status) != 0) return FailErrno("can not examine " + path);
+  if (!S_ISREG(status.st_mode)) return Fail(path + " is not a regular file");
+  std::string content;
+  std::array<char, 8192> buffer;
+  while (true) {
+    const ssize_t got = ::read(fd->get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FailErrno("can not read " + path);
+    if (got == 0) return content;
+    content.append(buffer.data(), static_cast<std::size_t>(got));
+    if (content.size() > most_bytes) return Fail(path + " is longer than " + std::to_string(most_bytes) + " bytes");
+  }
+}
+
+Status WriteNewFile(const std::string& path, std::string_view content, unsigned mode) {
+  auto fd = Open(path, O_WRONLY | O_CREAT | O_EXCL, mode);
+  if (!fd) return tl::unexpected(fd.error());
+  return WriteAll(fd->get(), content);
+}
+
+Status WriteAll(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t put = ::write(fd, content.data(), content.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return FailErrno("can not write");
+    content.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+Status WaitForLock(int fd, LockMode mode) {
+  const int operation = mode == LockMode::kShared ? LOCK_SH : LOCK_EX;
+  while (::flock(fd, operation) != 0) {
+    if (errno != EINTR) return FailErrno("can not lock");
+  }
+  return {};
+}
+
+Result<bool> TryLock(int fd, LockMode mode) {
+  const int operation = (mode == LockMode::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB;
+  while (::flock(fd, operation) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    if (errno != EINTR) return FailErrno("can not lock");
+  }
+  return true;
+}
+
+}  // namespace hami::base

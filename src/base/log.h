@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages of a program to the person who started it, on stderr, one line each: "hami: warning: …". Results go to
+// stdout and never through here. Levels follow the usual meaning; kInfo is shown unless lowered.
+
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+
+namespace hami::base {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
+
+// Names the program that speaks; the first call makes the logger. Safe to call again.
+void StartLog(std::string_view program, LogLevel level = LogLevel::kInfo);
+
+void Log(LogLevel level, std::string_view message);
+inline void LogDebug(std::string_view message) { Log(LogLevel::kDebug, message); }
+inline void LogInfo(std::string_view message) { Log(LogLevel::kInfo, message); }
+inline void LogWarning(std::string_view message) { Log(LogLevel::kWarning, message); }
+inline void LogError(std::string_view message) { Log(LogLevel::kError, message); }
+// The message, then its hint on lines of its own.
+void LogError(const Error& error);
+
+}  // namespace hami::base

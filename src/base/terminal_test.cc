@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/terminal.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+namespace hami::base {
+namespace {
+
+Terminal Coloured() {
+  Terminal terminal;
+  terminal.is_terminal = terminal.colour = terminal.utf8 = true;
+  terminal.width = 40;
+  return terminal;
+}
+
+Table Sample() {
+  Table table({{"NAME"}, {"USED", Table::Align::kRight}});
+  table.Add({"a", {"1 GiB", Style::kGreen}});
+  table.Add({"longer", "12.5 GiB"});
+  return table;
+}
+
+TEST(Tables, GivenPipe_WhenRendered_ThenAlignedAndWithoutEscapes) {
+  EXPECT_EQ(Sample().Render(Terminal{}),
+            "NAME        USED\n"
+            "a          1 GiB\n"
+            "longer  12.5 GiB\n");
+}
+
+TEST(Tables, GivenColourTerminal_WhenRendered_ThenAlignmentIgnoresEscapes) {
+  const auto lines = Sample().Lines(Coloured());
+  ASSERT_EQ(lines.size(), 3u);
+  for (const std::string& line : lines) EXPECT_EQ(DisplayWidth(line), 16u) << line;
+  EXPECT_NE(lines[1].find("\x1b[32m1 GiB\x1b[0m"), std::string::npos);
+}
+
+TEST(Tables, GivenNarrowTerminal_WhenRendered_ThenClippedToItsWidth) {
+  Terminal narrow = Coloured();
+  narrow.width = 10;
+  for (const std::string& line : Sample().Lines(narrow)) EXPECT_LE(DisplayWidth(line), 10u) << line;
+}
+
+TEST(Clipping, GivenStyledText_WhenClipped_ThenStyleIsClosedAndCharactersWhole) {
+  EXPECT_EQ(Clip("abcdef", 6), "abcdef");
+  EXPECT_EQ(Clip("abcdefg", 6), "abc...");
+  EXPECT_EQ(Clip("ééééé", 4), "é...");
+  EXPECT_EQ(Clip("\x1b[31mabcdefg\x1b[0m", 6), "\x1b[31mabc...\x1b[0m");
+  EXPECT_EQ(Clip("abcdef", 2), "..");
+  EXPECT_EQ(Clip("abc", 0), "");
+}
+
+TEST(Bars, GivenFractions_WhenDrawn_ThenSomethingIsNeverNothing) {
+  const Terminal plain;
+  EXPECT_EQ(Bar(plain, 0.0, 10), "..........");
+  EXPECT_EQ(Bar(plain, 0.001, 10), "#.........");
+  EXPECT_EQ(Bar(plain, 0.5, 10), "#####.....");
+  EXPECT_EQ(Bar(plain, 7.0, 10), "##########");
+  EXPECT_EQ(DisplayWidth(Bar(Coloured(), 0.3, 10)), 10u);
+}
+
+TEST(Screens, GivenPipe_WhenFramesAreDrawn_ThenPlainBlocksApart) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  {
+    Screen screen(writer.get(), Screen::Kind::kWhole);
+    EXPECT_TRUE(screen.Draw({"one", "two"}));
+    EXPECT_TRUE(screen.Draw({"three"}));
+  }
+  writer.Reset();
+  std::string text(100, '\0');
+  const ssize_t got = ::read(reader.get(), text.data(), text.size());
+  ASSERT_GT(got, 0);
+  EXPECT_EQ(text.substr(0, static_cast<std::size_t>(got)), "one\ntwo\n\nthree\n");
+}
+
+}  // namespace
+}  // namespace hami::base

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands of `hami`. Each carries out one set of options, prints its result to stdout and its complaints to
+// stderr, and returns the exit status.
+
+#pragma once
+
+#include "cli/options.h"
+
+namespace hami::cli {
+
+int Run(const RunOptions& options);
+int Ps(const PsOptions& options);
+int Smi(const SmiOptions& options);
+int Sim(const SimOptions& options);
+
+}  // namespace hami::cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The GPUs of this machine as NVML tells them, as plain data. Nvml owns the loaded library: it is initialised once and
+// shut down at the end, and a figure that the driver does not give stays absent. Refuses to guess: without a driver
+// there is an error that says how to get one, real or simulated.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hami::cli {
+
+struct GpuProcess {
+  pid_t pid = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Gpu {
+  unsigned index = 0;  // NVML's
+  std::string uuid;
+  std::string name;
+  std::uint64_t total_bytes = 0;  // what programs can use: without the driver's own reserve
+  std::uint64_t used_bytes = 0;
+  std::optional<unsigned> utilization_percent;
+  std::optional<unsigned> temperature_celsius;
+  std::optional<unsigned> power_milliwatts;
+  std::vector<GpuProcess> processes;  // with a compute context
+};
+
+struct Inventory {
+  std::string driver_version;
+  std::string cuda_version;
+  std::vector<Gpu> gpus;
+
+  const Gpu* Find(const std::string& uuid) const;
+};
+
+class Nvml {
+ public:
+  // PATH empty: libnvidia-ml.so.1 wherever the dynamic linker finds it.
+  static base::Result<Nvml> Load(const std::string& path = {});
+  Nvml(Nvml&&) noexcept;
+  Nvml& operator=(Nvml&&) noexcept;
+  ~Nvml();
+
+  base::Result<Inventory> Read() const;
+
+ private:
+  struct Functions;
+  explicit Nvml(std::unique_ptr<Functions> functions);
+  std::unique_ptr<Functions> functions_;
+};
+
+// Load and Read in one.
+base::Result<Inventory> ReadInventory();
+
+}  // namespace hami::cli

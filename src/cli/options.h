@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line of `hami`, parsed into plain values: one struct per command. Owns the help texts. A mistake is
+// answered with what was probably meant. Nothing is carried out here.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cli/plan.h"
+#include "cli/share.h"
+
+namespace hami::cli {
+
+enum class Output { kTable, kJson };
+
+struct RunOptions {
+  Request request;
+  Priority priority = Priority::kLow;
+  std::string name;  // empty: choose one
+  bool dry_run = false;
+  Output output = Output::kTable;
+  std::vector<std::string> command;
+};
+
+struct PsOptions {
+  bool watch = false;
+  double interval_seconds = 1.0;
+  Output output = Output::kTable;
+};
+
+struct SmiOptions {
+  Output output = Output::kTable;
+};
+
+struct SimOptions {
+  std::string gpus;  // empty: whatever SIMGPU says, or one H100
+  std::vector<std::string> command;
+};
+
+// Text to print, and the status to end with: help, version, or a mistake.
+struct Message {
+  std::string text;
+  int exit_status = 0;
+};
+
+using Options = std::variant<RunOptions, PsOptions, SmiOptions, SimOptions, Message>;
+
+inline constexpr int kRunFailed = 125;  // hami run's and hami sim's own failures, apart from the command's
+inline constexpr int kFailed = 1;
+inline constexpr int kUsage = 2;
+
+// ARGUMENTS without the program's name.
+Options ParseOptions(const std::vector<std::string>& arguments);
+
+}  // namespace hami::cli

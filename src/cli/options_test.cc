@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cli/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hami::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <typename T>
+T Parsed(const std::vector<std::string>& arguments) {
+  const Options options = ParseOptions(arguments);
+  const auto* message = std::get_if<Message>(&options);
+  EXPECT_TRUE(std::holds_alternative<T>(options)) << (message == nullptr ? "another command" : message->text);
+  return std::holds_alternative<T>(options) ? std::get<T>(options) : T{};
+}
+
+Message Answer(const std::vector<std::string>& arguments) { return Parsed<Message>(arguments); }
+
+TEST(RunOptionsParsing, GivenEveryOption_WhenParsed_ThenEveryValue) {
+  const auto run = Parsed<RunOptions>({"run", "--gpus", "2", "--mem=3g", "--cores", "30%", "--policy", "binpack",
+                                       "--priority=high", "--name", "n", "--oversubscribe", "--dry-run", "--output",
+                                       "json", "--", "python3", "-c", "--mem"});
+  EXPECT_EQ(std::get<AnyGpus>(run.request.gpus).count, 2u);
+  EXPECT_EQ(std::get<base::Bytes>(*run.request.memory), base::Bytes{3 * base::kGiB});
+  EXPECT_EQ(run.request.cores, 30u);
+  EXPECT_EQ(run.request.policy, Policy::kBinpack);
+  EXPECT_EQ(run.priority, Priority::kHigh);
+  EXPECT_EQ(run.name, "n");
+  EXPECT_TRUE(run.request.oversubscribe);
+  EXPECT_TRUE(run.dry_run);
+  EXPECT_EQ(run.output, Output::kJson);
+  EXPECT_THAT(run.command, ElementsAre("python3", "-c", "--mem"));
+}
+
+TEST(RunOptionsParsing, GivenOnlyACommand_WhenParsed_ThenDefaults) {
+  const auto run = Parsed<RunOptions>({"run", "--", "x"});
+  EXPECT_EQ(std::get<AnyGpus>(run.request.gpus).count, 1u);
+  EXPECT_FALSE(run.request.memory);
+  EXPECT_EQ(run.request.cores, 0u);
+  EXPECT_EQ(run.request.policy, Policy::kSpread);
+  EXPECT_EQ(run.priority, Priority::kLow);
+  EXPECT_FALSE(run.dry_run);
+}
+
+TEST(RunOptionsParsing, GivenNoSeparator_WhenParsed_ThenTheCommandBeginsAtTheFirstOtherWord) {
+  const auto run = Parsed<RunOptions>({"run", "--mem", "1g", "python3", "--mem", "9g"});
+  EXPECT_EQ(std::get<base::Bytes>(*run.request.memory), base::Bytes{base::kGiB});
+  EXPECT_THAT(run.command, ElementsAre("python3", "--mem", "9g"));
+}
+
+TEST(RunOptionsParsing, GivenUuids_WhenParsed_ThenNames) {
+  const auto run = Parsed<RunOptions>({"run", "--gpus", "GPU-a,GPU-b", "--", "x"});
+  EXPECT_THAT(std::get<std::vector<std::string>>(run.request.gpus), ElementsAre("GPU-a", "GPU-b"));
+  EXPECT_THAT(Answer({"run", "--gpus", "MIG-a", "--", "x"}).text, HasSubstr("MIG"));
+}
+
+struct MistakeCase {
+  std::vector<std::string> arguments;
+  const char* expected;
+  int status;
+};
+
+class Mistakes : public testing::TestWithParam<MistakeCase> {};
+
+TEST_P(Mistakes, GivenMistake_WhenParsed_ThenTold) {
+  const Message message = Answer(GetParam().arguments);
+  EXPECT_THAT(message.text, HasSubstr(GetParam().expected));
+  EXPECT_EQ(message.exit_status, GetParam().status);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    CommandLine, Mistakes,
+    testing::Values(MistakeCase{{"run", "--mme", "3g", "--", "x"}, "did you mean --mem?", 125},
+                    MistakeCase{{"run", "--mem", "3x", "--", "x"}, "not an amount", 125},
+                    MistakeCase{{"run", "--mem", "0", "--", "x"}, "can not be zero", 125},
+                    MistakeCase{{"run", "--cores", "101", "--", "x"}, "not a percentage", 125},
+                    MistakeCase{{"run", "--gpus", "0", "--", "x"}, "from 1 to 16", 125},
+                    MistakeCase{{"run", "--gpus", "first", "--", "x"}, "neither", 125},
+                    MistakeCase{{"run", "--policy", "pack", "--", "x"}, "binpack", 125},
+                    MistakeCase{{"run", "--name", "../x", "--", "x"}, "can not be the name", 125},
+                    MistakeCase{{"run"}, "no command", 125}, MistakeCase{{"run", "--"}, "no command", 125},
+                    MistakeCase{{"run", "word", "--", "x"}, "unknown argument 'word'", 125},
+                    MistakeCase{{"sim", "--gpus"}, "--gpus", 125}, MistakeCase{{"sim"}, "no command", 125},
+                    MistakeCase{{"rnu", "--", "x"}, "did you mean run?", 2},
+                    MistakeCase{{"ps", "--wacth"}, "did you mean --watch?", 2},
+                    MistakeCase{{"ps", "--interval", "0"}, "--interval", 2},
+                    MistakeCase{{"ps", "x"}, "unknown argument", 2},
+                    MistakeCase{{"ps", "--", "x"}, "unknown argument", 2},
+                    MistakeCase{{"smi", "--output", "xml"}, "json", 2}, MistakeCase{{}, "hami run", 2}));
+
+TEST(Help, GivenHelpOrVersion_WhenAsked_ThenPrintedWithStatusZero) {
+  EXPECT_THAT(Answer({"--help"}).text, HasSubstr("hami sim --gpus 2xH100"));
+  EXPECT_EQ(Answer({"--help"}).exit_status, 0);
+  EXPECT_THAT(Answer({"run", "--help"}).text, HasSubstr("Examples:"));
+  EXPECT_THAT(Answer({"--version"}).text, testing::StartsWith("hami "));
+}
+
+TEST(OtherCommands, GivenOptions_WhenParsed_ThenValues) {
+  const auto ps = Parsed<PsOptions>({"ps", "-w", "--interval", "0.5", "-o", "json"});
+  EXPECT_TRUE(ps.watch);
+  EXPECT_EQ(ps.interval_seconds, 0.5);
+  EXPECT_EQ(ps.output, Output::kJson);
+  EXPECT_EQ(Parsed<SmiOptions>({"smi"}).output, Output::kTable);
+  const auto sim = Parsed<SimOptions>({"sim", "--gpus", "2xH100", "--", "hami", "run", "--", "x"});
+  EXPECT_EQ(sim.gpus, "2xH100");
+  EXPECT_THAT(sim.command, ElementsAre("hami", "run", "--", "x"));
+}
+
+}  // namespace
+}  // namespace hami::cli

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <ctime>
+#include <iostream>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "base/terminal.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/paths.h"
+#include "cli/state.h"
+#include "cli/supervise.h"
+#include "cli/view.h"
+#include "region/reader.h"
+#include "region/region.h"
+
+namespace hami::cli {
+namespace {
+
+using base::FormatBytes;
+using base::Table;
+
+// A share that exists, and what its command needs.
+struct Prepared {
+  ShareRecord record;
+  std::vector<Setting> settings;
+  base::Fd life_line;  // empty after a dry run
+};
+
+// What was found when the request was planned; for the refusal's table.
+struct Situation {
+  Inventory inventory;
+  std::vector<ShareView> shares;
+  std::vector<Device> devices;
+  Plan plan;
+};
+
+std::string CoresText(unsigned cores) { return cores == 0 ? "-" : std::to_string(cores) + " %"; }
+
+void PrintRefusal(const Situation& situation, std::ostream& out, const base::Terminal& terminal) {
+  Table rooms({{"GPU"},
+               {"TOTAL", Table::Align::kRight},
+               {"FREE", Table::Align::kRight},
+               {"CORES FREE", Table::Align::kRight},
+               {"WHY NOT"}});
+  for (std::size_t i = 0; i < situation.devices.size(); ++i) {
+    const Room& room = situation.plan.rooms[i];
+    rooms.Add({std::to_string(room.index), FormatBytes(situation.devices[i].total_bytes), FormatBytes(room.free_bytes),
+               std::to_string(room.free_cores) + " %", room.obstacle.empty() ? "" : room.obstacle});
+  }
+  out << rooms.Render(terminal);
+  Table taken({{"GPU"}, {"TAKEN BY"}, {"MEMORY", Table::Align::kRight}, {"CORES", Table::Align::kRight}, {"COMMAND"}});
+  for (const Device& device : situation.devices) {
+    for (const ShareView& share : situation.shares) {
+      for (const DeviceView& part : share.devices) {
+        if (part.uuid != device.uuid) continue;
+        taken.Add({std::to_string(device.index), share.name, FormatBytes(part.reserved_bytes), CoresText(part.cores),
+                   base::ShellJoin(share.command)});
+      }
+    }
+    if (device.outside_bytes > 0) {
+      taken.Add({std::to_string(device.index), "(outside hami)", FormatBytes(device.outside_bytes), "-", ""});
+    }
+  }
+  if (!taken.empty()) out << "\n" << taken.Render(terminal);
+}
+
+base::json::object PlanToJson(const Situation& situation) {
+  base::json::object document;
+  document["granted"] = situation.plan.refusal.empty();
+  if (!situation.plan.refusal.empty()) document["refusal"] = situation.plan.refusal;
+  base::json::array gpus;
+  for (const Room& room : situation.plan.rooms) {
+    base::json::object gpu{{"gpu", room.index},
+                           {"uuid", room.uuid},
+                           {"free_bytes", room.free_bytes},
+                           {"free_cores_percent", room.free_cores},
+                           {"shares", room.shares}};
+    if (!room.obstacle.empty()) gpu["obstacle"] = room.obstacle;
+    gpus.push_back(std::move(gpu));
+  }
+  document["gpus"] = std::move(gpus);
+  return document;
+}
+
+void PrintPlanAsJson(const Situation& situation, const Prepared& prepared) {
+  base::json::object document = PlanToJson(situation);
+  document["share"] = base::ParseJson(EncodeRecord(prepared.record)).value();
+  base::json::object environment;
+  for (const Setting& setting : prepared.settings) {
+    if (setting.value) {
+      environment[setting.name] = *setting.value;
+    } else {
+      environment[setting.name] = nullptr;
+    }
+  }
+  document["environment"] = std::move(environment);
+  std::cout << base::Pretty(document);
+}
+
+void PrintPlan(const Situation& situation, const Prepared& prepared) {
+  const base::Terminal terminal = base::ExamineTerminal(1);
+  std::cout << "share " << prepared.record.name << ": " << base::ShellJoin(prepared.record.command) << "\n\n";
+  Table table({{"GPU"},
+               {"UUID"},
+               {"LIMIT", Table::Align::kRight},
+               {"RESERVED", Table::Align::kRight},
+               {"CORES", Table::Align::kRight}});
+  for (const Grant& grant : prepared.record.grants) {
+    const Gpu* gpu = situation.inventory.Find(grant.uuid);
+    table.Add({gpu == nullptr ? "?" : std::to_string(gpu->index), grant.uuid, FormatBytes(grant.limit_bytes),
+               FormatBytes(grant.reserved_bytes), CoresText(grant.cores)});
+  }
+  std::cout << table.Render(terminal) << "\n";
+  for (const Setting& setting : prepared.settings) {
+    if (setting.value) {
+      std::cout << setting.name << "=" << base::ShellQuote(*setting.value) << "\n";
+    } else {
+      std::cout << "unset " << setting.name << "\n";
+    }
+  }
+}
+
+base::Status MakeRegion(const std::string& path, const ShareRecord& record, const Situation& situation) {
+  region::Config config;
+  config.device_count = static_cast<std::uint32_t>(record.grants.size());
+  for (std::size_t i = 0; i < record.grants.size(); ++i) {
+    const Grant& grant = record.grants[i];
+    region::DeviceConfig& device = config.devices[i];
+    grant.uuid.copy(device.uuid, sizeof device.uuid - 1);
+    device.memory_limit = grant.limit_bytes;
+    device.sm_limit = grant.cores == 0 ? 100 : grant.cores;
+    const Gpu* gpu = situation.inventory.Find(grant.uuid);
+    device.physical_bytes = gpu == nullptr ? 0 : gpu->total_bytes;
+  }
+  config.priority = static_cast<std::int32_t>(record.priority);
+  config.flags = region::kFlagFixedDevices | (record.oversubscribe ? region::kFlagOversubscribe : 0);
+  record.name.copy(config.share_name, sizeof config.share_name - 1);
+  config.creator_pid = ::getpid();
+  config.creator_start_time = region::ProcessStartTime(::getpid());
+  int error_number = 0;
+  const region::Status status = region::Create(path.c_str(), config, &error_number);
+  if (status == region::Status::kOk) return {};
+  const std::string text = "can not make the region " + path;
+  return error_number != 0 ? base::Status(base::FailErrno(text, error_number))
+                           : base::Status(base::Fail(text + " (" + region::StatusName(status) + ")"));
+}
+
+std::string ChooseName(const RunOptions& options, const StateLock& lock) {
+  if (!options.name.empty()) return options.name;
+  std::vector<std::string> taken;
+  for (const StoredShare& share : lock.shares()) taken.push_back(share.name);
+  return ChooseShareName(options.command.front(), taken);
+}
+
+// Plans under the lock and, unless this is a dry run or a refusal, makes the share.
+base::Result<Prepared> PlanAndCreate(const RunOptions& options, const State& state, const std::string& library,
+                                     Situation& situation) {
+  auto lock = StateLock::Take(state);
+  if (!lock) return tl::unexpected(lock.error());
+  // After the shares were read: whatever started before is then seen, as a share's process or as a stranger's.
+  auto inventory = ReadInventory();
+  if (!inventory) return tl::unexpected(inventory.error());
+  situation.inventory = *std::move(inventory);
+  situation.shares = ViewShares(lock->shares(), &situation.inventory);
+  situation.devices = DevicesOf(situation.inventory, situation.shares);
+  const auto holders = HoldersOf(situation.shares);
+  if (!holders) return tl::unexpected(holders.error());
+  situation.plan = MakePlan(situation.devices, *holders, options.request);
+  Prepared prepared;
+  if (!situation.plan.refusal.empty()) return prepared;
+
+  prepared.record = {ChooseName(options, *lock),    options.command,  situation.plan.grants,
+                     options.request.oversubscribe, options.priority, static_cast<std::int64_t>(std::time(nullptr))};
+  auto settings = ShareSettings(prepared.record, lock->RegionPath(prepared.record.name), library, CurrentEnvironment());
+  if (!settings) return tl::unexpected(settings.error());
+  prepared.settings = *std::move(settings);
+  if (options.dry_run) return prepared;
+  auto life_line = lock->Create(prepared.record,
+                                [&](const std::string& path) { return MakeRegion(path, prepared.record, situation); });
+  if (!life_line) return tl::unexpected(life_line.error());
+  prepared.life_line = *std::move(life_line);
+  return prepared;
+}
+
+// The command is over: its share goes at once, unless something it started in the background still runs.
+void Finish(const State& state, const std::string& name) {
+  auto lock = StateLock::Take(state);
+  const base::Status collected = lock ? lock->Collect(name) : base::Status(tl::unexpected(lock.error()));
+  if (!collected) base::LogWarning("the share " + name + " is not cleaned up: " + collected.error().message);
+}
+
+int Refuse(const RunOptions& options, const Situation& situation) {
+  if (options.output == Output::kJson) {
+    base::json::object document = PlanToJson(situation);
+    document["shares"] = SharesToJson(situation.shares, std::time(nullptr));
+    std::cout << base::Pretty(document);
+  } else {
+    base::LogError(situation.plan.refusal);
+    PrintRefusal(situation, std::cerr, base::ExamineTerminal(2));
+  }
+  return kRunFailed;
+}
+
+int Complain(const base::Error& error, int status) {
+  base::LogError(error);
+  return status;
+}
+
+}  // namespace
+
+int Run(const RunOptions& options) {
+  if (IsInsideShare(CurrentEnvironment())) {
+    return Complain({"this is already inside a share: shares can not be nested", "start it from outside"}, kRunFailed);
+  }
+  const auto library = FindVgpuLibrary();
+  if (!library) return Complain(library.error(), kRunFailed);
+  const auto state = State::Open();
+  if (!state) return Complain(state.error(), kRunFailed);
+  Situation situation;
+  auto prepared = PlanAndCreate(options, *state, *library, situation);
+  if (!prepared) return Complain(prepared.error(), kRunFailed);
+  if (!situation.plan.refusal.empty()) return Refuse(options, situation);
+  if (options.dry_run) {
+    options.output == Output::kJson ? PrintPlanAsJson(situation, *prepared) : PrintPlan(situation, *prepared);
+    return 0;
+  }
+  if (options.output == Output::kJson) {
+    PrintPlanAsJson(situation, *prepared);
+    std::cout.flush();
+  }
+  const auto ending =
+      Supervise(options.command, Apply(CurrentEnvironment(), prepared->settings), std::move(prepared->life_line));
+  Finish(*state, prepared->record.name);
+  if (!ending) return Complain(ending.error().error, ending.error().exit_status);
+  EndAs(*ending);
+}
+
+}  // namespace hami::cli

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cli/smi.h"
+
+#include <algorithm>
+#include <ctime>
+#include <iostream>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "base/units.h"
+#include "cli/commands.h"
+
+namespace hami::cli {
+namespace {
+
+using base::FormatBytes;
+using base::Paint;
+using base::Style;
+using base::Table;
+
+constexpr std::size_t kBarCells = 24;
+
+double Fraction(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string Count(std::size_t count, const char* noun, const char* plural) {
+  return std::to_string(count) + " " + (count == 1 ? noun : plural);
+}
+
+std::string Headline(const Gpu& gpu, const base::Terminal& terminal) {
+  std::string line = Paint(terminal, Style::kBold, "GPU " + std::to_string(gpu.index) + "  " + gpu.name);
+  line += "  " + Paint(terminal, Style::kDim, gpu.uuid);
+  if (gpu.utilization_percent) line += "  busy " + std::to_string(*gpu.utilization_percent) + " %";
+  if (gpu.temperature_celsius) line += "  " + std::to_string(*gpu.temperature_celsius) + " C";
+  if (gpu.power_milliwatts) line += "  " + std::to_string(*gpu.power_milliwatts / 1000) + " W";
+  return line;
+}
+
+// Bars share one scale, the card, so that what is seen is what is taken of it.
+std::string ScaledBar(const base::Terminal& terminal, Style style, std::uint64_t used, std::uint64_t granted,
+                      std::uint64_t total) {
+  const auto cells = static_cast<std::size_t>(std::min(1.0, Fraction(granted, total)) * kBarCells + 0.5);
+  const std::size_t shown = std::clamp<std::size_t>(cells, 1, kBarCells);
+  return Paint(terminal, style, base::Bar(terminal, Fraction(used, granted), shown)) +
+         std::string(kBarCells - shown, ' ');
+}
+
+void AddGpu(const Gpu& gpu, const Device& device, const Room& room, const std::vector<ShareView>& shares,
+            const base::Terminal& terminal, std::vector<std::string>& lines) {
+  lines.push_back(Headline(gpu, terminal));
+  Table table({{"  "},
+               {""},
+               {"USED", Table::Align::kRight},
+               {"OF", Table::Align::kRight},
+               {"CORES", Table::Align::kRight},
+               {""}});
+  table.Add({{"  all", Style::kDim},
+             ScaledBar(terminal, Style::kBlue, gpu.used_bytes, gpu.total_bytes, gpu.total_bytes),
+             FormatBytes(gpu.used_bytes),
+             FormatBytes(gpu.total_bytes),
+             "",
+             ""});
+  for (const ShareView& share : shares) {
+    for (const DeviceView& part : share.devices) {
+      if (part.uuid != gpu.uuid) continue;
+      const std::uint64_t limit = part.limit_bytes == 0 ? gpu.total_bytes : part.limit_bytes;
+      const Style style = part.used_bytes > limit / 10 * 9 ? Style::kYellow : Style::kGreen;
+      table.Add({"  " + share.name, ScaledBar(terminal, style, part.used_bytes, limit, gpu.total_bytes),
+                 FormatBytes(part.used_bytes), FormatBytes(limit),
+                 part.cores == 0 ? "-" : std::to_string(part.cores) + " %",
+                 Count(share.processes.size(), "process", "processes") + ", " + share.state});
+    }
+  }
+  if (device.outside_bytes > 0) {
+    table.Add({"  (outside)", ScaledBar(terminal, Style::kRed, 1, device.outside_bytes, gpu.total_bytes),
+               FormatBytes(device.outside_bytes), "-", "-", "processes of no share"});
+  }
+  table.Add({{"  free", Style::kDim},
+             "",
+             "",
+             {FormatBytes(room.free_bytes), Style::kBold},
+             {std::to_string(room.free_cores) + " %", Style::kBold},
+             {"to be granted", Style::kDim}});
+  for (std::string& line : table.Lines(terminal)) lines.push_back(std::move(line));
+}
+
+// The holders as far as they are known: this is for looking, so a damaged share is no reason to show nothing.
+std::vector<Room> RoomsOf(const std::vector<Device>& devices, const std::vector<ShareView>& shares) {
+  const auto holders = HoldersOf(shares);
+  return CountRoom(devices, holders ? *holders : std::vector<Holder>{});
+}
+
+}  // namespace
+
+std::vector<std::string> GpuLines(const Inventory& inventory, const std::vector<ShareView>& shares,
+                                  const base::Terminal& terminal) {
+  std::vector<std::string> lines;
+  lines.push_back("driver " + inventory.driver_version + ", CUDA " + inventory.cuda_version + ", " +
+                  Count(inventory.gpus.size(), "GPU", "GPUs") + ", " + Count(shares.size(), "share", "shares"));
+  const std::vector<Device> devices = DevicesOf(inventory, shares);
+  const std::vector<Room> rooms = RoomsOf(devices, shares);
+  for (std::size_t i = 0; i < inventory.gpus.size(); ++i) {
+    lines.emplace_back();
+    AddGpu(inventory.gpus[i], devices[i], rooms[i], shares, terminal, lines);
+  }
+  for (const ShareView& share : shares) {
+    if (!share.problem.empty()) {
+      lines.push_back(Paint(terminal, Style::kRed, "share " + share.name + " is damaged: " + share.problem));
+    }
+  }
+  return lines;
+}
+
+base::json::array GpusToJson(const Inventory& inventory, const std::vector<ShareView>& shares) {
+  const std::vector<Device> devices = DevicesOf(inventory, shares);
+  const std::vector<Room> rooms = RoomsOf(devices, shares);
+  base::json::array list;
+  for (std::size_t i = 0; i < inventory.gpus.size(); ++i) {
+    const Gpu& gpu = inventory.gpus[i];
+    base::json::object entry{{"gpu", gpu.index},
+                             {"uuid", gpu.uuid},
+                             {"name", gpu.name},
+                             {"total_bytes", gpu.total_bytes},
+                             {"used_bytes", gpu.used_bytes},
+                             {"outside_bytes", devices[i].outside_bytes},
+                             {"free_bytes", rooms[i].free_bytes},
+                             {"free_cores_percent", rooms[i].free_cores}};
+    if (gpu.utilization_percent) entry["utilization_percent"] = *gpu.utilization_percent;
+    if (gpu.temperature_celsius) entry["temperature_celsius"] = *gpu.temperature_celsius;
+    if (gpu.power_milliwatts) entry["power_milliwatts"] = *gpu.power_milliwatts;
+    base::json::array processes;
+    for (const GpuProcess& process : gpu.processes) {
+      processes.push_back(base::json::object{{"pid", process.pid}, {"used_bytes", process.bytes}});
+    }
+    entry["processes"] = std::move(processes);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+int Smi(const SmiOptions& options) {
+  const auto fail = [](const base::Error& error) {
+    base::LogError(error);
+    return kFailed;
+  };
+  const auto state = State::Open();
+  if (!state) return fail(state.error());
+  const auto lock = StateLock::Take(*state);
+  if (!lock) return fail(lock.error());
+  const auto inventory = ReadInventory();
+  if (!inventory) return fail(inventory.error());
+  const std::vector<ShareView> shares = ViewShares(lock->shares(), &*inventory);
+  base::Status written;
+  if (options.output == Output::kJson) {
+    base::json::object document{{"driver_version", inventory->driver_version},
+                                {"cuda_version", inventory->cuda_version},
+                                {"gpus", GpusToJson(*inventory, shares)},
+                                {"shares", SharesToJson(shares, std::time(nullptr))}};
+    written = base::WriteAll(1, base::Pretty(document));
+  } else {
+    written = base::WriteAll(1, base::Join(GpuLines(*inventory, shares, base::ExamineTerminal(1)), "\n") + "\n");
+  }
+  return written ? 0 : fail(written.error());
+}
+
+}  // namespace hami::cli

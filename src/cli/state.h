@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shares of this machine, on disk: one folder per share with its region, its record and its life line. There is no
+// daemon; whoever holds the state lock is the machine's book-keeper for that moment, and plan + create happen under one
+// hold, so that concurrent runs never sell the same memory twice.
+//
+// A share lives as long as its life line is locked: `hami run` locks it and every process it starts inherits that lock,
+// which the kernel drops when the last of them is gone, however they died. A program that closed all its descriptors
+// is still known by its slot in the region. A share that has neither is dead, and its folder is removed by the next
+// one to take the state lock. Refuses a state folder that another user could write to.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "cli/share.h"
+
+namespace hami::cli {
+
+struct StoredShare {
+  std::string name;  // of the folder
+  std::string region_path;
+  base::Result<ShareRecord> record;  // unreadable records are reported, not hidden
+};
+
+class State {
+ public:
+  // HAMI_STATE_DIR; else /var/lib/hami for root, $XDG_RUNTIME_DIR/hami or /tmp/hami-<uid> for others. Made if missing.
+  static base::Result<State> Open();
+  static base::Result<State> OpenAt(const std::string& folder);
+
+  const std::string& folder() const { return folder_; }
+
+ private:
+  friend class StateLock;
+  explicit State(std::string folder) : folder_(std::move(folder)) {}
+  std::string folder_;
+};
+
+// The right to read and change the set of shares; given back at the end of its life.
+class StateLock {
+ public:
+  // Waits its turn (others hold it for milliseconds) and removes what is dead.
+  static base::Result<StateLock> Take(const State& state);
+
+  // Living shares by name.
+  const std::vector<StoredShare>& shares() const { return shares_; }
+
+  // Makes the folder of a new share whose name is not taken, and returns its life line, locked. The region file does
+  // not exist yet when PREPARE is called with its path; if that fails nothing remains.
+  template <typename Prepare>
+  base::Result<base::Fd> Create(const ShareRecord& record, Prepare prepare);
+
+  // Removes NAME if it is dead by now.
+  base::Status Collect(const std::string& name);
+
+  // Where the region of a share of this name is (to be).
+  std::string RegionPath(const std::string& name) const;
+
+ private:
+  StateLock(std::string shares_folder, base::Fd lock)
+      : shares_folder_(std::move(shares_folder)), lock_(std::move(lock)) {}
+  base::Status Load();
+  base::Result<base::Fd> BeginCreate(const ShareRecord& record, const std::string& folder) const;
+  base::Status FinishCreate(const std::string& name, const std::string& folder) const;
+  static void Abandon(const std::string& folder);
+
+  std::string shares_folder_;
+  base::Fd lock_;
+  std::vector<StoredShare> shares_;
+};
+
+// The folder in which a share is made before it gets its name.
+inline constexpr const char* kNewFolder = ".new";
+inline constexpr const char* kRegionFile = "region.cache";
+
+template <typename Prepare>
+base::Result<base::Fd> StateLock::Create(const ShareRecord& record, Prepare prepare) {
+  const std::string folder = shares_folder_ + "/" + kNewFolder;
+  auto life = BeginCreate(record, folder);
+  if (!life) return life;
+  base::Status made = prepare(folder + "/" + kRegionFile);
+  if (made) made = FinishCreate(record.name, folder);
+  if (made) return life;
+  Abandon(folder);
+  return tl::unexpected(std::move(made).error());
+}
+
+}  // namespace hami::cli

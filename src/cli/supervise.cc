@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cli/supervise.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+namespace hami::cli {
+namespace {
+
+// Descriptors this high are not in the way of scripts that use 3 … 9, or of shells that use 10 and more.
+constexpr int kLifeLineFloor = 100;
+
+std::vector<char*> Pointers(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+StartFailure ExplainExec(const std::string& program, int error_number) {
+  const bool missing = error_number == ENOENT;
+  StartFailure failure;
+  failure.error.message = "can not run '" + program + "': " + std::strerror(error_number);
+  if (missing && program.find('/') == std::string::npos) {
+    failure.error.hint = "there is no such program in PATH; a program in this folder is run as ./" + program;
+  }
+  failure.exit_status = missing ? kNotFound : kCannotRun;
+  return failure;
+}
+
+sigset_t ForwardedSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&set, number);
+  return set;
+}
+
+// What the command must find as we found it.
+struct Inherited {
+  sigset_t mask;
+  struct sigaction child_action;
+};
+
+[[noreturn]] void BecomeCommand(std::vector<std::string> command, std::vector<std::string> entries,
+                                const Inherited& inherited, pid_t supervisor, int life_line, int report) {
+  // Dies with its supervisor, as it would if there were only one process. The parent may be gone before the request.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != supervisor) ::_exit(kCannotRun);
+  // Without FD_CLOEXEC: everything that the command starts holds the share alive.
+  if (::fcntl(life_line, F_DUPFD, kLifeLineFloor) < 0 && ::fcntl(life_line, F_DUPFD, 3) < 0) ::_exit(kCannotRun);
+  ::sigaction(SIGCHLD, &inherited.child_action, nullptr);
+  ::sigprocmask(SIG_SETMASK, &inherited.mask, nullptr);
+  ::execvpe(command.front().c_str(), Pointers(command).data(), Pointers(entries).data());
+  const int error_number = errno;
+  // If even this fails the parent sees an end of file and then our status.
+  static_cast<void>(!::write(report, &error_number, sizeof error_number));
+  ::_exit(error_number == ENOENT ? kNotFound : kCannotRun);
+}
+
+// Waits until the command has ended, passing on what others send us. What the terminal sends (si_code SI_KERNEL)
+// reached the command already, because it is in our process group.
+Ending WaitAndForward(pid_t command, const sigset_t& watched) {
+  while (true) {
+    int status = 0;
+    const pid_t ended = ::waitpid(command, &status, WNOHANG);
+    if (ended == command) {
+      if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), WTERMSIG(status)};
+      return {WEXITSTATUS(status), 0};
+    }
+    siginfo_t info{};
+    const int number = ::sigwaitinfo(&watched, &info);
+    if (number > 0 && number != SIGCHLD && info.si_code <= 0) ::kill(command, number);
+  }
+}
+
+}  // namespace
+
+tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& command, const Environment& environment,
+                                             base::Fd life_line) {
+  const auto impossible = [](const char* what) {
+    return tl::unexpected(StartFailure{{std::string(what) + ": " + std::strerror(errno), ""}, kCannotRun});
+  };
+  int report[2];
+  if (::pipe2(report, O_CLOEXEC) != 0) return impossible("can not make a pipe");
+  base::Fd report_out(report[0]);
+  base::Fd report_in(report[1]);
+
+  Inherited inherited{};
+  sigset_t watched = ForwardedSignals();
+  sigaddset(&watched, SIGCHLD);
+  // An inherited "ignore" would let the command vanish without a status.
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &standard, &inherited.child_action);
+  ::sigprocmask(SIG_BLOCK, &watched, &inherited.mask);
+
+  const pid_t supervisor = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) return impossible("can not fork");
+  if (child == 0) {
+    BecomeCommand(command, Flatten(environment), inherited, supervisor, life_line.get(), report_in.get());
+  }
+  report_in.Reset();
+  life_line.Reset();  // from here on only the command and its children hold the share alive
+  int error_number = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(report_out.get(), &error_number, sizeof error_number);
+  } while (got < 0 && errno == EINTR);
+  const Ending ending = WaitAndForward(child, watched);
+  if (got == static_cast<ssize_t>(sizeof error_number)) {
+    return tl::unexpected(ExplainExec(command.front(), error_number));
+  }
+  return ending;
+}
+
+void EndAs(const Ending& ending) {
+  if (ending.signal != 0) {
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_CORE, &none);
+    struct sigaction standard {};
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(ending.signal, &standard, nullptr);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, ending.signal);
+    ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+    ::kill(::getpid(), ending.signal);
+  }
+  std::exit(ending.exit_status);
+}
+
+StartFailure Replace(const std::vector<std::string>& command, const Environment& environment) {
+  std::vector<std::string> words = command;
+  std::vector<std::string> entries = Flatten(environment);
+  ::execvpe(words.front().c_str(), Pointers(words).data(), Pointers(entries).data());
+  return ExplainExec(command.front(), errno);
+}
+
+}  // namespace hami::cli

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cli/supervise.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <functional>
+
+namespace hami::cli {
+namespace {
+
+// Supervises COMMAND in a child of its own (it must be single-threaded and may end by a signal); the raw wait status.
+struct Supervised {
+  pid_t pid = -1;
+  int Wait() const {
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    return status;
+  }
+};
+
+Supervised Start(const std::vector<std::string>& command, const std::function<void()>& before = {}) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (before) before();
+    const auto ending = Supervise(command, CurrentEnvironment(), base::Open("/dev/null", O_RDONLY).value());
+    if (!ending) ::_exit(ending.error().exit_status);
+    EndAs(*ending);
+  }
+  return {pid};
+}
+
+std::vector<std::string> Shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
+
+TEST(Supervision, GivenCommands_WhenTheyEnd_ThenTheirStatusIsOurs) {
+  EXPECT_EQ(WEXITSTATUS(Start(Shell("exit 0")).Wait()), 0);
+  EXPECT_EQ(WEXITSTATUS(Start(Shell("exit 37")).Wait()), 37);
+  const int killed = Start(Shell("kill -SEGV $$")).Wait();
+  ASSERT_TRUE(WIFSIGNALED(killed));
+  EXPECT_EQ(WTERMSIG(killed), SIGSEGV);
+}
+
+TEST(Supervision, GivenNoSuchOrNoProgram_WhenStarted_ThenStatusesOfEnv) {
+  EXPECT_EQ(WEXITSTATUS(Start({"no-such-program-anywhere"}).Wait()), 127);
+  EXPECT_EQ(WEXITSTATUS(Start({"/"}).Wait()), 126);
+}
+
+TEST(Supervision, GivenIgnoredChildSignal_WhenTheCommandEnds_ThenItsStatusIsStillSeen) {
+  EXPECT_EQ(WEXITSTATUS(Start(Shell("exit 5"), [] { ::signal(SIGCHLD, SIG_IGN); }).Wait()), 5);
+}
+
+// A command that says on a pipe when it is ready.
+class Forwarding : public testing::TestWithParam<int> {};
+
+TEST_P(Forwarding, GivenSignalSentToUs_WhenTheCommandHandlesIt_ThenItDecides) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const std::string out = std::to_string(ends[1]);
+  const Supervised run = Start(
+      Shell("trap 'exit 42' HUP INT QUIT TERM USR1 USR2; echo ready >&" + out + "; while :; do sleep 0.01; done"));
+  char byte = 0;
+  ASSERT_EQ(::read(ends[0], &byte, 1), 1);
+  ASSERT_EQ(::kill(run.pid, GetParam()), 0);
+  const int status = run.Wait();
+  ::close(ends[0]);
+  ::close(ends[1]);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 42);
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, Forwarding, testing::Values(SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2));
+
+TEST(Supervision, GivenSupervisorKilled_WhenItIsGone_ThenTheCommandIsToo) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const Supervised run = Start(Shell("echo ready >&" + std::to_string(ends[1]) + "; exec sleep 1000"));
+  ::close(ends[1]);
+  char byte = 0;
+  ASSERT_EQ(::read(ends[0], &byte, 1), 1);
+  ASSERT_EQ(::kill(run.pid, SIGKILL), 0);
+  run.Wait();
+  // The command held the write end; the end of file says that it died.
+  std::array<char, 16> rest{};
+  ssize_t got = 0;
+  while ((got = ::read(ends[0], rest.data(), rest.size())) > 0) {
+  }
+  EXPECT_EQ(got, 0);
+  ::close(ends[0]);
+}
+
+}  // namespace
+}  // namespace hami::cli

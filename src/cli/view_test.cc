@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cli/view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cli/ps.h"
+#include "cli/smi.h"
+#include "region/ledger.h"
+#include "region/region.h"
+
+namespace hami::cli {
+namespace {
+
+using base::kGiB;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class Views : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/hami-view-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override {
+    region::Detach(&attachment_);
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string Path() const { return folder_ + "/region.cache"; }
+
+  // A share of GPU-b with a limit of 3 GiB, in which this process has used 2 GiB and was refused once.
+  StoredShare UsedShare() {
+    region::Config config;
+    config.device_count = 1;
+    std::string("GPU-b").copy(config.devices[0].uuid, 8);
+    config.devices[0].memory_limit = 3 * kGiB;
+    config.devices[0].sm_limit = 30;
+    config.flags = region::kFlagFixedDevices;
+    EXPECT_EQ(region::Create(Path().c_str(), config), region::Status::kOk);
+    EXPECT_EQ(region::Attach(&attachment_, Path().c_str(), config), region::Status::kOk);
+    EXPECT_EQ(region::Reserve(&attachment_, 0, 2 * kGiB, region::Kind::kData), region::Status::kOk);
+    EXPECT_EQ(region::Reserve(&attachment_, 0, 2 * kGiB, region::Kind::kData), region::Status::kOverLimit);
+    return {"train-1", Path(), Record()};
+  }
+  static ShareRecord Record() {
+    ShareRecord record;
+    record.name = "train-1";
+    record.command = {"python3", "train.py"};
+    record.grants = {{"GPU-b", 3 * kGiB, 3 * kGiB, 30}};
+    record.created_at = 1000;
+    return record;
+  }
+  static Inventory TwoGpus() {
+    Inventory inventory;
+    inventory.driver_version = "1.2";
+    inventory.cuda_version = "12.9";
+    for (unsigned i = 0; i < 2; ++i) {
+      Gpu gpu;
+      gpu.index = i;
+      gpu.uuid = i == 0 ? "GPU-a" : "GPU-b";
+      gpu.name = "Test";
+      gpu.total_bytes = 80 * kGiB;
+      gpu.used_bytes = i == 0 ? 0 : 7 * kGiB;
+      inventory.gpus.push_back(gpu);
+    }
+    inventory.gpus[1].processes = {{::getpid(), 2 * kGiB}, {1, 5 * kGiB}};
+    return inventory;
+  }
+
+  std::string folder_;
+  region::Attachment attachment_;
+};
+
+TEST_F(Views, GivenShareInUse_WhenViewed_ThenRecordAndRegionJoined) {
+  const Inventory inventory = TwoGpus();
+  const auto views = ViewShares({UsedShare()}, &inventory);
+  ASSERT_THAT(views, SizeIs(1));
+  const ShareView& share = views[0];
+  EXPECT_EQ(share.state, "running");
+  ASSERT_THAT(share.devices, SizeIs(1));
+  EXPECT_EQ(share.devices[0].gpu, 1u);
+  EXPECT_EQ(share.devices[0].limit_bytes, 3 * kGiB);
+  EXPECT_EQ(share.devices[0].used_bytes, 2 * kGiB);
+  EXPECT_EQ(share.devices[0].peak_bytes, 2 * kGiB);
+  EXPECT_EQ(share.devices[0].refusals, 1u);
+  EXPECT_EQ(share.devices[0].cores, 30u);
+  ASSERT_THAT(share.processes, SizeIs(1));
+  EXPECT_EQ(share.processes[0].pid, ::getpid());
+  EXPECT_THAT(share.processes[0].bytes, testing::ElementsAre(2 * kGiB));
+}
+
+TEST_F(Views, GivenProcessesInAndOutOfShares_WhenPlanned_ThenOnlyStrangersAreOutside) {
+  const Inventory inventory = TwoGpus();
+  const auto views = ViewShares({UsedShare()}, &inventory);
+  const auto devices = DevicesOf(inventory, views);
+  EXPECT_EQ(devices.at(0).outside_bytes, 0u);
+  EXPECT_EQ(devices.at(1).outside_bytes, 5 * kGiB);
+  const auto rooms = CountRoom(devices, HoldersOf(views).value());
+  EXPECT_EQ(rooms.at(1).free_bytes, 72 * kGiB);
+  EXPECT_EQ(rooms.at(1).free_cores, 70u);
+}
+
+TEST_F(Views, GivenRegionThatIsGoneOrRubbish_WhenViewed_ThenDamagedButItsPromiseCounts) {
+  StoredShare share{"train-1", Path(), Record()};
+  auto views = ViewShares({share}, nullptr);
+  EXPECT_EQ(views.at(0).state, "damaged");
+  ASSERT_TRUE(base::WriteNewFile(Path(), std::string(100, 'x'), 0600));
+  views = ViewShares({share}, nullptr);
+  EXPECT_EQ(views.at(0).state, "damaged");
+  EXPECT_EQ(HoldersOf(views).value().at(0).grants.at(0).reserved_bytes, 3 * kGiB);
+}
+
+TEST_F(Views, GivenUnreadableRecord_WhenPlanned_ThenNothingIsSoldBlindly) {
+  const StoredShare share{"x", Path(), base::Fail("spoilt")};
+  EXPECT_FALSE(HoldersOf(ViewShares({share}, nullptr)));
+}
+
+TEST_F(Views, GivenRegionLargerThanPromised_WhenPlanned_ThenTheLargerCounts) {
+  StoredShare share = UsedShare();
+  region::Store(attachment_.region->limit[0], 10 * kGiB);
+  EXPECT_EQ(HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).reserved_bytes, 10 * kGiB);
+  region::Store(attachment_.region->limit[0], kGiB);
+  EXPECT_EQ(HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).reserved_bytes, 3 * kGiB);
+  region::Store(attachment_.region->limit[0], std::uint64_t{0});
+  EXPECT_EQ(HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).reserved_bytes, ~std::uint64_t{0});
+}
+
+TEST_F(Views, GivenShare_WhenShown_ThenTablesAndJsonTellTheSame) {
+  const Inventory inventory = TwoGpus();
+  const auto views = ViewShares({UsedShare()}, &inventory);
+  const auto lines = ShareLines(views, 1065, base::Terminal{});
+  ASSERT_THAT(lines, SizeIs(3)) << "a heading, the share, its process";
+  EXPECT_THAT(lines[1],
+              testing::MatchesRegex("train-1 +1 +3 GiB +2 GiB +2 GiB +30 % +1 +1 +running +1m05s +python3 train.py"));
+  EXPECT_THAT(lines[2], HasSubstr(std::to_string(::getpid())));
+  const base::json::array json = SharesToJson(views, 1065);
+  EXPECT_EQ(json.at(0).at("devices").at(0).at("peak_bytes").to_number<std::uint64_t>(), 2 * kGiB);
+  EXPECT_EQ(json.at(0).at("age_seconds").to_number<int>(), 65);
+  std::string smi;
+  for (const std::string& line : GpuLines(inventory, views, base::Terminal{})) smi += line + "\n";
+  EXPECT_THAT(smi, HasSubstr("train-1"));
+  EXPECT_THAT(smi, HasSubstr("(outside)"));
+  EXPECT_THAT(smi, HasSubstr("72 GiB"));
+}
+
+TEST_F(Views, GivenNoShares_WhenShown_ThenSaysHowToMakeOne) {
+  EXPECT_THAT(ShareLines({}, 0, base::Terminal{}).at(0), HasSubstr("hami run"));
+}
+
+}  // namespace
+}  // namespace hami::cli

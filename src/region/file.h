@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes a mapped, initialised region out of a path. Whoever finds the file uninitialised fills it under HAMi's own
+// creation lock (a record lock over the struct), so of any number of creators of either library exactly one does it;
+// the magic words are written last. Nothing is written to a file that is refused.
+
+#pragma once
+
+#include "region/region.h"
+
+namespace hami::region {
+
+// Opens (creating if `create`), validates, initialises from `config` where needed, and maps. On failure nothing stays
+// open. `config` may be null if `create` is false: then a HAMi region without private area gets an empty one.
+Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config);
+void UnmapRegion(Attachment* attachment);
+
+// If the program closed or reused our descriptor: opens the same file again, or leaves fd at -1.
+void RecoverDescriptor(Attachment* attachment);
+
+}  // namespace hami::region

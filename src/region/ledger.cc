@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "region/ledger.h"
+
+#include "region/file.h"
+#include "region/process.h"
+#include "region/table.h"
+
+namespace hami::region {
+namespace {
+
+constexpr int64_t kSweepInterval = 500'000'000;
+constexpr int64_t kSweeperTimeout = 200'000'000;
+
+uint64_t SaturatingAdd(uint64_t a, uint64_t b) {
+  uint64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+uint64_t Sum(const Attachment& attachment, uint32_t device) {
+  const uint64_t charged = Load(attachment.area->devices[device].charged);
+  if (!ForeignPossible(attachment)) return charged;
+  return SaturatingAdd(charged, ForeignSum(attachment, device));
+}
+
+// Under the lock: changes what this process holds, its slot and the sum, by the same amount.
+void Apply(Attachment* attachment, uint32_t device, Kind kind, uint64_t more, uint64_t less) {
+  uint64_t& held = attachment->held[device][static_cast<int>(kind)];
+  __atomic_store_n(&held, held + more - less, __ATOMIC_RELAXED);
+  PrivateDevice& books = attachment->area->devices[device];
+  const uint64_t charged = Load(books.charged);
+  HAMI_KILL_POINT(30);
+  // A sum below what we hold can only be damage; it must not wrap.
+  Store(books.charged, less > charged + more ? 0 : charged + more - less);
+  HAMI_KILL_POINT(31);
+  PublishHeld(attachment, device);
+  HAMI_KILL_POINT(32);
+}
+
+void RaisePeak(Attachment* attachment, uint32_t device, uint64_t sum) {
+  PrivateDevice& books = attachment->area->devices[device];
+  if (Load(books.peak) < sum) Store(books.peak, sum);
+}
+
+uint64_t Held(const Attachment& attachment, uint32_t device, Kind kind) {
+  return __atomic_load_n(&attachment.held[device][static_cast<int>(kind)], __ATOMIC_RELAXED);
+}
+
+// Gives back what could not be given back when it should have been.
+void SettleOwed(Attachment* attachment) {
+  Store(attachment->any_owed, 0);
+  for (uint32_t device = 0; device < kMaxDevices; ++device) {
+    for (int kind = 0; kind < kKinds; ++kind) {
+      const uint64_t owed = __atomic_exchange_n(&attachment->owed[device][kind], 0, __ATOMIC_ACQ_REL);
+      const uint64_t held = attachment->held[device][kind];
+      if (owed != 0) Apply(attachment, device, static_cast<Kind>(kind), 0, owed < held ? owed : held);
+    }
+  }
+}
+
+// Lock, and everything that must be true before the own slot is changed.
+Status EnterLedger(Attachment* attachment) {
+  if (attachment->region == nullptr) return Status::kNotAttached;
+  if (Load(attachment->broken) != 0) return Status::kBroken;
+  Status status = EnsureSlot(attachment);
+  if (status != Status::kOk) return status;
+  status = Lock(attachment, attachment->lock_id);
+  if (status != Status::kOk) return status;
+  HAMI_KILL_POINT(33);
+  if (!OwnSlotIntact(*attachment)) status = HealOwnSlot(attachment);
+  if (status != Status::kOk) {
+    Unlock(attachment, attachment->lock_id);
+  } else if (Load(attachment->any_owed) != 0) {
+    SettleOwed(attachment);
+  }
+  return status;
+}
+
+void LeaveLedger(Attachment* attachment) { Unlock(attachment, attachment->lock_id); }
+
+enum class Answer : uint8_t { kGranted, kRefused, kMayBeDead };
+
+// Under the lock. kMayBeDead: it does not fit, but others hold something, and they may be dead.
+Answer TryReserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kind) {
+  const uint64_t sum = Sum(*attachment, device);
+  const uint64_t limit = Load(attachment->region->limit[device]);
+  uint64_t after;
+  const bool overflow = __builtin_add_overflow(sum, bytes, &after);
+  if (!overflow && (limit == 0 || after <= limit)) {
+    Apply(attachment, device, kind, bytes, 0);
+    RaisePeak(attachment, device, after);
+    return Answer::kGranted;
+  }
+  const uint64_t* held = attachment->held[device];
+  return sum == held[0] + held[1] + held[2] ? Answer::kRefused : Answer::kMayBeDead;
+}
+
+void CountRefusal(Attachment* attachment, uint32_t device) {
+  PrivateDevice& books = attachment->area->devices[device];
+  Store(books.refusals, Load(books.refusals) + 1);
+}
+
+}  // namespace
+
+Status Reserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kind) {
+  if (device >= kMaxDevices) return Status::kBadDevice;
+  for (bool swept = false;; swept = true) {
+    const Status status = EnterLedger(attachment);
+    if (status != Status::kOk) return status;
+    const Answer answer = TryReserve(attachment, device, bytes, kind);
+    const bool final = answer != Answer::kMayBeDead || swept;
+    if (final && answer != Answer::kGranted) CountRefusal(attachment, device);
+    LeaveLedger(attachment);
+    if (answer == Answer::kGranted) return Status::kOk;
+    if (final) return Status::kOverLimit;
+    if (!CheckSize(attachment)) return Status::kBroken;
+    SweepTable(attachment, attachment->lock_id);
+  }
+}
+
+Status Charge(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kind) {
+  if (device >= kMaxDevices) return Status::kBadDevice;
+  const Status status = EnterLedger(attachment);
+  if (status != Status::kOk) return status;
+  const uint64_t sum = Sum(*attachment, device);
+  uint64_t after;
+  const bool overflow = __builtin_add_overflow(sum, bytes, &after);
+  if (!overflow) {
+    Apply(attachment, device, kind, bytes, 0);
+    RaisePeak(attachment, device, after);
+  }
+  LeaveLedger(attachment);
+  return overflow ? Status::kOverLimit : Status::kOk;
+}
+
+Status Refund(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kind) {
+  if (device >= kMaxDevices) return Status::kBadDevice;
+  if (attachment->region == nullptr) return Status::kNotAttached;
+  NoticeFork(attachment);
+  // A forked child holds nothing, and must not claim a slot to find that out.
+  if (Load(attachment->slot) < 0) return bytes == 0 ? Status::kOk : Status::kClamped;
+  const Status status = EnterLedger(attachment);
+  if (status == Status::kBusy) {
+    __atomic_fetch_add(&attachment->owed[device][static_cast<int>(kind)], bytes, __ATOMIC_ACQ_REL);
+    Store(attachment->any_owed, 1);
+    return Status::kOk;
+  }
+  if (status != Status::kOk) return status;
+  const uint64_t held = Held(*attachment, device, kind);
+  Apply(attachment, device, kind, 0, bytes < held ? bytes : held);
+  LeaveLedger(attachment);
+  return bytes <= held ? Status::kOk : Status::kClamped;
+}
+
+Status Transfer(Attachment* attachment, uint32_t device, uint64_t bytes, Kind from, Kind to) {
+  if (device >= kMaxDevices) return Status::kBadDevice;
+  const Status status = EnterLedger(attachment);
+  if (status != Status::kOk) return status;
+  const uint64_t held = Held(*attachment, device, from);
+  const uint64_t moved = bytes < held ? bytes : held;
+  __atomic_store_n(&attachment->held[device][static_cast<int>(from)], held - moved, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&attachment->held[device][static_cast<int>(to)], moved, __ATOMIC_RELAXED);
+  PublishHeld(attachment, device);
+  LeaveLedger(attachment);
+  return bytes <= held ? Status::kOk : Status::kClamped;
+}
+
+uint64_t Used(const Attachment& attachment, uint32_t device) {
+  return attachment.region == nullptr || device >= kMaxDevices ? 0 : Sum(attachment, device);
+}
+
+uint64_t Limit(const Attachment& attachment, uint32_t device) {
+  return attachment.region == nullptr || device >= kMaxDevices ? 0 : Load(attachment.region->limit[device]);
+}
+
+uint64_t FreeUnderLimit(const Attachment& attachment, uint32_t device) {
+  const uint64_t limit = Limit(attachment, device);
+  if (limit == 0) return UINT64_MAX;
+  const uint64_t used = Used(attachment, device);
+  return used < limit ? limit - used : 0;
+}
+
+uint64_t Peak(const Attachment& attachment, uint32_t device) {
+  return attachment.area == nullptr || device >= kMaxDevices ? 0 : Load(attachment.area->devices[device].peak);
+}
+
+uint64_t Refusals(const Attachment& attachment, uint32_t device) {
+  return attachment.area == nullptr || device >= kMaxDevices ? 0 : Load(attachment.area->devices[device].refusals);
+}
+
+uint64_t OwnUsed(const Attachment& attachment, uint32_t device, Kind kind) {
+  return device >= kMaxDevices ? 0 : Held(attachment, device, kind);
+}
+
+int Sweep(Attachment* attachment) {
+  if (attachment->region == nullptr) return 0;
+  NoticeFork(attachment);
+  if (!LockProcess()) return 0;
+  int freed = 0;
+  RecoverDescriptor(attachment);
+  if (CheckSize(attachment)) {
+    if (Load(attachment->slot) >= 0) {
+      // Taken already, unless the program closed our descriptor, and with it the lock by which others see us alive.
+      TryRecordLock(attachment->fd, kSlotLockByte + Load(attachment->slot), 1);
+      freed = SweepTable(attachment, attachment->lock_id);
+    } else {
+      uint64_t id = 0;
+      if (BecomeAttacher(attachment, kSweeperTimeout, &id) == Status::kOk) {
+        freed = SweepTable(attachment, id);
+        ResignAttacher(attachment);
+      }
+    }
+  }
+  UnlockProcess();
+  return freed;
+}
+
+int SweepIfStale(Attachment* attachment, int64_t now_ns) {
+  if (attachment->region == nullptr) return 0;
+  int64_t last = Load(attachment->area->last_sweep);
+  // A time in the future was written before the machine was restarted.
+  if (last <= now_ns && now_ns - last < kSweepInterval) return 0;
+  if (!__atomic_compare_exchange_n(&attachment->area->last_sweep, &last, now_ns, false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_RELAXED)) {
+    return 0;
+  }
+  return Sweep(attachment);
+}
+
+void ForEachProcess(const Attachment& attachment, bool (*visit)(const ProcessUsage& process, void* context),
+                    void* context) {
+  if (attachment.region == nullptr) return;
+  const uint32_t count = SlotCount(attachment);
+  for (uint32_t i = 0; i < count; ++i) {
+    const Slot& slot = attachment.region->slots[i];
+    ProcessUsage process;
+    process.pid = Load(slot.pid);
+    if (process.pid <= 0) continue;
+    process.host_pid = Load(slot.host_pid);
+    process.status = Load(slot.status);
+    for (uint32_t device = 0; device < kMaxDevices; ++device) process.total[device] = Load(slot.used[device].total);
+    if (!visit(process, context)) return;
+  }
+}
+
+}  // namespace hami::region

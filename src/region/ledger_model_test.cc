@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ledger against the simplest thing that could be right: a map from (attachment, device, kind) to bytes. Random
+// sequences over several attachments of one process; after each step answers and sums must agree.
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <array>
+#include <map>
+#include <memory>
+
+#include "region/region_test_util.h"
+
+namespace hami::region {
+namespace {
+
+constexpr int kAttachments = 3;
+constexpr uint32_t kDevices = 2;
+
+struct Model {
+  std::array<std::array<std::array<uint64_t, kKinds>, kDevices>, kAttachments> held = {};
+  std::array<uint64_t, kDevices> limit = {};
+  std::array<uint64_t, kDevices> peak = {};
+  std::array<uint64_t, kDevices> refusals = {};
+
+  uint64_t Sum(uint32_t device) const {
+    uint64_t sum = 0;
+    for (const auto& one : held) {
+      for (const uint64_t bytes : one[device]) sum += bytes;
+    }
+    return sum;
+  }
+  Status Add(int who, uint32_t device, uint64_t bytes, int kind, bool checked) {
+    const uint64_t sum = Sum(device);
+    const bool wraps = bytes > UINT64_MAX - sum;
+    if (wraps || (checked && limit[device] != 0 && sum + bytes > limit[device])) {
+      if (checked) ++refusals[device];
+      return Status::kOverLimit;
+    }
+    held[static_cast<size_t>(who)][device][static_cast<size_t>(kind)] += bytes;
+    peak[device] = std::max(peak[device], sum + bytes);
+    return Status::kOk;
+  }
+  Status Take(int who, uint32_t device, uint64_t bytes, int kind, int to) {
+    uint64_t& from = held[static_cast<size_t>(who)][device][static_cast<size_t>(kind)];
+    const uint64_t moved = std::min(bytes, from);
+    from -= moved;
+    if (to >= 0) held[static_cast<size_t>(who)][device][static_cast<size_t>(to)] += moved;
+    return moved == bytes ? Status::kOk : Status::kClamped;
+  }
+};
+
+void Agree(const Model& model, const std::array<Attached, kAttachments>& real) {
+  for (uint32_t device = 0; device < kDevices; ++device) {
+    const uint64_t sum = model.Sum(device);
+    const uint64_t limit = model.limit[device];
+    for (int who = 0; who < kAttachments; ++who) {
+      const Attachment& attachment = real[static_cast<size_t>(who)];
+      if (attachment.region == nullptr) continue;
+      RC_ASSERT(Used(attachment, device) == sum);
+      RC_ASSERT(FreeUnderLimit(attachment, device) == (limit == 0 ? UINT64_MAX : sum < limit ? limit - sum : 0));
+      RC_ASSERT(Peak(attachment, device) == model.peak[device]);
+      RC_ASSERT(Refusals(attachment, device) == model.refusals[device]);
+      for (int kind = 0; kind < kKinds; ++kind) {
+        RC_ASSERT(OwnUsed(attachment, device, static_cast<Kind>(kind)) ==
+                  model.held[static_cast<size_t>(who)][device][static_cast<size_t>(kind)]);
+      }
+    }
+  }
+}
+
+uint64_t AnyBytes() {
+  return *rc::gen::weightedOneOf<uint64_t>(
+      {{20, rc::gen::inRange<uint64_t>(0, 600)}, {1, rc::gen::inRange<uint64_t>(UINT64_MAX - 1000, UINT64_MAX)}});
+}
+
+RC_GTEST_PROP(LedgerModel, GivenAnySequence_WhenApplied_ThenLedgerAndModelAgree, ()) {
+  const TempFolder folder;
+  const std::string path = folder / "a.cache";
+  Model model;
+  Config config;
+  for (uint32_t device = 0; device < kDevices; ++device) {
+    model.limit[device] = *rc::gen::element<uint64_t>(0, 1, 1000, UINT64_MAX);
+    config.devices[device].memory_limit = model.limit[device];
+  }
+  RC_ASSERT(Create(path.c_str(), config) == Status::kOk);
+  std::array<Attached, kAttachments> real;
+  for (Attached& attachment : real) RC_ASSERT(Attach(&attachment, path.c_str(), config) == Status::kOk);
+  const int steps = *rc::gen::inRange(1, 120);
+  for (int step = 0; step < steps; ++step) {
+    const int who = *rc::gen::inRange(0, kAttachments);
+    Attached& attachment = real[static_cast<size_t>(who)];
+    const uint32_t device = *rc::gen::inRange<uint32_t>(0, kDevices);
+    const int kind = *rc::gen::inRange(0, kKinds);
+    switch (*rc::gen::inRange(0, 12)) {
+      case 0:
+        RC_ASSERT(Sweep(&attachment) == 0);
+        break;
+      case 1: {
+        Detach(&attachment);
+        model.held[static_cast<size_t>(who)] = {};
+        RC_ASSERT(Attach(&attachment, path.c_str(), config) == Status::kOk);
+        break;
+      }
+      case 2: {
+        model.limit[device] = *rc::gen::inRange<uint64_t>(0, 2000);
+        attachment.region->limit[device] = model.limit[device];
+        break;
+      }
+      case 3: {
+        const uint64_t bytes = AnyBytes();
+        RC_ASSERT(Charge(&attachment, device, bytes, static_cast<Kind>(kind)) ==
+                  model.Add(who, device, bytes, kind, false));
+        break;
+      }
+      case 4:
+      case 5: {
+        const uint64_t bytes = AnyBytes();
+        const int to = *rc::gen::inRange(0, kKinds);
+        RC_ASSERT(Transfer(&attachment, device, bytes, static_cast<Kind>(kind), static_cast<Kind>(to)) ==
+                  model.Take(who, device, bytes, kind, to));
+        break;
+      }
+      case 6:
+      case 7:
+      case 8: {
+        const uint64_t bytes = AnyBytes();
+        RC_ASSERT(Refund(&attachment, device, bytes, static_cast<Kind>(kind)) ==
+                  model.Take(who, device, bytes, kind, -1));
+        break;
+      }
+      default: {
+        const uint64_t bytes = AnyBytes();
+        RC_ASSERT(Reserve(&attachment, device, bytes, static_cast<Kind>(kind)) ==
+                  model.Add(who, device, bytes, kind, true));
+      }
+    }
+    Agree(model, real);
+  }
+}
+
+}  // namespace
+}  // namespace hami::region

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernel says about processes: /proc and record locks, by plain system calls. Judgements are conservative: a
+// process is gone only when the kernel says so; whatever can not be found out counts as "still there".
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "region/layout.h"
+
+namespace hami::region {
+
+enum class Presence : uint8_t { kGone, kThere, kUnknown };
+
+struct ProcessStat {
+  Presence presence = Presence::kUnknown;  // kGone also for zombies; kUnknown: exists, but may not be looked at
+  uint64_t start_time = 0;                 // only with kThere
+};
+
+// Reads /proc/<pid>/stat.
+ProcessStat ReadProcessStat(int32_t pid);
+// Picks state and start time out of the text of a stat file; false if it is malformed. The command may hold anything.
+bool ParseProcessStat(const char* text, size_t size, char* state, uint64_t* start_time);
+
+uint64_t OwnPidNamespace();  // inode, 0 if unknown
+void OwnCommand(char (*command)[16]);
+
+// Whether `pid` maps the same file that this process has mapped at `address`; kUnknown if either can not be read.
+Presence ProcessMapsSameFile(int32_t pid, const void* address);
+
+struct FileStatus {
+  bool ok;
+  bool regular;
+  uint64_t device, inode;
+  int64_t size;
+};
+FileStatus StatFile(int fd);
+
+// Record locks over [start, start + length). TryRecordLock: true if this process now has it.
+bool TryRecordLock(int fd, int64_t start, int64_t length);
+void RecordUnlock(int fd, int64_t start, int64_t length);
+enum class LockHeld : uint8_t { kNo, kYes, kUnknown };
+// Asks who else holds it; `holder` is 0 if the holder has no pid in this namespace. The own process is never reported.
+LockHeld AskRecordLock(int fd, int64_t start, int64_t length, int32_t* holder);
+
+int64_t MonotonicNanos();
+int64_t UnixSeconds();
+void SleepNanos(int64_t nanos);
+void FutexWait(const uint32_t* word, uint32_t expected, int64_t timeout_ns);
+void FutexWake(const uint32_t* word, int count);
+
+}  // namespace hami::region

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arrays, mipmapped arrays and external memory.
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/charge.h"
+#include "vgpu/policy/shapes.h"
+
+using namespace hami::vgpu;  // NOLINT: this file only exports
+
+HAMI_EXPORT CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* shape) {
+  const auto create = [&] { return real::cuArrayCreate_v2(out, shape); };
+  Place place;
+  if (!Active() || out == nullptr || shape == nullptr || !CurrentPlace(&place)) return create();
+  CUDA_ARRAY3D_DESCRIPTOR flat{};
+  flat.Width = shape->Width;
+  flat.Height = shape->Height;
+  flat.Format = shape->Format;
+  flat.NumChannels = shape->NumChannels;
+  return Charged(place, Space::kArray, ArrayBytes(flat), out, create);
+}
+
+HAMI_EXPORT CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
+  const auto create = [&] { return real::cuArray3DCreate_v2(out, shape); };
+  Place place;
+  if (!Active() || out == nullptr || shape == nullptr || !CurrentPlace(&place)) return create();
+  return Charged(place, Space::kArray, ArrayBytes(*shape), out, create);
+}
+
+HAMI_EXPORT CUresult cuArrayDestroy(CUarray array) {
+  return Uncharged(Space::kArray, array, [&] { return real::cuArrayDestroy(array); });
+}
+
+HAMI_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* shape,
+                                            unsigned levels) {
+  const auto create = [&] { return real::cuMipmappedArrayCreate(out, shape, levels); };
+  Place place;
+  if (!Active() || out == nullptr || shape == nullptr || !CurrentPlace(&place)) return create();
+  return Charged(place, Space::kMipmap, MipmapBytes(*shape, levels), out, create);
+}
+
+HAMI_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
+  return Uncharged(Space::kMipmap, array, [&] { return real::cuMipmappedArrayDestroy(array); });
+}
+
+HAMI_EXPORT CUresult cuImportExternalMemory(CUexternalMemory* out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* what) {
+  const auto import = [&] { return real::cuImportExternalMemory(out, what); };
+  Place place;
+  if (!Active() || out == nullptr || what == nullptr || !CurrentPlace(&place)) return import();
+  return Charged(place, Space::kExternal, RoundUp(what->size, kAllocationUnit), out, import);
+}
+
+HAMI_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
+  return Uncharged(Space::kExternal, memory, [&] { return real::cuDestroyExternalMemory(memory); });
+}

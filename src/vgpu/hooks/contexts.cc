@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Contexts: made between reserving and settling their memory, and everything in them given back when they go.
+
+#include "vgpu/policy/contexts.h"
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/process.h"
+
+using namespace hami::vgpu;  // NOLINT: this file only exports
+
+namespace {
+
+// Makes `create` and its undoing into what MakeContext takes. `Handle` is what the driver's function gives out.
+template <typename Handle, typename Make, typename Undo>
+class Maker {
+ public:
+  Maker(Handle* out, Make make, Undo undo) : out_(out), before_(*out), make_(make), undo_(undo) {}
+  ContextMaker get() {
+    return {[](void* self) { return static_cast<Maker*>(self)->make_(); },
+            [](void* self) {
+              static_cast<Maker*>(self)->undo_();
+              *static_cast<Maker*>(self)->out_ = static_cast<Maker*>(self)->before_;
+            },
+            [](void* self) { return reinterpret_cast<CUcontext>(*static_cast<Maker*>(self)->out_); }, this};
+  }
+
+ private:
+  Handle* out_;
+  Handle before_;
+  Make make_;
+  Undo undo_;
+};
+
+template <typename Make>
+CUresult Create(CUcontext* out, CUdevice ordinal, Make make) {
+  if (!Active() || out == nullptr) return make();
+  Maker maker(out, make, [out] { real::cuCtxDestroy_v2(*out); });
+  return MakeContext(ordinal, ContextKind::kCreated, maker.get());
+}
+
+CUresult Destroyed(CUresult result, CUcontext context) {
+  if (result == CUDA_SUCCESS && Active()) ContextGone(context);
+  return result;
+}
+
+CUresult PrimaryLeft(CUresult result, CUdevice ordinal) {
+  if (result == CUDA_SUCCESS && Active()) PrimaryMayBeGone(ordinal);
+  return result;
+}
+
+}  // namespace
+
+HAMI_EXPORT CUresult cuCtxCreate(CUcontext* out, unsigned flags, CUdevice ordinal) {
+  return Create(out, ordinal, [&] { return real::cuCtxCreate(out, flags, ordinal); });
+}
+
+HAMI_EXPORT CUresult cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice ordinal) {
+  return Create(out, ordinal, [&] { return real::cuCtxCreate_v2(out, flags, ordinal); });
+}
+
+HAMI_EXPORT CUresult cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam* params, int count, unsigned flags,
+                                    CUdevice ordinal) {
+  return Create(out, ordinal, [&] { return real::cuCtxCreate_v3(out, params, count, flags, ordinal); });
+}
+
+HAMI_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned flags, CUdevice ordinal) {
+  return Create(out, ordinal, [&] { return real::cuCtxCreate_v4(out, params, flags, ordinal); });
+}
+
+HAMI_EXPORT CUresult cuCtxDestroy(CUcontext context) { return Destroyed(real::cuCtxDestroy(context), context); }
+HAMI_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) { return Destroyed(real::cuCtxDestroy_v2(context), context); }
+
+HAMI_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
+  const auto retain = [&] { return real::cuDevicePrimaryCtxRetain(out, ordinal); };
+  if (!Active() || out == nullptr) return retain();
+  Maker maker(out, retain, [ordinal] { real::cuDevicePrimaryCtxRelease_v2(ordinal); });
+  return RetainPrimary(ordinal, maker.get());
+}
+
+HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
+  return PrimaryLeft(real::cuDevicePrimaryCtxRelease(ordinal), ordinal);
+}
+HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
+  return PrimaryLeft(real::cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
+}
+HAMI_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal) {
+  return PrimaryLeft(real::cuDevicePrimaryCtxReset(ordinal), ordinal);
+}
+HAMI_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
+  return PrimaryLeft(real::cuDevicePrimaryCtxReset_v2(ordinal), ordinal);
+}
+
+HAMI_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc resources, CUdevice ordinal, unsigned flags) {
+  const auto create = [&] { return real::cuGreenCtxCreate(out, resources, ordinal, flags); };
+  if (!Active() || out == nullptr) return create();
+  Maker maker(out, create, [out] { real::cuGreenCtxDestroy(*out); });
+  return MakeContext(ordinal, ContextKind::kGreen, maker.get());
+}
+
+// What was allocated while the green context was current is known by its CUcontext, the context itself by its own handle.
+HAMI_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
+  CUcontext as_context = nullptr;
+  const bool known = Active() && real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;
+  const CUresult result = real::cuGreenCtxDestroy(green);
+  if (result != CUDA_SUCCESS || !Active()) return result;
+  ContextGone(reinterpret_cast<CUcontext>(green));
+  if (known) ContextGone(as_context);
+  return result;
+}

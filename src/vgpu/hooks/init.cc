@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The first call, and the look-up of all others.
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/loader/proc_address.h"
+#include "vgpu/policy/process.h"
+
+using namespace hami::vgpu;  // NOLINT: this file only exports
+
+// Attaching here rather than at the first allocation makes the process visible to the monitor from the start.
+HAMI_EXPORT CUresult cuInit(unsigned flags) {
+  const CUresult result = real::cuInit(flags);
+  if (result == CUDA_SUCCESS) Active();
+  return result;
+}
+
+// The driver answers, with its own rules for version, flags and status; only the pointer is ours where we have one.
+HAMI_EXPORT CUresult cuGetProcAddress(const char* name, void** out, int version, cuuint64_t flags) {
+  const CUresult result = real::cuGetProcAddress(name, out, version, flags);
+  if (result == CUDA_SUCCESS && out != nullptr) *out = ReplaceAddress(name, *out, version, flags);
+  return result;
+}
+
+HAMI_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** out, int version, cuuint64_t flags,
+                                         CUdriverProcAddressQueryResult* status) {
+  const CUresult result = real::cuGetProcAddress_v2(name, out, version, flags, status);
+  if (result == CUDA_SUCCESS && out != nullptr) *out = ReplaceAddress(name, *out, version, flags);
+  return result;
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stream-ordered allocation, pools, and the synchronisations at which a pool gives memory back. Each function and its
+// per-thread-stream twin share one body.
+
+#include "vgpu/policy/pools.h"
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/charge.h"
+#include "vgpu/policy/spill.h"
+
+using namespace hami::vgpu;  // NOLINT: this file only exports
+
+namespace {
+
+// Where memory for a stream comes from. A stream of another context than the current one is on that context's device.
+bool PlaceOfStream(CUstream stream, Place* out) {
+  if (!CurrentPlace(out)) return false;
+  if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return true;
+  CUcontext of_stream = nullptr;
+  CUcontext current = nullptr;
+  if (real::cuStreamGetCtx(stream, &of_stream) != CUDA_SUCCESS || of_stream == nullptr) return true;
+  if (real::cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == of_stream) return true;
+  if (real::cuCtxPushCurrent_v2(of_stream) != CUDA_SUCCESS) return true;
+  CurrentPlace(out);
+  real::cuCtxPopCurrent_v2(&current);
+  return true;
+}
+
+CUstream Meant(CUstream stream, bool per_thread) {
+  return per_thread && stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
+
+// `allocate` is the driver's function with everything but `out` bound.
+template <typename Allocate>
+CUresult FromPool(CUdeviceptr* out, size_t bytes, const Place& place, CUmemoryPool pool, CUstream stream,
+                  Allocate allocate) {
+  const PoolRequest request{place, pool, out, bytes, stream};
+  const CUresult result = AllocateFromPool(request, allocate, [&] { real::cuMemFreeAsync(*out, stream); });
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !settings().oversubscribe) return result;
+  return ChargedOrSpilled(place, RoundUp(bytes, kAllocationUnit), bytes, out,
+                          [] { return CUDA_ERROR_OUT_OF_MEMORY; });
+}
+
+template <typename Allocate>
+CUresult FromCurrentPool(CUdeviceptr* out, size_t bytes, CUstream stream, Allocate allocate) {
+  Place place;
+  CUmemoryPool pool = nullptr;
+  if (!Active() || out == nullptr || bytes == 0 || !PlaceOfStream(stream, &place) ||
+      real::cuDeviceGetMemPool(&pool, place.ordinal) != CUDA_SUCCESS) {
+    return allocate();
+  }
+  return FromPool(out, bytes, place, pool, stream, allocate);
+}
+
+template <typename Allocate>
+CUresult FromGivenPool(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream, Allocate allocate) {
+  Place place;
+  if (!Active() || out == nullptr || bytes == 0 || pool == nullptr || !PlaceOfStream(stream, &place)) {
+    return allocate();
+  }
+  return FromPool(out, bytes, place, pool, stream, allocate);
+}
+
+// Memory that stands in for a pool's has no stream-ordered free: the stream is waited for instead.
+template <typename Free>
+CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
+  Entry entry;
+  const bool spilled =
+      Active() && table().Find(Space::kPointer, pointer, &entry) && (entry.flags & kSpilled) != 0;
+  return Uncharged(Space::kPointer, pointer, [&] {
+    if (!spilled) return free();
+    const CUresult result = real::cuStreamSynchronize(stream);
+    return result == CUDA_SUCCESS ? real::cuMemFree_v2(pointer) : result;
+  });
+}
+
+CUresult Settled(CUresult result) {
+  AfterSynchronise();
+  return result;
+}
+
+}  // namespace
+
+HAMI_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
+  return FromCurrentPool(out, bytes, stream, [&] { return real::cuMemAllocAsync(out, bytes, stream); });
+}
+
+HAMI_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr* out, size_t bytes, CUstream stream) {
+  return FromCurrentPool(out, bytes, Meant(stream, true),
+                         [&] { return real::cuMemAllocAsync_ptsz(out, bytes, stream); });
+}
+
+HAMI_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream) {
+  return FromGivenPool(out, bytes, pool, stream,
+                       [&] { return real::cuMemAllocFromPoolAsync(out, bytes, pool, stream); });
+}
+
+HAMI_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
+                                                  CUstream stream) {
+  return FromGivenPool(out, bytes, pool, Meant(stream, true),
+                       [&] { return real::cuMemAllocFromPoolAsync_ptsz(out, bytes, pool, stream); });
+}
+
+HAMI_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
+  return FreeInOrder(pointer, stream, [&] { return real::cuMemFreeAsync(pointer, stream); });
+}
+
+HAMI_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
+  return FreeInOrder(pointer, Meant(stream, true), [&] { return real::cuMemFreeAsync_ptsz(pointer, stream); });
+}
+
+HAMI_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* props) {
+  const CUresult result = real::cuMemPoolCreate(out, props);
+  if (result == CUDA_SUCCESS && out != nullptr && props != nullptr && Active()) PoolCreated(*out, *props);
+  return result;
+}
+
+HAMI_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  const CUresult result = real::cuMemPoolDestroy(pool);
+  if (result == CUDA_SUCCESS && Active()) PoolDestroyed(pool);
+  return result;
+}
+
+HAMI_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+  return Settled(real::cuMemPoolTrimTo(pool, keep));
+}
+
+HAMI_EXPORT CUresult cuStreamSynchronize(CUstream stream) { return Settled(real::cuStreamSynchronize(stream)); }
+HAMI_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream) {
+  return Settled(real::cuStreamSynchronize_ptsz(stream));
+}
+HAMI_EXPORT CUresult cuEventSynchronize(CUevent event) { return Settled(real::cuEventSynchronize(event)); }
+HAMI_EXPORT CUresult cuCtxSynchronize() { return Settled(real::cuCtxSynchronize()); }
+HAMI_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) { return Settled(real::cuCtxSynchronize_v2(context)); }

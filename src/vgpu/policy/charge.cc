@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/charge.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "vgpu/policy/graphs.h"
+#include "vgpu/policy/log.h"
+#include "vgpu/policy/modules.h"
+#include "vgpu/policy/pools.h"
+
+namespace hami::vgpu {
+
+bool Reserve(int device, uint64_t bytes, Kind kind) {
+  SettlePendingModules(device);
+  if (TryReserve(device, bytes, kind)) return true;
+  if (device < 0) return false;
+  // What this process holds without using goes first; each step only if it is needed.
+  SettlePools(device);
+  if (TryReserve(device, bytes, kind)) return true;
+  const uint64_t limit = LimitBytes(device);
+  if (bytes <= limit) {
+    const uint64_t used = UsedBytes(device);
+    const uint64_t excess = used + bytes > limit ? used + bytes - limit : 0;
+    if (TrimPools(device, excess) && TryReserve(device, bytes, kind)) return true;
+    if (TrimGraphs(device) && TryReserve(device, bytes, kind)) return true;
+  }
+  Refused(device, bytes);
+  return false;
+}
+
+void Refused(int device, uint64_t bytes) {
+  if (LogEnabled(Level::kInfo)) {
+    LogLine(Level::kInfo)
+        .Text("device ")
+        .Signed(device)
+        .Text(": ")
+        .Number(bytes)
+        .Text(" bytes do not fit: ")
+        .Number(UsedBytes(device))
+        .Text(" of ")
+        .Number(LimitBytes(device))
+        .Text(" in use");
+  }
+  if (!settings().kill_on_refusal) return;
+  // The one whose request does not fit is the one that goes: no other process of the container did anything wrong, and
+  // no pid has to be trusted.
+  LogLine(Level::kError).Text("ACTIVE_OOM_KILLER: out of device memory, killing this process");
+  kill(getpid(), SIGKILL);
+}
+
+void RefundEntry(const Entry& entry) {
+  if (entry.space == Space::kGraphExec) return;
+  if ((entry.flags & kFromPool) != 0) {
+    PoolBlockFreed(entry);
+  } else {
+    Refund(entry.device, entry.bytes, Kind::kData);
+  }
+}
+
+}  // namespace hami::vgpu

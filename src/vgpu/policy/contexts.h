@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Contexts: which device a call is about, what each context costs, and what ends with it. A context's size is not known
+// before it exists, so the size the container learnt last is reserved first and the difference is settled afterwards;
+// one that does not fit then is taken down again. When a context dies, everything charged in it is refunded.
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda_abi.h"
+
+namespace hami::vgpu {
+
+// Where a call of this thread takes place. `context` is our number for the current context, 0 = none.
+struct Place {
+  uint32_t context = 0;
+  CUdevice ordinal = -1;
+  int device = -1;  // region index, kUnlimited or kForbidden
+};
+
+// False when the thread has no current context: the driver knows the right error.
+bool CurrentPlace(Place* out);
+
+// The region device of a context; kUnlimited when it can not be told.
+int DeviceOfContext(CUcontext context);
+
+enum class ContextKind : uint8_t { kPrimary, kCreated, kGreen };
+
+// Runs `create` (which makes a context on `ordinal` and answers the driver's result) between reserving and settling;
+// `undo` takes it down. `handle` names the context afterwards; for a green context that is the CUgreenCtx.
+struct ContextMaker {
+  CUresult (*create)(void* arg);
+  void (*undo)(void* arg);
+  CUcontext (*handle)(void* arg);
+  void* arg;
+};
+CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker);
+
+// As MakeContext when the primary context is not active yet, else just `create`.
+CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker);
+
+// After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave).
+void ContextGone(CUcontext handle);
+// After a release or reset of the primary context: settles if it is no longer active.
+void PrimaryMayBeGone(CUdevice ordinal);
+
+// Live contexts that this process is known to have on a region device.
+int ContextsOn(int device);
+
+void ResetContexts();
+
+}  // namespace hami::vgpu

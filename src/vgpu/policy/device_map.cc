@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/device_map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+#include <initializer_list>
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/lock.h"
+#include "vgpu/policy/log.h"
+#include "vgpu/policy/nvml_probe.h"
+#include "vgpu/policy/process.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr int kOrdinals = 128;
+constexpr int kUnknown = -100;
+constexpr int kEncode = 1000;  // stored values are never 0, so that zeroed memory means "not known"
+constexpr int kHandles = 64;
+
+constinit std::atomic<int> g_by_ordinal[kOrdinals]{};
+struct HandleEntry {
+  std::atomic<nvmlDevice_t> handle{nullptr};
+  std::atomic<int> device{0};
+};
+constinit HandleEntry g_by_handle[kHandles]{};
+constinit Lock g_lock{};
+constinit bool g_listed = false;
+
+void FormatUuid(const char* prefix, const CUuuid& uuid, char (&out)[region::kUuidBytes]) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  size_t at = strlen(prefix);
+  memcpy(out, prefix, at);
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) out[at++] = '-';
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    out[at++] = kDigits[byte >> 4];
+    out[at++] = kDigits[byte & 15];
+  }
+  out[at] = '\0';
+}
+
+// Writes the devices into a region that names none yet, in NVML's order, which is the order of the limits.
+void ListDevices(region::Attachment* a) {
+  if (g_listed || region::DeviceCount(*a) != 0) return;
+  g_listed = true;
+  char uuids[region::kMaxDevices][region::kUuidBytes] = {};
+  unsigned count = 0;
+  if (!NvmlReady() || real::nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS || count == 0) return;
+  if (count > region::kMaxDevices) {
+    LogLine(Level::kError).Number(count).Text(" devices: those above 16 are not limited");
+    count = region::kMaxDevices;
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    nvmlDevice_t handle = nullptr;
+    if (real::nvmlDeviceGetHandleByIndex_v2(i, &handle) != NVML_SUCCESS) continue;
+    real::nvmlDeviceGetUUID(handle, uuids[i], region::kUuidBytes);
+    nvmlMemory_t memory{};
+    if (real::nvmlDeviceGetMemoryInfo(handle, &memory) == NVML_SUCCESS) region::SetPhysicalBytes(a, i, memory.total);
+  }
+  region::SetDevices(a, count, uuids);
+}
+
+// The GPU that a MIG instance is a part of, by NVML.
+int ParentOfMig(const region::Attachment& a, const char* mig_uuid) {
+  nvmlDevice_t instance = nullptr;
+  nvmlDevice_t gpu = nullptr;
+  char uuid[region::kUuidBytes];
+  if (!NvmlReady() || real::nvmlDeviceGetHandleByUUID(mig_uuid, &instance) != NVML_SUCCESS ||
+      real::nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance, &gpu) != NVML_SUCCESS ||
+      real::nvmlDeviceGetUUID(gpu, uuid, sizeof uuid) != NVML_SUCCESS) {
+    return -1;
+  }
+  return region::FindDevice(a, uuid);
+}
+
+// The uuids that may name this device, most specific first.
+int FindByUuid(const region::Attachment& a, CUdevice ordinal) {
+  CUuuid uuid{};
+  char name[region::kUuidBytes];
+  if (real::cuDeviceGetUuid_v2(&uuid, ordinal) == CUDA_SUCCESS) {
+    for (const char* prefix : {"GPU-", "MIG-"}) {
+      FormatUuid(prefix, uuid, name);
+      if (const int device = region::FindDevice(a, name); device >= 0) return device;
+    }
+    if (const int device = ParentOfMig(a, name); device >= 0) return device;
+  }
+  if (real::cuDeviceGetUuid(&uuid, ordinal) != CUDA_SUCCESS) return -1;
+  FormatUuid("GPU-", uuid, name);
+  return region::FindDevice(a, name);
+}
+
+// Without uuids (no NVML) the ordinals are all there is: CUDA_VISIBLE_DEVICES may have renumbered them.
+int DeviceByPosition(CUdevice ordinal) {
+  const char* list = getenv("CUDA_VISIBLE_DEVICES");
+  int index = ordinal;
+  if (list != nullptr && *list >= '0' && *list <= '9') {
+    for (int i = 0; i < ordinal && list != nullptr; ++i) {
+      list = strchr(list, ',');
+      if (list != nullptr) ++list;
+    }
+    if (list != nullptr && *list >= '0' && *list <= '9') index = atoi(list);
+  }
+  return index < static_cast<int>(region::kMaxDevices) ? index : kUnlimited;
+}
+
+int Determine(CUdevice ordinal) {
+  region::Attachment* const a = attachment();
+  if (a != nullptr) ListDevices(a);
+  int count = 0;
+  if (real::cuDeviceGetCount(&count) != CUDA_SUCCESS) return kUnknown;  // not initialised: ask again later
+  if (ordinal < 0 || ordinal >= count) return kUnlimited;               // the driver's own error follows
+  if (a == nullptr || region::DeviceCount(*a) == 0) return DeviceByPosition(ordinal);
+  if (const int device = FindByUuid(*a, ordinal); device >= 0) return device;
+  if (DevicesAreFixed()) return kForbidden;
+  LogLine(Level::kError).Text("CUDA device ").Signed(ordinal).Text(" is not in the region: not limited");
+  return kUnlimited;
+}
+
+}  // namespace
+
+int DeviceOfOrdinal(CUdevice ordinal) {
+  if (ordinal < 0 || ordinal >= kOrdinals) return kUnlimited;
+  std::atomic<int>& known = g_by_ordinal[ordinal];
+  if (const int stored = known.load(std::memory_order_acquire); stored != 0) return stored - kEncode;
+  const Locked locked(g_lock);
+  if (const int stored = known.load(std::memory_order_relaxed); stored != 0) return stored - kEncode;
+  const int device = Determine(ordinal);
+  if (device == kUnknown) return kUnlimited;
+  known.store(device + kEncode, std::memory_order_release);
+  return device;
+}
+
+int DeviceOfHandle(nvmlDevice_t handle) {
+  for (HandleEntry& entry : g_by_handle) {
+    const nvmlDevice_t known = entry.handle.load(std::memory_order_acquire);
+    if (known == handle) return entry.device.load(std::memory_order_relaxed) - kEncode;
+    if (known == nullptr) break;
+  }
+  char uuid[region::kUuidBytes];
+  if (real::nvmlDeviceGetUUID(handle, uuid, sizeof uuid) != NVML_SUCCESS) return kUnlimited;
+  region::Attachment* const a = attachment();
+  unsigned index = 0;
+  int device = kUnlimited;
+  const Locked locked(g_lock);
+  if (a != nullptr) {
+    ListDevices(a);
+    device = region::FindDevice(*a, uuid);
+    if (device < 0 && strncmp(uuid, "MIG-", 4) == 0) device = ParentOfMig(*a, uuid);
+    if (device < 0) device = DevicesAreFixed() ? kForbidden : kUnlimited;
+  } else if (real::nvmlDeviceGetIndex(handle, &index) == NVML_SUCCESS && index < region::kMaxDevices) {
+    device = static_cast<int>(index);
+  }
+  for (HandleEntry& entry : g_by_handle) {
+    if (entry.handle.load(std::memory_order_relaxed) != nullptr) continue;
+    entry.device.store(device + kEncode, std::memory_order_relaxed);
+    entry.handle.store(handle, std::memory_order_release);
+    break;
+  }
+  return device;
+}
+
+bool HandleOfOrdinal(CUdevice ordinal, nvmlDevice_t* out) {
+  CUuuid uuid{};
+  if (!NvmlReady() || real::cuDeviceGetUuid_v2(&uuid, ordinal) != CUDA_SUCCESS) return false;
+  char name[region::kUuidBytes];
+  for (const char* prefix : {"GPU-", "MIG-"}) {
+    FormatUuid(prefix, uuid, name);
+    if (real::nvmlDeviceGetHandleByUUID(name, out) == NVML_SUCCESS) return true;
+  }
+  return false;
+}
+
+bool DevicesAreFixed() {
+  const region::Attachment* const a = attachment();
+  return a != nullptr && (region::Flags(*a) & region::kFlagFixedDevices) != 0 && region::DeviceCount(*a) != 0;
+}
+
+unsigned FixedDeviceCount() {
+  const region::Attachment* const a = attachment();
+  return a == nullptr ? 0 : region::DeviceCount(*a);
+}
+
+nvmlReturn_t FixedDeviceHandle(unsigned index, nvmlDevice_t* out) {
+  const region::Attachment* const a = attachment();
+  if (a == nullptr || index >= region::DeviceCount(*a) || out == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  char uuid[region::kUuidBytes];
+  memcpy(uuid, a->region->uuids[index], sizeof uuid);
+  uuid[sizeof uuid - 1] = '\0';
+  return real::nvmlDeviceGetHandleByUUID(uuid, out);
+}
+
+void ResetDeviceMap() {
+  // Handles and ordinals mean the same in the child; only a lock held by a thread that is gone must not stay.
+  g_lock.Reset();
+  for (auto& known : g_by_ordinal) known.store(0, std::memory_order_relaxed);
+  for (auto& entry : g_by_handle) entry.handle.store(nullptr, std::memory_order_relaxed);
+}
+
+}  // namespace hami::vgpu

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which device is which. CUDA numbers devices by CUDA_VISIBLE_DEVICES, NVML by PCI address, the region by the order in
+// which its creator wrote the limits (NVML's). The one identity they share is the UUID, and everything here goes through
+// it; a MIG instance that the region does not name belongs to its GPU. Answers are region indices (or kUnlimited,
+// kForbidden, see process.h) and are remembered.
+#pragma once
+
+#include "abi/cuda_abi.h"
+#include "abi/nvml_abi.h"
+
+namespace hami::vgpu {
+
+// `ordinal` as the CUDA driver counts. Needs cuInit to have succeeded; before that kUnlimited, and not remembered.
+int DeviceOfOrdinal(CUdevice ordinal);
+
+// kUnlimited for handles that the driver does not know.
+int DeviceOfHandle(nvmlDevice_t handle);
+
+// The NVML handle of a CUDA ordinal, loading NVML if need be. False without NVML.
+bool HandleOfOrdinal(CUdevice ordinal, nvmlDevice_t* out);
+
+// NVML shows only the region's devices.
+bool DevicesAreFixed();
+
+// Number of region devices, and their handles in region order. For an enumeration that is restricted to them.
+unsigned FixedDeviceCount();
+nvmlReturn_t FixedDeviceHandle(unsigned index, nvmlDevice_t* out);
+
+void ResetDeviceMap();
+
+}  // namespace hami::vgpu

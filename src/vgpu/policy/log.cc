@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+namespace hami::vgpu {
+namespace {
+
+// -1 = not read yet. Racing readers find the same.
+constinit int g_level = -1;
+
+int CurrentLevel() {
+  int level = __atomic_load_n(&g_level, __ATOMIC_RELAXED);
+  if (level >= 0) return level;
+  const char* text = getenv("LIBCUDA_LOG_LEVEL");
+  level = 0;
+  for (; text != nullptr && *text >= '0' && *text <= '9' && level < 100; ++text) level = level * 10 + (*text - '0');
+  __atomic_store_n(&g_level, level, __ATOMIC_RELAXED);
+  return level;
+}
+
+const char* LevelName(Level level) {
+  switch (level) {
+    case Level::kError:
+      return "error";
+    case Level::kWarn:
+      return "warning";
+    case Level::kInfo:
+      return "info";
+    case Level::kDebug:
+      return "debug";
+  }
+  return "";
+}
+
+}  // namespace
+
+bool LogEnabled(Level level) { return level == Level::kError || CurrentLevel() >= static_cast<int>(level); }
+
+LogLine::LogLine(Level level) : enabled_(LogEnabled(level)) {
+  Text("[hami-vgpu ").Text(LevelName(level)).Text(" pid ").Number(static_cast<uint64_t>(getpid())).Text("] ");
+}
+
+LogLine::~LogLine() {
+  if (!enabled_) return;
+  const int saved_errno = errno;
+  line_[length_++] = '\n';
+  // A partial or failed write is nobody's to repair.
+  const ssize_t written = write(STDERR_FILENO, line_, length_);
+  static_cast<void>(written);
+  errno = saved_errno;
+}
+
+LogLine& LogLine::Text(const char* text) {
+  if (!enabled_ || text == nullptr) return *this;
+  while (*text != '\0' && length_ < kCapacity - 1) line_[length_++] = *text++;
+  return *this;
+}
+
+LogLine& LogLine::Number(uint64_t value) {
+  char digits[21];
+  size_t at = sizeof digits;
+  digits[--at] = '\0';
+  do {
+    digits[--at] = static_cast<char>('0' + value % 10);
+    value /= 10;
+  } while (value != 0);
+  return Text(digits + at);
+}
+
+LogLine& LogLine::Signed(int64_t value) {
+  if (value >= 0) return Number(static_cast<uint64_t>(value));
+  return Text("-").Number(~static_cast<uint64_t>(value) + 1);
+}
+
+}  // namespace hami::vgpu

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NVML as seen from inside the container: only its own processes, with the memory the region says they use, and the
+// utilisation they cause. Process ids are the container's own, because programs look them up in their /proc. What NVML
+// lists of others is removed; sizes asked for with an empty buffer may therefore be larger than what is filled.
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/nvml_abi.h"
+
+namespace hami::vgpu {
+
+// True when `pid`, as NVML or the container counts, belongs to a process of the container.
+bool IsOurs(unsigned pid);
+
+// The container's processes on a region device. Returns how many there are, also beyond `room`.
+struct OwnProcess {
+  unsigned pid;
+  uint64_t bytes;
+};
+unsigned OwnProcesses(int device, OwnProcess* out, unsigned room);
+
+// Percent of the last second that the container's processes kept the device busy. False: NVML does not tell per process.
+bool OwnUtilization(nvmlDevice_t handle, nvmlUtilization_t* out);
+
+// Keeps the elements of an array that belong to us; returns how many.
+template <typename T>
+unsigned KeepOurs(T* items, unsigned count) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (IsOurs(items[i].pid)) items[kept++] = items[i];
+  }
+  return kept;
+}
+
+}  // namespace hami::vgpu

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stream-ordered memory. What counts is what a pool has reserved from the device, not what is handed out of it: a pool
+// keeps freed memory until a synchronisation (or its release threshold) gives it back. Invariant: each pool of this
+// process that was ever allocated from is charged at least its reserved size, and exactly that after every allocation,
+// synchronisation, trim, query and refusal. Host pools are not charged.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
+
+#include "abi/cuda_abi.h"
+#include "vgpu/policy/contexts.h"
+#include "vgpu/policy/table.h"
+
+namespace hami::vgpu {
+
+// An allocation of `bytes` from `pool`. `allocate` calls the driver; `undo` gives back what it got.
+struct PoolRequest {
+  Place place;
+  CUmemoryPool pool;
+  CUdeviceptr* out;
+  size_t bytes;
+  CUstream stream;
+};
+template <typename Allocate, typename Undo>
+CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo);
+
+// Notes where an explicit pool keeps its memory. Pools nobody told us about belong to the current device.
+void PoolCreated(CUmemoryPool pool, const CUmemPoolProps& props);
+// After the driver destroyed it; blocks that are still out keep it charged.
+void PoolDestroyed(CUmemoryPool pool);
+// A block of a pool is the application's no more (the entry was taken from the table).
+void PoolBlockFreed(const Entry& entry);
+
+// Makes the charges of a device's pools equal to what they hold; kAllDevices for all.
+inline constexpr int kAllDevices = -3;
+void SettlePools(int device);
+// Gives unused reserve back to the device if at least `needed` bytes can be had that way. True when it did.
+bool TrimPools(int device, uint64_t needed);
+
+// True while some pool holds memory that a synchronisation may release.
+extern std::atomic<bool> g_pools_may_shrink;
+void PoolsSynchronised();
+inline void AfterSynchronise() {
+  if (g_pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised();
+}
+
+void ResetPools();
+
+// --- implementation of the template ------------------------------------------------------------------------------------
+
+// The parts of an allocation around the driver's call. The pools' lock is held from Begin (when it answers success)
+// to End.
+CUresult BeginPoolAllocation(const PoolRequest& request, uint64_t* growth, bool* counted);
+// What the pool really grew by: false if that does not fit, and the block has to go back.
+bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult result);
+void AfterPoolUndo(const PoolRequest& request);
+
+template <typename Allocate, typename Undo>
+CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo) {
+  uint64_t growth = 0;
+  bool counted = false;
+  const CUresult begun = BeginPoolAllocation(request, &growth, &counted);
+  if (begun != CUDA_SUCCESS) return begun;
+  if (!counted) return allocate();
+  const CUdeviceptr before = *request.out;
+  const CUresult result = allocate();
+  if (EndPoolAllocation(request, growth, result)) return result;
+  undo();
+  AfterPoolUndo(request);
+  *request.out = before;
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+}  // namespace hami::vgpu

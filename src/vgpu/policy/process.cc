@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/process.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "vgpu/libc.h"
+#include "vgpu/policy/contexts.h"
+#include "vgpu/policy/device_map.h"
+#include "vgpu/policy/graphs.h"
+#include "vgpu/policy/log.h"
+#include "vgpu/policy/modules.h"
+#include "vgpu/policy/pools.h"
+#include "vgpu/policy/vmm.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+#ifdef HAMI_FREESTANDING
+// The compiler's start files, which we do without, would define what pthread_atfork calls this library.
+extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
+void* __dso_handle = &__dso_handle;
+#endif
+
+namespace hami::vgpu {
+namespace {
+
+enum : uint32_t { kNew = 0, kStarting = 1, kOff = 2, kShared = 3, kPrivate = 4 };
+
+// One page that the kernel hands to a child of a fork as zeros, so that a single load tells a new process from an old
+// one without a system call or a fork handler (a raw clone is noticed too).
+#if defined(__aarch64__)
+constexpr size_t kPage = 65536;
+#else
+constexpr size_t kPage = 4096;
+#endif
+struct alignas(kPage) Phase {
+  uint32_t word;
+  char rest[kPage - sizeof(uint32_t)];
+};
+constinit Phase g_phase{};
+
+constinit Settings g_settings{};
+constinit Table g_table{};
+constinit region::Attachment g_attachment{};
+constinit bool g_was_attached = false;
+constinit bool g_fork_guarded = false;
+
+// The account of a process that could not map its region.
+constinit std::atomic<uint64_t> g_private_used[region::kMaxDevices][region::kKinds]{};
+constinit std::atomic<uint64_t> g_private_total[region::kMaxDevices]{};
+
+void ForgetPhase() { __atomic_store_n(&g_phase.word, kNew, __ATOMIC_RELEASE); }
+
+void GuardFork() {
+  if (g_fork_guarded) return;
+  g_fork_guarded = true;
+  // Kernels before 4.14 know no such advice: a fork handler does the same, except for raw clones.
+  if (madvise(&g_phase, sizeof g_phase, MADV_WIPEONFORK) != 0) pthread_atfork(nullptr, nullptr, &ForgetPhase);
+}
+
+void ResetTables() {
+  g_table.Reset();
+  ResetContexts();
+  ResetPools();
+  ResetVmm();
+  ResetModules();
+  ResetGraphs();
+  ResetDeviceMap();
+  for (auto& device : g_private_used) {
+    for (auto& used : device) used.store(0, std::memory_order_relaxed);
+  }
+  for (auto& total : g_private_total) total.store(0, std::memory_order_relaxed);
+}
+
+constinit region::Config g_config{};
+
+void FillConfig() {
+  for (uint32_t i = 0; i < region::kMaxDevices; ++i) {
+    g_config.devices[i].memory_limit = g_settings.memory_limit[i];
+    g_config.devices[i].sm_limit = g_settings.sm_limit[i];
+  }
+  g_config.priority = g_settings.priority;
+  g_config.policy = static_cast<int32_t>(g_settings.policy);
+  g_config.utilization_switch = g_settings.policy == UtilizationPolicy::kDisable ? 0 : 1;
+  if (g_settings.oversubscribe) g_config.flags |= region::kFlagOversubscribe;
+}
+
+// The mode of a new process.
+uint32_t Start() {
+  if (ControlDisabled()) return kOff;
+  if (g_was_attached) {  // the child of a process that had started
+    ResetTables();
+    if (g_attachment.region == nullptr) return g_settings.fail_open ? kOff : kPrivate;
+    region::AttachmentAfterFork(&g_attachment);
+    return kShared;
+  }
+  ReadSettings(&g_settings, &getenv);
+  FillConfig();
+  const region::Status status = g_settings.region_path[0] == '\0'
+                                    ? region::Status::kIo
+                                    : region::Attach(&g_attachment, g_settings.region_path, g_config);
+  g_was_attached = true;
+  if (status == region::Status::kOk) {
+    if ((region::Flags(g_attachment) & region::kFlagOversubscribe) != 0) g_settings.oversubscribe = true;
+    return kShared;
+  }
+  LogLine(Level::kError)
+      .Text("region ")
+      .Text(g_settings.region_path)
+      .Text(": ")
+      .Text(region::StatusName(status))
+      .Text(", errno ")
+      .Signed(g_attachment.error)
+      .Text(g_settings.fail_open ? "; not limited (HAMI_FAIL_OPEN)" : "; limits are enforced per process");
+  return g_settings.fail_open ? kOff : kPrivate;
+}
+
+// Slow path of Active: exactly one thread starts, the others wait for it.
+uint32_t WaitForStart() {
+  const int saved_errno = errno;
+  for (;;) {
+    uint32_t phase = kNew;
+    if (__atomic_compare_exchange_n(&g_phase.word, &phase, kStarting, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+      GuardFork();
+      phase = Start();
+      __atomic_store_n(&g_phase.word, phase, __ATOMIC_RELEASE);
+    }
+    if (phase != kStarting) {
+      errno = saved_errno;
+      return phase;
+    }
+    sched_yield();
+  }
+}
+
+uint32_t CurrentPhase() {
+  const uint32_t phase = __atomic_load_n(&g_phase.word, __ATOMIC_ACQUIRE);
+  return phase > kStarting ? phase : WaitForStart();
+}
+
+bool PrivateReserve(int device, uint64_t bytes, bool force) {
+  std::atomic<uint64_t>& total = g_private_total[device];
+  const uint64_t limit = g_settings.memory_limit[device];
+  uint64_t used = total.load(std::memory_order_relaxed);
+  for (;;) {
+    if (!force && limit != 0 && (bytes > limit || used > limit - bytes)) return false;
+    if (total.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed)) return true;
+  }
+}
+
+}  // namespace
+
+bool Active() { return CurrentPhase() != kOff; }
+
+const Settings& settings() { return g_settings; }
+Table& table() { return g_table; }
+region::Attachment* attachment() { return CurrentPhase() == kShared ? &g_attachment : nullptr; }
+
+bool TryReserve(int device, uint64_t bytes, Kind kind) {
+  if (device < 0) return device != kForbidden;
+  if (region::Attachment* const a = attachment(); a != nullptr) {
+    return region::Reserve(a, static_cast<uint32_t>(device), bytes, kind) == region::Status::kOk;
+  }
+  if (!PrivateReserve(device, bytes, false)) return false;
+  g_private_used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+  return true;
+}
+
+void ChargeAnyway(int device, uint64_t bytes, Kind kind) {
+  if (device < 0 || bytes == 0) return;
+  if (region::Attachment* const a = attachment(); a != nullptr) {
+    region::Charge(a, static_cast<uint32_t>(device), bytes, kind);
+    return;
+  }
+  PrivateReserve(device, bytes, true);
+  g_private_used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void Refund(int device, uint64_t bytes, Kind kind) {
+  if (device < 0 || bytes == 0) return;
+  if (region::Attachment* const a = attachment(); a != nullptr) {
+    region::Refund(a, static_cast<uint32_t>(device), bytes, kind);
+    return;
+  }
+  g_private_used[device][static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
+  g_private_total[device].fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+uint64_t UsedBytes(int device) {
+  if (device < 0) return 0;
+  if (const region::Attachment* const a = attachment(); a != nullptr) {
+    return region::Used(*a, static_cast<uint32_t>(device));
+  }
+  return g_private_total[device].load(std::memory_order_relaxed);
+}
+
+uint64_t LimitBytes(int device) {
+  if (device < 0) return 0;
+  if (const region::Attachment* const a = attachment(); a != nullptr) {
+    return region::Limit(*a, static_cast<uint32_t>(device));
+  }
+  return g_settings.memory_limit[device];
+}
+
+uint64_t OwnBytes(int device, Kind kind) {
+  if (device < 0) return 0;
+  if (const region::Attachment* const a = attachment(); a != nullptr) {
+    return region::OwnUsed(*a, static_cast<uint32_t>(device), kind);
+  }
+  return g_private_used[device][static_cast<int>(kind)].load(std::memory_order_relaxed);
+}
+
+uint64_t OwnBytes(int device) {
+  return OwnBytes(device, Kind::kContext) + OwnBytes(device, Kind::kModule) + OwnBytes(device, Kind::kData);
+}
+
+void SweepForQuery() {
+  region::Attachment* const a = attachment();
+  if (a == nullptr) return;
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  region::SweepIfStale(a, static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
+}
+
+int64_t CoarseMillis() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
+}
+
+}  // namespace hami::vgpu

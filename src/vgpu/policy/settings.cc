@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <initializer_list>
+
+#include "vgpu/policy/log.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr char kDefaultRegion[] = "/tmp/cudevshr.cache";
+
+int DigitOf(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : 99;
+}
+
+// The power of 1024 that a unit stands for; -1 = not a unit. Sets `warn` for spellings of more than one letter.
+int UnitPower(const char* unit, bool* warn) {
+  int power = 0;
+  switch (*unit | 0x20) {
+    case 'k':
+      power = 1;
+      break;
+    case 'm':
+      power = 2;
+      break;
+    case 'g':
+      power = 3;
+      break;
+    case 't':
+      power = 4;
+      *warn = true;  // HAMi knows no t
+      break;
+    case 'b':
+      *warn = true;
+      return unit[1] == '\0' ? 0 : -1;
+    default:
+      return -1;
+  }
+  ++unit;
+  if (*unit == '\0') return power;
+  *warn = true;
+  if (*unit == 'i' || *unit == 'I') ++unit;
+  if (*unit == 'b' || *unit == 'B') ++unit;
+  return *unit == '\0' ? power : -1;
+}
+
+// The number of `name`, 0 when unset or not understood.
+uint64_t SizeOf(const char* name, char* (*get)(const char*)) {
+  const char* text = get(name);
+  if (text == nullptr) return 0;
+  const ParsedSize size = ParseSize(text);
+  if (size.invalid) {
+    // A limit that does not limit is worth a line at any level.
+    LogLine(Level::kError).Text(name).Text("=").Text(text).Text(": not a size, ignored");
+  } else if (size.warn) {
+    LogLine(Level::kWarn).Text(name).Text("=").Text(text).Text(": taken as ").Number(size.bytes).Text(
+        " bytes; HAMi reads this spelling differently");
+  }
+  return size.bytes;
+}
+
+// Value for device i: the numbered name beats the global one, and 0 falls through to it.
+void ReadPerDevice(const char* name, uint64_t (&values)[region::kMaxDevices], char* (*get)(const char*)) {
+  const uint64_t global = SizeOf(name, get);
+  for (uint32_t i = 0; i < region::kMaxDevices; ++i) {
+    char numbered[64];
+    size_t n = strlen(name);
+    memcpy(numbered, name, n);
+    numbered[n++] = '_';
+    if (i >= 10) numbered[n++] = '1';
+    numbered[n++] = static_cast<char>('0' + i % 10);
+    numbered[n] = '\0';
+    const uint64_t own = SizeOf(numbered, get);
+    values[i] = own != 0 ? own : global;
+  }
+}
+
+}  // namespace
+
+ParsedSize ParseSize(const char* text) {
+  ParsedSize out;
+  while (*text == ' ' || *text == '\t') ++text;
+  if (*text == '+') ++text;
+  int base = 10;
+  if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X') && DigitOf(text[2]) < 16) {
+    base = 16;
+    text += 2;
+  } else if (text[0] == '0' && DigitOf(text[1]) < 10) {
+    out.warn = true;  // HAMi reads octal; nobody means it
+  }
+  const char* first = text;
+  uint64_t value = 0;
+  for (; DigitOf(*text) < base; ++text) {
+    if (__builtin_mul_overflow(value, static_cast<uint64_t>(base), &value) ||
+        __builtin_add_overflow(value, static_cast<uint64_t>(DigitOf(*text)), &value)) {
+      return {0, false, true};
+    }
+  }
+  if (text == first) return {0, false, *text != '\0'};
+  while (*text == ' ') ++text;
+  const int power = *text == '\0' ? 0 : UnitPower(text, &out.warn);
+  if (power < 0) return {0, false, true};
+  if (value > (UINT64_MAX >> (10 * power))) return {0, false, true};
+  out.bytes = value << (10 * power);
+  return out;
+}
+
+bool ParseBool(const char* text, bool otherwise) {
+  if (text == nullptr) return otherwise;
+  for (const char* yes : {"true", "1", "t", "yes", "on"}) {
+    if (strcasecmp(text, yes) == 0) return true;
+  }
+  for (const char* no : {"false", "0", "f", "no", "off"}) {
+    if (strcasecmp(text, no) == 0) return false;
+  }
+  return otherwise;
+}
+
+void ReadSettings(Settings* out, char* (*get)(const char*)) {
+  ReadPerDevice("CUDA_DEVICE_MEMORY_LIMIT", out->memory_limit, get);
+  ReadPerDevice("CUDA_DEVICE_SM_LIMIT", out->sm_limit, get);
+  for (const uint64_t limit : out->memory_limit) out->any_memory_limit = out->any_memory_limit || limit != 0;
+  for (uint64_t& limit : out->sm_limit) limit = limit == 0 || limit > 100 ? 100 : limit;
+  if (const char* priority = get("CUDA_TASK_PRIORITY"); priority != nullptr) out->priority = atoi(priority);
+  if (const char* policy = get("GPU_CORE_UTILIZATION_POLICY"); policy != nullptr) {
+    if (strcasecmp(policy, "force") == 0) out->policy = UtilizationPolicy::kForce;
+    if (strcasecmp(policy, "disable") == 0) out->policy = UtilizationPolicy::kDisable;
+  }
+  out->oversubscribe = ParseBool(get("CUDA_OVERSUBSCRIBE"), false);
+  out->kill_on_refusal = ParseBool(get("ACTIVE_OOM_KILLER"), false);
+  out->fail_open = ParseBool(get("HAMI_FAIL_OPEN"), false);
+  const char* path = get("CUDA_DEVICE_MEMORY_SHARED_CACHE");
+  if (path == nullptr || *path == '\0') path = kDefaultRegion;
+  const size_t length = strlen(path);
+  if (length < sizeof out->region_path) memcpy(out->region_path, path, length);  // too long: stays empty, refused later
+}
+
+bool ControlDisabled() {
+  static constinit int state = -1;  // racing readers find the same
+  int disabled = __atomic_load_n(&state, __ATOMIC_RELAXED);
+  if (disabled < 0) {
+    disabled = ParseBool(getenv("CUDA_DISABLE_CONTROL"), false) ? 1 : 0;
+    __atomic_store_n(&state, disabled, __ATOMIC_RELAXED);
+  }
+  return disabled != 0;
+}
+
+}  // namespace hami::vgpu

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the environment asks for: the names and meanings of HAMi, read once, when the first hooked function is called.
+// Values that HAMi parses sensibly mean the same here; the obvious spellings it misreads ("1GB" was one byte) mean
+// what they say, with one warning. Nothing here allocates, and nothing is cached from before the first use.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "region/layout.h"
+
+namespace hami::vgpu {
+
+struct ParsedSize {
+  uint64_t bytes = 0;    // 0 = no limit
+  bool warn = false;     // understood, but HAMi would have read something else
+  bool invalid = false;  // not understood: counts as unset
+};
+
+// "3g", "512M", "1GiB", "15360MB", "0x40000000", "1073741824". Multiples are of 1024, as HAMi's.
+ParsedSize ParseSize(const char* text);
+
+// CUDA_DEVICE_SM_LIMIT: percent; the same grammar as a size.
+// "true", "1", "t", "yes", "on" in any case.
+bool ParseBool(const char* text, bool otherwise);
+
+enum class UtilizationPolicy : int { kDefault = 0, kForce = 1, kDisable = 2 };
+
+struct Settings {
+  uint64_t memory_limit[region::kMaxDevices] = {};
+  uint64_t sm_limit[region::kMaxDevices] = {};
+  bool any_memory_limit = false;
+  int priority = 1;
+  UtilizationPolicy policy = UtilizationPolicy::kDefault;
+  bool oversubscribe = false;
+  bool kill_on_refusal = false;  // ACTIVE_OOM_KILLER
+  bool fail_open = false;        // HAMI_FAIL_OPEN
+  char region_path[1024] = {};
+};
+
+// Fills `out` from what `get` answers (getenv, in production) and warns through the log.
+void ReadSettings(Settings* out, char* (*get)(const char*));
+
+// CUDA_DISABLE_CONTROL: this library must behave as if it were not there.
+bool ControlDisabled();
+
+}  // namespace hami::vgpu

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/shapes.h"
+
+namespace hami::vgpu {
+namespace {
+
+#ifndef CUDA_ARRAY3D_DEFERRED_MAPPING
+#define CUDA_ARRAY3D_DEFERRED_MAPPING 0x80
+#endif
+#ifndef CUDA_ARRAY3D_SPARSE
+#define CUDA_ARRAY3D_SPARSE 0x40
+#endif
+
+// Bytes of one channel; 0 = a format of its own kind (see BlockBytes).
+uint64_t ChannelBytes(CUarray_format format) {
+  switch (static_cast<unsigned>(format)) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+    case 0xb0:  // NV12: one byte of luma; chroma is added by ArrayBytes
+    case 0xc0: case 0xc1: case 0xc2: case 0xc3: case 0xc4: case 0xc5:  // (U|S)NORM_INT8X1, X2, X4
+      return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+    case 0xc6: case 0xc7: case 0xc8: case 0xc9: case 0xca: case 0xcb:  // (U|S)NORM_INT16X1, X2, X4
+      return 2;
+    default:
+      return 4;  // 32-bit formats, and the largest that any packed or block format takes a texel and channel
+  }
+}
+
+uint64_t AtLeastOne(uint64_t n) { return n == 0 ? 1 : n; }
+
+uint64_t LayerBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, uint64_t width, uint64_t height, uint64_t depth) {
+  const uint64_t texel = ChannelBytes(shape.Format) * AtLeastOne(shape.NumChannels);
+  uint64_t rows = AtLeastOne(height);
+  if (static_cast<unsigned>(shape.Format) == 0xb0) rows += rows / 2;
+  return Times(Times(RoundUp(Times(width, texel), kRowAlignment), rows), AtLeastOne(depth));
+}
+
+bool HoldsMemory(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
+  return (shape.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) == 0;
+}
+
+}  // namespace
+
+uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
+  return HoldsMemory(shape) ? LayerBytes(shape, shape.Width, shape.Height, shape.Depth) : 0;
+}
+
+uint64_t MipmapBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels) {
+  if (!HoldsMemory(shape)) return 0;
+  // Layers and cube faces do not shrink with the level, the slices of a volume do.
+  const bool layered = (shape.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+  uint64_t total = 0;
+  for (unsigned level = 0; level < levels && level < 32; ++level) {
+    const uint64_t depth = layered ? shape.Depth : shape.Depth >> level;
+    const uint64_t bytes =
+        LayerBytes(shape, AtLeastOne(shape.Width >> level), shape.Height >> level, AtLeastOne(depth));
+    if (__builtin_add_overflow(total, bytes, &total)) return UINT64_MAX;
+  }
+  return total;
+}
+
+}  // namespace hami::vgpu

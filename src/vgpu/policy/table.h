@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What this process holds: from a driver handle (device pointer, array, …) to the bytes charged for it. Invariant: an
+// entry exists exactly while its bytes are charged and the driver's object lives; whoever takes the entry out owns the
+// refund, so of two racing frees only one gets it. Insert, Find and Take cost the same at any number of entries (hash,
+// 64 shards); nothing here calls malloc or the driver.
+#pragma once
+
+#include <stdint.h>
+
+#include "vgpu/policy/lock.h"
+
+namespace hami::vgpu {
+
+// What `key` is. Handles of different spaces may have equal values.
+enum class Space : uint8_t {
+  kNone = 0,
+  kPointer,      // a device pointer of any kind; see Entry.flags
+  kArray,        // CUarray
+  kMipmap,       // CUmipmappedArray
+  kExternal,     // CUexternalMemory
+  kGraphExec,    // CUgraphExec; bytes = what its allocation nodes may need, not charged by itself
+  kVmmHandle,    // CUmemGenericAllocationHandle; `extra` is the number of the physical memory
+  kVmmMapping,   // mapped address; likewise
+  kVmmPhysical,  // that number
+};
+
+// Entry.flags
+inline constexpr uint16_t kFromPool = 1;  // `extra` is the pool, which is charged instead
+inline constexpr uint16_t kSpilled = 2;   // managed memory that stands in for device memory
+inline constexpr uint16_t kImported = 4;  // physical memory of another process
+
+struct Entry {
+  uint64_t key = 0;
+  uint64_t bytes = 0;
+  uint64_t extra = 0;
+  uint32_t context = 0;  // ContextId, 0 = belongs to none
+  Space space = Space::kNone;
+  int8_t device = -1;  // region index
+  uint16_t flags = 0;
+};
+static_assert(sizeof(Entry) == 32);
+
+class Table {
+ public:
+  // False without memory (then nothing was stored). An entry of the same key and space is replaced.
+  bool Insert(const Entry& entry);
+  // Copies the entry out; false when there is none.
+  bool Find(Space space, uint64_t key, Entry* out);
+  // Takes the entry out; false when there is none.
+  bool Take(Space space, uint64_t key, Entry* out);
+  // Takes one entry of `context` out; false when there is none left. For contexts that die; costs a walk.
+  bool TakeOfContext(uint32_t context, Entry* out);
+  uint64_t size();
+  // Forgets everything and gives the pages back: in the child of a fork.
+  void Reset();
+
+ private:
+  struct alignas(64) Shard {
+    Lock lock;
+    uint32_t count = 0;
+    uint32_t capacity = 0;  // power of two
+    Entry* entries = nullptr;
+  };
+  static constexpr uint32_t kShardBits = 6;
+  static constexpr uint32_t kShards = 1u << kShardBits;
+
+  static uint64_t Hash(Space space, uint64_t key);
+  Shard& ShardOf(uint64_t hash) { return shards_[hash >> (64 - kShardBits)]; }
+  static Entry* Locate(Shard& shard, Space space, uint64_t key, uint64_t hash);
+  static bool Grow(Shard& shard);
+  static void Erase(Shard& shard, Entry* entry);
+
+  Shard shards_[kShards];
+};
+
+}  // namespace hami::vgpu

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hami run as a way to start a program: its environment, its status, its signals.
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "harness.h"
+
+namespace hami::e2e {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using RunCommand = Machine;
+
+TEST_F(RunCommand, GivenCommand_WhenRun_ThenItsEnvironmentIsTheShares) {
+  const Outcome outcome = Hami({"run", "--mem", "3g", "--cores", "30", "--name", "n", "--", "env"});
+  EXPECT_EQ(outcome.exit_status(), 0) << outcome.err;
+  EXPECT_THAT(outcome.out, ContainsRegex("CUDA_VISIBLE_DEVICES=GPU-[0-9a-f-]{36}\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_MEMORY_LIMIT_0=3072m\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_SM_LIMIT=30\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_MEMORY_SHARED_CACHE=" + folder_ + "/state/shares/n/region.cache\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex("LD_PRELOAD=/.*/libvgpu.so\n"));
+  EXPECT_THAT(outcome.err, IsEmpty());
+  EXPECT_THAT(Folders(), IsEmpty());
+}
+
+TEST_F(RunCommand, GivenCommand_WhenItEnds_ThenItsStatusIsHamis) {
+  EXPECT_EQ(Hami({"run", "--mem", "1g", "--", "sh", "-c", "exit 37"}).exit_status(), 37);
+  const Outcome killed = Hami({"run", "--mem", "1g", "--", "sh", "-c", "kill -9 $$"});
+  EXPECT_TRUE(WIFSIGNALED(killed.wait_status));
+  EXPECT_EQ(killed.exit_status(), 128 + SIGKILL);
+  EXPECT_THAT(Folders(), IsEmpty());
+}
+
+TEST_F(RunCommand, GivenNoSuchProgram_WhenRun_ThenStatusOfEnvAndNothingLeft) {
+  const Outcome missing = Hami({"run", "--mem", "1g", "--", "no-such-program"});
+  EXPECT_EQ(missing.exit_status(), 127);
+  EXPECT_THAT(missing.err, HasSubstr("no-such-program"));
+  EXPECT_EQ(Hami({"run", "--mem", "1g", "--", "/"}).exit_status(), 126);
+  EXPECT_THAT(Folders(), IsEmpty());
+}
+
+TEST_F(RunCommand, GivenSignal_WhenSentToHami_ThenTheCommandDecides) {
+  const Process run =
+      Start({"run", "--mem", "1g", "--", "sh", "-c", "trap 'exit 42' TERM; echo ready; while :; do sleep 0.01; done"});
+  ASSERT_TRUE(Eventually([&] { return Output(run) == "ready\n"; }));
+  ASSERT_EQ(::kill(run.pid, SIGTERM), 0);
+  EXPECT_EQ(Wait(run).exit_status(), 42);
+  EXPECT_THAT(Folders(), IsEmpty());
+}
+
+TEST_F(RunCommand, GivenDryRun_WhenAsked_ThenPlanShownAndNothingMade) {
+  const Outcome outcome = Hami({"run", "--dry-run", "--mem", "30%", "--", "sh", "-c", "echo ran"});
+  EXPECT_EQ(outcome.exit_status(), 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_MEMORY_LIMIT_0="));
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("ran\n")));
+  EXPECT_THAT(Folders(), IsEmpty());
+  const auto json = Json({"run", "--dry-run", "--output", "json", "--mem", "3g", "--", "x"});
+  EXPECT_TRUE(json.at("granted").as_bool());
+  EXPECT_EQ(json.at("share").at("grants").at(0).at("limit_bytes").to_number<std::uint64_t>(), 3ULL << 30);
+}
+
+TEST_F(RunCommand, GivenShareInsideAShare_WhenAsked_ThenRefused) {
+  const Outcome outcome = Hami({"run", "--mem", "2g", "--", HAMI_PROGRAM, "run", "--mem", "1g", "--", "true"});
+  EXPECT_EQ(outcome.exit_status(), 125);
+  EXPECT_THAT(outcome.err, HasSubstr("nested"));
+}
+
+TEST_F(RunCommand, GivenNoDriver_WhenAsked_ThenTheErrorTeaches) {
+  environment_["LD_LIBRARY_PATH"] = "/nonexistent";
+  const Outcome outcome = Hami({"run", "--mem", "1g", "--", "true"});
+  if (outcome.exit_status() == 0) GTEST_SKIP() << "this machine has a driver of its own";
+  EXPECT_EQ(outcome.exit_status(), 125);
+  EXPECT_THAT(outcome.err, HasSubstr("hami sim"));
+}
+
+TEST_F(RunCommand, GivenSim_WhenRun_ThenTheCommandHasTheSimulatedGpus) {
+  environment_.erase("LD_LIBRARY_PATH");
+  environment_.erase("SIMGPU");
+  const Outcome outcome = Hami({"sim", "--gpus", "3xT4", "--", HAMI_PROGRAM, "smi", "--output", "json"});
+  ASSERT_EQ(outcome.exit_status(), 0) << outcome.err;
+  EXPECT_EQ(base::ParseJson(outcome.out).value().at("gpus").as_array().size(), 3u);
+}
+
+TEST_F(RunCommand, GivenGuestWithinItsLimit_WhenRun_ThenItSeesTheLimitEverywhere) {
+  const Outcome outcome = Hami({"run", "--mem", "3g", "--", HAMI_GUESTS "/guest_steady", "0.1", "500", "100"});
+  EXPECT_EQ(outcome.exit_status(), 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("cuda_total 3221225472\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("nvml_total 3221225472\n"));
+}
+
+TEST_F(RunCommand, GivenGuestThatWantsMore_WhenRun_ThenOutOfMemory) {
+  const Outcome outcome = Hami({"run", "--mem", "1g", "--", HAMI_GUESTS "/guest_steady", "0.1", "1025", "1"});
+  EXPECT_EQ(outcome.exit_status(), 1);
+  EXPECT_THAT(outcome.err, HasSubstr("failed with 2")) << "CUDA_ERROR_OUT_OF_MEMORY";
+}
+
+}  // namespace
+}  // namespace hami::e2e
