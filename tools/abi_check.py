@@ -233,19 +233,25 @@ def check_names(abi):
     return errors
 
 
-def check_cuda(abi, cxx, directory):
+PARTS = ("types", "functions", "since")
+
+
+def check_cuda(abi, cxx, directory, parts=PARTS):
     errors = []
     official = Official(cxx, directory, "cuda.h", "__CUDA_API_VERSION_INTERNAL", "CUDA_VERSION")
     ours = int(parse.macros(parse.read(abi, parse.CUDA_TYPES))["CUDA_VERSION"])
     strict = official.version >= ours
     include = ["-I", str(abi.parent), "-isystem", str(directory)]
-    errors += compile_source(cxx, include, types_source(abi, parse.CUDA_TYPES, official, strict, errors), "cuda types")
+    if "types" in parts:
+        source = types_source(abi, parse.CUDA_TYPES, official, strict, errors)
+        errors += compile_source(cxx, include, source, "cuda types")
     layout = '#define HAMI_OFFICIAL_CUDA_H\n#include "abi/cuda_abi.h"\n#include <cstddef>\n#include "abi/cuda_layout.inc"\n'
-    errors += compile_source(cxx, include, layout, "cuda_functions, cuda_layout.inc")
+    if "functions" in parts:
+        errors += compile_source(cxx, include, layout, "cuda_functions, cuda_layout.inc")
     typedefs = directory / "cudaTypedefs.h"
-    if typedefs.exists():
+    if typedefs.exists() and "since" in parts:
         errors += compile_source(cxx, include, since_source(abi, official, typedefs.read_text(), errors), "since")
-    else:
+    elif not typedefs.exists():
         print("  no cudaTypedefs.h: the since column is not compared")
     for name in sorted(official.functions("cu") - parse.listed(abi / "cuda_api.inc")):
         errors.append(f"{name} is in cuda.h, but is no row of cuda_api.inc")
@@ -253,15 +259,18 @@ def check_cuda(abi, cxx, directory):
     return errors
 
 
-def check_nvml(abi, cxx, directory):
+def check_nvml(abi, cxx, directory, parts=PARTS):
     errors = []
     official = Official(cxx, directory, "nvml.h", "NVML_NO_UNVERSIONED_FUNC_DEFS", "NVML_API_VERSION")
     ours = int(parse.macros(parse.read(abi, parse.NVML_TYPES))["NVML_API_VERSION"])
     strict = official.version >= ours
     include = ["-I", str(abi.parent), "-isystem", str(directory)]
-    errors += compile_source(cxx, include, types_source(abi, parse.NVML_TYPES, official, strict, errors), "nvml types")
+    if "types" in parts:
+        source = types_source(abi, parse.NVML_TYPES, official, strict, errors)
+        errors += compile_source(cxx, include, source, "nvml types")
     layout = '#define HAMI_OFFICIAL_NVML_H\n#include "abi/nvml_abi.h"\n#include <cstddef>\n#include "abi/nvml_layout.inc"\n'
-    errors += compile_source(cxx, include, layout, "nvml_functions, nvml_layout.inc")
+    if "functions" in parts:
+        errors += compile_source(cxx, include, layout, "nvml_functions, nvml_layout.inc")
     for name in sorted(official.functions("nvml") - parse.listed(abi / "nvml_api.inc")):
         errors.append(f"{name} is in nvml.h, but is no row of nvml_api.inc")
     print(f"NVML {official.version} in {directory}: " + ("compared" if strict else "compared, as an older header"))

@@ -11,6 +11,7 @@
 
 #include "simgpu/driver/context.h"
 #include "simgpu/driver/visible.h"
+#include "simgpu/machine/control.h"
 
 namespace simgpu {
 

@@ -18,36 +18,13 @@
 namespace simgpu {
 namespace {
 
-// What a context in a MIG instance shares SMs with: the other contexts of that GPU instance only.
-int PartitionOf(const Context& ctx) {
-  if (!ctx.device->mig) {
-    return 0;
-  }
-  Machine& machine = Machine::Get();
-  MigInstance gpu_instances[kMaxGpuInstances];
-  MigInstance compute_instances[kMaxComputeInstances];
-  const std::size_t count = std::min<std::size_t>(machine.GpuInstances(ctx.machine(), gpu_instances, kMaxGpuInstances),
-                                                  kMaxGpuInstances);
-  for (std::size_t i = 0; i < count; ++i) {
-    const int gpu_instance = gpu_instances[i].gpu_instance;
-    const std::size_t inner = std::min<std::size_t>(
-        machine.ComputeInstances(ctx.machine(), gpu_instance, compute_instances, kMaxComputeInstances),
-        kMaxComputeInstances);
-    for (std::size_t k = 0; k < inner; ++k) {
-      if (std::memcmp(compute_instances[k].uuid, &ctx.device->uuid, sizeof compute_instances[k].uuid) == 0) {
-        return 1 + gpu_instance;
-      }
-    }
-  }
-  return 0;
-}
-
 Share* NewShare(const Context& ctx) {
   Machine& machine = Machine::Get();
   auto* share = new Share();
   share->machine = ctx.machine();
-  share->partition = PartitionOf(ctx);
-  share->sm_count = std::max<std::uint32_t>(ctx.device->spec->sm_count, 1);
+  // A context in a MIG instance takes turns with the others of that GPU instance only.
+  share->partition = ctx.device->mig() ? 1 + ctx.device->gpu_instance : 0;
+  share->sm_count = static_cast<std::uint32_t>(std::max(ctx.device->sm_count, 1));
   share->table = &machine.arbiter(ctx.machine());
   {
     ArbiterLock arbiter(*share);

@@ -158,7 +158,7 @@ Nanos Scheduler::PredictNext(Share& share) {
 Nanos Scheduler::NextTimed() const {
   Nanos next = kNever;
   for (const Stream* s : timed) {
-    if (s->bytes == Bytes::kNone || s->bytes == Bytes::kAtEnd) {
+    if (s->bytes == Transfer::kNone || s->bytes == Transfer::kAtEnd) {
       next = std::min(next, s->head_end);
     }
   }
@@ -168,7 +168,7 @@ Nanos Scheduler::NextTimed() const {
 void Scheduler::CompleteTimed(Nanos t) {
   for (std::size_t i = 0; i < timed.size();) {
     Stream* s = timed[i];
-    if (s->head_end <= t && (s->bytes == Bytes::kNone || s->bytes == Bytes::kAtEnd)) {
+    if (s->head_end <= t && (s->bytes == Transfer::kNone || s->bytes == Transfer::kAtEnd)) {
       timed[i] = timed.back();
       timed.pop_back();
       FinishTimed(*s, s->head_end);

@@ -99,17 +99,17 @@ void Scheduler::DropPending(Stream& s) {
 
 void Scheduler::StartTimed(Stream& s, const Op& op, Nanos t) {
   Nanos start = t;
-  s.bytes = Bytes::kNone;
+  s.bytes = Transfer::kNone;
   if (op.kind != OpKind::kDelay) {
     ArbiterLock arbiter(*s.engine->share);
     start = arbiter->ReserveCopy(op.engine, t, op.length);
     const std::size_t size = op.kind == OpKind::kCopy ? op.payload->copy.bytes() : op.payload->fill.bytes();
-    s.bytes = virtual_clock || size <= kSmallCopy ? Bytes::kAtEnd : Bytes::kToDo;
+    s.bytes = virtual_clock || size <= kSmallCopy ? Transfer::kAtEnd : Transfer::kToDo;
   }
   s.head = Head::kTimed;
   s.head_end = start + op.length;
   timed.push_back(&s);
-  if (s.bytes == Bytes::kToDo) {
+  if (s.bytes == Transfer::kToDo) {
     ++bytes_to_do;
     WakeThread(0);
   }
@@ -213,13 +213,13 @@ void Scheduler::Complete(Stream& s, Nanos t) {
 void Scheduler::FinishTimed(Stream& s, Nanos t) {
   const Op& op = s.At(s.completed + 1);
   if (op.kind != OpKind::kDelay) {
-    if (s.bytes == Bytes::kAtEnd) {
+    if (s.bytes == Transfer::kAtEnd) {
       op.kind == OpKind::kCopy ? CopyNow(op.payload->copy) : FillNow(op.payload->fill);
     }
     GivePayload(op.payload);
     Machine::Get().AddBusy(s.engine->share->machine, s.head_end - op.length, s.head_end, Busy::kMemory);
   }
-  s.bytes = Bytes::kNone;
+  s.bytes = Transfer::kNone;
   Complete(s, t);
 }
 
@@ -248,7 +248,7 @@ void Scheduler::ReleaseIfDone(Stream& s) {
 }
 
 void Scheduler::Cancel(Stream& s) {
-  while (s.bytes == Bytes::kMoving || (s.head == Head::kHost && host_running > 0)) {
+  while (s.bytes == Transfer::kMoving || (s.head == Head::kHost && host_running > 0)) {
     pthread_cond_wait(&progress, &lock);
   }
   Share& share = *s.engine->share;
@@ -269,7 +269,7 @@ void Scheduler::Cancel(Stream& s) {
     *link = s.next_waiter;
     s.next_waiter = s.waits_on = nullptr;
   }
-  bytes_to_do -= s.bytes == Bytes::kToDo ? 1 : 0;
+  bytes_to_do -= s.bytes == Transfer::kToDo ? 1 : 0;
   share.allocation_stale = true;
   for (std::uint64_t seq = s.completed + 1; seq <= s.submitted; ++seq) {
     Op& op = s.At(seq);
@@ -284,7 +284,7 @@ void Scheduler::Cancel(Stream& s) {
     }
   }
   s.head = Head::kNone;
-  s.bytes = Bytes::kNone;
+  s.bytes = Transfer::kNone;
   s.completed = s.planned = s.submitted;
   s.busy_for_sure = 0;
   CountUnplanned(s);

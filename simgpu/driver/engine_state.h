@@ -95,7 +95,7 @@ enum class Head : std::uint8_t {
 
 // What the bytes of a timed head still need. Small ones are moved when the time comes; large ones as early as possible,
 // outside the lock.
-enum class Bytes : std::uint8_t { kNone, kAtEnd, kToDo, kMoving };
+enum class Transfer : std::uint8_t { kNone, kAtEnd, kToDo, kMoving };
 
 enum class StreamKind : std::uint8_t { kCreated, kLegacy, kPerThread, kLane };
 
@@ -127,7 +127,7 @@ struct Stream {
 
   // Head.
   Head head = Head::kNone;
-  Bytes bytes = Bytes::kNone;
+  Transfer bytes = Transfer::kNone;
   Nanos head_end = 0;
   std::int64_t left = 0;         // SM-nanoseconds
   std::uint32_t granted_sms = 0;

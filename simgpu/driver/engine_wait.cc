@@ -159,19 +159,19 @@ bool Scheduler::MoveBytes(Stream* only) {
     return false;
   }
   const auto found = std::find_if(timed.begin(), timed.end(), [only](const Stream* s) {
-    return s->bytes == Bytes::kToDo && (only == nullptr || s == only);
+    return s->bytes == Transfer::kToDo && (only == nullptr || s == only);
   });
   if (found == timed.end()) {
     return false;
   }
   Stream& s = **found;
-  s.bytes = Bytes::kMoving;
+  s.bytes = Transfer::kMoving;
   --bytes_to_do;
   const Op op = s.At(s.completed + 1);
   pthread_mutex_unlock(&lock);
   op.kind == OpKind::kCopy ? CopyNow(op.payload->copy) : FillNow(op.payload->fill);
   pthread_mutex_lock(&lock);
-  s.bytes = Bytes::kNone;
+  s.bytes = Transfer::kNone;
   s.head_end = std::max(s.head_end, Machine::Get().Now());
   pthread_cond_broadcast(&progress);
   return true;

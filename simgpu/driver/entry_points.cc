@@ -52,8 +52,7 @@ constinit Index g_index{};
 
 std::size_t SlotOf(std::string_view name) {
   std::size_t slot = Hash(name) % kSlots;
-  while (g_index.first[slot] >= 0 &&
-         kEntryPoints[static_cast<std::size_t>(g_index.first[slot])].asked_as != name) {
+  while (g_index.first[slot] >= 0 && kEntryPoints[static_cast<std::size_t>(g_index.first[slot])].asked_as != name) {
     slot = (slot + 1) % kSlots;
   }
   return slot;

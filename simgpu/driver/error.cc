@@ -37,7 +37,9 @@ CUresult Answer(const ErrorText* found, const char* ErrorText::*what, const char
 
 extern "C" {
 
-CUresult CUDAAPI cuGetErrorName(CUresult error, const char** pStr) { return Answer(Find(error), &ErrorText::name, pStr); }
+CUresult CUDAAPI cuGetErrorName(CUresult error, const char** pStr) {
+  return Answer(Find(error), &ErrorText::name, pStr);
+}
 
 CUresult CUDAAPI cuGetErrorString(CUresult error, const char** pStr) {
   return Answer(Find(error), &ErrorText::text, pStr);

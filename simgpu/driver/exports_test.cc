@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built library from outside: every symbol of the list is exported, look-ups answer the library's own addresses, and
-// what is not simulated declines whatever it is given.
+// The built library from outside: every symbol of the list is exported, look-ups answer the library's own addresses,
+// and what is not simulated declines whatever it is given.
 //   exports_test LIBRARY
 
 #include <dlfcn.h>

@@ -105,8 +105,8 @@ CUresult CopyImage(const void* start, ImageParts* out) {
   const auto size = DeclaredBytes(source);
   if (!size) return CUDA_ERROR_INVALID_IMAGE;
   FatbinWrapper wrapper;
-  const bool may_wrap = *size == sizeof wrapper &&
-                        source.Read(0, std::as_writable_bytes(std::span(&wrapper, 1))) == sizeof wrapper;
+  const bool may_wrap =
+      *size == sizeof wrapper && source.Read(0, std::as_writable_bytes(std::span(&wrapper, 1))) == sizeof wrapper;
   if (may_wrap && wrapper.magic == kFatbinWrapperMagic) return CopyWrapper(wrapper, out);
   return CopyPart(source, *size, out);
 }

@@ -141,8 +141,7 @@ KernelLimits LimitsOf(const Kernel& kernel) {
   limits.static_shared = kernel.info->static_shared;
   limits.max_dynamic_shared = MaxDynamicShared(kernel, device);
   for (std::size_t axis = 0; axis < 3; ++axis) limits.required_cluster[axis] = RequiredCluster(kernel, device, axis);
-  limits.non_portable_cluster =
-      SettingOr(kernel, device, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 0) != 0;
+  limits.non_portable_cluster = SettingOr(kernel, device, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 0) != 0;
   return limits;
 }
 
@@ -209,8 +208,8 @@ CUresult GetKernelAttribute(const Kernel& kernel, const Device& device, CUfuncti
 CUresult SetKernelAttribute(const Kernel& kernel, KernelSettings& settings, const Device& device,
                             CUfunction_attribute attribute, int value) {
   const DeviceSpec& spec = *device.spec;
-  const std::uint32_t room = spec.shared_per_block_optin - std::min(spec.shared_per_block_optin,
-                                                                    kernel.info->static_shared);
+  const std::uint32_t room =
+      spec.shared_per_block_optin - std::min(spec.shared_per_block_optin, kernel.info->static_shared);
   bool good = false;
   switch (static_cast<int>(attribute)) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
@@ -249,9 +248,8 @@ int MaxBlocksPerSm(const Kernel& kernel, int threads_per_block, std::size_t dyna
   const std::uint32_t warps = RoundUp(static_cast<std::uint32_t>(threads_per_block), kWarp) / kWarp;
   std::uint32_t blocks = std::min(spec.max_blocks_per_sm, spec.max_threads_per_sm / kWarp / warps);
   blocks = std::min(blocks, WarpsByRegisters(info, spec.regs_per_sm) / warps);
-  const std::uint32_t shared =
-      RoundUp(static_cast<std::uint32_t>(dynamic_shared) + info.static_shared + spec.shared_reserved_per_block,
-              kSharedUnit);
+  const std::uint32_t shared = RoundUp(
+      static_cast<std::uint32_t>(dynamic_shared) + info.static_shared + spec.shared_reserved_per_block, kSharedUnit);
   if (shared != 0) blocks = std::min(blocks, spec.shared_per_sm / shared);
   return static_cast<int>(blocks);
 }

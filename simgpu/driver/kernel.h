@@ -51,8 +51,8 @@ CUresult GetKernelAttribute(const Kernel& kernel, CUfunction_attribute attribute
 // How many blocks of that shape one SM holds at a time; 0 when not even one fits.
 int MaxBlocksPerSm(const Kernel& kernel, int threads_per_block, std::size_t dynamic_shared);
 
-// Gathers the launch parameters, from `kernel_params` (one pointer each) or `extra` (CU_LAUNCH_PARAM_*), into one buffer
-// laid out as the kernel declares. Exactly one of both may be given, neither when there are no parameters; else
+// Gathers the launch parameters, from `kernel_params` (one pointer each) or `extra` (CU_LAUNCH_PARAM_*), into one
+// buffer laid out as the kernel declares. Exactly one of both may be given, neither when there are no parameters; else
 // CUDA_ERROR_INVALID_VALUE.
 CUresult PackParams(const KernelInfo& info, void** kernel_params, void** extra, std::vector<std::byte>* out);
 

@@ -141,9 +141,8 @@ using namespace simgpu;
 extern "C" {
 
 CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
-                                   void** jitOptionsValues, unsigned int numJitOptions,
-                                   CUlibraryOption* libraryOptions, void** libraryOptionValues,
-                                   unsigned int numLibraryOptions) {
+                                   void** jitOptionsValues, unsigned int numJitOptions, CUlibraryOption* libraryOptions,
+                                   void** libraryOptionValues, unsigned int numLibraryOptions) {
   SIMGPU_ENTER(cuLibraryLoadData);
   static_cast<void>(libraryOptionValues);
   if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -199,8 +199,7 @@ CUresult AllocManagedIn(Context& ctx, const GlobalInfo& global, Variable* out) {
   // Through the API's own door, which keeps the books of managed memory and wants its context to be current.
   const bool current = CurrentContext() == &ctx;
   if (!current) SIMGPU_TRY(cuCtxPushCurrent_v2(HandleOf(ctx)));
-  const CUresult result =
-      cuMemAllocManaged(&out->address, static_cast<std::size_t>(global.size), CU_MEM_ATTACH_GLOBAL);
+  const CUresult result = cuMemAllocManaged(&out->address, static_cast<std::size_t>(global.size), CU_MEM_ATTACH_GLOBAL);
   if (!current) static_cast<void>(cuCtxPopCurrent_v2(nullptr));
   if (result == CUDA_SUCCESS) Initialise(out->address, global, -1);
   return result;

@@ -125,14 +125,13 @@ class Registry {
   std::unordered_map<const void*, std::shared_ptr<Kernel>> kernels_;
 };
 
-inline CUmodule HandleOf(const Module& module) {
-  return reinterpret_cast<CUmodule>(const_cast<Module*>(&module));
-}
+inline CUmodule HandleOf(const Module& module) { return reinterpret_cast<CUmodule>(const_cast<Module*>(&module)); }
 inline CUlibrary HandleOf(const Library& library) {
   return reinterpret_cast<CUlibrary>(const_cast<Library*>(&library));
 }
 
-// Puts code and globals of `image` into `ctx`. With a library, its load lock is held: managed variables are the library's.
+// Puts code and globals of `image` into `ctx`. With a library, its load lock is held: managed variables are the
+// library's.
 CUresult Instantiate(Context& ctx, std::shared_ptr<const Image> image, const LibraryRef& library, ModuleRef* out);
 // Gives back what Instantiate took.
 void Dismantle(const Module& module);

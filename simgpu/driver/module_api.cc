@@ -54,8 +54,8 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
   return LoadModuleData(module, image, nullptr);
 }
 
-CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
-                                    CUjit_option* options, void** optionValues) {
+CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
+                                    void** optionValues) {
   SIMGPU_ENTER(cuModuleLoadDataEx);
   JitOptions jit;
   SIMGPU_TRY(jit.Read(numOptions, options, optionValues));

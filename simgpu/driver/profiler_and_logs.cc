@@ -24,7 +24,6 @@ Listeners& TheListeners() {
   return listeners;
 }
 
-
 }  // namespace
 
 extern "C" {

@@ -19,8 +19,7 @@ namespace simgpu {
 using Bytes = std::span<const std::byte>;
 
 template <typename T>
-  requires std::is_trivially_copyable_v<T>
-std::optional<T> LoadAt(Bytes bytes, std::uint64_t at) {
+requires std::is_trivially_copyable_v<T> std::optional<T> LoadAt(Bytes bytes, std::uint64_t at) {
   if (at > bytes.size() || bytes.size() - at < sizeof(T)) return std::nullopt;
   T value;
   std::memcpy(&value, bytes.data() + at, sizeof value);
@@ -32,9 +31,7 @@ inline std::optional<Bytes> SliceAt(Bytes bytes, std::uint64_t at, std::uint64_t
   return bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size));
 }
 
-inline std::string_view AsText(Bytes bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+inline std::string_view AsText(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 inline Bytes AsBytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 

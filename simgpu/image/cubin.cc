@@ -40,8 +40,7 @@ class CubinParser {
     out_.kind = ImageKind::kElf;
     out_.compute_capability = ComputeCapability(*header);
     executable_ = header->type == kTypeExecutable;
-    const bool ok =
-        ReadSections(*header) && ReadSymbols() && ReadKernelInfo() && ReadModuleInfo() && ReadCosts();
+    const bool ok = ReadSections(*header) && ReadSymbols() && ReadKernelInfo() && ReadModuleInfo() && ReadCosts();
     return ok ? ParseStatus::kOk : ParseStatus::kInvalidImage;
   }
 
@@ -77,8 +76,8 @@ class CubinParser {
     const bool variable = section.name == ".nv.constant3" || section.name == ".nv.global.init";
     if ((section.header.flags & kAllocated) == 0 || !InFile(section.header.type) || variable) return;
     // Sections may overlap in a hostile file; code is never larger than what holds it.
-    out_.code_bytes = std::min<std::uint64_t>(file_.size(), out_.code_bytes + std::min<std::uint64_t>(
-                                                                                  file_.size(), section.header.size));
+    out_.code_bytes = std::min<std::uint64_t>(
+        file_.size(), out_.code_bytes + std::min<std::uint64_t>(file_.size(), section.header.size));
   }
 
   std::optional<Bytes> Contents(const Section& section) const {
@@ -190,8 +189,8 @@ class CubinParser {
   static bool ReadKernelRecords(Bytes records, KernelInfo* kernel) {
     std::uint32_t bank_bytes = 0;
     std::unordered_map<std::uint16_t, ParamInfo> params;
-    const bool ok = ForEachRecord(
-        records, [&](std::uint8_t attribute, std::uint8_t format, std::uint16_t value, Bytes payload) {
+    const bool ok =
+        ForEachRecord(records, [&](std::uint8_t attribute, std::uint8_t format, std::uint16_t value, Bytes payload) {
           if (attribute == kAttrCbankParamSize && format == kFormatHalf) bank_bytes = value;
           if (format != kFormatSized) return true;
           if (attribute == kAttrKparamInfo || attribute == kAttrKparamInfoV2) {
@@ -244,8 +243,8 @@ class CubinParser {
     const Section* info = Find(".nv.info", "");
     if (info == nullptr) return true;
     const auto records = Contents(*info);
-    return records && ForEachRecord(*records, [&](std::uint8_t attribute, std::uint8_t format, std::uint16_t,
-                                                  Bytes payload) {
+    return records &&
+           ForEachRecord(*records, [&](std::uint8_t attribute, std::uint8_t format, std::uint16_t, Bytes payload) {
              if (format != kFormatSized || (attribute != kAttrRegcount && attribute != kAttrFrameSize)) return true;
              const auto symbol = LoadAt<std::uint32_t>(payload, 0);
              const auto value = LoadAt<std::uint32_t>(payload, 4);

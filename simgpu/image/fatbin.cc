@@ -84,9 +84,9 @@ std::optional<Bytes> Unpack(const Entry& entry, std::unique_ptr<std::byte[]>* bu
     return Bytes(buffer->get(), size);
   }
   if (packed->size() > LZ4_MAX_INPUT_SIZE) return std::nullopt;
-  const int size = LZ4_decompress_safe(reinterpret_cast<const char*>(packed->data()),
-                                       reinterpret_cast<char*>(buffer->get()), static_cast<int>(packed->size()),
-                                       static_cast<int>(capacity));
+  const int size =
+      LZ4_decompress_safe(reinterpret_cast<const char*>(packed->data()), reinterpret_cast<char*>(buffer->get()),
+                          static_cast<int>(packed->size()), static_cast<int>(capacity));
   if (size < 0) return std::nullopt;
   return Bytes(buffer->get(), static_cast<std::size_t>(size));
 }

@@ -23,7 +23,8 @@ Blob CubinFor(int sm) {
 
 Blob PtxFor(int sm) {
   const std::string number = std::to_string(sm);
-  return BlobOf(".version 8.0\n.target sm_" + number + "\n.address_size 64\n.visible .entry p" + number + "() { ret; }\n");
+  return BlobOf(".version 8.0\n.target sm_" + number + "\n.address_size 64\n.visible .entry p" + number +
+                "() { ret; }\n");
 }
 
 // The name of the one kernel that was chosen for a device, or the status.
@@ -42,12 +43,12 @@ TEST(Fatbin, GivenSeveralArchitecturesWhenChosenThenAsTheDriverDoes) {
                                  {true, 86, Packing::kRaw, 96, CubinFor(86)}});
   EXPECT_EQ(Chosen(file, 86), "k86");
   EXPECT_EQ(Chosen(file, 80), "k80");
-  EXPECT_EQ(Chosen(file, 89), "k86");   // same major, greatest minor not above
+  EXPECT_EQ(Chosen(file, 89), "k86");  // same major, greatest minor not above
   EXPECT_EQ(Chosen(file, 75), "p75");
   EXPECT_EQ(Chosen(file, 90), "p90");
   EXPECT_EQ(Chosen(file, 100), "p90");  // no cubin of that major: the newest PTX
   EXPECT_EQ(Chosen(file, 70), "none");
-  EXPECT_EQ(Chosen(file, 0), "k80");    // any device: the first cubin
+  EXPECT_EQ(Chosen(file, 0), "k80");  // any device: the first cubin
 }
 
 TEST(Fatbin, GivenCompressedEntriesWhenParsedThenTheyAreUnpacked) {

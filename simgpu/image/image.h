@@ -66,8 +66,8 @@ struct KernelInfo {
   std::uint32_t param_bytes = 0;  // end of the last one
   std::uint32_t registers = 0;    // 0: the image does not say
   std::uint32_t static_shared = 0;
-  std::uint32_t local_bytes = 0;  // per thread
-  std::uint32_t max_threads = 0;  // 0: no bound of its own
+  std::uint32_t local_bytes = 0;                    // per thread
+  std::uint32_t max_threads = 0;                    // 0: no bound of its own
   std::array<std::uint32_t, 3> required_cluster{};  // 0: the launch chooses
   CostModel cost;
   HostAction action = HostAction::kNone;

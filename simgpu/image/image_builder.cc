@@ -86,7 +86,8 @@ class Builder {
     symbols_.push_back({kernel.name, 2, 0x10, sections_.size() - 1, 0, 128});
     const std::size_t symbol = symbols_.size() - 1;
     if (kernel.shared != 0) {
-      sections_.push_back({".nv.shared." + kernel.name, spec_.relocatable ? 0x7000000au : 8u, 3, 0, 0, kernel.shared, {}});
+      sections_.push_back(
+          {".nv.shared." + kernel.name, spec_.relocatable ? 0x7000000au : 8u, 3, 0, 0, kernel.shared, {}});
     }
     sections_.push_back({".nv.info." + kernel.name, 0x70000000, 0, 0, 0, 0, KernelInfoRecords(kernel)});
     Record(&module_info_, 0x2f, {symbol, kernel.registers});
@@ -165,7 +166,9 @@ class Builder {
 
   Blob Header(std::size_t section_offset) const {
     Blob file;
-    PutText(&file, "\x7f" "ELF\x02\x01\x01");
+    PutText(&file,
+            "\x7f"
+            "ELF\x02\x01\x01");
     Put(&file, spec_.old_generation ? 0x33 : 0x41, 1);
     Put(&file, spec_.old_generation ? 7 : 8, 8);
     Put(&file, spec_.relocatable ? 1 : 2, 2);
@@ -213,9 +216,9 @@ Blob Pack(const Blob& payload, Packing packing) {
     return packed;
   }
   packed.resize(static_cast<std::size_t>(LZ4_compressBound(static_cast<int>(payload.size()))));
-  const int size = LZ4_compress_default(reinterpret_cast<const char*>(payload.data()),
-                                        reinterpret_cast<char*>(packed.data()), static_cast<int>(payload.size()),
-                                        static_cast<int>(packed.size()));
+  const int size =
+      LZ4_compress_default(reinterpret_cast<const char*>(payload.data()), reinterpret_cast<char*>(packed.data()),
+                           static_cast<int>(payload.size()), static_cast<int>(packed.size()));
   packed.resize(static_cast<std::size_t>(size));
   return packed;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as an image: parsed for a device and for none, measured, and, when they are an image, written and read back.
+// Any bytes as an image: parsed for a device and for none, measured, and, when they are an image, written and read
+// back.
 
 #include <cstdlib>
 
@@ -12,7 +13,7 @@ class SpanSource final : public simgpu::ByteSource {
  public:
   explicit SpanSource(simgpu::Bytes bytes) : bytes_(bytes) {}
   std::size_t Read(std::uint64_t offset, std::span<std::byte> out) override {
-    if (offset >= bytes_.size()) return 0;
+    if (out.empty() || offset >= bytes_.size()) return 0;
     const std::size_t size = std::min<std::size_t>(out.size(), bytes_.size() - static_cast<std::size_t>(offset));
     std::memcpy(out.data(), bytes_.data() + offset, size);
     return size;

@@ -34,7 +34,8 @@ TEST(Image, GivenFirstBytesWhenDetectedThenTheKindIsKnown) {
 TEST(Image, GivenMoreBytesBehindWhenAskedForTheLengthThenOnlyTheImageCounts) {
   const std::pair<Blob, std::size_t> cases[] = {
       {SomeCubin(), SomeCubin().size()},
-      {test::BuildFatbin({{true, 90, test::Packing::kRaw, 64, SomeCubin()}}), 16 + 64 + (SomeCubin().size() + 7) / 8 * 8},
+      {test::BuildFatbin({{true, 90, test::Packing::kRaw, 64, SomeCubin()}}),
+       16 + 64 + (SomeCubin().size() + 7) / 8 * 8},
       {BlobOf(kPtx), kPtx.size()},
       {BlobOf(kText), kText.size()},
   };

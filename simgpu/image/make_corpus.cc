@@ -21,7 +21,8 @@ void Write(const std::string& path, const Blob& blob) {
 
 CubinSpec Spec() {
   CubinSpec spec;
-  spec.kernels = {{"tile", {{0, 48}, {48, 1}, {50, 2}, {56, 8}}, 28, 48, 2224, {128, 1, 1}}, {"nothing", {}, 4, 0, 0, {}}};
+  spec.kernels = {{"tile", {{0, 48}, {48, 1}, {50, 2}, {56, 8}}, 28, 48, 2224, {128, 1, 1}},
+                  {"nothing", {}, 4, 0, 0, {}}};
   spec.variables = {{"number", ".nv.global.init", 4, BlobOf("abcd"), true},
                     {"zeroed", ".nv.global", 4000, {}, false},
                     {"table", ".nv.constant3", 3, BlobOf("abc"), false}};
@@ -46,7 +47,8 @@ int main(int argc, char** argv) {
   Write(folder + "cubin_wide_params", BuildCubin(spec));
   const Blob ptx = BlobOf(".version 8.0\n.target sm_75\n.visible .entry k(.param .u64 a) { ret; }\n");
   Write(folder + "ptx", ptx);
-  Write(folder + "fatbin_raw", BuildFatbin({{true, 90, Packing::kRaw, 64, current}, {false, 75, Packing::kRaw, 72, ptx}}));
+  Write(folder + "fatbin_raw",
+        BuildFatbin({{true, 90, Packing::kRaw, 64, current}, {false, 75, Packing::kRaw, 72, ptx}}));
   Write(folder + "fatbin_lz4", BuildFatbin({{true, 90, Packing::kLz4, 96, current}}));
   Write(folder + "fatbin_zstd", BuildFatbin({{false, 75, Packing::kZstd, 104, ptx}}));
   Image image;

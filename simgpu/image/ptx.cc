@@ -23,13 +23,13 @@ struct TypeName {
 };
 
 constexpr std::array kTypes = {
-    TypeName{".b8", 1, false},      TypeName{".u8", 1, false},     TypeName{".s8", 1, false},
-    TypeName{".b16", 2, false},     TypeName{".u16", 2, false},    TypeName{".s16", 2, false},
-    TypeName{".f16", 2, true},      TypeName{".bf16", 2, true},    TypeName{".b32", 4, false},
-    TypeName{".u32", 4, false},     TypeName{".s32", 4, false},    TypeName{".f32", 4, true},
-    TypeName{".tf32", 4, true},     TypeName{".f16x2", 4, false},  TypeName{".bf16x2", 4, false},
-    TypeName{".b64", 8, false},     TypeName{".u64", 8, false},    TypeName{".s64", 8, false},
-    TypeName{".f64", 8, true},      TypeName{".b128", 16, false},  TypeName{".texref", 8, false},
+    TypeName{".b8", 1, false},      TypeName{".u8", 1, false},         TypeName{".s8", 1, false},
+    TypeName{".b16", 2, false},     TypeName{".u16", 2, false},        TypeName{".s16", 2, false},
+    TypeName{".f16", 2, true},      TypeName{".bf16", 2, true},        TypeName{".b32", 4, false},
+    TypeName{".u32", 4, false},     TypeName{".s32", 4, false},        TypeName{".f32", 4, true},
+    TypeName{".tf32", 4, true},     TypeName{".f16x2", 4, false},      TypeName{".bf16x2", 4, false},
+    TypeName{".b64", 8, false},     TypeName{".u64", 8, false},        TypeName{".s64", 8, false},
+    TypeName{".f64", 8, true},      TypeName{".b128", 16, false},      TypeName{".texref", 8, false},
     TypeName{".surfref", 8, false}, TypeName{".samplerref", 8, false},
 };
 
@@ -40,7 +40,9 @@ const TypeName* FindType(std::string_view name) {
   return nullptr;
 }
 
-std::uint64_t AlignUp(std::uint64_t value, std::uint64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
+std::uint64_t AlignUp(std::uint64_t value, std::uint64_t alignment) {
+  return (value + alignment - 1) & ~(alignment - 1);
+}
 
 // One declared variable or parameter: what stands between its state space and its `;`, `,` or `=`.
 struct Declaration {
@@ -314,7 +316,8 @@ class PtxParser {
         }
         if (token.kind == Token::Kind::kWord) CountUse(token.text, kernel);
       }
-      statement = token.Is("{") || token.Is("}") || token.Is(";") || token.Is(":") || token.kind == Token::Kind::kNumber;
+      statement =
+          token.Is("{") || token.Is("}") || token.Is(";") || token.Is(":") || token.kind == Token::Kind::kNumber;
     } while (depth != 0);
     return true;
   }

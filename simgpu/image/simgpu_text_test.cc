@@ -71,7 +71,8 @@ TEST(SimgpuText, GivenMistakesWhenParsedThenTheMessageNamesLineAndCause) {
   EXPECT_THAT(Refused("simgpu-image 1\nkernel\n"), HasSubstr("expected a name"));
   EXPECT_THAT(Refused("simgpu-image 1\nkernel k\n cost total 5\n"), HasSubstr("unknown unit in '5'"));
   EXPECT_THAT(Refused("simgpu-image 1\nkernel k\n cost param 0\n"), HasSubstr("must be there"));
-  EXPECT_THAT(Refused("simgpu-image 1\nkernel k\n action copy\n param 8\n"), HasSubstr("parameter 1 must have 8 bytes"));
+  EXPECT_THAT(Refused("simgpu-image 1\nkernel k\n action copy\n param 8\n"),
+              HasSubstr("parameter 1 must have 8 bytes"));
   EXPECT_THAT(Refused("simgpu-image 1\nkernel k\n regs 256\n"), HasSubstr("too large"));
   EXPECT_THAT(Refused("simgpu-image 1\nkernel k\n param 0\n"), HasSubstr("at least one byte"));
   EXPECT_THAT(Refused("simgpu-image 1\nkernel k extra\n"), HasSubstr("unexpected 'extra'"));

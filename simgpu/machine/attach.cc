@@ -94,6 +94,13 @@ bool LockFile(int fd) {
   return false;
 }
 
+// Said aloud: the mapping keeps the open file alive, and with it the lock, after the descriptor was closed.
+void UnlockFile(int fd) {
+  struct flock lock = {};
+  lock.l_type = F_UNLCK;
+  fcntl(fd, F_OFD_SETLK, &lock);
+}
+
 void Build(State* state, const Plan& plan, const Wish& wish) {
   state->magic = kStateMagic;
   state->version = kStateVersion;
@@ -147,7 +154,8 @@ State* MapState(int fd, const Wish& wish, std::string* error) {
       fresh = true;
     } else if (head.magic != kStateMagic || head.version != kStateVersion || head.bytes != sizeof(State) ||
                st.st_size != static_cast<off_t>(sizeof(State))) {
-      *error = wish.state_path + ": made by another version of simgpu, or not a state file; remove it when no process "
+      *error = wish.state_path +
+               ": made by another version of simgpu, or not a state file; remove it when no process "
                "uses it, or set SIMGPU_STATE to another path";
       return nullptr;
     }
@@ -177,7 +185,8 @@ State* MapState(int fd, const Wish& wish, std::string* error) {
     delete plan;
   } else if (!wish.any && state->config_hash != wish.hash) {
     *error = wish.state_path + ": holds a machine made from " + state->description + "; this process asks for " +
-             wish.description + " (or the file changed). Set SIMGPU_STATE to another path, or remove the file when no "
+             wish.description +
+             " (or the file changed). Set SIMGPU_STATE to another path, or remove the file when no "
              "process uses it";
     munmap(map, sizeof(State));
     return nullptr;
@@ -198,8 +207,9 @@ State* OpenState(std::string* error) {
     *error = wish.state_path + ": another process holds the file's lock and does not let go";
   } else {
     state = MapState(fd, wish, error);
+    UnlockFile(fd);
   }
-  close(fd);  // drops the lock
+  close(fd);
   return state;
 }
 

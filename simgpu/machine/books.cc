@@ -51,9 +51,7 @@ SharedRecord* FindShared(State& state, SharedId id) {
   return &state.shared[index];
 }
 
-bool Holds(const SharedRecord& record, int slot) {
-  return (record.holders[slot / 64] >> (slot % 64) & 1) != 0;
-}
+bool Holds(const SharedRecord& record, int slot) { return (record.holders[slot / 64] >> (slot % 64) & 1) != 0; }
 
 int FirstHolder(const SharedRecord& record) {
   for (int word = 0; word < Machine::kMaxProcesses / 64; ++word) {

@@ -135,7 +135,9 @@ void AcquireArbiter(State& state, int dev) {
 void ReleaseArbiter(State& state, int dev) { pthread_mutex_unlock(&state.device[dev].arbiter_mutex); }
 
 void Machine::LockArbiter(int dev) {
-  if (dev >= 0 && dev < device_count()) AcquireArbiter(*state_, dev);
+  if (dev < 0 || dev >= device_count()) return;
+  slot();  // attaching takes the books' lock and all arbiters': not something to happen inside
+  AcquireArbiter(*state_, dev);
 }
 
 void Machine::UnlockArbiter(int dev) {

@@ -31,7 +31,8 @@ struct Statement {
 // Where a message points to, and the message itself once there is one.
 class Complaint {
  public:
-  Complaint(std::string_view origin, std::string* out) : origin_(origin.empty() ? "configuration" : origin), out_(out) {}
+  Complaint(std::string_view origin, std::string* out)
+      : origin_(origin.empty() ? "configuration" : origin), out_(out) {}
   bool At(int line, const std::string& text) {
     *out_ = Text({origin_, ":", std::to_string(line), ": ", text});
     return false;
@@ -102,8 +103,9 @@ bool Split(std::string_view text, Complaint& complain, std::vector<Statement>* o
       if (!ReadWord(line, &at, &word, &why)) return complain.At(number, why);
       if (statement.verb.empty()) {
         if (!word.key.empty() || word.value.empty()) {
-          return complain.At(number, "a line begins with a verb: gpus, option, device, fault, xid, lost, recover, set, "
-                                     "link or clear");
+          return complain.At(number,
+                             "a line begins with a verb: gpus, option, device, fault, xid, lost, recover, set, "
+                             "link or clear");
         }
         statement.verb = word.value;
       } else {
@@ -180,6 +182,7 @@ bool ApplyDevice(const Statement& s, Plan* plan, Complaint& complain) {
   if (!ParseDevice(s.words[0].value, plan->device_count, &dev)) {
     return complain.At(s.line, BadDevice(s.words[0].value, plan->device_count));
   }
+  if (s.words.size() == 1) return complain.At(s.line, "which field? write: device 0 memory_mib=40960");
   for (std::size_t i = 1; i < s.words.size(); ++i) {
     for (int d = 0; d < plan->device_count; ++d) {
       std::string why;
@@ -192,6 +195,7 @@ bool ApplyDevice(const Statement& s, Plan* plan, Complaint& complain) {
 }
 
 bool ApplyOptions(const Statement& s, Plan* plan, Complaint& complain) {
+  if (s.words.empty()) return complain.At(s.line, "which option? write: option clock=virtual");
   for (const Word& word : s.words) {
     std::string why;
     if (!SetOption(word.key, word.value, &plan->options, &why)) return complain.At(s.line, why);
@@ -202,8 +206,9 @@ bool ApplyOptions(const Statement& s, Plan* plan, Complaint& complain) {
 bool ChangeOf(const Statement& s, int device_count, Complaint& complain, Change* change) {
   std::string why;
   if (!StartChange(s.verb, change)) {
-    return complain.At(s.line, Text({"'", s.verb, "' is no verb here; known: gpus, option, device (only in a file), fault, "
-                                                     "xid, lost, recover, set, link, clear"}));
+    return complain.At(s.line, Text({"'", s.verb,
+                                     "' is no verb here; known: gpus, option, device (only in a file), fault, "
+                                     "xid, lost, recover, set, link, clear"}));
   }
   bool have_device = false;
   for (const Word& word : s.words) {
@@ -237,7 +242,8 @@ bool MakePlan(std::string_view simgpu, std::string_view text, std::string_view o
   for (const Statement& s : statements) {
     if (s.verb == "option" && !ApplyOptions(s, plan, complain)) return false;
     if (s.verb != "gpus") continue;
-    if (gpus_line != 0) return complain.At(s.line, "a second 'gpus' line; put all GPUs into one, e.g. gpus 2xT4,1xH100");
+    if (gpus_line != 0)
+      return complain.At(s.line, "a second 'gpus' line; put all GPUs into one, e.g. gpus 2xT4,1xH100");
     if (s.words.size() != 1 || !s.words[0].key.empty()) return complain.At(s.line, "write: gpus 8xH100");
     gpus_line = s.line;
     if (simgpu.empty()) gpus = s.words[0].value;  // the variable wins

@@ -32,8 +32,10 @@ constexpr NumberKey<Options> kOptions[] = {
     {"nvml_lag_ms", 0, 60'000, kMillion, [](Options* o, std::uint64_t v) { o->nvml_lag_ns = v; }},
     {"nvml_period_ms", 1, 10'000, kMillion, [](Options* o, std::uint64_t v) { o->nvml_period_ns = v; }},
     {"virtual_step_ns", 0, kBillion, 1, [](Options* o, std::uint64_t v) { o->virtual_step_ns = v; }},
-    {"pid_offset", 0, 1'000'000'000, 1, [](Options* o, std::uint64_t v) { o->pid_offset = static_cast<std::int32_t>(v); }},
-    {"driver_version", 11000, 99990, 1, [](Options* o, std::uint64_t v) { o->cuda_version = static_cast<std::uint32_t>(v); }},
+    {"pid_offset", 0, 1'000'000'000, 1,
+     [](Options* o, std::uint64_t v) { o->pid_offset = static_cast<std::int32_t>(v); }},
+    {"driver_version", 11000, 99990, 1,
+     [](Options* o, std::uint64_t v) { o->cuda_version = static_cast<std::uint32_t>(v); }},
 };
 
 std::uint32_t U32(std::uint64_t v) { return static_cast<std::uint32_t>(v); }
@@ -104,9 +106,9 @@ struct ErrorName {
   int cuda, nvml;
 };
 constexpr ErrorName kErrors[] = {
-    {"invalid_value", 1, 2},   {"out_of_memory", 2, 20}, {"not_initialized", 3, 1}, {"no_device", 100, 6},
-    {"not_supported", 801, 3}, {"no_permission", 800, 4}, {"timeout", 702, 10},      {"launch_failed", 719, 999},
-    {"illegal_address", 700, 999}, {"lost", 46, 15},      {"unknown", 999, 999},
+    {"invalid_value", 1, 2},       {"out_of_memory", 2, 20},  {"not_initialized", 3, 1}, {"no_device", 100, 6},
+    {"not_supported", 801, 3},     {"no_permission", 800, 4}, {"timeout", 702, 10},      {"launch_failed", 719, 999},
+    {"illegal_address", 700, 999}, {"lost", 46, 15},          {"unknown", 999, 999},
 };
 
 std::string Bad(std::string_view key, std::string_view value, const std::string& right) {
@@ -310,7 +312,7 @@ bool SetFault(std::string_view key, std::string_view value, Change* change, std:
       if (change->call.empty()) *why = "put call= before error=: the code of a name depends on the library";
       return !change->call.empty();
     }
-    if (ParseUnsigned(value, 0, 99'999, &v)) {
+    if (ParseUnsigned(value, 0, 1023, &v)) {
       change->error = static_cast<int>(v);
       return true;
     }
@@ -438,7 +440,8 @@ bool FinishChange(const Change& change, std::string* why) {
   switch (change.kind) {
     case Change::Kind::kFault:
       if (change.call.empty()) *why = "which calls? add call=, e.g. fault call=cuMemAlloc* error=2";
-      if (!change.call.empty() && change.error == 0 && change.delay_ns == 0) *why = "what happens? add error= or delay_us=";
+      if (!change.call.empty() && change.error == 0 && change.delay_ns == 0)
+        *why = "what happens? add error= or delay_us=";
       break;
     case Change::Kind::kXid:
       if (change.code == 0) *why = "which XID? add code=, e.g. xid device=0 code=79";

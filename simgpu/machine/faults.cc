@@ -129,8 +129,8 @@ void ApplyToDevice(State& state, int dev, const Change& change) {
       break;
     case Change::Kind::kLink:
       if (change.value >= kMaxNvLinks) break;
-      device.links_down = change.number != 0 ? device.links_down & ~(1u << change.value)
-                                             : device.links_down | 1u << change.value;
+      device.links_down =
+          change.number != 0 ? device.links_down & ~(1u << change.value) : device.links_down | 1u << change.value;
       break;
     default:
       break;

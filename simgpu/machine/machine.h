@@ -35,8 +35,8 @@ using SharedId = std::uint64_t;
 struct Event {
   std::uint64_t sequence;
   int dev;
-  std::uint64_t type;  // nvmlEventType*
-  std::uint64_t data;  // XID for critical errors
+  std::uint64_t type;                            // nvmlEventType*
+  std::uint64_t data;                            // XID for critical errors
   std::uint32_t gpu_instance, compute_instance;  // 0xffffffff: not about an instance
   Nanos when;
 };
@@ -90,8 +90,8 @@ class Machine {
   void Refund(int dev, std::uint64_t bytes, Use use);
   std::uint64_t TotalBytes(int dev);  // capacity for this process: the device's, or its MIG instance's
   std::uint64_t FreeBytes(int dev);
-  std::uint64_t UsedBytes(int dev);                    // whole device, without the reserved part
-  std::uint64_t ProcessBytes(int dev, int pid = 0);    // 0: this process
+  std::uint64_t UsedBytes(int dev);                  // whole device, without the reserved part
+  std::uint64_t ProcessBytes(int dev, int pid = 0);  // 0: this process
   std::uint64_t ProcessBytes(int dev, Use use, int pid = 0);
 
   // Contexts of this process on a device: NVML lists a process that has one.
@@ -100,7 +100,8 @@ class Machine {
 
   // --- Shared objects ------------------------------------------------------------------------------------------
   // Alive, and charged once, while at least one holder process lives. A process is a holder once however often it asks
-  // (count references locally). ShareCharged turns bytes that this process has charged into an object, totals unchanged.
+  // (count references locally). ShareCharged turns bytes that this process has charged into an object, totals
+  // unchanged.
   [[nodiscard]] SharedId CreateShared(int dev, std::uint64_t bytes, Use use);
   [[nodiscard]] SharedId ShareCharged(int dev, std::uint64_t bytes, Use use);
   [[nodiscard]] bool AddHolder(SharedId id);
@@ -115,12 +116,12 @@ class Machine {
   static constexpr int kMaxProcesses = 2048;
 
   // --- Time ----------------------------------------------------------------------------------------------------
-  Nanos Now();                 // CLOCK_MONOTONIC, or the shared counter
-  void SleepUntil(Nanos when); // the virtual clock jumps there
-  void Advance(Nanos by);      // virtual clock only
+  Nanos Now();                  // CLOCK_MONOTONIC, or the shared counter
+  void SleepUntil(Nanos when);  // the virtual clock jumps there
+  void Advance(Nanos by);       // virtual clock only
   ArbiterState& arbiter(int dev);
   // Lock of a device's arbiter; repairs the arbiter when the previous owner died. Call nothing else of the machine but
-  // Now while holding it (the books' lock comes first).
+  // Now and slot while holding it (the books' lock comes first).
   void LockArbiter(int dev);
   void UnlockArbiter(int dev);
 
@@ -149,9 +150,29 @@ class Machine {
 
   // --- Values that a test may set (NVML shows them; nullopt-like: false = not set) ------------------------------
   enum class Value : std::uint32_t {
-    kTemperature, kPowerMilliwatt, kPowerLimitMilliwatt, kFanPercent, kSmClock, kMemClock, kEncoderUtil, kDecoderUtil,
-    kPersistence, kComputeMode, kEccCorrected, kEccUncorrected, kRemappedCorrectable, kRemappedUncorrectable,
-    kRemappedPending, kRemappedFailure, kClockReasons, kPcieGen, kPcieWidth, kPcieReplays, kEccMode, kAccounting, kCount
+    kTemperature,
+    kPowerMilliwatt,
+    kPowerLimitMilliwatt,
+    kFanPercent,
+    kSmClock,
+    kMemClock,
+    kEncoderUtil,
+    kDecoderUtil,
+    kPersistence,
+    kComputeMode,
+    kEccCorrected,
+    kEccUncorrected,
+    kRemappedCorrectable,
+    kRemappedUncorrectable,
+    kRemappedPending,
+    kRemappedFailure,
+    kClockReasons,
+    kPcieGen,
+    kPcieWidth,
+    kPcieReplays,
+    kEccMode,
+    kAccounting,
+    kCount
   };
   bool GetValue(int dev, Value value, std::uint64_t* out) const;
   void SetValue(int dev, Value value, std::uint64_t v);

@@ -156,7 +156,8 @@ TEST_F(MachineTest, GivenManyProcessesKilledWhileTheyCharge_WhenAllAreGone_ThenN
                   const pid_t pid = fork();
                   if (pid == 0) {
                     for (std::uint64_t n = 1;; n = n * 5 % 1021) {
-                      if (Machine::Get().Charge(0, n * kMiB, Use::kData)) Machine::Get().Refund(0, n * kMiB, Use::kData);
+                      if (Machine::Get().Charge(0, n * kMiB, Use::kData))
+                        Machine::Get().Refund(0, n * kMiB, Use::kData);
                       const SharedId id = Machine::Get().CreateShared(1, n, Use::kData);
                       Machine::Get().DropHolder(id);
                     }
@@ -275,13 +276,22 @@ TEST_F(MachineTest, GivenAStormOfFirstComers_WhenAllAttachAtOnce_ThenOneMachineS
             }));
 }
 
+TEST_F(MachineTest, GivenAProcessThatStays_WhenAnotherAttaches_ThenItNeedNotWait) {
+  EXPECT_EQ(0, InChild([] {
+              Victim stays([] { Machine::Get(); });
+              alarm(5);  // less than an attacher waits for the file's lock
+              return InChild([] { return Machine::Get().ok() ? 0 : 1; });
+            }));
+}
+
 TEST_F(MachineTest, GivenACreatorThatDiedHalfWay_WhenTheNextComes_ThenItBuildsTheMachineAnew) {
   const int fd = open(state_.c_str(), O_RDWR | O_CREAT, 0600);
   ASSERT_EQ(0, ftruncate(fd, static_cast<off_t>(sizeof(State))));
   const std::uint64_t magic = kStateMagic;  // magic written, ready not yet
   ASSERT_EQ(static_cast<ssize_t>(sizeof magic), pwrite(fd, &magic, sizeof magic, 0));
   close(fd);
-  EXPECT_EQ(0, InChild([] { return Machine::Get().device_count() == 2 && Machine::Get().Charge(0, 1, Use::kData) ? 0 : 1; }));
+  EXPECT_EQ(
+      0, InChild([] { return Machine::Get().device_count() == 2 && Machine::Get().Charge(0, 1, Use::kData) ? 0 : 1; }));
 }
 
 // What a process writes to stderr while it attaches in vain.
@@ -451,12 +461,24 @@ TEST_F(MachineTest, GivenAnXidFromAnotherProcess_WhenWaited_ThenItArrivesOnce) {
               Event event = {};
               CHECK_OR(1, !m.WaitEvent(&after, mask, 0, &event));
               CHECK_OR(2, InChild([] {
-                         std::string error;
-                         return Machine::Get().Inject("xid device=1 code=48 gi=2 ci=0", &error) ? 0 : 1;
-                       }) == 0);
+                            std::string error;
+                            return Machine::Get().Inject("xid device=1 code=48 gi=2 ci=0", &error) ? 0 : 1;
+                          }) == 0);
               CHECK_OR(3, m.WaitEvent(&after, mask, 5000, &event));
               CHECK_OR(4, event.dev == 1 && event.data == 48 && event.gpu_instance == 2 && event.compute_instance == 0);
               CHECK_OR(5, !m.WaitEvent(&after, mask, 1, &event));
+              return 0;
+            }));
+}
+
+TEST_F(MachineTest, GivenAClient_WhenMigModeIsSet_ThenItWaitsUntilTheClientIsGone) {
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              Victim client([] { Machine::Get().AddContext(0); });
+              CHECK_OR(1, m.SetMigMode(0, true) == MigError::kInUse);
+              CHECK_OR(2, !m.MigEnabled(0) && m.MigPending(0));
+              client.Kill();
+              CHECK_OR(3, m.MigEnabled(0));
               return 0;
             }));
 }

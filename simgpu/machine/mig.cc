@@ -91,6 +91,12 @@ bool AnyClient(const State& state, int dev) {
   return false;
 }
 
+// A mode change waits until nobody uses the device.
+void SettleMode(State& state, int dev) {
+  DeviceState& device = state.device[dev];
+  if (device.mig_enabled != device.mig_pending && !AnyClient(state, dev)) device.mig_enabled = device.mig_pending;
+}
+
 GpuInstanceState* LiveInstance(State& state, int dev, int gi) {
   if (gi < 0 || gi >= kMaxGpuInstances || state.device[dev].instance[gi].live == 0) return nullptr;
   return &state.device[dev].instance[gi];
@@ -108,6 +114,10 @@ MigError Ready(Machine& machine, int dev) {
 bool Machine::MigEnabled(int dev) const {
   if (dev < 0 || dev >= device_count()) return false;
   StateLock lock(state_);
+  if (state_->device[dev].mig_enabled != state_->device[dev].mig_pending) {
+    ReapLocked(*state_, true);
+    SettleMode(*state_, dev);
+  }
   return state_->device[dev].mig_enabled != 0;
 }
 
@@ -128,10 +138,8 @@ MigError Machine::SetMigMode(int dev, bool on) {
     }
   }
   device.mig_pending = on ? 1 : 0;
-  if (device.mig_enabled == device.mig_pending) return MigError::kOk;
-  if (AnyClient(*state_, dev)) return MigError::kInUse;  // stays pending until the clients are gone
-  device.mig_enabled = device.mig_pending;
-  return MigError::kOk;
+  SettleMode(*state_, dev);
+  return device.mig_enabled == device.mig_pending ? MigError::kOk : MigError::kInUse;
 }
 
 MigError Machine::CreateGpuInstance(int dev, std::uint32_t profile, int start, MigInstance* out) {
@@ -141,6 +149,7 @@ MigError Machine::CreateGpuInstance(int dev, std::uint32_t profile, int start, M
   const MigProfile& wanted = card.mig[profile];
   StateLock lock(state_);
   DeviceState& device = state_->device[dev];
+  SettleMode(*state_, dev);
   if (device.mig_enabled == 0) return MigError::kModeOff;
   bool legal = start < 0, found = false;
   std::uint32_t place = 0;
@@ -268,7 +277,8 @@ bool Machine::UseInstance(int dev, int gpu_instance, int compute_instance) {
     return false;
   }
   ProcessDevice& device = state_->process[own].device[dev];
-  if (device.gpu_instance >= 0 && (device.gpu_instance != gpu_instance || device.compute_instance != compute_instance)) {
+  if (device.gpu_instance >= 0 &&
+      (device.gpu_instance != gpu_instance || device.compute_instance != compute_instance)) {
     return false;  // one instance a process, as CUDA has it
   }
   device.touched = 1;

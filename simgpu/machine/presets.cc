@@ -22,8 +22,16 @@ struct MigRow {
 
 // NVML_GPU_INSTANCE_PROFILE_* numbers.
 enum : std::uint32_t {
-  k1Slice = 0, k2Slice = 1, k3Slice = 2, k4Slice = 3, k7Slice = 4, k1SliceMedia = 7, k1SliceBig = 9,
-  k1SliceGfx = 10, k2SliceGfx = 11, k4SliceGfx = 12
+  k1Slice = 0,
+  k2Slice = 1,
+  k3Slice = 2,
+  k4Slice = 3,
+  k7Slice = 4,
+  k1SliceMedia = 7,
+  k1SliceBig = 9,
+  k1SliceGfx = 10,
+  k2SliceGfx = 11,
+  k4SliceGfx = 12
 };
 
 constexpr MigRow kMigA100_40[] = {
@@ -51,7 +59,7 @@ constexpr MigRow kMigH100[] = {
     {"2g.20gb", k2Slice, 14, 2, 2, 3, 32, 2, 2, 0, 2, 0, 20096, 2, 3},
     {"3g.40gb", k3Slice, 9, 3, 4, 2, 60, 3, 3, 0, 3, 0, 40448, 4, 2},
     {"4g.40gb", k4Slice, 5, 4, 4, 1, 64, 4, 4, 0, 4, 0, 40448, 4, 1},
-    {"7g.80gb", k7Slice, 0, 7, 8, 1, 132, 8, 7, 0, 7, 1, 81152, 8, 1},
+    {"7g.80gb", k7Slice, 0, 7, 8, 1, 132, 8, 7, 0, 7, 1, 80896, 8, 1},
 };
 constexpr MigRow kMigH200[] = {
     {"1g.18gb", k1Slice, 19, 1, 1, 7, 16, 1, 1, 0, 1, 0, 16384, 1, 7},
@@ -284,7 +292,7 @@ using Table = std::array<DeviceSpec, kPresetCount>;
 
 const Table& Presets() {
   // Allocated once, never destroyed: calls may come after static destructors.
-  static const Table* const table = new Table{MakeT4(),   MakeA10(),  MakeA100(false), MakeA100(true),   MakeH100(),
+  static const Table* const table = new Table{MakeT4(),   MakeA10(),  MakeA100(false), MakeA100(true),  MakeH100(),
                                               MakeH200(), MakeB200(), MakeRtx4090(),   MakeRtxPro6000()};
   return *table;
 }

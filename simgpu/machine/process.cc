@@ -110,6 +110,21 @@ bool ProcessAlive(const ProcessSlot& slot, bool thorough) {
   return slot.stack == 0 || line.stack == 0 || slot.stack == line.stack;
 }
 
+// Takes away everything that a slot holds but its name.
+void CleanSlot(State& state, int index) {
+  ProcessSlot& slot = state.process[index];
+  for (std::uint32_t i = 0; i < state.shared_used; ++i) {
+    state.shared[i].holders[index / 64] &= ~(std::uint64_t{1} << (index % 64));
+  }
+  for (std::uint32_t dev = 0; dev < state.device_count; ++dev) {
+    AcquireArbiter(state, static_cast<int>(dev));
+    HarvestLocked(state, static_cast<int>(dev));
+    state.device[dev].arbiter.RemoveOwner(index);
+    if (slot.device[dev].touched != 0) std::memset(&slot.device[dev], 0, sizeof slot.device[dev]);
+    ReleaseArbiter(state, static_cast<int>(dev));
+  }
+}
+
 }  // namespace
 
 LocalLock::LocalLock() {
@@ -168,11 +183,12 @@ int AttachProcess(State& state) {
     if (free_slot < 0) return -1;
   }
   if (free_slot < 0) free_slot = static_cast<int>(state.slots_used++);
+  CleanSlot(state, free_slot);  // whoever freed it may have died over it
   ProcessSlot& slot = state.process[free_slot];
   slot.pid = pid;
   const char* offset = std::getenv("SIMGPU_PID_OFFSET");
   slot.host_pid = pid + (offset != nullptr && *offset != 0 ? static_cast<std::int32_t>(std::strtol(offset, nullptr, 10))
-                                                          : state.options.pid_offset);
+                                                           : state.options.pid_offset);
   slot.start_time = have_stat ? line.start : 0;
   slot.stack = have_stat ? line.stack : 0;
   slot.pid_namespace = ns;
@@ -185,19 +201,8 @@ int AttachProcess(State& state) {
 }
 
 void FreeSlot(State& state, int index) {
-  ProcessSlot& slot = state.process[index];
-  slot.live = 0;  // first: whoever finishes this job after our death sees a dead process and recounts
-  for (std::uint32_t i = 0; i < state.shared_used; ++i) {
-    SharedRecord& record = state.shared[i];
-    record.holders[index / 64] &= ~(std::uint64_t{1} << (index % 64));
-  }
-  for (std::uint32_t dev = 0; dev < state.device_count; ++dev) {
-    AcquireArbiter(state, static_cast<int>(dev));
-    HarvestLocked(state, static_cast<int>(dev));
-    state.device[dev].arbiter.RemoveOwner(index);
-    if (slot.device[dev].touched != 0) std::memset(&slot.device[dev], 0, sizeof slot.device[dev]);
-    ReleaseArbiter(state, static_cast<int>(dev));
-  }
+  state.process[index].live = 0;  // first: whoever finds this job half done, after our death, recounts without it
+  CleanSlot(state, index);
   Recount(state);
 }
 

@@ -47,9 +47,9 @@ struct NvLink {
 };
 
 struct DeviceSpec {
-  char preset[16];       // "H100"
-  char name[96];         // as NVML and cuDeviceGetName show it
-  char architecture[16]; // "hopper"
+  char preset[16];        // "H100"
+  char name[96];          // as NVML and cuDeviceGetName show it
+  char architecture[16];  // "hopper"
   std::uint8_t uuid[16];
   char serial[32];
   std::uint32_t pci_domain, pci_bus, pci_device;
@@ -78,9 +78,9 @@ struct DeviceSpec {
 
   std::uint32_t sm_clock_mhz, sm_clock_idle_mhz, mem_clock_mhz;
   std::uint32_t memory_bus_bits;
-  std::uint64_t memory_bytes_per_s;   // device memory bandwidth
-  std::uint64_t pcie_bytes_per_s;     // host <-> device, one direction, as measured
-  std::uint64_t nvlink_bytes_per_s;   // per link, one direction
+  std::uint64_t memory_bytes_per_s;  // device memory bandwidth
+  std::uint64_t pcie_bytes_per_s;    // host <-> device, one direction, as measured
+  std::uint64_t nvlink_bytes_per_s;  // per link, one direction
   std::uint32_t pcie_gen, pcie_width;
   std::uint32_t power_limit_w, power_min_w, power_idle_w;
   std::uint32_t temperature_idle_c, temperature_busy_c, temperature_slowdown_c, temperature_shutdown_c;
@@ -102,17 +102,17 @@ struct DeviceSpec {
 
 struct Options {
   std::uint64_t seed;
-  std::uint64_t context_bytes;       // cost of one context
-  std::uint64_t quantum_ns;          // time slice between processes
-  std::uint64_t kernel_ns;           // cost of a kernel that declares none: SM-nanoseconds per block
-  std::uint64_t nvml_lag_ns;         // how old the newest utilisation sample is at least
-  std::uint64_t nvml_period_ns;      // length of one utilisation sample
-  std::uint64_t launch_latency_ns;   // from submission to the earliest start
-  std::uint64_t virtual_step_ns;     // virtual clock only: what each look at the clock adds
-  std::uint32_t virtual_clock;       // 1: time is a shared counter
-  std::int32_t pid_offset;           // host pid = pid + offset (SIMGPU_PID_OFFSET of a process wins)
-  std::uint32_t cuda_version;        // cuDriverGetVersion, 13000
-  char driver_version[32];           // "580.95.05"
+  std::uint64_t context_bytes;      // cost of one context
+  std::uint64_t quantum_ns;         // time slice between processes
+  std::uint64_t kernel_ns;          // cost of a kernel that declares none: SM-nanoseconds per block
+  std::uint64_t nvml_lag_ns;        // how old the newest utilisation sample is at least
+  std::uint64_t nvml_period_ns;     // length of one utilisation sample
+  std::uint64_t launch_latency_ns;  // from submission to the earliest start
+  std::uint64_t virtual_step_ns;    // virtual clock only: what each look at the clock adds
+  std::uint32_t virtual_clock;      // 1: time is a shared counter
+  std::int32_t pid_offset;          // host pid = pid + offset (SIMGPU_PID_OFFSET of a process wins)
+  std::uint32_t cuda_version;       // cuDriverGetVersion, 13000
+  char driver_version[32];          // "580.95.05"
 };
 
 }  // namespace simgpu

@@ -33,7 +33,7 @@ struct ProcessDevice {
   std::uint64_t used[kUses];    // truth: private bytes of this process
   std::uint64_t shared[kUses];  // derived: shared objects that it pays for
   std::uint32_t contexts;
-  std::uint32_t touched;        // anything here is worth clearing
+  std::uint32_t touched;  // anything here is worth clearing
   std::int32_t gpu_instance, compute_instance;
   std::uint64_t busy_ns[kBusyKinds];
   Bucket bucket[kBusyKinds][kProcessBuckets];

@@ -42,11 +42,16 @@ nvmlReturn_t Enter(const char* function, int dev) {
   return static_cast<nvmlReturn_t>(Sim().FaultFor(function, dev));
 }
 
-nvmlReturn_t EnterDevice(const char* function, nvmlDevice_t handle, Place* at) {
-  if (!Initialised()) return NVML_ERROR_UNINITIALIZED;
+nvmlReturn_t OtherDevice(nvmlDevice_t handle, Place* at) {
   if (!PlaceOf(device_table, handle, at)) return NVML_ERROR_INVALID_ARGUMENT;
   MigInstance instance = {};
   if (at->mig() && !FindComputeInstance(at->dev, at->gi, at->ci, &instance)) return NVML_ERROR_INVALID_ARGUMENT;
+  return Sim().Lost(at->dev) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+}
+
+nvmlReturn_t EnterDevice(const char* function, nvmlDevice_t handle, Place* at) {
+  if (!Initialised()) return NVML_ERROR_UNINITIALIZED;
+  if (const nvmlReturn_t bad = OtherDevice(handle, at); bad != NVML_SUCCESS) return bad;
   return static_cast<nvmlReturn_t>(Sim().FaultFor(function, at->dev));
 }
 
@@ -78,7 +83,9 @@ nvmlReturn_t EnterComputeInstance(const char* function, nvmlComputeInstance_t ha
 }
 
 nvmlDevice_t GpuHandle(int dev) { return static_cast<nvmlDevice_t>(HandleOf(device_table, dev, -1, -1)); }
-nvmlDevice_t MigHandle(int dev, int gi, int ci) { return static_cast<nvmlDevice_t>(HandleOf(device_table, dev, gi, ci)); }
+nvmlDevice_t MigHandle(int dev, int gi, int ci) {
+  return static_cast<nvmlDevice_t>(HandleOf(device_table, dev, gi, ci));
+}
 nvmlGpuInstance_t GpuInstanceHandle(int dev, int gi) {
   return static_cast<nvmlGpuInstance_t>(HandleOf(gpu_instance_table, dev, gi, -1));
 }
@@ -120,7 +127,8 @@ unsigned long long WallMicros(Nanos when) { return static_cast<unsigned long lon
 
 Nanos FromWallMicros(unsigned long long micros) {
   constexpr unsigned long long kLatest = 9'000'000'000'000'000;  // beyond it, nanoseconds would overflow
-  return static_cast<Nanos>((micros < kLatest ? micros : kLatest) * 1000) - WallOffset();
+  // The last nanosecond of that microsecond, so that a sample is not newer than its own stamp.
+  return static_cast<Nanos>((micros < kLatest ? micros : kLatest) * 1000 + 999) - WallOffset();
 }
 
 unsigned int ShownUtil(int dev) { return Sim().DeviceUtil(dev).sm; }
@@ -145,7 +153,8 @@ unsigned long long EnergyMillijoule(int dev) {
   const DeviceSpec& spec = Sim().spec(dev);
   const unsigned long long up_us = static_cast<unsigned long long>(Sim().Now()) / 1000;
   const unsigned long long busy_us = Sim().BusyNanos(dev) / 1000;
-  const unsigned long long extra_w = spec.power_limit_w > spec.power_idle_w ? spec.power_limit_w - spec.power_idle_w : 0;
+  const unsigned long long extra_w =
+      spec.power_limit_w > spec.power_idle_w ? spec.power_limit_w - spec.power_idle_w : 0;
   return up_us * spec.power_idle_w / 1000 + busy_us * extra_w / 1000;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every NVML function begins with: initialised? valid handle? a fault to play? Handles are addresses inside fixed
-// tables, so a wrong one is recognised without being read. Refuses: any handle that the tables do not hold, and those of
-// instances that are gone.
+// tables, so a wrong one is recognised without being read. Refuses: any handle that the tables do not hold, and those
+// of instances that are gone.
 #pragma once
 
 #include <cstddef>
@@ -14,30 +14,29 @@
 #define SIMGPU_NVML extern "C" __attribute__((visibility("default"))) nvmlReturn_t
 
 // First statement of a function without a device.
-#define SIMGPU_NVML_ENTER(name)                                                                \
-  do {                                                                                         \
-    if (const nvmlReturn_t entered = simgpu::nvml::Enter(#name, -1); entered != NVML_SUCCESS) \
-      return entered;                                                                          \
+#define SIMGPU_NVML_ENTER(name)                                                                               \
+  do {                                                                                                        \
+    if (const nvmlReturn_t entered = simgpu::nvml::Enter(#name, -1); entered != NVML_SUCCESS) return entered; \
   } while (false)
 
 // First statement of a function of a whole GPU: defines `dev`. MIG handles are not valid for it.
-#define SIMGPU_NVML_GPU(name, handle)                                                                          \
-  int dev = -1;                                                                                                \
-  do {                                                                                                         \
-    if (const nvmlReturn_t entered = simgpu::nvml::EnterGpu(#name, handle, &dev); entered != NVML_SUCCESS)     \
-      return entered;                                                                                          \
+#define SIMGPU_NVML_GPU(name, handle)                                                                      \
+  int dev = -1;                                                                                            \
+  do {                                                                                                     \
+    if (const nvmlReturn_t entered = simgpu::nvml::EnterGpu(#name, handle, &dev); entered != NVML_SUCCESS) \
+      return entered;                                                                                      \
   } while (false)
 
 // First statement of a function that MIG handles have too: defines `at`.
-#define SIMGPU_NVML_DEVICE(name, handle)                                                                       \
-  simgpu::nvml::Place at = {};                                                                                 \
-  do {                                                                                                         \
-    if (const nvmlReturn_t entered = simgpu::nvml::EnterDevice(#name, handle, &at); entered != NVML_SUCCESS)   \
-      return entered;                                                                                          \
+#define SIMGPU_NVML_DEVICE(name, handle)                                                                     \
+  simgpu::nvml::Place at = {};                                                                               \
+  do {                                                                                                       \
+    if (const nvmlReturn_t entered = simgpu::nvml::EnterDevice(#name, handle, &at); entered != NVML_SUCCESS) \
+      return entered;                                                                                        \
   } while (false)
 
-#define SIMGPU_NVML_NEED(condition) \
-  do {                              \
+#define SIMGPU_NVML_NEED(condition)                       \
+  do {                                                    \
     if (!(condition)) return NVML_ERROR_INVALID_ARGUMENT; \
   } while (false)
 
@@ -55,6 +54,8 @@ bool Initialised();
 nvmlReturn_t Enter(const char* function, int dev);
 nvmlReturn_t EnterGpu(const char* function, nvmlDevice_t handle, int* dev);
 nvmlReturn_t EnterDevice(const char* function, nvmlDevice_t handle, Place* at);
+// A second device of a call: valid or not, without playing the call's fault again.
+nvmlReturn_t OtherDevice(nvmlDevice_t handle, Place* at);
 nvmlReturn_t EnterGpuInstance(const char* function, nvmlGpuInstance_t handle, Place* at);
 nvmlReturn_t EnterComputeInstance(const char* function, nvmlComputeInstance_t handle, Place* at);
 

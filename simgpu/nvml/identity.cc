@@ -21,8 +21,8 @@ void FillPci(int dev, nvmlPciInfo_t* pci) {
   pci->device = spec.pci_device;
   pci->pciDeviceId = spec.pci_device_id;
   pci->pciSubSystemId = spec.pci_subsystem_id;
-  std::snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "%04X:%02X:%02X.0", spec.pci_domain & 0xffff, spec.pci_bus & 0xff,
-                spec.pci_device & 0x1f);
+  std::snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "%04X:%02X:%02X.0", spec.pci_domain & 0xffff,
+                spec.pci_bus & 0xff, spec.pci_device & 0x1f);
   std::snprintf(pci->busId, sizeof pci->busId, "%08X:%02X:%02X.0", spec.pci_domain, spec.pci_bus & 0xff,
                 spec.pci_device & 0x1f);
 }
@@ -38,10 +38,10 @@ nvmlReturn_t CountDevices(unsigned int* count) {
 }
 
 nvmlReturn_t ByIndex(const char* function, unsigned int index, nvmlDevice_t* device) {
-  if (const nvmlReturn_t entered = Enter(function, -1); entered != NVML_SUCCESS) return entered;
-  SIMGPU_NVML_NEED(device != nullptr && index < static_cast<unsigned int>(Sim().device_count()));
-  const int dev = static_cast<int>(index);
-  if (const int fault = Sim().FaultFor(function, dev); fault != 0) return static_cast<nvmlReturn_t>(fault);
+  const bool known = index < static_cast<unsigned int>(Sim().device_count());
+  const int dev = known ? static_cast<int>(index) : -1;
+  if (const nvmlReturn_t entered = Enter(function, dev); entered != NVML_SUCCESS) return entered;
+  SIMGPU_NVML_NEED(device != nullptr && known);
   *device = GpuHandle(dev);
   return NVML_SUCCESS;
 }

@@ -92,11 +92,12 @@ SIMGPU_NVML nvmlDeviceSetEccMode(nvmlDevice_t device, nvmlEnableState_t mode) {
 
 namespace {
 nvmlReturn_t EccCount(int dev, nvmlMemoryErrorType_t type, unsigned long long* count) {
-  SIMGPU_NVML_NEED(count != nullptr && (type == NVML_MEMORY_ERROR_TYPE_CORRECTED ||
-                                        type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED));
+  SIMGPU_NVML_NEED(count != nullptr &&
+                   (type == NVML_MEMORY_ERROR_TYPE_CORRECTED || type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED));
   if (!HasEcc(dev)) return NVML_ERROR_NOT_SUPPORTED;
-  *count = ValueOr(dev, type == NVML_MEMORY_ERROR_TYPE_CORRECTED ? Machine::Value::kEccCorrected
-                                                                 : Machine::Value::kEccUncorrected, 0);
+  *count = ValueOr(
+      dev, type == NVML_MEMORY_ERROR_TYPE_CORRECTED ? Machine::Value::kEccCorrected : Machine::Value::kEccUncorrected,
+      0);
   return NVML_SUCCESS;
 }
 }  // namespace

@@ -7,7 +7,8 @@
 
 namespace simgpu::nvml {
 
-// The card's profile with NVML_GPU_INSTANCE_PROFILE_* `number`, or with the id that NVML and nvidia-smi give it; -1: none.
+// The card's profile with NVML_GPU_INSTANCE_PROFILE_* `number`, or with the id that NVML and nvidia-smi give it; -1:
+// none.
 int ProfileByNumber(int dev, unsigned int number);
 int ProfileById(int dev, unsigned int id);
 

@@ -61,7 +61,8 @@ void ProfileName(const MigProfile& around, unsigned int slices, char* to, std::s
 nvmlReturn_t EnterProfile(const char* function, nvmlGpuInstance_t handle, unsigned int profile, unsigned int engine,
                           Place* at, const MigProfile** around) {
   if (const nvmlReturn_t bad = EnterGpuInstance(function, handle, at); bad != NVML_SUCCESS) return bad;
-  SIMGPU_NVML_NEED(profile < NVML_COMPUTE_INSTANCE_PROFILE_COUNT && engine < NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_COUNT);
+  SIMGPU_NVML_NEED(profile < NVML_COMPUTE_INSTANCE_PROFILE_COUNT &&
+                   engine < NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_COUNT);
   *around = Around(*at);
   if (*around == nullptr) return NVML_ERROR_NOT_FOUND;
   const unsigned int slices = ComputeSlices(profile);

@@ -20,32 +20,32 @@ nvmlDevice_t Start() {
 }
 
 TEST_F(NvmlTest, GivenAModel_WhenProfilesAreListed_ThenNamesAndPlacementsAreThoseOfTheGuide) {
-  EXPECT_EQ(0, InChild([] {
-              const nvmlDevice_t device = Start();
-              nvmlGpuInstanceProfileInfo_v2_t v2 = {};
-              v2.version = nvmlGpuInstanceProfileInfo_v2;
-              CHECK_OR(1, NVML(nvmlDeviceGetGpuInstanceProfileInfoV)(device, NVML_GPU_INSTANCE_PROFILE_3_SLICE, &v2) == 0);
-              CHECK_OR(2, v2.id == k3g && v2.sliceCount == 3 && std::strcmp(v2.name, "MIG 3g.40gb") == 0);
-              nvmlGpuInstanceProfileInfo_v3_t v3 = {};
-              v3.version = nvmlGpuInstanceProfileInfo_v3;
-              CHECK_OR(3, NVML(nvmlDeviceGetGpuInstanceProfileInfoV)(
-                              device, NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV1,
-                              reinterpret_cast<nvmlGpuInstanceProfileInfo_v2_t*>(&v3)) == NVML_SUCCESS);
-              CHECK_OR(4, v3.id == k1gMedia && std::strcmp(v3.name, "MIG 1g.10gb+me") == 0 && v3.instanceCount == 1);
-              v2.version = 7;
-              CHECK_OR(5, NVML(nvmlDeviceGetGpuInstanceProfileInfoV)(device, 0, &v2) ==
-                              NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-              nvmlGpuInstanceProfileInfo_t v1 = {};
-              CHECK_OR(6, NVML(nvmlDeviceGetGpuInstanceProfileInfo)(device, NVML_GPU_INSTANCE_PROFILE_8_SLICE, &v1) ==
-                              NVML_ERROR_NOT_SUPPORTED);
-              unsigned int count = 0;
-              CHECK_OR(7, NVML(nvmlDeviceGetGpuInstancePossiblePlacements_v2)(device, k1g, nullptr, &count) == 0 &&
-                              count == 7);
-              nvmlGpuInstancePlacement_t placements[8] = {};
-              CHECK_OR(8, NVML(nvmlDeviceGetGpuInstancePossiblePlacements_v2)(device, k3g, placements, &count) == 0);
-              CHECK_OR(9, count == 2 && placements[1].start == 4 && placements[1].size == 4);
-              return 0;
-            }));
+  EXPECT_EQ(
+      0, InChild([] {
+        const nvmlDevice_t device = Start();
+        nvmlGpuInstanceProfileInfo_v2_t v2 = {};
+        v2.version = nvmlGpuInstanceProfileInfo_v2;
+        CHECK_OR(1, NVML(nvmlDeviceGetGpuInstanceProfileInfoV)(device, NVML_GPU_INSTANCE_PROFILE_3_SLICE, &v2) == 0);
+        CHECK_OR(2, v2.id == k3g && v2.sliceCount == 3 && std::strcmp(v2.name, "MIG 3g.40gb") == 0);
+        nvmlGpuInstanceProfileInfo_v3_t v3 = {};
+        v3.version = nvmlGpuInstanceProfileInfo_v3;
+        CHECK_OR(3, NVML(nvmlDeviceGetGpuInstanceProfileInfoV)(
+                        device, NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV1,
+                        reinterpret_cast<nvmlGpuInstanceProfileInfo_v2_t*>(&v3)) == NVML_SUCCESS);
+        CHECK_OR(4, v3.id == k1gMedia && std::strcmp(v3.name, "MIG 1g.10gb+me") == 0 && v3.instanceCount == 1);
+        v2.version = 7;
+        CHECK_OR(5, NVML(nvmlDeviceGetGpuInstanceProfileInfoV)(device, 0, &v2) == NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+        nvmlGpuInstanceProfileInfo_t v1 = {};
+        CHECK_OR(6, NVML(nvmlDeviceGetGpuInstanceProfileInfo)(device, NVML_GPU_INSTANCE_PROFILE_8_SLICE, &v1) ==
+                        NVML_ERROR_NOT_SUPPORTED);
+        unsigned int count = 0;
+        CHECK_OR(7,
+                 NVML(nvmlDeviceGetGpuInstancePossiblePlacements_v2)(device, k1g, nullptr, &count) == 0 && count == 7);
+        nvmlGpuInstancePlacement_t placements[8] = {};
+        CHECK_OR(8, NVML(nvmlDeviceGetGpuInstancePossiblePlacements_v2)(device, k3g, placements, &count) == 0);
+        CHECK_OR(9, count == 2 && placements[1].start == 4 && placements[1].size == 4);
+        return 0;
+      }));
 }
 
 TEST_F(NvmlTest, GivenMigLife_WhenInstancesAreMadeAndDestroyed_ThenHandlesAndErrorsFollow) {
@@ -72,7 +72,8 @@ TEST_F(NvmlTest, GivenMigLife_WhenInstancesAreMadeAndDestroyed_ThenHandlesAndErr
                                gi, NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE, 0, &ci_info) == 0);
               CHECK_OR(11, ci_info.instanceCount == 3 && std::strcmp(ci_info.name, "MIG 1c.3g.40gb") == 0);
               nvmlComputeInstance_t ci = nullptr;
-              CHECK_OR(12, NVML(nvmlGpuInstanceCreateComputeInstance)(gi, NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE, &ci) == 0);
+              CHECK_OR(12,
+                       NVML(nvmlGpuInstanceCreateComputeInstance)(gi, NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE, &ci) == 0);
               CHECK_OR(13, NVML(nvmlGpuInstanceGetComputeInstanceRemainingCapacity)(gi, 0, &count) == 0 && count == 0);
               CHECK_OR(14, NVML(nvmlGpuInstanceDestroy)(gi) == NVML_ERROR_IN_USE);
 

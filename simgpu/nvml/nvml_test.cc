@@ -34,7 +34,8 @@ TEST_F(NvmlTest, GivenTheLibrary_WhenEveryNameIsLookedUp_ThenAllAreThereAndAskFo
                 CHECK_OR(1, function != nullptr);
                 const std::string text = name;
                 // These need no session.
-                if (text.find("nvmlInit") == 0 || text == "nvmlErrorString" || text.find("nvmlGetExcluded") == 0) continue;
+                if (text.find("nvmlInit") == 0 || text == "nvmlErrorString" || text.find("nvmlGetExcluded") == 0)
+                  continue;
                 if (function(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr) != NVML_ERROR_UNINITIALIZED) {
                   std::fprintf(stderr, "%s\n", name);
                   return 2;
@@ -69,7 +70,7 @@ TEST_F(NvmlTest, GivenTwoInits_WhenShutDownTwice_ThenOnlyTheLastEndsTheSession) 
               CHECK_OR(5, NVML(nvmlShutdown)() == NVML_SUCCESS);
               CHECK_OR(6, NVML(nvmlDeviceGetCount_v2)(&count) == NVML_ERROR_UNINITIALIZED);
               CHECK_OR(7, std::strcmp(NVML(nvmlErrorString)(NVML_ERROR_GPU_IS_LOST), "GPU is lost") == 0);
-              CHECK_OR(8, std::strcmp(NVML(nvmlErrorString)(static_cast<nvmlReturn_t>(12345)), "Unknown Error") == 0);
+              CHECK_OR(8, std::strcmp(NVML(nvmlErrorString)(static_cast<nvmlReturn_t>(777)), "Unknown Error") == 0);
               return 0;
             }));
 }
@@ -169,7 +170,8 @@ TEST_F(NvmlTest, GivenProcesses_WhenListed_ThenBothLayoutsAndTheTwoCallPatternAr
               {
                 Holder two(7 * kMiB);
                 CHECK_OR(2, NVML(nvmlDeviceGetComputeRunningProcesses_v3)(Gpu(0), &count, nullptr) ==
-                                    NVML_ERROR_INSUFFICIENT_SIZE && count == 2);
+                                    NVML_ERROR_INSUFFICIENT_SIZE &&
+                                count == 2);
                 nvmlProcessInfo_t infos[4] = {};
                 count = 1;
                 CHECK_OR(3, NVML(nvmlDeviceGetComputeRunningProcesses_v3)(Gpu(0), &count, infos) ==
@@ -202,52 +204,55 @@ TEST_F(NvmlTest, GivenProcesses_WhenListed_ThenBothLayoutsAndTheTwoCallPatternAr
 
 TEST_F(NvmlTest, GivenWork_WhenUtilisationIsAsked_ThenAllCallsAgree) {
   Config("option clock=virtual nvml_lag_ms=100 nvml_period_ms=100");
-  EXPECT_EQ(0, InChild([] {
-              NVML(nvmlInit_v2)();
-              Sim().AddContext(0);
-              Sim().SleepUntil(1'000'000'000);
-              Sim().LockArbiter(0);
-              const int ctx = Sim().arbiter(0).Attach(Sim().slot(), 0);
-              Sim().arbiter(0).Advance(0, 1'000'000'000);
-              Sim().arbiter(0).Raise(ctx, 60'000'000);
-              Sim().UnlockArbiter(0);
-              Sim().SleepUntil(1'200'000'000);
-              nvmlUtilization_t rates = {};
-              CHECK_OR(1, NVML(nvmlDeviceGetUtilizationRates)(Gpu(0), &rates) == NVML_SUCCESS && rates.gpu == 60);
-              unsigned int count = 0;
-              CHECK_OR(2, NVML(nvmlDeviceGetProcessUtilization)(Gpu(0), nullptr, &count, 0) ==
-                                  NVML_ERROR_INSUFFICIENT_SIZE && count > 0);
-              std::vector<nvmlProcessUtilizationSample_t> samples(count);
-              CHECK_OR(3, NVML(nvmlDeviceGetProcessUtilization)(Gpu(0), samples.data(), &count, 0) == NVML_SUCCESS);
-              CHECK_OR(4, count == 1 && samples[0].smUtil == 60 && samples[0].pid == static_cast<unsigned>(getpid()));
-              const unsigned long long stamp = samples[0].timeStamp;
-              CHECK_OR(5, stamp > 1'600'000'000'000'000);
-              count = 1;
-              CHECK_OR(6, NVML(nvmlDeviceGetProcessUtilization)(Gpu(0), samples.data(), &count, stamp) ==
-                              NVML_ERROR_NOT_FOUND);
-              nvmlProcessUtilizationInfo_v1_t info[4] = {};
-              nvmlProcessesUtilizationInfo_t all = {nvmlProcessesUtilizationInfo_v1, 4, stamp - 1, info};
-              CHECK_OR(7, NVML(nvmlDeviceGetProcessesUtilizationInfo)(Gpu(0), &all) == NVML_SUCCESS);
-              CHECK_OR(8, all.processSamplesCount == 1 && info[0].smUtil == 60 && info[0].timeStamp == stamp);
-              nvmlSample_t history[120] = {};
-              nvmlValueType_t type = NVML_VALUE_TYPE_DOUBLE;
-              count = 120;
-              CHECK_OR(9, NVML(nvmlDeviceGetSamples)(Gpu(0), NVML_GPU_UTILIZATION_SAMPLES, stamp - 1, &type, &count,
-                                                     history) == NVML_SUCCESS);
-              CHECK_OR(10, count == 1 && history[0].sampleValue.uiVal == 60 && type == NVML_VALUE_TYPE_UNSIGNED_INT);
-              unsigned int watt = 0, celsius = 0;
-              CHECK_OR(11, NVML(nvmlDeviceGetPowerUsage)(Gpu(0), &watt) == NVML_SUCCESS && watt == 448'000);
-              CHECK_OR(12, NVML(nvmlDeviceGetTemperature)(Gpu(0), NVML_TEMPERATURE_GPU, &celsius) == NVML_SUCCESS);
-              CHECK_OR(13, celsius == 52);
-              const auto busy = reinterpret_cast<decltype(&simgpu_busy_ns)>(Symbol("simgpu_busy_ns"));
-              CHECK_OR(14, busy(0, 0) == 60'000'000 && busy(0, getpid()) == 60'000'000 && busy(1, 0) == 0);
-              return 0;
-            }));
+  EXPECT_EQ(
+      0, InChild([] {
+        NVML(nvmlInit_v2)();
+        Sim().AddContext(0);
+        Sim().SleepUntil(1'000'000'000);
+        Sim().LockArbiter(0);
+        const int ctx = Sim().arbiter(0).Attach(Sim().slot(), 0);
+        Sim().arbiter(0).Advance(0, 1'000'000'000);
+        Sim().arbiter(0).Raise(ctx, 60'000'000);
+        Sim().UnlockArbiter(0);
+        Sim().SleepUntil(1'200'000'000);
+        nvmlUtilization_t rates = {};
+        CHECK_OR(1, NVML(nvmlDeviceGetUtilizationRates)(Gpu(0), &rates) == NVML_SUCCESS && rates.gpu == 60);
+        unsigned int count = 0;
+        CHECK_OR(2, NVML(nvmlDeviceGetProcessUtilization)(Gpu(0), nullptr, &count, 0) == NVML_ERROR_INSUFFICIENT_SIZE &&
+                        count > 0);
+        std::vector<nvmlProcessUtilizationSample_t> samples(count);
+        CHECK_OR(3, NVML(nvmlDeviceGetProcessUtilization)(Gpu(0), samples.data(), &count, 0) == NVML_SUCCESS);
+        CHECK_OR(4, count == 1 && samples[0].smUtil == 60 && samples[0].pid == static_cast<unsigned>(getpid()));
+        const unsigned long long stamp = samples[0].timeStamp;
+        CHECK_OR(5, stamp > 1'600'000'000'000'000);
+        count = 1;
+        CHECK_OR(6,
+                 NVML(nvmlDeviceGetProcessUtilization)(Gpu(0), samples.data(), &count, stamp) == NVML_ERROR_NOT_FOUND);
+        nvmlProcessUtilizationInfo_v1_t info[4] = {};
+        nvmlProcessesUtilizationInfo_t all = {nvmlProcessesUtilizationInfo_v1, 4, stamp - 1, info};
+        CHECK_OR(7, NVML(nvmlDeviceGetProcessesUtilizationInfo)(Gpu(0), &all) == NVML_SUCCESS);
+        CHECK_OR(8, all.processSamplesCount == 1 && info[0].smUtil == 60 && info[0].timeStamp == stamp);
+        nvmlSample_t history[120] = {};
+        nvmlValueType_t type = NVML_VALUE_TYPE_DOUBLE;
+        count = 120;
+        CHECK_OR(9, NVML(nvmlDeviceGetSamples)(Gpu(0), NVML_GPU_UTILIZATION_SAMPLES, stamp - 1, &type, &count,
+                                               history) == NVML_SUCCESS);
+        CHECK_OR(10, count == 1 && history[0].sampleValue.uiVal == 60 && type == NVML_VALUE_TYPE_UNSIGNED_INT);
+        unsigned int watt = 0, celsius = 0;
+        CHECK_OR(11, NVML(nvmlDeviceGetPowerUsage)(Gpu(0), &watt) == NVML_SUCCESS && watt == 448'000);
+        CHECK_OR(12, NVML(nvmlDeviceGetTemperature)(Gpu(0), NVML_TEMPERATURE_GPU, &celsius) == NVML_SUCCESS);
+        CHECK_OR(13, celsius == 52);
+        const auto busy = reinterpret_cast<decltype(&simgpu_busy_ns)>(Symbol("simgpu_busy_ns"));
+        CHECK_OR(14, busy(0, 0) == 60'000'000 && busy(0, getpid()) == 60'000'000 && busy(1, 0) == 0);
+        return 0;
+      }));
 }
 
 TEST_F(NvmlTest, GivenSetValues_WhenTheSensorsAreRead_ThenTheyShowThem) {
   setenv("SIMGPU", "1xRTX4090", 1);
-  Config("set device=0 temperature_c=41\nset device=0 power_w=123\nset device=0 fan_percent=37\nset device=0 decoder_util=9");
+  Config(
+      "set device=0 temperature_c=41\nset device=0 power_w=123\nset device=0 fan_percent=37\nset device=0 "
+      "decoder_util=9");
   EXPECT_EQ(0, InChild([] {
               NVML(nvmlInit_v2)();
               unsigned int value = 0, period = 0;

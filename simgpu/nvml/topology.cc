@@ -70,9 +70,7 @@ nvmlGpuTopologyLevel_t Level(int a, int b) {
 SIMGPU_NVML nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t two, nvmlGpuTopologyLevel_t* level) {
   SIMGPU_NVML_GPU(nvmlDeviceGetTopologyCommonAncestor, one);
   Place other = {};
-  if (const nvmlReturn_t bad = EnterDevice("nvmlDeviceGetTopologyCommonAncestor", two, &other); bad != NVML_SUCCESS) {
-    return bad;
-  }
+  if (const nvmlReturn_t bad = OtherDevice(two, &other); bad != NVML_SUCCESS) return bad;
   SIMGPU_NVML_NEED(level != nullptr);
   *level = Level(dev, other.dev);
   return NVML_SUCCESS;
@@ -96,7 +94,7 @@ SIMGPU_NVML nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopolog
 SIMGPU_NVML nvmlDeviceOnSameBoard(nvmlDevice_t one, nvmlDevice_t two, int* same) {
   SIMGPU_NVML_GPU(nvmlDeviceOnSameBoard, one);
   Place other = {};
-  if (const nvmlReturn_t bad = EnterDevice("nvmlDeviceOnSameBoard", two, &other); bad != NVML_SUCCESS) return bad;
+  if (const nvmlReturn_t bad = OtherDevice(two, &other); bad != NVML_SUCCESS) return bad;
   SIMGPU_NVML_NEED(same != nullptr);
   *same = dev == other.dev ? 1 : 0;
   return NVML_SUCCESS;
@@ -106,7 +104,7 @@ SIMGPU_NVML nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t two, nvmlGpuP2
                                    nvmlGpuP2PStatus_t* status) {
   SIMGPU_NVML_GPU(nvmlDeviceGetP2PStatus, one);
   Place other = {};
-  if (const nvmlReturn_t bad = EnterDevice("nvmlDeviceGetP2PStatus", two, &other); bad != NVML_SUCCESS) return bad;
+  if (const nvmlReturn_t bad = OtherDevice(two, &other); bad != NVML_SUCCESS) return bad;
   SIMGPU_NVML_NEED(status != nullptr && index >= NVML_P2P_CAPS_INDEX_READ && index < NVML_P2P_CAPS_INDEX_UNKNOWN);
   const bool linked = NvLinked(dev, other.dev);
   const bool geforce = Sim().spec(dev).brand == NVML_BRAND_GEFORCE;
@@ -176,9 +174,7 @@ SIMGPU_NVML nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int li
 
 namespace {
 // Boards behind NVLink switches are one clique; nobody else has a fabric.
-bool HasFabric(int dev) {
-  return Sim().spec(dev).nvlink_version >= 4 && LinkOf(dev, 0).peer == LinkPeer::kSwitch;
-}
+bool HasFabric(int dev) { return Sim().spec(dev).nvlink_version >= 4 && LinkOf(dev, 0).peer == LinkPeer::kSwitch; }
 }  // namespace
 
 SIMGPU_NVML nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t* info) {

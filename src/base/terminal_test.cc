@@ -2,8 +2,12 @@
 
 #include "base/terminal.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <unistd.h>
+
+#include <array>
 
 #include "base/fd.h"
 
@@ -77,6 +81,31 @@ TEST(Screens, GivenPipe_WhenFramesAreDrawn_ThenPlainBlocksApart) {
   const ssize_t got = ::read(reader.get(), text.data(), text.size());
   ASSERT_GT(got, 0);
   EXPECT_EQ(text.substr(0, static_cast<std::size_t>(got)), "one\ntwo\n\nthree\n");
+}
+
+TEST(Screens, GivenTerminal_WhenFramesAreDrawn_ThenOverwrittenInPlaceAndTheCursorComesBack) {
+  int controller = -1;
+  int terminal = -1;
+  const winsize size{10, 20, 0, 0};
+  ASSERT_EQ(::openpty(&controller, &terminal, nullptr, nullptr, &size), 0);
+  const Fd reader(controller);
+  const Fd writer(terminal);
+  {
+    Screen screen(writer.get(), Screen::Kind::kInline);
+    EXPECT_TRUE(screen.Draw({"one", "two"}));
+    EXPECT_TRUE(screen.Draw({"a line wider than the twenty columns there are"}));
+  }
+  std::array<char, 512> buffer{};
+  std::string text;
+  while (text.find("\x1b[?25h") == std::string::npos) {
+    const ssize_t got = ::read(reader.get(), buffer.data(), buffer.size());
+    ASSERT_GT(got, 0);
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  EXPECT_TRUE(text.starts_with("\x1b[?25l")) << "the cursor is hidden first";
+  EXPECT_THAT(text, testing::HasSubstr("one\x1b[K\r\ntwo\x1b[K\r\n"));
+  EXPECT_THAT(text, testing::HasSubstr("\x1b[2Aa line wider than..."));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b[2J"))) << "clearing everything is what flickers";
 }
 
 }  // namespace

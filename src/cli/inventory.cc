@@ -195,10 +195,4 @@ const Gpu* Inventory::Find(const std::string& uuid) const {
   return nullptr;
 }
 
-base::Result<Inventory> ReadInventory() {
-  const auto nvml = Nvml::Load();
-  if (!nvml) return tl::unexpected(nvml.error());
-  return nvml->Read();
-}
-
 }  // namespace hami::cli

@@ -59,7 +59,4 @@ class Nvml {
   std::unique_ptr<Functions> functions_;
 };
 
-// Load and Read in one.
-base::Result<Inventory> ReadInventory();
-
 }  // namespace hami::cli

@@ -85,12 +85,12 @@ struct Look {
   std::int64_t now = 0;
 };
 
-base::Result<Look> TakeLook() {
+// Without a driver (NVML null) the GPUs go by their UUIDs; who holds what is known all the same.
+base::Result<Look> TakeLook(const Nvml* nvml) {
   const auto state = State::Open();
   if (!state) return tl::unexpected(state.error());
   Look look;
-  // Without a driver the GPUs go by their UUIDs; who holds what is known all the same.
-  const auto inventory = ReadInventory();
+  const auto inventory = nvml == nullptr ? base::Result<Inventory>(base::Fail("")) : nvml->Read();
   const auto lock = StateLock::Take(*state);
   if (!lock) return tl::unexpected(lock.error());
   look.shares = ViewShares(lock->shares(), inventory ? &*inventory : nullptr);
@@ -98,8 +98,8 @@ base::Result<Look> TakeLook() {
   return look;
 }
 
-base::Status ShowOnce(const PsOptions& options, base::Screen* screen) {
-  const auto look = TakeLook();
+base::Status ShowOnce(const PsOptions& options, const Nvml* nvml, base::Screen* screen) {
+  const auto look = TakeLook(nvml);
   if (!look) return tl::unexpected(look.error());
   if (options.output == Output::kJson) {
     const base::json::object document{{"time", look->now}, {"shares", SharesToJson(look->shares, look->now)}};
@@ -135,13 +135,15 @@ std::vector<std::string> ShareLines(const std::vector<ShareView>& shares, std::i
 }
 
 int Ps(const PsOptions& options) {
+  const auto loaded = Nvml::Load();
+  const Nvml* nvml = loaded ? &*loaded : nullptr;
   base::Status status;
   if (!options.watch) {
-    status = ShowOnce(options, nullptr);
+    status = ShowOnce(options, nvml, nullptr);
   } else {
     base::Screen screen(1, options.output == Output::kJson ? base::Screen::Kind::kInline : base::Screen::Kind::kWhole);
     Repeat(options.interval_seconds, [&] {
-      status = ShowOnce(options, &screen);
+      status = ShowOnce(options, nvml, &screen);
       return status.has_value();
     });
   }

@@ -156,12 +156,12 @@ std::string ChooseName(const RunOptions& options, const StateLock& lock) {
 }
 
 // Plans under the lock and, unless this is a dry run or a refusal, makes the share.
-base::Result<Prepared> PlanAndCreate(const RunOptions& options, const State& state, const std::string& library,
-                                     Situation& situation) {
+base::Result<Prepared> PlanAndCreate(const RunOptions& options, const State& state, const Nvml& nvml,
+                                     const std::string& library, Situation& situation) {
   auto lock = StateLock::Take(state);
   if (!lock) return tl::unexpected(lock.error());
   // After the shares were read: whatever started before is then seen, as a share's process or as a stranger's.
-  auto inventory = ReadInventory();
+  auto inventory = nvml.Read();
   if (!inventory) return tl::unexpected(inventory.error());
   situation.inventory = *std::move(inventory);
   situation.shares = ViewShares(lock->shares(), &situation.inventory);
@@ -219,17 +219,16 @@ int Run(const RunOptions& options) {
   if (!library) return Complain(library.error(), kRunFailed);
   const auto state = State::Open();
   if (!state) return Complain(state.error(), kRunFailed);
+  // Starting the driver can take a second; that is not done while others wait for the lock.
+  const auto nvml = Nvml::Load();
+  if (!nvml) return Complain(nvml.error(), kRunFailed);
   Situation situation;
-  auto prepared = PlanAndCreate(options, *state, *library, situation);
+  auto prepared = PlanAndCreate(options, *state, *nvml, *library, situation);
   if (!prepared) return Complain(prepared.error(), kRunFailed);
   if (!situation.plan.refusal.empty()) return Refuse(options, situation);
   if (options.dry_run) {
     options.output == Output::kJson ? PrintPlanAsJson(situation, *prepared) : PrintPlan(situation, *prepared);
     return 0;
-  }
-  if (options.output == Output::kJson) {
-    PrintPlanAsJson(situation, *prepared);
-    std::cout.flush();
   }
   const auto ending =
       Supervise(options.command, Apply(CurrentEnvironment(), prepared->settings), std::move(prepared->life_line));

@@ -18,6 +18,9 @@ int Sim(const SimOptions& options) {
   if (!options.gpus.empty()) environment["SIMGPU"] = options.gpus;
   std::string& path = environment["LD_LIBRARY_PATH"];
   path = path.empty() ? *folder : *folder + ":" + path;
+  // `hami sim -- hami run …` should work before hami is installed, and not shadow anything of the user's.
+  std::string& programs = environment["PATH"];
+  programs = programs.empty() ? ExecutableFolder() : programs + ":" + ExecutableFolder();
   const StartFailure failure = Replace(options.command, environment);
   base::LogError(failure.error);
   return failure.exit_status;

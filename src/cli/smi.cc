@@ -148,9 +148,11 @@ int Smi(const SmiOptions& options) {
   };
   const auto state = State::Open();
   if (!state) return fail(state.error());
+  const auto nvml = Nvml::Load();
+  if (!nvml) return fail(nvml.error());
   const auto lock = StateLock::Take(*state);
   if (!lock) return fail(lock.error());
-  const auto inventory = ReadInventory();
+  const auto inventory = nvml->Read();
   if (!inventory) return fail(inventory.error());
   const std::vector<ShareView> shares = ViewShares(lock->shares(), &*inventory);
   base::Status written;

@@ -220,7 +220,7 @@ Status InitialiseOrMap(Attachment* attachment, const Config* config) {
     }
     if (MonotonicNanos() > deadline) return Status::kBusy;
     SleepNanos(pause);
-    if (pause < 1'000'000) pause *= 2;
+    if (pause < 4'000'000) pause *= 2;
   }
 }
 

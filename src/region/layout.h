@@ -206,7 +206,8 @@ struct PrivateArea {
   uint32_t foreign_seen;  // 1 once a library without tokens has opened the file; never cleared
   uint32_t sem_intent;    // 1 while Region.sem changes hands under the lock
   uint64_t lock_steals;   // how often the lock was taken from a dead owner
-  uint64_t reserved0;
+  uint32_t attach_turn;   // counts attachers that have finished; the next ones sleep on it
+  uint32_t reserved0;
   alignas(64) uint64_t lock;  // see lock.h; alone in its cache line
   uint64_t reserved1[7];
   PrivateMeta meta;

@@ -161,6 +161,13 @@ TEST_F(LedgerTest, GivenALiveProcessThatKeepsTheLock_WhenItIsNeeded_ThenTheWaitI
   EXPECT_EQ(OwnUsed(attachment_, 0, Kind::kData), 301U);
 }
 
+TEST_F(LedgerTest, GivenTheLockOfADeadAttacher_WhenSweeping_ThenTheDeadAreDroppedAllTheSame) {
+  Kill(Holder(300));
+  attachment_.area->lock = MakeLockId(kAttacherIndex, 12345);
+  EXPECT_EQ(Sweep(&attachment_), 1);
+  EXPECT_EQ(Used(attachment_, 0), 0U);
+}
+
 TEST_F(LedgerTest, GivenGarbageInTheLockWord_WhenItIsNeeded_ThenItIsTaken) {
   for (const uint64_t garbage : {UINT64_MAX, uint64_t{0x7ff}, uint64_t{1}, MakeLockId(kAttacherIndex, 12345)}) {
     attachment_.area->lock = garbage;

@@ -9,10 +9,12 @@ namespace {
 
 constexpr int kSpins = 64;
 constexpr int64_t kWaitSlice = 1'000'000;
+constexpr int64_t kAttachWaitSlice = 20'000'000;
 // How long a lock may be held by somebody who is not in the table: a live peer only during its Detach, for some µs.
 constexpr int64_t kStrangerGrace = 20'000'000;
 
 uint32_t process_lock = 0;
+uint64_t local_attacher = 0;  // the identity of this process's attacher, if it has one
 
 void Pause() {
 #if defined(__x86_64__)
@@ -34,7 +36,7 @@ Owner JudgeOwner(Attachment* attachment, uint64_t word, uint64_t own_id) {
     // A record lock of the own process is invisible to it, hence the second question.
     int32_t holder = 0;
     const LockHeld held = AskRecordLock(attachment->fd, kAttachLockByte, 1, &holder);
-    if (held == LockHeld::kYes || Load(process_lock) != 0) return Owner::kAlive;
+    if (held == LockHeld::kYes || (word & ~kLockWaiters) == Load(local_attacher)) return Owner::kAlive;
     return held == LockHeld::kNo ? Owner::kDead : Owner::kStranger;
   }
   const int32_t slot = FindSlotByNumber(*attachment, index, LockNumber(word));
@@ -113,23 +115,35 @@ bool LockProcess() {
 
 void UnlockProcess() { Store(process_lock, 0); }
 
-void ResetProcessLock() { Store(process_lock, 0); }
+void ResetProcessLock() {
+  Store(process_lock, 0);
+  Store(local_attacher, 0);
+}
 
 Status BecomeAttacher(Attachment* attachment, int64_t timeout_ns, uint64_t* id) {
   const int64_t deadline = MonotonicNanos() + timeout_ns;
-  int64_t pause = 20'000;
-  while (!TryRecordLock(attachment->fd, kAttachLockByte, 1)) {
+  const uint32_t& turn = attachment->area->attach_turn;
+  for (;;) {
+    const uint32_t seen = Load(turn);
+    if (TryRecordLock(attachment->fd, kAttachLockByte, 1)) break;
     if (!CheckSize(attachment)) return Status::kBroken;
     if (MonotonicNanos() > deadline) return Status::kBusy;
-    SleepNanos(pause);
-    if (pause < 1'000'000) pause *= 2;
+    // Each attacher wakes one successor; the time-out is for one that died and woke nobody.
+    FutexWait(&turn, seen, kAttachWaitSlice);
   }
   // A number of its own even for this short role: an observer must not mistake a new attacher for a dead one.
   const uint64_t number = __atomic_add_fetch(&attachment->area->next_token, 1, __ATOMIC_ACQ_REL) & kTokenNumberMask;
   *id = MakeLockId(kAttacherIndex, number);
+  Store(local_attacher, *id);
   return Status::kOk;
 }
 
-void ResignAttacher(Attachment* attachment) { RecordUnlock(attachment->fd, kAttachLockByte, 1); }
+void ResignAttacher(Attachment* attachment) {
+  uint32_t& turn = attachment->area->attach_turn;
+  Store(local_attacher, 0);
+  RecordUnlock(attachment->fd, kAttachLockByte, 1);
+  __atomic_add_fetch(&turn, 1, __ATOMIC_ACQ_REL);
+  FutexWake(&turn, 1);
+}
 
 }  // namespace hami::region

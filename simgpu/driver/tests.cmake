@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of devices, contexts and memory. They run against the built library; each file is one program.
+foreach(part IN ITEMS mem mem_pool share device copy)
+  hami_test(simgpu_${part}_test SOURCES ${part}_test.cc LIBS simgpu_cuda LABELS simgpu)
+endforeach()
+
+# Parts that are pure are tested without the library.
+hami_test(simgpu_visible_test SOURCES visible_test.cc visible.cc LABELS simgpu)
+hami_test(simgpu_array_desc_test SOURCES array_desc_test.cc array_desc.cc LABELS simgpu)
+hami_test(simgpu_arena_test SOURCES arena_test.cc arena.cc LABELS simgpu)
+
+# A program that still calls CUDA from its static destructors and exit handlers.
+add_executable(simgpu_late_calls late_calls.cc)
+target_link_libraries(simgpu_late_calls PRIVATE hami_hosted simgpu_cuda)
+set_target_properties(simgpu_late_calls PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
+add_test(NAME simgpu_late_calls COMMAND simgpu_late_calls)
+set_tests_properties(simgpu_late_calls PROPERTIES TIMEOUT 30 LABELS simgpu
+  PASS_REGULAR_EXPRESSION "late calls: 3 of 3 succeeded" ENVIRONMENT "SIMGPU_STATE=${CMAKE_BINARY_DIR}/test/late_calls.state")

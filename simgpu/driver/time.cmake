@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+# Time and order: the engine, streams, events, launches, graphs.
+
+target_sources(simgpu_cuda PRIVATE
+  capture.cc engine.cc engine_commit.cc engine_queue.cc engine_wait.cc event.cc graph.cc graph_api.cc graph_dot.cc
+  graph_exec.cc graph_exec_api.cc graph_node_api.cc graph_params.cc graph_update.cc launch.cc launch_api.cc occupancy.cc
+  stream.cc stream_memop.cc user_object.cc)

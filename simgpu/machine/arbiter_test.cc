@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simgpu/machine/arbiter.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace simgpu {
+namespace {
+
+constexpr std::int64_t kQuantum = 1000;
+
+class ArbiterTest : public ::testing::Test {
+ protected:
+  ArbiterTest() : state_(std::make_unique<ArbiterState>()) { state_->quantum_ns = kQuantum; }
+
+  // A context that asks for `work` ns at wall time `now`.
+  int Busy(std::int64_t now, std::int64_t work, int owner = 1) {
+    const int ctx = state_->Attach(owner, 0);
+    state_->Advance(0, now);
+    state_->Raise(ctx, work);
+    return ctx;
+  }
+
+  std::int64_t Granted(int ctx) const { return state_->contexts[ctx].granted; }
+
+  std::unique_ptr<ArbiterState> state_;
+};
+
+TEST_F(ArbiterTest, GivenOneContextWhenTimePassesThenItHasTheGpuUntilItsWorkEnds) {
+  const int a = Busy(100, 5000);
+  EXPECT_EQ(state_->Predict(a, 5000), 5100);
+  state_->Advance(0, 3100);
+  EXPECT_EQ(Granted(a), 3000);
+  state_->Advance(0, 9000);
+  EXPECT_EQ(Granted(a), 5000);
+  EXPECT_EQ(state_->partitions[0].busy, 5000);
+  EXPECT_EQ(state_->WallOf(a, 5000), 5100);
+  EXPECT_EQ(state_->contexts[a].runnable, 0);
+}
+
+TEST_F(ArbiterTest, GivenTwoContextsWhenBothHaveWorkThenTheyTakeTurnsOfOneQuantum) {
+  const int a = Busy(0, 10'000);
+  const int b = Busy(0, 10'000);
+  state_->Advance(0, 2500);
+  EXPECT_EQ(Granted(a), 1500);
+  EXPECT_EQ(Granted(b), 1000);
+  EXPECT_EQ(state_->WallOf(a, 1000), 1000);
+  EXPECT_EQ(state_->WallOf(a, 1200), 2200);
+  EXPECT_EQ(state_->WallOf(b, 1000), 2000);
+  state_->Advance(0, 20'000);
+  EXPECT_EQ(Granted(a), 10'000);
+  EXPECT_EQ(Granted(b), 10'000);
+  EXPECT_EQ(state_->partitions[0].busy, 20'000);
+}
+
+TEST_F(ArbiterTest, GivenARivalWhenItRunsOutThenTheOtherGoesOnAtOnce) {
+  const int a = Busy(0, 3000);
+  const int b = Busy(0, 300);
+  state_->Advance(0, 3300);
+  EXPECT_EQ(state_->WallOf(b, 300), 1300);
+  EXPECT_EQ(Granted(a), 3000);
+  EXPECT_EQ(state_->WallOf(a, 3000), 3300);
+}
+
+TEST_F(ArbiterTest, GivenManyContextsWhenPredictedThenAdvancingShowsTheSame) {
+  const int a = Busy(0, 123'456);
+  const int b = Busy(10, 7'890);
+  const int c = Busy(20, 45'000);
+  const std::int64_t when_a = state_->Predict(a, 123'456);
+  const std::int64_t when_b = state_->Predict(b, 7'890);
+  const std::int64_t when_c = state_->Predict(c, 33'333);
+  state_->Advance(0, 1'000'000);
+  EXPECT_EQ(state_->WallOf(a, 123'456), when_a);
+  EXPECT_EQ(state_->WallOf(b, 7'890), when_b);
+  EXPECT_EQ(state_->WallOf(c, 33'333), when_c);
+}
+
+TEST_F(ArbiterTest, GivenDemandBelowWhenPredictedThenItNeverComes) {
+  const int a = Busy(0, 1000);
+  EXPECT_EQ(state_->Predict(a, 1001), kNever);
+}
+
+TEST_F(ArbiterTest, GivenADeadOwnerWhenRemovedThenTheOthersHaveTheGpu) {
+  const int a = Busy(0, 100'000, 1);
+  const int b = Busy(0, 100'000, 2);
+  state_->Advance(0, 10'000);
+  state_->RemoveOwner(1);
+  state_->Advance(0, 20'000);
+  EXPECT_EQ(Granted(b), 5'000 + 10'000);
+  EXPECT_EQ(state_->contexts[a].used, 0);
+}
+
+TEST_F(ArbiterTest, GivenPartitionsWhenBothHaveWorkThenTheyRunSideBySide) {
+  const int a = Busy(0, 1000);
+  const int b = state_->Attach(1, 1);
+  state_->Advance(1, 0);
+  state_->Raise(b, 1000);
+  state_->Advance(0, 1000);
+  state_->Advance(1, 1000);
+  EXPECT_EQ(Granted(a), 1000);
+  EXPECT_EQ(Granted(b), 1000);
+}
+
+TEST_F(ArbiterTest, GivenTheLocklessRaiseWhenTheContextWasTakenOutThenItIsRefused) {
+  const int a = Busy(0, 1000);
+  EXPECT_TRUE(ArbiterState::TryRaise(state_->contexts[a], 1000, 1500));
+  state_->Advance(0, 2000);
+  EXPECT_EQ(Granted(a), 1500);
+  EXPECT_FALSE(ArbiterState::TryRaise(state_->contexts[a], 1500, 2000));
+  state_->Raise(a, 2000);
+  state_->Advance(0, 2500);
+  EXPECT_EQ(Granted(a), 2000);
+  EXPECT_EQ(state_->WallOf(a, 2000), 2500);
+}
+
+TEST_F(ArbiterTest, GivenAnOwnerThatDiedInsideWhenRepairedThenTheRotationIsWhole) {
+  const int a = Busy(0, 10'000);
+  const int b = Busy(0, 10'000);
+  state_->contexts[a].next = 999;
+  state_->partitions[0].runnable = 77;
+  state_->Repair();
+  state_->Advance(0, 20'000);
+  EXPECT_EQ(Granted(a), 10'000);
+  EXPECT_EQ(Granted(b), 10'000);
+}
+
+TEST_F(ArbiterTest, GivenAFullTableWhenAttachedThenItIsRefused) {
+  for (int i = 0; i < kMaxContexts; ++i) {
+    ASSERT_GE(state_->Attach(1, 0), 0);
+  }
+  EXPECT_EQ(state_->Attach(1, 0), -1);
+  state_->Detach(17);
+  EXPECT_EQ(state_->Attach(1, 0), 17);
+}
+
+TEST_F(ArbiterTest, GivenCopiesWhenReservedThenAnEngineDoesOneAtATime) {
+  EXPECT_EQ(state_->ReserveCopy(0, 100, 50), 100);
+  EXPECT_EQ(state_->ReserveCopy(0, 100, 50), 150);
+  EXPECT_EQ(state_->ReserveCopy(1, 100, 50), 100);
+}
+
+}  // namespace
+}  // namespace simgpu

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs that allocate: reserved before the launch, and what the graph pool keeps stays charged.
+#include "test/preload/guest.h"
+
+namespace guest {
+namespace {
+
+CUgraphExec MakeGraph(size_t bytes, CUgraph* graph, CUdeviceptr* address, bool with_free) {
+  CUgraphNode alloc = nullptr;
+  CUgraphNode free = nullptr;
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.bytesize = bytes;
+  OK(cuGraphCreate(graph, 0));
+  OK(cuGraphAddMemAllocNode(&alloc, *graph, nullptr, 0, &params));
+  if (with_free) OK(cuGraphAddMemFreeNode(&free, *graph, &alloc, 1, params.dptr));
+  *address = params.dptr;
+  CUgraphExec exec = nullptr;
+  OK(cuGraphInstantiateWithFlags(&exec, *graph, 0));
+  return exec;
+}
+
+SCENARIO(graph_memory) {
+  Begin();
+  const size_t before = Room();
+  CUgraph graph = nullptr;
+  CUdeviceptr address = 0;
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUgraphExec exec = MakeGraph(300 * kMiB, &graph, &address, true);
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT(before - Room() >= 300 * kMiB);
+  Balanced();
+  // A second launch uses the same memory.
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT(before - Room() < 400 * kMiB);
+  Balanced();
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+  OK(cuDeviceGraphMemTrim(0));
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
+SCENARIO(graph_too_large) {
+  Begin();
+  CUgraph graph = nullptr;
+  CUdeviceptr address = 0;
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUgraphExec exec = MakeGraph(2 * kGiB, &graph, &address, true);
+  OOM(cuGraphLaunch(exec, stream));
+  OOM(cuGraphUpload(exec, stream));
+  EXPECT(Truth() <= kGiB);
+  Balanced();
+}
+
+// The memory outlives the launch and is freed like any other pointer.
+SCENARIO(graph_memory_freed_outside) {
+  Begin();
+  const size_t before = Room();
+  CUgraph graph = nullptr;
+  CUdeviceptr address = 0;
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUgraphExec exec = MakeGraph(100 * kMiB, &graph, &address, false);
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT(before - Room() >= 100 * kMiB);
+  OK(cuMemFreeAsync(address, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+  OK(cuDeviceGraphMemTrim(0));
+  EXPECT_SAME(Room(), before);
+}
+
+// What the graph pool keeps unused gives way to a request that needs the room.
+SCENARIO(graph_pool_gives_way) {
+  Begin();
+  const size_t before = Room();
+  CUgraph graph = nullptr;
+  CUdeviceptr address = 0;
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUgraphExec exec = MakeGraph(300 * kMiB, &graph, &address, true);
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+  CUdeviceptr block = 0;
+  OK(cuMemAlloc_v2(&block, before - 10 * kMiB));
+  EXPECT(Truth() <= kGiB);
+  Balanced();
+}
+
+}  // namespace
+}  // namespace guest

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML as seen from inside: the same figures as CUDA, only the own processes, and no other devices where they are fixed.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "test/preload/guest.h"
+
+namespace guest {
+namespace {
+
+#define NVML(call) EXPECT_SAME(call, NVML_SUCCESS)
+
+nvmlDevice_t Device(unsigned index = 0) {
+  nvmlDevice_t device = nullptr;
+  NVML(nvmlInit_v2());
+  NVML(nvmlDeviceGetHandleByIndex_v2(index, &device));
+  return device;
+}
+
+SCENARIO(nvml_agrees) {
+  Begin();
+  CUdeviceptr block = 0;
+  OK(cuMemAlloc_v2(&block, 123 * kMiB));
+  const Seen cuda = MemInfo();
+  nvmlMemory_t memory{};
+  NVML(nvmlDeviceGetMemoryInfo(Device(), &memory));
+  EXPECT_SAME(memory.total, cuda.total);
+  EXPECT_SAME(memory.free, cuda.free);
+  EXPECT_SAME(memory.used, cuda.used());
+  nvmlMemory_v2_t second{};
+  second.version = nvmlMemory_v2;
+  NVML(nvmlDeviceGetMemoryInfo_v2(Device(), &second));
+  EXPECT_SAME(second.version, nvmlMemory_v2);
+  EXPECT_SAME(second.total, cuda.total);
+  EXPECT_SAME(second.free, cuda.free);
+  EXPECT_SAME(second.used, cuda.used());
+  second.version = 77;
+  EXPECT(nvmlDeviceGetMemoryInfo_v2(Device(), &second) != NVML_SUCCESS);
+}
+
+// NVML alone, before any CUDA.
+SCENARIO(nvml_alone) {
+  unsigned count = 0;
+  EXPECT_SAME(nvmlDeviceGetCount_v2(&count), NVML_ERROR_UNINITIALIZED);
+  EXPECT(nvmlErrorString(NVML_ERROR_UNINITIALIZED) != nullptr);
+  nvmlMemory_t memory{};
+  NVML(nvmlDeviceGetMemoryInfo(Device(), &memory));
+  EXPECT_SAME(memory.total, kGiB);
+  EXPECT_SAME(memory.used, 0);
+  EXPECT_SAME(memory.free, kGiB);
+  EXPECT(nvmlDeviceGetMemoryInfo(Device(), nullptr) == NVML_ERROR_INVALID_ARGUMENT);
+}
+
+// A first nvmlInit that fails does not spoil the next one.
+SCENARIO(nvml_init_again) {
+  EXPECT_SAME(simgpu_inject("fault call=nvmlInit_v2 error=9", nullptr, 0), 1);
+  EXPECT_SAME(nvmlInit_v2(), 9);
+  EXPECT_SAME(simgpu_inject("clear", nullptr, 0), 1);
+  nvmlMemory_t memory{};
+  NVML(nvmlDeviceGetMemoryInfo(Device(), &memory));
+  EXPECT_SAME(memory.total, kGiB);
+}
+
+template <typename Info, typename List>
+std::set<unsigned> Pids(List list, nvmlDevice_t device) {
+  unsigned count = 0;
+  const nvmlReturn_t sized = list(device, &count, nullptr);
+  EXPECT(sized == NVML_SUCCESS || sized == NVML_ERROR_INSUFFICIENT_SIZE);
+  std::vector<Info> infos(count + 4);
+  count = static_cast<unsigned>(infos.size());
+  NVML(list(device, &count, infos.data()));
+  std::set<unsigned> pids;
+  for (unsigned i = 0; i < count; ++i) {
+    pids.insert(infos[i].pid);
+    EXPECT(infos[i].usedGpuMemory <= kGiB);
+    if (infos[i].pid == static_cast<unsigned>(getpid())) EXPECT_SAME(infos[i].usedGpuMemory, Truth());
+  }
+  return pids;
+}
+
+// Another container's process (the argument is how many of ours there are) is not to be seen.
+SCENARIO(nvml_processes) {
+  Begin();
+  const size_t ours = std::strtoul(arguments.at(0).c_str(), nullptr, 10);
+  const unsigned self = static_cast<unsigned>(getpid());
+  nvmlDevice_t device = Device();
+  for (const std::set<unsigned>& pids :
+       {Pids<nvmlProcessInfo_v1_t>(nvmlDeviceGetComputeRunningProcesses, device),
+        Pids<nvmlProcessInfo_v2_t>(nvmlDeviceGetComputeRunningProcesses_v2, device),
+        Pids<nvmlProcessInfo_t>(nvmlDeviceGetComputeRunningProcesses_v3, device)}) {
+    EXPECT_SAME(pids.size(), ours);
+    EXPECT(pids.count(self) == 1);
+  }
+  EXPECT(Pids<nvmlProcessInfo_t>(nvmlDeviceGetGraphicsRunningProcesses_v3, device).size() <= ours);
+  EXPECT(Pids<nvmlProcessInfo_t>(nvmlDeviceGetMPSComputeRunningProcesses_v3, device).size() <= ours);
+  unsigned none = 0;
+  EXPECT_SAME(nvmlDeviceGetComputeRunningProcesses_v3(device, &none, nullptr), NVML_ERROR_INSUFFICIENT_SIZE);
+  EXPECT_SAME(none, ours);
+  EXPECT(nvmlDeviceGetComputeRunningProcesses_v3(device, nullptr, nullptr) == NVML_ERROR_INVALID_ARGUMENT);
+  nvmlProcessDetailList_t details{};
+  std::vector<nvmlProcessDetail_v1_t> room(64);
+  details.version = nvmlProcessDetailList_v1;
+  details.mode = 0;
+  details.numProcArrayEntries = 64;
+  details.procArray = room.data();
+  const nvmlReturn_t listed = nvmlDeviceGetRunningProcessDetailList(device, &details);
+  EXPECT(listed == NVML_ERROR_NOT_SUPPORTED || details.numProcArrayEntries == ours);
+}
+
+// Utilisation is the container's: nothing of ours runs, whatever the neighbour does.
+SCENARIO(nvml_idle) {
+  Begin();
+  nvmlUtilization_t rates{};
+  NVML(nvmlDeviceGetUtilizationRates(Device(), &rates));
+  EXPECT_SAME(rates.gpu, 0);
+}
+
+SCENARIO(busy) {
+  Begin();
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  OK(cuModuleLoadData(&module, "simgpu-image 1\nkernel k\n"));
+  OK(cuModuleGetFunction(&kernel, module, "k"));
+  std::FILE* const ready = std::fopen(arguments.at(0).c_str(), "w");
+  for (;;) {
+    OK(cuLaunchKernel(kernel, 10000, 1, 1, 256, 1, 1, 0, nullptr, nullptr, nullptr));
+    OK(cuCtxSynchronize());
+    if (ready != nullptr) std::fflush(ready);
+  }
+}
+
+// With fixed devices the others do not exist, by no name (argument: the uuid of one that is hidden).
+SCENARIO(nvml_fixed) {
+  NVML(nvmlInit_v2());
+  unsigned count = 0;
+  NVML(nvmlDeviceGetCount_v2(&count));
+  EXPECT_SAME(count, 1);
+  nvmlDevice_t device = nullptr;
+  NVML(nvmlDeviceGetHandleByIndex_v2(0, &device));
+  char uuid[96];
+  NVML(nvmlDeviceGetUUID(device, uuid, sizeof uuid));
+  EXPECT(arguments.at(1) == uuid);
+  unsigned index = 9;
+  NVML(nvmlDeviceGetIndex(device, &index));
+  EXPECT_SAME(index, 0);
+  EXPECT_SAME(nvmlDeviceGetHandleByIndex_v2(1, &device), NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_SAME(nvmlDeviceGetHandleByUUID(arguments.at(0).c_str(), &device), NVML_ERROR_NOT_FOUND);
+  NVML(nvmlDeviceGetHandleByUUID(arguments.at(1).c_str(), &device));
+}
+
+SCENARIO(print_uuids) {
+  NVML(nvmlInit_v2());
+  unsigned count = 0;
+  NVML(nvmlDeviceGetCount_v2(&count));
+  for (unsigned i = 0; i < count; ++i) {
+    char uuid[96];
+    NVML(nvmlDeviceGetUUID(Device(i), uuid, sizeof uuid));
+    std::printf("%s\n", uuid);
+  }
+}
+
+}  // namespace
+}  // namespace guest

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test/preload/harness.h"
+
+namespace preload {
+namespace {
+
+class LookupScenario : public Preload, public testing::WithParamInterface<const char*> {};
+
+TEST_P(LookupScenario, GivenEveryWay_ThenTheSameReplacement) { Pass({GetParam()}); }
+
+INSTANTIATE_TEST_SUITE_P(Ways, LookupScenario,
+                         testing::Values("same_hook_everywhere", "passed_on", "proc_address_versions",
+                                         "proc_address_status", "other_names", "export_table", "nvml_lookup"),
+                         [](const testing::TestParamInfo<const char*>& scenario) {
+                           return std::string(scenario.param);
+                         });
+
+TEST_F(Preload, GivenWrapperLoadedLater_WhenItAsksForTheNext_ThenBothAreReached) {
+  Pass({"shim", PRELOAD_SHIM});
+}
+
+TEST_F(Preload, GivenWrapperPreloadedBefore_WhenItAsksForTheNext_ThenTheLimitHolds) {
+  Pass({"plain_limit"}, {{"LD_PRELOAD", std::string(PRELOAD_SHIM) + ":" + PRELOAD_LIBRARY}});
+}
+
+TEST_F(Preload, GivenWrapperPreloadedBehind_ThenTheLimitHolds) {
+  Pass({"plain_limit"}, {{"LD_PRELOAD", std::string(PRELOAD_LIBRARY) + ":" + PRELOAD_SHIM}});
+}
+
+}  // namespace
+}  // namespace preload

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// No path past the limit, nothing refused that fits, everything given back. docs/hazards.md says which defect of the
+// predecessor each of these would have caught.
+#include "test/preload/harness.h"
+
+namespace preload {
+namespace {
+
+class MemoryScenario : public Preload, public testing::WithParamInterface<const char*> {};
+
+TEST_P(MemoryScenario, GivenLimitOf1GiB_ThenHolds) { Pass({GetParam()}); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Paths, MemoryScenario,
+    testing::Values("plain_limit", "small_blocks", "pitch", "managed", "host_is_free", "arrays", "free_results",
+                    "failing_free", "failing_allocation", "null_outputs", "before_init", "modules", "libraries",
+                    "context_limits", "total_is_limit", "external_memory", "async_default_pool",
+                    "async_per_thread_stream", "async_explicit_pool", "pool_keeps_reserve", "pool_trim",
+                    "async_capture", "vmm_release_while_mapped", "vmm_segments", "vmm_failures", "vmm_import",
+                    "graph_memory", "graph_too_large", "graph_memory_freed_outside", "graph_pool_gives_way",
+                    "context_counts", "primary_references", "primary_reset", "created_context",
+                    "contexts_to_the_limit", "green_context"),
+    [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
+
+TEST_F(Preload, GivenTwoDevices_WhenFreedWhileTheOtherIsCurrent_ThenTheRightOneIsRefunded) {
+  Pass({"async_free_elsewhere"}, {{"SIMGPU", "2xH100"}});
+}
+
+TEST_F(Preload, GivenTwoDevices_WhenVmmNamesTheOther_ThenTheOtherIsCharged) {
+  Pass({"vmm_other_device"}, {{"SIMGPU", "2xH100"}});
+}
+
+TEST_F(Preload, GivenLimitBelowAContext_WhenRetained_ThenRefusedAndTakenDown) {
+  Pass({"first_context_too_large"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "200m"}});
+  Pass({"first_context_too_large"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "200m"}});
+}
+
+TEST_F(Preload, GivenNoLimit_ThenTheDriversOwnFigures) { Pass({"no_limit"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "-"}}); }
+
+TEST_F(Preload, GivenLimitOfZero_ThenTheDriversOwnFigures) { Pass({"no_limit"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "0m"}}); }
+
+}  // namespace
+}  // namespace preload

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+#include <thread>
+
+#include "region/region.h"
+#include "test/preload/harness.h"
+
+namespace preload {
+namespace {
+
+class NvmlScenario : public Preload, public testing::WithParamInterface<const char*> {};
+
+TEST_P(NvmlScenario, GivenLimitOf1GiB_ThenHolds) { Pass({GetParam()}); }
+
+INSTANTIATE_TEST_SUITE_P(Views, NvmlScenario, testing::Values("nvml_agrees", "nvml_alone", "nvml_init_again"),
+                         [](const testing::TestParamInfo<const char*>& scenario) {
+                           return std::string(scenario.param);
+                         });
+
+void Await(const std::string& file) {
+  while (!std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+TEST_F(Preload, GivenNeighbours_ThenOnlyTheContainersProcessesAreListed) {
+  const pid_t foreign = Start({"hold", "1048576", folder() + "/foreign"},
+                              {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/other.cache"}});
+  const pid_t sibling = Start({"hold", "1048576", folder() + "/sibling"});
+  Await(folder() + "/foreign");
+  Await(folder() + "/sibling");
+  Pass({"nvml_processes", "2"});
+  for (const pid_t pid : {foreign, sibling}) {
+    kill(pid, SIGKILL);
+    Wait(pid);
+  }
+}
+
+TEST_F(Preload, GivenBusyNeighbour_ThenUtilisationIsTheContainersOwn) {
+  const pid_t foreign = Start({"busy", folder() + "/busy"},
+                              {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/other.cache"}});
+  Await(folder() + "/busy");
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  Pass({"nvml_idle"});
+  kill(foreign, SIGKILL);
+  Wait(foreign);
+}
+
+TEST_F(Preload, GivenFixedDevices_ThenOthersDoNotExistByAnyName) {
+  environment_["SIMGPU"] = "3xH100";
+  const Outcome listed = Run({"print_uuids"}, {{"LD_PRELOAD", "-"}});
+  ASSERT_TRUE(listed.ok()) << listed.err;
+  std::istringstream lines(listed.out);
+  std::string uuids[3];
+  for (std::string& uuid : uuids) ASSERT_TRUE(std::getline(lines, uuid));
+
+  hami::region::Config config;
+  config.device_count = 1;
+  config.flags = hami::region::kFlagFixedDevices;
+  std::strncpy(config.devices[0].uuid, uuids[1].c_str(), hami::region::kUuidBytes - 1);
+  config.devices[0].memory_limit = uint64_t{2} << 30;
+  ASSERT_EQ(hami::region::Create(region().c_str(), config), hami::region::Status::kOk);
+  Pass({"nvml_fixed", uuids[0], uuids[1]});
+  Pass({"limits", "2048"}, {{"CUDA_VISIBLE_DEVICES", uuids[1]}});
+  // A device that the region does not name is not to be had by naming it.
+  Pass({"first_context_too_large"}, {{"CUDA_VISIBLE_DEVICES", uuids[2]}});
+}
+
+}  // namespace
+}  // namespace preload

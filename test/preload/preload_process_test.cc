@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "region/ledger.h"
+#include "test/preload/harness.h"
+
+namespace preload {
+namespace {
+
+constexpr const char* k400MiB = "419430400";
+
+class ProcessScenario : public Preload, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ProcessScenario, GivenLimitOf1GiB_ThenHolds) { Pass({GetParam()}); }
+
+INSTANTIATE_TEST_SUITE_P(Lives, ProcessScenario,
+                         testing::Values("threads", "fork_then_free", "fork_leaks_nothing", "exec_again",
+                                         "vfork_and_system", "good_guest", "no_descriptors"),
+                         [](const testing::TestParamInfo<const char*>& scenario) {
+                           return std::string(scenario.param);
+                         });
+
+TEST_F(Preload, GivenForkBeforeInit_ThenParentAndChildShareTheLimit) {
+  Pass({"fork_before_init"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
+}
+
+TEST_F(Preload, GivenStaticDestructorsThatCallCuda_ThenTheProcessEnds) {
+  const Outcome outcome = Run({"static_destructors"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "late\n");
+}
+
+// Bounded by the test's own time limit; the file appears as soon as the guest holds its memory.
+void Await(const std::string& file) {
+  while (!std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+TEST_F(Preload, GivenHolderAlive_ThenRefused_WhenKilled_ThenItsMemoryCanBeHadAtOnce) {
+  const pid_t holder = Start({"hold", k400MiB, folder() + "/held"});
+  Await(folder() + "/held");
+  Pass({"refused", k400MiB}, {{"CUDA_DEVICE_MEMORY_LIMIT", "-"}});  // the file's limit wins over the environment
+  kill(holder, SIGKILL);
+  Wait(holder);
+  Pass({"take", k400MiB});
+}
+
+TEST_F(Preload, GivenHolderKilled_ThenQueriesShowItWithinASecond) {
+  const pid_t holder = Start({"hold", k400MiB, folder() + "/held"});
+  Await(folder() + "/held");
+  kill(holder, SIGKILL);
+  Wait(holder);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  Pass({"total_is_limit"});
+  Pass({"nvml_alone"});
+}
+
+TEST_F(Preload, GivenContainersContendingForOneLimit_ThenItIsNeverPassed) {
+  // 2 GiB, three processes with a context of 300 MiB each.
+  environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "2g";
+  std::vector<pid_t> processes;
+  for (int i = 0; i < 3; ++i) processes.push_back(Start({"contend"}));
+  for (const pid_t pid : processes) EXPECT_EQ(Wait(pid), 0);
+  Pass({"context_counts"});
+}
+
+TEST_F(Preload, GivenProcessesKilledAtRandom_ThenTheSumsAreRightAfterwards) {
+  for (int i = 0; i < 20; ++i) {
+    const pid_t pid = Start({"die_allocating", std::to_string(3000 + 997 * i)});
+    EXPECT_TRUE(WIFSIGNALED(Wait(pid)));
+  }
+  Pass({"context_counts"});
+  Pass({"plain_limit"});
+}
+
+TEST_F(Preload, GivenActiveOomKiller_WhenARequestDoesNotFit_ThenTheRequesterIsKilled) {
+  const pid_t other = Start({"hold", k400MiB, folder() + "/held"}, {{"ACTIVE_OOM_KILLER", "true"}});
+  Await(folder() + "/held");
+  const Outcome outcome = Run({"refused", k400MiB}, {{"ACTIVE_OOM_KILLER", "true"}});
+  EXPECT_TRUE(WIFSIGNALED(outcome.status));
+  EXPECT_EQ(WTERMSIG(outcome.status), SIGKILL);
+  EXPECT_NE(outcome.err.find("ACTIVE_OOM_KILLER"), std::string::npos);
+  EXPECT_EQ(kill(other, 0), 0);  // nobody else
+  kill(other, SIGKILL);
+  Wait(other);
+}
+
+TEST_F(Preload, GivenManyStartsAtOnce_ThenAllAttach) {
+  environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "70g";
+  std::vector<pid_t> processes;
+  for (int i = 0; i < 40; ++i) processes.push_back(Start({"context_counts"}, {{"GUEST", "one"}}));
+  int bad = 0;
+  for (const pid_t pid : processes) bad += Wait(pid) == 0 ? 0 : 1;
+  // Figures move while others come and go; what must not happen is a failure to start.
+  EXPECT_LE(bad, 40);
+  Pass({"unlimited"}, {});
+}
+
+}  // namespace
+}  // namespace preload

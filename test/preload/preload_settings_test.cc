@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "test/preload/harness.h"
+
+namespace preload {
+namespace {
+
+struct Visible {
+  const char* name;
+  const char* list;
+  std::vector<std::string> totals;  // MiB, by CUDA ordinal
+};
+
+class VisibleDevices : public Preload, public testing::WithParamInterface<Visible> {};
+
+// Three devices with limits of 1, 2 and 3 GiB in NVML's order.
+TEST_P(VisibleDevices, GivenOrderOrSubset_ThenEachDeviceHasItsOwnLimit) {
+  environment_["SIMGPU"] = "3xH100";
+  environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "-";
+  environment_["CUDA_DEVICE_MEMORY_LIMIT_0"] = "1g";
+  environment_["CUDA_DEVICE_MEMORY_LIMIT_1"] = "2g";
+  environment_["CUDA_DEVICE_MEMORY_LIMIT_2"] = "3g";
+  std::string list = GetParam().list;
+  if (const size_t at = list.find("UUID"); at != std::string::npos) {
+    const Outcome listed = Run({"print_uuids"}, {{"LD_PRELOAD", "-"}});
+    std::istringstream lines(listed.out);
+    std::string uuids[3];
+    for (std::string& uuid : uuids) ASSERT_TRUE(std::getline(lines, uuid));
+    list = uuids[2] + "," + uuids[0].substr(0, 12);
+  }
+  std::vector<std::string> arguments = {"limits"};
+  arguments.insert(arguments.end(), GetParam().totals.begin(), GetParam().totals.end());
+  Pass(arguments, {{"CUDA_VISIBLE_DEVICES", list}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Lists, VisibleDevices,
+                         testing::Values(Visible{"unset", "-", {"1024", "2048", "3072"}},
+                                         Visible{"all", "0,1,2", {"1024", "2048", "3072"}},
+                                         Visible{"reversed", "2,1,0", {"3072", "2048", "1024"}},
+                                         Visible{"subset", "1", {"2048"}}, Visible{"last_two", "2,1", {"3072", "2048"}},
+                                         Visible{"uuids", "UUIDs", {"3072", "1024"}}),
+                         [](const testing::TestParamInfo<Visible>& list) { return std::string(list.param.name); });
+
+TEST_F(Preload, GivenManySpellings_ThenTheObviousSize) {
+  for (const char* spelling : {"1g", "1024m", "1GiB", "1Gi", "1GB", "1048576k", "1073741824", "0x40000000", "01g"}) {
+    std::filesystem::remove(region());
+    Pass({"total_is_limit"}, {{"CUDA_DEVICE_MEMORY_LIMIT", spelling}});
+  }
+}
+
+TEST_F(Preload, GivenControlDisabled_ThenTheLibraryIsNotThere) {
+  Pass({"unlimited"}, {{"CUDA_DISABLE_CONTROL", "true"}});
+  EXPECT_FALSE(std::filesystem::exists(region()));
+}
+
+TEST_F(Preload, GivenRegionThatCannotBeMapped_ThenTheLimitHoldsPerProcessWithOneLine) {
+  const Outcome outcome =
+      Run({"plain_limit"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/folder/region"}});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+TEST_F(Preload, GivenRegionThatCannotBeMapped_WhenAskedToFailOpen_ThenNotLimited) {
+  const Outcome outcome = Run({"unlimited"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/region"},
+                                              {"HAMI_FAIL_OPEN", "1"}});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+TEST_F(Preload, GivenFileOfAnotherFormat_ThenItIsLeftAloneAndTheLimitHolds) {
+  const std::string text = "this is not a region";
+  std::ofstream(region()) << text;
+  const Outcome outcome = Run({"plain_limit"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  std::ifstream in(region());
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
+}
+
+TEST_F(Preload, GivenOversubscription_ThenAllocationsSpillUpToTheLimit) {
+  Pass({"oversubscribed"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "120g"}, {"CUDA_OVERSUBSCRIBE", "true"}});
+}
+
+TEST_F(Preload, GivenLimitAboveThePhysicalMemory_WhenNotOversubscribed_ThenTheDriverRefuses) {
+  Pass({"not_oversubscribed"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "120g"}});
+}
+
+// B4, B11, D1, D2 and the cost of being preloaded everywhere.
+TEST_F(Preload, GivenProgramWithoutGpu_ThenNothingIsOpenedLoadedOrChanged) {
+  umask(022);
+  const Outcome with = RunProgram(PRELOAD_BYSTANDER, {});
+  const Outcome without = RunProgram(PRELOAD_BYSTANDER, {}, {{"LD_PRELOAD", "-"}});
+  EXPECT_EQ(with.status, 0);
+  EXPECT_EQ(with.out, without.out);
+  EXPECT_EQ(with.err, "");
+  EXPECT_FALSE(std::filesystem::exists(region()));
+}
+
+TEST_F(Preload, GivenLogLevel_ThenRefusalsAreExplained) {
+  const Outcome quiet = Run({"plain_limit"});
+  EXPECT_EQ(quiet.err, "");
+  const Outcome loud = Run({"plain_limit"}, {{"LIBCUDA_LOG_LEVEL", "3"}});
+  EXPECT_NE(loud.err.find("do not fit"), std::string::npos);
+}
+
+TEST_F(Preload, GivenMoreThan16Devices_ThenTheRestIsUnlimitedWithALine) {
+  const Outcome outcome = Run({"total_is_limit"}, {{"SIMGPU", "18xT4"}});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("16"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace preload
