@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Addresses for one kind of memory: a large sparse mapping from which allocations are cut. It owns addresses, not memory:
-// what may be allocated is decided by the machine's books. Up to 1 MiB, blocks of a power of two share a slab of 2 MiB;
-// larger ones are runs of slabs. Every operation takes constant time or the logarithm of the number of holes, at any
-// number of live allocations, and an address inside a block finds its allocation in two loads.
+// Addresses for one kind of memory: a large sparse mapping from which allocations are cut. It owns addresses, not
+// memory: what may be allocated is decided by the machine's books. Up to 1 MiB, blocks of a power of two share a slab
+// of 2 MiB; larger ones are runs of slabs. Every operation takes constant time or the logarithm of the number of holes,
+// at any number of live allocations, and an address inside a block finds its allocation in two loads.
 //
 // Not thread-safe: mem_internal.h has the lock. Memory that was freed is given back to the host in whole slabs.
 #pragma once
@@ -36,21 +36,21 @@ struct Allocation {
   std::size_t map_offset = 0;       // kMapped, kIpc, kPoolImport: where in the memory or file behind it it begins
   std::uint64_t origin = 0;         // kIpc, kPoolImport: the owner's pid and its id of the range
   std::size_t references = 1;       // kIpc: how often it was opened
-  unsigned flags = 0;  // of the API call; kMapped: two bits of access by ordinal
+  unsigned flags = 0;               // of the API call; kMapped: two bits of access by ordinal
   int machine = -1;
   MemKind kind = MemKind::kNone;
   bool sync_memops = false;
   bool readable = true;
   bool writable = true;
-  bool in_use = true;   // false between a stream-ordered free and its execution
-  bool backed = false;  // kGraph: charged
+  bool in_use = true;                 // false between a stream-ordered free and its execution
+  bool backed = false;                // kGraph: charged
   std::uint32_t slab = 0, block = 0;  // the arena's own
 };
 
 class Arena {
  public:
-  // Reserves up to `wanted` bytes of addresses, less when the process may not have that many. `shared`: backed by a file
-  // that another process can map. False when not even `least` could be had.
+  // Reserves up to `wanted` bytes of addresses, less when the process may not have that many. `shared`: backed by a
+  // file that another process can map. False when not even `least` could be had.
   bool Create(std::size_t wanted, std::size_t least, bool shared);
 
   // Null when the addresses are used up.
@@ -106,8 +106,8 @@ class Arena {
   Entry* table_ = nullptr;
   std::uint32_t high_water_ = 0;  // slabs ever used
   SmallSlab* partial_[kLargestShift + 1] = {};
-  std::map<std::uint32_t, std::uint32_t> holes_;                // start -> slabs
-  std::set<std::pair<std::uint32_t, std::uint32_t>> by_size_;   // (slabs, start)
+  std::map<std::uint32_t, std::uint32_t> holes_;               // start -> slabs
+  std::set<std::pair<std::uint32_t, std::uint32_t>> by_size_;  // (slabs, start)
   std::vector<Allocation*> free_nodes_;
 };
 

@@ -26,29 +26,39 @@ struct Format {
 Format FormatOf(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8: return {1, 0, false};
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return {1, 0, false};
     case CU_AD_FORMAT_UNSIGNED_INT16:
     case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF: return {2, 0, false};
+    case CU_AD_FORMAT_HALF:
+      return {2, 0, false};
     case CU_AD_FORMAT_UNSIGNED_INT32:
     case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT: return {4, 0, false};
+    case CU_AD_FORMAT_FLOAT:
+      return {4, 0, false};
     case CU_AD_FORMAT_UNORM_INT8X1:
-    case CU_AD_FORMAT_SNORM_INT8X1: return {1, 1, false};
+    case CU_AD_FORMAT_SNORM_INT8X1:
+      return {1, 1, false};
     case CU_AD_FORMAT_UNORM_INT8X2:
-    case CU_AD_FORMAT_SNORM_INT8X2: return {1, 2, false};
+    case CU_AD_FORMAT_SNORM_INT8X2:
+      return {1, 2, false};
     case CU_AD_FORMAT_UNORM_INT8X4:
-    case CU_AD_FORMAT_SNORM_INT8X4: return {1, 4, false};
+    case CU_AD_FORMAT_SNORM_INT8X4:
+      return {1, 4, false};
     case CU_AD_FORMAT_UNORM_INT16X1:
-    case CU_AD_FORMAT_SNORM_INT16X1: return {2, 1, false};
+    case CU_AD_FORMAT_SNORM_INT16X1:
+      return {2, 1, false};
     case CU_AD_FORMAT_UNORM_INT16X2:
-    case CU_AD_FORMAT_SNORM_INT16X2: return {2, 2, false};
+    case CU_AD_FORMAT_SNORM_INT16X2:
+      return {2, 2, false};
     case CU_AD_FORMAT_UNORM_INT16X4:
-    case CU_AD_FORMAT_SNORM_INT16X4: return {2, 4, false};
+    case CU_AD_FORMAT_SNORM_INT16X4:
+      return {2, 4, false};
     case CU_AD_FORMAT_BC1_UNORM:
     case CU_AD_FORMAT_BC1_UNORM_SRGB:
     case CU_AD_FORMAT_BC4_UNORM:
-    case CU_AD_FORMAT_BC4_SNORM: return {8, 1, true};
+    case CU_AD_FORMAT_BC4_SNORM:
+      return {8, 1, true};
     case CU_AD_FORMAT_BC2_UNORM:
     case CU_AD_FORMAT_BC2_UNORM_SRGB:
     case CU_AD_FORMAT_BC3_UNORM:
@@ -58,8 +68,10 @@ Format FormatOf(CUarray_format format) {
     case CU_AD_FORMAT_BC6H_UF16:
     case CU_AD_FORMAT_BC6H_SF16:
     case CU_AD_FORMAT_BC7_UNORM:
-    case CU_AD_FORMAT_BC7_UNORM_SRGB: return {16, 1, true};
-    default: return {0, 0, false};
+    case CU_AD_FORMAT_BC7_UNORM_SRGB:
+      return {16, 1, true};
+    default:
+      return {0, 0, false};
   }
 }
 

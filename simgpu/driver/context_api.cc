@@ -44,7 +44,8 @@ CUresult Destroy(CUcontext handle) {
   return EndContext(*ctx) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-// A primary context may become current while it is inactive; calls then answer CONTEXT_IS_DESTROYED until it is retained.
+// A primary context may become current while it is inactive; calls then answer CONTEXT_IS_DESTROYED until it is
+// retained.
 CUresult ForCurrent(CUcontext handle, Context** out) {
   const CUresult found = ContextOf(handle, out);
   if (found == CUDA_ERROR_CONTEXT_IS_DESTROYED && (*out)->kind == ContextKind::kPrimary) return CUDA_SUCCESS;
@@ -79,9 +80,7 @@ CUresult Retain(CUcontext* out, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-CUresult Release(CUdevice dev) {
-  return FindDevice(dev) == nullptr ? CUDA_ERROR_INVALID_DEVICE : ReleasePrimary(dev);
-}
+CUresult Release(CUdevice dev) { return FindDevice(dev) == nullptr ? CUDA_ERROR_INVALID_DEVICE : ReleasePrimary(dev); }
 
 CUresult Reset(CUdevice dev) {
   if (FindDevice(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -101,7 +100,8 @@ CUresult SetFlags(CUdevice dev, unsigned flags) {
 
 using namespace simgpu;
 
-// --- creation -----------------------------------------------------------------------------------------------------------
+// --- creation
+// -----------------------------------------------------------------------------------------------------------
 
 CUresult cuCtxCreate(CUcontext* out, unsigned int flags, CUdevice dev) {
   SIMGPU_ENTER(cuCtxCreate);
@@ -138,7 +138,8 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return Destroy(ctx);
 }
 
-// --- the current context ------------------------------------------------------------------------------------------------
+// --- the current context
+// ------------------------------------------------------------------------------------------------
 
 CUresult cuCtxPushCurrent(CUcontext ctx) {
   SIMGPU_ENTER(cuCtxPushCurrent);
@@ -284,7 +285,8 @@ CUresult cuCtxDetach(CUcontext handle) {
   return ContextOf(handle, &ctx);
 }
 
-// --- peers --------------------------------------------------------------------------------------------------------------
+// --- peers
+// --------------------------------------------------------------------------------------------------------------
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer_handle, unsigned int flags) {
   SIMGPU_ENTER(cuCtxEnablePeerAccess);
@@ -311,7 +313,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer_handle) {
   return (ctx->peers.fetch_and(~bit) & bit) != 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
-// --- primary contexts ---------------------------------------------------------------------------------------------------
+// --- primary contexts
+// ---------------------------------------------------------------------------------------------------
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
   SIMGPU_ENTER(cuDevicePrimaryCtxRetain);

@@ -19,8 +19,8 @@ std::uint64_t Beyond(std::size_t value, std::size_t included) { return value > i
 
 // What the limits cost beyond what every context's cost includes: every thread the GPU can hold has a stack.
 std::uint64_t LimitBytes(const Context& ctx, std::size_t stack, std::size_t printf_bytes, std::size_t heap) {
-  const std::uint64_t threads = std::uint64_t{ctx.device->spec->max_threads_per_sm} *
-                                static_cast<std::uint64_t>(ctx.device->sm_count);
+  const std::uint64_t threads =
+      std::uint64_t{ctx.device->spec->max_threads_per_sm} * static_cast<std::uint64_t>(ctx.device->sm_count);
   return Beyond(stack, kDefaultStack) * threads + Beyond(printf_bytes, kDefaultPrintf) + Beyond(heap, kDefaultHeap);
 }
 
@@ -44,26 +44,52 @@ CUresult SetLimit(Context& ctx, CUlimit limit, std::size_t value) {
       const std::size_t rounded = (value + 15) / 16 * 16;
       return Grow(ctx, rounded == 0 ? 16 : rounded, ctx.printf_bytes, ctx.heap_bytes);
     }
-    case CU_LIMIT_PRINTF_FIFO_SIZE: return Grow(ctx, ctx.stack_bytes, value, ctx.heap_bytes);
-    case CU_LIMIT_MALLOC_HEAP_SIZE: return Grow(ctx, ctx.stack_bytes, ctx.printf_bytes, value);
-    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: ctx.sync_depth = value; return CUDA_SUCCESS;
-    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: ctx.pending_launches = value; return CUDA_SUCCESS;
-    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: ctx.max_l2_granularity = value > 128 ? 128 : value; return CUDA_SUCCESS;
-    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE: ctx.persisting_l2 = value; return CUDA_SUCCESS;
-    default: return limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+      return Grow(ctx, ctx.stack_bytes, value, ctx.heap_bytes);
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+      return Grow(ctx, ctx.stack_bytes, ctx.printf_bytes, value);
+    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
+      ctx.sync_depth = value;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
+      ctx.pending_launches = value;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+      ctx.max_l2_granularity = value > 128 ? 128 : value;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
+      ctx.persisting_l2 = value;
+      return CUDA_SUCCESS;
+    default:
+      return limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
   }
 }
 
 CUresult GetLimit(const Context& ctx, CUlimit limit, std::size_t* value) {
   switch (limit) {
-    case CU_LIMIT_STACK_SIZE: *value = ctx.stack_bytes; return CUDA_SUCCESS;
-    case CU_LIMIT_PRINTF_FIFO_SIZE: *value = ctx.printf_bytes; return CUDA_SUCCESS;
-    case CU_LIMIT_MALLOC_HEAP_SIZE: *value = ctx.heap_bytes; return CUDA_SUCCESS;
-    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: *value = ctx.sync_depth; return CUDA_SUCCESS;
-    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: *value = ctx.pending_launches; return CUDA_SUCCESS;
-    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: *value = ctx.max_l2_granularity; return CUDA_SUCCESS;
-    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE: *value = ctx.persisting_l2; return CUDA_SUCCESS;
-    default: return limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
+    case CU_LIMIT_STACK_SIZE:
+      *value = ctx.stack_bytes;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+      *value = ctx.printf_bytes;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+      *value = ctx.heap_bytes;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
+      *value = ctx.sync_depth;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
+      *value = ctx.pending_launches;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+      *value = ctx.max_l2_granularity;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
+      *value = ctx.persisting_l2;
+      return CUDA_SUCCESS;
+    default:
+      return limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
   }
 }
 

@@ -15,9 +15,13 @@ namespace {
 constexpr std::uint64_t kHostBytesPerSecond = 10'000'000'000;
 constexpr std::size_t kSparseFill = std::size_t{1} << 20;
 
+// No transfer takes less than its set-up.
+constexpr std::int64_t kSetUpNanos = 1000;
+
 std::int64_t Nanos64(std::uint64_t bytes, std::uint64_t bytes_per_second) {
-  if (bytes_per_second == 0) return 0;
-  return static_cast<std::int64_t>(static_cast<__uint128_t>(bytes) * 1'000'000'000 / bytes_per_second);
+  if (bytes_per_second == 0) return kSetUpNanos;
+  const double nanos = static_cast<double>(bytes) * 1e9 / static_cast<double>(bytes_per_second);
+  return kSetUpNanos + static_cast<std::int64_t>(nanos);
 }
 
 template <typename Element>
@@ -41,9 +45,15 @@ bool DropPages(std::byte* first, std::size_t bytes) {
 
 void FillBytes(std::byte* row, const FillOp& op) {
   switch (op.element) {
-    case 1: std::memset(row, static_cast<int>(op.value & 0xff), op.width); break;
-    case 2: FillRow(row, static_cast<std::uint16_t>(op.value), op.width); break;
-    default: FillRow(row, op.value, op.width); break;
+    case 1:
+      std::memset(row, static_cast<int>(op.value & 0xff), op.width);
+      break;
+    case 2:
+      FillRow(row, static_cast<std::uint16_t>(op.value), op.width);
+      break;
+    default:
+      FillRow(row, op.value, op.width);
+      break;
   }
 }
 
@@ -65,7 +75,8 @@ void CopyNow(const CopyOp& op) {
   if (op.bytes() == 0) return;
   for (std::size_t z = 0; z < op.depth; ++z) {
     for (std::size_t y = 0; y < op.height; ++y) {
-      std::memmove(op.dst + z * op.dst_slice + y * op.dst_pitch, op.src + z * op.src_slice + y * op.src_pitch, op.width);
+      std::memmove(op.dst + z * op.dst_slice + y * op.dst_pitch, op.src + z * op.src_slice + y * op.src_pitch,
+                   op.width);
     }
   }
 }
@@ -83,9 +94,12 @@ std::int64_t CopyNanos(const CopyOp& op) {
   if (device < 0) return Nanos64(bytes, kHostBytesPerSecond);
   const DeviceSpec& spec = machine.spec(device);
   switch (op.route) {
-    case Route::kOnDevice: return Nanos64(2 * bytes, spec.memory_bytes_per_s);
-    case Route::kPeer: return Nanos64(bytes, PeerBandwidth(spec, op.src_machine));
-    default: return Nanos64(bytes, op.pageable ? spec.pcie_bytes_per_s / 2 : spec.pcie_bytes_per_s);
+    case Route::kOnDevice:
+      return Nanos64(2 * bytes, spec.memory_bytes_per_s);
+    case Route::kPeer:
+      return Nanos64(bytes, PeerBandwidth(spec, op.src_machine));
+    default:
+      return Nanos64(bytes, op.pageable ? spec.pcie_bytes_per_s / 2 : spec.pcie_bytes_per_s);
   }
 }
 

@@ -71,10 +71,14 @@ CUresult PlaceFlat(const End& end, const Box& box, CUdeviceptr address, bool mus
 CUresult Resolve(const End& end, const Box& box, Place* out) {
   if (end.lod != 0) return CUDA_ERROR_INVALID_VALUE;
   switch (end.type) {
-    case CU_MEMORYTYPE_HOST: return PlaceFlat(end, box, reinterpret_cast<CUdeviceptr>(end.host), false, out);
-    case CU_MEMORYTYPE_DEVICE: return PlaceFlat(end, box, end.device, true, out);
-    case CU_MEMORYTYPE_UNIFIED: return PlaceFlat(end, box, end.device, false, out);
-    case CU_MEMORYTYPE_ARRAY: return PlaceInArray(end, box, out);
+    case CU_MEMORYTYPE_HOST:
+      return PlaceFlat(end, box, reinterpret_cast<CUdeviceptr>(end.host), false, out);
+    case CU_MEMORYTYPE_DEVICE:
+      return PlaceFlat(end, box, end.device, true, out);
+    case CU_MEMORYTYPE_UNIFIED:
+      return PlaceFlat(end, box, end.device, false, out);
+    case CU_MEMORYTYPE_ARRAY:
+      return PlaceInArray(end, box, out);
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
@@ -105,18 +109,18 @@ CUresult Combine(const End& dst, const End& src, const Box& box, CopyOp* out) {
 }  // namespace
 
 CUresult MakeCopy(const CUDA_MEMCPY3D& copy, CopyOp* out) {
-  const End dst{copy.dstXInBytes, copy.dstY,     copy.dstZ,     copy.dstLOD,   copy.dstMemoryType,
+  const End dst{copy.dstXInBytes, copy.dstY,      copy.dstZ,     copy.dstLOD,   copy.dstMemoryType,
                 copy.dstHost,     copy.dstDevice, copy.dstArray, copy.dstPitch, copy.dstHeight};
-  const End src{copy.srcXInBytes, copy.srcY,     copy.srcZ,     copy.srcLOD,   copy.srcMemoryType,
+  const End src{copy.srcXInBytes, copy.srcY,      copy.srcZ,     copy.srcLOD,   copy.srcMemoryType,
                 copy.srcHost,     copy.srcDevice, copy.srcArray, copy.srcPitch, copy.srcHeight};
   return Combine(dst, src, {copy.WidthInBytes, copy.Height, copy.Depth}, out);
 }
 
 CUresult MakeCopy2D(const CUDA_MEMCPY2D& copy, CopyOp* out) {
-  const End dst{copy.dstXInBytes, copy.dstY,     0,             0, copy.dstMemoryType,
-                copy.dstHost,     copy.dstDevice, copy.dstArray, copy.dstPitch, 0};
-  const End src{copy.srcXInBytes, copy.srcY,     0,             0, copy.srcMemoryType,
-                copy.srcHost,     copy.srcDevice, copy.srcArray, copy.srcPitch, 0};
+  const End dst{copy.dstXInBytes, copy.dstY,     0, 0, copy.dstMemoryType, copy.dstHost, copy.dstDevice,
+                copy.dstArray,    copy.dstPitch, 0};
+  const End src{copy.srcXInBytes, copy.srcY,     0, 0, copy.srcMemoryType, copy.srcHost, copy.srcDevice,
+                copy.srcArray,    copy.srcPitch, 0};
   return Combine(dst, src, {copy.WidthInBytes, copy.Height, 1}, out);
 }
 

@@ -52,7 +52,8 @@ CUresult Unified(CUdeviceptr dst, CUdeviceptr src, std::size_t size, const When&
   return Flat(dst, false, src, false, size, when);
 }
 
-// --- arrays of one dimension ------------------------------------------------------------------------------------------
+// --- arrays of one dimension
+// ------------------------------------------------------------------------------------------
 
 // A span of an array's bytes, counted along its rows without their padding; it must lie in one row.
 CUresult InArray(CUarray handle, std::size_t offset, std::size_t size, CopyOp* op, bool is_dst) {
@@ -118,7 +119,8 @@ CUresult ArrayToArray(CUarray dst, std::size_t dst_offset, CUarray src, std::siz
   return RunRow(op, size, when);
 }
 
-// --- boxes ------------------------------------------------------------------------------------------------------------
+// --- boxes
+// ------------------------------------------------------------------------------------------------------------
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, const When& when) {
   Context* ctx = nullptr;
@@ -138,7 +140,8 @@ CUresult Copy3D(const CUDA_MEMCPY3D* copy, const When& when) {
   return Run(op, when);
 }
 
-// --- peers ------------------------------------------------------------------------------------------------------------
+// --- peers
+// ------------------------------------------------------------------------------------------------------------
 
 // Both contexts must live. A copy that waits is ordered after everything in them.
 CUresult CheckPeers(CUcontext dst, CUcontext src, bool wait) {
@@ -222,7 +225,8 @@ using namespace simgpu;
 #define LATER \
   When { stream, per_thread, false }
 
-// --- flat -------------------------------------------------------------------------------------------------------------
+// --- flat
+// -------------------------------------------------------------------------------------------------------------
 
 SIMGPU_TWINS(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t size), Unified(dst, src, size, WAIT))
 SIMGPU_TWINS(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream),
@@ -237,7 +241,8 @@ SIMGPU_TWINS(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t s
 SIMGPU_TWINS(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream),
              DtoD(dst, src, size, LATER))
 
-// --- arrays -----------------------------------------------------------------------------------------------------------
+// --- arrays
+// -----------------------------------------------------------------------------------------------------------
 
 SIMGPU_TWINS(cuMemcpyDtoA_v2, _ptds, (CUarray dst, size_t offset, CUdeviceptr src, size_t size),
              ToArray(dst, offset, src, true, size, WAIT))
@@ -247,15 +252,15 @@ SIMGPU_TWINS(cuMemcpyHtoA_v2, _ptds, (CUarray dst, size_t offset, const void* sr
              ToArray(dst, offset, Address(src), false, size, WAIT))
 SIMGPU_TWINS(cuMemcpyAtoH_v2, _ptds, (void* dst, CUarray src, size_t offset, size_t size),
              FromArray(Address(dst), false, src, offset, size, WAIT))
-SIMGPU_TWINS(cuMemcpyHtoAAsync_v2, _ptsz,
-             (CUarray dst, size_t offset, const void* src, size_t size, CUstream stream),
+SIMGPU_TWINS(cuMemcpyHtoAAsync_v2, _ptsz, (CUarray dst, size_t offset, const void* src, size_t size, CUstream stream),
              ToArray(dst, offset, Address(src), false, size, LATER))
 SIMGPU_TWINS(cuMemcpyAtoHAsync_v2, _ptsz, (void* dst, CUarray src, size_t offset, size_t size, CUstream stream),
              FromArray(Address(dst), false, src, offset, size, LATER))
 SIMGPU_TWINS(cuMemcpyAtoA_v2, _ptds, (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t size),
              ArrayToArray(dst, dst_offset, src, src_offset, size, WAIT))
 
-// --- boxes and peers --------------------------------------------------------------------------------------------------
+// --- boxes and peers
+// --------------------------------------------------------------------------------------------------
 
 SIMGPU_TWINS(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* copy), Copy2D(copy, WAIT))
 SIMGPU_TWINS(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D* copy), Copy2D(copy, WAIT))
@@ -270,7 +275,8 @@ SIMGPU_TWINS(cuMemcpyPeerAsync, _ptsz,
 SIMGPU_TWINS(cuMemcpy3DPeer, _ptds, (const CUDA_MEMCPY3D_PEER* copy), Peer3D(copy, WAIT))
 SIMGPU_TWINS(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER* copy, CUstream stream), Peer3D(copy, LATER))
 
-// --- batches: the attributes are hints ---------------------------------------------------------------------------------
+// --- batches: the attributes are hints
+// ---------------------------------------------------------------------------------
 
 SIMGPU_TWINS(cuMemcpyBatchAsync, _ptsz,
              (CUdeviceptr * dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*, size_t*, size_t,

@@ -148,9 +148,12 @@ CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard<std::mutex> guard(g_init_lock);
   switch (g_phase.load(std::memory_order_acquire)) {
-    case Phase::kReady: return CUDA_SUCCESS;
-    case Phase::kForked: return CUDA_ERROR_NOT_INITIALIZED;
-    case Phase::kNew: break;
+    case Phase::kReady:
+      return CUDA_SUCCESS;
+    case Phase::kForked:
+      return CUDA_ERROR_NOT_INITIALIZED;
+    case Phase::kNew:
+      break;
   }
   return Initialise();
 }

@@ -3,11 +3,11 @@
 // The process' view of the machine: which GPUs it sees, its contexts, and which of them is current in each thread.
 //
 // Invariants: a Context is never deleted, only marked dead, so a stale handle is told from a live one and a thread that
-// still has it current meets an error and not a crash. Global state is allocated once and never destroyed, because calls
-// arrive after static destructors; thread state has no destructor for the same reason.
+// still has it current meets an error and not a crash. Global state is allocated once and never destroyed, because
+// calls arrive after static destructors; thread state has no destructor for the same reason.
 //
-// Lock order: core (contexts) -> pools -> arenas and ranges -> the machine's own. No lock of this file or of mem.h is held
-// while the engine is called; the engine may call anything of mem.h that says so, holding its own locks.
+// Lock order: core (contexts) -> pools -> arenas and ranges -> the machine's own. No lock of this file or of mem.h is
+// held while the engine is called; the engine may call anything of mem.h that says so, holding its own locks.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@ namespace simgpu {
 
 struct Engine;
 
-// One GPU (or MIG instance) as this process sees it. `ordinal` is the CUdevice; `machine` indexes the machine's devices.
+// One GPU (or MIG instance) as this process sees it. `ordinal` is the CUdevice; `machine` indexes the machine's
+// devices.
 struct Device {
   int ordinal = 0;
   int machine = 0;
@@ -30,7 +31,7 @@ struct Device {
   CUuuid gpu_uuid{};                 // of the whole GPU
   int gpu_instance = -1;             // MIG: the compute instance this process uses
   int compute_instance = -1;
-  int sm_count = 0;                  // of the GPU or of the instance
+  int sm_count = 0;  // of the GPU or of the instance
 
   bool mig() const { return gpu_instance >= 0; }
 };
@@ -45,8 +46,8 @@ struct Context {
   unsigned api_version = 0;
   int sm_count = 0;  // all of the device, or the partition of a green context
   std::atomic<bool> alive{false};
-  std::atomic<int> sticky_error{0};  // a CUresult that every later call answers (a fault ended the context), or 0
-  Engine* engine = nullptr;          // made by NewEngine when the context comes to life
+  std::atomic<int> sticky_error{0};     // a CUresult that every later call answers (a fault ended the context), or 0
+  Engine* engine = nullptr;             // made by NewEngine when the context comes to life
   std::atomic<std::uint64_t> peers{0};  // bit per ordinal: peer access enabled to that device's memory
 
   std::atomic<std::size_t> stack_bytes{1024};
@@ -73,8 +74,8 @@ extern std::atomic<bool> g_faults;  // some call of this machine may be told to 
 CUresult NotReady();
 CUresult FaultOf(const char* function);
 
-// CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED (before cuInit, or in the child of a process that had called it), or what the
-// machine's fault list demands of this call.
+// CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED (before cuInit, or in the child of a process that had called it), or what
+// the machine's fault list demands of this call.
 inline CUresult Enter(const char* function) {
   if (g_phase.load(std::memory_order_acquire) != Phase::kReady) [[unlikely]] {
     return NotReady();
@@ -83,16 +84,15 @@ inline CUresult Enter(const char* function) {
 }
 
 // The first statement of an exported function: SIMGPU_ENTER(cuMemAlloc_v2);
-#define SIMGPU_ENTER(function)                                                         \
-  if (const CUresult simgpu_entered = ::simgpu::Enter(#function); simgpu_entered != 0) \
-  return simgpu_entered
+#define SIMGPU_ENTER(function) \
+  if (const CUresult simgpu_entered = ::simgpu::Enter(#function); simgpu_entered != 0) return simgpu_entered
 
 // Returns the error of an expression that is a CUresult, if it is one.
-#define SIMGPU_TRY(expression)                                                    \
-  if (const CUresult simgpu_tried = (expression); simgpu_tried != CUDA_SUCCESS)   \
-  return simgpu_tried
+#define SIMGPU_TRY(expression) \
+  if (const CUresult simgpu_tried = (expression); simgpu_tried != CUDA_SUCCESS) return simgpu_tried
 
-// --- devices ----------------------------------------------------------------------------------------------------------
+// --- devices
+// ----------------------------------------------------------------------------------------------------------
 
 int DeviceCount();
 // Null for an ordinal that is not visible.
@@ -100,7 +100,8 @@ const Device* FindDevice(CUdevice ordinal);
 // The visible device of a machine index; null when this process does not see it.
 const Device* DeviceOfMachine(int machine);
 
-// --- contexts ---------------------------------------------------------------------------------------------------------
+// --- contexts
+// ---------------------------------------------------------------------------------------------------------
 
 // The calling thread's current context; null when there is none. It may be dead: NeedContext tells.
 Context* CurrentContext();
@@ -111,9 +112,7 @@ CUresult NeedContext(Context** out);
 
 // What a handle means. CUDA_ERROR_INVALID_CONTEXT for null or unknown, CUDA_ERROR_CONTEXT_IS_DESTROYED for a dead one.
 CUresult ContextOf(CUcontext handle, Context** out);
-inline CUcontext HandleOf(const Context& ctx) {
-  return reinterpret_cast<CUcontext>(const_cast<Context*>(&ctx));
-}
+inline CUcontext HandleOf(const Context& ctx) { return reinterpret_cast<CUcontext>(const_cast<Context*>(&ctx)); }
 
 // The green context behind a CUgreenCtx, which is a Context of kind kGreen. CUDA_ERROR_INVALID_HANDLE otherwise.
 CUresult GreenContextOf(CUgreenCtx handle, Context** out);

@@ -208,10 +208,17 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
   if (a == b) return CUDA_ERROR_INVALID_DEVICE;
   const Path path = PathBetween(*a, *b);
   switch (attribute) {
-    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK: *value = path == Path::kNvLink ? 0 : 1; return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+      *value = path == Path::kNvLink ? 0 : 1;
+      return CUDA_SUCCESS;
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
-    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: *value = path != Path::kNone; return CUDA_SUCCESS;
-    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: *value = path == Path::kNvLink; return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+      *value = path != Path::kNone;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+      *value = path == Path::kNvLink;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }

@@ -142,36 +142,95 @@ bool OfModel(const Device& device, CUdevice_attribute attribute, std::uint64_t* 
   const DeviceSpec& spec = *device.spec;
   const bool hopper = spec.cc_major >= 9;
   switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = spec.max_threads_per_block; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = spec.shared_per_block; break;
-    case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = spec.warp_size; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK: *value = spec.regs_per_block; break;
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = std::uint64_t{spec.sm_clock_mhz} * 1000; break;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = static_cast<std::uint64_t>(device.sm_count); break;
-    case CU_DEVICE_ATTRIBUTE_ECC_ENABLED: *value = spec.ecc; break;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *value = spec.pci_bus; break;
-    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: *value = spec.pci_device; break;
-    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: *value = spec.pci_domain; break;
-    case CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID: *value = spec.pci_device_id; break;
-    case CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID: *value = spec.pci_subsystem_id; break;
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = std::uint64_t{spec.mem_clock_mhz} * 1000; break;
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = spec.memory_bus_bits; break;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = spec.l2_bytes; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE: *value = spec.cc_major >= 8 ? spec.l2_bytes / 8 * 5 : 0; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = spec.max_threads_per_sm; break;
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: *value = spec.copy_engines; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = spec.cc_major; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = spec.cc_minor; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *value = spec.shared_per_sm; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: *value = spec.regs_per_sm; break;
-    case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID: *value = static_cast<std::uint64_t>(device.machine); break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = spec.shared_per_block_optin; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: *value = spec.max_blocks_per_sm; break;
-    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: *value = spec.shared_reserved_per_block; break;
-    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: *value = hopper; break;
-    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT: *value = hopper ? 4 : 1; break;
-    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED: *value = hopper; break;
-    default: return false;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = spec.max_threads_per_block;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      *value = spec.shared_per_block;
+      break;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      *value = spec.warp_size;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+      *value = spec.regs_per_block;
+      break;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      *value = std::uint64_t{spec.sm_clock_mhz} * 1000;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = static_cast<std::uint64_t>(device.sm_count);
+      break;
+    case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
+      *value = spec.ecc;
+      break;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      *value = spec.pci_bus;
+      break;
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+      *value = spec.pci_device;
+      break;
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
+      *value = spec.pci_domain;
+      break;
+    case CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID:
+      *value = spec.pci_device_id;
+      break;
+    case CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID:
+      *value = spec.pci_subsystem_id;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      *value = std::uint64_t{spec.mem_clock_mhz} * 1000;
+      break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      *value = spec.memory_bus_bits;
+      break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = spec.l2_bytes;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE:
+      *value = spec.cc_major >= 8 ? spec.l2_bytes / 8 * 5 : 0;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      *value = spec.max_threads_per_sm;
+      break;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      *value = spec.copy_engines;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = spec.cc_major;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *value = spec.cc_minor;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      *value = spec.shared_per_sm;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+      *value = spec.regs_per_sm;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
+      *value = static_cast<std::uint64_t>(device.machine);
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      *value = spec.shared_per_block_optin;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      *value = spec.max_blocks_per_sm;
+      break;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      *value = spec.shared_reserved_per_block;
+      break;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+      *value = hopper;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
+      *value = hopper ? 4 : 1;
+      break;
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
+      *value = hopper;
+      break;
+    default:
+      return false;
   }
   return true;
 }

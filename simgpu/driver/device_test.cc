@@ -110,7 +110,7 @@ TEST_F(DeviceTest, GivenALimitWhenRaisedThenTheGrowthIsChargedAndShrinkingGivesI
     EXPECT_EQ(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 2 * kTotal), CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT_OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
     EXPECT_EQ(value, 8 * kMiB);
-    EXPECT_EQ(cuCtxSetLimit(static_cast<CUlimit>(99), 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuCtxSetLimit(CU_LIMIT_MAX, 1), CUDA_ERROR_INVALID_VALUE);
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests of libcuda.so.1 from outside: a test's body runs in a forked child with a machine of its own, so that tests meet
-// neither each other's GPUs nor each other's process state. Parent and child talk through pipes, never by waiting.
+// Tests of libcuda.so.1 from outside: a test's body runs in a forked child with a machine of its own, so that tests
+// meet neither each other's GPUs nor each other's process state. Parent and child talk through pipes, never by waiting.
 #pragma once
 
 #include <fcntl.h>
@@ -88,7 +88,7 @@ class Pipe {
 
 class DriverTest : public ::testing::Test {
  protected:
-  static constexpr std::size_t kTotal = 1024 * kMiB;   // of every device
+  static constexpr std::size_t kTotal = 1024 * kMiB;  // of every device
   static constexpr std::size_t kContext = 64 * kMiB;
 
   void SetUp() override {

@@ -193,12 +193,9 @@ void Scheduler::PollValues(Nanos t) {
 }
 
 void Scheduler::Commit(Nanos now) {
-  if (now <= committed) {
-    if (!polling.empty()) {
-      PollValues(committed);
-      Settle();
-    }
-    return;
+  now = std::max(now, committed);
+  if (now == committed && polling.empty() && NextTimed() > now) {
+    return;  // that has been done
   }
   std::uint64_t seen = moves - 1;
   for (Nanos last = -1;;) {

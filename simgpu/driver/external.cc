@@ -57,8 +57,7 @@ CUresult MapBuffer(CUdeviceptr* out, const ExternalMemory& memory, const CUDA_EX
                             static_cast<off_t>(desc.offset - before));
   if (mapped == MAP_FAILED) return CUDA_ERROR_INVALID_VALUE;
   const MemLock held = LockMemory();
-  Allocation* made =
-      InsertLocked(reinterpret_cast<CUdeviceptr>(mapped) + before, desc.size, MemKind::kExternal, held);
+  Allocation* made = InsertLocked(reinterpret_cast<CUdeviceptr>(mapped) + before, desc.size, MemKind::kExternal, held);
   if (made == nullptr) {
     munmap(mapped, desc.size + before);
     return CUDA_ERROR_OUT_OF_MEMORY;

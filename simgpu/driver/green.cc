@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts: partitions of a device's SMs, split by count, and contexts on them. A resource remembers its device in
-// the padding that the API reserves for the driver.
+// Green contexts: partitions of a device's SMs, split by count, and contexts on them. A resource remembers its device
+// in the padding that the API reserves for the driver.
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
@@ -217,8 +217,9 @@ CUresult cuGreenCtxStreamCreate(CUstream* out, CUgreenCtx handle, unsigned int f
   return CreateStream(*ctx, flags, priority, out);
 }
 
-// --- events of whole contexts -------------------------------------------------------------------------------------------
-// An event in the legacy stream follows all blocking streams of the context and precedes their later work.
+// --- events of whole contexts
+// ------------------------------------------------------------------------------------------- An event in the legacy
+// stream follows all blocking streams of the context and precedes their later work.
 
 CUresult cuCtxRecordEvent(CUcontext handle, CUevent event) {
   SIMGPU_ENTER(cuCtxRecordEvent);

@@ -2,8 +2,8 @@
 //
 // A ticket lets another process map a piece of this process' device memory: it names the process, the file behind its
 // arena and the piece. It works while the owner lives and may be looked up in /proc, which needs the same user and a
-// common pid namespace. Refuses a ticket of this very process, of a process that is gone (or whose pid was reused), and of
-// a GPU that this process does not see.
+// common pid namespace. Refuses a ticket of this very process, of a process that is gone (or whose pid was reused), and
+// of a GPU that this process does not see.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ inline constexpr std::uint32_t kTicketPool = 2;
 bool MakeTicket(CUdeviceptr address, std::uint32_t purpose, Ticket* out);
 
 // Maps it as a range of `kind`. CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_CONTEXT (own
-// process) or CUDA_ERROR_MAP_FAILED. Opening an IPC ticket twice gives the same address, with one more reference; a pool
-// pointer that is open already is refused with CUDA_ERROR_ALREADY_MAPPED.
+// process) or CUDA_ERROR_MAP_FAILED. Opening an IPC ticket twice gives the same address, with one more reference; a
+// pool pointer that is open already is refused with CUDA_ERROR_ALREADY_MAPPED.
 CUresult OpenTicket(const Ticket& ticket, std::uint32_t purpose, MemKind kind, Context* ctx, Pool* pool,
                     CUdeviceptr* out);
 

@@ -21,8 +21,8 @@ constexpr std::size_t kHostBytes = std::size_t{1} << 39;
 
 struct Tables {
   std::mutex lock;
-  Arena* arenas[kMaxDevices + 1] = {};          // [0] host, [1 + machine] devices
-  std::map<CUdeviceptr, Allocation*> outside;   // by base; ranges do not overlap
+  Arena* arenas[kMaxDevices + 1] = {};         // [0] host, [1 + machine] devices
+  std::map<CUdeviceptr, Allocation*> outside;  // by base; ranges do not overlap
   std::uint64_t next_id = 1;
 };
 
@@ -57,8 +57,10 @@ bool InArena(MemKind kind) {
     case MemKind::kAsync:
     case MemKind::kGraph:
     case MemKind::kManaged:
-    case MemKind::kHost: return true;
-    default: return false;
+    case MemKind::kHost:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -174,7 +176,8 @@ bool IsDeviceRange(CUdeviceptr address, std::size_t size) {
   }
 }
 
-// --- charges ----------------------------------------------------------------------------------------------------------
+// --- charges
+// ----------------------------------------------------------------------------------------------------------
 
 bool ChargeUse(int machine, std::uint64_t bytes, Use use) {
   Machine& books = Machine::Get();
@@ -198,7 +201,8 @@ bool ChargeHost(std::size_t bytes) {
 
 void RefundHost(std::size_t bytes) { g_host_bytes.fetch_sub(bytes); }
 
-// --- device memory ----------------------------------------------------------------------------------------------------
+// --- device memory
+// ----------------------------------------------------------------------------------------------------
 
 CUresult AllocDevice(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr* out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -278,7 +282,8 @@ void ReleaseMemoryOf(Context& ctx) {
   for (const CUdeviceptr base : mine) Destroy(base);
 
   bool others = false;
-  ForEachContext(ctx.ordinal(), [](Context&, void* arg) { *static_cast<bool*>(arg) = true; }, &others);
+  ForEachContext(
+      ctx.ordinal(), [](Context&, void* arg) { *static_cast<bool*>(arg) = true; }, &others);
   if (!others) DropPoolMemory(ctx.ordinal());
 }
 

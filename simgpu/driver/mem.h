@@ -3,8 +3,8 @@
 // Memory as the rest of the driver sees it: who owns an address, how to get and give back device memory, and the copies
 // and fills that the engine performs when their turn comes.
 //
-// Device memory is host memory: every device pointer is a readable address in a sparse shared mapping, and costs nothing
-// until it is touched. What limits it are the machine's books: an allocation is charged its size, rounded up to
+// Device memory is host memory: every device pointer is a readable address in a sparse shared mapping, and costs
+// nothing until it is touched. What limits it are the machine's books: an allocation is charged its size, rounded up to
 // kAllocationUnit, before it exists, and refunded after it is gone. A failed call leaves nothing behind.
 //
 // Nothing here calls the engine while it holds a lock.
@@ -18,8 +18,8 @@
 
 namespace simgpu {
 
-inline constexpr std::size_t kAllocationUnit = 512;          // rounding of plain allocations, and their alignment
-inline constexpr std::size_t kPitchAlignment = 512;          // rows of cuMemAllocPitch
+inline constexpr std::size_t kAllocationUnit = 512;            // rounding of plain allocations, and their alignment
+inline constexpr std::size_t kPitchAlignment = 512;            // rows of cuMemAllocPitch
 inline constexpr std::size_t kGranule = std::size_t{2} << 20;  // VMM granularity, pool growth, managed residency
 
 enum class MemKind : std::uint8_t {
@@ -44,15 +44,15 @@ struct Range {
   CUdeviceptr base = 0;
   std::size_t size = 0;  // as asked for
   MemKind kind = MemKind::kNone;
-  int machine = -1;          // device that holds the memory, -1: host
-  Context* ctx = nullptr;    // the context it was made in; null for pool, VMM and imported memory
-  std::uint64_t id = 0;      // CU_POINTER_ATTRIBUTE_BUFFER_ID
+  int machine = -1;        // device that holds the memory, -1: host
+  Context* ctx = nullptr;  // the context it was made in; null for pool, VMM and imported memory
+  std::uint64_t id = 0;    // CU_POINTER_ATTRIBUTE_BUFFER_ID
   CUmemoryPool pool = nullptr;
-  unsigned flags = 0;        // host: CU_MEMHOSTALLOC_* / REGISTER_*; managed: CU_MEM_ATTACH_*
+  unsigned flags = 0;  // host: CU_MEMHOSTALLOC_* / REGISTER_*; managed: CU_MEM_ATTACH_*
   bool sync_memops = false;
-  bool readable = true;      // VMM: access was set
+  bool readable = true;  // VMM: access was set
   bool writable = true;
-  bool in_use = true;        // false: freed in stream order, memory not yet released
+  bool in_use = true;  // false: freed in stream order, memory not yet released
 
   bool on_device() const { return machine >= 0; }
 };
@@ -64,10 +64,12 @@ bool FindRange(CUdeviceptr address, Range* out);
 // touch each other count as one.
 bool IsDeviceRange(CUdeviceptr address, std::size_t size);
 
-// --- allocation --------------------------------------------------------------------------------------------------------
+// --- allocation
+// --------------------------------------------------------------------------------------------------------
 
-// Device memory of `ctx`'s device, charged at once (as module memory for kModule, else as data). CUDA_ERROR_INVALID_VALUE
-// for size 0, CUDA_ERROR_OUT_OF_MEMORY when it does not fit even after unused pool memory was taken back.
+// Device memory of `ctx`'s device, charged at once (as module memory for kModule, else as data).
+// CUDA_ERROR_INVALID_VALUE for size 0, CUDA_ERROR_OUT_OF_MEMORY when it does not fit even after unused pool memory was
+// taken back.
 CUresult AllocDevice(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr* out);
 
 // Gives back what AllocDevice returned, at once. CUDA_ERROR_INVALID_VALUE when `base` is not the base of such a range.
@@ -80,26 +82,28 @@ void RefundBytes(int machine, std::uint64_t bytes, bool context);
 // Everything that belongs to `ctx`: called while it dies, after its engine is idle.
 void ReleaseMemoryOf(Context& ctx);
 
-// --- stream-ordered memory ---------------------------------------------------------------------------------------------
+// --- stream-ordered memory
+// ---------------------------------------------------------------------------------------------
 
-// Two halves of an asynchronous free. MarkFreed happens at the call: the range is the application's no more. ReleaseFreed
-// happens when the stream reaches it (the engine calls it; it takes only memory locks).
+// Two halves of an asynchronous free. MarkFreed happens at the call: the range is the application's no more.
+// ReleaseFreed happens when the stream reaches it (the engine calls it; it takes only memory locks).
 CUresult MarkFreed(CUdeviceptr base);
 void ReleaseFreed(CUdeviceptr base);
 
-// Every pool gives back what lies above its release threshold. The engine calls it after a stream, an event or a context
-// was synchronised, holding none of its locks. `ordinal` -1: of all devices.
+// Every pool gives back what lies above its release threshold. The engine calls it after a stream, an event or a
+// context was synchronised, holding none of its locks. `ordinal` -1: of all devices.
 void TrimPoolsAtSync(int ordinal);
 
 // Graph memory (allocation nodes). The address exists from node creation to the graph's destruction; the memory is
 // charged while backed, and stays in the device's graph pool afterwards until trimmed.
 CUresult GraphReserve(int ordinal, std::size_t size, CUdeviceptr* out);
-CUresult GraphBack(CUdeviceptr base);    // CUDA_ERROR_OUT_OF_MEMORY when it does not fit; idempotent while backed
-void GraphUnback(CUdeviceptr base);      // back to the pool: a free node or cuMemFreeAsync was reached
-void GraphUnreserve(CUdeviceptr base);   // the address is gone
+CUresult GraphBack(CUdeviceptr base);   // CUDA_ERROR_OUT_OF_MEMORY when it does not fit; idempotent while backed
+void GraphUnback(CUdeviceptr base);     // back to the pool: a free node or cuMemFreeAsync was reached
+void GraphUnreserve(CUdeviceptr base);  // the address is gone
 bool IsGraphMemory(CUdeviceptr base);
 
-// --- copies and fills ---------------------------------------------------------------------------------------------------
+// --- copies and fills
+// ---------------------------------------------------------------------------------------------------
 
 enum class Route : std::uint8_t { kHostToHost, kHostToDevice, kDeviceToHost, kOnDevice, kPeer };
 

@@ -10,13 +10,19 @@ CUresult FreeAny(CUdeviceptr address) {
   Range range;
   if (!FindRange(address, &range) || range.base != address || !range.in_use) return CUDA_ERROR_INVALID_VALUE;
   switch (range.kind) {
-    case MemKind::kGraph: GraphUnback(address); return CUDA_SUCCESS;
-    case MemKind::kDevice: return FreeDevice(address);
+    case MemKind::kGraph:
+      GraphUnback(address);
+      return CUDA_SUCCESS;
+    case MemKind::kDevice:
+      return FreeDevice(address);
     case MemKind::kManaged:
     case MemKind::kAsync:
     case MemKind::kExternal:
-    case MemKind::kPoolImport: Destroy(address); return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case MemKind::kPoolImport:
+      Destroy(address);
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 

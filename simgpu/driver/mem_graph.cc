@@ -8,10 +8,18 @@ namespace {
 // The pool's attribute that a graph attribute stands for.
 bool Translate(CUgraphMem_attribute attribute, CUmemPool_attribute* out) {
   switch (attribute) {
-    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: *out = CU_MEMPOOL_ATTR_USED_MEM_CURRENT; return true;
-    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: *out = CU_MEMPOOL_ATTR_USED_MEM_HIGH; return true;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT: *out = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT; return true;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: *out = CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH; return true;
+    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
+      *out = CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
+      return true;
+    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+      *out = CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+      return true;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+      *out = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+      return true;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+      *out = CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+      return true;
   }
   return false;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the memory files share: the table of live ranges under one lock, and the ways in and out of it. A range is in the
-// table before its address is returned and leaves it before its bytes are refunded, so the books never say less than
-// what can be reached.
+// What the memory files share: the table of live ranges under one lock, and the ways in and out of it. A range is in
+// the table before its address is returned and leaves it before its bytes are refunded, so the books never say less
+// than what can be reached.
 #pragma once
 
 #include <mutex>
@@ -54,7 +54,8 @@ Range Describe(const Allocation& allocation);
 bool ChargeHost(std::size_t bytes);
 void RefundHost(std::size_t bytes);
 
-// --- of the other memory files ----------------------------------------------------------------------------------------
+// --- of the other memory files
+// ----------------------------------------------------------------------------------------
 
 // Gives all reserve of this process' pools on the device back that nothing uses. True when that was more than nothing.
 bool ReclaimPools(int machine);
@@ -64,6 +65,5 @@ void DropPoolMemory(int ordinal);
 void LeavePool(const Allocation& allocation);
 void ReleaseArraysOf(Context& ctx);
 void RefundManaged(Allocation* allocation);
-
 
 }  // namespace simgpu

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory. It is resident in blocks of 2 MiB, each on one device, where it is charged, or on the host, where it is
-// not. A new allocation goes to its context's device as far as it fits there and to the host for the rest: managed memory
-// may be larger than the device. Advice and prefetches move blocks, as far as they fit; kernels and copies do not.
+// Managed memory. It is resident in blocks of 2 MiB, each on one device, where it is charged, or on the host, where it
+// is not. A new allocation goes to its context's device as far as it fits there and to the host for the rest: managed
+// memory may be larger than the device. Advice and prefetches move blocks, as far as they fit; kernels and copies do
+// not.
 #include <algorithm>
 
 #include "simgpu/driver/engine.h"
@@ -9,8 +10,8 @@
 
 namespace simgpu {
 
-constexpr int kHostLocation = -1;   // CU_DEVICE_CPU
-constexpr int kNoLocation = -2;     // CU_DEVICE_INVALID
+constexpr int kHostLocation = -1;  // CU_DEVICE_CPU
+constexpr int kNoLocation = -2;    // CU_DEVICE_INVALID
 
 // Locations are ordinals of this process.
 struct ManagedState {
@@ -80,11 +81,16 @@ Allocation* FindManaged(CUdeviceptr address, std::size_t size, const MemLock& he
 // kNoLocation in *out for a location that is none of this process.
 CUresult Locate(const CUmemLocation& location, int* out) {
   switch (location.type) {
-    case CU_MEM_LOCATION_TYPE_DEVICE: *out = location.id; break;
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      *out = location.id;
+      break;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: *out = kHostLocation; return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+      *out = kHostLocation;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
   return FindDevice(*out) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -107,15 +113,25 @@ CUresult Advise(CUdeviceptr address, std::size_t size, CUmem_advise advice, cons
   ManagedState& state = *found->managed;
   const std::uint64_t bit = std::uint64_t{1} << (to + 1 < 0 ? 0 : to + 1);
   switch (advice) {
-    case CU_MEM_ADVISE_SET_READ_MOSTLY: state.read_mostly = true; return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_UNSET_READ_MOSTLY: state.read_mostly = false; return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+      state.read_mostly = true;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+      state.read_mostly = false;
+      return CUDA_SUCCESS;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
       state.preferred = to;
       MoveLocked(*found, address, size, to);
       return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: state.preferred = kNoLocation; return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_SET_ACCESSED_BY: state.accessed_by |= bit; return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_UNSET_ACCESSED_BY: state.accessed_by &= ~bit; return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+      state.preferred = kNoLocation;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+      state.accessed_by |= bit;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+      state.accessed_by &= ~bit;
+      return CUDA_SUCCESS;
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
@@ -177,14 +193,29 @@ CUresult RangeAttribute(void* data, std::size_t room, CUmem_range_attribute attr
   }
   if (room != sizeof(int)) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
-    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY: *number = state.read_mostly ? 1 : 0; return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION: *number = state.preferred; return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION: *number = state.last_prefetch; return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE: *number = TypeOf(state.preferred); return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID: *number = IdOf(state.preferred); return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE: *number = TypeOf(state.last_prefetch); return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID: *number = IdOf(state.last_prefetch); return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+      *number = state.read_mostly ? 1 : 0;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+      *number = state.preferred;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+      *number = state.last_prefetch;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+      *number = TypeOf(state.preferred);
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+      *number = IdOf(state.preferred);
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+      *number = TypeOf(state.last_prefetch);
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+      *number = IdOf(state.last_prefetch);
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 

@@ -250,7 +250,8 @@ void DropPoolMemory(int ordinal) {
     const MemLock held = LockMemory();
     if (const Arena* arena = ArenaOf(device.machine, held)) {
       arena->ForEach([&](const Allocation* allocation) {
-        if (allocation->kind == MemKind::kAsync || allocation->kind == MemKind::kGraph) lost.push_back(allocation->base);
+        if (allocation->kind == MemKind::kAsync || allocation->kind == MemKind::kGraph)
+          lost.push_back(allocation->base);
       });
     }
   }
@@ -278,15 +279,32 @@ CUresult GetPoolAttribute(Pool& pool, CUmemPool_attribute attribute, void* value
   auto* number = static_cast<int*>(value);
   auto* bytes = static_cast<cuuint64_t*>(value);
   switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: *number = pool.reuse[0]; return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: *number = pool.reuse[1]; return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: *number = pool.reuse[2]; return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *bytes = pool.threshold; return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: *bytes = pool.reserved; return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: *bytes = pool.reserved_high; return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: *bytes = pool.used; return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: *bytes = pool.used_high; return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+      *number = pool.reuse[0];
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+      *number = pool.reuse[1];
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      *number = pool.reuse[2];
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      *bytes = pool.threshold;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      *bytes = pool.reserved;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      *bytes = pool.reserved_high;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      *bytes = pool.used;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      *bytes = pool.used_high;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -305,16 +323,22 @@ CUresult SetPoolAttribute(Pool& pool, CUmemPool_attribute attribute, const void*
     return CUDA_SUCCESS;
   };
   switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: return flag(pool.reuse[0]);
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: return flag(pool.reuse[1]);
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: return flag(pool.reuse[2]);
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+      return flag(pool.reuse[0]);
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+      return flag(pool.reuse[1]);
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      return flag(pool.reuse[2]);
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
       pool.threshold = *static_cast<const cuuint64_t*>(value);
       g_dirty.store(true, std::memory_order_relaxed);
       return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: return reset(pool.reserved_high, pool.reserved);
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: return reset(pool.used_high, pool.used);
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      return reset(pool.reserved_high, pool.reserved);
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      return reset(pool.used_high, pool.used);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stream-ordered pools. A pool holds `reserved` bytes of its device, charged in the machine's books; of these `used` belong
-// to allocations and `pending` to allocations that were freed but whose stream has not got there. Invariant:
-// used + pending <= reserved. The rest is what trimming, synchronising and shortage give back. A pool that was destroyed
-// lives on until its last allocation is gone.
+// Stream-ordered pools. A pool holds `reserved` bytes of its device, charged in the machine's books; of these `used`
+// belong to allocations and `pending` to allocations that were freed but whose stream has not got there. Invariant:
+// used + pending <= reserved. The rest is what trimming, synchronising and shortage give back. A pool that was
+// destroyed lives on until its last allocation is gone.
 #pragma once
 
 #include <cstdint>

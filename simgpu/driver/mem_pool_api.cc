@@ -63,11 +63,12 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle, bool per_thread) {
   if (address == 0) return CUDA_ERROR_INVALID_VALUE;
   if (IsCapturing(*stream)) return CaptureFree(*stream, address);
   if (IsGraphMemory(address)) {
-    return SubmitCall(*stream, [](void* arg) { GraphUnback(reinterpret_cast<CUdeviceptr>(arg)); }, ToArg(address));
+    return SubmitCall(
+        *stream, [](void* arg) { GraphUnback(reinterpret_cast<CUdeviceptr>(arg)); }, ToArg(address));
   }
   SIMGPU_TRY(MarkFreed(address));
-  const CUresult submitted =
-      SubmitCall(*stream, [](void* arg) { ReleaseFreed(reinterpret_cast<CUdeviceptr>(arg)); }, ToArg(address));
+  const CUresult submitted = SubmitCall(
+      *stream, [](void* arg) { ReleaseFreed(reinterpret_cast<CUdeviceptr>(arg)); }, ToArg(address));
   if (submitted != CUDA_SUCCESS) ReleaseFreed(address);  // no stream will get there: it is free now
   return submitted;
 }
@@ -151,7 +152,8 @@ CUresult ExportPointer(CUmemPoolPtrExportData* out, CUdeviceptr address) {
 
 using namespace simgpu;
 
-// --- allocation -------------------------------------------------------------------------------------------------------
+// --- allocation
+// -------------------------------------------------------------------------------------------------------
 
 CUresult cuMemAllocAsync(CUdeviceptr* out, size_t size, CUstream stream) {
   SIMGPU_ENTER(cuMemAllocAsync);
@@ -183,7 +185,8 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
   return FreeAsync(address, stream, true);
 }
 
-// --- pools ------------------------------------------------------------------------------------------------------------
+// --- pools
+// ------------------------------------------------------------------------------------------------------------
 
 CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* props) {
   SIMGPU_ENTER(cuMemPoolCreate);
@@ -285,7 +288,8 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* out, CUmemoryPool handle, CUmemPool
   return ImportPoolPointer(ticket, *pool, out);
 }
 
-// --- the pools of a device --------------------------------------------------------------------------------------------
+// --- the pools of a device
+// --------------------------------------------------------------------------------------------
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* out, CUdevice dev) {
   SIMGPU_ENTER(cuDeviceGetDefaultMemPool);

@@ -51,8 +51,8 @@ TEST_F(MemTest, GivenAPitchWhenAllocatedThenRowsAreMultiplesOf512) {
   RunWithContext([] {
     CUdeviceptr p = 0;
     std::size_t pitch = 0;
-    ExpectCost(1024 * 7, [&] { ASSERT_OK(cuMemAllocPitch_v2(&p, &pitch, 600, 7, 4)); },
-               [&] { ASSERT_OK(cuMemFree_v2(p)); });
+    ExpectCost(
+        1024 * 7, [&] { ASSERT_OK(cuMemAllocPitch_v2(&p, &pitch, 600, 7, 4)); }, [&] { ASSERT_OK(cuMemFree_v2(p)); });
     EXPECT_EQ(pitch, 1024U);
     EXPECT_EQ(cuMemAllocPitch_v2(&p, &pitch, 600, 7, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(cuMemAllocPitch_v2(&p, &pitch, SIZE_MAX, 2, 4), CUDA_ERROR_OUT_OF_MEMORY);
@@ -70,47 +70,52 @@ TEST_F(MemTest, GivenArraysWhenCreatedThenTheirPaddedStorageIsCharged) {
     desc.NumChannels = 1;
     CUarray array = nullptr;
     // 400 bytes a row are 448, 9 rows are 16, 2 slices.
-    ExpectCost(448 * 16 * 2, [&] { ASSERT_OK(cuArray3DCreate_v2(&array, &desc)); },
-               [&] { ASSERT_OK(cuArrayDestroy(array)); });
+    ExpectCost(
+        448 * 16 * 2, [&] { ASSERT_OK(cuArray3DCreate_v2(&array, &desc)); }, [&] { ASSERT_OK(cuArrayDestroy(array)); });
     EXPECT_EQ(cuArrayDestroy(array), CUDA_ERROR_INVALID_HANDLE);
 
     CUDA_ARRAY_DESCRIPTOR flat{};
     flat.Width = 1000;
     flat.Format = CU_AD_FORMAT_UNSIGNED_INT8;
     flat.NumChannels = 4;
-    ExpectCost(4096, [&] { ASSERT_OK(cuArrayCreate_v2(&array, &flat)); }, [&] { ASSERT_OK(cuArrayDestroy(array)); });
+    ExpectCost(
+        4096, [&] { ASSERT_OK(cuArrayCreate_v2(&array, &flat)); }, [&] { ASSERT_OK(cuArrayDestroy(array)); });
 
     CUmipmappedArray mipmap = nullptr;
     CUarray level = nullptr;
     desc.Width = desc.Height = 64;
     desc.Depth = 0;
-    ExpectCost(64 * 4 * 64 + 128 * 32 + 64 * 16, [&] { ASSERT_OK(cuMipmappedArrayCreate(&mipmap, &desc, 3)); }, [&] {
-      EXPECT_OK(cuMipmappedArrayGetLevel(&level, mipmap, 2));
-      EXPECT_EQ(cuMipmappedArrayGetLevel(&level, mipmap, 3), CUDA_ERROR_INVALID_VALUE);
-      EXPECT_EQ(cuArrayDestroy(level), CUDA_ERROR_INVALID_HANDLE);
-      ASSERT_OK(cuMipmappedArrayDestroy(mipmap));
-    });
+    ExpectCost(
+        64 * 4 * 64 + 128 * 32 + 64 * 16, [&] { ASSERT_OK(cuMipmappedArrayCreate(&mipmap, &desc, 3)); },
+        [&] {
+          EXPECT_OK(cuMipmappedArrayGetLevel(&level, mipmap, 2));
+          EXPECT_EQ(cuMipmappedArrayGetLevel(&level, mipmap, 3), CUDA_ERROR_INVALID_VALUE);
+          EXPECT_EQ(cuArrayDestroy(level), CUDA_ERROR_INVALID_HANDLE);
+          ASSERT_OK(cuMipmappedArrayDestroy(mipmap));
+        });
   });
 }
 
 TEST_F(MemTest, GivenManagedMemoryWhenItsPreferredLocationChangesThenTheChargeMoves) {
   RunWithContext([] {
     CUdeviceptr p = 0;
-    ExpectCost(5 * kMiB, [&] { ASSERT_OK(cuMemAllocManaged(&p, 5 * kMiB, CU_MEM_ATTACH_GLOBAL)); }, [&] {
-      EXPECT_OK(cuMemAdvise(p, 5 * kMiB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU));
-      EXPECT_EQ(Used(0), kContext);
-      CUmemLocation second{};
-      second.type = CU_MEM_LOCATION_TYPE_DEVICE;
-      second.id = 1;
-      EXPECT_OK(cuMemAdvise_v2(p, 2 * kMiB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, second));
-      EXPECT_EQ(Used(0), kContext);
-      EXPECT_EQ(Used(1), 2 * kMiB);
-      EXPECT_OK(cuMemPrefetchAsync(p, 5 * kMiB, 0, nullptr));
-      EXPECT_OK(cuCtxSynchronize());
-      EXPECT_EQ(Used(0), kContext + 5 * kMiB);
-      EXPECT_EQ(Used(1), 0U);
-      ASSERT_OK(cuMemFree_v2(p));
-    });
+    ExpectCost(
+        5 * kMiB, [&] { ASSERT_OK(cuMemAllocManaged(&p, 5 * kMiB, CU_MEM_ATTACH_GLOBAL)); },
+        [&] {
+          EXPECT_OK(cuMemAdvise(p, 5 * kMiB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU));
+          EXPECT_EQ(Used(0), kContext);
+          CUmemLocation second{};
+          second.type = CU_MEM_LOCATION_TYPE_DEVICE;
+          second.id = 1;
+          EXPECT_OK(cuMemAdvise_v2(p, 2 * kMiB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, second));
+          EXPECT_EQ(Used(0), kContext);
+          EXPECT_EQ(Used(1), 2 * kMiB);
+          EXPECT_OK(cuMemPrefetchAsync(p, 5 * kMiB, 0, nullptr));
+          EXPECT_OK(cuCtxSynchronize());
+          EXPECT_EQ(Used(0), kContext + 5 * kMiB);
+          EXPECT_EQ(Used(1), 0U);
+          ASSERT_OK(cuMemFree_v2(p));
+        });
   });
 }
 
@@ -155,19 +160,21 @@ TEST_F(MemTest, GivenADescriptorOfAnotherApiWhenImportedThenItIsChargedUntilDest
     CUexternalMemory memory = nullptr;
     EXPECT_EQ(cuImportExternalMemory(&memory, &desc), CUDA_ERROR_INVALID_VALUE) << "the file is shorter than that";
     ASSERT_EQ(ftruncate(desc.handle.fd, static_cast<off_t>(desc.size)), 0);
-    ExpectCost(3 * kMiB, [&] { ASSERT_OK(cuImportExternalMemory(&memory, &desc)); }, [&] {
-      CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer{};
-      buffer.offset = 100;
-      buffer.size = 1000;
-      CUdeviceptr p = 0;
-      ASSERT_OK(cuExternalMemoryGetMappedBuffer(&p, memory, &buffer));
-      EXPECT_OK(cuMemsetD8_v2(p, 7, 1000));
-      char seen = 0;
-      EXPECT_EQ(pread(desc.handle.fd, &seen, 1, 1099), 1);
-      EXPECT_EQ(seen, 7);
-      EXPECT_OK(cuMemFree_v2(p));
-      ASSERT_OK(cuDestroyExternalMemory(memory));
-    });
+    ExpectCost(
+        3 * kMiB, [&] { ASSERT_OK(cuImportExternalMemory(&memory, &desc)); },
+        [&] {
+          CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer{};
+          buffer.offset = 100;
+          buffer.size = 1000;
+          CUdeviceptr p = 0;
+          ASSERT_OK(cuExternalMemoryGetMappedBuffer(&p, memory, &buffer));
+          EXPECT_OK(cuMemsetD8_v2(p, 7, 1000));
+          char seen = 0;
+          EXPECT_EQ(pread(desc.handle.fd, &seen, 1, 1099), 1);
+          EXPECT_EQ(seen, 7);
+          EXPECT_OK(cuMemFree_v2(p));
+          ASSERT_OK(cuDestroyExternalMemory(memory));
+        });
   });
 }
 

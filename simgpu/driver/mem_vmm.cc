@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management. Physical memory lives, and is charged once on the machine, while a handle or a mapping of it
-// exists in any process. Memory that may be exported is a file of its own, whose last page says what it is; other memory
-// is a piece of the device's arena, because a program may hold more handles than it may have open files.
+// Virtual memory management. Physical memory lives, and is charged once on the machine, while a handle or a mapping of
+// it exists in any process. Memory that may be exported is a file of its own, whose last page says what it is; other
+// memory is a piece of the device's arena, because a program may hold more handles than it may have open files.
 #include "simgpu/driver/mem_vmm.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 namespace simgpu {
 
 struct VmmHandle {
-  int fd = -1;              // its own file, or -1: in the arena
+  int fd = -1;               // its own file, or -1: in the arena
   CUdeviceptr physical = 0;  // its place in the arena
   std::size_t size = 0;
   CUmemAllocationProp prop{};
@@ -45,7 +45,7 @@ struct Trailer {
 
 // Guarded by the memory lock.
 struct Vmm {
-  std::unordered_set<VmmHandle*> handles;         // all that exist
+  std::unordered_set<VmmHandle*> handles;  // all that exist
   std::map<CUdeviceptr, std::size_t> reservations;
 };
 
@@ -176,7 +176,8 @@ CUresult Import(CUmemGenericAllocationHandle* out, int fd) {
   return CUDA_SUCCESS;
 }
 
-// --- addresses --------------------------------------------------------------------------------------------------------
+// --- addresses
+// --------------------------------------------------------------------------------------------------------
 
 void* MapNothing(CUdeviceptr at, std::size_t size, bool fixed) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (fixed ? MAP_FIXED : 0);

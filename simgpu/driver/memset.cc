@@ -44,7 +44,8 @@ SIMGPU_TWINS(cuMemsetD32_v2, _ptds, (CUdeviceptr dst, unsigned int value, size_t
              Fill(dst, 0, value, 4, count, 1, WAIT))
 SIMGPU_TWINS(cuMemsetD2D8_v2, _ptds, (CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height),
              Fill(dst, pitch, value, 1, width, height, WAIT))
-SIMGPU_TWINS(cuMemsetD2D16_v2, _ptds, (CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height),
+SIMGPU_TWINS(cuMemsetD2D16_v2, _ptds,
+             (CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height),
              Fill(dst, pitch, value, 2, width, height, WAIT))
 SIMGPU_TWINS(cuMemsetD2D32_v2, _ptds, (CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height),
              Fill(dst, pitch, value, 4, width, height, WAIT))

@@ -47,15 +47,20 @@ CUresult Known(void* data, CUpointer_attribute attribute, CUdeviceptr address, c
       return Put<CUcontext>(data, range.ctx != nullptr ? HandleOf(*range.ctx) : nullptr);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Put<unsigned>(data, IsHost(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return Put(data, address);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return Put(data, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!IsHost(range) && range.kind != MemKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
       return Put(data, address);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return Put<unsigned>(data, range.sync_memops ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return Put<unsigned>(data, range.sync_memops ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return Put<unsigned long long>(data, range.id);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return Put<unsigned>(data, range.kind == MemKind::kManaged ? 1 : 0);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return Put<int>(data, OrdinalOf(range));
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Put<unsigned long long>(data, range.id);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return Put<unsigned>(data, range.kind == MemKind::kManaged ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return Put<int>(data, OrdinalOf(range));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return Put<unsigned>(data, range.kind == MemKind::kDevice ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -64,26 +69,33 @@ CUresult Known(void* data, CUpointer_attribute attribute, CUdeviceptr address, c
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       Surroundings(address, range, &base, &size);
       return Put(data, size);
-    case CU_POINTER_ATTRIBUTE_MAPPED: return Put<unsigned>(data, 1);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return Put(data, std::uint64_t{AllowedHandleTypes(address, range)});
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return Put<unsigned>(data, 1);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return Put(data, std::uint64_t{AllowedHandleTypes(address, range)});
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return Put<unsigned>(data, 0);
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return Put<unsigned>(data, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Put<unsigned>(data, range.writable   ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
                                  : range.readable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
                                                   : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Put<CUmemoryPool>(data, range.kind == MemKind::kAsync ? range.pool : nullptr);
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return Put(data, range.size);
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return Put(data, range.base);
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return Put(data, range.size);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return Put(data, range.base);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
 // What cuPointerGetAttributes says of plain host memory: zeros, and no device.
 CUresult Unknown(void* data, CUpointer_attribute attribute) {
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return Put<int>(data, CU_DEVICE_INVALID);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return Put<int>(data, CU_DEVICE_INVALID);
     case CU_POINTER_ATTRIBUTE_CONTEXT:
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -94,9 +106,12 @@ CUresult Unknown(void* data, CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return Put<std::uint64_t>(data, 0);
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return CUDA_ERROR_INVALID_VALUE;
-    default: return Put<unsigned>(data, 0);
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Put<std::uint64_t>(data, 0);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      return CUDA_ERROR_INVALID_VALUE;
+    default:
+      return Put<unsigned>(data, 0);
   }
 }
 

@@ -5,3 +5,7 @@ target_sources(simgpu_cuda PRIVATE
   capture.cc engine.cc engine_commit.cc engine_queue.cc engine_wait.cc event.cc graph.cc graph_api.cc graph_dot.cc
   graph_exec.cc graph_exec_api.cc graph_node_api.cc graph_params.cc graph_update.cc launch.cc launch_api.cc occupancy.cc
   stream.cc stream_memop.cc user_object.cc)
+
+foreach(part IN ITEMS time graph)
+  hami_test(simgpu_${part}_test SOURCES ${part}_test.cc LIBS simgpu_cuda LABELS simgpu)
+endforeach()

@@ -71,7 +71,8 @@ std::optional<Selected> ByMigName(const std::vector<Candidate>& gpus, std::strin
   return std::nullopt;
 }
 
-std::optional<Selected> Find(const std::vector<Candidate>& gpus, const std::vector<int>& order, std::string_view entry) {
+std::optional<Selected> Find(const std::vector<Candidate>& gpus, const std::vector<int>& order,
+                             std::string_view entry) {
   if (entry.starts_with("MIG-")) return ByMigName(gpus, entry);
   if (entry.starts_with("GPU-")) return ByUuid(gpus, entry);
   const auto index = Number(entry);

@@ -28,11 +28,11 @@ struct Selected {
   int instance = -1;  // index into Candidate::instances
 };
 
-// `visible` is CUDA_VISIBLE_DEVICES, null when unset: every GPU is visible. Otherwise a list of indices into the ordered
-// GPUs, prefixes of GPU UUIDs, and MIG names ("MIG-<uuid>", "MIG-GPU-<uuid>/<gi>/<ci>"); the first entry that names no
-// device ends it, and a device named twice leaves none at all. `pci_order`: CUDA_DEVICE_ORDER=PCI_BUS_ID; otherwise the
-// fastest GPU comes first. A GPU in MIG mode is represented by its first compute instance unless one is named, and is
-// absent without one.
+// `visible` is CUDA_VISIBLE_DEVICES, null when unset: every GPU is visible. Otherwise a list of indices into the
+// ordered GPUs, prefixes of GPU UUIDs, and MIG names ("MIG-<uuid>", "MIG-GPU-<uuid>/<gi>/<ci>"); the first entry that
+// names no device ends it, and a device named twice leaves none at all. `pci_order`: CUDA_DEVICE_ORDER=PCI_BUS_ID;
+// otherwise the fastest GPU comes first. A GPU in MIG mode is represented by its first compute instance unless one is
+// named, and is absent without one.
 std::vector<Selected> SelectDevices(const std::vector<Candidate>& gpus, const char* visible, bool pci_order);
 
 }  // namespace simgpu

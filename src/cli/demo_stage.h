@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The demo's stage: a temporary folder with a simulated machine and a state folder of its own, and the programs started
-// there through `hami run`, each in a process group of its own. However the demo ends, no process and no file of it is
-// left: the destructor kills and removes, and the kernel kills the programs if the demo itself is killed.
+// there through `hami run`, each in a process group of its own. The destructor kills and removes
+// everything. If the demo itself is killed with SIGKILL, the kernel kills its programs; only its temporary folder
+// stays.
 
 #pragma once
 

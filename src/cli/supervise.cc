@@ -141,6 +141,8 @@ void EndAs(const Ending& ending) {
 StartFailure Replace(const std::vector<std::string>& command, const Environment& environment) {
   std::vector<std::string> words = command;
   std::vector<std::string> entries = Flatten(environment);
+  // execvpe looks in the PATH of this process, not in the one that it hands over.
+  if (const auto path = environment.find("PATH"); path != environment.end()) ::setenv("PATH", path->second.c_str(), 1);
   ::execvpe(words.front().c_str(), Pointers(words).data(), Pointers(entries).data());
   return ExplainExec(command.front(), errno);
 }

@@ -130,7 +130,7 @@ std::string EncodeReservations(const std::vector<MigReservation>& reservations) 
 Result<std::vector<MigReservation>> DecodeReservations(std::string_view text) {
   std::vector<MigReservation> reservations;
   std::set<std::pair<int, int>> seen;
-  HAMI_TRY(ForEachObject(text, "mig allocations", [&](const json::object& item) -> Status {
+  const auto read = [&](const json::object& item) -> Status {
     Result<MigReservation> reservation = ReadReservation(item);
     HAMI_TRY(reservation);
     if (!seen.emplace(reservation->container, reservation->device).second) {
@@ -138,7 +138,8 @@ Result<std::vector<MigReservation>> DecodeReservations(std::string_view text) {
     }
     reservations.push_back(std::move(*reservation));
     return {};
-  }));
+  };
+  HAMI_TRY(ForEachObject(text, "mig allocations", read));
   return reservations;
 }
 

@@ -33,12 +33,13 @@ Result<MigProfile> ReadProfile(const json::object& object) {
   HAMI_TRY(fields.Number("memoryMB", profile.memory));
   HAMI_TRY(fields.Number("core", profile.cores));
   HAMI_TRY(fields.Number("sliceCount", profile.slices));
-  HAMI_TRY(fields.List("placements", [&](const json::object& item) -> Status {
+  const auto read = [&](const json::object& item) -> Status {
     const Result<MigPlacement> placement = ReadPlacement(item);
     HAMI_TRY(placement);
     profile.placements.push_back(*placement);
     return {};
-  }));
+  };
+  HAMI_TRY(fields.List("placements", read));
   return profile;
 }
 
@@ -55,12 +56,13 @@ Result<Device> ReadDevice(const json::object& object) {
   HAMI_TRY(fields.Text("mode", device.mode));
   HAMI_TRY(fields.Bool("health", device.healthy));
   HAMI_TRY(fields.Text("devicevendor", device.vendor));
-  HAMI_TRY(fields.List("migProfiles", [&](const json::object& item) -> Status {
+  const auto read = [&](const json::object& item) -> Status {
     Result<MigProfile> profile = ReadProfile(item);
     HAMI_TRY(profile);
     device.mig_profiles.push_back(std::move(*profile));
     return {};
-  }));
+  };
+  HAMI_TRY(fields.List("migProfiles", read));
   if (const json::value* info = fields.Get("custominfo")) {
     if (!info->is_object()) return tl::unexpected(fields.Bad("custominfo", "an object").error());
     if (!info->get_object().empty()) device.custom_info = json::serialize(*info);
@@ -161,12 +163,13 @@ Result<Device> ReadSegment(std::string_view segment) {
 
 Result<std::vector<Device>> DecodeRegisterJson(std::string_view text) {
   std::vector<Device> devices;
-  HAMI_TRY(ForEachObject(text, "register annotation", [&](const json::object& item) -> Status {
+  const auto read = [&](const json::object& item) -> Status {
     Result<Device> device = ReadDevice(item);
     HAMI_TRY(device);
     devices.push_back(std::move(*device));
     return {};
-  }));
+  };
+  HAMI_TRY(ForEachObject(text, "register annotation", read));
   return devices;
 }
 
@@ -200,7 +203,7 @@ std::string EncodeRegisterLegacy(const std::vector<Device>& devices) {
 
 Result<PairScores> DecodePairScores(std::string_view text) {
   PairScores scores;
-  HAMI_TRY(ForEachObject(text, "score annotation", [&](const json::object& item) -> Status {
+  const auto read = [&](const json::object& item) -> Status {
     const JsonFields fields(item, "score");
     std::string uuid;
     HAMI_TRY(fields.Text("uuid", uuid));
@@ -214,7 +217,8 @@ Result<PairScores> DecodePairScores(std::string_view text) {
       HAMI_TRY(of.Number(peer, peers[peer], std::numeric_limits<std::int32_t>::min()));
     }
     return {};
-  }));
+  };
+  HAMI_TRY(ForEachObject(text, "score annotation", read));
   return scores;
 }
 

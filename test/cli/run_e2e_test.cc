@@ -83,7 +83,7 @@ TEST_F(RunCommand, GivenNoDriver_WhenAsked_ThenTheErrorTeaches) {
 TEST_F(RunCommand, GivenSim_WhenRun_ThenTheCommandHasTheSimulatedGpus) {
   environment_.erase("LD_LIBRARY_PATH");
   environment_.erase("SIMGPU");
-  const Outcome outcome = Hami({"sim", "--gpus", "3xT4", "--", HAMI_PROGRAM, "smi", "--output", "json"});
+  const Outcome outcome = Hami({"sim", "--gpus", "3xT4", "--", "hami", "smi", "--output", "json"});
   ASSERT_EQ(outcome.exit_status(), 0) << outcome.err;
   EXPECT_EQ(base::ParseJson(outcome.out).value().at("gpus").as_array().size(), 3u);
 }

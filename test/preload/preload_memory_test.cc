@@ -22,6 +22,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "contexts_to_the_limit", "green_context"),
     [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
 
+// In a container NVML counts pids as the host does.
+TEST_P(MemoryScenario, GivenForeignPidsInNvml_ThenHolds) { Pass({GetParam()}, {{"SIMGPU_PID_OFFSET", "100000"}}); }
+
 TEST_F(Preload, GivenTwoDevices_WhenFreedWhileTheOtherIsCurrent_ThenTheRightOneIsRefunded) {
   Pass({"async_free_elsewhere"}, {{"SIMGPU", "2xH100"}});
 }

@@ -39,6 +39,10 @@ TEST_F(Preload, GivenNeighbours_ThenOnlyTheContainersProcessesAreListed) {
   }
 }
 
+TEST_F(Preload, GivenForeignPidsInNvml_ThenTheContainersOwnAreShown) {
+  Pass({"nvml_processes", "1"}, {{"SIMGPU_PID_OFFSET", "100000"}});
+}
+
 TEST_F(Preload, GivenBusyNeighbour_ThenUtilisationIsTheContainersOwn) {
   const pid_t foreign = Start({"busy", folder() + "/busy"},
                               {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/other.cache"}});

@@ -154,7 +154,7 @@ HAMI_EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t handle, unsign
   if (!Filters(result, handle) || count == nullptr || pids == nullptr) return result;
   unsigned kept = 0;
   for (unsigned i = 0; i < *count; ++i) {
-    if (IsOurs(pids[i])) pids[kept++] = pids[i];
+    if (const unsigned pid = ContainerPid(pids[i]); pid != 0) pids[kept++] = pid;
   }
   *count = kept;
   return result;

@@ -51,17 +51,35 @@ constexpr uint32_t Hash(const char* name) {
   return h ^ (h >> 15);
 }
 
-constexpr bool HasHook(const char* asked_as) {
-  const uint32_t hash = Hash(asked_as);
-  for (const Variant& row : kRows) {
-    if (row.sym != Sym::kNone && Hash(row.asked_as) == hash && Equal(row.asked_as, asked_as)) return true;
+// Open addressing, linear probing. A bucket holds index + 1. Compilers bound the steps of a constant expression, so this
+// is also how the tables below are computed.
+constexpr uint32_t kBuckets = 512;
+using Buckets = std::array<uint16_t, kBuckets>;
+
+constexpr void Insert(Buckets& buckets, const char* name, size_t index) {
+  uint32_t at = Hash(name) % kBuckets;
+  while (buckets[at] != 0) at = (at + 1) % kBuckets;
+  buckets[at] = static_cast<uint16_t>(index + 1);
+}
+
+// The names of which at least one meaning is replaced.
+constexpr bool ContainsRow(const Buckets& buckets, const char* asked_as) {
+  for (uint32_t at = Hash(asked_as) % kBuckets; buckets[at] != 0; at = (at + 1) % kBuckets) {
+    if (Equal(kRows[buckets[at] - 1u].asked_as, asked_as)) return true;
   }
   return false;
 }
+constexpr Buckets kFamilies = [] {
+  Buckets buckets{};
+  for (size_t i = 0; i < std::size(kRows); ++i) {
+    if (kRows[i].sym != Sym::kNone && !ContainsRow(buckets, kRows[i].asked_as)) Insert(buckets, kRows[i].asked_as, i);
+  }
+  return buckets;
+}();
 
 constexpr auto kKept = [] {
   std::array<bool, std::size(kRows)> kept{};
-  for (size_t i = 0; i < std::size(kRows); ++i) kept[i] = HasHook(kRows[i].asked_as);
+  for (size_t i = 0; i < std::size(kRows); ++i) kept[i] = ContainsRow(kFamilies, kRows[i].asked_as);
   return kept;
 }();
 constexpr size_t kVariantCount = [] {
@@ -86,16 +104,7 @@ constexpr auto kVariants = [] {
   return out;
 }();
 
-// Open addressing, linear probing. A slot holds index + 1.
-constexpr uint32_t kBuckets = 512;
-using Buckets = std::array<uint16_t, kBuckets>;
 static_assert(kHooks < static_cast<int>(kBuckets) / 2 && kVariantCount < kBuckets / 2, "the hash tables are too full");
-
-constexpr void Insert(Buckets& buckets, const char* name, size_t index) {
-  uint32_t at = Hash(name) % kBuckets;
-  while (buckets[at] != 0) at = (at + 1) % kBuckets;
-  buckets[at] = static_cast<uint16_t>(index + 1);
-}
 
 constexpr Buckets kHookBuckets = [] {
   Buckets buckets{};
@@ -125,7 +134,7 @@ Sym FindHook(const char* name) {
 
 VariantRange FindVariants(const char* asked_as) {
   for (uint32_t at = Hash(asked_as) % kBuckets; kVariantBuckets[at] != 0; at = (at + 1) % kBuckets) {
-    const Variant* first = &kVariants[kVariantBuckets[at] - 1u];
+    const Variant* first = &kVariants[static_cast<size_t>(kVariantBuckets[at] - 1)];
     if (strcmp(first->asked_as, asked_as) != 0) continue;
     const Variant* last = first;
     while (last != kVariants.data() + kVariantCount && strcmp(last->asked_as, asked_as) == 0) ++last;

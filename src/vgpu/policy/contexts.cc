@@ -18,6 +18,8 @@ namespace {
 
 // More than any context was ever seen to take; a larger difference is somebody else's allocation.
 constexpr uint64_t kLargestContext = uint64_t{4} << 30;
+// Held while the container's very first context is made, when nobody knows yet what one costs.
+constexpr uint64_t kFirstContext = uint64_t{512} << 20;
 
 struct Known {
   CUcontext handle;
@@ -30,7 +32,10 @@ struct Known {
 };
 
 constinit Lock g_lock{};         // guards g_known
-constinit Lock g_making_lock{};  // one context is made at a time, so that its size can be measured
+constinit Lock g_primary_lock{};  // state and retain of a primary context belong together
+constinit Lock g_making_lock{};   // one context is made at a time, so that its size can be measured
+constinit ProcessList g_before{};  // guarded by it, like its twin
+constinit ProcessList g_after{};
 constinit Growing<Known> g_known{};
 constinit uint32_t g_next_id = 1;
 // Changes whenever a handle may have become another context's.
@@ -85,6 +90,21 @@ uint64_t SizeOf(const Measurement& before, const Measurement& after, uint64_t ot
   return size > kLargestContext ? learnt : size;
 }
 
+// Reserves for a context that is about to be made: what one cost last, or, the first time, what there is up to
+// kFirstContext. False: there is no room.
+bool ReserveContext(int device, uint64_t* reserved) {
+  *reserved = LearntBytes(device);
+  if (*reserved != 0 || LimitBytes(device) == 0) return Reserve(device, *reserved, Kind::kContext);
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    const uint64_t limit = LimitBytes(device);
+    const uint64_t used = UsedBytes(device);
+    if (used >= limit) break;
+    *reserved = limit - used < kFirstContext ? limit - used : kFirstContext;
+    if (TryReserve(device, *reserved, Kind::kContext)) return true;
+  }
+  return Reserve(device, kAllocationUnit, Kind::kContext) && (*reserved = kAllocationUnit);
+}
+
 uint64_t OthersHold(int device) { return OwnBytes(device, Kind::kData) + OwnBytes(device, Kind::kModule); }
 
 }  // namespace
@@ -125,29 +145,35 @@ int DeviceOfContext(CUcontext context) {
 CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
   const int device = DeviceOfOrdinal(ordinal);
   if (device == kUnlimited) return maker.create(maker.arg);
+  const Locked making(g_making_lock);
   const uint64_t learnt = LearntBytes(device);
-  if (!Reserve(device, learnt, Kind::kContext)) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t reserved = 0;
+  if (!ReserveContext(device, &reserved)) return CUDA_ERROR_OUT_OF_MEMORY;
 
   nvmlDevice_t handle = nullptr;
   const bool measurable = HandleOfOrdinal(ordinal, &handle);
-  const Measurement before = measurable ? Measure(handle) : Measurement{};
+  const Measurement before = measurable ? Measure(handle, &g_before) : Measurement{};
   const uint64_t others_before = OthersHold(device);
   const CUresult result = maker.create(maker.arg);
   if (result != CUDA_SUCCESS) {
-    Refund(device, learnt, Kind::kContext);
+    Refund(device, reserved, Kind::kContext);
     return result;
   }
-  const Measurement after = measurable ? Measure(handle) : Measurement{};
+  Measurement after = measurable ? Measure(handle, &g_after) : Measurement{};
+  if (measurable && NvmlPid() == 0) {
+    IdentifySelf(g_before, g_after, before.free > after.free ? before.free - after.free : 0);
+    FindOwn(g_after, &after);
+  }
   const uint64_t others_after = OthersHold(device);
   const uint64_t other_growth = others_after > others_before ? others_after - others_before : 0;
   const uint64_t size = SizeOf(before, after, other_growth, learnt);
-  if (size > learnt && !Reserve(device, size - learnt, Kind::kContext)) {
+  if (size > reserved && !Reserve(device, size - reserved, Kind::kContext)) {
     Learn(device, size);
     maker.undo(maker.arg);
-    Refund(device, learnt, Kind::kContext);
+    Refund(device, reserved, Kind::kContext);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (size < learnt) Refund(device, learnt - size, Kind::kContext);
+  if (size < reserved) Refund(device, reserved - size, Kind::kContext);
   if (size != 0 && kind != ContextKind::kGreen) Learn(device, size);
 
   const CUcontext made = maker.handle(maker.arg);
@@ -163,7 +189,7 @@ CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& mak
 }
 
 CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker) {
-  const Locked locked(g_making_lock);
+  const Locked locked(g_primary_lock);
   unsigned flags = 0;
   int active = 0;
   if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0) {
@@ -224,6 +250,7 @@ int ContextsOn(int device) {
 
 void ResetContexts() {
   g_lock.Reset();
+  g_primary_lock.Reset();
   g_making_lock.Reset();
   g_known.Clear();
   g_epoch.fetch_add(1, std::memory_order_acq_rel);

@@ -17,8 +17,6 @@ namespace {
 // The pace of measurements that nobody asked for by name. One costs a round through NVML.
 constexpr int64_t kPendingMillis = 50;
 constexpr int64_t kQueryMillis = 1000;
-// A difference in free memory above this is a neighbour's allocation, not a module.
-constexpr uint64_t kLargestModule = uint64_t{1} << 30;
 
 struct DeviceModules {
   uint64_t charged = 0;
@@ -81,8 +79,8 @@ bool EndLoad(const LoadWatch& watch) {
   bool known = false;
   if (!AdjustLocked(device, Direction::kUpWithinLimit, &known)) return false;
   if (known) return true;
+  // NVML does not show this process: the device's loss is all there is to go by, a neighbour's part in it included.
   const uint64_t growth = watch.free_before - free_after;
-  if (growth > kLargestModule) return true;
   if (!TryReserve(device, growth, Kind::kModule)) return false;
   g_modules[device].charged += growth;
   return true;

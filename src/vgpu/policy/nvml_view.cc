@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/nvml_probe.h"
 #include "vgpu/policy/process.h"
 
 namespace hami::vgpu {
@@ -14,8 +15,8 @@ constexpr unsigned kMostSamples = 1024;
 constexpr uint64_t kWindowMicros = 1'000'000;
 
 struct PidSearch {
+  int32_t nvml_pid;
   int32_t pid;
-  bool found;
 };
 
 struct ListFill {
@@ -27,19 +28,23 @@ struct ListFill {
 
 }  // namespace
 
-bool IsOurs(unsigned pid) {
+unsigned ContainerPid(unsigned nvml_pid) {
   const region::Attachment* const a = attachment();
-  if (a == nullptr) return pid == static_cast<unsigned>(getpid());
-  PidSearch search{static_cast<int32_t>(pid), false};
+  if (a == nullptr) {
+    const unsigned known = NvmlPid() != 0 ? NvmlPid() : static_cast<unsigned>(getpid());
+    return nvml_pid == known ? static_cast<unsigned>(getpid()) : 0;
+  }
+  PidSearch search{static_cast<int32_t>(nvml_pid), 0};
   region::ForEachProcess(
       *a,
       [](const region::ProcessUsage& process, void* context) {
         auto* const s = static_cast<PidSearch*>(context);
-        s->found = s->pid == (process.host_pid != 0 ? process.host_pid : process.pid);
-        return !s->found;
+        if (s->nvml_pid != (process.host_pid != 0 ? process.host_pid : process.pid)) return true;
+        s->pid = process.pid;
+        return false;
       },
       &search);
-  return search.found;
+  return static_cast<unsigned>(search.pid);
 }
 
 unsigned OwnProcesses(int device, OwnProcess* out, unsigned room) {

@@ -11,8 +11,9 @@
 
 namespace hami::vgpu {
 
-// True when `pid`, as NVML or the container counts, belongs to a process of the container.
-bool IsOurs(unsigned pid);
+// The pid, as the container counts, of the process that NVML calls `nvml_pid`; 0 when it is none of the container's.
+unsigned ContainerPid(unsigned nvml_pid);
+inline bool IsOurs(unsigned nvml_pid) { return ContainerPid(nvml_pid) != 0; }
 
 // The container's processes on a region device. Returns how many there are, also beyond `room`.
 struct OwnProcess {
@@ -24,12 +25,15 @@ unsigned OwnProcesses(int device, OwnProcess* out, unsigned room);
 // Percent of the last second that the container's processes kept the device busy. False: NVML does not tell per process.
 bool OwnUtilization(nvmlDevice_t handle, nvmlUtilization_t* out);
 
-// Keeps the elements of an array that belong to us; returns how many.
+// Keeps the elements of an array that belong to us, under the container's pids; returns how many.
 template <typename T>
 unsigned KeepOurs(T* items, unsigned count) {
   unsigned kept = 0;
   for (unsigned i = 0; i < count; ++i) {
-    if (IsOurs(items[i].pid)) items[kept++] = items[i];
+    const unsigned pid = ContainerPid(items[i].pid);
+    if (pid == 0) continue;
+    items[kept] = items[i];
+    items[kept++].pid = pid;
   }
   return kept;
 }

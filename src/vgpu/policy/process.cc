@@ -16,6 +16,7 @@
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/log.h"
 #include "vgpu/policy/modules.h"
+#include "vgpu/policy/nvml_probe.h"
 #include "vgpu/policy/pools.h"
 #include "vgpu/policy/vmm.h"
 
@@ -74,6 +75,7 @@ void ResetTables() {
   ResetModules();
   ResetGraphs();
   ResetDeviceMap();
+  ResetNvmlProbe();
   for (auto& device : g_private_used) {
     for (auto& used : device) used.store(0, std::memory_order_relaxed);
   }
