@@ -56,6 +56,21 @@ struct MemOp {
   std::uint64_t value;
 };
 
+struct Call {
+  void (*fn)(void*);
+  void* arg;
+};
+
+struct EventMark {
+  EventObject* object;
+  std::uint64_t serial;
+};
+
+struct StreamMark {
+  Stream* stream;
+  std::uint64_t seq;
+};
+
 // One entry of a stream's queue.
 struct Op {
   OpKind kind = OpKind::kDelay;
@@ -66,18 +81,9 @@ struct Op {
   std::int64_t length = 0;
   std::int64_t bound = 0;      // once planned: v before which it can not be done
   union {
-    struct {
-      void (*fn)(void*);
-      void* arg;
-    } call;
-    struct {
-      EventObject* object;
-      std::uint64_t serial;
-    } event;
-    struct {
-      Stream* stream;
-      std::uint64_t seq;
-    } wait;
+    Call call;
+    EventMark event;
+    StreamMark wait;
     MemOp memop;
     Payload* payload;
   };

@@ -6,8 +6,13 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -19,6 +24,11 @@ constexpr const char* kSymbols[] = {
 #define HAMI_CUDA_PASS SIMGPU_NAME
 #define HAMI_CUDA_ALIAS(symbol, asked_as, since, flavour)
 #include "abi/cuda_api.inc"
+};
+
+constexpr const char* kForeign[] = {
+#define SIMGPU_FOREIGN(symbol) #symbol,
+#include "simgpu/driver/foreign_api.inc"
 };
 
 using Lookup = int (*)(const char*, void**, int, unsigned long long, int*);
@@ -83,11 +93,21 @@ TEST(Exports, GivenLookupAskedForItselfWhenOldThenTheFourArgumentFormWorks) {
 
 TEST(Exports, GivenWhatIsNotSimulatedWhenCalledWithAnythingThenItDeclines) {
   using Any = int (*)(std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t);
-  for (const char* symbol : {"cuCheckpointProcessLock", "cuTexRefCreate", "cuCoredumpGetAttribute"}) {
+  std::vector<const char*> symbols(std::begin(kForeign), std::end(kForeign));
+  symbols.insert(symbols.end(), {"cuCheckpointProcessLock", "cuTexRefCreate", "cuCoredumpGetAttribute"});
+  for (const char* symbol : symbols) {
     const auto call = Get<Any>(symbol);
     ASSERT_NE(call, nullptr) << symbol;
     EXPECT_EQ(call(0, 0, 0, 0, 0, 0), 801) << symbol;
     EXPECT_EQ(call(1, 2, 3, 4, 5, ~std::uintptr_t{0}), 801) << symbol;
+  }
+}
+
+// The names that FFmpeg's loader of the driver asks for; without each of them it finds no CUDA at all.
+TEST(Exports, GivenOtherApisWhenAProgramLoadsTheDriverThenTheirNamesAreThere) {
+  for (const char* symbol : {"cuGLGetDevices_v2", "cuGraphicsGLRegisterImage", "cuEGLStreamProducerConnect",
+                             "cuEGLStreamProducerPresentFrame", "cuEGLStreamConsumerDisconnect"}) {
+    EXPECT_NE(dlsym(g_library, symbol), nullptr) << symbol;
   }
 }
 

@@ -16,5 +16,7 @@ extern "C" {
 #define HAMI_CUDA_PASS SIMGPU_STUB
 #define HAMI_CUDA_ALIAS(symbol, asked_as, since, flavour)
 #include "abi/cuda_api.inc"
+#define SIMGPU_FOREIGN(symbol) int symbol() { return kNotSupported; }
+#include "simgpu/driver/foreign_api.inc"
 // clang-format on
 }

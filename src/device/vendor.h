@@ -7,7 +7,6 @@
 
 #pragma once
 
-#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -55,7 +54,7 @@ struct Pick {
   int profile = -1;
   MigPlacement placement;
 };
-using Picks = boost::container::small_vector<Pick, 8>;
+using Picks = std::vector<Pick>;
 
 // Whether the namespace's quota has room for one more share besides everything already chosen for the pod.
 class QuotaGate {

@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pins the C library functions whose default symbol version is newer than the oldest system this library must load on.
-// Invariant: no object of libvgpu.so refers to a glibc symbol above GLIBC_2.17 (tools/abi_gate.sh proves it). Include it
-// wherever one of the functions below is called.
+// The dynamic linker's functions, found by elf_lookup.h instead of by reference. They live in libdl on glibc
+// before 2.34 and in libc since, under another version; a reference would make every process of a container load libdl
+// for us. Where they can not be found the answers are those of a linker that finds nothing.
 #pragma once
 
 #include <dlfcn.h>
-#include <link.h>
-#include <pthread.h>
 
-#if defined(HAMI_FREESTANDING) && defined(__GLIBC__)
-#if defined(__x86_64__)
-#define HAMI_GLIBC_BASE "GLIBC_2.2.5"
-#elif defined(__aarch64__)
-#define HAMI_GLIBC_BASE "GLIBC_2.17"
-#else
-#error "no glibc base version is known for this architecture"
-#endif
+namespace hami::vgpu::libc {
 
-// These moved from libdl and libpthread to libc in 2.34 and got a new version there; the old one stays valid for ever.
-__asm__(".symver dlopen,dlopen@" HAMI_GLIBC_BASE);
-__asm__(".symver dladdr,dladdr@" HAMI_GLIBC_BASE);
-__asm__(".symver dlerror,dlerror@" HAMI_GLIBC_BASE);
-#endif
+void* Open(const char* soname, int flags);
+// Drops the message of a failed Open or look-up, so that the program's own dlerror does not show it.
+void ForgetError();
+int Locate(const void* address, Dl_info* out);
+
+}  // namespace hami::vgpu::libc

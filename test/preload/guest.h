@@ -37,13 +37,13 @@ struct Registration {
 [[noreturn]] void Fail(const char* file, int line, const char* what, long long got, long long want);
 #define EXPECT(condition) \
   if (!(condition)) ::guest::Fail(__FILE__, __LINE__, #condition, 0, 1)
-#define EXPECT_SAME(got, want)                                                                                \
-  do {                                                                                                        \
-    const auto got_value = (got);                                                                             \
-    const auto want_value = (want);                                                                           \
-    if (!(static_cast<long long>(got_value) == static_cast<long long>(want_value)))                           \
-      ::guest::Fail(__FILE__, __LINE__, #got " == " #want, static_cast<long long>(got_value),                 \
-                    static_cast<long long>(want_value));                                                      \
+#define EXPECT_SAME(got, want)                                                                \
+  do {                                                                                        \
+    const auto got_value = (got);                                                             \
+    const auto want_value = (want);                                                           \
+    if (!(static_cast<long long>(got_value) == static_cast<long long>(want_value)))           \
+      ::guest::Fail(__FILE__, __LINE__, #got " == " #want, static_cast<long long>(got_value), \
+                    static_cast<long long>(want_value));                                      \
   } while (false)
 #define OK(call) EXPECT_SAME(call, CUDA_SUCCESS)
 #define OOM(call) EXPECT_SAME(call, CUDA_ERROR_OUT_OF_MEMORY)

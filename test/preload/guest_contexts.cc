@@ -102,5 +102,21 @@ SCENARIO(green_context) {
   EXPECT_SAME(Room(), before);
 }
 
+// The old way to end a context: by reference.
+SCENARIO(detached_context) {
+  CUcontext primary = Begin();
+  const size_t before = Room();
+  CUcontext created = nullptr;
+  OK(cuCtxCreate_v2(&created, 0, 0));
+  CUdeviceptr block = 0;
+  OK(cuMemAlloc_v2(&block, 100 * kMiB));
+  const CUresult result = cuCtxDetach(created);
+  EXPECT(result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED);
+  OK(cuCtxSetCurrent(primary));
+  Balanced();  // whether that ended it or not, the counters follow the driver
+  unsigned version = 0;
+  if (cuCtxGetApiVersion(created, &version) != CUDA_SUCCESS) EXPECT_SAME(Room(), before);
+}
+
 }  // namespace
 }  // namespace guest

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML as seen from inside: the same figures as CUDA, only the own processes, and no other devices where they are fixed.
+// NVML as seen from inside: the same figures as CUDA, only the own processes, and no other devices where they are
+// fixed.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -39,6 +41,28 @@ SCENARIO(nvml_agrees) {
   EXPECT_SAME(second.used, cuda.used());
   second.version = 77;
   EXPECT(nvmlDeviceGetMemoryInfo_v2(Device(), &second) != NVML_SUCCESS);
+}
+
+// The monitor lowers the limit below what is in use: no error, no wrap, nothing more to be had (C5).
+SCENARIO(limit_lowered) {
+  constexpr off_t kLimitOffset = 1600;  // Region.limit[0]
+  Begin();
+  CUdeviceptr block = 0;
+  OK(cuMemAlloc_v2(&block, 400 * kMiB));
+  const int fd = open(std::getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE"), O_RDWR);
+  const uint64_t limit = 100 * kMiB;
+  EXPECT_SAME(pwrite(fd, &limit, sizeof limit, kLimitOffset), sizeof limit);
+  close(fd);
+  EXPECT_SAME(MemInfo().total, limit);
+  EXPECT_SAME(MemInfo().free, 0);
+  nvmlMemory_t memory{};
+  NVML(nvmlDeviceGetMemoryInfo(Device(), &memory));
+  EXPECT_SAME(memory.total, limit);
+  EXPECT_SAME(memory.used, limit);
+  EXPECT_SAME(memory.free, 0);
+  CUdeviceptr more = 0;
+  OOM(cuMemAlloc_v2(&more, 1));
+  OK(cuMemFree_v2(block));
 }
 
 // NVML alone, before any CUDA.
@@ -87,10 +111,9 @@ SCENARIO(nvml_processes) {
   const size_t ours = std::strtoul(arguments.at(0).c_str(), nullptr, 10);
   const unsigned self = static_cast<unsigned>(getpid());
   nvmlDevice_t device = Device();
-  for (const std::set<unsigned>& pids :
-       {Pids<nvmlProcessInfo_v1_t>(nvmlDeviceGetComputeRunningProcesses, device),
-        Pids<nvmlProcessInfo_v2_t>(nvmlDeviceGetComputeRunningProcesses_v2, device),
-        Pids<nvmlProcessInfo_t>(nvmlDeviceGetComputeRunningProcesses_v3, device)}) {
+  for (const std::set<unsigned>& pids : {Pids<nvmlProcessInfo_v1_t>(nvmlDeviceGetComputeRunningProcesses, device),
+                                         Pids<nvmlProcessInfo_v2_t>(nvmlDeviceGetComputeRunningProcesses_v2, device),
+                                         Pids<nvmlProcessInfo_t>(nvmlDeviceGetComputeRunningProcesses_v3, device)}) {
     EXPECT_SAME(pids.size(), ours);
     EXPECT(pids.count(self) == 1);
   }

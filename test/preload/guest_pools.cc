@@ -50,12 +50,12 @@ CUmemoryPool g_pool = nullptr;
 SCENARIO(async_explicit_pool) {
   Begin();
   g_pool = MakePool();
-  UpToTheLimit([](CUdeviceptr* out, size_t bytes, CUstream stream) {
-    return cuMemAllocFromPoolAsync(out, bytes, g_pool, stream);
-  }, cuMemFreeAsync);
-  UpToTheLimit([](CUdeviceptr* out, size_t bytes, CUstream stream) {
-    return cuMemAllocFromPoolAsync_ptsz(out, bytes, g_pool, stream);
-  }, cuMemFreeAsync_ptsz);
+  UpToTheLimit([](CUdeviceptr* out, size_t bytes,
+                  CUstream stream) { return cuMemAllocFromPoolAsync(out, bytes, g_pool, stream); },
+               cuMemFreeAsync);
+  UpToTheLimit([](CUdeviceptr* out, size_t bytes,
+                  CUstream stream) { return cuMemAllocFromPoolAsync_ptsz(out, bytes, g_pool, stream); },
+               cuMemFreeAsync_ptsz);
   OK(cuMemPoolDestroy(g_pool));
   Balanced();
 }
@@ -137,6 +137,27 @@ SCENARIO(async_capture) {
   EXPECT_SAME(Room(), before);
   OK(cuGraphDestroy(graph));
   EXPECT_SAME(Room(), before);
+}
+
+// A pool belongs to the device it was made on, whichever is current.
+SCENARIO(pool_of_other_device) {
+  Begin(0);
+  const size_t before = Room();
+  CUmemPoolProps props{};
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  props.location.id = 1;
+  CUmemoryPool pool = nullptr;
+  OK(cuMemPoolCreate(&pool, &props));
+  CUcontext other = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&other, 1));
+  CUdeviceptr block = 0;
+  OK(cuMemAllocFromPoolAsync(&block, 100 * kMiB, pool, nullptr));
+  EXPECT_SAME(Room(), before);
+  OOM(cuMemAllocFromPoolAsync(&block, kGiB, pool, nullptr));
+  OK(cuCtxSetCurrent(other));
+  EXPECT(MemInfo().used() >= 400 * kMiB);
+  EXPECT(Truth(1) <= MemInfo().used());
 }
 
 }  // namespace

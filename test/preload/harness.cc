@@ -102,8 +102,8 @@ int Preload::Wait(pid_t pid) {
 void Preload::Pass(std::vector<std::string> arguments, const Environment& extra) {
   const std::string name = arguments.empty() ? "" : arguments[0];
   const Outcome outcome = Run(std::move(arguments), extra);
-  EXPECT_EQ(outcome.status, 0) << name << ": signal " << (outcome.status & 0x7f) << ", exit "
-                               << (outcome.status >> 8) << "\n"
+  EXPECT_EQ(outcome.status, 0) << name << ": signal " << (outcome.status & 0x7f) << ", exit " << (outcome.status >> 8)
+                               << "\n"
                                << outcome.err << outcome.out;
   EXPECT_EQ(outcome.err, "") << name << " made noise";
 }

@@ -16,9 +16,12 @@ INSTANTIATE_TEST_SUITE_P(Ways, LookupScenario,
                            return std::string(scenario.param);
                          });
 
-TEST_F(Preload, GivenWrapperLoadedLater_WhenItAsksForTheNext_ThenBothAreReached) {
-  Pass({"shim", PRELOAD_SHIM});
+TEST_F(Preload, GivenDriverLoadedLate_ThenAbsentBeforeAndReplacedAfter) {
+  const Outcome outcome = RunProgram(PRELOAD_LATE, {});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
+
+TEST_F(Preload, GivenWrapperLoadedLater_WhenItAsksForTheNext_ThenBothAreReached) { Pass({"shim", PRELOAD_SHIM}); }
 
 TEST_F(Preload, GivenWrapperPreloadedBefore_WhenItAsksForTheNext_ThenTheLimitHolds) {
   Pass({"plain_limit"}, {{"LD_PRELOAD", std::string(PRELOAD_SHIM) + ":" + PRELOAD_LIBRARY}});

@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "async_per_thread_stream", "async_explicit_pool", "pool_keeps_reserve", "pool_trim",
                     "async_capture", "vmm_release_while_mapped", "vmm_segments", "vmm_failures", "vmm_import",
                     "graph_memory", "graph_too_large", "graph_memory_freed_outside", "graph_pool_gives_way",
-                    "context_counts", "primary_references", "primary_reset", "created_context",
+                    "context_counts", "primary_references", "primary_reset", "created_context", "detached_context",
                     "contexts_to_the_limit", "green_context"),
     [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
 
@@ -27,6 +27,10 @@ TEST_P(MemoryScenario, GivenForeignPidsInNvml_ThenHolds) { Pass({GetParam()}, {{
 
 TEST_F(Preload, GivenTwoDevices_WhenFreedWhileTheOtherIsCurrent_ThenTheRightOneIsRefunded) {
   Pass({"async_free_elsewhere"}, {{"SIMGPU", "2xH100"}});
+}
+
+TEST_F(Preload, GivenPoolOfTheOtherDevice_ThenTheOtherIsCharged) {
+  Pass({"pool_of_other_device"}, {{"SIMGPU", "2xH100"}});
 }
 
 TEST_F(Preload, GivenTwoDevices_WhenVmmNamesTheOther_ThenTheOtherIsCharged) {

@@ -17,13 +17,18 @@ class NvmlScenario : public Preload, public testing::WithParamInterface<const ch
 
 TEST_P(NvmlScenario, GivenLimitOf1GiB_ThenHolds) { Pass({GetParam()}); }
 
-INSTANTIATE_TEST_SUITE_P(Views, NvmlScenario, testing::Values("nvml_agrees", "nvml_alone", "nvml_init_again"),
+INSTANTIATE_TEST_SUITE_P(Views, NvmlScenario,
+                         testing::Values("nvml_agrees", "nvml_alone", "nvml_init_again", "limit_lowered"),
                          [](const testing::TestParamInfo<const char*>& scenario) {
                            return std::string(scenario.param);
                          });
 
 void Await(const std::string& file) {
-  while (!std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!std::filesystem::exists(file) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  ASSERT_TRUE(std::filesystem::exists(file));
 }
 
 TEST_F(Preload, GivenNeighbours_ThenOnlyTheContainersProcessesAreListed) {
@@ -44,8 +49,8 @@ TEST_F(Preload, GivenForeignPidsInNvml_ThenTheContainersOwnAreShown) {
 }
 
 TEST_F(Preload, GivenBusyNeighbour_ThenUtilisationIsTheContainersOwn) {
-  const pid_t foreign = Start({"busy", folder() + "/busy"},
-                              {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/other.cache"}});
+  const pid_t foreign =
+      Start({"busy", folder() + "/busy"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/other.cache"}});
   Await(folder() + "/busy");
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   Pass({"nvml_idle"});

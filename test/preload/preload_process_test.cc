@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "region/ledger.h"
@@ -36,9 +37,13 @@ TEST_F(Preload, GivenStaticDestructorsThatCallCuda_ThenTheProcessEnds) {
   EXPECT_EQ(outcome.out, "late\n");
 }
 
-// Bounded by the test's own time limit; the file appears as soon as the guest holds its memory.
+// The file appears as soon as the guest is where it should be; a guest that fails never makes it.
 void Await(const std::string& file) {
-  while (!std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!std::filesystem::exists(file) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  ASSERT_TRUE(std::filesystem::exists(file));
 }
 
 TEST_F(Preload, GivenHolderAlive_ThenRefused_WhenKilled_ThenItsMemoryCanBeHadAtOnce) {
@@ -64,7 +69,11 @@ TEST_F(Preload, GivenContainersContendingForOneLimit_ThenItIsNeverPassed) {
   // 2 GiB, three processes with a context of 300 MiB each.
   environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "2g";
   std::vector<pid_t> processes;
-  for (int i = 0; i < 3; ++i) processes.push_back(Start({"contend"}));
+  for (const char* done : {"/done0", "/done1", "/done2"}) {
+    processes.push_back(Start({"contend", folder() + done, folder() + "/stop"}));
+  }
+  for (const char* done : {"/done0", "/done1", "/done2"}) Await(folder() + done);
+  std::ofstream(folder() + "/stop").put('\n');
   for (const pid_t pid : processes) EXPECT_EQ(Wait(pid), 0);
   Pass({"context_counts"});
 }

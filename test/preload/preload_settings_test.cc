@@ -68,8 +68,8 @@ TEST_F(Preload, GivenRegionThatCannotBeMapped_ThenTheLimitHoldsPerProcessWithOne
 }
 
 TEST_F(Preload, GivenRegionThatCannotBeMapped_WhenAskedToFailOpen_ThenNotLimited) {
-  const Outcome outcome = Run({"unlimited"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/region"},
-                                              {"HAMI_FAIL_OPEN", "1"}});
+  const Outcome outcome =
+      Run({"unlimited"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/region"}, {"HAMI_FAIL_OPEN", "1"}});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 

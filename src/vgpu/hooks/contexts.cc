@@ -71,6 +71,16 @@ HAMI_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, u
 HAMI_EXPORT CUresult cuCtxDestroy(CUcontext context) { return Destroyed(real::cuCtxDestroy(context), context); }
 HAMI_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) { return Destroyed(real::cuCtxDestroy_v2(context), context); }
 
+// Ends the context when it was the last reference; which it was, only the driver knows.
+HAMI_EXPORT CUresult cuCtxDetach(CUcontext context) {
+  const CUresult result = real::cuCtxDetach(context);
+  unsigned version = 0;
+  if (result == CUDA_SUCCESS && Active() && real::cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS) {
+    ContextGone(context);
+  }
+  return result;
+}
+
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
   const auto retain = [&] { return real::cuDevicePrimaryCtxRetain(out, ordinal); };
   if (!Active() || out == nullptr) return retain();
@@ -98,7 +108,8 @@ HAMI_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc resourc
   return MakeContext(ordinal, ContextKind::kGreen, maker.get());
 }
 
-// What was allocated while the green context was current is known by its CUcontext, the context itself by its own handle.
+// What was allocated while the green context was current is known by its CUcontext, the context itself by its own
+// handle.
 HAMI_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   CUcontext as_context = nullptr;
   const bool known = Active() && real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;

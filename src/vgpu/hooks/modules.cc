@@ -70,17 +70,15 @@ HAMI_EXPORT CUresult cuModuleUnload(CUmodule module) { return Unloaded(real::cuM
 
 HAMI_EXPORT CUresult cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option* jit, void** jit_values,
                                        unsigned jit_count, CUlibraryOption* options, void** values, unsigned count) {
-  return WatchedLibrary(out, [&] {
-    return real::cuLibraryLoadData(out, code, jit, jit_values, jit_count, options, values, count);
-  });
+  return WatchedLibrary(
+      out, [&] { return real::cuLibraryLoadData(out, code, jit, jit_values, jit_count, options, values, count); });
 }
 
 HAMI_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option* jit, void** jit_values,
                                            unsigned jit_count, CUlibraryOption* options, void** values,
                                            unsigned count) {
-  return WatchedLibrary(out, [&] {
-    return real::cuLibraryLoadFromFile(out, path, jit, jit_values, jit_count, options, values, count);
-  });
+  return WatchedLibrary(
+      out, [&] { return real::cuLibraryLoadFromFile(out, path, jit, jit_values, jit_count, options, values, count); });
 }
 
 HAMI_EXPORT CUresult cuLibraryUnload(CUlibrary library) { return Unloaded(real::cuLibraryUnload(library)); }
@@ -116,8 +114,7 @@ HAMI_EXPORT CUresult cuFuncLoad(CUfunction function) { return FirstUse(real::cuF
 HAMI_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   size_t before = 0;
   if (!Active() || real::cuCtxGetLimit(&before, limit) != CUDA_SUCCESS) return real::cuCtxSetLimit(limit, value);
-  const CUresult result =
-      Watched(&value, [&] { return real::cuCtxSetLimit(limit, value); },
-              [&](size_t) { real::cuCtxSetLimit(limit, before); });
+  const CUresult result = Watched(
+      &value, [&] { return real::cuCtxSetLimit(limit, value); }, [&](size_t) { real::cuCtxSetLimit(limit, before); });
   return result == CUDA_SUCCESS && value < before ? Unloaded(result) : result;
 }

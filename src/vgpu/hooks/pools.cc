@@ -38,8 +38,7 @@ CUresult FromPool(CUdeviceptr* out, size_t bytes, const Place& place, CUmemoryPo
   const PoolRequest request{place, pool, out, bytes, stream};
   const CUresult result = AllocateFromPool(request, allocate, [&] { real::cuMemFreeAsync(*out, stream); });
   if (result != CUDA_ERROR_OUT_OF_MEMORY || !settings().oversubscribe) return result;
-  return ChargedOrSpilled(place, RoundUp(bytes, kAllocationUnit), bytes, out,
-                          [] { return CUDA_ERROR_OUT_OF_MEMORY; });
+  return ChargedOrSpilled(place, RoundUp(bytes, kAllocationUnit), bytes, out, [] { return CUDA_ERROR_OUT_OF_MEMORY; });
 }
 
 template <typename Allocate>
@@ -66,8 +65,7 @@ CUresult FromGivenPool(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstre
 template <typename Free>
 CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
   Entry entry;
-  const bool spilled =
-      Active() && table().Find(Space::kPointer, pointer, &entry) && (entry.flags & kSpilled) != 0;
+  const bool spilled = Active() && table().Find(Space::kPointer, pointer, &entry) && (entry.flags & kSpilled) != 0;
   return Uncharged(Space::kPointer, pointer, [&] {
     if (!spilled) return free();
     const CUresult result = real::cuStreamSynchronize(stream);
@@ -96,8 +94,7 @@ HAMI_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUm
                        [&] { return real::cuMemAllocFromPoolAsync(out, bytes, pool, stream); });
 }
 
-HAMI_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
-                                                  CUstream stream) {
+HAMI_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream) {
   return FromGivenPool(out, bytes, pool, Meant(stream, true),
                        [&] { return real::cuMemAllocFromPoolAsync_ptsz(out, bytes, pool, stream); });
 }

@@ -32,7 +32,7 @@ bool MayBeOurs(const char* name) {
 // True when `address` lies in a driver library: in the one we call, or in another copy of it.
 bool IsDriverCode(void* address) {
   Dl_info info;
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return false;
+  if (hami::vgpu::libc::Locate(address, &info) == 0 || info.dli_fname == nullptr) return false;
   const char* slash = strrchr(info.dli_fname, '/');
   const char* file = slash != nullptr ? slash + 1 : info.dli_fname;
   return strncmp(file, "libcuda.so", 10) == 0 || strncmp(file, "libnvidia-ml.so", 15) == 0;
@@ -92,49 +92,58 @@ __attribute__((visibility("hidden"), used)) void* hami_dlvsym(void* handle, cons
 
 // Ask; unless the answer is "pass on", return it. Otherwise jump with everything as it was at entry.
 #if defined(__x86_64__)
-#define HAMI_TAIL_JUMP(symbol, decide, target)                    \
-  __asm__(".pushsection .text\n.p2align 4\n.globl " symbol "\n"   \
-          ".type " symbol ", @function\n" symbol ":\n"            \
-          ".cfi_startproc\n"                                      \
-          "  endbr64\n"                                           \
-          "  pushq %rdi\n  .cfi_adjust_cfa_offset 8\n"            \
-          "  pushq %rsi\n  .cfi_adjust_cfa_offset 8\n"            \
-          "  pushq %rdx\n  .cfi_adjust_cfa_offset 8\n"            \
-          "  call " decide "\n"                                   \
-          "  popq %rdx\n  .cfi_adjust_cfa_offset -8\n"            \
-          "  popq %rsi\n  .cfi_adjust_cfa_offset -8\n"            \
-          "  popq %rdi\n  .cfi_adjust_cfa_offset -8\n"            \
-          "  cmpq $-1, %rax\n"                                    \
-          "  je 1f\n"                                             \
-          "  ret\n"                                               \
-          "1: jmp *" target "(%rip)\n"                            \
-          ".cfi_endproc\n"                                        \
+#define HAMI_TAIL_JUMP(symbol, decide, target)             \
+  __asm__(".pushsection .text\n.p2align 4\n.globl " symbol \
+          "\n"                                             \
+          ".type " symbol ", @function\n" symbol           \
+          ":\n"                                            \
+          ".cfi_startproc\n"                               \
+          "  endbr64\n"                                    \
+          "  pushq %rdi\n  .cfi_adjust_cfa_offset 8\n"     \
+          "  pushq %rsi\n  .cfi_adjust_cfa_offset 8\n"     \
+          "  pushq %rdx\n  .cfi_adjust_cfa_offset 8\n"     \
+          "  call " decide                                 \
+          "\n"                                             \
+          "  popq %rdx\n  .cfi_adjust_cfa_offset -8\n"     \
+          "  popq %rsi\n  .cfi_adjust_cfa_offset -8\n"     \
+          "  popq %rdi\n  .cfi_adjust_cfa_offset -8\n"     \
+          "  cmpq $-1, %rax\n"                             \
+          "  je 1f\n"                                      \
+          "  ret\n"                                        \
+          "1: jmp *" target                                \
+          "(%rip)\n"                                       \
+          ".cfi_endproc\n"                                 \
           ".size " symbol ", .-" symbol "\n.popsection\n")
 #elif defined(__aarch64__)
-#define HAMI_TAIL_JUMP(symbol, decide, target)                    \
-  __asm__(".pushsection .text\n.p2align 4\n.globl " symbol "\n"   \
-          ".type " symbol ", %function\n" symbol ":\n"            \
-          ".cfi_startproc\n"                                      \
-          "  hint #34\n"                                          \
-          "  stp x29, x30, [sp, #-48]!\n"                         \
-          "  .cfi_def_cfa_offset 48\n"                            \
-          "  .cfi_offset 29, -48\n  .cfi_offset 30, -40\n"        \
-          "  stp x0, x1, [sp, #16]\n"                             \
-          "  str x2, [sp, #32]\n"                                 \
-          "  bl " decide "\n"                                     \
-          "  mov x16, x0\n"                                       \
-          "  ldp x0, x1, [sp, #16]\n"                             \
-          "  ldr x2, [sp, #32]\n"                                 \
-          "  ldp x29, x30, [sp], #48\n"                           \
-          "  .cfi_def_cfa_offset 0\n"                             \
-          "  cmn x16, #1\n"                                       \
-          "  b.eq 1f\n"                                           \
-          "  mov x0, x16\n"                                       \
-          "  ret\n"                                               \
-          "1: adrp x17, " target "\n"                             \
-          "  ldr x17, [x17, #:lo12:" target "]\n"                 \
-          "  br x17\n"                                            \
-          ".cfi_endproc\n"                                        \
+#define HAMI_TAIL_JUMP(symbol, decide, target)             \
+  __asm__(".pushsection .text\n.p2align 4\n.globl " symbol \
+          "\n"                                             \
+          ".type " symbol ", %function\n" symbol           \
+          ":\n"                                            \
+          ".cfi_startproc\n"                               \
+          "  hint #34\n"                                   \
+          "  stp x29, x30, [sp, #-48]!\n"                  \
+          "  .cfi_def_cfa_offset 48\n"                     \
+          "  .cfi_offset 29, -48\n  .cfi_offset 30, -40\n" \
+          "  stp x0, x1, [sp, #16]\n"                      \
+          "  str x2, [sp, #32]\n"                          \
+          "  bl " decide                                   \
+          "\n"                                             \
+          "  mov x16, x0\n"                                \
+          "  ldp x0, x1, [sp, #16]\n"                      \
+          "  ldr x2, [sp, #32]\n"                          \
+          "  ldp x29, x30, [sp], #48\n"                    \
+          "  .cfi_def_cfa_offset 0\n"                      \
+          "  cmn x16, #1\n"                                \
+          "  b.eq 1f\n"                                    \
+          "  mov x0, x16\n"                                \
+          "  ret\n"                                        \
+          "1: adrp x17, " target                           \
+          "\n"                                             \
+          "  ldr x17, [x17, #:lo12:" target                \
+          "]\n"                                            \
+          "  br x17\n"                                     \
+          ".cfi_endproc\n"                                 \
           ".size " symbol ", .-" symbol "\n.popsection\n")
 #else
 #error "dlsym needs a tail jump for this architecture"

@@ -20,8 +20,8 @@ void* Open(Library library, int flags) {
   void* handle = g_drivers[index].load(std::memory_order_acquire);
   if (handle != nullptr) return handle;
   const int saved_errno = errno;
-  handle = dlopen(kSonames[index], RTLD_LAZY | RTLD_LOCAL | flags);
-  if (handle == nullptr) dlerror();  // the caller's own dlerror must not show our attempt
+  handle = libc::Open(kSonames[index], RTLD_LAZY | RTLD_LOCAL | flags);
+  if (handle == nullptr) libc::ForgetError();  // the caller's own dlerror must not show our attempt
   errno = saved_errno;
   if (handle != nullptr) g_drivers[index].store(handle, std::memory_order_release);
   return handle;
@@ -46,7 +46,7 @@ void* DriverSymbol(Sym sym) {
   void* const driver = OpenDriver(LibraryOf(sym));
   if (look_up == nullptr || driver == nullptr) return nullptr;
   void* const found = look_up(driver, NameOf(sym));
-  if (found == nullptr) dlerror();
+  if (found == nullptr) libc::ForgetError();
   return found;
 }
 

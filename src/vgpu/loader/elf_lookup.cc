@@ -2,12 +2,11 @@
 #include "vgpu/loader/elf_lookup.h"
 
 #include <elf.h>
+#include <link.h>
 #include <stdint.h>
 #include <string.h>
 
 #include <initializer_list>
-
-#include "vgpu/libc.h"
 
 namespace hami::vgpu {
 namespace {
@@ -61,7 +60,8 @@ uint32_t GnuHash(const char* name) {
   return h;
 }
 
-// Index of the symbol, 0 when absent. Table: nbuckets, first symbol, bloom words, bloom shift, bloom[], buckets[], chain[].
+// Index of the symbol, 0 when absent. Table: nbuckets, first symbol, bloom words, bloom shift, bloom[], buckets[],
+// chain[].
 uint32_t FindGnu(const Tables& t, const char* name) {
   const uint32_t buckets = t.gnu_hash[0];
   const uint32_t first = t.gnu_hash[1];

@@ -36,7 +36,7 @@ void* ReplaceAddress(const char* name, void* driver_answer, int version, uint64_
     if (v->sym != Sym::kNone && DriverSymbolCached(v->sym) == driver_answer) return HookAddress(v->sym);
   }
   Dl_info info;
-  if (dladdr(driver_answer, &info) != 0 && info.dli_saddr == driver_answer && info.dli_sname != nullptr) {
+  if (libc::Locate(driver_answer, &info) != 0 && info.dli_saddr == driver_answer && info.dli_sname != nullptr) {
     // Exported under another name: an older or a newer version, which may have a replacement of its own.
     const Sym sym = FindHook(info.dli_sname);
     return sym != Sym::kNone ? HookAddress(sym) : driver_answer;

@@ -51,8 +51,8 @@ constexpr uint32_t Hash(const char* name) {
   return h ^ (h >> 15);
 }
 
-// Open addressing, linear probing. A bucket holds index + 1. Compilers bound the steps of a constant expression, so this
-// is also how the tables below are computed.
+// Open addressing, linear probing. A bucket holds index + 1. Compilers bound the steps of a constant expression, so
+// this is also how the tables below are computed.
 constexpr uint32_t kBuckets = 512;
 using Buckets = std::array<uint16_t, kBuckets>;
 

@@ -31,9 +31,9 @@ struct Known {
   bool counted;  // made through us; others were only seen being current
 };
 
-constinit Lock g_lock{};         // guards g_known
-constinit Lock g_primary_lock{};  // state and retain of a primary context belong together
-constinit Lock g_making_lock{};   // one context is made at a time, so that its size can be measured
+constinit Lock g_lock{};           // guards g_known
+constinit Lock g_primary_lock{};   // state and retain of a primary context belong together
+constinit Lock g_making_lock{};    // one context is made at a time, so that its size can be measured
 constinit ProcessList g_before{};  // guarded by it, like its twin
 constinit ProcessList g_after{};
 constinit Growing<Known> g_known{};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which device is which. CUDA numbers devices by CUDA_VISIBLE_DEVICES, NVML by PCI address, the region by the order in
-// which its creator wrote the limits (NVML's). The one identity they share is the UUID, and everything here goes through
-// it; a MIG instance that the region does not name belongs to its GPU. Answers are region indices (or kUnlimited,
-// kForbidden, see process.h) and are remembered.
+// which its creator wrote the limits (NVML's). The one identity they share is the UUID, and everything here goes
+// through it; a MIG instance that the region does not name belongs to its GPU. Answers are region indices (or
+// kUnlimited, kForbidden, see process.h) and are remembered.
 #pragma once
 
 #include "abi/cuda_abi.h"

@@ -26,7 +26,8 @@ CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg
 template <typename Launch>
 CUresult LaunchGraph(CUgraphExec exec, Launch launch) {
   if (!g_graphs_allocate.load(std::memory_order_relaxed)) return launch();
-  return LaunchAllocating(exec, [](void* arg) { return (*static_cast<Launch*>(arg))(); }, &launch);
+  return LaunchAllocating(
+      exec, [](void* arg) { return (*static_cast<Launch*>(arg))(); }, &launch);
 }
 
 // Makes the charge of a device's graph memory equal to what the driver has reserved for it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Messages to the operator, on stderr, one write per line, none unless something is wrong or LIBCUDA_LOG_LEVEL asks.
-// No stdio, no allocation, no lock; errno is preserved. Levels as in HAMi: errors always, 2 adds warnings, 3 information,
-// 4 debugging.
+// No stdio, no allocation, no lock; errno is preserved. Levels as in HAMi: errors always, 2 adds warnings, 3
+// information, 4 debugging.
 #pragma once
 
 #include <stddef.h>

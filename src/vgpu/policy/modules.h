@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that nobody states: code and globals of modules, stacks, heaps, what a kernel's first use loads. It is measured:
-// whatever the driver says this process holds beyond what is counted already becomes module memory. Invariant: after each
-// load, unload, limit change and query the container's count is not below what the driver sees (where NVML shows this
-// process; elsewhere the change of free memory around a call is taken). A load that would pass the limit is undone.
+// Memory that nobody states: code and globals of modules, stacks, heaps, what a kernel's first use loads. It is
+// measured: whatever the driver says this process holds beyond what is counted already becomes module memory.
+// Invariant: after each load, unload, limit change and query the container's count is not below what the driver sees
+// (where NVML shows this process; elsewhere the change of free memory around a call is taken). A load that would pass
+// the limit is undone.
 #pragma once
 
 #include <stdint.h>

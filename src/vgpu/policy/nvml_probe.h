@@ -15,7 +15,7 @@ namespace hami::vgpu {
 bool NvmlReady();
 
 struct Measurement {
-  bool own_known = false;   // NVML lists this process, and which of the list it is is known
+  bool own_known = false;  // NVML lists this process, and which of the list it is is known
   bool free_known = false;
   uint64_t own = 0;   // bytes this process holds on the device, as the driver counts
   uint64_t free = 0;  // physical bytes free on the device
@@ -34,9 +34,9 @@ Measurement Measure(nvmlDevice_t handle, ProcessList* list);
 void FindOwn(const ProcessList& list, Measurement* measurement);
 
 // Learns the pid by which NVML knows this process, from lists taken just before and just after it made its first
-// context: a container counts pids differently than the host. It is the own pid if that appeared; else the only one that
-// did, if it holds about what the device lost and is no other process of the container. Otherwise it stays unknown, and
-// only figures that need it do without.
+// context: a container counts pids differently than the host. It is the own pid if that appeared; else the only one
+// that did, if it holds about what the device lost and is no other process of the container. Otherwise it stays
+// unknown, and only figures that need it do without.
 void IdentifySelf(const ProcessList& before, const ProcessList& after, uint64_t lost_bytes);
 // 0 = not known.
 unsigned NvmlPid();

@@ -76,8 +76,7 @@ bool OwnUtilization(nvmlDevice_t handle, nvmlUtilization_t* out) {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   const uint64_t micros = static_cast<uint64_t>(now.tv_sec) * 1'000'000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
-  const nvmlReturn_t result =
-      real::nvmlDeviceGetProcessUtilization(handle, samples, &count, micros - kWindowMicros);
+  const nvmlReturn_t result = real::nvmlDeviceGetProcessUtilization(handle, samples, &count, micros - kWindowMicros);
   if (result == NVML_ERROR_NOT_FOUND) {  // nobody ran anything
     *out = {0, 0};
     return true;

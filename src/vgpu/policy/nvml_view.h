@@ -22,7 +22,8 @@ struct OwnProcess {
 };
 unsigned OwnProcesses(int device, OwnProcess* out, unsigned room);
 
-// Percent of the last second that the container's processes kept the device busy. False: NVML does not tell per process.
+// Percent of the last second that the container's processes kept the device busy. False: NVML does not tell per
+// process.
 bool OwnUtilization(nvmlDevice_t handle, nvmlUtilization_t* out);
 
 // Keeps the elements of an array that belong to us, under the container's pids; returns how many.

@@ -34,9 +34,7 @@ uint64_t Attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t ot
   return real::cuMemPoolGetAttribute(pool, attribute, &value) == CUDA_SUCCESS ? value : otherwise;
 }
 
-uint64_t Reserved(const Pool& pool) {
-  return Attribute(pool.handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, pool.live);
-}
+uint64_t Reserved(const Pool& pool) { return Attribute(pool.handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, pool.live); }
 
 uint64_t InUse(const Pool& pool) { return Attribute(pool.handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, pool.live); }
 
@@ -97,9 +95,10 @@ bool TrimLocked(int device, uint64_t needed) {
   return true;
 }
 
-// As charge.h's Reserve, for a caller that holds the pools' lock: reserves what the pool may grow by. Tried in this order:
-// as if nothing spare could be used, with the part that is surely spare, after trimming, and at last with what is spare
-// if the frees under way have been reached. Whether the last two were right is only known after the driver's call.
+// As charge.h's Reserve, for a caller that holds the pools' lock: reserves what the pool may grow by. Tried in this
+// order: as if nothing spare could be used, with the part that is surely spare, after trimming, and at last with what
+// is spare if the frees under way have been reached. Whether the last two were right is only known after the driver's
+// call.
 bool ReserveGrowthLocked(const Pool& pool, uint64_t bytes, uint64_t spare, uint64_t* growth) {
   const int device = pool.device;
   const uint64_t sure = spare > pool.leaving ? spare - pool.leaving : 0;
@@ -126,8 +125,7 @@ CUresult BeginPoolAllocation(const PoolRequest& request, uint64_t* growth, bool*
   if (request.out == nullptr || request.place.device == kUnlimited) return CUDA_SUCCESS;
   // Recorded into a graph: nothing is allocated now, and the graph's memory is charged when it is launched.
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (real::cuStreamIsCapturing(request.stream, &capture) == CUDA_SUCCESS &&
-      capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+  if (real::cuStreamIsCapturing(request.stream, &capture) == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE) {
     return CUDA_SUCCESS;
   }
   g_lock.Acquire();

@@ -50,7 +50,8 @@ inline void AfterSynchronise() {
 
 void ResetPools();
 
-// --- implementation of the template ------------------------------------------------------------------------------------
+// --- implementation of the template
+// ------------------------------------------------------------------------------------
 
 // The parts of an allocation around the driver's call. The pools' lock is held from Begin (when it answers success)
 // to End.

@@ -2,6 +2,7 @@
 #include "vgpu/policy/process.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,6 @@
 
 #include <atomic>
 
-#include "vgpu/libc.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/graphs.h"

@@ -35,7 +35,7 @@ bool TryReserve(int device, uint64_t bytes, Kind kind);
 void ChargeAnyway(int device, uint64_t bytes, Kind kind);
 void Refund(int device, uint64_t bytes, Kind kind);
 
-uint64_t UsedBytes(int device);  // of the whole container
+uint64_t UsedBytes(int device);   // of the whole container
 uint64_t LimitBytes(int device);  // 0 = none
 uint64_t OwnBytes(int device, Kind kind);
 uint64_t OwnBytes(int device);  // all kinds

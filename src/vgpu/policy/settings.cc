@@ -60,8 +60,13 @@ uint64_t SizeOf(const char* name, char* (*get)(const char*)) {
     // A limit that does not limit is worth a line at any level.
     LogLine(Level::kError).Text(name).Text("=").Text(text).Text(": not a size, ignored");
   } else if (size.warn) {
-    LogLine(Level::kWarn).Text(name).Text("=").Text(text).Text(": taken as ").Number(size.bytes).Text(
-        " bytes; HAMi reads this spelling differently");
+    LogLine(Level::kWarn)
+        .Text(name)
+        .Text("=")
+        .Text(text)
+        .Text(": taken as ")
+        .Number(size.bytes)
+        .Text(" bytes; HAMi reads this spelling differently");
   }
   return size.bytes;
 }

@@ -17,12 +17,22 @@ uint64_t ChannelBytes(CUarray_format format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
     case CU_AD_FORMAT_SIGNED_INT8:
     case 0xb0:  // NV12: one byte of luma; chroma is added by ArrayBytes
-    case 0xc0: case 0xc1: case 0xc2: case 0xc3: case 0xc4: case 0xc5:  // (U|S)NORM_INT8X1, X2, X4
+    case 0xc0:
+    case 0xc1:
+    case 0xc2:
+    case 0xc3:
+    case 0xc4:
+    case 0xc5:  // (U|S)NORM_INT8X1, X2, X4
       return 1;
     case CU_AD_FORMAT_UNSIGNED_INT16:
     case CU_AD_FORMAT_SIGNED_INT16:
     case CU_AD_FORMAT_HALF:
-    case 0xc6: case 0xc7: case 0xc8: case 0xc9: case 0xca: case 0xcb:  // (U|S)NORM_INT16X1, X2, X4
+    case 0xc6:
+    case 0xc7:
+    case 0xc8:
+    case 0xc9:
+    case 0xca:
+    case 0xcb:  // (U|S)NORM_INT16X1, X2, X4
       return 2;
     default:
       return 4;  // 32-bit formats, and the largest that any packed or block format takes a texel and channel

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sizes that have to be worked out: pitched memory (the driver picks the pitch) and arrays (the driver picks the layout).
-// Both are reserved by the layout that GPUs use, rows padded to 512 bytes, and settled where the driver tells more.
+// Sizes that have to be worked out: pitched memory (the driver picks the pitch) and arrays (the driver picks the
+// layout). Both are reserved by the layout that GPUs use, rows padded to 512 bytes, and settled where the driver tells
+// more.
 #pragma once
 
 #include <stddef.h>

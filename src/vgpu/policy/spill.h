@@ -2,7 +2,8 @@
 //
 // Oversubscription (CUDA_OVERSUBSCRIBE=true, or the region says so): what does not fit into the physical memory becomes
 // managed memory that prefers the host and that the device reaches; it is charged like any other. Plain and
-// stream-ordered allocations spill; pitched ones, arrays and VMM memory do not, and meet the driver's own out of memory.
+// stream-ordered allocations spill; pitched ones, arrays and VMM memory do not, and meet the driver's own out of
+// memory.
 #pragma once
 
 #include <stddef.h>
