@@ -143,7 +143,13 @@ bool FindArray(CUarray handle, ArrayView* out) {
   out->storage = reinterpret_cast<std::byte*>(array->storage);
   out->layout = array->layout;
   out->machine = array->ctx->machine();
+  out->flags = array->desc.Flags;
   return true;
+}
+
+bool IsMipmap(CUmipmappedArray handle) {
+  const ArrayLock guard(TheArrays().lock);
+  return TheArrays().mipmaps.count(reinterpret_cast<Mipmap*>(handle)) != 0;
 }
 
 void ReleaseArraysOf(Context& ctx) {

@@ -9,14 +9,16 @@
 
 namespace simgpu {
 
-// What copies need of an array.
+// What copies and textures need of an array.
 struct ArrayView {
   std::byte* storage = nullptr;
   ArrayLayout layout;
   int machine = -1;
+  unsigned flags = 0;  // CUDA_ARRAY3D_*
 };
 
 // False for a handle that is no live array.
 bool FindArray(CUarray handle, ArrayView* out);
+bool IsMipmap(CUmipmappedArray handle);
 
 }  // namespace simgpu

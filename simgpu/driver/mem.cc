@@ -267,6 +267,7 @@ void Destroy(CUdeviceptr base) {
 }
 
 void ReleaseMemoryOf(Context& ctx) {
+  ReleaseTexturesOf(ctx);
   ReleaseArraysOf(ctx);
   std::vector<CUdeviceptr> mine;
   {

@@ -64,6 +64,7 @@ void DropPoolMemory(int ordinal);
 // A range of kind kAsync, kGraph or kPoolImport leaves.
 void LeavePool(const Allocation& allocation);
 void ReleaseArraysOf(Context& ctx);
+void ReleaseTexturesOf(const Context& ctx);
 void RefundManaged(Allocation* allocation);
 
 }  // namespace simgpu

@@ -16,18 +16,18 @@ void Fd::Reset() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-Result<Fd> Open(const std::string& path, int flags, unsigned mode) {
+namespace {
+
+Result<Fd> OpenAs(const std::string& path, int flags, unsigned mode) {
   int fd = -1;
   do {
-    fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode);
+    fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) return FailErrno("can not open " + path);
   return Fd(fd);
 }
 
-Result<std::string> ReadFile(const std::string& path, std::size_t most_bytes) {
-  // Non-blocking, so that a named pipe planted under this name can not hold us up.
-  auto fd = Open(path, O_RDONLY | O_NONBLOCK);
+Result<std::string> ReadOpened(const Result<Fd>& fd, const std::string& path, std::size_t most_bytes) {
   if (!fd) return tl::unexpected(fd.error());
   struct stat status {};
   if (::fstat(fd->get(), &status) != 0) return FailErrno("can not examine " + path);
@@ -42,6 +42,19 @@ Result<std::string> ReadFile(const std::string& path, std::size_t most_bytes) {
     content.append(buffer.data(), static_cast<std::size_t>(got));
     if (content.size() > most_bytes) return Fail(path + " is longer than " + std::to_string(most_bytes) + " bytes");
   }
+}
+
+}  // namespace
+
+Result<Fd> Open(const std::string& path, int flags, unsigned mode) { return OpenAs(path, flags | O_NOFOLLOW, mode); }
+
+// Both read without blocking, so that a named pipe planted under this name can not hold us up.
+Result<std::string> ReadFile(const std::string& path, std::size_t most_bytes) {
+  return ReadOpened(OpenAs(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0), path, most_bytes);
+}
+
+Result<std::string> ReadLinkedFile(const std::string& path, std::size_t most_bytes) {
+  return ReadOpened(OpenAs(path, O_RDONLY | O_NONBLOCK, 0), path, most_bytes);
 }
 
 Status WriteNewFile(const std::string& path, std::string_view content, unsigned mode) {

@@ -45,6 +45,8 @@ class Fd {
 Result<Fd> Open(const std::string& path, int flags, unsigned mode = 0);
 
 Result<std::string> ReadFile(const std::string& path, std::size_t most_bytes);
+// As ReadFile, but follows a symbolic link in the last place: files of a mounted Secret or ConfigMap are such links.
+Result<std::string> ReadLinkedFile(const std::string& path, std::size_t most_bytes);
 
 // Creates PATH (which must not exist) with CONTENT.
 Status WriteNewFile(const std::string& path, std::string_view content, unsigned mode);

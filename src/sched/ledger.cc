@@ -21,7 +21,7 @@ struct Told {
 Told ReadAllocation(const device::Pod& pod, const device::Vendors& vendors) {
   Told told;
   for (std::size_t v = 0; v < vendors.size(); ++v) {
-    const std::string* text = Find(pod.annotations, vendors[v]->allocated_annotation());
+    const std::string* text = device::Find(pod.annotations, vendors[v]->allocated_annotation());
     if (text == nullptr) continue;
     told.any = true;
     auto grant = device::DecodeGrant(*text);
@@ -31,7 +31,7 @@ Told ReadAllocation(const device::Pod& pod, const device::Vendors& vendors) {
     }
     told.allocation.grants.emplace_back(static_cast<int>(v), std::move(*grant));
   }
-  if (const std::string* text = Find(pod.annotations, device::kMigAllocations)) {
+  if (const std::string* text = device::Find(pod.annotations, device::kMigAllocations)) {
     // Malformed means none; a MIG card in use without one is fenced, so nothing is given away twice.
     if (auto reservations = device::DecodeReservations(*text)) told.allocation.reservations = std::move(*reservations);
   }
@@ -39,7 +39,7 @@ Told ReadAllocation(const device::Pod& pod, const device::Vendors& vendors) {
 }
 
 device::UnixSeconds AssignedTime(const device::Pod& pod) {
-  const std::string* text = Find(pod.annotations, device::kAssignedTime);
+  const std::string* text = device::Find(pod.annotations, device::kAssignedTime);
   device::UnixSeconds time = 0;
   if (text != nullptr) std::from_chars(text->data(), text->data() + text->size(), time);
   constexpr device::UnixSeconds kLatest = 1LL << 40;  // keeps sums with a lifetime inside 64 bits

@@ -39,17 +39,18 @@ struct Options {
 };
 
 enum class What : uint8_t {
-  kPlain, kManaged, kPooled, kPool, kPhysical, kMapping, kArray, kMipmap, kGraph, kGraphBlock, kHost, kContext, kModule,
+  kPlain, kPublished, kManaged, kPooled, kPool, kPhysical, kMapping, kArray, kMipmap, kGraph, kHost, kContext, kModule,
   kExternal
 };
 
 struct Object {
   What what;
   uint64_t handle = 0;
-  uint64_t bytes = 0;     // what it costs the device; 0 where something else pays for it
-  uint64_t extra = 0;     // kMapping: its handle; kPooled: its pool; kGraph: the graph; kContext: memory made inside
-  uint64_t range = 0;     // kMapping: the reservation's size
-  bool imported = false;
+  uint64_t bytes = 0;  // what it costs the device; 0 where another object of its group pays for it
+  uint64_t extra = 0;  // kPooled: its pool; kGraph: the graph; kContext: memory made inside; kPublished: its box
+  uint64_t range = 0;  // kMapping: its size; kGraph: the address it allocates
+  uint64_t group = 0;  // handles and mappings of one physical memory; it ends with the last of them
+  bool flag = false;   // kMapping: another process's memory; kGraph: its memory is out; kPhysical: can be exported
 };
 
 class Actor {
@@ -61,6 +62,7 @@ class Actor {
   void End();
   // Waits for the device, so that pools give back what they can.
   void Settle();
+  bool idle() const { return objects_.empty(); }
   // The operations since the last call of Forget, on stderr.
   void Dump() const;
   void Forget() { log_.clear(); }
@@ -104,14 +106,16 @@ class Actor {
   void FreeSomething();
 
   void Free(size_t index);
-  void FreeMapping(const Object& object);
+  void FreePool(const Object& object);
+  void FreeGraph(Object object);
   void FreeContext(const Object& object);
+  bool FreePublished(const Object& object);
+  void Map(CUmemGenericAllocationHandle handle, uint64_t bytes, uint64_t group, bool imported);
   void Add(Object object) { objects_.push_back(object); }
   Object* Pick(What what);
   // Room for `bytes` more under the quota; makes some by freeing.
   bool Afford(uint64_t bytes);
   uint64_t Held() const;
-  void AddDebt(uint64_t bytes) { debt_ += bytes; }
 
   // Notes the call. True when it succeeded; out of memory is judged here; anything else ends the process.
   bool Done(const char* what, CUresult result, uint64_t a, uint64_t b);
@@ -132,6 +136,8 @@ class Actor {
   uint64_t debt_ = 0;       // bytes that pools keep of what this actor freed
   uint64_t want_ = 0;       // bytes the call under way asks for
   uint64_t context_ = 0;    // exact: what the primary context costs
+  uint64_t reported_ = 0;   // imported bytes in the cell
+  uint64_t next_group_ = 1;
   uint64_t measured_ = 0;   // exact: what modules and limits cost beyond their objects
 };
 

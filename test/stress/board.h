@@ -22,8 +22,6 @@ struct Cell {
   std::atomic<uint64_t> longest_ns;        // of one operation
   std::atomic<uint64_t> seen_used;         // cuMemGetInfo at the barrier
   std::atomic<uint64_t> imported_mapped;   // bytes of others' memory that are counted here as well
-  std::atomic<uint64_t> imported_unmapped; // bytes held by a handle alone, which nobody may be charged for
-  std::atomic<uint64_t> pool_extra;        // charged for destroyed pools whose last block is out
 };
 
 // A plain allocation that others may open. The lock holds the worker's pid; nobody waits for it.

@@ -131,7 +131,6 @@ bool ParseBool(const char* text, bool otherwise) {
 void ReadSettings(Settings* out, char* (*get)(const char*)) {
   ReadPerDevice("CUDA_DEVICE_MEMORY_LIMIT", out->memory_limit, get);
   ReadPerDevice("CUDA_DEVICE_SM_LIMIT", out->sm_limit, get);
-  for (const uint64_t limit : out->memory_limit) out->any_memory_limit = out->any_memory_limit || limit != 0;
   for (uint64_t& limit : out->sm_limit) limit = limit == 0 || limit > 100 ? 100 : limit;
   if (const char* priority = get("CUDA_TASK_PRIORITY"); priority != nullptr) out->priority = atoi(priority);
   if (const char* policy = get("GPU_CORE_UTILIZATION_POLICY"); policy != nullptr) {

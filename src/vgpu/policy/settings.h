@@ -21,16 +21,14 @@ struct ParsedSize {
 // "3g", "512M", "1GiB", "15360MB", "0x40000000", "1073741824". Multiples are of 1024, as HAMi's.
 ParsedSize ParseSize(const char* text);
 
-// CUDA_DEVICE_SM_LIMIT: percent; the same grammar as a size.
-// "true", "1", "t", "yes", "on" in any case.
+// "true", "1", "t", "yes", "on" in any case, and their opposites; `otherwise` for anything else.
 bool ParseBool(const char* text, bool otherwise);
 
 enum class UtilizationPolicy : int { kDefault = 0, kForce = 1, kDisable = 2 };
 
 struct Settings {
   uint64_t memory_limit[region::kMaxDevices] = {};
-  uint64_t sm_limit[region::kMaxDevices] = {};
-  bool any_memory_limit = false;
+  uint64_t sm_limit[region::kMaxDevices] = {};  // percent, 1…100
   int priority = 1;
   UtilizationPolicy policy = UtilizationPolicy::kDefault;
   bool oversubscribe = false;

@@ -62,7 +62,6 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ReadSettings, GivenNothing_ThenNothingIsLimited) {
   const Settings s = Read({});
-  EXPECT_FALSE(s.any_memory_limit);
   EXPECT_EQ(s.memory_limit[0], 0u);
   EXPECT_EQ(s.sm_limit[15], 100u);
   EXPECT_STREQ(s.region_path, "/tmp/cudevshr.cache");
@@ -79,7 +78,6 @@ TEST(ReadSettings, GivenGlobalAndNumberedLimits_ThenTheNumberedOneWinsUnlessZero
   EXPECT_EQ(s.memory_limit[1], 3 * kGiB);
   EXPECT_EQ(s.memory_limit[2], 2 * kGiB);
   EXPECT_EQ(s.memory_limit[15], 5 * kMiB);
-  EXPECT_TRUE(s.any_memory_limit);
 }
 
 TEST(ReadSettings, GivenPolicyNames_ThenAnyCaseIsUnderstood) {

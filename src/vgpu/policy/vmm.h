@@ -3,7 +3,8 @@
 // Virtual memory management: physical memory that a handle names and mappings use. Invariant: a physical allocation is
 // charged once, to the device it lies on, from its creation until the last reference to its handle is released *and*
 // its last mapping is gone, in whatever order. Memory imported from another process is charged while it is mapped here,
-// because its maker may let go of it while we hold it.
+// because its maker may let go of it while we hold it; two processes of one container that share memory this way
+// therefore count it twice while both map it. Sparse arrays (cuMemMapArrayAsync) are not followed.
 #pragma once
 
 #include <stddef.h>
