@@ -43,7 +43,8 @@ struct Allocation {
   bool readable = true;
   bool writable = true;
   bool in_use = true;                 // false between a stream-ordered free and its execution
-  bool backed = false;                // kGraph: charged
+  int backings = 0;                   // kGraph: launches that hold the memory; charged while there is one
+  bool owed = false;                  // kGraph: launched by a graph that does not free it itself, and not freed since
   std::uint32_t slab = 0, block = 0;  // the arena's own
 };
 

@@ -37,6 +37,15 @@ struct Capture {
   std::vector<CapturedStream> streams;
 };
 
+// Begins at a stream that captures nothing, into `given` behind `dependencies`, or into a new graph.
+CUresult BeginCapture(Stream& s, CUstreamCaptureMode mode, Graph* given, std::vector<GraphNode*>&& dependencies);
+// Ends the capture that began at the stream. On failure nothing is left of a capture that was invalid or unjoined.
+CUresult EndCapture(Stream& s, Graph** out);
+// Where a stream of the capture is in it.
+CapturedStream& PlaceOf(Capture& capture, const Stream& s);
+// What the calling thread lets others' captures forbid it.
+CUstreamCaptureMode& ThreadCaptureMode();
+
 // Makes the stream's capture invalid and says why.
 CUresult RefuseOnCapture(const Stream& s);
 // Work for the legacy stream is an implicit dependency on every capturing blocking stream of the context:

@@ -296,9 +296,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer_handle, unsigned int flags) {
   SIMGPU_TRY(NeedContext(&ctx));
   SIMGPU_TRY(ContextOf(peer_handle, &peer));
   if (peer == ctx || peer->machine() == ctx->machine()) return CUDA_ERROR_INVALID_DEVICE;
-  int can = 0;
-  SIMGPU_TRY(cuDeviceCanAccessPeer(&can, ctx->ordinal(), peer->ordinal()));
-  if (can == 0) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (!CanAccessPeer(*ctx->device, *peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   const std::uint64_t bit = std::uint64_t{1} << peer->ordinal();
   return (ctx->peers.fetch_or(bit) & bit) != 0 ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
 }

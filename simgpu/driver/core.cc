@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <vector>
 
@@ -16,7 +17,6 @@
 namespace simgpu {
 
 constinit std::atomic<Phase> g_phase{Phase::kNew};
-constinit std::atomic<bool> g_faults{true};
 
 namespace {
 
@@ -102,6 +102,16 @@ void InChild() {
   }
 }
 
+// Calls that choose a context or a device: they work on while the current context's GPU is lost, so that a program can
+// turn to another one.
+bool AsksNothingOfTheGpu(const char* function) {
+  static constexpr const char* kPrefixes[] = {"cuDevice",         "cuCtxSetCurrent", "cuCtxGetCurrent",
+                                              "cuCtxPushCurrent", "cuCtxPopCurrent", "cuCtxGetDevice"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [function](const char* prefix) {
+    return std::strncmp(function, prefix, std::strlen(prefix)) == 0;
+  });
+}
+
 CUresult Initialise() {
   Machine& machine = Machine::Get();
   if (!machine.ok()) return CUDA_ERROR_NO_DEVICE;
@@ -124,7 +134,10 @@ CUresult NotReady() { return CUDA_ERROR_NOT_INITIALIZED; }
 
 CUresult FaultOf(const char* function) {
   Context* ctx = CurrentContext();
-  return static_cast<CUresult>(Machine::Get().FaultFor(function, ctx != nullptr ? ctx->machine() : -1));
+  Machine& machine = Machine::Get();
+  int dev = ctx != nullptr ? ctx->machine() : -1;
+  if (machine.Lost(dev) && AsksNothingOfTheGpu(function)) dev = -1;
+  return static_cast<CUresult>(machine.FaultFor(function, dev));
 }
 
 int DeviceCount() { return g_devices.count; }

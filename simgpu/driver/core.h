@@ -69,7 +69,6 @@ struct Context {
 
 enum class Phase : int { kNew, kReady, kForked };
 extern std::atomic<Phase> g_phase;
-extern std::atomic<bool> g_faults;  // some call of this machine may be told to fail or to be slow
 
 CUresult NotReady();
 CUresult FaultOf(const char* function);
@@ -80,7 +79,7 @@ inline CUresult Enter(const char* function) {
   if (g_phase.load(std::memory_order_acquire) != Phase::kReady) [[unlikely]] {
     return NotReady();
   }
-  return g_faults.load(std::memory_order_relaxed) ? FaultOf(function) : CUDA_SUCCESS;
+  return FaultOf(function);
 }
 
 // The first statement of an exported function: SIMGPU_ENTER(cuMemAlloc_v2);
@@ -97,6 +96,8 @@ inline CUresult Enter(const char* function) {
 int DeviceCount();
 // Null for an ordinal that is not visible.
 const Device* FindDevice(CUdevice ordinal);
+// Whether work on one may touch the memory of the other.
+bool CanAccessPeer(const Device& from, const Device& to);
 // The visible device of a machine index; null when this process does not see it.
 const Device* DeviceOfMachine(int machine);
 

@@ -49,6 +49,9 @@ CUresult Uuid(CUuuid* uuid, CUdevice dev, bool instance) {
 }
 
 }  // namespace
+
+bool CanAccessPeer(const Device& from, const Device& to) { return PathBetween(from, to) != Path::kNone; }
+
 }  // namespace simgpu
 
 using namespace simgpu;
@@ -194,7 +197,7 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice dev, CUdevice peer) {
   SIMGPU_TRY(Need(dev, &a));
   SIMGPU_TRY(Need(peer, &b));
   if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *can = PathBetween(*a, *b) != Path::kNone ? 1 : 0;
+  *can = CanAccessPeer(*a, *b) ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

@@ -119,7 +119,7 @@ CUresult AfterWait(Context& ctx) {
   return static_cast<CUresult>(ctx.sticky_error.load(std::memory_order_relaxed));
 }
 
-void WaitAll(Scheduler& sched, const Context& ctx) {
+void WaitAll(Scheduler& sched, const Context& ctx, Patience patience) {
   std::vector<std::pair<Stream*, std::uint64_t>> targets;
   for (Stream* s : ctx.engine->share->pending) {
     if (s->ctx == &ctx) {
@@ -128,7 +128,7 @@ void WaitAll(Scheduler& sched, const Context& ctx) {
   }
   for (const auto& [s, seq] : targets) {
     if (s->completed < seq) {
-      sched.WaitSeq(*s, seq);
+      sched.WaitSeq(*s, seq, patience);
     }
   }
 }
@@ -173,9 +173,9 @@ void DestroyEngine(Context& ctx) {
   EndCapturesOf(ctx);
   DropLanesOf(ctx);
   EngineLock sched;
+  WaitAll(*sched, ctx, Patience::kWhileItMoves);
   engine->dead = true;
   Share& share = *engine->share;
-  sched->Commit(Machine::Get().Now());
   for (;;) {
     const auto pending = std::find_if(share.pending.begin(), share.pending.end(),
                                       [engine](const Stream* s) { return s->engine == engine; });
@@ -364,7 +364,7 @@ bool StreamIdle(Stream& s) {
 void DrainContext(Context& ctx) {
   EngineLock sched;
   if (ctx.engine != nullptr) {
-    WaitAll(*sched, ctx);
+    WaitAll(*sched, ctx, Patience::kForEver);
   }
 }
 

@@ -33,7 +33,8 @@ inline constexpr int kHighestStreamPriority = -5;
 // The engine of a new context; never null. The green contexts of a device and its primary one run side by side, each on
 // at most ctx.sm_count SMs; other contexts take turns with them.
 Engine* NewEngine(Context& ctx);
-// Drops what is still queued, as cuCtxDestroy does, destroys the context's streams and events, and leaves the arbiter.
+// Waits for what is queued, as the driver does before it takes a context apart; work that waits for something that is
+// not under way (a value in memory) is dropped. Then destroys the context's streams and events and leaves the arbiter.
 // Safe with null.
 void DestroyEngine(Context& ctx);
 

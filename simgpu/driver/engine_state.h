@@ -193,6 +193,9 @@ struct HostCall {
   Nanos due;
 };
 
+// kWhileItMoves: gives up when the work waits for something that is not under way, as a value that nobody may write.
+enum class Patience : std::uint8_t { kForEver, kWhileItMoves };
+
 struct Scheduler {
   static Scheduler& Get();
 
@@ -255,7 +258,9 @@ struct Scheduler {
 
   // --- waiting (engine_wait.cc) ---
   Nanos DueOf(Stream* awaited, std::uint64_t seq);  // when to look again
-  void WaitSeq(Stream& s, std::uint64_t seq);       // with the lock held; may release it in between
+  // With the lock held, which it may release in between. False only when patience ended.
+  bool WaitSeq(Stream& s, std::uint64_t seq, Patience patience = Patience::kForEver);
+  bool Stuck(Nanos due) const;                      // nothing of this process will bring the work further
   void WaitForRoom(Stream& s);
   // Performs one large copy (of stream `only`, if given), releasing the lock meanwhile. False: there is none.
   bool MoveBytes(Stream* only);

@@ -115,7 +115,12 @@ void Scheduler::SleepReal(Nanos now, Nanos due) {
   pthread_mutex_lock(&lock);
 }
 
-void Scheduler::WaitSeq(Stream& s, std::uint64_t seq) {
+bool Scheduler::Stuck(Nanos due) const {
+  return due == kNever && bytes_to_do == 0 && host_running == 0 && host_next == host_calls.size() &&
+         std::none_of(timed.begin(), timed.end(), [](const Stream* s) { return s->bytes == Transfer::kMoving; });
+}
+
+bool Scheduler::WaitSeq(Stream& s, std::uint64_t seq, Patience patience) {
   ++waiting;
   Nanos looked = Machine::Get().Now();
   for (;;) {
@@ -128,6 +133,9 @@ void Scheduler::WaitSeq(Stream& s, std::uint64_t seq) {
       continue;
     }
     const Nanos due = DueOf(&s, seq);
+    if (patience == Patience::kWhileItMoves && Stuck(due)) {
+      break;
+    }
     if (virtual_clock) {
       SleepVirtual(due);
       continue;
@@ -146,6 +154,7 @@ void Scheduler::WaitSeq(Stream& s, std::uint64_t seq) {
   if (waiting == 0 && (unplanned > 0 || !timed.empty())) {
     WakeThread(0);
   }
+  return s.completed >= seq;
 }
 
 void Scheduler::WaitForRoom(Stream& s) {

@@ -185,6 +185,43 @@ void DestroyEventsOf(Scheduler&, Context& ctx) {
   });
 }
 
+CUresult RecordContext(Context& ctx, CUevent handle) {
+  EventObject* event = FindEvent(handle);
+  if (event == nullptr || event->ctx != &ctx) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  SIMGPU_TRY(CheckContextWait(ctx));
+  EngineLock sched;
+  // In a stream of its own, so that it holds up nothing.
+  Stream* lane = TakeLane(*sched, *ctx.engine);
+  if (lane == nullptr) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const Nanos now = Machine::Get().Now();
+  for (Stream* s : ctx.engine->streams) {
+    EnqueueWait(*sched, *lane, *s, s->submitted, now);
+  }
+  EnqueueRecord(*sched, *lane, *event, now);
+  LeaveQueue(*sched, *lane, now);
+  GiveStream(*sched, *lane);
+  return CUDA_SUCCESS;
+}
+
+CUresult WaitInContext(Context& ctx, CUevent handle) {
+  EventObject* event = FindEvent(handle);
+  if (event == nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  SIMGPU_TRY(CheckContextWait(ctx));
+  EngineLock sched;
+  const Nanos now = Machine::Get().Now();
+  for (Stream* s : ctx.engine->streams) {
+    EnqueueEventWait(*sched, *s, *event, now);
+    LeaveQueue(*sched, *s, now);
+  }
+  return CUDA_SUCCESS;
+}
+
 namespace {
 
 CUresult QueryEvent(CUevent handle) {

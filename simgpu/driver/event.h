@@ -51,6 +51,11 @@ void EnqueueRecord(Scheduler& sched, Stream& s, EventObject& event, Nanos now);
 // The stream waits for the event's last record, with the engine's lock held.
 void EnqueueEventWait(Scheduler& sched, Stream& s, EventObject& event, Nanos now);
 
+// Behind cuCtxRecordEvent and cuCtxWaitEvent: the event follows all that the context's streams hold now, or all of them
+// wait for it. Streams that are created later do not wait. Refused while a stream of the context is capturing.
+CUresult RecordContext(Context& ctx, CUevent handle);
+CUresult WaitInContext(Context& ctx, CUevent handle);
+
 // Called by the engine when a stream has come to a record.
 void RecordReached(Scheduler& sched, EventObject& event, std::uint64_t serial, Nanos t);
 

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <link.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -42,6 +43,23 @@ Function Get(const char* name) {
 TEST(Exports, GivenTheListWhenLookedUpThenEveryNameIsExported) {
   ASSERT_GT(std::size(kSymbols), 680u);
   for (const char* symbol : kSymbols) EXPECT_NE(dlsym(g_library, symbol), nullptr) << symbol;
+}
+
+// So that the file can be copied anywhere and loaded into anything. (An instrumented build needs its sanitizer, too.)
+TEST(Exports, GivenTheLibraryWhenLoadedThenItNeedsTheCLibraryOnly) {
+  const link_map* map = nullptr;
+  ASSERT_EQ(dlinfo(g_library, RTLD_DI_LINKMAP, &map), 0);
+  const char* names = nullptr;
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_STRTAB) names = reinterpret_cast<const char*>(entry->d_un.d_ptr);
+  }
+  ASSERT_NE(names, nullptr);
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag != DT_NEEDED) continue;
+    const std::string needed = names + entry->d_un.d_val;
+    if (needed.find("san.so") != std::string::npos) GTEST_SKIP() << "instrumented: needs " << needed;
+    EXPECT_TRUE(needed == "libc.so.6" || needed == "libm.so.6" || needed.rfind("ld-linux", 0) == 0) << needed;
+  }
 }
 
 TEST(Exports, GivenForeignNamesWhenLookedUpThenNothingElseIsExported) {

@@ -74,7 +74,6 @@ struct EventNode {
 // The address of an allocation node, which lives as long as any clone of the node.
 struct Reservation {
   CUdeviceptr address = 0;
-  std::atomic<int> launches{0};  // under way that free it themselves: the last one gives the memory back
   explicit Reservation(CUdeviceptr where) : address(where) {}
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
@@ -85,11 +84,12 @@ struct AllocNode {
   CUDA_MEM_ALLOC_NODE_PARAMS params{};
   std::vector<CUmemAccessDesc> access;
   std::shared_ptr<Reservation> reservation;
+  bool freed_inside = false;  // in a program: by a free node of the same one
 };
 
 struct FreeNode {
   CUdeviceptr address = 0;
-  std::shared_ptr<Reservation> reservation;  // in a program: when the same program allocates it
+  bool of_program = false;  // in a program: the same one allocates it
 };
 
 struct MemOpNode {

@@ -123,57 +123,67 @@ void AssignLanes(GraphExec& exec) {
   }
 }
 
-// Free nodes learn of the allocation nodes of the same program.
+// Allocation and free nodes of the same program learn of each other.
 void PairAllocations(GraphExec& exec) {
-  std::unordered_map<CUdeviceptr, std::shared_ptr<Reservation>> made;
+  std::unordered_map<CUdeviceptr, AllocNode*> made;
   for (const Step& step : exec.program) {
-    if (const AllocNode* alloc = step.node->params.As<AllocNode>()) {
-      made[alloc->params.dptr] = alloc->reservation;
+    if (AllocNode* alloc = step.node->params.As<AllocNode>()) {
+      alloc->freed_inside = false;
+      made[alloc->params.dptr] = alloc;
     } else if (FreeNode* free = step.node->params.As<FreeNode>()) {
       const auto found = made.find(free->address);
-      free->reservation = found != made.end() ? found->second : nullptr;
+      free->of_program = found != made.end();
+      if (free->of_program) {
+        found->second->freed_inside = true;
+      }
     }
   }
 }
 
-// Memory of all allocation nodes, or of none.
-CUresult BackAllocations(const GraphExec& exec) {
-  std::vector<CUdeviceptr> backed;
+std::vector<const AllocNode*> AllocationsOf(const GraphExec& exec) {
+  std::vector<const AllocNode*> all;
   for (const Step& step : exec.program) {
-    const AllocNode* alloc = step.node->params.As<AllocNode>();
-    if (alloc == nullptr) {
-      continue;
+    if (const AllocNode* alloc = step.node->params.As<AllocNode>()) {
+      all.push_back(alloc);
     }
-    const CUresult result = GraphBack(alloc->params.dptr);
+  }
+  return all;
+}
+
+// Memory of all allocation nodes, or of none. What an earlier launch left behind must have been freed, unless the graph
+// was told to free it at its next launch: it then simply keeps it.
+CUresult BackAllocations(const GraphExec& exec) {
+  std::vector<const AllocNode*> nodes = AllocationsOf(exec);
+  const auto owed = [](const AllocNode* alloc) { return GraphIsOwed(alloc->params.dptr); };
+  if ((exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0) {
+    std::erase_if(nodes, owed);
+  } else if (std::any_of(nodes.begin(), nodes.end(), owed)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const CUresult result = GraphBack(nodes[i]->params.dptr);
     if (result != CUDA_SUCCESS) {
-      for (const CUdeviceptr address : backed) {
-        GraphUnback(address);
+      while (i-- > 0) {
+        GraphUnback(nodes[i]->params.dptr);
       }
       return result;
     }
-    backed.push_back(alloc->params.dptr);
+  }
+  for (const AllocNode* alloc : nodes) {
+    if (!alloc->freed_inside) {
+      GraphOwe(alloc->params.dptr);
+    }
   }
   for (const Step& step : exec.program) {
     const FreeNode* free = step.node->params.As<FreeNode>();
-    if (free != nullptr && free->reservation != nullptr) {
-      free->reservation->launches.fetch_add(1);
+    if (free != nullptr && !free->of_program) {
+      GraphSettle(free->address);
     }
   }
   return CUDA_SUCCESS;
 }
 
-struct FreeCall {
-  CUdeviceptr address;
-  std::shared_ptr<Reservation> reservation;
-};
-
-void RunFree(void* arg) {
-  auto* call = static_cast<FreeCall*>(arg);
-  if (call->reservation == nullptr || call->reservation->launches.fetch_sub(1) == 1) {
-    GraphUnback(call->address);
-  }
-  delete call;
-}
+void RunFree(void* arg) { GraphUnback(reinterpret_cast<CUdeviceptr>(arg)); }
 
 void EnqueueCall(Scheduler& sched, Stream& s, void (*fn)(void*), void* arg, OpKind kind, Nanos now) {
   Op op;
@@ -201,7 +211,7 @@ struct Submitter {
   void operator()(FillNode& node) const { EnqueueFill(sched, s, node.op, now); }
   void operator()(HostNode& node) const { EnqueueCall(sched, s, node.fn, node.user_data, OpKind::kHost, now); }
   void operator()(FreeNode& node) const {
-    EnqueueCall(sched, s, RunFree, new FreeCall{node.address, node.reservation}, OpKind::kCall, now);
+    EnqueueCall(sched, s, RunFree, reinterpret_cast<void*>(node.address), OpKind::kCall, now);
   }
   void operator()(EventNode& node) const {
     EventObject* event = FindEvent(node.event);
@@ -293,11 +303,14 @@ CUresult LaunchGraph(GraphExec& exec, Stream& s) {
   if (exec.ctx == nullptr) {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
+  {
+    EngineLock sched;
+    if (!TakeLanes(*sched, exec, s)) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
   SIMGPU_TRY(BackAllocations(exec));
   EngineLock sched;
-  if (!TakeLanes(*sched, exec, s)) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   EnterQueue(*sched, s);
   SubmitProgram(*sched, exec, s, Machine::Get().Now());
   return CUDA_SUCCESS;

@@ -179,7 +179,7 @@ CUresult MakeFreeNode(CUdeviceptr address, NodeParams* out) {
   if (!IsGraphMemory(address)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  out->work = FreeNode{address, nullptr};
+  out->work = FreeNode{address, false};
   return CUDA_SUCCESS;
 }
 

@@ -181,6 +181,62 @@ TEST_F(GraphTest, GivenACapturedAllocationWhenLaunchedThenItIsChargedAndStaysUnt
   });
 }
 
+// A graph that allocates and leaves the free to others.
+CUgraph AllocatingGraph(CUstream s, CUdeviceptr* address) {
+  CUgraph graph = nullptr;
+  EXPECT_OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  EXPECT_OK(cuMemAllocAsync(address, 4 * kMiB, s));
+  EXPECT_OK(cuStreamEndCapture(s, &graph));
+  return graph;
+}
+
+TEST_F(GraphTest, GivenAGraphWhoseAllocationIsNotFreedWhenLaunchedAgainThenItIsRefused) {
+  RunWithContext([] {
+    const Gpu gpu;
+    CUstream s = NewStream();
+    CUdeviceptr address = 0;
+    CUgraphExec exec = Ready(AllocatingGraph(s, &address));
+    const std::uint64_t before = Used();
+    EXPECT_EQ(cuMemFreeAsync(address, s), CUDA_ERROR_INVALID_VALUE);  // not launched yet
+    EXPECT_OK(cuGraphLaunch(exec, s));
+    EXPECT_EQ(cuGraphLaunch(exec, s), CUDA_ERROR_INVALID_VALUE);
+    // The free need only be asked for: the launch comes after it in the stream.
+    EXPECT_OK(gpu.Launch(s, kMilli));
+    EXPECT_OK(cuMemFreeAsync(address, s));
+    EXPECT_EQ(cuMemFreeAsync(address, s), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_OK(cuGraphLaunch(exec, s));
+    EXPECT_OK(cuStreamSynchronize(s));
+    std::uint64_t in_use = 0;
+    EXPECT_OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &in_use));
+    EXPECT_EQ(in_use, 4 * kMiB);
+    EXPECT_OK(cuMemFree_v2(address));
+    EXPECT_EQ(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &in_use));
+    EXPECT_EQ(in_use, 0U);
+    EXPECT_OK(cuDeviceGraphMemTrim(0));
+    EXPECT_EQ(Used(), before);
+  });
+}
+
+TEST_F(GraphTest, GivenAGraphThatFreesAtItsNextLaunchWhenLaunchedTwiceThenTheMemoryIsThereOnce) {
+  RunWithContext([] {
+    CUstream s = NewStream();
+    CUdeviceptr address = 0;
+    CUgraph graph = AllocatingGraph(s, &address);
+    CUgraphExec exec = nullptr;
+    ASSERT_OK(cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+    for (int i = 0; i < 3; ++i) EXPECT_OK(cuGraphLaunch(exec, s));
+    EXPECT_OK(cuStreamSynchronize(s));
+    std::uint64_t in_use = 0;
+    EXPECT_OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &in_use));
+    EXPECT_EQ(in_use, 4 * kMiB);
+    EXPECT_OK(cuMemFreeAsync(address, s));
+    EXPECT_OK(cuStreamSynchronize(s));
+    EXPECT_OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &in_use));
+    EXPECT_EQ(in_use, 0U);
+  });
+}
+
 TEST_F(GraphTest, GivenAnUpdateWhenTheShapeIsTheSameThenTheNewParametersCount) {
   RunWithContext([] {
     const Gpu gpu;

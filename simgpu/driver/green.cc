@@ -7,6 +7,7 @@
 
 #include "simgpu/driver/context.h"
 #include "simgpu/driver/engine.h"
+#include "simgpu/driver/event.h"
 
 namespace simgpu {
 namespace {
@@ -70,15 +71,6 @@ CUresult Resource(const Device& device, int sm_count, CUdevResource* out, CUdevR
   if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   Describe(device, sm_count, out);
   return CUDA_SUCCESS;
-}
-
-// Runs `call` with `ctx` current.
-template <typename Call>
-CUresult Within(Context* ctx, Call call) {
-  PushCurrent(ctx);
-  const CUresult result = call();
-  PopCurrent();
-  return result;
 }
 
 }  // namespace
@@ -218,33 +210,31 @@ CUresult cuGreenCtxStreamCreate(CUstream* out, CUgreenCtx handle, unsigned int f
 }
 
 // --- events of whole contexts
-// ------------------------------------------------------------------------------------------- An event in the legacy
-// stream follows all blocking streams of the context and precedes their later work.
 
 CUresult cuCtxRecordEvent(CUcontext handle, CUevent event) {
   SIMGPU_ENTER(cuCtxRecordEvent);
   Context* ctx = nullptr;
   SIMGPU_TRY(ContextOf(handle, &ctx));
-  return Within(ctx, [&] { return cuEventRecord(event, CU_STREAM_LEGACY); });
+  return RecordContext(*ctx, event);
 }
 
 CUresult cuCtxWaitEvent(CUcontext handle, CUevent event) {
   SIMGPU_ENTER(cuCtxWaitEvent);
   Context* ctx = nullptr;
   SIMGPU_TRY(ContextOf(handle, &ctx));
-  return Within(ctx, [&] { return cuStreamWaitEvent(CU_STREAM_LEGACY, event, 0); });
+  return WaitInContext(*ctx, event);
 }
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event) {
   SIMGPU_ENTER(cuGreenCtxRecordEvent);
   Context* ctx = nullptr;
   SIMGPU_TRY(GreenContextOf(handle, &ctx));
-  return Within(ctx, [&] { return cuEventRecord(event, CU_STREAM_LEGACY); });
+  return RecordContext(*ctx, event);
 }
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx handle, CUevent event) {
   SIMGPU_ENTER(cuGreenCtxWaitEvent);
   Context* ctx = nullptr;
   SIMGPU_TRY(GreenContextOf(handle, &ctx));
-  return Within(ctx, [&] { return cuStreamWaitEvent(CU_STREAM_LEGACY, event, 0); });
+  return WaitInContext(*ctx, event);
 }

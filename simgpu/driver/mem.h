@@ -75,6 +75,10 @@ CUresult AllocDevice(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr* 
 // Gives back what AllocDevice returned, at once. CUDA_ERROR_INVALID_VALUE when `base` is not the base of such a range.
 CUresult FreeDevice(CUdeviceptr base);
 
+// Managed memory of `ctx`; flags as cuMemAllocManaged. It is freed by FreeManaged or with the context.
+CUresult AllocManaged(Context& ctx, std::size_t size, unsigned flags, CUdeviceptr* out);
+void FreeManaged(CUdeviceptr base);
+
 // Memory that no address needs (stack, heap): charges only. False when it does not fit.
 bool ChargeBytes(int machine, std::uint64_t bytes, bool context);
 void RefundBytes(int machine, std::uint64_t bytes, bool context);
@@ -97,8 +101,13 @@ void TrimPoolsAtSync(int ordinal);
 // Graph memory (allocation nodes). The address exists from node creation to the graph's destruction; the memory is
 // charged while backed, and stays in the device's graph pool afterwards until trimmed.
 CUresult GraphReserve(int ordinal, std::size_t size, CUdeviceptr* out);
-CUresult GraphBack(CUdeviceptr base);   // CUDA_ERROR_OUT_OF_MEMORY when it does not fit; idempotent while backed
-void GraphUnback(CUdeviceptr base);     // back to the pool: a free node or cuMemFreeAsync was reached
+CUresult GraphBack(CUdeviceptr base);   // one launch more; CUDA_ERROR_OUT_OF_MEMORY when it does not fit
+void GraphUnback(CUdeviceptr base);     // one less: a free was reached. After the last one it is the pool's again
+// Who has to free it: a launch whose graph does not do so itself leaves it owed, and whoever asks for the free (a call,
+// or a launch of another graph) settles that. GraphSettle is false when nothing is owed.
+void GraphOwe(CUdeviceptr base);
+bool GraphIsOwed(CUdeviceptr base);
+bool GraphSettle(CUdeviceptr base);
 void GraphUnreserve(CUdeviceptr base);  // the address is gone
 bool IsGraphMemory(CUdeviceptr base);
 

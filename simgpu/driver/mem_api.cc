@@ -11,6 +11,7 @@ CUresult FreeAny(CUdeviceptr address) {
   if (!FindRange(address, &range) || range.base != address || !range.in_use) return CUDA_ERROR_INVALID_VALUE;
   switch (range.kind) {
     case MemKind::kGraph:
+      if (!GraphSettle(address)) return CUDA_ERROR_INVALID_VALUE;
       GraphUnback(address);
       return CUDA_SUCCESS;
     case MemKind::kDevice:

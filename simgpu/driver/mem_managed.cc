@@ -45,31 +45,32 @@ void MoveLocked(Allocation& allocation, CUdeviceptr address, std::size_t size, i
   for (std::size_t block = begin / kGranule; block * kGranule < begin + size; ++block) MoveBlock(allocation, block, to);
 }
 
-CUresult ManagedAlloc(CUdeviceptr* out, std::size_t size, unsigned flags) {
-  Context* ctx = nullptr;
-  SIMGPU_TRY(NeedContext(&ctx));
-  if (out == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
-  SIMGPU_TRY(CheckUnsafeCall());
+}  // namespace
+
+CUresult AllocManaged(Context& ctx, std::size_t size, unsigned flags, CUdeviceptr* out) {
   if (!Plausible(size) || !ChargeHost(size)) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::size_t rounded = RoundUp(size, kAllocationUnit);
-  const bool fits = ChargeUse(ctx->machine(), rounded, Use::kData);
+  const bool fits = ChargeUse(ctx.machine(), rounded, Use::kData);
   const MemLock held = LockMemory();
-  Allocation* made = NewLocked(ctx->machine(), size, MemKind::kManaged, held);
+  Allocation* made = NewLocked(ctx.machine(), size, MemKind::kManaged, held);
   if (made == nullptr) {
-    if (fits) Machine::Get().Refund(ctx->machine(), rounded, Use::kData);
+    if (fits) Machine::Get().Refund(ctx.machine(), rounded, Use::kData);
     RefundHost(size);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  made->ctx = ctx;
+  made->ctx = &ctx;
   made->flags = flags;
   made->managed = new ManagedState;
   made->managed->where.assign((size + kGranule - 1) / kGranule,
-                              static_cast<std::int8_t>(fits ? ctx->ordinal() : kHostLocation));
-  if (!fits) MoveLocked(*made, made->base, size, ctx->ordinal());
+                              static_cast<std::int8_t>(fits ? ctx.ordinal() : kHostLocation));
+  if (!fits) MoveLocked(*made, made->base, size, ctx.ordinal());
   *out = made->base;
   return CUDA_SUCCESS;
 }
+
+void FreeManaged(CUdeviceptr base) { Destroy(base); }
+
+namespace {
 
 // The managed allocation that holds the whole range.
 Allocation* FindManaged(CUdeviceptr address, std::size_t size, const MemLock& held) {
@@ -241,7 +242,12 @@ using namespace simgpu;
 
 CUresult cuMemAllocManaged(CUdeviceptr* out, size_t size, unsigned int flags) {
   SIMGPU_ENTER(cuMemAllocManaged);
-  return ManagedAlloc(out, size, flags);
+  Context* ctx = nullptr;
+  SIMGPU_TRY(NeedContext(&ctx));
+  if (out == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
+  SIMGPU_TRY(CheckUnsafeCall());
+  return AllocManaged(*ctx, size, flags, out);
 }
 
 CUresult cuMemAdvise(CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device) {

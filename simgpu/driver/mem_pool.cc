@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <unordered_set>
+#include <utility>
 
 #include "simgpu/driver/ipc.h"
 #include "simgpu/driver/mem_internal.h"
@@ -220,7 +221,7 @@ void LeavePool(const Allocation& allocation) {
   Pool& pool = *allocation.pool;
   if (allocation.kind == MemKind::kAsync) {
     (allocation.in_use ? pool.used : pool.pending) -= Rounded(allocation);
-  } else if (allocation.kind == MemKind::kGraph && allocation.backed) {
+  } else if (allocation.kind == MemKind::kGraph && allocation.backings > 0) {
     pool.used -= Rounded(allocation);
   }
   --pool.allocations;
@@ -363,16 +364,19 @@ CUresult GraphBack(CUdeviceptr base) {
   std::uint64_t bytes = 0;
   {
     const MemLock held = LockMemory();
-    const Allocation* found = FindBase(base, held);
+    Allocation* found = FindBase(base, held);
     if (found == nullptr || found->kind != MemKind::kGraph) return CUDA_ERROR_INVALID_VALUE;
-    if (found->backed) return CUDA_SUCCESS;
+    if (found->backings > 0) {
+      ++found->backings;
+      return CUDA_SUCCESS;
+    }
     pool = found->pool;
     bytes = Rounded(*found);
   }
   if (!GrowLocked(*pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   AddUsed(*pool, bytes);
   const MemLock held = LockMemory();
-  if (Allocation* found = FindBase(base, held)) found->backed = true;
+  if (Allocation* found = FindBase(base, held)) ++found->backings;
   return CUDA_SUCCESS;
 }
 
@@ -380,9 +384,25 @@ void GraphUnback(CUdeviceptr base) {
   const PoolLock guard(ThePools().lock);
   const MemLock held = LockMemory();
   Allocation* found = FindBase(base, held);
-  if (found == nullptr || found->kind != MemKind::kGraph || !found->backed) return;
-  found->backed = false;
-  found->pool->used -= Rounded(*found);
+  if (found == nullptr || found->kind != MemKind::kGraph || found->backings == 0) return;
+  if (--found->backings == 0) found->pool->used -= Rounded(*found);
+}
+
+void GraphOwe(CUdeviceptr base) {
+  const MemLock held = LockMemory();
+  if (Allocation* found = FindBase(base, held)) found->owed = true;
+}
+
+bool GraphIsOwed(CUdeviceptr base) {
+  const MemLock held = LockMemory();
+  const Allocation* found = FindBase(base, held);
+  return found != nullptr && found->owed;
+}
+
+bool GraphSettle(CUdeviceptr base) {
+  const MemLock held = LockMemory();
+  Allocation* found = FindBase(base, held);
+  return found != nullptr && std::exchange(found->owed, false);
 }
 
 void GraphUnreserve(CUdeviceptr base) {

@@ -63,6 +63,7 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle, bool per_thread) {
   if (address == 0) return CUDA_ERROR_INVALID_VALUE;
   if (IsCapturing(*stream)) return CaptureFree(*stream, address);
   if (IsGraphMemory(address)) {
+    if (!GraphSettle(address)) return CUDA_ERROR_INVALID_VALUE;
     return SubmitCall(
         *stream, [](void* arg) { GraphUnback(reinterpret_cast<CUdeviceptr>(arg)); }, ToArg(address));
   }

@@ -196,21 +196,16 @@ void Dismantle(const Module& module) {
 CUresult AllocManagedIn(Context& ctx, const GlobalInfo& global, Variable* out) {
   *out = Variable{0, global.size, true, &ctx};
   if (global.size == 0) return CUDA_SUCCESS;
-  // Through the API's own door, which keeps the books of managed memory and wants its context to be current.
-  const bool current = CurrentContext() == &ctx;
-  if (!current) SIMGPU_TRY(cuCtxPushCurrent_v2(HandleOf(ctx)));
-  const CUresult result = cuMemAllocManaged(&out->address, static_cast<std::size_t>(global.size), CU_MEM_ATTACH_GLOBAL);
-  if (!current) static_cast<void>(cuCtxPopCurrent_v2(nullptr));
+  const CUresult result =
+      AllocManaged(ctx, static_cast<std::size_t>(global.size), CU_MEM_ATTACH_GLOBAL, &out->address);
   if (result == CUDA_SUCCESS) Initialise(out->address, global, -1);
   return result;
 }
 
 void FreeManaged(const Variable& variable) {
   if (variable.address == 0 || !variable.context->alive.load(std::memory_order_acquire)) return;
-  const bool current = CurrentContext() == variable.context;
-  if (!current && cuCtxPushCurrent_v2(HandleOf(*variable.context)) != CUDA_SUCCESS) return;
-  static_cast<void>(cuMemFree_v2(variable.address));
-  if (!current) static_cast<void>(cuCtxPopCurrent_v2(nullptr));
+  DrainContext(*variable.context);
+  FreeManaged(variable.address);
 }
 
 void ReleaseModulesOf(Context& ctx) {

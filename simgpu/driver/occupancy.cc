@@ -14,8 +14,9 @@ namespace {
 constexpr int kPortableCluster = 8;
 constexpr int kLargestCluster = 16;
 
-// The kernel, and the device whose SMs are meant: that of its context, or of the current one for a library's kernel.
-CUresult Find(CUfunction function, KernelRef* kernel, const DeviceSpec** spec) {
+// The kernel, and the context whose SMs are meant: its own, or the current one for a library's kernel. A MIG instance
+// and a green context have fewer than the GPU.
+CUresult Find(CUfunction function, KernelRef* kernel, const DeviceSpec** spec, int* sms = nullptr) {
   *kernel = FromHandle(function);
   if (*kernel == nullptr) {
     return CUDA_ERROR_INVALID_HANDLE;
@@ -25,6 +26,9 @@ CUresult Find(CUfunction function, KernelRef* kernel, const DeviceSpec** spec) {
     SIMGPU_TRY(NeedContext(&ctx));
   }
   *spec = ctx->device->spec;
+  if (sms != nullptr) {
+    *sms = ctx->sm_count;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -47,7 +51,8 @@ CUresult BestBlock(int* min_grid, int* block, CUfunction function, CUoccupancyB2
   }
   KernelRef kernel;
   const DeviceSpec* spec = nullptr;
-  SIMGPU_TRY(Find(function, &kernel, &spec));
+  int sms = 0;
+  SIMGPU_TRY(Find(function, &kernel, &spec, &sms));
   const KernelLimits limits = LimitsOf(*kernel);
   const int warp = static_cast<int>(spec->warp_size);
   int largest = static_cast<int>(std::min(limits.max_threads_per_block, spec->max_threads_per_block));
@@ -67,7 +72,7 @@ CUresult BestBlock(int* min_grid, int* block, CUfunction function, CUoccupancyB2
     }
   }
   *block = best;
-  *min_grid = best_blocks * static_cast<int>(spec->sm_count);
+  *min_grid = best_blocks * sms;
   return CUDA_SUCCESS;
 }
 
@@ -120,7 +125,8 @@ CUresult ActiveClusters(int* out, CUfunction function, const CUlaunchConfig* con
   }
   KernelRef kernel;
   const DeviceSpec* spec = nullptr;
-  SIMGPU_TRY(Find(function, &kernel, &spec));
+  int sms = 0;
+  SIMGPU_TRY(Find(function, &kernel, &spec, &sms));
   const KernelLimits limits = LimitsOf(*kernel);
   int blocks_per_cluster = 1;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -128,7 +134,7 @@ CUresult ActiveClusters(int* out, CUfunction function, const CUlaunchConfig* con
     blocks_per_cluster *= static_cast<int>(std::max(side, 1U));
   }
   const int threads = static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]);
-  const int blocks = MaxBlocksPerSm(*kernel, threads, shape.shared_bytes) * static_cast<int>(spec->sm_count);
+  const int blocks = MaxBlocksPerSm(*kernel, threads, shape.shared_bytes) * sms;
   *out = std::max(blocks, 0) / blocks_per_cluster;
   return CUDA_SUCCESS;
 }

@@ -13,6 +13,16 @@ hami_test(simgpu_arena_test SOURCES arena_test.cc arena.cc LABELS simgpu)
 add_executable(simgpu_late_calls late_calls.cc)
 target_link_libraries(simgpu_late_calls PRIVATE hami_hosted simgpu_cuda)
 set_target_properties(simgpu_late_calls PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
-add_test(NAME simgpu_late_calls COMMAND simgpu_late_calls)
+add_test(NAME simgpu_late_calls COMMAND ${CMAKE_COMMAND} -E env sh -c "rm -f late_calls.state; exec $<TARGET_FILE:simgpu_late_calls>"
+  WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/test)
 set_tests_properties(simgpu_late_calls PROPERTIES TIMEOUT 30 LABELS simgpu
-  PASS_REGULAR_EXPRESSION "late calls: 3 of 3 succeeded" ENVIRONMENT "SIMGPU_STATE=${CMAKE_BINARY_DIR}/test/late_calls.state")
+  PASS_REGULAR_EXPRESSION "late calls: 3 of 3 succeeded" ENVIRONMENT
+  "SIMGPU_STATE=${CMAKE_BINARY_DIR}/test/late_calls.state;ASAN_OPTIONS=detect_leaks=0")
+
+# The driver's state is never destroyed, because calls arrive after static destructors, and lies in mappings that a leak
+# detector does not look into: in a test that uses the driver in its own process it would take it for a leak.
+foreach(part IN ITEMS arena module)
+  if(TARGET simgpu_${part}_test)
+    set_property(TEST simgpu_${part}_test APPEND PROPERTY ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+  endif()
+endforeach()

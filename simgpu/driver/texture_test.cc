@@ -24,7 +24,9 @@ class TextureTest : public DriverTest {
     CUtexObject object = 0;
     CUDA_TEXTURE_DESC texture{};
     const CUresult made = cuTexObjectCreate(&object, &desc, &texture, view);
-    if (made == CUDA_SUCCESS) EXPECT_OK(cuTexObjectDestroy(object));
+    if (made == CUDA_SUCCESS) {
+      EXPECT_OK(cuTexObjectDestroy(object));
+    }
     return made;
   }
 

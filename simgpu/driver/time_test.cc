@@ -199,19 +199,41 @@ TEST_F(TimeTest, GivenAStreamWithWorkWhenDestroyedThenTheWorkIsStillDone) {
   });
 }
 
-TEST_F(TimeTest, GivenAContextWithWorkWhenDestroyedThenTheGpuIsFree) {
+TEST_F(TimeTest, GivenAContextWithWorkWhenDestroyedThenItsWorkIsDoneFirst) {
   RunWithContext([] {
     const Gpu gpu;
     CUcontext other = nullptr;
     ASSERT_OK(cuCtxCreate_v2(&other, 0, 0));
     const Gpu doomed;
-    EXPECT_OK(doomed.Launch(NewStream(), 1000 * kMilli));
+    static bool called = false;
+    CUstream s = NewStream();
+    EXPECT_OK(doomed.Launch(s, 1000 * kMilli));
+    EXPECT_OK(cuLaunchHostFunc(s, [](void*) { called = true; }, nullptr));
+    const std::int64_t before = simgpu_now_ns();
+    EXPECT_OK(cuCtxDestroy_v2(other));
+    EXPECT_EQ(simgpu_now_ns() - before, 1000 * kMilli);
+    EXPECT_TRUE(called);
+  });
+}
+
+TEST_F(TimeTest, GivenAContextThatWaitsForAValueWhenDestroyedThenItGoesAndTheGpuIsFree) {
+  RunWithContext([] {
+    alarm(30);
+    const Gpu gpu;
+    CUdeviceptr flag = 0;
+    ASSERT_OK(cuMemAlloc_v2(&flag, 4));
+    CUcontext other = nullptr;
+    ASSERT_OK(cuCtxCreate_v2(&other, 0, 0));
+    const Gpu doomed;
+    CUstream s = NewStream();
+    EXPECT_OK(cuStreamWaitValue32_v2(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));  // nobody will write it
+    EXPECT_OK(doomed.Launch(s, 1000 * kMilli));
     EXPECT_OK(cuCtxDestroy_v2(other));
     UsePrimary(0);
-    CUstream s = NewStream();
-    EXPECT_OK(gpu.Launch(s, 10 * kMilli));
+    CUstream mine = NewStream();
+    EXPECT_OK(gpu.Launch(mine, 10 * kMilli));
     const std::int64_t before = simgpu_now_ns();
-    EXPECT_OK(cuStreamSynchronize(s));
+    EXPECT_OK(cuStreamSynchronize(mine));
     EXPECT_EQ(simgpu_now_ns() - before, 10 * kMilli);
   });
 }

@@ -31,6 +31,7 @@ int ArbiterState::Attach(std::int32_t owner, int partition) {
   c.owner = owner;
   c.runnable = 0;
   c.partition = static_cast<std::uint8_t>(partition);
+  MarkChanged(ctx);
   c.used = 1;
   high_water = std::max(high_water, static_cast<std::uint16_t>(ctx + 1));
   return ctx;
@@ -104,6 +105,7 @@ void ArbiterState::Unlink(int ctx) {
 }
 
 void ArbiterState::Grant(int ctx, std::int64_t wall, std::int64_t length) {
+  MarkChanged(ctx);
   ArbiterContext& c = contexts[ctx];
   if (c.intervals > 0) {
     GrantInterval& last = rings[ctx][(c.intervals - 1) % kIntervals];

@@ -53,6 +53,9 @@ struct ArbiterState {
 
   std::int64_t quantum_ns;  // 0: kDefaultQuantum
   std::uint16_t high_water;  // contexts beyond this were never used
+  // Bit per context that was attached or granted time since somebody cleared it: whoever follows the grants looks only
+  // at these.
+  std::uint64_t changed[kMaxContexts / 64];
   ArbiterPartition partitions[kPartitions];
   std::int64_t sm_nanos_gone;   // of contexts that are no more
   std::int64_t copy_free[3];  // wall time from which each copy engine is free
@@ -99,6 +102,7 @@ struct ArbiterState {
   std::int64_t Quantum() const { return quantum_ns > 0 ? quantum_ns : kDefaultQuantum; }
   void Link(int ctx);
   void Unlink(int ctx);
+  void MarkChanged(int ctx) { changed[ctx / 64] |= std::uint64_t{1} << (ctx % 64); }
   void Grant(int ctx, std::int64_t wall, std::int64_t length);
 };
 

@@ -2,6 +2,8 @@
 //
 // Who holds how many bytes. The truth is each slot's `used` and each shared object's `bytes`; everything else is a sum
 // that Recount computes again after a death.
+#include <time.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -89,7 +91,21 @@ void InitRobustMutex(pthread_mutex_t* mutex) {
 }
 
 bool LockRobust(pthread_mutex_t* mutex) {
-  if (pthread_mutex_lock(mutex) != EOWNERDEAD) return false;
+  // A robust mutex survives its owner's death but not a waiter's: one that is killed after it was woken takes the wake-up
+  // with it, and the next in line would sleep for ever. So nobody sleeps long without looking again.
+  constexpr long kLookAgain = 20'000'000;
+  int result = ETIMEDOUT;
+  while (result == ETIMEDOUT) {
+    timespec until = {};
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += kLookAgain;
+    if (until.tv_nsec >= 1'000'000'000) {
+      until.tv_nsec -= 1'000'000'000;
+      ++until.tv_sec;
+    }
+    result = pthread_mutex_timedlock(mutex, &until);
+  }
+  if (result != EOWNERDEAD) return false;
   pthread_mutex_consistent(mutex);
   return true;
 }
@@ -133,7 +149,7 @@ void Recount(State& state) {
       sum[record.use] += record.bytes;
       ProcessDevice& device = state.process[record.payer].device[dev];
       device.shared[record.use] += record.bytes;
-      device.touched = 1;
+      Touch(device);
     }
     for (int use = 0; use < kUses; ++use) state.device[dev].used[use] = sum[use];
   }
@@ -145,7 +161,7 @@ bool Machine::Charge(int dev, std::uint64_t bytes, Use use) {
   const int own = OwnSlotLocked(*state_);
   if (own < 0 || !FitsLocked(*state_, dev, own, bytes)) return false;
   ProcessDevice& device = state_->process[own].device[dev];
-  device.touched = 1;
+  Touch(device);
   device.used[static_cast<int>(use)] += bytes;
   state_->device[dev].used[static_cast<int>(use)] += bytes;
   return true;
@@ -213,7 +229,7 @@ void Machine::AddContext(int dev) {
   const int own = OwnSlotLocked(*state_);
   if (own < 0) return;
   ++state_->process[own].device[dev].contexts;
-  state_->process[own].device[dev].touched = 1;
+  Touch(state_->process[own].device[dev]);
 }
 
 void Machine::DropContext(int dev) {
@@ -231,7 +247,7 @@ SharedId Machine::CreateShared(int dev, std::uint64_t bytes, Use use) {
   SharedRecord* const record = NewShared(*state_, dev, bytes, use, own);
   if (record == nullptr) return 0;
   ProcessDevice& device = state_->process[own].device[dev];
-  device.touched = 1;
+  Touch(device);
   device.shared[static_cast<int>(use)] += bytes;
   state_->device[dev].used[static_cast<int>(use)] += bytes;
   return record->id;

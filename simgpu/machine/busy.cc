@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Time, and what of it the GPUs were busy: exact counters for tests, and the coarse, late samples that NVML shows.
+#include <bit>
 #include <cerrno>
 #include <ctime>
 
@@ -173,7 +174,7 @@ void Credit(State& state, int dev, int slot, Busy kind, Nanos start, Nanos end) 
   AddToBuckets(device.bucket[k], kDeviceBuckets, PeriodOf(state), start, end);
   if (slot < 0 || slot >= Machine::kMaxProcesses || state.process[slot].live == 0) return;
   ProcessDevice& process = state.process[slot].device[dev];
-  process.touched = 1;
+  Touch(process);
   process.busy_ns[k] += length;
   AddToBuckets(process.bucket[k], kProcessBuckets, PeriodOf(state), start, end);
 }
@@ -206,8 +207,13 @@ void HarvestContext(State& state, int dev, int ctx) {
 }  // namespace
 
 void HarvestLocked(State& state, int dev) {
-  const int used = state.device[dev].arbiter.high_water;
-  for (int ctx = 0; ctx < used; ++ctx) HarvestContext(state, dev, ctx);
+  for (int word = 0; word < kMaxContexts / 64; ++word) {
+    std::uint64_t& changed = state.device[dev].arbiter.changed[word];
+    while (changed != 0) {
+      HarvestContext(state, dev, 64 * word + std::countr_zero(changed));
+      changed &= changed - 1;  // last: who dies in between leaves it to the next
+    }
+  }
 }
 
 void Machine::AddBusy(int dev, Nanos start, Nanos end, Busy kind) {

@@ -1,101 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simgpu/machine/machine.h"
-
+// The machine's books and its processes.
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <functional>
-#include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "simgpu/machine/machine_test.h"
 #include "simgpu/machine/state.h"
 
 namespace simgpu {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-
-std::string TempPath(const char* name) {
-  std::string path = std::string("/dev/shm/simgpu-test-") + std::to_string(getpid()) + "-" + name;
-  unlink(path.c_str());
-  return path;
-}
-
-// Runs `body` in a process of its own with this environment; its value is the child's exit status (0: good). Machine is
-// one per process, so each test of a machine is such a child.
-int InChild(const std::function<int()>& body) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(50);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
-class MachineTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    state_ = TempPath("state");
-    config_ = TempPath("config");
-    setenv("SIMGPU_STATE", state_.c_str(), 1);
-    setenv("SIMGPU", "2xH100", 1);
-    unsetenv("SIMGPU_CONFIG");
-    unsetenv("SIMGPU_PID_OFFSET");
-  }
-  void TearDown() override {
-    unlink(state_.c_str());
-    unlink(config_.c_str());
-  }
-  void Config(const std::string& text) {
-    std::ofstream(config_) << text;
-    setenv("SIMGPU_CONFIG", config_.c_str(), 1);
-  }
-  std::string state_, config_;
-};
-
-#define CHECK_OR(code, condition) \
-  if (!(condition)) return (code)
-
-// A child that charges, tells us, and waits to be killed.
-struct Victim {
-  pid_t pid = -1;
-  explicit Victim(const std::function<void()>& hold) {
-    int ready[2];
-    if (pipe(ready) != 0) return;
-    pid = fork();
-    if (pid == 0) {
-      alarm(50);
-      hold();
-      if (write(ready[1], "x", 1) != 1) _exit(1);
-      while (true) pause();
-    }
-    close(ready[1]);
-    char c = 0;
-    while (read(ready[0], &c, 1) < 0) {
-    }
-    close(ready[0]);
-  }
-  void Kill() {
-    if (pid <= 0) return;
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-    pid = -1;
-  }
-  ~Victim() { Kill(); }
-};
 
 TEST_F(MachineTest, GivenCharges_WhenRefunded_ThenTheBooksAreExact) {
   EXPECT_EQ(0, InChild([] {
@@ -347,164 +265,6 @@ TEST_F(MachineTest, GivenAMadeFile_WhenLookedAt_ThenOnlyItsUserMayReadIt) {
   struct stat st = {};
   ASSERT_EQ(0, stat(state_.c_str(), &st));
   EXPECT_EQ(0600u, st.st_mode & 07777);
-}
-
-TEST_F(MachineTest, GivenAVirtualClock_WhenOneSleeps_ThenTimeIsThereAtOnceForAll) {
-  Config("option clock=virtual");
-  EXPECT_EQ(0, InChild([] {
-              Machine& m = Machine::Get();
-              CHECK_OR(1, m.Now() == 0);
-              m.SleepUntil(5'000'000'000);
-              CHECK_OR(2, m.Now() == 5'000'000'000);
-              m.SleepUntil(1);  // never back
-              m.Advance(7);
-              CHECK_OR(3, InChild([] { return Machine::Get().Now() == 5'000'000'007 ? 0 : 1; }) == 0);
-              return 0;
-            }));
-}
-
-TEST_F(MachineTest, GivenGrantsOfTheArbiter_WhenUtilisationIsAsked_ThenItIsCoarseLateAndPerProcess) {
-  Config("option clock=virtual nvml_lag_ms=100 nvml_period_ms=100 pid_offset=1000");
-  EXPECT_EQ(0, InChild([] {
-              Machine& m = Machine::Get();
-              m.LockArbiter(0);
-              const int ctx = m.arbiter(0).Attach(m.slot(), 0);
-              m.arbiter(0).Advance(0, 0);
-              m.arbiter(0).Raise(ctx, 25'000'000);  // 25 ms of work
-              m.UnlockArbiter(0);
-              m.SleepUntil(100'000'000);
-              CHECK_OR(1, m.BusyNanos(0) == 25'000'000);
-              CHECK_OR(2, m.BusyNanos(0, Busy::kSm, getpid()) == 25'000'000);
-              CHECK_OR(3, m.BusyNanos(0, Busy::kSm, getpid() + 1000) == 25'000'000);
-              CHECK_OR(4, m.BusyNanos(1) == 0);
-              CHECK_OR(5, m.DeviceUtil(0).sm == 0);  // not old enough
-              m.SleepUntil(200'000'000);
-              CHECK_OR(6, m.DeviceUtil(0).sm == 25);
-              UtilSample samples[8];
-              CHECK_OR(7, m.ProcessUtil(0, m.slot(), 0, samples, 8) == 1);
-              CHECK_OR(8, samples[0].sm == 25 && samples[0].when == 100'000'000);
-              m.SleepUntil(300'000'000);
-              CHECK_OR(9, m.DeviceUtil(0).sm == 0);
-              CHECK_OR(10, m.ProcessUtil(0, m.slot(), 100'000'000, samples, 8) == 1);
-              CHECK_OR(11, samples[0].sm == 0 && samples[0].when == 200'000'000);
-              m.AddBusy(0, 300'000'000, 310'000'000, Busy::kMemory);
-              m.SleepUntil(500'000'000);
-              CHECK_OR(12, m.DeviceUtilHistory(0, 300'000'000, samples, 8) == 1 && samples[0].memory == 10);
-              return 0;
-            }));
-}
-
-TEST_F(MachineTest, GivenADeadProcess_WhenBusyTimeIsAsked_ThenTheDeviceStillHasIt) {
-  Config("option clock=virtual");
-  EXPECT_EQ(0, InChild([] {
-              Machine& m = Machine::Get();
-              const int code = InChild([] {
-                Machine& c = Machine::Get();
-                c.LockArbiter(0);
-                const int ctx = c.arbiter(0).Attach(c.slot(), 0);
-                c.arbiter(0).Raise(ctx, 1'000'000);
-                c.UnlockArbiter(0);
-                c.SleepUntil(1'000'000);
-                return 0;
-              });
-              CHECK_OR(1, code == 0);
-              // Nobody gave out the dead one's time before it died: what it never got is not counted.
-              m.Reap();
-              CHECK_OR(2, m.BusyNanos(0) <= 1'000'000);
-              CHECK_OR(3, m.arbiter(0).partitions[0].runnable == 0);
-              return 0;
-            }));
-}
-
-TEST_F(MachineTest, GivenAFault_WhenTheNthMatchingCallComes_ThenOnlyItFails) {
-  Config("fault call=cuMemAlloc* error=2 nth=2\nfault call=nvmlDeviceGetName error=lost device=1 count=1");
-  EXPECT_EQ(0, InChild([] {
-              Machine& m = Machine::Get();
-              CHECK_OR(1, m.FaultFor("cuMemAlloc_v2") == 0);
-              CHECK_OR(2, m.FaultFor("cuMemFree_v2") == 0);
-              CHECK_OR(3, m.FaultFor("cuMemAllocAsync") == 2);
-              CHECK_OR(4, m.FaultFor("cuMemAlloc_v2") == 0);
-              CHECK_OR(5, m.FaultFor("nvmlDeviceGetName", 0) == 0);
-              CHECK_OR(6, m.FaultFor("nvmlDeviceGetName", 1) == 15);
-              CHECK_OR(7, m.FaultFor("nvmlDeviceGetName", 1) == 0);
-              return 0;
-            }));
-}
-
-TEST_F(MachineTest, GivenInjectedText_WhenItIsWrong_ThenNothingIsApplied) {
-  EXPECT_EQ(0, InChild([] {
-              Machine& m = Machine::Get();
-              std::string error;
-              CHECK_OR(1, !m.Inject("lost device=0\nlost device=9", &error));
-              CHECK_OR(2, error.find(":2:") != std::string::npos && !m.Lost(0));
-              CHECK_OR(3, m.Inject("lost device=0", &error) && m.Lost(0) && !m.Lost(1));
-              CHECK_OR(4, m.FaultFor("nvmlDeviceGetName", 0) == 15 && m.FaultFor("cuMemAlloc_v2", 0) == 46);
-              CHECK_OR(5, m.FaultFor("cuMemAlloc_v2", 1) == 0);
-              CHECK_OR(6, m.Inject("recover device=0", &error) && !m.Lost(0) && m.FaultFor("x", 0) == 0);
-              return 0;
-            }));
-}
-
-TEST_F(MachineTest, GivenASlowCallOnTheVirtualClock_WhenCalled_ThenItTakesItsTime) {
-  Config("option clock=virtual\nfault call=cuLaunch* delay_us=250");
-  EXPECT_EQ(0, InChild([] {
-              Machine& m = Machine::Get();
-              CHECK_OR(1, m.FaultFor("cuLaunchKernel") == 0 && m.Now() == 250'000);
-              return 0;
-            }));
-}
-
-TEST_F(MachineTest, GivenAnXidFromAnotherProcess_WhenWaited_ThenItArrivesOnce) {
-  EXPECT_EQ(0, InChild([] {
-              Machine& m = Machine::Get();
-              std::uint64_t mask[kMaxDevices] = {8, 8}, after = m.EventSequence();
-              Event event = {};
-              CHECK_OR(1, !m.WaitEvent(&after, mask, 0, &event));
-              CHECK_OR(2, InChild([] {
-                            std::string error;
-                            return Machine::Get().Inject("xid device=1 code=48 gi=2 ci=0", &error) ? 0 : 1;
-                          }) == 0);
-              CHECK_OR(3, m.WaitEvent(&after, mask, 5000, &event));
-              CHECK_OR(4, event.dev == 1 && event.data == 48 && event.gpu_instance == 2 && event.compute_instance == 0);
-              CHECK_OR(5, !m.WaitEvent(&after, mask, 1, &event));
-              return 0;
-            }));
-}
-
-TEST_F(MachineTest, GivenAClient_WhenMigModeIsSet_ThenItWaitsUntilTheClientIsGone) {
-  EXPECT_EQ(0, InChild([] {
-              Machine& m = Machine::Get();
-              Victim client([] { Machine::Get().AddContext(0); });
-              CHECK_OR(1, m.SetMigMode(0, true) == MigError::kInUse);
-              CHECK_OR(2, !m.MigEnabled(0) && m.MigPending(0));
-              client.Kill();
-              CHECK_OR(3, m.MigEnabled(0));
-              return 0;
-            }));
-}
-
-TEST_F(MachineTest, GivenMig_WhenInstancesLiveAndDie_ThenPlacementsFollowTheGuide) {
-  EXPECT_EQ(0, InChild([] {
-              Machine& m = Machine::Get();
-              MigInstance gi = {}, other = {}, ci = {};
-              CHECK_OR(1, m.CreateGpuInstance(0, 4, -1, &gi) == MigError::kModeOff);
-              CHECK_OR(2, m.SetMigMode(0, true) == MigError::kOk && m.MigEnabled(0) && !m.MigEnabled(1));
-              CHECK_OR(3, m.CreateGpuInstance(0, 4, 4, &gi) == MigError::kOk);  // 3g at slice 4
-              CHECK_OR(4, m.CreateGpuInstance(0, 4, 4, &other) == MigError::kNoRoom);
-              CHECK_OR(5, m.CreateGpuInstance(0, 4, 3, &other) == MigError::kInvalid);
-              std::uint32_t starts[kMaxMigPlacements];
-              CHECK_OR(6, m.FreePlacements(0, 0, starts) == 4 && starts[3] == 3);  // 1g: slices 0 to 3
-              CHECK_OR(7, m.CreateComputeInstance(0, gi.gpu_instance, 2, -1, &ci) == MigError::kOk);
-              CHECK_OR(8, m.CreateComputeInstance(0, gi.gpu_instance, 2, -1, &other) == MigError::kNoRoom);
-              CHECK_OR(9, m.DestroyGpuInstance(0, gi.gpu_instance) == MigError::kInUse);
-              CHECK_OR(10, m.UseInstance(0, gi.gpu_instance, ci.compute_instance));
-              CHECK_OR(11, m.TotalBytes(0) == gi.memory_bytes && m.FreeBytes(0) == gi.memory_bytes);
-              CHECK_OR(12, !m.Charge(0, gi.memory_bytes + 1, Use::kData) && m.Charge(0, 9, Use::kData));
-              CHECK_OR(13, m.InstanceUsedBytes(0, gi.gpu_instance) == 9);
-              CHECK_OR(14, m.DestroyComputeInstance(0, gi.gpu_instance, ci.compute_instance) == MigError::kInUse);
-              CHECK_OR(15, m.SetMigMode(0, false) == MigError::kInUse);
-              return 0;
-            }));
 }
 
 }  // namespace

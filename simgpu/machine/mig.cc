@@ -281,7 +281,7 @@ bool Machine::UseInstance(int dev, int gpu_instance, int compute_instance) {
       (device.gpu_instance != gpu_instance || device.compute_instance != compute_instance)) {
     return false;  // one instance a process, as CUDA has it
   }
-  device.touched = 1;
+  Touch(device);
   device.gpu_instance = gpu_instance;
   device.compute_instance = compute_instance;
   return true;

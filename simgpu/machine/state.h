@@ -15,7 +15,7 @@
 namespace simgpu {
 
 inline constexpr std::uint64_t kStateMagic = 0x3175'7067'6d69'7301;
-inline constexpr std::uint32_t kStateVersion = 1;
+inline constexpr std::uint32_t kStateVersion = 2;
 inline constexpr int kMaxShared = 4096;
 inline constexpr int kMaxFaults = 64;
 inline constexpr int kEventRing = 256;
@@ -33,11 +33,14 @@ struct ProcessDevice {
   std::uint64_t used[kUses];    // truth: private bytes of this process
   std::uint64_t shared[kUses];  // derived: shared objects that it pays for
   std::uint32_t contexts;
-  std::uint32_t touched;  // anything here is worth clearing
+  std::uint32_t touched;  // anything here is worth clearing; set by Touch
   std::int32_t gpu_instance, compute_instance;
   std::uint64_t busy_ns[kBusyKinds];
   Bucket bucket[kBusyKinds][kProcessBuckets];
 };
+
+// Set under the books' lock by some and under an arbiter's by others.
+inline void Touch(ProcessDevice& device) { __atomic_store_n(&device.touched, 1U, __ATOMIC_RELAXED); }
 
 struct ProcessSlot {
   std::uint32_t live;
@@ -158,7 +161,7 @@ void InitRobustMutex(pthread_mutex_t* mutex);
 // True when the previous owner died: the caller repairs what it guards.
 bool LockRobust(pthread_mutex_t* mutex);
 
-// Puts the arbiter's grants into the buckets. The arbiter's lock is held.
+// Puts the arbiter's new grants into the buckets; cheap when there are none. The arbiter's lock is held.
 void HarvestLocked(State& state, int dev);
 // Adds an interval to a ring of buckets.
 void AddToBuckets(Bucket* ring, int count, std::uint64_t period_ns, Nanos start, Nanos end);

@@ -86,6 +86,21 @@ nvmlDevice_t GpuHandle(int dev) { return static_cast<nvmlDevice_t>(HandleOf(devi
 nvmlDevice_t MigHandle(int dev, int gi, int ci) {
   return static_cast<nvmlDevice_t>(HandleOf(device_table, dev, gi, ci));
 }
+
+nvmlDevice_t MigHandleAt(int dev, unsigned int index) {
+  MigInstance instances[kMaxGpuInstances], computes[kMaxComputeInstances];
+  const std::size_t n = Sim().GpuInstances(dev, instances, kMaxGpuInstances);
+  unsigned int number = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const int gi = instances[i].gpu_instance;
+    const std::size_t m = Sim().ComputeInstances(dev, gi, computes, kMaxComputeInstances);
+    for (std::size_t k = 0; k < m; ++k, ++number) {
+      if (number == index) return MigHandle(dev, gi, computes[k].compute_instance);
+    }
+  }
+  return nullptr;
+}
+
 nvmlGpuInstance_t GpuInstanceHandle(int dev, int gi) {
   return static_cast<nvmlGpuInstance_t>(HandleOf(gpu_instance_table, dev, gi, -1));
 }

@@ -67,6 +67,8 @@ nvmlComputeInstance_t ComputeInstanceHandle(int dev, int gi, int ci);
 // What lives: false when there is no such instance (any more).
 bool FindGpuInstance(int dev, int gi, MigInstance* out);
 bool FindComputeInstance(int dev, int gi, int ci, MigInstance* out);
+// The MIG device with number `index` among the live ones of a GPU; null when there is none.
+nvmlDevice_t MigHandleAt(int dev, unsigned int index);
 
 // Copies a text as NVML does: INSUFFICIENT_SIZE when it and its end do not fit.
 nvmlReturn_t CopyText(const char* text, char* to, unsigned int length);

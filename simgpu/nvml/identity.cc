@@ -166,8 +166,7 @@ SIMGPU_NVML nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
   if (!at.mig()) return NVML_SUCCESS;
   // Of a MIG device: its number among those of the parent, which GetMigDeviceHandleByIndex takes.
   for (unsigned int i = 0; i < kMaxGpuInstances * kMaxComputeInstances; ++i) {
-    nvmlDevice_t other = nullptr;
-    if (nvmlDeviceGetMigDeviceHandleByIndex(GpuHandle(at.dev), i, &other) != NVML_SUCCESS || other != device) continue;
+    if (MigHandleAt(at.dev, i) != device) continue;
     *index = i;
     return NVML_SUCCESS;
   }

@@ -274,19 +274,8 @@ SIMGPU_NVML nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned in
   SIMGPU_NVML_GPU(nvmlDeviceGetMigDeviceHandleByIndex, device);
   SIMGPU_NVML_NEED(out != nullptr);
   if (Sim().spec(dev).mig_profile_count == 0) return NVML_ERROR_NOT_SUPPORTED;
-  MigInstance instances[kMaxGpuInstances], computes[kMaxComputeInstances];
-  const std::size_t n = Sim().GpuInstances(dev, instances, kMaxGpuInstances);
-  unsigned int number = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const int gi = instances[i].gpu_instance;
-    const std::size_t m = Sim().ComputeInstances(dev, gi, computes, kMaxComputeInstances);
-    for (std::size_t k = 0; k < m; ++k, ++number) {
-      if (number != index) continue;
-      *out = MigHandle(dev, gi, computes[k].compute_instance);
-      return NVML_SUCCESS;
-    }
-  }
-  return NVML_ERROR_NOT_FOUND;
+  *out = MigHandleAt(dev, index);
+  return *out != nullptr ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
 SIMGPU_NVML nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t device, nvmlDevice_t* out) {

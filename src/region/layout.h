@@ -170,7 +170,9 @@ struct PrivateDevice {
   uint64_t peak;            // the largest sum ever charged, since the file was created
   uint64_t refusals;        // reservations refused because they did not fit
   uint64_t physical_bytes;  // total memory of the device, 0 = not known yet
-  uint64_t reserved[4];
+  uint64_t context_bytes;   // what a context was last seen to cost, 0 = not known yet
+  uint64_t pool_steps[2];   // in which the driver grows pools for blocks below and from 32 MiB on, 0 = not known yet
+  uint64_t graph_steps;     // the same for the memory of graphs
 };
 
 // What a process says about itself; valid for the slot that carries the same token.
@@ -217,6 +219,8 @@ struct PrivateArea {
 };
 
 static_assert(kPrivateOffset % 4096 == 0 && kPrivateOffset > kRegionFileBytes);
+static_assert(offsetof(PrivateDevice, context_bytes) == 32 && offsetof(PrivateDevice, pool_steps) == 40 &&
+              offsetof(PrivateDevice, graph_steps) == 56);
 static_assert(sizeof(PrivateDevice) == 64 && sizeof(PrivateSlot) == 64 && sizeof(PrivateMeta) == 192);
 static_assert(offsetof(PrivateArea, lock) == 64 && offsetof(PrivateArea, meta) == 128);
 static_assert(offsetof(PrivateArea, devices) == 320 && offsetof(PrivateArea, slots) == 1344);

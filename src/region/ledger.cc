@@ -111,8 +111,9 @@ Status Reserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kin
     if (final && answer != Answer::kGranted) CountRefusal(attachment, device);
     LeaveLedger(attachment);
     if (answer == Answer::kGranted) return Status::kOk;
-    if (final) return Status::kOverLimit;
+    // A refusal is rare enough to afford the question whether the file is still whole.
     if (!CheckSize(attachment)) return Status::kBroken;
+    if (final) return Status::kOverLimit;
     SweepTable(attachment, attachment->lock_id);
   }
 }

@@ -2,217 +2,176 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs that nobody here wrote on simgpu, bare and then under libvgpu with a limit, and compares.
 
-    run.py --build DIR [--only NAME]...
+    run.py --build DIR [--only NAME]... [--sabotage]
 
 DIR is the build folder; its clients/ holds the virtual environments that tools/clients made. Prints one line a check
-and `N passed, N failed, N skipped`; exit status 1 when a check failed.
+and `N passed, N failed, N skipped`; exit status 1 when a check failed. With --sabotage the limited half runs without
+libvgpu: what still passes then proves nothing, so every client must fail.
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
+import ffmpeg
+from expect import Failed, expect
+from judge import judge_bindings, judge_gpustat, judge_numba, judge_nvml
+
 MIB = 1 << 20
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 3 << 30
-USABLE = 0.99
 
-
-class Failed(Exception):
-    pass
-
-
-def expect(condition, message):
-    if not condition:
-        raise Failed(message)
+Client = collections.namedtuple("Client", "name environment run")
 
 
 class Bench:
     """One simulated machine and one state folder for `hami run`, thrown away afterwards."""
 
-    def __init__(self, build, folder, gpus="1xH100"):
-        self.build, self.folder = build, pathlib.Path(folder)
+    def __init__(self, build, folder, sabotage=False):
+        self.hami, self.folder = build / "bin/hami", pathlib.Path(folder)
+        self.without_library = ["env", "-u", "LD_PRELOAD"] if sabotage else []
         self.env = dict(
             os.environ,
-            SIMGPU=gpus,
+            SIMGPU="1xH100",
             SIMGPU_STATE=str(self.folder / "machine"),
             SIMGPU_QUIET="1",
             HAMI_STATE_DIR=str(self.folder / "shares"),
             LD_LIBRARY_PATH=str(build / "simgpu"),
             NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS="0",
         )
+        for name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "LIBCUDA_LOG_LEVEL", "SIMGPU_CONFIG"):
+            self.env.pop(name, None)
 
     def bare(self, argv):
-        return self._run([str(a) for a in argv])
+        return subprocess.run(
+            [str(word) for word in argv], env=self.env, capture_output=True, text=True, timeout=300, check=False
+        )
 
-    def limited(self, argv, *options, limit=LIMIT):
-        share = [self.build / "bin/hami", "run", "--mem", str(limit // MIB) + "m", *options, "--"]
-        return self._run([str(a) for a in share + list(argv)])
+    def limited(self, argv, limit=LIMIT):
+        share = [self.hami, "run", "--mem", f"{limit // MIB}m", "--"]
+        return self.bare([*share, *self.without_library, *argv])
 
-    def _run(self, argv):
-        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode != 0:
-            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
-            raise Failed(f"exit status {done.returncode} from {' '.join(argv[-3:])}\n{tail}")
-        return done.stdout
-
-
-def facts(output):
-    return json.loads(output.strip().splitlines()[-1])
-
-
-def check_fill(bare, limited, limit, oom_type, context_max=600 * MIB):
-    """The shape of every client that fills memory until refused."""
-    for name, seen in (("bare", bare), ("limited", limited)):
-        expect(seen["copies_equal"], f"{name}: a copy came back changed")
-        expect(seen["oom_type"] == oom_type, f"{name}: out of memory met as {seen['oom_type']}, not {oom_type}")
-        expect("OUT_OF_MEMORY" in (seen["oom"] or ""), f"{name}: the refusal reads {seen['oom']!r}")
-        share = seen["allocated"] / seen["free_start"]
-        expect(share >= USABLE, f"{name}: only {share:.2%} of the free memory could be used")
-        expect(seen["allocated"] <= seen["free_start"], f"{name}: more was given than was free")
-        expect(seen["free_end"] >= seen["free_start"], f"{name}: not everything came back")
-    expect(bare["total"] > 70 << 30, f"bare total is {bare['total']}")
-    expect(limited["total"] == limit, f"the program sees {limited['total']} bytes, the limit is {limit}")
-    expect(limited.get("device_total", limit) == limit, "cuDeviceTotalMem differs from the limit")
-    expect(limit - limited["free_start"] <= context_max, f"{limit - limited['free_start']} bytes gone before the first")
-    expect(limited["allocated"] <= limit, "the limit was exceeded")
+    def expect_nothing_left(self):
+        """Every byte and every share came back, now that the programs have ended."""
+        seen = json.loads(succeeded("hami smi", self.bare([self.hami, "smi", "--output", "json"])))
+        expect(seen["shares"] == [], f"shares are left behind: {seen['shares']}")
+        expect(seen["gpus"][0]["used_bytes"] == 0, f"{seen['gpus'][0]['used_bytes']} bytes of the GPU are still in use")
+        left = [path.name for path in (self.folder / "shares/shares").glob("*")]
+        expect(not left, f"folders are left behind: {left}")
 
 
-def client_bindings(bench, python):
-    guest = [python, HERE / "guests/bindings_driver.py"]
-    bare, limited = facts(bench.bare(guest)), facts(bench.limited(guest))
-    check_fill(bare, limited, LIMIT, "DriverError")
-    for seen in (bare, limited):
-        for kind, launch in seen["launches"].items():
-            expect(launch["global"] == 7 and launch["global_size"] == 4, f"{kind}: __device__ int counter = 7 reads {launch}")
-            expect(launch["elapsed_ms"] > 0, f"{kind}: ten launches took no time")
-            expect(launch["max_threads"] in range(256, 1025), f"{kind}: max threads {launch['max_threads']}")
+def succeeded(name, done):
+    """The standard output of a program that ended well and had nothing to complain about."""
+    tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
+    expect(done.returncode == 0, f"{name}: exit status {done.returncode}\n{tail}")
+    expect(not done.stderr.strip(), f"{name}: it said on stderr:\n{tail}")
+    return done.stdout
 
 
-def client_numba(bench, python):
-    guest = [python, HERE / "guests/numba_jit.py"]
-    check_fill(facts(bench.bare(guest)), facts(bench.limited(guest)), LIMIT, "CudaAPIError")
+def guest(script, judge):
+    """A client that is a script in guests/ and reports one line of JSON; `judge(bare, limited, LIMIT)` looks at two."""
+
+    def run(bench, python):
+        argv = [python, HERE / "guests" / script]
+        bare = json.loads(succeeded("bare", bench.bare(argv)))
+        limited = json.loads(succeeded("limited", bench.limited(argv)))
+        judge(bare, limited, LIMIT)
+        try:
+            judge(bare, bare, LIMIT)
+        except Failed:
+            return
+        raise Failed("a run without a limit passes for a limited one: this check can not fail")
+
+    return run
 
 
-def client_nvml(bench, python):
-    guest = [python, HERE / "guests/nvml_view.py"]
-    bare, limited = facts(bench.bare(guest)), facts(bench.limited(guest))
-    for name, seen in (("bare", bare), ("limited", limited)):
-        expect(seen["count"] == 1, f"{name}: {seen['count']} devices")
-        expect(seen["total"] == seen["used"] + seen["free"], f"{name}: used + free is not the total")
-        expect(len(seen["processes"]) == 1, f"{name}: {len(seen['processes'])} processes listed")
-        pid, used = seen["processes"][0]
-        expect(pid == seen["pid"], f"{name}: process {pid} listed, this is {seen['pid']}")
-        expect(used >= seen["held"], f"{name}: {used} bytes for a process that holds {seen['held']}")
-    expect(limited["total"] == limited["cuda_total"] == LIMIT, f"NVML says {limited['total']}, CUDA {limited['cuda_total']}")
-    expect(limited["v2"][0] == LIMIT and limited["v2"][1] == limited["used"], f"v2 differs: {limited['v2']}")
-    expect(limited["free"] == limited["cuda_free"], "NVML and CUDA disagree on what is free")
-    # What is not about memory is the GPU's own, word for word; only readings that move are excused.
-    moving = {"nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetBAR1MemoryInfo"}
-    for call, answer in bare["answers"].items():
-        if call not in moving:
-            expect(limited["answers"][call] == answer, f"{call}: {answer} bare, {limited['answers'][call]} limited")
-
-
-def client_gpustat(bench, python):
-    guest = [python, HERE / "guests/gpustat_view.py"]
-    bare, limited = facts(bench.bare(guest)), facts(bench.limited(guest))
-    for name, seen in (("bare", bare), ("limited", limited)):
-        gpu = seen["gpus"][0]
-        own = [p for p in gpu["processes"] if p["pid"] == seen["pid"]]
-        expect(len(gpu["processes"]) == 1 and own, f"{name}: processes {gpu['processes']}")
-        expect(own[0]["gpu_memory_usage"] >= seen["held"] // MIB, f"{name}: {own[0]}")
-        expect(f"/ {gpu['memory.total']} MB" in " ".join(seen["text"].split()), f"{name}: text reads {seen['text']!r}")
-    expect(limited["gpus"][0]["memory.total"] == LIMIT // MIB, f"gpustat shows {limited['gpus'][0]['memory.total']} MiB")
-    expect(bare["gpus"][0]["memory.total"] > 70 << 10, f"bare shows {bare['gpus'][0]['memory.total']} MiB")
-    for key in ("name", "uuid", "enforced.power.limit"):
-        expect(bare["gpus"][0][key] == limited["gpus"][0][key], f"{key} differs")
-
-
-def client_ffmpeg(bench, _python):
-    source = ["-f", "lavfi", "-i", "testsrc=duration=1:rate=25:size=640x360"]
-    base = ["ffmpeg", "-hide_banner", "-loglevel", "error", "-init_hw_device", "cuda"]
-    plain = ["ffmpeg", "-hide_banner", "-loglevel", "error", *source, "-vf", "format=nv12", "-f", "framemd5", "-"]
-    through = base + source + ["-vf", "format=nv12,hwupload,hwdownload,format=nv12", "-f", "framemd5", "-"]
-    sums = bench.bare(plain)
-    expect(sum(not line.startswith("#") for line in sums.splitlines()) == 25, "FFmpeg made no 25 frames")
-    expect(bench.bare(through) == sums, "bare: a frame changed on its way through the GPU")
-    expect(bench.limited(through) == sums, "limited: a frame changed on its way through the GPU")
-    # A limit too small for the frames: FFmpeg's own error, not a crash.
-    try:
-        bench.limited(through, limit=304 * MIB)
-    except Failed as failed:
-        expect("memory" in str(failed).lower(), f"the refusal does not name memory:\n{failed}")
-        expect("exit status -" not in str(failed), f"FFmpeg died:\n{failed}")
-    else:
-        raise Failed("25 frames went through a share that holds little more than a context")
-
-
-def images(build, env13):
+def images(build, env13, sabotage):
     """The images' own script: one `ok NAME` or `FAIL NAME why` a line."""
     with tempfile.TemporaryDirectory(prefix="hami-clients-") as folder:
-        bench = Bench(build, folder)
+        bench = Bench(build, folder, sabotage)
         done = subprocess.run(
-            ["bash", HERE / "images/run.sh", build, env13],
-            env=bench.env, capture_output=True, text=True, timeout=600, check=False,
+            ["bash", HERE / "images/run.sh", build, env13, *bench.without_library],
+            env=bench.env, capture_output=True, text=True, timeout=900, check=False,
         )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
     if done.returncode == 77:
+        print("  skip  images: no nvcc")
         return 0, 0, 1
-    for line in lines:
-        print("  " + ("ok    " if line.startswith("ok ") else "FAIL  ") + "images: " + line.split(" ", 1)[1])
-    failed = sum(line.startswith("FAIL") for line in lines)
-    if done.returncode != 0 and not failed or not lines:
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("ok ", "FAIL "))]
+    failures = [rest for verdict, rest in lines if verdict == "FAIL"]
+    for rest in failures:
+        print("  FAIL  images:", rest)
+    for label, count in collections.Counter(rest.split("/")[0] for verdict, rest in lines if verdict == "ok").items():
+        print(f"  ok    images: {label}, {count} checks")
+    if not lines or (done.returncode != 0) != bool(failures):
         print("  FAIL  images: run.sh ended with", done.returncode, done.stderr[-500:])
-        failed += 1
-    return sum(line.startswith("ok ") for line in lines), failed, 0
+        failures.append("run.sh")
+    return len(lines) - len(failures), len(failures), 0
+
+
+def all_clients(build):
+    env12, env13 = build / "clients/venv12", build / "clients/venv13"
+    bindings = guest("bindings_driver.py", judge_bindings)
+    numba = guest("numba_jit.py", judge_numba)
+    return [
+        Client("cuda-bindings 13 + NVRTC", env13, bindings),
+        Client("cuda-bindings 12 + NVRTC", env12, bindings),
+        Client("Numba, CUDA 13", env13, numba),
+        Client("Numba, CUDA 12", env12, numba),
+        Client("nvidia-ml-py", env13, guest("nvml_view.py", judge_nvml)),
+        Client("gpustat", env13, guest("gpustat_view.py", judge_gpustat)),
+        Client("FFmpeg, upload and download", None, ffmpeg.client_transfer),
+        Client("FFmpeg, filters", None, ffmpeg.client_filters),
+        Client("FFmpeg, a share too small", None, ffmpeg.client_too_small),
+    ]
+
+
+def missing(client):
+    if client.environment is not None:
+        return None if (client.environment / "ready").exists() else "its packages could not be had"
+    return None if shutil.which("ffmpeg") else "there is no ffmpeg"
+
+
+def run_client(client, build, sabotage):
+    """None, or what failed."""
+    with tempfile.TemporaryDirectory(prefix="hami-clients-") as folder:
+        bench = Bench(build, folder, sabotage)
+        try:
+            client.run(bench, client.environment and client.environment / "bin/python")
+            bench.expect_nothing_left()
+        except (Failed, subprocess.TimeoutExpired) as why:
+            return str(why)
+    return None
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--sabotage", action="store_true")
     options = parser.parse_args()
     build = options.build.resolve()
-    env12, env13 = build / "clients/venv12", build / "clients/venv13"
-    clients = [
-        ("cuda-bindings 13 + NVRTC", client_bindings, env13),
-        ("cuda-bindings 12 + NVRTC", client_bindings, env12),
-        ("Numba, CUDA 13", client_numba, env13),
-        ("Numba, CUDA 12", client_numba, env12),
-        ("nvidia-ml-py", client_nvml, env13),
-        ("gpustat", client_gpustat, env13),
-        ("FFmpeg upload and download", client_ffmpeg, None),
-    ]
     passed = failed = skipped = 0
-    for name, client, env in clients:
-        if options.only and not any(word in name for word in options.only):
+    for client in all_clients(build):
+        if options.only and not any(word in client.name for word in options.only):
             continue
-        if env is not None and not (env / "ready").exists():
-            print(f"  skip  {name}: its packages could not be had")
+        why_not = missing(client)
+        if why_not:
+            print(f"  skip  {client.name}: {why_not}")
             skipped += 1
             continue
-        with tempfile.TemporaryDirectory(prefix="hami-clients-") as folder:
-            try:
-                client(Bench(build, folder), env and env / "bin/python")
-            except (Failed, subprocess.TimeoutExpired) as why:
-                print(f"  FAIL  {name}: {why}")
-                failed += 1
-            else:
-                print(f"  ok    {name}")
-                passed += 1
-        sys.stdout.flush()
+        why = run_client(client, build, options.sabotage)
+        print(f"  FAIL  {client.name}: {why}" if why else f"  ok    {client.name}", flush=True)
+        passed, failed = passed + (why is None), failed + (why is not None)
     if not options.only or "images" in options.only:
-        if (env13 / "ready").exists():
-            results = images(build, env13)
-            passed, failed, skipped = passed + results[0], failed + results[1], skipped + results[2]
-        else:
-            skipped += 1
+        results = images(build, build / "clients/venv13", options.sabotage)
+        passed, failed, skipped = passed + results[0], failed + results[1], skipped + results[2]
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed or not passed else 0
+    return 1 if failed or not passed + skipped else 0
 
 
 if __name__ == "__main__":

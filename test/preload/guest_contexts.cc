@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts cost memory, and everything in them goes with them. simgpu's contexts take 300 MiB unless told otherwise.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
 #include "test/preload/guest.h"
 
 namespace guest {
@@ -116,6 +122,44 @@ SCENARIO(detached_context) {
   Balanced();  // whether that ended it or not, the counters follow the driver
   unsigned version = 0;
   if (cuCtxGetApiVersion(created, &version) != CUDA_SUCCESS) EXPECT_SAME(Room(), before);
+}
+
+// What a launch makes the driver take (code loaded at the first use, a larger stack) is not seen by the launch; the
+// next synchronisation measures it. Here the driver takes it from a library that bypasses us.
+SCENARIO(first_use_measured_at_sync) {
+  Begin();
+  CUmodule module = nullptr;
+  OK(cuModuleLoadData(&module, "simgpu-image 1\nkernel k\nglobal g 1048576\n"));
+  OK(cuCtxSynchronize());
+  void* const deep = dlopen(arguments.at(0).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  EXPECT(deep != nullptr);
+  const auto allocate = reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t)>(dlsym(deep, "deep_allocate"));
+  CUdeviceptr hidden = 0;
+  OK(allocate(&hidden, 100 * kMiB));
+  // The region's own word: looking at it measures nothing. Slot 0, device 0, module bytes.
+  constexpr off_t kModuleOffset = 1856 + 8 + 8;
+  const int fd = open(std::getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE"), O_RDONLY);
+  uint64_t counted = 0;
+  for (int i = 0; i < 300 && counted < 100 * kMiB; ++i) {
+    OK(cuCtxSynchronize());
+    EXPECT_SAME(pread(fd, &counted, sizeof counted, kModuleOffset), sizeof counted);
+    usleep(10'000);
+  }
+  close(fd);
+  EXPECT(counted >= 100 * kMiB);
+  Balanced();
+}
+
+// Without NVML a context's size is taken from the driver's own figures.
+SCENARIO(context_without_nvml) {
+  EXPECT_SAME(simgpu_inject("fault call=nvmlInit_v2 error=9", nullptr, 0), 1);
+  Begin();
+  Balanced();
+  EXPECT(Truth() > 0);
+  CUcontext second = nullptr;
+  OK(cuCtxCreate_v2(&second, 0, 0));
+  Balanced();
+  OK(cuCtxDestroy_v2(second));
 }
 
 }  // namespace

@@ -95,5 +95,48 @@ SCENARIO(graph_pool_gives_way) {
   Balanced();
 }
 
+// What ends with the context ends in the count, too.
+SCENARIO(graph_memory_reset) {
+  Begin();
+  const size_t before = Room();
+  CUgraph graph = nullptr;
+  CUdeviceptr address = 0;
+  CUgraphExec exec = MakeGraph(100 * kMiB, &graph, &address, true);
+  OK(cuGraphLaunch(exec, nullptr));
+  OK(cuCtxSynchronize());
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+  OK(cuDevicePrimaryCtxReset_v2(0));
+  Begin();
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
+// Unused graph memory is given up for stream-ordered memory as for any other.
+SCENARIO(graph_pool_gives_way_to_async) {
+  Begin();
+  CUgraph graph = nullptr;
+  CUdeviceptr address = 0;
+  CUgraphExec exec = MakeGraph(300 * kMiB, &graph, &address, true);
+  OK(cuGraphLaunch(exec, nullptr));
+  OK(cuCtxSynchronize());
+  CUdeviceptr block = 0;
+  OK(cuMemAllocAsync(&block, Room() + 100 * kMiB, nullptr));
+  EXPECT(Truth() <= kGiB);
+}
+
+// A launch is granted in the steps in which the driver takes memory, or not at all.
+SCENARIO(graph_growth_in_steps) {
+  Begin();
+  CUgraph graph = nullptr;
+  CUdeviceptr address = 0;
+  OK(cuGraphLaunch(MakeGraph(3 * kMiB, &graph, &address, false), nullptr));
+  OK(cuCtxSynchronize());
+  CUdeviceptr block = 0;
+  OK(cuMemAlloc_v2(&block, Room() - kMiB));
+  OOM(cuGraphLaunch(MakeGraph(2 * kMiB, &graph, &address, false), nullptr));
+  EXPECT(Truth() <= kGiB);
+}
+
 }  // namespace
 }  // namespace guest

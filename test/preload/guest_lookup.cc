@@ -2,6 +2,7 @@
 // Every way to find a driver function gives the same replacement, and nothing but the replacement.
 #include <dlfcn.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "test/preload/guest.h"
@@ -43,6 +44,76 @@ SCENARIO(same_hook_everywhere) {
   }
   EXPECT(dlvsym(Driver(), "cuMemAlloc_v2", "NO_SUCH_VERSION") == nullptr ||
          dlvsym(Driver(), "cuMemAlloc_v2", "NO_SUCH_VERSION") == linked);
+}
+
+// A version asked for by name: unhooked names get exactly that one, and with it no replacement is lost.
+SCENARIO(versioned) {
+  void* const versioned = dlvsym(RTLD_DEFAULT, "memcpy", "GLIBC_2.2.5");
+  EXPECT(versioned != nullptr && InLibrary(versioned, "libc"));
+  EXPECT(dlvsym(RTLD_DEFAULT, "memcpy", "NO_SUCH_VERSION") == nullptr);
+  EXPECT(dlerror() != nullptr);
+  // Through either of the two, whoever asks for the C library's look-up functions finds ours.
+  const auto find = reinterpret_cast<decltype(&::dlsym)>(dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.2.5"));
+  if (find != nullptr) EXPECT(find(Driver(), "cuMemAlloc_v2") != nullptr);
+  EXPECT(dlsym(RTLD_NEXT, "cuMemAlloc_v2") == reinterpret_cast<void*>(&cuMemAlloc_v2));
+}
+
+// CUDA_DISABLE_CONTROL: by whatever way a function is found, it does what the driver does.
+SCENARIO(disabled_everywhere) {
+  Begin();
+  void* const found[] = {reinterpret_cast<void*>(&cuMemAlloc_v2),
+                         dlsym(Driver(), "cuMemAlloc_v2"),
+                         dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"),
+                         dlsym(RTLD_NEXT, "cuMemAlloc_v2"),
+                         Asked("cuMemAlloc", 3020),
+                         Asked("cuMemAlloc", 13000, kPerThread)};
+  for (void* const address : found) {
+    const auto allocate = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(address);
+    EXPECT(allocate != nullptr);
+    CUdeviceptr block = 0;
+    OK(allocate(&block, 20 * kGiB));
+    OK(cuMemFree_v2(block));
+  }
+  const auto get_info = reinterpret_cast<decltype(&::cuMemGetInfo_v2)>(Asked("cuMemGetInfo", 12000));
+  size_t free = 0;
+  size_t total = 0;
+  OK(get_info(&free, &total));
+  EXPECT(total > 60 * kGiB);
+  const auto from_pool = reinterpret_cast<decltype(&::cuMemAllocAsync)>(Asked("cuMemAllocAsync", 12000, kPerThread));
+  CUdeviceptr block = 0;
+  OK(from_pool(&block, 20 * kGiB, nullptr));
+  EXPECT_SAME(nvmlInit_v2(), NVML_SUCCESS);
+  nvmlDevice_t device = nullptr;
+  nvmlMemory_t memory{};
+  EXPECT_SAME(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+  EXPECT_SAME(nvmlDeviceGetMemoryInfo(device, &memory), NVML_SUCCESS);
+  EXPECT(memory.total > 60 * kGiB);
+}
+
+// errno is the program's: not even the first call, which opens files, may show. (The simulated driver keeps it too.)
+SCENARIO(errno_kept) {
+  constexpr int kMark = 4711;
+  const auto kept = [](const char* what) {
+    if (errno != kMark) Fail(what, 0, "errno", errno, kMark);
+  };
+  errno = kMark;
+  dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
+  kept("dlsym");
+  cuMemFree_v2(0);  // before cuInit: attaches
+  kept("first call");
+  Begin();
+  CUdeviceptr block = 0;
+  errno = kMark;
+  OK(cuMemAlloc_v2(&block, kMiB));
+  kept("cuMemAlloc_v2");
+  OOM(cuMemAlloc_v2(&block, 2 * kGiB));
+  kept("a refusal");
+  OK(cuMemFree_v2(block));
+  kept("cuMemFree_v2");
+  MemInfo();
+  kept("cuMemGetInfo_v2");
+  Asked("cuMemAlloc", 12000);
+  kept("cuGetProcAddress");
 }
 
 // A function without policy is the driver's own pointer.

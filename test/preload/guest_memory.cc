@@ -105,6 +105,15 @@ SCENARIO(arrays) {
   OOM(cuArrayCreate_v2(&refused, &flat));
   EXPECT(refused == marker);
   OK(cuArrayDestroy(array));
+  // A single row takes whole blocks.
+  CUDA_ARRAY_DESCRIPTOR row{};
+  row.Width = 4096;
+  row.Height = 1;
+  row.Format = CU_AD_FORMAT_FLOAT;
+  row.NumChannels = 4;
+  OK(cuArrayCreate_v2(&array, &row));
+  Balanced(512 * 1024);
+  OK(cuArrayDestroy(array));
   CUmipmappedArray mipmap = nullptr;
   OK(cuMipmappedArrayCreate(&mipmap, &shape, 4));
   Balanced(kMiB);

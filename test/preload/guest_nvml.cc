@@ -78,6 +78,61 @@ SCENARIO(nvml_alone) {
   EXPECT(nvmlDeviceGetMemoryInfo(Device(), nullptr) == NVML_ERROR_INVALID_ARGUMENT);
 }
 
+// The library looks into NVML too; the program's own sessions are all that it may notice.
+SCENARIO(nvml_sessions) {
+  unsigned count = 0;
+  char version[80];
+  EXPECT_SAME(nvmlShutdown(), NVML_ERROR_UNINITIALIZED);
+  size_t total = 0;
+  OK(cuInit(0));
+  OK(cuDeviceTotalMem_v2(&total, 0));
+  EXPECT_SAME(nvmlSystemGetDriverVersion(version, sizeof version), NVML_ERROR_UNINITIALIZED);
+  Begin();
+  EXPECT_SAME(nvmlDeviceGetCount_v2(&count), NVML_ERROR_UNINITIALIZED);
+  nvmlDevice_t device = nullptr;
+  EXPECT_SAME(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_ERROR_UNINITIALIZED);
+  EXPECT_SAME(nvmlShutdown(), NVML_ERROR_UNINITIALIZED);
+  NVML(nvmlInit_v2());
+  NVML(nvmlInitWithFlags(0));
+  NVML(nvmlDeviceGetHandleByIndex_v2(0, &device));
+  NVML(nvmlShutdown());
+  NVML(nvmlDeviceGetCount_v2(&count));
+  NVML(nvmlShutdown());
+  nvmlMemory_t memory{};
+  nvmlUtilization_t rates{};
+  EXPECT_SAME(nvmlDeviceGetCount_v2(&count), NVML_ERROR_UNINITIALIZED);
+  EXPECT_SAME(nvmlDeviceGetMemoryInfo(device, &memory), NVML_ERROR_UNINITIALIZED);
+  EXPECT_SAME(nvmlDeviceGetUtilizationRates(device, &rates), NVML_ERROR_UNINITIALIZED);
+  EXPECT_SAME(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, nullptr), NVML_ERROR_UNINITIALIZED);
+  EXPECT_SAME(nvmlShutdown(), NVML_ERROR_UNINITIALIZED);
+  // Measuring goes on all the same, and ends with the last context.
+  CUmodule module = nullptr;
+  OK(cuModuleLoadData(&module, "simgpu-image 1\nkernel k\nglobal g 104857600\n"));
+  Balanced();
+  OK(cuDevicePrimaryCtxRelease_v2(0));
+  EXPECT_SAME(nvmlSystemGetDriverVersion(version, sizeof version), NVML_ERROR_UNINITIALIZED);
+  NVML(nvmlInit());
+  NVML(nvmlSystemGetDriverVersion(version, sizeof version));
+  NVML(nvmlShutdown());
+  EXPECT_SAME(nvmlSystemGetDriverVersion(version, sizeof version), NVML_ERROR_UNINITIALIZED);
+}
+
+// A device by the newer form of its uuid.
+SCENARIO(nvml_uuid_struct) {
+  nvmlDevice_t device = Device();
+  char name[96];
+  NVML(nvmlDeviceGetUUID(device, name, sizeof name));
+  nvmlUUID_t uuid{};
+  uuid.version = nvmlUUID_v1;
+  uuid.type = NVML_UUID_TYPE_ASCII;
+  std::memcpy(uuid.value.str, name, sizeof uuid.value.str - 1);
+  nvmlDevice_t again = nullptr;
+  const nvmlReturn_t result = nvmlDeviceGetHandleByUUIDV(&uuid, &again);
+  EXPECT(result == NVML_ERROR_NOT_SUPPORTED || (result == NVML_SUCCESS && again == device));
+  nvmlAccountingStats_t stats{};
+  EXPECT(nvmlDeviceGetAccountingStats(device, 1, &stats) != NVML_SUCCESS);  // init is not ours
+}
+
 // A first nvmlInit that fails does not spoil the next one.
 SCENARIO(nvml_init_again) {
   EXPECT_SAME(simgpu_inject("fault call=nvmlInit_v2 error=9", nullptr, 0), 1);
@@ -139,6 +194,64 @@ SCENARIO(nvml_idle) {
   nvmlUtilization_t rates{};
   NVML(nvmlDeviceGetUtilizationRates(Device(), &rates));
   EXPECT_SAME(rates.gpu, 0);
+}
+
+// Where NVML does not tell per process, what the container recorded itself is shown, and never the neighbour's load.
+SCENARIO(nvml_utilization_recorded) {
+  constexpr off_t kSmOffset = 1856 + 1160 + 16;  // Region.slots[0].utilization[0].sm
+  Begin();
+  nvmlDevice_t device = Device();
+  EXPECT_SAME(simgpu_inject("fault call=nvmlDeviceGetProcessUtilization error=3", nullptr, 0), 1);
+  nvmlUtilization_t rates{50, 50};
+  NVML(nvmlDeviceGetUtilizationRates(device, &rates));
+  EXPECT_SAME(rates.gpu, 0);
+  const int fd = open(std::getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE"), O_RDWR);
+  for (const uint64_t percent : {uint64_t{37}, uint64_t{4000}}) {
+    EXPECT_SAME(pwrite(fd, &percent, sizeof percent, kSmOffset), sizeof percent);
+    NVML(nvmlDeviceGetUtilizationRates(device, &rates));
+    EXPECT_SAME(rates.gpu, percent < 100 ? percent : 100);
+  }
+  close(fd);
+}
+
+// Makes two instances on the first GPU and names them; for the tests of what a program in one of them sees.
+SCENARIO(make_mig) {
+  nvmlDevice_t gpu = Device();
+  nvmlReturn_t activation = NVML_SUCCESS;
+  NVML(nvmlDeviceSetMigMode(gpu, NVML_DEVICE_MIG_ENABLE, &activation));
+  nvmlGpuInstanceProfileInfo_t profile{};
+  NVML(nvmlDeviceGetGpuInstanceProfileInfo(gpu, NVML_GPU_INSTANCE_PROFILE_1_SLICE, &profile));
+  for (unsigned i = 0; i < 2; ++i) {
+    nvmlGpuInstance_t instance = nullptr;
+    nvmlComputeInstance_t compute = nullptr;
+    NVML(nvmlDeviceCreateGpuInstance(gpu, profile.id, &instance));
+    NVML(nvmlGpuInstanceCreateComputeInstance(instance, NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE, &compute));
+    nvmlDevice_t mig = nullptr;
+    char uuid[96];
+    NVML(nvmlDeviceGetMigDeviceHandleByIndex(gpu, i, &mig));
+    NVML(nvmlDeviceGetUUID(mig, uuid, sizeof uuid));
+    std::printf("%s\n", uuid);
+  }
+}
+
+// In a MIG instance: the total (argument, MiB; 0 = the instance's own), in CUDA and in NVML by the instance's handle.
+SCENARIO(in_mig) {
+  const size_t want = std::strtoull(arguments.at(0).c_str(), nullptr, 10) * kMiB;
+  Begin();
+  CUdeviceptr block = 0;
+  const size_t total = MemInfo().total;
+  if (want != 0) EXPECT_SAME(total, want);
+  EXPECT(want != 0 || total > 5 * kGiB);
+  OOM(cuMemAlloc_v2(&block, total));
+  OK(cuMemAlloc_v2(&block, total / 4));
+  NVML(nvmlInit_v2());
+  nvmlDevice_t mig = nullptr;
+  NVML(nvmlDeviceGetHandleByUUID(std::getenv("CUDA_VISIBLE_DEVICES"), &mig));
+  nvmlMemory_t memory{};
+  NVML(nvmlDeviceGetMemoryInfo(mig, &memory));
+  if (want != 0) EXPECT_SAME(memory.total, want);
+  EXPECT(memory.used >= total / 4);
+  NVML(nvmlShutdown());
 }
 
 SCENARIO(busy) {

@@ -160,5 +160,48 @@ SCENARIO(pool_of_other_device) {
   EXPECT(Truth(1) <= MemInfo().used());
 }
 
+// To the last step of the driver's, and never past the limit on the way there: what the pool grows by is reserved in
+// the steps that were seen.
+SCENARIO(pool_to_the_limit) {
+  Begin();
+  CUdeviceptr block = 0;
+  OK(cuMemAllocAsync(&block, 1000, nullptr));
+  size_t blocks = 0;
+  while (cuMemAllocAsync(&block, kMiB + 1000, nullptr) == CUDA_SUCCESS) {
+    ++blocks;
+    EXPECT(Truth() <= kGiB);
+  }
+  EXPECT(blocks > 100);
+  EXPECT(Room() < 4 * kMiB);
+  Balanced();
+}
+
+// A pool that is destroyed while frees are under way still holds its memory, and can not be asked any more.
+SCENARIO(pool_destroyed_with_frees_pending) {
+  Begin();
+  const size_t before = Room();
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  OK(cuModuleLoadData(&module, "simgpu-image 1\ncode 4K\nkernel spin\n  cost total 40000ms\n"));
+  OK(cuModuleGetFunction(&kernel, module, "spin"));
+  CUmemPoolProps props{};
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemoryPool pool = nullptr;
+  CUdeviceptr block = 0;
+  OK(cuMemPoolCreate(&pool, &props));
+  OK(cuMemAllocFromPoolAsync(&block, 400 * kMiB, pool, stream));
+  OK(cuLaunchKernel(kernel, 132, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr));
+  OK(cuMemFreeAsync(block, stream));
+  OK(cuMemPoolDestroy(pool));
+  OOM(cuMemAlloc_v2(&block, 500 * kMiB));
+  EXPECT(MemInfo().used() >= Truth());
+  OK(cuStreamSynchronize(stream));
+  EXPECT(before - Room() < 2 * kMiB);
+  OK(cuMemAlloc_v2(&block, 500 * kMiB));
+}
+
 }  // namespace
 }  // namespace guest

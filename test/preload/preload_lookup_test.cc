@@ -11,10 +11,15 @@ TEST_P(LookupScenario, GivenEveryWay_ThenTheSameReplacement) { Pass({GetParam()}
 
 INSTANTIATE_TEST_SUITE_P(Ways, LookupScenario,
                          testing::Values("same_hook_everywhere", "passed_on", "proc_address_versions",
-                                         "proc_address_status", "other_names", "export_table", "nvml_lookup"),
+                                         "proc_address_status", "other_names", "export_table", "nvml_lookup",
+                                         "versioned", "errno_kept"),
                          [](const testing::TestParamInfo<const char*>& scenario) {
                            return std::string(scenario.param);
                          });
+
+TEST_F(Preload, GivenControlDisabled_ThenEveryWayLeadsToTheDriver) {
+  Pass({"disabled_everywhere"}, {{"CUDA_DISABLE_CONTROL", "true"}});
+}
 
 TEST_F(Preload, GivenDriverLoadedLate_ThenAbsentBeforeAndReplacedAfter) {
   const Outcome outcome = RunProgram(PRELOAD_LATE, {});

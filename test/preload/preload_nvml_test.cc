@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -18,7 +19,8 @@ class NvmlScenario : public Preload, public testing::WithParamInterface<const ch
 TEST_P(NvmlScenario, GivenLimitOf1GiB_ThenHolds) { Pass({GetParam()}); }
 
 INSTANTIATE_TEST_SUITE_P(Views, NvmlScenario,
-                         testing::Values("nvml_agrees", "nvml_alone", "nvml_init_again", "limit_lowered"),
+                         testing::Values("nvml_agrees", "nvml_alone", "nvml_init_again", "limit_lowered",
+                                         "nvml_sessions", "nvml_uuid_struct", "nvml_utilization_recorded"),
                          [](const testing::TestParamInfo<const char*>& scenario) {
                            return std::string(scenario.param);
                          });
@@ -76,6 +78,42 @@ TEST_F(Preload, GivenFixedDevices_ThenOthersDoNotExistByAnyName) {
   Pass({"limits", "2048"}, {{"CUDA_VISIBLE_DEVICES", uuids[1]}});
   // A device that the region does not name is not to be had by naming it.
   Pass({"first_context_too_large"}, {{"CUDA_VISIBLE_DEVICES", uuids[2]}});
+}
+
+// Two instances of one GPU; the first is the container's.
+class Mig : public Preload {
+ protected:
+  void SetUp() override {
+    const Outcome made = Run({"make_mig"}, {{"LD_PRELOAD", "-"}});
+    ASSERT_TRUE(made.ok()) << made.err;
+    std::istringstream lines(made.out);
+    ASSERT_TRUE(std::getline(lines, uuids_[0]) && std::getline(lines, uuids_[1]));
+    environment_["CUDA_VISIBLE_DEVICES"] = uuids_[0];
+  }
+  // A region that names one device, with a limit of 2 GiB.
+  void CreateRegionFor(const std::string& uuid) {
+    hami::region::Config config;
+    config.device_count = 1;
+    std::strncpy(config.devices[0].uuid, uuid.c_str(), hami::region::kUuidBytes - 1);
+    config.devices[0].memory_limit = uint64_t{2} << 30;
+    ASSERT_EQ(hami::region::Create(region().c_str(), config), hami::region::Status::kOk);
+  }
+  std::string uuids_[2];
+};
+
+TEST_F(Mig, GivenRegionThatNamesTheInstance_ThenItsLimitHolds) {
+  CreateRegionFor(uuids_[0]);
+  Pass({"in_mig", "2048"});
+}
+
+TEST_F(Mig, GivenRegionOfTheWholeGpu_ThenTheInstanceIsPartOfIt) { Pass({"in_mig", "1024"}); }
+
+TEST_F(Mig, GivenRegionOfAnotherInstance_ThenNotLimitedAndOneLineSaysSo) {
+  CreateRegionFor(uuids_[1]);
+  const Outcome outcome = Run({"in_mig", "0"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("not in the region"), std::string::npos);
 }
 
 }  // namespace

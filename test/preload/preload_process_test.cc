@@ -99,6 +99,22 @@ TEST_F(Preload, GivenActiveOomKiller_WhenARequestDoesNotFit_ThenTheRequesterIsKi
   Wait(other);
 }
 
+// Nobody knows yet what a context costs, and what is held in reserve for the first must not refuse the others.
+TEST_F(Preload, GivenFirstContextsAtOnce_WhenAllFit_ThenNoneIsRefused) {
+  for (int round = 0; round < 3; ++round) {
+    std::filesystem::remove(region());
+    std::vector<pid_t> processes;
+    for (int i = 0; i < 3; ++i) {
+      processes.push_back(Start({"hold", "1048576", folder() + "/held" + std::to_string(10 * round + i)}));
+    }
+    for (int i = 0; i < 3; ++i) Await(folder() + "/held" + std::to_string(10 * round + i));
+    for (const pid_t pid : processes) {
+      kill(pid, SIGKILL);
+      Wait(pid);
+    }
+  }
+}
+
 TEST_F(Preload, GivenManyStartsAtOnce_ThenAllAttach) {
   environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "70g";
   std::vector<pid_t> processes;

@@ -5,8 +5,23 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/shapes.h"
+#include "vgpu/policy/vmm.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
+
+namespace {
+
+// What was mapped into a sparse array goes with it.
+template <typename Array, typename Destroy>
+CUresult Destroyed(Space space, Array array, Destroy destroy) {
+  if (!Active()) return destroy();
+  const Passage passage(Way::kShared);
+  const CUresult result = Uncharged(space, array, destroy);
+  if (result == CUDA_SUCCESS) VmmOwnerGone(KeyOf(array));
+  return result;
+}
+
+}  // namespace
 
 HAMI_EXPORT CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* shape) {
   const auto create = [&] { return real::cuArrayCreate_v2(out, shape); };
@@ -28,7 +43,7 @@ HAMI_EXPORT CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIP
 }
 
 HAMI_EXPORT CUresult cuArrayDestroy(CUarray array) {
-  return Uncharged(Space::kArray, array, [&] { return real::cuArrayDestroy(array); });
+  return Destroyed(Space::kArray, array, [&] { return real::cuArrayDestroy(array); });
 }
 
 HAMI_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* shape,
@@ -40,7 +55,7 @@ HAMI_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_AR
 }
 
 HAMI_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
-  return Uncharged(Space::kMipmap, array, [&] { return real::cuMipmappedArrayDestroy(array); });
+  return Destroyed(Space::kMipmap, array, [&] { return real::cuMipmappedArrayDestroy(array); });
 }
 
 HAMI_EXPORT CUresult cuImportExternalMemory(CUexternalMemory* out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* what) {

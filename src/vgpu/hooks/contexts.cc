@@ -39,13 +39,21 @@ CUresult Create(CUcontext* out, CUdevice ordinal, Make make) {
   return MakeContext(ordinal, ContextKind::kCreated, maker.get());
 }
 
-CUresult Destroyed(CUresult result, CUcontext context) {
-  if (result == CUDA_SUCCESS && Active()) ContextGone(context);
+template <typename Destroy>
+CUresult Destroyed(CUcontext context, Destroy destroy) {
+  if (!Active()) return destroy();
+  Passage passage(Way::kShared);
+  const CUresult result = destroy();
+  if (result == CUDA_SUCCESS) ContextGone(context, &passage);
   return result;
 }
 
-CUresult PrimaryLeft(CUresult result, CUdevice ordinal) {
-  if (result == CUDA_SUCCESS && Active()) PrimaryMayBeGone(ordinal);
+template <typename Release>
+CUresult PrimaryLeft(CUdevice ordinal, Release release) {
+  if (!Active()) return release();
+  Passage passage(Way::kShared);
+  const CUresult result = release();
+  if (result == CUDA_SUCCESS) PrimaryMayBeGone(ordinal, &passage);
   return result;
 }
 
@@ -68,15 +76,21 @@ HAMI_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, u
   return Create(out, ordinal, [&] { return real::cuCtxCreate_v4(out, params, flags, ordinal); });
 }
 
-HAMI_EXPORT CUresult cuCtxDestroy(CUcontext context) { return Destroyed(real::cuCtxDestroy(context), context); }
-HAMI_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) { return Destroyed(real::cuCtxDestroy_v2(context), context); }
+HAMI_EXPORT CUresult cuCtxDestroy(CUcontext context) {
+  return Destroyed(context, [&] { return real::cuCtxDestroy(context); });
+}
+HAMI_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
+  return Destroyed(context, [&] { return real::cuCtxDestroy_v2(context); });
+}
 
 // Ends the context when it was the last reference; which it was, only the driver knows.
 HAMI_EXPORT CUresult cuCtxDetach(CUcontext context) {
+  if (!Active()) return real::cuCtxDetach(context);
+  Passage passage(Way::kShared);
   const CUresult result = real::cuCtxDetach(context);
   unsigned version = 0;
-  if (result == CUDA_SUCCESS && Active() && real::cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS) {
-    ContextGone(context);
+  if (result == CUDA_SUCCESS && real::cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS) {
+    ContextGone(context, &passage);
   }
   return result;
 }
@@ -89,16 +103,16 @@ HAMI_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) 
 }
 
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
-  return PrimaryLeft(real::cuDevicePrimaryCtxRelease(ordinal), ordinal);
+  return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxRelease(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
-  return PrimaryLeft(real::cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
+  return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxRelease_v2(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal) {
-  return PrimaryLeft(real::cuDevicePrimaryCtxReset(ordinal), ordinal);
+  return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxReset(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
-  return PrimaryLeft(real::cuDevicePrimaryCtxReset_v2(ordinal), ordinal);
+  return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxReset_v2(ordinal); });
 }
 
 HAMI_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc resources, CUdevice ordinal, unsigned flags) {
@@ -112,10 +126,12 @@ HAMI_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc resourc
 // handle.
 HAMI_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   CUcontext as_context = nullptr;
-  const bool known = Active() && real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;
+  if (!Active()) return real::cuGreenCtxDestroy(green);
+  Passage passage(Way::kShared);
+  const bool known = real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;
   const CUresult result = real::cuGreenCtxDestroy(green);
-  if (result != CUDA_SUCCESS || !Active()) return result;
-  ContextGone(reinterpret_cast<CUcontext>(green));
-  if (known) ContextGone(as_context);
+  if (result != CUDA_SUCCESS) return result;
+  ContextGone(reinterpret_cast<CUcontext>(green), &passage);
+  if (known) ContextGone(as_context, &passage);
   return result;
 }

@@ -17,12 +17,11 @@ CUresult Watched(Handle* out, Load load, Undo undo) {
   if (!Active() || out == nullptr) return load();
   const Handle before = *out;
   LoadWatch watch;
-  BeginLoad(&watch);
   const CUresult result = load();
-  if (result != CUDA_SUCCESS || EndLoad(watch)) return result;
+  if (result != CUDA_SUCCESS || watch.Fits()) return result;
   undo(*out);
   *out = before;
-  Refused(watch.place.device, 0);
+  Refused(watch.device(), 0);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -36,13 +35,21 @@ CUresult WatchedLibrary(CUlibrary* out, Load load) {
   return Watched(out, load, [](CUlibrary library) { real::cuLibraryUnload(library); });
 }
 
-CUresult Unloaded(CUresult result) {
+template <typename Unload>
+CUresult Unloaded(Unload unload) {
+  if (!Active()) return unload();
+  Passage passage(Way::kShared);
+  const CUresult result = unload();
   Place place;
-  if (result == CUDA_SUCCESS && Active() && CurrentPlace(&place)) SettleModules(place.device);
+  if (result == CUDA_SUCCESS && CurrentPlace(&place)) SettleModules(place.device, &passage);
   return result;
 }
 
-CUresult FirstUse(CUresult result) {
+template <typename Use>
+CUresult FirstUse(Use use) {
+  if (!Active()) return use();
+  const Passage passage(Way::kShared);
+  const CUresult result = use();
   NoteFirstUse();
   return result;
 }
@@ -66,7 +73,9 @@ HAMI_EXPORT CUresult cuModuleLoadFatBinary(CUmodule* out, const void* image) {
   return Module(out, [&] { return real::cuModuleLoadFatBinary(out, image); });
 }
 
-HAMI_EXPORT CUresult cuModuleUnload(CUmodule module) { return Unloaded(real::cuModuleUnload(module)); }
+HAMI_EXPORT CUresult cuModuleUnload(CUmodule module) {
+  return Unloaded([&] { return real::cuModuleUnload(module); });
+}
 
 HAMI_EXPORT CUresult cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option* jit, void** jit_values,
                                        unsigned jit_count, CUlibraryOption* options, void** values, unsigned count) {
@@ -81,34 +90,38 @@ HAMI_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUj
       out, [&] { return real::cuLibraryLoadFromFile(out, path, jit, jit_values, jit_count, options, values, count); });
 }
 
-HAMI_EXPORT CUresult cuLibraryUnload(CUlibrary library) { return Unloaded(real::cuLibraryUnload(library)); }
+HAMI_EXPORT CUresult cuLibraryUnload(CUlibrary library) {
+  return Unloaded([&] { return real::cuLibraryUnload(library); });
+}
 
 // The first look at a part of a module or library may load it.
 HAMI_EXPORT CUresult cuModuleGetFunction(CUfunction* out, CUmodule module, const char* name) {
-  return FirstUse(real::cuModuleGetFunction(out, module, name));
+  return FirstUse([&] { return real::cuModuleGetFunction(out, module, name); });
 }
 
 HAMI_EXPORT CUresult cuLibraryGetKernel(CUkernel* out, CUlibrary library, const char* name) {
-  return FirstUse(real::cuLibraryGetKernel(out, library, name));
+  return FirstUse([&] { return real::cuLibraryGetKernel(out, library, name); });
 }
 
 HAMI_EXPORT CUresult cuLibraryGetModule(CUmodule* out, CUlibrary library) {
-  return FirstUse(real::cuLibraryGetModule(out, library));
+  return FirstUse([&] { return real::cuLibraryGetModule(out, library); });
 }
 
 HAMI_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr* out, size_t* bytes, CUlibrary library, const char* name) {
-  return FirstUse(real::cuLibraryGetGlobal(out, bytes, library, name));
+  return FirstUse([&] { return real::cuLibraryGetGlobal(out, bytes, library, name); });
 }
 
 HAMI_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr* out, size_t* bytes, CUlibrary library, const char* name) {
-  return FirstUse(real::cuLibraryGetManaged(out, bytes, library, name));
+  return FirstUse([&] { return real::cuLibraryGetManaged(out, bytes, library, name); });
 }
 
 HAMI_EXPORT CUresult cuKernelGetFunction(CUfunction* out, CUkernel kernel) {
-  return FirstUse(real::cuKernelGetFunction(out, kernel));
+  return FirstUse([&] { return real::cuKernelGetFunction(out, kernel); });
 }
 
-HAMI_EXPORT CUresult cuFuncLoad(CUfunction function) { return FirstUse(real::cuFuncLoad(function)); }
+HAMI_EXPORT CUresult cuFuncLoad(CUfunction function) {
+  return FirstUse([&] { return real::cuFuncLoad(function); });
+}
 
 // Stack, heap and queue sizes are the context's memory. What does not fit is set back.
 HAMI_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
@@ -116,5 +129,5 @@ HAMI_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (!Active() || real::cuCtxGetLimit(&before, limit) != CUDA_SUCCESS) return real::cuCtxSetLimit(limit, value);
   const CUresult result = Watched(
       &value, [&] { return real::cuCtxSetLimit(limit, value); }, [&](size_t) { real::cuCtxSetLimit(limit, before); });
-  return result == CUDA_SUCCESS && value < before ? Unloaded(result) : result;
+  return result == CUDA_SUCCESS && value < before ? Unloaded([result] { return result; }) : result;
 }

@@ -4,6 +4,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/nvml_probe.h"
 #include "vgpu/policy/nvml_view.h"
 #include "vgpu/policy/process.h"
 #include "vgpu/policy/queries.h"
@@ -52,11 +53,11 @@ nvmlReturn_t Deliver(const OwnProcess* processes, unsigned count, unsigned* room
 template <typename Info, typename Real>
 nvmlReturn_t ComputeProcesses(nvmlDevice_t handle, unsigned* room, Info* out, Real list) {
   unsigned none = 0;
-  const nvmlReturn_t result = list(handle, room == nullptr ? nullptr : &none, nullptr);
+  const nvmlReturn_t result = ForProgram(list, handle, room == nullptr ? nullptr : &none, static_cast<Info*>(nullptr));
   const bool answered = result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE;
-  if (room == nullptr || !answered || !Active()) return room == nullptr ? result : list(handle, room, out);
+  if (room == nullptr || !answered || !Active()) return room == nullptr ? result : ForProgram(list, handle, room, out);
   const int device = DeviceOfHandle(handle);
-  if (device < 0) return list(handle, room, out);
+  if (device < 0) return ForProgram(list, handle, room, out);
   SweepForQuery();
   OwnProcess processes[kMostProcesses];
   const unsigned count = OwnProcesses(device, processes, kMostProcesses);
@@ -66,11 +67,11 @@ nvmlReturn_t ComputeProcesses(nvmlDevice_t handle, unsigned* room, Info* out, Re
 // Graphics and MPS processes: what the driver lists, without the others.
 template <typename Info, typename Real>
 nvmlReturn_t OtherProcesses(nvmlDevice_t handle, unsigned* room, Info* out, Real list) {
-  if (room == nullptr || !Active()) return list(handle, room, out);
+  if (room == nullptr || !Active()) return ForProgram(list, handle, room, out);
   Info all[kMostProcesses];
   unsigned count = kMostProcesses;
-  const nvmlReturn_t result = list(handle, &count, all);
-  if (result != NVML_SUCCESS || DeviceOfHandle(handle) < 0) return list(handle, room, out);
+  const nvmlReturn_t result = ForProgram(list, handle, &count, &all[0]);
+  if (result != NVML_SUCCESS || DeviceOfHandle(handle) < 0) return ForProgram(list, handle, room, out);
   count = KeepOurs(all, count < kMostProcesses ? count : kMostProcesses);
   const bool fits = count <= *room && (out != nullptr || count == 0);
   *room = count;
@@ -84,20 +85,20 @@ bool Filters(nvmlReturn_t result, nvmlDevice_t handle) { return Device(result, h
 }  // namespace
 
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t* memory) {
-  const nvmlReturn_t result = real::nvmlDeviceGetMemoryInfo(handle, memory);
+  const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetMemoryInfo, handle, memory);
   if (const int device = Device(result, handle); device >= 0 && memory != nullptr) Show(device, memory);
   return result;
 }
 
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* memory) {
-  const nvmlReturn_t result = real::nvmlDeviceGetMemoryInfo_v2(handle, memory);
+  const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetMemoryInfo_v2, handle, memory);
   if (const int device = Device(result, handle); device >= 0 && memory != nullptr) Show(device, memory);
   return result;
 }
 
 // The window stays as large as it is; of what is mapped in it, no more than the container could have mapped.
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t handle, nvmlBAR1Memory_t* memory) {
-  const nvmlReturn_t result = real::nvmlDeviceGetBAR1MemoryInfo(handle, memory);
+  const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetBAR1MemoryInfo, handle, memory);
   const int device = Device(result, handle);
   if (device < 0 || memory == nullptr || LimitBytes(device) == 0) return result;
   const uint64_t used = UsedBytes(device);
@@ -122,35 +123,38 @@ HAMI_PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t,
 #undef HAMI_PROCESS_LIST
 
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t handle, nvmlProcessDetailList_t* list) {
-  const nvmlReturn_t result = real::nvmlDeviceGetRunningProcessDetailList(handle, list);
+  const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetRunningProcessDetailList, handle, list);
   if (!Filters(result, handle) || list == nullptr || list->procArray == nullptr) return result;
   list->numProcArrayEntries = KeepOurs(list->procArray, list->numProcArrayEntries);
   return result;
 }
 
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_t* rates) {
-  const nvmlReturn_t result = real::nvmlDeviceGetUtilizationRates(handle, rates);
-  if (Filters(result, handle) && rates != nullptr) OwnUtilization(handle, rates);
+  const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetUtilizationRates, handle, rates);
+  const int device = Device(result, handle);
+  if (device < 0 || rates == nullptr || OwnUtilization(handle, rates)) return result;
+  // NVML does not tell per process: what the container measured itself. A neighbour's load is never shown.
+  *rates = {RecordedUtilization(device), 0};
   return result;
 }
 
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, nvmlProcessUtilizationSample_t* samples,
                                                          unsigned* count, unsigned long long after) {
-  const nvmlReturn_t result = real::nvmlDeviceGetProcessUtilization(handle, samples, count, after);
+  const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetProcessUtilization, handle, samples, count, after);
   if (Filters(result, handle) && samples != nullptr && count != nullptr) *count = KeepOurs(samples, *count);
   return result;
 }
 
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t handle,
                                                                nvmlProcessesUtilizationInfo_t* info) {
-  const nvmlReturn_t result = real::nvmlDeviceGetProcessesUtilizationInfo(handle, info);
+  const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetProcessesUtilizationInfo, handle, info);
   if (!Filters(result, handle) || info == nullptr || info->procUtilArray == nullptr) return result;
   info->processSamplesCount = KeepOurs(info->procUtilArray, info->processSamplesCount);
   return result;
 }
 
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t handle, unsigned* count, unsigned* pids) {
-  const nvmlReturn_t result = real::nvmlDeviceGetAccountingPids(handle, count, pids);
+  const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetAccountingPids, handle, count, pids);
   if (!Filters(result, handle) || count == nullptr || pids == nullptr) return result;
   unsigned kept = 0;
   for (unsigned i = 0; i < *count; ++i) {
@@ -160,7 +164,24 @@ HAMI_EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t handle, unsign
   return result;
 }
 
+// Statistics by pid: the program knows the container's pids, the driver its own.
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t handle, unsigned pid, nvmlAccountingStats_t* stats) {
-  if (Active() && DeviceOfHandle(handle) >= 0 && !IsOurs(pid)) return NVML_ERROR_NOT_FOUND;
-  return real::nvmlDeviceGetAccountingStats(handle, pid, stats);
+  if (NvmlHiddenFromProgram()) return NVML_ERROR_UNINITIALIZED;
+  if (!Active() || DeviceOfHandle(handle) < 0) return real::nvmlDeviceGetAccountingStats(handle, pid, stats);
+  const unsigned known_as = PidInNvml(pid);
+  return known_as == 0 ? NVML_ERROR_NOT_FOUND : real::nvmlDeviceGetAccountingStats(handle, known_as, stats);
+}
+
+HAMI_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t handle, nvmlAccountingStats_v2_t* stats) {
+  if (NvmlHiddenFromProgram()) return NVML_ERROR_UNINITIALIZED;
+  if (stats == nullptr || !Active() || DeviceOfHandle(handle) < 0) {
+    return real::nvmlDeviceGetAccountingStats_v2(handle, stats);
+  }
+  const unsigned pid = stats->pid;
+  const unsigned known_as = PidInNvml(pid);
+  if (known_as == 0) return NVML_ERROR_NOT_FOUND;
+  stats->pid = known_as;
+  const nvmlReturn_t result = real::nvmlDeviceGetAccountingStats_v2(handle, stats);
+  stats->pid = pid;
+  return result;
 }

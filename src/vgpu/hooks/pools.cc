@@ -7,6 +7,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
+#include "vgpu/policy/modules.h"
 #include "vgpu/policy/spill.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
@@ -35,6 +36,7 @@ CUstream Meant(CUstream stream, bool per_thread) {
 template <typename Allocate>
 CUresult FromPool(CUdeviceptr* out, size_t bytes, const Place& place, CUmemoryPool pool, CUstream stream,
                   Allocate allocate) {
+  const Charging charging(place.device);
   const PoolRequest request{place, pool, out, bytes, stream};
   const CUresult result = AllocateFromPool(request, allocate, [&] { real::cuMemFreeAsync(*out, stream); });
   if (result != CUDA_ERROR_OUT_OF_MEMORY || !settings().oversubscribe) return result;
@@ -65,16 +67,34 @@ CUresult FromGivenPool(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstre
 template <typename Free>
 CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
   Entry entry;
-  const bool spilled = Active() && table().Find(Space::kPointer, pointer, &entry) && (entry.flags & kSpilled) != 0;
-  return Uncharged(Space::kPointer, pointer, [&] {
-    if (!spilled) return free();
-    const CUresult result = real::cuStreamSynchronize(stream);
-    return result == CUDA_SUCCESS ? real::cuMemFree_v2(pointer) : result;
-  });
+  const bool known = Active() && table().Find(Space::kPointer, pointer, &entry);
+  const bool spilled = known && (entry.flags & kSpilled) != 0;
+  if (known && (entry.flags & kFromPool) != 0) PoolFreedOn(entry, stream);
+  if (!spilled) return Uncharged(Space::kPointer, pointer, free);
+  const CUresult result = real::cuStreamSynchronize(stream);
+  if (result != CUDA_SUCCESS) return result;
+  return Uncharged(Space::kPointer, pointer, [&] { return real::cuMemFree_v2(pointer); });
 }
 
-CUresult Settled(CUresult result) {
-  AfterSynchronise();
+// A whole context was waited for; the current one where none is named.
+CUresult Drained(CUresult result, CUcontext context) {
+  if (result == CUDA_SUCCESS && g_pools_may_shrink.load(std::memory_order_relaxed) && Active()) {
+    Place place;
+    int device = kNoDevice;
+    if (context != nullptr) {
+      device = DeviceOfContext(context);
+    } else if (CurrentPlace(&place)) {
+      device = place.device;
+    }
+    PoolsSynchronised(device);
+  }
+  ModulesSynchronised();
+  return result;
+}
+
+CUresult Settled(CUresult result, const CUstream* stream = nullptr) {
+  AfterSynchronise(result == CUDA_SUCCESS ? stream : nullptr);
+  ModulesSynchronised();
   return result;
 }
 
@@ -114,8 +134,10 @@ HAMI_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* pr
 }
 
 HAMI_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  if (!Active()) return real::cuMemPoolDestroy(pool);
+  const Passage passage(Way::kShared);
   const CUresult result = real::cuMemPoolDestroy(pool);
-  if (result == CUDA_SUCCESS && Active()) PoolDestroyed(pool);
+  if (result == CUDA_SUCCESS) PoolDestroyed(pool);
   return result;
 }
 
@@ -123,10 +145,15 @@ HAMI_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
   return Settled(real::cuMemPoolTrimTo(pool, keep));
 }
 
-HAMI_EXPORT CUresult cuStreamSynchronize(CUstream stream) { return Settled(real::cuStreamSynchronize(stream)); }
+HAMI_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+  return Settled(real::cuStreamSynchronize(stream), &stream);
+}
 HAMI_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream) {
-  return Settled(real::cuStreamSynchronize_ptsz(stream));
+  const CUstream meant = Meant(stream, true);
+  return Settled(real::cuStreamSynchronize_ptsz(stream), &meant);
 }
 HAMI_EXPORT CUresult cuEventSynchronize(CUevent event) { return Settled(real::cuEventSynchronize(event)); }
-HAMI_EXPORT CUresult cuCtxSynchronize() { return Settled(real::cuCtxSynchronize()); }
-HAMI_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) { return Settled(real::cuCtxSynchronize_v2(context)); }
+HAMI_EXPORT CUresult cuCtxSynchronize() { return Drained(real::cuCtxSynchronize(), nullptr); }
+HAMI_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
+  return Drained(real::cuCtxSynchronize_v2(context), context);
+}

@@ -6,13 +6,11 @@
 
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/log.h"
-#include "vgpu/policy/modules.h"
 #include "vgpu/policy/pools.h"
 
 namespace hami::vgpu {
 
 bool Reserve(int device, uint64_t bytes, Kind kind) {
-  SettlePendingModules(device);
   if (TryReserve(device, bytes, kind)) return true;
   if (device < 0) return false;
   // What this process holds without using goes first; each step only if it is needed.
@@ -47,6 +45,12 @@ void Refused(int device, uint64_t bytes) {
   // no pid has to be trusted.
   LogLine(Level::kError).Text("ACTIVE_OOM_KILLER: out of device memory, killing this process");
   kill(getpid(), SIGKILL);
+}
+
+void Record(const Entry& entry) {
+  Entry replaced;
+  table().Insert(entry, &replaced);
+  if (replaced.space != Space::kNone) RefundEntry(replaced);
 }
 
 void RefundEntry(const Entry& entry) {

@@ -10,6 +10,8 @@
 #include "abi/cuda_abi.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/contexts.h"
+#include "vgpu/policy/gate.h"
+#include "vgpu/policy/modules.h"
 #include "vgpu/policy/process.h"
 
 namespace hami::vgpu {
@@ -20,6 +22,15 @@ inline constexpr uint64_t kAllocationUnit = 512;
 constexpr uint64_t RoundUp(uint64_t bytes, uint64_t unit) {
   return bytes > UINT64_MAX - unit ? UINT64_MAX - unit + 1 : (bytes + unit - 1) / unit * unit;
 }
+
+// A passage for whatever is charged to a device. What modules grew by is measured first, because nobody can inside.
+class Charging {
+ public:
+  explicit Charging(int device) : passage_((SettlePendingModules(device), Way::kShared)) {}
+
+ private:
+  const Passage passage_;
+};
 
 // TryReserve; when that fails, reclaims and tries again. False: refused (and, where ACTIVE_OOM_KILLER asks for it, the
 // process does not get to see it).
@@ -36,12 +47,16 @@ constexpr uint64_t KeyOf(unsigned long long pointer) { return pointer; }
 
 // What was charged for this entry, given back.
 void RefundEntry(const Entry& entry);
+// Remembers what was charged. A context that ended on another thread may have left an entry of the same handle, which
+// its end will not find any more.
+void Record(const Entry& entry);
 
 // The plain shape of a hook: reserve, call the driver, and either remember (handle → bytes) or refund.
 // `allocate` answers the driver's result and leaves the handle in *handle.
 template <typename Handle, typename Allocate>
 CUresult Charged(const Place& place, Space space, uint64_t bytes, Handle* handle, Allocate allocate) {
   if (place.device == kUnlimited) return allocate();
+  const Charging charging(place.device);
   if (!Reserve(place.device, bytes, Kind::kData)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = allocate();
   if (result != CUDA_SUCCESS) {
@@ -54,7 +69,7 @@ CUresult Charged(const Place& place, Space space, uint64_t bytes, Handle* handle
   entry.context = place.context;
   entry.space = space;
   entry.device = static_cast<int8_t>(place.device);
-  table().Insert(entry);
+  Record(entry);
   return result;
 }
 
@@ -82,7 +97,9 @@ CUresult Uncharged(Space space, Handle handle, Free free) {
   const uint64_t key = KeyOf(handle);
   Entry entry;
   // Taken out before the call: afterwards the driver may give the same handle to another thread.
-  const bool known = Active() && table().Take(space, key, &entry);
+  if (!Active()) return free();
+  const Passage passage(Way::kShared);
+  const bool known = table().Take(space, key, &entry);
   const CUresult result = free();
   if (!known) return result;
   if (result == CUDA_SUCCESS) {

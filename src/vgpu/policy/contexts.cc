@@ -6,12 +6,14 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/graphs.h"
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/modules.h"
 #include "vgpu/policy/nvml_probe.h"
 #include "vgpu/policy/pages.h"
 #include "vgpu/policy/pools.h"
 #include "vgpu/policy/process.h"
+#include "vgpu/policy/reading.h"
 
 namespace hami::vgpu {
 namespace {
@@ -63,31 +65,22 @@ Known* AddLocked(CUcontext handle, CUdevice ordinal, int device, ContextKind kin
   return known;
 }
 
+int CountLocked(int device = kAllDevices) {
+  int count = 0;
+  for (const Known& known : g_known) {
+    count += known.counted && (device == kAllDevices || known.device == device) ? 1 : 0;
+  }
+  return count;
+}
+
 uint64_t LearntBytes(int device) {
   const region::Attachment* const a = attachment();
-  return a == nullptr || device < 0 ? 0 : region::Load(a->area->devices[device].reserved[0]);
+  return a == nullptr || device < 0 ? 0 : region::Load(a->area->devices[device].context_bytes);
 }
 
 void Learn(int device, uint64_t bytes) {
   region::Attachment* const a = attachment();
-  if (a != nullptr && device >= 0) region::Store(a->area->devices[device].reserved[0], bytes);
-}
-
-// The context's size from measurements around its making. Prefers what the driver says about this process alone, less
-// what other threads were granted meanwhile; the device's free memory also moves with the neighbours.
-uint64_t SizeOf(const Measurement& before, const Measurement& after, uint64_t other_growth, uint64_t learnt) {
-  uint64_t size = 0;
-  if (after.own_known) {
-    const uint64_t was = (before.own_known ? before.own : 0) + other_growth;
-    size = after.own > was ? after.own - was : 0;
-  } else if (before.free_known && after.free_known && before.free > after.free) {
-    size = before.free - after.free;
-    size = size > other_growth ? size - other_growth : 0;
-    if (learnt != 0 && size > 2 * learnt) size = learnt;
-  } else {
-    size = learnt;
-  }
-  return size > kLargestContext ? learnt : size;
+  if (a != nullptr && device >= 0) region::Store(a->area->devices[device].context_bytes, bytes);
 }
 
 // Reserves for a context that is about to be made: what one cost last, or, the first time, what there is up to
@@ -105,7 +98,122 @@ bool ReserveContext(int device, uint64_t* reserved) {
   return Reserve(device, kAllocationUnit, Kind::kContext) && (*reserved = kAllocationUnit);
 }
 
-uint64_t OthersHold(int device) { return OwnBytes(device, Kind::kData) + OwnBytes(device, Kind::kModule); }
+// While nobody knows what a context costs, processes make theirs one after the other: what the first one holds in
+// reserve meanwhile would refuse the others. A record lock, so nobody waits for the dead; bounded all the same.
+class FirstOfContainer {
+ public:
+  explicit FirstOfContainer(int device) {
+    region::Attachment* const a = attachment();
+    if (a == nullptr || device < 0 || LimitBytes(device) == 0 || LearntBytes(device) != 0) return;
+    if (region::PostInitLock(a, kPatience)) held_ = a;
+    if (held_ != nullptr && LearntBytes(device) != 0) Release();  // somebody has found out
+  }
+  ~FirstOfContainer() { Release(); }
+  FirstOfContainer(const FirstOfContainer&) = delete;
+  FirstOfContainer& operator=(const FirstOfContainer&) = delete;
+
+ private:
+  static constexpr int64_t kPatience = 2'000'000'000;
+  void Release() {
+    if (held_ != nullptr) region::PostInitUnlock(held_);
+    held_ = nullptr;
+  }
+  region::Attachment* held_ = nullptr;
+};
+
+// Without NVML the driver itself is asked for the device's free memory; that needs a context on the device.
+Measurement AskDriver() {
+  Measurement out;
+  size_t free = 0;
+  size_t total = 0;
+  if (real::cuMemGetInfo_v2(&free, &total) != CUDA_SUCCESS) return out;
+  out.free_known = true;
+  out.free = free;
+  return out;
+}
+
+Measurement AskDriverBefore(CUdevice ordinal) {
+  Place place;
+  return CurrentPlace(&place) && place.ordinal == ordinal ? AskDriver() : Measurement{};
+}
+
+// With the new context current. `before` of the first context is the whole device: a neighbour's part then counts, too,
+// up to what a first context is trusted to take.
+Measurement AskDriverAfter(CUcontext made, Measurement* before) {
+  if (real::cuCtxPushCurrent_v2(made) != CUDA_SUCCESS) return {};
+  const Measurement after = AskDriver();
+  size_t free = 0;
+  size_t total = 0;
+  if (after.free_known && !before->free_known && real::cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS) {
+    before->free_known = true;
+    before->free = total - after.free > kFirstContext ? after.free + kFirstContext : total;
+  }
+  CUcontext popped = nullptr;
+  real::cuCtxPopCurrent_v2(&popped);
+  return after;
+}
+
+// The size of a context, from a look before its making and one after. What the driver says about this process alone is
+// preferred: the device's free memory also moves with the neighbours.
+class Sizing {
+ public:
+  Sizing(CUdevice ordinal, int device, bool alone)
+      : device_(device), alone_(alone), measurable_(nvml_ && HandleOfOrdinal(ordinal, &handle_)) {
+    before_ = measurable_ ? Look(device_, handle_, &g_before) : ByDriver(AskDriverBefore(ordinal));
+  }
+
+  // `made` is nullptr where the driver can not be asked in it.
+  void Made(CUcontext made) {
+    if (measurable_) {
+      after_ = Look(device_, handle_, &g_after);
+    } else if (made != nullptr) {
+      after_ = ByDriver(AskDriverAfter(made, &before_.seen));
+    }
+    if (!measurable_ || NvmlPid() != 0) return;
+    const Measurement& was = before_.seen;
+    IdentifySelf(g_before, g_after, was.free > after_.seen.free ? was.free - after_.seen.free : 0);
+    FindOwn(g_after, &after_.seen);
+  }
+
+  // What a measurement that others disturbed shows is a guess: better what a quiet one has shown.
+  uint64_t Bytes(uint64_t learnt) const {
+    if (learnt != 0 && !(alone_ && before_.exact && after_.exact)) return learnt;
+    uint64_t size = 0;
+    if (after_.seen.own_known) {
+      size = after_.unstated() - before_.unstated();
+    } else if (before_.seen.free_known && after_.seen.free_known) {
+      size = before_.seen.free - after_.seen.free - (after_.data - before_.data);
+      if (learnt != 0 && size > 2 * learnt) size = learnt;
+    } else {
+      size = learnt;
+    }
+    return size > kLargestContext ? learnt : size;  // also where more went than came
+  }
+
+ private:
+  Reading ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
+
+  const int device_;
+  const bool alone_;
+  const NvmlUse nvml_;
+  nvmlDevice_t handle_ = nullptr;
+  const bool measurable_;
+  Reading before_;
+  Reading after_;
+};
+
+void Remember(CUcontext made, CUdevice ordinal, ContextKind kind, uint64_t bytes) {
+  const int device = DeviceOfOrdinal(ordinal);
+  const Locked locked(g_lock);
+  Known* known = FindLocked(made);
+  if (known == nullptr) known = AddLocked(made, ordinal, device, kind);
+  if (known != nullptr) {
+    known->kind = kind;
+    known->bytes += bytes;
+    known->counted = true;
+  }
+  KeepNvmlWhile(CountLocked());
+}
 
 }  // namespace
 
@@ -146,45 +254,29 @@ CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& mak
   const int device = DeviceOfOrdinal(ordinal);
   if (device == kUnlimited) return maker.create(maker.arg);
   const Locked making(g_making_lock);
+  const FirstOfContainer first(device);
+  const Passage passage(Way::kAlone);
   const uint64_t learnt = LearntBytes(device);
   uint64_t reserved = 0;
   if (!ReserveContext(device, &reserved)) return CUDA_ERROR_OUT_OF_MEMORY;
-
-  nvmlDevice_t handle = nullptr;
-  const bool measurable = HandleOfOrdinal(ordinal, &handle);
-  const Measurement before = measurable ? Measure(handle, &g_before) : Measurement{};
-  const uint64_t others_before = OthersHold(device);
+  Sizing sizing(ordinal, device, passage.alone());
   const CUresult result = maker.create(maker.arg);
   if (result != CUDA_SUCCESS) {
     Refund(device, reserved, Kind::kContext);
     return result;
   }
-  Measurement after = measurable ? Measure(handle, &g_after) : Measurement{};
-  if (measurable && NvmlPid() == 0) {
-    IdentifySelf(g_before, g_after, before.free > after.free ? before.free - after.free : 0);
-    FindOwn(g_after, &after);
-  }
-  const uint64_t others_after = OthersHold(device);
-  const uint64_t other_growth = others_after > others_before ? others_after - others_before : 0;
-  const uint64_t size = SizeOf(before, after, other_growth, learnt);
-  if (size > reserved && !Reserve(device, size - reserved, Kind::kContext)) {
-    Learn(device, size);
+  const CUcontext made = maker.handle(maker.arg);
+  sizing.Made(kind == ContextKind::kGreen ? nullptr : made);
+  const uint64_t size = sizing.Bytes(learnt);
+  const bool fits = size <= reserved || Reserve(device, size - reserved, Kind::kContext);
+  if (size != 0 && kind != ContextKind::kGreen) Learn(device, size);
+  if (!fits) {
     maker.undo(maker.arg);
     Refund(device, reserved, Kind::kContext);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (size < reserved) Refund(device, reserved - size, Kind::kContext);
-  if (size != 0 && kind != ContextKind::kGreen) Learn(device, size);
-
-  const CUcontext made = maker.handle(maker.arg);
-  const Locked locked(g_lock);
-  Known* known = FindLocked(made);
-  if (known == nullptr) known = AddLocked(made, ordinal, device, kind);
-  if (known != nullptr) {
-    known->kind = kind;
-    known->bytes += size;
-    known->counted = true;
-  }
+  Remember(made, ordinal, kind, size);
   return CUDA_SUCCESS;
 }
 
@@ -198,19 +290,12 @@ CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker) {
   const CUresult result = maker.create(maker.arg);
   if (result != CUDA_SUCCESS) return result;
   // Alive before we saw it being made (a library was loaded first): know it, so that its end is noticed.
-  const CUcontext made = maker.handle(maker.arg);
-  const int device = DeviceOfOrdinal(ordinal);
-  const Locked known_locked(g_lock);
-  Known* known = FindLocked(made);
-  if (known == nullptr) known = AddLocked(made, ordinal, device, ContextKind::kPrimary);
-  if (known != nullptr) {
-    known->kind = ContextKind::kPrimary;
-    known->counted = true;
-  }
+  const NvmlUse nvml;
+  Remember(maker.handle(maker.arg), ordinal, ContextKind::kPrimary, 0);
   return CUDA_SUCCESS;
 }
 
-void ContextGone(CUcontext handle) {
+void ContextGone(CUcontext handle, Passage* passage) {
   Known gone{};
   {
     const Locked locked(g_lock);
@@ -219,15 +304,17 @@ void ContextGone(CUcontext handle) {
     gone = *known;
     g_known.Remove(known);
     g_epoch.fetch_add(1, std::memory_order_acq_rel);
+    KeepNvmlWhile(CountLocked());
   }
   Refund(gone.device, gone.bytes, Kind::kContext);
   Entry entry;
   while (table().TakeOfContext(gone.id, &entry)) RefundEntry(entry);
-  SettlePools(gone.device);
-  SettleModules(gone.device);
+  PoolsSynchronised(gone.device);  // its streams have ended, too
+  if (g_graphs_allocate.load(std::memory_order_relaxed)) SettleGraphs(gone.device, gone.ordinal);
+  SettleModules(gone.device, passage);
 }
 
-void PrimaryMayBeGone(CUdevice ordinal) {
+void PrimaryMayBeGone(CUdevice ordinal, Passage* passage) {
   unsigned flags = 0;
   int active = 0;
   if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active != 0) return;
@@ -238,14 +325,12 @@ void PrimaryMayBeGone(CUdevice ordinal) {
       if (known.ordinal == ordinal && known.kind == ContextKind::kPrimary) handle = known.handle;
     }
   }
-  if (handle != nullptr) ContextGone(handle);
+  if (handle != nullptr) ContextGone(handle, passage);
 }
 
 int ContextsOn(int device) {
   const Locked locked(g_lock);
-  int count = 0;
-  for (const Known& known : g_known) count += known.device == device && known.counted ? 1 : 0;
-  return count;
+  return CountLocked(device);
 }
 
 void ResetContexts() {

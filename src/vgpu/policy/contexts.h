@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "abi/cuda_abi.h"
+#include "vgpu/policy/gate.h"
 
 namespace hami::vgpu {
 
@@ -39,10 +40,11 @@ CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& mak
 // As MakeContext when the primary context is not active yet, else just `create`.
 CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker);
 
-// After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave).
-void ContextGone(CUcontext handle);
+// After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave), in the passage in
+// which it did; that becomes the one in which the rest is measured.
+void ContextGone(CUcontext handle, Passage* passage);
 // After a release or reset of the primary context: settles if it is no longer active.
-void PrimaryMayBeGone(CUdevice ordinal);
+void PrimaryMayBeGone(CUdevice ordinal, Passage* passage);
 
 // Live contexts that this process is known to have on a region device.
 int ContextsOn(int device);

@@ -49,7 +49,8 @@ void ListDevices(region::Attachment* a) {
   g_listed = true;
   char uuids[region::kMaxDevices][region::kUuidBytes] = {};
   unsigned count = 0;
-  if (!NvmlReady() || real::nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS || count == 0) return;
+  const NvmlUse nvml;
+  if (!nvml || real::nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS || count == 0) return;
   if (count > region::kMaxDevices) {
     LogLine(Level::kError).Number(count).Text(" devices: those above 16 are not limited");
     count = region::kMaxDevices;
@@ -69,7 +70,8 @@ int ParentOfMig(const region::Attachment& a, const char* mig_uuid) {
   nvmlDevice_t instance = nullptr;
   nvmlDevice_t gpu = nullptr;
   char uuid[region::kUuidBytes];
-  if (!NvmlReady() || real::nvmlDeviceGetHandleByUUID(mig_uuid, &instance) != NVML_SUCCESS ||
+  const NvmlUse nvml;
+  if (!nvml || real::nvmlDeviceGetHandleByUUID(mig_uuid, &instance) != NVML_SUCCESS ||
       real::nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance, &gpu) != NVML_SUCCESS ||
       real::nvmlDeviceGetUUID(gpu, uuid, sizeof uuid) != NVML_SUCCESS) {
     return -1;
@@ -165,7 +167,7 @@ int DeviceOfHandle(nvmlDevice_t handle) {
 
 bool HandleOfOrdinal(CUdevice ordinal, nvmlDevice_t* out) {
   CUuuid uuid{};
-  if (!NvmlReady() || real::cuDeviceGetUuid_v2(&uuid, ordinal) != CUDA_SUCCESS) return false;
+  if (real::cuDeviceGetUuid_v2(&uuid, ordinal) != CUDA_SUCCESS) return false;
   char name[region::kUuidBytes];
   for (const char* prefix : {"GPU-", "MIG-"}) {
     FormatUuid(prefix, uuid, name);
@@ -196,6 +198,7 @@ nvmlReturn_t FixedDeviceHandle(unsigned index, nvmlDevice_t* out) {
 void ResetDeviceMap() {
   // Handles and ordinals mean the same in the child; only a lock held by a thread that is gone must not stay.
   g_lock.Reset();
+  g_listed = false;
   for (auto& known : g_by_ordinal) known.store(0, std::memory_order_relaxed);
   for (auto& entry : g_by_handle) entry.handle.store(nullptr, std::memory_order_relaxed);
 }

@@ -17,7 +17,7 @@ int DeviceOfOrdinal(CUdevice ordinal);
 // kUnlimited for handles that the driver does not know.
 int DeviceOfHandle(nvmlDevice_t handle);
 
-// The NVML handle of a CUDA ordinal, loading NVML if need be. False without NVML.
+// The NVML handle of a CUDA ordinal, for somebody who holds an NvmlUse.
 bool HandleOfOrdinal(CUdevice ordinal, nvmlDevice_t* out);
 
 // NVML shows only the region's devices.

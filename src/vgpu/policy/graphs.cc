@@ -6,6 +6,7 @@
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/pages.h"
+#include "vgpu/policy/steps.h"
 
 namespace hami::vgpu {
 
@@ -13,14 +14,13 @@ constinit std::atomic<bool> g_graphs_allocate{false};
 
 namespace {
 
-// Graph memory comes in multiples of this.
-constexpr uint64_t kGraphUnit = uint64_t{2} << 20;
 constexpr int kDeepestChild = 16;
 
 struct GraphMemory {
   uint64_t charged = 0;
   CUdevice ordinal = -1;
 };
+constinit Lock g_launch_lock{};  // two launches must not count on the same unused memory; taken before any other lock
 constinit Lock g_lock{};
 constinit GraphMemory g_memory[region::kMaxDevices]{};
 
@@ -57,7 +57,7 @@ void AddNode(CUgraphNode node, int depth, Demand* demand) {
   } else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
     CUDA_MEM_ALLOC_NODE_PARAMS params{};
     if (real::cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS) return;
-    demand->bytes += RoundUp(params.bytesize, kGraphUnit);
+    demand->bytes += RoundUp(params.bytesize, kLeastStep);
     if (params.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE) demand->ordinal = params.poolProps.location.id;
   }
 }
@@ -100,16 +100,24 @@ CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg
   }
   if (entry.device == kForbidden) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto ordinal = static_cast<CUdevice>(entry.extra);
+  const Charging charging(entry.device);
+  const Locked launching(g_launch_lock);
   SettleGraphs(entry.device, ordinal);
   // What the pool holds unused serves the launch first.
   const uint64_t reserved = Attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
   const uint64_t in_use = Attribute(ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
   const uint64_t spare = reserved > in_use ? reserved - in_use : 0;
-  const uint64_t growth = entry.bytes > spare ? entry.bytes - spare : 0;
+  const uint64_t lacking = entry.bytes > spare ? entry.bytes - spare : 0;
+  const uint64_t step = LearntStep(entry.device, Grows::kGraph, lacking);
+  const uint64_t growth = RoundUp(lacking, step != 0 ? step : kLeastStep);
   if (!Reserve(entry.device, growth, Kind::kData)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = launch(arg);
   const Locked locked(g_lock);
   // The reservation becomes part of the pool's charge, and that is then made exact.
+  const uint64_t grown = Attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+  if (result == CUDA_SUCCESS && grown > reserved) {
+    LearnStep(entry.device, Grows::kGraph, entry.bytes, grown - reserved);
+  }
   g_memory[entry.device].charged += growth;
   SettleLocked(entry.device);
   return result;
@@ -119,6 +127,12 @@ void SettleGraphs(int device, CUdevice ordinal) {
   if (device < 0) return;
   const Locked locked(g_lock);
   g_memory[device].ordinal = ordinal;
+  SettleLocked(device);
+}
+
+void SettleGraphs(int device) {
+  if (device < 0 || !g_graphs_allocate.load(std::memory_order_relaxed)) return;
+  const Locked locked(g_lock);
   SettleLocked(device);
 }
 
@@ -135,6 +149,7 @@ bool TrimGraphs(int device) {
 }
 
 void ResetGraphs() {
+  g_launch_lock.Reset();
   g_lock.Reset();
   for (GraphMemory& memory : g_memory) memory = GraphMemory{};
   g_graphs_allocate.store(false, std::memory_order_relaxed);

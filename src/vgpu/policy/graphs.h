@@ -32,6 +32,7 @@ CUresult LaunchGraph(CUgraphExec exec, Launch launch) {
 
 // Makes the charge of a device's graph memory equal to what the driver has reserved for it.
 void SettleGraphs(int device, CUdevice ordinal);
+void SettleGraphs(int device);  // where its ordinal is known
 // Gives unused graph memory back to the device. True when that freed something.
 bool TrimGraphs(int device);
 

@@ -4,13 +4,14 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
-#include "vgpu/policy/lock.h"
 #include "vgpu/policy/nvml_probe.h"
 #include "vgpu/policy/process.h"
+#include "vgpu/policy/reading.h"
 
 namespace hami::vgpu {
 
 constinit std::atomic<bool> g_modules_pending{false};
+constinit std::atomic<bool> g_modules_measured{false};
 
 namespace {
 
@@ -18,14 +19,17 @@ namespace {
 constexpr int64_t kPendingMillis = 50;
 constexpr int64_t kQueryMillis = 1000;
 
+// The business of who is alone, but for what is atomic.
 struct DeviceModules {
-  uint64_t charged = 0;
+  std::atomic<uint64_t> charged{0};
   int64_t measured_at = 0;
   int64_t queried_at = 0;
-  CUdevice ordinal = -1;
+  std::atomic<CUdevice> ordinal{-1};
+  std::atomic<bool> may_have_shrunk{false};
 };
-constinit Lock g_lock{};
 constinit DeviceModules g_modules[region::kMaxDevices]{};
+constinit std::atomic<int64_t> g_next_look{0};  // CoarseMillis before which no synchronisation measures
+constinit ProcessList g_list{};                 // of who is alone
 
 bool FreeMemory(uint64_t* out) {
   size_t free = 0;
@@ -35,107 +39,158 @@ bool FreeMemory(uint64_t* out) {
   return true;
 }
 
-enum class Direction { kUp, kUpWithinLimit, kBoth };
-
-// Brings the module count to (what the driver sees − what is counted otherwise). False: it did not fit.
-bool AdjustLocked(int device, Direction direction, bool* known) {
-  DeviceModules& modules = g_modules[device];
-  nvmlDevice_t handle = nullptr;
-  if (modules.ordinal < 0 || !HandleOfOrdinal(modules.ordinal, &handle)) return true;
-  const uint64_t counted = OwnBytes(device, Kind::kContext) + OwnBytes(device, Kind::kData);
-  const Measurement now = Measure(handle);
-  if (known != nullptr) *known = now.own_known;
-  if (!now.own_known) return true;
-  modules.measured_at = CoarseMillis();
-  const uint64_t target = now.own > counted ? now.own - counted : 0;
-  if (target > modules.charged) {
-    const uint64_t growth = target - modules.charged;
-    if (direction != Direction::kUpWithinLimit) {
-      ChargeAnyway(device, growth, Kind::kModule);
-    } else if (!TryReserve(device, growth, Kind::kModule)) {
-      return false;
-    }
-    modules.charged = target;
-  } else if (direction == Direction::kBoth && target < modules.charged) {
-    Refund(device, modules.charged - target, Kind::kModule);
-    modules.charged = target;
+void NoteOrdinal(int device) {
+  Place place;
+  if (CurrentPlace(&place) && place.device == device) {
+    g_modules[device].ordinal.store(place.ordinal, std::memory_order_relaxed);
   }
-  return true;
+}
+
+enum class Measured { kNo, kFits, kDoesNotFit };
+
+void SetCharged(int device, uint64_t bytes) {
+  const uint64_t charged = g_modules[device].charged.exchange(bytes, std::memory_order_relaxed);
+  if (bytes > charged) ChargeAnyway(device, bytes - charged, Kind::kModule);
+  if (bytes < charged) Refund(device, charged - bytes, Kind::kModule);
+}
+
+// Brings the module count to (what the driver sees − what is counted otherwise). The caller is alone.
+Measured Adjust(int device, bool within_limit = false) {
+  DeviceModules& modules = g_modules[device];
+  const CUdevice ordinal = modules.ordinal.load(std::memory_order_relaxed);
+  const bool may_shrink = modules.may_have_shrunk.load(std::memory_order_relaxed);
+  if (may_shrink && ContextsOn(device) == 0) {
+    SetCharged(device, 0);
+    modules.may_have_shrunk.store(false, std::memory_order_relaxed);
+    return Measured::kFits;
+  }
+  nvmlDevice_t handle = nullptr;
+  const NvmlUse nvml;
+  if (!nvml || ordinal < 0 || !HandleOfOrdinal(ordinal, &handle)) return Measured::kNo;
+  const Reading now = Look(device, handle, &g_list);
+  if (!now.seen.own_known) return Measured::kNo;
+  modules.measured_at = CoarseMillis();
+  const uint64_t counted = OwnBytes(device, Kind::kContext) + now.data;
+  const uint64_t target = now.seen.own > counted ? now.seen.own - counted : 0;
+  const uint64_t charged = modules.charged.load(std::memory_order_relaxed);
+  if (target > charged) {
+    if (!within_limit) {
+      SetCharged(device, target);
+    } else if (TryReserve(device, target - charged, Kind::kModule)) {
+      modules.charged.store(target, std::memory_order_relaxed);
+    } else {
+      return Measured::kDoesNotFit;
+    }
+  } else if (may_shrink && now.exact) {
+    SetCharged(device, target);
+  }
+  if (now.exact) {
+    modules.may_have_shrunk.store(false, std::memory_order_relaxed);
+  } else if (may_shrink) {
+    NoteFirstUse();  // to be looked at again
+  }
+  return Measured::kFits;
 }
 
 }  // namespace
 
-void BeginLoad(LoadWatch* watch) {
-  watch->has_place = CurrentPlace(&watch->place) && watch->place.device >= 0 && FreeMemory(&watch->free_before);
+LoadWatch::LoadWatch() : passage_(NvmlPid() != 0 ? Way::kShared : Way::kAlone), has_place_(CurrentPlace(&place_)) {
+  has_place_ = has_place_ && place_.device >= 0 && FreeMemory(&free_before_);
+  if (has_place_) counted_before_ = OwnBytes(place_.device);
 }
 
-bool EndLoad(const LoadWatch& watch) {
+bool LoadWatch::Fits() {
   NoteFirstUse();  // a part may be loaded later
+  g_modules_measured.store(true, std::memory_order_relaxed);
   uint64_t free_after = 0;
-  if (!watch.has_place || !FreeMemory(&free_after) || free_after >= watch.free_before) return true;
-  const int device = watch.place.device;
-  const Locked locked(g_lock);
-  g_modules[device].ordinal = watch.place.ordinal;
-  bool known = false;
-  if (!AdjustLocked(device, Direction::kUpWithinLimit, &known)) return false;
-  if (known) return true;
-  // NVML does not show this process: the device's loss is all there is to go by, a neighbour's part in it included.
-  const uint64_t growth = watch.free_before - free_after;
-  if (!TryReserve(device, growth, Kind::kModule)) return false;
-  g_modules[device].charged += growth;
+  if (!has_place_ || !FreeMemory(&free_after) || free_after == free_before_) return true;
+  const int device = place_.device;
+  g_modules[device].ordinal.store(place_.ordinal, std::memory_order_relaxed);
+  passage_.Become(Way::kAlone);
+  if (passage_.alone()) {
+    const Measured measured = Adjust(device, true);
+    if (measured != Measured::kNo) return measured == Measured::kFits;
+  } else if (NvmlPid() != 0) {
+    return true;  // measured as soon as that can be done
+  }
+  return free_after >= free_before_ || FitsByFreeMemory(free_before_ - free_after);
+}
+
+// NVML does not show this process: the device's loss is all there is to go by, a neighbour's part in it included.
+bool LoadWatch::FitsByFreeMemory(uint64_t lost) {
+  const uint64_t counted = OwnBytes(place_.device);
+  const uint64_t stated = counted > counted_before_ ? counted - counted_before_ : 0;
+  const uint64_t growth = lost > stated ? lost - stated : 0;
+  if (!TryReserve(place_.device, growth, Kind::kModule)) return false;
+  g_modules[place_.device].charged.fetch_add(growth, std::memory_order_relaxed);
   return true;
 }
 
 void SettlePendingModulesSlow(int device) {
   if (device < 0) return;
-  const int64_t now = CoarseMillis();
-  Place place;
-  const bool has_place = CurrentPlace(&place) && place.device == device;
-  const Locked locked(g_lock);
-  DeviceModules& modules = g_modules[device];
-  if (has_place) modules.ordinal = place.ordinal;
-  if (modules.ordinal < 0 || now - modules.measured_at < kPendingMillis) return;
+  NoteOrdinal(device);
+  if (g_modules[device].ordinal.load(std::memory_order_relaxed) < 0) return;
+  const Passage passage(Way::kTryAlone);
+  if (!passage.alone() || CoarseMillis() - g_modules[device].measured_at < kPendingMillis) return;
   g_modules_pending.store(false, std::memory_order_relaxed);
-  modules.measured_at = now;
-  AdjustLocked(device, Direction::kUp, nullptr);
+  g_modules[device].measured_at = CoarseMillis();
+  Adjust(device);
 }
 
-void SettleModules(int device) {
-  if (device < 0) return;
+void ModulesSynchronisedSlow() {
+  const int64_t now = CoarseMillis();
+  int64_t next = g_next_look.load(std::memory_order_relaxed);
+  const int64_t due = g_modules_pending.load(std::memory_order_relaxed) ? next - kQueryMillis + kPendingMillis : next;
+  if (now < due || !g_next_look.compare_exchange_strong(next, now + kQueryMillis, std::memory_order_relaxed)) return;
   Place place;
-  const bool has_place = CurrentPlace(&place) && place.device == device;
-  const bool gone = ContextsOn(device) == 0;
-  const Locked locked(g_lock);
-  DeviceModules& modules = g_modules[device];
-  if (has_place) modules.ordinal = place.ordinal;
-  if (gone) {
-    Refund(device, modules.charged, Kind::kModule);
-    modules.charged = 0;
+  if (!Active() || !CurrentPlace(&place) || place.device < 0) return;
+  g_modules[place.device].ordinal.store(place.ordinal, std::memory_order_relaxed);
+  const Passage passage(Way::kTryAlone);
+  if (!passage.alone()) {
+    g_next_look.store(now + kPendingMillis, std::memory_order_relaxed);
     return;
   }
-  AdjustLocked(device, Direction::kBoth, nullptr);
+  g_modules_pending.store(false, std::memory_order_relaxed);
+  Adjust(place.device);
+}
+
+void SettleModules(int device, Passage* passage) {
+  if (device < 0) return;
+  NoteOrdinal(device);
+  g_modules[device].may_have_shrunk.store(true, std::memory_order_relaxed);
+  passage->Become(Way::kAlone);
+  if (passage->alone()) {
+    Adjust(device);
+  } else {
+    NoteFirstUse();
+  }
 }
 
 void SettleModulesForQuery(int device) {
   if (device < 0) return;
-  const int64_t now = CoarseMillis();
-  Place place;
-  const bool has_place = CurrentPlace(&place) && place.device == device;
-  const Locked locked(g_lock);
+  NoteOrdinal(device);
   DeviceModules& modules = g_modules[device];
-  if (has_place) modules.ordinal = place.ordinal;
-  if (modules.ordinal < 0) return;
+  if (modules.ordinal.load(std::memory_order_relaxed) < 0) return;
   const bool pending = g_modules_pending.load(std::memory_order_relaxed);
-  if (!pending && now - modules.queried_at < kQueryMillis) return;
+  const Passage passage(pending ? Way::kAlone : Way::kTryAlone);
+  const int64_t now = CoarseMillis();
+  if (!passage.alone() || (!pending && now - modules.queried_at < kQueryMillis)) return;
   g_modules_pending.store(false, std::memory_order_relaxed);
   modules.queried_at = now;
-  AdjustLocked(device, Direction::kUp, nullptr);
+  Adjust(device);
 }
 
 void ResetModules() {
-  g_lock.Reset();
-  for (DeviceModules& modules : g_modules) modules = DeviceModules{};
+  for (DeviceModules& modules : g_modules) {
+    modules.charged.store(0, std::memory_order_relaxed);
+    modules.measured_at = 0;
+    modules.queried_at = 0;
+    modules.ordinal.store(-1, std::memory_order_relaxed);
+    modules.may_have_shrunk.store(false, std::memory_order_relaxed);
+  }
   g_modules_pending.store(false, std::memory_order_relaxed);
+  g_modules_measured.store(false, std::memory_order_relaxed);
+  g_next_look.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

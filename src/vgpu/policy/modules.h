@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory that nobody states: code and globals of modules, stacks, heaps, what a kernel's first use loads. It is
-// measured: whatever the driver says this process holds beyond what is counted already becomes module memory.
+// measured: whatever the driver says this process holds beyond what is counted already becomes module memory. A
+// measurement is made alone (gate.h); one that can not be is made up for as soon as it can.
 // Invariant: after each load, unload, limit change and query the container's count is not below what the driver sees
 // (where NVML shows this process; elsewhere the change of free memory around a call is taken). A load that would pass
 // the limit is undone.
@@ -13,17 +14,29 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/policy/contexts.h"
+#include "vgpu/policy/gate.h"
 
 namespace hami::vgpu {
 
-// A load between two looks at the free memory. False: it does not fit, the caller undoes it and reports out of memory.
-struct LoadWatch {
-  Place place;
-  bool has_place = false;
-  uint64_t free_before = 0;
+// A load, from before the driver's call to after the undoing of one that does not fit. It passes shared, because a
+// driver may compile for seconds, and only what it took is measured alone; where NVML does not show this process and
+// free memory is all there is to compare, it passes alone from beginning to end.
+class LoadWatch {
+ public:
+  LoadWatch();
+  // After the driver's success. False: it does not fit, the caller undoes it and reports out of memory.
+  bool Fits();
+  int device() const { return place_.device; }
+
+ private:
+  bool FitsByFreeMemory(uint64_t lost);
+
+  Passage passage_;
+  Place place_;
+  bool has_place_;
+  uint64_t free_before_ = 0;
+  uint64_t counted_before_ = 0;
 };
-void BeginLoad(LoadWatch* watch);
-bool EndLoad(const LoadWatch& watch);
 
 // Something may have grown; to be measured when memory is asked for or queried next.
 extern std::atomic<bool> g_modules_pending;
@@ -33,8 +46,17 @@ inline void SettlePendingModules(int device) {
   if (g_modules_pending.load(std::memory_order_relaxed)) SettlePendingModulesSlow(device);
 }
 
-// Measures now and lets the count fall too: after an unload, or the end of a context.
-void SettleModules(int device);
+// A synchronisation has waited for kernels whose first launch may have loaded code or grown the stack, which the launch
+// itself, being the driver's own function, could not notice. Measured here, soon after something was loaded and
+// otherwise once a second.
+extern std::atomic<bool> g_modules_measured;  // there is a device to look at
+void ModulesSynchronisedSlow();
+inline void ModulesSynchronised() {
+  if (g_modules_measured.load(std::memory_order_relaxed)) ModulesSynchronisedSlow();
+}
+
+// Measures now, alone if that can be had, and lets the count fall too: after an unload, or the end of a context.
+void SettleModules(int device, Passage* passage);
 // For queries: measures what is pending, and everything once a second.
 void SettleModulesForQuery(int device);
 

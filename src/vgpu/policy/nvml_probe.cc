@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/lock.h"
 #include "vgpu/policy/nvml_view.h"
 #include "vgpu/policy/pages.h"
 #include "vgpu/policy/process.h"
@@ -13,7 +14,11 @@
 namespace hami::vgpu {
 namespace {
 
-constinit std::atomic<bool> g_ready{false};
+constinit Lock g_lock{};
+constinit int g_uses = 0;                   // NvmlUses alive, the process's own included
+constinit bool g_kept = false;              // the process's own is one of them
+constinit std::atomic<bool> g_open{false};  // initialised by us
+constinit std::atomic<int> g_program{0};    // the program's initialisations less its shutdowns
 constinit std::atomic<unsigned> g_pid{0};
 
 constexpr uint64_t kNotAvailable = ~uint64_t{0};  // NVML_VALUE_NOT_AVAILABLE
@@ -27,13 +32,57 @@ bool Contains(const ProcessList& list, unsigned pid) {
   return false;
 }
 
+void LeaveLocked() {
+  if (--g_uses != 0) return;
+  g_open.store(false, std::memory_order_relaxed);
+  real::nvmlShutdown();
+}
+
 }  // namespace
 
-bool NvmlReady() {
-  if (g_ready.load(std::memory_order_relaxed)) return true;
-  if (real::nvmlInit_v2() != NVML_SUCCESS) return false;
-  g_ready.store(true, std::memory_order_relaxed);
-  return true;
+NvmlUse::NvmlUse() {
+  const Locked locked(g_lock);
+  if (g_uses == 0 && !g_open.load(std::memory_order_relaxed)) {
+    if (real::nvmlInit_v2() == NVML_SUCCESS) g_open.store(true, std::memory_order_relaxed);
+  }
+  open_ = g_open.load(std::memory_order_relaxed);
+  if (open_) ++g_uses;
+}
+
+NvmlUse::~NvmlUse() {
+  const Locked locked(g_lock);
+  if (open_) LeaveLocked();
+}
+
+void KeepNvmlWhile(int contexts) {
+  const Locked locked(g_lock);
+  if ((contexts != 0) == g_kept) return;
+  if (contexts != 0 && g_uses != 0) {  // the caller has it open
+    g_kept = true;
+    ++g_uses;
+  } else if (contexts == 0) {
+    g_kept = false;
+    LeaveLocked();
+  }
+}
+
+nvmlReturn_t ProgramInitialised(nvmlReturn_t result) {
+  if (result == NVML_SUCCESS) g_program.fetch_add(1, std::memory_order_relaxed);
+  return result;
+}
+
+nvmlReturn_t ProgramShutsDown() {
+  int sessions = g_program.load(std::memory_order_relaxed);
+  while (sessions > 0) {
+    if (!g_program.compare_exchange_weak(sessions, sessions - 1, std::memory_order_relaxed)) continue;
+    return real::nvmlShutdown();
+  }
+  // One too many would end our own.
+  return ForProgram(real::nvmlShutdown);
+}
+
+bool NvmlHiddenFromProgram() {
+  return g_open.load(std::memory_order_relaxed) && g_program.load(std::memory_order_relaxed) == 0;
 }
 
 unsigned NvmlPid() { return g_pid.load(std::memory_order_relaxed); }
@@ -95,6 +144,12 @@ void IdentifySelf(const ProcessList& before, const ProcessList& after, uint64_t 
   }
 }
 
-void ResetNvmlProbe() { g_pid.store(0, std::memory_order_relaxed); }
+// In the child NVML is open as often as it was in the parent. Our own opening passes to the next NvmlUse.
+void ResetNvmlProbe() {
+  g_lock.Reset();
+  g_uses = 0;
+  g_kept = false;
+  g_pid.store(0, std::memory_order_relaxed);
+}
 
 }  // namespace hami::vgpu

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What NVML says about the physical device, asked through the driver's own functions. NVML is initialised at the first
-// question and stays so; a failure is asked again later. None of these figures is needed to enforce a limit on memory
-// that has a size; they measure what has none: contexts, modules, stacks.
+// What NVML says about the physical device, asked through the driver's own functions. None of these figures is needed
+// to enforce a limit on memory that has a size; they measure what has none: contexts, modules, stacks.
+//
+// NVML counts its initialisations. Ours come on top of the program's and must not show: NVML is open for us only while
+// somebody holds an NvmlUse (the process does while it has a context, because opening costs milliseconds), and what the
+// program asks through our replacements is refused as NVML would while the program itself has not initialised it.
 #pragma once
 
 #include <stdint.h>
@@ -11,8 +14,32 @@
 
 namespace hami::vgpu {
 
-// NVML can be asked.
-bool NvmlReady();
+// NVML can be asked for as long as this lives; false without NVML. A failure is tried again by the next one.
+class NvmlUse {
+ public:
+  NvmlUse();
+  ~NvmlUse();
+  NvmlUse(const NvmlUse&) = delete;
+  NvmlUse& operator=(const NvmlUse&) = delete;
+  explicit operator bool() const { return open_; }
+
+ private:
+  bool open_;
+};
+// Holds one NvmlUse for the process while `contexts` is not zero.
+void KeepNvmlWhile(int contexts);
+
+// The program's own initialisations: a result of nvmlInit* or nvmlShutdown on its way back to it.
+nvmlReturn_t ProgramInitialised(nvmlReturn_t result);
+nvmlReturn_t ProgramShutsDown();
+// NVML is open, but not for the program.
+bool NvmlHiddenFromProgram();
+
+// Calls the driver's function on behalf of the program.
+template <typename Real, typename... A>
+nvmlReturn_t ForProgram(const Real& function, A... arguments) {
+  return NvmlHiddenFromProgram() ? NVML_ERROR_UNINITIALIZED : function(arguments...);
+}
 
 struct Measurement {
   bool own_known = false;  // NVML lists this process, and which of the list it is is known

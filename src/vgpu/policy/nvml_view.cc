@@ -47,6 +47,34 @@ unsigned ContainerPid(unsigned nvml_pid) {
   return static_cast<unsigned>(search.pid);
 }
 
+unsigned PidInNvml(unsigned pid) {
+  const region::Attachment* const a = attachment();
+  if (a == nullptr) return pid != static_cast<unsigned>(getpid()) ? 0 : NvmlPid() != 0 ? NvmlPid() : pid;
+  PidSearch search{0, static_cast<int32_t>(pid)};
+  region::ForEachProcess(
+      *a,
+      [](const region::ProcessUsage& process, void* context) {
+        auto* const s = static_cast<PidSearch*>(context);
+        if (s->pid != process.pid) return true;
+        s->nvml_pid = process.host_pid != 0 ? process.host_pid : process.pid;
+        return false;
+      },
+      &search);
+  return static_cast<unsigned>(search.nvml_pid);
+}
+
+unsigned RecordedUtilization(int device) {
+  const region::Attachment* const a = attachment();
+  if (a == nullptr || device < 0) return 0;
+  uint64_t sum = 0;
+  for (const region::Slot& slot : a->region->slots) {
+    if (region::Load(slot.status) == region::kStatusFree) continue;
+    sum += region::Load(slot.utilization[device].sm);
+    if (sum >= 100) return 100;
+  }
+  return static_cast<unsigned>(sum);
+}
+
 unsigned OwnProcesses(int device, OwnProcess* out, unsigned room) {
   const region::Attachment* const a = attachment();
   if (a == nullptr) {

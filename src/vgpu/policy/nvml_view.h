@@ -13,6 +13,8 @@ namespace hami::vgpu {
 
 // The pid, as the container counts, of the process that NVML calls `nvml_pid`; 0 when it is none of the container's.
 unsigned ContainerPid(unsigned nvml_pid);
+// The other way round: what NVML calls the container's process `pid`; 0 when it is not ours.
+unsigned PidInNvml(unsigned pid);
 inline bool IsOurs(unsigned nvml_pid) { return ContainerPid(nvml_pid) != 0; }
 
 // The container's processes on a region device. Returns how many there are, also beyond `room`.
@@ -25,6 +27,9 @@ unsigned OwnProcesses(int device, OwnProcess* out, unsigned room);
 // Percent of the last second that the container's processes kept the device busy. False: NVML does not tell per
 // process.
 bool OwnUtilization(nvmlDevice_t handle, nvmlUtilization_t* out);
+
+// The same from the region, as its processes last recorded it (the sum, at most 100).
+unsigned RecordedUtilization(int device);
 
 // Keeps the elements of an array that belong to us, under the container's pids; returns how many.
 template <typename T>

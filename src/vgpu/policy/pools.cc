@@ -4,8 +4,10 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/graphs.h"
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/pages.h"
+#include "vgpu/policy/steps.h"
 
 namespace hami::vgpu {
 
@@ -13,21 +15,22 @@ constinit std::atomic<bool> g_pools_may_shrink{false};
 
 namespace {
 
-// Pools grow by multiples of this.
-constexpr uint64_t kGrowth = uint64_t{2} << 20;
-
 struct Pool {
   CUmemoryPool handle;
+  uint64_t id;  // the handle of a destroyed pool may be another one's soon
   int device;
   uint64_t charged;  // what the region holds for it
   uint64_t live;     // bytes of blocks that are out
   uint64_t leaving;  // bytes freed since the last synchronisation: their stream may not have got there
   bool on_host;
   bool destroyed;
+  bool left_on_many = false;   // streams
+  CUstream left_on = nullptr;  // the one on which `leaving` was freed
 };
 
 constinit Lock g_lock{};
 constinit Growing<Pool> g_pools{};
+constinit uint64_t g_next_id = 1;
 
 uint64_t Attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t otherwise) {
   cuuint64_t value = 0;
@@ -45,12 +48,29 @@ Pool* FindLocked(CUmemoryPool handle) {
   return nullptr;
 }
 
-Pool* FindOrAddLocked(CUmemoryPool handle, int device) {
-  Pool* pool = FindLocked(handle);
-  if (pool != nullptr) return pool;
-  pool = g_pools.Add();
-  if (pool != nullptr) *pool = {handle, device, 0, 0, 0, false, false};
+Pool* FindIdLocked(uint64_t id) {
+  for (Pool& pool : g_pools) {
+    if (pool.id == id) return &pool;
+  }
+  return nullptr;
+}
+
+Pool* AddLocked(CUmemoryPool handle, int device, bool on_host) {
+  Pool* const pool = g_pools.Add();
+  if (pool != nullptr) *pool = {handle, g_next_id++, device, 0, 0, 0, on_host, false};
   return pool;
+}
+
+Pool* FindOrAddLocked(CUmemoryPool handle, int device) {
+  Pool* const pool = FindLocked(handle);
+  return pool != nullptr ? pool : AddLocked(handle, device, false);
+}
+
+void BlockFreedLocked(const Entry& entry) {
+  Pool* const pool = FindIdLocked(entry.extra);
+  if (pool == nullptr) return;
+  pool->live -= entry.bytes < pool->live ? entry.bytes : pool->live;
+  pool->leaving += entry.bytes;
 }
 
 void SetChargedLocked(Pool& pool, uint64_t bytes) {
@@ -63,20 +83,23 @@ void SettleLocked(Pool& pool) {
   if (pool.on_host) return;
   if (!pool.destroyed) {
     SetChargedLocked(pool, Reserved(pool));
-  } else if (pool.live == 0) {
-    SetChargedLocked(pool, 0);
+  } else if (pool.live == 0 && pool.leaving == 0) {
+    SetChargedLocked(pool, 0);  // a destroyed pool can not be asked any more; its last frees have been reached
   }
 }
 
-void SettleAllLocked(int device) {
+bool SettleAllLocked(int device) {
   bool may_shrink = false;
+  bool known = true;
   for (size_t i = g_pools.size(); i-- > 0;) {
     Pool& pool = g_pools[i];
     if (device == kAllDevices || pool.device == device) SettleLocked(pool);
     may_shrink = may_shrink || pool.charged > pool.live;
+    known = known && (!pool.destroyed || pool.charged == 0);
     if (pool.destroyed && pool.charged == 0) g_pools.Remove(&pool);
   }
   g_pools_may_shrink.store(may_shrink, std::memory_order_relaxed);
+  return known;
 }
 
 bool TrimLocked(int device, uint64_t needed) {
@@ -95,26 +118,50 @@ bool TrimLocked(int device, uint64_t needed) {
   return true;
 }
 
-// As charge.h's Reserve, for a caller that holds the pools' lock: reserves what the pool may grow by. Tried in this
-// order: as if nothing spare could be used, with the part that is surely spare, after trimming, and at last with what
-// is spare if the frees under way have been reached. Whether the last two were right is only known after the driver's
+// As charge.h's Record, for a caller that holds the pools' lock.
+void RecordLocked(const Entry& entry) {
+  Entry replaced;
+  table().Insert(entry, &replaced);
+  if (replaced.space == Space::kNone) return;
+  if ((replaced.flags & kFromPool) != 0) {
+    BlockFreedLocked(replaced);
+  } else {
+    RefundEntry(replaced);
+  }
+}
+
+// As charge.h's Reserve, for a caller that holds the pools' lock: reserves what the pool may grow by when it needs
+// `bytes` that it does not have.
+bool ReserveStepsLocked(int device, uint64_t bytes, uint64_t* growth) {
+  const uint64_t learnt = LearntStep(device, Grows::kPool, bytes);
+  *growth = RoundUp(bytes, learnt != 0 ? learnt : kGuessedStep);
+  if (TryReserve(device, *growth, Kind::kData)) return true;
+  if (learnt != 0) return false;
+  *growth = RoundUp(bytes, kLeastStep);
+  return TryReserve(device, *growth, Kind::kData);
+}
+
+// Tried in this order: as if nothing spare could be used, with the part that is surely spare, with what is spare if the
+// frees under way have been reached, and after trimming. Whether the third was right is only known after the driver's
 // call.
 bool ReserveGrowthLocked(const Pool& pool, uint64_t bytes, uint64_t spare, uint64_t* growth) {
   const int device = pool.device;
   const uint64_t sure = spare > pool.leaving ? spare - pool.leaving : 0;
-  *growth = bytes > sure ? RoundUp(bytes, kGrowth) : 0;
-  if (*growth == 0 || TryReserve(device, *growth, Kind::kData)) return true;
+  *growth = 0;
+  if (bytes <= sure || ReserveStepsLocked(device, bytes, growth)) return true;
   if (device < 0) return false;
-  const uint64_t whole = *growth;
   SettleAllLocked(device);
-  if (TryReserve(device, whole, Kind::kData)) return true;
-  *growth = bytes > spare ? RoundUp(bytes - spare, kGrowth) : 0;
-  if (*growth == 0 || TryReserve(device, *growth, Kind::kData)) return true;
-  *growth = whole;
+  if (ReserveStepsLocked(device, bytes, growth)) return true;
+  *growth = 0;
+  if (bytes <= spare || ReserveStepsLocked(device, bytes - spare, growth)) return true;
+  const uint64_t learnt = LearntStep(device, Grows::kPool, bytes);
+  const uint64_t whole = RoundUp(bytes, learnt != 0 ? learnt : kLeastStep);
   const uint64_t limit = LimitBytes(device);
   const uint64_t used = UsedBytes(device);
   const uint64_t excess = used + whole > limit ? used + whole - limit : 0;
-  return whole <= limit && TrimLocked(device, excess) && TryReserve(device, whole, Kind::kData);
+  if (whole > limit) return false;
+  if (TrimLocked(device, excess) && ReserveStepsLocked(device, bytes, growth)) return true;
+  return TrimGraphs(device) && ReserveStepsLocked(device, bytes, growth);
 }
 
 }  // namespace
@@ -158,6 +205,10 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
     // Nothing is unused, so nothing is leaving either.
     if (pool->charged == 0) pool->leaving = 0;
     const uint64_t reserved = Reserved(*pool);
+    // The block's whole size is taken for what the pool lacked: it may have had room that it could not use.
+    if (result == CUDA_SUCCESS && reserved > pool->charged) {
+      LearnStep(pool->device, Grows::kPool, request.bytes, reserved - pool->charged);
+    }
     const uint64_t granted = pool->charged + growth;
     pool->charged = granted;
     if (reserved > granted) {
@@ -169,11 +220,11 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
       Entry entry;
       entry.key = *request.out;
       entry.bytes = request.bytes;
-      entry.extra = KeyOf(request.pool);
+      entry.extra = pool->id;
       entry.space = Space::kPointer;
       entry.flags = kFromPool;
       entry.device = static_cast<int8_t>(pool->device);
-      table().Insert(entry);
+      RecordLocked(entry);
     }
     if (result == CUDA_SUCCESS && !fits) pool->live -= request.bytes;
   }
@@ -191,8 +242,7 @@ void PoolCreated(CUmemoryPool handle, const CUmemPoolProps& props) {
   const bool on_host = props.location.type != CU_MEM_LOCATION_TYPE_DEVICE;
   const int device = on_host ? kUnlimited : DeviceOfOrdinal(props.location.id);
   const Locked locked(g_lock);
-  Pool* const pool = g_pools.Add();
-  if (pool != nullptr) *pool = {handle, device, 0, 0, 0, on_host, false};
+  AddLocked(handle, device, on_host);
 }
 
 void PoolDestroyed(CUmemoryPool handle) {
@@ -203,24 +253,31 @@ void PoolDestroyed(CUmemoryPool handle) {
 
 void PoolBlockFreed(const Entry& entry) {
   const Locked locked(g_lock);
-  for (Pool& pool : g_pools) {
-    if (KeyOf(pool.handle) != entry.extra) continue;
-    pool.live -= entry.bytes < pool.live ? entry.bytes : pool.live;
-    pool.leaving += entry.bytes;
-    break;
-  }
+  BlockFreedLocked(entry);
   g_pools_may_shrink.store(true, std::memory_order_relaxed);
 }
 
-void SettlePools(int device) {
-  if (g_pools.size() == 0) return;
+bool SettlePools(int device) {
+  if (g_pools.size() == 0) return true;
   const Locked locked(g_lock);
-  SettleAllLocked(device);
+  return SettleAllLocked(device);
 }
 
-void PoolsSynchronised() {
+void PoolFreedOn(const Entry& entry, CUstream stream) {
   const Locked locked(g_lock);
-  for (Pool& pool : g_pools) pool.leaving = 0;
+  Pool* const pool = FindIdLocked(entry.extra);
+  if (pool == nullptr) return;
+  pool->left_on_many = pool->leaving != 0 && (pool->left_on_many || pool->left_on != stream);
+  pool->left_on = stream;
+}
+
+void PoolsSynchronised(int drained, const CUstream* stream) {
+  if (g_pools.size() == 0) return;
+  const Locked locked(g_lock);
+  for (Pool& pool : g_pools) {
+    const bool reached = stream != nullptr && !pool.left_on_many && pool.left_on == *stream;
+    if (!pool.destroyed || pool.device == drained || reached) pool.leaving = 0;
+  }
   SettleAllLocked(kAllDevices);
 }
 

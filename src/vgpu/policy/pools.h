@@ -3,7 +3,10 @@
 // Stream-ordered memory. What counts is what a pool has reserved from the device, not what is handed out of it: a pool
 // keeps freed memory until a synchronisation (or its release threshold) gives it back. Invariant: each pool of this
 // process that was ever allocated from is charged at least its reserved size, and exactly that after every allocation,
-// synchronisation, trim, query and refusal. Host pools are not charged.
+// synchronisation, trim, query and refusal. Before the driver is asked, what the pool may grow by is reserved, in the
+// steps in which the driver was seen to grow pools on this device; every process of the container learns from the
+// others' (the region keeps it), so only the very first growth can come as a surprise, and one that does not fit is
+// undone. Host pools are not charged.
 #pragma once
 
 #include <stddef.h>
@@ -34,18 +37,24 @@ void PoolCreated(CUmemoryPool pool, const CUmemPoolProps& props);
 void PoolDestroyed(CUmemoryPool pool);
 // A block of a pool is the application's no more (the entry was taken from the table).
 void PoolBlockFreed(const Entry& entry);
+// Before that: the stream on which it will be free.
+void PoolFreedOn(const Entry& entry, CUstream stream);
 
 // Makes the charges of a device's pools equal to what they hold; kAllDevices for all.
 inline constexpr int kAllDevices = -3;
-void SettlePools(int device);
+// False when what one of them holds can not be told: it was destroyed while frees were under way.
+bool SettlePools(int device);
 // Gives unused reserve back to the device if at least `needed` bytes can be had that way. True when it did.
 bool TrimPools(int device, uint64_t needed);
 
 // True while some pool holds memory that a synchronisation may release.
 extern std::atomic<bool> g_pools_may_shrink;
-void PoolsSynchronised();
-inline void AfterSynchronise() {
-  if (g_pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised();
+// `drained` is the region device of which all streams were waited for, `stream` the one stream that was; if any. A pool
+// that was destroyed while frees were under way can not be asked what it still holds, and keeps its charge until then.
+inline constexpr int kNoDevice = -4;
+void PoolsSynchronised(int drained, const CUstream* stream = nullptr);
+inline void AfterSynchronise(const CUstream* stream = nullptr) {
+  if (g_pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised(kNoDevice, stream);
 }
 
 void ResetPools();

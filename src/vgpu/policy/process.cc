@@ -13,6 +13,7 @@
 
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/gate.h"
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/log.h"
 #include "vgpu/policy/modules.h"
@@ -68,6 +69,7 @@ void GuardFork() {
 }
 
 void ResetTables() {
+  ResetGate();
   g_table.Reset();
   ResetContexts();
   ResetPools();

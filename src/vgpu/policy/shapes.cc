@@ -4,6 +4,9 @@
 namespace hami::vgpu {
 namespace {
 
+constexpr uint64_t kBlockRowBytes = 64;
+constexpr uint64_t kBlockRows = 8;
+
 #ifndef CUDA_ARRAY3D_DEFERRED_MAPPING
 #define CUDA_ARRAY3D_DEFERRED_MAPPING 0x80
 #endif
@@ -45,7 +48,9 @@ uint64_t LayerBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, uint64_t width, uint64
   const uint64_t texel = ChannelBytes(shape.Format) * AtLeastOne(shape.NumChannels);
   uint64_t rows = AtLeastOne(height);
   if (static_cast<unsigned>(shape.Format) == 0xb0) rows += rows / 2;
-  return Times(Times(RoundUp(Times(width, texel), kRowAlignment), rows), AtLeastOne(depth));
+  // Textures are stored in blocks of 64 bytes by 8 rows; a one-dimensional array has a single row.
+  if (height != 0) rows = RoundUp(rows, kBlockRows);
+  return Times(Times(RoundUp(Times(width, texel), kBlockRowBytes), rows), AtLeastOne(depth));
 }
 
 bool HoldsMemory(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
@@ -55,7 +60,8 @@ bool HoldsMemory(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
 }  // namespace
 
 uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
-  return HoldsMemory(shape) ? LayerBytes(shape, shape.Width, shape.Height, shape.Depth) : 0;
+  if (!HoldsMemory(shape)) return 0;
+  return RoundUp(LayerBytes(shape, shape.Width, shape.Height, shape.Depth), kAllocationUnit);
 }
 
 uint64_t MipmapBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels) {
@@ -65,11 +71,11 @@ uint64_t MipmapBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels) {
   uint64_t total = 0;
   for (unsigned level = 0; level < levels && level < 32; ++level) {
     const uint64_t depth = layered ? shape.Depth : shape.Depth >> level;
-    const uint64_t bytes =
-        LayerBytes(shape, AtLeastOne(shape.Width >> level), shape.Height >> level, AtLeastOne(depth));
+    const uint64_t height = shape.Height == 0 ? 0 : AtLeastOne(shape.Height >> level);
+    const uint64_t bytes = LayerBytes(shape, AtLeastOne(shape.Width >> level), height, AtLeastOne(depth));
     if (__builtin_add_overflow(total, bytes, &total)) return UINT64_MAX;
   }
-  return total;
+  return RoundUp(total, kAllocationUnit);
 }
 
 }  // namespace hami::vgpu

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sizes that have to be worked out: pitched memory (the driver picks the pitch) and arrays (the driver picks the
-// layout). Both are reserved by the layout that GPUs use, rows padded to 512 bytes, and settled where the driver tells
-// more.
+// layout). Both are reserved by the layout that GPUs use, pitched rows padded to 512 bytes, arrays in blocks of 64 bytes
+// by 8 rows, and settled where the driver tells more.
 #pragma once
 
 #include <stddef.h>
@@ -37,6 +37,7 @@ template <typename Allocate>
 CUresult ChargedPitch(const Place& place, const PitchRequest& request, Allocate allocate) {
   const CUdeviceptr out_before = *request.out;
   const size_t pitch_before = *request.pitch;
+  const Charging charging(place.device);  // until the size is settled, too
   const uint64_t expected = Times(RoundUp(request.width, kRowAlignment), request.height);
   const CUresult result = Charged(place, Space::kPointer, expected, request.out, allocate);
   if (result != CUDA_SUCCESS || place.device == kUnlimited) return result;

@@ -18,10 +18,12 @@ CUDA_ARRAY3D_DESCRIPTOR Shape(size_t width, size_t height, size_t depth, CUarray
   return shape;
 }
 
-TEST(ArrayBytes, GivenPlainShapes_ThenRowsArePaddedTo512) {
+TEST(ArrayBytes, GivenPlainShapes_ThenWholeBlocksOf64BytesBy8Rows) {
   EXPECT_EQ(ArrayBytes(Shape(100, 0, 0, CU_AD_FORMAT_FLOAT, 1)), 512u);
   EXPECT_EQ(ArrayBytes(Shape(1024, 1024, 0, CU_AD_FORMAT_UNSIGNED_INT8, 4)), 4u << 20);
-  EXPECT_EQ(ArrayBytes(Shape(1000, 10, 3, CU_AD_FORMAT_HALF, 2)), 4096u * 10 * 3);
+  EXPECT_EQ(ArrayBytes(Shape(1000, 10, 3, CU_AD_FORMAT_HALF, 2)), RoundUp(4032u * 16 * 3, 512));
+  EXPECT_EQ(ArrayBytes(Shape(4096, 1, 0, CU_AD_FORMAT_FLOAT, 4)), 8u * 65536);
+  EXPECT_EQ(ArrayBytes(Shape(4096, 0, 0, CU_AD_FORMAT_FLOAT, 4)), 65536u);
 }
 
 TEST(ArrayBytes, GivenArrayWithoutOwnMemory_ThenZero) {

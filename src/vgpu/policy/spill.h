@@ -24,6 +24,7 @@ template <typename Allocate>
 CUresult ChargedOrSpilled(const Place& place, uint64_t charge, size_t bytes, CUdeviceptr* out, Allocate allocate) {
   if (!settings().oversubscribe) return Charged(place, Space::kPointer, charge, out, allocate);
   if (place.device == kUnlimited) return allocate();
+  const Charging charging(place.device);
   if (!Reserve(place.device, charge, Kind::kData)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = PastPhysical(place, charge) ? CUDA_ERROR_OUT_OF_MEMORY : allocate();
   const bool spill = result == CUDA_ERROR_OUT_OF_MEMORY;
@@ -39,7 +40,7 @@ CUresult ChargedOrSpilled(const Place& place, uint64_t charge, size_t bytes, CUd
   entry.space = Space::kPointer;
   entry.device = static_cast<int8_t>(place.device);
   entry.flags = spill ? kSpilled : uint16_t{0};
-  table().Insert(entry);
+  Record(entry);
   return result;
 }
 

@@ -44,11 +44,13 @@ bool Table::Grow(Shard& shard) {
   return true;
 }
 
-bool Table::Insert(const Entry& entry) {
+bool Table::Insert(const Entry& entry, Entry* replaced) {
+  if (replaced != nullptr) *replaced = Entry{};
   const uint64_t hash = Hash(entry.space, entry.key);
   Shard& shard = ShardOf(hash);
   const Locked locked(shard.lock);
   if (Entry* const old = Locate(shard, entry.space, entry.key, hash); old != nullptr) {
+    if (replaced != nullptr) *replaced = *old;
     *old = entry;
     return true;
   }

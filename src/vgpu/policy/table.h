@@ -23,10 +23,12 @@ enum class Space : uint8_t {
   kVmmHandle,    // CUmemGenericAllocationHandle; `extra` is the number of the physical memory
   kVmmMapping,   // mapped address; likewise
   kVmmPhysical,  // that number
+  kVmmBinding,   // a part of a sparse array or multicast object; `extra` as above, `context` its owner's number
+  kVmmOwner,     // the array, or the number of the multicast object's "physical memory"; `extra` is the owner's number
 };
 
 // Entry.flags
-inline constexpr uint16_t kFromPool = 1;  // `extra` is the pool, which is charged instead
+inline constexpr uint16_t kFromPool = 1;  // `extra` is the number of the pool, which is charged instead
 inline constexpr uint16_t kSpilled = 2;   // managed memory that stands in for device memory
 inline constexpr uint16_t kImported = 4;  // physical memory of another process
 
@@ -43,8 +45,9 @@ static_assert(sizeof(Entry) == 32);
 
 class Table {
  public:
-  // False without memory (then nothing was stored). An entry of the same key and space is replaced.
-  bool Insert(const Entry& entry);
+  // False without memory (then nothing was stored). An entry of the same key and space is replaced, and put into
+  // *replaced (whose space is kNone otherwise): the driver gave the key out anew, so what it was before is gone.
+  bool Insert(const Entry& entry, Entry* replaced = nullptr);
   // Copies the entry out; false when there is none.
   bool Find(Space space, uint64_t key, Entry* out);
   // Takes the entry out; false when there is none.

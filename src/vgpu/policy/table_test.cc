@@ -46,7 +46,8 @@ TEST_F(TableTest, GivenSameKeyInTwoSpaces_ThenTheyAreTwoEntries) {
 
 TEST_F(TableTest, GivenSameKeyAgain_ThenItIsReplaced) {
   table_->Insert(Make(Space::kPointer, 0x1000, 1));
-  table_->Insert(Make(Space::kPointer, 0x1000, 5));
+  table_->Insert(Make(Space::kPointer, 0x1000, 5), &out_);
+  EXPECT_EQ(out_.bytes, 1u);
   EXPECT_EQ(table_->size(), 1u);
   table_->Find(Space::kPointer, 0x1000, &out_);
   EXPECT_EQ(out_.bytes, 5u);

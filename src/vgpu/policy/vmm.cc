@@ -19,11 +19,18 @@ struct Physical {
   bool imported;
 };
 
+// No mapping or binding is smaller.
+constexpr uint64_t kGranule = uint64_t{2} << 20;
+
 constinit Lock g_lock{};
 // Handles, mapped addresses and the physical memory behind them. Apart from the process's table because an entry here
 // is a name and not a charge.
 constinit Table g_names{};
 constinit uint64_t g_next_id = 1;
+constinit uint32_t g_next_owner = 1;  // of sparse arrays and multicast objects
+
+// Owners are arrays, by their handle, and multicast objects, by their number. Handles are addresses of user space.
+constexpr uint64_t MulticastOwner(uint64_t id) { return id | uint64_t{1} << 63; }
 
 // A Physical is stored as an Entry: key = id, bytes, extra = references << 32 | mappings, flags = kImported.
 bool LoadPhysical(uint64_t id, Physical* out) {
@@ -38,11 +45,14 @@ bool LoadPhysical(uint64_t id, Physical* out) {
   return true;
 }
 
+void EndOwnerLocked(uint64_t owner);
+
 void StorePhysical(const Physical& p) {
   Entry entry;
   if (p.references == 0 && p.mappings == 0) {
     g_names.Take(Space::kVmmPhysical, p.id, &entry);
     if (!p.imported) Refund(p.device, p.bytes, Kind::kData);
+    if (p.device == kUnlimited && p.bytes == 0) EndOwnerLocked(MulticastOwner(p.id));
     return;
   }
   entry.key = p.id;
@@ -68,18 +78,84 @@ bool ByHandle(CUmemGenericAllocationHandle handle, Physical* out) {
   return g_names.Find(Space::kVmmHandle, handle, &entry) && LoadPhysical(entry.extra, out);
 }
 
-void AddPhysical(CUmemGenericAllocationHandle handle, uint64_t bytes, int device, bool imported) {
-  const Locked locked(g_lock);
+uint64_t AddPhysicalLocked(CUmemGenericAllocationHandle handle, uint64_t bytes, int device, bool imported) {
   Physical known;
   // Importing what this process exported may give the very same handle: one more reference.
   if (imported && ByHandle(handle, &known) && known.references != 0) {
     ++known.references;
     StorePhysical(known);
-    return;
+    return known.id;
   }
   const uint64_t id = g_next_id++;
   StorePhysical({id, bytes, device, 1, 0, imported});
   StoreName(Space::kVmmHandle, handle, id, 0);
+  return id;
+}
+
+void AddPhysical(CUmemGenericAllocationHandle handle, uint64_t bytes, int device, bool imported) {
+  const Locked locked(g_lock);
+  AddPhysicalLocked(handle, bytes, device, imported);
+}
+
+void DropUseLocked(uint64_t id) {
+  Physical physical;
+  if (!LoadPhysical(id, &physical)) return;
+  if (physical.mappings != 0) --physical.mappings;
+  StorePhysical(physical);
+}
+
+// The number of an owner, given when it first needs one; 0 = it has none.
+uint32_t OwnerNumberLocked(uint64_t owner, bool give) {
+  Entry entry;
+  if (g_names.Find(Space::kVmmOwner, owner, &entry)) return static_cast<uint32_t>(entry.extra);
+  if (!give) return 0;
+  StoreName(Space::kVmmOwner, owner, g_next_owner, 0);
+  return g_next_owner++;
+}
+
+// Two parts of one owner that fall on the same key would end each other early: 64 bits, well mixed.
+uint64_t BindingKey(uint32_t number, uint64_t part) {
+  uint64_t key = part ^ (uint64_t{number} << 40 | number);
+  key *= 0x9e37'79b9'7f4a'7c15;
+  return key ^ key >> 29;
+}
+
+// Each device binds its own memory at the same place.
+constexpr uint64_t MulticastPart(uint64_t offset, int device) { return offset << 8 | static_cast<uint8_t>(device); }
+
+void UnbindLocked(uint64_t owner, uint64_t part) {
+  Entry binding;
+  const uint32_t number = OwnerNumberLocked(owner, false);
+  if (number != 0 && g_names.Take(Space::kVmmBinding, BindingKey(number, part), &binding)) DropUseLocked(binding.extra);
+}
+
+void BindLocked(uint64_t owner, uint64_t part, const Physical& physical) {
+  // First the new use: the part may have held the same memory.
+  Physical used = physical;
+  ++used.mappings;
+  StorePhysical(used);
+  UnbindLocked(owner, part);
+  Entry binding;
+  const uint32_t number = OwnerNumberLocked(owner, true);
+  binding.key = BindingKey(number, part);
+  binding.extra = physical.id;
+  binding.context = number;
+  binding.space = Space::kVmmBinding;
+  g_names.Insert(binding);
+}
+
+void BindMulticastLocked(const MulticastRange& at, const Physical& physical) {
+  Physical object;
+  // Known only if it was made here; one that was imported has its first use now.
+  if (!ByHandle(at.multicast, &object)) object.id = AddPhysicalLocked(at.multicast, 0, kUnlimited, false);
+  BindLocked(MulticastOwner(object.id), MulticastPart(at.offset, physical.device), physical);
+}
+
+void EndOwnerLocked(uint64_t owner) {
+  Entry entry;
+  if (!g_names.Take(Space::kVmmOwner, owner, &entry)) return;
+  const auto number = static_cast<uint32_t>(entry.extra);
+  while (g_names.TakeOfContext(number, &entry)) DropUseLocked(entry.extra);
 }
 
 // Ends the mapping at `address`; its size, 0 when there is none.
@@ -143,34 +219,85 @@ void VmmReleased(CUmemGenericAllocationHandle handle, uint64_t id, bool released
   StorePhysical(physical);
 }
 
-bool VmmMapping(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle) {
+bool VmmMapping(CUmemGenericAllocationHandle handle, uint64_t bytes, VmmMap* map) {
+  *map = {};
   g_lock.Acquire();
   Physical physical;
   const bool known = ByHandle(handle, &physical);
-  g_lock.Release();
-  if (!known) return true;
-  if (physical.imported && !Reserve(physical.device, bytes, Kind::kData)) return false;
-  const Locked locked(g_lock);
-  if (ByHandle(handle, &physical)) {
+  if (known) {  // held until it is known whether the mapping came about
     ++physical.mappings;
     StorePhysical(physical);
-    StoreName(Space::kVmmMapping, address, physical.id, bytes);
   }
-  return true;
+  g_lock.Release();
+  if (!known) return true;
+  *map = {physical.id, bytes};
+  if (!physical.imported || Reserve(physical.device, bytes, Kind::kData)) return true;
+  const Locked locked(g_lock);
+  DropUseLocked(physical.id);
+  return false;
 }
 
-void VmmMapFailed(CUdeviceptr address) {
+void VmmMapped(const VmmMap& map, CUdeviceptr address, bool mapped) {
+  if (map.id == 0) return;
   const Locked locked(g_lock);
-  EndMappingLocked(address);
+  if (mapped) {
+    StoreName(Space::kVmmMapping, address, map.id, map.bytes);
+    return;
+  }
+  Physical physical;
+  if (LoadPhysical(map.id, &physical) && physical.imported) Refund(physical.device, map.bytes, Kind::kData);
+  DropUseLocked(map.id);
 }
 
 void VmmUnmapped(CUdeviceptr address, uint64_t bytes) {
-  constexpr uint64_t kGranule = uint64_t{2} << 20;
   const Locked locked(g_lock);
   // One call may end several mappings that lie side by side.
   for (const CUdeviceptr end = address + bytes; address < end;) {
     const uint64_t ended = EndMappingLocked(address);
     address += ended != 0 ? ended : kGranule;
+  }
+}
+
+void VmmBound(uint64_t owner, uint64_t part, CUmemGenericAllocationHandle handle) {
+  const Locked locked(g_lock);
+  Physical physical;
+  if (ByHandle(handle, &physical)) BindLocked(owner, part, physical);
+}
+
+void VmmUnbound(uint64_t owner, uint64_t part) {
+  const Locked locked(g_lock);
+  UnbindLocked(owner, part);
+}
+
+void VmmOwnerGone(uint64_t owner) {
+  const Locked locked(g_lock);
+  EndOwnerLocked(owner);
+}
+
+void VmmMulticastCreated(CUmemGenericAllocationHandle handle) { AddPhysical(handle, 0, kUnlimited, false); }
+
+void VmmMulticastBound(const MulticastRange& at, CUmemGenericAllocationHandle handle) {
+  const Locked locked(g_lock);
+  Physical physical;
+  if (ByHandle(handle, &physical)) BindMulticastLocked(at, physical);
+}
+
+void VmmMulticastBoundAddress(const MulticastRange& at, CUdeviceptr address) {
+  const Locked locked(g_lock);
+  Physical physical;
+  Entry mapping;
+  if (g_names.Find(Space::kVmmMapping, address, &mapping) && LoadPhysical(mapping.extra, &physical)) {
+    BindMulticastLocked(at, physical);
+  }
+}
+
+void VmmMulticastUnbound(const MulticastRange& at, int device) {
+  const Locked locked(g_lock);
+  Physical object;
+  if (!ByHandle(at.multicast, &object)) return;
+  // One call may end several bindings that lie side by side.
+  for (uint64_t done = 0; done < at.bytes; done += kGranule) {
+    UnbindLocked(MulticastOwner(object.id), MulticastPart(at.offset + done, device));
   }
 }
 

@@ -2,9 +2,11 @@
 //
 // Virtual memory management: physical memory that a handle names and mappings use. Invariant: a physical allocation is
 // charged once, to the device it lies on, from its creation until the last reference to its handle is released *and*
-// its last mapping is gone, in whatever order. Memory imported from another process is charged while it is mapped here,
-// because its maker may let go of it while we hold it; two processes of one container that share memory this way
-// therefore count it twice while both map it. Sparse arrays (cuMemMapArrayAsync) are not followed.
+// its last use is gone, in whatever order. Uses are mappings into the address space, into sparse arrays and bindings to
+// multicast objects. Memory imported from another process is charged while it is mapped here, because its maker may let
+// go of it while we hold it; two processes of one container that share memory this way therefore count it twice while
+// both hold it: nothing that a driver exports says reliably that two handles are one memory, and where that is unknown,
+// it counts.
 #pragma once
 
 #include <stddef.h>
@@ -24,10 +26,33 @@ void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address);
 // charge goes afterwards. `id` is what VmmReleasing answered.
 uint64_t VmmReleasing(CUmemGenericAllocationHandle handle);
 void VmmReleased(CUmemGenericAllocationHandle handle, uint64_t id, bool released);
-// Before a mapping: false when imported memory does not fit. VmmMapFailed takes it back.
-bool VmmMapping(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle);
-void VmmMapFailed(CUdeviceptr address);
+// Around a mapping; false when imported memory does not fit. Nothing is known by the address before the driver has
+// agreed: what is mapped there already stays what it is.
+struct VmmMap {
+  uint64_t id = 0;  // of the physical memory; 0 = not ours
+  uint64_t bytes = 0;
+};
+bool VmmMapping(CUmemGenericAllocationHandle handle, uint64_t bytes, VmmMap* map);
+void VmmMapped(const VmmMap& map, CUdeviceptr address, bool mapped);
 void VmmUnmapped(CUdeviceptr address, uint64_t bytes);
+
+// What keeps memory in use without an address: a part of a sparse array, or of a multicast object. A part that is bound
+// again loses what it had; parts are told apart by where they begin.
+void VmmBound(uint64_t owner, uint64_t part, CUmemGenericAllocationHandle handle);
+void VmmUnbound(uint64_t owner, uint64_t part);
+// The array is gone.
+void VmmOwnerGone(uint64_t owner);
+
+// A multicast object has a handle like memory, but no memory of its own; what is bound to it ends with it.
+void VmmMulticastCreated(CUmemGenericAllocationHandle handle);
+struct MulticastRange {
+  CUmemGenericAllocationHandle multicast;
+  uint64_t offset;
+  uint64_t bytes;
+};
+void VmmMulticastBound(const MulticastRange& at, CUmemGenericAllocationHandle handle);
+void VmmMulticastBoundAddress(const MulticastRange& at, CUdeviceptr address);
+void VmmMulticastUnbound(const MulticastRange& at, int device);
 
 void ResetVmm();
 

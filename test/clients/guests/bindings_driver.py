@@ -2,8 +2,10 @@
 """cuda-bindings, module `driver`, with NVRTC: compile, load, launch, time, fill, give back."""
 import ctypes
 
-from common import fill, report
+from common import MIB, fill, report
 from cuda.bindings import driver, nvrtc
+
+GRANULE = 2 * MIB
 
 SOURCE = b"""
 extern "C" __device__ int counter = 7;
@@ -64,41 +66,88 @@ def launch(image):
     return {"elapsed_ms": elapsed, "global": word.value, "global_size": size, "max_threads": threads}
 
 
-def main():
-    check(driver.cuInit(0))
-    device = check(driver.cuDeviceGet(0))
-    attribute = driver.CUdevice_attribute
-    arch = 10 * check(
-        driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device)
-    ) + check(driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device))
-    context = check(driver.cuDevicePrimaryCtxRetain(device))
-    check(driver.cuCtxSetCurrent(context))
-    launches = {kind: launch(compile_image(arch, kind)) for kind in ("cubin", "ptx")}
+def plain(size):
+    return check(driver.cuMemAlloc(size))
 
+
+def give_plain(pointers):
+    for pointer in pointers:
+        check(driver.cuMemFree(pointer))
+
+
+def ordered(size):
+    return check(driver.cuMemAllocAsync(size, 0))
+
+
+def give_ordered(pointers):
+    for pointer in pointers:
+        check(driver.cuMemFreeAsync(pointer, 0))
+    check(driver.cuCtxSynchronize())
+
+
+def physical(size):
+    """Memory without an address, in the driver's own granules, as allocators with expandable segments get it."""
+    prop = driver.CUmemAllocationProp()
+    prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    prop.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    prop.location.id = 0
+    return check(driver.cuMemCreate(size, prop, 0))
+
+
+def give_physical(handles):
+    for handle in handles:
+        check(driver.cuMemRelease(handle))
+
+
+def fill_and_give_back(allocate, give, least):
+    free_start, _ = check(driver.cuMemGetInfo())
+    handles, allocated, name, text = fill(allocate, DriverError, least)
+    free_full, _ = check(driver.cuMemGetInfo())
+    give(handles)
+    free_end, _ = check(driver.cuMemGetInfo())
+    return {
+        "free_start": free_start,
+        "allocated": allocated,
+        "free_full": free_full,
+        "free_end": free_end,
+        "oom": text,
+        "oom_type": name,
+    }
+
+
+def copies_equal():
     data = bytes(range(256)) * 16
     pointer = check(driver.cuMemAlloc(len(data)))
     check(driver.cuMemcpyHtoD(pointer, data, len(data)))
     back = bytearray(len(data))
     check(driver.cuMemcpyDtoH(back, pointer, len(data)))
     check(driver.cuMemFree(pointer))
+    return bytes(back) == data
 
-    free_start, total = check(driver.cuMemGetInfo())
-    handles, allocated, name, text = fill(lambda size: check(driver.cuMemAlloc(size)), DriverError)
-    free_full, _ = check(driver.cuMemGetInfo())
-    for handle in handles:
-        check(driver.cuMemFree(handle))
-    free_end, _ = check(driver.cuMemGetInfo())
+
+def architecture(device):
+    attribute = driver.CUdevice_attribute
+    major = check(driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device))
+    minor = check(driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device))
+    return 10 * major + minor
+
+
+def main():
+    check(driver.cuInit(0))
+    device = check(driver.cuDeviceGet(0))
+    context = check(driver.cuDevicePrimaryCtxRetain(device))
+    check(driver.cuCtxSetCurrent(context))
+    arch = architecture(device)
     report(
-        total=total,
+        launches={kind: launch(compile_image(arch, kind)) for kind in ("cubin", "ptx")},
+        copies_equal=copies_equal(),
+        total=check(driver.cuMemGetInfo())[1],
         device_total=check(driver.cuDeviceTotalMem(device)),
-        free_start=free_start,
-        allocated=allocated,
-        free_full=free_full,
-        free_end=free_end,
-        oom=text,
-        oom_type=name,
-        copies_equal=bytes(back) == data,
-        launches=launches,
+        fills={
+            "cuMemAlloc": fill_and_give_back(plain, give_plain, 64 << 10),
+            "cuMemAllocAsync": fill_and_give_back(ordered, give_ordered, 64 << 10),
+            "cuMemCreate": fill_and_give_back(physical, give_physical, GRANULE),
+        },
     )
 
 

@@ -6,13 +6,13 @@ import sys
 MIB = 1 << 20
 
 
-def fill(allocate, refused):
-    """Allocates ever smaller chunks until even 64 KiB is refused.
+def fill(allocate, refused, least=64 << 10):
+    """Allocates ever smaller chunks until even `least` bytes are refused.
 
     `allocate(bytes)` returns a handle or raises `refused`. Returns (handles, bytes, exception name, exception text).
     """
     handles, total, name, text = [], 0, None, None
-    for chunk in (256 * MIB, 32 * MIB, 4 * MIB, MIB, 64 << 10):
+    for chunk in (256 * MIB, 32 * MIB, 4 * MIB, least):
         while True:
             try:
                 handles.append(allocate(chunk))

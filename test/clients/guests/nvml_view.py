@@ -1,12 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvidia-ml-py: everything a monitoring tool asks, while this process holds a known amount of memory."""
+"""nvidia-ml-py: every question about the system and one GPU, while this process holds a known amount of memory."""
 import ctypes
+import inspect
 import os
 
 import pynvml as nv
 from common import MIB, report
 
 HELD = 256 * MIB
+
+# Questions with arguments of their own; those that take only the GPU are found by their signature.
+DETAILS = {
+    "nvmlDeviceGetTemperature": (nv.NVML_TEMPERATURE_GPU,),
+    "nvmlDeviceGetTemperatureThreshold": (nv.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,),
+    "nvmlDeviceGetClockInfo": (nv.NVML_CLOCK_SM,),
+    "nvmlDeviceGetMaxClockInfo": (nv.NVML_CLOCK_SM,),
+    "nvmlDeviceGetTotalEccErrors": (nv.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nv.NVML_VOLATILE_ECC),
+    "nvmlDeviceGetNvLinkState": (0,),
+    "nvmlDeviceGetNvLinkVersion": (0,),
+    "nvmlDeviceGetCpuAffinity": (1,),
+    "nvmlDeviceGetPcieThroughput": (nv.NVML_PCIE_UTIL_TX_BYTES,),
+    "nvmlDeviceGetProcessUtilization": (0,),
+    "nvmlDeviceGetFieldValues": ([nv.NVML_FI_DEV_ECC_CURRENT],),
+}
 
 
 def hold():
@@ -21,15 +37,39 @@ def hold():
     return free.value, total.value
 
 
+MOMENT = ("timestamp", "latencyUsec")  # when it was read, not what
+
+
+def plain(value):
+    if isinstance(value, (ctypes.Structure, ctypes.Union)):
+        return {name: plain(getattr(value, name)) for name, *_ in value._fields_ if name not in MOMENT}
+    if isinstance(value, nv.nvmlFriendlyObject):
+        return {name: plain(field) for name, field in vars(value).items()}
+    if isinstance(value, (ctypes.Array, list, tuple)):
+        return [plain(item) for item in value]
+    return "own pid" if value == os.getpid() else repr(value)
+
+
 def ask(call, *args):
     """The answer as plain data, or the error's own words: a tool shows either."""
     try:
-        value = call(*args)
+        return plain(call(*args))
     except nv.NVMLError as error:
         return f"error: {error}"
-    if isinstance(value, ctypes.Structure):
-        return {name: repr(getattr(value, name)) for name, *_ in value._fields_}
-    return repr(value)
+
+
+def questions(handle):
+    for name in sorted(dir(nv)):
+        if not name.startswith(("nvmlDeviceGet", "nvmlDeviceIs", "nvmlSystemGet")):
+            continue
+        call = getattr(nv, name)
+        needed = [p for p in inspect.signature(call).parameters.values() if p.default is p.empty]
+        if name in DETAILS:
+            yield name, call, (handle, *DETAILS[name])
+        elif not needed:
+            yield name, call, ()
+        elif len(needed) == 1 and needed[0].name in ("handle", "device"):
+            yield name, call, (handle,)
 
 
 def main():
@@ -39,21 +79,8 @@ def main():
     memory = nv.nvmlDeviceGetMemoryInfo(handle)
     memory2 = nv.nvmlDeviceGetMemoryInfo(handle, version=nv.nvmlMemory_v2)
     processes = nv.nvmlDeviceGetComputeRunningProcesses(handle)
-    answers = {
-        name: ask(getattr(nv, name), handle)
-        for name in (
-            "nvmlDeviceGetName nvmlDeviceGetUUID nvmlDeviceGetIndex nvmlDeviceGetMinorNumber nvmlDeviceGetPciInfo "
-            "nvmlDeviceGetUtilizationRates nvmlDeviceGetPowerUsage nvmlDeviceGetEnforcedPowerLimit "
-            "nvmlDeviceGetPersistenceMode nvmlDeviceGetPerformanceState nvmlDeviceGetComputeMode "
-            "nvmlDeviceGetEncoderUtilization nvmlDeviceGetDecoderUtilization nvmlDeviceGetFanSpeed "
-            "nvmlDeviceGetCudaComputeCapability nvmlDeviceGetBAR1MemoryInfo nvmlDeviceGetMigMode "
-            "nvmlDeviceGetGraphicsRunningProcesses nvmlDeviceGetMaxPcieLinkGeneration "
-            "nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetSerial"
-        ).split()
-    }
     report(
         count=nv.nvmlDeviceGetCount(),
-        driver=nv.nvmlSystemGetDriverVersion(),
         total=memory.total,
         used=memory.used,
         free=memory.free,
@@ -63,7 +90,7 @@ def main():
         held=HELD,
         pid=os.getpid(),
         processes=[[p.pid, p.usedGpuMemory] for p in processes],
-        answers=answers,
+        answers={name: ask(call, *args) for name, call, args in questions(handle)},
     )
     nv.nvmlShutdown()
 

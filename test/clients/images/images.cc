@@ -2,7 +2,9 @@
 //
 // Loads one real image through the driver API and holds what the driver tells of it against the source (kernels.cu,
 // huge.cu). One line a check: `ok NAME` or `FAIL NAME why`.
-//   images LABEL KIND FILE         KIND: cubin (a fatbin, too), ptx, huge, wrapper or rdc-wrapper
+// Then it fills the GPU's memory until it is refused.
+//   images LABEL KIND FILE LIMIT   KIND: cubin (a fatbin, too), ptx, huge, wrapper or rdc-wrapper
+//                                  LIMIT: what must be the device's memory, in MiB; 0: anything
 // Links nothing of CUDA: the driver is what LD_LIBRARY_PATH finds as libcuda.so.1.
 
 #include <dlfcn.h>
@@ -233,10 +235,34 @@ int CheckFile(const std::string& kind, const char* path) {
   return 0;
 }
 
+// Nearly all that is said to be free can be had, no more than that, and the refusal is the driver's own.
+void CheckMemory(std::size_t limit) {
+  std::size_t free_bytes = 0;
+  std::size_t total = 0;
+  Succeeds("memory", DRIVER(cuMemGetInfo_v2)(&free_bytes, &total));
+  if (limit != 0) Equal("memory.total", static_cast<long long>(total), static_cast<long long>(limit));
+  std::vector<CUdeviceptr> taken;
+  std::size_t sum = 0;
+  CUresult refusal = CUDA_SUCCESS;
+  for (std::size_t chunk = std::size_t{256} << 20; chunk >= std::size_t{64} << 10; chunk /= 16) {
+    CUdeviceptr address = 0;
+    while ((refusal = DRIVER(cuMemAlloc_v2)(&address, chunk)) == CUDA_SUCCESS) {
+      taken.push_back(address);
+      sum += chunk;
+    }
+  }
+  Equal("memory.refusal", refusal, CUDA_ERROR_OUT_OF_MEMORY);
+  Within("memory.taken", static_cast<long long>(sum), static_cast<long long>(free_bytes / 100 * 99),
+         static_cast<long long>(free_bytes));
+  bool freed = true;
+  for (const CUdeviceptr address : taken) freed = DRIVER(cuMemFree_v2)(address) == CUDA_SUCCESS && freed;
+  Report("memory.freed", freed, "a pointer was refused");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return std::fputs("usage: images LABEL cubin|ptx|huge|wrapper|rdc-wrapper FILE\n", stderr), 2;
+  if (argc != 5) return std::fputs("usage: images LABEL cubin|ptx|huge|wrapper|rdc-wrapper FILE LIMIT\n", stderr), 2;
   g_label = argv[1];
   g_driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (g_driver == nullptr) return std::printf("FAIL %s/driver %s\n", argv[1], dlerror()), 1;
@@ -251,6 +277,7 @@ int main(int argc, char** argv) {
   DRIVER(cuMemGetInfo_v2)(&before, &total);
   const bool wrapped = kind == "wrapper" || kind == "rdc-wrapper";
   const int result = wrapped ? CheckWrapper(kind == "rdc-wrapper", argv[3]) : CheckFile(kind, argv[3]);
+  CheckMemory(std::strtoull(argv[4], nullptr, 10) << 20);
   DRIVER(cuMemGetInfo_v2)(&after, &total);
   Equal("memory_given_back", static_cast<long long>(after), static_cast<long long>(before));
   return result != 0 || g_failed ? 1 : 0;

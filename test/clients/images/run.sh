@@ -1,29 +1,35 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Compiles kernels with NVIDIA's own nvcc into every form of image and loads each on the simulated driver.
-#   run.sh BUILD_DIR VENV_DIR
-# BUILD_DIR holds simgpu/libcuda.so.1; VENV_DIR a Python environment with nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm
-# and nvidia-cuda-runtime. Prints `ok NAME` or `FAIL NAME why` for each check; 77 when there is no nvcc.
+# Compiles kernels with NVIDIA's own nvcc into every form of image and loads each on the simulated driver, bare and then
+# under `hami run` with a limit.
+#   run.sh BUILD_DIR VENV_DIR [WORD...]
+# BUILD_DIR is built; VENV_DIR is a Python environment with nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm and
+# nvidia-cuda-runtime; WORD... stands between `hami run --` and the program. Prints `ok NAME` or `FAIL NAME why` for each
+# check; 77 when there is no nvcc.
 # HAMI_CUDA_HEADERS: folder of a cuda.h to compile the checking program against instead of the repository's own.
 set -u
 
-if [ $# -ne 2 ]; then
-  echo "usage: $0 BUILD_DIR VENV_DIR" >&2
+if [ $# -lt 2 ]; then
+  echo "usage: $0 BUILD_DIR VENV_DIR [WORD...]" >&2
   exit 2
 fi
 build=$(cd "$1" && pwd) || exit 2
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-toolkit=$(ls -d "$2"/lib/python3*/site-packages/nvidia/cu13 2>/dev/null | head -n 1)
+venv=$2
+toolkit=$(ls -d "$venv"/lib/python3*/site-packages/nvidia/cu13 2>/dev/null | head -n 1)
 nvcc=$toolkit/bin/nvcc
+shift 2
+between=("$@")
+limit=3072 # MiB
 if [ ! -x "$nvcc" ]; then
-  echo "no nvcc in $2: skipped"
+  echo "no nvcc in $venv: skipped"
   exit 77
 fi
 
 work=$(mktemp -d) || exit 2
-state=/dev/shm/simgpu-images-$$
-trap 'rm -rf "$work" "$state"-*' EXIT
+trap 'rm -rf "$work"' EXIT
+export HAMI_STATE_DIR=$work/shares LD_LIBRARY_PATH=$build/simgpu
 failed=0
 
 fail() {
@@ -51,8 +57,12 @@ compile() {
 
 # check MACHINE KIND FILE
 check() {
-  LD_LIBRARY_PATH=$build/simgpu SIMGPU=$1 SIMGPU_STATE=$state-$1 "$work/images" "$3" "$2" "$work/$3" || failed=1
-  rm -f "$state-$1"
+  export SIMGPU=$1 SIMGPU_STATE=$work/machine-$1
+  "$work/images" "bare, $3" "$2" "$work/$3" 0 || failed=1
+  "$build/bin/hami" run --mem ${limit}m -- "${between[@]}" \
+    "$work/images" "limited, $3" "$2" "$work/$3" $limit || failed=1
+  [ -z "$(ls -A "$HAMI_STATE_DIR/shares")" ] || fail "limited, $3/share is left behind"
+  rm -f "$SIMGPU_STATE"
 }
 
 both=(-gencode arch=compute_90,code=sm_90 -gencode arch=compute_75,code=compute_75)
@@ -68,7 +78,8 @@ compile lz4.fatbin kernels.cu -fatbin -Xfatbin -compress-all -compress-mode=spee
   check 1xH100 cubin lz4.fatbin
 # The same files on a GPU that only their PTX fits, which is compressed in all three.
 for name in plain zstd lz4; do
-  [ -f "$work/$name.fatbin" ] && mv "$work/$name.fatbin" "$work/$name-ptx.fatbin" && check 1xA100-40 ptx $name-ptx.fatbin
+  [ -f "$work/$name.fatbin" ] && mv "$work/$name.fatbin" "$work/$name-ptx.fatbin" &&
+    check 1xA100-40 ptx $name-ptx.fatbin
 done
 compile huge90.cubin huge.cu -cubin -arch=sm_90 && check 1xH100 huge huge90.cubin
 compile huge100.cubin huge.cu -cubin -arch=sm_100 && check 1xB200 huge huge100.cubin

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The annotation and label keys that no single vendor owns. Verbatim: they are the protocol with the device plugins and
+// with whatever ran before.
+
+#pragma once
+
+namespace hami::device {
+
+inline constexpr const char* kAssignedNode = "hami.io/vgpu-node";  // also a label
+inline constexpr const char* kAssignedTime = "hami.io/vgpu-time";
+inline constexpr const char* kBindTime = "hami.io/bind-time";
+inline constexpr const char* kBindPhase = "hami.io/bind-phase";
+inline constexpr const char* kMigAllocations = "hami.io/vgpu-mig-allocations";
+inline constexpr const char* kNodePolicy = "hami.io/node-scheduler-policy";
+inline constexpr const char* kDevicePolicy = "hami.io/gpu-scheduler-policy";
+inline constexpr const char* kScoringWeights = "hami.io/device-scoring-weights";
+inline constexpr const char* kDeviceCordon = "hami.io/device-cordon";
+inline constexpr const char* kNodeLock = "hami.io/mutex.lock";
+
+}  // namespace hami::device

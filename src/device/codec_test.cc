@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/allocation_codec.h"
+#include "device/register_codec.h"
+
+namespace hami::device {
+namespace {
+
+Device FullDevice() {
+  Device device;
+  device.uuid = "GPU-1";
+  device.index = 3;
+  device.count = 10;
+  device.memory = 40960;
+  device.cores = 100;
+  device.type = "NVIDIA-A100";
+  device.numa = -1;
+  device.mode = "mig";
+  device.healthy = true;
+  device.mig_profiles = {{"1g.5gb", 4864, 15, 1, {{0, 1}, {6, 1}}}};
+  device.vendor = "NVIDIA";
+  device.custom_info = R"({"NetworkID":7})";
+  return device;
+}
+
+TEST(RegisterJson, GivenEveryField_WhenEncodedAndDecoded_ThenNothingIsLost) {
+  const std::vector<Device> devices = {FullDevice()};
+  const auto decoded = DecodeRegisterJson(EncodeRegisterJson(devices));
+  ASSERT_TRUE(decoded) << decoded.error().message;
+  EXPECT_EQ(*decoded, devices);
+}
+
+TEST(RegisterJson, GivenThePluginsForm_ThenKeysComeInItsOrderWithoutZeroes) {
+  Device device;
+  device.uuid = "GPU-1";
+  device.count = 10;
+  device.memory = 16384;
+  device.cores = 100;
+  device.type = "NVIDIA-Tesla T4";
+  device.mode = "hami-core";
+  device.healthy = true;
+  EXPECT_EQ(EncodeRegisterJson({device}),
+            R"([{"id":"GPU-1","count":10,"devmem":16384,"devcore":100,"type":"NVIDIA-Tesla T4",)"
+            R"("mode":"hami-core","health":true}])");
+}
+
+TEST(RegisterJson, GivenAbsentHealth_ThenTheCardIsUnhealthy) {
+  const auto decoded = DecodeRegisterJson(R"([{"id":"GPU-1"}])");
+  ASSERT_TRUE(decoded);
+  EXPECT_FALSE(decoded->at(0).healthy);
+}
+
+TEST(RegisterJson, GivenHostileText_ThenItIsRefusedWithTheFieldsName) {
+  const auto error = [](const char* text) { return DecodeRegisterJson(text).error().message; };
+  EXPECT_EQ(error(R"([{"id":"a","devmem":-1}])"), "device: devmem must be a whole number that is not negative");
+  EXPECT_EQ(error(R"([{"id":"a","count":99999999999}])"), "device: count must be a whole number that is not negative");
+  EXPECT_EQ(error(R"([{"id":"a","numa":"x"}])"), "device: numa must be a whole number");
+  EXPECT_EQ(error(R"([{"id":7}])"), "device: id must be a string");
+  EXPECT_EQ(error(R"([{"count":1}])"), "device: id is missing");
+  EXPECT_EQ(error(R"({"id":"a"})"), "register annotation: not a list");
+  EXPECT_EQ(error("[1]"), "register annotation: not a list of objects");
+  EXPECT_THAT(error("["), ::testing::HasSubstr("not valid JSON"));
+}
+
+TEST(RegisterLegacy, GivenNineFields_WhenEncodedAndDecoded_ThenNothingIsLost) {
+  Device device = FullDevice();
+  device.mig_profiles.clear();
+  device.vendor.clear();
+  device.custom_info.clear();
+  const std::string text = EncodeRegisterLegacy({device, device});
+  EXPECT_EQ(text.substr(0, text.size() / 2), "GPU-1,10,40960,100,NVIDIA-A100,-1,true,3,mig:");
+  const auto decoded = DecodeRegisterLegacy(text);
+  ASSERT_TRUE(decoded) << decoded.error().message;
+  EXPECT_EQ(*decoded, (std::vector<Device>{device, device}));
+}
+
+TEST(RegisterLegacy, GivenSevenFields_ThenIndexIsZeroAndModeHamiCore) {
+  const auto decoded = DecodeRegisterLegacy("DCU-0,4,32768,100,DCU-Z100,1,false:");
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->at(0).index, 0);
+  EXPECT_EQ(decoded->at(0).mode, "hami-core");
+  EXPECT_EQ(decoded->at(0).count, 4);
+  EXPECT_FALSE(decoded->at(0).healthy);
+}
+
+TEST(RegisterLegacy, GivenBrokenText_ThenTheErrorIsTheOneOfTheProtocol) {
+  const auto error = [](const char* text) { return DecodeRegisterLegacy(text).error().message; };
+  EXPECT_EQ(error("a,1,2,3,t,0,true"), "node annotation missing device separator");
+  EXPECT_EQ(error("nonsense:"), "malformed node annotation segment: \"nonsense\"");
+  EXPECT_EQ(error("a,1,2:"), "unexpected field count 3 in node annotation");
+  EXPECT_EQ(error("a,1,2,3,t,0,true,1:"), "unexpected field count 8 in node annotation");
+  EXPECT_THAT(error("a,x,2,3,t,0,true:"), ::testing::StartsWith("invalid count field: "));
+  EXPECT_THAT(error("a,1,x,3,t,0,true:"), ::testing::StartsWith("invalid memory field: "));
+  EXPECT_THAT(error("a,1,2,x,t,0,true:"), ::testing::StartsWith("invalid core field: "));
+  EXPECT_THAT(error("a,1,2,3,t,x,true:"), ::testing::StartsWith("invalid numa field: "));
+  EXPECT_THAT(error("a,1,2,3,t,0,yes:"), ::testing::StartsWith("invalid health field: "));
+  EXPECT_THAT(error("a,1,2,3,t,0,true,x,m:"), ::testing::StartsWith("invalid index field: "));
+  EXPECT_EQ(error("a,1,2,3,t,0,true,-2,m:"), "index field must not be negative: -2");
+}
+
+TEST(PairScores, GivenScores_WhenEncodedAndDecoded_ThenNothingIsLost) {
+  const PairScores scores = {{"A", {{"B", 100}, {"C", 10}}}, {"B", {{"A", 100}}}, {"C", {}}};
+  const auto decoded = DecodePairScores(EncodePairScores(scores));
+  ASSERT_TRUE(decoded) << decoded.error().message;
+  EXPECT_EQ(*decoded, scores);
+}
+
+TEST(Grant, GivenAnIdleInitContainer_ThenItsRowIsEmpty) {
+  const PodGrant grant = {{}, {{"GPU-A", "NVIDIA", 2500, 25}}};
+  EXPECT_EQ(EncodeGrant(grant), ";GPU-A,NVIDIA,2500,25:;");
+  EXPECT_EQ(*DecodeGrant(";GPU-A,NVIDIA,2500,25:;"), grant);
+}
+
+TEST(Grant, GivenSeveralShapes_WhenEncodedAndDecoded_ThenNothingIsLost) {
+  for (const PodGrant& grant :
+       std::vector<PodGrant>{{}, {{}}, {{}, {}, {}}, {{{"a", "t", 1, 2}, {"b", "t", 0, 0}}, {}}}) {
+    EXPECT_EQ(*DecodeGrant(EncodeGrant(grant)), grant) << EncodeGrant(grant);
+  }
+}
+
+TEST(Grant, GivenMissingFields_ThenTheErrorIsTheOneOfTheProtocol) {
+  EXPECT_EQ(DecodeGrant("GPU-A,NVIDIA,100:;").error().message,
+            "pod annotation format error, missing fields, do not use nodeName in task spec");
+  EXPECT_FALSE(DecodeGrant("GPU-A,NVIDIA,x,1:;"));
+  EXPECT_FALSE(DecodeGrant("GPU-A,NVIDIA,1,-1:;"));
+}
+
+TEST(Reservations, GivenRealAndPlannedOnes_WhenEncodedAndDecoded_ThenNothingIsLost) {
+  const std::vector<MigReservation> list = {{0, 0, "GPU-A", "1g.5gb", {6, 1}, "MIG-1", 3, 0},
+                                            {0, 1, "GPU-A", "1g.5gb", {5, 1}, "", -1, -1}};
+  const auto decoded = DecodeReservations(EncodeReservations(list));
+  ASSERT_TRUE(decoded) << decoded.error().message;
+  EXPECT_EQ(*decoded, list);
+}
+
+TEST(Reservations, GivenWhatNoSchedulerWrites_ThenItIsRefused) {
+  for (
+      const char* text :
+      {R"([{"containerIndex":-1,"gpuUUID":"a","profile":"p","placement":{"size":1}}])",
+       R"([{"gpuUUID":"","profile":"p","placement":{"size":1}}])", R"([{"gpuUUID":"a","placement":{"size":1}}])",
+       R"([{"gpuUUID":"a","profile":"p","placement":{"start":1}}])", R"([{"gpuUUID":"a","profile":"p"}])",
+       R"([{"gpuUUID":"a","profile":"p","placement":{"size":1},"migUUID":"m"}])",
+       R"([{"gpuUUID":"a","profile":"p","placement":{"size":1},"gpuInstanceID":1,"computeInstanceID":1}])",
+       R"([{"gpuUUID":"a","profile":"p","placement":{"size":1}},{"gpuUUID":"b","profile":"p","placement":{"size":1}}])",
+       "nonsense"}) {
+    EXPECT_FALSE(DecodeReservations(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hami::device

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/config.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+#include "base/strings.h"
+#include "device/config_reader.h"
+
+namespace hami::device {
+namespace {
+
+using base::Fail;
+using base::Result;
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// `<n>g.<…>`
+bool IsProfileName(std::string_view name) {
+  const auto dot = name.find("g.");
+  return dot != std::string_view::npos && dot > 0 && dot + 2 < name.size() &&
+         std::all_of(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(dot), IsDigit);
+}
+
+void ReadAllowance(ConfigReader& in, NvidiaConfig& out) {
+  MigAllowance allowance;
+  in.Texts("models", allowance.models);
+  in.Texts("profiles", allowance.profiles);
+  if (allowance.models.empty()) in.Fail("models", "must name at least one model");
+  if (allowance.profiles.empty()) in.Fail("profiles", "must name at least one profile");
+  for (const std::string& name : allowance.profiles) {
+    if (!IsProfileName(name)) in.Fail("profiles", "not a MIG profile (like 1g.10gb): " + base::Printable(name));
+  }
+  out.mig_allowlist.push_back(std::move(allowance));
+}
+
+// v2.9 listed whole-card geometries; what remains of them is which profiles a model may have.
+void ReadGeometry(ConfigReader& in, NvidiaConfig& out) {
+  MigAllowance allowance;
+  in.Texts("models", allowance.models);
+  in.EachInner("allowedGeometries", [&](ConfigReader& instance) {
+    std::string name;
+    std::int64_t core = 0;
+    std::int64_t memory = 0;
+    std::int64_t count = 0;
+    instance.Text("name", name);
+    instance.Integer("core", core);
+    instance.Integer("memory", memory);
+    instance.Integer("count", count);
+    if (!IsProfileName(name)) instance.Fail("name", "not a MIG profile (like 1g.10gb): " + base::Printable(name));
+    if (std::find(allowance.profiles.begin(), allowance.profiles.end(), name) == allowance.profiles.end()) {
+      allowance.profiles.push_back(name);
+    }
+  });
+  if (allowance.models.empty()) in.Fail("models", "must name at least one model");
+  if (allowance.profiles.empty()) in.Fail("allowedGeometries", "must list at least one geometry");
+  out.mig_allowlist.push_back(std::move(allowance));
+}
+
+void NotNegative(ConfigReader& in, const char* key, std::int64_t value) {
+  if (value < 0) in.Fail(key, "must not be negative");
+}
+
+void ReadNvidia(ConfigReader& in, NvidiaConfig& out) {
+  in.Text("resourceCountName", out.count_resource);
+  in.Text("resourceMemoryName", out.memory_resource);
+  in.Text("resourceMemoryPercentageName", out.memory_percent_resource);
+  in.Text("resourceCoreName", out.core_resource);
+  in.Text("resourcePriorityName", out.priority_resource);
+  in.Bool("overwriteEnv", out.overwrite_env);
+  in.Integer("defaultMemory", out.default_memory);
+  in.Integer("defaultCores", out.default_cores);
+  in.Integer("defaultGPUNum", out.default_count);
+  in.Integer("memoryFactor", out.memory_factor);
+  in.Bool("disableCoreLimit", out.disable_core_limit);
+  in.Text("gpuCorePolicy", out.core_policy);
+  in.Text("runtimeClassName", out.runtime_class);
+  in.Integer("deviceSplitCount", out.split_count);
+  in.Real("deviceMemoryScaling", out.memory_scaling);
+  in.Real("deviceCoreScaling", out.core_scaling);
+  in.Integer("preConfiguredDeviceMemory", out.preconfigured_memory);
+  in.Integer("libCudaLogLevel", out.log_level);
+  in.Bool("enableNumaTopology", out.numa_topology);
+  in.Each("migProfileAllowlist", [&](ConfigReader& entry) { ReadAllowance(entry, out); });
+  in.Each("knownMigGeometries", [&](ConfigReader& entry) { ReadGeometry(entry, out); });
+  NotNegative(in, "defaultMemory", out.default_memory);
+  NotNegative(in, "defaultCores", out.default_cores);
+  NotNegative(in, "defaultGPUNum", out.default_count);
+  NotNegative(in, "memoryFactor", out.memory_factor);
+  NotNegative(in, "preConfiguredDeviceMemory", out.preconfigured_memory);
+  constexpr std::int64_t kLargest = 1 << 20;  // keeps memory × factor inside 64 bits
+  if (out.memory_factor > kLargest) in.Fail("memoryFactor", "is too large");
+  const std::array<const char*, 4> policies = {"", "default", "force", "disable"};
+  if (std::none_of(policies.begin(), policies.end(), [&](const char* name) { return out.core_policy == name; })) {
+    in.Fail("gpuCorePolicy", "must be default, force or disable");
+  }
+}
+
+using Keys = std::initializer_list<const char*>;
+
+void KeepAll(ConfigReader& in, const std::string& path, Keys keys, OtherSections& out) {
+  for (const char* key : keys) {
+    std::string value;
+    in.Keep(key, &value);
+    if (!value.empty()) out[path + "." + key] = value;
+  }
+}
+
+struct OtherSection {
+  const char* name;
+  Keys keys;
+};
+
+constexpr Keys kCountMemoryCore = {"resourceCountName", "resourceMemoryName", "resourceCoreName"};
+
+const std::array<OtherSection, 9>& Others() {
+  static const std::array<OtherSection, 9> sections = {{
+      {"cambricon", kCountMemoryCore},
+      {"hygon", {"resourceCountName", "resourceMemoryName", "resourceCoreName", "memoryFactor"}},
+      {"metax",
+       {"resourceCountName", "resourceVCountName", "resourceVMemoryName", "resourceVCoreName", "sgpuTopologyAware"}},
+      {"enflame",
+       {"resourceNameGCU", "resourceNameDRSGCU", "resourceNameGCUMemory", "resourceNameGCUCore", "resourceNameVGCU",
+        "resourceNameVGCUPercentage"}},
+      {"mthreads", {"resourceCountName", "resourceMemoryName", "resourceCoreName", "memoryPerCard"}},
+      {"kunlun", {"resourceCountName", "resourceVCountName", "resourceVMemoryName"}},
+      {"awsneuron", {"resourceCountName", "resourceCoreName"}},
+      {"amd", kCountMemoryCore},
+      {"vastai", {"resourceCountName"}},
+  }};
+  return sections;
+}
+
+void ReadNpuChip(ConfigReader& chip, const std::string& path, OtherSections& out) {
+  KeepAll(chip, path,
+          {"chipName", "commonWord", "resourceName", "resourceMemoryName", "resourceCoreName", "memoryAllocatable",
+           "memoryCapacity", "memoryFactor", "aiCore", "aiCPU", "runtimeClassName", "overwriteEnv", "superPod"},
+          out);
+  chip.Each("templates", [&](ConfigReader& entry) {
+    for (const char* key : {"name", "memory", "aiCore", "aiCPU"}) entry.Keep(key);
+  });
+}
+
+void ReadOthers(ConfigReader& root, OtherSections& out) {
+  for (const OtherSection& section : Others()) {
+    root.Section(section.name, [&](ConfigReader& in) { KeepAll(in, section.name, section.keys, out); });
+  }
+  root.Section("biren", [&](ConfigReader& in) { KeepAll(in, "biren", {"resourceCountName"}, out); });
+  std::size_t index = 0;
+  root.Each("iluvatars", [&](ConfigReader& chip) {
+    KeepAll(chip, "iluvatars[" + std::to_string(index++) + "]",
+            {"chipName", "commonWord", "resourceCountName", "resourceMemoryName", "resourceCoreName"}, out);
+  });
+  root.Section("vnpus", [&](ConfigReader& in) {
+    KeepAll(in, "vnpus", {"hamiVnpuCore"}, out);
+    index = 0;
+    in.Each("configs",
+            [&](ConfigReader& chip) { ReadNpuChip(chip, "vnpus.configs[" + std::to_string(index++) + "]", out); });
+  });
+}
+
+Result<DeviceConfig> Read(const YAML::Node& document, const std::string& file) {
+  DeviceConfig config;
+  ConfigReader root(document, file, "");
+  bool anything = root.Has("nvidia");
+  root.Section("nvidia", [&](ConfigReader& in) { ReadNvidia(in, config.nvidia); });
+  ReadOthers(root, config.others);
+  HAMI_TRY(root.Finish());
+  anything = anything || !config.others.empty();
+  if (!anything) return Fail(file + ": all configurations are empty");
+  return config;
+}
+
+}  // namespace
+
+Result<DeviceConfig> ParseDeviceConfig(std::string_view text, const std::string& file) {
+  try {
+    return Read(YAML::Load(std::string(text)), file);
+  } catch (const YAML::Exception& error) {
+    const int line = error.mark.is_null() ? 1 : error.mark.line + 1;
+    return Fail(base::Concat({file, ":", std::to_string(line), ": ", error.msg}));
+  }
+}
+
+}  // namespace hami::device

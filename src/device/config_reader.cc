@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/config_reader.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/strings.h"
+
+namespace hami::device {
+
+ConfigReader::ConfigReader(YAML::Node node, std::string file, std::string path)
+    : node_(std::move(node)), file_(std::move(file)), path_(std::move(path)) {
+  // `section:` with nothing behind it is an empty section.
+  if (!node_.IsNull() && !node_.IsMap()) FailAt(node_, path_, "must be a mapping");
+}
+
+std::string ConfigReader::Path(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
+
+void ConfigReader::FailAt(const YAML::Node& node, const std::string& path, const std::string& why) {
+  if (error_) return;
+  const int line = node.Mark().is_null() ? 1 : node.Mark().line + 1;
+  error_ = base::Error{
+      base::Concat({file_, ":", std::to_string(line), ": ", base::Printable(path), path.empty() ? "" : ": ", why}), {}};
+}
+
+void ConfigReader::Fail(const char* key, const std::string& why) {
+  if (node_.IsMap() && node_[key].IsDefined()) return FailAt(node_[key], Path(key), why);
+  FailAt(node_, Path(key), why);
+}
+
+bool ConfigReader::Has(const char* key) const {
+  return node_.IsMap() && node_[key].IsDefined() && !node_[key].IsNull();
+}
+
+std::optional<YAML::Node> ConfigReader::Take(const char* key) {
+  known_.emplace_back(key);
+  if (!Has(key)) return std::nullopt;
+  return node_[key];
+}
+
+template <typename T>
+void ConfigReader::Scalar(const char* key, T& out, const char* wanted) {
+  const std::optional<YAML::Node> value = Take(key);
+  if (!value) return;
+  T read{};
+  if (!value->IsScalar() || !YAML::convert<T>::decode(*value, read)) return FailAt(*value, Path(key), wanted);
+  out = std::move(read);
+}
+
+void ConfigReader::Text(const char* key, std::string& out) { Scalar(key, out, "must be a text"); }
+void ConfigReader::Bool(const char* key, bool& out) { Scalar(key, out, "must be true or false"); }
+void ConfigReader::Integer(const char* key, std::int64_t& out) { Scalar(key, out, "must be a whole number"); }
+void ConfigReader::Real(const char* key, double& out) { Scalar(key, out, "must be a number"); }
+
+void ConfigReader::Texts(const char* key, std::vector<std::string>& out) {
+  const std::optional<YAML::Node> list = Take(key);
+  if (!list) return;
+  if (!list->IsSequence()) return FailAt(*list, Path(key), "must be a list");
+  for (const YAML::Node& item : *list) {
+    if (!item.IsScalar()) return FailAt(item, Path(key), "must be a list of texts");
+    out.push_back(item.Scalar());
+  }
+}
+
+void ConfigReader::Keep(const char* key, std::string* out) {
+  const std::optional<YAML::Node> value = Take(key);
+  if (value && value->IsScalar() && out != nullptr) *out = value->Scalar();
+}
+
+void ConfigReader::Absorb(ConfigReader& inner) {
+  if (base::Status status = inner.Finish(); !status && !error_) error_ = std::move(status).error();
+}
+
+void ConfigReader::ReadList(const YAML::Node& list, const std::string& path,
+                            const std::function<void(ConfigReader&)>& read) {
+  if (!list.IsSequence()) return FailAt(list, path, "must be a list");
+  std::size_t index = 0;
+  for (const YAML::Node& item : list) {
+    ConfigReader inner(item, file_, path + "[" + std::to_string(index++) + "]");
+    read(inner);
+    Absorb(inner);
+  }
+}
+
+void ConfigReader::Each(const char* key, const std::function<void(ConfigReader&)>& read) {
+  if (const std::optional<YAML::Node> list = Take(key)) ReadList(*list, Path(key), read);
+}
+
+void ConfigReader::EachInner(const char* key, const std::function<void(ConfigReader&)>& read) {
+  const std::optional<YAML::Node> lists = Take(key);
+  if (!lists) return;
+  if (!lists->IsSequence()) return FailAt(*lists, Path(key), "must be a list");
+  for (const YAML::Node& list : *lists) ReadList(list, Path(key), read);
+}
+
+void ConfigReader::Section(const char* key, const std::function<void(ConfigReader&)>& read) {
+  const std::optional<YAML::Node> section = Take(key);
+  if (!section) return;
+  ConfigReader inner(*section, file_, Path(key));
+  read(inner);
+  Absorb(inner);
+}
+
+base::Status ConfigReader::Finish() {
+  std::set<std::string> seen;
+  if (node_.IsMap()) {
+    for (const auto& pair : node_) {
+      if (!pair.first.IsScalar()) {
+        FailAt(pair.first, path_, "a key must be a text");
+        continue;
+      }
+      const std::string& key = pair.first.Scalar();
+      if (!seen.insert(key).second) FailAt(pair.first, Path(key), "is given twice");
+      if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+      const std::optional<std::string> meant = base::Nearest(key, known_);
+      FailAt(pair.first, Path(key), meant ? "unknown key; did you mean " + *meant + "?" : "unknown key");
+    }
+  }
+  if (error_) return tl::unexpected<base::Error>(*error_);
+  return {};
+}
+
+}  // namespace hami::device

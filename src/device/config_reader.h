@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One mapping of a YAML file, read key by key against the list of keys that it may have. Owns the wording of errors:
+// `FILE:LINE: PATH.KEY: what is wrong`. The first error wins; reading goes on harmlessly after it.
+
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hami::device {
+
+class ConfigReader {
+ public:
+  ConfigReader(YAML::Node node, std::string file, std::string path);
+
+  // Every key that is read below must be asked for; Finish() refuses the rest.
+  void Text(const char* key, std::string& out);
+  void Bool(const char* key, bool& out);
+  void Integer(const char* key, std::int64_t& out);
+  void Real(const char* key, double& out);
+  void Texts(const char* key, std::vector<std::string>& out);
+  // A known key, of any shape, that nothing acts upon; keeps scalars.
+  void Keep(const char* key, std::string* out = nullptr);
+  // A list of mappings.
+  void Each(const char* key, const std::function<void(ConfigReader&)>& read);
+  // A list of lists of mappings, with every mapping read.
+  void EachInner(const char* key, const std::function<void(ConfigReader&)>& read);
+  void Section(const char* key, const std::function<void(ConfigReader&)>& read);
+  bool Has(const char* key) const;
+
+  void Fail(const char* key, const std::string& why);
+  // Reports keys that were not asked for, and whatever went wrong before.
+  base::Status Finish();
+
+ private:
+  std::optional<YAML::Node> Take(const char* key);
+  void FailAt(const YAML::Node& node, const std::string& path, const std::string& why);
+  void Absorb(ConfigReader& inner);
+  void ReadList(const YAML::Node& list, const std::string& path, const std::function<void(ConfigReader&)>& read);
+  std::string Path(const std::string& key) const;
+  template <typename T>
+  void Scalar(const char* key, T& out, const char* wanted);
+
+  YAML::Node node_;
+  std::string file_;
+  std::string path_;
+  std::vector<std::string> known_;
+  std::optional<base::Error> error_;
+};
+
+}  // namespace hami::device

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/config.h"
+
+#include <gtest/gtest.h>
+
+namespace hami::device {
+namespace {
+
+// The sections and keys of HAMi 2.10's file, with values of every kind.
+constexpr const char* kEverySection = R"(
+nvidia:
+  resourceCountName: nvidia.com/gpu
+  resourceMemoryName: nvidia.com/gpumem
+  resourceMemoryPercentageName: nvidia.com/gpumem-percentage
+  resourceCoreName: nvidia.com/gpucores
+  resourcePriorityName: nvidia.com/priority
+  overwriteEnv: false
+  defaultMemory: 0
+  defaultCores: 0
+  defaultGPUNum: 1
+  preConfiguredDeviceMemory: 0
+  memoryFactor: 1
+  deviceSplitCount: 10
+  deviceMemoryScaling: 1.5
+  deviceCoreScaling: 1
+  enableNumaTopology: false
+  disableCoreLimit: false
+  gpuCorePolicy: default
+  libCudaLogLevel: 1
+  runtimeClassName: ""
+  migProfileAllowlist:
+  - models: [ "A30" ]
+    profiles: [ "1g.6gb", "2g.12gb", "4g.24gb" ]
+cambricon: {resourceCountName: cambricon.com/vmlu, resourceMemoryName: m, resourceCoreName: c}
+hygon: {resourceCountName: hygon.com/dcunum, resourceMemoryName: m, resourceCoreName: c, memoryFactor: 1}
+metax:
+  resourceCountName: metax-tech.com/gpu
+  resourceVCountName: metax-tech.com/sgpu
+  resourceVMemoryName: metax-tech.com/vmemory
+  resourceVCoreName: metax-tech.com/vcore
+  sgpuTopologyAware: false
+enflame:
+  resourceNameGCU: enflame.com/gcu
+  resourceNameDRSGCU: enflame.com/drs-gcu
+  resourceNameGCUMemory: enflame.com/gcu-memory
+  resourceNameGCUCore: enflame.com/gcu-core
+  resourceNameVGCU: enflame.com/vgcu
+  resourceNameVGCUPercentage: enflame.com/vgcu-percentage
+mthreads: {resourceCountName: mthreads.com/vgpu, resourceMemoryName: m, resourceCoreName: c, memoryPerCard: [96]}
+iluvatars:
+- {chipName: MR-V100, commonWord: MR-V100, resourceCountName: n, resourceMemoryName: m, resourceCoreName: c}
+- {chipName: BI-V150, commonWord: BI-V150, resourceCountName: n, resourceMemoryName: m, resourceCoreName: c}
+kunlun: {resourceCountName: kunlunxin.com/xpu, resourceVCountName: kunlunxin.com/vxpu, resourceVMemoryName: m}
+awsneuron: {resourceCountName: aws.amazon.com/neuron, resourceCoreName: aws.amazon.com/neuroncore}
+amd: {resourceCountName: amd.com/gpu, resourceCoreName: amd.com/gpucores, resourceMemoryName: amd.com/gpumem}
+vastai: {resourceCountName: vastaitech.com/va}
+biren: {resourceCountName: birentech.com/gpu}
+vnpus:
+  hamiVnpuCore: false
+  configs:
+  - chipName: 910B2
+    commonWord: Ascend910B2
+    resourceName: huawei.com/Ascend910B2
+    resourceMemoryName: huawei.com/Ascend910B2-memory
+    resourceCoreName: huawei.com/Ascend910B2-core
+    memoryAllocatable: 65536
+    memoryCapacity: 65536
+    memoryFactor: 1
+    aiCore: 24
+    aiCPU: 6
+    runtimeClassName: ""
+    overwriteEnv: false
+    superPod: true
+    templates:
+    - {name: vir03_1c_8g, memory: 8192, aiCore: 3, aiCPU: 1}
+)";
+
+std::string ErrorOf(const char* text) {
+  const auto config = ParseDeviceConfig(text, "f.yaml");
+  return config ? "(none)" : config.error().message;
+}
+
+TEST(DeviceConfig, GivenEverySectionOfTheOldFile_ThenItLoads) {
+  const auto config = ParseDeviceConfig(kEverySection, "f.yaml");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->nvidia.count_resource, "nvidia.com/gpu");
+  EXPECT_EQ(config->nvidia.memory_scaling, 1.5);
+  ASSERT_EQ(config->nvidia.mig_allowlist.size(), 1U);
+  EXPECT_EQ(config->nvidia.mig_allowlist[0].profiles.size(), 3U);
+  EXPECT_EQ(config->others.at("biren.resourceCountName"), "birentech.com/gpu");
+  EXPECT_EQ(config->others.at("iluvatars[1].chipName"), "BI-V150");
+  EXPECT_EQ(config->others.at("vnpus.configs[0].aiCore"), "24");
+}
+
+TEST(DeviceConfig, GivenTheOlderGeometries_ThenTheirProfilesAreAllowed) {
+  const auto config = ParseDeviceConfig(R"(
+nvidia:
+  knownMigGeometries:
+  - models: [ "A30" ]
+    allowedGeometries:
+    -
+      - name: 1g.6gb
+        core: 25
+        memory: 6144
+        count: 4
+    -
+      - {name: 2g.12gb, core: 50, memory: 12288, count: 2}
+)",
+                                        "f.yaml");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->nvidia.mig_allowlist[0].profiles, (std::vector<std::string>{"1g.6gb", "2g.12gb"}));
+}
+
+TEST(DeviceConfig, GivenAWrongKey_ThenTheErrorNamesFileLineAndKey) {
+  EXPECT_EQ(ErrorOf("nvidia:\n  resourceCuntName: x\n"),
+            "f.yaml:2: nvidia.resourceCuntName: unknown key; did you mean resourceCountName?");
+  EXPECT_EQ(ErrorOf("nvidia:\n  defaultMemory: 0\nqqqqqqqqqqqq: {}\n"), "f.yaml:3: qqqqqqqqqqqq: unknown key");
+  EXPECT_EQ(ErrorOf("nvidia:\n  defaultMemory: 0\n  defaultMemory: 1\n"),
+            "f.yaml:3: nvidia.defaultMemory: is given twice");
+  EXPECT_EQ(ErrorOf("nvidia:\n  defaultMemory: many\n"), "f.yaml:2: nvidia.defaultMemory: must be a whole number");
+  EXPECT_EQ(ErrorOf("nvidia:\n  overwriteEnv: perhaps\n"), "f.yaml:2: nvidia.overwriteEnv: must be true or false");
+  EXPECT_EQ(ErrorOf("nvidia:\n  memoryFactor: -1\n"), "f.yaml:2: nvidia.memoryFactor: must not be negative");
+  EXPECT_EQ(ErrorOf("nvidia:\n  gpuCorePolicy: forse\n"),
+            "f.yaml:2: nvidia.gpuCorePolicy: must be default, force or disable");
+  EXPECT_EQ(ErrorOf("nvidia: [1]\n"), "f.yaml:1: nvidia: must be a mapping");
+  EXPECT_EQ(ErrorOf("vnpus:\n- chipName: 910A\n"), "f.yaml:2: vnpus: must be a mapping");
+  EXPECT_EQ(ErrorOf("amd:\n  resourceNam: x\n"), "f.yaml:2: amd.resourceNam: unknown key");
+}
+
+TEST(DeviceConfig, GivenABadAllowlist_ThenItIsRefused) {
+  EXPECT_EQ(ErrorOf("nvidia:\n  migProfileAllowlist:\n  - profiles: [\"1g.5gb\"]\n"),
+            "f.yaml:3: nvidia.migProfileAllowlist[0].models: must name at least one model");
+  EXPECT_EQ(ErrorOf("nvidia:\n  migProfileAllowlist:\n  - models: [A]\n    profiles: [small]\n"),
+            "f.yaml:4: nvidia.migProfileAllowlist[0].profiles: not a MIG profile (like 1g.10gb): small");
+}
+
+TEST(DeviceConfig, GivenNothing_ThenItIsRefused) {
+  EXPECT_EQ(ErrorOf(""), "f.yaml: all configurations are empty");
+  EXPECT_EQ(ErrorOf("{}"), "f.yaml: all configurations are empty");
+  EXPECT_EQ(ErrorOf("nvidia:\n  a: [\n").substr(0, 7), "f.yaml:");
+}
+
+}  // namespace
+}  // namespace hami::device

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of a Kubernetes pod that decisions need. Owns the reading of a pod's JSON; keeps quantities as text until a
+// vendor asks for the resources it knows. Total: fields of the wrong shape read as absent, except that an object that
+// is no pod at all is refused.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "device/types.h"
+
+namespace hami::device {
+
+struct Container {
+  std::string name;
+  StringMap limits;
+  StringMap requests;
+
+  // The limit of RESOURCE, or the request where there is no limit.
+  const std::string* Resource(std::string_view resource) const;
+};
+
+struct InitContainer : Container {
+  bool sidecar = false;  // restartPolicy Always: runs beside the app containers
+};
+
+struct Pod {
+  std::string ns;
+  std::string name;
+  std::string uid;
+  std::string node_name;  // spec.nodeName
+  StringMap annotations;
+  std::vector<InitContainer> init_containers;
+  std::vector<Container> containers;
+  bool terminated = false;  // phase Succeeded or Failed
+  bool init_done = false;   // every ordinary init container ended with exit code 0
+};
+
+base::Result<Pod> ReadPod(const base::json::value& document);
+
+// Quantities may be JSON numbers in what users submit.
+std::string QuantityText(const base::json::value& value);
+
+}  // namespace hami::device

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a vendor has to answer to take part: which resources it owns, what a container asks of it, which cards a node
+// has, which of them fit, and what else its plugin expects on a pod. One file per vendor under vendors/. A vendor holds
+// configuration and no state: the same question always gets the same answer. Hooks with a default are those that only
+// some vendors need.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "device/lists.h"
+#include "device/pod.h"
+#include "device/reasons.h"
+#include "device/types.h"
+
+namespace hami::device {
+
+// What is in use on one card.
+struct CardState {
+  MiB memory = 0;
+  int slots = 0;
+  int cores = 0;
+  bool operator==(const CardState&) const = default;
+};
+
+struct MigInstance {
+  int card = 0;
+  MigPlacement placement;
+  bool operator==(const MigInstance&) const = default;
+};
+
+// What one vendor read from a node.
+struct NodeCards {
+  std::vector<Device> devices;
+  // devices × devices, row by row: how close two cards are. Empty: nothing is known.
+  std::vector<std::int32_t> pair_scores;
+  bool operator==(const NodeCards&) const = default;
+};
+
+// One share that is about to be given. PROFILE ≥ 0 for a MIG instance.
+struct Pick {
+  int card = 0;
+  MiB memory = 0;
+  int cores = 0;
+  int profile = -1;
+  MigPlacement placement;
+};
+using Picks = std::vector<Pick>;
+
+// Whether the namespace's quota has room for one more share besides everything already chosen for the pod.
+class QuotaGate {
+ public:
+  virtual ~QuotaGate() = default;
+  virtual bool Admits(std::span<const Pick> chosen, const Pick& next) const = 0;
+};
+
+// A card as Fit sees it, usage of earlier containers of the pod included.
+struct CardView {
+  const Device* device = nullptr;
+  std::string_view lower_type;
+  CardState state;
+  bool usable = false;  // healthy, and the books agree with what it is
+};
+
+struct FitInput {
+  std::span<const CardView> cards;            // every card of the node
+  std::span<const int> walk;                  // the candidates, in the order in which they are tried
+  std::span<const MigInstance> instances;     // taken placements; card as in CARDS
+  std::span<const std::int32_t> pair_scores;  // cards × cards, or empty
+  const Request& request;
+  const CardRules& rules;
+  bool mutex = false;
+  bool topology = false;
+  const QuotaGate* quota = nullptr;
+};
+
+struct FitResult {
+  bool fits = false;
+  Picks picks;  // as many as requested when it fits
+  Reasons reasons;
+};
+
+struct QuotaResources {
+  std::string memory;  // empty: the vendor has none
+  std::string cores;
+  std::int64_t memory_factor = 1;
+};
+
+class Vendor {
+ public:
+  virtual ~Vendor() = default;
+
+  virtual std::string_view key() const = 0;
+  virtual std::string_view to_allocate_annotation() const = 0;
+  virtual std::string_view allocated_annotation() const = 0;
+  virtual std::string_view register_annotation() const = 0;
+  virtual std::string_view handshake_annotation() const { return {}; }
+  virtual std::string_view count_resource() const = 0;
+  virtual QuotaResources quota_resources() const { return {}; }
+  virtual bool takes_node_lock() const { return true; }
+
+  // What CONTAINER asks; nothing when it does not (understandably) ask for this vendor.
+  virtual std::optional<Request> ParseRequest(const Container& container) const = 0;
+  virtual CardRules ParseRules(const StringMap& annotations) const = 0;
+  // The cards that NODE's annotations register. An absent annotation is an empty list.
+  virtual base::Result<NodeCards> ReadNode(std::string_view node, const StringMap& annotations) const = 0;
+
+  virtual FitResult Fit(const FitInput& input) const = 0;
+  // More cards were asked for than there are candidates: may it still fit, several shares on one card?
+  virtual bool MaySharePhysicalCards(const FitInput&) const { return false; }
+  // The type that goes into the allocation annotation.
+  virtual std::string_view GrantType(const Device&) const { return key(); }
+  // Added to the node's score.
+  virtual float Bonus(std::span<const Picks>, bool /*spread*/) const { return 0; }
+  // Further annotations that the vendor's plugin reads.
+  virtual void Annotate(const PodGrant&, StringMap&) const {}
+
+  // Admission: changes CONTAINER (and POD's spec) in place; true when the container uses this vendor.
+  virtual base::Result<bool> Mutate(base::json::object& container, base::json::object& pod_spec) const = 0;
+};
+
+using Vendors = std::vector<std::unique_ptr<const Vendor>>;
+
+}  // namespace hami::device

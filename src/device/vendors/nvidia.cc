@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/vendors/nvidia.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/strings.h"
+#include "device/annotations.h"
+#include "device/quantity.h"
+#include "device/register_codec.h"
+
+namespace hami::device {
+namespace {
+
+using base::Result;
+using base::Status;
+
+constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+constexpr const char* kScore = "hami.io/node-nvidia-score";
+
+std::optional<std::int64_t> Amount(const Container& container, const std::string& resource) {
+  const std::string* text = container.Resource(resource);
+  return text == nullptr ? std::nullopt : QuantityAsInt64(*text);
+}
+
+// Absent pairs, and cards that the annotation does not name, score 0.
+Status ReadPairScores(std::string_view text, NodeCards& cards) {
+  const Result<PairScores> scores = DecodePairScores(text);
+  HAMI_TRY(scores);
+  const std::size_t n = cards.devices.size();
+  cards.pair_scores.assign(n * n, 0);
+  for (std::size_t a = 0; a < n; ++a) {
+    const auto row = scores->find(cards.devices[a].uuid);
+    if (row == scores->end()) continue;
+    for (std::size_t b = 0; b < n; ++b) {
+      const auto cell = row->second.find(cards.devices[b].uuid);
+      if (cell != row->second.end() && scores->contains(cards.devices[b].uuid)) {
+        cards.pair_scores[a * n + b] = cell->second;
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+QuotaResources NvidiaVendor::quota_resources() const {
+  return {config_.memory_resource, config_.core_resource, std::max<std::int64_t>(config_.memory_factor, 1)};
+}
+
+std::optional<Request> NvidiaVendor::ParseRequest(const Container& container) const {
+  Request request;
+  const auto count = Amount(container, config_.count_resource);
+  if (!count || *count <= 0 || *count > kInt32Max) return std::nullopt;
+  request.count = static_cast<int>(*count);
+
+  if (container.Resource(config_.memory_resource) != nullptr) {
+    const auto memory = Amount(container, config_.memory_resource);
+    const std::int64_t factor = std::max<std::int64_t>(config_.memory_factor, 1);
+    if (!memory || *memory < 0 || *memory > kInt32Max / factor) return std::nullopt;
+    request.memory = *memory * factor;
+  }
+  if (const auto percent = Amount(container, config_.memory_percent_resource)) {
+    request.memory_percent = *percent <= 0 ? kPercentUnset : static_cast<int>(std::min<std::int64_t>(*percent, 100));
+  }
+  if (request.memory == 0 && request.memory_percent == kPercentUnset) {
+    request.memory = config_.default_memory;
+    if (request.memory == 0) request.memory_percent = 100;
+  }
+  const std::int64_t cores = Amount(container, config_.core_resource).value_or(config_.default_cores);
+  request.cores = static_cast<int>(std::clamp<std::int64_t>(cores, 0, kInt32Max));
+  return request;
+}
+
+CardRules NvidiaVendor::ParseRules(const StringMap& annotations) const {
+  const auto list = [&](const char* key) {
+    const std::string* text = Find(annotations, key);
+    return text == nullptr ? std::vector<std::string>{} : SplitList(*text);
+  };
+  const auto lower = [](std::vector<std::string> names) {
+    for (std::string& name : names) name = base::ToLower(name);
+    return names;
+  };
+  CardRules rules;
+  rules.use_types = lower(list("nvidia.com/use-gputype"));
+  rules.avoid_types = lower(list("nvidia.com/nouse-gputype"));
+  rules.use_uuids = list("nvidia.com/use-gpuuuid");
+  rules.avoid_uuids = list("nvidia.com/nouse-gpuuuid");
+  if (const std::string* bind = Find(annotations, "nvidia.com/numa-bind")) {
+    rules.numa_bind = ParseBool(*bind).value_or(false);
+  }
+  if (const std::string* mode = Find(annotations, "nvidia.com/vgpu-mode")) rules.mode = *mode;
+  return rules;
+}
+
+Result<NodeCards> NvidiaVendor::ReadNode(std::string_view /*node*/, const StringMap& annotations) const {
+  NodeCards cards;
+  const std::string* text = Find(annotations, register_annotation());
+  if (text == nullptr || base::Trim(*text).empty()) return cards;
+  Result<std::vector<Device>> devices = DecodeRegisterJson(*text);
+  HAMI_TRY(devices);
+  std::vector<std::string> cordoned;
+  if (const std::string* cordon = Find(annotations, kDeviceCordon)) cordoned = SplitList(*cordon);
+  for (Device& device : *devices) {
+    const auto same = [&](const Device& other) { return other.uuid == device.uuid; };
+    // Two cards of one name could not be told apart in any grant.
+    if (std::any_of(cards.devices.begin(), cards.devices.end(), same)) continue;
+    device.cordoned = std::find(cordoned.begin(), cordoned.end(), device.uuid) != cordoned.end();
+    cards.devices.push_back(std::move(device));
+  }
+  if (const std::string* score = Find(annotations, kScore)) HAMI_TRY(ReadPairScores(*score, cards));
+  return cards;
+}
+
+}  // namespace hami::device

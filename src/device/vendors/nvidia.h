@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NVIDIA: fractions of a GPU by memory and cores, whole GPUs, MIG instances made on demand, NVLink topology. Follows
+// HAMi 2.10 in what a request means and in which card it gets.
+
+#pragma once
+
+#include "device/config.h"
+#include "device/vendor.h"
+
+namespace hami::device {
+
+class NvidiaVendor final : public Vendor {
+ public:
+  explicit NvidiaVendor(NvidiaConfig config) : config_(std::move(config)) {}
+
+  std::string_view key() const override { return "NVIDIA"; }
+  std::string_view to_allocate_annotation() const override { return "hami.io/vgpu-devices-to-allocate"; }
+  std::string_view allocated_annotation() const override { return "hami.io/vgpu-devices-allocated"; }
+  std::string_view register_annotation() const override { return "hami.io/node-nvidia-register"; }
+  std::string_view handshake_annotation() const override { return "hami.io/node-handshake"; }
+  std::string_view count_resource() const override { return config_.count_resource; }
+  QuotaResources quota_resources() const override;
+
+  std::optional<Request> ParseRequest(const Container& container) const override;
+  CardRules ParseRules(const StringMap& annotations) const override;
+  base::Result<NodeCards> ReadNode(std::string_view node, const StringMap& annotations) const override;
+  FitResult Fit(const FitInput& input) const override;
+  bool MaySharePhysicalCards(const FitInput& input) const override;
+  base::Result<bool> Mutate(base::json::object& container, base::json::object& pod_spec) const override;
+
+ private:
+  NvidiaConfig config_;
+};
+
+}  // namespace hami::device

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sched/decision.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+
+#include "base/strings.h"
+
+namespace hami::sched {
+namespace {
+
+std::string List(const std::vector<std::string>& items, std::size_t most) {
+  if (most == 0 || items.size() <= most) return base::Join(items, ",");
+  return base::Join({items.begin(), items.begin() + static_cast<std::ptrdiff_t>(most)}, ",") + ",…";
+}
+
+// `3/8 CardInsufficientMemory, 5/8 CardTypeMismatch` → its words; a text without counts is a word by itself.
+std::vector<std::string> Kinds(const std::string& reason) {
+  const bool counted = !reason.empty() && reason[0] >= '0' && reason[0] <= '9';
+  if (!counted) return {reason};
+  std::vector<std::string> kinds;
+  for (const std::string& part : base::Split(reason, ',')) {
+    const std::string_view entry = base::Trim(part);
+    const std::size_t blank = entry.find(' ');
+    kinds.emplace_back(blank == std::string_view::npos ? entry : entry.substr(blank + 1));
+  }
+  return kinds;
+}
+
+Event Success(const Decision& decision, std::size_t max_nodes) {
+  std::vector<std::string> scores;
+  for (const NodeScore& fit : decision.fits) {
+    std::array<char, 64> score = {};
+    std::snprintf(score.data(), score.size(), "%.2f", static_cast<double>(fit.score));
+    scores.push_back(base::Concat({fit.node, ":", score.data()}));
+  }
+  const std::size_t fits = std::max<std::size_t>(decision.fits.size(), 1);
+  return {false, "FilteringSucceed",
+          base::Concat({"find fit node(", decision.node, "), ", std::to_string(decision.candidates - fits),
+                        " nodes not fit, ", std::to_string(fits), " nodes fit(", List(scores, max_nodes), ")"})};
+}
+
+std::vector<Event> Failure(const Decision& decision, std::size_t max_nodes) {
+  std::map<std::string, std::vector<std::string>> kinds;
+  for (const NodeReason& failure : decision.failures) {
+    for (const std::string& kind : Kinds(failure.reason)) kinds[kind].push_back(failure.node);
+  }
+  std::vector<Event> events;
+  for (auto& [kind, nodes] : kinds) {
+    std::sort(nodes.begin(), nodes.end());
+    events.push_back({true, "FilteringFailed",
+                      base::Concat({std::to_string(nodes.size()), " nodes ", kind, "(", List(nodes, max_nodes), ")"})});
+  }
+  events.push_back(
+      {true, "FilteringFailed",
+       base::Concat({"no available node, ", std::to_string(decision.failures.size()), " nodes do not meet"})});
+  return events;
+}
+
+}  // namespace
+
+std::vector<Event> EventsOf(const Decision& decision, std::size_t max_nodes) {
+  switch (decision.outcome) {
+    case Outcome::kNotOurs:
+      return {};
+    case Outcome::kPlaced:
+      return {Success(decision, max_nodes)};
+    case Outcome::kNoFit:
+      return Failure(decision, max_nodes);
+    case Outcome::kError:
+      break;
+  }
+  return {{true, "FilteringFailed", decision.error}};
+}
+
+}  // namespace hami::sched

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sched/filter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/strings.h"
+#include "device/annotations.h"
+#include "sched/grant.h"
+
+namespace hami::sched {
+namespace {
+
+constexpr std::size_t kMaxShapes = 64;
+
+// Worst to best, so that the last is the one chosen.
+void SortFits(std::vector<NodeScore>& fits, bool spread) {
+  std::sort(fits.begin(), fits.end(), [&](const NodeScore& a, const NodeScore& b) {
+    if (a.score != b.score) return spread ? a.score > b.score : a.score < b.score;
+    return a.node > b.node;
+  });
+}
+
+Decision Error(std::string text) {
+  Decision decision;
+  decision.outcome = Outcome::kError;
+  decision.error = std::move(text);
+  return decision;
+}
+
+}  // namespace
+
+std::optional<Filter::Question> Filter::MakeQuestion(const device::Pod& pod, Decision& decision) const {
+  base::Result<Plan> plan = MakePlan(pod, vendors_, defaults_);
+  if (!plan) {
+    decision = Error(plan.error().message);
+    return std::nullopt;
+  }
+  if (plan->empty()) {
+    decision.outcome = Outcome::kNotOurs;
+    return std::nullopt;
+  }
+  Question question;
+  question.plan = std::move(*plan);
+  question.room = Room(pod, question.plan);
+  question.key = question.plan.shape;
+  for (const QuotaRoom& room : question.room) {
+    const auto text = [](const std::optional<std::int64_t>& left) { return left ? std::to_string(*left) : "-"; };
+    question.key += base::Concat({"|", text(room.memory), ",", text(room.cores)});
+  }
+  return question;
+}
+
+// The most that the pod could be charged fits: then no card can be refused for the quota, and pods of namespaces with
+// and without one share their verdicts.
+bool Filter::QuotaCanMatter(const Plan& plan, int vendor, const QuotaRoom& room) const {
+  std::int64_t memory = 0;
+  std::int64_t cores = 0;
+  for (const ContainerPlan& container : plan.containers) {
+    for (const Ask& ask : container.asks) {
+      if (ask.vendor != vendor) continue;
+      const bool known = ask.request.memory > 0 && !ledger_.seen_mig();
+      const device::MiB each = known ? ask.request.memory : std::max(ask.request.memory, ledger_.largest_card());
+      memory += each * ask.request.count;
+      cores += std::int64_t{std::max(ask.request.cores, ledger_.largest_profile_cores())} * ask.request.count;
+    }
+  }
+  return !room.Admits(memory, cores);
+}
+
+std::vector<QuotaRoom> Filter::Room(const device::Pod& pod, const Plan& plan) const {
+  std::vector<QuotaRoom> rooms(vendors_.size());
+  bool matters = false;
+  for (std::size_t v = 0; v < vendors_.size(); ++v) {
+    const int vendor = static_cast<int>(v);
+    if (!plan.Asks(vendor)) continue;
+    const QuotaRoom room = ledger_.quotas().Room(pod.ns, vendor);
+    if (!room.limited() || !QuotaCanMatter(plan, vendor, room)) continue;
+    rooms[v] = room;
+    matters = true;
+  }
+  if (!matters) rooms.clear();
+  return rooms;
+}
+
+ShapeIndex& Filter::Current(const Question& question) {
+  const auto found = by_key_.find(question.key);
+  if (found != by_key_.end()) {
+    shapes_.splice(shapes_.begin(), shapes_, found->second);
+  } else {
+    if (shapes_.size() >= kMaxShapes) {
+      by_key_.erase(shapes_.back().key);
+      shapes_.pop_back();
+    }
+    shapes_.push_front({question.key, ShapeIndex(question.plan.spread_nodes)});
+    by_key_.emplace(shapes_.front().key, shapes_.begin());
+    ++counters_.shapes_built;
+  }
+  ShapeIndex& index = shapes_.front().index;
+  counters_.nodes_asked +=
+      index.Refresh(ledger_, [&](const Node& node) { return Evaluate(node, question.plan, vendors_, question.room); });
+  return index;
+}
+
+NodeId Filter::Lookup(std::string_view name) {
+  if (follower_.size() < ledger_.node_ids()) follower_.resize(ledger_.node_ids(), kNoNode);
+  NodeId id = kNoNode;
+  if (previous_ < follower_.size()) {
+    const NodeId guess = follower_[previous_];
+    if (guess < ledger_.node_ids() && ledger_.exists(guess) && ledger_.node(guess).name() == name) id = guess;
+  }
+  if (id == kNoNode) {
+    id = ledger_.Find(name);
+    if (id != kNoNode && previous_ < follower_.size()) follower_[previous_] = id;
+  }
+  previous_ = id;
+  return id;
+}
+
+void Filter::Place(const device::Pod& pod, const Question& question, const Node& node, device::UnixSeconds now,
+                   Decision& decision) const {
+  Placement placement;
+  const Verdict verdict = Evaluate(node, question.plan, vendors_, question.room, &placement);
+  if (!verdict.fits) {
+    decision = Error("the books of node " + node.name() + " changed during the decision");
+    return;
+  }
+  decision.outcome = Outcome::kPlaced;
+  decision.node = node.name();
+  decision.score = verdict.score;
+  decision.allocation = MakeAllocation(node, question.plan, vendors_, placement);
+  decision.annotations = MakeAnnotations(pod, node.name(), decision.allocation, vendors_, now);
+}
+
+Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view> names, const FilterOptions& options) {
+  Decision decision;
+  decision.candidates = names.size();
+  const std::optional<Question> question = MakeQuestion(pod, decision);
+  if (!question) return decision;
+  ++counters_.decisions;
+  const ShapeIndex& index = Current(*question);
+
+  std::vector<NodeId> ids;
+  ids.reserve(names.size());
+  NodeId best = kNoNode;
+  for (const std::string_view name : names) {
+    ids.push_back(Lookup(name));
+    const NodeId id = ids.back();
+    if (id != kNoNode && index.fits(id)) best = index.Better(ledger_, best, id);
+  }
+  if (best == kNoNode || options.explain) {
+    ++round_;
+    seen_.resize(ledger_.node_ids(), 0);
+    decision.candidates = 0;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const NodeId id = ids[i];
+      if (id != kNoNode && std::exchange(seen_[id], round_) == round_) continue;  // named twice
+      ++decision.candidates;
+      if (id == kNoNode) {
+        decision.failures.push_back({std::string(names[i]), device::kNodeUnregistered});
+      } else if (index.fits(id)) {
+        decision.fits.push_back({std::string(names[i]), index.score(id)});
+      } else {
+        decision.failures.push_back({std::string(names[i]), index.reason(id)});
+      }
+    }
+    SortFits(decision.fits, question->plan.spread_nodes);
+  }
+  if (best == kNoNode) {
+    decision.outcome = Outcome::kNoFit;
+  } else {
+    Place(pod, *question, ledger_.node(best), options.now, decision);
+  }
+  return decision;
+}
+
+Decision Filter::DecideAny(const device::Pod& pod, const FilterOptions& options) {
+  Decision decision;
+  const std::optional<Question> question = MakeQuestion(pod, decision);
+  if (!question) return decision;
+  const ShapeIndex& index = Current(*question);
+  const NodeId best = index.Best();
+  if (best == kNoNode || options.explain) {
+    std::vector<std::string_view> names;
+    for (NodeId id = 0; id < ledger_.node_ids(); ++id) {
+      if (ledger_.exists(id)) names.emplace_back(ledger_.node(id).name());
+    }
+    return Decide(pod, names, options);
+  }
+  ++counters_.decisions;
+  decision.candidates = ledger_.node_count();
+  Place(pod, *question, ledger_.node(best), options.now, decision);
+  return decision;
+}
+
+Decision Filter::Simulate(const device::Pod& pod, std::span<const SimulatedNode> nodes) const {
+  Decision decision;
+  decision.candidates = nodes.size();
+  const std::optional<Question> question = MakeQuestion(pod, decision);
+  if (!question) return decision;
+  // The short cut of the real cluster knows the real cards only.
+  std::vector<QuotaRoom> room;
+  for (std::size_t v = 0; v < vendors_.size(); ++v) {
+    room.push_back(ledger_.quotas().Room(pod.ns, static_cast<int>(v)));
+  }
+  for (const SimulatedNode& simulated : nodes) {
+    Node node(simulated.name, vendors_.size());
+    for (std::size_t v = 0; v < vendors_.size(); ++v) {
+      // Annotations that can not be read register nothing.
+      if (auto cards = vendors_[v]->ReadNode(simulated.name, simulated.annotations)) {
+        node.SetCards(static_cast<int>(v), *cards, vendors_);
+      }
+    }
+    Verdict verdict = Evaluate(node, question->plan, vendors_, room);
+    if (verdict.fits) {
+      decision.fits.push_back({simulated.name, verdict.score});
+    } else {
+      decision.failures.push_back({simulated.name, std::move(verdict.reason)});
+    }
+  }
+  SortFits(decision.fits, question->plan.spread_nodes);
+  decision.outcome = decision.fits.empty() ? Outcome::kNoFit : Outcome::kPlaced;
+  if (!decision.fits.empty()) {
+    decision.node = decision.fits.back().node;
+    decision.score = decision.fits.back().score;
+  }
+  return decision;
+}
+
+}  // namespace hami::sched

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Chooses a node for a pod. Reads the ledger and changes nothing of it: whoever calls charges the decision (Ledger's
+// Assume) before the next one is made. Among the fitting candidates the fullest node wins under binpack and the
+// emptiest under spread; equal scores go to the smallest name in byte order.
+
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "sched/decision.h"
+#include "sched/ledger.h"
+#include "sched/plan.h"
+#include "sched/shape_index.h"
+
+namespace hami::sched {
+
+struct FilterOptions {
+  device::UnixSeconds now = 0;
+  bool explain = false;  // list every fit and every failure, also when a node was found
+};
+
+struct FilterCounters {
+  std::uint64_t decisions = 0;
+  std::uint64_t nodes_asked = 0;  // verdicts worked out
+  std::uint64_t shapes_built = 0;
+};
+
+// A node of a simulation: its annotations and nothing else.
+struct SimulatedNode {
+  std::string name;
+  device::StringMap annotations;
+};
+
+class Filter {
+ public:
+  Filter(const Ledger& ledger, const device::Vendors& vendors, PolicyDefaults defaults)
+      : ledger_(ledger), vendors_(vendors), defaults_(std::move(defaults)) {}
+
+  // Among NAMES (an unknown one fails as unregistered). The pod must not be charged any more: Ledger::Forget first.
+  Decision Decide(const device::Pod& pod, std::span<const std::string_view> names, const FilterOptions& options);
+  // Among all registered nodes.
+  Decision DecideAny(const device::Pod& pod, const FilterOptions& options);
+  // Among NODES as if nothing ran on them; reasons are listed whatever the outcome. For the cluster autoscaler.
+  Decision Simulate(const device::Pod& pod, std::span<const SimulatedNode> nodes) const;
+
+  const FilterCounters& counters() const { return counters_; }
+
+ private:
+  struct Question {
+    Plan plan;
+    std::vector<QuotaRoom> room;  // empty: no quota can matter
+    std::string key;
+  };
+  struct Shape {
+    std::string key;
+    ShapeIndex index;
+  };
+  // Nothing when DECISION already answers: an error, or a pod that asks for no device.
+  std::optional<Question> MakeQuestion(const device::Pod& pod, Decision& decision) const;
+  std::vector<QuotaRoom> Room(const device::Pod& pod, const Plan& plan) const;
+  bool QuotaCanMatter(const Plan& plan, int vendor, const QuotaRoom& room) const;
+  ShapeIndex& Current(const Question& question);
+  NodeId Lookup(std::string_view name);
+  void Place(const device::Pod& pod, const Question& question, const Node& node, device::UnixSeconds now,
+             Decision& decision) const;
+
+  const Ledger& ledger_;
+  const device::Vendors& vendors_;
+  PolicyDefaults defaults_;
+  // Most recently used first.
+  std::list<Shape> shapes_;
+  std::unordered_map<std::string_view, std::list<Shape>::iterator> by_key_;
+  // Requests name the nodes in much the same order each time: which id followed which.
+  std::vector<NodeId> follower_;
+  NodeId previous_ = kNoNode;
+  std::vector<std::uint64_t> seen_;
+  std::uint64_t round_ = 0;
+  FilterCounters counters_;
+};
+
+}  // namespace hami::sched

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sched/ledger.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "device/allocation_codec.h"
+#include "device/annotations.h"
+
+namespace hami::sched {
+namespace {
+
+// What a pod's annotations say about it.
+struct Told {
+  bool any = false;
+  bool unreadable = false;
+  device::Allocation allocation;
+};
+
+Told ReadAllocation(const device::Pod& pod, const device::Vendors& vendors) {
+  Told told;
+  for (std::size_t v = 0; v < vendors.size(); ++v) {
+    const std::string* text = device::Find(pod.annotations, vendors[v]->allocated_annotation());
+    if (text == nullptr) continue;
+    told.any = true;
+    auto grant = device::DecodeGrant(*text);
+    if (!grant) {
+      told.unreadable = true;
+      continue;
+    }
+    told.allocation.grants.emplace_back(static_cast<int>(v), std::move(*grant));
+  }
+  if (const std::string* text = device::Find(pod.annotations, device::kMigAllocations)) {
+    // Malformed means none; a MIG card in use without one is fenced, so nothing is given away twice.
+    if (auto reservations = device::DecodeReservations(*text)) told.allocation.reservations = std::move(*reservations);
+  }
+  return told;
+}
+
+device::UnixSeconds AssignedTime(const device::Pod& pod) {
+  const std::string* text = device::Find(pod.annotations, device::kAssignedTime);
+  device::UnixSeconds time = 0;
+  if (text != nullptr) std::from_chars(text->data(), text->data() + text->size(), time);
+  constexpr device::UnixSeconds kLatest = 1LL << 40;  // keeps sums with a lifetime inside 64 bits
+  return std::clamp<device::UnixSeconds>(time, 0, kLatest);
+}
+
+}  // namespace
+
+Ledger::Ledger(const device::Vendors& vendors, device::UnixSeconds assume_seconds)
+    : vendors_(vendors), assume_seconds_(assume_seconds), quotas_(vendors) {}
+
+NodeId Ledger::Find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? kNoNode : found->second;
+}
+
+Node& Ledger::NodeAt(std::string_view name, NodeId& id) {
+  id = Find(name);
+  if (id != kNoNode) return *nodes_[id];
+  auto node = std::make_unique<Node>(std::string(name), vendors_.size());
+  if (free_nodes_.empty()) {
+    id = static_cast<NodeId>(nodes_.size());
+    nodes_.push_back(std::move(node));
+  } else {
+    id = free_nodes_.back();
+    free_nodes_.pop_back();
+    nodes_[id] = std::move(node);
+  }
+  by_name_.emplace(std::string(name), id);
+  return *nodes_[id];
+}
+
+void Ledger::Touch(NodeId id) {
+  nodes_[id]->version = ++last_version_;
+  ++counters_.nodes_touched;
+  changes_.push_back(id);
+  // Half of what is kept goes at once: one step now and then, nothing per event.
+  const std::size_t most = 4 * nodes_.size() + 1024;
+  if (changes_.size() <= most) return;
+  const std::size_t cut = changes_.size() / 2;
+  changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(cut));
+  change_base_ += cut;
+}
+
+void Ledger::Release(NodeId id) {
+  Node& node = *nodes_[id];
+  if (node.registered() || !node.pods.empty()) return;
+  by_name_.erase(by_name_.find(node.name()));
+  nodes_[id].reset();
+  free_nodes_.push_back(id);
+}
+
+bool Ledger::ChangesSince(std::uint64_t cursor, std::vector<NodeId>& out) const {
+  if (cursor < change_base_) return false;
+  out.assign(changes_.begin() + static_cast<std::ptrdiff_t>(cursor - change_base_), changes_.end());
+  return true;
+}
+
+void Ledger::SetCards(std::string_view name, int vendor, const device::NodeCards& cards) {
+  ++counters_.events;
+  if (cards.devices.empty() && Find(name) == kNoNode) return;
+  NodeId id = kNoNode;
+  Node& node = NodeAt(name, id);
+  for (const device::Device& device : cards.devices) {
+    largest_card_ = std::max(largest_card_, device.memory);
+    seen_mig_ = seen_mig_ || device.IsMig();
+    for (const device::MigProfile& profile : device.mig_profiles) {
+      largest_card_ = std::max(largest_card_, profile.memory);
+      largest_profile_cores_ = std::max(largest_profile_cores_, profile.cores);
+    }
+  }
+  if (!node.SetCards(vendor, cards, vendors_)) return;
+  for (const PodId pod : node.pods) {
+    node.Apply(pods_[pod]->charge);
+    ++counters_.pods_charged;
+  }
+  Touch(id);
+  Release(id);
+}
+
+void Ledger::RemoveNode(std::string_view name) {
+  for (std::size_t v = 0; v < vendors_.size(); ++v) SetCards(name, static_cast<int>(v), {});
+}
+
+const PodRecord* Ledger::FindPod(std::string_view uid) const {
+  const auto found = by_uid_.find(uid);
+  return found == by_uid_.end() ? nullptr : pods_[found->second].get();
+}
+
+PodRecord* Ledger::Mutable(std::string_view uid) {
+  const auto found = by_uid_.find(uid);
+  return found == by_uid_.end() ? nullptr : pods_[found->second].get();
+}
+
+void Ledger::Attach(PodId id) {
+  PodRecord& record = *pods_[id];
+  Node& node = *nodes_[record.node];
+  record.position = static_cast<std::uint32_t>(node.pods.size());
+  node.pods.push_back(id);
+  node.Apply(record.charge);
+  ++counters_.pods_charged;
+  ChargeQuota(record, false);
+  Touch(record.node);
+}
+
+void Ledger::Detach(PodId id) {
+  PodRecord& record = *pods_[id];
+  Node& node = *nodes_[record.node];
+  const PodId last = node.pods.back();
+  node.pods[record.position] = last;
+  pods_[last]->position = record.position;
+  node.pods.pop_back();
+  node.Revert(record.charge);
+  ++counters_.pods_charged;
+  ChargeQuota(record, true);
+  Touch(record.node);
+  Release(record.node);
+}
+
+void Ledger::ChargeQuota(const PodRecord& record, bool refund) {
+  for (std::size_t v = 0; v < vendors_.size(); ++v) {
+    QuotaUse use;
+    for (const PodCharge& card : record.charge.cards) {
+      if (card.vendor != static_cast<int>(v)) continue;
+      use.memory += card.memory;
+      use.cores += card.cores;
+    }
+    if (use == QuotaUse{}) continue;
+    if (refund) {
+      quotas_.Refund(record.ns, static_cast<int>(v), use);
+    } else {
+      quotas_.Charge(record.ns, static_cast<int>(v), use);
+    }
+  }
+}
+
+void Ledger::SetDeadline(PodRecord& record, device::UnixSeconds deadline) {
+  record.deadline = deadline;
+  deadlines_.emplace(deadline, record.uid);
+}
+
+void Ledger::ClearDeadline(const PodRecord& record) {
+  if (!record.bound) deadlines_.erase({record.deadline, record.uid});
+}
+
+void Ledger::Insert(PodRecord record) {
+  PodId id = static_cast<PodId>(pods_.size());
+  if (free_pods_.empty()) {
+    pods_.emplace_back();
+  } else {
+    id = free_pods_.back();
+    free_pods_.pop_back();
+  }
+  by_uid_.emplace(record.uid, id);
+  pods_[id] = std::make_unique<PodRecord>(std::move(record));
+  if (!pods_[id]->bound) SetDeadline(*pods_[id], pods_[id]->deadline);
+  Attach(id);
+}
+
+void Ledger::Erase(PodId id) {
+  Detach(id);
+  ClearDeadline(*pods_[id]);
+  by_uid_.erase(by_uid_.find(pods_[id]->uid));
+  pods_[id].reset();
+  free_pods_.push_back(id);
+}
+
+void Ledger::RemovePod(std::string_view uid) {
+  ++counters_.events;
+  if (const auto found = by_uid_.find(uid); found != by_uid_.end()) Erase(found->second);
+}
+
+void Ledger::UpsertPod(const device::Pod& pod) {
+  const PodRecord* known = FindPod(pod.uid);
+  const bool bound = !pod.node_name.empty();
+  // A view from before the decision was written: what was decided here stands.
+  const bool stale = known != nullptr && known->own && !bound;
+  const std::string* assigned = device::Find(pod.annotations, device::kAssignedNode);
+  if (pod.terminated || assigned == nullptr || assigned->empty()) {
+    if (!stale || pod.terminated) RemovePod(pod.uid);
+    return;
+  }
+  Told told = ReadAllocation(pod, vendors_);
+  if (!told.any) {
+    if (!stale) RemovePod(pod.uid);
+    return;
+  }
+  if (stale) return;
+
+  PodRecord record;
+  record.uid = pod.uid;
+  record.ns = pod.ns;
+  record.name = pod.name;
+  record.roles = Roles(pod);
+  record.allocation = std::move(told.allocation);
+  record.unreadable = told.unreadable;
+  // Once the init containers have ended they do not come back for this pod.
+  record.init_done = pod.init_done || (known != nullptr && known->init_done);
+  record.bound = bound || (known != nullptr && known->bound);
+  record.deadline = AssignedTime(pod) + assume_seconds_;
+  record.charge = ChargeOf(record.allocation, record.roles, record.init_done);
+  record.charge.unreadable = record.unreadable;
+  if (known != nullptr && nodes_[known->node]->name() == *assigned && known->charge == record.charge &&
+      known->bound == record.bound && known->ns == record.ns) {
+    ++counters_.events;
+    PodRecord* same = Mutable(pod.uid);
+    same->allocation = std::move(record.allocation);  // the plugin may have added identities
+    same->init_done = record.init_done;
+    same->own = same->own && !bound;
+    return;
+  }
+  RemovePod(pod.uid);
+  NodeAt(*assigned, record.node);
+  Insert(std::move(record));
+}
+
+void Ledger::Assume(const device::Pod& pod, std::string_view node, const device::Allocation& allocation,
+                    device::UnixSeconds deadline) {
+  RemovePod(pod.uid);
+  PodRecord record;
+  record.uid = pod.uid;
+  record.ns = pod.ns;
+  record.name = pod.name;
+  record.roles = Roles(pod);
+  record.allocation = allocation;
+  record.charge = ChargeOf(record.allocation, record.roles, false);
+  record.own = true;
+  record.deadline = deadline;
+  NodeAt(node, record.node);
+  Insert(std::move(record));
+}
+
+bool Ledger::Confirm(std::string_view uid) {
+  PodRecord* record = Mutable(uid);
+  if (record == nullptr) return false;
+  ClearDeadline(*record);
+  record->bound = true;
+  record->own = false;
+  return true;
+}
+
+bool Ledger::Forget(std::string_view uid) {
+  const auto found = by_uid_.find(uid);
+  if (found == by_uid_.end() || pods_[found->second]->bound) return false;
+  ++counters_.events;
+  Erase(found->second);
+  return true;
+}
+
+std::vector<std::string> Ledger::ExpireBefore(device::UnixSeconds now) {
+  std::vector<std::string> expired;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    expired.push_back(deadlines_.begin()->second);
+    Forget(expired.back());
+  }
+  return expired;
+}
+
+void Ledger::ForEachNode(const std::function<void(const Node&)>& visit) const {
+  for (const auto& node : nodes_) {
+    if (node != nullptr) visit(*node);
+  }
+}
+
+void Ledger::ForEachPod(const std::function<void(const PodRecord&)>& visit) const {
+  for (const auto& record : pods_) {
+    if (record != nullptr) visit(*record);
+  }
+}
+
+}  // namespace hami::sched

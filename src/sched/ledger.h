@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who holds what in the whole cluster. Fed by events (a node's cards, a pod, a quota) in any order; each event changes
+// the books of at most two nodes (where the pod was and where it is), whatever the size of the cluster, and counters
+// say so. Whatever order the events came in, the books equal those rebuilt from the last state of every object.
+//
+// A pod may be charged before the API server knows (Assume); such a charge is confirmed by the binding, forgotten on
+// failure, or expires. One thread at a time.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "device/pod.h"
+#include "device/vendor.h"
+#include "sched/node.h"
+#include "sched/quota.h"
+
+namespace hami::sched {
+
+using NodeId = std::uint32_t;
+using PodId = std::uint32_t;
+inline constexpr NodeId kNoNode = ~NodeId{0};
+
+struct PodRecord {
+  std::string uid;
+  std::string ns;
+  std::string name;
+  NodeId node = kNoNode;
+  std::vector<Role> roles;
+  device::Allocation allocation;
+  bool unreadable = false;
+  bool init_done = false;
+  bool bound = false;
+  bool own = false;                  // decided here, and not yet seen bound
+  device::UnixSeconds deadline = 0;  // of a charge that is not bound
+  NodeCharge charge;                 // what the above amounts to
+  std::uint32_t position = 0;        // in the node's list of pods
+};
+
+struct LedgerCounters {
+  std::uint64_t events = 0;
+  std::uint64_t nodes_touched = 0;
+  std::uint64_t pods_charged = 0;  // pods added to or taken from a node's sums, rebuilds included
+};
+
+class Ledger {
+ public:
+  // ASSUME_SECONDS: how long a pod that was placed and is not bound keeps its charge.
+  explicit Ledger(const device::Vendors& vendors, device::UnixSeconds assume_seconds = 300);
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  // Nodes. An empty list of cards drops the vendor from the node.
+  void SetCards(std::string_view node, int vendor, const device::NodeCards& cards);
+  void RemoveNode(std::string_view node);
+
+  // Pods as the API server tells. A terminated pod is a removed one.
+  void UpsertPod(const device::Pod& pod);
+  void RemovePod(std::string_view uid);
+
+  QuotaBooks& quotas() { return quotas_; }
+  const QuotaBooks& quotas() const { return quotas_; }
+
+  // A decision is charged at once, until DEADLINE.
+  void Assume(const device::Pod& pod, std::string_view node, const device::Allocation& allocation,
+              device::UnixSeconds deadline);
+  // The pod was bound: the charge stays. False when there is none (it expired, or was never there).
+  bool Confirm(std::string_view uid);
+  // Takes back the charge of a pod that is not bound.
+  bool Forget(std::string_view uid);
+  // Takes back every charge whose deadline is at or before NOW; returns the pods' UIDs.
+  std::vector<std::string> ExpireBefore(device::UnixSeconds now);
+
+  // Reading.
+  NodeId Find(std::string_view name) const;
+  const Node& node(NodeId id) const { return *nodes_[id]; }
+  bool exists(NodeId id) const { return nodes_[id] != nullptr; }
+  NodeId node_ids() const { return static_cast<NodeId>(nodes_.size()); }  // ids are below this
+  std::size_t node_count() const { return by_name_.size(); }
+  std::size_t pod_count() const { return by_uid_.size(); }
+  const PodRecord* FindPod(std::string_view uid) const;
+  void ForEachNode(const std::function<void(const Node&)>& visit) const;
+  void ForEachPod(const std::function<void(const PodRecord&)>& visit) const;
+  const LedgerCounters& counters() const { return counters_; }
+  // The most that any card or MIG profile seen so far has, and whether a card was in MIG mode: bounds for the quota's
+  // short cut.
+  device::MiB largest_card() const { return largest_card_; }
+  int largest_profile_cores() const { return largest_profile_cores_; }
+  bool seen_mig() const { return seen_mig_; }
+
+  // The ids of changed nodes, in order, from number CURSOR on. False when that far back is no longer kept.
+  bool ChangesSince(std::uint64_t cursor, std::vector<NodeId>& out) const;
+  std::uint64_t change_count() const { return change_base_ + changes_.size(); }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  template <typename T>
+  using ByText = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
+
+  Node& NodeAt(std::string_view name, NodeId& id);
+  void Touch(NodeId id);
+  void Release(NodeId id);  // frees a node that holds nothing
+  PodRecord* Mutable(std::string_view uid);
+  void Insert(PodRecord record);
+  void Erase(PodId id);
+  void Attach(PodId id);
+  void Detach(PodId id);
+  void SetDeadline(PodRecord& record, device::UnixSeconds deadline);
+  void ClearDeadline(const PodRecord& record);
+  void ChargeQuota(const PodRecord& record, bool refund);
+
+  const device::Vendors& vendors_;
+  device::UnixSeconds assume_seconds_;
+  QuotaBooks quotas_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<NodeId> free_nodes_;
+  ByText<NodeId> by_name_;
+  std::vector<std::unique_ptr<PodRecord>> pods_;
+  std::vector<PodId> free_pods_;
+  ByText<PodId> by_uid_;
+  std::set<std::pair<device::UnixSeconds, std::string>> deadlines_;
+  std::vector<NodeId> changes_;
+  std::uint64_t change_base_ = 0;
+  std::uint64_t last_version_ = 0;
+  LedgerCounters counters_;
+  device::MiB largest_card_ = 0;
+  int largest_profile_cores_ = 0;
+  bool seen_mig_ = false;
+};
+
+// What ALLOCATION amounts to on its node.
+NodeCharge ChargeOf(const device::Allocation& allocation, const std::vector<Role>& roles, bool init_done);
+
+}  // namespace hami::sched

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sched/plan.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "device/annotations.h"
+
+namespace hami::sched {
+namespace {
+
+using base::Result;
+
+ContainerPlan PlanContainer(const device::Container& container, Role role, const device::Vendors& vendors) {
+  ContainerPlan plan;
+  plan.role = role;
+  for (std::size_t i = 0; i < vendors.size(); ++i) {
+    if (auto request = vendors[i]->ParseRequest(container)) plan.asks.push_back({static_cast<int>(i), *request});
+  }
+  return plan;
+}
+
+// Numbers are closed by ';' and lists by '|', texts carry their length: no two shapes read the same.
+class ShapeText {
+ public:
+  void Number(std::int64_t number) {
+    text_ += std::to_string(number);
+    text_ += ';';
+  }
+  void Text(std::string_view text) {
+    Number(static_cast<std::int64_t>(text.size()));
+    text_ += text;
+  }
+  void List(const std::vector<std::string>& list) {
+    for (const std::string& item : list) Text(item);
+    text_ += '|';
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string ShapeOf(const Plan& plan, std::string_view device_policy) {
+  ShapeText shape;
+  shape.Text(device_policy);
+  shape.Number(plan.spread_nodes ? 1 : 0);
+  shape.Number(plan.weights.slot);
+  shape.Number(plan.weights.core);
+  shape.Number(plan.weights.memory);
+  for (const ContainerPlan& container : plan.containers) {
+    shape.Number(static_cast<std::int64_t>(container.role));
+    shape.Number(static_cast<std::int64_t>(container.asks.size()));
+    for (const Ask& ask : container.asks) {
+      shape.Number(ask.vendor);
+      shape.Number(ask.request.count);
+      shape.Number(ask.request.memory);
+      shape.Number(ask.request.memory_percent);
+      shape.Number(ask.request.cores);
+    }
+  }
+  for (const device::CardRules& rules : plan.rules) {
+    shape.List(rules.use_types);
+    shape.List(rules.avoid_types);
+    shape.List(rules.use_uuids);
+    shape.List(rules.avoid_uuids);
+    shape.Number(rules.numa_bind ? 1 : 0);
+    shape.Text(rules.mode);
+  }
+  return shape.Take();
+}
+
+std::string_view Chosen(const device::StringMap& annotations, const char* key, const std::string& fallback) {
+  const std::string* text = device::Find(annotations, key);
+  return text == nullptr || text->empty() ? std::string_view(fallback) : std::string_view(*text);
+}
+
+}  // namespace
+
+bool Plan::Asks(int vendor) const {
+  return std::any_of(containers.begin(), containers.end(), [&](const ContainerPlan& container) {
+    return std::any_of(container.asks.begin(), container.asks.end(),
+                       [&](const Ask& ask) { return ask.vendor == vendor; });
+  });
+}
+
+bool Plan::empty() const {
+  return std::all_of(containers.begin(), containers.end(),
+                     [](const ContainerPlan& container) { return container.asks.empty(); });
+}
+
+Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, const PolicyDefaults& defaults) {
+  Plan plan;
+  plan.containers.reserve(pod.init_containers.size() + pod.containers.size());
+  for (const device::InitContainer& container : pod.init_containers) {
+    plan.containers.push_back(PlanContainer(container, container.sidecar ? Role::kSidecar : Role::kInit, vendors));
+  }
+  for (const device::Container& container : pod.containers) {
+    plan.containers.push_back(PlanContainer(container, Role::kApp, vendors));
+  }
+  if (plan.empty()) return plan;
+
+  const std::string* text = device::Find(pod.annotations, device::kScoringWeights);
+  if (text != nullptr && !text->empty()) {
+    const Result<device::ScoringWeights> weights = device::ParseScoringWeights(*text);
+    HAMI_TRY(weights);
+    plan.weights = *weights;
+  }
+  plan.spread_nodes = SpreadsNodes(Chosen(pod.annotations, device::kNodePolicy, defaults.node));
+  const std::string_view device_policy = Chosen(pod.annotations, device::kDevicePolicy, defaults.device);
+  for (const auto& vendor : vendors) {
+    plan.rules.push_back(vendor->ParseRules(pod.annotations));
+    plan.policies.push_back(ParseDevicePolicy(device_policy, plan.rules.back().numa_bind));
+  }
+  plan.shape = ShapeOf(plan, device_policy);
+  return plan;
+}
+
+}  // namespace hami::sched

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decisions per second: N nodes × 8 cards, 20 running pods a node, the common request for a fraction of one card. Each
+// iteration decides, charges, and lets the oldest such pod go, so that the cluster stays as full as it is.
+
+#include <benchmark/benchmark.h>
+
+#include <deque>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "sched/testing.h"
+
+namespace hami::sched {
+namespace {
+
+using testing::Cards;
+using testing::PodOf;
+using testing::Wants;
+
+constexpr device::UnixSeconds kNow = 1'800'000'000;
+constexpr int kPodsPerNode = 20;
+
+std::string NodeName(int i) { return "node-" + std::to_string(i); }
+
+struct Cluster {
+  explicit Cluster(int nodes) : vendors(testing::NvidiaOnly()), ledger(vendors), filter(ledger, vendors, {}) {
+    for (int i = 0; i < nodes; ++i) {
+      names.push_back(NodeName(i));
+      ledger.SetCards(names.back(), 0, Cards("GPU-0a1b2c3d-aaaa-bbbb-cccc-" + names.back(), 8, 81559));
+    }
+    for (int i = 0; i < nodes * kPodsPerNode; ++i) {
+      const device::Pod pod = PodOf("11111111-2222-3333-4444-running" + std::to_string(i), Wants(1, 8000 + i % 5));
+      const Decision decision = filter.DecideAny(pod, {kNow});
+      ledger.UpsertPod(testing::Written(pod, decision, true));
+    }
+    views.assign(names.begin(), names.end());
+  }
+
+  device::Vendors vendors;
+  Ledger ledger;
+  Filter filter;
+  std::vector<std::string> names;
+  std::vector<std::string_view> views;
+};
+
+Cluster& At(int nodes) {
+  static std::map<int, std::unique_ptr<Cluster>> clusters;
+  auto& cluster = clusters[nodes];
+  if (cluster == nullptr) cluster = std::make_unique<Cluster>(nodes);
+  return *cluster;
+}
+
+// Resident memory of this process in MiB.
+double ResidentMiB() {
+  std::ifstream statm("/proc/self/statm");
+  double size = 0;
+  double resident = 0;
+  statm >> size >> resident;
+  return resident * 4096 / (1 << 20);
+}
+
+template <typename DecideOne>
+void Run(benchmark::State& state, Cluster& cluster, DecideOne decide) {
+  std::deque<std::string> charged;
+  int serial = 0;
+  for (auto _ : state) {
+    const device::Pod pod = PodOf("uid-" + std::to_string(serial++), Wants(1, 2000));
+    const Decision decision = decide(pod);
+    if (decision.outcome != Outcome::kPlaced) state.SkipWithError("the pod was not placed");
+    cluster.ledger.Assume(pod, decision.node, decision.allocation, kNow + 300);
+    charged.push_back(pod.uid);
+    if (charged.size() > 64) {
+      cluster.ledger.Forget(charged.front());
+      charged.pop_front();
+    }
+  }
+  for (const std::string& uid : charged) cluster.ledger.Forget(uid);
+  state.SetItemsProcessed(state.iterations());
+  state.counters["pods"] = static_cast<double>(cluster.ledger.pod_count());
+  state.counters["MiB"] = ResidentMiB();
+}
+
+void AllNodes(benchmark::State& state) {
+  Cluster& cluster = At(static_cast<int>(state.range(0)));
+  Run(state, cluster, [&](const device::Pod& pod) { return cluster.filter.DecideAny(pod, {kNow}); });
+}
+
+// With every node's name in the request.
+void EveryName(benchmark::State& state) {
+  Cluster& cluster = At(static_cast<int>(state.range(0)));
+  Run(state, cluster, [&](const device::Pod& pod) { return cluster.filter.Decide(pod, cluster.views, {kNow}); });
+}
+
+// And with the list of fits and failures for the event.
+void EveryNameExplained(benchmark::State& state) {
+  Cluster& cluster = At(static_cast<int>(state.range(0)));
+  Run(state, cluster, [&](const device::Pod& pod) { return cluster.filter.Decide(pod, cluster.views, {kNow, true}); });
+}
+
+// The first pod of a shape: every node is asked.
+void NewShape(benchmark::State& state) {
+  Cluster& cluster = At(static_cast<int>(state.range(0)));
+  device::MiB memory = 1000;
+  for (auto _ : state) {
+    const device::Pod pod = PodOf("uid-new", Wants(1, ++memory));
+    benchmark::DoNotOptimize(cluster.filter.DecideAny(pod, {kNow}));
+    if (memory > 3000) memory = 1000;
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+
+// Nothing fits; every node's reason is listed.
+void NoFit(benchmark::State& state) {
+  Cluster& cluster = At(static_cast<int>(state.range(0)));
+  const device::Pod pod = PodOf("uid-large", Wants(1, 90000));
+  for (auto _ : state) benchmark::DoNotOptimize(cluster.filter.Decide(pod, cluster.views, {kNow}));
+  state.SetItemsProcessed(state.iterations());
+}
+
+BENCHMARK(AllNodes)->Arg(100)->Arg(1000)->Arg(5000);
+BENCHMARK(EveryName)->Arg(100)->Arg(1000)->Arg(5000);
+BENCHMARK(EveryNameExplained)->Arg(5000);
+BENCHMARK(NewShape)->Arg(100)->Arg(5000);
+BENCHMARK(NoFit)->Arg(5000);
+
+}  // namespace
+}  // namespace hami::sched
+
+BENCHMARK_MAIN();

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sched/webhook.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/strings.h"
+#include "device/pod.h"
+#include "sched/accounting.h"
+#include "sched/json_patch.h"
+#include "sched/plan.h"
+
+namespace hami::sched {
+namespace {
+
+using base::Result;
+namespace json = base::json;
+
+constexpr const char* kContainerLists[] = {"initContainers", "containers"};
+
+Admission Deny(int code, std::string message) { return {false, code, std::move(message), {}}; }
+
+std::string Name(const json::object& container) { return base::GetString(container, "name").value_or(""); }
+
+bool Privileged(const json::object& container) {
+  const json::value* context = container.if_contains("securityContext");
+  if (context == nullptr || !context->is_object()) return false;
+  return base::GetBool(context->get_object(), "privileged").value_or(false);
+}
+
+// The first privileged container, init containers first.
+std::optional<std::string> PrivilegedContainer(const json::object& spec) {
+  for (const char* key : kContainerLists) {
+    const json::array* list = base::GetArray(spec, key);
+    if (list == nullptr) continue;
+    for (const json::value& item : *list) {
+      if (item.is_object() && Privileged(item.get_object())) return Name(item.get_object());
+    }
+  }
+  return std::nullopt;
+}
+
+// What the pod asks at most at one time. A percentage is of a card that is not chosen yet and counts nothing here.
+QuotaUse Asked(const device::Pod& pod, const device::Vendor& vendor) {
+  std::vector<Entry> entries;
+  const std::vector<Role> roles = Roles(pod);
+  for (std::size_t i = 0; i < roles.size(); ++i) {
+    const std::size_t inits = pod.init_containers.size();
+    const device::Container& container = i < inits ? pod.init_containers[i] : pod.containers[i - inits];
+    const auto request = vendor.ParseRequest(container);
+    if (!request) continue;
+    Entry entry{0, static_cast<int>(i), roles[i], request->memory * request->count, 0};
+    constexpr std::int64_t kMost = 1 << 30;
+    entry.cores = static_cast<int>(std::min<std::int64_t>(std::int64_t{request->cores} * request->count, kMost));
+    entries.push_back(entry);
+  }
+  QuotaUse use;
+  for (const CardCharge& charge : Collapse(entries, false)) {
+    use.memory += charge.memory;
+    use.cores += charge.cores;
+  }
+  return use;
+}
+
+bool ExceedsQuota(const json::value& pod_json, std::string_view ns, const device::Vendors& vendors,
+                  const QuotaBooks& quotas) {
+  const Result<device::Pod> pod = device::ReadPod(pod_json);
+  if (!pod) return false;
+  for (std::size_t v = 0; v < vendors.size(); ++v) {
+    const QuotaRoom room = quotas.Room(ns, static_cast<int>(v));
+    if (!room.limited()) continue;
+    const QuotaUse use = Asked(*pod, *vendors[v]);
+    if (use != QuotaUse{} && !room.Admits(use.memory, use.cores)) return true;
+  }
+  return false;
+}
+
+class Reviewer {
+ public:
+  Reviewer(std::string_view ns, const WebhookConfig& config, const device::Vendors& vendors, const QuotaBooks& quotas)
+      : ns_(ns), config_(config), vendors_(vendors), quotas_(quotas) {}
+
+  Admission Review(const json::value& submitted) {
+    json::value pod = submitted;
+    json::object* object = pod.if_object();
+    if (object == nullptr) return Deny(400, "the object is not a pod");
+    json::value* spec_value = object->if_contains("spec");
+    json::object* spec = spec_value == nullptr ? nullptr : spec_value->if_object();
+    const json::array* containers = spec == nullptr ? nullptr : base::GetArray(*spec, "containers");
+    if (containers == nullptr || containers->empty()) return Deny(403, "pod has no containers");
+    if (OthersScheduler(*spec)) return {true, 200, "pod already has different scheduler assigned", {}};
+
+    bool uses = false;
+    if (auto error = Mutate(*spec, uses)) return Deny(500, std::move(*error));
+    if (uses) {
+      if (const auto name = PrivilegedContainer(*spec)) return Deny(403, "container " + *name + " is privileged");
+      if (!config_.scheduler_name.empty()) {
+        const auto node = base::GetString(*spec, "nodeName");
+        if (node && !node->empty()) return Deny(403, "pod has node assigned");
+        (*spec)["schedulerName"] = config_.scheduler_name;
+      }
+      if (ExceedsQuota(pod, ns_, vendors_, quotas_)) return Deny(403, "exceeding resource quota");
+    }
+    return {true, 200, "", DiffJson(submitted, pod)};
+  }
+
+ private:
+  bool OthersScheduler(const json::object& spec) const {
+    const std::string name = base::GetString(spec, "schedulerName").value_or("");
+    if (name.empty() || name == config_.scheduler_name) return false;
+    return name != "default-scheduler" || !config_.overwrite_default_scheduler;
+  }
+
+  // The error's text, if some container's request means nothing.
+  std::optional<std::string> Mutate(json::object& spec, bool& uses) const {
+    for (const char* key : kContainerLists) {
+      json::value* member = spec.if_contains(key);
+      if (member == nullptr || !member->is_array()) continue;
+      // A vendor may add to the spec, which moves its members about: the list stays out of it meanwhile.
+      json::value list = std::move(*member);
+      for (json::value& item : list.get_array()) {
+        if (!item.is_object()) continue;
+        if (auto error = MutateOne(item.get_object(), spec, uses)) return error;
+      }
+      spec[key] = std::move(list);
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::string> MutateOne(json::object& container, json::object& spec, bool& uses) const {
+    for (const auto& vendor : vendors_) {
+      const Result<bool> used = vendor->Mutate(container, spec);
+      if (!used) return used.error().message;
+      uses = uses || *used;
+    }
+    return std::nullopt;
+  }
+
+  std::string_view ns_;
+  const WebhookConfig& config_;
+  const device::Vendors& vendors_;
+  const QuotaBooks& quotas_;
+};
+
+}  // namespace
+
+Admission Admit(const json::value& pod, std::string_view ns, const WebhookConfig& config,
+                const device::Vendors& vendors, const QuotaBooks& quotas) {
+  return Reviewer(ns, config, vendors, quotas).Review(pod);
+}
+
+}  // namespace hami::sched

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Admission of pods: writes out what a pod that asks for devices implies, hands it to our scheduler, and refuses what
+// could not work. A pure function of the pod, the vendors' configuration and the quota; the AdmissionReview around it
+// belongs to the shell.
+
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "device/vendor.h"
+#include "sched/quota.h"
+
+namespace hami::sched {
+
+struct WebhookConfig {
+  std::string scheduler_name;  // empty: schedulerName is left alone
+  bool overwrite_default_scheduler = true;
+};
+
+struct Admission {
+  bool allowed = true;
+  int code = 200;  // 400 not understood, 403 refused, 500 a request that no vendor can mean
+  std::string message;
+  base::json::array patch;  // JSON Patch; empty when nothing changes
+};
+
+// NS is the namespace of the AdmissionReview: the pod's own is often still empty.
+Admission Admit(const base::json::value& pod, std::string_view ns, const WebhookConfig& config,
+                const device::Vendors& vendors, const QuotaBooks& quotas);
+
+}  // namespace hami::sched

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One look at this process's memory from both sides: what the driver says it holds, and what of that is counted as data
+// (allocations, pools, graphs). The difference is what nobody states: contexts and modules. To be taken alone (gate.h);
+// what is left to disturb it then are pools, which give memory back in synchronisations of other threads: such a look
+// is taken again.
+#pragma once
+
+#include <stdint.h>
+
+#include "vgpu/policy/nvml_probe.h"
+
+namespace hami::vgpu {
+
+struct Reading {
+  Measurement seen;
+  uint64_t data = 0;   // counted as such
+  bool exact = false;  // both of the same moment
+
+  // Modulo 2^64: more may be counted than is seen (memory that lies on the host, or is another process's).
+  uint64_t unstated() const { return seen.own - data; }
+};
+
+// `list` receives who is on the device.
+Reading Look(int device, nvmlDevice_t handle, ProcessList* list);
+
+}  // namespace hami::vgpu
