@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+def tenants(tools, options): return dict(missed=0)
+priority = step = cost = tenants
