@@ -26,6 +26,7 @@ import sm_parts
 LIMITS = (5, 10, 25, 30, 50, 75, 90, 95)
 SMS = (20, 80, 132, 188)
 MAE_1S, MAE_10S, THROUGHPUT = 1.0, 0.5, 98.0
+STARVED = 10.0  # percent of the time that the guests wanted a processor and had none
 SATURATED = 95.0  # a native run below this much busy was held up by the host
 
 
@@ -58,6 +59,17 @@ class Plan:
 
 
 def run_cell(tools, plan, options):
+    """The first run that the host did not disturb, else the least disturbed one; what it measured has no say in it."""
+    runs = []
+    while len(runs) <= options.retries:
+        runs.append(run_once(tools, plan, options))
+        if runs[-1]["cpu_wait"] <= STARVED:
+            break
+    best = min(runs, key=lambda run: run["cpu_wait"])
+    return dict(best, repeats=len(runs) - 1)
+
+
+def run_once(tools, plan, options):
     processes = sm_cell.PROCESSES.get(plan.shape, 1)
     with sm_cell.Cell(tools, plan.sms) as cell:
         guests = [cell.load(plan.shape, slot, 1000 * plan.seed + slot + 1, options.jitter, plan.limit, options.limiter)
@@ -75,10 +87,11 @@ def run_cell(tools, plan, options):
         after, wall = cell.processor_time(slots), time.monotonic() - begin
         samples = cell.samples(judge)
     points = samples.curve()
+    long = min(10.0, seconds - 0.05)
     cpu, own, waited = ((b - a) / wall * 100 for a, b in zip(before, after))
     return dict(sms=plan.sms, shape=plan.shape, limit=plan.limit, seed=plan.seed,
                 busy=100 * (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0]),
-                windows_1s=sm_cell.windows(points, 1.0), windows_10s=sm_cell.windows(points, min(10.0, seconds - 0.05)),
+                windows_1s=sm_cell.windows(points, 1.0), windows_10s=sm_cell.windows(points, long), long=long,
                 work_rate=sum(samples.work_rate(slot) for slot in slots), cpu=cpu, helper_cpu=own, cpu_wait=waited)
 
 
@@ -96,17 +109,19 @@ def summarise(runs, native, options):
     row = dict(sms=runs[0]["sms"], shape=shape, limit=limit, target=target, seeds=len(runs),
                mae_1s=sm_cell.mean_error(one, target), mae_10s=sm_cell.mean_error(ten, target),
                floor_1s=sm_cell.floor_of(shape, limit, options.jitter, 1.0, native_busy),
-               floor_10s=sm_cell.floor_of(shape, limit, options.jitter, 10.0, native_busy),
+               floor_10s=sm_cell.floor_of(shape, limit, options.jitter, runs[0]["long"], native_busy),
                bias=statistics.fmean(run["busy"] for run in runs) - target,
                p95=sm_cell.quantile([abs(value - target) for value in one], 0.95),
                throughput=100 * kept / expected if expected > 0 else float("nan"),
                native_busy=native_busy, cpu=statistics.fmean(run["cpu"] for run in runs),
                helper_cpu=statistics.fmean(run["helper_cpu"] for run in runs),
                cpu_wait=statistics.fmean(run["cpu_wait"] for run in runs))
-    row["judged"] = bursty or native_busy >= SATURATED
     row["misses"] = [name for name, bad in (
         ("1s", row["mae_1s"] > MAE_1S + row["floor_1s"]), ("10s", row["mae_10s"] > MAE_10S + row["floor_10s"]),
         ("work", not row["throughput"] >= THROUGHPUT)) if bad]
+    # A slow host explains a miss; it does not unmake a row that met everything.
+    slow = (not bursty and native_busy < SATURATED) or any(run["cpu_wait"] > STARVED for run in (*runs, *native))
+    row["judged"] = not (slow and row["misses"])
     return row
 
 
@@ -117,7 +132,7 @@ HEADER = (f"{'SMs':>3} {'shape':9} {'limit':>5} {'MAE 1s':>7} {'floor':>6} {'MAE
 def line_of(row):
     verdict = "met" if not row["misses"] else "MISSED " + " ".join(row["misses"])
     if not row["judged"]:
-        verdict = "NOT JUDGED: the host is too slow for this shape"
+        verdict += " but NOT JUDGED: the host was too slow"
     by_nature = "" if row["floor_1s"] <= MAE_1S else "  (kernels too long for 1 s windows)"
     return (f"{row['sms']:3} {row['shape']:9} {row['limit']:5} {row['mae_1s']:7.2f} {row['floor_1s']:6.2f} "
             f"{row['mae_10s']:7.2f} {row['floor_10s']:6.2f} {row['bias']:+6.2f} {row['p95']:6.2f} {row['throughput']:7.2f} "
@@ -169,7 +184,7 @@ def judge(tools, options):
     without = table(tools, options)
     for row in without["rows"]:
         expected = row["native_busy"] - row["target"]
-        if row["judged"] and row["shape"] != "bursty" and abs(row["bias"] - expected) > 2:
+        if row["shape"] != "bursty" and abs(row["bias"] - expected) > 2:
             print(f"without a limiter {row['shape']} at {row['limit']} reads {row['bias']:+.2f}, not {expected:+.2f}")
             wrong += 1
     options.limiter = "fake"
@@ -195,6 +210,7 @@ def parse():
     parser.add_argument("--sms", type=numbers)
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--seconds", type=float, help="measured in each cell; 10 s windows need more than 10")
+    parser.add_argument("--retries", type=int, default=2, help="of a cell whose guests had to wait for a processor (2)")
     parser.add_argument("--jitter", type=float, default=0.1, help="kernels take this much more or less (0.1)")
     parser.add_argument("--limiter", choices=("library", "none", "fake", "hami"), default="library")
     parser.add_argument("--through", choices=("library", "hami"), default="library",

@@ -18,8 +18,7 @@ import time
 SM_LIMIT_OFFSET = 1728  # of the first device in the region (src/region/layout.h)
 RECENT_KERNEL_OFFSET = 2_008_904
 STEP_BETWEEN_WINDOWS = 0.1
-# Threads that are the guest's own or the simulated driver's; whatever else there is, the library started.
-KNOWN_THREADS = {"sm_guest", "simgpu"}
+DRIVER_THREAD = "simgpu"  # guests have one thread; whatever there is beside it and the driver's, the library started
 
 # What a single thing that cannot be interrupted takes, in seconds: what windows can hold follows from it.
 GRAIN = {"sync50": 0.05, "long500": 0.5}
@@ -113,7 +112,7 @@ class Cell:
         """The environment of a container called `name`, and where its region lies."""
         region = self.folder / f"{name}.cache"
         env = dict(self.bare, LD_PRELOAD=str(self.tools.library), CUDA_DEVICE_SM_LIMIT=str(limit),
-                   CUDA_DEVICE_MEMORY_SHARED_CACHE=str(region), CUDA_DEVICE_MEMORY_LIMIT="2g")
+                   CUDA_DEVICE_MEMORY_SHARED_CACHE=str(region), CUDA_DEVICE_MEMORY_LIMIT="8g")
         if priority is not None:
             env["CUDA_TASK_PRIORITY"] = str(priority)
         return env, region
@@ -126,8 +125,8 @@ class Cell:
         if limit is not None and how == "library":
             env, region = self.container(name, limit)
         elif limit is not None and how == "hami":
-            argv = [self.tools.hami, "run", "--name", name, "--cores", limit, "--mem", "2g", "--", *argv]
-            region = self.folder / "hami/shares" / name / "region"
+            argv = [self.tools.hami, "run", "--name", name, "--cores", limit, "--mem", "8g", "--", *argv]
+            region = self.folder / "hami/shares" / name / "region.cache"
         guest = Guest(self.start(argv, env), slot, region)
         self.guests.append(guest)
         return guest
@@ -149,15 +148,15 @@ class Cell:
     def processor_time(self, slots):
         """Seconds on a processor of all, of the library's own threads, and spent waiting for a processor."""
         total = own = waited = 0
-        for slot in slots:
-            for task in pathlib.Path(f"/proc/{self.board.pid(slot)}/task").glob("*"):
+        for pid in (self.board.pid(slot) for slot in slots):
+            for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
                 try:
                     ran, wait, _ = (int(word) / 1e9 for word in (task / "schedstat").read_text().split())
                     name = (task / "comm").read_text().strip()
                 except OSError:
                     continue
                 total, waited = total + ran, waited + wait
-                own += 0 if name in KNOWN_THREADS else ran
+                own += 0 if name == DRIVER_THREAD or task.name == str(pid) else ran
         return total, own, waited
 
 
@@ -208,7 +207,7 @@ def floor_of(shape, limit, jitter, length, duty, spans=400):
     """
     rng, pieces, now = random.Random(1), [], 0.0  # (start, end, rate)
     fraction = limit / 100
-    end = spans * length / 10 if length > 5 else spans * length / 2
+    end = spans * max(1.0, length / 5)
     if shape in GRAIN:
         while now < end:
             cost = GRAIN[shape] * (1 + jitter * rng.uniform(-1, 1))
