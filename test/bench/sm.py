@@ -54,8 +54,8 @@ class Plan:
     def seconds(self, base):
         if self.limit is None:
             return max(3.0, base / 3)
-        grain = sm_cell.GRAIN.get(self.shape, 0) / self.limit * 100
-        return max(base, 4.2 * grain)  # some kernels have to end before their rate means anything
+        # Windows that slide over more than the time a kernel has to be paid for see it at every phase.
+        return base + 1.5 * sm_cell.GRAIN.get(self.shape, 0) / self.limit * 100
 
 
 def run_cell(tools, plan, options):
@@ -87,7 +87,7 @@ def run_once(tools, plan, options):
         after, wall = cell.processor_time(slots), time.monotonic() - begin
         samples = cell.samples(judge)
     points = samples.curve()
-    long = min(10.0, seconds - 0.05)
+    long = min(10.0, options.seconds - 0.05)
     cpu, own, waited = ((b - a) / wall * 100 for a, b in zip(before, after))
     return dict(sms=plan.sms, shape=plan.shape, limit=plan.limit, seed=plan.seed,
                 busy=100 * (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0]),
@@ -212,9 +212,9 @@ def parse():
     parser.add_argument("--seconds", type=float, help="measured in each cell; 10 s windows need more than 10")
     parser.add_argument("--retries", type=int, default=2, help="of a cell whose guests had to wait for a processor (2)")
     parser.add_argument("--jitter", type=float, default=0.1, help="kernels take this much more or less (0.1)")
-    parser.add_argument("--limiter", choices=("library", "none", "fake", "hami"), default="library")
-    parser.add_argument("--through", choices=("library", "hami"), default="library",
-                        help="how tenants are started: the environment alone, or hami run, which gives them a common area")
+    parser.add_argument("--limiter", choices=("library", "none", "fake"), default="library", help="of the table")
+    parser.add_argument("--through", choices=("library", "hami", "fake"), default="library", help="how tenants are started: "
+                        "by the environment alone, by hami run, which gives them a common area, or with a limiter of their own")
     options = parser.parse_args()
     options.parts = options.parts or [part for part in parts if part != "judge"]
     quick = options.quick

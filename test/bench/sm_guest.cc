@@ -397,7 +397,7 @@ int Load(Guest& guest, const std::string& shape) {
     guest.Graphs(100, 20 * kMicro, 4);
   } else if (shape == "streams8") {
     guest.Streams(200 * kMicro);
-  } else if (shape == "procs8") {
+  } else if (shape == "procs8" || shape == "milli") {
     guest.Bounded(kMilli, 4);
   } else if (shape == "bursty") {
     guest.Bursts(250 * kMilli, 50, kMilli);

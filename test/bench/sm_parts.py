@@ -15,7 +15,7 @@ LAUNCH_NS, HELPER_CPU = 30.0, 1.0
 
 TENANTS = ((30, 70), (50, 50), (10, 20, 70), (25, 25, 25, 25), (10, 20, 30, 40), (5, 10, 15, 20, 20, 30),
            (12, 12, 12, 12, 13, 13, 13, 13), (2, 5, 8, 10, 15, 15, 20, 25))
-TENANT_LOADS = ("half", "graph100", "tiny", "procs8")  # in turn; here procs8 is one process with 1 ms kernels
+TENANT_LOADS = ("half", "graph100", "tiny", "milli")  # in turn
 BEST_EFFORT = ("tiny", "half", "half-sync", "graph100", "streams8")
 
 
