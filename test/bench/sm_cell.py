@@ -18,6 +18,7 @@ import time
 SM_LIMIT_OFFSET = 1728  # of the first device in the region (src/region/layout.h)
 RECENT_KERNEL_OFFSET = 2_008_904
 STEP_BETWEEN_WINDOWS = 0.1
+STARVED = 10.0  # percent of the time that guests wanted a processor and had none: from here on the host is to blame
 DRIVER_THREAD = "simgpu"  # guests have one thread; whatever there is beside it and the driver's, the library started
 
 # What a single thing that cannot be interrupted takes, in seconds: what windows can hold follows from it.

@@ -5,10 +5,10 @@
 // file that guests, judge and sm.py map; the judge reads what the simulated device itself counts (simgpu_busy_ns).
 //
 //   sm_guest load BOARD SLOT SHAPE SEED JITTER FAKE   until the board says stop; FAKE: a limit it keeps by itself, 0
-//   none sm_guest requests BOARD SLOT SEED RATE SECONDS    Poisson requests of 2 ms GPU time; prints each latency in us
-//   sm_guest watch BOARD SLOTS SECONDS INTERVAL_MS    the judge: a line for each sample
-//   sm_guest launch COUNT                             launches of 1 ns kernels, nothing else (for instruction counts)
-//   sm_guest launch_ns                                the same, timed: best, lower quartile and median
+//   none sm_guest requests BOARD SLOT SEED RATE SECONDS    Poisson requests of 2 ms GPU time; prints latency and ideal
+//   in us sm_guest watch BOARD SLOTS SECONDS INTERVAL_MS    the judge: a line for each sample sm_guest launch COUNT
+//   launches of 1 ns kernels, nothing else (for instruction counts) sm_guest launch_ns the same, timed: best, lower
+//   quartile and median
 //
 // FAKE is a limiter that cannot be had from outside: it knows what each kernel will take. It shows that the judge
 // tells good from bad.
@@ -286,8 +286,8 @@ class Guest {
     constexpr int kKernels = 10;
     constexpr Nanos kEach = 200 * kMicro;
     std::exponential_distribution<double> gap(rate);
-    std::vector<double> latencies;
-    Nanos done = 0;
+    std::vector<std::pair<double, double>> latencies;
+    Nanos done = 0, free = 0;
     const Nanos end = Now() + static_cast<Nanos>(seconds * kSecond);
     Nanos due = Now() + 50 * kMilli;
     while (due < end) {
@@ -295,11 +295,13 @@ class Guest {
       for (int i = 0; i < kKernels; ++i) Launch(streams_[0], kEach, sms_);
       Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
       const Nanos now = Now();
-      latencies.push_back(static_cast<double>(now - due) / 1e3);
+      // On a device of its own, with a host that takes no time, a request waits for the ones before it alone.
+      free = std::max(free, due) + kKernels * kEach;
+      latencies.emplace_back(static_cast<double>(now - due) / 1e3, static_cast<double>(free - due) / 1e3);
       Tell(done += kKernels * kEach, now);
       due += static_cast<Nanos>(gap(random_) * kSecond);
     }
-    for (const double latency : latencies) std::printf("%.1f\n", latency);
+    for (const auto& [latency, ideal] : latencies) std::printf("%.1f %.1f\n", latency, ideal);
   }
 
   void LaunchMany(int count) {

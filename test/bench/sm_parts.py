@@ -12,6 +12,7 @@ SHARE_ERROR, JAIN, TOTAL = 1.0, 0.995, 98.5
 P99_ADDED, IDLE_USED, STOP_MS, RESUME_MS = 5.0, 80.0, 2.0, 100.0
 IN_FORCE_MS, SETTLED_MS, SETTLED_ERROR = 20.0, 100.0, 1.0
 LAUNCH_NS, HELPER_CPU = 30.0, 1.0
+HOST_SLOWS = 1.25  # times the p99 of an ideal device, from which on the host and not the device makes the p99
 
 TENANTS = ((30, 70), (50, 50), (10, 20, 70), (25, 25, 25, 25), (10, 20, 30, 40), (5, 10, 15, 20, 20, 30),
            (12, 12, 12, 12, 13, 13, 13, 13), (2, 5, 8, 10, 15, 15, 20, 25))
@@ -20,20 +21,37 @@ BEST_EFFORT = ("tiny", "half", "half-sync", "graph100", "streams8")
 
 
 class Verdicts:
-    """Prints a figure beside its target and counts what is missed."""
+    """Prints a figure beside its target and counts what is missed. A slow host explains a miss, it does not make a pass."""
 
     def __init__(self):
-        self.rows, self.missed = [], 0
+        self.rows, self.missed, self.not_judged = [], 0, 0
 
-    def row(self, name, figure, unit, target=None, at_least=False):
+    def row(self, name, figure, unit, target=None, at_least=False, slow=False):
         good = target is None or (figure >= target if at_least else figure <= target)
-        self.missed += not good
-        self.rows.append(dict(name=name, figure=figure, unit=unit, target=target, met=good))
-        aim = "" if target is None else f"{'>=' if at_least else '<='} {target:g} {unit}  {'met' if good else 'MISSED'}"
+        self.missed += not good and not slow
+        self.not_judged += not good and slow
+        self.rows.append(dict(name=name, figure=figure, unit=unit, target=target, met=good, slow_host=slow))
+        verdict = "met" if good else "MISSED but NOT JUDGED: the host was too slow" if slow else "MISSED"
+        aim = "" if target is None else f"{'>=' if at_least else '<='} {target:g} {unit}  {verdict}"
         print(f"{name:64} {figure:10.3f} {unit:4} {aim}", flush=True)
 
     def result(self):
-        return dict(rows=self.rows, missed=self.missed)
+        return dict(rows=self.rows, missed=self.missed, not_judged=self.not_judged)
+
+
+class HostWatch:
+    """Whether some guests had to wait for a processor while the body of the `with` ran."""
+
+    def __init__(self, cell, slots):
+        self.cell, self.slots, self.slow = cell, slots, False
+
+    def __enter__(self):
+        self.before, self.begin = self.cell.processor_time(self.slots), time.monotonic()
+        return self
+
+    def __exit__(self, *unused):
+        waited = self.cell.processor_time(self.slots)[2] - self.before[2]
+        self.slow = 100 * waited / len(self.slots) / (time.monotonic() - self.begin) > sm_cell.STARVED
 
 
 def slope(points, begin, end):
@@ -75,36 +93,43 @@ def tenants(tools, options):
             time.sleep(1.0)
             judge = cell.watch(2 * len(shares), 3 * phase + 1.5, 0.02)
             marks = [time.monotonic(), time.monotonic() + phase]
-            time.sleep(phase)
+            with HostWatch(cell, range(len(shares))) as first:
+                time.sleep(phase)
             leavers = list(range(0, len(shares), 2))
             for i in leavers:
                 joined[i].process.kill()
             marks += [time.monotonic(), time.monotonic() + phase]
-            time.sleep(phase)
+            with HostWatch(cell, range(1, len(shares), 2)) as second:
+                time.sleep(phase)
             again = [cell.load(TENANT_LOADS[i % len(TENANT_LOADS)], len(shares) + i, i + 51, options.jitter, shares[i],
                                options.through, f"again{i}") for i in leavers]
             cell.ready(again)
             marks += [time.monotonic(), time.monotonic() + phase - 1]
+            at_work = [slot for slot in range(2 * len(shares)) if slot not in leavers and cell.board.pid(slot)]
+            with HostWatch(cell, at_work) as third:
+                time.sleep(phase - 1)
             samples = cell.samples(judge)
         curves = [samples.curve(slot) for slot in range(2 * len(shares))]
         settle = 0.3  # after a change, before what is measured begins
-        for what, (begin, end), present in (
-                ("all", marks[0:2], {i: i for i in range(len(shares))}),
-                ("half of them left", marks[2:4], {i: i for i in range(len(shares)) if i not in leavers}),
-                ("back again", marks[4:6], {i: i + (len(shares) if i in leavers else 0) for i in range(len(shares))})):
+        for what, (begin, end), slow, present in (
+                ("all", marks[0:2], first.slow, {i: i for i in range(len(shares))}),
+                ("half of them left", marks[2:4], second.slow, {i: i for i in range(len(shares)) if i not in leavers}),
+                ("back again", marks[4:6], third.slow,
+                 {i: i + (len(shares) if i in leavers else 0) for i in range(len(shares))})):
             got = {i: percent_between(curves[slot], begin + settle, end) for i, slot in present.items()}
             errors = [abs(got[i] - shares[i]) for i in got]
-            verdicts.row(f"{name}, {what}: worst error of a share", max(errors), "pt", SHARE_ERROR)
-            verdicts.row(f"{name}, {what}: Jain index", jain([got[i] / shares[i] for i in got]), "", JAIN, True)
+            verdicts.row(f"{name}, {what}: worst error of a share", max(errors), "pt", SHARE_ERROR, slow=slow)
+            verdicts.row(f"{name}, {what}: Jain index", jain([got[i] / shares[i] for i in got]), "", JAIN, True, slow)
             verdicts.rows[-1]["shares"] = got
             if what != "half of them left":
-                verdicts.row(f"{name}, {what}: kept", 100 * sum(got.values()) / alone, "%", TOTAL, True)
+                verdicts.row(f"{name}, {what}: kept", 100 * sum(got.values()) / alone, "%", TOTAL, True, slow)
             print("    " + "  ".join(f"{shares[i]}: {got[i]:.2f}" for i in got), flush=True)
     return verdicts.result()
 
 
 def serve(tools, options, beside):
-    """Latencies in us of Poisson requests at 30 % load; with a best-effort neighbour, what it got of the idle time."""
+    """p99 in us of Poisson requests at 30 % load, the p99 that queueing alone makes, and what a best-effort neighbour got
+    of the idle time."""
     seconds = 6.0 if options.quick else 20.0
     with sm_cell.Cell(tools) as cell:
         guests = []
@@ -132,7 +157,9 @@ def serve(tools, options, beside):
     high, low = samples.curve(0), samples.curve(1)
     idle = 100 - percent_between(high, high[0][0], high[-1][0])
     used = percent_between(low, low[0][0], low[-1][0]) / idle * 100 if beside else 0
-    return sorted(float(line) for line in out.split()), used
+    latencies = [[float(word) for word in line.split()] for line in out.splitlines()]
+    real, ideal = (sm_cell.quantile([pair[i] for pair in latencies], 0.99) for i in (0, 1))
+    return real, ideal, used
 
 
 def stop_and_resume(tools, options, shape):
@@ -147,14 +174,15 @@ def stop_and_resume(tools, options, shape):
         judge = cell.watch(1, rounds * 0.6 + 0.3, 0.0005)
         marks = []
         time.sleep(0.1)
-        for _ in range(rounds):
-            blocked = time.monotonic()
-            region.set_recent_kernel(-1)
-            time.sleep(0.3)
-            freed = time.monotonic()
-            region.set_recent_kernel(0)
-            time.sleep(0.3)
-            marks.append((blocked, freed))
+        with HostWatch(cell, [0]) as host:
+            for _ in range(rounds):
+                blocked = time.monotonic()
+                region.set_recent_kernel(-1)
+                time.sleep(0.3)
+                freed = time.monotonic()
+                region.set_recent_kernel(0)
+                time.sleep(0.3)
+                marks.append((blocked, freed))
         points = cell.samples(judge).curve()
     for blocked, freed in marks:
         # The first and the last sample between which the device was busy while it should not have been.
@@ -163,26 +191,33 @@ def stop_and_resume(tools, options, shape):
         stops.append(1e3 * (late[-1] - blocked) if late else 0.0)
         begun = [after[0] for before, after in zip(points, points[1:]) if before[0] >= freed and after[1] - before[1] > 2e-5]
         resumes.append(1e3 * (begun[0] - freed) if begun else float("inf"))
-    return stops, resumes
+    return stops, resumes, host.slow
 
 
 def priority(tools, options):
     verdicts = Verdicts()
-    print(f"\npriority: about {(6 if options.quick else 20) * 6 / 60 + 1:.0f} minutes, through {options.through}")
+    print(f"\npriority: about {(7 if options.quick else 21) * 8 / 60 + 0.5:.0f} minutes, through {options.through}")
     if options.through != "hami":
         print("Containers that share no area know nothing of each other: p99 needs --through hami.")
-    alone, _ = serve(tools, options, None)
-    p99_alone = sm_cell.quantile(alone, 0.99)
-    verdicts.row("p99 of the requests alone", p99_alone, "us")
-    for shape in BEST_EFFORT:
-        latencies, used = serve(tools, options, shape)
-        added = 100 * (sm_cell.quantile(latencies, 0.99) / p99_alone - 1)
-        verdicts.row(f"beside {shape}: p99 above alone", added, "%", P99_ADDED)
+    alone, beside, ideal = [], {}, 0.0
+    for i, shape in enumerate(BEST_EFFORT):
+        if i % 2 == 0:  # in between, so that both sides meet the same host
+            p99, ideal, _ = serve(tools, options, None)
+            alone.append(p99)
+        beside[shape] = serve(tools, options, shape)
+    reference = statistics.median(alone)
+    verdicts.row("p99 of the requests alone", reference, "us")
+    verdicts.row("p99 of the requests on an ideal device", ideal, "us")
+    slow = reference > HOST_SLOWS * ideal
+    if slow:
+        print("already alone the host makes the requests late")
+    for shape, (p99, _, used) in beside.items():
+        verdicts.row(f"beside {shape}: p99 above alone", 100 * (p99 / reference - 1), "%", P99_ADDED, slow=slow)
         verdicts.row(f"beside {shape}: best effort's part of the idle time", used, "%", IDLE_USED, True)
     for shape in ("tiny", "half", "streams8"):
-        stops, resumes = stop_and_resume(tools, options, shape)
-        verdicts.row(f"{shape}: stops after, worst of {len(stops)}", max(stops), "ms", STOP_MS)
-        verdicts.row(f"{shape}: resumes after, worst of {len(resumes)}", max(resumes), "ms", RESUME_MS)
+        stops, resumes, slow = stop_and_resume(tools, options, shape)
+        verdicts.row(f"{shape}: stops after, worst of {len(stops)}", max(stops), "ms", STOP_MS, slow=slow)
+        verdicts.row(f"{shape}: resumes after, worst of {len(resumes)}", max(resumes), "ms", RESUME_MS, slow=slow)
     return verdicts.result()
 
 
@@ -193,7 +228,7 @@ def step(tools, options):
     span = 1.6
     print(f"\nstep response 20 -> 80 -> 20: about {len(shapes) * (3 * span + 3) * 3 / 60:.0f} minutes")
     for shape in shapes:
-        delays, settled = [], []
+        delays, settled, slow = [], [], False
         for seed in range(1, (1 if options.quick else 3) + 1):
             with sm_cell.Cell(tools) as cell:
                 processes = sm_cell.PROCESSES.get(shape, 1)
@@ -203,11 +238,13 @@ def step(tools, options):
                 time.sleep(1.5)
                 judge = cell.watch(1, 3 * span + 0.2, 0.002)
                 marks = []
-                time.sleep(span)
-                for limit in (80, 20):
-                    marks.append((time.monotonic(), limit))
-                    region.sm_limit = limit
+                with HostWatch(cell, range(processes)) as host:
                     time.sleep(span)
+                    for limit in (80, 20):
+                        marks.append((time.monotonic(), limit))
+                        region.sm_limit = limit
+                        time.sleep(span)
+                slow = slow or host.slow
                 points = cell.samples(judge).curve()
             for at, limit in marks:
                 # Where the straight lines of before and after meet is when the new limit came into force.
@@ -216,8 +253,9 @@ def step(tools, options):
                 meets = (base - level) / (after - before) if abs(after - before) > 0.05 else float("inf")
                 delays.append(abs(1e3 * (meets - at)))
                 settled.append(abs(percent_between(points, at + SETTLED_MS / 1e3, at + SETTLED_MS / 1e3 + 1.0) - limit))
-        verdicts.row(f"{shape}: in force after, worst of {len(delays)}", max(delays), "ms", IN_FORCE_MS)
-        verdicts.row(f"{shape}: error of the second that begins {SETTLED_MS:g} ms later, worst", max(settled), "pt", SETTLED_ERROR)
+        verdicts.row(f"{shape}: in force after, worst of {len(delays)}", max(delays), "ms", IN_FORCE_MS, slow=slow)
+        verdicts.row(f"{shape}: error of the second that begins {SETTLED_MS:g} ms later, worst", max(settled), "pt",
+                     SETTLED_ERROR, slow=slow)
     return verdicts.result()
 
 
