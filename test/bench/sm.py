@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -231,6 +232,7 @@ def parse():
 
 def main():
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *unused: sys.exit(3))  # as an exception, so that everything is cleaned up
     results, missed, not_judged = {}, 0, 0
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="hami-bench-sm-", dir=shm) as scratch:

@@ -23,6 +23,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -467,6 +468,7 @@ Board& PrivateBoard() {
 
 int main(int argc, char** argv) {
   prctl(PR_SET_TIMERSLACK, 1);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // a benchmark that is killed leaves no load behind
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "load" && argc == 8) {
     Guest guest(Board::Map(argv[2]), std::atoi(argv[3]), std::strtoull(argv[5], nullptr, 10), std::atof(argv[6]),
