@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Short names for the project's commands; each one is a script that can be called directly.
-.PHONY: demo test clients e2e bench check fuzz-smoke clean build
+.PHONY: demo test clients e2e bench bench-sm check fuzz-smoke clean build
 .DEFAULT_GOAL := build
 
 build: ## build everything into build/
@@ -17,6 +17,8 @@ e2e: ## a real Kubernetes control plane (none of its parts is in the tree yet)
 	tools/e2e
 bench: ## what the library costs, side by side
 	tools/bench
+bench-sm: ## how well limits on GPU time are kept: hours; tools/bench-sm --quick takes minutes
+	tools/bench-sm
 check: ## formatting, linter, second compiler, sanitizers
 	tools/check
 fuzz-smoke: ## every fuzz target for a short while
