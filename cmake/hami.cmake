@@ -25,6 +25,12 @@ if(HAMI_SANITIZE)
   target_link_options(hami_hosted INTERFACE -fsanitize=${_san})
 endif()
 
+# A fuzzer only finds its way through code that reports coverage.
+if(HAMI_FUZZ)
+  target_compile_options(hami_hosted INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer)
+  target_link_options(hami_hosted INTERFACE -fsanitize=address,undefined)
+endif()
+
 # hami_test(NAME SOURCES... LIBS ...): a GoogleTest program in build/test that ctest runs.
 function(hami_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})

@@ -20,6 +20,7 @@ CUresult Watched(Handle* out, Load load, Undo undo) {
   const CUresult result = load();
   if (result != CUDA_SUCCESS || watch.Fits()) return result;
   undo(*out);
+  watch.Undone();
   *out = before;
   Refused(watch.device(), 0);
   return CUDA_ERROR_OUT_OF_MEMORY;

@@ -103,14 +103,12 @@ CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg
   const Charging charging(entry.device);
   const Locked launching(g_launch_lock);
   SettleGraphs(entry.device, ordinal);
-  // What the pool holds unused serves the launch first.
-  const uint64_t reserved = Attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-  const uint64_t in_use = Attribute(ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-  const uint64_t spare = reserved > in_use ? reserved - in_use : 0;
-  const uint64_t lacking = entry.bytes > spare ? entry.bytes - spare : 0;
-  const uint64_t step = LearntStep(entry.device, Grows::kGraph, lacking);
-  const uint64_t growth = RoundUp(lacking, step != 0 ? step : kLeastStep);
+  // All of it, for what the pool holds unused may be in pieces, and a launch can not be undone. Where that does not
+  // fit, the unused goes back first.
+  const uint64_t step = LearntStep(entry.device, Grows::kGraph, entry.bytes);
+  const uint64_t growth = RoundUp(entry.bytes, step != 0 ? step : kLeastStep);
   if (!Reserve(entry.device, growth, Kind::kData)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t reserved = Attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
   const CUresult result = launch(arg);
   const Locked locked(g_lock);
   // The reservation becomes part of the pool's charge, and that is then made exact.

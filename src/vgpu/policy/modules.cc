@@ -92,6 +92,12 @@ Measured Adjust(int device, bool within_limit = false) {
   return Measured::kFits;
 }
 
+// Another thread's measurement may have counted the load before it was its turn to be asked whether it fits.
+bool PastLimit(int device) {
+  const uint64_t limit = LimitBytes(device);
+  return limit != 0 && UsedBytes(device) > limit;
+}
+
 }  // namespace
 
 LoadWatch::LoadWatch() : passage_(NvmlPid() != 0 ? Way::kShared : Way::kAlone), has_place_(CurrentPlace(&place_)) {
@@ -109,12 +115,14 @@ bool LoadWatch::Fits() {
   passage_.Become(Way::kAlone);
   if (passage_.alone()) {
     const Measured measured = Adjust(device, true);
-    if (measured != Measured::kNo) return measured == Measured::kFits;
+    if (measured != Measured::kNo) return measured == Measured::kFits && !PastLimit(device);
   } else if (NvmlPid() != 0) {
     return true;  // measured as soon as that can be done
   }
   return free_after >= free_before_ || FitsByFreeMemory(free_before_ - free_after);
 }
+
+void LoadWatch::Undone() { SettleModules(place_.device, &passage_); }
 
 // NVML does not show this process: the device's loss is all there is to go by, a neighbour's part in it included.
 bool LoadWatch::FitsByFreeMemory(uint64_t lost) {

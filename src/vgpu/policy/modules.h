@@ -26,6 +26,8 @@ class LoadWatch {
   LoadWatch();
   // After the driver's success. False: it does not fit, the caller undoes it and reports out of memory.
   bool Fits();
+  // After the undoing.
+  void Undone();
   int device() const { return place_.device; }
 
  private:

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kube/client.h"
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "kube/base64.h"
+#include "kube/scanner.h"
+
+namespace hami::kube {
+namespace {
+
+constexpr int kMostRetries = 5;
+constexpr int kMostRestarts = 2;
+constexpr std::size_t kMostErrorBody = 1U << 20U;
+constexpr std::size_t kMostAnswerBytes = 256U << 20U;
+constexpr std::size_t kMostWatchLine = 16U << 20U;
+// A watch is silent between bookmarks (about one a minute); the server ends it by its timeout, and this much later we
+// do.
+constexpr auto kWatchSlack = std::chrono::seconds(30);
+
+json::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+const json::value* Member(const json::value& value, std::string_view key) {
+  const json::object* object = value.if_object();
+  return object == nullptr ? nullptr : object->if_contains(View(key));
+}
+
+std::string TextOf(const json::value* value) {
+  return value != nullptr && value->is_string() ? std::string(value->get_string().data(), value->get_string().size())
+                                                : std::string();
+}
+
+std::string MetadataText(const json::value& object, std::string_view key) {
+  const json::value* metadata = Member(object, "metadata");
+  return metadata == nullptr ? std::string() : TextOf(Member(*metadata, key));
+}
+
+void Add(net::Query& query, const Selection& selection) {
+  if (!selection.label_selector.empty()) query.emplace_back("labelSelector", selection.label_selector);
+  if (!selection.field_selector.empty()) query.emplace_back("fieldSelector", selection.field_selector);
+}
+
+std::optional<WatchType> WatchTypeOf(std::string_view name) {
+  if (name == "ADDED") return WatchType::kAdded;
+  if (name == "MODIFIED") return WatchType::kModified;
+  if (name == "DELETED") return WatchType::kDeleted;
+  if (name == "BOOKMARK") return WatchType::kBookmark;
+  return std::nullopt;
+}
+
+std::string Text(const json::value& value) { return json::serialize(value); }
+
+// "Basic …" of RFC 7617, or nothing.
+std::string BasicOf(const Config& config) {
+  return config.user_name.empty() ? std::string() : "Basic " + Base64Encode(config.user_name + ":" + config.password);
+}
+
+// One line of a watch. What goes wrong with it is an error; false: the receiver had enough.
+Result<bool> Deliver(std::string_view line, const OnWatchEvent& on_event) {
+  std::array<unsigned char, 16384> buffer;
+  json::monotonic_resource storage(buffer.data(), buffer.size());
+  const auto event = ParseDocument(line, &storage);
+  if (!event) return tl::unexpected(event.error());
+  const std::string name = TextOf(Member(*event, "type"));
+  const json::value* object = Member(*event, "object");
+  if (object == nullptr) return Fail(Reason::kBadAnswer, "watch: an event without an object");
+  if (name == "ERROR") return tl::unexpected(FromStatus(*object, 500));
+  const auto type = WatchTypeOf(name);
+  if (!type) return Fail(Reason::kBadAnswer, "watch: unknown type of event");
+  return on_event(*type, *object);
+}
+
+}  // namespace
+
+struct Client::Ask {
+  std::string method;
+  std::string target;
+  std::string content_type;
+  std::string body;
+  net::Deadline deadline;
+  const net::Canceller* stop = nullptr;
+};
+
+struct Client::Page {
+  std::string resource_version;
+  std::string next;  // continue token; empty: the last page
+};
+
+Client::Client(std::unique_ptr<net::Client> http, const Config& config, const ClientOptions& options)
+    : http_(std::move(http)),
+      options_(options),
+      basic_(BasicOf(config)),
+      token_(config.token, config.token_file),
+      rate_(options.qps, options.burst) {}
+
+base::Result<std::unique_ptr<Client>> Client::Make(const Config& config, const ClientOptions& options) {
+  net::ClientOptions http_options;
+  http_options.tls = config.tls;
+  http_options.max_idle = options.max_idle_connections;
+  auto http = net::Client::Make(config.server, http_options);
+  if (!http) return tl::unexpected<base::Error>(http.error());
+  return std::unique_ptr<Client>(new Client(*std::move(http), config, options));
+}
+
+Client::Ask Client::NewAsk(std::string method, std::string target, const CallContext& context) const {
+  Ask ask;
+  ask.method = std::move(method);
+  ask.target = std::move(target);
+  ask.deadline = net::After(context.timeout == net::Duration{} ? options_.timeout : context.timeout);
+  ask.stop = context.stop;
+  return ask;
+}
+
+Status Client::WaitTurn(const Ask& ask) {
+  net::Duration wait{};
+  {
+    const std::scoped_lock lock(rate_mutex_);
+    wait = rate_.Take(net::Clock::now());
+  }
+  if (wait == net::Duration{}) return {};
+  if (net::After(wait) > ask.deadline) return Fail(Reason::kTimeout, "the client's own rate limit leaves no time");
+  static const net::Canceller never;
+  if ((ask.stop == nullptr ? never : *ask.stop).SleepUntil(net::After(wait))) {
+    return Fail(Reason::kCancelled, "cancelled");
+  }
+  return {};
+}
+
+Status Client::ExchangeOnce(const Ask& ask, const std::string& token,
+                            const std::function<Status(std::string_view)>& sink, bool* body_begun) {
+  net::Call call;
+  call.method = ask.method;
+  call.target = ask.target;
+  call.headers = {{"Accept", "application/json"}, {"User-Agent", options_.user_agent}};
+  if (!ask.content_type.empty()) call.headers.emplace_back("Content-Type", ask.content_type);
+  const std::string authorization = token.empty() ? basic_ : "Bearer " + token;
+  if (!authorization.empty()) call.headers.emplace_back("Authorization", authorization);
+  call.body = ask.body;
+  call.deadline = ask.deadline;
+  call.canceller = ask.stop;
+
+  std::string error_body;
+  Status verdict;
+  const auto start = http_->Stream(call, [&](const net::ResponseStart& head, std::string_view piece) {
+    if (head.status / 100 != 2) {
+      error_body += piece.substr(0, kMostErrorBody - error_body.size());
+      return true;
+    }
+    *body_begun = true;
+    verdict = sink(piece);
+    return verdict.has_value();
+  });
+  if (!verdict) return verdict;
+  if (!start) return tl::unexpected(FromTransport(start.error()));
+  if (start->status / 100 == 2) return {};
+  return tl::unexpected(FromAnswer(start->status, error_body, start->headers.Find("Retry-After")));
+}
+
+Status Client::Exchange(const Ask& ask, const std::function<Status(std::string_view)>& sink) {
+  bool renewed = false;
+  for (int retries = 0;; ++retries) {
+    HAMI_NET_TRY(WaitTurn(ask));
+    const auto token = token_.Get();
+    if (!token) return Fail(Reason::kUnauthorized, token.error().message);
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    bool body_begun = false;
+    auto outcome = ExchangeOnce(ask, *token, sink, &body_begun);
+    if (outcome || body_begun || retries >= kMostRetries) return outcome;
+    const Error& error = outcome.error();
+    if (error.reason == Reason::kUnauthorized && !renewed && token_.Refused(*token)) {
+      renewed = true;
+    } else if ((error.code == 429 || error.code == 503) && error.retry_after) {
+      const net::Deadline again = net::After(*error.retry_after);
+      if (again >= ask.deadline) return outcome;
+      static const net::Canceller never;
+      if ((ask.stop == nullptr ? never : *ask.stop).SleepUntil(again)) return Fail(Reason::kCancelled, "cancelled");
+    } else {
+      return outcome;
+    }
+    retries_.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+Result<json::value> Client::ExchangeJson(const Ask& ask) {
+  std::string body;
+  HAMI_NET_TRY(Exchange(ask, [&](std::string_view piece) -> Status {
+    if (body.size() + piece.size() > kMostAnswerBytes) return Fail(Reason::kBadAnswer, "the answer is too large");
+    body += piece;
+    return {};
+  }));
+  return ParseDocument(body);
+}
+
+Result<json::value> Client::Get(const Resource& resource, std::string_view ns, std::string_view name,
+                                const CallContext& context) {
+  return ExchangeJson(NewAsk("GET", PathTo(resource, ns, name), context));
+}
+
+Result<Client::Page> Client::ListPage(const std::string& target, const ListSink& sink, const CallContext& context) {
+  std::vector<unsigned char> buffer(65536);
+  ListScanner scanner([&](std::string_view text) -> Status {
+    json::monotonic_resource storage(buffer.data(), buffer.size());
+    const auto item = ParseDocument(text, &storage);
+    if (!item) return tl::unexpected(item.error());
+    sink.item(*item);
+    return {};
+  });
+  HAMI_NET_TRY(Exchange(NewAsk("GET", target, context), [&](std::string_view piece) { return scanner.Feed(piece); }));
+  const auto frame = scanner.Finish();
+  if (!frame) return tl::unexpected(frame.error());
+  if (!frame->is_object()) return Fail(Reason::kBadAnswer, "list: not an object");
+  return Page{MetadataText(*frame, "resourceVersion"), MetadataText(*frame, "continue")};
+}
+
+Result<std::string> Client::List(const Resource& resource, std::string_view ns, const ListRequest& request,
+                                 const ListSink& sink, const CallContext& context) {
+  const std::string path = PathTo(resource, ns);
+  std::string next;
+  int restarts = 0;
+  while (true) {
+    net::Query query;
+    Add(query, request.selection);
+    // A collection that changes faster than it can be paged is asked for in one piece at last.
+    if (request.page > 0 && restarts <= kMostRestarts) query.emplace_back("limit", std::to_string(request.page));
+    if (!next.empty()) query.emplace_back("continue", next);
+    auto page = ListPage(path + net::EncodeQuery(query), sink, context);
+    if (!page) {
+      if (page.error().reason != Reason::kExpired || next.empty()) return tl::unexpected(page.error());
+      ++restarts;
+      next.clear();
+      if (sink.restart) sink.restart();
+      continue;
+    }
+    if (page->next.empty()) return page->resource_version;
+    next = std::move(page->next);
+  }
+}
+
+Status Client::Watch(const Resource& resource, std::string_view ns, const WatchRequest& request,
+                     const OnWatchEvent& on_event, const CallContext& context) {
+  net::Query query{{"watch", "true"},
+                   {"allowWatchBookmarks", "true"},
+                   {"resourceVersion", request.resource_version},
+                   {"timeoutSeconds", std::to_string(request.timeout.count())}};
+  Add(query, request.selection);
+  Ask ask = NewAsk("GET", PathTo(resource, ns) + net::EncodeQuery(query), context);
+  ask.deadline = net::After(request.timeout + kWatchSlack);
+  std::string unread;
+  bool enough = false;
+  auto outcome = Exchange(ask, [&](std::string_view piece) -> Status {
+    // An event is one line: JSON strings hold no raw line breaks.
+    for (auto end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
+      const std::string_view line = unread.empty() ? piece.substr(0, end) : unread.append(piece.substr(0, end));
+      piece.remove_prefix(end + 1);
+      if (!line.empty()) {
+        const auto go_on = Deliver(line, on_event);
+        if (!go_on) return tl::unexpected(go_on.error());
+        enough = !*go_on;
+      }
+      unread.clear();
+      // Cancelled only towards Exchange: how a receiver that had enough ends the stream.
+      if (enough) return Fail(Reason::kCancelled, "");
+    }
+    unread += piece;
+    if (unread.size() > kMostWatchLine) return Fail(Reason::kBadAnswer, "watch: an event is too large");
+    return {};
+  });
+  if (enough) return {};
+  return outcome;
+}
+
+Result<json::value> Client::Create(const Resource& resource, std::string_view ns, const json::value& object,
+                                   const CallContext& context) {
+  Ask ask = NewAsk("POST", PathTo(resource, ns), context);
+  ask.content_type = "application/json";
+  ask.body = Text(object);
+  return ExchangeJson(ask);
+}
+
+Result<json::value> Client::Update(const Resource& resource, std::string_view ns, std::string_view name,
+                                   const json::value& object, const CallContext& context) {
+  Ask ask = NewAsk("PUT", PathTo(resource, ns, name), context);
+  ask.content_type = "application/json";
+  ask.body = Text(object);
+  return ExchangeJson(ask);
+}
+
+Result<json::value> Client::Patch(const Resource& resource, std::string_view ns, std::string_view name, PatchType type,
+                                  const json::value& patch, const CallContext& context) {
+  Ask ask = NewAsk("PATCH", PathTo(resource, ns, name), context);
+  ask.content_type = type == PatchType::kMerge ? "application/merge-patch+json" : "application/json-patch+json";
+  ask.body = Text(patch);
+  return ExchangeJson(ask);
+}
+
+Status Client::Delete(const Resource& resource, std::string_view ns, std::string_view name, std::string_view uid,
+                      const CallContext& context) {
+  Ask ask = NewAsk("DELETE", PathTo(resource, ns, name), context);
+  if (!uid.empty()) {
+    ask.content_type = "application/json";
+    ask.body = Text({{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"preconditions", {{"uid", View(uid)}}}});
+  }
+  const auto gone = ExchangeJson(ask);
+  if (!gone) return tl::unexpected(gone.error());
+  return {};
+}
+
+Status Client::Bind(std::string_view ns, std::string_view pod, std::string_view uid, std::string_view node,
+                    const CallContext& context) {
+  json::object metadata{{"name", View(pod)}, {"namespace", View(ns)}};
+  if (!uid.empty()) metadata["uid"] = View(uid);
+  Ask ask = NewAsk("POST", PathTo(kPods, ns, pod, "binding"), context);
+  ask.content_type = "application/json";
+  ask.body = Text({{"apiVersion", "v1"},
+                   {"kind", "Binding"},
+                   {"metadata", std::move(metadata)},
+                   {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", View(node)}}}});
+  const auto bound = ExchangeJson(ask);
+  if (!bound) return tl::unexpected(bound.error());
+  return {};
+}
+
+}  // namespace hami::kube

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A client of the Kubernetes API over generic JSON. Thread-safe. Every call ends by its timeout or when its Canceller
+// is thrown. A 429 (or a 503 that says when to come back) is tried again within the timeout; nothing else is: after a
+// transport error a write may or may not have happened, and only the caller knows how to find out.
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "kube/config.h"
+#include "kube/error.h"
+#include "kube/rate.h"
+#include "kube/resource.h"
+#include "kube/token.h"
+#include "net/client.h"
+
+namespace hami::kube {
+
+namespace json = base::json;
+
+struct ClientOptions {
+  net::Duration timeout = std::chrono::seconds(30);  // of one call (of one page, when listing)
+  double qps = 0;                                    // own rate limit; 0: none
+  int burst = 10;
+  std::string user_agent = "hami-cpp";
+  std::size_t max_idle_connections = 16;
+};
+
+struct CallContext {
+  const net::Canceller* stop = nullptr;
+  net::Duration timeout{};  // 0: the client's
+};
+
+enum class PatchType { kMerge, kJson };
+
+struct Selection {
+  std::string label_selector;
+  std::string field_selector;
+};
+
+struct ListRequest {
+  Selection selection;
+  std::uint32_t page = 500;  // 0: all in one answer
+};
+
+struct ListSink {
+  std::function<void(const json::value& item)> item;
+  // The list begins again from its start (the continue token had expired): forget the items so far.
+  std::function<void()> restart;
+};
+
+enum class WatchType { kAdded, kModified, kDeleted, kBookmark };
+
+struct WatchRequest {
+  Selection selection;
+  std::string resource_version;
+  // After this long the server ends the watch in good order.
+  std::chrono::seconds timeout{300};
+};
+
+// OBJECT dies with the call. False: stop watching.
+using OnWatchEvent = std::function<bool(WatchType type, const json::value& object)>;
+
+class Client {
+ public:
+  static base::Result<std::unique_ptr<Client>> Make(const Config& config, const ClientOptions& options = {});
+
+  Result<json::value> Get(const Resource& resource, std::string_view ns, std::string_view name,
+                          const CallContext& context = {});
+  // The resourceVersion of the list. Items are handed over one by one, as they arrive.
+  Result<std::string> List(const Resource& resource, std::string_view ns, const ListRequest& request,
+                           const ListSink& sink, const CallContext& context = {});
+  // Succeeds when the server ended the watch in good order or the receiver had enough.
+  Status Watch(const Resource& resource, std::string_view ns, const WatchRequest& request, const OnWatchEvent& on_event,
+               const CallContext& context = {});
+
+  Result<json::value> Create(const Resource& resource, std::string_view ns, const json::value& object,
+                             const CallContext& context = {});
+  // The object's metadata.resourceVersion, if any, makes it conditional.
+  Result<json::value> Update(const Resource& resource, std::string_view ns, std::string_view name,
+                             const json::value& object, const CallContext& context = {});
+  Result<json::value> Patch(const Resource& resource, std::string_view ns, std::string_view name, PatchType type,
+                            const json::value& patch, const CallContext& context = {});
+  // UID, if not empty, must be the object's.
+  Status Delete(const Resource& resource, std::string_view ns, std::string_view name, std::string_view uid = {},
+                const CallContext& context = {});
+  // POST pods/binding. UID, if not empty, must be the pod's.
+  Status Bind(std::string_view ns, std::string_view pod, std::string_view uid, std::string_view node,
+              const CallContext& context = {});
+
+  struct Counters {
+    std::uint64_t calls = 0;
+    std::uint64_t retries = 0;
+  };
+  Counters counters() const { return {calls_.load(), retries_.load()}; }
+
+ private:
+  struct Ask;
+  Client(std::unique_ptr<net::Client> http, const Config& config, const ClientOptions& options);
+
+  // One exchange with its headers, token and rate limit; SINK gets the body of a 2xx answer only.
+  Status Exchange(const Ask& ask, const std::function<Status(std::string_view)>& sink);
+  Status ExchangeOnce(const Ask& ask, const std::string& token, const std::function<Status(std::string_view)>& sink,
+                      bool* body_begun);
+  Status WaitTurn(const Ask& ask);
+  Result<json::value> ExchangeJson(const Ask& ask);
+  Ask NewAsk(std::string method, std::string target, const CallContext& context) const;
+  struct Page;
+  Result<Page> ListPage(const std::string& target, const ListSink& sink, const CallContext& context);
+
+  const std::unique_ptr<net::Client> http_;
+  const ClientOptions options_;
+  const std::string basic_;  // "Basic …" or empty
+  TokenSource token_;
+  std::mutex rate_mutex_;
+  TokenBucket rate_;
+  std::atomic<std::uint64_t> calls_ = 0;
+  std::atomic<std::uint64_t> retries_ = 0;
+};
+
+}  // namespace hami::kube

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kube/config.h"
+
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
+
+#include <cstdlib>
+
+#include "base/fd.h"
+#include "base/strings.h"
+#include "kube/base64.h"
+
+namespace hami::kube {
+namespace {
+
+constexpr std::size_t kMostBytes = 4U << 20U;
+
+struct Document {
+  YAML::Node root;
+  const KubeconfigText* file = nullptr;
+};
+
+// An entry of a named list and the file it came from.
+struct Entry {
+  YAML::Node node;
+  std::string folder;
+};
+
+std::string Text(const YAML::Node& node, const char* key) {
+  if (!node.IsMap()) return {};
+  const YAML::Node value = node[key];
+  return value && value.IsScalar() ? value.Scalar() : std::string();
+}
+
+bool Flag(const YAML::Node& node, const char* key) { return Text(node, key) == "true"; }
+
+// Finds NAME in the list LIST ("clusters") of all files and gives its PART ("cluster").
+base::Result<Entry> Find(const std::vector<Document>& documents, const char* list, const char* part,
+                         const std::string& name) {
+  for (const Document& document : documents) {
+    const YAML::Node items = document.root[list];
+    if (!items || !items.IsSequence()) continue;
+    for (const YAML::Node& item : items) {
+      if (!item.IsMap() || Text(item, "name") != name) continue;
+      const YAML::Node found = item[part];
+      if (!found || !found.IsMap()) break;
+      return Entry{found, document.file->folder};
+    }
+  }
+  return base::Fail(std::string("kubeconfig: no ") + part + " named '" + base::Printable(name) + "'");
+}
+
+std::string Absolute(const std::string& path, const std::string& folder) {
+  return path.empty() || path.front() == '/' || folder.empty() ? path : folder + "/" + path;
+}
+
+base::Result<net::Pem> ReadPem(const Entry& entry, const std::string& key) {
+  net::Pem pem;
+  pem.file = Absolute(Text(entry.node, key.c_str()), entry.folder);
+  const std::string data = Text(entry.node, (key + "-data").c_str());
+  if (data.empty()) return pem;
+  auto decoded = Base64Decode(data);
+  if (!decoded) return base::Fail("kubeconfig: " + key + "-data is not valid base64");
+  pem.data = *std::move(decoded);
+  return pem;
+}
+
+base::Status ReadCluster(const Entry& entry, Config& config) {
+  auto server = net::ParseUrl(Text(entry.node, "server"));
+  if (!server) return base::Fail("kubeconfig: server: " + server.error().message);
+  config.server = *std::move(server);
+  if (!Text(entry.node, "proxy-url").empty()) return base::Fail("kubeconfig: proxy-url is not supported");
+  auto ca = ReadPem(entry, "certificate-authority");
+  if (!ca) return tl::unexpected(ca.error());
+  config.tls.ca = *std::move(ca);
+  config.tls.insecure = Flag(entry.node, "insecure-skip-tls-verify");
+  config.tls.server_name = Text(entry.node, "tls-server-name");
+  return {};
+}
+
+base::Status ReadUser(const Entry& entry, Config& config) {
+  for (const char* key : {"exec", "auth-provider"}) {
+    if (entry.node[key]) {
+      return base::Fail(std::string("kubeconfig: users with '") + key + "' are not supported",
+                        "use a client certificate, a token or a tokenFile, for instance of a service account");
+    }
+  }
+  for (const char* key : {"as", "as-uid", "as-groups", "as-user-extra"}) {
+    if (entry.node[key]) return base::Fail(std::string("kubeconfig: impersonation ('") + key + "') is not supported");
+  }
+  auto certificate = ReadPem(entry, "client-certificate");
+  if (!certificate) return tl::unexpected(certificate.error());
+  auto key = ReadPem(entry, "client-key");
+  if (!key) return tl::unexpected(key.error());
+  if (certificate->empty() != key->empty()) {
+    return base::Fail("kubeconfig: client-certificate and client-key come together or not at all");
+  }
+  config.tls.certificate = *std::move(certificate);
+  config.tls.key = *std::move(key);
+  config.token = Text(entry.node, "token");
+  config.token_file = Absolute(Text(entry.node, "tokenFile"), entry.folder);
+  config.user_name = Text(entry.node, "username");
+  config.password = Text(entry.node, "password");
+  return {};
+}
+
+base::Result<std::vector<Document>> Parse(const std::vector<KubeconfigText>& files) {
+  std::vector<Document> documents;
+  for (const KubeconfigText& file : files) {
+    YAML::Node root = YAML::Load(file.text);
+    if (root.IsNull()) continue;
+    if (!root.IsMap()) return base::Fail("kubeconfig: not a mapping");
+    documents.push_back({root, &file});
+  }
+  return documents;
+}
+
+base::Result<Config> Assemble(const std::vector<KubeconfigText>& files, std::string context) {
+  const auto documents = Parse(files);
+  if (!documents) return tl::unexpected(documents.error());
+  for (const Document& document : *documents) {
+    if (context.empty()) context = Text(document.root, "current-context");
+  }
+  if (context.empty()) {
+    return base::Fail("kubeconfig: no current-context", "choose one: kubectl config use-context NAME");
+  }
+  const auto chosen = Find(*documents, "contexts", "context", context);
+  if (!chosen) return tl::unexpected(chosen.error());
+  const auto cluster = Find(*documents, "clusters", "cluster", Text(chosen->node, "cluster"));
+  if (!cluster) return tl::unexpected(cluster.error());
+  Config config;
+  HAMI_TRY(ReadCluster(*cluster, config));
+  if (const std::string user = Text(chosen->node, "user"); !user.empty()) {
+    const auto found = Find(*documents, "users", "user", user);
+    if (!found) return tl::unexpected(found.error());
+    HAMI_TRY(ReadUser(*found, config));
+  }
+  config.ns = Text(chosen->node, "namespace");
+  return config;
+}
+
+base::Result<KubeconfigText> ReadOne(const std::string& path) {
+  auto text = base::ReadLinkedFile(path, kMostBytes);
+  if (!text) return tl::unexpected(text.error());
+  const auto slash = path.rfind('/');
+  return KubeconfigText{*std::move(text), slash == std::string::npos ? "" : path.substr(0, slash)};
+}
+
+bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+base::Result<Config> FromFiles(const std::vector<std::string>& paths, const std::string& context) {
+  std::vector<KubeconfigText> files;
+  for (const std::string& path : paths) {
+    auto file = ReadOne(path);
+    if (!file) return tl::unexpected(file.error());
+    files.push_back(*std::move(file));
+  }
+  return ReadKubeconfig(files, context);
+}
+
+}  // namespace
+
+base::Result<Config> ReadKubeconfig(const std::vector<KubeconfigText>& files, const std::string& context) {
+  try {
+    return Assemble(files, context);
+  } catch (const YAML::Exception& exception) {
+    return base::Fail("kubeconfig: not valid YAML: line " + std::to_string(exception.mark.line + 1) + ": " +
+                      exception.msg);
+  }
+}
+
+std::optional<std::string> ProcessEnvironment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+base::Result<Config> InClusterConfig(const ConfigSources& sources) {
+  const auto host = sources.environment("KUBERNETES_SERVICE_HOST");
+  const auto port = sources.environment("KUBERNETES_SERVICE_PORT");
+  const std::string token_file = sources.service_account + "/token";
+  if (!host || host->empty() || !port || port->empty() || !Exists(token_file)) {
+    return base::Fail("no way to the API server: no kubeconfig, and not in a pod with a service account",
+                      "set KUBECONFIG, or run in the cluster");
+  }
+  const bool v6 = host->find(':') != std::string::npos;
+  auto server = net::ParseUrl("https://" + (v6 ? "[" + *host + "]" : *host) + ":" + *port);
+  if (!server) return tl::unexpected(server.error());
+  Config config;
+  config.server = *std::move(server);
+  config.token_file = token_file;
+  config.tls.ca.file = sources.service_account + "/ca.crt";
+  const auto ns = base::ReadLinkedFile(sources.service_account + "/namespace", 4096);
+  if (ns) config.ns = base::Trim(*ns);
+  return config;
+}
+
+base::Result<Config> FindConfig(const ConfigSources& sources) {
+  if (!sources.kubeconfig.empty()) return FromFiles({sources.kubeconfig}, sources.context);
+  std::vector<std::string> paths;
+  for (const std::string& path : base::Split(sources.environment("KUBECONFIG").value_or(""), ':')) {
+    // As kubectl: names in the list that do not exist are passed over.
+    if (!path.empty() && Exists(path)) paths.push_back(path);
+  }
+  if (!paths.empty()) return FromFiles(paths, sources.context);
+  const std::string home = sources.environment("HOME").value_or("") + "/.kube/config";
+  if (Exists(home)) return FromFiles({home}, sources.context);
+  return InClusterConfig(sources);
+}
+
+}  // namespace hami::kube

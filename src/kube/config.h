@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the API server is and who we are to it: kubeconfig files, or the service account of the pod we run in. Refuses
+// what would need foreign programs (exec plugins, auth providers), saying what to use instead.
+
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "net/tls.h"
+#include "net/url.h"
+
+namespace hami::kube {
+
+struct Config {
+  net::Url server;
+  net::ClientTls tls;
+  std::string token;       // bearer token; wins over token_file
+  std::string token_file;  // re-read as it changes
+  std::string user_name;   // HTTP basic authentication
+  std::string password;
+  std::string ns;  // the context's namespace, or the pod's; may be empty
+};
+
+struct KubeconfigText {
+  std::string text;
+  std::string folder;  // relative file names in it are relative to this
+};
+
+// Several files read as one: for each cluster, user and context the first file that names it wins, and so for the
+// current context. CONTEXT, if not empty, is used instead of that.
+base::Result<Config> ReadKubeconfig(const std::vector<KubeconfigText>& files, const std::string& context = {});
+
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+std::optional<std::string> ProcessEnvironment(const std::string& name);
+
+struct ConfigSources {
+  std::string kubeconfig;  // a path that was asked for; nothing else is tried then
+  std::string context;
+  Environment environment = ProcessEnvironment;
+  std::string service_account = "/var/run/secrets/kubernetes.io/serviceaccount";
+};
+
+// The kubeconfig asked for; else those of $KUBECONFIG; else $HOME/.kube/config if it exists; else the pod's account.
+base::Result<Config> FindConfig(const ConfigSources& sources);
+base::Result<Config> InClusterConfig(const ConfigSources& sources);
+
+}  // namespace hami::kube

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kube/config.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "kube/base64.h"
+#include "kube/token.h"
+
+namespace hami::kube {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+constexpr char kFull[] = R"(
+apiVersion: v1
+kind: Config
+current-context: second
+contexts:
+- name: first
+  context: {cluster: one, user: a}
+- name: second
+  context: {cluster: two, user: b, namespace: team}
+clusters:
+- name: one
+  cluster: {server: "http://one:8080"}
+- name: two
+  cluster:
+    server: https://two.example:6443
+    certificate-authority: pki/ca.crt
+    tls-server-name: kubernetes
+users:
+- name: a
+  user: {token: secret}
+- name: b
+  user:
+    client-certificate-data: Y2VydA==
+    client-key: /etc/key.pem
+)";
+
+// One cluster, one user with what USER says.
+std::string WithUser(const std::string& user) {
+  return "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
+         "clusters: [{name: k, cluster: {server: 'https://k'}}]\nusers: [{name: u, user: {" +
+         user + "}}]\n";
+}
+
+base::Result<Config> ReadText(const std::string& text, const std::string& context = {}) {
+  return ReadKubeconfig({{text, "/home/me/.kube"}}, context);
+}
+
+TEST(Kubeconfig, GivenTheCurrentContextWhenReadThenItsClusterUserAndNamespaceAreUsed) {
+  const auto config = ReadText(kFull);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->server.Authority(), "two.example:6443");
+  EXPECT_TRUE(config->server.tls);
+  EXPECT_EQ(config->tls.ca.file, "/home/me/.kube/pki/ca.crt");
+  EXPECT_EQ(config->tls.server_name, "kubernetes");
+  EXPECT_EQ(config->tls.certificate.data, "cert");
+  EXPECT_EQ(config->tls.key.file, "/etc/key.pem");
+  EXPECT_EQ(config->ns, "team");
+  EXPECT_TRUE(config->token.empty());
+}
+
+TEST(Kubeconfig, GivenAnotherContextWhenAskedForThenItIsUsed) {
+  const auto config = ReadText(kFull, "first");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->token, "secret");
+  EXPECT_FALSE(config->server.tls);
+  EXPECT_FALSE(ReadText(kFull, "third"));
+}
+
+TEST(Kubeconfig, GivenSeveralFilesWhenReadThenTheFirstThatNamesAThingWins) {
+  const auto config = ReadKubeconfig({{"users: [{name: b, user: {token: mine}}]", ""}, {kFull, ""}});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->token, "mine");
+  EXPECT_EQ(config->ns, "team");
+}
+
+TEST(Kubeconfig, GivenAUserThatNeedsAProgramWhenReadThenTheRefusalSaysSo) {
+  for (const char* user : {"exec: {command: aws}", "auth-provider: {name: gcp}"}) {
+    const auto config = ReadText(WithUser(user));
+    ASSERT_FALSE(config);
+    EXPECT_NE(config.error().message.find("not supported"), std::string::npos);
+    EXPECT_FALSE(config.error().hint.empty());
+  }
+  EXPECT_FALSE(ReadText(WithUser("as: somebody")));
+}
+
+TEST(Kubeconfig, GivenHalfOrDamagedCredentialsWhenReadThenTheyAreRefused) {
+  EXPECT_FALSE(ReadText(WithUser("client-certificate: /a")));
+  EXPECT_FALSE(ReadText(WithUser("client-certificate-data: '!', client-key-data: '!'")));
+  EXPECT_TRUE(ReadText(WithUser("tokenFile: t")));
+  EXPECT_EQ(ReadText(WithUser("tokenFile: t"))->token_file, "/home/me/.kube/t");
+}
+
+TEST(Kubeconfig, GivenNonsenseWhenReadThenItIsAnError) {
+  for (const char* text : {"", "[", "a: [", "- a", "current-context: c", "contexts: 5\ncurrent-context: c",
+                           "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]",
+                           "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+                           "clusters: [{name: k, cluster: {server: 'ftp://x'}}]"}) {
+    EXPECT_FALSE(ReadText(text)) << text;
+  }
+}
+
+class Sources : public ::testing::Test {
+ protected:
+  Sources() {
+    std::string path = ::testing::TempDir() + "/hami-config-XXXXXX";
+    folder_ = ::mkdtemp(path.data());
+    sources_.environment = [this](const std::string& name) {
+      const auto found = environment_.find(name);
+      return found == environment_.end() ? std::nullopt : std::optional(found->second);
+    };
+    sources_.service_account = folder_ / "account";
+  }
+  ~Sources() override { fs::remove_all(folder_); }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const fs::path path = folder_ / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  fs::path folder_;
+  std::map<std::string, std::string> environment_;
+  ConfigSources sources_;
+};
+
+TEST_F(Sources, GivenNothingWhenLookedForThenTheErrorSaysWhatToDo) {
+  const auto config = FindConfig(sources_);
+  ASSERT_FALSE(config);
+  EXPECT_FALSE(config.error().hint.empty());
+}
+
+TEST_F(Sources, GivenAServiceAccountWhenInAPodThenItIsUsed) {
+  Write("account/token", "t");
+  Write("account/namespace", "kube-system\n");
+  environment_ = {{"KUBERNETES_SERVICE_HOST", "fd00::1"}, {"KUBERNETES_SERVICE_PORT", "443"}};
+  const auto config = FindConfig(sources_);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->server.host, "fd00::1");
+  EXPECT_TRUE(config->server.tls);
+  EXPECT_EQ(config->ns, "kube-system");
+  EXPECT_EQ(config->token_file, folder_ / "account/token");
+  EXPECT_EQ(config->tls.ca.file, folder_ / "account/ca.crt");
+}
+
+TEST_F(Sources, GivenSeveralPlacesWhenLookedForThenTheOrderIsAskedEnvironmentHome) {
+  environment_["HOME"] = folder_;
+  Write(".kube/config", WithUser("token: home"));
+  EXPECT_EQ(FindConfig(sources_)->token, "home");
+  environment_["KUBECONFIG"] = (folder_ / "missing").string() + ":" + Write("env", WithUser("token: environment"));
+  EXPECT_EQ(FindConfig(sources_)->token, "environment");
+  sources_.kubeconfig = Write("asked", WithUser("token: asked"));
+  EXPECT_EQ(FindConfig(sources_)->token, "asked");
+  sources_.kubeconfig = folder_ / "missing";
+  EXPECT_FALSE(FindConfig(sources_));
+}
+
+TEST_F(Sources, GivenATokenFileWhenItChangesThenTheNewTokenIsUsedAfterAWhileOrARefusal) {
+  const std::string file = Write("token", "one\n");
+  TokenSource source("", file);
+  const net::Deadline start = net::Clock::now();
+  EXPECT_EQ(source.Get(start), "one");
+  Write("token", "two");
+  EXPECT_EQ(source.Get(start + 1s), "one");
+  EXPECT_TRUE(source.Refused("one", start + 1s));
+  EXPECT_EQ(source.Get(start + 1s), "two");
+  EXPECT_FALSE(source.Refused("two", start + 1s));
+  Write("token", "three");
+  EXPECT_EQ(source.Get(start + 60s), "three");
+  fs::remove(file);
+  EXPECT_EQ(source.Get(start + 120s), "three");
+  EXPECT_FALSE(TokenSource("", file).Get(start));
+  EXPECT_EQ(TokenSource("fixed", file).Get(start), "fixed");
+}
+
+TEST(Base64, GivenAnyBytesWhenEncodedAndDecodedThenTheyAreTheSame) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_EQ(Base64Decode(Base64Encode(text)), text);
+    text += static_cast<char>(i * 37);
+  }
+  EXPECT_EQ(Base64Encode("foob"), "Zm9vYg==");
+  EXPECT_EQ(Base64Decode("Zm9v\nYmFy"), "foobar");
+}
+
+TEST(Base64, GivenTextThatIsNoneWhenDecodedThenNothing) {
+  for (const char* text : {"Z", "Zm9", "Zm9v!", "====", "Z===", "Zg==Zg==", "Zm=v"}) {
+    EXPECT_FALSE(Base64Decode(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hami::kube

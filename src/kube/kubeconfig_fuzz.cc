@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any text as a kubeconfig: it is read or refused, and what is read names a server.
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "kube/base64.h"
+#include "kube/config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const auto config = hami::kube::ReadKubeconfig({{text, "/folder"}});
+  if (config && config->server.host.empty()) std::abort();
+  if (hami::kube::Base64Decode(hami::kube::Base64Encode(text)) != text) std::abort();
+  hami::kube::Base64Decode(text);
+  return 0;
+}

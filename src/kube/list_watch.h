@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a Reflector gets its objects from: a list and the changes since. In production the API server; in tests
+// anything that behaves as badly as one.
+
+#pragma once
+
+#include <string>
+
+#include "kube/client.h"
+
+namespace hami::kube {
+
+class ListWatcher {
+ public:
+  virtual ~ListWatcher() = default;
+  virtual Result<std::string> List(const ListSink& sink, const net::Canceller& stop) = 0;
+  virtual Status Watch(const std::string& resource_version, std::chrono::seconds timeout, const OnWatchEvent& on_event,
+                       const net::Canceller& stop) = 0;
+};
+
+class ApiListWatcher : public ListWatcher {
+ public:
+  // CLIENT must outlive this. Empty NS: all namespaces.
+  ApiListWatcher(Client& client, const Resource& resource, std::string ns = {}, Selection selection = {},
+                 std::uint32_t page = 500)
+      : client_(client), resource_(resource), ns_(std::move(ns)), selection_(std::move(selection)), page_(page) {}
+
+  Result<std::string> List(const ListSink& sink, const net::Canceller& stop) override {
+    return client_.List(resource_, ns_, {selection_, page_}, sink, {&stop, {}});
+  }
+  Status Watch(const std::string& resource_version, std::chrono::seconds timeout, const OnWatchEvent& on_event,
+               const net::Canceller& stop) override {
+    return client_.Watch(resource_, ns_, {selection_, resource_version, timeout}, on_event, {&stop, {}});
+  }
+
+ private:
+  Client& client_;
+  const Resource resource_;
+  const std::string ns_;
+  const Selection selection_;
+  const std::uint32_t page_;
+};
+
+}  // namespace hami::kube

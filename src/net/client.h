@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An HTTP/1.1 client of one origin. Owns a pool of idle connections; any number of threads may call at once, each call
+// on a connection of its own. Every call ends at its deadline or when its Canceller is thrown. A request is sent again
+// only when it is safe: a GET or HEAD over a pooled connection that turned out dead before its first byte of answer.
+
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/http.h"
+#include "net/stream.h"
+#include "net/tls.h"
+#include "net/url.h"
+
+namespace hami::net {
+
+struct ClientOptions {
+  ClientTls tls;
+  std::size_t max_idle = 16;
+  Duration idle_time = std::chrono::seconds(60);
+  Limits limits;  // of an answer that is collected; streams have no limit
+};
+
+struct Call {
+  std::string method = "GET";
+  std::string target = "/";
+  Headers headers;
+  std::string body;
+  Deadline deadline = After(std::chrono::seconds(30));
+  const Canceller* canceller = nullptr;
+};
+
+struct ResponseStart {
+  int status = 0;
+  Headers headers;
+};
+
+// False: enough, end the call.
+using BodySink = std::function<bool(const ResponseStart&, std::string_view piece)>;
+
+class Client {
+ public:
+  static Result<std::unique_ptr<Client>> Make(const Url& origin, const ClientOptions& options);
+
+  Result<Response> Send(const Call& call);
+  // Hands the body over as it comes. Succeeds when the body is complete or the sink had enough; SILENCE is the longest
+  // the server may say nothing (the call's deadline holds as well).
+  Result<ResponseStart> Stream(const Call& call, const BodySink& sink, Duration silence = Duration::max());
+
+  const Url& origin() const { return origin_; }
+
+ private:
+  struct Idle {
+    std::unique_ptr<net::Stream> connection;
+    Deadline until;
+  };
+
+  Client(Url origin, const ClientOptions& options) : origin_(std::move(origin)), options_(options) {}
+  Result<std::unique_ptr<net::Stream>> NewConnection(const Call& call);
+  std::unique_ptr<net::Stream> TakeIdle();
+  void GiveBack(std::unique_ptr<net::Stream> connection);
+  struct Attempt;
+  Result<ResponseStart> Exchange(Attempt& attempt);
+
+  const Url origin_;
+  const ClientOptions options_;
+  std::unique_ptr<ReloadingContext> tls_;
+  std::mutex mutex_;
+  std::vector<Idle> idle_;
+};
+
+}  // namespace hami::net

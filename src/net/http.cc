@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The only file that sees Boost.Beast, for the sake of compile time.
+
+#include "net/http.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include "base/strings.h"
+
+namespace hami::net {
+namespace {
+
+namespace http = boost::beast::http;
+using boost::beast::error_code;
+
+Error ToError(const error_code& code) {
+  const bool large = code == http::error::header_limit || code == http::error::body_limit;
+  return Error{{"HTTP: " + code.message(), {}}, large ? Cause::kTooLarge : Cause::kProtocol};
+}
+
+template <typename Parser>
+Result<std::size_t> FeedTo(Parser& parser, std::string_view bytes) {
+  std::size_t taken = 0;
+  // Beast stops after the head even when eager; an exception can only be one of allocation.
+  while (taken < bytes.size() && !parser.is_done()) {
+    error_code code;
+    std::size_t now = 0;
+    try {
+      now = parser.put(boost::asio::const_buffer(bytes.data() + taken, bytes.size() - taken), code);
+    } catch (const std::exception& exception) {
+      return Fail(Cause::kTooLarge, std::string("HTTP: ") + exception.what());
+    }
+    taken += now;
+    if (code == http::error::need_more) break;
+    if (code) return tl::unexpected(ToError(code));
+    if (now == 0) break;
+  }
+  return taken;
+}
+
+template <typename Fields>
+Headers CopyHeaders(const Fields& fields) {
+  Headers headers;
+  for (const auto& field : fields) headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  return headers;
+}
+
+bool SameName(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+void AppendHeader(std::string& out, std::string_view name, std::string_view value) {
+  const std::size_t start = out.size();
+  out += name;
+  out += ": ";
+  out += value;
+  // Whatever came from outside must not end the line early.
+  std::replace_if(
+      out.begin() + static_cast<std::ptrdiff_t>(start), out.end(),
+      [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
+  out += "\r\n";
+}
+
+}  // namespace
+
+const std::string* Headers::Find(std::string_view name) const {
+  const auto found = std::find_if(begin(), end(), [&](const auto& header) { return SameName(header.first, name); });
+  return found == end() ? nullptr : &found->second;
+}
+
+std::string_view ReasonPhrase(int status) {
+  if (status <= 0) return "";
+  const auto phrase = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)));
+  return {phrase.data(), phrase.size()};
+}
+
+std::string RequestHead(const Request& request) {
+  std::string head = request.method + " " + request.target + " HTTP/1.1\r\n";
+  for (const auto& [name, value] : request.headers) AppendHeader(head, name, value);
+  if (!request.body.empty() || (request.method != "GET" && request.method != "HEAD")) {
+    AppendHeader(head, "Content-Length", std::to_string(request.body.size()));
+  }
+  return head + "\r\n";
+}
+
+std::string ResponseHead(const Response& response, bool chunked, bool keep_alive) {
+  std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
+  head += ReasonPhrase(response.status);
+  head += "\r\n";
+  for (const auto& [name, value] : response.headers) AppendHeader(head, name, value);
+  if (chunked) {
+    head += "Transfer-Encoding: chunked\r\n";
+  } else if (!response.stream && response.status >= 200 && response.status != 204 && response.status != 304) {
+    AppendHeader(head, "Content-Length", std::to_string(response.body.size()));
+  }
+  if (!keep_alive) head += "Connection: close\r\n";
+  return head + "\r\n";
+}
+
+struct RequestParser::Impl {
+  http::request_parser<http::string_body> parser;
+};
+
+RequestParser::RequestParser(const Limits& limits) : impl_(std::make_unique<Impl>()) {
+  impl_->parser.eager(true);
+  impl_->parser.header_limit(limits.header_bytes);
+  impl_->parser.body_limit(limits.body_bytes);
+}
+RequestParser::~RequestParser() = default;
+RequestParser::RequestParser(RequestParser&&) noexcept = default;
+
+Result<std::size_t> RequestParser::Feed(std::string_view bytes) { return FeedTo(impl_->parser, bytes); }
+bool RequestParser::head_done() const { return impl_->parser.is_header_done(); }
+bool RequestParser::done() const { return impl_->parser.is_done(); }
+bool RequestParser::keep_alive() const { return impl_->parser.get().keep_alive(); }
+bool RequestParser::wants_continue() const {
+  const auto& message = impl_->parser.get();
+  return message.version() >= 11 && boost::beast::iequals(message[http::field::expect], "100-continue");
+}
+bool RequestParser::is_http_1_0() const { return impl_->parser.get().version() < 11; }
+
+Request RequestParser::Take() {
+  auto message = impl_->parser.release();
+  return Request{std::string(message.method_string()), std::string(message.target()), CopyHeaders(message),
+                 std::move(message.body()), [] { return false; }};
+}
+
+struct ResponseParser::Impl {
+  Impl(const Limits& limits, bool head_request_arg) : limit(limits), head_request(head_request_arg) { Renew(); }
+
+  // An interim answer (1xx) is followed by another head, which needs another parser.
+  void Renew() {
+    parser = std::make_unique<http::response_parser<http::string_body>>();
+    parser->eager(true);
+    parser->header_limit(limit.header_bytes);
+    parser->body_limit(limit.body_bytes);
+    parser->skip(head_request);
+  }
+
+  const Limits limit;
+  const bool head_request;
+  std::unique_ptr<http::response_parser<http::string_body>> parser;
+};
+
+ResponseParser::ResponseParser(const Limits& limits, bool head_request)
+    : impl_(std::make_unique<Impl>(limits, head_request)) {}
+ResponseParser::~ResponseParser() = default;
+ResponseParser::ResponseParser(ResponseParser&&) noexcept = default;
+
+Result<std::size_t> ResponseParser::Feed(std::string_view bytes) {
+  std::size_t taken = 0;
+  while (true) {
+    auto now = FeedTo(*impl_->parser, bytes.substr(taken));
+    if (!now) return now;
+    taken += *now;
+    const bool interim = impl_->parser->is_header_done() && status() / 100 == 1;
+    if (!interim) return taken;
+    if (status() == 101) return Fail(Cause::kProtocol, "HTTP: the server changed the protocol");
+    impl_->Renew();
+  }
+}
+
+Status ResponseParser::Finish() {
+  if (done()) return {};
+  // Only a body without a stated length ends with the connection.
+  if (!head_done() || !impl_->parser->need_eof()) {
+    return Fail(Cause::kClosed, "HTTP: the connection ended within the answer");
+  }
+  error_code code;
+  impl_->parser->put_eof(code);
+  if (code) return tl::unexpected(ToError(code));
+  return {};
+}
+
+bool ResponseParser::head_done() const {
+  return impl_->parser->is_header_done() && impl_->parser->get().result_int() >= 200;
+}
+bool ResponseParser::done() const { return impl_->parser->is_done() && head_done(); }
+bool ResponseParser::keep_alive() const { return impl_->parser->keep_alive(); }
+int ResponseParser::status() const { return static_cast<int>(impl_->parser->get().result_int()); }
+Headers ResponseParser::headers() const { return CopyHeaders(impl_->parser->get()); }
+std::string ResponseParser::TakeBody() { return std::exchange(impl_->parser->get().body(), {}); }
+
+}  // namespace hami::net

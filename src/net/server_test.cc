@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "net/server.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <latch>
+#include <thread>
+
+#include "net/client.h"
+#include "net/socket.h"
+
+namespace hami::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+Response Echo(const Request& request) { return {200, {{"X-Method", request.method}}, request.body, {}}; }
+
+std::unique_ptr<Server> StartServer(Handler handler, ServerOptions options = {}) {
+  auto server = Server::Start(options, std::move(handler));
+  EXPECT_TRUE(server) << server.error().message;
+  return server ? *std::move(server) : nullptr;
+}
+
+std::unique_ptr<Client> ClientOf(const Server& server, const ClientOptions& options = {}) {
+  auto client = Client::Make({false, "127.0.0.1", server.port(), ""}, options);
+  EXPECT_TRUE(client);
+  return *std::move(client);
+}
+
+Call Post(std::string body) {
+  Call call;
+  call.method = "POST";
+  call.body = std::move(body);
+  return call;
+}
+
+// A connection that says exactly what the test says.
+class RawClient {
+ public:
+  explicit RawClient(const Server& server) : stream_(Connected(server)) { stream_.set_deadline(After(10s)); }
+  bool Say(std::string_view text) { return stream_.Write(text).has_value(); }
+  // Everything until the server closes.
+  std::string Hear() {
+    std::string heard;
+    std::array<char, 4096> buffer;
+    while (true) {
+      const auto got = stream_.Read(buffer);
+      if (!got || *got == 0) return heard;
+      heard.append(buffer.data(), *got);
+    }
+  }
+  std::string HearSome() {
+    std::array<char, 4096> buffer;
+    const auto got = stream_.Read(buffer);
+    return std::string(buffer.data(), got ? *got : 0);
+  }
+
+ private:
+  static base::Fd Connected(const Server& server) {
+    auto fd = Connect("127.0.0.1", server.port(), After(10s));
+    EXPECT_TRUE(fd);
+    return fd ? *std::move(fd) : base::Fd();
+  }
+  Stream stream_;
+};
+
+TEST(Server, GivenManyRequestsWhenSentOneAfterAnotherThenOneConnectionServesThem) {
+  const auto server = StartServer(Echo);
+  const auto client = ClientOf(*server);
+  for (int i = 0; i < 50; ++i) {
+    const auto response = client->Send(Post(std::to_string(i)));
+    ASSERT_TRUE(response) << response.error().message;
+    EXPECT_EQ(response->status, 200);
+    EXPECT_EQ(response->body, std::to_string(i));
+    ASSERT_NE(response->headers.Find("x-method"), nullptr);
+  }
+  EXPECT_EQ(server->counters().connections, 1U);
+  EXPECT_EQ(server->counters().requests, 50U);
+}
+
+TEST(Server, GivenAQuietConnectionWhenItSpeaksAgainThenItIsServed) {
+  ServerOptions options;
+  options.max_threads = 1;
+  const auto server = StartServer(Echo, options);
+  // More quiet connections than threads: each must give its thread back.
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 8; ++i) clients.push_back(ClientOf(*server));
+  for (int round = 0; round < 3; ++round) {
+    for (const auto& client : clients) {
+      const auto response = client->Send(Post("x"));
+      ASSERT_TRUE(response) << response.error().message;
+    }
+  }
+  EXPECT_EQ(server->counters().connections, 8U);
+}
+
+TEST(Server, GivenLargeBodiesWhenEchoedThenEveryByteComesBack) {
+  const auto server = StartServer(Echo);
+  const auto client = ClientOf(*server);
+  std::string body(9U << 20U, 'a');
+  for (std::size_t i = 0; i < body.size(); i += 997) body[i] = static_cast<char>('b' + i % 20);
+  const auto response = client->Send(Post(body));
+  ASSERT_TRUE(response) << response.error().message;
+  EXPECT_TRUE(response->body == body);
+}
+
+TEST(Server, GivenAnAnswerLargerThanTheClientAllowsWhenReceivedThenTooLarge) {
+  const auto server = StartServer([](const Request&) { return Response{200, {}, std::string(5000, 'x'), {}}; });
+  ClientOptions options;
+  options.limits.body_bytes = 4999;
+  const auto response = ClientOf(*server, options)->Send({});
+  ASSERT_FALSE(response);
+  EXPECT_EQ(response.error().cause, Cause::kTooLarge);
+}
+
+TEST(Server, GivenABodyOverTheLimitWhenSentThenStatus413) {
+  ServerOptions options;
+  options.limits.body_bytes = 100;
+  const auto server = StartServer(Echo, options);
+  const auto response = ClientOf(*server)->Send(Post(std::string(1U << 16U, 'x')));
+  ASSERT_TRUE(response) << response.error().message;
+  EXPECT_EQ(response->status, 413);
+}
+
+TEST(Server, GivenNoHttpWhenHeardThenStatus400AndTheConnectionEnds) {
+  const auto server = StartServer(Echo);
+  RawClient client(*server);
+  ASSERT_TRUE(client.Say("\x16\x03\x01 this is no HTTP\r\n\r\n"));
+  EXPECT_TRUE(client.Hear().starts_with("HTTP/1.1 400 "));
+  EXPECT_EQ(server->counters().refused, 1U);
+}
+
+TEST(Server, GivenAHeadThatNeverEndsWhenTheDeadlinePassesThenStatus408) {
+  ServerOptions options;
+  options.header_timeout = 50ms;
+  const auto server = StartServer(Echo, options);
+  RawClient client(*server);
+  ASSERT_TRUE(client.Say("GET / HTTP/1.1\r\nHost:"));
+  EXPECT_TRUE(client.Hear().starts_with("HTTP/1.1 408 "));
+}
+
+TEST(Server, GivenABodyThatNeverComesWhenTheDeadlinePassesThenStatus408) {
+  ServerOptions options;
+  options.body_timeout = 50ms;
+  const auto server = StartServer(Echo, options);
+  RawClient client(*server);
+  ASSERT_TRUE(client.Say("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"));
+  EXPECT_TRUE(client.Hear().starts_with("HTTP/1.1 408 "));
+}
+
+TEST(Server, GivenSilentClientsWhenAThreadIsNeededThenTheyHoldNone) {
+  ServerOptions options;
+  options.max_threads = 1;
+  const auto server = StartServer(Echo, options);
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int i = 0; i < 5; ++i) silent.push_back(std::make_unique<RawClient>(*server));
+  EXPECT_TRUE(ClientOf(*server)->Send(Post("x")));
+}
+
+TEST(Server, GivenMoreConnectionsThanAllowedWhenOneIsQuietThenItMakesRoom) {
+  ServerOptions options;
+  options.max_connections = 2;
+  const auto server = StartServer(Echo, options);
+  for (int i = 0; i < 6; ++i) {
+    const RawClient quiet(*server);
+    const auto client = ClientOf(*server);
+    ASSERT_TRUE(client->Send({}));
+  }
+}
+
+TEST(Server, GivenPipelinedRequestsWhenReceivedTogetherThenAllAreAnsweredInOrder) {
+  const auto server = StartServer([](const Request& request) { return Response{200, {}, request.target, {}}; });
+  RawClient client(*server);
+  ASSERT_TRUE(
+      client.Say("GET /one HTTP/1.1\r\n\r\nGET /two HTTP/1.1\r\n\r\nGET /three HTTP/1.1\r\n"
+                 "Connection: close\r\n\r\n"));
+  const std::string heard = client.Hear();
+  const auto one = heard.find("/one");
+  const auto two = heard.find("/two");
+  const auto three = heard.find("/three");
+  EXPECT_TRUE(one < two && two < three && three != std::string::npos) << heard;
+}
+
+TEST(Server, GivenExpectContinueWhenReceivedThenTheBodyIsAskedFor) {
+  const auto server = StartServer(Echo);
+  RawClient client(*server);
+  ASSERT_TRUE(client.Say("POST / HTTP/1.1\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 2\r\n\r\n"));
+  EXPECT_EQ(client.HearSome(), "HTTP/1.1 100 Continue\r\n\r\n");
+  ASSERT_TRUE(client.Say("ok"));
+  EXPECT_TRUE(client.Hear().starts_with("HTTP/1.1 200 OK"));
+}
+
+TEST(Server, GivenHttp10WhenServedThenTheConnectionEndsWithTheAnswer) {
+  const auto server = StartServer(Echo);
+  RawClient client(*server);
+  ASSERT_TRUE(client.Say("GET / HTTP/1.0\r\n\r\n"));
+  EXPECT_TRUE(client.Hear().starts_with("HTTP/1.1 200 OK"));
+}
+
+TEST(Server, GivenAHandlerThatThrowsWhenCalledThenStatus500AndTheServerLives) {
+  bool throws = true;
+  const auto server = StartServer([&](const Request& request) {
+    if (std::exchange(throws, false)) throw std::runtime_error("boom");
+    return Echo(request);
+  });
+  const auto client = ClientOf(*server);
+  EXPECT_EQ(client->Send({})->status, 500);
+  EXPECT_EQ(client->Send({})->status, 200);
+}
+
+TEST(Server, GivenAStreamedAnswerWhenReadThenPiecesArriveBeforeTheEnd) {
+  std::promise<void> first_seen;
+  auto seen = first_seen.get_future().share();
+  const auto server = StartServer([&](const Request&) {
+    Response response;
+    response.stream = [seen](BodyWriter& out) {
+      out.Write("first\n");
+      seen.wait();
+      out.Write("second\n");
+    };
+    return response;
+  });
+  const auto client = ClientOf(*server);
+  std::string body;
+  const auto end = client->Stream({}, [&](const ResponseStart& start, std::string_view piece) {
+    EXPECT_EQ(start.status, 200);
+    if (body.empty()) first_seen.set_value();
+    body += piece;
+    return true;
+  });
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(body, "first\nsecond\n");
+  EXPECT_TRUE(client->Send({}));
+}
+
+TEST(Server, GivenAClientThatHungUpWhenTheHandlerLooksThenTheRequestIsAbandoned) {
+  std::promise<bool> noticed;
+  const auto server = StartServer([&](const Request& request) {
+    const Deadline patience = After(10s);
+    while (!request.abandoned() && Clock::now() < patience) std::this_thread::sleep_for(1ms);
+    noticed.set_value(request.abandoned());
+    return Response{};
+  });
+  {
+    RawClient client(*server);
+    ASSERT_TRUE(client.Say("GET / HTTP/1.1\r\n\r\n"));
+  }
+  EXPECT_TRUE(noticed.get_future().get());
+}
+
+TEST(ServerStop, GivenARequestInFlightWhenStoppedThenItIsAnsweredFirst) {
+  std::latch begun(1);
+  std::promise<void> go_on;
+  auto may = go_on.get_future().share();
+  const auto server = StartServer([&](const Request&) {
+    begun.count_down();
+    may.wait();
+    return Response{200, {}, "finished", {}};
+  });
+  const auto client = ClientOf(*server);
+  auto answer = std::async(std::launch::async, [&] { return client->Send({}); });
+  begun.wait();
+  auto stopped = std::async(std::launch::async, [&] { server->Stop(30s); });
+  EXPECT_EQ(stopped.wait_for(50ms), std::future_status::timeout);
+  go_on.set_value();
+  const auto response = answer.get();
+  ASSERT_TRUE(response) << response.error().message;
+  EXPECT_EQ(response->body, "finished");
+  stopped.get();
+  EXPECT_FALSE(Connect("127.0.0.1", server->port(), After(5s)));
+}
+
+TEST(ServerStop, GivenQuietAndStreamingConnectionsWhenStoppedThenItTakesNoGrace) {
+  std::latch streaming(1);
+  const auto server = StartServer([&](const Request& request) {
+    Response response;
+    if (request.target == "/watch") {
+      response.stream = [&](BodyWriter& out) {
+        streaming.count_down();
+        while (out.Alive()) std::this_thread::sleep_for(1ms);
+      };
+    }
+    return response;
+  });
+  const RawClient silent(*server);
+  const auto quiet = ClientOf(*server);
+  ASSERT_TRUE(quiet->Send({}));
+  auto watch = std::async(std::launch::async, [&] {
+    Call call;
+    call.target = "/watch";
+    return ClientOf(*server)->Stream(call, [](const ResponseStart&, std::string_view) { return true; });
+  });
+  streaming.wait();
+  const Deadline start = Clock::now();
+  server->Stop(60s);
+  EXPECT_LT(Clock::now() - start, 20s);
+  EXPECT_TRUE(watch.get());
+}
+
+TEST(ServerStop, GivenAHandlerThatWaitsOnWhenTheGraceEndsThenItIsToldToGiveUp) {
+  std::latch begun(1);
+  const auto server = StartServer([&](const Request& request) {
+    begun.count_down();
+    while (!request.abandoned()) std::this_thread::sleep_for(1ms);
+    return Response{};
+  });
+  const auto client = ClientOf(*server);
+  auto answer = std::async(std::launch::async, [&] { return client->Send({}); });
+  begun.wait();
+  server->Stop(10ms);
+  answer.get().has_value();  // cut or answered, but over
+}
+
+}  // namespace
+}  // namespace hami::net

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "net/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+
+namespace hami::net {
+namespace {
+
+constexpr std::size_t kMostPemBytes = 4U << 20U;
+
+template <auto Free>
+struct Deleter {
+  template <typename T>
+  void operator()(T* item) const {
+    Free(item);
+  }
+};
+using Bio = std::unique_ptr<BIO, Deleter<BIO_free_all>>;
+using Certificate = std::unique_ptr<X509, Deleter<X509_free>>;
+using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
+
+tl::unexpected<Error> TlsFailure(const std::string& what) { return Fail(Cause::kTls, what + ": " + TakeTlsError()); }
+
+// An encrypted key must fail, not ask for its pass phrase on a terminal.
+int NoPassPhrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*user*/) { return 0; }
+
+Bio Reader(const std::string& text) { return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
+
+Result<std::vector<Certificate>> ReadCertificates(const std::string& pem, const std::string& what) {
+  ERR_clear_error();
+  const Bio bio = Reader(pem);
+  std::vector<Certificate> chain;
+  while (X509* next = PEM_read_bio_X509_AUX(bio.get(), nullptr, NoPassPhrase, nullptr)) chain.emplace_back(next);
+  // Running out of blocks is how a chain ends; anything else is damage.
+  const auto error = ERR_peek_last_error();
+  if (chain.empty() || (ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) != PEM_R_NO_START_LINE)) {
+    return TlsFailure(what + " holds no readable certificate");
+  }
+  ERR_clear_error();
+  return chain;
+}
+
+Status UseCertificate(SSL_CTX* context, const std::string& certificate_pem, const std::string& key_pem) {
+  auto chain = ReadCertificates(certificate_pem, "the certificate");
+  if (!chain) return tl::unexpected(chain.error());
+  if (SSL_CTX_use_certificate(context, chain->front().get()) != 1) return TlsFailure("certificate refused");
+  for (std::size_t i = 1; i < chain->size(); ++i) {
+    if (SSL_CTX_add1_chain_cert(context, (*chain)[i].get()) != 1) return TlsFailure("certificate chain refused");
+  }
+  const Bio bio = Reader(key_pem);
+  const Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassPhrase, nullptr));
+  if (!key) return TlsFailure("the private key is not readable");
+  if (SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1) {
+    return TlsFailure("the private key does not belong to the certificate");
+  }
+  return {};
+}
+
+Status TrustAuthorities(SSL_CTX* context, const std::string& pem) {
+  auto authorities = ReadCertificates(pem, "the CA bundle");
+  if (!authorities) return tl::unexpected(authorities.error());
+  X509_STORE* store = SSL_CTX_get_cert_store(context);
+  for (const Certificate& authority : *authorities) {
+    if (X509_STORE_add_cert(store, authority.get()) != 1) return TlsFailure("CA certificate refused");
+  }
+  return {};
+}
+
+Result<TlsContext> NewContext(const SSL_METHOD* method) {
+  TlsContext context(SSL_CTX_new(method), SSL_CTX_free);
+  if (!context) return TlsFailure("no TLS context");
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  // Writes are resumed by our own loop, possibly from a moved buffer.
+  SSL_CTX_set_mode(context.get(),
+                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+  return context;
+}
+
+Result<std::string> Read(const Pem& pem) {
+  if (!pem.data.empty() || pem.file.empty()) return pem.data;
+  auto text = base::ReadLinkedFile(pem.file, kMostPemBytes);
+  if (!text) return Fail(Cause::kTls, text.error().message);
+  return *std::move(text);
+}
+
+}  // namespace
+
+std::string TakeTlsError() {
+  std::string text;
+  while (const auto code = ERR_get_error()) {
+    const char* reason = ERR_reason_error_string(code);
+    text += (text.empty() ? "" : "; ") + (reason == nullptr ? std::to_string(code) : std::string(reason));
+  }
+  return text.empty() ? "no reason given" : text;
+}
+
+Result<TlsContext> NewServerContext(const std::string& certificate_pem, const std::string& key_pem) {
+  auto context = NewContext(TLS_server_method());
+  if (!context) return context;
+  HAMI_NET_TRY(UseCertificate(context->get(), certificate_pem, key_pem));
+  // One name for all sessions of this program; resumption across a certificate change is harmless.
+  static constexpr unsigned char kSessionName[] = "hami";
+  SSL_CTX_set_session_id_context(context->get(), kSessionName, sizeof kSessionName - 1);
+  return context;
+}
+
+Result<TlsContext> NewClientContext(const ClientTls& options) {
+  auto context = NewContext(TLS_client_method());
+  if (!context) return context;
+  SSL_CTX* raw = context->get();
+  SSL_CTX_set_verify(raw, options.insecure ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, nullptr);
+  if (options.ca.empty()) {
+    SSL_CTX_set_default_verify_paths(raw);
+  } else {
+    const auto ca = Read(options.ca);
+    if (!ca) return tl::unexpected(ca.error());
+    HAMI_NET_TRY(TrustAuthorities(raw, *ca));
+  }
+  if (!options.certificate.empty()) {
+    const auto certificate = Read(options.certificate);
+    if (!certificate) return tl::unexpected(certificate.error());
+    const auto key = Read(options.key);
+    if (!key) return tl::unexpected(key.error());
+    HAMI_NET_TRY(UseCertificate(raw, *certificate, *key));
+  }
+  return context;
+}
+
+Result<std::unique_ptr<ReloadingContext>> ReloadingContext::Make(std::vector<std::string> files, Build build,
+                                                                 Duration interval) {
+  std::unique_ptr<ReloadingContext> made(new ReloadingContext(std::move(files), std::move(build), interval));
+  // The stamp is taken before the files are read: a change in between is seen as one later.
+  made->stamp_ = made->Stamp();
+  auto context = made->build_();
+  if (!context) return tl::unexpected(context.error());
+  made->context_ = *std::move(context);
+  made->next_look_ = Clock::now() + interval;
+  return made;
+}
+
+TlsContext ReloadingContext::Get(Deadline now) {
+  const std::scoped_lock lock(mutex_);
+  if (now < next_look_ || files_.empty()) return context_;
+  next_look_ = now + interval_;
+  std::string stamp = Stamp();
+  if (stamp == stamp_) return context_;
+  auto fresh = build_();
+  if (fresh) {
+    context_ = *std::move(fresh);
+    stamp_ = std::move(stamp);
+    failed_stamp_.clear();
+  } else if (stamp != failed_stamp_) {
+    base::LogWarning("keeping the previous TLS certificate: " + fresh.error().message);
+    failed_stamp_ = std::move(stamp);
+  }
+  return context_;
+}
+
+std::string ReloadingContext::Stamp() const {
+  std::string stamp;
+  for (const std::string& file : files_) {
+    struct stat status {};
+    if (::stat(file.c_str(), &status) != 0) status = {};
+    for (const auto part :
+         {static_cast<long long>(status.st_dev), static_cast<long long>(status.st_ino),
+          static_cast<long long>(status.st_size), static_cast<long long>(status.st_mtim.tv_sec),
+          static_cast<long long>(status.st_mtim.tv_nsec), static_cast<long long>(status.st_ctim.tv_sec),
+          static_cast<long long>(status.st_ctim.tv_nsec)}) {
+      stamp += std::to_string(part) + " ";
+    }
+  }
+  return stamp;
+}
+
+Result<std::unique_ptr<ReloadingContext>> ServeFrom(const TlsFiles& files, Duration interval) {
+  return ReloadingContext::Make(
+      {files.certificate, files.key},
+      [files]() -> Result<TlsContext> {
+        const auto certificate = Read({files.certificate, {}});
+        if (!certificate) return tl::unexpected(certificate.error());
+        const auto key = Read({files.key, {}});
+        if (!key) return tl::unexpected(key.error());
+        return NewServerContext(*certificate, *key);
+      },
+      interval);
+}
+
+Result<std::unique_ptr<ReloadingContext>> ConnectWith(const ClientTls& options) {
+  std::vector<std::string> files;
+  for (const Pem* pem : {&options.ca, &options.certificate, &options.key}) {
+    if (pem->data.empty() && !pem->file.empty()) files.push_back(pem->file);
+  }
+  return ReloadingContext::Make(std::move(files), [options] { return NewClientContext(options); });
+}
+
+}  // namespace hami::net

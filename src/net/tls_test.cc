@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "net/tls.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "net/client.h"
+#include "net/server.h"
+#include "net/test_certificates.h"
+
+namespace hami::net {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class Tls : public ::testing::Test {
+ protected:
+  Tls() {
+    std::string path = ::testing::TempDir() + "/hami-tls-XXXXXX";
+    folder_ = ::mkdtemp(path.data());
+  }
+  ~Tls() override { fs::remove_all(folder_); }
+
+  // As kubelet does: a new folder, and a link that changes in one step.
+  void Install(const TestCertificate& certificate) {
+    const fs::path version = folder_ / ("v" + std::to_string(++version_));
+    fs::create_directory(version);
+    std::ofstream(version / "tls.crt") << certificate.certificate_pem;
+    std::ofstream(version / "tls.key") << certificate.key_pem;
+    fs::create_symlink(version, folder_ / "next");
+    fs::rename(folder_ / "next", folder_ / "..data");
+    if (version_ > 1) return;
+    fs::create_symlink("..data/tls.crt", folder_ / "tls.crt");
+    fs::create_symlink("..data/tls.key", folder_ / "tls.key");
+  }
+  TlsFiles files() const { return {folder_ / "tls.crt", folder_ / "tls.key"}; }
+
+  std::unique_ptr<Server> StartServer() {
+    ServerOptions options;
+    options.tls = files();
+    options.tls_look_interval = Duration::zero();
+    auto server = Server::Start(options, [](const Request& request) { return Response{200, {}, request.body, {}}; });
+    EXPECT_TRUE(server) << server.error().message;
+    return *std::move(server);
+  }
+
+  // One request on a connection of its own.
+  static Result<Response> Ask(const Server& server, const ClientTls& tls, const std::string& host = "127.0.0.1",
+                              std::string body = {}) {
+    ClientOptions options;
+    options.tls = tls;
+    const auto client = Client::Make({true, host, server.port(), ""}, options);
+    if (!client) return tl::unexpected(client.error());
+    Call call;
+    call.method = "POST";
+    call.body = std::move(body);
+    return (*client)->Send(call);
+  }
+
+  ClientTls Trusting(const TestAuthority& authority) const {
+    ClientTls tls;
+    tls.ca.data = authority.certificate_pem();
+    return tls;
+  }
+
+  fs::path folder_;
+  int version_ = 0;
+  TestAuthority authority_;
+};
+
+TEST_F(Tls, GivenATrustedCertificateWhenCalledByAddressOrNameThenItIsAccepted) {
+  Install(authority_.Issue("server", "DNS:localhost,IP:127.0.0.1"));
+  const auto server = StartServer();
+  const auto by_address = Ask(*server, Trusting(authority_), "127.0.0.1", "hello");
+  ASSERT_TRUE(by_address) << by_address.error().message;
+  EXPECT_EQ(by_address->body, "hello");
+  const auto by_name = Ask(*server, Trusting(authority_), "localhost");
+  EXPECT_TRUE(by_name) << by_name.error().message;
+}
+
+TEST_F(Tls, GivenLargeBodiesWhenEchoedThenEveryByteComesBack) {
+  Install(authority_.Issue("server", "IP:127.0.0.1"));
+  const auto server = StartServer();
+  const std::string body(3U << 20U, 'z');
+  const auto response = Ask(*server, Trusting(authority_), "127.0.0.1", body);
+  ASSERT_TRUE(response) << response.error().message;
+  EXPECT_TRUE(response->body == body);
+}
+
+TEST_F(Tls, GivenAStrangersCertificateWhenCalledThenItIsRefusedUnlessInsecure) {
+  TestAuthority stranger;
+  Install(stranger.Issue("server", "IP:127.0.0.1"));
+  const auto server = StartServer();
+  const auto refused = Ask(*server, Trusting(authority_));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().cause, Cause::kTls);
+  ClientTls careless = Trusting(authority_);
+  careless.insecure = true;
+  EXPECT_TRUE(Ask(*server, careless));
+}
+
+TEST_F(Tls, GivenACertificateForAnotherNameWhenCalledThenItIsRefusedUnlessNamed) {
+  Install(authority_.Issue("server", "DNS:other.example"));
+  const auto server = StartServer();
+  EXPECT_FALSE(Ask(*server, Trusting(authority_)));
+  ClientTls named = Trusting(authority_);
+  named.server_name = "other.example";
+  EXPECT_TRUE(Ask(*server, named));
+}
+
+TEST_F(Tls, GivenNewFilesWhenTheNextConnectionComesThenItGetsTheNewCertificate) {
+  TestAuthority next;
+  Install(authority_.Issue("server", "IP:127.0.0.1"));
+  const auto server = StartServer();
+  ASSERT_TRUE(Ask(*server, Trusting(authority_)));
+  Install(next.Issue("server", "IP:127.0.0.1"));
+  const auto response = Ask(*server, Trusting(next));
+  EXPECT_TRUE(response) << response.error().message;
+  EXPECT_FALSE(Ask(*server, Trusting(authority_)));
+}
+
+TEST_F(Tls, GivenFilesThatDoNotFitTogetherWhenTheyAppearThenTheOldCertificateStays) {
+  const auto good = authority_.Issue("server", "IP:127.0.0.1");
+  Install(good);
+  const auto server = StartServer();
+  const auto other = authority_.Issue("server", "IP:127.0.0.1");
+  Install({other.certificate_pem, good.key_pem});
+  EXPECT_TRUE(Ask(*server, Trusting(authority_)));
+  Install({"not a certificate", "not a key"});
+  EXPECT_TRUE(Ask(*server, Trusting(authority_)));
+  fs::remove(folder_ / "..data");
+  EXPECT_TRUE(Ask(*server, Trusting(authority_)));
+}
+
+TEST_F(Tls, GivenTheLookIntervalWhenItHasNotPassedThenFilesAreLeftAlone) {
+  Install(authority_.Issue("server", "IP:127.0.0.1"));
+  int builds = 0;
+  const auto context = ReloadingContext::Make(
+      {files().certificate},
+      [&] {
+        ++builds;
+        return NewClientContext({});
+      },
+      1h);
+  ASSERT_TRUE(context);
+  Install(authority_.Issue("server", "IP:127.0.0.1"));
+  (*context)->Get();
+  EXPECT_EQ(builds, 1);
+  (*context)->Get(Clock::now() + 2h);
+  EXPECT_EQ(builds, 2);
+  (*context)->Get(Clock::now() + 4h);
+  EXPECT_EQ(builds, 2);
+}
+
+TEST_F(Tls, GivenMissingOrMismatchedFilesWhenTheServerStartsThenItDoesNot) {
+  ServerOptions options;
+  options.tls = files();
+  EXPECT_FALSE(Server::Start(options, {}));
+  const auto one = authority_.Issue("one", "IP:127.0.0.1");
+  const auto two = authority_.Issue("two", "IP:127.0.0.1");
+  EXPECT_FALSE(NewServerContext(one.certificate_pem, two.key_pem));
+  EXPECT_FALSE(NewServerContext("", ""));
+  EXPECT_TRUE(NewServerContext(one.certificate_pem, one.key_pem));
+}
+
+TEST_F(Tls, GivenPlainHttpOnATlsPortWhenHeardThenTheServerGoesOn) {
+  Install(authority_.Issue("server", "IP:127.0.0.1"));
+  const auto server = StartServer();
+  const auto plain = Client::Make({false, "127.0.0.1", server->port(), ""}, {});
+  EXPECT_FALSE((*plain)->Send({}));
+  EXPECT_TRUE(Ask(*server, Trusting(authority_)));
+}
+
+TEST_F(Tls, GivenKeepAliveWhenManyRequestsFollowThenOneHandshakeServesThem) {
+  Install(authority_.Issue("server", "IP:127.0.0.1"));
+  const auto server = StartServer();
+  ClientOptions options;
+  options.tls = Trusting(authority_);
+  const auto client = *Client::Make({true, "127.0.0.1", server->port(), ""}, options);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(client->Send({}));
+  EXPECT_EQ(server->counters().connections, 1U);
+}
+
+}  // namespace
+}  // namespace hami::net
