@@ -69,6 +69,11 @@ Measured Adjust(int device, bool within_limit = false) {
   if (!nvml || ordinal < 0 || !HandleOfOrdinal(ordinal, &handle)) return Measured::kNo;
   const Reading now = Look(device, handle, &g_list);
   if (!now.seen.own_known) return Measured::kNo;
+  if (!now.exact) {  // to be looked at again
+    modules.may_have_shrunk.store(true, std::memory_order_relaxed);
+    NoteFirstUse();
+    if (within_limit) return Measured::kNo;
+  }
   modules.measured_at = CoarseMillis();
   const uint64_t counted = OwnBytes(device, Kind::kContext) + now.data;
   const uint64_t target = now.seen.own > counted ? now.seen.own - counted : 0;
@@ -84,11 +89,7 @@ Measured Adjust(int device, bool within_limit = false) {
   } else if (may_shrink && now.exact) {
     SetCharged(device, target);
   }
-  if (now.exact) {
-    modules.may_have_shrunk.store(false, std::memory_order_relaxed);
-  } else if (may_shrink) {
-    NoteFirstUse();  // to be looked at again
-  }
+  if (now.exact) modules.may_have_shrunk.store(false, std::memory_order_relaxed);
   return Measured::kFits;
 }
 
@@ -124,7 +125,8 @@ bool LoadWatch::Fits() {
 
 void LoadWatch::Undone() { SettleModules(place_.device, &passage_); }
 
-// NVML does not show this process: the device's loss is all there is to go by, a neighbour's part in it included.
+// NVML does not show this process, or nobody can say right now what else it holds: the device's loss is all there is to
+// go by, a neighbour's part in it included.
 bool LoadWatch::FitsByFreeMemory(uint64_t lost) {
   const uint64_t counted = OwnBytes(place_.device);
   const uint64_t stated = counted > counted_before_ ? counted - counted_before_ : 0;
