@@ -5,6 +5,7 @@
 #include "vgpu/policy/contexts.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/pacer.h"
 #include "vgpu/policy/process.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
@@ -68,11 +69,18 @@ HAMI_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, u
   return Create(out, ordinal, [&] { return real::cuCtxCreate_v4(out, params, flags, ordinal); });
 }
 
-HAMI_EXPORT CUresult cuCtxDestroy(CUcontext context) { return Destroyed(real::cuCtxDestroy(context), context); }
-HAMI_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) { return Destroyed(real::cuCtxDestroy_v2(context), context); }
+HAMI_EXPORT CUresult cuCtxDestroy(CUcontext context) {
+  if (Active()) PacerLeaveContext(context);
+  return Destroyed(real::cuCtxDestroy(context), context);
+}
+HAMI_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
+  if (Active()) PacerLeaveContext(context);
+  return Destroyed(real::cuCtxDestroy_v2(context), context);
+}
 
 // Ends the context when it was the last reference; which it was, only the driver knows.
 HAMI_EXPORT CUresult cuCtxDetach(CUcontext context) {
+  if (Active()) PacerLeaveContext(context);
   const CUresult result = real::cuCtxDetach(context);
   unsigned version = 0;
   if (result == CUDA_SUCCESS && Active() && real::cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS) {
@@ -89,15 +97,19 @@ HAMI_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) 
 }
 
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
+  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(real::cuDevicePrimaryCtxRelease(ordinal), ordinal);
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
+  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(real::cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal) {
+  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(real::cuDevicePrimaryCtxReset(ordinal), ordinal);
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
+  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(real::cuDevicePrimaryCtxReset_v2(ordinal), ordinal);
 }
 
@@ -113,6 +125,7 @@ HAMI_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc resourc
 HAMI_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   CUcontext as_context = nullptr;
   const bool known = Active() && real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;
+  if (known) PacerLeaveContext(as_context);
   const CUresult result = real::cuGreenCtxDestroy(green);
   if (result != CUDA_SUCCESS || !Active()) return result;
   ContextGone(reinterpret_cast<CUcontext>(green));

@@ -7,6 +7,7 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -45,16 +46,23 @@ HAMI_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* exec, CUgrap
 
 HAMI_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
   const CUresult result = real::cuGraphExecDestroy(exec);
-  if (result == CUDA_SUCCESS && Active()) GraphExecDestroyed(exec);
+  if (result == CUDA_SUCCESS && Active()) {
+    GraphExecDestroyed(exec);
+    ForgetGraph(exec);
+  }
   return result;
 }
 
 HAMI_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-  return LaunchGraph(exec, [&] { return real::cuGraphLaunch(exec, stream); });
+  return PacedLaunch([&] { return GraphId(exec); }, stream, false, [&] {
+    return LaunchGraph(exec, [&] { return real::cuGraphLaunch(exec, stream); });
+  });
 }
 
 HAMI_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-  return LaunchGraph(exec, [&] { return real::cuGraphLaunch_ptsz(exec, stream); });
+  return PacedLaunch([&] { return GraphId(exec); }, stream, true, [&] {
+    return LaunchGraph(exec, [&] { return real::cuGraphLaunch_ptsz(exec, stream); });
+  });
 }
 
 HAMI_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
