@@ -24,6 +24,7 @@ constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are look
 constexpr int64_t kUnknownPoll = 20'000;
 constexpr int64_t kNoteInterval = 100'000'000;
 constexpr int64_t kResampleInterval = 20'000'000;  // of a kind that is known well
+constexpr int64_t kMissed = 100'000'000;
 constexpr int64_t kWorthTiming = 1'000'000;        // launches as long as this are all timed
 
 constinit std::atomic<uint32_t> g_epoch{1};
@@ -99,9 +100,8 @@ LaunchKind* ClaimKind(uint64_t id) {
 }
 
 // Waits until the account of the device lets a launch pass. Returns its rate, 0 when there is no limit (any more).
-uint32_t Admit(int device, int64_t* now) {
+uint32_t Admit(int device, int64_t* now, bool* waited) {
   region::GpuTimeDevice* const account = AccountOf(device);
-  bool waited = false;
   for (;;) {
     WaitWhileBlocked();
     const uint32_t rate = RateOf(device);
@@ -113,9 +113,9 @@ uint32_t Admit(int device, int64_t* now) {
       continue;
     }
     const int64_t balance = region::GpuTimeBalance(account, *now, rate);
-    if (balance >= (waited ? kChunk : 1)) return rate;
-    if (!waited) TurnWindow(device, *now);
-    waited = true;
+    if (balance >= (*waited ? kChunk : 1)) return rate;
+    if (!*waited) TurnWindow(device, *now);
+    *waited = true;
     const int64_t missing = region::WallToEarn(kChunk - balance, rate);
     SleepNanos(missing < kLongestSleep ? missing : kLongestSleep);
   }
@@ -131,9 +131,12 @@ void ReturnLease(Lease* lease, int64_t now) {
   lease->credit = 0;
 }
 
-bool WorthTiming(const LaunchKind& kind, int64_t now) {
+// A short launch is timed best with others queued before it: not the first one after a wait, unless that is all there is.
+bool WorthTiming(const LaunchKind& kind, bool waited, int64_t now) {
   const Estimate& e = kind.estimate;
-  return e.samples < kConfident || e.cost >= kWorthTiming || now - kind.sampled_at > kResampleInterval;
+  if (e.samples == 0 || e.cost >= kWorthTiming) return true;
+  const int64_t interval = (e.samples < kConfident ? 0 : kResampleInterval) * (waited ? 4 : 1);
+  return now - kind.sampled_at > interval && (!waited || e.cost >= kLong || now - kind.sampled_at > kMissed);
 }
 
 }  // namespace
@@ -222,7 +225,8 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   }
   const bool covered = cost > 0 && cost <= lease.credit;
   uint32_t rate = RateOf(device);
-  if (!covered) rate = Admit(device, &now);
+  bool waited = false;
+  if (!covered) rate = Admit(device, &now, &waited);
   if (rate == 0) return;
 
   kind = ClaimKind(id);
@@ -241,7 +245,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   ticket->cost = cost;
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
-  if (WorthTiming(*kind, now)) ticket->sample = StartTiming(kind, device, stream, per_thread, scaled);
+  if (WorthTiming(*kind, waited, now)) ticket->sample = StartTiming(kind, device, stream, per_thread, scaled);
 }
 
 void EndLaunch(Ticket* ticket, CUresult result) {

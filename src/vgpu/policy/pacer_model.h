@@ -19,6 +19,7 @@ struct Estimate {
 
 inline constexpr uint32_t kConfident = 8;
 inline constexpr uint32_t kPersistent = 16;
+inline constexpr int64_t kLong = 300'000;
 
 constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
 
@@ -33,8 +34,11 @@ constexpr int64_t Learn(Estimate* e, int64_t measured) {
   }
   if (measured <= BandTop(e->cost)) {
     e->high_run = 0;
+    // A pair of events around a short kernel also holds the gap before it when the GPU waits for the launch, so the
+    // low measurements are the good ones; for a long kernel the gap is nothing and the mean is right.
     const bool far_below = measured < e->cost - e->cost / 5;
-    const int64_t share = far_below ? 2 : seen < kConfident ? static_cast<int64_t>(seen) + 1 : 8;
+    const bool gaps_count = e->cost < kLong && measured > e->cost;
+    const int64_t share = far_below ? 2 : gaps_count ? 32 : seen < kConfident ? 2 : 8;
     e->cost += (measured - e->cost) / share;
     if (e->cost < 1) e->cost = 1;
     return measured;

@@ -69,6 +69,8 @@ void Close(Window* w, int64_t now, bool events_live) {
   w->ended_at = now;
 }
 
+bool SameStream(const Mark& a, const Mark& b) { return a.stream == b.stream && a.thread == b.thread; }
+
 // ns from the window's start to the last of the marks; false while one is not reached.
 bool LastEnd(const Window& w, int side, int64_t* last, bool* failed) {
   for (int i = 0; i < w.marks[side]; ++i) {
@@ -95,7 +97,9 @@ void CollectWindow(Window* w, Overlap* overlap, int64_t now) {
   int64_t after = 0;
   bool failed = false;
   if (!LastEnd(*w, 1, &after, &failed) || !LastEnd(*w, 0, &before, &failed)) return;
-  if (!failed) Learn(overlap, after - (before > 0 ? before : 0), w->sum);
+  // On one stream nothing overlaps, whatever the measurement says.
+  const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && SameStream(w->mark[0][0], w->mark[1][0]);
+  if (!failed) Learn(overlap, alone ? w->sum : after - (before > 0 ? before : 0), w->sum);
   Close(w, now, !failed);
 }
 
