@@ -136,7 +136,7 @@ bool WorthTiming(const LaunchKind& kind, bool waited, int64_t now) {
   const Estimate& e = kind.estimate;
   if (e.samples == 0 || e.cost >= kWorthTiming) return true;
   const int64_t interval = (e.samples < kConfident ? 0 : kResampleInterval) * (waited ? 4 : 1);
-  return now - kind.sampled_at > interval && (!waited || e.cost >= kLong || now - kind.sampled_at > kMissed);
+  return now - kind.sampled_at > interval && (!waited || now - kind.sampled_at > kMissed);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ struct Estimate {
 
 inline constexpr uint32_t kConfident = 8;
 inline constexpr uint32_t kPersistent = 16;
-inline constexpr int64_t kLong = 300'000;
+inline constexpr int64_t kGap = 20'000;
 
 constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
 
@@ -34,14 +34,14 @@ constexpr int64_t Learn(Estimate* e, int64_t measured) {
   }
   if (measured <= BandTop(e->cost)) {
     e->high_run = 0;
-    // A pair of events around a short kernel also holds the gap before it when the GPU waits for the launch, so the
-    // low measurements are the good ones; for a long kernel the gap is nothing and the mean is right.
+    // A pair of events also holds the gap before the kernel when the GPU waits for the launch: an excess that small is
+    // more likely the gap than the kernel.
     const bool far_below = measured < e->cost - e->cost / 5;
-    const bool gaps_count = e->cost < kLong && measured > e->cost;
-    const int64_t share = far_below ? 2 : gaps_count ? 32 : seen < kConfident ? 2 : 8;
+    const bool gap = measured > e->cost && measured - e->cost < kGap;
+    const int64_t share = far_below ? 2 : gap ? 32 : seen < kConfident ? 2 : 8;
     e->cost += (measured - e->cost) / share;
     if (e->cost < 1) e->cost = 1;
-    return measured;
+    return gap ? e->cost : measured;
   }
   if (e->high_run == 0 || measured < e->high_min) e->high_min = measured;
   if (++e->high_run > kPersistent) {
@@ -68,9 +68,9 @@ constexpr void Learn(Overlap* o, int64_t busy, int64_t sum) {
   int64_t ratio = busy >= sum ? Overlap::kOne : busy * Overlap::kOne / sum;
   if (ratio < Overlap::kLeast) ratio = Overlap::kLeast;
   const int64_t top = o->factor + o->factor / 4;
-  int64_t share = o->samples < kConfident ? 2 : 8;
+  int64_t share = o->samples < kConfident ? 2 : 4;
   if (ratio > top) {
-    share = ++o->high_run > kPersistent ? 4 : 16;
+    share = ++o->high_run > kPersistent ? 2 : 8;
     ratio = top;
   } else {
     o->high_run = 0;

@@ -13,7 +13,7 @@ constexpr int kContexts = 16;
 constexpr int kEvents = 160;
 constexpr int kStreams = 64;
 constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
-constexpr int64_t kInterval = 50'000'000;
+constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
 constexpr int64_t kLeastSum = 100'000;  // ns of launches that make a window worth its errors
 
@@ -160,7 +160,7 @@ void TurnWindowLocked(int device, int64_t now) {
       if (w.marks[0] != 0) w.phase = Phase::kCount;
       return;
     case Phase::kCount:
-      if (w.sum < kLeastSum) return;
+      if (w.sum < kLeastSum) w.bad = true;
       w.phase = Phase::kDone;
       g_done.fetch_add(1);
       if (g_open.fetch_sub(1) == 1) SetWindowOpen(false);
