@@ -103,6 +103,9 @@ bool AnyRate();
 bool Blocked();
 region::GpuTimeDevice* AccountOf(int device);
 int64_t MonotonicNanos();
+// Whether other containers were seen using the device, in the last second or so; false where NVML can not tell.
+bool Contended(int device);
+void SetOrdinal(int device, CUdevice ordinal);
 // Leases of all threads become void, and whether there is a fast path is decided anew.
 void VoidLeases();
 void SetWindowOpen(bool open);

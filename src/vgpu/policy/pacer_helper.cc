@@ -15,6 +15,7 @@
 #include <atomic>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/device_map.h"
 #include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pacer_samples.h"
 
@@ -37,6 +38,35 @@ uint64_t Orders() {
     orders = orders * 10'007 + RateOf(device);
   }
   return orders;
+}
+
+// Who else uses a device. NVML is slow and late, so it is asked once a second, and only for this yes or no: when the
+// device was busier than this container was charged for, others were at work. A limit never depends on the answer; it
+// only decides whether a long measurement is believed.
+struct Watch {
+  std::atomic<int> ordinal{-1};
+  std::atomic<bool> contended{false};
+  uint64_t charged = 0;
+  int64_t looked_at = 0;
+};
+constinit Watch g_watches[region::kMaxDevices]{};
+constexpr int64_t kWatch = 1'000'000'000;
+constexpr int64_t kOthers = 8;  // percent; below that it is rounding and lag
+
+void WatchOthers(int device, int64_t now) {
+  Watch& watch = g_watches[device];
+  const int ordinal = watch.ordinal.load(std::memory_order_relaxed);
+  if (ordinal < 0 || now - watch.looked_at < kWatch || RateOf(device) == 0) return;
+  const uint64_t charged = region::Load(AccountOf(device)->charged);
+  const auto own = static_cast<int64_t>(charged - watch.charged) * 100 / (now - watch.looked_at);
+  const bool first = watch.looked_at == 0;
+  watch.charged = charged;
+  watch.looked_at = now;
+  nvmlDevice_t handle = nullptr;
+  nvmlUtilization_t seen{};
+  if (first || !HandleOfOrdinal(ordinal, &handle)) return;
+  if (real::nvmlDeviceGetUtilizationRates(handle, &seen) != NVML_SUCCESS) return;
+  watch.contended.store(static_cast<int64_t>(seen.gpu) > own + kOthers, std::memory_order_relaxed);
 }
 
 void CloseGate() { __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE); }
@@ -73,6 +103,7 @@ void* Help(void*) {
       reported_at = now;
       CloseGate();
     }
+    for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) WatchOthers(device, now);
     if (const uint32_t seen = g_activity.load(std::memory_order_relaxed); seen != activity) {
       activity = seen;
       active_at = now;
@@ -111,6 +142,11 @@ __attribute__((destructor)) void StopAtExit() { StopSampling(); }
 
 }  // namespace
 
+bool Contended(int device) { return g_watches[device].contended.load(std::memory_order_relaxed); }
+void SetOrdinal(int device, CUdevice ordinal) {
+  g_watches[device].ordinal.store(ordinal, std::memory_order_relaxed);
+}
+
 void KeepHelperAwake() {
   g_activity.fetch_add(1, std::memory_order_relaxed);
   uint32_t state = __atomic_load_n(&g_state, __ATOMIC_ACQUIRE);
@@ -126,6 +162,13 @@ void KeepHelperAwake() {
   errno = saved_errno;
 }
 
-void ResetHelper() { __atomic_store_n(&g_state, kNone, __ATOMIC_RELAXED); }
+void ResetHelper() {
+  __atomic_store_n(&g_state, kNone, __ATOMIC_RELAXED);
+  for (Watch& watch : g_watches) {
+    watch.ordinal.store(-1);
+    watch.contended.store(false);
+    watch.looked_at = 0;
+  }
+}
 
 }  // namespace hami::vgpu

@@ -23,8 +23,9 @@ inline constexpr int64_t kGap = 20'000;
 
 constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
 
-// Takes one measurement and returns how much of it is to be charged: all, unless it looks inflated.
-constexpr int64_t Learn(Estimate* e, int64_t measured) {
+// Takes one measurement and returns how much of it is to be charged: all, unless it looks inflated. While others are
+// known to use the GPU, whatever is above the estimate counts as theirs, until that goes on for long.
+constexpr int64_t Learn(Estimate* e, int64_t measured, bool contended = false) {
   if (measured < 1) measured = 1;
   const uint32_t seen = e->samples;
   if (seen < kConfident) ++e->samples;
@@ -32,7 +33,7 @@ constexpr int64_t Learn(Estimate* e, int64_t measured) {
     e->cost = measured;
     return measured;
   }
-  if (measured <= BandTop(e->cost)) {
+  if (measured <= (contended ? e->cost + kGap : BandTop(e->cost))) {
     e->high_run = 0;
     // A pair of events also holds the gap before the kernel when the GPU waits for the launch: an excess that small is
     // more likely the gap than the kernel.
@@ -44,10 +45,11 @@ constexpr int64_t Learn(Estimate* e, int64_t measured) {
     return gap ? e->cost : measured;
   }
   if (e->high_run == 0 || measured < e->high_min) e->high_min = measured;
-  if (++e->high_run > kPersistent) {
-    const int64_t step = e->cost / 8 + 1;
+  if (++e->high_run > (contended ? 8 * kPersistent : kPersistent)) {
+    const int64_t step = e->cost / (contended ? 64 : 8) + 1;
     e->cost = e->high_min - e->cost < step ? e->high_min : e->cost + step;
   }
+  if (contended) return e->cost;
   return measured < BandTop(e->cost) ? measured : BandTop(e->cost);
 }
 
@@ -63,7 +65,7 @@ struct Overlap {
 };
 
 // One on-phase: it kept the GPU for `busy`, its launches cost `sum` by the estimates.
-constexpr void Learn(Overlap* o, int64_t busy, int64_t sum) {
+constexpr void Learn(Overlap* o, int64_t busy, int64_t sum, bool contended = false) {
   if (sum <= 0 || busy <= 0) return;
   int64_t ratio = busy >= sum ? Overlap::kOne : busy * Overlap::kOne / sum;
   if (ratio < Overlap::kLeast) ratio = Overlap::kLeast;
@@ -75,6 +77,7 @@ constexpr void Learn(Overlap* o, int64_t busy, int64_t sum) {
   } else {
     o->high_run = 0;
   }
+  if (contended && ratio > o->factor) share = 64;
   if (o->samples < kConfident) ++o->samples;
   o->factor += (ratio - o->factor) / share;
 }

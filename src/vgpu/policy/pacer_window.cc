@@ -88,7 +88,7 @@ bool LastEnd(const Window& w, int side, int64_t* last, bool* failed) {
   return true;
 }
 
-void CollectWindow(Window* w, Overlap* overlap, int64_t now) {
+void CollectWindow(Window* w, Overlap* overlap, bool contended, int64_t now) {
   if (w->phase != Phase::kDone && w->phase != Phase::kRest && now - w->opened_at > kLongest) w->bad = true;
   if (w->recording != 0 || w->phase == Phase::kRest) return;
   if (w->bad) return Close(w, now, true);
@@ -99,7 +99,7 @@ void CollectWindow(Window* w, Overlap* overlap, int64_t now) {
   if (!LastEnd(*w, 1, &after, &failed) || !LastEnd(*w, 0, &before, &failed)) return;
   // On one stream nothing overlaps, whatever the measurement says.
   const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && SameStream(w->mark[0][0], w->mark[1][0]);
-  if (!failed) Learn(overlap, alone ? w->sum : after - (before > 0 ? before : 0), w->sum);
+  if (!failed) Learn(overlap, alone ? w->sum : after - (before > 0 ? before : 0), w->sum, contended);
   Close(w, now, !failed);
 }
 
@@ -228,7 +228,7 @@ void WindowRecordedLocked(int device, bool recorded) {
 void CollectWindows(int64_t now) {
   if (g_open.load(std::memory_order_relaxed) + g_done.load(std::memory_order_relaxed) == 0) return;
   for (uint32_t device = 0; device < region::kMaxDevices; ++device) {
-    CollectWindow(&g_windows[device], &g_overlap[device], now);
+    CollectWindow(&g_windows[device], &g_overlap[device], Contended(static_cast<int>(device)), now);
   }
 }
 
