@@ -175,7 +175,8 @@ void Parser::AddSet() {
           },
           "percent of each GPU's compute time; 100 is all of it")
       ->type_name("N");
-  set_command->footer("Programs of the share follow at once, while they run. Memory below what they hold refuses only new requests.");
+  set_command->footer(
+      "Programs of the share follow at once, while they run. Memory below what they hold refuses only new requests.");
 }
 
 void Parser::AddPs() {

@@ -36,7 +36,8 @@ base::Status ChangeMemory(Grant& grant, const base::Portion& memory, std::uint64
                           bool oversubscribe) {
   std::uint64_t wanted = 0;
   if (const auto* percent = std::get_if<base::Percent>(&memory)) {
-    if (total == 0) return base::Fail("the size of " + grant.uuid + " is not known", "give --mem as an amount, like 6g");
+    if (total == 0)
+      return base::Fail("the size of " + grant.uuid + " is not known", "give --mem as an amount, like 6g");
     wanted = total / 100 * percent->value;
   } else {
     wanted = static_cast<std::uint64_t>(std::get<base::Bytes>(memory));
@@ -107,8 +108,8 @@ base::Result<ShareRecord> PlanChange(const ShareRecord& record, const SetOptions
     Grant& grant = changed.grants[i];
     const Taken taken = TakenBy(others, grant.uuid);
     if (change.memory) {
-      HAMI_TRY(ChangeMemory(grant, *change.memory, i < totals.size() ? totals[i] : 0, taken.bytes,
-                            record.oversubscribe));
+      HAMI_TRY(
+          ChangeMemory(grant, *change.memory, i < totals.size() ? totals[i] : 0, taken.bytes, record.oversubscribe));
     }
     if (change.cores) {
       if (taken.cores + *change.cores > 100) {
@@ -130,7 +131,8 @@ int Set(const SetOptions& options) {
   for (const Grant& grant : changed->grants) {
     std::cout << changed->name << ": " << grant.uuid << ": "
               << (grant.limit_bytes == 0 ? std::string("all memory") : FormatBytes(grant.limit_bytes)) << ", "
-              << (grant.cores == 0 ? std::string("all cores") : std::to_string(grant.cores) + " % of the cores") << "\n";
+              << (grant.cores == 0 ? std::string("all cores") : std::to_string(grant.cores) + " % of the cores")
+              << "\n";
   }
   return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `hami set`: new limits for a share that is running. Owns the rule of what may be granted: as `hami run`, a change never
-// sells more memory or cores of a GPU than it has, unless the share may oversubscribe. Nothing is changed when a part of
-// the request does not fit. Refuses to guess what a percentage is of when the size of the GPU is not known.
+// `hami set`: new limits for a share that is running. Owns the rule of what may be granted: as `hami run`, a change
+// never sells more memory or cores of a GPU than it has, unless the share may oversubscribe. Nothing is changed when a
+// part of the request does not fit. Refuses to guess what a percentage is of when the size of the GPU is not known.
 
 #pragma once
 

@@ -3,8 +3,8 @@
 // The account of GPU time of a container: one per device, shared by all its processes, in the region's private area.
 // The account is a single point in time: `zero_at`, the moment (CLOCK_MONOTONIC ns) at which the balance is, was or
 // will be zero. It grows by itself at `rate` GPU nanoseconds per nanosecond, so nobody has to refill it; a charge moves
-// the point by one atomic addition. Nothing is held by anybody, so a killed process leaves nothing to give back. What is
-// not used is kept only up to a cap. Time is always a parameter.
+// the point by one atomic addition. Nothing is held by anybody, so a killed process leaves nothing to give back. What
+// is not used is kept only up to a cap. Time is always a parameter.
 //
 // Refused: debts of more than kLongestDebt (a file that outlived a reboot carries points of another clock). A rate is
 // in 1/10000, from 1 to 9999; who has no limit has no business here.
@@ -41,7 +41,9 @@ inline constexpr int64_t kRest = 50'000'000;       // without a charge for so lo
 inline constexpr int64_t kLongestDebt = 120'000'000'000;
 
 // GPU nanoseconds earned in `wall`, and the wall time that earns `gpu`.
-inline int64_t GpuTimeEarned(int64_t wall, uint32_t rate) { return wall / kFullRate * rate + wall % kFullRate * rate / kFullRate; }
+inline int64_t GpuTimeEarned(int64_t wall, uint32_t rate) {
+  return wall / kFullRate * rate + wall % kFullRate * rate / kFullRate;
+}
 inline int64_t WallToEarn(int64_t gpu, uint32_t rate) { return gpu * kFullRate / rate; }
 
 // Brings the account up to `now` (rate changes, caps) and returns its balance.

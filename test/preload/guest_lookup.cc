@@ -48,8 +48,7 @@ SCENARIO(same_hook_everywhere) {
 // A function without policy is the driver's own pointer.
 SCENARIO(passed_on) {
   OK(cuInit(0));
-  for (const char* name :
-       {"cuStreamQuery", "cuMemcpyHtoD_v2", "cuEventQuery", "cuMemsetD8Async", "cuStreamCreate"}) {
+  for (const char* name : {"cuStreamQuery", "cuMemcpyHtoD_v2", "cuEventQuery", "cuMemsetD8Async", "cuStreamCreate"}) {
     void* const found = dlsym(Driver(), name);
     EXPECT(InLibrary(found, "libcuda.so.1"));
     EXPECT(dlsym(RTLD_DEFAULT, name) == found);

@@ -22,12 +22,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kImage =
     "simgpu-image 1\n"
-    "kernel us5\n  cost total 660us\n"      // 5 us on the 132 SMs of an H100 when it fills them
+    "kernel us5\n  cost total 660us\n"  // 5 us on the 132 SMs of an H100 when it fills them
     "kernel us20\n  cost total 2640us\n"
     "kernel ms50\n  cost total 6600ms\n"
     "kernel narrow\n  cost total 400us\n";  // 20 us on 20 SMs
 
-constexpr unsigned kWide = 264;    // blocks of 1024 threads, two an SM
+constexpr unsigned kWide = 264;  // blocks of 1024 threads, two an SM
 constexpr unsigned kNarrow = 40;
 
 CUfunction Kernel(const char* name) {
@@ -82,9 +82,8 @@ std::function<void()> Shape(const std::string& name) {
   if (name == "tiny") return [f = Kernel("us5"), stream] { Launch(f, stream); };
   if (name == "ex") return [f = Kernel("us20"), stream] { LaunchEx(f, stream); };
   if (name == "cooperative") {
-    return [f = Kernel("us20"), stream] {
-      OK(cuLaunchCooperativeKernel(f, kWide, 1, 1, 1024, 1, 1, 0, stream, nullptr));
-    };
+    return
+        [f = Kernel("us20"), stream] { OK(cuLaunchCooperativeKernel(f, kWide, 1, 1, 1024, 1, 1, 0, stream, nullptr)); };
   }
   if (name == "multi_device") {
     return [f = Kernel("us20"), stream] {
@@ -103,9 +102,7 @@ std::function<void()> Shape(const std::string& name) {
     return [f, stream] { OK(cuLaunchGridAsync(f, static_cast<int>(kWide), 1, stream)); };
   }
   if (name == "per_thread") {
-    return [f = Kernel("us20")] {
-      OK(cuLaunchKernel_ptsz(f, kWide, 1, 1, 1024, 1, 1, 0, nullptr, nullptr, nullptr));
-    };
+    return [f = Kernel("us20")] { OK(cuLaunchKernel_ptsz(f, kWide, 1, 1, 1024, 1, 1, 0, nullptr, nullptr, nullptr)); };
   }
   if (name == "sync50") {
     return [f = Kernel("ms50"), stream] {
@@ -194,7 +191,9 @@ SCENARIO(paced_capture) {
 }
 
 void Touch(const char* name) { std::ofstream(std::string(std::getenv("GUEST_FOLDER")) + "/" + name) << "x"; }
-bool Exists(const char* name) { return access((std::string(std::getenv("GUEST_FOLDER")) + "/" + name).c_str(), F_OK) == 0; }
+bool Exists(const char* name) {
+  return access((std::string(std::getenv("GUEST_FOLDER")) + "/" + name).c_str(), F_OK) == 0;
+}
 
 // Tells the test when it runs, waits for its change, and then has the share named.
 SCENARIO(paced_change) {

@@ -49,8 +49,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PacedShapes,
                          testing::Values(Case{"tiny", "25", "5"}, Case{"tiny", "50", "5"}, Case{"ex", "50", "5"},
                                          Case{"cooperative", "25", "5"}, Case{"multi_device", "25", "5"},
                                          Case{"grid_async", "25", "5"}, Case{"per_thread", "25", "5"},
-                                         Case{"sync50", "50", "6"}, Case{"graph", "25", "5"}, Case{"streams", "25", "5"},
-                                         Case{"streams_narrow", "50", "6"}),
+                                         Case{"sync50", "50", "6"}, Case{"graph", "25", "5"},
+                                         Case{"streams", "25", "5"}, Case{"streams_narrow", "50", "6"}),
                          [](const testing::TestParamInfo<Case>& paced) {
                            return std::string(paced.param.shape) + paced.param.limit;
                          });

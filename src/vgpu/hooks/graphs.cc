@@ -54,15 +54,13 @@ HAMI_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
 }
 
 HAMI_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-  return PacedLaunch([&] { return GraphId(exec); }, stream, false, [&] {
-    return LaunchGraph(exec, [&] { return real::cuGraphLaunch(exec, stream); });
-  });
+  return PacedLaunch([&] { return GraphId(exec); }, stream, false,
+                     [&] { return LaunchGraph(exec, [&] { return real::cuGraphLaunch(exec, stream); }); });
 }
 
 HAMI_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-  return PacedLaunch([&] { return GraphId(exec); }, stream, true, [&] {
-    return LaunchGraph(exec, [&] { return real::cuGraphLaunch_ptsz(exec, stream); });
-  });
+  return PacedLaunch([&] { return GraphId(exec); }, stream, true,
+                     [&] { return LaunchGraph(exec, [&] { return real::cuGraphLaunch_ptsz(exec, stream); }); });
 }
 
 HAMI_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {

@@ -29,6 +29,35 @@ CUresult Old(CUfunction f, int width, int height, CUstream stream, Launch launch
       false, launch);
 }
 
+__attribute__((noinline)) CUresult GatedKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                               unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                                               void** params, void** extra) {
+  return PacedLaunch([&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, false,
+                     [&] { return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
+}
+
+__attribute__((noinline)) CUresult GatedKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
+                                                 void** extra) {
+  if (config == nullptr) return real::cuLaunchKernelEx(config, f, params, extra);
+  return PacedLaunch([&] { return KernelId(config, f); }, config->hStream, false,
+                     [&] { return real::cuLaunchKernelEx(config, f, params, extra); });
+}
+
+__attribute__((noinline)) CUresult GatedKernelPerThread(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                                        unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                                        CUstream stream, void** params, void** extra) {
+  return PacedLaunch(
+      [&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, true,
+      [&] { return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
+}
+
+__attribute__((noinline)) CUresult GatedKernelExPerThread(const CUlaunchConfig* config, CUfunction f, void** params,
+                                                          void** extra) {
+  if (config == nullptr) return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
+  return PacedLaunch([&] { return KernelId(config, f); }, config->hStream, true,
+                     [&] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
+}
+
 CUresult Began(CUresult result) {
   if (result == CUDA_SUCCESS && Active()) CaptureBegan();
   return result;
@@ -46,44 +75,40 @@ CUresult Ended(CUresult result) {
 
 HAMI_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                     unsigned bz, unsigned shared, CUstream stream, void** params, void** extra) {
-  return PacedLaunch([&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, false, [&] {
-    return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
-  });
+  if (LaunchesOpen()) return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  return GatedKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 
 HAMI_EXPORT CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                          unsigned bz, unsigned shared, CUstream stream, void** params, void** extra) {
-  return PacedLaunch([&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, true, [&] {
-    return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
-  });
+  if (LaunchesOpen()) return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  return GatedKernelPerThread(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 
 HAMI_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
-  if (config == nullptr) return real::cuLaunchKernelEx(config, f, params, extra);
-  return PacedLaunch([&] { return KernelId(config, f); }, config->hStream, false,
-                     [&] { return real::cuLaunchKernelEx(config, f, params, extra); });
+  if (LaunchesOpen()) return real::cuLaunchKernelEx(config, f, params, extra);
+  return GatedKernelEx(config, f, params, extra);
 }
 
 HAMI_EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
-  if (config == nullptr) return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
-  return PacedLaunch([&] { return KernelId(config, f); }, config->hStream, true,
-                     [&] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
+  if (LaunchesOpen()) return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
+  return GatedKernelExPerThread(config, f, params, extra);
 }
 
 HAMI_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                                unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                                void** params) {
-  return PacedLaunch([&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, false, [&] {
-    return real::cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params);
-  });
+  return PacedLaunch(
+      [&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, false,
+      [&] { return real::cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
 }
 
 HAMI_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                                     unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                                     void** params) {
-  return PacedLaunch([&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, true, [&] {
-    return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params);
-  });
+  return PacedLaunch(
+      [&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, true,
+      [&] { return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
 }
 
 // One launch on each of several devices, in one call: all are admitted first, each on its own device, so that no part
@@ -102,8 +127,7 @@ HAMI_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* li
   Ticket tickets[kMost];
   for (unsigned i = 0; i < count; ++i) {
     const CUDA_LAUNCH_PARAMS& p = list[i];
-    const uint64_t id =
-        KernelId(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
+    const uint64_t id = KernelId(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
     on_context_of(p.hStream, [&] { BeginLaunch(id, p.hStream, false, &tickets[i]); });
   }
   const CUresult result = launch();

@@ -18,14 +18,14 @@ constinit thread_local Lease t_lease{0, -1, 0};
 
 namespace {
 
-constexpr int64_t kLease = 200'000;         // of expected cost, for one thread
-constexpr int64_t kChunk = 500'000;         // what a launcher that had to wait waits for
+constexpr int64_t kLease = 200'000;           // of expected cost, for one thread
+constexpr int64_t kChunk = 500'000;           // what a launcher that had to wait waits for
 constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are looked at again
 constexpr int64_t kUnknownPoll = 20'000;
 constexpr int64_t kNoteInterval = 100'000'000;
 constexpr int64_t kResampleInterval = 20'000'000;  // of a kind that is known well
 constexpr int64_t kMissed = 100'000'000;
-constexpr int64_t kWorthTiming = 1'000'000;        // launches as long as this are all timed
+constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
 
 constinit std::atomic<uint32_t> g_epoch{1};
 constinit std::atomic<int32_t> g_captures{0};
@@ -131,7 +131,8 @@ void ReturnLease(Lease* lease, int64_t now) {
   lease->credit = 0;
 }
 
-// A short launch is timed best with others queued before it: not the first one after a wait, unless that is all there is.
+// A short launch is timed best with others queued before it: not the first one after a wait, unless that is all there
+// is.
 bool WorthTiming(const LaunchKind& kind, bool waited, int64_t now) {
   const Estimate& e = kind.estimate;
   if (e.samples == 0 || e.cost >= kWorthTiming) return true;

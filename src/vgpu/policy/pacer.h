@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gate that every launch passes. Without a limit on GPU time it costs one load and one predicted branch. Under a
-// limit a launch is paid from a lease of its thread (a look-up of the expected cost and a subtraction: no lock, no clock,
-// no shared write); a thread whose lease is used up goes to the container's account (region/gpu_time.h), waits there
-// while that is overdrawn, and now and then has a launch timed on the GPU (pacer_samples.h).
+// limit a launch is paid from a lease of its thread (a look-up of the expected cost and a subtraction: no lock, no
+// clock, no shared write); a thread whose lease is used up goes to the container's account (region/gpu_time.h), waits
+// there while that is overdrawn, and now and then has a launch timed on the GPU (pacer_samples.h).
 //
 // Launches into a stream that is being captured are not touched. The words the fast path reads are zero in the child of
 // a fork, so that a new process always starts on the slow path.
@@ -59,10 +59,16 @@ struct Ticket {
 void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket);
 void EndLaunch(Ticket* ticket, CUresult result);
 
+// Launches need no look. Hooks with many parameters test this first and leave the rest to a function of its own, so that
+// the way through is a load, a branch and a jump.
+inline bool LaunchesOpen() {
+  return __builtin_expect(__atomic_load_n(&g_words.launches_open, __ATOMIC_RELAXED) != 0, 1);
+}
+
 // Calls `launch`, which does what `id` names on `stream`.
 template <typename Id, typename Launch>
 inline CUresult PacedLaunch(Id id, CUstream stream, bool per_thread, Launch launch) {
-  if (__builtin_expect(__atomic_load_n(&g_words.launches_open, __ATOMIC_RELAXED) != 0, 1)) return launch();
+  if (LaunchesOpen()) return launch();
   const uint64_t name = id();
   const uint32_t epoch = __atomic_load_n(&g_words.lease_epoch, __ATOMIC_RELAXED);
   Lease& lease = t_lease;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The helper thread of the pacer. It looks for changed limits and orders every 10 ms while the program launches, collects
-// measurements nobody else came by for, and closes the gate now and then so that one launch in half a second reports
-// itself to the monitor. It sleeps for good while nothing is launched. It is started by the first launch, with all signals
-// blocked, and is not there in the child of a fork until that launches something.
+// The helper thread of the pacer. It looks for changed limits and orders every 10 ms while the program launches,
+// collects measurements nobody else came by for, and closes the gate now and then so that one launch in half a second
+// reports itself to the monitor. It sleeps for good while nothing is launched. It is started by the first launch, with
+// all signals blocked, and is not there in the child of a fork until that launches something.
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -143,9 +143,7 @@ __attribute__((destructor)) void StopAtExit() { StopSampling(); }
 }  // namespace
 
 bool Contended(int device) { return g_watches[device].contended.load(std::memory_order_relaxed); }
-void SetOrdinal(int device, CUdevice ordinal) {
-  g_watches[device].ordinal.store(ordinal, std::memory_order_relaxed);
-}
+void SetOrdinal(int device, CUdevice ordinal) { g_watches[device].ordinal.store(ordinal, std::memory_order_relaxed); }
 
 void KeepHelperAwake() {
   g_activity.fetch_add(1, std::memory_order_relaxed);

@@ -56,7 +56,8 @@ void Settle(TimedLaunch* t, int64_t now) {
   if (real::cuEventElapsedTime(&milliseconds, t->start, t->end) == CUDA_SUCCESS &&
       __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id) {
     Estimate next = t->kind->estimate;
-    const int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6), Contended(t->device));
+    const int64_t accepted =
+        Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6), Contended(t->device));
     __atomic_store_n(&t->kind->estimate.cost, next.cost, __ATOMIC_RELAXED);
     t->kind->estimate.samples = next.samples;
     t->kind->estimate.high_run = next.high_run;

@@ -15,6 +15,7 @@ constexpr int kStreams = 64;
 constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
 constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
+constexpr int kMostLaunches = 2000;  // a window slows launches down, so it ends if nobody waits
 constexpr int64_t kLeastSum = 100'000;  // ns of launches that make a window worth its errors
 
 struct Pool {
@@ -44,6 +45,7 @@ struct Window {
   int marks[2];
   Mark mark[2][kStreams];
   int64_t sum;
+  int launches;
   int64_t opened_at;
   int64_t ended_at;
 };
@@ -191,6 +193,7 @@ CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t c
   if ((w.phase != Phase::kPrime && w.phase != Phase::kCount) || w.bad) return nullptr;
   const int side = w.phase == Phase::kPrime ? 0 : 1;
   if (side == 1 && !w.started) return nullptr;  // the phase turned during this launch
+  if (++w.launches > kMostLaunches) w.bad = true;
   CUcontext context = nullptr;
   // Launches of unknown cost, or of another context, can not be counted.
   if (cost == 0 || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != w.context) {

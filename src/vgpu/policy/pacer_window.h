@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Windows: how long the process's launches of one on-phase kept the GPU, all streams together, beside what they cost one
-// by one. A window has two phases, each ended by a launcher that has to wait for the account. Phase one only learns
+// Windows: how long the process's launches of one on-phase kept the GPU, all streams together, beside what they cost
+// one by one. A window has two phases, each ended by a launcher that has to wait for the account. Phase one only learns
 // which streams there are and when their work ends; phase two counts. Busy is then
 //   last end of phase two − max(first start of phase two, last end of phase one)
 // which holds whether or not the GPU ran dry in between. Each launch marks the end on its own stream, so no stream is

@@ -22,9 +22,9 @@ inline constexpr int kForbidden = -2;  // the region names its devices, and this
 
 // Words that the kernel hands to a child of a fork as zeros.
 struct ProcessWords {
-  uint32_t phase;           // of process.cc
-  uint32_t launches_open;   // 1: launches pass without a look (pacer.h)
-  uint32_t lease_epoch;     // of the leases that are valid; 0 = none is
+  uint32_t phase;          // of process.cc
+  uint32_t launches_open;  // 1: launches pass without a look (pacer.h)
+  uint32_t lease_epoch;    // of the leases that are valid; 0 = none is
 };
 #if defined(__aarch64__)
 inline constexpr size_t kWipedPage = 65536;
