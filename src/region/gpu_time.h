@@ -36,8 +36,8 @@ inline GpuTime* GpuTimeOf(PrivateArea* area) { return reinterpret_cast<GpuTime*>
 
 inline constexpr int64_t kFullRate = 10'000;
 inline constexpr int64_t kIdleCap = 8'000'000;     // what a container that rested may use at once
-inline constexpr int64_t kActiveCap = 50'000'000;  // one that goes on launching keeps what it could not use so far
-inline constexpr int64_t kRest = 50'000'000;       // without a charge for so long is resting
+inline constexpr int64_t kActiveCap = 100'000'000;  // one that goes on launching keeps what it could not use so far
+inline constexpr int64_t kRest = 150'000'000;       // without a charge for so long is resting
 inline constexpr int64_t kLongestDebt = 120'000'000'000;
 
 // GPU nanoseconds earned in `wall`, and the wall time that earns `gpu`.
