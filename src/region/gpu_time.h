@@ -35,7 +35,7 @@ static_assert(sizeof(GpuTime) <= sizeof(PrivateArea::gpu_time));
 inline GpuTime* GpuTimeOf(PrivateArea* area) { return reinterpret_cast<GpuTime*>(area->gpu_time); }
 
 inline constexpr int64_t kFullRate = 10'000;
-inline constexpr int64_t kIdleCap = 8'000'000;     // what a container that rested may use at once
+inline constexpr int64_t kIdleCap = 8'000'000;      // what a container that rested may use at once
 inline constexpr int64_t kActiveCap = 100'000'000;  // one that goes on launching keeps what it could not use so far
 inline constexpr int64_t kRest = 150'000'000;       // without a charge for so long is resting
 inline constexpr int64_t kLongestDebt = 120'000'000'000;

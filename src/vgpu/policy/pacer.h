@@ -59,8 +59,8 @@ struct Ticket {
 void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket);
 void EndLaunch(Ticket* ticket, CUresult result);
 
-// Launches need no look. Hooks with many parameters test this first and leave the rest to a function of its own, so that
-// the way through is a load, a branch and a jump.
+// Launches need no look. Hooks with many parameters test this first and leave the rest to a function of its own, so
+// that the way through is a load, a branch and a jump.
 inline bool LaunchesOpen() {
   return __builtin_expect(__atomic_load_n(&g_words.launches_open, __ATOMIC_RELAXED) != 0, 1);
 }

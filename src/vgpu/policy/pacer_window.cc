@@ -15,7 +15,7 @@ constexpr int kStreams = 64;
 constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
 constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
-constexpr int kMostLaunches = 2000;  // a window slows launches down, so it ends if nobody waits
+constexpr int kMostLaunches = 2000;     // a window slows launches down, so it ends if nobody waits
 constexpr int64_t kLeastSum = 100'000;  // ns of launches that make a window worth its errors
 
 struct Pool {
