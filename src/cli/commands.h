@@ -10,6 +10,7 @@
 namespace hami::cli {
 
 int Run(const RunOptions& options);
+int Set(const SetOptions& options);
 int Ps(const PsOptions& options);
 int Smi(const SmiOptions& options);
 int Sim(const SimOptions& options);

@@ -11,6 +11,7 @@ namespace {
 
 struct Dispatch {
   int operator()(const hami::cli::RunOptions& options) const { return hami::cli::Run(options); }
+  int operator()(const hami::cli::SetOptions& options) const { return hami::cli::Set(options); }
   int operator()(const hami::cli::PsOptions& options) const { return hami::cli::Ps(options); }
   int operator()(const hami::cli::SmiOptions& options) const { return hami::cli::Smi(options); }
   int operator()(const hami::cli::SimOptions& options) const { return hami::cli::Sim(options); }

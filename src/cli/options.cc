@@ -78,16 +78,19 @@ class CommandHelp : public CLI::Formatter {
 struct Parser {
   CLI::App app{kOverview, "hami"};
   RunOptions run;
+  SetOptions set;
   PsOptions ps;
   SmiOptions smi;
   SimOptions sim;
   CLI::App* run_command = nullptr;
+  CLI::App* set_command = nullptr;
   CLI::App* ps_command = nullptr;
   CLI::App* smi_command = nullptr;
   CLI::App* sim_command = nullptr;
 
   Parser();
   void AddRun();
+  void AddSet();
   void AddPs();
   void AddOutput(CLI::App* command, Output& output);
   Options Parse(const std::vector<std::string>& before, std::vector<std::string> after, bool has_separator);
@@ -150,6 +153,32 @@ void Parser::AddRun() {
   run_command->formatter(std::make_shared<CommandHelp>("hami run [OPTIONS] -- COMMAND [ARGUMENT...]"));
 }
 
+void Parser::AddSet() {
+  set_command->add_option("NAME", set.name, "the share, as `hami ps` names it")->required()->type_name("");
+  set_command
+      ->add_option_function<std::string>(
+          "--mem",
+          [this](const std::string& text) {
+            const auto portion = base::ParsePortion(text);
+            if (!portion) Check(portion.error());
+            set.memory = *portion;
+          },
+          "memory of each of its GPUs (6g, 512m, 30%)")
+      ->type_name("SIZE|N%");
+  set_command
+      ->add_option_function<std::string>(
+          "--cores",
+          [this](const std::string& text) {
+            const auto percent = base::ParsePercent(text);
+            if (!percent) Check(percent.error());
+            set.cores = *percent;
+          },
+          "percent of each GPU's compute time; 100 is all of it")
+      ->type_name("N");
+  set_command->footer(
+      "Programs of the share follow at once, while they run. Memory below what they hold refuses only new requests.");
+}
+
 void Parser::AddPs() {
   ps_command->add_flag("--watch,-w", ps.watch, "go on until interrupted; redraws in place on a terminal");
   ps_command->add_option("--interval", ps.interval_seconds, "seconds between two looks")
@@ -163,10 +192,12 @@ Parser::Parser() {
   app.set_version_flag("--version,-V", std::string("hami ") + HAMI_VERSION);
   app.require_subcommand(0, 1);
   run_command = app.add_subcommand("run", "Run COMMAND with a share of the GPUs");
+  set_command = app.add_subcommand("set", "Change the limits of a running share");
   ps_command = app.add_subcommand("ps", "Show the shares and their processes");
   smi_command = app.add_subcommand("smi", "Show the GPUs with the shares drawn in");
   sim_command = app.add_subcommand("sim", "Run COMMAND on simulated GPUs");
   AddRun();
+  AddSet();
   AddPs();
   AddOutput(smi_command, smi.output);
   sim_command->add_option("--gpus", sim.gpus, "which GPUs to simulate, e.g. 2xH100 or 2xT4,1xA100-80")
@@ -174,7 +205,7 @@ Parser::Parser() {
   sim_command->footer(kSimExamples);
   sim_command->formatter(std::make_shared<CommandHelp>("hami sim [--gpus SPEC] -- COMMAND [ARGUMENT...]"));
   for (CLI::App* command : {run_command, sim_command}) command->prefix_command();
-  for (CLI::App* command : {ps_command, smi_command}) command->allow_extras();
+  for (CLI::App* command : {set_command, ps_command, smi_command}) command->allow_extras();
   app.allow_extras();
 }
 
@@ -197,7 +228,7 @@ Message UnknownWord(const CLI::App& command, const std::string& word) {
   const bool is_option = word.starts_with("-");
   std::vector<std::string> candidates = OptionNames(command);
   const bool top = command.get_parent() == nullptr;
-  if (!is_option && top) candidates = {"run", "ps", "smi", "sim"};
+  if (!is_option && top) candidates = {"run", "set", "ps", "smi", "sim"};
   std::string text = std::string("unknown ") +
                      (is_option ? "option"
                       : top     ? "command"
@@ -212,7 +243,7 @@ Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::s
   std::vector<std::string> reversed(before.rbegin(), before.rend());  // as CLI11 takes them
   const CLI::App* chosen = &app;
   const auto find_chosen = [&] {
-    for (const CLI::App* command : {run_command, ps_command, smi_command, sim_command}) {
+    for (const CLI::App* command : {run_command, set_command, ps_command, smi_command, sim_command}) {
       if (*command) chosen = command;
     }
   };
@@ -230,10 +261,14 @@ Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::s
   if (const auto extras = app.remaining(); !extras.empty()) return UnknownWord(app, extras.front());
   if (chosen == &app) return Message{app.help(), before.empty() ? kUsage : 0};
   const std::vector<std::string> rest = chosen->remaining();
-  if (chosen == ps_command || chosen == smi_command) {
+  if (chosen == set_command || chosen == ps_command || chosen == smi_command) {
     if (has_separator) after.insert(after.begin(), rest.begin(), rest.end());
     const std::vector<std::string>& extra = has_separator ? after : rest;
     if (!extra.empty()) return UnknownWord(*chosen, extra.front());
+    if (chosen == set_command) {
+      if (!set.memory && !set.cores) return Mistake(*chosen, "nothing to change; name --mem or --cores");
+      return set;
+    }
     return chosen == ps_command ? Options(ps) : Options(smi);
   }
   // Without "--" the command begins at the first word that is not an option; with it nothing may stand before.

@@ -26,6 +26,12 @@ struct RunOptions {
   std::vector<std::string> command;
 };
 
+struct SetOptions {
+  std::string name;  // of the share
+  std::optional<base::Portion> memory;
+  std::optional<unsigned> cores;
+};
+
 struct PsOptions {
   bool watch = false;
   double interval_seconds = 1.0;
@@ -47,7 +53,7 @@ struct Message {
   int exit_status = 0;
 };
 
-using Options = std::variant<RunOptions, PsOptions, SmiOptions, SimOptions, Message>;
+using Options = std::variant<RunOptions, SetOptions, PsOptions, SmiOptions, SimOptions, Message>;
 
 inline constexpr int kRunFailed = 125;  // hami run's and hami sim's own failures, apart from the command's
 inline constexpr int kFailed = 1;

@@ -172,6 +172,14 @@ void StateLock::Abandon(const std::string& folder) {
   static_cast<void>(Remove(folder));
 }
 
+base::Status StateLock::Update(const ShareRecord& record) const {
+  const std::string path = shares_folder_ + "/" + record.name + "/" + kRecordFile;
+  const std::string fresh = path + ".new";
+  ::unlink(fresh.c_str());  // of a holder that died half-way
+  HAMI_TRY(base::WriteNewFile(fresh, EncodeRecord(record), 0600));
+  return ::rename(fresh.c_str(), path.c_str()) == 0 ? base::Status{} : base::FailErrno("can not replace " + path);
+}
+
 base::Status StateLock::Collect(const std::string& name) {
   const std::string folder = shares_folder_ + "/" + name;
   return IsAlive(folder) ? base::Status{} : Remove(folder);

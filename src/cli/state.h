@@ -54,6 +54,9 @@ class StateLock {
   template <typename Prepare>
   base::Result<base::Fd> Create(const ShareRecord& record, Prepare prepare);
 
+  // Replaces the record of a living share, whole or not at all.
+  base::Status Update(const ShareRecord& record) const;
+
   // Removes NAME if it is dead by now.
   base::Status Collect(const std::string& name);
 

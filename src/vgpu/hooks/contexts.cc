@@ -5,6 +5,7 @@
 #include "vgpu/policy/contexts.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/pacer.h"
 #include "vgpu/policy/process.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
@@ -77,15 +78,18 @@ HAMI_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, u
 }
 
 HAMI_EXPORT CUresult cuCtxDestroy(CUcontext context) {
+  if (Active()) PacerLeaveContext(context);
   return Destroyed(context, [&] { return real::cuCtxDestroy(context); });
 }
 HAMI_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
+  if (Active()) PacerLeaveContext(context);
   return Destroyed(context, [&] { return real::cuCtxDestroy_v2(context); });
 }
 
 // Ends the context when it was the last reference; which it was, only the driver knows.
 HAMI_EXPORT CUresult cuCtxDetach(CUcontext context) {
   if (!Active()) return real::cuCtxDetach(context);
+  PacerLeaveContext(context);
   Passage passage(Way::kShared);
   const CUresult result = real::cuCtxDetach(context);
   unsigned version = 0;
@@ -103,15 +107,19 @@ HAMI_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) 
 }
 
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
+  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxRelease(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
+  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxRelease_v2(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal) {
+  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxReset(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
+  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxReset_v2(ordinal); });
 }
 
@@ -129,6 +137,7 @@ HAMI_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   if (!Active()) return real::cuGreenCtxDestroy(green);
   Passage passage(Way::kShared);
   const bool known = real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;
+  if (known) PacerLeaveContext(as_context);
   const CUresult result = real::cuGreenCtxDestroy(green);
   if (result != CUDA_SUCCESS) return result;
   ContextGone(reinterpret_cast<CUcontext>(green), &passage);

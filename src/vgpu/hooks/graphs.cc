@@ -7,6 +7,7 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -47,16 +48,21 @@ HAMI_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
   if (!Active()) return real::cuGraphExecDestroy(exec);
   const Passage passage(Way::kShared);
   const CUresult result = real::cuGraphExecDestroy(exec);
-  if (result == CUDA_SUCCESS) GraphExecDestroyed(exec);
+  if (result == CUDA_SUCCESS) {
+    GraphExecDestroyed(exec);
+    ForgetGraph(exec);
+  }
   return result;
 }
 
 HAMI_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-  return LaunchGraph(exec, [&] { return real::cuGraphLaunch(exec, stream); });
+  return PacedLaunch([&] { return GraphId(exec); }, stream, false,
+                     [&] { return LaunchGraph(exec, [&] { return real::cuGraphLaunch(exec, stream); }); });
 }
 
 HAMI_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-  return LaunchGraph(exec, [&] { return real::cuGraphLaunch_ptsz(exec, stream); });
+  return PacedLaunch([&] { return GraphId(exec); }, stream, true,
+                     [&] { return LaunchGraph(exec, [&] { return real::cuGraphLaunch_ptsz(exec, stream); }); });
 }
 
 HAMI_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {

@@ -21,6 +21,10 @@ class Lock {
       syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, 2, nullptr, nullptr, 0);
     }
   }
+  bool TryAcquire() {
+    uint32_t expected = 0;
+    return __atomic_compare_exchange_n(&word_, &expected, 1u, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+  }
   void Release() {
     if (__atomic_exchange_n(&word_, 0u, __ATOMIC_RELEASE) == 2) {
       syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);

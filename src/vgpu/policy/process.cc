@@ -18,6 +18,7 @@
 #include "vgpu/policy/log.h"
 #include "vgpu/policy/modules.h"
 #include "vgpu/policy/nvml_probe.h"
+#include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pools.h"
 #include "vgpu/policy/vmm.h"
 
@@ -32,22 +33,14 @@ void* __dso_handle = &__dso_handle;
 #endif
 
 namespace hami::vgpu {
-namespace {
-
-enum : uint32_t { kNew = 0, kStarting = 1, kOff = 2, kShared = 3, kPrivate = 4 };
 
 // One page that the kernel hands to a child of a fork as zeros, so that a single load tells a new process from an old
 // one without a system call or a fork handler (a raw clone is noticed too).
-#if defined(__aarch64__)
-constexpr size_t kPage = 65536;
-#else
-constexpr size_t kPage = 4096;
-#endif
-struct alignas(kPage) Phase {
-  uint32_t word;
-  char rest[kPage - sizeof(uint32_t)];
-};
-constinit Phase g_phase{};
+constinit WipedWords g_words{};
+
+namespace {
+
+enum : uint32_t { kNew = 0, kStarting = 1, kOff = 2, kShared = 3, kPrivate = 4 };
 
 constinit Settings g_settings{};
 constinit Table g_table{};
@@ -59,13 +52,17 @@ constinit bool g_fork_guarded = false;
 constinit std::atomic<uint64_t> g_private_used[region::kMaxDevices][region::kKinds]{};
 constinit std::atomic<uint64_t> g_private_total[region::kMaxDevices]{};
 
-void ForgetPhase() { __atomic_store_n(&g_phase.word, kNew, __ATOMIC_RELEASE); }
+void ForgetWords() {
+  __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELAXED);
+  __atomic_store_n(&g_words.lease_epoch, 0u, __ATOMIC_RELAXED);
+  __atomic_store_n(&g_words.phase, kNew, __ATOMIC_RELEASE);
+}
 
 void GuardFork() {
   if (g_fork_guarded) return;
   g_fork_guarded = true;
   // Kernels before 4.14 know no such advice: a fork handler does the same, except for raw clones.
-  if (madvise(&g_phase, sizeof g_phase, MADV_WIPEONFORK) != 0) pthread_atfork(nullptr, nullptr, &ForgetPhase);
+  if (madvise(&g_words, sizeof g_words, MADV_WIPEONFORK) != 0) pthread_atfork(nullptr, nullptr, &ForgetWords);
 }
 
 void ResetTables() {
@@ -78,6 +75,7 @@ void ResetTables() {
   ResetGraphs();
   ResetDeviceMap();
   ResetNvmlProbe();
+  ResetPacer();
   for (auto& device : g_private_used) {
     for (auto& used : device) used.store(0, std::memory_order_relaxed);
   }
@@ -132,10 +130,10 @@ uint32_t WaitForStart() {
   const int saved_errno = errno;
   for (;;) {
     uint32_t phase = kNew;
-    if (__atomic_compare_exchange_n(&g_phase.word, &phase, kStarting, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+    if (__atomic_compare_exchange_n(&g_words.phase, &phase, kStarting, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
       GuardFork();
       phase = Start();
-      __atomic_store_n(&g_phase.word, phase, __ATOMIC_RELEASE);
+      __atomic_store_n(&g_words.phase, phase, __ATOMIC_RELEASE);
     }
     if (phase != kStarting) {
       errno = saved_errno;
@@ -146,7 +144,7 @@ uint32_t WaitForStart() {
 }
 
 uint32_t CurrentPhase() {
-  const uint32_t phase = __atomic_load_n(&g_phase.word, __ATOMIC_ACQUIRE);
+  const uint32_t phase = __atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE);
   return phase > kStarting ? phase : WaitForStart();
 }
 

@@ -20,6 +20,22 @@ using region::Kind;
 inline constexpr int kUnlimited = -1;  // a device without a place in the region: not counted
 inline constexpr int kForbidden = -2;  // the region names its devices, and this is none of them
 
+// Words that the kernel hands to a child of a fork as zeros.
+struct ProcessWords {
+  uint32_t phase;          // of process.cc
+  uint32_t launches_open;  // 1: launches pass without a look (pacer.h)
+  uint32_t lease_epoch;    // of the leases that are valid; 0 = none is
+};
+#if defined(__aarch64__)
+inline constexpr size_t kWipedPage = 65536;
+#else
+inline constexpr size_t kWipedPage = 4096;
+#endif
+struct alignas(kWipedPage) WipedWords : ProcessWords {
+  char rest[kWipedPage - sizeof(ProcessWords)];
+};
+extern WipedWords g_words;
+
 // True when hooks have anything to do. The first call attaches; later ones cost one load.
 bool Active();
 

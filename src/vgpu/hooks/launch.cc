@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every way to start work on the SMs, and the captures that must be left alone. Graph launches are in graphs.cc.
+// Dimensions go into the name of a launch one by one: no product is formed, so none overflows.
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/contexts.h"
+#include "vgpu/policy/pacer.h"
+
+using namespace hami::vgpu;  // NOLINT: this file only exports
+
+namespace {
+
+constexpr uint64_t Pair(unsigned low, unsigned high) { return uint64_t{high} << 32 | low; }
+
+uint64_t KernelId(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz) {
+  return LaunchId(reinterpret_cast<uintptr_t>(f), Pair(gx, gy), Pair(gz, bx), Pair(by, bz));
+}
+
+uint64_t KernelId(const CUlaunchConfig* c, CUfunction f) {
+  return KernelId(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ);
+}
+
+// The block of the launches of CUDA 3 was set on the function before; the driver knows it, we need not.
+template <typename Launch>
+CUresult Old(CUfunction f, int width, int height, CUstream stream, Launch launch) {
+  return PacedLaunch(
+      [&] { return KernelId(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, 0, 0, 0); }, stream,
+      false, launch);
+}
+
+__attribute__((noinline)) CUresult GatedKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                               unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                                               void** params, void** extra) {
+  return PacedLaunch([&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, false,
+                     [&] { return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
+}
+
+__attribute__((noinline)) CUresult GatedKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
+                                                 void** extra) {
+  if (config == nullptr) return real::cuLaunchKernelEx(config, f, params, extra);
+  return PacedLaunch([&] { return KernelId(config, f); }, config->hStream, false,
+                     [&] { return real::cuLaunchKernelEx(config, f, params, extra); });
+}
+
+__attribute__((noinline)) CUresult GatedKernelPerThread(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                                        unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                                        CUstream stream, void** params, void** extra) {
+  return PacedLaunch(
+      [&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, true,
+      [&] { return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
+}
+
+__attribute__((noinline)) CUresult GatedKernelExPerThread(const CUlaunchConfig* config, CUfunction f, void** params,
+                                                          void** extra) {
+  if (config == nullptr) return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
+  return PacedLaunch([&] { return KernelId(config, f); }, config->hStream, true,
+                     [&] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
+}
+
+CUresult Began(CUresult result) {
+  if (result == CUDA_SUCCESS && Active()) CaptureBegan();
+  return result;
+}
+
+// A capture that was spoilt ends too, and says so; only a stream without one has nothing to end.
+CUresult Ended(CUresult result) {
+  const bool ended = result != CUDA_ERROR_ILLEGAL_STATE && result != CUDA_ERROR_INVALID_VALUE &&
+                     result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (ended && Active()) CaptureEnded();
+  return result;
+}
+
+}  // namespace
+
+HAMI_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                    unsigned bz, unsigned shared, CUstream stream, void** params, void** extra) {
+  if (LaunchesOpen()) return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  return GatedKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+}
+
+HAMI_EXPORT CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                         unsigned bz, unsigned shared, CUstream stream, void** params, void** extra) {
+  if (LaunchesOpen()) return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  return GatedKernelPerThread(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+}
+
+HAMI_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
+  if (LaunchesOpen()) return real::cuLaunchKernelEx(config, f, params, extra);
+  return GatedKernelEx(config, f, params, extra);
+}
+
+HAMI_EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
+  if (LaunchesOpen()) return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
+  return GatedKernelExPerThread(config, f, params, extra);
+}
+
+HAMI_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                               unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                                               void** params) {
+  return PacedLaunch(
+      [&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, false,
+      [&] { return real::cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
+}
+
+HAMI_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                                    unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                                                    void** params) {
+  return PacedLaunch(
+      [&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, true,
+      [&] { return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
+}
+
+// One launch on each of several devices, in one call: all are admitted first, each on its own device, so that no part
+// waits for the account while its peers already spin.
+HAMI_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned count, unsigned flags) {
+  const auto launch = [&] { return real::cuLaunchCooperativeKernelMultiDevice(list, count, flags); };
+  constexpr unsigned kMost = hami::region::kMaxDevices;
+  if (list == nullptr || count > kMost || !Active()) return launch();
+  const auto on_context_of = [](CUstream stream, auto action) {
+    CUcontext context = nullptr;
+    if (real::cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return;
+    if (real::cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
+    action();
+    real::cuCtxPopCurrent_v2(&context);
+  };
+  Ticket tickets[kMost];
+  for (unsigned i = 0; i < count; ++i) {
+    const CUDA_LAUNCH_PARAMS& p = list[i];
+    const uint64_t id = KernelId(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
+    on_context_of(p.hStream, [&] { BeginLaunch(id, p.hStream, false, &tickets[i]); });
+  }
+  const CUresult result = launch();
+  for (unsigned i = 0; i < count; ++i) {
+    on_context_of(list[i].hStream, [&] { EndLaunch(&tickets[i], result); });
+  }
+  return result;
+}
+
+HAMI_EXPORT CUresult cuLaunch(CUfunction f) {
+  return Old(f, 1, 1, nullptr, [&] { return real::cuLaunch(f); });
+}
+
+HAMI_EXPORT CUresult cuLaunchGrid(CUfunction f, int width, int height) {
+  return Old(f, width, height, nullptr, [&] { return real::cuLaunchGrid(f, width, height); });
+}
+
+HAMI_EXPORT CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream) {
+  return Old(f, width, height, stream, [&] { return real::cuLaunchGridAsync(f, width, height, stream); });
+}
+
+HAMI_EXPORT CUresult cuStreamBeginCapture(CUstream stream) { return Began(real::cuStreamBeginCapture(stream)); }
+HAMI_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
+  return Began(real::cuStreamBeginCapture_ptsz(stream));
+}
+HAMI_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+  return Began(real::cuStreamBeginCapture_v2(stream, mode));
+}
+HAMI_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
+  return Began(real::cuStreamBeginCapture_v2_ptsz(stream, mode));
+}
+HAMI_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
+                                                 const CUgraphEdgeData* edges, size_t count, CUstreamCaptureMode mode) {
+  return Began(real::cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges, count, mode));
+}
+HAMI_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
+                                                      const CUgraphEdgeData* edges, size_t count,
+                                                      CUstreamCaptureMode mode) {
+  return Began(real::cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges, count, mode));
+}
+HAMI_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  return Ended(real::cuStreamEndCapture(stream, graph));
+}
+HAMI_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
+  return Ended(real::cuStreamEndCapture_ptsz(stream, graph));
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/pacer.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/contexts.h"
+#include "vgpu/policy/device_map.h"
+#include "vgpu/policy/pacer_samples.h"
+
+namespace hami::vgpu {
+
+constinit LaunchKind g_launch_kinds[kLaunchKinds]{};
+constinit thread_local Lease t_lease{0, -1, 0};
+
+namespace {
+
+constexpr int64_t kLease = 200'000;           // of expected cost, for one thread
+constexpr int64_t kChunk = 500'000;           // what a launcher that had to wait waits for
+constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are looked at again
+constexpr int64_t kUnknownPoll = 20'000;
+constexpr int64_t kNoteInterval = 100'000'000;
+constexpr int64_t kResampleInterval = 20'000'000;  // of a kind that is known well
+constexpr int64_t kMissed = 100'000'000;
+constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
+
+constinit std::atomic<uint32_t> g_epoch{1};
+constinit std::atomic<int32_t> g_captures{0};
+constinit std::atomic<bool> g_window_open{false};
+constinit std::atomic<int64_t> g_noted_at{0};
+constinit std::atomic<int> g_devices{0};  // of the driver; 0 = not asked yet
+
+// The account of a process without a region.
+constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
+
+void SleepNanos(int64_t nanos) {
+  const int saved_errno = errno;
+  timespec span = {static_cast<time_t>(nanos / 1'000'000'000), static_cast<long>(nanos % 1'000'000'000)};
+  nanosleep(&span, nullptr);
+  errno = saved_errno;
+}
+
+bool Capturing(CUstream stream, bool per_thread) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result =
+      per_thread ? real::cuStreamIsCapturing_ptsz(stream, &status) : real::cuStreamIsCapturing(stream, &status);
+  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void WaitWhileBlocked() {
+  while (Blocked()) SleepNanos(kLongestSleep);
+}
+
+// The monitor wants to know of launches, limited or not; twice a second would do.
+void NoteLaunch(int64_t now) {
+  if (now - g_noted_at.load(std::memory_order_relaxed) < kNoteInterval) return;
+  g_noted_at.store(now, std::memory_order_relaxed);
+  if (region::Attachment* const a = attachment(); a != nullptr) {
+    timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    region::NoteLaunch(a, static_cast<uint64_t>(wall.tv_sec));
+  }
+}
+
+// Lets launches pass without a look, until the helper closes the gate again. A limit that came in between closes it.
+void OpenGate() {
+  __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_SEQ_CST);
+  if (AnyRate() || Blocked()) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
+}
+
+bool OnlyDevice() {
+  int devices = g_devices.load(std::memory_order_relaxed);
+  if (devices == 0) {
+    if (real::cuDeviceGetCount(&devices) != CUDA_SUCCESS) return false;
+    g_devices.store(devices, std::memory_order_relaxed);
+  }
+  return devices == 1;
+}
+
+// The fast path does not look which device a launch is for, nor whether it is captured, nor does it measure.
+void PublishEpoch() {
+  const bool fast = OnlyDevice() && g_captures.load() == 0 && !g_window_open.load();
+  __atomic_store_n(&g_words.lease_epoch, fast ? g_epoch.load() : 0, __ATOMIC_RELEASE);
+}
+
+LaunchKind* ClaimKind(uint64_t id) {
+  LaunchKind* kind = FindKind(id);
+  if (kind != nullptr) return kind;
+  LaunchKind* const first = &g_launch_kinds[id % kLaunchKinds];
+  LaunchKind* const second = &g_launch_kinds[(id ^ 1) % kLaunchKinds];
+  kind = __atomic_load_n(&first->id, __ATOMIC_RELAXED) == 0 ? first : second;
+  __atomic_store_n(&kind->estimate.cost, int64_t{0}, __ATOMIC_RELAXED);
+  kind->estimate = Estimate{};
+  kind->sampled_at = 0;
+  __atomic_store_n(&kind->id, id, __ATOMIC_RELEASE);
+  return kind;
+}
+
+// Waits until the account of the device lets a launch pass. Returns its rate, 0 when there is no limit (any more).
+uint32_t Admit(int device, int64_t* now, bool* waited) {
+  region::GpuTimeDevice* const account = AccountOf(device);
+  for (;;) {
+    WaitWhileBlocked();
+    const uint32_t rate = RateOf(device);
+    if (rate == 0) return 0;
+    *now = MonotonicNanos();
+    if (PendingSamples() != 0) Harvest(*now);
+    if (*now < HoldUntil(device)) {
+      SleepNanos(kUnknownPoll);
+      continue;
+    }
+    const int64_t balance = region::GpuTimeBalance(account, *now, rate);
+    if (balance >= (*waited ? kChunk : 1)) return rate;
+    if (!*waited) TurnWindow(device, *now);
+    *waited = true;
+    const int64_t missing = region::WallToEarn(kChunk - balance, rate);
+    SleepNanos(missing < kLongestSleep ? missing : kLongestSleep);
+  }
+}
+
+// What is left of a lease for another device, or of another epoch, goes back where it came from.
+void ReturnLease(Lease* lease, int64_t now) {
+  if (lease->credit > 0 && lease->device >= 0) {
+    if (const uint32_t rate = RateOf(lease->device); rate != 0) {
+      region::GpuTimeCharge(AccountOf(lease->device), -ScaleFor(lease->device, lease->credit), now, rate);
+    }
+  }
+  lease->credit = 0;
+}
+
+// A short launch is timed best with others queued before it: not the first one after a wait, unless that is all there
+// is.
+bool WorthTiming(const LaunchKind& kind, bool waited, int64_t now) {
+  const Estimate& e = kind.estimate;
+  if (e.samples == 0 || e.cost >= kWorthTiming) return true;
+  const int64_t interval = (e.samples < kConfident ? 0 : kResampleInterval) * (waited ? 4 : 1);
+  return now - kind.sampled_at > interval && (!waited || now - kind.sampled_at > kMissed);
+}
+
+}  // namespace
+
+int64_t MonotonicNanos() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+region::GpuTimeDevice* AccountOf(int device) {
+  region::Attachment* const a = attachment();
+  return a == nullptr ? &g_private_accounts[device] : &region::GpuTimeOf(a->area)->devices[device];
+}
+
+uint32_t RateOf(int device) {
+  if (device < 0 || device >= static_cast<int>(region::kMaxDevices)) return 0;
+  const region::Attachment* const a = attachment();
+  const uint64_t percent =
+      a == nullptr ? settings().sm_limit[device] : region::SmLimit(*a, static_cast<uint32_t>(device));
+  if (percent == 0 || percent >= 100) return 0;
+  UtilizationPolicy policy = settings().policy;
+  if (policy == UtilizationPolicy::kDefault && a != nullptr) {
+    policy = static_cast<UtilizationPolicy>(region::Load(a->area->meta.policy));
+  }
+  if (policy == UtilizationPolicy::kDisable) return 0;
+  const bool switched_off = a != nullptr && region::UtilizationSwitch(*a) == 0;
+  if (policy != UtilizationPolicy::kForce && switched_off) return 0;
+  return static_cast<uint32_t>(percent) * 100;
+}
+
+bool AnyRate() {
+  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
+    if (RateOf(device) != 0) return true;
+  }
+  return false;
+}
+
+bool Blocked() {
+  const region::Attachment* const a = attachment();
+  return a != nullptr && region::LaunchesBlocked(*a);
+}
+
+void VoidLeases() {
+  g_epoch.fetch_add(1);
+  PublishEpoch();
+}
+
+void SetWindowOpen(bool open) {
+  g_window_open.store(open);
+  PublishEpoch();
+}
+
+void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) {
+  if (!Active()) {
+    __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_RELEASE);
+    return;
+  }
+  Place place;
+  if (!CurrentPlace(&place)) return;
+  if (g_captures.load(std::memory_order_relaxed) > 0 && Capturing(stream, per_thread)) return;
+  Lease& lease = t_lease;
+  const int device = place.device;
+  const uint32_t epoch = g_epoch.load(std::memory_order_relaxed);
+  LaunchKind* kind = FindKind(id);
+  int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
+  if (lease.epoch == epoch && lease.device == device && cost > 0 && cost <= lease.credit &&
+      !g_window_open.load(std::memory_order_relaxed)) {
+    lease.credit -= cost;
+    return;
+  }
+  KeepHelperAwake();
+  WaitWhileBlocked();
+  int64_t now = MonotonicNanos();
+  NoteLaunch(now);
+  if (device < 0 || RateOf(device) == 0) {
+    if (!AnyRate()) OpenGate();
+    return;
+  }
+  if (Capturing(stream, per_thread)) return;  // begun where we did not see it
+  if (lease.epoch != epoch || lease.device != device) {
+    ReturnLease(&lease, now);
+    lease.device = device;
+    lease.epoch = epoch;
+    PublishEpoch();
+  }
+  const bool covered = cost > 0 && cost <= lease.credit;
+  uint32_t rate = RateOf(device);
+  bool waited = false;
+  if (!covered) rate = Admit(device, &now, &waited);
+  if (rate == 0) return;
+
+  kind = ClaimKind(id);
+  cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited
+  const int64_t scaled = ScaleFor(device, cost);
+  if (cost <= lease.credit) {
+    lease.credit -= cost;
+  } else {
+    // A launch that costs more than a lease is charged at once, so that everybody sees the debt.
+    region::GpuTimeCharge(AccountOf(device), ScaleFor(device, cost + kLease - lease.credit), now, rate);
+    lease.credit = kLease;
+  }
+  ticket->device = device;
+  ticket->stream = stream;
+  ticket->per_thread = per_thread;
+  ticket->cost = cost;
+  ticket->in_window = g_window_open.load(std::memory_order_relaxed);
+  if (ticket->in_window) EnterWindow(device, stream, per_thread);
+  if (WorthTiming(*kind, waited, now)) ticket->sample = StartTiming(kind, device, stream, per_thread, scaled);
+}
+
+void EndLaunch(Ticket* ticket, CUresult result) {
+  const bool launched = result == CUDA_SUCCESS;
+  if (ticket->sample != nullptr) StopTiming(ticket->sample, ticket->stream, ticket->per_thread, launched);
+  if (ticket->in_window && launched) {
+    LeaveWindow(ticket->device, ticket->stream, ticket->per_thread, ticket->cost);
+  }
+  // A launch that did not take place is not paid for.
+  if (!launched && ticket->cost > 0 && t_lease.device == ticket->device) t_lease.credit += ticket->cost;
+}
+
+void CaptureBegan() {
+  g_captures.fetch_add(1);
+  PublishEpoch();
+}
+
+void CaptureEnded() {
+  if (g_captures.fetch_sub(1) <= 0) g_captures.fetch_add(1);
+  PublishEpoch();
+}
+
+uint64_t GraphId(CUgraphExec exec) { return LaunchId(reinterpret_cast<uintptr_t>(exec), 0, ~uint64_t{0}, 0); }
+
+void ForgetGraph(CUgraphExec exec) {
+  if (LaunchKind* const kind = FindKind(GraphId(exec)); kind != nullptr) {
+    __atomic_store_n(&kind->estimate.cost, int64_t{0}, __ATOMIC_RELAXED);
+    kind->estimate.samples = 0;
+  }
+}
+
+void PacerLeaveContext(CUcontext context) { ForgetSamplesOf(context, -1); }
+void PacerLeavePrimary(CUdevice ordinal) { ForgetSamplesOf(nullptr, ordinal); }
+
+void ResetPacer() {
+  g_epoch.fetch_add(1);
+  g_captures.store(0);
+  g_window_open.store(false);
+  g_noted_at.store(0);
+  for (region::GpuTimeDevice& account : g_private_accounts) account = {};
+  t_lease = {0, -1, 0};
+  ResetSamples();
+  ResetHelper();
+}
+
+}  // namespace hami::vgpu

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gate that every launch passes. Without a limit on GPU time it costs one load and one predicted branch. Under a
+// limit a launch is paid from a lease of its thread (a look-up of the expected cost and a subtraction: no lock, no
+// clock, no shared write); a thread whose lease is used up goes to the container's account (region/gpu_time.h), waits
+// there while that is overdrawn, and now and then has a launch timed on the GPU (pacer_samples.h).
+//
+// Launches into a stream that is being captured are not touched. The words the fast path reads are zero in the child of
+// a fork, so that a new process always starts on the slow path.
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda_abi.h"
+#include "region/gpu_time.h"
+#include "vgpu/policy/pacer_model.h"
+#include "vgpu/policy/process.h"
+
+namespace hami::vgpu {
+
+// What is known of one kind of launch. Read by all threads, written when a measurement comes in.
+struct alignas(64) LaunchKind {
+  uint64_t id = 0;
+  Estimate estimate;
+  int64_t sampled_at = 0;
+};
+inline constexpr size_t kLaunchKinds = 8192;
+extern LaunchKind g_launch_kinds[kLaunchKinds];
+
+// Two places for each id; nullptr when it has none.
+inline LaunchKind* FindKind(uint64_t id) {
+  LaunchKind* kind = &g_launch_kinds[id % kLaunchKinds];
+  if (__atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id) return kind;
+  kind = &g_launch_kinds[(id ^ 1) % kLaunchKinds];
+  return __atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id ? kind : nullptr;
+}
+
+// What this thread may still launch on one device, in ns of expected cost. Valid while `epoch` is the process's.
+struct Lease {
+  uint32_t epoch;
+  int32_t device;
+  int64_t credit;
+};
+extern constinit thread_local Lease t_lease;
+
+struct TimedLaunch;
+
+// A launch between its admission and its return from the driver.
+struct Ticket {
+  TimedLaunch* sample = nullptr;
+  CUstream stream = nullptr;
+  int64_t cost = 0;  // as charged to the lease; 0 = not charged
+  int32_t device = -1;
+  bool per_thread = false;
+  bool in_window = false;
+};
+
+// The slow path, before and after the driver's own function.
+void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket);
+void EndLaunch(Ticket* ticket, CUresult result);
+
+// Launches need no look. Hooks with many parameters test this first and leave the rest to a function of its own, so
+// that the way through is a load, a branch and a jump.
+inline bool LaunchesOpen() {
+  return __builtin_expect(__atomic_load_n(&g_words.launches_open, __ATOMIC_RELAXED) != 0, 1);
+}
+
+// Calls `launch`, which does what `id` names on `stream`.
+template <typename Id, typename Launch>
+inline CUresult PacedLaunch(Id id, CUstream stream, bool per_thread, Launch launch) {
+  if (LaunchesOpen()) return launch();
+  const uint64_t name = id();
+  const uint32_t epoch = __atomic_load_n(&g_words.lease_epoch, __ATOMIC_RELAXED);
+  Lease& lease = t_lease;
+  if (epoch != 0 && lease.epoch == epoch) {
+    const LaunchKind* const kind = FindKind(name);
+    const int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
+    if (cost > 0 && cost <= lease.credit) {
+      lease.credit -= cost;
+      return launch();
+    }
+  }
+  Ticket ticket;
+  BeginLaunch(name, stream, per_thread, &ticket);
+  const CUresult result = launch();
+  EndLaunch(&ticket, result);
+  return result;
+}
+
+// While a capture is under way anywhere in the process, every launch looks whether it is part of it.
+void CaptureBegan();
+void CaptureEnded();
+
+// An executable graph is gone: what was learnt of its handle is void.
+void ForgetGraph(CUgraphExec exec);
+uint64_t GraphId(CUgraphExec exec);
+
+// Before a context may end: nothing of ours may be left in it.
+void PacerLeaveContext(CUcontext context);
+void PacerLeavePrimary(CUdevice ordinal);
+
+void ResetPacer();
+
+// --- between the files of the pacer ---
+
+// The rate of a device in 1/10000 of its time; 0 = not limited. Live.
+uint32_t RateOf(int device);
+bool AnyRate();
+bool Blocked();
+region::GpuTimeDevice* AccountOf(int device);
+int64_t MonotonicNanos();
+// Whether other containers were seen using the device, in the last second or so; false where NVML can not tell.
+bool Contended(int device);
+void SetOrdinal(int device, CUdevice ordinal);
+// Leases of all threads become void, and whether there is a fast path is decided anew.
+void VoidLeases();
+void SetWindowOpen(bool open);
+// The helper thread: started by the first launch, sleeps while nothing is launched.
+void KeepHelperAwake();
+void ResetHelper();
+
+}  // namespace hami::vgpu

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The helper thread of the pacer. It looks for changed limits and orders every 10 ms while the program launches,
+// collects measurements nobody else came by for, and closes the gate now and then so that one launch in half a second
+// reports itself to the monitor. It sleeps for good while nothing is launched. It is started by the first launch, with
+// all signals blocked, and is not there in the child of a fork until that launches something.
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/device_map.h"
+#include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pacer_samples.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr int64_t kTick = 10'000'000;
+constexpr int64_t kBusyTick = 2'000'000;  // while measurements are awaited
+constexpr int64_t kReport = 500'000'000;
+constexpr int64_t kIdle = 1'000'000'000;
+
+enum : uint32_t { kNone = 0, kRunning = 1, kAsleep = 2 };
+constinit uint32_t g_state = kNone;
+constinit std::atomic<uint32_t> g_activity{0};
+
+// What leases depend on, in one number.
+uint64_t Orders() {
+  uint64_t orders = Blocked() ? 1 : 0;
+  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
+    orders = orders * 10'007 + RateOf(device);
+  }
+  return orders;
+}
+
+// Who else uses a device. NVML is slow and late, so it is asked once a second, and only for this yes or no: when the
+// device was busier than this container was charged for, others were at work. A limit never depends on the answer; it
+// only decides whether a long measurement is believed.
+struct Watch {
+  std::atomic<int> ordinal{-1};
+  std::atomic<bool> contended{false};
+  uint64_t charged = 0;
+  int64_t looked_at = 0;
+};
+constinit Watch g_watches[region::kMaxDevices]{};
+constexpr int64_t kWatch = 1'000'000'000;
+constexpr int64_t kOthers = 8;  // percent; below that it is rounding and lag
+
+void WatchOthers(int device, int64_t now) {
+  Watch& watch = g_watches[device];
+  const int ordinal = watch.ordinal.load(std::memory_order_relaxed);
+  if (ordinal < 0 || now - watch.looked_at < kWatch || RateOf(device) == 0) return;
+  const uint64_t charged = region::Load(AccountOf(device)->charged);
+  const auto own = static_cast<int64_t>(charged - watch.charged) * 100 / (now - watch.looked_at);
+  const bool first = watch.looked_at == 0;
+  watch.charged = charged;
+  watch.looked_at = now;
+  nvmlDevice_t handle = nullptr;
+  nvmlUtilization_t seen{};
+  if (first || !HandleOfOrdinal(ordinal, &handle)) return;
+  if (real::nvmlDeviceGetUtilizationRates(handle, &seen) != NVML_SUCCESS) return;
+  watch.contended.store(static_cast<int64_t>(seen.gpu) > own + kOthers, std::memory_order_relaxed);
+}
+
+void CloseGate() { __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE); }
+
+void Nap(int64_t nanos) {
+  timespec span = {0, static_cast<long>(nanos)};
+  nanosleep(&span, nullptr);
+}
+
+void SleepUntilLaunch() {
+  __atomic_store_n(&g_state, kAsleep, __ATOMIC_SEQ_CST);
+  CloseGate();
+  VoidLeases();
+  while (__atomic_load_n(&g_state, __ATOMIC_ACQUIRE) == kAsleep) {
+    syscall(SYS_futex, &g_state, FUTEX_WAIT_PRIVATE, kAsleep, nullptr, nullptr, 0);
+  }
+}
+
+void* Help(void*) {
+  uint64_t orders = Orders();
+  uint32_t activity = 0;
+  int64_t active_at = MonotonicNanos();
+  int64_t reported_at = active_at;
+  for (;;) {
+    const int64_t now = MonotonicNanos();
+    const bool pending = PendingSamples() != 0;
+    if (pending) Harvest(now);
+    if (const uint64_t seen = Orders(); seen != orders) {
+      orders = seen;
+      CloseGate();
+      VoidLeases();
+    }
+    if (now - reported_at > kReport) {
+      reported_at = now;
+      CloseGate();
+    }
+    for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) WatchOthers(device, now);
+    if (const uint32_t seen = g_activity.load(std::memory_order_relaxed); seen != activity) {
+      activity = seen;
+      active_at = now;
+    } else if (!pending && now - active_at > kIdle) {
+      SleepUntilLaunch();
+      active_at = reported_at = MonotonicNanos();
+      orders = Orders();
+    }
+    Nap(pending ? kBusyTick : kTick);
+  }
+  return nullptr;
+}
+
+// The thread functions moved from libpthread to libc in glibc 2.34; a look-up at run time finds them in both.
+bool StartThread() {
+  using Create = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  using Detach = int(pthread_t);
+  const DlsymFn look_up = RealDlsym();
+  if (look_up == nullptr) return false;
+  auto* const create = reinterpret_cast<Create*>(look_up(nullptr, "pthread_create"));  // RTLD_DEFAULT
+  auto* const detach = reinterpret_cast<Detach*>(look_up(nullptr, "pthread_detach"));
+  if (create == nullptr || detach == nullptr) return false;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  const bool started = create(&thread, nullptr, &Help, nullptr) == 0;
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (started) detach(thread);
+  return started;
+}
+
+// Late in the process's life the driver may be gone before its threads are.
+__attribute__((destructor)) void StopAtExit() { StopSampling(); }
+
+}  // namespace
+
+bool Contended(int device) { return g_watches[device].contended.load(std::memory_order_relaxed); }
+void SetOrdinal(int device, CUdevice ordinal) { g_watches[device].ordinal.store(ordinal, std::memory_order_relaxed); }
+
+void KeepHelperAwake() {
+  g_activity.fetch_add(1, std::memory_order_relaxed);
+  uint32_t state = __atomic_load_n(&g_state, __ATOMIC_ACQUIRE);
+  if (state == kRunning) return;
+  const int saved_errno = errno;
+  if (state == kNone &&
+      __atomic_compare_exchange_n(&g_state, &state, kRunning, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    StartThread();  // without it limits hold all the same; changes are seen at the next lease
+  } else if (state == kAsleep &&
+             __atomic_compare_exchange_n(&g_state, &state, kRunning, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    syscall(SYS_futex, &g_state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+  errno = saved_errno;
+}
+
+void ResetHelper() {
+  __atomic_store_n(&g_state, kNone, __ATOMIC_RELAXED);
+  for (Watch& watch : g_watches) {
+    watch.ordinal.store(-1);
+    watch.contended.store(false);
+    watch.looked_at = 0;
+  }
+}
+
+}  // namespace hami::vgpu

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What launches are expected to cost, and how that is learnt: pure arithmetic, no clock, no driver. Two things are
+// measured, and both can only be inflated by what others do on the GPU, never deflated. So both trackers follow low
+// values fast, values in a band around the estimate evenly, and high values slowly and only when they persist.
+#pragma once
+
+#include <stdint.h>
+
+namespace hami::vgpu {
+
+// The cost of one kind of launch (a kernel with its shape, or an executable graph) when it has the GPU to itself.
+struct Estimate {
+  int64_t cost = 0;       // ns, 0 = never measured
+  uint32_t samples = 0;   // saturates
+  uint32_t high_run = 0;  // samples in a row above the band
+  int64_t high_min = 0;   // the least of them
+};
+
+inline constexpr uint32_t kConfident = 8;
+inline constexpr uint32_t kPersistent = 16;
+inline constexpr int64_t kGap = 20'000;
+
+constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
+
+// Takes one measurement and returns how much of it is to be charged: all, unless it looks inflated. While others are
+// known to use the GPU, whatever is above the estimate counts as theirs, until that goes on for long.
+constexpr int64_t Learn(Estimate* e, int64_t measured, bool contended = false) {
+  if (measured < 1) measured = 1;
+  const uint32_t seen = e->samples;
+  if (seen < kConfident) ++e->samples;
+  if (seen == 0) {
+    e->cost = measured;
+    return measured;
+  }
+  if (measured <= (contended ? e->cost + kGap : BandTop(e->cost))) {
+    e->high_run = 0;
+    // A pair of events also holds the gap before the kernel when the GPU waits for the launch: an excess that small is
+    // more likely the gap than the kernel.
+    const bool far_below = measured < e->cost - e->cost / 5;
+    const bool gap = measured > e->cost && measured - e->cost < kGap;
+    const int64_t share = far_below ? 2 : gap ? 32 : seen < kConfident ? 2 : 8;
+    e->cost += (measured - e->cost) / share;
+    if (e->cost < 1) e->cost = 1;
+    return gap ? e->cost : measured;
+  }
+  if (e->high_run == 0 || measured < e->high_min) e->high_min = measured;
+  if (++e->high_run > (contended ? 8 * kPersistent : kPersistent)) {
+    const int64_t step = e->cost / (contended ? 64 : 8) + 1;
+    e->cost = e->high_min - e->cost < step ? e->high_min : e->cost + step;
+  }
+  if (contended) return e->cost;
+  return measured < BandTop(e->cost) ? measured : BandTop(e->cost);
+}
+
+// How much of the sum of its launches' costs a process really keeps the GPU busy: less than all when its streams run
+// side by side. In 1/65536.
+struct Overlap {
+  static constexpr int64_t kOne = 65536;
+  static constexpr int64_t kLeast = kOne / 64;
+
+  int64_t factor = kOne;
+  uint32_t samples = 0;
+  uint32_t high_run = 0;
+};
+
+// One on-phase: it kept the GPU for `busy`, its launches cost `sum` by the estimates.
+constexpr void Learn(Overlap* o, int64_t busy, int64_t sum, bool contended = false) {
+  if (sum <= 0 || busy <= 0) return;
+  int64_t ratio = busy >= sum ? Overlap::kOne : busy * Overlap::kOne / sum;
+  if (ratio < Overlap::kLeast) ratio = Overlap::kLeast;
+  const int64_t top = o->factor + o->factor / 4;
+  int64_t share = o->samples < kConfident ? 2 : 4;
+  if (ratio > top) {
+    share = ++o->high_run > kPersistent ? 2 : 8;
+    ratio = top;
+  } else {
+    o->high_run = 0;
+  }
+  if (contended && ratio > o->factor) share = 64;
+  if (o->samples < kConfident) ++o->samples;
+  o->factor += (ratio - o->factor) / share;
+}
+
+constexpr int64_t Scale(int64_t cost, const Overlap& o) {
+  // Two steps, so that hours do not overflow.
+  return cost / Overlap::kOne * o.factor + cost % Overlap::kOne * o.factor / Overlap::kOne;
+}
+
+// A name for a kind of launch, well mixed; never 0.
+constexpr uint64_t LaunchId(uint64_t handle, uint64_t a, uint64_t b, uint64_t c) {
+  constexpr uint64_t kMultiplier = 0x9e37'79b9'7f4a'7c15;
+  uint64_t h = (handle ^ a) * kMultiplier;
+  h = (h ^ h >> 29 ^ b) * kMultiplier;
+  h = (h ^ h >> 31 ^ c) * kMultiplier;
+  return (h ^ h >> 32) | 1;
+}
+
+}  // namespace hami::vgpu

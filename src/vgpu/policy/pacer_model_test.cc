@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/pacer_model.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "region/gpu_time.h"
+
+namespace hami::vgpu {
+namespace {
+
+using region::GpuTimeBalance;
+using region::GpuTimeCharge;
+using region::GpuTimeDevice;
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kStart = 1'000'000 * kMs;
+
+TEST(GpuTimeAccount, GivenNewAccount_ThenItStartsAtZeroAndEarnsItsRate) {
+  GpuTimeDevice account{};
+  EXPECT_EQ(GpuTimeBalance(&account, kStart, 2500), 0);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart + 4 * kMs, 2500), kMs);
+}
+
+TEST(GpuTimeAccount, GivenDebt_ThenItIsPaidAtTheRate) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 2500);
+  GpuTimeCharge(&account, 500 * kMs, kStart, 2500);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart, 2500), -500 * kMs);
+  EXPECT_LT(GpuTimeBalance(&account, kStart + 1999 * kMs, 2500), 0);
+  EXPECT_GE(GpuTimeBalance(&account, kStart + 2001 * kMs, 2500), 0);
+}
+
+TEST(GpuTimeAccount, GivenRest_ThenLittleIsKept_AndMoreByTheActive) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 5000);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart + 10'000 * kMs, 5000), region::kIdleCap);
+  GpuTimeCharge(&account, 1, kStart + 10'000 * kMs, 5000);
+  EXPECT_GT(GpuTimeBalance(&account, kStart + 10'040 * kMs, 5000), 20 * kMs);
+}
+
+TEST(GpuTimeAccount, WhenTheRateChanges_ThenTheBalanceIsKept) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 2000);
+  GpuTimeCharge(&account, 100 * kMs, kStart, 2000);
+  EXPECT_NEAR(static_cast<double>(GpuTimeBalance(&account, kStart, 8000)), -100.0 * kMs, 1000);
+  EXPECT_NEAR(static_cast<double>(GpuTimeBalance(&account, kStart, 500)), -100.0 * kMs, 1000);
+}
+
+TEST(GpuTimeAccount, GivenPointOfAnotherClock_ThenItStartsAnew) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart + 1000 * region::kLongestDebt, 5000);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart, 5000), 0);
+}
+
+TEST(LaunchCost, GivenFirstMeasurement_ThenItIsTheCost) {
+  Estimate e;
+  EXPECT_EQ(Learn(&e, 5'000), 5'000);
+  EXPECT_EQ(e.cost, 5'000);
+}
+
+TEST(LaunchCost, GivenFirstMeasurementInflated_ThenTheNextOnesCorrectItSoon) {
+  Estimate e;
+  Learn(&e, 4 * kMs);
+  for (int i = 0; i < 32; ++i) Learn(&e, 10'000);
+  EXPECT_LT(e.cost, 11'000);
+}
+
+TEST(LaunchCost, GivenSlicesOfOthersInSomeMeasurements_ThenTheyAreNotCharged) {
+  Estimate e;
+  Learn(&e, 100'000);
+  for (int i = 0; i < 200; ++i) {
+    const bool sliced = i % 4 == 0;
+    EXPECT_LE(Learn(&e, sliced ? 2'100'000 : 100'000), 130'000);
+  }
+  EXPECT_NEAR(static_cast<double>(e.cost), 100'000, 1'000);
+}
+
+TEST(LaunchCost, GivenKernelThatReallyBecameSlower_ThenTheCostFollows) {
+  Estimate e;
+  for (int i = 0; i < 20; ++i) Learn(&e, kMs);
+  for (int i = 0; i < 60; ++i) Learn(&e, 3 * kMs);
+  EXPECT_NEAR(static_cast<double>(e.cost), 3.0 * kMs, 0.1 * kMs);
+}
+
+TEST(LaunchCost, GivenGapsBeforeSomeLaunches_ThenTheLowMeasurementsCount) {
+  Estimate e;
+  for (int i = 0; i < 200; ++i) Learn(&e, 5'000 + (i % 2) * 2'000);
+  EXPECT_LT(e.cost, 5'600);
+}
+
+TEST(StreamOverlap, GivenStreamsSideBySide_ThenTheFactorIsTheirShare) {
+  Overlap o;
+  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs);
+  EXPECT_NEAR(static_cast<double>(Scale(8 * kMs, o)), 1.0 * kMs, 0.02 * kMs);
+}
+
+TEST(StreamOverlap, GivenIdleGapsOrOthersSlices_ThenNeverMoreThanTheSum) {
+  Overlap o;
+  for (int i = 0; i < 100; ++i) Learn(&o, 30 * kMs, kMs);
+  EXPECT_EQ(Scale(kMs, o), kMs);
+}
+
+TEST(StreamOverlap, WhenStreamsNoLongerOverlap_ThenTheFactorReturns) {
+  Overlap o;
+  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs);
+  for (int i = 0; i < 80; ++i) Learn(&o, kMs, kMs);
+  EXPECT_NEAR(static_cast<double>(o.factor), 1.0 * Overlap::kOne, 0.02 * Overlap::kOne);
+}
+
+TEST(LaunchName, GivenDimensionsBeyond32Bits_ThenNamesDiffer) {
+  std::set<uint64_t> ids;
+  for (uint64_t x : {1ull, 65535ull, 65536ull, 0x7fff'ffffull}) {
+    for (uint64_t y : {1ull, 65535ull}) ids.insert(LaunchId(0x1000, y << 32 | x, 65535, 1));
+  }
+  EXPECT_EQ(ids.size(), 8u);
+  EXPECT_EQ(ids.count(0), 0u);
+}
+
+}  // namespace
+}  // namespace hami::vgpu

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/pacer_samples.h"
+
+#include <atomic>
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/lock.h"
+#include "vgpu/policy/pacer_window.h"
+
+namespace hami::vgpu {
+
+enum class Stage : uint8_t { kFree, kRecording, kPending };
+
+struct TimedLaunch {
+  std::atomic<Stage> stage{Stage::kFree};
+  bool unknown = false;  // of a kind that was never measured
+  int device = -1;
+  CUcontext context = nullptr;
+  CUdevice ordinal = -1;
+  CUevent start = nullptr;
+  CUevent end = nullptr;
+  LaunchKind* kind = nullptr;
+  uint64_t kind_id = 0;
+  int64_t charged = 0;
+  int64_t launched_at = 0;
+  int64_t charged_until = 0;  // kinds that are not known are paid for as time passes
+};
+
+namespace {
+
+constexpr int kPlaces = 64;
+constexpr int64_t kHold = 5'000'000;  // no launch waits for a measurement for longer
+
+constinit Lock g_lock{};  // guards the lists below; events are recorded outside, by whoever owns the place
+constinit TimedLaunch g_timed[kPlaces]{};
+constinit std::atomic<int> g_pending{0};
+constinit std::atomic<int64_t> g_hold_until[region::kMaxDevices]{};
+constinit std::atomic<bool> g_stopped{false};
+
+void Pay(int device, int64_t gpu, int64_t now) {
+  const uint32_t rate = RateOf(device);
+  if (rate != 0 && gpu != 0) region::GpuTimeCharge(AccountOf(device), gpu, now, rate);
+}
+
+void Free(TimedLaunch* t, bool events_live) {
+  if (events_live) {
+    GiveEvent(t->context, t->ordinal, t->start);
+    GiveEvent(t->context, t->ordinal, t->end);
+  }
+  if (t->unknown) g_hold_until[t->device].store(0, std::memory_order_relaxed);
+  if (t->stage.exchange(Stage::kFree, std::memory_order_acq_rel) == Stage::kPending) g_pending.fetch_sub(1);
+}
+
+void Settle(TimedLaunch* t, int64_t now) {
+  float milliseconds = 0;
+  if (real::cuEventElapsedTime(&milliseconds, t->start, t->end) == CUDA_SUCCESS &&
+      __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id) {
+    Estimate next = t->kind->estimate;
+    const int64_t accepted =
+        Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6), Contended(t->device));
+    __atomic_store_n(&t->kind->estimate.cost, next.cost, __ATOMIC_RELAXED);
+    t->kind->estimate.samples = next.samples;
+    t->kind->estimate.high_run = next.high_run;
+    t->kind->estimate.high_min = next.high_min;
+    Pay(t->device, ScaleFor(t->device, accepted) - t->charged, now);
+  }
+  Free(t, true);
+}
+
+void Collect(TimedLaunch* t, int64_t now) {
+  const CUresult result = real::cuEventQuery(t->end);
+  if (result == CUDA_SUCCESS) {
+    Settle(t, now);
+  } else if (result != CUDA_ERROR_NOT_READY) {
+    Free(t, false);
+  } else if (t->unknown && now > t->charged_until) {
+    const int64_t passed = now - t->charged_until;
+    t->charged_until = now;
+    t->charged += passed;
+    Pay(t->device, passed, now);
+  }
+}
+
+}  // namespace
+
+CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
+  return per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
+}
+
+TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged) {
+  if (g_stopped.load(std::memory_order_relaxed)) return nullptr;
+  CUcontext context = nullptr;
+  CUdevice ordinal = -1;
+  if (real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || real::cuCtxGetDevice(&ordinal) != CUDA_SUCCESS) return nullptr;
+  TimedLaunch* t = nullptr;
+  const RelaxedCapture relaxed;
+  {
+    const Locked locked(g_lock);
+    for (TimedLaunch& place : g_timed) {
+      if (place.stage.load(std::memory_order_relaxed) == Stage::kFree) t = &place;
+    }
+    if (t == nullptr) return nullptr;
+    t->start = TakeEvent(context);
+    t->end = TakeEvent(context);
+    if (t->start == nullptr || t->end == nullptr) {
+      GiveEvent(context, ordinal, t->start);
+      GiveEvent(context, ordinal, t->end);
+      return nullptr;
+    }
+    t->stage.store(Stage::kRecording, std::memory_order_relaxed);
+  }
+  const int64_t now = MonotonicNanos();
+  t->device = device;
+  t->context = context;
+  t->ordinal = ordinal;
+  SetOrdinal(device, ordinal);
+  t->kind = kind;
+  t->kind_id = kind->id;
+  t->charged = charged;
+  t->launched_at = now;
+  t->charged_until = now;
+  t->unknown = kind->estimate.samples == 0;
+  kind->sampled_at = now;
+  if (t->unknown) g_hold_until[device].store(now + kHold, std::memory_order_relaxed);
+  if (RecordEvent(t->start, stream, per_thread) != CUDA_SUCCESS) {
+    const Locked locked(g_lock);
+    Free(t, true);
+    return nullptr;
+  }
+  return t;
+}
+
+void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched) {
+  if (launched && RecordEvent(t->end, stream, per_thread) == CUDA_SUCCESS) {
+    g_pending.fetch_add(1);
+    t->stage.store(Stage::kPending, std::memory_order_release);
+    return;
+  }
+  const Locked locked(g_lock);
+  Free(t, true);
+}
+
+void Harvest(int64_t now) {
+  if (g_stopped.load(std::memory_order_relaxed) || !g_lock.TryAcquire()) return;
+  {
+    const RelaxedCapture relaxed;
+    for (TimedLaunch& t : g_timed) {
+      if (t.stage.load(std::memory_order_acquire) == Stage::kPending) Collect(&t, now);
+    }
+    CollectWindows(now);
+  }
+  g_lock.Release();
+}
+
+int PendingSamples() { return g_pending.load(std::memory_order_relaxed) + PendingWindows(); }
+
+int64_t HoldUntil(int device) { return g_hold_until[device].load(std::memory_order_relaxed); }
+
+void TurnWindow(int device, int64_t now) {
+  const Locked locked(g_lock);
+  TurnWindowLocked(device, now);
+}
+
+void EnterWindow(int device, CUstream stream, bool per_thread) {
+  CUevent start = nullptr;
+  {
+    const Locked locked(g_lock);
+    start = WindowStartLocked(device);
+  }
+  if (start == nullptr) return;
+  const bool recorded = RecordEvent(start, stream, per_thread) == CUDA_SUCCESS;
+  const Locked locked(g_lock);
+  WindowRecordedLocked(device, recorded);
+}
+
+void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost) {
+  CUevent end = nullptr;
+  {
+    const Locked locked(g_lock);
+    end = WindowMarkLocked(device, stream, per_thread, cost);
+  }
+  if (end == nullptr) return;
+  const bool recorded = RecordEvent(end, stream, per_thread) == CUDA_SUCCESS;
+  const Locked locked(g_lock);
+  WindowRecordedLocked(device, recorded);
+}
+
+void ForgetSamplesOf(CUcontext context, CUdevice ordinal) {
+  const Locked locked(g_lock);
+  for (TimedLaunch& t : g_timed) {
+    const bool his = context != nullptr ? t.context == context : t.ordinal == ordinal;
+    if (his && t.stage.load(std::memory_order_acquire) == Stage::kPending) Free(&t, true);
+  }
+  AbortWindows();
+  DropEvents(context, ordinal);
+}
+
+void ResetSamples() {
+  g_lock.Reset();
+  for (TimedLaunch& t : g_timed) t.stage.store(Stage::kFree, std::memory_order_relaxed);
+  g_pending.store(0);
+  for (auto& hold : g_hold_until) hold.store(0, std::memory_order_relaxed);
+  ResetWindows();
+}
+
+void StopSampling() { g_stopped.store(true); }
+
+}  // namespace hami::vgpu

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Time as the GPU sees it: pairs of events around single launches, and windows over a whole on-phase of the process.
+// Nothing here waits for the GPU; whoever comes by (a launcher on its slow path, the helper thread) collects what is
+// done. Events are made on demand, kept per context and given back before the context goes. Nothing is recorded into a
+// capture, and the thread's capture mode is relaxed meanwhile, so that no capture is spoilt.
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda_abi.h"
+#include "vgpu/policy/pacer.h"
+
+namespace hami::vgpu {
+
+// Starts timing the launch at hand; nullptr when all places are taken or the driver has no event. `charged` is what the
+// account was charged for it.
+TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged);
+// After the launch: true when it went well.
+void StopTiming(TimedLaunch* timed, CUstream stream, bool per_thread, bool launched);
+
+// Collects what is done, learns and settles. Returns at once when somebody else is at it.
+void Harvest(int64_t now);
+int PendingSamples();
+
+// Until when launches on the device wait for the measurement of one that was never seen before; 0 = none is awaited.
+int64_t HoldUntil(int device);
+
+// The process's overlap factor on a device.
+int64_t ScaleFor(int device, int64_t cost);
+
+// Windows. A launcher that has to wait closes the phase; a launch while a window is open passes through both others.
+void TurnWindow(int device, int64_t now);
+void EnterWindow(int device, CUstream stream, bool per_thread);
+void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost);
+
+void ForgetSamplesOf(CUcontext context, CUdevice ordinal);  // either may be null / -1
+void ResetSamples();
+void StopSampling();  // the process ends
+
+}  // namespace hami::vgpu

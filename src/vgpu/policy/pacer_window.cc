@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/pacer_window.h"
+
+#include <atomic>
+
+#include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pacer_samples.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr int kContexts = 16;
+constexpr int kEvents = 160;
+constexpr int kStreams = 64;
+constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
+constexpr int64_t kInterval = 25'000'000;
+constexpr int64_t kLongest = 2'000'000'000;
+constexpr int kMostLaunches = 2000;     // a window slows launches down, so it ends if nobody waits
+constexpr int64_t kLeastSum = 100'000;  // ns of launches that make a window worth its errors
+
+struct Pool {
+  CUcontext context;
+  CUdevice ordinal;
+  int count;
+  CUevent free[kEvents];
+};
+
+enum class Phase : uint8_t { kRest, kPrime, kCount, kDone };
+
+// The end of the last launch on one stream, as far as this window has seen it.
+struct Mark {
+  CUstream stream;
+  const void* thread;  // of a per-thread default stream
+  CUevent event;
+};
+
+struct Window {
+  Phase phase;
+  bool bad;
+  bool started;
+  int recording;
+  CUcontext context;
+  CUdevice ordinal;
+  CUevent start;
+  int marks[2];
+  Mark mark[2][kStreams];
+  int64_t sum;
+  int launches;
+  int64_t opened_at;
+  int64_t ended_at;
+};
+
+constinit Pool g_pools[kContexts]{};
+constinit Window g_windows[region::kMaxDevices]{};
+constinit Overlap g_overlap[region::kMaxDevices]{};
+constinit std::atomic<int> g_open{0};
+constinit std::atomic<int> g_done{0};
+constinit thread_local char t_self = 0;
+
+void Close(Window* w, int64_t now, bool events_live) {
+  if (w->phase == Phase::kRest) return;
+  if (events_live) {
+    GiveEvent(w->context, w->ordinal, w->start);
+    for (int side = 0; side < 2; ++side) {
+      for (int i = 0; i < w->marks[side]; ++i) GiveEvent(w->context, w->ordinal, w->mark[side][i].event);
+    }
+  }
+  if (w->phase == Phase::kDone) g_done.fetch_sub(1);
+  if (w->phase != Phase::kDone && g_open.fetch_sub(1) == 1) SetWindowOpen(false);
+  *w = Window{};
+  w->ended_at = now;
+}
+
+bool SameStream(const Mark& a, const Mark& b) { return a.stream == b.stream && a.thread == b.thread; }
+
+// ns from the window's start to the last of the marks; false while one is not reached.
+bool LastEnd(const Window& w, int side, int64_t* last, bool* failed) {
+  for (int i = 0; i < w.marks[side]; ++i) {
+    const CUevent event = w.mark[side][i].event;
+    const CUresult result = real::cuEventQuery(event);
+    if (result == CUDA_ERROR_NOT_READY) return false;
+    float milliseconds = 0;
+    if (result != CUDA_SUCCESS || real::cuEventElapsedTime(&milliseconds, w.start, event) != CUDA_SUCCESS) {
+      *failed = true;
+      return true;
+    }
+    const auto nanos = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
+    if (i == 0 || nanos > *last) *last = nanos;
+  }
+  return true;
+}
+
+void CollectWindow(Window* w, Overlap* overlap, bool contended, int64_t now) {
+  if (w->phase != Phase::kDone && w->phase != Phase::kRest && now - w->opened_at > kLongest) w->bad = true;
+  if (w->recording != 0 || w->phase == Phase::kRest) return;
+  if (w->bad) return Close(w, now, true);
+  if (w->phase != Phase::kDone) return;
+  int64_t before = 0;
+  int64_t after = 0;
+  bool failed = false;
+  if (!LastEnd(*w, 1, &after, &failed) || !LastEnd(*w, 0, &before, &failed)) return;
+  // On one stream nothing overlaps, whatever the measurement says.
+  const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && SameStream(w->mark[0][0], w->mark[1][0]);
+  if (!failed) Learn(overlap, alone ? w->sum : after - (before > 0 ? before : 0), w->sum, contended);
+  Close(w, now, !failed);
+}
+
+}  // namespace
+
+CUevent TakeEvent(CUcontext context) {
+  for (Pool& pool : g_pools) {
+    if (pool.context == context && pool.count > 0) return pool.free[--pool.count];
+  }
+  CUevent event = nullptr;
+  return real::cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : nullptr;
+}
+
+void GiveEvent(CUcontext context, CUdevice ordinal, CUevent event) {
+  if (event == nullptr) return;
+  Pool* mine = nullptr;
+  for (Pool& pool : g_pools) {
+    if (pool.context == context) mine = &pool;
+    if (mine == nullptr && pool.context == nullptr) mine = &pool;
+  }
+  if (mine == nullptr || mine->count == kEvents) {
+    real::cuEventDestroy_v2(event);
+    return;
+  }
+  mine->context = context;
+  mine->ordinal = ordinal;
+  mine->free[mine->count++] = event;
+}
+
+void DropEvents(CUcontext context, CUdevice ordinal) {
+  for (Pool& pool : g_pools) {
+    if (pool.context == nullptr || (context != nullptr ? pool.context != context : pool.ordinal != ordinal)) continue;
+    for (int i = 0; i < pool.count; ++i) real::cuEventDestroy_v2(pool.free[i]);
+    pool.context = nullptr;
+    pool.count = 0;
+  }
+}
+
+int64_t ScaleFor(int device, int64_t cost) {
+  Overlap now;
+  now.factor = __atomic_load_n(&g_overlap[device].factor, __ATOMIC_RELAXED);
+  return Scale(cost, now);
+}
+
+void TurnWindowLocked(int device, int64_t now) {
+  Window& w = g_windows[device];
+  const bool young = g_overlap[device].samples < kConfident;
+  switch (w.phase) {
+    case Phase::kRest:
+      if (now - w.ended_at < (young ? kFirstInterval : kInterval)) return;
+      if (real::cuCtxGetCurrent(&w.context) != CUDA_SUCCESS || real::cuCtxGetDevice(&w.ordinal) != CUDA_SUCCESS) return;
+      w.phase = Phase::kPrime;
+      w.opened_at = now;
+      g_open.fetch_add(1);
+      SetWindowOpen(true);
+      return;
+    case Phase::kPrime:
+      if (w.marks[0] != 0) w.phase = Phase::kCount;
+      return;
+    case Phase::kCount:
+      if (w.sum < kLeastSum) w.bad = true;
+      w.phase = Phase::kDone;
+      g_done.fetch_add(1);
+      if (g_open.fetch_sub(1) == 1) SetWindowOpen(false);
+      return;
+    case Phase::kDone:
+      return;
+  }
+}
+
+CUevent WindowStartLocked(int device) {
+  Window& w = g_windows[device];
+  if (w.phase != Phase::kCount || w.started || w.bad) return nullptr;
+  CUcontext context = nullptr;
+  if (real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != w.context) {
+    w.bad = true;
+    return nullptr;
+  }
+  const RelaxedCapture relaxed;
+  w.started = true;
+  w.start = TakeEvent(w.context);
+  if (w.start == nullptr) w.bad = true;
+  if (w.start != nullptr) ++w.recording;
+  return w.start;
+}
+
+CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t cost) {
+  Window& w = g_windows[device];
+  if ((w.phase != Phase::kPrime && w.phase != Phase::kCount) || w.bad) return nullptr;
+  const int side = w.phase == Phase::kPrime ? 0 : 1;
+  if (side == 1 && !w.started) return nullptr;  // the phase turned during this launch
+  if (++w.launches > kMostLaunches) w.bad = true;
+  CUcontext context = nullptr;
+  // Launches of unknown cost, or of another context, can not be counted.
+  if (cost == 0 || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != w.context) {
+    w.bad = true;
+    return nullptr;
+  }
+  const bool own = stream == CU_STREAM_PER_THREAD || (per_thread && stream == nullptr);
+  const void* const thread = own ? &t_self : nullptr;
+  const CUstream name = own ? CU_STREAM_PER_THREAD : stream == CU_STREAM_LEGACY ? nullptr : stream;
+  Mark* mark = nullptr;
+  for (int i = 0; i < w.marks[side]; ++i) {
+    if (w.mark[side][i].stream == name && w.mark[side][i].thread == thread) mark = &w.mark[side][i];
+  }
+  if (mark == nullptr) {
+    const RelaxedCapture relaxed;
+    const CUevent event = w.marks[side] < kStreams ? TakeEvent(w.context) : nullptr;
+    if (event == nullptr) {
+      w.bad = true;
+      return nullptr;
+    }
+    mark = &w.mark[side][w.marks[side]++];
+    *mark = {name, thread, event};
+  }
+  if (side == 1) w.sum += cost;
+  ++w.recording;
+  return mark->event;
+}
+
+void WindowRecordedLocked(int device, bool recorded) {
+  Window& w = g_windows[device];
+  if (w.recording > 0) --w.recording;
+  if (!recorded) w.bad = true;
+}
+
+void CollectWindows(int64_t now) {
+  if (g_open.load(std::memory_order_relaxed) + g_done.load(std::memory_order_relaxed) == 0) return;
+  for (uint32_t device = 0; device < region::kMaxDevices; ++device) {
+    CollectWindow(&g_windows[device], &g_overlap[device], Contended(static_cast<int>(device)), now);
+  }
+}
+
+int PendingWindows() { return g_done.load(std::memory_order_relaxed) + g_open.load(std::memory_order_relaxed); }
+
+void AbortWindows() {
+  for (Window& w : g_windows) {
+    if (w.phase != Phase::kRest && w.recording == 0) Close(&w, w.opened_at, true);
+    if (w.phase != Phase::kRest) w.bad = true;
+  }
+}
+
+void ResetWindows() {
+  for (Window& w : g_windows) w = Window{};
+  for (Pool& pool : g_pools) pool = Pool{};
+  g_open.store(0);
+  g_done.store(0);
+}
+
+}  // namespace hami::vgpu

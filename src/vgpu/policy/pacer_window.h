@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Windows: how long the process's launches of one on-phase kept the GPU, all streams together, beside what they cost
+// one by one. A window has two phases, each ended by a launcher that has to wait for the account. Phase one only learns
+// which streams there are and when their work ends; phase two counts. Busy is then
+//   last end of phase two − max(first start of phase two, last end of phase one)
+// which holds whether or not the GPU ran dry in between. Each launch marks the end on its own stream, so no stream is
+// touched that its owner may have destroyed. And the events, which both windows and samples take from here.
+//
+// Everything named …Locked, and the events, are guarded by the samples' lock.
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda_abi.h"
+#include "vgpu/loader/driver.h"
+
+namespace hami::vgpu {
+
+// The calls of this thread do not count against anybody's capture.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { real::cuThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { real::cuThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread);
+
+// An event of the context, which must be current; nullptr when there is none to be had.
+CUevent TakeEvent(CUcontext context);
+void GiveEvent(CUcontext context, CUdevice ordinal, CUevent event);  // null is ignored
+void DropEvents(CUcontext context, CUdevice ordinal);
+
+void TurnWindowLocked(int device, int64_t now);
+// The event to record before the launch, nullptr when none is due.
+CUevent WindowStartLocked(int device);
+// The event to record after it; counts its cost.
+CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t cost);
+void WindowRecordedLocked(int device, bool recorded);
+void CollectWindows(int64_t now);
+int PendingWindows();
+void AbortWindows();
+void ResetWindows();
+
+}  // namespace hami::vgpu

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPU time under a limit: what the simulated device counts, for every way to launch.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "test/preload/guest.h"
+
+namespace guest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kImage =
+    "simgpu-image 1\n"
+    "kernel us5\n  cost total 660us\n"  // 5 us on the 132 SMs of an H100 when it fills them
+    "kernel us20\n  cost total 2640us\n"
+    "kernel ms50\n  cost total 6600ms\n"
+    "kernel narrow\n  cost total 400us\n";  // 20 us on 20 SMs
+
+constexpr unsigned kWide = 264;  // blocks of 1024 threads, two an SM
+constexpr unsigned kNarrow = 40;
+
+CUfunction Kernel(const char* name) {
+  static CUmodule module = nullptr;
+  if (module == nullptr) OK(cuModuleLoadData(&module, kImage));
+  CUfunction function = nullptr;
+  OK(cuModuleGetFunction(&function, module, name));
+  return function;
+}
+
+CUstream NewStream() {
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  return stream;
+}
+
+void Launch(CUfunction function, CUstream stream, unsigned blocks = kWide) {
+  OK(cuLaunchKernel(function, blocks, 1, 1, 1024, 1, 1, 0, stream, nullptr, nullptr));
+}
+
+void LaunchEx(CUfunction function, CUstream stream) {
+  CUlaunchConfig config{};
+  config.gridDimX = kWide;
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.blockDimX = 1024;
+  config.hStream = stream;
+  OK(cuLaunchKernelEx(&config, function, nullptr, nullptr));
+}
+
+double Seconds(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Calls `step` for a warm-up and then for `seconds`; the busy share of the device in percent, by its own counter.
+double BusyShare(double seconds, const std::function<void()>& step) {
+  auto begin = Clock::now();
+  while (Seconds(begin) < 0.4) step();
+  const uint64_t before = simgpu_busy_ns(0, 0);
+  begin = Clock::now();
+  while (Seconds(begin) < seconds) step();
+  const double wall = Seconds(begin);
+  return static_cast<double>(simgpu_busy_ns(0, 0) - before) / wall / 1e7;
+}
+
+void ExpectShare(double share, double want, double tolerance) {
+  if (std::abs(share - want) > tolerance) {
+    Fail(__FILE__, __LINE__, "busy share in 1/100 percent", std::lround(share * 100), std::lround(want * 100));
+  }
+}
+
+// What one step of each shape is.
+std::function<void()> Shape(const std::string& name) {
+  const CUstream stream = NewStream();
+  if (name == "tiny") return [f = Kernel("us5"), stream] { Launch(f, stream); };
+  if (name == "ex") return [f = Kernel("us20"), stream] { LaunchEx(f, stream); };
+  if (name == "cooperative") {
+    return
+        [f = Kernel("us20"), stream] { OK(cuLaunchCooperativeKernel(f, kWide, 1, 1, 1024, 1, 1, 0, stream, nullptr)); };
+  }
+  if (name == "multi_device") {
+    return [f = Kernel("us20"), stream] {
+      CUDA_LAUNCH_PARAMS launch{};
+      launch.function = f;
+      launch.gridDimX = kWide;
+      launch.gridDimY = launch.gridDimZ = launch.blockDimY = launch.blockDimZ = 1;
+      launch.blockDimX = 1024;
+      launch.hStream = stream;
+      OK(cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0));
+    };
+  }
+  if (name == "grid_async") {
+    const CUfunction f = Kernel("us20");
+    OK(cuFuncSetBlockShape(f, 1024, 1, 1));
+    return [f, stream] { OK(cuLaunchGridAsync(f, static_cast<int>(kWide), 1, stream)); };
+  }
+  if (name == "per_thread") {
+    return [f = Kernel("us20")] { OK(cuLaunchKernel_ptsz(f, kWide, 1, 1, 1024, 1, 1, 0, nullptr, nullptr, nullptr)); };
+  }
+  if (name == "sync50") {
+    return [f = Kernel("ms50"), stream] {
+      Launch(f, stream);
+      OK(cuStreamSynchronize(stream));
+    };
+  }
+  if (name == "graph") {
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    const CUfunction f = Kernel("us5");
+    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    for (int i = 0; i < 100; ++i) Launch(f, stream);
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    return [exec, stream] { OK(cuGraphLaunch(exec, stream)); };
+  }
+  std::vector<CUstream> streams;
+  for (int i = 0; i < 8; ++i) streams.push_back(NewStream());
+  const bool narrow = name == "streams_narrow";
+  EXPECT(narrow || name == "streams");
+  return [f = Kernel(narrow ? "narrow" : "us20"), blocks = narrow ? kNarrow : kWide, streams, next = 0u]() mutable {
+    Launch(f, streams[next++ % 8], blocks);
+  };
+}
+
+// paced SHAPE PERCENT TOLERANCE
+SCENARIO(paced) {
+  Begin();
+  const double share = BusyShare(2.0, Shape(arguments.at(0)));
+  ExpectShare(share, std::strtod(arguments.at(1).c_str(), nullptr), std::strtod(arguments.at(2).c_str(), nullptr));
+}
+
+// Without a limit the device is as busy as the program keeps it.
+SCENARIO(unpaced) {
+  Begin();
+  EXPECT(BusyShare(0.5, Shape("streams")) > 80);
+}
+
+// Goes on launching for so many seconds; `paced_observer` looks.
+SCENARIO(paced_worker) {
+  Begin();
+  const auto step = Shape("ex");
+  const auto begin = Clock::now();
+  while (Seconds(begin) < std::strtod(arguments.at(0).c_str(), nullptr)) step();
+}
+
+// paced_observer DELAY SECONDS PERCENT TOLERANCE: the whole device, by a process that launches nothing.
+SCENARIO(paced_observer) {
+  const auto value = [&](size_t i) { return std::strtod(arguments.at(i).c_str(), nullptr); };
+  std::this_thread::sleep_for(std::chrono::duration<double>(value(0)));
+  const auto begin = Clock::now();
+  const uint64_t before = simgpu_busy_ns(0, 0);
+  std::this_thread::sleep_for(std::chrono::duration<double>(value(1)));
+  const double share = static_cast<double>(simgpu_busy_ns(0, 0) - before) / Seconds(begin) / 1e7;
+  ExpectShare(share, value(2), value(3));
+}
+
+// Dies with work queued and paid for.
+SCENARIO(paced_victim) {
+  Begin();
+  const auto step = Shape("ex");
+  const auto begin = Clock::now();
+  while (Seconds(begin) < 0.5) step();
+  raise(SIGKILL);
+}
+
+// A capture of more work than the limit would let pass neither waits nor is spoilt, and measures nothing.
+SCENARIO(paced_capture) {
+  Begin();
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("ms50");
+  const CUfunction unseen = Kernel("us20");
+  Launch(f, stream);  // known, and a debt of half a second at 10 %
+  OK(cuStreamSynchronize(stream));
+  CUgraph graph = nullptr;
+  const auto begin = Clock::now();
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  for (int i = 0; i < 50; ++i) Launch(f, stream);
+  for (int i = 0; i < 50; ++i) Launch(unseen, stream);
+  OK(cuStreamEndCapture(stream, &graph));
+  EXPECT(Seconds(begin) < 0.2);
+  size_t nodes = 0;
+  OK(cuGraphGetNodes(graph, nullptr, &nodes));
+  EXPECT_SAME(nodes, 100);
+}
+
+void Touch(const char* name) { std::ofstream(std::string(std::getenv("GUEST_FOLDER")) + "/" + name) << "x"; }
+bool Exists(const char* name) {
+  return access((std::string(std::getenv("GUEST_FOLDER")) + "/" + name).c_str(), F_OK) == 0;
+}
+
+// Tells the test when it runs, waits for its change, and then has the share named.
+SCENARIO(paced_change) {
+  Begin();
+  const auto step = Shape("ex");
+  const auto begin = Clock::now();
+  while (Seconds(begin) < 0.3) step();
+  Touch("running");
+  while (!Exists("changed")) step();
+  ExpectShare(BusyShare(1.0, step), std::strtod(arguments.at(0).c_str(), nullptr), 6);
+}
+
+// Blocked by the monitor: nothing runs; released: it goes on. The test turns the word.
+SCENARIO(paced_blocked) {
+  Begin();
+  const auto step = Shape("ex");
+  std::thread observer([] {
+    Touch("running");
+    while (!Exists("changed")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));  // what is queued ends
+    const uint64_t before = simgpu_busy_ns(0, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_SAME(simgpu_busy_ns(0, 0), before);
+    Touch("stopped");
+    while (!Exists("released")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT(simgpu_busy_ns(0, 0) > before + 1'000'000);
+    Touch("done");
+  });
+  while (!Exists("done")) step();
+  observer.join();
+}
+
+// A child has a lease, a helper and measurements of its own.
+SCENARIO(paced_fork) {
+  // The parent has used the library, not yet the driver, which does not survive a fork.
+  EXPECT_SAME(cuMemFree_v2(0), CUDA_ERROR_NOT_INITIALIZED);
+  const pid_t child = fork();
+  if (child == 0) {
+    Begin();
+    ExpectShare(BusyShare(1.5, Shape("ex")), 25, 6);
+    std::_Exit(0);
+  }
+  int status = -1;
+  EXPECT_SAME(waitpid(child, &status, 0), child);
+  EXPECT_SAME(status, 0);
+}
+
+}  // namespace
+}  // namespace guest

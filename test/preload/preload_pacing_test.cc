@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bounds are generous, as the machine that runs this may have better things to do; `make bench-sm` is the exact one.
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "region/region.h"
+#include "test/preload/harness.h"
+
+namespace preload {
+namespace {
+
+struct Case {
+  const char* shape;
+  const char* limit;
+  const char* tolerance;
+};
+
+class Pacing : public Preload {
+ protected:
+  Pacing() { environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "8g"; }
+  void WaitFor(const char* name) {
+    for (int i = 0; i < 10'000 && !std::filesystem::exists(folder() + "/" + name); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_TRUE(std::filesystem::exists(folder() + "/" + name)) << name;
+  }
+  void Touch(const char* name) { std::ofstream(folder() + "/" + name) << "x"; }
+  template <typename Change>
+  void InRegion(Change change) {
+    hami::region::Attachment attachment;
+    ASSERT_EQ(hami::region::Open(&attachment, region().c_str()), hami::region::Status::kOk);
+    change(attachment.region);
+    hami::region::Detach(&attachment);
+  }
+};
+
+class PacedShapes : public Pacing, public testing::WithParamInterface<Case> {};
+
+TEST_P(PacedShapes, GivenLimit_ThenTheDeviceIsBusyThatShareOfTheTime) {
+  Pass({"paced", GetParam().shape, GetParam().limit, GetParam().tolerance},
+       {{"CUDA_DEVICE_SM_LIMIT", GetParam().limit}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, PacedShapes,
+                         testing::Values(Case{"tiny", "25", "5"}, Case{"tiny", "50", "5"}, Case{"ex", "50", "5"},
+                                         Case{"cooperative", "25", "5"}, Case{"multi_device", "25", "5"},
+                                         Case{"grid_async", "25", "5"}, Case{"per_thread", "25", "5"},
+                                         Case{"sync50", "50", "6"}, Case{"graph", "25", "5"},
+                                         Case{"streams", "25", "5"}, Case{"streams_narrow", "50", "6"}),
+                         [](const testing::TestParamInfo<Case>& paced) {
+                           return std::string(paced.param.shape) + paced.param.limit;
+                         });
+
+TEST_F(Pacing, GivenNoLimit_ThenNothingIsHeldBack) {
+  Pass({"unpaced"});
+  Pass({"unpaced"}, {{"CUDA_DEVICE_SM_LIMIT", "100"}});
+  std::filesystem::remove(region());
+  Pass({"unpaced"}, {{"CUDA_DEVICE_SM_LIMIT", "20"}, {"GPU_CORE_UTILIZATION_POLICY", "disable"}});
+}
+
+TEST_F(Pacing, GivenSwitchOff_ThenOnlyForceLimits) {
+  environment_["CUDA_DEVICE_SM_LIMIT"] = "25";
+  Pass({"paced", "ex", "25", "5"});
+  InRegion([](auto* r) { hami::region::Store(r->utilization_switch, 0); });
+  Pass({"unpaced"});
+  Pass({"paced", "ex", "25", "5"}, {{"GPU_CORE_UTILIZATION_POLICY", "force"}});
+}
+
+TEST_F(Pacing, GivenSeveralProcesses_ThenTheyShareOneLimit) {
+  environment_["CUDA_DEVICE_SM_LIMIT"] = "50";
+  std::vector<pid_t> workers;
+  for (int i = 0; i < 4; ++i) workers.push_back(Start({"paced_worker", "4"}));
+  Pass({"paced_observer", "1.5", "2", "50", "6"});
+  for (const pid_t worker : workers) EXPECT_EQ(Wait(worker), 0);
+}
+
+TEST_F(Pacing, GivenKilledProcess_ThenTheOthersHaveTheWholeShare) {
+  environment_["CUDA_DEVICE_SM_LIMIT"] = "50";
+  const pid_t survivor = Start({"paced_worker", "4"});
+  EXPECT_NE(Wait(Start({"paced_victim"})), 0);
+  Pass({"paced_observer", "0.5", "1.5", "50", "6"});
+  EXPECT_EQ(Wait(survivor), 0);
+}
+
+TEST_F(Pacing, GivenCapture_ThenItIsLeftAlone) { Pass({"paced_capture"}, {{"CUDA_DEVICE_SM_LIMIT", "10"}}); }
+
+TEST_F(Pacing, GivenFork_ThenTheChildIsLimitedToo) { Pass({"paced_fork"}, {{"CUDA_DEVICE_SM_LIMIT", "25"}}); }
+
+TEST_F(Pacing, WhenTheLimitChanges_ThenTheRunningProgramFollows) {
+  const pid_t lower = Start({"paced_change", "20"}, {{"CUDA_DEVICE_SM_LIMIT", "80"}});
+  WaitFor("running");
+  InRegion([](auto* r) { hami::region::Store(r->sm_limit[0], 20u); });
+  Touch("changed");
+  EXPECT_EQ(Wait(lower), 0);
+}
+
+TEST_F(Pacing, WhenALimitComesToAnUnlimitedProgram_ThenItFollows) {
+  const pid_t program = Start({"paced_change", "30"});
+  WaitFor("running");
+  InRegion([](auto* r) { hami::region::Store(r->sm_limit[0], 30u); });
+  Touch("changed");
+  EXPECT_EQ(Wait(program), 0);
+}
+
+TEST_F(Pacing, WhenTheMonitorBlocks_ThenNothingRunsUntilItReleases) {
+  for (const char* limit : {"50", "0"}) {  // an unlimited task can be blocked, too
+    for (const char* name : {"running", "changed", "stopped", "released", "done"}) {
+      std::filesystem::remove(folder() + "/" + name);
+    }
+    std::filesystem::remove(region());
+    const pid_t program = Start({"paced_blocked"}, {{"CUDA_DEVICE_SM_LIMIT", limit}});
+    WaitFor("running");
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    InRegion([](auto* r) { hami::region::Store(r->recent_kernel, -1); });
+    Touch("changed");
+    WaitFor("stopped");
+    InRegion([](auto* r) {
+      EXPECT_EQ(hami::region::Load(r->recent_kernel), -1);
+      hami::region::Store(r->recent_kernel, 0);
+    });
+    Touch("released");
+    EXPECT_EQ(Wait(program), 0);
+    // And it reports itself.
+    InRegion([](auto* r) {
+      EXPECT_EQ(hami::region::Load(r->recent_kernel), 2);
+      EXPECT_NE(hami::region::Load(r->last_kernel_time), 0u);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace preload
