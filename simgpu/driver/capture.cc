@@ -66,9 +66,8 @@ bool Joined(const Capture& capture) {
     }
   }
   return std::all_of(capture.streams.begin(), capture.streams.end(), [&](const CapturedStream& entry) {
-    return std::all_of(entry.dependencies.begin(), entry.dependencies.end(), [&](GraphNode* node) {
-      return std::find(seen.begin(), seen.end(), node) != seen.end();
-    });
+    return std::all_of(entry.dependencies.begin(), entry.dependencies.end(),
+                       [&](GraphNode* node) { return std::find(seen.begin(), seen.end(), node) != seen.end(); });
   });
 }
 
@@ -200,9 +199,9 @@ CUresult CheckUnsafeCall() {
     const bool own = capture->thread == ThisThread();
     // A relaxed capture forbids nothing, a thread-local one only its own thread; a global one forbids every thread that
     // has not asked to be concerned with its own captures only.
-    const bool forbids = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-                         (own || (capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                                  thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL));
+    const bool forbids =
+        capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        (own || (capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL));
     if (forbids) {
       Invalidate(*capture);
       result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -259,8 +258,8 @@ CUresult CaptureWait(Stream& s, EventObject& event) {
   const GraphLock lock;
   Captures& table = Table();
   Capture* theirs = event.capture;
-  const bool alive = std::find(table.all.begin(), table.all.end(), theirs) != table.all.end() &&
-                     theirs->id == event.capture_id;
+  const bool alive =
+      std::find(table.all.begin(), table.all.end(), theirs) != table.all.end() && theirs->id == event.capture_id;
   if (!alive) {
     return CUDA_ERROR_CAPTURED_EVENT;
   }

@@ -5,10 +5,11 @@
 // the arbiter, copies take a copy engine. Whoever waits or asks drives the simulation forward; a thread of the engine's
 // own, started when first needed, does what must happen without the caller.
 //
-// Invariants: the work of a stream is done in order; an effect (bytes copied, host function, release) happens no earlier
-// than its simulated end, outside every lock of the engine; a stream handle is looked up and never dereferenced.
-// Lock order: the engine's lock comes after all locks of core.h and mem.h; nothing of theirs is called while it is held.
-// On a capturing stream every Submit function records a graph node instead, except where it says otherwise.
+// Invariants: the work of a stream is done in order; an effect (bytes copied, host function, release) happens no
+// earlier than its simulated end, outside every lock of the engine; a stream handle is looked up and never
+// dereferenced. Lock order: the engine's lock comes after all locks of core.h and mem.h; nothing of theirs is called
+// while it is held. On a capturing stream every Submit function records a graph node instead, except where it says
+// otherwise.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ struct Stream;
 inline constexpr int kLowestStreamPriority = 0;
 inline constexpr int kHighestStreamPriority = -5;
 
-// --- contexts ----------------------------------------------------------------------------------------------------------
+// --- contexts
+// ----------------------------------------------------------------------------------------------------------
 
 // The engine of a new context; never null. The green contexts of a device and its primary one run side by side, each on
 // at most ctx.sm_count SMs; other contexts take turns with them.
@@ -38,7 +40,8 @@ Engine* NewEngine(Context& ctx);
 // Safe with null.
 void DestroyEngine(Context& ctx);
 
-// --- streams -----------------------------------------------------------------------------------------------------------
+// --- streams
+// -----------------------------------------------------------------------------------------------------------
 
 // What a handle means in the current context: null (the legacy stream, or the thread's own one when `per_thread`),
 // CU_STREAM_LEGACY, CU_STREAM_PER_THREAD or a created stream. Null, with the reason in *err, when there is no current
@@ -52,12 +55,13 @@ Context& ContextOf(const Stream& stream);
 CUresult CreateStream(Context& ctx, unsigned flags, int priority, CUstream* out);
 
 // Declares `Stream* var`, what the handle means; leaves the function with the error when it means nothing.
-#define SIMGPU_STREAM(var, handle, per_thread)                                       \
-  CUresult var##_error = CUDA_SUCCESS;                                                \
+#define SIMGPU_STREAM(var, handle, per_thread)                                             \
+  CUresult var##_error = CUDA_SUCCESS;                                                     \
   ::simgpu::Stream* const var = ::simgpu::ResolveStream(handle, per_thread, &var##_error); \
   if (var == nullptr) return var##_error
 
-// --- submission --------------------------------------------------------------------------------------------------------
+// --- submission
+// --------------------------------------------------------------------------------------------------------
 
 // What runs on the SMs: `sm_nanos` of work that can fill `width` SMs at once. `done`, if set, is called with `arg` when
 // its time is over, before the next work of the stream begins.
@@ -71,13 +75,13 @@ struct KernelWork {
 CUresult SubmitKernel(Stream& stream, const KernelWork& work);  // never captures: the launch code does that itself
 CUresult SubmitCopy(Stream& stream, const CopyOp& op);
 CUresult SubmitFill(Stream& stream, const FillOp& op);
-// `call` runs in stream order on whatever thread gets there first; it must be short, and may take memory locks but call no
-// API function. On a capturing stream: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED. `call` runs exactly once if this succeeds,
-// also when the context is destroyed first.
+// `call` runs in stream order on whatever thread gets there first; it must be short, and may take memory locks but call
+// no API function. On a capturing stream: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED. `call` runs exactly once if this
+// succeeds, also when the context is destroyed first.
 CUresult SubmitCall(Stream& stream, void (*call)(void* arg), void* arg);
 
-// Copies and fills of the synchronous API: submitted, then waited for. Refused as the driver does while the stream, or a
-// stream that the legacy one would wait for, is capturing.
+// Copies and fills of the synchronous API: submitted, then waited for. Refused as the driver does while the stream, or
+// a stream that the legacy one would wait for, is capturing.
 CUresult RunCopy(Stream& stream, const CopyOp& op);
 CUresult RunFill(Stream& stream, const FillOp& op);
 
@@ -92,7 +96,8 @@ CUresult CaptureFree(Stream& stream, CUdeviceptr address);
 // invalid, when this thread's capture mode forbids it.
 CUresult CheckUnsafeCall();
 
-// --- waiting -----------------------------------------------------------------------------------------------------------
+// --- waiting
+// -----------------------------------------------------------------------------------------------------------
 
 // Wait for all that was submitted before, running due effects, then trim the pools (TrimPoolsAtSync).
 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED while capturing; the context's sticky error if it has one.
@@ -101,7 +106,8 @@ CUresult WaitContext(Context& ctx);
 // True when everything submitted to the stream is done.
 bool StreamIdle(Stream& stream);
 
-// A wait of the host that is not for a stream (peer copies between contexts, cuMemFree): all work of `ctx` on every stream.
+// A wait of the host that is not for a stream (peer copies between contexts, cuMemFree): all work of `ctx` on every
+// stream.
 void DrainContext(Context& ctx);
 
 }  // namespace simgpu

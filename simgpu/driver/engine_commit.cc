@@ -70,8 +70,8 @@ void Scheduler::StepShare(Share& share, std::int64_t to) {
       continue;
     }
     const Nanos t = WallAt(share, share.v);
-    const auto finished = std::stable_partition(share.running.begin(), share.running.end(),
-                                                [](const Stream* s) { return s->left > 0; });
+    const auto finished =
+        std::stable_partition(share.running.begin(), share.running.end(), [](const Stream* s) { return s->left > 0; });
     for (auto it = finished; it != share.running.end(); ++it) {
       Complete(**it, t);
     }

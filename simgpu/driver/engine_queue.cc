@@ -396,7 +396,8 @@ void LeaveQueue(Scheduler& sched, Stream& s, Nanos now) {
     return;
   }
   // Something of this process has to happen on time while the caller may be elsewhere.
-  const Nanos due = s.head == Head::kTimed ? s.head_end : now + std::max<std::int64_t>(s.plan_end - s.engine->share->v, 0);
+  const Nanos due =
+      s.head == Head::kTimed ? s.head_end : now + std::max<std::int64_t>(s.plan_end - s.engine->share->v, 0);
   sched.WakeThread(due);
 }
 

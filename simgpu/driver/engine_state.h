@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The engine's own data: what is queued, what runs, and how far simulated time has come in this process. Only the files
-// of the engine, the streams, the events and the graphs include it. Everything here is guarded by Scheduler::lock unless
-// it says otherwise.
+// of the engine, the streams, the events and the graphs include it. Everything here is guarded by Scheduler::lock
+// unless it says otherwise.
 //
 // Two clocks meet: kernels live in their context's GPU time v (see arbiter.h), everything else in wall time. A stream's
 // head is what it does now; work behind the head is *planned* as long as its end in v can be bounded from below without
@@ -75,11 +75,11 @@ struct StreamMark {
 struct Op {
   OpKind kind = OpKind::kDelay;
   std::uint8_t engine = 0;
-  bool wide = false;           // memory operation of 64 bits
-  std::uint8_t compare = 0;    // kWaitValue: CU_STREAM_WAIT_VALUE_* without the flush bit
+  bool wide = false;         // memory operation of 64 bits
+  std::uint8_t compare = 0;  // kWaitValue: CU_STREAM_WAIT_VALUE_* without the flush bit
   std::uint32_t width = 0;
   std::int64_t length = 0;
-  std::int64_t bound = 0;      // once planned: v before which it can not be done
+  std::int64_t bound = 0;  // once planned: v before which it can not be done
   union {
     Call call;
     EventMark event;
@@ -127,22 +127,22 @@ struct Stream {
   std::uint64_t legacy_seen = 0;  // of the legacy stream, what this one waits for already
 
   // Planning.
-  std::int64_t plan_end = 0;    // v before which the planned work can not be done
-  Nanos busy_for_sure = 0;      // before this wall time the queue can not have run empty
+  std::int64_t plan_end = 0;  // v before which the planned work can not be done
+  Nanos busy_for_sure = 0;    // before this wall time the queue can not have run empty
   bool counted_unplanned = false;
 
   // Head.
   Head head = Head::kNone;
   Transfer bytes = Transfer::kNone;
   Nanos head_end = 0;
-  std::int64_t left = 0;         // SM-nanoseconds
+  std::int64_t left = 0;  // SM-nanoseconds
   std::uint32_t granted_sms = 0;
   std::uint64_t start_order = 0;
-  Stream* waiters = nullptr;     // streams whose head waits for this one
+  Stream* waiters = nullptr;  // streams whose head waits for this one
   Stream* next_waiter = nullptr;
   Stream* waits_on = nullptr;
-  int pending_index = -1;        // in Share::pending
-  bool destroyed = false;        // given back by the application, still has work
+  int pending_index = -1;  // in Share::pending
+  bool destroyed = false;  // given back by the application, still has work
 
   // Attributes that are only kept.
   CUstreamAttrValue attributes[8] = {};
@@ -157,17 +157,17 @@ struct Share {
   int partition = 0;
   ArbiterState* table = nullptr;  // the machine's; or the process' own when that was full: it then runs as if alone
   bool shared_table = true;
-  int arbiter = -1;          // index in *table
+  int arbiter = -1;  // index in *table
   std::uint32_t sm_count = 1;
   int engines = 0;
-  std::int64_t v = 0;        // simulated up to here
+  std::int64_t v = 0;  // simulated up to here
   std::int64_t published = 0;
-  std::int64_t work = 0;     // planned SM-nanoseconds that are not done
-  std::int64_t done = 0;     // SM-nanoseconds not yet counted in the table
-  std::int64_t plan_max = 0; // greatest plan_end
+  std::int64_t work = 0;      // planned SM-nanoseconds that are not done
+  std::int64_t done = 0;      // SM-nanoseconds not yet counted in the table
+  std::int64_t plan_max = 0;  // greatest plan_end
   std::uint64_t next_order = 0;
   bool allocation_stale = true;
-  bool idle = true;          // the arbiter does not know of work
+  bool idle = true;              // the arbiter does not know of work
   std::vector<Stream*> running;  // by priority, then start
   std::vector<Stream*> pending;  // streams that are not empty
 
@@ -182,7 +182,7 @@ struct Engine {
   std::uint32_t granted_sms = 0;  // while the SMs are dealt out
   bool dead = false;
   Stream* legacy = nullptr;
-  std::vector<Stream*> streams;   // not lanes
+  std::vector<Stream*> streams;  // not lanes
   Engine* next = nullptr;
 };
 
@@ -206,16 +206,16 @@ struct Scheduler {
   HandleArena<Stream, 65536> streams;
   std::vector<Share*> shares;
   std::vector<Engine*> engines;
-  std::vector<Stream*> timed;   // heads of kind kTimed
-  std::vector<Stream*> polling; // heads of kind kPoll
+  std::vector<Stream*> timed;    // heads of kind kTimed
+  std::vector<Stream*> polling;  // heads of kind kPoll
   std::vector<HostCall> host_calls;
-  std::size_t host_next = 0;    // first of host_calls that was not taken
+  std::size_t host_next = 0;  // first of host_calls that was not taken
   int host_running = 0;
   int bytes_to_do = 0;
-  int unplanned = 0;            // streams with work that is not planned
-  int waiting = 0;              // threads in a synchronous wait
-  std::uint64_t moves = 0;      // grows whenever anything happens
-  Nanos committed = 0;          // everything before this wall time has happened
+  int unplanned = 0;        // streams with work that is not planned
+  int waiting = 0;          // threads in a synchronous wait
+  std::uint64_t moves = 0;  // grows whenever anything happens
+  Nanos committed = 0;      // everything before this wall time has happened
   Payload* free_payloads = nullptr;
   std::uint64_t next_stream_id = 1;
   std::vector<std::pair<Stream*, Nanos>> ready;  // streams whose head may start, and when
@@ -223,16 +223,16 @@ struct Scheduler {
   bool virtual_clock = false;
   Nanos launch_latency = 0;
   bool thread_started = false;
-  bool thread_asleep = false;   // waits without a due time
+  bool thread_asleep = false;  // waits without a due time
   Nanos thread_due = 0;
 
   // --- queue (engine_queue.cc) ---
-  Op& Append(Stream& s);                   // grows the ring; the caller fills the entry, then Plan and Start
+  Op& Append(Stream& s);  // grows the ring; the caller fills the entry, then Plan and Start
   void Plan(Stream& s);
-  void Pump(Stream& s, Nanos t);           // starts and finishes whatever can at time t
-  void Settle();                           // pumps until `ready` is empty
-  void Complete(Stream& s, Nanos t);       // the head is done
-  void Cancel(Stream& s);                  // drops all queued work
+  void Pump(Stream& s, Nanos t);      // starts and finishes whatever can at time t
+  void Settle();                      // pumps until `ready` is empty
+  void Complete(Stream& s, Nanos t);  // the head is done
+  void Cancel(Stream& s);             // drops all queued work
   void DropPending(Stream& s);
   void CountUnplanned(Stream& s);
   Payload* TakePayload();
@@ -244,11 +244,11 @@ struct Scheduler {
 
   // --- time (engine_commit.cc) ---
   void Commit(Nanos now);
-  void Publish(Share& share, Nanos t);     // t: the present, as far as this share is concerned
+  void Publish(Share& share, Nanos t);  // t: the present, as far as this share is concerned
   void Withdraw(Share& share, Nanos t);
   void StepShare(Share& share, std::int64_t to);
   void DealSms(Share& share);
-  std::int64_t NextFinish(Share& share);   // v of the running kernel that ends first
+  std::int64_t NextFinish(Share& share);  // v of the running kernel that ends first
   Nanos PredictNext(Share& share);
   void AdvanceShare(Share& share, Nanos t);
   Nanos WallAt(const Share& share, std::int64_t v) const;
@@ -260,7 +260,7 @@ struct Scheduler {
   Nanos DueOf(Stream* awaited, std::uint64_t seq);  // when to look again
   // With the lock held, which it may release in between. False only when patience ended.
   bool WaitSeq(Stream& s, std::uint64_t seq, Patience patience = Patience::kForEver);
-  bool Stuck(Nanos due) const;                      // nothing of this process will bring the work further
+  bool Stuck(Nanos due) const;  // nothing of this process will bring the work further
   void WaitForRoom(Stream& s);
   // Performs one large copy (of stream `only`, if given), releasing the lock meanwhile. False: there is none.
   bool MoveBytes(Stream* only);

@@ -14,9 +14,9 @@
 namespace simgpu {
 namespace {
 
-constexpr Nanos kSpin = 60'000;              // a sleep this long before the time is exact only by yielding
-constexpr Nanos kPollInterval = 20'000;      // a value in memory is looked at this often
-constexpr Nanos kHeartbeat = 100'000'000;    // of the thread while there is work, and for a while after
+constexpr Nanos kSpin = 60'000;            // a sleep this long before the time is exact only by yielding
+constexpr Nanos kPollInterval = 20'000;    // a value in memory is looked at this often
+constexpr Nanos kHeartbeat = 100'000'000;  // of the thread while there is work, and for a while after
 constexpr Nanos kLinger = 1'000'000'000;
 constexpr Nanos kReapInterval = 50'000'000;  // how long a dead rival may keep its turn
 

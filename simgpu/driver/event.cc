@@ -261,7 +261,8 @@ CUresult WaitEvent(CUevent handle) {
 }  // namespace
 }  // namespace simgpu
 
-// --- the API ------------------------------------------------------------------------------------------------------------
+// --- the API
+// ------------------------------------------------------------------------------------------------------------
 
 CUresult cuEventCreate(CUevent* event, unsigned int flags) {
   SIMGPU_ENTER(cuEventCreate);

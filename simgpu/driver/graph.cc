@@ -53,9 +53,8 @@ bool SamePorts(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
 }
 
 std::vector<Edge>::iterator FindEdge(std::vector<Edge>& edges, const GraphNode* node, const CUgraphEdgeData& data) {
-  return std::find_if(edges.begin(), edges.end(), [&](const Edge& edge) {
-    return edge.node == node && SamePorts(edge.data, data);
-  });
+  return std::find_if(edges.begin(), edges.end(),
+                      [&](const Edge& edge) { return edge.node == node && SamePorts(edge.data, data); });
 }
 
 }  // namespace
@@ -306,8 +305,8 @@ void DeleteExec(GraphExec* exec) {
 void DropLanesOf(const Context& ctx) {
   const GraphLock lock;
   Data().execs.ForEach([&ctx](GraphExec& exec) {
-    const bool concerned =
-        exec.ctx == &ctx || std::find(exec.lane_contexts.begin(), exec.lane_contexts.end(), &ctx) != exec.lane_contexts.end();
+    const bool concerned = exec.ctx == &ctx || std::find(exec.lane_contexts.begin(), exec.lane_contexts.end(), &ctx) !=
+                                                   exec.lane_contexts.end();
     if (concerned) {
       EngineLock sched;
       GiveLanes(*sched, exec);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Graphs: what is to be done (Graph, GraphNode) and what was made ready to be launched (GraphExec). A GraphExec holds a
-// clone of its graph and a program: the nodes in an order that respects every edge, spread over lanes, which are streams
-// of its own. Launching submits the program; the engine's streams do the rest.
+// clone of its graph and a program: the nodes in an order that respects every edge, spread over lanes, which are
+// streams of its own. Launching submits the program; the engine's streams do the rest.
 //
 // Invariants: a graph has no cycle; nodes are kept in the order of their creation; a handle is looked up, never
-// dereferenced; a child graph belongs to its node. Everything is guarded by one lock of the process (GraphLock), which is
-// taken before the locks of mem.h and of the engine, and is not held while a host function runs or a thread waits.
+// dereferenced; a child graph belongs to its node. Everything is guarded by one lock of the process (GraphLock), which
+// is taken before the locks of mem.h and of the engine, and is not held while a host function runs or a thread waits.
 #pragma once
 
 #include <pthread.h>
@@ -30,7 +30,8 @@ struct Graph;
 struct GraphNode;
 struct Stream;
 
-// --- what a node does ---------------------------------------------------------------------------------------------------
+// --- what a node does
+// ---------------------------------------------------------------------------------------------------
 
 struct KernelNode {
   Context* ctx = nullptr;
@@ -99,7 +100,8 @@ struct MemOpNode {
 };
 
 struct NodeParams {
-  std::variant<EmptyNode, KernelNode, CopyNode, FillNode, HostNode, ChildNode, EventNode, AllocNode, FreeNode, MemOpNode>
+  std::variant<EmptyNode, KernelNode, CopyNode, FillNode, HostNode, ChildNode, EventNode, AllocNode, FreeNode,
+               MemOpNode>
       work;
 
   CUgraphNodeType type() const;
@@ -131,7 +133,8 @@ CUresult MakeChildNode(CUgraph child, NodeParams* out);  // a clone of `child`
 // Any of them, as cuGraphAddNode and cuGraphNodeSetParams take it.
 CUresult MakeNode(CUgraphNodeParams* params, NodeParams* out);
 
-// --- graphs -------------------------------------------------------------------------------------------------------------
+// --- graphs
+// -------------------------------------------------------------------------------------------------------------
 
 struct UserObject {
   std::atomic<bool> live{false};
@@ -150,12 +153,12 @@ struct GraphNode {
   std::atomic<bool> live{false};
   GraphNode* next_free = nullptr;
   Graph* graph = nullptr;
-  std::uint64_t id = 0;          // unique in the process
-  std::uint64_t origin = 0;      // id of the node that this one is a clone of, in the first place
-  std::uint64_t parent = 0;      // id of the node that it was cloned from
+  std::uint64_t id = 0;      // unique in the process
+  std::uint64_t origin = 0;  // id of the node that this one is a clone of, in the first place
+  std::uint64_t parent = 0;  // id of the node that it was cloned from
   NodeParams params;
   std::vector<Edge> in, out;
-  bool enabled = true;           // in a GraphExec
+  bool enabled = true;  // in a GraphExec
 
   // While a program is made.
   std::size_t step = 0;
@@ -167,18 +170,18 @@ struct Graph {
   unsigned id = 0;
   std::vector<GraphNode*> nodes;
   std::vector<std::pair<UserObject*, std::uint64_t>> user_objects;
-  GraphNode* owner = nullptr;    // the child graph node that it belongs to
-  bool capturing = false;        // a capture writes to it
-  bool hidden = false;           // inside a GraphExec
+  GraphNode* owner = nullptr;  // the child graph node that it belongs to
+  bool capturing = false;      // a capture writes to it
+  bool hidden = false;         // inside a GraphExec
 };
 
 // One node of a program.
 struct Step {
   GraphNode* node = nullptr;
-  std::size_t lane = 0;                    // 0: the stream that the graph is launched into
-  std::vector<std::size_t> dependencies;   // steps of other lanes
-  std::uint64_t seq = 0;                   // of the last launch: what its lane has come to when it is done
-  Stream* stream = nullptr;                // of the last launch
+  std::size_t lane = 0;                   // 0: the stream that the graph is launched into
+  std::vector<std::size_t> dependencies;  // steps of other lanes
+  std::uint64_t seq = 0;                  // of the last launch: what its lane has come to when it is done
+  Stream* stream = nullptr;               // of the last launch
 };
 
 struct GraphExec {
@@ -187,7 +190,7 @@ struct GraphExec {
   unsigned id = 0;
   Context* ctx = nullptr;
   unsigned long long flags = 0;
-  Graph* graph = nullptr;   // a clone
+  Graph* graph = nullptr;  // a clone
   std::vector<Step> program;
   std::vector<Context*> lane_contexts;
   std::vector<Stream*> lanes;  // taken at the first launch; the first one only when the launching stream can not do it
@@ -213,8 +216,8 @@ inline CUgraphNode HandleOf(GraphNode* node) { return reinterpret_cast<CUgraphNo
 inline CUgraphExec HandleOf(GraphExec* exec) { return reinterpret_cast<CUgraphExec>(exec); }
 inline CUuserObject HandleOf(UserObject* object) { return reinterpret_cast<CUuserObject>(object); }
 
-Graph* NewGraph();                      // null: too many
-void DeleteGraph(Graph* graph);         // with its nodes and child graphs
+Graph* NewGraph();               // null: too many
+void DeleteGraph(Graph* graph);  // with its nodes and child graphs
 Graph* CloneGraph(const Graph& graph, bool hidden);
 GraphExec* NewExec();
 void DeleteExec(GraphExec* exec);

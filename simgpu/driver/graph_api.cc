@@ -111,9 +111,8 @@ CUresult StoreEdges(const std::vector<std::pair<GraphNode*, Edge>>& edges, const
     return CUDA_SUCCESS;
   }
   const std::size_t stored = std::min(edges.size(), *count);
-  if (out.data == nullptr &&
-      std::any_of(edges.begin(), edges.begin() + static_cast<std::ptrdiff_t>(stored),
-                  [](const auto& edge) { return !IsPlain(edge.second.data); })) {
+  if (out.data == nullptr && std::any_of(edges.begin(), edges.begin() + static_cast<std::ptrdiff_t>(stored),
+                                         [](const auto& edge) { return !IsPlain(edge.second.data); })) {
     return CUDA_ERROR_LOSSY_QUERY;
   }
   for (std::size_t i = 0; i < *count; ++i) {

@@ -18,18 +18,30 @@ struct Closer {
 
 const char* NameOf(CUgraphNodeType type) {
   switch (type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: return "KERNEL";
-    case CU_GRAPH_NODE_TYPE_MEMCPY: return "MEMCPY";
-    case CU_GRAPH_NODE_TYPE_MEMSET: return "MEMSET";
-    case CU_GRAPH_NODE_TYPE_HOST: return "HOST";
-    case CU_GRAPH_NODE_TYPE_GRAPH: return "CHILD_GRAPH";
-    case CU_GRAPH_NODE_TYPE_EMPTY: return "EMPTY";
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return "EVENT_WAIT";
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return "EVENT_RECORD";
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return "MEM_ALLOC";
-    case CU_GRAPH_NODE_TYPE_MEM_FREE: return "MEM_FREE";
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return "BATCH_MEM_OP";
-    default: return "UNKNOWN";
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return "KERNEL";
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return "MEMCPY";
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return "MEMSET";
+    case CU_GRAPH_NODE_TYPE_HOST:
+      return "HOST";
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return "CHILD_GRAPH";
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return "EMPTY";
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return "EVENT_WAIT";
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return "EVENT_RECORD";
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return "MEM_ALLOC";
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return "MEM_FREE";
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return "BATCH_MEM_OP";
+    default:
+      return "UNKNOWN";
   }
 }
 
@@ -50,8 +62,8 @@ std::string Details(GraphNode& node, unsigned flags) {
     if (all || (flags & CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS) != 0) {
       const LaunchShape& shape = kernel->shape;
       char line[160];
-      std::snprintf(line, sizeof line, "\\n<<<(%u,%u,%u),(%u,%u,%u),%u>>>", shape.grid[0], shape.grid[1],
-                    shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.shared_bytes);
+      std::snprintf(line, sizeof line, "\\n<<<(%u,%u,%u),(%u,%u,%u),%u>>>", shape.grid[0], shape.grid[1], shape.grid[2],
+                    shape.block[0], shape.block[1], shape.block[2], shape.shared_bytes);
       text += line;
     }
   } else if (const CopyNode* copy = node.params.As<CopyNode>()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Launching executable graphs. The graph lock is held by the caller of LaunchGraph, and is not by that of WaitForRoomFor,
-// which may wait for as long as the stream's queue is full.
+// Launching executable graphs. The graph lock is held by the caller of LaunchGraph, and is not by that of
+// WaitForRoomFor, which may wait for as long as the stream's queue is full.
 #pragma once
 
 #include "abi/cuda_abi.h"

@@ -81,7 +81,7 @@ CUresult InstantiateWithParams(CUgraphExec* out, CUgraph graph, CUDA_GRAPH_INSTA
   if (result == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
     result = Upload(*out, params->hUploadStream, per_thread);
   }
-  params->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+  params->result_out = result == CUDA_SUCCESS               ? CUDA_GRAPH_INSTANTIATE_SUCCESS
                        : result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED
                                                             : CUDA_GRAPH_INSTANTIATE_ERROR;
   return result;
@@ -287,8 +287,8 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const 
   if (params == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return simgpu::SetInExec(
-      exec, node, [&](NodeParams* out) { return simgpu::MakeHostNode(params->fn, params->userData, out); });
+  return simgpu::SetInExec(exec, node,
+                           [&](NodeParams* out) { return simgpu::MakeHostNode(params->fn, params->userData, out); });
 }
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
@@ -298,16 +298,14 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, 
 
 CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
   SIMGPU_ENTER(cuGraphExecEventRecordNodeSetEvent);
-  return simgpu::SetInExec(exec, node, [&](NodeParams* out) {
-    return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, out);
-  });
+  return simgpu::SetInExec(
+      exec, node, [&](NodeParams* out) { return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, out); });
 }
 
 CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
   SIMGPU_ENTER(cuGraphExecEventWaitNodeSetEvent);
-  return simgpu::SetInExec(exec, node, [&](NodeParams* out) {
-    return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, out);
-  });
+  return simgpu::SetInExec(
+      exec, node, [&](NodeParams* out) { return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, out); });
 }
 
 CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,

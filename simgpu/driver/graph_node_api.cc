@@ -187,9 +187,7 @@ struct Describe {
     out.host.userData = node.user_data;
   }
   void operator()(ChildNode& node) const { out.graph.graph = HandleOf(node.graph); }
-  void operator()(EventNode& node) const {
-    (node.record ? out.eventRecord.event : out.eventWait.event) = node.event;
-  }
+  void operator()(EventNode& node) const { (node.record ? out.eventRecord.event : out.eventWait.event) = node.event; }
   void operator()(AllocNode& node) const {
     out.alloc.poolProps = node.params.poolProps;
     out.alloc.accessDescs = node.access.data();
@@ -219,8 +217,8 @@ struct Describe {
 }
 
 template <typename Params>
-CUresult AddKernel(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, std::size_t count,
-                   const Params* p, CUkernel kern, CUcontext ctx) {
+CUresult AddKernel(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, std::size_t count, const Params* p,
+                   CUkernel kern, CUcontext ctx) {
   return Add(out, graph, dependencies, nullptr, count, [&](NodeParams* made) {
     return MakeKernelNode(p->func, kern, ctx, ShapeOf(*p), p->kernelParams, p->extra, made);
   });
@@ -363,17 +361,15 @@ CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode*
 CUresult cuGraphAddEventRecordNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
                                    CUevent event) {
   SIMGPU_ENTER(cuGraphAddEventRecordNode);
-  return Add(out, graph, dependencies, nullptr, count, [&](NodeParams* made) {
-    return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, made);
-  });
+  return Add(out, graph, dependencies, nullptr, count,
+             [&](NodeParams* made) { return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, made); });
 }
 
 CUresult cuGraphAddEventWaitNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
                                  CUevent event) {
   SIMGPU_ENTER(cuGraphAddEventWaitNode);
-  return Add(out, graph, dependencies, nullptr, count, [&](NodeParams* made) {
-    return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, made);
-  });
+  return Add(out, graph, dependencies, nullptr, count,
+             [&](NodeParams* made) { return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, made); });
 }
 
 CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode node, CUevent* event) {
@@ -388,16 +384,13 @@ CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent* event) {
 
 CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event) {
   SIMGPU_ENTER(cuGraphEventRecordNodeSetEvent);
-  return Set(node, [&](NodeParams* made) {
-    return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, made);
-  });
+  return Set(node,
+             [&](NodeParams* made) { return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, made); });
 }
 
 CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event) {
   SIMGPU_ENTER(cuGraphEventWaitNodeSetEvent);
-  return Set(node, [&](NodeParams* made) {
-    return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, made);
-  });
+  return Set(node, [&](NodeParams* made) { return simgpu::MakeEventNode(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, made); });
 }
 
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
@@ -457,8 +450,7 @@ CUresult cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* depe
 CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                            const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* params) {
   SIMGPU_ENTER(cuGraphAddNode_v2);
-  return Add(out, graph, dependencies, edges, count,
-             [&](NodeParams* made) { return simgpu::MakeNode(params, made); });
+  return Add(out, graph, dependencies, edges, count, [&](NodeParams* made) { return simgpu::MakeNode(params, made); });
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* params) {

@@ -31,7 +31,8 @@ std::int64_t TimeOf(CUgraphExec exec) {
   return Between(start, end);
 }
 
-CUgraphNode AddSpin(const Gpu& gpu, CUgraph graph, const std::vector<CUgraphNode>& after, std::int64_t ns, unsigned sms) {
+CUgraphNode AddSpin(const Gpu& gpu, CUgraph graph, const std::vector<CUgraphNode>& after, std::int64_t ns,
+                    unsigned sms) {
   std::uint64_t cost = static_cast<std::uint64_t>(ns) * sms;
   void* params[] = {&cost};
   CUDA_KERNEL_NODE_PARAMS_v2 p = {};
@@ -295,7 +296,8 @@ TEST_F(GraphTest, GivenAUserObjectWhenTheLastReferenceGoesThenItIsDestroyedOnce)
     CUgraph graph = nullptr;
     ASSERT_OK(cuGraphCreate(&graph, 0));
     CUuserObject object = nullptr;
-    EXPECT_OK(cuUserObjectCreate(&object, nullptr, [](void*) { ++destroyed; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    EXPECT_OK(cuUserObjectCreate(
+        &object, nullptr, [](void*) { ++destroyed; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     EXPECT_OK(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
     EXPECT_EQ(destroyed, 0);
     EXPECT_OK(cuGraphDestroy(graph));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for objects that the API names by pointer. An arena is one reserved range of addresses that is never given back,
-// so any value an application passes can be judged without reading it: inside the range, on an object's boundary, and
-// marked live, or it is no handle. Objects are reused oldest first, which keeps a stale handle wrong for a while.
+// Memory for objects that the API names by pointer. An arena is one reserved range of addresses that is never given
+// back, so any value an application passes can be judged without reading it: inside the range, on an object's boundary,
+// and marked live, or it is no handle. Objects are reused oldest first, which keeps a stale handle wrong for a while.
 // The arena's owner serialises Take and Give; Find may run concurrently with them. Refuses: more than kCount objects.
 #pragma once
 
@@ -79,8 +79,8 @@ class HandleArena {
     if (base_.load(std::memory_order_relaxed) != nullptr) {
       return true;
     }
-    void* range = mmap(nullptr, kCount * sizeof(T), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* range =
+        mmap(nullptr, kCount * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) {
       return false;
     }

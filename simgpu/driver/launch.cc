@@ -70,7 +70,7 @@ CUresult PrepareLaunch(const Context& ctx, KernelRef kernel, const LaunchShape& 
   const unsigned threads = shape.block[0] * shape.block[1] * shape.block[2];
   if (threads > limits.max_threads_per_block) {
     return std::uint64_t{limits.registers} * threads > spec.regs_per_block ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
-                                                                          : CUDA_ERROR_INVALID_VALUE;
+                                                                           : CUDA_ERROR_INVALID_VALUE;
   }
   if (shape.shared_bytes > limits.max_dynamic_shared) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a launch is once it was checked: the kernel, its work and how many SMs it can fill. Streams and graphs launch the
-// same thing. Refuses, with the driver's own error codes, what the device or the kernel can not hold.
+// What a launch is once it was checked: the kernel, its work and how many SMs it can fill. Streams and graphs launch
+// the same thing. Refuses, with the driver's own error codes, what the device or the kernel can not hold.
 #pragma once
 
 #include <array>

@@ -52,8 +52,8 @@ CUresult CaptureLaunch(Stream& s, const LaunchRequest& request, PreparedLaunch&&
   if (completion != nullptr) {
     SIMGPU_TRY(CaptureRecord(s, *completion));
   }
-  SIMGPU_TRY(CaptureNode(
-      s, KernelNodeParams(*s.ctx, request.function, request.shape, ParamBuffer(), std::move(prepared))));
+  SIMGPU_TRY(
+      CaptureNode(s, KernelNodeParams(*s.ctx, request.function, request.shape, ParamBuffer(), std::move(prepared))));
   return programmatic == nullptr ? CUDA_SUCCESS : CaptureRecord(s, *programmatic);
 }
 
@@ -98,7 +98,8 @@ CUresult Launch(CUstream stream, const LaunchRequest& request, bool per_thread) 
 }
 
 CUresult LaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                      unsigned shared, CUstream stream, void** params, void** extra, bool cooperative, bool per_thread) {
+                      unsigned shared, CUstream stream, void** params, void** extra, bool cooperative,
+                      bool per_thread) {
   LaunchRequest request;
   request.function = f;
   request.shape.grid = {gx, gy, gz};
@@ -166,8 +167,8 @@ void JoinStreams(Scheduler& sched, const std::vector<Stream*>& streams, Nanos no
 }
 
 CUresult LaunchMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned count, unsigned flags) {
-  constexpr unsigned kKnown =
-      CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC | CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC;
+  constexpr unsigned kKnown = CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC |
+                              CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC;
   if (list == nullptr || count == 0 || (flags & ~kKnown) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -178,7 +179,8 @@ CUresult LaunchMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned count, unsigned fl
       return CUDA_ERROR_INVALID_VALUE;
     }
     SIMGPU_STREAM(s, list[i].hStream, false);
-    if (std::any_of(streams.begin(), streams.end(), [s](const Stream* o) { return o->ctx->device == s->ctx->device; })) {
+    if (std::any_of(streams.begin(), streams.end(),
+                    [s](const Stream* o) { return o->ctx->device == s->ctx->device; })) {
       return CUDA_ERROR_INVALID_DEVICE;  // one launch a device
     }
     if (IsCapturing(*s)) {
@@ -212,21 +214,21 @@ CUresult LaunchMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned count, unsigned fl
 }  // namespace
 }  // namespace simgpu
 
-#define SIMGPU_LAUNCH_KERNEL(NAME, PER_THREAD)                                                                      \
-  CUresult NAME(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,  \
-                unsigned int bz, unsigned int shared, CUstream stream, void** params, void** extra) {               \
-    SIMGPU_ENTER(NAME);                                                                                             \
-    return simgpu::LaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra, false, PER_THREAD);       \
+#define SIMGPU_LAUNCH_KERNEL(NAME, PER_THREAD)                                                                     \
+  CUresult NAME(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, \
+                unsigned int bz, unsigned int shared, CUstream stream, void** params, void** extra) {              \
+    SIMGPU_ENTER(NAME);                                                                                            \
+    return simgpu::LaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra, false, PER_THREAD);      \
   }
 
 SIMGPU_LAUNCH_KERNEL(cuLaunchKernel, false)
 SIMGPU_LAUNCH_KERNEL(cuLaunchKernel_ptsz, true)
 
-#define SIMGPU_LAUNCH_COOPERATIVE(NAME, PER_THREAD)                                                                 \
-  CUresult NAME(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,  \
-                unsigned int bz, unsigned int shared, CUstream stream, void** params) {                             \
-    SIMGPU_ENTER(NAME);                                                                                             \
-    return simgpu::LaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, nullptr, true, PER_THREAD);      \
+#define SIMGPU_LAUNCH_COOPERATIVE(NAME, PER_THREAD)                                                                \
+  CUresult NAME(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, \
+                unsigned int bz, unsigned int shared, CUstream stream, void** params) {                            \
+    SIMGPU_ENTER(NAME);                                                                                            \
+    return simgpu::LaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, nullptr, true, PER_THREAD);     \
   }
 
 SIMGPU_LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel, false)

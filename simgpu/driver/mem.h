@@ -101,8 +101,8 @@ void TrimPoolsAtSync(int ordinal);
 // Graph memory (allocation nodes). The address exists from node creation to the graph's destruction; the memory is
 // charged while backed, and stays in the device's graph pool afterwards until trimmed.
 CUresult GraphReserve(int ordinal, std::size_t size, CUdeviceptr* out);
-CUresult GraphBack(CUdeviceptr base);   // one launch more; CUDA_ERROR_OUT_OF_MEMORY when it does not fit
-void GraphUnback(CUdeviceptr base);     // one less: a free was reached. After the last one it is the pool's again
+CUresult GraphBack(CUdeviceptr base);  // one launch more; CUDA_ERROR_OUT_OF_MEMORY when it does not fit
+void GraphUnback(CUdeviceptr base);    // one less: a free was reached. After the last one it is the pool's again
 // Who has to free it: a launch whose graph does not do so itself leaves it owed, and whoever asks for the free (a call,
 // or a launch of another graph) settles that. GraphSettle is false when nothing is owed.
 void GraphOwe(CUdeviceptr base);

@@ -196,8 +196,7 @@ void Dismantle(const Module& module) {
 CUresult AllocManagedIn(Context& ctx, const GlobalInfo& global, Variable* out) {
   *out = Variable{0, global.size, true, &ctx};
   if (global.size == 0) return CUDA_SUCCESS;
-  const CUresult result =
-      AllocManaged(ctx, static_cast<std::size_t>(global.size), CU_MEM_ATTACH_GLOBAL, &out->address);
+  const CUresult result = AllocManaged(ctx, static_cast<std::size_t>(global.size), CU_MEM_ATTACH_GLOBAL, &out->address);
   if (result == CUDA_SUCCESS) Initialise(out->address, global, -1);
   return result;
 }

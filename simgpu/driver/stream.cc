@@ -238,16 +238,16 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
 
 // Defines an API function and its twin for per-thread default streams over one implementation, which takes the same
 // arguments and whether it is the twin. PARAMS and ARGS are in parentheses.
-#define SIMGPU_STREAM_API(NAME, IMPLEMENTATION, PARAMS, ARGS)  \
-  CUresult NAME PARAMS {                                       \
-    SIMGPU_ENTER(NAME);                                        \
-    constexpr bool per_thread = false;                         \
-    return simgpu::IMPLEMENTATION ARGS;                        \
-  }                                                            \
-  CUresult NAME##_ptsz PARAMS {                                \
-    SIMGPU_ENTER(NAME##_ptsz);                                 \
-    constexpr bool per_thread = true;                          \
-    return simgpu::IMPLEMENTATION ARGS;                        \
+#define SIMGPU_STREAM_API(NAME, IMPLEMENTATION, PARAMS, ARGS) \
+  CUresult NAME PARAMS {                                      \
+    SIMGPU_ENTER(NAME);                                       \
+    constexpr bool per_thread = false;                        \
+    return simgpu::IMPLEMENTATION ARGS;                       \
+  }                                                           \
+  CUresult NAME##_ptsz PARAMS {                               \
+    SIMGPU_ENTER(NAME##_ptsz);                                \
+    constexpr bool per_thread = true;                         \
+    return simgpu::IMPLEMENTATION ARGS;                       \
   }
 
 SIMGPU_STREAM_API(cuStreamQuery, QueryStream, (CUstream stream), (stream, per_thread))

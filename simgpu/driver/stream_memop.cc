@@ -150,14 +150,14 @@ CUresult MakeMemOp(const CUstreamBatchMemOpParams& params, Op* out, bool* skip) 
 }  // namespace simgpu
 
 // Every version has the same arguments; the first one is what programs built before CUDA 12 ask for.
-#define SIMGPU_VALUE_API(NAME, IMPLEMENTATION, TYPE, WIDE)                                           \
-  CUresult NAME(CUstream stream, CUdeviceptr address, TYPE value, unsigned int flags) {              \
-    SIMGPU_ENTER(NAME);                                                                              \
-    return simgpu::IMPLEMENTATION(stream, address, value, flags, WIDE, false);                       \
-  }                                                                                                  \
-  CUresult NAME##_ptsz(CUstream stream, CUdeviceptr address, TYPE value, unsigned int flags) {       \
-    SIMGPU_ENTER(NAME##_ptsz);                                                                       \
-    return simgpu::IMPLEMENTATION(stream, address, value, flags, WIDE, true);                        \
+#define SIMGPU_VALUE_API(NAME, IMPLEMENTATION, TYPE, WIDE)                                     \
+  CUresult NAME(CUstream stream, CUdeviceptr address, TYPE value, unsigned int flags) {        \
+    SIMGPU_ENTER(NAME);                                                                        \
+    return simgpu::IMPLEMENTATION(stream, address, value, flags, WIDE, false);                 \
+  }                                                                                            \
+  CUresult NAME##_ptsz(CUstream stream, CUdeviceptr address, TYPE value, unsigned int flags) { \
+    SIMGPU_ENTER(NAME##_ptsz);                                                                 \
+    return simgpu::IMPLEMENTATION(stream, address, value, flags, WIDE, true);                  \
   }
 
 SIMGPU_VALUE_API(cuStreamWaitValue32, Wait, cuuint32_t, false)
@@ -169,10 +169,10 @@ SIMGPU_VALUE_API(cuStreamWriteValue32_v2, Write, cuuint32_t, false)
 SIMGPU_VALUE_API(cuStreamWriteValue64, Write, cuuint64_t, true)
 SIMGPU_VALUE_API(cuStreamWriteValue64_v2, Write, cuuint64_t, true)
 
-#define SIMGPU_BATCH_API(NAME, PER_THREAD)                                                                 \
+#define SIMGPU_BATCH_API(NAME, PER_THREAD)                                                                   \
   CUresult NAME(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* params, unsigned int flags) { \
-    SIMGPU_ENTER(NAME);                                                                                    \
-    return simgpu::Submit(stream, count, params, flags, PER_THREAD);                                       \
+    SIMGPU_ENTER(NAME);                                                                                      \
+    return simgpu::Submit(stream, count, params, flags, PER_THREAD);                                         \
   }
 
 SIMGPU_BATCH_API(cuStreamBatchMemOp, false)

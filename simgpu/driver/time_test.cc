@@ -178,7 +178,8 @@ TEST_F(TimeTest, GivenAHostFunctionWhenItsTurnComesThenItRunsBetween) {
     CUevent start = Mark(s);
     const std::int64_t before = simgpu_now_ns();
     EXPECT_OK(gpu.Launch(s, 30 * kMicro));
-    EXPECT_OK(cuLaunchHostFunc(s, [](void*) { seen = simgpu_now_ns(); }, nullptr));
+    EXPECT_OK(cuLaunchHostFunc(
+        s, [](void*) { seen = simgpu_now_ns(); }, nullptr));
     EXPECT_OK(gpu.Launch(s, 10 * kMicro));
     CUevent end = Mark(s);
     EXPECT_OK(cuStreamSynchronize(s));
@@ -208,7 +209,8 @@ TEST_F(TimeTest, GivenAContextWithWorkWhenDestroyedThenItsWorkIsDoneFirst) {
     static bool called = false;
     CUstream s = NewStream();
     EXPECT_OK(doomed.Launch(s, 1000 * kMilli));
-    EXPECT_OK(cuLaunchHostFunc(s, [](void*) { called = true; }, nullptr));
+    EXPECT_OK(cuLaunchHostFunc(
+        s, [](void*) { called = true; }, nullptr));
     const std::int64_t before = simgpu_now_ns();
     EXPECT_OK(cuCtxDestroy_v2(other));
     EXPECT_EQ(simgpu_now_ns() - before, 1000 * kMilli);

@@ -4,12 +4,13 @@
 // and pure integer arithmetic, so any process may drive it for all.
 //
 // Each context lives in its own GPU time v, which advances only while the context holds the GPU. Its owner keeps its
-// queues in v and publishes how far it can run without further news (the demand). Contexts whose v has not reached their
-// demand are runnable and take turns: round robin, one quantum each, an exhausted one yields at once. Intervals remember
-// which stretch of v was which stretch of wall time, so every process computes exact time stamps for itself.
+// queues in v and publishes how far it can run without further news (the demand). Contexts whose v has not reached
+// their demand are runnable and take turns: round robin, one quantum each, an exhausted one yields at once. Intervals
+// remember which stretch of v was which stretch of wall time, so every process computes exact time stamps for itself.
 //
 // Invariants: v never exceeds the demand; wall time and v never go back; within a partition intervals never overlap.
-// The caller holds the device's arbiter lock around every function but TryRaise. Refuses: a context beyond kMaxContexts.
+// The caller holds the device's arbiter lock around every function but TryRaise. Refuses: a context beyond
+// kMaxContexts.
 #pragma once
 
 #include <atomic>
@@ -18,9 +19,9 @@
 
 namespace simgpu {
 
-inline constexpr int kMaxContexts = 1024;   // of one device, all processes
-inline constexpr int kPartitions = 9;       // 0: the whole device; 1 + n: GPU instance n, which has SMs of its own
-inline constexpr int kIntervals = 128;      // remembered stretches of one context
+inline constexpr int kMaxContexts = 1024;  // of one device, all processes
+inline constexpr int kPartitions = 9;      // 0: the whole device; 1 + n: GPU instance n, which has SMs of its own
+inline constexpr int kIntervals = 128;     // remembered stretches of one context
 inline constexpr std::int64_t kDefaultQuantum = 2'000'000;
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
@@ -33,11 +34,11 @@ struct ArbiterContext {
   // The v at which the known work ends. Its owner raises it; kIdleBit says that the arbiter took the context out of the
   // rotation, so that the owner has to hand it in again under the lock.
   std::atomic<std::int64_t> demand;
-  std::int64_t granted;        // v
+  std::int64_t granted;                // v
   std::atomic<std::int64_t> sm_nanos;  // kernel work done, as its owner has played it forward
-  std::uint64_t intervals;     // written so far; the last kIntervals of them are remembered
-  std::int32_t owner;          // process slot
-  std::uint16_t next, prev;    // rotation, while runnable
+  std::uint64_t intervals;             // written so far; the last kIntervals of them are remembered
+  std::int32_t owner;                  // process slot
+  std::uint16_t next, prev;            // rotation, while runnable
   std::uint8_t used, runnable, partition;
 };
 
@@ -51,14 +52,14 @@ struct ArbiterPartition {
 struct ArbiterState {
   static constexpr std::int64_t kIdleBit = std::numeric_limits<std::int64_t>::min();
 
-  std::int64_t quantum_ns;  // 0: kDefaultQuantum
+  std::int64_t quantum_ns;   // 0: kDefaultQuantum
   std::uint16_t high_water;  // contexts beyond this were never used
   // Bit per context that was attached or granted time since somebody cleared it: whoever follows the grants looks only
   // at these.
   std::uint64_t changed[kMaxContexts / 64];
   ArbiterPartition partitions[kPartitions];
-  std::int64_t sm_nanos_gone;   // of contexts that are no more
-  std::int64_t copy_free[3];  // wall time from which each copy engine is free
+  std::int64_t sm_nanos_gone;  // of contexts that are no more
+  std::int64_t copy_free[3];   // wall time from which each copy engine is free
   ArbiterContext contexts[kMaxContexts];
   GrantInterval rings[kMaxContexts][kIntervals];
 

@@ -91,8 +91,8 @@ void InitRobustMutex(pthread_mutex_t* mutex) {
 }
 
 bool LockRobust(pthread_mutex_t* mutex) {
-  // A robust mutex survives its owner's death but not a waiter's: one that is killed after it was woken takes the wake-up
-  // with it, and the next in line would sleep for ever. So nobody sleeps long without looking again.
+  // A robust mutex survives its owner's death but not a waiter's: one that is killed after it was woken takes the
+  // wake-up with it, and the next in line would sleep for ever. So nobody sleeps long without looking again.
   constexpr long kLookAgain = 20'000'000;
   int result = ETIMEDOUT;
   while (result == ETIMEDOUT) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the benchmark measures from inside a GPU process: it finds the driver as a client does (dlopen and dlsym), runs one
-// loop and prints one number per line, `NAME VALUE`, best of several rounds. test/bench/run.py runs it with and without
-// the library preloaded and does the arithmetic.
+// What the benchmark measures from inside a GPU process: it finds the driver as a client does (dlopen and dlsym), runs
+// one loop and prints one number per line, `NAME VALUE`, best of several rounds. test/bench/run.py runs it with and
+// without the library preloaded and does the arithmetic.
 //
 //   guest launch | alloc LIVE THREADS | refuse | init | lookup | own
 
@@ -60,7 +60,8 @@ void UseFirstDevice() {
   Check(cuCtxSetCurrent_(context), "cuCtxSetCurrent");
 }
 
-// The best of `rounds` runs of `body`, which does `count` operations: the least disturbed one tells what the code costs.
+// The best of `rounds` runs of `body`, which does `count` operations: the least disturbed one tells what the code
+// costs.
 double BestNanos(int rounds, int count, const std::function<void()>& body) {
   double best = 1e30;
   for (int i = 0; i < rounds; ++i) {
@@ -159,9 +160,9 @@ int Init() {
 int Lookup() {
   Check(Find<decltype(cuInit)>("cuInit")(0), "cuInit");
   FIND(cuGetProcAddress_v2);
-  const char* const names[] = {"cuMemAlloc",       "cuMemFree",      "cuLaunchKernel", "cuStreamSynchronize", "cuMemGetInfo",
-                               "cuEventRecord",    "cuGraphLaunch",  "cuMemcpyAsync",  "cuCtxGetCurrent",     "cuMemAllocAsync",
-                               "cuPointerGetAttribute", "cuModuleGetFunction"};
+  const char* const names[] = {"cuMemAlloc",      "cuMemFree",       "cuLaunchKernel",        "cuStreamSynchronize",
+                               "cuMemGetInfo",    "cuEventRecord",   "cuGraphLaunch",         "cuMemcpyAsync",
+                               "cuCtxGetCurrent", "cuMemAllocAsync", "cuPointerGetAttribute", "cuModuleGetFunction"};
   constexpr int kRounds = 1000;
   const double nanos = BestNanos(30, kRounds * static_cast<int>(std::size(names)), [&] {
     for (int i = 0; i < kRounds; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sizes that have to be worked out: pitched memory (the driver picks the pitch) and arrays (the driver picks the
-// layout). Both are reserved by the layout that GPUs use, pitched rows padded to 512 bytes, arrays in blocks of 64 bytes
-// by 8 rows, and settled where the driver tells more.
+// layout). Both are reserved by the layout that GPUs use, pitched rows padded to 512 bytes, arrays in blocks of 64
+// bytes by 8 rows, and settled where the driver tells more.
 #pragma once
 
 #include <stddef.h>
