@@ -75,7 +75,7 @@ TEST(Names, GivenNames_WhenChecked_ThenOnlyHarmlessFolderNames) {
 TEST(Names, GivenPrograms_WhenNamed_ThenValidAndFree) {
   EXPECT_EQ(ChooseShareName("/usr/bin/python3", {}), "python3-1");
   EXPECT_EQ(ChooseShareName("python3", {"python3-1", "python3-2", "python3-4"}), "python3-3");
-  for (const std::string program : {"", "/", "./a b;c", "-x", "ünï", std::string(300, 'y').c_str()}) {
+  for (const std::string& program : std::vector<std::string>{"", "/", "./a b;c", "-x", "ünï", std::string(300, 'y')}) {
     EXPECT_TRUE(CheckShareName(ChooseShareName(program, {}))) << program;
   }
 }
