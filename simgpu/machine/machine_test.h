@@ -14,6 +14,7 @@
 #include <functional>
 #include <string>
 
+#include "simgpu/machine/in_child.h"
 #include "simgpu/machine/machine.h"
 
 namespace simgpu {
@@ -24,19 +25,6 @@ inline std::string TempPath(const char* name) {
   std::string path = std::string("/dev/shm/simgpu-test-") + std::to_string(getpid()) + "-" + name;
   unlink(path.c_str());
   return path;
-}
-
-// Runs `body` in a process of its own with this environment; its value is the child's exit status (0: good). Machine is
-// one per process, so each test of a machine is such a child.
-inline int InChild(const std::function<int()>& body) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(50);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
 class MachineTest : public ::testing::Test {

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "abi/nvml_abi.h"
+#include "simgpu/machine/in_child.h"
 
 namespace simgpu::nvml_test {
 
@@ -28,17 +29,6 @@ inline void* Symbol(const char* name) {
 
 #define CHECK_OR(code, condition) \
   if (!(condition)) return (code)
-
-inline int InChild(const std::function<int()>& body) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(50);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
 
 class NvmlTest : public ::testing::Test {
  protected:
