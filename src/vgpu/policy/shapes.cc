@@ -68,14 +68,17 @@ uint64_t MipmapBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels) {
   if (!HoldsMemory(shape)) return 0;
   // Layers and cube faces do not shrink with the level, the slices of a volume do.
   const bool layered = (shape.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+  // A level that would be less than one texel in every direction does not exist; drivers cut the count there.
+  uint64_t largest = shape.Width > shape.Height ? shape.Width : shape.Height;
+  if (!layered && shape.Depth > largest) largest = shape.Depth;
   uint64_t total = 0;
-  for (unsigned level = 0; level < levels && level < 32; ++level) {
+  for (unsigned level = 0; level < levels && level < 64 && largest >> level != 0; ++level) {
     const uint64_t depth = layered ? shape.Depth : shape.Depth >> level;
     const uint64_t height = shape.Height == 0 ? 0 : AtLeastOne(shape.Height >> level);
     const uint64_t bytes = LayerBytes(shape, AtLeastOne(shape.Width >> level), height, AtLeastOne(depth));
-    if (__builtin_add_overflow(total, bytes, &total)) return UINT64_MAX;
+    if (__builtin_add_overflow(total, RoundUp(bytes, kAllocationUnit), &total)) return UINT64_MAX;
   }
-  return RoundUp(total, kAllocationUnit);
+  return total;
 }
 
 }  // namespace hami::vgpu

@@ -47,6 +47,18 @@ TEST(MipmapBytes, GivenLayers_ThenTheyDoNotShrink) {
   EXPECT_EQ(MipmapBytes(shape, 2), 8u * (512 * 4 * 512 + 256 * 4 * 256));
 }
 
+TEST(MipmapBytes, GivenMoreLevelsThanTheShapeHas_ThenOnlyThoseThereAreCount) {
+  const auto shape = Shape(64, 16, 0, CU_AD_FORMAT_UNSIGNED_INT8, 4);
+  EXPECT_EQ(MipmapBytes(shape, 8), MipmapBytes(shape, 7));
+  EXPECT_EQ(MipmapBytes(shape, 1000), MipmapBytes(shape, 7));
+  EXPECT_LT(MipmapBytes(shape, 6), MipmapBytes(shape, 7));
+}
+
+TEST(MipmapBytes, GivenOneDimension_ThenEachLevelIsAnAllocationUnitAtLeast) {
+  const auto shape = Shape(16, 0, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1);
+  EXPECT_EQ(MipmapBytes(shape, 5), 5u * 512);
+}
+
 TEST(RoundUp, GivenValuesAtTheEnds_ThenNeverWraps) {
   EXPECT_EQ(RoundUp(0, 512), 0u);
   EXPECT_EQ(RoundUp(1, 512), 512u);
