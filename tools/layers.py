@@ -27,9 +27,10 @@ ALLOWED = {
     "sched": ["device"],
     "simcluster": ["sched"],
     "scheduler": ["kube", "sched"],
-    "plugin": ["abi", "kube", "device"],
-    "monitor": ["abi", "kube", "device", "region"],
-    "cli": ["region", "abi", "device", "sched", "simcluster", "base"],
+    "nvml": ["abi", "base"],
+    "plugin": ["nvml", "kube", "device"],
+    "monitor": ["nvml", "kube", "device", "region"],
+    "cli": ["region", "nvml", "device", "sched", "simcluster"],
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
     "simgpu/image": ["simgpu"],
