@@ -28,7 +28,7 @@ ALLOWED = {
     "simcluster": ["sched"],
     "scheduler": ["kube", "sched"],
     "nvml": ["abi", "base"],
-    "plugin": ["nvml", "kube", "device"],
+    "plugin": ["nvml", "kube", "device", "region"],
     "monitor": ["nvml", "kube", "device", "region"],
     "cli": ["region", "nvml", "device", "sched", "simcluster"],
     "simgpu": [],  # files directly in simgpu/: what its users include

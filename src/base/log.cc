@@ -44,10 +44,10 @@ std::string_view Prefix(LogLevel level) {
 
 }  // namespace
 
-void StartLog(std::string_view program, LogLevel level) {
+void StartLog(std::string_view program, LogLevel level, LogStyle style) {
   auto logger =
       std::make_shared<spdlog::logger>(std::string(program), std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern("%n: %v");
+  logger->set_pattern(style == LogStyle::kDaemon ? "%Y-%m-%dT%H:%M:%S.%e%z %n: %v" : "%n: %v");
   logger->set_level(ToSpdlog(level));
   logger->flush_on(spdlog::level::debug);
   spdlog::set_default_logger(std::move(logger));

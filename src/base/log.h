@@ -13,8 +13,11 @@ namespace hami::base {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
+// kDaemon: every line begins with the time, for programs whose lines are read long afterwards.
+enum class LogStyle { kPerson, kDaemon };
+
 // Names the program that speaks; the first call makes the logger. Safe to call again.
-void StartLog(std::string_view program, LogLevel level = LogLevel::kInfo);
+void StartLog(std::string_view program, LogLevel level = LogLevel::kInfo, LogStyle style = LogStyle::kPerson);
 
 void Log(LogLevel level, std::string_view message);
 inline void LogDebug(std::string_view message) { Log(LogLevel::kDebug, message); }

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The GPUs of this machine as NVML tells them, as plain data. Nvml owns the loaded library: it is initialised once and
-// shut down at the end, and a figure that the driver does not give stays absent. Refuses to guess: without a driver
-// there is an error that says how to get one, real or simulated.
+// The GPUs of this machine as far as the commands need them. Refuses to guess: without a driver there is an error that
+// says how to get one, real or simulated; a figure that the driver does not give stays absent.
 
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "nvml/nvml.h"
 
 namespace hami::cli {
 
@@ -47,16 +46,12 @@ class Nvml {
  public:
   // PATH empty: libnvidia-ml.so.1 wherever the dynamic linker finds it.
   static base::Result<Nvml> Load(const std::string& path = {});
-  Nvml(Nvml&&) noexcept;
-  Nvml& operator=(Nvml&&) noexcept;
-  ~Nvml();
 
   base::Result<Inventory> Read() const;
 
  private:
-  struct Functions;
-  explicit Nvml(std::unique_ptr<Functions> functions);
-  std::unique_ptr<Functions> functions_;
+  explicit Nvml(nvml::Library library) : library_(std::move(library)) {}
+  nvml::Library library_;
 };
 
 }  // namespace hami::cli

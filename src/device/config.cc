@@ -165,6 +165,11 @@ Result<DeviceConfig> Read(const YAML::Node& document, const std::string& file) {
   DeviceConfig config;
   ConfigReader root(document, file, "");
   bool anything = root.Has("nvidia");
+  // The device plugin's own settings, in the form of NVIDIA's, may stand in the same file; the plugin reads them.
+  for (const char* key : {"version", "flags", "resources", "sharing", "imex"}) {
+    anything = anything || root.Has(key);
+    root.Keep(key);
+  }
   root.Section("nvidia", [&](ConfigReader& in) { ReadNvidia(in, config.nvidia); });
   ReadOthers(root, config.others);
   HAMI_TRY(root.Finish());

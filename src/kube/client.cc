@@ -312,6 +312,12 @@ Status Client::Bind(std::string_view ns, std::string_view pod, std::string_view 
                     const CallContext& context) {
   json::object metadata{{"name", View(pod)}, {"namespace", View(ns)}};
   if (!uid.empty()) metadata["uid"] = View(uid);
+  return PostBinding(std::move(metadata), node, context);
+}
+
+Status Client::PostBinding(json::object metadata, std::string_view node, const CallContext& context) {
+  const std::string ns = base::GetString(metadata, "namespace").value_or("");
+  const std::string pod = base::GetString(metadata, "name").value_or("");
   Ask ask = NewAsk("POST", PathTo(kPods, ns, pod, "binding"), context);
   ask.content_type = "application/json";
   ask.body = Text({{"apiVersion", "v1"},

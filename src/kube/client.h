@@ -97,6 +97,10 @@ class Client {
   Status Bind(std::string_view ns, std::string_view pod, std::string_view uid, std::string_view node,
               const CallContext& context = {});
 
+  // The same with metadata of the caller's: name and namespace of the pod, uid and resourceVersion that it must have,
+  // annotations and labels that it gets with the same write.
+  Status PostBinding(json::object metadata, std::string_view node, const CallContext& context = {});
+
   struct Counters {
     std::uint64_t calls = 0;
     std::uint64_t retries = 0;

@@ -380,17 +380,33 @@ net::Response FakeApiServer::Bind(const json::value& binding, const Route& route
   const std::string node =
       target != nullptr && target->is_object() ? base::GetString(target->get_object(), "name").value_or("") : "";
   if (node.empty()) return Refusal(422, "Invalid", "target.name is required");
-  const std::string uid =
-      metadata != nullptr && metadata->is_object() ? base::GetString(metadata->get_object(), "uid").value_or("") : "";
+  const json::object none;
+  const json::object& given = metadata != nullptr && metadata->is_object() ? metadata->get_object() : none;
+  const std::string uid = base::GetString(given, "uid").value_or("");
+  const std::string version = base::GetString(given, "resourceVersion").value_or("");
   const FakeOutcome outcome = store_.Modify(route.plural, route.ns, route.name, [&](json::value& pod) -> FakeOutcome {
     json::object& object = pod.as_object();
-    const auto own = base::GetString(object["metadata"].as_object(), "uid");
-    if (!uid.empty() && own != uid) return {409, "Conflict", "the uid in the precondition differs", nullptr};
+    json::object& own = object["metadata"].as_object();
+    if (!uid.empty() && base::GetString(own, "uid") != uid) {
+      return {409, "Conflict", "the uid in the precondition differs", nullptr};
+    }
+    if (!version.empty() && base::GetString(own, "resourceVersion") != version) {
+      return {409, "Conflict", "the resourceVersion in the precondition differs", nullptr};
+    }
+    if (own.contains("deletionTimestamp")) return {409, "Conflict", "the pod is being deleted", nullptr};
     if (!object["spec"].is_object()) object["spec"].emplace_object();
     json::object& spec = object["spec"].get_object();
     const std::string bound = base::GetString(spec, "nodeName").value_or("");
     if (!bound.empty()) {
       return {409, "Conflict", "pod " + route.name + " is already assigned to node \"" + bound + "\"", nullptr};
+    }
+    // As the real server: what the Binding carries is merged into the pod.
+    for (const char* key : {"annotations", "labels"}) {
+      const json::value* texts = given.if_contains(key);
+      if (texts == nullptr || !texts->is_object()) continue;
+      if (key == std::string_view("labels") && !options_.bindings_carry_labels) continue;
+      if (!own[key].is_object()) own[key].emplace_object();
+      for (const auto& text : texts->get_object()) own[key].get_object()[text.key()] = text.value();
     }
     spec["nodeName"] = node;
     return {201, "", "", nullptr};

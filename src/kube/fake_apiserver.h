@@ -42,6 +42,7 @@ struct FakeOptions {
   std::size_t most_history = 100'000;
   std::chrono::milliseconds bookmark_interval{60'000};
   unsigned max_threads = 64;
+  bool bindings_carry_labels = true;  // as from 1.35 on
   std::string token;  // when set, requests without it get 401
   std::optional<net::TlsFiles> tls;
 };

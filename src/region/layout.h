@@ -175,6 +175,13 @@ struct PrivateDevice {
   uint64_t graph_steps;     // the same for the memory of graphs
 };
 
+// What an observer may want to know and nobody decides by: only ever counted up, by whoever it happens to.
+struct PrivateTally {
+  uint64_t throttled_ns;   // how long threads waited for GPU time, summed over the threads
+  uint64_t spilled_bytes;  // handed out as host memory because the device was full
+  uint64_t reserved[6];
+};
+
 // What a process says about itself; valid for the slot that carries the same token.
 struct PrivateSlot {
   uint64_t token;
@@ -215,7 +222,9 @@ struct PrivateArea {
   PrivateMeta meta;
   PrivateDevice devices[kMaxDevices];
   PrivateSlot slots[kMaxSlots];
-  alignas(64) uint8_t gpu_time[65536];  // room for the ledger of GPU time
+  alignas(64) uint8_t gpu_time[1024];  // room for the ledger of GPU time
+  PrivateTally tallies[kMaxDevices];   // on the same page, which the creator provides
+  uint8_t reserved2[63488];
 };
 
 static_assert(kPrivateOffset % 4096 == 0 && kPrivateOffset > kRegionFileBytes);
@@ -224,6 +233,8 @@ static_assert(offsetof(PrivateDevice, context_bytes) == 32 && offsetof(PrivateDe
 static_assert(sizeof(PrivateDevice) == 64 && sizeof(PrivateSlot) == 64 && sizeof(PrivateMeta) == 192);
 static_assert(offsetof(PrivateArea, lock) == 64 && offsetof(PrivateArea, meta) == 128);
 static_assert(offsetof(PrivateArea, devices) == 320 && offsetof(PrivateArea, slots) == 1344);
+static_assert(sizeof(PrivateTally) == 64 && offsetof(PrivateArea, gpu_time) == 66'880);
+static_assert(offsetof(PrivateArea, tallies) == 67'904 && sizeof(PrivateArea) == 132'416);
 
 inline constexpr size_t kFileBytes = (kPrivateOffset + sizeof(PrivateArea) + 4095) / 4096 * 4096;
 static_assert(kFileBytes == 2'146'304);

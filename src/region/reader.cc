@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "region/gpu_time.h"
 #include "region/process.h"
 
 namespace hami::region {
@@ -104,7 +105,7 @@ void CopySlot(const SlotT& from, int32_t index, SnapshotSlot* to) {
   to->host_pid = from.host_pid;
   to->status = from.status;
   for (uint32_t i = 0; i < kMaxDevices; ++i) {
-    to->memory[i] = {from.used[i].context, from.used[i].module,  from.used[i].data,
+    to->memory[i] = {from.used[i].context, from.used[i].module,  from.used[i].data,     from.used[i].offset,
                      from.used[i].total,   from.monitor_used[i], from.utilization[i].sm};
   }
 }
@@ -185,8 +186,14 @@ bool ReadPrivate(const Source& source, Snapshot* snapshot) {
   }
   PrivateMeta meta;
   PrivateDevice devices[kMaxDevices];
+  struct {
+    GpuTime accounts;
+    PrivateTally tallies[kMaxDevices];
+  } time;
+  static_assert(offsetof(PrivateArea, tallies) - offsetof(PrivateArea, gpu_time) == sizeof time.accounts);
   if (!ReadAt(source, kPrivateOffset + offsetof(PrivateArea, meta), &meta) ||
       !ReadAt(source, kPrivateOffset + offsetof(PrivateArea, devices), &devices) ||
+      !ReadAt(source, kPrivateOffset + offsetof(PrivateArea, gpu_time), &time) ||
       !ReadAt(source, kPrivateOffset + offsetof(PrivateArea, lock_steals), &snapshot->lock_steals)) {
     return false;
   }
@@ -200,12 +207,18 @@ bool ReadPrivate(const Source& source, Snapshot* snapshot) {
     snapshot->devices[i].peak = devices[i].peak;
     snapshot->devices[i].refusals = devices[i].refusals;
     snapshot->devices[i].physical_bytes = devices[i].physical_bytes;
+    snapshot->devices[i].gpu_ns = time.accounts.devices[i].charged;
+    snapshot->devices[i].throttled_ns = time.tallies[i].throttled_ns;
+    snapshot->devices[i].spilled_bytes = time.tallies[i].spilled_bytes;
   }
   return true;
 }
 
 Status Read(const Source& source, uint64_t size, bool check_liveness, Snapshot* snapshot) {
-  memset(snapshot, 0, sizeof *snapshot);
+  // Not the table, which is most of it: an observer of many regions would do little else.
+  constexpr size_t kBehindSlots = offsetof(Snapshot, slots) + sizeof snapshot->slots;
+  memset(static_cast<void*>(snapshot), 0, offsetof(Snapshot, slots));
+  memset(reinterpret_cast<char*>(snapshot) + kBehindSlots, 0, sizeof *snapshot - kBehindSlots);
   struct {
     int32_t magic;
     uint32_t major_version, minor_version;

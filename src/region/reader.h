@@ -18,7 +18,7 @@ namespace hami::region {
 enum class Liveness : uint8_t { kUnknown, kAlive, kDead };
 
 struct SnapshotMemory {
-  uint64_t context, module, data, total;
+  uint64_t context, module, data, offset, total;
   uint64_t monitor_used;
   uint64_t sm_percent;
 };
@@ -42,10 +42,12 @@ struct SnapshotDevice {
   uint64_t limit;
   uint64_t sm_limit;
   uint64_t used;                            // saturating sum of total over the slots that are not known to be dead
-  uint64_t peak, refusals, physical_bytes;  // 0 without the private area
+  uint64_t peak, refusals, physical_bytes;  // 0 without the private area, as are the following
+  uint64_t gpu_ns;                          // GPU time charged
+  uint64_t throttled_ns, spilled_bytes;     // see PrivateTally
 };
 
-// About 800 KiB: not for the stack.
+// About 800 KiB: not for the stack. Of `slots` only the first slot_count mean anything.
 struct Snapshot {
   int version;  // 0 or 1
   uint32_t minor_version;

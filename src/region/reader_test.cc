@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "region/gpu_time.h"
 #include "region/process.h"
 #include "region/region_test_util.h"
 
@@ -107,6 +108,21 @@ TEST_F(ReaderTest, GivenAHamiFile_WhenRead_ThenItHasNoPrivatePartAndUnknownLiven
   EXPECT_EQ(snapshot_->slots[0].liveness, Liveness::kUnknown);
   EXPECT_FALSE(snapshot_->slots[0].has_token);
   EXPECT_EQ(snapshot_->devices[0].used, 500U);
+}
+
+TEST_F(ReaderTest, GivenWhatTheLibraryCounted_WhenRead_ThenItIsShownPerDevice) {
+  Attached attached;
+  ASSERT_EQ(Attach(&attached, path_.c_str(), TestConfig(1000)), Status::kOk);
+  NoteThrottled(&attached, 1, 5'000);
+  NoteThrottled(&attached, 1, 2'000);
+  NoteSpilled(&attached, 0, 4096);
+  NoteSpilled(&attached, 16, 1);
+  GpuTimeCharge(&GpuTimeOf(attached.area)->devices[1], 900, MonotonicNanos(), 5000);
+  ASSERT_EQ(ReadIt(), Status::kOk);
+  EXPECT_EQ(snapshot_->devices[0].spilled_bytes, 4096U);
+  EXPECT_EQ(snapshot_->devices[1].throttled_ns, 7'000U);
+  EXPECT_EQ(snapshot_->devices[1].gpu_ns, 900U);
+  EXPECT_EQ(snapshot_->devices[0].gpu_ns, 0U);
 }
 
 TEST_F(ReaderTest, GivenAV0File_WhenRead_ThenTheOldOffsetsAreUsed) {

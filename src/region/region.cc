@@ -316,6 +316,16 @@ int32_t UtilizationSwitch(const Attachment& attachment) {
   return attachment.region == nullptr ? 1 : Load(attachment.region->utilization_switch);
 }
 
+void NoteThrottled(Attachment* attachment, uint32_t device, uint64_t nanos) {
+  if (attachment == nullptr || attachment->area == nullptr || device >= kMaxDevices) return;
+  __atomic_fetch_add(&attachment->area->tallies[device].throttled_ns, nanos, __ATOMIC_RELAXED);
+}
+
+void NoteSpilled(Attachment* attachment, uint32_t device, uint64_t bytes) {
+  if (attachment == nullptr || attachment->area == nullptr || device >= kMaxDevices) return;
+  __atomic_fetch_add(&attachment->area->tallies[device].spilled_bytes, bytes, __ATOMIC_RELAXED);
+}
+
 bool PostInitLock(Attachment* attachment, int64_t timeout_ns) {
   const int64_t deadline = MonotonicNanos() + timeout_ns;
   while (!TryRecordLock(attachment->fd, kPostInitLockByte, 1)) {

@@ -125,6 +125,10 @@ bool LaunchesBlocked(const Attachment& attachment);              // recent_kerne
 uint64_t SmLimit(const Attachment& attachment, uint32_t device);
 int32_t UtilizationSwitch(const Attachment& attachment);
 
+// Counted for observers; see PrivateTally.
+void NoteThrottled(Attachment* attachment, uint32_t device, uint64_t nanos);
+void NoteSpilled(Attachment* attachment, uint32_t device, uint64_t bytes);
+
 // The post-init lock that current HAMi-core uses too (record lock, freed by the kernel at death). False on time-out.
 bool PostInitLock(Attachment* attachment, int64_t timeout_ns);
 void PostInitUnlock(Attachment* attachment);

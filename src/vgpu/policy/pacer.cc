@@ -118,6 +118,7 @@ uint32_t Admit(int device, int64_t* now, bool* waited) {
     *waited = true;
     const int64_t missing = region::WallToEarn(kChunk - balance, rate);
     SleepNanos(missing < kLongestSleep ? missing : kLongestSleep);
+    region::NoteThrottled(attachment(), static_cast<uint32_t>(device), static_cast<uint64_t>(MonotonicNanos() - *now));
   }
 }
 

@@ -33,6 +33,7 @@ CUresult ChargedOrSpilled(const Place& place, uint64_t charge, size_t bytes, CUd
     Refund(place.device, charge, Kind::kData);
     return result;
   }
+  if (spill) region::NoteSpilled(attachment(), static_cast<uint32_t>(place.device), charge);
   Entry entry;
   entry.key = *out;
   entry.bytes = charge;

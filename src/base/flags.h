@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line of a long-running program, spelled as Go programs spell it (pflag), because the manifests that start
+// ours were written for those: `--x=y`, `--x y`, `-v=4`, `-v4`, `--on`, `--on=false`; the last of several wins. A table
+// of flags that also is the help text. Refuses unknown flags, with what was probably meant; accepts flags that no
+// longer do anything, with one line that says so.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hami::base {
+
+class FlagSet {
+ public:
+  // Stores VALUE, or says why it can not be meant; the flag's name is added to the message.
+  using Take = std::function<Status(const std::string& value)>;
+
+  // Flags added from here on stand under TITLE in the help.
+  void Group(std::string title) { group_ = std::move(title); }
+
+  // What the variables hold when their flags are added is shown as the default.
+  void Text(std::string name, std::string type, std::string& out, std::string help);
+  void Bool(std::string name, bool& out, std::string help);
+  void Custom(std::string name, std::string type, std::string shown_default, Take take, std::string help);
+  // One more letter for the flag added last.
+  void Shorthand(char letter);
+  // Flags that are accepted and do nothing; IS_BOOL: they take no value unless it is written with `=`.
+  void Dead(const std::vector<std::string>& names, bool is_bool, std::string why);
+  // Accepted without a word.
+  void Quiet(const std::vector<std::string>& names, bool is_bool);
+
+  struct Parsed {
+    bool help = false;  // -h or --help was there; the rest was not looked at
+    std::vector<std::string> words;
+    std::vector<std::string> warnings;
+  };
+  // ARGUMENTS without the program's name.
+  Result<Parsed> Parse(const std::vector<std::string>& arguments) const;
+
+  // Every flag that does something, by group.
+  std::string Help() const;
+
+ private:
+  struct Flag {
+    std::string name;
+    std::string type;
+    std::string shown_default;
+    std::string help;
+    std::string group;
+    Take take;         // empty: dead
+    std::string dead;  // why; empty in a dead flag: no word about it
+    bool is_bool = false;
+    char letter = 0;
+  };
+  struct Given {
+    const Flag* flag;
+    std::string spelled;  // as the user wrote it
+    std::optional<std::string> value;
+  };
+  Flag& Add(std::string name);
+  const Flag* Find(std::string_view name) const;
+  const Flag* FindLetter(char letter) const;
+  Result<Given> ReadLong(const std::string& word) const;
+  Result<Given> ReadShort(const std::string& word) const;
+  Status Use(const Given& given, Parsed& parsed) const;
+
+  std::vector<Flag> flags_;
+  std::string group_;
+};
+
+// true, false, 1, 0, t, f and their capitals, as Go reads them.
+Result<bool> ParseGoBool(std::string_view text);
+
+// "5m", "1h30m", "28s", "1.5s", "250ms", "0": a Go duration. Refuses what is negative or longer than a year.
+Result<std::chrono::milliseconds> ParseGoDuration(std::string_view text);
+
+struct HostPort {
+  std::string host;  // empty: every interface
+  std::uint16_t port = 0;
+};
+// "127.0.0.1:8080", ":9395", "[::1]:443".
+Result<HostPort> ParseHostPort(std::string_view text);
+
+}  // namespace hami::base

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "monitor/folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "monitor/remove.h"
+#include "region/region_test_util.h"
+#include "region/remote.h"
+
+namespace hami::monitor {
+namespace {
+
+namespace fs = std::filesystem;
+using region::MakeHamiFile;
+using region::RawFile;
+
+constexpr const char* kName = "3f6c1d0e-6c1b-4d63-9d0f-6a3a0a1b2c3d_main";
+
+class FolderTest : public testing::Test {
+ protected:
+  FolderTest() { fs::create_directories(Path()); }
+
+  std::string Path(const std::string& file = "") const {
+    return temp_.path() + "/containers/" + kName + (file.empty() ? "" : "/" + file);
+  }
+  Entry TheEntry() {
+    auto entries = folder_.List();
+    EXPECT_TRUE(entries && entries->size() == 1);
+    return entries && !entries->empty() ? entries->front() : Entry{};
+  }
+  Reading Read() { return folder_.Read(TheEntry()); }
+  void Touch(const std::string& file, int age_seconds) {
+    const auto now = fs::file_time_type::clock::now();
+    fs::last_write_time(Path(file), now - std::chrono::seconds(age_seconds));
+  }
+
+  const region::TempFolder temp_;
+  Folder folder_{temp_.path()};
+};
+
+TEST_F(FolderTest, GivenHamisAndOurRegions_WhenRead_ThenBothAreUnderstood) {
+  MakeHamiFile(Path("a.cache"));
+  const Reading hami = Read();
+  EXPECT_EQ(hami.problem, Problem::kNone);
+  EXPECT_EQ(hami.region.version, 1);
+  EXPECT_FALSE(hami.region.ours);
+  EXPECT_EQ(hami.region.recent_kernel, 2);
+  fs::remove(Path("a.cache"));
+  ASSERT_EQ(region::Create(Path("b.cache").c_str(), region::TestConfig(1000)), region::Status::kOk);
+  const Reading ours = Read();
+  EXPECT_EQ(ours.problem, Problem::kNone);
+  EXPECT_TRUE(ours.region.ours);
+  EXPECT_EQ(ours.region.devices[0].limit, 1000U);
+}
+
+TEST_F(FolderTest, GivenAV0RegionAndAV11Region_WhenRead_ThenBothAreUnderstood) {
+  const RawFile v0(Path("a.cache"));
+  v0.Resize(1'197'897);
+  v0.Set<int32_t>(0, 19920718);
+  v0.Set<uint64_t>(48, 1);
+  v0.Set<uint32_t>(56, 0x2d555047);
+  v0.Set<uint64_t>(1592, 4321);
+  v0.Set<int32_t>(1'197'892, 3);
+  EXPECT_EQ(Read().region.version, 0);
+  EXPECT_EQ(Read().region.devices.at(0).limit, 4321U);
+  EXPECT_EQ(Read().region.priority, 3);
+  fs::remove(Path("a.cache"));
+  MakeHamiFile(Path("b.cache"), 1);
+  EXPECT_EQ(Read().problem, Problem::kNone);
+  EXPECT_EQ(Read().region.minor_version, 1U);
+}
+
+// V1: HAMi maps the file; a tenant that truncates it kills the monitor with SIGBUS.
+TEST_F(FolderTest, GivenATenantThatTruncatesItsFileAllTheTime_WhenRead_ThenTheReaderLives) {
+  ASSERT_EQ(region::Create(Path("a.cache").c_str(), region::TestConfig()), region::Status::kOk);
+  const RawFile file(Path("a.cache"));
+  std::atomic<bool> stop{false};
+  std::thread tenant([&] {
+    for (int i = 0; !stop.load(); ++i) {
+      static_cast<void>(::ftruncate(file.fd(), i % 2 == 0 ? 5000 : static_cast<off_t>(region::kFileBytes)));
+    }
+  });
+  const Entry entry = TheEntry();
+  for (int i = 0; i < 400; ++i) {
+    const Reading reading = folder_.Read(entry);
+    const auto writable = folder_.OpenForWriting(entry, reading);
+    if (writable) static_cast<void>(region::WriteRecentKernel({writable->get(), reading.region.version}, -1));
+  }
+  stop.store(true);
+  tenant.join();
+}
+
+TEST_F(FolderTest, GivenTruncatedOrForeignFiles_WhenRead_ThenTheProblemIsNamed) {
+  const RawFile file(Path("a.cache"));
+  EXPECT_EQ(Read().problem, Problem::kCorrupt) << "empty";
+  file.Resize(2'008'953);
+  EXPECT_EQ(Read().problem, Problem::kCorrupt) << "no magic";
+  file.Set<int32_t>(0, 19920718);
+  file.Set<uint32_t>(4, 7);
+  EXPECT_EQ(Read().problem, Problem::kUnsupported) << "another major version";
+  file.Resize(804'680);
+  EXPECT_EQ(Read().problem, Problem::kUnsupported) << "older than v0";
+  file.Resize(8);
+  EXPECT_EQ(Read().problem, Problem::kCorrupt) << "less than a head";
+}
+
+// V1: a name that leads elsewhere, or that blocks whoever opens it.
+TEST_F(FolderTest, GivenLinksFifosAndDirectoriesInPlaceOfTheFile_WhenRead_ThenNoneIsOpenedAndNothingBlocks) {
+  MakeHamiFile(temp_ / "elsewhere.cache");
+  fs::create_symlink(temp_ / "elsewhere.cache", Path("a.cache"));
+  EXPECT_EQ(Read().problem, Problem::kCorrupt);
+  fs::remove(Path("a.cache"));
+  ASSERT_EQ(::mkfifo(Path("a.cache").c_str(), 0666), 0);
+  EXPECT_EQ(Read().problem, Problem::kCorrupt);
+  fs::remove(Path("a.cache"));
+  fs::create_directory(Path("a.cache"));
+  EXPECT_EQ(Read().problem, Problem::kCorrupt);
+}
+
+TEST_F(FolderTest, GivenAContainerThatIsALinkOutOfTheFolder_WhenListed_ThenItLeadsNowhere) {
+  fs::remove_all(Path());
+  fs::create_directory(temp_ / "elsewhere");
+  MakeHamiFile(temp_ / "elsewhere/a.cache");
+  fs::create_symlink(temp_ / "elsewhere", Path());
+  EXPECT_TRUE(TheEntry().directory.empty());
+  EXPECT_EQ(Read().problem, Problem::kNoFile);
+}
+
+TEST_F(FolderTest, GivenALinkToAShare_WhenRead_ThenTheShareIsRead) {
+  fs::remove_all(Path());
+  fs::create_directories(temp_ / "shares/7f-1");
+  MakeHamiFile(temp_ / "shares/7f-1/a.cache");
+  fs::create_symlink("../shares/7f-1", Path());
+  EXPECT_EQ(Read().problem, Problem::kNone);
+}
+
+// V2: HAMi looks at the magic once; the file may become another afterwards.
+TEST_F(FolderTest, GivenARegionThatIsInitialisedAnewInPlace_WhenReadAgain_ThenTheNewContentIsSeen) {
+  MakeHamiFile(Path("a.cache"));
+  ASSERT_EQ(Read().region.version, 1);
+  const RawFile file(Path("a.cache"));
+  file.Set<int32_t>(0, 0);
+  EXPECT_EQ(Read().problem, Problem::kCorrupt);
+  file.Resize(0);
+  file.Resize(1'197'897);
+  file.Set<int32_t>(0, 19920718);
+  EXPECT_EQ(Read().problem, Problem::kNone);
+  EXPECT_EQ(Read().region.version, 0);
+}
+
+// V3: HAMi shows no container whose directory holds more than two such files, and takes the first of two.
+TEST_F(FolderTest, GivenManyFiles_WhenRead_ThenTheNewestValidOneCounts) {
+  MakeHamiFile(Path("old.cache"));
+  RawFile(Path("old.cache")).Set<uint64_t>(1600, 1);
+  MakeHamiFile(Path("new.cache"));
+  RawFile(Path("new.cache")).Set<uint64_t>(1600, 2);
+  for (int i = 0; i < 20; ++i) RawFile(Path("junk" + std::to_string(i) + ".cache")).Resize(100);
+  RawFile(Path("libvgpu.so.1")).Resize(1);
+  RawFile(Path("libvgpu.so.2")).Resize(1);
+  Touch("old.cache", 20);
+  Touch("new.cache", 10);
+  const Reading reading = Read();
+  ASSERT_EQ(reading.problem, Problem::kNone);
+  EXPECT_EQ(reading.file, "new.cache");
+  EXPECT_EQ(reading.region.devices.at(0).limit, 2U);
+}
+
+TEST_F(FolderTest, GivenAFloodOfFiles_WhenRead_ThenItIsAProblemOfThatContainerAndNoMore) {
+  for (int i = 0; i < 1500; ++i) RawFile(Path("x" + std::to_string(i) + ".cache")).Resize(0);
+  EXPECT_EQ(Read().problem, Problem::kCorrupt);
+}
+
+// V10: HAMi keeps the mapping of a file that was deleted when the directory was made anew.
+TEST_F(FolderTest, GivenADirectoryMadeAnewUnderTheSameName_WhenRead_ThenItsNewFileIsSeen) {
+  MakeHamiFile(Path("first.cache"));
+  ASSERT_EQ(Read().file, "first.cache");
+  fs::remove_all(Path());
+  fs::create_directory(Path());
+  EXPECT_EQ(Read().problem, Problem::kNoFile);
+  MakeHamiFile(Path("second.cache"));
+  EXPECT_EQ(Read().file, "second.cache");
+}
+
+TEST_F(FolderTest, GivenAFileThatWasReplacedSinceItWasRead_WhenOpenedForWriting_ThenItIsRefused) {
+  MakeHamiFile(Path("a.cache"));
+  const Entry entry = TheEntry();
+  const Reading reading = folder_.Read(entry);
+  MakeHamiFile(Path("b.cache"));
+  fs::rename(Path("b.cache"), Path("a.cache"));
+  EXPECT_FALSE(folder_.OpenForWriting(entry, reading));
+  EXPECT_TRUE(folder_.OpenForWriting(entry, folder_.Read(entry)));
+}
+
+TEST_F(FolderTest, GivenNoFolderYet_WhenListed_ThenItIsEmpty) {
+  fs::remove_all(temp_ / "containers");
+  const auto entries = folder_.List();
+  ASSERT_TRUE(entries);
+  EXPECT_TRUE(entries->empty());
+}
+
+TEST_F(FolderTest, GivenALivingProcess_WhenRead_ThenItIsKnownToLive_AndADeadOneIsNot) {
+  const region::Signal ready, go;
+  const std::string path = Path("a.cache");
+  const pid_t pid = region::Spawn([&] {
+    static region::Attachment attachment;
+    if (region::Attach(&attachment, path.c_str(), region::TestConfig()) != region::Status::kOk) return 1;
+    ready.Raise();
+    go.Await();
+    _exit(0);  // without giving its slot back
+    return 0;
+  });
+  ready.Await();
+  EXPECT_EQ(Read().region.living, 1);
+  go.Raise();
+  region::Join(pid);
+  EXPECT_EQ(Read().region.living, 0);
+  EXPECT_EQ(Read().region.possible, 0);
+}
+
+TEST_F(FolderTest, GivenADirectoryThatIsRemoved_ThenItsNameIsGoneAtOnceAndItsContentBitByBit) {
+  for (int i = 0; i < 30; ++i) RawFile(Path("f" + std::to_string(i))).Resize(1);
+  ASSERT_TRUE(folder_.Remove(TheEntry()));
+  EXPECT_FALSE(fs::exists(Path()));
+  EXPECT_FALSE(folder_.EmptyTrash(10));
+  ASSERT_TRUE(folder_.List()) << "and what an earlier monitor left is found again";
+  EXPECT_TRUE(folder_.EmptyTrash(1000));
+  EXPECT_TRUE(fs::is_empty(temp_ / "containers"));
+}
+
+TEST_F(FolderTest, GivenADirectoryThatChangedSinceItWasListed_WhenRemoved_ThenItStays) {
+  const Entry entry = TheEntry();
+  fs::remove_all(Path());
+  fs::create_directory(Path());
+  MakeHamiFile(Path("a.cache"));
+  EXPECT_FALSE(folder_.Remove(entry));
+  EXPECT_TRUE(fs::exists(Path("a.cache")));
+}
+
+TEST_F(FolderTest, GivenALink_WhenRemoved_ThenWhatItLeadsToStays) {
+  fs::remove_all(Path());
+  fs::create_directories(temp_ / "shares/7f");
+  fs::create_symlink("../shares/7f", Path());
+  ASSERT_TRUE(folder_.Remove(TheEntry()));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(Path())));
+  EXPECT_TRUE(fs::exists(temp_ / "shares/7f"));
+}
+
+TEST(RemoveTree, GivenATreeDeeperThanThereAreDescriptors_WhenRemoved_ThenItGoesAndNoLinkIsFollowed) {
+  const region::TempFolder temp;
+  fs::create_directory(temp / "outside");
+  RawFile(temp / "outside/precious").Resize(1);
+  const base::Fd parent(::open(temp.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  base::Fd level(::dup(parent.get()));
+  for (int i = 0; i < 200; ++i) {
+    const char* const name = i == 0 ? "top" : "d";
+    ASSERT_EQ(::mkdirat(level.get(), name, 0755), 0);
+    level = base::Fd(::openat(level.get(), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (i % 100 == 0) {
+      ASSERT_EQ(::symlinkat((temp / "outside").c_str(), level.get(), "link"), 0);
+    }
+  }
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  bool done = false;
+  for (int call = 0; !done && call < 20; ++call) {
+    int budget = 100;
+    done = RemoveTree(parent.get(), "top", budget);
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(done);
+  EXPECT_FALSE(fs::exists(temp / "top"));
+  EXPECT_TRUE(fs::exists(temp / "outside/precious"));
+}
+
+}  // namespace
+}  // namespace hami::monitor

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "monitor/gc.h"
+
+#include <gtest/gtest.h>
+
+namespace hami::monitor {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr seconds kResync{300};
+
+GcFacts Abandoned() {
+  GcFacts facts;
+  facts.unwanted_for = kResync;
+  facts.unchanged_for = kResync;
+  return facts;
+}
+
+TEST(Gc, GivenAnAbandonedDirectory_WhenItIsOldEnough_ThenItMayGo) { EXPECT_TRUE(MayRemove(Abandoned(), kResync)); }
+
+TEST(Gc, GivenAnyReasonToKeep_ThenItStays) {
+  GcFacts facts = Abandoned();
+  facts.living = true;
+  EXPECT_FALSE(MayRemove(facts, kResync)) << "a process lives, whatever the API server says";
+  facts = Abandoned();
+  facts.unwanted_for = kResync - seconds(1);
+  EXPECT_FALSE(MayRemove(facts, kResync)) << "the pod may not have arrived in the watch yet";
+  facts = Abandoned();
+  facts.unchanged_for = kResync - seconds(1);
+  EXPECT_FALSE(MayRemove(facts, kResync)) << "the directory is new";
+}
+
+TEST(Gc, GivenProcessesNobodyCanJudge_ThenItStaysUntilItWasSilentForLong) {
+  GcFacts facts = Abandoned();
+  facts.doubtful = true;
+  facts.silent_for = kSilence - seconds(1);
+  EXPECT_FALSE(MayRemove(facts, kResync));
+  facts.silent_for = kSilence;
+  EXPECT_TRUE(MayRemove(facts, kResync));
+}
+
+}  // namespace
+}  // namespace hami::monitor

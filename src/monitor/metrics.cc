@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "monitor/metrics.h"
+
+#include "base/strings.h"
+#include "monitor/exposition.h"
+#include "monitor/metrics_parts.h"
+#include "monitor/options.h"
+
+namespace hami::monitor {
+namespace {
+
+// About what a page takes, so that it does not grow piece by piece.
+constexpr std::size_t kPageBytes = 64 << 10;
+constexpr std::size_t kDeviceBytes = 4 << 10;
+
+constexpr auto kGauge = Page::Type::kGauge;
+constexpr auto kCounter = Page::Type::kCounter;
+
+void RenderSelf(const Picture& picture, const GpusPicture& gpus, const MetricsTime& now, Page& page) {
+  const LabelText labels{{"node", picture.node}, {"zone", kZone}};
+  const auto one = [&](std::string_view name, Page::Type type, std::string_view help, auto value) {
+    page.Family(name, type, help);
+    page.Sample(labels, value);
+  };
+  const SelfPicture& self = picture.self;
+  one("hami_monitor_ticks_total", kCounter, "Rounds of reading regions and giving feedback", self.ticks);
+  one("hami_monitor_tick_seconds", kGauge, "What the last round took", self.tick_seconds);
+  one("hami_monitor_writes_total", kCounter, "Words of regions that were written: feedback and limits", self.writes);
+  one("hami_monitor_failed_writes_total", kCounter, "Words that could not be written", self.failed_writes);
+  one("hami_monitor_directories_removed_total", kCounter, "Directories of pods that were gone",
+      self.directories_removed);
+  one("hami_monitor_pods_known", kGauge, "1 once the pods of the node are known",
+      std::uint64_t{self.pods_known ? 1U : 0U});
+  one("hami_monitor_nvml_up", kGauge, "1 when the GPUs answered the last time they were asked",
+      std::uint64_t{gpus.answering ? 1U : 0U});
+  if (gpus.taken != std::chrono::steady_clock::time_point{}) {
+    one("hami_monitor_gpu_sample_age_seconds", kGauge, "How old the figures of the GPUs are",
+        std::chrono::duration<double>(now.steady - gpus.taken).count());
+  }
+}
+
+void RenderBuild(Page& page) {
+  page.Family("hami_build_info", kGauge, "What this program was built from");
+  page.Sample(LabelText{{"version", Version()},
+                        {"revision", "unknown"},
+                        {"build_date", "unknown"},
+                        {"go_version", ""},
+                        {"compiler", kCompiler},
+                        {"platform", "linux/" HAMI_ARCHITECTURE}},
+              std::uint64_t{1});
+}
+
+}  // namespace
+
+std::string RenderMetrics(const Picture& picture, const GpusPicture& gpus, const MetricsStyle& style,
+                          const MetricsTime& now) {
+  std::size_t devices = 0;
+  for (const ContainerPicture& container : picture.containers) devices += container.region.devices.size();
+  Page page(kPageBytes + devices * kDeviceBytes);
+  if (now.steady - gpus.taken < kStaleGpus) RenderGpus(picture.node, gpus, style, page);
+  RenderContainers(picture, style, now.unix_seconds, page);
+  RenderSelf(picture, gpus, now, page);
+  RenderBuild(page);
+  return page.Take();
+}
+
+}  // namespace hami::monitor

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "monitor/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+namespace hami::monitor {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::int64_t kNow = 1'800'000'000;
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+const auto kSteady = std::chrono::steady_clock::time_point(std::chrono::hours(1));
+
+ContainerPicture Train() {
+  ContainerPicture container{"team", "train-0", "main", {}, {}, true, 12.5, "applied"};
+  container.region.ours = true;
+  container.region.priority = 1;
+  container.region.last_kernel_time = kNow - 7;
+  container.region.living = 2;
+  DeviceUse use;
+  use.uuid = "GPU-5ef1b8a0-0000-4000-8000-000000000001";
+  use.limit = 4 * kGiB;
+  use.sm_limit = 30;
+  use.used = kGiB;
+  use.context = 300;
+  use.module = 20;
+  use.data = 4000;
+  use.offset = 5;
+  use.sm_percent = 41;
+  use.peak = 2 * kGiB;
+  use.refusals = 3;
+  use.gpu_ns = 1'500'000'000;
+  use.throttled_ns = 250'000'000;
+  use.spilled_bytes = 4096;
+  container.region.devices = {use, {}};
+  return container;
+}
+
+Picture Sample() {
+  Picture picture;
+  picture.node = "node-1";
+  picture.containers.push_back(Train());
+  ContainerPicture hami{"team", "web", "side", {}, {}, false, 0, ""};
+  DeviceUse use;
+  use.uuid = "GPU-5ef1b8a0-0000-4000-8000-000000000001";
+  use.used = 77;
+  hami.region.devices = {use};
+  picture.containers.push_back(hami);
+  picture.containers.push_back({"team", "web", "broken", {}, "unsupported", false, 0, ""});
+  device::MigReservation mig;
+  mig.device = 1;
+  mig.gpu_uuid = "GPU-2";
+  mig.profile = "1g.5gb";
+  mig.mig_uuid = "MIG-3";
+  mig.gpu_instance = 7;
+  mig.compute_instance = 0;
+  picture.migs.push_back({"team", "mig-pod", "main", mig});
+  picture.self = {9, 0.25, 4, 1, 2, true};
+  return picture;
+}
+
+GpusPicture Gpus() {
+  GpusPicture gpus;
+  gpus.taken = kSteady - std::chrono::seconds(2);
+  gpus.answering = true;
+  GpuPicture gpu;
+  gpu.device.uuid = "GPU-5ef1b8a0-0000-4000-8000-000000000001";
+  gpu.device.name = "NVIDIA H100 80GB HBM3";
+  gpu.telemetry.memory = nvml::Memory{80 * kGiB, 3 * kGiB, 77 * kGiB, std::nullopt};
+  gpu.telemetry.gpu_percent = 55;
+  gpu.telemetry.memory_percent = 12;
+  gpu.telemetry.temperature_celsius = 61;
+  gpu.telemetry.power_milliwatts = 350'500;
+  gpu.telemetry.energy_millijoules = 1500;
+  gpu.telemetry.pcie.generation = 5;
+  gpu.telemetry.health.remapped = nvml::RemappedRows{1, 0, true, false};
+  gpu.links.push_back({0, true, nvml::LinkPeer::kSwitch, "0000:0a:00.0"});
+  gpu.links.push_back({1, false, nvml::LinkPeer::kUnknown, ""});
+  gpu.xids[79] = 1;
+  gpus.gpus.push_back(gpu);
+  return gpus;
+}
+
+std::string Render(const MetricsStyle& style, const GpusPicture& gpus = Gpus(), const Picture& picture = Sample()) {
+  return RenderMetrics(picture, gpus, style, {kNow, kSteady});
+}
+
+// Set HAMI_UPDATE_GOLDEN to write the files anew after a change that is meant.
+void CompareWithGolden(const std::string& name, std::string text) {
+  text = std::regex_replace(text, std::regex("hami_build_info\\{[^}]*\\}"), "hami_build_info{...}");
+  const std::string path = std::string(HAMI_GOLDEN) + "/" + name;
+  if (std::getenv("HAMI_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
+  std::ifstream file(path);
+  std::stringstream golden;
+  golden << file.rdbuf();
+  EXPECT_EQ(text, golden.str()) << path;
+}
+
+TEST(Metrics, GivenANode_WhenScraped_ThenThePageIsTheGoldenOne) {
+  CompareWithGolden("metrics.txt", Render({false, true}));
+}
+
+TEST(Metrics, GivenTheLegacyFlag_WhenScraped_ThenTheOldNamesStandBesideTheNew) {
+  CompareWithGolden("metrics_legacy.txt", Render({true, true}));
+}
+
+// V5
+TEST(Metrics, GivenLabelsAsTheyShouldBe_ThenEveryGpuMetricHasTheNodeAndTheVendorStandsOnce) {
+  const std::string page = Render({false, false});
+  EXPECT_THAT(page, HasSubstr("hami_host_gpu_memory_controller_utilization_ratio{node=\"node-1\",device_index=\"0\","));
+  EXPECT_THAT(page, HasSubstr("device_type=\"NVIDIA H100 80GB HBM3\""));
+  EXPECT_THAT(page, Not(HasSubstr("NVIDIA-NVIDIA")));
+  EXPECT_THAT(Render({false, true}), HasSubstr("device_type=\"NVIDIA-NVIDIA H100 80GB HBM3\""))
+      << "as HAMi's dashboards expect";
+}
+
+// V6: each change of a figure in a label begins a new series.
+TEST(Metrics, GivenLabelsAsTheyShouldBe_ThenNoFigureIsALabel) {
+  EXPECT_THAT(Render({true, false}), Not(HasSubstr("context=")));
+  EXPECT_THAT(Render({true, true}), HasSubstr("context=\"300\",module=\"20\",data=\"4000\",offset=\"5\"")) << "as HAMi";
+  EXPECT_THAT(Render({false, true}), Not(HasSubstr("context=")));
+}
+
+// V8: one query that fails takes nothing else along.
+TEST(Metrics, GivenAFigureTheDriverDoesNotGive_ThenOnlyThatOneIsMissing) {
+  GpusPicture gpus = Gpus();
+  gpus.gpus[0].telemetry.gpu_percent.reset();
+  const std::string page = Render({false, true}, gpus);
+  EXPECT_THAT(page, Not(HasSubstr("hami_host_gpu_utilization_ratio{")));
+  EXPECT_THAT(page, HasSubstr("hami_host_gpu_memory_controller_utilization_ratio{"));
+  EXPECT_THAT(page, HasSubstr("hami_host_gpu_memory_used_bytes{"));
+  gpus.gpus[0].telemetry.memory.reset();
+  EXPECT_THAT(Render({false, true}, gpus), HasSubstr("hami_host_gpu_temperature_celsius{")) << "unified memory";
+}
+
+TEST(Metrics, GivenFiguresOfGpusThatAreTooOld_ThenOnlyTheirAgeIsShown) {
+  GpusPicture gpus = Gpus();
+  gpus.taken = kSteady - std::chrono::seconds(120);
+  const std::string page = Render({false, true}, gpus);
+  EXPECT_THAT(page, Not(HasSubstr("hami_host_gpu_")));
+  EXPECT_THAT(page, HasSubstr("hami_monitor_gpu_sample_age_seconds{node=\"node-1\",zone=\"vGPU\"} 120\n"));
+  EXPECT_THAT(page, HasSubstr("hami_vgpu_memory_used_bytes{"));
+}
+
+TEST(Metrics, GivenAGpuThatIsLostOrBeyondRepair_ThenItIsNotHealthy) {
+  const auto healthy = [](const GpusPicture& gpus) {
+    return Render({false, false}, gpus)
+               .find(
+                   "hami_host_gpu_healthy{node=\"node-1\",device_index=\"0\",device_uuid=\"GPU-5ef1b8a0-0000-4000-8000-"
+                   "000000000001\",device_type=\"NVIDIA H100 80GB HBM3\",zone=\"vGPU\"} 1") != std::string::npos;
+  };
+  EXPECT_TRUE(healthy(Gpus()));
+  GpusPicture lost = Gpus();
+  lost.gpus[0].telemetry.condition = nvml::Condition::kLost;
+  EXPECT_FALSE(healthy(lost));
+  GpusPicture worn = Gpus();
+  worn.gpus[0].telemetry.health.remapped->failed = true;
+  EXPECT_FALSE(healthy(worn));
+}
+
+TEST(Metrics, GivenAClockThatWentBack_ThenTheTimeSinceTheLastKernelIsZeroAndNotHuge) {
+  Picture picture = Sample();
+  picture.containers[0].region.last_kernel_time = kNow + 100;
+  EXPECT_THAT(Render({false, true}, Gpus(), picture),
+              testing::ContainsRegex("last_kernel_elapsed_seconds\\{[^}]*\\} 0\n"));
+}
+
+TEST(Metrics, GivenHamisOwnRegion_ThenFiguresItDoesNotHaveAreNotShownAsZero) {
+  Picture picture = Sample();
+  picture.containers.erase(picture.containers.begin());
+  const std::string page = Render({false, true}, Gpus(), picture);
+  EXPECT_THAT(page, Not(HasSubstr("hami_vgpu_memory_refusals_total")));
+  EXPECT_THAT(page, Not(HasSubstr("last_kernel_elapsed_seconds")));
+}
+
+}  // namespace
+}  // namespace hami::monitor

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "monitor/monitor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "region/region_test_util.h"
+
+namespace hami::monitor {
+namespace {
+
+namespace fs = std::filesystem;
+using region::MakeHamiFile;
+using region::RawFile;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::int64_t kSwitchAt = 2'008'900;
+constexpr std::int64_t kRecentAt = 2'008'904;
+constexpr std::int64_t kPriorityAt = 2'008'908;
+constexpr std::int64_t kLimitAt = 1600;
+constexpr std::int64_t kSmLimitAt = 1728;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+const std::string kUuid = "GPU-0";
+
+class MonitorTest : public testing::Test {
+ protected:
+  MonitorTest() { fs::create_directories(temp_ / "containers"); }
+
+  Monitor::Outside Outside() {
+    return {[this] { return pods_; }, [this] { return gpus_; },
+            [this](const kube::Pod& pod, kube::EventType, std::string_view reason, std::string_view message) {
+              events_.push_back(pod.metadata.name + ": " + std::string(reason) + ": " + std::string(message));
+            }};
+  }
+  Monitor& TheMonitor() {
+    if (!monitor_) monitor_ = std::make_unique<Monitor>(config_, Outside());
+    return *monitor_;
+  }
+  void Tick(seconds after = seconds(1)) {
+    now_.wall += after;
+    now_.steady += after;
+    TheMonitor().Tick(now_);
+  }
+  std::shared_ptr<const Picture> Last() { return TheMonitor().Last(); }
+
+  kube::Pod& AddPod(const std::string& name, kube::StringMap annotations = {}) {
+    auto pod = std::make_shared<kube::Pod>();
+    pod->metadata.ns = "team";
+    pod->metadata.name = name;
+    pod->metadata.uid = "uid-" + name;
+    pod->metadata.annotations = std::move(annotations);
+    kube::Container init;
+    init.name = "setup";
+    kube::Container sidecar;
+    sidecar.name = "proxy";
+    sidecar.restart_always = true;
+    pod->init_containers = {init, sidecar};
+    kube::Container main;
+    main.name = "main";
+    pod->containers = {main};
+    pods_.pods.push_back(pod);
+    return *pod;
+  }
+  static kube::StringMap Granted(const std::string& resize = "") {
+    kube::StringMap annotations{{"hami.io/vgpu-devices-allocated", ";;" + kUuid + ",NVIDIA,4096,30:;"}};
+    if (!resize.empty()) annotations["hami-cpp/resize"] = resize;
+    return annotations;
+  }
+  std::string FolderOf(const std::string& pod, const std::string& container) const {
+    return temp_.path() + "/containers/uid-" + pod + "_" + container;
+  }
+  // A region as HAMi's library leaves it, on one GPU.
+  std::string AddRegion(const std::string& pod, const std::string& container, std::int32_t priority = 1) {
+    fs::create_directories(FolderOf(pod, container));
+    const std::string path = FolderOf(pod, container) + "/r.cache";
+    MakeHamiFile(path);
+    const RawFile file(path);
+    file.Set<std::uint64_t>(56, 1);
+    for (std::size_t i = 0; i < kUuid.size(); ++i) file.Set<char>(64 + static_cast<std::int64_t>(i), kUuid[i]);
+    file.Set<std::int32_t>(kPriorityAt, priority);
+    file.Set<std::uint64_t>(kLimitAt, 4096 * kMiB);
+    file.Set<std::uint64_t>(kSmLimitAt, 30);
+    return path;
+  }
+  template <typename T>
+  static T Get(const std::string& path, std::int64_t offset) {
+    return RawFile(path).Get<T>(offset);
+  }
+
+  const region::TempFolder temp_;
+  Pods pods_{true, {}};
+  std::shared_ptr<const GpusPicture> gpus_ = std::make_shared<const GpusPicture>();
+  std::vector<std::string> events_;
+  Monitor::Config config_{"node-1", temp_.path(), std::chrono::milliseconds(1000), seconds(300), true, true};
+  Now now_{std::chrono::system_clock::now(), std::chrono::steady_clock::now()};
+  std::unique_ptr<Monitor> monitor_;
+};
+
+TEST_F(MonitorTest, GivenAppInitAndSidecarContainers_WhenTheyHaveRegions_ThenAllAreShown) {
+  AddPod("web", Granted());
+  for (const char* container : {"main", "proxy", "setup"}) AddRegion("web", container);
+  Tick();
+  ASSERT_EQ(Last()->containers.size(), 3U);
+  EXPECT_EQ(Last()->containers[0].container, "main");
+  EXPECT_EQ(Last()->containers[1].container, "proxy");
+  EXPECT_EQ(Last()->containers[2].container, "setup");
+  EXPECT_EQ(Last()->containers[0].region.devices.at(0).limit, 4096 * kMiB);
+}
+
+TEST_F(MonitorTest, GivenADirectoryOfAnUnknownPodOrContainer_ThenItIsNotShown) {
+  AddPod("web", Granted());
+  AddRegion("web", "ghost");
+  AddRegion("other", "main");
+  Tick();
+  EXPECT_THAT(Last()->containers, IsEmpty());
+}
+
+TEST_F(MonitorTest, GivenARegionThatCanNotBeRead_ThenTheContainerIsShownWithItsProblemAndTheOthersAsEver) {
+  AddPod("web", Granted());
+  AddRegion("web", "main");
+  RawFile(AddRegion("web", "proxy")).Set<std::uint32_t>(4, 9);
+  Tick();
+  ASSERT_EQ(Last()->containers.size(), 2U);
+  EXPECT_EQ(Last()->containers[0].problem, "");
+  EXPECT_EQ(Last()->containers[1].problem, "unsupported");
+}
+
+// C17: a tenant that writes another UUID every second would make a series of each.
+TEST_F(MonitorTest, GivenAUuidThatNeitherTheSchedulerNorTheDriverKnows_ThenItIsNotShown) {
+  AddPod("web", {});
+  AddRegion("web", "main");
+  Tick();
+  EXPECT_EQ(Last()->containers.at(0).region.devices.at(0).uuid, "unknown");
+  GpusPicture gpus;
+  gpus.gpus.emplace_back().device.uuid = kUuid;
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_EQ(Last()->containers.at(0).region.devices.at(0).uuid, kUuid);
+}
+
+TEST_F(MonitorTest, GivenAnImportantContainerThatLaunches_ThenTheOtherIsStoppedInItsRegionAndTheTimeIsCounted) {
+  AddPod("high", Granted());
+  AddPod("low", Granted());
+  const std::string high = AddRegion("high", "main", 0);
+  const std::string low = AddRegion("low", "main", 1);
+  Tick();
+  EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), -1);
+  EXPECT_EQ(Get<std::int32_t>(low, kSwitchAt), 1);
+  EXPECT_EQ(Get<std::int32_t>(high, kRecentAt), 1);
+  EXPECT_EQ(Get<std::int32_t>(high, kSwitchAt), 0);
+  Tick(seconds(1));
+  EXPECT_TRUE(Last()->containers.at(1).blocked);
+  Tick(seconds(2));
+  Tick(seconds(1));
+  EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), 0);
+  EXPECT_FALSE(Last()->containers.at(1).blocked);
+  EXPECT_DOUBLE_EQ(Last()->containers.at(1).blocked_seconds, 3);
+}
+
+TEST_F(MonitorTest, GivenTheMonitorStops_ThenNoContainerIsLeftStoppedOrWithoutItsLimit) {
+  AddPod("high", Granted());
+  AddPod("low", Granted());
+  const std::string high = AddRegion("high", "main", 0);
+  const std::string low = AddRegion("low", "main", 1);
+  Tick();
+  TheMonitor().Release();
+  EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), 0);
+  EXPECT_EQ(Get<std::int32_t>(high, kSwitchAt), 1);
+}
+
+TEST_F(MonitorTest, GivenFeedbackIsOff_ThenNothingIsWritten) {
+  config_.feedback = false;
+  AddPod("high", Granted());
+  AddPod("low", Granted());
+  AddRegion("high", "main", 0);
+  const std::string low = AddRegion("low", "main", 1);
+  Tick();
+  TheMonitor().Release();
+  EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), 2);
+  EXPECT_EQ(Last()->self.writes, 0U);
+}
+
+TEST_F(MonitorTest, GivenTheDriverSeesAProcessOfARegion_ThenItCountsAsBusy) {
+  AddPod("high", Granted());
+  AddPod("low", Granted());
+  const std::string high = AddRegion("high", "main", 0);
+  const RawFile file(high);
+  file.Set<std::int32_t>(kRecentAt, 0);
+  file.Set<std::int32_t>(2'008'896, 1);
+  file.Set<std::int32_t>(region::SlotAt(0), 5);
+  file.Set<std::int32_t>(region::SlotAt(0) + 4, 4242);
+  file.Set<std::int32_t>(region::SlotAt(0) + 1928, 1);
+  const std::string low = AddRegion("low", "main", 1);
+  RawFile(low).Set<std::int32_t>(kRecentAt, 0);
+  Tick();
+  EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), 0);
+  GpusPicture gpus;
+  gpus.answering = true;
+  gpus.taken = now_.steady;
+  gpus.gpus.emplace_back().processes.push_back({4242, 1, 90, 0, 0, 0});
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), -1);
+}
+
+TEST_F(MonitorTest, GivenAResizeWithinTheGrant_ThenTheRegionHoldsItAndItIsToldOnce) {
+  AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
+  const std::string path = AddRegion("web", "main");
+  Tick();
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
+  EXPECT_EQ(Get<std::uint64_t>(path, kSmLimitAt), 20U);
+  Tick();
+  EXPECT_EQ(Last()->containers.at(0).resize, "applied");
+  EXPECT_THAT(events_, ElementsAre("web: Resized: container main: GPU 0: 2 GiB, 20 % of the cores"));
+}
+
+TEST_F(MonitorTest, GivenALimitThatATenantSetsBack_ThenItIsSetAgain) {
+  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
+  const std::string path = AddRegion("web", "main");
+  Tick();
+  RawFile(path).Set<std::uint64_t>(kLimitAt, 4096 * kMiB);
+  Tick();
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
+  EXPECT_EQ(events_.size(), 1U) << "a tenant can not make events";
+}
+
+TEST_F(MonitorTest, GivenAResizeBeyondTheGrant_ThenItIsRefusedOnceAndNothingIsWritten) {
+  AddPod("web", Granted(R"({"main": {"memory": "5Gi"}})"));
+  const std::string path = AddRegion("web", "main");
+  Tick();
+  Tick();
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
+  EXPECT_EQ(Last()->containers.at(0).resize, "refused");
+  ASSERT_EQ(events_.size(), 1U);
+  EXPECT_THAT(events_[0], HasSubstr("ResizeRefused: container main: 5 GiB are more than the 4 GiB"));
+}
+
+TEST_F(MonitorTest, GivenAnAnnotationThatIsNotUnderstood_ThenItIsRefusedWithTheReason) {
+  AddPod("web", Granted(R"({"mian": {"memory": "2Gi"}})"));
+  AddRegion("web", "main");
+  Tick();
+  ASSERT_EQ(events_.size(), 1U);
+  EXPECT_THAT(events_[0], HasSubstr("no container named 'mian'"));
+}
+
+TEST_F(MonitorTest, GivenTheAnnotationIsTakenAway_ThenTheGrantIsTheLimitAgain) {
+  AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
+  const std::string path = AddRegion("web", "main");
+  Tick();
+  pods_.pods.clear();
+  AddPod("web", Granted());
+  Tick();
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
+  EXPECT_EQ(Get<std::uint64_t>(path, kSmLimitAt), 30U);
+  Tick();
+  EXPECT_EQ(Last()->containers.at(0).resize, "");
+}
+
+TEST_F(MonitorTest, GivenAContainerWithoutAnAnnotation_ThenItsLimitsAreNobodysBusiness) {
+  AddPod("web", Granted());
+  const std::string path = AddRegion("web", "main");
+  RawFile(path).Set<std::uint64_t>(kLimitAt, 7);
+  Tick();
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 7U);
+}
+
+TEST_F(MonitorTest, GivenAPodThatIsGone_ThenItsDirectoryGoesAfterTheResyncTimeAndNotSooner) {
+  AddPod("web", Granted());
+  AddRegion("web", "main");
+  Tick();
+  pods_.pods.clear();
+  Tick();
+  Tick(seconds(299));
+  EXPECT_TRUE(fs::exists(FolderOf("web", "main")));
+  Tick(seconds(1));
+  EXPECT_FALSE(fs::exists(FolderOf("web", "main")));
+  EXPECT_TRUE(fs::is_empty(temp_ / "containers"));
+  EXPECT_EQ(Last()->self.directories_removed, 1U);
+}
+
+TEST_F(MonitorTest, GivenPodsThatAreNotKnownYet_ThenNothingIsRemoved) {
+  AddRegion("web", "main");
+  pods_.known = false;
+  Tick();
+  Tick(seconds(3600));
+  Tick(seconds(3600));
+  EXPECT_TRUE(fs::exists(FolderOf("web", "main")));
+}
+
+TEST_F(MonitorTest, GivenAPodThatIsGoneButAProcessThatLives_ThenItsDirectoryStaysUntilItDies) {
+  fs::create_directories(FolderOf("web", "main"));
+  const std::string path = FolderOf("web", "main") + "/r.cache";
+  const region::Signal ready, go;
+  const pid_t pid = region::Spawn([&] {
+    static region::Attachment attachment;
+    if (region::Attach(&attachment, path.c_str(), region::TestConfig()) != region::Status::kOk) return 1;
+    ready.Raise();
+    go.Await();
+    return 0;
+  });
+  ready.Await();
+  Tick();
+  Tick(seconds(86'400));
+  EXPECT_TRUE(fs::exists(path));
+  go.Raise();
+  region::Join(pid);
+  Tick();
+  EXPECT_FALSE(fs::exists(FolderOf("web", "main")));
+}
+
+TEST_F(MonitorTest, GivenFilesThatAreNobodys_ThenTheyStay) {
+  fs::create_directories(temp_ / "containers/notes");
+  RawFile(temp_ / "containers/uid-x_main").Resize(1);
+  Tick();
+  Tick(seconds(86'400));
+  Tick(seconds(86'400));
+  EXPECT_TRUE(fs::exists(temp_ / "containers/notes"));
+  EXPECT_TRUE(fs::exists(temp_ / "containers/uid-x_main"));
+}
+
+TEST_F(MonitorTest, GivenAMigPod_ThenItsInstancesAreShownAlthoughItHasNoRegion) {
+  AddPod(
+      "mig",
+      {{"hami.io/vgpu-mig-allocations",
+        R"([{"containerIndex":2,"deviceIndex":0,"gpuUUID":"GPU-0","profile":"1g.5gb","placement":{"start":0,"size":1},"migUUID":"MIG-1","gpuInstanceID":7,"computeInstanceID":0},)"
+        R"({"containerIndex":9,"deviceIndex":0,"gpuUUID":"GPU-0","profile":"1g.5gb","placement":{"start":1,"size":1},"migUUID":"MIG-2","gpuInstanceID":8,"computeInstanceID":0},)"
+        R"({"containerIndex":0,"deviceIndex":0,"gpuUUID":"GPU-0","profile":"1g.5gb","placement":{"start":2,"size":1}}])"}});
+  Tick();
+  ASSERT_EQ(Last()->migs.size(), 1U) << "realised ones of containers that exist";
+  EXPECT_EQ(Last()->migs[0].container, "main");
+  EXPECT_EQ(Last()->migs[0].reservation.mig_uuid, "MIG-1");
+}
+
+}  // namespace
+}  // namespace hami::monitor

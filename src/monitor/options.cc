@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "monitor/options.h"
+
+#include "base/strings.h"
+
+#ifndef HAMI_VERSION
+#define HAMI_VERSION "unknown"
+#endif
+
+namespace hami::monitor {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kUsageStatus = 2;
+
+constexpr const char* kOverview =
+    "Usage: hami-monitor [flags]\n"
+    "       hami-monitor version\n\n"
+    "Watches the containers of one node that share GPUs: serves what they use to Prometheus, lets the\n"
+    "important ones go first, applies changed limits, and removes what finished pods left behind.\n\n"
+    "Environment:\n"
+    "  HOOK_PATH             required; the directory that holds containers/ (usually /usr/local/vgpu)\n"
+    "  NODE_NAME             required; the node this runs on (fieldRef spec.nodeName)\n"
+    "  HAMI_RESYNC_INTERVAL  how long directories of pods that are gone stay at least (default 5m)\n"
+    "  KUBECONFIG            how to reach the API server; unset: the pod's service account\n";
+
+constexpr const char* kEndpoints =
+    "\nEndpoints: /metrics; /healthz (the loop runs); /readyz (the pods are known, one round is done).\n"
+    "Exit status: 0 after SIGTERM or SIGINT, 1 when it can not go on, 2 for wrong flags or environment.\n";
+
+base::FlagSet::Take Duration(milliseconds& out, milliseconds least, milliseconds most, const char* range) {
+  return [&out, least, most, range](const std::string& text) {
+    const auto parsed = base::ParseGoDuration(text);
+    if (!parsed) return base::Status(tl::unexpected(parsed.error()));
+    if (*parsed < least || *parsed > most) return base::Status(base::Fail(std::string("must be from ") + range));
+    out = *parsed;
+    return base::Status();
+  };
+}
+
+base::FlagSet::Take Verbosity(int& out) {
+  return [&out](const std::string& text) {
+    const auto number = base::ParseNumber(text);
+    if (!number || *number > 10) return base::Status(base::Fail("must be a number from 0 to 10"));
+    out = static_cast<int>(*number);
+    return base::Status();
+  };
+}
+
+void AddFlags(base::FlagSet& flags, Options& options) {
+  flags.Group("Metrics");
+  flags.Custom(
+      "metrics-bind-address", "HOST:PORT", ":9394",
+      [&options](const std::string& text) {
+        const auto parsed = base::ParseHostPort(text);
+        if (!parsed) return base::Status(tl::unexpected(parsed.error()));
+        options.metrics_address = *parsed;
+        return base::Status();
+      },
+      "where /metrics, /healthz and /readyz are served; no host: on every interface");
+  flags.Bool("legacy-metrics", options.legacy_metrics, "also serve the metrics under their names of before HAMi 2.7");
+  flags.Bool("compat-labels", options.compat_labels,
+             "labels exactly as HAMi writes them, defects included; false: node on every GPU metric, device_type "
+             "without the doubled vendor");
+  flags.Custom("gpu-interval", "DURATION", "2s",
+               Duration(options.gpu_interval, milliseconds(1000), milliseconds(60'000), "1s to 60s"),
+               "how often the GPUs are asked");
+  flags.Group("Containers");
+  flags.Custom("tick", "DURATION", "1s", Duration(options.tick, milliseconds(200), milliseconds(5000), "200ms to 5s"),
+               "how often the regions are read and feedback is given");
+  flags.Bool("feedback", options.feedback,
+             "stop less important tasks while more important ones run, and lift the limit of a task that is alone");
+  flags.Bool("resize", options.resize, "apply the pod annotation hami-cpp/resize");
+  flags.Group("Other");
+  flags.Text("kubeconfig", "FILE", options.kubeconfig, "how to reach the API server");
+  flags.Custom("v", "LEVEL", "0", Verbosity(options.verbosity), "4 and more: also debug messages");
+  flags.Shorthand('v');
+  flags.Quiet({"logtostderr", "alsologtostderr"}, true);
+  flags.Dead({"add_dir_header", "one_output", "skip_headers", "skip_log_headers"}, true, "log lines have one form");
+  flags.Dead({"log_backtrace_at", "stderrthreshold", "vmodule"}, false, "there is one log, filtered by -v");
+  flags.Dead({"log_dir", "log_file", "log_file_max_size"}, false, "logs go to stderr only");
+}
+
+base::Status ReadEnvironment(const Environment& environment, Options& options) {
+  const auto require = [&](const char* name, const char* hint, std::string& out) -> base::Status {
+    out = environment(name).value_or("");
+    return out.empty() ? base::Status(base::Fail(std::string(name) + " is not set", hint)) : base::Status();
+  };
+  HAMI_TRY(require("HOOK_PATH", "the directory on the node that holds containers/, usually /usr/local/vgpu",
+                   options.hook_path));
+  HAMI_TRY(require("NODE_NAME", "in the DaemonSet: valueFrom.fieldRef.fieldPath spec.nodeName", options.node_name));
+  if (const auto resync = environment("HAMI_RESYNC_INTERVAL"); resync && !resync->empty()) {
+    const auto take = Duration(options.resync, milliseconds(10'000), milliseconds(86'400'000), "10s to 24h");
+    if (const auto taken = take(*resync); !taken) {
+      return base::Fail("HAMI_RESYNC_INTERVAL=" + base::ShellQuote(*resync) + ": " + taken.error().message,
+                        taken.error().hint);
+    }
+  }
+  return {};
+}
+
+Command Mistake(const base::Error& error) {
+  return {
+      std::nullopt,
+      {"hami-monitor: " + error.message + "\n" + (error.hint.empty() ? "" : "  " + error.hint + "\n"), kUsageStatus}};
+}
+
+}  // namespace
+
+std::string Version() { return HAMI_VERSION; }
+
+Command ParseCommand(const std::vector<std::string>& arguments, const Environment& environment) {
+  Options options;
+  base::FlagSet flags;
+  AddFlags(flags, options);
+  auto parsed = flags.Parse(arguments);
+  if (!parsed) return Mistake(parsed.error());
+  if (parsed->help) return {std::nullopt, {kOverview + flags.Help() + kEndpoints, 0}};
+  if (parsed->words == std::vector<std::string>{"version"})
+    return {std::nullopt, {"hami-monitor " + Version() + "\n", 0}};
+  if (!parsed->words.empty()) {
+    return Mistake({"'" + base::Printable(parsed->words.front()) + "' is not understood", "--help lists every flag"});
+  }
+  if (const auto read = ReadEnvironment(environment, options); !read) return Mistake(read.error());
+  options.warnings = std::move(parsed->warnings);
+  return {std::move(options), {}};
+}
+
+}  // namespace hami::monitor

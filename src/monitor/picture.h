@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the monitor knows at one moment, as plain data: made by the loop that reads regions, immutable from then on,
+// rendered by whoever asks for metrics. Holds no label value that a tenant can choose: names come from the API server,
+// UUIDs from the driver or from the scheduler's grant.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/types.h"
+#include "monitor/region_view.h"
+#include "nvml/nvml.h"
+
+namespace hami::monitor {
+
+struct ContainerPicture {
+  std::string ns;
+  std::string pod;
+  std::string container;
+  RegionView region;
+  std::string problem;  // why there is no region; empty: there is
+  bool blocked = false;
+  double blocked_seconds = 0;
+  std::string resize;  // state; empty: nothing was asked
+};
+
+struct MigPicture {
+  std::string ns;
+  std::string pod;
+  std::string container;
+  device::MigReservation reservation;
+};
+
+struct GpuPicture {
+  nvml::Device device;
+  nvml::Telemetry telemetry;
+  std::vector<nvml::NvLink> links;
+  std::vector<nvml::ProcessUtilization> processes;  // busy ones, as last seen
+  std::map<std::uint64_t, std::uint64_t> xids;      // code → how often since this program runs
+};
+
+// The last look at the driver that came to an end.
+struct GpusPicture {
+  std::chrono::steady_clock::time_point taken{};
+  bool answering = false;  // whether it was a success
+  std::string trouble;     // if not
+  std::vector<GpuPicture> gpus;
+};
+
+struct SelfPicture {
+  std::uint64_t ticks = 0;
+  double tick_seconds = 0;  // what the last one cost
+  std::uint64_t writes = 0;
+  std::uint64_t failed_writes = 0;
+  std::uint64_t directories_removed = 0;
+  bool pods_known = false;
+};
+
+struct Picture {
+  std::string node;
+  std::vector<ContainerPicture> containers;  // by namespace, pod, container
+  std::vector<MigPicture> migs;
+  SelfPicture self;
+};
+
+}  // namespace hami::monitor
