@@ -309,7 +309,7 @@ void ContextGone(CUcontext handle, Passage* passage) {
   Refund(gone.device, gone.bytes, Kind::kContext);
   Entry entry;
   while (table().TakeOfContext(gone.id, &entry)) RefundEntry(entry);
-  PoolsSynchronised(gone.device);  // its streams have ended, too
+  PoolsLostContext(handle);
   if (g_graphs_allocate.load(std::memory_order_relaxed)) SettleGraphs(gone.device, gone.ordinal);
   SettleModules(gone.device, passage);
 }

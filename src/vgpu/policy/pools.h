@@ -6,7 +6,9 @@
 // synchronisation, trim, query and refusal. Before the driver is asked, what the pool may grow by is reserved, in the
 // steps in which the driver was seen to grow pools on this device; every process of the container learns from the
 // others' (the region keeps it), so only the very first growth can come as a surprise, and one that does not fit is
-// undone. Host pools are not charged.
+// undone. What a pool has unused spares a reservation only where the driver can surely use it: not while its free is
+// under way on another stream (frees.h). A request that fits only when such frees are reached waits for them, a little.
+// Host pools are not charged.
 #pragma once
 
 #include <stddef.h>
@@ -16,6 +18,7 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/policy/contexts.h"
+#include "vgpu/policy/frees.h"
 #include "vgpu/policy/table.h"
 
 namespace hami::vgpu {
@@ -27,6 +30,7 @@ struct PoolRequest {
   CUdeviceptr* out;
   size_t bytes;
   CUstream stream;
+  StreamName name;  // of the stream
 };
 template <typename Allocate, typename Undo>
 CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo);
@@ -37,8 +41,9 @@ void PoolCreated(CUmemoryPool pool, const CUmemPoolProps& props);
 void PoolDestroyed(CUmemoryPool pool);
 // A block of a pool is the application's no more (the entry was taken from the table).
 void PoolBlockFreed(const Entry& entry);
-// Before that: the stream on which it will be free.
-void PoolFreedOn(const Entry& entry, CUstream stream);
+// Around all that when it is freed in stream order: by which stream.
+void PoolFreeBegins(const Entry& entry);
+void PoolFreeEnds(const Entry& entry, const StreamName& stream, bool freed);
 
 // Makes the charges of a device's pools equal to what they hold; kAllDevices for all.
 inline constexpr int kAllDevices = -3;
@@ -49,13 +54,12 @@ bool TrimPools(int device, uint64_t needed);
 
 // True while some pool holds memory that a synchronisation may release.
 extern std::atomic<bool> g_pools_may_shrink;
-// `drained` is the region device of which all streams were waited for, `stream` the one stream that was; if any. A pool
-// that was destroyed while frees were under way can not be asked what it still holds, and keeps its charge until then.
-inline constexpr int kNoDevice = -4;
-void PoolsSynchronised(int drained, const CUstream* stream = nullptr);
-inline void AfterSynchronise(const CUstream* stream = nullptr) {
-  if (g_pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised(kNoDevice, stream);
+void PoolsSynchronised(const Waited& waited);
+inline void AfterSynchronise(const Waited& waited = {}) {
+  if (g_pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised(waited);
 }
+// All frees on its streams are done with.
+void PoolsLostContext(CUcontext context);
 
 void ResetPools();
 
