@@ -28,6 +28,14 @@ INSTANTIATE_TEST_SUITE_P(
 // In a container NVML counts pids as the host does.
 TEST_P(MemoryScenario, GivenForeignPidsInNvml_ThenHolds) { Pass({GetParam()}, {{"SIMGPU_PID_OFFSET", "100000"}}); }
 
+TEST_F(Preload, GivenUnmappedImport_WhenItsMakerLetsGo_ThenItIsTakenForNothingElse) {
+  Pass({"vmm_import_unmapped"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
+}
+
+TEST_F(Preload, GivenMappedImport_WhenItsMakerLetsGoWhileAContextIsMade_ThenTheContextCostsNoMore) {
+  Pass({"vmm_import_while_a_context_is_made"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
+}
+
 TEST_F(Preload, GivenGrowthThatNoHookSaw_WhenSynchronised_ThenItIsCounted) {
   Pass({"first_use_measured_at_sync", PRELOAD_DEEP});
 }

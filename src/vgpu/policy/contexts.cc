@@ -177,7 +177,7 @@ class Sizing {
 
   // What a measurement that others disturbed shows is a guess: better what a quiet one has shown.
   uint64_t Bytes(uint64_t learnt) const {
-    if (learnt != 0 && !(alone_ && before_.exact && after_.exact)) return learnt;
+    if (learnt != 0 && !(alone_ && Quiet(before_) && Quiet(after_))) return learnt;
     uint64_t size = 0;
     if (after_.seen.own_known) {
       size = after_.unstated() - before_.unstated();
@@ -191,6 +191,8 @@ class Sizing {
   }
 
  private:
+  static bool Quiet(const Reading& reading) { return reading.exact && !reading.imports; }
+
   Reading ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
 
   const int device_;
