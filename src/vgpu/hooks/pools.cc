@@ -36,7 +36,6 @@ CUstream Meant(CUstream stream, bool per_thread) {
 template <typename Allocate>
 CUresult FromPool(CUdeviceptr* out, size_t bytes, const Place& place, CUmemoryPool pool, CUstream stream,
                   Allocate allocate) {
-  const Charging charging(place.device);
   const PoolRequest request{place, pool, out, bytes, stream, NameOf(stream)};
   const CUresult result = AllocateFromPool(request, allocate, [&] { real::cuMemFreeAsync(*out, stream); });
   if (result != CUDA_ERROR_OUT_OF_MEMORY || !settings().oversubscribe) return result;
@@ -148,6 +147,7 @@ HAMI_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* pr
 HAMI_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (!Active()) return real::cuMemPoolDestroy(pool);
   const Passage passage(Way::kShared);
+  PoolDestroying(pool);
   const CUresult result = real::cuMemPoolDestroy(pool);
   if (result == CUDA_SUCCESS) PoolDestroyed(pool);
   return result;

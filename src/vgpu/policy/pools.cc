@@ -29,12 +29,15 @@ struct Pool {
 // How long an allocation waits for frees under way that would make room for it. Work that takes longer is no reason to
 // hold up a program that may be the one to let it go on.
 constexpr int64_t kPatience = 500'000'000;
+// After a wait in vain the next ones are not tried for a while.
+constexpr int64_t kPause = 5'000'000'000;
 constexpr int64_t kShortestNap = 50'000;
 constexpr int64_t kLongestNap = 2'000'000;
 
 constinit Lock g_lock{};
 constinit Growing<Pool> g_pools{};
 constinit uint64_t g_next_id = 1;
+constinit std::atomic<int64_t> g_no_wait_before{0};  // monotonic nanoseconds
 
 // What the driver takes for a block of a pool.
 uint64_t Blocks(uint64_t bytes) { return RoundUp(bytes, kAllocationUnit); }
@@ -192,63 +195,81 @@ bool ReclaimAndReserveLocked(const PoolRequest& request, int device, uint64_t* g
   return ReserveGrowthLocked(request, false, growth);
 }
 
-// Frees under way that will make room are waited for; true when they have. Trimming is how the driver is asked.
-bool AwaitFreesLocked(const PoolRequest& request, int device) {
-  const int64_t deadline = region::MonotonicNanos() + kPatience;
-  for (int64_t nap = kShortestNap;; nap = nap < kLongestNap / 2 ? nap * 2 : kLongestNap) {
-    uint64_t coming = 0;
-    for (const Pool& pool : g_pools) {
-      if (!Askable(pool, device)) continue;
-      const uint64_t unreached = Unreached(pool.id);
-      const uint64_t spare = Spare(pool);
-      coming += spare < unreached ? spare : unreached;
-    }
-    const uint64_t limit = LimitBytes(device);
-    const uint64_t excess = ExcessOver(limit, device, request.bytes);
-    const Pool* const pool = FindLocked(request.pool);
-    if (pool == nullptr || request.bytes > limit) return false;
-    if (excess == 0 || request.bytes <= UsableLocked(*pool, request)) return true;
-    if (coming < excess || region::MonotonicNanos() > deadline) return false;
-    g_lock.Release();
-    region::SleepNanos(nap);
-    g_lock.Acquire();
-    TrimLocked(device, 0);
+// What frees under way will give back to the device or to its pools, in whole steps: less than one may as well be a
+// rest beside blocks that are in use.
+uint64_t ComingLocked(int device) {
+  uint64_t coming = 0;
+  for (const Pool& pool : g_pools) {
+    if (!Askable(pool, device)) continue;
+    const uint64_t spare = Spare(pool) / kLeastStep * kLeastStep;
+    const uint64_t unreached = Unreached(pool.id);
+    coming += spare < unreached ? spare : unreached;
   }
+  return coming;
 }
 
-bool GrantLocked(const PoolRequest& request, int device, uint64_t* growth) {
-  if (ReserveGrowthLocked(request, true, growth)) return true;
-  if (device < 0) return false;
-  if (ReclaimAndReserveLocked(request, device, growth)) return true;
-  return AwaitFreesLocked(request, device) && ReclaimAndReserveLocked(request, device, growth);
+enum class Room { kThere, kComing, kNone };
+Room RoomLocked(const PoolRequest& request) {
+  const Pool* const pool = FindLocked(request.pool);
+  if (pool == nullptr || pool->device < 0) return Room::kNone;
+  const uint64_t limit = LimitBytes(pool->device);
+  const uint64_t excess = ExcessOver(limit, pool->device, request.bytes);
+  if (request.bytes > limit) return Room::kNone;
+  if (excess == 0 || request.bytes <= UsableLocked(*pool, request)) return Room::kThere;
+  return ComingLocked(pool->device) >= excess ? Room::kComing : Room::kNone;
 }
 
 }  // namespace
 
-CUresult BeginPoolAllocation(const PoolRequest& request, uint64_t* growth, bool* counted) {
-  *growth = 0;
-  *counted = false;
-  if (request.out == nullptr || request.place.device == kUnlimited) return CUDA_SUCCESS;
+Begun BeginPoolAllocation(const PoolRequest& request, uint64_t* growth) {
+  if (request.out == nullptr || request.place.device == kUnlimited) return Begun::kUncounted;
   // Recorded into a graph: nothing is allocated now, and the graph's memory is charged when it is launched.
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   if (real::cuStreamIsCapturing(request.stream, &capture) == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE) {
-    return CUDA_SUCCESS;
+    return Begun::kUncounted;
   }
   g_lock.Acquire();
   Pool* const pool = FindOrAddLocked(request.pool, request.place.device);
   if (pool == nullptr || pool->on_host) {
     g_lock.Release();
-    return CUDA_SUCCESS;
+    return Begun::kUncounted;
   }
   SettleLocked(*pool);
   const int device = pool->device;
-  if (!GrantLocked(request, device, growth)) {
-    g_lock.Release();
-    Refused(device, request.bytes);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (ReserveGrowthLocked(request, true, growth) || (device >= 0 && ReclaimAndReserveLocked(request, device, growth))) {
+    return Begun::kReserved;
   }
-  *counted = true;
-  return CUDA_SUCCESS;
+  g_lock.Release();
+  return Begun::kNoRoom;
+}
+
+bool AwaitFrees(const PoolRequest& request) {
+  const int64_t begin = region::MonotonicNanos();
+  if (begin < g_no_wait_before.load(std::memory_order_relaxed)) return false;
+  for (int64_t nap = kShortestNap;; nap = nap < kLongestNap / 2 ? nap * 2 : kLongestNap) {
+    {
+      const Locked locked(g_lock);
+      const Room room = RoomLocked(request);
+      if (room != Room::kComing) return room == Room::kThere;
+      TrimLocked(FindLocked(request.pool)->device, 0);  // how the driver is asked
+    }
+    const int64_t now = region::MonotonicNanos();
+    if (now - begin > kPatience) {
+      g_no_wait_before.store(now + kPause, std::memory_order_relaxed);
+      return false;
+    }
+    region::SleepNanos(nap);
+  }
+}
+
+CUresult RefusePoolAllocation(const PoolRequest& request) {
+  int device = request.place.device;
+  {
+    const Locked locked(g_lock);
+    if (const Pool* const pool = FindLocked(request.pool); pool != nullptr) device = pool->device;
+  }
+  Refused(device, request.bytes);
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult result) {
@@ -310,6 +331,15 @@ void PoolCreated(CUmemoryPool handle, const CUmemPoolProps& props) {
   AddLocked(handle, device, on_host);
 }
 
+void PoolDestroying(CUmemoryPool handle) {
+  const Locked locked(g_lock);
+  Pool* const pool = FindLocked(handle);
+  if (pool == nullptr || pool->on_host) return;
+  real::cuMemPoolTrimTo(handle, 0);
+  SettleLocked(*pool);
+  if (pool->charged == 0) ForgetFrees(pool->id);
+}
+
 void PoolDestroyed(CUmemoryPool handle) {
   const Locked locked(g_lock);
   if (Pool* const pool = FindLocked(handle); pool != nullptr) pool->destroyed = true;
@@ -361,6 +391,7 @@ bool TrimPools(int device, uint64_t needed) {
 void ResetPools() {
   g_lock.Reset();
   ResetFrees();
+  g_no_wait_before.store(0, std::memory_order_relaxed);
   g_pools.Clear();
   g_pools_may_shrink.store(false, std::memory_order_relaxed);
 }

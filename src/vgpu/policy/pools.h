@@ -17,6 +17,7 @@
 #include <atomic>
 
 #include "abi/cuda_abi.h"
+#include "vgpu/policy/charge.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/frees.h"
 #include "vgpu/policy/table.h"
@@ -37,6 +38,8 @@ CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo un
 
 // Notes where an explicit pool keeps its memory. Pools nobody told us about belong to the current device.
 void PoolCreated(CUmemoryPool pool, const CUmemPoolProps& props);
+// Before the driver destroys it: the last moment at which it can be asked what it holds.
+void PoolDestroying(CUmemoryPool pool);
 // After the driver destroyed it; blocks that are still out keep it charged.
 void PoolDestroyed(CUmemoryPool pool);
 // A block of a pool is the application's no more (the entry was taken from the table).
@@ -66,20 +69,20 @@ void ResetPools();
 // --- implementation of the template
 // ------------------------------------------------------------------------------------
 
-// The parts of an allocation around the driver's call. The pools' lock is held from Begin (when it answers success)
+// The parts of an allocation around the driver's call. The pools' lock is held from Begin, when it answers kReserved,
 // to End.
-CUresult BeginPoolAllocation(const PoolRequest& request, uint64_t* growth, bool* counted);
+enum class Begun : uint8_t { kUncounted, kReserved, kNoRoom };
+Begun BeginPoolAllocation(const PoolRequest& request, uint64_t* growth);
 // What the pool really grew by: false if that does not fit, and the block has to go back.
 bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult result);
 void AfterPoolUndo(const PoolRequest& request);
+// Waits for frees under way that will make room for the request; false when there are none, or not soon. Not to be
+// called in a passage: who measures could not wait for that.
+bool AwaitFrees(const PoolRequest& request);
+CUresult RefusePoolAllocation(const PoolRequest& request);
 
 template <typename Allocate, typename Undo>
-CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo) {
-  uint64_t growth = 0;
-  bool counted = false;
-  const CUresult begun = BeginPoolAllocation(request, &growth, &counted);
-  if (begun != CUDA_SUCCESS) return begun;
-  if (!counted) return allocate();
+CUresult FinishPoolAllocation(const PoolRequest& request, uint64_t growth, Allocate allocate, Undo undo) {
   const CUdeviceptr before = *request.out;
   const CUresult result = allocate();
   if (EndPoolAllocation(request, growth, result)) return result;
@@ -87,6 +90,20 @@ CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo un
   AfterPoolUndo(request);
   *request.out = before;
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+template <typename Allocate, typename Undo>
+CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo) {
+  for (bool waited = false;; waited = true) {
+    {
+      const Charging charging(request.place.device);
+      uint64_t growth = 0;
+      const Begun begun = BeginPoolAllocation(request, &growth);
+      if (begun == Begun::kUncounted) return allocate();
+      if (begun == Begun::kReserved) return FinishPoolAllocation(request, growth, allocate, undo);
+    }
+    if (waited || !AwaitFrees(request)) return RefusePoolAllocation(request);
+  }
 }
 
 }  // namespace hami::vgpu
