@@ -313,6 +313,40 @@ SCENARIO(pool_free_awaited) {
   Balanced();
 }
 
+// What a pool keeps and what graphs keep make room together where neither does alone.
+SCENARIO(pool_and_graphs_give_way) {
+  Begin();
+  CUmemoryPool pool = KeepingPool();
+  CUdeviceptr block = 0;
+  CUgraph graph = nullptr;
+  CUgraphNode alloc = nullptr;
+  CUgraphNode free = nullptr;
+  CUgraphExec exec = nullptr;
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.bytesize = 200 * kMiB;
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params));
+  OK(cuGraphAddMemFreeNode(&free, graph, &alloc, 1, params.dptr));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  const size_t before = Room();
+  const auto hoard = [&] {
+    OK(cuMemAllocFromPoolAsync(&block, 200 * kMiB, pool, nullptr));
+    OK(cuMemFreeAsync(block, nullptr));
+    OK(cuGraphLaunch(exec, nullptr));
+    OK(cuCtxSynchronize());
+    EXPECT_SAME(before - Room(), 400 * kMiB);
+  };
+  hoard();
+  OK(cuMemAlloc_v2(&block, before - 50 * kMiB));
+  Balanced();
+  OK(cuMemFree_v2(block));
+  hoard();
+  OK(cuMemAllocAsync(&block, before - 50 * kMiB, nullptr));
+  Balanced();
+}
+
 // What a trim leaves may end in the middle of a step; the growth after that begins there.
 SCENARIO(pool_trimmed_to_odd_size) {
   Begin();

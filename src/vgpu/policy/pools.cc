@@ -188,9 +188,10 @@ bool ReclaimAndReserveLocked(const PoolRequest& request, int device, uint64_t* g
   const uint64_t learnt = LearntStep(device, Grows::kPool, request.bytes);
   const uint64_t whole = RoundUp(request.bytes, learnt != 0 ? learnt : kLeastStep);
   const uint64_t limit = LimitBytes(device);
-  if (whole <= limit) {
+  for (bool graphs_trimmed = false; whole <= limit; graphs_trimmed = true) {
     if (TrimLocked(device, ExcessOver(limit, device, whole)) && ReserveGrowthLocked(request, true, growth)) return true;
-    if (TrimGraphs(device) && ReserveGrowthLocked(request, true, growth)) return true;
+    if (graphs_trimmed || !TrimGraphs(device)) break;
+    if (ReserveGrowthLocked(request, true, growth)) return true;
   }
   return ReserveGrowthLocked(request, false, growth);
 }
