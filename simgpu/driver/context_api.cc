@@ -269,12 +269,14 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam* out, CUexecAffinityType type)
   return CUDA_SUCCESS;
 }
 
-// Deprecated since CUDA 4: another way to say "the current context".
+// Deprecated since CUDA 4: references to a context. Letting go of a created one's last ends it; a primary context is
+// nobody's to end here.
 CUresult cuCtxAttach(CUcontext* out, unsigned int flags) {
   SIMGPU_ENTER(cuCtxAttach);
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
+  ++ctx->attached;
   *out = HandleOf(*ctx);
   return CUDA_SUCCESS;
 }
@@ -282,7 +284,12 @@ CUresult cuCtxAttach(CUcontext* out, unsigned int flags) {
 CUresult cuCtxDetach(CUcontext handle) {
   SIMGPU_ENTER(cuCtxDetach);
   Context* ctx = nullptr;
-  return ContextOf(handle, &ctx);
+  SIMGPU_TRY(ContextOf(handle, &ctx));
+  const int held = ctx->attached.load();
+  if (held == 1 && ctx->kind == ContextKind::kCreated) return Destroy(handle);
+  if (held == 1) return CUDA_ERROR_INVALID_CONTEXT;
+  --ctx->attached;
+  return CUDA_SUCCESS;
 }
 
 // --- peers

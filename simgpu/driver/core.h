@@ -48,6 +48,7 @@ struct Context {
   std::atomic<bool> alive{false};
   std::atomic<int> sticky_error{0};     // a CUresult that every later call answers (a fault ended the context), or 0
   Engine* engine = nullptr;             // made by NewEngine when the context comes to life
+  std::atomic<int> attached{1};         // what cuCtxAttach and cuCtxDetach count; the maker's is the first
   std::atomic<std::uint64_t> peers{0};  // bit per ordinal: peer access enabled to that device's memory
 
   std::atomic<std::size_t> stack_bytes{1024};

@@ -222,6 +222,8 @@ Stream* LegacyStream(Context& ctx) { return ctx.engine->legacy; }
 
 Context& ContextOf(const Stream& stream) { return *stream.ctx; }
 
+std::uint64_t NumberOf(const Stream& stream) { return stream.id; }
+
 Stream* ResolveStream(CUstream handle, bool per_thread, CUresult* err) {
   *err = CUDA_SUCCESS;
   if (handle == nullptr) {

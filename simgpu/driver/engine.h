@@ -49,6 +49,7 @@ void DestroyEngine(Context& ctx);
 Stream* ResolveStream(CUstream handle, bool per_thread, CUresult* err);
 Stream* LegacyStream(Context& ctx);
 Context& ContextOf(const Stream& stream);
+std::uint64_t NumberOf(const Stream& stream);  // unique in the process, as cuStreamGetId
 
 // A created stream of `ctx`: behind cuStreamCreate and cuGreenCtxStreamCreate. Flags as CUstream_flags; the priority is
 // clamped to the device's range.

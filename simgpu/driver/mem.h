@@ -89,9 +89,10 @@ void ReleaseMemoryOf(Context& ctx);
 // --- stream-ordered memory
 // ---------------------------------------------------------------------------------------------
 
-// Two halves of an asynchronous free. MarkFreed happens at the call: the range is the application's no more.
+// Two halves of an asynchronous free. MarkFreed happens at the call: the range is the application's no more,
+// and for later allocations on the stream of that number its bytes are free.
 // ReleaseFreed happens when the stream reaches it (the engine calls it; it takes only memory locks).
-CUresult MarkFreed(CUdeviceptr base);
+CUresult MarkFreed(CUdeviceptr base, std::uint64_t stream);
 void ReleaseFreed(CUdeviceptr base);
 
 // Every pool gives back what lies above its release threshold. The engine calls it after a stream, an event or a

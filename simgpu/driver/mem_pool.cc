@@ -116,6 +116,31 @@ PerDevice& NeedLocked(int ordinal) {
   return device;
 }
 
+// What `stream` freed and may have again, as far as `bytes` are needed.
+std::uint64_t Reusable(const Pool& pool, std::uint64_t stream, std::uint64_t bytes) {
+  std::uint64_t sum = 0;
+  for (const Freed& freed : pool.freed) sum += freed.stream == stream ? freed.bytes : 0;
+  return std::min(sum, bytes);
+}
+
+void Reuse(Pool& pool, std::uint64_t stream, std::uint64_t bytes) {
+  pool.pending -= bytes;
+  for (Freed& freed : pool.freed) {
+    if (freed.stream != stream) continue;
+    const std::uint64_t taken = std::min(freed.bytes, bytes);
+    freed.bytes -= taken;
+    bytes -= taken;
+  }
+}
+
+// The stream got there, or ended.
+void Reached(Pool& pool, CUdeviceptr base) {
+  const auto found = std::find_if(pool.freed.begin(), pool.freed.end(), [&](const Freed& f) { return f.base == base; });
+  if (found == pool.freed.end()) return;
+  pool.pending -= found->bytes;
+  pool.freed.erase(found);
+}
+
 std::uint64_t Rounded(const Allocation& allocation) { return RoundUp(allocation.size, kAllocationUnit); }
 
 }  // namespace
@@ -165,15 +190,17 @@ CUresult DestroyPool(Pool* pool) {
   return CUDA_SUCCESS;
 }
 
-CUresult PoolAlloc(Pool& pool, std::size_t size, CUdeviceptr* out) {
+CUresult PoolAlloc(Pool& pool, std::size_t size, std::uint64_t stream, CUdeviceptr* out) {
   if (!Plausible(size)) return size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t rounded = RoundUp(size, kAllocationUnit);
   const PoolLock guard(ThePools().lock);
-  if (!GrowLocked(pool, rounded)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::uint64_t reused = Reusable(pool, stream, rounded);
+  if (!GrowLocked(pool, rounded - reused)) return CUDA_ERROR_OUT_OF_MEMORY;
   const MemLock held = LockMemory();
   Allocation* made = NewLocked(pool.device->machine, size, MemKind::kAsync, held);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   made->pool = &pool;
+  Reuse(pool, stream, reused);
   AddUsed(pool, rounded);
   ++pool.allocations;
   *out = made->base;
@@ -194,7 +221,7 @@ bool HasPending(int machine) {
                      [&](const Pool* pool) { return pool->device->machine == machine && pool->pending > 0; });
 }
 
-CUresult MarkFreed(CUdeviceptr base) {
+CUresult MarkFreed(CUdeviceptr base, std::uint64_t stream) {
   const PoolLock guard(ThePools().lock);
   const MemLock held = LockMemory();
   Allocation* found = FindBase(base, held);
@@ -206,6 +233,7 @@ CUresult MarkFreed(CUdeviceptr base) {
   if (found->kind == MemKind::kAsync) {
     found->pool->used -= Rounded(*found);
     found->pool->pending += Rounded(*found);
+    found->pool->freed.push_back({base, stream, Rounded(*found)});
   }
   return CUDA_SUCCESS;
 }
@@ -219,8 +247,10 @@ void ReleaseFreed(CUdeviceptr base) {
 void LeavePool(const Allocation& allocation) {
   const PoolLock guard(ThePools().lock);
   Pool& pool = *allocation.pool;
-  if (allocation.kind == MemKind::kAsync) {
-    (allocation.in_use ? pool.used : pool.pending) -= Rounded(allocation);
+  if (allocation.kind == MemKind::kAsync && !allocation.in_use) {
+    Reached(pool, allocation.base);
+  } else if (allocation.kind == MemKind::kAsync) {
+    pool.used -= Rounded(allocation);
   } else if (allocation.kind == MemKind::kGraph && allocation.backings > 0) {
     pool.used -= Rounded(allocation);
   }

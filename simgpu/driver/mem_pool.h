@@ -2,11 +2,13 @@
 //
 // Stream-ordered pools. A pool holds `reserved` bytes of its device, charged in the machine's books; of these `used`
 // belong to allocations and `pending` to allocations that were freed but whose stream has not got there. Invariant:
-// used + pending <= reserved. The rest is what trimming, synchronising and shortage give back. A pool that was
+// used + pending <= reserved. The rest is what trimming, synchronising and shortage give back. What was freed on a
+// stream is at once the same stream's again: its next allocations take it before they ask for more. A pool that was
 // destroyed lives on until its last allocation is gone.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "abi/cuda_abi.h"
 #include "simgpu/driver/mem.h"
@@ -14,6 +16,13 @@
 namespace simgpu {
 
 enum class PoolKind : std::uint8_t { kDefault, kCreated, kImported, kGraph };
+
+// An allocation whose free a stream has not reached, and what of it that stream's later allocations have not taken.
+struct Freed {
+  CUdeviceptr base;
+  std::uint64_t stream;  // its number
+  std::uint64_t bytes;
+};
 
 struct Pool {
   PoolKind kind = PoolKind::kCreated;
@@ -25,6 +34,7 @@ struct Pool {
   int reuse[3] = {1, 1, 1};  // FOLLOW_EVENT_DEPENDENCIES, ALLOW_OPPORTUNISTIC, ALLOW_INTERNAL_DEPENDENCIES
   std::uint64_t access[kMaxDevices] = {};  // CUmemAccess_flags by ordinal
   std::size_t allocations = 0;             // live or pending
+  std::vector<Freed> freed;                // whose bytes are `pending`
   bool destroyed = false;
 };
 
@@ -40,7 +50,8 @@ Pool* CreatePool(PoolKind kind, const Device& device, const CUmemPoolProps& prop
 CUresult DestroyPool(Pool* pool);
 
 // Memory from the pool. CUDA_ERROR_OUT_OF_MEMORY after all unused reserve on the device was taken back.
-CUresult PoolAlloc(Pool& pool, std::size_t size, CUdeviceptr* out);
+// `stream` is the number of the one that will use it first.
+CUresult PoolAlloc(Pool& pool, std::size_t size, std::uint64_t stream, CUdeviceptr* out);
 // A pointer of another process' pool; held by the imported pool until it is freed.
 struct Ticket;
 CUresult ImportPoolPointer(const Ticket& ticket, Pool& pool, CUdeviceptr* out);

@@ -29,11 +29,11 @@ CUresult NeedPool(CUmemoryPool handle, Pool** out) {
 }
 
 // A pool gives what it has; frees that are still on their way count as soon as the context is idle.
-CUresult AllocFrom(Pool& pool, Context& ctx, std::size_t size, CUdeviceptr* out) {
-  const CUresult first = PoolAlloc(pool, size, out);
+CUresult AllocFrom(Pool& pool, const Stream& stream, std::size_t size, CUdeviceptr* out) {
+  const CUresult first = PoolAlloc(pool, size, NumberOf(stream), out);
   if (first != CUDA_ERROR_OUT_OF_MEMORY || !HasPending(pool.device->machine)) return first;
-  DrainContext(ctx);
-  return PoolAlloc(pool, size, out);
+  DrainContext(ContextOf(stream));
+  return PoolAlloc(pool, size, NumberOf(stream), out);
 }
 
 CUresult AllocAsync(CUdeviceptr* out, std::size_t size, Pool* pool, CUstream handle, bool per_thread) {
@@ -41,11 +41,10 @@ CUresult AllocAsync(CUdeviceptr* out, std::size_t size, Pool* pool, CUstream han
   Stream* stream = ResolveStream(handle, per_thread, &error);
   if (stream == nullptr) return error;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context& ctx = ContextOf(*stream);
-  if (pool == nullptr) pool = CurrentPool(ctx.ordinal());
+  if (pool == nullptr) pool = CurrentPool(ContextOf(*stream).ordinal());
   if (pool->kind == PoolKind::kImported) return CUDA_ERROR_INVALID_VALUE;
   if (IsCapturing(*stream)) return CaptureAlloc(*stream, size, out);
-  return AllocFrom(*pool, ctx, size, out);
+  return AllocFrom(*pool, *stream, size, out);
 }
 
 CUresult AllocFromPool(CUdeviceptr* out, std::size_t size, CUmemoryPool handle, CUstream stream, bool per_thread) {
@@ -67,7 +66,7 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle, bool per_thread) {
     return SubmitCall(
         *stream, [](void* arg) { GraphUnback(reinterpret_cast<CUdeviceptr>(arg)); }, ToArg(address));
   }
-  SIMGPU_TRY(MarkFreed(address));
+  SIMGPU_TRY(MarkFreed(address, NumberOf(*stream)));
   const CUresult submitted = SubmitCall(
       *stream, [](void* arg) { ReleaseFreed(reinterpret_cast<CUdeviceptr>(arg)); }, ToArg(address));
   if (submitted != CUDA_SUCCESS) ReleaseFreed(address);  // no stream will get there: it is free now

@@ -75,6 +75,38 @@ TEST_F(MemPoolTest, GivenAnEndlessThresholdWhenSynchronisedThenTheReserveStaysAn
   });
 }
 
+TEST_F(MemPoolTest, GivenAFreeNotReachedWhenAllocatedThenItsOwnStreamTakesItAndAnotherGrowsThePool) {
+  RunWithContext([] {
+    CUstream blocked = nullptr;
+    CUstream other = nullptr;
+    CUdeviceptr flag = 0;
+    CUdeviceptr p = 0;
+    CUdeviceptr q = 0;
+    ASSERT_OK(cuStreamCreate(&blocked, CU_STREAM_NON_BLOCKING));
+    ASSERT_OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    ASSERT_OK(cuMemAlloc_v2(&flag, 4));
+    const std::uint64_t before = Used();
+    SetThreshold(Default(), UINT64_MAX);
+    ASSERT_OK(cuMemAllocAsync(&p, 10 * kMiB, blocked));
+    ASSERT_OK(cuStreamWaitValue32_v2(blocked, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    ASSERT_OK(cuMemFreeAsync(p, blocked));
+    ASSERT_OK(cuMemAllocAsync(&p, 6 * kMiB, blocked));
+    EXPECT_EQ(Used(), before + 10 * kMiB) << "reused in order";
+    ASSERT_OK(cuMemAllocAsync(&q, 4 * kMiB, other));
+    EXPECT_EQ(Used(), before + 14 * kMiB) << "the rest is not there yet";
+    ASSERT_OK(cuStreamWriteValue32_v2(other, flag, 1, 0));
+    ASSERT_OK(cuStreamSynchronize(blocked));
+    EXPECT_EQ(InUse(Default()), 10 * kMiB);
+    EXPECT_OK(cuMemPoolTrimTo(Default(), 0));
+    EXPECT_EQ(Used(), before + 10 * kMiB) << "what was reused stays";
+    EXPECT_OK(cuMemFreeAsync(p, other));
+    EXPECT_OK(cuMemFreeAsync(q, other));
+    ASSERT_OK(cuStreamSynchronize(other));
+    EXPECT_OK(cuMemPoolTrimTo(Default(), 0));
+    EXPECT_EQ(Used(), before);
+  });
+}
+
 TEST_F(MemPoolTest, GivenACreatedPoolWhenSynchronisedThenItTrimsLikeTheDefaultOne) {
   RunWithContext([] {
     const CUmemoryPool pool = Create();

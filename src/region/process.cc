@@ -158,6 +158,7 @@ ProcessStat ReadProcessStat(int32_t pid) {
   char state = '\0';
   if (!ParseProcessStat(text, static_cast<size_t>(got), &state, &result.start_time)) return result;
   result.presence = state == 'Z' || state == 'X' || state == 'x' ? Presence::kGone : Presence::kThere;
+  result.stopped = state == 'T' || state == 't';
   return result;
 }
 

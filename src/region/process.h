@@ -17,6 +17,7 @@ enum class Presence : uint8_t { kGone, kThere, kUnknown };
 struct ProcessStat {
   Presence presence = Presence::kUnknown;  // kGone also for zombies; kUnknown: exists, but may not be looked at
   uint64_t start_time = 0;                 // only with kThere
+  bool stopped = false;                    // by a signal or a debugger
 };
 
 // Reads /proc/<pid>/stat.

@@ -21,6 +21,8 @@ namespace {
 constexpr int64_t kAttachTimeout = 10'000'000'000;
 constexpr int64_t kSemaphoreWait = 1'000'000'000;
 constexpr size_t kGuardBytes = 4096;
+constexpr int64_t kShortestNap = 500'000;
+constexpr int64_t kLongestNap = 10'000'000;
 
 void Identify(Attachment* attachment) {
   attachment->pid = getpid();
@@ -61,6 +63,12 @@ void ResetTable(Attachment* attachment, bool* semaphore) {
   if (!*semaphore) ForceSemaphore(attachment);
   *semaphore = true;
   Store(region.sem_postinit.value, 1);
+}
+
+bool PostInitHolderStopped(const Attachment& attachment) {
+  int32_t holder = 0;
+  return AskRecordLock(attachment.fd, kPostInitLockByte, 1, &holder) == LockHeld::kYes && holder != 0 &&
+         ReadProcessStat(holder).stopped;
 }
 
 bool NobodyElseLocks(const Attachment& attachment) {
@@ -326,13 +334,21 @@ void NoteSpilled(Attachment* attachment, uint32_t device, uint64_t bytes) {
   __atomic_fetch_add(&attachment->area->tallies[device].spilled_bytes, bytes, __ATOMIC_RELAXED);
 }
 
-bool PostInitLock(Attachment* attachment, int64_t timeout_ns) {
-  const int64_t deadline = MonotonicNanos() + timeout_ns;
-  while (!TryRecordLock(attachment->fd, kPostInitLockByte, 1)) {
-    if (MonotonicNanos() > deadline) return false;
-    SleepNanos(500'000);
+bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& patience) {
+  const int64_t begin = MonotonicNanos();
+  int64_t looked = begin;
+  // Hundreds may wait: they must not keep the holder from working.
+  for (int64_t nap = kShortestNap; Load(done) == 0; nap = nap * 2 < kLongestNap ? nap * 2 : kLongestNap) {
+    if (TryRecordLock(attachment->fd, kPostInitLockByte, 1)) return true;
+    const int64_t now = MonotonicNanos();
+    if (now - begin > patience.in_all_ns) return false;
+    if (now - looked > patience.with_stopped_ns) {
+      if (PostInitHolderStopped(*attachment)) return false;
+      looked = now;
+    }
+    SleepNanos(nap);
   }
-  return true;
+  return false;
 }
 
 void PostInitUnlock(Attachment* attachment) { RecordUnlock(attachment->fd, kPostInitLockByte, 1); }

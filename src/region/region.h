@@ -129,8 +129,14 @@ int32_t UtilizationSwitch(const Attachment& attachment);
 void NoteThrottled(Attachment* attachment, uint32_t device, uint64_t nanos);
 void NoteSpilled(Attachment* attachment, uint32_t device, uint64_t bytes);
 
-// The post-init lock that current HAMi-core uses too (record lock, freed by the kernel at death). False on time-out.
-bool PostInitLock(Attachment* attachment, int64_t timeout_ns);
+// The post-init lock that current HAMi-core uses too (record lock, freed by the kernel at death). It is waited for as
+// long as its holder may get on: a slow machine is no reason to give up. False when that is over, or when `done` has
+// become other than 0.
+struct Patience {
+  int64_t with_stopped_ns = 2'000'000'000;  // the holder does not run: a signal or a debugger has stopped it
+  int64_t in_all_ns = 60'000'000'000;       // it runs, but may never come back from the driver
+};
+bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& patience = {});
 void PostInitUnlock(Attachment* attachment);
 
 }  // namespace hami::region

@@ -378,26 +378,6 @@ TEST(RegionShrink, GivenATruncatedFile_WhenTheSlowPathLooks_ThenTheAttachmentIsB
   EXPECT_EQ(Refund(&attachment, 0, 1, Kind::kData), Status::kBroken);
 }
 
-TEST(RegionPostInit, GivenAHolder_WhenItDies_ThenTheLockIsFree) {
-  const TempFolder folder;
-  const std::string path = folder / "a.cache";
-  Attached attachment;
-  ASSERT_EQ(Attach(&attachment, path.c_str(), TestConfig()), Status::kOk);
-  const Signal ready;
-  const pid_t child = Spawn([&] {
-    AttachmentAfterFork(&attachment);
-    if (!PostInitLock(&attachment, 1'000'000'000)) return 1;
-    ready.Raise();
-    for (;;) pause();
-  });
-  ready.Await();
-  EXPECT_FALSE(PostInitLock(&attachment, 10'000'000));
-  kill(child, SIGKILL);
-  Join(child);
-  EXPECT_TRUE(PostInitLock(&attachment, 1'000'000'000));
-  PostInitUnlock(&attachment);
-}
-
 TEST(RegionDevices, GivenMoreThan16_WhenSet_ThenTheyAreCutAndLimitsAreUntouched) {
   const TempFolder folder;
   Attached attachment;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream-ordered memory: the default pool, explicit pools, per-thread streams, thresholds.
+#include <sched.h>
+
 #include "test/preload/guest.h"
 
 namespace guest {
@@ -201,6 +203,169 @@ SCENARIO(pool_destroyed_with_frees_pending) {
   OK(cuStreamSynchronize(stream));
   EXPECT(before - Room() < 2 * kMiB);
   OK(cuMemAlloc_v2(&block, 500 * kMiB));
+}
+
+// A stream that stands still until it is let go.
+class Held {
+ public:
+  Held() {
+    OK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    OK(cuMemHostAlloc(reinterpret_cast<void**>(&flag_), sizeof *flag_, CU_MEMHOSTALLOC_DEVICEMAP));
+    *flag_ = 0;
+  }
+  void Hold() {
+    const auto wait = [](void* self) {
+      while (__atomic_load_n(static_cast<Held*>(self)->flag_, __ATOMIC_ACQUIRE) == 0) sched_yield();
+    };
+    OK(cuLaunchHostFunc(stream_, wait, this));
+  }
+  void LetGo() { __atomic_store_n(flag_, 1, __ATOMIC_RELEASE); }
+  CUstream stream() const { return stream_; }
+
+ private:
+  CUstream stream_ = nullptr;
+  int* flag_ = nullptr;
+};
+
+CUmemoryPool KeepingPool() {
+  CUmemoryPool pool = MakePool();
+  cuuint64_t keep = UINT64_MAX;
+  OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+  return pool;
+}
+
+size_t MostReserved(CUmemoryPool pool) {
+  cuuint64_t bytes = 0;
+  OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &bytes));
+  return bytes;
+}
+
+// What was freed on a stream that has not got there is no room for another stream, whatever else was waited for: the
+// driver would have to grow the pool.
+SCENARIO(pool_free_not_reached) {
+  Begin();
+  Held held;
+  CUstream other = nullptr;
+  CUevent event = nullptr;
+  CUdeviceptr block = 0;
+  CUdeviceptr plain = 0;
+  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  OK(cuEventCreate(&event, 0));
+  CUmemoryPool pool = KeepingPool();
+  OK(cuMemAllocFromPoolAsync(&block, 400 * kMiB, pool, held.stream()));
+  OK(cuMemAlloc_v2(&plain, Room() - 100 * kMiB));
+  held.Hold();
+  OK(cuMemFreeAsync(block, held.stream()));
+  OK(cuStreamSynchronize(other));
+  OK(cuEventRecord(event, other));
+  OK(cuEventSynchronize(event));
+  OOM(cuMemAllocFromPoolAsync(&block, 200 * kMiB, pool, other));
+  EXPECT_SAME(MostReserved(pool), 400 * kMiB);
+  Balanced();
+  held.LetGo();
+  OK(cuStreamSynchronize(held.stream()));
+  OK(cuMemAllocFromPoolAsync(&block, 400 * kMiB, pool, other));
+  EXPECT_SAME(MostReserved(pool), 400 * kMiB);
+  Balanced();
+}
+
+// In order, the same stream has it again at once: a program that never waits needs no more than it uses.
+SCENARIO(pool_same_stream) {
+  Begin();
+  Held held;
+  CUdeviceptr block = 0;
+  CUdeviceptr plain = 0;
+  CUmemoryPool pool = KeepingPool();
+  OK(cuMemAllocFromPoolAsync(&block, 400 * kMiB, pool, held.stream()));
+  OK(cuMemAlloc_v2(&plain, Room() - 100 * kMiB));
+  held.Hold();
+  for (int i = 0; i < 3; ++i) {
+    OK(cuMemFreeAsync(block, held.stream()));
+    OK(cuMemAllocFromPoolAsync(&block, 400 * kMiB, pool, held.stream()));
+  }
+  EXPECT_SAME(MostReserved(pool), 400 * kMiB);
+  Balanced();
+  held.LetGo();
+  OK(cuStreamSynchronize(held.stream()));
+  Balanced();
+}
+
+// A free that will be reached soon makes room for what does not fit before.
+SCENARIO(pool_free_awaited) {
+  Begin();
+  CUstream busy = nullptr;
+  CUstream other = nullptr;
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  CUdeviceptr block = 0;
+  CUdeviceptr plain = 0;
+  OK(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  OK(cuModuleLoadData(&module, "simgpu-image 1\ncode 4K\nkernel spin\n  cost total 2000ms\n"));
+  OK(cuModuleGetFunction(&kernel, module, "spin"));
+  CUmemoryPool pool = KeepingPool();
+  OK(cuMemAllocFromPoolAsync(&block, 400 * kMiB, pool, busy));
+  OK(cuMemAlloc_v2(&plain, Room() - 10 * kMiB));
+  OK(cuLaunchKernel(kernel, 132, 1, 1, 32, 1, 1, 0, busy, nullptr, nullptr));
+  OK(cuMemFreeAsync(block, busy));
+  OK(cuMemAllocFromPoolAsync(&block, 390 * kMiB, pool, other));
+  EXPECT(MostReserved(pool) <= 400 * kMiB);
+  Balanced();
+}
+
+// What a pool keeps and what graphs keep make room together where neither does alone.
+SCENARIO(pool_and_graphs_give_way) {
+  Begin();
+  CUmemoryPool pool = KeepingPool();
+  CUdeviceptr block = 0;
+  CUgraph graph = nullptr;
+  CUgraphNode alloc = nullptr;
+  CUgraphNode free = nullptr;
+  CUgraphExec exec = nullptr;
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.bytesize = 200 * kMiB;
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params));
+  OK(cuGraphAddMemFreeNode(&free, graph, &alloc, 1, params.dptr));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  const size_t before = Room();
+  const auto hoard = [&] {
+    OK(cuMemAllocFromPoolAsync(&block, 200 * kMiB, pool, nullptr));
+    OK(cuMemFreeAsync(block, nullptr));
+    OK(cuGraphLaunch(exec, nullptr));
+    OK(cuCtxSynchronize());
+    EXPECT_SAME(before - Room(), 400 * kMiB);
+  };
+  hoard();
+  OK(cuMemAlloc_v2(&block, before - 50 * kMiB));
+  Balanced();
+  OK(cuMemFree_v2(block));
+  hoard();
+  OK(cuMemAllocAsync(&block, before - 50 * kMiB, nullptr));
+  Balanced();
+}
+
+// What a trim leaves may end in the middle of a step; the growth after that begins there.
+SCENARIO(pool_trimmed_to_odd_size) {
+  Begin();
+  CUstream stream = nullptr;
+  CUdeviceptr first = 0;
+  CUdeviceptr second = 0;
+  CUdeviceptr plain = 0;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUmemoryPool pool = KeepingPool();
+  OK(cuMemAllocFromPoolAsync(&first, 2 * kMiB, pool, stream));
+  OK(cuMemFreeAsync(first, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuMemPoolTrimTo(pool, 700 << 10));
+  OK(cuMemAllocFromPoolAsync(&first, 700 << 10, pool, stream));
+  OK(cuMemAlloc_v2(&plain, Room() - 2 * kMiB));
+  OOM(cuMemAllocFromPoolAsync(&second, 1536 << 10, pool, stream));
+  EXPECT(MostReserved(pool) <= 2 * kMiB + (700 << 10));
+  EXPECT(Truth() <= kGiB);
+  Balanced();
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ namespace {
 size_t OpenFiles() {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
+
+void Touch(const std::string& file) { close(open(file.c_str(), O_CREAT | O_WRONLY, 0600)); }
+
 size_t MapsOf(const char* name) {
   FILE* const maps = std::fopen("/proc/self/maps", "r");
   size_t count = 0;
@@ -66,7 +69,18 @@ SCENARIO(hold) {
   Begin();
   CUdeviceptr block = 0;
   OK(cuMemAlloc_v2(&block, std::strtoull(arguments.at(0).c_str(), nullptr, 10)));
-  close(open(arguments.at(1).c_str(), O_CREAT | O_WRONLY, 0600));
+  Touch(arguments.at(1));
+  for (;;) pause();
+}
+
+// Makes its context, which takes longer than anybody would wait for without a reason.
+SCENARIO(hold_slowly) {
+  OK(cuInit(0));
+  EXPECT_SAME(simgpu_inject("fault call=cuDevicePrimaryCtxRetain delay_ms=2500 nth=1", nullptr, 0), 1);
+  CUcontext context = nullptr;
+  Touch(arguments.at(0));
+  OK(cuDevicePrimaryCtxRetain(&context, 0));
+  Touch(arguments.at(1));
   for (;;) pause();
 }
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Virtual memory management: the charge lives as long as the physical memory does.
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <cstring>
 
 #include "test/preload/guest.h"
 
@@ -114,6 +119,115 @@ SCENARIO(vmm_import) {
   EXPECT(before - Room() >= 200 * kMiB);
   OK(cuMemUnmap(range, 200 * kMiB));
   EXPECT_SAME(Room(), before);
+}
+
+// A process of the same container that makes memory, hands it over, and lets go of it when it is told to.
+class Maker {
+ public:
+  explicit Maker(size_t bytes) {
+    EXPECT_SAME(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends_), 0);
+    child_ = fork();
+    if (child_ == 0) Live(bytes);
+  }
+
+  // The memory's handle here.
+  CUmemGenericAllocationHandle Import() {
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message = Message(control);
+    EXPECT_SAME(recvmsg(ends_[0], &message, 0), 1);
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    CUmemGenericAllocationHandle handle = 0;
+    OK(cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(fd);
+    return handle;
+  }
+
+  void LetGoAfter(int milliseconds) {
+    EXPECT_SAME(send(ends_[0], &milliseconds, sizeof milliseconds, 0), static_cast<ssize_t>(sizeof milliseconds));
+  }
+  void AwaitLetGo() {
+    char done = 0;
+    EXPECT_SAME(recv(ends_[0], &done, sizeof done, 0), 1);
+  }
+  // It lives on, for what the dead held is counted until somebody looks.
+  ~Maker() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  Maker(const Maker&) = delete;
+  Maker& operator=(const Maker&) = delete;
+
+ private:
+  msghdr Message(char (&control)[CMSG_SPACE(sizeof(int))]) {
+    msghdr message{};
+    message.msg_iov = &data_;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    return message;
+  }
+
+  [[noreturn]] void Live(size_t bytes) {
+    close(ends_[0]);
+    Begin();
+    const CUmemAllocationProp prop = OnDevice(0);
+    CUmemGenericAllocationHandle handle = 0;
+    int fd = -1;
+    OK(cuMemCreate(&handle, bytes, &prop, 0));
+    OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+    msghdr message = Message(control);
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof fd);
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    EXPECT_SAME(sendmsg(ends_[1], &message, 0), 1);
+    int milliseconds = 0;
+    EXPECT_SAME(recv(ends_[1], &milliseconds, sizeof milliseconds, 0), static_cast<ssize_t>(sizeof milliseconds));
+    usleep(static_cast<useconds_t>(milliseconds) * 1000);
+    OK(cuMemRelease(handle));
+    EXPECT_SAME(send(ends_[1], &byte_, sizeof byte_, 0), 1);
+    recv(ends_[1], &byte_, sizeof byte_, 0);  // until the other one is gone
+    _exit(0);
+  }
+
+  int ends_[2] = {-1, -1};
+  pid_t child_ = -1;
+  char byte_ = 0;
+  iovec data_{&byte_, 1};
+};
+
+// The driver may show memory that is shared as another holder's as soon as one lets go: what it shows beyond the count
+// while a context ends or begins is then neither a module's nor the context's.
+SCENARIO(vmm_import_unmapped) {
+  Maker maker(100 * kMiB);
+  Begin();
+  CUcontext context = nullptr;
+  OK(cuCtxCreate_v2(&context, 0, 0));
+  const CUmemGenericAllocationHandle handle = maker.Import();
+  maker.LetGoAfter(0);
+  maker.AwaitLetGo();
+  OK(cuCtxDestroy_v2(context));
+  OK(cuMemRelease(handle));
+  EXPECT_SAME(MemInfo().used(), simgpu_used_bytes(0));
+}
+
+SCENARIO(vmm_import_while_a_context_is_made) {
+  Maker maker(20 * kMiB);
+  Begin();
+  CUdeviceptr range = 0;
+  const CUmemGenericAllocationHandle handle = maker.Import();
+  OK(cuMemAddressReserve(&range, 20 * kMiB, 0, 0, 0));
+  OK(cuMemMap(range, 20 * kMiB, 0, handle, 0));
+  EXPECT_SAME(simgpu_inject("fault call=cuCtxCreate_v2 delay_ms=400", nullptr, 0), 1);
+  maker.LetGoAfter(200);
+  CUcontext context = nullptr;
+  OK(cuCtxCreate_v2(&context, 0, 0));
+  maker.AwaitLetGo();
+  EXPECT_SAME(MemInfo().used(), simgpu_used_bytes(0));
 }
 
 }  // namespace

@@ -16,16 +16,25 @@ INSTANTIATE_TEST_SUITE_P(
                     "failing_free", "failing_allocation", "null_outputs", "before_init", "modules", "libraries",
                     "context_limits", "total_is_limit", "external_memory", "async_default_pool",
                     "async_per_thread_stream", "async_explicit_pool", "pool_keeps_reserve", "pool_trim",
-                    "pool_to_the_limit", "pool_destroyed_with_frees_pending", "graph_memory_reset",
-                    "graph_growth_in_steps", "graph_pool_gives_way_to_async", "context_without_nvml", "async_capture",
-                    "vmm_release_while_mapped", "vmm_segments", "vmm_failures", "vmm_import", "graph_memory",
-                    "graph_too_large", "graph_memory_freed_outside", "graph_pool_gives_way", "context_counts",
-                    "primary_references", "primary_reset", "created_context", "detached_context",
-                    "contexts_to_the_limit", "green_context"),
+                    "pool_to_the_limit", "pool_destroyed_with_frees_pending", "pool_free_not_reached",
+                    "pool_same_stream", "pool_free_awaited", "pool_trimmed_to_odd_size", "pool_and_graphs_give_way",
+                    "graph_memory_reset", "graph_growth_in_steps", "graph_pool_gives_way_to_async",
+                    "context_without_nvml", "async_capture", "vmm_release_while_mapped", "vmm_segments", "vmm_failures",
+                    "vmm_import", "graph_memory", "graph_too_large", "graph_memory_freed_outside",
+                    "graph_pool_gives_way", "context_counts", "primary_references", "primary_reset", "created_context",
+                    "detached_context", "contexts_to_the_limit", "green_context"),
     [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
 
 // In a container NVML counts pids as the host does.
 TEST_P(MemoryScenario, GivenForeignPidsInNvml_ThenHolds) { Pass({GetParam()}, {{"SIMGPU_PID_OFFSET", "100000"}}); }
+
+TEST_F(Preload, GivenUnmappedImport_WhenItsMakerLetsGo_ThenItIsTakenForNothingElse) {
+  Pass({"vmm_import_unmapped"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
+}
+
+TEST_F(Preload, GivenMappedImport_WhenItsMakerLetsGoWhileAContextIsMade_ThenTheContextCostsNoMore) {
+  Pass({"vmm_import_while_a_context_is_made"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
+}
 
 TEST_F(Preload, GivenGrowthThatNoHookSaw_WhenSynchronised_ThenItIsCounted) {
   Pass({"first_use_measured_at_sync", PRELOAD_DEEP});

@@ -115,6 +115,20 @@ TEST_F(Preload, GivenFirstContextsAtOnce_WhenAllFit_ThenNoneIsRefused) {
   }
 }
 
+// The room that nobody needs in the end is held in reserve for as long as the first one takes.
+TEST_F(Preload, GivenFirstContextThatTakesLong_WhenOthersFitBesideIt_ThenTheyWaitForItAndNoneIsRefused) {
+  const pid_t slow = Start({"hold_slowly", folder() + "/begun", folder() + "/held"});
+  Await(folder() + "/begun");
+  std::vector<pid_t> others;
+  for (const char* held : {"/held1", "/held2"}) others.push_back(Start({"hold", "1048576", folder() + held}));
+  for (const char* held : {"/held", "/held1", "/held2"}) Await(folder() + held);
+  others.push_back(slow);
+  for (const pid_t pid : others) {
+    kill(pid, SIGKILL);
+    Wait(pid);
+  }
+}
+
 TEST_F(Preload, GivenManyStartsAtOnce_ThenAllAttach) {
   environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "70g";
   std::vector<pid_t> processes;

@@ -137,6 +137,7 @@ class Actor {
   void Declined(const char* what, CUresult result);
   [[noreturn]] void Fail(const char* what, uint64_t got, uint64_t want) const;
   void CompareBooks();
+  void Watch() const;
   void Report();
   uint64_t Predicted();
   // What the driver holds beyond the model's sum: the size of something new that nobody states.

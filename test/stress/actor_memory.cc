@@ -83,7 +83,7 @@ void Actor::MakeArray() {
   shape.Format = random_.OneIn(2) ? CU_AD_FORMAT_FLOAT : CU_AD_FORMAT_UNSIGNED_INT8;
   shape.NumChannels = 1u << random_.Below(3);
   const uint64_t row = Up(shape.Width * 16, 512);
-  if (!Afford(row * (shape.Height + 1) * (shape.Depth + 1))) return;
+  if (!Afford(row * Up(shape.Height + 1, 8) * (shape.Depth + 1))) return;  // whole blocks of 8 rows
   CUarray array = nullptr;
   CUresult result = CUDA_SUCCESS;
   if (shape.Depth == 0) {

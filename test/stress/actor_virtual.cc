@@ -142,14 +142,17 @@ void Actor::Receive() {
   if (fd < 0) return;
   want_ = bytes;
   CUmemGenericAllocationHandle handle = 0;
+  if (options_.cell != nullptr) ++options_.cell->imports_begun;
   const CUresult result =
       cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), kFileDescriptor);
   close(fd);
   // Its maker may be gone, and the memory with it.
   log_.push_back({"cuMemImportFromShareableHandle", handle, bytes, static_cast<int>(result)});
-  if (result != CUDA_SUCCESS) return;
-  Map(handle, bytes, next_group_++, true);
-  Done("cuMemRelease", cuMemRelease(handle), handle, bytes);
+  if (result == CUDA_SUCCESS) {
+    Map(handle, bytes, next_group_++, true);
+    Done("cuMemRelease", cuMemRelease(handle), handle, bytes);
+  }
+  if (options_.cell != nullptr) ++options_.cell->imports_ended;
 }
 
 // --- IPC

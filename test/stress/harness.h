@@ -66,10 +66,10 @@ class Container {
   Board* board_ = nullptr;
 };
 
-// Looks at the driver's books all the time.
+// Looks at the driver's books all the time, as far as they say something about the guests on `board`.
 class Watcher {
  public:
-  Watcher();
+  explicit Watcher(const Board& board);
   ~Watcher();
   uint64_t highest() const { return highest_; }
   uint64_t samples() const { return samples_; }

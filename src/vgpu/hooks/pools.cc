@@ -36,8 +36,7 @@ CUstream Meant(CUstream stream, bool per_thread) {
 template <typename Allocate>
 CUresult FromPool(CUdeviceptr* out, size_t bytes, const Place& place, CUmemoryPool pool, CUstream stream,
                   Allocate allocate) {
-  const Charging charging(place.device);
-  const PoolRequest request{place, pool, out, bytes, stream};
+  const PoolRequest request{place, pool, out, bytes, stream, NameOf(stream)};
   const CUresult result = AllocateFromPool(request, allocate, [&] { real::cuMemFreeAsync(*out, stream); });
   if (result != CUDA_ERROR_OUT_OF_MEMORY || !settings().oversubscribe) return result;
   return ChargedOrSpilled(place, RoundUp(bytes, kAllocationUnit), bytes, out, [] { return CUDA_ERROR_OUT_OF_MEMORY; });
@@ -67,36 +66,48 @@ CUresult FromGivenPool(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstre
 template <typename Free>
 CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
   Entry entry;
-  const bool known = Active() && table().Find(Space::kPointer, pointer, &entry);
-  const bool spilled = known && (entry.flags & kSpilled) != 0;
-  if (known && (entry.flags & kFromPool) != 0) PoolFreedOn(entry, stream);
-  if (!spilled) return Uncharged(Space::kPointer, pointer, free);
+  if (Active()) table().Find(Space::kPointer, pointer, &entry);
+  if ((entry.flags & kFromPool) != 0) {
+    const StreamName name = NameOf(stream);
+    PoolFreeBegins(entry);
+    const CUresult result = Uncharged(Space::kPointer, pointer, free);
+    PoolFreeEnds(entry, name, result == CUDA_SUCCESS);
+    return result;
+  }
+  if ((entry.flags & kSpilled) == 0) return Uncharged(Space::kPointer, pointer, free);
   const CUresult result = real::cuStreamSynchronize(stream);
   if (result != CUDA_SUCCESS) return result;
   return Uncharged(Space::kPointer, pointer, [&] { return real::cuMemFree_v2(pointer); });
 }
 
-// A whole context was waited for; the current one where none is named.
-CUresult Drained(CUresult result, CUcontext context) {
-  if (result == CUDA_SUCCESS && g_pools_may_shrink.load(std::memory_order_relaxed) && Active()) {
-    Place place;
-    int device = kNoDevice;
-    if (context != nullptr) {
-      device = DeviceOfContext(context);
-    } else if (CurrentPlace(&place)) {
-      device = place.device;
-    }
-    PoolsSynchronised(device);
-  }
+// The program's wait for what `name` tells; that is asked only if a pool may learn from it.
+template <typename Name, typename Wait>
+CUresult Synchronised(Name name, Wait wait) {
+  Waited waited;
+  if (g_pools_may_shrink.load(std::memory_order_relaxed)) waited = {FreesSoFar(), name()};
+  const CUresult result = wait();
+  AfterSynchronise(result == CUDA_SUCCESS ? waited : Waited{});
   ModulesSynchronised();
   return result;
 }
 
-CUresult Settled(CUresult result, const CUstream* stream = nullptr) {
-  AfterSynchronise(result == CUDA_SUCCESS ? stream : nullptr);
-  ModulesSynchronised();
-  return result;
+template <typename Wait>
+CUresult StreamSynchronised(CUstream stream, Wait wait) {
+  const auto name = [stream] { return StreamName{NameOf(stream).number, nullptr}; };
+  return Synchronised(name, wait);
 }
+
+template <typename Wait>
+CUresult ContextSynchronised(CUcontext context, Wait wait) {
+  const auto name = [context] {
+    CUcontext waited_for = context;
+    if (context == nullptr) real::cuCtxGetCurrent(&waited_for);
+    return StreamName{0, waited_for};
+  };
+  return Synchronised(name, wait);
+}
+
+StreamName Nothing() { return {}; }
 
 }  // namespace
 
@@ -136,24 +147,29 @@ HAMI_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* pr
 HAMI_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (!Active()) return real::cuMemPoolDestroy(pool);
   const Passage passage(Way::kShared);
+  PoolDestroying(pool);
   const CUresult result = real::cuMemPoolDestroy(pool);
   if (result == CUDA_SUCCESS) PoolDestroyed(pool);
   return result;
 }
 
 HAMI_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
-  return Settled(real::cuMemPoolTrimTo(pool, keep));
+  return Synchronised(Nothing, [&] { return real::cuMemPoolTrimTo(pool, keep); });
 }
 
 HAMI_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
-  return Settled(real::cuStreamSynchronize(stream), &stream);
+  return StreamSynchronised(stream, [&] { return real::cuStreamSynchronize(stream); });
 }
 HAMI_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream) {
-  const CUstream meant = Meant(stream, true);
-  return Settled(real::cuStreamSynchronize_ptsz(stream), &meant);
+  return StreamSynchronised(Meant(stream, true), [&] { return real::cuStreamSynchronize_ptsz(stream); });
 }
-HAMI_EXPORT CUresult cuEventSynchronize(CUevent event) { return Settled(real::cuEventSynchronize(event)); }
-HAMI_EXPORT CUresult cuCtxSynchronize() { return Drained(real::cuCtxSynchronize(), nullptr); }
+// Which streams an event stood on, nobody says.
+HAMI_EXPORT CUresult cuEventSynchronize(CUevent event) {
+  return Synchronised(Nothing, [&] { return real::cuEventSynchronize(event); });
+}
+HAMI_EXPORT CUresult cuCtxSynchronize() {
+  return ContextSynchronised(nullptr, [] { return real::cuCtxSynchronize(); });
+}
 HAMI_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
-  return Drained(real::cuCtxSynchronize_v2(context), context);
+  return ContextSynchronised(context, [&] { return real::cuCtxSynchronize_v2(context); });
 }

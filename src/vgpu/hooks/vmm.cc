@@ -110,9 +110,11 @@ HAMI_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
 
 HAMI_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void* os_handle,
                                                     CUmemAllocationHandleType type) {
+  if (!Active()) return real::cuMemImportFromShareableHandle(out, os_handle, type);
+  const Passage passage(Way::kShared);
   const CUresult result = real::cuMemImportFromShareableHandle(out, os_handle, type);
   CUmemAllocationProp prop{};
-  if (result != CUDA_SUCCESS || out == nullptr || !Active() ||
+  if (result != CUDA_SUCCESS || out == nullptr ||
       real::cuMemGetAllocationPropertiesFromHandle(&prop, *out) != CUDA_SUCCESS) {
     return result;
   }

@@ -17,11 +17,13 @@ bool Reserve(int device, uint64_t bytes, Kind kind) {
   SettlePools(device);
   if (TryReserve(device, bytes, kind)) return true;
   const uint64_t limit = LimitBytes(device);
-  if (bytes <= limit) {
+  // Pools a second time, because both together may be enough where neither is.
+  for (bool graphs_trimmed = false; bytes <= limit; graphs_trimmed = true) {
     const uint64_t used = UsedBytes(device);
     const uint64_t excess = used + bytes > limit ? used + bytes - limit : 0;
     if (TrimPools(device, excess) && TryReserve(device, bytes, kind)) return true;
-    if (TrimGraphs(device) && TryReserve(device, bytes, kind)) return true;
+    if (graphs_trimmed || !TrimGraphs(device)) break;
+    if (TryReserve(device, bytes, kind)) return true;
   }
   Refused(device, bytes);
   return false;

@@ -99,21 +99,21 @@ bool ReserveContext(int device, uint64_t* reserved) {
 }
 
 // While nobody knows what a context costs, processes make theirs one after the other: what the first one holds in
-// reserve meanwhile would refuse the others. A record lock, so nobody waits for the dead; bounded all the same.
+// reserve meanwhile would refuse the others. They wait for as long as it may get on; not for the dead or the stopped.
 class FirstOfContainer {
  public:
   explicit FirstOfContainer(int device) {
     region::Attachment* const a = attachment();
     if (a == nullptr || device < 0 || LimitBytes(device) == 0 || LearntBytes(device) != 0) return;
-    if (region::PostInitLock(a, kPatience)) held_ = a;
-    if (held_ != nullptr && LearntBytes(device) != 0) Release();  // somebody has found out
+    const uint64_t& learnt = a->area->devices[device].context_bytes;
+    if (region::PostInitLock(a, learnt)) held_ = a;
+    if (region::Load(learnt) != 0) Release();  // somebody has found out
   }
   ~FirstOfContainer() { Release(); }
   FirstOfContainer(const FirstOfContainer&) = delete;
   FirstOfContainer& operator=(const FirstOfContainer&) = delete;
 
  private:
-  static constexpr int64_t kPatience = 2'000'000'000;
   void Release() {
     if (held_ != nullptr) region::PostInitUnlock(held_);
     held_ = nullptr;
@@ -177,7 +177,7 @@ class Sizing {
 
   // What a measurement that others disturbed shows is a guess: better what a quiet one has shown.
   uint64_t Bytes(uint64_t learnt) const {
-    if (learnt != 0 && !(alone_ && before_.exact && after_.exact)) return learnt;
+    if (learnt != 0 && !(alone_ && Quiet(before_) && Quiet(after_))) return learnt;
     uint64_t size = 0;
     if (after_.seen.own_known) {
       size = after_.unstated() - before_.unstated();
@@ -191,6 +191,8 @@ class Sizing {
   }
 
  private:
+  static bool Quiet(const Reading& reading) { return reading.exact && !reading.imports; }
+
   Reading ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
 
   const int device_;
@@ -269,13 +271,12 @@ CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& mak
   sizing.Made(kind == ContextKind::kGreen ? nullptr : made);
   const uint64_t size = sizing.Bytes(learnt);
   const bool fits = size <= reserved || Reserve(device, size - reserved, Kind::kContext);
+  if (!fits) maker.undo(maker.arg);
+  const uint64_t kept = fits ? size : 0;
+  if (kept < reserved) Refund(device, reserved - kept, Kind::kContext);
+  // Last, for now others go on, and need what was held in reserve.
   if (size != 0 && kind != ContextKind::kGreen) Learn(device, size);
-  if (!fits) {
-    maker.undo(maker.arg);
-    Refund(device, reserved, Kind::kContext);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (size < reserved) Refund(device, reserved - size, Kind::kContext);
+  if (!fits) return CUDA_ERROR_OUT_OF_MEMORY;
   Remember(made, ordinal, kind, size);
   return CUDA_SUCCESS;
 }
@@ -309,7 +310,7 @@ void ContextGone(CUcontext handle, Passage* passage) {
   Refund(gone.device, gone.bytes, Kind::kContext);
   Entry entry;
   while (table().TakeOfContext(gone.id, &entry)) RefundEntry(entry);
-  PoolsSynchronised(gone.device);  // its streams have ended, too
+  PoolsLostContext(handle);
   if (g_graphs_allocate.load(std::memory_order_relaxed)) SettleGraphs(gone.device, gone.ordinal);
   SettleModules(gone.device, passage);
 }

@@ -69,10 +69,11 @@ Measured Adjust(int device, bool within_limit = false) {
   if (!nvml || ordinal < 0 || !HandleOfOrdinal(ordinal, &handle)) return Measured::kNo;
   const Reading now = Look(device, handle, &g_list);
   if (!now.seen.own_known) return Measured::kNo;
-  if (!now.exact) {  // to be looked at again
+  const bool final = now.exact && !now.unused_imports;
+  if (!final) {  // to be looked at again
     modules.may_have_shrunk.store(true, std::memory_order_relaxed);
     NoteFirstUse();
-    if (within_limit) return Measured::kNo;
+    if (within_limit && !now.exact) return Measured::kNo;
   }
   modules.measured_at = CoarseMillis();
   const uint64_t counted = OwnBytes(device, Kind::kContext) + now.data;
@@ -89,7 +90,7 @@ Measured Adjust(int device, bool within_limit = false) {
   } else if (may_shrink && now.exact) {
     SetCharged(device, target);
   }
-  if (now.exact) modules.may_have_shrunk.store(false, std::memory_order_relaxed);
+  if (final) modules.may_have_shrunk.store(false, std::memory_order_relaxed);
   return Measured::kFits;
 }
 

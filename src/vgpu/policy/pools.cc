@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/pools.h"
 
+#include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
@@ -21,16 +22,25 @@ struct Pool {
   int device;
   uint64_t charged;  // what the region holds for it
   uint64_t live;     // bytes of blocks that are out
-  uint64_t leaving;  // bytes freed since the last synchronisation: their stream may not have got there
   bool on_host;
   bool destroyed;
-  bool left_on_many = false;   // streams
-  CUstream left_on = nullptr;  // the one on which `leaving` was freed
 };
+
+// How long an allocation waits for frees under way that would make room for it. Work that takes longer is no reason to
+// hold up a program that may be the one to let it go on.
+constexpr int64_t kPatience = 500'000'000;
+// After a wait in vain the next ones are not tried for a while.
+constexpr int64_t kPause = 5'000'000'000;
+constexpr int64_t kShortestNap = 50'000;
+constexpr int64_t kLongestNap = 2'000'000;
 
 constinit Lock g_lock{};
 constinit Growing<Pool> g_pools{};
 constinit uint64_t g_next_id = 1;
+constinit std::atomic<int64_t> g_no_wait_before{0};  // monotonic nanoseconds
+
+// What the driver takes for a block of a pool.
+uint64_t Blocks(uint64_t bytes) { return RoundUp(bytes, kAllocationUnit); }
 
 uint64_t Attribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t otherwise) {
   cuuint64_t value = 0;
@@ -57,7 +67,7 @@ Pool* FindIdLocked(uint64_t id) {
 
 Pool* AddLocked(CUmemoryPool handle, int device, bool on_host) {
   Pool* const pool = g_pools.Add();
-  if (pool != nullptr) *pool = {handle, g_next_id++, device, 0, 0, 0, on_host, false};
+  if (pool != nullptr) *pool = {handle, g_next_id++, device, 0, 0, on_host, false};
   return pool;
 }
 
@@ -70,7 +80,6 @@ void BlockFreedLocked(const Entry& entry) {
   Pool* const pool = FindIdLocked(entry.extra);
   if (pool == nullptr) return;
   pool->live -= entry.bytes < pool->live ? entry.bytes : pool->live;
-  pool->leaving += entry.bytes;
 }
 
 void SetChargedLocked(Pool& pool, uint64_t bytes) {
@@ -83,7 +92,7 @@ void SettleLocked(Pool& pool) {
   if (pool.on_host) return;
   if (!pool.destroyed) {
     SetChargedLocked(pool, Reserved(pool));
-  } else if (pool.live == 0 && pool.leaving == 0) {
+  } else if (pool.live == 0 && Unreached(pool.id) == 0) {
     SetChargedLocked(pool, 0);  // a destroyed pool can not be asked any more; its last frees have been reached
   }
 }
@@ -102,16 +111,22 @@ bool SettleAllLocked(int device) {
   return known;
 }
 
+// What the pool is charged and nothing uses.
+uint64_t Spare(const Pool& pool) {
+  const uint64_t in_use = InUse(pool);
+  return pool.charged > in_use ? pool.charged - in_use : 0;
+}
+
+bool Askable(const Pool& pool, int device) {
+  return pool.device == device && !pool.on_host && !pool.destroyed && pool.charged != 0;
+}
+
 bool TrimLocked(int device, uint64_t needed) {
   uint64_t spare = 0;
-  for (const Pool& pool : g_pools) {
-    if (pool.device != device || pool.on_host || pool.destroyed || pool.charged == 0) continue;
-    const uint64_t in_use = InUse(pool);
-    spare += pool.charged > in_use ? pool.charged - in_use : 0;
-  }
+  for (const Pool& pool : g_pools) spare += Askable(pool, device) ? Spare(pool) : 0;
   if (spare == 0 || spare < needed) return false;
   for (Pool& pool : g_pools) {
-    if (pool.device != device || pool.on_host || pool.destroyed) continue;
+    if (!Askable(pool, device)) continue;
     real::cuMemPoolTrimTo(pool.handle, 0);
     SettleLocked(pool);
   }
@@ -141,57 +156,121 @@ bool ReserveStepsLocked(int device, uint64_t bytes, uint64_t* growth) {
   return TryReserve(device, *growth, Kind::kData);
 }
 
-// Tried in this order: as if nothing spare could be used, with the part that is surely spare, with what is spare if the
-// frees under way have been reached, and after trimming. Whether the third was right is only known after the driver's
-// call.
-bool ReserveGrowthLocked(const Pool& pool, uint64_t bytes, uint64_t spare, uint64_t* growth) {
-  const int device = pool.device;
-  const uint64_t sure = spare > pool.leaving ? spare - pool.leaving : 0;
+// What of the pool's spare memory the driver can surely use for the request.
+uint64_t UsableLocked(const Pool& pool, const PoolRequest& request) {
+  const uint64_t spare = Spare(pool);
+  const uint64_t unreached = Unreached(pool.id, request.name);
+  return spare > unreached ? spare - unreached : 0;
+}
+
+// Reserves what the pool may grow by: nothing if what it can use is enough; else, with `whole`, as if it could use none
+// of that, for it may be in pieces.
+bool ReserveGrowthLocked(const PoolRequest& request, bool whole, uint64_t* growth) {
   *growth = 0;
-  if (bytes <= sure || ReserveStepsLocked(device, bytes, growth)) return true;
-  if (device < 0) return false;
+  const Pool* const pool = FindLocked(request.pool);
+  if (pool == nullptr) return false;
+  const uint64_t usable = UsableLocked(*pool, request);
+  if (request.bytes <= usable) return true;
+  // A pool that was trimmed to an odd size goes on to the end of the step that it is in.
+  const uint64_t odd = pool->charged % kLeastStep;
+  return ReserveStepsLocked(pool->device, request.bytes - (whole ? 0 : usable) + odd, growth);
+}
+
+uint64_t ExcessOver(uint64_t limit, int device, uint64_t bytes) {
+  const uint64_t after = UsedBytes(device) + bytes;
+  return after > limit ? after - limit : 0;
+}
+
+// As above, after what this process holds without using has been given back, as far as that is needed.
+bool ReclaimAndReserveLocked(const PoolRequest& request, int device, uint64_t* growth) {
   SettleAllLocked(device);
-  if (ReserveStepsLocked(device, bytes, growth)) return true;
-  *growth = 0;
-  if (bytes <= spare || ReserveStepsLocked(device, bytes - spare, growth)) return true;
-  const uint64_t learnt = LearntStep(device, Grows::kPool, bytes);
-  const uint64_t whole = RoundUp(bytes, learnt != 0 ? learnt : kLeastStep);
+  if (ReserveGrowthLocked(request, true, growth)) return true;
+  const uint64_t learnt = LearntStep(device, Grows::kPool, request.bytes);
+  const uint64_t whole = RoundUp(request.bytes, learnt != 0 ? learnt : kLeastStep);
   const uint64_t limit = LimitBytes(device);
-  const uint64_t used = UsedBytes(device);
-  const uint64_t excess = used + whole > limit ? used + whole - limit : 0;
-  if (whole > limit) return false;
-  if (TrimLocked(device, excess) && ReserveStepsLocked(device, bytes, growth)) return true;
-  return TrimGraphs(device) && ReserveStepsLocked(device, bytes, growth);
+  for (bool graphs_trimmed = false; whole <= limit; graphs_trimmed = true) {
+    if (TrimLocked(device, ExcessOver(limit, device, whole)) && ReserveGrowthLocked(request, true, growth)) return true;
+    if (graphs_trimmed || !TrimGraphs(device)) break;
+    if (ReserveGrowthLocked(request, true, growth)) return true;
+  }
+  return ReserveGrowthLocked(request, false, growth);
+}
+
+// What frees under way will give back to the device or to its pools, in whole steps: less than one may as well be a
+// rest beside blocks that are in use.
+uint64_t ComingLocked(int device) {
+  uint64_t coming = 0;
+  for (const Pool& pool : g_pools) {
+    if (!Askable(pool, device)) continue;
+    const uint64_t spare = Spare(pool) / kLeastStep * kLeastStep;
+    const uint64_t unreached = Unreached(pool.id);
+    coming += spare < unreached ? spare : unreached;
+  }
+  return coming;
+}
+
+enum class Room { kThere, kComing, kNone };
+Room RoomLocked(const PoolRequest& request) {
+  const Pool* const pool = FindLocked(request.pool);
+  if (pool == nullptr || pool->device < 0) return Room::kNone;
+  const uint64_t limit = LimitBytes(pool->device);
+  const uint64_t excess = ExcessOver(limit, pool->device, request.bytes);
+  if (request.bytes > limit) return Room::kNone;
+  if (excess == 0 || request.bytes <= UsableLocked(*pool, request)) return Room::kThere;
+  return ComingLocked(pool->device) >= excess ? Room::kComing : Room::kNone;
 }
 
 }  // namespace
 
-CUresult BeginPoolAllocation(const PoolRequest& request, uint64_t* growth, bool* counted) {
-  *growth = 0;
-  *counted = false;
-  if (request.out == nullptr || request.place.device == kUnlimited) return CUDA_SUCCESS;
+Begun BeginPoolAllocation(const PoolRequest& request, uint64_t* growth) {
+  if (request.out == nullptr || request.place.device == kUnlimited) return Begun::kUncounted;
   // Recorded into a graph: nothing is allocated now, and the graph's memory is charged when it is launched.
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   if (real::cuStreamIsCapturing(request.stream, &capture) == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE) {
-    return CUDA_SUCCESS;
+    return Begun::kUncounted;
   }
   g_lock.Acquire();
   Pool* const pool = FindOrAddLocked(request.pool, request.place.device);
   if (pool == nullptr || pool->on_host) {
     g_lock.Release();
-    return CUDA_SUCCESS;
+    return Begun::kUncounted;
   }
   SettleLocked(*pool);
-  const uint64_t in_use = InUse(*pool);
-  const uint64_t spare = pool->charged > in_use ? pool->charged - in_use : 0;
   const int device = pool->device;
-  if (!ReserveGrowthLocked(*pool, request.bytes, spare, growth)) {
-    g_lock.Release();
-    Refused(device, request.bytes);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (ReserveGrowthLocked(request, true, growth) || (device >= 0 && ReclaimAndReserveLocked(request, device, growth))) {
+    return Begun::kReserved;
   }
-  *counted = true;
-  return CUDA_SUCCESS;
+  g_lock.Release();
+  return Begun::kNoRoom;
+}
+
+bool AwaitFrees(const PoolRequest& request) {
+  const int64_t begin = region::MonotonicNanos();
+  if (begin < g_no_wait_before.load(std::memory_order_relaxed)) return false;
+  for (int64_t nap = kShortestNap;; nap = nap < kLongestNap / 2 ? nap * 2 : kLongestNap) {
+    {
+      const Locked locked(g_lock);
+      const Room room = RoomLocked(request);
+      if (room != Room::kComing) return room == Room::kThere;
+      TrimLocked(FindLocked(request.pool)->device, 0);  // how the driver is asked
+    }
+    const int64_t now = region::MonotonicNanos();
+    if (now - begin > kPatience) {
+      g_no_wait_before.store(now + kPause, std::memory_order_relaxed);
+      return false;
+    }
+    region::SleepNanos(nap);
+  }
+}
+
+CUresult RefusePoolAllocation(const PoolRequest& request) {
+  int device = request.place.device;
+  {
+    const Locked locked(g_lock);
+    if (const Pool* const pool = FindLocked(request.pool); pool != nullptr) device = pool->device;
+  }
+  Refused(device, request.bytes);
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult result) {
@@ -202,8 +281,7 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
     Refund(request.place.device, growth, Kind::kData);
   } else {
     if (result == CUDA_SUCCESS) pool->live += request.bytes;
-    // Nothing is unused, so nothing is leaving either.
-    if (pool->charged == 0) pool->leaving = 0;
+    if (pool->charged == 0) ForgetFrees(pool->id);  // nothing was unused, so nothing is under way
     const uint64_t reserved = Reserved(*pool);
     // The block's whole size is taken for what the pool lacked: it may have had room that it could not use.
     if (result == CUDA_SUCCESS && reserved > pool->charged) {
@@ -226,13 +304,22 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
       entry.device = static_cast<int8_t>(pool->device);
       RecordLocked(entry);
     }
-    if (result == CUDA_SUCCESS && !fits) pool->live -= request.bytes;
+    if (result == CUDA_SUCCESS && !fits) {
+      pool->live -= request.bytes;
+      FreeBegins(pool->id, Blocks(request.bytes));
+    }
   }
   g_lock.Release();
   return fits || result != CUDA_SUCCESS;
 }
 
 void AfterPoolUndo(const PoolRequest& request) {
+  {
+    const Locked locked(g_lock);
+    if (const Pool* const pool = FindLocked(request.pool); pool != nullptr) {
+      FreeEnds(pool->id, Blocks(request.bytes), request.name, true);
+    }
+  }
   real::cuMemPoolTrimTo(request.pool, 0);
   SettlePools(request.place.device);
   Refused(request.place.device, request.bytes);
@@ -243,6 +330,15 @@ void PoolCreated(CUmemoryPool handle, const CUmemPoolProps& props) {
   const int device = on_host ? kUnlimited : DeviceOfOrdinal(props.location.id);
   const Locked locked(g_lock);
   AddLocked(handle, device, on_host);
+}
+
+void PoolDestroying(CUmemoryPool handle) {
+  const Locked locked(g_lock);
+  Pool* const pool = FindLocked(handle);
+  if (pool == nullptr || pool->on_host) return;
+  real::cuMemPoolTrimTo(handle, 0);
+  SettleLocked(*pool);
+  if (pool->charged == 0) ForgetFrees(pool->id);
 }
 
 void PoolDestroyed(CUmemoryPool handle) {
@@ -263,21 +359,27 @@ bool SettlePools(int device) {
   return SettleAllLocked(device);
 }
 
-void PoolFreedOn(const Entry& entry, CUstream stream) {
+void PoolFreeBegins(const Entry& entry) {
   const Locked locked(g_lock);
-  Pool* const pool = FindIdLocked(entry.extra);
-  if (pool == nullptr) return;
-  pool->left_on_many = pool->leaving != 0 && (pool->left_on_many || pool->left_on != stream);
-  pool->left_on = stream;
+  FreeBegins(entry.extra, Blocks(entry.bytes));
 }
 
-void PoolsSynchronised(int drained, const CUstream* stream) {
+void PoolFreeEnds(const Entry& entry, const StreamName& stream, bool freed) {
+  const Locked locked(g_lock);
+  FreeEnds(entry.extra, Blocks(entry.bytes), stream, freed);
+}
+
+void PoolsSynchronised(const Waited& waited) {
   if (g_pools.size() == 0) return;
   const Locked locked(g_lock);
-  for (Pool& pool : g_pools) {
-    const bool reached = stream != nullptr && !pool.left_on_many && pool.left_on == *stream;
-    if (!pool.destroyed || pool.device == drained || reached) pool.leaving = 0;
-  }
+  FreesReached(waited);
+  SettleAllLocked(kAllDevices);
+}
+
+void PoolsLostContext(CUcontext context) {
+  if (g_pools.size() == 0) return;
+  const Locked locked(g_lock);
+  FreesEnded(context);
   SettleAllLocked(kAllDevices);
 }
 
@@ -289,6 +391,8 @@ bool TrimPools(int device, uint64_t needed) {
 
 void ResetPools() {
   g_lock.Reset();
+  ResetFrees();
+  g_no_wait_before.store(0, std::memory_order_relaxed);
   g_pools.Clear();
   g_pools_may_shrink.store(false, std::memory_order_relaxed);
 }

@@ -6,7 +6,9 @@
 // synchronisation, trim, query and refusal. Before the driver is asked, what the pool may grow by is reserved, in the
 // steps in which the driver was seen to grow pools on this device; every process of the container learns from the
 // others' (the region keeps it), so only the very first growth can come as a surprise, and one that does not fit is
-// undone. Host pools are not charged.
+// undone. What a pool has unused spares a reservation only where the driver can surely use it: not while its free is
+// under way on another stream (frees.h). A request that fits only when such frees are reached waits for them, a little.
+// Host pools are not charged.
 #pragma once
 
 #include <stddef.h>
@@ -15,7 +17,9 @@
 #include <atomic>
 
 #include "abi/cuda_abi.h"
+#include "vgpu/policy/charge.h"
 #include "vgpu/policy/contexts.h"
+#include "vgpu/policy/frees.h"
 #include "vgpu/policy/table.h"
 
 namespace hami::vgpu {
@@ -27,18 +31,22 @@ struct PoolRequest {
   CUdeviceptr* out;
   size_t bytes;
   CUstream stream;
+  StreamName name;  // of the stream
 };
 template <typename Allocate, typename Undo>
 CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo);
 
 // Notes where an explicit pool keeps its memory. Pools nobody told us about belong to the current device.
 void PoolCreated(CUmemoryPool pool, const CUmemPoolProps& props);
+// Before the driver destroys it: the last moment at which it can be asked what it holds.
+void PoolDestroying(CUmemoryPool pool);
 // After the driver destroyed it; blocks that are still out keep it charged.
 void PoolDestroyed(CUmemoryPool pool);
 // A block of a pool is the application's no more (the entry was taken from the table).
 void PoolBlockFreed(const Entry& entry);
-// Before that: the stream on which it will be free.
-void PoolFreedOn(const Entry& entry, CUstream stream);
+// Around all that when it is freed in stream order: by which stream.
+void PoolFreeBegins(const Entry& entry);
+void PoolFreeEnds(const Entry& entry, const StreamName& stream, bool freed);
 
 // Makes the charges of a device's pools equal to what they hold; kAllDevices for all.
 inline constexpr int kAllDevices = -3;
@@ -49,33 +57,32 @@ bool TrimPools(int device, uint64_t needed);
 
 // True while some pool holds memory that a synchronisation may release.
 extern std::atomic<bool> g_pools_may_shrink;
-// `drained` is the region device of which all streams were waited for, `stream` the one stream that was; if any. A pool
-// that was destroyed while frees were under way can not be asked what it still holds, and keeps its charge until then.
-inline constexpr int kNoDevice = -4;
-void PoolsSynchronised(int drained, const CUstream* stream = nullptr);
-inline void AfterSynchronise(const CUstream* stream = nullptr) {
-  if (g_pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised(kNoDevice, stream);
+void PoolsSynchronised(const Waited& waited);
+inline void AfterSynchronise(const Waited& waited = {}) {
+  if (g_pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised(waited);
 }
+// All frees on its streams are done with.
+void PoolsLostContext(CUcontext context);
 
 void ResetPools();
 
 // --- implementation of the template
 // ------------------------------------------------------------------------------------
 
-// The parts of an allocation around the driver's call. The pools' lock is held from Begin (when it answers success)
+// The parts of an allocation around the driver's call. The pools' lock is held from Begin, when it answers kReserved,
 // to End.
-CUresult BeginPoolAllocation(const PoolRequest& request, uint64_t* growth, bool* counted);
+enum class Begun : uint8_t { kUncounted, kReserved, kNoRoom };
+Begun BeginPoolAllocation(const PoolRequest& request, uint64_t* growth);
 // What the pool really grew by: false if that does not fit, and the block has to go back.
 bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult result);
 void AfterPoolUndo(const PoolRequest& request);
+// Waits for frees under way that will make room for the request; false when there are none, or not soon. Not to be
+// called in a passage: who measures could not wait for that.
+bool AwaitFrees(const PoolRequest& request);
+CUresult RefusePoolAllocation(const PoolRequest& request);
 
 template <typename Allocate, typename Undo>
-CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo) {
-  uint64_t growth = 0;
-  bool counted = false;
-  const CUresult begun = BeginPoolAllocation(request, &growth, &counted);
-  if (begun != CUDA_SUCCESS) return begun;
-  if (!counted) return allocate();
+CUresult FinishPoolAllocation(const PoolRequest& request, uint64_t growth, Allocate allocate, Undo undo) {
   const CUdeviceptr before = *request.out;
   const CUresult result = allocate();
   if (EndPoolAllocation(request, growth, result)) return result;
@@ -83,6 +90,20 @@ CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo un
   AfterPoolUndo(request);
   *request.out = before;
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+template <typename Allocate, typename Undo>
+CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo) {
+  for (bool waited = false;; waited = true) {
+    {
+      const Charging charging(request.place.device);
+      uint64_t growth = 0;
+      const Begun begun = BeginPoolAllocation(request, &growth);
+      if (begun == Begun::kUncounted) return allocate();
+      if (begun == Begun::kReserved) return FinishPoolAllocation(request, growth, allocate, undo);
+    }
+    if (waited || !AwaitFrees(request)) return RefusePoolAllocation(request);
+  }
 }
 
 }  // namespace hami::vgpu

@@ -4,6 +4,7 @@
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/pools.h"
 #include "vgpu/policy/process.h"
+#include "vgpu/policy/vmm.h"
 
 namespace hami::vgpu {
 namespace {
@@ -20,6 +21,8 @@ bool SettleData(int device) {
 
 Reading Look(int device, nvmlDevice_t handle, ProcessList* list) {
   Reading out;
+  out.imports = VmmHoldsImports();
+  out.unused_imports = VmmHoldsUnusedImports();
   for (int attempt = 0; attempt < kAttempts && !out.exact; ++attempt) {
     const bool known = SettleData(device);
     out.data = OwnBytes(device, Kind::kData);

@@ -16,6 +16,10 @@ struct Reading {
   Measurement seen;
   uint64_t data = 0;   // counted as such
   bool exact = false;  // both of the same moment
+  // Imported memory is held, which may be among what is seen now and not the next time; with `unused`, some of it is
+  // not counted either.
+  bool imports = false;
+  bool unused_imports = false;
 
   // Modulo 2^64: more may be counted than is seen (memory that lies on the host, or is another process's).
   uint64_t unstated() const { return seen.own - data; }

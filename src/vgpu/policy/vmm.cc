@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/vmm.h"
 
+#include <atomic>
+
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/lock.h"
@@ -28,6 +30,9 @@ constinit Lock g_lock{};
 constinit Table g_names{};
 constinit uint64_t g_next_id = 1;
 constinit uint32_t g_next_owner = 1;  // of sparse arrays and multicast objects
+// Imported pieces that this process holds; of these, the ones without a use.
+constinit std::atomic<uint32_t> g_imports{0};
+constinit std::atomic<uint32_t> g_unused_imports{0};
 
 // Owners are arrays, by their handle, and multicast objects, by their number. Handles are addresses of user space.
 constexpr uint64_t MulticastOwner(uint64_t id) { return id | uint64_t{1} << 63; }
@@ -47,8 +52,17 @@ bool LoadPhysical(uint64_t id, Physical* out) {
 
 void EndOwnerLocked(uint64_t owner);
 
+void CountImports(const Physical& p, uint32_t change) {
+  if (!p.imported || (p.references == 0 && p.mappings == 0)) return;
+  g_imports.fetch_add(change, std::memory_order_relaxed);
+  if (p.mappings == 0) g_unused_imports.fetch_add(change, std::memory_order_relaxed);
+}
+
 void StorePhysical(const Physical& p) {
   Entry entry;
+  Physical before;
+  if (LoadPhysical(p.id, &before)) CountImports(before, static_cast<uint32_t>(-1));
+  CountImports(p, 1);
   if (p.references == 0 && p.mappings == 0) {
     g_names.Take(Space::kVmmPhysical, p.id, &entry);
     if (!p.imported) Refund(p.device, p.bytes, Kind::kData);
@@ -301,9 +315,15 @@ void VmmMulticastUnbound(const MulticastRange& at, int device) {
   }
 }
 
+bool VmmHoldsImports() { return g_imports.load(std::memory_order_relaxed) != 0; }
+
+bool VmmHoldsUnusedImports() { return g_unused_imports.load(std::memory_order_relaxed) != 0; }
+
 void ResetVmm() {
   g_lock.Reset();
   g_names.Reset();
+  g_imports.store(0, std::memory_order_relaxed);
+  g_unused_imports.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

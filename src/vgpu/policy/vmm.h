@@ -54,6 +54,11 @@ void VmmMulticastBound(const MulticastRange& at, CUmemGenericAllocationHandle ha
 void VmmMulticastBoundAddress(const MulticastRange& at, CUdeviceptr address);
 void VmmMulticastUnbound(const MulticastRange& at, int device);
 
+// Whether this process holds imported memory, and such that it does not use and therefore does not count. The driver
+// may show imported memory as this process's or as another holder's, and may change its mind when that one lets go.
+bool VmmHoldsImports();
+bool VmmHoldsUnusedImports();
+
 void ResetVmm();
 
 }  // namespace hami::vgpu

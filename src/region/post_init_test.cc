@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lock around first contexts: how long it is waited for.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "region/process.h"
+#include "region/region.h"
+#include "region/region_test_util.h"
+
+namespace hami::region {
+namespace {
+
+class RegionPostInit : public testing::Test {
+ protected:
+  static constexpr int64_t kMilli = 1'000'000;
+  RegionPostInit() { EXPECT_EQ(Attach(&attachment_, (folder_ / "a.cache").c_str(), TestConfig()), Status::kOk); }
+  // A process that has the lock, for so long.
+  pid_t Hold(int64_t nanos = INT64_MAX) {
+    const Signal ready;
+    const pid_t child = Spawn([&] {
+      AttachmentAfterFork(&attachment_);
+      if (!PostInitLock(&attachment_, never_)) return 1;
+      ready.Raise();
+      SleepNanos(nanos);
+      PostInitUnlock(&attachment_);
+      for (;;) pause();
+    });
+    ready.Await();
+    return child;
+  }
+  static void Kill(pid_t pid) {
+    kill(pid, SIGKILL);
+    Join(pid);
+  }
+
+  const TempFolder folder_;
+  Attached attachment_;
+  const uint64_t never_ = 0;
+};
+
+TEST_F(RegionPostInit, GivenAHolder_WhenItDies_ThenTheLockIsFree) {
+  const pid_t holder = Hold();
+  EXPECT_FALSE(PostInitLock(&attachment_, never_, {.in_all_ns = 10 * kMilli}));
+  Kill(holder);
+  EXPECT_TRUE(PostInitLock(&attachment_, never_));
+  PostInitUnlock(&attachment_);
+}
+
+TEST_F(RegionPostInit, GivenASlowHolder_ThenItIsWaitedFor) {
+  const pid_t holder = Hold(100 * kMilli);
+  EXPECT_TRUE(PostInitLock(&attachment_, never_, {.with_stopped_ns = kMilli}));
+  PostInitUnlock(&attachment_);
+  Kill(holder);
+}
+
+TEST_F(RegionPostInit, GivenAStoppedHolder_ThenItIsNot) {
+  const pid_t holder = Hold();
+  kill(holder, SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(waitpid(holder, &status, WUNTRACED), holder);
+  const int64_t begin = MonotonicNanos();
+  EXPECT_FALSE(PostInitLock(&attachment_, never_, {.with_stopped_ns = kMilli}));
+  EXPECT_LT(MonotonicNanos() - begin, 30'000 * kMilli);
+  Kill(holder);
+}
+
+TEST_F(RegionPostInit, GivenAHolder_WhenItHasDoneWhatIsWaitedFor_ThenTheLockIsNotTaken) {
+  const pid_t holder = Hold();
+  EXPECT_FALSE(PostInitLock(&attachment_, uint64_t{1}));
+  Kill(holder);
+  EXPECT_FALSE(PostInitLock(&attachment_, uint64_t{1}));
+}
+
+}  // namespace
+}  // namespace hami::region

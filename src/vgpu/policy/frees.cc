@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/frees.h"
+
+#include <atomic>
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/pages.h"
+
+namespace hami::vgpu {
+namespace {
+
+// More streams of one pool than this are not told apart.
+constexpr int kStreamsOfAPool = 32;
+
+struct Freed {
+  uint64_t pool;
+  uint64_t bytes;
+  uint64_t last;  // number of the youngest free in it
+  StreamName on;
+  bool in_call;  // the driver is being asked; not to be reached by any wait
+};
+constinit Growing<Freed> g_freed{};
+constinit std::atomic<uint64_t> g_frees{0};
+
+// The record to add to; nullptr without memory.
+Freed* RecordOf(uint64_t pool, const StreamName& on, bool in_call) {
+  int streams = 0;
+  for (Freed& freed : g_freed) {
+    if (freed.pool != pool || freed.in_call != in_call) continue;
+    if (freed.on.number == on.number && freed.on.context == on.context) return &freed;
+    ++streams;
+  }
+  if (streams >= kStreamsOfAPool && on.number != 0) return RecordOf(pool, {0, on.context}, in_call);
+  Freed* const added = g_freed.Add();
+  if (added != nullptr) *added = {pool, 0, 0, on, in_call};
+  return added;
+}
+
+template <typename Which>
+void RemoveIf(Which which) {
+  for (size_t i = g_freed.size(); i-- > 0;) {
+    if (which(g_freed[i])) g_freed.Remove(&g_freed[i]);
+  }
+}
+
+}  // namespace
+
+StreamName NameOf(CUstream stream) {
+  StreamName name;
+  unsigned long long number = 0;
+  if (real::cuStreamGetId(stream, &number) == CUDA_SUCCESS) name.number = number;
+  if (real::cuStreamGetCtx(stream, &name.context) != CUDA_SUCCESS) name.context = nullptr;
+  return name;
+}
+
+uint64_t FreesSoFar() { return g_frees.load(std::memory_order_acquire); }
+
+void FreeBegins(uint64_t pool, uint64_t bytes) {
+  if (Freed* const record = RecordOf(pool, {}, true); record != nullptr) record->bytes += bytes;
+}
+
+void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, bool freed) {
+  Freed* const added = freed ? RecordOf(pool, stream, false) : nullptr;
+  if (added != nullptr) {
+    added->bytes += bytes;
+    added->last = g_frees.fetch_add(1, std::memory_order_release) + 1;
+  } else if (freed) {
+    return;  // without memory it stays in the call for ever: too careful is not wrong
+  }
+  Freed* const begun = RecordOf(pool, {}, true);
+  if (begun == nullptr) return;
+  begun->bytes -= bytes < begun->bytes ? bytes : begun->bytes;
+  if (begun->bytes == 0) g_freed.Remove(begun);
+}
+
+uint64_t Unreached(uint64_t pool, const StreamName& stream) {
+  uint64_t sum = 0;
+  for (const Freed& freed : g_freed) {
+    const bool same = stream.number != 0 && freed.on.number == stream.number && !freed.in_call;
+    if (freed.pool == pool && !same) sum += freed.bytes;
+  }
+  return sum;
+}
+
+void FreesReached(const Waited& waited) {
+  RemoveIf([&](const Freed& freed) {
+    const bool stream = waited.on.number != 0 && freed.on.number == waited.on.number;
+    const bool context = waited.on.context != nullptr && freed.on.context == waited.on.context;
+    return !freed.in_call && freed.last <= waited.frees && (stream || context);
+  });
+}
+
+void FreesEnded(CUcontext context) {
+  RemoveIf([&](const Freed& freed) { return !freed.in_call && freed.on.context == context; });
+}
+
+void ForgetFrees(uint64_t pool) {
+  RemoveIf([&](const Freed& freed) { return !freed.in_call && freed.pool == pool; });
+}
+
+void ResetFrees() {
+  g_freed.Clear();
+  g_frees.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace hami::vgpu

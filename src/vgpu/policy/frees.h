@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Frees in stream order that may still be under way: how much a pool has been promised back, and by which stream.
+// Invariant: whatever the driver can not reuse yet for an allocation on some stream is part of Unreached() for it, from
+// before the driver's call that frees it until a wait has proved that the stream got there. Memory that a stream freed
+// is at once the same stream's again (CUDA promises that), so it is no part of what is unreached for that stream.
+// Streams are told apart by the driver's numbers, which are never reused as handles are; where the driver gives none,
+// nothing is known to be the same stream. The caller holds the pools' lock, unless a function says otherwise.
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda_abi.h"
+
+namespace hami::vgpu {
+
+// A stream as the driver knows it. 0 and nullptr: unknown, and never the same as another.
+struct StreamName {
+  uint64_t number = 0;
+  CUcontext context = nullptr;
+};
+// No lock needed. A per-thread stream is the calling thread's.
+StreamName NameOf(CUstream stream);
+
+// What a wait of the program's has proved: all that was freed before it began, on one stream or in one context.
+struct Waited {
+  uint64_t frees = 0;  // FreesSoFar() before the wait
+  StreamName on;       // unknown parts match nothing
+};
+// No lock needed.
+uint64_t FreesSoFar();
+
+// Around the driver's call. Until it ends, no wait can be one for this free.
+void FreeBegins(uint64_t pool, uint64_t bytes);
+void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, bool freed);
+
+// Bytes that the driver may not be able to reuse on that stream now; of all streams, if it is unknown.
+uint64_t Unreached(uint64_t pool, const StreamName& stream = {});
+void FreesReached(const Waited& waited);
+// The context and all its streams have ended.
+void FreesEnded(CUcontext context);
+void ForgetFrees(uint64_t pool);
+
+void ResetFrees();
+
+}  // namespace hami::vgpu
