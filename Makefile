@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Short names for the project's commands; each one is a script that can be called directly.
-.PHONY: demo test clients e2e bench bench-sm check fuzz-smoke clean build
+.PHONY: demo test clients e2e bench bench-node bench-sm bench-sched check fuzz-smoke clean build
 .DEFAULT_GOAL := build
 
 build: ## build everything into build/
@@ -13,12 +13,16 @@ test: ## every test that needs no cluster and no GPU
 	tools/test
 clients: ## real clients of the driver API, bare and under libvgpu
 	tools/clients
-e2e: ## a real Kubernetes control plane
-	@echo "there is nothing to run end to end yet: hami-scheduler has not landed" >&2; exit 1
+e2e: ## on a real Kubernetes: control plane, kubelet, containerd
+	tools/e2e
 bench: ## what the library costs, side by side
 	tools/bench
+bench-node: ## what the programs of a node cost
+	tools/bench-node
 bench-sm: ## how well limits on GPU time are kept: hours; tools/bench-sm --quick takes minutes
 	tools/bench-sm
+bench-sched: ## hami-scheduler as kube-scheduler drives it, beside a null extender
+	tools/bench-sched
 check: ## formatting, linter, second compiler, sanitizers
 	tools/check
 fuzz-smoke: ## every fuzz target for a short while

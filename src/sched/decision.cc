@@ -31,13 +31,17 @@ std::vector<std::string> Kinds(const std::string& reason) {
 }
 
 Event Success(const Decision& decision, std::size_t max_nodes) {
+  if (decision.fits.empty()) {  // it was not asked for every node's answer
+    return {false, "FilteringSucceed",
+            base::Concat({"find fit node(", decision.node, ") among ", std::to_string(decision.candidates), " nodes"})};
+  }
   std::vector<std::string> scores;
   for (const NodeScore& fit : decision.fits) {
     std::array<char, 64> score = {};
     std::snprintf(score.data(), score.size(), "%.2f", static_cast<double>(fit.score));
     scores.push_back(base::Concat({fit.node, ":", score.data()}));
   }
-  const std::size_t fits = std::max<std::size_t>(decision.fits.size(), 1);
+  const std::size_t fits = decision.fits.size();
   return {false, "FilteringSucceed",
           base::Concat({"find fit node(", decision.node, "), ", std::to_string(decision.candidates - fits),
                         " nodes not fit, ", std::to_string(fits), " nodes fit(", List(scores, max_nodes), ")"})};

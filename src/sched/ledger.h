@@ -88,6 +88,7 @@ class Ledger {
   std::size_t node_count() const { return by_name_.size(); }
   std::size_t pod_count() const { return by_uid_.size(); }
   const PodRecord* FindPod(std::string_view uid) const;
+  const PodRecord& pod(PodId id) const { return *pods_[id]; }  // of a node's list of pods
   void ForEachNode(const std::function<void(const Node&)>& visit) const;
   void ForEachPod(const std::function<void(const PodRecord&)>& visit) const;
   const LedgerCounters& counters() const { return counters_; }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/admission.h"
+
+#include <utility>
+
+#include "kube/base64.h"
+#include "kube/scanner.h"
+
+namespace hami::scheduler {
+namespace {
+
+namespace json = base::json;
+using base::Fail;
+using base::Result;
+
+constexpr const char* kV1 = "admission.k8s.io/v1";
+constexpr const char* kV1Beta1 = "admission.k8s.io/v1beta1";
+
+struct Review {
+  std::string api_version = kV1;
+  std::string uid;
+  std::string ns;
+  bool creates_pod = false;
+  const json::value* object = nullptr;  // may be absent
+};
+
+const json::object* FindObject(const json::object& object, std::string_view key) {
+  const json::value* member = object.if_contains(key);
+  return member == nullptr ? nullptr : member->if_object();
+}
+
+// Requests for pods and nothing below them (pods/ephemeralcontainers). What does not say its kind is taken for a pod,
+// as webhooks are registered for pods.
+bool CreatesPod(const json::object& request) {
+  if (base::GetString(request, "operation").value_or("CREATE") != "CREATE") return false;
+  if (!base::GetString(request, "subResource").value_or("").empty()) return false;
+  const json::object* kind = FindObject(request, "kind");
+  return kind == nullptr || base::GetString(*kind, "kind").value_or("Pod") == "Pod";
+}
+
+// The version is known even where the rest is not understood: VERSION is set as early as possible.
+Result<Review> ReadReview(const json::value& document, std::string& version) {
+  const json::object* root = document.if_object();
+  if (root == nullptr) return Fail("the body is no AdmissionReview: not a JSON object");
+  const auto api_version = base::GetString(*root, "apiVersion");
+  if (base::GetString(*root, "kind").value_or("") != "AdmissionReview" || !api_version) {
+    return Fail("the body is no AdmissionReview: kind and apiVersion say otherwise");
+  }
+  if (*api_version != kV1 && *api_version != kV1Beta1) {
+    return Fail("AdmissionReview in version " + *api_version + "; understood are " + kV1 + " and " + kV1Beta1);
+  }
+  version = *api_version;
+  const json::object* request = FindObject(*root, "request");
+  if (request == nullptr) return Fail("the AdmissionReview has no request");
+  Review review;
+  review.uid = base::GetString(*request, "uid").value_or("");
+  if (review.uid.empty()) return Fail("the AdmissionReview's request has no uid");
+  review.ns = base::GetString(*request, "namespace").value_or("");
+  review.creates_pod = CreatesPod(*request);
+  review.object = request->if_contains("object");
+  return review;
+}
+
+std::string_view StatusReason(int code) {
+  switch (code) {
+    case 400:
+      return "BadRequest";
+    case 403:
+      return "Forbidden";
+    default:
+      return code >= 500 ? "InternalError" : "";
+  }
+}
+
+AdmissionAnswer Write(const std::string& api_version, const std::string& uid, const sched::Admission& admission) {
+  json::object response{{"uid", uid}, {"allowed", admission.allowed}};
+  const bool patched = admission.allowed && !admission.patch.empty();
+  if (patched) {
+    response["patchType"] = "JSONPatch";
+    response["patch"] = kube::Base64Encode(json::serialize(admission.patch));
+  }
+  if (!admission.allowed || !admission.message.empty()) {
+    json::object status{{"code", admission.code}, {"message", admission.message}};
+    if (!admission.allowed) {
+      status["status"] = "Failure";
+      status["reason"] = StatusReason(admission.code);
+    }
+    response["status"] = std::move(status);
+  }
+  const json::object answer{
+      {"kind", "AdmissionReview"}, {"apiVersion", api_version}, {"response", std::move(response)}};
+  return {200, json::serialize(answer), admission.allowed, patched};
+}
+
+AdmissionAnswer NotUnderstood(const std::string& api_version, std::string message) {
+  AdmissionAnswer answer = Write(api_version, "", {false, 400, std::move(message), {}});
+  answer.http_status = 400;
+  return answer;
+}
+
+}  // namespace
+
+AdmissionAnswer AnswerReview(std::string_view body, const AdmitPod& admit) {
+  std::string version = kV1;
+  if (body.empty()) return NotUnderstood(version, "Please send a request body: an AdmissionReview as JSON");
+  const auto document = kube::ParseDocument(body);
+  if (!document) return NotUnderstood(version, "the body is not JSON: " + document.error().message);
+  const Result<Review> review = ReadReview(*document, version);
+  if (!review) return NotUnderstood(version, review.error().message);
+  if (!review->creates_pod) return Write(version, review->uid, {});
+  if (review->object == nullptr) return Write(version, review->uid, {false, 400, "the request has no object", {}});
+  return Write(version, review->uid, admit(*review->object, review->ns));
+}
+
+}  // namespace hami::scheduler

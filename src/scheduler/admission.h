@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AdmissionReview, v1 and v1beta1, around a decision about a pod: reads the review, echoes its uid and version, carries
+// the JSON Patch in base64. Total: every body has an answer in the shape of a review, so that whoever sent it reads a
+// sentence and no broken connection. What is no creation of a pod is allowed as it is.
+
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "sched/webhook.h"
+
+namespace hami::scheduler {
+
+// NS is the namespace of the review.
+using AdmitPod = std::function<sched::Admission(const base::json::value& pod, std::string_view ns)>;
+
+struct AdmissionAnswer {
+  int http_status = 200;  // 400: the body is no review, so that there is no uid to answer to
+  std::string body;
+  bool allowed = false;
+  bool patched = false;
+};
+
+AdmissionAnswer AnswerReview(std::string_view body, const AdmitPod& admit);
+
+}  // namespace hami::scheduler

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The few calls with which the scheduler changes the cluster, and the slim views that they return. An interface, so
+// that tests can lose answers, delay writes and let two schedulers race without a socket; KubeApi is the real one.
+// Every call ends in bounded time.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "device/pod.h"
+#include "device/types.h"
+#include "kube/error.h"
+
+namespace hami::scheduler {
+
+using Millis = std::int64_t;
+
+struct NodeView {
+  std::string name;
+  std::string version;            // resourceVersion
+  device::StringMap annotations;  // those of the protocol
+  device::StringMap allocatable;  // of the vendors' count resources
+  bool selected = true;           // its labels are those that we register
+};
+
+struct PodView {
+  std::string uid;
+  std::string version;
+  std::string node;         // empty: not bound
+  bool terminated = false;  // it ended
+  bool deleting = false;    // and can not be bound any more
+  device::StringMap annotations;
+};
+
+// A pod's way to its node: one write that binds it and puts down what it was given. The server refuses it when the pod
+// is bound, has another uid, or (where VERSION is not empty) has changed since.
+struct Binding {
+  std::string ns;
+  std::string name;
+  std::string uid;
+  std::string version;
+  std::string node;
+  device::StringMap annotations;
+  device::StringMap labels;
+};
+
+// Nothing: remove the key.
+using Changes = std::vector<std::pair<std::string, std::optional<std::string>>>;
+
+class Api {
+ public:
+  virtual ~Api() = default;
+  virtual kube::Result<NodeView> GetNode(std::string_view node) = 0;
+  // Changes annotations. VERSION, if not empty, must be the node's.
+  virtual kube::Result<NodeView> PatchNode(std::string_view node, std::string_view version, const Changes& changes) = 0;
+  virtual kube::Result<PodView> GetPod(std::string_view ns, std::string_view name) = 0;
+  // Changes annotations of the pod with this UID.
+  virtual kube::Result<PodView> PatchPod(std::string_view ns, std::string_view name, std::string_view uid,
+                                         const Changes& changes) = 0;
+  // What the server knows now of the pods bound to NODE; no cache in between.
+  virtual kube::Result<std::vector<device::Pod>> PodsOn(std::string_view node) = 0;
+  virtual kube::Status Bind(const Binding& binding) = 0;
+};
+
+// Time as an argument. Wall-clock time, since it is written into annotations and compared with others'.
+class Time {
+ public:
+  virtual ~Time() = default;
+  virtual Millis Now() = 0;
+  // Seconds east of UTC: what HAMi's programs write is in local time.
+  virtual int UtcOffset() = 0;
+  // True: stop waiting, nobody wants the answer any more.
+  virtual bool Sleep(Millis span) = 0;
+};
+
+}  // namespace hami::scheduler

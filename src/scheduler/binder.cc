@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/binder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "device/annotations.h"
+
+namespace hami::scheduler {
+namespace {
+
+constexpr int kMostTries = 6;  // of one write that others keep getting in the way of
+
+device::UnixSeconds Seconds(Millis time) { return time / 1000; }
+
+std::string TextAt(const device::StringMap& map, std::string_view key) {
+  const std::string* text = device::Find(map, key);
+  return text == nullptr ? std::string() : *text;
+}
+
+// Does an app container hold a share of a vendor whose plugin recognises its pod by the lock?
+bool TakesLock(const Pending& pending, const device::Vendors& vendors) {
+  const std::size_t first_app = pending.candidate.pod.init_containers.size();
+  return std::any_of(pending.allocation.grants.begin(), pending.allocation.grants.end(), [&](const auto& grant) {
+    if (!vendors[static_cast<std::size_t>(grant.first)]->takes_node_lock()) return false;
+    for (std::size_t i = first_app; i < grant.second.size(); ++i) {
+      if (!grant.second[i].empty()) return true;
+    }
+    return false;
+  });
+}
+
+// The server may have done it all the same.
+bool Silent(kube::Reason reason) {
+  switch (reason) {
+    case kube::Reason::kTransport:
+    case kube::Reason::kTimeout:
+    case kube::Reason::kCancelled:
+    case kube::Reason::kBadAnswer:
+    case kube::Reason::kServerError:
+      return true;
+    default:
+      return false;
+  }
+}
+
+tl::unexpected<base::Error> Failed(std::string_view doing, const kube::Error& error) {
+  return base::Fail(base::Concat({doing, ": ", error.message}));
+}
+
+}  // namespace
+
+struct Binder::Work {
+  Owner pod;
+  std::string node;
+  bool takes_lock = true;
+  bool group = false;
+  bool ticketed = false;
+  bool wrote = false;         // something of ours may stand on the node
+  std::string version;        // of the node, that the verdict was based on
+  std::string lock;           // the lock that stands there
+  std::string orphaned_lock;  // one whose owner does not exist
+  Millis next_ask = 0;
+  Binding binding;
+};
+
+base::Status Binder::Bind(const BindRequest& request, const std::function<bool()>& abandoned) {
+  Work work;
+  work.pod = {request.ns, request.name, request.uid};
+  work.node = request.node;
+  const PodName name{request.ns, request.name, request.uid};
+  base::Status status = Run(work, abandoned);
+  if (status) {
+    bound_.fetch_add(1, std::memory_order_relaxed);
+    record_(name, {false, "BindingSucceed",
+                   base::Concat({"Successfully binding node [", work.node, "] to ", request.ns, "/", request.name})});
+  } else {
+    failed_.fetch_add(1, std::memory_order_relaxed);
+    record_(name, {true, "BindingFailed", status.error().message});
+  }
+  return status;
+}
+
+base::Status Binder::Run(Work& work, const std::function<bool()>& abandoned) {
+  // Asked twice: the first answer was lost.
+  if (BoundTo(work.pod.uid, work.node)) return {};
+  HAMI_TRY(Start(work));
+  base::Status status = TakeNode(work, abandoned);
+  if (status) status = Prepare(work);
+  if (status) return Post(work);  // knows better what is left when it fails
+  GiveBack(work.pod, work.node, work.wrote);
+  return status;
+}
+
+bool Binder::BoundTo(const std::string& uid, const std::string& node) const {
+  return books_.Read([&](const State& state) { return state.IsBoundTo(uid, node); });
+}
+
+base::Status Binder::Start(Work& work) {
+  return books_.Locked([&](State& state) -> base::Status {
+    Pending* pending = state.FindPending(work.pod.uid);
+    if (pending == nullptr) {
+      return base::Fail(base::Concat({"pod ", work.pod.ns, "/", work.pod.name,
+                                      " holds no placement of this scheduler (it was restarted, or the placement "
+                                      "expired); it will be placed again"}));
+    }
+    if (pending->stage != Pending::Stage::kPlaced) return base::Fail("another bind call is at work on this pod");
+    const NodeBook* node = state.FindNode(work.node);
+    std::string why;
+    if (pending->node != work.node) {
+      why = base::Concat({"the pod was placed on node ", pending->node, " and not on ", work.node});
+    } else if (pending->candidate.pod.ns != work.pod.ns || pending->candidate.pod.name != work.pod.name) {
+      why = "the pod's uid belongs to another pod";
+    } else if (node == nullptr || !node->exists) {
+      why = "failed to get node " + work.node;
+    } else if (pending->deadline - Seconds(time_.Now()) < options_.charge_left) {
+      why = "the placement is about to expire; it will be placed again";
+    }
+    if (!why.empty()) {
+      state.Drop(work.pod.uid);
+      return base::Fail(std::move(why));
+    }
+    pending->stage = Pending::Stage::kBinding;
+    work.takes_lock = TakesLock(*pending, books_.vendors());
+    work.group = pending->candidate.group;
+    InFlight& entry = state.NodeAt(work.node).in_flight[work.pod.uid];
+    entry = {work.pod.ns, work.pod.name, ShapeOf(pending->allocation), Seconds(time_.Now()), InFlight::Stage::kWaiting};
+    return {};
+  });
+}
+
+GateVerdict Binder::Judge(Work& work) {
+  return books_.Locked([&](State& state) -> GateVerdict {
+    GateVerdict verdict;
+    verdict.kind = GateVerdict::Kind::kRefused;
+    NodeBook* node = state.FindNode(work.node);
+    verdict.reason = "failed to get node " + work.node;
+    if (node == nullptr || !node->exists) return verdict;
+    const auto self = node->in_flight.find(work.pod.uid);
+    verdict.reason = "the pod is gone";
+    if (self == node->in_flight.end()) return verdict;
+    work.ticketed = self->second.stage != InFlight::Stage::kWaiting;
+    if (work.ticketed) return verdict;
+    verdict.kind = GateVerdict::Kind::kTaken;
+    verdict.reason = "node " + work.node + " is being changed: node lock contention";
+    if (node->patching) return verdict;
+
+    work.version = node->view.version;
+    work.lock = TextAt(node->view.annotations, device::kNodeLock);
+    const auto bound_here = [&](const std::string& uid) { return state.IsBoundTo(uid, work.node); };
+    const GateInput input{.node = node->view,
+                          .in_flight = node->in_flight,
+                          .uid = work.pod.uid,
+                          .writer = options_.writer,
+                          .takes_lock = work.takes_lock,
+                          .lock_orphaned = !work.lock.empty() && work.lock == work.orphaned_lock,
+                          .digested = node->digested,
+                          .now = time_.Now(),
+                          .utc_offset_seconds = time_.UtcOffset(),
+                          .bound_here = bound_here};
+    verdict = JudgeGate(input, options_.lock);
+    node->patching = verdict.kind == GateVerdict::Kind::kGo;
+    return verdict;
+  });
+}
+
+base::Status Binder::TakeNode(Work& work, const std::function<bool()>& abandoned) {
+  const Millis begin = time_.Now();
+  const Millis wait = work.group ? options_.group_wait : options_.other_wait;
+  int writes = 0;
+  bool contended = false;
+  while (true) {
+    const GateVerdict verdict = Judge(work);
+    if (work.ticketed) return {};
+    base::Result<bool> go_on = false;
+    switch (verdict.kind) {
+      case GateVerdict::Kind::kRefused:
+        return base::Fail(verdict.reason);
+      case GateVerdict::Kind::kGo:
+        HAMI_TRY(WriteTicket(work, verdict));
+        if (work.ticketed) return {};
+        if (++writes >= kMostTries) return base::Fail("node " + work.node + " changes faster than it can be locked");
+        continue;
+      case GateVerdict::Kind::kAskOwner:
+        go_on = OwnerIsGone(work, verdict.owner);
+        break;
+      case GateVerdict::Kind::kDigest:
+        go_on = Digest(work, verdict.ticket, verdict.ticket_text);
+        break;
+      case GateVerdict::Kind::kTaken:
+        break;
+    }
+    if (!go_on) return tl::unexpected(go_on.error());
+    if (*go_on) continue;
+    if (!std::exchange(contended, true)) contended_.fetch_add(1, std::memory_order_relaxed);
+    if (time_.Now() - begin >= wait) {
+      const std::string reason =
+          verdict.reason.empty() ? "node " + work.node + " is taken: node lock contention" : verdict.reason;
+      if (!work.group) return base::Fail(reason);
+      return base::Fail(base::Concat({"timed out after ", std::to_string(wait / 1000), "s waiting for node ", work.node,
+                                      " to be unlocked: ", reason}));
+    }
+    if (abandoned() || time_.Sleep(options_.look_again)) return base::Fail("context cancelled");
+  }
+}
+
+base::Status Binder::WriteTicket(Work& work, const GateVerdict& verdict) {
+  work.wrote = true;
+  kube::Result<NodeView> written = api_.PatchNode(work.node, work.version, verdict.changes);
+  kube::Error error;
+  if (!written) {
+    error = written.error();
+    // Somebody was faster, or the answer was lost: the node itself knows.
+    if (error.reason == kube::Reason::kConflict || Silent(error.reason)) written = api_.GetNode(work.node);
+  }
+  const std::string& ticket = *verdict.changes.front().second;
+  bool ours = false;
+  books_.Locked([&](State& state) {
+    NodeBook& node = state.NodeAt(work.node);
+    node.patching = false;
+    if (!written) return;
+    ours = TextAt(written->annotations, kBindTicket) == ticket;
+    state.NodeSeen(*std::move(written));
+    if (!ours) return;
+    for (const std::string& uid : verdict.named) {
+      const auto entry = node.in_flight.find(uid);
+      if (entry != node.in_flight.end() && entry->second.stage == InFlight::Stage::kWaiting) {
+        entry->second.stage = InFlight::Stage::kTicketed;
+      }
+    }
+  });
+  work.ticketed = ours;
+  if (ours || error.reason == kube::Reason::kConflict) return {};
+  return Failed("lock node " + work.node, error);
+}
+
+base::Result<bool> Binder::OwnerIsGone(Work& work, const Owner& owner) {
+  if (time_.Now() < work.next_ask) return false;
+  work.next_ask = time_.Now() + options_.ask_again;
+  const kube::Result<PodView> pod = api_.GetPod(owner.ns, owner.name);
+  if (!pod && pod.error().reason != kube::Reason::kNotFound) return Failed("look for the lock's owner", pod.error());
+  if (pod && !pod->terminated) return false;
+  base::LogInfo(base::Concat(
+      {"node ", work.node, ": taking over the lock of pod ", owner.ns, "/", owner.name, ", which is gone"}));
+  work.orphaned_lock = work.lock;
+  return true;
+}
+
+base::Result<bool> Binder::IsSettled(const Owner& owner, const std::string& node, Millis age) {
+  if (BoundTo(owner.uid, node)) return true;
+  kube::Result<PodView> pod = api_.GetPod(owner.ns, owner.name);
+  const auto may_come = [&] {
+    return pod && pod->uid == owner.uid && pod->node.empty() && !pod->terminated && !pod->deleting;
+  };
+  if (may_come() && age < options_.lock.ticket_patience) return false;
+  // Its scheduler is gone or asleep. Should it wake up, its Binding finds the pod changed.
+  if (may_come()) pod = Revoke(owner);
+  if (!pod && pod.error().reason != kube::Reason::kNotFound) return Failed("look for a pod in flight", pod.error());
+  return true;
+}
+
+base::Result<bool> Binder::Digest(Work& work, const Ticket& ticket, const std::string& text) {
+  if (time_.Now() < work.next_ask) return false;
+  for (const Owner& owner : ticket.pods) {
+    const base::Result<bool> settled = IsSettled(owner, work.node, time_.Now() - ticket.time);
+    if (!settled) return settled;
+    if (*settled) continue;
+    work.next_ask = time_.Now() + options_.ask_again / 10;
+    return false;
+  }
+  // No more pods come to the node by that ticket; those that came are read past the watch.
+  const auto pods = api_.PodsOn(work.node);
+  if (!pods) return Failed("list the pods of node " + work.node, pods.error());
+  books_.Locked([&](State& state) {
+    for (const device::Pod& pod : *pods) state.PodBorrowed(pod, Seconds(time_.Now()));
+    state.NodeAt(work.node).digested = text;
+  });
+  return true;
+}
+
+base::Status Binder::Prepare(Work& work) {
+  return books_.Locked([&](State& state) -> base::Status {
+    const device::UnixSeconds now = Seconds(time_.Now());
+    Pending* pending = state.FindPending(work.pod.uid);
+    NodeBook& node = state.NodeAt(work.node);
+    const auto entry = node.in_flight.find(work.pod.uid);
+    if (pending == nullptr || entry == node.in_flight.end()) return base::Fail("the pod is gone");
+    const bool changed = pending->foreign != node.foreign;
+    if (changed) asked_again_.fetch_add(1, std::memory_order_relaxed);
+    if (pending->deadline - now < options_.charge_left / 2) {
+      return base::Fail("the placement expired while the node was taken; it will be placed again");
+    }
+    if (!state.StillFits(work.pod.uid, now)) {
+      return base::Fail(base::Concat({"node ", work.node, " has changed and has no room for the pod any more"}));
+    }
+    pending = state.FindPending(work.pod.uid);
+    // The node was taken for grants of the old shape.
+    if (changed && ShapeOf(pending->allocation) != entry->second.shape) {
+      return base::Fail(base::Concat({"node ", work.node, " has changed; the pod will be placed again"}));
+    }
+    Binding& binding = work.binding;
+    binding = {work.pod.ns, work.pod.name, work.pod.uid, pending->candidate.version, work.node, {}, {}};
+    for (const auto& [key, value] : pending->annotations) {
+      // A Binding can not remove a key; the only one to be removed is a list.
+      binding.annotations[key] = value.value_or("[]");
+    }
+    binding.annotations[device::kBindPhase] = kPhaseAllocating;
+    binding.annotations[device::kBindTime] = std::to_string(now);
+    binding.annotations[kBoundBy] = options_.writer;
+    binding.labels[device::kAssignedNode] = work.node;
+    return {};
+  });
+}
+
+Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::string& why) const {
+  why = "the pod is gone";
+  if (pod.uid != pending.candidate.pod.uid || pod.terminated) return Fate::kLost;
+  if (!pod.node.empty()) {
+    const bool ours = pod.node == pending.node && TextAt(pod.annotations, kBoundBy) == options_.writer &&
+                      std::all_of(pending.annotations.begin(), pending.annotations.end(), [&](const auto& written) {
+                        return TextAt(pod.annotations, written.first) == written.second.value_or("[]");
+                      });
+    why = "the pod is assigned to node " + pod.node + " already";
+    return ours ? Fate::kOurs : Fate::kLost;
+  }
+  why = "the pod is being deleted";
+  return pod.deleting ? Fate::kLost : Fate::kFree;
+}
+
+base::Status Binder::Post(Work& work) {
+  const std::optional<Pending> pending = books_.Read([&](const State& state) -> std::optional<Pending> {
+    const auto found = state.pendings().find(work.pod.uid);
+    return found == state.pendings().end() ? std::nullopt : std::optional<Pending>(found->second);
+  });
+  std::string why = "the pod is gone";
+  for (int tries = 0; pending && tries < kMostTries; ++tries) {
+    if (!work.binding.version.empty()) {
+      const kube::Status bound = api_.Bind(work.binding);
+      if (bound) return Succeed(work.pod), base::Status();
+      if (Silent(bound.error().reason)) return AfterSilence(work, *pending, bound.error());
+      why = "bind: " + bound.error().message;
+      if (bound.error().reason != kube::Reason::kConflict) break;
+    }
+    // The pod was changed since we saw it, or is somebody else's now.
+    const kube::Result<PodView> pod = api_.GetPod(work.pod.ns, work.pod.name);
+    if (!pod) {
+      why = "bind: " + pod.error().message;
+      break;
+    }
+    const Fate fate = Examine(*pending, *pod, why);
+    if (fate == Fate::kOurs) return Succeed(work.pod), base::Status();
+    if (fate == Fate::kLost) break;
+    const bool revoked =
+        TextAt(pod->annotations, kBindRevoked) != TextAt(pending->candidate.pod.annotations, kBindRevoked);
+    why = "another scheduler stopped this binding";
+    if (revoked) break;
+    why = "the pod changes faster than it can be bound";
+    work.binding.version = pod->version;
+  }
+  GiveBack(work.pod, work.node, true);
+  return base::Fail(why);
+}
+
+base::Status Binder::AfterSilence(Work& work, const Pending& pending, const kube::Error& error) {
+  const std::string message = "bind: " + error.message;
+  const kube::Result<PodView> pod = Revoke(work.pod);
+  if (!pod && pod.error().reason != kube::Reason::kNotFound) {
+    unknown_.fetch_add(1, std::memory_order_relaxed);
+    books_.Locked([&](State& state) {
+      if (Pending* mine = state.FindPending(work.pod.uid)) mine->stage = Pending::Stage::kUnknown;
+    });
+    return base::Fail(message + "; whether the pod was bound will be found out");
+  }
+  std::string why;
+  if (pod && Examine(pending, *pod, why) == Fate::kOurs) {
+    Succeed(work.pod);
+    return {};
+  }
+  GiveBack(work.pod, work.node, true);
+  return base::Fail(message);
+}
+
+void Binder::Succeed(const Owner& pod) {
+  books_.Locked([&](State& state) { state.Bound(pod.uid, Seconds(time_.Now())); });
+}
+
+void Binder::GiveBack(const Owner& pod, const std::string& node, bool wrote) {
+  books_.Locked([&](State& state) {
+    state.Drop(pod.uid);
+    state.LeaveNode(pod.uid, node);
+  });
+  if (!wrote || ReleaseNode(node, pod)) return;
+  const std::scoped_lock lock(mutex_);
+  owed_.push_back({node, pod});
+}
+
+bool Binder::ReleaseNode(const std::string& node, const Owner& pod) {
+  kube::Result<NodeView> view = books_.Read([&](const State& state) -> kube::Result<NodeView> {
+    const auto found = state.nodes().find(node);
+    return found == state.nodes().end() ? NodeView{} : found->second.view;
+  });
+  if (view->version.empty()) return true;  // gone with all that was on it
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    if (!view) return view.error().reason == kube::Reason::kNotFound;
+    const Changes changes = ReleaseChanges(*view, pod, options_.writer, time_.Now());
+    if (changes.empty()) return true;
+    kube::Result<NodeView> written = api_.PatchNode(node, view->version, changes);
+    if (written) {
+      books_.Locked([&](State& state) { state.NodeSeen(*std::move(written)); });
+      return true;
+    }
+    if (written.error().reason == kube::Reason::kNotFound) return true;
+    if (written.error().reason != kube::Reason::kConflict) break;
+    view = api_.GetNode(node);
+  }
+  base::LogWarning(base::Concat(
+      {"node ", node, " could not be given back after pod ", pod.ns, "/", pod.name, " was not bound; trying again"}));
+  return false;
+}
+
+kube::Result<PodView> Binder::Revoke(const Owner& owner) {
+  const std::string mark = base::Concat({std::to_string(time_.Now()), ";", options_.writer});
+  kube::Result<PodView> pod = api_.PatchPod(owner.ns, owner.name, owner.uid, {{kBindRevoked, mark}});
+  // Refused for its uid: that pod does not exist any more.
+  const bool other =
+      !pod && (pod.error().reason == kube::Reason::kConflict || pod.error().reason == kube::Reason::kInvalid);
+  return other ? kube::Fail(kube::Reason::kNotFound, pod.error().message) : std::move(pod);
+}
+
+void Binder::Settle() {
+  SettleUnknown();
+  SettleReleases();
+  SettleBorrowed();
+}
+
+void Binder::SettleUnknown() {
+  const auto unknown = books_.Read([](const State& state) {
+    std::vector<Pending> found;
+    for (const auto& [uid, pending] : state.pendings()) {
+      if (pending.stage == Pending::Stage::kUnknown) found.push_back(pending);
+    }
+    return found;
+  });
+  for (const Pending& pending : unknown) {
+    const Owner owner{pending.candidate.pod.ns, pending.candidate.pod.name, pending.candidate.pod.uid};
+    if (BoundTo(owner.uid, pending.node)) {
+      Succeed(owner);
+      continue;
+    }
+    const kube::Result<PodView> pod = Revoke(owner);
+    if (!pod && pod.error().reason != kube::Reason::kNotFound) return;  // still nobody to ask
+    std::string why;
+    if (pod && Examine(pending, *pod, why) == Fate::kOurs) {
+      Succeed(owner);
+    } else {
+      GiveBack(owner, pending.node, true);
+    }
+  }
+}
+
+void Binder::SettleReleases() {
+  std::vector<Release> owed;
+  {
+    const std::scoped_lock lock(mutex_);
+    owed.swap(owed_);
+  }
+  for (const Release& release : owed) {
+    // Placed there once more in the meantime: the lock is the new binding's.
+    const bool busy = books_.Read([&](const State& state) {
+      const auto found = state.nodes().find(release.node);
+      return found != state.nodes().end() && found->second.in_flight.count(release.pod.uid) > 0;
+    });
+    if (busy || ReleaseNode(release.node, release.pod)) continue;
+    const std::scoped_lock lock(mutex_);
+    owed_.push_back(release);
+  }
+}
+
+void Binder::SettleBorrowed() {
+  const device::UnixSeconds now = Seconds(time_.Now());
+  constexpr device::UnixSeconds kPatience = 60;
+  const auto borrowed = books_.Read([&](const State& state) {
+    std::vector<Owner> old;
+    for (const auto& [uid, pod] : state.borrowed()) {
+      if (now - pod.since >= kPatience) old.push_back({pod.ns, pod.name, uid});
+    }
+    return old;
+  });
+  for (const Owner& owner : borrowed) {
+    const kube::Result<PodView> pod = api_.GetPod(owner.ns, owner.name);
+    if (!pod && pod.error().reason != kube::Reason::kNotFound) return;
+    const bool gone = !pod || pod->uid != owner.uid || pod->terminated;
+    books_.Locked([&](State& state) { gone ? state.PodGone(owner.uid) : state.StillBorrowed(owner.uid, now); });
+  }
+}
+
+Binder::Counters Binder::counters() const {
+  return {bound_.load(), failed_.load(), unknown_.load(), contended_.load(), asked_again_.load()};
+}
+
+}  // namespace hami::scheduler

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Brings a placed pod to its node in two writes: the node's (lock and ticket, node_lock.h), then a Binding that carries
+// the pod's annotations, so that a pod is never bound without them nor annotated without being bound. A failure at any
+// point gives back the charge and the lock; when nobody can tell whether the Binding happened, the pod keeps its charge
+// until the question is settled. A pod that was not placed here, or whose charge is about to expire, is refused: the
+// next Filter places it again. Thread-safe; one call works on one pod.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "scheduler/api.h"
+#include "scheduler/books.h"
+#include "scheduler/events.h"
+#include "scheduler/node_lock.h"
+
+namespace hami::scheduler {
+
+struct BindRequest {
+  std::string ns;
+  std::string name;
+  std::string uid;
+  std::string node;
+};
+
+struct BinderOptions {
+  std::string writer = "hami-scheduler";  // NewWriterName: tells our tickets from those of others
+  LockOptions lock;
+  // How long a bind call waits for a node that is taken: members of a PodGroup, which fail together, and others.
+  Millis group_wait = 28'000;
+  Millis other_wait = 2'000;
+  Millis look_again = 10;    // while waiting
+  Millis ask_again = 1'000;  // between two questions whether a lock's owner exists
+  // The charge must last at least this much longer: a bind call, and a Binding on its way to the server, end sooner.
+  device::UnixSeconds charge_left = 120;
+};
+
+class Binder {
+ public:
+  Binder(Books& books, Api& api, Time& time, RecordEvent record, BinderOptions options)
+      : books_(books), api_(api), time_(time), record_(std::move(record)), options_(std::move(options)) {}
+
+  base::Status Bind(const BindRequest& request, const std::function<bool()>& abandoned);
+
+  // Settles the Bindings nobody heard back from. Called now and then.
+  void Settle();
+
+  struct Counters {
+    std::uint64_t bound = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t unknown = 0;  // ended without knowing
+    std::uint64_t contended = 0;
+    std::uint64_t asked_again = 0;  // decided anew because the node had changed
+  };
+  Counters counters() const;
+
+ private:
+  struct Work;
+  // What a pod turned out to be after an answer that says little.
+  enum class Fate { kOurs, kFree, kLost };
+
+  base::Status Run(Work& work, const std::function<bool()>& abandoned);
+  bool BoundTo(const std::string& uid, const std::string& node) const;
+  base::Status Start(Work& work);
+  base::Status TakeNode(Work& work, const std::function<bool()>& abandoned);
+  GateVerdict Judge(Work& work);
+  base::Status WriteTicket(Work& work, const GateVerdict& verdict);
+  // Both: false when it is too early to go on.
+  base::Result<bool> OwnerIsGone(Work& work, const Owner& owner);
+  base::Result<bool> Digest(Work& work, const Ticket& ticket, const std::string& text);
+  base::Result<bool> IsSettled(const Owner& owner, const std::string& node, Millis age);
+  base::Status Prepare(Work& work);
+  base::Status Post(Work& work);
+  base::Status AfterSilence(Work& work, const Pending& pending, const kube::Error& error);
+  Fate Examine(const Pending& pending, const PodView& pod, std::string& why) const;
+  void Succeed(const Owner& pod);
+  void GiveBack(const Owner& pod, const std::string& node, bool wrote);
+  bool ReleaseNode(const std::string& node, const Owner& pod);
+  kube::Result<PodView> Revoke(const Owner& owner);
+  void SettleUnknown();
+  void SettleReleases();
+  void SettleBorrowed();
+
+  struct Release {
+    std::string node;
+    Owner pod;
+  };
+
+  Books& books_;
+  Api& api_;
+  Time& time_;
+  const RecordEvent record_;
+  const BinderOptions options_;
+  std::mutex mutex_;
+  std::vector<Release> owed_;  // nodes that could not be given back yet
+  std::atomic<std::uint64_t> bound_ = 0, failed_ = 0, unknown_ = 0, contended_ = 0, asked_again_ = 0;
+};
+
+}  // namespace hami::scheduler

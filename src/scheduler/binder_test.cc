@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/binder.h"
+
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "scheduler/keeper.h"
+#include "scheduler/sim_cluster.h"
+
+namespace hami::scheduler {
+namespace {
+
+using testing::Fault;
+using testing::SimApi;
+using testing::SimCluster;
+using testing::SimWatch;
+
+// One scheduler over the simulated server.
+struct Scheduler {
+  Scheduler(SimCluster& cluster, std::string writer)
+      : books(sched::testing::NvidiaOnly(), {}),
+        api(cluster),
+        binder(
+            books, api, cluster, [this](const PodName&, const sched::Event& event) { events.push_back(event.reason); },
+            Options(std::move(writer))),
+        keeper(books, api, cluster, binder, registration, [] { return true; }),
+        watch(cluster, books, registration) {}
+  static BinderOptions Options(std::string writer) {
+    BinderOptions options;
+    options.writer = std::move(writer);
+    return options;
+  }
+  std::size_t charged() {
+    return books.Read([](const State& state) { return state.ledger.pod_count(); });
+  }
+
+  Books books;
+  SimApi api;
+  Registration registration;
+  std::vector<std::string> events;
+  Binder binder;
+  Keeper keeper;
+  SimWatch watch;
+};
+
+class BinderTest : public ::testing::Test {
+ protected:
+  BinderTest() {
+    base::StartLog("test", base::LogLevel::kOff);
+    cluster_.AddNode("n", sched::testing::Cards("n", 1, 16000), false);
+    cluster_.AddNode("c", sched::testing::Cards("c", 1, 16000), true);
+    a_ = std::make_unique<Scheduler>(cluster_, "a");
+    b_ = std::make_unique<Scheduler>(cluster_, "b");
+  }
+
+  void AddPod(const std::string& uid, device::MiB memory = 4000) {
+    cluster_.AddPod(sched::testing::PodOf(uid, sched::testing::Wants(1, memory)));
+  }
+  bool Place(Scheduler& scheduler, const std::string& uid, std::string_view node = "n") {
+    const testing::SimPod* pod = cluster_.FindPod("default", "pod-" + uid);
+    const std::string_view names[] = {node};
+    return scheduler.books
+               .Locked([&](State& state) {
+                 return state.Place({pod->pod, pod->version, false}, names, cluster_.now / 1000, false);
+               })
+               .outcome == sched::Outcome::kPlaced;
+  }
+  base::Status Bind(Scheduler& scheduler, const std::string& uid, const std::string& node = "n") {
+    return scheduler.binder.Bind({"default", "pod-" + uid, uid, node}, [] { return false; });
+  }
+  const device::Pod& Pod(const std::string& uid) { return cluster_.FindPod("default", "pod-" + uid)->pod; }
+  const std::string* Lock() { return device::Find(cluster_.nodes["n"].annotations, device::kNodeLock); }
+  static std::function<Fault(const std::string&)> Once(const std::string& call, Fault fault) {
+    return [call, fault, done = false](const std::string& now) mutable {
+      if (done || now != call) return Fault::kNone;
+      done = true;
+      return fault;
+    };
+  }
+  void PluginAnswers(const std::string& uid) {
+    testing::SimPod* pod = cluster_.FindPod("default", "pod-" + uid);
+    pod->pod.annotations[device::kBindPhase] = "success";
+    cluster_.PodChanged(*pod);
+    (void)cluster_.PatchNode("n", "", {{device::kNodeLock, std::nullopt}});
+  }
+
+  SimCluster cluster_;
+  std::unique_ptr<Scheduler> a_;
+  std::unique_ptr<Scheduler> b_;
+};
+
+TEST_F(BinderTest, GivenAPlacedPod_WhenBound_ThenTwoWritesCarryEverything) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  EXPECT_TRUE(a_->api.calls.empty()) << "placing writes nothing";
+  ASSERT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->api.calls, (std::map<std::string, int>{{"BIND", 1}, {"PATCH node", 1}}));
+  EXPECT_EQ(Pod("p").node_name, "n");
+  EXPECT_EQ(*device::Find(Pod("p").annotations, "hami.io/vgpu-devices-to-allocate"), "n-0,NVIDIA,4000,0:;");
+  EXPECT_EQ(*device::Find(Pod("p").annotations, device::kBindPhase), "allocating");
+  EXPECT_EQ(*device::Find(Pod("p").annotations, device::kBindTime), "1700000000");
+  ASSERT_NE(Lock(), nullptr) << "the plugin recognises the pod by it";
+  EXPECT_EQ(*Lock(), "2023-11-14T23:13:20+01:00,default,pod-p");
+  EXPECT_EQ(a_->events, std::vector<std::string>{"BindingSucceed"});
+  a_->watch.Drain();
+  EXPECT_EQ(a_->charged(), 1U);
+}
+
+TEST_F(BinderTest, GivenANodeThatAllocatesConcurrently_WhenAlikePodsAreBound_ThenNoneWaitsAndNoLockIsWritten) {
+  for (const char* uid : {"p", "q", "r"}) {
+    AddPod(uid);
+    ASSERT_TRUE(Place(*a_, uid, "c"));
+    ASSERT_TRUE(Bind(*a_, uid, "c")) << uid;
+  }
+  EXPECT_EQ(device::Find(cluster_.nodes["c"].annotations, device::kNodeLock), nullptr);
+  AddPod("other", 2000);
+  ASSERT_TRUE(Place(*a_, "other", "c"));
+  const base::Status bound = Bind(*a_, "other", "c");
+  ASSERT_FALSE(bound);
+  EXPECT_NE(bound.error().message.find("busy with pod"), std::string::npos);
+}
+
+TEST_F(BinderTest, GivenALockedNode_WhenAnotherPodIsBound_ThenItFailsAfterAWhileAndTakesNothingAlong) {
+  AddPod("p");
+  AddPod("q");
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_TRUE(Place(*a_, "q"));
+  ASSERT_TRUE(Bind(*a_, "p"));
+  const Millis before = cluster_.now;
+  const base::Status bound = Bind(*a_, "q");
+  ASSERT_FALSE(bound);
+  EXPECT_NE(bound.error().message.find("node lock contention"), std::string::npos);
+  EXPECT_GE(cluster_.now - before, 2000);
+  EXPECT_EQ(a_->charged(), 1U);
+  EXPECT_EQ(a_->events.back(), "BindingFailed");
+  // Its plugin answers, and the next try goes through.
+  PluginAnswers("p");
+  a_->watch.Drain();
+  ASSERT_TRUE(Place(*a_, "q"));
+  EXPECT_TRUE(Bind(*a_, "q"));
+}
+
+TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsReleasedLate_ThenItWaitedForIt) {
+  AddPod("p");
+  AddPod("q");
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_TRUE(Bind(*a_, "p"));
+  ASSERT_TRUE(Place(*a_, "q"));
+  a_->books.Locked([](State& state) { state.FindPending("q")->candidate.group = true; });
+  const Millis release = cluster_.now + 20'000;
+  cluster_.yield = [&] {
+    if (cluster_.now < release || Lock() == nullptr) return;
+    PluginAnswers("p");
+    a_->watch.Drain();
+  };
+  EXPECT_TRUE(Bind(*a_, "q"));
+  EXPECT_GE(cluster_.now, release);
+}
+
+TEST_F(BinderTest, GivenARefusedBinding_WhenItFails_ThenChargeAndLockAreGivenBack) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  cluster_.RemovePod("default", "pod-p");
+  ASSERT_FALSE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->charged(), 0U);
+  EXPECT_EQ(Lock(), nullptr);
+}
+
+TEST_F(BinderTest, GivenALostAnswer_WhenThePodWasBound_ThenItIsFoundOut) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->api.fault = Once("BIND", Fault::kAnswerLost);
+  EXPECT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(Pod("p").node_name, "n");
+  EXPECT_EQ(a_->charged(), 1U);
+}
+
+TEST_F(BinderTest, GivenABindingThatArrivesLate_WhenItWasGivenUp_ThenTheServerRefusesIt) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  std::function<void()> late;
+  a_->api.fault = Once("BIND", Fault::kDelayed);
+  a_->api.delay = [&](std::function<void()> write) { late = std::move(write); };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->charged(), 0U);
+  late();
+  EXPECT_EQ(Pod("p").node_name, "");
+}
+
+TEST_F(BinderTest, GivenNobodyToAsk_WhenABindingWentSilent_ThenTheChargeStaysUntilItIsSettled) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  bool down = false;
+  a_->api.fault = [&](const std::string& call) {
+    if (call == "BIND") return down = true, Fault::kAnswerLost;
+    return down ? Fault::kRefusedBefore : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->charged(), 1U);
+  EXPECT_FALSE(Place(*a_, "p")) << "not before it is known";
+  a_->binder.Settle();
+  EXPECT_EQ(a_->charged(), 1U);
+  a_->api.fault = nullptr;
+  a_->binder.Settle();
+  EXPECT_EQ(a_->charged(), 1U);
+  EXPECT_TRUE(a_->books.Read([](const State& state) { return state.IsBoundTo("p", "n"); }));
+}
+
+TEST_F(BinderTest, GivenALostAnswerOfTheNode_WhenItWasWritten_ThenTheBindGoesOn) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->api.fault = Once("PATCH node", Fault::kAnswerLost);
+  EXPECT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->api.calls["PATCH node"], 1);
+}
+
+TEST_F(BinderTest, GivenANodeThatCouldNotBeGivenBack_WhenTheServerIsBack_ThenItIs) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  cluster_.RemovePod("default", "pod-p");
+  int patches = 0;
+  a_->api.fault = [&](const std::string& call) {
+    return call == "PATCH node" && ++patches == 2 ? Fault::kRefusedBefore : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  EXPECT_NE(Lock(), nullptr);
+  a_->binder.Settle();
+  EXPECT_EQ(Lock(), nullptr);
+}
+
+TEST_F(BinderTest, GivenAChangedPod_WhenBound_ThenItIsReadAgainAndBound) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  cluster_.PodChanged(*cluster_.FindPod("default", "pod-p"));
+  EXPECT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->api.calls["BIND"], 2);
+}
+
+TEST_F(BinderTest, GivenTheSameBindTwice_WhenTheFirstSucceeded_ThenTheSecondDoesToo) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_TRUE(Bind(*a_, "p"));
+  EXPECT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->api.calls["BIND"], 1);
+}
+
+TEST_F(BinderTest, GivenARestartBetweenFilterAndBind_WhenBound_ThenItIsRefusedAndWorksTheNextTime) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  Scheduler restarted(cluster_, "a2");
+  const base::Status bound = Bind(restarted, "p");
+  ASSERT_FALSE(bound);
+  EXPECT_NE(bound.error().message.find("placed again"), std::string::npos);
+  ASSERT_TRUE(Place(restarted, "p"));
+  EXPECT_TRUE(Bind(restarted, "p"));
+}
+
+TEST_F(BinderTest, GivenABindThatNeverComes_WhenItsTimeIsOver_ThenTheChargeGoes) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  cluster_.now += 200'000;
+  EXPECT_FALSE(Bind(*a_, "p")) << "too little is left of the charge";
+  ASSERT_TRUE(Place(*a_, "p"));
+  cluster_.now += 301'000;
+  a_->keeper.RunOnce();
+  EXPECT_EQ(a_->charged(), 0U);
+}
+
+TEST_F(BinderTest, GivenAnOlderViewOfThePod_WhenItArrivesAfterTheBind_ThenTheChargeStays) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  cluster_.PodChanged(*cluster_.FindPod("default", "pod-p"));  // not bound yet
+  ASSERT_TRUE(Bind(*a_, "p"));
+  a_->watch.Step();
+  EXPECT_EQ(a_->charged(), 1U);
+  a_->watch.Drain();
+  EXPECT_EQ(a_->charged(), 1U);
+}
+
+TEST_F(BinderTest, GivenTwoSchedulersAndOneCard_WhenTheSecondHasNotSeenTheFirst_ThenItLooksBeforeItBinds) {
+  AddPod("p", 10000);
+  AddPod("q", 10000);
+  ASSERT_TRUE(Place(*a_, "p", "c"));
+  ASSERT_TRUE(Place(*b_, "q", "c"));
+  ASSERT_TRUE(Bind(*a_, "p", "c"));
+  const base::Status bound = Bind(*b_, "q", "c");  // B's watch has shown nothing
+  ASSERT_FALSE(bound);
+  EXPECT_EQ(b_->api.calls["LIST pods"], 1);
+  EXPECT_TRUE(cluster_.violations.empty());
+  b_->watch.Drain();
+  EXPECT_EQ(b_->charged(), 1U) << "P's alone";
+}
+
+TEST_F(BinderTest, GivenAnotherSchedulerDiedBeforeItsBinding_WhenPatienceIsOver_ThenItsPodIsRevokedAndTheNodeFree) {
+  AddPod("p", 10000);
+  AddPod("q", 10000);
+  ASSERT_TRUE(Place(*a_, "p", "c"));
+  std::function<void()> late;
+  a_->api.fault = [](const std::string& call) { return call == "PATCH node" ? Fault::kNone : Fault::kDelayed; };
+  a_->api.delay = [&](std::function<void()> write) { late = late ? late : std::move(write); };
+  EXPECT_FALSE(Bind(*a_, "p", "c"));  // neither its Binding nor its question arrives
+
+  ASSERT_TRUE(Place(*b_, "q", "c"));
+  EXPECT_FALSE(Bind(*b_, "q", "c")) << "its Binding may be on its way";
+  cluster_.now += 61'000;
+  ASSERT_TRUE(Place(*b_, "q", "c"));
+  EXPECT_TRUE(Bind(*b_, "q", "c"));
+  late();
+  EXPECT_EQ(Pod("p").node_name, "");
+  EXPECT_TRUE(cluster_.violations.empty());
+}
+
+TEST_F(BinderTest, GivenTwoSchedulersAndOnePod_WhenBothBindIt_ThenOneDoesAndTheOtherKeepsItsHandsOff) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_TRUE(Place(*b_, "p", "c"));
+  ASSERT_TRUE(Bind(*a_, "p"));
+  EXPECT_FALSE(Bind(*b_, "p", "c"));
+  EXPECT_EQ(Pod("p").node_name, "n");
+  EXPECT_NE(Lock(), nullptr) << "A's lock is A's";
+  b_->watch.Drain();
+  EXPECT_EQ(b_->charged(), 1U);
+}
+
+TEST_F(BinderTest, GivenAnotherSchedulerBoundOurPod_WhenThatIsLearntWhileWeBindIt_ThenItsChargeStays) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_TRUE(Place(*b_, "p"));
+  a_->books.Locked([](State& state) { state.FindPending("p")->stage = Pending::Stage::kBinding; });
+  ASSERT_TRUE(Bind(*b_, "p"));
+  a_->books.Locked([&](State& state) {
+    state.PodBorrowed(Pod("p"), cluster_.now / 1000);
+    EXPECT_FALSE(state.StillFits("p", cluster_.now / 1000));
+    state.Drop("p");
+  });
+  EXPECT_EQ(a_->charged(), 1U);
+}
+
+TEST_F(BinderTest, GivenTheNodeChangedByOthers_WhenBound_ThenTheCardsAreChosenAnew) {
+  cluster_.AddNode("two", sched::testing::Cards("two", 2, 16000), true);
+  a_->watch.Drain();
+  AddPod("p", 16000);
+  ASSERT_TRUE(Place(*a_, "p", "two"));
+  const std::string chosen = a_->books.Read(
+      [](const State& state) { return state.pendings().find("p")->second.allocation.grants[0].second[0][0].uuid; });
+  device::Pod foreign = sched::testing::PodOf("f", sched::testing::Wants(1, 16000));
+  foreign.node_name = "two";
+  foreign.annotations = {{device::kAssignedNode, "two"},
+                         {"hami.io/vgpu-devices-allocated", chosen + ",NVIDIA,16000,0:;"}};
+  cluster_.AddPod(foreign);
+  a_->watch.Drain();
+  ASSERT_TRUE(Bind(*a_, "p", "two"));
+  EXPECT_EQ(a_->binder.counters().asked_again, 1U);
+  EXPECT_TRUE(cluster_.violations.empty());
+  EXPECT_EQ(Pod("p").annotations.find("hami.io/vgpu-devices-allocated")->second.find(chosen), std::string::npos);
+}
+
+TEST_F(BinderTest, GivenALockWhoseOwnerIsGone_WhenAPodIsBound_ThenItIsTakenOver) {
+  (void)cluster_.PatchNode("n", "", {{device::kNodeLock, FormatLock(cluster_.now - 1000, 0, "default", "ghost")}});
+  a_->watch.Drain();
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  EXPECT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->api.calls["GET pod"], 1);
+}
+
+}  // namespace
+}  // namespace hami::scheduler

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/books.h"
+
+#include <charconv>
+
+#include "base/strings.h"
+#include "device/annotations.h"
+
+namespace hami::scheduler {
+namespace {
+
+std::uint64_t Number(std::string_view text) {
+  std::uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+sched::Decision Refuse(std::string text) {
+  sched::Decision decision;
+  decision.outcome = sched::Outcome::kError;
+  decision.error = std::move(text);
+  return decision;
+}
+
+// Handed out by bind, and not yet claimed or refused by the node's plugin.
+bool WaitsForPlugin(const device::Pod& pod) {
+  const std::string* phase = device::Find(pod.annotations, device::kBindPhase);
+  return !pod.node_name.empty() && !pod.terminated && phase != nullptr && *phase == kPhaseAllocating;
+}
+
+}  // namespace
+
+void State::PodSeen(const device::Pod& pod) {
+  borrowed_.erase(pod.uid);
+  const sched::PodRecord* known = ledger.FindPod(pod.uid);
+  const bool bound = !pod.node_name.empty();
+  // A pod that is bound does not come loose, and one that was placed here is bound by us or by nobody.
+  if (!bound && !pod.terminated && known != nullptr && (known->own || known->bound)) return;
+
+  const sched::NodeCharge before = known == nullptr ? sched::NodeCharge{} : known->charge;
+  const std::string node_before = known == nullptr ? std::string() : ledger.node(known->node).name();
+  ledger.UpsertPod(pod);
+  const sched::PodRecord* record = ledger.FindPod(pod.uid);
+  if (record == nullptr) {
+    ForgetInFlight(pod.uid, node_before);
+    // Somebody else bound it, or it ended: nothing is left to be bound. A bind call at work finds out by itself.
+    if (bound || pod.terminated) ForgetPlaced(pod.uid);
+    return;
+  }
+  if (bound) ForgetPlaced(pod.uid);
+  const std::string& node = ledger.node(record->node).name();
+  if (node != node_before) ForgetInFlight(pod.uid, node_before);
+  if (node != node_before || record->charge != before) ++NodeAt(node).foreign;
+  if (WaitsForPlugin(pod)) {
+    NoteInFlight(pod, *record);
+  } else if (bound) {
+    ForgetInFlight(pod.uid, node);
+  }
+}
+
+void State::PodGone(std::string_view uid) {
+  borrowed_.erase(std::string(uid));
+  if (const sched::PodRecord* known = ledger.FindPod(uid)) ForgetInFlight(uid, ledger.node(known->node).name());
+  ledger.RemovePod(uid);
+  ForgetPlaced(uid);
+}
+
+void State::PodBorrowed(const device::Pod& pod, device::UnixSeconds now) {
+  PodSeen(pod);
+  if (ledger.FindPod(pod.uid) != nullptr) borrowed_[pod.uid] = {pod.ns, pod.name, now};
+}
+
+void State::StillBorrowed(const std::string& uid, device::UnixSeconds now) {
+  if (const auto found = borrowed_.find(uid); found != borrowed_.end()) found->second.since = now;
+}
+
+bool State::IsBoundTo(std::string_view uid, std::string_view node) const {
+  const sched::PodRecord* record = ledger.FindPod(uid);
+  return record != nullptr && record->bound && ledger.node(record->node).name() == node;
+}
+
+void State::NoteInFlight(const device::Pod& pod, const sched::PodRecord& record) {
+  NodeBook& node = NodeAt(ledger.node(record.node).name());
+  InFlight& entry = node.in_flight[pod.uid];
+  entry.ns = pod.ns;
+  entry.name = pod.name;
+  entry.shape = ShapeOf(record.allocation);
+  entry.stage = InFlight::Stage::kBound;
+  const std::string* time = device::Find(pod.annotations, device::kBindTime);
+  entry.since = time == nullptr ? 0 : static_cast<device::UnixSeconds>(Number(*time));
+}
+
+void State::ForgetInFlight(std::string_view uid, std::string_view node) {
+  NodeBook* book = FindNode(node);
+  if (book == nullptr) return;
+  const auto found = book->in_flight.find(uid);
+  if (found != book->in_flight.end()) book->in_flight.erase(found);
+}
+
+void State::ForgetPlaced(std::string_view uid) {
+  const auto found = pendings_.find(uid);
+  if (found != pendings_.end() && found->second.stage == Pending::Stage::kPlaced) pendings_.erase(found);
+}
+
+bool State::NodeSeen(NodeView view) {
+  NodeBook& book = NodeAt(view.name);
+  if (book.exists && Number(view.version) < Number(book.view.version)) return false;
+  book.exists = true;
+  book.view = std::move(view);
+  return true;
+}
+
+void State::NodeGone(std::string_view name) {
+  ledger.RemoveNode(name);
+  NodeBook* book = FindNode(name);
+  if (book == nullptr) return;
+  ++book->foreign;
+  book->exists = false;
+  book->view = {};
+  book->vendors.assign(vendors_.size(), {});
+  // Bind calls at work still hold on to the entry; an idle one is of no use to anybody.
+  if (book->in_flight.empty() && !book->patching) nodes_.erase(nodes_.find(name));
+}
+
+void State::CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards) {
+  const sched::NodeId before = ledger.Find(node.view.name);
+  const std::uint64_t version = before == sched::kNoNode ? 0 : ledger.node(before).version;
+  ledger.SetCards(node.view.name, vendor, cards);
+  const sched::NodeId after = ledger.Find(node.view.name);
+  if (after != before || (after != sched::kNoNode && ledger.node(after).version != version)) ++node.foreign;
+}
+
+sched::Decision State::Place(const Candidate& candidate, std::span<const std::string_view> names,
+                             device::UnixSeconds now, bool explain) {
+  const device::Pod& pod = candidate.pod;
+  if (pod.uid.empty()) return Refuse("the pod has no uid");
+  const Pending* pending = FindPending(pod.uid);
+  if (pending != nullptr && pending->stage != Pending::Stage::kPlaced) {
+    return Refuse("a binding of this pod to node " + pending->node + " is still being worked on");
+  }
+  const sched::PodRecord* known = ledger.FindPod(pod.uid);
+  if (known != nullptr && known->bound) {
+    return Refuse("the pod is bound to node " + ledger.node(known->node).name() + " already");
+  }
+  Drop(pod.uid);
+  sched::Decision decision = filter.Decide(pod, names, {now, explain});
+  if (decision.outcome == sched::Outcome::kPlaced) Keep(candidate, decision, now + assume_seconds_);
+  return decision;
+}
+
+void State::Keep(const Candidate& candidate, const sched::Decision& decision, device::UnixSeconds deadline) {
+  ledger.Assume(candidate.pod, decision.node, decision.allocation, deadline);
+  Pending& pending = pendings_[candidate.pod.uid];
+  pending.candidate = candidate;
+  pending.node = decision.node;
+  pending.allocation = decision.allocation;
+  pending.annotations = decision.annotations;
+  pending.deadline = deadline;
+  pending.foreign = NodeAt(decision.node).foreign;
+}
+
+bool State::StillFits(std::string_view uid, device::UnixSeconds now) {
+  Pending* pending = FindPending(uid);
+  if (pending == nullptr) return false;
+  const std::string name = pending->node;
+  NodeBook& node = NodeAt(name);
+  const sched::PodRecord* record = ledger.FindPod(uid);
+  if (record != nullptr && record->bound) return false;  // by another scheduler, and charged for what it decided
+  if (pending->foreign == node.foreign) return record != nullptr;
+  const std::string_view names[] = {name};
+  ledger.Forget(uid);
+  const sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
+  if (decision.outcome != sched::Outcome::kPlaced) return false;
+  const Candidate candidate = pending->candidate;
+  Keep(candidate, decision, pending->deadline);
+  return true;
+}
+
+void State::Drop(std::string_view uid) {
+  if (const auto found = pendings_.find(uid); found != pendings_.end()) {
+    LeaveNode(uid, found->second.node);
+    pendings_.erase(found);
+  }
+  ledger.Forget(uid);
+}
+
+void State::LeaveNode(std::string_view uid, std::string_view node) {
+  NodeBook* book = FindNode(node);
+  if (book == nullptr) return;
+  const auto entry = book->in_flight.find(uid);
+  if (entry != book->in_flight.end() && entry->second.stage != InFlight::Stage::kBound) book->in_flight.erase(entry);
+}
+
+void State::Bound(std::string_view uid, device::UnixSeconds now) {
+  ledger.Confirm(uid);
+  const auto found = pendings_.find(uid);
+  if (found == pendings_.end()) return;
+  if (NodeBook* node = FindNode(found->second.node)) {
+    const auto entry = node->in_flight.find(uid);
+    // The plugin may have answered for it already.
+    if (entry != node->in_flight.end() && entry->second.stage != InFlight::Stage::kBound) {
+      entry->second.stage = InFlight::Stage::kBound;
+      entry->second.since = now;
+    }
+  }
+  pendings_.erase(found);
+}
+
+std::vector<std::string> State::Expire(device::UnixSeconds now) {
+  std::vector<std::string> expired = ledger.ExpireBefore(now);
+  for (const std::string& uid : expired) {
+    const auto found = pendings_.find(uid);
+    // A bind call at work finds its charge gone and gives up.
+    if (found != pendings_.end() && found->second.stage != Pending::Stage::kBinding) Drop(uid);
+  }
+  return expired;
+}
+
+Pending* State::FindPending(std::string_view uid) {
+  const auto found = pendings_.find(uid);
+  return found == pendings_.end() ? nullptr : &found->second;
+}
+
+NodeBook* State::FindNode(std::string_view name) {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+NodeBook& State::NodeAt(std::string_view name) {
+  const auto found = nodes_.find(name);
+  if (found != nodes_.end()) return found->second;
+  NodeBook& book = nodes_[std::string(name)];
+  book.vendors.resize(vendors_.size());
+  return book;
+}
+
+}  // namespace hami::scheduler

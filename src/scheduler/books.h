@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything the scheduler knows, under one mutex: the ledger of cards, pods and quotas, the decider, the pods that are
+// placed and not yet bound, and what is known of each node. An event or a decision holds the mutex for microseconds;
+// nobody calls the API server while holding it.
+//
+// A pod that was placed or bound here stays charged until its end, its failure or its expiry: an older view of it,
+// which a watch may still deliver, never takes the charge back.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "device/handshake.h"
+#include "device/pod.h"
+#include "device/vendor.h"
+#include "sched/filter.h"
+#include "sched/ledger.h"
+#include "scheduler/api.h"
+#include "scheduler/in_flight.h"
+
+namespace hami::scheduler {
+
+// A pod as a Filter request brings it.
+struct Candidate {
+  device::Pod pod;
+  std::string version;  // resourceVersion
+  bool group = false;   // member of a PodGroup
+};
+
+// A pod that was placed and is not known to be bound.
+struct Pending {
+  enum class Stage {
+    kPlaced,   // waits for the bind call
+    kBinding,  // a bind call is at work on it
+    kUnknown,  // the Binding was posted and nobody knows what became of it
+  };
+  Candidate candidate;
+  std::string node;
+  device::Allocation allocation;
+  Changes annotations;
+  device::UnixSeconds deadline = 0;  // of the charge
+  std::uint64_t foreign = 0;         // the node's, when this was decided
+  Stage stage = Stage::kPlaced;
+};
+
+// What is known of one node beside its cards.
+struct NodeBook {
+  NodeView view;
+  bool exists = false;
+  // Raised by every change of the node's books that was not decided here: a decision from before is asked again.
+  std::uint64_t foreign = 0;
+  std::map<std::string, InFlight, std::less<>> in_flight;  // by uid
+  bool patching = false;                                   // a bind call is changing the node
+  std::string digested;                                    // the other scheduler's ticket that was looked into
+  struct Vendor {
+    device::HandshakeMemory memory;
+    device::HandshakeAction owed = device::HandshakeAction::kNothing;  // to be written on the node
+    std::size_t read_from = 0;  // a digest of the annotations that the cards come from; 0: none
+  };
+  std::vector<Vendor> vendors;
+};
+
+struct Borrowed {
+  std::string ns;
+  std::string name;
+  device::UnixSeconds since = 0;
+};
+
+inline constexpr const char* kPhaseAllocating = "allocating";
+
+class State {
+ public:
+  State(const device::Vendors& vendors, sched::PolicyDefaults defaults, device::UnixSeconds assume_seconds)
+      : ledger(vendors, assume_seconds),
+        filter(ledger, vendors, std::move(defaults)),
+        vendors_(vendors),
+        assume_seconds_(assume_seconds) {}
+
+  // What the API server tells.
+  void PodSeen(const device::Pod& pod);
+  void PodGone(std::string_view uid);
+  // Read past the watch, which may not have come that far.
+  void PodBorrowed(const device::Pod& pod, device::UnixSeconds now);
+  void StillBorrowed(const std::string& uid, device::UnixSeconds now);
+  // False: the view is older than what is known, and was left aside.
+  bool NodeSeen(NodeView view);
+  void NodeGone(std::string_view name);
+  void CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards);
+
+  // Decides where the pod goes and charges it.
+  sched::Decision Place(const Candidate& candidate, std::span<const std::string_view> names, device::UnixSeconds now,
+                        bool explain);
+  // Whether what was decided for a pending pod can still be had. Where the node has changed by other hands it is
+  // decided anew, on the same node: nothing has been written yet.
+  bool StillFits(std::string_view uid, device::UnixSeconds now);
+  // Takes the charge of a pod that will not be bound back.
+  void Drop(std::string_view uid);
+  // Ends the wish of a pod, that is not bound, for the node.
+  void LeaveNode(std::string_view uid, std::string_view node);
+  // The pod was bound with what its Pending says.
+  void Bound(std::string_view uid, device::UnixSeconds now);
+  // Drops what was placed and never bound; returns the UIDs.
+  std::vector<std::string> Expire(device::UnixSeconds now);
+
+  bool IsBoundTo(std::string_view uid, std::string_view node) const;
+  Pending* FindPending(std::string_view uid);
+  NodeBook* FindNode(std::string_view name);
+  // Exists from the first time that anything is known of the node.
+  NodeBook& NodeAt(std::string_view name);
+  const device::Vendors& vendors() const { return vendors_; }
+  const auto& pendings() const { return pendings_; }
+  const auto& nodes() const { return nodes_; }
+  // Pods read past the watch that it has not shown yet. One that it never shows (it ended in between) has to be asked
+  // for, or it would be charged forever.
+  const auto& borrowed() const { return borrowed_; }
+
+  sched::Ledger ledger;
+  sched::Filter filter;
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  template <typename T>
+  using ByText = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
+
+  void NoteInFlight(const device::Pod& pod, const sched::PodRecord& record);
+  void ForgetInFlight(std::string_view uid, std::string_view node);
+  void ForgetPlaced(std::string_view uid);
+  void Keep(const Candidate& candidate, const sched::Decision& decision, device::UnixSeconds deadline);
+
+  const device::Vendors& vendors_;
+  const device::UnixSeconds assume_seconds_;
+  ByText<Pending> pendings_;
+  ByText<NodeBook> nodes_;
+  std::map<std::string, Borrowed> borrowed_;  // by uid
+};
+
+class Books {
+ public:
+  // ASSUME_SECONDS: how long a pod that was placed keeps its charge without being bound.
+  Books(device::Vendors vendors, sched::PolicyDefaults defaults, device::UnixSeconds assume_seconds = 300)
+      : vendors_(std::move(vendors)), state_(vendors_, std::move(defaults), assume_seconds) {}
+  Books(const Books&) = delete;
+  Books& operator=(const Books&) = delete;
+
+  // F(State&) with the mutex held; its result.
+  template <typename F>
+  auto Locked(F&& f) {
+    const std::scoped_lock lock(mutex_);
+    return std::forward<F>(f)(state_);
+  }
+  // F(const State&) with the mutex held: metrics, admission, checks. Copy out what is needed, format afterwards.
+  template <typename F>
+  auto Read(F&& f) const {
+    const std::scoped_lock lock(mutex_);
+    return std::forward<F>(f)(static_cast<const State&>(state_));
+  }
+
+  // Configuration: read without the mutex.
+  const device::Vendors& vendors() const { return vendors_; }
+
+ private:
+  const device::Vendors vendors_;
+  mutable std::mutex mutex_;
+  State state_;
+};
+
+}  // namespace hami::scheduler

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/cache.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "device/annotations.h"
+#include "kube/views.h"
+
+namespace hami::scheduler {
+namespace {
+
+namespace json = base::json;
+
+bool StartsWith(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+
+// Annotations that some part of the scheduler reads.
+bool OfInterest(std::string_view key, const device::Vendors& vendors) {
+  if (StartsWith(key, "hami.io/") || StartsWith(key, "hami-cpp/")) return true;
+  return std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
+    return key == vendor->register_annotation() || key == vendor->handshake_annotation();
+  });
+}
+
+device::LocalClock ClockOf(Time& time) { return {time.Now() / 1000, time.UtcOffset()}; }
+
+class PodFeed final : public kube::Handler {
+ public:
+  explicit PodFeed(Books& books) : books_(books) {}
+
+  void OnChange(const kube::Change& change) override {
+    if (change.type == kube::ChangeType::kDeleted) {
+      return books_.Locked([&](State& state) { state.PodGone(change.uid); });
+    }
+    const auto pod = device::ReadPod(*change.object);
+    if (!pod) return;
+    books_.Locked([&](State& state) { state.PodSeen(*pod); });
+  }
+
+ private:
+  Books& books_;
+};
+
+class NodeFeed final : public kube::Handler {
+ public:
+  NodeFeed(Books& books, Registration& registration, Time& time, std::map<std::string, std::string> selector)
+      : books_(books), registration_(registration), time_(time), selector_(std::move(selector)) {}
+
+  void OnChange(const kube::Change& change) override {
+    if (change.type == kube::ChangeType::kDeleted) {
+      return books_.Locked([&](State& state) { state.NodeGone(change.name); });
+    }
+    auto view = ReadNode(*change.object, books_.vendors(), selector_);
+    if (!view) return base::LogWarning("a node is left out: " + view.error().message);
+    books_.Locked([&](State& state) {
+      const std::string name = view->name;
+      if (state.NodeSeen(*std::move(view))) registration_.Look(state, state.NodeAt(name), ClockOf(time_));
+    });
+  }
+
+ private:
+  Books& books_;
+  Registration& registration_;
+  Time& time_;
+  const std::map<std::string, std::string> selector_;
+};
+
+class QuotaFeed final : public kube::Handler {
+ public:
+  explicit QuotaFeed(Books& books) : books_(books) {}
+
+  void OnChange(const kube::Change& change) override {
+    if (change.type == kube::ChangeType::kDeleted) {
+      return books_.Locked([&](State& state) { state.ledger.quotas().Remove(change.ns, change.name); });
+    }
+    const auto quota = kube::ReadQuota(*change.object);
+    if (!quota) return base::LogWarning("a resource quota is left out: " + quota.error().message);
+    books_.Locked([&](State& state) { state.ledger.quotas().Set(change.ns, change.name, quota->hard); });
+  }
+
+ private:
+  Books& books_;
+};
+
+kube::ReflectorOptions Named(kube::ReflectorOptions options, const char* name) {
+  options.name = name;
+  return options;
+}
+
+// Pods that ended leave the selection, which a watch tells as their deletion.
+kube::Selection Living() { return {{}, "status.phase!=Succeeded,status.phase!=Failed"}; }
+
+}  // namespace
+
+struct Cache::Feed {
+  Feed(kube::Client& client, const kube::Resource& resource, kube::Selection selection,
+       std::unique_ptr<kube::Handler> to, const kube::ReflectorOptions& options)
+      : source(client, resource, {}, std::move(selection)),
+        handler(std::move(to)),
+        reflector(source, *handler, options) {}
+
+  kube::ApiListWatcher source;
+  std::unique_ptr<kube::Handler> handler;
+  kube::Reflector reflector;
+};
+
+Cache::Cache(kube::Client& client, Books& books, Registration& registration, Time& time, CacheOptions options)
+    : pods_(std::make_unique<Feed>(client, kube::kPods, Living(), std::make_unique<PodFeed>(books),
+                                   Named(options.reflector, "pods"))),
+      nodes_(std::make_unique<Feed>(client, kube::kNodes, kube::Selection{},
+                                    std::make_unique<NodeFeed>(books, registration, time, options.node_selector),
+                                    Named(options.reflector, "nodes"))),
+      quotas_(std::make_unique<Feed>(client, kube::kResourceQuotas, kube::Selection{},
+                                     std::make_unique<QuotaFeed>(books), Named(options.reflector, "resourcequotas"))) {}
+
+Cache::~Cache() { Stop(); }
+
+void Cache::Start() {
+  for (Feed* feed : {pods_.get(), nodes_.get(), quotas_.get()}) feed->reflector.Start();
+}
+
+void Cache::Stop() {
+  for (Feed* feed : {pods_.get(), nodes_.get(), quotas_.get()}) feed->reflector.Cancel();
+  for (Feed* feed : {pods_.get(), nodes_.get(), quotas_.get()}) feed->reflector.Stop();
+}
+
+bool Cache::Synced() const {
+  return pods_->reflector.synced() && nodes_->reflector.synced() && quotas_->reflector.synced();
+}
+
+Cache::Counters Cache::counters() const {
+  return {pods_->reflector.counters(), nodes_->reflector.counters(), quotas_->reflector.counters()};
+}
+
+kube::Result<NodeView> ReadNode(const json::value& object, const device::Vendors& vendors,
+                                const std::map<std::string, std::string>& selector) {
+  const auto keep_annotation = [&](std::string_view key) { return OfInterest(key, vendors); };
+  const auto keep_resource = [&](std::string_view key) {
+    return std::any_of(vendors.begin(), vendors.end(),
+                       [&](const auto& vendor) { return key == vendor->count_resource(); });
+  };
+  auto node = kube::ReadNode(object, keep_annotation, keep_resource);
+  if (!node) return tl::unexpected(node.error());
+  NodeView view;
+  view.name = std::move(node->metadata.name);
+  view.version = std::move(node->metadata.resource_version);
+  view.annotations = std::move(node->metadata.annotations);
+  view.allocatable = std::move(node->allocatable);
+  view.selected = std::all_of(selector.begin(), selector.end(), [&](const auto& wanted) {
+    const auto found = node->metadata.labels.find(wanted.first);
+    return found != node->metadata.labels.end() && found->second == wanted.second;
+  });
+  return view;
+}
+
+kube::Result<PodView> ReadPodView(const json::value& object) {
+  auto pod = kube::ReadPod(object);
+  if (!pod) return tl::unexpected(pod.error());
+  PodView view;
+  view.uid = std::move(pod->metadata.uid);
+  view.version = std::move(pod->metadata.resource_version);
+  view.node = std::move(pod->node_name);
+  view.terminated = pod->terminated();
+  view.deleting = pod->metadata.deleting;
+  view.annotations = std::move(pod->metadata.annotations);
+  return view;
+}
+
+}  // namespace hami::scheduler

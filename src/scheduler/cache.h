@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Feeds the books from the API server: pods, nodes and resource quotas, each by a list and a watch. Keeps of a pod what
+// is charged for it and of a node the annotations of the protocol; pods without our annotations and pods that ended
+// leave nothing behind. Not complete before all three have been listed.
+
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "kube/reflector.h"
+#include "scheduler/books.h"
+#include "scheduler/registration.h"
+
+namespace hami::scheduler {
+
+struct CacheOptions {
+  std::map<std::string, std::string> node_selector;  // labels of the nodes that are registered
+  kube::ReflectorOptions reflector;                  // NAME is set for each
+};
+
+class Cache {
+ public:
+  // All must outlive this. REGISTRATION looks at every node that changed.
+  Cache(kube::Client& client, Books& books, Registration& registration, Time& time, CacheOptions options);
+  ~Cache();
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+
+  void Start();
+  // Returns when the books will not be changed by events any more.
+  void Stop();
+  bool Synced() const;
+
+  struct Counters {
+    kube::Reflector::Counters pods, nodes, quotas;
+  };
+  Counters counters() const;
+
+ private:
+  struct Feed;
+  std::unique_ptr<Feed> pods_, nodes_, quotas_;
+};
+
+// The views of raw objects.
+kube::Result<NodeView> ReadNode(const base::json::value& object, const device::Vendors& vendors,
+                                const std::map<std::string, std::string>& selector = {});
+kube::Result<PodView> ReadPodView(const base::json::value& object);
+
+}  // namespace hami::scheduler

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything together over real HTTP on loopback: filter, bind, watch, restart.
+
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "device/annotations.h"
+#include "device/register_codec.h"
+#include "kube/fake_apiserver.h"
+#include "sched/testing.h"
+#include "scheduler/cache.h"
+#include "scheduler/extender.h"
+#include "scheduler/extender_body.h"
+#include "scheduler/keeper.h"
+#include "scheduler/kube_api.h"
+
+namespace hami::scheduler {
+namespace {
+
+namespace json = base::json;
+
+// Waits for what another thread brings about; the deadline is for a broken build only.
+template <typename F>
+bool Eventually(F holds) {
+  for (int i = 0; i < 3000; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+json::value NodeObject(const std::string& name, bool concurrent) {
+  json::object annotations{
+      {"hami.io/node-nvidia-register", device::EncodeRegisterJson(sched::testing::Cards(name, 2).devices)},
+      {"somebody.else/s", "business"}};
+  if (concurrent) annotations[kConcurrentAllocate] = "1";
+  return {{"metadata", {{"name", name}, {"annotations", annotations}}},
+          {"status", {{"allocatable", {{"nvidia.com/gpu", "20"}, {"cpu", "8"}}}}}};
+}
+
+json::value PodObject(const std::string& name) {
+  return {{"metadata", {{"name", name}, {"namespace", "default"}, {"annotations", {{"theirs", "stays"}}}}},
+          {"spec",
+           {{"containers",
+             json::array{{{"name", "c"},
+                          {"resources", {{"limits", {{"nvidia.com/gpu", "1"}, {"nvidia.com/gpumem", "3000"}}}}}}}}}},
+          {"status", {{"phase", "Pending"}}}};
+}
+
+// A scheduler as the program puts it together.
+struct Scheduler {
+  explicit Scheduler(kube::FakeApiServer& server)
+      : client(*kube::Client::Make(server.config())),
+        books(sched::testing::NvidiaOnly(), {}),
+        api(*client, books.vendors()),
+        time(stop),
+        binder(
+            books, api, time, [](const PodName&, const sched::Event&) {}, Options()),
+        keeper(books, api, time, binder, registration, [] { return true; }),
+        cache(*client, books, registration, time, {}),
+        extender(
+            books, binder, time, [](const PodName&, const sched::Event&) {}, [this] { return cache.Synced(); }) {
+    cache.Start();
+  }
+  ~Scheduler() { stop.Cancel(); }
+  static BinderOptions Options() {
+    BinderOptions options;
+    options.writer = NewWriterName();
+    return options;
+  }
+
+  json::object Filter(const json::value& pod) {
+    const Reply reply =
+        extender.Filter(json::serialize(json::object{{"Pod", pod}, {"Nodes", nullptr}, {"NodeNames", {"n1", "n2"}}}),
+                        [] { return false; });
+    return base::ParseJson(reply.body)->as_object();
+  }
+  std::string Bind(const json::value& pod, const std::string& node) {
+    const json::object body{{"PodName", pod.at("metadata").at("name")},
+                            {"PodNamespace", "default"},
+                            {"PodUID", pod.at("metadata").at("uid")},
+                            {"Node", node}};
+    const Reply reply = extender.Bind(json::serialize(body), [] { return false; });
+    return *base::GetString(base::ParseJson(reply.body)->as_object(), "Error");
+  }
+  device::MiB MemoryInUse() {
+    return books.Read([](const State& state) {
+      device::MiB sum = 0;
+      state.ledger.ForEachNode([&](const sched::Node& node) {
+        for (const device::CardState& card : node.used()) sum += card.memory;
+      });
+      return sum;
+    });
+  }
+
+  std::unique_ptr<kube::Client> client;
+  net::Canceller stop;
+  Books books;
+  KubeApi api;
+  WallTime time;
+  Registration registration;
+  Binder binder;
+  Keeper keeper;
+  Cache cache;
+  Extender extender;
+};
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  ClusterTest() {
+    base::StartLog("test", base::LogLevel::kOff);
+    server_.Put(kube::kNodes, NodeObject("n1", false));
+    server_.Put(kube::kNodes, NodeObject("n2", true));
+  }
+  json::value Pod(const std::string& name) { return *server_.Get(kube::kPods, "default", name); }
+  std::string NodeAnnotation(const std::string& node, const char* key) {
+    const json::value object = *server_.Get(kube::kNodes, "", node);
+    return base::GetString(object.at("metadata").at("annotations").as_object(), key).value_or("");
+  }
+
+  kube::FakeApiServer server_;
+};
+
+TEST_F(ClusterTest, GivenAPod_WhenFilteredAndBound_ThenItIsBoundAndAnnotatedAtOnceAndTheNodeLocked) {
+  Scheduler scheduler(server_);
+  const json::value pod = server_.Put(kube::kPods, PodObject("p"));
+  ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
+  EXPECT_EQ(server_.Asked("PATCH"), 0U);
+  ASSERT_EQ(scheduler.Bind(pod, "n1"), "");
+  const json::value bound = Pod("p");
+  EXPECT_EQ(bound.at("spec").at("nodeName"), "n1");
+  const json::object& annotations = bound.at("metadata").at("annotations").as_object();
+  EXPECT_EQ(annotations.at("theirs"), "stays");
+  EXPECT_EQ(annotations.at("hami.io/bind-phase"), "allocating");
+  EXPECT_EQ(annotations.at("hami.io/vgpu-node"), "n1");
+  EXPECT_EQ(annotations.at("hami.io/vgpu-devices-allocated"), annotations.at("hami.io/vgpu-devices-to-allocate"));
+  EXPECT_EQ(bound.at("metadata").at("labels").at("hami.io/vgpu-node"), "n1");
+  EXPECT_TRUE(NodeAnnotation("n1", device::kNodeLock).ends_with(",default,p"));
+  EXPECT_EQ(NodeAnnotation("n1", "somebody.else/s"), "business");
+  EXPECT_EQ(server_.Asked("PATCH"), 1U);
+  EXPECT_EQ(server_.Asked("BIND"), 1U);
+  EXPECT_EQ(server_.Asked("GET"), 1U) << "once in a run: does this server carry labels?";
+}
+
+TEST(OlderServerTest, GivenAServerThatLeavesLabelsBehind_WhenAPodIsBound_ThenItGetsItsLabelAllTheSame) {
+  kube::FakeOptions options;
+  options.bindings_carry_labels = false;
+  kube::FakeApiServer server(options);
+  server.Put(kube::kNodes, NodeObject("n1", true));
+  Scheduler scheduler(server);
+  for (const char* name : {"p", "q"}) {
+    const json::value pod = server.Put(kube::kPods, PodObject(name));
+    ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
+    ASSERT_EQ(scheduler.Bind(pod, "n1"), "");
+    EXPECT_EQ(server.Get(kube::kPods, "default", name)->at("metadata").at("labels").at("hami.io/vgpu-node"), "n1");
+  }
+  EXPECT_EQ(server.Asked("GET"), 1U);
+}
+
+TEST_F(ClusterTest, GivenABoundPod_WhenTheSchedulerRestarts_ThenItsChargeComesBackFromTheAnnotations) {
+  const json::value pod = server_.Put(kube::kPods, PodObject("p"));
+  const json::value waiting = server_.Put(kube::kPods, PodObject("waiting"));
+  {
+    Scheduler scheduler(server_);
+    ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
+    ASSERT_EQ(scheduler.Bind(pod, "n1"), "");
+    ASSERT_EQ(scheduler.Filter(waiting).at("Error"), "");
+  }
+  Scheduler scheduler(server_);
+  ASSERT_TRUE(Eventually([&] { return scheduler.cache.Synced(); }));
+  EXPECT_EQ(scheduler.MemoryInUse(), 3000);
+  EXPECT_NE(scheduler.Bind(waiting, "n1"), "") << "placed before the restart";
+}
+
+TEST_F(ClusterTest, GivenALostWatch_WhenPodsEndMeanwhile_ThenTheirChargeGoes) {
+  Scheduler scheduler(server_);
+  const json::value pod = server_.Put(kube::kPods, PodObject("p"));
+  ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
+  ASSERT_EQ(scheduler.Bind(pod, "n1"), "");
+  ASSERT_TRUE(Eventually([&] { return server_.watching() == 3; }));
+  server_.Remove(kube::kPods, "default", "p");
+  server_.Compact();
+  server_.DropWatches();
+  EXPECT_TRUE(Eventually([&] { return scheduler.MemoryInUse() == 0; }));
+}
+
+TEST_F(ClusterTest, GivenABoundPod_WhenItSucceeds_ThenItsChargeGoes) {
+  Scheduler scheduler(server_);
+  const json::value pod = server_.Put(kube::kPods, PodObject("p"));
+  ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
+  ASSERT_EQ(scheduler.Bind(pod, "n1"), "");
+  json::value ended = Pod("p");
+  ended.as_object()["status"] = json::object{{"phase", "Succeeded"}};
+  server_.Put(kube::kPods, ended);
+  EXPECT_TRUE(Eventually([&] { return scheduler.MemoryInUse() == 0; }));
+}
+
+TEST_F(ClusterTest, GivenALostAnswer_WhenTheServerDidBind_ThenTheBindSucceeds) {
+  Scheduler scheduler(server_);
+  const json::value pod = server_.Put(kube::kPods, PodObject("p"));
+  ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
+  server_.Add({.kind = kube::FakeFault::Kind::kDropAfter, .path_part = "/binding"});
+  EXPECT_EQ(scheduler.Bind(pod, "n1"), "");
+  EXPECT_EQ(Pod("p").at("spec").at("nodeName"), "n1");
+}
+
+TEST_F(ClusterTest, GivenAPodThatWasReplaced_WhenBound_ThenTheNewOneIsLeftAloneAndTheNodeFree) {
+  Scheduler scheduler(server_);
+  const json::value pod = server_.Put(kube::kPods, PodObject("p"));
+  ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
+  server_.Remove(kube::kPods, "default", "p");
+  server_.Put(kube::kPods, PodObject("p"));
+  EXPECT_NE(scheduler.Bind(pod, "n1"), "");
+  EXPECT_FALSE(Pod("p").at("spec").as_object().contains("nodeName"));
+  EXPECT_EQ(NodeAnnotation("n1", device::kNodeLock), "");
+  EXPECT_EQ(scheduler.MemoryInUse(), 0);
+}
+
+TEST_F(ClusterTest, GivenNewNodes_WhenTheKeeperGoesRound_ThenTheHandshakeIsWrittenOnce) {
+  Scheduler scheduler(server_);
+  ASSERT_TRUE(Eventually([&] { return scheduler.cache.Synced(); }));
+  scheduler.keeper.RunOnce();
+  EXPECT_TRUE(NodeAnnotation("n1", "hami.io/node-handshake").starts_with("Requesting_"));
+  EXPECT_EQ(server_.Asked("PATCH"), 2U);
+  scheduler.keeper.RunOnce();
+  EXPECT_EQ(server_.Asked("PATCH"), 2U);
+}
+
+TEST_F(ClusterTest, GivenAQuota_WhenItIsUsedUp_ThenTheNextPodIsRefusedForIt) {
+  server_.Put(kube::kResourceQuotas, {{"metadata", {{"name", "q"}, {"namespace", "default"}}},
+                                      {"spec", {{"hard", {{"limits.nvidia.com/gpumem", "5000"}}}}}});
+  Scheduler scheduler(server_);
+  ASSERT_EQ(scheduler.Filter(server_.Put(kube::kPods, PodObject("p"))).at("NodeNames"), (json::array{"n1"}));
+  const json::object refused = scheduler.Filter(server_.Put(kube::kPods, PodObject("q")));
+  EXPECT_NE(json::serialize(refused).find("ResourceQuotaNotFit"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hami::scheduler

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/extender_body.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/json.h"
+#include "base/strings.h"
+#include "device/lists.h"
+#include "kube/scanner.h"
+#include "kube/views.h"
+
+namespace hami::scheduler {
+namespace {
+
+namespace json = base::json;
+
+bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+// Neither control characters nor bytes above 127 nor backslashes.
+bool IsPlain(std::string_view text) {
+  bool plain = true;
+  for (const char c : text) plain &= static_cast<signed char>(c) >= ' ' && c != '\\';
+  return plain;
+}
+
+// Walks over JSON text without keeping any of it.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view text) : text_(text) {}
+
+  bool AtEnd() {
+    SkipBlanks();
+    return at_ == text_.size();
+  }
+  std::size_t at() const { return at_; }
+
+  bool Take(char wanted) {
+    SkipBlanks();
+    if (at_ == text_.size() || text_[at_] != wanted) return false;
+    ++at_;
+    return true;
+  }
+
+  // The inside of a string, as written. PLAIN: it means what it says, no escapes and nothing beyond ASCII.
+  bool TakeString(std::string_view& inside, bool& plain) {
+    plain = true;
+    if (!Take('"')) return false;
+    const std::size_t begin = at_;
+    while (true) {
+      const std::size_t quote = text_.find('"', at_);
+      if (quote == std::string_view::npos) return false;
+      const std::string_view part = text_.substr(at_, quote - at_);
+      at_ = quote + 1;
+      if (IsPlain(part)) break;
+      plain = false;
+      // An odd number of backslashes before it: the quotation mark is one of the text.
+      const std::size_t last = part.find_last_not_of('\\');
+      const std::size_t slashes = part.size() - (last == std::string_view::npos ? 0 : last + 1);
+      if (slashes % 2 == 0) break;
+    }
+    inside = text_.substr(begin, at_ - 1 - begin);
+    return true;
+  }
+
+  // A whole value, whatever it is. Checks strings and nesting; what it says inside is for whoever parses it.
+  bool TakeValue(std::string_view& value) {
+    SkipBlanks();
+    const std::size_t begin = at_;
+    std::size_t depth = 0;
+    do {
+      SkipBlanks();
+      if (at_ == text_.size()) return false;
+      const char c = text_[at_];
+      if (c == '"') {
+        std::string_view inside;
+        bool plain = false;
+        if (!TakeString(inside, plain)) return false;
+      } else if (c == '{' || c == '[') {
+        ++depth;
+        ++at_;
+      } else if (c == '}' || c == ']') {
+        if (depth == 0) return false;
+        --depth;
+        ++at_;
+      } else if (depth > 0 && (c == ',' || c == ':')) {
+        ++at_;
+      } else if (!TakeWord()) {
+        return false;
+      }
+    } while (depth > 0);
+    value = text_.substr(begin, at_ - begin);
+    return true;
+  }
+
+ private:
+  void SkipBlanks() {
+    while (at_ < text_.size() && IsBlank(text_[at_])) ++at_;
+  }
+  // A number, true, false, null.
+  bool TakeWord() {
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '-' ||
+                                  text_[at_] == '+' || text_[at_] == '.')) {
+      ++at_;
+    }
+    return at_ > begin;
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+tl::unexpected<base::Error> Broken(std::string_view what, const Cursor& cursor) {
+  return base::Fail(base::Concat({what, ": not JSON at byte ", std::to_string(cursor.at())}));
+}
+
+bool SameKey(std::string_view a, std::string_view lower) {
+  return a.size() == lower.size() && std::equal(a.begin(), a.end(), lower.begin(), [](char x, char y) {
+           return (x >= 'A' && x <= 'Z' ? static_cast<char>(x - 'A' + 'a') : x) == y;
+         });
+}
+
+// Names with escapes or beyond ASCII: nobody's nodes, but JSON all the same.
+base::Status DecodeNames(FilterBody& body) {
+  const auto document = base::ParseJson(body.names_text);
+  if (!document) return tl::unexpected(document.error());
+  const json::array* list = document->if_array();
+  if (list == nullptr) return base::Fail("NodeNames is not a list");
+  for (const json::value& item : *list) {
+    if (!item.is_string()) return base::Fail("NodeNames holds what is no string");
+    body.decoded.emplace_back(item.get_string().data(), item.get_string().size());
+  }
+  body.names.assign(body.decoded.begin(), body.decoded.end());
+  return {};
+}
+
+// The names, which are most of a request, in one walk.
+base::Status ReadNames(std::string_view text, Cursor& cursor, FilterBody& body) {
+  body.names.clear();
+  body.decoded.clear();
+  body.names_text = {};
+  std::string_view other;
+  if (!cursor.Take('[')) {
+    if (!cursor.TakeValue(other)) return Broken("NodeNames", cursor);
+    return other == "null" ? base::Status() : base::Fail("NodeNames is not a list");
+  }
+  const std::size_t begin = cursor.at() - 1;
+  bool plain = true;
+  if (!cursor.Take(']')) {
+    do {
+      bool plain_name = true;
+      if (!cursor.TakeString(body.names.emplace_back(), plain_name)) return Broken("NodeNames", cursor);
+      plain = plain && plain_name;
+    } while (cursor.Take(','));
+    if (!cursor.Take(']')) return Broken("NodeNames", cursor);
+  }
+  body.names_text = text.substr(begin, cursor.at() - begin);
+  return plain ? base::Status() : DecodeNames(body);
+}
+
+void AppendText(std::string& out, std::string_view text) {
+  const bool plain = std::all_of(text.begin(), text.end(),
+                                 [](char c) { return static_cast<signed char>(c) >= ' ' && c != '"' && c != '\\'; });
+  if (plain) {
+    out.append(1, '"').append(text).append(1, '"');
+  } else {
+    // Whatever an error quotes, the answer is JSON.
+    out += json::serialize(json::value(base::Printable(text)));
+  }
+}
+
+const json::object* ObjectAt(const json::object* object, const char* key) {
+  const json::value* value = object == nullptr ? nullptr : object->if_contains(key);
+  return value == nullptr ? nullptr : value->if_object();
+}
+
+std::string TextAt(const json::object* object, std::string_view key) {
+  return object == nullptr ? std::string() : base::GetString(*object, key).value_or("");
+}
+
+template <typename Each>
+base::Status ForEachNode(std::string_view nodes, Each each) {
+  kube::ListScanner scanner([&](std::string_view item) -> kube::Status {
+    json::monotonic_resource memory;
+    const auto node = kube::ParseDocument(item, &memory);
+    if (!node) return tl::unexpected(node.error());
+    auto metadata = kube::ReadMetadata(*node);
+    if (!metadata) return tl::unexpected(metadata.error());
+    each(item, *metadata);
+    return {};
+  });
+  if (const auto fed = scanner.Feed(nodes); !fed) return base::Fail("Nodes: " + fed.error().message);
+  if (const auto end = scanner.Finish(); !end) return base::Fail("Nodes: " + end.error().message);
+  return {};
+}
+
+}  // namespace
+
+base::Result<FilterBody> ReadFilterBody(std::string_view text) {
+  FilterBody body;
+  Cursor cursor(text);
+  if (!cursor.Take('{')) return Broken("request", cursor);
+  if (!cursor.Take('}')) {
+    do {
+      std::string_view key;
+      std::string_view value;
+      bool plain = false;
+      if (!cursor.TakeString(key, plain) || !cursor.Take(':')) return Broken("request", cursor);
+      if (SameKey(key, "nodenames")) {
+        HAMI_TRY(ReadNames(text, cursor, body));
+        continue;
+      }
+      if (!cursor.TakeValue(value)) return Broken("request", cursor);
+      if (value == "null") value = {};
+      if (SameKey(key, "pod")) body.pod = value;
+      if (SameKey(key, "nodes")) body.nodes = value;
+    } while (cursor.Take(','));
+    if (!cursor.Take('}')) return Broken("request", cursor);
+  }
+  if (!cursor.AtEnd()) return Broken("request", cursor);
+  return body;
+}
+
+base::Result<Candidate> ReadCandidate(std::string_view text) {
+  json::monotonic_resource memory;
+  const auto document = kube::ParseDocument(text, &memory);
+  if (!document) return base::Fail("Pod: " + document.error().message);
+  auto pod = device::ReadPod(*document);
+  if (!pod) return tl::unexpected(pod.error());
+  Candidate candidate;
+  candidate.pod = *std::move(pod);
+  const json::object* object = document->if_object();
+  const json::object* metadata = ObjectAt(object, "metadata");
+  const json::object* scheduling = ObjectAt(ObjectAt(object, "spec"), "schedulingGroup");
+  candidate.version = TextAt(metadata, "resourceVersion");
+  candidate.group = !TextAt(ObjectAt(metadata, "labels"), "scheduling.x-k8s.io/pod-group").empty() ||
+                    !TextAt(scheduling, "podGroupName").empty();
+  return candidate;
+}
+
+base::Result<std::vector<sched::SimulatedNode>> ReadSimulatedNodes(std::string_view nodes) {
+  std::vector<sched::SimulatedNode> found;
+  HAMI_TRY(ForEachNode(nodes, [&](std::string_view, kube::Metadata& metadata) {
+    found.push_back({std::move(metadata.name), std::move(metadata.annotations)});
+  }));
+  return found;
+}
+
+std::string FindNodeText(std::string_view nodes, std::string_view name) {
+  std::string found;
+  const base::Status read = ForEachNode(nodes, [&](std::string_view item, const kube::Metadata& metadata) {
+    if (found.empty() && metadata.name == name) found = item;
+  });
+  return read ? found : std::string();
+}
+
+base::Result<BindRequest> ReadBindBody(std::string_view body) {
+  const auto document = base::ParseJson(body);
+  if (!document) return base::Fail("request: " + document.error().message);
+  const json::object* object = document->if_object();
+  if (object == nullptr) return base::Fail("request: not an object");
+  BindRequest request;
+  for (const json::key_value_pair& pair : *object) {
+    const std::string_view key(pair.key().data(), pair.key().size());
+    if (!pair.value().is_string()) continue;
+    const json::string& value = pair.value().get_string();
+    const std::string text(value.data(), value.size());
+    if (SameKey(key, "podname")) request.name = text;
+    if (SameKey(key, "podnamespace")) request.ns = text;
+    if (SameKey(key, "poduid")) request.uid = text;
+    if (SameKey(key, "node")) request.node = text;
+  }
+  for (const auto& [field, value] : {std::pair("PodName", &request.name), std::pair("PodNamespace", &request.ns),
+                                     std::pair("PodUID", &request.uid), std::pair("Node", &request.node)}) {
+    if (value->empty()) return base::Fail(base::Concat({"extender binding args missing ", field}));
+  }
+  return request;
+}
+
+std::string WriteFilterResult(const FilterResult& result) {
+  std::string out = R"({"Nodes":)";
+  out += result.nodes.empty() ? "null" : result.nodes;
+  out += R"(,"NodeNames":)";
+  out += result.node_names.empty() ? "null" : result.node_names;
+  out += R"(,"FailedNodes":)";
+  if (result.failed == nullptr) {
+    out += "null";
+  } else {
+    out += '{';
+    for (const sched::NodeReason& failure : *result.failed) {
+      if (&failure != result.failed->data()) out += ',';
+      AppendText(out, failure.node);
+      out += ':';
+      AppendText(out, failure.reason);
+    }
+    out += '}';
+  }
+  out += R"(,"FailedAndUnresolvableNodes":null,"Error":)";
+  AppendText(out, result.error);
+  return out += '}';
+}
+
+std::string WriteBindResult(std::string_view error) {
+  std::string out = R"({"Error":)";
+  AppendText(out, error);
+  return out += '}';
+}
+
+std::string OneName(std::string_view name) {
+  std::string out = "[";
+  AppendText(out, name);
+  return out += ']';
+}
+
+}  // namespace hami::scheduler

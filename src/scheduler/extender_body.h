@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What kube-scheduler sends and expects back. Reading cuts the body into its parts without building a document of it: a
+// request with five thousand names is a hundred kilobytes of which only the pod is looked into. Keys compare without
+// case, as the Go side does. Total: every text is either understood or an error that says where it stops being JSON.
+
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "sched/decision.h"
+#include "sched/filter.h"
+#include "scheduler/binder.h"
+#include "scheduler/books.h"
+
+namespace hami::scheduler {
+
+// Views into the body, which must outlive this.
+struct FilterBody {
+  std::string_view pod;         // JSON; empty: absent or null
+  std::string_view nodes;       // JSON of a NodeList; empty: absent or null
+  std::string_view names_text;  // JSON of the names; empty: absent or null
+  std::vector<std::string_view> names;
+  std::deque<std::string> decoded;  // names that were written with escapes
+};
+
+base::Result<FilterBody> ReadFilterBody(std::string_view body);
+base::Result<Candidate> ReadCandidate(std::string_view pod);
+// The nodes of a simulation, one at a time: the list may be larger than is good to hold.
+base::Result<std::vector<sched::SimulatedNode>> ReadSimulatedNodes(std::string_view nodes);
+// The text of the item called NAME.
+std::string FindNodeText(std::string_view nodes, std::string_view name);
+base::Result<BindRequest> ReadBindBody(std::string_view body);
+
+// The fields of an ExtenderFilterResult as JSON; empty: null.
+struct FilterResult {
+  std::string nodes;
+  std::string node_names;
+  const std::vector<sched::NodeReason>* failed = nullptr;
+  std::string_view error;
+};
+std::string WriteFilterResult(const FilterResult& result);
+std::string WriteBindResult(std::string_view error);
+// ["NAME"].
+std::string OneName(std::string_view name);
+
+}  // namespace hami::scheduler

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/extender.h"
+
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "scheduler/extender_body.h"
+#include "scheduler/sim_cluster.h"
+
+namespace hami::scheduler {
+namespace {
+
+namespace json = base::json;
+using testing::SimApi;
+using testing::SimCluster;
+using testing::SimWatch;
+
+constexpr const char* kPod =
+    R"({"metadata":{"name":"p","namespace":"default","uid":"u1","resourceVersion":"1"},)"
+    R"("spec":{"containers":[{"name":"c","resources":{"limits":{"nvidia.com/gpu":"1","nvidia.com/gpumem":"4000"}}}]}})";
+
+class ExtenderTest : public ::testing::Test {
+ protected:
+  ExtenderTest()
+      : books_(sched::testing::NvidiaOnly(), {}),
+        api_(cluster_),
+        record_([this](const PodName&, const sched::Event& event) { events_.push_back(event.message); }),
+        binder_(books_, api_, cluster_, record_, {}),
+        extender_(books_, binder_, cluster_, record_, [this] { return ready_; }) {
+    base::StartLog("test", base::LogLevel::kOff);
+    cluster_.AddNode("n1", sched::testing::Cards("n1", 1), false);
+    cluster_.AddNode("n2", sched::testing::Cards("n2", 1), false);
+    watch_ = std::make_unique<SimWatch>(cluster_, books_, registration_);
+  }
+  json::object Filter(const std::string& body) {
+    const Reply reply = extender_.Filter(body, [] { return false; });
+    EXPECT_EQ(reply.status, 200);
+    return base::ParseJson(reply.body)->as_object();
+  }
+  json::object FilterNames(const std::string& names) {
+    return Filter(base::Concat({R"({"Pod":)", kPod, R"(,"Nodes":null,"NodeNames":)", names, "}"}));
+  }
+  std::string Bind(const std::string& node) {
+    const Reply reply = extender_.Bind(
+        base::Concat({R"({"PodName":"p","PodNamespace":"default","PodUID":"u1","Node":")", node, R"("})"}),
+        [] { return false; });
+    return *base::GetString(base::ParseJson(reply.body)->as_object(), "Error");
+  }
+
+  SimCluster cluster_;
+  Books books_;
+  SimApi api_;
+  Registration registration_;
+  std::vector<std::string> events_;
+  RecordEvent record_;
+  Binder binder_;
+  bool ready_ = true;
+  Extender extender_;
+  std::unique_ptr<SimWatch> watch_;
+};
+
+TEST_F(ExtenderTest, GivenAPodThatFits_WhenFiltered_ThenOneNodeIsNamed) {
+  const json::object result = FilterNames(R"(["n2","n1","elsewhere"])");
+  EXPECT_EQ(result.at("NodeNames"), (json::array{"n1"}));
+  EXPECT_TRUE(result.at("FailedNodes").is_null());
+  EXPECT_EQ(result.at("Error"), "");
+  EXPECT_EQ(events_, std::vector<std::string>{"find fit node(n1), 1 nodes not fit, 2 nodes fit(n2:0.00,n1:0.00)"});
+  EXPECT_EQ(books_.Read([](const State& state) { return state.ledger.pod_count(); }), 1U);
+}
+
+TEST_F(ExtenderTest, GivenAPodFilteredTwice_WhenTheSecondComes_ThenItIsChargedOnce) {
+  (void)FilterNames(R"(["n1"])");
+  (void)FilterNames(R"(["n2"])");
+  books_.Read([](const State& state) {
+    EXPECT_EQ(state.ledger.pod_count(), 1U);
+    EXPECT_EQ(state.ledger.node(state.ledger.Find("n1")).used()[0], device::CardState{});
+  });
+}
+
+TEST_F(ExtenderTest, GivenNoNodeThatFits_WhenFiltered_ThenEveryNodeSaysWhy) {
+  const json::object result = FilterNames(R"(["elsewhere"])");
+  EXPECT_TRUE(result.at("NodeNames").is_null());
+  EXPECT_EQ(result.at("FailedNodes"), (json::object{{"elsewhere", "node unregistered"}}));
+  EXPECT_EQ(events_.back(), "no available node, 1 nodes do not meet");
+}
+
+TEST_F(ExtenderTest, GivenAPodThatAsksForNothing_WhenFiltered_ThenTheNamesComeBack) {
+  const json::object result =
+      Filter(R"({"pod":{"metadata":{"uid":"u"},"spec":{"containers":[]}},"nodenames":["a","b"]})");
+  EXPECT_EQ(result.at("NodeNames"), (json::array{"a", "b"}));
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(ExtenderTest, GivenBodiesThatCanNotBeAnswered_WhenFiltered_ThenTheErrorFieldSaysSo) {
+  EXPECT_EQ(extender_.Filter("", [] { return false; }).status, 400);
+  EXPECT_EQ(Filter("{}").at("Error"), "extender args missing pod");
+  EXPECT_EQ(Filter(base::Concat({R"({"Pod":)", kPod, "}"})).at("Error"), "extender args missing nodes");
+  for (const char* body : {"x", "[]", "{", R"({"Pod":{)", R"({"Pod":{]},"NodeNames":[]})",
+                           R"({"Pod":1,"NodeNames":[1]})", R"({"Pod":{},"NodeNames":["a" "b"]})",
+                           R"({"Pod":{},"NodeNames":["a",]})", "{} x", R"({"Pod":{},"NodeNames":"n"})"}) {
+    EXPECT_NE(Filter(body).at("Error"), "") << body;
+  }
+}
+
+TEST_F(ExtenderTest, GivenNamesWithEscapes_WhenFiltered_ThenTheyMeanWhatTheySay) {
+  EXPECT_EQ(FilterNames(R"(["\u006e1"])").at("NodeNames"), (json::array{"n1"}));
+  const json::object result = FilterNames("[\"a\\\"b\",\"\xc3\xa4\"]");
+  EXPECT_EQ(result.at("FailedNodes").as_object().size(), 2U);
+}
+
+TEST_F(ExtenderTest, GivenBooksThatAreNotComplete_WhenFiltered_ThenItWaitsUntilTheClientHasGone) {
+  ready_ = false;
+  int asked = 0;
+  const Reply reply =
+      extender_.Filter(base::Concat({R"({"Pod":)", kPod, R"(,"NodeNames":["n1"]})"}), [&] { return ++asked == 10; });
+  EXPECT_NE(reply.body.find("context cancelled"), std::string::npos);
+  cluster_.yield = [&] { ready_ = true; };
+  EXPECT_EQ(FilterNames(R"(["n1"])").at("NodeNames"), (json::array{"n1"}));
+}
+
+TEST_F(ExtenderTest, GivenWholeNodes_WhenFiltered_ThenNothingIsChargedAndTheBestComesBackAsItCame) {
+  std::string nodes = R"({"metadata":{},"items":[{"metadata":{"name":"bare"}})";
+  for (const char* name : {"x1", "x2"}) {
+    json::object annotations{
+        {"hami.io/node-nvidia-register", device::EncodeRegisterJson(sched::testing::Cards(name, 1).devices)}};
+    nodes += "," + json::serialize(json::object{{"metadata", {{"name", name}, {"annotations", annotations}}},
+                                                {"status", std::string(100'000, 'x')}});
+  }
+  nodes += "]}";
+  const json::object result = Filter(base::Concat({R"({"Pod":)", kPod, R"(,"NodeNames":null,"Nodes":)", nodes, "}"}));
+  const json::array& items = result.at("Nodes").at("items").as_array();
+  ASSERT_EQ(items.size(), 1U);
+  EXPECT_EQ(items[0].at("metadata").at("name"), "x1");
+  EXPECT_EQ(items[0].at("status").as_string().size(), 100'000U);
+  EXPECT_EQ(result.at("FailedNodes"), (json::object{{"bare", "node unregistered"}}));
+  EXPECT_EQ(books_.Read([](const State& state) { return state.ledger.pod_count(); }), 0U);
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(ExtenderTest, GivenAFilteredPod_WhenBound_ThenItIsBoundToItsNodeOnly) {
+  cluster_.AddPod(sched::testing::PodOf("u1", {}));
+  cluster_.FindPod("default", "pod-u1")->pod.name = "p";
+  cluster_.pods["default/p"] = cluster_.pods["default/pod-u1"];
+  cluster_.pods.erase("default/pod-u1");
+  ASSERT_EQ(FilterNames(R"(["n1"])").at("NodeNames"), (json::array{"n1"}));
+  EXPECT_NE(Bind("n2"), "");
+  ASSERT_EQ(FilterNames(R"(["n1"])").at("NodeNames"), (json::array{"n1"}));
+  EXPECT_EQ(Bind("n1"), "");
+  EXPECT_EQ(cluster_.FindPod("default", "p")->pod.node_name, "n1");
+  EXPECT_NE(FilterNames(R"(["n2"])").at("Error"), "") << "it is bound already";
+}
+
+TEST_F(ExtenderTest, GivenBindBodiesThatCanNotBeAnswered_WhenBound_ThenTheErrorFieldSaysSo) {
+  EXPECT_EQ(extender_.Bind("", [] { return false; }).status, 400);
+  const Reply reply = extender_.Bind(R"({"PodName":"p","PodNamespace":"d","PodUID":"u"})", [] { return false; });
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body, R"({"Error":"extender binding args missing Node"})");
+}
+
+TEST(CandidateTest, GivenPodGroups_WhenRead_ThenTheirMembersAreKnown) {
+  EXPECT_TRUE(ReadCandidate(R"({"metadata":{"labels":{"scheduling.x-k8s.io/pod-group":"g"}}})")->group);
+  EXPECT_TRUE(ReadCandidate(R"({"spec":{"schedulingGroup":{"podGroupName":"g"}}})")->group);
+  EXPECT_FALSE(ReadCandidate(R"({"metadata":{"labels":{"a":"b"}}})")->group);
+}
+
+}  // namespace
+}  // namespace hami::scheduler

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/keeper.h"
+
+#include "base/log.h"
+#include "base/strings.h"
+
+namespace hami::scheduler {
+namespace {
+
+// Writes of one round, so that a first start on a large cluster does not keep the rest of the housekeeping waiting.
+constexpr std::size_t kMostWrites = 100;
+constexpr auto kRound = std::chrono::milliseconds(500);
+
+}  // namespace
+
+void Keeper::RunOnce() {
+  const device::LocalClock clock{time_.Now() / 1000, time_.UtcOffset()};
+  const bool leads = leads_();
+  const auto writes = books_.Locked([&](State& state) {
+    if (leads && !led_) registration_.OweAll(state);
+    expired_.fetch_add(state.Expire(clock.now).size(), std::memory_order_relaxed);
+    return registration_.Due(state, clock, kMostWrites);
+  });
+  led_ = leads;
+  for (const NodeWrite& write : writes) {
+    if (!leads) break;
+    kube::Result<NodeView> written = api_.PatchNode(write.node, {}, write.changes);
+    if (written) {
+      node_writes_.fetch_add(1, std::memory_order_relaxed);
+      continue;  // the watch tells
+    }
+    node_write_errors_.fetch_add(1, std::memory_order_relaxed);
+    base::LogWarning(base::Concat({"node ", write.node, ": handshake not written: ", written.error().message}));
+    if (written.error().reason != kube::Reason::kNotFound) break;  // the next round may have more luck
+  }
+  binder_.Settle();
+}
+
+void Keeper::Run(const net::Canceller& stop) {
+  do {
+    RunOnce();
+  } while (!stop.SleepUntil(net::After(kRound)));
+}
+
+}  // namespace hami::scheduler

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/kube_api.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <random>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "device/annotations.h"
+#include "kube/views.h"
+#include "scheduler/cache.h"
+
+namespace hami::scheduler {
+namespace {
+
+namespace json = base::json;
+
+json::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+json::object Annotations(const Changes& changes) {
+  json::object annotations;
+  for (const auto& [key, value] : changes) {
+    if (value) {
+      annotations[key] = *value;
+    } else {
+      annotations[key] = nullptr;
+    }
+  }
+  return annotations;
+}
+
+json::object Texts(const device::StringMap& map) {
+  json::object object;
+  for (const auto& [key, value] : map) object[key] = value;
+  return object;
+}
+
+// Changes of annotations, as long as the object has this version or uid.
+json::value Patch(std::string_view precondition, std::string_view expected, const Changes& changes) {
+  json::object metadata{{"annotations", Annotations(changes)}};
+  if (!expected.empty()) metadata[View(precondition)] = View(expected);
+  return {{"metadata", std::move(metadata)}};
+}
+
+}  // namespace
+
+kube::Result<NodeView> KubeApi::GetNode(std::string_view node) {
+  const auto object = client_.Get(kube::kNodes, {}, node, {nullptr, timeout_});
+  if (!object) return tl::unexpected(object.error());
+  return ReadNode(*object, vendors_, selector_);
+}
+
+kube::Result<NodeView> KubeApi::PatchNode(std::string_view node, std::string_view version, const Changes& changes) {
+  const auto object = client_.Patch(kube::kNodes, {}, node, kube::PatchType::kMerge,
+                                    Patch("resourceVersion", version, changes), {nullptr, timeout_});
+  if (!object) return tl::unexpected(object.error());
+  return ReadNode(*object, vendors_, selector_);
+}
+
+kube::Result<PodView> KubeApi::GetPod(std::string_view ns, std::string_view name) {
+  const auto object = client_.Get(kube::kPods, ns, name, {nullptr, timeout_});
+  if (!object) return tl::unexpected(object.error());
+  return ReadPodView(*object);
+}
+
+kube::Result<PodView> KubeApi::PatchPod(std::string_view ns, std::string_view name, std::string_view uid,
+                                        const Changes& changes) {
+  const auto object =
+      client_.Patch(kube::kPods, ns, name, kube::PatchType::kMerge, Patch("uid", uid, changes), {nullptr, timeout_});
+  if (!object) return tl::unexpected(object.error());
+  return ReadPodView(*object);
+}
+
+kube::Result<std::vector<device::Pod>> KubeApi::PodsOn(std::string_view node) {
+  std::vector<device::Pod> pods;
+  kube::ListSink sink;
+  sink.item = [&](const json::value& object) {
+    if (auto pod = device::ReadPod(object)) pods.push_back(*std::move(pod));
+  };
+  sink.restart = [&] { pods.clear(); };
+  const kube::ListRequest request{{{}, base::Concat({"spec.nodeName=", node})}, 500};
+  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_});
+  if (!listed) return tl::unexpected(listed.error());
+  return pods;
+}
+
+kube::Status KubeApi::Bind(const Binding& binding) {
+  json::object metadata{{"name", binding.name}, {"namespace", binding.ns}, {"uid", binding.uid}};
+  if (!binding.version.empty()) metadata["resourceVersion"] = binding.version;
+  metadata["annotations"] = Texts(binding.annotations);
+  metadata["labels"] = Texts(binding.labels);
+  kube::Status bound = client_.PostBinding(std::move(metadata), binding.node, {nullptr, timeout_});
+  if (bound && labels_.load(std::memory_order_relaxed) != Labels::kCarried) BringLabels(binding);
+  return bound;
+}
+
+// The pod is bound and nothing here changes that: who reads the label (the node's monitor) can wait, or do without.
+void KubeApi::BringLabels(const Binding& binding) {
+  if (labels_ == Labels::kUnknown) {
+    const auto object = client_.Get(kube::kPods, binding.ns, binding.name, {nullptr, timeout_});
+    if (!object) return;
+    const auto metadata = kube::ReadMetadata(*object);
+    if (!metadata || metadata->uid != binding.uid) return;  // the next Binding will tell
+    const bool carried = std::all_of(binding.labels.begin(), binding.labels.end(),
+                                     [&](const auto& label) { return metadata->labels.count(label.first) > 0; });
+    labels_ = carried ? Labels::kCarried : Labels::kLeftBehind;
+    if (carried) return;
+    base::LogInfo("the API server leaves a Binding's labels behind; they cost one more write a pod");
+  }
+  const json::value patch = {{"metadata", {{"uid", binding.uid}, {"labels", Texts(binding.labels)}}}};
+  const auto patched =
+      client_.Patch(kube::kPods, binding.ns, binding.name, kube::PatchType::kMerge, patch, {nullptr, timeout_});
+  if (!patched) {
+    base::LogWarning(base::Concat({"pod ", binding.ns, "/", binding.name, " has no label ", device::kAssignedNode, ": ",
+                                   patched.error().message}));
+  }
+}
+
+Millis WallTime::Now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+int WallTime::UtcOffset() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  return localtime_r(&now, &local) == nullptr ? 0 : static_cast<int>(local.tm_gmtoff);
+}
+
+bool WallTime::Sleep(Millis span) { return stop_.SleepUntil(net::After(std::chrono::milliseconds(span))); }
+
+std::string NewWriterName() {
+  std::random_device device;
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string name = "hami-cpp-";
+  for (int i = 0; i < 16; ++i) name += kDigits[device() % 16];
+  return name;
+}
+
+}  // namespace hami::scheduler

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Api over a real API server, and Time as the clock on the wall. Every call has a deadline of its own. Servers before
+// 1.35 merge a Binding's annotations into the pod but not its labels: the first Binding shows which kind this one is,
+// and where labels are left behind they are patched after each.
+
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "device/vendor.h"
+#include "kube/client.h"
+#include "scheduler/api.h"
+
+namespace hami::scheduler {
+
+class KubeApi final : public Api {
+ public:
+  // Both must outlive this. SELECTOR: labels of the nodes that are registered. TIMEOUT of one call.
+  KubeApi(kube::Client& client, const device::Vendors& vendors, std::map<std::string, std::string> selector = {},
+          net::Duration timeout = std::chrono::seconds(10))
+      : client_(client), vendors_(vendors), selector_(std::move(selector)), timeout_(timeout) {}
+
+  kube::Result<NodeView> GetNode(std::string_view node) override;
+  kube::Result<NodeView> PatchNode(std::string_view node, std::string_view version, const Changes& changes) override;
+  kube::Result<PodView> GetPod(std::string_view ns, std::string_view name) override;
+  kube::Result<PodView> PatchPod(std::string_view ns, std::string_view name, std::string_view uid,
+                                 const Changes& changes) override;
+  kube::Result<std::vector<device::Pod>> PodsOn(std::string_view node) override;
+  kube::Status Bind(const Binding& binding) override;
+
+ private:
+  enum class Labels { kUnknown, kCarried, kLeftBehind };
+
+  void BringLabels(const Binding& binding);
+
+  kube::Client& client_;
+  std::atomic<Labels> labels_ = Labels::kUnknown;
+  const device::Vendors& vendors_;
+  const std::map<std::string, std::string> selector_;
+  const net::Duration timeout_;
+};
+
+class WallTime final : public Time {
+ public:
+  // Sleeps end early when STOP is thrown.
+  explicit WallTime(const net::Canceller& stop) : stop_(stop) {}
+  Millis Now() override;
+  int UtcOffset() override;
+  bool Sleep(Millis span) override;
+
+ private:
+  const net::Canceller& stop_;
+};
+
+// A name for this run of the program that no other has.
+std::string NewWriterName();
+
+}  // namespace hami::scheduler

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "kube/config.h"
+#include "scheduler/program.h"
+
+namespace {
+
+using hami::scheduler::Message;
+using hami::scheduler::Options;
+using hami::scheduler::Program;
+
+// Blocked here, before there is a second thread, so that every thread inherits it and only sigwait sees them.
+sigset_t BlockEndSignals() {
+  sigset_t ends;
+  ::sigemptyset(&ends);
+  ::sigaddset(&ends, SIGTERM);
+  ::sigaddset(&ends, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return ends;
+}
+
+int Run(const Options& options) {
+  const sigset_t ends = BlockEndSignals();
+  hami::base::StartLog("hami-scheduler",
+                       options.verbosity >= 4 ? hami::base::LogLevel::kDebug : hami::base::LogLevel::kInfo,
+                       hami::base::LogStyle::kDaemon);
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') {
+    hami::base::LogError("this machine has no host name, which the lease's holder is compared with");
+    return hami::scheduler::kFailed;
+  }
+  const auto program = Program::Start(options, host.data());
+  if (!program) {
+    hami::base::LogError(program.error());
+    return hami::scheduler::kFailed;
+  }
+  int signal = 0;
+  ::sigwait(&ends, &signal);
+  hami::base::LogInfo(signal == SIGTERM ? "SIGTERM: finishing what has begun" : "SIGINT: finishing what has begun");
+  (*program)->Stop();
+  hami::base::LogInfo("stopped");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto parsed =
+      hami::scheduler::ParseOptions({argv + (argc > 0 ? 1 : 0), argv + argc}, hami::kube::ProcessEnvironment);
+  if (const Options* options = std::get_if<Options>(&parsed)) return Run(*options);
+  const auto& message = std::get<Message>(parsed);
+  (message.exit_status == 0 ? std::cout : std::cerr) << message.text << std::flush;
+  return message.exit_status;
+}

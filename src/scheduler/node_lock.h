@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// May a pod go to a node now? Pure: the node's annotations, the pods in flight and the time go in; what to write, whom
+// to ask about, or why not come out.
+//
+// Two annotations guard a node. `hami.io/mutex.lock` is the protocol with HAMi's plugin: one pod at a time between bind
+// and Allocate, which the plugin recognises by it and then releases. A node whose plugin needs none says so by
+// `hami-cpp/concurrent-allocate: "1"`. `hami-cpp/bind-ticket` is between schedulers: it names its writer and the pods
+// whose Binding the writer is about to post. Both go out in one write that holds only for the version of the node it
+// was based on, so that of two schedulers one must see the other's ticket. It goes on only when its books hold every
+// pod that the other may have bound: the last ones named are in its books (a watch that showed them has shown the
+// earlier ones), or it has read the node's pods anew.
+
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scheduler/api.h"
+#include "scheduler/in_flight.h"
+
+namespace hami::scheduler {
+
+inline constexpr const char* kBindTicket = "hami-cpp/bind-ticket";
+inline constexpr const char* kConcurrentAllocate = "hami-cpp/concurrent-allocate";
+// On a pod: the writer whose Binding it was. Two schedulers may decide alike down to the second.
+inline constexpr const char* kBoundBy = "hami-cpp/bound-by";
+// On a pod: what makes a Binding posted before fail. Its value only has to be new.
+inline constexpr const char* kBindRevoked = "hami-cpp/bind-revoked";
+
+struct LockOptions {
+  Millis lock_timeout = 300'000;  // --node-lock-timeout: an older lock may be taken over
+  // A ticket's pod that is older than this and not bound will not be bound any more by its writer, and is revoked.
+  Millis ticket_patience = 60'000;
+};
+
+// `TIME,NAMESPACE,POD`; the last two empty in the oldest form.
+struct LockText {
+  Millis time = 0;
+  std::string ns;
+  std::string pod;
+};
+std::optional<LockText> ParseLock(std::string_view text);
+// RFC 3339, at OFFSET seconds from UTC.
+std::string FormatLock(Millis time, int offset_seconds, std::string_view ns, std::string_view pod);
+
+struct Owner {
+  std::string ns;
+  std::string name;
+  std::string uid;  // empty: a lock's, which names none
+  bool operator==(const Owner&) const = default;
+};
+
+struct Ticket {
+  Millis time = 0;
+  std::string writer;
+  std::vector<Owner> pods;
+};
+// `UNIXMILLIS;WRITER;NS/NAME/UID;…`
+std::optional<Ticket> ParseTicket(std::string_view text);
+std::string FormatTicket(const Ticket& ticket);
+
+struct GateInput {
+  const NodeView& node;
+  const std::map<std::string, InFlight, std::less<>>& in_flight;  // by uid, the pod itself included
+  const std::string& uid;                                         // of the pod that wants the node
+  const std::string& writer;                                      // who we are
+  bool takes_lock = true;
+  bool lock_orphaned = false;  // its owner was looked for and does not exist
+  std::string_view digested;   // the ticket of another writer that was looked into
+  Millis now = 0;
+  int utc_offset_seconds = 0;
+  std::function<bool(const std::string& uid)> bound_here;  // in our books
+};
+
+struct GateVerdict {
+  enum class Kind {
+    kGo,        // write CHANGES
+    kAskOwner,  // does the lock's OWNER exist?
+    kDigest,    // look into TICKET
+    kTaken,     // not now
+    kRefused,   // not until somebody repairs the node
+  };
+  Kind kind = Kind::kTaken;
+  std::string reason;              // of kTaken and kRefused, for the pod's event
+  Changes changes;                 // of kGo
+  std::vector<std::string> named;  // of kGo: whom the new ticket names
+  Owner owner;                     // of kAskOwner
+  Ticket ticket;                   // of kDigest
+  std::string ticket_text;
+};
+
+GateVerdict JudgeGate(const GateInput& input, const LockOptions& options);
+
+// What gives the node back after POD was not bound: its lock, and its place on our ticket. The rest of the ticket
+// stays: another scheduler has to know that we were here. Empty when there is nothing to give back.
+Changes ReleaseChanges(const NodeView& node, const Owner& pod, const std::string& writer, Millis now);
+
+}  // namespace hami::scheduler

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/node_lock.h"
+
+#include <gtest/gtest.h>
+
+#include "device/annotations.h"
+
+namespace hami::scheduler {
+namespace {
+
+using Kind = GateVerdict::Kind;
+using Stage = InFlight::Stage;
+
+constexpr Millis kNow = 1'700'000'000'000;
+
+device::Allocation Grant(std::vector<int> shares_per_container, device::MiB memory) {
+  device::PodGrant grant;
+  for (const int shares : shares_per_container) {
+    device::ContainerGrant& row = grant.emplace_back();
+    for (int i = 0; i < shares; ++i) row.push_back({"GPU-" + std::to_string(i), "NVIDIA", memory, 0});
+  }
+  return {{{0, grant}}, {}};
+}
+
+class GateTest : public ::testing::Test {
+ protected:
+  GateTest() {
+    node_.name = "n";
+    Add("me", Stage::kWaiting, Grant({1}, 1000));
+  }
+  void Add(const std::string& uid, Stage stage, const device::Allocation& grant,
+           device::UnixSeconds since = kNow / 1000) {
+    in_flight_[uid] = {"ns", uid, ShapeOf(grant), since, stage};
+  }
+  GateVerdict Judge() {
+    const std::string me = "me";
+    const std::string writer = "w1";
+    return JudgeGate({.node = node_,
+                      .in_flight = in_flight_,
+                      .uid = me,
+                      .writer = writer,
+                      .takes_lock = takes_lock_,
+                      .digested = digested_,
+                      .now = kNow,
+                      .utc_offset_seconds = 0,
+                      .bound_here = [this](const std::string& uid) { return bound_.count(uid) > 0; }},
+                     options_);
+  }
+  void Lock(Millis age, const std::string& pod) {
+    node_.annotations[device::kNodeLock] = FormatLock(kNow - age, 0, "ns", pod);
+  }
+
+  NodeView node_;
+  std::map<std::string, InFlight, std::less<>> in_flight_;
+  std::map<std::string, bool> bound_;
+  bool takes_lock_ = true;
+  std::string digested_;
+  LockOptions options_;
+};
+
+TEST(LockTextTest, GivenTimesAsGoWritesThem_WhenRead_ThenTheyAreTheSameMoment) {
+  EXPECT_EQ(FormatLock(kNow, 0, "ns", "p"), "2023-11-14T22:13:20Z,ns,p");
+  EXPECT_EQ(FormatLock(kNow, 8 * 3600, "ns", "p"), "2023-11-15T06:13:20+08:00,ns,p");
+  for (const char* text : {"2023-11-14T22:13:20Z,ns,p", "2023-11-15T06:13:20+08:00,ns,p",
+                           "2023-11-14T16:43:20.123-05:30,ns,p", "2023-11-14T22:13:20Z"}) {
+    const auto lock = ParseLock(text);
+    ASSERT_TRUE(lock) << text;
+    EXPECT_EQ(lock->time, kNow) << text;
+  }
+}
+
+TEST(LockTextTest, GivenWhatIsNoLock_WhenRead_ThenItIsRefused) {
+  for (const char* text : {"", "x", "2023-11-14_ns_p", "2023-11-14T22:13:20Z,ns", "2023-11-14T22:13:20Z,ns,", "a,b,c",
+                           "2023-02-30T22:13:20Z,ns,p", "2023-11-14T22:13:20+25:00,ns,p", "2023-11-14T22:13:20,ns,p",
+                           "2023-11-14T22:13:20Zx,ns,p", "2023-11-14T22:-3:20Z,ns,p"}) {
+    EXPECT_FALSE(ParseLock(text)) << text;
+  }
+}
+
+TEST(TicketTest, GivenATicket_WhenWrittenAndRead_ThenItIsTheSame) {
+  const Ticket ticket{kNow, "w", {{"a", "b", "c"}, {"d", "e", "f"}}};
+  const auto read = ParseTicket(FormatTicket(ticket));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->pods, ticket.pods);
+  EXPECT_EQ(read->writer, "w");
+  for (const char* text : {"", "1", "x;w", "1;;a/b/c", "1;w;a/b", "1;w;a//c", "99999999999999999999;w"}) {
+    EXPECT_FALSE(ParseTicket(text)) << text;
+  }
+}
+
+TEST_F(GateTest, GivenAFreeNode_WhenAPodWantsIt_ThenLockAndTicketGoInOneWrite) {
+  const GateVerdict verdict = Judge();
+  ASSERT_EQ(verdict.kind, Kind::kGo);
+  EXPECT_EQ(verdict.changes,
+            (Changes{{kBindTicket, "1700000000000;w1;ns/me/me"}, {device::kNodeLock, "2023-11-14T22:13:20Z,ns,me"}}));
+}
+
+TEST_F(GateTest, GivenAPodWithoutAppDevices_WhenTheNodeIsLocked_ThenItNeedsNoLock) {
+  Lock(1000, "other");
+  takes_lock_ = false;
+  const GateVerdict verdict = Judge();
+  ASSERT_EQ(verdict.kind, Kind::kGo);
+  EXPECT_EQ(verdict.changes.size(), 1U);
+}
+
+TEST_F(GateTest, GivenALock_WhenItsOwnerIsUnknown_ThenTheOwnerIsLookedFor) {
+  Lock(1000, "other");
+  const GateVerdict verdict = Judge();
+  EXPECT_EQ(verdict.kind, Kind::kAskOwner);
+  EXPECT_EQ(verdict.owner, (Owner{"ns", "other", ""}));
+}
+
+TEST_F(GateTest, GivenALock_WhenOurPodInFlightHoldsIt_ThenTheNodeIsTaken) {
+  Lock(1000, "other");
+  Add("other", Stage::kBound, Grant({1}, 1000));
+  const GateVerdict verdict = Judge();
+  EXPECT_EQ(verdict.kind, Kind::kTaken);
+  EXPECT_EQ(verdict.reason, "node n has been locked within 300s: node lock contention");
+}
+
+TEST_F(GateTest, GivenALock_WhenItIsOldOrOwnOrLeftBehind_ThenItIsTakenOver) {
+  Lock(options_.lock_timeout + 1, "other");
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+  Lock(1000, "me");
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+  Lock(1000, "other");  // ours by its ticket, and its pod is not in flight any more
+  node_.annotations[kBindTicket] = FormatTicket({kNow - 1000, "w1", {{"ns", "other", "u"}}});
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+}
+
+TEST_F(GateTest, GivenALockNobodyUnderstands_WhenAPodWantsTheNode_ThenItIsRefusedWithTheRemedy) {
+  node_.annotations[device::kNodeLock] = "garbage";
+  const GateVerdict verdict = Judge();
+  EXPECT_EQ(verdict.kind, Kind::kRefused);
+  EXPECT_NE(verdict.reason.find("remove it"), std::string::npos);
+}
+
+TEST_F(GateTest, GivenAConcurrentNode_WhenPodsInFlightAreAlike_ThenTheyGoTogetherWithoutALock) {
+  node_.annotations[kConcurrentAllocate] = "1";
+  Add("bound", Stage::kBound, Grant({1}, 1000));
+  Add("along", Stage::kWaiting, Grant({1}, 1000));
+  Add("unlike", Stage::kWaiting, Grant({1}, 2000));
+  const GateVerdict verdict = Judge();
+  ASSERT_EQ(verdict.kind, Kind::kGo);
+  EXPECT_EQ(verdict.changes, (Changes{{kBindTicket, "1700000000000;w1;ns/along/along;ns/me/me"}}));
+  EXPECT_EQ(verdict.named, (std::vector<std::string>{"along", "me"}));
+}
+
+TEST_F(GateTest, GivenAConcurrentNode_WhenAPodOfTheSameSizeDiffers_ThenItWaits) {
+  node_.annotations[kConcurrentAllocate] = "1";
+  Add("bound", Stage::kBound, Grant({1}, 2000));
+  EXPECT_EQ(Judge().kind, Kind::kTaken);
+  Add("bound", Stage::kBound, Grant({2}, 2000));
+  EXPECT_EQ(Judge().kind, Kind::kGo) << "sizes tell them apart";
+  Add("bound", Stage::kBound, Grant({1}, 2000), kNow / 1000 - 301);
+  EXPECT_EQ(Judge().kind, Kind::kGo) << "no plugin is waited for forever";
+}
+
+TEST_F(GateTest, GivenAnotherSchedulersTicket_WhenItsPodsAreNotInTheBooks_ThenItIsLookedIntoFirst) {
+  const std::string ticket = FormatTicket({kNow - 1000, "w2", {{"ns", "p", "u"}}});
+  node_.annotations[kBindTicket] = ticket;
+  EXPECT_EQ(Judge().kind, Kind::kDigest);
+  bound_["u"] = true;
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+  bound_.clear();
+  digested_ = ticket;
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+  // A ticket that names nobody still says that another was here.
+  node_.annotations[kBindTicket] = FormatTicket({kNow - 1000, "w2", {}});
+  EXPECT_EQ(Judge().kind, Kind::kDigest);
+}
+
+TEST_F(GateTest, GivenLockAndTicket_WhenGivenBack_ThenOnlyWhatIsOursGoes) {
+  const Owner me{"ns", "me", "me"};
+  Lock(0, "me");
+  node_.annotations[kBindTicket] = FormatTicket({kNow, "w1", {me, {"ns", "b", "c"}}});
+  EXPECT_EQ(ReleaseChanges(node_, me, "w1", kNow),
+            (Changes{{kBindTicket, "1700000000000;w1;ns/b/c"}, {device::kNodeLock, std::nullopt}}));
+  EXPECT_TRUE(ReleaseChanges(node_, me, "w2", kNow).empty()) << "the same pod, bound by another scheduler";
+  Lock(0, "b");
+  EXPECT_EQ(ReleaseChanges(node_, me, "w1", kNow).size(), 1U);
+}
+
+TEST(InFlightTest, GivenGrants_WhenCompared_ThenCardsDoNotMatterButAmountsDo) {
+  device::Allocation a = Grant({2, 0}, 1000);
+  device::Allocation b = a;
+  b.grants[0].second[0][0].uuid = "GPU-9";
+  EXPECT_TRUE(MayBeTogether(ShapeOf(a), ShapeOf(b)));
+  b.grants[0].second[0][0].memory = 999;
+  EXPECT_FALSE(MayBeTogether(ShapeOf(a), ShapeOf(b)));
+  EXPECT_TRUE(MayBeTogether(ShapeOf(Grant({2, 3}, 1000)), ShapeOf(Grant({1}, 1))));
+  EXPECT_FALSE(MayBeTogether(ShapeOf(Grant({2, 1}, 1000)), ShapeOf(Grant({1}, 1000))));
+  a.reservations.push_back({0, 0, "GPU-0", "1g.5gb", {0, 1}, {}, -1, -1});
+  EXPECT_FALSE(MayBeTogether(ShapeOf(a), ShapeOf(Grant({2, 0}, 1000)))) << "MIG and not";
+}
+
+}  // namespace
+}  // namespace hami::scheduler

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/options.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/strings.h"
+
+#ifndef HAMI_VERSION
+#define HAMI_VERSION "unknown"
+#endif
+
+namespace hami::scheduler {
+namespace {
+
+using base::Fail;
+using base::FlagSet;
+using base::Status;
+
+constexpr const char* kOverview =
+    "hami-scheduler — shares of GPUs for pods: extender of kube-scheduler and admission webhook\n"
+    "\n"
+    "Usage:\n"
+    "  hami-scheduler --device-config-file FILE [FLAGS]\n"
+    "  hami-scheduler version\n"
+    "\n"
+    "Try it against the cluster that kubectl talks to:\n"
+    "  hami-scheduler --device-config-file device-config.yaml --scheduler-name hami-scheduler -v 4\n"
+    "  curl -s localhost:9395/metrics\n"
+    "\n"
+    "In a cluster, with TLS for the webhook and two replicas:\n"
+    "  hami-scheduler --http_bind=0.0.0.0:443 --cert_file=/tls/tls.crt --key_file=/tls/tls.key \\\n"
+    "      --scheduler-name=hami-scheduler --device-config-file=/device-config.yaml \\\n"
+    "      --leader-elect --leader-elect-resource-name=hami-scheduler --leader-elect-resource-namespace=kube-system\n"
+    "\n"
+    "Flags are written --x=y or --x y.\n";
+
+constexpr const char* kEpilogue =
+    "\n"
+    "Environment:\n"
+    "  KUBECONFIG               kubeconfig files, when --kubeconfig is not given; else ~/.kube/config, else the pod's\n"
+    "                           service account\n"
+    "  POD_NAME, POD_NAMESPACE  the pod we run in: it gets the label hami.io/scheduler-role\n"
+    "  HAMI_NODELOCK_EXPIRE     as --node-lock-timeout, which wins over it\n"
+    "\n"
+    "Exit status: 0 after SIGTERM or SIGINT, 1 when the start failed, 2 for a mistake on the command line.\n";
+
+constexpr const char* kFileDecides = "resource names come from --device-config-file";
+constexpr const char* kNoVendorYet = "this vendor's devices are not scheduled by this program";
+
+void AddDead(FlagSet& flags) {
+  flags.Dead({"cambricon-mlu-name",
+              "cambricon-mlu-memory",
+              "cambricon-mlu-cores",
+              "dcu-name",
+              "dcu-memory",
+              "dcu-cores",
+              "mthreads-name",
+              "mthreads-memory",
+              "mthreads-cores",
+              "metax-name",
+              "metax-vcount",
+              "metax-vcore",
+              "metax-vmemory",
+              "kunlun-name",
+              "kunlun-vcount",
+              "kunlun-vmemory",
+              "enflame-gcu-resource-name",
+              "enflame-drs-gcu-resource-name",
+              "enflame-vgcu-resource-name",
+              "enflame-vgcu-legacy-resource-name",
+              "enflame-vgcu-percentage-resource-name",
+              "enflame-gcu-memory-resource-name",
+              "enflame-gcu-core-resource-name"},
+             false, kFileDecides);
+  flags.Dead({"sgpu-topology-aware"}, true, kFileDecides);
+  flags.Dead({"default-mem", "default-cores", "default-gpu"}, false,
+             "defaults come from nvidia.defaultMemory, defaultCores and defaultGPUNum in --device-config-file");
+  flags.Dead({"enable-ascend", "enable-iluvatar"}, true, kNoVendorYet);
+  flags.Dead({"debug"}, true, "use -v=4");
+  // What klog knows and we have no use for: everything goes to stderr.
+  flags.Quiet({"log_dir", "log_file", "log_file_max_size", "log_backtrace_at", "stderrthreshold", "vmodule"}, false);
+  flags.Quiet({"logtostderr", "alsologtostderr", "add_dir_header", "one_output", "skip_headers", "skip_log_headers"},
+              true);
+}
+
+template <typename Integer>
+FlagSet::Take TakeInteger(Integer& out, Integer least, Integer most) {
+  return [&out, least, most](const std::string& text) {
+    Integer value{};
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (read.ec != std::errc() || read.ptr != text.data() + text.size() || value < least || value > most) {
+      return Status(Fail("not a number from " + std::to_string(least) + " to " + std::to_string(most)));
+    }
+    out = value;
+    return Status();
+  };
+}
+
+template <typename T>
+FlagSet::Take TakeParsed(T& out, base::Result<T> (*parse)(std::string_view), bool* given = nullptr) {
+  return [&out, parse, given](const std::string& text) {
+    auto parsed = parse(text);
+    if (!parsed) return Status(tl::unexpected(parsed.error()));
+    out = *std::move(parsed);
+    if (given != nullptr) *given = true;
+    return Status();
+  };
+}
+
+// "a=b,c=d". Several flags add up.
+Status TakeSelector(std::map<std::string, std::string>& out, const std::string& text) {
+  for (const std::string& part : base::Split(text, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return Fail("'" + part + "' is not KEY=VALUE", "labels are compared for equality only, like gpu=on,zone=a");
+    }
+    out[part.substr(0, equals)] = part.substr(equals + 1);
+  }
+  return {};
+}
+
+Status TakeQps(double& out, const std::string& text) {
+  double value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || !std::isfinite(value)) {
+    return Fail("not a number of calls a second");
+  }
+  out = std::max(value, 0.0);
+  return {};
+}
+
+struct Reader {
+  Options options;
+  FlagSet flags;
+  bool lock_timeout_given = false;
+
+  Reader() {
+    AddServing();
+    AddDeciding();
+    AddKubernetes();
+    AddReplicas();
+    AddWatching();
+    AddDead(flags);
+  }
+
+  void AddServing() {
+    flags.Group("Serving");
+    flags.Custom("http_bind", "HOST:PORT", "127.0.0.1:8080", TakeParsed(options.http, base::ParseHostPort),
+                 "where kube-scheduler (/filter, /bind) and the API server (/webhook) find us; no host means every "
+                 "interface");
+    flags.Text("cert_file", "FILE", options.cert_file,
+               "certificate chain (PEM); HTTPS when this and --key_file are given. Read again when it changes");
+    flags.Text("key_file", "FILE", options.key_file, "its private key (PEM)");
+    flags.Bool("profiling", options.profiling,
+               "accepted; there is no pprof here, /debug/pprof/ says what to use instead");
+  }
+
+  void AddDeciding() {
+    flags.Group("Deciding");
+    flags.Text("device-config-file", "FILE", options.device_config_file,
+               "device-config.yaml: which resources each vendor owns. Required; HAMi's own files load unchanged");
+    flags.Text("scheduler-name", "NAME", options.scheduler_name,
+               "written to spec.schedulerName by the webhook; also the source of our events");
+    flags.Bool("force-overwrite-default-scheduler", options.overwrite_default_scheduler,
+               "also take over pods that name default-scheduler");
+    flags.Text(
+        "node-scheduler-policy", "POLICY", options.node_policy,
+        "binpack: the fullest node that fits; spread: the emptiest. hami.io/node-scheduler-policy on a pod wins");
+    flags.Text("gpu-scheduler-policy", "POLICY", options.device_policy,
+               "binpack, spread, topology-aware, mutex, numa, or a chain like numa,binpack. "
+               "hami.io/gpu-scheduler-policy on a pod wins");
+    flags.Custom(
+        "node-label-selector", "KEY=VALUE,...", "",
+        [this](const std::string& text) { return TakeSelector(options.node_selector, text); },
+        "only nodes with these labels are registered");
+    flags.Custom("node-lock-timeout", "DURATION", "5m",
+                 TakeParsed(options.lock_timeout, base::ParseGoDuration, &lock_timeout_given),
+                 "after this long the lock of a node may be taken over");
+    flags.Custom("node-lock-retry-timeout", "DURATION", "28s",
+                 TakeParsed(options.lock_retry_timeout, base::ParseGoDuration),
+                 "how long the binding of a member of a PodGroup waits for a locked node; 0: not at all. Keep it below "
+                 "the extender's httpTimeout");
+  }
+
+  void AddKubernetes() {
+    flags.Group("Kubernetes");
+    flags.Text("kubeconfig", "FILE", options.kubeconfig,
+               "where the API server is and who we are to it; without it $KUBECONFIG, ~/.kube/config, or the pod's "
+               "service account");
+    flags.Custom(
+        "kube-qps", "N", "0", [this](const std::string& text) { return TakeQps(options.kube_qps, text); },
+        "calls a second to the API server; 0: as many as its own fairness allows");
+    flags.Custom("kube-burst", "N", "10", TakeInteger(options.kube_burst, 0, 1'000'000),
+                 "calls that may be saved up under --kube-qps");
+    flags.Custom(
+        "kube-timeout", "SECONDS", "0",
+        [this](const std::string& text) -> Status {
+          int seconds = 0;
+          HAMI_TRY(TakeInteger(seconds, 0, 3600)(text));
+          options.kube_timeout = std::chrono::seconds(seconds);
+          return {};
+        },
+        "the longest that one call may take; 0: 30 seconds");
+  }
+
+  void AddReplicas() {
+    flags.Group("Replicas");
+    flags.Bool("leader-elect", options.leader_elect,
+               "answer /filter and register nodes only while kube-scheduler beside us holds the lease named below. "
+               "/webhook and /bind are answered always");
+    flags.Text("leader-elect-resource-name", "NAME", options.lease_name, "the lease of kube-scheduler");
+    flags.Text("leader-elect-resource-namespace", "NAMESPACE", options.lease_namespace, "and its namespace");
+  }
+
+  void AddWatching() {
+    flags.Group("Watching");
+    flags.Custom("metrics-bind-address", "HOST:PORT", ":9395", TakeParsed(options.metrics, base::ParseHostPort),
+                 "where Prometheus finds /metrics");
+    flags.Bool("legacy-metrics", options.legacy_metrics, "also the metric names of HAMi before 2.9");
+    flags.Custom("v", "LEVEL", "0", TakeInteger(options.verbosity, 0, 100), "4 and more: a line for every decision");
+    flags.Shorthand('v');
+  }
+};
+
+Message Mistake(const base::Error& error) {
+  std::string text = "hami-scheduler: error: " + base::Printable(error.message) + "\n";
+  if (!error.hint.empty()) text += "  " + base::Printable(error.hint) + "\n";
+  return {text, kUsage};
+}
+
+// What no single flag can see.
+Status CheckTogether(const Options& options) {
+  if (options.device_config_file.empty()) {
+    return Fail("--device-config-file is missing, so that no resource would be scheduled",
+                "mount the ConfigMap of device-config.yaml and name the file, like "
+                "--device-config-file=/device-config.yaml");
+  }
+  if (options.cert_file.empty() != options.key_file.empty()) {
+    return Fail(options.cert_file.empty() ? "--key_file without --cert_file" : "--cert_file without --key_file",
+                "HTTPS needs both; leave both out for plain HTTP");
+  }
+  if (options.leader_elect && (options.lease_name.empty() || options.lease_namespace.empty())) {
+    return Fail("--leader-elect does not know which lease to watch",
+                "add --leader-elect-resource-name and --leader-elect-resource-namespace as kube-scheduler has them");
+  }
+  return {};
+}
+
+// An explicit flag wins over the environment, which wins over the default.
+Status ReadEnvironment(const Environment& environment, Options& options, bool lock_timeout_given) {
+  options.pod_name = environment("POD_NAME").value_or("");
+  options.pod_namespace = environment("POD_NAMESPACE").value_or("");
+  const auto expire = environment("HAMI_NODELOCK_EXPIRE");
+  if (!expire || expire->empty() || lock_timeout_given) return {};
+  const auto parsed = base::ParseGoDuration(*expire);
+  if (!parsed) return Fail("HAMI_NODELOCK_EXPIRE=" + *expire + ": " + parsed.error().message, parsed.error().hint);
+  options.lock_timeout = *parsed;
+  return {};
+}
+
+}  // namespace
+
+std::string VersionLine() { return std::string("hami-scheduler ") + HAMI_VERSION; }
+
+std::variant<Options, Message> ParseOptions(const std::vector<std::string>& arguments, const Environment& environment) {
+  Reader reader;
+  auto parsed = reader.flags.Parse(arguments);
+  if (!parsed) return Mistake(parsed.error());
+  if (parsed->help) return Message{kOverview + reader.flags.Help() + kEpilogue, 0};
+  if (parsed->words == std::vector<std::string>{"version"}) return Message{VersionLine() + "\n", 0};
+  if (!parsed->words.empty()) {
+    return Mistake(
+        {"'" + parsed->words.front() + "' is no command", "the only one is `version`; --help shows the rest"});
+  }
+  Status good = ReadEnvironment(environment, reader.options, reader.lock_timeout_given);
+  if (good) good = CheckTogether(reader.options);
+  if (!good) return Mistake(good.error());
+  reader.options.warnings = std::move(parsed->warnings);
+  if (reader.options.profiling) {
+    reader.options.warnings.emplace_back(
+        "--profiling: there is no pprof in this program; `perf record -g -p PID` shows where the time goes");
+  }
+  return reader.options;
+}
+
+}  // namespace hami::scheduler

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line and environment of hami-scheduler as plain values, and its help text. Every flag of HAMi 2.10's
+// scheduler is accepted as it is spelled there; those that decide nothing any more are accepted with a warning. Nothing
+// is opened or asked here, and a value that can not be meant is refused here and not later.
+
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/flags.h"
+
+namespace hami::scheduler {
+
+struct Options {
+  base::HostPort http{"127.0.0.1", 8080};
+  base::HostPort metrics{"", 9395};
+  std::string cert_file;  // both or neither
+  std::string key_file;
+  bool profiling = false;  // only warned about
+
+  std::string scheduler_name;
+  std::string node_policy = "binpack";
+  std::string device_policy = "spread";
+  std::map<std::string, std::string> node_selector;
+  std::string device_config_file;
+  bool overwrite_default_scheduler = true;
+  std::chrono::milliseconds lock_timeout = std::chrono::minutes(5);
+  std::chrono::milliseconds lock_retry_timeout = std::chrono::seconds(28);
+
+  std::string kubeconfig;
+  double kube_qps = 0;  // 0: no limit of our own
+  int kube_burst = 10;
+  std::chrono::seconds kube_timeout{0};  // 0: the client's own
+
+  bool leader_elect = false;
+  std::string lease_name;
+  std::string lease_namespace;
+  // Of the pod we run in; empty outside of a cluster.
+  std::string pod_name;
+  std::string pod_namespace;
+
+  bool legacy_metrics = false;
+  int verbosity = 0;  // 4 and more: debug lines
+
+  std::vector<std::string> warnings;  // one line each, for the log
+};
+
+// Text to print, and the status to end with: help, version, or a mistake.
+struct Message {
+  std::string text;
+  int exit_status = 0;
+};
+
+inline constexpr int kFailed = 1;
+inline constexpr int kUsage = 2;
+
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+
+// ARGUMENTS without the program's name.
+std::variant<Options, Message> ParseOptions(const std::vector<std::string>& arguments, const Environment& environment);
+
+// "hami-scheduler 1.2.3".
+std::string VersionLine();
+
+}  // namespace hami::scheduler

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace hami::scheduler {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+using Variables = std::map<std::string, std::string>;
+
+std::variant<Options, Message> Parse(std::vector<std::string> words, const Variables& variables = {}) {
+  return ParseOptions(words, [variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+Options Good(std::vector<std::string> words, const Variables& variables = {}) {
+  words.emplace_back("--device-config-file=/device-config.yaml");
+  auto parsed = Parse(std::move(words), variables);
+  if (const Message* message = std::get_if<Message>(&parsed)) ADD_FAILURE() << message->text;
+  return std::holds_alternative<Options>(parsed) ? std::get<Options>(parsed) : Options();
+}
+
+std::string Refused(const std::vector<std::string>& words, const Variables& variables = {}) {
+  const auto parsed = Parse(words, variables);
+  const Message* message = std::get_if<Message>(&parsed);
+  if (message == nullptr) return "(accepted)";
+  EXPECT_EQ(message->exit_status, kUsage);
+  return message->text;
+}
+
+TEST(SchedulerOptions, DefaultsAreThoseOfHami) {
+  const Options options = Good({});
+  EXPECT_EQ(options.http.host, "127.0.0.1");
+  EXPECT_EQ(options.http.port, 8080);
+  EXPECT_EQ(options.metrics.host, "");
+  EXPECT_EQ(options.metrics.port, 9395);
+  EXPECT_EQ(options.node_policy, "binpack");
+  EXPECT_EQ(options.device_policy, "spread");
+  EXPECT_TRUE(options.overwrite_default_scheduler);
+  EXPECT_EQ(options.lock_timeout, std::chrono::minutes(5));
+  EXPECT_EQ(options.lock_retry_timeout, std::chrono::seconds(28));
+  EXPECT_FALSE(options.leader_elect);
+  EXPECT_FALSE(options.legacy_metrics);
+  EXPECT_THAT(options.warnings, IsEmpty());
+}
+
+TEST(SchedulerOptions, TheCommandLineOfTheChartIsUnderstood) {
+  const Options options = Good({"--scheduler-name=hami-scheduler",
+                                "--kube-qps=100",
+                                "--kube-burst=200",
+                                "--http_bind=0.0.0.0:443",
+                                "--cert_file=/tls/tls.crt",
+                                "--key_file=/tls/tls.key",
+                                "--metrics-bind-address=:9395",
+                                "--node-scheduler-policy=spread",
+                                "--gpu-scheduler-policy=numa,binpack",
+                                "--force-overwrite-default-scheduler=false",
+                                "--node-label-selector=gpu=on,zone=a",
+                                "--leader-elect=true",
+                                "--leader-elect-resource-name=hami-scheduler",
+                                "--leader-elect-resource-namespace=kube-system",
+                                "--legacy-metrics=true",
+                                "-v=4",
+                                "--kube-timeout",
+                                "20",
+                                "--node-lock-timeout=2m",
+                                "--node-lock-retry-timeout=0"});
+  EXPECT_EQ(options.scheduler_name, "hami-scheduler");
+  EXPECT_EQ(options.kube_qps, 100);
+  EXPECT_EQ(options.kube_burst, 200);
+  EXPECT_EQ(options.kube_timeout, std::chrono::seconds(20));
+  EXPECT_EQ(options.http.port, 443);
+  EXPECT_EQ(options.cert_file, "/tls/tls.crt");
+  EXPECT_EQ(options.key_file, "/tls/tls.key");
+  EXPECT_EQ(options.node_policy, "spread");
+  EXPECT_EQ(options.device_policy, "numa,binpack");
+  EXPECT_FALSE(options.overwrite_default_scheduler);
+  EXPECT_THAT(options.node_selector, ElementsAre(Pair("gpu", "on"), Pair("zone", "a")));
+  EXPECT_TRUE(options.leader_elect);
+  EXPECT_EQ(options.lease_name, "hami-scheduler");
+  EXPECT_EQ(options.lease_namespace, "kube-system");
+  EXPECT_TRUE(options.legacy_metrics);
+  EXPECT_EQ(options.verbosity, 4);
+  EXPECT_EQ(options.lock_timeout, std::chrono::minutes(2));
+  EXPECT_EQ(options.lock_retry_timeout, std::chrono::milliseconds(0));
+  EXPECT_THAT(options.warnings, IsEmpty());
+}
+
+TEST(SchedulerOptions, FlagsThatDecideNothingAreAcceptedWithAWarningEach) {
+  const Options options =
+      Good({"--default-mem=5000", "--cambricon-mlu-name", "cambricon.com/vmlu", "--sgpu-topology-aware",
+            "--enable-ascend=true", "--debug", "--logtostderr=true", "--stderrthreshold", "ERROR", "--profiling"});
+  EXPECT_THAT(options.warnings, ElementsAre(HasSubstr("--default-mem"), HasSubstr("--cambricon-mlu-name"),
+                                            HasSubstr("--sgpu-topology-aware"), HasSubstr("--enable-ascend"),
+                                            HasSubstr("--debug"), HasSubstr("perf record")));
+}
+
+TEST(SchedulerOptions, TheLockTimeoutIsTheFlagThenTheEnvironmentThenTheDefault) {
+  const Variables variables{{"HAMI_NODELOCK_EXPIRE", "90s"}};
+  EXPECT_EQ(Good({}, variables).lock_timeout, std::chrono::seconds(90));
+  EXPECT_EQ(Good({"--node-lock-timeout=5m"}, variables).lock_timeout, std::chrono::minutes(5));
+  EXPECT_EQ(Good({}, {{"HAMI_NODELOCK_EXPIRE", ""}}).lock_timeout, std::chrono::minutes(5));
+  EXPECT_THAT(Refused({"--device-config-file=x"}, {{"HAMI_NODELOCK_EXPIRE", "soon"}}),
+              HasSubstr("HAMI_NODELOCK_EXPIRE=soon: not a duration"));
+}
+
+TEST(SchedulerOptions, ThePodWeRunInComesFromTheEnvironment) {
+  const Options options = Good({}, {{"POD_NAME", "hami-0"}, {"POD_NAMESPACE", "kube-system"}});
+  EXPECT_EQ(options.pod_name, "hami-0");
+  EXPECT_EQ(options.pod_namespace, "kube-system");
+}
+
+TEST(SchedulerOptions, WhatCanNotWorkIsRefusedWithItsRemedy) {
+  EXPECT_THAT(Refused({}), HasSubstr("mount the ConfigMap"));
+  EXPECT_THAT(Refused({"--device-config-file="}), HasSubstr("--device-config-file is missing"));
+  const std::string file = "--device-config-file=x";
+  EXPECT_THAT(Refused({file, "--cert_file=a"}), HasSubstr("--cert_file without --key_file"));
+  EXPECT_THAT(Refused({file, "--key_file=a"}), HasSubstr("--key_file without --cert_file"));
+  EXPECT_THAT(Refused({file, "--leader-elect"}), HasSubstr("--leader-elect-resource-name"));
+  EXPECT_THAT(Refused({file, "--http_bind=80"}), HasSubstr("--http_bind=80: no port"));
+  EXPECT_THAT(Refused({file, "--node-label-selector=gpu"}), HasSubstr("'gpu' is not KEY=VALUE"));
+  EXPECT_THAT(Refused({file, "--node-lock-timeout=5"}), HasSubstr("28s, 5m or 1h30m"));
+  EXPECT_THAT(Refused({file, "--kube-timeout=-1"}), HasSubstr("from 0 to 3600"));
+  EXPECT_THAT(Refused({file, "--kube-qps=nan"}), HasSubstr("not a number"));
+  EXPECT_THAT(Refused({file, "--nod-scheduler-policy=x"}), HasSubstr("did you mean --node-scheduler-policy?"));
+  EXPECT_THAT(Refused({file, "serve"}), HasSubstr("'serve' is no command"));
+}
+
+TEST(SchedulerOptions, VersionAndHelpEndWellWithoutAnyOtherFlag) {
+  const auto version = Parse({"version"});
+  EXPECT_EQ(std::get<Message>(version).exit_status, 0);
+  EXPECT_EQ(std::get<Message>(version).text, VersionLine() + "\n");
+  const auto help = Parse({"--help"});
+  EXPECT_EQ(std::get<Message>(help).exit_status, 0);
+  for (const char* word : {"--http_bind", "--device-config-file", "HAMI_NODELOCK_EXPIRE", "Exit status"}) {
+    EXPECT_THAT(std::get<Message>(help).text, HasSubstr(word));
+  }
+}
+
+}  // namespace
+}  // namespace hami::scheduler

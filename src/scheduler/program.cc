@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/program.h"
+
+#include <thread>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "device/config.h"
+#include "device/vendors/nvidia.h"
+#include "kube/recorder.h"
+#include "net/server.h"
+#include "scheduler/cache.h"
+#include "scheduler/counters.h"
+#include "scheduler/extender.h"
+#include "scheduler/keeper.h"
+#include "scheduler/kube_api.h"
+#include "scheduler/leader.h"
+#include "scheduler/metrics.h"
+#include "scheduler/routes.h"
+
+namespace hami::scheduler {
+namespace {
+
+constexpr std::size_t kMostConfigBytes = 4U << 20U;
+// A bind call may wait long for its node, each on a thread.
+constexpr unsigned kMainThreads = 256;
+constexpr unsigned kMetricsThreads = 4;
+constexpr auto kFinishTime = std::chrono::seconds(15);
+constexpr auto kLastEventsTime = std::chrono::seconds(2);
+
+base::Result<device::Vendors> LoadVendors(const std::string& file) {
+  const auto text = base::ReadLinkedFile(file, kMostConfigBytes);
+  if (!text) {
+    return base::Fail("--device-config-file=" + file + ": " + text.error().message,
+                      "mount the ConfigMap of device-config.yaml there, or name another file");
+  }
+  auto config = device::ParseDeviceConfig(*text, file);
+  if (!config) return tl::unexpected(config.error());
+  device::Vendors vendors;
+  vendors.push_back(std::make_unique<device::NvidiaVendor>(std::move(config->nvidia)));
+  return vendors;
+}
+
+base::Result<std::unique_ptr<kube::Client>> ConnectTo(const Options& options) {
+  kube::ConfigSources sources;
+  sources.kubeconfig = options.kubeconfig;
+  const auto config = kube::FindConfig(sources);
+  if (!config) return tl::unexpected(config.error());
+  kube::ClientOptions client;
+  client.qps = options.kube_qps;
+  client.burst = options.kube_burst;
+  if (options.kube_timeout.count() > 0) client.timeout = options.kube_timeout;
+  client.user_agent = VersionLine();
+  client.max_idle_connections = kMainThreads;
+  return kube::Client::Make(*config, client);
+}
+
+net::Duration CallTime(const Options& options) {
+  constexpr auto kUsual = std::chrono::seconds(10);
+  return options.kube_timeout.count() > 0 ? options.kube_timeout : kUsual;
+}
+
+double SecondsSince(net::Deadline begin) { return std::chrono::duration<double>(net::Clock::now() - begin).count(); }
+
+const char* ResultOf(const AdmissionAnswer& answer) {
+  if (answer.http_status != 200) return "unreadable";
+  if (!answer.allowed) return "denied";
+  return answer.patched ? "patched" : "unchanged";
+}
+
+}  // namespace
+
+class Program::Parts {
+ public:
+  Parts(const Options& options, const std::string& host, device::Vendors vendors, std::unique_ptr<kube::Client> client)
+      : options_(options),
+        client_(std::move(client)),
+        books_(std::move(vendors), {options.node_policy, options.device_policy}),
+        recorder_(*client_, RecorderOptionsFor(options, host)),
+        leader_(*client_, LeaderOptionsFor(options, host)),
+        api_(*client_, books_.vendors(), options.node_selector, CallTime(options)),
+        binder_(books_, api_, time_, Recording(), BinderOptionsFor(options)),
+        keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
+        cache_(*client_, books_, registration_, time_, {options.node_selector, {}}),
+        extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); }),
+        metrics_({[this](const auto& use) { books_.Read([&](const State& state) { use(state.ledger); }); },
+                  [this] { return Count(); }, options.legacy_metrics}) {}
+
+  ~Parts() { Stop(); }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  base::Status Start();
+  void Stop();
+
+ private:
+  static kube::RecorderOptions RecorderOptionsFor(const Options& options, const std::string& host);
+  static LeaderOptions LeaderOptionsFor(const Options& options, const std::string& host);
+  static BinderOptions BinderOptionsFor(const Options& options);
+  RecordEvent Recording();
+  Endpoints MakeEndpoints();
+  AdmissionAnswer Review(std::string_view body);
+  std::vector<Reading> Count() const;
+  base::Status Listen();
+
+  const Options options_;
+  net::Canceller hurry_;  // thrown first: whoever waits for a node or for the books answers now
+  net::Canceller enough_;
+  const std::unique_ptr<kube::Client> client_;
+  Books books_;
+  kube::EventRecorder recorder_;
+  Leader leader_;
+  KubeApi api_;
+  WallTime time_{hurry_};
+  Binder binder_;
+  Registration registration_;
+  Keeper keeper_;
+  Cache cache_;
+  Extender extender_;
+  Metrics metrics_;
+  std::thread keeping_;
+  std::unique_ptr<net::Server> metrics_server_;
+  std::unique_ptr<net::Server> main_server_;  // last: it calls into all of the above
+};
+
+kube::RecorderOptions Program::Parts::RecorderOptionsFor(const Options& options, const std::string& host) {
+  kube::RecorderOptions recorder;
+  recorder.component = options.scheduler_name.empty() ? "hami-scheduler" : options.scheduler_name;
+  recorder.host = host;
+  return recorder;
+}
+
+LeaderOptions Program::Parts::LeaderOptionsFor(const Options& options, const std::string& host) {
+  LeaderOptions leader;
+  leader.elect = options.leader_elect;
+  leader.lease_name = options.lease_name;
+  leader.lease_namespace = options.lease_namespace;
+  leader.host = host;
+  leader.pod_name = options.pod_name;
+  leader.pod_namespace = options.pod_namespace;
+  return leader;
+}
+
+BinderOptions Program::Parts::BinderOptionsFor(const Options& options) {
+  BinderOptions binder;
+  binder.writer = NewWriterName();
+  binder.lock.lock_timeout = options.lock_timeout.count();
+  binder.group_wait = options.lock_retry_timeout.count();
+  return binder;
+}
+
+RecordEvent Program::Parts::Recording() {
+  return [this](const PodName& pod, const sched::Event& event) {
+    kube::EventTarget target;
+    target.ns = pod.ns;
+    target.name = pod.name;
+    target.uid = pod.uid;
+    recorder_.Record(target, event.warning ? kube::EventType::kWarning : kube::EventType::kNormal, event.reason,
+                     event.message);
+    if (options_.verbosity < 4) return;
+    base::LogDebug(base::Concat(
+        {"event pod=", pod.ns, "/", pod.name, " reason=", event.reason, " message=\"", event.message, "\""}));
+  };
+}
+
+AdmissionAnswer Program::Parts::Review(std::string_view body) {
+  const sched::WebhookConfig config{options_.scheduler_name, options_.overwrite_default_scheduler};
+  AdmissionAnswer answer = AnswerReview(body, [&](const base::json::value& pod, std::string_view ns) {
+    return books_.Read(
+        [&](const State& state) { return sched::Admit(pod, ns, config, books_.vendors(), state.ledger.quotas()); });
+  });
+  metrics_.CountAdmission(ResultOf(answer));
+  return answer;
+}
+
+Endpoints Program::Parts::MakeEndpoints() {
+  Endpoints endpoints;
+  endpoints.filter = [this](std::string_view body, const Abandoned& abandoned) {
+    const net::Deadline begin = net::Clock::now();
+    Reply reply = extender_.Filter(body, abandoned);
+    metrics_.ObserveFilter(SecondsSince(begin));
+    return reply;
+  };
+  endpoints.bind = [this](std::string_view body, const Abandoned& abandoned) {
+    const net::Deadline begin = net::Clock::now();
+    Reply reply = extender_.Bind(body, abandoned);
+    metrics_.ObserveBind(SecondsSince(begin));
+    return reply;
+  };
+  endpoints.review = [this](std::string_view body) { return Review(body); };
+  endpoints.readiness = [this] {
+    return std::string(leader_.leads() ? "leading" : "following") +
+           (cache_.Synced() ? ", books complete\n" : ", books incomplete: /filter waits\n");
+  };
+  return endpoints;
+}
+
+base::Status Program::Parts::Listen() {
+  net::ServerOptions serving;
+  serving.host = options_.http.host;
+  serving.port = options_.http.port;
+  if (!options_.cert_file.empty()) serving.tls = net::TlsFiles{options_.cert_file, options_.key_file};
+  serving.max_threads = kMainThreads;
+  serving.limits.body_bytes = kMostBodyBytes;
+  auto main_server = net::Server::Start(serving, MainRoutes(MakeEndpoints()));
+  if (!main_server) return base::Fail("--http_bind: " + main_server.error().message, main_server.error().hint);
+  main_server_ = *std::move(main_server);
+
+  net::ServerOptions watching;
+  watching.host = options_.metrics.host;
+  watching.port = options_.metrics.port;
+  watching.max_threads = kMetricsThreads;
+  auto metrics_server =
+      net::Server::Start(watching, MetricsRoutes([this](net::BodyWriter& out) { metrics_.Write(out); }));
+  if (!metrics_server) {
+    return base::Fail("--metrics-bind-address: " + metrics_server.error().message, metrics_server.error().hint);
+  }
+  metrics_server_ = *std::move(metrics_server);
+  base::LogInfo(base::Concat({VersionLine(), " serves http", serving.tls ? "s" : "", " on ",
+                              serving.host.empty() ? "*" : serving.host, ":", std::to_string(main_server_->port()),
+                              ", metrics on ", watching.host.empty() ? "*" : watching.host, ":",
+                              std::to_string(metrics_server_->port())}));
+  return {};
+}
+
+base::Status Program::Parts::Start() {
+  HAMI_TRY(Listen());
+  leader_.Start();
+  cache_.Start();
+  keeping_ = std::thread([this] { keeper_.Run(enough_); });
+  return {};
+}
+
+void Program::Parts::Stop() {
+  hurry_.Cancel();
+  if (main_server_) main_server_->Stop(kFinishTime);
+  enough_.Cancel();
+  if (keeping_.joinable()) keeping_.join();
+  leader_.Stop();
+  cache_.Stop();
+  recorder_.Stop(kLastEventsTime);
+  if (metrics_server_) metrics_server_->Stop(std::chrono::seconds(1));
+}
+
+std::vector<Reading> Program::Parts::Count() const {
+  return AllReadings({extender_.counters(), binder_.counters(), keeper_.counters(), cache_.counters(),
+                      client_->counters(), recorder_.counters(), books_.Read([](const State& state) {
+                        return BooksCounters{state.ledger.counters(), state.filter.counters(),
+                                             state.ledger.node_count(), state.ledger.pod_count(),
+                                             state.pendings().size()};
+                      }),
+                      leader_.leads(), cache_.Synced()});
+}
+
+Program::Program(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Program::~Program() = default;
+
+base::Result<std::unique_ptr<Program>> Program::Start(const Options& options, const std::string& host) {
+  for (const std::string& warning : options.warnings) base::LogWarning(warning);
+  auto vendors = LoadVendors(options.device_config_file);
+  if (!vendors) return tl::unexpected(vendors.error());
+  auto client = ConnectTo(options);
+  if (!client) return tl::unexpected(client.error());
+  auto parts = std::make_unique<Parts>(options, host, *std::move(vendors), *std::move(client));
+  HAMI_TRY(parts->Start());
+  return std::unique_ptr<Program>(new Program(std::move(parts)));
+}
+
+void Program::Stop() { parts_->Stop(); }
+
+}  // namespace hami::scheduler

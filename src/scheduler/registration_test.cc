@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/registration.h"
+
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "scheduler/sim_cluster.h"
+
+namespace hami::scheduler {
+namespace {
+
+constexpr const char* kHandshake = "hami.io/node-handshake";
+constexpr const char* kRegister = "hami.io/node-nvidia-register";
+constexpr device::UnixSeconds kNow = 1'700'000'000;
+
+class RegistrationTest : public ::testing::Test {
+ protected:
+  RegistrationTest() : books_(sched::testing::NvidiaOnly(), {}) {
+    base::StartLog("test", base::LogLevel::kOff);
+    view_.name = "n";
+    view_.annotations[kRegister] = device::EncodeRegisterJson(sched::testing::Cards("n", 2).devices);
+    view_.allocatable["nvidia.com/gpu"] = "10";
+  }
+  void Look(device::UnixSeconds now = kNow) {
+    view_.version = std::to_string(++version_);
+    books_.Locked([&](State& state) {
+      ASSERT_TRUE(state.NodeSeen(view_));
+      registration_.Look(state, state.NodeAt("n"), {now, 0});
+    });
+  }
+  std::vector<NodeWrite> Due(device::UnixSeconds now = kNow) {
+    return books_.Locked([&](State& state) { return registration_.Due(state, {now, 0}, 100); });
+  }
+  std::size_t Cards() {
+    return books_.Read([](const State& state) {
+      const sched::NodeId id = state.ledger.Find("n");
+      return id == sched::kNoNode ? 0 : state.ledger.node(id).devices().size();
+    });
+  }
+
+  Books books_;
+  Registration registration_;
+  NodeView view_;
+  int version_ = 0;
+};
+
+TEST_F(RegistrationTest, GivenANewNode_WhenSeen_ThenItsCardsAreThereAtOnceAndTheHandshakeIsDue) {
+  Look();
+  EXPECT_EQ(Cards(), 2U);
+  const auto writes = Due();
+  ASSERT_EQ(writes.size(), 1U);
+  EXPECT_EQ(writes[0].changes, (Changes{{kHandshake, "Requesting_2023-11-14 22:13:20"}}));
+  EXPECT_TRUE(Due(kNow + 1).empty()) << "once is enough, until it is seen to have failed";
+  EXPECT_EQ(Due(kNow + 16).size(), 1U);
+  view_.annotations[kHandshake] = "Requesting_2023-11-14 22:13:20";
+  Look(kNow + 17);
+  EXPECT_TRUE(Due(kNow + 100).empty());
+  EXPECT_EQ(Cards(), 2U);
+}
+
+TEST_F(RegistrationTest, GivenANodeWithoutCards_WhenSeen_ThenNothingIsEverWrittenOnIt) {
+  view_.annotations.clear();
+  Look();
+  EXPECT_EQ(Cards(), 0U);
+  EXPECT_TRUE(Due(kNow + 1000).empty());
+}
+
+TEST_F(RegistrationTest, GivenAPluginThatDoesNotAnswer_WhenAMinutePassed_ThenItsCardsGoAndStayAway) {
+  view_.allocatable.clear();
+  view_.annotations[kHandshake] = device::RequestingText({kNow, 0});
+  Look();
+  EXPECT_EQ(Cards(), 2U);
+  EXPECT_TRUE(Due(kNow + 59).empty());
+  const auto writes = Due(kNow + 60);
+  EXPECT_EQ(Cards(), 0U);
+  ASSERT_EQ(writes.size(), 1U);
+  EXPECT_EQ(writes[0].changes, (Changes{{kHandshake, std::nullopt}}));
+  // What we removed ourselves is no sign of life.
+  view_.annotations.erase(kHandshake);
+  Look(kNow + 61);
+  EXPECT_EQ(Cards(), 0U);
+  EXPECT_TRUE(Due(kNow + 500).empty());
+  view_.allocatable["nvidia.com/gpu"] = "10";
+  Look(kNow + 501);
+  EXPECT_EQ(Cards(), 2U);
+}
+
+TEST_F(RegistrationTest, GivenAFollower_WhenItBecomesLeader_ThenItWritesWhatNobodyWrote) {
+  Look();
+  (void)Due();  // not written: somebody else leads
+  books_.Locked([&](State& state) { registration_.OweAll(state); });
+  EXPECT_EQ(Due().size(), 1U);
+}
+
+TEST_F(RegistrationTest, GivenAChangeThatIsNoneOfTheCards_WhenSeen_ThenTheBooksAreNotTouched) {
+  Look();
+  const auto touched = [&] { return books_.Read([](const State& s) { return s.ledger.counters().events; }); };
+  const auto before = touched();
+  view_.annotations[device::kNodeLock] = "2023-11-14T22:13:20Z,ns,p";
+  view_.annotations[kBindTicket] = "1;w";
+  Look();
+  EXPECT_EQ(touched(), before);
+  view_.annotations["hami.io/device-cordon"] = "n-0";
+  Look();
+  EXPECT_GT(touched(), before);
+}
+
+TEST_F(RegistrationTest, GivenAnAnnotationThatBreaks_WhenSeen_ThenWhatWasKnownStays) {
+  Look();
+  view_.annotations[kRegister] = "[{";
+  Look();
+  EXPECT_EQ(Cards(), 2U);
+  view_.annotations.erase(kRegister);
+  Look();
+  EXPECT_EQ(Cards(), 0U);
+}
+
+TEST_F(RegistrationTest, GivenANodeThatLosesItsLabel_WhenSeen_ThenItsCardsGo) {
+  Look();
+  view_.selected = false;
+  Look();
+  EXPECT_EQ(Cards(), 0U);
+}
+
+}  // namespace
+}  // namespace hami::scheduler

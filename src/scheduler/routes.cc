@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scheduler/routes.h"
+
+#include <memory>
+
+#include "base/strings.h"
+#include "net/url.h"
+#include "scheduler/options.h"
+
+namespace hami::scheduler {
+namespace {
+
+net::Response Text(int status, std::string body) {
+  return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(body), {}};
+}
+
+net::Response Json(int status, std::string body) {
+  return {status, {{"Content-Type", "application/json"}}, std::move(body), {}};
+}
+
+net::Response WrongMethod(const char* allowed) {
+  net::Response response = Text(405, std::string("use ") + allowed + "\n");
+  response.headers.emplace_back("Allow", allowed);
+  return response;
+}
+
+bool IsJson(const net::Request& request) {
+  const std::string* type = request.headers.Find("Content-Type");
+  if (type == nullptr) return true;
+  const std::string_view essence = std::string_view(*type).substr(0, type->find(';'));
+  return base::ToLower(base::Trim(essence)) == "application/json";
+}
+
+net::Response Post(const Endpoints& endpoints, std::string_view path, const net::Request& request) {
+  if (request.method != "POST") return WrongMethod("POST");
+  if (path == "/webhook") {
+    if (!IsJson(request)) return Text(415, "an AdmissionReview comes as application/json\n");
+    AdmissionAnswer answer = endpoints.review(request.body);
+    return Json(answer.http_status, std::move(answer.body));
+  }
+  Reply reply = (path == "/filter" ? endpoints.filter : endpoints.bind)(request.body, request.abandoned);
+  return reply.status == 200 ? Json(200, std::move(reply.body)) : Text(reply.status, std::move(reply.body));
+}
+
+net::Response Get(const Endpoints& endpoints, std::string_view path, const net::Request& request) {
+  if (request.method != "GET" && request.method != "HEAD") return WrongMethod("GET");
+  if (path == "/healthz") return {200, {}, "", {}};
+  if (path == "/readyz") return Text(200, endpoints.readiness());
+  return Text(200, VersionLine() + "\n");
+}
+
+}  // namespace
+
+net::Handler MainRoutes(Endpoints endpoints) {
+  return [endpoints = std::make_shared<const Endpoints>(std::move(endpoints))](const net::Request& request) {
+    const std::string_view path = net::PathOf(request.target);
+    if (path == "/filter" || path == "/bind" || path == "/webhook") return Post(*endpoints, path, request);
+    if (path == "/healthz" || path == "/readyz" || path == "/version") return Get(*endpoints, path, request);
+    if (path.starts_with("/debug/pprof")) {
+      return Text(501, "there is no pprof in this program: `perf record -g -p PID` shows where the time goes\n");
+    }
+    return Text(404, "here are POST /filter, /bind, /webhook and GET /healthz, /readyz, /version\n");
+  };
+}
+
+net::Handler MetricsRoutes(std::function<void(net::BodyWriter&)> write) {
+  return [write = std::move(write)](const net::Request& request) {
+    if (net::PathOf(request.target) != "/metrics") return Text(404, "here is GET /metrics\n");
+    if (request.method != "GET" && request.method != "HEAD") return WrongMethod("GET");
+    net::Response response{200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, "", {}};
+    response.stream = write;
+    return response;
+  };
+}
+
+}  // namespace hami::scheduler

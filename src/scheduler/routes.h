@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The HTTP surface of hami-scheduler: which path and method reaches what, and what everything else is told. Knows no
+// decision. An extender's error travels in its answer's body with status 200, as kube-scheduler expects.
+
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "net/server.h"
+#include "scheduler/admission.h"
+#include "scheduler/extender.h"
+
+namespace hami::scheduler {
+
+// Simulation requests carry whole Node objects, thousands of them.
+inline constexpr std::uint64_t kMostBodyBytes = 256U << 20U;
+
+struct Endpoints {
+  std::function<Reply(std::string_view body, const Abandoned& abandoned)> filter;
+  std::function<Reply(std::string_view body, const Abandoned& abandoned)> bind;
+  std::function<AdmissionAnswer(std::string_view body)> review;
+  std::function<std::string()> readiness;  // one line for /readyz
+};
+
+net::Handler MainRoutes(Endpoints endpoints);
+
+// /metrics, streamed by WRITE so that the text of a large cluster is never in memory as a whole.
+net::Handler MetricsRoutes(std::function<void(net::BodyWriter&)> write);
+
+}  // namespace hami::scheduler

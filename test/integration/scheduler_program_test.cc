@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The real hami-scheduler as its neighbours meet it: HTTPS in front, an API server behind, signals from the kubelet.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+#include <thread>
+
+#include "base/fd.h"
+#include "base/strings.h"
+#include "kube/fake_apiserver.h"
+#include "net/client.h"
+#include "net/test_certificates.h"
+#include "test/integration/child.h"
+#include "test/integration/objects.h"
+
+namespace hami::testcluster {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr auto kPatience = std::chrono::seconds(60);
+constexpr const char* kOneRequest = "hami_scheduler_filter_requests_total{zone=\"vGPU\"} 1";
+
+class SchedulerProgram : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/hami-scheduler-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    Write("device-config.yaml", DeviceConfig());
+    Write("kubeconfig", Kubeconfig("http://127.0.0.1:" + std::to_string(api_.port())));
+    WriteCertificate(authority_);
+    if (const char* options = std::getenv("ASAN_OPTIONS")) environment_["ASAN_OPTIONS"] = options;
+  }
+  void TearDown() override {
+    if (HasFailure() && child_) std::cerr << child_->Log();
+    child_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // Replaces it as a whole, as the kubelet does.
+  void Write(const std::string& name, const std::string& text) {
+    const std::string next = folder_ + "/next";
+    ASSERT_TRUE(base::WriteNewFile(next, text, 0600));
+    std::filesystem::rename(next, folder_ + "/" + name);
+  }
+  void WriteCertificate(net::TestAuthority& authority) {
+    const net::TestCertificate pair = authority.Issue("hami-scheduler", "DNS:localhost,IP:127.0.0.1");
+    Write("tls.key", pair.key_pem);
+    Write("tls.crt", pair.certificate_pem);
+  }
+  void Run(std::vector<std::string> more) {
+    std::vector<std::string> words{HAMI_SCHEDULER_PROGRAM, "--kubeconfig=" + folder_ + "/kubeconfig"};
+    words.insert(words.end(), more.begin(), more.end());
+    child_ = std::make_unique<Child>(words, environment_, folder_ + "/log");
+  }
+  // With everything it needs, on ports that the system chooses.
+  void Serve(std::vector<std::string> more = {}) {
+    for (const char* flag :
+         {"--http_bind=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0", "--scheduler-name=hami-scheduler", "-v=4"}) {
+      more.emplace_back(flag);
+    }
+    more.push_back("--device-config-file=" + folder_ + "/device-config.yaml");
+    more.push_back("--cert_file=" + folder_ + "/tls.crt");
+    more.push_back("--key_file=" + folder_ + "/tls.key");
+    Run(std::move(more));
+    main_port_ = child_->Said("serves https on 127.0.0.1:", ",");
+    metrics_port_ = child_->Said("metrics on 127.0.0.1:", "\n");
+    ASSERT_FALSE(main_port_.empty() || metrics_port_.empty());
+  }
+
+  net::Result<net::Response> Send(const net::Call& call, const net::TestAuthority& authority) const {
+    net::ClientOptions options;
+    options.tls.ca.data = authority.certificate_pem();
+    const auto url = net::ParseUrl("https://127.0.0.1:" + main_port_);
+    auto client = net::Client::Make(*url, options);
+    if (!client) return tl::unexpected(client.error());
+    return (*client)->Send(call);
+  }
+  static net::Call Get(std::string path) {
+    net::Call call;
+    call.target = std::move(path);
+    return call;
+  }
+  json::value Post(const std::string& path, const std::string& body) {
+    net::Call call = Get(path);
+    call.method = "POST";
+    call.headers = {{"Content-Type", "application/json"}};
+    call.body = body;
+    const auto response = Send(call, authority_);
+    EXPECT_TRUE(response) << response.error().message;
+    if (!response) return {};
+    EXPECT_EQ(response->status, 200) << response->body;
+    return json::parse(response->body);
+  }
+  std::string Scrape() const {
+    const auto client = net::Client::Make(*net::ParseUrl("http://127.0.0.1:" + metrics_port_), {});
+    const auto response = (*client)->Send(Get("/metrics"));
+    return response ? response->body : response.error().message;
+  }
+  static bool Eventually(const std::function<bool()>& condition) {
+    const auto end = net::After(kPatience);
+    while (!condition()) {
+      if (net::Clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
+  }
+  // SIGTERM; its exit status.
+  int End() {
+    child_->Signal(SIGTERM);
+    return child_->Wait(kPatience).value_or(-1);
+  }
+
+  kube::FakeApiServer api_;
+  net::TestAuthority authority_;
+  std::string folder_;
+  Child::Variables environment_{{"PATH", "/usr/bin:/bin"}};
+  std::unique_ptr<Child> child_;
+  std::string main_port_, metrics_port_;
+};
+
+TEST_F(SchedulerProgram, TakesAPodFromAdmissionToItsNodeAndEndsInGoodOrder) {
+  api_.Put(kube::kNodes, GpuNode("node-1", 2));
+  api_.Put(kube::kNodes, GpuNode("node-2", 2));
+  Serve();
+
+  json::value submitted = PendingPod("p", 3000, 30);
+  submitted.at("spec").as_object().erase("schedulerName");
+  const json::value review = Post("/webhook", ReviewBody(submitted));
+  EXPECT_EQ(review.at("response").at("uid"), "review-1");
+  EXPECT_EQ(review.at("response").at("patchType"), "JSONPatch");
+
+  // Filter waits by itself until the books are complete.
+  const json::value pod = api_.Put(kube::kPods, PendingPod("p", 3000, 30));
+  ASSERT_TRUE(Eventually([&] { return Scrape().find("hami_scheduler_synced{zone=\"vGPU\"} 1") != std::string::npos; }));
+  const json::value filtered = Post("/filter", FilterBody(pod, {"node-2", "node-1", "cpu-1"}));
+  ASSERT_EQ(filtered.at("NodeNames"), json::parse(R"(["node-1"])")) << json::serialize(filtered);
+  const json::value bound = Post("/bind", BindBody(pod, "node-1"));
+  EXPECT_EQ(bound.at("Error"), "");
+
+  const json::value now = *api_.Get(kube::kPods, "default", "p");
+  EXPECT_EQ(now.at("spec").at("nodeName"), "node-1");
+  EXPECT_THAT(std::string(now.at("metadata").at("annotations").at("hami.io/vgpu-devices-allocated").as_string()),
+              HasSubstr("NVIDIA,3000,30:;"));
+  const std::string text = Scrape();
+  EXPECT_THAT(text, HasSubstr(R"(hami_scheduler_binds_total{zone="vGPU",outcome="bound"} 1)"));
+  EXPECT_THAT(text, HasSubstr("hami_vgpu_memory_allocated_bytes{zone=\"vGPU\",namespace=\"default\",node=\"node-1\""));
+  EXPECT_TRUE(Eventually([&] { return api_.Count(kube::kEvents) >= 2; }));
+
+  EXPECT_EQ(End(), 0);
+  EXPECT_THAT(child_->Log(), HasSubstr("SIGTERM: finishing what has begun"));
+  EXPECT_THAT(child_->Log(), HasSubstr("stopped"));
+}
+
+TEST_F(SchedulerProgram, ANewCertificateIsServedWithoutARestart) {
+  Serve();
+  const net::Call call = Get("/healthz");
+  ASSERT_TRUE(Send(call, authority_));
+  net::TestAuthority next;
+  EXPECT_FALSE(Send(call, next));
+  WriteCertificate(next);
+  EXPECT_TRUE(Eventually([&] { return Send(call, next).has_value(); }));
+  EXPECT_FALSE(Send(call, authority_));
+  EXPECT_EQ(End(), 0);
+}
+
+TEST_F(SchedulerProgram, AFollowerAnswersTheWebhookAndFilterWaitsForTheLease) {
+  api_.Put(kube::kNodes, GpuNode("node-1", 1));
+  Serve({"--leader-elect", "--leader-elect-resource-name=sched", "--leader-elect-resource-namespace=system"});
+  const json::value pod = api_.Put(kube::kPods, PendingPod("p", 1000, 10));
+  EXPECT_EQ(Post("/webhook", ReviewBody(pod)).at("response").at("allowed"), true);
+  auto filtered = std::async(std::launch::async, [&] { return Post("/filter", FilterBody(pod, {"node-1"})); });
+  ASSERT_TRUE(Eventually([&] { return Scrape().find("hami_scheduler_synced{zone=\"vGPU\"} 1") != std::string::npos; }));
+  ASSERT_TRUE(Eventually([&] { return Scrape().find(kOneRequest) != std::string::npos; }));
+  EXPECT_EQ(filtered.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  char host[256] = {};
+  ASSERT_EQ(::gethostname(host, sizeof(host) - 1), 0);
+  api_.Put(kube::kLeases, {{"metadata", {{"name", "sched"}, {"namespace", "system"}}},
+                           {"spec",
+                            {{"holderIdentity", std::string(host) + "_1234"},
+                             {"leaseDurationSeconds", 3600},
+                             {"renewTime", "2026-01-01T00:00:00.000000Z"}}}});
+  EXPECT_EQ(filtered.get().at("NodeNames"), json::parse(R"(["node-1"])"));
+  EXPECT_EQ(End(), 0);
+}
+
+TEST_F(SchedulerProgram, SigtermAnswersWhoWaitsAndDoesNotWaitForTheApiServer) {
+  Write("kubeconfig", Kubeconfig("http://127.0.0.1:1"));
+  Serve();
+  const json::value pod = api_.Put(kube::kPods, PendingPod("p", 1000, 10));
+  auto filtered = std::async(std::launch::async, [&] { return Post("/filter", FilterBody(pod, {"node-1"})); });
+  const auto ready = Send(Get("/readyz"), authority_);
+  ASSERT_TRUE(ready);
+  EXPECT_EQ(ready->body, "leading, books incomplete: /filter waits\n");
+  ASSERT_TRUE(Eventually([&] { return Scrape().find(kOneRequest) != std::string::npos; }));
+  EXPECT_EQ(End(), 0);
+  EXPECT_NE(filtered.get().at("Error"), "");
+}
+
+TEST_F(SchedulerProgram, WhatAnOperatorHasToRepairEndsItWithASentence) {
+  Run({"--device-config-file=" + folder_ + "/absent.yaml"});
+  EXPECT_EQ(child_->Wait(kPatience), 1);
+  EXPECT_THAT(child_->Log(), HasSubstr("/absent.yaml"));
+  EXPECT_THAT(child_->Log(), HasSubstr("mount the ConfigMap"));
+  Write("device-config.yaml", "nvidia:\n  resourceCountNam: x\n");
+  Run({"--device-config-file=" + folder_ + "/device-config.yaml"});
+  EXPECT_EQ(child_->Wait(kPatience), 1);
+  EXPECT_THAT(child_->Log(), HasSubstr("device-config.yaml:2: nvidia.resourceCountNam"));
+  Run({"--device-config-file="});
+  EXPECT_EQ(child_->Wait(kPatience), 2);
+  Run({"version"});
+  EXPECT_EQ(child_->Wait(kPatience), 0);
+  EXPECT_THAT(child_->Log(), HasSubstr("hami-scheduler "));
+}
+
+}  // namespace
+}  // namespace hami::testcluster
