@@ -59,7 +59,7 @@ CUresult CreateStream(Context& ctx, unsigned flags, int priority, CUstream* out)
 #define SIMGPU_STREAM(var, handle, per_thread)                                             \
   CUresult var##_error = CUDA_SUCCESS;                                                     \
   ::simgpu::Stream* const var = ::simgpu::ResolveStream(handle, per_thread, &var##_error); \
-  if (var == nullptr) return var##_error
+  if ((var) == nullptr) return var##_error
 
 // --- submission
 // --------------------------------------------------------------------------------------------------------
