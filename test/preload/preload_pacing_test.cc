@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "region/gpu_time.h"
 #include "region/region.h"
 #include "test/preload/harness.h"
 
@@ -130,6 +131,44 @@ TEST_F(Pacing, WhenTheMonitorBlocks_ThenNothingRunsUntilItReleases) {
       EXPECT_NE(hami::region::Load(r->last_kernel_time), 0u);
     });
   }
+}
+
+// A task that says that it gives way has little in flight, whatever its limit.
+TEST_F(Pacing, GivenLowPriority_WhenTheMonitorBlocks_ThenItStopsWithinAQuantum) {
+  environment_["CUDA_TASK_PRIORITY"] = "1";
+  for (const char* limit : {"0", "50"}) {
+    for (const char* shape : {"tiny", "half", "streams"}) {
+      for (const char* name : {"running", "ordered", "done"}) std::filesystem::remove(folder() + "/" + name);
+      std::filesystem::remove(region());
+      const pid_t program = Start({"paced_stop", shape}, {{"CUDA_DEVICE_SM_LIMIT", limit}});
+      WaitFor("running");
+      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      std::chrono::nanoseconds now{};
+      InRegion([&](auto* r) {
+        hami::region::Store(r->recent_kernel, -1);
+        now = std::chrono::steady_clock::now().time_since_epoch();
+      });
+      std::ofstream(folder() + "/new") << now.count();
+      std::filesystem::rename(folder() + "/new", folder() + "/ordered");
+      WaitFor("done");
+      InRegion([](auto* r) { hami::region::Store(r->recent_kernel, 0); });
+      EXPECT_EQ(Wait(program), 0) << shape << " at " << limit;
+    }
+  }
+}
+
+TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
+  Pass({"paced_side_by_side"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+}
+
+TEST_F(Pacing, GivenKernelsThatTakeNothing_ThenNextToNothingIsCharged) {
+  Pass({"paced_nothing"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+  hami::region::Attachment attachment;
+  ASSERT_EQ(hami::region::Open(&attachment, region().c_str()), hami::region::Status::kOk);
+  const uint64_t charged = hami::region::Load(hami::region::GpuTimeOf(attachment.area)->devices[0].charged);
+  EXPECT_GT(charged, 0u);
+  EXPECT_LT(charged, 100'000u * 500);
+  hami::region::Detach(&attachment);
 }
 
 }  // namespace

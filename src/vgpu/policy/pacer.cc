@@ -10,6 +10,7 @@
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/pacer_samples.h"
+#include "vgpu/policy/pacer_trail.h"
 
 namespace hami::vgpu {
 
@@ -22,15 +23,23 @@ constexpr int64_t kLease = 200'000;           // of expected cost, for one threa
 constexpr int64_t kChunk = 500'000;           // what a launcher that had to wait waits for
 constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are looked at again
 constexpr int64_t kUnknownPoll = 20'000;
+constexpr int64_t kQuantumPoll = 100'000;
 constexpr int64_t kNoteInterval = 100'000'000;
-constexpr int64_t kResampleInterval = 20'000'000;  // of a kind that is known well
+constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known well
+constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
 constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
+constexpr int64_t kQuantum = 1'200'000;      // the work in flight of a task that may be told to stop
+constexpr int64_t kSpacing = kQuantum / 4;   // of marks on one stream
+constexpr int64_t kSideBySide = 80;          // launches of streams side by side that go together, so that they overlap
+constexpr int64_t kLargestChunk = 16'000'000;
 
 constinit std::atomic<uint32_t> g_epoch{1};
 constinit std::atomic<int32_t> g_captures{0};
 constinit std::atomic<bool> g_window_open{false};
 constinit std::atomic<int64_t> g_noted_at{0};
+constinit std::atomic<int64_t> g_sampled_at{0};
+constinit std::atomic<bool> g_was_blocked{false};
 constinit std::atomic<int> g_devices{0};  // of the driver; 0 = not asked yet
 
 // The account of a process without a region.
@@ -50,8 +59,19 @@ bool Capturing(CUstream stream, bool per_thread) {
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void WaitWhileBlocked() {
+// Whether the monitor may tell this task to stop: it said that it gives way, or was told before.
+bool MayBeBlocked() {
+  const region::Attachment* const a = attachment();
+  if (a == nullptr) return false;
+  return g_was_blocked.load(std::memory_order_relaxed) || settings().gives_way;
+}
+
+// True when there was something to wait for.
+bool WaitWhileBlocked() {
+  if (!Blocked()) return false;
+  g_was_blocked.store(true, std::memory_order_relaxed);
   while (Blocked()) SleepNanos(kLongestSleep);
+  return true;
 }
 
 // The monitor wants to know of launches, limited or not; twice a second would do.
@@ -68,7 +88,7 @@ void NoteLaunch(int64_t now) {
 // Lets launches pass without a look, until the helper closes the gate again. A limit that came in between closes it.
 void OpenGate() {
   __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_SEQ_CST);
-  if (AnyRate() || Blocked()) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
+  if (AnyRate() || Blocked() || MayBeBlocked()) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
 }
 
 bool OnlyDevice() {
@@ -99,25 +119,54 @@ LaunchKind* ClaimKind(uint64_t id) {
   return kind;
 }
 
+// How much is let go at once after a wait: of streams side by side many rounds, as each release begins and ends ragged.
+int64_t ChunkOf(int device, int64_t cost) {
+  if (MayBeBlocked()) return kChunk;
+  const bool side_by_side = ScaleFor(device, 100) < 80;
+  const int64_t wanted = side_by_side ? kSideBySide * cost : kChunk;
+  return wanted < kChunk ? kChunk : wanted < kLargestChunk ? wanted : kLargestChunk;
+}
+
 // Waits until the account of the device lets a launch pass. Returns its rate, 0 when there is no limit (any more).
-uint32_t Admit(int device, int64_t* now, bool* waited) {
+uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
   region::GpuTimeDevice* const account = AccountOf(device);
   for (;;) {
     WaitWhileBlocked();
     const uint32_t rate = RateOf(device);
-    if (rate == 0) return 0;
     *now = MonotonicNanos();
     if (PendingSamples() != 0) Harvest(*now);
     if (*now < HoldUntil(device)) {
       SleepNanos(kUnknownPoll);
       continue;
     }
+    if (rate == 0) return 0;
     const int64_t balance = region::GpuTimeBalance(account, *now, rate);
-    if (balance >= (*waited ? kChunk : 1)) return rate;
+    const int64_t chunk = *waited ? ChunkOf(device, cost) : 1;
+    if (balance >= chunk) return rate;
     if (!*waited) TurnWindow(device, *now);
     *waited = true;
-    const int64_t missing = region::WallToEarn(kChunk - balance, rate);
+    region::GpuTimeWaits(account, *now);
+    const int64_t missing = region::WallToEarn(ChunkOf(device, cost) - balance, rate);
     SleepNanos(missing < kLongestSleep ? missing : kLongestSleep);
+  }
+}
+
+// Waits until what is in flight, and `cost` more, is a quantum at most; one launch goes when little is left. A peer or
+// this very thread may have to do something before the GPU goes on, so there is an end to it.
+void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
+  int64_t begin = *now;
+  for (;;) {
+    const int64_t ahead = InFlight(device, *now);
+    if (ahead <= kSpacing || ahead + cost <= kQuantum) return;
+    if (!*waited) TurnWindow(device, *now);
+    *waited = true;
+    const int64_t excess = ahead + cost - kQuantum;
+    SleepNanos(excess < kQuantumPoll ? kQuantumPoll : excess < kChunk ? excess : kChunk);
+    const bool blocked = WaitWhileBlocked();
+    *now = MonotonicNanos();
+    if (blocked) begin = *now;
+    if (PendingSamples() != 0) Harvest(*now);
+    if (*now - begin > 4 * (ahead + kLongestSleep)) return DropTrail(device);
   }
 }
 
@@ -131,13 +180,39 @@ void ReturnLease(Lease* lease, int64_t now) {
   lease->credit = 0;
 }
 
-// A short launch is timed best with others queued before it: not the first one after a wait, unless that is all there
-// is.
-bool WorthTiming(const LaunchKind& kind, bool waited, int64_t now) {
+enum class Due { kNo, kNow, kGapless };
+
+// A short launch is timed only when the stream has others ahead of it (pacer_trail.h), unless that never happens.
+Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   const Estimate& e = kind.estimate;
-  if (e.samples == 0 || e.cost >= kWorthTiming) return true;
-  const int64_t interval = (e.samples < kConfident ? 0 : kResampleInterval) * (waited ? 4 : 1);
-  return now - kind.sampled_at > interval && (!waited || now - kind.sampled_at > kMissed);
+  if (e.samples == 0 || e.cost >= kWorthTiming) return Due::kNow;
+  if (now - kind.sampled_at > kMissed) return Due::kNow;
+  if (e.samples < kConfident) return waited ? Due::kNo : Due::kNow;
+  const bool early =
+      now - kind.sampled_at < kResampleInterval || now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval;
+  return early ? Due::kNo : Due::kGapless;
+}
+
+TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, bool waited, int64_t now) {
+  const Due due = TimingDue(*kind, waited, now);
+  if (due == Due::kNo) return nullptr;
+  const bool gapless = Backlogged(ticket.device, ticket.stream, ticket.per_thread, now);
+  if (!gapless && due == Due::kGapless) return nullptr;
+  g_sampled_at.store(now, std::memory_order_relaxed);
+  return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless);
+}
+
+// Takes `cost` from the thread's lease; a launch that costs more than a lease is charged at once, so that everybody
+// sees the debt.
+void PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, int64_t now) {
+  if (cost <= lease->credit) {
+    lease->credit -= cost;
+    return;
+  }
+  const int64_t charge = ScaleFor(device, cost + kLease - lease->credit);
+  if (rate != 0) region::GpuTimeCharge(AccountOf(device), charge, now, rate);
+  Issued(device, charge);
+  lease->credit = kLease;
 }
 
 }  // namespace
@@ -213,8 +288,8 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   WaitWhileBlocked();
   int64_t now = MonotonicNanos();
   NoteLaunch(now);
-  if (device < 0 || RateOf(device) == 0) {
-    if (!AnyRate()) OpenGate();
+  if (device < 0 || (RateOf(device) == 0 && !MayBeBlocked())) {
+    if (!AnyRate() && !MayBeBlocked()) OpenGate();
     return;
   }
   if (Capturing(stream, per_thread)) return;  // begun where we did not see it
@@ -227,26 +302,23 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   const bool covered = cost > 0 && cost <= lease.credit;
   uint32_t rate = RateOf(device);
   bool waited = false;
-  if (!covered) rate = Admit(device, &now, &waited);
-  if (rate == 0) return;
+  if (!covered) {
+    rate = Admit(device, cost, &now, &waited);
+    if (MayBeBlocked()) AdmitQuantum(device, ScaleFor(device, cost), &now, &waited);
+  }
+  if (rate == 0 && !MayBeBlocked()) return;
 
   kind = ClaimKind(id);
   cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited
-  const int64_t scaled = ScaleFor(device, cost);
-  if (cost <= lease.credit) {
-    lease.credit -= cost;
-  } else {
-    // A launch that costs more than a lease is charged at once, so that everybody sees the debt.
-    region::GpuTimeCharge(AccountOf(device), ScaleFor(device, cost + kLease - lease.credit), now, rate);
-    lease.credit = kLease;
-  }
+  PayLaunch(&lease, device, cost, rate, now);
   ticket->device = device;
   ticket->stream = stream;
   ticket->per_thread = per_thread;
   ticket->cost = cost;
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
-  if (WorthTiming(*kind, waited, now)) ticket->sample = StartTiming(kind, device, stream, per_thread, scaled);
+  ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);
+  ticket->marks = MayBeBlocked() || (ticket->sample == nullptr && TimingDue(*kind, false, now) == Due::kGapless);
 }
 
 void EndLaunch(Ticket* ticket, CUresult result) {
@@ -254,6 +326,9 @@ void EndLaunch(Ticket* ticket, CUresult result) {
   if (ticket->sample != nullptr) StopTiming(ticket->sample, ticket->stream, ticket->per_thread, launched);
   if (ticket->in_window && launched) {
     LeaveWindow(ticket->device, ticket->stream, ticket->per_thread, ticket->cost);
+  }
+  if (ticket->marks && launched) {
+    LayMark(ticket->device, ticket->stream, ticket->per_thread, kSpacing, MonotonicNanos());
   }
   // A launch that did not take place is not paid for.
   if (!launched && ticket->cost > 0 && t_lease.device == ticket->device) t_lease.credit += ticket->cost;
@@ -286,6 +361,8 @@ void ResetPacer() {
   g_captures.store(0);
   g_window_open.store(false);
   g_noted_at.store(0);
+  g_sampled_at.store(0);
+  g_was_blocked.store(false);
   for (region::GpuTimeDevice& account : g_private_accounts) account = {};
   t_lease = {0, -1, 0};
   ResetSamples();

@@ -53,6 +53,7 @@ struct Ticket {
   int32_t device = -1;
   bool per_thread = false;
   bool in_window = false;
+  bool marks = false;  // an event goes behind it (pacer_trail.h)
 };
 
 // The slow path, before and after the driver's own function.

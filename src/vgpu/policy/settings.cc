@@ -132,7 +132,10 @@ void ReadSettings(Settings* out, char* (*get)(const char*)) {
   ReadPerDevice("CUDA_DEVICE_MEMORY_LIMIT", out->memory_limit, get);
   ReadPerDevice("CUDA_DEVICE_SM_LIMIT", out->sm_limit, get);
   for (uint64_t& limit : out->sm_limit) limit = limit == 0 || limit > 100 ? 100 : limit;
-  if (const char* priority = get("CUDA_TASK_PRIORITY"); priority != nullptr) out->priority = atoi(priority);
+  if (const char* priority = get("CUDA_TASK_PRIORITY"); priority != nullptr) {
+    out->priority = atoi(priority);
+    out->gives_way = out->priority > 0;
+  }
   if (const char* policy = get("GPU_CORE_UTILIZATION_POLICY"); policy != nullptr) {
     if (strcasecmp(policy, "force") == 0) out->policy = UtilizationPolicy::kForce;
     if (strcasecmp(policy, "disable") == 0) out->policy = UtilizationPolicy::kDisable;
