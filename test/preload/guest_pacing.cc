@@ -165,6 +165,18 @@ SCENARIO(paced_observer) {
   ExpectShare(share, value(2), value(3));
 }
 
+// paced_share_of DELAY SECONDS PERCENT TOLERANCE PID: what one process has of the device.
+SCENARIO(paced_share_of) {
+  const auto value = [&](size_t i) { return std::strtod(arguments.at(i).c_str(), nullptr); };
+  const int pid = std::atoi(arguments.at(4).c_str());
+  std::this_thread::sleep_for(std::chrono::duration<double>(value(0)));
+  const auto begin = Clock::now();
+  const uint64_t before = simgpu_busy_ns(0, pid);
+  std::this_thread::sleep_for(std::chrono::duration<double>(value(1)));
+  const double share = static_cast<double>(simgpu_busy_ns(0, pid) - before) / Seconds(begin) / 1e7;
+  ExpectShare(share, value(2), value(3));
+}
+
 // Dies with work queued and paid for.
 SCENARIO(paced_victim) {
   Begin();

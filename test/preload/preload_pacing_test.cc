@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "region/common_area.h"
 #include "region/gpu_time.h"
 #include "region/region.h"
 #include "test/preload/harness.h"
@@ -155,6 +156,59 @@ TEST_F(Pacing, GivenLowPriority_WhenTheMonitorBlocks_ThenItStopsWithinAQuantum) 
       EXPECT_EQ(Wait(program), 0) << shape << " at " << limit;
     }
   }
+}
+
+// Containers, each with a region of its own, that meet in a common area.
+class SharedGpu : public Pacing {
+ protected:
+  SharedGpu() {
+    environment_["HAMI_COMMON_AREA"] = common();
+    EXPECT_TRUE(hami::region::CreateCommonArea(common().c_str()));
+  }
+  std::string common() const { return folder() + "/common"; }
+  Environment Container(const char* name, Environment settings) {
+    settings["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = folder() + "/" + name;
+    return settings;
+  }
+  void ExpectShareOf(pid_t pid, const char* delay, const char* percent, const char* tolerance) {
+    Pass({"paced_share_of", delay, "1", percent, tolerance, std::to_string(pid)}, {{"LD_PRELOAD", "-"}});
+  }
+};
+
+TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {
+  const pid_t low = Start({"paced_worker", "5.5"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
+  ExpectShareOf(low, "0.8", "100", "25");
+  const pid_t high = Start({"paced_worker", "2.2"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+  ExpectShareOf(low, "0.8", "0", "10");
+  EXPECT_EQ(Wait(high), 0);
+  ExpectShareOf(low, "0.3", "65", "40");  // with little in flight, while the other may come back
+  EXPECT_EQ(Wait(low), 0);
+}
+
+TEST_F(SharedGpu, GivenBurst_ThenIdleTimeIsUsed_AndGivenBack) {
+  const pid_t bursts =
+      Start({"paced_worker", "5.5"}, Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "30"}, {"HAMI_CORES_BURST", "80"}}));
+  ExpectShareOf(bursts, "0.8", "80", "7");
+  const pid_t other = Start({"paced_worker", "2.2"}, Container("other", {{"CUDA_DEVICE_SM_LIMIT", "70"}}));
+  ExpectShareOf(bursts, "0.8", "30", "7");
+  EXPECT_EQ(Wait(other), 0);
+  ExpectShareOf(bursts, "0.3", "80", "7");
+  EXPECT_EQ(Wait(bursts), 0);
+}
+
+TEST_F(SharedGpu, GivenAreaOfAnyContent_ThenTheLimitHolds) {
+  environment_["CUDA_DEVICE_SM_LIMIT"] = "25";
+  for (const char byte : {'\x7f', '\xff'}) {
+    std::ofstream file(common(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(8);
+    file << std::string(sizeof(hami::region::CommonArea) - 8, byte);
+    file.close();
+    Pass({"paced", "ex", "25", "5"});
+  }
+  std::filesystem::resize_file(common(), 100);
+  Pass({"paced", "ex", "25", "5"});
+  std::filesystem::remove(common());
+  Pass({"paced", "ex", "25", "5"});
 }
 
 TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {

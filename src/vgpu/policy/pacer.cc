@@ -9,6 +9,7 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
 
@@ -30,6 +31,8 @@ constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
 constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
 constexpr int64_t kQuantum = 1'200'000;      // the work in flight of a task that may be told to stop
+constexpr int64_t kShortQuantum = 400'000;   // while somebody more important is about
+constexpr int64_t kUnknownCost = 1'000'000;  // what others are told of a launch that was never measured
 constexpr int64_t kSpacing = kQuantum / 4;   // of marks on one stream
 constexpr int64_t kSideBySide = 80;          // launches of streams side by side that go together, so that they overlap
 constexpr int64_t kLargestChunk = 16'000'000;
@@ -59,19 +62,20 @@ bool Capturing(CUstream stream, bool per_thread) {
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Whether the monitor may tell this task to stop: it said that it gives way, or was told before.
-bool MayBeBlocked() {
-  const region::Attachment* const a = attachment();
-  if (a == nullptr) return false;
-  return g_was_blocked.load(std::memory_order_relaxed) || settings().gives_way;
-}
-
-// True when there was something to wait for.
-bool WaitWhileBlocked() {
-  if (!Blocked()) return false;
-  g_was_blocked.store(true, std::memory_order_relaxed);
-  while (Blocked()) SleepNanos(kLongestSleep);
-  return true;
+// Gives the GPU to those who are more important, and to the monitor's order to stop. True when there was something to
+// wait for.
+bool WaitWhileBlocked(int device) {
+  bool waited = false;
+  for (; Blocked(); waited = true) {
+    g_was_blocked.store(true, std::memory_order_relaxed);
+    SleepNanos(kLongestSleep);
+  }
+  for (;; waited = true) {
+    const int64_t now = MonotonicNanos();
+    const int64_t ahead = Others(device, now).higher_until - now;
+    if (ahead <= 0) return waited;
+    SleepNanos(ahead < kChunk ? ahead : kChunk);
+  }
 }
 
 // The monitor wants to know of launches, limited or not; twice a second would do.
@@ -88,7 +92,7 @@ void NoteLaunch(int64_t now) {
 // Lets launches pass without a look, until the helper closes the gate again. A limit that came in between closes it.
 void OpenGate() {
   __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_SEQ_CST);
-  if (AnyRate() || Blocked() || MayBeBlocked()) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
+  if (AnyRate() || Blocked() || AnyWatched()) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
 }
 
 bool OnlyDevice() {
@@ -121,7 +125,7 @@ LaunchKind* ClaimKind(uint64_t id) {
 
 // How much is let go at once after a wait: of streams side by side many rounds, as each release begins and ends ragged.
 int64_t ChunkOf(int device, int64_t cost) {
-  if (MayBeBlocked()) return kChunk;
+  if (GivesWay(device)) return kChunk;
   const bool side_by_side = ScaleFor(device, 100) < 80;
   const int64_t wanted = side_by_side ? kSideBySide * cost : kChunk;
   return wanted < kChunk ? kChunk : wanted < kLargestChunk ? wanted : kLargestChunk;
@@ -131,7 +135,7 @@ int64_t ChunkOf(int device, int64_t cost) {
 uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
   region::GpuTimeDevice* const account = AccountOf(device);
   for (;;) {
-    WaitWhileBlocked();
+    WaitWhileBlocked(device);
     const uint32_t rate = RateOf(device);
     *now = MonotonicNanos();
     if (PendingSamples() != 0) Harvest(*now);
@@ -146,6 +150,7 @@ uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
     if (!*waited) TurnWindow(device, *now);
     *waited = true;
     region::GpuTimeWaits(account, *now);
+    TellOthers(device, LimitOf(device), 0, *now);
     const int64_t missing = region::WallToEarn(ChunkOf(device, cost) - balance, rate);
     SleepNanos(missing < kLongestSleep ? missing : kLongestSleep);
   }
@@ -155,14 +160,15 @@ uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
 // this very thread may have to do something before the GPU goes on, so there is an end to it.
 void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
   int64_t begin = *now;
+  const int64_t quantum = Others(device, *now).higher_present ? kShortQuantum : kQuantum;
   for (;;) {
     const int64_t ahead = InFlight(device, *now);
-    if (ahead <= kSpacing || ahead + cost <= kQuantum) return;
+    if (ahead <= quantum / 4 || ahead + cost <= quantum) return;
     if (!*waited) TurnWindow(device, *now);
     *waited = true;
-    const int64_t excess = ahead + cost - kQuantum;
+    const int64_t excess = ahead + cost - quantum;
     SleepNanos(excess < kQuantumPoll ? kQuantumPoll : excess < kChunk ? excess : kChunk);
-    const bool blocked = WaitWhileBlocked();
+    const bool blocked = WaitWhileBlocked(device);
     *now = MonotonicNanos();
     if (blocked) begin = *now;
     if (PendingSamples() != 0) Harvest(*now);
@@ -203,16 +209,22 @@ TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, 
 }
 
 // Takes `cost` from the thread's lease; a launch that costs more than a lease is charged at once, so that everybody
-// sees the debt.
+// sees the debt. Who only tells others what it does has no lease.
 void PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, int64_t now) {
   if (cost <= lease->credit) {
     lease->credit -= cost;
     return;
   }
-  const int64_t charge = ScaleFor(device, cost + kLease - lease->credit);
+  const int64_t next = rate != 0 || GivesWay(device) ? kLease : 0;
+  const int64_t charge = ScaleFor(device, cost + next - lease->credit);
   if (rate != 0) region::GpuTimeCharge(AccountOf(device), charge, now, rate);
   Issued(device, charge);
-  lease->credit = kLease;
+  if (next == 0) {
+    TellOthers(device, 0, InFlight(device, now) + charge, now, true);
+  } else {
+    TellOthers(device, LimitOf(device), charge, now);
+  }
+  lease->credit = next;
 }
 
 }  // namespace
@@ -228,7 +240,7 @@ region::GpuTimeDevice* AccountOf(int device) {
   return a == nullptr ? &g_private_accounts[device] : &region::GpuTimeOf(a->area)->devices[device];
 }
 
-uint32_t RateOf(int device) {
+uint32_t LimitOf(int device) {
   if (device < 0 || device >= static_cast<int>(region::kMaxDevices)) return 0;
   const region::Attachment* const a = attachment();
   const uint64_t percent =
@@ -244,9 +256,30 @@ uint32_t RateOf(int device) {
   return static_cast<uint32_t>(percent) * 100;
 }
 
+uint32_t RateOf(int device) {
+  const uint32_t limit = LimitOf(device);
+  return limit == 0 || settings().cores_burst == 0 ? limit : WithBurst(device, limit, MonotonicNanos());
+}
+
 bool AnyRate() {
   for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
-    if (RateOf(device) != 0) return true;
+    if (LimitOf(device) != 0) return true;
+  }
+  return false;
+}
+
+bool GivesWay(int device) {
+  if (attachment() == nullptr || device < 0) return false;
+  if (g_was_blocked.load(std::memory_order_relaxed)) return true;
+  if (!settings().gives_way) return false;
+  return !OthersKnown() || Others(device, MonotonicNanos()).higher_present;
+}
+
+bool TellsOthers(int device) { return device >= 0 && Others(device, MonotonicNanos()).lower_present; }
+
+bool AnyWatched() {
+  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
+    if (GivesWay(device) || TellsOthers(device)) return true;
   }
   return false;
 }
@@ -285,11 +318,15 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
     return;
   }
   KeepHelperAwake();
-  WaitWhileBlocked();
+  WaitWhileBlocked(device);
   int64_t now = MonotonicNanos();
   NoteLaunch(now);
-  if (device < 0 || (RateOf(device) == 0 && !MayBeBlocked())) {
-    if (!AnyRate() && !MayBeBlocked()) OpenGate();
+  const bool gives_way = GivesWay(device);
+  const bool tells = LimitOf(device) == 0 && !gives_way && TellsOthers(device);
+  if (device < 0 || (LimitOf(device) == 0 && !gives_way && !tells)) {
+    if (AnyRate() || AnyWatched()) return;
+    TellOthersAlways(device, now);
+    OpenGate();
     return;
   }
   if (Capturing(stream, per_thread)) return;  // begun where we did not see it
@@ -302,15 +339,13 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   const bool covered = cost > 0 && cost <= lease.credit;
   uint32_t rate = RateOf(device);
   bool waited = false;
-  if (!covered) {
-    rate = Admit(device, cost, &now, &waited);
-    if (MayBeBlocked()) AdmitQuantum(device, ScaleFor(device, cost), &now, &waited);
-  }
-  if (rate == 0 && !MayBeBlocked()) return;
+  if (!covered && (rate != 0 || gives_way)) rate = Admit(device, cost, &now, &waited);
+  if (!covered && gives_way) AdmitQuantum(device, ScaleFor(device, cost), &now, &waited);
 
   kind = ClaimKind(id);
   cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited
   PayLaunch(&lease, device, cost, rate, now);
+  if (cost == 0) TellOthers(device, LimitOf(device), kUnknownCost, now);
   ticket->device = device;
   ticket->stream = stream;
   ticket->per_thread = per_thread;
@@ -318,7 +353,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
   ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);
-  ticket->marks = MayBeBlocked() || (ticket->sample == nullptr && TimingDue(*kind, false, now) == Due::kGapless);
+  ticket->marks = gives_way || tells || (ticket->sample == nullptr && TimingDue(*kind, false, now) == Due::kGapless);
 }
 
 void EndLaunch(Ticket* ticket, CUresult result) {
@@ -366,6 +401,7 @@ void ResetPacer() {
   for (region::GpuTimeDevice& account : g_private_accounts) account = {};
   t_lease = {0, -1, 0};
   ResetSamples();
+  ResetCommonArea();
   ResetHelper();
 }
 

@@ -29,6 +29,7 @@ struct Circumstances {
 
 inline constexpr uint32_t kConfident = 8;
 inline constexpr uint32_t kPersistent = 16;
+inline constexpr uint32_t kPersistentContended = 512;
 inline constexpr int64_t kGap = 20'000;       // as long as gaps get
 inline constexpr int64_t kLeastGap = 2'000;   // as short as the gap of an idle GPU gets
 inline constexpr int64_t kGapless = 500'000;  // costs from here on: no gap matters
@@ -44,7 +45,7 @@ constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
 // A measurement above all that is likely: somebody else's time, until it persists.
 constexpr int64_t LearnHigh(Estimate* e, int64_t measured, bool contended) {
   if (e->high_run == 0 || measured < e->high_min) e->high_min = measured;
-  if (++e->high_run > (contended ? 8 * kPersistent : kPersistent)) {
+  if (++e->high_run > (contended ? kPersistentContended : kPersistent)) {
     const int64_t step = e->cost / (contended ? 64 : 8) + 1;
     e->cost = e->high_min - e->cost < step ? e->high_min : e->cost + step;
   }
@@ -59,7 +60,7 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   if (measured < 1) measured = 1;
   const uint32_t seen = e->samples;
   if (seen < kConfident) ++e->samples;
-  const bool high = measured > (at.contended ? e->cost + kGap : BandTop(e->cost));
+  const bool high = measured > (at.contended ? e->cost + e->cost / 8 + kGap : BandTop(e->cost));
   if (seen == 0 || (at.gap == Gap::kNone && !e->gapless && !high)) {
     e->cost = measured;
     e->gapless = at.gap == Gap::kNone;
@@ -69,8 +70,8 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   if (high) return LearnHigh(e, measured, at.contended);
   e->high_run = 0;
   if (at.gap == Gap::kNone || e->cost >= kGapless) {
-    // Up and down alike, so that kernels that vary are charged their mean.
-    e->cost += (measured - e->cost) / 8;
+    // Up and down alike, so that kernels that vary are charged their mean; what others did to the first ones goes soon.
+    e->cost += (measured - e->cost) / (at.contended && measured < e->cost - e->cost / 5 ? 2 : 8);
     return measured;
   }
   // An excess that small is more likely the gap than the kernel, and what was measured without one is better known.

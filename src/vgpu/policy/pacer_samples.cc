@@ -25,6 +25,7 @@ struct TimedLaunch {
   LaunchKind* kind = nullptr;
   uint64_t kind_id = 0;
   int64_t charged = 0;
+  int64_t launched_at = 0;
   int64_t charged_until = 0;  // kinds that are not known are paid for as time passes
 };
 
@@ -58,8 +59,9 @@ void Settle(TimedLaunch* t, int64_t now) {
   if (real::cuEventElapsedTime(&milliseconds, t->start, t->end) == CUDA_SUCCESS &&
       __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id) {
     Estimate next = t->kind->estimate;
-    const int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
-                                   {.gap = t->gap, .host_gap = t->host_gap, .contended = Contended(t->device)});
+    const int64_t accepted =
+        Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
+              {.gap = t->gap, .host_gap = t->host_gap, .contended = ContendedSince(t->device, t->launched_at, now)});
     __atomic_store_n(&t->kind->estimate.cost, next.cost, __ATOMIC_RELAXED);
     t->kind->estimate.samples = next.samples;
     t->kind->estimate.high_run = next.high_run;
@@ -123,6 +125,7 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
   t->kind = kind;
   t->kind_id = kind->id;
   t->charged = charged;
+  t->launched_at = now;
   t->charged_until = now;
   t->gap = gapless ? Gap::kNone : Gap::kUnsure;
   t->unknown = kind->estimate.samples == 0;

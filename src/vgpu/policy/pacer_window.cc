@@ -101,7 +101,7 @@ void CollectWindow(int device, int64_t now) {
   const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && w->mark[0][0].on == w->mark[1][0].on;
   if (!failed) {
     const int64_t busy = alone ? w->sum : after - (before > 0 ? before : 0);
-    SettleWindow(device, Learn(&g_overlap[device], busy, w->sum, Contended(device)), now);
+    SettleWindow(device, Learn(&g_overlap[device], busy, w->sum, ContendedSince(device, w->opened_at, now)), now);
   }
   Close(w, now, !failed);
 }

@@ -143,6 +143,13 @@ void ReadSettings(Settings* out, char* (*get)(const char*)) {
   out->oversubscribe = ParseBool(get("CUDA_OVERSUBSCRIBE"), false);
   out->kill_on_refusal = ParseBool(get("ACTIVE_OOM_KILLER"), false);
   out->fail_open = ParseBool(get("HAMI_FAIL_OPEN"), false);
+  if (const char* burst = get("HAMI_CORES_BURST"); burst != nullptr) {
+    const int percent = atoi(burst);
+    out->cores_burst = percent < 0 || percent > 100 ? 0 : static_cast<uint32_t>(percent);
+  }
+  if (const char* common = get("HAMI_COMMON_AREA"); common != nullptr) {
+    if (const size_t n = strlen(common); n < sizeof out->common_path) memcpy(out->common_path, common, n);
+  }
   const char* path = get("CUDA_DEVICE_MEMORY_SHARED_CACHE");
   if (path == nullptr || *path == '\0') path = kDefaultRegion;
   const size_t length = strlen(path);
