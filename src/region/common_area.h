@@ -26,7 +26,8 @@ struct alignas(64) CommonMember {
   int64_t active_until;  // when what was launched is expected to end
   uint32_t rate;         // 1/10000 of the GPU's time; 0 = no limit
   int32_t priority;      // as CUDA_TASK_PRIORITY: lower is more important
-  uint64_t reserved[3];
+  int64_t quiet_until;   // until then it measures, and asks the others to let it have the GPU alone
+  uint64_t reserved[2];
 };
 static_assert(sizeof(CommonMember) == 64);
 
@@ -40,6 +41,7 @@ static_assert(sizeof(CommonArea) == 16384);
 
 inline constexpr int64_t kCommonPresent = 2'000'000'000;  // not seen for so long is gone
 inline constexpr int64_t kCommonReach = 1'000'000'000;    // nobody says anything about times beyond
+inline constexpr int64_t kCommonQuiet = 25'000'000;       // nobody may ask for more
 inline constexpr int64_t kCommonWants = 20'000'000;       // seen within that: it has use for GPU time
 
 inline bool CommonSeenWithin(const CommonMember& m, int64_t now, int64_t span) {
@@ -63,6 +65,7 @@ inline int CommonJoin(CommonArea* area, uint64_t container, uint64_t gpu, int64_
     }
     Store(m.gpu, gpu);
     Store(m.active_until, int64_t{0});
+    Store(m.quiet_until, int64_t{0});
     Store(m.seen_at, now);
     for (uint32_t seen = Load(area->used); seen < i + 1 || seen > kCommonMembers;) {
       if (__atomic_compare_exchange_n(&area->used, &seen, i + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
@@ -80,6 +83,8 @@ inline bool CommonIsMine(const CommonArea& area, int line, uint64_t container, u
 // What is to be known of the others on a GPU.
 struct CommonView {
   int64_t active_until = 0;  // the latest of all others
+  int64_t active = 0;        // how many of them are
+  int64_t quiet_until = 0;
   int64_t higher_until = 0;  // of those that are more important
   bool higher_present = false;
   bool lower_present = false;
@@ -96,7 +101,10 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
       continue;
     const int64_t until = Load(m.active_until);
     const int64_t sane_until = until < now + kCommonReach ? until : 0;
+    view.active += sane_until > now ? 1 : 0;
     if (sane_until > view.active_until) view.active_until = sane_until;
+    const int64_t quiet = Load(m.quiet_until);
+    if (quiet <= now + kCommonQuiet && quiet > view.quiet_until) view.quiet_until = quiet;
     const int32_t other = Load(m.priority);
     view.lower_present |= other > priority;
     if (other < priority) {

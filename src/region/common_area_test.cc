@@ -45,6 +45,7 @@ TEST_F(CommonAreaTest, GivenOthers_ThenTheirWorkAndTheirWishesAreSeen) {
   area_->members[Join(4, 1, 9000, kGpu + 1)].active_until = kNow + 100 * kMs;  // elsewhere
   const CommonView view = Look(mine);
   EXPECT_EQ(view.active_until, kNow + 3 * kMs);
+  EXPECT_EQ(view.active, 1);
   EXPECT_EQ(view.wanted, 12'000);  // who has no limit wants all
   EXPECT_EQ(Look(mine, kNow + 30 * kMs).wanted, 0);
 }
@@ -69,6 +70,15 @@ TEST_F(CommonAreaTest, WhenAContainerJoinsAgain_ThenItHasItsLine_AndTheDeadLoseT
   ASSERT_GE(late, 0);
   EXPECT_TRUE(CommonIsMine(*area_, late, 1000, kGpu));
   EXPECT_FALSE(CommonIsMine(*area_, late, 1, kGpu));
+}
+
+TEST_F(CommonAreaTest, GivenOneThatMeasures_ThenTheOthersKnow_ForAsLongAsIsAllowed) {
+  const int mine = Join(1);
+  CommonMember& other = area_->members[Join(2)];
+  other.quiet_until = kNow + 5 * kMs;
+  EXPECT_EQ(Look(mine).quiet_until, kNow + 5 * kMs);
+  other.quiet_until = kNow + 2 * kCommonQuiet;
+  EXPECT_EQ(Look(mine).quiet_until, 0);
 }
 
 TEST_F(CommonAreaTest, GivenTimesOutOfReach_ThenTheyDoNotCount) {

@@ -29,6 +29,8 @@ constexpr int64_t kNoteInterval = 100'000'000;
 constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known well
 constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
+constexpr int64_t kWorthQuiet = 300'000;
+constexpr int64_t kDrain = 5'000'000;
 constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
 constexpr int64_t kQuantum = 1'200'000;      // the work in flight of a task that may be told to stop
 constexpr int64_t kShortQuantum = 400'000;   // while somebody more important is about
@@ -144,6 +146,10 @@ uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
       continue;
     }
     if (rate == 0) return 0;
+    if (const int64_t quiet = QuietUntil(device, *now); quiet != 0) {
+      SleepNanos(quiet - *now < kChunk ? quiet - *now : kChunk);
+      continue;
+    }
     const int64_t balance = region::GpuTimeBalance(account, *now, rate);
     const int64_t chunk = *waited ? ChunkOf(device, cost) : 1;
     if (balance >= chunk) return rate;
@@ -199,11 +205,22 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   return early ? Due::kNo : Due::kGapless;
 }
 
+// A long launch that was only ever seen between the slices of others: they are asked to hold theirs, once or twice.
+void SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
+  const Estimate& e = kind.estimate;
+  if (e.alone || (e.samples != 0 && e.cost < kWorthQuiet)) return;
+  if (!AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now)) return;
+  for (const int64_t end = now + kDrain; now < end && Others(device, now).active_until > now; now = MonotonicNanos()) {
+    SleepNanos(kQuantumPoll);
+  }
+}
+
 TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, bool waited, int64_t now) {
   const Due due = TimingDue(*kind, waited, now);
   if (due == Due::kNo) return nullptr;
   const bool gapless = Backlogged(ticket.device, ticket.stream, ticket.per_thread, now);
   if (!gapless && due == Due::kGapless) return nullptr;
+  SeekQuiet(*kind, ticket.device, now);
   g_sampled_at.store(now, std::memory_order_relaxed);
   return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless);
 }

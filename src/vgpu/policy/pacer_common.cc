@@ -11,13 +11,18 @@ namespace hami::vgpu {
 namespace {
 
 constexpr int64_t kAlways = 900'000'000;  // renewed every half a second
-constexpr int64_t kSlack = 300'000;       // between the end that was expected and the next launch
+constexpr int64_t kAskAgain = 30'000'000;
+constexpr int64_t kQuietAgain = 100'000'000;  // of the time, a quarter at most is spent waiting for those who measure
+constexpr int64_t kHears = 100'000'000;
+constexpr int64_t kSlack = 300'000;  // between the end that was expected and the next launch
 
 enum : uint32_t { kNotYet = 0, kOpen = 1, kNone = 2 };
 constinit uint32_t g_state = kNotYet;
 constinit Lock g_lock{};
 constinit region::CommonFile g_file{};
 constinit uint64_t g_container = 0;
+constinit std::atomic<int64_t> g_asked_at{0};
+constinit std::atomic<int64_t> g_quiet_since{0};
 constinit std::atomic<bool> g_always[region::kMaxDevices]{};
 constinit int g_line[region::kMaxDevices]{};
 
@@ -105,6 +110,29 @@ region::CommonView Others(int device, int64_t now) {
 }
 
 bool OthersKnown() { return Area() != nullptr; }
+
+bool AskForQuiet(int device, int64_t span, int64_t now) {
+  if (now - g_asked_at.load(std::memory_order_relaxed) < kAskAgain) return false;
+  const region::CommonView others = Others(device, now);
+  // Who launches without a look does not hear.
+  if (others.active_until <= now || others.active_until > now + kHears || others.quiet_until > now) return false;
+  region::CommonMember* const mine = Mine(device, now);
+  if (mine == nullptr) return false;
+  g_asked_at.store(now, std::memory_order_relaxed);
+  region::Store(mine->quiet_until, now + (span < region::kCommonQuiet ? span : region::kCommonQuiet));
+  return true;
+}
+
+int64_t QuietUntil(int device, int64_t now) {
+  const int64_t until = Others(device, now).quiet_until;
+  if (until <= now) return 0;
+  const int64_t since = g_quiet_since.load(std::memory_order_relaxed);
+  if (now - since > kQuietAgain) {
+    g_quiet_since.store(now, std::memory_order_relaxed);
+    return until;
+  }
+  return now - since < region::kCommonQuiet ? until : 0;
+}
 
 uint32_t WithBurst(int device, uint32_t rate, int64_t now) {
   const uint32_t ceiling = settings().cores_burst * 100;

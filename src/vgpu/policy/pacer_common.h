@@ -22,6 +22,11 @@ void TellOthersAlways(int device, int64_t now);
 region::CommonView Others(int device, int64_t now);
 bool OthersKnown();
 
+// To measure something alone: asks the others to hold their launches for a while. False when it is not the moment.
+bool AskForQuiet(int device, int64_t span, int64_t now);
+// Until when somebody else measures; 0 when nobody does, or somebody does too often.
+int64_t QuietUntil(int device, int64_t now);
+
 // The rate with the part of idle time that is this container's, where HAMI_CORES_BURST allows it.
 uint32_t WithBurst(int device, uint32_t rate, int64_t now);
 

@@ -15,7 +15,10 @@ struct Estimate {
   uint32_t samples = 0;   // saturates
   uint32_t high_run = 0;  // samples in a row above the band
   int64_t high_min = 0;   // the least of them
-  bool gapless = false;   // the cost rests on measurements without a gap
+  int64_t doubtful = 0;   // charged before that, for so many:
+  uint32_t doubted = 0;
+  bool alone = false;    // one was taken while nobody else used the GPU
+  bool gapless = false;  // the cost rests on measurements without a gap
 };
 
 // How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
@@ -53,15 +56,16 @@ constexpr int64_t LearnHigh(Estimate* e, int64_t measured, bool contended) {
   return measured < BandTop(e->cost) ? measured : BandTop(e->cost);
 }
 
-// Takes one measurement and returns how much of it is to be charged: all, unless it looks inflated. While others are
-// known to use the GPU, whatever is above the estimate counts as theirs, until that goes on for long.
-constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
+// Takes one measurement into the estimate and returns how much of it is to be charged.
+constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
   if (at.gap == Gap::kCertain && measured < kGap) measured = WithoutGap(measured, at.host_gap);
   if (measured < 1) measured = 1;
   const uint32_t seen = e->samples;
   if (seen < kConfident) ++e->samples;
   const bool high = measured > (at.contended ? e->cost + e->cost / 8 + kGap : BandTop(e->cost));
-  if (seen == 0 || (at.gap == Gap::kNone && !e->gapless && !high)) {
+  const bool first_alone = !at.contended && !e->alone;
+  if (first_alone) e->alone = true;
+  if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !high)) {
     e->cost = measured;
     e->gapless = at.gap == Gap::kNone;
     e->high_run = 0;
@@ -81,6 +85,24 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   e->cost += (measured - e->cost) / (measured < e->cost / 2 ? 1 : far_below ? 2 : gap ? 32 : seen < kConfident ? 2 : 8);
   if (e->cost < 1) e->cost = 1;
   return gap ? e->cost : measured;
+}
+
+// Takes one measurement and returns how much of it is to be charged: all, unless it looks inflated. While others are
+// known to use the GPU, whatever is above the estimate counts as theirs, until that goes on for long; what was charged
+// before the first one taken alone comes back as far as that was less.
+constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
+  const bool first = e->samples == 0;
+  const int64_t accepted = TakeIn(e, measured, at);
+  if (at.contended) {
+    if (e->alone || first) return accepted;
+    e->doubtful += accepted;
+    ++e->doubted;
+    return accepted;
+  }
+  const int64_t excess = e->doubtful - int64_t{e->doubted} * accepted;
+  e->doubtful = 0;
+  e->doubted = 0;
+  return excess > 0 ? accepted - excess : accepted;
 }
 
 // How much of the sum of its launches' costs a process really keeps the GPU busy: less than all when its streams run

@@ -140,6 +140,16 @@ TEST(LaunchCost, GivenMillisecondKernelsThatVary_ThenNoneIsLeftOut) {
   EXPECT_NEAR(mean, 1.0 * kMs, 0.01 * kMs);
 }
 
+TEST(LaunchCost, GivenOnlySlicedMeasurements_WhenOneIsTakenAlone_ThenItCountsAndTheExcessComesBack) {
+  Estimate e;
+  Learn(&e, 8 * kMs, {.contended = true});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Learn(&e, 8 * kMs, {.contended = true}), 8 * kMs);
+  EXPECT_EQ(Learn(&e, 2 * kMs), 2 * kMs - 3 * 6 * kMs);
+  EXPECT_EQ(e.cost, 2 * kMs);
+  EXPECT_EQ(Learn(&e, 9 * kMs, {.contended = true}), 2 * kMs);
+  EXPECT_EQ(Learn(&e, 2 * kMs), 2 * kMs);
+}
+
 TEST(StreamOverlap, GivenFirstPhaseSideBySide_ThenItIsBelievedAndTheRestRefunded) {
   Overlap o;
   const int64_t beyond = Learn(&o, kMs, 8 * kMs);

@@ -5,6 +5,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/lock.h"
+#include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_trail.h"
 #include "vgpu/policy/pacer_window.h"
 
@@ -38,6 +39,7 @@ constinit Lock g_lock{};  // guards the lists below; events are recorded outside
 constinit TimedLaunch g_timed[kPlaces]{};
 constinit std::atomic<int> g_pending{0};
 constinit std::atomic<int64_t> g_hold_until[region::kMaxDevices]{};
+constinit std::atomic<int64_t> g_unknown_paid[region::kMaxDevices]{};
 constinit std::atomic<bool> g_stopped{false};
 
 void Pay(int device, int64_t gpu, int64_t now) {
@@ -54,19 +56,26 @@ void Free(TimedLaunch* t, bool events_live) {
   if (t->stage.exchange(Stage::kFree, std::memory_order_acq_rel) == Stage::kPending) g_pending.fetch_sub(1);
 }
 
+// Among so many the GPU's time is divided now.
+int64_t Sharers(int device, int64_t now) { return 1 + Others(device, now).active; }
+
 void Settle(TimedLaunch* t, int64_t now) {
   float milliseconds = 0;
   if (real::cuEventElapsedTime(&milliseconds, t->start, t->end) == CUDA_SUCCESS &&
       __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id) {
     Estimate next = t->kind->estimate;
-    const int64_t accepted =
-        Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
-              {.gap = t->gap, .host_gap = t->host_gap, .contended = ContendedSince(t->device, t->launched_at, now)});
+    const bool contended = ContendedSince(t->device, t->launched_at, now);
+    int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
+                             {.gap = t->gap, .host_gap = t->host_gap, .contended = contended});
+    if (t->unknown && contended) accepted /= Sharers(t->device, now);
     __atomic_store_n(&t->kind->estimate.cost, next.cost, __ATOMIC_RELAXED);
     t->kind->estimate.samples = next.samples;
     t->kind->estimate.high_run = next.high_run;
     t->kind->estimate.high_min = next.high_min;
     t->kind->estimate.gapless = next.gapless;
+    t->kind->estimate.alone = next.alone;
+    t->kind->estimate.doubtful = next.doubtful;
+    t->kind->estimate.doubted = next.doubted;
     Pay(t->device, ScaleFor(t->device, accepted) - t->charged, now);
   }
   Free(t, true);
@@ -79,8 +88,12 @@ void Collect(TimedLaunch* t, int64_t now) {
   } else if (result != CUDA_ERROR_NOT_READY) {
     Free(t, false);
   } else if (t->unknown && now > t->charged_until) {
-    const int64_t passed = now - t->charged_until;
+    // Of several, one after the other, only one is at work.
+    std::atomic<int64_t>& paid = g_unknown_paid[t->device];
+    const int64_t since = t->charged_until > paid ? t->charged_until : paid.load();
+    const int64_t passed = (now - since) / Sharers(t->device, now);
     t->charged_until = now;
+    paid = now;
     t->charged += passed;
     Pay(t->device, passed, now);
   }
