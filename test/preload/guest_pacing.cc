@@ -300,7 +300,8 @@ SCENARIO(paced_stop) {
     }
     EXPECT(before > 0);
     const uint64_t after = seen.back().second - before;
-    if (after > 4'000'000) Fail(__FILE__, __LINE__, "ns on the device after the order", after, 2'000'000);
+    if (after > 4'000'000)
+      Fail(__FILE__, __LINE__, "ns on the device after the order", static_cast<long long>(after), 2'000'000);
     Touch("done");
   });
   while (!Exists("done")) step();

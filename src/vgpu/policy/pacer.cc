@@ -182,6 +182,13 @@ void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
   }
 }
 
+uint32_t AdmitLaunch(int device, int64_t cost, bool gives_way, int64_t* now, bool* waited) {
+  uint32_t rate = RateOf(device);
+  if (rate != 0 || gives_way) rate = Admit(device, cost, now, waited);
+  if (gives_way) AdmitQuantum(device, ScaleFor(device, cost), now, waited);
+  return rate;
+}
+
 // What is left of a lease for another device, or of another epoch, goes back where it came from.
 void ReturnLease(Lease* lease, int64_t now) {
   if (lease->credit > 0 && lease->device >= 0) {
@@ -190,6 +197,14 @@ void ReturnLease(Lease* lease, int64_t now) {
     }
   }
   lease->credit = 0;
+}
+
+void RenewLease(Lease* lease, int device, uint32_t epoch, int64_t now) {
+  if (lease->epoch == epoch && lease->device == device) return;
+  ReturnLease(lease, now);
+  lease->device = device;
+  lease->epoch = epoch;
+  PublishEpoch();
 }
 
 enum class Due { kNo, kNow, kGapless };
@@ -347,26 +362,16 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
     return;
   }
   if (Capturing(stream, per_thread)) return;  // begun where we did not see it
-  if (lease.epoch != epoch || lease.device != device) {
-    ReturnLease(&lease, now);
-    lease.device = device;
-    lease.epoch = epoch;
-    PublishEpoch();
-  }
-  const bool covered = cost > 0 && cost <= lease.credit;
-  uint32_t rate = RateOf(device);
+  RenewLease(&lease, device, epoch, now);
   bool waited = false;
-  if (!covered && (rate != 0 || gives_way)) rate = Admit(device, cost, &now, &waited);
-  if (!covered && gives_way) AdmitQuantum(device, ScaleFor(device, cost), &now, &waited);
+  const bool covered = cost > 0 && cost <= lease.credit;
+  const uint32_t rate = covered ? RateOf(device) : AdmitLaunch(device, cost, gives_way, &now, &waited);
 
   kind = ClaimKind(id);
   cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited
   PayLaunch(&lease, device, cost, rate, now);
   if (cost == 0) TellOthers(device, LimitOf(device), kUnknownCost, now);
-  ticket->device = device;
-  ticket->stream = stream;
-  ticket->per_thread = per_thread;
-  ticket->cost = cost;
+  *ticket = {.stream = stream, .cost = cost, .device = device, .per_thread = per_thread};
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
   ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);

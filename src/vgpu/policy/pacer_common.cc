@@ -24,6 +24,7 @@ constinit uint64_t g_container = 0;
 constinit std::atomic<int64_t> g_asked_at{0};
 constinit std::atomic<int64_t> g_quiet_since{0};
 constinit std::atomic<bool> g_always[region::kMaxDevices]{};
+constinit std::atomic<uint64_t> g_gpu[region::kMaxDevices]{};
 constinit int g_line[region::kMaxDevices]{};
 
 uint64_t Mix(uint64_t h, uint64_t value) {
@@ -33,13 +34,15 @@ uint64_t Mix(uint64_t h, uint64_t value) {
 
 // 0 while the device is not known.
 uint64_t GpuOf(int device) {
+  if (const uint64_t known = g_gpu[device].load(std::memory_order_relaxed); known != 0) return known;
   const region::Attachment* const a = attachment();
-  if (a == nullptr || region::Load(a->region->uuids[device][0]) == '\0') return 0;
+  if (a == nullptr || region::DeviceCount(*a) <= static_cast<uint32_t>(device)) return 0;  // written last
   uint64_t hash = 1;
   for (const char c : a->region->uuids[device]) {
     if (c == '\0') break;
     hash = Mix(hash, static_cast<unsigned char>(c));
   }
+  g_gpu[device].store(hash | 1, std::memory_order_relaxed);
   return hash | 1;
 }
 
@@ -148,6 +151,7 @@ void CheckCommonArea() {
 
 void ResetCommonArea() {
   g_lock.Reset();
+  for (std::atomic<uint64_t>& gpu : g_gpu) gpu.store(0, std::memory_order_relaxed);
   __atomic_store_n(&g_state, kNotYet, __ATOMIC_RELAXED);
 }
 
