@@ -15,6 +15,8 @@ namespace {
 constexpr const char* kPreload = "LD_PRELOAD";
 constexpr const char* kRegionVariable = "CUDA_DEVICE_MEMORY_SHARED_CACHE";
 constexpr const char* kLibraryName = "libvgpu.so";
+constexpr const char* kCommonAreaVariable = "HAMI_COMMON_AREA";
+constexpr const char* kBurstVariable = "HAMI_CORES_BURST";
 
 // HAMi's syntax: a number with an optional one-letter suffix.
 std::string LimitText(std::uint64_t bytes) {
@@ -24,7 +26,8 @@ std::string LimitText(std::uint64_t bytes) {
 // Left over from elsewhere, these would change what the share means.
 bool IsStale(const std::string& name) {
   return name.starts_with("CUDA_DEVICE_MEMORY_LIMIT") || name.starts_with("CUDA_DEVICE_SM_LIMIT") ||
-         name == "CUDA_OVERSUBSCRIBE" || name == "CUDA_DISABLE_CONTROL" || name == "GPU_CORE_UTILIZATION_POLICY";
+         name == "CUDA_OVERSUBSCRIBE" || name == "CUDA_DISABLE_CONTROL" || name == kCommonAreaVariable ||
+         name == kBurstVariable || name == "GPU_CORE_UTILIZATION_POLICY";
 }
 
 }  // namespace
@@ -68,6 +71,14 @@ base::Result<std::vector<Setting>> ShareSettings(const ShareRecord& record, cons
   std::vector<Setting> list;
   for (auto& [name, value] : settings) list.push_back({name, std::move(value)});
   return list;
+}
+
+void AddGpuTime(std::vector<Setting>* settings, const std::string& common_area, unsigned burst) {
+  std::erase_if(*settings, [](const Setting& setting) {
+    return setting.name == kCommonAreaVariable || setting.name == kBurstVariable;
+  });
+  settings->push_back({kCommonAreaVariable, common_area});
+  settings->push_back({kBurstVariable, burst == 0 ? std::nullopt : std::optional(std::to_string(burst))});
 }
 
 Environment Apply(Environment environment, const std::vector<Setting>& settings) {

@@ -31,6 +31,9 @@ struct Setting {
 base::Result<std::vector<Setting>> ShareSettings(const ShareRecord& record, const std::string& region_path,
                                                  const std::string& library_path, const Environment& base);
 
+// Adds where the share meets others on its GPUs, and how far it may go beyond its cores; 0: not at all.
+void AddGpuTime(std::vector<Setting>* settings, const std::string& common_area, unsigned burst);
+
 Environment Apply(Environment environment, const std::vector<Setting>& settings);
 
 // "NAME=value" each, for exec.

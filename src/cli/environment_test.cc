@@ -67,6 +67,16 @@ TEST(ShareEnvironment, GivenLeftOversOfAnotherShare_WhenApplied_ThenRemoved) {
   }
 }
 
+TEST(ShareEnvironment, GivenBurst_ThenSaid_AndNoneIsInherited) {
+  std::vector<Setting> settings = {{"HAMI_CORES_BURST", std::nullopt}};
+  AddGpuTime(&settings, "/state/gpu-time", 80);
+  const Environment with = Apply({}, settings);
+  EXPECT_EQ(with.at("HAMI_CORES_BURST"), "80");
+  EXPECT_EQ(with.at("HAMI_COMMON_AREA"), "/state/gpu-time");
+  AddGpuTime(&settings, "/state/gpu-time", 0);
+  EXPECT_FALSE(Apply(with, settings).contains("HAMI_CORES_BURST"));
+}
+
 TEST(ShareEnvironment, GivenLibraryPathWithSeparators_WhenAsked_ThenRefused) {
   for (const char* path : {"/a b/libvgpu.so", "/a:b/libvgpu.so"}) {
     EXPECT_FALSE(ShareSettings(TwoGpus(), "/r", path, {})) << path;

@@ -125,6 +125,12 @@ void Parser::AddRun() {
                 if (!percent) Check(percent.error());
                 run.request.cores = *percent;
               });
+  text_option("--burst", "N", "percent up to which --cores may be exceeded while others leave the GPU's time unused",
+              [this](const std::string& text) {
+                const auto percent = base::ParsePercent(text);
+                if (!percent) Check(percent.error());
+                run.burst = *percent;
+              });
   run_command
       ->add_option_function<std::string>(
           "--policy",
@@ -261,6 +267,9 @@ Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::s
   if (const auto extras = app.remaining(); !extras.empty()) return UnknownWord(app, extras.front());
   if (chosen == &app) return Message{app.help(), before.empty() ? kUsage : 0};
   const std::vector<std::string> rest = chosen->remaining();
+  if (chosen == run_command && run.burst != 0 && (run.request.cores == 0 || run.burst <= run.request.cores)) {
+    return Mistake(*chosen, "--burst goes beyond --cores: name both, --burst the larger");
+  }
   if (chosen == set_command || chosen == ps_command || chosen == smi_command) {
     if (has_separator) after.insert(after.begin(), rest.begin(), rest.end());
     const std::vector<std::string>& extra = has_separator ? after : rest;

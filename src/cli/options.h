@@ -20,7 +20,8 @@ enum class Output { kTable, kJson };
 struct RunOptions {
   Request request;
   Priority priority = Priority::kLow;
-  std::string name;  // empty: choose one
+  unsigned burst = 0;  // percent up to which idle compute time may be used; 0: no more than the cores
+  std::string name;    // empty: choose one
   bool dry_run = false;
   Output output = Output::kTable;
   std::vector<std::string> command;

@@ -42,6 +42,7 @@ TEST(RunOptionsParsing, GivenOnlyACommand_WhenParsed_ThenDefaults) {
   EXPECT_EQ(std::get<AnyGpus>(run.request.gpus).count, 1u);
   EXPECT_FALSE(run.request.memory);
   EXPECT_EQ(run.request.cores, 0u);
+  EXPECT_EQ(run.burst, 0u);
   EXPECT_EQ(run.request.policy, Policy::kSpread);
   EXPECT_EQ(run.priority, Priority::kLow);
   EXPECT_FALSE(run.dry_run);
@@ -79,6 +80,8 @@ INSTANTIATE_TEST_SUITE_P(
                     MistakeCase{{"run", "--mem", "3x", "--", "x"}, "not an amount", 125},
                     MistakeCase{{"run", "--mem", "0", "--", "x"}, "can not be zero", 125},
                     MistakeCase{{"run", "--cores", "101", "--", "x"}, "not a percentage", 125},
+                    MistakeCase{{"run", "--burst", "80", "--", "x"}, "--burst goes beyond --cores", 125},
+                    MistakeCase{{"run", "--cores", "80", "--burst", "30", "--", "x"}, "--burst goes beyond", 125},
                     MistakeCase{{"run", "--gpus", "0", "--", "x"}, "from 1 to 16", 125},
                     MistakeCase{{"run", "--gpus", "first", "--", "x"}, "neither", 125},
                     MistakeCase{{"run", "--policy", "pack", "--", "x"}, "binpack", 125},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <cerrno>
 #include <ctime>
 #include <iostream>
 
@@ -13,6 +14,7 @@
 #include "cli/state.h"
 #include "cli/supervise.h"
 #include "cli/view.h"
+#include "region/common_area.h"
 #include "region/reader.h"
 #include "region/region.h"
 
@@ -177,7 +179,14 @@ base::Result<Prepared> PlanAndCreate(const RunOptions& options, const State& sta
   auto settings = ShareSettings(prepared.record, lock->RegionPath(prepared.record.name), library, CurrentEnvironment());
   if (!settings) return tl::unexpected(settings.error());
   prepared.settings = *std::move(settings);
+  const std::string common_area = state.CommonAreaPath();
+  AddGpuTime(&prepared.settings, common_area, options.burst);
   if (options.dry_run) return prepared;
+  if (!region::CreateCommonArea(common_area.c_str())) {
+    const int error_number = errno;
+    base::LogWarning("shares can not tell each other about GPU time: " +
+                     base::FailErrno("can not make " + common_area, error_number).value().message);
+  }
   auto life_line = lock->Create(prepared.record,
                                 [&](const std::string& path) { return MakeRegion(path, prepared.record, situation); });
   if (!life_line) return tl::unexpected(life_line.error());

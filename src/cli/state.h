@@ -34,6 +34,9 @@ class State {
 
   const std::string& folder() const { return folder_; }
 
+  // Where shares tell each other about the time of their GPUs (region/common_area.h).
+  std::string CommonAreaPath() const { return folder_ + "/gpu-time"; }
+
  private:
   friend class StateLock;
   explicit State(std::string folder) : folder_(std::move(folder)) {}

@@ -19,7 +19,7 @@ namespace hami::region {
 
 struct alignas(64) GpuTimeDevice {
   int64_t zero_at;      // 0 = never used
-  int64_t last_charge;  // when somebody last charged, for the cap
+  int64_t last_charge;  // when somebody last charged or waited, for the cap
   uint64_t charged;     // everything ever charged, ns of GPU time
   uint32_t rate;        // the rate that zero_at was written with
   uint32_t reserved0;
@@ -75,6 +75,9 @@ inline int64_t GpuTimeBalance(GpuTimeDevice* device, int64_t now, uint32_t rate)
   }
   return GpuTimeEarned(now - zero_at, rate);
 }
+
+// Who waits for the balance to grow is not at rest.
+inline void GpuTimeWaits(GpuTimeDevice* device, int64_t now) { Store(device->last_charge, now); }
 
 // Takes `gpu` nanoseconds (gives them back when negative), whatever the balance.
 inline void GpuTimeCharge(GpuTimeDevice* device, int64_t gpu, int64_t now, uint32_t rate) {

@@ -118,13 +118,13 @@ class Cell:
             env["CUDA_TASK_PRIORITY"] = str(priority)
         return env, region
 
-    def load(self, shape, slot, seed, jitter, limit=None, how="library", name="box"):
+    def load(self, shape, slot, seed, jitter, limit=None, how="library", name="box", priority=None):
         """One process under load. how: library, none, fake (limits itself), hami (through `hami run`)."""
         fake = limit / 100 / PROCESSES.get(shape, 1) if how == "fake" and limit else 0
         argv = [self.tools.guest, "load", self.board.path, slot, shape, seed, jitter, fake]
         env, region = self.bare, None
         if limit is not None and how == "library":
-            env, region = self.container(name, limit)
+            env, region = self.container(name, limit, priority)
         elif limit is not None and how == "hami":
             argv = [self.tools.hami, "run", "--name", name, "--cores", limit, "--mem", "8g", "--", *argv]
             region = self.folder / "hami/shares" / name / "region.cache"

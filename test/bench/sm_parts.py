@@ -166,11 +166,11 @@ def stop_and_resume(tools, options, shape):
     """Latencies in ms with which a best-effort guest obeys recent_kernel = -1 and 0, as a monitor writes them."""
     stops, resumes = [], []
     with sm_cell.Cell(tools) as cell:
-        guest = cell.load(shape, 0, 1, options.jitter, 100, "library")
+        guest = cell.load(shape, 0, 1, options.jitter, 100, "library", priority=1)
         cell.ready([guest])
         region = sm_cell.Region(guest.region)
         time.sleep(0.5)
-        rounds = 3 if options.quick else 10
+        rounds = 5 if options.quick else 10
         judge = cell.watch(1, rounds * 0.6 + 0.3, 0.0005)
         marks = []
         time.sleep(0.1)

@@ -24,8 +24,11 @@ constexpr const char* kImage =
     "simgpu-image 1\n"
     "kernel us5\n  cost total 660us\n"  // 5 us on the 132 SMs of an H100 when it fills them
     "kernel us20\n  cost total 2640us\n"
+    "kernel us500\n  cost total 66ms\n"
     "kernel ms50\n  cost total 6600ms\n"
-    "kernel narrow\n  cost total 400us\n";  // 20 us on 20 SMs
+    "kernel narrow\n  cost total 400us\n"   // 20 us on 20 SMs
+    "kernel eighth\n  cost total 3200us\n"  // 200 us on 16 SMs
+    "kernel nothing\n  cost total 1ns\n";
 
 constexpr unsigned kWide = 264;  // blocks of 1024 threads, two an SM
 constexpr unsigned kNarrow = 40;
@@ -80,6 +83,7 @@ void ExpectShare(double share, double want, double tolerance) {
 std::function<void()> Shape(const std::string& name) {
   const CUstream stream = NewStream();
   if (name == "tiny") return [f = Kernel("us5"), stream] { Launch(f, stream); };
+  if (name == "half") return [f = Kernel("us500"), stream] { Launch(f, stream); };
   if (name == "ex") return [f = Kernel("us20"), stream] { LaunchEx(f, stream); };
   if (name == "cooperative") {
     return
@@ -161,6 +165,18 @@ SCENARIO(paced_observer) {
   ExpectShare(share, value(2), value(3));
 }
 
+// paced_share_of DELAY SECONDS PERCENT TOLERANCE PID: what one process has of the device.
+SCENARIO(paced_share_of) {
+  const auto value = [&](size_t i) { return std::strtod(arguments.at(i).c_str(), nullptr); };
+  const int pid = std::atoi(arguments.at(4).c_str());
+  std::this_thread::sleep_for(std::chrono::duration<double>(value(0)));
+  const auto begin = Clock::now();
+  const uint64_t before = simgpu_busy_ns(0, pid);
+  std::this_thread::sleep_for(std::chrono::duration<double>(value(1)));
+  const double share = static_cast<double>(simgpu_busy_ns(0, pid) - before) / Seconds(begin) / 1e7;
+  ExpectShare(share, value(2), value(3));
+}
+
 // Dies with work queued and paid for.
 SCENARIO(paced_victim) {
   Begin();
@@ -221,6 +237,71 @@ SCENARIO(paced_blocked) {
     while (!Exists("released")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     EXPECT(simgpu_busy_ns(0, 0) > before + 1'000'000);
+    Touch("done");
+  });
+  while (!Exists("done")) step();
+  observer.join();
+}
+
+// Eight streams of an eighth of the device each: while they are let go, all of them are at work.
+SCENARIO(paced_side_by_side) {
+  Begin();
+  std::vector<CUstream> streams;
+  for (int i = 0; i < 8; ++i) streams.push_back(NewStream());
+  const CUfunction f = Kernel("eighth");
+  uint64_t launched = 0;
+  const auto step = [&] { Launch(f, streams[launched++ % 8], 32); };
+  const auto settled = [&] {  // time in kernels, of all streams together, and time in which the device was busy
+    for (const CUstream stream : streams) OK(cuStreamSynchronize(stream));
+    return std::pair{static_cast<double>(launched) * 2e5, static_cast<double>(simgpu_busy_ns(0, 0))};
+  };
+  BusyShare(0.1, step);
+  const auto before = settled();
+  BusyShare(1.6, step);
+  const auto after = settled();
+  const double at_once = (after.first - before.first) / (after.second - before.second);
+  if (at_once < 7.4) Fail(__FILE__, __LINE__, "streams at once, in hundredths", std::lround(at_once * 100), 800);
+}
+
+// Kernels of a nanosecond, on a GPU that waits for them.
+SCENARIO(paced_nothing) {
+  Begin();
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("nothing");
+  for (int round = 0; round < 1000; ++round) {
+    for (int i = 0; i < 100; ++i) Launch(f, stream, 1);
+    OK(cuStreamSynchronize(stream));
+  }
+}
+
+int64_t Monotonic() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+// paced_stop SHAPE: how much of the GPU's time passes between the order to stop, at the time that the test writes into
+// `ordered`, and the end. The device's own time counts, so it does not matter how late anybody sees what.
+SCENARIO(paced_stop) {
+  Begin();
+  const auto step = Shape(arguments.at(0));
+  std::thread observer([] {
+    Touch("running");
+    std::vector<std::pair<int64_t, uint64_t>> seen;
+    int64_t until = 0;
+    for (int64_t now = Monotonic(); until == 0 || now < until; now = Monotonic()) {
+      seen.emplace_back(now, simgpu_busy_ns(0, 0));
+      if (until == 0 && Exists("ordered")) until = now + 100'000'000;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    int64_t ordered = 0;
+    std::ifstream(std::string(std::getenv("GUEST_FOLDER")) + "/ordered") >> ordered;
+    uint64_t before = 0;
+    for (const auto& [at, busy] : seen) {
+      if (before == 0 && at >= ordered) before = busy;
+    }
+    EXPECT(before > 0);
+    const uint64_t after = seen.back().second - before;
+    if (after > 4'000'000)
+      Fail(__FILE__, __LINE__, "ns on the device after the order", static_cast<long long>(after), 2'000'000);
     Touch("done");
   });
   while (!Exists("done")) step();

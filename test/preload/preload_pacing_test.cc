@@ -7,6 +7,8 @@
 #include <fstream>
 #include <thread>
 
+#include "region/common_area.h"
+#include "region/gpu_time.h"
 #include "region/region.h"
 #include "test/preload/harness.h"
 
@@ -45,15 +47,16 @@ TEST_P(PacedShapes, GivenLimit_ThenTheDeviceIsBusyThatShareOfTheTime) {
        {{"CUDA_DEVICE_SM_LIMIT", GetParam().limit}});
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, PacedShapes,
-                         testing::Values(Case{"tiny", "25", "5"}, Case{"tiny", "50", "5"}, Case{"ex", "50", "5"},
-                                         Case{"cooperative", "25", "5"}, Case{"multi_device", "25", "5"},
-                                         Case{"grid_async", "25", "5"}, Case{"per_thread", "25", "5"},
-                                         Case{"sync50", "50", "6"}, Case{"graph", "25", "5"},
-                                         Case{"streams", "25", "5"}, Case{"streams_narrow", "50", "6"}),
-                         [](const testing::TestParamInfo<Case>& paced) {
-                           return std::string(paced.param.shape) + paced.param.limit;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, PacedShapes,
+    testing::Values(Case{"tiny", "25", "5"}, Case{"tiny", "50", "5"}, Case{"ex", "50", "5"},
+                    Case{"cooperative", "25", "5"}, Case{"multi_device", "25", "5"}, Case{"grid_async", "25", "5"},
+                    Case{"per_thread", "25", "5"}, Case{"sync50", "50", "6"}, Case{"graph", "25", "5"},
+                    Case{
+                        "streams", "25",
+                        "5"},  // On a busy host launches come too late to overlap; without overlap known it would be 8.
+                    Case{"streams_narrow", "50", "16"}),
+    [](const testing::TestParamInfo<Case>& paced) { return std::string(paced.param.shape) + paced.param.limit; });
 
 TEST_F(Pacing, GivenNoLimit_ThenNothingIsHeldBack) {
   Pass({"unpaced"});
@@ -130,6 +133,97 @@ TEST_F(Pacing, WhenTheMonitorBlocks_ThenNothingRunsUntilItReleases) {
       EXPECT_NE(hami::region::Load(r->last_kernel_time), 0u);
     });
   }
+}
+
+// A task that says that it gives way has little in flight, whatever its limit.
+TEST_F(Pacing, GivenLowPriority_WhenTheMonitorBlocks_ThenItStopsWithinAQuantum) {
+  environment_["CUDA_TASK_PRIORITY"] = "1";
+  for (const char* limit : {"0", "50"}) {
+    for (const char* shape : {"tiny", "half", "streams"}) {
+      for (const char* name : {"running", "ordered", "done"}) std::filesystem::remove(folder() + "/" + name);
+      std::filesystem::remove(region());
+      const pid_t program = Start({"paced_stop", shape}, {{"CUDA_DEVICE_SM_LIMIT", limit}});
+      WaitFor("running");
+      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      std::chrono::nanoseconds now{};
+      InRegion([&](auto* r) {
+        hami::region::Store(r->recent_kernel, -1);
+        now = std::chrono::steady_clock::now().time_since_epoch();
+      });
+      std::ofstream(folder() + "/new") << now.count();
+      std::filesystem::rename(folder() + "/new", folder() + "/ordered");
+      WaitFor("done");
+      InRegion([](auto* r) { hami::region::Store(r->recent_kernel, 0); });
+      EXPECT_EQ(Wait(program), 0) << shape << " at " << limit;
+    }
+  }
+}
+
+// Containers, each with a region of its own, that meet in a common area.
+class SharedGpu : public Pacing {
+ protected:
+  SharedGpu() {
+    environment_["HAMI_COMMON_AREA"] = common();
+    EXPECT_TRUE(hami::region::CreateCommonArea(common().c_str()));
+  }
+  std::string common() const { return folder() + "/common"; }
+  Environment Container(const char* name, Environment settings) {
+    settings["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = folder() + "/" + name;
+    return settings;
+  }
+  void ExpectShareOf(pid_t pid, const char* delay, const char* percent, const char* tolerance) {
+    Pass({"paced_share_of", delay, "1", percent, tolerance, std::to_string(pid)}, {{"LD_PRELOAD", "-"}});
+  }
+};
+
+TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {
+  const pid_t low = Start({"paced_worker", "5.5"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
+  ExpectShareOf(low, "0.8", "100", "25");
+  const pid_t high = Start({"paced_worker", "2.2"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+  ExpectShareOf(low, "0.8", "0", "10");
+  EXPECT_EQ(Wait(high), 0);
+  ExpectShareOf(low, "0.3", "65", "40");  // with little in flight, while the other may come back
+  EXPECT_EQ(Wait(low), 0);
+}
+
+TEST_F(SharedGpu, GivenBurst_ThenIdleTimeIsUsed_AndGivenBack) {
+  const pid_t bursts =
+      Start({"paced_worker", "5.5"}, Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "30"}, {"HAMI_CORES_BURST", "80"}}));
+  ExpectShareOf(bursts, "0.8", "80", "7");
+  const pid_t other = Start({"paced_worker", "2.2"}, Container("other", {{"CUDA_DEVICE_SM_LIMIT", "70"}}));
+  ExpectShareOf(bursts, "0.8", "30", "7");
+  EXPECT_EQ(Wait(other), 0);
+  ExpectShareOf(bursts, "0.3", "80", "7");
+  EXPECT_EQ(Wait(bursts), 0);
+}
+
+TEST_F(SharedGpu, GivenAreaOfAnyContent_ThenTheLimitHolds) {
+  environment_["CUDA_DEVICE_SM_LIMIT"] = "25";
+  for (const char byte : {'\x7f', '\xff'}) {
+    std::ofstream file(common(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(8);
+    file << std::string(sizeof(hami::region::CommonArea) - 8, byte);
+    file.close();
+    Pass({"paced", "ex", "25", "5"});
+  }
+  std::filesystem::resize_file(common(), 100);
+  Pass({"paced", "ex", "25", "5"});
+  std::filesystem::remove(common());
+  Pass({"paced", "ex", "25", "5"});
+}
+
+TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
+  Pass({"paced_side_by_side"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+}
+
+TEST_F(Pacing, GivenKernelsThatTakeNothing_ThenNextToNothingIsCharged) {
+  Pass({"paced_nothing"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+  hami::region::Attachment attachment;
+  ASSERT_EQ(hami::region::Open(&attachment, region().c_str()), hami::region::Status::kOk);
+  const uint64_t charged = hami::region::Load(hami::region::GpuTimeOf(attachment.area)->devices[0].charged);
+  EXPECT_GT(charged, 0u);
+  EXPECT_LT(charged, 100'000u * 500);
+  hami::region::Detach(&attachment);
 }
 
 }  // namespace

@@ -9,7 +9,9 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_samples.h"
+#include "vgpu/policy/pacer_trail.h"
 
 namespace hami::vgpu {
 
@@ -22,15 +24,27 @@ constexpr int64_t kLease = 200'000;           // of expected cost, for one threa
 constexpr int64_t kChunk = 500'000;           // what a launcher that had to wait waits for
 constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are looked at again
 constexpr int64_t kUnknownPoll = 20'000;
+constexpr int64_t kQuantumPoll = 100'000;
 constexpr int64_t kNoteInterval = 100'000'000;
-constexpr int64_t kResampleInterval = 20'000'000;  // of a kind that is known well
+constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known well
+constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
+constexpr int64_t kWorthQuiet = 300'000;
+constexpr int64_t kDrain = 5'000'000;
 constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
+constexpr int64_t kQuantum = 1'200'000;      // the work in flight of a task that may be told to stop
+constexpr int64_t kShortQuantum = 400'000;   // while somebody more important is about
+constexpr int64_t kUnknownCost = 1'000'000;  // what others are told of a launch that was never measured
+constexpr int64_t kSpacing = kQuantum / 4;   // of marks on one stream
+constexpr int64_t kSideBySide = 80;          // launches of streams side by side that go together, so that they overlap
+constexpr int64_t kLargestChunk = 16'000'000;
 
 constinit std::atomic<uint32_t> g_epoch{1};
 constinit std::atomic<int32_t> g_captures{0};
 constinit std::atomic<bool> g_window_open{false};
 constinit std::atomic<int64_t> g_noted_at{0};
+constinit std::atomic<int64_t> g_sampled_at{0};
+constinit std::atomic<bool> g_was_blocked{false};
 constinit std::atomic<int> g_devices{0};  // of the driver; 0 = not asked yet
 
 // The account of a process without a region.
@@ -50,8 +64,20 @@ bool Capturing(CUstream stream, bool per_thread) {
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void WaitWhileBlocked() {
-  while (Blocked()) SleepNanos(kLongestSleep);
+// Gives the GPU to those who are more important, and to the monitor's order to stop. True when there was something to
+// wait for.
+bool WaitWhileBlocked(int device) {
+  bool waited = false;
+  for (; Blocked(); waited = true) {
+    g_was_blocked.store(true, std::memory_order_relaxed);
+    SleepNanos(kLongestSleep);
+  }
+  for (;; waited = true) {
+    const int64_t now = MonotonicNanos();
+    const int64_t ahead = Others(device, now).higher_until - now;
+    if (ahead <= 0) return waited;
+    SleepNanos(ahead < kChunk ? ahead : kChunk);
+  }
 }
 
 // The monitor wants to know of launches, limited or not; twice a second would do.
@@ -68,7 +94,7 @@ void NoteLaunch(int64_t now) {
 // Lets launches pass without a look, until the helper closes the gate again. A limit that came in between closes it.
 void OpenGate() {
   __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_SEQ_CST);
-  if (AnyRate() || Blocked()) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
+  if (AnyRate() || Blocked() || AnyWatched()) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
 }
 
 bool OnlyDevice() {
@@ -99,27 +125,69 @@ LaunchKind* ClaimKind(uint64_t id) {
   return kind;
 }
 
+// How much is let go at once after a wait: of streams side by side many rounds, as each release begins and ends ragged.
+int64_t ChunkOf(int device, int64_t cost) {
+  if (GivesWay(device)) return kChunk;
+  const bool side_by_side = ScaleFor(device, 100) < 80;
+  const int64_t wanted = side_by_side ? kSideBySide * cost : kChunk;
+  return wanted < kChunk ? kChunk : wanted < kLargestChunk ? wanted : kLargestChunk;
+}
+
 // Waits until the account of the device lets a launch pass. Returns its rate, 0 when there is no limit (any more).
-uint32_t Admit(int device, int64_t* now, bool* waited) {
+uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
   region::GpuTimeDevice* const account = AccountOf(device);
   for (;;) {
-    WaitWhileBlocked();
+    WaitWhileBlocked(device);
     const uint32_t rate = RateOf(device);
-    if (rate == 0) return 0;
     *now = MonotonicNanos();
     if (PendingSamples() != 0) Harvest(*now);
     if (*now < HoldUntil(device)) {
       SleepNanos(kUnknownPoll);
       continue;
     }
+    if (rate == 0) return 0;
+    if (const int64_t quiet = QuietUntil(device, *now); quiet != 0) {
+      SleepNanos(quiet - *now < kChunk ? quiet - *now : kChunk);
+      continue;
+    }
     const int64_t balance = region::GpuTimeBalance(account, *now, rate);
-    if (balance >= (*waited ? kChunk : 1)) return rate;
+    const int64_t chunk = *waited ? ChunkOf(device, cost) : 1;
+    if (balance >= chunk) return rate;
     if (!*waited) TurnWindow(device, *now);
     *waited = true;
-    const int64_t missing = region::WallToEarn(kChunk - balance, rate);
+    region::GpuTimeWaits(account, *now);
+    TellOthers(device, LimitOf(device), 0, *now);
+    const int64_t missing = region::WallToEarn(ChunkOf(device, cost) - balance, rate);
     SleepNanos(missing < kLongestSleep ? missing : kLongestSleep);
     region::NoteThrottled(attachment(), static_cast<uint32_t>(device), static_cast<uint64_t>(MonotonicNanos() - *now));
   }
+}
+
+// Waits until what is in flight, and `cost` more, is a quantum at most; one launch goes when little is left. A peer or
+// this very thread may have to do something before the GPU goes on, so there is an end to it.
+void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
+  int64_t begin = *now;
+  const int64_t quantum = Others(device, *now).higher_present ? kShortQuantum : kQuantum;
+  for (;;) {
+    const int64_t ahead = InFlight(device, *now);
+    if (ahead <= quantum / 4 || ahead + cost <= quantum) return;
+    if (!*waited) TurnWindow(device, *now);
+    *waited = true;
+    const int64_t excess = ahead + cost - quantum;
+    SleepNanos(excess < kQuantumPoll ? kQuantumPoll : excess < kChunk ? excess : kChunk);
+    const bool blocked = WaitWhileBlocked(device);
+    *now = MonotonicNanos();
+    if (blocked) begin = *now;
+    if (PendingSamples() != 0) Harvest(*now);
+    if (*now - begin > 4 * (ahead + kLongestSleep)) return DropTrail(device);
+  }
+}
+
+uint32_t AdmitLaunch(int device, int64_t cost, bool gives_way, int64_t* now, bool* waited) {
+  uint32_t rate = RateOf(device);
+  if (rate != 0 || gives_way) rate = Admit(device, cost, now, waited);
+  if (gives_way) AdmitQuantum(device, ScaleFor(device, cost), now, waited);
+  return rate;
 }
 
 // What is left of a lease for another device, or of another epoch, goes back where it came from.
@@ -132,13 +200,64 @@ void ReturnLease(Lease* lease, int64_t now) {
   lease->credit = 0;
 }
 
-// A short launch is timed best with others queued before it: not the first one after a wait, unless that is all there
-// is.
-bool WorthTiming(const LaunchKind& kind, bool waited, int64_t now) {
+void RenewLease(Lease* lease, int device, uint32_t epoch, int64_t now) {
+  if (lease->epoch == epoch && lease->device == device) return;
+  ReturnLease(lease, now);
+  lease->device = device;
+  lease->epoch = epoch;
+  PublishEpoch();
+}
+
+enum class Due { kNo, kNow, kGapless };
+
+// A short launch is timed only when the stream has others ahead of it (pacer_trail.h), unless that never happens.
+Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   const Estimate& e = kind.estimate;
-  if (e.samples == 0 || e.cost >= kWorthTiming) return true;
-  const int64_t interval = (e.samples < kConfident ? 0 : kResampleInterval) * (waited ? 4 : 1);
-  return now - kind.sampled_at > interval && (!waited || now - kind.sampled_at > kMissed);
+  if (e.samples == 0 || e.cost >= kWorthTiming) return Due::kNow;
+  if (now - kind.sampled_at > kMissed) return Due::kNow;
+  if (e.samples < kConfident) return waited ? Due::kNo : Due::kNow;
+  const bool early =
+      now - kind.sampled_at < kResampleInterval || now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval;
+  return early ? Due::kNo : Due::kGapless;
+}
+
+// A long launch that was only ever seen between the slices of others: they are asked to hold theirs, once or twice.
+void SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
+  const Estimate& e = kind.estimate;
+  if (e.alone || (e.samples != 0 && e.cost < kWorthQuiet)) return;
+  if (!AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now)) return;
+  for (const int64_t end = now + kDrain; now < end && Others(device, now).active_until > now; now = MonotonicNanos()) {
+    SleepNanos(kQuantumPoll);
+  }
+}
+
+TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, bool waited, int64_t now) {
+  const Due due = TimingDue(*kind, waited, now);
+  if (due == Due::kNo) return nullptr;
+  const bool gapless = Backlogged(ticket.device, ticket.stream, ticket.per_thread, now);
+  if (!gapless && due == Due::kGapless) return nullptr;
+  SeekQuiet(*kind, ticket.device, now);
+  g_sampled_at.store(now, std::memory_order_relaxed);
+  return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless);
+}
+
+// Takes `cost` from the thread's lease; a launch that costs more than a lease is charged at once, so that everybody
+// sees the debt. Who only tells others what it does has no lease.
+void PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, int64_t now) {
+  if (cost <= lease->credit) {
+    lease->credit -= cost;
+    return;
+  }
+  const int64_t next = rate != 0 || GivesWay(device) ? kLease : 0;
+  const int64_t charge = ScaleFor(device, cost + next - lease->credit);
+  if (rate != 0) region::GpuTimeCharge(AccountOf(device), charge, now, rate);
+  Issued(device, charge);
+  if (next == 0) {
+    TellOthers(device, 0, InFlight(device, now) + charge, now, true);
+  } else {
+    TellOthers(device, LimitOf(device), charge, now);
+  }
+  lease->credit = next;
 }
 
 }  // namespace
@@ -154,7 +273,7 @@ region::GpuTimeDevice* AccountOf(int device) {
   return a == nullptr ? &g_private_accounts[device] : &region::GpuTimeOf(a->area)->devices[device];
 }
 
-uint32_t RateOf(int device) {
+uint32_t LimitOf(int device) {
   if (device < 0 || device >= static_cast<int>(region::kMaxDevices)) return 0;
   const region::Attachment* const a = attachment();
   const uint64_t percent =
@@ -170,9 +289,30 @@ uint32_t RateOf(int device) {
   return static_cast<uint32_t>(percent) * 100;
 }
 
+uint32_t RateOf(int device) {
+  const uint32_t limit = LimitOf(device);
+  return limit == 0 || settings().cores_burst == 0 ? limit : WithBurst(device, limit, MonotonicNanos());
+}
+
 bool AnyRate() {
   for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
-    if (RateOf(device) != 0) return true;
+    if (LimitOf(device) != 0) return true;
+  }
+  return false;
+}
+
+bool GivesWay(int device) {
+  if (attachment() == nullptr || device < 0) return false;
+  if (g_was_blocked.load(std::memory_order_relaxed)) return true;
+  if (!settings().gives_way) return false;
+  return !OthersKnown() || Others(device, MonotonicNanos()).higher_present;
+}
+
+bool TellsOthers(int device) { return device >= 0 && Others(device, MonotonicNanos()).lower_present; }
+
+bool AnyWatched() {
+  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
+    if (GivesWay(device) || TellsOthers(device)) return true;
   }
   return false;
 }
@@ -211,43 +351,32 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
     return;
   }
   KeepHelperAwake();
-  WaitWhileBlocked();
+  WaitWhileBlocked(device);
   int64_t now = MonotonicNanos();
   NoteLaunch(now);
-  if (device < 0 || RateOf(device) == 0) {
-    if (!AnyRate()) OpenGate();
+  const bool gives_way = GivesWay(device);
+  const bool tells = LimitOf(device) == 0 && !gives_way && TellsOthers(device);
+  if (device < 0 || (LimitOf(device) == 0 && !gives_way && !tells)) {
+    if (AnyRate() || AnyWatched()) return;
+    TellOthersAlways(device, now);
+    OpenGate();
     return;
   }
   if (Capturing(stream, per_thread)) return;  // begun where we did not see it
-  if (lease.epoch != epoch || lease.device != device) {
-    ReturnLease(&lease, now);
-    lease.device = device;
-    lease.epoch = epoch;
-    PublishEpoch();
-  }
-  const bool covered = cost > 0 && cost <= lease.credit;
-  uint32_t rate = RateOf(device);
+  RenewLease(&lease, device, epoch, now);
   bool waited = false;
-  if (!covered) rate = Admit(device, &now, &waited);
-  if (rate == 0) return;
+  const bool covered = cost > 0 && cost <= lease.credit;
+  const uint32_t rate = covered ? RateOf(device) : AdmitLaunch(device, cost, gives_way, &now, &waited);
 
   kind = ClaimKind(id);
   cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited
-  const int64_t scaled = ScaleFor(device, cost);
-  if (cost <= lease.credit) {
-    lease.credit -= cost;
-  } else {
-    // A launch that costs more than a lease is charged at once, so that everybody sees the debt.
-    region::GpuTimeCharge(AccountOf(device), ScaleFor(device, cost + kLease - lease.credit), now, rate);
-    lease.credit = kLease;
-  }
-  ticket->device = device;
-  ticket->stream = stream;
-  ticket->per_thread = per_thread;
-  ticket->cost = cost;
+  PayLaunch(&lease, device, cost, rate, now);
+  if (cost == 0) TellOthers(device, LimitOf(device), kUnknownCost, now);
+  *ticket = {.stream = stream, .cost = cost, .device = device, .per_thread = per_thread};
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
-  if (WorthTiming(*kind, waited, now)) ticket->sample = StartTiming(kind, device, stream, per_thread, scaled);
+  ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);
+  ticket->marks = gives_way || tells || (ticket->sample == nullptr && TimingDue(*kind, false, now) == Due::kGapless);
 }
 
 void EndLaunch(Ticket* ticket, CUresult result) {
@@ -255,6 +384,9 @@ void EndLaunch(Ticket* ticket, CUresult result) {
   if (ticket->sample != nullptr) StopTiming(ticket->sample, ticket->stream, ticket->per_thread, launched);
   if (ticket->in_window && launched) {
     LeaveWindow(ticket->device, ticket->stream, ticket->per_thread, ticket->cost);
+  }
+  if (ticket->marks && launched) {
+    LayMark(ticket->device, ticket->stream, ticket->per_thread, kSpacing, MonotonicNanos());
   }
   // A launch that did not take place is not paid for.
   if (!launched && ticket->cost > 0 && t_lease.device == ticket->device) t_lease.credit += ticket->cost;
@@ -287,9 +419,12 @@ void ResetPacer() {
   g_captures.store(0);
   g_window_open.store(false);
   g_noted_at.store(0);
+  g_sampled_at.store(0);
+  g_was_blocked.store(false);
   for (region::GpuTimeDevice& account : g_private_accounts) account = {};
   t_lease = {0, -1, 0};
   ResetSamples();
+  ResetCommonArea();
   ResetHelper();
 }
 

@@ -53,6 +53,7 @@ struct Ticket {
   int32_t device = -1;
   bool per_thread = false;
   bool in_window = false;
+  bool marks = false;  // an event goes behind it (pacer_trail.h)
 };
 
 // The slow path, before and after the driver's own function.
@@ -105,12 +106,19 @@ void ResetPacer();
 
 // The rate of a device in 1/10000 of its time; 0 = not limited. Live.
 uint32_t RateOf(int device);
+// The same without what is idle and may be used besides.
+uint32_t LimitOf(int device);
 bool AnyRate();
+// Somebody may want this task to stop: the monitor, or a container that is more important.
+bool GivesWay(int device);
+// Others want to know when this task is at work.
+bool TellsOthers(int device);
+bool AnyWatched();
 bool Blocked();
 region::GpuTimeDevice* AccountOf(int device);
 int64_t MonotonicNanos();
-// Whether other containers were seen using the device, in the last second or so; false where NVML can not tell.
-bool Contended(int device);
+// Whether other containers used the device since then; by NVML that is a second late, or false, where they do not tell.
+bool ContendedSince(int device, int64_t since, int64_t now);
 void SetOrdinal(int device, CUdevice ordinal);
 // Leases of all threads become void, and whether there is a fast path is decided anew.
 void VoidLeases();

@@ -17,13 +17,14 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_samples.h"
 
 namespace hami::vgpu {
 namespace {
 
 constexpr int64_t kTick = 10'000'000;
-constexpr int64_t kBusyTick = 2'000'000;  // while measurements are awaited
+constexpr int64_t kBusyTick = 5'000'000;  // while measurements are awaited
 constexpr int64_t kReport = 500'000'000;
 constexpr int64_t kIdle = 1'000'000'000;
 
@@ -35,7 +36,7 @@ constinit std::atomic<uint32_t> g_activity{0};
 uint64_t Orders() {
   uint64_t orders = Blocked() ? 1 : 0;
   for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
-    orders = orders * 10'007 + RateOf(device);
+    orders = orders * 10'007 + LimitOf(device) * 4 + (GivesWay(device) ? 2 : 0) + (TellsOthers(device) ? 1 : 0);
   }
   return orders;
 }
@@ -92,6 +93,7 @@ void* Help(void*) {
   int64_t reported_at = active_at;
   for (;;) {
     const int64_t now = MonotonicNanos();
+    CheckCommonArea();
     const bool pending = PendingSamples() != 0;
     if (pending) Harvest(now);
     if (const uint64_t seen = Orders(); seen != orders) {
@@ -142,7 +144,10 @@ __attribute__((destructor)) void StopAtExit() { StopSampling(); }
 
 }  // namespace
 
-bool Contended(int device) { return g_watches[device].contended.load(std::memory_order_relaxed); }
+bool ContendedSince(int device, int64_t since, int64_t now) {
+  if (OthersKnown()) return Others(device, now).active_until >= since;
+  return g_watches[device].contended.load(std::memory_order_relaxed);
+}
 void SetOrdinal(int device, CUdevice ordinal) { g_watches[device].ordinal.store(ordinal, std::memory_order_relaxed); }
 
 void KeepHelperAwake() {

@@ -15,42 +15,94 @@ struct Estimate {
   uint32_t samples = 0;   // saturates
   uint32_t high_run = 0;  // samples in a row above the band
   int64_t high_min = 0;   // the least of them
+  int64_t doubtful = 0;   // charged before that, for so many:
+  uint32_t doubted = 0;
+  bool alone = false;    // one was taken while nobody else used the GPU
+  bool gapless = false;  // the cost rests on measurements without a gap
+};
+
+// How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
+// had work ahead of it.
+enum class Gap : uint8_t { kUnsure, kNone, kCertain };
+struct Circumstances {
+  Gap gap = Gap::kUnsure;
+  int64_t host_gap = 0;    // ns that the host took between event and launch
+  bool contended = false;  // others are known to use the GPU
 };
 
 inline constexpr uint32_t kConfident = 8;
 inline constexpr uint32_t kPersistent = 16;
-inline constexpr int64_t kGap = 20'000;
+inline constexpr uint32_t kPersistentContended = 512;
+inline constexpr int64_t kGap = 20'000;       // as long as gaps get
+inline constexpr int64_t kLeastGap = 2'000;   // as short as the gap of an idle GPU gets
+inline constexpr int64_t kGapless = 500'000;  // costs from here on: no gap matters
+
+// What is left of a measurement with a gap for certain. Never nothing: a short kernel can not be told from none.
+constexpr int64_t WithoutGap(int64_t measured, int64_t host_gap) {
+  const int64_t gap = kLeastGap + (host_gap < kLeastGap ? host_gap : kLeastGap);
+  return measured - gap > measured / 16 ? measured - gap : measured / 16;
+}
 
 constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
 
-// Takes one measurement and returns how much of it is to be charged: all, unless it looks inflated. While others are
-// known to use the GPU, whatever is above the estimate counts as theirs, until that goes on for long.
-constexpr int64_t Learn(Estimate* e, int64_t measured, bool contended = false) {
-  if (measured < 1) measured = 1;
-  const uint32_t seen = e->samples;
-  if (seen < kConfident) ++e->samples;
-  if (seen == 0) {
-    e->cost = measured;
-    return measured;
-  }
-  if (measured <= (contended ? e->cost + kGap : BandTop(e->cost))) {
-    e->high_run = 0;
-    // A pair of events also holds the gap before the kernel when the GPU waits for the launch: an excess that small is
-    // more likely the gap than the kernel.
-    const bool far_below = measured < e->cost - e->cost / 5;
-    const bool gap = measured > e->cost && measured - e->cost < kGap;
-    const int64_t share = far_below ? 2 : gap ? 32 : seen < kConfident ? 2 : 8;
-    e->cost += (measured - e->cost) / share;
-    if (e->cost < 1) e->cost = 1;
-    return gap ? e->cost : measured;
-  }
+// A measurement above all that is likely: somebody else's time, until it persists.
+constexpr int64_t LearnHigh(Estimate* e, int64_t measured, bool contended) {
   if (e->high_run == 0 || measured < e->high_min) e->high_min = measured;
-  if (++e->high_run > (contended ? 8 * kPersistent : kPersistent)) {
+  if (++e->high_run > (contended ? kPersistentContended : kPersistent)) {
     const int64_t step = e->cost / (contended ? 64 : 8) + 1;
     e->cost = e->high_min - e->cost < step ? e->high_min : e->cost + step;
   }
   if (contended) return e->cost;
   return measured < BandTop(e->cost) ? measured : BandTop(e->cost);
+}
+
+// Takes one measurement into the estimate and returns how much of it is to be charged.
+constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
+  if (at.gap == Gap::kCertain && measured < kGap) measured = WithoutGap(measured, at.host_gap);
+  if (measured < 1) measured = 1;
+  const uint32_t seen = e->samples;
+  if (seen < kConfident) ++e->samples;
+  const bool high = measured > (at.contended ? e->cost + e->cost / 8 + kGap : BandTop(e->cost));
+  const bool first_alone = !at.contended && !e->alone;
+  if (first_alone) e->alone = true;
+  if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !high)) {
+    e->cost = measured;
+    e->gapless = at.gap == Gap::kNone;
+    e->high_run = 0;
+    return measured;
+  }
+  if (high) return LearnHigh(e, measured, at.contended);
+  e->high_run = 0;
+  if (at.gap == Gap::kNone || e->cost >= kGapless) {
+    // Up and down alike, so that kernels that vary are charged their mean; what others did to the first ones goes soon.
+    e->cost += (measured - e->cost) / (at.contended && measured < e->cost - e->cost / 5 ? 2 : 8);
+    return measured;
+  }
+  // An excess that small is more likely the gap than the kernel, and what was measured without one is better known.
+  const bool far_below = measured < e->cost - e->cost / 5;
+  if (e->gapless && !far_below) return e->cost;
+  const bool gap = measured > e->cost && measured - e->cost < kGap;
+  e->cost += (measured - e->cost) / (measured < e->cost / 2 ? 1 : far_below ? 2 : gap ? 32 : seen < kConfident ? 2 : 8);
+  if (e->cost < 1) e->cost = 1;
+  return gap ? e->cost : measured;
+}
+
+// Takes one measurement and returns how much of it is to be charged: all, unless it looks inflated. While others are
+// known to use the GPU, whatever is above the estimate counts as theirs, until that goes on for long; what was charged
+// before the first one taken alone comes back as far as that was less.
+constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
+  const bool first = e->samples == 0;
+  const int64_t accepted = TakeIn(e, measured, at);
+  if (at.contended) {
+    if (e->alone || first) return accepted;
+    e->doubtful += accepted;
+    ++e->doubted;
+    return accepted;
+  }
+  const int64_t excess = e->doubtful - int64_t{e->doubted} * accepted;
+  e->doubtful = 0;
+  e->doubted = 0;
+  return excess > 0 ? accepted - excess : accepted;
 }
 
 // How much of the sum of its launches' costs a process really keeps the GPU busy: less than all when its streams run
@@ -64,22 +116,28 @@ struct Overlap {
   uint32_t high_run = 0;
 };
 
-// One on-phase: it kept the GPU for `busy`, its launches cost `sum` by the estimates.
-constexpr void Learn(Overlap* o, int64_t busy, int64_t sum, bool contended = false) {
-  if (sum <= 0 || busy <= 0) return;
+// One on-phase: it kept the GPU for `busy`, its launches cost `sum` by the estimates. Returns what it is to be charged
+// beyond what the factor said, less than nothing mostly.
+constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, bool contended = false) {
+  if (sum <= 0 || busy <= 0) return 0;
+  const int64_t before = o->factor;
   int64_t ratio = busy >= sum ? Overlap::kOne : busy * Overlap::kOne / sum;
   if (ratio < Overlap::kLeast) ratio = Overlap::kLeast;
-  const int64_t top = o->factor + o->factor / 4;
-  int64_t share = o->samples < kConfident ? 2 : 4;
-  if (ratio > top) {
+  const int64_t top = before + before / 4;
+  int64_t share = 4;
+  if (ratio < before / 2 || (ratio < before && o->samples == 0)) {
+    share = 1;  // nothing makes a phase shorter than it was
+  } else if (ratio > top) {
     share = ++o->high_run > kPersistent ? 2 : 8;
     ratio = top;
   } else {
     o->high_run = 0;
   }
-  if (contended && ratio > o->factor) share = 64;
+  if (contended && ratio > before) share = 64;
   if (o->samples < kConfident) ++o->samples;
-  o->factor += (ratio - o->factor) / share;
+  o->factor += (ratio - before) / share;
+  if (ratio > before && (contended || share != 4)) return 0;
+  return (ratio - before) * (sum / Overlap::kOne);
 }
 
 constexpr int64_t Scale(int64_t cost, const Overlap& o) {

@@ -54,6 +54,17 @@ TEST(GpuTimeAccount, GivenPointOfAnotherClock_ThenItStartsAnew) {
   EXPECT_EQ(GpuTimeBalance(&account, kStart, 5000), 0);
 }
 
+TEST(GpuTimeAccount, GivenSomebodyWhoWaits_ThenItIsNotAtRest) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 100);
+  GpuTimeCharge(&account, 1, kStart, 100);
+  for (int64_t now = kStart; now < kStart + 4000 * kMs; now += 5 * kMs) {
+    GpuTimeBalance(&account, now, 100);
+    region::GpuTimeWaits(&account, now);
+  }
+  EXPECT_GT(GpuTimeBalance(&account, kStart + 4000 * kMs, 100), 30 * kMs);
+}
+
 TEST(LaunchCost, GivenFirstMeasurement_ThenItIsTheCost) {
   Estimate e;
   EXPECT_EQ(Learn(&e, 5'000), 5'000);
@@ -88,6 +99,62 @@ TEST(LaunchCost, GivenGapsBeforeSomeLaunches_ThenTheLowMeasurementsCount) {
   Estimate e;
   for (int i = 0; i < 200; ++i) Learn(&e, 5'000 + (i % 2) * 2'000);
   EXPECT_LT(e.cost, 5'600);
+}
+
+TEST(LaunchCost, GivenKernelsThatVaryBehindOthers_ThenTheMeanIsCharged) {
+  Estimate e;
+  double mean = 0;
+  constexpr int kRounds = 400;
+  for (int i = 0; i < kRounds; ++i) {
+    Learn(&e, 4'500 + i * 7 % 11 * 100, {.gap = Gap::kNone});
+    if (i >= kRounds / 2) mean += 2.0 * static_cast<double>(e.cost) / kRounds;
+  }
+  EXPECT_NEAR(mean, 5'000, 50);
+}
+
+TEST(LaunchCost, GivenOneMeasuredWithoutGap_ThenThoseWithOneDoNotCount) {
+  Estimate e;
+  for (int i = 0; i < 20; ++i) Learn(&e, 8'000);
+  Learn(&e, 5'000, {.gap = Gap::kNone});
+  EXPECT_EQ(e.cost, 5'000);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(Learn(&e, 5'900), 5'000);
+  EXPECT_EQ(e.cost, 5'000);
+}
+
+TEST(LaunchCost, GivenNothingButTheGap_ThenNextToNothingIsCharged) {
+  Estimate e;
+  Learn(&e, 60'000);
+  for (int i = 0; i < 20; ++i) Learn(&e, 2'400, {.gap = Gap::kCertain, .host_gap = 400});
+  EXPECT_LE(e.cost, 200);
+  EXPECT_GE(e.cost, 1);
+}
+
+TEST(LaunchCost, GivenMillisecondKernelsThatVary_ThenNoneIsLeftOut) {
+  Estimate e;
+  double mean = 0;
+  constexpr int kRounds = 400;
+  for (int i = 0; i < kRounds; ++i) {
+    Learn(&e, kMs + (i * 7 % 11 - 5) * kMs / 50);
+    if (i >= kRounds / 2) mean += 2.0 * static_cast<double>(e.cost) / kRounds;
+  }
+  EXPECT_NEAR(mean, 1.0 * kMs, 0.01 * kMs);
+}
+
+TEST(LaunchCost, GivenOnlySlicedMeasurements_WhenOneIsTakenAlone_ThenItCountsAndTheExcessComesBack) {
+  Estimate e;
+  Learn(&e, 8 * kMs, {.contended = true});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Learn(&e, 8 * kMs, {.contended = true}), 8 * kMs);
+  EXPECT_EQ(Learn(&e, 2 * kMs), 2 * kMs - 3 * 6 * kMs);
+  EXPECT_EQ(e.cost, 2 * kMs);
+  EXPECT_EQ(Learn(&e, 9 * kMs, {.contended = true}), 2 * kMs);
+  EXPECT_EQ(Learn(&e, 2 * kMs), 2 * kMs);
+}
+
+TEST(StreamOverlap, GivenFirstPhaseSideBySide_ThenItIsBelievedAndTheRestRefunded) {
+  Overlap o;
+  const int64_t beyond = Learn(&o, kMs, 8 * kMs);
+  EXPECT_NEAR(static_cast<double>(Scale(8 * kMs, o)), 1.0 * kMs, 0.01 * kMs);
+  EXPECT_NEAR(static_cast<double>(beyond), -7.0 * kMs, 0.01 * kMs);
 }
 
 TEST(StreamOverlap, GivenStreamsSideBySide_ThenTheFactorIsTheirShare) {

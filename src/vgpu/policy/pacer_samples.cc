@@ -5,6 +5,8 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/lock.h"
+#include "vgpu/policy/pacer_common.h"
+#include "vgpu/policy/pacer_trail.h"
 #include "vgpu/policy/pacer_window.h"
 
 namespace hami::vgpu {
@@ -14,6 +16,8 @@ enum class Stage : uint8_t { kFree, kRecording, kPending };
 struct TimedLaunch {
   std::atomic<Stage> stage{Stage::kFree};
   bool unknown = false;  // of a kind that was never measured
+  Gap gap = Gap::kUnsure;
+  int64_t host_gap = 0;
   int device = -1;
   CUcontext context = nullptr;
   CUdevice ordinal = -1;
@@ -35,6 +39,7 @@ constinit Lock g_lock{};  // guards the lists below; events are recorded outside
 constinit TimedLaunch g_timed[kPlaces]{};
 constinit std::atomic<int> g_pending{0};
 constinit std::atomic<int64_t> g_hold_until[region::kMaxDevices]{};
+constinit std::atomic<int64_t> g_unknown_paid[region::kMaxDevices]{};
 constinit std::atomic<bool> g_stopped{false};
 
 void Pay(int device, int64_t gpu, int64_t now) {
@@ -51,17 +56,26 @@ void Free(TimedLaunch* t, bool events_live) {
   if (t->stage.exchange(Stage::kFree, std::memory_order_acq_rel) == Stage::kPending) g_pending.fetch_sub(1);
 }
 
+// Among so many the GPU's time is divided now.
+int64_t Sharers(int device, int64_t now) { return 1 + Others(device, now).active; }
+
 void Settle(TimedLaunch* t, int64_t now) {
   float milliseconds = 0;
   if (real::cuEventElapsedTime(&milliseconds, t->start, t->end) == CUDA_SUCCESS &&
       __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id) {
     Estimate next = t->kind->estimate;
-    const int64_t accepted =
-        Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6), Contended(t->device));
+    const bool contended = ContendedSince(t->device, t->launched_at, now);
+    int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
+                             {.gap = t->gap, .host_gap = t->host_gap, .contended = contended});
+    if (t->unknown && contended) accepted /= Sharers(t->device, now);
     __atomic_store_n(&t->kind->estimate.cost, next.cost, __ATOMIC_RELAXED);
     t->kind->estimate.samples = next.samples;
     t->kind->estimate.high_run = next.high_run;
     t->kind->estimate.high_min = next.high_min;
+    t->kind->estimate.gapless = next.gapless;
+    t->kind->estimate.alone = next.alone;
+    t->kind->estimate.doubtful = next.doubtful;
+    t->kind->estimate.doubted = next.doubted;
     Pay(t->device, ScaleFor(t->device, accepted) - t->charged, now);
   }
   Free(t, true);
@@ -74,8 +88,12 @@ void Collect(TimedLaunch* t, int64_t now) {
   } else if (result != CUDA_ERROR_NOT_READY) {
     Free(t, false);
   } else if (t->unknown && now > t->charged_until) {
-    const int64_t passed = now - t->charged_until;
+    // Of several, one after the other, only one is at work.
+    std::atomic<int64_t>& paid = g_unknown_paid[t->device];
+    const int64_t since = t->charged_until > paid ? t->charged_until : paid.load();
+    const int64_t passed = (now - since) / Sharers(t->device, now);
     t->charged_until = now;
+    paid = now;
     t->charged += passed;
     Pay(t->device, passed, now);
   }
@@ -83,11 +101,14 @@ void Collect(TimedLaunch* t, int64_t now) {
 
 }  // namespace
 
+void SettleWindow(int device, int64_t gpu, int64_t now) { Pay(device, gpu, now); }
+
 CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
   return per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
 }
 
-TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged) {
+TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged,
+                         bool gapless) {
   if (g_stopped.load(std::memory_order_relaxed)) return nullptr;
   CUcontext context = nullptr;
   CUdevice ordinal = -1;
@@ -119,6 +140,7 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
   t->charged = charged;
   t->launched_at = now;
   t->charged_until = now;
+  t->gap = gapless ? Gap::kNone : Gap::kUnsure;
   t->unknown = kind->estimate.samples == 0;
   kind->sampled_at = now;
   if (t->unknown) g_hold_until[device].store(now + kHold, std::memory_order_relaxed);
@@ -127,10 +149,12 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
     Free(t, true);
     return nullptr;
   }
+  t->host_gap = MonotonicNanos() - now;
   return t;
 }
 
 void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched) {
+  if (launched && t->gap == Gap::kUnsure && real::cuEventQuery(t->start) == CUDA_SUCCESS) t->gap = Gap::kCertain;
   if (launched && RecordEvent(t->end, stream, per_thread) == CUDA_SUCCESS) {
     g_pending.fetch_add(1);
     t->stage.store(Stage::kPending, std::memory_order_release);
@@ -155,6 +179,34 @@ void Harvest(int64_t now) {
 int PendingSamples() { return g_pending.load(std::memory_order_relaxed) + PendingWindows(); }
 
 int64_t HoldUntil(int device) { return g_hold_until[device].load(std::memory_order_relaxed); }
+
+int64_t InFlight(int device, int64_t now) {
+  const Locked locked(g_lock);
+  return InFlightLocked(device, now);
+}
+
+bool Backlogged(int device, CUstream stream, bool per_thread, int64_t now) {
+  const Locked locked(g_lock);
+  return BackloggedLocked(device, stream, per_thread, now);
+}
+
+void LayMark(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now) {
+  if (g_stopped.load(std::memory_order_relaxed)) return;
+  CUevent event = nullptr;
+  {
+    const Locked locked(g_lock);
+    event = LayMarkLocked(device, stream, per_thread, spacing, now);
+  }
+  if (event == nullptr) return;
+  const bool recorded = RecordEvent(event, stream, per_thread) == CUDA_SUCCESS;
+  const Locked locked(g_lock);
+  MarkLaidLocked(device, event, recorded);
+}
+
+void DropTrail(int device) {
+  const Locked locked(g_lock);
+  DropTrailLocked(device, true);
+}
 
 void TurnWindow(int device, int64_t now) {
   const Locked locked(g_lock);
@@ -191,6 +243,7 @@ void ForgetSamplesOf(CUcontext context, CUdevice ordinal) {
     const bool his = context != nullptr ? t.context == context : t.ordinal == ordinal;
     if (his && t.stage.load(std::memory_order_acquire) == Stage::kPending) Free(&t, true);
   }
+  DropTrailsOf(context, ordinal);
   AbortWindows();
   DropEvents(context, ordinal);
 }
@@ -200,6 +253,7 @@ void ResetSamples() {
   for (TimedLaunch& t : g_timed) t.stage.store(Stage::kFree, std::memory_order_relaxed);
   g_pending.store(0);
   for (auto& hold : g_hold_until) hold.store(0, std::memory_order_relaxed);
+  ResetTrails();
   ResetWindows();
 }
 

@@ -14,8 +14,8 @@
 namespace hami::vgpu {
 
 // Starts timing the launch at hand; nullptr when all places are taken or the driver has no event. `charged` is what the
-// account was charged for it.
-TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged);
+// account was charged for it; `gapless` that the stream has work ahead of it.
+TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged, bool gapless);
 // After the launch: true when it went well.
 void StopTiming(TimedLaunch* timed, CUstream stream, bool per_thread, bool launched);
 
@@ -25,6 +25,12 @@ int PendingSamples();
 
 // Until when launches on the device wait for the measurement of one that was never seen before; 0 = none is awaited.
 int64_t HoldUntil(int device);
+
+// The trail (pacer_trail.h).
+int64_t InFlight(int device, int64_t now);
+bool Backlogged(int device, CUstream stream, bool per_thread, int64_t now);
+void LayMark(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now);
+void DropTrail(int device);
 
 // The process's overlap factor on a device.
 int64_t ScaleFor(int device, int64_t cost);

@@ -5,6 +5,7 @@
 
 #include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pacer_samples.h"
+#include "vgpu/policy/pacer_trail.h"
 
 namespace hami::vgpu {
 namespace {
@@ -15,7 +16,7 @@ constexpr int kStreams = 64;
 constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
 constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
-constexpr int kMostLaunches = 2000;     // a window slows launches down, so it ends if nobody waits
+constexpr int kMostLaunches = 512;      // a window slows launches down, so phases end if nobody waits
 constexpr int64_t kLeastSum = 100'000;  // ns of launches that make a window worth its errors
 
 struct Pool {
@@ -29,8 +30,7 @@ enum class Phase : uint8_t { kRest, kPrime, kCount, kDone };
 
 // The end of the last launch on one stream, as far as this window has seen it.
 struct Mark {
-  CUstream stream;
-  const void* thread;  // of a per-thread default stream
+  StreamName on;
   CUevent event;
 };
 
@@ -55,7 +55,6 @@ constinit Window g_windows[region::kMaxDevices]{};
 constinit Overlap g_overlap[region::kMaxDevices]{};
 constinit std::atomic<int> g_open{0};
 constinit std::atomic<int> g_done{0};
-constinit thread_local char t_self = 0;
 
 void Close(Window* w, int64_t now, bool events_live) {
   if (w->phase == Phase::kRest) return;
@@ -70,8 +69,6 @@ void Close(Window* w, int64_t now, bool events_live) {
   *w = Window{};
   w->ended_at = now;
 }
-
-bool SameStream(const Mark& a, const Mark& b) { return a.stream == b.stream && a.thread == b.thread; }
 
 // ns from the window's start to the last of the marks; false while one is not reached.
 bool LastEnd(const Window& w, int side, int64_t* last, bool* failed) {
@@ -90,7 +87,8 @@ bool LastEnd(const Window& w, int side, int64_t* last, bool* failed) {
   return true;
 }
 
-void CollectWindow(Window* w, Overlap* overlap, bool contended, int64_t now) {
+void CollectWindow(int device, int64_t now) {
+  Window* const w = &g_windows[device];
   if (w->phase != Phase::kDone && w->phase != Phase::kRest && now - w->opened_at > kLongest) w->bad = true;
   if (w->recording != 0 || w->phase == Phase::kRest) return;
   if (w->bad) return Close(w, now, true);
@@ -100,8 +98,11 @@ void CollectWindow(Window* w, Overlap* overlap, bool contended, int64_t now) {
   bool failed = false;
   if (!LastEnd(*w, 1, &after, &failed) || !LastEnd(*w, 0, &before, &failed)) return;
   // On one stream nothing overlaps, whatever the measurement says.
-  const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && SameStream(w->mark[0][0], w->mark[1][0]);
-  if (!failed) Learn(overlap, alone ? w->sum : after - (before > 0 ? before : 0), w->sum, contended);
+  const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && w->mark[0][0].on == w->mark[1][0].on;
+  if (!failed) {
+    const int64_t busy = alone ? w->sum : after - (before > 0 ? before : 0);
+    SettleWindow(device, Learn(&g_overlap[device], busy, w->sum, ContendedSince(device, w->opened_at, now)), now);
+  }
   Close(w, now, !failed);
 }
 
@@ -160,6 +161,7 @@ void TurnWindowLocked(int device, int64_t now) {
       return;
     case Phase::kPrime:
       if (w.marks[0] != 0) w.phase = Phase::kCount;
+      w.launches = 0;
       return;
     case Phase::kCount:
       if (w.sum < kLeastSum) w.bad = true;
@@ -174,6 +176,7 @@ void TurnWindowLocked(int device, int64_t now) {
 
 CUevent WindowStartLocked(int device) {
   Window& w = g_windows[device];
+  if (w.launches >= kMostLaunches) TurnWindowLocked(device, w.opened_at);
   if (w.phase != Phase::kCount || w.started || w.bad) return nullptr;
   CUcontext context = nullptr;
   if (real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != w.context) {
@@ -193,19 +196,17 @@ CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t c
   if ((w.phase != Phase::kPrime && w.phase != Phase::kCount) || w.bad) return nullptr;
   const int side = w.phase == Phase::kPrime ? 0 : 1;
   if (side == 1 && !w.started) return nullptr;  // the phase turned during this launch
-  if (++w.launches > kMostLaunches) w.bad = true;
+  ++w.launches;
   CUcontext context = nullptr;
   // Launches of unknown cost, or of another context, can not be counted.
   if (cost == 0 || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != w.context) {
     w.bad = true;
     return nullptr;
   }
-  const bool own = stream == CU_STREAM_PER_THREAD || (per_thread && stream == nullptr);
-  const void* const thread = own ? &t_self : nullptr;
-  const CUstream name = own ? CU_STREAM_PER_THREAD : stream == CU_STREAM_LEGACY ? nullptr : stream;
+  const StreamName name = NameOf(stream, per_thread);
   Mark* mark = nullptr;
   for (int i = 0; i < w.marks[side]; ++i) {
-    if (w.mark[side][i].stream == name && w.mark[side][i].thread == thread) mark = &w.mark[side][i];
+    if (w.mark[side][i].on == name) mark = &w.mark[side][i];
   }
   if (mark == nullptr) {
     const RelaxedCapture relaxed;
@@ -215,7 +216,7 @@ CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t c
       return nullptr;
     }
     mark = &w.mark[side][w.marks[side]++];
-    *mark = {name, thread, event};
+    *mark = {name, event};
   }
   if (side == 1) w.sum += cost;
   ++w.recording;
@@ -231,7 +232,7 @@ void WindowRecordedLocked(int device, bool recorded) {
 void CollectWindows(int64_t now) {
   if (g_open.load(std::memory_order_relaxed) + g_done.load(std::memory_order_relaxed) == 0) return;
   for (uint32_t device = 0; device < region::kMaxDevices; ++device) {
-    CollectWindow(&g_windows[device], &g_overlap[device], Contended(static_cast<int>(device)), now);
+    CollectWindow(static_cast<int>(device), now);
   }
 }
 

@@ -43,6 +43,8 @@ CUevent WindowStartLocked(int device);
 CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t cost);
 void WindowRecordedLocked(int device, bool recorded);
 void CollectWindows(int64_t now);
+// What a window cost beyond what was charged for it; of the samples.
+void SettleWindow(int device, int64_t gpu, int64_t now);
 int PendingWindows();
 void AbortWindows();
 void ResetWindows();

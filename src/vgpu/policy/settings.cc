@@ -132,7 +132,10 @@ void ReadSettings(Settings* out, char* (*get)(const char*)) {
   ReadPerDevice("CUDA_DEVICE_MEMORY_LIMIT", out->memory_limit, get);
   ReadPerDevice("CUDA_DEVICE_SM_LIMIT", out->sm_limit, get);
   for (uint64_t& limit : out->sm_limit) limit = limit == 0 || limit > 100 ? 100 : limit;
-  if (const char* priority = get("CUDA_TASK_PRIORITY"); priority != nullptr) out->priority = atoi(priority);
+  if (const char* priority = get("CUDA_TASK_PRIORITY"); priority != nullptr) {
+    out->priority = atoi(priority);
+    out->gives_way = out->priority > 0;
+  }
   if (const char* policy = get("GPU_CORE_UTILIZATION_POLICY"); policy != nullptr) {
     if (strcasecmp(policy, "force") == 0) out->policy = UtilizationPolicy::kForce;
     if (strcasecmp(policy, "disable") == 0) out->policy = UtilizationPolicy::kDisable;
@@ -140,6 +143,13 @@ void ReadSettings(Settings* out, char* (*get)(const char*)) {
   out->oversubscribe = ParseBool(get("CUDA_OVERSUBSCRIBE"), false);
   out->kill_on_refusal = ParseBool(get("ACTIVE_OOM_KILLER"), false);
   out->fail_open = ParseBool(get("HAMI_FAIL_OPEN"), false);
+  if (const char* burst = get("HAMI_CORES_BURST"); burst != nullptr) {
+    const int percent = atoi(burst);
+    out->cores_burst = percent < 0 || percent > 100 ? 0 : static_cast<uint32_t>(percent);
+  }
+  if (const char* common = get("HAMI_COMMON_AREA"); common != nullptr) {
+    if (const size_t n = strlen(common); n < sizeof out->common_path) memcpy(out->common_path, common, n);
+  }
   const char* path = get("CUDA_DEVICE_MEMORY_SHARED_CACHE");
   if (path == nullptr || *path == '\0') path = kDefaultRegion;
   const size_t length = strlen(path);

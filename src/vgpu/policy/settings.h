@@ -30,11 +30,14 @@ struct Settings {
   uint64_t memory_limit[region::kMaxDevices] = {};
   uint64_t sm_limit[region::kMaxDevices] = {};  // percent, 1…100
   int priority = 1;
+  bool gives_way = false;  // the environment itself says so: a task that must stop quickly when it is told to
   UtilizationPolicy policy = UtilizationPolicy::kDefault;
   bool oversubscribe = false;
   bool kill_on_refusal = false;  // ACTIVE_OOM_KILLER
   bool fail_open = false;        // HAMI_FAIL_OPEN
+  uint32_t cores_burst = 0;  // HAMI_CORES_BURST: percent up to which idle time may be used; 0 = no more than the limit
   char region_path[1024] = {};
+  char common_path[1024] = {};  // HAMI_COMMON_AREA; empty = there is none
 };
 
 // Fills `out` from what `get` answers (getenv, in production) and warns through the log.

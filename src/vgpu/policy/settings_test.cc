@@ -96,6 +96,18 @@ TEST(ReadSettings, GivenPercentAboveHundred_ThenNotLimited) {
   EXPECT_EQ(s.sm_limit[1], 30u);
 }
 
+TEST(ReadSettings, GivenPriority_ThenOnlyOneThatSaysSoGivesWay) {
+  EXPECT_FALSE(Read({}).gives_way);
+  EXPECT_FALSE(Read({{"CUDA_TASK_PRIORITY", "0"}}).gives_way);
+  EXPECT_TRUE(Read({{"CUDA_TASK_PRIORITY", "1"}}).gives_way);
+}
+
+TEST(ReadSettings, GivenBurst_ThenItIsAPercentageOrNothing) {
+  EXPECT_EQ(Read({{"HAMI_CORES_BURST", "80"}}).cores_burst, 80u);
+  for (const char* wrong : {"-1", "101", "much"}) EXPECT_EQ(Read({{"HAMI_CORES_BURST", wrong}}).cores_burst, 0u);
+  EXPECT_STREQ(Read({{"HAMI_COMMON_AREA", std::string(5000, 'x')}}).common_path, "");
+}
+
 TEST(ParseBool, GivenUsualSpellings_ThenUnderstood) {
   for (const char* yes : {"true", "TRUE", "1", "t", "yes", "On"}) EXPECT_TRUE(ParseBool(yes, false)) << yes;
   for (const char* no : {"false", "0", "F", "no", "off"}) EXPECT_FALSE(ParseBool(no, true)) << no;

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What containers that share a GPU tell each other about its time: one small file a node, a line for each container and
+// GPU. A container says until when it expects to be at work there, how much it may have, and how important it is; it
+// asks who else is at work. All of it is advice: nobody's limit is ever raised above what its own settings allow, and a
+// line that nobody renews is as good as gone. Time is always a parameter (CLOCK_MONOTONIC ns).
+//
+// Any content is survived: times out of reach count as long ago, numbers are clamped, and a line whose owner changes
+// under its user is joined anew. A file that is too short is refused; one that shrinks later is left alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "region/layout.h"
+
+namespace hami::region {
+
+inline constexpr uint64_t kCommonMagic = 0x316d'6d63'494d'4148;  // "HAMIcmm1", little endian
+inline constexpr uint32_t kCommonMembers = 255;
+
+struct alignas(64) CommonMember {
+  uint64_t container;    // 0 = free
+  uint64_t gpu;          // a hash of its UUID
+  int64_t seen_at;       // the last launch, or wait for one
+  int64_t active_until;  // when what was launched is expected to end
+  uint32_t rate;         // 1/10000 of the GPU's time; 0 = no limit
+  int32_t priority;      // as CUDA_TASK_PRIORITY: lower is more important
+  int64_t quiet_until;   // until then it measures, and asks the others to let it have the GPU alone
+  uint64_t reserved[2];
+};
+static_assert(sizeof(CommonMember) == 64);
+
+struct CommonArea {
+  uint64_t magic;
+  uint32_t used;  // lines from here on were never used
+  uint32_t reserved[13];
+  CommonMember members[kCommonMembers];
+};
+static_assert(sizeof(CommonArea) == 16384);
+
+inline constexpr int64_t kCommonPresent = 2'000'000'000;  // not seen for so long is gone
+inline constexpr int64_t kCommonReach = 1'000'000'000;    // nobody says anything about times beyond
+inline constexpr int64_t kCommonQuiet = 25'000'000;       // nobody may ask for more
+inline constexpr int64_t kCommonWants = 20'000'000;       // seen within that: it has use for GPU time
+
+inline bool CommonSeenWithin(const CommonMember& m, int64_t now, int64_t span) {
+  const int64_t seen = Load(m.seen_at);
+  return seen > now - span && seen < now + span;
+}
+
+// The line of a container on a GPU, -1 when there is no room.
+inline int CommonJoin(CommonArea* area, uint64_t container, uint64_t gpu, int64_t now) {
+  const uint32_t used = Load(area->used);
+  const uint32_t known = used < kCommonMembers ? used : kCommonMembers;
+  for (uint32_t i = 0; i < known; ++i) {
+    if (Load(area->members[i].container) == container && Load(area->members[i].gpu) == gpu) return static_cast<int>(i);
+  }
+  for (uint32_t i = 0; i < kCommonMembers; ++i) {
+    CommonMember& m = area->members[i];
+    uint64_t owner = Load(m.container);
+    if (owner != 0 && CommonSeenWithin(m, now, kCommonPresent)) continue;
+    if (!__atomic_compare_exchange_n(&m.container, &owner, container, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+      continue;
+    }
+    Store(m.gpu, gpu);
+    Store(m.active_until, int64_t{0});
+    Store(m.quiet_until, int64_t{0});
+    Store(m.seen_at, now);
+    for (uint32_t seen = Load(area->used); seen < i + 1 || seen > kCommonMembers;) {
+      if (__atomic_compare_exchange_n(&area->used, &seen, i + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
+    }
+    return static_cast<int>(i);
+  }
+  return -1;
+}
+
+inline bool CommonIsMine(const CommonArea& area, int line, uint64_t container, uint64_t gpu) {
+  return line >= 0 && line < static_cast<int>(kCommonMembers) && Load(area.members[line].container) == container &&
+         Load(area.members[line].gpu) == gpu;
+}
+
+// What is to be known of the others on a GPU.
+struct CommonView {
+  int64_t active_until = 0;  // the latest of all others
+  int64_t active = 0;        // how many of them are
+  int64_t quiet_until = 0;
+  int64_t higher_until = 0;  // of those that are more important
+  bool higher_present = false;
+  bool lower_present = false;
+  int64_t wanted = 0;  // the rates of those that have use for GPU time; one without a limit wants all
+};
+
+inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int32_t priority, int64_t now) {
+  CommonView view;
+  const uint32_t used = Load(area.used);
+  const int lines = static_cast<int>(used < kCommonMembers ? used : kCommonMembers);
+  for (int i = 0; i < lines; ++i) {
+    const CommonMember& m = area.members[i];
+    if (i == line || Load(m.container) == 0 || Load(m.gpu) != gpu || !CommonSeenWithin(m, now, kCommonPresent))
+      continue;
+    const int64_t until = Load(m.active_until);
+    const int64_t sane_until = until < now + kCommonReach ? until : 0;
+    view.active += sane_until > now ? 1 : 0;
+    if (sane_until > view.active_until) view.active_until = sane_until;
+    const int64_t quiet = Load(m.quiet_until);
+    if (quiet <= now + kCommonQuiet && quiet > view.quiet_until) view.quiet_until = quiet;
+    const int32_t other = Load(m.priority);
+    view.lower_present |= other > priority;
+    if (other < priority) {
+      view.higher_present = true;
+      if (sane_until > view.higher_until) view.higher_until = sane_until;
+    }
+    if (sane_until > now || CommonSeenWithin(m, now, kCommonWants)) {
+      const uint32_t rate = Load(m.rate);
+      view.wanted += rate == 0 || rate > 10'000 ? 10'000 : rate;
+    }
+  }
+  return view;
+}
+
+// The rate of a container that may use idle time up to `ceiling`: its part by weight of what those who want it want.
+inline uint32_t CommonBurstRate(uint32_t rate, uint32_t ceiling, int64_t others) {
+  if (rate == 0 || ceiling <= rate) return rate;
+  const int64_t part = int64_t{10'000} * rate / (rate + others);
+  return part <= rate ? rate : part < ceiling ? static_cast<uint32_t>(part) : ceiling;
+}
+
+// Makes the file if it is not there. errno tells why not.
+bool CreateCommonArea(const char* path);
+
+struct CommonFile {
+  CommonArea* area = nullptr;
+  uint64_t device = 0, inode = 0;
+};
+// `area` stays null when there is none that can be used.
+CommonFile OpenCommonArea(const char* path);
+// Whether the file still is what was opened, in its full length.
+bool CommonIsWhole(const CommonFile& file, const char* path);
+
+}  // namespace hami::region

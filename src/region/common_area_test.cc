@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "region/common_area.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace hami::region {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kNow = 1'000'000 * kMs;
+constexpr uint64_t kGpu = 77;
+
+class CommonAreaTest : public testing::Test {
+ protected:
+  int Join(uint64_t container, int32_t priority = 1, uint32_t rate = 3000, uint64_t gpu = kGpu) {
+    const int line = CommonJoin(area_.get(), container, gpu, kNow);
+    area_->members[line].priority = priority;
+    area_->members[line].rate = rate;
+    return line;
+  }
+  CommonView Look(int line, int64_t now = kNow, int32_t priority = 1) const {
+    return CommonLook(*area_, line, kGpu, priority, now);
+  }
+  std::unique_ptr<CommonArea> area_ = std::make_unique<CommonArea>();
+};
+
+TEST_F(CommonAreaTest, GivenNobodyElse_ThenNobodyIsSeen) {
+  const CommonView view = Look(Join(1));
+  EXPECT_EQ(view.active_until, 0);
+  EXPECT_EQ(view.wanted, 0);
+  EXPECT_FALSE(view.higher_present || view.lower_present);
+}
+
+TEST_F(CommonAreaTest, GivenOthers_ThenTheirWorkAndTheirWishesAreSeen) {
+  const int mine = Join(1);
+  area_->members[Join(2, 1, 2000)].active_until = kNow + 3 * kMs;
+  area_->members[Join(3, 1, 0)].active_until = kNow - 3 * kMs;
+  area_->members[Join(4, 1, 9000, kGpu + 1)].active_until = kNow + 100 * kMs;  // elsewhere
+  const CommonView view = Look(mine);
+  EXPECT_EQ(view.active_until, kNow + 3 * kMs);
+  EXPECT_EQ(view.active, 1);
+  EXPECT_EQ(view.wanted, 12'000);  // who has no limit wants all
+  EXPECT_EQ(Look(mine, kNow + 30 * kMs).wanted, 0);
+}
+
+TEST_F(CommonAreaTest, GivenMoreAndLessImportant_ThenEachSeesTheOther) {
+  const int low = Join(1, 1);
+  const int high = Join(2, 0);
+  area_->members[high].active_until = kNow + kMs;
+  EXPECT_TRUE(Look(low).higher_present);
+  EXPECT_EQ(Look(low).higher_until, kNow + kMs);
+  EXPECT_TRUE(Look(high, kNow, 0).lower_present);
+  EXPECT_EQ(Look(high, kNow, 0).higher_until, 0);
+  EXPECT_FALSE(Look(low, kNow + kCommonPresent).higher_present);
+}
+
+TEST_F(CommonAreaTest, WhenAContainerJoinsAgain_ThenItHasItsLine_AndTheDeadLoseTheirs) {
+  const int first = Join(1);
+  EXPECT_EQ(Join(1), first);
+  for (uint64_t i = 2; i <= kCommonMembers; ++i) ASSERT_GE(Join(i), 0);
+  EXPECT_EQ(CommonJoin(area_.get(), 1000, kGpu, kNow), -1);
+  const int late = CommonJoin(area_.get(), 1000, kGpu, kNow + kCommonPresent);
+  ASSERT_GE(late, 0);
+  EXPECT_TRUE(CommonIsMine(*area_, late, 1000, kGpu));
+  EXPECT_FALSE(CommonIsMine(*area_, late, 1, kGpu));
+}
+
+TEST_F(CommonAreaTest, GivenOneThatMeasures_ThenTheOthersKnow_ForAsLongAsIsAllowed) {
+  const int mine = Join(1);
+  CommonMember& other = area_->members[Join(2)];
+  other.quiet_until = kNow + 5 * kMs;
+  EXPECT_EQ(Look(mine).quiet_until, kNow + 5 * kMs);
+  other.quiet_until = kNow + 2 * kCommonQuiet;
+  EXPECT_EQ(Look(mine).quiet_until, 0);
+}
+
+TEST_F(CommonAreaTest, GivenTimesOutOfReach_ThenTheyDoNotCount) {
+  const int mine = Join(1);
+  CommonMember& other = area_->members[Join(2, 0)];
+  other.active_until = kNow + 2 * kCommonReach;
+  EXPECT_EQ(Look(mine).higher_until, 0);
+  other.seen_at = kNow + 2 * kCommonPresent;
+  EXPECT_FALSE(Look(mine).higher_present);
+}
+
+TEST(CommonBurst, GivenIdleTime_ThenItIsSharedByWeight) {
+  EXPECT_EQ(CommonBurstRate(3000, 8000, 0), 8000u);       // alone: up to the ceiling
+  EXPECT_EQ(CommonBurstRate(3000, 9999, 3000), 5000u);    // two of a kind
+  EXPECT_EQ(CommonBurstRate(3000, 9999, 1000), 7500u);    // 3 : 1
+  EXPECT_EQ(CommonBurstRate(3000, 9999, 7000), 3000u);    // nothing is idle
+  EXPECT_EQ(CommonBurstRate(3000, 9999, 30'000), 3000u);  // never below the limit
+  EXPECT_EQ(CommonBurstRate(3000, 2000, 0), 3000u);
+}
+
+TEST(CommonAreaFile, WhenMade_ThenItOpens_AndMakingItAgainChangesNothing) {
+  const std::string path = testing::TempDir() + "/common-" + std::to_string(getpid());
+  EXPECT_EQ(OpenCommonArea(path.c_str()).area, nullptr);
+  ASSERT_TRUE(CreateCommonArea(path.c_str()));
+  const CommonFile file = OpenCommonArea(path.c_str());
+  ASSERT_NE(file.area, nullptr);
+  EXPECT_EQ(CommonJoin(file.area, 5, kGpu, kNow), 0);
+  ASSERT_TRUE(CreateCommonArea(path.c_str()));
+  EXPECT_TRUE(CommonIsMine(*file.area, 0, 5, kGpu));
+  EXPECT_TRUE(CommonIsWhole(file, path.c_str()));
+  std::filesystem::resize_file(path, 100);
+  EXPECT_FALSE(CommonIsWhole(file, path.c_str()));
+  EXPECT_EQ(OpenCommonArea(path.c_str()).area, nullptr);
+  munmap(file.area, sizeof(CommonArea));
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace hami::region

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The other containers on a GPU, as far as they share a file with this one (region/common_area.h, HAMI_COMMON_AREA).
+// Without it, or when it breaks, nobody is known and everything is decided by this container's own settings. A file
+// that is cut short while it is mapped is noticed by the helper thread, within 10 ms; until then touching it would be
+// fatal, so it lies where only its user can write.
+#pragma once
+
+#include <stdint.h>
+
+#include "region/common_area.h"
+
+namespace hami::vgpu {
+
+// This container has launched, or waits to: `charge` ns of busy time were let go, or are all that is under way.
+void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now, bool is_all = false);
+
+// This container launches without a look from now on: for others it is at work all the time.
+void TellOthersAlways(int device, int64_t now);
+
+// Who else is there; all empty when nobody is known.
+region::CommonView Others(int device, int64_t now);
+bool OthersKnown();
+
+// To measure something alone: asks the others to hold their launches for a while. False when it is not the moment.
+bool AskForQuiet(int device, int64_t span, int64_t now);
+// Until when somebody else measures; 0 when nobody does, or somebody does too often.
+int64_t QuietUntil(int device, int64_t now);
+
+// The rate with the part of idle time that is this container's, where HAMI_CORES_BURST allows it.
+uint32_t WithBurst(int device, uint32_t rate, int64_t now);
+
+// Now and then: gives the area up when the file is not whole any more.
+void CheckCommonArea();
+void ResetCommonArea();
+
+}  // namespace hami::vgpu

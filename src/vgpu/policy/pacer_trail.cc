@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/pacer_trail.h"
+
+#include <atomic>
+
+#include "region/layout.h"
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/pacer_window.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr uint32_t kMarks = 64;
+constexpr int64_t kBehind = 10'000;  // ns; a driver takes less to hand a launch to an idle GPU
+
+struct Mark {
+  CUevent event;
+  CUcontext context;
+  CUdevice ordinal;
+  StreamName on;
+  int64_t issued;  // up to here
+  int64_t at;      // 0 = not recorded yet
+};
+
+struct Trail {
+  Mark marks[kMarks];
+  uint32_t first;
+  uint32_t count;
+  int64_t done;
+  int64_t front_since;  // when the first of the marks came to be that
+  std::atomic<int64_t> issued;
+
+  Mark& at(uint32_t i) { return marks[(first + i) % kMarks]; }
+};
+
+constinit Trail g_trails[region::kMaxDevices]{};
+constinit thread_local char t_self = 0;
+
+void PopFirst(Trail* t, bool events_live, int64_t now) {
+  Mark& mark = t->at(0);
+  if (events_live) GiveEvent(mark.context, mark.ordinal, mark.event);
+  t->done = mark.issued;
+  t->front_since = now;
+  t->first = (t->first + 1) % kMarks;
+  --t->count;
+}
+
+}  // namespace
+
+StreamName NameOf(CUstream stream, bool per_thread) {
+  const bool own = stream == CU_STREAM_PER_THREAD || (per_thread && stream == nullptr);
+  if (own) return {CU_STREAM_PER_THREAD, &t_self};
+  return {stream == CU_STREAM_LEGACY ? nullptr : stream, nullptr};
+}
+
+void Issued(int device, int64_t cost) { g_trails[device].issued.fetch_add(cost, std::memory_order_relaxed); }
+
+int64_t InFlightLocked(int device, int64_t now) {
+  Trail& t = g_trails[device];
+  if (t.count > 0) {
+    const RelaxedCapture relaxed;
+    while (t.count > 0 && t.at(0).at > 0) {
+      const CUresult result = real::cuEventQuery(t.at(0).event);
+      if (result == CUDA_ERROR_NOT_READY) break;
+      PopFirst(&t, result == CUDA_SUCCESS, now);
+    }
+  }
+  if (t.count == 0) return 0;
+  // Of what lies before the first mark, the time that passed is taken for done.
+  const int64_t front = t.at(0).issued - t.done;
+  const int64_t passed = now - t.front_since;
+  return t.issued.load(std::memory_order_relaxed) - t.done - (passed < front ? passed : front);
+}
+
+CUevent LayMarkLocked(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now) {
+  Trail& t = g_trails[device];
+  InFlightLocked(device, now);  // makes room
+  const StreamName name = NameOf(stream, per_thread);
+  const int64_t issued = t.issued.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < t.count; ++i) {
+    if (t.at(i).on == name && issued - t.at(i).issued < spacing) return nullptr;
+  }
+  CUcontext context = nullptr;
+  CUdevice ordinal = -1;
+  if (t.count == kMarks || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
+      real::cuCtxGetDevice(&ordinal) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  const RelaxedCapture relaxed;
+  const CUevent event = TakeEvent(context);
+  if (event == nullptr) return nullptr;
+  if (t.count == 0) t.front_since = now;
+  t.at(t.count++) = {event, context, ordinal, name, issued, -now};
+  return event;
+}
+
+void MarkLaidLocked(int device, CUevent event, bool recorded) {
+  Trail& t = g_trails[device];
+  for (uint32_t i = 0; i < t.count; ++i) {
+    Mark& mark = t.at(i);
+    if (mark.event != event) continue;
+    mark.at = -mark.at;
+    if (!recorded) return DropTrailLocked(device, false);
+  }
+}
+
+bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now) {
+  Trail& t = g_trails[device];
+  const StreamName name = NameOf(stream, per_thread);
+  const RelaxedCapture relaxed;
+  for (uint32_t i = 0; i < t.count; ++i) {
+    const Mark& mark = t.at(i);
+    if (mark.at <= 0 || now - mark.at < kBehind || !(mark.on == name)) continue;
+    if (real::cuEventQuery(mark.event) == CUDA_ERROR_NOT_READY) return true;
+  }
+  return false;
+}
+
+void DropTrailLocked(int device, bool events_live) {
+  Trail& t = g_trails[device];
+  while (t.count > 0) PopFirst(&t, events_live && t.at(0).at > 0, 0);
+}
+
+void DropTrailsOf(CUcontext context, CUdevice ordinal) {
+  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
+    Trail& t = g_trails[device];
+    bool his = false;
+    for (uint32_t i = 0; i < t.count; ++i) {
+      his |= context != nullptr ? t.at(i).context == context : t.at(i).ordinal == ordinal;
+    }
+    if (his) DropTrailLocked(device, true);
+  }
+}
+
+void ResetTrails() {
+  for (Trail& t : g_trails) {
+    t.count = 0;
+    t.done = 0;
+    t.issued.store(0, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace hami::vgpu

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How far the GPU has come: events laid behind launches now and then. They answer two questions without waiting: how
+// much of what the process launched is still ahead of it on the device, and whether one stream had work enough ahead
+// that what is launched now follows without a gap. Marks of all streams are in one row, oldest first: those of streams
+// side by side end at about the same time.
+//
+// Everything named …Locked is guarded by the samples' lock.
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda_abi.h"
+
+namespace hami::vgpu {
+
+// Which stream is meant: the default stream of a thread is another one for each thread.
+struct StreamName {
+  CUstream stream;
+  const void* thread;
+
+  bool operator==(const StreamName&) const = default;
+};
+StreamName NameOf(CUstream stream, bool per_thread);
+
+// `cost` (ns of busy time) was let go.
+void Issued(int device, int64_t cost);
+
+// The event to record behind the launch at hand; nullptr when none is to be had, or one was laid on this stream
+// less than `spacing` ns of work ago.
+CUevent LayMarkLocked(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now);
+void MarkLaidLocked(int device, CUevent event, bool recorded);
+
+// Work that is not known to be done, in ns; what no mark lies behind does not count.
+int64_t InFlightLocked(int device, int64_t now);
+// True when the GPU is known to be some way behind on this stream, so that it will go from launch to launch.
+bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now);
+
+// Whatever is under way counts as done.
+void DropTrailLocked(int device, bool events_live);
+void DropTrailsOf(CUcontext context, CUdevice ordinal);  // either may be null / -1
+void ResetTrails();
+
+}  // namespace hami::vgpu

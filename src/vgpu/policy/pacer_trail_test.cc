@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the GPU has come, on a driver of three functions.
+#include "vgpu/policy/pacer_trail.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/pacer_window.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr int64_t kUs = 1'000;
+constexpr int64_t kStart = 1'000'000'000;
+const auto kOne = reinterpret_cast<CUstream>(0x1000);
+const auto kTwo = reinterpret_cast<CUstream>(0x2000);
+const auto kContext = reinterpret_cast<CUcontext>(0x3000);
+
+std::set<CUevent> g_reached;
+uintptr_t g_events = 0;
+int g_given_back = 0;
+
+CUresult Query(CUevent event) { return g_reached.count(event) != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+CUresult Current(CUcontext* context) {
+  *context = kContext;
+  return CUDA_SUCCESS;
+}
+CUresult Device(CUdevice* device) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void* DriverSymbol(Sym sym) {
+  if (sym == Sym::cuEventQuery) return reinterpret_cast<void*>(&Query);
+  if (sym == Sym::cuCtxGetCurrent) return reinterpret_cast<void*>(&Current);
+  if (sym == Sym::cuCtxGetDevice) return reinterpret_cast<void*>(&Device);
+  return nullptr;
+}
+CUevent TakeEvent(CUcontext) { return reinterpret_cast<CUevent>(++g_events); }
+void GiveEvent(CUcontext, CUdevice, CUevent) { ++g_given_back; }
+
+namespace {
+
+class TrailTest : public testing::Test {
+ protected:
+  TrailTest() {
+    ResetTrails();
+    g_reached.clear();
+    g_given_back = 0;
+  }
+  static CUevent Launch(CUstream stream, int64_t cost, int64_t now, int64_t spacing = 0) {
+    Issued(0, cost);
+    const CUevent event = LayMarkLocked(0, stream, false, spacing, now);
+    if (event != nullptr) MarkLaidLocked(0, event, true);
+    return event;
+  }
+};
+
+TEST_F(TrailTest, GivenNothingLaunched_ThenNothingIsInFlight) { EXPECT_EQ(InFlightLocked(0, kStart), 0); }
+
+TEST_F(TrailTest, GivenWork_ThenItIsInFlightUntilItsMarkIsReached) {
+  const CUevent first = Launch(kOne, 500 * kUs, kStart);
+  const CUevent second = Launch(kOne, 300 * kUs, kStart);
+  EXPECT_EQ(InFlightLocked(0, kStart), 800 * kUs);
+  g_reached.insert(first);
+  EXPECT_EQ(InFlightLocked(0, kStart + 500 * kUs), 300 * kUs);
+  g_reached.insert(second);
+  EXPECT_EQ(InFlightLocked(0, kStart + 600 * kUs), 0);
+  EXPECT_EQ(g_given_back, 2);
+}
+
+TEST_F(TrailTest, WhenTimePasses_ThenTheFirstPartCountsAsDone_AndNoMore) {
+  Launch(kOne, 500 * kUs, kStart);
+  Launch(kOne, 300 * kUs, kStart);
+  EXPECT_EQ(InFlightLocked(0, kStart + 200 * kUs), 600 * kUs);
+  EXPECT_EQ(InFlightLocked(0, kStart + 5000 * kUs), 300 * kUs);
+}
+
+TEST_F(TrailTest, GivenStreamThatLags_ThenItsWorkKeepsTheRestInFlight) {
+  Launch(kOne, 100 * kUs, kStart);
+  g_reached.insert(Launch(kTwo, 100 * kUs, kStart));
+  EXPECT_EQ(InFlightLocked(0, kStart), 200 * kUs);
+}
+
+TEST_F(TrailTest, GivenSpacing_ThenEachStreamHasMarksOfItsOwn) {
+  EXPECT_NE(Launch(kOne, 10 * kUs, kStart, 100 * kUs), nullptr);
+  EXPECT_EQ(Launch(kOne, 10 * kUs, kStart, 100 * kUs), nullptr);
+  EXPECT_NE(Launch(kTwo, 10 * kUs, kStart, 100 * kUs), nullptr);
+  EXPECT_NE(Launch(kOne, 100 * kUs, kStart, 100 * kUs), nullptr);
+}
+
+TEST_F(TrailTest, GivenMarkNotReachedForAWhile_ThenThatStreamIsBackloggedAndNoOther) {
+  const CUevent mark = Launch(kOne, 500 * kUs, kStart);
+  EXPECT_FALSE(BackloggedLocked(0, kOne, false, kStart + kUs));  // it may only be on its way
+  EXPECT_TRUE(BackloggedLocked(0, kOne, false, kStart + 20 * kUs));
+  EXPECT_FALSE(BackloggedLocked(0, kTwo, false, kStart + 20 * kUs));
+  g_reached.insert(mark);
+  EXPECT_FALSE(BackloggedLocked(0, kOne, false, kStart + 20 * kUs));
+}
+
+TEST_F(TrailTest, GivenMoreMarksThanThereIsRoom_ThenTheWorkStillCounts) {
+  for (int i = 0; i < 200; ++i) Launch(kOne, kUs, kStart);
+  EXPECT_EQ(InFlightLocked(0, kStart), 200 * kUs);
+}
+
+TEST_F(TrailTest, WhenDroppedOrItsContextEnds_ThenNothingIsInFlight) {
+  Launch(kOne, 500 * kUs, kStart);
+  DropTrailsOf(reinterpret_cast<CUcontext>(0x9000), -1);
+  EXPECT_EQ(InFlightLocked(0, kStart), 500 * kUs);
+  DropTrailsOf(kContext, -1);
+  EXPECT_EQ(InFlightLocked(0, kStart), 0);
+}
+
+}  // namespace
+}  // namespace hami::vgpu
