@@ -98,6 +98,7 @@ Context** Entries() { return t_stack.entries != nullptr ? t_stack.entries : t_st
 
 void Grow() {
   const int capacity = t_stack.capacity == 0 ? 4 * kInlineDepth : 2 * t_stack.capacity;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): it is an array of pointers
   auto** grown = static_cast<Context**>(std::malloc(static_cast<std::size_t>(capacity) * sizeof(Context*)));
   if (grown == nullptr) std::abort();
   for (int i = 0; i < t_stack.depth; ++i) grown[i] = Entries()[i];
