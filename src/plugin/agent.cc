@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/agent.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "kube/client.h"
+#include "kube/config.h"
+#include "net/server.h"
+#include "plugin/allocator.h"
+#include "plugin/card_keeper.h"
+#include "plugin/cdi.h"
+#include "plugin/files.h"
+#include "plugin/kube_cluster.h"
+#include "plugin/kubelet_client.h"
+#include "plugin/library_install.h"
+#include "plugin/registrar.h"
+#include "plugin/serving.h"
+#include "plugin/share_folders.h"
+#include "plugin/tender.h"
+
+namespace hami::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Concat;
+
+constexpr net::Duration kProbeEvery = std::chrono::seconds(20);
+constexpr const char* kLockFolder = "/tmp/vgpulock";  // HAMi-core's; the name is part of the protocol
+
+base::Result<std::unique_ptr<kube::Client>> Connect(const Options& options) {
+  kube::ConfigSources sources;
+  sources.kubeconfig = options.kubeconfig;
+  const auto config = kube::FindConfig(sources);
+  if (!config) return tl::unexpected(config.error());
+  kube::ClientOptions client;
+  client.user_agent = "hami-device-plugin";
+  client.max_idle_connections = 4;
+  return kube::Client::Make(*config, client);
+}
+
+// libvgpu.so as it was shipped with this program.
+base::Result<std::string> ShippedLibrary() {
+  std::error_code error;
+  const std::string here = fs::read_symlink("/proc/self/exe", error).parent_path().string();
+  std::vector<std::string> places = {here + "/../lib/libvgpu.so", here + "/../lib/hami/libvgpu.so"};
+  if (const auto chosen = ProcessEnvironment("HAMI_LIBVGPU"); chosen && !chosen->empty()) places = {*chosen};
+  for (const std::string& place : places) {
+    if (fs::is_regular_file(place, error)) return place;
+  }
+  return base::Fail("the library that keeps the limits, libvgpu.so, is not there",
+                    "looked at " + base::Join(places, ", ") + "; HAMI_LIBVGPU can say where it is");
+}
+
+bool WantsCdi(const Options& options) {
+  return std::any_of(options.list_strategies.begin(), options.list_strategies.end(), [](ListStrategy strategy) {
+    return strategy == ListStrategy::kCdiAnnotations || strategy == ListStrategy::kCdiCri;
+  });
+}
+
+// "host:port", ":port", "[::1]:port".
+base::Result<net::ServerOptions> ReadAddress(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const auto port = colon == std::string::npos ? std::nullopt : base::ParseNumber(text.substr(colon + 1));
+  if (!port || *port > 65535) return base::Fail("--metrics-bind-address=" + text + ": not host:port");
+  net::ServerOptions options;
+  options.host = text.substr(0, colon);
+  if (options.host.size() > 2 && options.host.front() == '[') options.host = options.host.substr(1, colon - 2);
+  options.port = static_cast<std::uint16_t>(*port);
+  options.max_threads = 4;
+  return options;
+}
+
+kube::EventTarget NodeTarget(const std::string& node) { return {"Node", "v1", "", node, node}; }
+
+}  // namespace
+
+struct Agent::Impl {
+  explicit Impl(Options with) : options(std::move(with)), vgpu_folder(options.hook_path + "/vgpu") {}
+
+  base::Status StartNode();
+  base::Status StartAllocations();
+  base::Status StartServing(const std::function<void()>& on_give_up);
+  base::Status StartProbes();
+  bool Tend();
+  void ProbeBook();
+  void RefreshCdi();
+  bool Ready() const;
+  base::Result<Response> Respond(const Record& record, const Cards& cards) const;
+
+  const Options options;
+  const std::string vgpu_folder;
+  std::unique_ptr<kube::Client> client;
+  std::unique_ptr<kube::EventRecorder> events;
+
+  CardBoard board;
+  std::unique_ptr<ApiNode> node_api;
+  std::unique_ptr<CardKeeper> keeper;
+  std::unique_ptr<Registrar> registrar;
+
+  std::unique_ptr<KubeCluster> cluster;
+  std::unique_ptr<DiskRecordKeeper> records;
+  std::unique_ptr<DiskShareFolders> folders;
+  std::unique_ptr<PodResourcesBook> book;
+  int book_failures = 0;
+  net::Deadline next_probe{};
+  std::unique_ptr<Allocator> allocator;
+  std::optional<std::uint64_t> cdi_generation;  // of the cards whose specifications are on disk
+
+  std::unique_ptr<Serving> serving;
+  std::unique_ptr<Tender> tender;
+  CardBoard::Subscription subscription;
+  std::unique_ptr<net::Server> probes;
+};
+
+base::Status Agent::Impl::StartNode() {
+  auto made = Connect(options);
+  if (!made) return tl::unexpected(made.error());
+  client = *std::move(made);
+  kube::RecorderOptions recorder;
+  recorder.component = "hami-device-plugin";
+  recorder.host = options.node_name;
+  events = std::make_unique<kube::EventRecorder>(*client, recorder);
+  node_api = std::make_unique<ApiNode>(*client, options.node_name);
+  registrar = std::make_unique<Registrar>(
+      *node_api, [this](const SeenNode& node) { keeper->SeeNode(node.labels, node.annotations); });
+  KeeperHooks hooks;
+  hooks.on_registration = [this](const Registration& registration) { registrar->Want(registration); };
+  hooks.on_event = [this](const NodeEvent& event) {
+    events->Record(NodeTarget(options.node_name), event.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
+                   event.reason, event.message);
+  };
+  nvml::LoadOptions load;
+  load.library = options.nvml_library;
+  keeper = std::make_unique<CardKeeper>(options, board, std::move(hooks), KeeperTimes{}, load);
+  HAMI_TRY(keeper->Start());
+  registrar->Start();
+  return {};
+}
+
+base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& cards) const {
+  ResponseSettings settings;
+  settings.options = &options;
+  std::error_code ignored;
+  settings.has_license = fs::exists(vgpu_folder + "/license", ignored);
+  for (const std::string& path : ControlNodes()) {
+    if (fs::exists(path, ignored)) settings.node_paths.push_back(path);
+  }
+  settings.cdi_modes = CdiModesOf(kCdiFolder);
+  return MakeResponse(record, cards, settings);
+}
+
+base::Status Agent::Impl::StartAllocations() {
+  const auto shipped = ShippedLibrary();
+  if (!shipped) return tl::unexpected(shipped.error());
+  const auto library = InstallLibrary(*shipped, vgpu_folder);
+  if (!library) return tl::unexpected(library.error());
+  // Shared by containers of every user.
+  HAMI_TRY(MakeFolders(kLockFolder, 0777));
+
+  cluster = std::make_unique<KubeCluster>(*client, options.node_name, [this] { tender->Call(); });
+  records = std::make_unique<DiskRecordKeeper>(vgpu_folder + "/allocations.json");
+  folders = std::make_unique<DiskShareFolders>(vgpu_folder);
+  AllocatorParts parts;
+  parts.cluster = cluster.get();
+  parts.keeper = records.get();
+  parts.folders = folders.get();
+  if (!options.pod_resources_socket.empty()) {
+    book = std::make_unique<PodResourcesBook>(options.pod_resources_socket,
+                                              [this] { return board.Current()->settings.resource_name; });
+    parts.book = book.get();
+  }
+  parts.respond = [this](const Record& record, const Cards& cards) { return Respond(record, cards); };
+  parts.cards = [this] { return board.Current(); };
+  parts.library = *library;
+  AllocatorOptions allocations;
+  allocations.node = options.node_name;
+  allocations.unix_time = [] { return static_cast<std::int64_t>(std::time(nullptr)); };
+  allocator = std::make_unique<Allocator>(std::move(parts), allocations);
+  HAMI_TRY(allocator->Start());
+  std::set<std::string> in_use;
+  for (const Record& record : allocator->records()) in_use.insert(record.library);
+  RemoveOldLibraries(vgpu_folder, *library, in_use);
+
+  tender = std::make_unique<Tender>([this] { return Tend(); });
+  ProbeBook();
+  cluster->Start();
+  return {};
+}
+
+// Whether the kubelet tells who holds what decides whether the scheduler may send several pods at once. One failure
+// may be a kubelet that restarts.
+void Agent::Impl::ProbeBook() {
+  if (book == nullptr) return;
+  constexpr int kMostFailures = 3;
+  if (net::Clock::now() < next_probe) return;
+  next_probe = net::After(kProbeEvery);
+  const auto listed = book->List(net::After(std::chrono::seconds(2)));
+  book_failures = listed ? 0 : book_failures + 1;
+  const bool works = listed || (book_failures < kMostFailures && allocator->concurrent());
+  if (works != allocator->concurrent()) {
+    base::LogInfo(works
+                      ? "concurrent: the kubelet tells who holds which slots, several pods may be on their way at once"
+                      : "concurrent: one pod at a time: " + listed.error().message);
+  }
+  allocator->SetConcurrent(works);
+  keeper->AllowConcurrentAllocate(works);
+}
+
+void Agent::Impl::RefreshCdi() {
+  if (!WantsCdi(options)) return;
+  const CardBoard::Snapshot cards = board.Current();
+  if (!cards->ready || cdi_generation == cards->generation) return;
+  const auto written = WriteCdiSpecs(MakeCdiSpecs(*cards, FindDriverFiles(options), options), kCdiFolder);
+  if (!written) base::LogError(written.error());
+  if (written) cdi_generation = cards->generation;
+}
+
+bool Agent::Impl::Tend() {
+  RefreshCdi();
+  ProbeBook();
+  return allocator->Tend();
+}
+
+base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {
+  ServingOptions serve;
+  serve.kubelet_socket = options.kubelet_socket;
+  serve.folder = options.kubelet_socket.empty() ? "/var/lib/kubelet/device-plugins"
+                                                : options.kubelet_socket.substr(0, options.kubelet_socket.rfind('/'));
+  serve.resource_name = [this] {
+    const CardBoard::Snapshot cards = board.Current();
+    return cards->ready ? cards->settings.resource_name : std::string();
+  };
+  serve.preferred_allocation = [this] { return board.Current()->settings.align_allocation; };
+  KubeletBackend backend;
+  backend.board = &board;
+  backend.allocate = [this](const std::vector<std::string>& slots) {
+    auto response = allocator->Allocate(slots);
+    tender->Call();
+    return response;
+  };
+  backend.prefer = [this](const PreferredRequest& request) { return allocator->Prefer(request); };
+  serving = std::make_unique<Serving>(std::move(serve), std::move(backend));
+  subscription = board.Subscribe([this] {
+    serving->Look();
+    tender->Call();
+  });
+  RefreshCdi();
+  serving->Start([on_give_up](const base::Error& error) {
+    base::LogError(error);
+    on_give_up();
+  });
+  tender->Start();
+  return {};
+}
+
+bool Agent::Impl::Ready() const {
+  return keeper->ready() && registrar->registered() && (options.kubelet_socket.empty() || serving->registered());
+}
+
+base::Status Agent::Impl::StartProbes() {
+  if (options.metrics_bind_address.empty()) return {};
+  const auto address = ReadAddress(options.metrics_bind_address);
+  if (!address) return tl::unexpected(address.error());
+  auto server = net::Server::Start(*address, [this](const net::Request& request) {
+    net::Response response;
+    if (request.target == "/healthz") {
+      response.body = "ok\n";
+    } else if (request.target == "/readyz") {
+      response.status = Ready() ? 200 : 503;
+      response.body = Ready() ? "ok\n" : "not registered with the kubelet and the node yet\n";
+    } else {
+      response.status = 404;
+    }
+    return response;
+  });
+  if (!server) return base::Fail(options.metrics_bind_address + ": " + server.error().message);
+  probes = *std::move(server);
+  return {};
+}
+
+Agent::Agent(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+Agent::~Agent() { Stop(); }
+
+base::Status Agent::Start(std::function<void()> on_give_up) {
+  HAMI_TRY(impl_->StartNode());
+  HAMI_TRY(impl_->StartAllocations());
+  HAMI_TRY(impl_->StartServing(on_give_up));
+  return impl_->StartProbes();
+}
+
+void Agent::Restart() { impl_->serving->Restart(); }
+
+void Agent::Stop() {
+  Impl& all = *impl_;
+  all.probes.reset();
+  all.subscription = {};
+  if (all.serving) all.serving->Stop();
+  if (all.tender) all.tender->Stop();
+  if (all.cluster) all.cluster->Stop();
+  if (all.registrar) all.registrar->Stop();
+  if (all.keeper) all.keeper->Stop();
+  if (all.events) all.events->Stop(std::chrono::seconds(1));
+}
+
+}  // namespace hami::plugin

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node in memory for tests of allocations: the API server with watches that lag, a disk, the kubelet's book. Every
+// call of the allocator can be made to kill it, before or after the call took effect.
+
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "base/units.h"
+#include "device/allocation_codec.h"
+#include "device/annotations.h"
+#include "plugin/allocator.h"
+#include "plugin/slots.h"
+
+namespace hami::plugin {
+
+inline constexpr const char* kNode = "node-1";
+
+inline std::string CardName(int number) {
+  return "GPU-0000000" + std::to_string(number) + "-1111-2222-3333-444444444444";
+}
+
+inline Cards MakeTestCards(int count, int slots = 10) {
+  Cards cards;
+  cards.ready = true;
+  cards.generation = 1;
+  for (int i = 0; i < count; ++i) {
+    Card card;
+    card.uuid = CardName(i);
+    card.index = static_cast<unsigned>(i);
+    card.minor = card.index;
+    card.bus_id = "0000:0" + std::to_string(i) + ":00.0";
+    card.physical_memory = card.memory = 81920;
+    card.cores = 100;
+    card.slots = slots;
+    cards.cards.push_back(std::move(card));
+  }
+  return cards;
+}
+
+inline device::Share ShareOf(int card, device::MiB memory, int cores = 30) {
+  return {CardName(card), "NVIDIA", memory, cores};
+}
+
+// A pod that was bound to the node and is on its way.
+inline PodView BoundPod(const std::string& name, device::PodGrant grant, std::int64_t bind_time = 100) {
+  PodView pod;
+  pod.ns = "default";
+  pod.name = name;
+  pod.uid = "uid-" + name;
+  pod.node = pod.assigned_node = kNode;
+  pod.status_phase = "Pending";
+  pod.bind_phase = kPhaseAllocating;
+  pod.bind_time = bind_time;
+  for (std::size_t i = 0; i < grant.size(); ++i) {
+    ContainerView container;
+    container.name = "c" + std::to_string(i);
+    pod.containers.push_back(std::move(container));
+  }
+  pod.to_allocate = grant;
+  pod.allocated = std::move(grant);
+  return pod;
+}
+
+inline PodPtr Ptr(PodView pod) { return std::make_shared<const PodView>(std::move(pod)); }
+
+// What kill -9 is to a test.
+struct Killed {};
+
+class World : public Cluster, public RecordKeeper, public ShareFolders, public KubeletBook {
+ public:
+  // What is true.
+  std::map<std::string, PodView> api;  // by uid
+  std::optional<std::string> lock;
+  std::string disk = EncodeRecords({});
+  std::map<std::string, std::string> folders;  // path → cache
+  std::map<std::string, std::string> links;    // containers/<uid>_<name> → path
+  Holdings holdings;
+  std::int64_t now = 1000;
+
+  // How it behaves.
+  bool lagging = false;             // the watch shows nothing until Deliver
+  int kill_at = -1;                 // the call that kills; counted down
+  bool kill_after = false;          // only once it took effect
+  std::deque<kube::Reason> refuse;  // what the next calls to the API end with
+  int refuse_release = 0;           // how many releases of the lock fail
+  bool book_works = true;
+
+  // What was asked.
+  int calls = 0;
+  int writes = 0;  // to the API server
+  int reads = 0;
+  std::vector<std::string> warnings;
+
+  void Deliver() { seen_ = api; }
+
+  // Cluster
+  std::vector<PodPtr> Pods() override {
+    if (!lagging) Deliver();
+    std::vector<PodPtr> pods;
+    for (const auto& [uid, pod] : seen_) pods.push_back(Ptr(pod));
+    return pods;
+  }
+  std::optional<std::string> Lock() override { return lock; }
+  bool Synced() override { return true; }
+  kube::Result<std::vector<PodPtr>> ListPods(net::Deadline) override {
+    const Step step(*this);
+    ++reads;
+    if (auto error = TakeRefusal()) return tl::unexpected(*error);
+    std::vector<PodPtr> pods;
+    for (const auto& [uid, pod] : api) pods.push_back(Ptr(pod));
+    return pods;
+  }
+  kube::Result<PodPtr> GetPod(const std::string& ns, const std::string& name, net::Deadline) override {
+    ++reads;
+    if (auto error = TakeRefusal()) return tl::unexpected(*error);
+    for (const auto& [uid, pod] : api) {
+      if (pod.ns == ns && pod.name == name) return Ptr(pod);
+    }
+    return PodPtr();
+  }
+  kube::Status PatchPod(const PodKey& key, const device::StringMap& changes, net::Deadline) override {
+    Step step(*this);
+    ++writes;
+    if (auto error = TakeRefusal()) return tl::unexpected(*error);
+    const auto found = api.find(key.uid);
+    if (found == api.end()) return kube::Fail(kube::Reason::kNotFound, "pods \"" + key.name + "\" not found");
+    for (const auto& [name, value] : changes) {
+      if (name == device::kBindPhase) found->second.bind_phase = value;
+      if (name == kToAllocate) found->second.to_allocate = *device::DecodeGrant(value);
+      if (name == kAllocated) found->second.allocated = *device::DecodeGrant(value);
+    }
+    step.Done();
+    return {};
+  }
+  kube::Status ReleaseLock(const std::string& value, net::Deadline) override {
+    Step step(*this);
+    ++writes;
+    if (auto error = TakeRefusal()) return tl::unexpected(*error);
+    if (refuse_release > 0) {
+      --refuse_release;
+      return kube::Fail(kube::Reason::kTimeout, "refused by the test");
+    }
+    if (lock == value) lock.reset();
+    step.Done();
+    return {};
+  }
+  void Warn(const PodKey& pod, std::string_view reason, std::string_view) override {
+    warnings.push_back(base::Concat({pod.name, ":", reason}));
+  }
+
+  // RecordKeeper
+  base::Result<Records> Load() override { return DecodeRecords(disk); }
+  base::Status Save(const Records& records) override {
+    Step step(*this);
+    disk = EncodeRecords(records);
+    step.Done();
+    return {};
+  }
+
+  // ShareFolders
+  base::Status Make(const Record& record, const RegionSettings&) override {
+    Step step(*this);
+    folders[record.folder] = record.cache;
+    step.Done();
+    return {};
+  }
+  base::Status Link(const Record& record) override {
+    links["containers/" + record.owner.uid + "_" + record.container_name] = record.folder;
+    return {};
+  }
+  void Remove(const Record& record) override {
+    folders.erase(record.folder);
+    std::erase_if(links, [&](const auto& link) { return link.second == record.folder; });
+  }
+  void RemoveAllBut(const Records& records) override {
+    std::erase_if(folders, [&](const auto& folder) {
+      return std::none_of(records.begin(), records.end(), [&](const auto& r) { return r.folder == folder.first; });
+    });
+    std::erase_if(links, [&](const auto& link) { return !folders.contains(link.second); });
+  }
+
+  // KubeletBook
+  base::Result<Holdings> List(net::Deadline) override {
+    const Step step(*this);
+    if (!book_works) return base::Fail("no pod-resources");
+    return holdings;
+  }
+
+  // A life of the allocator. Its answers are those of production.
+  std::unique_ptr<Allocator> NewAllocator(bool concurrent, Cards cards = MakeTestCards(2)) {
+    board_ = std::make_shared<const Cards>(std::move(cards));
+    AllocatorParts parts;
+    parts.cluster = this;
+    parts.keeper = this;
+    parts.folders = this;
+    parts.book = this;
+    parts.library = "/usr/local/vgpu/libvgpu.so.hami-cpp-1";
+    parts.cards = [this] { return board_; };
+    parts.respond = [this](const Record& record, const Cards& now_cards) {
+      ResponseSettings settings;
+      settings.options = &options_;
+      return MakeResponse(record, now_cards, settings);
+    };
+    AllocatorOptions options;
+    options.node = kNode;
+    options.retry_pause = net::Duration::zero();
+    options.unix_time = [this] { return now; };
+    auto allocator = std::make_unique<Allocator>(std::move(parts), options);
+    allocator->SetConcurrent(concurrent);
+    if (!allocator->Start()) return nullptr;
+    return allocator;
+  }
+
+  PodView& Add(PodView pod) { return api[pod.uid] = pod; }
+  PodView& Pod(const std::string& name) { return api.at("uid-" + name); }
+  // The kubelet keeps what it was answered.
+  void Hold(const std::string& pod, const std::string& container, const std::vector<std::string>& slots) {
+    holdings.push_back({"default", pod, container, Sorted(slots)});
+  }
+
+ private:
+  // One call out of the allocator: the place where it may die.
+  class Step {
+   public:
+    explicit Step(World& world) : world_(world) {
+      ++world_.calls;
+      due_ = world_.kill_at >= 0 && world_.kill_at-- == 0;
+      if (due_ && !world_.kill_after) throw Killed();
+    }
+    void Done() const {
+      if (due_) throw Killed();
+    }
+
+   private:
+    World& world_;
+    bool due_ = false;
+  };
+
+  std::optional<kube::Error> TakeRefusal() {
+    if (refuse.empty()) return std::nullopt;
+    const kube::Reason reason = refuse.front();
+    refuse.pop_front();
+    return kube::Error{{"refused by the test", {}}, reason, 0, {}};
+  }
+
+  std::map<std::string, PodView> seen_;
+  CardBoard::Snapshot board_;
+  Options options_;
+};
+
+}  // namespace hami::plugin

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The half of the allocator that looks at what is, and puts right what is not as it should be.
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "device/annotations.h"
+#include "plugin/allocator.h"
+
+namespace hami::plugin {
+namespace {
+
+using base::Concat;
+
+constexpr std::string_view kSharesPrefix = "shares/";
+
+PodKey KeyOf(const PodView& pod) { return {pod.ns, pod.name, pod.uid}; }
+
+bool AnyAssumed(const Records& records) {
+  return std::any_of(records.begin(), records.end(), [](const Record& record) { return record.assumed; });
+}
+
+bool HasShares(const device::PodGrant& grant) {
+  return std::any_of(grant.begin(), grant.end(), [](const auto& row) { return !row.empty(); });
+}
+
+// An outcome that nobody wrote: the answer, or the process that gave it, was lost on the way.
+bool DiedOnTheWay(const PodView& pod, const std::string& node) {
+  return pod.node == node && pod.status_phase == "Failed" && pod.bind_phase == kPhaseAllocating &&
+         (HasShares(pod.allocated) || HasShares(pod.to_allocate) || !pod.grant_error.empty());
+}
+
+bool Has(const device::StringMap& said, const device::StringMap& changes) {
+  return std::all_of(changes.begin(), changes.end(), [&](const auto& change) {
+    const auto found = said.find(change.first);
+    return found != said.end() && found->second == change.second;
+  });
+}
+
+}  // namespace
+
+std::optional<Holdings> Allocator::AskKubelet(net::Deadline end) {
+  if (parts_.book == nullptr) return std::nullopt;
+  auto holdings = parts_.book->List(OneCall(end));
+  if (holdings) return *std::move(holdings);
+  base::LogWarning("the kubelet does not tell who holds which slots: " + holdings.error().message);
+  return std::nullopt;
+}
+
+void Allocator::ReportExchanges(const std::vector<Exchange>& exchanges) {
+  for (const Exchange& exchange : exchanges) {
+    const std::string text = Concat({"exchange: ", exchange.actual.ns, "/", exchange.actual.name, " holds what ",
+                                     exchange.assumed.ns, "/", exchange.assumed.name, " was assumed to hold"});
+    if (exchange.alike) {
+      base::LogInfo(text);
+      continue;
+    }
+    base::LogError(text + ", and they were not granted the same");
+    parts_.cluster->Warn(exchange.actual, "GrantMismatch", text + ", and they were not granted the same");
+  }
+}
+
+base::Status Allocator::SettleWith(const std::vector<PodPtr>& pods, const std::optional<Holdings>& holdings,
+                                   bool find_undelivered) {
+  Settled settled = Settle(records_, pods, holdings, {options_.unix_time(), find_undelivered});
+  if (settled.records != records_) HAMI_TRY(Save(std::move(settled.records)));
+  for (const Record& record : settled.dropped) parts_.folders->Remove(record);
+  ReportExchanges(settled.exchanges);
+  return {};
+}
+
+bool Allocator::LinkFolders() {
+  bool all = true;
+  for (const Record& record : records_) {
+    if (record.owed || record.assumed || !record.folder.starts_with(kSharesPrefix)) continue;
+    const base::Status linked = parts_.folders->Link(record);
+    if (!linked) base::LogWarning(linked.error().message);
+    all = all && linked;
+  }
+  return all;
+}
+
+bool Allocator::MendPods(const std::vector<PodPtr>& pods, net::Deadline end) {
+  std::erase_if(told_, [now = net::Clock::now()](const auto& told) { return told.second.until < now; });
+  for (const PodPtr& pod : pods) {
+    device::StringMap changes;
+    if (DiedOnTheWay(*pod, options_.node)) {
+      changes = {{device::kBindPhase, kPhaseFailed}, {kAllocateFailure, "the kubelet gave up before it had an answer"}};
+    } else if (!pod->Ended() && HasRecords(records_, pod->uid)) {
+      changes = DesiredAnnotations(*pod, records_).changes;
+    }
+    if (changes.empty()) continue;
+    if (const auto told = told_.find(pod->uid); told != told_.end() && Has(told->second.changes, changes)) continue;
+    const kube::Status patched = Patch(KeyOf(*pod), changes, end);
+    if (patched || patched.error().reason == kube::Reason::kNotFound ||
+        patched.error().reason == kube::Reason::kConflict) {
+      continue;
+    }
+    base::LogWarning(Concat({"pod ", pod->FullName(), " is updated later: ", patched.error().message}));
+    return false;
+  }
+  return true;
+}
+
+// A lock whose pod is done or gone only keeps others waiting.
+bool Allocator::MendLock(const std::vector<PodPtr>& pods, net::Deadline end) {
+  const auto text = parts_.cluster->Lock();
+  const auto owner = text ? ReadLock(*text) : std::nullopt;
+  if (!owner) return true;
+  const auto is_done = [&](const PodView& pod) {
+    return pod.Ended() ||
+           (pod.node == options_.node && (pod.bind_phase == kPhaseSuccess || pod.bind_phase == kPhaseFailed));
+  };
+  for (const PodPtr& pod : pods) {
+    if (pod->ns == owner->ns && pod->name == owner->name && !is_done(*pod)) return true;
+  }
+  // Not known, or known as done; but the watch may lag, and a pod of the same name may have come since.
+  const auto fresh = parts_.cluster->GetPod(owner->ns, owner->name, OneCall(end));
+  if (!fresh) return false;
+  if (*fresh != nullptr && !is_done(**fresh)) return true;
+  const kube::Status released = parts_.cluster->ReleaseLock(*text, OneCall(end));
+  base::LogInfo(Concat({"the node lock of pod ", owner->ns, "/", owner->name,
+                        released ? " is released: the pod is done or gone" : " can not be released"}));
+  return released.has_value();
+}
+
+bool Allocator::Tend() {
+  const std::lock_guard lock(mutex_);
+  if (!parts_.cluster->Synced()) return true;
+  const net::Deadline end = net::After(options_.call_timeout * 2);
+  std::vector<PodPtr> pods = KnownPods();
+  const auto holdings = AnyAssumed(records_) ? AskKubelet(end) : std::nullopt;
+  // What is exchanged is all that both pods have, so both must be known as they are.
+  if (!Settle(records_, pods, holdings, {options_.unix_time(), false}).exchanges.empty()) {
+    auto listed = parts_.cluster->ListPods(OneCall(end));
+    if (!listed) return true;
+    pods = listed_ = *std::move(listed);
+    listed_until_ = net::After(kListedFor);
+  }
+  if (const base::Status settled = SettleWith(pods, holdings, false); !settled) {
+    base::LogError(settled.error());
+    return true;
+  }
+  const bool linked = LinkFolders();
+  const bool mended = MendPods(pods, end) && MendLock(pods, end);
+  return !linked || !mended || AnyAssumed(records_);
+}
+
+}  // namespace hami::plugin

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One allocation after the other, with everything that can go wrong on the way. The letters are those of
+// docs/hazards.md.
+
+#include "plugin/allocator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugin/allocation_world_test.h"
+
+namespace hami::plugin {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const device::PodGrant kOne = {{ShareOf(0, 1000)}};
+const std::string kSlot = SlotId(CardName(0), 0);
+
+class AllocatorTest : public ::testing::Test {
+ protected:
+  void SetUp() override { allocator_ = world_.NewAllocator(false); }
+  void Lock(const std::string& pod) { world_.lock = "2026-08-01T10:00:00Z,default," + pod; }
+  Response MustAllocate(const std::vector<std::string>& slots) {
+    auto response = allocator_->Allocate(slots);
+    EXPECT_TRUE(response) << response.error().message;
+    return response ? *response : Response();
+  }
+
+  World world_;
+  std::unique_ptr<Allocator> allocator_;
+};
+
+TEST_F(AllocatorTest, GivenAPodWithTheLockWhenAllocatedThenItTakesTwoWritesAndNoRead) {
+  world_.Add(BoundPod("a", kOne));
+  Lock("a");
+  const Response response = MustAllocate({kSlot});
+  EXPECT_EQ(response.environment.at("CUDA_DEVICE_MEMORY_LIMIT_0"), "1000m");
+  EXPECT_EQ(world_.writes, 2);
+  EXPECT_EQ(world_.reads, 0);
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  EXPECT_FALSE(world_.lock);
+  EXPECT_THAT(world_.Pod("a").to_allocate, ElementsAre(IsEmpty()));
+  EXPECT_EQ(world_.Pod("a").allocated, kOne);
+}
+
+// A1
+TEST_F(AllocatorTest, GivenTheLockOfAPodThatIsGoneWhenAnotherAsksThenItIsServedAndTheLockGoes) {
+  world_.Add(BoundPod("a", kOne));
+  Lock("gone");
+  MustAllocate({kSlot});
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  EXPECT_TRUE(world_.lock);
+  allocator_->Tend();
+  EXPECT_FALSE(world_.lock);
+}
+
+// A1: the lock of a pod that is about to be bound is nobody's business.
+TEST_F(AllocatorTest, GivenTheLockOfAPodThatIsNotBoundYetWhenTendedThenTheLockStays) {
+  PodView pod = BoundPod("a", kOne);
+  pod.node.clear();
+  world_.Add(pod);
+  Lock("a");
+  allocator_->Tend();
+  EXPECT_TRUE(world_.lock);
+}
+
+// A1
+TEST_F(AllocatorTest, GivenAServedPodWhenSlotsOfAnotherSizeAreAskedForThenItIsNotHandedOutAgain) {
+  world_.Add(BoundPod("a", kOne));
+  MustAllocate({kSlot});
+  world_.Hold("a", "c0", {kSlot});
+  const auto again = allocator_->Allocate({SlotId(CardName(1), 0)});
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message, HasSubstr("no pod is on its way"));
+}
+
+// A2
+TEST_F(AllocatorTest, GivenAnApiThatDoesNotAnswerWhenThePodCanNotBeFoundThenItsOutcomeIsWrittenLater) {
+  Lock("a");
+  world_.lagging = true;
+  world_.Add(BoundPod("a", kOne));
+  world_.refuse = {kube::Reason::kTimeout};
+  EXPECT_FALSE(allocator_->Allocate({kSlot}));
+  world_.Pod("a").status_phase = "Failed";  // as the kubelet does
+  world_.Deliver();
+  allocator_->Tend();
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseFailed);
+  EXPECT_FALSE(world_.lock);
+}
+
+// A2
+TEST_F(AllocatorTest, GivenAGrantThatCanNotBeReadWhenAskedThenThePodIsMarkedAndTheLockGoes) {
+  PodView pod = BoundPod("a", {});
+  pod.grant_error = "missing fields";
+  world_.Add(pod);
+  Lock("a");
+  EXPECT_FALSE(allocator_->Allocate({kSlot}));
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseFailed);
+  EXPECT_FALSE(world_.lock);
+}
+
+// A3
+TEST_F(AllocatorTest, GivenAnApiThatFailsOnceWhenAllocatedThenTheWriteIsRepeated) {
+  world_.Add(BoundPod("a", kOne));
+  world_.refuse = {kube::Reason::kTransport};
+  MustAllocate({kSlot});
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+}
+
+TEST_F(AllocatorTest, GivenAnApiThatKeepsFailingWhenAllocatedThenTheKubeletHearsItAndNothingIsHeld) {
+  world_.Add(BoundPod("a", kOne));
+  world_.refuse.assign(12, kube::Reason::kTimeout);
+  EXPECT_FALSE(allocator_->Allocate({kSlot}));
+  EXPECT_THAT(allocator_->records(), IsEmpty());
+  EXPECT_THAT(world_.folders, IsEmpty());
+  EXPECT_THAT(world_.warnings, Contains("a:AllocateFailed"));
+}
+
+TEST_F(AllocatorTest, GivenAPodOfTheSameNameWhenTheOneTheWatchKnowsIsGoneThenTheNewOneIsServedForItself) {
+  world_.Add(BoundPod("a", kOne));
+  world_.lagging = true;
+  world_.Deliver();
+  PodView next = BoundPod("a", kOne);
+  next.uid = "uid-next";
+  world_.api.clear();
+  world_.Add(next);
+  MustAllocate({kSlot});
+  EXPECT_EQ(allocator_->records().at(0).owner.uid, "uid-next");
+  EXPECT_EQ(world_.api.at("uid-next").bind_phase, kPhaseSuccess);
+}
+
+// A4
+TEST_F(AllocatorTest, GivenTwoContainersWhenTheSecondFailsThenThePodIsFailedAsAWhole) {
+  world_.Add(BoundPod("a", {{ShareOf(0, 1000)}, {{"GPU-of-another-life", "NVIDIA", 1000, 0}}}));
+  Lock("a");
+  MustAllocate({kSlot});
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseAllocating);
+  EXPECT_TRUE(world_.lock) << "there is a container to come";
+  const auto second = allocator_->Allocate({SlotId(CardName(1), 0)});
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr("no GPU of this node"));
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseFailed);
+  EXPECT_FALSE(world_.lock);
+  world_.Pod("a").status_phase = "Failed";
+  allocator_->Tend();
+  EXPECT_THAT(allocator_->records(), IsEmpty());
+  EXPECT_THAT(world_.folders, IsEmpty());
+}
+
+// A5
+TEST_F(AllocatorTest, GivenAnotherVendorsPartWhenOursIsDoneThenPhaseAndLockWaitForIt) {
+  PodView pod = BoundPod("a", kOne);
+  pod.others_pending = true;
+  world_.Add(pod);
+  Lock("a");
+  MustAllocate({kSlot});
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseAllocating);
+  EXPECT_TRUE(world_.lock);
+  world_.Pod("a").others_pending = false;
+  allocator_->Tend();
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  allocator_->Tend();
+  EXPECT_FALSE(world_.lock);
+}
+
+// A5: a lock that could not be released is released as soon as that works.
+TEST_F(AllocatorTest, GivenAReleaseThatFailsWhenAllocatedThenTheAnswerStandsAndTheLockGoesLater) {
+  world_.Add(BoundPod("a", kOne));
+  Lock("a");
+  world_.refuse_release = 1;
+  MustAllocate({kSlot});
+  EXPECT_TRUE(world_.lock);
+  allocator_->Tend();
+  EXPECT_FALSE(world_.lock);
+}
+
+// A6
+TEST_F(AllocatorTest, GivenAGrantOnTheSecondGpuWhenTheKubeletAsksForAdviceThenItsSlotIsOnThatGpu) {
+  world_.Add(BoundPod("a", {{ShareOf(1, 1000)}}));
+  EXPECT_THAT(allocator_->Prefer({{kSlot, SlotId(CardName(1), 5)}, {}, 1}), ElementsAre(SlotId(CardName(1), 5)));
+}
+
+TEST_F(AllocatorTest, GivenSlotsOfAnotherGpuWhenAllocatedThenTheContainerGetsTheGpuThatWasCharged) {
+  world_.Add(BoundPod("a", {{ShareOf(1, 1000)}}));
+  EXPECT_EQ(MustAllocate({kSlot}).environment.at("NVIDIA_VISIBLE_DEVICES"), CardName(1));
+}
+
+// A8
+TEST_F(AllocatorTest, GivenNoSlotsWhenAllocatedThenThatIsAnErrorAndNoDeath) {
+  EXPECT_FALSE(allocator_->Allocate({}));
+  EXPECT_THAT(allocator_->Prefer({{}, {}, 0}), IsEmpty());
+}
+
+TEST_F(AllocatorTest, GivenAnInitContainerThatRunsWhenTheNextIsServedThenItsFolderStays) {
+  PodView pod = BoundPod("a", {{ShareOf(0, 1000)}, {ShareOf(0, 1000)}});
+  pod.containers[0].init = true;
+  world_.Add(pod);
+  MustAllocate({kSlot});
+  MustAllocate({kSlot});
+  EXPECT_EQ(world_.folders.size(), 2u);
+  EXPECT_TRUE(world_.folders.contains("containers/uid-a_c0"));
+  EXPECT_TRUE(world_.folders.contains("containers/uid-a_c1"));
+}
+
+// A9
+TEST_F(AllocatorTest, GivenAPodThatDisablesControlWhenItIsAssumedThenTheLibraryIsMountedAllTheSame) {
+  const auto mounts_preload = [](const Response& response) {
+    return std::any_of(response.mounts.begin(), response.mounts.end(),
+                       [](const Mount& mount) { return mount.container_path == "/etc/ld.so.preload"; });
+  };
+  PodView pod = BoundPod("a", kOne);
+  pod.containers[0].control_disabled = true;
+  world_.Add(pod);
+  EXPECT_FALSE(mounts_preload(MustAllocate({kSlot})));
+  pod.uid = "uid-b";
+  pod.name = "b";
+  world_.Add(pod);
+  allocator_->SetConcurrent(true);
+  EXPECT_TRUE(mounts_preload(MustAllocate({SlotId(CardName(0), 1)})));
+}
+
+// A10
+TEST_F(AllocatorTest, GivenASlotWithMigInItsNameWhenAllocatedThenTheGrantIsConsumedAsAnyOther) {
+  world_.Add(BoundPod("a", kOne));
+  MustAllocate({"GPU-MIG-like-name-0"});
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+}
+
+TEST_F(AllocatorTest, GivenTheSameQuestionTwiceWhenNobodyElseWaitsThenTheAnswerIsTheSame) {
+  world_.Add(BoundPod("a", kOne));
+  const Response first = MustAllocate({kSlot});
+  EXPECT_EQ(MustAllocate({kSlot}), first);
+  EXPECT_EQ(allocator_->records().size(), 1u);
+}
+
+TEST_F(AllocatorTest, GivenADeathAfterTheRecordWhenItComesBackThenTheGrantIsTakenAndThePodsOutcomeWritten) {
+  world_.Add(BoundPod("a", kOne));
+  Lock("a");
+  world_.kill_at = 2;  // record, folder, then the patch
+  EXPECT_THROW((void)allocator_->Allocate({kSlot}), Killed);
+  allocator_ = world_.NewAllocator(false);
+  EXPECT_EQ(allocator_->records().size(), 1u);
+  world_.Pod("a").status_phase = "Failed";
+  allocator_->Tend();
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseFailed);
+  EXPECT_FALSE(world_.lock);
+  EXPECT_THAT(allocator_->records(), IsEmpty());
+}
+
+TEST_F(AllocatorTest, GivenRecordsThatCanNotBeReadWhenItStartsThenItRefuses) {
+  world_.disk = "{\"version\":1,\"records\":[";
+  EXPECT_EQ(world_.NewAllocator(false), nullptr);
+}
+
+TEST_F(AllocatorTest, GivenTwoLikePodsWhenTheKubeletNamesTheOtherThenTheBooksAreExchangedWithOneWriteEach) {
+  allocator_->SetConcurrent(true);
+  world_.Add(BoundPod("a", {{ShareOf(0, 1000)}}, 1));
+  world_.Add(BoundPod("b", {{ShareOf(1, 1000)}}, 2));
+  MustAllocate({kSlot});  // taken for a's
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  world_.Hold("b", "c0", {kSlot});
+  world_.writes = 0;
+  allocator_->Tend();
+  EXPECT_EQ(world_.writes, 2);
+  EXPECT_EQ(world_.Pod("b").allocated, (device::PodGrant{{ShareOf(0, 1000)}}));
+  EXPECT_EQ(world_.Pod("b").bind_phase, kPhaseSuccess);
+  EXPECT_EQ(world_.Pod("a").allocated, (device::PodGrant{{ShareOf(1, 1000)}}));
+  EXPECT_EQ(world_.Pod("a").to_allocate, (device::PodGrant{{ShareOf(1, 1000)}}));
+  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseAllocating);
+  EXPECT_TRUE(world_.links.contains("containers/uid-b_c0"));
+  EXPECT_EQ(MustAllocate({SlotId(CardName(1), 0)}).environment.at("NVIDIA_VISIBLE_DEVICES"), CardName(1));
+}
+
+TEST_F(AllocatorTest, GivenTheKubeletsBookIsClosedWhenTendedThenNothingIsExchangedAndItIsTriedAgain) {
+  allocator_->SetConcurrent(true);
+  world_.Add(BoundPod("a", kOne));
+  MustAllocate({kSlot});
+  world_.book_works = false;
+  EXPECT_TRUE(allocator_->Tend());
+  world_.book_works = true;
+  world_.Hold("a", "c0", {kSlot});
+  EXPECT_FALSE(allocator_->Tend());
+}
+
+}  // namespace
+}  // namespace hami::plugin

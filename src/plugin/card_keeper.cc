@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/card_keeper.h"
+
+#include <condition_variable>
+#include <ctime>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "plugin/driver_session.h"
+
+namespace hami::plugin {
+
+using base::Result;
+using base::Status;
+using Clock = std::chrono::steady_clock;
+
+// Shared with the threads: one that hangs in the driver for good keeps it alive after the keeper is gone.
+struct CardKeeper::Core {
+  Core(Options options_in, CardBoard& board_in, KeeperHooks hooks_in, KeeperTimes times_in, nvml::LoadOptions load,
+       HealthRules rules)
+      : options(std::move(options_in)),
+        board(&board_in),
+        hooks(std::move(hooks_in)),
+        times(times_in),
+        session(std::move(load)),
+        state(options.node_name, XidPolicy(options.disable_health_checks, options.enable_health_checks), rules) {
+    if (!hooks.clock) hooks.clock = [] { return static_cast<UnixSeconds>(std::time(nullptr)); };
+  }
+
+  Status LoadConfig();
+  void ReloadConfig();
+  Status Look();
+  void Settle();  // under the lock: publishes what the state says
+  void WatchDriver();
+  void WatchXids();
+  void WatchConfig();
+  void WatchForSilence();
+  // Sleeps; true when it is time to stop. Ends early when POKED is set.
+  bool Pause(std::chrono::milliseconds span, bool* poked = nullptr);
+  void RunThread(void (Core::*body)());
+
+  const Options options;
+  CardBoard* board;  // null once the keeper is gone
+  KeeperHooks hooks;
+  const KeeperTimes times;
+  DriverSession session;  // of the looking thread alone, but for its XIDs
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stopping = false;
+  bool look_now = false;
+  int running = 0;  // threads
+  NodeState state;
+  ConfigTexts texts;
+  bool concurrent = false;
+  Clock::time_point look_began{};  // zero: none in progress
+  Clock::time_point next_topology{};
+  std::string last_config_error;
+};
+
+bool CardKeeper::Core::Pause(std::chrono::milliseconds span, bool* poked) {
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, span, [&] { return stopping || (poked != nullptr && *poked); });
+  if (poked != nullptr) *poked = false;
+  return stopping;
+}
+
+Status CardKeeper::Core::LoadConfig() {
+  auto loaded = LoadConfigTexts(options);
+  if (!loaded) return tl::unexpected(loaded.error());
+  auto config = ParseNodeConfig(*loaded, options);
+  if (!config) return tl::unexpected(config.error());
+  const std::scoped_lock lock(mutex);
+  texts = *std::move(loaded);
+  state.Configure(*std::move(config));
+  return {};
+}
+
+void CardKeeper::Core::ReloadConfig() {
+  const auto loaded = LoadConfigTexts(options);
+  Status outcome;
+  if (loaded) {
+    const std::scoped_lock lock(mutex);
+    if (*loaded == texts) {
+      last_config_error.clear();
+      return;
+    }
+    // Remembered even if it is wrong, so that it is judged once.
+    texts = *loaded;
+    auto config = ParseNodeConfig(texts, options);
+    if (config) {
+      state.Configure(*std::move(config));
+      last_config_error.clear();
+      base::LogInfo("the configuration was read anew");
+      Settle();
+      return;
+    }
+    outcome = tl::unexpected(config.error());
+  } else {
+    outcome = tl::unexpected(loaded.error());
+  }
+  const std::scoped_lock lock(mutex);
+  if (outcome.error().message == last_config_error) return;
+  last_config_error = outcome.error().message;
+  base::LogError("the configuration changed and is not used: " + last_config_error);
+  if (hooks.on_event) hooks.on_event({true, "InvalidDeviceConfig", last_config_error});
+}
+
+void CardKeeper::Core::Settle() {
+  for (const NodeEvent& event : state.TakeEvents()) {
+    base::Log(event.warning ? base::LogLevel::kWarning : base::LogLevel::kInfo, event.message);
+    if (hooks.on_event && board != nullptr) hooks.on_event(event);
+  }
+  if (!state.ready() || board == nullptr) return;
+  const Cards cards = state.MakeCards();
+  Registration registration = state.MakeRegistration(cards, options.topology_score, hooks.clock());
+  registration.concurrent_allocate = concurrent;
+  registration.answer_handshake = options.answer_handshake;
+  if (cards.left_out != board->Current()->left_out) {
+    for (const std::string& line : cards.left_out) base::LogWarning(line);
+  }
+  board->Publish(cards);
+  if (hooks.on_registration) hooks.on_registration(registration);
+}
+
+Status CardKeeper::Core::Look() {
+  const UnixSeconds began = hooks.clock();
+  const auto now = Clock::now();
+  bool with_topology = false;
+  {
+    const std::scoped_lock lock(mutex);
+    look_began = now;
+    with_topology = options.topology_score && now >= next_topology;
+    if (with_topology) next_topology = now + times.topology;
+  }
+  const auto reading = session.Read(with_topology);
+  const std::scoped_lock lock(mutex);
+  look_began = {};
+  if (reading) {
+    state.SeeDriver(*reading, began);
+  } else {
+    state.LoseDriver(reading.error().message);
+    next_topology = {};
+  }
+  Settle();
+  if (!reading) return tl::unexpected(reading.error());
+  return {};
+}
+
+void CardKeeper::Core::WatchDriver() {
+  auto retry = times.retry_first;
+  std::string last_error;
+  auto pause = times.reading;  // Start had the first look
+  while (!Pause(pause, &look_now)) {
+    const Status looked = Look();
+    if (looked) {
+      if (!last_error.empty()) base::LogInfo("the GPU driver answers");
+      last_error.clear();
+      retry = times.retry_first;
+      pause = times.reading;
+      continue;
+    }
+    if (looked.error().message != last_error) base::LogWarning(looked.error().message);
+    last_error = looked.error().message;
+    pause = retry;
+    retry = std::min(retry * 2, times.retry_most);
+  }
+}
+
+void CardKeeper::Core::WatchXids() {
+  while (!Pause(std::chrono::milliseconds(0))) {
+    const auto xids = session.xids();
+    if (xids == nullptr) {
+      if (Pause(times.xid_slice)) return;
+      continue;
+    }
+    const auto event = xids->Wait(static_cast<unsigned>(times.xid_slice.count()));
+    if (!event) {
+      // The next look makes a new watch. Without the pause a driver in trouble would be asked without end.
+      base::LogWarning(event.error().message);
+      session.DropXids(xids);
+      if (Pause(times.xid_slice)) return;
+      continue;
+    }
+    if (!*event) continue;
+    const std::scoped_lock lock(mutex);
+    base::LogInfo(base::Concat({XidText((*event)->code), " on ", (*event)->uuid}));
+    if (!state.SeeXid(**event, hooks.clock())) continue;
+    look_now = true;
+    changed.notify_all();
+    Settle();
+  }
+}
+
+void CardKeeper::Core::WatchForSilence() {
+  const std::scoped_lock lock(mutex);
+  if (look_began == Clock::time_point{} || Clock::now() - look_began < times.silence) return;
+  state.LoseDriver("the GPU driver does not answer");
+  Settle();
+}
+
+void CardKeeper::Core::WatchConfig() {
+  while (!Pause(times.config)) {
+    ReloadConfig();
+    WatchForSilence();
+  }
+}
+
+void CardKeeper::Core::RunThread(void (Core::*body)()) {
+  (this->*body)();
+  const std::scoped_lock lock(mutex);
+  --running;
+  changed.notify_all();
+}
+
+CardKeeper::CardKeeper(Options options, CardBoard& board, KeeperHooks hooks, KeeperTimes times, nvml::LoadOptions load,
+                       HealthRules rules)
+    : core_(std::make_shared<Core>(std::move(options), board, std::move(hooks), times, std::move(load), rules)) {}
+
+CardKeeper::~CardKeeper() { Stop(); }
+
+Status CardKeeper::Start() {
+  HAMI_TRY(core_->LoadConfig());
+  if (const Status looked = core_->Look(); !looked) {
+    if (core_->options.fail_on_init_error) {
+      return base::Fail(looked.error().message, "To wait for a driver instead, set --fail-on-init-error=false.");
+    }
+    base::LogWarning(looked.error().message + "; waiting for a driver");
+    core_->look_now = true;  // no thread runs yet
+  }
+  for (const auto body : {&Core::WatchDriver, &Core::WatchXids, &Core::WatchConfig}) {
+    const std::scoped_lock lock(core_->mutex);
+    ++core_->running;
+    threads_.emplace_back([core = core_, body] { core->RunThread(body); });
+  }
+  return {};
+}
+
+void CardKeeper::Stop() {
+  bool ended = false;
+  {
+    std::unique_lock lock(core_->mutex);
+    core_->stopping = true;
+    core_->changed.notify_all();
+    ended = core_->changed.wait_for(lock, core_->times.stop_grace, [&] { return core_->running == 0; });
+    core_->board = nullptr;
+    core_->hooks.on_registration = nullptr;
+    core_->hooks.on_event = nullptr;
+  }
+  if (!ended) base::LogWarning("the GPU driver does not answer; leaving a call to it behind");
+  for (std::thread& thread : threads_) {
+    // A thread that hangs in the driver can not be joined; it holds nothing but the core.
+    ended ? thread.join() : thread.detach();
+  }
+  threads_.clear();
+}
+
+void CardKeeper::SeeNode(const Labels& labels, const device::StringMap& annotations) {
+  const std::scoped_lock lock(core_->mutex);
+  core_->state.SeeNode(labels, annotations, core_->hooks.clock());
+  core_->Settle();
+}
+
+void CardKeeper::AllowConcurrentAllocate(bool allowed) {
+  const std::scoped_lock lock(core_->mutex);
+  core_->concurrent = allowed;
+  core_->Settle();
+}
+
+bool CardKeeper::ready() const {
+  const std::scoped_lock lock(core_->mutex);
+  return core_->state.ready();
+}
+
+}  // namespace hami::plugin

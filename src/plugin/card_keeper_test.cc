@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The keeper on a simulated machine; each test is a child process with a machine of its own.
+
+#include "plugin/card_keeper.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "simgpu/machine/in_child.h"
+#include "simgpu/simgpu.h"
+
+#define CHECK_OR(code, condition) \
+  if (!(condition)) return (code)
+
+namespace hami::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+// A keeper whose clock is the test's, so that minutes pass when they are told to.
+class Bench {
+ public:
+  explicit Bench(Options options, KeeperTimes times = Quick(), const std::string& library = SIMGPU_NVML_PATH)
+      : keeper(std::move(options), board, Hooks(), times, {library, "/nowhere"}), listening_(board.Subscribe([this] {
+          const std::scoped_lock lock(mutex_);
+          changed_.notify_all();
+        })) {}
+
+  static KeeperTimes Quick() {
+    KeeperTimes times;
+    times.reading = 20ms;
+    times.topology = 1ms;
+    times.config = 10ms;
+    times.retry_first = times.retry_most = 20ms;
+    times.xid_slice = 20ms;
+    return times;
+  }
+  template <typename Condition>
+  bool Await(const Condition& condition) {
+    std::unique_lock lock(mutex_);
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    while (true) {
+      lock.unlock();
+      if (condition()) return true;
+      if (std::chrono::steady_clock::now() > end) return false;
+      lock.lock();
+      changed_.wait_for(lock, 5ms);
+    }
+  }
+  bool Healthy(std::size_t card) const { return board.Current()->cards.at(card).healthy; }
+  bool Told(const std::string& reason) {
+    const std::scoped_lock lock(mutex_);
+    return std::any_of(events_.begin(), events_.end(), [&](const NodeEvent& e) { return e.reason == reason; });
+  }
+  Registration registration() {
+    const std::scoped_lock lock(mutex_);
+    return registration_;
+  }
+
+  CardBoard board;
+  std::atomic<UnixSeconds> now = 1000;
+
+ private:
+  KeeperHooks Hooks() {
+    KeeperHooks hooks;
+    hooks.clock = [this] { return now.load(); };
+    hooks.on_registration = [this](const Registration& registration) {
+      const std::scoped_lock lock(mutex_);
+      registration_ = registration;
+    };
+    hooks.on_event = [this](const NodeEvent& event) {
+      const std::scoped_lock lock(mutex_);
+      events_.push_back(event);
+    };
+    return hooks;
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Registration registration_;
+  std::vector<NodeEvent> events_;
+
+ public:
+  CardKeeper keeper;
+
+ private:
+  CardBoard::Subscription listening_;
+};
+
+class CardKeeperTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("hami-keeper-test-" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+    ::setenv("SIMGPU_STATE", (folder_ / "state").c_str(), 1);
+    ::setenv("SIMGPU", "2xH100", 1);
+    ::unsetenv("SIMGPU_CONFIG");
+    options_.node_name = "node-1";
+    options_.node_config_file = folder_ / "config.json";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void Machine(const std::string& text) {
+    std::ofstream(folder_ / "machine") << text;
+    ::setenv("SIMGPU_CONFIG", (folder_ / "machine").c_str(), 1);
+  }
+  void NodeConfigFile(const std::string& text) {
+    const fs::path draft = folder_ / "draft";
+    std::ofstream(draft) << text;
+    fs::rename(draft, options_.node_config_file);
+  }
+  static bool Inject(const char* text) {
+    void* const library = ::dlopen(SIMGPU_NVML_PATH, RTLD_NOW | RTLD_LOCAL);
+    const auto inject = reinterpret_cast<decltype(&::simgpu_inject)>(::dlsym(library, "simgpu_inject"));
+    return inject != nullptr && inject(text, nullptr, 0) == 1;
+  }
+
+  fs::path folder_;
+  Options options_;
+};
+
+TEST_F(CardKeeperTest, GivenTwoGpus_WhenStarted_ThenTheyAreOfferedAsSoonAsTheNodeIsSeen) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              options_.topology_score = true;
+              Bench bench(options_);
+              CHECK_OR(1, bench.keeper.Start());
+              CHECK_OR(2, !bench.board.Current()->ready);
+              bench.keeper.SeeNode({}, {});
+              const auto cards = bench.board.Current();  // no waiting: the driver was read by Start
+              CHECK_OR(3, cards->ready && cards->cards.size() == 2 && bench.keeper.ready());
+              CHECK_OR(4, cards->cards[0].healthy && cards->cards[0].slots == 10 && cards->cards[0].memory > 70'000);
+              CHECK_OR(5, bench.registration().cards.find(cards->cards[0].uuid) != std::string::npos);
+              CHECK_OR(6, bench.registration().scores->find(cards->cards[1].uuid) != std::string::npos);
+              bench.keeper.AllowConcurrentAllocate(true);
+              CHECK_OR(7, bench.registration().concurrent_allocate);
+              return 0;
+            }));
+}
+
+TEST_F(CardKeeperTest, GivenAnXid_WhenItIsInjected_ThenTheGpuIsOutAndComesBackAfterItsTime) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              KeeperTimes times = Bench::Quick();
+              Bench bench(options_, times);
+              CHECK_OR(1, bench.keeper.Start());
+              bench.keeper.SeeNode({}, {});
+              CHECK_OR(2, Inject("xid device=1 code=31\nxid device=1 code=48"));
+              CHECK_OR(3, bench.Await([&] { return !bench.Healthy(1); }));
+              CHECK_OR(4, bench.Healthy(0));
+              CHECK_OR(5, bench.board.Current()->cards[1].trouble.find("XID 48") == 0);
+              CHECK_OR(6, bench.registration().health.size() == 1 && bench.Told("GpuUnhealthy"));
+              bench.now += 60;
+              CHECK_OR(7, !bench.Healthy(1));
+              // Probation begins with the first look after the quiet time.
+              CHECK_OR(8, bench.Await([&] {
+                bench.now += 10;
+                return bench.Healthy(1);
+              }));
+              CHECK_OR(9, bench.Told("GpuRecovered"));
+              return 0;
+            }));
+}
+
+TEST_F(CardKeeperTest, GivenAGpuThatFallsOffTheBus_WhenItReturns_ThenItIsOfferedAgain) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              Bench bench(options_);
+              CHECK_OR(1, bench.keeper.Start());
+              bench.keeper.SeeNode({}, {});
+              CHECK_OR(2, Inject("lost device=0"));
+              CHECK_OR(3, bench.Await([&] { return !bench.Healthy(0); }));
+              CHECK_OR(4, bench.board.Current()->cards.size() == 2 && bench.Healthy(1));
+              CHECK_OR(5, Inject("recover device=0"));
+              CHECK_OR(6, bench.Await([&] {
+                bench.now += 5;
+                return bench.Healthy(0);
+              }));
+              return 0;
+            }));
+}
+
+TEST_F(CardKeeperTest, GivenAGpuThatIsLostWithXidsOff_WhenItIsRead_ThenTheReadingFindsIt) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              options_.disable_health_checks = "xids";
+              Bench bench(options_);
+              CHECK_OR(1, bench.keeper.Start());
+              bench.keeper.SeeNode({}, {});
+              CHECK_OR(2, Inject("xid device=1 code=48\nlost device=0"));
+              CHECK_OR(3, bench.Await([&] { return !bench.Healthy(0); }));
+              CHECK_OR(4, bench.Healthy(1));
+              return 0;
+            }));
+}
+
+TEST_F(CardKeeperTest, GivenADriverThatFailsAsAWhole_WhenItReturns_ThenTheGpusDo) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              Bench bench(options_);
+              CHECK_OR(1, bench.keeper.Start());
+              bench.keeper.SeeNode({}, {});
+              CHECK_OR(2, Inject("fault call=nvmlDeviceGetCount_v2 error=unknown count=3"));
+              CHECK_OR(3, bench.Await([&] { return !bench.Healthy(0) && !bench.Healthy(1); }));
+              CHECK_OR(4, bench.Await([&] { return bench.Healthy(0) && bench.Healthy(1); }));
+              CHECK_OR(5, bench.registration().health.empty());
+              // XIDs are heard in the new session, too.
+              CHECK_OR(6, Inject("xid device=0 code=62"));
+              CHECK_OR(7, bench.Await([&] { return !bench.Healthy(0); }));
+              return 0;
+            }));
+}
+
+TEST_F(CardKeeperTest, GivenADriverThatHangs_WhenItTakesTooLong_ThenTheGpusAreNotOfferedMeanwhile) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              KeeperTimes times = Bench::Quick();
+              times.silence = 50ms;
+              times.stop_grace = 50ms;
+              Bench bench(options_, times);
+              CHECK_OR(1, bench.keeper.Start());
+              bench.keeper.SeeNode({}, {});
+              CHECK_OR(2, Inject("fault call=nvmlDeviceGetCount_v2 error=0 delay_ms=1500 count=1"));
+              CHECK_OR(3, bench.Await([&] { return !bench.Healthy(0); }));
+              CHECK_OR(4, bench.board.Current()->cards[0].trouble == "the GPU driver does not answer");
+              CHECK_OR(5, bench.Await([&] { return bench.Healthy(0); }));
+              return 0;
+            }));
+}
+
+TEST_F(CardKeeperTest, GivenNoDriver_WhenThatIsFatal_ThenStartSaysSoAndOtherwiseItWaits) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              Bench fatal(options_, Bench::Quick(), "/nowhere/libnvidia-ml.so.1");
+              const auto started = fatal.keeper.Start();
+              CHECK_OR(1, !started && started.error().hint.find("fail-on-init-error") != std::string::npos);
+              options_.fail_on_init_error = false;
+              const std::string late = folder_ / "libnvidia-ml.so.1";
+              Bench patient(options_, Bench::Quick(), late);
+              CHECK_OR(2, patient.keeper.Start());
+              patient.keeper.SeeNode({}, {});
+              CHECK_OR(3, !patient.keeper.ready() && !patient.board.Current()->ready);
+              fs::create_symlink(SIMGPU_NVML_PATH, late);
+              CHECK_OR(4, patient.Await([&] { return patient.board.Current()->ready; }));
+              return 0;
+            }));
+}
+
+TEST_F(CardKeeperTest, GivenAConfigurationThatChanges_WhenItIsBad_ThenTheLastGoodOneStays) {
+  EXPECT_EQ(
+      0, simgpu::InChild([&] {
+        NodeConfigFile(R"({"nodeconfig":[{"name":"node-1","devicesplitcount":3}]})");
+        Bench bench(options_);
+        CHECK_OR(1, bench.keeper.Start());
+        bench.keeper.SeeNode({}, {});
+        CHECK_OR(2, bench.board.Current()->cards[0].slots == 3);
+        NodeConfigFile(R"({"nodeconfig":[{"name":"node-1","devicesplitcount":"many"}]})");
+        CHECK_OR(3, bench.Await([&] { return bench.Told("InvalidDeviceConfig"); }));
+        CHECK_OR(4, bench.board.Current()->cards[0].slots == 3);
+        NodeConfigFile(R"({"nodeconfig":[{"name":"node-1","devicesplitcount":5,"filterdevices":{"index":[1]}}]})");
+        CHECK_OR(5, bench.Await([&] { return bench.board.Current()->cards.size() == 1; }));
+        CHECK_OR(6, bench.board.Current()->cards[0].slots == 5);
+        return 0;
+      }));
+}
+
+TEST_F(CardKeeperTest, GivenABadConfiguration_WhenStarting_ThenThePluginDoesNotStart) {
+  NodeConfigFile(R"({"nodeconfig":[{"name":"node-1","devicesplitcout":3}]})");
+  CardBoard board;
+  CardKeeper keeper(options_, board, {}, {}, {"/nowhere/libnvidia-ml.so.1", "/sys"});
+  const auto started = keeper.Start();
+  ASSERT_FALSE(started);
+  EXPECT_NE(started.error().message.find("config.json:1: nodeconfig[0].devicesplitcout"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hami::plugin

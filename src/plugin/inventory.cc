@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/inventory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <list>
+#include <tuple>
+
+#include "base/strings.h"
+#include "base/units.h"
+
+namespace hami::plugin {
+namespace {
+
+bool IsExcluded(const nvml::Device& device, const Exclusion& excluded) {
+  return std::find(excluded.uuids.begin(), excluded.uuids.end(), device.uuid) != excluded.uuids.end() ||
+         std::find(excluded.indices.begin(), excluded.indices.end(), std::int64_t{device.index}) !=
+             excluded.indices.end();
+}
+
+std::string TypeOf(const std::string& name) { return name.starts_with("NVIDIA") ? name : "NVIDIA-" + name; }
+
+// What the driver says, or where it says nothing (memory shared with the CPU) what the node's owner says.
+device::MiB PhysicalMemory(const nvml::Device& device, const NodeSettings& settings) {
+  if (device.memory) return static_cast<device::MiB>(device.memory->total / base::kMiB);
+  return settings.preconfigured_memory;
+}
+
+template <typename Number>
+Number Scale(Number value, double factor) {
+  return static_cast<Number>(std::floor(static_cast<double>(value) * factor + 1e-6));
+}
+
+Card MakeCard(const nvml::Device& device, const NodeSettings& settings, const Troubles& troubles) {
+  Card card;
+  card.uuid = device.uuid;
+  card.index = device.index;
+  card.name = device.name;
+  card.type = TypeOf(device.name);
+  card.bus_id = device.bus_id;
+  card.numa_node = device.numa_node;
+  card.minor = device.minor;
+  card.compute_capability = device.compute_capability;
+  card.physical_memory = PhysicalMemory(device, settings);
+  const bool whole = settings.mode == OperatingMode::kMig;  // an instance is what it is
+  card.memory = whole ? card.physical_memory : Scale(card.physical_memory, settings.memory_scaling);
+  card.cores = whole ? 100 : Scale(100, settings.core_scaling);
+  card.slots = static_cast<int>(settings.split_count);
+  if (const auto trouble = troubles.find(device.uuid); trouble != troubles.end()) {
+    card.healthy = false;
+    card.trouble = trouble->second;
+  }
+  return card;
+}
+
+auto OrderOf(const Card& card) { return std::tie(card.bus_id, card.uuid); }
+
+}  // namespace
+
+bool Card::operator==(const Card& other) const {
+  const auto version = [](const std::optional<nvml::ComputeCapability>& capability) {
+    return capability ? std::pair(capability->major, capability->minor) : std::pair(0, 0);
+  };
+  return std::tie(uuid, index, name, type, bus_id, numa_node, minor, physical_memory, memory, cores, slots, healthy,
+                  trouble) == std::tie(other.uuid, other.index, other.name, other.type, other.bus_id, other.numa_node,
+                                       other.minor, other.physical_memory, other.memory, other.cores, other.slots,
+                                       other.healthy, other.trouble) &&
+         version(compute_capability) == version(other.compute_capability);
+}
+
+const Card* Cards::Find(std::string_view uuid) const {
+  const auto found = std::find_if(cards.begin(), cards.end(), [&](const Card& card) { return card.uuid == uuid; });
+  return found == cards.end() ? nullptr : &*found;
+}
+
+std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const NodeSettings& settings,
+                            const Troubles& troubles, std::vector<std::string>* left_out) {
+  std::vector<Card> cards;
+  const auto note = [&](const nvml::Device& device, const char* why) {
+    if (left_out == nullptr) return;
+    left_out->push_back(
+        base::Concat({"GPU ", std::to_string(device.index), " (", device.uuid, ") is left out: ", why}));
+  };
+  for (const nvml::Device& device : devices) {
+    if (IsExcluded(device, settings.excluded)) {
+      note(device, "filterdevices names it");
+    } else if (PhysicalMemory(device, settings) <= 0) {
+      note(device, "the driver does not tell its memory; set preConfiguredDeviceMemory to its size in MiB");
+    } else {
+      cards.push_back(MakeCard(device, settings, troubles));
+    }
+  }
+  std::sort(cards.begin(), cards.end(), [](const Card& a, const Card& b) { return OrderOf(a) < OrderOf(b); });
+  return cards;
+}
+
+// A listener lives in the list until its subscription is gone; the mutex is held while it is called, so that it is
+// never called after that.
+struct CardBoard::Listeners {
+  std::mutex mutex;
+  std::list<Listener> list;
+};
+
+CardBoard::CardBoard() : current_(std::make_shared<Cards>()), listeners_(std::make_shared<Listeners>()) {}
+
+CardBoard::Snapshot CardBoard::Current() const {
+  const std::scoped_lock lock(mutex_);
+  return current_;
+}
+
+bool CardBoard::Publish(Cards cards) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (cards.ready == current_->ready && cards.settings == current_->settings && cards.cards == current_->cards &&
+        cards.left_out == current_->left_out) {
+      return false;
+    }
+    cards.generation = current_->generation + 1;
+    current_ = std::make_shared<const Cards>(std::move(cards));
+  }
+  const std::scoped_lock lock(listeners_->mutex);
+  for (const Listener& listener : listeners_->list) listener();
+  return true;
+}
+
+CardBoard::Subscription CardBoard::Subscribe(Listener listener) {
+  const std::scoped_lock lock(listeners_->mutex);
+  const auto place = listeners_->list.insert(listeners_->list.end(), std::move(listener));
+  Subscription subscription;
+  // The pointer carries nothing; its deleter is what ends the subscription.
+  subscription.hold_ = std::shared_ptr<void>(nullptr, [listeners = listeners_, place](void*) {
+    const std::scoped_lock inner(listeners->mutex);
+    listeners->list.erase(place);
+  });
+  return subscription;
+}
+
+}  // namespace hami::plugin

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/kube_cluster.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "device/annotations.h"
+#include "device/lists.h"
+#include "kube/views.h"
+
+namespace hami::plugin {
+namespace {
+
+namespace json = base::json;
+using kube::Reason;
+
+constexpr const char* kComponent = "hami-device-plugin";
+// "hami.io/mutex.lock" in a JSON pointer.
+constexpr const char* kLockPointer = "/metadata/annotations/hami.io~1mutex.lock";
+
+kube::Result<std::optional<std::string>> ReadLockText(const json::value& node) {
+  const auto metadata = kube::ReadMetadata(node, [](std::string_view key) { return key == device::kNodeLock; });
+  if (!metadata) return tl::unexpected(metadata.error());
+  const std::string* text = device::Find(metadata->annotations, device::kNodeLock);
+  return text == nullptr ? std::nullopt : std::optional(*text);
+}
+
+net::Duration Left(net::Deadline deadline) {
+  // Zero would mean the client's own timeout.
+  return std::max<net::Duration>(deadline - net::Clock::now(), std::chrono::milliseconds(1));
+}
+
+kube::Selection PodsOf(const std::string& node) { return {"", "spec.nodeName=" + node}; }
+
+kube::ReflectorOptions Named(const char* name) {
+  kube::ReflectorOptions options;
+  options.name = name;
+  return options;
+}
+
+kube::RecorderOptions Recorder(const std::string& node) {
+  kube::RecorderOptions options;
+  options.component = kComponent;
+  options.host = node;
+  return options;
+}
+
+}  // namespace
+
+KubeCluster::KubeCluster(kube::Client& client, std::string node, std::function<void()> on_change)
+    : client_(client),
+      node_(std::move(node)),
+      on_change_(std::move(on_change)),
+      pods_(ReadPodView,
+            [this](const auto& before, const auto& after) {
+              if (!before || !after || *before != *after) on_change_();
+            }),
+      lock_(ReadLockText,
+            [this](const auto& before, const auto& after) {
+              if (!before || !after || *before != *after) on_change_();
+            }),
+      pods_source_(client_, kube::kPods, "", PodsOf(node_)),
+      node_source_(client_, kube::kNodes, "", {"", "metadata.name=" + node_}),
+      pods_reflector_(pods_source_, pods_, Named("the pods of this node")),
+      node_reflector_(node_source_, lock_, Named("this node")),
+      events_(client_, Recorder(node_)) {}
+
+KubeCluster::~KubeCluster() { Stop(); }
+
+void KubeCluster::Start() {
+  pods_reflector_.Start();
+  node_reflector_.Start();
+}
+
+void KubeCluster::Stop() {
+  stop_.Cancel();
+  pods_reflector_.Stop();
+  node_reflector_.Stop();
+  events_.Stop(std::chrono::seconds(1));
+}
+
+std::optional<std::string> KubeCluster::Lock() {
+  const auto text = lock_.Get("", node_);
+  return text == nullptr ? std::nullopt : *text;
+}
+
+kube::Result<std::vector<PodPtr>> KubeCluster::ListPods(net::Deadline deadline) {
+  std::vector<PodPtr> pods;
+  kube::ListSink sink;
+  sink.item = [&](const json::value& item) {
+    if (auto pod = ReadPodView(item)) pods.push_back(std::make_shared<const PodView>(*std::move(pod)));
+  };
+  sink.restart = [&] { pods.clear(); };
+  const auto listed = client_.List(kube::kPods, "", {PodsOf(node_)}, sink, {&stop_, Left(deadline)});
+  if (!listed) return tl::unexpected(listed.error());
+  return pods;
+}
+
+kube::Result<PodPtr> KubeCluster::GetPod(const std::string& ns, const std::string& name, net::Deadline deadline) {
+  const auto got = client_.Get(kube::kPods, ns, name, {&stop_, Left(deadline)});
+  if (!got && got.error().reason == Reason::kNotFound) return PodPtr();
+  if (!got) return tl::unexpected(got.error());
+  auto pod = ReadPodView(*got);
+  if (!pod) return tl::unexpected(pod.error());
+  return std::make_shared<const PodView>(*std::move(pod));
+}
+
+kube::Status KubeCluster::PatchPod(const PodKey& pod, const device::StringMap& annotations, net::Deadline deadline) {
+  json::object texts;
+  for (const auto& [key, value] : annotations) texts[key] = value;
+  // A merge patch that names another uid than the pod's is refused, as a conflict or as a change of what is immutable.
+  const json::value patch = {{"metadata", {{"uid", pod.uid}, {"annotations", std::move(texts)}}}};
+  auto done = client_.Patch(kube::kPods, pod.ns, pod.name, kube::PatchType::kMerge, patch, {&stop_, Left(deadline)});
+  if (done) return {};
+  kube::Error error = std::move(done).error();
+  if (error.reason == Reason::kInvalid) error.reason = Reason::kConflict;
+  return tl::unexpected(std::move(error));
+}
+
+kube::Status KubeCluster::ReleaseLock(const std::string& value, net::Deadline deadline) {
+  const json::value patch = json::array{{{"op", "test"}, {"path", kLockPointer}, {"value", value}},
+                                        {{"op", "remove"}, {"path", kLockPointer}}};
+  const auto done = client_.Patch(kube::kNodes, "", node_, kube::PatchType::kJson, patch, {&stop_, Left(deadline)});
+  if (done) return {};
+  // The test failed: somebody else's lock, or none, which is what we wanted.
+  if (done.error().reason == Reason::kInvalid || done.error().reason == Reason::kConflict) return {};
+  return tl::unexpected(done.error());
+}
+
+void KubeCluster::Warn(const PodKey& pod, std::string_view reason, std::string_view message) {
+  kube::EventTarget target;
+  target.ns = pod.ns;
+  target.name = pod.name;
+  target.uid = pod.uid;
+  events_.Record(target, kube::EventType::kWarning, reason, message);
+}
+
+}  // namespace hami::plugin

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The API server as the allocator needs it: the pods of this node and the node's lock by watch, the rest by calls with
+// a deadline. Watches nothing beyond its own node.
+
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "kube/client.h"
+#include "kube/recorder.h"
+#include "kube/reflector.h"
+#include "kube/store.h"
+#include "plugin/allocation_parts.h"
+
+namespace hami::plugin {
+
+class KubeCluster final : public Cluster {
+ public:
+  // CLIENT must outlive this. ON_CHANGE is told, on a thread of the watches, that a pod or the lock is not what it was.
+  KubeCluster(kube::Client& client, std::string node, std::function<void()> on_change);
+  ~KubeCluster() override;
+
+  void Start();
+  void Stop();
+
+  std::vector<PodPtr> Pods() override { return pods_.All(); }
+  std::optional<std::string> Lock() override;
+  bool Synced() override { return pods_reflector_.synced() && node_reflector_.synced(); }
+  kube::Result<std::vector<PodPtr>> ListPods(net::Deadline deadline) override;
+  kube::Result<PodPtr> GetPod(const std::string& ns, const std::string& name, net::Deadline deadline) override;
+  kube::Status PatchPod(const PodKey& pod, const device::StringMap& annotations, net::Deadline deadline) override;
+  kube::Status ReleaseLock(const std::string& value, net::Deadline deadline) override;
+  void Warn(const PodKey& pod, std::string_view reason, std::string_view message) override;
+
+ private:
+  using LockText = std::optional<std::string>;
+
+  kube::Client& client_;
+  const std::string node_;
+  const std::function<void()> on_change_;
+  kube::Store<PodView> pods_;
+  kube::Store<LockText> lock_;
+  kube::ApiListWatcher pods_source_;
+  kube::ApiListWatcher node_source_;
+  kube::Reflector pods_reflector_;
+  kube::Reflector node_reflector_;
+  net::Canceller stop_;
+  kube::EventRecorder events_;
+};
+
+}  // namespace hami::plugin

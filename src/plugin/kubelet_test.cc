@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Life with a kubelet that is real as far as gRPC goes: registration, streams, replaced sockets. The letters are those
+// of docs/device-plugin.md.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "device_plugin.grpc.pb.h"
+#include "plugin/allocation_world_test.h"
+#include "plugin/fake_kubelet_test.h"
+#include "plugin/kubelet_client.h"
+#include "plugin/serving.h"
+
+namespace hami::plugin {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class KubeletTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Publish(MakeTestCards(2, 2));
+    kubelet_ = std::make_unique<FakeKubelet>(folder_.path());
+  }
+  void TearDown() override {
+    serving_.reset();
+    kubelet_.reset();
+  }
+
+  void Publish(Cards cards) { board_.Publish(std::move(cards)); }
+  void Serve() {
+    ServingOptions options;
+    options.kubelet_socket = folder_.path() + "/kubelet.sock";
+    options.folder = folder_.path();
+    options.resource_name = [] { return std::string("nvidia.com/gpu"); };
+    options.preferred_allocation = [] { return true; };
+    options.first_retry = std::chrono::milliseconds(10);
+    KubeletBackend backend;
+    backend.board = &board_;
+    backend.allocate = [this](const std::vector<std::string>& slots) -> base::Result<Response> {
+      if (slots.front() == "throw") throw std::runtime_error("a library threw");
+      if (slots.front() == "fail") return base::Fail("no pod is on its way");
+      Response response;
+      response.environment["SLOTS"] = base::Join(slots, ",");
+      response.mounts.push_back({"/c", "/h", true});
+      response.devices.push_back({"/dev/a", "/dev/b", "rw"});
+      response.annotations["k"] = "v";
+      response.cdi_devices.push_back("x/y=z");
+      return response;
+    };
+    backend.prefer = [](const PreferredRequest& request) { return request.must_include; };
+    serving_ = std::make_unique<Serving>(std::move(options), std::move(backend));
+    serving_->Start([this](const base::Error&) { gave_up_.store(true); });
+  }
+
+  TempFolder folder_;
+  CardBoard board_;
+  std::unique_ptr<FakeKubelet> kubelet_;
+  std::unique_ptr<Serving> serving_;
+  std::atomic<bool> gave_up_ = false;
+};
+
+TEST_F(KubeletTest, GivenAKubeletWhenServingStartsThenItIsRegisteredAndToldEverySlot) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  const auto request = kubelet_->registrations().front();
+  EXPECT_EQ(request.version(), "v1beta1");
+  EXPECT_EQ(request.endpoint(), "nvidia-gpu.sock");
+  EXPECT_EQ(request.resource_name(), "nvidia.com/gpu");
+  EXPECT_TRUE(request.options().get_preferred_allocation_available());
+  SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
+  EXPECT_THAT(watcher.Next(), ElementsAre(SlotId(CardName(0), 0) + " Healthy", SlotId(CardName(0), 1) + " Healthy",
+                                          SlotId(CardName(1), 0) + " Healthy", SlotId(CardName(1), 1) + " Healthy"));
+}
+
+// L3, L5: recovery is told too, and a change without a listener blocks nobody.
+TEST_F(KubeletTest, GivenACardThatFailsAndRecoversWhenItIsWatchedThenBothAreTold) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  Cards broken = MakeTestCards(1, 1);
+  broken.cards[0].healthy = false;
+  Publish(broken);
+  Publish(MakeTestCards(1, 1));
+  Publish(broken);
+  SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
+  EXPECT_THAT(watcher.Next(), ElementsAre(SlotId(CardName(0), 0) + " Unhealthy"));
+  Publish(MakeTestCards(1, 1));
+  EXPECT_THAT(watcher.Next(), ElementsAre(SlotId(CardName(0), 0) + " Healthy"));
+}
+
+// L2
+TEST_F(KubeletTest, GivenACardThatIsAddedWhenItIsWatchedThenItsSlotsAreTold) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
+  EXPECT_THAT(watcher.Next(), SizeIs(4));
+  Publish(MakeTestCards(3, 2));
+  EXPECT_THAT(watcher.Next(), SizeIs(6));
+}
+
+TEST_F(KubeletTest, GivenAKubeletThatRestartsWhenItEmptiedItsFolderThenWeServeAndRegisterAnew) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  for (int life = 0; life < 3; ++life) {
+    kubelet_.reset();
+    std::filesystem::remove(folder_.path() + "/nvidia-gpu.sock");
+    kubelet_ = std::make_unique<FakeKubelet>(folder_.path());
+    ASSERT_TRUE(kubelet_->WaitForRegistrations(1)) << life;
+    SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
+    EXPECT_THAT(watcher.Next(), SizeIs(4));
+  }
+}
+
+// L1: nothing of an earlier life stays.
+TEST_F(KubeletTest, GivenManyRestartsOfServingWhenTheyAreOverThenThereAreNoMoreThreadsThanBefore) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  serving_->Restart();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(2));
+  const auto before = threads();
+  for (std::size_t i = 3; i <= 10; ++i) {
+    serving_->Restart();
+    ASSERT_TRUE(kubelet_->WaitForRegistrations(i));
+  }
+  // gRPC keeps a few threads of its own, which come and go.
+  EXPECT_LE(threads(), before + 4);
+}
+
+TEST_F(KubeletTest, GivenAnAnswerWhenTheKubeletAsksThenEveryPartOfItArrives) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  PluginClient client(folder_.path() + "/nvidia-gpu.sock");
+  v1beta1::AllocateResponse response;
+  ASSERT_TRUE(client.Allocate({"a", "b"}, &response).ok());
+  ASSERT_EQ(response.container_responses_size(), 1);
+  const auto& one = response.container_responses(0);
+  EXPECT_EQ(one.envs().at("SLOTS"), "a,b");
+  EXPECT_EQ(one.mounts(0).container_path(), "/c");
+  EXPECT_TRUE(one.mounts(0).read_only());
+  EXPECT_EQ(one.devices(0).host_path(), "/dev/b");
+  EXPECT_EQ(one.annotations().at("k"), "v");
+  EXPECT_EQ(one.cdi_devices(0).name(), "x/y=z");
+}
+
+// A8: what goes wrong is an error of this call, with its reason, and the next is answered.
+TEST_F(KubeletTest, GivenACallThatFailsOrThrowsWhenTheNextComesThenItIsAnswered) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  PluginClient client(folder_.path() + "/nvidia-gpu.sock");
+  v1beta1::AllocateResponse response;
+  EXPECT_THAT(client.Allocate({"fail"}, &response).error_message(), HasSubstr("no pod is on its way"));
+  EXPECT_THAT(client.Allocate({"throw"}, &response).error_message(), HasSubstr("a library threw"));
+  EXPECT_TRUE(client.Allocate({"a"}, &response).ok());
+}
+
+TEST_F(KubeletTest, GivenSeveralWishesWhenThereIsNoOpinionThenThereIsAnAnswerForEachInTheirOrder) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  PluginClient client(folder_.path() + "/nvidia-gpu.sock");
+  const auto response = client.Prefer({{"a", {}}, {"b", {"b"}}, {"c", {}}});
+  ASSERT_EQ(response.container_responses_size(), 3);
+  EXPECT_EQ(response.container_responses(0).deviceids_size(), 0);
+  EXPECT_EQ(response.container_responses(1).deviceids(0), "b");
+  EXPECT_EQ(response.container_responses(2).deviceids_size(), 0);
+  EXPECT_TRUE(client.PreferredAvailable());
+}
+
+TEST_F(KubeletTest, GivenAFolderThatCanNotBeListenedInWhenItFailsSixTimesThenItGivesUp) {
+  ServingOptions options;
+  options.folder = folder_.path() + "/missing";
+  options.resource_name = [] { return std::string("nvidia.com/gpu"); };
+  options.preferred_allocation = [] { return true; };
+  options.first_retry = options.most_retry = std::chrono::milliseconds(1);
+  KubeletBackend backend;
+  backend.board = &board_;
+  Serving serving(std::move(options), std::move(backend));
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool gave_up = false;
+  serving.Start([&](const base::Error&) {
+    const std::lock_guard lock(mutex);
+    gave_up = true;
+    changed.notify_all();
+  });
+  std::unique_lock lock(mutex);
+  EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return gave_up; }));
+}
+
+TEST(CrashBudgetTest, GivenFailuresAnHourApartWhenTheyGoOnForEverThenNobodyGivesUp) {
+  CrashBudget budget;
+  net::Deadline now{std::chrono::hours(1)};
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(budget.Allows(now));
+    now += std::chrono::hours(1);
+  }
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(budget.Allows(now));
+  EXPECT_TRUE(budget.Allows(now));
+  EXPECT_FALSE(budget.Allows(now));
+}
+
+TEST_F(KubeletTest, GivenPodResourcesWhenTheyAreListedThenHoldingsAreOfOurResourceAlone) {
+  kubelet_->SetHolding("default", "a", "c0", "nvidia.com/gpu", {"s2", "s1"});
+  kubelet_->SetHolding("default", "b", "c0", "other.com/nic", {"n1"});
+  PodResourcesBook book(folder_.path() + "/pod-resources.sock", [] { return std::string("nvidia.com/gpu"); });
+  const auto holdings = book.List(net::After(std::chrono::seconds(10)));
+  ASSERT_TRUE(holdings) << holdings.error().message;
+  EXPECT_EQ(*holdings, (Holdings{{"default", "a", "c0", {"s1", "s2"}}}));
+}
+
+TEST(PodResourcesTest, GivenNoKubeletWhenTheyAreListedThenThatIsAnErrorInTime) {
+  PodResourcesBook book("/nonexistent/kubelet.sock", [] { return std::string("nvidia.com/gpu"); });
+  EXPECT_FALSE(book.List(net::After(std::chrono::milliseconds(500))));
+}
+
+}  // namespace
+}  // namespace hami::plugin

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/library_install.h"
+
+#include <array>
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/fd.h"
+#include "base/strings.h"
+#include "plugin/files.h"
+
+namespace hami::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Concat;
+
+constexpr std::size_t kMostLibraryBytes = 64 << 20;
+constexpr const char* kOurs = "libvgpu.so.hami-cpp-";
+
+// FNV-1a: tells builds apart; whoever may write here needs no collision.
+std::string HashOf(std::string_view content) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : content) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016" PRIx64, hash);
+  return text.data();
+}
+
+}  // namespace
+
+base::Result<std::string> InstallLibrary(const std::string& source, const std::string& folder) {
+  const auto content = base::ReadLinkedFile(source, kMostLibraryBytes);
+  if (!content) return tl::unexpected(content.error());
+  HAMI_TRY(MakeFolders(folder, 0755));
+  const std::string name = kOurs + HashOf(*content);
+  const std::string path = Concat({folder, "/", name});
+  const auto present = base::ReadFile(path, kMostLibraryBytes);
+  if (!present || *present != *content) HAMI_TRY(ReplaceFile(path, *content, 0755));
+
+  const std::string plain = folder + "/libvgpu.so";
+  std::error_code error;
+  if (fs::read_symlink(plain, error) != name) HAMI_TRY(ReplaceLink(plain, name));
+  const std::string list = folder + "/ld.so.preload";
+  const std::string line = plain + "\n";
+  const auto listed = base::ReadFile(list, line.size() + 1);
+  if (!listed || *listed != line) HAMI_TRY(ReplaceFile(list, line, 0644));
+  return path;
+}
+
+void RemoveOldLibraries(const std::string& folder, const std::string& current, const std::set<std::string>& in_use) {
+  std::error_code error;
+  std::vector<fs::path> old;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string path = it->path().string();
+    if (it->path().filename().string().starts_with(kOurs) && path != current && !in_use.contains(path)) {
+      old.push_back(it->path());
+    }
+  }
+  for (const fs::path& path : old) fs::remove(path, error);
+}
+
+}  // namespace hami::plugin

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <iostream>
+
+#include "base/log.h"
+#include "plugin/agent.h"
+
+namespace {
+
+using namespace hami;
+
+constexpr int kBadUsage = 2;
+
+// Signals are taken one at a time, by this thread alone.
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+int Run(const plugin::Options& options) {
+  const sigset_t signals = BlockSignals();
+  plugin::Agent agent(options);
+  // SIGUSR1 is how the agent ends us.
+  if (const base::Status started = agent.Start([] { ::kill(::getpid(), SIGUSR1); }); !started) {
+    base::LogError(started.error());
+    return 1;
+  }
+  while (true) {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    if (signal == SIGHUP) {
+      agent.Restart();
+    } else {
+      agent.Stop();
+      return signal == SIGUSR1 ? 1 : 0;
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Most threads wait most of the time; a heap for each of them would only keep memory.
+  mallopt(M_ARENA_MAX, 2);
+  const auto start = plugin::ReadOptions({argv + 1, argv + argc}, plugin::ProcessEnvironment, plugin::ReadConfigText);
+  if (!start) {
+    base::StartLog("hami-device-plugin");
+    base::LogError(start.error());
+    return kBadUsage;
+  }
+  if (start->action == plugin::Start::Action::kHelp) {
+    std::cout << plugin::HelpText();
+    return 0;
+  }
+  if (start->action == plugin::Start::Action::kVersion) {
+    std::cout << "hami-device-plugin " HAMI_VERSION "\n";
+    return 0;
+  }
+  base::StartLog("hami-device-plugin", start->options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo,
+                 base::LogStyle::kDaemon);
+  for (const std::string& warning : start->warnings) base::LogWarning(warning);
+  return Run(start->options);
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the plugin leaves on disk, and how it talks to an API server.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/fd.h"
+#include "device/annotations.h"
+#include "kube/fake_apiserver.h"
+#include "plugin/allocation_world_test.h"
+#include "plugin/cdi.h"
+#include "plugin/fake_kubelet_test.h"
+#include "plugin/kube_cluster.h"
+#include "plugin/library_install.h"
+#include "plugin/share_folders.h"
+#include "region/reader.h"
+
+namespace hami::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::IsEmpty;
+
+unsigned ModeOf(const std::string& path) { return static_cast<unsigned>(fs::status(path).permissions()) & 0777; }
+std::string Text(const std::string& path) { return base::ReadLinkedFile(path, 1 << 20).value_or("?"); }
+
+Record ShareRecord(const std::string& folder) {
+  Record record;
+  record.owner = {"default", "a", "uid-a"};
+  record.container_name = "c0";
+  record.folder = folder;
+  record.cache = "r.cache";
+  return record;
+}
+
+class FoldersTest : public ::testing::Test {
+ protected:
+  TempFolder temp_;
+  DiskShareFolders folders_{temp_.path()};
+};
+
+TEST_F(FoldersTest, GivenLimitsWhenAFolderIsMadeThenTheRegionHoldsThemByUuid) {
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1000 << 20, 30, 80ULL << 30}, {CardName(1), 2000 << 20, 0, 80ULL << 30}};
+  settings.priority = 0;
+  settings.core_policy = CorePolicy::kDisable;
+  ASSERT_TRUE(folders_.Make(ShareRecord("shares/x"), settings));
+  const auto fd = base::Open(temp_.path() + "/shares/x/r.cache", O_RDONLY);
+  ASSERT_TRUE(fd);
+  const auto snapshot = std::make_unique<region::Snapshot>();
+  ASSERT_EQ(region::ReadSnapshot(fd->get(), false, snapshot.get()), region::Status::kOk);
+  ASSERT_EQ(snapshot->device_count, 2u);
+  EXPECT_EQ(snapshot->devices[0].uuid, CardName(0));
+  EXPECT_EQ(snapshot->devices[0].limit, 1000u << 20);
+  EXPECT_EQ(snapshot->devices[0].sm_limit, 30u);
+  EXPECT_EQ(snapshot->devices[1].limit, 2000u << 20);
+  EXPECT_EQ(snapshot->devices[1].sm_limit, 100u);
+  EXPECT_EQ(snapshot->priority, 0);
+  EXPECT_EQ(snapshot->utilization_switch, 0);
+}
+
+// A9
+TEST_F(FoldersTest, GivenAKnownUserWhenAFolderIsMadeThenNobodyElseMayEnterIt) {
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1 << 20, 0, 0}};
+  ASSERT_TRUE(folders_.Make(ShareRecord("containers/uid-a_c0"), settings));
+  EXPECT_EQ(ModeOf(temp_.path() + "/containers/uid-a_c0"), 0777u);
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  settings.runs_as = 4711;
+  ASSERT_TRUE(folders_.Make(ShareRecord("containers/uid-a_c0"), settings));
+  EXPECT_EQ(ModeOf(temp_.path() + "/containers/uid-a_c0"), 0700u);
+}
+
+TEST_F(FoldersTest, GivenAShareWhenItsContainerIsKnownThenItsNameLeadsToItAndGoesWithIt) {
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1 << 20, 0, 0}};
+  const Record record = ShareRecord("shares/x");
+  ASSERT_TRUE(folders_.Make(record, settings));
+  ASSERT_TRUE(folders_.Link(record));
+  ASSERT_TRUE(folders_.Link(record));
+  const std::string name = temp_.path() + "/containers/uid-a_c0";
+  EXPECT_TRUE(fs::exists(name + "/r.cache"));
+  folders_.Remove(record);
+  EXPECT_FALSE(fs::exists(fs::symlink_status(name)));
+  EXPECT_FALSE(fs::exists(temp_.path() + "/shares/x"));
+}
+
+TEST_F(FoldersTest, GivenLeftoversWhenItStartsThenOnlyOursWithoutARecordGo) {
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1 << 20, 0, 0}};
+  const Record kept = ShareRecord("shares/kept");
+  const Record lost = ShareRecord("shares/lost");
+  ASSERT_TRUE(folders_.Make(kept, settings));
+  ASSERT_TRUE(folders_.Make(lost, settings));
+  ASSERT_TRUE(folders_.Link(lost));
+  fs::create_directories(temp_.path() + "/containers/uid-hami_c");
+  folders_.RemoveAllBut({kept});
+  EXPECT_TRUE(fs::exists(temp_.path() + "/shares/kept"));
+  EXPECT_FALSE(fs::exists(temp_.path() + "/shares/lost"));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(temp_.path() + "/containers/uid-a_c0")));
+  EXPECT_TRUE(fs::exists(temp_.path() + "/containers/uid-hami_c"));
+}
+
+TEST_F(FoldersTest, GivenRecordsWhenTheyAreSavedThenANewLifeReadsThem) {
+  DiskRecordKeeper keeper(temp_.path() + "/state/records.json");
+  ASSERT_TRUE(keeper.Load());
+  EXPECT_THAT(*keeper.Load(), IsEmpty());
+  const Records records = {ShareRecord("shares/x")};
+  ASSERT_TRUE(keeper.Save(records));
+  EXPECT_EQ(*DiskRecordKeeper(temp_.path() + "/state/records.json").Load(), records);
+  std::ofstream(temp_.path() + "/state/records.json") << "{";
+  EXPECT_FALSE(keeper.Load());
+}
+
+TEST_F(FoldersTest, GivenALibraryWhenItIsInstalledAnewThenTheOldFileStaysAsItIsWhileInUse) {
+  const std::string source = temp_.path() + "/libvgpu.so";
+  const std::string folder = temp_.path() + "/vgpu";
+  std::ofstream(source) << "one";
+  const auto first = InstallLibrary(source, folder);
+  ASSERT_TRUE(first);
+  const auto mapped = base::Open(*first, O_RDONLY);
+  ASSERT_TRUE(mapped);
+  std::ofstream(source) << "two";
+  const auto second = InstallLibrary(source, folder);
+  ASSERT_TRUE(second);
+  EXPECT_NE(*first, *second);
+  EXPECT_EQ(Text(*first), "one");
+  EXPECT_EQ(Text(folder + "/libvgpu.so"), "two");
+  EXPECT_EQ(Text(folder + "/ld.so.preload"), folder + "/libvgpu.so\n");
+  std::ofstream(folder + "/libvgpu.so.v2.10.0") << "HAMi's";
+  RemoveOldLibraries(folder, *second, {*first});
+  EXPECT_TRUE(fs::exists(*first));
+  RemoveOldLibraries(folder, *second, {});
+  EXPECT_FALSE(fs::exists(*first));
+  EXPECT_TRUE(fs::exists(*second));
+  EXPECT_TRUE(fs::exists(folder + "/libvgpu.so.v2.10.0"));
+}
+
+TEST_F(FoldersTest, GivenADriverRootWhenSpecificationsAreWrittenThenTheyNameItsFilesAndOldClassesGo) {
+  const std::string root = temp_.path() + "/root";
+  fs::create_directories(root + "/usr/lib64");
+  for (const char* name : {"libcuda.so.1", "libcuda.so.580.1", "libnvidia-ml.so.580.1", "libc.so.6"}) {
+    std::ofstream(root + "/usr/lib64/" + name) << name;
+  }
+  Options options;
+  options.driver_root = "/run/nvidia/driver";
+  options.driver_root_in_container = root;
+  const DriverFiles files = FindDriverFiles(options);
+  ASSERT_EQ(files.libraries.size(), 2u);
+  EXPECT_EQ(files.libraries[0].host_path, "/run/nvidia/driver/usr/lib64/libcuda.so.580.1");
+  EXPECT_EQ(files.libraries[0].container_path, "/usr/lib64/libcuda.so.580.1");
+  const std::string folder = temp_.path() + "/cdi";
+  ASSERT_TRUE(WriteCdiSpecs({{"gds", "{}"}}, folder));
+  EXPECT_EQ(CdiModesOf(folder), std::vector<std::string>{"gds"});
+  ASSERT_TRUE(WriteCdiSpecs(MakeCdiSpecs(MakeTestCards(1), files, options), folder));
+  EXPECT_TRUE(fs::exists(folder + "/k8s.device-plugin.nvidia.com-gpu.json"));
+  EXPECT_THAT(CdiModesOf(folder), IsEmpty());
+}
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  ClusterTest() {
+    api_.Put(kube::kNodes, {{"metadata", {{"name", kNode}, {"annotations", {{device::kNodeLock, kLock}}}}}});
+    api_.Put(kube::kPods,
+             {{"metadata", {{"name", "a"}, {"namespace", "default"}, {"uid", "u1"}}}, {"spec", {{"nodeName", kNode}}}});
+    api_.Put(kube::kPods, {{"metadata", {{"name", "b"}, {"namespace", "default"}, {"uid", "u2"}}},
+                           {"spec", {{"nodeName", "node-2"}}}});
+  }
+  static net::Deadline Soon() { return net::After(std::chrono::seconds(10)); }
+
+  static constexpr const char* kLock = "2026-08-01T10:00:00Z,default,a";
+  kube::FakeApiServer api_;
+  std::unique_ptr<kube::Client> client_ = *kube::Client::Make(api_.config());
+};
+
+TEST_F(ClusterTest, GivenPodsOfTwoNodesWhenWatchedThenOnlyOursAreKnown) {
+  KubeCluster cluster(*client_, kNode, [] {});
+  const auto listed = cluster.ListPods(Soon());
+  ASSERT_TRUE(listed);
+  ASSERT_EQ(listed->size(), 1u);
+  EXPECT_EQ(listed->front()->name, "a");
+}
+
+TEST_F(ClusterTest, GivenAPodOfTheSameNameWhenAnotherUidIsPatchedThenItIsRefusedAsAConflict) {
+  KubeCluster cluster(*client_, kNode, [] {});
+  EXPECT_TRUE(cluster.PatchPod({"default", "a", "u1"}, {{"k", "v"}}, Soon()));
+  const auto refused = cluster.PatchPod({"default", "a", "u0"}, {{"k", "w"}}, Soon());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, kube::Reason::kConflict);
+}
+
+TEST_F(ClusterTest, GivenALockWhenItIsSomebodyElsesByNowThenItStays) {
+  KubeCluster cluster(*client_, kNode, [] {});
+  EXPECT_TRUE(cluster.ReleaseLock("2026-08-01T09:00:00Z,default,a", Soon()));
+  EXPECT_TRUE(
+      api_.Get(kube::kNodes, "", kNode)->at("metadata").at("annotations").as_object().contains(device::kNodeLock));
+  EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon()));
+  EXPECT_FALSE(
+      api_.Get(kube::kNodes, "", kNode)->at("metadata").at("annotations").as_object().contains(device::kNodeLock));
+  EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon())) << "none is as good";
+}
+
+// A3
+TEST_F(ClusterTest, GivenAnApiServerThatHangsWhenAskedThenTheCallEndsByItsDeadline) {
+  kube::FakeFault slow;
+  slow.kind = kube::FakeFault::Kind::kDelay;
+  slow.delay = std::chrono::seconds(1);
+  slow.times = 1;
+  api_.Add(slow);
+  KubeCluster cluster(*client_, kNode, [] {});
+  const auto refused =
+      cluster.PatchPod({"default", "a", "u1"}, {{"k", "v"}}, net::After(std::chrono::milliseconds(50)));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, kube::Reason::kTimeout);
+}
+
+}  // namespace
+}  // namespace hami::plugin

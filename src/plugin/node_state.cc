@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/node_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/strings.h"
+
+namespace hami::plugin {
+namespace {
+
+using nvml::Condition;
+
+constexpr UnixSeconds kForgetAfter = 3600;
+
+}  // namespace
+
+NodeState::NodeState(std::string node, XidPolicy policy, HealthRules rules)
+    : node_(std::move(node)), policy_(std::move(policy)), book_(rules) {}
+
+void NodeState::Configure(NodeConfig config) { config_ = std::move(config); }
+
+void NodeState::SeeNode(const Labels& labels, const device::StringMap& annotations, UnixSeconds now) {
+  labels_ = labels;
+  if (!node_seen_) {
+    node_seen_ = true;
+    // What was found out since the start is newer than what the node remembers, and comes on top of it.
+    const Troubles found = book_.Current();
+    book_.Restore(JournalOf(annotations), now);
+    for (const auto& [uuid, reason] : found) book_.Condemn(uuid, reason, now);
+  }
+  for (const std::string& uuid : LiftedCordons(annotations)) book_.Readmit(uuid, now);
+  NoteChanges();
+}
+
+const nvml::Device* NodeState::Match(const std::vector<nvml::Device>& devices, const Known& known) {
+  for (const nvml::Device& device : devices) {
+    if (device.uuid == known.device.uuid) return &device;
+  }
+  // A GPU in trouble may not say its name; the driver keeps its place.
+  for (const nvml::Device& device : devices) {
+    if (device.uuid.empty() && device.index == known.device.index) return &device;
+  }
+  return nullptr;
+}
+
+void NodeState::Judge(const DriverReading& reading, UnixSeconds now) {
+  for (auto known = known_.begin(); known != known_.end();) {
+    const std::string& uuid = known->first;
+    const nvml::Device* const device = Match(reading.devices, known->second);
+    if (device != nullptr) known->second.listed = now;
+    if (device == nullptr && now - known->second.listed >= kForgetAfter) {
+      known = known_.erase(known);
+      continue;
+    }
+    Reading look;
+    if (const auto signs = reading.health.find(uuid); signs != reading.health.end()) look = ReadingOf(signs->second);
+    look.listed = device != nullptr;
+    if (device != nullptr && device->condition != Condition::kAnswers) {
+      look.condition = device->condition;
+      look.trouble = device->trouble;
+    }
+    if (policy_.readings_count()) book_.Look(uuid, look, now);
+    ++known;
+  }
+  // The node may remember GPUs that were taken out of it, or that have not said their names yet.
+  if (now - *first_look_ >= kForgetAfter) {
+    book_.KeepOnly([&](const std::string& uuid) { return known_.contains(uuid); });
+  }
+}
+
+void NodeState::SeeDriver(const DriverReading& reading, UnixSeconds now) {
+  if (!first_look_) first_look_ = now;
+  driver_trouble_.clear();
+  for (const nvml::Device& device : reading.devices) {
+    if (!device.uuid.empty() && device.condition == Condition::kAnswers) known_[device.uuid] = {device, now};
+  }
+  Judge(reading, now);
+  NoteNameless(reading.devices);
+  if (reading.topology) NoteTopology(*reading.topology);
+  NoteChanges();
+}
+
+void NodeState::NoteNameless(const std::vector<nvml::Device>& devices) {
+  nameless_.clear();
+  for (const nvml::Device& device : devices) {
+    const bool known = std::any_of(known_.begin(), known_.end(),
+                                   [&](const auto& entry) { return Match(devices, entry.second) == &device; });
+    if (known) continue;
+    nameless_.push_back(
+        base::Concat({"GPU ", std::to_string(device.index), " is left out: it does not answer: ", device.trouble}));
+  }
+}
+
+void NodeState::NoteTopology(const nvml::Topology& topology) {
+  TopologyScore score = ScoreTopology(topology);
+  if (score.one_sided != topology_.one_sided) {
+    for (const auto& [one, other] : score.one_sided) {
+      events_.push_back({true, "AsymmetricGPUP2PLink",
+                         base::Concat({"NVLink between ", NameOf(one), " and ", NameOf(other),
+                                       " is seen from one side only; the pair scores 0"})});
+    }
+  }
+  topology_ = std::move(score);
+}
+
+void NodeState::LoseDriver(const std::string& why) { driver_trouble_ = why; }
+
+bool NodeState::SeeXid(const nvml::XidEvent& event, UnixSeconds now) {
+  const XidClass kind = policy_.Judge(event.code);
+  if (kind == XidClass::kIgnored || !known_.contains(event.uuid)) return false;
+  if (kind == XidClass::kFatal) {
+    book_.Condemn(event.uuid, XidText(event.code), now);
+  } else {
+    book_.Suspect(event.uuid, XidText(event.code), now);
+  }
+  NoteChanges();
+  return true;
+}
+
+Cards NodeState::MakeCards() const {
+  Cards cards;
+  cards.ready = ready();
+  cards.settings = SettingsFor(config_, node_, labels_);
+  std::vector<nvml::Device> devices;
+  Troubles troubles = book_.Current();
+  for (const auto& [uuid, known] : known_) {
+    devices.push_back(known.device);
+    if (!driver_trouble_.empty()) troubles[uuid] = driver_trouble_;
+  }
+  cards.left_out = nameless_;
+  cards.cards = plugin::MakeCards(devices, cards.settings, troubles, &cards.left_out);
+  return cards;
+}
+
+Registration NodeState::MakeRegistration(const Cards& cards, bool with_scores, UnixSeconds now) const {
+  Registration registration;
+  registration.cards = EncodeCards(cards);
+  if (with_scores) registration.scores = EncodeScores(topology_.scores, cards);
+  registration.health = book_.Journal(now);
+  return registration;
+}
+
+std::string NodeState::NameOf(const std::string& uuid) const {
+  const auto known = known_.find(uuid);
+  if (known == known_.end()) return uuid;
+  return base::Concat({"GPU ", std::to_string(known->second.device.index), " (", uuid, ")"});
+}
+
+void NodeState::NoteChanges() {
+  for (const HealthChange& change : book_.TakeChanges()) {
+    const std::string name = NameOf(change.uuid);
+    switch (change.to) {
+      case HealthState::kUnhealthy:
+        events_.push_back({true, "GpuUnhealthy", base::Concat({name, " is not given out: ", change.reason})});
+        break;
+      case HealthState::kOut:
+        events_.push_back({true, "GpuCordoned",
+                           base::Concat({name, " failed too often and stays out until it is removed from the node's ",
+                                         "annotation hami.io/device-cordon; last: ", change.reason})});
+        break;
+      case HealthState::kHealthy:
+        if (change.from == HealthState::kProbation) {
+          events_.push_back({false, "GpuRecovered", name + " is given out again"});
+        }
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+std::vector<NodeEvent> NodeState::TakeEvents() { return std::exchange(events_, {}); }
+
+}  // namespace hami::plugin

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that is known of this node and its GPUs, and what follows from it. Pure and of one thread: readings of the
+// driver, XIDs, configuration and the node object go in; the cards, the registration and the events to report come out.
+// Nothing comes out before the node object was seen: it remembers which GPUs were out of order, and its labels may
+// choose the configuration. A GPU that was there once stays known, unhealthy, for an hour after the driver stops
+// listing it.
+
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/register_codec.h"
+#include "nvml/nvml.h"
+#include "plugin/health.h"
+#include "plugin/inventory.h"
+#include "plugin/node_config.h"
+#include "plugin/registration.h"
+#include "plugin/topology_score.h"
+#include "plugin/xid_policy.h"
+
+namespace hami::plugin {
+
+struct NodeEvent {
+  bool warning = false;
+  std::string reason;
+  std::string message;
+};
+
+// One look at all GPUs.
+struct DriverReading {
+  std::vector<nvml::Device> devices;
+  std::map<std::string, nvml::HealthSigns> health;  // by UUID
+  std::optional<nvml::Topology> topology;           // absent: not looked at this time
+};
+
+class NodeState {
+ public:
+  NodeState(std::string node, XidPolicy policy, HealthRules rules = {});
+
+  void Configure(NodeConfig config);
+  // The first time also brings back the GPUs' past.
+  void SeeNode(const Labels& labels, const device::StringMap& annotations, UnixSeconds now);
+
+  // NOW is when the look began.
+  void SeeDriver(const DriverReading& reading, UnixSeconds now);
+  // The driver does not answer as a whole; no GPU is to be given out until it does. No mark against any GPU.
+  void LoseDriver(const std::string& why);
+  // True when the GPU should be looked at soon.
+  bool SeeXid(const nvml::XidEvent& event, UnixSeconds now);
+
+  bool ready() const { return node_seen_ && first_look_.has_value(); }
+  Cards MakeCards() const;
+  // Of CARDS; only the parts that are this class's to know.
+  Registration MakeRegistration(const Cards& cards, bool with_scores, UnixSeconds now) const;
+  std::vector<NodeEvent> TakeEvents();
+
+ private:
+  struct Known {
+    nvml::Device device;  // as it was when it last answered
+    UnixSeconds listed = 0;
+  };
+  // The reading's device that is KNOWN, perhaps without its name.
+  static const nvml::Device* Match(const std::vector<nvml::Device>& devices, const Known& known);
+  void Judge(const DriverReading& reading, UnixSeconds now);
+  void NoteNameless(const std::vector<nvml::Device>& devices);
+  void NoteTopology(const nvml::Topology& topology);
+  void NoteChanges();
+  std::string NameOf(const std::string& uuid) const;
+
+  const std::string node_;
+  const XidPolicy policy_;
+  NodeConfig config_;
+  Labels labels_;
+  bool node_seen_ = false;
+  std::optional<UnixSeconds> first_look_;  // at the GPUs
+  std::string driver_trouble_;
+  std::map<std::string, Known> known_;  // by UUID
+  std::vector<std::string> nameless_;   // GPUs in trouble since the start, a line each
+  HealthBook book_;
+  TopologyScore topology_;
+  std::vector<NodeEvent> events_;
+};
+
+}  // namespace hami::plugin

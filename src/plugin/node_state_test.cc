@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/node_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hami::plugin {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+nvml::Device Gpu(unsigned index, const std::string& uuid) {
+  nvml::Device device;
+  device.index = index;
+  device.uuid = uuid;
+  device.name = "NVIDIA H100";
+  device.bus_id = "bus-" + uuid;
+  device.memory = nvml::Memory{std::uint64_t{1} << 30, 0, 0, std::nullopt};
+  return device;
+}
+
+DriverReading Both() { return {{Gpu(0, "GPU-a"), Gpu(1, "GPU-b")}, {}, std::nullopt}; }
+
+DriverReading WithSecondLost() {
+  DriverReading reading = Both();
+  nvml::Device lost;  // says nothing but its place
+  lost.index = 1;
+  lost.condition = nvml::Condition::kLost;
+  lost.trouble = "GPU is lost";
+  reading.devices[1] = lost;
+  return reading;
+}
+
+NodeState Ready(const std::string& disabled = "", const std::string& enabled = "") {
+  NodeState state("node-1", XidPolicy(disabled, enabled));
+  state.SeeNode({}, {}, 1000);
+  state.SeeDriver(Both(), 1000);
+  return state;
+}
+
+std::vector<bool> HealthOf(const NodeState& state) {
+  std::vector<bool> health;
+  for (const Card& card : state.MakeCards().cards) health.push_back(card.healthy);
+  return health;
+}
+
+nvml::XidEvent Xid(const std::string& uuid, std::uint64_t code) {
+  return {uuid, code, nvml::kAnyInstance, nvml::kAnyInstance};
+}
+
+TEST(NodeStateTest, GivenOnlyTheDriver_WhenAsked_ThenNothingIsReadyUntilTheNodeWasSeen) {
+  NodeState state("node-1", XidPolicy());
+  state.SeeDriver(Both(), 1000);
+  EXPECT_FALSE(state.ready());
+  EXPECT_FALSE(state.MakeCards().ready);
+  state.SeeNode({}, {}, 1000);
+  EXPECT_TRUE(state.MakeCards().ready);
+}
+
+TEST(NodeStateTest, GivenAnXid_WhenTheGpuAnswersWellAgain_ThenItComesBackByItself) {
+  NodeState state = Ready();
+  EXPECT_TRUE(state.SeeXid(Xid("GPU-b", 74), 1000));
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
+  UnixSeconds now = 1000;
+  for (; now < 2000 && !HealthOf(state)[1]; now += 10) state.SeeDriver(Both(), now);
+  EXPECT_LE(now, 1110);
+  const auto events = state.TakeEvents();
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0].reason, "GpuUnhealthy");
+  EXPECT_THAT(events[0].message, HasSubstr("GPU 1 (GPU-b) is not given out: XID 74"));
+  EXPECT_EQ(events[1].reason, "GpuRecovered");
+}
+
+TEST(NodeStateTest, GivenXidsOfApplicationsOrStrangers_WhenSeen_ThenNothingHappens) {
+  NodeState state = Ready();
+  EXPECT_FALSE(state.SeeXid(Xid("GPU-a", 31), 1000));
+  EXPECT_FALSE(state.SeeXid(Xid("", 79), 1000));
+  EXPECT_FALSE(state.SeeXid(Xid("GPU-unknown", 79), 1000));
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
+}
+
+TEST(NodeStateTest, GivenALostGpuThatSaysNoName_WhenRead_ThenItStaysInTheInventoryUnhealthy) {
+  NodeState state = Ready();
+  state.SeeDriver(WithSecondLost(), 1010);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
+  EXPECT_EQ(state.MakeCards().cards[1].uuid, "GPU-b");
+  EXPECT_EQ(state.MakeCards().cards[1].trouble, "lost: GPU is lost");
+}
+
+TEST(NodeStateTest, GivenAGpuInTroubleSinceTheStart_WhenRead_ThenItIsLeftOutWithAWord) {
+  NodeState state("node-1", XidPolicy());
+  state.SeeNode({}, {}, 1000);
+  state.SeeDriver(WithSecondLost(), 1000);
+  EXPECT_EQ(state.MakeCards().cards.size(), 1U);
+  EXPECT_THAT(state.MakeCards().left_out, ElementsAre("GPU 1 is left out: it does not answer: GPU is lost"));
+  state.SeeDriver(Both(), 1010);
+  EXPECT_EQ(state.MakeCards().cards.size(), 2U);
+  EXPECT_TRUE(state.MakeCards().left_out.empty());
+}
+
+TEST(NodeStateTest, GivenHealthChecksOff_WhenAGpuIsLost_ThenItStaysHealthyAsWasAsked) {
+  NodeState state = Ready("all");
+  state.SeeXid(Xid("GPU-b", 79), 1000);
+  state.SeeDriver(WithSecondLost(), 1010);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
+}
+
+TEST(NodeStateTest, GivenAGpuThatAppears_WhenRead_ThenItIsOffered) {
+  NodeState state("node-1", XidPolicy());
+  state.SeeNode({}, {}, 1000);
+  state.SeeDriver({{Gpu(0, "GPU-a")}, {}, std::nullopt}, 1000);
+  EXPECT_EQ(state.MakeCards().cards.size(), 1U);
+  state.SeeDriver(Both(), 1010);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
+}
+
+TEST(NodeStateTest, GivenAGpuThatIsNotListedAnyMore_WhenAnHourPassed_ThenItIsForgotten) {
+  NodeState state = Ready();
+  const DriverReading one = {{Gpu(0, "GPU-a")}, {}, std::nullopt};
+  state.SeeDriver(one, 1010);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
+  state.SeeDriver(one, 1000 + 3599);
+  EXPECT_EQ(state.MakeCards().cards.size(), 2U);
+  state.SeeDriver(one, 1000 + 3600);
+  EXPECT_EQ(state.MakeCards().cards.size(), 1U);
+}
+
+TEST(NodeStateTest, GivenTheDriverGone_WhenItReturns_ThenNoGpuHasAMark) {
+  NodeState state = Ready();
+  for (int i = 0; i < 10; ++i) {
+    state.LoseDriver("the driver does not answer");
+    EXPECT_THAT(HealthOf(state), ElementsAre(false, false));
+    EXPECT_EQ(state.MakeCards().cards[0].trouble, "the driver does not answer");
+    state.SeeDriver(Both(), 1010 + i);
+    EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
+  }
+  EXPECT_TRUE(state.MakeRegistration(state.MakeCards(), false, 1100).health.empty());
+}
+
+TEST(NodeStateTest, GivenARestartOfThePlugin_WhenTheNodeRemembersATrouble_ThenTheGpuIsNotHealthyAgain) {
+  NodeState before = Ready();
+  before.SeeXid(Xid("GPU-b", 48), 1000);
+  const Registration registration = before.MakeRegistration(before.MakeCards(), false, 1000);
+  NodeState after("node-1", XidPolicy());
+  after.SeeDriver(Both(), 1005);
+  after.SeeNode({}, {{kHealthKey, EncodeJournal(registration.health)}}, 1006);
+  EXPECT_THAT(HealthOf(after), ElementsAre(true, false));
+  EXPECT_THAT(after.MakeCards().cards[1].trouble, HasSubstr("XID 48"));
+}
+
+TEST(NodeStateTest, GivenAGpuThatWasReplaced_WhenAnHourPassed_ThenTheNodeForgetsIt) {
+  NodeState state("node-1", XidPolicy());
+  state.SeeDriver(Both(), 1000);
+  state.SeeNode({},
+                {{kHealthKey, R"({"GPU-old":{"state":"out","reason":"XID 62","since":1,"troubles":[1]}})"},
+                 {"hami.io/device-cordon", "GPU-old"}},
+                1000);
+  EXPECT_TRUE(state.MakeRegistration(state.MakeCards(), false, 1000).health.contains("GPU-old"));
+  state.SeeDriver(Both(), 1000 + 3600);
+  EXPECT_TRUE(state.MakeRegistration(state.MakeCards(), false, 4600).health.empty());
+}
+
+TEST(NodeStateTest, GivenTroubleBeforeTheNodeWasSeen_WhenItIsSeen_ThenBothCount) {
+  NodeState state("node-1", XidPolicy());
+  state.SeeDriver(Both(), 1000);
+  state.SeeXid(Xid("GPU-a", 79), 1001);
+  state.SeeNode({}, {{kHealthKey, R"({"GPU-b":{"state":"unhealthy","reason":"XID 48","since":900,"troubles":[900]}})"}},
+                1002);
+  EXPECT_THAT(HealthOf(state), ElementsAre(false, false));
+}
+
+TEST(NodeStateTest, GivenAGpuThatIsOut_WhenTheCordonIsLifted_ThenItIsOfferedAgain) {
+  NodeState state = Ready();
+  const std::string out = R"({"GPU-b":{"state":"out","reason":"XID 62","since":900,"troubles":[1,2,3,4]}})";
+  NodeState restarted("node-1", XidPolicy());
+  restarted.SeeDriver(Both(), 1000);
+  restarted.SeeNode({}, {{kHealthKey, out}, {"hami.io/device-cordon", "GPU-b"}}, 1000);
+  for (UnixSeconds now = 1000; now < 5000; now += 10) restarted.SeeDriver(Both(), now);
+  EXPECT_THAT(HealthOf(restarted), ElementsAre(true, false));
+  restarted.SeeNode({}, {{kHealthKey, out}}, 5000);
+  restarted.SeeDriver(Both(), 5030);
+  EXPECT_THAT(HealthOf(restarted), ElementsAre(true, true));
+}
+
+TEST(NodeStateTest, GivenSettingsByLabel_WhenTheLabelChanges_ThenTheCardsDo) {
+  NodeState state = Ready();
+  const auto config = ParseNodeConfig(
+      {"", std::nullopt, "config.json", R"({"nodeconfig":[{"selector":"pool=a","devicesplitcount":3}]})"}, {});
+  ASSERT_TRUE(config);
+  state.Configure(*config);
+  EXPECT_EQ(state.MakeCards().cards[0].slots, 10);
+  state.SeeNode({{"pool", "a"}}, {}, 1010);
+  EXPECT_EQ(state.MakeCards().cards[0].slots, 3);
+}
+
+TEST(NodeStateTest, GivenALinkThatFails_WhenTheTopologyIsReadAgain_ThenTheScoresFollow) {
+  NodeState state = Ready();
+  const auto link = [](const std::string& to, bool up) { return nvml::NvLink{0, up, nvml::LinkPeer::kGpu, to}; };
+  const auto reading = [&](bool up_at_b) {
+    DriverReading out = Both();
+    out.topology.emplace();
+    out.topology->gpus = {{"GPU-a", "bus-GPU-a", {link("bus-GPU-b", true)}},
+                          {"GPU-b", "bus-GPU-b", {link("bus-GPU-a", up_at_b)}}};
+    out.topology->ancestors = {std::nullopt, nvml::Ancestor::kSystem, nvml::Ancestor::kSystem, std::nullopt};
+    return out;
+  };
+  state.SeeDriver(reading(true), 1010);
+  EXPECT_THAT(*state.MakeRegistration(state.MakeCards(), true, 1010).scores, HasSubstr("110"));
+  EXPECT_FALSE(state.MakeRegistration(state.MakeCards(), false, 1010).scores);
+  state.SeeDriver(reading(false), 1020);
+  EXPECT_EQ(state.MakeRegistration(state.MakeCards(), true, 1020).scores->find("110"), std::string::npos);
+  state.SeeDriver(reading(false), 1030);
+  const auto events = state.TakeEvents();
+  ASSERT_EQ(events.size(), 1U);  // told once
+  EXPECT_EQ(events[0].reason, "AsymmetricGPUP2PLink");
+  // A look without topology forgets nothing.
+  state.SeeDriver(Both(), 1040);
+  EXPECT_THAT(*state.MakeRegistration(state.MakeCards(), true, 1040).scores, HasSubstr("GPU-b"));
+}
+
+}  // namespace
+}  // namespace hami::plugin

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace hami::plugin {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using Words = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+base::Result<Start> Read(const Words& words, const Variables& variables = {}, const std::string& file = {}) {
+  const auto environment = [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found != variables.end()) return found->second;
+    return name == "NODE_NAME" ? std::optional<std::string>("node-1") : std::nullopt;
+  };
+  const auto read = [&](const std::string& path) -> base::Result<std::string> {
+    if (path != "config.yaml") return base::Fail(path + ": no such file");
+    return file;
+  };
+  return ReadOptions(words, environment, read);
+}
+
+Options Given(const Words& words, const Variables& variables = {}, const std::string& file = {}) {
+  const auto start = Read(words, variables, file);
+  EXPECT_TRUE(start) << (start ? "" : start.error().message);
+  return start ? start->options : Options{};
+}
+
+std::string ErrorOf(const Words& words, const Variables& variables = {}, const std::string& file = {}) {
+  const auto start = Read(words, variables, file);
+  return start ? "" : start.error().message;
+}
+
+TEST(OptionsTest, GivenNothingButTheNode_WhenRead_ThenTheDefaultsAreHamis) {
+  const Options options = Given({});
+  EXPECT_EQ(options.node_name, "node-1");
+  EXPECT_EQ(options.kubelet_socket, "/var/lib/kubelet/device-plugins/kubelet.sock");
+  EXPECT_TRUE(options.fail_on_init_error);
+  EXPECT_THAT(options.list_strategies, ElementsAre(ListStrategy::kEnvvar));
+  EXPECT_EQ(options.id_strategy, IdStrategy::kUuid);
+  EXPECT_EQ(options.cdi_annotation_prefix, "cdi.k8s.io/");
+  EXPECT_EQ(options.cdi_hook_path, "/usr/bin/nvidia-ctk");
+  EXPECT_EQ(options.driver_root_in_container, "/driver-root");
+  EXPECT_EQ(options.dev_root, "/");
+  EXPECT_FALSE(options.topology_score);
+}
+
+TEST(OptionsTest, GivenTheChartsCommandLine_WhenRead_ThenItIsUnderstood) {
+  const Options options =
+      Given({"--config-file=config.yaml", "--mig-strategy=none", "--disable-core-limit=false", "-v=4"},
+            {{"HOOK_PATH", "/usr/local"},
+             {"DEVICE_LIST_STRATEGY", "envvar"},
+             {"PASS_DEVICE_SPECS", "true"},
+             {"NVIDIA_DRIVER_ROOT", "/run/nvidia/driver"},
+             {"ENABLE_TOPOLOGY_SCORE", "true"},
+             {"NVIDIA_MIG_MONITOR_DEVICES", "all"}},
+            "nvidia: {deviceSplitCount: 10}\n");
+  EXPECT_EQ(options.verbosity, 4);
+  EXPECT_TRUE(options.pass_device_specs);
+  EXPECT_TRUE(options.topology_score);
+  EXPECT_EQ(options.driver_root, "/run/nvidia/driver");
+  EXPECT_EQ(options.dev_root, "/run/nvidia/driver");
+  EXPECT_EQ(options.disable_core_limit, false);
+  EXPECT_EQ(Given({"--mig-strategy=", "--disable-core-limit="}).mig_strategy, MigStrategy::kNone);
+}
+
+TEST(OptionsTest, GivenAllThreeSources_WhenTheyDiffer_ThenFlagsBeatEnvironmentBeatsFile) {
+  const std::string file =
+      "flags:\n  failOnInitError: false\n  nvidiaDriverRoot: /file\n  gdsEnabled: true\n"
+      "  plugin:\n    deviceIDStrategy: index\n    deviceListStrategy: cdi-cri\n";
+  const Words use = {"--config-file", "config.yaml"};
+  EXPECT_EQ(Given(use, {}, file).driver_root, "/file");
+  EXPECT_EQ(Given(use, {{"NVIDIA_DRIVER_ROOT", "/env"}}, file).driver_root, "/env");
+  EXPECT_EQ(Given({"--config-file=config.yaml", "--nvidia-driver-root=/flag"}, {{"NVIDIA_DRIVER_ROOT", "/env"}}, file)
+                .driver_root,
+            "/flag");
+  const Options options = Given(use, {}, file);
+  EXPECT_FALSE(options.fail_on_init_error);
+  EXPECT_TRUE(options.gds);
+  EXPECT_EQ(options.id_strategy, IdStrategy::kIndex);
+  EXPECT_THAT(options.list_strategies, ElementsAre(ListStrategy::kCdiCri));
+}
+
+TEST(OptionsTest, GivenLists_WhenASourceSpeaks_ThenItReplacesTheOneBelowAndRepeatsAddUp) {
+  EXPECT_THAT(Given({"--device-list-strategy=envvar,cdi-cri"}).list_strategies,
+              ElementsAre(ListStrategy::kEnvvar, ListStrategy::kCdiCri));
+  EXPECT_THAT(Given({"--device-list-strategy=volume-mounts", "--device-list-strategy=cdi-annotations"},
+                    {{"DEVICE_LIST_STRATEGY", "envvar"}})
+                  .list_strategies,
+              ElementsAre(ListStrategy::kVolumeMounts, ListStrategy::kCdiAnnotations));
+  const std::string file = "flags: {plugin: {deviceListStrategy: [envvar, volume-mounts]}}\n";
+  EXPECT_THAT(Given({"--config-file=config.yaml"}, {}, file).list_strategies,
+              ElementsAre(ListStrategy::kEnvvar, ListStrategy::kVolumeMounts));
+}
+
+TEST(OptionsTest, GivenAliases_WhenUsed_ThenTheyMeanTheSame) {
+  EXPECT_EQ(Given({"--nvidia-dev-root=/d"}).dev_root, "/d");
+  EXPECT_EQ(Given({"--container-driver-root=/c"}).driver_root_in_container, "/c");
+  EXPECT_EQ(Given({"--nvidia-ctk-path=/x"}).cdi_hook_path, "/x");
+  EXPECT_EQ(Given({}, {{"NVIDIA_CTK_PATH", "/x"}}).cdi_hook_path, "/x");
+}
+
+TEST(OptionsTest, GivenAnEmptyVariable_WhenRead_ThenItIsNotSet) {
+  EXPECT_TRUE(Given({}, {{"FAIL_ON_INIT_ERROR", ""}}).fail_on_init_error);
+  EXPECT_TRUE(Given({"--kubelet-socket="}).kubelet_socket.empty());
+}
+
+TEST(OptionsTest, GivenFlagsThatHamiNeverRead_WhenGiven_ThenTheyCount) {
+  const Options options = Given({"--device-split-count=4", "--device-memory-scaling=1.5", "--device-cores-scaling=2",
+                                 "--disable-core-limit=true", "--resource-name=nvidia.com/gpu", "--node-name=n2"});
+  EXPECT_EQ(options.split_count, 4);
+  EXPECT_EQ(options.memory_scaling, 1.5);
+  EXPECT_EQ(options.core_scaling, 2);
+  EXPECT_EQ(options.disable_core_limit, true);
+  EXPECT_EQ(options.resource_name, "nvidia.com/gpu");
+  EXPECT_EQ(options.node_name, "n2");
+}
+
+TEST(OptionsTest, GivenWhatCanNotBeHonoured_WhenGiven_ThenItIsRefusedByName) {
+  EXPECT_THAT(ErrorOf({"--mig-strategy=single"}), StartsWith("--mig-strategy=single: "));
+  EXPECT_THAT(ErrorOf({"--device-discovery-strategy=tegra"}), HasSubstr("Tegra"));
+  EXPECT_THAT(ErrorOf({"--imex-channel-ids=0,1"}), HasSubstr("imex-channel-ids"));
+  EXPECT_THAT(ErrorOf({"--device-split-count=0"}), HasSubstr("1 to 256"));
+  EXPECT_THAT(ErrorOf({"--device-memory-scaling=-1"}), HasSubstr("device-memory-scaling"));
+  EXPECT_THAT(ErrorOf({"--device-list-strategy=envar"}), HasSubstr("envar"));
+  EXPECT_THAT(ErrorOf({"--hook-path=relative"}), HasSubstr("absolute"));
+  EXPECT_THAT(ErrorOf({}, {{"MIG_STRATEGY", "mixed"}}), StartsWith("environment variable MIG_STRATEGY: "));
+  EXPECT_THAT(ErrorOf({"--no-such-flag"}), HasSubstr("--no-such-flag"));
+  EXPECT_THAT(ErrorOf({"serve"}), HasSubstr("serve"));
+  EXPECT_THAT(ErrorOf({"--config-file=missing.yaml"}), HasSubstr("missing.yaml"));
+  EXPECT_THAT(ErrorOf({}, {{"NODE_NAME", ""}}), HasSubstr("name of this node"));
+}
+
+TEST(OptionsTest, GivenMistakesInTheFile_WhenRead_ThenFileLineAndKeyAreNamed) {
+  const Words use = {"--config-file=config.yaml"};
+  EXPECT_THAT(ErrorOf(use, {}, "flags:\n  failOnIntiError: false\n"),
+              StartsWith("config.yaml:2: flags.failOnIntiError: unknown key; did you mean failOnInitError?"));
+  EXPECT_THAT(ErrorOf(use, {}, "sharing:\n  timeSlicing: {}\n"), HasSubstr("deviceSplitCount"));
+  EXPECT_THAT(ErrorOf(use, {}, "version: v2\n"), StartsWith("config.yaml:1: version: must be v1"));
+  EXPECT_THAT(ErrorOf(use, {}, "flags: {migStrategy: single}\n"), HasSubstr("flags.migStrategy"));
+  EXPECT_THAT(ErrorOf(use, {}, "flags: [\n"), StartsWith("config.yaml:"));
+  const auto start =
+      Read(use, {}, "version: v1\nresources: {gpus: []}\nflags: {gfd: {oneshot: false}}\nimex: {channelIDs: [0]}\n");
+  ASSERT_TRUE(start);
+  EXPECT_EQ(start->warnings.size(), 2U);
+  EXPECT_THAT(start->options.imex_channels, ElementsAre(0));
+}
+
+TEST(OptionsTest, GivenHelpOrVersion_WhenRead_ThenNothingElseIsNeeded) {
+  EXPECT_EQ(Read({"--help", "--nonsense"}, {{"NODE_NAME", ""}})->action, Start::Action::kHelp);
+  EXPECT_EQ(Read({"version"}, {{"NODE_NAME", ""}})->action, Start::Action::kVersion);
+  EXPECT_THAT(HelpText(), HasSubstr("--device-list-strategy"));
+  EXPECT_THAT(HelpText(), HasSubstr("[DP_DISABLE_HEALTHCHECKS]"));
+}
+
+}  // namespace
+}  // namespace hami::plugin

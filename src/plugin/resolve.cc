@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/resolve.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/strings.h"
+#include "plugin/slots.h"
+
+namespace hami::plugin {
+namespace {
+
+bool Owns(const std::optional<LockOwner>& lock, const PodView& pod) {
+  return lock && lock->ns == pod.ns && lock->name == pod.name;
+}
+
+std::vector<std::string> DevicesOf(const device::ContainerGrant& grant) {
+  std::vector<std::string> devices;
+  for (const device::Share& share : grant) devices.push_back(share.uuid);
+  return Sorted(std::move(devices));
+}
+
+// Whether one of POD's containers of that kind was given one of SLOTS.
+bool Holds(const Records& records, const PodView& pod, const std::vector<std::string>& slots, bool init) {
+  return std::any_of(records.begin(), records.end(), [&](const Record& record) {
+    const auto index = static_cast<std::size_t>(record.container);
+    const bool is_init = index < pod.containers.size() && pod.containers[index].init;
+    return !record.owed && record.owner.uid == pod.uid && is_init == init && Overlap(record.slots, slots);
+  });
+}
+
+bool PartlyServed(const Records& records, const PodView& pod) {
+  return std::any_of(records.begin(), records.end(),
+                     [&](const Record& record) { return !record.owed && record.owner.uid == pod.uid; });
+}
+
+bool AssumedOwner(const Records& records, const PodView& pod) {
+  return std::any_of(records.begin(), records.end(),
+                     [&](const Record& record) { return record.assumed && record.owner.uid == pod.uid; });
+}
+
+// Those bound longest ago first; the rest of the order only makes the answer the same every time.
+bool Earlier(const Choice& a, const Choice& b) {
+  const auto rank = [](const Choice& c) {
+    return std::tie(c.pod->deleting, c.pod->bind_time, c.pod->ns, c.pod->name, c.pod->uid);
+  };
+  return rank(a) < rank(b);
+}
+
+const Choice* FindChoice(const std::vector<Choice>& candidates, const auto& fits) {
+  const auto found = std::find_if(candidates.begin(), candidates.end(), [&](const Choice& c) { return fits(*c.pod); });
+  return found == candidates.end() ? nullptr : &*found;
+}
+
+// Of the first candidate's like, the one whose GPUs the kubelet counts.
+const Choice& BestOfOldest(const std::vector<Choice>& candidates, const std::vector<std::string>& slots) {
+  const Choice& oldest = candidates.front();
+  const std::vector<std::string> devices = CardsOfSlots(slots);
+  for (const Choice& candidate : candidates) {
+    if (DevicesOf(candidate.grant) == devices && candidate.pod->deleting == oldest.pod->deleting &&
+        Interchangeable(candidate.pod->allocated, oldest.pod->allocated)) {
+      return candidate;
+    }
+  }
+  return oldest;
+}
+
+const Record* AskedAgain(const std::vector<std::string>& slots, const Situation& situation, const Records& records) {
+  for (const Record& record : records) {
+    if (record.owed || slots.empty() || record.slots != slots) continue;
+    for (const PodPtr& pod : situation.pods) {
+      if (pod->uid == record.owner.uid && pod->Pending()) return &record;
+    }
+  }
+  return nullptr;
+}
+
+std::string WhyNone(std::size_t size, const std::vector<Choice>& in_flight, const std::string& node) {
+  if (in_flight.empty()) return "no pod is on its way to node " + node + " with devices still to be given";
+  std::vector<std::string> others;
+  for (const Choice& choice : in_flight) {
+    others.push_back(choice.pod->FullName() + " (next: " + std::to_string(choice.grant.size()) + ")");
+  }
+  return base::Concat({"no pod on its way to node ", node, " is to be given ", std::to_string(size),
+                       " device(s) next; in flight: ", base::Join(others, ", ")});
+}
+
+std::vector<std::tuple<device::MiB, int>> Sizes(const device::ContainerGrant& grant) {
+  std::vector<std::tuple<device::MiB, int>> sizes;
+  for (const device::Share& share : grant) sizes.emplace_back(share.memory, share.cores);
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
+}
+
+}  // namespace
+
+bool Interchangeable(const device::PodGrant& a, const device::PodGrant& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& left, const auto& right) { return Sizes(left) == Sizes(right); });
+}
+
+std::optional<Choice> NextOf(const PodPtr& pod, const Records& records, const std::string& node, bool owns_lock) {
+  if (pod->node != node || !pod->Pending() || !pod->grant_error.empty()) return std::nullopt;
+  if (pod->bind_phase == kPhaseFailed) return std::nullopt;
+  if (!pod->assigned_node.empty() && pod->assigned_node != node) return std::nullopt;
+  // Rows that are owed, and rows of the annotation that no record speaks of.
+  const auto count = static_cast<int>(std::max(pod->to_allocate.size(), pod->allocated.size()));
+  for (int i = 0; i < count; ++i) {
+    if (const Record* record = FindRecord(records, pod->uid, i)) {
+      if (record->owed) return Choice{pod, i, record->grant};
+      continue;
+    }
+    const bool in_flight = pod->bind_phase == kPhaseAllocating || (owns_lock && pod->bind_phase == kPhaseSuccess);
+    const auto row = static_cast<std::size_t>(i);
+    if (!in_flight || row >= pod->to_allocate.size() || pod->to_allocate[row].empty()) continue;
+    return Choice{pod, i, pod->to_allocate[row]};
+  }
+  return std::nullopt;
+}
+
+Resolution Resolve(std::span<const std::string> slots, std::size_t size, const Situation& situation,
+                   const Records& records) {
+  const std::vector<std::string> key = Sorted({slots.begin(), slots.end()});
+  std::vector<Choice> in_flight;
+  for (const PodPtr& pod : situation.pods) {
+    if (auto next = NextOf(pod, records, situation.node, Owns(situation.lock, *pod))) in_flight.push_back(*next);
+  }
+  std::vector<Choice> candidates;
+  // Slots go from an init container to a later one, but never from one app container to another: there the kubelet
+  // repeats itself, or means another pod.
+  std::copy_if(in_flight.begin(), in_flight.end(), std::back_inserter(candidates), [&](const Choice& choice) {
+    return choice.grant.size() == size && !Holds(records, *choice.pod, key, false);
+  });
+  std::sort(candidates.begin(), candidates.end(), Earlier);
+
+  Resolution resolution;
+  if (const Choice* holder = FindChoice(candidates, [&](const PodView& p) { return Holds(records, p, key, true); })) {
+    resolution.choice = *holder;
+    resolution.choice->continues = true;
+    resolution.choice->assumed = AssumedOwner(records, *holder->pod);
+  } else if (const Choice* owner = FindChoice(candidates, [&](const PodView& p) { return Owns(situation.lock, p); })) {
+    resolution.choice = *owner;
+  } else if (const Choice* partly =
+                 FindChoice(candidates, [&](const PodView& p) { return PartlyServed(records, p); })) {
+    resolution.choice = *partly;
+    resolution.choice->continues = true;
+    resolution.choice->assumed = AssumedOwner(records, *partly->pod);
+  } else if (!candidates.empty()) {
+    resolution.choice = BestOfOldest(candidates, key);
+    resolution.choice->assumed = situation.concurrent || candidates.size() > 1;
+  } else if (const Record* again = AskedAgain(key, situation, records)) {
+    resolution.recorded = again;
+  } else {
+    resolution.why = WhyNone(size, in_flight, situation.node);
+  }
+  return resolution;
+}
+
+}  // namespace hami::plugin

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whose allocation is this? The kubelet names slots and never a pod, so the pod is found among those that are on their
+// way to this node. Pure: the slots, the pods, the records and the node lock go in, a container and its grant come out,
+// or the sentence that says why there is none. A record always wins over the annotation of its container.
+
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plugin/pod_view.h"
+#include "plugin/record.h"
+
+namespace hami::plugin {
+
+using PodPtr = std::shared_ptr<const PodView>;
+
+struct Situation {
+  std::string node;
+  std::vector<PodPtr> pods;  // of this node
+  std::optional<LockOwner> lock;
+  bool concurrent = false;  // several pods may be in flight although nothing tells them apart
+};
+
+struct Choice {
+  PodPtr pod;
+  int container = 0;
+  device::ContainerGrant grant;
+  bool assumed = false;    // another pod just like it may be the one
+  bool continues = false;  // the pod has been given something before
+};
+
+struct Resolution {
+  std::optional<Choice> choice;
+  const Record* recorded = nullptr;  // the kubelet asks again: this is what it was told
+  std::string why;                   // when there is neither
+};
+
+// The next container of POD that is to be served; nothing when none is, or when the pod is not in flight on NODE.
+std::optional<Choice> NextOf(const PodPtr& pod, const Records& records, const std::string& node, bool owns_lock);
+
+// SIZE slots are wanted and SLOTS is what is known of them: all of them in Allocate, in GetPreferredAllocation those
+// that must be included. In this order:
+//   1. the pod whose init container holds one of SLOTS: a later container takes over what an init container had;
+//   2. the owner of the node lock;
+//   3. a pod that is partly served: the kubelet admits one pod after the other;
+//   4. of those bound longest ago and their like, the one whose GPUs the slots are on, otherwise the first.
+// A pod counts only if its next container wants SIZE. When none does and exactly these slots were given before to a pod
+// that has not started yet, the answer is the record.
+Resolution Resolve(std::span<const std::string> slots, std::size_t size, const Situation& situation,
+                   const Records& records);
+
+// No container could tell whether it was given A's part or B's: the same sizes in the same places.
+bool Interchangeable(const device::PodGrant& a, const device::PodGrant& b);
+
+}  // namespace hami::plugin

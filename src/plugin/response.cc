@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/response.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "base/units.h"
+#include "plugin/cdi.h"
+
+namespace hami::plugin {
+namespace {
+
+using base::Concat;
+
+constexpr const char* kVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
+constexpr const char* kVolumeRoot = "/var/run/nvidia-container-devices";
+
+bool Uses(const Options& options, ListStrategy strategy) {
+  return std::find(options.list_strategies.begin(), options.list_strategies.end(), strategy) !=
+         options.list_strategies.end();
+}
+
+// By which name the container is told of a card.
+std::string IdOf(const Card& card, const Options& options) {
+  return options.id_strategy == IdStrategy::kIndex ? std::to_string(card.index) : card.uuid;
+}
+
+void AddDevices(const std::vector<const Card*>& cards, const ResponseSettings& settings, Response& response) {
+  const Options& options = *settings.options;
+  std::vector<std::string> ids;
+  for (const Card* card : cards) ids.push_back(IdOf(*card, options));
+  std::vector<std::string> channels;
+  for (const int channel : options.imex_channels) channels.push_back(std::to_string(channel));
+
+  if (Uses(options, ListStrategy::kEnvvar)) {
+    response.environment[kVisibleDevices] = base::Join(ids, ",");
+    if (!channels.empty()) response.environment["NVIDIA_IMEX_CHANNELS"] = base::Join(channels, ",");
+  }
+  if (Uses(options, ListStrategy::kVolumeMounts)) {
+    response.environment[kVisibleDevices] = kVolumeRoot;
+    for (const std::string& id : ids) response.mounts.push_back({Concat({kVolumeRoot, "/", id}), "/dev/null", false});
+    for (const std::string& channel : channels) {
+      response.mounts.push_back({Concat({kVolumeRoot, "/imex/", channel}), "/dev/null", false});
+    }
+  }
+  if (options.gdrcopy) response.environment["NVIDIA_GDRCOPY"] = "enabled";
+  if (options.gds) response.environment["NVIDIA_GDS"] = "enabled";
+  if (options.mofed) response.environment["NVIDIA_MOFED"] = "enabled";
+}
+
+void AddCdi(const Record& record, const std::vector<const Card*>& cards, const ResponseSettings& settings,
+            Response& response) {
+  const Options& options = *settings.options;
+  const bool by_annotation = Uses(options, ListStrategy::kCdiAnnotations);
+  const bool by_field = Uses(options, ListStrategy::kCdiCri);
+  if (!by_annotation && !by_field) return;
+  std::vector<std::string> names;
+  for (const Card* card : cards) names.push_back(CdiName("gpu", IdOf(*card, options)));
+  for (const int channel : options.imex_channels) names.push_back(CdiName("imex-channel", std::to_string(channel)));
+  for (const std::string& mode : settings.cdi_modes) names.push_back(CdiName(mode, "all"));
+  if (by_annotation) {
+    // HAMi puts a random id behind the name; ours must be the same when the question is repeated.
+    const std::string key = Concat({options.cdi_annotation_prefix, "nvidia-device-plugin_", record.cache});
+    response.annotations[key.substr(0, key.rfind(".cache"))] = base::Join(names, ",");
+  }
+  if (by_field) response.cdi_devices = std::move(names);
+}
+
+void AddDeviceNodes(const std::vector<const Card*>& cards, const ResponseSettings& settings, Response& response) {
+  const Options& options = *settings.options;
+  if (!options.pass_device_specs) return;
+  std::string root = options.dev_root.empty() ? options.driver_root : options.dev_root;
+  while (!root.empty() && root.back() == '/') root.pop_back();
+  const auto add = [&](const std::string& path) { response.devices.push_back({path, root + path, "rw"}); };
+  for (const std::string& path : settings.node_paths) add(path);
+  for (const Card* card : cards) {
+    if (card->minor) add("/dev/nvidia" + std::to_string(*card->minor));
+  }
+}
+
+std::string MebibytesText(std::uint64_t bytes) { return std::to_string(bytes / base::kMiB) + "m"; }
+
+void AddLimits(const std::vector<DeviceLimit>& limits, const NodeSettings& node, Response& response) {
+  auto& environment = response.environment;
+  std::vector<std::string> by_uuid;
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    const DeviceLimit& limit = limits[i];
+    const std::string number = std::to_string(i);
+    environment["CUDA_DEVICE_MEMORY_LIMIT_" + number] = MebibytesText(limit.memory_bytes);
+    environment["CUDA_DEVICE_SM_LIMIT_" + number] = std::to_string(limit.cores);
+    by_uuid.push_back(Concat({limit.uuid, "=", MebibytesText(limit.memory_bytes), ":", std::to_string(limit.cores)}));
+  }
+  environment["CUDA_DEVICE_SM_LIMIT"] = std::to_string(limits.front().cores);
+  environment["HAMI_DEVICE_LIMITS"] = base::Join(by_uuid, ",");
+  // The numbers above then mean the same GPUs as in the program. The pod's own value comes after ours and wins.
+  environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
+  if (node.memory_scaling > 1) environment["CUDA_OVERSUBSCRIBE"] = "true";
+  if (!node.log_level.empty()) environment["LIBCUDA_LOG_LEVEL"] = node.log_level;
+  if (node.disable_core_limit) environment["GPU_CORE_UTILIZATION_POLICY"] = "disable";
+}
+
+void AddLibrary(const Record& record, const ResponseSettings& settings, Response& response) {
+  const std::string vgpu = settings.options->hook_path + "/vgpu";
+  response.environment["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = Concat({vgpu, "/", record.cache});
+  // The folder first: a runtime that mounts in this order would else hide the library behind it.
+  response.mounts.push_back({vgpu, Concat({vgpu, "/", record.folder}), false});
+  response.mounts.push_back({vgpu + "/libvgpu.so", record.library, true});
+  response.mounts.push_back({"/tmp/vgpulock", "/tmp/vgpulock", false});
+  if (record.preload) response.mounts.push_back({"/etc/ld.so.preload", vgpu + "/ld.so.preload", true});
+  if (settings.has_license) {
+    response.mounts.push_back({"/tmp/license", vgpu + "/license", true});
+    response.mounts.push_back({"/usr/bin/vgpuvalidator", vgpu + "/vgpuvalidator", true});
+  }
+}
+
+}  // namespace
+
+base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& grant, const Cards& cards) {
+  std::vector<DeviceLimit> limits;
+  for (const device::Share& share : grant) {
+    if (cards.Find(share.uuid) == nullptr) {
+      return base::Fail("the grant names " + base::Printable(share.uuid) + ", which is no GPU of this node",
+                        "the scheduler's picture of this node is older than its GPUs; delete the pod to place it anew");
+    }
+    if (share.memory <= 0) {
+      return base::Fail("the grant gives no memory on " + share.uuid + ", and no memory would mean no limit");
+    }
+  }
+  for (const Card& card : cards.cards) {
+    DeviceLimit limit{card.uuid, 0, 0, static_cast<std::uint64_t>(card.physical_memory) * base::kMiB};
+    for (const device::Share& share : grant) {
+      if (share.uuid != card.uuid) continue;
+      limit.memory_bytes += static_cast<std::uint64_t>(share.memory) * base::kMiB;
+      limit.cores = std::min(100, limit.cores + share.cores);
+    }
+    if (limit.memory_bytes > 0) limits.push_back(std::move(limit));
+  }
+  if (limits.empty()) return base::Fail("the grant is empty");
+  return limits;
+}
+
+base::Result<Response> MakeResponse(const Record& record, const Cards& cards, const ResponseSettings& settings) {
+  const auto limits = LimitsOf(record.grant, cards);
+  if (!limits) return tl::unexpected(limits.error());
+  std::vector<const Card*> used;
+  for (const DeviceLimit& limit : *limits) used.push_back(cards.Find(limit.uuid));
+  Response response;
+  AddDevices(used, settings, response);
+  AddCdi(record, used, settings, response);
+  AddDeviceNodes(used, settings, response);
+  AddLimits(*limits, cards.settings, response);
+  AddLibrary(record, settings, response);
+  return response;
+}
+
+const std::vector<std::string>& ControlNodes() {
+  static const std::vector<std::string> nodes = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+                                                 "/dev/nvidia-modeset"};
+  return nodes;
+}
+
+}  // namespace hami::plugin

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/response.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugin/allocation_world_test.h"
+#include "plugin/cdi.h"
+#include "plugin/device_list.h"
+
+namespace hami::plugin {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::Pair;
+
+class ResponseTest : public ::testing::Test {
+ protected:
+  ResponseTest() {
+    record_.owner = {"default", "a", "uid-a"};
+    record_.container_name = "c0";
+    record_.grant = {ShareOf(0, 1000, 30)};
+    record_.folder = "containers/uid-a_c0";
+    record_.cache = "01.cache";
+    record_.library = "/usr/local/vgpu/libvgpu.so.hami-cpp-1";
+    settings_.options = &options_;
+    settings_.node_paths = {"/dev/nvidiactl"};
+  }
+  Response Make() {
+    auto response = MakeResponse(record_, cards_, settings_);
+    EXPECT_TRUE(response) << response.error().message;
+    return response ? *response : Response();
+  }
+
+  Options options_;
+  Cards cards_ = MakeTestCards(2);
+  Record record_;
+  ResponseSettings settings_;
+};
+
+TEST_F(ResponseTest, GivenOneShareWhenAnsweredThenEnvironmentAndMountsAreHamisAndOurs) {
+  cards_.settings.log_level = "1";
+  const Response response = Make();
+  const std::map<std::string, std::string> expected = {
+      {"NVIDIA_VISIBLE_DEVICES", CardName(0)},
+      {"CUDA_DEVICE_MEMORY_LIMIT_0", "1000m"},
+      {"CUDA_DEVICE_SM_LIMIT", "30"},
+      {"CUDA_DEVICE_SM_LIMIT_0", "30"},
+      {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/usr/local/vgpu/01.cache"},
+      {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
+      {"HAMI_DEVICE_LIMITS", CardName(0) + "=1000m:30"},
+      {"LIBCUDA_LOG_LEVEL", "1"},
+  };
+  EXPECT_EQ(response.environment, expected);
+  EXPECT_THAT(response.mounts,
+              ElementsAre(Mount{"/usr/local/vgpu", "/usr/local/vgpu/containers/uid-a_c0", false},
+                          Mount{"/usr/local/vgpu/libvgpu.so", "/usr/local/vgpu/libvgpu.so.hami-cpp-1", true},
+                          Mount{"/tmp/vgpulock", "/tmp/vgpulock", false},
+                          Mount{"/etc/ld.so.preload", "/usr/local/vgpu/ld.so.preload", true}));
+  EXPECT_THAT(response.devices, IsEmpty());
+  EXPECT_THAT(response.annotations, IsEmpty());
+}
+
+// A7
+TEST_F(ResponseTest, GivenAGrantInAnotherOrderThanTheBusWhenAnsweredThenLimitsAreInTheOrderOfTheBus) {
+  record_.grant = {ShareOf(1, 2000, 20), ShareOf(0, 1000, 10)};
+  const Response response = Make();
+  EXPECT_EQ(response.environment.at("CUDA_DEVICE_MEMORY_LIMIT_0"), "1000m");
+  EXPECT_EQ(response.environment.at("CUDA_DEVICE_MEMORY_LIMIT_1"), "2000m");
+  EXPECT_EQ(response.environment.at("CUDA_DEVICE_SM_LIMIT_0"), "10");
+  EXPECT_EQ(response.environment.at("CUDA_DEVICE_SM_LIMIT_1"), "20");
+  EXPECT_EQ(response.environment.at("HAMI_DEVICE_LIMITS"), CardName(0) + "=1000m:10," + CardName(1) + "=2000m:20");
+}
+
+// A7
+TEST_F(ResponseTest, GivenAGrantWithoutMemoryWhenAnsweredThenItIsRefusedForItWouldBeNoLimit) {
+  record_.grant = {ShareOf(0, 0)};
+  const auto response = MakeResponse(record_, cards_, settings_);
+  ASSERT_FALSE(response);
+  EXPECT_THAT(response.error().message, HasSubstr("no memory"));
+}
+
+TEST_F(ResponseTest, GivenTwoSharesOfOneGpuWhenAnsweredThenTheyAddUp) {
+  record_.grant = {ShareOf(0, 1000, 60), ShareOf(0, 500, 60)};
+  EXPECT_EQ(Make().environment.at("CUDA_DEVICE_MEMORY_LIMIT_0"), "1500m");
+  EXPECT_EQ(Make().environment.at("CUDA_DEVICE_SM_LIMIT"), "100");
+}
+
+TEST_F(ResponseTest, GivenNodeSettingsWhenAnsweredThenTheyShow) {
+  cards_.settings.memory_scaling = 1.5;
+  cards_.settings.disable_core_limit = true;
+  const Response response = Make();
+  EXPECT_EQ(response.environment.at("CUDA_OVERSUBSCRIBE"), "true");
+  EXPECT_EQ(response.environment.at("GPU_CORE_UTILIZATION_POLICY"), "disable");
+}
+
+TEST_F(ResponseTest, GivenIndicesAsNamesWhenAnsweredThenTheyAreUsed) {
+  options_.id_strategy = IdStrategy::kIndex;
+  record_.grant = {ShareOf(1, 1000)};
+  EXPECT_EQ(Make().environment.at("NVIDIA_VISIBLE_DEVICES"), "1");
+}
+
+TEST_F(ResponseTest, GivenVolumeMountsWhenAnsweredThenEachDeviceIsAMountOfNull) {
+  options_.list_strategies = {ListStrategy::kVolumeMounts};
+  options_.imex_channels = {0};
+  const Response response = Make();
+  EXPECT_EQ(response.environment.at("NVIDIA_VISIBLE_DEVICES"), "/var/run/nvidia-container-devices");
+  EXPECT_THAT(response.mounts, Contains(Mount{"/var/run/nvidia-container-devices/" + CardName(0), "/dev/null", false}));
+  EXPECT_THAT(response.mounts, Contains(Mount{"/var/run/nvidia-container-devices/imex/0", "/dev/null", false}));
+}
+
+TEST_F(ResponseTest, GivenCdiByAnnotationWhenAnsweredThenNamesAreTheSpecificationsAndTheKeyIsTheSameEachTime) {
+  options_.list_strategies = {ListStrategy::kCdiAnnotations};
+  options_.gdrcopy = true;
+  settings_.cdi_modes = {"gdrcopy"};
+  const Response response = Make();
+  EXPECT_THAT(response.annotations,
+              ElementsAre(Pair("cdi.k8s.io/nvidia-device-plugin_01", "k8s.device-plugin.nvidia.com/gpu=" + CardName(0) +
+                                                                         ",k8s.device-plugin.nvidia.com/gdrcopy=all")));
+  EXPECT_THAT(response.environment, Not(Contains(Pair("NVIDIA_VISIBLE_DEVICES", ::testing::_))));
+  EXPECT_EQ(response.environment.at("NVIDIA_GDRCOPY"), "enabled") << "in every strategy";
+}
+
+TEST_F(ResponseTest, GivenCdiByFieldWhenAnsweredThenTheNamesAreInTheField) {
+  options_.list_strategies = {ListStrategy::kCdiCri};
+  EXPECT_THAT(Make().cdi_devices, ElementsAre("k8s.device-plugin.nvidia.com/gpu=" + CardName(0)));
+}
+
+TEST_F(ResponseTest, GivenDeviceNodesWhenTheyArePassedThenTheyComeFromTheDeviceRoot) {
+  options_.pass_device_specs = true;
+  options_.dev_root = "/run/nvidia/driver/";
+  EXPECT_THAT(Make().devices, ElementsAre(DeviceNode{"/dev/nvidiactl", "/run/nvidia/driver/dev/nvidiactl", "rw"},
+                                          DeviceNode{"/dev/nvidia0", "/run/nvidia/driver/dev/nvidia0", "rw"}));
+}
+
+TEST_F(ResponseTest, GivenALicenseWhenAnsweredThenItIsMounted) {
+  settings_.has_license = true;
+  EXPECT_THAT(Make().mounts, Contains(Mount{"/tmp/license", "/usr/local/vgpu/license", true}));
+}
+
+TEST(CdiTest, GivenCardsWhenSpecificationsAreMadeThenEveryDeviceCanBeNamedByUuidAndByIndex) {
+  Options options;
+  options.imex_channels = {0};
+  options.gds = true;
+  DriverFiles files;
+  files.control_nodes = {"/dev/nvidiactl"};
+  files.libraries = {{"/usr/lib64/libcuda.so.580.1", "/usr/lib64/libcuda.so.580.1"}};
+  files.gds_nodes = {"/dev/nvidia-fs0"};
+  const auto specs = MakeCdiSpecs(MakeTestCards(2), files, options);
+  ASSERT_EQ(specs.size(), 3u);
+  EXPECT_EQ(specs[0].FileName(), "k8s.device-plugin.nvidia.com-gpu.json");
+  const auto gpu = base::ParseJson(specs[0].text)->as_object();
+  EXPECT_EQ(gpu.at("kind").as_string(), "k8s.device-plugin.nvidia.com/gpu");
+  std::vector<std::string> names;
+  for (const auto& device : gpu.at("devices").as_array()) names.emplace_back(device.at("name").as_string().c_str());
+  EXPECT_THAT(names, ElementsAre(CardName(0), "0", CardName(1), "1", "all"));
+  const auto& edits = gpu.at("containerEdits").as_object();
+  EXPECT_EQ(edits.at("deviceNodes").at(0).at("path").as_string(), "/dev/nvidiactl");
+  EXPECT_EQ(edits.at("mounts").at(0).at("hostPath").as_string(), "/usr/lib64/libcuda.so.580.1");
+  EXPECT_EQ(edits.at("hooks").at(0).at("args").at(2).as_string(), "create-symlinks");
+  EXPECT_EQ(specs[1].device_class, "imex-channel");
+  EXPECT_EQ(specs[2].device_class, "gds");
+}
+
+TEST(CdiTest, GivenAModeWithoutDeviceNodesWhenSpecificationsAreMadeThenItHasNone) {
+  Options options;
+  options.mofed = true;
+  EXPECT_EQ(MakeCdiSpecs(MakeTestCards(1), {}, options).size(), 1u);
+}
+
+TEST(DeviceListTest, GivenAnUnhealthyCardWhenListedThenAllItsSlotsAreUnhealthyAndTheOthersAreNot) {
+  Cards cards = MakeTestCards(2, 2);
+  cards.cards[1].healthy = false;
+  cards.cards[1].numa_node = 1;
+  EXPECT_THAT(ListSlots(cards),
+              ElementsAre(SlotState{SlotId(CardName(0), 0), true, {}}, SlotState{SlotId(CardName(0), 1), true, {}},
+                          SlotState{SlotId(CardName(1), 0), false, {}}, SlotState{SlotId(CardName(1), 1), false, {}}));
+  cards.settings.numa_topology = true;
+  EXPECT_EQ(ListSlots(cards)[3].numa_node, 1);
+}
+
+TEST(DeviceListTest, GivenAResourceWhenItsSocketIsNamedThenItIsHamisName) {
+  EXPECT_EQ(SocketName("nvidia.com/gpu"), "nvidia-gpu.sock");
+}
+
+}  // namespace
+}  // namespace hami::plugin

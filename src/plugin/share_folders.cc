@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/share_folders.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/fd.h"
+#include "base/strings.h"
+#include "plugin/files.h"
+#include "region/region.h"
+
+namespace hami::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Concat;
+
+constexpr std::size_t kMostRecordBytes = 64 << 20;
+constexpr const char* kShares = "shares";
+constexpr const char* kContainers = "containers";
+
+base::Status MakeRegion(const std::string& path, const RegionSettings& settings) {
+  region::Config config;
+  if (settings.limits.size() > region::kMaxDevices) {
+    return base::Fail("a container can not have more than " + std::to_string(region::kMaxDevices) + " limited GPUs");
+  }
+  config.device_count = static_cast<std::uint32_t>(settings.limits.size());
+  for (std::size_t i = 0; i < settings.limits.size(); ++i) {
+    const DeviceLimit& limit = settings.limits[i];
+    region::DeviceConfig& device = config.devices[i];
+    limit.uuid.copy(device.uuid, sizeof device.uuid - 1);
+    device.memory_limit = limit.memory_bytes;
+    device.sm_limit = limit.cores == 0 ? 100 : static_cast<std::uint64_t>(limit.cores);
+    device.physical_bytes = limit.physical_bytes;
+  }
+  config.priority = settings.priority;
+  config.policy = static_cast<std::int32_t>(settings.core_policy);
+  config.utilization_switch = settings.core_policy == CorePolicy::kDisable ? 0 : 1;
+  config.flags = region::kFlagFixedDevices | (settings.oversubscribe ? region::kFlagOversubscribe : 0);
+  int error_number = 0;
+  const region::Status made = region::Create(path.c_str(), config, &error_number);
+  if (made == region::Status::kOk) return {};
+  const std::string text = "can not make the region " + path;
+  if (error_number != 0) return base::FailErrno(text, error_number);
+  return base::Fail(Concat({text, " (", region::StatusName(made), ")"}));
+}
+
+// A container whose user is known needs nobody else in its folder. Root may become anybody, so root's is open.
+base::Status SetOwner(const std::string& path, const std::optional<std::uint32_t>& runs_as) {
+  const bool owned = runs_as && *runs_as != 0 && ::chown(path.c_str(), *runs_as, static_cast<gid_t>(-1)) == 0;
+  if (::chmod(path.c_str(), owned ? 0700 : 0777) != 0) return base::FailErrno("can not set the mode of " + path);
+  return {};
+}
+
+base::Status RemoveTree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);  // removes a link, not what it leads to
+  if (error) return base::Fail(Concat({"can not remove ", path, ": ", error.message()}));
+  return {};
+}
+
+// Links of ours that lead nowhere any more.
+void RemoveLostLinks(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> lost;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const std::string target = fs::read_symlink(it->path(), ignored).string();
+    if (target.starts_with(Concat({"../", kShares, "/"})) && !fs::exists(it->path(), ignored)) {
+      lost.push_back(it->path());
+    }
+  }
+  for (const fs::path& link : lost) fs::remove(link, error);
+}
+
+}  // namespace
+
+std::string DiskShareFolders::LinkOf(const Record& record) const {
+  return Concat({root_, "/", kContainers, "/", record.owner.uid, "_", record.container_name});
+}
+
+base::Status DiskShareFolders::Make(const Record& record, const RegionSettings& settings) {
+  const std::string path = PathOf(record);
+  HAMI_TRY(MakeFolders(path.substr(0, path.rfind('/')), 0755));
+  HAMI_TRY(RemoveTree(path));
+  if (::mkdir(path.c_str(), 0700) != 0) return base::FailErrno("can not make the folder " + path);
+  HAMI_TRY(MakeRegion(Concat({path, "/", record.cache}), settings));
+  return SetOwner(path, settings.runs_as);
+}
+
+base::Status DiskShareFolders::Link(const Record& record) {
+  const std::string link = LinkOf(record);
+  const std::string target = "../" + record.folder;
+  std::error_code error;
+  if (const fs::path present = fs::read_symlink(link, error); !error && present == target) return {};
+  // Another share was assumed to be this container's, or a folder of an earlier life has the name.
+  HAMI_TRY(MakeFolders(Concat({root_, "/", kContainers}), 0755));
+  if (fs::is_directory(fs::symlink_status(link, error))) HAMI_TRY(RemoveTree(link));
+  return ReplaceLink(link, target);
+}
+
+void DiskShareFolders::Remove(const Record& record) {
+  if (record.folder.empty()) return;
+  std::error_code ignored;
+  const std::string link = LinkOf(record);
+  if (fs::read_symlink(link, ignored) == "../" + record.folder) fs::remove(link, ignored);
+  // Whatever is left is tried again by RemoveAllBut.
+  fs::remove_all(PathOf(record), ignored);
+}
+
+// Only in our own folder: names in the other may be HAMi's.
+void DiskShareFolders::RemoveAllBut(const Records& records) {
+  std::error_code error;
+  std::vector<fs::path> orphans;
+  for (fs::directory_iterator it(Concat({root_, "/", kShares}), error), end; !error && it != end; it.increment(error)) {
+    const std::string folder = Concat({kShares, "/", it->path().filename().string()});
+    const bool known = std::any_of(records.begin(), records.end(), [&](const auto& r) { return r.folder == folder; });
+    if (!known) orphans.push_back(it->path());
+  }
+  for (const fs::path& orphan : orphans) fs::remove_all(orphan, error);
+  RemoveLostLinks(Concat({root_, "/", kContainers}));
+}
+
+base::Result<Records> DiskRecordKeeper::Load() {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path_, error))) {
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return base::Fail(Concat({"can not read ", path_, ": ", error.message()}));
+    }
+    return Records();
+  }
+  const auto text = base::ReadFile(path_, kMostRecordBytes);
+  if (!text) return tl::unexpected(text.error());
+  auto records = DecodeRecords(*text);
+  if (!records) {
+    return base::Fail(Concat({path_, ": ", records.error().message}),
+                      "it says which GPUs the running containers hold; drain the node before removing it");
+  }
+  return records;
+}
+
+base::Status DiskRecordKeeper::Save(const Records& records) {
+  HAMI_TRY(MakeFolders(path_.substr(0, path_.rfind('/')), 0755));
+  return ReplaceFile(path_, EncodeRecords(records), 0600);
+}
+
+}  // namespace hami::plugin

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The folders below <hook path>/vgpu that containers get to write to, each with its region and nothing else at first.
+// `containers/<pod uid>_<container>` is where everybody looks for them; where that name was not known in time the
+// folder is `shares/<id>` and the name a link to it, because a folder that was promised to a container never moves.
+// Refuses to follow links that it did not make.
+
+#pragma once
+
+#include <string>
+
+#include "plugin/allocation_parts.h"
+
+namespace hami::plugin {
+
+class DiskShareFolders final : public ShareFolders {
+ public:
+  // ROOT: <hook path>/vgpu.
+  explicit DiskShareFolders(std::string root) : root_(std::move(root)) {}
+
+  base::Status Make(const Record& record, const RegionSettings& settings) override;
+  base::Status Link(const Record& record) override;
+  void Remove(const Record& record) override;
+  void RemoveAllBut(const Records& records) override;
+
+ private:
+  std::string PathOf(const Record& record) const { return root_ + "/" + record.folder; }
+  std::string LinkOf(const Record& record) const;
+
+  const std::string root_;
+};
+
+// The records as one file, replaced as a whole.
+class DiskRecordKeeper final : public RecordKeeper {
+ public:
+  explicit DiskRecordKeeper(std::string path) : path_(std::move(path)) {}
+  // No file: no records. A file that can not be read whole is an error and stays as it is.
+  base::Result<Records> Load() override;
+  base::Status Save(const Records& records) override;
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace hami::plugin

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+
+#include "test/plugin/rig.h"
+
+namespace hami::plugintest {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class PluginProgramTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    rig_.StartPlugin();
+    ASSERT_TRUE(rig_.WaitUntilRegistered()) << rig_.plugin().Log();
+    cards_ = rig_.CardsOfNode();
+    ASSERT_THAT(cards_, SizeIs(2)) << rig_.plugin().Log();
+  }
+
+  Rig rig_{"2xH100"};
+  std::vector<std::string> cards_;
+};
+
+TEST_F(PluginProgramTest, GivenAPodWhenItIsAllocatedThenItHasItsShareARegionAndAnOutcome) {
+  plugin::SlotWatcher watcher(rig_.socket());
+  EXPECT_THAT(watcher.Next(), SizeIs(20));
+  rig_.BindPod("a", {cards_[1]}, 3000, true);
+  plugin::PluginClient client(rig_.socket());
+  v1beta1::AllocateResponse response;
+  const auto writes = rig_.api().Asked("PATCH");
+  const grpc::Status done = client.Allocate({cards_[1] + "-3"}, &response);
+  ASSERT_TRUE(done.ok()) << done.error_message() << rig_.plugin().Log();
+  EXPECT_LE(rig_.api().Asked("PATCH") - writes, 3u);
+  const auto& one = response.container_responses(0);
+  EXPECT_EQ(one.envs().at("NVIDIA_VISIBLE_DEVICES"), cards_[1]);
+  EXPECT_EQ(one.envs().at("CUDA_DEVICE_MEMORY_LIMIT_0"), "3000m");
+  EXPECT_EQ(rig_.PodAnnotation("a", "hami.io/bind-phase"), "success");
+  EXPECT_EQ(rig_.PodAnnotation("a", "hami.io/vgpu-devices-to-allocate"), ";");
+  EXPECT_TRUE(Eventually([&] { return rig_.NodeAnnotation("hami.io/mutex.lock").empty(); }));
+  for (const auto& mount : one.mounts()) {
+    if (mount.container_path() == "/tmp/vgpulock") continue;
+    EXPECT_TRUE(std::filesystem::exists(mount.host_path())) << mount.host_path();
+  }
+  EXPECT_EQ(rig_.NodeAnnotation("hami-cpp/concurrent-allocate"), "1");
+}
+
+TEST_F(PluginProgramTest, GivenLikePodsWhenTheKubeletNamesTheOtherOneThenTheBooksFollow) {
+  rig_.BindPod("a", {cards_[0]}, 3000, false);
+  rig_.BindPod("b", {cards_[1]}, 3000, false);
+  plugin::PluginClient client(rig_.socket());
+  v1beta1::AllocateResponse response;
+  ASSERT_TRUE(client.Allocate({cards_[0] + "-0"}, &response).ok());
+  rig_.kubelet().SetHolding("default", "b", "main", "nvidia.com/gpu", {cards_[0] + "-0"});
+  EXPECT_TRUE(Eventually([&] {
+    return rig_.PodAnnotation("b", "hami.io/vgpu-devices-allocated").find(cards_[0]) != std::string::npos &&
+           rig_.PodAnnotation("a", "hami.io/vgpu-devices-allocated").find(cards_[1]) != std::string::npos &&
+           rig_.PodAnnotation("a", "hami.io/bind-phase") == "allocating";
+  })) << rig_.plugin().Log();
+  ASSERT_TRUE(client.Allocate({cards_[1] + "-0"}, &response).ok());
+  EXPECT_EQ(response.container_responses(0).envs().at("NVIDIA_VISIBLE_DEVICES"), cards_[1]);
+}
+
+TEST_F(PluginProgramTest, GivenAKillInTheMiddleOfAnAllocateWhenItComesBackThenTheOutcomeIsWritten) {
+  rig_.BindPod("a", {cards_[0]}, 3000, true);
+  kube::FakeFault slow;
+  slow.kind = kube::FakeFault::Kind::kDelay;
+  slow.method = "PATCH";
+  slow.path_part = "/pods/a";
+  slow.delay = std::chrono::milliseconds(1500);
+  rig_.api().Add(slow);
+  const auto before = rig_.api().Asked("PATCH");
+  std::thread caller([&] {
+    plugin::PluginClient client(rig_.socket());
+    v1beta1::AllocateResponse response;
+    EXPECT_FALSE(client.Allocate({cards_[0] + "-0"}, &response).ok());
+  });
+  EXPECT_TRUE(Eventually([&] { return rig_.api().Asked("PATCH") > before; }));
+  rig_.KillPlugin();
+  caller.join();
+  EXPECT_TRUE(std::filesystem::exists(rig_.hook() + "/vgpu/allocations.json"));
+  rig_.SetPodPhase("a", "Failed");  // as the kubelet does
+  rig_.StartPlugin();
+  ASSERT_TRUE(rig_.WaitUntilRegistered(2)) << rig_.plugin().Log();
+  EXPECT_TRUE(Eventually([&] { return rig_.NodeAnnotation("hami.io/mutex.lock").empty(); })) << rig_.plugin().Log();
+  EXPECT_NE(rig_.PodAnnotation("a", "hami.io/bind-phase"), "allocating");
+  rig_.BindPod("b", {cards_[0]}, 3000, true);
+  plugin::PluginClient client(rig_.socket());
+  v1beta1::AllocateResponse response;
+  EXPECT_TRUE(client.Allocate({cards_[0] + "-0"}, &response).ok()) << rig_.plugin().Log();
+}
+
+TEST_F(PluginProgramTest, GivenAKubeletThatRestartsWhenItsSocketIsAnotherThenWeAreRegisteredAgain) {
+  rig_.RestartKubelet();
+  ASSERT_TRUE(rig_.kubelet().WaitForRegistrations(1)) << rig_.plugin().Log();
+  plugin::SlotWatcher watcher(rig_.socket());
+  EXPECT_THAT(watcher.Next(), SizeIs(20));
+}
+
+TEST_F(PluginProgramTest, GivenATermSignalWhenItEndsThenItsSocketIsGoneAndItSaysSuccess) {
+  rig_.plugin().Signal(SIGTERM);
+  EXPECT_EQ(rig_.plugin().Wait(plugin::kPatience), 0);
+  EXPECT_FALSE(std::filesystem::exists(rig_.socket()));
+}
+
+TEST_F(PluginProgramTest, GivenAHangUpWhenItServesAnewThenItIsRegisteredAgain) {
+  rig_.plugin().Signal(SIGHUP);
+  EXPECT_TRUE(rig_.kubelet().WaitForRegistrations(2));
+}
+
+TEST_F(PluginProgramTest, GivenARequestNobodyWaitsForWhenItIsAskedThenTheKubeletHearsWhy) {
+  plugin::PluginClient client(rig_.socket());
+  v1beta1::AllocateResponse response;
+  EXPECT_THAT(client.Allocate({cards_[0] + "-0"}, &response).error_message(), HasSubstr("no pod is on its way"));
+}
+
+}  // namespace
+}  // namespace hami::plugintest

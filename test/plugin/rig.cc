@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "test/plugin/rig.h"
+
+#include <signal.h>
+
+#include <fstream>
+
+#include "base/strings.h"
+#include "device/annotations.h"
+#include "device/types.h"
+
+namespace hami::plugintest {
+
+Rig::Rig(const std::string& gpus) : gpus_(gpus) {
+  api_.Put(kube::kNodes, {{"kind", "Node"}, {"apiVersion", "v1"}, {"metadata", {{"name", kNode}}}});
+  kubelet_ = std::make_unique<plugin::FakeKubelet>(folder_.path());
+  std::ofstream(folder_.path() + "/kubeconfig")
+      << "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+      << "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:" << api_.port() << "'}}]\n"
+      << "users: [{name: u, user: {}}]\n";
+}
+
+Rig::~Rig() {
+  if (plugin_) KillPlugin();
+}
+
+void Rig::StartPlugin() {
+  const std::vector<std::string> words = {HAMI_PLUGIN_PROGRAM,
+                                          "--node-name",
+                                          kNode,
+                                          "--kubeconfig",
+                                          folder_.path() + "/kubeconfig",
+                                          "--kubelet-socket",
+                                          folder_.path() + "/kubelet.sock",
+                                          "--pod-resources-socket",
+                                          folder_.path() + "/pod-resources.sock",
+                                          "--hook-path",
+                                          hook(),
+                                          "--node-config-file",
+                                          folder_.path() + "/none.json",
+                                          "--nvml-library",
+                                          HAMI_SIMGPU_NVML,
+                                          "--metrics-bind-address",
+                                          ""};
+  const testcluster::Child::Variables environment = {
+      {"SIMGPU", gpus_}, {"SIMGPU_STATE", folder_.path() + "/simgpu"}, {"HAMI_LIBVGPU", HAMI_VGPU_LIBRARY}};
+  plugin_ =
+      std::make_unique<testcluster::Child>(words, environment, folder_.path() + "/log-" + std::to_string(lives_++));
+}
+
+bool Rig::WaitUntilRegistered(std::size_t registrations) {
+  return kubelet_->WaitForRegistrations(registrations) &&
+         Eventually([&] { return !NodeAnnotation("hami.io/node-nvidia-register").empty(); });
+}
+
+void Rig::KillPlugin() {
+  plugin_->Signal(SIGKILL);
+  plugin_->Wait(plugin::kPatience);
+  plugin_.reset();
+}
+
+void Rig::RestartKubelet() {
+  kubelet_.reset();
+  std::error_code ignored;
+  std::filesystem::remove(socket(), ignored);
+  kubelet_ = std::make_unique<plugin::FakeKubelet>(folder_.path());
+}
+
+std::vector<std::string> Rig::CardsOfNode() const {
+  std::vector<std::string> cards;
+  const auto list = base::ParseJson(NodeAnnotation("hami.io/node-nvidia-register"));
+  if (!list || !list->is_array()) return cards;
+  for (const json::value& card : list->get_array()) cards.emplace_back(card.at("id").as_string().c_str());
+  return cards;
+}
+
+void Rig::BindPod(const std::string& name, const std::vector<std::string>& cards, int memory, bool locked) {
+  std::string grant;
+  for (const std::string& card : cards) grant += base::Concat({card, ",NVIDIA,", std::to_string(memory), ",30:"});
+  grant += ";";
+  if (locked) {
+    json::value node = *api_.Get(kube::kNodes, "", kNode);
+    node.as_object()["metadata"].as_object()["annotations"].emplace_object();
+    for (const char* key : {"hami.io/node-nvidia-register", "hami-cpp/concurrent-allocate"}) {
+      if (const std::string text = NodeAnnotation(key); !text.empty())
+        node.at("metadata").at("annotations").as_object()[key] = text;
+    }
+    node.at("metadata").at("annotations").as_object()[device::kNodeLock] = "2026-08-01T10:00:00Z,default," + name;
+    api_.Put(kube::kNodes, node);
+  }
+  api_.Put(kube::kPods, {{"kind", "Pod"},
+                         {"apiVersion", "v1"},
+                         {"metadata",
+                          {{"name", name},
+                           {"namespace", "default"},
+                           {"annotations",
+                            {{"hami.io/vgpu-devices-to-allocate", grant},
+                             {"hami.io/vgpu-devices-allocated", grant},
+                             {device::kBindPhase, "allocating"},
+                             {device::kBindTime, "100"},
+                             {device::kAssignedNode, kNode}}}}},
+                         {"spec", {{"nodeName", kNode}, {"containers", json::array{{{"name", "main"}}}}}},
+                         {"status", {{"phase", "Pending"}}}});
+}
+
+void Rig::SetPodPhase(const std::string& name, const std::string& phase) {
+  json::value pod = *api_.Get(kube::kPods, "default", name);
+  pod.at("status").as_object()["phase"] = phase;
+  api_.Put(kube::kPods, pod);
+}
+
+std::string Rig::PodAnnotation(const std::string& name, const std::string& key) const {
+  const auto pod = api_.Get(kube::kPods, "default", name);
+  if (!pod) return {};
+  return base::GetString(pod->at("metadata").at("annotations").as_object(), key).value_or("");
+}
+
+std::string Rig::NodeAnnotation(const std::string& key) const {
+  const auto node = api_.Get(kube::kNodes, "", kNode);
+  const json::value* annotations = node ? node->at("metadata").as_object().if_contains("annotations") : nullptr;
+  return annotations == nullptr ? "" : base::GetString(annotations->as_object(), key).value_or("");
+}
+
+}  // namespace hami::plugintest
