@@ -16,6 +16,7 @@
 #include <string>
 
 #include "simgpu/machine/config.h"
+#include "simgpu/machine/life_line.h"
 #include "simgpu/machine/local.h"
 #include "simgpu/machine/machine.h"
 #include "simgpu/machine/state.h"
@@ -85,6 +86,7 @@ bool ReadWish(Wish* wish, std::string* error) {
 bool LockFile(int fd) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
+  lock.l_len = 1;  // the bytes behind are other locks (life_line.h)
   for (int tries = 0; tries < 10'000; ++tries) {
     if (fcntl(fd, F_OFD_SETLK, &lock) == 0) return true;
     if (errno != EAGAIN && errno != EACCES && errno != EINTR) return false;
@@ -98,6 +100,7 @@ bool LockFile(int fd) {
 void UnlockFile(int fd) {
   struct flock lock = {};
   lock.l_type = F_UNLCK;
+  lock.l_len = 1;
   fcntl(fd, F_OFD_SETLK, &lock);
 }
 
@@ -210,6 +213,7 @@ State* OpenState(std::string* error) {
     UnlockFile(fd);
   }
   close(fd);
+  SetLifeLineFile(wish.state_path);
   return state;
 }
 

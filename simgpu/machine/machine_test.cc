@@ -2,11 +2,14 @@
 // The machine's books and its processes.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include <cstdio>
 #include <vector>
 
+#include "simgpu/machine/life_line.h"
 #include "simgpu/machine/machine_test.h"
 #include "simgpu/machine/state.h"
 
@@ -160,6 +163,77 @@ TEST_F(MachineTest, GivenAnExec_WhenTheNewProgramAttaches_ThenTheOldOnesMemoryIs
               kill(pid, SIGKILL);
               waitpid(pid, nullptr, 0);
               return free ? 0 : 1;
+            }));
+}
+
+// A process that is the first one of a pid namespace of its own, as in a container. Its pid here is that of the child
+// which waits for it; 0 where such namespaces are not allowed.
+pid_t Contained(int ready, const std::function<void()>& body) {
+  const pid_t outer = fork();
+  if (outer != 0) return outer;
+  alarm(50);
+  if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {
+    _exit(write(ready, "-", 1) == 1 ? 0 : 1);
+  }
+  const pid_t inner = fork();
+  if (inner == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    body();
+    if (write(ready, "x", 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  waitpid(inner, nullptr, 0);
+  _exit(0);
+}
+
+TEST_F(MachineTest, GivenAProcessOfAnotherPidNamespace_WhenItIsKilled_ThenItsMemoryIsBackAndNotBefore) {
+  const int code = InChild([] {
+    Machine& m = Machine::Get();
+    CHECK_OR(1, m.Charge(0, 7, Use::kData));
+    int ready[2];
+    CHECK_OR(2, pipe(ready) == 0);
+    const pid_t pid = Contained(ready[1], [] {
+      if (!Machine::Get().Charge(0, 1000 * kMiB, Use::kData)) _exit(1);
+    });
+    char c = 0;
+    CHECK_OR(3, read(ready[0], &c, 1) == 1);
+    if (c == '-') return 99;
+    m.Reap();
+    CHECK_OR(4, m.UsedBytes(0) == 1000 * kMiB + 7);
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    for (int i = 0; i < 5000 && m.UsedBytes(0) != 7; ++i) {  // the kernel buries it after its parent
+      usleep(1000);
+      m.Reap();
+    }
+    CHECK_OR(5, m.UsedBytes(0) == 7);
+    return 0;
+  });
+  if (code == 99) GTEST_SKIP() << "pid namespaces are not allowed here";
+  EXPECT_EQ(0, code);
+}
+
+TEST_F(MachineTest, GivenAForkedChildThatStays_WhenTheParentDies_ThenItsLifeLineIsFree) {
+  EXPECT_EQ(0, InChild([] {
+              CHECK_OR(1, Machine::Get().slot() == 0);
+              int child_pipe[2];
+              CHECK_OR(2, pipe(child_pipe) == 0);
+              Victim parent([&child_pipe] {
+                if (Machine::Get().slot() != 1) _exit(1);
+                const pid_t child = fork();
+                if (child == 0) {
+                  while (true) pause();
+                }
+                if (write(child_pipe[1], &child, sizeof child) != sizeof child) _exit(1);
+              });
+              pid_t child = 0;
+              CHECK_OR(3, read(child_pipe[0], &child, sizeof child) == sizeof child);
+              CHECK_OR(4, LifeLineHeld(0) && LifeLineHeld(1) && !LifeLineHeld(2));
+              parent.Kill();
+              const bool free = !LifeLineHeld(1);
+              const bool stays = kill(child, 0) == 0;
+              kill(child, SIGKILL);
+              return free && stays ? 0 : 5;
             }));
 }
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "simgpu/machine/life_line.h"
 #include "simgpu/machine/local.h"
 #include "simgpu/machine/state.h"
 
@@ -193,6 +194,7 @@ int AttachProcess(State& state) {
   slot.stack = have_stat ? line.stack : 0;
   slot.pid_namespace = ns;
   slot.image = image;
+  slot.life_line = HoldLifeLine(free_slot) ? 1 : 0;
   for (std::uint32_t dev = 0; dev < state.device_count; ++dev) {
     slot.device[dev].gpu_instance = slot.device[dev].compute_instance = -1;
   }
@@ -220,8 +222,15 @@ void ReapLocked(State& state, bool thorough) {
   }
   for (std::uint32_t i = 0; i < state.slots_used; ++i) {
     const ProcessSlot& slot = state.process[i];
-    if (slot.live == 0 || slot.pid_namespace != ns || slot.pid == self) continue;
-    if (!ProcessAlive(slot, thorough)) FreeSlot(state, static_cast<int>(i));
+    if (slot.live == 0) continue;
+    const int index = static_cast<int>(i);
+    bool alive = true;
+    if (slot.pid_namespace != ns) {
+      alive = !thorough || slot.life_line == 0 || LifeLineHeld(index);
+    } else if (slot.pid != self) {
+      alive = ProcessAlive(slot, thorough);
+    }
+    if (!alive) FreeSlot(state, index);
   }
 }
 

@@ -45,9 +45,9 @@ inline void Touch(ProcessDevice& device) { __atomic_store_n(&device.touched, 1U,
 struct ProcessSlot {
   std::uint32_t live;
   std::int32_t pid, host_pid;
-  std::uint32_t unused;
+  std::uint32_t life_line;      // 1: it holds one, and who can not judge by its pid may judge by that
   std::uint64_t start_time;     // field 22 of /proc/<pid>/stat, 0 unknown
-  std::uint64_t pid_namespace;  // inode; a process judges only its own namespace's pids
+  std::uint64_t pid_namespace;  // inode; a process judges the pids of its own namespace only
   std::uint64_t image;          // differs between the programs that one process runs one after the other (exec)
   std::uint64_t stack;          // the same as others can see it: field 28 of stat, 0 unknown
   ProcessDevice device[kMaxDevices];

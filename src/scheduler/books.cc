@@ -2,6 +2,7 @@
 
 #include "scheduler/books.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/strings.h"
@@ -38,10 +39,12 @@ void State::PodSeen(const device::Pod& pod) {
   // A pod that is bound does not come loose, and one that was placed here is bound by us or by nobody.
   if (!bound && !pod.terminated && known != nullptr && (known->own || known->bound)) return;
 
+  const bool known_before = known != nullptr;
   const sched::NodeCharge before = known == nullptr ? sched::NodeCharge{} : known->charge;
   const std::string node_before = known == nullptr ? std::string() : ledger.node(known->node).name();
   ledger.UpsertPod(pod);
   const sched::PodRecord* record = ledger.FindPod(pod.uid);
+  if (known_before && (record == nullptr || record->charge != before)) RoomMade(node_before);
   if (record == nullptr) {
     ForgetInFlight(pod.uid, node_before);
     // Somebody else bound it, or it ended: nothing is left to be bound. A bind call at work finds out by itself.
@@ -61,7 +64,11 @@ void State::PodSeen(const device::Pod& pod) {
 
 void State::PodGone(std::string_view uid) {
   borrowed_.erase(std::string(uid));
-  if (const sched::PodRecord* known = ledger.FindPod(uid)) ForgetInFlight(uid, ledger.node(known->node).name());
+  if (const sched::PodRecord* known = ledger.FindPod(uid)) {
+    const std::string& node = ledger.node(known->node).name();
+    ForgetInFlight(uid, node);
+    RoomMade(node);
+  }
   ledger.RemovePod(uid);
   ForgetPlaced(uid);
 }
@@ -128,7 +135,10 @@ void State::CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards
   const std::uint64_t version = before == sched::kNoNode ? 0 : ledger.node(before).version;
   ledger.SetCards(node.view.name, vendor, cards);
   const sched::NodeId after = ledger.Find(node.view.name);
-  if (after != before || (after != sched::kNoNode && ledger.node(after).version != version)) ++node.foreign;
+  if (after != before || (after != sched::kNoNode && ledger.node(after).version != version)) {
+    ++node.foreign;
+    RoomMade(node.view.name);
+  }
 }
 
 sched::Decision State::Place(const Candidate& candidate, std::span<const std::string_view> names,
@@ -146,6 +156,7 @@ sched::Decision State::Place(const Candidate& candidate, std::span<const std::st
   Drop(pod.uid);
   sched::Decision decision = filter.Decide(pod, names, {now, explain});
   if (decision.outcome == sched::Outcome::kPlaced) Keep(candidate, decision, now + assume_seconds_);
+  if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
   return decision;
 }
 
@@ -214,7 +225,23 @@ std::vector<std::string> State::Expire(device::UnixSeconds now) {
     // A bind call at work finds its charge gone and gives up.
     if (found != pendings_.end() && found->second.stage != Pending::Stage::kBinding) Drop(uid);
   }
+  if (!expired.empty()) RoomMade({});
   return expired;
+}
+
+void State::RoomMade(std::string_view node) {
+  if (refused_) room_ = node;
+}
+
+std::optional<std::string> State::TakeRoom() {
+  if (!room_) return std::nullopt;
+  const auto named = nodes_.find(*room_);
+  const auto exists = [](const auto& entry) { return entry.second.exists; };
+  const auto any = named != nodes_.end() && exists(*named) ? named : std::find_if(nodes_.begin(), nodes_.end(), exists);
+  room_.reset();
+  if (any == nodes_.end()) return std::nullopt;
+  refused_ = false;
+  return any->first;
 }
 
 Pending* State::FindPending(std::string_view uid) {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -76,6 +77,8 @@ struct Borrowed {
   device::UnixSeconds since = 0;
 };
 
+// On a node: when room was last made here, or elsewhere, that pods had been refused for; milliseconds.
+inline constexpr const char* kRoomMade = "hami-cpp/room-made";
 inline constexpr const char* kPhaseAllocating = "allocating";
 
 class State {
@@ -112,6 +115,15 @@ class State {
   // Drops what was placed and never bound; returns the UIDs.
   std::vector<std::string> Expire(device::UnixSeconds now);
 
+  // kube-scheduler asks again for the pods that we refused when it sees what made room, but it may see that before we
+  // do; then it is refused again, and does not ask for minutes. (Of a quota that was raised it hears nothing.) So after
+  // a refusal, room that we see being made is to be shown on a node, which makes it ask once more.
+  //
+  // Room was made on NODE; empty: somewhere.
+  void RoomMade(std::string_view node);
+  // The node to show it on, once.
+  std::optional<std::string> TakeRoom();
+
   bool IsBoundTo(std::string_view uid, std::string_view node) const;
   Pending* FindPending(std::string_view uid);
   NodeBook* FindNode(std::string_view name);
@@ -145,6 +157,8 @@ class State {
   ByText<Pending> pendings_;
   ByText<NodeBook> nodes_;
   std::map<std::string, Borrowed> borrowed_;  // by uid
+  bool refused_ = false;                      // somebody found no place since room was last shown
+  std::optional<std::string> room_;
 };
 
 class Books {

@@ -73,11 +73,17 @@ class QuotaFeed final : public kube::Handler {
 
   void OnChange(const kube::Change& change) override {
     if (change.type == kube::ChangeType::kDeleted) {
-      return books_.Locked([&](State& state) { state.ledger.quotas().Remove(change.ns, change.name); });
+      return books_.Locked([&](State& state) {
+        state.ledger.quotas().Remove(change.ns, change.name);
+        state.RoomMade({});
+      });
     }
     const auto quota = kube::ReadQuota(*change.object);
     if (!quota) return base::LogWarning("a resource quota is left out: " + quota.error().message);
-    books_.Locked([&](State& state) { state.ledger.quotas().Set(change.ns, change.name, quota->hard); });
+    books_.Locked([&](State& state) {
+      state.ledger.quotas().Set(change.ns, change.name, quota->hard);
+      state.RoomMade({});
+    });
   }
 
  private:

@@ -227,6 +227,46 @@ TEST_F(ClusterTest, GivenNewNodes_WhenTheKeeperGoesRound_ThenTheHandshakeIsWritt
   EXPECT_EQ(server_.Asked("PATCH"), 2U);
 }
 
+TEST_F(ClusterTest, GivenARefusedPod_WhenRoomIsMade_ThenANodeChangesOnceSoThatKubeSchedulerAsksAgain) {
+  Scheduler scheduler(server_);
+  const json::value pod = server_.Put(kube::kPods, PodObject("p"));
+  ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
+  ASSERT_EQ(scheduler.Bind(pod, "n1"), "");
+  ASSERT_TRUE(
+      Eventually([&] { return scheduler.books.Read([](const State& s) { return s.ledger.pod_count() == 1; }); }));
+  scheduler.keeper.RunOnce();
+  EXPECT_EQ(NodeAnnotation("n1", kRoomMade), "") << "nobody was refused";
+
+  json::value large = PodObject("large");
+  large.at("spec").at("containers").at(0).at("resources").at("limits").as_object()["nvidia.com/gpu"] = "9";
+  ASSERT_TRUE(scheduler.Filter(server_.Put(kube::kPods, large)).at("NodeNames").is_null());
+  scheduler.keeper.RunOnce();
+  EXPECT_EQ(NodeAnnotation("n1", kRoomMade), "") << "no room was made";
+
+  server_.Remove(kube::kPods, "default", "p");
+  ASSERT_TRUE(Eventually([&] { return scheduler.MemoryInUse() == 0; }));
+  scheduler.keeper.RunOnce();
+  EXPECT_NE(NodeAnnotation("n1", kRoomMade), "");
+  const std::size_t patches = server_.Asked("PATCH");
+  scheduler.keeper.RunOnce();
+  EXPECT_EQ(server_.Asked("PATCH"), patches) << "shown once";
+}
+
+TEST_F(ClusterTest, GivenAPodThatAQuotaRefused_WhenTheQuotaIsRaised_ThenANodeChanges) {
+  json::value quota = {{"metadata", {{"name", "q"}, {"namespace", "default"}}},
+                       {"spec", {{"hard", {{"limits.nvidia.com/gpumem", "100"}}}}}};
+  quota = server_.Put(kube::kResourceQuotas, quota);
+  Scheduler scheduler(server_);
+  ASSERT_TRUE(scheduler.Filter(server_.Put(kube::kPods, PodObject("p"))).at("NodeNames").is_null());
+  scheduler.keeper.RunOnce();
+  quota.at("spec").at("hard").as_object()["limits.nvidia.com/gpumem"] = "5000";
+  server_.Put(kube::kResourceQuotas, quota);
+  EXPECT_TRUE(Eventually([&] {
+    scheduler.keeper.RunOnce();
+    return !NodeAnnotation("n1", kRoomMade).empty() || !NodeAnnotation("n2", kRoomMade).empty();
+  }));
+}
+
 TEST_F(ClusterTest, GivenAQuota_WhenItIsUsedUp_ThenTheNextPodIsRefusedForIt) {
   server_.Put(kube::kResourceQuotas, {{"metadata", {{"name", "q"}, {"namespace", "default"}}},
                                       {"spec", {{"hard", {{"limits.nvidia.com/gpumem", "5000"}}}}}});

@@ -17,12 +17,15 @@ constexpr auto kRound = std::chrono::milliseconds(500);
 void Keeper::RunOnce() {
   const device::LocalClock clock{time_.Now() / 1000, time_.UtcOffset()};
   const bool leads = leads_();
+  std::optional<std::string> room;
   const auto writes = books_.Locked([&](State& state) {
     if (leads && !led_) registration_.OweAll(state);
     expired_.fetch_add(state.Expire(clock.now).size(), std::memory_order_relaxed);
+    if (leads) room = state.TakeRoom();
     return registration_.Due(state, clock, kMostWrites);
   });
   led_ = leads;
+  if (room) ShowRoom(*room);
   for (const NodeWrite& write : writes) {
     if (!leads) break;
     kube::Result<NodeView> written = api_.PatchNode(write.node, {}, write.changes);
@@ -35,6 +38,17 @@ void Keeper::RunOnce() {
     if (written.error().reason != kube::Reason::kNotFound) break;  // the next round may have more luck
   }
   binder_.Settle();
+}
+
+void Keeper::ShowRoom(const std::string& node) {
+  const auto written = api_.PatchNode(node, {}, {{kRoomMade, std::to_string(time_.Now())}});
+  if (written) {
+    node_writes_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  // kube-scheduler asks again by itself, if late: the next room is soon enough.
+  node_write_errors_.fetch_add(1, std::memory_order_relaxed);
+  base::LogWarning(base::Concat({"node ", node, ": room on it could not be shown: ", written.error().message}));
 }
 
 void Keeper::Run(const net::Canceller& stop) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The scheduler's housekeeping, on one thread: looks at nodes that changed or whose time has come (registration.h) and
-// writes what that asks for, lets charges expire that no bind call came for, settles Bindings nobody heard back from.
+// writes what that asks for, lets charges expire that no bind call came for, shows kube-scheduler that room was made,
+// settles Bindings nobody heard back from.
 // Only a leader writes; a follower keeps its books as current as the leader's.
 
 #pragma once
@@ -38,6 +39,8 @@ class Keeper {
   Counters counters() const { return {expired_.load(), node_writes_.load(), node_write_errors_.load()}; }
 
  private:
+  void ShowRoom(const std::string& node);
+
   Books& books_;
   Api& api_;
   Time& time_;

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The webhook as the API server sees it: what a pod looks like after `kubectl apply`, and who is turned away."""
+import pytest
+
+from rig.lab import container
+from rig.programs import Failed, wait_for
+
+
+def limits(pod, index=0):
+    return pod["spec"]["containers"][index]["resources"]["limits"]
+
+
+@pytest.fixture
+def card(lab):
+    lab.node("a", [lab.card("A0")])
+
+
+def test_gpu_pod_gets_our_scheduler_and_a_whole_card(lab, card):
+    lab.apply("p", gpu=1)
+    pod = lab.read("p")
+    assert pod["spec"]["schedulerName"] == "hami-scheduler"
+    assert limits(pod)["nvidia.com/gpucores"] == "100", "who asks for no part of a card gets all of it"
+
+
+def test_memory_alone_asks_for_one_card(lab, card):
+    lab.apply("p", mem=3000)
+    assert limits(lab.read("p"))["nvidia.com/gpu"] == "1"
+
+
+def test_priority_becomes_a_variable(lab, card):
+    lab.apply("p", gpu=1, mem=1000, priority=0)
+    assert {"name": "CUDA_TASK_PRIORITY", "value": "0"} in lab.read("p")["spec"]["containers"][0]["env"]
+
+
+def test_init_containers_are_mutated_too(lab, card):
+    lab.apply("p", containers=[container(gpu=1, mem=1000)], init=[container("first", mem=500)])
+    assert lab.read("p")["spec"]["initContainers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+
+
+def test_pod_without_gpu_is_left_alone(lab, card):
+    lab.apply("p", containers=[{"name": "main", "image": "local.test/nothing:1"}])
+    pod = lab.read("p")
+    assert pod["spec"]["schedulerName"] == "default-scheduler"
+    assert "env" not in pod["spec"]["containers"][0]
+
+
+def test_other_scheduler_is_left_alone(lab, card):
+    lab.apply("p", gpu=1, spec={"schedulerName": "somebody-else"})
+    pod = lab.read("p")
+    assert pod["spec"]["schedulerName"] == "somebody-else"
+    assert "nvidia.com/gpucores" not in limits(pod)
+
+
+def test_ignored_pod_never_reaches_the_webhook(lab, card):
+    thing = lab.manifest("p", gpu=1)
+    thing["metadata"]["labels"] = {"hami.io/webhook": "ignore"}
+    thing["spec"]["schedulerName"] = "nobody"
+    lab.kubectl.apply(thing)
+    assert "nvidia.com/gpucores" not in limits(lab.read("p"))
+
+
+@pytest.mark.parametrize(
+    "why, change, words",
+    [
+        ("privileged", {"securityContext": {"privileged": True}}, "container main is privileged"),
+        ("percent", {"resources": {"limits": {"nvidia.com/gpumem-percentage": "101"}}}, "between 0 and 100"),
+    ],
+)
+def test_refused(lab, card, why, change, words):
+    with pytest.raises(Failed, match=words):
+        lab.apply(why, containers=[container(gpu=1, mem=1000) | change])
+
+
+def test_node_name_is_refused(lab, card):
+    with pytest.raises(Failed, match="pod has node assigned"):
+        lab.apply("p", gpu=1, spec={"nodeName": lab.full("a")})
+
+
+def test_v1beta1_reviews_are_answered_in_kind(lab, card, extender):
+    """HAMi's chart registers its webhook for v1beta1 alone."""
+    lab.kubectl("delete", "mutatingwebhookconfiguration", "hami-webhook")
+    try:
+        # The API server learns of both changes through a watch. When nobody mutates any more, the next one that does
+        # can only be the v1beta1 webhook.
+        wait_for("the webhook to be gone", lambda: not mutated(lab), 20)
+        extender.register_webhook(versions=("v1beta1",))
+        wait_for("a pod mutated after a v1beta1 review", lambda: mutated(lab), 20)
+    finally:
+        extender.register_webhook()
+
+
+def mutated(lab):
+    """Was this moment's new pod given our scheduler?"""
+    name = f"p{len(lab.pods())}"
+    lab.apply(name, gpu=1)
+    return lab.read(name)["spec"]["schedulerName"] == "hami-scheduler"

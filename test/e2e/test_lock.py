@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node lock: one pod at a time between binding and allocation, also when somebody never gives it back."""
+import datetime
+import time
+
+import pytest
+
+from rig.annotations import LOCK, PHASE, of
+from rig.programs import wait_for
+
+
+@pytest.fixture
+def card(lab):
+    lab.node("a", [lab.card("A0")])
+
+
+def lock(lab, owner, age=0):
+    """Locks node a as HAMi writes it, `age` seconds ago."""
+    when = datetime.datetime.now().astimezone() - datetime.timedelta(seconds=age)
+    value = f"{when.isoformat(timespec='seconds')},{lab.name},{owner}"
+    lab.annotate_node("a", {LOCK: value})
+
+
+def test_next_pod_waits_for_the_plugin(lab, card, actor):
+    actor.paused.add(lab.full("a"))
+    lab.apply("p1", gpu=1, mem=1000)
+    wait_for("p1 to be bound", lambda: lab.read("p1")["spec"].get("nodeName"))
+    assert of(lab.read("p1"))[PHASE] == "allocating"
+    assert of(lab.read_node("a"))[LOCK].endswith(f",{lab.name},p1")
+    lab.apply("p2", gpu=1, mem=1000)
+    lab.event("p2", "BindingFailed", "node lock contention")
+    assert "nodeName" not in lab.read("p2")["spec"]
+    actor.resume(lab.full("a"))
+    assert lab.placed("p1") == lab.placed("p2") == ("a", ["A0"])
+
+
+def test_failed_binding_costs_nothing(lab, card, actor):
+    """Who waits for the lock holds no memory of the card once its binding failed, so that it can not block others."""
+    lab.node("b", [lab.card("B0")])
+    actor.paused.add(lab.full("a"))
+    lab.apply("p1", gpu=1, mem=1000)
+    wait_for("p1 to be bound", lambda: lab.read("p1")["spec"].get("nodeName"))
+    lab.apply("p2", gpu=1, mem=15000)
+    lab.event("p2", "BindingFailed", "node lock contention")
+    lab.remove("p2")
+    actor.resume(lab.full("a"))
+    assert lab.run("p3", gpu=1, mem=15384) == ("a", ["A0"])
+
+
+def test_lock_of_a_pod_that_is_gone_is_taken_over(lab, card):
+    lock(lab, "nobody")
+    assert lab.run("p", gpu=1, mem=1000) == ("a", ["A0"])
+
+
+def test_old_lock_is_taken_over(lab, card, actor):
+    """The owner lives and its plugin never answered: after five minutes others may go on."""
+    actor.paused.add(lab.full("a"))
+    lab.apply("p1", gpu=1, mem=1000)
+    wait_for("p1 to be bound", lambda: lab.read("p1")["spec"].get("nodeName"))
+    lab.annotate_pod("p1", {"hami.io/bind-time": str(int(time.time()) - 301)})
+    lock(lab, "p1", age=301)
+    lab.apply("p2", gpu=1, mem=1000)
+    wait_for("p2 to be bound", lambda: lab.read("p2")["spec"].get("nodeName"))
+    assert of(lab.read_node("a"))[LOCK].endswith(f",{lab.name},p2")
+    actor.resume(lab.full("a"))
+    lab.placed("p2")
+    actor.complaints.clear()  # p1's plugin finds p2's lock, as it must
+    lab.remove("p1")
+
+
+def test_allocation_that_the_plugin_refuses(lab, card, actor):
+    """The pod fails as under a real kubelet, and what it was given is free for its successor."""
+    actor.refusing.add(lab.full("a"))
+    lab.apply("p1", gpu=1, mem=16000)
+    wait_for("p1 to fail", lambda: lab.read("p1")["status"]["phase"] == "Failed")
+    actor.refusing.discard(lab.full("a"))
+    assert lab.run("p2", gpu=1, mem=16000) == ("a", ["A0"])
+
+
+def test_pod_without_gpu_takes_no_lock(lab, card):
+    lock(lab, "nobody")
+    lab.run("p", containers=[{"name": "main", "image": "local.test/nothing:1"}])
+    assert of(lab.read_node("a"))[LOCK].endswith(",nobody")
+    lab.annotate_node("a", {LOCK: None})
