@@ -129,8 +129,7 @@ Status Client::WaitTurn(const Ask& ask) {
   return {};
 }
 
-Status Client::ExchangeOnce(const Ask& ask, const std::string& token,
-                            const std::function<Status(std::string_view)>& sink, bool* body_begun) {
+net::Call Client::CallOf(const Ask& ask, const std::string& token) const {
   net::Call call;
   call.method = ask.method;
   call.target = ask.target;
@@ -141,10 +140,14 @@ Status Client::ExchangeOnce(const Ask& ask, const std::string& token,
   call.body = ask.body;
   call.deadline = ask.deadline;
   call.canceller = ask.stop;
+  return call;
+}
 
+Status Client::ExchangeOnce(const Ask& ask, const std::string& token,
+                            const std::function<Status(std::string_view)>& sink, bool* body_begun) {
   std::string error_body;
   Status verdict;
-  const auto start = http_->Stream(call, [&](const net::ResponseStart& head, std::string_view piece) {
+  const auto start = http_->Stream(CallOf(ask, token), [&](const net::ResponseStart& head, std::string_view piece) {
     if (head.status / 100 != 2) {
       error_body += piece.substr(0, kMostErrorBody - error_body.size());
       return true;
@@ -182,6 +185,10 @@ Status Client::Exchange(const Ask& ask, const std::function<Status(std::string_v
     }
     retries_.fetch_add(1, std::memory_order_relaxed);
   }
+}
+
+Status Client::ExchangeStatus(const Ask& ask) {
+  return Exchange(ask, [](std::string_view) { return Status(); });
 }
 
 Result<json::value> Client::ExchangeJson(const Ask& ask) {
@@ -272,12 +279,48 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
   return outcome;
 }
 
-Result<json::value> Client::Create(const Resource& resource, std::string_view ns, const json::value& object,
-                                   const CallContext& context) {
+Client::Ask Client::CreateAsk(const Resource& resource, std::string_view ns, const json::value& object,
+                              const CallContext& context) const {
   Ask ask = NewAsk("POST", PathTo(resource, ns), context);
   ask.content_type = "application/json";
   ask.body = Text(object);
-  return ExchangeJson(ask);
+  return ask;
+}
+
+Result<json::value> Client::Create(const Resource& resource, std::string_view ns, const json::value& object,
+                                   const CallContext& context) {
+  return ExchangeJson(CreateAsk(resource, ns, object, context));
+}
+
+std::vector<Status> Client::CreateAll(const Resource& resource, std::span<const NewObject> objects,
+                                      const CallContext& context) {
+  std::vector<Ask> asks;
+  for (const NewObject& one : objects) asks.push_back(CreateAsk(resource, one.ns, one.object, context));
+  const auto token = token_.Get();
+  Status ready = token ? Status() : Fail(Reason::kUnauthorized, token.error().message);
+  std::vector<net::Call> calls;
+  for (const Ask& ask : asks) {
+    if (ready) ready = WaitTurn(ask);
+    if (!ready) return std::vector<Status>(objects.size(), ready);
+    calls.push_back(CallOf(ask, *token));
+  }
+  calls_.fetch_add(calls.size(), std::memory_order_relaxed);
+  const auto answers = http_->SendAll(calls);
+  std::vector<Status> outcomes;
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    const auto& answer = answers[i];
+    if (!answer) {
+      outcomes.push_back(tl::unexpected(FromTransport(answer.error())));
+    } else if (answer->status / 100 == 2) {
+      outcomes.emplace_back();
+    } else if (answer->status == 401 || answer->status == 429 || answer->status == 503) {
+      // Perhaps to be asked again: what is to be heeded then, Exchange knows.
+      outcomes.push_back(ExchangeStatus(asks[i]));
+    } else {
+      outcomes.push_back(tl::unexpected(FromAnswer(answer->status, answer->body, answer->headers.Find("Retry-After"))));
+    }
+  }
+  return outcomes;
 }
 
 Result<json::value> Client::Update(const Resource& resource, std::string_view ns, std::string_view name,
@@ -303,9 +346,7 @@ Status Client::Delete(const Resource& resource, std::string_view ns, std::string
     ask.content_type = "application/json";
     ask.body = Text({{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"preconditions", {{"uid", View(uid)}}}});
   }
-  const auto gone = ExchangeJson(ask);
-  if (!gone) return tl::unexpected(gone.error());
-  return {};
+  return ExchangeStatus(ask);
 }
 
 Status Client::Bind(std::string_view ns, std::string_view pod, std::string_view uid, std::string_view node,
@@ -324,9 +365,7 @@ Status Client::PostBinding(json::object metadata, std::string_view node, const C
                    {"kind", "Binding"},
                    {"metadata", std::move(metadata)},
                    {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", View(node)}}}});
-  const auto bound = ExchangeJson(ask);
-  if (!bound) return tl::unexpected(bound.error());
-  return {};
+  return ExchangeStatus(ask);
 }
 
 }  // namespace hami::kube

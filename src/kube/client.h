@@ -12,8 +12,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "kube/config.h"
@@ -41,6 +43,11 @@ struct CallContext {
 };
 
 enum class PatchType { kMerge, kJson };
+
+struct NewObject {
+  std::string ns;
+  json::value object;
+};
 
 struct Selection {
   std::string label_selector;
@@ -85,6 +92,10 @@ class Client {
 
   Result<json::value> Create(const Resource& resource, std::string_view ns, const json::value& object,
                              const CallContext& context = {});
+  // Many at once, one request behind the other over one connection (net::Client::SendAll): for what may get lost, since
+  // a connection that breaks leaves it open which of them were created. One answer for each, in order.
+  std::vector<Status> CreateAll(const Resource& resource, std::span<const NewObject> objects,
+                                const CallContext& context = {});
   // The object's metadata.resourceVersion, if any, makes it conditional.
   Result<json::value> Update(const Resource& resource, std::string_view ns, std::string_view name,
                              const json::value& object, const CallContext& context = {});
@@ -117,7 +128,12 @@ class Client {
                       bool* body_begun);
   Status WaitTurn(const Ask& ask);
   Result<json::value> ExchangeJson(const Ask& ask);
+  // For writes whose answer says nothing that its status does not say.
+  Status ExchangeStatus(const Ask& ask);
   Ask NewAsk(std::string method, std::string target, const CallContext& context) const;
+  Ask CreateAsk(const Resource& resource, std::string_view ns, const json::value& object,
+                const CallContext& context) const;
+  net::Call CallOf(const Ask& ask, const std::string& token) const;
   struct Page;
   Result<Page> ListPage(const std::string& target, const ListSink& sink, const CallContext& context);
 

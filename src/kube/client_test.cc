@@ -292,5 +292,20 @@ TEST(ClientAccess, GivenTlsWhenTheAuthorityIsKnownThenCallsAndWatchesWork) {
   fs::remove_all(folder);
 }
 
+TEST_F(ClientTest, GivenManyObjectsWhenCreatedTogetherThenEachHasItsOwnOutcome) {
+  // Asked to come again, and refused for good.
+  server_.Add({.kind = FakeFault::Kind::kStatus, .method = "POST", .status = 429});
+  server_.Add({.kind = FakeFault::Kind::kStatus, .method = "POST", .status = 403});
+  std::vector<NewObject> objects;
+  for (const char* name : {"again", "refused", "a", "a"}) objects.push_back({"default", PodOf(name)});
+  const auto created = client_->CreateAll(kPods, objects);
+  ASSERT_EQ(created.size(), 4U);
+  EXPECT_TRUE(created[0]) << created[0].error().message;
+  EXPECT_EQ(created[1].error().reason, Reason::kForbidden);
+  EXPECT_TRUE(created[2]);
+  EXPECT_EQ(created[3].error().reason, Reason::kAlreadyExists);
+  EXPECT_EQ(Names({}), (std::multiset<std::string>{"again", "a"}));
+}
+
 }  // namespace
 }  // namespace hami::kube

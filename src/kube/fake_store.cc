@@ -11,6 +11,8 @@
 namespace hami::kube {
 namespace {
 
+constexpr std::string_view kNoVersion = "(no version yet)";
+
 json::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
 std::string KeyOf(std::string_view ns, std::string_view name) { return std::string(ns).append("/").append(name); }
@@ -26,6 +28,34 @@ json::object& MetadataOf(json::value& object) {
   json::value& metadata = object.as_object()["metadata"];
   if (!metadata.is_object()) metadata.emplace_object();
   return metadata.get_object();
+}
+
+// OBJECT as it is kept, but for its version.
+std::shared_ptr<FakeObject> Make(json::value& object) {
+  MetadataOf(object)["resourceVersion"] = View(kNoVersion);
+  auto made = std::make_shared<FakeObject>();
+  made->text = json::serialize(object);
+  made->version_at = made->text.find(kNoVersion);
+  made->uid = TextAt(object, "metadata", "uid");
+  made->name = TextAt(object, "metadata", "name");
+  made->ns = TextAt(object, "metadata", "namespace");
+  made->node_name = TextAt(object, "spec", "nodeName");
+  made->phase = TextAt(object, "status", "phase");
+  if (const json::value* labels = MetadataOf(object).if_contains("labels"); labels != nullptr && labels->is_object()) {
+    for (const auto& [key, value] : labels->get_object()) {
+      if (value.is_string()) made->labels.emplace(key, std::string(value.get_string()));
+    }
+  }
+  return made;
+}
+
+// Whether MADE, which has no version yet, says what OBJECT says.
+bool SaysTheSame(const FakeObject& made, const FakeObject& object) {
+  const std::string_view one = made.text;
+  const std::string_view other = object.text;
+  const std::string version = std::to_string(object.version);
+  return made.version_at == object.version_at && one.substr(0, made.version_at) == other.substr(0, made.version_at) &&
+         one.substr(made.version_at + kNoVersion.size()) == other.substr(made.version_at + version.size());
 }
 
 FakeOutcome NotFound(std::string_view plural, std::string_view name) {
@@ -79,124 +109,123 @@ bool FakeSelector::Matches(const FakePtr& object) const {
   });
 }
 
-FakePtr FakeStore::Stamp(json::value& object, std::uint64_t version) const {
-  MetadataOf(object)["resourceVersion"] = std::to_string(version);
-  auto made = std::make_shared<FakeObject>();
-  made->version = version;
-  made->text = json::serialize(object);
-  made->uid = TextAt(object, "metadata", "uid");
-  made->name = TextAt(object, "metadata", "name");
-  made->ns = TextAt(object, "metadata", "namespace");
-  made->node_name = TextAt(object, "spec", "nodeName");
-  made->phase = TextAt(object, "status", "phase");
-  if (const json::value* labels = MetadataOf(object).if_contains("labels"); labels != nullptr && labels->is_object()) {
-    for (const auto& [key, value] : labels->get_object()) {
-      if (value.is_string()) made->labels.emplace(key, std::string(value.get_string()));
-    }
-  }
-  return made;
+FakePtr FakeStore::Find(std::string_view plural, const std::string& key) const {
+  const auto kind = kinds_.find(plural);
+  if (kind == kinds_.end()) return nullptr;
+  const auto found = kind->second.objects.find(key);
+  return found == kind->second.objects.end() ? nullptr : found->second;
 }
 
-void FakeStore::Append(FakeEvent event) {
-  version_ = event.version;
+FakeStore::Kind& FakeStore::KindOf(std::string_view plural) {
+  const auto found = kinds_.find(plural);
+  return found != kinds_.end() ? found->second : kinds_[std::string(plural)];
+}
+
+void FakeStore::Append(Kind& kind, FakeEvent event) {
+  kind.version = version_ = event.version;
   history_.push_back(std::move(event));
   while (history_.size() > most_history_) {
     compacted_ = history_.front().version;
     history_.pop_front();
   }
-  changed_.notify_all();
+  kind.changed.notify_all();
+}
+
+FakePtr FakeStore::Store(std::string_view plural, const std::string& key, FakePtr before,
+                         std::shared_ptr<FakeObject> made) {
+  made->version = version_ + 1;
+  made->text.replace(made->version_at, kNoVersion.size(), std::to_string(made->version));
+  FakePtr stored = std::move(made);
+  Kind& kind = KindOf(plural);
+  kind.objects[key] = stored;
+  Append(kind, {stored->version, std::string(plural), std::move(before), stored, {}});
+  return stored;
 }
 
 FakeOutcome FakeStore::Create(std::string_view plural, std::string_view ns, json::value object) {
   if (!object.is_object()) return {400, "BadRequest", "not an object", nullptr};
-  const std::scoped_lock lock(mutex_);
   json::object& metadata = MetadataOf(object);
   if (!ns.empty()) metadata["namespace"] = View(ns);
   std::string name = base::GetString(metadata, "name").value_or("");
-  if (name.empty()) {
-    const std::string prefix = base::GetString(metadata, "generateName").value_or("");
-    if (prefix.empty()) return {422, "Invalid", "name or generateName is required", nullptr};
-    name = prefix + std::to_string(next_uid_);
-    metadata["name"] = name;
+  const std::string prefix = base::GetString(metadata, "generateName").value_or("");
+  if (name.empty() && prefix.empty()) return {422, "Invalid", "name or generateName is required", nullptr};
+  const auto exists = [&]() -> FakeOutcome {
+    return {409, "AlreadyExists", std::string(plural) + " \"" + name + "\" already exists", nullptr};
+  };
+  std::uint64_t number = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    number = next_uid_++;
+    if (name.empty()) name = prefix + std::to_string(number);
+    if (Find(plural, KeyOf(ns, name))) return exists();
   }
+  metadata["name"] = name;
   if (!base::GetString(metadata, "uid")) {
     std::array<char, 48> uid{};
-    std::snprintf(uid.data(), uid.size(), "00000000-0000-4000-8000-%012llx",
-                  static_cast<unsigned long long>(next_uid_));
+    std::snprintf(uid.data(), uid.size(), "00000000-0000-4000-8000-%012llx", static_cast<unsigned long long>(number));
     metadata["uid"] = uid.data();
   }
-  ++next_uid_;
   if (!metadata.contains("creationTimestamp")) metadata["creationTimestamp"] = "2024-01-01T00:00:00Z";
-  Objects& objects = objects_.try_emplace(std::string(plural)).first->second;
-  const auto [slot, fresh] = objects.try_emplace(KeyOf(ns, name));
-  if (!fresh) return {409, "AlreadyExists", std::string(plural) + " \"" + name + "\" already exists", nullptr};
-  slot->second = Stamp(object, version_ + 1);
-  const FakePtr stored = slot->second;
-  Append({stored->version, std::string(plural), nullptr, stored, {}});
-  return {201, "", "", stored};
-}
-
-FakeStore::Objects::const_iterator FakeStore::Find(std::string_view plural, std::string_view ns, std::string_view name,
-                                                   const Objects** objects) const {
-  const auto kind = objects_.find(plural);
-  *objects = kind == objects_.end() ? nullptr : &kind->second;
-  return kind == objects_.end() ? Objects::const_iterator() : kind->second.find(KeyOf(ns, name));
+  std::shared_ptr<FakeObject> made = Make(object);
+  const std::string key = KeyOf(ns, name);
+  const std::scoped_lock lock(mutex_);
+  if (Find(plural, key)) return exists();
+  return {201, "", "", Store(plural, key, nullptr, std::move(made))};
 }
 
 FakeOutcome FakeStore::Modify(std::string_view plural, std::string_view ns, std::string_view name,
                               const Change& change) {
-  const std::scoped_lock lock(mutex_);
-  const auto kind = objects_.find(plural);
-  if (kind == objects_.end()) return NotFound(plural, name);
-  const auto slot = kind->second.find(KeyOf(ns, name));
-  if (slot == kind->second.end()) return NotFound(plural, name);
-  const FakePtr before = slot->second;
-  json::value object = before->Value();
-  FakeOutcome outcome = change(object);
-  if (outcome.status >= 400) return outcome;
-  if (!object.is_object()) return {422, "Invalid", "not an object", nullptr};
-  json::object& metadata = MetadataOf(object);
-  const std::string version = base::GetString(metadata, "resourceVersion").value_or("");
-  if (!version.empty() && version != std::to_string(before->version)) {
-    return {409, "Conflict", "the object has been modified; please apply your changes to the latest version", nullptr};
+  const std::string key = KeyOf(ns, name);
+  while (true) {
+    const FakeOutcome current = Get(plural, ns, name);
+    if (current.status >= 400) return current;
+    const FakePtr& before = current.object;
+    json::value object = before->Value();
+    FakeOutcome outcome = change(object);
+    if (outcome.status >= 400) return outcome;
+    if (!object.is_object()) return {422, "Invalid", "not an object", nullptr};
+    json::object& metadata = MetadataOf(object);
+    const std::string version = base::GetString(metadata, "resourceVersion").value_or("");
+    if (!version.empty() && version != std::to_string(before->version)) {
+      return {409, "Conflict", "the object has been modified; please apply your changes to the latest version",
+              nullptr};
+    }
+    if (TextAt(object, "metadata", "uid") != before->uid) {
+      if (metadata.contains("uid")) return {409, "Conflict", "the uid in the precondition differs", nullptr};
+      metadata["uid"] = before->uid;
+    }
+    metadata["name"] = View(name);
+    std::shared_ptr<FakeObject> made = Make(object);
+    const std::scoped_lock lock(mutex_);
+    if (Find(plural, key) != before) continue;
+    // As etcd3 storage: what changes nothing is no event.
+    if (SaysTheSame(*made, *before)) return {200, "", "", before};
+    return {outcome.status, "", "", Store(plural, key, before, std::move(made))};
   }
-  if (TextAt(object, "metadata", "uid") != before->uid) {
-    if (metadata.contains("uid")) return {409, "Conflict", "the uid in the precondition differs", nullptr};
-    metadata["uid"] = before->uid;
-  }
-  metadata["name"] = View(name);
-  metadata["resourceVersion"] = std::to_string(before->version);
-  // As etcd3 storage: what changes nothing is no event.
-  if (json::serialize(object) == before->text) return {200, "", "", before};
-  slot->second = Stamp(object, version_ + 1);
-  const FakePtr after = slot->second;
-  Append({after->version, std::string(plural), before, after, {}});
-  return {outcome.status, "", "", after};
 }
 
 FakeOutcome FakeStore::Delete(std::string_view plural, std::string_view ns, std::string_view name,
                               std::string_view uid) {
+  const std::string key = KeyOf(ns, name);
   const std::scoped_lock lock(mutex_);
-  const auto kind = objects_.find(plural);
-  if (kind == objects_.end()) return NotFound(plural, name);
-  const auto slot = kind->second.find(KeyOf(ns, name));
-  if (slot == kind->second.end()) return NotFound(plural, name);
-  const FakePtr before = slot->second;
+  const FakePtr before = Find(plural, key);
+  if (!before) return NotFound(plural, name);
   if (!uid.empty() && before->uid != uid) return {409, "Conflict", "the uid in the precondition differs", nullptr};
-  kind->second.erase(slot);
-  json::value last = before->Value();
+  Kind& kind = KindOf(plural);
+  kind.objects.erase(key);
   const std::uint64_t version = version_ + 1;
-  MetadataOf(last)["resourceVersion"] = std::to_string(version);
-  Append({version, std::string(plural), before, nullptr, json::serialize(last)});
+  std::string text = before->text;
+  text.replace(before->version_at, std::to_string(before->version).size(), std::to_string(version));
+  Append(kind, {version, std::string(plural), before, nullptr, std::move(text)});
   return {200, "", "", before};
 }
 
 FakeOutcome FakeStore::Get(std::string_view plural, std::string_view ns, std::string_view name) const {
+  const std::string key = KeyOf(ns, name);
   const std::scoped_lock lock(mutex_);
-  const Objects* objects = nullptr;
-  const auto found = Find(plural, ns, name, &objects);
-  if (objects == nullptr || found == objects->end()) return NotFound(plural, name);
-  return {200, "", "", found->second};
+  FakePtr found = Find(plural, key);
+  if (!found) return NotFound(plural, name);
+  return {200, "", "", std::move(found)};
 }
 
 FakeStore::Page FakeStore::List(std::string_view plural, const FakeSelector& selector, std::size_t limit,
@@ -204,11 +233,11 @@ FakeStore::Page FakeStore::List(std::string_view plural, const FakeSelector& sel
   const std::scoped_lock lock(mutex_);
   Page page;
   page.version = version_;
-  const auto kind = objects_.find(plural);
-  if (kind == objects_.end()) return page;
+  const auto kind = kinds_.find(plural);
+  if (kind == kinds_.end()) return page;
+  const Objects& objects = kind->second.objects;
   std::string key;
-  for (auto item = after.empty() ? kind->second.begin() : kind->second.upper_bound(after); item != kind->second.end();
-       ++item) {
+  for (auto item = after.empty() ? objects.begin() : objects.upper_bound(after); item != objects.end(); ++item) {
     if (!selector.Matches(item->second)) continue;
     if (limit != 0 && page.objects.size() == limit) {
       page.last_key = std::move(key);
@@ -222,14 +251,16 @@ FakeStore::Page FakeStore::List(std::string_view plural, const FakeSelector& sel
 
 std::size_t FakeStore::Count(std::string_view plural) const {
   const std::scoped_lock lock(mutex_);
-  const auto kind = objects_.find(plural);
-  return kind == objects_.end() ? 0 : kind->second.size();
+  const auto kind = kinds_.find(plural);
+  return kind == kinds_.end() ? 0 : kind->second.objects.size();
 }
 
-FakeStore::Batch FakeStore::WaitForEvents(std::string_view plural, std::uint64_t after, net::Deadline deadline) const {
+FakeStore::Batch FakeStore::WaitForEvents(std::string_view plural, std::uint64_t after, net::Deadline deadline) {
   std::unique_lock lock(mutex_);
   const std::uint64_t wakes = wakes_;
-  changed_.wait_until(lock, deadline, [&] { return version_ > after || wakes_ != wakes || compacted_ > after; });
+  Kind& kind = KindOf(plural);
+  kind.changed.wait_until(lock, deadline,
+                          [&] { return kind.version > after || wakes_ != wakes || compacted_ > after; });
   Batch batch;
   batch.version = std::max(version_, after);
   batch.expired = compacted_ > after;
@@ -257,13 +288,13 @@ void FakeStore::Compact() {
   // The version moves on, so that even who saw everything has to list again.
   compacted_ = ++version_;
   history_.clear();
-  changed_.notify_all();
+  for (auto& [plural, kind] : kinds_) kind.changed.notify_all();
 }
 
 void FakeStore::WakeAll() {
   const std::scoped_lock lock(mutex_);
   ++wakes_;
-  changed_.notify_all();
+  for (auto& [plural, kind] : kinds_) kind.changed.notify_all();
 }
 
 }  // namespace hami::kube

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The state of a fake API server: objects, versions, history. Every write gets the next resourceVersion and becomes an
-// event; events older than the history, or than the last Compact, are gone as in etcd. Objects are kept as text. A test
-// library: it does what clients can see, and checks no schema.
+// event; events older than the history, or than the last Compact, are gone as in etcd. Objects are kept as text, and
+// JSON is read and written outside the mutex, so that a benchmark measures its clients and not the queue in here. A
+// test library: it does what clients can see, and checks no schema.
 
 #pragma once
 
@@ -27,6 +28,7 @@ namespace json = base::json;
 
 struct FakeObject {
   std::string text;
+  std::size_t version_at = 0;  // where the version stands in it
   std::string uid;
   std::uint64_t version = 0;
   // What selectors ask for.
@@ -81,7 +83,8 @@ class FakeStore {
 
   FakeOutcome Create(std::string_view plural, std::string_view ns, json::value object);
   // Changes what CHANGE makes of the current state; it says no by a status of its own. An object without a
-  // resourceVersion, or with the current one, is accepted; any other is a conflict.
+  // resourceVersion, or with the current one, is accepted; any other is a conflict. Called again when somebody else
+  // was faster.
   using Change = std::function<FakeOutcome(json::value& object)>;
   FakeOutcome Modify(std::string_view plural, std::string_view ns, std::string_view name, const Change& change);
   FakeOutcome Delete(std::string_view plural, std::string_view ns, std::string_view name, std::string_view uid);
@@ -102,23 +105,28 @@ class FakeStore {
     bool expired = false;       // AFTER lies before the history
   };
   // Events of PLURAL after version AFTER; waits for one until DEADLINE.
-  Batch WaitForEvents(std::string_view plural, std::uint64_t after, net::Deadline deadline) const;
+  Batch WaitForEvents(std::string_view plural, std::uint64_t after, net::Deadline deadline);
   std::uint64_t version() const;
   std::uint64_t oldest() const;  // the oldest version that can be watched from
   void Compact();
   void WakeAll();
 
  private:
-  using Objects = std::map<std::string, FakePtr, std::less<>>;
+  using Objects = std::map<std::string, FakePtr, std::less<>>;  // by "ns/name"
+  struct Kind {
+    Objects objects;
+    std::uint64_t version = 0;        // of its last event
+    std::condition_variable changed;  // whoever watches one kind is not woken for another
+  };
 
-  Objects::const_iterator Find(std::string_view plural, std::string_view ns, std::string_view name,
-                               const Objects** objects) const;
-  FakePtr Stamp(json::value& object, std::uint64_t version) const;
-  void Append(FakeEvent event);
+  // All with the mutex held.
+  FakePtr Find(std::string_view plural, const std::string& key) const;
+  Kind& KindOf(std::string_view plural);
+  FakePtr Store(std::string_view plural, const std::string& key, FakePtr before, std::shared_ptr<FakeObject> made);
+  void Append(Kind& kind, FakeEvent event);
 
   mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  std::map<std::string, Objects, std::less<>> objects_;  // by plural, then "ns/name"
+  std::map<std::string, Kind, std::less<>> kinds_;  // by plural
   std::deque<FakeEvent> history_;
   const std::size_t most_history_;
   std::uint64_t version_ = 1;

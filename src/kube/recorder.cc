@@ -10,6 +10,8 @@
 namespace hami::kube {
 namespace {
 
+// So few that their requests and answers fit into the buffers of a connection.
+constexpr std::size_t kMostAtOnce = 32;
 constexpr char kUnit = '\x1f';  // between the parts of a key; no name holds it
 
 // Cuts at a character, not within one.
@@ -22,6 +24,9 @@ std::string Shorten(std::string_view text, std::size_t most) {
 }
 
 std::string_view TypeName(EventType type) { return type == EventType::kNormal ? "Normal" : "Warning"; }
+
+// Events of the cluster's own objects lie in the default namespace.
+std::string NamespaceOf(const EventTarget& target) { return target.ns.empty() ? "default" : target.ns; }
 
 }  // namespace
 
@@ -56,7 +61,8 @@ void EventRecorder::Record(const EventTarget& target, EventType type, std::strin
   }
   queue_.push_back({key, target, type, std::string(reason), std::move(text), now, now});
   queued_[std::move(key)] = std::prev(queue_.end());
-  changed_.notify_all();
+  // The writer waits for the first and, for a moment, for many: between them it need not be woken.
+  if (queue_.size() == 1 || queue_.size() == kMostAtOnce) changed_.notify_all();
 }
 
 void EventRecorder::Run() {
@@ -64,40 +70,60 @@ void EventRecorder::Run() {
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    const Pending pending = std::move(queue_.front());
-    queued_.erase(pending.key);
-    queue_.pop_front();
+    changed_.wait_for(lock, options_.gather,
+                      [this] { return stopping_ || flushing_ > 0 || queue_.size() >= kMostAtOnce; });
+    const std::vector<Pending> events = TakeSome();
     if (cut_.cancelled()) {
-      ++counters_.dropped;
+      counters_.dropped += events.size();
       continue;
     }
     writing_ = true;
     lock.unlock();
-    Write(pending);
+    Write(events);
     lock.lock();
     writing_ = false;
     changed_.notify_all();
   }
 }
 
-void EventRecorder::Write(const Pending& pending) {
-  if (CountUp(pending)) return;
+std::vector<EventRecorder::Pending> EventRecorder::TakeSome() {
+  std::vector<Pending> events;
+  while (!queue_.empty() && events.size() < kMostAtOnce) {
+    events.push_back(std::move(queue_.front()));
+    queued_.erase(events.back().key);
+    queue_.pop_front();
+  }
+  return events;
+}
+
+void EventRecorder::Write(const std::vector<Pending>& events) {
+  std::vector<const Pending*> fresh;
+  std::vector<std::string> names;
+  std::vector<NewObject> objects;
+  for (const Pending& pending : events) {
+    if (CountUp(pending)) continue;
+    fresh.push_back(&pending);
+    names.push_back(NewName(pending));
+    objects.push_back({NamespaceOf(pending.target), Document(pending, names.back())});
+  }
+  const std::vector<Status> created = client_.CreateAll(kEvents, objects, {&cut_, options_.call_timeout});
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    if (created[i]) {
+      Remember(*fresh[i], std::move(names[i]));
+    } else {
+      base::LogDebug("event not written: " + created[i].error().message);
+    }
+    const std::scoped_lock lock(mutex_);
+    ++(created[i] ? counters_.created : counters_.failed);
+  }
+}
+
+std::string EventRecorder::NewName(const Pending& pending) {
   std::array<char, 40> suffix{};
   std::snprintf(suffix.data(), suffix.size(), ".%llx%llx",
                 static_cast<unsigned long long>(pending.first.time_since_epoch().count()),
                 static_cast<unsigned long long>(++serial_));
-  std::string name = pending.target.name + suffix.data();
-  const std::string ns = pending.target.ns.empty() ? "default" : pending.target.ns;
-  const auto created = client_.Create(kEvents, ns, Document(pending, name), {&cut_, options_.call_timeout});
-  if (!created) {
-    base::LogDebug("event not written: " + created.error().message);
-    const std::scoped_lock lock(mutex_);
-    ++counters_.failed;
-    return;
-  }
-  Remember(pending, std::move(name));
-  const std::scoped_lock lock(mutex_);
-  ++counters_.created;
+  return pending.target.name + suffix.data();
 }
 
 // True: done, one way or the other.
@@ -107,9 +133,8 @@ bool EventRecorder::CountUp(const Pending& pending) {
   Written& written = *found->second;
   if (pending.first - written.last > options_.memory) return false;
   const int count = written.count + pending.count;
-  const std::string ns = pending.target.ns.empty() ? "default" : pending.target.ns;
   const auto patched =
-      client_.Patch(kEvents, ns, written.name, PatchType::kMerge,
+      client_.Patch(kEvents, NamespaceOf(pending.target), written.name, PatchType::kMerge,
                     {{"count", count}, {"lastTimestamp", FormatTime(pending.last)}}, {&cut_, options_.call_timeout});
   // Events expire at the server: then a new one is due.
   if (!patched && patched.error().reason == Reason::kNotFound) return false;
@@ -147,7 +172,7 @@ json::value EventRecorder::Document(const Pending& pending, const std::string& n
   const std::string_view type = TypeName(pending.type);
   return {{"apiVersion", "v1"},
           {"kind", "Event"},
-          {"metadata", {{"name", name}, {"namespace", target.ns.empty() ? "default" : target.ns}}},
+          {"metadata", {{"name", name}, {"namespace", NamespaceOf(target)}}},
           {"involvedObject", std::move(about)},
           {"reason", pending.reason},
           {"message", pending.message},
@@ -162,7 +187,11 @@ json::value EventRecorder::Document(const Pending& pending, const std::string& n
 
 bool EventRecorder::Flush(net::Deadline deadline) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline, [this] { return queue_.empty() && !writing_; });
+  ++flushing_;
+  changed_.notify_all();
+  const bool done = changed_.wait_until(lock, deadline, [this] { return queue_.empty() && !writing_; });
+  --flushing_;
+  return done;
 }
 
 void EventRecorder::Stop(net::Duration grace) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // EventRecorder writes core/v1 Events from a thread of its own, so that what is recorded never waits for the API
-// server. Bounded: when the queue is full the oldest is dropped. The same event again raises a count: in the queue
-// without a call, later by one patch of the Event that was written. Events are news, not truth: a write that fails is
-// not repeated.
+// server. It waits for a moment before it writes, and writes what has come together behind one another. Bounded: when
+// the queue is full the oldest is dropped. The same event again raises a count: in the queue without a call, later by
+// one patch of the Event that was written. Events are news, not truth: a write that fails is not repeated.
 
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
 #include "kube/client.h"
 #include "kube/timestamp.h"
@@ -41,6 +42,7 @@ struct RecorderOptions {
   std::chrono::seconds memory{600};
   std::size_t most_message_bytes = 1024;  // the API's own limit
   net::Duration call_timeout = std::chrono::seconds(5);
+  net::Duration gather = std::chrono::milliseconds(10);
   std::function<WallTime()> clock = [] { return std::chrono::system_clock::now(); };
 };
 
@@ -87,9 +89,11 @@ class EventRecorder {
   };
 
   void Run();
-  void Write(const Pending& pending);
+  std::vector<Pending> TakeSome();
+  void Write(const std::vector<Pending>& events);
   bool CountUp(const Pending& pending);
   void Remember(const Pending& pending, std::string name);
+  std::string NewName(const Pending& pending);
   json::value Document(const Pending& pending, const std::string& name) const;
 
   Client& client_;
@@ -102,6 +106,7 @@ class EventRecorder {
   std::unordered_map<std::string, std::list<Pending>::iterator> queued_;  // by key
   bool writing_ = false;
   bool stopping_ = false;
+  int flushing_ = 0;  // threads that wait for the queue to be written
   Counters counters_;
 
   // Of the writing thread alone: the most recently used first.

@@ -110,6 +110,22 @@ TEST_F(RecorderTest, GivenALongMessageWhenRecordedThenItIsCutBetweenCharacters) 
   EXPECT_TRUE(written.ends_with("\xC3\xA4..."));
 }
 
+TEST_F(RecorderTest, GivenEventsThatAreGatheredWhenTheyAreManyOrWaitedForThenTheyAreWritten) {
+  RecorderOptions options;
+  options.gather = 1h;
+  EventRecorder recorder(*client_, options);
+  for (int i = 0; i < 32; ++i) recorder.Record(Pod(std::to_string(i)), EventType::kNormal, "R", "m");
+  const net::Deadline end = net::After(30s);
+  while (server_.Count(kEvents) < 32 && net::Clock::now() < end) std::this_thread::yield();
+  EXPECT_EQ(server_.Count(kEvents), 32U);
+  recorder.Record(Pod("waited for"), EventType::kNormal, "R", "m");
+  ASSERT_TRUE(recorder.Flush(net::After(30s)));
+  EXPECT_EQ(server_.Count(kEvents), 33U);
+  recorder.Record(Pod("last"), EventType::kNormal, "R", "m");
+  recorder.Stop(30s);
+  EXPECT_EQ(server_.Count(kEvents), 34U);
+}
+
 TEST_F(RecorderTest, GivenAHangingServerWhenStoppedThenItEndsSoon) {
   server_.Add({.kind = FakeFault::Kind::kDelay, .method = "POST", .delay = 500ms});
   const auto recorder = NewRecorder();

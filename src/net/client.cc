@@ -13,14 +13,41 @@ namespace {
 constexpr std::size_t kReadBytes = 32768;
 constexpr std::size_t kJoinBytes = 65536;
 
+// The whole body, up to a limit.
+class Collector {
+ public:
+  explicit Collector(std::uint64_t most) : most_(most) {}
+
+  BodySink sink() {
+    return [this](const ResponseStart&, std::string_view piece) {
+      too_large_ = response_.body.size() + piece.size() > most_;
+      if (!too_large_) response_.body += piece;
+      return !too_large_;
+    };
+  }
+  Result<Response> Take(Result<ResponseStart> start) {
+    if (!start) return tl::unexpected(start.error());
+    if (too_large_) return Fail(Cause::kTooLarge, "the answer is larger than allowed");
+    response_.status = start->status;
+    response_.headers = std::move(start->headers);
+    return std::move(response_);
+  }
+
+ private:
+  const std::uint64_t most_;
+  Response response_;
+  bool too_large_ = false;
+};
+
 }  // namespace
 
 struct Client::Attempt {
-  const Call& call;
-  const BodySink& sink;
-  Limits limits;
-  Duration silence;
+  const Call* call = nullptr;
   std::unique_ptr<net::Stream> connection;
+  bool pooled = false;  // the connection has served before
+  Limits limits{};
+  Duration silence = Duration::max();
+  std::string unread{};   // received behind the answer before
   bool answered = false;  // the first byte of the answer came
   bool reusable = false;
 };
@@ -69,77 +96,116 @@ void Client::GiveBack(std::unique_ptr<net::Stream> connection) {
   if (idle_.size() < options_.max_idle) idle_.push_back({std::move(connection), After(options_.idle_time)});
 }
 
-Result<ResponseStart> Client::Exchange(Attempt& attempt) {
-  const Call& call = attempt.call;
-  net::Stream& connection = *attempt.connection;
-  connection.set_deadline(call.deadline);
-  connection.set_canceller(call.canceller);
-  Request request{call.method, origin_.path + call.target, {{"Host", origin_.Authority()}}, call.body, {}};
+std::string Client::Message(const Call& call, bool with_body) const {
+  Request request{call.method, origin_.path + call.target, {{"Host", authority_}}, {}, {}};
   request.headers.insert(request.headers.end(), call.headers.begin(), call.headers.end());
-  std::string head = RequestHead(request);
-  const bool join = call.body.size() <= kJoinBytes;
-  if (join) head += call.body;
-  HAMI_NET_TRY(connection.Write(head));
-  if (!join) HAMI_NET_TRY(connection.Write(call.body));
+  std::string message = RequestHead(request, call.body.size());
+  if (with_body) message += call.body;
+  return message;
+}
 
+Result<Client::Attempt> Client::Connected(const Call& call) {
+  Attempt attempt{.call = &call, .connection = TakeIdle(), .limits = options_.limits};
+  attempt.pooled = attempt.connection != nullptr;
+  if (!attempt.pooled) {
+    auto connection = NewConnection(call);
+    if (!connection) return tl::unexpected(connection.error());
+    attempt.connection = *std::move(connection);
+  }
+  attempt.connection->set_deadline(call.deadline);
+  attempt.connection->set_canceller(call.canceller);
+  return attempt;
+}
+
+Status Client::Ask(Attempt& attempt) const {
+  const Call& call = *attempt.call;
+  const bool join = call.body.size() <= kJoinBytes;
+  HAMI_NET_TRY(attempt.connection->Write(Message(call, join)));
+  if (!join) HAMI_NET_TRY(attempt.connection->Write(call.body));
+  // The answer can not be here yet: looking for it first would be in vain.
+  return attempt.connection->WaitReadable(std::min(call.deadline, After(attempt.silence)), call.canceller);
+}
+
+Result<ResponseStart> Client::ReadAnswer(Attempt& attempt, const BodySink& sink) {
+  const Call& call = *attempt.call;
+  net::Stream& connection = *attempt.connection;
   ResponseParser parser(attempt.limits, call.method == "HEAD");
   ResponseStart start;
-  std::string unread;
   std::array<char, kReadBytes> buffer;
-  while (true) {
-    connection.set_deadline(std::min(call.deadline, After(attempt.silence)));
-    auto got = connection.Read(buffer);
-    if (!got) return tl::unexpected(got.error());
-    if (*got == 0) HAMI_NET_TRY(parser.Finish());
-    attempt.answered = attempt.answered || *got > 0;
-    unread.append(buffer.data(), *got);
-    auto taken = parser.Feed(unread);
+  attempt.answered = !attempt.unread.empty();
+  for (bool read = !attempt.answered;; read = true) {
+    bool ended = false;
+    if (read) {
+      connection.set_deadline(std::min(call.deadline, After(attempt.silence)));
+      const auto got = connection.Read(buffer);
+      if (!got) return tl::unexpected(got.error());
+      ended = *got == 0;
+      if (ended) HAMI_NET_TRY(parser.Finish());
+      attempt.answered = attempt.answered || !ended;
+      attempt.unread.append(buffer.data(), *got);
+    }
+    auto taken = parser.Feed(attempt.unread);
     if (!taken) return tl::unexpected(taken.error());
-    unread.erase(0, *taken);
+    attempt.unread.erase(0, *taken);
     if (!parser.head_done()) continue;
     if (start.status == 0) start = {parser.status(), parser.headers()};
     const std::string piece = parser.TakeBody();
-    if (!piece.empty() && !attempt.sink(start, piece)) return start;
+    if (!piece.empty() && !sink(start, piece)) return start;
     if (!parser.done()) continue;
-    // Bytes after the answer belong to nothing we asked.
-    attempt.reusable = *got > 0 && unread.empty() && parser.keep_alive();
+    attempt.reusable = !ended && parser.keep_alive();
     return start;
   }
 }
 
+void Client::Finish(Attempt& attempt) {
+  // Bytes after the answer belong to nothing we asked.
+  if (attempt.reusable && attempt.unread.empty()) GiveBack(std::move(attempt.connection));
+}
+
 Result<ResponseStart> Client::Stream(const Call& call, const BodySink& sink, Duration silence) {
   if (call.canceller != nullptr && call.canceller->cancelled()) return Fail(Cause::kCancelled, "cancelled");
-  Limits limits = options_.limits;
-  limits.body_bytes = std::numeric_limits<std::uint64_t>::max();
   const bool repeatable = call.method == "GET" || call.method == "HEAD";
   while (true) {
-    Attempt attempt{call, sink, limits, silence, TakeIdle()};
-    const bool pooled = attempt.connection != nullptr;
-    if (!pooled) {
-      auto connection = NewConnection(call);
-      if (!connection) return tl::unexpected(connection.error());
-      attempt.connection = *std::move(connection);
-    }
-    auto answer = Exchange(attempt);
-    if (attempt.reusable) GiveBack(std::move(attempt.connection));
-    const bool stale = !answer && answer.error().cause == Cause::kClosed && pooled && !attempt.answered;
+    auto attempt = Connected(call);
+    if (!attempt) return tl::unexpected(attempt.error());
+    attempt->limits.body_bytes = std::numeric_limits<std::uint64_t>::max();
+    attempt->silence = silence;
+    const Status asked = Ask(*attempt);
+    auto answer = asked ? ReadAnswer(*attempt, sink) : tl::unexpected(asked.error());
+    Finish(*attempt);
+    const bool stale = !answer && answer.error().cause == Cause::kClosed && attempt->pooled && !attempt->answered;
     if (!stale || !repeatable) return answer;
   }
 }
 
 Result<Response> Client::Send(const Call& call) {
-  Response response;
-  bool too_large = false;
-  auto start = Stream(call, [&](const ResponseStart&, std::string_view piece) {
-    too_large = response.body.size() + piece.size() > options_.limits.body_bytes;
-    if (!too_large) response.body += piece;
-    return !too_large;
-  });
-  if (!start) return tl::unexpected(start.error());
-  if (too_large) return Fail(Cause::kTooLarge, "the answer is larger than allowed");
-  response.status = start->status;
-  response.headers = std::move(start->headers);
-  return response;
+  Collector collector(options_.limits.body_bytes);
+  auto start = Stream(call, collector.sink());
+  return collector.Take(std::move(start));
+}
+
+std::vector<Result<Response>> Client::SendAll(std::span<const Call> calls) {
+  std::vector<Result<Response>> answers;
+  if (calls.empty()) return answers;
+  auto attempt = Connected(calls.front());
+  Status fine = attempt ? Status() : tl::unexpected(attempt.error());
+  std::string messages;
+  for (const Call& call : calls) messages += Message(call, true);
+  if (fine) fine = attempt->connection->Write(messages);
+  for (const Call& call : calls) {
+    if (!fine) {
+      answers.push_back(tl::unexpected(fine.error()));
+      continue;
+    }
+    attempt->call = &call;
+    Collector collector(options_.limits.body_bytes);
+    auto start = ReadAnswer(*attempt, collector.sink());
+    answers.push_back(collector.Take(std::move(start)));
+    if (!answers.back()) fine = tl::unexpected(answers.back().error());
+    if (fine && !attempt->reusable) fine = Fail(Cause::kClosed, "the server closed the connection");
+  }
+  if (fine) Finish(*attempt);
+  return answers;
 }
 
 }  // namespace hami::net

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,11 @@ class Client {
   static Result<std::unique_ptr<Client>> Make(const Url& origin, const ClientOptions& options);
 
   Result<Response> Send(const Call& call);
+  // Sends CALLS one behind the other over one connection and then reads their answers: for many small requests of which
+  // each may get lost. The deadline and the canceller of the first hold for all, and so few calls are to be given that
+  // their answers fit into socket buffers. One result for each; when the connection breaks, nobody knows what became of
+  // those that have no answer.
+  std::vector<Result<Response>> SendAll(std::span<const Call> calls);
   // Hands the body over as it comes. Succeeds when the body is complete or the sink had enough; SILENCE is the longest
   // the server may say nothing (the call's deadline holds as well).
   Result<ResponseStart> Stream(const Call& call, const BodySink& sink, Duration silence = Duration::max());
@@ -62,14 +68,20 @@ class Client {
     Deadline until;
   };
 
-  Client(Url origin, const ClientOptions& options) : origin_(std::move(origin)), options_(options) {}
+  Client(Url origin, const ClientOptions& options)
+      : origin_(std::move(origin)), authority_(origin_.Authority()), options_(options) {}
   Result<std::unique_ptr<net::Stream>> NewConnection(const Call& call);
   std::unique_ptr<net::Stream> TakeIdle();
   void GiveBack(std::unique_ptr<net::Stream> connection);
   struct Attempt;
-  Result<ResponseStart> Exchange(Attempt& attempt);
+  Result<Attempt> Connected(const Call& call);
+  std::string Message(const Call& call, bool with_body) const;
+  Status Ask(Attempt& attempt) const;
+  static Result<ResponseStart> ReadAnswer(Attempt& attempt, const BodySink& sink);
+  void Finish(Attempt& attempt);
 
   const Url origin_;
+  const std::string authority_;
   const ClientOptions options_;
   std::unique_ptr<ReloadingContext> tls_;
   std::mutex mutex_;

@@ -182,5 +182,62 @@ TEST(Canceller, GivenASleeperWhenCancelledThenItWakes) {
   EXPECT_FALSE(other.SleepUntil(After(1ms)));
 }
 
+Call PostOf(const std::string& body) {
+  Call call;
+  call.method = "POST";
+  call.body = body;
+  return call;
+}
+
+TEST(Client, GivenManyCallsWhenSentTogetherThenEachHasItsAnswerAndOneConnectionServedThemAll) {
+  const auto server = *Server::Start({}, [](const Request& request) {
+    return Response{request.body == "refuse" ? 409 : 201, {}, "re: " + request.body, {}};
+  });
+  const auto client = ClientOf(server->port());
+  const std::vector<Call> calls{PostOf("a"), PostOf("refuse"), PostOf(std::string(50'000, 'x')), PostOf("")};
+  for (int round = 0; round < 2; ++round) {
+    const auto answers = client->SendAll(calls);
+    ASSERT_EQ(answers.size(), calls.size());
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      ASSERT_TRUE(answers[i]) << answers[i].error().message;
+      EXPECT_EQ(answers[i]->status, i == 1 ? 409 : 201);
+      EXPECT_EQ(answers[i]->body, "re: " + calls[i].body);
+    }
+  }
+  EXPECT_EQ(server->counters().connections, 1U);
+  EXPECT_TRUE(client->SendAll({}).empty());
+}
+
+TEST(Client, GivenAConnectionThatEndsAmongTheAnswersWhenSentTogetherThenTheRestAreErrors) {
+  const std::string answer = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok";
+  const ScriptedServer server({answer + answer});
+  const auto answers = ClientOf(server.port())->SendAll(std::vector<Call>{PostOf("1"), PostOf("2"), PostOf("3")});
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_TRUE(answers[0] && answers[1]);
+  ASSERT_FALSE(answers[2]);
+  EXPECT_EQ(answers[2].error().cause, Cause::kClosed);
+}
+
+TEST(Client, GivenAServerThatEndsTheConnectionWithItsAnswerWhenSentTogetherThenWhatFollowsIsNoAnswer) {
+  const ScriptedServer server(
+      {"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+       "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"});
+  const auto answers = ClientOf(server.port())->SendAll(std::vector<Call>{PostOf("1"), PostOf("2")});
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_TRUE(answers[0]);
+  EXPECT_FALSE(answers[1]);
+}
+
+TEST(Client, GivenNobodyListeningWhenSentTogetherThenEveryCallFails) {
+  std::uint16_t port = 0;
+  {
+    const auto listener = Listen("127.0.0.1", 0);
+    port = *LocalPort(listener->get());
+  }
+  const auto answers = ClientOf(port)->SendAll(std::vector<Call>{PostOf("1"), PostOf("2")});
+  ASSERT_EQ(answers.size(), 2U);
+  for (const auto& answer : answers) EXPECT_EQ(answer.error().cause, Cause::kConnect);
+}
+
 }  // namespace
 }  // namespace hami::net

@@ -17,6 +17,8 @@ namespace {
 namespace http = boost::beast::http;
 using boost::beast::error_code;
 
+constexpr std::size_t kUsualHeadBytes = 512;
+
 Error ToError(const error_code& code) {
   const bool large = code == http::error::header_limit || code == http::error::body_limit;
   return Error{{"HTTP: " + code.message(), {}}, large ? Cause::kTooLarge : Cause::kProtocol};
@@ -79,17 +81,22 @@ std::string_view ReasonPhrase(int status) {
   return {phrase.data(), phrase.size()};
 }
 
-std::string RequestHead(const Request& request) {
-  std::string head = request.method + " " + request.target + " HTTP/1.1\r\n";
+std::string RequestHead(const Request& request, std::size_t body_bytes) {
+  std::string head;
+  head.reserve(kUsualHeadBytes);
+  head.append(request.method).append(" ").append(request.target).append(" HTTP/1.1\r\n");
   for (const auto& [name, value] : request.headers) AppendHeader(head, name, value);
-  if (!request.body.empty() || (request.method != "GET" && request.method != "HEAD")) {
-    AppendHeader(head, "Content-Length", std::to_string(request.body.size()));
+  if (body_bytes > 0 || (request.method != "GET" && request.method != "HEAD")) {
+    AppendHeader(head, "Content-Length", std::to_string(body_bytes));
   }
-  return head + "\r\n";
+  head += "\r\n";
+  return head;
 }
 
 std::string ResponseHead(const Response& response, bool chunked, bool keep_alive) {
-  std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
+  std::string head;
+  head.reserve(kUsualHeadBytes);
+  head.append("HTTP/1.1 ").append(std::to_string(response.status)).append(" ");
   head += ReasonPhrase(response.status);
   head += "\r\n";
   for (const auto& [name, value] : response.headers) AppendHeader(head, name, value);
@@ -99,7 +106,8 @@ std::string ResponseHead(const Response& response, bool chunked, bool keep_alive
     AppendHeader(head, "Content-Length", std::to_string(response.body.size()));
   }
   if (!keep_alive) head += "Connection: close\r\n";
-  return head + "\r\n";
+  head += "\r\n";
+  return head;
 }
 
 struct RequestParser::Impl {

@@ -103,21 +103,6 @@ ShapeIndex& Filter::Current(const Question& question) {
   return index;
 }
 
-NodeId Filter::Lookup(std::string_view name) {
-  if (follower_.size() < ledger_.node_ids()) follower_.resize(ledger_.node_ids(), kNoNode);
-  NodeId id = kNoNode;
-  if (previous_ < follower_.size()) {
-    const NodeId guess = follower_[previous_];
-    if (guess < ledger_.node_ids() && ledger_.exists(guess) && ledger_.node(guess).name() == name) id = guess;
-  }
-  if (id == kNoNode) {
-    id = ledger_.Find(name);
-    if (id != kNoNode && previous_ < follower_.size()) follower_[previous_] = id;
-  }
-  previous_ = id;
-  return id;
-}
-
 void Filter::Place(const device::Pod& pod, const Question& question, const Node& node, device::UnixSeconds now,
                    Decision& decision) const {
   Placement placement;
@@ -150,13 +135,15 @@ Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view
     return decision;
   }
 
-  std::vector<NodeId> ids;
-  ids.reserve(names.size());
+  const std::vector<NodeId> ids = ledger_.FindAll(names);
   NodeId best = kNoNode;
-  for (const std::string_view name : names) {
-    ids.push_back(Lookup(name));
-    const NodeId id = ids.back();
-    if (id != kNoNode && index.fits(id)) best = index.Better(ledger_, best, id);
+  std::string_view best_name;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const NodeId id = ids[i];
+    if (id == kNoNode || !index.fits(id)) continue;
+    if (best != kNoNode && !index.Beats(id, names[i], best, best_name)) continue;
+    best = id;
+    best_name = names[i];
   }
   if (best == kNoNode || options.explain) {
     ++round_;

@@ -67,7 +67,6 @@ class Filter {
   std::vector<QuotaRoom> Room(const device::Pod& pod, const Plan& plan) const;
   bool QuotaCanMatter(const Plan& plan, int vendor, const QuotaRoom& room) const;
   ShapeIndex& Current(const Question& question);
-  NodeId Lookup(std::string_view name);
   void Place(const device::Pod& pod, const Question& question, const Node& node, device::UnixSeconds now,
              Decision& decision) const;
 
@@ -77,9 +76,6 @@ class Filter {
   // Most recently used first.
   std::list<Shape> shapes_;
   std::unordered_map<std::string_view, std::list<Shape>::iterator> by_key_;
-  // Requests name the nodes in much the same order each time: which id followed which.
-  std::vector<NodeId> follower_;
-  NodeId previous_ = kNoNode;
   std::vector<std::uint64_t> seen_;
   std::uint64_t round_ = 0;
   FilterCounters counters_;

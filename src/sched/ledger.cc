@@ -51,11 +51,6 @@ device::UnixSeconds AssignedTime(const device::Pod& pod) {
 Ledger::Ledger(const device::Vendors& vendors, device::UnixSeconds assume_seconds)
     : vendors_(vendors), assume_seconds_(assume_seconds), quotas_(vendors) {}
 
-NodeId Ledger::Find(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? kNoNode : found->second;
-}
-
 Node& Ledger::NodeAt(std::string_view name, NodeId& id) {
   id = Find(name);
   if (id != kNoNode) return *nodes_[id];
@@ -68,7 +63,7 @@ Node& Ledger::NodeAt(std::string_view name, NodeId& id) {
     free_nodes_.pop_back();
     nodes_[id] = std::move(node);
   }
-  by_name_.emplace(std::string(name), id);
+  names_.Add(name, id);
   return *nodes_[id];
 }
 
@@ -87,7 +82,7 @@ void Ledger::Touch(NodeId id) {
 void Ledger::Release(NodeId id) {
   Node& node = *nodes_[id];
   if (node.registered() || !node.pods.empty()) return;
-  by_name_.erase(by_name_.find(node.name()));
+  names_.Remove(id);
   nodes_[id].reset();
   free_nodes_.push_back(id);
 }

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -22,13 +23,12 @@
 #include "device/pod.h"
 #include "device/vendor.h"
 #include "sched/node.h"
+#include "sched/node_names.h"
 #include "sched/quota.h"
 
 namespace hami::sched {
 
-using NodeId = std::uint32_t;
 using PodId = std::uint32_t;
-inline constexpr NodeId kNoNode = ~NodeId{0};
 
 struct PodRecord {
   std::string uid;
@@ -81,11 +81,12 @@ class Ledger {
   std::vector<std::string> ExpireBefore(device::UnixSeconds now);
 
   // Reading.
-  NodeId Find(std::string_view name) const;
+  NodeId Find(std::string_view name) const { return names_.Find(name); }
+  std::vector<NodeId> FindAll(std::span<const std::string_view> names) const { return names_.FindAll(names); }
   const Node& node(NodeId id) const { return *nodes_[id]; }
   bool exists(NodeId id) const { return nodes_[id] != nullptr; }
   NodeId node_ids() const { return static_cast<NodeId>(nodes_.size()); }  // ids are below this
-  std::size_t node_count() const { return by_name_.size(); }
+  std::size_t node_count() const { return names_.size(); }
   std::size_t pod_count() const { return by_uid_.size(); }
   const PodRecord* FindPod(std::string_view uid) const;
   const PodRecord& pod(PodId id) const { return *pods_[id]; }  // of a node's list of pods
@@ -127,7 +128,7 @@ class Ledger {
   QuotaBooks quotas_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<NodeId> free_nodes_;
-  ByText<NodeId> by_name_;
+  NodeNames names_;
   std::vector<std::unique_ptr<PodRecord>> pods_;
   std::vector<PodId> free_pods_;
   ByText<PodId> by_uid_;

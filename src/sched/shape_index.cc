@@ -16,10 +16,7 @@ const std::string& ShapeIndex::reason(NodeId id) const {
 NodeId ShapeIndex::Better(const Ledger& ledger, NodeId a, NodeId b) const {
   if (a == kNoNode || !fits(a)) return b != kNoNode && fits(b) ? b : kNoNode;
   if (b == kNoNode || !fits(b)) return a;
-  const float x = score(a);
-  const float y = score(b);
-  if (x != y) return (x < y) == spread_ ? a : b;
-  return ledger.node(a).name() <= ledger.node(b).name() ? a : b;
+  return Beats(b, ledger.node(b).name(), a, ledger.node(a).name()) ? b : a;
 }
 
 std::int32_t ShapeIndex::Intern(std::string reason) {

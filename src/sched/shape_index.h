@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -28,8 +29,12 @@ class ShapeIndex {
 
   // The best of all nodes, or kNoNode.
   NodeId Best() const { return tree_.empty() ? kNoNode : tree_[1]; }
-  // The better of two ids, either of which may be kNoNode. Equal scores: the smaller name.
-  NodeId Better(const Ledger& ledger, NodeId a, NodeId b) const;
+  // Whether node A, which fits as B does, is to be chosen before B. Equal scores: the smaller name.
+  bool Beats(NodeId a, std::string_view a_name, NodeId b, std::string_view b_name) const {
+    const float x = score(a);
+    const float y = score(b);
+    return x == y ? a_name < b_name : (x < y) == spread_;
+  }
 
   bool fits(NodeId id) const { return entries_[id].reason == kFits; }
   float score(NodeId id) const { return entries_[id].score; }
@@ -45,6 +50,8 @@ class ShapeIndex {
     std::int32_t reason = kAbsent;
   };
 
+  // The better of two ids, either of which may be kNoNode.
+  NodeId Better(const Ledger& ledger, NodeId a, NodeId b) const;
   bool Update(const Ledger& ledger, const Ask& ask, NodeId id);
   void Climb(const Ledger& ledger, NodeId id);
   void Grow(const Ledger& ledger);

@@ -67,7 +67,7 @@ class Race {
     cluster_.yield = [this] { Yield(); };
     for (int i = 0; i < kActors; ++i) {
       actors_.push_back(std::make_unique<Actor>());
-      actors_.back()->of = i % 2;
+      actors_.back()->of = static_cast<std::size_t>(i % 2);
     }
     for (int i = 0; i < kActors; ++i) actors_[static_cast<std::size_t>(i)]->thread = std::thread([this, i] { Act(i); });
   }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sched/node_names.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+namespace hami::sched {
+namespace {
+
+constexpr std::size_t kFewestSlots = 16;
+constexpr std::size_t kAtOnce = 32;  // names on their way through memory
+
+void Fetch(const void* address) { __builtin_prefetch(address); }
+
+}  // namespace
+
+std::uint32_t NodeNames::HashOf(std::string_view name) {
+  const std::uint64_t hash = std::hash<std::string_view>{}(name);
+  return static_cast<std::uint32_t>(hash ^ hash >> 32U);
+}
+
+void NodeNames::Insert(Slot slot) {
+  std::size_t at = Home(slot.hash);
+  while (slots_[at].id != kNoNode) at = After(at);
+  slots_[at] = slot;
+}
+
+void NodeNames::Grow() {
+  std::vector<Slot> old(std::max(kFewestSlots, 2 * slots_.size()));
+  old.swap(slots_);
+  for (const Slot& slot : old) {
+    if (slot.id != kNoNode) Insert(slot);
+  }
+}
+
+void NodeNames::Add(std::string_view name, NodeId id) {
+  if (2 * (size_ + 1) > slots_.size()) Grow();
+  if (names_.size() <= id) names_.resize(id + 1);
+  names_[id] = name;
+  Insert({HashOf(name), id});
+  ++size_;
+}
+
+void NodeNames::Remove(NodeId id) {
+  std::size_t gap = Home(HashOf(names_[id]));
+  while (slots_[gap].id != id) gap = After(gap);
+  // What stands behind moves up, unless that is before its home: no search may end at a gap too early.
+  for (std::size_t at = After(gap); slots_[at].id != kNoNode; at = After(at)) {
+    const std::size_t mask = slots_.size() - 1;
+    if (((at - Home(slots_[at].hash)) & mask) < ((at - gap) & mask)) continue;
+    slots_[gap] = slots_[at];
+    gap = at;
+  }
+  slots_[gap] = {};
+  names_[id] = {};
+  --size_;
+}
+
+NodeId NodeNames::Find(std::string_view name) const {
+  if (slots_.empty()) return kNoNode;
+  const std::uint32_t hash = HashOf(name);
+  std::size_t at = Home(hash);
+  while (slots_[at].id != kNoNode && (slots_[at].hash != hash || names_[slots_[at].id] != name)) at = After(at);
+  return slots_[at].id;
+}
+
+std::vector<NodeId> NodeNames::FindAll(std::span<const std::string_view> names) const {
+  std::vector<NodeId> ids(names.size(), kNoNode);
+  if (slots_.empty()) return ids;
+  for (std::size_t begin = 0; begin < names.size(); begin += kAtOnce) {
+    const std::size_t count = std::min(kAtOnce, names.size() - begin);
+    const auto some = names.subspan(begin, count);
+    const auto out = std::span(ids).subspan(begin, count);
+    std::array<std::uint32_t, kAtOnce> hashes;
+    for (std::size_t i = 0; i < count; ++i) {
+      hashes[i] = HashOf(some[i]);
+      Fetch(&slots_[Home(hashes[i])]);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      std::size_t at = Home(hashes[i]);
+      while (slots_[at].id != kNoNode && slots_[at].hash != hashes[i]) at = After(at);
+      out[i] = slots_[at].id;
+      if (out[i] != kNoNode) Fetch(&names_[out[i]]);
+    }
+    for (const NodeId id : out) {
+      if (id != kNoNode) Fetch(names_[id].data());
+    }
+    // Another name of the same hash stood before it: seldom enough to start again.
+    for (std::size_t i = 0; i < count; ++i) {
+      if (out[i] != kNoNode && names_[out[i]] != some[i]) out[i] = Find(some[i]);
+    }
+  }
+  return ids;
+}
+
+}  // namespace hami::sched
