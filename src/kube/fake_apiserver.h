@@ -43,7 +43,7 @@ struct FakeOptions {
   std::chrono::milliseconds bookmark_interval{60'000};
   unsigned max_threads = 64;
   bool bindings_carry_labels = true;  // as from 1.35 on
-  std::string token;  // when set, requests without it get 401
+  std::string token;                  // when set, requests without it get 401
   std::optional<net::TlsFiles> tls;
 };
 

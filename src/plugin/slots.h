@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Slots: what the kubelet counts. `<GPU uuid>-<i>`, i = 0 … count - 1, are the shares a GPU can be cut into; the kubelet
-// picks slots, the scheduler picks GPUs. Owns the form of their names. The kubelet promises no order of the slots it
-// names, so sets of them are sorted before they are compared or used as a key.
+// Slots: what the kubelet counts. `<GPU uuid>-<i>`, i = 0 … count - 1, are the shares a GPU can be cut into; the
+// kubelet picks slots, the scheduler picks GPUs. Owns the form of their names. The kubelet promises no order of the
+// slots it names, so sets of them are sorted before they are compared or used as a key.
 
 #pragma once
 
