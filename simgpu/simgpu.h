@@ -32,6 +32,10 @@ uint64_t simgpu_free_bytes(int dev);
 int64_t simgpu_now_ns(void);
 void simgpu_advance_ns(int64_t by);
 
+/* libcuda.so.1's own function of that exported name, whatever a preloaded library put before it; NULL for a name that
+   it does not have. Not in libnvidia-ml.so.1. */
+void* simgpu_own_function(const char* symbol);
+
 #ifdef __cplusplus
 }
 #endif

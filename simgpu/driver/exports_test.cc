@@ -67,6 +67,15 @@ TEST(Exports, GivenForeignNamesWhenLookedUpThenNothingElseIsExported) {
   EXPECT_EQ(dlsym(g_library, "ZSTD_decompress"), nullptr);
 }
 
+TEST(Exports, GivenOwnFunctionWhenAskedThenByExportedNameOnly) {
+  const auto own = Get<void* (*)(const char*)>("simgpu_own_function");
+  ASSERT_NE(own, nullptr);
+  for (const char* name : {"cuInit", "cuMemAlloc_v2", "cuMemcpyHtoD_v2_ptds"})
+    EXPECT_EQ(own(name), dlsym(g_library, name));
+  EXPECT_EQ(own("cuNoSuchFunction"), nullptr);
+  EXPECT_EQ(own(nullptr), nullptr);
+}
+
 TEST(Exports, GivenLookupsWhenAnsweredThenAddressesAreTheLibrarysOwn) {
   const auto lookup = Get<Lookup>("cuGetProcAddress_v2");
   ASSERT_NE(lookup, nullptr);

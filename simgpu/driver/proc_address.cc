@@ -3,6 +3,7 @@
 
 #include "abi/cuda_abi.h"
 #include "simgpu/driver/entry_points.h"
+#include "simgpu/simgpu.h"
 
 namespace {
 
@@ -31,6 +32,14 @@ CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int cudaVersio
 CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
                                      CUdriverProcAddressQueryResult* symbolStatus) {
   return Answer(symbol, pfn, cudaVersion, flags, symbolStatus);
+}
+
+__attribute__((visibility("default"))) void* simgpu_own_function(const char* symbol) {
+  if (symbol == nullptr) return nullptr;
+  for (const simgpu::EntryPoint& entry : simgpu::EntryPoints()) {
+    if (entry.symbol == symbol) return reinterpret_cast<void*>(entry.address);
+  }
+  return nullptr;
 }
 
 }  // extern "C"

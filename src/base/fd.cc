@@ -60,7 +60,8 @@ Result<std::string> ReadLinkedFile(const std::string& path, std::size_t most_byt
 Status WriteNewFile(const std::string& path, std::string_view content, unsigned mode) {
   auto fd = Open(path, O_WRONLY | O_CREAT | O_EXCL, mode);
   if (!fd) return tl::unexpected(fd.error());
-  return WriteAll(fd->get(), content);
+  const Status written = WriteAll(fd->get(), content);
+  return written ? written : Status(Fail(path + ": " + written.error().message));
 }
 
 Status WriteAll(int fd, std::string_view content) {

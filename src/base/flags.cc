@@ -221,6 +221,22 @@ Result<std::chrono::milliseconds> ParseGoDuration(std::string_view text) {
   return std::chrono::milliseconds(std::llround(sum));
 }
 
+std::string FormatGoDuration(std::chrono::milliseconds span) {
+  const std::int64_t all = span.count();
+  if (all > 0 && all < 1000) return std::to_string(all) + "ms";
+  const std::int64_t minutes = all / 60'000;
+  std::string text;
+  if (minutes >= 60) text += std::to_string(minutes / 60) + "h";
+  if (minutes > 0) text += std::to_string(minutes % 60) + "m";
+  text += std::to_string(all % 60'000 / 1000);
+  if (const std::int64_t rest = all % 1000; rest != 0) {
+    std::string digits = std::to_string(1000 + rest).substr(1);
+    while (digits.back() == '0') digits.pop_back();
+    text += "." + digits;
+  }
+  return text + "s";
+}
+
 Result<HostPort> ParseHostPort(std::string_view text) {
   constexpr const char* kHint = "addresses are written like 127.0.0.1:8080, :9395 or [::1]:443";
   const std::size_t colon = text.rfind(':');

@@ -83,6 +83,9 @@ Result<bool> ParseGoBool(std::string_view text);
 // "5m", "1h30m", "28s", "1.5s", "250ms", "0": a Go duration. Refuses what is negative or longer than a year.
 Result<std::chrono::milliseconds> ParseGoDuration(std::string_view text);
 
+// As Go prints it: "28s", "5m0s", "1h30m0s", "1.5s", "250ms". SPAN is not negative.
+std::string FormatGoDuration(std::chrono::milliseconds span);
+
 struct HostPort {
   std::string host;  // empty: every interface
   std::uint16_t port = 0;

@@ -135,6 +135,13 @@ TEST(Flags, DurationsAsGoWritesThem) {
   }
 }
 
+TEST(Flags, DurationsAreShownAsGoShowsThem) {
+  const std::pair<std::int64_t, const char*> cases[] = {
+      {0, "0s"},         {250, "250ms"},       {1500, "1.5s"},        {28'000, "28s"},       {60'000, "1m0s"},
+      {300'000, "5m0s"}, {90'050, "1m30.05s"}, {3'600'000, "1h0m0s"}, {5'400'000, "1h30m0s"}};
+  for (const auto& [span, shown] : cases) EXPECT_EQ(FormatGoDuration(milliseconds(span)), shown);
+}
+
 TEST(Flags, AddressesWithAPort) {
   EXPECT_EQ(ParseHostPort(":9395")->host, "");
   EXPECT_EQ(ParseHostPort(":9395")->port, 9395);

@@ -67,6 +67,21 @@ Piece NextPiece(std::string_view text) {
   return {end, 1};
 }
 
+constexpr std::size_t kGap = 2;          // between columns
+constexpr std::size_t kLeastColumn = 8;  // below that a column tells nothing
+
+// Where the terminal is too narrow, the widest columns give way first: figures are short, names and commands long.
+void Narrow(std::vector<std::size_t>& widths, std::size_t room) {
+  std::size_t total = widths.empty() ? 0 : (widths.size() - 1) * kGap;
+  for (const std::size_t width : widths) total += width;
+  while (total > room) {
+    const auto widest = std::max_element(widths.begin(), widths.end());
+    if (widest == widths.end() || *widest <= kLeastColumn) return;
+    --*widest;
+    --total;
+  }
+}
+
 }  // namespace
 
 Terminal ExamineTerminal(int fd) {
@@ -140,17 +155,18 @@ std::vector<std::string> Table::Lines(const Terminal& terminal) const {
     for (const auto& row : rows_) width = std::max(width, DisplayWidth(row[c].text));
     widths.push_back(width);
   }
+  if (terminal.width != 0) Narrow(widths, terminal.width);
   const auto lay_out = [&](const auto& text_of, const auto& style_of) {
     std::string line;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const std::string text = text_of(c);
+      const std::string text = Clip(text_of(c), widths[c]);
       const std::string padding(widths[c] - DisplayWidth(text), ' ');
       const bool right = columns_[c].align == Align::kRight;
       const bool last = c + 1 == columns_.size();
       if (right) line += padding;
       line += Paint(terminal, style_of(c), text);
       if (!right && !last) line += padding;
-      if (!last) line += "  ";
+      if (!last) line.append(kGap, ' ');
     }
     line.erase(line.find_last_not_of(' ') + 1);
     return terminal.width == 0 ? line : Clip(line, terminal.width);
@@ -188,14 +204,19 @@ bool Screen::Draw(const std::vector<std::string>& lines) {
     return WriteAll(fd_, frame).has_value();
   }
   const Terminal terminal = ExamineTerminal(fd_);
-  const std::size_t shown = std::min(lines.size(), terminal.height - 1);
+  const bool too_many = lines.size() > terminal.height - 1;
+  const std::size_t shown = too_many ? terminal.height - 1 : lines.size();
   if (kind_ == Kind::kWhole) {
     frame += "\x1b[H";
   } else if (drawn_ > 0) {
     frame += "\r\x1b[" + std::to_string(drawn_) + "A";
   }
   // Every line is overwritten and then erased to its end, so that no cell is ever blank in between.
-  for (std::size_t i = 0; i < shown; ++i) frame += Clip(lines[i], terminal.width) + "\x1b[K\n";
+  for (std::size_t i = 0; i < shown; ++i) {
+    const bool stands_for_rest = too_many && i + 1 == shown;
+    const std::string rest = "(" + std::to_string(lines.size() - i) + " more lines)";
+    frame += Clip(stands_for_rest ? rest : lines[i], terminal.width) + "\x1b[K\n";
+  }
   frame += "\x1b[J";
   drawn_ = shown;
   return WriteAll(fd_, frame).has_value();

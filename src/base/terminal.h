@@ -58,7 +58,7 @@ class Table {
   // Exactly one cell per column.
   void Add(std::vector<Cell> row);
   bool empty() const { return rows_.empty(); }
-  // One string per line, no line breaks, clipped to the terminal's width.
+  // One string per line, no line breaks, no wider than the terminal: the widest columns are cut first.
   std::vector<std::string> Lines(const Terminal& terminal) const;
   std::string Render(const Terminal& terminal) const;
 

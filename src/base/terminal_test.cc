@@ -48,6 +48,19 @@ TEST(Tables, GivenNarrowTerminal_WhenRendered_ThenClippedToItsWidth) {
   for (const std::string& line : Sample().Lines(narrow)) EXPECT_LE(DisplayWidth(line), 10u) << line;
 }
 
+TEST(Tables, GivenNarrowTerminal_WhenRendered_ThenLongTextsAreCutAndFiguresStay) {
+  Table table({{"NAME"}, {"USED", Table::Align::kRight}, {"COMMAND"}});
+  table.Add({std::string(63, 'n'), "810 MiB", "python3 train.py --epochs 100 --and so on"});
+  table.Add({"b", "7 B", "x"});
+  Terminal narrow;
+  narrow.width = 40;
+  const auto lines = table.Lines(narrow);
+  EXPECT_EQ(lines[1], "nnnnnnnnnnn...  810 MiB  python3 trai...");
+  EXPECT_EQ(lines[2], "b                   7 B  x");
+  narrow.width = 12;
+  for (const std::string& line : table.Lines(narrow)) EXPECT_LE(DisplayWidth(line), 12u);
+}
+
 TEST(Clipping, GivenStyledText_WhenClipped_ThenStyleIsClosedAndCharactersWhole) {
   EXPECT_EQ(Clip("abcdef", 6), "abcdef");
   EXPECT_EQ(Clip("abcdefg", 6), "abc...");
@@ -94,6 +107,7 @@ TEST(Screens, GivenTerminal_WhenFramesAreDrawn_ThenOverwrittenInPlaceAndTheCurso
     Screen screen(writer.get(), Screen::Kind::kInline);
     EXPECT_TRUE(screen.Draw({"one", "two"}));
     EXPECT_TRUE(screen.Draw({"a line wider than the twenty columns there are"}));
+    EXPECT_TRUE(screen.Draw(std::vector<std::string>(30, "row")));
   }
   std::array<char, 512> buffer{};
   std::string text;
@@ -105,6 +119,7 @@ TEST(Screens, GivenTerminal_WhenFramesAreDrawn_ThenOverwrittenInPlaceAndTheCurso
   EXPECT_TRUE(text.starts_with("\x1b[?25l")) << "the cursor is hidden first";
   EXPECT_THAT(text, testing::HasSubstr("one\x1b[K\r\ntwo\x1b[K\r\n"));
   EXPECT_THAT(text, testing::HasSubstr("\x1b[2Aa line wider than..."));
+  EXPECT_THAT(text, testing::HasSubstr("row\x1b[K\r\n(22 more lines)\x1b[K\r\n")) << "nine rows of ten are drawn";
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b[2J"))) << "clearing everything is what flickers";
 }
 

@@ -25,5 +25,10 @@ struct Dispatch {
 
 int main(int argc, char** argv) {
   hami::base::StartLog("hami");
-  return std::visit(Dispatch{}, hami::cli::ParseOptions({argv + (argc > 0 ? 1 : 0), argv + argc}));
+  const hami::cli::Options options = hami::cli::ParseOptions({argv + (argc > 0 ? 1 : 0), argv + argc});
+  const int status = std::visit(Dispatch{}, options);
+  if (std::cout.flush()) return status;
+  hami::base::LogError("can not write to standard output");
+  if (status != 0) return status;
+  return std::holds_alternative<hami::cli::RunOptions>(options) ? hami::cli::kRunFailed : hami::cli::kFailed;
 }

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <functional>
+#include <charconv>
 #include <memory>
 #include <sstream>
 
@@ -22,6 +22,7 @@ constexpr const char* kOverview =
     "Share the GPUs of this machine between programs, with limits that hold.\n\n"
     "  hami run --mem 3g -- python3 train.py     run a program with 3 GiB of a GPU\n"
     "  hami ps --watch                           who holds what, live\n"
+    "  hami set NAME --mem 6g                    new limits for a share that runs\n"
     "  hami smi                                  the GPUs, with the shares drawn in\n"
     "  hami sim --gpus 2xH100 -- hami run …      all of this without a GPU";
 
@@ -42,27 +43,64 @@ constexpr const char* kSimExamples =
     "  hami sim --gpus 2xT4,1xA100-80 -- bash           a shell on a machine with three GPUs\n\n"
     "Programs that use the CUDA driver API or NVML run on it; kernels take time and compute nothing.";
 
-// A mistake in the value of an option, told in the words of the part that understands values.
-void Check(const base::Error& error) {
-  throw CLI::ValidationError(error.hint.empty() ? error.message : error.message + "\n  " + error.hint);
-}
+// Less can not even hold a context: who writes --mem 3 means 3g.
+constexpr std::uint64_t kLeastMemory = base::kMiB;
 
-GpuChoice ParseGpus(const std::string& text) {
+base::Result<GpuChoice> ParseGpus(const std::string& text) {
   if (const auto count = base::ParseNumber(text)) {
-    if (*count == 0 || *count > 16) Check({"--gpus must be from 1 to 16", "or a list of UUIDs"});
+    if (*count == 0 || *count > 16)
+      return base::Fail("'" + text + "' is not a number of GPUs from 1 to 16",
+                        "one GPU in particular is named by its UUID; hami smi lists them");
     return AnyGpus{static_cast<unsigned>(*count)};
   }
   std::vector<std::string> names = base::Split(text, ',');
+  if (names.size() > 16) return base::Fail("at most 16 GPUs fit into a share");
+  if (names.empty()) names.emplace_back();
   for (const std::string& name : names) {
     if (name.starts_with("MIG-"))
-      Check({"MIG devices can not be shared yet", "name a whole GPU (hami smi lists them)"});
+      return base::Fail("MIG devices can not be shared yet", "name a whole GPU (hami smi lists them)");
     if (!name.starts_with("GPU-")) {
-      Check(
-          {"'" + name + "' is neither a number of GPUs nor a UUID", "UUIDs look like GPU-5ef1…; hami smi lists them"});
+      return base::Fail("'" + name + "' is neither a number of GPUs from 1 to 16 nor a UUID",
+                        "UUIDs look like GPU-5ef1…; hami smi lists them");
     }
   }
-  if (names.size() > 16) Check({"at most 16 GPUs fit into a share", ""});
-  return names;
+  return GpuChoice(std::move(names));
+}
+
+base::Result<base::Portion> ParseMemory(const std::string& text) {
+  auto portion = base::ParsePortion(text);
+  const auto* bytes = portion ? std::get_if<base::Bytes>(&*portion) : nullptr;
+  if (bytes != nullptr && base::Count(*bytes) < kLeastMemory) {
+    return base::Fail("'" + text + "' is " + base::FormatBytes(base::Count(*bytes)) + ", too little for any program",
+                      "write a unit: 512m, 3g");
+  }
+  return portion;
+}
+
+base::Result<unsigned> ParseBurst(const std::string& text) {
+  return text == "0" ? base::Result<unsigned>(0) : base::ParsePercent(text);
+}
+
+base::Result<double> ParseInterval(const std::string& text) {
+  double seconds = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
+  if (error == std::errc{} && stop == end && seconds >= 0.1 && seconds <= 3600) return seconds;
+  return base::Fail("'" + text + "' is not a number of seconds from 0.1 to 3600");
+}
+
+// An option whose value is understood by PARSE; a mistake names the option, the value and what to write.
+template <typename Out, typename Parse>
+CLI::Option* AddParsed(CLI::App* command, const char* name, const char* type, const char* help, Out& out, Parse parse) {
+  const auto take = [name, &out, parse](const std::string& text) {
+    auto value = parse(text);
+    if (!value) {
+      const base::Error& error = value.error();
+      throw CLI::ValidationError(name, error.hint.empty() ? error.message : error.message + "\n  " + error.hint);
+    }
+    out = *std::move(value);
+  };
+  return command->add_option_function<std::string>(name, take, help)->type_name(type);
 }
 
 // CLI11's help with a usage line that shows where the command goes.
@@ -107,30 +145,16 @@ void Parser::AddOutput(CLI::App* command, Output& output) {
 }
 
 void Parser::AddRun() {
-  const auto text_option = [this](const char* name, const char* type, const char* help,
-                                  std::function<void(const std::string&)> parse) {
-    run_command->add_option_function<std::string>(name, std::move(parse), help)->type_name(type);
-  };
-  text_option("--gpus", "N|UUID,...", "how many GPUs, or which (UUIDs or their unique beginnings); 1 if left out",
-              [this](const std::string& text) { run.request.gpus = ParseGpus(text); });
-  text_option("--mem", "SIZE|N%", "memory of each GPU (3g, 512m, 30%); all that is free on it if left out",
-              [this](const std::string& text) {
-                const auto portion = base::ParsePortion(text);
-                if (!portion) Check(portion.error());
-                run.request.memory = *portion;
-              });
-  text_option("--cores", "N", "percent of each GPU's compute time; no limit if left out",
-              [this](const std::string& text) {
-                const auto percent = base::ParsePercent(text);
-                if (!percent) Check(percent.error());
-                run.request.cores = *percent;
-              });
-  text_option("--burst", "N", "percent up to which --cores may be exceeded while others leave the GPU's time unused",
-              [this](const std::string& text) {
-                const auto percent = base::ParsePercent(text);
-                if (!percent) Check(percent.error());
-                run.burst = *percent;
-              });
+  Request& request = run.request;
+  AddParsed(run_command, "--gpus", "N|UUID,...",
+            "how many GPUs, or which (UUIDs or their unique beginnings); 1 if left out", request.gpus, ParseGpus);
+  AddParsed(run_command, "--mem", "SIZE|N%", "memory of each GPU (3g, 512m, 30%); all that is free on it if left out",
+            request.memory, ParseMemory);
+  AddParsed(run_command, "--cores", "N", "percent of each GPU's compute time; no limit if left out", request.cores,
+            base::ParsePercent);
+  AddParsed(run_command, "--burst", "N",
+            "percent up to which --cores may be exceeded while others leave the GPU's time unused", request.burst,
+            ParseBurst);
   run_command
       ->add_option_function<std::string>(
           "--policy",
@@ -147,10 +171,11 @@ void Parser::AddRun() {
           "high or low (default): who gives way when compute time is short")
       ->check(CLI::IsMember({"high", "low"}))
       ->type_name("PRIORITY");
-  text_option("--name", "NAME", "name of the share; made from COMMAND if left out", [this](const std::string& text) {
-    if (const auto valid = CheckShareName(text); !valid) Check(valid.error());
-    run.name = text;
-  });
+  AddParsed(run_command, "--name", "NAME", "name of the share; made from COMMAND if left out", run.name,
+            [](const std::string& text) -> base::Result<std::string> {
+              if (auto valid = CheckShareName(text); !valid) return tl::unexpected(std::move(valid).error());
+              return text;
+            });
   run_command->add_flag("--oversubscribe", run.request.oversubscribe,
                         "let the limit exceed what is free: what does not fit on the GPU spills to host memory");
   run_command->add_flag("--dry-run", run.dry_run, "show the plan and the environment, run nothing");
@@ -161,35 +186,22 @@ void Parser::AddRun() {
 
 void Parser::AddSet() {
   set_command->add_option("NAME", set.name, "the share, as `hami ps` names it")->required()->type_name("");
-  set_command
-      ->add_option_function<std::string>(
-          "--mem",
-          [this](const std::string& text) {
-            const auto portion = base::ParsePortion(text);
-            if (!portion) Check(portion.error());
-            set.memory = *portion;
-          },
-          "memory of each of its GPUs (6g, 512m, 30%)")
-      ->type_name("SIZE|N%");
-  set_command
-      ->add_option_function<std::string>(
-          "--cores",
-          [this](const std::string& text) {
-            const auto percent = base::ParsePercent(text);
-            if (!percent) Check(percent.error());
-            set.cores = *percent;
-          },
-          "percent of each GPU's compute time; 100 is all of it")
-      ->type_name("N");
+  AddParsed(set_command, "--mem", "SIZE|N%", "memory of each of its GPUs (6g, 512m, 30%)", set.memory, ParseMemory);
+  AddParsed(set_command, "--cores", "N", "percent of each GPU's compute time; 100 is all of it", set.cores,
+            base::ParsePercent);
+  AddParsed(set_command, "--burst", "N",
+            "percent up to which its cores may be exceeded while others leave the GPU's time unused; 0: not at all",
+            set.burst, ParseBurst);
   set_command->footer(
       "Programs of the share follow at once, while they run. Memory below what they hold refuses only new requests.");
 }
 
 void Parser::AddPs() {
-  ps_command->add_flag("--watch,-w", ps.watch, "go on until interrupted; redraws in place on a terminal");
-  ps_command->add_option("--interval", ps.interval_seconds, "seconds between two looks")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->type_name("SECONDS");
+  CLI::Option* watch =
+      ps_command->add_flag("--watch,-w", ps.watch, "go on until interrupted; redraws in place on a terminal");
+  AddParsed(ps_command, "--interval", "SECONDS", "time between two looks of --watch, 0.1 to 3600; 1 if left out",
+            ps.interval_seconds, ParseInterval)
+      ->needs(watch);
   AddOutput(ps_command, ps.output);
   ps_command->footer("USED and PEAK are what the share's limit counts; REFUSED is how often it said no.");
 }
@@ -223,11 +235,27 @@ std::vector<std::string> OptionNames(const CLI::App& command) {
   return names;
 }
 
-Message Mistake(const CLI::App& command, std::string text) {
+// What a mistake quotes can not command the terminal.
+std::string PrintableLines(const std::string& text) {
+  std::string lines;
+  for (const std::string& line : base::Split(text, '\n')) lines += (lines.empty() ? "" : "\n") + base::Printable(line);
+  return lines;
+}
+
+// CLI11 counts; people would rather know what is missing.
+std::string InWords(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const std::string option = text.substr(0, text.find(':'));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr || !option.starts_with("-")) return text;
+  return text.ends_with("missing") ? option + " needs a value" : option + " can be given only once";
+}
+
+Message Mistake(const CLI::App& command, const std::string& text) {
   const bool top = command.get_parent() == nullptr;
   const std::string name = command.get_name();
   const std::string help = top ? "hami --help" : "hami " + name + " --help";
-  return {"hami: error: " + text + "\n  try: " + help + "\n", name == "run" || name == "sim" ? kRunFailed : kUsage};
+  return {"hami: error: " + PrintableLines(text) + "\n  try: " + help + "\n",
+          name == "run" || name == "sim" ? kRunFailed : kUsage};
 }
 
 Message UnknownWord(const CLI::App& command, const std::string& word) {
@@ -239,10 +267,10 @@ Message UnknownWord(const CLI::App& command, const std::string& word) {
                      (is_option ? "option"
                       : top     ? "command"
                                 : "argument") +
-                     " '" + base::Printable(word) + "'";
+                     " '" + word + "'";
   if (const auto near = base::Nearest(word.substr(0, word.find('=')), candidates))
     text += "; did you mean " + *near + "?";
-  return Mistake(command, std::move(text));
+  return Mistake(command, text);
 }
 
 Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::string> after, bool has_separator) {
@@ -262,20 +290,27 @@ Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::s
     return Message{out.str(), 0};
   } catch (const CLI::ParseError& error) {
     find_chosen();
-    return Mistake(*chosen, error.what());
+    return Mistake(*chosen, InWords(error));
   }
   if (const auto extras = app.remaining(); !extras.empty()) return UnknownWord(app, extras.front());
   if (chosen == &app) return Message{app.help(), before.empty() ? kUsage : 0};
   const std::vector<std::string> rest = chosen->remaining();
-  if (chosen == run_command && run.burst != 0 && (run.request.cores == 0 || run.burst <= run.request.cores)) {
-    return Mistake(*chosen, "--burst goes beyond --cores: name both, --burst the larger");
+  if (chosen == run_command && run.request.burst != 0 && run.request.burst <= run.request.cores) {
+    return Mistake(*chosen, "--burst " + std::to_string(run.request.burst) + " is not more than --cores " +
+                                std::to_string(run.request.cores) +
+                                "\n  it goes beyond --cores: make it the larger, or leave it out");
+  }
+  if (chosen == run_command && run.request.burst != 0 && run.request.cores == 0) {
+    return Mistake(*chosen, "--burst goes beyond --cores, which is not given\n  name both, --burst the larger");
   }
   if (chosen == set_command || chosen == ps_command || chosen == smi_command) {
     if (has_separator) after.insert(after.begin(), rest.begin(), rest.end());
     const std::vector<std::string>& extra = has_separator ? after : rest;
     if (!extra.empty()) return UnknownWord(*chosen, extra.front());
     if (chosen == set_command) {
-      if (!set.memory && !set.cores) return Mistake(*chosen, "nothing to change; name --mem or --cores");
+      if (!set.memory && !set.cores && !set.burst) {
+        return Mistake(*chosen, "nothing to change; name --mem, --cores or --burst");
+      }
       return set;
     }
     return chosen == ps_command ? Options(ps) : Options(smi);

@@ -20,8 +20,7 @@ enum class Output { kTable, kJson };
 struct RunOptions {
   Request request;
   Priority priority = Priority::kLow;
-  unsigned burst = 0;  // percent up to which idle compute time may be used; 0: no more than the cores
-  std::string name;    // empty: choose one
+  std::string name;  // empty: choose one
   bool dry_run = false;
   Output output = Output::kTable;
   std::vector<std::string> command;
@@ -31,6 +30,7 @@ struct SetOptions {
   std::string name;  // of the share
   std::optional<base::Portion> memory;
   std::optional<unsigned> cores;
+  std::optional<unsigned> burst;  // 0: no more than the cores
 };
 
 struct PsOptions {

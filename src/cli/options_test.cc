@@ -42,7 +42,7 @@ TEST(RunOptionsParsing, GivenOnlyACommand_WhenParsed_ThenDefaults) {
   EXPECT_EQ(std::get<AnyGpus>(run.request.gpus).count, 1u);
   EXPECT_FALSE(run.request.memory);
   EXPECT_EQ(run.request.cores, 0u);
-  EXPECT_EQ(run.burst, 0u);
+  EXPECT_EQ(run.request.burst, 0u);
   EXPECT_EQ(run.request.policy, Policy::kSpread);
   EXPECT_EQ(run.priority, Priority::kLow);
   EXPECT_FALSE(run.dry_run);
@@ -77,24 +77,50 @@ TEST_P(Mistakes, GivenMistake_WhenParsed_ThenTold) {
 INSTANTIATE_TEST_SUITE_P(
     CommandLine, Mistakes,
     testing::Values(MistakeCase{{"run", "--mme", "3g", "--", "x"}, "did you mean --mem?", 125},
-                    MistakeCase{{"run", "--mem", "3x", "--", "x"}, "not an amount", 125},
-                    MistakeCase{{"run", "--mem", "0", "--", "x"}, "can not be zero", 125},
-                    MistakeCase{{"run", "--cores", "101", "--", "x"}, "not a percentage", 125},
+                    MistakeCase{{"run", "--mem", "3x", "--", "x"}, "--mem: '3x' is not an amount", 125},
+                    MistakeCase{{"run", "--mem", "0", "--", "x"}, "--mem: an amount of memory can not be zero", 125},
+                    MistakeCase{{"run", "--mem", "3", "--", "x"}, "--mem: '3' is 3 B, too little", 125},
+                    MistakeCase{{"run", "--mem", "1g", "--mem", "2g", "--", "x"}, "--mem can be given only once", 125},
+                    MistakeCase{{"run", "--mem"}, "--mem needs a value", 125},
+                    MistakeCase{{"run", "--cores", "101", "--", "x"}, "--cores: '101' is not a percentage", 125},
+                    MistakeCase{{"run", "--burst", "x", "--", "x"}, "--burst: 'x' is not a percentage", 125},
                     MistakeCase{{"run", "--burst", "80", "--", "x"}, "--burst goes beyond --cores", 125},
-                    MistakeCase{{"run", "--cores", "80", "--burst", "30", "--", "x"}, "--burst goes beyond", 125},
-                    MistakeCase{{"run", "--gpus", "0", "--", "x"}, "from 1 to 16", 125},
-                    MistakeCase{{"run", "--gpus", "first", "--", "x"}, "neither", 125},
-                    MistakeCase{{"run", "--policy", "pack", "--", "x"}, "binpack", 125},
-                    MistakeCase{{"run", "--name", "../x", "--", "x"}, "can not be the name", 125},
+                    MistakeCase{{"run", "--cores", "80", "--burst", "80", "--", "x"}, "--burst 80 is not more", 125},
+                    MistakeCase{{"run", "--gpus", "0", "--", "x"}, "--gpus: '0' is not a number of GPUs", 125},
+                    MistakeCase{{"run", "--gpus", "0,1", "--", "x"}, "--gpus: '0' is neither", 125},
+                    MistakeCase{{"run", "--gpus", "", "--", "x"}, "--gpus: '' is neither", 125},
+                    MistakeCase{{"run", "--gpus", "first", "--", "x"}, "--gpus: 'first' is neither", 125},
+                    MistakeCase{{"run", "--policy", "pack", "--", "x"}, "--policy: pack not in {binpack", 125},
+                    MistakeCase{{"run", "--name", "../x", "--", "x"}, "--name: '../x' can not be the name", 125},
+                    MistakeCase{{"set", "x"}, "name --mem, --cores or --burst", 2},
+                    MistakeCase{{"set", "x", "--mem", "3x"}, "--mem: '3x' is not an amount", 2},
                     MistakeCase{{"run"}, "no command", 125}, MistakeCase{{"run", "--"}, "no command", 125},
                     MistakeCase{{"run", "word", "--", "x"}, "unknown argument 'word'", 125},
                     MistakeCase{{"sim", "--gpus"}, "--gpus", 125}, MistakeCase{{"sim"}, "no command", 125},
                     MistakeCase{{"rnu", "--", "x"}, "did you mean run?", 2},
                     MistakeCase{{"ps", "--wacth"}, "did you mean --watch?", 2},
-                    MistakeCase{{"ps", "--interval", "0"}, "--interval", 2},
+                    MistakeCase{{"ps", "-w", "--interval", "0"}, "--interval: '0' is not a number of seconds", 2},
+                    MistakeCase{{"ps", "-w", "--interval", "nan"}, "--interval: 'nan' is not a number", 2},
+                    MistakeCase{{"ps", "--interval", "5"}, "--watch", 2},
                     MistakeCase{{"ps", "x"}, "unknown argument", 2},
                     MistakeCase{{"ps", "--", "x"}, "unknown argument", 2},
                     MistakeCase{{"smi", "--output", "xml"}, "json", 2}, MistakeCase{{}, "hami run", 2}));
+
+TEST(RunOptionsParsing, GivenMistakeThatCommandsTheTerminal_WhenTold_ThenItIsShownHarmless) {
+  for (const char* option : {"--mem", "--cores", "--name", "--gpus", "--policy", "--output"}) {
+    const Message message = Answer({"run", option, "\x1b[2J\n", "--", "x"});
+    EXPECT_EQ(message.exit_status, 125) << option;
+    EXPECT_THAT(message.text, testing::Not(HasSubstr("\x1b"))) << option;
+  }
+  EXPECT_THAT(Answer({"\x1b[2J"}).text, testing::Not(HasSubstr("\x1b")));
+}
+
+TEST(SetOptionsParsing, GivenBurst_WhenParsed_ThenNumberAndZeroForNone) {
+  EXPECT_EQ(Parsed<SetOptions>({"set", "x", "--burst", "80"}).burst, 80u);
+  EXPECT_EQ(Parsed<SetOptions>({"set", "x", "--burst", "0"}).burst, 0u);
+  EXPECT_FALSE(Parsed<SetOptions>({"set", "x", "--cores", "30"}).burst);
+  EXPECT_EQ(Parsed<RunOptions>({"run", "--cores", "30", "--burst", "80", "--", "x"}).request.burst, 80u);
+}
 
 TEST(Help, GivenHelpOrVersion_WhenAsked_ThenPrintedWithStatusZero) {
   EXPECT_THAT(Answer({"--help"}).text, HasSubstr("hami sim --gpus 2xH100"));

@@ -27,17 +27,14 @@ std::string Versus(std::uint64_t wanted, std::uint64_t available) {
 
 std::uint64_t WantedBytes(const Device& device, const Room& room, const Request& request) {
   if (!request.memory) return request.oversubscribe ? device.total_bytes : room.free_bytes;
-  if (const auto* bytes = std::get_if<base::Bytes>(&*request.memory)) return base::Count(*bytes);
-  // Whole MiB, rounded down: four shares of 25 % always fit. Divided first so that nothing overflows.
-  const std::uint64_t percent = std::get<base::Percent>(*request.memory).value;
-  const std::uint64_t mib = device.total_bytes / base::kMiB;
-  return mib * percent / 100 * base::kMiB;
+  return BytesOf(*request.memory, device.total_bytes);
 }
 
 Fit TryDevice(const Device& device, const Room& room, const Request& request) {
   Fit fit;
   fit.grant.uuid = device.uuid;
   fit.grant.cores = request.cores;
+  fit.grant.burst = request.burst;
   const std::uint64_t wanted = WantedBytes(device, room, request);
   fit.grant.limit_bytes = wanted;
   fit.grant.reserved_bytes = std::min(wanted, room.free_bytes);
@@ -130,6 +127,12 @@ Plan PlanAny(const std::vector<Device>& devices, std::vector<Room> rooms, unsign
 }
 
 }  // namespace
+
+std::uint64_t BytesOf(const base::Portion& memory, std::uint64_t total) {
+  if (const auto* bytes = std::get_if<base::Bytes>(&memory)) return base::Count(*bytes);
+  // Divided first so that nothing overflows.
+  return total / base::kMiB * std::get<base::Percent>(memory).value / 100 * base::kMiB;
+}
 
 std::vector<Room> CountRoom(const std::vector<Device>& devices, const std::vector<Holder>& holders) {
   std::vector<Room> rooms;

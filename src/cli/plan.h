@@ -31,6 +31,7 @@ struct Grant {
   std::uint64_t limit_bytes = 0;     // what the programs may use
   std::uint64_t reserved_bytes = 0;  // physical memory set aside; less than the limit only when oversubscribed
   unsigned cores = 0;                // percent of the compute time; 0 = no limit, and none set aside
+  unsigned burst = 0;                // percent up to which idle compute time may be used; 0: no more than the cores
 };
 
 struct Holder {
@@ -52,6 +53,7 @@ struct Request {
   GpuChoice gpus = AnyGpus{};
   std::optional<base::Portion> memory;  // of each GPU; absent: all that is free on it
   unsigned cores = 0;                   // 0: no limit
+  unsigned burst = 0;                   // 0: no more than the cores
   Policy policy = Policy::kSpread;
   bool oversubscribe = false;
 };
@@ -73,6 +75,9 @@ struct Plan {
 };
 
 Plan MakePlan(const std::vector<Device>& devices, const std::vector<Holder>& holders, const Request& request);
+
+// What MEMORY means on a GPU of TOTAL bytes: percentages are whole MiB, rounded down, so that four of 25 % always fit.
+std::uint64_t BytesOf(const base::Portion& memory, std::uint64_t total);
 
 // What is left on each device, without any request.
 std::vector<Room> CountRoom(const std::vector<Device>& devices, const std::vector<Holder>& holders);

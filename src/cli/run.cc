@@ -39,8 +39,6 @@ struct Situation {
   Plan plan;
 };
 
-std::string CoresText(unsigned cores) { return cores == 0 ? "-" : std::to_string(cores) + " %"; }
-
 void PrintRefusal(const Situation& situation, std::ostream& out, const base::Terminal& terminal) {
   Table rooms({{"GPU"},
                {"TOTAL", Table::Align::kRight},
@@ -58,8 +56,8 @@ void PrintRefusal(const Situation& situation, std::ostream& out, const base::Ter
     for (const ShareView& share : situation.shares) {
       for (const DeviceView& part : share.devices) {
         if (part.uuid != device.uuid) continue;
-        taken.Add({std::to_string(device.index), share.name, FormatBytes(part.reserved_bytes), CoresText(part.cores),
-                   base::ShellJoin(share.command)});
+        taken.Add({std::to_string(device.index), share.name, FormatBytes(part.reserved_bytes),
+                   CoresText(part.reserved_cores, part.burst), base::ShellJoin(share.command)});
       }
     }
     if (device.outside_bytes > 0) {
@@ -113,7 +111,7 @@ void PrintPlan(const Situation& situation, const Prepared& prepared) {
   for (const Grant& grant : prepared.record.grants) {
     const Gpu* gpu = situation.inventory.Find(grant.uuid);
     table.Add({gpu == nullptr ? "?" : std::to_string(gpu->index), grant.uuid, FormatBytes(grant.limit_bytes),
-               FormatBytes(grant.reserved_bytes), CoresText(grant.cores)});
+               FormatBytes(grant.reserved_bytes), CoresText(grant.cores, grant.burst)});
   }
   std::cout << table.Render(terminal) << "\n";
   for (const Setting& setting : prepared.settings) {
@@ -134,6 +132,7 @@ base::Status MakeRegion(const std::string& path, const ShareRecord& record, cons
     grant.uuid.copy(device.uuid, sizeof device.uuid - 1);
     device.memory_limit = grant.limit_bytes;
     device.sm_limit = grant.cores == 0 ? 100 : grant.cores;
+    device.burst = grant.burst;
     const Gpu* gpu = situation.inventory.Find(grant.uuid);
     device.physical_bytes = gpu == nullptr ? 0 : gpu->total_bytes;
   }
@@ -180,7 +179,7 @@ base::Result<Prepared> PlanAndCreate(const RunOptions& options, const State& sta
   if (!settings) return tl::unexpected(settings.error());
   prepared.settings = *std::move(settings);
   const std::string common_area = state.CommonAreaPath();
-  AddGpuTime(&prepared.settings, common_area, options.burst);
+  AddGpuTime(&prepared.settings, common_area, options.request.burst);
   if (options.dry_run) return prepared;
   if (!region::CreateCommonArea(common_area.c_str())) {
     const int error_number = errno;

@@ -2,122 +2,145 @@
 
 #include "cli/set.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <iostream>
+#include <memory>
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/inventory.h"
 #include "cli/state.h"
-#include "region/region.h"
+#include "cli/view.h"
+#include "region/reader.h"
+#include "region/remote.h"
 
 namespace hami::cli {
 namespace {
 
 using base::FormatBytes;
 
-struct Taken {
-  std::uint64_t bytes = 0;
-  unsigned cores = 0;
-};
+constexpr const char* kWhoHolds = "`hami smi` shows who holds the rest";
 
-Taken TakenBy(const std::vector<Holder>& others, const std::string& uuid) {
-  Taken taken;
-  for (const Holder& other : others) {
-    for (const Grant& grant : other.grants) {
-      if (grant.uuid != uuid) continue;
-      taken.bytes += grant.reserved_bytes;
-      taken.cores += grant.cores;
-    }
+base::Status ChangeMemory(const base::Portion& memory, const Device& device, const Room& room, bool oversubscribe,
+                          Grant& grant) {
+  if (device.total_bytes == 0 && std::holds_alternative<base::Percent>(memory)) {
+    return base::Fail("the size of " + grant.uuid + " is not known", "give --mem as an amount, like 6g");
   }
-  return taken;
-}
-
-base::Status ChangeMemory(Grant& grant, const base::Portion& memory, std::uint64_t total, std::uint64_t taken,
-                          bool oversubscribe) {
-  std::uint64_t wanted = 0;
-  if (const auto* percent = std::get_if<base::Percent>(&memory)) {
-    if (total == 0)
-      return base::Fail("the size of " + grant.uuid + " is not known", "give --mem as an amount, like 6g");
-    wanted = total / 100 * percent->value;
-  } else {
-    wanted = static_cast<std::uint64_t>(std::get<base::Bytes>(memory));
-  }
-  const std::uint64_t free = total > taken ? total - taken : 0;
-  if (total != 0 && wanted > free && !oversubscribe) {
-    return base::Fail("only " + FormatBytes(free) + " of " + grant.uuid + " can be had, " + FormatBytes(wanted) +
-                      " were asked for");
+  const std::uint64_t wanted = BytesOf(memory, device.total_bytes);
+  const bool fits = device.total_bytes == 0 || wanted <= std::max(room.free_bytes, grant.reserved_bytes);
+  if (!fits && !oversubscribe) {
+    return base::Fail("only " + FormatBytes(room.free_bytes) + " of " + grant.uuid + " can be had, " +
+                          FormatBytes(wanted) + " were asked for",
+                      kWhoHolds);
   }
   grant.limit_bytes = wanted;
-  grant.reserved_bytes = total == 0 ? wanted : std::min(wanted, free);
+  grant.reserved_bytes = fits ? wanted : room.free_bytes;
+  return {};
+}
+
+base::Status ChangeCores(const SetOptions& change, const Room& room, Grant& grant) {
+  if (change.cores) {
+    if (*change.cores > std::max(room.free_cores, grant.cores)) {
+      return base::Fail("only " + std::to_string(room.free_cores) + " % of the cores of " + grant.uuid +
+                            " can be had, " + std::to_string(*change.cores) + " % were asked for",
+                        kWhoHolds);
+    }
+    grant.cores = *change.cores;
+  }
+  if (change.burst && *change.burst != 0 && (grant.cores == 0 || *change.burst <= grant.cores)) {
+    const std::string cores = grant.cores == 0 ? "its cores are not limited" : std::to_string(grant.cores) + " %";
+    return base::Fail("--burst " + std::to_string(*change.burst) + " is not more than the cores of the share: " + cores,
+                      "a burst goes beyond --cores; make it the larger");
+  }
+  if (change.burst) grant.burst = *change.burst;
+  if (grant.burst <= grant.cores) grant.burst = 0;
   return {};
 }
 
 // The words that every process of the share reads at its next allocation or lease.
-void Publish(const ShareRecord& record, region::Region* region) {
-  for (std::size_t i = 0; i < record.grants.size() && i < region::kMaxDevices; ++i) {
+base::Status Publish(const std::string& path, const ShareRecord& record) {
+  const auto fd = base::Open(path, O_RDWR);
+  if (!fd) return tl::unexpected(fd.error());
+  const region::Remote remote{fd->get(), 1};
+  for (std::size_t i = 0; i < record.grants.size(); ++i) {
     const Grant& grant = record.grants[i];
-    region::Store(region->limit[i], grant.limit_bytes);
-    region::Store(region->sm_limit[i], std::uint64_t{grant.cores == 0 ? 100 : grant.cores});
+    const auto device = static_cast<std::uint32_t>(i);
+    // A burst of 1 % says "none" aloud: where nothing is said the environment of the programs counts.
+    for (const region::Status wrote : {region::WriteMemoryLimit(remote, device, grant.limit_bytes),
+                                       region::WriteSmLimit(remote, device, grant.cores == 0 ? 100 : grant.cores),
+                                       region::WriteBurst(remote, device, grant.burst == 0 ? 1 : grant.burst)}) {
+      if (wrote != region::Status::kOk) {
+        return base::Fail("can not write the region " + path + " (" + region::StatusName(wrote) + ")");
+      }
+    }
   }
+  return {};
+}
+
+// The GPUs of RECORD as the driver knows them; without one, their sizes as the region remembers them.
+std::vector<Device> DevicesFor(const ShareRecord& record, const std::string& region_path, const Inventory* inventory,
+                               const std::vector<ShareView>& shares) {
+  if (inventory != nullptr) return DevicesOf(*inventory, shares);
+  const auto snapshot = std::make_unique<region::Snapshot>();
+  const bool readable = region::ReadSnapshotFile(region_path.c_str(), false, snapshot.get()) == region::Status::kOk;
+  std::vector<Device> devices;
+  for (std::size_t i = 0; i < record.grants.size() && i < region::kMaxDevices; ++i) {
+    devices.push_back({0, record.grants[i].uuid, readable ? snapshot->devices[i].physical_bytes : 0, 0});
+  }
+  return devices;
+}
+
+base::Result<ShareRecord> ChangeLocked(const SetOptions& options, const Nvml* nvml, StateLock& lock) {
+  const auto& stored = lock.shares();
+  const auto share = std::find_if(stored.begin(), stored.end(),
+                                  [&](const StoredShare& candidate) { return candidate.name == options.name; });
+  if (share == stored.end()) {
+    return base::Fail("there is no share named '" + options.name + "'", "`hami ps` lists all");
+  }
+  if (!share->record) return tl::unexpected(share->record.error());
+  const auto read = nvml == nullptr ? base::Result<Inventory>(base::Fail("")) : nvml->Read();
+  const Inventory* inventory = read ? &*read : nullptr;
+  std::vector<ShareView> shares = ViewShares(stored, inventory);
+  const auto devices = DevicesFor(*share->record, share->region_path, inventory, shares);
+  std::erase_if(shares, [&](const ShareView& view) { return view.name == options.name; });
+  const auto others = HoldersOf(shares);
+  if (!others) return tl::unexpected(others.error());
+  const auto changed = PlanChange(*share->record, options, devices, *others);
+  if (!changed) return changed;
+  // The record first: what is promised is set aside before anybody can use it.
+  HAMI_TRY(lock.Update(*changed));
+  if (const auto published = Publish(share->region_path, *changed); !published) {
+    static_cast<void>(lock.Update(*share->record));  // the first failure is what matters
+    return tl::unexpected(published.error());
+  }
+  return changed;
 }
 
 base::Result<ShareRecord> Change(const SetOptions& options) {
   const auto state = State::Open();
   if (!state) return tl::unexpected(state.error());
+  // Starting the driver can take a second; that is not done while others wait for the lock.
+  const auto nvml = Nvml::Load();
   auto lock = StateLock::Take(*state);
   if (!lock) return tl::unexpected(lock.error());
-  const StoredShare* share = nullptr;
-  std::vector<Holder> others;
-  for (const StoredShare& stored : lock->shares()) {
-    if (stored.name == options.name) {
-      share = &stored;
-    } else if (stored.record) {
-      others.push_back({stored.name, stored.record->grants});
-    }
-  }
-  if (share == nullptr) return base::Fail("there is no share named '" + options.name + "'", "`hami ps` lists all");
-  if (!share->record) return tl::unexpected(share->record.error());
-
-  region::Attachment attachment;
-  if (const auto opened = region::Open(&attachment, share->region_path.c_str()); opened != region::Status::kOk) {
-    return base::Fail("can not open the region of " + options.name + " (" + region::StatusName(opened) + ")");
-  }
-  std::vector<std::uint64_t> totals;
-  for (std::size_t i = 0; i < share->record->grants.size() && i < region::kMaxDevices; ++i) {
-    totals.push_back(region::Load(attachment.area->devices[i].physical_bytes));
-  }
-  auto changed = PlanChange(*share->record, options, totals, others);
-  if (changed) {
-    // The record first: what is promised is set aside before anybody can use it.
-    if (auto stored = lock->Update(*changed); !stored) {
-      changed = tl::unexpected(std::move(stored).error());
-    } else {
-      Publish(*changed, attachment.region);
-    }
-  }
-  region::Detach(&attachment);
-  return changed;
+  return ChangeLocked(options, nvml ? &*nvml : nullptr, *lock);
 }
 
 }  // namespace
 
 base::Result<ShareRecord> PlanChange(const ShareRecord& record, const SetOptions& change,
-                                     const std::vector<std::uint64_t>& totals, const std::vector<Holder>& others) {
+                                     const std::vector<Device>& devices, const std::vector<Holder>& others) {
   ShareRecord changed = record;
-  for (std::size_t i = 0; i < changed.grants.size(); ++i) {
-    Grant& grant = changed.grants[i];
-    const Taken taken = TakenBy(others, grant.uuid);
-    if (change.memory) {
-      HAMI_TRY(
-          ChangeMemory(grant, *change.memory, i < totals.size() ? totals[i] : 0, taken.bytes, record.oversubscribe));
-    }
-    if (change.cores) {
-      if (taken.cores + *change.cores > 100) {
-        return base::Fail("only " + std::to_string(taken.cores > 100 ? 0 : 100 - taken.cores) + " % of the cores of " +
-                          grant.uuid + " can be had, " + std::to_string(*change.cores) + " % were asked for");
-      }
-      grant.cores = *change.cores;
-    }
+  const std::vector<Room> rooms = CountRoom(devices, others);
+  for (Grant& grant : changed.grants) {
+    const auto room =
+        std::find_if(rooms.begin(), rooms.end(), [&](const Room& candidate) { return candidate.uuid == grant.uuid; });
+    if (room == rooms.end()) return base::Fail("the driver does not know " + grant.uuid + " any more");
+    const Device& device = devices[static_cast<std::size_t>(room - rooms.begin())];
+    if (change.memory) HAMI_TRY(ChangeMemory(*change.memory, device, *room, record.oversubscribe, grant));
+    HAMI_TRY(ChangeCores(change, *room, grant));
   }
   return changed;
 }
@@ -129,9 +152,8 @@ int Set(const SetOptions& options) {
     return kFailed;
   }
   for (const Grant& grant : changed->grants) {
-    std::cout << changed->name << ": " << grant.uuid << ": "
-              << (grant.limit_bytes == 0 ? std::string("all memory") : FormatBytes(grant.limit_bytes)) << ", "
-              << (grant.cores == 0 ? std::string("all cores") : std::to_string(grant.cores) + " % of the cores")
+    std::cout << changed->name << ": " << grant.uuid << ": " << FormatBytes(grant.limit_bytes) << ", "
+              << (grant.cores == 0 ? std::string("all cores") : CoresText(grant.cores, grant.burst) + " of the cores")
               << "\n";
   }
   return 0;

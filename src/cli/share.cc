@@ -30,7 +30,10 @@ base::Result<Grant> DecodeGrant(const base::json::value& value) {
   if (!uuid || uuid->empty() || uuid->size() > kMostUuidBytes) return Invalid("uuid");
   if (!limit || *limit == 0 || !reserved || *reserved > *limit) return Invalid("memory");
   if (!cores || *cores > 100) return Invalid("cores");
-  return Grant{*uuid, *limit, *reserved, static_cast<unsigned>(*cores)};
+  // Records of before there was a burst have none.
+  const auto burst = object->contains("burst") ? base::GetUint(*object, "burst") : std::optional<std::uint64_t>(0);
+  if (!burst || *burst > 100) return Invalid("burst");
+  return Grant{*uuid, *limit, *reserved, static_cast<unsigned>(*cores), static_cast<unsigned>(*burst)};
 }
 
 }  // namespace
@@ -67,7 +70,8 @@ std::string EncodeRecord(const ShareRecord& record) {
     grants.push_back(base::json::object{{"uuid", grant.uuid},
                                         {"limit_bytes", grant.limit_bytes},
                                         {"reserved_bytes", grant.reserved_bytes},
-                                        {"cores", grant.cores}});
+                                        {"cores", grant.cores},
+                                        {"burst", grant.burst}});
   }
   object["grants"] = std::move(grants);
   object["oversubscribe"] = record.oversubscribe;

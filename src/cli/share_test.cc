@@ -15,7 +15,7 @@ ShareRecord Sample() {
   ShareRecord record;
   record.name = "train-1";
   record.command = {"python3", "train.py", "--tag=\xff\x1b[31m"};
-  record.grants = {{"GPU-aaaa", 3 << 20, 1 << 20, 30}, {"GPU-bbbb", 5 << 20, 5 << 20, 0}};
+  record.grants = {{"GPU-aaaa", 3 << 20, 1 << 20, 30, 80}, {"GPU-bbbb", 5 << 20, 5 << 20, 0}};
   record.oversubscribe = true;
   record.priority = Priority::kHigh;
   record.created_at = 1'700'000'000;
@@ -32,6 +32,7 @@ TEST(Records, GivenRecord_WhenWrittenAndRead_ThenTheSameButPrintable) {
   EXPECT_EQ(read->grants[0].limit_bytes, 3u << 20);
   EXPECT_EQ(read->grants[0].reserved_bytes, 1u << 20);
   EXPECT_EQ(read->grants[0].cores, 30u);
+  EXPECT_EQ(read->grants[0].burst, 80u);
   EXPECT_TRUE(read->oversubscribe);
   EXPECT_EQ(read->priority, Priority::kHigh);
   EXPECT_EQ(read->created_at, 1'700'000'000);
@@ -42,6 +43,12 @@ std::string Replaced(const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
+}
+
+TEST(Records, GivenRecordOfBeforeThereWasABurst_WhenRead_ThenNone) {
+  const auto read = DecodeRecord(Replaced("\"burst\": 80", "\"other\": 80"));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->grants[0].burst, 0u);
 }
 
 TEST(Records, GivenAnyFieldWrong_WhenRead_ThenTheWholeRecordIsInvalid) {
@@ -56,6 +63,8 @@ TEST(Records, GivenAnyFieldWrong_WhenRead_ThenTheWholeRecordIsInvalid) {
       {"\"limit_bytes\": 3145728", "\"limit_bytes\": -3"},
       {"\"limit_bytes\": 3145728", "\"limit_bytes\": 1"},
       {"\"cores\": 30", "\"cores\": 101"},
+      {"\"burst\": 80", "\"burst\": 101"},
+      {"\"burst\": 80", "\"burst\": \"80\""},
       {"\"oversubscribe\": true", "\"oversubscribe\": 1"},
       {"\"high\"", "\"urgent\""},
       {"1700000000", "-1"},

@@ -69,8 +69,7 @@ void AddGpu(const Gpu& gpu, const Device& device, const Room& room, const std::v
       const std::uint64_t limit = part.limit_bytes == 0 ? gpu.total_bytes : part.limit_bytes;
       const Style style = part.used_bytes > limit / 10 * 9 ? Style::kYellow : Style::kGreen;
       table.Add({"  " + share.name, ScaledBar(terminal, style, part.used_bytes, limit, gpu.total_bytes),
-                 FormatBytes(part.used_bytes), FormatBytes(limit),
-                 part.cores == 0 ? "-" : std::to_string(part.cores) + " %",
+                 FormatBytes(part.used_bytes), FormatBytes(limit), CoresText(part.cores, part.burst),
                  Count(share.processes.size(), "process", "processes") + ", " + share.state});
     }
   }

@@ -26,7 +26,11 @@ std::string Variable(const char* name) {
 }
 
 base::Status MakeFolder(const std::string& path, mode_t mode) {
-  if (::mkdir(path.c_str(), mode) != 0 && errno != EEXIST) return base::FailErrno("can not make the folder " + path);
+  if (::mkdir(path.c_str(), mode) != 0 && errno != EEXIST) {
+    auto failure = base::FailErrno("can not make the folder " + path);
+    failure.value().hint = "HAMI_STATE_DIR can name another place for the state of the shares";
+    return failure;
+  }
   return {};
 }
 
@@ -43,13 +47,6 @@ base::Status CheckPrivate(const std::string& path) {
     return base::Fail("the state folder " + path + " can be written by others", "chmod go-w " + path);
   }
   return {};
-}
-
-std::string DefaultFolder() {
-  if (const std::string chosen = Variable("HAMI_STATE_DIR"); !chosen.empty()) return chosen;
-  if (::geteuid() == 0) return "/var/lib/hami";
-  if (const std::string runtime = Variable("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/hami";
-  return "/tmp/hami-" + std::to_string(::geteuid());
 }
 
 base::Status Remove(const std::string& folder) {
@@ -88,7 +85,17 @@ base::Result<ShareRecord> ReadRecord(const std::string& path) {
 
 }  // namespace
 
-base::Result<State> State::Open() { return OpenAt(DefaultFolder()); }
+std::string DefaultStateFolder(uid_t user) {
+  if (const std::string chosen = Variable("HAMI_STATE_DIR"); !chosen.empty()) return chosen;
+  if (user == 0) return "/var/lib/hami";
+  // One that is not there, or is not named from the root, is none.
+  const std::string runtime = Variable("XDG_RUNTIME_DIR");
+  std::error_code error;
+  if (runtime.starts_with('/') && std::filesystem::is_directory(runtime, error)) return runtime + "/hami";
+  return "/tmp/hami-" + std::to_string(user);
+}
+
+base::Result<State> State::Open() { return OpenAt(DefaultStateFolder(::geteuid())); }
 
 base::Result<State> State::OpenAt(const std::string& folder) {
   std::error_code error;

@@ -11,6 +11,8 @@
 
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
@@ -26,9 +28,12 @@ struct StoredShare {
   base::Result<ShareRecord> record;  // unreadable records are reported, not hidden
 };
 
+// HAMI_STATE_DIR; else /var/lib/hami for root, $XDG_RUNTIME_DIR/hami or /tmp/hami-<uid> for others.
+std::string DefaultStateFolder(uid_t user);
+
 class State {
  public:
-  // HAMI_STATE_DIR; else /var/lib/hami for root, $XDG_RUNTIME_DIR/hami or /tmp/hami-<uid> for others. Made if missing.
+  // The default folder of this user; made if missing.
   static base::Result<State> Open();
   static base::Result<State> OpenAt(const std::string& folder);
 
@@ -87,7 +92,10 @@ template <typename Prepare>
 base::Result<base::Fd> StateLock::Create(const ShareRecord& record, Prepare prepare) {
   const std::string folder = shares_folder_ + "/" + kNewFolder;
   auto life = BeginCreate(record, folder);
-  if (!life) return life;
+  if (!life) {
+    Abandon(folder);
+    return life;
+  }
   base::Status made = prepare(folder + "/" + kRegionFile);
   if (made) made = FinishCreate(record.name, folder);
   if (made) return life;

@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 
 namespace hami::cli {
@@ -95,6 +97,46 @@ TEST_F(States, GivenMakerThatFailsOrDies_WhenLooked_ThenNothingOfIt) {
   std::filesystem::create_directory(state.folder() + "/shares/.new");
   EXPECT_THAT(Names(*StateLock::Take(state)), IsEmpty());
   EXPECT_FALSE(std::filesystem::exists(state.folder() + "/shares/.new"));
+}
+
+TEST_F(States, GivenNoRoomForTheRecord_WhenMade_ThenTheErrorNamesTheFileAndNothingIsLeft) {
+  const State state = OpenState();
+  auto lock = StateLock::Take(state);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none{1, before.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  const auto made = lock->Create(Record("a"), [](const std::string&) { return base::Status(); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message, HasSubstr("/share.json: can not write"));
+  EXPECT_FALSE(std::filesystem::exists(state.folder() + "/shares/.new"));
+}
+
+TEST_F(States, GivenRuntimeFolder_WhenItIsNone_ThenATemporaryOneIsUsed) {
+  ::unsetenv("HAMI_STATE_DIR");
+  for (const std::string& runtime : {std::string("relative"), folder_ + "/missing", std::string()}) {
+    ::setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
+    EXPECT_EQ(DefaultStateFolder(1234), "/tmp/hami-1234") << runtime;
+  }
+  ::setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
+  EXPECT_EQ(DefaultStateFolder(1234), folder_ + "/hami");
+  EXPECT_EQ(DefaultStateFolder(0), "/var/lib/hami");
+  ::setenv("HAMI_STATE_DIR", "/chosen", 1);
+  EXPECT_EQ(DefaultStateFolder(0), "/chosen");
+  EXPECT_EQ(DefaultStateFolder(1234), "/chosen");
+  ::unsetenv("HAMI_STATE_DIR");
+  ::unsetenv("XDG_RUNTIME_DIR");
+}
+
+TEST_F(States, GivenFolderThatCanNotBeMade_WhenOpened_ThenTheErrorNamesTheVariable) {
+  ASSERT_TRUE(base::WriteNewFile(folder_ + "/file", "x", 0600));
+  const auto state = State::OpenAt(folder_ + "/file/hami");
+  ASSERT_FALSE(state);
+  EXPECT_THAT(state.error().message, HasSubstr(folder_ + "/file/hami"));
+  EXPECT_THAT(state.error().hint, HasSubstr("HAMI_STATE_DIR"));
 }
 
 TEST_F(States, GivenLivingShareWithSpoiltRecord_WhenListed_ThenReportedNotHidden) {

@@ -31,6 +31,8 @@ StartFailure ExplainExec(const std::string& program, int error_number) {
   failure.error.message = "can not run '" + program + "': " + std::strerror(error_number);
   if (missing && program.find('/') == std::string::npos) {
     failure.error.hint = "there is no such program in PATH; a program in this folder is run as ./" + program;
+  } else if (missing && ::access(program.c_str(), F_OK) == 0) {
+    failure.error.hint = "the file is there; the interpreter or loader that it names is not";
   }
   failure.exit_status = missing ? kNotFound : kCannotRun;
   return failure;

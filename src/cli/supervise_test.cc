@@ -50,6 +50,15 @@ TEST(Supervision, GivenNoSuchOrNoProgram_WhenStarted_ThenStatusesOfEnv) {
   EXPECT_EQ(WEXITSTATUS(Start({"/"}).Wait()), 126);
 }
 
+TEST(Supervision, GivenScriptWithoutItsInterpreter_WhenStarted_ThenTold) {
+  const std::string path = testing::TempDir() + "/hami-script-" + std::to_string(::getpid());
+  ASSERT_TRUE(base::WriteNewFile(path, "#!/no/such/interpreter\n", 0700));
+  const StartFailure failure = Replace({path}, CurrentEnvironment());
+  ::unlink(path.c_str());
+  EXPECT_EQ(failure.exit_status, 127);
+  EXPECT_NE(failure.error.hint.find("interpreter"), std::string::npos);
+}
+
 TEST(Supervision, GivenIgnoredChildSignal_WhenTheCommandEnds_ThenItsStatusIsStillSeen) {
   EXPECT_EQ(WEXITSTATUS(Start(Shell("exit 5"), [] { ::signal(SIGCHLD, SIG_IGN); }).Wait()), 5);
 }

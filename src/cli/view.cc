@@ -24,7 +24,8 @@ void AddRecord(const ShareRecord& record, const Inventory* inventory, ShareView&
     device.uuid = grant.uuid;
     device.limit_bytes = grant.limit_bytes;
     device.reserved_bytes = grant.reserved_bytes;
-    device.cores = grant.cores;
+    device.cores = device.reserved_cores = grant.cores;
+    device.burst = grant.burst;
     if (inventory != nullptr) {
       if (const Gpu* gpu = inventory->Find(grant.uuid)) device.gpu = gpu->index;
     }
@@ -69,6 +70,16 @@ std::string StateOf(const region::Snapshot& snapshot, const ShareView& view) {
   return all_suspended ? "suspended" : "running";
 }
 
+// The region's limit of the GPU's time is the one that is kept; the record's is what was set aside for it.
+void AddCores(const region::SnapshotDevice& from, DeviceView& device) {
+  const unsigned recorded = device.cores;
+  const bool unlimited = from.sm_limit == 0 || from.sm_limit >= 100;
+  device.cores = unlimited ? (recorded == 100 ? 100 : 0) : static_cast<unsigned>(from.sm_limit);
+  device.reserved_cores = std::max(recorded, device.cores);
+  const unsigned burst = from.burst == 0 ? device.burst : from.burst;
+  device.burst = device.cores != 0 && burst > device.cores ? burst : 0;
+}
+
 void AddRegion(const std::string& path, region::Snapshot& snapshot, ShareView& view) {
   const region::Status status = region::ReadSnapshotFile(path.c_str(), true, &snapshot);
   const auto places = status == region::Status::kOk ? FindPlaces(snapshot, view) : std::nullopt;
@@ -85,7 +96,7 @@ void AddRegion(const std::string& path, region::Snapshot& snapshot, ShareView& v
     device.used_bytes = from.used;
     device.peak_bytes = from.peak;
     device.refusals = from.refusals;
-    device.cores = from.sm_limit >= 100 ? 0 : static_cast<unsigned>(from.sm_limit);
+    AddCores(from, device);
     // No limit at all holds the whole card.
     const std::uint64_t allowed = from.limit == 0 ? ~std::uint64_t{0} : from.limit;
     if (!view.oversubscribe) device.reserved_bytes = std::max(recorded, allowed);
@@ -123,7 +134,8 @@ base::Result<std::vector<Holder>> HoldersOf(const std::vector<ShareView>& shares
     }
     Holder holder{share.name, {}};
     for (const DeviceView& device : share.devices) {
-      holder.grants.push_back({device.uuid, device.limit_bytes, device.reserved_bytes, device.cores});
+      holder.grants.push_back(
+          {device.uuid, device.limit_bytes, device.reserved_bytes, device.reserved_cores, device.burst});
     }
     holders.push_back(std::move(holder));
   }
@@ -170,6 +182,8 @@ base::json::array SharesToJson(const std::vector<ShareView>& shares, std::int64_
                   {"peak_bytes", device.peak_bytes},
                   {"refusals", device.refusals},
                   {"cores_percent", device.cores},
+                  {"reserved_cores_percent", device.reserved_cores},
+                  {"burst_percent", device.burst},
                   {"sm_percent", device.sm_percent}};
       if (device.gpu) part["gpu"] = *device.gpu;
       devices.push_back(std::move(part));
@@ -187,6 +201,11 @@ base::json::array SharesToJson(const std::vector<ShareView>& shares, std::int64_
     list.push_back(std::move(entry));
   }
   return list;
+}
+
+std::string CoresText(unsigned cores, unsigned burst) {
+  if (cores == 0) return "-";
+  return std::to_string(cores) + (burst > cores ? "-" + std::to_string(burst) : "") + " %";
 }
 
 std::string GpuName(const DeviceView& device) {

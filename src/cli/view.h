@@ -33,7 +33,9 @@ struct DeviceView {
   std::uint64_t used_bytes = 0;
   std::uint64_t peak_bytes = 0;
   std::uint64_t refusals = 0;
-  unsigned cores = 0;  // 0: no limit
+  unsigned cores = 0;           // 0: no limit
+  unsigned reserved_cores = 0;  // what nobody else can have
+  unsigned burst = 0;           // percent up to which idle compute time may be used; 0: no more than the cores
   std::uint64_t sm_percent = 0;
 };
 
@@ -59,6 +61,9 @@ base::Result<std::vector<Holder>> HoldersOf(const std::vector<ShareView>& shares
 std::vector<Device> DevicesOf(const Inventory& inventory, const std::vector<ShareView>& shares);
 
 base::json::array SharesToJson(const std::vector<ShareView>& shares, std::int64_t now);
+
+// "30 %", "30-80 %" with a burst, "-" without a limit.
+std::string CoresText(unsigned cores, unsigned burst);
 
 // "0" or "GPU-12345678" when the index is not known.
 std::string GpuName(const DeviceView& device);

@@ -10,6 +10,7 @@
 
 #include "cli/ps.h"
 #include "cli/smi.h"
+#include "region/gpu_time.h"
 #include "region/ledger.h"
 #include "region/region.h"
 
@@ -129,6 +130,37 @@ TEST_F(Views, GivenRegionLargerThanPromised_WhenPlanned_ThenTheLargerCounts) {
   EXPECT_EQ(HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).reserved_bytes, 3 * kGiB);
   region::Store(attachment_.region->limit[0], std::uint64_t{0});
   EXPECT_EQ(HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).reserved_bytes, ~std::uint64_t{0});
+}
+
+TEST_F(Views, GivenRegionWithOtherCoresThanPromised_WhenPlanned_ThenTheLargerCounts) {
+  StoredShare share = UsedShare();
+  const auto reserved = [&] { return HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).cores; };
+  EXPECT_EQ(reserved(), 30u);
+  region::Store(attachment_.region->sm_limit[0], std::uint64_t{1});
+  EXPECT_EQ(reserved(), 30u);
+  region::Store(attachment_.region->sm_limit[0], std::uint64_t{60});
+  EXPECT_EQ(reserved(), 60u);
+  // 100 % is what a region without a limit says too: the record knows the difference.
+  region::Store(attachment_.region->sm_limit[0], std::uint64_t{100});
+  EXPECT_EQ(reserved(), 30u);
+  EXPECT_EQ(ViewShares({share}, nullptr).at(0).devices.at(0).cores, 0u);
+  share.record->grants[0].cores = 100;
+  EXPECT_EQ(reserved(), 100u);
+  EXPECT_EQ(ViewShares({share}, nullptr).at(0).devices.at(0).cores, 100u);
+}
+
+TEST_F(Views, GivenBurst_WhenShown_ThenTheRegionsBesideTheCores) {
+  StoredShare share = UsedShare();
+  std::uint32_t& burst = region::GpuTimeOf(attachment_.area)->devices[0].burst;
+  const auto line = [&] { return ShareLines(ViewShares({share}, nullptr), 1065, base::Terminal{}).at(1); };
+  EXPECT_THAT(line(), HasSubstr(" 30 % "));
+  region::Store(burst, 80u);
+  EXPECT_THAT(line(), HasSubstr(" 30-80 % "));
+  EXPECT_EQ(
+      SharesToJson(ViewShares({share}, nullptr), 0).at(0).at("devices").at(0).at("burst_percent").to_number<int>(), 80);
+  share.record->grants[0].burst = 80;
+  region::Store(burst, 1u);
+  EXPECT_THAT(line(), HasSubstr(" 30 % "));
 }
 
 TEST_F(Views, GivenShare_WhenShown_ThenTablesAndJsonTellTheSame) {

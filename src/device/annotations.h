@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The annotation and label keys that no single vendor owns. Verbatim: they are the protocol with the device plugins and
-// with whatever ran before.
+// The annotation and label keys that no single vendor owns, and the words of one. Verbatim: they are the protocol with
+// the device plugins and with whatever ran before.
 
 #pragma once
 
@@ -11,6 +11,10 @@ inline constexpr const char* kAssignedNode = "hami.io/vgpu-node";  // also a lab
 inline constexpr const char* kAssignedTime = "hami.io/vgpu-time";
 inline constexpr const char* kBindTime = "hami.io/bind-time";
 inline constexpr const char* kBindPhase = "hami.io/bind-phase";
+// Its words: bound and not yet handed out by the plugin; handed out; refused by the plugin.
+inline constexpr const char* kPhaseAllocating = "allocating";
+inline constexpr const char* kPhaseSuccess = "success";
+inline constexpr const char* kPhaseFailed = "failed";
 inline constexpr const char* kMigAllocations = "hami.io/vgpu-mig-allocations";
 inline constexpr const char* kNodePolicy = "hami.io/node-scheduler-policy";
 inline constexpr const char* kDevicePolicy = "hami.io/gpu-scheduler-policy";

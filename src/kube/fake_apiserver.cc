@@ -202,6 +202,19 @@ std::string FakeApiServer::Route::Verb(const net::Request& request, bool watch) 
   return request.method;
 }
 
+std::string FakeApiServer::Route::Permission(const net::Request& request, bool watch) const {
+  std::string verb = base::ToLower(request.method);
+  if (verb == "get") verb = watch ? "watch" : name.empty() ? "list" : "get";
+  if (verb == "post") verb = "create";
+  if (verb == "put") verb = "update";
+  return verb + " " + plural + (subresource.empty() ? "" : "/" + subresource);
+}
+
+std::set<std::string> FakeApiServer::Permissions() const {
+  const std::scoped_lock lock(mutex_);
+  return permissions_;
+}
+
 std::optional<FakeFault> FakeApiServer::TakeFault(const net::Request& request) {
   const std::scoped_lock lock(mutex_);
   for (auto fault = faults_.begin(); fault != faults_.end(); ++fault) {
@@ -221,6 +234,7 @@ net::Response FakeApiServer::Handle(const net::Request& request) {
   {
     const std::scoped_lock lock(mutex_);
     ++asked_[route->Verb(request, watch)];
+    permissions_.insert(route->Permission(request, watch));
   }
   if (!options_.token.empty()) {
     const std::string* given = request.headers.Find("Authorization");

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,12 +78,15 @@ class FakeApiServer {
   // How often "GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "DELETE", "BIND" was asked, faults included.
   std::uint64_t Asked(const std::string& verb) const;
   std::uint64_t AskedInAll() const;
+  // What was asked, as a role would have to allow it: "create pods/binding", "list nodes", …
+  std::set<std::string> Permissions() const;
   int watching() const { return watching_.load(); }
 
  private:
   struct Route {
     std::string plural, ns, name, subresource, group_version;
     std::string Verb(const net::Request& request, bool watch) const;
+    std::string Permission(const net::Request& request, bool watch) const;
   };
   static std::optional<Route> RouteOf(std::string_view target);
 
@@ -101,6 +105,7 @@ class FakeApiServer {
   mutable std::mutex mutex_;
   std::vector<FakeFault> faults_;
   std::map<std::string, std::uint64_t> asked_;
+  std::set<std::string> permissions_;
   std::atomic<std::uint64_t> drops_ = 0;
   std::atomic<std::uint64_t> bookmarks_ = 0;
   std::atomic<int> watching_ = 0;

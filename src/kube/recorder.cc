@@ -136,8 +136,10 @@ bool EventRecorder::CountUp(const Pending& pending) {
   const auto patched =
       client_.Patch(kEvents, NamespaceOf(pending.target), written.name, PatchType::kMerge,
                     {{"count", count}, {"lastTimestamp", FormatTime(pending.last)}}, {&cut_, options_.call_timeout});
-  // Events expire at the server: then a new one is due.
-  if (!patched && patched.error().reason == Reason::kNotFound) return false;
+  // Events expire at the server: then a new one is due. So it is where our role, made for HAMi, may not change them.
+  const bool anew =
+      !patched && (patched.error().reason == Reason::kNotFound || patched.error().reason == Reason::kForbidden);
+  if (anew) return false;
   const std::scoped_lock lock(mutex_);
   if (!patched) {
     ++counters_.failed;

@@ -71,6 +71,17 @@ TEST_F(RecorderTest, GivenAnEventThatExpiredWhenItHappensAgainThenItIsWrittenAne
   EXPECT_EQ(server_.Count(kEvents), 1U);
 }
 
+TEST_F(RecorderTest, GivenARoleThatMayOnlyCreateEventsWhenAnEventHappensAgainThenItIsWrittenAnew) {
+  server_.Add({.kind = FakeFault::Kind::kStatus, .method = "PATCH", .times = 10, .status = 403});
+  const auto recorder = NewRecorder();
+  for (int i = 0; i < 3; ++i) {
+    recorder->Record(Pod("a"), EventType::kNormal, "R", "m");
+    ASSERT_TRUE(recorder->Flush(net::After(30s)));
+  }
+  EXPECT_EQ(server_.Count(kEvents), 3U);
+  EXPECT_EQ(recorder->counters().failed, 0U);
+}
+
 TEST_F(RecorderTest, GivenASlowServerWhenTheQueueIsFullThenTheOldestAreDropped) {
   server_.Add({.kind = FakeFault::Kind::kDelay, .method = "POST", .delay = 200ms});
   const auto recorder = NewRecorder(3);

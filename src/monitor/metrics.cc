@@ -2,8 +2,8 @@
 
 #include "monitor/metrics.h"
 
+#include "base/exposition.h"
 #include "base/strings.h"
-#include "monitor/exposition.h"
 #include "monitor/metrics_parts.h"
 #include "monitor/options.h"
 
@@ -14,18 +14,19 @@ namespace {
 constexpr std::size_t kPageBytes = 64 << 10;
 constexpr std::size_t kDeviceBytes = 4 << 10;
 
-constexpr auto kGauge = Page::Type::kGauge;
-constexpr auto kCounter = Page::Type::kCounter;
+constexpr auto kGauge = base::Exposition::Type::kGauge;
+constexpr auto kCounter = base::Exposition::Type::kCounter;
 
-void RenderSelf(const Picture& picture, const GpusPicture& gpus, const MetricsTime& now, Page& page) {
-  const LabelText labels{{"node", picture.node}, {"zone", kZone}};
-  const auto one = [&](std::string_view name, Page::Type type, std::string_view help, auto value) {
+void RenderSelf(const Picture& picture, const GpusPicture& gpus, const MetricsTime& now, base::Exposition& page) {
+  const base::LabelText labels{{"node", picture.node}, {"zone", kZone}};
+  const auto one = [&](std::string_view name, base::Exposition::Type type, std::string_view help, auto value) {
     page.Family(name, type, help);
     page.Sample(labels, value);
   };
   const SelfPicture& self = picture.self;
   one("hami_monitor_ticks_total", kCounter, "Rounds of reading regions and giving feedback", self.ticks);
   one("hami_monitor_tick_seconds", kGauge, "What the last round took", self.tick_seconds);
+  one("hami_monitor_scrape_seconds", kGauge, "What rendering this page took the last time", now.last_scrape_seconds);
   one("hami_monitor_writes_total", kCounter, "Words of regions that were written: feedback and limits", self.writes);
   one("hami_monitor_failed_writes_total", kCounter, "Words that could not be written", self.failed_writes);
   one("hami_monitor_directories_removed_total", kCounter, "Directories of pods that were gone",
@@ -40,14 +41,14 @@ void RenderSelf(const Picture& picture, const GpusPicture& gpus, const MetricsTi
   }
 }
 
-void RenderBuild(Page& page) {
+void RenderBuild(base::Exposition& page) {
   page.Family("hami_build_info", kGauge, "What this program was built from");
-  page.Sample(LabelText{{"version", Version()},
-                        {"revision", "unknown"},
-                        {"build_date", "unknown"},
-                        {"go_version", ""},
-                        {"compiler", kCompiler},
-                        {"platform", "linux/" HAMI_ARCHITECTURE}},
+  page.Sample(base::LabelText{{"version", Version()},
+                              {"revision", "unknown"},
+                              {"build_date", "unknown"},
+                              {"go_version", ""},
+                              {"compiler", kCompiler},
+                              {"platform", "linux/" HAMI_ARCHITECTURE}},
               std::uint64_t{1});
 }
 
@@ -57,7 +58,7 @@ std::string RenderMetrics(const Picture& picture, const GpusPicture& gpus, const
                           const MetricsTime& now) {
   std::size_t devices = 0;
   for (const ContainerPicture& container : picture.containers) devices += container.region.devices.size();
-  Page page(kPageBytes + devices * kDeviceBytes);
+  base::Exposition page(kPageBytes + devices * kDeviceBytes);
   if (now.steady - gpus.taken < kStaleGpus) RenderGpus(picture.node, gpus, style, page);
   RenderContainers(picture, style, now.unix_seconds, page);
   RenderSelf(picture, gpus, now, page);

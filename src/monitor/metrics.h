@@ -22,6 +22,7 @@ struct MetricsStyle {
 struct MetricsTime {
   std::int64_t unix_seconds = 0;
   std::chrono::steady_clock::time_point steady{};
+  double last_scrape_seconds = 0;  // what rendering took the last time
 };
 
 // Figures of the GPUs older than this are no longer shown, only how old they are.

@@ -5,23 +5,23 @@
 namespace hami::monitor {
 namespace {
 
-constexpr auto kGauge = Page::Type::kGauge;
-constexpr auto kCounter = Page::Type::kCounter;
+constexpr auto kGauge = base::Exposition::Type::kGauge;
+constexpr auto kCounter = base::Exposition::Type::kCounter;
 constexpr std::size_t kUuidLabel = 40;  // "GPU-" or "MIG-" and 36 characters, as HAMi cuts it
 
 struct LabelledDevice {
   const ContainerPicture* container;
   const DeviceUse* use;
-  LabelText labels;
-  LabelText legacy;
+  base::LabelText labels;
+  base::LabelText legacy;
 };
 
 struct LabelledContainer {
   const ContainerPicture* container;
-  LabelText labels;
+  base::LabelText labels;
 };
 
-LabelText LegacyLabels(const ContainerPicture& container, const std::string& index, std::string_view uuid) {
+base::LabelText LegacyLabels(const ContainerPicture& container, const std::string& index, std::string_view uuid) {
   return {{"podnamespace", container.ns}, {"podname", container.pod}, {"ctrname", container.container},
           {"vdeviceid", index},           {"deviceuuid", uuid},       {"zone", kZone}};
 }
@@ -52,7 +52,7 @@ std::optional<std::uint64_t> Elapsed(const ContainerPicture& container, std::int
   return now > last ? now - last : 0;
 }
 
-void RenderHami(const std::vector<LabelledDevice>& devices, std::int64_t now, Page& page) {
+void RenderHami(const std::vector<LabelledDevice>& devices, std::int64_t now, base::Exposition& page) {
   const auto each = [&](std::string_view name, std::string_view help, std::uint64_t DeviceUse::*field) {
     page.Family(name, kGauge, help);
     for (const LabelledDevice& device : devices) page.Sample(device.labels, device.use->*field);
@@ -72,7 +72,7 @@ void RenderHami(const std::vector<LabelledDevice>& devices, std::int64_t now, Pa
   }
 }
 
-void RenderLegacy(const std::vector<LabelledDevice>& devices, std::int64_t now, bool compat, Page& page) {
+void RenderLegacy(const std::vector<LabelledDevice>& devices, std::int64_t now, bool compat, base::Exposition& page) {
   const auto each = [&](std::string_view name, std::string_view help, std::uint64_t DeviceUse::*field) {
     page.Family(name, kGauge, help);
     for (const LabelledDevice& device : devices) page.Sample(device.legacy, device.use->*field);
@@ -82,7 +82,7 @@ void RenderLegacy(const std::vector<LabelledDevice>& devices, std::int64_t now, 
   each("Device_utilization_desc_of_container", "Container device utilization description", &DeviceUse::sm_percent);
   page.Family("Device_memory_desc_of_container", kGauge, "Container device memory description");
   for (const LabelledDevice& device : devices) {
-    LabelText labels = device.legacy;
+    base::LabelText labels = device.legacy;
     const DeviceUse& use = *device.use;
     // HAMi puts figures into labels here, so each change begins a new series.
     if (compat) {
@@ -97,7 +97,7 @@ void RenderLegacy(const std::vector<LabelledDevice>& devices, std::int64_t now, 
   }
 }
 
-void RenderMig(const Picture& picture, bool legacy, Page& page) {
+void RenderMig(const Picture& picture, bool legacy, base::Exposition& page) {
   const auto render = [&](bool old) {
     page.Family(old ? "MigInfo" : "hami_mig_device_info", kGauge, "MIG device of a container");
     for (const MigPicture& mig : picture.migs) {
@@ -105,7 +105,7 @@ void RenderMig(const Picture& picture, bool legacy, Page& page) {
       const std::string index = std::to_string(is.device);
       const std::string gpu_instance = std::to_string(is.gpu_instance);
       const std::string compute_instance = std::to_string(is.compute_instance);
-      LabelText labels;
+      base::LabelText labels;
       if (old) {
         labels = {{"podnamespace", mig.ns}, {"podname", mig.pod},        {"ctrname", mig.container},
                   {"vdeviceid", index},     {"deviceuuid", is.gpu_uuid}, {"instanceid", gpu_instance}};
@@ -125,8 +125,8 @@ void RenderMig(const Picture& picture, bool legacy, Page& page) {
   if (legacy) render(true);
 }
 
-void RenderOurDevices(const std::vector<LabelledDevice>& devices, Page& page) {
-  const auto each = [&](std::string_view name, Page::Type type, std::string_view help, auto value) {
+void RenderOurDevices(const std::vector<LabelledDevice>& devices, base::Exposition& page) {
+  const auto each = [&](std::string_view name, base::Exposition::Type type, std::string_view help, auto value) {
     page.Family(name, type, help);
     for (const LabelledDevice& device : devices) {
       if (device.container->region.ours) page.Sample(device.labels, value(*device.use));
@@ -160,9 +160,9 @@ std::vector<LabelledContainer> LabelContainers(const Picture& picture) {
   return containers;
 }
 
-void RenderOurContainers(const Picture& picture, Page& page) {
+void RenderOurContainers(const Picture& picture, base::Exposition& page) {
   const std::vector<LabelledContainer> containers = LabelContainers(picture);
-  const auto each = [&](std::string_view name, Page::Type type, std::string_view help, auto value) {
+  const auto each = [&](std::string_view name, base::Exposition::Type type, std::string_view help, auto value) {
     page.Family(name, type, help);
     for (const LabelledContainer& one : containers) {
       if (one.container->problem.empty()) page.Sample(one.labels, value(*one.container));
@@ -181,20 +181,21 @@ void RenderOurContainers(const Picture& picture, Page& page) {
   page.Family("hami_container_resize_state", kGauge, "What became of the annotation hami-cpp/resize");
   for (const LabelledContainer& one : containers) {
     if (one.container->resize.empty()) continue;
-    LabelText labels = one.labels;
+    base::LabelText labels = one.labels;
     page.Sample(labels.Add("state", one.container->resize), std::uint64_t{1});
   }
   page.Family("hami_container_region_problem", kGauge, "1: the container's region can not be read");
   for (const LabelledContainer& one : containers) {
     if (one.container->problem.empty()) continue;
-    LabelText labels = one.labels;
+    base::LabelText labels = one.labels;
     page.Sample(labels.Add("problem", one.container->problem), std::uint64_t{1});
   }
 }
 
 }  // namespace
 
-void RenderContainers(const Picture& picture, const MetricsStyle& style, std::int64_t unix_seconds, Page& page) {
+void RenderContainers(const Picture& picture, const MetricsStyle& style, std::int64_t unix_seconds,
+                      base::Exposition& page) {
   const std::vector<LabelledDevice> devices = LabelDevices(picture, style.legacy);
   RenderHami(devices, unix_seconds, page);
   if (style.legacy) RenderLegacy(devices, unix_seconds, style.compat_labels, page);

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <array>
+#include <utility>
+
 #include "base/strings.h"
 #include "monitor/metrics_parts.h"
 
 namespace hami::monitor {
 namespace {
 
-constexpr auto kGauge = Page::Type::kGauge;
-constexpr auto kCounter = Page::Type::kCounter;
+constexpr auto kGauge = base::Exposition::Type::kGauge;
+constexpr auto kCounter = base::Exposition::Type::kCounter;
 
 struct LabelledGpu {
   const GpuPicture* gpu;
-  LabelText labels;        // ours, and HAMi's of most metrics
-  LabelText without_node;  // HAMi's of one
-  LabelText legacy;
+  base::LabelText labels;        // ours, and HAMi's of most metrics
+  base::LabelText without_node;  // HAMi's of one
+  base::LabelText legacy;
 };
 
 std::string TypeOf(const std::string& name, bool compat) {
@@ -38,12 +41,12 @@ std::vector<LabelledGpu> Label(const std::string& node, const GpusPicture& gpus,
 
 class Renderer {
  public:
-  Renderer(const std::vector<LabelledGpu>& gpus, Page& page) : gpus_(gpus), page_(page) {}
+  Renderer(const std::vector<LabelledGpu>& gpus, base::Exposition& page) : gpus_(gpus), page_(page) {}
 
   // VALUE(gpu) is an optional number; nothing is no sample.
   template <typename Value>
-  void Each(std::string_view name, Page::Type type, std::string_view help, Value value,
-            LabelText LabelledGpu::*labels = &LabelledGpu::labels) {
+  void Each(std::string_view name, base::Exposition::Type type, std::string_view help, Value value,
+            base::LabelText LabelledGpu::*labels = &LabelledGpu::labels) {
     page_.Family(name, type, help);
     for (const LabelledGpu& one : gpus_) {
       if (const auto number = value(*one.gpu)) page_.Sample(one.*labels, Number(*number));
@@ -57,7 +60,7 @@ class Renderer {
   static std::uint64_t Number(bool value) { return value ? 1 : 0; }
 
   const std::vector<LabelledGpu>& gpus_;
-  Page& page_;
+  base::Exposition& page_;
 };
 
 std::optional<std::uint64_t> UsedBytes(const GpuPicture& gpu) {
@@ -149,20 +152,47 @@ void RenderHealth(Renderer& render) {
               [](const Gpu& gpu) { return gpu.telemetry.pcie.width; });
   render.Each("hami_host_gpu_pcie_replays_total", kCounter, "PCIe packets that had to be repeated",
               [](const Gpu& gpu) { return gpu.telemetry.pcie.replays; });
+  render.Each("hami_host_gpu_pcie_transmit_bytes_per_second", kGauge, "From the GPU over PCIe, when last measured",
+              [](const Gpu& gpu) { return Scaled(gpu.pcie.transmit_kib_per_second, 1024); });
+  render.Each("hami_host_gpu_pcie_receive_bytes_per_second", kGauge, "To the GPU over PCIe, when last measured",
+              [](const Gpu& gpu) { return Scaled(gpu.pcie.receive_kib_per_second, 1024); });
 }
 
-void RenderLists(const std::vector<LabelledGpu>& gpus, Page& page) {
+// Processes of one kind on one GPU. Not one series a process: those come and go without end.
+void RenderProcesses(const std::vector<LabelledGpu>& gpus, base::Exposition& page) {
+  constexpr std::array<std::pair<nvml::ProcessKind, const char*>, 3> kKinds = {
+      {{nvml::ProcessKind::kCompute, "compute"},
+       {nvml::ProcessKind::kGraphics, "graphics"},
+       {nvml::ProcessKind::kMps, "mps"}}};
+  const auto each = [&](const auto& value) {
+    for (const LabelledGpu& one : gpus) {
+      if (!one.gpu->held) continue;
+      for (const auto& [kind, name] : kKinds) {
+        std::uint64_t sum = 0;
+        for (const nvml::Process& process : *one.gpu->held) sum += process.kind == kind ? value(process) : 0;
+        base::LabelText labels = one.labels;
+        page.Sample(labels.Add("kind", name), sum);
+      }
+    }
+  };
+  page.Family("hami_host_gpu_processes", kGauge, "Processes with a context, of containers or not");
+  each([](const nvml::Process&) { return std::uint64_t{1}; });
+  page.Family("hami_host_gpu_process_memory_bytes", kGauge, "Memory that they hold, as the driver counts it");
+  each([](const nvml::Process& process) { return process.bytes.value_or(0); });
+}
+
+void RenderLists(const std::vector<LabelledGpu>& gpus, base::Exposition& page) {
   page.Family("hami_host_gpu_xid_errors_total", kCounter, "Errors the driver reported since this program runs, by XID");
   for (const LabelledGpu& one : gpus) {
     for (const auto& [code, count] : one.gpu->xids) {
-      LabelText labels = one.labels;
+      base::LabelText labels = one.labels;
       page.Sample(labels.Add("xid", std::to_string(code)), count);
     }
   }
   page.Family("hami_host_gpu_nvlink_up", kGauge, "1 when the NVLink is up");
   for (const LabelledGpu& one : gpus) {
     for (const nvml::NvLink& link : one.gpu->links) {
-      LabelText labels = one.labels;
+      base::LabelText labels = one.labels;
       labels.Add("link", std::to_string(link.number)).Add("peer", link.peer_bus_id);
       page.Sample(labels, std::uint64_t{link.up ? 1U : 0U});
     }
@@ -171,12 +201,13 @@ void RenderLists(const std::vector<LabelledGpu>& gpus, Page& page) {
 
 }  // namespace
 
-void RenderGpus(const std::string& node, const GpusPicture& gpus, const MetricsStyle& style, Page& page) {
+void RenderGpus(const std::string& node, const GpusPicture& gpus, const MetricsStyle& style, base::Exposition& page) {
   const std::vector<LabelledGpu> labelled = Label(node, gpus, style.compat_labels);
   Renderer render(labelled, page);
   RenderHami(render, style);
   RenderGauges(render);
   RenderHealth(render);
+  RenderProcesses(labelled, page);
   RenderLists(labelled, page);
 }
 

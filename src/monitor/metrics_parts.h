@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "monitor/exposition.h"
+#include "base/exposition.h"
 #include "monitor/metrics.h"
 
 namespace hami::monitor {
@@ -23,7 +23,8 @@ inline constexpr std::string_view kCompiler = "gcc";
 #define HAMI_ARCHITECTURE "amd64"
 #endif
 
-void RenderGpus(const std::string& node, const GpusPicture& gpus, const MetricsStyle& style, Page& page);
-void RenderContainers(const Picture& picture, const MetricsStyle& style, std::int64_t unix_seconds, Page& page);
+void RenderGpus(const std::string& node, const GpusPicture& gpus, const MetricsStyle& style, base::Exposition& page);
+void RenderContainers(const Picture& picture, const MetricsStyle& style, std::int64_t unix_seconds,
+                      base::Exposition& page);
 
 }  // namespace hami::monitor

@@ -86,6 +86,10 @@ GpusPicture Gpus() {
   gpu.links.push_back({0, true, nvml::LinkPeer::kSwitch, "0000:0a:00.0"});
   gpu.links.push_back({1, false, nvml::LinkPeer::kUnknown, ""});
   gpu.xids[79] = 1;
+  gpu.pcie = {2048, 1024};
+  gpu.held = {{11, nvml::ProcessKind::kCompute, 2 * kGiB, {}, {}},
+              {12, nvml::ProcessKind::kCompute, kGiB, {}, {}},
+              {13, nvml::ProcessKind::kMps, {}, {}, {}}};
   gpus.gpus.push_back(gpu);
   return gpus;
 }
@@ -140,6 +144,17 @@ TEST(Metrics, GivenAFigureTheDriverDoesNotGive_ThenOnlyThatOneIsMissing) {
   EXPECT_THAT(page, HasSubstr("hami_host_gpu_memory_used_bytes{"));
   gpus.gpus[0].telemetry.memory.reset();
   EXPECT_THAT(Render({false, true}, gpus), HasSubstr("hami_host_gpu_temperature_celsius{")) << "unified memory";
+}
+
+TEST(Metrics, GivenProcessesOnAGpu_ThenTheyAreCountedByKindAndNoneIsALabel) {
+  const std::string page = Render({false, false});
+  EXPECT_THAT(page, testing::ContainsRegex("hami_host_gpu_processes\\{[^}]*kind=\"compute\"\\} 2\n"));
+  EXPECT_THAT(page,
+              testing::ContainsRegex("hami_host_gpu_process_memory_bytes\\{[^}]*kind=\"compute\"\\} 3221225472\n"));
+  EXPECT_THAT(page, testing::ContainsRegex("hami_host_gpu_pcie_transmit_bytes_per_second\\{[^}]*\\} 2097152\n"));
+  GpusPicture silent = Gpus();
+  silent.gpus[0].held.reset();
+  EXPECT_THAT(Render({false, false}, silent), Not(HasSubstr("hami_host_gpu_processes{"))) << "not known is not none";
 }
 
 TEST(Metrics, GivenFiguresOfGpusThatAreTooOld_ThenOnlyTheirAgeIsShown) {

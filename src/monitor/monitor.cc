@@ -68,6 +68,7 @@ Monitor::Monitor(Config config, Outside outside)
       outside_(std::move(outside)),
       folder_(config_.hook_path),
       feedback_(config_.tick),
+      resized_(config_.hook_path + "/.hami-monitor-resized"),
       last_(std::make_shared<const Picture>(Picture{config_.node, {}, {}, {}})) {}
 
 std::shared_ptr<const Picture> Monitor::Last() const {
@@ -87,6 +88,13 @@ void Monitor::Tick(const Now& now) {
   std::vector<Sighting> sightings = LookAt(entries, by_uid, *gpus);
   if (config_.feedback) GiveFeedback(sightings, *gpus, now);
   if (config_.resize) Resize(sightings);
+  if (listed) {
+    const auto named = [](const Entry& entry, const std::string& name) { return entry.name < name; };
+    Note(resized_.Keep([&](const std::string& name) {
+      const auto found = std::lower_bound(entries.begin(), entries.end(), name, named);
+      return found != entries.end() && found->name == name;
+    }));
+  }
   CollectGarbage(entries, by_uid, pods.known, now);
   Forget();
   before_ = now.steady;
@@ -150,7 +158,7 @@ void Monitor::Carry(const Sighting& sighting, const Orders& orders) {
 void Monitor::Resize(std::vector<Sighting>& sightings) {
   for (const Sighting& sighting : sightings) {
     Memory& memory = Remember(sighting.entry->name);
-    if (!sighting.pod->resize && !memory.resized) {
+    if (!sighting.pod->resize && !resized_.Has(sighting.entry->name)) {
       memory.resize.clear();
       memory.told.clear();
       continue;
@@ -171,7 +179,8 @@ void Monitor::ResizeOne(const Sighting& sighting, Memory& memory) {
     const auto found = pod.wishes->find(pod.containers[sighting.position]);
     if (found != pod.wishes->end()) wish = found->second;
   }
-  if (!wish && !memory.resized) return;
+  const std::string& name = sighting.entry->name;
+  if (!wish && !resized_.Has(name)) return;
   if (sighting.reading.problem != Problem::kNone) {
     memory.resize = ResizeStateName(ResizeState::kWaiting);
     return;
@@ -182,12 +191,20 @@ void Monitor::ResizeOne(const Sighting& sighting, Memory& memory) {
   if (plan.state == ResizeState::kRefused) return refuse(plan.reason);
   memory.resize = ResizeStateName(plan.state);
   if (plan.state != ResizeState::kApplied) return;
-  ApplyLimits(sighting, plan, memory);
-  memory.resized = wish.has_value();
-  if (!wish) memory.resize.clear();
+  if (wish) Note(resized_.Add(name));
+  if (!ApplyLimits(sighting, plan, memory)) {
+    memory.resize = ResizeStateName(ResizeState::kWaiting);
+  } else if (!wish) {
+    Note(resized_.Remove(name));
+    memory.resize.clear();
+  }
 }
 
-void Monitor::ApplyLimits(const Sighting& sighting, const ResizePlan& plan, Memory& memory) {
+void Monitor::Note(const base::Status& written) {
+  if (!written) Complain(written.error().message + ": which limits were changed is forgotten with this process");
+}
+
+bool Monitor::ApplyLimits(const Sighting& sighting, const ResizePlan& plan, Memory& memory) {
   const std::vector<DeviceUse>& devices = sighting.reading.region.devices;
   std::string changes;
   base::Fd file;
@@ -197,8 +214,8 @@ void Monitor::ApplyLimits(const Sighting& sighting, const ResizePlan& plan, Memo
     if (!file) {
       auto opened = folder_.OpenForWriting(*sighting.entry, sighting.reading);
       if (!opened) {
-        memory.resize = ResizeStateName(ResizeState::kWaiting);
-        return Count(region::Status::kIo, sighting.entry->name);
+        Count(region::Status::kIo, sighting.entry->name);
+        return false;
       }
       file = *std::move(opened);
     }
@@ -210,9 +227,10 @@ void Monitor::ApplyLimits(const Sighting& sighting, const ResizePlan& plan, Memo
                (limit.sm_limit == 0 || limit.sm_limit >= 100 ? std::string("all cores")
                                                              : std::to_string(limit.sm_limit) + " % of the cores");
   }
-  if (changes.empty()) return;
+  if (changes.empty()) return true;
   Tell(sighting, memory, kube::EventType::kNormal, "Resized",
        changes + (plan.reason.empty() ? "" : " (" + plan.reason + ")"));
+  return true;
 }
 
 // Once, until there is something else to say.

@@ -20,6 +20,7 @@
 #include "monitor/folder.h"
 #include "monitor/picture.h"
 #include "monitor/pods.h"
+#include "monitor/resized.h"
 
 namespace hami::monitor {
 
@@ -63,9 +64,8 @@ class Monitor {
   struct Memory {
     bool blocked = false;
     double blocked_seconds = 0;
-    bool resized = false;  // limits other than the grant's may be in force
-    std::string resize;    // state, as shown
-    std::string told;      // what the last event said
+    std::string resize;  // state, as shown
+    std::string told;    // what the last event said
     std::uint64_t round = 0;
   };
 
@@ -74,7 +74,9 @@ class Monitor {
   void Carry(const Sighting& sighting, const Orders& orders);
   void Resize(std::vector<Sighting>& sightings);
   void ResizeOne(const Sighting& sighting, Memory& memory);
-  void ApplyLimits(const Sighting& sighting, const ResizePlan& plan, Memory& memory);
+  // False when they could not be written.
+  bool ApplyLimits(const Sighting& sighting, const ResizePlan& plan, Memory& memory);
+  void Note(const base::Status& written);
   void Tell(const Sighting& sighting, Memory& memory, kube::EventType type, std::string_view reason,
             const std::string& message);
   void CollectGarbage(const std::vector<Entry>& entries, const PodsByUid& pods, bool pods_known, const Now& now);
@@ -89,6 +91,7 @@ class Monitor {
   const Outside outside_;
   Folder folder_;
   Feedback feedback_;
+  Resized resized_;                                   // limits other than the grant's may be in force
   std::unordered_map<std::string, Memory> memories_;  // by the entry's name
   std::unordered_map<std::string, std::chrono::steady_clock::time_point> unwanted_;
   std::uint64_t round_ = 0;

@@ -262,6 +262,55 @@ TEST_F(MonitorTest, GivenTheAnnotationIsTakenAway_ThenTheGrantIsTheLimitAgain) {
   EXPECT_EQ(Last()->containers.at(0).resize, "");
 }
 
+TEST_F(MonitorTest, GivenTheAnnotationIsTakenAwayWhileNoMonitorRuns_ThenTheNextOneBringsTheGrantBack) {
+  AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
+  const std::string path = AddRegion("web", "main");
+  Tick();
+  ASSERT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
+  monitor_.reset();
+  pods_.pods.clear();
+  AddPod("web", Granted());
+  Tick();
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
+  EXPECT_EQ(Get<std::uint64_t>(path, kSmLimitAt), 30U);
+  // From then on it is nobody's business again, for the next monitor, too.
+  monitor_.reset();
+  RawFile(path).Set<std::uint64_t>(kLimitAt, 1024 * kMiB);
+  Tick();
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
+}
+
+TEST_F(MonitorTest, GivenARegionThatCanNotBeWrittenWhenTheGrantComesBack_ThenItIsTriedAgain) {
+  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
+  const std::string path = AddRegion("web", "main");
+  Tick();
+  pods_.pods.clear();
+  AddPod("web", Granted());
+  fs::rename(path, path + ".away");  // no program's file for a while
+  Tick();
+  fs::rename(path + ".away", path);
+  Tick();
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
+}
+
+TEST_F(MonitorTest, GivenAContainerWhoseDirectoryIsGone_ThenANewOneOfItsNameIsNotTakenForResized) {
+  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
+  const std::string path = AddRegion("web", "main");
+  Tick();
+  fs::remove_all(FolderOf("web", "main"));
+  Tick();
+  pods_.pods.clear();
+  AddPod("web", Granted());
+  AddRegion("web", "main");
+  RawFile(path).Set<std::uint64_t>(kLimitAt, 1024 * kMiB);  // the pod asks for less than it was granted
+  Tick();
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
+}
+
+TEST_F(MonitorTest, GivenABookThatIsNotOne_ThenWhatIsNoNameIsLeftOut) {
+  EXPECT_THAT(ParseResized("uid-a_main\n../../etc_x\n\nuid-b_c\nuid"), ElementsAre("uid-a_main", "uid-b_c"));
+}
+
 TEST_F(MonitorTest, GivenAContainerWithoutAnAnnotation_ThenItsLimitsAreNobodysBusiness) {
   AddPod("web", Granted());
   const std::string path = AddRegion("web", "main");

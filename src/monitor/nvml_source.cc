@@ -24,6 +24,7 @@ class NvmlSource : public GpuSource {
     TakeEvents();
     trouble_ = false;
     for (GpuPicture& gpu : gpus_) LookAt(gpu);
+    MeasureOne();
     return gpus_;
   }
 
@@ -40,7 +41,10 @@ class NvmlSource : public GpuSource {
           device.uuid = before.device.uuid;
           device.name = before.device.name;
         }
-        if (before.device.uuid == device.uuid) gpu.xids = before.xids;
+        if (before.device.uuid == device.uuid) {
+          gpu.xids = before.xids;
+          gpu.pcie = before.pcie;
+        }
       }
       gpu.device = std::move(device);
       if (!gpu.device.uuid.empty()) gpu.links = library_.ReadNvLinks(gpu.device.uuid);
@@ -59,6 +63,7 @@ class NvmlSource : public GpuSource {
     if (gpu.device.uuid.empty()) return;
     gpu.telemetry = library_.Sample(gpu.device.uuid);
     if (gpu.telemetry.condition != nvml::Condition::kAnswers) trouble_ = true;
+    gpu.held = library_.ReadProcesses(gpu.device.uuid);
     gpu.processes.clear();
     std::uint64_t& since = since_[gpu.device.uuid];
     auto processes = library_.ReadProcessUtilization(gpu.device.uuid, since);
@@ -67,6 +72,14 @@ class NvmlSource : public GpuSource {
       since = std::max(since, process.microseconds);
       if (process.sm_percent > 0) gpu.processes.push_back(process);
     }
+  }
+
+  // The driver takes 40 ms for it, so it is one GPU's turn at a time.
+  void MeasureOne() {
+    if (gpus_.empty()) return;
+    GpuPicture& gpu = gpus_[static_cast<std::size_t>(looks_) % gpus_.size()];
+    gpu.pcie = {};
+    if (!gpu.device.uuid.empty() && !trouble_) gpu.pcie = library_.MeasurePcie(gpu.device.uuid);
   }
 
   void TakeEvents() {

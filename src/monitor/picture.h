@@ -43,6 +43,8 @@ struct GpuPicture {
   nvml::Telemetry telemetry;
   std::vector<nvml::NvLink> links;
   std::vector<nvml::ProcessUtilization> processes;  // busy ones, as last seen
+  std::optional<std::vector<nvml::Process>> held;   // all that have a context; absent: the driver does not say
+  nvml::PcieThroughput pcie;                        // measured now and then
   std::map<std::uint64_t, std::uint64_t> xids;      // code → how often since this program runs
 };
 

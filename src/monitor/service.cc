@@ -156,11 +156,13 @@ class Service::Impl {
 
   net::Response Metrics() const {
     const MetricsTime now{
-        std::chrono::duration_cast<seconds>(std::chrono::system_clock::now().time_since_epoch()).count(), Clock::now()};
+        std::chrono::duration_cast<seconds>(std::chrono::system_clock::now().time_since_epoch()).count(), Clock::now(),
+        last_scrape_.load()};
     net::Response response;
     response.headers = {{"Content-Type", kMetricsContentType}};
     response.body =
         RenderMetrics(*monitor_.Last(), *gpus_.Last(), {options_.legacy_metrics, options_.compat_labels}, now);
+    last_scrape_.store(std::chrono::duration<double>(Clock::now() - now.steady).count());
     return response;
   }
 
@@ -185,6 +187,7 @@ class Service::Impl {
   Monitor monitor_;
   net::Canceller stop_;
   std::atomic<Clock::time_point> last_round_{Clock::now()};
+  mutable std::atomic<double> last_scrape_{0};
   std::unique_ptr<net::Server> server_;
   std::thread loop_;
   bool stopped_ = false;

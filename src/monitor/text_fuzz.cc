@@ -9,6 +9,7 @@
 
 #include "monitor/directory.h"
 #include "monitor/resize.h"
+#include "monitor/resized.h"
 
 namespace {
 
@@ -29,6 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Check(text.starts_with("../shares/") && text.find('/', 10) == std::string_view::npos && text.size() > 10);
     Check(text.substr(10) != "." && text.substr(10) != "..");
   }
+  for (const std::string& name : ParseResized(text)) Check(ParseContainerName(name).has_value());
   const auto wishes = ParseResize(text);
   if (!wishes) {
     Check(!wishes.error().message.empty());

@@ -17,7 +17,9 @@
 #include "net/server.h"
 #include "plugin/allocator.h"
 #include "plugin/card_keeper.h"
+#include "plugin/card_metrics.h"
 #include "plugin/cdi.h"
+#include "plugin/common_areas.h"
 #include "plugin/files.h"
 #include "plugin/kube_cluster.h"
 #include "plugin/kubelet_client.h"
@@ -93,8 +95,9 @@ struct Agent::Impl {
   bool Tend();
   void ProbeBook();
   void RefreshCdi();
+  void OfferCommonAreas(const Cards& cards);
   bool Ready() const;
-  base::Result<Response> Respond(const Record& record, const Cards& cards) const;
+  base::Result<Response> Respond(const Record& record, const Cards& cards);
 
   const Options options;
   const std::string vgpu_folder;
@@ -109,6 +112,7 @@ struct Agent::Impl {
   std::unique_ptr<KubeCluster> cluster;
   std::unique_ptr<DiskRecordKeeper> records;
   std::unique_ptr<DiskShareFolders> folders;
+  std::unique_ptr<CommonAreas> common_areas;  // null: none are wanted
   std::unique_ptr<PodResourcesBook> book;
   int book_failures = 0;
   net::Deadline next_probe{};
@@ -146,7 +150,15 @@ base::Status Agent::Impl::StartNode() {
   return {};
 }
 
-base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& cards) const {
+// A GPU without one is shared as well, only less nicely.
+void Agent::Impl::OfferCommonAreas(const Cards& cards) {
+  if (common_areas == nullptr) return;
+  std::vector<std::string> uuids;
+  for (const Card& card : cards.cards) uuids.push_back(card.uuid);
+  if (const base::Status offered = common_areas->Offer(uuids); !offered) base::LogError(offered.error());
+}
+
+base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& cards) {
   ResponseSettings settings;
   settings.options = &options;
   std::error_code ignored;
@@ -155,6 +167,8 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
     if (fs::exists(path, ignored)) settings.node_paths.push_back(path);
   }
   settings.cdi_modes = CdiModesOf(kCdiFolder);
+  OfferCommonAreas(cards);
+  if (common_areas != nullptr) settings.common_areas = common_areas->Cards();
   return MakeResponse(record, cards, settings);
 }
 
@@ -165,6 +179,10 @@ base::Status Agent::Impl::StartAllocations() {
   if (!library) return tl::unexpected(library.error());
   // Shared by containers of every user.
   HAMI_TRY(MakeFolders(kLockFolder, 0777));
+  if (options.common_area) {
+    common_areas = std::make_unique<CommonAreas>(Concat({vgpu_folder, "/", kCommonFolder}));
+    HAMI_TRY(common_areas->Start());
+  }
 
   cluster = std::make_unique<KubeCluster>(*client, options.node_name, [this] { tender->Call(); });
   records = std::make_unique<DiskRecordKeeper>(vgpu_folder + "/allocations.json");
@@ -226,6 +244,7 @@ void Agent::Impl::RefreshCdi() {
 
 bool Agent::Impl::Tend() {
   RefreshCdi();
+  OfferCommonAreas(*board.Current());
   ProbeBook();
   return allocator->Tend();
 }
@@ -277,6 +296,9 @@ base::Status Agent::Impl::StartProbes() {
     } else if (request.target == "/readyz") {
       response.status = Ready() ? 200 : 503;
       response.body = Ready() ? "ok\n" : "not registered with the kubelet and the node yet\n";
+    } else if (request.target == "/metrics") {
+      response.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}};
+      response.body = RenderCardMetrics(options.node_name, *board.Current());
     } else {
       response.status = 404;
     }

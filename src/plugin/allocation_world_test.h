@@ -58,7 +58,7 @@ inline PodView BoundPod(const std::string& name, device::PodGrant grant, std::in
   pod.uid = "uid-" + name;
   pod.node = pod.assigned_node = kNode;
   pod.status_phase = "Pending";
-  pod.bind_phase = kPhaseAllocating;
+  pod.bind_phase = device::kPhaseAllocating;
   pod.bind_time = bind_time;
   for (std::size_t i = 0; i < grant.size(); ++i) {
     ContainerView container;
@@ -98,6 +98,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   int calls = 0;
   int writes = 0;  // to the API server
   int reads = 0;
+  int saves = 0;  // of the records
   std::vector<std::string> warnings;
 
   void Deliver() { seen_ = api; }
@@ -162,6 +163,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   base::Status Save(const Records& records) override {
     Step step(*this);
     disk = EncodeRecords(records);
+    ++saves;
     step.Done();
     return {};
   }

@@ -180,7 +180,7 @@ base::Result<Response> Allocator::Allocate(const std::vector<std::string>& slots
 // A grant that can not be read can never be given.
 void Allocator::FailUnreadable(net::Deadline end) {
   for (const PodPtr& pod : parts_.cluster->Pods()) {
-    if (pod->node == options_.node && pod->Pending() && pod->bind_phase == kPhaseAllocating &&
+    if (pod->node == options_.node && pod->Pending() && pod->bind_phase == device::kPhaseAllocating &&
         !pod->grant_error.empty()) {
       MarkFailed(*pod, pod->grant_error, end);
     }
@@ -290,7 +290,7 @@ void Allocator::TakeBack(const PodView& pod, int container) {
 void Allocator::MarkFailed(const PodView& pod, const std::string& why, net::Deadline end) {
   base::LogError(Concat({"allocate: pod=", pod.FullName(), " failed: ", why}));
   parts_.cluster->Warn(KeyOf(pod), "AllocateFailed", why);
-  const device::StringMap changes = {{device::kBindPhase, kPhaseFailed}, {kAllocateFailure, why}};
+  const device::StringMap changes = {{device::kBindPhase, device::kPhaseFailed}, {kAllocateFailure, why}};
   if (const kube::Status marked = Patch(KeyOf(pod), changes, end); !marked) {
     base::LogWarning(Concat({"pod ", pod.FullName(), " is marked as failed later: ", marked.error().message}));
   }

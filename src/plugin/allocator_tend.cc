@@ -28,7 +28,7 @@ bool HasShares(const device::PodGrant& grant) {
 
 // An outcome that nobody wrote: the answer, or the process that gave it, was lost on the way.
 bool DiedOnTheWay(const PodView& pod, const std::string& node) {
-  return pod.node == node && pod.status_phase == "Failed" && pod.bind_phase == kPhaseAllocating &&
+  return pod.node == node && pod.status_phase == "Failed" && pod.bind_phase == device::kPhaseAllocating &&
          (HasShares(pod.allocated) || HasShares(pod.to_allocate) || !pod.grant_error.empty());
 }
 
@@ -36,6 +36,17 @@ bool Has(const device::StringMap& said, const device::StringMap& changes) {
   return std::all_of(changes.begin(), changes.end(), [&](const auto& change) {
     const auto found = said.find(change.first);
     return found != said.end() && found->second == change.second;
+  });
+}
+
+// Whether after a death BEFORE would become AFTER again by itself: pods that are over are over, and the kubelet says
+// once more who holds what. Then it is written down with the next grant, and nobody waits for the disk.
+bool IsFoundAgain(const Records& before, const Records& after) {
+  return std::all_of(after.begin(), after.end(), [&](const Record& record) {
+    return std::any_of(before.begin(), before.end(), [&](Record old) {
+      if (!record.assumed) old.assumed = false;
+      return old == record;
+    });
   });
 }
 
@@ -65,7 +76,11 @@ void Allocator::ReportExchanges(const std::vector<Exchange>& exchanges) {
 base::Status Allocator::SettleWith(const std::vector<PodPtr>& pods, const std::optional<Holdings>& holdings,
                                    bool find_undelivered) {
   Settled settled = Settle(records_, pods, holdings, {options_.unix_time(), find_undelivered});
-  if (settled.records != records_) HAMI_TRY(Save(std::move(settled.records)));
+  if (IsFoundAgain(records_, settled.records)) {
+    records_ = std::move(settled.records);
+  } else {
+    HAMI_TRY(Save(std::move(settled.records)));
+  }
   for (const Record& record : settled.dropped) parts_.folders->Remove(record);
   ReportExchanges(settled.exchanges);
   return {};
@@ -87,7 +102,8 @@ bool Allocator::MendPods(const std::vector<PodPtr>& pods, net::Deadline end) {
   for (const PodPtr& pod : pods) {
     device::StringMap changes;
     if (DiedOnTheWay(*pod, options_.node)) {
-      changes = {{device::kBindPhase, kPhaseFailed}, {kAllocateFailure, "the kubelet gave up before it had an answer"}};
+      changes = {{device::kBindPhase, device::kPhaseFailed},
+                 {kAllocateFailure, "the kubelet gave up before it had an answer"}};
     } else if (!pod->Ended() && HasRecords(records_, pod->uid)) {
       changes = DesiredAnnotations(*pod, records_).changes;
     }
@@ -110,8 +126,8 @@ bool Allocator::MendLock(const std::vector<PodPtr>& pods, net::Deadline end) {
   const auto owner = text ? ReadLock(*text) : std::nullopt;
   if (!owner) return true;
   const auto is_done = [&](const PodView& pod) {
-    return pod.Ended() ||
-           (pod.node == options_.node && (pod.bind_phase == kPhaseSuccess || pod.bind_phase == kPhaseFailed));
+    return pod.Ended() || (pod.node == options_.node &&
+                           (pod.bind_phase == device::kPhaseSuccess || pod.bind_phase == device::kPhaseFailed));
   };
   for (const PodPtr& pod : pods) {
     if (pod->ns == owner->ns && pod->name == owner->name && !is_done(*pod)) return true;

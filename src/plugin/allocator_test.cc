@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "device/annotations.h"
 #include "plugin/allocation_world_test.h"
 
 namespace hami::plugin {
@@ -42,18 +43,48 @@ TEST_F(AllocatorTest, GivenAPodWithTheLockWhenAllocatedThenItTakesTwoWritesAndNo
   EXPECT_EQ(response.environment.at("CUDA_DEVICE_MEMORY_LIMIT_0"), "1000m");
   EXPECT_EQ(world_.writes, 2);
   EXPECT_EQ(world_.reads, 0);
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseSuccess);
   EXPECT_FALSE(world_.lock);
   EXPECT_THAT(world_.Pod("a").to_allocate, ElementsAre(IsEmpty()));
   EXPECT_EQ(world_.Pod("a").allocated, kOne);
 }
 
 // A1
+// A write to the disk takes milliseconds, and may take a tenth of a second; the next pod waits for it.
+TEST_F(AllocatorTest, GivenPodsThatComeAndEndWhenEachIsServedThenTheDiskIsWrittenOnceForEach) {
+  for (const char* name : {"a", "b", "c"}) {
+    world_.Add(BoundPod(name, kOne));
+    Lock(name);
+    ASSERT_TRUE(allocator_->Allocate({SlotId(CardName(0), 0)}));
+    world_.api.at(std::string("uid-") + name).status_phase = "Succeeded";
+    allocator_->Tend();
+    EXPECT_TRUE(allocator_->records().empty());
+  }
+  EXPECT_EQ(world_.saves, 3);
+}
+
+TEST_F(AllocatorTest, GivenAnAssumedOwnerWhenTheKubeletConfirmsItThenNothingIsWrittenUntilTheNextGrant) {
+  allocator_->SetConcurrent(true);
+  for (const char* name : {"a", "b"}) world_.Add(BoundPod(name, kOne));
+  ASSERT_TRUE(allocator_->Allocate({kSlot}));
+  ASSERT_TRUE(allocator_->records().at(0).assumed);
+  const std::string owner = allocator_->records().at(0).owner.name;
+  world_.holdings = {{"default", owner, "c0", {kSlot}}};
+  allocator_->Tend();
+  EXPECT_FALSE(allocator_->records().at(0).assumed);
+  EXPECT_EQ(world_.saves, 1);
+  // A death forgets it, and the kubelet says it again.
+  allocator_ = world_.NewAllocator(true);
+  EXPECT_TRUE(allocator_->records().at(0).assumed);
+  allocator_->Tend();
+  EXPECT_FALSE(allocator_->records().at(0).assumed);
+}
+
 TEST_F(AllocatorTest, GivenTheLockOfAPodThatIsGoneWhenAnotherAsksThenItIsServedAndTheLockGoes) {
   world_.Add(BoundPod("a", kOne));
   Lock("gone");
   MustAllocate({kSlot});
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseSuccess);
   EXPECT_TRUE(world_.lock);
   allocator_->Tend();
   EXPECT_FALSE(world_.lock);
@@ -89,7 +120,7 @@ TEST_F(AllocatorTest, GivenAnApiThatDoesNotAnswerWhenThePodCanNotBeFoundThenItsO
   world_.Pod("a").status_phase = "Failed";  // as the kubelet does
   world_.Deliver();
   allocator_->Tend();
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseFailed);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseFailed);
   EXPECT_FALSE(world_.lock);
 }
 
@@ -100,7 +131,7 @@ TEST_F(AllocatorTest, GivenAGrantThatCanNotBeReadWhenAskedThenThePodIsMarkedAndT
   world_.Add(pod);
   Lock("a");
   EXPECT_FALSE(allocator_->Allocate({kSlot}));
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseFailed);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseFailed);
   EXPECT_FALSE(world_.lock);
 }
 
@@ -109,7 +140,7 @@ TEST_F(AllocatorTest, GivenAnApiThatFailsOnceWhenAllocatedThenTheWriteIsRepeated
   world_.Add(BoundPod("a", kOne));
   world_.refuse = {kube::Reason::kTransport};
   MustAllocate({kSlot});
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseSuccess);
 }
 
 TEST_F(AllocatorTest, GivenAnApiThatKeepsFailingWhenAllocatedThenTheKubeletHearsItAndNothingIsHeld) {
@@ -131,7 +162,7 @@ TEST_F(AllocatorTest, GivenAPodOfTheSameNameWhenTheOneTheWatchKnowsIsGoneThenThe
   world_.Add(next);
   MustAllocate({kSlot});
   EXPECT_EQ(allocator_->records().at(0).owner.uid, "uid-next");
-  EXPECT_EQ(world_.api.at("uid-next").bind_phase, kPhaseSuccess);
+  EXPECT_EQ(world_.api.at("uid-next").bind_phase, device::kPhaseSuccess);
 }
 
 // A4
@@ -139,12 +170,12 @@ TEST_F(AllocatorTest, GivenTwoContainersWhenTheSecondFailsThenThePodIsFailedAsAW
   world_.Add(BoundPod("a", {{ShareOf(0, 1000)}, {{"GPU-of-another-life", "NVIDIA", 1000, 0}}}));
   Lock("a");
   MustAllocate({kSlot});
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseAllocating);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseAllocating);
   EXPECT_TRUE(world_.lock) << "there is a container to come";
   const auto second = allocator_->Allocate({SlotId(CardName(1), 0)});
   ASSERT_FALSE(second);
   EXPECT_THAT(second.error().message, HasSubstr("no GPU of this node"));
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseFailed);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseFailed);
   EXPECT_FALSE(world_.lock);
   world_.Pod("a").status_phase = "Failed";
   allocator_->Tend();
@@ -159,11 +190,11 @@ TEST_F(AllocatorTest, GivenAnotherVendorsPartWhenOursIsDoneThenPhaseAndLockWaitF
   world_.Add(pod);
   Lock("a");
   MustAllocate({kSlot});
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseAllocating);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseAllocating);
   EXPECT_TRUE(world_.lock);
   world_.Pod("a").others_pending = false;
   allocator_->Tend();
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseSuccess);
   allocator_->Tend();
   EXPECT_FALSE(world_.lock);
 }
@@ -228,7 +259,7 @@ TEST_F(AllocatorTest, GivenAPodThatDisablesControlWhenItIsAssumedThenTheLibraryI
 TEST_F(AllocatorTest, GivenASlotWithMigInItsNameWhenAllocatedThenTheGrantIsConsumedAsAnyOther) {
   world_.Add(BoundPod("a", kOne));
   MustAllocate({"GPU-MIG-like-name-0"});
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseSuccess);
 }
 
 TEST_F(AllocatorTest, GivenTheSameQuestionTwiceWhenNobodyElseWaitsThenTheAnswerIsTheSame) {
@@ -247,7 +278,7 @@ TEST_F(AllocatorTest, GivenADeathAfterTheRecordWhenItComesBackThenTheGrantIsTake
   EXPECT_EQ(allocator_->records().size(), 1u);
   world_.Pod("a").status_phase = "Failed";
   allocator_->Tend();
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseFailed);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseFailed);
   EXPECT_FALSE(world_.lock);
   EXPECT_THAT(allocator_->records(), IsEmpty());
 }
@@ -262,16 +293,16 @@ TEST_F(AllocatorTest, GivenTwoLikePodsWhenTheKubeletNamesTheOtherThenTheBooksAre
   world_.Add(BoundPod("a", {{ShareOf(0, 1000)}}, 1));
   world_.Add(BoundPod("b", {{ShareOf(1, 1000)}}, 2));
   MustAllocate({kSlot});  // taken for a's
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseSuccess);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseSuccess);
   world_.Hold("b", "c0", {kSlot});
   world_.writes = 0;
   allocator_->Tend();
   EXPECT_EQ(world_.writes, 2);
   EXPECT_EQ(world_.Pod("b").allocated, (device::PodGrant{{ShareOf(0, 1000)}}));
-  EXPECT_EQ(world_.Pod("b").bind_phase, kPhaseSuccess);
+  EXPECT_EQ(world_.Pod("b").bind_phase, device::kPhaseSuccess);
   EXPECT_EQ(world_.Pod("a").allocated, (device::PodGrant{{ShareOf(1, 1000)}}));
   EXPECT_EQ(world_.Pod("a").to_allocate, (device::PodGrant{{ShareOf(1, 1000)}}));
-  EXPECT_EQ(world_.Pod("a").bind_phase, kPhaseAllocating);
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseAllocating);
   EXPECT_TRUE(world_.links.contains("containers/uid-b_c0"));
   EXPECT_EQ(MustAllocate({SlotId(CardName(1), 0)}).environment.at("NVIDIA_VISIBLE_DEVICES"), CardName(1));
 }

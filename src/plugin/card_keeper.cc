@@ -9,7 +9,9 @@
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "net/cancel.h"
 #include "plugin/driver_session.h"
+#include "plugin/file_watch.h"
 
 namespace hami::plugin {
 
@@ -48,6 +50,7 @@ struct CardKeeper::Core {
   const KeeperTimes times;
   DriverSession session;  // of the looking thread alone, but for its XIDs
 
+  net::Canceller stop;  // for who does not wait for `changed`
   std::mutex mutex;
   std::condition_variable changed;
   bool stopping = false;
@@ -203,8 +206,18 @@ void CardKeeper::Core::WatchForSilence() {
 }
 
 void CardKeeper::Core::WatchConfig() {
-  while (!Pause(times.config)) {
-    ReloadConfig();
+  constexpr std::chrono::milliseconds kSettled{50};  // several files are changed together
+  FileWatch files({options.config_file, options.node_config_file});
+  auto next_look = Clock::now();  // they may have changed since Start
+  while (!stop.cancelled()) {
+    if (Clock::now() >= next_look) {
+      ReloadConfig();
+      next_look = Clock::now() + times.config;
+    }
+    if (files.Wait(std::min<net::Duration>(times.config, times.silence / 8), stop.fd())) {
+      if (Pause(kSettled)) return;
+      next_look = {};
+    }
     WatchForSilence();
   }
 }
@@ -244,6 +257,7 @@ void CardKeeper::Stop() {
   {
     std::unique_lock lock(core_->mutex);
     core_->stopping = true;
+    core_->stop.Cancel();
     core_->changed.notify_all();
     ended = core_->changed.wait_for(lock, core_->times.stop_grace, [&] { return core_->running == 0; });
     core_->board = nullptr;

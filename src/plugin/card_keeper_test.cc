@@ -266,6 +266,35 @@ TEST_F(CardKeeperTest, GivenAConfigurationThatChanges_WhenItIsBad_ThenTheLastGoo
       }));
 }
 
+// A mounted ConfigMap: the file is a link through `..data`, and that is what is swapped.
+TEST_F(CardKeeperTest, GivenAMountedConfigMap_WhenItIsSwapped_ThenThatIsNoticedAtOnce) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              const fs::path mount = folder_ / "mount";
+              for (const char* version : {"..1", "..2"}) {
+                fs::create_directories(mount / version);
+                std::ofstream(mount / version / "config.json")
+                    << R"({"nodeconfig":[{"name":"node-1","devicesplitcount":)" << version + 2 << "}]}";
+              }
+              fs::create_symlink("..1", mount / "..data");
+              fs::create_symlink("..data/config.json", mount / "config.json");
+              options_.node_config_file = mount / "config.json";
+              KeeperTimes times = Bench::Quick();
+              times.config = 1h;
+              Bench bench(options_, times);
+              CHECK_OR(1, bench.keeper.Start());
+              bench.keeper.SeeNode({}, {});
+              CHECK_OR(2, bench.board.Current()->cards[0].slots == 1);
+              fs::create_symlink("..2", mount / "..data_tmp");
+              fs::rename(mount / "..data_tmp", mount / "..data");
+              CHECK_OR(3, bench.Await([&] { return bench.board.Current()->cards[0].slots == 2; }));
+              // Edited in place, as by hand.
+              std::ofstream(mount / "..2" / "config.json") << R"({"nodeconfig":[{"name":"node-1"}]})";
+              std::ofstream(mount / "touched") << "";
+              CHECK_OR(4, bench.Await([&] { return bench.board.Current()->cards[0].slots == 10; }));
+              return 0;
+            }));
+}
+
 TEST_F(CardKeeperTest, GivenABadConfiguration_WhenStarting_ThenThePluginDoesNotStart) {
   NodeConfigFile(R"({"nodeconfig":[{"name":"node-1","devicesplitcout":3}]})");
   CardBoard board;

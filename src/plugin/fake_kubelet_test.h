@@ -90,6 +90,12 @@ class FakeKubelet final : private v1beta1::Registration::Service, private v1::Po
     for (const std::string& slot : slots) devices.add_device_ids(slot);
   }
 
+  // What a kubelet does when a pod has ended.
+  void ForgetHoldings() {
+    const std::lock_guard lock(mutex_);
+    holdings_.clear_pod_resources();
+  }
+
  private:
   grpc::Status Register(grpc::ServerContext*, const v1beta1::RegisterRequest* request, v1beta1::Empty*) override {
     const std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "device/annotations.h"
 #include "plugin/allocation_world_test.h"
 #include "plugin/preferred.h"
 
@@ -189,12 +190,12 @@ class Node {
         EXPECT_EQ(Sum(pod.allocated.at(static_cast<std::size_t>(row))), given) << when << ": books of " << pod.name;
         for (const auto& [uuid, memory] : given) used[uuid] += memory;
       }
-      EXPECT_EQ(pod.bind_phase, kPhaseSuccess) << when << ": outcome of " << pod.name;
+      EXPECT_EQ(pod.bind_phase, device::kPhaseSuccess) << when << ": outcome of " << pod.name;
     }
     for (const auto& [uuid, memory] : used) EXPECT_LE(memory, kCardMemory) << when << ": " << uuid;
     for (const auto& [uid, pod] : world_.api) {
       if (pod.status_phase == "Failed") {
-        EXPECT_NE(pod.bind_phase, kPhaseAllocating) << when << ": " << pod.name;
+        EXPECT_NE(pod.bind_phase, device::kPhaseAllocating) << when << ": " << pod.name;
       }
     }
     for (const auto& [slots, owner] : world_.links) EXPECT_TRUE(world_.folders.contains(owner)) << when;

@@ -5,10 +5,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -60,119 +62,43 @@ grpc::Status Guarded(const Answer& answer) {
   }
 }
 
-class SlotStream;
-
-// The streams that are open, so that each can be told of a change.
-class Streams {
+// What streams wait for: that the slots may have changed, or that it is over.
+class News {
  public:
-  explicit Streams(const CardBoard& board) : board_(board) {}
-
-  // False: the server is about to end, and so has the stream.
-  bool Add(SlotStream* stream) {
-    const std::lock_guard lock(mutex_);
-    open_.insert(stream);
-    return !ending_;
-  }
-  void Remove(SlotStream* stream) {
-    const std::lock_guard lock(mutex_);
-    open_.erase(stream);
-    none_.notify_all();
-  }
-  void TellAll();
-  void EndAll();
-  void WaitForNone() {
-    std::unique_lock lock(mutex_);
-    none_.wait(lock, [&] { return open_.empty(); });
-  }
-  const CardBoard& board() const { return board_; }
-
- private:
-  const CardBoard& board_;
-  std::mutex mutex_;
-  std::condition_variable none_;
-  std::set<SlotStream*> open_;
-  bool ending_ = false;
-};
-
-// One ListAndWatch. Owned by gRPC: it deletes itself in OnDone, which may run as soon as Finish was called. So nothing
-// of the stream is touched after Finish, not even its lock.
-class SlotStream final : public grpc::ServerWriteReactor<wire::ListAndWatchResponse> {
- public:
-  explicit SlotStream(Streams& streams) : streams_(streams) {}
-
-  // Writes the state of now unless it is written, or being written, already.
   void Tell() {
     const std::lock_guard lock(mutex_);
-    WriteLatest();
+    ++count_;
+    changed_.notify_all();
   }
-
   void End() {
-    if (Locked([&] { return (ending_ = true) && !writing_; })) Finish(grpc::Status::CANCELLED);
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
   }
-  void OnCancel() override { End(); }
-  void OnWriteDone(bool ok) override {
-    const bool over = Locked([&] {
-      writing_ = false;
-      if (ok && !ending_) WriteLatest();
-      return !ok || ending_;
-    });
-    if (over) Finish(grpc::Status::CANCELLED);
+  std::uint64_t count() const {
+    const std::lock_guard lock(mutex_);
+    return count_;
   }
-  void OnDone() override {
-    streams_.Remove(this);
-    delete this;
+  // Until there is something since SEEN, or SPAN is over. False: it is over.
+  bool WaitFor(std::uint64_t seen, std::chrono::milliseconds span) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, span, [&] { return ended_ || count_ != seen; });
+    return !ended_;
   }
 
  private:
-  // Whether WANTS_END wants the stream to end and nobody did before.
-  template <typename WantsEnd>
-  bool Locked(const WantsEnd& wants_end) {
-    const std::lock_guard lock(mutex_);
-    return wants_end() && !std::exchange(finished_, true);
-  }
-
-  void WriteLatest() {
-    if (writing_ || ending_ || finished_) return;
-    const CardBoard::Snapshot cards = streams_.board().Current();
-    // Before the driver was read there is nothing to say, and "no device" would be something.
-    if (!cards->ready || (told_ && cards->generation == generation_)) return;
-    std::vector<SlotState> slots = ListSlots(*cards);
-    generation_ = cards->generation;
-    if (told_ && slots == slots_) return;
-    told_ = true;
-    slots_ = std::move(slots);
-    message_ = ToWire(slots_);
-    writing_ = true;
-    StartWrite(&message_);
-  }
-
-  Streams& streams_;
-  std::mutex mutex_;
-  bool writing_ = false;
-  bool ending_ = false;
-  bool finished_ = false;
-  bool told_ = false;
-  std::uint64_t generation_ = 0;
-  std::vector<SlotState> slots_;
-  wire::ListAndWatchResponse message_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t count_ = 0;
+  bool ended_ = false;
 };
 
-// A stream that ends meanwhile waits for the lock in Remove, and therefore lives until the loop is through.
-void Streams::TellAll() {
-  const std::lock_guard lock(mutex_);
-  for (SlotStream* stream : open_) stream->Tell();
-}
-
-void Streams::EndAll() {
-  const std::lock_guard lock(mutex_);
-  ending_ = true;
-  for (SlotStream* stream : open_) stream->End();
-}
-
-// Everything but ListAndWatch blocks and has a thread; a stream lives for months and has none.
-class Service final : public wire::DevicePlugin::WithCallbackMethod_ListAndWatch<wire::DevicePlugin::Service> {
+// A call has a thread while it lasts, a stream for its life; the kubelet has one open. gRPC's other interface would
+// need none for a stream, but after each quiet second its queue sleeps for 100 ms, and so does every call that comes
+// then.
+class Service final : public wire::DevicePlugin::Service {
  public:
-  Service(const KubeletBackend& backend, Streams& streams) : backend_(backend), streams_(streams) {}
+  Service(const KubeletBackend& backend, News& news) : backend_(backend), news_(news) {}
 
   grpc::Status GetDevicePluginOptions(grpc::ServerContext*, const wire::Empty*,
                                       wire::DevicePluginOptions* out) override {
@@ -180,15 +106,29 @@ class Service final : public wire::DevicePlugin::WithCallbackMethod_ListAndWatch
     return grpc::Status::OK;
   }
 
-  grpc::ServerWriteReactor<wire::ListAndWatchResponse>* ListAndWatch(grpc::CallbackServerContext*,
-                                                                     const wire::Empty*) override {
-    auto* stream = new SlotStream(streams_);
-    if (streams_.Add(stream)) {
-      stream->Tell();
-    } else {
-      stream->End();
-    }
-    return stream;
+  // Always the state of now, and only when it differs from what was said before.
+  grpc::Status ListAndWatch(grpc::ServerContext* context, const wire::Empty*,
+                            grpc::ServerWriter<wire::ListAndWatchResponse>* out) override {
+    constexpr int kMostStreams = 16;
+    constexpr std::chrono::milliseconds kStillThere(5000);  // how long a kubelet that is gone keeps its thread
+    const Counted counted(streams_);
+    if (counted.count > kMostStreams) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many streams"};
+    return Guarded([&]() -> grpc::Status {
+      std::optional<std::vector<SlotState>> told;
+      bool goes_on = true;
+      while (goes_on && !context->IsCancelled()) {
+        const std::uint64_t seen = news_.count();
+        const CardBoard::Snapshot cards = backend_.board->Current();
+        // Before the driver was read there is nothing to say, and "no device" would be something.
+        if (cards->ready) {
+          std::vector<SlotState> slots = ListSlots(*cards);
+          if (told != slots && !out->Write(ToWire(slots))) break;
+          told = std::move(slots);
+        }
+        goes_on = news_.WaitFor(seen, kStillThere);
+      }
+      return grpc::Status::CANCELLED;
+    });
   }
 
   grpc::Status GetPreferredAllocation(grpc::ServerContext*, const wire::PreferredAllocationRequest* request,
@@ -225,17 +165,27 @@ class Service final : public wire::DevicePlugin::WithCallbackMethod_ListAndWatch
   }
 
  private:
+  struct Counted {
+    explicit Counted(std::atomic<int>& of) : all(of), count(++of) {}
+    ~Counted() { --all; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    std::atomic<int>& all;
+    const int count;
+  };
+
   const KubeletBackend& backend_;
-  Streams& streams_;
+  News& news_;
+  std::atomic<int> streams_ = 0;
 };
 
 }  // namespace
 
 struct KubeletServer::Impl {
-  explicit Impl(KubeletBackend with) : backend(std::move(with)), streams(*backend.board), service(backend, streams) {}
+  explicit Impl(KubeletBackend with) : backend(std::move(with)), service(backend, news) {}
 
   const KubeletBackend backend;
-  Streams streams;
+  News news;
   Service service;
   CardBoard::Subscription subscription;
   std::unique_ptr<grpc::Server> server;
@@ -244,9 +194,8 @@ struct KubeletServer::Impl {
 KubeletServer::KubeletServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 KubeletServer::~KubeletServer() {
-  impl_->streams.EndAll();
+  impl_->news.End();
   impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(2));
-  impl_->streams.WaitForNone();
 }
 
 base::Result<std::unique_ptr<KubeletServer>> KubeletServer::Start(const std::string& socket, KubeletBackend backend) {
@@ -265,8 +214,8 @@ base::Result<std::unique_ptr<KubeletServer>> KubeletServer::Start(const std::str
     return base::Fail("can not listen at " + socket,
                       "the folder must be kubelet's device-plugins folder, mounted writable");
   }
-  Streams* streams = &impl->streams;
-  impl->subscription = impl->backend.board->Subscribe([streams] { streams->TellAll(); });
+  News* news = &impl->news;
+  impl->subscription = impl->backend.board->Subscribe([news] { news->Tell(); });
   return std::unique_ptr<KubeletServer>(new KubeletServer(std::move(impl)));
 }
 

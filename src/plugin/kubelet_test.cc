@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -27,6 +28,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 class KubeletTest : public ::testing::Test {
@@ -109,6 +111,33 @@ TEST_F(KubeletTest, GivenACardThatIsAddedWhenItIsWatchedThenItsSlotsAreTold) {
   EXPECT_THAT(watcher.Next(), SizeIs(4));
   Publish(MakeTestCards(3, 2));
   EXPECT_THAT(watcher.Next(), SizeIs(6));
+}
+
+// gRPC's callback queue sleeps for 100 ms after each quiet second, and every call of that time with it.
+TEST_F(KubeletTest, GivenAStreamWhenTheServerIsIdleThenNoThreadOfItPollsACallbackQueue) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
+  EXPECT_THAT(watcher.Next(), SizeIs(4));
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(task.path() / "comm") >> name;
+    EXPECT_NE(name.substr(0, 7), "nexting");
+  }
+}
+
+TEST_F(KubeletTest, GivenMoreStreamsThanAKubeletHasWhenTheyAreOpenedThenTheyAreRefusedAndCallsAreAnswered) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  std::vector<std::unique_ptr<SlotWatcher>> watchers;
+  for (int i = 0; i < 16; ++i) {
+    watchers.push_back(std::make_unique<SlotWatcher>(folder_.path() + "/nvidia-gpu.sock"));
+    EXPECT_THAT(watchers.back()->Next(), SizeIs(4)) << i;
+  }
+  SlotWatcher one_more(folder_.path() + "/nvidia-gpu.sock");
+  EXPECT_THAT(one_more.Next(), IsEmpty());
+  PluginClient client(folder_.path() + "/nvidia-gpu.sock");
+  EXPECT_TRUE(client.PreferredAvailable());
 }
 
 TEST_F(KubeletTest, GivenAKubeletThatRestartsWhenItEmptiedItsFolderThenWeServeAndRegisterAnew) {

@@ -73,6 +73,18 @@ TEST(NodeStateTest, GivenAnXid_WhenTheGpuAnswersWellAgain_ThenItComesBackByItsel
   EXPECT_EQ(events[1].reason, "GpuRecovered");
 }
 
+// L4: with one child remembered for each GPU, the errors of all others are lost.
+TEST(NodeStateTest, GivenAnXidOfAnInstance_WhenSeen_ThenItCountsForItsGpuWhicheverInstanceItIs) {
+  for (const unsigned instance : {0U, 7U, nvml::kAnyInstance}) {
+    NodeState state = Ready();
+    nvml::XidEvent event = Xid("GPU-b", 48);
+    event.gpu_instance = instance;
+    event.compute_instance = 0;
+    EXPECT_TRUE(state.SeeXid(event, 1000));
+    EXPECT_THAT(HealthOf(state), ElementsAre(true, false)) << instance;
+  }
+}
+
 TEST(NodeStateTest, GivenXidsOfApplicationsOrStrangers_WhenSeen_ThenNothingHappens) {
   NodeState state = Ready();
   EXPECT_FALSE(state.SeeXid(Xid("GPU-a", 31), 1000));

@@ -96,7 +96,8 @@ void AddNodeFlags(FlagSet& flags, Targets& to) {
   flags.Text("kubeconfig", "FILE", out.kubeconfig, "how to reach the API server, outside of a pod [KUBECONFIG]");
   flags.Text("kubelet-socket", "SOCKET", out.kubelet_socket, "where to register; empty: nowhere [KUBELET_SOCKET]");
   flags.Text("pod-resources-socket", "SOCKET", out.pod_resources_socket, "where the kubelet tells who has which slots");
-  flags.Text("metrics-bind-address", "ADDRESS", out.metrics_bind_address, "of /healthz and /readyz; empty: none");
+  flags.Text("metrics-bind-address", "ADDRESS", out.metrics_bind_address,
+             "of /healthz, /readyz and /metrics; empty: none");
   flags.Text("hook-path", "DIR", out.hook_path, "libvgpu lives in DIR/vgpu, on the node and in containers [HOOK_PATH]");
   flags.Bool("answer-handshake", out.answer_handshake, "answer schedulers that expect it (HAMi before 2.10)");
   flags.Custom(
@@ -149,6 +150,7 @@ void AddContainerFlags(FlagSet& flags, Targets& to) {
       "imex-channel-ids", "LIST", "", [&to](const std::string& value) { return to.channels.Take(value); },
       "IMEX channels for every container: none, or 0 [IMEX_CHANNEL_IDS]");
   flags.Bool("imex-required", out.imex_required, "no IMEX channel is an error [IMEX_REQUIRED]");
+  flags.Bool("common-area", out.common_area, "let containers on one GPU tell each other about its time [COMMON_AREA]");
 }
 
 void AddShareFlags(FlagSet& flags, Targets& to) {
@@ -204,7 +206,7 @@ struct Variable {
 };
 
 // Where two name one flag, the later one wins.
-constexpr std::array<Variable, 31> kVariables = {{
+constexpr std::array<Variable, 32> kVariables = {{
     {"NodeName", "node-name"},
     {"NODE_NAME", "node-name"},
     {"CONFIG_FILE", "config-file"},
@@ -230,6 +232,7 @@ constexpr std::array<Variable, 31> kVariables = {{
     {"MOFED_ENABLED", "mofed-enabled"},
     {"IMEX_CHANNEL_IDS", "imex-channel-ids"},
     {"IMEX_REQUIRED", "imex-required"},
+    {"COMMON_AREA", "common-area"},
     {"DEVICE_SPLIT_COUNT", "device-split-count"},
     {"DEVICE_MEMORY_SCALING", "device-memory-scaling"},
     {"DEVICE_CORES_SCALING", "device-cores-scaling"},

@@ -29,7 +29,7 @@ struct Options {
   std::string kubelet_socket = "/var/lib/kubelet/device-plugins/kubelet.sock";  // empty: do not register
   std::string pod_resources_socket = "/var/lib/kubelet/pod-resources/kubelet.sock";
   std::string kubeconfig;                      // empty: $KUBECONFIG, or the pod's account
-  std::string metrics_bind_address = ":9397";  // /healthz and /readyz; empty: none
+  std::string metrics_bind_address = ":9397";  // /healthz, /readyz, /metrics; empty: none
   std::string hook_path = "/usr/local";        // libvgpu lives in <hook_path>/vgpu
   std::string config_file;                     // device-config.yaml; empty: defaults
   std::string node_config_file = "/config/config.json";
@@ -56,6 +56,7 @@ struct Options {
   bool mofed = false;
   std::vector<int> imex_channels;  // none, or 0
   bool imex_required = false;
+  bool common_area = true;  // let containers on one GPU tell each other about its time
 
   // Towards older schedulers.
   bool answer_handshake = false;  // write Reported_… when a scheduler asks

@@ -126,6 +126,12 @@ TEST(OptionsTest, GivenFlagsThatHamiNeverRead_WhenGiven_ThenTheyCount) {
   EXPECT_EQ(options.node_name, "n2");
 }
 
+TEST(OptionsTest, GivenNothing_WhenRead_ThenContainersMayTellEachOtherOfTheGpusTime_AndItCanBeTurnedOff) {
+  EXPECT_TRUE(Given({}).common_area);
+  EXPECT_FALSE(Given({"--common-area=false"}).common_area);
+  EXPECT_FALSE(Given({}, {{"COMMON_AREA", "false"}}).common_area);
+}
+
 TEST(OptionsTest, GivenWhatCanNotBeHonoured_WhenGiven_ThenItIsRefusedByName) {
   EXPECT_THAT(ErrorOf({"--mig-strategy=single"}), StartsWith("--mig-strategy=single: "));
   EXPECT_THAT(ErrorOf({"--device-discovery-strategy=tegra"}), HasSubstr("Tegra"));

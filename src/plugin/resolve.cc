@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/strings.h"
+#include "device/annotations.h"
 #include "plugin/slots.h"
 
 namespace hami::plugin {
@@ -102,7 +103,7 @@ bool Interchangeable(const device::PodGrant& a, const device::PodGrant& b) {
 
 std::optional<Choice> NextOf(const PodPtr& pod, const Records& records, const std::string& node, bool owns_lock) {
   if (pod->node != node || !pod->Pending() || !pod->grant_error.empty()) return std::nullopt;
-  if (pod->bind_phase == kPhaseFailed) return std::nullopt;
+  if (pod->bind_phase == device::kPhaseFailed) return std::nullopt;
   if (!pod->assigned_node.empty() && pod->assigned_node != node) return std::nullopt;
   // Rows that are owed, and rows of the annotation that no record speaks of.
   const auto count = static_cast<int>(std::max(pod->to_allocate.size(), pod->allocated.size()));
@@ -111,7 +112,8 @@ std::optional<Choice> NextOf(const PodPtr& pod, const Records& records, const st
       if (record->owed) return Choice{pod, i, record->grant};
       continue;
     }
-    const bool in_flight = pod->bind_phase == kPhaseAllocating || (owns_lock && pod->bind_phase == kPhaseSuccess);
+    const bool in_flight =
+        pod->bind_phase == device::kPhaseAllocating || (owns_lock && pod->bind_phase == device::kPhaseSuccess);
     const auto row = static_cast<std::size_t>(i);
     if (!in_flight || row >= pod->to_allocate.size() || pod->to_allocate[row].empty()) continue;
     return Choice{pod, i, pod->to_allocate[row]};

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "device/annotations.h"
 #include "plugin/allocation_world_test.h"
 #include "plugin/preferred.h"
 
@@ -73,7 +74,7 @@ TEST_F(ResolveTest, GivenTheLockWhenAnOlderPodFitsTooThenTheOwnerIsServedForCert
 
 TEST_F(ResolveTest, GivenAPodWithPhaseSuccessWhenItHoldsNoLockThenItIsNoCandidate) {
   PodView done = BoundPod("a", kOne);
-  done.bind_phase = kPhaseSuccess;
+  done.bind_phase = device::kPhaseSuccess;
   Add(done);
   EXPECT_FALSE(Ask({SlotId(CardName(0), 0)}).choice);
   situation_.lock = LockOwner{"default", "a"};
@@ -86,7 +87,7 @@ TEST_F(ResolveTest, GivenPodsOfOtherNodesFailedOrRunningWhenAskedThenNoneIsServe
   PodView assigned_elsewhere = BoundPod("b", kOne);
   assigned_elsewhere.assigned_node = "node-2";
   PodView failed = BoundPod("c", kOne);
-  failed.bind_phase = kPhaseFailed;
+  failed.bind_phase = device::kPhaseFailed;
   PodView running = BoundPod("d", kOne);
   running.status_phase = "Running";
   for (PodView* pod : {&elsewhere, &assigned_elsewhere, &failed, &running}) Add(*pod);
@@ -148,7 +149,7 @@ TEST_F(ResolveTest, GivenTheSameSlotsAgainWhenNobodyElseWaitsThenTheAnswerIsTheR
 
 TEST_F(ResolveTest, GivenARowThatIsOwedWhenTheAnnotationSaysServedThenTheRecordWins) {
   PodView pod = BoundPod("a", kOne);
-  pod.bind_phase = kPhaseSuccess;
+  pod.bind_phase = device::kPhaseSuccess;
   pod.to_allocate = {{}};
   Add(pod);
   Record owed = GivenRecord(pod, 0, {});

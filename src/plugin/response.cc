@@ -114,6 +114,16 @@ void AddLibrary(const Record& record, const ResponseSettings& settings, Response
   }
 }
 
+// The folder of a card's area, not the area itself: there the next one appears when the plugin was started anew.
+void AddCommonAreas(const std::vector<const Card*>& cards, const ResponseSettings& settings, Response& response) {
+  const std::string here = Concat({settings.options->hook_path, "/vgpu/", kCommonFolder, "/"});
+  for (const Card* card : cards) {
+    if (!settings.common_areas.contains(card->uuid)) continue;
+    response.environment["HAMI_COMMON_AREA"] = kCommonInContainer;
+    response.mounts.push_back({Concat({kCommonInContainer, "/", card->uuid}), here + card->uuid, true});
+  }
+}
+
 }  // namespace
 
 base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& grant, const Cards& cards) {
@@ -151,6 +161,7 @@ base::Result<Response> MakeResponse(const Record& record, const Cards& cards, co
   AddDeviceNodes(used, settings, response);
   AddLimits(*limits, cards.settings, response);
   AddLibrary(record, settings, response);
+  AddCommonAreas(used, settings, response);
   return response;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,12 @@ struct ResponseSettings {
   bool has_license = false;             // <hook path>/vgpu/license exists
   std::vector<std::string> node_paths;  // of the control device nodes that exist, below the device root
   std::vector<std::string> cdi_modes;   // gdrcopy, gds, mofed: those with a specification
+  std::set<std::string> common_areas;   // cards whose users can tell each other about its time
 };
+
+// Where the areas of the cards are on the node, below <hook path>/vgpu, and in containers: a folder for each card.
+inline constexpr const char* kCommonFolder = "gpu-time";
+inline constexpr const char* kCommonInContainer = "/run/hami-cpp/gpu-time";
 
 base::Result<Response> MakeResponse(const Record& record, const Cards& cards, const ResponseSettings& settings);
 

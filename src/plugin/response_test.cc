@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "plugin/allocation_world_test.h"
+#include "plugin/card_metrics.h"
 #include "plugin/cdi.h"
 #include "plugin/device_list.h"
 
@@ -83,6 +84,26 @@ TEST_F(ResponseTest, GivenAGrantWithoutMemoryWhenAnsweredThenItIsRefusedForItWou
   const auto response = MakeResponse(record_, cards_, settings_);
   ASSERT_FALSE(response);
   EXPECT_THAT(response.error().message, HasSubstr("no memory"));
+}
+
+TEST_F(ResponseTest, GivenCommonAreasWhenAnsweredThenOnlyThoseOfTheContainersCardsAreMountedAndReadOnly) {
+  settings_.common_areas = {CardName(0), CardName(1)};
+  const std::string inside = "/run/hami-cpp/gpu-time/", outside = "/usr/local/vgpu/gpu-time/";
+  const Response one = Make();
+  EXPECT_EQ(one.environment.at("HAMI_COMMON_AREA"), "/run/hami-cpp/gpu-time");
+  EXPECT_EQ(one.mounts.back(), (Mount{inside + CardName(0), outside + CardName(0), true}));
+  EXPECT_EQ(one.mounts.size(), 5u);
+  record_.grant = {ShareOf(1, 2000), ShareOf(0, 1000)};
+  const Response both = Make();
+  EXPECT_EQ(both.mounts.size(), 6u);
+  EXPECT_THAT(both.mounts, Contains(Mount{inside + CardName(1), outside + CardName(1), true}));
+}
+
+TEST_F(ResponseTest, GivenACardWithoutACommonAreaWhenAnsweredThenNothingIsSaidOfOne) {
+  settings_.common_areas = {CardName(1)};
+  const Response response = Make();
+  EXPECT_FALSE(response.environment.contains("HAMI_COMMON_AREA"));
+  EXPECT_EQ(response.mounts.size(), 4u);
 }
 
 TEST_F(ResponseTest, GivenTwoSharesOfOneGpuWhenAnsweredThenTheyAddUp) {
@@ -182,6 +203,15 @@ TEST(DeviceListTest, GivenAnUnhealthyCardWhenListedThenAllItsSlotsAreUnhealthyAn
                           SlotState{SlotId(CardName(1), 0), false, {}}, SlotState{SlotId(CardName(1), 1), false, {}}));
   cards.settings.numa_topology = true;
   EXPECT_EQ(ListSlots(cards)[3].numa_node, 1);
+}
+
+TEST(CardMetricsTest, GivenACardInTroubleWhenScrapedThenItSaysWhy) {
+  Cards cards = MakeTestCards(2);
+  cards.cards[1].healthy = false;
+  cards.cards[1].trouble = "XID 48 (double-bit ECC error)";
+  const std::string page = RenderCardMetrics("node-1", cards);
+  EXPECT_THAT(page, HasSubstr("{node=\"node-1\",device_uuid=\"" + CardName(0) + "\",reason=\"\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr(CardName(1) + "\",reason=\"XID 48 (double-bit ECC error)\"} 0\n"));
 }
 
 TEST(DeviceListTest, GivenAResourceWhenItsSocketIsNamedThenItIsHamisName) {

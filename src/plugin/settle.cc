@@ -187,10 +187,11 @@ Desired DesiredAnnotations(const PodView& pod, const Records& records) {
   Desired desired;
   if (allocated != pod.allocated) desired.changes[kAllocated] = device::EncodeGrant(allocated);
   if (to_allocate != pod.to_allocate) desired.changes[kToAllocate] = device::EncodeGrant(to_allocate);
-  if (pod.bind_phase == kPhaseFailed) return desired;
+  if (pod.bind_phase == device::kPhaseFailed) return desired;
   desired.finished = given && !pending && !pod.others_pending;
-  if (desired.finished && pod.bind_phase != kPhaseSuccess) desired.changes[device::kBindPhase] = kPhaseSuccess;
-  if (owed && pod.bind_phase == kPhaseSuccess) desired.changes[device::kBindPhase] = kPhaseAllocating;
+  if (desired.finished && pod.bind_phase != device::kPhaseSuccess)
+    desired.changes[device::kBindPhase] = device::kPhaseSuccess;
+  if (owed && pod.bind_phase == device::kPhaseSuccess) desired.changes[device::kBindPhase] = device::kPhaseAllocating;
   return desired;
 }
 

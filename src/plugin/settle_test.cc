@@ -79,10 +79,10 @@ TEST_F(SettleTest, GivenAnAnswerThatWasNeverTakenWhenLookedForThenThePodIsOwedIt
   EXPECT_TRUE(settled.records[0].owed);
   EXPECT_EQ(settled.records[0].folder, "shares/a") << "for the case that the same slots are asked for again";
   PodView served = a_;
-  served.bind_phase = kPhaseSuccess;
+  served.bind_phase = device::kPhaseSuccess;
   served.to_allocate = {{}};
   const Desired desired = DesiredAnnotations(served, settled.records);
-  EXPECT_EQ(desired.changes.at(device::kBindPhase), kPhaseAllocating);
+  EXPECT_EQ(desired.changes.at(device::kBindPhase), device::kPhaseAllocating);
   EXPECT_EQ(desired.changes.at(kToAllocate), device::EncodeGrant(a_.allocated));
 }
 
@@ -117,7 +117,7 @@ TEST_F(SettleTest, GivenSlotsThatAreGivenAnewWhenSupersededThenOnlyOthersLoseThe
 
 TEST_F(SettleTest, GivenAFailedPodWhenAnnotationsAreDerivedThenItsPhaseStays) {
   PodView failed = a_;
-  failed.bind_phase = kPhaseFailed;
+  failed.bind_phase = device::kPhaseFailed;
   EXPECT_FALSE(DesiredAnnotations(failed, {Given(a_, kX)}).changes.contains(device::kBindPhase));
 }
 

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What containers that share a GPU tell each other about its time: one small file a node, a line for each container and
-// GPU. A container says until when it expects to be at work there, how much it may have, and how important it is; it
+// What containers that share a GPU tell each other about its time: one small file, a line for each container and GPU.
+// A container says until when it expects to be at work there, how much it may have, and how important it is; it
 // asks who else is at work. All of it is advice: nobody's limit is ever raised above what its own settings allow, and a
 // line that nobody renews is as good as gone. Time is always a parameter (CLOCK_MONOTONIC ns).
 //
 // Any content is survived: times out of reach count as long ago, numbers are clamped, and a line whose owner changes
 // under its user is joined anew. A file that is too short is refused; one that shrinks later is left alone.
+//
+// The path is that of the file, which is for one user, as whoever may write it may cut it short under the others; or
+// that of a socket at which somebody hands it out, sealed so that nobody can: that is for users who do not trust each
+// other.
 #pragma once
 
 #include <cstddef>
@@ -107,7 +111,7 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
     if (quiet <= now + kCommonQuiet && quiet > view.quiet_until) view.quiet_until = quiet;
     const int32_t other = Load(m.priority);
     view.lower_present |= other > priority;
-    if (other < priority) {
+    if (other >= 0 && other < priority) {  // below 0 is no priority: nobody can go before those of 0
       view.higher_present = true;
       if (sane_until > view.higher_until) view.higher_until = sane_until;
     }
@@ -131,11 +135,12 @@ bool CreateCommonArea(const char* path);
 
 struct CommonFile {
   CommonArea* area = nullptr;
-  uint64_t device = 0, inode = 0;
+  uint64_t device = 0, inode = 0;  // of the file, or of the socket
+  bool sealed = false;             // from a socket
 };
-// `area` stays null when there is none that can be used.
+// `area` stays null when there is none that can be used. Whoever hands it out is waited for 20 ms at most.
 CommonFile OpenCommonArea(const char* path);
-// Whether the file still is what was opened, in its full length.
+// Whether the path still leads to what was opened, in its full length. A socket that is gone or silent changes nothing.
 bool CommonIsWhole(const CommonFile& file, const char* path);
 
 }  // namespace hami::region

@@ -61,6 +61,14 @@ TEST_F(CommonAreaTest, GivenMoreAndLessImportant_ThenEachSeesTheOther) {
   EXPECT_FALSE(Look(low, kNow + kCommonPresent).higher_present);
 }
 
+TEST_F(CommonAreaTest, GivenAPriorityThatDoesNotExist_ThenNobodyGivesWayToIt) {
+  const int high = Join(1, 0);
+  area_->members[Join(2, -5)].active_until = kNow + kMs;
+  EXPECT_FALSE(Look(high, kNow, 0).higher_present);
+  EXPECT_EQ(Look(high, kNow, 0).higher_until, 0);
+  EXPECT_EQ(Look(high, kNow, 0).active_until, kNow + kMs);
+}
+
 TEST_F(CommonAreaTest, WhenAContainerJoinsAgain_ThenItHasItsLine_AndTheDeadLoseTheirs) {
   const int first = Join(1);
   EXPECT_EQ(Join(1), first);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "region/gpu_time.h"
 #include "region/lock.h"
 #include "region/process.h"
 
@@ -145,6 +146,7 @@ void FillArea(PrivateArea* area, const Config* config, bool foreign) {
     Store(meta.priority, config->priority);
     for (uint32_t i = 0; i < kMaxDevices; ++i) {
       Store(area->devices[i].physical_bytes, config->devices[i].physical_bytes);
+      Store(GpuTimeOf(area)->devices[i].burst, config->devices[i].burst);
     }
   }
   Store(area->version, kPrivateVersion);

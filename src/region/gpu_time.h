@@ -22,7 +22,7 @@ struct alignas(64) GpuTimeDevice {
   int64_t last_charge;  // when somebody last charged or waited, for the cap
   uint64_t charged;     // everything ever charged, ns of GPU time
   uint32_t rate;        // the rate that zero_at was written with
-  uint32_t reserved0;
+  uint32_t burst;       // percent up to which idle time may be used; not above the limit: none; 0 = not said
   uint64_t reserved[4];
 };
 static_assert(sizeof(GpuTimeDevice) == 64);

@@ -4,6 +4,8 @@
 // opens (a NUL behind the struct), appends slots without token, adds usage without our lock, moves slots when it drops
 // dead ones, and dies in the places where it leaves its semaphores taken.
 
+#include <sys/resource.h>
+
 #include <cstring>
 
 #include "region/ledger.h"
@@ -60,6 +62,21 @@ TEST_F(PeerTest, GivenAPeerThatDies_WhenMemoryIsNeeded_ThenItsSlotIsFreedInPlace
   EXPECT_EQ(attachment_.region->slots[1].pid, 0);
   EXPECT_EQ(attachment_.region->slots[1].used[0].total, 0U);
   EXPECT_EQ(attachment_.region->slot_count, 2);
+}
+
+TEST_F(PeerTest, GivenAPeerThatLives_WhenNothingCanBeOpened_ThenItIsNotTakenForDead) {
+  Begin();
+  PeerOpens();
+  PeerAppends(1000);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Status status = Reserve(&attachment_, 0, 1, Kind::kData);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(status, Status::kOverLimit);
+  EXPECT_EQ(attachment_.region->slots[1].pid, PeerPid());
+  EXPECT_EQ(Used(attachment_, 0), 1000U);
 }
 
 TEST_F(PeerTest, GivenCompaction_WhenOurSlotIsMoved_ThenTheOwnerFindsItAndNothingIsLost) {

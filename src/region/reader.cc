@@ -208,6 +208,8 @@ bool ReadPrivate(const Source& source, Snapshot* snapshot) {
     snapshot->devices[i].refusals = devices[i].refusals;
     snapshot->devices[i].physical_bytes = devices[i].physical_bytes;
     snapshot->devices[i].gpu_ns = time.accounts.devices[i].charged;
+    const uint32_t burst = time.accounts.devices[i].burst;
+    snapshot->devices[i].burst = burst > 100 ? 100 : burst;
     snapshot->devices[i].throttled_ns = time.tallies[i].throttled_ns;
     snapshot->devices[i].spilled_bytes = time.tallies[i].spilled_bytes;
   }

@@ -44,6 +44,7 @@ struct SnapshotDevice {
   uint64_t used;                            // saturating sum of total over the slots that are not known to be dead
   uint64_t peak, refusals, physical_bytes;  // 0 without the private area, as are the following
   uint64_t gpu_ns;                          // GPU time charged
+  uint32_t burst;                           // percent, at most 100; 0 = not said
   uint64_t throttled_ns, spilled_bytes;     // see PrivateTally
 };
 

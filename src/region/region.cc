@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "region/file.h"
+#include "region/gpu_time.h"
 #include "region/lock.h"
 #include "region/process.h"
 #include "region/table.h"
@@ -318,6 +319,12 @@ bool LaunchesBlocked(const Attachment& attachment) {
 
 uint64_t SmLimit(const Attachment& attachment, uint32_t device) {
   return attachment.region == nullptr || device >= kMaxDevices ? 0 : Load(attachment.region->sm_limit[device]);
+}
+
+uint32_t CoresBurst(const Attachment& attachment, uint32_t device) {
+  if (attachment.area == nullptr || device >= kMaxDevices) return 0;
+  const uint32_t percent = Load(GpuTimeOf(attachment.area)->devices[device].burst);
+  return percent > 100 ? 100 : percent;
 }
 
 int32_t UtilizationSwitch(const Attachment& attachment) {

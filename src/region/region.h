@@ -45,6 +45,7 @@ struct DeviceConfig {
   uint64_t memory_limit;    // bytes, 0 = none
   uint64_t sm_limit;        // percent, 0 or ≥ 100 = none
   uint64_t physical_bytes;  // 0 = not known
+  uint32_t burst;           // percent up to which idle GPU time may be used, 0 = not said
 };
 
 // Used by whoever creates the file; ignored when it exists (except that Attach fills in nothing at all).
@@ -123,6 +124,7 @@ int32_t OwnStatus(const Attachment& attachment);  // kStatus…; kStatusRunning 
 void NoteLaunch(Attachment* attachment, uint64_t unix_seconds);  // recent_kernel := 2, last_kernel_time
 bool LaunchesBlocked(const Attachment& attachment);              // recent_kernel < 0
 uint64_t SmLimit(const Attachment& attachment, uint32_t device);
+uint32_t CoresBurst(const Attachment& attachment, uint32_t device);  // percent, at most 100; 0 = not said
 int32_t UtilizationSwitch(const Attachment& attachment);
 
 // Counted for observers; see PrivateTally.

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "region/gpu_time.h"
 #include "region/process.h"
 
 namespace hami::region {
@@ -54,6 +55,20 @@ Status WriteSmLimit(const Remote& remote, uint32_t device, uint64_t percent) {
   if (device >= kMaxDevices) return Status::kBadDevice;
   const size_t place = device * sizeof(uint64_t);
   return Write(remote, offsetof(RegionV0, sm_limit) + place, offsetof(Region, sm_limit) + place, percent);
+}
+
+Status WriteBurst(const Remote& remote, uint32_t device, uint32_t percent) {
+  if (device >= kMaxDevices) return Status::kBadDevice;
+  uint64_t magic = 0;
+  const FileStatus file = StatFile(remote.fd);
+  if (remote.version == 0 || !file.ok || file.size < static_cast<int64_t>(kFileBytes) ||
+      pread(remote.fd, &magic, sizeof magic, kPrivateOffset) != static_cast<ssize_t>(sizeof magic) ||
+      magic != kPrivateMagic) {
+    return Status::kUnsupported;
+  }
+  const size_t place = kPrivateOffset + offsetof(PrivateArea, gpu_time) + offsetof(GpuTime, devices) +
+                       device * sizeof(GpuTimeDevice) + offsetof(GpuTimeDevice, burst);
+  return Write(remote, place, place, percent);
 }
 
 }  // namespace hami::region

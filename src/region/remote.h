@@ -24,5 +24,7 @@ Status WriteRecentKernel(const Remote& remote, int32_t value);
 Status WriteUtilizationSwitch(const Remote& remote, int32_t value);
 Status WriteMemoryLimit(const Remote& remote, uint32_t device, uint64_t bytes);
 Status WriteSmLimit(const Remote& remote, uint32_t device, uint64_t percent);
+// kUnsupported where there is no private area.
+Status WriteBurst(const Remote& remote, uint32_t device, uint32_t percent);
 
 }  // namespace hami::region

@@ -39,6 +39,34 @@ TEST_F(RemoteTest, GivenALiveRegion_WhenItsWordsAreWritten_ThenTheProcessThatMap
   EXPECT_EQ(Limit(attached, 0), 1000U);
 }
 
+TEST_F(RemoteTest, GivenABurst_WhenTheRegionIsMadeAndChanged_ThenItsProcessesAndReadersSeeIt) {
+  Config config = TestConfig(1000);
+  config.devices[1].burst = 80;
+  Attached attached;
+  ASSERT_EQ(Attach(&attached, path_.c_str(), config), Status::kOk);
+  EXPECT_EQ(CoresBurst(attached, 0), 0U);
+  EXPECT_EQ(CoresBurst(attached, 1), 80U);
+  EXPECT_EQ(CoresBurst(attached, 16), 0U);
+  const RawFile file(path_);
+  const auto snapshot = std::make_unique<Snapshot>();
+  for (const auto& [written, seen] : {std::pair{60U, 60U}, {~0U, 100U}, {0U, 0U}}) {
+    ASSERT_EQ(WriteBurst({file.fd(), 1}, 1, written), Status::kOk);
+    EXPECT_EQ(CoresBurst(attached, 1), seen);
+    ASSERT_EQ(ReadSnapshotFile(path_.c_str(), false, snapshot.get()), Status::kOk);
+    EXPECT_EQ(snapshot->devices[1].burst, seen);
+    EXPECT_EQ(snapshot->devices[0].burst, 0U);
+  }
+}
+
+TEST_F(RemoteTest, GivenNoPrivateArea_WhenABurstIsWritten_ThenTheFileIsLeftAlone) {
+  MakeHamiFile(path_);
+  const RawFile file(path_);
+  const int64_t size = file.Size();
+  EXPECT_EQ(WriteBurst({file.fd(), 1}, 0, 50), Status::kUnsupported);
+  EXPECT_EQ(WriteBurst({file.fd(), 1}, 16, 50), Status::kBadDevice);
+  EXPECT_EQ(file.Size(), size);
+}
+
 TEST_F(RemoteTest, GivenAV0Region_WhenItsWordsAreWritten_ThenTheOldOffsetsAreUsed) {
   const RawFile file(path_);
   file.Resize(1'197'897);

@@ -189,6 +189,7 @@ void CheckDecision(const json::object& expect, const Decision& decision) {
   if (expect.contains("error")) {
     EXPECT_EQ(decision.outcome, Outcome::kError);
     EXPECT_EQ(decision.error, Text(expect, "error"));
+    CheckEvents({{{"reason", "FilteringFailed"}, {"message", decision.error}}}, decision);
     return;
   }
   EXPECT_EQ(decision.outcome, expect.contains("node") ? Outcome::kPlaced : Outcome::kNoFit) << decision.error;

@@ -20,6 +20,7 @@
 namespace hami::scheduler {
 
 using Millis = std::int64_t;
+inline constexpr Millis kSecond = 1000;
 
 struct NodeView {
   std::string name;

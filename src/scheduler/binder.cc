@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/flags.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "device/annotations.h"
 
 namespace hami::scheduler {
 namespace {
-
-constexpr int kMostTries = 6;  // of one write that others keep getting in the way of
-
-device::UnixSeconds Seconds(Millis time) { return time / 1000; }
 
 std::string TextAt(const device::StringMap& map, std::string_view key) {
   const std::string* text = device::Find(map, key);
@@ -56,13 +53,14 @@ tl::unexpected<base::Error> Failed(std::string_view doing, const kube::Error& er
 struct Binder::Work {
   Owner pod;
   std::string node;
+  bool bare = false;  // it asked for nothing
   bool takes_lock = true;
   bool group = false;
   bool ticketed = false;
   bool wrote = false;         // something of ours may stand on the node
   std::string version;        // of the node, that the verdict was based on
   std::string lock;           // the lock that stands there
-  std::string orphaned_lock;  // one whose owner does not exist
+  std::string orphaned_lock;  // one whose owner will not come
   Millis next_ask = 0;
   Binding binding;
 };
@@ -88,11 +86,19 @@ base::Status Binder::Run(Work& work, const std::function<bool()>& abandoned) {
   // Asked twice: the first answer was lost.
   if (BoundTo(work.pod.uid, work.node)) return {};
   HAMI_TRY(Start(work));
+  if (work.bare) return BindBare(work);
   base::Status status = TakeNode(work, abandoned);
   if (status) status = Prepare(work);
   if (status) return Post(work);  // knows better what is left when it fails
   GiveBack(work.pod, work.node, work.wrote);
   return status;
+}
+
+// kube-scheduler asks the extender for every pod that names one of its resources, be the amount 0, and then leaves the
+// binding to it, whatever the answer was. Nobody's books are concerned: no lock, no ticket, nothing to find out later.
+base::Status Binder::BindBare(const Work& work) {
+  const kube::Status bound = api_.Bind({work.pod.ns, work.pod.name, work.pod.uid, {}, work.node, {}, {}});
+  return bound ? base::Status() : Failed("bind", bound.error());
 }
 
 bool Binder::BoundTo(const std::string& uid, const std::string& node) const {
@@ -103,6 +109,8 @@ base::Status Binder::Start(Work& work) {
   return books_.Locked([&](State& state) -> base::Status {
     Pending* pending = state.FindPending(work.pod.uid);
     if (pending == nullptr) {
+      work.bare = state.TakePassed(work.pod.uid);
+      if (work.bare) return {};
       return base::Fail(base::Concat({"pod ", work.pod.ns, "/", work.pod.name,
                                       " holds no placement of this scheduler (it was restarted, or the placement "
                                       "expired); it will be placed again"}));
@@ -116,7 +124,7 @@ base::Status Binder::Start(Work& work) {
       why = "the pod's uid belongs to another pod";
     } else if (node == nullptr || !node->exists) {
       why = "failed to get node " + work.node;
-    } else if (pending->deadline - Seconds(time_.Now()) < options_.charge_left) {
+    } else if (pending->deadline - time_.Now() / kSecond < options_.charge_left) {
       why = "the placement is about to expire; it will be placed again";
     }
     if (!why.empty()) {
@@ -127,7 +135,8 @@ base::Status Binder::Start(Work& work) {
     work.takes_lock = TakesLock(*pending, books_.vendors());
     work.group = pending->candidate.group;
     InFlight& entry = state.NodeAt(work.node).in_flight[work.pod.uid];
-    entry = {work.pod.ns, work.pod.name, ShapeOf(pending->allocation), Seconds(time_.Now()), InFlight::Stage::kWaiting};
+    entry = {work.pod.ns, work.pod.name, ShapeOf(pending->allocation), time_.Now() / kSecond,
+             InFlight::Stage::kWaiting};
     return {};
   });
 }
@@ -197,11 +206,10 @@ base::Status Binder::TakeNode(Work& work, const std::function<bool()>& abandoned
     if (*go_on) continue;
     if (!std::exchange(contended, true)) contended_.fetch_add(1, std::memory_order_relaxed);
     if (time_.Now() - begin >= wait) {
-      const std::string reason =
-          verdict.reason.empty() ? "node " + work.node + " is taken: node lock contention" : verdict.reason;
-      if (!work.group) return base::Fail(reason);
-      return base::Fail(base::Concat({"timed out after ", std::to_string(wait / 1000), "s waiting for node ", work.node,
-                                      " to be unlocked: ", reason}));
+      return base::Fail(work.group
+                            ? base::Concat({"timed out after ", base::FormatGoDuration(std::chrono::milliseconds(wait)),
+                                            " waiting for node ", work.node, " to be unlocked: node lock contention"})
+                            : verdict.reason);
     }
     if (abandoned() || time_.Sleep(options_.look_again)) return base::Fail("context cancelled");
   }
@@ -242,9 +250,11 @@ base::Result<bool> Binder::OwnerIsGone(Work& work, const Owner& owner) {
   work.next_ask = time_.Now() + options_.ask_again;
   const kube::Result<PodView> pod = api_.GetPod(owner.ns, owner.name);
   if (!pod && pod.error().reason != kube::Reason::kNotFound) return Failed("look for the lock's owner", pod.error());
-  if (pod && !pod->terminated) return false;
-  base::LogInfo(base::Concat(
-      {"node ", work.node, ": taking over the lock of pod ", owner.ns, "/", owner.name, ", which is gone"}));
+  // Where a pod runs never changes: bound elsewhere, it will not come here any more.
+  const bool elsewhere = pod && !pod->node.empty() && pod->node != work.node;
+  if (pod && !pod->terminated && !elsewhere) return false;
+  base::LogInfo(base::Concat({"node ", work.node, ": taking over the lock of pod ", owner.ns, "/", owner.name,
+                              elsewhere ? ", which runs elsewhere" : ", which is gone"}));
   work.orphaned_lock = work.lock;
   return true;
 }
@@ -275,7 +285,7 @@ base::Result<bool> Binder::Digest(Work& work, const Ticket& ticket, const std::s
   const auto pods = api_.PodsOn(work.node);
   if (!pods) return Failed("list the pods of node " + work.node, pods.error());
   books_.Locked([&](State& state) {
-    for (const device::Pod& pod : *pods) state.PodBorrowed(pod, Seconds(time_.Now()));
+    for (const device::Pod& pod : *pods) state.PodBorrowed(pod, time_.Now() / kSecond);
     state.NodeAt(work.node).digested = text;
   });
   return true;
@@ -283,7 +293,7 @@ base::Result<bool> Binder::Digest(Work& work, const Ticket& ticket, const std::s
 
 base::Status Binder::Prepare(Work& work) {
   return books_.Locked([&](State& state) -> base::Status {
-    const device::UnixSeconds now = Seconds(time_.Now());
+    const device::UnixSeconds now = time_.Now() / kSecond;
     Pending* pending = state.FindPending(work.pod.uid);
     NodeBook& node = state.NodeAt(work.node);
     const auto entry = node.in_flight.find(work.pod.uid);
@@ -307,7 +317,7 @@ base::Status Binder::Prepare(Work& work) {
       // A Binding can not remove a key; the only one to be removed is a list.
       binding.annotations[key] = value.value_or("[]");
     }
-    binding.annotations[device::kBindPhase] = kPhaseAllocating;
+    binding.annotations[device::kBindPhase] = device::kPhaseAllocating;
     binding.annotations[device::kBindTime] = std::to_string(now);
     binding.annotations[kBoundBy] = options_.writer;
     binding.labels[device::kAssignedNode] = work.node;
@@ -381,120 +391,6 @@ base::Status Binder::AfterSilence(Work& work, const Pending& pending, const kube
   }
   GiveBack(work.pod, work.node, true);
   return base::Fail(message);
-}
-
-void Binder::Succeed(const Owner& pod) {
-  books_.Locked([&](State& state) { state.Bound(pod.uid, Seconds(time_.Now())); });
-}
-
-void Binder::GiveBack(const Owner& pod, const std::string& node, bool wrote) {
-  books_.Locked([&](State& state) {
-    state.Drop(pod.uid);
-    state.LeaveNode(pod.uid, node);
-  });
-  if (!wrote || ReleaseNode(node, pod)) return;
-  const std::scoped_lock lock(mutex_);
-  owed_.push_back({node, pod});
-}
-
-bool Binder::ReleaseNode(const std::string& node, const Owner& pod) {
-  kube::Result<NodeView> view = books_.Read([&](const State& state) -> kube::Result<NodeView> {
-    const auto found = state.nodes().find(node);
-    return found == state.nodes().end() ? NodeView{} : found->second.view;
-  });
-  if (view->version.empty()) return true;  // gone with all that was on it
-  for (int tries = 0; tries < kMostTries; ++tries) {
-    if (!view) return view.error().reason == kube::Reason::kNotFound;
-    const Changes changes = ReleaseChanges(*view, pod, options_.writer, time_.Now());
-    if (changes.empty()) return true;
-    kube::Result<NodeView> written = api_.PatchNode(node, view->version, changes);
-    if (written) {
-      books_.Locked([&](State& state) { state.NodeSeen(*std::move(written)); });
-      return true;
-    }
-    if (written.error().reason == kube::Reason::kNotFound) return true;
-    if (written.error().reason != kube::Reason::kConflict) break;
-    view = api_.GetNode(node);
-  }
-  base::LogWarning(base::Concat(
-      {"node ", node, " could not be given back after pod ", pod.ns, "/", pod.name, " was not bound; trying again"}));
-  return false;
-}
-
-kube::Result<PodView> Binder::Revoke(const Owner& owner) {
-  const std::string mark = base::Concat({std::to_string(time_.Now()), ";", options_.writer});
-  kube::Result<PodView> pod = api_.PatchPod(owner.ns, owner.name, owner.uid, {{kBindRevoked, mark}});
-  // Refused for its uid: that pod does not exist any more.
-  const bool other =
-      !pod && (pod.error().reason == kube::Reason::kConflict || pod.error().reason == kube::Reason::kInvalid);
-  return other ? kube::Fail(kube::Reason::kNotFound, pod.error().message) : std::move(pod);
-}
-
-void Binder::Settle() {
-  SettleUnknown();
-  SettleReleases();
-  SettleBorrowed();
-}
-
-void Binder::SettleUnknown() {
-  const auto unknown = books_.Read([](const State& state) {
-    std::vector<Pending> found;
-    for (const auto& [uid, pending] : state.pendings()) {
-      if (pending.stage == Pending::Stage::kUnknown) found.push_back(pending);
-    }
-    return found;
-  });
-  for (const Pending& pending : unknown) {
-    const Owner owner{pending.candidate.pod.ns, pending.candidate.pod.name, pending.candidate.pod.uid};
-    if (BoundTo(owner.uid, pending.node)) {
-      Succeed(owner);
-      continue;
-    }
-    const kube::Result<PodView> pod = Revoke(owner);
-    if (!pod && pod.error().reason != kube::Reason::kNotFound) return;  // still nobody to ask
-    std::string why;
-    if (pod && Examine(pending, *pod, why) == Fate::kOurs) {
-      Succeed(owner);
-    } else {
-      GiveBack(owner, pending.node, true);
-    }
-  }
-}
-
-void Binder::SettleReleases() {
-  std::vector<Release> owed;
-  {
-    const std::scoped_lock lock(mutex_);
-    owed.swap(owed_);
-  }
-  for (const Release& release : owed) {
-    // Placed there once more in the meantime: the lock is the new binding's.
-    const bool busy = books_.Read([&](const State& state) {
-      const auto found = state.nodes().find(release.node);
-      return found != state.nodes().end() && found->second.in_flight.count(release.pod.uid) > 0;
-    });
-    if (busy || ReleaseNode(release.node, release.pod)) continue;
-    const std::scoped_lock lock(mutex_);
-    owed_.push_back(release);
-  }
-}
-
-void Binder::SettleBorrowed() {
-  const device::UnixSeconds now = Seconds(time_.Now());
-  constexpr device::UnixSeconds kPatience = 60;
-  const auto borrowed = books_.Read([&](const State& state) {
-    std::vector<Owner> old;
-    for (const auto& [uid, pod] : state.borrowed()) {
-      if (now - pod.since >= kPatience) old.push_back({pod.ns, pod.name, uid});
-    }
-    return old;
-  });
-  for (const Owner& owner : borrowed) {
-    const kube::Result<PodView> pod = api_.GetPod(owner.ns, owner.name);
-    if (!pod && pod.error().reason != kube::Reason::kNotFound) return;
-    const bool gone = !pod || pod->uid != owner.uid || pod->terminated;
-    books_.Locked([&](State& state) { gone ? state.PodGone(owner.uid) : state.StillBorrowed(owner.uid, now); });
-  }
 }
 
 Binder::Counters Binder::counters() const {

@@ -4,7 +4,8 @@
 // the pod's annotations, so that a pod is never bound without them nor annotated without being bound. A failure at any
 // point gives back the charge and the lock; when nobody can tell whether the Binding happened, the pod keeps its charge
 // until the question is settled. A pod that was not placed here, or whose charge is about to expire, is refused: the
-// next Filter places it again. Thread-safe; one call works on one pod.
+// next Filter places it again. A pod that asked for nothing is bound by a bare Binding. Thread-safe; one call works on
+// one pod.
 
 #pragma once
 
@@ -63,11 +64,13 @@ class Binder {
 
  private:
   struct Work;
+  static constexpr int kMostTries = 6;  // of one write that others keep getting in the way of
   // What a pod turned out to be after an answer that says little.
   enum class Fate { kOurs, kFree, kLost };
 
   base::Status Run(Work& work, const std::function<bool()>& abandoned);
   bool BoundTo(const std::string& uid, const std::string& node) const;
+  base::Status BindBare(const Work& work);
   base::Status Start(Work& work);
   base::Status TakeNode(Work& work, const std::function<bool()>& abandoned);
   GateVerdict Judge(Work& work);

@@ -22,7 +22,11 @@ struct Scheduler {
       : books(sched::testing::NvidiaOnly(), {}),
         api(cluster),
         binder(
-            books, api, cluster, [this](const PodName&, const sched::Event& event) { events.push_back(event.reason); },
+            books, api, cluster,
+            [this](const PodName& pod, const sched::Event& event) {
+              events.push_back(std::string(event.warning ? "Warning " : "Normal ") + std::string(pod.name) + " " +
+                               event.reason + ": " + event.message);
+            },
             Options(std::move(writer))),
         keeper(books, api, cluster, binder, registration, [] { return true; }),
         watch(cluster, books, registration) {}
@@ -102,7 +106,8 @@ TEST_F(BinderTest, GivenAPlacedPod_WhenBound_ThenTwoWritesCarryEverything) {
   EXPECT_EQ(*device::Find(Pod("p").annotations, device::kBindTime), "1700000000");
   ASSERT_NE(Lock(), nullptr) << "the plugin recognises the pod by it";
   EXPECT_EQ(*Lock(), "2023-11-14T23:13:20+01:00,default,pod-p");
-  EXPECT_EQ(a_->events, std::vector<std::string>{"BindingSucceed"});
+  EXPECT_EQ(a_->events,
+            std::vector<std::string>{"Normal pod-p BindingSucceed: Successfully binding node [n] to default/pod-p"});
   a_->watch.Drain();
   EXPECT_EQ(a_->charged(), 1U);
 }
@@ -133,7 +138,7 @@ TEST_F(BinderTest, GivenALockedNode_WhenAnotherPodIsBound_ThenItFailsAfterAWhile
   EXPECT_NE(bound.error().message.find("node lock contention"), std::string::npos);
   EXPECT_GE(cluster_.now - before, 2000);
   EXPECT_EQ(a_->charged(), 1U);
-  EXPECT_EQ(a_->events.back(), "BindingFailed");
+  EXPECT_EQ(a_->events.back(), "Warning pod-q BindingFailed: " + bound.error().message);
   // Its plugin answers, and the next try goes through.
   PluginAnswers("p");
   a_->watch.Drain();
@@ -156,6 +161,62 @@ TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsReleasedLate_ThenItWaitedForIt
   };
   EXPECT_TRUE(Bind(*a_, "q"));
   EXPECT_GE(cluster_.now, release);
+}
+
+TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsNotReleased_ThenTheErrorSaysHowLongItWaited) {
+  AddPod("p");
+  AddPod("q");
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_TRUE(Bind(*a_, "p"));
+  ASSERT_TRUE(Place(*a_, "q"));
+  a_->books.Locked([](State& state) { state.FindPending("q")->candidate.group = true; });
+  const Millis begin = cluster_.now;
+  const base::Status bound = Bind(*a_, "q");
+  ASSERT_FALSE(bound);
+  EXPECT_EQ(bound.error().message, "timed out after 28s waiting for node n to be unlocked: node lock contention");
+  EXPECT_GE(cluster_.now - begin, 28'000);
+}
+
+// kube-scheduler asks us for pods that name a resource of ours even if they want none of it, and has us bind them.
+TEST_F(BinderTest, GivenAPodThatAsksForNothing_WhenItWasFiltered_ThenItIsBoundWhereItIsWantedWithoutATrace) {
+  cluster_.AddPod(sched::testing::PodOf("p", sched::testing::Wants(0, 4000)));
+  EXPECT_FALSE(Place(*a_, "p"));
+  ASSERT_TRUE(Bind(*a_, "p", "elsewhere"));
+  EXPECT_EQ(Pod("p").node_name, "elsewhere");
+  EXPECT_TRUE(Pod("p").annotations.empty());
+  EXPECT_EQ(a_->api.calls, (std::map<std::string, int>{{"BIND", 1}}));
+  EXPECT_EQ(a_->events, std::vector<std::string>{
+                            "Normal pod-p BindingSucceed: Successfully binding node [elsewhere] to default/pod-p"});
+  EXPECT_EQ(a_->charged(), 0U);
+}
+
+TEST_F(BinderTest, GivenAPodThatAsksForNothing_WhenItCanNotBeBound_ThenTheErrorIsToldAndTheNextFilterTriesAgain) {
+  cluster_.AddPod(sched::testing::PodOf("p", {}));
+  EXPECT_FALSE(Place(*a_, "p"));
+  a_->api.fault = Once("BIND", Fault::kServerError);
+  const base::Status bound = Bind(*a_, "p");
+  ASSERT_FALSE(bound);
+  EXPECT_EQ(bound.error().message, "bind: internal error");
+  EXPECT_FALSE(Bind(*a_, "p")) << "each bind call follows a filter";
+  EXPECT_FALSE(Place(*a_, "p"));
+  EXPECT_TRUE(Bind(*a_, "p"));
+}
+
+TEST_F(BinderTest, GivenAPodThatAsksForNothing_WhenItsBindNeverComes_ThenItIsForgotten) {
+  cluster_.AddPod(sched::testing::PodOf("p", {}));
+  EXPECT_FALSE(Place(*a_, "p"));
+  cluster_.now += 301'000;
+  a_->keeper.RunOnce();
+  EXPECT_FALSE(Bind(*a_, "p"));
+}
+
+TEST_F(BinderTest, GivenANodeThatIsGone_WhenAPodIsBound_ThenTheErrorNamesItAndTheChargeGoes) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->books.Locked([](State& state) { state.NodeGone("n"); });
+  EXPECT_FALSE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->events.back(), "Warning pod-p BindingFailed: failed to get node n");
+  EXPECT_EQ(a_->charged(), 0U);
 }
 
 TEST_F(BinderTest, GivenARefusedBinding_WhenItFails_ThenChargeAndLockAreGivenBack) {
@@ -356,6 +417,53 @@ TEST_F(BinderTest, GivenTheNodeChangedByOthers_WhenBound_ThenTheCardsAreChosenAn
   EXPECT_EQ(Pod("p").annotations.find("hami.io/vgpu-devices-allocated")->second.find(chosen), std::string::npos);
 }
 
+// HAMi's scheduler beside ours: what the lock alone protects, in both directions.
+TEST_F(BinderTest,
+       GivenALockOfHamisScheduler_WhenItsPodIsBetweenBindAndAllocate_ThenOursWaitsAndGoesOnWhenItIsReleased) {
+  AddPod("theirs");
+  AddPod("ours");
+  (void)cluster_.PatchNode("n", "",
+                           {{device::kNodeLock, FormatLock(cluster_.now - 1000, 8 * 3600, "default", "pod-theirs")}});
+  a_->watch.Drain();
+  ASSERT_TRUE(Place(*a_, "ours"));
+  const base::Status bound = Bind(*a_, "ours");
+  ASSERT_FALSE(bound);
+  EXPECT_EQ(bound.error().message, "node n has been locked within 5m0s: node lock contention");
+  ASSERT_NE(Lock(), nullptr);
+  EXPECT_EQ(ParseLock(*Lock())->pod, "pod-theirs") << "not ours to take";
+  (void)cluster_.PatchNode("n", "", {{device::kNodeLock, std::nullopt}});
+  a_->watch.Drain();
+  ASSERT_TRUE(Place(*a_, "ours"));
+  EXPECT_TRUE(Bind(*a_, "ours"));
+  EXPECT_EQ(ParseLock(*Lock())->pod, "pod-ours") << "which HAMi's scheduler finds taken";
+}
+
+// It writes the pod's annotations at filter, long before it binds: they count from then on.
+TEST_F(BinderTest, GivenWhatHamisSchedulerDecided_WhenWeDecideAfterSeeingIt_ThenNothingIsGivenTwice) {
+  device::Pod theirs = sched::testing::PodOf("theirs", sched::testing::Wants(1, 10000));
+  theirs.annotations = {{device::kAssignedNode, "n"},
+                        {device::kAssignedTime, std::to_string(cluster_.now / 1000)},
+                        {"hami.io/vgpu-devices-allocated", "n-0,NVIDIA,10000,0:;"}};
+  cluster_.AddPod(theirs);
+  AddPod("ours", 10000);
+  a_->watch.Drain();
+  EXPECT_FALSE(Place(*a_, "ours"));
+}
+
+TEST_F(BinderTest, GivenWhatHamisSchedulerDecided_WhenWeSeeItBetweenFilterAndBind_ThenOurBindGivesWay) {
+  AddPod("ours", 10000);
+  ASSERT_TRUE(Place(*a_, "ours"));
+  device::Pod theirs = sched::testing::PodOf("theirs", sched::testing::Wants(1, 10000));
+  theirs.annotations = {{device::kAssignedNode, "n"},
+                        {device::kAssignedTime, std::to_string(cluster_.now / 1000)},
+                        {"hami.io/vgpu-devices-allocated", "n-0,NVIDIA,10000,0:;"}};
+  cluster_.AddPod(theirs);
+  a_->watch.Drain();
+  EXPECT_FALSE(Bind(*a_, "ours"));
+  EXPECT_EQ(Pod("ours").node_name, "");
+  EXPECT_EQ(Lock(), nullptr);
+}
+
 TEST_F(BinderTest, GivenALockWhoseOwnerIsGone_WhenAPodIsBound_ThenItIsTakenOver) {
   (void)cluster_.PatchNode("n", "", {{device::kNodeLock, FormatLock(cluster_.now - 1000, 0, "default", "ghost")}});
   a_->watch.Drain();
@@ -363,6 +471,18 @@ TEST_F(BinderTest, GivenALockWhoseOwnerIsGone_WhenAPodIsBound_ThenItIsTakenOver)
   ASSERT_TRUE(Place(*a_, "p"));
   EXPECT_TRUE(Bind(*a_, "p"));
   EXPECT_EQ(a_->api.calls["GET pod"], 1);
+}
+
+// A scheduler that died between lock and Binding leaves one behind, and its successor may place the pod elsewhere.
+TEST_F(BinderTest, GivenALockWhoseOwnerRunsElsewhere_WhenAPodIsBound_ThenItIsTakenOver) {
+  device::Pod owner = sched::testing::PodOf("owner", sched::testing::Wants(1, 1000));
+  owner.node_name = "elsewhere";
+  cluster_.AddPod(owner);
+  (void)cluster_.PatchNode("n", "", {{device::kNodeLock, FormatLock(cluster_.now - 1000, 0, "default", "owner")}});
+  a_->watch.Drain();
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  EXPECT_TRUE(Bind(*a_, "p"));
 }
 
 }  // namespace

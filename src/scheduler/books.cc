@@ -27,7 +27,7 @@ sched::Decision Refuse(std::string text) {
 // Handed out by bind, and not yet claimed or refused by the node's plugin.
 bool WaitsForPlugin(const device::Pod& pod) {
   const std::string* phase = device::Find(pod.annotations, device::kBindPhase);
-  return !pod.node_name.empty() && !pod.terminated && phase != nullptr && *phase == kPhaseAllocating;
+  return !pod.node_name.empty() && !pod.terminated && phase != nullptr && *phase == device::kPhaseAllocating;
 }
 
 }  // namespace
@@ -157,6 +157,7 @@ sched::Decision State::Place(const Candidate& candidate, std::span<const std::st
   sched::Decision decision = filter.Decide(pod, names, {now, explain});
   if (decision.outcome == sched::Outcome::kPlaced) Keep(candidate, decision, now + assume_seconds_);
   if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
+  if (decision.outcome == sched::Outcome::kNotOurs) passed_[pod.uid] = now + assume_seconds_;
   return decision;
 }
 
@@ -196,6 +197,13 @@ void State::Drop(std::string_view uid) {
   ledger.Forget(uid);
 }
 
+bool State::TakePassed(std::string_view uid) {
+  const auto found = passed_.find(uid);
+  if (found == passed_.end()) return false;
+  passed_.erase(found);
+  return true;
+}
+
 void State::LeaveNode(std::string_view uid, std::string_view node) {
   NodeBook* book = FindNode(node);
   if (book == nullptr) return;
@@ -225,6 +233,7 @@ std::vector<std::string> State::Expire(device::UnixSeconds now) {
     // A bind call at work finds its charge gone and gives up.
     if (found != pendings_.end() && found->second.stage != Pending::Stage::kBinding) Drop(uid);
   }
+  std::erase_if(passed_, [&](const auto& pod) { return pod.second <= now; });
   if (!expired.empty()) RoomMade({});
   return expired;
 }

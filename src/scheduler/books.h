@@ -79,7 +79,6 @@ struct Borrowed {
 
 // On a node: when room was last made here, or elsewhere, that pods had been refused for; milliseconds.
 inline constexpr const char* kRoomMade = "hami-cpp/room-made";
-inline constexpr const char* kPhaseAllocating = "allocating";
 
 class State {
  public:
@@ -108,11 +107,13 @@ class State {
   bool StillFits(std::string_view uid, device::UnixSeconds now);
   // Takes the charge of a pod that will not be bound back.
   void Drop(std::string_view uid);
+  // Once, for a pod that asked for nothing and was left to kube-scheduler: true.
+  bool TakePassed(std::string_view uid);
   // Ends the wish of a pod, that is not bound, for the node.
   void LeaveNode(std::string_view uid, std::string_view node);
   // The pod was bound with what its Pending says.
   void Bound(std::string_view uid, device::UnixSeconds now);
-  // Drops what was placed and never bound; returns the UIDs.
+  // Drops what was placed or passed and never bound; returns the UIDs of those that were placed.
   std::vector<std::string> Expire(device::UnixSeconds now);
 
   // kube-scheduler asks again for the pods that we refused when it sees what made room, but it may see that before we
@@ -155,6 +156,7 @@ class State {
   const device::Vendors& vendors_;
   const device::UnixSeconds assume_seconds_;
   ByText<Pending> pendings_;
+  ByText<device::UnixSeconds> passed_;  // asked for nothing and wait for their bind call, until when
   ByText<NodeBook> nodes_;
   std::map<std::string, Borrowed> borrowed_;  // by uid
   bool refused_ = false;                      // somebody found no place since room was last shown

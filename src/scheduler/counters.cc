@@ -8,18 +8,20 @@
 namespace hami::scheduler {
 namespace {
 
+constexpr auto kCounter = base::Exposition::Type::kCounter;
+
 class Collector {
  public:
   void Gauge(std::string_view name, std::string_view help, double value) {
-    readings_.push_back({name, "gauge", help, "", "", value});
+    readings_.push_back({name, base::Exposition::Type::kGauge, help, "", "", value});
   }
   void Counter(std::string_view name, std::string_view help, std::uint64_t value) {
-    readings_.push_back({name, "counter", help, "", "", static_cast<double>(value)});
+    readings_.push_back({name, kCounter, help, "", "", static_cast<double>(value)});
   }
   void Counters(std::string_view name, std::string_view help, std::string_view label,
                 std::initializer_list<std::pair<std::string_view, std::uint64_t>> values) {
     for (const auto& [label_value, value] : values) {
-      readings_.push_back({name, "counter", help, label, label_value, static_cast<double>(value)});
+      readings_.push_back({name, kCounter, help, label, label_value, static_cast<double>(value)});
     }
   }
   std::vector<Reading> Take() { return std::move(readings_); }

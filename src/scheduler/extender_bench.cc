@@ -50,7 +50,7 @@ struct Setup {
           sched::testing::PodOf("11111111-2222-3333-4444-running" + std::to_string(i), sched::testing::Wants(1, 8000));
       pod.node_name = NodeName(i % nodes);
       pod.annotations = {{device::kAssignedNode, pod.node_name},
-                         {device::kBindPhase, "success"},
+                         {device::kBindPhase, device::kPhaseSuccess},
                          {"hami.io/vgpu-devices-allocated", "GPU-0a1b2c3d-aaaa-bbbb-cccc-" + pod.node_name + "-" +
                                                                 std::to_string(i / nodes % 8) + ",NVIDIA,8000,0:;"}};
       books.Locked([&](State& state) { state.PodSeen(pod); });

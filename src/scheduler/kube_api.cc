@@ -90,10 +90,11 @@ kube::Result<std::vector<device::Pod>> KubeApi::PodsOn(std::string_view node) {
 kube::Status KubeApi::Bind(const Binding& binding) {
   json::object metadata{{"name", binding.name}, {"namespace", binding.ns}, {"uid", binding.uid}};
   if (!binding.version.empty()) metadata["resourceVersion"] = binding.version;
-  metadata["annotations"] = Texts(binding.annotations);
-  metadata["labels"] = Texts(binding.labels);
+  if (!binding.annotations.empty()) metadata["annotations"] = Texts(binding.annotations);
+  if (!binding.labels.empty()) metadata["labels"] = Texts(binding.labels);
   kube::Status bound = client_.PostBinding(std::move(metadata), binding.node, {nullptr, timeout_});
-  if (bound && labels_.load(std::memory_order_relaxed) != Labels::kCarried) BringLabels(binding);
+  const bool to_bring = !binding.labels.empty() && labels_.load(std::memory_order_relaxed) != Labels::kCarried;
+  if (bound && to_bring) BringLabels(binding);
   return bound;
 }
 

@@ -3,6 +3,7 @@
 #include "scheduler/leader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 
@@ -59,6 +60,13 @@ std::vector<RoleChange> PlanRoles(const std::vector<Replica>& replicas, bool lea
 }
 
 Leader::Leader(kube::Client& client, LeaderOptions options) : client_(client), options_(std::move(options)) {
+  if (WritesLabels()) {
+    neighbours_source_ = std::make_unique<kube::ApiListWatcher>(client_, kube::kPods, options_.pod_namespace,
+                                                                kube::Selection{kReplicaSelector, ""});
+    kube::ReflectorOptions watching;
+    watching.name = "the scheduler's replicas in " + options_.pod_namespace;
+    neighbours_reflector_ = std::make_unique<kube::Reflector>(*neighbours_source_, neighbours_, std::move(watching));
+  }
   if (!options_.elect) return;
   source_ = std::make_unique<kube::ApiListWatcher>(client_, kube::kLeases, options_.lease_namespace,
                                                    kube::Selection{"", "metadata.name=" + options_.lease_name});
@@ -69,11 +77,13 @@ Leader::Leader(kube::Client& client, LeaderOptions options) : client_(client), o
 
 void Leader::Start() {
   if (reflector_) reflector_->Start();
+  if (neighbours_reflector_) neighbours_reflector_->Start();
   thread_ = std::thread([this] { Run(); });
 }
 
 void Leader::Stop() {
   if (reflector_) reflector_->Stop();
+  if (neighbours_reflector_) neighbours_reflector_->Stop();
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
@@ -105,6 +115,12 @@ void Leader::OnChange(const kube::Change& change) {
   changed_.notify_all();
 }
 
+void Leader::Neighbours::OnChange(const kube::Change&) {
+  const std::scoped_lock lock(leader_.mutex_);
+  leader_.roles_may_differ_ = true;
+  leader_.changed_.notify_all();
+}
+
 void Leader::Run() {
   std::optional<bool> told;
   net::Deadline next_labels{};
@@ -123,14 +139,15 @@ void Leader::Run() {
     std::unique_lock lock(mutex_);
     // A lease that runs out is no event, so it is looked at when it would.
     const net::Deadline wake = leading && options_.elect ? std::min(next_labels, view_.expires()) : next_labels;
-    changed_.wait_until(lock, wake, [&] { return stopping_ || seen_something_; });
+    changed_.wait_until(lock, wake, [&] { return stopping_ || seen_something_ || roles_may_differ_; });
     seen_something_ = false;
+    if (std::exchange(roles_may_differ_, false)) next_labels = {};
     if (stopping_) return;
   }
 }
 
 void Leader::WriteRoles(bool leading) {
-  if (options_.pod_name.empty() || options_.pod_namespace.empty()) return;
+  if (!WritesLabels()) return;
   const kube::CallContext context{&stop_, kCallTime};
   std::vector<Replica> replicas;
   const kube::ListSink sink{[&](const json::value& pod) {

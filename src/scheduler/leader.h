@@ -8,7 +8,7 @@
 // The Service selects the label hami.io/scheduler-role=leader. Every replica answers /webhook, so the label only has to
 // be somewhere: a new leader takes it first and takes it from the others afterwards; a replica that lost the lease
 // keeps it until then; and where no ready replica has it (the leader's pod is gone and its lease runs on) a follower
-// stands in. So the label moves and never disappears while a replica is ready.
+// stands in, as soon as it sees that. So the label moves and never disappears while a replica is ready.
 
 #pragma once
 
@@ -55,8 +55,8 @@ struct LeaderOptions {
   // The pod we run in; empty: no labels are written.
   std::string pod_name;
   std::string pod_namespace;
-  net::Duration label_interval = std::chrono::seconds(15);
-  std::function<void(bool leads)> on_change;  // on a thread of ours
+  net::Duration label_interval = std::chrono::seconds(15);  // looks again after this long when nothing changed
+  std::function<void(bool leads)> on_change;                // on a thread of ours
 };
 
 class Leader : private kube::Handler {
@@ -72,6 +72,17 @@ class Leader : private kube::Handler {
   bool leads() const;
 
  private:
+  // Hears of every replica that comes, goes, gets ready or is no longer.
+  class Neighbours : public kube::Handler {
+   public:
+    explicit Neighbours(Leader& leader) : leader_(leader) {}
+    void OnChange(const kube::Change& change) override;
+
+   private:
+    Leader& leader_;
+  };
+
+  bool WritesLabels() const { return !options_.pod_name.empty() && !options_.pod_namespace.empty(); }
   void OnChange(const kube::Change& change) override;
   void Run();
   void WriteRoles(bool leading);
@@ -81,9 +92,13 @@ class Leader : private kube::Handler {
   net::Canceller stop_;
   std::unique_ptr<kube::ApiListWatcher> source_;
   std::unique_ptr<kube::Reflector> reflector_;
+  Neighbours neighbours_{*this};
+  std::unique_ptr<kube::ApiListWatcher> neighbours_source_;
+  std::unique_ptr<kube::Reflector> neighbours_reflector_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool seen_something_ = false;
+  bool roles_may_differ_ = false;
   bool stopping_ = false;
   kube::LeaderView view_;
   std::thread thread_;

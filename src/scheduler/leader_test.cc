@@ -46,11 +46,11 @@ TEST(PlanRoles, WithoutOurOwnPodNothingIsWritten) { EXPECT_THAT(PlanRoles({Other
 
 class LeaderTest : public testing::Test {
  protected:
-  static json::value PodNamed(const std::string& name, const std::string& role) {
+  static json::value PodNamed(const std::string& name, const std::string& role, bool ready = true) {
     json::object labels{{"app.kubernetes.io/component", "hami-scheduler"}};
     if (!role.empty()) labels[kRoleLabel] = role;
     return {{"metadata", {{"name", name}, {"namespace", "system"}, {"labels", labels}}},
-            {"status", {{"conditions", json::array{{{"type", "Ready"}, {"status", "True"}}}}}}};
+            {"status", {{"conditions", json::array{{{"type", "Ready"}, {"status", ready ? "True" : "False"}}}}}}};
   }
   static json::value LeaseOf(const std::string& holder, const std::string& renewed) {
     return {{"metadata", {{"name", "sched"}, {"namespace", "system"}}},
@@ -60,7 +60,7 @@ class LeaderTest : public testing::Test {
     const json::value now = *api_.Get(kube::kPods, "system", pod);
     return base::GetString(now.at("metadata").at("labels").as_object(), kRoleLabel).value_or("");
   }
-  std::unique_ptr<Leader> Watch(bool elect) {
+  std::unique_ptr<Leader> Watch(bool elect, net::Duration label_interval = std::chrono::milliseconds(5)) {
     LeaderOptions options;
     options.elect = elect;
     options.lease_name = "sched";
@@ -68,7 +68,7 @@ class LeaderTest : public testing::Test {
     options.host = "host-1";
     options.pod_name = "a";
     options.pod_namespace = "system";
-    options.label_interval = std::chrono::milliseconds(5);
+    options.label_interval = label_interval;
     options.on_change = [this](bool leads) {
       const std::scoped_lock lock(mutex_);
       told_.push_back(leads);
@@ -122,6 +122,22 @@ TEST_F(LeaderTest, LeadershipFollowsTheLeaseOfTheKubeSchedulerBesideUs) {
   ASSERT_TRUE(api_.Remove(kube::kLeases, "system", "sched"));
   EXPECT_TRUE(Told({false, true, false}));
   EXPECT_EQ(RoleOf("a"), "leader");
+}
+
+TEST_F(LeaderTest, AFollowerStandsInAsSoonAsTheLeaderIsNotReadyOrGone) {
+  api_.Put(kube::kPods, PodNamed("a", "follower"));
+  api_.Put(kube::kPods, PodNamed("b", "leader"));
+  api_.Put(kube::kLeases, LeaseOf("host-2_x", "2026-01-01T00:00:00Z"));
+  const auto leader = Watch(true, std::chrono::hours(1));
+  ASSERT_TRUE(Told({false}));
+  ASSERT_TRUE(Eventually([&] { return api_.watching() == 2; }));
+  EXPECT_EQ(RoleOf("a"), "follower");
+  api_.Put(kube::kPods, PodNamed("b", "leader", false));
+  EXPECT_TRUE(Eventually([&] { return RoleOf("a") == "leader"; }));
+  api_.Put(kube::kPods, PodNamed("b", "leader"));
+  api_.Put(kube::kPods, PodNamed("a", "follower"));
+  ASSERT_TRUE(api_.Remove(kube::kPods, "system", "b"));
+  EXPECT_TRUE(Eventually([&] { return RoleOf("a") == "leader"; }));
 }
 
 TEST_F(LeaderTest, NobodyIsDemotedWhileOurOwnLabelCanNotBeWritten) {

@@ -7,13 +7,13 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include "scheduler/exposition.h"
-
 #ifndef HAMI_VERSION
 #define HAMI_VERSION "unknown"
 #endif
-#ifndef HAMI_REVISION
-#define HAMI_REVISION ""
+#if defined(__aarch64__)
+#define HAMI_ARCHITECTURE "arm64"
+#else
+#define HAMI_ARCHITECTURE "amd64"
 #endif
 
 namespace hami::scheduler {
@@ -22,7 +22,8 @@ namespace {
 constexpr double kMiB = 1048576;
 // Nodes that are copied out of the books in one go.
 constexpr sched::NodeId kNodesAtOnce = 16;
-constexpr Exposition::Label kZone{"zone", "vGPU"};
+constexpr auto kGauge = base::Exposition::Type::kGauge;
+constexpr base::Exposition::Label kZone{"zone", "vGPU"};
 
 Picture::Pod CopyPod(const sched::PodRecord& record) {
   Picture::Pod pod{record.ns, record.name, {}, {}};
@@ -52,7 +53,7 @@ Picture::Node CopyNode(const sched::Ledger& ledger, const sched::Node& node) {
 // Walks the picture once per metric: the format wants the lines of a metric together.
 class ClusterWriter {
  public:
-  ClusterWriter(Exposition& out, const Picture& picture) : out_(out), picture_(picture) {}
+  ClusterWriter(base::Exposition& out, const Picture& picture) : out_(out), picture_(picture) {}
 
   void WriteAll() {
     Cards("hami_gpu_memory_limit_bytes", "Device memory of a card", kTyped,
@@ -116,7 +117,7 @@ class ClusterWriter {
   static double UsedBytes(const Picture::Card& card) { return static_cast<double>(card.used.memory) * kMiB; }
 
   void CardLine(const Picture::Node& node, const Picture::Card& card, unsigned more, double value) {
-    const auto line = [&](std::initializer_list<Exposition::Label> extra) {
+    const auto line = [&](std::initializer_list<base::Exposition::Label> extra) {
       out_.Line({kZone, {names_.node, node.name}, {names_.uuid, card.uuid}, {names_.index, card.index}}, value, extra);
     };
     const std::string cores = std::to_string(card.used.cores);
@@ -134,14 +135,14 @@ class ClusterWriter {
 
   template <typename Value>
   void Cards(std::string_view name, std::string_view help, unsigned more, Value value) {
-    out_.Begin(name, "gauge", help);
+    out_.Family(name, kGauge, help);
     for (const Picture::Node& node : picture_.nodes) {
       for (const Picture::Card& card : node.cards) CardLine(node, card, more, static_cast<double>(value(card)));
     }
   }
 
   void Ratios(std::string_view name, std::string_view help, unsigned more) {
-    out_.Begin(name, "gauge", help);
+    out_.Family(name, kGauge, help);
     for (const Picture::Node& node : picture_.nodes) {
       for (const Picture::Card& card : node.cards) {
         if (card.memory <= 0) continue;
@@ -152,7 +153,7 @@ class ClusterWriter {
 
   template <typename Value>
   void Shares(std::string_view name, std::string_view help, const ShareNames& names, Value value) {
-    out_.Begin(name, "gauge", help);
+    out_.Family(name, kGauge, help);
     for (const Picture::Node& node : picture_.nodes) {
       for (const Picture::Pod& pod : node.pods) {
         for (const Picture::PodShare& share : pod.shares) {
@@ -183,7 +184,7 @@ class ClusterWriter {
   }
 
   void MigInstances() {
-    out_.Begin("hami_node_gpu_mig_instance_info", "gauge", "A MIG instance that a pod uses");
+    out_.Family("hami_node_gpu_mig_instance_info", kGauge, "A MIG instance that a pod uses");
     ForEachInstance([&](const auto& node, const auto& card, const device::MigReservation& instance) {
       out_.Line({kZone,
                  {"node", node.name},
@@ -200,7 +201,7 @@ class ClusterWriter {
   }
 
   void LegacyMigInstances() {
-    out_.Begin("nodeGPUMigInstance", "gauge", "A MIG instance that a pod uses");
+    out_.Family("nodeGPUMigInstance", kGauge, "A MIG instance that a pod uses");
     ForEachInstance([&](const auto& node, const auto& card, const device::MigReservation& instance) {
       out_.Line({kZone,
                  {"nodeid", node.name},
@@ -212,7 +213,7 @@ class ClusterWriter {
   }
 
   void Quotas() {
-    out_.Begin("hami_resource_quota_used", "gauge", "What a namespace holds of a resource that a quota may limit");
+    out_.Family("hami_resource_quota_used", kGauge, "What a namespace holds of a resource that a quota may limit");
     for (const sched::QuotaBooks::Line& line : picture_.quotas) {
       out_.Line({kZone,
                  {"namespace", line.ns},
@@ -220,7 +221,7 @@ class ClusterWriter {
                  {"limit", std::to_string(line.limit.value_or(0))}},
                 static_cast<double>(line.used));
     }
-    out_.Begin("hami_resource_quota_limit", "gauge", "The smallest limit of a namespace's quotas, as written there");
+    out_.Family("hami_resource_quota_limit", kGauge, "The smallest limit of a namespace's quotas, as written there");
     for (const sched::QuotaBooks::Line& line : picture_.quotas) {
       if (!line.limit) continue;
       out_.Line({kZone, {"namespace", line.ns}, {"quota_name", line.resource}}, static_cast<double>(*line.limit));
@@ -228,7 +229,7 @@ class ClusterWriter {
   }
 
   void LegacyQuotas() {
-    out_.Begin("QuotaUsed", "gauge", "What a namespace holds of a resource that a quota may limit");
+    out_.Family("QuotaUsed", kGauge, "What a namespace holds of a resource that a quota may limit");
     for (const sched::QuotaBooks::Line& line : picture_.quotas) {
       out_.Line({kZone,
                  {"quotanamespace", line.ns},
@@ -238,26 +239,26 @@ class ClusterWriter {
     }
   }
 
-  Exposition& out_;
+  base::Exposition& out_;
   const Picture& picture_;
   CardNames names_ = kNewCard;
 };
 
-void WriteBuild(Exposition& out) {
-  out.Begin("hami_build_info", "gauge", "What this program was built from");
+void WriteBuild(base::Exposition& out) {
+  out.Family("hami_build_info", kGauge, "What this program was built from");
   out.Line({{"version", HAMI_VERSION},
-            {"revision", HAMI_REVISION},
-            {"build_date", ""},
+            {"revision", "unknown"},
+            {"build_date", "unknown"},
             {"go_version", ""},
             {"compiler", __VERSION__},
-            {"platform", "linux/amd64"}},
+            {"platform", "linux/" HAMI_ARCHITECTURE}},
            1);
 }
 
-void WriteReadings(Exposition& out, const std::vector<Reading>& readings) {
+void WriteReadings(base::Exposition& out, const std::vector<Reading>& readings) {
   std::string_view name;
   for (const Reading& reading : readings) {
-    if (reading.name != name) out.Begin(reading.name, reading.type, reading.help);
+    if (reading.name != name) out.Family(reading.name, reading.type, reading.help);
     name = reading.name;
     if (reading.label.empty()) {
       out.Line({kZone}, reading.value);
@@ -332,7 +333,7 @@ void Metrics::CountAdmission(const std::string& result) {
 }
 
 void Metrics::Write(net::BodyWriter& out) const {
-  Exposition text(out);
+  base::Exposition text([&out](std::string_view piece) { return out.Write(piece); });
   WriteBuild(text);
   {
     const Picture picture = TakePicture(sources_.ledger);

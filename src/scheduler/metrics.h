@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/exposition.h"
 #include "net/http.h"
 #include "sched/ledger.h"
 
@@ -56,7 +57,7 @@ Picture TakePicture(const ReadLedger& read);
 // One number of the program at the time of the scrape.
 struct Reading {
   std::string_view name;  // those of one name stand together
-  std::string_view type;  // "counter" or "gauge"
+  base::Exposition::Type type;
   std::string_view help;
   std::string_view label;  // one label at most; empty: none
   std::string_view label_value;

@@ -9,7 +9,6 @@
 
 #include "base/strings.h"
 #include "sched/testing.h"
-#include "scheduler/exposition.h"
 
 namespace hami::scheduler {
 namespace {
@@ -23,39 +22,12 @@ class Collected : public net::BodyWriter {
  public:
   bool Write(std::string_view piece) override {
     text += piece;
-    ++pieces;
-    return pieces < most_pieces;
+    return true;
   }
   bool Alive() override { return true; }
   void Cut() override {}
   std::string text;
-  int pieces = 0;
-  int most_pieces = 1 << 30;
 };
-
-TEST(Exposition, EscapesAndWritesNumbersInFull) {
-  Collected out;
-  {
-    Exposition text(out);
-    text.Begin("m", "gauge", "two\nlines \\");
-    text.Line({{"a", "q\"b\\s\nn"}}, 17179869184.0, {{"b", "2"}});
-    text.Line({}, 0.25);
-  }
-  EXPECT_EQ(out.text,
-            "# HELP m two\\nlines \\\\\n# TYPE m gauge\n"
-            "m{a=\"q\\\"b\\\\s\\nn\",b=\"2\"} 17179869184\n"
-            "m 0.25\n");
-}
-
-TEST(Exposition, StopsWhenNobodyReads) {
-  Collected out;
-  out.most_pieces = 1;
-  Exposition text(out);
-  text.Begin("m", "gauge", "help");
-  for (int i = 0; i < 100'000; ++i) text.Line({{"label", "a value that takes some room"}}, i);
-  EXPECT_FALSE(text.good());
-  EXPECT_EQ(out.pieces, 1);
-}
 
 // One node with a card in use and a free one, one quota, one pod on a MIG instance.
 class Scrape : public testing::Test {
@@ -116,8 +88,13 @@ TEST_F(Scrape, EveryMetricOfTheClusterHasHamisNameAndLabels) {
               IsSupersetOf({R"({zone="vGPU",namespace="default",quota_name="nvidia.com/gpumem",limit="8000"} 3000)"}));
   EXPECT_THAT(Lines(text, "hami_resource_quota_limit"),
               ElementsAre(R"({zone="vGPU",namespace="default",quota_name="nvidia.com/gpumem"} 8000)"));
-  EXPECT_THAT(Lines(text, "hami_build_info"), ElementsAre(HasSubstr("platform=")));
-  EXPECT_THAT(Lines(text, "hami_build_info"), Not(ElementsAre(HasSubstr("zone"))));
+  // A resource without a quota has a use, and no limit.
+  EXPECT_THAT(Lines(text, "hami_resource_quota_used"),
+              IsSupersetOf({R"({zone="vGPU",namespace="default",quota_name="nvidia.com/gpucores",limit="0"} 30)"}));
+  EXPECT_THAT(
+      Lines(text, "hami_build_info"),
+      ElementsAre(testing::MatchesRegex("\\{version=\"[^\"]+\",revision=\"[^\"]+\",build_date=\"[^\"]+\","
+                                        "go_version=\"\",compiler=\"[^\"]+\",platform=\"linux/[a-z0-9]+\"\\} 1")));
 }
 
 TEST_F(Scrape, OlderNamesAreThereOnlyWhenAskedFor) {
@@ -168,9 +145,10 @@ TEST_F(Scrape, OnlyRealisedMigInstancesAreShown) {
 }
 
 TEST_F(Scrape, WhatTheProgramDidStandsBesideTheCluster) {
-  const std::string text = Text(false, {{"hami_scheduler_decisions_total", "counter", "h", "outcome", "placed", 7},
-                                        {"hami_scheduler_decisions_total", "counter", "h", "outcome", "no_fit", 2},
-                                        {"hami_scheduler_leader", "gauge", "h", "", "", 1}});
+  const std::string text =
+      Text(false, {{"hami_scheduler_decisions_total", base::Exposition::Type::kCounter, "h", "outcome", "placed", 7},
+                   {"hami_scheduler_decisions_total", base::Exposition::Type::kCounter, "h", "outcome", "no_fit", 2},
+                   {"hami_scheduler_leader", base::Exposition::Type::kGauge, "h", "", "", 1}});
   EXPECT_THAT(text, HasSubstr("# TYPE hami_scheduler_decisions_total counter\n"
                               "hami_scheduler_decisions_total{zone=\"vGPU\",outcome=\"placed\"} 7\n"
                               "hami_scheduler_decisions_total{zone=\"vGPU\",outcome=\"no_fit\"} 2\n"));

@@ -8,14 +8,13 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/flags.h"
 #include "base/strings.h"
 #include "device/annotations.h"
 #include "device/lists.h"
 
 namespace hami::scheduler {
 namespace {
-
-constexpr Millis kSecond = 1000;
 
 // Takes exactly DIGITS decimal digits from the front of TEXT.
 bool TakeDigits(std::string_view& text, std::size_t digits, int& out) {
@@ -84,11 +83,6 @@ bool Concurrent(const NodeView& node) {
   return text != nullptr && *text == "1";
 }
 
-bool Locked(const NodeView& node) {
-  const std::string* text = device::Find(node.annotations, device::kNodeLock);
-  return text != nullptr && !text->empty();
-}
-
 // Nothing: no lock stands in the way.
 std::optional<GateVerdict> JudgeLock(const GateInput& input, const std::optional<Ticket>& ticket,
                                      const LockOptions& options) {
@@ -110,28 +104,28 @@ std::optional<GateVerdict> JudgeLock(const GateInput& input, const std::optional
                     std::any_of(ticket->pods.begin(), ticket->pods.end(),
                                 [&](const Owner& owner) { return owner.ns == lock->ns && owner.name == lock->pod; });
   const bool in_flight = FindByName(input, lock->ns, lock->pod) != nullptr;
+  GateVerdict taken = Taken(base::Concat({"node ", input.node.name, " has been locked within ",
+                                          base::FormatGoDuration(std::chrono::milliseconds(options.lock_timeout)),
+                                          ": node lock contention"}));
   // We took it, and its pod is done with the node: whoever should have released it did not.
   if (ours && !in_flight) return std::nullopt;
   if (!ours && !in_flight && !lock->pod.empty()) {
-    GateVerdict verdict;
-    verdict.kind = GateVerdict::Kind::kAskOwner;
-    verdict.owner = {lock->ns, lock->pod, {}};
-    return verdict;
+    taken.kind = GateVerdict::Kind::kAskOwner;
+    taken.owner = {lock->ns, lock->pod, {}};
   }
-  return Taken(base::Concat({"node ", input.node.name, " has been locked within ",
-                             std::to_string(options.lock_timeout / kSecond), "s: node lock contention"}));
+  return taken;
 }
 
-// Nothing: the pods in flight here leave room for this one.
+// Nothing: the pods in flight here leave room for this one. Comes after the lock, so that LOCKS means: no lock stands,
+// or one that may be taken over.
 std::optional<GateVerdict> JudgeInFlight(const GateInput& input, bool locks, const LockOptions& options) {
   const InFlight& self = Self(input);
   for (const auto& [uid, other] : input.in_flight) {
     if (uid == input.uid || other.stage == InFlight::Stage::kWaiting) continue;
     const bool bound = other.stage == InFlight::Stage::kBound;
-    // A plugin that released the lock is done, even where the watch does not show it yet; and none is waited for longer
-    // than a lock lasts.
-    if (bound && locks && !Locked(input.node)) continue;
-    if (bound && input.now - other.since * kSecond > options.lock_timeout) continue;
+    // With a lock it alone says how long a plugin is waited for: one that released it is done, even where the watch
+    // does not show that yet. Without one no plugin is waited for longer than a lock would last.
+    if (bound && (locks || input.now - other.since * kSecond > options.lock_timeout)) continue;
     if (locks || !MayBeTogether(self.shape, other.shape)) {
       return Taken(base::Concat(
           {"node ", input.node.name, " is busy with pod ", other.ns, "/", other.name, ": node lock contention"}));
@@ -146,7 +140,8 @@ std::optional<GateVerdict> JudgeTicket(const GateInput& input, const std::option
   if (!ticket || ticket->writer == input.writer || text == input.digested) return std::nullopt;
   const auto known = [&](const Owner& owner) { return input.bound_here(owner.uid); };
   if (!ticket->pods.empty() && std::all_of(ticket->pods.begin(), ticket->pods.end(), known)) return std::nullopt;
-  GateVerdict verdict;
+  GateVerdict verdict =
+      Taken(base::Concat({"node ", input.node.name, " is being used by another scheduler: node lock contention"}));
   verdict.kind = GateVerdict::Kind::kDigest;
   verdict.ticket = *ticket;
   verdict.ticket_text = text;

@@ -70,7 +70,7 @@ struct GateInput {
   const std::string& uid;                                         // of the pod that wants the node
   const std::string& writer;                                      // who we are
   bool takes_lock = true;
-  bool lock_orphaned = false;  // its owner was looked for and does not exist
+  bool lock_orphaned = false;  // its owner was looked for and will not come
   std::string_view digested;   // the ticket of another writer that was looked into
   Millis now = 0;
   int utc_offset_seconds = 0;
@@ -86,7 +86,7 @@ struct GateVerdict {
     kRefused,   // not until somebody repairs the node
   };
   Kind kind = Kind::kTaken;
-  std::string reason;              // of kTaken and kRefused, for the pod's event
+  std::string reason;              // of all but kGo, for the pod's event
   Changes changes;                 // of kGo
   std::vector<std::string> named;  // of kGo: whom the new ticket names
   Owner owner;                     // of kAskOwner

@@ -116,7 +116,7 @@ TEST_F(GateTest, GivenALock_WhenOurPodInFlightHoldsIt_ThenTheNodeIsTaken) {
   Add("other", Stage::kBound, Grant({1}, 1000));
   const GateVerdict verdict = Judge();
   EXPECT_EQ(verdict.kind, Kind::kTaken);
-  EXPECT_EQ(verdict.reason, "node n has been locked within 300s: node lock contention");
+  EXPECT_EQ(verdict.reason, "node n has been locked within 5m0s: node lock contention");
 }
 
 TEST_F(GateTest, GivenALock_WhenItIsOldOrOwnOrLeftBehind_ThenItIsTakenOver) {
@@ -127,6 +127,41 @@ TEST_F(GateTest, GivenALock_WhenItIsOldOrOwnOrLeftBehind_ThenItIsTakenOver) {
   Lock(1000, "other");  // ours by its ticket, and its pod is not in flight any more
   node_.annotations[kBindTicket] = FormatTicket({kNow - 1000, "w1", {{"ns", "other", "u"}}});
   EXPECT_EQ(Judge().kind, Kind::kGo);
+}
+
+// The lock's own time decides, and not when its pod was bound: that is how HAMi's scheduler would take it, too.
+TEST_F(GateTest, GivenALockThatIsTooOld_WhenItsPodWasBoundLater_ThenItIsTakenOver) {
+  Add("other", Stage::kBound, Grant({1}, 1000), kNow / 1000 - 10);
+  Lock(options_.lock_timeout, "other");
+  EXPECT_EQ(Judge().kind, Kind::kTaken);
+  Lock(options_.lock_timeout + 1, "other");
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+  Lock(-options_.lock_timeout - 1000, "other");
+  EXPECT_EQ(Judge().kind, Kind::kGo) << "from the future";
+}
+
+TEST_F(GateTest, GivenALockThatIsTooOld_WhenItsPodsBindingMayBeOnItsWay_ThenTheNodeStaysTaken) {
+  Add("other", Stage::kTicketed, Grant({1}, 1000), kNow / 1000 - 10);
+  Lock(options_.lock_timeout + 1, "other");
+  EXPECT_EQ(Judge().kind, Kind::kTaken);
+}
+
+TEST_F(GateTest, GivenAnOwnerlessLock_WhenItIsYoung_ThenNobodyIsAskedAndTheNodeIsTaken) {
+  node_.annotations[device::kNodeLock] = "2023-11-14T22:13:10Z";  // as HAMi's oldest versions wrote it
+  EXPECT_EQ(Judge().kind, Kind::kTaken);
+  node_.annotations[device::kNodeLock] = "2023-11-14T22:08:19Z";
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+}
+
+// HAMi's scheduler knows of no ticket and of no nodes that need no lock.
+TEST_F(GateTest, GivenAConcurrentNode_WhenALockOfHamisSchedulerStands_ThenItIsHonoured) {
+  node_.annotations[kConcurrentAllocate] = "1";
+  Lock(1000, "other");
+  EXPECT_EQ(Judge().kind, Kind::kAskOwner);
+  Lock(options_.lock_timeout + 1, "other");
+  const GateVerdict verdict = Judge();
+  ASSERT_EQ(verdict.kind, Kind::kGo);
+  EXPECT_EQ(verdict.changes.size(), 1U) << "the lock is left to its plugin";
 }
 
 TEST_F(GateTest, GivenALockNobodyUnderstands_WhenAPodWantsTheNode_ThenItIsRefusedWithTheRemedy) {

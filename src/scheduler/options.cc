@@ -154,7 +154,7 @@ struct Reader {
                "certificate chain (PEM); HTTPS when this and --key_file are given. Read again when it changes");
     flags.Text("key_file", "FILE", options.key_file, "its private key (PEM)");
     flags.Bool("profiling", options.profiling,
-               "accepted; there is no pprof here, /debug/pprof/ says what to use instead");
+               "accepted; there is no pprof here, and /debug/pprof/ says what to use instead");
   }
 
   void AddDeciding() {

@@ -23,7 +23,7 @@ struct Options {
   base::HostPort metrics{"", 9395};
   std::string cert_file;  // both or neither
   std::string key_file;
-  bool profiling = false;  // only warned about
+  bool profiling = false;  // warned about; /debug/pprof answers that there is none
 
   std::string scheduler_name;
   std::string node_policy = "binpack";

@@ -106,6 +106,78 @@ TEST(SchedulerOptions, FlagsThatDecideNothingAreAcceptedWithAWarningEach) {
                                             HasSubstr("--debug"), HasSubstr("perf record")));
 }
 
+// Manifests that were written for HAMi start this program: no flag of its scheduler is unknown.
+TEST(SchedulerOptions, EveryFlagOfHamisSchedulerIsAccepted) {
+  const char* const with_value[] = {"--http_bind=:80",
+                                    "--cert_file=a",
+                                    "--key_file=b",
+                                    "--scheduler-name=s",
+                                    "--node-scheduler-policy=spread",
+                                    "--gpu-scheduler-policy=binpack",
+                                    "--metrics-bind-address=:1",
+                                    "--node-label-selector=a=b",
+                                    "--kube-qps=5",
+                                    "--kube-burst=10",
+                                    "--kube-timeout=0",
+                                    "--profiling",
+                                    "--node-lock-timeout=5m",
+                                    "--node-lock-retry-timeout=28s",
+                                    "--force-overwrite-default-scheduler",
+                                    "--leader-elect=false",
+                                    "--leader-elect-resource-name=a",
+                                    "--leader-elect-resource-namespace=b",
+                                    "--legacy-metrics",
+                                    "--debug",
+                                    "--enable-ascend",
+                                    "--enable-iluvatar",
+                                    "--v=2",
+                                    "--logtostderr",
+                                    "--alsologtostderr",
+                                    "--vmodule=a=1",
+                                    "--log_dir=a",
+                                    "--log_file=a",
+                                    "--log_file_max_size=1",
+                                    "--log_backtrace_at=a:1",
+                                    "--stderrthreshold=2",
+                                    "--add_dir_header",
+                                    "--one_output",
+                                    "--skip_headers",
+                                    "--skip_log_headers",
+                                    "--default-mem=0",
+                                    "--default-cores=0",
+                                    "--default-gpu=1"};
+  for (const char* word : with_value) {
+    const Options options = Good({"--cert_file=a", "--key_file=b", word});
+    EXPECT_EQ(options.cert_file, "a") << word;
+  }
+  for (const char* name : {"cambricon-mlu-name",
+                           "cambricon-mlu-memory",
+                           "cambricon-mlu-cores",
+                           "dcu-name",
+                           "dcu-memory",
+                           "dcu-cores",
+                           "mthreads-name",
+                           "mthreads-memory",
+                           "mthreads-cores",
+                           "metax-name",
+                           "metax-vcount",
+                           "metax-vcore",
+                           "metax-vmemory",
+                           "sgpu-topology-aware",
+                           "kunlun-name",
+                           "kunlun-vcount",
+                           "kunlun-vmemory",
+                           "enflame-gcu-resource-name",
+                           "enflame-drs-gcu-resource-name",
+                           "enflame-vgcu-resource-name",
+                           "enflame-vgcu-legacy-resource-name",
+                           "enflame-vgcu-percentage-resource-name",
+                           "enflame-gcu-memory-resource-name",
+                           "enflame-gcu-core-resource-name"}) {
+    EXPECT_THAT(Good({"--" + std::string(name) + "=true"}).warnings, ElementsAre(HasSubstr(name)));
+  }
+}
+
 TEST(SchedulerOptions, TheLockTimeoutIsTheFlagThenTheEnvironmentThenTheDefault) {
   const Variables variables{{"HAMI_NODELOCK_EXPIRE", "90s"}};
   EXPECT_EQ(Good({}, variables).lock_timeout, std::chrono::seconds(90));

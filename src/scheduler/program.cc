@@ -177,6 +177,7 @@ AdmissionAnswer Program::Parts::Review(std::string_view body) {
 
 Endpoints Program::Parts::MakeEndpoints() {
   Endpoints endpoints;
+  endpoints.profiling = options_.profiling;
   endpoints.filter = [this](std::string_view body, const Abandoned& abandoned) {
     const net::Deadline begin = net::Clock::now();
     Reply reply = extender_.Filter(body, abandoned);

@@ -57,8 +57,10 @@ net::Handler MainRoutes(Endpoints endpoints) {
     const std::string_view path = net::PathOf(request.target);
     if (path == "/filter" || path == "/bind" || path == "/webhook") return Post(*endpoints, path, request);
     if (path == "/healthz" || path == "/readyz" || path == "/version") return Get(*endpoints, path, request);
-    if (path.starts_with("/debug/pprof")) {
-      return Text(501, "there is no pprof in this program: `perf record -g -p PID` shows where the time goes\n");
+    if (endpoints->profiling && path.starts_with("/debug/pprof")) {
+      return Text(501,
+                  "there is no pprof in this program: `perf record -g -p PID` shows where the time goes, and /metrics "
+                  "what was done\n");
     }
     return Text(404, "here are POST /filter, /bind, /webhook and GET /healthz, /readyz, /version\n");
   };

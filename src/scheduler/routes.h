@@ -23,6 +23,7 @@ struct Endpoints {
   std::function<Reply(std::string_view body, const Abandoned& abandoned)> bind;
   std::function<AdmissionAnswer(std::string_view body)> review;
   std::function<std::string()> readiness;  // one line for /readyz
+  bool profiling = false;                  // is somebody to be told that there is no pprof?
 };
 
 net::Handler MainRoutes(Endpoints endpoints);

@@ -21,17 +21,20 @@ std::string ContentType(const net::Response& response) {
 
 class Routes : public testing::Test {
  protected:
-  net::Handler main_ = MainRoutes(
-      {[](std::string_view body, const Abandoned&) {
-         return Reply{200, "filtered " + std::string(body)};
-       },
-       [](std::string_view body, const Abandoned&) {
-         return body.empty() ? Reply{400, "Please send a request body"} : Reply{200, "bound " + std::string(body)};
-       },
-       [](std::string_view body) {
-         return AdmissionAnswer{body == "bad" ? 400 : 200, "reviewed", true, false};
-       },
-       [] { return std::string("leading\n"); }});
+  static net::Handler Make(bool profiling) {
+    return MainRoutes(
+        {[](std::string_view body, const Abandoned&) {
+           return Reply{200, "filtered " + std::string(body)};
+         },
+         [](std::string_view body, const Abandoned&) {
+           return body.empty() ? Reply{400, "Please send a request body"} : Reply{200, "bound " + std::string(body)};
+         },
+         [](std::string_view body) {
+           return AdmissionAnswer{body == "bad" ? 400 : 200, "reviewed", true, false};
+         },
+         [] { return std::string("leading\n"); }, profiling});
+  }
+  net::Handler main_ = Make(false);
 };
 
 TEST_F(Routes, TheExtenderAnswersJson) {
@@ -69,7 +72,15 @@ TEST_F(Routes, WrongMethodsAndPathsSayWhatIsRight) {
   EXPECT_EQ(*main_(Ask("DELETE", "/healthz")).headers.Find("Allow"), "GET");
   EXPECT_EQ(main_(Ask("POST", "/prioritize", "x")).status, 404);
   EXPECT_THAT(main_(Ask("GET", "/")).body, HasSubstr("/webhook"));
-  EXPECT_EQ(main_(Ask("GET", "/debug/pprof/heap")).status, 501);
+}
+
+TEST_F(Routes, ProfilesAreRefusedWithWhatToUseInsteadAndUnknownWithoutTheFlag) {
+  EXPECT_EQ(main_(Ask("GET", "/debug/pprof/heap")).status, 404);
+  for (const char* path : {"/debug/pprof/", "/debug/pprof/profile?seconds=5", "/debug/pprof/cmdline"}) {
+    const net::Response response = Make(true)(Ask("GET", path));
+    EXPECT_EQ(response.status, 501) << path;
+    EXPECT_THAT(response.body, HasSubstr("perf record")) << path;
+  }
 }
 
 class Collected : public net::BodyWriter {

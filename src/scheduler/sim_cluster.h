@@ -203,7 +203,7 @@ class SimCluster final : public Time {
   }
   static bool Allocating(const device::Pod& pod) {
     const std::string* phase = device::Find(pod.annotations, device::kBindPhase);
-    return !pod.node_name.empty() && !pod.terminated && phase != nullptr && *phase == kPhaseAllocating;
+    return !pod.node_name.empty() && !pod.terminated && phase != nullptr && *phase == device::kPhaseAllocating;
   }
 
  private:

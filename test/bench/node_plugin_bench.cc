@@ -17,6 +17,8 @@ namespace {
 using namespace hami;
 using Clock = std::chrono::steady_clock;
 
+constexpr int kPodsOfNode = 30;
+
 double Milliseconds(Clock::duration span) { return std::chrono::duration<double, std::milli>(span).count(); }
 
 void Print(const char* what, std::vector<double> values) {
@@ -54,8 +56,11 @@ std::vector<double> Allocations(plugintest::Rig& rig, const std::string& prefix,
                    rig.plugin().Log().c_str());
       std::exit(1);
     }
+    rig.kubelet().ForgetHoldings();  // the one before has ended
     rig.kubelet().SetHolding("default", pod, "main", "nvidia.com/gpu", {slot});
     rig.SetPodPhase(pod, "Succeeded");
+    // A node has some dozens of pods, not all that ever were.
+    if (i >= kPodsOfNode) rig.api().Remove(kube::kPods, "default", prefix + std::to_string(i - kPodsOfNode));
   }
   return spans;
 }

@@ -124,6 +124,57 @@ TEST_F(Shares, GivenCoresTaken_WhenMoreThanHundred_ThenRefused) {
   EXPECT_EQ(Hami({"run", "--mem", "1g", "--cores", "40", "--", "true"}).exit_status(), 0);
 }
 
+TEST_F(Shares, GivenAllCoresOfAGpuGranted_WhenMoreAreAsked_ThenRefused) {
+  Gate gate;
+  const Process all =
+      Start({"run", "--gpus", "2", "--mem", "1g", "--cores", "100", "--", "sh", "-c", "echo up; exec cat"},
+            gate.reader.get());
+  ASSERT_TRUE(Eventually([&] { return Output(all) == "up\n"; }));
+  const Outcome second = Hami({"run", "--mem", "1g", "--cores", "1", "--", "true"});
+  EXPECT_EQ(second.exit_status(), 125);
+  EXPECT_THAT(second.err, HasSubstr("0 % free"));
+  EXPECT_EQ(Hami({"run", "--mem", "1g", "--", "true"}).exit_status(), 0) << "no part of the cores is asked for";
+}
+
+TEST_F(Shares, GivenRunningShare_WhenSet_ThenItsProgramsAndTheBooksSeeIt) {
+  Gate gate;
+  const Process run = Start(
+      {"run", "--mem", "1g", "--cores", "30", "--burst", "80", "--name", "n", "--", "sh", "-c", "echo up; exec cat"},
+      gate.reader.get());
+  ASSERT_TRUE(Eventually([&] { return Output(run) == "up\n"; }));
+  const auto device = [&] { return Json({"ps", "-o", "json"}).at("shares").at(0).at("devices").at(0); };
+  EXPECT_EQ(Number(device().at("burst_percent")), 80u);
+  const Outcome set = Hami({"set", "n", "--mem", "2g", "--cores", "40", "--burst", "90"});
+  EXPECT_EQ(set.exit_status(), 0) << set.err;
+  EXPECT_THAT(set.out, HasSubstr("2 GiB, 40-90 % of the cores"));
+  EXPECT_EQ(Number(device().at("limit_bytes")), 2ULL << 30);
+  EXPECT_EQ(Number(device().at("cores_percent")), 40u);
+  EXPECT_EQ(Number(device().at("burst_percent")), 90u);
+  EXPECT_EQ(Hami({"set", "n", "--burst", "0"}).exit_status(), 0);
+  EXPECT_EQ(Number(device().at("burst_percent")), 0u);
+  const Outcome refused = Hami({"set", "n", "--mem", "500g"});
+  EXPECT_EQ(refused.exit_status(), 1);
+  EXPECT_THAT(refused.err, HasSubstr("can be had"));
+  EXPECT_EQ(Number(device().at("limit_bytes")), 2ULL << 30) << "as before";
+  EXPECT_EQ(Hami({"set", "other", "--mem", "2g"}).exit_status(), 1);
+  EXPECT_EQ(Hami({"set", "n", "--mem", "30%"}).exit_status(), 0);
+  EXPECT_EQ(Number(device().at("limit_bytes")) % (1 << 20), 0u);
+}
+
+TEST_F(Shares, GivenShareThatNobodyCanRead_WhenAnotherIsSet_ThenNothingIsGrantedBlindly) {
+  Gate gate;
+  for (const char* name : {"n", "spoilt"}) {
+    const Process run =
+        Start({"run", "--mem", "1g", "--name", name, "--", "sh", "-c", "echo up; exec cat"}, gate.reader.get());
+    ASSERT_TRUE(Eventually([&] { return Output(run) == "up\n"; }));
+  }
+  const std::string record = folder_ + "/state/shares/spoilt/share.json";
+  ASSERT_EQ(::unlink(record.c_str()), 0);
+  const Outcome refused = Hami({"set", "n", "--mem", "2g"});
+  EXPECT_EQ(refused.exit_status(), 1);
+  EXPECT_THAT(refused.err, HasSubstr("spoilt"));
+}
+
 TEST_F(Shares, GivenPolicies_WhenRun_ThenSpreadOrBinpack) {
   Gate gate;
   const auto gpu_of = [&](const char* name) {

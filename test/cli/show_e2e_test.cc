@@ -54,6 +54,16 @@ TEST_F(Showing, GivenRunningShare_WhenSmi_ThenGpusWithTheShareInside) {
   EXPECT_EQ(gpus.at(0).at("outside_bytes").to_number<std::uint64_t>(), 0u) << "the guest belongs to a share";
 }
 
+TEST_F(Showing, GivenNoRoomForTheAnswer_WhenAsked_ThenTheStatusTells) {
+  const std::string program = HAMI_PROGRAM;
+  for (const std::string question :
+       {"--help", "--version", "ps", "smi", "smi -o json", "run --dry-run --mem 1g -- true"}) {
+    const Outcome outcome = Hami({"sim", "--", "sh", "-c", program + " " + question + " >/dev/full"});
+    EXPECT_NE(outcome.exit_status(), 0) << question;
+    EXPECT_THAT(outcome.err, HasSubstr("can not write")) << question;
+  }
+}
+
 TEST_F(Showing, GivenWatch_WhenInterrupted_ThenFramesAndStatusZero) {
   for (const int number : {SIGINT, SIGTERM}) {
     const Process watch = Start({"ps", "--watch", "--interval", "0.1", "--output", "json"});

@@ -49,6 +49,9 @@ const Cuda& Start() {
   GUEST_BIND(cuMemsetD8_v2);
   GUEST_BIND(cuMemCreate);
   GUEST_BIND(cuMemRelease);
+  GUEST_BIND(cuModuleLoadData);
+  GUEST_BIND(cuModuleGetFunction);
+  GUEST_BIND(cuLaunchKernel);
 #undef GUEST_BIND
   Must(cuda.cuInit(0), "cuInit");
   CUdevice device = 0;

@@ -34,6 +34,9 @@ struct Cuda {
   decltype(&::cuMemsetD8_v2) cuMemsetD8_v2;
   decltype(&::cuMemCreate) cuMemCreate;
   decltype(&::cuMemRelease) cuMemRelease;
+  decltype(&::cuModuleLoadData) cuModuleLoadData;
+  decltype(&::cuModuleGetFunction) cuModuleGetFunction;
+  decltype(&::cuLaunchKernel) cuLaunchKernel;
 };
 
 // Loads the driver, makes the primary context of device 0 current. Never returns on failure.

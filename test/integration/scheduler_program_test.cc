@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "base/fd.h"
@@ -190,6 +191,66 @@ TEST_F(SchedulerProgram, AFollowerAnswersTheWebhookAndFilterWaitsForTheLease) {
                              {"renewTime", "2026-01-01T00:00:00.000000Z"}}}});
   EXPECT_EQ(filtered.get().at("NodeNames"), json::parse(R"(["node-1"])"));
   EXPECT_EQ(End(), 0);
+}
+
+TEST_F(SchedulerProgram, ASimulationWithNodesOfManyMebibytesIsAnswered) {
+  Serve();
+  const json::value pod = api_.Put(kube::kPods, PendingPod("p", 3000, 30));
+  json::array items;
+  for (int i = 0; i < 40; ++i) {
+    json::value node = GpuNode("new-" + std::to_string(100 + i), 1);
+    node.as_object()["status"].as_object()["images"] = std::string(100'000, 'x');
+    items.push_back(std::move(node));
+  }
+  const std::string body = json::serialize(
+      json::value{{"Pod", pod}, {"Nodes", {{"metadata", json::object{}}, {"items", items}}}, {"NodeNames", nullptr}});
+  ASSERT_GT(body.size(), 4'000'000U);
+  const json::value answer = Post("/filter", body);
+  ASSERT_EQ(answer.at("Nodes").at("items").as_array().size(), 1U) << answer.at("Error");
+  EXPECT_EQ(answer.at("Nodes").at("items").at(0).at("metadata").at("name"), "new-100");
+  EXPECT_EQ(api_.Count(kube::kEvents), 0U);
+}
+
+// The table of docs/scheduler.md. HAMi's roles allow all of it but "patch events".
+TEST_F(SchedulerProgram, AsksTheApiServerForNothingThatItsRolesDoNotAllow) {
+  const std::set<std::string> documented{
+      "get pods",     "list pods",   "watch pods",  "patch pods",          "create pods/binding",  "get nodes",
+      "list nodes",   "watch nodes", "patch nodes", "list resourcequotas", "watch resourcequotas", "create events",
+      "patch events", "list leases", "watch leases"};
+  api_.Put(kube::kNodes, GpuNode("node-1", 1));
+  for (const char* name : {"hami-0", "hami-1"}) {
+    api_.Put(
+        kube::kPods,
+        {{"metadata",
+          {{"name", name}, {"namespace", "system"}, {"labels", {{"app.kubernetes.io/component", "hami-scheduler"}}}}}});
+  }
+  char host[256] = {};
+  ASSERT_EQ(::gethostname(host, sizeof(host) - 1), 0);
+  api_.Put(kube::kLeases, {{"metadata", {{"name", "sched"}, {"namespace", "system"}}},
+                           {"spec",
+                            {{"holderIdentity", std::string(host) + "_1"},
+                             {"leaseDurationSeconds", 3600},
+                             {"renewTime", "2026-01-01T00:00:00.000000Z"}}}});
+  environment_["POD_NAME"] = "hami-0";
+  environment_["POD_NAMESPACE"] = "system";
+  Serve({"--leader-elect", "--leader-elect-resource-name=sched", "--leader-elect-resource-namespace=system"});
+  const auto asked = [&](const char* what) { return api_.Permissions().count(what) > 0; };
+  const json::value pod = api_.Put(kube::kPods, PendingPod("p", 3000, 30));
+  const json::value large = api_.Put(kube::kPods, PendingPod("large", 30000, 30));
+  // The same refusal again, until it is written as one that happened before.
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_TRUE(Post("/filter", FilterBody(large, {"node-1"})).at("NodeNames").is_null());
+    return asked("patch events");
+  }));
+  ASSERT_EQ(Post("/filter", FilterBody(pod, {"node-1"})).at("NodeNames"), json::parse(R"(["node-1"])"));
+  api_.Add({.kind = kube::FakeFault::Kind::kDropBefore, .path_part = "/binding"});  // what became of it is asked
+  EXPECT_NE(Post("/bind", BindBody(pod, "node-1")).at("Error"), "");
+  ASSERT_EQ(Post("/filter", FilterBody(*api_.Get(kube::kPods, "default", "p"), {"node-1"})).at("NodeNames"),
+            json::parse(R"(["node-1"])"));
+  EXPECT_EQ(Post("/bind", BindBody(pod, "node-1")).at("Error"), "");
+  EXPECT_TRUE(Eventually([&] { return asked("patch pods") && asked("patch nodes") && asked("watch leases"); }));
+  EXPECT_EQ(End(), 0);
+  for (const std::string& one : api_.Permissions()) EXPECT_TRUE(documented.count(one) > 0) << one;
 }
 
 TEST_F(SchedulerProgram, SigtermAnswersWhoWaitsAndDoesNotWaitForTheApiServer) {

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "region/common_area.h"
 #include "test/plugin/rig.h"
 
 namespace hami::plugintest {
@@ -48,6 +49,28 @@ TEST_F(PluginProgramTest, GivenAPodWhenItIsAllocatedThenItHasItsShareARegionAndA
     EXPECT_TRUE(std::filesystem::exists(mount.host_path())) << mount.host_path();
   }
   EXPECT_EQ(rig_.NodeAnnotation("hami-cpp/concurrent-allocate"), "1");
+}
+
+TEST_F(PluginProgramTest, GivenAShareWhenThePluginIsKilledThenItsCommonAreaIsWholeAndTheNextOneIsFound) {
+  rig_.BindPod("a", {cards_[1]}, 3000, true);
+  plugin::PluginClient client(rig_.socket());
+  v1beta1::AllocateResponse response;
+  ASSERT_TRUE(client.Allocate({cards_[1] + "-3"}, &response).ok());
+  const auto& one = response.container_responses(0);
+  const std::string inside = one.envs().at("HAMI_COMMON_AREA") + "/" + cards_[1];
+  std::string outside;
+  for (const auto& mount : one.mounts()) {
+    if (mount.container_path() == inside && mount.read_only()) outside = mount.host_path() + "/area";
+    EXPECT_EQ(mount.container_path().find(cards_[0]), std::string::npos) << "another GPU's";
+  }
+  const region::CommonFile area = region::OpenCommonArea(outside.c_str());
+  ASSERT_NE(area.area, nullptr);
+  rig_.KillPlugin();
+  EXPECT_TRUE(region::CommonIsWhole(area, outside.c_str()));
+  EXPECT_EQ(area.area->magic, region::kCommonMagic);
+  rig_.StartPlugin();
+  EXPECT_TRUE(Eventually([&] { return !region::CommonIsWhole(area, outside.c_str()); }));
+  EXPECT_NE(region::OpenCommonArea(outside.c_str()).area, nullptr);
 }
 
 TEST_F(PluginProgramTest, GivenLikePodsWhenTheKubeletNamesTheOtherOneThenTheBooksFollow) {

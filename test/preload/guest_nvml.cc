@@ -188,6 +188,28 @@ SCENARIO(nvml_processes) {
   EXPECT(listed == NVML_ERROR_NOT_SUPPORTED || details.numProcArrayEntries == ours);
 }
 
+// Two that start together, each under a pid that NVML does not show: each finds itself, with what it holds (C12).
+// BYTES MINE OTHERS: the files tell how far each is.
+SCENARIO(nvml_twins) {
+  const auto meet = [&](const char* stage) {
+    std::fclose(std::fopen((arguments.at(1) + stage).c_str(), "w"));
+    for (int waits = 0; access((arguments.at(2) + stage).c_str(), F_OK) != 0; ++waits) {
+      EXPECT(waits < 30'000);
+      usleep(1000);
+    }
+  };
+  OK(cuInit(0));
+  meet(".up");
+  Begin();
+  CUdeviceptr block = 0;
+  OK(cuMemAlloc_v2(&block, std::strtoull(arguments.at(0).c_str(), nullptr, 10)));
+  meet(".holds");
+  const std::set<unsigned> pids = Pids<nvmlProcessInfo_t>(nvmlDeviceGetComputeRunningProcesses_v3, Device());
+  EXPECT_SAME(pids.count(static_cast<unsigned>(getpid())), 1);
+  EXPECT_SAME(pids.size(), 2);
+  meet(".done");
+}
+
 // Utilisation is the container's: nothing of ours runs, whatever the neighbour does.
 SCENARIO(nvml_idle) {
   Begin();

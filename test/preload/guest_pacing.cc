@@ -85,6 +85,11 @@ std::function<void()> Shape(const std::string& name) {
   if (name == "tiny") return [f = Kernel("us5"), stream] { Launch(f, stream); };
   if (name == "half") return [f = Kernel("us500"), stream] { Launch(f, stream); };
   if (name == "ex") return [f = Kernel("us20"), stream] { LaunchEx(f, stream); };
+  if (name == "huge_grid") {  // more than 2^32 blocks: what counts is how long they take (A12)
+    return [f = Kernel("us20"), stream] {
+      OK(cuLaunchKernel(f, 65536, 65535, 1, 1024, 1, 1, 0, stream, nullptr, nullptr));
+    };
+  }
   if (name == "cooperative") {
     return
         [f = Kernel("us20"), stream] { OK(cuLaunchCooperativeKernel(f, kWide, 1, 1, 1024, 1, 1, 0, stream, nullptr)); };

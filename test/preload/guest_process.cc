@@ -208,6 +208,31 @@ SCENARIO(fork_leaks_nothing) {
   Balanced();
 }
 
+// Nor does a child's child, and so on: each would add to what it inherited.
+SCENARIO(fork_chain_leaks_nothing) {
+  Begin();
+  const size_t files = OpenFiles();
+  const size_t maps = MapsOf("region.cache");
+  for (int generation = 0; generation < 5; ++generation) {
+    const pid_t child = fork();
+    if (child != 0) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      EXPECT_SAME(status, 0);
+      return;
+    }
+    CUdeviceptr block = 0;
+    cuMemAlloc_v2(&block, kMiB);
+    nvmlInit_v2();
+    nvmlDevice_t device = nullptr;
+    nvmlMemory_t memory{};
+    nvmlDeviceGetHandleByIndex_v2(0, &device);
+    nvmlDeviceGetMemoryInfo(device, &memory);
+    EXPECT_SAME(MapsOf("region.cache"), maps);
+    EXPECT(OpenFiles() <= files + 1);  // whatever NVML itself opens, once
+  }
+}
+
 SCENARIO(exec_again) {
   Begin();
   CUdeviceptr block = 0;
@@ -297,6 +322,16 @@ SCENARIO(no_descriptors) {
   EXPECT(MemInfo().used() >= 100 * kMiB);
   for (const int fd : files) close(fd);
   Balanced();
+}
+
+// Who can open nothing can not look whether another lives, and must not take it for dead (C11).
+SCENARIO(refused_without_descriptors) {
+  Begin();
+  CUdeviceptr block = 0;
+  OK(cuMemAlloc_v2(&block, 512));
+  while (open("/dev/null", O_RDONLY) >= 0) {
+  }
+  OOM(cuMemAlloc_v2(&block, std::strtoull(arguments.at(0).c_str(), nullptr, 10)));
 }
 
 // Dies in the middle of its work.

@@ -50,6 +50,16 @@ TEST_F(Preload, GivenForeignPidsInNvml_ThenTheContainersOwnAreShown) {
   Pass({"nvml_processes", "1"}, {{"SIMGPU_PID_OFFSET", "100000"}});
 }
 
+TEST_F(Preload, GivenForeignPidsInNvml_WhenTwoStartTogether_ThenEachFindsItself) {
+  const std::string a = folder() + "/a";
+  const std::string b = folder() + "/b";
+  const Environment foreign{{"SIMGPU_PID_OFFSET", "100000"}};
+  const pid_t first = Start({"nvml_twins", "104857600", a, b}, foreign);
+  const pid_t second = Start({"nvml_twins", "209715200", b, a}, foreign);
+  EXPECT_EQ(Wait(first), 0);
+  EXPECT_EQ(Wait(second), 0);
+}
+
 TEST_F(Preload, GivenBusyNeighbour_ThenUtilisationIsTheContainersOwn) {
   const pid_t foreign =
       Start({"busy", folder() + "/busy"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/other.cache"}});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bounds are generous, as the machine that runs this may have better things to do; `make bench-sm` is the exact one.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include "region/common_area.h"
 #include "region/gpu_time.h"
 #include "region/region.h"
+#include "region/remote.h"
 #include "test/preload/harness.h"
 
 namespace preload {
@@ -50,8 +52,9 @@ TEST_P(PacedShapes, GivenLimit_ThenTheDeviceIsBusyThatShareOfTheTime) {
 INSTANTIATE_TEST_SUITE_P(
     Shapes, PacedShapes,
     testing::Values(Case{"tiny", "25", "5"}, Case{"tiny", "50", "5"}, Case{"ex", "50", "5"},
-                    Case{"cooperative", "25", "5"}, Case{"multi_device", "25", "5"}, Case{"grid_async", "25", "5"},
-                    Case{"per_thread", "25", "5"}, Case{"sync50", "50", "6"}, Case{"graph", "25", "5"},
+                    Case{"huge_grid", "25", "5"}, Case{"cooperative", "25", "5"}, Case{"multi_device", "25", "5"},
+                    Case{"grid_async", "25", "5"}, Case{"per_thread", "25", "5"}, Case{"sync50", "50", "6"},
+                    Case{"graph", "25", "5"},
                     Case{
                         "streams", "25",
                         "5"},  // On a busy host launches come too late to overlap; without overlap known it would be 8.
@@ -197,6 +200,22 @@ TEST_F(SharedGpu, GivenBurst_ThenIdleTimeIsUsed_AndGivenBack) {
   EXPECT_EQ(Wait(bursts), 0);
 }
 
+TEST_F(SharedGpu, WhenTheRegionsBurstChanges_ThenTheRunningProgramFollows) {
+  const pid_t worker =
+      Start({"paced_worker", "6.5"}, Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "30"}, {"HAMI_CORES_BURST", "60"}}));
+  const auto set_burst = [&](uint32_t percent) {
+    const int fd = open((folder() + "/bursts").c_str(), O_RDWR | O_CLOEXEC);
+    EXPECT_EQ(hami::region::WriteBurst({fd, 1}, 0, percent), hami::region::Status::kOk);
+    close(fd);
+  };
+  ExpectShareOf(worker, "0.8", "60", "7");
+  set_burst(90);
+  ExpectShareOf(worker, "0.3", "90", "7");
+  set_burst(1);
+  ExpectShareOf(worker, "0.3", "30", "7");
+  EXPECT_EQ(Wait(worker), 0);
+}
+
 TEST_F(SharedGpu, GivenAreaOfAnyContent_ThenTheLimitHolds) {
   environment_["CUDA_DEVICE_SM_LIMIT"] = "25";
   for (const char byte : {'\x7f', '\xff'}) {
@@ -210,6 +229,25 @@ TEST_F(SharedGpu, GivenAreaOfAnyContent_ThenTheLimitHolds) {
   Pass({"paced", "ex", "25", "5"});
   std::filesystem::remove(common());
   Pass({"paced", "ex", "25", "5"});
+}
+
+// As the device plugin lays it out: a folder for each GPU. Another area in its place is what a plugin that was started
+// anew leaves.
+TEST_F(SharedGpu, GivenAnotherAreaForTheGpu_ThenTheyMeetThere) {
+  const Outcome listed = Run({"print_uuids"}, {{"LD_PRELOAD", "-"}});
+  const std::string place = folder() + "/areas/" + listed.out.substr(0, listed.out.find('\n'));
+  std::filesystem::create_directories(place);
+  environment_["HAMI_COMMON_AREA"] = folder() + "/areas";
+  const pid_t low = Start({"paced_worker", "4.4"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
+  ExpectShareOf(low, "0.8", "100", "25");  // there is none yet
+  ASSERT_TRUE(hami::region::CreateCommonArea((place + "/area").c_str()));
+  ExpectShareOf(low, "0.3", "100", "25");
+  ASSERT_TRUE(hami::region::CreateCommonArea((place + "/next").c_str()));
+  std::filesystem::rename(place + "/next", place + "/area");
+  const pid_t high = Start({"paced_worker", "1.6"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+  ExpectShareOf(low, "0.4", "0", "10");
+  EXPECT_EQ(Wait(high), 0);
+  EXPECT_EQ(Wait(low), 0);
 }
 
 TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {

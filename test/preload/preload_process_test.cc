@@ -21,8 +21,8 @@ class ProcessScenario : public Preload, public testing::WithParamInterface<const
 TEST_P(ProcessScenario, GivenLimitOf1GiB_ThenHolds) { Pass({GetParam()}); }
 
 INSTANTIATE_TEST_SUITE_P(Lives, ProcessScenario,
-                         testing::Values("threads", "fork_then_free", "fork_leaks_nothing", "exec_again",
-                                         "vfork_and_system", "good_guest", "no_descriptors"),
+                         testing::Values("threads", "fork_then_free", "fork_leaks_nothing", "fork_chain_leaks_nothing",
+                                         "exec_again", "vfork_and_system", "good_guest", "no_descriptors"),
                          [](const testing::TestParamInfo<const char*>& scenario) {
                            return std::string(scenario.param);
                          });
@@ -50,6 +50,7 @@ TEST_F(Preload, GivenHolderAlive_ThenRefused_WhenKilled_ThenItsMemoryCanBeHadAtO
   const pid_t holder = Start({"hold", k400MiB, folder() + "/held"});
   Await(folder() + "/held");
   Pass({"refused", k400MiB}, {{"CUDA_DEVICE_MEMORY_LIMIT", "-"}});  // the file's limit wins over the environment
+  Pass({"refused_without_descriptors", k400MiB});
   kill(holder, SIGKILL);
   Wait(holder);
   Pass({"take", k400MiB});

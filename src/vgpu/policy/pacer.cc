@@ -291,7 +291,7 @@ uint32_t LimitOf(int device) {
 
 uint32_t RateOf(int device) {
   const uint32_t limit = LimitOf(device);
-  return limit == 0 || settings().cores_burst == 0 ? limit : WithBurst(device, limit, MonotonicNanos());
+  return limit == 0 || CoresBurst(device) == 0 ? limit : WithBurst(device, limit, MonotonicNanos());
 }
 
 bool AnyRate() {
@@ -305,7 +305,7 @@ bool GivesWay(int device) {
   if (attachment() == nullptr || device < 0) return false;
   if (g_was_blocked.load(std::memory_order_relaxed)) return true;
   if (!settings().gives_way) return false;
-  return !OthersKnown() || Others(device, MonotonicNanos()).higher_present;
+  return !OthersKnown(device) || Others(device, MonotonicNanos()).higher_present;
 }
 
 bool TellsOthers(int device) { return device >= 0 && Others(device, MonotonicNanos()).lower_present; }
@@ -424,7 +424,7 @@ void ResetPacer() {
   for (region::GpuTimeDevice& account : g_private_accounts) account = {};
   t_lease = {0, -1, 0};
   ResetSamples();
-  ResetCommonArea();
+  ResetCommonAreas();
   ResetHelper();
 }
 

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/pacer_common.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #include <atomic>
 
 #include "region/gpu_time.h"
+#include "region/process.h"
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/process.h"
 
@@ -16,16 +23,27 @@ constexpr int64_t kQuietAgain = 100'000'000;  // of the time, a quarter at most 
 constexpr int64_t kHears = 100'000'000;
 constexpr int64_t kSlack = 300'000;  // between the end that was expected and the next launch
 
+constexpr int64_t kLookAgain = 1'000'000'000;  // for an area where there was none
+constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, for somebody may be reading it
+
 enum : uint32_t { kNotYet = 0, kOpen = 1, kNone = 2 };
-constinit uint32_t g_state = kNotYet;
+// Where those who share a GPU meet.
+struct Place {
+  uint32_t state = kNotYet;
+  region::CommonArea* area = nullptr;  // with kOpen
+  int line = -1;
+  // With g_lock held.
+  region::CommonFile file;
+  int64_t looked_at = 0;
+  uint32_t opened = 0;
+};
 constinit Lock g_lock{};
-constinit region::CommonFile g_file{};
-constinit uint64_t g_container = 0;
+constinit Place g_places[region::kMaxDevices]{};
+constinit std::atomic<uint64_t> g_container{0};
 constinit std::atomic<int64_t> g_asked_at{0};
 constinit std::atomic<int64_t> g_quiet_since{0};
 constinit std::atomic<bool> g_always[region::kMaxDevices]{};
 constinit std::atomic<uint64_t> g_gpu[region::kMaxDevices]{};
-constinit int g_line[region::kMaxDevices]{};
 
 uint64_t Mix(uint64_t h, uint64_t value) {
   h = (h ^ value) * 0x9e37'79b9'7f4a'7c15;
@@ -46,20 +64,50 @@ uint64_t GpuOf(int device) {
   return hash | 1;
 }
 
-void OpenArea() {
-  const Locked locked(g_lock);
-  if (__atomic_load_n(&g_state, __ATOMIC_RELAXED) != kNotYet) return;
+// The area's path for a device: what was named, or below it. A UUID is a name, never a path.
+bool PathOf(int device, char (&path)[sizeof(Settings::common_path) + 128]) {
   const region::Attachment* const a = attachment();
-  if (a == nullptr || settings().common_path[0] == '\0') return __atomic_store_n(&g_state, kNone, __ATOMIC_RELEASE);
-  g_file = region::OpenCommonArea(settings().common_path);
-  g_container = Mix(Mix(1, a->device), a->inode) | 1;
-  for (int& line : g_line) line = -1;
-  __atomic_store_n(&g_state, g_file.area == nullptr ? kNone : kOpen, __ATOMIC_RELEASE);
+  const char* const named = settings().common_path;
+  if (a == nullptr || named[0] == '\0') return false;
+  const int folder = open(named, O_PATH | O_CLOEXEC | O_DIRECTORY);
+  if (folder >= 0) close(folder);
+  char uuid[sizeof a->region->uuids[0]];
+  memcpy(uuid, a->region->uuids[device], sizeof uuid);
+  uuid[sizeof uuid - 1] = '\0';
+  if (folder >= 0 && (uuid[0] == '\0' || strchr(uuid, '/') != nullptr)) return false;
+  snprintf(path, sizeof path, folder >= 0 ? "%s/%s/area" : "%s", named, uuid);
+  return true;
 }
 
-region::CommonArea* Area() {
-  if (__atomic_load_n(&g_state, __ATOMIC_ACQUIRE) == kNotYet) OpenArea();
-  return __atomic_load_n(&g_state, __ATOMIC_ACQUIRE) == kOpen ? g_file.area : nullptr;
+// With g_lock held.
+void OpenArea(int device, int64_t now) {
+  const int saved_errno = errno;
+  Place& place = g_places[device];
+  place.looked_at = now;
+  char path[sizeof(Settings::common_path) + 128];
+  region::CommonFile file;
+  if (place.opened < kMostOpened && PathOf(device, path)) file = region::OpenCommonArea(path);
+  if (file.area != nullptr) {
+    const region::Attachment* const a = attachment();
+    g_container.store(Mix(Mix(1, a->device), a->inode) | 1, std::memory_order_relaxed);
+    ++place.opened;
+    place.file = file;
+    region::Store(place.line, -1);
+    __atomic_store_n(&place.area, file.area, __ATOMIC_RELAXED);
+  }
+  __atomic_store_n(&place.state, file.area == nullptr ? kNone : kOpen, __ATOMIC_RELEASE);
+  errno = saved_errno;
+}
+
+// Null when there is none.
+region::CommonArea* Area(int device) {
+  Place& place = g_places[device];
+  if (__atomic_load_n(&place.state, __ATOMIC_ACQUIRE) == kNotYet) {
+    const Locked locked(g_lock);
+    if (__atomic_load_n(&place.state, __ATOMIC_RELAXED) == kNotYet) OpenArea(device, region::MonotonicNanos());
+  }
+  if (__atomic_load_n(&place.state, __ATOMIC_ACQUIRE) != kOpen) return nullptr;
+  return __atomic_load_n(&place.area, __ATOMIC_RELAXED);
 }
 
 int32_t OwnPriority() {
@@ -69,13 +117,14 @@ int32_t OwnPriority() {
 
 // This container's line; joins when it is not there, or not any more.
 region::CommonMember* Mine(int device, int64_t now) {
-  region::CommonArea* const area = Area();
-  const uint64_t gpu = area == nullptr || device < 0 ? 0 : GpuOf(device);
-  if (gpu == 0) return nullptr;
-  int line = __atomic_load_n(&g_line[device], __ATOMIC_RELAXED);
-  if (!region::CommonIsMine(*area, line, g_container, gpu)) {
-    line = region::CommonJoin(area, g_container, gpu, now);
-    __atomic_store_n(&g_line[device], line, __ATOMIC_RELAXED);
+  const uint64_t gpu = device < 0 ? 0 : GpuOf(device);
+  region::CommonArea* const area = gpu == 0 ? nullptr : Area(device);
+  if (area == nullptr) return nullptr;
+  const uint64_t container = g_container.load(std::memory_order_relaxed);
+  int line = region::Load(g_places[device].line);
+  if (!region::CommonIsMine(*area, line, container, gpu)) {
+    line = region::CommonJoin(area, container, gpu, now);
+    region::Store(g_places[device].line, line);
   }
   return line < 0 ? nullptr : &area->members[line];
 }
@@ -106,13 +155,13 @@ void TellOthersAlways(int device, int64_t now) {
 }
 
 region::CommonView Others(int device, int64_t now) {
-  const region::CommonArea* const area = Area();
-  const uint64_t gpu = area == nullptr || device < 0 ? 0 : GpuOf(device);
-  if (gpu == 0) return {};
-  return region::CommonLook(*area, g_line[device], gpu, OwnPriority(), now);
+  const uint64_t gpu = device < 0 ? 0 : GpuOf(device);
+  const region::CommonArea* const area = gpu == 0 ? nullptr : Area(device);
+  if (area == nullptr) return {};
+  return region::CommonLook(*area, region::Load(g_places[device].line), gpu, OwnPriority(), now);
 }
 
-bool OthersKnown() { return Area() != nullptr; }
+bool OthersKnown(int device) { return device >= 0 && GpuOf(device) != 0 && Area(device) != nullptr; }
 
 bool AskForQuiet(int device, int64_t span, int64_t now) {
   if (now - g_asked_at.load(std::memory_order_relaxed) < kAskAgain) return false;
@@ -138,21 +187,32 @@ int64_t QuietUntil(int device, int64_t now) {
 }
 
 uint32_t WithBurst(int device, uint32_t rate, int64_t now) {
-  const uint32_t ceiling = settings().cores_burst * 100;
-  if (rate == 0 || ceiling <= rate || Area() == nullptr) return rate;
+  const uint32_t ceiling = CoresBurst(device) * 100;
+  if (rate == 0 || ceiling <= rate || !OthersKnown(device)) return rate;
   const uint32_t most = ceiling < region::kFullRate ? ceiling : static_cast<uint32_t>(region::kFullRate) - 1;
   return region::CommonBurstRate(rate, most, Others(device, now).wanted);
 }
 
-void CheckCommonArea() {
-  if (Area() == nullptr || region::CommonIsWhole(g_file, settings().common_path)) return;
-  __atomic_store_n(&g_state, kNone, __ATOMIC_RELEASE);
+void CheckCommonAreas(int64_t now) {
+  if (settings().common_path[0] == '\0') return;
+  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
+    Place& place = g_places[device];
+    const uint32_t state = __atomic_load_n(&place.state, __ATOMIC_ACQUIRE);
+    if (state == kNotYet || (state == kNone && now - region::Load(place.looked_at) < kLookAgain)) continue;
+    const Locked locked(g_lock);
+    char path[sizeof(Settings::common_path) + 128];
+    if (state == kOpen && PathOf(device, path) && region::CommonIsWhole(place.file, path)) continue;
+    OpenArea(device, now);
+  }
 }
 
-void ResetCommonArea() {
+void ResetCommonAreas() {
   g_lock.Reset();
   for (std::atomic<uint64_t>& gpu : g_gpu) gpu.store(0, std::memory_order_relaxed);
-  __atomic_store_n(&g_state, kNotYet, __ATOMIC_RELAXED);
+  for (Place& place : g_places) {
+    place.opened = 0;
+    __atomic_store_n(&place.state, kNotYet, __ATOMIC_RELAXED);
+  }
 }
 
 }  // namespace hami::vgpu

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The other containers on a GPU, as far as they share a file with this one (region/common_area.h, HAMI_COMMON_AREA).
-// Without it, or when it breaks, nobody is known and everything is decided by this container's own settings. A file
-// that is cut short while it is mapped is noticed by the helper thread, within 10 ms; until then touching it would be
-// fatal, so it lies where only its user can write.
+// The other containers on a GPU, as far as they share an area with this one (region/common_area.h, HAMI_COMMON_AREA: a
+// file for all GPUs, or a folder with an area `<UUID>/area` for each). Without it, or when it breaks, nobody is known
+// and everything is decided by this container's own settings. A file that is cut short while it is mapped is noticed by
+// the helper thread, within 10 ms; until then touching it would be fatal, so it lies where only its user can write.
+// Areas that are handed out at a socket can not be cut short. The helper thread also sees when the path leads to
+// another area, or to one at last, and moves there.
 #pragma once
 
 #include <stdint.h>
@@ -20,7 +22,7 @@ void TellOthersAlways(int device, int64_t now);
 
 // Who else is there; all empty when nobody is known.
 region::CommonView Others(int device, int64_t now);
-bool OthersKnown();
+bool OthersKnown(int device);
 
 // To measure something alone: asks the others to hold their launches for a while. False when it is not the moment.
 bool AskForQuiet(int device, int64_t span, int64_t now);
@@ -30,8 +32,8 @@ int64_t QuietUntil(int device, int64_t now);
 // The rate with the part of idle time that is this container's, where HAMI_CORES_BURST allows it.
 uint32_t WithBurst(int device, uint32_t rate, int64_t now);
 
-// Now and then: gives the area up when the file is not whole any more.
-void CheckCommonArea();
-void ResetCommonArea();
+// Now and then: gives areas up that are not whole or not the right ones any more, and looks for others.
+void CheckCommonAreas(int64_t now);
+void ResetCommonAreas();
 
 }  // namespace hami::vgpu

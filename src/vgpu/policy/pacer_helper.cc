@@ -93,7 +93,7 @@ void* Help(void*) {
   int64_t reported_at = active_at;
   for (;;) {
     const int64_t now = MonotonicNanos();
-    CheckCommonArea();
+    CheckCommonAreas(now);
     const bool pending = PendingSamples() != 0;
     if (pending) Harvest(now);
     if (const uint64_t seen = Orders(); seen != orders) {
@@ -145,7 +145,7 @@ __attribute__((destructor)) void StopAtExit() { StopSampling(); }
 }  // namespace
 
 bool ContendedSince(int device, int64_t since, int64_t now) {
-  if (OthersKnown()) return Others(device, now).active_until >= since;
+  if (OthersKnown(device)) return Others(device, now).active_until >= since;
   return g_watches[device].contended.load(std::memory_order_relaxed);
 }
 void SetOrdinal(int device, CUdevice ordinal) { g_watches[device].ordinal.store(ordinal, std::memory_order_relaxed); }

@@ -88,6 +88,7 @@ void FillConfig() {
   for (uint32_t i = 0; i < region::kMaxDevices; ++i) {
     g_config.devices[i].memory_limit = g_settings.memory_limit[i];
     g_config.devices[i].sm_limit = g_settings.sm_limit[i];
+    g_config.devices[i].burst = g_settings.cores_burst;
   }
   g_config.priority = g_settings.priority;
   g_config.policy = static_cast<int32_t>(g_settings.policy);
@@ -210,6 +211,12 @@ uint64_t LimitBytes(int device) {
     return region::Limit(*a, static_cast<uint32_t>(device));
   }
   return g_settings.memory_limit[device];
+}
+
+uint32_t CoresBurst(int device) {
+  const region::Attachment* const a = attachment();
+  const uint32_t told = a == nullptr || device < 0 ? 0 : region::CoresBurst(*a, static_cast<uint32_t>(device));
+  return told != 0 ? told : g_settings.cores_burst;
 }
 
 uint64_t OwnBytes(int device, Kind kind) {

@@ -53,6 +53,9 @@ void Refund(int device, uint64_t bytes, Kind kind);
 
 uint64_t UsedBytes(int device);   // of the whole container
 uint64_t LimitBytes(int device);  // 0 = none
+// Percent up to which idle GPU time may be used: what the region says, else this process's environment. Not above the
+// limit of its time: no more than that.
+uint32_t CoresBurst(int device);
 uint64_t OwnBytes(int device, Kind kind);
 uint64_t OwnBytes(int device);  // all kinds
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prometheus' text format, written as it comes: a page has up to hundreds of thousands of samples, and none of them is
+// an object. The samples of a family have to be added together, between one Family and the next; a family without
+// samples leaves nothing on the page. Whatever a value holds, the page stays in the format.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace hami::base {
+
+// `name="value",…`, rendered once and used for many samples. What is not UTF-8 becomes '?'.
+class LabelText {
+ public:
+  LabelText() = default;
+  LabelText(std::initializer_list<std::pair<std::string_view, std::string_view>> labels);
+  LabelText& Add(std::string_view name, std::string_view value);
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+class Exposition {
+ public:
+  enum class Type { kGauge, kCounter };
+  using Label = std::pair<std::string_view, std::string_view>;
+  // Takes a piece of the page; false: nobody reads any more.
+  using Sink = std::function<bool(std::string_view piece)>;
+
+  // Without a sink the page is kept for Take. EXPECTED_BYTES: room that is made at once; a guess.
+  explicit Exposition(std::size_t expected_bytes = 0) { text_.reserve(expected_bytes); }
+  explicit Exposition(Sink sink) : sink_(std::move(sink)) {}
+  ~Exposition() { Flush(); }
+  Exposition(const Exposition&) = delete;
+  Exposition& operator=(const Exposition&) = delete;
+
+  // NAME and HELP must outlive the family.
+  void Family(std::string_view name, Type type, std::string_view help);
+  void Sample(const LabelText& labels, std::uint64_t value);
+  void Sample(const LabelText& labels, double value);
+  // A sample whose labels are used once. EXTRA stands behind LABELS.
+  void Line(std::initializer_list<Label> labels, double value, std::initializer_list<Label> extra = {});
+  // Text that is in the format already.
+  void Raw(std::string_view text);
+
+  std::string Take() { return std::move(text_); }
+  bool good() const { return good_; }
+
+ private:
+  void Begin();
+  void Begin(const LabelText& labels);
+  void AddLabels(std::initializer_list<Label> labels, bool& first);
+  void AddValue(double value);
+  void End();
+  void Flush();
+
+  const Sink sink_;
+  std::string text_;
+  std::string_view name_;
+  std::string_view help_;
+  Type type_ = Type::kGauge;
+  bool headed_ = false;
+  bool good_ = true;
+};
+
+}  // namespace hami::base

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plugin/card_metrics.h"
+
+#include "base/exposition.h"
+
+namespace hami::plugin {
+
+// The reasons are those of health.h: a few words each, of a small number.
+std::string RenderCardMetrics(const std::string& node, const Cards& cards) {
+  base::Exposition page;
+  page.Family("hami_device_plugin_gpu_healthy", base::Exposition::Type::kGauge, "1 while the GPU is given out");
+  for (const Card& card : cards.cards) {
+    page.Sample(base::LabelText{{"node", node}, {"device_uuid", card.uuid}, {"reason", card.trouble}},
+                std::uint64_t{card.healthy ? 1U : 0U});
+  }
+  return page.Take();
+}
+
+}  // namespace hami::plugin

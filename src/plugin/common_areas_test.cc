@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Areas as the plugin hands them out, opened as libvgpu does.
+
+#include "plugin/common_areas.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "region/common_area.h"
+
+namespace hami::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr std::int64_t kNow = 1'000'000'000'000;
+
+class CommonAreasTest : public ::testing::Test {
+ protected:
+  CommonAreasTest() {
+    std::string name = ::testing::TempDir() + "/areas-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+    Restart();
+  }
+  ~CommonAreasTest() override {
+    areas_.reset();
+    for (region::CommonArea* map : maps_) ::munmap(map, sizeof *map);
+    fs::remove_all(folder_);
+  }
+  void Restart() {
+    areas_.reset();
+    areas_ = std::make_unique<CommonAreas>(folder_);
+    ASSERT_TRUE(areas_->Start());
+    ASSERT_TRUE(areas_->Offer({"GPU-0", "GPU-1"}));
+  }
+  std::string PathOf(const std::string& card) const { return CommonAreas::FolderOf(folder_, card) + "/area"; }
+  region::CommonFile OpenAs(const std::string& card) {
+    const region::CommonFile file = region::OpenCommonArea(PathOf(card).c_str());
+    if (file.area != nullptr) maps_.push_back(file.area);
+    return file;
+  }
+
+  std::string folder_;
+  std::unique_ptr<CommonAreas> areas_;
+  std::vector<region::CommonArea*> maps_;
+};
+
+TEST_F(CommonAreasTest, GivenTwoContainersOnACardThenTheySeeEachOtherAndNobodyElse) {
+  const region::CommonFile a = OpenAs("GPU-0"), b = OpenAs("GPU-0"), elsewhere = OpenAs("GPU-1");
+  ASSERT_TRUE(a.area != nullptr && b.area != nullptr && elsewhere.area != nullptr);
+  const int line = region::CommonJoin(a.area, 1, 7, kNow);
+  EXPECT_TRUE(region::CommonIsMine(*b.area, line, 1, 7));
+  EXPECT_FALSE(region::CommonIsMine(*elsewhere.area, line, 1, 7));
+}
+
+// A file that is cut short under those who have it mapped kills them.
+TEST_F(CommonAreasTest, GivenAHostileContainerThenItCanNotCutTheAreaShort) {
+  const int asking = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  PathOf("GPU-0").copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::connect(asking, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  char byte;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ASSERT_EQ(::recvmsg(asking, &message, MSG_CMSG_CLOEXEC), 1);
+  int fd = -1;
+  std::copy_n(CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd, reinterpret_cast<unsigned char*>(&fd));
+  EXPECT_NE(::ftruncate(fd, 0), 0);
+  EXPECT_NE(::ftruncate(fd, 1 << 30), 0);
+  EXPECT_NE(::fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0) << "nor keep others from writing";
+  ::close(fd);
+  ::close(asking);
+}
+
+TEST_F(CommonAreasTest, GivenAnAreaThatIsNotSealedThenItIsRefused) {
+  // Somebody else listens there, with an ordinary file.
+  const std::string path = folder_ + "/area";
+  const int listening = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(listening, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listening, 4), 0);
+  EXPECT_EQ(region::OpenCommonArea(path.c_str()).area, nullptr) << "nobody answers: given up soon";
+  ASSERT_TRUE(region::CreateCommonArea((folder_ + "/file").c_str()));
+  const int plain = ::open((folder_ + "/file").c_str(), O_RDWR | O_CLOEXEC);
+  std::thread hand_out([&] {
+    for (int i = 0; i < 2; ++i) {  // the one that gave up is still in the queue
+      const int asking = ::accept(listening, nullptr, nullptr);
+      char byte = 0;
+      iovec data{&byte, 1};
+      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+      msghdr message{};
+      message.msg_iov = &data;
+      message.msg_iovlen = 1;
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      cmsghdr* const header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(sizeof(int));
+      std::copy_n(reinterpret_cast<const unsigned char*>(&plain), sizeof plain, CMSG_DATA(header));
+      (void)::sendmsg(asking, &message, MSG_NOSIGNAL);
+      ::close(asking);
+    }
+  });
+  EXPECT_EQ(region::OpenCommonArea(path.c_str()).area, nullptr);
+  hand_out.join();
+  ::close(plain);
+  ::close(listening);
+}
+
+TEST_F(CommonAreasTest, WhenThePluginIsStartedAnewThenContainersKeepWhatTheyHaveUntilTheNextAreaIsThere) {
+  const region::CommonFile before = OpenAs("GPU-0");
+  ASSERT_NE(before.area, nullptr);
+  EXPECT_TRUE(region::CommonIsWhole(before, PathOf("GPU-0").c_str()));
+  areas_.reset();
+  EXPECT_TRUE(region::CommonIsWhole(before, PathOf("GPU-0").c_str())) << "nobody answers, which harms nobody";
+  before.area->members[0].container = 5;
+  Restart();
+  EXPECT_FALSE(region::CommonIsWhole(before, PathOf("GPU-0").c_str()));
+  const region::CommonFile after = OpenAs("GPU-0");
+  ASSERT_NE(after.area, nullptr);
+  EXPECT_EQ(after.area->members[0].container, 0u);
+}
+
+TEST_F(CommonAreasTest, GivenAContainerThatAsksWithoutEndThenOthersAreAnswered) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  PathOf("GPU-0").copy(address.sun_path, sizeof address.sun_path - 1);
+  std::vector<int> asking;
+  for (int i = 0; i < 40; ++i) {  // and never reads an answer
+    asking.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)::connect(asking.back(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  }
+  EXPECT_NE(OpenAs("GPU-1").area, nullptr);
+  for (const int fd : asking) ::close(fd);
+}
+
+TEST_F(CommonAreasTest, GivenAnAreaThenOnlyItsFolderCanBeEntered) {
+  struct stat folder {};
+  struct stat socket {};
+  ASSERT_EQ(::stat(CommonAreas::FolderOf(folder_, "GPU-0").c_str(), &folder), 0);
+  ASSERT_EQ(::stat(PathOf("GPU-0").c_str(), &socket), 0);
+  EXPECT_EQ(folder.st_mode & 07777, 0755u);
+  EXPECT_EQ(socket.st_mode & 07777, 0666u) << "containers run as anybody";
+  EXPECT_THAT(areas_->Cards(), ElementsAre("GPU-0", "GPU-1"));
+}
+
+TEST_F(CommonAreasTest, GivenACardWhoseNameIsAPathThenItHasNoAreaAndTheOthersDo) {
+  EXPECT_FALSE(areas_->Offer({"../x", "", "GPU-2"}));
+  EXPECT_THAT(areas_->Cards(), ElementsAre("GPU-0", "GPU-1", "GPU-2"));
+}
+
+}  // namespace
+}  // namespace hami::plugin
