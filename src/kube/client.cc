@@ -20,6 +20,8 @@ constexpr std::size_t kMostWatchLine = 16U << 20U;
 // A watch is silent between bookmarks (about one a minute); the server ends it by its timeout, and this much later we
 // do.
 constexpr auto kWatchSlack = std::chrono::seconds(30);
+// How much later than it could a watch tells of a change that follows close behind another.
+constexpr auto kWatchRest = std::chrono::milliseconds(2);
 
 json::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -82,6 +84,7 @@ struct Client::Ask {
   std::string body;
   net::Deadline deadline;
   const net::Canceller* stop = nullptr;
+  net::Duration rest{};
 };
 
 struct Client::Page {
@@ -140,6 +143,7 @@ net::Call Client::CallOf(const Ask& ask, const std::string& token) const {
   call.body = ask.body;
   call.deadline = ask.deadline;
   call.canceller = ask.stop;
+  call.rest = ask.rest;
   return call;
 }
 
@@ -198,7 +202,8 @@ Result<json::value> Client::ExchangeJson(const Ask& ask) {
     body += piece;
     return {};
   }));
-  return ParseDocument(body);
+  // The document is read and dropped as a whole: its parts need no memory of their own each.
+  return ParseDocument(body, json::make_shared_resource<json::monotonic_resource>(2 * body.size()));
 }
 
 Result<json::value> Client::Get(const Resource& resource, std::string_view ns, std::string_view name,
@@ -255,6 +260,7 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
   Add(query, request.selection);
   Ask ask = NewAsk("GET", PathTo(resource, ns) + net::EncodeQuery(query), context);
   ask.deadline = net::After(request.timeout + kWatchSlack);
+  ask.rest = kWatchRest;
   std::string unread;
   bool enough = false;
   auto outcome = Exchange(ask, [&](std::string_view piece) -> Status {

@@ -125,6 +125,15 @@ std::optional<json::value> FakeApiServer::Get(const Resource& resource, std::str
   return outcome.object ? std::optional(outcome.object->Value()) : std::nullopt;
 }
 
+bool FakeApiServer::Edit(const Resource& resource, std::string_view ns, std::string_view name,
+                         const std::function<void(json::value& object)>& edit) {
+  const FakeOutcome outcome = store_.Modify(resource.plural, ns, name, [&](json::value& object) {
+    edit(object);
+    return FakeOutcome{};
+  });
+  return outcome.status == 200;
+}
+
 bool FakeApiServer::Remove(const Resource& resource, std::string_view ns, std::string_view name) {
   return store_.Delete(resource.plural, ns, name, {}).status == 200;
 }
@@ -349,14 +358,16 @@ void FakeApiServer::RunWatch(net::BodyWriter& out, const std::string& plural, co
 }
 
 net::Response FakeApiServer::Write(const net::Request& request, const Route& route) {
-  json::value body;
+  json::monotonic_resource memory;
+  json::value body(&memory);
   if (!request.body.empty()) {
-    auto parsed = ParseDocument(request.body);
+    auto parsed = ParseDocument(request.body, &memory);
     if (!parsed) return Refusal(400, "BadRequest", parsed.error().message);
     body = *std::move(parsed);
   }
   if (request.method == "POST" && route.subresource == "binding") return Bind(body, route);
-  if (request.method == "POST" && route.name.empty()) return AnswerOf(store_.Create(route.plural, route.ns, body));
+  if (request.method == "POST" && route.name.empty())
+    return AnswerOf(store_.Create(route.plural, route.ns, std::move(body)));
   if (route.name.empty()) return Refusal(405, "MethodNotAllowed", "the server does not allow this method");
   if (request.method == "DELETE") {
     const json::object* options = body.if_object();

@@ -62,6 +62,9 @@ class FakeApiServer {
   // Past HTTP. Put creates, or replaces whatever is there.
   json::value Put(const Resource& resource, const json::value& object);
   std::optional<json::value> Get(const Resource& resource, std::string_view ns, std::string_view name) const;
+  // False: there is no such object.
+  bool Edit(const Resource& resource, std::string_view ns, std::string_view name,
+            const std::function<void(json::value& object)>& edit);
   bool Remove(const Resource& resource, std::string_view ns, std::string_view name);
   std::size_t Count(const Resource& resource) const { return store_.Count(resource.plural); }
   // Objects of NS (empty: all), in the order of their keys.

@@ -180,7 +180,8 @@ FakeOutcome FakeStore::Modify(std::string_view plural, std::string_view ns, std:
     const FakeOutcome current = Get(plural, ns, name);
     if (current.status >= 400) return current;
     const FakePtr& before = current.object;
-    json::value object = before->Value();
+    json::monotonic_resource memory;
+    json::value object = json::parse(before->text, &memory);
     FakeOutcome outcome = change(object);
     if (outcome.status >= 400) return outcome;
     if (!object.is_object()) return {422, "Invalid", "not an object", nullptr};

@@ -12,7 +12,8 @@ namespace {
 
 // So few that their requests and answers fit into the buffers of a connection.
 constexpr std::size_t kMostAtOnce = 32;
-constexpr char kUnit = '\x1f';  // between the parts of a key; no name holds it
+constexpr std::size_t kUsualDocumentBytes = 4096;  // of an event, as a tree
+constexpr char kUnit = '\x1f';                     // between the parts of a key; no name holds it
 
 // Cuts at a character, not within one.
 std::string Shorten(std::string_view text, std::size_t most) {
@@ -59,8 +60,8 @@ void EventRecorder::Record(const EventTarget& target, EventType type, std::strin
     queue_.pop_front();
     ++counters_.dropped;
   }
-  queue_.push_back({key, target, type, std::string(reason), std::move(text), now, now});
-  queued_[std::move(key)] = std::prev(queue_.end());
+  queue_.push_back({std::move(key), target, type, std::string(reason), std::move(text), now, now});
+  queued_[queue_.back().key] = std::prev(queue_.end());
   // The writer waits for the first and, for a moment, for many: between them it need not be woken.
   if (queue_.size() == 1 || queue_.size() == kMostAtOnce) changed_.notify_all();
 }
@@ -72,7 +73,7 @@ void EventRecorder::Run() {
     if (queue_.empty()) return;
     changed_.wait_for(lock, options_.gather,
                       [this] { return stopping_ || flushing_ > 0 || queue_.size() >= kMostAtOnce; });
-    const std::vector<Pending> events = TakeSome();
+    std::list<Pending> events = TakeSome();
     if (cut_.cancelled()) {
       counters_.dropped += events.size();
       continue;
@@ -86,25 +87,25 @@ void EventRecorder::Run() {
   }
 }
 
-std::vector<EventRecorder::Pending> EventRecorder::TakeSome() {
-  std::vector<Pending> events;
+std::list<EventRecorder::Pending> EventRecorder::TakeSome() {
+  std::list<Pending> events;
   while (!queue_.empty() && events.size() < kMostAtOnce) {
-    events.push_back(std::move(queue_.front()));
-    queued_.erase(events.back().key);
-    queue_.pop_front();
+    queued_.erase(queue_.front().key);
+    events.splice(events.end(), queue_, queue_.begin());
   }
   return events;
 }
 
-void EventRecorder::Write(const std::vector<Pending>& events) {
-  std::vector<const Pending*> fresh;
+void EventRecorder::Write(std::list<Pending>& events) {
+  json::monotonic_resource memory(events.size() * kUsualDocumentBytes);
+  std::vector<Pending*> fresh;
   std::vector<std::string> names;
   std::vector<NewObject> objects;
-  for (const Pending& pending : events) {
+  for (Pending& pending : events) {
     if (CountUp(pending)) continue;
     fresh.push_back(&pending);
     names.push_back(NewName(pending));
-    objects.push_back({NamespaceOf(pending.target), Document(pending, names.back())});
+    objects.push_back({NamespaceOf(pending.target), Document(pending, names.back(), &memory)});
   }
   const std::vector<Status> created = client_.CreateAll(kEvents, objects, {&cut_, options_.call_timeout});
   for (std::size_t i = 0; i < fresh.size(); ++i) {
@@ -152,39 +153,42 @@ bool EventRecorder::CountUp(const Pending& pending) {
   return true;
 }
 
-void EventRecorder::Remember(const Pending& pending, std::string name) {
+void EventRecorder::Remember(Pending& pending, std::string name) {
   if (const auto old = by_key_.find(pending.key); old != by_key_.end()) {
-    written_.erase(old->second);
+    const auto entry = old->second;
     by_key_.erase(old);
+    written_.erase(entry);
   }
-  written_.push_front({pending.key, std::move(name), pending.count, pending.last});
-  by_key_[pending.key] = written_.begin();
+  written_.push_front({std::move(pending.key), std::move(name), pending.count, pending.last});
+  by_key_[written_.front().key] = written_.begin();
   if (written_.size() <= options_.most_remembered) return;
   by_key_.erase(written_.back().key);
   written_.pop_back();
 }
 
-json::value EventRecorder::Document(const Pending& pending, const std::string& name) const {
+json::value EventRecorder::Document(const Pending& pending, const std::string& name,
+                                    const json::storage_ptr& memory) const {
   const EventTarget& target = pending.target;
-  json::object about{{"kind", target.kind}, {"apiVersion", target.api_version}, {"name", target.name}};
+  json::object about({{"kind", target.kind}, {"apiVersion", target.api_version}, {"name", target.name}}, memory);
   if (!target.ns.empty()) about["namespace"] = target.ns;
   if (!target.uid.empty()) about["uid"] = target.uid;
-  json::object source{{"component", options_.component}};
+  json::object source({{"component", options_.component}}, memory);
   if (!options_.host.empty()) source["host"] = options_.host;
   const std::string_view type = TypeName(pending.type);
-  return {{"apiVersion", "v1"},
-          {"kind", "Event"},
-          {"metadata", {{"name", name}, {"namespace", NamespaceOf(target)}}},
-          {"involvedObject", std::move(about)},
-          {"reason", pending.reason},
-          {"message", pending.message},
-          {"type", json::string_view(type.data(), type.size())},
-          {"source", std::move(source)},
-          {"reportingComponent", options_.component},
-          {"reportingInstance", options_.host},
-          {"firstTimestamp", FormatTime(pending.first)},
-          {"lastTimestamp", FormatTime(pending.last)},
-          {"count", pending.count}};
+  return json::value({{"apiVersion", "v1"},
+                      {"kind", "Event"},
+                      {"metadata", {{"name", name}, {"namespace", NamespaceOf(target)}}},
+                      {"involvedObject", std::move(about)},
+                      {"reason", pending.reason},
+                      {"message", pending.message},
+                      {"type", json::string_view(type.data(), type.size())},
+                      {"source", std::move(source)},
+                      {"reportingComponent", options_.component},
+                      {"reportingInstance", options_.host},
+                      {"firstTimestamp", FormatTime(pending.first)},
+                      {"lastTimestamp", FormatTime(pending.last)},
+                      {"count", pending.count}},
+                     memory);
 }
 
 bool EventRecorder::Flush(net::Deadline deadline) {

@@ -89,12 +89,12 @@ class EventRecorder {
   };
 
   void Run();
-  std::vector<Pending> TakeSome();
-  void Write(const std::vector<Pending>& events);
+  std::list<Pending> TakeSome();
+  void Write(std::list<Pending>& events);
   bool CountUp(const Pending& pending);
-  void Remember(const Pending& pending, std::string name);
+  void Remember(Pending& pending, std::string name);
   std::string NewName(const Pending& pending);
-  json::value Document(const Pending& pending, const std::string& name) const;
+  json::value Document(const Pending& pending, const std::string& name, const json::storage_ptr& memory) const;
 
   Client& client_;
   const RecorderOptions options_;
@@ -103,7 +103,7 @@ class EventRecorder {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Pending> queue_;
-  std::unordered_map<std::string, std::list<Pending>::iterator> queued_;  // by key
+  std::unordered_map<std::string_view, std::list<Pending>::iterator> queued_;  // by their own keys
   bool writing_ = false;
   bool stopping_ = false;
   int flushing_ = 0;  // threads that wait for the queue to be written
@@ -111,7 +111,7 @@ class EventRecorder {
 
   // Of the writing thread alone: the most recently used first.
   std::list<Written> written_;
-  std::unordered_map<std::string, std::list<Written>::iterator> by_key_;
+  std::unordered_map<std::string_view, std::list<Written>::iterator> by_key_;  // by their own keys
   std::uint64_t serial_ = 0;
 
   std::thread thread_;  // last: it uses all of the above

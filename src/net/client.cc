@@ -136,6 +136,10 @@ Result<ResponseStart> Client::ReadAnswer(Attempt& attempt, const BodySink& sink)
   for (bool read = !attempt.answered;; read = true) {
     bool ended = false;
     if (read) {
+      // Its end, by time or by cancellation, is no news to the read that follows.
+      if (call.rest > Duration::zero() && attempt.answered && !connection.ReadableNow()) {
+        (void)WaitReady(-1, 0, std::min(call.deadline, After(call.rest)), call.canceller);
+      }
       connection.set_deadline(std::min(call.deadline, After(attempt.silence)));
       const auto got = connection.Read(buffer);
       if (!got) return tl::unexpected(got.error());

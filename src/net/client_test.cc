@@ -151,6 +151,36 @@ TEST(Client, GivenASinkThatHadEnoughWhenStreamingThenTheCallEnds) {
   EXPECT_EQ(body, "abc");
 }
 
+TEST(Client, GivenAStreamWithARestWhenAllIsReadThenWhatComesNextWaits) {
+  constexpr int kPieces = 2000;
+  std::atomic<int> heard = 0;
+  Canceller stop;
+  // The next piece is written as soon as the one before has arrived: without a rest they would all go to and fro.
+  const auto server = *Server::Start({}, [&](const Request&) {
+    Response response;
+    response.stream = [&](BodyWriter& out) {
+      for (int i = 1; i <= kPieces && heard == i - 1 && out.Write("x"); ++i) {
+        const Deadline end = After(i == 1 ? Duration(30s) : Duration(100ms));
+        while (heard < i && Clock::now() < end) std::this_thread::yield();
+      }
+      stop.Cancel();
+    };
+    return response;
+  });
+  Call call;
+  call.rest = 1h;
+  call.deadline = kNever;
+  call.canceller = &stop;
+  const auto end = ClientOf(server->port())->Stream(call, [&](const ResponseStart&, std::string_view piece) {
+    heard += static_cast<int>(piece.size());
+    return true;
+  });
+  // What came during the rest, which the cancellation ended, is not lost.
+  EXPECT_TRUE(end || end.error().cause == Cause::kCancelled);
+  EXPECT_LT(heard, kPieces);
+  EXPECT_GE(heard, 1);
+}
+
 TEST(Client, GivenManyThreadsWhenCallingAtOnceThenEveryAnswerIsItsOwn) {
   const auto server = *Server::Start({}, [](const Request& request) { return Response{200, {}, request.target, {}}; });
   const auto client = ClientOf(server->port());

@@ -178,7 +178,8 @@ Status Stream::Write(std::string_view bytes) {
 }
 
 Status Stream::WaitReadable(Deadline deadline, const Canceller* canceller) const {
-  if (tls_ && SSL_pending(tls_.get()) > 0) return {};
+  // Also what has been read ahead and is not decrypted yet: the socket tells nothing about it.
+  if (tls_ && SSL_has_pending(tls_.get()) != 0) return {};
   return WaitReady(fd_.get(), POLLIN, deadline, canceller);
 }
 

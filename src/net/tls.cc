@@ -14,6 +14,8 @@ namespace hami::net {
 namespace {
 
 constexpr std::size_t kMostPemBytes = 4U << 20U;
+// A read takes what there is, up to two records: their heads and bodies one by one would be four system calls.
+constexpr std::size_t kReadAheadBytes = 36U << 10U;
 
 template <auto Free>
 struct Deleter {
@@ -78,8 +80,9 @@ Result<TlsContext> NewContext(const SSL_METHOD* method) {
   if (!context) return TlsFailure("no TLS context");
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   // Writes are resumed by our own loop, possibly from a moved buffer.
-  SSL_CTX_set_mode(context.get(),
-                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_read_ahead(context.get(), 1);
+  SSL_CTX_set_default_read_buffer_len(context.get(), kReadAheadBytes);
   return context;
 }
 

@@ -3,14 +3,21 @@
 #include "net/tls.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include "net/client.h"
 #include "net/server.h"
+#include "net/socket.h"
+#include "net/stream.h"
 #include "net/test_certificates.h"
 
 namespace hami::net {
@@ -91,6 +98,33 @@ TEST_F(Tls, GivenLargeBodiesWhenEchoedThenEveryByteComesBack) {
   const auto response = Ask(*server, Trusting(authority_), "127.0.0.1", body);
   ASSERT_TRUE(response) << response.error().message;
   EXPECT_TRUE(response->body == body);
+}
+
+TEST_F(Tls, GivenTwoRecordsThatCameTogetherWhenOneIsReadThenTheOtherIsStillAnnounced) {
+  const TestCertificate certificate = authority_.Issue("here", "IP:127.0.0.1");
+  const auto listener = Listen("127.0.0.1", 0);
+  auto connected = Connect("127.0.0.1", *LocalPort(listener->get()), After(30s));
+  ASSERT_TRUE(connected);
+  ASSERT_TRUE(WaitReady(listener->get(), POLLIN, After(30s)));
+  Stream near(*std::move(connected));
+  Stream far(base::Fd(::accept4(listener->get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
+  const auto context = NewServerContext(certificate.certificate_pem, certificate.key_pem);
+  ASSERT_TRUE(context);
+  auto greeted = std::async(std::launch::async, [&] { return far.AcceptTls(*context); });
+  ClientTls options;
+  options.insecure = true;
+  ASSERT_TRUE(near.ConnectTls(*NewClientContext(options), "127.0.0.1", false));
+  ASSERT_TRUE(greeted.get());
+
+  ASSERT_TRUE(near.Write("first"));
+  ASSERT_TRUE(near.Write("second"));
+  constexpr int kLeastBytes = 5 + 6 + 2 * (5 + 1 + 16);  // the texts, and of each record head, type and seal
+  for (int waiting = 0; waiting < kLeastBytes;) ASSERT_EQ(::ioctl(far.fd(), FIONREAD, &waiting), 0);
+  std::array<char, 64> buffer{};
+  EXPECT_EQ(far.Read(buffer), 5U);
+  EXPECT_TRUE(far.ReadableNow());
+  EXPECT_EQ(far.Read(buffer), 6U);
+  EXPECT_FALSE(far.ReadableNow());
 }
 
 TEST_F(Tls, GivenAStrangersCertificateWhenCalledThenItIsRefusedUnlessInsecure) {

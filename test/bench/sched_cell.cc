@@ -299,19 +299,16 @@ void Cell::BindAll(Run& run) {
 
 // What the device plugin does when the kubelet asks it for the pod's device.
 void Cell::Plugin(const json::value& pod, const std::string& node) {
-  auto now = api_.Get(kube::kPods, "default", std::string(pod.at("metadata").at("name").as_string()));
-  if (!now) return;
-  json::object& metadata = now->at("metadata").as_object();
-  if (metadata["annotations"].is_object()) {
+  api_.Edit(kube::kPods, "default", std::string(pod.at("metadata").at("name").as_string()), [](json::value& now) {
+    json::object& metadata = now.at("metadata").as_object();
+    if (!metadata["annotations"].is_object()) return;
     json::object& annotations = metadata["annotations"].get_object();
     annotations.erase("hami.io/vgpu-devices-to-allocate");
     annotations["hami.io/bind-phase"] = "success";
-  }
-  api_.Put(kube::kPods, *now);
+  });
   if (!options_.locks || metrics_port_.empty()) return;
-  auto locked = api_.Get(kube::kNodes, "", node);
-  locked->at("metadata").at("annotations").as_object().erase("hami.io/mutex.lock");
-  api_.Put(kube::kNodes, *locked);
+  api_.Edit(kube::kNodes, "", node,
+            [](json::value& now) { now.at("metadata").at("annotations").as_object().erase("hami.io/mutex.lock"); });
 }
 
 Result<Phase> Cell::Place(bool every) {
