@@ -478,7 +478,7 @@ TEST_F(BinderTest, GivenALockWhoseOwnerRunsElsewhere_WhenAPodIsBound_ThenItIsTak
   device::Pod owner = sched::testing::PodOf("owner", sched::testing::Wants(1, 1000));
   owner.node_name = "elsewhere";
   cluster_.AddPod(owner);
-  (void)cluster_.PatchNode("n", "", {{device::kNodeLock, FormatLock(cluster_.now - 1000, 0, "default", "owner")}});
+  (void)cluster_.PatchNode("n", "", {{device::kNodeLock, FormatLock(cluster_.now - 1000, 0, "default", owner.name)}});
   a_->watch.Drain();
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));

@@ -10,9 +10,13 @@ import pytest
 
 from rig import binaries
 from rig.actor import Actor
+from rig.agents import MONITOR, PLUGIN, SLOTS, Agents, bare_layer, guest_layer
+from rig.bench import Bench
 from rig.control_plane import ControlPlane
 from rig.extender import Extender
 from rig.lab import Lab
+from rig.node import Node
+from rig.programs import wait_for
 
 TALLY = pytest.StashKey[collections.Counter]()  # test: 1 passed, 2 skipped, 3 failed
 PASSED = pytest.StashKey[bool]()  # of a test: did its body pass?
@@ -34,6 +38,10 @@ def pytest_configure(config):
 
     signal.signal(signal.SIGTERM, interrupted)  # so that fixtures are torn down then, too
     config.stash[TALLY] = collections.Counter()
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: "node" in item.fixturenames)  # the kubelet starts when all others are done
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -91,12 +99,56 @@ def actor(plane):
     one.stop()
 
 
+@pytest.fixture(scope="session")
+def room(request):
+    """Network and names of our own."""
+    if request.config.option.no_kubelet_because:
+        pytest.skip(f"this needs root and namespaces of its own: {request.config.option.no_kubelet_because}")
+
+
+@pytest.fixture(scope="session")
+def node(request, plane, build):
+    """The node with nothing of ours on it."""
+    if request.config.option.no_node:
+        pytest.skip("--no-node")
+    request.getfixturevalue("room")
+    one = Node(plane)
+    try:
+        one.start(guest_layer(build), bare_layer(build))
+        yield one
+    finally:
+        one.stop()
+
+
+@pytest.fixture(scope="session")
+def agents(node, plane, extender, build):  # pylint: disable=unused-argument
+    for name in (PLUGIN, MONITOR):
+        if not os.access(build / "bin" / name, os.X_OK):
+            pytest.fail(f"{build}/bin/{name} is not there; tools/e2e builds it")
+    one = Agents(plane, build)
+    one.start()
+    wait_for("the node's GPUs", lambda: node.gpus() == SLOTS, 30)
+    return one
+
+
 @pytest.fixture
 def lab(request, plane, extender, actor):
-    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")
-    one = Lab(plane, actor, words[:40].strip("-"))
+    one = Lab(plane, actor, name_of(request))
     yield one
     part(request, one)
+
+
+@pytest.fixture
+def bench(request, plane, actor, agents):
+    one = Bench(plane, actor, agents, name_of(request))
+    yield one
+    part(request, one)
+
+
+def name_of(request):
+    """The test's name as a namespace."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")
+    return words[:40].strip("-")
 
 
 def part(request, lab):

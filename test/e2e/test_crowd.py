@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many pods at once."""
 from rig import annotations
+from rig.lab import everybody_runs
 from rig.programs import wait_for
-
-
-def everybody_runs(lab, count):
-    pods = lab.pods()
-    running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
-    return pods if len(running) == count else None
 
 
 def test_200_pods_to_20_nodes(lab):

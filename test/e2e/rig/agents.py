@@ -5,49 +5,62 @@ import json
 import os
 import shutil
 import subprocess
-import urllib.request
+import sys
 
 from rig import images, node
 from rig.control_plane import answers
-from rig.extender import DEVICE_CONFIG, RBAC
+from rig.extender import DEVICE_CONFIG
+from rig.metrics import scrape
 from rig.programs import free_ports
+from rig.rights import grant
 
 USER = "hami-node"
 PLUGIN, MONITOR = "hami-device-plugin", "hami-monitor"
-GPUS = "2xT4"
+CARDS = 8
+SLOTS = 10 * CARDS  # what the kubelet counts
 INSIDE = "/simgpu"  # where containers find the machine's state
 RULES = [
     {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
 ]
 
-
-def rights():
-    meta = {"name": f"e2e-{USER}"}
-    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": meta, "rules": RULES}
-    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": meta["name"]}
-    user = [{"kind": "User", "name": USER, "apiGroup": RBAC}]
-    binding = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": meta, "subjects": user}
-    return [role, binding | {"roleRef": reference}]
-
-
-# What NVIDIA's container runtime does with the variable, as far as a program can tell: only these GPUs are there.
+# What NVIDIA's container runtime and kernel driver do, as far as a program can tell: only the GPUs that the variable
+# names are there, or when CDI put it out of force, those whose device nodes are.
 VISIBLE = b"""#!/bin/sh
 export CUDA_VISIBLE_DEVICES="$NVIDIA_VISIBLE_DEVICES"
+if [ "$CUDA_VISIBLE_DEVICES" = void ]; then
+  CUDA_VISIBLE_DEVICES=
+  for node in /dev/nvidia[0-9]*; do
+    CUDA_VISIBLE_DEVICES="$CUDA_VISIBLE_DEVICES${CUDA_VISIBLE_DEVICES:+,}${node#/dev/nvidia}"
+  done
+fi
 exec "$@"
 """
+DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+
+
+def bare_layer(build):
+    """An image without a driver: busybox and the guests."""
+    return base_layer(build).done()
 
 
 def guest_layer(build):
-    """The image that tests run: busybox, the guests of the demo, and simgpu in the place of the driver's libraries."""
+    """The same with simgpu in the place of the driver's libraries."""
+    layer = base_layer(build)
+    for library in DRIVER:
+        layer.file(build / "simgpu" / library, f"/usr/local/nvidia/lib64/{library}")
+    return layer.done()
+
+
+def base_layer(build):
     layer = images.Layer()
     layer.busybox()
-    for guest in ("steady", "greedy"):
+    for guest in ("steady", "greedy", "witness"):
         layer.program(build / f"test/demo/guest_{guest}", f"/bin/guest_{guest}")
     layer.write(VISIBLE, "/bin/visible")
-    for library in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        layer.program(build / "simgpu" / library, f"/usr/local/nvidia/lib64/{library}")
-    return layer.done()
+    for library in DRIVER:
+        layer.needs_of(build / "simgpu" / library)
+    return layer
 
 
 class Agents:
@@ -71,28 +84,34 @@ class Agents:
             shutil.copy(build / place, self.folder / place)
         self.plugin_port, self.monitor_port = free_ports(2)
         self.plugin = self.monitor = None
+        self.usual = []  # how the plugin is started
 
     def environment(self):
         return {
             "PATH": os.environ["PATH"], "HOME": str(self.folder), "NODE_NAME": node.NAME, "HAMI_RESYNC_INTERVAL": "10s",
             "KUBECONFIG": str(self.plane.kubeconfig(USER)), "LD_LIBRARY_PATH": str(self.build / "simgpu"),
-            "SIMGPU": GPUS, "SIMGPU_STATE": str(self.machine / "state"), "SIMGPU_QUIET": "1",
+            "SIMGPU": f"{CARDS}xT4", "SIMGPU_STATE": str(self.machine / "state"), "SIMGPU_QUIET": "1",
         }  # fmt: skip
 
     def start(self):
-        self.plane.kubectl.apply(*rights())
+        self.plane.kubectl.apply(*grant(USER, f"e2e-{USER}", RULES))
         self.plugin = self.plane.programs.start(PLUGIN, [
             self.folder / f"bin/{PLUGIN}", f"--config-file={self.config}",
             f"--node-config-file={self.node_config}", f"--metrics-bind-address=127.0.0.1:{self.plugin_port}", "-v=4",
         ], env=self.environment() | {"HOOK_PATH": str(self.hook)})  # fmt: skip
+        self.usual = self.plugin.argv
         self.monitor = self.plane.programs.start(MONITOR, [
             self.build / f"bin/{MONITOR}", f"--metrics-bind-address=127.0.0.1:{self.monitor_port}", "-v=4",
         ], env=self.environment() | {"HOOK_PATH": str(self.hook / "vgpu")})  # fmt: skip
         self.wait()
 
-    def start_plugin_again(self):
+    def start_plugin_again(self, *flags):
+        """As usual, with these flags in addition; returns when the kubelet knows of it."""
+        before = self.registrations()
+        self.plugin.argv = [*self.usual, *flags]
         self.plugin.start()
         self.wait()
+        self.plugin.wait_until("registered again", lambda: self.registrations() > before)
 
     def registrations(self):
         """How often the plugin has registered with a kubelet so far; only its log tells."""
@@ -103,8 +122,7 @@ class Agents:
         self.monitor.wait_until("ready", lambda: answers(f"http://127.0.0.1:{self.monitor_port}/readyz"))
 
     def scrape(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.monitor_port}/metrics", timeout=10) as answer:
-            return answer.read().decode()
+        return scrape(f"http://127.0.0.1:{self.monitor_port}/metrics")
 
     def used_bytes(self):
         """What the simulated GPUs have given out, by the machine's own books, seen from outside of every limit."""
@@ -114,3 +132,9 @@ class Agents:
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         return {gpu["uuid"]: gpu["used_bytes"] for gpu in json.loads(said.stdout)["gpus"]}
+
+    def inject(self, fault):
+        """Something happens to the simulated machine."""
+        code = "import ctypes, sys; sys.exit(not ctypes.CDLL(sys.argv[1]).simgpu_inject(sys.argv[2].encode(), None, 0))"
+        command = [sys.executable, "-c", code, self.build / "simgpu/libnvidia-ml.so.1", fault]
+        subprocess.run(command, env=self.environment(), check=True)

@@ -84,6 +84,8 @@ class ControlPlane:
             f"--service-account-signing-key-file={key('service-accounts')}",
             "--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/16",
             "--authorization-mode=Node,RBAC", "--allow-privileged=true", "--endpoint-reconciler-type=none",
+            # A webhook's Service is resolved here, as there is no kube-proxy.
+            "--enable-aggregator-routing=true",
             # Node names do not resolve here.
             "--kubelet-preferred-address-types=InternalIP", f"--kubelet-certificate-authority={cert('ca')}",
             f"--kubelet-client-certificate={cert('kubelet-client')}", f"--kubelet-client-key={key('kubelet-client')}",
@@ -104,13 +106,13 @@ class ControlPlane:
             # Nodes that exist only as objects send no heartbeat.
             f"--node-monitor-grace-period={year}", f"--node-startup-grace-period={year}"])  # fmt: skip
 
-    def start_scheduler(self, name, profiles, extender, port):
+    def start_scheduler(self, name, profiles, extender, port, election=None, within=()):
         """A kube-scheduler with these profiles and our extender at that address, configured as HAMi's chart does."""
         identity = self.kubeconfig("kube-scheduler")
         config = self.folder / f"{name}.yaml"
         config.write_text(json.dumps({
             "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {"leaderElect": False}, "clientConnection": {"kubeconfig": str(identity)},
+            "leaderElection": election or {"leaderElect": False}, "clientConnection": {"kubeconfig": str(identity)},
             # A refused pod is tried again after 1 s, then 2 s: tests do not wait for the usual 10.
             "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2,
             "profiles": [{"schedulerName": profile} for profile in profiles],
@@ -124,7 +126,7 @@ class ControlPlane:
             }],
         }, indent=1))  # fmt: skip
         scheduler = self.programs.start(name, [
-            self.bin / "kube-scheduler", f"--config={config}", f"--authentication-kubeconfig={identity}",
+            *within, self.bin / "kube-scheduler", f"--config={config}", f"--authentication-kubeconfig={identity}",
             f"--authorization-kubeconfig={identity}", "--bind-address=127.0.0.1", f"--secure-port={port}",
             f"--cert-dir={self.folder}/{name}-certs", "-v=2"])  # fmt: skip
         scheduler.wait_until("healthy", lambda: answers(f"https://127.0.0.1:{port}/healthz"))

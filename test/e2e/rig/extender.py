@@ -2,12 +2,12 @@
 """hami-scheduler as a cluster would run it: its configuration, its rights and no more, its webhook."""
 import json
 import os
-import urllib.request
 
 from rig.control_plane import answers
+from rig.metrics import scrape
+from rig.rights import grant
 
 NAME = "hami-scheduler"
-RBAC = "rbac.authorization.k8s.io"
 
 # What HAMi's chart grants; what is not in here must not be needed.
 CLUSTER_RULES = [
@@ -43,43 +43,50 @@ nvidia:
 
 
 def rights():
-    """ClusterRole, Role and their bindings for the user of hami-scheduler's certificate."""
-    user = [{"kind": "User", "name": NAME, "apiGroup": RBAC}]
-
-    def bound(kind, rules, **where):
-        meta = {"name": f"e2e-{NAME}", **where}
-        role = {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": meta, "rules": rules}
-        reference = {"apiGroup": RBAC, "kind": kind, "name": meta["name"]}
-        binding = {"apiVersion": f"{RBAC}/v1", "kind": kind + "Binding", "metadata": meta, "subjects": user}
-        return [role, binding | {"roleRef": reference}]
-
-    return bound("ClusterRole", CLUSTER_RULES) + bound("Role", LEASE_RULES, namespace="kube-system")
+    """Those of hami-scheduler's certificate."""
+    name = f"e2e-{NAME}"
+    return grant(NAME, name, CLUSTER_RULES) + grant(NAME, name, LEASE_RULES, "kube-system")
 
 
-def webhook(url, authority, versions=("v1",)):
+NOT_IGNORED = {"matchExpressions": [{"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}]}
+
+
+def webhook(name, where, chosen, versions=("v1",)):
     """The webhook as HAMi's chart registers it, except that a pod is refused when it does not answer: the tests want to
-    know."""
-    not_ignored = {"matchExpressions": [{"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}]}
+    know. `chosen` selects namespaces and pods."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": "hami-webhook"},
+        "metadata": {"name": name},
         "webhooks": [
             {
                 "name": "vgpu.hami.io",
                 "admissionReviewVersions": list(versions),
-                "clientConfig": {"url": url, "caBundle": authority},
+                "clientConfig": where,
                 "failurePolicy": "Fail",
                 "matchPolicy": "Equivalent",
                 "reinvocationPolicy": "Never",
                 "sideEffects": "None",
                 "timeoutSeconds": 10,
-                "namespaceSelector": not_ignored,
-                "objectSelector": not_ignored,
+                "namespaceSelector": NOT_IGNORED,
+                "objectSelector": chosen,
                 "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
             }
         ],
     }
+
+
+def start(plane, program, name, address, metrics_port, *flags, pod=(NAME, "kube-system"), tls=NAME, within=()):
+    """A hami-scheduler at that address; `pod` is (name, namespace) of the pod that it thinks it runs in."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(plane.folder), "TZ": os.environ.get("TZ", "UTC")}
+    environment |= {"KUBECONFIG": str(plane.kubeconfig(NAME)), "POD_NAME": pod[0], "POD_NAMESPACE": pod[1]}
+    config = plane.folder / "device-config.yaml"
+    config.write_text(DEVICE_CONFIG)
+    return plane.programs.start(name, [
+        *within, program, f"--http_bind={address}", f"--cert_file={plane.pki.cert(tls)}",
+        f"--key_file={plane.pki.key(tls)}", f"--metrics-bind-address=127.0.0.1:{metrics_port}",
+        f"--device-config-file={config}", "--node-lock-timeout=5m", "--legacy-metrics", "-v=4", *flags,
+    ], env=environment)  # fmt: skip
 
 
 class Extender:
@@ -87,24 +94,17 @@ class Extender:
 
     def __init__(self, plane, program):
         self.plane = plane
-        config = plane.folder / "device-config.yaml"
-        config.write_text(DEVICE_CONFIG)
         self.url = f"https://127.0.0.1:{plane.extender_port}"
         self.metrics_url = f"http://127.0.0.1:{plane.metrics_port}/metrics"
-        pki = plane.pki
-        environment = {"PATH": os.environ["PATH"], "KUBECONFIG": str(plane.kubeconfig(NAME)), "POD_NAME": NAME}
-        environment |= {"POD_NAMESPACE": "kube-system", "HOME": str(plane.folder), "TZ": os.environ.get("TZ", "UTC")}
         plane.kubectl.apply(*rights())
-        self.program = plane.programs.start(NAME, [
-            program, f"--http_bind=127.0.0.1:{plane.extender_port}",
-            f"--cert_file={pki.cert(NAME)}", f"--key_file={pki.key(NAME)}", f"--scheduler-name={NAME}",
-            f"--metrics-bind-address=127.0.0.1:{plane.metrics_port}", f"--device-config-file={config}",
-            "--node-lock-timeout=5m", "--legacy-metrics", "-v=4"], env=environment)  # fmt: skip
+        address = f"127.0.0.1:{plane.extender_port}"
+        self.program = start(plane, program, NAME, address, plane.metrics_port, f"--scheduler-name={NAME}")
         self.wait()
         self.register_webhook()
 
     def register_webhook(self, versions=("v1",)):
-        self.plane.kubectl.apply(webhook(self.url + "/webhook", self.plane.pki.bundle(), versions))
+        where = {"url": self.url + "/webhook", "caBundle": self.plane.pki.bundle()}
+        self.plane.kubectl.apply(webhook("hami-webhook", where, NOT_IGNORED, versions))
 
     def wait(self):
         self.program.wait_until("healthy", lambda: answers(self.url + "/healthz"))
@@ -114,8 +114,7 @@ class Extender:
         self.wait()
 
     def scrape(self):
-        with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
-            return answer.read().decode()
+        return scrape(self.metrics_url)
 
     def post(self, route, body):
         """A call as kube-scheduler makes it, for what no pod of a user would do."""

@@ -66,6 +66,9 @@ class Layer:
     def program(self, source, path):
         """A program with the libraries it is linked with, each where its loader looks for it."""
         self.file(source, path)
+        self.needs_of(source)
+
+    def needs_of(self, source):
         for library in re.findall(r"(?:=> )?(/\S+) \(0x", run(["ldd", source])):
             self.file(library, library)
 

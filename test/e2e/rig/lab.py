@@ -23,6 +23,13 @@ def container(name="main", **asks):
     return {"name": name, "image": "local.test/nothing:1", "resources": {"limits": limits}}
 
 
+def everybody_runs(lab, count):
+    """The lab's pods, as soon as so many of them run."""
+    pods = lab.pods()
+    running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+    return pods if len(running) == count else None
+
+
 class Lab:
     def __init__(self, plane, actor, name):
         self.plane, self.actor, self.name = plane, actor, name

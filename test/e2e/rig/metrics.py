@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prometheus' text format, read strictly: a line that is not of it is an error."""
 import re
+import urllib.request
 
 from rig.programs import Failed
 
@@ -28,3 +29,8 @@ def select(samples, name, *keys, **wanted):
         if what == name and all(labels.get(label) == text for label, text in wanted.items()):
             chosen[tuple(labels[key] for key in keys)] = value
     return chosen
+
+
+def scrape(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()

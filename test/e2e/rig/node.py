@@ -11,7 +11,7 @@ from rig.programs import Failed, free_ports, run, wait_for
 
 NAME, ADDRESS, PODS = "e2e-node", "10.97.0.1", "10.98.0.0/24"
 KUBELET = pathlib.Path("/var/lib/kubelet")  # the folder of device plugins is compiled in: it can not be elsewhere
-PAUSE, GUEST = "local.test/pause:1", "local.test/guest:1"
+PAUSE, GUEST, BARE = "local.test/pause:1", "local.test/guest:1", "local.test/bare:1"
 CNI = pathlib.Path("/usr/lib/cni")
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
@@ -27,12 +27,13 @@ class Node:
         self.containerd = self.kubelet = None
         self.port, self.health_port = free_ports(2)
 
-    def start(self, guest):
-        """Returns when the node is Ready. `guest` is the layer of the image that tests run."""
+    def start(self, guest, bare):
+        """Returns when the node is Ready. `guest` and `bare` are the layers of the images that tests run."""
         run(["ip", "address", "replace", f"{ADDRESS}/32", "dev", "lo"])
         self.start_containerd()
         self.add_image(PAUSE, self.pause_layer(), ["sleep", "2147483647"], {"PATH": "/bin"})
         self.add_image(GUEST, guest, ["sh"], {"PATH": "/bin", "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"})
+        self.add_image(BARE, bare, ["sh"], {"PATH": "/bin:/usr/bin", "LD_LIBRARY_PATH": "/usr/lib64"})
         self.start_kubelet()
 
     # ---- containerd
@@ -61,7 +62,7 @@ state = "{self.folder}/state"
   disable_apparmor = true
   # Without CAP_SYS_RESOURCE nobody may lower an oom_score_adj, and runc fails with words that say nothing.
   restrict_oom_score_adj = true
-  cdi_spec_dirs = ["{self.folder}/cdi"]
+  cdi_spec_dirs = ["/var/run/cdi"]
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{CNI}"]
     conf_dir = "{network}"
@@ -143,6 +144,10 @@ state = "{self.folder}/state"
 
     def read(self):
         return self.plane.admin.find(f"/api/v1/nodes/{NAME}")
+
+    def gpus(self):
+        """How many the kubelet says it has."""
+        return int(self.read()["status"].get("allocatable", {}).get("nvidia.com/gpu", 0))
 
     def restart_kubelet(self):
         self.kubelet.kill()

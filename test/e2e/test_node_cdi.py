@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Container Device Interface: containerd gives a container its GPU by the name and the specification that we wrote.
+
+The image has no driver: libraries, device nodes and programs that the container sees can only have come this way.
+"""
+import pathlib
+
+import pytest
+
+from rig import annotations, driver_root
+from rig.agents import SLOTS
+from rig.bench import MIB
+from rig.driver_root import DriverRoot
+from rig.node import BARE
+from rig.programs import wait_for
+
+SPEC = pathlib.Path("/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json")
+LOOK = "env; ls -1 /dev/nvidia*; nvidia-smi; ls -1 /usr/lib64; cat /proc/mounts"
+
+
+@pytest.fixture(scope="module")
+def driver(agents, build):
+    return DriverRoot(agents.folder / "driver", build)
+
+
+@pytest.fixture(params=["cdi-cri", "cdi-annotations"])
+def cdi(request, node, agents, driver):
+    """The plugin names devices in this way."""
+    restart(node, agents, f"--device-list-strategy={request.param}", *driver.flags())
+    yield request.param
+    restart(node, agents)
+    SPEC.unlink()
+
+
+def restart(node, agents, *flags):
+    agents.plugin.stop()
+    agents.start_plugin_again(*flags)
+    wait_for("the node's GPUs again", lambda: node.gpus() == SLOTS, 30)
+
+
+def test_container_gets_its_gpu(bench, cdi, node):  # pylint: disable=unused-argument
+    bench.pod("p", bench.guest("c", "sh", "-c", f"{LOOK}; exec guest_greedy 2", image=BARE, gpu=1, mem=3000))
+    bench.phase("p", "Succeeded")
+    said = bench.logs("p", "c")
+    lines = said.splitlines()
+    (uuid,) = annotations.cards_of(bench.read("p"))
+    minor = annotations.cards(node.read())[uuid].get("index", 0)
+
+    assert [line for line in lines if line.startswith("/dev/nvidia")] == [
+        "/dev/nvidia-uvm", f"/dev/nvidia{minor}", "/dev/nvidiactl"]  # fmt: skip
+    assert "NVIDIA_VISIBLE_DEVICES=void" in lines
+    assert driver_root.SAYS in lines
+    (mount,) = [line for line in lines if f" /usr/lib64/libcuda.so.{driver_root.VERSION} " in line]
+    assert {"ro", "nosuid", "nodev"} <= set(mount.split()[3].split(","))
+    assert {"libcuda.so", "libcuda.so.1", "libnvidia-ml.so.1"} <= set(lines), "links that the hooks made"
+
+    greedy = bench.reports("p", "c")
+    assert (greedy["cuda_total"], greedy["nvml_total"]) == (3000 * MIB, 3000 * MIB)
+    assert greedy["refused"] > 0 and greedy["most_bytes"] <= 3000 * MIB
+
+
+def test_file_is_what_counts(bench, cdi):  # pylint: disable=unused-argument
+    """Without the file containerd knows no such device, and the container does not start without its GPU."""
+    SPEC.rename(SPEC.with_suffix(".away"))
+    try:
+        bench.pod("p", bench.guest("c", "true", image=BARE, gpu=1, mem=3000))
+        bench.event("p", "Failed", "unresolvable CDI devices", timeout=60)
+    finally:
+        SPEC.with_suffix(".away").rename(SPEC)
+    bench.phase("p", "Succeeded")
