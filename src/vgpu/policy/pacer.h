@@ -52,6 +52,7 @@ struct Ticket {
   int64_t cost = 0;  // as charged to the lease; 0 = not charged
   int32_t device = -1;
   bool per_thread = false;
+  bool gives_way = false;
   bool in_window = false;
   bool marks = false;  // an event goes behind it (pacer_trail.h)
 };

@@ -33,9 +33,11 @@ struct Circumstances {
 inline constexpr uint32_t kConfident = 8;
 inline constexpr uint32_t kPersistent = 16;
 inline constexpr uint32_t kPersistentContended = 512;
-inline constexpr int64_t kGap = 20'000;       // as long as gaps get
-inline constexpr int64_t kLeastGap = 2'000;   // as short as the gap of an idle GPU gets
-inline constexpr int64_t kGapless = 500'000;  // costs from here on: no gap matters
+inline constexpr int64_t kGap = 20'000;           // as long as gaps get
+inline constexpr int64_t kLeastGap = 2'000;       // as short as the gap of an idle GPU gets
+inline constexpr int64_t kQuantumPoll = 50'000;   // what is in flight is looked at again after that at the soonest,
+inline constexpr int64_t kLongestPoll = 500'000;  // and after that at the latest
+inline constexpr int64_t kGapless = 500'000;      // costs from here on: no gap matters
 
 // What is left of a measurement with a gap for certain. Never nothing: a short kernel can not be told from none.
 constexpr int64_t WithoutGap(int64_t measured, int64_t host_gap) {
@@ -116,13 +118,15 @@ struct Overlap {
   uint32_t high_run = 0;
 };
 
-// One on-phase: it kept the GPU for `busy`, its launches cost `sum` by the estimates. Returns what it is to be charged
-// beyond what the factor said, less than nothing mostly.
-constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, bool contended = false) {
-  if (sum <= 0 || busy <= 0) return 0;
+// One on-phase of `streams` streams: it kept the GPU for `busy`, its launches cost `sum` by the estimates. Returns what
+// it is to be charged beyond what the factor said, less than nothing mostly.
+constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, int streams, bool contended = false) {
+  if (sum <= 0 || busy <= 0 || streams <= 0) return 0;
   const int64_t before = o->factor;
   int64_t ratio = busy >= sum ? Overlap::kOne : busy * Overlap::kOne / sum;
-  if (ratio < Overlap::kLeast) ratio = Overlap::kLeast;
+  // Each stream does one thing at a time; a shorter phase only had its beginning counted with the one before.
+  const int64_t least = streams < 64 ? Overlap::kOne / streams : Overlap::kLeast;
+  if (ratio < least) ratio = least;
   const int64_t top = before + before / 4;
   int64_t share = 4;
   if (ratio < before / 2 || (ratio < before && o->samples == 0)) {
@@ -143,6 +147,23 @@ constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, bool contended = 
 constexpr int64_t Scale(int64_t cost, const Overlap& o) {
   // Two steps, so that hours do not overflow.
   return cost / Overlap::kOne * o.factor + cost % Overlap::kOne * o.factor / Overlap::kOne;
+}
+
+// What a task that gives way may have in flight, and as much may be ahead of a launch that is longer than that.
+struct Quantum {
+  int64_t most;
+  int64_t ahead;
+};
+// So that it stops within 2 ms, and the GPU need not wait for the host.
+inline constexpr Quantum kQuantum{1'200'000, 200'000};
+// While somebody more important is about, each of whose requests has to wait for what is in flight.
+inline constexpr Quantum kShortQuantum{200'000, 0};
+
+// How long to wait before a launch of `cost` may go while `ahead` is in flight; 0: it may.
+constexpr int64_t QuantumWait(int64_t ahead, int64_t cost, const Quantum& quantum) {
+  const int64_t room = quantum.most - cost;
+  const int64_t excess = ahead - (room > quantum.ahead ? room : quantum.ahead);
+  return excess <= 0 ? 0 : excess < kQuantumPoll ? kQuantumPoll : excess < kLongestPoll ? excess : kLongestPoll;
 }
 
 // A name for a kind of launch, well mixed; never 0.

@@ -152,28 +152,55 @@ TEST(LaunchCost, GivenOnlySlicedMeasurements_WhenOneIsTakenAlone_ThenItCountsAnd
 
 TEST(StreamOverlap, GivenFirstPhaseSideBySide_ThenItIsBelievedAndTheRestRefunded) {
   Overlap o;
-  const int64_t beyond = Learn(&o, kMs, 8 * kMs);
+  const int64_t beyond = Learn(&o, kMs, 8 * kMs, 8);
   EXPECT_NEAR(static_cast<double>(Scale(8 * kMs, o)), 1.0 * kMs, 0.01 * kMs);
   EXPECT_NEAR(static_cast<double>(beyond), -7.0 * kMs, 0.01 * kMs);
 }
 
 TEST(StreamOverlap, GivenStreamsSideBySide_ThenTheFactorIsTheirShare) {
   Overlap o;
-  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs);
+  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs, 8);
   EXPECT_NEAR(static_cast<double>(Scale(8 * kMs, o)), 1.0 * kMs, 0.02 * kMs);
 }
 
 TEST(StreamOverlap, GivenIdleGapsOrOthersSlices_ThenNeverMoreThanTheSum) {
   Overlap o;
-  for (int i = 0; i < 100; ++i) Learn(&o, 30 * kMs, kMs);
+  for (int i = 0; i < 100; ++i) Learn(&o, 30 * kMs, kMs, 8);
   EXPECT_EQ(Scale(kMs, o), kMs);
+}
+
+TEST(StreamOverlap, GivenPhasesThatLookTooShort_ThenNeverLessThanAllStreamsAtOnce) {
+  Overlap o;
+  for (int i = 0; i < 100; ++i) Learn(&o, kMs / 10, 8 * kMs, 8);
+  EXPECT_EQ(Scale(8 * kMs, o), kMs);
 }
 
 TEST(StreamOverlap, WhenStreamsNoLongerOverlap_ThenTheFactorReturns) {
   Overlap o;
-  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs);
-  for (int i = 0; i < 80; ++i) Learn(&o, kMs, kMs);
+  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs, 8);
+  for (int i = 0; i < 80; ++i) Learn(&o, kMs, kMs, 8);
   EXPECT_NEAR(static_cast<double>(o.factor), 1.0 * Overlap::kOne, 0.02 * Overlap::kOne);
+}
+
+constexpr Quantum kSome{1'200'000, 200'000};
+
+TEST(WorkInFlight, GivenRoomForALaunch_ThenItGoes) {
+  EXPECT_EQ(QuantumWait(0, 5'000, kSome), 0);
+  EXPECT_EQ(QuantumWait(1'195'000, 5'000, kSome), 0);
+  EXPECT_GT(QuantumWait(1'195'001, 5'000, kSome), 0);
+}
+
+TEST(WorkInFlight, GivenLaunchLongerThanAQuantum_ThenItGoesWhenLittleIsAhead) {
+  EXPECT_EQ(QuantumWait(200'000, 5 * kMs, kSome), 0);
+  EXPECT_GT(QuantumWait(200'001, 5 * kMs, kSome), 0);
+  EXPECT_EQ(QuantumWait(0, 5 * kMs, kShortQuantum), 0);
+  EXPECT_GT(QuantumWait(1, 5 * kMs, kShortQuantum), 0);
+}
+
+TEST(WorkInFlight, GivenNoRoom_ThenTheWaitIsWhatIsTooMuch_NeitherABlinkNorLong) {
+  EXPECT_EQ(QuantumWait(1'300'000, 5'000, kSome), 105'000);
+  EXPECT_EQ(QuantumWait(1'200'000, 5'000, kSome), kQuantumPoll);
+  EXPECT_EQ(QuantumWait(50 * kMs, 5'000, kSome), kLongestPoll);
 }
 
 TEST(LaunchName, GivenDimensionsBeyond32Bits_ThenNamesDiffer) {

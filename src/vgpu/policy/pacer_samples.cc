@@ -208,9 +208,9 @@ void DropTrail(int device) {
   DropTrailLocked(device, true);
 }
 
-void TurnWindow(int device, int64_t now) {
+void TurnWindow(int device, bool runs_dry, int64_t now) {
   const Locked locked(g_lock);
-  TurnWindowLocked(device, now);
+  TurnWindowLocked(device, runs_dry, now);
 }
 
 void EnterWindow(int device, CUstream stream, bool per_thread) {

@@ -36,7 +36,8 @@ void DropTrail(int device);
 int64_t ScaleFor(int device, int64_t cost);
 
 // Windows. A launcher that has to wait closes the phase; a launch while a window is open passes through both others.
-void TurnWindow(int device, int64_t now);
+// `runs_dry`: the wait is long enough for the GPU to finish what it has.
+void TurnWindow(int device, bool runs_dry, int64_t now);
 void EnterWindow(int device, CUstream stream, bool per_thread);
 void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost);
 
