@@ -33,8 +33,8 @@ constexpr int64_t kWorthQuiet = 300'000;
 constexpr int64_t kDrain = 5'000'000;
 constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
 constexpr int64_t kUnknownCost = 1'000'000;  // what others are told of a launch that was never measured
-constexpr int64_t kSpacing = 300'000;        // of marks on one stream; less for a short quantum
-constexpr int64_t kSideBySide = 80;          // launches of streams side by side that go together, so that they overlap
+constexpr int64_t kSpacing = 225'000;        // of marks on one stream; less for a short quantum
+constexpr int64_t kSideBySide = 80;         // launches of streams side by side that go together, so that they overlap
 constexpr int64_t kLargestChunk = 16'000'000;
 
 constinit std::atomic<uint32_t> g_epoch{1};

@@ -155,7 +155,7 @@ struct Quantum {
   int64_t ahead;
 };
 // So that it stops within 2 ms, and the GPU need not wait for the host.
-inline constexpr Quantum kQuantum{1'200'000, 200'000};
+inline constexpr Quantum kQuantum{900'000, 200'000};
 // While somebody more important is about, each of whose requests has to wait for what is in flight.
 inline constexpr Quantum kShortQuantum{200'000, 0};
 
