@@ -29,12 +29,11 @@ constexpr int64_t kNoteInterval = 100'000'000;
 constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known well
 constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
-constexpr int64_t kWorthQuiet = 300'000;
-constexpr int64_t kDrain = 5'000'000;
+constexpr int64_t kDrain = 10'000'000;
 constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
 constexpr int64_t kUnknownCost = 1'000'000;  // what others are told of a launch that was never measured
 constexpr int64_t kSpacing = 225'000;        // of marks on one stream; less for a short quantum
-constexpr int64_t kSideBySide = 80;         // launches of streams side by side that go together, so that they overlap
+constexpr int64_t kSideBySide = 80;          // launches of streams side by side that go together, so that they overlap
 constexpr int64_t kLargestChunk = 16'000'000;
 
 constinit std::atomic<uint32_t> g_epoch{1};
@@ -226,14 +225,17 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   return early ? Due::kNo : Due::kGapless;
 }
 
-// A long launch that was only ever seen between the slices of others: they are asked to hold theirs, once or twice.
-void SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
+// A long launch that was only ever seen between the slices of others: they are asked to hold theirs, now and then until
+// it is known. True when they do.
+bool SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
   const Estimate& e = kind.estimate;
-  if (e.alone || (e.samples != 0 && e.cost < kWorthQuiet)) return;
-  if (!AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now)) return;
-  for (const int64_t end = now + kDrain; now < end && Others(device, now).active_until > now; now = MonotonicNanos()) {
+  if (e.alone >= kEnoughAlone || (e.samples != 0 && e.cost < kWorthQuiet)) return false;
+  if (!AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now)) return false;
+  for (const int64_t end = now + kDrain; now < end; now = MonotonicNanos()) {
+    if (Others(device, now).active_until <= now) return true;
     SleepNanos(kQuietPoll);
   }
+  return false;
 }
 
 TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, bool waited, int64_t now) {
@@ -241,9 +243,9 @@ TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, 
   if (due == Due::kNo) return nullptr;
   const bool gapless = Backlogged(ticket.device, ticket.stream, ticket.per_thread, now);
   if (!gapless && due == Due::kGapless) return nullptr;
-  SeekQuiet(*kind, ticket.device, now);
+  const bool quiet = SeekQuiet(*kind, ticket.device, now);
   g_sampled_at.store(now, std::memory_order_relaxed);
-  return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless);
+  return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless, quiet);
 }
 
 // Takes `cost` from the thread's lease; a launch that costs more than a lease is charged at once, so that everybody

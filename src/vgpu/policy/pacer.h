@@ -24,6 +24,7 @@ struct alignas(64) LaunchKind {
   Estimate estimate;
   int64_t sampled_at = 0;
 };
+static_assert(sizeof(LaunchKind) == 64);
 inline constexpr size_t kLaunchKinds = 8192;
 extern LaunchKind g_launch_kinds[kLaunchKinds];
 

@@ -104,7 +104,9 @@ void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now) {
   const int64_t until = region::Load(mine->active_until) - kSlack;
   const bool was_always = g_always[device].exchange(false);
   const bool goes_on = !was_always && until > now && until < now + region::kCommonReach;
-  region::Store(mine->active_until, (goes_on ? until : BehindOthers(device, now)) + charge + kSlack);
+  const int64_t alone = (goes_on ? until : BehindOthers(device, now)) + charge;
+  const int64_t shared = now + charge * (1 + Others(device, now).active);  // all take turns
+  region::Store(mine->active_until, (alone > shared ? alone : shared) + kSlack);
 }
 
 void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now) {

@@ -11,14 +11,15 @@ namespace hami::vgpu {
 
 // The cost of one kind of launch (a kernel with its shape, or an executable graph) when it has the GPU to itself.
 struct Estimate {
-  int64_t cost = 0;       // ns, 0 = never measured
-  uint32_t samples = 0;   // saturates
-  uint32_t high_run = 0;  // samples in a row above the band
-  int64_t high_min = 0;   // the least of them
-  int64_t doubtful = 0;   // charged before that, for so many:
+  int64_t cost = 0;      // ns, 0 = never measured
+  int64_t high_min = 0;  // the least of the samples above the band
+  int64_t doubtful = 0;  // charged before the first sample alone, for so many:
+  int64_t spread = 0;    // how far below the cost samples were, at most
   uint32_t doubted = 0;
-  bool alone = false;    // one was taken while nobody else used the GPU
-  bool gapless = false;  // the cost rests on measurements without a gap
+  uint32_t high_run = 0;  // samples in a row above the band
+  uint8_t samples = 0;    // saturates
+  uint8_t alone = 0;      // of them taken while nobody else used the GPU; saturates
+  bool gapless = false;   // the cost rests on measurements without a gap
 };
 
 // How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
@@ -31,12 +32,14 @@ struct Circumstances {
 };
 
 inline constexpr uint32_t kConfident = 8;
+inline constexpr uint32_t kEnoughAlone = 3;
 inline constexpr uint32_t kPersistent = 16;
 inline constexpr uint32_t kPersistentContended = 512;
 inline constexpr int64_t kGap = 20'000;           // as long as gaps get
 inline constexpr int64_t kLeastGap = 2'000;       // as short as the gap of an idle GPU gets
 inline constexpr int64_t kQuantumPoll = 50'000;   // what is in flight is looked at again after that at the soonest,
 inline constexpr int64_t kLongestPoll = 500'000;  // and after that at the latest
+inline constexpr int64_t kWorthQuiet = 300'000;   // launches as long as this are to be measured alone
 inline constexpr int64_t kGapless = 500'000;      // costs from here on: no gap matters
 
 // What is left of a measurement with a gap for certain. Never nothing: a short kernel can not be told from none.
@@ -47,10 +50,28 @@ constexpr int64_t WithoutGap(int64_t measured, int64_t host_gap) {
 
 constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
 
+// The same while others use the GPU. Whoever varies little alone does not vary more then: what is above is theirs, and
+// taken in often enough it would raise the band again.
+constexpr int64_t BandTopBesideOthers(const Estimate& e) {
+  const int64_t varies = e.alone < kEnoughAlone ? e.cost / 8 : e.spread + e.spread / 4;
+  return e.cost + varies + kGap;
+}
+
+// Nobody makes a launch shorter; by how much some were shorter, others may be longer.
+constexpr void Widen(Estimate* e, int64_t off) {
+  e->spread -= e->spread / 256;  // what was seen once is forgotten
+  if (off > e->spread) e->spread = off;
+}
+
 // A measurement above all that is likely: somebody else's time, until it persists.
 constexpr int64_t LearnHigh(Estimate* e, int64_t measured, bool contended) {
   if (e->high_run == 0 || measured < e->high_min) e->high_min = measured;
-  if (++e->high_run > (contended ? kPersistentContended : kPersistent)) {
+  const bool persistent = ++e->high_run > (contended ? kPersistentContended : kPersistent);
+  if (persistent && contended && e->alone != 0 && e->cost >= kWorthQuiet) {
+    // Others are always in the way, or it became dearer: one more alone will tell.
+    if (e->alone >= kEnoughAlone) e->alone = kEnoughAlone - 1;
+    e->high_run = 0;
+  } else if (persistent) {
     const int64_t step = e->cost / (contended ? 64 : 8) + 1;
     e->cost = e->high_min - e->cost < step ? e->high_min : e->cost + step;
   }
@@ -64,9 +85,13 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
   if (measured < 1) measured = 1;
   const uint32_t seen = e->samples;
   if (seen < kConfident) ++e->samples;
-  const bool high = measured > (at.contended ? e->cost + e->cost / 8 + kGap : BandTop(e->cost));
-  const bool first_alone = !at.contended && !e->alone;
-  if (first_alone) e->alone = true;
+  const bool high = measured > (at.contended ? BandTopBesideOthers(*e) : BandTop(e->cost));
+  // What came out much shorter alone than what was taken alone before shows that that was not.
+  const bool refuted = e->alone < kConfident && measured < e->cost - e->cost / 8;
+  const bool first_alone = !at.contended && (e->alone == 0 || refuted);
+  if (first_alone) e->spread = e->alone = 0;
+  if (!at.contended && (first_alone || !high) && e->alone < kConfident) ++e->alone;
+  if (!first_alone && e->alone != 0 && measured < e->cost) Widen(e, e->cost - measured);
   if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !high)) {
     e->cost = measured;
     e->gapless = at.gap == Gap::kNone;
@@ -77,7 +102,9 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
   e->high_run = 0;
   if (at.gap == Gap::kNone || e->cost >= kGapless) {
     // Up and down alike, so that kernels that vary are charged their mean; what others did to the first ones goes soon.
-    e->cost += (measured - e->cost) / (at.contended && measured < e->cost - e->cost / 5 ? 2 : 8);
+    const bool few = !at.contended && e->alone < kConfident && measured < e->cost;
+    const bool far = at.contended && measured < e->cost - e->cost / 5;
+    e->cost += (measured - e->cost) / (few ? e->alone : far ? 2 : 8);
     return measured;
   }
   // An excess that small is more likely the gap than the kernel, and what was measured without one is better known.
@@ -96,7 +123,7 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   const bool first = e->samples == 0;
   const int64_t accepted = TakeIn(e, measured, at);
   if (at.contended) {
-    if (e->alone || first) return accepted;
+    if (e->alone != 0 || first) return accepted;
     e->doubtful += accepted;
     ++e->doubted;
     return accepted;
