@@ -14,8 +14,8 @@
 namespace hami::vgpu {
 
 // Starts timing the launch at hand; nullptr when all places are taken or the driver has no event. `charged` is what the
-// account was charged for it; `gapless` that the stream has work ahead of it; `quiet` that others hold their launches for
-// it, so that it is to be collected before they go on.
+// account was charged for it; `gapless` that the stream has work ahead of it; `quiet` that others hold their launches
+// for it, so that it is to be collected before they go on.
 TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged, bool gapless,
                          bool quiet);
 // After the launch: true when it went well.
