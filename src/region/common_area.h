@@ -88,8 +88,9 @@ inline bool CommonIsMine(const CommonArea& area, int line, uint64_t container, u
 struct CommonView {
   int64_t active_until = 0;  // the latest of all others
   int64_t active = 0;        // how many of them are
-  int64_t quiet_until = 0;
+  int64_t quiet_until = 0;   // of those that are at least as important
   int64_t higher_until = 0;  // of those that are more important
+  int64_t lower_until = 0;   // of those that are less important
   bool higher_present = false;
   bool lower_present = false;
   int64_t wanted = 0;  // the rates of those that have use for GPU time; one without a limit wants all
@@ -108,9 +109,12 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
     view.active += sane_until > now ? 1 : 0;
     if (sane_until > view.active_until) view.active_until = sane_until;
     const int64_t quiet = Load(m.quiet_until);
-    if (quiet <= now + kCommonQuiet && quiet > view.quiet_until) view.quiet_until = quiet;
     const int32_t other = Load(m.priority);
-    view.lower_present |= other > priority;
+    if (other <= priority && quiet <= now + kCommonQuiet && quiet > view.quiet_until) view.quiet_until = quiet;
+    if (other > priority) {
+      view.lower_present = true;
+      if (sane_until > view.lower_until) view.lower_until = sane_until;
+    }
     if (other >= 0 && other < priority) {  // below 0 is no priority: nobody can go before those of 0
       view.higher_present = true;
       if (sane_until > view.higher_until) view.higher_until = sane_until;

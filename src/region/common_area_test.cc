@@ -89,6 +89,22 @@ TEST_F(CommonAreaTest, GivenOneThatMeasures_ThenTheOthersKnow_ForAsLongAsIsAllow
   EXPECT_EQ(Look(mine).quiet_until, 0);
 }
 
+TEST_F(CommonAreaTest, GivenLessImportantOneThatMeasures_ThenNobodyAboveItHolds) {
+  const int mine = Join(1);
+  CommonMember& other = area_->members[Join(2, 2)];
+  other.quiet_until = kNow + 5 * kMs;
+  EXPECT_EQ(Look(mine).quiet_until, 0);
+  EXPECT_EQ(Look(mine, kNow, 2).quiet_until, kNow + 5 * kMs);
+}
+
+TEST_F(CommonAreaTest, GivenLessImportantOneAtWork_ThenItsEndIsKnown) {
+  const int mine = Join(1, 0);
+  area_->members[Join(2, 1)].active_until = kNow + kMs;
+  area_->members[Join(3, 0)].active_until = kNow + 2 * kMs;
+  EXPECT_EQ(Look(mine, kNow, 0).lower_until, kNow + kMs);
+  EXPECT_EQ(Look(mine, kNow, 0).active_until, kNow + 2 * kMs);
+}
+
 TEST_F(CommonAreaTest, GivenTimesOutOfReach_ThenTheyDoNotCount) {
   const int mine = Join(1);
   CommonMember& other = area_->members[Join(2, 0)];

@@ -6,7 +6,9 @@
 
 Parts: table (limits x shapes x numbers of SMs), tenants, priority, step, cost; all of them when none is named. `judge` is
 another: the table without any limiter and with a perfect one, to see that this program can tell them apart.
-Every cell is a machine of its own with fresh processes, in an order that the seed shuffles, native ones in between.
+Every cell is a machine of its own with fresh processes, in an order that the seed shuffles, native ones in between. The
+whole table takes hours: with --cells FILE what is measured is kept there and not measured again, --minutes N ends the run
+after so long, and the same command goes on with what is missing, or was disturbed by the host.
 Exit status: 0 every target is met, 1 some target is missed, 2 none is missed but the host was too slow to judge some.
 """
 import argparse
@@ -22,6 +24,7 @@ import tempfile
 import time
 
 import sm_cell
+import sm_cells
 import sm_parts
 
 LIMITS = (5, 10, 25, 30, 50, 75, 90, 95)
@@ -126,7 +129,7 @@ def summarise(runs, native, options):
     return row
 
 
-HEADER = (f"{'SMs':>3} {'shape':9} {'limit':>5} {'MAE 1s':>7} {'floor':>6} {'MAE 10s':>7} {'floor':>6} {'bias':>6} {'p95':>6} "
+HEADER = (f"{'SMs':>3} {'shape':9} {'limit':>5} {'seeds':>5} {'MAE 1s':>7} {'floor':>6} {'MAE 10s':>7} {'floor':>6} {'bias':>6} {'p95':>6} "
           f"{'work %':>7} {'native':>6} {'cpu':>5} {'wait':>5}")
 
 
@@ -135,37 +138,62 @@ def line_of(row):
     if not row["judged"]:
         verdict += " but NOT JUDGED: the host was too slow"
     by_nature = "" if row["floor_1s"] <= MAE_1S else "  (kernels too long for 1 s windows)"
-    return (f"{row['sms']:3} {row['shape']:9} {row['limit']:5} {row['mae_1s']:7.2f} {row['floor_1s']:6.2f} "
+    return (f"{row['sms']:3} {row['shape']:9} {row['limit']:5} {row['seeds']:5} {row['mae_1s']:7.2f} {row['floor_1s']:6.2f} "
             f"{row['mae_10s']:7.2f} {row['floor_10s']:6.2f} {row['bias']:+6.2f} {row['p95']:6.2f} {row['throughput']:7.2f} "
             f"{row['native_busy']:6.1f} {row['cpu']:5.1f} {row['cpu_wait']:5.1f}  {verdict}{by_nature}")
 
 
-def table(tools, options):
+def collect(tools, options):
+    """All cells of the table that are there when the time is up."""
     plans = []
     for seed in range(1, options.seeds + 1):
         batch = [Plan(sms, shape, limit, seed) for sms in options.sms for shape in options.shapes
                  for limit in (*options.limits, None)]
         random.Random(seed).shuffle(batch)
         plans += batch
-    takes = sum(plan.warm_up() + plan.seconds(options.seconds) + 0.7 for plan in plans)
-    print(f"table: {len(plans)} cells, {options.seeds} seeds, limiter: {options.limiter}; takes about "
-          f"{takes / 60:.0f} minutes, more where the host disturbs", flush=True)
-    runs = {}
-    for count, plan in enumerate(plans, 1):
+    cells = sm_cells.Cells(options.cells, sm_cells.conditions_of(tools.library, options),
+                           lambda run: run["cpu_wait"] <= sm_cell.STARVED)
+    due = [plan for plan in plans if not cells.has(dataclasses.astuple(plan))]
+    takes = sum(plan.warm_up() + plan.seconds(options.seconds) + 0.7 for plan in due)
+    print(f"table: {len(plans)} cells, {options.seeds} seeds, limiter: {options.limiter}; {len(due)} are to be measured, "
+          f"about {takes / 60:.0f} minutes, more where the host disturbs", flush=True)
+    if cells.foreign:
+        print(f"{options.cells}: {cells.foreign} cells of another library or of other settings are not used")
+    end = time.monotonic() + 60 * options.minutes
+    for count, plan in enumerate(due, 1):
+        if time.monotonic() > end:
+            print(f"the time is up: {len(due) - count + 1} cells are still to be measured")
+            break
         run = run_cell(tools, plan, options)
-        runs.setdefault((plan.sms, plan.shape, plan.limit), []).append(run)
-        print(f"  {count}/{len(plans)} {plan.sms} SMs {plan.shape} {plan.limit or 'native'} seed {plan.seed}: "
+        cells.add(run)
+        print(f"  {count}/{len(due)} {plan.sms} SMs {plan.shape} {plan.limit or 'native'} seed {plan.seed}: "
               f"busy {run['busy']:.2f} %", file=sys.stderr, flush=True)
+    return cells
+
+
+def table(tools, options):
+    cells = collect(tools, options)
     print("\nPoints of busy time as the device counts it, over every window of 1 s and 10 s. floor: what the best limiter has\n"
           "that can not cut a kernel in two. work %: work done / (limit x native work). native: busy % without a limit. cpu,\n"
           "wait: % of a core that the guests used, and for which each of them waited.\n"
           f"Targets: MAE 1s <= {MAE_1S} + floor, MAE 10s <= {MAE_10S} + floor, work >= {THROUGHPUT} %\n\n{HEADER}")
-    rows = []
+    rows, used, absent = [], [], 0
     for sms in options.sms:
         for shape in options.shapes:
+            native = cells.of(sms, shape, None, options.seeds)
+            used += native
             for limit in options.limits:
-                rows.append(summarise(runs[sms, shape, limit], runs[sms, shape, None], options))
+                runs = cells.of(sms, shape, limit, options.seeds)
+                used += runs
+                if not runs or not native:
+                    absent += 1
+                    continue
+                rows.append(summarise(runs, native, options))
                 print(line_of(rows[-1]))
+    if absent:
+        print(f"{absent} rows have no cell yet")
+    if not rows:
+        return dict(rows=[], runs=used, missed=0, not_judged=absent)
     plain = [row for row in rows if row["judged"] and row["floor_1s"] <= MAE_1S] or rows
     print(f"all that 1 s windows can hold ({len(plain)} of {len(rows)} rows): "
           f"MAE 1s {statistics.fmean(row['mae_1s'] for row in plain):.2f}, "
@@ -173,9 +201,8 @@ def table(tools, options):
           f"bias {statistics.fmean(row['bias'] for row in plain):+.2f}, "
           f"work {statistics.fmean(row['throughput'] for row in plain):.2f} %, "
           f"worst 1s {max(row['mae_1s'] for row in plain):.2f}")
-    return dict(rows=rows, runs=[run for group in runs.values() for run in group],
-                missed=sum(bool(row["misses"]) for row in rows if row["judged"]),
-                not_judged=sum(not row["judged"] for row in rows))
+    return dict(rows=rows, runs=used, missed=sum(bool(row["misses"]) for row in rows if row["judged"]),
+                not_judged=absent + sum(not row["judged"] for row in rows))
 
 
 def judge(tools, options):
@@ -205,7 +232,10 @@ def parse():
     parser.add_argument("parts", nargs="*", choices=[[], *parts], metavar="PART")
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--library", type=pathlib.Path, help="lib/libvgpu.so of another build than DIR")
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path, help="all results are written there")
+    parser.add_argument("--cells", type=pathlib.Path, help="cells of the table are kept there, each in a line, and not "
+                        "measured again; another library or other --seconds, --jitter, --limiter are another table")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no cell of the table after that")
     parser.add_argument("--quick", action="store_true", help="one seed, few limits, two numbers of SMs: some minutes")
     parser.add_argument("--limits", type=numbers)
     parser.add_argument("--shapes", type=lambda text: tuple(text.split(",")))
@@ -215,6 +245,8 @@ def parse():
     parser.add_argument("--retries", type=int, default=2, help="of a cell whose guests had to wait for a processor (2)")
     parser.add_argument("--jitter", type=float, default=0.1, help="kernels take this much more or less (0.1)")
     parser.add_argument("--limiter", choices=("library", "none", "fake"), default="library", help="of the table")
+    parser.add_argument("--beside", type=lambda text: tuple(text.split(",")), default=tuple(sm_parts.BEST_EFFORT),
+                        help="the best-effort loads of priority")
     parser.add_argument("--through", choices=("library", "hami", "fake"), default="library", help="how tenants are started: "
                         "by the environment alone, by hami run, which gives them a common area, or with a limiter of their own")
     options = parser.parse_args()
@@ -227,6 +259,8 @@ def parse():
     options.seconds = options.seconds or (4.0 if quick else 12.0)
     if unknown := set(options.shapes) - set(sm_cell.SHAPES):
         parser.error(f"no such shapes: {', '.join(sorted(unknown))} (there are {', '.join(sm_cell.SHAPES)})")
+    if unknown := set(options.beside) - set(sm_parts.BEST_EFFORT):
+        parser.error(f"no such loads: {', '.join(sorted(unknown))} (there are {', '.join(sm_parts.BEST_EFFORT)})")
     return options
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the table of sm.py does not show: tenants beside each other, priority, changes while running, and the cost."""
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -17,7 +18,8 @@ HOST_SLOWS = 1.25  # times the p99 of an ideal device, from which on the host an
 TENANTS = ((30, 70), (50, 50), (10, 20, 70), (25, 25, 25, 25), (10, 20, 30, 40), (5, 10, 15, 20, 20, 30),
            (12, 12, 12, 12, 13, 13, 13, 13), (2, 5, 8, 10, 15, 15, 20, 25))
 TENANT_LOADS = ("half", "graph100", "tiny", "milli")  # in turn
-BEST_EFFORT = ("tiny", "half", "half-sync", "graph100", "streams8")
+BEST_EFFORT = {"tiny": 5e-6, "half": 5e-4, "half-sync": 5e-4, "graph100": 2e-3, "streams8": 2e-4}  # uncut, in seconds
+REQUEST_RATE, REQUEST_WORK = 150, 2e-3  # Poisson requests; the work is ten kernels of 200 us (sm_guest.cc)
 
 
 class Verdicts:
@@ -127,6 +129,32 @@ def tenants(tools, options):
     return verdicts.result()
 
 
+def least_added(grain, used, requests=200_000):
+    """Percent that the p99 of the requests grows at least beside launches of `grain` seconds that get `used` percent of
+    the idle time, whatever decides when they begin, as long as it can neither cut them in two nor foresee a request.
+
+    Requests that come at random find such a launch at work as often as it is at work, and at a random point of it; they
+    wait for its rest, and all others for nothing but requests.
+    """
+    part = used / 100
+    # A launch that a request waits for uses idle time, too: of 1 / rate + that, it uses `part`.
+    at_work = part / REQUEST_RATE / (1 / REQUEST_RATE + grain / 2 * (1 - part))
+
+    def p99(at_work):
+        arrivals, rests = random.Random(1), random.Random(2)
+        due, free, latencies = 0.0, 0.0, []
+        for _ in range(requests):
+            due += arrivals.expovariate(REQUEST_RATE)
+            rest = rests.random() / at_work * grain if at_work else grain
+            if due >= free:
+                free = due + (rest if rest < grain else 0)
+            free += REQUEST_WORK
+            latencies.append(free - due)
+        return sm_cell.quantile(latencies, 0.99)
+
+    return 100 * (p99(at_work) / p99(0) - 1)
+
+
 def serve(tools, options, beside):
     """p99 in us of Poisson requests at 30 % load, the p99 that queueing alone makes, and what a best-effort neighbour got
     of the idle time."""
@@ -148,7 +176,7 @@ def serve(tools, options, beside):
         else:
             argv, (env, _) = [], cell.container("high", 100, priority=0)
         # The same seed each time: the requests come at the same moments, alone and beside others.
-        argv += [tools.guest, "requests", cell.board.path, 0, 7, 150, seconds]
+        argv += [tools.guest, "requests", cell.board.path, 0, 7, REQUEST_RATE, seconds]
         server = cell.start(argv, env, stdout=subprocess.PIPE)
         cell.board.wait_for([0], [server])
         judge = cell.watch(2, seconds - 0.2, 0.1)
@@ -196,11 +224,12 @@ def stop_and_resume(tools, options, shape):
 
 def priority(tools, options):
     verdicts = Verdicts()
-    print(f"\npriority: about {(7 if options.quick else 21) * 8 / 60 + 0.5:.0f} minutes, through {options.through}")
+    takes = (7 if options.quick else 21) * 1.6 * len(options.beside) / 60 + 0.5
+    print(f"\npriority: about {takes:.0f} minutes, through {options.through}")
     if options.through != "hami":
         print("Containers that share no area know nothing of each other: p99 needs --through hami.")
     alone, beside, ideal = [], {}, 0.0
-    for i, shape in enumerate(BEST_EFFORT):
+    for i, shape in enumerate(options.beside):
         if i % 2 == 0:  # in between, so that both sides meet the same host
             p99, ideal, _ = serve(tools, options, None)
             alone.append(p99)
@@ -213,8 +242,10 @@ def priority(tools, options):
         print("already alone the host makes the requests late")
     for shape, (p99, _, used) in beside.items():
         verdicts.row(f"beside {shape}: p99 above alone", 100 * (p99 / reference - 1), "%", P99_ADDED, slow=slow)
+        verdicts.row(f"beside {shape}: the least that is possible (launches of {1e3 * BEST_EFFORT[shape]:g} ms)",
+                     least_added(BEST_EFFORT[shape], IDLE_USED), "%")
         verdicts.row(f"beside {shape}: best effort's part of the idle time", used, "%", IDLE_USED, True)
-    for shape in ("tiny", "half", "streams8"):
+    for shape in (shape for shape in ("tiny", "half", "streams8") if shape in options.beside):
         stops, resumes, slow = stop_and_resume(tools, options, shape)
         verdicts.row(f"{shape}: stops after, worst of {len(stops)}", max(stops), "ms", STOP_MS, slow=slow)
         verdicts.row(f"{shape}: resumes after, worst of {len(resumes)}", max(resumes), "ms", RESUME_MS, slow=slow)

@@ -24,18 +24,15 @@ constexpr int64_t kLease = 200'000;           // of expected cost, for one threa
 constexpr int64_t kChunk = 500'000;           // what a launcher that had to wait waits for
 constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are looked at again
 constexpr int64_t kUnknownPoll = 20'000;
-constexpr int64_t kQuantumPoll = 100'000;
+constexpr int64_t kQuietPoll = 100'000;
 constexpr int64_t kNoteInterval = 100'000'000;
 constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known well
 constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
-constexpr int64_t kWorthQuiet = 300'000;
-constexpr int64_t kDrain = 5'000'000;
+constexpr int64_t kDrain = 10'000'000;
 constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
-constexpr int64_t kQuantum = 1'200'000;      // the work in flight of a task that may be told to stop
-constexpr int64_t kShortQuantum = 400'000;   // while somebody more important is about
 constexpr int64_t kUnknownCost = 1'000'000;  // what others are told of a launch that was never measured
-constexpr int64_t kSpacing = kQuantum / 4;   // of marks on one stream
+constexpr int64_t kSpacing = 225'000;        // of marks on one stream; less for a short quantum
 constexpr int64_t kSideBySide = 80;          // launches of streams side by side that go together, so that they overlap
 constexpr int64_t kLargestChunk = 16'000'000;
 
@@ -153,7 +150,7 @@ uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
     const int64_t balance = region::GpuTimeBalance(account, *now, rate);
     const int64_t chunk = *waited ? ChunkOf(device, cost) : 1;
     if (balance >= chunk) return rate;
-    if (!*waited) TurnWindow(device, *now);
+    if (!*waited) TurnWindow(device, true, *now);
     *waited = true;
     region::GpuTimeWaits(account, *now);
     TellOthers(device, LimitOf(device), 0, *now);
@@ -163,18 +160,25 @@ uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
   }
 }
 
-// Waits until what is in flight, and `cost` more, is a quantum at most; one launch goes when little is left. A peer or
-// this very thread may have to do something before the GPU goes on, so there is an end to it.
+const Quantum& QuantumOf(int device, int64_t now) {
+  return Others(device, now).higher_present ? kShortQuantum : kQuantum;
+}
+
+int64_t LeaseOf(const Quantum& quantum) { return quantum.most / 4 < kLease ? quantum.most / 4 : kLease; }
+
+// Waits until what is in flight, and `cost` more, is a quantum at most. A peer or this very thread may have to do
+// something before the GPU goes on, so there is an end to it.
 void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
   int64_t begin = *now;
-  const int64_t quantum = Others(device, *now).higher_present ? kShortQuantum : kQuantum;
+  const Quantum& quantum = QuantumOf(device, begin);
+  const int64_t charge = ScaleFor(device, cost + LeaseOf(quantum));
   for (;;) {
     const int64_t ahead = InFlight(device, *now);
-    if (ahead <= quantum / 4 || ahead + cost <= quantum) return;
-    if (!*waited) TurnWindow(device, *now);
+    const int64_t wait = QuantumWait(ahead, charge, quantum);
+    if (wait == 0) return;
+    if (!*waited) TurnWindow(device, false, *now);
     *waited = true;
-    const int64_t excess = ahead + cost - quantum;
-    SleepNanos(excess < kQuantumPoll ? kQuantumPoll : excess < kChunk ? excess : kChunk);
+    SleepNanos(wait);
     const bool blocked = WaitWhileBlocked(device);
     *now = MonotonicNanos();
     if (blocked) begin = *now;
@@ -186,7 +190,7 @@ void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
 uint32_t AdmitLaunch(int device, int64_t cost, bool gives_way, int64_t* now, bool* waited) {
   uint32_t rate = RateOf(device);
   if (rate != 0 || gives_way) rate = Admit(device, cost, now, waited);
-  if (gives_way) AdmitQuantum(device, ScaleFor(device, cost), now, waited);
+  if (gives_way) AdmitQuantum(device, cost, now, waited);
   return rate;
 }
 
@@ -221,14 +225,17 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   return early ? Due::kNo : Due::kGapless;
 }
 
-// A long launch that was only ever seen between the slices of others: they are asked to hold theirs, once or twice.
-void SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
+// A long launch that was only ever seen between the slices of others: they are asked to hold theirs, now and then until
+// it is known. True when they do.
+bool SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
   const Estimate& e = kind.estimate;
-  if (e.alone || (e.samples != 0 && e.cost < kWorthQuiet)) return;
-  if (!AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now)) return;
-  for (const int64_t end = now + kDrain; now < end && Others(device, now).active_until > now; now = MonotonicNanos()) {
-    SleepNanos(kQuantumPoll);
+  if (e.alone >= kEnoughAlone || (e.samples != 0 && e.cost < kWorthQuiet)) return false;
+  if (!AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now)) return false;
+  for (const int64_t end = now + kDrain; now < end; now = MonotonicNanos()) {
+    if (Others(device, now).active_until <= now) return true;
+    SleepNanos(kQuietPoll);
   }
+  return false;
 }
 
 TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, bool waited, int64_t now) {
@@ -236,24 +243,26 @@ TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, 
   if (due == Due::kNo) return nullptr;
   const bool gapless = Backlogged(ticket.device, ticket.stream, ticket.per_thread, now);
   if (!gapless && due == Due::kGapless) return nullptr;
-  SeekQuiet(*kind, ticket.device, now);
+  const bool quiet = SeekQuiet(*kind, ticket.device, now);
   g_sampled_at.store(now, std::memory_order_relaxed);
-  return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless);
+  return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless, quiet);
 }
 
 // Takes `cost` from the thread's lease; a launch that costs more than a lease is charged at once, so that everybody
 // sees the debt. Who only tells others what it does has no lease.
-void PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, int64_t now) {
+void PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, bool gives_way, int64_t now) {
   if (cost <= lease->credit) {
     lease->credit -= cost;
     return;
   }
-  const int64_t next = rate != 0 || GivesWay(device) ? kLease : 0;
+  const int64_t next = gives_way ? LeaseOf(QuantumOf(device, now)) : rate != 0 ? kLease : 0;
   const int64_t charge = ScaleFor(device, cost + next - lease->credit);
+  const bool tells_all = rate == 0 || gives_way;
+  const int64_t ahead = tells_all ? InFlight(device, now) : 0;
   if (rate != 0) region::GpuTimeCharge(AccountOf(device), charge, now, rate);
   Issued(device, charge);
-  if (next == 0) {
-    TellOthers(device, 0, InFlight(device, now) + charge, now, true);
+  if (tells_all) {
+    TellOthersAll(device, LimitOf(device), ahead + charge, now);
   } else {
     TellOthers(device, LimitOf(device), charge, now);
   }
@@ -370,9 +379,9 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
 
   kind = ClaimKind(id);
   cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited
-  PayLaunch(&lease, device, cost, rate, now);
+  PayLaunch(&lease, device, cost, rate, gives_way, now);
   if (cost == 0) TellOthers(device, LimitOf(device), kUnknownCost, now);
-  *ticket = {.stream = stream, .cost = cost, .device = device, .per_thread = per_thread};
+  *ticket = {.stream = stream, .cost = cost, .device = device, .per_thread = per_thread, .gives_way = gives_way};
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
   ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);
@@ -386,7 +395,9 @@ void EndLaunch(Ticket* ticket, CUresult result) {
     LeaveWindow(ticket->device, ticket->stream, ticket->per_thread, ticket->cost);
   }
   if (ticket->marks && launched) {
-    LayMark(ticket->device, ticket->stream, ticket->per_thread, kSpacing, MonotonicNanos());
+    const int64_t now = MonotonicNanos();
+    const int64_t spacing = ticket->gives_way ? QuantumOf(ticket->device, now).most / 4 : kSpacing;
+    LayMark(ticket->device, ticket->stream, ticket->per_thread, spacing, now);
   }
   // A launch that did not take place is not paid for.
   if (!launched && ticket->cost > 0 && t_lease.device == ticket->device) t_lease.credit += ticket->cost;

@@ -24,6 +24,7 @@ struct alignas(64) LaunchKind {
   Estimate estimate;
   int64_t sampled_at = 0;
 };
+static_assert(sizeof(LaunchKind) == 64);
 inline constexpr size_t kLaunchKinds = 8192;
 extern LaunchKind g_launch_kinds[kLaunchKinds];
 
@@ -52,6 +53,7 @@ struct Ticket {
   int64_t cost = 0;  // as charged to the lease; 0 = not charged
   int32_t device = -1;
   bool per_thread = false;
+  bool gives_way = false;
   bool in_window = false;
   bool marks = false;  // an event goes behind it (pacer_trail.h)
 };

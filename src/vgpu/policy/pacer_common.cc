@@ -21,7 +21,8 @@ constexpr int64_t kAlways = 900'000'000;  // renewed every half a second
 constexpr int64_t kAskAgain = 30'000'000;
 constexpr int64_t kQuietAgain = 100'000'000;  // of the time, a quarter at most is spent waiting for those who measure
 constexpr int64_t kHears = 100'000'000;
-constexpr int64_t kSlack = 300'000;  // between the end that was expected and the next launch
+constexpr int64_t kSlice = 2'000'000;  // for longer than about that a GPU does not let one container wait for another
+constexpr int64_t kSlack = 250'000;    // between the end that was expected and the next launch
 
 constexpr int64_t kLookAgain = 1'000'000'000;  // for an area where there was none
 constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, for somebody may be reading it
@@ -129,28 +130,45 @@ region::CommonMember* Mine(int device, int64_t now) {
   return line < 0 ? nullptr : &area->members[line];
 }
 
-}  // namespace
-
-void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now, bool is_all) {
+region::CommonMember* Renew(int device, uint32_t rate, int64_t now) {
   region::CommonMember* const mine = Mine(device, now);
-  if (mine == nullptr) return;
+  if (mine == nullptr) return nullptr;
   region::Store(mine->rate, rate);
   region::Store(mine->priority, OwnPriority());
   region::Store(mine->seen_at, now);
-  if (charge <= 0) return;
+  return mine;
+}
+
+// When work that is launched now begins: what less important containers have under way comes before it.
+int64_t BehindOthers(int device, int64_t now) {
+  const int64_t wait = Others(device, now).lower_until - kSlack - now;
+  return now + (wait < 0 ? 0 : wait < kSlice ? wait : kSlice);
+}
+
+}  // namespace
+
+void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now) {
+  region::CommonMember* const mine = Renew(device, rate, now);
+  if (mine == nullptr || charge <= 0) return;
   const int64_t until = region::Load(mine->active_until) - kSlack;
   const bool was_always = g_always[device].exchange(false);
-  const bool goes_on = !is_all && !was_always && until > now && until < now + region::kCommonReach;
-  region::Store(mine->active_until, (goes_on ? until : now) + charge + kSlack);
+  const bool goes_on = !was_always && until > now && until < now + region::kCommonReach;
+  const int64_t alone = (goes_on ? until : BehindOthers(device, now)) + charge;
+  const int64_t shared = now + charge * (1 + Others(device, now).active);  // all take turns
+  region::Store(mine->active_until, (alone > shared ? alone : shared) + kSlack);
+}
+
+void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now) {
+  region::CommonMember* const mine = Renew(device, rate, now);
+  if (mine == nullptr) return;
+  g_always[device].store(false);
+  region::Store(mine->active_until, BehindOthers(device, now) + all + kSlack);
 }
 
 void TellOthersAlways(int device, int64_t now) {
-  region::CommonMember* const mine = Mine(device, now);
+  region::CommonMember* const mine = Renew(device, 0, now);
   if (mine == nullptr) return;
   g_always[device].store(true);
-  region::Store(mine->rate, 0u);
-  region::Store(mine->priority, OwnPriority());
-  region::Store(mine->seen_at, now);
   region::Store(mine->active_until, now + kAlways);
 }
 

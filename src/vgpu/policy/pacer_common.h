@@ -14,8 +14,10 @@
 
 namespace hami::vgpu {
 
-// This container has launched, or waits to: `charge` ns of busy time were let go, or are all that is under way.
-void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now, bool is_all = false);
+// This container has launched, or waits to: `charge` ns of busy time were let go.
+void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now);
+// The same, and `all` is what it has under way. What less important ones have under way may come before it.
+void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now);
 
 // This container launches without a look from now on: for others it is at work all the time.
 void TellOthersAlways(int device, int64_t now);

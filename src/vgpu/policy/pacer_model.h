@@ -11,14 +11,15 @@ namespace hami::vgpu {
 
 // The cost of one kind of launch (a kernel with its shape, or an executable graph) when it has the GPU to itself.
 struct Estimate {
-  int64_t cost = 0;       // ns, 0 = never measured
-  uint32_t samples = 0;   // saturates
-  uint32_t high_run = 0;  // samples in a row above the band
-  int64_t high_min = 0;   // the least of them
-  int64_t doubtful = 0;   // charged before that, for so many:
+  int64_t cost = 0;      // ns, 0 = never measured
+  int64_t high_min = 0;  // the least of the samples above the band
+  int64_t doubtful = 0;  // charged before the first sample alone, for so many:
+  int64_t spread = 0;    // how far below the cost samples were, at most
   uint32_t doubted = 0;
-  bool alone = false;    // one was taken while nobody else used the GPU
-  bool gapless = false;  // the cost rests on measurements without a gap
+  uint32_t high_run = 0;  // samples in a row above the band
+  uint8_t samples = 0;    // saturates
+  uint8_t alone = 0;      // of them taken while nobody else used the GPU; saturates
+  bool gapless = false;   // the cost rests on measurements without a gap
 };
 
 // How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
@@ -31,11 +32,15 @@ struct Circumstances {
 };
 
 inline constexpr uint32_t kConfident = 8;
+inline constexpr uint32_t kEnoughAlone = 3;
 inline constexpr uint32_t kPersistent = 16;
 inline constexpr uint32_t kPersistentContended = 512;
-inline constexpr int64_t kGap = 20'000;       // as long as gaps get
-inline constexpr int64_t kLeastGap = 2'000;   // as short as the gap of an idle GPU gets
-inline constexpr int64_t kGapless = 500'000;  // costs from here on: no gap matters
+inline constexpr int64_t kGap = 20'000;           // as long as gaps get
+inline constexpr int64_t kLeastGap = 2'000;       // as short as the gap of an idle GPU gets
+inline constexpr int64_t kQuantumPoll = 50'000;   // what is in flight is looked at again after that at the soonest,
+inline constexpr int64_t kLongestPoll = 500'000;  // and after that at the latest
+inline constexpr int64_t kWorthQuiet = 300'000;   // launches as long as this are to be measured alone
+inline constexpr int64_t kGapless = 500'000;      // costs from here on: no gap matters
 
 // What is left of a measurement with a gap for certain. Never nothing: a short kernel can not be told from none.
 constexpr int64_t WithoutGap(int64_t measured, int64_t host_gap) {
@@ -45,10 +50,28 @@ constexpr int64_t WithoutGap(int64_t measured, int64_t host_gap) {
 
 constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
 
+// The same while others use the GPU. Whoever varies little alone does not vary more then: what is above is theirs, and
+// taken in often enough it would raise the band again.
+constexpr int64_t BandTopBesideOthers(const Estimate& e) {
+  const int64_t varies = e.alone < kEnoughAlone ? e.cost / 8 : e.spread + e.spread / 4;
+  return e.cost + varies + kGap;
+}
+
+// Nobody makes a launch shorter; by how much some were shorter, others may be longer.
+constexpr void Widen(Estimate* e, int64_t off) {
+  e->spread -= e->spread / 256;  // what was seen once is forgotten
+  if (off > e->spread) e->spread = off;
+}
+
 // A measurement above all that is likely: somebody else's time, until it persists.
 constexpr int64_t LearnHigh(Estimate* e, int64_t measured, bool contended) {
   if (e->high_run == 0 || measured < e->high_min) e->high_min = measured;
-  if (++e->high_run > (contended ? kPersistentContended : kPersistent)) {
+  const bool persistent = ++e->high_run > (contended ? kPersistentContended : kPersistent);
+  if (persistent && contended && e->alone != 0 && e->cost >= kWorthQuiet) {
+    // Others are always in the way, or it became dearer: one more alone will tell.
+    if (e->alone >= kEnoughAlone) e->alone = kEnoughAlone - 1;
+    e->high_run = 0;
+  } else if (persistent) {
     const int64_t step = e->cost / (contended ? 64 : 8) + 1;
     e->cost = e->high_min - e->cost < step ? e->high_min : e->cost + step;
   }
@@ -62,9 +85,13 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
   if (measured < 1) measured = 1;
   const uint32_t seen = e->samples;
   if (seen < kConfident) ++e->samples;
-  const bool high = measured > (at.contended ? e->cost + e->cost / 8 + kGap : BandTop(e->cost));
-  const bool first_alone = !at.contended && !e->alone;
-  if (first_alone) e->alone = true;
+  const bool high = measured > (at.contended ? BandTopBesideOthers(*e) : BandTop(e->cost));
+  // What came out much shorter alone than what was taken alone before shows that that was not.
+  const bool refuted = e->alone < kConfident && measured < e->cost - e->cost / 8;
+  const bool first_alone = !at.contended && (e->alone == 0 || refuted);
+  if (first_alone) e->spread = e->alone = 0;
+  if (!at.contended && (first_alone || !high) && e->alone < kConfident) ++e->alone;
+  if (!first_alone && e->alone != 0 && measured < e->cost) Widen(e, e->cost - measured);
   if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !high)) {
     e->cost = measured;
     e->gapless = at.gap == Gap::kNone;
@@ -75,7 +102,9 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
   e->high_run = 0;
   if (at.gap == Gap::kNone || e->cost >= kGapless) {
     // Up and down alike, so that kernels that vary are charged their mean; what others did to the first ones goes soon.
-    e->cost += (measured - e->cost) / (at.contended && measured < e->cost - e->cost / 5 ? 2 : 8);
+    const bool few = !at.contended && e->alone < kConfident && measured < e->cost;
+    const bool far = at.contended && measured < e->cost - e->cost / 5;
+    e->cost += (measured - e->cost) / (few ? e->alone : far ? 2 : 8);
     return measured;
   }
   // An excess that small is more likely the gap than the kernel, and what was measured without one is better known.
@@ -94,7 +123,7 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   const bool first = e->samples == 0;
   const int64_t accepted = TakeIn(e, measured, at);
   if (at.contended) {
-    if (e->alone || first) return accepted;
+    if (e->alone != 0 || first) return accepted;
     e->doubtful += accepted;
     ++e->doubted;
     return accepted;
@@ -116,13 +145,15 @@ struct Overlap {
   uint32_t high_run = 0;
 };
 
-// One on-phase: it kept the GPU for `busy`, its launches cost `sum` by the estimates. Returns what it is to be charged
-// beyond what the factor said, less than nothing mostly.
-constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, bool contended = false) {
-  if (sum <= 0 || busy <= 0) return 0;
+// One on-phase of `streams` streams: it kept the GPU for `busy`, its launches cost `sum` by the estimates. Returns what
+// it is to be charged beyond what the factor said, less than nothing mostly.
+constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, int streams, bool contended = false) {
+  if (sum <= 0 || busy <= 0 || streams <= 0) return 0;
   const int64_t before = o->factor;
   int64_t ratio = busy >= sum ? Overlap::kOne : busy * Overlap::kOne / sum;
-  if (ratio < Overlap::kLeast) ratio = Overlap::kLeast;
+  // Each stream does one thing at a time; a shorter phase only had its beginning counted with the one before.
+  const int64_t least = streams < 64 ? Overlap::kOne / streams : Overlap::kLeast;
+  if (ratio < least) ratio = least;
   const int64_t top = before + before / 4;
   int64_t share = 4;
   if (ratio < before / 2 || (ratio < before && o->samples == 0)) {
@@ -143,6 +174,23 @@ constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, bool contended = 
 constexpr int64_t Scale(int64_t cost, const Overlap& o) {
   // Two steps, so that hours do not overflow.
   return cost / Overlap::kOne * o.factor + cost % Overlap::kOne * o.factor / Overlap::kOne;
+}
+
+// What a task that gives way may have in flight, and as much may be ahead of a launch that is longer than that.
+struct Quantum {
+  int64_t most;
+  int64_t ahead;
+};
+// So that it stops within 2 ms, and the GPU need not wait for the host.
+inline constexpr Quantum kQuantum{900'000, 200'000};
+// While somebody more important is about, each of whose requests has to wait for what is in flight.
+inline constexpr Quantum kShortQuantum{200'000, 0};
+
+// How long to wait before a launch of `cost` may go while `ahead` is in flight; 0: it may.
+constexpr int64_t QuantumWait(int64_t ahead, int64_t cost, const Quantum& quantum) {
+  const int64_t room = quantum.most - cost;
+  const int64_t excess = ahead - (room > quantum.ahead ? room : quantum.ahead);
+  return excess <= 0 ? 0 : excess < kQuantumPoll ? kQuantumPoll : excess < kLongestPoll ? excess : kLongestPoll;
 }
 
 // A name for a kind of launch, well mixed; never 0.

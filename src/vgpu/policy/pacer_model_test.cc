@@ -150,30 +150,103 @@ TEST(LaunchCost, GivenOnlySlicedMeasurements_WhenOneIsTakenAlone_ThenItCountsAnd
   EXPECT_EQ(Learn(&e, 2 * kMs), 2 * kMs);
 }
 
+TEST(LaunchCost, GivenWhatWasNotReallyAlone_WhenALaunchTakesLess_ThenThatCounts) {
+  Estimate e;
+  Learn(&e, 3 * kMs);
+  Learn(&e, 3 * kMs + kMs / 5);
+  Learn(&e, 2 * kMs);
+  EXPECT_EQ(e.cost, 2 * kMs);
+  EXPECT_EQ(e.alone, 1);
+  EXPECT_EQ(e.spread, 0);
+}
+
+TEST(LaunchCost, GivenCostKnownAlone_WhenOthersAreAlwaysInTheWay_ThenItIsToBeMeasuredAloneAgain_NotDearer) {
+  Estimate e;
+  for (uint32_t i = 0; i < kEnoughAlone; ++i) {
+    Learn(&e, 2 * kMs);
+    for (uint32_t j = 0; j < 2 * kPersistentContended; ++j) Learn(&e, 8 * kMs, {.contended = true});
+    EXPECT_EQ(e.cost, 2 * kMs);
+    EXPECT_LT(e.alone, kEnoughAlone);
+  }
+  for (uint32_t i = 0; i < kPersistent + 60; ++i) Learn(&e, 4 * kMs);
+  EXPECT_NEAR(static_cast<double>(e.cost), 4.0 * kMs, 0.01 * kMs);
+}
+
+// Beside others a launch takes its time or up to half as much again.
+TEST(LaunchCost, GivenCostKnownAlone_WhenOthersAreInTheWay_ThenTheirTimeIsNotTakenForTheLaunchs) {
+  Estimate e;
+  for (uint32_t i = 0; i < kEnoughAlone; ++i) Learn(&e, 2 * kMs);
+  int64_t charged = 0;
+  constexpr int kRounds = 1000;
+  for (int i = 0; i < kRounds; ++i) charged += Learn(&e, 2 * kMs + i * 7 % 11 * kMs / 10, {.contended = true});
+  EXPECT_NEAR(static_cast<double>(charged), 2.0 * kMs * kRounds, 0.01 * kMs * kRounds);
+}
+
+TEST(LaunchCost, GivenLaunchesThatVary_WhenOthersUseTheGpu_ThenNoneIsLeftOut) {
+  Estimate e;
+  const auto cost = [](int i) { return kMs + (i * 7 % 11 - 5) * kMs / 50; };
+  int i = 0;
+  for (; i < 3; ++i) Learn(&e, kMs);  // by chance alike
+  int64_t charged = 0;
+  int64_t cost_of_all = 0;
+  for (; i < 1003; ++i) {
+    charged += Learn(&e, cost(i), {.contended = true});
+    cost_of_all += cost(i);
+  }
+  EXPECT_NEAR(static_cast<double>(charged), static_cast<double>(cost_of_all), 0.01 * static_cast<double>(cost_of_all));
+}
+
 TEST(StreamOverlap, GivenFirstPhaseSideBySide_ThenItIsBelievedAndTheRestRefunded) {
   Overlap o;
-  const int64_t beyond = Learn(&o, kMs, 8 * kMs);
+  const int64_t beyond = Learn(&o, kMs, 8 * kMs, 8);
   EXPECT_NEAR(static_cast<double>(Scale(8 * kMs, o)), 1.0 * kMs, 0.01 * kMs);
   EXPECT_NEAR(static_cast<double>(beyond), -7.0 * kMs, 0.01 * kMs);
 }
 
 TEST(StreamOverlap, GivenStreamsSideBySide_ThenTheFactorIsTheirShare) {
   Overlap o;
-  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs);
+  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs, 8);
   EXPECT_NEAR(static_cast<double>(Scale(8 * kMs, o)), 1.0 * kMs, 0.02 * kMs);
 }
 
 TEST(StreamOverlap, GivenIdleGapsOrOthersSlices_ThenNeverMoreThanTheSum) {
   Overlap o;
-  for (int i = 0; i < 100; ++i) Learn(&o, 30 * kMs, kMs);
+  for (int i = 0; i < 100; ++i) Learn(&o, 30 * kMs, kMs, 8);
   EXPECT_EQ(Scale(kMs, o), kMs);
+}
+
+TEST(StreamOverlap, GivenPhasesThatLookTooShort_ThenNeverLessThanAllStreamsAtOnce) {
+  Overlap o;
+  for (int i = 0; i < 100; ++i) Learn(&o, kMs / 10, 8 * kMs, 8);
+  EXPECT_EQ(Scale(8 * kMs, o), kMs);
 }
 
 TEST(StreamOverlap, WhenStreamsNoLongerOverlap_ThenTheFactorReturns) {
   Overlap o;
-  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs);
-  for (int i = 0; i < 80; ++i) Learn(&o, kMs, kMs);
+  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs, 8);
+  for (int i = 0; i < 80; ++i) Learn(&o, kMs, kMs, 8);
   EXPECT_NEAR(static_cast<double>(o.factor), 1.0 * Overlap::kOne, 0.02 * Overlap::kOne);
+}
+
+constexpr Quantum kSome{1'200'000, 200'000};
+
+TEST(WorkInFlight, GivenRoomForALaunch_ThenItGoes) {
+  EXPECT_EQ(QuantumWait(0, 5'000, kSome), 0);
+  EXPECT_EQ(QuantumWait(1'195'000, 5'000, kSome), 0);
+  EXPECT_GT(QuantumWait(1'195'001, 5'000, kSome), 0);
+}
+
+TEST(WorkInFlight, GivenLaunchLongerThanAQuantum_ThenItGoesWhenLittleIsAhead) {
+  EXPECT_EQ(QuantumWait(200'000, 5 * kMs, kSome), 0);
+  EXPECT_GT(QuantumWait(200'001, 5 * kMs, kSome), 0);
+  EXPECT_EQ(QuantumWait(0, 5 * kMs, kShortQuantum), 0);
+  EXPECT_GT(QuantumWait(1, 5 * kMs, kShortQuantum), 0);
+}
+
+TEST(WorkInFlight, GivenNoRoom_ThenTheWaitIsWhatIsTooMuch_NeitherABlinkNorLong) {
+  EXPECT_EQ(QuantumWait(1'300'000, 5'000, kSome), 105'000);
+  EXPECT_EQ(QuantumWait(1'200'000, 5'000, kSome), kQuantumPoll);
+  EXPECT_EQ(QuantumWait(50 * kMs, 5'000, kSome), kLongestPoll);
 }
 
 TEST(LaunchName, GivenDimensionsBeyond32Bits_ThenNamesDiffer) {

@@ -16,6 +16,7 @@ enum class Stage : uint8_t { kFree, kRecording, kPending };
 struct TimedLaunch {
   std::atomic<Stage> stage{Stage::kFree};
   bool unknown = false;  // of a kind that was never measured
+  bool holds = false;    // the next launches wait for it
   Gap gap = Gap::kUnsure;
   int64_t host_gap = 0;
   int device = -1;
@@ -52,7 +53,7 @@ void Free(TimedLaunch* t, bool events_live) {
     GiveEvent(t->context, t->ordinal, t->start);
     GiveEvent(t->context, t->ordinal, t->end);
   }
-  if (t->unknown) g_hold_until[t->device].store(0, std::memory_order_relaxed);
+  if (t->holds) g_hold_until[t->device].store(0, std::memory_order_relaxed);
   if (t->stage.exchange(Stage::kFree, std::memory_order_acq_rel) == Stage::kPending) g_pending.fetch_sub(1);
 }
 
@@ -74,6 +75,7 @@ void Settle(TimedLaunch* t, int64_t now) {
     t->kind->estimate.high_min = next.high_min;
     t->kind->estimate.gapless = next.gapless;
     t->kind->estimate.alone = next.alone;
+    t->kind->estimate.spread = next.spread;
     t->kind->estimate.doubtful = next.doubtful;
     t->kind->estimate.doubted = next.doubted;
     Pay(t->device, ScaleFor(t->device, accepted) - t->charged, now);
@@ -107,8 +109,8 @@ CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
   return per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
 }
 
-TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged,
-                         bool gapless) {
+TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged, bool gapless,
+                         bool quiet) {
   if (g_stopped.load(std::memory_order_relaxed)) return nullptr;
   CUcontext context = nullptr;
   CUdevice ordinal = -1;
@@ -143,7 +145,8 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
   t->gap = gapless ? Gap::kNone : Gap::kUnsure;
   t->unknown = kind->estimate.samples == 0;
   kind->sampled_at = now;
-  if (t->unknown) g_hold_until[device].store(now + kHold, std::memory_order_relaxed);
+  t->holds = t->unknown || quiet;
+  if (t->holds) g_hold_until[device].store(now + kHold, std::memory_order_relaxed);
   if (RecordEvent(t->start, stream, per_thread) != CUDA_SUCCESS) {
     const Locked locked(g_lock);
     Free(t, true);
@@ -208,9 +211,9 @@ void DropTrail(int device) {
   DropTrailLocked(device, true);
 }
 
-void TurnWindow(int device, int64_t now) {
+void TurnWindow(int device, bool runs_dry, int64_t now) {
   const Locked locked(g_lock);
-  TurnWindowLocked(device, now);
+  TurnWindowLocked(device, runs_dry, now);
 }
 
 void EnterWindow(int device, CUstream stream, bool per_thread) {

@@ -14,8 +14,10 @@
 namespace hami::vgpu {
 
 // Starts timing the launch at hand; nullptr when all places are taken or the driver has no event. `charged` is what the
-// account was charged for it; `gapless` that the stream has work ahead of it.
-TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged, bool gapless);
+// account was charged for it; `gapless` that the stream has work ahead of it; `quiet` that others hold their launches
+// for it, so that it is to be collected before they go on.
+TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged, bool gapless,
+                         bool quiet);
 // After the launch: true when it went well.
 void StopTiming(TimedLaunch* timed, CUstream stream, bool per_thread, bool launched);
 
@@ -23,7 +25,8 @@ void StopTiming(TimedLaunch* timed, CUstream stream, bool per_thread, bool launc
 void Harvest(int64_t now);
 int PendingSamples();
 
-// Until when launches on the device wait for the measurement of one that was never seen before; 0 = none is awaited.
+// Until when launches on the device wait for the measurement of one that was never seen before, or for which others are
+// quiet; 0 = none is awaited.
 int64_t HoldUntil(int device);
 
 // The trail (pacer_trail.h).
@@ -36,7 +39,8 @@ void DropTrail(int device);
 int64_t ScaleFor(int device, int64_t cost);
 
 // Windows. A launcher that has to wait closes the phase; a launch while a window is open passes through both others.
-void TurnWindow(int device, int64_t now);
+// `runs_dry`: the wait is long enough for the GPU to finish what it has.
+void TurnWindow(int device, bool runs_dry, int64_t now);
 void EnterWindow(int device, CUstream stream, bool per_thread);
 void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost);
 

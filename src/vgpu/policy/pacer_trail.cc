@@ -27,7 +27,8 @@ struct Trail {
   uint32_t first;
   uint32_t count;
   int64_t done;
-  int64_t front_since;  // when the first of the marks came to be that
+  int64_t front_since;  // when what comes next was begun, as far as that is known
+  int64_t looked_at;    // the first of the marks was not reached then
   std::atomic<int64_t> issued;
 
   Mark& at(uint32_t i) { return marks[(first + i) % kMarks]; }
@@ -39,8 +40,9 @@ constinit thread_local char t_self = 0;
 void PopFirst(Trail* t, bool events_live, int64_t now) {
   Mark& mark = t->at(0);
   if (events_live) GiveEvent(mark.context, mark.ordinal, mark.event);
+  const int64_t due = t->front_since + mark.issued - t->done;
+  t->front_since = due < t->looked_at ? t->looked_at : due < now ? due : now;
   t->done = mark.issued;
-  t->front_since = now;
   t->first = (t->first + 1) % kMarks;
   --t->count;
 }
@@ -65,11 +67,18 @@ int64_t InFlightLocked(int device, int64_t now) {
       PopFirst(&t, result == CUDA_SUCCESS, now);
     }
   }
-  if (t.count == 0) return 0;
-  // Of what lies before the first mark, the time that passed is taken for done.
-  const int64_t front = t.at(0).issued - t.done;
+  t.looked_at = now;
+  // Of what lies before the first mark, or behind the last one that was reached, the time that passed is taken for
+  // done.
+  const int64_t issued = t.issued.load(std::memory_order_relaxed);
+  const int64_t front = (t.count > 0 ? t.at(0).issued : issued) - t.done;
   const int64_t passed = now - t.front_since;
-  return t.issued.load(std::memory_order_relaxed) - t.done - (passed < front ? passed : front);
+  if (t.count == 0 && passed >= front) {
+    t.done = issued;
+    t.front_since = now;
+    return 0;
+  }
+  return issued - t.done - (passed < front ? passed : front);
 }
 
 CUevent LayMarkLocked(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now) {
@@ -89,7 +98,6 @@ CUevent LayMarkLocked(int device, CUstream stream, bool per_thread, int64_t spac
   const RelaxedCapture relaxed;
   const CUevent event = TakeEvent(context);
   if (event == nullptr) return nullptr;
-  if (t.count == 0) t.front_since = now;
   t.at(t.count++) = {event, context, ordinal, name, issued, -now};
   return event;
 }
@@ -119,6 +127,7 @@ bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now)
 void DropTrailLocked(int device, bool events_live) {
   Trail& t = g_trails[device];
   while (t.count > 0) PopFirst(&t, events_live && t.at(0).at > 0, 0);
+  t.done = t.issued.load(std::memory_order_relaxed);
 }
 
 void DropTrailsOf(CUcontext context, CUdevice ordinal) {
@@ -135,7 +144,7 @@ void DropTrailsOf(CUcontext context, CUdevice ordinal) {
 void ResetTrails() {
   for (Trail& t : g_trails) {
     t.count = 0;
-    t.done = 0;
+    t.done = t.front_since = t.looked_at = 0;
     t.issued.store(0, std::memory_order_relaxed);
   }
 }

@@ -31,7 +31,8 @@ void Issued(int device, int64_t cost);
 CUevent LayMarkLocked(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now);
 void MarkLaidLocked(int device, CUevent event, bool recorded);
 
-// Work that is not known to be done, in ns; what no mark lies behind does not count.
+// Work that is not known to be done, in ns. What no mark lies behind is taken for done when its time is over. To be
+// called before work is issued, as this is where an idle device is noticed.
 int64_t InFlightLocked(int device, int64_t now);
 // True when the GPU is known to be some way behind on this stream, so that it will go from launch to launch.
 bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now);

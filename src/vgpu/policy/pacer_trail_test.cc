@@ -53,6 +53,7 @@ class TrailTest : public testing::Test {
     g_given_back = 0;
   }
   static CUevent Launch(CUstream stream, int64_t cost, int64_t now, int64_t spacing = 0) {
+    InFlightLocked(0, now);
     Issued(0, cost);
     const CUevent event = LayMarkLocked(0, stream, false, spacing, now);
     if (event != nullptr) MarkLaidLocked(0, event, true);
@@ -78,6 +79,30 @@ TEST_F(TrailTest, WhenTimePasses_ThenTheFirstPartCountsAsDone_AndNoMore) {
   Launch(kOne, 300 * kUs, kStart);
   EXPECT_EQ(InFlightLocked(0, kStart + 200 * kUs), 600 * kUs);
   EXPECT_EQ(InFlightLocked(0, kStart + 5000 * kUs), 300 * kUs);
+}
+
+TEST_F(TrailTest, GivenWorkWithoutAMark_ThenItIsInFlightForItsTime) {
+  EXPECT_EQ(InFlightLocked(0, kStart), 0);
+  Issued(0, 400 * kUs);
+  EXPECT_EQ(InFlightLocked(0, kStart + 100 * kUs), 300 * kUs);
+  EXPECT_EQ(InFlightLocked(0, kStart + 400 * kUs), 0);
+  Issued(0, 200 * kUs);
+  EXPECT_EQ(InFlightLocked(0, kStart + 450 * kUs), 150 * kUs);
+}
+
+TEST_F(TrailTest, GivenMarkThatIsSeenLate_ThenWhatFollowsBeganWhenItWasDue) {
+  const CUevent first = Launch(kOne, 500 * kUs, kStart);
+  Launch(kOne, 500 * kUs, kStart);
+  g_reached.insert(first);
+  EXPECT_EQ(InFlightLocked(0, kStart + 700 * kUs), 300 * kUs);
+}
+
+TEST_F(TrailTest, GivenMarkThatWasNotReachedWhenDue_ThenWhatFollowsBeganAfterThatLook) {
+  const CUevent first = Launch(kOne, 500 * kUs, kStart);
+  Launch(kOne, 500 * kUs, kStart);
+  EXPECT_EQ(InFlightLocked(0, kStart + 600 * kUs), 500 * kUs);
+  g_reached.insert(first);
+  EXPECT_EQ(InFlightLocked(0, kStart + 700 * kUs), 400 * kUs);
 }
 
 TEST_F(TrailTest, GivenStreamThatLags_ThenItsWorkKeepsTheRestInFlight) {

@@ -17,6 +17,7 @@ constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little 
 constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
 constexpr int kMostLaunches = 512;      // a window slows launches down, so phases end if nobody waits
+constexpr int kRounds = 8;              // on each stream; fewer say more about where phases begin and end
 constexpr int64_t kLeastSum = 100'000;  // ns of launches that make a window worth its errors
 
 struct Pool {
@@ -55,6 +56,8 @@ constinit Window g_windows[region::kMaxDevices]{};
 constinit Overlap g_overlap[region::kMaxDevices]{};
 constinit std::atomic<int> g_open{0};
 constinit std::atomic<int> g_done{0};
+
+int Streams(const Window& w) { return w.marks[0] > w.marks[1] ? w.marks[0] : w.marks[1]; }
 
 void Close(Window* w, int64_t now, bool events_live) {
   if (w->phase == Phase::kRest) return;
@@ -101,7 +104,8 @@ void CollectWindow(int device, int64_t now) {
   const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && w->mark[0][0].on == w->mark[1][0].on;
   if (!failed) {
     const int64_t busy = alone ? w->sum : after - (before > 0 ? before : 0);
-    SettleWindow(device, Learn(&g_overlap[device], busy, w->sum, ContendedSince(device, w->opened_at, now)), now);
+    const bool contended = ContendedSince(device, w->opened_at, now);
+    SettleWindow(device, Learn(&g_overlap[device], busy, w->sum, Streams(*w), contended), now);
   }
   Close(w, now, !failed);
 }
@@ -147,8 +151,10 @@ int64_t ScaleFor(int device, int64_t cost) {
   return Scale(cost, now);
 }
 
-void TurnWindowLocked(int device, int64_t now) {
+void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
   Window& w = g_windows[device];
+  // As long as the GPU has work, a phase can be as long as it takes to say something.
+  if (!runs_dry && w.phase != Phase::kRest && w.launches < kRounds * Streams(w)) return;
   const bool young = g_overlap[device].samples < kConfident;
   switch (w.phase) {
     case Phase::kRest:
@@ -176,7 +182,7 @@ void TurnWindowLocked(int device, int64_t now) {
 
 CUevent WindowStartLocked(int device) {
   Window& w = g_windows[device];
-  if (w.launches >= kMostLaunches) TurnWindowLocked(device, w.opened_at);
+  if (w.launches >= kMostLaunches) TurnWindowLocked(device, false, w.opened_at);
   if (w.phase != Phase::kCount || w.started || w.bad) return nullptr;
   CUcontext context = nullptr;
   if (real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != w.context) {

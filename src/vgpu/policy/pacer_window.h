@@ -36,7 +36,7 @@ CUevent TakeEvent(CUcontext context);
 void GiveEvent(CUcontext context, CUdevice ordinal, CUevent event);  // null is ignored
 void DropEvents(CUcontext context, CUdevice ordinal);
 
-void TurnWindowLocked(int device, int64_t now);
+void TurnWindowLocked(int device, bool runs_dry, int64_t now);
 // The event to record before the launch, nullptr when none is due.
 CUevent WindowStartLocked(int device);
 // The event to record after it; counts its cost.
