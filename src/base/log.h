@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages of a program to the person who started it, on stderr, one line each: "hami: warning: …". Results go to
-// stdout and never through here. Levels follow the usual meaning; kInfo is shown unless lowered.
+// Messages of a program to the person who started it, on stderr, one line each: "hami: warning: …"; those of a daemon
+// begin with the time, or are JSON documents for whatever collects them. Results go to stdout and never through here.
+// Levels follow the usual meaning; kInfo is shown unless lowered.
 
 #pragma once
 
@@ -14,7 +15,11 @@ namespace hami::base {
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
 // kDaemon: every line begins with the time, for programs whose lines are read long afterwards.
-enum class LogStyle { kPerson, kDaemon };
+// kJson: every message is an object of time, program, level and message, on a line of its own.
+enum class LogStyle { kPerson, kDaemon, kJson };
+
+// What --logging-format of a daemon says: text or json.
+Result<LogStyle> ReadLoggingFormat(std::string_view text);
 
 // Names the program that speaks; the first call makes the logger. Safe to call again.
 void StartLog(std::string_view program, LogLevel level = LogLevel::kInfo, LogStyle style = LogStyle::kPerson);

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   }
   const monitor::Options& options = *command.run;
   base::StartLog("hami-monitor", options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo,
-                 base::LogStyle::kDaemon);
+                 options.log_style);
   for (const std::string& warning : options.warnings) base::LogWarning(warning);
   const sigset_t ending = BlockSignals();
   const auto service = monitor::Service::Start(options);

@@ -77,6 +77,15 @@ void AddFlags(base::FlagSet& flags, Options& options) {
   flags.Text("kubeconfig", "FILE", options.kubeconfig, "how to reach the API server");
   flags.Custom("v", "LEVEL", "0", Verbosity(options.verbosity), "4 and more: also debug messages");
   flags.Shorthand('v');
+  flags.Custom(
+      "logging-format", "text|json", "text",
+      [&options](const std::string& text) {
+        const auto style = base::ReadLoggingFormat(text);
+        if (!style) return base::Status(tl::unexpected(style.error()));
+        options.log_style = *style;
+        return base::Status();
+      },
+      "how messages are written");
   flags.Quiet({"logtostderr", "alsologtostderr"}, true);
   flags.Dead({"add_dir_header", "one_output", "skip_headers", "skip_log_headers"}, true, "log lines have one form");
   flags.Dead({"log_backtrace_at", "stderrthreshold", "vmodule"}, false, "there is one log, filtered by -v");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/flags.h"
+#include "base/log.h"
 
 namespace hami::monitor {
 
@@ -30,6 +31,7 @@ struct Options {
   std::string hook_path;                         // the directory that holds containers/
   std::string node_name;
   int verbosity = 0;
+  base::LogStyle log_style = base::LogStyle::kDaemon;
   std::vector<std::string> warnings;
 };
 

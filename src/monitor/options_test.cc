@@ -36,14 +36,15 @@ TEST(MonitorOptions, GivenNothingButTheEnvironment_ThenTheDefaultsAreHamis) {
 }
 
 TEST(MonitorOptions, GivenHamisSpellings_ThenTheyAreUnderstood) {
-  const Command command =
-      Parse({"--metrics-bind-address=127.0.0.1:0", "--legacy-metrics", "-v=4", "--logtostderr=true"},
-            {{"HOOK_PATH", "/h"}, {"NODE_NAME", "n"}, {"HAMI_RESYNC_INTERVAL", "1h30m"}});
+  const Command command = Parse(
+      {"--metrics-bind-address=127.0.0.1:0", "--legacy-metrics", "-v=4", "--logging-format=json", "--logtostderr=true"},
+      {{"HOOK_PATH", "/h"}, {"NODE_NAME", "n"}, {"HAMI_RESYNC_INTERVAL", "1h30m"}});
   ASSERT_TRUE(command.run) << command.answer.text;
   EXPECT_EQ(command.run->metrics_address.host, "127.0.0.1");
   EXPECT_EQ(command.run->metrics_address.port, 0);
   EXPECT_TRUE(command.run->legacy_metrics);
   EXPECT_EQ(command.run->verbosity, 4);
+  EXPECT_EQ(command.run->log_style, base::LogStyle::kJson);
   EXPECT_EQ(command.run->resync, milliseconds(5'400'000));
   EXPECT_TRUE(command.run->warnings.empty());
 }

@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   base::StartLog("hami-device-plugin", start->options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo,
-                 base::LogStyle::kDaemon);
+                 start->options.log_style);
   for (const std::string& warning : start->warnings) base::LogWarning(warning);
   return Run(start->options);
 }

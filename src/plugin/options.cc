@@ -87,6 +87,8 @@ Status TakeVerbosity(const std::string& value, int& out) {
   return {};
 }
 
+Result<base::LogStyle> ReadLogStyle(const std::string& value) { return base::ReadLoggingFormat(value); }
+
 void AddNodeFlags(FlagSet& flags, Targets& to) {
   Options& out = to.out;
   flags.Group("Node");
@@ -104,6 +106,7 @@ void AddNodeFlags(FlagSet& flags, Targets& to) {
       "v", "LEVEL", "0", [&out](const std::string& value) { return TakeVerbosity(value, out.verbosity); },
       "more messages");
   flags.Shorthand('v');
+  flags.Custom("logging-format", "text|json", "text", Into(out.log_style, ReadLogStyle), "how messages are written");
 }
 
 void AddGpuFlags(FlagSet& flags, Targets& to) {

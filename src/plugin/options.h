@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/result.h"
 
 namespace hami::plugin {
@@ -69,6 +70,7 @@ struct Options {
   std::string resource_name;
 
   int verbosity = 0;
+  base::LogStyle log_style = base::LogStyle::kDaemon;
 };
 
 struct Start {

@@ -56,16 +56,17 @@ TEST(OptionsTest, GivenNothingButTheNode_WhenRead_ThenTheDefaultsAreHamis) {
 }
 
 TEST(OptionsTest, GivenTheChartsCommandLine_WhenRead_ThenItIsUnderstood) {
-  const Options options =
-      Given({"--config-file=config.yaml", "--mig-strategy=none", "--disable-core-limit=false", "-v=4"},
-            {{"HOOK_PATH", "/usr/local"},
-             {"DEVICE_LIST_STRATEGY", "envvar"},
-             {"PASS_DEVICE_SPECS", "true"},
-             {"NVIDIA_DRIVER_ROOT", "/run/nvidia/driver"},
-             {"ENABLE_TOPOLOGY_SCORE", "true"},
-             {"NVIDIA_MIG_MONITOR_DEVICES", "all"}},
-            "nvidia: {deviceSplitCount: 10}\n");
+  const Options options = Given({"--config-file=config.yaml", "--mig-strategy=none", "--disable-core-limit=false",
+                                 "-v=4", "--logging-format=json"},
+                                {{"HOOK_PATH", "/usr/local"},
+                                 {"DEVICE_LIST_STRATEGY", "envvar"},
+                                 {"PASS_DEVICE_SPECS", "true"},
+                                 {"NVIDIA_DRIVER_ROOT", "/run/nvidia/driver"},
+                                 {"ENABLE_TOPOLOGY_SCORE", "true"},
+                                 {"NVIDIA_MIG_MONITOR_DEVICES", "all"}},
+                                "nvidia: {deviceSplitCount: 10}\n");
   EXPECT_EQ(options.verbosity, 4);
+  EXPECT_EQ(options.log_style, base::LogStyle::kJson);
   EXPECT_TRUE(options.pass_device_specs);
   EXPECT_TRUE(options.topology_score);
   EXPECT_EQ(options.driver_root, "/run/nvidia/driver");

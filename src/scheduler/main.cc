@@ -48,7 +48,7 @@ int Run(const Options& options) {
   const sigset_t ends = BlockEndSignals();
   hami::base::StartLog("hami-scheduler",
                        options.verbosity >= 4 ? hami::base::LogLevel::kDebug : hami::base::LogLevel::kInfo,
-                       hami::base::LogStyle::kDaemon);
+                       options.log_style);
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') {
     hami::base::LogError("this machine has no host name, which the lease's holder is compared with");

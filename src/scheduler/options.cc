@@ -221,6 +221,8 @@ struct Reader {
     flags.Bool("legacy-metrics", options.legacy_metrics, "also the metric names of HAMi before 2.9");
     flags.Custom("v", "LEVEL", "0", TakeInteger(options.verbosity, 0, 100), "4 and more: a line for every decision");
     flags.Shorthand('v');
+    flags.Custom("logging-format", "text|json", "text", TakeParsed(options.log_style, base::ReadLoggingFormat),
+                 "how messages are written");
   }
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/flags.h"
+#include "base/log.h"
 
 namespace hami::scheduler {
 
@@ -48,6 +49,7 @@ struct Options {
 
   bool legacy_metrics = false;
   int verbosity = 0;  // 4 and more: debug lines
+  base::LogStyle log_style = base::LogStyle::kDaemon;
 
   std::vector<std::string> warnings;  // one line each, for the log
 };

@@ -72,6 +72,7 @@ TEST(SchedulerOptions, TheCommandLineOfTheChartIsUnderstood) {
                                 "--leader-elect-resource-namespace=kube-system",
                                 "--legacy-metrics=true",
                                 "-v=4",
+                                "--logging-format=json",
                                 "--kube-timeout",
                                 "20",
                                 "--node-lock-timeout=2m",
@@ -92,6 +93,7 @@ TEST(SchedulerOptions, TheCommandLineOfTheChartIsUnderstood) {
   EXPECT_EQ(options.lease_namespace, "kube-system");
   EXPECT_TRUE(options.legacy_metrics);
   EXPECT_EQ(options.verbosity, 4);
+  EXPECT_EQ(options.log_style, base::LogStyle::kJson);
   EXPECT_EQ(options.lock_timeout, std::chrono::minutes(2));
   EXPECT_EQ(options.lock_retry_timeout, std::chrono::milliseconds(0));
   EXPECT_THAT(options.warnings, IsEmpty());
