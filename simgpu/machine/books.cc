@@ -10,6 +10,10 @@
 #include "simgpu/machine/local.h"
 #include "simgpu/machine/state.h"
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace simgpu {
 namespace {
 
@@ -106,6 +110,11 @@ bool LockRobust(pthread_mutex_t* mutex) {
     result = pthread_mutex_timedlock(mutex, &until);
   }
   if (result != EOWNERDEAD) return false;
+#ifdef __SANITIZE_THREAD__
+  // It takes any failure of a timed lock for a mutex that was not locked.
+  __tsan_mutex_pre_lock(mutex, __tsan_mutex_try_lock);
+  __tsan_mutex_post_lock(mutex, __tsan_mutex_try_lock, 0);
+#endif
   pthread_mutex_consistent(mutex);
   return true;
 }
