@@ -24,7 +24,7 @@ struct KernelAction {
 };
 
 CUresult CheckDims(const LaunchShape& shape, const DeviceSpec& spec) {
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < 3; ++i) {
     if (shape.grid[i] == 0 || shape.block[i] == 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
