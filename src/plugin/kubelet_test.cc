@@ -52,7 +52,7 @@ class KubeletTest : public ::testing::Test {
     options.first_retry = std::chrono::milliseconds(10);
     KubeletBackend backend;
     backend.board = &board_;
-    backend.allocate = [this](const std::vector<std::string>& slots) -> base::Result<Response> {
+    backend.allocate = [](const std::vector<std::string>& slots) -> base::Result<Response> {
       if (slots.front() == "throw") throw std::runtime_error("a library threw");
       if (slots.front() == "fail") return base::Fail("no pod is on its way");
       Response response;
