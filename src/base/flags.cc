@@ -191,6 +191,19 @@ std::string FlagSet::Help() const {
   return out;
 }
 
+FlagSet::Take TakeNumber(int& out, int least, int most) {
+  return [&out, least, most](const std::string& text) -> Status {
+    int value = 0;
+    const char* const end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, value);
+    if (read.ec != std::errc() || read.ptr != end || value < least || value > most) {
+      return Fail("must be a number from " + std::to_string(least) + " to " + std::to_string(most));
+    }
+    out = value;
+    return {};
+  };
+}
+
 Result<bool> ParseGoBool(std::string_view text) {
   for (const std::string_view yes : {"1", "t", "T", "true", "TRUE", "True"}) {
     if (text == yes) return true;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -76,6 +77,20 @@ class FlagSet {
   std::vector<Flag> flags_;
   std::string group_;
 };
+
+// Stores what PARSE makes of the value, or refuses it with PARSE's own words.
+template <typename T, typename Parse>
+FlagSet::Take TakeParsed(T& out, Parse parse) {
+  return [&out, parse](const std::string& value) -> Status {
+    auto parsed = parse(value);
+    if (!parsed) return tl::unexpected(parsed.error());
+    out = *std::move(parsed);
+    return {};
+  };
+}
+
+// Stores a whole number from LEAST to MOST.
+FlagSet::Take TakeNumber(int& out, int least, int most);
 
 // true, false, 1, 0, t, f and their capitals, as Go reads them.
 Result<bool> ParseGoBool(std::string_view text);

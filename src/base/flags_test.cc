@@ -28,15 +28,7 @@ struct Program {
     flags.Text("scheduler-name", "NAME", name, "what pods ask for");
     flags.Bool("lead", lead, "whether to lead");
     flags.Bool("force", force, "whether to force");
-    flags.Custom(
-        "v", "LEVEL", "0",
-        [this](const std::string& value) {
-          const auto number = ParseNumber(value);
-          if (!number) return Status(Fail("not a number"));
-          level = static_cast<int>(*number);
-          return Status();
-        },
-        "how much to say");
+    flags.Custom("v", "LEVEL", "0", TakeNumber(level, 0, 10), "how much to say");
     flags.Shorthand('v');
     flags.Dead({"old-name"}, false, "the file decides");
     flags.Quiet({"logtostderr"}, true);
@@ -55,6 +47,35 @@ TEST(Flags, EverySpellingOfPflagMeansTheSame) {
     EXPECT_EQ(program.name, "a") << Join(words, " ");
     EXPECT_EQ(program.level, 4) << Join(words, " ");
   }
+}
+
+TEST(Flags, GivenWhatIsNoNumberOrOutOfRangeThenItIsRefusedAndNothingStored) {
+  for (const std::string value : {"11", "-1", "4x", "", " 4", "0x4", "99999999999999999999", "+4"}) {
+    Program program;
+    const auto parsed = program.flags.Parse({"--v=" + value});
+    ASSERT_FALSE(parsed) << value;
+    EXPECT_THAT(parsed.error().message, HasSubstr("must be a number from 0 to 10")) << value;
+    EXPECT_EQ(program.level, 0) << value;
+  }
+  for (const int value : {0, 10}) {
+    Program program;
+    ASSERT_TRUE(program.flags.Parse({"--v=" + std::to_string(value)}));
+    EXPECT_EQ(program.level, value);
+  }
+}
+
+TEST(Flags, GivenAParserThatRefusesThenItsWordsAreShownAndTheOldValueStays) {
+  milliseconds patience(7);
+  FlagSet flags;
+  flags.Custom("patience", "DURATION", "7ms", TakeParsed(patience, ParseGoDuration), "how long to wait");
+
+  const auto refused = flags.Parse({"--patience=soon"});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("--patience=soon: " + ParseGoDuration("soon").error().message));
+  EXPECT_EQ(patience, milliseconds(7));
+
+  ASSERT_TRUE(flags.Parse({"--patience=2s"}));
+  EXPECT_EQ(patience, milliseconds(2000));
 }
 
 TEST(Flags, ABooleanTakesNoValueFromTheNextWord) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/files.h"
 #include "region/reader.h"
 
 namespace hami::cli {
@@ -181,10 +182,7 @@ void StateLock::Abandon(const std::string& folder) {
 
 base::Status StateLock::Update(const ShareRecord& record) const {
   const std::string path = shares_folder_ + "/" + record.name + "/" + kRecordFile;
-  const std::string fresh = path + ".new";
-  ::unlink(fresh.c_str());  // of a holder that died half-way
-  HAMI_TRY(base::WriteNewFile(fresh, EncodeRecord(record), 0600));
-  return ::rename(fresh.c_str(), path.c_str()) == 0 ? base::Status{} : base::FailErrno("can not replace " + path);
+  return base::ReplaceFile(path, EncodeRecord(record), 0600);
 }
 
 base::Status StateLock::Collect(const std::string& name) {

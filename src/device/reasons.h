@@ -32,7 +32,6 @@ const char* Word(Reason reason);
 
 // Node-level answers: no cards were looked at.
 inline constexpr const char* kNodeInsufficientDevice = "NodeInsufficientDevice";
-inline constexpr const char* kDeviceTypeNotFound = "Device type not found";
 inline constexpr const char* kNodeUnregistered = "node unregistered";
 inline constexpr const char* kNodeUsageUnavailable = "node usage unavailable";
 

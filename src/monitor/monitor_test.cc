@@ -280,7 +280,7 @@ TEST_F(MonitorTest, GivenTheAnnotationIsTakenAwayWhileNoMonitorRuns_ThenTheNextO
   EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
 }
 
-TEST_F(MonitorTest, GivenARegionThatCanNotBeWrittenWhenTheGrantComesBack_ThenItIsTriedAgain) {
+TEST_F(MonitorTest, GivenARegionThatIsAwayWhenTheGrantComesBack_ThenItIsGrantedAgainOnceItIsThere) {
   AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
   const std::string path = AddRegion("web", "main");
   Tick();

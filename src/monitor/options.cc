@@ -40,26 +40,11 @@ base::FlagSet::Take Duration(milliseconds& out, milliseconds least, milliseconds
   };
 }
 
-base::FlagSet::Take Verbosity(int& out) {
-  return [&out](const std::string& text) {
-    const auto number = base::ParseNumber(text);
-    if (!number || *number > 10) return base::Status(base::Fail("must be a number from 0 to 10"));
-    out = static_cast<int>(*number);
-    return base::Status();
-  };
-}
-
 void AddFlags(base::FlagSet& flags, Options& options) {
   flags.Group("Metrics");
-  flags.Custom(
-      "metrics-bind-address", "HOST:PORT", ":9394",
-      [&options](const std::string& text) {
-        const auto parsed = base::ParseHostPort(text);
-        if (!parsed) return base::Status(tl::unexpected(parsed.error()));
-        options.metrics_address = *parsed;
-        return base::Status();
-      },
-      "where /metrics, /healthz and /readyz are served; no host: on every interface");
+  flags.Custom("metrics-bind-address", "HOST:PORT", ":9394",
+               base::TakeParsed(options.metrics_address, base::ParseHostPort),
+               "where /metrics, /healthz and /readyz are served; no host: on every interface");
   flags.Bool("legacy-metrics", options.legacy_metrics, "also serve the metrics under their names of before HAMi 2.7");
   flags.Bool("compat-labels", options.compat_labels,
              "labels exactly as HAMi writes them, defects included; false: node on every GPU metric, device_type "
@@ -75,17 +60,10 @@ void AddFlags(base::FlagSet& flags, Options& options) {
   flags.Bool("resize", options.resize, "apply the pod annotation hami-cpp/resize");
   flags.Group("Other");
   flags.Text("kubeconfig", "FILE", options.kubeconfig, "how to reach the API server");
-  flags.Custom("v", "LEVEL", "0", Verbosity(options.verbosity), "4 and more: also debug messages");
+  flags.Custom("v", "LEVEL", "0", base::TakeNumber(options.verbosity, 0, 10), "4 and more: also debug messages");
   flags.Shorthand('v');
-  flags.Custom(
-      "logging-format", "text|json", "text",
-      [&options](const std::string& text) {
-        const auto style = base::ReadLoggingFormat(text);
-        if (!style) return base::Status(tl::unexpected(style.error()));
-        options.log_style = *style;
-        return base::Status();
-      },
-      "how messages are written");
+  flags.Custom("logging-format", "text|json", "text", base::TakeParsed(options.log_style, base::ReadLoggingFormat),
+               "how messages are written");
   flags.Quiet({"logtostderr", "alsologtostderr"}, true);
   flags.Dead({"add_dir_header", "one_output", "skip_headers", "skip_log_headers"}, true, "log lines have one form");
   flags.Dead({"log_backtrace_at", "stderrthreshold", "vmodule"}, false, "there is one log, filtered by -v");

@@ -2,11 +2,11 @@
 
 #include "monitor/resized.h"
 
-#include <unistd.h>
-
-#include <cstdio>
+#include <algorithm>
+#include <utility>
 
 #include "base/fd.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "monitor/directory.h"
 
@@ -47,13 +47,9 @@ base::Status Resized::Keep(const std::function<bool(const std::string& name)>& w
 }
 
 base::Status Resized::Write() const {
-  const std::string draft = path_ + ".new";
   std::string text;
   for (const std::string& name : names_) text += name + "\n";
-  ::unlink(draft.c_str());
-  HAMI_TRY(base::WriteNewFile(draft, text, 0600));
-  if (::rename(draft.c_str(), path_.c_str()) != 0) return base::FailErrno("can not replace " + path_);
-  return {};
+  return base::ReplaceFile(path_, text, 0600);
 }
 
 }  // namespace hami::monitor

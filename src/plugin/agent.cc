@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "kube/client.h"
@@ -20,7 +21,6 @@
 #include "plugin/card_metrics.h"
 #include "plugin/cdi.h"
 #include "plugin/common_areas.h"
-#include "plugin/files.h"
 #include "plugin/kube_cluster.h"
 #include "plugin/kubelet_client.h"
 #include "plugin/library_install.h"
@@ -178,7 +178,7 @@ base::Status Agent::Impl::StartAllocations() {
   const auto library = InstallLibrary(*shipped, vgpu_folder);
   if (!library) return tl::unexpected(library.error());
   // Shared by containers of every user.
-  HAMI_TRY(MakeFolders(kLockFolder, 0777));
+  HAMI_TRY(base::MakeFolders(kLockFolder, 0777));
   if (options.common_area) {
     common_areas = std::make_unique<CommonAreas>(Concat({vgpu_folder, "/", kCommonFolder}));
     HAMI_TRY(common_areas->Start());

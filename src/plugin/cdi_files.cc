@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "base/fd.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "plugin/cdi.h"
-#include "plugin/files.h"
 
 namespace hami::plugin {
 namespace {
@@ -127,11 +127,11 @@ DriverFiles FindDriverFiles(const Options& options) {
 }
 
 base::Status WriteCdiSpecs(const std::vector<CdiSpec>& specs, const std::string& folder) {
-  HAMI_TRY(MakeFolders(folder, 0755));
+  HAMI_TRY(base::MakeFolders(folder, 0755));
   for (const CdiSpec& spec : specs) {
     const std::string path = Concat({folder, "/", spec.FileName()});
     const auto present = base::ReadFile(path, kMostSpecBytes);
-    if (!present || *present != spec.text) HAMI_TRY(ReplaceFile(path, spec.text, 0644));
+    if (!present || *present != spec.text) HAMI_TRY(base::ReplaceFile(path, spec.text, 0644));
   }
   for (const char* device_class : {"gpu", "imex-channel", "gdrcopy", "gds", "mofed"}) {
     const bool wanted =

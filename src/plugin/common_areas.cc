@@ -18,8 +18,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/files.h"
 #include "base/strings.h"
-#include "plugin/files.h"
 #include "region/common_area.h"
 
 namespace hami::plugin {
@@ -114,7 +114,7 @@ base::Status CommonAreas::Start() {
 base::Result<CommonAreas::Area> CommonAreas::Make(const std::string& card) const {
   if (!IsName(card)) return base::Fail(base::Printable(card) + " can not be the name of a folder");
   const std::string folder = FolderOf(folder_, card);
-  HAMI_TRY(MakeFolders(folder, 0755));
+  HAMI_TRY(base::MakeFolders(folder, 0755));
   auto memory = MakeMemory();
   if (!memory) return tl::unexpected(memory.error());
   auto socket = ListenAt(folder);

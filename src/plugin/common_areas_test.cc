@@ -28,6 +28,34 @@ using ::testing::IsEmpty;
 
 constexpr std::int64_t kNow = 1'000'000'000'000;
 
+sockaddr_un AddressOf(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return address;
+}
+
+int Connected(const std::string& path, int flags = 0) {
+  const int asking = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+  const sockaddr_un address = AddressOf(path);
+  (void)::connect(asking, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  return asking;
+}
+
+// One byte with room for one descriptor beside it.
+struct Message {
+  Message() {
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
+  msghdr header{};
+};
+
 class CommonAreasTest : public ::testing::Test {
  protected:
   CommonAreasTest() {
@@ -68,22 +96,11 @@ TEST_F(CommonAreasTest, GivenTwoContainersOnACardThenTheySeeEachOtherAndNobodyEl
 
 // A file that is cut short under those who have it mapped kills them.
 TEST_F(CommonAreasTest, GivenAHostileContainerThenItCanNotCutTheAreaShort) {
-  const int asking = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  PathOf("GPU-0").copy(address.sun_path, sizeof address.sun_path - 1);
-  ASSERT_EQ(::connect(asking, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  char byte;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ASSERT_EQ(::recvmsg(asking, &message, MSG_CMSG_CLOEXEC), 1);
+  const int asking = Connected(PathOf("GPU-0"));
+  Message message;
+  ASSERT_EQ(::recvmsg(asking, &message.header, MSG_CMSG_CLOEXEC), 1);
   int fd = -1;
-  std::copy_n(CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd, reinterpret_cast<unsigned char*>(&fd));
+  std::copy_n(CMSG_DATA(CMSG_FIRSTHDR(&message.header)), sizeof fd, reinterpret_cast<unsigned char*>(&fd));
   EXPECT_NE(::ftruncate(fd, 0), 0);
   EXPECT_NE(::ftruncate(fd, 1 << 30), 0);
   EXPECT_NE(::fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0) << "nor keep others from writing";
@@ -95,10 +112,8 @@ TEST_F(CommonAreasTest, GivenAnAreaThatIsNotSealedThenItIsRefused) {
   // Somebody else listens there, with an ordinary file.
   const std::string path = folder_ + "/area";
   const int listening = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  ASSERT_EQ(::bind(listening, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const sockaddr_un address = AddressOf(path);
+  ASSERT_EQ(::bind(listening, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(listening, 4), 0);
   EXPECT_EQ(region::OpenCommonArea(path.c_str()).area, nullptr) << "nobody answers: given up soon";
   ASSERT_TRUE(region::CreateCommonArea((folder_ + "/file").c_str()));
@@ -106,20 +121,13 @@ TEST_F(CommonAreasTest, GivenAnAreaThatIsNotSealedThenItIsRefused) {
   std::thread hand_out([&] {
     for (int i = 0; i < 2; ++i) {  // the one that gave up is still in the queue
       const int asking = ::accept(listening, nullptr, nullptr);
-      char byte = 0;
-      iovec data{&byte, 1};
-      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-      msghdr message{};
-      message.msg_iov = &data;
-      message.msg_iovlen = 1;
-      message.msg_control = control;
-      message.msg_controllen = sizeof control;
-      cmsghdr* const header = CMSG_FIRSTHDR(&message);
+      Message message;
+      cmsghdr* const header = CMSG_FIRSTHDR(&message.header);
       header->cmsg_level = SOL_SOCKET;
       header->cmsg_type = SCM_RIGHTS;
       header->cmsg_len = CMSG_LEN(sizeof(int));
       std::copy_n(reinterpret_cast<const unsigned char*>(&plain), sizeof plain, CMSG_DATA(header));
-      (void)::sendmsg(asking, &message, MSG_NOSIGNAL);
+      (void)::sendmsg(asking, &message.header, MSG_NOSIGNAL);
       ::close(asking);
     }
   });
@@ -144,14 +152,9 @@ TEST_F(CommonAreasTest, WhenThePluginIsStartedAnewThenContainersKeepWhatTheyHave
 }
 
 TEST_F(CommonAreasTest, GivenAContainerThatAsksWithoutEndThenOthersAreAnswered) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  PathOf("GPU-0").copy(address.sun_path, sizeof address.sun_path - 1);
   std::vector<int> asking;
-  for (int i = 0; i < 40; ++i) {  // and never reads an answer
-    asking.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    (void)::connect(asking.back(), reinterpret_cast<sockaddr*>(&address), sizeof address);
-  }
+  // And never reads an answer.
+  for (int i = 0; i < 40; ++i) asking.push_back(Connected(PathOf("GPU-0"), SOCK_NONBLOCK));
   EXPECT_NE(OpenAs("GPU-1").area, nullptr);
   for (const int fd : asking) ::close(fd);
 }

@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "base/fd.h"
+#include "base/files.h"
 #include "base/strings.h"
-#include "plugin/files.h"
 
 namespace hami::plugin {
 namespace {
@@ -34,19 +34,19 @@ std::string HashOf(std::string_view content) {
 base::Result<std::string> InstallLibrary(const std::string& source, const std::string& folder) {
   const auto content = base::ReadLinkedFile(source, kMostLibraryBytes);
   if (!content) return tl::unexpected(content.error());
-  HAMI_TRY(MakeFolders(folder, 0755));
+  HAMI_TRY(base::MakeFolders(folder, 0755));
   const std::string name = kOurs + HashOf(*content);
   const std::string path = Concat({folder, "/", name});
   const auto present = base::ReadFile(path, kMostLibraryBytes);
-  if (!present || *present != *content) HAMI_TRY(ReplaceFile(path, *content, 0755));
+  if (!present || *present != *content) HAMI_TRY(base::ReplaceFile(path, *content, 0755));
 
   const std::string plain = folder + "/libvgpu.so";
   std::error_code error;
-  if (fs::read_symlink(plain, error) != name) HAMI_TRY(ReplaceLink(plain, name));
+  if (fs::read_symlink(plain, error) != name) HAMI_TRY(base::ReplaceLink(plain, name));
   const std::string list = folder + "/ld.so.preload";
   const std::string line = plain + "\n";
   const auto listed = base::ReadFile(list, line.size() + 1);
-  if (!listed || *listed != line) HAMI_TRY(ReplaceFile(list, line, 0644));
+  if (!listed || *listed != line) HAMI_TRY(base::ReplaceFile(list, line, 0644));
   return path;
 }
 

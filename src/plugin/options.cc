@@ -64,30 +64,11 @@ struct Targets {
   ListFlag<int> channels;
 };
 
-template <typename T>
-FlagSet::Take Into(T& out, Result<T> (*read)(const std::string&)) {
-  return [&out, read](const std::string& value) -> Status {
-    auto result = read(value);
-    if (!result) return tl::unexpected(result.error());
-    out = *std::move(result);
-    return {};
-  };
-}
-
 Status TakeDiscovery(const std::string& value) {
   if (value == "auto" || value == "nvml" || value.empty()) return {};
   if (value == "tegra") return Fail("Tegra devices are not supported; use auto");
   return Fail("must be auto or nvml");
 }
-
-Status TakeVerbosity(const std::string& value, int& out) {
-  const auto number = base::ParseNumber(value);
-  if (!number || *number > 10) return Fail("must be a number from 0 to 10");
-  out = static_cast<int>(*number);
-  return {};
-}
-
-Result<base::LogStyle> ReadLogStyle(const std::string& value) { return base::ReadLoggingFormat(value); }
 
 void AddNodeFlags(FlagSet& flags, Targets& to) {
   Options& out = to.out;
@@ -102,11 +83,10 @@ void AddNodeFlags(FlagSet& flags, Targets& to) {
              "of /healthz, /readyz and /metrics; empty: none");
   flags.Text("hook-path", "DIR", out.hook_path, "libvgpu lives in DIR/vgpu, on the node and in containers [HOOK_PATH]");
   flags.Bool("answer-handshake", out.answer_handshake, "answer schedulers that expect it (HAMi before 2.10)");
-  flags.Custom(
-      "v", "LEVEL", "0", [&out](const std::string& value) { return TakeVerbosity(value, out.verbosity); },
-      "more messages");
+  flags.Custom("v", "LEVEL", "0", base::TakeNumber(out.verbosity, 0, 10), "more messages");
   flags.Shorthand('v');
-  flags.Custom("logging-format", "text|json", "text", Into(out.log_style, ReadLogStyle), "how messages are written");
+  flags.Custom("logging-format", "text|json", "text", base::TakeParsed(out.log_style, base::ReadLoggingFormat),
+               "how messages are written");
 }
 
 void AddGpuFlags(FlagSet& flags, Targets& to) {
@@ -114,7 +94,7 @@ void AddGpuFlags(FlagSet& flags, Targets& to) {
   flags.Group("GPUs");
   flags.Bool("fail-on-init-error", out.fail_on_init_error,
              "without a driver at start: end; false: wait for one [FAIL_ON_INIT_ERROR]");
-  flags.Custom("mig-strategy", "none", "none", Into(out.mig_strategy, ReadMigStrategy),
+  flags.Custom("mig-strategy", "none", "none", base::TakeParsed(out.mig_strategy, ReadMigStrategy),
                "only none: MIG devices that exist already are not offered [MIG_STRATEGY]");
   flags.Custom("device-discovery-strategy", "auto|nvml", "auto", TakeDiscovery,
                "how GPUs are found [DEVICE_DISCOVERY_STRATEGY]");
@@ -133,7 +113,7 @@ void AddContainerFlags(FlagSet& flags, Targets& to) {
   flags.Custom(
       "device-list-strategy", "LIST", "envvar", [&to](const std::string& value) { return to.strategies.Take(value); },
       "envvar, volume-mounts, cdi-annotations, cdi-cri [DEVICE_LIST_STRATEGY]");
-  flags.Custom("device-id-strategy", "uuid|index", "uuid", Into(out.id_strategy, ReadIdStrategy),
+  flags.Custom("device-id-strategy", "uuid|index", "uuid", base::TakeParsed(out.id_strategy, ReadIdStrategy),
                "how GPUs are named [DEVICE_ID_STRATEGY]");
   flags.Bool("pass-device-specs", out.pass_device_specs, "name the /dev nodes, too [PASS_DEVICE_SPECS]");
   flags.Text("nvidia-driver-root", "DIR", out.driver_root, "where the driver is on the node [NVIDIA_DRIVER_ROOT]");

@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "base/fd.h"
+#include "base/files.h"
 #include "base/strings.h"
-#include "plugin/files.h"
 #include "region/region.h"
 
 namespace hami::plugin {
@@ -85,7 +85,7 @@ std::string DiskShareFolders::LinkOf(const Record& record) const {
 
 base::Status DiskShareFolders::Make(const Record& record, const RegionSettings& settings) {
   const std::string path = PathOf(record);
-  HAMI_TRY(MakeFolders(path.substr(0, path.rfind('/')), 0755));
+  HAMI_TRY(base::MakeFolders(path.substr(0, path.rfind('/')), 0755));
   HAMI_TRY(RemoveTree(path));
   if (::mkdir(path.c_str(), 0700) != 0) return base::FailErrno("can not make the folder " + path);
   HAMI_TRY(MakeRegion(Concat({path, "/", record.cache}), settings));
@@ -98,9 +98,9 @@ base::Status DiskShareFolders::Link(const Record& record) {
   std::error_code error;
   if (const fs::path present = fs::read_symlink(link, error); !error && present == target) return {};
   // Another share was assumed to be this container's, or a folder of an earlier life has the name.
-  HAMI_TRY(MakeFolders(Concat({root_, "/", kContainers}), 0755));
+  HAMI_TRY(base::MakeFolders(Concat({root_, "/", kContainers}), 0755));
   if (fs::is_directory(fs::symlink_status(link, error))) HAMI_TRY(RemoveTree(link));
-  return ReplaceLink(link, target);
+  return base::ReplaceLink(link, target);
 }
 
 void DiskShareFolders::Remove(const Record& record) {
@@ -144,8 +144,8 @@ base::Result<Records> DiskRecordKeeper::Load() {
 }
 
 base::Status DiskRecordKeeper::Save(const Records& records) {
-  HAMI_TRY(MakeFolders(path_.substr(0, path_.rfind('/')), 0755));
-  return ReplaceFile(path_, EncodeRecords(records), 0600);
+  HAMI_TRY(base::MakeFolders(path_.substr(0, path_.rfind('/')), 0755));
+  return base::ReplaceFile(path_, EncodeRecords(records), 0600);
 }
 
 }  // namespace hami::plugin

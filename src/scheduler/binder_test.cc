@@ -82,6 +82,14 @@ class BinderTest : public ::testing::Test {
       return fault;
     };
   }
+  void LockByPAndPlaceMemberQ() {
+    AddPod("p");
+    AddPod("q");
+    ASSERT_TRUE(Place(*a_, "p"));
+    ASSERT_TRUE(Bind(*a_, "p"));
+    ASSERT_TRUE(Place(*a_, "q"));
+    a_->books.Locked([](State& state) { state.FindPending("q")->candidate.group = true; });
+  }
   void PluginAnswers(const std::string& uid) {
     testing::SimPod* pod = cluster_.FindPod("default", "pod-" + uid);
     pod->pod.annotations[device::kBindPhase] = "success";
@@ -147,12 +155,7 @@ TEST_F(BinderTest, GivenALockedNode_WhenAnotherPodIsBound_ThenItFailsAfterAWhile
 }
 
 TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsReleasedLate_ThenItWaitedForIt) {
-  AddPod("p");
-  AddPod("q");
-  ASSERT_TRUE(Place(*a_, "p"));
-  ASSERT_TRUE(Bind(*a_, "p"));
-  ASSERT_TRUE(Place(*a_, "q"));
-  a_->books.Locked([](State& state) { state.FindPending("q")->candidate.group = true; });
+  LockByPAndPlaceMemberQ();
   const Millis release = cluster_.now + 20'000;
   cluster_.yield = [&] {
     if (cluster_.now < release || Lock() == nullptr) return;
@@ -164,12 +167,7 @@ TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsReleasedLate_ThenItWaitedForIt
 }
 
 TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsNotReleased_ThenTheErrorSaysHowLongItWaited) {
-  AddPod("p");
-  AddPod("q");
-  ASSERT_TRUE(Place(*a_, "p"));
-  ASSERT_TRUE(Bind(*a_, "p"));
-  ASSERT_TRUE(Place(*a_, "q"));
-  a_->books.Locked([](State& state) { state.FindPending("q")->candidate.group = true; });
+  LockByPAndPlaceMemberQ();
   const Millis begin = cluster_.now;
   const base::Status bound = Bind(*a_, "q");
   ASSERT_FALSE(bound);

@@ -85,30 +85,6 @@ void AddDead(FlagSet& flags) {
               true);
 }
 
-template <typename Integer>
-FlagSet::Take TakeInteger(Integer& out, Integer least, Integer most) {
-  return [&out, least, most](const std::string& text) {
-    Integer value{};
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (read.ec != std::errc() || read.ptr != text.data() + text.size() || value < least || value > most) {
-      return Status(Fail("not a number from " + std::to_string(least) + " to " + std::to_string(most)));
-    }
-    out = value;
-    return Status();
-  };
-}
-
-template <typename T>
-FlagSet::Take TakeParsed(T& out, base::Result<T> (*parse)(std::string_view), bool* given = nullptr) {
-  return [&out, parse, given](const std::string& text) {
-    auto parsed = parse(text);
-    if (!parsed) return Status(tl::unexpected(parsed.error()));
-    out = *std::move(parsed);
-    if (given != nullptr) *given = true;
-    return Status();
-  };
-}
-
 // "a=b,c=d". Several flags add up.
 Status TakeSelector(std::map<std::string, std::string>& out, const std::string& text) {
   for (const std::string& part : base::Split(text, ',')) {
@@ -147,7 +123,7 @@ struct Reader {
 
   void AddServing() {
     flags.Group("Serving");
-    flags.Custom("http_bind", "HOST:PORT", "127.0.0.1:8080", TakeParsed(options.http, base::ParseHostPort),
+    flags.Custom("http_bind", "HOST:PORT", "127.0.0.1:8080", base::TakeParsed(options.http, base::ParseHostPort),
                  "where kube-scheduler (/filter, /bind) and the API server (/webhook) find us; no host means every "
                  "interface");
     flags.Text("cert_file", "FILE", options.cert_file,
@@ -175,11 +151,15 @@ struct Reader {
         "node-label-selector", "KEY=VALUE,...", "",
         [this](const std::string& text) { return TakeSelector(options.node_selector, text); },
         "only nodes with these labels are registered");
-    flags.Custom("node-lock-timeout", "DURATION", "5m",
-                 TakeParsed(options.lock_timeout, base::ParseGoDuration, &lock_timeout_given),
-                 "after this long the lock of a node may be taken over");
+    flags.Custom(
+        "node-lock-timeout", "DURATION", "5m",
+        [this](const std::string& text) -> Status {
+          lock_timeout_given = true;
+          return base::TakeParsed(options.lock_timeout, base::ParseGoDuration)(text);
+        },
+        "after this long the lock of a node may be taken over");
     flags.Custom("node-lock-retry-timeout", "DURATION", "28s",
-                 TakeParsed(options.lock_retry_timeout, base::ParseGoDuration),
+                 base::TakeParsed(options.lock_retry_timeout, base::ParseGoDuration),
                  "how long the binding of a member of a PodGroup waits for a locked node; 0: not at all. Keep it below "
                  "the extender's httpTimeout");
   }
@@ -192,13 +172,13 @@ struct Reader {
     flags.Custom(
         "kube-qps", "N", "0", [this](const std::string& text) { return TakeQps(options.kube_qps, text); },
         "calls a second to the API server; 0: as many as its own fairness allows");
-    flags.Custom("kube-burst", "N", "10", TakeInteger(options.kube_burst, 0, 1'000'000),
+    flags.Custom("kube-burst", "N", "10", base::TakeNumber(options.kube_burst, 0, 1'000'000),
                  "calls that may be saved up under --kube-qps");
     flags.Custom(
         "kube-timeout", "SECONDS", "0",
         [this](const std::string& text) -> Status {
           int seconds = 0;
-          HAMI_TRY(TakeInteger(seconds, 0, 3600)(text));
+          HAMI_TRY(base::TakeNumber(seconds, 0, 3600)(text));
           options.kube_timeout = std::chrono::seconds(seconds);
           return {};
         },
@@ -216,12 +196,13 @@ struct Reader {
 
   void AddWatching() {
     flags.Group("Watching");
-    flags.Custom("metrics-bind-address", "HOST:PORT", ":9395", TakeParsed(options.metrics, base::ParseHostPort),
+    flags.Custom("metrics-bind-address", "HOST:PORT", ":9395", base::TakeParsed(options.metrics, base::ParseHostPort),
                  "where Prometheus finds /metrics");
     flags.Bool("legacy-metrics", options.legacy_metrics, "also the metric names of HAMi before 2.9");
-    flags.Custom("v", "LEVEL", "0", TakeInteger(options.verbosity, 0, 100), "4 and more: a line for every decision");
+    flags.Custom("v", "LEVEL", "0", base::TakeNumber(options.verbosity, 0, 100),
+                 "4 and more: a line for every decision");
     flags.Shorthand('v');
-    flags.Custom("logging-format", "text|json", "text", TakeParsed(options.log_style, base::ReadLoggingFormat),
+    flags.Custom("logging-format", "text|json", "text", base::TakeParsed(options.log_style, base::ReadLoggingFormat),
                  "how messages are written");
   }
 };

@@ -57,7 +57,6 @@ def test_old_lock_is_taken_over(lab, card, actor):
     actor.paused.add(lab.full("a"))
     lab.apply("p1", gpu=1, mem=1000)
     wait_for("p1 to be bound", lambda: lab.read("p1")["spec"].get("nodeName"))
-    lab.annotate_pod("p1", {"hami.io/bind-time": str(int(time.time()) - 301)})
     lock(lab, "p1", age=301)
     lab.apply("p2", gpu=1, mem=1000)
     wait_for("p2 to be bound", lambda: lab.read("p2")["spec"].get("nodeName"))

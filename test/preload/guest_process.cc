@@ -181,6 +181,17 @@ SCENARIO(fork_before_init) {
   EXPECT(Truth() <= 2 * kGiB);
 }
 
+// What makes a child attach anew: CUDA, which a fork leaves unusable, and NVML.
+void UseBothLibraries() {
+  CUdeviceptr block = 0;
+  cuMemAlloc_v2(&block, kMiB);
+  nvmlInit_v2();
+  nvmlDevice_t device = nullptr;
+  nvmlMemory_t memory{};
+  nvmlDeviceGetHandleByIndex_v2(0, &device);
+  nvmlDeviceGetMemoryInfo(device, &memory);
+}
+
 // Forks leave neither descriptors nor maps behind, in parent or child (D4).
 SCENARIO(fork_leaks_nothing) {
   Begin();
@@ -190,13 +201,7 @@ SCENARIO(fork_leaks_nothing) {
   for (int i = 0; i < 5; ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      CUdeviceptr block = 0;
-      cuMemAlloc_v2(&block, kMiB);
-      nvmlInit_v2();
-      nvmlDevice_t device = nullptr;
-      nvmlMemory_t memory{};
-      nvmlDeviceGetHandleByIndex_v2(0, &device);
-      nvmlDeviceGetMemoryInfo(device, &memory);
+      UseBothLibraries();
       std::_Exit(MapsOf("region.cache") == maps && OpenFiles() <= files + 1 ? 0 : 6);
     }
     int status = 0;
@@ -221,13 +226,7 @@ SCENARIO(fork_chain_leaks_nothing) {
       EXPECT_SAME(status, 0);
       return;
     }
-    CUdeviceptr block = 0;
-    cuMemAlloc_v2(&block, kMiB);
-    nvmlInit_v2();
-    nvmlDevice_t device = nullptr;
-    nvmlMemory_t memory{};
-    nvmlDeviceGetHandleByIndex_v2(0, &device);
-    nvmlDeviceGetMemoryInfo(device, &memory);
+    UseBothLibraries();
     EXPECT_SAME(MapsOf("region.cache"), maps);
     EXPECT(OpenFiles() <= files + 1);  // whatever NVML itself opens, once
   }

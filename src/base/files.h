@@ -9,22 +9,22 @@
 
 #include "base/result.h"
 
-namespace hami::plugin {
+namespace hami::base {
 
 // PATH has CONTENT and MODE, on disk, when this returns well; whoever reads it meanwhile sees the old file or the new
 // one. The folder must exist.
-base::Status ReplaceFile(const std::string& path, std::string_view content, unsigned mode);
+Status ReplaceFile(const std::string& path, std::string_view content, unsigned mode);
 
 // As ReplaceFile, with the content of SOURCE.
-base::Status ReplaceByCopy(const std::string& path, const std::string& source, unsigned mode);
+Status ReplaceByCopy(const std::string& path, const std::string& source, unsigned mode);
 
 // PATH becomes a symbolic link to TARGET, whatever file it was before.
-base::Status ReplaceLink(const std::string& path, const std::string& target);
+Status ReplaceLink(const std::string& path, const std::string& target);
 
 // FOLDER and its parents, with MODE where they are made.
-base::Status MakeFolders(const std::string& folder, unsigned mode);
+Status MakeFolders(const std::string& folder, unsigned mode);
 
 // What was written into FOLDER stays after a power failure.
-base::Status SyncFolder(const std::string& folder);
+Status SyncFolder(const std::string& folder);
 
-}  // namespace hami::plugin
+}  // namespace hami::base
