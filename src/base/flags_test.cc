@@ -130,7 +130,7 @@ TEST(Flags, AMistakeNamesTheFlagAndTheRemedy) {
   EXPECT_EQ(program.flags.Parse({"--lead=maybe"}).error().message, "--lead=maybe: neither true nor false");
   EXPECT_EQ(program.flags.Parse({"-v"}).error().message, "-v needs a value");
   EXPECT_EQ(program.flags.Parse({"-x"}).error().message, "unknown flag -x");
-  EXPECT_EQ(program.flags.Parse({"-v=a b"}).error().message, "-v='a b': not a number");
+  EXPECT_EQ(program.flags.Parse({"-v=a b"}).error().message, "-v='a b': must be a number from 0 to 10");
 }
 
 TEST(Flags, HelpShowsGroupsDefaultsAndLetters) {
