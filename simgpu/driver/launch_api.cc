@@ -153,6 +153,7 @@ CUresult LaunchLegacy(CUfunction f, int width, int height, CUstream stream) {
 // Every stream waits for what was submitted to all the others.
 void JoinStreams(Scheduler& sched, const std::vector<Stream*>& streams, Nanos now) {
   std::vector<std::uint64_t> ends;
+  ends.reserve(streams.size());
   for (const Stream* s : streams) {
     ends.push_back(s->submitted);
   }

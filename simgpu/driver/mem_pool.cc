@@ -247,11 +247,12 @@ void ReleaseFreed(CUdeviceptr base) {
 void LeavePool(const Allocation& allocation) {
   const PoolLock guard(ThePools().lock);
   Pool& pool = *allocation.pool;
-  if (allocation.kind == MemKind::kAsync && !allocation.in_use) {
+  const bool freed = allocation.kind == MemKind::kAsync && !allocation.in_use;
+  const bool in_use =
+      allocation.kind == MemKind::kAsync || (allocation.kind == MemKind::kGraph && allocation.backings > 0);
+  if (freed) {
     Reached(pool, allocation.base);
-  } else if (allocation.kind == MemKind::kAsync) {
-    pool.used -= Rounded(allocation);
-  } else if (allocation.kind == MemKind::kGraph && allocation.backings > 0) {
+  } else if (in_use) {
     pool.used -= Rounded(allocation);
   }
   --pool.allocations;

@@ -11,7 +11,7 @@ namespace {
 
 template <typename Value>
 CUresult Put(void* data, Value value) {
-  std::memcpy(data, &value, sizeof value);
+  std::memcpy(data, &value, sizeof(Value));
   return CUDA_SUCCESS;
 }
 
