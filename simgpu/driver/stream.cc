@@ -134,7 +134,9 @@ CUresult AddCallback(CUstream stream, CUstreamCallback fn, void* user_data, unsi
   if (callback == nullptr) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  return LaunchHost(stream, RunCallback, callback, per_thread);
+  const CUresult launched = LaunchHost(stream, RunCallback, callback, per_thread);
+  if (launched != CUDA_SUCCESS) delete callback;
+  return launched;
 }
 
 // Who may touch managed memory makes no difference here: host and device see the same bytes.
