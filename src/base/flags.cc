@@ -90,7 +90,7 @@ void FlagSet::Custom(std::string name, std::string type, std::string shown_defau
 
 void FlagSet::Shorthand(char letter) { flags_.back().letter = letter; }
 
-void FlagSet::Dead(const std::vector<std::string>& names, bool is_bool, std::string why) {
+void FlagSet::Dead(const std::vector<std::string>& names, bool is_bool, const std::string& why) {
   for (const std::string& name : names) {
     Flag& flag = Add(name);
     flag.dead = why;

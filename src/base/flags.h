@@ -35,7 +35,7 @@ class FlagSet {
   // One more letter for the flag added last.
   void Shorthand(char letter);
   // Flags that are accepted and do nothing; IS_BOOL: they take no value unless it is written with `=`.
-  void Dead(const std::vector<std::string>& names, bool is_bool, std::string why);
+  void Dead(const std::vector<std::string>& names, bool is_bool, const std::string& why);
   // Accepted without a word.
   void Quiet(const std::vector<std::string>& names, bool is_bool);
 

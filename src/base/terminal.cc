@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/fd.h"
@@ -134,7 +135,7 @@ std::string Clip(std::string_view text, std::size_t width) {
 
 std::string Bar(const Terminal& terminal, double fraction, std::size_t cells) {
   fraction = std::clamp(fraction, 0.0, 1.0);
-  auto filled = static_cast<std::size_t>(fraction * static_cast<double>(cells) + 0.5);
+  auto filled = static_cast<std::size_t>(std::lround(fraction * static_cast<double>(cells)));
   if (fraction > 0 && filled == 0) filled = std::min<std::size_t>(1, cells);
   std::string bar;
   for (std::size_t i = 0; i < cells; ++i) {

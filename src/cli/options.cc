@@ -252,7 +252,7 @@ std::string InWords(const CLI::ParseError& error) {
 
 Message Mistake(const CLI::App& command, const std::string& text) {
   const bool top = command.get_parent() == nullptr;
-  const std::string name = command.get_name();
+  const std::string& name = command.get_name();
   const std::string help = top ? "hami --help" : "hami " + name + " --help";
   return {"hami: error: " + PrintableLines(text) + "\n  try: " + help + "\n",
           name == "run" || name == "sim" ? kRunFailed : kUsage};
@@ -317,7 +317,7 @@ Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::s
   }
   // Without "--" the command begins at the first word that is not an option; with it nothing may stand before.
   if (!rest.empty() && (has_separator || rest.front().starts_with("-"))) return UnknownWord(*chosen, rest.front());
-  std::vector<std::string> command = has_separator ? std::move(after) : rest;
+  std::vector<std::string> command = has_separator ? after : rest;
   if (command.empty() || command.front().empty()) return Mistake(*chosen, "no command to run; write it after --");
   if (chosen == run_command) {
     run.command = std::move(command);

@@ -3,6 +3,7 @@
 #include "cli/smi.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <iostream>
 
@@ -42,7 +43,7 @@ std::string Headline(const Gpu& gpu, const base::Terminal& terminal) {
 // Bars share one scale, the card, so that what is seen is what is taken of it.
 std::string ScaledBar(const base::Terminal& terminal, Style style, std::uint64_t used, std::uint64_t granted,
                       std::uint64_t total) {
-  const auto cells = static_cast<std::size_t>(std::min(1.0, Fraction(granted, total)) * kBarCells + 0.5);
+  const auto cells = static_cast<std::size_t>(std::lround(std::min(1.0, Fraction(granted, total)) * kBarCells));
   const std::size_t shown = std::clamp<std::size_t>(cells, 1, kBarCells);
   return Paint(terminal, style, base::Bar(terminal, Fraction(used, granted), shown)) +
          std::string(kBarCells - shown, ' ');

@@ -9,8 +9,8 @@
 
 namespace hami::device {
 
-ConfigReader::ConfigReader(YAML::Node node, std::string file, std::string path)
-    : node_(std::move(node)), file_(std::move(file)), path_(std::move(path)) {
+ConfigReader::ConfigReader(const YAML::Node& node, std::string file, std::string path)
+    : node_(node), file_(std::move(file)), path_(std::move(path)) {
   // `section:` with nothing behind it is an empty section.
   if (!node_.IsNull() && !node_.IsMap()) FailAt(node_, path_, "must be a mapping");
 }

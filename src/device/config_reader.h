@@ -19,7 +19,7 @@ namespace hami::device {
 
 class ConfigReader {
  public:
-  ConfigReader(YAML::Node node, std::string file, std::string path);
+  ConfigReader(const YAML::Node& node, std::string file, std::string path);
 
   // Every key that is read below must be asked for; Finish() refuses the rest.
   void Text(const char* key, std::string& out);

@@ -37,7 +37,7 @@ class Search {
   }
 
   std::vector<int> Highest() {
-    gains_.assign(static_cast<std::size_t>(count_ + 1), std::vector<std::int64_t>(static_cast<std::size_t>(n_), 0));
+    gains_.assign(static_cast<std::size_t>(count_) + 1, std::vector<std::int64_t>(static_cast<std::size_t>(n_), 0));
     Extend(0, 0);
     return best_;
   }
@@ -62,7 +62,7 @@ class Search {
     if (!best_.empty() && Bound(gains, first, missing, sum) <= best_sum_) return;
     for (int c = first; c <= n_ - missing; ++c) {
       if (++steps_ > kMaxSteps && !best_.empty()) return;
-      std::vector<std::int64_t>& next = gains_[static_cast<std::size_t>(depth + 1)];
+      std::vector<std::int64_t>& next = gains_[static_cast<std::size_t>(depth) + 1];
       for (int d = c + 1; d < n_; ++d) {
         next[static_cast<std::size_t>(d)] = gains[static_cast<std::size_t>(d)] + At(c, d);
       }
