@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Physical memory that something other than a mapping uses: tiles of sparse arrays, multicast objects. It counts until
 // the last use is gone, whatever became of its handle (A3).
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
 #include "test/preload/guest.h"
 
 namespace guest {
@@ -260,6 +266,67 @@ SCENARIO(multicast_failures) {
   EXPECT(cuMulticastUnbind(object, 1, 0, 20 * kMiB) != CUDA_SUCCESS);
   OK(cuMemRelease(memory));
   EXPECT_SAME(before - RoomOn(0), 20 * kMiB);
+  OK(cuMemRelease(object));
+  EXPECT_SAME(RoomOn(0), before);
+}
+
+// The other process of the team: it has the second device, and what it binds is its own.
+void JoinTeam(int maker_pid, int exported) {
+  Begin(1);
+  const size_t before = RoomOn(1);
+  const std::string path = "/proc/" + std::to_string(maker_pid) + "/fd/" + std::to_string(exported);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  CUmemGenericAllocationHandle object = 0;
+  OK(cuMemImportFromShareableHandle(&object, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  close(fd);
+  OK(cuMulticastAddDevice(object, 1));
+  const CUmemAllocationProp prop = OnDevice(1, 0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  for (const bool unbind : {true, false}) {
+    const CUmemGenericAllocationHandle memory = NewMemory(kPiece, prop);
+    OK(cuMulticastBindMem(object, 0, memory, 0, kPiece, 0));
+    OK(cuMemRelease(memory));
+    EXPECT_SAME(before - RoomOn(1), kPiece);
+    Refused(kPiece, 1);
+    if (unbind) {
+      OK(cuMulticastUnbind(object, 1, 0, kPiece));
+    } else {
+      OK(cuMemRelease(object));
+    }
+    EXPECT_SAME(RoomOn(1), before);
+  }
+}
+
+SCENARIO(multicast_of_two_processes) {
+  int told[2] = {-1, -1};
+  EXPECT_SAME(pipe2(told, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    int exported = -1;
+    EXPECT_SAME(read(told[0], &exported, sizeof exported), static_cast<ssize_t>(sizeof exported));
+    JoinTeam(getppid(), exported);
+    _exit(0);
+  }
+  Begin(0);
+  const size_t before = RoomOn(0);
+  CUmulticastObjectProp prop{};
+  prop.numDevices = 2;
+  prop.size = kPiece;
+  prop.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemGenericAllocationHandle object = 0;
+  OK(cuMulticastCreate(&object, &prop));
+  OK(cuMulticastAddDevice(object, 0));
+  int exported = -1;
+  OK(cuMemExportToShareableHandle(&exported, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  EXPECT_SAME(write(told[1], &exported, sizeof exported), static_cast<ssize_t>(sizeof exported));
+  const CUmemAllocationProp own = OnDevice(0, 0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  const CUmemGenericAllocationHandle memory = NewMemory(kPiece, own);
+  OK(cuMulticastBindMem(object, 0, memory, 0, kPiece, 0));  // when the other one has added its device
+  OK(cuMemRelease(memory));
+  int status = -1;
+  EXPECT_SAME(waitpid(child, &status, 0), child);
+  EXPECT_SAME(status, 0);
+  EXPECT_SAME(before - RoomOn(0), kPiece);
   OK(cuMemRelease(object));
   EXPECT_SAME(RoomOn(0), before);
 }

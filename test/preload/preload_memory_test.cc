@@ -58,7 +58,8 @@ class MulticastScenario : public Preload, public testing::WithParamInterface<con
 TEST_P(MulticastScenario, GivenLimitOf1GiBOnEachOfTwoDevices_ThenHolds) { Pass({GetParam()}, {{"SIMGPU", "2xH100"}}); }
 
 INSTANTIATE_TEST_SUITE_P(Multicast, MulticastScenario,
-                         testing::Values("multicast_bound", "multicast_object_gone", "multicast_failures"),
+                         testing::Values("multicast_bound", "multicast_object_gone", "multicast_failures",
+                                         "multicast_of_two_processes"),
                          [](const testing::TestParamInfo<const char*>& scenario) {
                            return std::string(scenario.param);
                          });
