@@ -143,6 +143,12 @@ TEST_F(ConditionTest, GivenAnExecutableGraphWhenUpdatedThenTheNewDefaultAndTheNe
     CUgraphExec exec = nullptr;
     ASSERT_OK(cuGraphInstantiateWithFlags(&exec, old.graph, 0));
     EXPECT_EQ(TimeOf(exec), 30 * kMicro);
+    CUgraphNode asleep = nullptr;
+    std::size_t one = 1;
+    CUDA_KERNEL_NODE_PARAMS_v2 same{};
+    ASSERT_OK(cuGraphGetNodes(old.bodies[1], &asleep, &one));
+    ASSERT_OK(cuGraphKernelNodeGetParams_v2(asleep, &same));
+    EXPECT_OK(cuGraphExecKernelNodeSetParams_v2(exec, asleep, &same)) << "a node of the body that does not run";
     CUgraphExecUpdateResultInfo info{};
     const Conditional fresh = Make(gpu, CU_GRAPH_COND_TYPE_IF, 0, {40, 60});
     EXPECT_OK(cuGraphExecUpdate_v2(exec, fresh.graph, &info));
