@@ -6,6 +6,7 @@
 
 #include "simgpu/driver/engine.h"
 #include "simgpu/driver/mem_internal.h"
+#include "simgpu/driver/sparse.h"
 
 namespace simgpu {
 namespace {
@@ -15,11 +16,13 @@ struct Array {
   ArrayLayout layout;
   CUdeviceptr storage = 0;
   Context* ctx = nullptr;
-  bool level = false;  // of a mipmapped array, which owns it
+  bool level = false;      // of a mipmapped array, which owns it
+  SparseMemoryPtr memory;  // null: it has its own
 };
 
 struct Mipmap {
   CUdeviceptr storage = 0;
+  SparseMemoryPtr memory;
   Context* ctx = nullptr;
   std::vector<Array*> levels;
 };
@@ -51,6 +54,18 @@ CUDA_ARRAY3D_DESCRIPTOR Widen(const CUDA_ARRAY_DESCRIPTOR& desc) {
   return wide;
 }
 
+// Storage for an array of that shape: memory, or only a place for it.
+CUresult Store(Context& ctx, const CUDA_ARRAY3D_DESCRIPTOR& desc, unsigned levels, bool mipmap, std::size_t bytes,
+               CUdeviceptr* storage, SparseMemoryPtr* memory) {
+  if (HasOwnMemory(desc)) return AllocDevice(ctx, bytes, MemKind::kArray, storage);
+  auto made = std::make_shared<SparseMemory>();
+  made->machine = ctx.machine();
+  SIMGPU_TRY(LayOutTiles(desc, levels, mipmap, &made->layout));
+  SIMGPU_TRY(ReserveDevice(ctx, bytes, MemKind::kArray, storage));
+  *memory = std::move(made);
+  return CUDA_SUCCESS;
+}
+
 CUresult Create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& desc) {
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
@@ -58,7 +73,7 @@ CUresult Create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& desc) {
   SIMGPU_TRY(CheckUnsafeCall());
   Array made;
   SIMGPU_TRY(LayOut(desc, &made.layout));
-  SIMGPU_TRY(AllocDevice(*ctx, made.layout.bytes, MemKind::kArray, &made.storage));
+  SIMGPU_TRY(Store(*ctx, desc, 1, false, made.layout.bytes, &made.storage, &made.memory));
   made.desc = desc;
   made.ctx = ctx;
   auto* array = new Array(made);
@@ -86,7 +101,8 @@ CUresult CreateMipmap(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& desc
   }
   Mipmap made;
   if (levels.empty()) return CUDA_ERROR_INVALID_VALUE;
-  SIMGPU_TRY(AllocDevice(*ctx, bytes, MemKind::kArray, &made.storage));
+  const auto level_count = static_cast<unsigned>(levels.size());
+  SIMGPU_TRY(Store(*ctx, desc, level_count, true, bytes, &made.storage, &made.memory));
   made.ctx = ctx;
   auto* mipmap = new Mipmap(made);
   const ArrayLock guard(TheArrays().lock);
@@ -100,20 +116,30 @@ CUresult CreateMipmap(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& desc
   return CUDA_SUCCESS;
 }
 
-// Takes it out of the tables; the storage is the caller's to free.
-CUdeviceptr Remove(Array* array) {
-  const CUdeviceptr storage = array->storage;
+// What is left of an array that is in no table any more.
+struct Remains {
+  CUdeviceptr storage = 0;
+  SparseMemoryPtr memory;
+};
+
+Remains Remove(Array* array) {
+  Remains remains{array->storage, std::move(array->memory)};
   TheArrays().arrays.erase(array);
   delete array;
-  return storage;
+  return remains;
 }
 
-CUdeviceptr Remove(Mipmap* mipmap) {
-  const CUdeviceptr storage = mipmap->storage;
+Remains Remove(Mipmap* mipmap) {
+  Remains remains{mipmap->storage, std::move(mipmap->memory)};
   for (Array* level : mipmap->levels) Remove(level);
   TheArrays().mipmaps.erase(mipmap);
   delete mipmap;
-  return storage;
+  return remains;
+}
+
+CUresult Free(const Remains& remains) {
+  EndSparseMemory(remains.memory);
+  return FreeDevice(remains.storage);
 }
 
 CUresult GetDescriptor(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray handle) {
@@ -152,21 +178,37 @@ bool IsMipmap(CUmipmappedArray handle) {
   return TheArrays().mipmaps.count(reinterpret_cast<Mipmap*>(handle)) != 0;
 }
 
+CUresult FindSparseMemory(CUarray handle, SparseMemoryPtr* out) {
+  const ArrayLock guard(TheArrays().lock);
+  const Array* array = Find(handle);
+  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = array->memory;
+  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult FindSparseMemory(CUmipmappedArray handle, SparseMemoryPtr* out) {
+  const ArrayLock guard(TheArrays().lock);
+  auto* mipmap = reinterpret_cast<Mipmap*>(handle);
+  if (TheArrays().mipmaps.count(mipmap) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  *out = mipmap->memory;
+  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 void ReleaseArraysOf(Context& ctx) {
-  std::vector<CUdeviceptr> storage;
+  std::vector<Remains> gone;
   {
     Arrays& arrays = TheArrays();
     const ArrayLock guard(arrays.lock);
     const std::vector<Mipmap*> mipmaps(arrays.mipmaps.begin(), arrays.mipmaps.end());
     for (Mipmap* mipmap : mipmaps) {
-      if (mipmap->ctx == &ctx) storage.push_back(Remove(mipmap));
+      if (mipmap->ctx == &ctx) gone.push_back(Remove(mipmap));
     }
     const std::vector<Array*> all(arrays.arrays.begin(), arrays.arrays.end());
     for (Array* array : all) {
-      if (array->ctx == &ctx && !array->level) storage.push_back(Remove(array));
+      if (array->ctx == &ctx && !array->level) gone.push_back(Remove(array));
     }
   }
-  for (const CUdeviceptr base : storage) FreeDevice(base);
+  for (const Remains& remains : gone) Free(remains);
 }
 
 }  // namespace simgpu
@@ -186,14 +228,14 @@ CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* desc) {
 CUresult cuArrayDestroy(CUarray handle) {
   SIMGPU_ENTER(cuArrayDestroy);
   SIMGPU_TRY(Drain());
-  CUdeviceptr storage = 0;
+  Remains remains;
   {
     const ArrayLock guard(TheArrays().lock);
     Array* array = Find(handle);
     if (array == nullptr || array->level) return CUDA_ERROR_INVALID_HANDLE;
-    storage = Remove(array);
+    remains = Remove(array);
   }
-  return FreeDevice(storage);
+  return Free(remains);
 }
 
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle) {
@@ -231,12 +273,12 @@ CUresult cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigne
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
   SIMGPU_ENTER(cuMipmappedArrayDestroy);
   SIMGPU_TRY(Drain());
-  CUdeviceptr storage = 0;
+  Remains remains;
   {
     const ArrayLock guard(TheArrays().lock);
     auto* mipmap = reinterpret_cast<Mipmap*>(handle);
     if (TheArrays().mipmaps.count(mipmap) == 0) return CUDA_ERROR_INVALID_HANDLE;
-    storage = Remove(mipmap);
+    remains = Remove(mipmap);
   }
-  return FreeDevice(storage);
+  return Free(remains);
 }

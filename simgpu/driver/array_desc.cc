@@ -13,7 +13,8 @@ constexpr std::size_t kMax1D = 131072, kMax2DWidth = 131072, kMax2DHeight = 6553
 constexpr std::size_t kMaxLayeredExtent = 32768, kMaxLayers = 2048;
 constexpr unsigned kKnownFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
                                  CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_DEPTH_TEXTURE |
-                                 CUDA_ARRAY3D_COLOR_ATTACHMENT;
+                                 CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
+constexpr unsigned kMappedFlags = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
 
 std::size_t RoundTo(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -79,6 +80,9 @@ CUresult CheckExtents(const CUDA_ARRAY3D_DESCRIPTOR& desc) {
   const bool layered = (desc.Flags & CUDA_ARRAY3D_LAYERED) != 0;
   const bool cube = (desc.Flags & CUDA_ARRAY3D_CUBEMAP) != 0;
   if (desc.Width == 0) return CUDA_ERROR_INVALID_VALUE;
+  // Memory is mapped into two and three dimensions only, in one of two ways.
+  const unsigned mapped = desc.Flags & kMappedFlags;
+  if (mapped == kMappedFlags || (mapped != 0 && (desc.Height == 0 || cube))) return CUDA_ERROR_INVALID_VALUE;
   if (cube) {
     const bool whole = layered ? desc.Depth % 6 == 0 && desc.Depth > 0 : desc.Depth == 6;
     if (desc.Width != desc.Height || !whole) return CUDA_ERROR_INVALID_VALUE;
@@ -98,7 +102,6 @@ CUresult CheckExtents(const CUDA_ARRAY3D_DESCRIPTOR& desc) {
 }  // namespace
 
 CUresult LayOut(const CUDA_ARRAY3D_DESCRIPTOR& desc, ArrayLayout* out) {
-  if ((desc.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if ((desc.Flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   const Format format = FormatOf(desc.Format);
   if (format.channel_bytes == 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -107,7 +110,7 @@ CUresult LayOut(const CUDA_ARRAY3D_DESCRIPTOR& desc, ArrayLayout* out) {
   if (format.channels != 0 && !format.blocks && channels != format.channels) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult fits = CheckExtents(desc); fits != CUDA_SUCCESS) return fits;
 
-  const std::size_t side = format.blocks ? 4 : 1;
+  const std::size_t side = out->side = format.blocks ? 4 : 1;
   out->element = format.blocks ? format.channel_bytes : format.channel_bytes * channels;
   out->row_bytes = (desc.Width + side - 1) / side * out->element;
   out->rows = std::max<std::size_t>(1, (desc.Height + side - 1) / side);

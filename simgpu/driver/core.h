@@ -99,6 +99,8 @@ int DeviceCount();
 const Device* FindDevice(CUdevice ordinal);
 // Whether work on one may touch the memory of the other.
 bool CanAccessPeer(const Device& from, const Device& to);
+// Whether it sits on an NVSwitch that multicasts (NVLink 4 and later), as a whole.
+bool HasMulticast(const Device& device);
 // The visible device of a machine index; null when this process does not see it.
 const Device* DeviceOfMachine(int machine);
 

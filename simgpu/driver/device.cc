@@ -50,6 +50,13 @@ CUresult Uuid(CUuuid* uuid, CUdevice dev, bool instance) {
 
 }  // namespace
 
+bool HasMulticast(const Device& device) {
+  const std::uint32_t count = std::min<std::uint32_t>(device.spec->nvlink_count, kMaxNvLinks);
+  const NvLink* const links = device.spec->nvlink;
+  return !device.mig() && device.spec->nvlink_version >= 4 &&
+         std::any_of(links, links + count, [](const NvLink& link) { return link.peer == LinkPeer::kSwitch; });
+}
+
 bool CanAccessPeer(const Device& from, const Device& to) { return PathBetween(from, to) != Path::kNone; }
 
 }  // namespace simgpu

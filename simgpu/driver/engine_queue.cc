@@ -161,6 +161,9 @@ bool Scheduler::StartHead(Stream& s, Op& op, Nanos t) {
     case OpKind::kWriteValue:
       StoreValue(op.memop, op.wide);
       return true;
+    case OpKind::kRaiseValue:
+      RaiseValue(op.memop);
+      return true;
     case OpKind::kWaitValue:
       if (ValueReached(op.memop, op.wide, op.compare)) {
         return true;
@@ -279,6 +282,8 @@ void Scheduler::Cancel(Stream& s) {
       GivePayload(op.payload);
     } else if (op.kind == OpKind::kCall) {
       op.call.fn(op.call.arg);
+    } else if (op.kind == OpKind::kRaiseValue) {
+      RaiseValue(op.memop);
     } else if (op.kind == OpKind::kRecord) {
       RecordReached(*this, *op.event.object, op.event.serial, committed);
     }

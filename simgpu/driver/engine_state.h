@@ -40,6 +40,7 @@ enum class OpKind : std::uint8_t {
   kWait,        // until another stream has come to `wait.seq`
   kWriteValue,  // memop
   kWaitValue,   // memop
+  kRaiseValue,  // memop, 64 bits: no lower than what is there; done also when the queue is dropped
 };
 
 struct Payload {

@@ -23,6 +23,33 @@ void GiveIfUnused(EventObject& event) {
   }
 }
 
+// With the engine's lock held. Null when there are too many.
+EventObject* NewEvent(Context& ctx, unsigned flags) {
+  EventObject* event = Events().Take();
+  if (event == nullptr) {
+    return nullptr;
+  }
+  event->ctx = &ctx;
+  event->flags = flags;
+  event->shared = nullptr;
+  event->imported = false;
+  event->stream = nullptr;
+  event->seq = 0;
+  event->reached = event->serial;
+  event->capture = nullptr;
+  return event;
+}
+
+// The handle means nothing from now on; the object lives until what is queued has come to it.
+void Retire(EventObject& event) {
+  event.live.store(false, std::memory_order_release);
+  event.destroyed = true;
+  if (event.shared != nullptr && !event.imported) {
+    FreeSharedEvent(event.shared);
+  }
+  GiveIfUnused(event);
+}
+
 CUresult CreateEvent(CUevent* out, unsigned flags) {
   constexpr unsigned kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (out == nullptr || (flags & ~kKnown) != 0 ||
@@ -32,16 +59,18 @@ CUresult CreateEvent(CUevent* out, unsigned flags) {
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
   EngineLock lock;
-  EventObject* event = Events().Take();
+  SharedEvent* shared = (flags & CU_EVENT_INTERPROCESS) != 0 ? NewSharedEvent() : nullptr;
+  EventObject* event = nullptr;
+  if (shared != nullptr || (flags & CU_EVENT_INTERPROCESS) == 0) {
+    event = NewEvent(*ctx, flags);
+  }
   if (event == nullptr) {
+    if (shared != nullptr) {
+      FreeSharedEvent(shared);
+    }
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  event->ctx = ctx;
-  event->flags = flags;
-  event->stream = nullptr;
-  event->seq = 0;
-  event->reached = event->serial;
-  event->capture = nullptr;
+  event->shared = shared;
   *out = HandleOf(*event);
   return CUDA_SUCCESS;
 }
@@ -52,9 +81,39 @@ CUresult DestroyEvent(CUevent handle) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
   EngineLock lock;
-  event->live.store(false, std::memory_order_release);
-  event->destroyed = true;
-  GiveIfUnused(*event);
+  Retire(*event);
+  return CUDA_SUCCESS;
+}
+
+CUresult GetIpcHandle(CUipcEventHandle* out, CUevent handle) {
+  const EventObject* event = FindEvent(handle);
+  if (out == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (event == nullptr || event->shared == nullptr || event->imported) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  EngineLock lock;
+  ExportEvent(*event->shared, event->ctx->machine(), out);
+  return CUDA_SUCCESS;
+}
+
+CUresult OpenIpcHandle(CUevent* out, const CUipcEventHandle& handle) {
+  Context* ctx = nullptr;
+  SIMGPU_TRY(NeedContext(&ctx));
+  if (out == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  SharedEvent* shared = nullptr;
+  SIMGPU_TRY(ImportEvent(handle, &shared));
+  EngineLock lock;
+  EventObject* event = NewEvent(*ctx, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
+  if (event == nullptr) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  event->shared = shared;
+  event->imported = true;
+  *out = HandleOf(*event);
   return CUDA_SUCCESS;
 }
 
@@ -149,21 +208,43 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
 
 EventObject* FindEvent(CUevent handle) { return Events().Find(handle); }
 
+namespace {
+
+std::byte* AddressOf(std::atomic<std::uint64_t>& word) { return reinterpret_cast<std::byte*>(&word); }
+
+}  // namespace
+
 void EnqueueRecord(Scheduler& sched, Stream& s, EventObject& event, Nanos now) {
   Op op;
+  event.capture = nullptr;
+  if (event.shared != nullptr) {
+    op.kind = OpKind::kRaiseValue;
+    op.memop = {AddressOf(event.shared->reached), event.shared->recorded.fetch_add(1) + 1};
+    Enqueue(sched, s, op, now);
+    return;
+  }
   op.kind = OpKind::kRecord;
   op.event = {&event, ++event.serial};
   ++event.pending;
-  event.capture = nullptr;
   event.stream = &s;
   Enqueue(sched, s, op, now);
   event.seq = s.submitted;
 }
 
 void EnqueueEventWait(Scheduler& sched, Stream& s, EventObject& event, Nanos now) {
-  if (event.Recorded()) {
-    EnqueueWait(sched, s, *event.stream, event.seq, now);
+  if (!event.Recorded()) {
+    return;
   }
+  if (event.shared == nullptr) {
+    EnqueueWait(sched, s, *event.stream, event.seq, now);
+    return;
+  }
+  Op op;
+  op.kind = OpKind::kWaitValue;
+  op.wide = true;
+  op.compare = CU_STREAM_WAIT_VALUE_GEQ;
+  op.memop = {AddressOf(event.shared->reached), event.shared->recorded.load()};
+  Enqueue(sched, s, op, now);
 }
 
 void RecordReached(Scheduler&, EventObject& event, std::uint64_t serial, Nanos t) {
@@ -178,9 +259,7 @@ void RecordReached(Scheduler&, EventObject& event, std::uint64_t serial, Nanos t
 void DestroyEventsOf(Scheduler&, Context& ctx) {
   Events().ForEach([&ctx](EventObject& event) {
     if (event.ctx == &ctx) {
-      event.live.store(false, std::memory_order_release);
-      event.destroyed = true;
-      GiveIfUnused(event);
+      Retire(event);
     }
   });
 }
@@ -235,7 +314,30 @@ CUresult QueryEvent(CUevent handle) {
   SIMGPU_TRY(CheckUnsafeCall());
   EngineLock sched;
   sched->Commit(Machine::Get().Now());
-  return event->reached == event->serial ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  const bool done = event->shared != nullptr ? event->shared->Done() : event->reached == event->serial;
+  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+// Waits for the last record. What another process does is waited for in a stream of its own.
+CUresult AwaitRecord(EventObject& event) {
+  EngineLock sched;
+  if (!event.Recorded()) {
+    return CUDA_SUCCESS;
+  }
+  if (event.shared == nullptr) {
+    sched->WaitSeq(*event.stream, event.seq);
+    return CUDA_SUCCESS;
+  }
+  Stream* lane = TakeLane(*sched, *event.ctx->engine);
+  if (lane == nullptr) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const Nanos now = Machine::Get().Now();
+  EnqueueEventWait(*sched, *lane, event, now);
+  LeaveQueue(*sched, *lane, now);
+  sched->WaitSeq(*lane, lane->submitted);
+  GiveStream(*sched, *lane);
+  return CUDA_SUCCESS;
 }
 
 CUresult WaitEvent(CUevent handle) {
@@ -248,12 +350,7 @@ CUresult WaitEvent(CUevent handle) {
   }
   SIMGPU_TRY(CheckUnsafeCall());
   Context& ctx = *event->ctx;
-  {
-    EngineLock sched;
-    if (event->Recorded()) {
-      sched->WaitSeq(*event->stream, event->seq);
-    }
-  }
+  SIMGPU_TRY(AwaitRecord(*event));
   TrimPoolsAtSync(ctx.ordinal());
   return static_cast<CUresult>(ctx.sticky_error.load(std::memory_order_relaxed));
 }
@@ -329,16 +426,12 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) 
   return simgpu::Elapsed(milliseconds, start, end);
 }
 
-// Interprocess events can be created, so that programs which only prepare for them run; they can not be handed out.
 CUresult cuIpcGetEventHandle(CUipcEventHandle* handle, CUevent event) {
   SIMGPU_ENTER(cuIpcGetEventHandle);
-  if (handle == nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return simgpu::FindEvent(event) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+  return simgpu::GetIpcHandle(handle, event);
 }
 
-CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle) {
+CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
   SIMGPU_ENTER(cuIpcOpenEventHandle);
-  return event == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  return simgpu::OpenIpcHandle(event, handle);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Events: where a stream was, and when it got there. An event remembers its last record only; a record that was
-// overtaken by a newer one leaves no trace. Guarded by the engine's lock except for `live`, `ctx` and `flags`.
-// Refuses: interprocess events.
+// overtaken by a newer one leaves no trace. What an interprocess event remembers lies in shared memory instead
+// (event_ipc.h). Guarded by the engine's lock except for `live`, `ctx`, `flags` and `shared`.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "abi/cuda_abi.h"
+#include "simgpu/driver/event_ipc.h"
 #include "simgpu/machine/machine.h"
 
 namespace simgpu {
@@ -25,6 +26,8 @@ struct EventObject {
   EventObject* next_free = nullptr;
   Context* ctx = nullptr;
   unsigned flags = 0;
+  SharedEvent* shared = nullptr;  // interprocess: the four below mean nothing
+  bool imported = false;          // `shared` is another process'
 
   Stream* stream = nullptr;   // of the last record; null: never recorded
   std::uint64_t seq = 0;      // what the stream has come to when the record is done
@@ -39,7 +42,7 @@ struct EventObject {
   std::uint64_t capture_id = 0;
   std::vector<GraphNode*> captured_nodes;  // guarded by the graph lock
 
-  bool Recorded() const { return stream != nullptr; }
+  bool Recorded() const { return shared != nullptr ? shared->Recorded() : stream != nullptr; }
 };
 
 // The event behind a handle; null when there is none.

@@ -87,6 +87,7 @@ CUgraphNodeType NodeParams::type() const {
     CUgraphNodeType operator()(const AllocNode&) const { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
     CUgraphNodeType operator()(const FreeNode&) const { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
     CUgraphNodeType operator()(const MemOpNode&) const { return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP; }
+    CUgraphNodeType operator()(const ConditionalNode&) const { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
   };
   return std::visit(TypeOf(), work);
 }
@@ -112,9 +113,7 @@ GraphNode* NewNode(Graph& graph, NodeParams&& params) {
   node->parent = 0;
   node->params = std::move(params);
   node->enabled = true;
-  if (ChildNode* child = node->params.As<ChildNode>()) {
-    child->graph->owner = node;
-  }
+  ForEachInner(node->params, [node](Graph* inner) { inner->owner = node; });
   graph.nodes.push_back(node);
   return node;
 }
@@ -169,9 +168,7 @@ CUresult AddNode(Graph& graph, const CUgraphNode* dependencies, const CUgraphEdg
 namespace {
 
 void GiveNode(GraphNode* node) {
-  if (ChildNode* child = node->params.As<ChildNode>()) {
-    DeleteGraph(child->graph);
-  }
+  ForEachInner(node->params, [](Graph* inner) { DeleteGraph(inner); });
   node->params = NodeParams();
   node->in.clear();
   node->out.clear();
@@ -201,8 +198,33 @@ void DeleteGraph(Graph* graph) {
     ReleaseUserObject(object, count);
   }
   graph->user_objects.clear();
+  DropConditionsOf(*graph);
   Data().graphs.Give(graph);
 }
+
+namespace {
+
+// What a clone of the node does, with graphs of its own inside. False, and none of them, when there are too many.
+bool CloneParams(const NodeParams& params, bool hidden, NodeParams* out) {
+  *out = params;
+  std::vector<Graph*> made;
+  bool enough = true;
+  ForEachInner(*out, [&](Graph*& inner) {
+    inner = enough ? CloneGraph(*inner, hidden) : nullptr;
+    enough = inner != nullptr;
+    if (enough) {
+      made.push_back(inner);
+    }
+  });
+  if (!enough) {
+    for (Graph* inner : made) {
+      DeleteGraph(inner);
+    }
+  }
+  return enough;
+}
+
+}  // namespace
 
 Graph* CloneGraph(const Graph& graph, bool hidden) {
   Graph* clone = NewGraph();
@@ -213,15 +235,9 @@ Graph* CloneGraph(const Graph& graph, bool hidden) {
   std::unordered_map<const GraphNode*, GraphNode*> twin;
   for (GraphNode* node : graph.nodes) {
     NodeParams params;
-    if (const ChildNode* child = node->params.As<ChildNode>()) {
-      Graph* inner = CloneGraph(*child->graph, hidden);
-      if (inner == nullptr) {
-        DeleteGraph(clone);
-        return nullptr;
-      }
-      params.work = ChildNode{inner};
-    } else {
-      params = node->params;
+    if (!CloneParams(node->params, hidden, &params)) {
+      DeleteGraph(clone);
+      return nullptr;
     }
     GraphNode* copy = NewNode(*clone, std::move(params));
     if (copy == nullptr) {

@@ -65,6 +65,20 @@ struct ChildNode {
   Graph* graph = nullptr;  // owned
 };
 
+// What runs is decided when a program is made, because no kernel here can set the handle's value: it is always its
+// default. See graph_condition.cc.
+struct ConditionalNode {
+  CUgraphConditionalHandle handle = 0;
+  CUgraphConditionalNodeType type = CU_GRAPH_COND_TYPE_IF;
+  unsigned value = 0;
+  CUcontext ctx = nullptr;
+  std::vector<Graph*> bodies;                           // owned
+  std::shared_ptr<std::vector<CUgraph>> public_bodies;  // the application's view; also held by an executable graph
+
+  // Null: nothing runs.
+  Graph* Chosen() const;
+};
+
 struct EmptyNode {};
 
 struct EventNode {
@@ -101,7 +115,7 @@ struct MemOpNode {
 
 struct NodeParams {
   std::variant<EmptyNode, KernelNode, CopyNode, FillNode, HostNode, ChildNode, EventNode, AllocNode, FreeNode,
-               MemOpNode>
+               MemOpNode, ConditionalNode>
       work;
 
   CUgraphNodeType type() const;
@@ -110,6 +124,18 @@ struct NodeParams {
     return std::get_if<T>(&work);
   }
 };
+
+// The graphs inside a node: visit(Graph*&).
+template <typename Visit>
+void ForEachInner(NodeParams& params, Visit visit) {
+  if (ChildNode* child = params.As<ChildNode>()) {
+    visit(child->graph);
+  } else if (ConditionalNode* conditional = params.As<ConditionalNode>()) {
+    for (Graph*& body : conditional->bodies) {
+      visit(body);
+    }
+  }
+}
 
 NodeParams KernelNodeParams(Context& ctx, CUfunction function, const LaunchShape& shape,
                             const std::vector<std::byte>& packed, PreparedLaunch&& prepared);
@@ -130,7 +156,9 @@ CUresult MakeAllocNode(CUDA_MEM_ALLOC_NODE_PARAMS* params, NodeParams* out);  //
 CUresult MakeFreeNode(CUdeviceptr address, NodeParams* out);
 CUresult MakeMemOpNode(const CUDA_BATCH_MEM_OP_NODE_PARAMS* params, NodeParams* out);
 CUresult MakeChildNode(CUgraph child, NodeParams* out);  // a clone of `child`
-// Any of them, as cuGraphAddNode and cuGraphNodeSetParams take it.
+// For a node of `graph`, with empty bodies, which are told to the caller.
+CUresult MakeConditionalNode(Graph& graph, CUDA_CONDITIONAL_NODE_PARAMS* params, NodeParams* out);
+// Any of the others, as cuGraphAddNode and cuGraphNodeSetParams take it.
 CUresult MakeNode(CUgraphNodeParams* params, NodeParams* out);
 
 // --- graphs
@@ -226,6 +254,12 @@ void DropLanesOf(const Context& ctx);
 UserObject* NewUserObject();
 // Gives back `count` references; the last one calls the destructor on the engine's thread.
 void ReleaseUserObject(UserObject* object, std::uint64_t count);
+
+// Conditions of a graph that is deleted.
+void DropConditionsOf(const Graph& graph);
+bool HasConditions(const Graph& graph);  // a conditional node in it, or in a child graph
+// CUDA_SUCCESS when the graph may become executable as far as its conditional nodes go; else why not.
+CUresult CheckConditions(const Graph& graph, CUgraphInstantiateResult* why);
 
 // Adds a node behind `dependencies`. CUDA_ERROR_INVALID_VALUE when one is not of this graph or is named twice.
 CUresult AddNode(Graph& graph, const CUgraphNode* dependencies, const CUgraphEdgeData* edges, std::size_t count,

@@ -37,7 +37,7 @@ CUresult Clone(CUgraph* out, CUgraph handle) {
   if (out == nullptr || graph == nullptr || graph->capturing) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (HasGraphMemory(*graph)) {
+  if (HasGraphMemory(*graph) || HasConditions(*graph)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   Graph* clone = CloneGraph(*graph, false);

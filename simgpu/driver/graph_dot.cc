@@ -40,6 +40,8 @@ const char* NameOf(CUgraphNodeType type) {
       return "MEM_FREE";
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return "BATCH_MEM_OP";
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return "CONDITIONAL";
     default:
       return "UNKNOWN";
   }
@@ -95,9 +97,7 @@ void PrintGraph(std::FILE* file, const Graph& graph, unsigned flags) {
   }
   std::fprintf(file, "}\n");
   for (GraphNode* node : graph.nodes) {
-    if (const ChildNode* child = node->params.As<ChildNode>()) {
-      PrintGraph(file, *child->graph, flags);
-    }
+    ForEachInner(node->params, [&](const Graph* inner) { PrintGraph(file, *inner, flags); });
   }
 }
 

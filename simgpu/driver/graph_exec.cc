@@ -60,6 +60,9 @@ Steps Emit(GraphExec& exec, const Graph& graph, const Steps& entry) {
     }
     if (const ChildNode* child = node->params.As<ChildNode>()) {
       done[node] = Emit(exec, *child->graph, before);
+    } else if (const ConditionalNode* conditional = node->params.As<ConditionalNode>()) {
+      const Graph* body = conditional->Chosen();
+      done[node] = body != nullptr ? Emit(exec, *body, before) : before;
     } else {
       node->step = exec.program.size();
       Step& step = exec.program.emplace_back();
@@ -200,7 +203,8 @@ struct Submitter {
 
   void operator()(EmptyNode&) const {}
   void operator()(ChildNode&) const {}
-  void operator()(AllocNode&) const {}  // backed before the launch
+  void operator()(ConditionalNode&) const {}  // its body is part of the program, or it is not
+  void operator()(AllocNode&) const {}        // backed before the launch
   void operator()(KernelNode& node) const {
     EnqueueKernel(sched, s, node.prepared.sm_nanos, node.prepared.width, now);
     if (void* action = NewKernelAction(*node.ctx, node.prepared.kernel, node.packed)) {
@@ -284,20 +288,27 @@ void BuildProgram(GraphExec& exec) {
   PairAllocations(exec);
 }
 
-GraphNode* NodeIn(GraphExec& exec, const GraphNode& node) {
-  for (GraphNode* candidate : exec.graph->nodes) {
-    if (candidate->origin == node.origin) {
-      return candidate;
+namespace {
+
+// Nodes of graphs inside can be named by the handles that cuGraphChildGraphNodeGetGraph leads to.
+GraphNode* FindOrigin(const Graph& graph, std::uint64_t origin) {
+  GraphNode* found = nullptr;
+  for (GraphNode* node : graph.nodes) {
+    if (node->origin == origin) {
+      return node;
     }
+    ForEachInner(node->params, [&](const Graph* inner) {
+      if (found == nullptr) {
+        found = FindOrigin(*inner, origin);
+      }
+    });
   }
-  // Nodes of child graphs can be named by the handles that cuGraphChildGraphNodeGetGraph leads to.
-  for (const Step& step : exec.program) {
-    if (step.node->origin == node.origin) {
-      return step.node;
-    }
-  }
-  return nullptr;
+  return found;
 }
+
+}  // namespace
+
+GraphNode* NodeIn(GraphExec& exec, const GraphNode& node) { return FindOrigin(*exec.graph, node.origin); }
 
 CUresult LaunchGraph(GraphExec& exec, Stream& s) {
   if (exec.ctx == nullptr) {

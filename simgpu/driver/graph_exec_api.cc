@@ -25,7 +25,8 @@ bool AllocatesAlready(const Graph& graph) {
   });
 }
 
-CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags) {
+CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags, CUgraphInstantiateResult* why) {
+  *why = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (out == nullptr || (flags & ~kKnownFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -37,8 +38,10 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags)
     return CUDA_ERROR_INVALID_VALUE;
   }
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0 || AllocatesAlready(*graph)) {
+    *why = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
     return CUDA_ERROR_NOT_SUPPORTED;
   }
+  SIMGPU_TRY(CheckConditions(*graph, why));
   GraphExec* exec = NewExec();
   Graph* clone = exec != nullptr ? CloneGraph(*graph, true) : nullptr;
   if (clone == nullptr) {
@@ -52,7 +55,13 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags)
   exec->graph = clone;
   BuildProgram(*exec);
   *out = HandleOf(exec);
+  *why = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   return CUDA_SUCCESS;
+}
+
+CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags) {
+  CUgraphInstantiateResult why = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  return Instantiate(out, handle, flags, &why);
 }
 
 CUresult InstantiateV1(CUgraphExec* out, CUgraph graph, CUgraphNode* error_node, char* log, std::size_t size) {
@@ -77,13 +86,13 @@ CUresult InstantiateWithParams(CUgraphExec* out, CUgraph graph, CUDA_GRAPH_INSTA
     return CUDA_ERROR_INVALID_VALUE;
   }
   params->hErrNode_out = nullptr;
-  CUresult result = Instantiate(out, graph, params->flags);
+  CUresult result = Instantiate(out, graph, params->flags, &params->result_out);
   if (result == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
     result = Upload(*out, params->hUploadStream, per_thread);
+    if (result != CUDA_SUCCESS) {
+      params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+    }
   }
-  params->result_out = result == CUDA_SUCCESS               ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-                       : result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED
-                                                            : CUDA_GRAPH_INSTANTIATE_ERROR;
   return result;
 }
 
@@ -95,6 +104,9 @@ CUresult CaptureGraphLaunch(Stream& s, CUgraphExec handle) {
     const GraphExec* exec = FindExec(handle);
     if (exec == nullptr) {
       return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (HasConditions(*exec->graph)) {
+      return CUDA_ERROR_NOT_SUPPORTED;
     }
     Graph* clone = CloneGraph(*exec->graph, false);
     if (clone == nullptr) {
@@ -135,7 +147,7 @@ CUresult DestroyExec(CUgraphExec handle) {
 
 bool CanChange(CUgraphNodeType type) {
   return type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && type != CU_GRAPH_NODE_TYPE_MEM_FREE &&
-         type != CU_GRAPH_NODE_TYPE_EMPTY;
+         type != CU_GRAPH_NODE_TYPE_EMPTY && type != CU_GRAPH_NODE_TYPE_CONDITIONAL;
 }
 
 // Gives a node of an executable graph new parameters, made by `make(NodeParams*)` under the lock.

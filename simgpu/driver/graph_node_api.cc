@@ -3,7 +3,9 @@
 // Nodes of graphs in the API: adding them, and their parameters.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "simgpu/driver/engine_state.h"
 #include "simgpu/driver/graph.h"
@@ -11,7 +13,7 @@
 namespace simgpu {
 namespace {
 
-// Adds a node that `make(NodeParams*)` describes, under the lock.
+// Adds a node that `make(NodeParams*)`, or `make(Graph&, NodeParams*)`, describes, under the lock.
 template <typename Make>
 CUresult Add(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
              std::size_t count, Make make) {
@@ -24,13 +26,18 @@ CUresult Add(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies, 
     return CUDA_ERROR_INVALID_VALUE;
   }
   NodeParams params;
-  SIMGPU_TRY(make(&params));
-  Graph* child = params.As<ChildNode>() != nullptr ? params.As<ChildNode>()->graph : nullptr;
+  if constexpr (std::is_invocable_v<Make, Graph&, NodeParams*>) {
+    SIMGPU_TRY(make(*graph, &params));
+  } else {
+    SIMGPU_TRY(make(&params));
+  }
+  std::vector<Graph*> inner;
+  ForEachInner(params, [&inner](Graph* one) { inner.push_back(one); });
   GraphNode* node = nullptr;
   const CUresult result = AddNode(*graph, dependencies, edges, count, std::move(params), &node);
   if (result != CUDA_SUCCESS) {
-    if (child != nullptr) {
-      DeleteGraph(child);
+    for (Graph* one : inner) {
+      DeleteGraph(one);
     }
     return result;
   }
@@ -53,7 +60,8 @@ CUresult Set(CUgraphNode handle, Make make) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CUgraphNodeType type = node->params.type();
-  if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+  if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+      type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   NodeParams params;
@@ -202,6 +210,13 @@ struct Describe {
     out.memOp.paramArray = node.ops.data();
     out.memOp.flags = node.flags;
   }
+  void operator()(ConditionalNode& node) const {
+    out.conditional.handle = node.handle;
+    out.conditional.type = node.type;
+    out.conditional.size = static_cast<unsigned>(node.bodies.size());
+    out.conditional.phGraph_out = node.public_bodies->data();
+    out.conditional.ctx = node.ctx;
+  }
 };
 
 [[maybe_unused]] CUresult GetParams(CUgraphNode handle, CUgraphNodeParams* out) {
@@ -214,6 +229,14 @@ struct Describe {
   out->type = node->params.type();
   std::visit(Describe{*out}, node->params.work);
   return CUDA_SUCCESS;
+}
+
+CUresult AddAny(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
+                std::size_t count, CUgraphNodeParams* params) {
+  return Add(out, graph, dependencies, edges, count, [params](Graph& of, NodeParams* made) {
+    const bool conditional = params != nullptr && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    return conditional ? MakeConditionalNode(of, &params->conditional, made) : MakeNode(params, made);
+  });
 }
 
 template <typename Params>
@@ -443,14 +466,13 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr* address) {
 CUresult cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
                         CUgraphNodeParams* params) {
   SIMGPU_ENTER(cuGraphAddNode);
-  return Add(out, graph, dependencies, nullptr, count,
-             [&](NodeParams* made) { return simgpu::MakeNode(params, made); });
+  return simgpu::AddAny(out, graph, dependencies, nullptr, count, params);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                            const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* params) {
   SIMGPU_ENTER(cuGraphAddNode_v2);
-  return Add(out, graph, dependencies, edges, count, [&](NodeParams* made) { return simgpu::MakeNode(params, made); });
+  return simgpu::AddAny(out, graph, dependencies, edges, count, params);
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* params) {

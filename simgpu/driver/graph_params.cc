@@ -208,7 +208,7 @@ CUresult MakeChildNode(CUgraph handle, NodeParams* out) {
   const bool allocates = std::any_of(child->nodes.begin(), child->nodes.end(), [](GraphNode* node) {
     return node->params.As<AllocNode>() != nullptr || node->params.As<FreeNode>() != nullptr;
   });
-  if (allocates) {
+  if (allocates || HasConditions(*child)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   Graph* clone = CloneGraph(*child, false);

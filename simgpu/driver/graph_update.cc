@@ -54,6 +54,18 @@ Difference Compare(Graph& old_graph, Graph& new_graph, Pairs* pairs) {
       }
       continue;
     }
+    if (ConditionalNode* condition = was->params.As<ConditionalNode>()) {
+      const ConditionalNode& other = *is->params.As<ConditionalNode>();
+      if (condition->type != other.type || condition->bodies.size() != other.bodies.size()) {
+        return Different(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, is);
+      }
+      for (std::size_t k = 0; k < other.bodies.size(); ++k) {
+        const Difference inner = Compare(*condition->bodies[k], *other.bodies[k], pairs);
+        if (inner.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+          return inner;
+        }
+      }
+    }
     pairs->emplace_back(was, is);
   }
   return {};
@@ -98,7 +110,11 @@ CUresult Update(CUgraphExec exec_handle, CUgraph graph_handle, Difference* out) 
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   }
   for (const auto& [was, is] : pairs) {
-    was->params = is->params;
+    if (ConditionalNode* condition = was->params.As<ConditionalNode>()) {
+      condition->value = is->params.As<ConditionalNode>()->value;  // its bodies have pairs of their own
+    } else {
+      was->params = is->params;
+    }
     was->origin = is->origin;
     was->enabled = true;
   }

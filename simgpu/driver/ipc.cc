@@ -31,20 +31,6 @@ std::uint64_t StartTime(int pid) {
   return at != nullptr && std::sscanf(at, " %llu", &start) == 1 ? start : 0;
 }
 
-// The owner's file, opened anew.
-int OpenFile(const Ticket& ticket) {
-  if (StartTime(ticket.pid) != ticket.start_time) return -1;
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", ticket.pid, ticket.fd);
-  const int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return -1;
-  struct stat info {};
-  const auto end = static_cast<off_t>(ticket.offset + ticket.size);
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= end) return fd;
-  close(fd);
-  return -1;
-}
-
 std::uint64_t Origin(const Ticket& ticket) { return static_cast<std::uint64_t>(ticket.pid) << 40 | ticket.id; }
 
 bool SameTicket(const Allocation& allocation, const Ticket& ticket, MemKind kind) {
@@ -82,30 +68,50 @@ CUresult OpenMemHandle(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned 
 
 }  // namespace
 
+Ticket NewTicket(std::uint32_t purpose) {
+  Ticket ticket{};
+  ticket.magic = kTicketMagic;
+  ticket.pid = getpid();
+  ticket.start_time = StartTime(ticket.pid);
+  ticket.purpose = purpose;
+  return ticket;
+}
+
+bool IsTicket(const Ticket& ticket, std::uint32_t purpose) {
+  return ticket.magic == kTicketMagic && ticket.purpose == purpose;
+}
+
+int OpenFile(const Ticket& ticket) {
+  if (StartTime(ticket.pid) != ticket.start_time) return -1;
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", ticket.pid, ticket.fd);
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return -1;
+  struct stat info {};
+  const auto end = static_cast<off_t>(ticket.offset + ticket.size);
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= end) return fd;
+  close(fd);
+  return -1;
+}
+
 bool MakeTicket(CUdeviceptr address, std::uint32_t purpose, Ticket* out) {
   const MemLock held = LockMemory();
   const Allocation* found = FindLocked(address, held);
   if (found == nullptr || found->machine < 0) return false;
   const Arena* arena = ArenaOf(found->machine, held);
   if (arena == nullptr || !arena->Contains(found->base)) return false;
-  *out = Ticket{};
-  out->magic = kTicketMagic;
-  out->pid = getpid();
-  out->start_time = StartTime(out->pid);
+  *out = NewTicket(purpose);
   out->offset = found->base - arena->base();
   out->size = found->size;
   out->id = found->id;
   out->fd = arena->fd();
   out->machine = found->machine;
-  out->purpose = purpose;
   return true;
 }
 
 CUresult OpenTicket(const Ticket& ticket, std::uint32_t purpose, MemKind kind, Context* ctx, Pool* pool,
                     CUdeviceptr* out) {
-  if (ticket.magic != kTicketMagic || ticket.purpose != purpose || !Plausible(ticket.size)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!IsTicket(ticket, purpose) || !Plausible(ticket.size)) return CUDA_ERROR_INVALID_VALUE;
   if (DeviceOfMachine(ticket.machine) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (ticket.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A ticket lets another process map a piece of this process' device memory: it names the process, the file behind its
-// arena and the piece. It works while the owner lives and may be looked up in /proc, which needs the same user and a
+// A ticket lets another process map a piece of this process' device memory, or its events: it names the process, the
+// file and the piece. It works while the owner lives and may be looked up in /proc, which needs the same user and a
 // common pid namespace. Refuses a ticket of this very process, of a process that is gone (or whose pid was reused), and
 // of a GPU that this process does not see.
 #pragma once
@@ -27,6 +27,13 @@ static_assert(sizeof(Ticket) <= CU_IPC_HANDLE_SIZE);
 
 inline constexpr std::uint32_t kTicketIpc = 1;
 inline constexpr std::uint32_t kTicketPool = 2;
+inline constexpr std::uint32_t kTicketEvent = 3;
+
+// A ticket of this process that names nothing yet.
+Ticket NewTicket(std::uint32_t purpose);
+bool IsTicket(const Ticket& ticket, std::uint32_t purpose);
+// The owner's file, opened anew; -1 when the owner is gone or the file does not reach that far.
+int OpenFile(const Ticket& ticket);
 
 // A ticket for the device range that contains `address`. False for memory of no device arena.
 bool MakeTicket(CUdeviceptr address, std::uint32_t purpose, Ticket* out);

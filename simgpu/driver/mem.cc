@@ -204,6 +204,17 @@ void RefundHost(std::size_t bytes) { g_host_bytes.fetch_sub(bytes); }
 // --- device memory
 // ----------------------------------------------------------------------------------------------------
 
+CUresult ReserveDevice(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr* out) {
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!Plausible(size)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const MemLock held = LockMemory();
+  Allocation* made = NewLocked(ctx.machine(), size, kind, held);
+  if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  made->ctx = &ctx;
+  *out = made->base;
+  return CUDA_SUCCESS;
+}
+
 CUresult AllocDevice(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr* out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!Plausible(size)) return CUDA_ERROR_OUT_OF_MEMORY;

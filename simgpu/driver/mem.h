@@ -72,7 +72,12 @@ bool IsDeviceRange(CUdeviceptr address, std::size_t size);
 // taken back.
 CUresult AllocDevice(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr* out);
 
-// Gives back what AllocDevice returned, at once. CUDA_ERROR_INVALID_VALUE when `base` is not the base of such a range.
+// The same without a charge: addresses whose memory is another's and paid for there (arrays that memory is mapped
+// into).
+CUresult ReserveDevice(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr* out);
+
+// Gives back what AllocDevice or ReserveDevice returned, at once. CUDA_ERROR_INVALID_VALUE when `base` is not the base
+// of such a range.
 CUresult FreeDevice(CUdeviceptr base);
 
 // Managed memory of `ctx`; flags as cuMemAllocManaged. It is freed by FreeManaged or with the context.

@@ -14,20 +14,9 @@
 #include <map>
 #include <unordered_set>
 
-#include "simgpu/driver/mem_internal.h"
+#include "simgpu/driver/multicast.h"
 
 namespace simgpu {
-
-struct VmmHandle {
-  int fd = -1;               // its own file, or -1: in the arena
-  CUdeviceptr physical = 0;  // its place in the arena
-  std::size_t size = 0;
-  CUmemAllocationProp prop{};
-  int machine = 0;
-  SharedId shared = 0;         // exported or imported: several processes may hold it
-  std::size_t references = 0;  // handles
-  std::size_t mappings = 0;
-};
 
 namespace {
 
@@ -41,6 +30,7 @@ struct Trailer {
   std::uint64_t size;
   std::int32_t machine;
   std::uint32_t handle_types;
+  std::uint64_t usage;
 };
 
 // Guarded by the memory lock.
@@ -54,24 +44,21 @@ Vmm& TheVmm() {
   return vmm;
 }
 
-CUmemGenericAllocationHandle ToApi(VmmHandle* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
-
-VmmHandle* FindHandle(CUmemGenericAllocationHandle value, const MemLock&) {
-  auto* handle = reinterpret_cast<VmmHandle*>(static_cast<std::uintptr_t>(value));
-  return TheVmm().handles.count(handle) != 0 && handle->references > 0 ? handle : nullptr;
-}
-
 // Ends the handle when nothing holds it any more.
 void DropIfUnused(VmmHandle* handle, const MemLock& held) {
-  if (handle->references > 0 || handle->mappings > 0) return;
-  if (handle->fd >= 0) close(handle->fd);
-  if (handle->physical != 0) DeleteLocked(FindBase(handle->physical, held), held);
-  if (handle->shared != 0) {
-    Machine::Get().DropHolder(handle->shared);
-  } else {
-    Machine::Get().Refund(handle->machine, handle->size, Use::kData);
-  }
+  if (handle->references > 0 || handle->uses > 0) return;
   TheVmm().handles.erase(handle);
+  if (handle->fd >= 0) close(handle->fd);
+  if (handle->multicast != nullptr) {
+    EndMulticast(handle->multicast, held);
+  } else {
+    if (handle->physical != 0) DeleteLocked(FindBase(handle->physical, held), held);
+    if (handle->shared != 0) {
+      Machine::Get().DropHolder(handle->shared);
+    } else {
+      Machine::Get().Refund(handle->machine, handle->size, Use::kData);
+    }
+  }
   delete handle;
 }
 
@@ -117,9 +104,7 @@ CUresult Create(CUmemGenericAllocationHandle* out, std::size_t size, const CUmem
     Machine::Get().Refund(device.machine, size, Use::kData);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  handle->references = 1;
-  TheVmm().handles.insert(handle);
-  *out = ToApi(handle);
+  *out = AddHandle(handle, held);
   return CUDA_SUCCESS;
 }
 
@@ -129,8 +114,12 @@ CUresult Share(VmmHandle& handle) {
   const SharedId shared = Machine::Get().ShareCharged(handle.machine, handle.size, Use::kData);
   if (shared == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   handle.shared = shared;
-  const Trailer trailer{kTrailerMagic, shared, handle.size, handle.machine,
-                        static_cast<std::uint32_t>(handle.prop.requestedHandleTypes)};
+  const Trailer trailer{kTrailerMagic,
+                        shared,
+                        handle.size,
+                        handle.machine,
+                        static_cast<std::uint32_t>(handle.prop.requestedHandleTypes),
+                        handle.prop.allocFlags.usage};
   const auto written = pwrite(handle.fd, &trailer, sizeof trailer, static_cast<off_t>(handle.size));
   return written == sizeof trailer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -145,7 +134,7 @@ bool ReadTrailer(int fd, Trailer* out) {
 
 CUresult Import(CUmemGenericAllocationHandle* out, int fd) {
   Trailer trailer{};
-  if (!ReadTrailer(fd, &trailer)) return CUDA_ERROR_INVALID_VALUE;
+  if (!ReadTrailer(fd, &trailer)) return ImportMulticast(out, fd);
   const Device* device = DeviceOfMachine(trailer.machine);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const MemLock held = LockMemory();
@@ -166,13 +155,12 @@ CUresult Import(CUmemGenericAllocationHandle* out, int fd) {
   handle->size = trailer.size;
   handle->machine = trailer.machine;
   handle->shared = trailer.shared;
-  handle->references = 1;
   handle->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  handle->prop.allocFlags.usage = static_cast<unsigned short>(trailer.usage);
   handle->prop.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(trailer.handle_types);
   handle->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   handle->prop.location.id = device->ordinal;
-  TheVmm().handles.insert(handle);
-  *out = ToApi(handle);
+  *out = AddHandle(handle, held);
   return CUDA_SUCCESS;
 }
 
@@ -228,35 +216,43 @@ bool IsWhollyMapped(CUdeviceptr address, std::size_t size, const MemLock& held) 
   return address == end;
 }
 
+// Puts the handle's memory at the address. A multicast object has none, and its addresses mean something to kernels
+// only: nothing is put there.
+bool Place(const VmmHandle& handle, CUdeviceptr address, std::size_t size, std::size_t offset, const MemLock& held) {
+  if (handle.multicast != nullptr) return true;
+  int fd = handle.fd;
+  std::size_t file_offset = offset;
+  if (fd < 0) {
+    const Arena* arena = ArenaOf(handle.machine, held);
+    fd = arena->fd();
+    file_offset += handle.physical - arena->base();
+  }
+  void* const mapped = mmap(reinterpret_cast<void*>(address), size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                            fd, static_cast<off_t>(file_offset));
+  if (mapped == MAP_FAILED) return false;
+  madvise(mapped, size, MADV_DONTFORK);
+  return true;
+}
+
 CUresult Map(CUdeviceptr address, std::size_t size, std::size_t offset, CUmemGenericAllocationHandle value) {
   if (size == 0 || size % kGranule != 0 || offset % kGranule != 0 || address % kGranule != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const MemLock held = LockMemory();
-  VmmHandle* handle = FindHandle(value, held);
+  MemLock held = LockMemory();
+  VmmHandle* handle = AwaitTeam(value, held);
   if (handle == nullptr || offset > handle->size || size > handle->size - offset) return CUDA_ERROR_INVALID_VALUE;
   if (!IsReserved(address, size, held)) return CUDA_ERROR_INVALID_VALUE;
   Allocation* made = InsertLocked(address, size, MemKind::kMapped, held);
   if (made == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  int fd = handle->fd;
-  std::size_t file_offset = offset;
-  if (fd < 0) {
-    const Arena* arena = ArenaOf(handle->machine, held);
-    fd = arena->fd();
-    file_offset += handle->physical - arena->base();
-  }
-  void* const mapped = mmap(reinterpret_cast<void*>(address), size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-                            fd, static_cast<off_t>(file_offset));
-  if (mapped == MAP_FAILED) {
+  if (!Place(*handle, address, size, offset, held)) {
     RemoveLocked(made, held);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  madvise(mapped, size, MADV_DONTFORK);
   made->vmm = handle;
   made->map_offset = offset;
   made->machine = handle->machine;
   made->readable = made->writable = false;
-  ++handle->mappings;
+  AddUse(handle, held);
   return CUDA_SUCCESS;
 }
 
@@ -270,16 +266,16 @@ CUresult Unmap(CUdeviceptr address, std::size_t size) {
     VmmHandle* handle = found->vmm;
     address += found->size;
     RemoveLocked(found, held);
-    --handle->mappings;
-    DropIfUnused(handle, held);
+    DropUse(handle, held);
   }
   return CUDA_SUCCESS;
 }
 
 unsigned AccessBits(const Allocation& mapping, int ordinal) { return mapping.flags >> (2 * ordinal) & 3U; }
 
-// The host can touch what some device can.
+// The host can touch what some device can, but for a multicast object's addresses.
 void Protect(Allocation& mapping) {
+  if (mapping.vmm->multicast != nullptr) return;
   mapping.readable = mapping.flags != 0;
   mapping.writable = (mapping.flags & 0xaaaaaaaaU) != 0;
   const int protection = (mapping.readable ? PROT_READ : 0) | (mapping.writable ? PROT_WRITE : 0);
@@ -322,7 +318,21 @@ bool FindReservation(CUdeviceptr address, CUdeviceptr* base, std::size_t* size) 
   return true;
 }
 
-CUmemAllocationHandleType HandleTypesOf(const VmmHandle& handle) { return handle.prop.requestedHandleTypes; }
+VmmHandle* FindHandle(CUmemGenericAllocationHandle value, const MemLock&) {
+  auto* handle = reinterpret_cast<VmmHandle*>(static_cast<std::uintptr_t>(value));
+  return TheVmm().handles.count(handle) != 0 && handle->references > 0 ? handle : nullptr;
+}
+
+CUmemGenericAllocationHandle AddHandle(VmmHandle* handle, const MemLock&) {
+  handle->references = 1;
+  TheVmm().handles.insert(handle);
+  return ToApi(handle);
+}
+
+void DropUse(VmmHandle* handle, const MemLock& held) {
+  --handle->uses;
+  DropIfUnused(handle, held);
+}
 
 static_assert(2 * kMaxDevices <= 32, "the access of every device fits into Allocation::flags");
 
@@ -374,7 +384,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmem
   SIMGPU_ENTER(cuMemGetAllocationPropertiesFromHandle);
   const MemLock held = LockMemory();
   const VmmHandle* handle = FindHandle(value, held);
-  if (prop == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (prop == nullptr || handle == nullptr || handle->multicast != nullptr) return CUDA_ERROR_INVALID_VALUE;
   *prop = handle->prop;
   return CUDA_SUCCESS;
 }
@@ -387,7 +397,7 @@ CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle va
   const MemLock held = LockMemory();
   VmmHandle* handle = FindHandle(value, held);
   if (handle == nullptr || handle->fd < 0) return CUDA_ERROR_INVALID_VALUE;
-  SIMGPU_TRY(Share(*handle));
+  if (handle->multicast == nullptr) SIMGPU_TRY(Share(*handle));
   const int exported = fcntl(handle->fd, F_DUPFD_CLOEXEC, 3);
   if (exported < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   *static_cast<int*>(out) = exported;

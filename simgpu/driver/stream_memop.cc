@@ -107,7 +107,17 @@ void StoreValue(const MemOp& op, bool wide) {
   }
 }
 
+void RaiseValue(const MemOp& op) {
+  std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(op.address));
+  for (std::uint64_t seen = word.load(); seen < op.value && !word.compare_exchange_weak(seen, op.value);) {
+  }
+}
+
 bool ValueReached(const MemOp& op, bool wide, std::uint8_t compare) {
+  if (compare == kTakeValue) {
+    std::uint64_t wanted = op.value;
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(op.address)).compare_exchange_strong(wanted, 0);
+  }
   if (wide) {
     return Reached(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(op.address)).load(), op.value, compare);
   }

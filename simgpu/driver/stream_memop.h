@@ -13,7 +13,11 @@ namespace simgpu {
 struct MemOp;
 struct Op;
 
+// A way to compare beside those of the API: 64 bits hold the value, and who finds it there leaves zero in its place.
+inline constexpr std::uint8_t kTakeValue = 0x80;
+
 void StoreValue(const MemOp& op, bool wide);
+void RaiseValue(const MemOp& op);
 bool ValueReached(const MemOp& op, bool wide, std::uint8_t compare);
 
 // Checks one operation of the API and translates it. `*skip` for a barrier or a flush, which need nothing.

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of devices, contexts and memory. They run against the built library; each file is one program.
-foreach(part IN ITEMS mem mem_pool share device copy texture)
+foreach(part IN ITEMS mem mem_pool share device copy texture multicast sparse)
   hami_test(simgpu_${part}_test SOURCES ${part}_test.cc LIBS simgpu_cuda LABELS simgpu)
 endforeach()
 
 # Parts that are pure are tested without the library.
 hami_test(simgpu_visible_test SOURCES visible_test.cc visible.cc LABELS simgpu)
 hami_test(simgpu_array_desc_test SOURCES array_desc_test.cc array_desc.cc LABELS simgpu)
+hami_test(simgpu_sparse_layout_test SOURCES sparse_layout_test.cc sparse_layout.cc array_desc.cc LABELS simgpu)
 hami_test(simgpu_arena_test SOURCES arena_test.cc arena.cc LABELS simgpu)
 
 # A program that still calls CUDA from its static destructors and exit handlers.

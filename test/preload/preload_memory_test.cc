@@ -20,7 +20,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "pool_same_stream", "pool_free_awaited", "pool_trimmed_to_odd_size", "pool_and_graphs_give_way",
                     "graph_memory_reset", "graph_growth_in_steps", "graph_pool_gives_way_to_async",
                     "context_without_nvml", "async_capture", "vmm_release_while_mapped", "vmm_segments", "vmm_failures",
-                    "vmm_import", "graph_memory", "graph_too_large", "graph_memory_freed_outside",
+                    "vmm_import", "sparse_tiles", "sparse_tiles_replaced", "sparse_array_gone", "sparse_list_refused",
+                    "deferred_mapping", "graph_memory", "graph_too_large", "graph_memory_freed_outside",
                     "graph_pool_gives_way", "context_counts", "primary_references", "primary_reset", "created_context",
                     "detached_context", "contexts_to_the_limit", "green_context"),
     [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
@@ -51,6 +52,17 @@ TEST_F(Preload, GivenPoolOfTheOtherDevice_ThenTheOtherIsCharged) {
 TEST_F(Preload, GivenTwoDevices_WhenVmmNamesTheOther_ThenTheOtherIsCharged) {
   Pass({"vmm_other_device"}, {{"SIMGPU", "2xH100"}});
 }
+
+class MulticastScenario : public Preload, public testing::WithParamInterface<const char*> {};
+
+TEST_P(MulticastScenario, GivenLimitOf1GiBOnEachOfTwoDevices_ThenHolds) { Pass({GetParam()}, {{"SIMGPU", "2xH100"}}); }
+
+INSTANTIATE_TEST_SUITE_P(Multicast, MulticastScenario,
+                         testing::Values("multicast_bound", "multicast_object_gone", "multicast_failures",
+                                         "multicast_of_two_processes"),
+                         [](const testing::TestParamInfo<const char*>& scenario) {
+                           return std::string(scenario.param);
+                         });
 
 TEST_F(Preload, GivenLimitBelowAContext_WhenRetained_ThenRefusedAndTakenDown) {
   Pass({"first_context_too_large"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "200m"}});
