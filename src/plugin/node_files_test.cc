@@ -26,6 +26,7 @@ namespace hami::plugin {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 unsigned ModeOf(const std::string& path) { return static_cast<unsigned>(fs::status(path).permissions()) & 0777; }
@@ -64,6 +65,17 @@ TEST_F(FoldersTest, GivenLimitsWhenAFolderIsMadeThenTheRegionHoldsThemByUuid) {
   EXPECT_EQ(snapshot->devices[1].sm_limit, 100u);
   EXPECT_EQ(snapshot->priority, 0);
   EXPECT_EQ(snapshot->utilization_switch, 0);
+  EXPECT_EQ(snapshot->flags, region::kFlagFixedDevices) << "the container's own variables would count";
+}
+
+// A8
+TEST_F(FoldersTest, GivenAPlaceThatIsTakenWhenAFolderIsMadeThenThatIsAnErrorThatNamesIt) {
+  std::ofstream(temp_.path() + "/shares") << "no folder";
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1 << 20, 0, 0}};
+  const base::Status made = folders_.Make(ShareRecord("shares/x"), settings);
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message, HasSubstr("/shares"));
 }
 
 // A9
