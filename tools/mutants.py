@@ -177,14 +177,13 @@ def run_all(bench, mutants):
     said = bench.build({m.target for m in mutants})
     if said is not None:
         raise Wrong("the copy does not build as things are:\n" + said)
-    unchanged = {}
+    # All of them before the first mutant: afterwards it is a mutant that lies there built.
+    unchanged = {command: bench.unchanged(command) for command in {tuple(m.run) for m in mutants}}
     failed = 0
     for mutant in mutants:
         started = time.monotonic()
-        command = tuple(mutant.run)
-        if command not in unchanged:
-            unchanged[command] = bench.unchanged(command)
-        result, text = ("ERROR", unchanged[command]) if unchanged[command] else bench.verdict(mutant)
+        said = unchanged[tuple(mutant.run)]
+        result, text = ("ERROR", said) if said else bench.verdict(mutant)
         failed += result != "caught"
         print(f"  {result:8} {mutant.name:14} {time.monotonic() - started:4.0f} s  {mutant.what}", flush=True)
         if text:

@@ -16,10 +16,12 @@ SAYS_ONE = "echo '[  PASSED  ] 1 test.'; "
 
 
 class NoBuild(mutants.Bench):
-    """A bench whose sources are shell scripts: there is nothing to compile."""
+    """A bench whose compiler copies: x.sh becomes built.sh, as it was when it was built last."""
 
     def build(self, targets):
-        return "it is no shell" if "syntax error" in (self.tree / "x.sh").read_text() else None
+        text = (self.tree / "x.sh").read_text()
+        (self.tree / "built.sh").write_text(text)
+        return "it is no shell" if "syntax error" in text else None
 
 
 class Mutants(unittest.TestCase):
@@ -31,7 +33,7 @@ class Mutants(unittest.TestCase):
 
     def entry(self, **changes):
         return {"hazard": "A1", "what": "w", "file": "x.sh", "old": "exit 0", "new": "exit 1", "target": "t",
-                "run": ["sh", "x.sh"], **changes}
+                "run": ["sh", "built.sh"], **changes}
 
     def write(self, *entries, source=SAYS_ONE + "exit 0\n"):
         (self.root / "x.sh").write_text(source)
@@ -51,6 +53,10 @@ class Mutants(unittest.TestCase):
         failed, said = self.failed(self.entry())
         self.assertEqual(failed, 0)
         self.assertIn("caught", said)
+
+    def test_given_several_mutants_when_each_has_a_test_of_its_own_then_all_are_tried_as_things_are_first(self):
+        failed, said = self.failed(self.entry(), self.entry(run=["sh", "built.sh", "again"]))
+        self.assertEqual(failed, 0, said)
 
     def test_given_a_mutant_when_its_test_passes_then_it_survived(self):
         failed, said = self.failed(self.entry(new="exit 0 # changed"))

@@ -103,6 +103,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   int saves = 0;                 // of the records
   net::Duration longest_call{};  // that was allowed
   std::vector<std::string> warnings;
+  std::map<std::string, device::StringMap> annotations;  // by uid: what was written to the pods
 
   void Deliver() { seen_ = api; }
 
@@ -141,6 +142,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
     const auto found = api.find(key.uid);
     if (found == api.end()) return kube::Fail(kube::Reason::kNotFound, "pods \"" + key.name + "\" not found");
     for (const auto& [name, value] : changes) {
+      annotations[key.uid][name] = value;
       if (name == device::kBindPhase) found->second.bind_phase = value;
       if (name == kToAllocate) found->second.to_allocate = *device::DecodeGrant(value);
       if (name == kAllocated) found->second.allocated = *device::DecodeGrant(value);

@@ -200,6 +200,8 @@ TEST_F(AllocatorTest, GivenTwoContainersWhenTheSecondFailsThenThePodIsFailedAsAW
   const auto second = allocator_->Allocate({SlotId(CardName(1), 0)});
   ASSERT_FALSE(second);
   EXPECT_THAT(second.error().message, HasSubstr("no GPU of this node"));
+  EXPECT_THAT(world_.annotations["uid-a"][kAllocateFailure], HasSubstr("no GPU of this node"));
+  EXPECT_THAT(world_.warnings, Contains("a:AllocateFailed"));
   EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseFailed);
   EXPECT_FALSE(world_.lock);
   world_.Pod("a").status_phase = "Failed";

@@ -176,6 +176,17 @@ TEST_F(FoldersTest, GivenADriverRootWhenSpecificationsAreWrittenThenTheyNameItsF
   EXPECT_THAT(CdiModesOf(folder), IsEmpty());
 }
 
+TEST_F(FoldersTest, GivenAnImexChannelWhenItsNodeIsThereThenItIsPresent) {
+  Options options;
+  options.driver_root_in_container = temp_.path() + "/root";
+  options.imex_channels = {0};
+  fs::create_directories(temp_.path() + "/root/dev/nvidia-caps-imex-channels");
+  std::ofstream(temp_.path() + "/root/dev/nvidiactl") << "";
+  EXPECT_THAT(PresentImexChannels(options), IsEmpty());
+  std::ofstream(temp_.path() + "/root/dev/nvidia-caps-imex-channels/channel0") << "";
+  EXPECT_EQ(PresentImexChannels(options), std::vector<int>{0});
+}
+
 class ClusterTest : public ::testing::Test {
  protected:
   ClusterTest() {
@@ -217,6 +228,25 @@ TEST_F(ClusterTest, GivenALockWhenItIsSomebodyElsesByNowThenItStays) {
   EXPECT_FALSE(
       api_.Get(kube::kNodes, "", kNode)->at("metadata").at("annotations").as_object().contains(device::kNodeLock));
   EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon())) << "none is as good";
+}
+
+TEST_F(ClusterTest, GivenTheNodesLockWhenItIsSeenThenChangesAreToldOnce) {
+  int told = 0;
+  KubeCluster cluster(*client_, kNode, [&] { ++told; });
+  EXPECT_FALSE(cluster.Synced());
+  cluster.SeeLock(std::nullopt);
+  EXPECT_EQ(told, 1) << "now it is known that there is none";
+  cluster.SeeLock(kLock);
+  cluster.SeeLock(kLock);
+  EXPECT_EQ(told, 2);
+  EXPECT_EQ(cluster.Lock(), kLock);
+  EXPECT_FALSE(cluster.Synced()) << "the pods are not known yet";
+}
+
+TEST_F(ClusterTest, GivenANodeThatIsGoneWhenItsLockIsReleasedThenThatIsDone) {
+  api_.Remove(kube::kNodes, "", kNode);
+  KubeCluster cluster(*client_, kNode, [] {});
+  EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon()));
 }
 
 // A3
