@@ -155,6 +155,16 @@ TEST_F(FoldersTest, GivenALibraryWhenItIsInstalledAnewThenTheOldFileStaysAsItIsW
   EXPECT_TRUE(fs::exists(folder + "/libvgpu.so.v2.10.0"));
 }
 
+// What the list names, every program of every container loads.
+TEST_F(FoldersTest, GivenALibraryThatCanNotBePutInPlaceWhenItIsInstalledThenNothingIsToldToLoadIt) {
+  const std::string source = temp_.path() + "/libvgpu.so";
+  const std::string folder = temp_.path() + "/vgpu";
+  std::ofstream(source) << "one";
+  fs::create_directories(folder + "/libvgpu.so/in the way");
+  EXPECT_FALSE(InstallLibrary(source, folder));
+  EXPECT_FALSE(fs::exists(folder + "/ld.so.preload"));
+}
+
 TEST_F(FoldersTest, GivenADriverRootWhenSpecificationsAreWrittenThenTheyNameItsFilesAndOldClassesGo) {
   const std::string root = temp_.path() + "/root";
   fs::create_directories(root + "/usr/lib64");

@@ -32,6 +32,15 @@ class PluginProgramTest : public ::testing::Test {
   std::vector<std::string> cards_;
 };
 
+TEST(PluginStartTest, GivenNoLibraryWhenItStartsThenItEndsBeforeAnybodyIsToldOfGpus) {
+  Rig rig("1xH100");
+  rig.StartPlugin({{"HAMI_LIBVGPU", "/nowhere/libvgpu.so"}});
+  EXPECT_EQ(rig.plugin().Wait(plugin::kPatience), 1);
+  EXPECT_THAT(rig.plugin().Log(), HasSubstr("/nowhere/libvgpu.so"));
+  EXPECT_TRUE(rig.kubelet().registrations().empty());
+  EXPECT_EQ(rig.NodeAnnotation("hami.io/node-nvidia-register"), "");
+}
+
 TEST_F(PluginProgramTest, GivenAPodWhenItIsAllocatedThenItHasItsShareARegionAndAnOutcome) {
   plugin::SlotWatcher watcher(rig_.socket());
   EXPECT_THAT(watcher.Next(), SizeIs(20));

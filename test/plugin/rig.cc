@@ -52,7 +52,7 @@ net::Response Rig::Ask(const std::string& target) {
   return (*client)->Send(call).value_or(none);
 }
 
-void Rig::StartPlugin() {
+void Rig::StartPlugin(const testcluster::Child::Variables& more) {
   const std::vector<std::string> words = {HAMI_PLUGIN_PROGRAM,
                                           "--node-name",
                                           kNode,
@@ -72,6 +72,7 @@ void Rig::StartPlugin() {
                                           "127.0.0.1:0"};
   testcluster::Child::Variables environment = Machine();
   environment["HAMI_LIBVGPU"] = HAMI_VGPU_LIBRARY;
+  for (const auto& [name, value] : more) environment[name] = value;
   port_.clear();
   plugin_ =
       std::make_unique<testcluster::Child>(words, environment, folder_.path() + "/log-" + std::to_string(lives_++));

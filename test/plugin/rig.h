@@ -28,7 +28,8 @@ class Rig {
   explicit Rig(const std::string& gpus);
   ~Rig();
 
-  void StartPlugin();
+  // With variables that win over the rig's own.
+  void StartPlugin(const testcluster::Child::Variables& more = {});
   // How long until the kubelet and the API server know it, from the start of the process; nothing when they never do.
   bool WaitUntilRegistered(std::size_t registrations = 1);
   void RestartKubelet();
