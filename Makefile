@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Short names for the project's commands; each one is a script that can be called directly.
-.PHONY: demo test clients e2e bench bench-node bench-sm bench-sched check fuzz-smoke clean build
+.PHONY: demo test mutants clients e2e bench bench-node bench-sm bench-sched check fuzz-smoke clean build
 .DEFAULT_GOAL := build
 
 build: ## build everything into build/
@@ -11,6 +11,8 @@ demo: ## share simulated GPUs between real processes, live
 	tools/demo
 test: ## every test that needs no cluster and no GPU
 	tools/test
+mutants: ## old mistakes put back, one at a time: their tests must fail
+	tools/mutants
 clients: ## real clients of the driver API, bare and under libvgpu
 	tools/clients
 e2e: ## on a real Kubernetes: control plane, kubelet, containerd

@@ -13,6 +13,8 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "device/annotations.h"
+#include "device/lists.h"
 #include "kube/client.h"
 #include "kube/config.h"
 #include "net/server.h"
@@ -89,6 +91,7 @@ struct Agent::Impl {
   explicit Impl(Options with) : options(std::move(with)), vgpu_folder(options.hook_path + "/vgpu") {}
 
   base::Status StartNode();
+  void SeeNode(const SeenNode& node);
   base::Status StartAllocations();
   base::Status StartServing(const std::function<void()>& on_give_up);
   base::Status StartProbes();
@@ -134,8 +137,7 @@ base::Status Agent::Impl::StartNode() {
   recorder.host = options.node_name;
   events = std::make_unique<kube::EventRecorder>(*client, recorder);
   node_api = std::make_unique<ApiNode>(*client, options.node_name);
-  registrar = std::make_unique<Registrar>(
-      *node_api, [this](const SeenNode& node) { keeper->SeeNode(node.labels, node.annotations); });
+  registrar = std::make_unique<Registrar>(*node_api, [this](const SeenNode& node) { SeeNode(node); });
   KeeperHooks hooks;
   hooks.on_registration = [this](const Registration& registration) { registrar->Want(registration); };
   hooks.on_event = [this](const NodeEvent& event) {
@@ -145,9 +147,13 @@ base::Status Agent::Impl::StartNode() {
   nvml::LoadOptions load;
   load.library = options.nvml_library;
   keeper = std::make_unique<CardKeeper>(options, board, std::move(hooks), KeeperTimes{}, load);
-  HAMI_TRY(keeper->Start());
-  registrar->Start();
-  return {};
+  return keeper->Start();
+}
+
+void Agent::Impl::SeeNode(const SeenNode& node) {
+  keeper->SeeNode(node.labels, node.annotations);
+  const std::string* lock = device::Find(node.annotations, device::kNodeLock);
+  cluster->SeeLock(lock == nullptr ? std::nullopt : std::optional(*lock));
 }
 
 // A GPU without one is shared as well, only less nicely.
@@ -167,12 +173,17 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
     if (fs::exists(path, ignored)) settings.node_paths.push_back(path);
   }
   settings.cdi_modes = CdiModesOf(kCdiFolder);
+  settings.imex_channels = PresentImexChannels(options);
   OfferCommonAreas(cards);
   if (common_areas != nullptr) settings.common_areas = common_areas->Cards();
   return MakeResponse(record, cards, settings);
 }
 
 base::Status Agent::Impl::StartAllocations() {
+  if (options.imex_required && PresentImexChannels(options).size() < options.imex_channels.size()) {
+    return base::Fail("--imex-required: " + ImexChannelNode(0) + " is not there",
+                      "the nvidia-imex service makes it; --imex-required=false goes on without");
+  }
   const auto shipped = ShippedLibrary();
   if (!shipped) return tl::unexpected(shipped.error());
   const auto library = InstallLibrary(*shipped, vgpu_folder);
@@ -201,6 +212,7 @@ base::Status Agent::Impl::StartAllocations() {
   parts.library = *library;
   AllocatorOptions allocations;
   allocations.node = options.node_name;
+  allocations.budget = std::chrono::seconds(options.allocate_seconds);
   allocations.unix_time = [] { return static_cast<std::int64_t>(std::time(nullptr)); };
   allocator = std::make_unique<Allocator>(std::move(parts), allocations);
   HAMI_TRY(allocator->Start());
@@ -211,6 +223,8 @@ base::Status Agent::Impl::StartAllocations() {
   tender = std::make_unique<Tender>([this] { return Tend(); });
   ProbeBook();
   cluster->Start();
+  // Only now: the node is not offered before the library is installed, and its lock has somebody to be told to.
+  registrar->Start();
   return {};
 }
 
@@ -306,6 +320,8 @@ base::Status Agent::Impl::StartProbes() {
   });
   if (!server) return base::Fail(options.metrics_bind_address + ": " + server.error().message);
   probes = *std::move(server);
+  base::LogInfo(Concat({"/healthz, /readyz and /metrics are at ", address->host.empty() ? "*" : address->host,
+                        ", port ", std::to_string(probes->port())}));
   return {};
 }
 

@@ -87,19 +87,23 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   std::int64_t now = 1000;
 
   // How it behaves.
-  bool lagging = false;             // the watch shows nothing until Deliver
-  int kill_at = -1;                 // the call that kills; counted down
-  bool kill_after = false;          // only once it took effect
-  std::deque<kube::Reason> refuse;  // what the next calls to the API end with
-  int refuse_release = 0;           // how many releases of the lock fail
+  bool lagging = false;                             // the watch shows nothing until Deliver
+  int kill_at = -1;                                 // the call that kills; counted down
+  bool kill_after = false;                          // only once it took effect
+  std::deque<kube::Reason> refuse;                  // what the next calls to the API end with
+  int refuse_release = 0;                           // how many releases of the lock fail
+  bool full_disk = false;                           // no folder can be made
+  net::Duration budget = std::chrono::seconds(10);  // of the next life's allocations
   bool book_works = true;
 
   // What was asked.
   int calls = 0;
   int writes = 0;  // to the API server
   int reads = 0;
-  int saves = 0;  // of the records
+  int saves = 0;                 // of the records
+  net::Duration longest_call{};  // that was allowed
   std::vector<std::string> warnings;
+  std::map<std::string, device::StringMap> annotations;  // by uid: what was written to the pods
 
   void Deliver() { seen_ = api; }
 
@@ -112,15 +116,17 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   }
   std::optional<std::string> Lock() override { return lock; }
   bool Synced() override { return true; }
-  kube::Result<std::vector<PodPtr>> ListPods(net::Deadline) override {
+  kube::Result<std::vector<PodPtr>> ListPods(net::Deadline deadline) override {
     const Step step(*this);
+    Allow(deadline);
     ++reads;
     if (auto error = TakeRefusal()) return tl::unexpected(*error);
     std::vector<PodPtr> pods;
     for (const auto& [uid, pod] : api) pods.push_back(Ptr(pod));
     return pods;
   }
-  kube::Result<PodPtr> GetPod(const std::string& ns, const std::string& name, net::Deadline) override {
+  kube::Result<PodPtr> GetPod(const std::string& ns, const std::string& name, net::Deadline deadline) override {
+    Allow(deadline);
     ++reads;
     if (auto error = TakeRefusal()) return tl::unexpected(*error);
     for (const auto& [uid, pod] : api) {
@@ -128,13 +134,15 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
     }
     return PodPtr();
   }
-  kube::Status PatchPod(const PodKey& key, const device::StringMap& changes, net::Deadline) override {
+  kube::Status PatchPod(const PodKey& key, const device::StringMap& changes, net::Deadline deadline) override {
     Step step(*this);
+    Allow(deadline);
     ++writes;
     if (auto error = TakeRefusal()) return tl::unexpected(*error);
     const auto found = api.find(key.uid);
     if (found == api.end()) return kube::Fail(kube::Reason::kNotFound, "pods \"" + key.name + "\" not found");
     for (const auto& [name, value] : changes) {
+      annotations[key.uid][name] = value;
       if (name == device::kBindPhase) found->second.bind_phase = value;
       if (name == kToAllocate) found->second.to_allocate = *device::DecodeGrant(value);
       if (name == kAllocated) found->second.allocated = *device::DecodeGrant(value);
@@ -142,8 +150,9 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
     step.Done();
     return {};
   }
-  kube::Status ReleaseLock(const std::string& value, net::Deadline) override {
+  kube::Status ReleaseLock(const std::string& value, net::Deadline deadline) override {
     Step step(*this);
+    Allow(deadline);
     ++writes;
     if (auto error = TakeRefusal()) return tl::unexpected(*error);
     if (refuse_release > 0) {
@@ -171,6 +180,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   // ShareFolders
   base::Status Make(const Record& record, const RegionSettings&) override {
     Step step(*this);
+    if (full_disk) return base::Fail("no space left");
     folders[record.folder] = record.cache;
     step.Done();
     return {};
@@ -191,8 +201,9 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   }
 
   // KubeletBook
-  base::Result<Holdings> List(net::Deadline) override {
+  base::Result<Holdings> List(net::Deadline deadline) override {
     const Step step(*this);
+    Allow(deadline);
     if (!book_works) return base::Fail("no pod-resources");
     return holdings;
   }
@@ -214,6 +225,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
     };
     AllocatorOptions options;
     options.node = kNode;
+    options.budget = budget;
     options.retry_pause = net::Duration::zero();
     options.unix_time = [this] { return now; };
     auto allocator = std::make_unique<Allocator>(std::move(parts), options);
@@ -246,6 +258,8 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
     World& world_;
     bool due_ = false;
   };
+
+  void Allow(net::Deadline deadline) { longest_call = std::max(longest_call, deadline - net::Clock::now()); }
 
   std::optional<kube::Error> TakeRefusal() {
     if (refuse.empty()) return std::nullopt;

@@ -49,7 +49,6 @@ TEST_F(AllocatorTest, GivenAPodWithTheLockWhenAllocatedThenItTakesTwoWritesAndNo
   EXPECT_EQ(world_.Pod("a").allocated, kOne);
 }
 
-// A1
 // A write to the disk takes milliseconds, and may take a tenth of a second; the next pod waits for it.
 TEST_F(AllocatorTest, GivenPodsThatComeAndEndWhenEachIsServedThenTheDiskIsWrittenOnceForEach) {
   for (const char* name : {"a", "b", "c"}) {
@@ -80,6 +79,7 @@ TEST_F(AllocatorTest, GivenAnAssumedOwnerWhenTheKubeletConfirmsItThenNothingIsWr
   EXPECT_FALSE(allocator_->records().at(0).assumed);
 }
 
+// A1
 TEST_F(AllocatorTest, GivenTheLockOfAPodThatIsGoneWhenAnotherAsksThenItIsServedAndTheLockGoes) {
   world_.Add(BoundPod("a", kOne));
   Lock("gone");
@@ -143,6 +143,31 @@ TEST_F(AllocatorTest, GivenAnApiThatFailsOnceWhenAllocatedThenTheWriteIsRepeated
   EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseSuccess);
 }
 
+// A3: the watch knows nothing, the API server has to be asked and refuses, the records and the lock have to be mended.
+TEST_F(AllocatorTest, GivenEveryWayToAskWhenAllocatedAndTendedThenNoCallMayTakeMoreThanTwoSeconds) {
+  world_.lagging = true;
+  allocator_->SetConcurrent(true);
+  world_.Add(BoundPod("a", kOne));
+  MustAllocate({kSlot});
+  Lock("gone");
+  allocator_->Tend();
+  allocator_->Prefer({{kSlot}, {}, 1});
+  EXPECT_GE(world_.reads, 2);
+  EXPECT_GE(world_.writes, 2);
+  EXPECT_GT(world_.longest_call, net::Duration::zero());
+  EXPECT_LE(world_.longest_call, std::chrono::seconds(2));
+}
+
+// A3: the kubelet admits no other pod meanwhile.
+TEST_F(AllocatorTest, GivenABudgetThatIsSpentWhenACallFailsThenItIsNotRepeated) {
+  world_.Add(BoundPod("a", kOne));
+  world_.budget = net::Duration::zero();
+  allocator_ = world_.NewAllocator(false);
+  world_.refuse.assign(12, kube::Reason::kTimeout);
+  EXPECT_FALSE(allocator_->Allocate({kSlot}));
+  EXPECT_LE(world_.writes, 2) << "the outcome, and that the pod failed";
+}
+
 TEST_F(AllocatorTest, GivenAnApiThatKeepsFailingWhenAllocatedThenTheKubeletHearsItAndNothingIsHeld) {
   world_.Add(BoundPod("a", kOne));
   world_.refuse.assign(12, kube::Reason::kTimeout);
@@ -175,6 +200,8 @@ TEST_F(AllocatorTest, GivenTwoContainersWhenTheSecondFailsThenThePodIsFailedAsAW
   const auto second = allocator_->Allocate({SlotId(CardName(1), 0)});
   ASSERT_FALSE(second);
   EXPECT_THAT(second.error().message, HasSubstr("no GPU of this node"));
+  EXPECT_THAT(world_.annotations["uid-a"][kAllocateFailure], HasSubstr("no GPU of this node"));
+  EXPECT_THAT(world_.warnings, Contains("a:AllocateFailed"));
   EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseFailed);
   EXPECT_FALSE(world_.lock);
   world_.Pod("a").status_phase = "Failed";
@@ -227,6 +254,20 @@ TEST_F(AllocatorTest, GivenNoSlotsWhenAllocatedThenThatIsAnErrorAndNoDeath) {
   EXPECT_THAT(allocator_->Prefer({{}, {}, 0}), IsEmpty());
 }
 
+// A8
+TEST_F(AllocatorTest, GivenAFolderThatCanNotBeMadeWhenAllocatedThenThePodFailsAndNothingIsHeld) {
+  world_.Add(BoundPod("a", kOne));
+  Lock("a");
+  world_.full_disk = true;
+  const auto refused = allocator_->Allocate({kSlot});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("no space left"));
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseFailed);
+  EXPECT_FALSE(world_.lock);
+  EXPECT_THAT(allocator_->records(), IsEmpty());
+}
+
+// A8
 TEST_F(AllocatorTest, GivenAnInitContainerThatRunsWhenTheNextIsServedThenItsFolderStays) {
   PodView pod = BoundPod("a", {{ShareOf(0, 1000)}, {ShareOf(0, 1000)}});
   pod.containers[0].init = true;

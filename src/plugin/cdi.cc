@@ -113,6 +113,8 @@ json::array GpuDevices(const Cards& cards, const Options& options) {
 
 }  // namespace
 
+std::string ImexChannelNode(int channel) { return "/dev/nvidia-caps-imex-channels/channel" + std::to_string(channel); }
+
 std::string CdiName(std::string_view device_class, std::string_view id) {
   return Concat({kCdiVendor, "/", device_class, "=", id});
 }
@@ -128,7 +130,7 @@ std::vector<CdiSpec> MakeCdiSpecs(const Cards& cards, const DriverFiles& files, 
   json::array channels;
   for (const int channel : options.imex_channels) {
     const std::string number = std::to_string(channel);
-    channels.push_back(DeviceEdit(number, NodeEdits({"/dev/nvidia-caps-imex-channels/channel" + number}, root)));
+    channels.push_back(DeviceEdit(number, NodeEdits({ImexChannelNode(channel)}, root)));
   }
   if (!channels.empty()) specs.push_back(MakeSpec("imex-channel", std::move(channels), {}));
   const auto add_mode = [&](const char* mode, bool wanted, const std::vector<std::string>& nodes) {

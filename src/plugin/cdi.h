@@ -52,6 +52,10 @@ std::vector<CdiSpec> MakeCdiSpecs(const Cards& cards, const DriverFiles& files, 
 // libnvidia-ml.so.1 themselves are taken.
 DriverFiles FindDriverFiles(const Options& options);
 
+// Of the IMEX channels that are wanted, those that have a device node.
+std::vector<int> PresentImexChannels(const Options& options);
+std::string ImexChannelNode(int channel);
+
 // Writes what differs into FOLDER and removes classes of ours that are no more.
 base::Status WriteCdiSpecs(const std::vector<CdiSpec>& specs, const std::string& folder);
 

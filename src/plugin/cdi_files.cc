@@ -85,6 +85,14 @@ std::vector<std::string> NodesBelow(const std::string& root, const std::string& 
   return nodes;
 }
 
+// Where this program sees the node's /dev. Device nodes belong to the kernel: those of this namespace are looked at,
+// where the driver's root has none of its own.
+std::string OwnDevRoot(const Options& options) {
+  std::error_code ignored;
+  const std::string root = WithoutLastSlash(options.driver_root_in_container);
+  return fs::exists(root + "/dev/nvidiactl", ignored) ? root : "";
+}
+
 }  // namespace
 
 std::vector<std::string> CdiModesOf(const std::string& folder) {
@@ -94,6 +102,15 @@ std::vector<std::string> CdiModesOf(const std::string& folder) {
     if (fs::exists(Concat({folder, "/", CdiSpec{mode, {}}.FileName()}), ignored)) modes.emplace_back(mode);
   }
   return modes;
+}
+
+std::vector<int> PresentImexChannels(const Options& options) {
+  const std::string root = OwnDevRoot(options);
+  std::vector<int> present;
+  for (const int channel : options.imex_channels) {
+    if (!Existing(root, {ImexChannelNode(channel)}).empty()) present.push_back(channel);
+  }
+  return present;
 }
 
 DriverFiles FindDriverFiles(const Options& options) {
@@ -115,8 +132,7 @@ DriverFiles FindDriverFiles(const Options& options) {
     return name == "nvidia-smi" || name == "nvidia-debugdump" || name == "nvidia-persistenced" ||
            name == "nvidia-cuda-mps-control" || name == "nvidia-cuda-mps-server";
   });
-  // Device nodes belong to the kernel: those of this namespace are looked at, where a root of their own has none.
-  const std::string dev_root = mounted && fs::exists(root + "/dev/nvidiactl", ignored) ? root : "";
+  const std::string dev_root = OwnDevRoot(options);
   files.control_nodes =
       Existing(dev_root, {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"});
   files.gdrcopy_nodes = Existing(dev_root, {"/dev/gdrdrv"});

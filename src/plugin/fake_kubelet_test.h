@@ -130,12 +130,15 @@ class SlotWatcher {
     context_.TryCancel();
     reader_->Finish();
   }
-  // The next state, each slot as "ID Health"; empty when there is none.
+  // The next state, each slot as "ID Health", with " on NODE" where a NUMA node is told; empty when there is none.
   std::vector<std::string> Next() {
     v1beta1::ListAndWatchResponse response;
     std::vector<std::string> slots;
     if (!reader_->Read(&response)) return slots;
-    for (const auto& device : response.devices()) slots.push_back(device.id() + " " + device.health());
+    for (const auto& device : response.devices()) {
+      slots.push_back(device.id() + " " + device.health());
+      for (const auto& node : device.topology().nodes()) slots.back() += " on " + std::to_string(node.id());
+    }
     return slots;
   }
 
@@ -172,6 +175,14 @@ class PluginClient {
     v1beta1::PreferredAllocationResponse response;
     stub_->GetPreferredAllocation(&context, request, &response);
     return response;
+  }
+  grpc::Status PreStart(const std::vector<std::string>& slots) {
+    v1beta1::PreStartContainerRequest request;
+    for (const std::string& slot : slots) request.add_devices_ids(slot);
+    grpc::ClientContext context;
+    Prepare(context);
+    v1beta1::PreStartContainerResponse response;
+    return stub_->PreStartContainer(&context, request, &response);
   }
   bool PreferredAvailable() {
     grpc::ClientContext context;

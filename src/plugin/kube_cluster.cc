@@ -19,13 +19,6 @@ constexpr const char* kComponent = "hami-device-plugin";
 // "hami.io/mutex.lock" in a JSON pointer.
 constexpr const char* kLockPointer = "/metadata/annotations/hami.io~1mutex.lock";
 
-kube::Result<std::optional<std::string>> ReadLockText(const json::value& node) {
-  const auto metadata = kube::ReadMetadata(node, [](std::string_view key) { return key == device::kNodeLock; });
-  if (!metadata) return tl::unexpected(metadata.error());
-  const std::string* text = device::Find(metadata->annotations, device::kNodeLock);
-  return text == nullptr ? std::nullopt : std::optional(*text);
-}
-
 net::Duration Left(net::Deadline deadline) {
   // Zero would mean the client's own timeout.
   return std::max<net::Duration>(deadline - net::Clock::now(), std::chrono::milliseconds(1));
@@ -56,33 +49,38 @@ KubeCluster::KubeCluster(kube::Client& client, std::string node, std::function<v
             [this](const auto& before, const auto& after) {
               if (!before || !after || *before != *after) on_change_();
             }),
-      lock_(ReadLockText,
-            [this](const auto& before, const auto& after) {
-              if (!before || !after || *before != *after) on_change_();
-            }),
       pods_source_(client_, kube::kPods, "", PodsOf(node_)),
-      node_source_(client_, kube::kNodes, "", {"", "metadata.name=" + node_}),
       pods_reflector_(pods_source_, pods_, Named("the pods of this node")),
-      node_reflector_(node_source_, lock_, Named("this node")),
       events_(client_, Recorder(node_)) {}
 
 KubeCluster::~KubeCluster() { Stop(); }
 
-void KubeCluster::Start() {
-  pods_reflector_.Start();
-  node_reflector_.Start();
-}
+void KubeCluster::Start() { pods_reflector_.Start(); }
 
 void KubeCluster::Stop() {
   stop_.Cancel();
   pods_reflector_.Stop();
-  node_reflector_.Stop();
   events_.Stop(std::chrono::seconds(1));
 }
 
+void KubeCluster::SeeLock(std::optional<std::string> text) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (node_seen_ && lock_ == text) return;
+    node_seen_ = true;
+    lock_ = std::move(text);
+  }
+  on_change_();
+}
+
 std::optional<std::string> KubeCluster::Lock() {
-  const auto text = lock_.Get("", node_);
-  return text == nullptr ? std::nullopt : *text;
+  const std::scoped_lock lock(mutex_);
+  return lock_;
+}
+
+bool KubeCluster::Synced() {
+  const std::scoped_lock lock(mutex_);
+  return node_seen_ && pods_reflector_.synced();
 }
 
 kube::Result<std::vector<PodPtr>> KubeCluster::ListPods(net::Deadline deadline) {
@@ -123,8 +121,9 @@ kube::Status KubeCluster::ReleaseLock(const std::string& value, net::Deadline de
                                         {{"op", "remove"}, {"path", kLockPointer}}};
   const auto done = client_.Patch(kube::kNodes, "", node_, kube::PatchType::kJson, patch, {&stop_, Left(deadline)});
   if (done) return {};
-  // The test failed: somebody else's lock, or none, which is what we wanted.
-  if (done.error().reason == Reason::kInvalid || done.error().reason == Reason::kConflict) return {};
+  // The test failed: somebody else's lock, or none, which is what we wanted. A node that is gone has none, either.
+  const Reason reason = done.error().reason;
+  if (reason == Reason::kInvalid || reason == Reason::kConflict || reason == Reason::kNotFound) return {};
   return tl::unexpected(done.error());
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The API server as the allocator needs it: the pods of this node and the node's lock by watch, the rest by calls with
-// a deadline. Watches nothing beyond its own node.
+// The API server as the allocator needs it: the pods of this node by watch, the rest by calls with a deadline. The
+// node's lock it is told by whoever watches the node. Watches nothing beyond its own node.
 
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "kube/client.h"
@@ -20,16 +21,19 @@ namespace hami::plugin {
 
 class KubeCluster final : public Cluster {
  public:
-  // CLIENT must outlive this. ON_CHANGE is told, on a thread of the watches, that a pod or the lock is not what it was.
+  // CLIENT must outlive this. ON_CHANGE is told, on the thread of the watch or of SeeLock, that a pod or the lock is
+  // not what it was.
   KubeCluster(kube::Client& client, std::string node, std::function<void()> on_change);
   ~KubeCluster() override;
 
   void Start();
   void Stop();
+  // What the node says now; nothing: there is no lock.
+  void SeeLock(std::optional<std::string> text);
 
   std::vector<PodPtr> Pods() override { return pods_.All(); }
   std::optional<std::string> Lock() override;
-  bool Synced() override { return pods_reflector_.synced() && node_reflector_.synced(); }
+  bool Synced() override;
   kube::Result<std::vector<PodPtr>> ListPods(net::Deadline deadline) override;
   kube::Result<PodPtr> GetPod(const std::string& ns, const std::string& name, net::Deadline deadline) override;
   kube::Status PatchPod(const PodKey& pod, const device::StringMap& annotations, net::Deadline deadline) override;
@@ -37,17 +41,15 @@ class KubeCluster final : public Cluster {
   void Warn(const PodKey& pod, std::string_view reason, std::string_view message) override;
 
  private:
-  using LockText = std::optional<std::string>;
-
   kube::Client& client_;
   const std::string node_;
   const std::function<void()> on_change_;
   kube::Store<PodView> pods_;
-  kube::Store<LockText> lock_;
   kube::ApiListWatcher pods_source_;
-  kube::ApiListWatcher node_source_;
   kube::Reflector pods_reflector_;
-  kube::Reflector node_reflector_;
+  mutable std::mutex mutex_;
+  bool node_seen_ = false;
+  std::optional<std::string> lock_;
   net::Canceller stop_;
   kube::EventRecorder events_;
 };

@@ -43,9 +43,9 @@ class KubeletTest : public ::testing::Test {
   }
 
   void Publish(Cards cards) { board_.Publish(std::move(cards)); }
-  void Serve() {
+  void Serve(const std::string& kubelet_socket = "/kubelet.sock") {
     ServingOptions options;
-    options.kubelet_socket = folder_.path() + "/kubelet.sock";
+    if (!kubelet_socket.empty()) options.kubelet_socket = folder_.path() + kubelet_socket;
     options.folder = folder_.path();
     options.resource_name = [] { return std::string("nvidia.com/gpu"); };
     options.preferred_allocation = [] { return true; };
@@ -138,6 +138,30 @@ TEST_F(KubeletTest, GivenMoreStreamsThanAKubeletHasWhenTheyAreOpenedThenTheyAreR
   EXPECT_THAT(one_more.Next(), IsEmpty());
   PluginClient client(folder_.path() + "/nvidia-gpu.sock");
   EXPECT_TRUE(client.PreferredAvailable());
+}
+
+TEST_F(KubeletTest, GivenNoSocketOfAKubeletWhenServingStartsThenItIsServedAndNobodyIsToldOfIt) {
+  Serve("");
+  SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
+  EXPECT_THAT(watcher.Next(), SizeIs(4));
+  serving_->Stop();
+  EXPECT_THAT(kubelet_->registrations(), IsEmpty());
+}
+
+TEST_F(KubeletTest, GivenNumaTopologyWhenItIsWatchedThenEachSlotSaysItsNode) {
+  Cards cards = MakeTestCards(2, 1);
+  cards.settings.numa_topology = true;
+  cards.cards[1].numa_node = 1;
+  Publish(cards);
+  Serve();
+  SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
+  EXPECT_THAT(watcher.Next(),
+              ElementsAre(SlotId(CardName(0), 0) + " Healthy", SlotId(CardName(1), 0) + " Healthy on 1"));
+}
+
+TEST_F(KubeletTest, GivenAContainerThatIsAboutToStartWhenTheKubeletSaysSoThenThatIsAllRight) {
+  Serve();
+  EXPECT_TRUE(PluginClient(folder_.path() + "/nvidia-gpu.sock").PreStart({"a"}).ok());
 }
 
 TEST_F(KubeletTest, GivenAKubeletThatRestartsWhenItEmptiedItsFolderThenWeServeAndRegisterAnew) {

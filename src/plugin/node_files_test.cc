@@ -26,6 +26,7 @@ namespace hami::plugin {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 unsigned ModeOf(const std::string& path) { return static_cast<unsigned>(fs::status(path).permissions()) & 0777; }
@@ -64,6 +65,17 @@ TEST_F(FoldersTest, GivenLimitsWhenAFolderIsMadeThenTheRegionHoldsThemByUuid) {
   EXPECT_EQ(snapshot->devices[1].sm_limit, 100u);
   EXPECT_EQ(snapshot->priority, 0);
   EXPECT_EQ(snapshot->utilization_switch, 0);
+  EXPECT_EQ(snapshot->flags, region::kFlagFixedDevices) << "the container's own variables would count";
+}
+
+// A8
+TEST_F(FoldersTest, GivenAPlaceThatIsTakenWhenAFolderIsMadeThenThatIsAnErrorThatNamesIt) {
+  std::ofstream(temp_.path() + "/shares") << "no folder";
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1 << 20, 0, 0}};
+  const base::Status made = folders_.Make(ShareRecord("shares/x"), settings);
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message, HasSubstr("/shares"));
 }
 
 // A9
@@ -143,6 +155,16 @@ TEST_F(FoldersTest, GivenALibraryWhenItIsInstalledAnewThenTheOldFileStaysAsItIsW
   EXPECT_TRUE(fs::exists(folder + "/libvgpu.so.v2.10.0"));
 }
 
+// What the list names, every program of every container loads.
+TEST_F(FoldersTest, GivenALibraryThatCanNotBePutInPlaceWhenItIsInstalledThenNothingIsToldToLoadIt) {
+  const std::string source = temp_.path() + "/libvgpu.so";
+  const std::string folder = temp_.path() + "/vgpu";
+  std::ofstream(source) << "one";
+  fs::create_directories(folder + "/libvgpu.so/in the way");
+  EXPECT_FALSE(InstallLibrary(source, folder));
+  EXPECT_FALSE(fs::exists(folder + "/ld.so.preload"));
+}
+
 TEST_F(FoldersTest, GivenADriverRootWhenSpecificationsAreWrittenThenTheyNameItsFilesAndOldClassesGo) {
   const std::string root = temp_.path() + "/root";
   fs::create_directories(root + "/usr/lib64");
@@ -162,6 +184,17 @@ TEST_F(FoldersTest, GivenADriverRootWhenSpecificationsAreWrittenThenTheyNameItsF
   ASSERT_TRUE(WriteCdiSpecs(MakeCdiSpecs(MakeTestCards(1), files, options), folder));
   EXPECT_TRUE(fs::exists(folder + "/k8s.device-plugin.nvidia.com-gpu.json"));
   EXPECT_THAT(CdiModesOf(folder), IsEmpty());
+}
+
+TEST_F(FoldersTest, GivenAnImexChannelWhenItsNodeIsThereThenItIsPresent) {
+  Options options;
+  options.driver_root_in_container = temp_.path() + "/root";
+  options.imex_channels = {0};
+  fs::create_directories(temp_.path() + "/root/dev/nvidia-caps-imex-channels");
+  std::ofstream(temp_.path() + "/root/dev/nvidiactl") << "";
+  EXPECT_THAT(PresentImexChannels(options), IsEmpty());
+  std::ofstream(temp_.path() + "/root/dev/nvidia-caps-imex-channels/channel0") << "";
+  EXPECT_EQ(PresentImexChannels(options), std::vector<int>{0});
 }
 
 class ClusterTest : public ::testing::Test {
@@ -205,6 +238,25 @@ TEST_F(ClusterTest, GivenALockWhenItIsSomebodyElsesByNowThenItStays) {
   EXPECT_FALSE(
       api_.Get(kube::kNodes, "", kNode)->at("metadata").at("annotations").as_object().contains(device::kNodeLock));
   EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon())) << "none is as good";
+}
+
+TEST_F(ClusterTest, GivenTheNodesLockWhenItIsSeenThenChangesAreToldOnce) {
+  int told = 0;
+  KubeCluster cluster(*client_, kNode, [&] { ++told; });
+  EXPECT_FALSE(cluster.Synced());
+  cluster.SeeLock(std::nullopt);
+  EXPECT_EQ(told, 1) << "now it is known that there is none";
+  cluster.SeeLock(kLock);
+  cluster.SeeLock(kLock);
+  EXPECT_EQ(told, 2);
+  EXPECT_EQ(cluster.Lock(), kLock);
+  EXPECT_FALSE(cluster.Synced()) << "the pods are not known yet";
+}
+
+TEST_F(ClusterTest, GivenANodeThatIsGoneWhenItsLockIsReleasedThenThatIsDone) {
+  api_.Remove(kube::kNodes, "", kNode);
+  KubeCluster cluster(*client_, kNode, [] {});
+  EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon()));
 }
 
 // A3

@@ -74,6 +74,18 @@ TEST(NodeStateTest, GivenAnXid_WhenTheGpuAnswersWellAgain_ThenItComesBackByItsel
 }
 
 // L4: with one child remembered for each GPU, the errors of all others are lost.
+TEST(NodeStateTest, GivenAGpuThatFailsTheFourthTimeInADay_WhenItDoes_ThenAnEventAndTheJournalSayThatItIsOut) {
+  NodeState state = Ready();
+  UnixSeconds now = 1000;
+  for (int time = 0; time < 4; ++time) {
+    state.SeeXid(Xid("GPU-b", 62), now);
+    for (const UnixSeconds until = now + 1500; now < until; now += 10) state.SeeDriver(Both(), now);
+  }
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
+  EXPECT_EQ(state.TakeEvents().back().reason, "GpuCordoned");
+  EXPECT_EQ(state.MakeRegistration(state.MakeCards(), false, now).health.at("GPU-b").state, HealthState::kOut);
+}
+
 TEST(NodeStateTest, GivenAnXidOfAnInstance_WhenSeen_ThenItCountsForItsGpuWhicheverInstanceItIs) {
   for (const unsigned instance : {0U, 7U, nvml::kAnyInstance}) {
     NodeState state = Ready();

@@ -47,21 +47,26 @@ class ListFlag {
   bool fresh_ = true;
 };
 
+Result<std::string> ReadNamespace(const std::string& text) { return text; }
+
 // What several spellings and sources fill; lives as long as the flags do.
 struct Targets {
   explicit Targets(Options& options)
       : out(options),
         strategies(options.list_strategies, ReadListStrategy),
-        channels(options.imex_channels, ReadChannel) {}
+        channels(options.imex_channels, ReadChannel),
+        namespaces(options.disable_control_in, ReadNamespace) {}
 
   void NewSource() {
     strategies.NewSource();
     channels.NewSource();
+    namespaces.NewSource();
   }
 
   Options& out;
   ListFlag<ListStrategy> strategies;
   ListFlag<int> channels;
+  ListFlag<std::string> namespaces;
 };
 
 Status TakeDiscovery(const std::string& value) {
@@ -82,6 +87,8 @@ void AddNodeFlags(FlagSet& flags, Targets& to) {
   flags.Text("metrics-bind-address", "ADDRESS", out.metrics_bind_address,
              "of /healthz, /readyz and /metrics; empty: none");
   flags.Text("hook-path", "DIR", out.hook_path, "libvgpu lives in DIR/vgpu, on the node and in containers [HOOK_PATH]");
+  flags.Custom("allocate-timeout", "SECONDS", "10", base::TakeNumber(out.allocate_seconds, 1, 600),
+               "for all that is asked of the API server in one allocation [ALLOCATE_TIMEOUT]");
   flags.Bool("answer-handshake", out.answer_handshake, "answer schedulers that expect it (HAMi before 2.10)");
   flags.Custom("v", "LEVEL", "0", base::TakeNumber(out.verbosity, 0, 10), "more messages");
   flags.Shorthand('v');
@@ -132,8 +139,13 @@ void AddContainerFlags(FlagSet& flags, Targets& to) {
   flags.Custom(
       "imex-channel-ids", "LIST", "", [&to](const std::string& value) { return to.channels.Take(value); },
       "IMEX channels for every container: none, or 0 [IMEX_CHANNEL_IDS]");
-  flags.Bool("imex-required", out.imex_required, "no IMEX channel is an error [IMEX_REQUIRED]");
+  flags.Bool("imex-required", out.imex_required,
+             "a channel that is not there is an error; false: it is left out [IMEX_REQUIRED]");
   flags.Bool("common-area", out.common_area, "let containers on one GPU tell each other about its time [COMMON_AREA]");
+  flags.Custom(
+      "disable-control-in", "LIST", "*", [&to](const std::string& value) { return to.namespaces.Take(value); },
+      "namespaces, or patterns of them, whose pods may switch the limits off with CUDA_DISABLE_CONTROL; empty: none "
+      "[DISABLE_CONTROL_IN]");
 }
 
 void AddShareFlags(FlagSet& flags, Targets& to) {
@@ -189,7 +201,7 @@ struct Variable {
 };
 
 // Where two name one flag, the later one wins.
-constexpr std::array<Variable, 32> kVariables = {{
+constexpr std::array<Variable, 34> kVariables = {{
     {"NodeName", "node-name"},
     {"NODE_NAME", "node-name"},
     {"CONFIG_FILE", "config-file"},
@@ -216,6 +228,8 @@ constexpr std::array<Variable, 32> kVariables = {{
     {"IMEX_CHANNEL_IDS", "imex-channel-ids"},
     {"IMEX_REQUIRED", "imex-required"},
     {"COMMON_AREA", "common-area"},
+    {"DISABLE_CONTROL_IN", "disable-control-in"},
+    {"ALLOCATE_TIMEOUT", "allocate-timeout"},
     {"DEVICE_SPLIT_COUNT", "device-split-count"},
     {"DEVICE_MEMORY_SCALING", "device-memory-scaling"},
     {"DEVICE_CORES_SCALING", "device-cores-scaling"},

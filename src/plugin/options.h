@@ -56,8 +56,11 @@ struct Options {
   bool gds = false;
   bool mofed = false;
   std::vector<int> imex_channels;  // none, or 0
-  bool imex_required = false;
-  bool common_area = true;  // let containers on one GPU tell each other about its time
+  bool imex_required = false;      // a channel that is not there is an error, rather than left out
+  bool common_area = true;         // let containers on one GPU tell each other about its time
+  // Namespaces, or patterns of them, whose pods may switch the limits off with CUDA_DISABLE_CONTROL.
+  std::vector<std::string> disable_control_in = {"*"};
+  int allocate_seconds = 10;  // for all that is asked of the API server in one allocation
 
   // Towards older schedulers.
   bool answer_handshake = false;  // write Reported_… when a scheduler asks

@@ -7,6 +7,8 @@
 
 #include <map>
 
+#include "base/strings.h"
+
 namespace hami::plugin {
 namespace {
 
@@ -104,7 +106,62 @@ TEST(OptionsTest, GivenLists_WhenASourceSpeaks_ThenItReplacesTheOneBelowAndRepea
               ElementsAre(ListStrategy::kEnvvar, ListStrategy::kVolumeMounts));
 }
 
+// What HAMi 2.10 and NVIDIA's plugin read, by flag and by variable.
+struct Spelling {
+  const char* flag;
+  const char* variable;
+  const char* value;
+  bool (*set)(const Options& options);
+};
+const Spelling kSpellings[] = {
+    {"kubelet-socket", "KUBELET_SOCKET", "/k", [](const Options& o) { return o.kubelet_socket == "/k"; }},
+    {"hook-path", "HOOK_PATH", "/h", [](const Options& o) { return o.hook_path == "/h"; }},
+    {"fail-on-init-error", "FAIL_ON_INIT_ERROR", "false", [](const Options& o) { return !o.fail_on_init_error; }},
+    {"topology-score", "ENABLE_TOPOLOGY_SCORE", "true", [](const Options& o) { return o.topology_score; }},
+    {"disable-health-checks", "DP_DISABLE_HEALTHCHECKS", "48,74",
+     [](const Options& o) { return o.disable_health_checks == "48,74"; }},
+    {"enable-health-checks", "DP_ENABLE_HEALTHCHECKS", "13",
+     [](const Options& o) { return o.enable_health_checks == "13"; }},
+    {"device-list-strategy", "DEVICE_LIST_STRATEGY", "cdi-cri",
+     [](const Options& o) { return o.list_strategies == std::vector{ListStrategy::kCdiCri}; }},
+    {"device-id-strategy", "DEVICE_ID_STRATEGY", "index",
+     [](const Options& o) { return o.id_strategy == IdStrategy::kIndex; }},
+    {"pass-device-specs", "PASS_DEVICE_SPECS", "true", [](const Options& o) { return o.pass_device_specs; }},
+    {"nvidia-driver-root", "NVIDIA_DRIVER_ROOT", "/r",
+     [](const Options& o) { return o.driver_root == "/r" && o.dev_root == "/r"; }},
+    {"dev-root", "NVIDIA_DEV_ROOT", "/d", [](const Options& o) { return o.driver_root == "/" && o.dev_root == "/d"; }},
+    {"driver-root-ctr-path", "DRIVER_ROOT_CTR_PATH", "/c",
+     [](const Options& o) { return o.driver_root_in_container == "/c"; }},
+    {"cdi-annotation-prefix", "CDI_ANNOTATION_PREFIX", "p/",
+     [](const Options& o) { return o.cdi_annotation_prefix == "p/"; }},
+    {"nvidia-cdi-hook-path", "NVIDIA_CDI_HOOK_PATH", "/x", [](const Options& o) { return o.cdi_hook_path == "/x"; }},
+    {"gdrcopy-enabled", "GDRCOPY_ENABLED", "true", [](const Options& o) { return o.gdrcopy && !o.gds && !o.mofed; }},
+    {"gds-enabled", "GDS_ENABLED", "true", [](const Options& o) { return o.gds && !o.gdrcopy && !o.mofed; }},
+    {"mofed-enabled", "MOFED_ENABLED", "true", [](const Options& o) { return o.mofed && !o.gdrcopy && !o.gds; }},
+    {"imex-channel-ids", "IMEX_CHANNEL_IDS", "0", [](const Options& o) { return o.imex_channels == std::vector{0}; }},
+    {"imex-required", "IMEX_REQUIRED", "true", [](const Options& o) { return o.imex_required; }},
+    {"device-split-count", "DEVICE_SPLIT_COUNT", "4", [](const Options& o) { return o.split_count == 4; }},
+    {"device-memory-scaling", "DEVICE_MEMORY_SCALING", "1.5",
+     [](const Options& o) { return o.memory_scaling == 1.5 && !o.core_scaling; }},
+    {"device-cores-scaling", "DEVICE_CORES_SCALING", "2",
+     [](const Options& o) { return o.core_scaling == 2 && !o.memory_scaling; }},
+    {"disable-core-limit", "DISABLE_CORE_LIMIT", "true", [](const Options& o) { return o.disable_core_limit == true; }},
+    {"resource-name", "RESOURCE_NAME", "a/b", [](const Options& o) { return o.resource_name == "a/b"; }},
+};
+
+TEST(OptionsTest, GivenEveryFlagOfHami_WhenItOrItsVariableIsSet_ThenItIsWhatItNames) {
+  for (const Spelling& one : kSpellings) {
+    EXPECT_TRUE(one.set(Given({base::Concat({"--", one.flag, "=", one.value})}))) << one.flag;
+    EXPECT_TRUE(one.set(Given({}, {{one.variable, one.value}}))) << one.variable;
+    EXPECT_FALSE(one.set(Given({}))) << one.flag << ": by itself";
+    EXPECT_THAT(HelpText(), HasSubstr(base::Concat({"--", one.flag})));
+    EXPECT_THAT(HelpText(), HasSubstr(one.variable)) << one.flag;
+  }
+}
+
 TEST(OptionsTest, GivenAliases_WhenUsed_ThenTheyMeanTheSame) {
+  EXPECT_EQ(Given({}, {{"NodeName", "old"}, {"NODE_NAME", ""}}).node_name, "old");
+  EXPECT_EQ(Given({}, {{"NodeName", "old"}, {"NODE_NAME", "new"}}).node_name, "new");
   EXPECT_EQ(Given({"--nvidia-dev-root=/d"}).dev_root, "/d");
   EXPECT_EQ(Given({"--container-driver-root=/c"}).driver_root_in_container, "/c");
   EXPECT_EQ(Given({"--nvidia-ctk-path=/x"}).cdi_hook_path, "/x");
@@ -125,12 +182,21 @@ TEST(OptionsTest, GivenFlagsThatHamiNeverRead_WhenGiven_ThenTheyCount) {
   EXPECT_EQ(options.disable_core_limit, true);
   EXPECT_EQ(options.resource_name, "nvidia.com/gpu");
   EXPECT_EQ(options.node_name, "n2");
+  EXPECT_EQ(Given({}, {{"ALLOCATE_TIMEOUT", "5"}}).allocate_seconds, 5);
+  EXPECT_EQ(Given({}).allocate_seconds, 10);
 }
 
 TEST(OptionsTest, GivenNothing_WhenRead_ThenContainersMayTellEachOtherOfTheGpusTime_AndItCanBeTurnedOff) {
   EXPECT_TRUE(Given({}).common_area);
   EXPECT_FALSE(Given({"--common-area=false"}).common_area);
   EXPECT_FALSE(Given({}, {{"COMMON_AREA", "false"}}).common_area);
+}
+
+TEST(OptionsTest, GivenNamespacesThatMayDisableControl_WhenRead_ThenAllMayUnlessSomeAreNamedOrNone) {
+  EXPECT_THAT(Given({}).disable_control_in, ElementsAre("*"));
+  EXPECT_THAT(Given({"--disable-control-in=kube-*,admins"}).disable_control_in, ElementsAre("kube-*", "admins"));
+  EXPECT_THAT(Given({}, {{"DISABLE_CONTROL_IN", "admins"}}).disable_control_in, ElementsAre("admins"));
+  EXPECT_TRUE(Given({"--disable-control-in="}, {{"DISABLE_CONTROL_IN", "admins"}}).disable_control_in.empty());
 }
 
 TEST(OptionsTest, GivenWhatCanNotBeHonoured_WhenGiven_ThenItIsRefusedByName) {
@@ -140,6 +206,7 @@ TEST(OptionsTest, GivenWhatCanNotBeHonoured_WhenGiven_ThenItIsRefusedByName) {
   EXPECT_THAT(ErrorOf({"--device-split-count=0"}), HasSubstr("1 to 256"));
   EXPECT_THAT(ErrorOf({"--device-memory-scaling=-1"}), HasSubstr("device-memory-scaling"));
   EXPECT_THAT(ErrorOf({"--device-list-strategy=envar"}), HasSubstr("envar"));
+  EXPECT_THAT(ErrorOf({"--allocate-timeout=0"}), HasSubstr("allocate-timeout"));
   EXPECT_THAT(ErrorOf({"--hook-path=relative"}), HasSubstr("absolute"));
   EXPECT_THAT(ErrorOf({}, {{"MIG_STRATEGY", "mixed"}}), StartsWith("environment variable MIG_STRATEGY: "));
   EXPECT_THAT(ErrorOf({"--no-such-flag"}), HasSubstr("--no-such-flag"));

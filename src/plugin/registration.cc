@@ -86,7 +86,7 @@ void Cordon(const StringMap& annotations, const HealthJournal& health, Changes& 
 
 bool IsNodeKey(std::string_view key) {
   return key == kRegisterKey || key == kScoreKey || key == kHandshakeKey || key == kConcurrentKey ||
-         key == kHealthKey || key == device::kDeviceCordon;
+         key == kHealthKey || key == device::kDeviceCordon || key == device::kNodeLock;
 }
 
 std::string EncodeCards(const Cards& cards) {

@@ -116,6 +116,13 @@ TEST_F(ResolveTest, GivenUnlikePodsWhenTheSlotsAreOnTheGpuOfTheYoungerThenTheOld
   EXPECT_EQ(Ask({SlotId(CardName(1), 4)}).choice->pod->name, "a");
 }
 
+// A1: not the first of the list.
+TEST_F(ResolveTest, GivenUnlikePodsWhenTheYoungerIsListedFirstThenTheOldestIsServed) {
+  Add(BoundPod("a", {{ShareOf(0, 1000)}}, 2));
+  Add(BoundPod("b", {{ShareOf(1, 2000)}}, 1));
+  EXPECT_EQ(Ask({SlotId(CardName(0), 4)}).choice->pod->name, "b");
+}
+
 TEST_F(ResolveTest, GivenAPartlyServedPodWhenAnOlderOneWaitsThenThePartlyServedGoesOn) {
   Add(BoundPod("a", kOne, 1));
   const PodView two = BoundPod("b", {{ShareOf(0, 1000)}, {ShareOf(1, 1000)}}, 2);

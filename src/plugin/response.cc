@@ -7,6 +7,8 @@
 #include "base/strings.h"
 #include "base/units.h"
 #include "plugin/cdi.h"
+#include "plugin/node_selector.h"
+#include "region/layout.h"
 
 namespace hami::plugin {
 namespace {
@@ -31,7 +33,7 @@ void AddDevices(const std::vector<const Card*>& cards, const ResponseSettings& s
   std::vector<std::string> ids;
   for (const Card* card : cards) ids.push_back(IdOf(*card, options));
   std::vector<std::string> channels;
-  for (const int channel : options.imex_channels) channels.push_back(std::to_string(channel));
+  for (const int channel : settings.imex_channels) channels.push_back(std::to_string(channel));
 
   if (Uses(options, ListStrategy::kEnvvar)) {
     response.environment[kVisibleDevices] = base::Join(ids, ",");
@@ -57,7 +59,7 @@ void AddCdi(const Record& record, const std::vector<const Card*>& cards, const R
   if (!by_annotation && !by_field) return;
   std::vector<std::string> names;
   for (const Card* card : cards) names.push_back(CdiName("gpu", IdOf(*card, options)));
-  for (const int channel : options.imex_channels) names.push_back(CdiName("imex-channel", std::to_string(channel)));
+  for (const int channel : settings.imex_channels) names.push_back(CdiName("imex-channel", std::to_string(channel)));
   for (const std::string& mode : settings.cdi_modes) names.push_back(CdiName(mode, "all"));
   if (by_annotation) {
     // HAMi puts a random id behind the name; ours must be the same when the question is repeated.
@@ -107,7 +109,12 @@ void AddLibrary(const Record& record, const ResponseSettings& settings, Response
   response.mounts.push_back({vgpu, Concat({vgpu, "/", record.folder}), false});
   response.mounts.push_back({vgpu + "/libvgpu.so", record.library, true});
   response.mounts.push_back({"/tmp/vgpulock", "/tmp/vgpulock", false});
-  if (record.preload) response.mounts.push_back({"/etc/ld.so.preload", vgpu + "/ld.so.preload", true});
+  const bool may_disable = MayDisableControl(record, *settings.options);
+  if (record.preload || !may_disable) {
+    response.mounts.push_back({"/etc/ld.so.preload", vgpu + "/ld.so.preload", true});
+  }
+  // Any file does; a variable could be unset by the container, what is mounted can not.
+  if (!may_disable) response.mounts.push_back({region::kControlSign, vgpu + "/ld.so.preload", true});
   if (settings.has_license) {
     response.mounts.push_back({"/tmp/license", vgpu + "/license", true});
     response.mounts.push_back({"/usr/bin/vgpuvalidator", vgpu + "/vgpuvalidator", true});
@@ -125,6 +132,13 @@ void AddCommonAreas(const std::vector<const Card*>& cards, const ResponseSetting
 }
 
 }  // namespace
+
+bool MayDisableControl(const Record& record, const Options& options) {
+  const std::vector<std::string>& allowed = options.disable_control_in;
+  return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& pattern) {
+    return pattern == "*" || (!record.assumed && MatchesPattern(pattern, record.owner.ns));
+  });
+}
 
 base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& grant, const Cards& cards) {
   std::vector<DeviceLimit> limits;
@@ -153,6 +167,9 @@ base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& gr
 base::Result<Response> MakeResponse(const Record& record, const Cards& cards, const ResponseSettings& settings) {
   const auto limits = LimitsOf(record.grant, cards);
   if (!limits) return tl::unexpected(limits.error());
+  if (settings.options->imex_required && settings.imex_channels.size() < settings.options->imex_channels.size()) {
+    return base::Fail("an IMEX channel is required and its device node is not there");
+  }
   std::vector<const Card*> used;
   for (const DeviceLimit& limit : *limits) used.push_back(cards.Find(limit.uuid));
   Response response;

@@ -61,8 +61,13 @@ struct ResponseSettings {
   bool has_license = false;             // <hook path>/vgpu/license exists
   std::vector<std::string> node_paths;  // of the control device nodes that exist, below the device root
   std::vector<std::string> cdi_modes;   // gdrcopy, gds, mofed: those with a specification
+  std::vector<int> imex_channels;       // of those that are wanted, those with a device node
   std::set<std::string> common_areas;   // cards whose users can tell each other about its time
 };
+
+// Whether CUDA_DISABLE_CONTROL counts in the container of RECORD. Where it is not certain whose it is: not, unless it
+// counts everywhere.
+bool MayDisableControl(const Record& record, const Options& options);
 
 // Where the areas of the cards are on the node, below <hook path>/vgpu, and in containers: a folder for each card.
 inline constexpr const char* kCommonFolder = "gpu-time";

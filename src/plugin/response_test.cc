@@ -17,6 +17,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::Pair;
 
@@ -128,7 +129,7 @@ TEST_F(ResponseTest, GivenIndicesAsNamesWhenAnsweredThenTheyAreUsed) {
 
 TEST_F(ResponseTest, GivenVolumeMountsWhenAnsweredThenEachDeviceIsAMountOfNull) {
   options_.list_strategies = {ListStrategy::kVolumeMounts};
-  options_.imex_channels = {0};
+  settings_.imex_channels = {0};
   const Response response = Make();
   EXPECT_EQ(response.environment.at("NVIDIA_VISIBLE_DEVICES"), "/var/run/nvidia-container-devices");
   EXPECT_THAT(response.mounts, Contains(Mount{"/var/run/nvidia-container-devices/" + CardName(0), "/dev/null", false}));
@@ -159,6 +160,39 @@ TEST_F(ResponseTest, GivenDeviceNodesWhenTheyArePassedThenTheyComeFromTheDeviceR
                                           DeviceNode{"/dev/nvidia0", "/run/nvidia/driver/dev/nvidia0", "rw"}));
 }
 
+TEST_F(ResponseTest, GivenAnImexChannelWhenItIsNotThereThenItIsLeftOutOrAnErrorAsWasSaid) {
+  options_.imex_channels = {0};
+  EXPECT_FALSE(Make().environment.contains("NVIDIA_IMEX_CHANNELS"));
+  options_.imex_required = true;
+  const auto refused = MakeResponse(record_, cards_, settings_);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("IMEX"));
+  settings_.imex_channels = {0};
+  EXPECT_EQ(Make().environment.at("NVIDIA_IMEX_CHANNELS"), "0");
+}
+
+TEST_F(ResponseTest, GivenEveryModeWhenAnsweredThenTheRuntimeIsToldOfEach) {
+  options_.gdrcopy = options_.gds = options_.mofed = true;
+  const Response response = Make();
+  for (const char* name : {"NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"}) {
+    EXPECT_EQ(response.environment.at(name), "enabled") << name;
+  }
+}
+
+// A9: a tenant switches its limits off where the operator does not want that.
+TEST_F(ResponseTest, GivenANamespaceThatMayNotDisableControlWhenAnsweredThenTheLibraryStaysAndIsTold) {
+  const Mount preload = {"/etc/ld.so.preload", "/usr/local/vgpu/ld.so.preload", true};
+  const Mount sign = {"/run/hami-cpp/control", "/usr/local/vgpu/ld.so.preload", true};
+  record_.preload = false;
+  EXPECT_THAT(Make().mounts, Not(Contains(::testing::AnyOf(preload, sign)))) << "everybody may, as with HAMi";
+  options_.disable_control_in = {"kube-*"};
+  EXPECT_THAT(Make().mounts, IsSupersetOf({preload, sign}));
+  options_.disable_control_in = {"kube-*", "def*"};
+  EXPECT_THAT(Make().mounts, Not(Contains(::testing::AnyOf(preload, sign))));
+  record_.assumed = true;
+  EXPECT_THAT(Make().mounts, IsSupersetOf({preload, sign})) << "another namespace's pod may be the one";
+}
+
 TEST_F(ResponseTest, GivenALicenseWhenAnsweredThenItIsMounted) {
   settings_.has_license = true;
   EXPECT_THAT(Make().mounts, Contains(Mount{"/tmp/license", "/usr/local/vgpu/license", true}));
@@ -183,6 +217,7 @@ TEST(CdiTest, GivenCardsWhenSpecificationsAreMadeThenEveryDeviceCanBeNamedByUuid
   const auto& edits = gpu.at("containerEdits").as_object();
   EXPECT_EQ(edits.at("deviceNodes").at(0).at("path").as_string(), "/dev/nvidiactl");
   EXPECT_EQ(edits.at("mounts").at(0).at("hostPath").as_string(), "/usr/lib64/libcuda.so.580.1");
+  EXPECT_EQ(edits.at("hooks").at(0).at("path").as_string(), "/usr/bin/nvidia-ctk");
   EXPECT_EQ(edits.at("hooks").at(0).at("args").at(2).as_string(), "create-symlinks");
   EXPECT_EQ(specs[1].device_class, "imex-channel");
   EXPECT_EQ(specs[2].device_class, "gds");

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "region/common_area.h"
 #include "test/plugin/rig.h"
@@ -12,6 +14,8 @@
 namespace hami::plugintest {
 namespace {
 
+using ::testing::Each;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -27,6 +31,15 @@ class PluginProgramTest : public ::testing::Test {
   Rig rig_{"2xH100"};
   std::vector<std::string> cards_;
 };
+
+TEST(PluginStartTest, GivenNoLibraryWhenItStartsThenItEndsBeforeAnybodyIsToldOfGpus) {
+  Rig rig("1xH100");
+  rig.StartPlugin({{"HAMI_LIBVGPU", "/nowhere/libvgpu.so"}});
+  EXPECT_EQ(rig.plugin().Wait(plugin::kPatience), 1);
+  EXPECT_THAT(rig.plugin().Log(), HasSubstr("/nowhere/libvgpu.so"));
+  EXPECT_TRUE(rig.kubelet().registrations().empty());
+  EXPECT_EQ(rig.NodeAnnotation("hami.io/node-nvidia-register"), "");
+}
 
 TEST_F(PluginProgramTest, GivenAPodWhenItIsAllocatedThenItHasItsShareARegionAndAnOutcome) {
   plugin::SlotWatcher watcher(rig_.socket());
@@ -49,6 +62,51 @@ TEST_F(PluginProgramTest, GivenAPodWhenItIsAllocatedThenItHasItsShareARegionAndA
     EXPECT_TRUE(std::filesystem::exists(mount.host_path())) << mount.host_path();
   }
   EXPECT_EQ(rig_.NodeAnnotation("hami-cpp/concurrent-allocate"), "1");
+}
+
+TEST_F(PluginProgramTest, GivenANodeWhenThePluginServesThenItsPodsAndItselfAreWatchedOnceAndNothingElse) {
+  rig_.BindPod("a", {cards_[0]}, 3000, true);
+  plugin::PluginClient client(rig_.socket());
+  v1beta1::AllocateResponse response;
+  ASSERT_TRUE(client.Allocate({cards_[0] + "-0"}, &response).ok());
+  ASSERT_TRUE(Eventually([&] { return rig_.NodeAnnotation("hami.io/mutex.lock").empty(); }));
+  EXPECT_EQ(rig_.api().watching(), 2);
+  // What its role has to allow, and no more.
+  const std::set<std::string> allowed = {"create events", "get pods",   "list nodes",  "list pods", "patch events",
+                                         "patch nodes",   "patch pods", "watch nodes", "watch pods"};
+  for (const std::string& permission : rig_.api().Permissions()) {
+    EXPECT_TRUE(allowed.contains(permission)) << permission;
+  }
+}
+
+TEST_F(PluginProgramTest, GivenAnEndedStartWhenAskedThenItIsReadyAndTellsOfItsCards) {
+  EXPECT_TRUE(Eventually([&] { return rig_.Ask("/readyz").status == 200; })) << rig_.Ask("/readyz").body;
+  EXPECT_EQ(rig_.Ask("/healthz").body, "ok\n");
+  const std::string page = rig_.Ask("/metrics").body;
+  for (const std::string& card : cards_) {
+    EXPECT_THAT(
+        page, HasSubstr("hami_device_plugin_gpu_healthy{node=\"node-1\",device_uuid=\"" + card + "\",reason=\"\"} 1"));
+  }
+  EXPECT_EQ(rig_.Ask("/nowhere").status, 404);
+}
+
+TEST_F(PluginProgramTest, GivenAKubeletThatIsGoneWhenAskedThenItIsNotReadyButAlive) {
+  ASSERT_TRUE(Eventually([&] { return rig_.Ask("/readyz").status == 200; }));
+  rig_.StopKubelet();
+  EXPECT_TRUE(Eventually([&] { return rig_.Ask("/readyz").status == 503; })) << rig_.plugin().Log();
+  EXPECT_EQ(rig_.Ask("/healthz").status, 200);
+}
+
+TEST_F(PluginProgramTest, GivenAnXidWhenItIsInjectedThenItsSlotsMetricAndAnnotationSaySo) {
+  plugin::SlotWatcher watcher(rig_.socket());
+  EXPECT_THAT(watcher.Next(), Each(EndsWith(" Healthy")));
+  rig_.Inject("xid device=0 code=79");
+  const auto now = watcher.Next();
+  EXPECT_EQ(std::count_if(now.begin(), now.end(), [](const auto& slot) { return slot.ends_with(" Unhealthy"); }), 10);
+  EXPECT_TRUE(Eventually([&] {
+    return rig_.NodeAnnotation("hami-cpp/gpu-health").find("XID 79") != std::string::npos &&
+           rig_.Ask("/metrics").body.find("XID 79") != std::string::npos;
+  })) << rig_.plugin().Log();
 }
 
 TEST_F(PluginProgramTest, GivenAShareWhenThePluginIsKilledThenItsCommonAreaIsWholeAndTheNextOneIsFound) {

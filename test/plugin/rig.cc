@@ -4,11 +4,15 @@
 
 #include <signal.h>
 
+#include <gtest/gtest.h>
+
 #include <fstream>
 
 #include "base/strings.h"
 #include "device/annotations.h"
 #include "device/types.h"
+#include "net/client.h"
+#include "net/url.h"
 
 namespace hami::plugintest {
 
@@ -25,7 +29,30 @@ Rig::~Rig() {
   if (plugin_) KillPlugin();
 }
 
-void Rig::StartPlugin() {
+testcluster::Child::Variables Rig::Machine() const {
+  return {{"SIMGPU", gpus_}, {"SIMGPU_STATE", folder_.path() + "/simgpu"}};
+}
+
+void Rig::Inject(const std::string& statement) {
+  testcluster::Child injector({HAMI_PLUGIN_INJECTOR, HAMI_SIMGPU_NVML, statement}, Machine(),
+                              folder_.path() + "/inject");
+  EXPECT_EQ(injector.Wait(plugin::kPatience), 0) << injector.Log();
+}
+
+net::Response Rig::Ask(const std::string& target) {
+  if (port_.empty()) port_ = plugin_->Said(", port ", "\n");
+  net::Call call;
+  call.target = target;
+  net::Response none;
+  none.status = 0;
+  const auto origin = net::ParseUrl("http://127.0.0.1:" + port_);
+  if (!origin) return none;
+  const auto client = net::Client::Make(*origin, {});
+  if (!client) return none;
+  return (*client)->Send(call).value_or(none);
+}
+
+void Rig::StartPlugin(const testcluster::Child::Variables& more) {
   const std::vector<std::string> words = {HAMI_PLUGIN_PROGRAM,
                                           "--node-name",
                                           kNode,
@@ -42,9 +69,11 @@ void Rig::StartPlugin() {
                                           "--nvml-library",
                                           HAMI_SIMGPU_NVML,
                                           "--metrics-bind-address",
-                                          ""};
-  const testcluster::Child::Variables environment = {
-      {"SIMGPU", gpus_}, {"SIMGPU_STATE", folder_.path() + "/simgpu"}, {"HAMI_LIBVGPU", HAMI_VGPU_LIBRARY}};
+                                          "127.0.0.1:0"};
+  testcluster::Child::Variables environment = Machine();
+  environment["HAMI_LIBVGPU"] = HAMI_VGPU_LIBRARY;
+  for (const auto& [name, value] : more) environment[name] = value;
+  port_.clear();
   plugin_ =
       std::make_unique<testcluster::Child>(words, environment, folder_.path() + "/log-" + std::to_string(lives_++));
 }

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "kube/fake_apiserver.h"
+#include "net/http.h"
 #include "plugin/fake_kubelet_test.h"
 #include "test/integration/child.h"
 
@@ -27,10 +28,16 @@ class Rig {
   explicit Rig(const std::string& gpus);
   ~Rig();
 
-  void StartPlugin();
+  // With variables that win over the rig's own.
+  void StartPlugin(const testcluster::Child::Variables& more = {});
   // How long until the kubelet and the API server know it, from the start of the process; nothing when they never do.
   bool WaitUntilRegistered(std::size_t registrations = 1);
   void RestartKubelet();
+  void StopKubelet() { kubelet_.reset(); }
+  // What the plugin answers to a GET; status 0 when it does not.
+  net::Response Ask(const std::string& target);
+  // Does to the simulated machine what STATEMENT says.
+  void Inject(const std::string& statement);
 
   // What the plugin registered with the scheduler.
   std::vector<std::string> CardsOfNode() const;
@@ -52,7 +59,10 @@ class Rig {
   kube::FakeApiServer api_;
   std::unique_ptr<plugin::FakeKubelet> kubelet_;
   std::unique_ptr<testcluster::Child> plugin_;
+  testcluster::Child::Variables Machine() const;
+
   const std::string gpus_;
+  std::string port_;  // of the plugin's probes
   int lives_ = 0;
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/settings.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include <initializer_list>
 
@@ -156,11 +158,19 @@ void ReadSettings(Settings* out, char* (*get)(const char*)) {
   if (length < sizeof out->region_path) memcpy(out->region_path, path, length);  // too long: stays empty, refused later
 }
 
+bool ControlDisabled(char* (*get)(const char*), const char* sign) {
+  if (!ParseBool(get("CUDA_DISABLE_CONTROL"), false)) return false;
+  const int callers = errno;
+  const bool kept = access(sign, F_OK) == 0;
+  errno = callers;
+  return !kept;
+}
+
 bool ControlDisabled() {
   static constinit int state = -1;  // racing readers find the same
   int disabled = __atomic_load_n(&state, __ATOMIC_RELAXED);
   if (disabled < 0) {
-    disabled = ParseBool(getenv("CUDA_DISABLE_CONTROL"), false) ? 1 : 0;
+    disabled = ControlDisabled(&getenv, region::kControlSign) ? 1 : 0;
     __atomic_store_n(&state, disabled, __ATOMIC_RELAXED);
   }
   return disabled != 0;

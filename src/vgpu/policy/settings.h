@@ -43,7 +43,9 @@ struct Settings {
 // Fills `out` from what `get` answers (getenv, in production) and warns through the log.
 void ReadSettings(Settings* out, char* (*get)(const char*));
 
-// CUDA_DISABLE_CONTROL: this library must behave as if it were not there.
+// CUDA_DISABLE_CONTROL: this library must behave as if it were not there. Unless there is a file SIGN, which whoever
+// made the container puts there where nobody may switch the limits off.
 bool ControlDisabled();
+bool ControlDisabled(char* (*get)(const char*), const char* sign);
 
 }  // namespace hami::vgpu

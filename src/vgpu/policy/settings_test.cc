@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/settings.h"
 
+#include <errno.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -59,6 +60,17 @@ INSTANTIATE_TEST_SUITE_P(
                     SizeCase{"3x", 0, false, true}, SizeCase{"g", 0, false, true}, SizeCase{"-1", 0, false, true},
                     SizeCase{"1gig", 0, false, true}, SizeCase{"18446744073709551615", UINT64_MAX, false, false},
                     SizeCase{"18446744073709551616", 0, false, true}, SizeCase{"17179869184g", 0, false, true}));
+
+TEST(ControlDisabled, GivenTheSignOfWhoeverMadeTheContainer_ThenTheVariableDoesNotCount) {
+  constexpr const char* kNoFile = "/nowhere/control";
+  Environment() = {};
+  EXPECT_FALSE(ControlDisabled(&Get, kNoFile));
+  Environment() = {{"CUDA_DISABLE_CONTROL", "true"}};
+  errno = 7;
+  EXPECT_TRUE(ControlDisabled(&Get, kNoFile));
+  EXPECT_FALSE(ControlDisabled(&Get, "/proc/self/exe"));
+  EXPECT_EQ(errno, 7) << "a program may look at it after a call that it made";
+}
 
 TEST(ReadSettings, GivenNothing_ThenNothingIsLimited) {
   const Settings s = Read({});
