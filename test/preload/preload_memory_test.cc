@@ -36,6 +36,15 @@ TEST_F(Preload, GivenMappedImport_WhenItsMakerLetsGoWhileAContextIsMade_ThenTheC
   Pass({"vmm_import_while_a_context_is_made"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
 }
 
+class SharedScenario : public MemoryScenario {};
+
+TEST_P(SharedScenario, GivenProcessesOfAContainer_ThenWhatTheyShareCountsOnce) {
+  Pass({GetParam()}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, SharedScenario, testing::Values("shared_counts_once"),
+                         [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
+
 TEST_F(Preload, GivenGrowthThatNoHookSaw_WhenSynchronised_ThenItIsCounted) {
   Pass({"first_use_measured_at_sync", PRELOAD_DEEP});
 }
