@@ -4,6 +4,7 @@
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/pools.h"
 #include "vgpu/policy/process.h"
+#include "vgpu/policy/sharing.h"
 #include "vgpu/policy/vmm.h"
 
 namespace hami::vgpu {
@@ -23,8 +24,10 @@ Reading Look(int device, nvmlDevice_t handle, ProcessList* list) {
   Reading out;
   out.imports = VmmHoldsImports();
   out.unused_imports = VmmHoldsUnusedImports();
+  out.shared_imports = VmmHoldsSharedImports();
   for (int attempt = 0; attempt < kAttempts && !out.exact; ++attempt) {
     const bool known = SettleData(device);
+    if (out.shared_imports) ClaimMemory();
     out.data = OwnBytes(device, Kind::kData);
     out.seen = Measure(handle, list);
     out.exact = SettleData(device) && OwnBytes(device, Kind::kData) == out.data;

@@ -20,6 +20,8 @@ struct Reading {
   // not counted either.
   bool imports = false;
   bool unused_imports = false;
+  // Some of it another process of the container may pay for: that may be among what is seen now, and not the next time.
+  bool shared_imports = false;
 
   // Modulo 2^64: more may be counted than is seen (memory that lies on the host, or is another process's).
   uint64_t unstated() const { return seen.own - data; }

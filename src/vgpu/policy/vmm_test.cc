@@ -115,7 +115,7 @@ TEST_F(VmmTest, GivenMulticastObjectOfAnotherProcess_WhenBoundByAddress_ThenTheM
 
 TEST_F(VmmTest, GivenMapping_WhenAnotherAtItsAddressFails_ThenTheFirstIsStillKnown) {
   Create(kHandle);
-  VmmImported(kOther, 0);
+  VmmImported(kOther, {0, 0});
   Map(0x10000000, kHandle);
   Map(0x10000000, kHandle, false);
   Map(0x10000000, kOther, false);
@@ -128,7 +128,7 @@ TEST_F(VmmTest, GivenMapping_WhenAnotherAtItsAddressFails_ThenTheFirstIsStillKno
 
 // Where it is not known whose memory it is, it counts: twice in a container that shares it with itself.
 TEST_F(VmmTest, GivenImportedMemory_ThenItCountsWhileMapped) {
-  VmmImported(kOther, 0);
+  VmmImported(kOther, {0, 0});
   EXPECT_EQ(g_charged, 0u);
   Map(0x10000000, kOther);
   EXPECT_EQ(g_charged, 10 * kMiB);
@@ -146,5 +146,9 @@ bool Reserve(int, uint64_t bytes, Kind) {
 }
 void Refund(int, uint64_t bytes, Kind) { g_charged -= bytes; }
 int DeviceOfOrdinal(CUdevice ordinal) { return ordinal; }
+uint64_t ShareMemory(int, uint64_t) { return 0; }
+void TagMemory(int, uint64_t) {}
+uint64_t JoinMemory(int, int*) { return 0; }
+bool LeaveMemory(uint64_t) { return false; }
 
 }  // namespace hami::vgpu

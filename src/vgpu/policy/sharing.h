@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory that processes of this container hand to each other, as the region knows it: an object with a number, which
+// travels with the file descriptor (region/tag.h). Invariant: an object counts once in the container, for whichever of
+// its holders the region chose. Where anything is missing (no region, a descriptor without a tag, another container's,
+// no room) the answer is 0, and the memory counts as if nobody else had it.
+#pragma once
+
+#include <stdint.h>
+
+namespace hami::vgpu {
+
+// `bytes` that are charged here as data may be joined by others from now on.
+uint64_t ShareMemory(int device, uint64_t bytes);
+void TagMemory(int fd, uint64_t object);
+// The object that a descriptor names, one use of which now belongs to this process, and the device it lies on.
+uint64_t JoinMemory(int fd, int* device);
+// The end of a use; the last one refunds what this process pays, unless another holder pays on. False: not held here.
+bool LeaveMemory(uint64_t object);
+// What others left to this process to pay, the dead among them, shows in what it holds.
+void ClaimMemory();
+
+}  // namespace hami::vgpu
