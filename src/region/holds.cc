@@ -56,7 +56,8 @@ PrivateHold* Successor(const Attachment& attachment, const PrivateHold* hold) {
 bool Orphan(const Attachment& attachment, const PrivateHold& hold) {
   const uint64_t holder = Load(hold.holder);
   const uint32_t hint = Load(hold.slot);
-  if (FindSlotByNumber(attachment, hint < kMaxSlots ? hint : 0, holder >> kTokenPidBits) >= 0) return false;
+  const int32_t slot = FindSlotByNumber(attachment, hint < kMaxSlots ? hint : 0, holder >> kTokenPidBits);
+  if (slot >= 0 && Load(attachment.region->slots[slot].token) == holder) return false;
   return !OwnerAlive(attachment, holder);
 }
 
@@ -79,7 +80,7 @@ bool BeginHold(Attachment* attachment, uint64_t object, uint32_t device, uint64_
   Store(hold->bytes, bytes);
   Store(hold->uses, 1U);
   Store(hold->slot, attachment->slot);
-  Store(hold->device, device);
+  Store(hold->device, static_cast<uint8_t>(device));
   Store(hold->state, state);
   HAMI_KILL_POINT(35);
   return true;

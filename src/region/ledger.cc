@@ -91,6 +91,9 @@ void EndOwnHold(Attachment* attachment, PrivateHold* hold) {
     SetHeld(attachment, device, Kind::kData, held - less);
     HAMI_KILL_POINT(42);
     PublishHeld(attachment, device);
+    // A program that gave back more than it should have is no reason to count less than the heir will have.
+    uint64_t& charged = attachment->area->devices[device].charged;
+    Store(charged, SaturatingAdd(Load(charged), bytes - less));
   }
 }
 
