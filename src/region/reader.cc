@@ -181,14 +181,15 @@ bool InSum(const Snapshot& snapshot, const int16_t (&slot_at)[kMaxSlots], const 
          snapshot.slots[at].liveness != Liveness::kDead;
 }
 
-// Whether `hold`, whose process does not count, has left its bytes to one that does.
+// Whether another process counts for the object of `hold`, whose own one does not.
 bool Bequeathed(const Snapshot& snapshot, const int16_t (&slot_at)[kMaxSlots], const PrivateHold* holds, uint32_t count,
                 const PrivateHold& hold) {
   bool any = false;
   for (const PrivateHold* other = holds; other != holds + count; ++other) {
     if (other == &hold || other->object != hold.object || other->state == kHoldFree) continue;
-    if (other->state != kHoldGuest) return false;  // who pays already
-    any = any || InSum(snapshot, slot_at, *other);
+    if (!InSum(snapshot, slot_at, *other)) continue;
+    if (other->state != kHoldGuest) return false;  // it pays already
+    any = true;
   }
   return any;
 }
@@ -206,9 +207,9 @@ bool ReadHolds(const Source& source, Snapshot* snapshot) {
   memset(slot_at, -1, sizeof slot_at);
   for (int32_t i = 0; i < snapshot->slot_count; ++i) slot_at[snapshot->slots[i].index] = static_cast<int16_t>(i);
   for (const PrivateHold* hold = holds; hold != holds + top; ++hold) {
-    if (hold->device >= kMaxDevices) continue;
-    const bool owed = hold->state == kHoldHeir || (hold->state == kHoldPayer && !InSum(*snapshot, slot_at, *hold) &&
-                                                   Bequeathed(*snapshot, slot_at, holds, top, *hold));
+    if (hold->device >= kMaxDevices || (hold->state != kHoldPayer && hold->state != kHoldHeir)) continue;
+    const bool counts = InSum(*snapshot, slot_at, *hold);
+    const bool owed = counts ? hold->state == kHoldHeir : Bequeathed(*snapshot, slot_at, holds, top, *hold);
     uint64_t& used = snapshot->devices[hold->device].used;
     if (owed) used = SaturatingAdd(used, hold->bytes);
   }

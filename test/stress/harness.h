@@ -56,6 +56,8 @@ class Container {
   std::string Compare(const std::map<pid_t, int>& cells);
   // The region's account of the living: bytes by pid.
   std::map<pid_t, uint64_t> RegionBooks() const;
+  // What the region counts for all of them, heirs of shared memory included.
+  uint64_t RegionUsed() const;
 
  private:
   uint64_t limit_;
@@ -69,7 +71,7 @@ class Container {
 // Looks at the driver's books all the time, as far as they say something about the guests on `board`.
 class Watcher {
  public:
-  explicit Watcher(const Board& board);
+  Watcher();
   ~Watcher();
   uint64_t highest() const { return highest_; }
   uint64_t samples() const { return samples_; }

@@ -70,9 +70,10 @@ Measured Adjust(int device, bool within_limit = false) {
   const Reading now = Look(device, handle, &g_list);
   if (!now.seen.own_known) return Measured::kNo;
   const uint64_t counted = OwnBytes(device, Kind::kContext) + now.data;
-  const uint64_t target = now.seen.own > counted ? now.seen.own - counted : 0;
   const uint64_t charged = modules.charged.load(std::memory_order_relaxed);
-  // Growth may be memory that another process of the container pays for, until it is seen again there.
+  uint64_t target = now.seen.own > counted ? now.seen.own - counted : 0;
+  // Growth may be memory that another process of the container pays for, now or as soon as it is seen there.
+  if (now.shared_imports && target > charged && target - charged > now.uncounted) target = charged + now.uncounted;
   const bool final = now.exact && !now.unused_imports && !(now.shared_imports && target > charged);
   if (!final) {  // to be looked at again
     modules.may_have_shrunk.store(true, std::memory_order_relaxed);

@@ -20,8 +20,10 @@ struct Reading {
   // not counted either.
   bool imports = false;
   bool unused_imports = false;
-  // Some of it another process of the container may pay for: that may be among what is seen now, and not the next time.
+  // Some of it may be another process's to pay, though it is among what is seen here. Then `uncounted` says by how much
+  // all that is seen of the container exceeds all that is counted; it is no limit where not all of it is seen.
   bool shared_imports = false;
+  uint64_t uncounted = UINT64_MAX;
 
   // Modulo 2^64: more may be counted than is seen (memory that lies on the host, or is another process's).
   uint64_t unstated() const { return seen.own - data; }
