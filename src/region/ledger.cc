@@ -223,13 +223,15 @@ Status Transfer(Attachment* attachment, uint32_t device, uint64_t bytes, Kind fr
   return bytes <= held ? Status::kOk : Status::kClamped;
 }
 
-uint64_t Share(Attachment* attachment, uint32_t device, uint64_t bytes) {
+uint64_t Share(Attachment* attachment, uint32_t device, uint64_t bytes, uint64_t object) {
   if (device >= kMaxDevices || EnterLedger(attachment) != Status::kOk) return 0;
   uint64_t& last = attachment->area->holds.last_object;
-  uint64_t object = Load(last) + 1;
-  if (object == 0 || object > kMaxTagObject) object = 1;  // only damage gets there
-  Store(last, object);
-  if (!BeginHold(attachment, object, device, bytes, kHoldPayer)) object = 0;
+  if (object == 0) {
+    object = Load(last) < kMaxTagObject ? Load(last) + 1 : 1;  // only damage gets there
+    Store(last, object);
+  }
+  const bool held = FindHold(*attachment, object, 0) != nullptr;
+  if (held || !BeginHold(attachment, object, device, bytes, kHoldPayer)) object = 0;
   LeaveLedger(attachment);
   return object;
 }

@@ -34,9 +34,10 @@ Status Transfer(Attachment* attachment, uint32_t device, uint64_t bytes, Kind fr
 
 // Memory that several processes hold counts once, in the slot of one of them, as long as anybody holds it; see holds.h.
 // An object is known by a number that is never given twice.
-// What this process has reserved as data becomes an object that others may join; it uses it once. 0: there is no room,
-// or one of the reasons above; it stays what it was.
-uint64_t Share(Attachment* attachment, uint32_t device, uint64_t bytes);
+// What this process has reserved as data becomes an object that others may join; it uses it once. An object that nobody
+// held any more may come back that way (a descriptor can outlive its holders): `object` is then its number. 0: somebody
+// holds it, there is no room, or one of the reasons above; the bytes stay what they were.
+uint64_t Share(Attachment* attachment, uint32_t device, uint64_t bytes, uint64_t object = 0);
 // One more use by this process. False: nobody holds such an object (any more), or it can not be had: count it.
 bool Join(Attachment* attachment, uint64_t object, uint32_t* device);
 // One use less. After the last, what this process pays for the object is another holder's to pay, or given back. False

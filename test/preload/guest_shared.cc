@@ -108,6 +108,11 @@ class Peer {
     EXPECT_SAME(answer.result, CUDA_SUCCESS);
     return answer.value;
   }
+  bool TryImport(int fd) {
+    int none = -1;
+    return Ask({Do::kImport, 0, 0}, fd, &none).result == CUDA_SUCCESS;
+  }
+  void CannotImport(int fd) { EXPECT(!TryImport(fd)); }
   void Release(uint64_t handle) { Good({Do::kRelease, handle, 0}); }
   uint64_t Map(uint64_t handle, uint64_t bytes) { return Good({Do::kMap, handle, bytes}); }
   void Unmap(uint64_t address, uint64_t bytes) { Good({Do::kUnmap, address, bytes}); }
@@ -370,6 +375,25 @@ SCENARIO(shared_descriptor_is_the_programs) {
   user.Map(user.Import(copy), 100 * kMiB);
   EXPECT_SAME(user.Used(), before + 100 * kMiB);
   close(copy);
+}
+
+// A descriptor that its maker left behind is worth what the driver makes of it, here nothing.
+SCENARIO(shared_by_nobody) {
+  Peer maker, user;
+  const uint64_t made = maker.Create(100 * kMiB);
+  const int fd = maker.Export(made);
+  maker.Release(made);
+  user.CannotImport(fd);
+  AllAgree({&maker, &user});
+  const uint64_t again = maker.Create(100 * kMiB);
+  const int other = maker.Export(again);
+  maker.Kill();
+  user.TryImport(other);  // the driver may not have noticed yet
+  user.Fill();
+  user.CannotImport(fd);
+  user.Fill();
+  close(fd);
+  close(other);
 }
 
 // From hand to hand: each may go, and the last one pays.

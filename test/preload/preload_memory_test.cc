@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Paths, SharedScenario,
                          testing::Values("shared_counts_once", "shared_maker_killed", "shared_user_killed",
                                          "shared_maker_lets_go_first", "shared_heirs_die",
                                          "shared_with_another_container", "shared_descriptor_is_the_programs",
-                                         "shared_handed_on", "shared_with_itself", "shared_many"),
+                                         "shared_by_nobody", "shared_handed_on", "shared_with_itself", "shared_many"),
                          [](const testing::TestParamInfo<const char*>& scenario) {
                            return std::string(scenario.param);
                          });

@@ -113,7 +113,9 @@ HAMI_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle
   if (!Active()) return real::cuMemImportFromShareableHandle(out, os_handle, type);
   const Passage passage(Way::kShared);
   VmmImport import;
-  if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) import = VmmImporting(static_cast<int>(KeyOf(os_handle)));
+  if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && !VmmImporting(static_cast<int>(KeyOf(os_handle)), &import)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const CUresult result = real::cuMemImportFromShareableHandle(out, os_handle, type);
   CUmemAllocationProp prop{};
   if (result != CUDA_SUCCESS || out == nullptr) {

@@ -24,26 +24,30 @@ class KeepErrno {
 
 }  // namespace
 
-uint64_t ShareMemory(int device, uint64_t bytes) {
+uint64_t ShareMemory(int device, uint64_t bytes, uint64_t object) {
   region::Attachment* const a = attachment();
-  return a == nullptr || device < 0 ? 0 : region::Share(a, static_cast<uint32_t>(device), bytes);
+  return a == nullptr || device < 0 ? 0 : region::Share(a, static_cast<uint32_t>(device), bytes, object);
 }
 
-void TagMemory(int fd, uint64_t object) {
+void TagMemory(int fd, const SharedMemory& memory) {
   const KeepErrno keep;
   region::Attachment* const a = attachment();
-  if (a != nullptr) region::TagDescriptor(fd, region::RegionMark(a), object);
+  if (a == nullptr) return;
+  region::WriteTag(fd, region::RegionMark(a), {memory.object, memory.bytes, static_cast<uint32_t>(memory.device)});
 }
 
-uint64_t JoinMemory(int fd, int* device) {
+SharedMemory ReadMemoryTag(int fd) {
   const KeepErrno keep;
   region::Attachment* const a = attachment();
-  if (a == nullptr) return 0;
-  const uint64_t object = region::TaggedObject(fd, region::RegionMark(a));
-  uint32_t index = 0;
-  if (!region::Join(a, object, &index)) return 0;
-  *device = static_cast<int>(index);
-  return object;
+  if (a == nullptr) return {};
+  const region::Tag tag = region::ReadTag(fd, region::RegionMark(a));
+  return {tag.object, tag.bytes, static_cast<int>(tag.device)};
+}
+
+bool JoinMemory(uint64_t object) {
+  region::Attachment* const a = attachment();
+  uint32_t device = 0;
+  return a != nullptr && region::Join(a, object, &device);
 }
 
 bool LeaveMemory(uint64_t object) {

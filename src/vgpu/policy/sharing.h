@@ -10,11 +10,20 @@
 
 namespace hami::vgpu {
 
-// `bytes` that are charged here as data may be joined by others from now on.
-uint64_t ShareMemory(int device, uint64_t bytes);
-void TagMemory(int fd, uint64_t object);
-// The object that a descriptor names, one use of which now belongs to this process, and the device it lies on.
-uint64_t JoinMemory(int fd, int* device);
+// What a descriptor says of itself.
+struct SharedMemory {
+  uint64_t object = 0;
+  uint64_t bytes = 0;
+  int device = -1;
+};
+
+// `bytes` that are charged here as data may be joined by others from now on, under a new number or one that nobody
+// holds.
+uint64_t ShareMemory(int device, uint64_t bytes, uint64_t object = 0);
+void TagMemory(int fd, const SharedMemory& memory);
+SharedMemory ReadMemoryTag(int fd);
+// One use of an object that somebody holds now belongs to this process.
+bool JoinMemory(uint64_t object);
 // The end of a use; the last one refunds what this process pays, unless another holder pays on. False: not held here.
 bool LeaveMemory(uint64_t object);
 // What others left to this process to pay, the dead among them, shows in what it holds.

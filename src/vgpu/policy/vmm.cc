@@ -15,7 +15,7 @@ namespace {
 // A piece of physical memory. Numbered from 1; a number is never reused, a handle's value may be.
 struct Physical {
   uint64_t id;
-  uint64_t bytes;  // 0 for imported memory
+  uint64_t bytes;  // 0 where it is not known: another container's
   int device;
   uint32_t references;
   uint32_t mappings;
@@ -220,13 +220,19 @@ void VmmExported(CUmemGenericAllocationHandle handle, int fd) {
     physical.shared = true;
     StorePhysical(physical);
   }
-  TagMemory(fd, shared.extra);
+  TagMemory(fd, {shared.extra, physical.bytes, physical.device});
 }
 
-VmmImport VmmImporting(int fd) {
-  VmmImport import;
-  import.object = JoinMemory(fd, &import.device);
-  return import;
+bool VmmImporting(int fd, VmmImport* import) {
+  const SharedMemory memory = ReadMemoryTag(fd);
+  *import = {memory.object, memory.bytes, memory.device};
+  if (memory.object == 0 || JoinMemory(memory.object)) return true;
+  // Nobody holds it but the descriptor: who brings it back pays.
+  if (!Reserve(memory.device, memory.bytes, Kind::kData)) return false;
+  if (ShareMemory(memory.device, memory.bytes, memory.object) != 0) return true;
+  Refund(memory.device, memory.bytes, Kind::kData);
+  if (!JoinMemory(memory.object)) *import = {};  // no room to remember it in
+  return true;
 }
 
 void VmmImportFailed(const VmmImport& import) {
@@ -244,7 +250,7 @@ void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import) {
     VmmImportFailed(import);
     return;
   }
-  const uint64_t id = AddPhysicalLocked(handle, 0, import.device, true, import.object != 0);
+  const uint64_t id = AddPhysicalLocked(handle, import.bytes, import.device, true, import.object != 0);
   if (import.object != 0) StoreName(Space::kVmmShared, id, import.object, 0);
 }
 

@@ -22,13 +22,15 @@ int DeviceOfProperties(const CUmemAllocationProp& prop);
 void VmmCreated(CUmemGenericAllocationHandle handle, uint64_t bytes, int device);
 // `fd` is what the driver made of it: a name under which others may find out whose memory it is.
 void VmmExported(CUmemGenericAllocationHandle handle, int fd);
-// Around the driver's import. First this process becomes a holder, because another one may let go meanwhile; then what
-// came of it is remembered, with the device where the region does not know it.
+// Around the driver's import. First this process becomes a holder, because another one may let go meanwhile; false when
+// it is the only one, and the memory does not fit. Then what came of it is remembered, with the device where nothing
+// else is known.
 struct VmmImport {
   uint64_t object = 0;  // that the container shares; 0 = somebody else's
+  uint64_t bytes = 0;
   int device = -1;
 };
-VmmImport VmmImporting(int fd);
+bool VmmImporting(int fd, VmmImport* import);
 void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import);
 void VmmImportFailed(const VmmImport& import);
 void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address);
