@@ -88,6 +88,9 @@ TEST_F(HoldsTest, GivenASharedObject_WhenOthersJoinAndLeave_ThenItsMakerPaysOnce
   EXPECT_TRUE(Joined(&second_, object));
   EXPECT_TRUE(Joined(&third_, object));
   ExpectHeld(400, 0, 400);
+  EXPECT_EQ(GuestBytes(first_, 1), 0U);
+  EXPECT_EQ(GuestBytes(second_, 1), 400U);
+  EXPECT_EQ(GuestBytes(second_, 0), 0U);
   ExpectRoom(&second_, 600);
   EXPECT_TRUE(Leave(&second_, object));
   EXPECT_TRUE(Leave(&third_, object));

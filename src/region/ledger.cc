@@ -262,6 +262,16 @@ bool Leave(Attachment* attachment, uint64_t object) {
   return true;
 }
 
+uint64_t GuestBytes(const Attachment& attachment, uint32_t device) {
+  if (attachment.region == nullptr || Load(attachment.slot) < 0) return 0;
+  uint64_t bytes = 0;
+  for (const PrivateHold* hold = HoldsBegin(attachment); hold < HoldsEnd(attachment); ++hold) {
+    if (!HoldUsed(*hold) || Load(hold->holder) != attachment.token || Load(hold->device) != device) continue;
+    if (Load(hold->state) == kHoldGuest) bytes = SaturatingAdd(bytes, Load(hold->bytes));
+  }
+  return bytes;
+}
+
 void ClaimHeritage(Attachment* attachment) {
   if (attachment->region == nullptr || Load(attachment->slot) < 0 || Load(attachment->area->holds.heirs) == 0) return;
   if (EnterLedger(attachment) == Status::kOk) LeaveLedger(attachment);

@@ -73,7 +73,11 @@ Measured Adjust(int device, bool within_limit = false) {
   const uint64_t charged = modules.charged.load(std::memory_order_relaxed);
   uint64_t target = now.seen.own > counted ? now.seen.own - counted : 0;
   // Growth may be memory that another process of the container pays for, now or as soon as it is seen there.
-  if (now.shared_imports && target > charged && target - charged > now.uncounted) target = charged + now.uncounted;
+  if (now.shared_imports && target > charged) {
+    const uint64_t growth = target - charged;
+    const uint64_t explained = growth < now.paid_elsewhere ? growth : now.paid_elsewhere;
+    if (explained > now.uncounted) target -= explained - now.uncounted;
+  }
   const bool final = now.exact && !now.unused_imports && !(now.shared_imports && target > charged);
   if (!final) {  // to be looked at again
     modules.may_have_shrunk.store(true, std::memory_order_relaxed);

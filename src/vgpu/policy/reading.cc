@@ -66,7 +66,10 @@ Reading Look(int device, nvmlDevice_t handle, ProcessList* list) {
     out.data = OwnBytes(device, Kind::kData);
     const uint64_t used = UsedBytes(device);
     out.seen = Measure(handle, list);
-    if (out.shared_imports) out.uncounted = Uncounted(device, *list, used);
+    if (out.shared_imports) {
+      out.uncounted = Uncounted(device, *list, used);
+      out.paid_elsewhere = GuestMemory(device);
+    }
     out.exact = SettleData(device) && OwnBytes(device, Kind::kData) == out.data;
     if (!known) break;  // and will not be, before a synchronisation
   }

@@ -20,9 +20,11 @@ struct Reading {
   // not counted either.
   bool imports = false;
   bool unused_imports = false;
-  // Some of it may be another process's to pay, though it is among what is seen here. Then `uncounted` says by how much
-  // all that is seen of the container exceeds all that is counted; it is no limit where not all of it is seen.
+  // Of what is seen, up to so much may be another process's to pay …
   bool shared_imports = false;
+  uint64_t paid_elsewhere = 0;
+  // … and surely is when all that is seen of the container exceeds all that is counted by less. UINT64_MAX where not
+  // all of it is seen.
   uint64_t uncounted = UINT64_MAX;
 
   // Modulo 2^64: more may be counted than is seen (memory that lies on the host, or is another process's).

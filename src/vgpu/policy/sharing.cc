@@ -55,6 +55,11 @@ bool LeaveMemory(uint64_t object) {
   return a != nullptr && region::Leave(a, object);
 }
 
+uint64_t GuestMemory(int device) {
+  const region::Attachment* const a = attachment();
+  return a == nullptr || device < 0 ? 0 : region::GuestBytes(*a, static_cast<uint32_t>(device));
+}
+
 void ClaimMemory() {
   region::Attachment* const a = attachment();
   if (a == nullptr) return;
