@@ -3,6 +3,7 @@
 // process is a child that does what it is told; the scenario itself uses no GPU.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,6 +76,7 @@ class Peer {
     EXPECT_SAME(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends_), 0);
     pid_ = fork();
     if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // also when the scenario fails
       if (region != nullptr) setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", region, 1);
       Live(ends_[1]);
     }
