@@ -169,7 +169,7 @@ inline constexpr uint32_t kFlagFixedDevices = 1;   // NVML enumerates only the u
 inline constexpr uint32_t kFlagOversubscribe = 2;  // allocations past the physical memory may spill to the host
 
 struct PrivateDevice {
-  uint64_t charged;         // sum of used[d].total over the slots that carry a token
+  uint64_t charged;         // sum of used[d].total over the slots that carry a token, and of what heirs have to claim
   uint64_t peak;            // the largest sum ever charged, since the file was created
   uint64_t refusals;        // reservations refused because they did not fit
   uint64_t physical_bytes;  // total memory of the device, 0 = not known yet
@@ -209,6 +209,31 @@ struct PrivateMeta {
   uint64_t reserved[12];
 };
 
+// One process's hold on memory that several processes of the container share; see holds.h.
+struct PrivateHold {
+  uint64_t object;  // number of the memory
+  uint64_t holder;  // token
+  uint64_t bytes;
+  uint32_t uses;   // the holder's; it alone changes them
+  uint16_t slot;   // where the holder's slot was once seen
+  uint8_t device;  // region index
+  uint8_t state;   // kHold…; written last
+};
+inline constexpr uint8_t kHoldFree = 0;
+inline constexpr uint8_t kHoldGuest = 1;  // another holder pays
+inline constexpr uint8_t kHoldPayer = 2;  // the bytes are in the holder's slot
+inline constexpr uint8_t kHoldHeir = 3;   // they will be, as soon as the holder looks; until then they are in no slot
+inline constexpr uint32_t kMaxHolds = 1982;
+
+struct PrivateHolds {
+  uint64_t mark;         // by which descriptors of this region's memory are known, 0 = not chosen yet; never changes
+  uint64_t last_object;  // number given last
+  uint32_t top;          // from here on all entries are free, and perhaps without room on the disk
+  uint32_t heirs;        // how many there are
+  uint64_t reserved[5];
+  PrivateHold entries[kMaxHolds];
+};
+
 struct PrivateArea {
   uint64_t magic;  // written last
   uint32_t version;
@@ -227,7 +252,7 @@ struct PrivateArea {
   PrivateSlot slots[kMaxSlots];
   alignas(64) uint8_t gpu_time[1024];  // room for the ledger of GPU time
   PrivateTally tallies[kMaxDevices];   // on the same page, which the creator provides
-  uint8_t reserved2[63488];
+  PrivateHolds holds;                  // its head, too
 };
 
 static_assert(kPrivateOffset % 4096 == 0 && kPrivateOffset > kRegionFileBytes);
@@ -238,6 +263,10 @@ static_assert(offsetof(PrivateArea, lock) == 64 && offsetof(PrivateArea, meta) =
 static_assert(offsetof(PrivateArea, devices) == 320 && offsetof(PrivateArea, slots) == 1344);
 static_assert(sizeof(PrivateTally) == 64 && offsetof(PrivateArea, gpu_time) == 66'880);
 static_assert(offsetof(PrivateArea, tallies) == 67'904 && sizeof(PrivateArea) == 132'416);
+static_assert(sizeof(PrivateHold) == 32 && offsetof(PrivateHold, uses) == 24 && offsetof(PrivateHold, slot) == 28);
+static_assert(offsetof(PrivateArea, holds) == 68'928 && offsetof(PrivateHolds, entries) == 64);
+static_assert((kPrivateOffset + offsetof(PrivateArea, gpu_time) - 1) / 4096 ==
+              (kPrivateOffset + offsetof(PrivateArea, holds) + 63) / 4096);
 
 inline constexpr size_t kFileBytes = (kPrivateOffset + sizeof(PrivateArea) + 4095) / 4096 * 4096;
 static_assert(kFileBytes == 2'146'304);

@@ -2,8 +2,10 @@
 #include "region/ledger.h"
 
 #include "region/file.h"
+#include "region/holds.h"
 #include "region/process.h"
 #include "region/table.h"
+#include "region/tag.h"
 
 namespace hami::region {
 namespace {
@@ -22,10 +24,17 @@ uint64_t Sum(const Attachment& attachment, uint32_t device) {
   return SaturatingAdd(charged, ForeignSum(attachment, device));
 }
 
+uint64_t Held(const Attachment& attachment, uint32_t device, Kind kind) {
+  return __atomic_load_n(&attachment.held[device][static_cast<int>(kind)], __ATOMIC_RELAXED);
+}
+
+void SetHeld(Attachment* attachment, uint32_t device, Kind kind, uint64_t bytes) {
+  __atomic_store_n(&attachment->held[device][static_cast<int>(kind)], bytes, __ATOMIC_RELAXED);
+}
+
 // Under the lock: changes what this process holds, its slot and the sum, by the same amount.
 void Apply(Attachment* attachment, uint32_t device, Kind kind, uint64_t more, uint64_t less) {
-  uint64_t& held = attachment->held[device][static_cast<int>(kind)];
-  __atomic_store_n(&held, held + more - less, __ATOMIC_RELAXED);
+  SetHeld(attachment, device, kind, Held(*attachment, device, kind) + more - less);
   PrivateDevice& books = attachment->area->devices[device];
   const uint64_t charged = Load(books.charged);
   HAMI_KILL_POINT(30);
@@ -41,13 +50,61 @@ void RaisePeak(Attachment* attachment, uint32_t device, uint64_t sum) {
   if (Load(books.peak) < sum) Store(books.peak, sum);
 }
 
-uint64_t Held(const Attachment& attachment, uint32_t device, Kind kind) {
-  return __atomic_load_n(&attachment.held[device][static_cast<int>(kind)], __ATOMIC_RELAXED);
+// Under the lock: the bytes are in the sum already, and now in the own slot.
+void Claim(Attachment* attachment, PrivateHold* hold) {
+  const uint32_t device = Load(hold->device);
+  const uint64_t* held = attachment->held[device];
+  const uint64_t room = UINT64_MAX - (held[0] + held[1] + held[2]);  // only damage is larger
+  const uint64_t bytes = Load(hold->bytes) < room ? Load(hold->bytes) : room;
+  SetHeld(attachment, device, Kind::kData, Held(*attachment, device, Kind::kData) + bytes);
+  PublishHeld(attachment, device);
+  HAMI_KILL_POINT(40);
+  Store(hold->state, kHoldPayer);
+  HAMI_KILL_POINT(41);
+}
+
+void ClaimAll(Attachment* attachment) {
+  uint32_t others = 0;
+  for (PrivateHold* hold = HoldsBegin(*attachment); hold != HoldsEnd(*attachment); ++hold) {
+    if (!HoldUsed(*hold) || Load(hold->state) != kHoldHeir) continue;
+    if (Load(hold->holder) == attachment->token) {
+      Claim(attachment, hold);
+    } else {
+      ++others;
+    }
+  }
+  Store(attachment->area->holds.heirs, others);
+}
+
+// Under the lock: the last use of an object is gone.
+void EndOwnHold(Attachment* attachment, PrivateHold* hold) {
+  const bool paid = Load(hold->state) == kHoldPayer;
+  const uint32_t device = Load(hold->device);
+  const uint64_t bytes = Load(hold->bytes);
+  const bool inherited = EndHold(attachment, hold);
+  if (!paid) return;
+  const uint64_t held = Held(*attachment, device, Kind::kData);
+  const uint64_t less = bytes < held ? bytes : held;
+  if (!inherited) {
+    Apply(attachment, device, Kind::kData, 0, less);
+  } else {  // the sum has them still, as the heir's
+    SetHeld(attachment, device, Kind::kData, held - less);
+    HAMI_KILL_POINT(42);
+    PublishHeld(attachment, device);
+    // A program that gave back more than it should have is no reason to count less than the heir will have.
+    uint64_t& charged = attachment->area->devices[device].charged;
+    Store(charged, SaturatingAdd(Load(charged), bytes - less));
+  }
 }
 
 // Gives back what could not be given back when it should have been.
 void SettleOwed(Attachment* attachment) {
   Store(attachment->any_owed, 0);
+  for (PrivateHold* hold = HoldsBegin(*attachment); hold < HoldsEnd(*attachment); ++hold) {
+    if (HoldUsed(*hold) && Load(hold->holder) == attachment->token && Load(hold->uses) == 0) {
+      EndOwnHold(attachment, hold);
+    }
+  }
   for (uint32_t device = 0; device < kMaxDevices; ++device) {
     for (int kind = 0; kind < kKinds; ++kind) {
       const uint64_t owed = __atomic_exchange_n(&attachment->owed[device][kind], 0, __ATOMIC_ACQ_REL);
@@ -69,9 +126,10 @@ Status EnterLedger(Attachment* attachment) {
   if (!OwnSlotIntact(*attachment)) status = HealOwnSlot(attachment);
   if (status != Status::kOk) {
     Unlock(attachment, attachment->lock_id);
-  } else if (Load(attachment->any_owed) != 0) {
-    SettleOwed(attachment);
+    return status;
   }
+  if (Load(attachment->area->holds.heirs) != 0) ClaimAll(attachment);
+  if (Load(attachment->any_owed) != 0) SettleOwed(attachment);
   return status;
 }
 
@@ -163,6 +221,60 @@ Status Transfer(Attachment* attachment, uint32_t device, uint64_t bytes, Kind fr
   PublishHeld(attachment, device);
   LeaveLedger(attachment);
   return bytes <= held ? Status::kOk : Status::kClamped;
+}
+
+uint64_t Share(Attachment* attachment, uint32_t device, uint64_t bytes, uint64_t object) {
+  if (device >= kMaxDevices || EnterLedger(attachment) != Status::kOk) return 0;
+  uint64_t& last = attachment->area->holds.last_object;
+  if (object == 0) {
+    object = Load(last) < kMaxTagObject ? Load(last) + 1 : 1;  // only damage gets there
+    Store(last, object);
+  }
+  const bool held = FindHold(*attachment, object, 0) != nullptr;
+  if (held || !BeginHold(attachment, object, device, bytes, kHoldPayer)) object = 0;
+  LeaveLedger(attachment);
+  return object;
+}
+
+bool Join(Attachment* attachment, uint64_t object, uint32_t* device) {
+  if (object == 0 || EnterLedger(attachment) != Status::kOk) return false;
+  PrivateHold* hold = FindHold(*attachment, object, attachment->token);
+  if (hold != nullptr) {
+    __atomic_fetch_add(&hold->uses, 1, __ATOMIC_ACQ_REL);
+  } else if ((hold = FindHold(*attachment, object, 0)) != nullptr &&
+             !BeginHold(attachment, object, Load(hold->device), Load(hold->bytes), kHoldGuest)) {
+    hold = nullptr;
+  }
+  if (hold != nullptr) *device = Load(hold->device);
+  LeaveLedger(attachment);
+  return hold != nullptr;
+}
+
+bool Leave(Attachment* attachment, uint64_t object) {
+  if (attachment->region == nullptr) return false;
+  NoticeFork(attachment);
+  if (Load(attachment->slot) < 0) return false;
+  PrivateHold* const hold = FindHold(*attachment, object, attachment->token);
+  if (hold == nullptr) return false;
+  if (__atomic_fetch_sub(&hold->uses, 1, __ATOMIC_ACQ_REL) != 1) return true;
+  Store(attachment->any_owed, 1);  // with this turn, or, if the lock can not be had, with the next
+  if (EnterLedger(attachment) == Status::kOk) LeaveLedger(attachment);
+  return true;
+}
+
+uint64_t GuestBytes(const Attachment& attachment, uint32_t device) {
+  if (attachment.region == nullptr || Load(attachment.slot) < 0) return 0;
+  uint64_t bytes = 0;
+  for (const PrivateHold* hold = HoldsBegin(attachment); hold < HoldsEnd(attachment); ++hold) {
+    if (!HoldUsed(*hold) || Load(hold->holder) != attachment.token || Load(hold->device) != device) continue;
+    if (Load(hold->state) == kHoldGuest) bytes = SaturatingAdd(bytes, Load(hold->bytes));
+  }
+  return bytes;
+}
+
+void ClaimHeritage(Attachment* attachment) {
+  if (attachment->region == nullptr || Load(attachment->slot) < 0 || Load(attachment->area->holds.heirs) == 0) return;
+  if (EnterLedger(attachment) == Status::kOk) LeaveLedger(attachment);
 }
 
 uint64_t Used(const Attachment& attachment, uint32_t device) {

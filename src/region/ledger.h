@@ -32,6 +32,22 @@ Status Refund(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kind
 // Moves bytes of the own usage from one kind to another. kClamped as above; the total does not change.
 Status Transfer(Attachment* attachment, uint32_t device, uint64_t bytes, Kind from, Kind to);
 
+// Memory that several processes hold counts once, in the slot of one of them, as long as anybody holds it; see holds.h.
+// An object is known by a number that is never given twice.
+// What this process has reserved as data becomes an object that others may join; it uses it once. An object that nobody
+// held any more may come back that way (a descriptor can outlive its holders): `object` is then its number. 0: somebody
+// holds it, there is no room, or one of the reasons above; the bytes stay what they were.
+uint64_t Share(Attachment* attachment, uint32_t device, uint64_t bytes, uint64_t object = 0);
+// One more use by this process. False: nobody holds such an object (any more), or it can not be had: count it.
+bool Join(Attachment* attachment, uint64_t object, uint32_t* device);
+// One use less. After the last, what this process pays for the object is another holder's to pay, or given back. False
+// when this process does not hold it.
+bool Leave(Attachment* attachment, uint64_t object);
+// What this process holds and another one pays. No lock.
+uint64_t GuestBytes(const Attachment& attachment, uint32_t device);
+// What others have left this process to pay becomes its own usage, as with every change of it.
+void ClaimHeritage(Attachment* attachment);
+
 // The container's sum, the limit (0 = none), and what is left under it (UINT64_MAX without a limit; 0 if over).
 // No lock. A dead process's share is in the sum until somebody sweeps: queries call SweepIfStale first.
 uint64_t Used(const Attachment& attachment, uint32_t device);

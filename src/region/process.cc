@@ -14,16 +14,22 @@
 namespace hami::region {
 namespace {
 
-// Builds "/proc/<pid>/<leaf>" without stdio.
-void ProcPath(int32_t pid, const char* leaf, char (&path)[40]) {
+// Appends a number without stdio; the end of the text.
+char* AppendNumber(char* out, uint32_t number) {
   char digits[12];
   int count = 0;
-  for (auto rest = static_cast<uint32_t>(pid); rest != 0 || count == 0; rest /= 10) {
+  for (uint32_t rest = number; rest != 0 || count == 0; rest /= 10) {
     digits[count++] = static_cast<char>('0' + rest % 10);
   }
-  memcpy(path, "/proc/", 6);
-  char* out = path + 6;
   while (count > 0) *out++ = digits[--count];
+  *out = '\0';
+  return out;
+}
+
+// Builds "/proc/<pid>/<leaf>".
+void ProcPath(int32_t pid, const char* leaf, char (&path)[40]) {
+  strcpy(path, "/proc/");
+  char* out = AppendNumber(path + strlen(path), static_cast<uint32_t>(pid));
   *out++ = '/';
   strcpy(out, leaf);
 }
@@ -160,6 +166,29 @@ ProcessStat ReadProcessStat(int32_t pid) {
   result.presence = state == 'Z' || state == 'X' || state == 'x' ? Presence::kGone : Presence::kThere;
   result.stopped = state == 'T' || state == 't';
   return result;
+}
+
+void ForEachDescriptorLine(int fd, bool (*visit)(const char* line, void* context), void* context) {
+  if (fd < 0) return;
+  // Not "self": the thread that gave the process its name may have ended.
+  char path[40] = "/proc/thread-self/fdinfo/";
+  AppendNumber(path + strlen(path), static_cast<uint32_t>(fd));
+  const int info = open(path, O_RDONLY | O_CLOEXEC);
+  if (info < 0) return;
+  LineReader lines(info);
+  while (lines.Next() && visit(lines.line(), context)) {
+  }
+  close(info);
+}
+
+uint64_t RandomNumber() {
+  uint64_t number = 0;
+  constexpr unsigned kNonBlocking = 1;
+  if (syscall(SYS_getrandom, &number, sizeof number, kNonBlocking) == sizeof number) return number;
+  // A kernel before 3.17, or one that has just started.
+  number = static_cast<uint64_t>(MonotonicNanos()) ^ static_cast<uint64_t>(UnixSeconds()) << 20;
+  number = (number ^ static_cast<uint64_t>(getpid()) << 40) * 0x9e37'79b9'7f4a'7c15;
+  return number ^ number >> 29;
 }
 
 uint64_t OwnPidNamespace() {

@@ -25,6 +25,11 @@ ProcessStat ReadProcessStat(int32_t pid);
 // Picks state and start time out of the text of a stat file; false if it is malformed. The command may hold anything.
 bool ParseProcessStat(const char* text, size_t size, char* state, uint64_t* start_time);
 
+// What /proc says about one of the own descriptors, line by line (cut to 159 characters), until `visit` returns false.
+void ForEachDescriptorLine(int fd, bool (*visit)(const char* line, void* context), void* context);
+
+uint64_t RandomNumber();
+
 uint64_t OwnPidNamespace();  // inode, 0 if unknown
 void OwnCommand(char (*command)[16]);
 

@@ -174,6 +174,48 @@ void SumUp(Snapshot* snapshot) {
   }
 }
 
+// Whether the slot of a hold's process is there and in the sum.
+bool InSum(const Snapshot& snapshot, const int16_t (&slot_at)[kMaxSlots], const PrivateHold& hold) {
+  const int16_t at = hold.slot < kMaxSlots ? slot_at[hold.slot] : int16_t{-1};
+  return at >= 0 && TokenBelongsTo(hold.holder, snapshot.slots[at].pid) &&
+         snapshot.slots[at].liveness != Liveness::kDead;
+}
+
+// Whether another process counts for the object of `hold`, whose own one does not.
+bool Bequeathed(const Snapshot& snapshot, const int16_t (&slot_at)[kMaxSlots], const PrivateHold* holds, uint32_t count,
+                const PrivateHold& hold) {
+  bool any = false;
+  for (const PrivateHold* other = holds; other != holds + count; ++other) {
+    if (other == &hold || other->object != hold.object || other->state == kHoldFree) continue;
+    if (!InSum(snapshot, slot_at, *other)) continue;
+    if (other->state != kHoldGuest) return false;  // it pays already
+    any = true;
+  }
+  return any;
+}
+
+// Adds what is in no slot, or only in a dead one's: memory that the living hold.
+bool ReadHolds(const Source& source, Snapshot* snapshot) {
+  constexpr size_t kAt = kPrivateOffset + offsetof(PrivateArea, holds);
+  uint32_t top = 0;
+  PrivateHold holds[kMaxHolds];
+  if (!ReadAt(source, kAt + offsetof(PrivateHolds, top), &top)) return false;
+  if (top > kMaxHolds) top = kMaxHolds;
+  if (top == 0) return true;
+  if (!source.Read(kAt + offsetof(PrivateHolds, entries), holds, top * sizeof *holds)) return false;
+  int16_t slot_at[kMaxSlots];
+  memset(slot_at, -1, sizeof slot_at);
+  for (int32_t i = 0; i < snapshot->slot_count; ++i) slot_at[snapshot->slots[i].index] = static_cast<int16_t>(i);
+  for (const PrivateHold* hold = holds; hold != holds + top; ++hold) {
+    if (hold->device >= kMaxDevices || (hold->state != kHoldPayer && hold->state != kHoldHeir)) continue;
+    const bool counts = InSum(*snapshot, slot_at, *hold);
+    const bool owed = counts ? hold->state == kHoldHeir : Bequeathed(*snapshot, slot_at, holds, top, *hold);
+    uint64_t& used = snapshot->devices[hold->device].used;
+    if (owed) used = SaturatingAdd(used, hold->bytes);
+  }
+  return true;
+}
+
 bool ReadPrivate(const Source& source, Snapshot* snapshot) {
   struct {
     uint64_t magic;
@@ -242,7 +284,7 @@ Status Read(const Source& source, uint64_t size, bool check_liveness, Snapshot* 
   snapshot->has_private = size >= kFileBytes && ReadPrivate(source, snapshot);
   if (!ReadSlots(source, check_liveness, snapshot)) return Status::kIo;
   SumUp(snapshot);
-  return Status::kOk;
+  return !snapshot->has_private || ReadHolds(source, snapshot) ? Status::kOk : Status::kIo;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "region/file.h"
 #include "region/gpu_time.h"
+#include "region/holds.h"
 #include "region/lock.h"
 #include "region/process.h"
 #include "region/table.h"
@@ -56,6 +57,7 @@ void ResetTable(Attachment* attachment, bool* semaphore) {
     if (Load(region.slots[i].pid) > 0 && SlotAlive(*attachment, i)) continue;
     FreeSlot(attachment, i);
   }
+  EndOrphans(attachment);
   uint32_t live = count;
   while (live > 0 && Load(region.slots[live - 1].pid) == 0) --live;
   Store(region.slot_count, static_cast<int32_t>(live));

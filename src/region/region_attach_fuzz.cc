@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "region/holds.h"
 #include "region/ledger.h"
 #include "region/process.h"
 #include "region/region_fuzz_input.h"
@@ -47,6 +48,15 @@ void UseLedger(Attachment* attachment) {
     Check(Refund(attachment, device, 2000, Kind::kData) == Status::kClamped);
     Check(OwnUsed(*attachment, device, Kind::kData) == 0);
   }
+  uint32_t device = 0;
+  for (uint64_t object = 0; object < 4; ++object) {
+    if (Join(attachment, object, &device)) Check(device < kMaxDevices && Leave(attachment, object));
+  }
+  Check(Reserve(attachment, 3, 0, Kind::kData) != Status::kBusy);
+  const uint64_t object = Share(attachment, 3, 0);
+  if (object != 0) Check(Leave(attachment, object));
+  Check(RegionMark(attachment) != 0);
+  ClaimHeritage(attachment);
   Sweep(attachment);
   NoteLaunch(attachment, 1);
   Check(DeviceCount(*attachment) <= kMaxDevices);

@@ -53,7 +53,9 @@ inline std::vector<uint8_t> ExpandRegion(const std::vector<uint8_t>& valid, cons
         offset = offset % 2 == 0 ? offset / 2 % 232 * 8 : offsetof(Region, slot_count) + offset / 2 % 14 * 4;
         break;
       case 2:
-        offset = kPrivateOffset + offset * 8 % offsetof(PrivateArea, gpu_time);
+        // Its records of slots are many and alike; the holds begin behind them.
+        offset = kPrivateOffset + (offset % 2 == 0 ? offset / 2 * 8 % offsetof(PrivateArea, gpu_time)
+                                                   : offsetof(PrivateArea, holds) + offset / 2 * 8 % 1024);
         break;
       default:
         break;

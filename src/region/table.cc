@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "region/holds.h"
 #include "region/process.h"
 
 namespace hami::region {
@@ -146,6 +147,15 @@ bool SlotAlive(const Attachment& attachment, uint32_t index) {
   return ProcessMapsSameFile(identity.pid, attachment.region) != Presence::kGone;
 }
 
+bool OwnerAlive(const Attachment& attachment, uint64_t token) {
+  if (IsLocalToken(token)) return true;
+  const PrivateSlot* record = FindRecord(attachment, 0, token);
+  if (record == nullptr || Load(record->pid_namespace) != attachment.pid_namespace) return false;
+  const ProcessStat stat = ReadProcessStat(Load(record->pid));
+  if (stat.presence != Presence::kThere) return stat.presence == Presence::kUnknown;
+  return stat.start_time == Load(record->start_time);
+}
+
 int32_t FindSlotByNumber(const Attachment& attachment, uint32_t hint, uint64_t number) {
   const uint32_t count = SlotCount(attachment);
   const auto matches = [&](uint32_t i) {
@@ -200,6 +210,8 @@ Status ClaimSlot(Attachment* attachment, uint64_t number) {
     if (status != Status::kOk) return status;
   }
   Slot& slot = region.slots[index];
+  const SlotIdentity before = IdentifySlot(slot);
+  if (index < count && before.ours) EndHoldsOf(attachment, before.token);  // a predecessor's
   Store(slot.pid, 0);
   Store(slot.status, kStatusFree);
   ClearSlot(&slot);
@@ -221,6 +233,8 @@ Status ClaimSlot(Attachment* attachment, uint64_t number) {
 
 void FreeSlot(Attachment* attachment, uint32_t index) {
   Slot& slot = attachment->region->slots[index];
+  const SlotIdentity identity = IdentifySlot(slot);
+  if (identity.ours) EndHoldsOf(attachment, identity.token);
   ClearSlot(&slot);
   HAMI_KILL_POINT(12);
   Store(slot.status, kStatusFree);
@@ -277,6 +291,7 @@ void Recount(Attachment* attachment) {
       sums[device] = SaturatingAdd(sums[device], Load(slot.used[device].total));
     }
   }
+  AddHeirs(attachment, sums);
   for (uint32_t device = 0; device < kMaxDevices; ++device) {
     HAMI_KILL_POINT(17);
     Store(attachment->area->devices[device].charged, sums[device]);
@@ -337,6 +352,11 @@ int SweepTable(Attachment* attachment, uint64_t id) {
     }
     Recount(attachment);
     LeaveTable(attachment, id, semaphore);
+  }
+  if (AnyOrphan(*attachment) && Lock(attachment, id) == Status::kOk) {
+    EndOrphans(attachment);
+    Recount(attachment);
+    Unlock(attachment, id);
   }
   // Somebody may have died with the lock after its slot was freed: then only the sums and the semaphore tell of it.
   if (freed == 0 && Load(attachment->area->lock) != 0 && Lock(attachment, id) == Status::kOk) Unlock(attachment, id);

@@ -39,6 +39,8 @@ SlotIdentity IdentifySlot(const Slot& slot);
 // and start time in this pid namespace still maps the file (it may have closed all its descriptors). Such a process in
 // another pid namespace is taken for dead. Without a token: while there is a process of that pid.
 bool SlotAlive(const Attachment& attachment, uint32_t index);
+// No lock needed. Whether the process of a token that no slot carries any more may be there still.
+bool OwnerAlive(const Attachment& attachment, uint64_t token);
 // No lock needed. -1 if no slot carries a token of that number.
 int32_t FindSlotByNumber(const Attachment& attachment, uint32_t hint, uint64_t number);
 
@@ -49,6 +51,7 @@ void LeaveTable(Attachment* attachment, uint64_t id, bool semaphore);
 
 // Claims a hole or appends; fills `attachment->slot`. `number` is the attacher's.
 Status ClaimSlot(Attachment* attachment, uint64_t number);
+// Ends the holds of its process, too. The sums are to be counted anew.
 void FreeSlot(Attachment* attachment, uint32_t index);
 
 inline bool OwnSlotIntact(const Attachment& attachment) {
@@ -63,7 +66,7 @@ Status HealOwnSlot(Attachment* attachment);
 // Copies `held` of one device into the own slot, under its seqlock.
 void PublishHeld(Attachment* attachment, uint32_t device);
 
-// Charged := the sum over the slots with tokens.
+// Charged := the sum over the slots with tokens, and what heirs have to claim.
 void Recount(Attachment* attachment);
 // After the lock was taken from a dead owner.
 void RepairAfterDeath(Attachment* attachment);

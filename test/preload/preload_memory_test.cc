@@ -37,6 +37,21 @@ TEST_F(Preload, GivenMappedImport_WhenItsMakerLetsGoWhileAContextIsMade_ThenTheC
   Pass({"vmm_import_while_a_context_is_made"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
 }
 
+class SharedScenario : public Preload, public testing::WithParamInterface<const char*> {};
+
+TEST_P(SharedScenario, GivenProcessesOfAContainer_ThenWhatTheyShareCountsOnce) {
+  Pass({GetParam()}, {{"CUDA_DEVICE_MEMORY_LIMIT", "3g"}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, SharedScenario,
+                         testing::Values("shared_counts_once", "shared_maker_killed", "shared_user_killed",
+                                         "shared_maker_lets_go_first", "shared_heirs_die",
+                                         "shared_with_another_container", "shared_descriptor_is_the_programs",
+                                         "shared_by_nobody", "shared_handed_on", "shared_with_itself", "shared_many"),
+                         [](const testing::TestParamInfo<const char*>& scenario) {
+                           return std::string(scenario.param);
+                         });
+
 TEST_F(Preload, GivenGrowthThatNoHookSaw_WhenSynchronised_ThenItIsCounted) {
   Pass({"first_use_measured_at_sync", PRELOAD_DEEP});
 }

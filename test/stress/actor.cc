@@ -127,9 +127,8 @@ void Actor::Step() {
 }
 
 void Actor::Watch() const {
-  const NoImports none(*options_.board);
   const uint64_t used = simgpu_used_bytes(0);
-  if (used > options_.watch && none.Held()) Fail("the driver holds more than the limit", used, options_.watch);
+  if (used > options_.watch) Fail("the driver holds more than the limit", used, options_.watch);
 }
 
 void Actor::End() {
@@ -148,10 +147,10 @@ void Actor::Settle() {
 
 void Actor::Report() {
   if (options_.cell == nullptr) return;
-  uint64_t mapped = 0;
-  for (const Object& object : objects_) mapped += object.what == What::kMapping && object.flag ? object.bytes : 0;
-  options_.cell->imported_mapped.fetch_add(mapped - reported_);  // several actors share a cell
-  reported_ = mapped;
+  uint64_t imported = 0;
+  for (const Object& object : objects_) imported += (object.group & kImportedGroup) != 0 ? object.bytes : 0;
+  options_.cell->imported.fetch_add(imported - reported_);  // several actors share a cell
+  reported_ = imported;
 }
 
 // --- judging

@@ -57,6 +57,8 @@ enum class What : uint8_t {
   kExternal
 };
 
+inline constexpr uint64_t kImportedGroup = uint64_t{1} << 63;  // of another process's memory, beside its number
+
 struct Object {
   What what;
   uint64_t handle = 0;
@@ -64,7 +66,7 @@ struct Object {
   uint64_t extra = 0;  // kPooled: its pool; kGraph: the graph; kContext: memory made inside; kPublished: its box
   uint64_t range = 0;  // kMapping: its size; kGraph: the address it allocates
   uint64_t group = 0;  // handles and mappings of one physical memory; it ends with the last of them
-  bool flag = false;   // kMapping: another process's memory; kGraph: its memory is out; kPhysical: can be exported
+  bool flag = false;   // kGraph: its memory is out; kPhysical: can be exported
 };
 
 class Actor {
@@ -124,7 +126,7 @@ class Actor {
   void FreeGraph(Object object);
   void FreeContext(const Object& object);
   bool FreePublished(const Object& object);
-  void Map(CUmemGenericAllocationHandle handle, uint64_t bytes, uint64_t group, bool imported);
+  void Map(CUmemGenericAllocationHandle handle, uint64_t bytes, uint64_t group);
   void Add(Object object) { objects_.push_back(object); }
   Object* Pick(What what);
   // Room for `bytes` more under the quota; makes some by freeing.

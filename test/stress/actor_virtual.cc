@@ -71,7 +71,7 @@ void Actor::MakePhysical() {
   Add(object);
 }
 
-void Actor::Map(CUmemGenericAllocationHandle handle, uint64_t bytes, uint64_t group, bool imported) {
+void Actor::Map(CUmemGenericAllocationHandle handle, uint64_t bytes, uint64_t group) {
   CUdeviceptr range = 0;
   if (!Done("cuMemAddressReserve", cuMemAddressReserve(&range, bytes, 0, 0, 0), 0, bytes)) return;
   if (!Done("cuMemMap", cuMemMap(range, bytes, 0, handle, 0), range, bytes)) {
@@ -80,22 +80,21 @@ void Actor::Map(CUmemGenericAllocationHandle handle, uint64_t bytes, uint64_t gr
   }
   // A second mapping at the same place is an error that must leave the first one alone.
   if (random_.OneIn(4)) Declined("cuMemMap(taken)", cuMemMap(range, bytes, 0, handle, 0));
-  Object object{What::kMapping, range, imported ? bytes : 0};
+  Object object{What::kMapping, range};
   object.range = bytes;
   object.group = group;
-  object.flag = imported;
   Add(object);
 }
 
 void Actor::MakeMapping() {
   const Object* const physical = Pick(What::kPhysical);
   want_ = 0;
-  if (physical != nullptr) Map(physical->handle, physical->range, physical->group, false);
+  if (physical != nullptr) Map(physical->handle, physical->range, physical->group);
 }
 
 void Actor::Retain() {
   const Object* const mapping = Pick(What::kMapping);
-  if (mapping == nullptr || mapping->flag) return;
+  if (mapping == nullptr) return;
   Object object{What::kPhysical};
   object.range = mapping->range;
   object.group = mapping->group;
@@ -142,17 +141,18 @@ void Actor::Receive() {
   if (fd < 0) return;
   want_ = bytes;
   CUmemGenericAllocationHandle handle = 0;
-  if (options_.cell != nullptr) ++options_.cell->imports_begun;
   const CUresult result =
       cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), kFileDescriptor);
   close(fd);
   // Its maker may be gone, and the memory with it.
   log_.push_back({"cuMemImportFromShareableHandle", handle, bytes, static_cast<int>(result)});
-  if (result == CUDA_SUCCESS) {
-    Map(handle, bytes, next_group_++, true);
-    Done("cuMemRelease", cuMemRelease(handle), handle, bytes);
-  }
-  if (options_.cell != nullptr) ++options_.cell->imports_ended;
+  if (result != CUDA_SUCCESS) return;
+  Object object{What::kPhysical, handle, bytes};
+  object.range = bytes;
+  object.group = next_group_++ | kImportedGroup;
+  object.flag = true;  // it may be handed on
+  Add(object);
+  if (random_.OneIn(2)) Map(handle, bytes, object.group);
 }
 
 // --- IPC

@@ -13,18 +13,15 @@
 namespace stress {
 
 inline constexpr int kMaxWorkers = 512;
-inline constexpr int kWatchedWorkers = 16;  // the first ones, of tests in which memory is imported
 inline constexpr int kBoxes = 8;
 
 struct Cell {
   std::atomic<int32_t> pid;
-  std::atomic<uint32_t> reached;          // the generation whose barrier this worker waits at
-  std::atomic<uint64_t> calls;            // finished operations
-  std::atomic<uint64_t> longest_ns;       // of one operation
-  std::atomic<uint64_t> seen_used;        // cuMemGetInfo at the barrier
-  std::atomic<uint64_t> imported_mapped;  // bytes of others' memory that are counted here as well
-  std::atomic<uint32_t> imports_begun;    // of others' memory, which is counted only when it is mapped …
-  std::atomic<uint32_t> imports_ended;    // … or gone: until then its maker may let go of it
+  std::atomic<uint32_t> reached;     // the generation whose barrier this worker waits at
+  std::atomic<uint64_t> calls;       // finished operations
+  std::atomic<uint64_t> longest_ns;  // of one operation
+  std::atomic<uint64_t> seen_used;   // cuMemGetInfo at the barrier
+  std::atomic<uint64_t> imported;    // bytes of others' memory: any of its holders may pay for it
 };
 
 // A plain allocation that others may open. The lock holds the worker's pid; nobody waits for it.
@@ -43,29 +40,6 @@ struct Board {
   std::atomic<uint32_t> stop;
   Cell cells[kMaxWorkers];
   Box boxes[kBoxes];
-};
-
-// Whether the driver's books may be held against the limit: not while somebody has memory that nobody is charged for.
-class NoImports {
- public:
-  explicit NoImports(const Board& board) : board_(board) {
-    const uint32_t ended = Sum(&Cell::imports_ended);
-    begun_ = Sum(&Cell::imports_begun);
-    none_ = begun_ == ended;
-  }
-  // Since it was made.
-  bool Held() const { return none_ && Sum(&Cell::imports_begun) == begun_; }
-
- private:
-  uint32_t Sum(std::atomic<uint32_t> Cell::*count) const {
-    uint32_t sum = 0;
-    for (int i = 0; i < kWatchedWorkers; ++i) sum += board_.cells[i].*count;
-    return sum;
-  }
-
-  const Board& board_;
-  uint32_t begun_ = 0;
-  bool none_ = false;
 };
 
 inline Board* MapBoard(int fd) {

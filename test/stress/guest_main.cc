@@ -244,7 +244,7 @@ void Victim(const Arguments& arguments) {
     for (const CUdeviceptr b : blocks) {
       if (timed([&] { return cuMemFree_v2(b); }) != CUDA_SUCCESS) Quit("cuMemFree", CUDA_ERROR_UNKNOWN);
     }
-    cell.imported_mapped = blocks.size();
+    cell.imported = blocks.size();
     cell.calls.fetch_add(1);
   }
 }

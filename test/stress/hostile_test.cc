@@ -115,7 +115,7 @@ TEST_F(Hostile, GivenTheFileShrunkBehindTheWordsInUse_ThenTheSlowPathRefuses) {
   StartVictim();
   ASSERT_EQ(ftruncate(file_, static_cast<off_t>(hami::region::kFileBytes - 4096)), 0);
   ASSERT_TRUE(Rounds(3));
-  EXPECT_EQ(cell().imported_mapped, 0u);  // the blocks of the last round: everything is refused once it was noticed
+  EXPECT_EQ(cell().imported, 0u);  // the blocks of the last round: everything is refused once it was noticed
   StopVictim();
 }
 

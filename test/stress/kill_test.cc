@@ -47,7 +47,7 @@ class Deaths : public testing::Test {
     Cell& mine = container_.board().cells[cell];
     mine.reached = 0;
     mine.longest_ns = 0;
-    mine.imported_mapped = 0;
+    mine.imported = 0;
     int64_t pid = 0;
     ASSERT_EQ(send(container_.orders(), &order, sizeof order, 0), static_cast<ssize_t>(sizeof order));
     ASSERT_EQ(recv(container_.orders(), &pid, sizeof pid, 0), static_cast<ssize_t>(sizeof pid));
@@ -87,7 +87,7 @@ class Deaths : public testing::Test {
     std::string wrong;
     const uint64_t deadline = MonotonicNs() + 1'000'000'000;
     do {
-      wrong = container_.Compare(cells_);
+      wrong = container_.Compare(cells_, true);
     } while (!wrong.empty() && MonotonicNs() < deadline);
     ASSERT_EQ(wrong, "");
     for (const auto& [pid, cell] : cells_) {

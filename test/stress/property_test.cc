@@ -34,8 +34,7 @@ struct Shape {
 
 class Life {
  public:
-  Life(const Shape& shape, uint64_t seed)
-      : shape_(shape), seed_(seed), random_(seed), container_(shape.limit), watcher_(container_.board()) {}
+  Life(const Shape& shape, uint64_t seed) : shape_(shape), seed_(seed), random_(seed), container_(shape.limit) {}
 
   // Empty, or what went wrong.
   std::string Run() {
@@ -47,7 +46,7 @@ class Life {
     for (uint64_t barrier = 0; barrier < shape_.rounds + 2 && wrong.empty(); ++barrier) {
       if (shape_.kill && barrier > 1 && barrier <= shape_.rounds) KillOne();
       wrong = container_.AwaitBarrier(cells_, 60);
-      if (wrong.empty()) wrong = container_.Compare(cells_);
+      if (wrong.empty()) wrong = container_.Compare(cells_, shape_.kill);
       if (!wrong.empty()) container_.board().failed = 1;
       container_.OpenBarrier();
     }
@@ -109,8 +108,6 @@ class Life {
       if (box.lock == victim->first) box.lock = 0;
       if (box.owner == victim->first) box.owner = 0;
     }
-    Cell& cell = container_.board().cells[victim->second];
-    cell.imports_ended = cell.imports_begun.load();
     cells_.erase(victim);
     SleepUs(20'000);
     watcher_.Blind(false);

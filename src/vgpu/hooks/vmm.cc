@@ -112,13 +112,29 @@ HAMI_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle
                                                     CUmemAllocationHandleType type) {
   if (!Active()) return real::cuMemImportFromShareableHandle(out, os_handle, type);
   const Passage passage(Way::kShared);
+  VmmImport import;
+  if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && !VmmImporting(static_cast<int>(KeyOf(os_handle)), &import)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const CUresult result = real::cuMemImportFromShareableHandle(out, os_handle, type);
   CUmemAllocationProp prop{};
-  if (result != CUDA_SUCCESS || out == nullptr ||
-      real::cuMemGetAllocationPropertiesFromHandle(&prop, *out) != CUDA_SUCCESS) {
-    return result;
+  if (result != CUDA_SUCCESS || out == nullptr) {
+    VmmImportFailed(import);
+  } else if (import.object != 0) {
+    VmmImported(*out, import);
+  } else if (real::cuMemGetAllocationPropertiesFromHandle(&prop, *out) == CUDA_SUCCESS) {
+    import.device = DeviceOfProperties(prop);
+    VmmImported(*out, import);
   }
-  VmmImported(*out, DeviceOfProperties(prop));
+  return result;
+}
+
+HAMI_EXPORT CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
+                                                  CUmemAllocationHandleType type, unsigned long long flags) {
+  const CUresult result = real::cuMemExportToShareableHandle(out, handle, type, flags);
+  if (result == CUDA_SUCCESS && out != nullptr && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && Active()) {
+    VmmExported(handle, *static_cast<const int*>(out));
+  }
   return result;
 }
 

@@ -69,16 +69,22 @@ Measured Adjust(int device, bool within_limit = false) {
   if (!nvml || ordinal < 0 || !HandleOfOrdinal(ordinal, &handle)) return Measured::kNo;
   const Reading now = Look(device, handle, &g_list);
   if (!now.seen.own_known) return Measured::kNo;
-  const bool final = now.exact && !now.unused_imports;
+  const uint64_t counted = OwnBytes(device, Kind::kContext) + now.data;
+  const uint64_t charged = modules.charged.load(std::memory_order_relaxed);
+  uint64_t target = now.seen.own > counted ? now.seen.own - counted : 0;
+  // Growth may be memory that another process of the container pays for, now or as soon as it is seen there.
+  if (now.shared_imports && target > charged) {
+    const uint64_t growth = target - charged;
+    const uint64_t explained = growth < now.paid_elsewhere ? growth : now.paid_elsewhere;
+    if (explained > now.uncounted) target -= explained - now.uncounted;
+  }
+  const bool final = now.exact && !now.unused_imports && !(now.shared_imports && target > charged);
   if (!final) {  // to be looked at again
     modules.may_have_shrunk.store(true, std::memory_order_relaxed);
     NoteFirstUse();
     if (within_limit && !now.exact) return Measured::kNo;
   }
   modules.measured_at = CoarseMillis();
-  const uint64_t counted = OwnBytes(device, Kind::kContext) + now.data;
-  const uint64_t target = now.seen.own > counted ? now.seen.own - counted : 0;
-  const uint64_t charged = modules.charged.load(std::memory_order_relaxed);
   if (target > charged) {
     if (!within_limit) {
       SetCharged(device, target);

@@ -4,6 +4,7 @@
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/pools.h"
 #include "vgpu/policy/process.h"
+#include "vgpu/policy/sharing.h"
 #include "vgpu/policy/vmm.h"
 
 namespace hami::vgpu {
@@ -17,16 +18,58 @@ bool SettleData(int device) {
   return SettlePools(device);
 }
 
+struct ContainerView {
+  const ProcessList* list;
+  int device;
+  uint64_t seen;
+  bool complete;
+};
+
+// What the driver shows of one process of the container. Without a line of its own it may be known by a pid that nobody
+// has learnt.
+bool AddSeen(const region::ProcessUsage& process, void* context) {
+  auto* const view = static_cast<ContainerView*>(context);
+  const auto pid = static_cast<unsigned>(process.host_pid != 0 ? process.host_pid : process.pid);
+  bool listed = process.total[view->device] == 0;
+  for (unsigned i = 0; i < view->list->count; ++i) {
+    const nvmlProcessInfo_t& item = view->list->items[i];
+    if (item.pid != pid) continue;
+    listed = true;
+    view->seen += item.usedGpuMemory;
+  }
+  view->complete = view->complete && listed;
+  return view->complete;
+}
+
+uint64_t Uncounted(int device, const ProcessList& list, uint64_t used_before) {
+  const region::Attachment* const a = attachment();
+  if (a == nullptr) return UINT64_MAX;
+  ContainerView view = {&list, device, 0, true};
+  region::ForEachProcess(*a, &AddSeen, &view);
+  // Others take and give back meanwhile: the larger count is the one that may have been true.
+  const uint64_t used_after = UsedBytes(device);
+  const uint64_t used = used_before > used_after ? used_before : used_after;
+  if (!view.complete) return UINT64_MAX;
+  return view.seen > used ? view.seen - used : 0;
+}
+
 }  // namespace
 
 Reading Look(int device, nvmlDevice_t handle, ProcessList* list) {
   Reading out;
   out.imports = VmmHoldsImports();
   out.unused_imports = VmmHoldsUnusedImports();
+  out.shared_imports = VmmHoldsSharedImports();
   for (int attempt = 0; attempt < kAttempts && !out.exact; ++attempt) {
     const bool known = SettleData(device);
+    if (out.shared_imports) ClaimMemory();
     out.data = OwnBytes(device, Kind::kData);
+    const uint64_t used = UsedBytes(device);
     out.seen = Measure(handle, list);
+    if (out.shared_imports) {
+      out.uncounted = Uncounted(device, *list, used);
+      out.paid_elsewhere = GuestMemory(device);
+    }
     out.exact = SettleData(device) && OwnBytes(device, Kind::kData) == out.data;
     if (!known) break;  // and will not be, before a synchronisation
   }

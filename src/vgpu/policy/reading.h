@@ -20,6 +20,12 @@ struct Reading {
   // not counted either.
   bool imports = false;
   bool unused_imports = false;
+  // Of what is seen, up to so much may be another process's to pay …
+  bool shared_imports = false;
+  uint64_t paid_elsewhere = 0;
+  // … and surely is when all that is seen of the container exceeds all that is counted by less. UINT64_MAX where not
+  // all of it is seen.
+  uint64_t uncounted = UINT64_MAX;
 
   // Modulo 2^64: more may be counted than is seen (memory that lies on the host, or is another process's).
   uint64_t unstated() const { return seen.own - data; }

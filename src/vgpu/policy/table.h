@@ -23,6 +23,7 @@ enum class Space : uint8_t {
   kVmmHandle,    // CUmemGenericAllocationHandle; `extra` is the number of the physical memory
   kVmmMapping,   // mapped address; likewise
   kVmmPhysical,  // that number
+  kVmmShared,    // likewise; `extra` is the object that the region knows it as
   kVmmBinding,   // a part of a sparse array or multicast object; `extra` as above, `context` its owner's number
   kVmmOwner,     // the array, or the number of the multicast object's "physical memory"; `extra` is the owner's number
 };
@@ -31,6 +32,7 @@ enum class Space : uint8_t {
 inline constexpr uint16_t kFromPool = 1;  // `extra` is the number of the pool, which is charged instead
 inline constexpr uint16_t kSpilled = 2;   // managed memory that stands in for device memory
 inline constexpr uint16_t kImported = 4;  // physical memory of another process
+inline constexpr uint16_t kJoint = 8;     // its charge is the region's business
 
 struct Entry {
   uint64_t key = 0;

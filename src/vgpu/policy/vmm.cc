@@ -7,6 +7,7 @@
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/pages.h"
+#include "vgpu/policy/sharing.h"
 
 namespace hami::vgpu {
 namespace {
@@ -14,11 +15,16 @@ namespace {
 // A piece of physical memory. Numbered from 1; a number is never reused, a handle's value may be.
 struct Physical {
   uint64_t id;
-  uint64_t bytes;  // 0 for imported memory that was never mapped
+  uint64_t bytes;  // 0 where it is not known: another container's
   int device;
   uint32_t references;
   uint32_t mappings;
   bool imported;
+  bool shared;  // with others of the container, and charged once for all; see sharing.h
+
+  bool ended() const { return references == 0 && mappings == 0; }
+  // Somebody else's, whom this process knows nothing of: its mappings are charged.
+  bool foreign() const { return imported && !shared; }
 };
 
 // No mapping or binding is smaller.
@@ -30,14 +36,15 @@ constinit Lock g_lock{};
 constinit Table g_names{};
 constinit uint64_t g_next_id = 1;
 constinit uint32_t g_next_owner = 1;  // of sparse arrays and multicast objects
-// Imported pieces that this process holds; of these, the ones without a use.
+// Imported pieces that this process holds; of these, the ones without a use, and those shared within the container.
 constinit std::atomic<uint32_t> g_imports{0};
 constinit std::atomic<uint32_t> g_unused_imports{0};
+constinit std::atomic<uint32_t> g_shared_imports{0};
 
 // Owners are arrays, by their handle, and multicast objects, by their number. Handles are addresses of user space.
 constexpr uint64_t MulticastOwner(uint64_t id) { return id | uint64_t{1} << 63; }
 
-// A Physical is stored as an Entry: key = id, bytes, extra = references << 32 | mappings, flags = kImported.
+// A Physical is stored as an Entry: key = id, bytes, extra = references << 32 | mappings, flags = kImported and kJoint.
 bool LoadPhysical(uint64_t id, Physical* out) {
   Entry entry;
   if (!g_names.Find(Space::kVmmPhysical, id, &entry)) return false;
@@ -46,35 +53,47 @@ bool LoadPhysical(uint64_t id, Physical* out) {
           entry.device,
           static_cast<uint32_t>(entry.extra >> 32),
           static_cast<uint32_t>(entry.extra),
-          (entry.flags & kImported) != 0};
+          (entry.flags & kImported) != 0,
+          (entry.flags & kJoint) != 0};
   return true;
 }
 
 void EndOwnerLocked(uint64_t owner);
 
 void CountImports(const Physical& p, uint32_t change) {
-  if (!p.imported || (p.references == 0 && p.mappings == 0)) return;
+  if (!p.imported || p.ended()) return;
   g_imports.fetch_add(change, std::memory_order_relaxed);
-  if (p.mappings == 0) g_unused_imports.fetch_add(change, std::memory_order_relaxed);
+  if (p.shared) {
+    g_shared_imports.fetch_add(change, std::memory_order_relaxed);
+  } else if (p.mappings == 0) {
+    g_unused_imports.fetch_add(change, std::memory_order_relaxed);
+  }
+}
+
+void EndPhysicalLocked(const Physical& p) {
+  Entry entry;
+  g_names.Take(Space::kVmmPhysical, p.id, &entry);
+  // A region that knows nothing of it any more has not given it back either.
+  const bool left = p.shared && g_names.Take(Space::kVmmShared, p.id, &entry) && LeaveMemory(entry.extra);
+  if (!p.imported && !left) Refund(p.device, p.bytes, Kind::kData);
+  if (p.device == kUnlimited && p.bytes == 0) EndOwnerLocked(MulticastOwner(p.id));
 }
 
 void StorePhysical(const Physical& p) {
-  Entry entry;
   Physical before;
   if (LoadPhysical(p.id, &before)) CountImports(before, static_cast<uint32_t>(-1));
   CountImports(p, 1);
-  if (p.references == 0 && p.mappings == 0) {
-    g_names.Take(Space::kVmmPhysical, p.id, &entry);
-    if (!p.imported) Refund(p.device, p.bytes, Kind::kData);
-    if (p.device == kUnlimited && p.bytes == 0) EndOwnerLocked(MulticastOwner(p.id));
+  if (p.ended()) {
+    EndPhysicalLocked(p);
     return;
   }
+  Entry entry;
   entry.key = p.id;
   entry.bytes = p.bytes;
   entry.extra = static_cast<uint64_t>(p.references) << 32 | p.mappings;
   entry.space = Space::kVmmPhysical;
   entry.device = static_cast<int8_t>(p.device);
-  entry.flags = p.imported ? kImported : uint16_t{0};
+  entry.flags = static_cast<uint16_t>((p.imported ? kImported : 0) | (p.shared ? kJoint : 0));
   g_names.Insert(entry);
 }
 
@@ -92,23 +111,17 @@ bool ByHandle(CUmemGenericAllocationHandle handle, Physical* out) {
   return g_names.Find(Space::kVmmHandle, handle, &entry) && LoadPhysical(entry.extra, out);
 }
 
-uint64_t AddPhysicalLocked(CUmemGenericAllocationHandle handle, uint64_t bytes, int device, bool imported) {
-  Physical known;
-  // Importing what this process exported may give the very same handle: one more reference.
-  if (imported && ByHandle(handle, &known) && known.references != 0) {
-    ++known.references;
-    StorePhysical(known);
-    return known.id;
-  }
+uint64_t AddPhysicalLocked(CUmemGenericAllocationHandle handle, uint64_t bytes, int device, bool imported,
+                           bool shared = false) {
   const uint64_t id = g_next_id++;
-  StorePhysical({id, bytes, device, 1, 0, imported});
+  StorePhysical({id, bytes, device, 1, 0, imported, shared});
   StoreName(Space::kVmmHandle, handle, id, 0);
   return id;
 }
 
-void AddPhysical(CUmemGenericAllocationHandle handle, uint64_t bytes, int device, bool imported) {
+void AddPhysical(CUmemGenericAllocationHandle handle, uint64_t bytes, int device) {
   const Locked locked(g_lock);
-  AddPhysicalLocked(handle, bytes, device, imported);
+  AddPhysicalLocked(handle, bytes, device, false);
 }
 
 void DropUseLocked(uint64_t id) {
@@ -178,7 +191,7 @@ uint64_t EndMappingLocked(CUdeviceptr address) {
   if (!g_names.Take(Space::kVmmMapping, address, &mapping)) return 0;
   Physical physical;
   if (LoadPhysical(mapping.extra, &physical)) {
-    if (physical.imported) Refund(physical.device, mapping.bytes, Kind::kData);
+    if (physical.foreign()) Refund(physical.device, mapping.bytes, Kind::kData);
     --physical.mappings;
     StorePhysical(physical);
   }
@@ -191,11 +204,55 @@ int DeviceOfProperties(const CUmemAllocationProp& prop) {
   return prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? DeviceOfOrdinal(prop.location.id) : kUnlimited;
 }
 
-void VmmCreated(CUmemGenericAllocationHandle handle, uint64_t bytes, int device) {
-  AddPhysical(handle, bytes, device, false);
+void VmmCreated(CUmemGenericAllocationHandle handle, uint64_t bytes, int device) { AddPhysical(handle, bytes, device); }
+
+void VmmExported(CUmemGenericAllocationHandle handle, int fd) {
+  const Locked locked(g_lock);
+  Physical physical;
+  if (!ByHandle(handle, &physical) || physical.foreign()) return;
+  Entry shared;
+  if (physical.shared) {
+    if (!g_names.Find(Space::kVmmShared, physical.id, &shared)) return;
+  } else {
+    shared.extra = physical.bytes == 0 ? 0 : ShareMemory(physical.device, physical.bytes);
+    if (shared.extra == 0) return;
+    StoreName(Space::kVmmShared, physical.id, shared.extra, 0);
+    physical.shared = true;
+    StorePhysical(physical);
+  }
+  TagMemory(fd, {shared.extra, physical.bytes, physical.device});
 }
 
-void VmmImported(CUmemGenericAllocationHandle handle, int device) { AddPhysical(handle, 0, device, true); }
+bool VmmImporting(int fd, VmmImport* import) {
+  const SharedMemory memory = ReadMemoryTag(fd);
+  *import = {memory.object, memory.bytes, memory.device};
+  if (memory.object == 0 || JoinMemory(memory.object)) return true;
+  // Nobody holds it but the descriptor: who brings it back pays.
+  if (!Reserve(memory.device, memory.bytes, Kind::kData)) return false;
+  if (ShareMemory(memory.device, memory.bytes, memory.object) != 0) return true;
+  Refund(memory.device, memory.bytes, Kind::kData);
+  if (!JoinMemory(memory.object)) *import = {};  // no room to remember it in
+  return true;
+}
+
+void VmmImportFailed(const VmmImport& import) {
+  if (import.object != 0) LeaveMemory(import.object);
+}
+
+void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import) {
+  const Locked locked(g_lock);
+  Physical known;
+  // Importing what this process holds may give the very same handle: one more reference, and no more uses of the
+  // object.
+  if (ByHandle(handle, &known) && known.references != 0) {
+    ++known.references;
+    StorePhysical(known);
+    VmmImportFailed(import);
+    return;
+  }
+  const uint64_t id = AddPhysicalLocked(handle, import.bytes, import.device, true, import.object != 0);
+  if (import.object != 0) StoreName(Space::kVmmShared, id, import.object, 0);
+}
 
 void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address) {
   const Locked locked(g_lock);
@@ -245,7 +302,7 @@ bool VmmMapping(CUmemGenericAllocationHandle handle, uint64_t bytes, VmmMap* map
   g_lock.Release();
   if (!known) return true;
   *map = {physical.id, bytes};
-  if (!physical.imported || Reserve(physical.device, bytes, Kind::kData)) return true;
+  if (!physical.foreign() || Reserve(physical.device, bytes, Kind::kData)) return true;
   const Locked locked(g_lock);
   DropUseLocked(physical.id);
   return false;
@@ -259,7 +316,7 @@ void VmmMapped(const VmmMap& map, CUdeviceptr address, bool mapped) {
     return;
   }
   Physical physical;
-  if (LoadPhysical(map.id, &physical) && physical.imported) Refund(physical.device, map.bytes, Kind::kData);
+  if (LoadPhysical(map.id, &physical) && physical.foreign()) Refund(physical.device, map.bytes, Kind::kData);
   DropUseLocked(map.id);
 }
 
@@ -288,7 +345,7 @@ void VmmOwnerGone(uint64_t owner) {
   EndOwnerLocked(owner);
 }
 
-void VmmMulticastCreated(CUmemGenericAllocationHandle handle) { AddPhysical(handle, 0, kUnlimited, false); }
+void VmmMulticastCreated(CUmemGenericAllocationHandle handle) { AddPhysical(handle, 0, kUnlimited); }
 
 void VmmMulticastBound(const MulticastRange& at, CUmemGenericAllocationHandle handle) {
   const Locked locked(g_lock);
@@ -319,11 +376,14 @@ bool VmmHoldsImports() { return g_imports.load(std::memory_order_relaxed) != 0; 
 
 bool VmmHoldsUnusedImports() { return g_unused_imports.load(std::memory_order_relaxed) != 0; }
 
+bool VmmHoldsSharedImports() { return g_shared_imports.load(std::memory_order_relaxed) != 0; }
+
 void ResetVmm() {
   g_lock.Reset();
   g_names.Reset();
   g_imports.store(0, std::memory_order_relaxed);
   g_unused_imports.store(0, std::memory_order_relaxed);
+  g_shared_imports.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

@@ -3,10 +3,10 @@
 // Virtual memory management: physical memory that a handle names and mappings use. Invariant: a physical allocation is
 // charged once, to the device it lies on, from its creation until the last reference to its handle is released *and*
 // its last use is gone, in whatever order. Uses are mappings into the address space, into sparse arrays and bindings to
-// multicast objects. Memory imported from another process is charged while it is mapped here, because its maker may let
-// go of it while we hold it; two processes of one container that share memory this way therefore count it twice while
-// both hold it: nothing that a driver exports says reliably that two handles are one memory, and where that is unknown,
-// it counts.
+// multicast objects. Memory that processes of this container share counts once for all of them, for as long as one
+// holds it (sharing.h). Memory imported from elsewhere is charged while it is mapped here, because its maker may let go
+// of it while we hold it: nothing that a driver exports says reliably that two handles are one memory, and where that
+// is unknown, it counts.
 #pragma once
 
 #include <stddef.h>
@@ -20,7 +20,19 @@ namespace hami::vgpu {
 int DeviceOfProperties(const CUmemAllocationProp& prop);
 
 void VmmCreated(CUmemGenericAllocationHandle handle, uint64_t bytes, int device);
-void VmmImported(CUmemGenericAllocationHandle handle, int device);
+// `fd` is what the driver made of it: a name under which others may find out whose memory it is.
+void VmmExported(CUmemGenericAllocationHandle handle, int fd);
+// Around the driver's import. First this process becomes a holder, because another one may let go meanwhile; false when
+// it is the only one, and the memory does not fit. Then what came of it is remembered, with the device where nothing
+// else is known.
+struct VmmImport {
+  uint64_t object = 0;  // that the container shares; 0 = somebody else's
+  uint64_t bytes = 0;
+  int device = -1;
+};
+bool VmmImporting(int fd, VmmImport* import);
+void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import);
+void VmmImportFailed(const VmmImport& import);
 void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address);
 // Around the driver's release: the name goes first, because the driver may hand out the same value again at once; the
 // charge goes afterwards. `id` is what VmmReleasing answered.
@@ -56,8 +68,10 @@ void VmmMulticastUnbound(const MulticastRange& at, int device);
 
 // Whether this process holds imported memory, and such that it does not use and therefore does not count. The driver
 // may show imported memory as this process's or as another holder's, and may change its mind when that one lets go.
+// Shared imports are counted, perhaps by another process.
 bool VmmHoldsImports();
 bool VmmHoldsUnusedImports();
+bool VmmHoldsSharedImports();
 
 void ResetVmm();
 

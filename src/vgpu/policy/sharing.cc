@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/sharing.h"
+
+#include <errno.h>
+
+#include "region/holds.h"
+#include "region/tag.h"
+#include "vgpu/policy/process.h"
+
+namespace hami::vgpu {
+namespace {
+
+// A descriptor is the program's, and so is what the program sees when we have looked at it.
+class KeepErrno {
+ public:
+  KeepErrno() : saved_(errno) {}
+  ~KeepErrno() { errno = saved_; }
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+
+ private:
+  const int saved_;
+};
+
+}  // namespace
+
+uint64_t ShareMemory(int device, uint64_t bytes, uint64_t object) {
+  region::Attachment* const a = attachment();
+  return a == nullptr || device < 0 ? 0 : region::Share(a, static_cast<uint32_t>(device), bytes, object);
+}
+
+void TagMemory(int fd, const SharedMemory& memory) {
+  const KeepErrno keep;
+  region::Attachment* const a = attachment();
+  if (a == nullptr) return;
+  region::WriteTag(fd, region::RegionMark(a), {memory.object, memory.bytes, static_cast<uint32_t>(memory.device)});
+}
+
+SharedMemory ReadMemoryTag(int fd) {
+  const KeepErrno keep;
+  region::Attachment* const a = attachment();
+  if (a == nullptr) return {};
+  const region::Tag tag = region::ReadTag(fd, region::RegionMark(a));
+  return {tag.object, tag.bytes, static_cast<int>(tag.device)};
+}
+
+bool JoinMemory(uint64_t object) {
+  region::Attachment* const a = attachment();
+  uint32_t device = 0;
+  return a != nullptr && region::Join(a, object, &device);
+}
+
+bool LeaveMemory(uint64_t object) {
+  region::Attachment* const a = attachment();
+  return a != nullptr && region::Leave(a, object);
+}
+
+uint64_t GuestMemory(int device) {
+  const region::Attachment* const a = attachment();
+  return a == nullptr || device < 0 ? 0 : region::GuestBytes(*a, static_cast<uint32_t>(device));
+}
+
+void ClaimMemory() {
+  region::Attachment* const a = attachment();
+  if (a == nullptr) return;
+  region::Sweep(a);
+  region::ClaimHeritage(a);
+}
+
+}  // namespace hami::vgpu
