@@ -29,6 +29,7 @@ struct Circumstances {
   Gap gap = Gap::kUnsure;
   int64_t host_gap = 0;    // ns that the host took between event and launch
   bool contended = false;  // others are known to use the GPU
+  int64_t sharers = 1;     // beside others: of so many, each is to pay for a part of what was measured
 };
 
 inline constexpr uint32_t kConfident = 8;
@@ -121,8 +122,9 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
 // before the first one taken alone comes back as far as that was less.
 constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   const bool first = e->samples == 0;
-  const int64_t accepted = TakeIn(e, measured, at);
+  int64_t accepted = TakeIn(e, measured, at);
   if (at.contended) {
+    accepted /= at.sharers;
     if (e->alone != 0 || first) return accepted;
     e->doubtful += accepted;
     ++e->doubted;

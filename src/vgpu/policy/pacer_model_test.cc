@@ -150,6 +150,13 @@ TEST(LaunchCost, GivenOnlySlicedMeasurements_WhenOneIsTakenAlone_ThenItCountsAnd
   EXPECT_EQ(Learn(&e, 2 * kMs), 2 * kMs);
 }
 
+TEST(LaunchCost, GivenSlicedMeasurementsPaidInPart_WhenOneIsTakenAlone_ThenNoMoreComesBackThanWasPaid) {
+  Estimate e;
+  Learn(&e, 8 * kMs, {.contended = true, .sharers = 4});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Learn(&e, 8 * kMs, {.contended = true, .sharers = 4}), 2 * kMs);
+  EXPECT_EQ(Learn(&e, 2 * kMs), 2 * kMs);
+}
+
 TEST(LaunchCost, GivenWhatWasNotReallyAlone_WhenALaunchTakesLess_ThenThatCounts) {
   Estimate e;
   Learn(&e, 3 * kMs);
