@@ -136,6 +136,18 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   return excess > 0 ? accepted - excess : accepted;
 }
 
+// Whether others are at work, from how busy the device was and what this container was charged in the same second or
+// so, in percent. A long kernel is charged where it begins and may run in the next second, so one look says little.
+struct Suspicion {
+  int64_t excess = 0;  // 1/1000 percent, of the last looks
+};
+inline constexpr int64_t kLooks = 8;
+inline constexpr int64_t kOthersFrom = 8'000;  // below that it is rounding and lag
+constexpr bool Suspect(Suspicion* s, int64_t charged, int64_t busy) {
+  s->excess += ((busy - charged) * 1000 - s->excess) / kLooks;
+  return s->excess > kOthersFrom;
+}
+
 // How much of the sum of its launches' costs a process really keeps the GPU busy: less than all when its streams run
 // side by side. In 1/65536.
 struct Overlap {

@@ -203,6 +203,23 @@ TEST(LaunchCost, GivenLaunchesThatVary_WhenOthersUseTheGpu_ThenNoneIsLeftOut) {
   EXPECT_NEAR(static_cast<double>(charged), static_cast<double>(cost_of_all), 0.01 * static_cast<double>(cost_of_all));
 }
 
+TEST(OthersAtWork, GivenLongKernelsThatRunInTheSecondAfterTheyAreCharged_ThenNobodyIsSuspected) {
+  Suspicion s;
+  for (int second = 0; second < 60; ++second) EXPECT_FALSE(Suspect(&s, second % 2 == 0 ? 50 : 0, second % 2 * 50));
+  for (int second = 0; second < 60; ++second) EXPECT_FALSE(Suspect(&s, second % 2 == 0 ? 50 : 100, 75));
+}
+
+TEST(OthersAtWork, WhenTheyBeginAndEnd_ThenThatIsSeenWithinSeconds) {
+  Suspicion s;
+  for (int second = 0; second < 20; ++second) EXPECT_FALSE(Suspect(&s, 30, 31));
+  Suspect(&s, 30, 100);
+  EXPECT_TRUE(Suspect(&s, 30, 100));
+  for (int second = 0; second < 60; ++second) EXPECT_TRUE(Suspect(&s, 30, 50));
+  int seconds = 0;
+  while (Suspect(&s, 30, 30)) ++seconds;
+  EXPECT_LE(seconds, 8);
+}
+
 TEST(StreamOverlap, GivenFirstPhaseSideBySide_ThenItIsBelievedAndTheRestRefunded) {
   Overlap o;
   const int64_t beyond = Learn(&o, kMs, 8 * kMs, 8);
