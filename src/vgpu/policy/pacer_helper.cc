@@ -41,18 +41,17 @@ uint64_t Orders() {
   return orders;
 }
 
-// Who else uses a device. NVML is slow and late, so it is asked once a second, and only for this yes or no: when the
-// device was busier than this container was charged for, others were at work. A limit never depends on the answer; it
-// only decides whether a long measurement is believed.
+// Who else uses a device, where no common area tells. NVML is slow and late, so it is asked once a second, and only for
+// this yes or no. A limit never depends on the answer; it only decides whether a long measurement is believed.
 struct Watch {
   std::atomic<int> ordinal{-1};
   std::atomic<bool> contended{false};
+  Suspicion suspicion;
   uint64_t charged = 0;
   int64_t looked_at = 0;
 };
 constinit Watch g_watches[region::kMaxDevices]{};
 constexpr int64_t kWatch = 1'000'000'000;
-constexpr int64_t kOthers = 8;  // percent; below that it is rounding and lag
 
 void WatchOthers(int device, int64_t now) {
   Watch& watch = g_watches[device];
@@ -67,7 +66,7 @@ void WatchOthers(int device, int64_t now) {
   nvmlUtilization_t seen{};
   if (first || !HandleOfOrdinal(ordinal, &handle)) return;
   if (real::nvmlDeviceGetUtilizationRates(handle, &seen) != NVML_SUCCESS) return;
-  watch.contended.store(static_cast<int64_t>(seen.gpu) > own + kOthers, std::memory_order_relaxed);
+  watch.contended.store(Suspect(&watch.suspicion, own, seen.gpu), std::memory_order_relaxed);
 }
 
 void CloseGate() { __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE); }
@@ -170,6 +169,7 @@ void ResetHelper() {
   for (Watch& watch : g_watches) {
     watch.ordinal.store(-1);
     watch.contended.store(false);
+    watch.suspicion = {};
     watch.looked_at = 0;
   }
 }

@@ -29,6 +29,7 @@ struct Circumstances {
   Gap gap = Gap::kUnsure;
   int64_t host_gap = 0;    // ns that the host took between event and launch
   bool contended = false;  // others are known to use the GPU
+  int64_t sharers = 1;     // beside others: of so many, each is to pay for a part of what was measured
 };
 
 inline constexpr uint32_t kConfident = 8;
@@ -121,8 +122,9 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
 // before the first one taken alone comes back as far as that was less.
 constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   const bool first = e->samples == 0;
-  const int64_t accepted = TakeIn(e, measured, at);
+  int64_t accepted = TakeIn(e, measured, at);
   if (at.contended) {
+    accepted /= at.sharers;
     if (e->alone != 0 || first) return accepted;
     e->doubtful += accepted;
     ++e->doubted;
@@ -132,6 +134,18 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   e->doubtful = 0;
   e->doubted = 0;
   return excess > 0 ? accepted - excess : accepted;
+}
+
+// Whether others are at work, from how busy the device was and what this container was charged in the same second or
+// so, in percent. A long kernel is charged where it begins and may run in the next second, so one look says little.
+struct Suspicion {
+  int64_t excess = 0;  // 1/1000 percent, of the last looks
+};
+inline constexpr int64_t kLooks = 8;
+inline constexpr int64_t kOthersFrom = 8'000;  // below that it is rounding and lag
+constexpr bool Suspect(Suspicion* s, int64_t charged, int64_t busy) {
+  s->excess += ((busy - charged) * 1000 - s->excess) / kLooks;
+  return s->excess > kOthersFrom;
 }
 
 // How much of the sum of its launches' costs a process really keeps the GPU busy: less than all when its streams run

@@ -150,6 +150,13 @@ TEST(LaunchCost, GivenOnlySlicedMeasurements_WhenOneIsTakenAlone_ThenItCountsAnd
   EXPECT_EQ(Learn(&e, 2 * kMs), 2 * kMs);
 }
 
+TEST(LaunchCost, GivenSlicedMeasurementsPaidInPart_WhenOneIsTakenAlone_ThenNoMoreComesBackThanWasPaid) {
+  Estimate e;
+  Learn(&e, 8 * kMs, {.contended = true, .sharers = 4});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Learn(&e, 8 * kMs, {.contended = true, .sharers = 4}), 2 * kMs);
+  EXPECT_EQ(Learn(&e, 2 * kMs), 2 * kMs);
+}
+
 TEST(LaunchCost, GivenWhatWasNotReallyAlone_WhenALaunchTakesLess_ThenThatCounts) {
   Estimate e;
   Learn(&e, 3 * kMs);
@@ -194,6 +201,23 @@ TEST(LaunchCost, GivenLaunchesThatVary_WhenOthersUseTheGpu_ThenNoneIsLeftOut) {
     cost_of_all += cost(i);
   }
   EXPECT_NEAR(static_cast<double>(charged), static_cast<double>(cost_of_all), 0.01 * static_cast<double>(cost_of_all));
+}
+
+TEST(OthersAtWork, GivenLongKernelsThatRunInTheSecondAfterTheyAreCharged_ThenNobodyIsSuspected) {
+  Suspicion s;
+  for (int second = 0; second < 60; ++second) EXPECT_FALSE(Suspect(&s, second % 2 == 0 ? 50 : 0, second % 2 * 50));
+  for (int second = 0; second < 60; ++second) EXPECT_FALSE(Suspect(&s, second % 2 == 0 ? 50 : 100, 75));
+}
+
+TEST(OthersAtWork, WhenTheyBeginAndEnd_ThenThatIsSeenWithinSeconds) {
+  Suspicion s;
+  for (int second = 0; second < 20; ++second) EXPECT_FALSE(Suspect(&s, 30, 31));
+  Suspect(&s, 30, 100);
+  EXPECT_TRUE(Suspect(&s, 30, 100));
+  for (int second = 0; second < 60; ++second) EXPECT_TRUE(Suspect(&s, 30, 50));
+  int seconds = 0;
+  while (Suspect(&s, 30, 30)) ++seconds;
+  EXPECT_LE(seconds, 8);
 }
 
 TEST(StreamOverlap, GivenFirstPhaseSideBySide_ThenItIsBelievedAndTheRestRefunded) {

@@ -66,9 +66,11 @@ void Settle(TimedLaunch* t, int64_t now) {
       __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id) {
     Estimate next = t->kind->estimate;
     const bool contended = ContendedSince(t->device, t->launched_at, now);
-    int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
-                             {.gap = t->gap, .host_gap = t->host_gap, .contended = contended});
-    if (t->unknown && contended) accepted /= Sharers(t->device, now);
+    const int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
+                                   {.gap = t->gap,
+                                    .host_gap = t->host_gap,
+                                    .contended = contended,
+                                    .sharers = t->unknown && contended ? Sharers(t->device, now) : 1});
     __atomic_store_n(&t->kind->estimate.cost, next.cost, __ATOMIC_RELAXED);
     t->kind->estimate.samples = next.samples;
     t->kind->estimate.high_run = next.high_run;
