@@ -270,6 +270,36 @@ TEST_F(MonitorTest, GivenTheDriverSeesAProcessOfARegion_ThenItCountsAsBusy) {
   EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), -1);
 }
 
+// HAMi's library tells the utilisation of its processes in the region, ours does not.
+TEST_F(MonitorTest, GivenWhatTheDriverTellsOfProcesses_ThenItIsTheUtilizationOfThoseThatDoNotTellItThemselves) {
+  AddPod("ours", Granted());
+  AddPod("hamis", Granted());
+  for (const char* pod : {"ours", "hamis"}) {
+    const RawFile file(AddRegion(pod, "main"));
+    file.Set<std::int32_t>(2'008'896, 2);
+    for (int i = 0; i < 2; ++i) {
+      const std::int32_t pid = (pod[0] == 'o' ? 4242 : 5252) + i;
+      file.Set<std::int32_t>(region::SlotAt(i), 5);
+      file.Set<std::int32_t>(region::SlotAt(i) + 4, pid);
+      file.Set<std::int32_t>(region::SlotAt(i) + 1928, 1);
+    }
+  }
+  RawFile(FolderOf("hamis", "main") + "/r.cache").Set<std::uint64_t>(region::SlotAt(0) + 1160 + 16, 33);
+  GpusPicture gpus;
+  gpus.answering = true;
+  gpus.taken = now_.steady;
+  GpuPicture& gpu = gpus.gpus.emplace_back();
+  gpu.device.uuid = kUuid;
+  gpu.processes = {{4242, 1, 40, 0, 0, 0}, {4243, 1, 5, 0, 0, 0}, {5252, 1, 90, 0, 0, 0}, {9999, 1, 3, 0, 0, 0}};
+  gpus.gpus.emplace_back(gpu).device.uuid = "GPU-1";
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_EQ(Last()->containers.at(0).region.devices.at(0).sm_percent, 33U);
+  EXPECT_EQ(Last()->containers.at(1).region.devices.at(0).sm_percent, 45U);
+  Tick(seconds(60));
+  EXPECT_EQ(Last()->containers.at(1).region.devices.at(0).sm_percent, 0U) << "the driver has not answered since";
+}
+
 TEST_F(MonitorTest, GivenAResizeWithinTheGrant_ThenTheRegionHoldsItAndItIsToldOnce) {
   AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
   const std::string path = AddRegion("web", "main");

@@ -38,6 +38,12 @@ TEST(RegionView, GivenSeveralProcesses_ThenEveryFigureIsTheirSum_AlsoAboveAWhole
   EXPECT_EQ(view.host_pids, (std::vector<pid_t>{100, 101, 102}));
 }
 
+TEST(RegionView, GivenAHolderThatTheKernelNames_ThenItIsTheProcessWhateverTheFileSays) {
+  const auto snapshot = WithSlots(2);
+  snapshot->slots[1].holder = 4711;
+  EXPECT_EQ(Summarise(*snapshot).host_pids, (std::vector<pid_t>{100, 4711}));
+}
+
 // HAMi's library leaves the figures of a slot that it gave back.
 TEST(RegionView, GivenSlotsThatWereGivenBackOrWhoseProcessesDied_ThenTheyCountForNothing) {
   const auto snapshot = WithSlots(3);
