@@ -73,12 +73,16 @@ std::optional<Entry> Examine(int directory, const std::string& name) {
 }
 
 // A regular file and nothing else is opened: the mere opening of a device can do something.
-base::Result<base::Fd> OpenRegular(int directory, const std::string& name, int flags) {
+// OTHER, when given, becomes true if there is something else of that name.
+base::Result<base::Fd> OpenRegular(int directory, const std::string& name, int flags, bool* other = nullptr) {
   const base::Fd place(::openat(directory, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (!place) return base::FailErrno("can not find " + name);
   struct stat status {};
   if (::fstat(place.get(), &status) != 0) return base::FailErrno("can not examine " + name);
-  if (!S_ISREG(status.st_mode)) return base::Fail(name + " is not a regular file");
+  if (!S_ISREG(status.st_mode)) {
+    if (other != nullptr) *other = true;
+    return base::Fail(name + " is not a regular file");
+  }
   const std::string reopened = "/proc/self/fd/" + std::to_string(place.get());
   const int common = flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   int fd = ::open(reopened.c_str(), common | O_NOATIME);
@@ -152,13 +156,10 @@ base::Result<std::vector<Entry>> Folder::List() {
 Reading Folder::ReadFile(int directory, const std::string& name) const {
   Reading reading;
   reading.file = name;
+  bool other = false;
+  const auto file = OpenRegular(directory, name, O_RDONLY, &other);
+  reading.problem = other ? Problem::kCorrupt : Problem::kUnreadable;
   struct stat status {};
-  if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode)) {
-    reading.problem = Problem::kCorrupt;
-    return reading;
-  }
-  reading.problem = Problem::kUnreadable;
-  const auto file = OpenRegular(directory, name, O_RDONLY);
   if (!file || ::fstat(file->get(), &status) != 0) return reading;
   reading.inode = status.st_ino;
   reading.written = ToWallTime(status.st_mtim);
