@@ -151,12 +151,10 @@ TEST_F(MonitorTest, GivenARegionThatVanishes_ThenItsContainerIsShownNoMoreAndTho
 
 // Nothing may be held per container: a node of many would run out of descriptors.
 TEST_F(MonitorTest, GivenAThousandContainersAndFewDescriptors_ThenAllAreShownAndAllAreRemovedInTheEnd) {
-  constexpr int kMany = 1000;
-  for (int i = 0; i < kMany; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     const std::string pod = "p" + std::to_string(i);
     AddPod(pod, Granted());
-    fs::create_directories(FolderOf(pod, "main"));
-    MakeHamiFile(FolderOf(pod, "main") + "/r.cache");
+    AddRegion(pod, "main");
   }
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -100,6 +100,22 @@ TEST_F(Node, GivenTwoContainersOfDifferentPriority_WhenBothLaunch_ThenTheLesserS
   EXPECT_TRUE(Eventually([&] { return low.out().size() > stopped_at + 1; })) << Get("/metrics").body;
 }
 
+// V7: a library that looks at the limit first never sees that it was told to stop.
+TEST_F(Node, GivenAContainerWhoseLimitWasLifted_WhenAMoreImportantOneLaunches_ThenItStopsAllTheSame) {
+  AddPod("high", 4096, 0);
+  AddPod("low", 4096, 30);
+  const Process low = StartGuest("low", {"64", "spin"}, 4096, 30, {{"CUDA_TASK_PRIORITY", "1"}});
+  StartMonitor();
+  const region::RawFile region(ContainerFolder("low") + "/8d0f.cache");
+  ASSERT_TRUE(Eventually([&] { return region.Get<std::int32_t>(2'008'900) == 0; })) << "alone, so without its limit";
+  const Process high = StartGuest("high", {"64", "spin"}, 4096, 0, {{"CUDA_TASK_PRIORITY", "0"}});
+  const auto blocked_for = [&] { return Metric({"hami_container_blocked_seconds_total{", "pod=\"low\""}).value_or(0); };
+  ASSERT_TRUE(Eventually([&] { return blocked_for() > 0.5; })) << "so that what was queued has ended";
+  const std::size_t stopped_at = low.out().size();
+  ASSERT_TRUE(Eventually([&] { return blocked_for() > 1.5; }));
+  EXPECT_EQ(low.out().size(), stopped_at);
+}
+
 TEST_F(Node, GivenAStoppedContainer_WhenTheMonitorIsTerminated_ThenItGoesOn) {
   AddPod("high", 4096, 0);
   AddPod("low", 4096, 0);
