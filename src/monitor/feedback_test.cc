@@ -125,15 +125,33 @@ TEST_F(FeedbackTest, GivenTwoTasksOfOnePriority_WhenBothRun_ThenBothKeepTheirLim
 
 TEST_F(FeedbackTest, GivenATaskAloneOnItsGpu_ThenItsLimitIsLifted_AndReturnsAtOnceWhenAnotherBegins) {
   Add("a", 1);
-  Launch("a");
-  Step();
-  EXPECT_FALSE(Limited("a"));
+  for (int i = 0; i < 5; ++i) {
+    Launch("a");
+    Step();
+    EXPECT_FALSE(Limited("a"));
+  }
   Add("b", 1);
   Launch("a");
   Launch("b");
   Step();
   EXPECT_TRUE(Limited("a"));
   EXPECT_TRUE(Limited("b"));
+}
+
+// V7: without its limit a task is as visible, and as easily stopped, as with it.
+TEST_F(FeedbackTest, GivenATaskWhoseLimitWasLifted_WhenAMoreImportantOneBegins_ThenItStopsInThatTick) {
+  Add("low", 1);
+  for (int i = 0; i < 5; ++i) {
+    Launch("low");
+    Step();
+  }
+  ASSERT_FALSE(Limited("low"));
+  Add("high", 0);
+  Launch("low");
+  Launch("high");
+  Step();
+  EXPECT_TRUE(Blocked("low"));
+  EXPECT_TRUE(Limited("low"));
 }
 
 TEST_F(FeedbackTest, GivenATaskThatRests_WhenAnotherOfItsPriorityRuns_ThenItIsLimitedBeforeItsFirstLaunch) {

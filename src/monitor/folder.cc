@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_set>
 
 #include "monitor/remove.h"
 
@@ -74,12 +73,16 @@ std::optional<Entry> Examine(int directory, const std::string& name) {
 }
 
 // A regular file and nothing else is opened: the mere opening of a device can do something.
-base::Result<base::Fd> OpenRegular(int directory, const std::string& name, int flags) {
+// OTHER, when given, becomes true if there is something else of that name.
+base::Result<base::Fd> OpenRegular(int directory, const std::string& name, int flags, bool* other = nullptr) {
   const base::Fd place(::openat(directory, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (!place) return base::FailErrno("can not find " + name);
   struct stat status {};
   if (::fstat(place.get(), &status) != 0) return base::FailErrno("can not examine " + name);
-  if (!S_ISREG(status.st_mode)) return base::Fail(name + " is not a regular file");
+  if (!S_ISREG(status.st_mode)) {
+    if (other != nullptr) *other = true;
+    return base::Fail(name + " is not a regular file");
+  }
   const std::string reopened = "/proc/self/fd/" + std::to_string(place.get());
   const int common = flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   int fd = ::open(reopened.c_str(), common | O_NOATIME);
@@ -88,15 +91,16 @@ base::Result<base::Fd> OpenRegular(int directory, const std::string& name, int f
   return base::Fd(fd);
 }
 
-// Names of possible regions, the newest first.
-std::vector<std::string> Candidates(int directory) {
+// Names of possible regions, the newest first; nothing when the directory can not be listed.
+std::optional<std::vector<std::string>> Candidates(int directory) {
   std::vector<std::pair<WallTime, std::string>> found;
-  ForEachName(directory, kMostFiles, [&](const std::string& name) {
+  const bool listed = ForEachName(directory, kMostFiles, [&](const std::string& name) {
     struct stat status {};
     if (found.size() >= kMostCaches || !IsCacheName(name)) return;
     if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
     found.emplace_back(ToWallTime(status.st_mtim), name);
   });
+  if (!listed) return std::nullopt;
   std::sort(found.begin(), found.end(), std::greater<>());
   std::vector<std::string> names;
   for (auto& [time, name] : found) names.push_back(std::move(name));
@@ -139,30 +143,24 @@ base::Result<std::vector<Entry>> Folder::List() {
   if (!fd_ && errno == ENOENT) return std::vector<Entry>{};
   if (!fd_) return base::FailErrno("can not open " + path_);
   std::vector<Entry> entries;
-  std::unordered_set<std::string> directories;
   trash_.clear();
   const bool listed = ForEachName(fd_.get(), kMostEntries, [&](const std::string& name) {
     if (name.starts_with(kTrashPrefix)) trash_.push_back(name);
-    if (auto entry = Examine(fd_.get(), name)) {
-      directories.insert(entry->directory);
-      entries.push_back(*std::move(entry));
-    }
+    if (auto entry = Examine(fd_.get(), name)) entries.push_back(*std::move(entry));
   });
   if (!listed) return base::FailErrno("can not list " + path_);
-  std::erase_if(known_, [&](const auto& known) { return directories.count(known.first) == 0; });
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return entries;
 }
 
-std::optional<Reading> Folder::ReadFile(int directory, const std::string& name) const {
+Reading Folder::ReadFile(int directory, const std::string& name) const {
   Reading reading;
   reading.file = name;
-  const auto file = OpenRegular(directory, name, O_RDONLY);
+  bool other = false;
+  const auto file = OpenRegular(directory, name, O_RDONLY, &other);
+  reading.problem = other ? Problem::kCorrupt : Problem::kUnreadable;
   struct stat status {};
-  if (!file || ::fstat(file->get(), &status) != 0) {
-    reading.problem = Problem::kCorrupt;
-    return reading;
-  }
+  if (!file || ::fstat(file->get(), &status) != 0) return reading;
   reading.inode = status.st_ino;
   reading.written = ToWallTime(status.st_mtim);
   reading.problem = ProblemOf(region::ReadSnapshot(file->get(), true, snapshot_.get()));
@@ -171,25 +169,19 @@ std::optional<Reading> Folder::ReadFile(int directory, const std::string& name) 
 }
 
 Reading Folder::Read(const Entry& entry) {
-  const base::Fd directory(entry.directory.empty() ? -1
-                                                   : ::openat(fd_.get(), entry.directory.c_str(), kDirectoryFlags));
-  struct stat status {};
-  if (!directory || ::fstat(directory.get(), &status) != 0) return {};
-  Known& known = known_[entry.directory];
-  const bool same = known.inode == status.st_ino && known.changed == ToWallTime(status.st_ctim);
-  if (same && !known.file.empty()) {
-    if (auto reading = ReadFile(directory.get(), known.file); reading->problem == Problem::kNone)
-      return *std::move(reading);
-  }
-  known = {status.st_ino, ToWallTime(status.st_ctim), {}};
   Reading first;
-  for (const std::string& name : Candidates(directory.get())) {
-    auto reading = ReadFile(directory.get(), name);
-    if (reading->problem == Problem::kNone) {
-      known.file = name;
-      return *std::move(reading);
-    }
-    if (first.file.empty()) first = *std::move(reading);
+  if (entry.directory.empty()) return first;
+  const base::Fd directory(::openat(fd_.get(), entry.directory.c_str(), kDirectoryFlags));
+  if (!directory && errno == ENOENT) return first;
+  const auto names = directory ? Candidates(directory.get()) : std::nullopt;
+  if (!names) {
+    first.problem = Problem::kUnreadable;
+    return first;
+  }
+  for (const std::string& name : *names) {
+    Reading reading = ReadFile(directory.get(), name);
+    if (reading.problem == Problem::kNone) return reading;
+    if (first.file.empty()) first = std::move(reading);
   }
   return first;
 }

@@ -3,8 +3,8 @@
 // The directory <HOOK_PATH>/containers and the region files in it. Everything below a container's directory belongs to
 // a tenant, who may put there whatever is worst: so names are looked up relative to directories that are held open,
 // links are not followed, nothing but regular files is opened, no listing and no file is read further than its bound,
-// and files are read and written by pread and pwrite, never mapped. A look costs system calls only; no state of a file
-// is kept from one look to the next but its name.
+// and files are read and written by pread and pwrite, never mapped. A look costs system calls only; nothing of a file
+// or a directory is kept from one look to the next, so nothing of it can be out of date.
 
 #pragma once
 
@@ -13,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/fd.h"
@@ -40,7 +39,7 @@ enum class Problem {
   kNoFile,       // nothing that could be a region, yet
   kUnsupported,  // a region of a layout that is not known
   kCorrupt,      // not a region, or not a file
-  kUnreadable,   // errors, or a file that shrank while it was read
+  kUnreadable,   // errors, a directory that can not be opened, or a file that shrank while it was read
 };
 const char* ProblemName(Problem problem);
 
@@ -75,16 +74,10 @@ class Folder {
   const std::string& path() const { return path_; }
 
  private:
-  struct Known {
-    std::uint64_t inode = 0;  // of the directory
-    WallTime changed;
-    std::string file;
-  };
-  std::optional<Reading> ReadFile(int directory, const std::string& name) const;
+  Reading ReadFile(int directory, const std::string& name) const;
 
   const std::string path_;
   base::Fd fd_;
-  std::unordered_map<std::string, Known> known_;  // by directory
   std::vector<std::string> trash_;
   std::uint64_t removals_ = 0;
   const std::unique_ptr<region::Snapshot> snapshot_ = std::make_unique<region::Snapshot>();

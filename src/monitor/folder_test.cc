@@ -173,6 +173,41 @@ TEST_F(FolderTest, GivenManyFiles_WhenRead_ThenTheNewestValidOneCounts) {
   EXPECT_EQ(reading.region.devices.at(0).limit, 2U);
 }
 
+// V2, V3: a program that starts makes its file first and fills it then.
+TEST_F(FolderTest, GivenANewerFileThatIsNotReadyYet_WhenItIsReady_ThenItCountsFromThenOn) {
+  MakeHamiFile(Path("old.cache"));
+  Touch("old.cache", 20);
+  RawFile(Path("new.cache")).Resize(100);
+  ASSERT_EQ(Read().file, "old.cache");
+  MakeHamiFile(Path("new.cache"));
+  EXPECT_EQ(Read().file, "new.cache");
+}
+
+TEST_F(FolderTest, GivenADirectoryOrAFileThatCanNotBeOpened_WhenRead_ThenThatIsAProblemAndNotAnAbsence) {
+  MakeHamiFile(Path("a.cache"));
+  const Entry entry = TheEntry();
+  ASSERT_EQ(folder_.Read(entry).problem, Problem::kNone);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);  // descriptors are given out from the lowest free number on
+  ::close(next);
+  for (int free = 0; free < 3; ++free) {
+    const rlimit few{static_cast<rlim_t>(next + free), before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    EXPECT_EQ(folder_.Read(entry).problem, Problem::kUnreadable) << free;
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(folder_.Read(entry).problem, Problem::kNone);
+  fs::remove_all(Path());
+  EXPECT_EQ(folder_.Read(entry).problem, Problem::kNoFile) << "gone since it was listed";
+}
+
+TEST_F(FolderTest, GivenAFileInPlaceOfTheFolder_WhenListed_ThenThatIsAnErrorAndNotAnEmptyFolder) {
+  fs::remove_all(temp_ / "containers");
+  RawFile(temp_ / "containers").Resize(1);
+  EXPECT_FALSE(folder_.List());
+}
+
 TEST_F(FolderTest, GivenAFloodOfFiles_WhenRead_ThenItIsAProblemOfThatContainerAndNoMore) {
   for (int i = 0; i < 1500; ++i) RawFile(Path("x" + std::to_string(i) + ".cache")).Resize(0);
   EXPECT_EQ(Read().problem, Problem::kCorrupt);

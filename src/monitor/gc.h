@@ -20,7 +20,8 @@ struct GcFacts {
 };
 
 // Without a pod, and with slots of processes that can not be looked at, so much silence means that they are gone: a
-// library that runs writes the region's times every second or so while its program launches.
+// library that runs writes the region's times every second or so while its program launches. Silence is told by times
+// of the wall's clock, which can be set; so the pod has to be gone for as long by a clock that can not.
 inline constexpr std::chrono::seconds kSilence{3600};
 
 // RESYNC: how long a directory stays at least.

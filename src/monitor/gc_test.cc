@@ -35,10 +35,24 @@ TEST(Gc, GivenAnyReasonToKeep_ThenItStays) {
 TEST(Gc, GivenProcessesNobodyCanJudge_ThenItStaysUntilItWasSilentForLong) {
   GcFacts facts = Abandoned();
   facts.doubtful = true;
+  facts.unwanted_for = kSilence;
   facts.silent_for = kSilence - seconds(1);
   EXPECT_FALSE(MayRemove(facts, kResync));
   facts.silent_for = kSilence;
   EXPECT_TRUE(MayRemove(facts, kResync));
+}
+
+TEST(Gc, GivenAClockThatWasSetForward_ThenSilenceByThatClockAloneRemovesNothing) {
+  GcFacts facts = Abandoned();
+  facts.doubtful = true;
+  facts.unchanged_for = facts.silent_for = std::chrono::hours(24 * 365);
+  EXPECT_FALSE(MayRemove(facts, kResync));
+}
+
+TEST(Gc, GivenAClockThatWasSetBack_ThenWhatSeemsToBeMadeInTheFutureStays) {
+  GcFacts facts = Abandoned();
+  facts.unchanged_for = -std::chrono::hours(1);
+  EXPECT_FALSE(MayRemove(facts, kResync));
 }
 
 }  // namespace

@@ -27,8 +27,10 @@ class GpuSource {
 };
 using MakeGpuSource = std::function<base::Result<std::unique_ptr<GpuSource>>()>;
 
-// libnvidia-ml.so.1, one session for as long as it works.
-base::Result<std::unique_ptr<GpuSource>> MakeNvmlSource();
+// libnvidia-ml.so.1, one session for as long as it works and the machine's GPUs are those it began with. PROC_GPUS: see
+// nvml::KernelGpus.
+base::Result<std::unique_ptr<GpuSource>> MakeNvmlSource(const nvml::LoadOptions& load = {},
+                                                        const std::string& proc_gpus = nvml::kProcGpus);
 
 class GpuSampler {
  public:

@@ -184,6 +184,16 @@ TEST(Metrics, GivenAGpuThatIsLostOrBeyondRepair_ThenItIsNotHealthy) {
   EXPECT_FALSE(healthy(worn));
 }
 
+TEST(Metrics, GivenALongUuidOrNone_ThenTheLabelIsItsFirst40BytesAndThereIsNoSampleWithoutOne) {
+  Picture picture = Sample();
+  picture.containers.resize(1);
+  const std::string uuid(40, 'u');
+  picture.containers[0].region.devices[0].uuid = uuid + "vvv";
+  const std::string page = Render({false, true}, Gpus(), picture);
+  EXPECT_THAT(page, HasSubstr("vdevice_index=\"0\",device_uuid=\"" + uuid + "\""));
+  EXPECT_THAT(page, Not(HasSubstr("vdevice_index=\"1\"")));
+}
+
 TEST(Metrics, GivenAClockThatWentBack_ThenTheTimeSinceTheLastKernelIsZeroAndNotHuge) {
   Picture picture = Sample();
   picture.containers[0].region.last_kernel_time = kNow + 100;

@@ -32,9 +32,28 @@ std::unordered_set<std::string> TrustedUuids(const PodFacts& pod, const GpusPict
   return trusted;
 }
 
+bool TellsOfProcesses(const GpusPicture& gpus, const Now& now) {
+  return gpus.answering && now.steady - gpus.taken <= kFreshProcesses;
+}
+
+// HAMi's library writes into the region what NVML says of its processes; ours leaves asking to this program, which
+// needs no thread in each of them for that.
+void AddUtilization(const GpusPicture& gpus, RegionView& region) {
+  const std::unordered_set<pid_t> own(region.host_pids.begin(), region.host_pids.end());
+  for (DeviceUse& use : region.devices) {
+    if (use.sm_percent != 0) continue;
+    for (const GpuPicture& gpu : gpus.gpus) {
+      if (use.uuid.empty() || gpu.device.uuid != use.uuid) continue;
+      for (const nvml::ProcessUtilization& process : gpu.processes) {
+        if (own.contains(process.pid)) use.sm_percent += process.sm_percent;
+      }
+    }
+  }
+}
+
 std::unordered_set<pid_t> BusyProcesses(const GpusPicture& gpus, const Now& now) {
   std::unordered_set<pid_t> busy;
-  if (!gpus.answering || now.steady - gpus.taken > kFreshProcesses) return busy;
+  if (!TellsOfProcesses(gpus, now)) return busy;
   for (const GpuPicture& gpu : gpus.gpus) {
     for (const nvml::ProcessUtilization& process : gpu.processes) busy.insert(process.pid);
   }
@@ -86,6 +105,9 @@ void Monitor::Tick(const Now& now) {
   if (!listed) Complain(listed.error().message);
   const std::vector<Entry> entries = listed ? *std::move(listed) : std::vector<Entry>{};
   std::vector<Sighting> sightings = LookAt(entries, by_uid, *gpus);
+  if (TellsOfProcesses(*gpus, now)) {
+    for (Sighting& sighting : sightings) AddUtilization(*gpus, sighting.reading.region);
+  }
   if (config_.feedback) GiveFeedback(sightings, *gpus, now);
   if (config_.resize) Resize(sightings);
   if (listed) {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
@@ -131,6 +132,64 @@ TEST_F(MonitorTest, GivenARegionThatCanNotBeRead_ThenTheContainerIsShownWithItsP
   EXPECT_EQ(Last()->containers[1].problem, "unsupported");
 }
 
+TEST_F(MonitorTest, GivenARegionThatVanishes_ThenItsContainerIsShownNoMoreAndThoseItStoppedGoOn) {
+  AddPod("high", Granted());
+  AddPod("low", Granted());
+  const std::string high = AddRegion("high", "main", 0);
+  const std::string low = AddRegion("low", "main", 1);
+  Tick();
+  ASSERT_EQ(Get<std::int32_t>(low, kRecentAt), -1);
+  fs::remove(high);
+  Tick();
+  ASSERT_EQ(Last()->containers.size(), 1U);
+  EXPECT_EQ(Last()->containers[0].pod, "low");
+  EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), 0);
+  fs::remove_all(FolderOf("low", "main"));
+  Tick();
+  EXPECT_THAT(Last()->containers, IsEmpty());
+}
+
+// Nothing may be held per container: a node of many would run out of descriptors.
+TEST_F(MonitorTest, GivenAThousandContainersAndFewDescriptors_ThenAllAreShownAndAllAreRemovedInTheEnd) {
+  for (int i = 0; i < 1000; ++i) {
+    const std::string pod = "p" + std::to_string(i);
+    AddPod(pod, Granted());
+    AddRegion(pod, "main");
+  }
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  Tick();
+  EXPECT_EQ(Last()->containers.size(), 1000U);
+  for (const ContainerPicture& container : Last()->containers) EXPECT_EQ(container.problem, "") << container.pod;
+  pods_.pods.clear();
+  Tick();
+  Tick(seconds(300));
+  for (int i = 0; i < 3; ++i) Tick();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(Last()->self.directories_removed, 1000U);
+  EXPECT_TRUE(fs::is_empty(temp_ / "containers"));
+}
+
+TEST_F(MonitorTest, GivenAFolderThatCanNotBeListed_ThenNothingIsForgottenOrRemovedAndTheNextRoundGoesOn) {
+  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
+  const std::string path = AddRegion("web", "main");
+  Tick();
+  ASSERT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
+  fs::rename(temp_ / "containers", temp_ / "away");
+  RawFile(temp_ / "containers").Resize(1);
+  pods_.pods.clear();
+  AddPod("web", Granted());  // and nobody could bring the grant back meanwhile
+  Tick(seconds(400));
+  EXPECT_EQ(Last()->self.ticks, 2U);
+  fs::remove(temp_ / "containers");
+  fs::rename(temp_ / "away", temp_ / "containers");
+  Tick();
+  EXPECT_EQ(Last()->containers.size(), 1U);
+  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
+}
+
 // C17: a tenant that writes another UUID every second would make a series of each.
 TEST_F(MonitorTest, GivenAUuidThatNeitherTheSchedulerNorTheDriverKnows_ThenItIsNotShown) {
   AddPod("web", {});
@@ -207,6 +266,36 @@ TEST_F(MonitorTest, GivenTheDriverSeesAProcessOfARegion_ThenItCountsAsBusy) {
   gpus_ = std::make_shared<const GpusPicture>(gpus);
   Tick();
   EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), -1);
+}
+
+// HAMi's library tells the utilisation of its processes in the region, ours does not.
+TEST_F(MonitorTest, GivenWhatTheDriverTellsOfProcesses_ThenItIsTheUtilizationOfThoseThatDoNotTellItThemselves) {
+  AddPod("ours", Granted());
+  AddPod("hamis", Granted());
+  for (const char* pod : {"ours", "hamis"}) {
+    const RawFile file(AddRegion(pod, "main"));
+    file.Set<std::int32_t>(2'008'896, 2);
+    for (int i = 0; i < 2; ++i) {
+      const std::int32_t pid = (pod[0] == 'o' ? 4242 : 5252) + i;
+      file.Set<std::int32_t>(region::SlotAt(i), 5);
+      file.Set<std::int32_t>(region::SlotAt(i) + 4, pid);
+      file.Set<std::int32_t>(region::SlotAt(i) + 1928, 1);
+    }
+  }
+  RawFile(FolderOf("hamis", "main") + "/r.cache").Set<std::uint64_t>(region::SlotAt(0) + 1160 + 16, 33);
+  GpusPicture gpus;
+  gpus.answering = true;
+  gpus.taken = now_.steady;
+  GpuPicture& gpu = gpus.gpus.emplace_back();
+  gpu.device.uuid = kUuid;
+  gpu.processes = {{4242, 1, 40, 0, 0, 0}, {4243, 1, 5, 0, 0, 0}, {5252, 1, 90, 0, 0, 0}, {9999, 1, 3, 0, 0, 0}};
+  gpus.gpus.emplace_back(gpu).device.uuid = "GPU-1";
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_EQ(Last()->containers.at(0).region.devices.at(0).sm_percent, 33U);
+  EXPECT_EQ(Last()->containers.at(1).region.devices.at(0).sm_percent, 45U);
+  Tick(seconds(60));
+  EXPECT_EQ(Last()->containers.at(1).region.devices.at(0).sm_percent, 0U) << "the driver has not answered since";
 }
 
 TEST_F(MonitorTest, GivenAResizeWithinTheGrant_ThenTheRegionHoldsItAndItIsToldOnce) {
@@ -331,6 +420,26 @@ TEST_F(MonitorTest, GivenAPodThatIsGone_ThenItsDirectoryGoesAfterTheResyncTimeAn
   EXPECT_FALSE(fs::exists(FolderOf("web", "main")));
   EXPECT_TRUE(fs::is_empty(temp_ / "containers"));
   EXPECT_EQ(Last()->self.directories_removed, 1U);
+}
+
+TEST_F(MonitorTest, GivenClocksThatAreSet_ThenADirectoryGoesNoSoonerAndBlockedTimeIsThatOfTheSteadyClock) {
+  AddPod("high", Granted());
+  AddPod("low", Granted());
+  const std::string high = AddRegion("high", "main", 0);
+  AddRegion("low", "main", 1);
+  AddRegion("gone", "main");
+  Tick();
+  ASSERT_TRUE(Last()->containers.at(1).blocked);
+  now_.wall += std::chrono::hours(24 * 365);
+  RawFile(high).Set<std::int32_t>(kRecentAt, 2);
+  Tick();
+  EXPECT_DOUBLE_EQ(Last()->containers.at(1).blocked_seconds, 1);
+  now_.wall -= std::chrono::hours(2 * 24 * 365);
+  RawFile(high).Set<std::int32_t>(kRecentAt, 2);
+  Tick();
+  EXPECT_DOUBLE_EQ(Last()->containers.at(1).blocked_seconds, 2);
+  EXPECT_TRUE(Last()->containers.at(1).blocked);
+  EXPECT_TRUE(fs::exists(FolderOf("gone", "main")));
 }
 
 TEST_F(MonitorTest, GivenPodsThatAreNotKnownYet_ThenNothingIsRemoved) {

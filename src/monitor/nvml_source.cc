@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/log.h"
 #include "monitor/gpus.h"
@@ -14,12 +16,26 @@ constexpr int kMostEvents = 100;  // taken in one look
 
 class NvmlSource : public GpuSource {
  public:
-  explicit NvmlSource(nvml::Library library) : library_(std::move(library)) {
-    auto watch = library_.WatchXids();
-    if (watch) xids_ = *std::move(watch);
+  NvmlSource(nvml::LoadOptions load, std::string proc_gpus)
+      : load_(std::move(load)), proc_gpus_(std::move(proc_gpus)) {}
+
+  // Begins a session, after the end of the one there was.
+  base::Status Begin() {
+    xids_.reset();
+    library_.reset();
+    kernel_gpus_ = nvml::KernelGpus(proc_gpus_);
+    auto library = nvml::Library::Load(load_);
+    if (!library) return tl::unexpected(library.error());
+    library_ = *std::move(library);
+    trouble_ = true;
+    return {};
   }
 
   base::Result<std::vector<GpuPicture>> Look() override {
+    if (nvml::KernelGpus(proc_gpus_) != kernel_gpus_) {
+      base::LogInfo("the machine's GPUs changed; asking the driver anew");
+      HAMI_TRY(Begin());
+    }
     if (looks_++ % kSeldom == 0 || trouble_) HAMI_TRY(LookAround());
     TakeEvents();
     trouble_ = false;
@@ -30,7 +46,7 @@ class NvmlSource : public GpuSource {
 
  private:
   base::Status LookAround() {
-    auto devices = library_.ReadDevices();
+    auto devices = library_->ReadDevices();
     if (!devices) return tl::unexpected(devices.error());
     std::vector<GpuPicture> gpus;
     for (nvml::Device& device : *devices) {
@@ -47,26 +63,40 @@ class NvmlSource : public GpuSource {
         }
       }
       gpu.device = std::move(device);
-      if (!gpu.device.uuid.empty()) gpu.links = library_.ReadNvLinks(gpu.device.uuid);
-      if (xids_ && !gpu.device.uuid.empty() && registered_.emplace(gpu.device.uuid, true).second) {
-        const auto registered = xids_->Register(gpu.device.uuid);
-        if (!registered)
-          base::LogWarning("no reports of errors of " + gpu.device.uuid + ": " + registered.error().message);
-      }
+      if (!gpu.device.uuid.empty()) gpu.links = library_->ReadNvLinks(gpu.device.uuid);
       gpus.push_back(std::move(gpu));
     }
     gpus_ = std::move(gpus);
+    WatchXids();
     return {};
+  }
+
+  void WatchXids() {
+    if (!xids_) {
+      registered_.clear();
+      auto watch = library_->WatchXids();
+      if (!watch) return;
+      xids_ = *std::move(watch);
+    }
+    for (const GpuPicture& gpu : gpus_) {
+      const std::string& uuid = gpu.device.uuid;
+      if (uuid.empty() || registered_.contains(uuid)) continue;
+      const auto registered = xids_->Register(uuid);
+      // One that is lost is asked again when it is back.
+      if (!registered && gpu.device.condition != nvml::Condition::kAnswers) continue;
+      registered_.insert(uuid);
+      if (!registered) base::LogWarning("no reports of errors of " + uuid + ": " + registered.error().message);
+    }
   }
 
   void LookAt(GpuPicture& gpu) {
     if (gpu.device.uuid.empty()) return;
-    gpu.telemetry = library_.Sample(gpu.device.uuid);
+    gpu.telemetry = library_->Sample(gpu.device.uuid);
     if (gpu.telemetry.condition != nvml::Condition::kAnswers) trouble_ = true;
-    gpu.held = library_.ReadProcesses(gpu.device.uuid);
+    gpu.held = library_->ReadProcesses(gpu.device.uuid);
     gpu.processes.clear();
     std::uint64_t& since = since_[gpu.device.uuid];
-    auto processes = library_.ReadProcessUtilization(gpu.device.uuid, since);
+    auto processes = library_->ReadProcessUtilization(gpu.device.uuid, since);
     if (!processes) return;
     for (const nvml::ProcessUtilization& process : *processes) {
       since = std::max(since, process.microseconds);
@@ -79,15 +109,15 @@ class NvmlSource : public GpuSource {
     if (gpus_.empty()) return;
     GpuPicture& gpu = gpus_[static_cast<std::size_t>(looks_) % gpus_.size()];
     gpu.pcie = {};
-    if (!gpu.device.uuid.empty() && !trouble_) gpu.pcie = library_.MeasurePcie(gpu.device.uuid);
+    if (!gpu.device.uuid.empty() && !trouble_) gpu.pcie = library_->MeasurePcie(gpu.device.uuid);
   }
 
   void TakeEvents() {
     for (int i = 0; xids_ && i < kMostEvents; ++i) {
       auto event = xids_->Wait(0);
       if (!event) {
-        xids_.reset();
-        base::LogWarning("errors of the GPUs are no longer reported: " + event.error().message);
+        xids_.reset();  // until the next look around
+        base::LogWarning("errors of the GPUs are not reported for a while: " + event.error().message);
         return;
       }
       if (!event->has_value()) return;
@@ -98,9 +128,12 @@ class NvmlSource : public GpuSource {
     }
   }
 
-  nvml::Library library_;
+  const nvml::LoadOptions load_;
+  const std::string proc_gpus_;
+  std::optional<nvml::Library> library_;              // before the first Begin, and when one failed, there is none
+  std::optional<std::set<std::string>> kernel_gpus_;  // when the session began
   std::unique_ptr<nvml::XidWatch> xids_;
-  std::unordered_map<std::string, bool> registered_;
+  std::unordered_set<std::string> registered_;  // UUIDs whose XIDs are heard, or never will be
   std::vector<GpuPicture> gpus_;
   std::unordered_map<std::string, std::uint64_t> since_;
   int looks_ = 0;
@@ -109,10 +142,10 @@ class NvmlSource : public GpuSource {
 
 }  // namespace
 
-base::Result<std::unique_ptr<GpuSource>> MakeNvmlSource() {
-  auto library = nvml::Library::Load();
-  if (!library) return tl::unexpected(library.error());
-  return std::make_unique<NvmlSource>(*std::move(library));
+base::Result<std::unique_ptr<GpuSource>> MakeNvmlSource(const nvml::LoadOptions& load, const std::string& proc_gpus) {
+  auto source = std::make_unique<NvmlSource>(load, proc_gpus);
+  if (auto begun = source->Begin(); !begun) return tl::unexpected(begun.error());
+  return source;
 }
 
 }  // namespace hami::monitor

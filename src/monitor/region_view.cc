@@ -13,7 +13,9 @@ void AddSlot(const region::SnapshotSlot& slot, RegionView& view) {
   // A slot that HAMi's library gave back keeps its figures; its status says that they are void.
   if (slot.liveness == region::Liveness::kDead || slot.status == region::kStatusFree) return;
   ++(slot.liveness == region::Liveness::kAlive ? view.living : view.possible);
-  if (slot.host_pid > 0) view.host_pids.push_back(slot.host_pid);
+  // What the kernel says is true; what the file says may be another's number.
+  const pid_t pid = slot.holder > 0 ? slot.holder : slot.host_pid;
+  if (pid > 0) view.host_pids.push_back(pid);
   for (std::size_t d = 0; d < view.devices.size(); ++d) {
     const region::SnapshotMemory& memory = slot.memory[d];
     DeviceUse& use = view.devices[d];

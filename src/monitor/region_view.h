@@ -25,7 +25,7 @@ struct DeviceUse {
   std::uint64_t module = 0;
   std::uint64_t data = 0;
   std::uint64_t offset = 0;
-  std::uint64_t sm_percent = 0;
+  std::uint64_t sm_percent = 0;  // HAMi's library tells it
   // Of our library only, otherwise 0.
   std::uint64_t peak = 0;
   std::uint64_t refusals = 0;
@@ -45,7 +45,7 @@ struct RegionView {
   std::uint64_t last_kernel_time = 0;  // 0: never, or v0
   int living = 0;                      // processes known to live
   int possible = 0;                    // and those of which nobody knows
-  std::vector<pid_t> host_pids;        // of both, where the region tells
+  std::vector<pid_t> host_pids;        // of both, where the kernel or the region tells
 };
 
 RegionView Summarise(const region::Snapshot& snapshot);

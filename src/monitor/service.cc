@@ -9,6 +9,7 @@
 #include "kube/store.h"
 #include "monitor/metrics.h"
 #include "monitor/monitor.h"
+#include "monitor/probes.h"
 #include "net/server.h"
 #include "net/url.h"
 
@@ -19,7 +20,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr seconds kStuck{30};  // without a round for so long the loop is not alive
 constexpr milliseconds kPatience{2000};
 
 std::unique_ptr<kube::Client> MakeClient(const kube::Config& config, base::Error& error) {
@@ -30,14 +30,6 @@ std::unique_ptr<kube::Client> MakeClient(const kube::Config& config, base::Error
   if (client) return *std::move(client);
   error = client.error();
   return nullptr;
-}
-
-net::Response Plain(int status, std::string text) {
-  net::Response response;
-  response.status = status;
-  response.headers = {{"Content-Type", "text/plain; charset=utf-8"}};
-  response.body = std::move(text);
-  return response;
 }
 
 // The pods of one node, as a store kept by a watch that the server narrows down.
@@ -72,7 +64,7 @@ class Service::Impl {
         client_(std::move(client)),
         recorder_(*client_, RecorderOptionsOf(options)),
         pods_(*client_, options.node_name),
-        gpus_(&MakeNvmlSource, {options.gpu_interval, seconds(2), seconds(60)}),
+        gpus_([] { return MakeNvmlSource(); }, {options.gpu_interval, seconds(2), seconds(60)}),
         monitor_(ConfigOf(options), OutsideOf()) {}
 
   base::Status Serve() {
@@ -139,16 +131,16 @@ class Service::Impl {
 
   net::Response Answer(const net::Request& request) const {
     const std::string_view path = net::PathOf(request.target);
-    if (request.method != "GET" && request.method != "HEAD") return Plain(405, "only GET\n");
+    if (request.method != "GET" && request.method != "HEAD") return PlainAnswer(405, "only GET\n");
     net::Response response;
     if (path == "/metrics") {
       response = Metrics();
     } else if (path == "/healthz") {
-      response = Health();
+      response = Health(Clock::now() - last_round_.load());
     } else if (path == "/readyz") {
-      response = Readiness();
+      response = Readiness(monitor_.Last()->self);
     } else {
-      response = Plain(404, "there are /metrics, /healthz and /readyz\n");
+      response = PlainAnswer(404, "there are /metrics, /healthz and /readyz\n");
     }
     if (request.method == "HEAD") response.body.clear();
     return response;
@@ -164,19 +156,6 @@ class Service::Impl {
         RenderMetrics(*monitor_.Last(), *gpus_.Last(), {options_.legacy_metrics, options_.compat_labels}, now);
     last_scrape_.store(std::chrono::duration<double>(Clock::now() - now.steady).count());
     return response;
-  }
-
-  net::Response Health() const {
-    const auto quiet = Clock::now() - last_round_.load();
-    if (quiet < kStuck) return Plain(200, "ok\n");
-    return Plain(503, "no round for " + std::to_string(std::chrono::duration_cast<seconds>(quiet).count()) + " s\n");
-  }
-
-  net::Response Readiness() const {
-    const SelfPicture& self = monitor_.Last()->self;
-    if (self.ticks == 0) return Plain(503, "the first round is not done\n");
-    if (!self.pods_known) return Plain(503, "the pods of the node are not known yet\n");
-    return Plain(200, "ok\n");
   }
 
   const Options options_;

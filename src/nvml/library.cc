@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 
 #include "base/fd.h"
 #include "base/strings.h"
@@ -222,6 +223,17 @@ std::string SysfsBusId(const std::string& text) {
   // NVML writes the domain with eight digits, the kernel with four.
   if (const auto colon = id.find(':'); colon == 8 && id.starts_with("0000")) id.erase(0, 4);
   return id;
+}
+
+std::optional<std::set<std::string>> KernelGpus(const std::string& proc_gpus) {
+  std::error_code error;
+  std::set<std::string> names;
+  for (std::filesystem::directory_iterator entry(proc_gpus, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.insert(entry->path().filename());
+  }
+  if (error) return std::nullopt;
+  return names;
 }
 
 }  // namespace hami::nvml

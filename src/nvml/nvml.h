@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -252,6 +253,11 @@ class Library {
   std::shared_ptr<const Functions> functions_;
   std::string sysfs_;
 };
+
+// One name per GPU that the kernel's driver knows, from a folder like this; nothing where there is none. NVML lists
+// what was there when its session began: when this has changed, only a new session sees it.
+inline constexpr const char* kProcGpus = "/proc/driver/nvidia/gpus";
+std::optional<std::set<std::string>> KernelGpus(const std::string& proc_gpus);
 
 // "00000000:3B:00.0" → "0000:3b:00.0", the form of sysfs. What is not such an address comes back as it is.
 std::string SysfsBusId(const std::string& text);

@@ -5,6 +5,7 @@
 #include "plugin/card_keeper.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "base/log.h"
 #include "simgpu/machine/in_child.h"
 #include "simgpu/simgpu.h"
 
@@ -66,6 +68,11 @@ class Bench {
     const std::scoped_lock lock(mutex_);
     return registration_;
   }
+  // At least one for each look at the driver.
+  int registrations() {
+    const std::scoped_lock lock(mutex_);
+    return registrations_;
+  }
 
   CardBoard board;
   std::atomic<UnixSeconds> now = 1000;
@@ -77,6 +84,7 @@ class Bench {
     hooks.on_registration = [this](const Registration& registration) {
       const std::scoped_lock lock(mutex_);
       registration_ = registration;
+      ++registrations_;
     };
     hooks.on_event = [this](const NodeEvent& event) {
       const std::scoped_lock lock(mutex_);
@@ -87,6 +95,7 @@ class Bench {
   std::mutex mutex_;
   std::condition_variable changed_;
   Registration registration_;
+  int registrations_ = 0;
   std::vector<NodeEvent> events_;
 
  public:
@@ -211,6 +220,30 @@ TEST_F(CardKeeperTest, GivenADriverThatFailsAsAWhole_WhenItReturns_ThenTheGpusDo
               // XIDs are heard in the new session, too.
               CHECK_OR(6, Inject("xid device=0 code=62"));
               CHECK_OR(7, bench.Await([&] { return !bench.Healthy(0); }));
+              return 0;
+            }));
+}
+
+// L5: to HAMi a failed wait condemns every GPU, and is repeated at once, without end.
+TEST_F(CardKeeperTest, GivenAWaitForXidsThatFails_WhenItGoesOnFailing_ThenNoGpuIsCondemnedAndEachLookAsksOnce) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              const fs::path log = folder_ / "log";
+              CHECK_OR(1, ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), STDERR_FILENO) >= 0);
+              base::StartLog("test", base::LogLevel::kInfo, base::LogStyle::kDaemon);
+              Bench bench(options_);
+              CHECK_OR(2, bench.keeper.Start());
+              bench.keeper.SeeNode({}, {});
+              CHECK_OR(3, Inject("fault call=nvmlEventSetWait* error=unknown"));
+              const int before = bench.registrations();
+              CHECK_OR(4, bench.Await([&] { return bench.registrations() >= before + 10; }));
+              CHECK_OR(5, bench.Healthy(0) && bench.Healthy(1));
+              int failures = 0;
+              std::ifstream lines(log);
+              for (std::string line; std::getline(lines, line);)
+                failures += line.find("waiting for XID events") != std::string::npos ? 1 : 0;
+              CHECK_OR(6, failures > 0 && failures <= bench.registrations() + 1);
+              CHECK_OR(7, Inject("clear") && Inject("xid device=0 code=62"));
+              CHECK_OR(8, bench.Await([&] { return !bench.Healthy(0); }));
               return 0;
             }));
 }

@@ -2,7 +2,6 @@
 
 #include "plugin/driver_session.h"
 
-#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -10,21 +9,10 @@
 
 namespace hami::plugin {
 
-namespace fs = std::filesystem;
 using base::Result;
 
 DriverSession::DriverSession(nvml::LoadOptions load, std::string proc_gpus)
     : load_(std::move(load)), proc_gpus_(std::move(proc_gpus)) {}
-
-std::optional<std::set<std::string>> DriverSession::KernelGpus() const {
-  std::error_code error;
-  std::set<std::string> names;
-  for (fs::directory_iterator entry(proc_gpus_, error), end; !error && entry != end; entry.increment(error)) {
-    names.insert(entry->path().filename());
-  }
-  if (error) return std::nullopt;
-  return names;
-}
 
 void DriverSession::End() {
   std::weak_ptr<nvml::XidWatch> waiting;
@@ -41,7 +29,7 @@ void DriverSession::End() {
 }
 
 Result<DriverReading> DriverSession::Read(bool with_topology) {
-  auto kernel = KernelGpus();
+  auto kernel = nvml::KernelGpus(proc_gpus_);
   if (library_ && kernel != kernel_gpus_) {
     base::LogInfo("the machine's GPUs changed; asking the driver anew");
     End();

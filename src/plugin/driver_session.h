@@ -21,7 +21,7 @@ namespace hami::plugin {
 class DriverSession {
  public:
   // PROC_GPUS is the folder where the kernel's driver keeps one entry per GPU, named by bus id.
-  explicit DriverSession(nvml::LoadOptions load, std::string proc_gpus = "/proc/driver/nvidia/gpus");
+  explicit DriverSession(nvml::LoadOptions load, std::string proc_gpus = nvml::kProcGpus);
 
   // One look at all GPUs. An error is about the driver as a whole; the next call begins a new session.
   base::Result<DriverReading> Read(bool with_topology);
@@ -32,8 +32,6 @@ class DriverSession {
   void DropXids(const std::shared_ptr<nvml::XidWatch>& xids);
 
  private:
-  // What the kernel lists; nothing where it does not say.
-  std::optional<std::set<std::string>> KernelGpus() const;
   void End();
   void WatchXidsOf(const std::vector<nvml::Device>& devices);
 

@@ -110,9 +110,10 @@ void CopySlot(const SlotT& from, int32_t index, SnapshotSlot* to) {
   }
 }
 
-Liveness JudgeToken(const Source& source, const SnapshotSlot& slot, uint64_t own_namespace) {
+Liveness JudgeToken(const Source& source, const SnapshotSlot& slot, uint64_t own_namespace, int32_t* holding) {
   int32_t holder = 0;
   const LockHeld held = AskRecordLock(source.fd(), kSlotLockByte + slot.index, 1, &holder);
+  if (held == LockHeld::kYes && holder > 0) *holding = holder;
   const bool same_namespace = slot.pid_namespace == own_namespace && own_namespace != 0;
   if (held == LockHeld::kYes && (holder == 0 || holder == slot.pid || !same_namespace)) return Liveness::kAlive;
   if (!same_namespace) return Liveness::kUnknown;
@@ -149,7 +150,7 @@ bool ReadSlots(const Source& source, bool check_liveness, Snapshot* snapshot) {
     if (slot->has_token) {
       slot->start_time = raw.start_time;
       if (snapshot->has_private) ReadRecord(source, raw.token, slot);
-      if (check_liveness) slot->liveness = JudgeToken(source, *slot, own_namespace);
+      if (check_liveness) slot->liveness = JudgeToken(source, *slot, own_namespace, &slot->holder);
     }
   }
   return true;

@@ -29,6 +29,7 @@ struct SnapshotSlot {
   int32_t host_pid;
   int32_t status;
   Liveness liveness;
+  int32_t holder;  // who holds the slot's lock, as the kernel tells this process; 0: nobody, or nobody it can name
   bool has_token;  // claimed by this project's library; the next four are only then meaningful
   uint64_t start_time;
   uint64_t pid_namespace;

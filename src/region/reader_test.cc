@@ -78,9 +78,11 @@ TEST_F(ReaderTest, GivenALivingAndADeadProcess_WhenRead_ThenBothAreShownAndOnlyT
   const SnapshotSlot& dead = snapshot_->slots[0];
   EXPECT_EQ(dead.pid, first);
   EXPECT_EQ(dead.liveness, Liveness::kDead);
+  EXPECT_EQ(dead.holder, 0);
   const SnapshotSlot& alive = snapshot_->slots[1];
   EXPECT_EQ(alive.pid, second);
   EXPECT_EQ(alive.liveness, Liveness::kAlive);
+  EXPECT_EQ(alive.holder, second) << "whatever the slot says";
   EXPECT_EQ(alive.host_pid, 77);
   EXPECT_EQ(alive.status, kStatusRunning);
   EXPECT_TRUE(alive.has_token);

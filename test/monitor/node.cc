@@ -108,7 +108,7 @@ Process Node::StartMonitorOnly(const std::vector<std::string>& flags, const Envi
   return Start(words, environment);
 }
 
-void Node::StartMonitor(const std::vector<std::string>& flags) {
+void Node::StartServing(const std::vector<std::string>& flags) {
   std::vector<std::string> all{"--metrics-bind-address=127.0.0.1:0", "--tick=200ms", "--gpu-interval=1s"};
   all.insert(all.end(), flags.begin(), flags.end());
   monitor_ = StartMonitorOnly(all);
@@ -123,6 +123,10 @@ void Node::StartMonitor(const std::vector<std::string>& flags) {
   auto client = net::Client::Make(*net::ParseUrl("http://127.0.0.1:" + port), {});
   ASSERT_TRUE(client);
   http_ = *std::move(client);
+}
+
+void Node::StartMonitor(const std::vector<std::string>& flags) {
+  StartServing(flags);
   ASSERT_TRUE(Eventually([&] { return Get("/readyz").status == 200; })) << monitor_.err();
 }
 

@@ -42,7 +42,8 @@ class Node : public testing::Test {
   // Exit status, or 128 + signal.
   int Wait(const Process& process);
 
-  // Starts the monitor and waits until it serves.
+  // Starts the monitor and waits until it serves, and until it is ready.
+  void StartServing(const std::vector<std::string>& flags = {});
   void StartMonitor(const std::vector<std::string>& flags = {});
   Process StartMonitorOnly(const std::vector<std::string>& flags, const Environment& more = {});
   net::Response Get(const std::string& target);

@@ -100,6 +100,22 @@ TEST_F(Node, GivenTwoContainersOfDifferentPriority_WhenBothLaunch_ThenTheLesserS
   EXPECT_TRUE(Eventually([&] { return low.out().size() > stopped_at + 1; })) << Get("/metrics").body;
 }
 
+// V7: a library that looks at the limit first never sees that it was told to stop.
+TEST_F(Node, GivenAContainerWhoseLimitWasLifted_WhenAMoreImportantOneLaunches_ThenItStopsAllTheSame) {
+  AddPod("high", 4096, 0);
+  AddPod("low", 4096, 30);
+  const Process low = StartGuest("low", {"64", "spin"}, 4096, 30, {{"CUDA_TASK_PRIORITY", "1"}});
+  StartMonitor();
+  const region::RawFile region(ContainerFolder("low") + "/8d0f.cache");
+  ASSERT_TRUE(Eventually([&] { return region.Get<std::int32_t>(2'008'900) == 0; })) << "alone, so without its limit";
+  const Process high = StartGuest("high", {"64", "spin"}, 4096, 0, {{"CUDA_TASK_PRIORITY", "0"}});
+  const auto blocked_for = [&] { return Metric({"hami_container_blocked_seconds_total{", "pod=\"low\""}).value_or(0); };
+  ASSERT_TRUE(Eventually([&] { return blocked_for() > 0.5; })) << "so that what was queued has ended";
+  const std::size_t stopped_at = low.out().size();
+  ASSERT_TRUE(Eventually([&] { return blocked_for() > 1.5; }));
+  EXPECT_EQ(low.out().size(), stopped_at);
+}
+
 TEST_F(Node, GivenAStoppedContainer_WhenTheMonitorIsTerminated_ThenItGoesOn) {
   AddPod("high", 4096, 0);
   AddPod("low", 4096, 0);
@@ -178,6 +194,42 @@ TEST_F(Node, GivenHostileFilesBesideAnHonestContainer_ThenTheHonestOneIsServedAs
   EXPECT_EQ(Metric({"hami_container_region_problem{", "pod=\"fifo\"", "problem=\"corrupt\""}), 1);
   EXPECT_EQ(Metric({"hami_container_region_problem{", "pod=\"link\"", "problem=\"corrupt\""}), 1);
   EXPECT_EQ(Get("/healthz").status, 200);
+}
+
+// V8: HAMi asks the driver in each scrape.
+TEST_F(Node, GivenADriverThatHangs_ThenScrapesAndRoundsGoOnAndTheProgramEndsWhenToldTo) {
+  AddPod("train", 4096, 0);
+  std::filesystem::create_directories(ContainerFolder("train"));
+  region::MakeHamiFile(ContainerFolder("train") + "/a.cache");
+  StartMonitor();
+  ASSERT_TRUE(Eventually([&] { return Metric({"hami_monitor_nvml_up{"}) == 1; }));
+  const Process injector =
+      StartGuest("nobody", {"inject", "fault call=nvmlDeviceGetTemperature* delay_ms=600000"}, 1, 0);
+  ASSERT_TRUE(Eventually([&] { return Metric({"hami_monitor_gpu_sample_age_seconds{"}).value_or(0) > 3; }));
+  const double ticks = Metric({"hami_monitor_ticks_total{"}).value_or(0);
+  EXPECT_TRUE(Eventually([&] { return Metric({"hami_monitor_ticks_total{"}).value_or(0) > ticks + 2; }));
+  EXPECT_TRUE(Metric({"hami_container_processes{", "pod=\"train\""}));
+  EXPECT_TRUE(Metric({"hami_host_gpu_memory_used_bytes{", uuid_})) << "as it was; how old it is stands beside it";
+  EXPECT_EQ(Get("/healthz").status, 200);
+  ASSERT_EQ(::kill(monitor_.pid, SIGTERM), 0);
+  EXPECT_EQ(Wait(monitor_), 0) << monitor_.err();
+}
+
+TEST_F(Node, GivenPodsThatAreNotKnown_ThenTheProgramIsAliveButNotReadyAndShowsNoContainer) {
+  kube::FakeFault refusal;
+  refusal.path_part = "/pods";
+  refusal.times = 1'000'000;
+  refusal.status = 503;
+  api_->Add(refusal);
+  AddPod("train", 4096, 0);
+  std::filesystem::create_directories(ContainerFolder("train"));
+  region::MakeHamiFile(ContainerFolder("train") + "/a.cache");
+  StartServing();
+  ASSERT_TRUE(Eventually([&] { return Metric({"hami_monitor_ticks_total{"}).value_or(0) > 3; }));
+  EXPECT_EQ(Get("/healthz").status, 200);
+  EXPECT_EQ(Get("/readyz").status, 503);
+  EXPECT_EQ(Metric({"hami_monitor_pods_known{"}), 0);
+  EXPECT_FALSE(Metric({"pod=\"train\""}));
 }
 
 TEST_F(Node, GivenAnApiServerThatGoesAway_ThenWhatWasKnownIsStillServedAndNothingIsRemoved) {

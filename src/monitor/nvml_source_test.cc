@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Each test is a child process with a simulated machine of its own.
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "monitor/gpus.h"
+#include "simgpu/machine/in_child.h"
+#include "simgpu/simgpu.h"
+
+#define CHECK_OR(code, condition) \
+  if (!(condition)) return (code)
+
+namespace hami::monitor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// More than it takes until what seldom changes is looked at again.
+constexpr int kManyLooks = 40;
+
+class NvmlSourceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("hami-monitor-gpus-test-" + std::to_string(::getpid()));
+    fs::create_directories(folder_ / "gpus/0000:3b:00.0");
+    ::setenv("SIMGPU_STATE", (folder_ / "state").c_str(), 1);
+    ::unsetenv("SIMGPU");
+    Machine("");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void Machine(const std::string& statements) const {
+    std::ofstream(folder_ / "config") << "gpus 2xH100\n" << statements;
+    ::setenv("SIMGPU_CONFIG", (folder_ / "config").c_str(), 1);
+  }
+  std::unique_ptr<GpuSource> Make() const {
+    auto source = MakeNvmlSource({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "gpus");
+    return source ? *std::move(source) : nullptr;
+  }
+  // The library is loaded already; this finds the same copy.
+  static bool Inject(const char* text) {
+    void* const library = ::dlopen(SIMGPU_NVML_PATH, RTLD_NOW | RTLD_LOCAL);
+    const auto inject = reinterpret_cast<decltype(&::simgpu_inject)>(::dlsym(library, "simgpu_inject"));
+    return inject != nullptr && inject(text, nullptr, 0) == 1;
+  }
+  // How often XID code 48 was counted for GPU 1, after enough looks.
+  static std::uint64_t CountedAfterAWhile(GpuSource& source) {
+    std::uint64_t counted = 0;
+    for (int i = 0; i < kManyLooks; ++i) {
+      const auto gpus = source.Look();
+      if (gpus && gpus->size() == 2 && gpus->at(1).xids.contains(48)) counted = gpus->at(1).xids.at(48);
+    }
+    return counted;
+  }
+
+  fs::path folder_;
+};
+
+// V8: HAMi drops every figure of a GPU when one query fails.
+TEST_F(NvmlSourceTest, GivenAQueryThatFails_WhenLookedAt_ThenTheOtherFiguresOfThatGpuAndTheOtherGpuAreThere) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              Machine("fault call=nvmlDeviceGetUtilizationRates error=unknown device=0\n");
+              const auto source = Make();
+              CHECK_OR(1, source);
+              const auto gpus = source->Look();
+              CHECK_OR(2, gpus && gpus->size() == 2);
+              CHECK_OR(3, !gpus->at(0).telemetry.gpu_percent);
+              CHECK_OR(4, gpus->at(0).telemetry.memory && gpus->at(0).telemetry.temperature_celsius);
+              CHECK_OR(5, gpus->at(1).telemetry.gpu_percent);
+              return 0;
+            }));
+}
+
+// V8: HAMi begins and ends a session in each scrape.
+TEST_F(NvmlSourceTest, GivenManyLooks_WhenAllGoesWell_ThenTheyAreOneSession) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              const auto source = Make();
+              CHECK_OR(1, source && source->Look());
+              CHECK_OR(2, Inject("fault call=nvmlInit* error=unknown"));
+              for (int i = 0; i < kManyLooks; ++i) CHECK_OR(3, source->Look());
+              return 0;
+            }));
+}
+
+// L2, for the monitor: NVML lists what was there when its session began.
+TEST_F(NvmlSourceTest, GivenAGpuThatIsPluggedIn_WhenLookedAt_ThenTheSessionBeginsAnew) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              const auto source = Make();
+              CHECK_OR(1, source && source->Look());
+              CHECK_OR(2, Inject("fault call=nvmlInit* error=unknown nth=1"));
+              fs::create_directories(folder_ / "gpus/0000:86:00.0");
+              CHECK_OR(3, !source->Look());
+              CHECK_OR(4, source->Look());
+              return 0;
+            }));
+}
+
+TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatFailed_WhenAnErrorComesLater_ThenItIsCounted) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              const auto source = Make();
+              CHECK_OR(1, source && source->Look());
+              CHECK_OR(2, Inject("fault call=nvmlEventSetWait* error=unknown count=1"));
+              CHECK_OR(3, source->Look());
+              CHECK_OR(4, CountedAfterAWhile(*source) == 0);
+              CHECK_OR(5, Inject("xid device=1 code=48"));
+              CHECK_OR(6, CountedAfterAWhile(*source) == 1);
+              return 0;
+            }));
+}
+
+TEST_F(NvmlSourceTest, GivenAGpuThatIsLostAtFirst_WhenItIsBack_ThenItsErrorsAreCounted) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              Machine("lost device=1\n");
+              const auto source = Make();
+              CHECK_OR(1, source && source->Look());
+              CHECK_OR(2, Inject("recover device=1"));
+              CHECK_OR(3, CountedAfterAWhile(*source) == 0);
+              CHECK_OR(4, Inject("xid device=1 code=48"));
+              CHECK_OR(5, CountedAfterAWhile(*source) == 1);
+              return 0;
+            }));
+}
+
+}  // namespace
+}  // namespace hami::monitor

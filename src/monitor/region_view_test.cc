@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "monitor/region_view.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace hami::monitor {
+namespace {
+
+// A snapshot of one device and as many slots as asked for, all of processes of which nobody knows.
+std::unique_ptr<region::Snapshot> WithSlots(int count) {
+  auto snapshot = std::make_unique<region::Snapshot>();
+  snapshot->version = 1;
+  snapshot->device_count = 1;
+  snapshot->slot_count = count;
+  for (int i = 0; i < count; ++i) {
+    region::SnapshotSlot& slot = snapshot->slots[i];
+    slot.pid = slot.host_pid = 100 + i;
+    slot.status = 1;
+    slot.memory[0] = {1, 20, 300, 4000, 50'000, 0, 60};
+  }
+  return snapshot;
+}
+
+TEST(RegionView, GivenSeveralProcesses_ThenEveryFigureIsTheirSum_AlsoAboveAWholeGpu) {
+  const RegionView view = Summarise(*WithSlots(3));
+  ASSERT_EQ(view.devices.size(), 1U);
+  const DeviceUse& use = view.devices[0];
+  EXPECT_EQ(use.context, 3U);
+  EXPECT_EQ(use.module, 60U);
+  EXPECT_EQ(use.data, 900U);
+  EXPECT_EQ(use.offset, 12'000U);
+  EXPECT_EQ(use.used, 150'000U);
+  EXPECT_EQ(use.sm_percent, 180U);
+  EXPECT_EQ(view.possible, 3);
+  EXPECT_EQ(view.host_pids, (std::vector<pid_t>{100, 101, 102}));
+}
+
+TEST(RegionView, GivenAHolderThatTheKernelNames_ThenItIsTheProcessWhateverTheFileSays) {
+  const auto snapshot = WithSlots(2);
+  snapshot->slots[1].holder = 4711;
+  EXPECT_EQ(Summarise(*snapshot).host_pids, (std::vector<pid_t>{100, 4711}));
+}
+
+// HAMi's library leaves the figures of a slot that it gave back.
+TEST(RegionView, GivenSlotsThatWereGivenBackOrWhoseProcessesDied_ThenTheyCountForNothing) {
+  const auto snapshot = WithSlots(3);
+  snapshot->slots[0].status = region::kStatusFree;
+  snapshot->slots[1].liveness = region::Liveness::kDead;
+  const RegionView view = Summarise(*snapshot);
+  EXPECT_EQ(view.devices[0].used, 50'000U);
+  EXPECT_EQ(view.devices[0].sm_percent, 60U);
+  EXPECT_EQ(view.living + view.possible, 1);
+}
+
+TEST(RegionView, GivenFiguresWhoseSumDoesNotFit_ThenItStopsAtTheLargest) {
+  const auto snapshot = WithSlots(2);
+  snapshot->slots[0].memory[0].total = UINT64_MAX - 1;
+  EXPECT_EQ(Summarise(*snapshot).devices[0].used, UINT64_MAX);
+}
+
+TEST(RegionView, GivenLimitsBehindTheDevicesItNames_ThenTheyAreKeptWithoutAName) {
+  const auto snapshot = WithSlots(0);
+  snapshot->devices[2].limit = 7;
+  const RegionView view = Summarise(*snapshot);
+  ASSERT_EQ(view.devices.size(), 3U);
+  EXPECT_EQ(view.devices[2].limit, 7U);
+  EXPECT_EQ(view.devices[2].uuid, "");
+}
+
+}  // namespace
+}  // namespace hami::monitor
