@@ -170,7 +170,8 @@ void RenderOurContainers(const Picture& picture, base::Exposition& page) {
   };
   each("hami_container_processes", kGauge, "Processes of the container that use GPUs",
        [](const ContainerPicture& container) {
-         return static_cast<std::uint64_t>(container.region.living + container.region.possible);
+         return static_cast<std::uint64_t>(container.region.living) +
+                static_cast<std::uint64_t>(container.region.possible);
        });
   each("hami_container_priority", kGauge, "Smaller is more important",
        [](const ContainerPicture& container) { return static_cast<double>(container.region.priority); });

@@ -101,9 +101,9 @@ void Monitor::Tick(const Now& now) {
   const Pods pods = outside_.pods();
   const PodsByUid by_uid = IndexPods(pods);
   const std::shared_ptr<const GpusPicture> gpus = outside_.gpus();
-  auto listed = folder_.List();
+  const auto listed = folder_.List();
   if (!listed) Complain(listed.error().message);
-  const std::vector<Entry> entries = listed ? *std::move(listed) : std::vector<Entry>{};
+  const std::vector<Entry> entries = listed.value_or(std::vector<Entry>{});
   std::vector<Sighting> sightings = LookAt(entries, by_uid, *gpus);
   if (TellsOfProcesses(*gpus, now)) {
     for (Sighting& sighting : sightings) AddUtilization(*gpus, sighting.reading.region);

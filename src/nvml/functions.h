@@ -84,7 +84,7 @@ struct Functions {
 
   void* handle = nullptr;
   bool initialised = false;
-#define HAMI_NVML_MEMBER(name) decltype(&::name) name = nullptr;
+#define HAMI_NVML_MEMBER(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses): a declaration
   HAMI_NVML_USED(HAMI_NVML_MEMBER)
 #undef HAMI_NVML_MEMBER
 

@@ -329,7 +329,7 @@ Agent::Agent(Options options) : impl_(std::make_unique<Impl>(std::move(options))
 
 Agent::~Agent() { Stop(); }
 
-base::Status Agent::Start(std::function<void()> on_give_up) {
+base::Status Agent::Start(const std::function<void()>& on_give_up) {
   HAMI_TRY(impl_->StartNode());
   HAMI_TRY(impl_->StartAllocations());
   HAMI_TRY(impl_->StartServing(on_give_up));

@@ -22,7 +22,7 @@ class Agent {
   Agent& operator=(const Agent&) = delete;
 
   // ON_GIVE_UP is called once, on a thread of the agent, when it can not serve any more.
-  base::Status Start(std::function<void()> on_give_up);
+  base::Status Start(const std::function<void()>& on_give_up);
   void Stop();
   // Serves and registers anew; GPUs, health and records stay as they are.
   void Restart();

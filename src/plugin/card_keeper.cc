@@ -15,7 +15,6 @@
 
 namespace hami::plugin {
 
-using base::Result;
 using base::Status;
 using Clock = std::chrono::steady_clock;
 

@@ -40,11 +40,11 @@ json::object MountEdit(const CdiFile& file) {
           {"options", json::array{"ro", "nosuid", "nodev", "rbind", "rprivate"}}};
 }
 
-json::object HookEdit(const std::string& program, std::vector<std::string> arguments) {
+json::object HookEdit(const std::string& program, const std::vector<std::string>& arguments) {
   json::array list{program.substr(program.rfind('/') + 1)};
   // nvidia-ctk carries its hooks as a subcommand; nvidia-cdi-hook is nothing else.
   if (program.ends_with("nvidia-ctk")) list.emplace_back("hook");
-  for (std::string& argument : arguments) list.emplace_back(std::move(argument));
+  for (const std::string& argument : arguments) list.emplace_back(argument);
   return {{"hookName", "createContainer"}, {"path", program}, {"args", std::move(list)}};
 }
 
@@ -65,8 +65,8 @@ void AddLibraryHooks(const DriverFiles& files, const Options& options, json::arr
     }
   }
   for (const std::string& folder : folders) cache.insert(cache.end(), {"--folder", folder});
-  if (links.size() > 1) hooks.push_back(HookEdit(options.cdi_hook_path, std::move(links)));
-  hooks.push_back(HookEdit(options.cdi_hook_path, std::move(cache)));
+  if (links.size() > 1) hooks.push_back(HookEdit(options.cdi_hook_path, links));
+  hooks.push_back(HookEdit(options.cdi_hook_path, cache));
 }
 
 json::object CommonEdits(const DriverFiles& files, const Options& options) {

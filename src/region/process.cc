@@ -28,10 +28,11 @@ char* AppendNumber(char* out, uint32_t number) {
 
 // Builds "/proc/<pid>/<leaf>".
 void ProcPath(int32_t pid, const char* leaf, char (&path)[40]) {
-  strcpy(path, "/proc/");
-  char* out = AppendNumber(path + strlen(path), static_cast<uint32_t>(pid));
+  constexpr char kProc[] = "/proc/";
+  memcpy(path, kProc, sizeof kProc);
+  char* out = AppendNumber(path + sizeof kProc - 1, static_cast<uint32_t>(pid));
   *out++ = '/';
-  strcpy(out, leaf);
+  memcpy(out, leaf, strlen(leaf) + 1);
 }
 
 ssize_t ReadAgain(int fd, void* buffer, size_t size) {
