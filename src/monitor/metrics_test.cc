@@ -187,6 +187,7 @@ TEST(Metrics, GivenAGpuThatIsLostOrBeyondRepair_ThenItIsNotHealthy) {
 TEST(Metrics, GivenALongUuidOrNone_ThenTheLabelIsItsFirst40BytesAndThereIsNoSampleWithoutOne) {
   Picture picture = Sample();
   picture.containers.resize(1);
+  picture.migs.clear();
   const std::string uuid(40, 'u');
   picture.containers[0].region.devices[0].uuid = uuid + "vvv";
   const std::string page = Render({false, true}, Gpus(), picture);

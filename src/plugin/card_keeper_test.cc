@@ -165,7 +165,9 @@ TEST_F(CardKeeperTest, GivenAnXid_WhenItIsInjected_ThenTheGpuIsOutAndComesBackAf
               CHECK_OR(3, bench.Await([&] { return !bench.Healthy(1); }));
               CHECK_OR(4, bench.Healthy(0));
               CHECK_OR(5, bench.board.Current()->cards[1].trouble.find("XID 48") == 0);
-              CHECK_OR(6, bench.registration().health.size() == 1 && bench.Told("GpuUnhealthy"));
+              // The board is told first.
+              CHECK_OR(6, bench.Await([&] { return bench.registration().health.size() == 1; }));
+              CHECK_OR(10, bench.Told("GpuUnhealthy"));
               bench.now += 60;
               CHECK_OR(7, !bench.Healthy(1));
               // Probation begins with the first look after the quiet time.
