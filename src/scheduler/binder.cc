@@ -111,9 +111,9 @@ base::Status Binder::Start(Work& work) {
     if (pending == nullptr) {
       work.bare = state.TakePassed(work.pod.uid);
       if (work.bare) return {};
-      return base::Fail(base::Concat({"pod ", work.pod.ns, "/", work.pod.name,
-                                      " holds no placement of this scheduler (it was restarted, or the placement "
-                                      "expired); it will be placed again"}));
+      constexpr const char* kWhy =
+          " holds no placement of this scheduler (it was restarted, or the placement expired); it will be placed again";
+      return base::Fail(base::Concat({"pod ", work.pod.ns, "/", work.pod.name, kWhy}));
     }
     if (pending->stage != Pending::Stage::kPlaced) return base::Fail("another bind call is at work on this pod");
     const NodeBook* node = state.FindNode(work.node);

@@ -112,7 +112,7 @@ struct Cache::Feed {
   kube::Reflector reflector;
 };
 
-Cache::Cache(kube::Client& client, Books& books, Registration& registration, Time& time, CacheOptions options)
+Cache::Cache(kube::Client& client, Books& books, Registration& registration, Time& time, const CacheOptions& options)
     : pods_(std::make_unique<Feed>(client, kube::kPods, Living(), std::make_unique<PodFeed>(books),
                                    Named(options.reflector, "pods"))),
       nodes_(std::make_unique<Feed>(client, kube::kNodes, kube::Selection{},

@@ -25,7 +25,7 @@ struct CacheOptions {
 class Cache {
  public:
   // All must outlive this. REGISTRATION looks at every node that changed.
-  Cache(kube::Client& client, Books& books, Registration& registration, Time& time, CacheOptions options);
+  Cache(kube::Client& client, Books& books, Registration& registration, Time& time, const CacheOptions& options);
   ~Cache();
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;

@@ -107,10 +107,12 @@ HAMI_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t handle, nvmlBA
   return result;
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration
 #define HAMI_PROCESS_LIST(symbol, Info, body)                                          \
   HAMI_EXPORT nvmlReturn_t symbol(nvmlDevice_t handle, unsigned* count, Info* infos) { \
     return body(handle, count, infos, real::symbol);                                   \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 HAMI_PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, ComputeProcesses)
 HAMI_PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, ComputeProcesses)
 HAMI_PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, ComputeProcesses)

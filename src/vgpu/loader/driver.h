@@ -55,7 +55,7 @@ class Slot<kSym, R(A...)> {
 };
 
 namespace real {
-#define HAMI_SLOT(symbol) inline constexpr Slot<Sym::symbol, decltype(::symbol)> symbol{};
+#define HAMI_SLOT(symbol) inline constexpr Slot<Sym::symbol, decltype(::symbol)> symbol{};  // NOLINT: a declaration
 #define HAMI_CUDA_HOOK(symbol, ...) HAMI_SLOT(symbol)
 #define HAMI_CUDA_PASS(...)
 #define HAMI_CUDA_ALIAS(...)

@@ -95,12 +95,9 @@ bool WaitAlone() {
 void Passage::Enter(Way way) {
   if (t_inside != 0) {
     state_ = State::kNested;
-  } else if (way == Way::kShared) {
-    Share();
-    state_ = State::kShared;
-  } else if (TryAlone() || (way == Way::kAlone && WaitAlone())) {
+  } else if (way != Way::kShared && (TryAlone() || (way == Way::kAlone && WaitAlone()))) {
     state_ = State::kAlone;
-  } else if (way == Way::kAlone) {
+  } else if (way == Way::kShared || way == Way::kAlone) {
     Share();
     state_ = State::kShared;
   } else {
