@@ -27,6 +27,7 @@ def driver(agents, build):
 def cdi(request, node, agents, driver):
     """The plugin names devices in this way."""
     restart(node, agents, f"--device-list-strategy={request.param}", *driver.flags())
+    wait_for("the specification", SPEC.exists)  # the kubelet may not have noticed that the plugin was away
     yield request.param
     restart(node, agents)
     SPEC.unlink()
