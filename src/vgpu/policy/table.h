@@ -56,6 +56,20 @@ class Table {
   bool Take(Space space, uint64_t key, Entry* out);
   // Takes one entry of `context` out; false when there is none left. For contexts that die; costs a walk.
   bool TakeOfContext(uint32_t context, Entry* out);
+  // Copies out one entry that `which` picks; false when there is none. Costs a walk; `which` must not use the table.
+  template <typename Which>
+  bool FindIf(Which which, Entry* out) {
+    for (Shard& shard : shards_) {
+      const Locked locked(shard.lock);
+      for (uint32_t i = 0; i < shard.capacity; ++i) {
+        const Entry& entry = shard.entries[i];
+        if (entry.space == Space::kNone || !which(entry)) continue;
+        *out = entry;
+        return true;
+      }
+    }
+    return false;
+  }
   uint64_t size();
   // Forgets everything and gives the pages back: in the child of a fork.
   void Reset();

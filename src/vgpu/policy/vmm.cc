@@ -185,6 +185,16 @@ void EndOwnerLocked(uint64_t owner) {
   while (g_names.TakeOfContext(number, &entry)) DropUseLocked(entry.extra);
 }
 
+// The mapping that `address` lies in. Addresses inside are rarely named; only then is every mapping looked at.
+bool FindMappingLocked(CUdeviceptr address, Entry* out) {
+  if (g_names.Find(Space::kVmmMapping, address, out)) return true;
+  return g_names.FindIf(
+      [address](const Entry& entry) {
+        return entry.space == Space::kVmmMapping && address >= entry.key && address - entry.key < entry.bytes;
+      },
+      out);
+}
+
 // Ends the mapping at `address`; its size, 0 when there is none.
 uint64_t EndMappingLocked(CUdeviceptr address) {
   Entry mapping;
@@ -261,7 +271,7 @@ void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address) {
   if (ByHandle(handle, &physical)) {
     ++physical.references;
     StorePhysical(physical);
-  } else if (g_names.Find(Space::kVmmMapping, address, &mapping) && LoadPhysical(mapping.extra, &physical)) {
+  } else if (FindMappingLocked(address, &mapping) && LoadPhysical(mapping.extra, &physical)) {
     // The handle was released and comes back, perhaps with another value.
     ++physical.references;
     StorePhysical(physical);
@@ -355,10 +365,14 @@ void VmmMulticastBound(const MulticastRange& at, CUmemGenericAllocationHandle ha
 
 void VmmMulticastBoundAddress(const MulticastRange& at, CUdeviceptr address) {
   const Locked locked(g_lock);
-  Physical physical;
   Entry mapping;
-  if (g_names.Find(Space::kVmmMapping, address, &mapping) && LoadPhysical(mapping.extra, &physical)) {
-    BindMulticastLocked(at, physical);
+  // The range may lie in several mappings, side by side.
+  for (uint64_t done = 0; done < at.bytes && FindMappingLocked(address + done, &mapping);) {
+    Physical physical;
+    if (LoadPhysical(mapping.extra, &physical)) {
+      BindMulticastLocked({at.multicast, at.offset + done, at.bytes - done}, physical);
+    }
+    done = mapping.key + mapping.bytes - address;
   }
 }
 

@@ -138,6 +138,25 @@ TEST_F(VmmTest, GivenMulticastObjectOfAnotherProcess_WhenBoundByAddress_ThenTheM
   EXPECT_EQ(g_charged, 0u);
 }
 
+TEST_F(VmmTest, GivenAnAddressInsideAMapping_WhenBoundOrRetained_ThenItsMemoryIsMeant) {
+  Create(kHandle);
+  Create(kOther);
+  Map(0x10000000, kHandle);
+  Map(0x10000000 + 10 * kMiB, kOther);
+  Release(kHandle);
+  VmmRetained(kHandle, 0x10000000 + 10 * kMiB - 1);
+  VmmMulticastCreated(kMulticast);
+  VmmMulticastBoundAddress({kMulticast, 0, 4 * kMiB}, 0x10000000 + 8 * kMiB);  // the end of one, the begin of the other
+  Release(kOther);
+  VmmUnmapped(0x10000000, 20 * kMiB);
+  VmmRetained(kMulticast + 1, 0x10000000 + 10 * kMiB);  // nothing is there
+  EXPECT_EQ(g_charged, 20 * kMiB);
+  Release(kMulticast);
+  EXPECT_EQ(g_charged, 10 * kMiB);
+  Release(kHandle);
+  EXPECT_EQ(g_charged, 0u);
+}
+
 TEST_F(VmmTest, GivenMapping_WhenAnotherAtItsAddressFails_ThenTheFirstIsStillKnown) {
   Create(kHandle);
   VmmImported(kOther, {0, 0, 0});
