@@ -45,6 +45,13 @@ CUresult Mapped(const CUarrayMapInfo* maps, unsigned count, Map map_all) {
   return result;
 }
 
+// A multicast object has no properties of memory.
+int DeviceOfHandle(CUmemGenericAllocationHandle handle) {
+  CUmemAllocationProp prop{};
+  const CUresult result = real::cuMemGetAllocationPropertiesFromHandle(&prop, handle);
+  return result == CUDA_SUCCESS ? DeviceOfProperties(prop) : kUnlimited;
+}
+
 CUresult Bound(CUresult result, const MulticastRange& at, CUmemGenericAllocationHandle handle) {
   if (result == CUDA_SUCCESS && Active()) VmmMulticastBound(at, handle);
   return result;
@@ -117,15 +124,12 @@ HAMI_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult result = real::cuMemImportFromShareableHandle(out, os_handle, type);
-  CUmemAllocationProp prop{};
   if (result != CUDA_SUCCESS || out == nullptr) {
     VmmImportFailed(import);
-  } else if (import.object != 0) {
-    VmmImported(*out, import);
-  } else if (real::cuMemGetAllocationPropertiesFromHandle(&prop, *out) == CUDA_SUCCESS) {
-    import.device = DeviceOfProperties(prop);
-    VmmImported(*out, import);
+    return result;
   }
+  if (import.object == 0) import.device = DeviceOfHandle(*out);
+  VmmImported(*out, import);
   return result;
 }
 

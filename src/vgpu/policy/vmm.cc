@@ -173,7 +173,7 @@ void BindLocked(uint64_t owner, uint64_t part, const Physical& physical) {
 
 void BindMulticastLocked(const MulticastRange& at, const Physical& physical) {
   Physical object;
-  // Known only if it was made here; one that was imported has its first use now.
+  // One that was made or imported past us has its first use now.
   if (!ByHandle(at.multicast, &object)) object.id = AddPhysicalLocked(at.multicast, 0, kUnlimited, false);
   BindLocked(MulticastOwner(object.id), MulticastPart(at.offset, physical.device), physical);
 }
@@ -260,7 +260,9 @@ void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import) {
     VmmImportFailed(import);
     return;
   }
-  const uint64_t id = AddPhysicalLocked(handle, import.bytes, import.device, true, import.object != 0);
+  // What is no device's has nothing to be charged: multicast objects, and memory of the host.
+  const bool counts = import.device != kUnlimited;
+  const uint64_t id = AddPhysicalLocked(handle, import.bytes, import.device, counts, import.object != 0);
   if (import.object != 0) StoreName(Space::kVmmShared, id, import.object, 0);
 }
 

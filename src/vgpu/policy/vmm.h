@@ -24,7 +24,7 @@ void VmmCreated(CUmemGenericAllocationHandle handle, uint64_t bytes, int device)
 void VmmExported(CUmemGenericAllocationHandle handle, int fd);
 // Around the driver's import. First this process becomes a holder, because another one may let go meanwhile; false when
 // it is the only one, and the memory does not fit. Then what came of it is remembered, with the device where nothing
-// else is known.
+// else is known; kUnlimited for what is no device's, as multicast objects are.
 struct VmmImport {
   uint64_t object = 0;  // that the container shares; 0 = somebody else's
   uint64_t bytes = 0;

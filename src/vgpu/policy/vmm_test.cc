@@ -138,6 +138,32 @@ TEST_F(VmmTest, GivenMulticastObjectOfAnotherProcess_WhenBoundByAddress_ThenTheM
   EXPECT_EQ(g_charged, 0u);
 }
 
+TEST_F(VmmTest, GivenMulticastObjectImportedAgain_WhenReleasedOnce_ThenItKeepsItsBindings) {
+  VmmMulticastCreated(kMulticast);
+  VmmImported(kMulticast, {0, 0, kUnlimited});
+  Create(kHandle);
+  VmmMulticastBound({kMulticast, 0, 10 * kMiB}, kHandle);
+  Release(kHandle);
+  Release(kMulticast);
+  EXPECT_EQ(g_charged, 10 * kMiB);
+  Release(kMulticast);
+  EXPECT_EQ(g_charged, 0u);
+}
+
+TEST_F(VmmTest, GivenMulticastObjectImportedAndMapped_WhenBoundAndReleased_ThenTheMappingKeepsIt) {
+  VmmImported(kMulticast, {0, 0, kUnlimited});
+  EXPECT_FALSE(VmmHoldsImports()) << "it has no memory";
+  Map(0x10000000, kMulticast);
+  EXPECT_EQ(g_charged, 0u);
+  Create(kHandle);
+  VmmMulticastBound({kMulticast, 0, 10 * kMiB}, kHandle);
+  Release(kHandle);
+  Release(kMulticast);
+  EXPECT_EQ(g_charged, 10 * kMiB);
+  VmmUnmapped(0x10000000, 10 * kMiB);
+  EXPECT_EQ(g_charged, 0u);
+}
+
 TEST_F(VmmTest, GivenAnAddressInsideAMapping_WhenBoundOrRetained_ThenItsMemoryIsMeant) {
   Create(kHandle);
   Create(kOther);
