@@ -22,14 +22,22 @@ struct ArrayStep {
   bool maps;
 };
 
-bool BeginStep(const CUarrayMapInfo& map, ArrayStep* step) {
+// All 0 for an array that is no sparse one.
+CUDA_ARRAY_SPARSE_PROPERTIES::Extent TileOf(const CUarrayMapInfo& map) {
   CUDA_ARRAY_SPARSE_PROPERTIES properties{};
+  CUresult known = CUDA_ERROR_INVALID_VALUE;
+  if (map.resourceType == CU_RESOURCE_TYPE_ARRAY) {
+    known = real::cuArrayGetSparseProperties(&properties, map.resource.array);
+  } else if (map.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+    known = real::cuMipmappedArrayGetSparseProperties(&properties, map.resource.mipmap);
+  }
+  return known == CUDA_SUCCESS ? properties.tileExtent : CUDA_ARRAY_SPARSE_PROPERTIES::Extent{};
+}
+
+bool BeginStep(const CUarrayMapInfo& map, ArrayStep* step) {
   const bool mipmap = map.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
-  const CUresult known = mipmap ? real::cuMipmappedArrayGetSparseProperties(&properties, map.resource.mipmap)
-                                : real::cuArrayGetSparseProperties(&properties, map.resource.array);
-  if (known != CUDA_SUCCESS) properties = {};  // no sparse one
   step->array = mipmap ? KeyOf(map.resource.mipmap) : KeyOf(map.resource.array);
-  step->box = BoxOf(map, properties.tileExtent);
+  step->box = BoxOf(map, TileOf(map));
   step->maps = map.memOperationType == CU_MEM_OPERATION_TYPE_MAP;
   return !step->maps || VmmUsing(map.memHandle.memHandle, step->box.bytes(), &step->use);
 }
