@@ -331,5 +331,97 @@ SCENARIO(multicast_of_two_processes) {
   EXPECT_SAME(RoomOn(0), before);
 }
 
+// --- uses that are counted only if they are looked at closely
+
+SCENARIO(sparse_tiles_in_part) {
+  Begin();
+  const size_t before = Room();
+  const CUarray array = NewArray(1024);
+  const CUmemGenericAllocationHandle pool = NewPool(kPiece);
+  MapTiles(array, 0, 4, pool);
+  OK(cuMemRelease(pool));
+  MapTiles(array, 0, 1, 0);
+  EXPECT_SAME(before - Room(), kPiece);  // three tiles are left
+  Balanced();
+  MapTiles(array, 0, 8, 0);
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
+SCENARIO(sparse_unmapped_behind_work) {
+  Begin();
+  CUstream stream = nullptr;
+  CUdeviceptr gate = 0;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  OK(cuMemAlloc_v2(&gate, 512));
+  OK(cuMemsetD32_v2(gate, 0, 1));
+  const size_t before = Room();
+  const CUarray array = NewArray(1024);
+  const CUmemGenericAllocationHandle pool = NewPool(kPiece);
+  MapTiles(array, 0, 1, pool);
+  OK(cuMemRelease(pool));
+  OK(cuStreamWaitValue32_v2(stream, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+  MapTiles(array, 0, 1, 0, stream);
+  EXPECT_SAME(before - Room(), kPiece);  // the driver holds it until the stream gets there
+  Balanced();
+  OK(cuMemsetD32_v2(gate, 1, 1));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
+SCENARIO(multicast_inside_a_mapping) {
+  BeginBoth();
+  const size_t before = RoomOn(0);
+  const CUmemGenericAllocationHandle object = NewTeam(kPiece);
+  const CUmemGenericAllocationHandle memory = NewMemory(kPiece, OnDevice(0));
+  CUdeviceptr range = 0;
+  OK(cuMemAddressReserve(&range, kPiece, 0, 0, 0));
+  OK(cuMemMap(range, kPiece, 0, memory, 0));
+  OK(cuMulticastBindAddr(object, 0, range + 2 * kMiB, 2 * kMiB, 0));
+  OK(cuMemUnmap(range, kPiece));
+  OK(cuMemRelease(memory));
+  EXPECT_SAME(before - RoomOn(0), kPiece);
+  OK(cuMemRelease(object));
+  EXPECT_SAME(RoomOn(0), before);
+}
+
+SCENARIO(retained_inside_a_mapping) {
+  Begin();
+  const size_t before = Room();
+  const CUmemGenericAllocationHandle memory = NewMemory(kPiece, OnDevice(0));
+  CUdeviceptr range = 0;
+  OK(cuMemAddressReserve(&range, kPiece, 0, 0, 0));
+  OK(cuMemMap(range, kPiece, 0, memory, 0));
+  OK(cuMemRelease(memory));
+  CUmemGenericAllocationHandle again = 0;
+  OK(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range + 2 * kMiB)));
+  OK(cuMemUnmap(range, kPiece));
+  EXPECT_SAME(before - Room(), kPiece);
+  Balanced();
+  OK(cuMemRelease(again));
+  EXPECT_SAME(Room(), before);
+}
+
+SCENARIO(multicast_imported_twice) {
+  BeginBoth();
+  const size_t before = RoomOn(0);
+  const CUmemGenericAllocationHandle object = NewTeam(kPiece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  int fd = -1;
+  OK(cuMemExportToShareableHandle(&fd, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  CUmemGenericAllocationHandle again = 0;
+  OK(cuMemImportFromShareableHandle(&again, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  close(fd);
+  const CUmemGenericAllocationHandle memory =
+      NewMemory(kPiece, OnDevice(0, 0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  OK(cuMulticastBindMem(object, 0, memory, 0, kPiece, 0));
+  OK(cuMemRelease(memory));
+  OK(cuMemRelease(object));
+  EXPECT_SAME(before - RoomOn(0), kPiece);  // the imported handle keeps it
+  OK(cuMemRelease(again));
+  EXPECT_SAME(RoomOn(0), before);
+}
+
 }  // namespace
 }  // namespace guest

@@ -21,7 +21,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "graph_memory_reset", "graph_growth_in_steps", "graph_pool_gives_way_to_async",
                     "context_without_nvml", "async_capture", "vmm_release_while_mapped", "vmm_segments", "vmm_failures",
                     "vmm_import", "sparse_tiles", "sparse_tiles_replaced", "sparse_array_gone", "sparse_list_refused",
-                    "deferred_mapping", "graph_memory", "graph_too_large", "graph_memory_freed_outside",
+                    "deferred_mapping", "sparse_tiles_in_part", "sparse_unmapped_behind_work",
+                    "retained_inside_a_mapping", "graph_memory", "graph_too_large", "graph_memory_freed_outside",
                     "graph_pool_gives_way", "context_counts", "primary_references", "primary_reset", "created_context",
                     "detached_context", "contexts_to_the_limit", "green_context"),
     [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
@@ -74,7 +75,8 @@ TEST_P(MulticastScenario, GivenLimitOf1GiBOnEachOfTwoDevices_ThenHolds) { Pass({
 
 INSTANTIATE_TEST_SUITE_P(Multicast, MulticastScenario,
                          testing::Values("multicast_bound", "multicast_object_gone", "multicast_failures",
-                                         "multicast_of_two_processes"),
+                                         "multicast_of_two_processes", "multicast_inside_a_mapping",
+                                         "multicast_imported_twice"),
                          [](const testing::TestParamInfo<const char*>& scenario) {
                            return std::string(scenario.param);
                          });

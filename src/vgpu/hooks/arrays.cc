@@ -3,9 +3,9 @@
 // Arrays, mipmapped arrays and external memory.
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/bindings.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/shapes.h"
-#include "vgpu/policy/vmm.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -17,7 +17,7 @@ CUresult Destroyed(Space space, Array array, Destroy destroy) {
   if (!Active()) return destroy();
   const Passage passage(Way::kShared);
   const CUresult result = Uncharged(space, array, destroy);
-  if (result == CUDA_SUCCESS) VmmOwnerGone(KeyOf(array));
+  if (result == CUDA_SUCCESS) VmmArrayGone(KeyOf(array));
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include "vgpu/policy/pools.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/bindings.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/modules.h"
 #include "vgpu/policy/spill.h"
@@ -80,12 +81,18 @@ CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
   return Uncharged(Space::kPointer, pointer, [&] { return real::cuMemFree_v2(pointer); });
 }
 
-// The program's wait for what `name` tells; that is asked only if a pool may learn from it.
+// The program's wait for what `name` tells; that is asked only if something may be learnt from it.
 template <typename Name, typename Wait>
 CUresult Synchronised(Name name, Wait wait) {
   Waited waited;
-  if (g_pools_may_shrink.load(std::memory_order_relaxed)) waited = {FreesSoFar(), name()};
+  if (g_pools_may_shrink.load(std::memory_order_relaxed) || g_vmm_uses_end_later.load(std::memory_order_relaxed)) {
+    waited = {FreesSoFar(), name()};
+  }
   const CUresult result = wait();
+  if (result == CUDA_SUCCESS && g_vmm_uses_end_later.load(std::memory_order_relaxed)) {
+    const Passage passage(Way::kShared);
+    VmmReached(waited);
+  }
   AfterSynchronise(result == CUDA_SUCCESS ? waited : Waited{});
   ModulesSynchronised();
   return result;

@@ -1,52 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Virtual memory management: the charge follows the physical memory, see policy/vmm.h.
+// Virtual memory management: the charge follows the physical memory, see policy/vmm.h and policy/bindings.h.
 
 #include "vgpu/policy/vmm.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/bindings.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/pages.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
 namespace {
 
-// Where a part of a sparse array begins, in one number.
-uint64_t PartOf(const CUarrayMapInfo& map) {
-  uint64_t part = static_cast<uint64_t>(map.subresourceType) + 1;
-  const auto add = [&part](uint64_t value) { part = (part ^ value) * 0x100'0000'01b3 + (part >> 47); };
-  if (map.subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
-    add(map.subresource.miptail.layer);
-    add(map.subresource.miptail.offset);
-    return part;
+// One entry of a list of mappings into arrays.
+struct ArrayStep {
+  uint64_t array;
+  TileBox box;
+  VmmUse use;
+  bool maps;
+};
+
+// All 0 for an array that is no sparse one.
+CUDA_ARRAY_SPARSE_PROPERTIES::Extent TileOf(const CUarrayMapInfo& map) {
+  CUDA_ARRAY_SPARSE_PROPERTIES properties{};
+  CUresult known = CUDA_ERROR_INVALID_VALUE;
+  if (map.resourceType == CU_RESOURCE_TYPE_ARRAY) {
+    known = real::cuArrayGetSparseProperties(&properties, map.resource.array);
+  } else if (map.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+    known = real::cuMipmappedArrayGetSparseProperties(&properties, map.resource.mipmap);
   }
-  const auto& level = map.subresource.sparseLevel;
-  for (const unsigned value : {level.level, level.layer, level.offsetX, level.offsetY, level.offsetZ}) add(value);
-  return part;
+  return known == CUDA_SUCCESS ? properties.tileExtent : CUDA_ARRAY_SPARSE_PROPERTIES::Extent{};
 }
 
-// The driver has taken the list; the stream may get to it later. A use counts from here, and ends here.
+bool BeginStep(const CUarrayMapInfo& map, ArrayStep* step) {
+  const bool mipmap = map.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+  step->array = mipmap ? KeyOf(map.resource.mipmap) : KeyOf(map.resource.array);
+  step->box = BoxOf(map, TileOf(map));
+  step->maps = map.memOperationType == CU_MEM_OPERATION_TYPE_MAP;
+  return !step->maps || VmmUsing(map.memHandle.memHandle, step->box.bytes(), &step->use);
+}
+
+void EndStep(const ArrayStep& step, const StreamName& stream, bool taken) {
+  if (!taken) {
+    VmmUnused(step.use);
+  } else if (step.maps) {
+    VmmTilesMapped(step.array, step.box, step.use, stream);
+  } else {
+    VmmTilesUnmapped(step.array, step.box, stream);
+  }
+}
+
+// The driver takes the whole list or nothing; the stream may get to it later.
 template <typename Map>
-CUresult Mapped(const CUarrayMapInfo* maps, unsigned count, Map map_all) {
+CUresult Mapped(const CUarrayMapInfo* maps, unsigned count, CUstream stream, Map map_all) {
   if (maps == nullptr || !Active()) return map_all();
   const Passage passage(Way::kShared);
-  const CUresult result = map_all();
-  if (result != CUDA_SUCCESS) return result;
-  for (const CUarrayMapInfo* map = maps; map != maps + count; ++map) {
-    const bool mipmap = map->resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
-    const uint64_t owner = mipmap ? KeyOf(map->resource.mipmap) : KeyOf(map->resource.array);
-    if (map->memOperationType == CU_MEM_OPERATION_TYPE_MAP) {
-      VmmBound(owner, PartOf(*map), map->memHandle.memHandle);
-    } else {
-      VmmUnbound(owner, PartOf(*map));
-    }
+  Growing<ArrayStep> steps;
+  bool fits = true;
+  for (unsigned i = 0; i < count && fits; ++i) {
+    ArrayStep* const step = steps.Add();
+    fits = step != nullptr && BeginStep(maps[i], step);
   }
+  const CUresult result = fits ? map_all() : CUDA_ERROR_OUT_OF_MEMORY;
+  const StreamName name = NameOf(stream);
+  for (const ArrayStep& step : steps) EndStep(step, name, result == CUDA_SUCCESS);
+  steps.Clear();
   return result;
 }
 
-CUresult Bound(CUresult result, const MulticastRange& at, CUmemGenericAllocationHandle handle) {
-  if (result == CUDA_SUCCESS && Active()) VmmMulticastBound(at, handle);
+// A multicast object has no properties of memory.
+int DeviceOfHandle(CUmemGenericAllocationHandle handle) {
+  CUmemAllocationProp prop{};
+  const CUresult result = real::cuMemGetAllocationPropertiesFromHandle(&prop, handle);
+  return result == CUDA_SUCCESS ? DeviceOfProperties(prop) : kUnlimited;
+}
+
+template <typename Bind>
+CUresult Bound(const MulticastRange& at, CUmemGenericAllocationHandle memory, Bind bind) {
+  if (!Active()) return bind();
+  const Passage passage(Way::kShared);
+  VmmUse use;
+  if (!VmmUsing(memory, at.bytes, &use)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = bind();
+  VmmMulticastBound(at, use, result == CUDA_SUCCESS);
   return result;
 }
 
@@ -93,10 +131,10 @@ HAMI_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, 
                               unsigned long long flags) {
   if (!Active()) return real::cuMemMap(address, bytes, offset, handle, flags);
   const Passage passage(Way::kShared);
-  VmmMap map;
-  if (!VmmMapping(handle, bytes, &map)) return CUDA_ERROR_OUT_OF_MEMORY;
+  VmmUse use;
+  if (!VmmUsing(handle, bytes, &use)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = real::cuMemMap(address, bytes, offset, handle, flags);
-  VmmMapped(map, address, result == CUDA_SUCCESS);
+  VmmMapped(use, address, result == CUDA_SUCCESS);
   return result;
 }
 
@@ -117,15 +155,12 @@ HAMI_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult result = real::cuMemImportFromShareableHandle(out, os_handle, type);
-  CUmemAllocationProp prop{};
   if (result != CUDA_SUCCESS || out == nullptr) {
     VmmImportFailed(import);
-  } else if (import.object != 0) {
-    VmmImported(*out, import);
-  } else if (real::cuMemGetAllocationPropertiesFromHandle(&prop, *out) == CUDA_SUCCESS) {
-    import.device = DeviceOfProperties(prop);
-    VmmImported(*out, import);
+    return result;
   }
+  if (import.object == 0) import.device = DeviceOfHandle(*out);
+  VmmImported(*out, import);
   return result;
 }
 
@@ -139,10 +174,11 @@ HAMI_EXPORT CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocat
 }
 
 HAMI_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo* maps, unsigned count, CUstream stream) {
-  return Mapped(maps, count, [&] { return real::cuMemMapArrayAsync(maps, count, stream); });
+  return Mapped(maps, count, stream, [&] { return real::cuMemMapArrayAsync(maps, count, stream); });
 }
 HAMI_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* maps, unsigned count, CUstream stream) {
-  return Mapped(maps, count, [&] { return real::cuMemMapArrayAsync_ptsz(maps, count, stream); });
+  return Mapped(maps, count, stream == nullptr ? CU_STREAM_PER_THREAD : stream,
+                [&] { return real::cuMemMapArrayAsync_ptsz(maps, count, stream); });
 }
 
 HAMI_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle* out, const CUmulticastObjectProp* prop) {
@@ -154,14 +190,15 @@ HAMI_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle* out, const 
 HAMI_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle multicast, size_t at,
                                         CUmemGenericAllocationHandle memory, size_t offset, size_t bytes,
                                         unsigned long long flags) {
-  return Bound(real::cuMulticastBindMem(multicast, at, memory, offset, bytes, flags), {multicast, at, bytes}, memory);
+  return Bound({multicast, at, bytes}, memory,
+               [&] { return real::cuMulticastBindMem(multicast, at, memory, offset, bytes, flags); });
 }
 
 HAMI_EXPORT CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle multicast, CUdevice ordinal, size_t at,
                                            CUmemGenericAllocationHandle memory, size_t offset, size_t bytes,
                                            unsigned long long flags) {
-  return Bound(real::cuMulticastBindMem_v2(multicast, ordinal, at, memory, offset, bytes, flags),
-               {multicast, at, bytes}, memory);
+  return Bound({multicast, at, bytes}, memory,
+               [&] { return real::cuMulticastBindMem_v2(multicast, ordinal, at, memory, offset, bytes, flags); });
 }
 
 HAMI_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, size_t at, CUdeviceptr address,

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/bindings.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/graphs.h"
@@ -311,6 +312,7 @@ void ContextGone(CUcontext handle, Passage* passage) {
   Entry entry;
   while (table().TakeOfContext(gone.id, &entry)) RefundEntry(entry);
   PoolsLostContext(handle);
+  VmmLostContext(handle);
   if (g_graphs_allocate.load(std::memory_order_relaxed)) SettleGraphs(gone.device, gone.ordinal);
   SettleModules(gone.device, passage);
 }

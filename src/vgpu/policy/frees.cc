@@ -55,6 +55,14 @@ StreamName NameOf(CUstream stream) {
 
 uint64_t FreesSoFar() { return g_frees.load(std::memory_order_acquire); }
 
+uint64_t NextFree() { return g_frees.fetch_add(1, std::memory_order_release) + 1; }
+
+bool Reaches(const Waited& waited, const StreamName& on, uint64_t number) {
+  const bool stream = waited.on.number != 0 && on.number == waited.on.number;
+  const bool context = waited.on.context != nullptr && on.context == waited.on.context;
+  return number <= waited.frees && (stream || context);
+}
+
 void FreeBegins(uint64_t pool, uint64_t bytes) {
   if (Freed* const record = RecordOf(pool, {}, true); record != nullptr) record->bytes += bytes;
 }
@@ -63,7 +71,7 @@ void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, bool free
   Freed* const added = freed ? RecordOf(pool, stream, false) : nullptr;
   if (added != nullptr) {
     added->bytes += bytes;
-    added->last = g_frees.fetch_add(1, std::memory_order_release) + 1;
+    added->last = NextFree();
   } else if (freed) {
     return;  // without memory it stays in the call for ever: too careful is not wrong
   }
@@ -83,11 +91,7 @@ uint64_t Unreached(uint64_t pool, const StreamName& stream) {
 }
 
 void FreesReached(const Waited& waited) {
-  RemoveIf([&](const Freed& freed) {
-    const bool stream = waited.on.number != 0 && freed.on.number == waited.on.number;
-    const bool context = waited.on.context != nullptr && freed.on.context == waited.on.context;
-    return !freed.in_call && freed.last <= waited.frees && (stream || context);
-  });
+  RemoveIf([&](const Freed& freed) { return !freed.in_call && Reaches(waited, freed.on, freed.last); });
 }
 
 void FreesEnded(CUcontext context) {

@@ -29,6 +29,10 @@ struct Waited {
 };
 // No lock needed.
 uint64_t FreesSoFar();
+// The number of something that a stream has just been asked to let go of, and whether a wait has proved that it did.
+// No lock needed.
+uint64_t NextFree();
+bool Reaches(const Waited& waited, const StreamName& on, uint64_t number);
 
 // Around the driver's call. Until it ends, no wait can be one for this free.
 void FreeBegins(uint64_t pool, uint64_t bytes);

@@ -24,7 +24,8 @@ enum class Space : uint8_t {
   kVmmMapping,   // mapped address; likewise
   kVmmPhysical,  // that number
   kVmmShared,    // likewise; `extra` is the object that the region knows it as
-  kVmmBinding,   // a part of a sparse array or multicast object; `extra` as above, `context` its owner's number
+  kVmmBinding,   // a part of a multicast object; `extra` as above, `context` its owner's number
+  kVmmTile,      // of a sparse array; likewise, `bytes` is its place
   kVmmOwner,     // the array, or the number of the multicast object's "physical memory"; `extra` is the owner's number
 };
 
@@ -56,6 +57,35 @@ class Table {
   bool Take(Space space, uint64_t key, Entry* out);
   // Takes one entry of `context` out; false when there is none left. For contexts that die; costs a walk.
   bool TakeOfContext(uint32_t context, Entry* out);
+  // Copies out one entry that `which` picks; false when there is none. Costs a walk; `which` must not use the table.
+  template <typename Which>
+  bool FindIf(Which which, Entry* out) {
+    for (Shard& shard : shards_) {
+      const Locked locked(shard.lock);
+      for (uint32_t i = 0; i < shard.capacity; ++i) {
+        const Entry& entry = shard.entries[i];
+        if (entry.space == Space::kNone || !which(entry)) continue;
+        *out = entry;
+        return true;
+      }
+    }
+    return false;
+  }
+  // Takes out every entry that `which` picks. Likewise.
+  template <typename Which>
+  void TakeIf(Which which) {
+    for (Shard& shard : shards_) {
+      const Locked locked(shard.lock);
+      for (uint32_t i = 0; i < shard.capacity;) {
+        Entry& entry = shard.entries[i];
+        if (entry.space != Space::kNone && which(static_cast<const Entry&>(entry))) {
+          Erase(shard, &entry);  // what it moves here has not been looked at
+        } else {
+          ++i;
+        }
+      }
+    }
+  }
   uint64_t size();
   // Forgets everything and gives the pages back: in the child of a fork.
   void Reset();

@@ -88,6 +88,17 @@ TEST_F(TableTest, GivenEntriesOfTwoContexts_WhenOneDies_ThenOnlyItsEntriesGo) {
   EXPECT_EQ(table_->size(), 500u);
 }
 
+TEST_F(TableTest, GivenManyEntries_WhenSomeArePicked_ThenExactlyTheseAreTakenInOneWalk) {
+  for (uint64_t i = 1; i <= 10'000; ++i) table_->Insert(Make(Space::kPointer, i * 512, i));
+  const auto third = [](const Entry& entry) { return entry.bytes % 3 == 0; };
+  ASSERT_TRUE(table_->FindIf(third, &out_));
+  EXPECT_EQ(out_.bytes % 3, 0u);
+  table_->TakeIf(third);
+  EXPECT_FALSE(table_->FindIf(third, &out_));
+  EXPECT_EQ(table_->size(), 6667u);
+  EXPECT_TRUE(table_->Find(Space::kPointer, 512, &out_));
+}
+
 TEST_F(TableTest, GivenThreadsTakingTheSameKeys_ThenEachEntryIsTakenOnce) {
   constexpr uint64_t kEntries = 20'000;
   for (uint64_t i = 1; i <= kEntries; ++i) table_->Insert(Make(Space::kPointer, i * 512, 1));

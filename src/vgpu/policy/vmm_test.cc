@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "vgpu/policy/bindings.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/sharing.h"
@@ -18,6 +19,7 @@ constexpr CUmemGenericAllocationHandle kMulticast = 0x300;
 constexpr uint64_t kArray = 0x7000;
 
 constexpr int kDescriptor = 7;
+const StreamName kStream{5, reinterpret_cast<CUcontext>(uintptr_t{16})};
 
 constinit uint64_t g_charged = 0;
 constinit uint64_t g_room = UINT64_MAX;
@@ -43,10 +45,24 @@ class VmmTest : public testing::Test {
     VmmCreated(handle, bytes, 0);
   }
   static void Map(CUdeviceptr address, CUmemGenericAllocationHandle handle, bool agreed = true) {
-    VmmMap map;
-    EXPECT_TRUE(VmmMapping(handle, 10 * kMiB, &map));
-    VmmMapped(map, address, agreed);
+    VmmUse use;
+    EXPECT_TRUE(VmmUsing(handle, 10 * kMiB, &use));
+    VmmMapped(use, address, agreed);
   }
+  static void Bind(const MulticastRange& at, CUmemGenericAllocationHandle memory, bool agreed = true) {
+    VmmUse use;
+    EXPECT_TRUE(VmmUsing(memory, at.bytes, &use));
+    VmmMulticastBound(at, use, agreed);
+  }
+  // A row of tiles, and what the program does that proves that the stream got there.
+  static TileBox Row(unsigned first, unsigned count) { return {0, 0, {first, 0, 0}, {count, 1, 1}}; }
+  static void MapTiles(uint64_t array, const TileBox& box, CUmemGenericAllocationHandle pool) {
+    VmmUse use;
+    EXPECT_TRUE(VmmUsing(pool, box.bytes(), &use));
+    VmmTilesMapped(array, box, use, kStream);
+  }
+  static void UnmapTiles(uint64_t array, const TileBox& box) { VmmTilesUnmapped(array, box, kStream); }
+  static void Wait(const StreamName& on = kStream) { VmmReached({FreesSoFar(), on}); }
   // As the hook does around the driver's call.
   static void Import(CUmemGenericAllocationHandle handle, bool agreed = true) {
     VmmImport import;
@@ -63,50 +79,155 @@ class VmmTest : public testing::Test {
 
 TEST_F(VmmTest, GivenMemoryInASparseArray_WhenReleased_ThenItCountsUntilUnmapped) {
   Create(kHandle);
-  VmmBound(kArray, 1, kHandle);
+  MapTiles(kArray, Row(1, 1), kHandle);
   Release(kHandle);
   EXPECT_EQ(g_charged, 10 * kMiB);
-  VmmUnbound(kArray, 2);  // another part
+  UnmapTiles(kArray, Row(2, 1));  // another part
+  UnmapTiles(kArray + 8, Row(1, 1));
+  Wait();
   EXPECT_EQ(g_charged, 10 * kMiB);
-  VmmUnbound(kArray, 1);
+  UnmapTiles(kArray, Row(1, 1));
+  Wait();
   EXPECT_EQ(g_charged, 0u);
-  VmmUnbound(kArray, 1);
-  VmmOwnerGone(kArray);
+  UnmapTiles(kArray, Row(1, 1));
+  Wait();
+  VmmArrayGone(kArray);
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenManyPartsInASparseArray_WhenItIsDestroyed_ThenAllOfThemEnd) {
+TEST_F(VmmTest, GivenManyTiles_WhenUnmappedInPieces_ThenTheMemoryCountsUntilTheLast) {
+  const TileBox all{1, 3, {2, 0, 4}, {20, 10, 5}};
+  Create(kHandle);
+  MapTiles(kArray, all, kHandle);
+  Release(kHandle);
+  UnmapTiles(kArray, {0, 3, {0, 0, 0}, {30, 30, 30}});  // another level
+  UnmapTiles(kArray, {1, 2, {0, 0, 0}, {30, 30, 30}});  // another layer
+  UnmapTiles(kArray, {kTailLevel, 3, {0, 0, 0}, {30, 1, 1}});
+  UnmapTiles(kArray, {1, 3, {2, 0, 4}, {20, 10, 4}});
+  UnmapTiles(kArray, {1, 3, {2, 0, 8}, {20, 9, 1}});
+  UnmapTiles(kArray, {1, 3, {2, 9, 8}, {19, 1, 1}});
+  Wait();
+  EXPECT_EQ(g_charged, 10 * kMiB) << "one tile is left";
+  UnmapTiles(kArray, {1, 3, {21, 9, 8}, {1, 1, 1}});
+  Wait();
+  EXPECT_EQ(g_charged, 0u);
+}
+
+TEST_F(VmmTest, GivenABoxAsLargeAsAnyArray_WhenUnmapped_ThenTheTilesInItEnd) {
   Create(kHandle);
   Create(kOther);
-  for (uint64_t part = 0; part < 1000; ++part) VmmBound(kArray, part, part % 2 == 0 ? kHandle : kOther);
-  VmmBound(kArray + 8, 0, kOther);
+  MapTiles(kArray, {0, 0, {5, 6, 7}, {1, 1, 1}}, kHandle);
+  MapTiles(kArray, {1, 0, {5, 6, 7}, {1, 1, 1}}, kOther);
   Release(kHandle);
   Release(kOther);
+  UnmapTiles(kArray, {0, 0, {0, 0, 0}, {16384, 16384, 16384}});
+  Wait();
+  EXPECT_EQ(g_charged, 10 * kMiB);
+  UnmapTiles(kArray, {1, 0, {0, 0, 8}, {16384, 16384, 16384}});
+  Wait();
+  EXPECT_EQ(g_charged, 10 * kMiB);
+}
+
+TEST_F(VmmTest, GivenTilesOfMorePiecesOfMemoryThanAreSummedUpAtOnce_WhenTheArrayIsDestroyedOrUnmapped_ThenAllEnd) {
+  constexpr unsigned kPieces = 1000;
+  for (const bool destroy : {true, false}) {
+    for (unsigned i = 0; i < kPieces; ++i) {
+      Create(kHandle + i, kMiB);
+      MapTiles(kArray, Row(2 * i, 2), kHandle + i);
+      Release(kHandle + i);
+    }
+    Create(kOther + kPieces);
+    MapTiles(kArray + 8, Row(0, 1), kOther + kPieces);
+    Release(kOther + kPieces);
+    EXPECT_EQ(g_charged, kPieces * kMiB + 10 * kMiB);
+    if (destroy) {
+      VmmArrayGone(kArray);
+    } else {
+      UnmapTiles(kArray, Row(0, 2 * kPieces));
+      Wait();
+    }
+    EXPECT_EQ(g_charged, 10 * kMiB);
+    VmmArrayGone(kArray + 8);
+    EXPECT_EQ(g_charged, 0u);
+  }
+}
+
+TEST_F(VmmTest, GivenTiles_WhenOtherMemoryIsMappedThere_ThenTheFirstIsLetGoWhenTheStreamGotThere) {
+  Create(kHandle);
+  Create(kOther);
+  MapTiles(kArray, Row(0, 4), kHandle);
+  MapTiles(kArray, Row(1, 4), kOther);
+  Release(kHandle);
+  Wait();
+  EXPECT_EQ(g_charged, 20 * kMiB) << "its first tile";
+  MapTiles(kArray, Row(0, 1), kOther);
   EXPECT_EQ(g_charged, 20 * kMiB);
-  VmmOwnerGone(kArray);
+  Wait();
   EXPECT_EQ(g_charged, 10 * kMiB);
-  VmmOwnerGone(kArray + 8);
+  MapTiles(kArray, Row(0, 5), kOther);  // again the same
+  Release(kOther);
+  Wait();
+  EXPECT_EQ(g_charged, 10 * kMiB);
+  UnmapTiles(kArray, Row(0, 5));
+  Wait();
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenAPart_WhenOtherMemoryIsMappedThere_ThenTheFirstIsLetGo) {
-  Create(kHandle);
-  Create(kOther);
-  VmmBound(kArray, 1, kHandle);
-  VmmBound(kArray, 1, kOther);
-  Release(kHandle);
+TEST_F(VmmTest, GivenAnUnmappingBehindWork_ThenOnlyAWaitForItsStreamOrContextEndsTheUse) {
+  const auto unmapped = [] {
+    Create(kHandle);
+    MapTiles(kArray, Row(0, 2), kHandle);
+    Release(kHandle);
+    UnmapTiles(kArray, Row(0, 2));
+  };
+  EXPECT_FALSE(g_vmm_uses_end_later);
+  const Waited before{FreesSoFar(), kStream};
+  unmapped();
+  EXPECT_TRUE(g_vmm_uses_end_later);
+  VmmReached(before);
+  VmmReached({});
+  Wait({kStream.number + 1, nullptr});
+  VmmArrayGone(kArray);
+  VmmLostContext(nullptr);
   EXPECT_EQ(g_charged, 10 * kMiB);
-  VmmBound(kArray, 1, kOther);  // again the same
-  Release(kOther);
-  EXPECT_EQ(g_charged, 10 * kMiB);
-  VmmUnbound(kArray, 1);
+  Wait({kStream.number, nullptr});
   EXPECT_EQ(g_charged, 0u);
+  unmapped();
+  Wait({0, kStream.context});
+  EXPECT_EQ(g_charged, 0u);
+  unmapped();
+  VmmLostContext(kStream.context);
+  EXPECT_EQ(g_charged, 0u);
+  EXPECT_FALSE(g_vmm_uses_end_later);
+}
+
+TEST_F(VmmTest, GivenPartsOfArrays_ThenTheirTilesAreCounted) {
+  CUarrayMapInfo map{};
+  map.subresource.sparseLevel = {2, 3, 128, 64, 0, 130, 64, 1};
+  TileBox box = BoxOf(map, {64, 32, 1});
+  EXPECT_EQ(box.level, 2u);
+  EXPECT_EQ(box.layer, 3u);
+  EXPECT_EQ(box.first[0], 2u);
+  EXPECT_EQ(box.count[0], 3u) << "the last one in part";
+  EXPECT_EQ(box.first[1], 2u);
+  EXPECT_EQ(box.count[1], 2u);
+  EXPECT_EQ(box.bytes(), 6 * kTileBytes);
+  box = BoxOf(map, {});
+  EXPECT_EQ(box.level, kWholeLevel);
+  EXPECT_EQ(box.tiles(), 1u);
+  map.subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL;
+  map.subresource.miptail = {1, kTileBytes, kTileBytes + 1};
+  box = BoxOf(map, {64, 32, 1});
+  EXPECT_EQ(box.level, kTailLevel);
+  EXPECT_EQ(box.layer, 1u);
+  EXPECT_EQ(box.first[0], 1u);
+  EXPECT_EQ(box.count[0], 2u);
 }
 
 TEST_F(VmmTest, GivenMemoryBoundToMulticast_WhenReleased_ThenItCountsUntilUnbound) {
   VmmMulticastCreated(kMulticast);
   Create(kHandle, 4 * kMiB);
-  VmmMulticastBound({kMulticast, 2 * kMiB, 4 * kMiB}, kHandle);
+  Bind({kMulticast, 2 * kMiB, 4 * kMiB}, kHandle);
   Release(kHandle);
   EXPECT_EQ(g_charged, 4 * kMiB);
   VmmMulticastUnbound({kMulticast, 2 * kMiB, 4 * kMiB}, 1);  // another device's
@@ -119,7 +240,7 @@ TEST_F(VmmTest, GivenMulticastObject_WhenItsLastReferenceAndMappingGo_ThenItsBin
   VmmMulticastCreated(kMulticast);
   Create(kHandle);
   Map(0x10000000, kMulticast);
-  VmmMulticastBound({kMulticast, 0, 10 * kMiB}, kHandle);
+  Bind({kMulticast, 0, 10 * kMiB}, kHandle);
   Release(kHandle);
   Release(kMulticast);
   EXPECT_EQ(g_charged, 10 * kMiB);
@@ -135,6 +256,51 @@ TEST_F(VmmTest, GivenMulticastObjectOfAnotherProcess_WhenBoundByAddress_ThenTheM
   VmmUnmapped(0x10000000, 10 * kMiB);
   EXPECT_EQ(g_charged, 10 * kMiB);
   Release(kMulticast);
+  EXPECT_EQ(g_charged, 0u);
+}
+
+TEST_F(VmmTest, GivenMulticastObjectImportedAgain_WhenReleasedOnce_ThenItKeepsItsBindings) {
+  VmmMulticastCreated(kMulticast);
+  VmmImported(kMulticast, {0, 0, kUnlimited});
+  Create(kHandle);
+  Bind({kMulticast, 0, 10 * kMiB}, kHandle);
+  Release(kHandle);
+  Release(kMulticast);
+  EXPECT_EQ(g_charged, 10 * kMiB);
+  Release(kMulticast);
+  EXPECT_EQ(g_charged, 0u);
+}
+
+TEST_F(VmmTest, GivenMulticastObjectImportedAndMapped_WhenBoundAndReleased_ThenTheMappingKeepsIt) {
+  VmmImported(kMulticast, {0, 0, kUnlimited});
+  EXPECT_FALSE(VmmHoldsImports()) << "it has no memory";
+  Map(0x10000000, kMulticast);
+  EXPECT_EQ(g_charged, 0u);
+  Create(kHandle);
+  Bind({kMulticast, 0, 10 * kMiB}, kHandle);
+  Release(kHandle);
+  Release(kMulticast);
+  EXPECT_EQ(g_charged, 10 * kMiB);
+  VmmUnmapped(0x10000000, 10 * kMiB);
+  EXPECT_EQ(g_charged, 0u);
+}
+
+TEST_F(VmmTest, GivenAnAddressInsideAMapping_WhenBoundOrRetained_ThenItsMemoryIsMeant) {
+  Create(kHandle);
+  Create(kOther);
+  Map(0x10000000, kHandle);
+  Map(0x10000000 + 10 * kMiB, kOther);
+  Release(kHandle);
+  VmmRetained(kHandle, 0x10000000 + 10 * kMiB - 1);
+  VmmMulticastCreated(kMulticast);
+  VmmMulticastBoundAddress({kMulticast, 0, 4 * kMiB}, 0x10000000 + 8 * kMiB);  // the end of one, the begin of the other
+  Release(kOther);
+  VmmUnmapped(0x10000000, 20 * kMiB);
+  VmmRetained(kMulticast + 1, 0x10000000 + 10 * kMiB);  // nothing is there
+  EXPECT_EQ(g_charged, 20 * kMiB);
+  Release(kMulticast);
+  EXPECT_EQ(g_charged, 10 * kMiB);
+  Release(kHandle);
   EXPECT_EQ(g_charged, 0u);
 }
 
@@ -160,6 +326,35 @@ TEST_F(VmmTest, GivenImportedMemory_ThenItCountsWhileMapped) {
   Release(kOther);
   EXPECT_EQ(g_charged, 10 * kMiB);
   VmmUnmapped(0x10000000, 10 * kMiB);
+  EXPECT_EQ(g_charged, 0u);
+}
+
+TEST_F(VmmTest, GivenImportedMemory_WhenBoundOrTiled_ThenItCountsLikewiseOrIsRefused) {
+  VmmMulticastCreated(kMulticast);
+  VmmImported(kOther, {0, 0, 0});
+  Bind({kMulticast, 0, 6 * kMiB}, kOther, false);
+  EXPECT_EQ(g_charged, 0u);
+  Bind({kMulticast, 0, 6 * kMiB}, kOther);
+  EXPECT_EQ(g_charged, 6 * kMiB);
+  MapTiles(kArray, Row(0, 16), kOther);
+  EXPECT_EQ(g_charged, 7 * kMiB);
+  Map(0x10000000, kOther);
+  VmmMulticastBoundAddress({kMulticast, 6 * kMiB, 4 * kMiB}, 0x10000000 + 6 * kMiB);
+  EXPECT_EQ(g_charged, 21 * kMiB);
+  g_room = 2 * kMiB;
+  VmmUse use;
+  EXPECT_FALSE(VmmUsing(kOther, 4 * kMiB, &use));
+  VmmMulticastBound({kMulticast, 10 * kMiB, 4 * kMiB}, use, false);
+  EXPECT_EQ(g_charged, 21 * kMiB);
+  Release(kOther);
+  VmmUnmapped(0x10000000, 10 * kMiB);
+  EXPECT_EQ(g_charged, 11 * kMiB);
+  VmmMulticastUnbound({kMulticast, 0, 10 * kMiB}, 0);
+  EXPECT_EQ(g_charged, kMiB);
+  UnmapTiles(kArray, Row(0, 8));
+  Wait();
+  EXPECT_EQ(g_charged, kMiB / 2);
+  VmmArrayGone(kArray);
   EXPECT_EQ(g_charged, 0u);
 }
 
@@ -197,7 +392,7 @@ TEST_F(VmmTest, GivenMemoryThatTheContainerShares_WhenImportedAndUsed_ThenNothin
   Map(0x10000000, kOther);
   Map(0x20000000, kOther);
   Map(0x30000000, kOther, false);
-  VmmBound(kArray, 1, kOther);
+  MapTiles(kArray, Row(1, 1), kOther);
   Import(kOther);
   EXPECT_EQ(g_shared.uses, 1u) << "the driver gave the same handle";
   Import(kHandle);
@@ -212,7 +407,7 @@ TEST_F(VmmTest, GivenMemoryThatTheContainerShares_WhenImportedAndUsed_ThenNothin
   VmmUnmapped(0x10000000, 10 * kMiB);
   VmmUnmapped(0x20000000, 10 * kMiB);
   EXPECT_EQ(g_shared.uses, 1u);
-  VmmOwnerGone(kArray);
+  VmmArrayGone(kArray);
   EXPECT_EQ(g_shared.uses, 0u);
   EXPECT_EQ(g_charged, 0u);
   EXPECT_FALSE(VmmHoldsImports() || VmmHoldsSharedImports());
@@ -263,7 +458,9 @@ bool Reserve(int, uint64_t bytes, Kind) {
   g_charged += bytes;
   return true;
 }
+void ChargeAnyway(int, uint64_t bytes, Kind) { g_charged += bytes; }
 void Refund(int, uint64_t bytes, Kind) { g_charged -= bytes; }
+void* DriverSymbol(Sym) { return nullptr; }
 int DeviceOfOrdinal(CUdevice ordinal) { return ordinal; }
 
 uint64_t ShareMemory(int, uint64_t, uint64_t object) {
