@@ -218,8 +218,6 @@ void GiveStream(Scheduler& sched, Stream& s) {
   }
 }
 
-Stream* LegacyStream(Context& ctx) { return ctx.engine->legacy; }
-
 Context& ContextOf(const Stream& stream) { return *stream.ctx; }
 
 std::uint64_t NumberOf(const Stream& stream) { return stream.id; }
@@ -262,21 +260,6 @@ CUresult CreateStream(Context& ctx, unsigned flags, int priority, CUstream* out)
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *out = reinterpret_cast<CUstream>(s);
-  return CUDA_SUCCESS;
-}
-
-CUresult SubmitKernel(Stream& s, const KernelWork& work) {
-  EngineLock sched;
-  EnterQueue(*sched, s);
-  const Nanos now = Machine::Get().Now();
-  EnqueueKernel(*sched, s, work.sm_nanos, work.width, now);
-  if (work.done != nullptr) {
-    Op op;
-    op.kind = OpKind::kCall;
-    op.call = {work.done, work.arg};
-    Enqueue(*sched, s, op, now);
-  }
-  LeaveQueue(*sched, s, now);
   return CUDA_SUCCESS;
 }
 

@@ -47,7 +47,6 @@ void DestroyEngine(Context& ctx);
 // CU_STREAM_LEGACY, CU_STREAM_PER_THREAD or a created stream. Null, with the reason in *err, when there is no current
 // context or no such stream (CUDA_ERROR_INVALID_HANDLE; CUDA_ERROR_CONTEXT_IS_DESTROYED).
 Stream* ResolveStream(CUstream handle, bool per_thread, CUresult* err);
-Stream* LegacyStream(Context& ctx);
 Context& ContextOf(const Stream& stream);
 std::uint64_t NumberOf(const Stream& stream);  // unique in the process, as cuStreamGetId
 
@@ -64,16 +63,6 @@ CUresult CreateStream(Context& ctx, unsigned flags, int priority, CUstream* out)
 // --- submission
 // --------------------------------------------------------------------------------------------------------
 
-// What runs on the SMs: `sm_nanos` of work that can fill `width` SMs at once. `done`, if set, is called with `arg` when
-// its time is over, before the next work of the stream begins.
-struct KernelWork {
-  std::uint64_t sm_nanos = 0;
-  std::uint32_t width = 1;
-  void (*done)(void* arg) = nullptr;
-  void* arg = nullptr;
-};
-
-CUresult SubmitKernel(Stream& stream, const KernelWork& work);  // never captures: the launch code does that itself
 CUresult SubmitCopy(Stream& stream, const CopyOp& op);
 CUresult SubmitFill(Stream& stream, const FillOp& op);
 // `call` runs in stream order on whatever thread gets there first; it must be short, and may take memory locks but call

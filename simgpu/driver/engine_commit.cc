@@ -62,7 +62,6 @@ void Scheduler::StepShare(Share& share, std::int64_t to) {
       const std::int64_t done = std::min<std::int64_t>(s->left, step * s->granted_sms);
       s->left -= done;
       share.work -= done;
-      share.done += done;
     }
     share.v += step;
     ++moves;
@@ -104,10 +103,6 @@ void Scheduler::AdvanceShare(Share& share, Nanos t) {
     }
   }
   StepShare(share, granted);
-  if (share.done > 0) {
-    share.table->contexts[share.arbiter].sm_nanos.fetch_add(share.done, std::memory_order_relaxed);
-    share.done = 0;
-  }
 }
 
 void Scheduler::Publish(Share& share, Nanos t) {

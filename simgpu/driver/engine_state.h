@@ -164,7 +164,6 @@ struct Share {
   std::int64_t v = 0;  // simulated up to here
   std::int64_t published = 0;
   std::int64_t work = 0;      // planned SM-nanoseconds that are not done
-  std::int64_t done = 0;      // SM-nanoseconds not yet counted in the table
   std::int64_t plan_max = 0;  // greatest plan_end
   std::uint64_t next_order = 0;
   bool allocation_stale = true;

@@ -26,7 +26,6 @@ int ArbiterState::Attach(std::int32_t owner, int partition) {
   ArbiterContext& c = contexts[ctx];
   c.demand.store(kIdleBit, std::memory_order_release);
   c.granted = 0;
-  c.sm_nanos.store(0, std::memory_order_relaxed);
   c.intervals = 0;
   c.owner = owner;
   c.runnable = 0;
@@ -39,7 +38,6 @@ int ArbiterState::Attach(std::int32_t owner, int partition) {
 
 void ArbiterState::Detach(int ctx) {
   Drop(ctx);
-  sm_nanos_gone += contexts[ctx].sm_nanos.load(std::memory_order_relaxed);
   contexts[ctx].used = 0;
 }
 
@@ -261,14 +259,6 @@ std::int64_t ArbiterState::WallOf(int ctx, std::int64_t v) const {
 int ArbiterState::Rivals(int ctx) const {
   const ArbiterContext& c = contexts[ctx];
   return partitions[c.partition].runnable - (c.runnable != 0 ? 1 : 0);
-}
-
-std::int64_t ArbiterState::SmNanos() const {
-  std::int64_t sum = sm_nanos_gone;
-  for (int ctx = 0; ctx < high_water; ++ctx) {
-    sum += contexts[ctx].used != 0 ? contexts[ctx].sm_nanos.load(std::memory_order_relaxed) : 0;
-  }
-  return sum;
 }
 
 std::int64_t ArbiterState::ReserveCopy(int engine, std::int64_t ready, std::int64_t length) {

@@ -34,11 +34,10 @@ struct ArbiterContext {
   // The v at which the known work ends. Its owner raises it; kIdleBit says that the arbiter took the context out of the
   // rotation, so that the owner has to hand it in again under the lock.
   std::atomic<std::int64_t> demand;
-  std::int64_t granted;                // v
-  std::atomic<std::int64_t> sm_nanos;  // kernel work done, as its owner has played it forward
-  std::uint64_t intervals;             // written so far; the last kIntervals of them are remembered
-  std::int32_t owner;                  // process slot
-  std::uint16_t next, prev;            // rotation, while runnable
+  std::int64_t granted;      // v
+  std::uint64_t intervals;   // written so far; the last kIntervals of them are remembered
+  std::int32_t owner;        // process slot
+  std::uint16_t next, prev;  // rotation, while runnable
   std::uint8_t used, runnable, partition;
 };
 
@@ -58,8 +57,7 @@ struct ArbiterState {
   // at these.
   std::uint64_t changed[kMaxContexts / 64];
   ArbiterPartition partitions[kPartitions];
-  std::int64_t sm_nanos_gone;  // of contexts that are no more
-  std::int64_t copy_free[3];   // wall time from which each copy engine is free
+  std::int64_t copy_free[3];  // wall time from which each copy engine is free
   ArbiterContext contexts[kMaxContexts];
   GrantInterval rings[kMaxContexts][kIntervals];
 
@@ -91,10 +89,6 @@ struct ArbiterState {
   std::int64_t WallOf(int ctx, std::int64_t v) const;
   // How many contexts other than `ctx` want this partition now.
   int Rivals(int ctx) const;
-
-  // SM-nanoseconds of kernel work done on the device, by every context there ever was. A context that nobody waits for
-  // is played forward by its owner every 100 ms at least.
-  std::int64_t SmNanos() const;
 
   // Takes a copy engine for `length` ns, not before `ready`; returns the start.
   std::int64_t ReserveCopy(int engine, std::int64_t ready, std::int64_t length);

@@ -72,8 +72,10 @@ bool ReadWish(Wish* wish, std::string* error) {
   wish->any = wish->simgpu.empty() && wish->config_path.empty() && !wish->state_path.empty();
   if (wish->state_path.empty()) {
     char name[80];
+    // A simgpu of another make gets a machine of its own instead of one that it can not read.
+    const std::string make = std::to_string(kStateVersion) + "." + std::to_string(sizeof(State));
     std::snprintf(name, sizeof name, "/dev/shm/simgpu-%u-%016llx", static_cast<unsigned>(geteuid()),
-                  static_cast<unsigned long long>(wish->hash));
+                  static_cast<unsigned long long>(Fnv(wish->hash, make)));
     wish->state_path = name;
   }
   wish->description.append("SIMGPU=").append(wish->simgpu.empty() ? "(unset)" : wish->simgpu);

@@ -297,12 +297,26 @@ bool StartChange(std::string_view verb, Change* change) {
 
 namespace {
 
+// Whether some function of the driver API or of NVML could be meant; the functions themselves are not known here.
+bool CanBeAFunction(std::string_view call) {
+  const std::string_view start = call.substr(0, call.find('*'));
+  if (start.substr(0, 4) == "cuda") return false;  // the runtime's
+  for (const std::string_view prefix : {"cu", "nvml"}) {
+    const std::size_t n = start.size() < prefix.size() ? start.size() : prefix.size();
+    if (start.substr(0, n) == prefix.substr(0, n) && (n == prefix.size() || n < call.size())) return true;
+  }
+  return false;
+}
+
 bool SetFault(std::string_view key, std::string_view value, Change* change, std::string* why) {
   std::uint64_t v = 0;
   if (key == "call") {
     change->call = value;
-    if (!value.empty() && value.size() < 64) return true;
-    *why = Bad(key, value, "write a function name of up to 63 characters, * stands for any text: cuMemAlloc*");
+    if (value.size() < 64 && CanBeAFunction(value)) return true;
+    *why =
+        Bad(key, value,
+            "write a function of the driver API or of NVML, up to 63 characters, * stands for any text: cuMemAlloc*, "
+            "nvmlDeviceGetName");
     return false;
   }
   if (key == "error") {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <ctime>
 #include <vector>
@@ -42,6 +43,19 @@ bool Matches(const char* glob, const char* text) {
   }
   while (*glob == '*') ++glob;
   return *glob == 0;
+}
+
+// "_v2" and "_ptsz" behind a name, or nothing: the header gives the plain name to one of these.
+bool IsVersion(const char* rest) {
+  if (rest[0] == '_' && rest[1] == 'v' && std::isdigit(static_cast<unsigned char>(rest[2])) != 0) rest += 3;
+  return *rest == 0 || std::strcmp(rest, "_ptds") == 0 || std::strcmp(rest, "_ptsz") == 0;
+}
+
+// A name without '*' stands for all its versions.
+bool Calls(const char* call, const char* function) {
+  if (Matches(call, function)) return true;
+  const std::size_t length = std::strlen(call);
+  return std::strncmp(call, function, length) == 0 && IsVersion(function + length);
 }
 
 // xorshift: enough to make one call in n fail, and the same in every run.
@@ -173,7 +187,7 @@ int Machine::FaultFor(const char* function, int dev) {
     for (std::uint32_t i = 0; i < state_->fault_count.load(); ++i) {
       FaultRule& rule = state_->fault[i];
       if (rule.dev >= 0 && rule.dev != dev) continue;
-      if (!Matches(rule.call, function) || !Strikes(*state_, rule)) continue;
+      if (!Calls(rule.call, function) || !Strikes(*state_, rule)) continue;
       delay += rule.delay_ns;
       if (error == 0) error = rule.error;
     }
@@ -211,14 +225,6 @@ void PushEventLocked(State& state, Event event) {
   state.event[event.sequence % kEventRing] = event;
   state.event_sequence.store(event.sequence, std::memory_order_release);
   Wake(state);
-}
-
-void Machine::PushEvent(const Event& event) {
-  if (!ok() || event.dev < 0 || event.dev >= device_count()) return;
-  Event timed = event;
-  timed.when = Now();
-  StateLock lock(state_);
-  PushEventLocked(*state_, timed);
 }
 
 std::uint64_t Machine::EventSequence() const {

@@ -109,8 +109,7 @@ class Machine {
   int Holders(SharedId id);
 
   // --- Processes -----------------------------------------------------------------------------------------------
-  int slot();  // this process's slot: the arbiter's client number
-  std::int32_t HostPid();
+  int slot();   // this process's slot: the arbiter's client number
   void Reap();  // frees what dead processes held; queries do it themselves
   std::size_t Processes(int dev, ProcessUsage* out, std::size_t room);  // returns how many there are
   static constexpr int kMaxProcesses = 2048;
@@ -143,7 +142,6 @@ class Machine {
   // Applies statements of the configuration grammar (fault, clear, xid, lost, recover, set, link) to the running
   // machine. False, with a message that teaches, when the text is wrong; then nothing was applied.
   bool Inject(const char* text, std::string* error);
-  void PushEvent(const Event& event);  // sequence and when are filled in
   std::uint64_t EventSequence() const;
   // The first event newer than `*after` whose type is in mask[dev]; waits up to `timeout_ms`.
   bool WaitEvent(std::uint64_t* after, const std::uint64_t (&mask)[kMaxDevices], std::uint32_t timeout_ms, Event* out);

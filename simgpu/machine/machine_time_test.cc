@@ -89,6 +89,18 @@ TEST_F(MachineTimeTest, GivenAFault_WhenTheNthMatchingCallComes_ThenOnlyItFails)
             }));
 }
 
+TEST_F(MachineTimeTest, GivenAFaultByAPlainName_WhenAnyVersionIsCalled_ThenItFails) {
+  Config("fault call=cuMemFree error=2\nfault call=cuMemcpyHtoD error=3\nfault call=cuMemAlloc_v2 error=4");
+  EXPECT_EQ(0, InChild([] {
+              Machine& m = Machine::Get();
+              CHECK_OR(1, m.FaultFor("cuMemFree") == 2 && m.FaultFor("cuMemFree_v2") == 2);
+              CHECK_OR(2, m.FaultFor("cuMemFreeAsync") == 0 && m.FaultFor("cuMemFreeHost") == 0);
+              CHECK_OR(3, m.FaultFor("cuMemcpyHtoD_v2_ptds") == 3 && m.FaultFor("cuMemcpyHtoDAsync_v2_ptsz") == 0);
+              CHECK_OR(4, m.FaultFor("cuMemAlloc_v2") == 4 && m.FaultFor("cuMemAlloc") == 0);
+              return 0;
+            }));
+}
+
 TEST_F(MachineTimeTest, GivenInjectedText_WhenItIsWrong_ThenNothingIsApplied) {
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();

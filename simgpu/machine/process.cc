@@ -240,11 +240,6 @@ void Machine::Reap() {
   ReapLocked(*state_, true);
 }
 
-std::int32_t Machine::HostPid() {
-  const int own = slot();
-  return own < 0 ? getpid() : state_->process[own].host_pid;
-}
-
 std::size_t Machine::Processes(int dev, ProcessUsage* out, std::size_t room) {
   if (dev < 0 || dev >= device_count()) return 0;
   StateLock lock(state_);

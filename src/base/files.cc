@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 
 #include "base/fd.h"
@@ -20,26 +19,13 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-template <typename Fill>
-Status WriteDraft(const std::string& draft, unsigned mode, const Fill& fill) {
+Status WriteDraft(const std::string& draft, std::string_view content, unsigned mode) {
   const auto fd = Open(draft, O_WRONLY | O_CREAT | O_EXCL, mode);
   if (!fd) return tl::unexpected(fd.error());
-  if (const Status filled = fill(fd->get()); !filled) return Fail(draft + ": " + filled.error().message);
+  if (const Status filled = WriteAll(fd->get(), content); !filled) return Fail(draft + ": " + filled.error().message);
   // The mode is to be what was asked for, whatever the umask.
   if (::fchmod(fd->get(), mode) != 0 || ::fsync(fd->get()) != 0) return FailErrno("can not write " + draft);
   return {};
-}
-
-// FILL writes the new file; it takes the old one's place when it is complete and on disk.
-template <typename Fill>
-Status Replace(const std::string& path, unsigned mode, const Fill& fill) {
-  const std::string draft = path + ".new";
-  if (::unlink(draft.c_str()) != 0 && errno != ENOENT) return FailErrno("can not remove " + draft);
-  Status written = WriteDraft(draft, mode, fill);
-  if (written && ::rename(draft.c_str(), path.c_str()) != 0) written = FailErrno("can not replace " + path);
-  if (written) return SyncFolder(FolderOf(path));
-  ::unlink(draft.c_str());
-  return written;
 }
 
 }  // namespace
@@ -52,22 +38,14 @@ Status SyncFolder(const std::string& folder) {
 }
 
 Status ReplaceFile(const std::string& path, std::string_view content, unsigned mode) {
-  return Replace(path, mode, [&](int fd) { return WriteAll(fd, content); });
-}
-
-Status ReplaceByCopy(const std::string& path, const std::string& source, unsigned mode) {
-  const auto from = Open(source, O_RDONLY);
-  if (!from) return tl::unexpected(from.error());
-  return Replace(path, mode, [&](int fd) -> Status {
-    std::array<char, 65536> buffer;
-    while (true) {
-      const ssize_t got = ::read(from->get(), buffer.data(), buffer.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return FailErrno("can not read " + source);
-      if (got == 0) return {};
-      HAMI_TRY(WriteAll(fd, {buffer.data(), static_cast<std::size_t>(got)}));
-    }
-  });
+  const std::string draft = path + ".new";
+  if (::unlink(draft.c_str()) != 0 && errno != ENOENT) return FailErrno("can not remove " + draft);
+  Status written = WriteDraft(draft, content, mode);
+  // It takes the old one's place when it is complete and on disk.
+  if (written && ::rename(draft.c_str(), path.c_str()) != 0) written = FailErrno("can not replace " + path);
+  if (written) return SyncFolder(FolderOf(path));
+  ::unlink(draft.c_str());
+  return written;
 }
 
 Status ReplaceLink(const std::string& path, const std::string& target) {

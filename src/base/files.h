@@ -15,9 +15,6 @@ namespace hami::base {
 // one. The folder must exist.
 Status ReplaceFile(const std::string& path, std::string_view content, unsigned mode);
 
-// As ReplaceFile, with the content of SOURCE.
-Status ReplaceByCopy(const std::string& path, const std::string& source, unsigned mode);
-
 // PATH becomes a symbolic link to TARGET, whatever file it was before.
 Status ReplaceLink(const std::string& path, const std::string& target);
 

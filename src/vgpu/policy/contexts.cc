@@ -240,19 +240,6 @@ bool CurrentPlace(Place* out) {
   return true;
 }
 
-int DeviceOfContext(CUcontext context) {
-  {
-    const Locked locked(g_lock);
-    if (const Known* known = FindLocked(context); known != nullptr) return known->device;
-  }
-  CUdevice ordinal = 0;
-  if (real::cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return kUnlimited;
-  const CUresult result = real::cuCtxGetDevice(&ordinal);
-  CUcontext popped = nullptr;
-  real::cuCtxPopCurrent_v2(&popped);
-  return result == CUDA_SUCCESS ? DeviceOfOrdinal(ordinal) : kUnlimited;
-}
-
 CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
   const int device = DeviceOfOrdinal(ordinal);
   if (device == kUnlimited) return maker.create(maker.arg);

@@ -22,9 +22,6 @@ struct Place {
 // False when the thread has no current context: the driver knows the right error.
 bool CurrentPlace(Place* out);
 
-// The region device of a context; kUnlimited when it can not be told.
-int DeviceOfContext(CUcontext context);
-
 enum class ContextKind : uint8_t { kPrimary, kCreated, kGreen };
 
 // Runs `create` (which makes a context on `ordinal` and answers the driver's result) between reserving and settling;
