@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails where the documentation names what is not there.
+
+    docs_check.py [ROOT]
+
+In every *.md of the tree: relative links, with their anchors; `make TARGET` and tools/SCRIPT; files and folders named in
+`backticks` under src/, simgpu/, test/, tools/ and cmake/. In docs/architecture.md: each folder that holds sources has a
+row in its table. Every command under tools/ answers --help, from any folder, and does nothing else then.
+Exit status: 0 all of it is there, 1 it is not.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+LEFT_OUT = {".git", "node_modules"}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+MAKE = re.compile(r"`make ([a-z][a-z-]*)`")
+TOOL = re.compile(r"\btools/([a-z][\w-]*(?:\.(?:py|sh))?)")
+PLACE = re.compile(r"`((?:src|simgpu|test|tools|cmake)/[\w./-]*)`")
+GROUPS = ("src", "simgpu", "test")  # whose folders have a row each
+WHOLE = ("cmake", "docs", "tools")
+
+
+def documents(root):
+    for path in sorted(root.rglob("*.md")):
+        parts = path.relative_to(root).parts
+        if not LEFT_OUT & set(parts) and not parts[0].startswith("build"):
+            yield path
+
+
+def anchors(text):
+    heads = re.findall(r"^#+ +(.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def bad_links(path, text):
+    for link in LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        if not target.exists():
+            yield f"no such file: {link}"
+        elif anchor and anchor not in anchors(target.read_text()):
+            yield f"no such heading: {link}"
+
+
+def bad_names(root, text):
+    makefile = root / "Makefile"
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile.read_text(), re.M)) if makefile.exists() else set()
+    for target in MAKE.findall(text):
+        if target not in targets:
+            yield f"no such target: make {target}"
+    for tool in TOOL.findall(text):
+        if not (root / "tools" / tool).exists():
+            yield f"no such command: tools/{tool}"
+    for place in PLACE.findall(text):
+        if not (root / place).exists():
+            yield f"no such place: {place}"
+
+
+def unnamed_folders(root):
+    architecture = root / "docs/architecture.md"
+    if not architecture.exists():
+        return
+    rows = "\n".join(line.split("|")[1] for line in architecture.read_text().splitlines() if line.startswith("| `"))
+    folders = [f"{group}/{path.name}" for group in GROUPS for path in (root / group).glob("*") if path.is_dir()]
+    folders += [name for name in WHOLE if (root / name).is_dir()]
+    for folder in sorted(folders):
+        if folder.rpartition("/")[2] != "__pycache__" and f"`{folder}/`" not in rows:
+            yield f"no row for {folder}/"
+
+
+def mute_commands(root):
+    for path in sorted((root / "tools").glob("*")):
+        if path.suffix or not path.is_file():
+            continue
+        done = subprocess.run([f"./{path.name}", "--help"], cwd=path.parent, capture_output=True, text=True, timeout=20)
+        if done.returncode != 0 or f"tools/{path.name}" not in done.stdout or done.stdout.count("\n") > 20:
+            yield f"tools/{path.name} --help: status {done.returncode}, says {(done.stdout + done.stderr)[:80]!r}"
+
+
+def check(root):
+    found = []
+    for path in documents(root):
+        text = path.read_text()
+        where = path.relative_to(root)
+        found += [f"{where}: {what}" for what in (*bad_links(path, text), *bad_names(root, text))]
+    found += [f"docs/architecture.md: {what}" for what in unnamed_folders(root)]
+    return found + list(mute_commands(root))
+
+
+def main(arguments):
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent.parent).resolve()
+    found = check(root)
+    for line in found:
+        print(line)
+    print(f"{len(list(documents(root)))} documents, {len(found)} things that are not as they say")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of docs_check.py: each kind of untruth is seen, and a true tree passes."""
+
+import pathlib
+import tempfile
+import unittest
+
+import docs_check
+
+HELP = "#!/bin/sh\necho tools/go\n"
+
+
+class DocsCheckTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        self.write("Makefile", "test: ## all\n")
+        self.write("src/cli/run.cc", "")
+        self.write("docs/architecture.md", "# A b\n| `src/cli/` | x |\n| `tools/`, `docs/` | y |\n")
+        self.write("tools/go", HELP)
+        self.write("README.md", "[a](docs/architecture.md#a-b) `make test` tools/go `src/cli/run.cc` [w](https://x/y)\n")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def test_given_a_true_tree_then_nothing_is_found(self):
+        self.assertEqual(docs_check.check(self.root), [])
+
+    def test_given_something_that_is_not_there_then_it_is_named(self):
+        for text, what in (
+            ("[a](docs/none.md)", "no such file: docs/none.md"),
+            ("[a](docs/architecture.md#none)", "no such heading: docs/architecture.md#none"),
+            ("`make none`", "no such target: make none"),
+            ("`tools/none --x`", "no such command: tools/none"),
+            ("`src/cli/none.cc`", "no such place: src/cli/none.cc"),
+        ):
+            self.write("README.md", text)
+            self.assertEqual(docs_check.check(self.root), [f"README.md: {what}"])
+
+    def test_given_a_folder_without_a_row_then_it_is_named(self):
+        self.write("src/net/x.cc", "")
+        self.assertEqual(docs_check.check(self.root), ["docs/architecture.md: no row for src/net/"])
+
+    def test_given_a_command_without_help_then_it_is_named(self):
+        for script in ("#!/bin/sh\nexit 1\n", "#!/bin/sh\necho building\n"):
+            self.write("tools/go", script)
+            self.assertEqual(len(docs_check.check(self.root)), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
