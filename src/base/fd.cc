@@ -16,6 +16,16 @@ void Fd::Reset() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
+void OccupyStandardDescriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest that is free, which is this one. The wrong way round, so that using it fails as it would if it were
+    // closed.
+    const int occupied = ::open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+    static_cast<void>(occupied);
+  }
+}
+
 namespace {
 
 Result<Fd> OpenAs(const std::string& path, int flags, unsigned mode) {

@@ -41,6 +41,10 @@ class Fd {
   int fd_ = -1;
 };
 
+// Standard input, output and error that are closed are occupied by something that can not be read, nor written to, and
+// is closed again for whom this process starts. Else the next files opened would be taken for them. To be called first.
+void OccupyStandardDescriptors();
+
 // open(2) with O_CLOEXEC and O_NOFOLLOW: a symbolic link in the last place is refused.
 Result<Fd> Open(const std::string& path, int flags, unsigned mode = 0);
 

@@ -96,7 +96,7 @@ Result<Bytes> ParseBytes(std::string_view text) {
     if (bytes > kMax - *part) return NotASize(text);
     bytes += *part;
   }
-  if (bytes == 0) return Fail("an amount of memory can not be zero", "leave the option out to ask for no limit");
+  if (bytes == 0) return Fail("an amount of memory can not be zero", "write a number and a unit: 512m, 3g");
   return Bytes{bytes};
 }
 

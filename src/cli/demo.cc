@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 #include <iostream>
+#include <string_view>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -330,12 +331,16 @@ int Demo() {
 }  // namespace
 }  // namespace hami::cli
 
-int main(int argc, char**) {
+int main(int argc, char** argv) {
+  hami::base::OccupyStandardDescriptors();
   hami::base::StartLog("hami-demo");
   if (argc > 1) {
-    std::cout << "Usage: hami-demo\n\nShares two simulated GPUs between four programs and checks every limit.\n"
-                 "Exit status 0 only if none was exceeded by a byte. Takes about ten seconds.\n";
-    return 2;
+    const std::string_view word = argv[1];
+    const bool asked = word == "--help" || word == "-h";
+    (asked ? std::cout : std::cerr)
+        << "Usage: hami-demo\n\nShares two simulated GPUs between four programs and checks every limit.\n"
+           "Exit status 0 only if none was exceeded by a byte. Takes about ten seconds.\n";
+    return asked ? 0 : 2;
   }
   return hami::cli::Demo();
 }

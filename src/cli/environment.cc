@@ -98,6 +98,20 @@ std::vector<std::string> Flatten(const Environment& environment) {
   return entries;
 }
 
+Environment WithoutLibrary(Environment environment) {
+  const auto preload = environment.find(kPreload);
+  if (preload == environment.end()) return environment;
+  std::replace(preload->second.begin(), preload->second.end(), ' ', ':');
+  std::vector<std::string> kept = base::Split(preload->second, ':');
+  std::erase_if(kept, [](const std::string& path) { return path.empty() || path.ends_with(kLibraryName); });
+  if (kept.empty()) {
+    environment.erase(preload);
+  } else {
+    preload->second = base::Join(kept, ":");
+  }
+  return environment;
+}
+
 bool IsInsideShare(const Environment& environment) {
   const auto preload = environment.find(kPreload);
   return environment.contains(kRegionVariable) && preload != environment.end() &&

@@ -39,6 +39,9 @@ Environment Apply(Environment environment, const std::vector<Setting>& settings)
 // "NAME=value" each, for exec.
 std::vector<std::string> Flatten(const Environment& environment);
 
+// ENVIRONMENT without our library among what is preloaded: for who is to see the machine and not its share.
+Environment WithoutLibrary(Environment environment);
+
 // True when this process already runs inside a share: shares can not be nested.
 bool IsInsideShare(const Environment& environment);
 

@@ -34,6 +34,14 @@ TEST(ShareEnvironment, GivenShare_WhenApplied_ThenHamisVariables) {
   EXPECT_EQ(environment, expected);
 }
 
+TEST(ShareEnvironment, GivenShare_WhenLeft_ThenOnlyOurLibraryIsNoLongerPreloaded) {
+  const Environment alone = WithoutLibrary(Applied(TwoGpus(), {}));
+  EXPECT_FALSE(alone.contains("LD_PRELOAD"));
+  EXPECT_EQ(alone.at("HAMI_SHARE"), "train-1");
+  EXPECT_FALSE(IsInsideShare(alone));
+  EXPECT_EQ(WithoutLibrary(Applied(TwoGpus(), {{"LD_PRELOAD", "/a.so /b.so"}})).at("LD_PRELOAD"), "/a.so:/b.so");
+}
+
 TEST(ShareEnvironment, GivenPriorityAndOversubscription_WhenApplied_ThenSaid) {
   ShareRecord record = TwoGpus();
   record.priority = Priority::kHigh;

@@ -2,6 +2,9 @@
 
 #include "cli/inventory.h"
 
+#include <algorithm>
+#include <map>
+
 namespace hami::cli {
 namespace {
 
@@ -11,37 +14,43 @@ constexpr const char* kNoDriverHint =
     "    hami sim --gpus 2xH100 -- hami run --mem 3g -- ./program\n"
     "which sets SIMGPU=2xH100 and puts the simulated libraries on LD_LIBRARY_PATH.";
 
-std::vector<GpuProcess> ComputeProcesses(const nvml::Library& library, const std::string& uuid) {
-  std::vector<GpuProcess> processes;
-  const auto all = library.ReadProcesses(uuid);
-  if (!all) return processes;
-  for (const nvml::Process& process : *all) {
-    if (process.kind == nvml::ProcessKind::kCompute) processes.push_back({process.pid, process.bytes.value_or(0)});
-  }
-  return processes;
-}
-
-base::Result<Gpu> ReadGpu(const nvml::Library& library, const nvml::Device& device) {
-  if (device.condition != nvml::Condition::kAnswers || !device.memory) {
-    return base::Fail("GPU " + std::to_string(device.index) + " does not answer",
-                      "nvidia-smi may say why (lost from the bus?)");
-  }
-  const nvml::Telemetry gauges = library.Sample(device.uuid);
-  const std::uint64_t reserved = device.memory->reserved.value_or(0);
+Gpu ReadGpu(const nvml::Library& library, const nvml::Device& device) {
   Gpu gpu;
   gpu.index = device.index;
   gpu.uuid = device.uuid;
   gpu.name = device.name;
+  gpu.trouble = TroubleOf(device);
+  if (device.condition != nvml::Condition::kAnswers || !device.memory) return gpu;
+  const nvml::Telemetry gauges = library.Sample(device.uuid);
+  const std::uint64_t reserved = device.memory->reserved.value_or(0);
   gpu.total_bytes = device.memory->total - reserved;
   gpu.used_bytes = device.memory->used > reserved ? device.memory->used - reserved : 0;
   gpu.utilization_percent = gauges.gpu_percent;
   gpu.temperature_celsius = gauges.temperature_celsius;
   gpu.power_milliwatts = gauges.power_milliwatts;
-  gpu.processes = ComputeProcesses(library, device.uuid);
+  gpu.processes = Gather(library.ReadProcesses(device.uuid).value_or(std::vector<nvml::Process>{}));
   return gpu;
 }
 
 }  // namespace
+
+std::string TroubleOf(const nvml::Device& device) {
+  if (device.condition != nvml::Condition::kAnswers) return "does not answer: " + device.trouble;
+  if (!device.memory) return "has no memory of its own to share";
+  if (device.mig_mode && device.mig_mode->current) return "is divided by MIG, and such GPUs can not be shared yet";
+  return "";
+}
+
+std::vector<GpuProcess> Gather(const std::vector<nvml::Process>& listed) {
+  std::map<pid_t, std::uint64_t> bytes;
+  for (const nvml::Process& process : listed) {
+    std::uint64_t& known = bytes[process.pid];
+    known = std::max(known, process.bytes.value_or(0));
+  }
+  std::vector<GpuProcess> processes;
+  for (const auto& [pid, used] : bytes) processes.push_back({pid, used});
+  return processes;
+}
 
 base::Result<Nvml> Nvml::Load(const std::string& path) {
   auto library = nvml::Library::Load({path, "/sys"});
@@ -57,11 +66,7 @@ base::Result<Inventory> Nvml::Read() const {
   const nvml::System system = library_.ReadSystem();
   inventory.driver_version = system.driver_version;
   inventory.cuda_version = system.cuda_version;
-  for (const nvml::Device& device : *devices) {
-    auto gpu = ReadGpu(library_, device);
-    if (!gpu) return tl::unexpected(gpu.error());
-    inventory.gpus.push_back(*std::move(gpu));
-  }
+  for (const nvml::Device& device : *devices) inventory.gpus.push_back(ReadGpu(library_, device));
   return inventory;
 }
 

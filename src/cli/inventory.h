@@ -31,8 +31,15 @@ struct Gpu {
   std::optional<unsigned> utilization_percent;
   std::optional<unsigned> temperature_celsius;
   std::optional<unsigned> power_milliwatts;
-  std::vector<GpuProcess> processes;  // with a compute context
+  std::vector<GpuProcess> processes;  // of every kind: what a desktop draws takes memory, too
+  std::string trouble = {};           // why it can not be used; what it did not say is then empty or zero
 };
+
+// Why nothing can be granted on DEVICE; empty: it can.
+std::string TroubleOf(const nvml::Device& device);
+
+// Once each: a process that computes and draws is in two of NVML's lists, with the same memory.
+std::vector<GpuProcess> Gather(const std::vector<nvml::Process>& listed);
 
 struct Inventory {
   std::string driver_version;

@@ -4,8 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/paths.h"
+#include "cli/supervise.h"
 
 namespace {
 
@@ -21,11 +25,30 @@ struct Dispatch {
   }
 };
 
+bool LooksAtTheMachine(const hami::cli::Options& options) {
+  return std::holds_alternative<hami::cli::PsOptions>(options) ||
+         std::holds_alternative<hami::cli::SmiOptions>(options) ||
+         std::holds_alternative<hami::cli::SetOptions>(options);
+}
+
+// Inside a share NVML shows the share, and this program would count as one that uses it: starts again without the
+// library that does so. Where that fails, the share is what can be seen.
+void SeeTheMachine(const std::vector<std::string>& arguments) {
+  const hami::cli::Environment environment = hami::cli::CurrentEnvironment();
+  if (!hami::cli::IsInsideShare(environment)) return;
+  std::vector<std::string> words{hami::cli::ExecutablePath()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  static_cast<void>(hami::cli::Replace(words, hami::cli::WithoutLibrary(environment)));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  hami::base::OccupyStandardDescriptors();
   hami::base::StartLog("hami");
-  const hami::cli::Options options = hami::cli::ParseOptions({argv + (argc > 0 ? 1 : 0), argv + argc});
+  const std::vector<std::string> arguments{argv + (argc > 0 ? 1 : 0), argv + argc};
+  const hami::cli::Options options = hami::cli::ParseOptions(arguments);
+  if (LooksAtTheMachine(options)) SeeTheMachine(arguments);
   const int status = std::visit(Dispatch{}, options);
   if (std::cout.flush()) return status;
   hami::base::LogError("can not write to standard output");

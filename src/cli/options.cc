@@ -24,7 +24,7 @@ constexpr const char* kOverview =
     "  hami ps --watch                           who holds what, live\n"
     "  hami set NAME --mem 6g                    new limits for a share that runs\n"
     "  hami smi                                  the GPUs, with the shares drawn in\n"
-    "  hami sim --gpus 2xH100 -- hami run …      all of this without a GPU";
+    "  hami sim --gpus 2xH100 -- hami run …      all of this without a GPU\n";
 
 constexpr const char* kRunExamples =
     "Examples:\n"
@@ -285,6 +285,7 @@ Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::s
     app.parse(reversed);
     find_chosen();
   } catch (const CLI::Success& success) {  // help or version
+    if (const auto extras = app.remaining(); !extras.empty()) return UnknownWord(app, extras.front());
     std::ostringstream out;
     app.exit(success, out, out);
     return Message{out.str(), 0};
@@ -330,6 +331,11 @@ Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::s
 }  // namespace
 
 Options ParseOptions(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments.front() == "help") {  // as people ask other programs
+    std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
+    asked.emplace_back("--help");
+    return ParseOptions(asked);
+  }
   const auto separator = std::find(arguments.begin(), arguments.end(), "--");
   const bool has_separator = separator != arguments.end();
   std::vector<std::string> after;

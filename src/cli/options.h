@@ -12,6 +12,7 @@
 
 #include "cli/plan.h"
 #include "cli/share.h"
+#include "cli/status.h"
 
 namespace hami::cli {
 
@@ -55,10 +56,6 @@ struct Message {
 };
 
 using Options = std::variant<RunOptions, SetOptions, PsOptions, SmiOptions, SimOptions, Message>;
-
-inline constexpr int kRunFailed = 125;  // hami run's and hami sim's own failures, apart from the command's
-inline constexpr int kFailed = 1;
-inline constexpr int kUsage = 2;
 
 // ARGUMENTS without the program's name.
 Options ParseOptions(const std::vector<std::string>& arguments);

@@ -98,6 +98,10 @@ INSTANTIATE_TEST_SUITE_P(
                     MistakeCase{{"run", "word", "--", "x"}, "unknown argument 'word'", 125},
                     MistakeCase{{"sim", "--gpus"}, "--gpus", 125}, MistakeCase{{"sim"}, "no command", 125},
                     MistakeCase{{"rnu", "--", "x"}, "did you mean run?", 2},
+                    MistakeCase{{"top", "--help"}, "unknown command 'top'", 2},
+                    MistakeCase{{"help", "me"}, "unknown command 'me'", 2},
+                    MistakeCase{{"run", "--mem", "0", "--", "x"}, "a unit: 512m, 3g", 125},
+                    MistakeCase{{"set", "x", "--mem", "0"}, "a unit: 512m, 3g", 2},
                     MistakeCase{{"ps", "--wacth"}, "did you mean --watch?", 2},
                     MistakeCase{{"ps", "-w", "--interval", "0"}, "--interval: '0' is not a number of seconds", 2},
                     MistakeCase{{"ps", "-w", "--interval", "nan"}, "--interval: 'nan' is not a number", 2},
@@ -127,6 +131,9 @@ TEST(Help, GivenHelpOrVersion_WhenAsked_ThenPrintedWithStatusZero) {
   EXPECT_EQ(Answer({"--help"}).exit_status, 0);
   EXPECT_THAT(Answer({"run", "--help"}).text, HasSubstr("Examples:"));
   EXPECT_THAT(Answer({"--version"}).text, testing::StartsWith("hami "));
+  EXPECT_EQ(Answer({"help"}).text, Answer({"--help"}).text);
+  EXPECT_EQ(Answer({"help"}).exit_status, 0);
+  EXPECT_EQ(Answer({"help", "run"}).text, Answer({"run", "--help"}).text);
 }
 
 TEST(OtherCommands, GivenOptions_WhenParsed_ThenValues) {

@@ -28,11 +28,13 @@ base::Result<std::string> Find(const char* variable, const std::vector<std::stri
 
 }  // namespace
 
-std::string ExecutableFolder() {
+std::string ExecutablePath() {
   std::error_code error;
   const fs::path path = fs::read_symlink("/proc/self/exe", error);
-  return error ? "." : path.parent_path().string();
+  return error ? "./hami" : path.string();
 }
+
+std::string ExecutableFolder() { return fs::path(ExecutablePath()).parent_path().string(); }
 
 base::Result<std::string> FindVgpuLibrary() {
   const std::string here = ExecutableFolder();

@@ -11,6 +11,7 @@
 
 namespace hami::cli {
 
+std::string ExecutablePath();
 std::string ExecutableFolder();
 
 // The library that is preloaded into the programs of a share.

@@ -35,6 +35,10 @@ Fit TryDevice(const Device& device, const Room& room, const Request& request) {
   fit.grant.uuid = device.uuid;
   fit.grant.cores = request.cores;
   fit.grant.burst = request.burst;
+  if (!device.trouble.empty()) {
+    fit.obstacle = device.trouble;
+    return fit;
+  }
   const std::uint64_t wanted = WantedBytes(device, room, request);
   fit.grant.limit_bytes = wanted;
   fit.grant.reserved_bytes = std::min(wanted, room.free_bytes);
@@ -152,8 +156,12 @@ std::vector<Room> CountRoom(const std::vector<Device>& devices, const std::vecto
       }
       if (here) ++room.shares;
     }
-    room.free_bytes = device.total_bytes - std::min(device.total_bytes, taken);
-    room.free_cores = 100 - cores;
+    if (device.trouble.empty()) {
+      room.free_bytes = device.total_bytes - std::min(device.total_bytes, taken);
+      room.free_cores = 100 - cores;
+    } else {
+      room.free_cores = 0;
+    }
     rooms.push_back(std::move(room));
   }
   return rooms;

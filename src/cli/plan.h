@@ -23,6 +23,7 @@ struct Device {
   std::string uuid;
   std::uint64_t total_bytes = 0;
   std::uint64_t outside_bytes = 0;  // used by processes that belong to no share
+  std::string trouble = {};         // why nothing can be granted on it; empty: it answers
 };
 
 // One share's part of one GPU.

@@ -44,6 +44,21 @@ TEST(Planning, GivenEmptyMachine_WhenMemoryAsked_ThenExactlyThatOnTheFirstGpu) {
   EXPECT_THAT(plan.refusal, IsEmpty());
 }
 
+TEST(Planning, GivenGpuThatDoesNotAnswer_WhenAsked_ThenNeverGranted) {
+  std::vector<Device> gpus = TwoGpus();
+  gpus[0].trouble = "does not answer: GPU is lost";
+  for (const bool oversubscribe : {false, true}) {
+    Request request = Asks(3 * kGiB);
+    request.oversubscribe = oversubscribe;
+    const Plan plan = MakePlan(gpus, {}, request);
+    EXPECT_THAT(Uuids(plan), ElementsAre("GPU-abbb"));
+    EXPECT_THAT(plan.rooms[0].obstacle, HasSubstr("GPU is lost"));
+    EXPECT_EQ(plan.rooms[0].free_cores, 0u);
+    request.gpus = std::vector<std::string>{"GPU-aaaa"};
+    EXPECT_THAT(MakePlan(gpus, {}, request).grants, IsEmpty());
+  }
+}
+
 TEST(Planning, GivenOneGpuInUse_WhenSpreadOrBinpack_ThenEmptierOrFuller) {
   const std::vector<Holder> holders{Holds("a", "GPU-aaaa", 10 * kGiB)};
   Request request = Asks(3 * kGiB);

@@ -180,7 +180,10 @@ base::Result<Prepared> PlanAndCreate(const RunOptions& options, const State& sta
   prepared.settings = *std::move(settings);
   const std::string common_area = state.CommonAreaPath();
   AddGpuTime(&prepared.settings, common_area, options.request.burst);
-  if (options.dry_run) return prepared;
+  if (options.dry_run) {
+    if (auto free = lock->CheckNameIsFree(prepared.record.name); !free) return tl::unexpected(std::move(free).error());
+    return prepared;
+  }
   if (!region::CreateCommonArea(common_area.c_str())) {
     const int error_number = errno;
     base::LogWarning("shares can not tell each other about GPU time: " +

@@ -79,15 +79,20 @@ base::Status Publish(const std::string& path, const ShareRecord& record) {
   return {};
 }
 
-// The GPUs of RECORD as the driver knows them; without one, their sizes as the region remembers them.
+// The GPUs of RECORD as the driver knows them; where it does not answer, their sizes as the region remembers them.
 std::vector<Device> DevicesFor(const ShareRecord& record, const std::string& region_path, const Inventory* inventory,
                                const std::vector<ShareView>& shares) {
-  if (inventory != nullptr) return DevicesOf(*inventory, shares);
+  std::vector<Device> devices = inventory == nullptr ? std::vector<Device>{} : DevicesOf(*inventory, shares);
+  std::erase_if(devices, [](const Device& device) { return !device.trouble.empty(); });
+  const auto is_known = [&](const Grant& grant) {
+    return std::any_of(devices.begin(), devices.end(), [&](const Device& known) { return known.uuid == grant.uuid; });
+  };
+  if (std::all_of(record.grants.begin(), record.grants.end(), is_known)) return devices;
   const auto snapshot = std::make_unique<region::Snapshot>();
   const bool readable = region::ReadSnapshotFile(region_path.c_str(), false, snapshot.get()) == region::Status::kOk;
-  std::vector<Device> devices;
   for (std::size_t i = 0; i < record.grants.size() && i < region::kMaxDevices; ++i) {
-    devices.push_back({0, record.grants[i].uuid, readable ? snapshot->devices[i].physical_bytes : 0, 0});
+    const Grant& grant = record.grants[i];
+    if (!is_known(grant)) devices.push_back({0, grant.uuid, readable ? snapshot->devices[i].physical_bytes : 0, 0, ""});
   }
   return devices;
 }
@@ -99,7 +104,8 @@ base::Result<ShareRecord> ChangeLocked(const SetOptions& options, const Nvml* nv
   if (share == stored.end()) {
     return base::Fail("there is no share named '" + options.name + "'", "`hami ps` lists all");
   }
-  if (!share->record) return tl::unexpected(share->record.error());
+  if (!share->record)
+    return base::Fail("share '" + options.name + "' can not be changed: " + share->record.error().message);
   const auto read = nvml == nullptr ? base::Result<Inventory>(base::Fail("")) : nvml->Read();
   const Inventory* inventory = read ? &*read : nullptr;
   std::vector<ShareView> shares = ViewShares(stored, inventory);

@@ -34,6 +34,7 @@ std::string Count(std::size_t count, const char* noun, const char* plural) {
 std::string Headline(const Gpu& gpu, const base::Terminal& terminal) {
   std::string line = Paint(terminal, Style::kBold, "GPU " + std::to_string(gpu.index) + "  " + gpu.name);
   line += "  " + Paint(terminal, Style::kDim, gpu.uuid);
+  if (!gpu.trouble.empty()) line += "  " + Paint(terminal, Style::kRed, gpu.trouble);
   if (gpu.utilization_percent) line += "  busy " + std::to_string(*gpu.utilization_percent) + " %";
   if (gpu.temperature_celsius) line += "  " + std::to_string(*gpu.temperature_celsius) + " C";
   if (gpu.power_milliwatts) line += "  " + std::to_string(*gpu.power_milliwatts / 1000) + " W";
@@ -52,6 +53,7 @@ std::string ScaledBar(const base::Terminal& terminal, Style style, std::uint64_t
 void AddGpu(const Gpu& gpu, const Device& device, const Room& room, const std::vector<ShareView>& shares,
             const base::Terminal& terminal, std::vector<std::string>& lines) {
   lines.push_back(Headline(gpu, terminal));
+  if (gpu.total_bytes == 0) return;  // it says nothing
   Table table({{"  "},
                {""},
                {"USED", Table::Align::kRight},
@@ -128,6 +130,7 @@ base::json::array GpusToJson(const Inventory& inventory, const std::vector<Share
                              {"outside_bytes", devices[i].outside_bytes},
                              {"free_bytes", rooms[i].free_bytes},
                              {"free_cores_percent", rooms[i].free_cores}};
+    if (!gpu.trouble.empty()) entry["trouble"] = gpu.trouble;
     if (gpu.utilization_percent) entry["utilization_percent"] = *gpu.utilization_percent;
     if (gpu.temperature_celsius) entry["temperature_celsius"] = *gpu.temperature_celsius;
     if (gpu.power_milliwatts) entry["power_milliwatts"] = *gpu.power_milliwatts;

@@ -45,7 +45,8 @@ base::Status CheckPrivate(const std::string& path) {
                       "set HAMI_STATE_DIR to a folder of your own");
   }
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return base::Fail("the state folder " + path + " can be written by others", "chmod go-w " + path);
+    return base::Fail("the state folder " + path + " can be written by others",
+                      "set HAMI_STATE_DIR to a folder that only you can write to");
   }
   return {};
 }
@@ -80,8 +81,9 @@ bool IsAlive(const std::string& folder) {
 
 base::Result<ShareRecord> ReadRecord(const std::string& path) {
   const auto text = base::ReadFile(path, kMostRecordBytes);
-  if (!text) return tl::unexpected(text.error());
-  return DecodeRecord(*text);
+  auto record = text ? DecodeRecord(*text) : base::Result<ShareRecord>(tl::unexpected(text.error()));
+  if (!record) return base::Fail("its record can not be read: " + record.error().message);
+  return record;
 }
 
 }  // namespace
@@ -148,14 +150,19 @@ base::Status StateLock::Load() {
   return {};
 }
 
-base::Result<base::Fd> StateLock::BeginCreate(const ShareRecord& record, const std::string& folder) const {
-  HAMI_TRY(CheckShareName(record.name));
+base::Status StateLock::CheckNameIsFree(const std::string& name) const {
+  HAMI_TRY(CheckShareName(name));
   for (const StoredShare& share : shares_) {
-    if (share.name == record.name) {
-      return base::Fail("there is a share named '" + record.name + "' already",
+    if (share.name == name) {
+      return base::Fail("there is a share named '" + name + "' already",
                         "choose another --name, or leave it out to get one that is free; `hami ps` lists all");
     }
   }
+  return {};
+}
+
+base::Result<base::Fd> StateLock::BeginCreate(const ShareRecord& record, const std::string& folder) const {
+  HAMI_TRY(CheckNameIsFree(record.name));
   HAMI_TRY(Remove(folder));
   HAMI_TRY(MakeFolder(folder, 0700));
   auto life = base::Open(folder + "/" + kLifeLine, O_RDWR | O_CREAT | O_EXCL, 0600);

@@ -57,6 +57,9 @@ class StateLock {
   // Living shares by name.
   const std::vector<StoredShare>& shares() const { return shares_; }
 
+  // Refuses a name that can not be one, or that is taken.
+  base::Status CheckNameIsFree(const std::string& name) const;
+
   // Makes the folder of a new share whose name is not taken, and returns its life line, locked. The region file does
   // not exist yet when PREPARE is called with its path; if that fails nothing remains.
   template <typename Prepare>

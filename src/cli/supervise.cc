@@ -55,9 +55,9 @@ struct Inherited {
                                 const Inherited& inherited, pid_t supervisor, int life_line, int report) {
   // Dies with its supervisor, as it would if there were only one process. The parent may be gone before the request.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != supervisor) ::_exit(kCannotRun);
+  if (::getppid() != supervisor) ::_exit(kRunFailed);
   // Without FD_CLOEXEC: everything that the command starts holds the share alive.
-  if (::fcntl(life_line, F_DUPFD, kLifeLineFloor) < 0 && ::fcntl(life_line, F_DUPFD, 3) < 0) ::_exit(kCannotRun);
+  if (::fcntl(life_line, F_DUPFD, kLifeLineFloor) < 0 && ::fcntl(life_line, F_DUPFD, 3) < 0) ::_exit(kRunFailed);
   ::sigaction(SIGCHLD, &inherited.child_action, nullptr);
   ::sigprocmask(SIG_SETMASK, &inherited.mask, nullptr);
   ::execvpe(command.front().c_str(), Pointers(command).data(), Pointers(entries).data());
@@ -88,7 +88,7 @@ Ending WaitAndForward(pid_t command, const sigset_t& watched) {
 tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& command, const Environment& environment,
                                              base::Fd life_line) {
   const auto impossible = [](const char* what) {
-    return tl::unexpected(StartFailure{{std::string(what) + ": " + std::strerror(errno), ""}, kCannotRun});
+    return tl::unexpected(StartFailure{{std::string(what) + ": " + std::strerror(errno), ""}, kRunFailed});
   };
   int report[2];
   if (::pipe2(report, O_CLOEXEC) != 0) return impossible("can not make a pipe");

@@ -12,11 +12,9 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "cli/environment.h"
+#include "cli/status.h"
 
 namespace hami::cli {
-
-inline constexpr int kCannotRun = 126;  // the statuses of env(1)
-inline constexpr int kNotFound = 127;
 
 struct Ending {
   int exit_status = 0;

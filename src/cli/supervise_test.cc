@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +49,14 @@ TEST(Supervision, GivenCommands_WhenTheyEnd_ThenTheirStatusIsOurs) {
 TEST(Supervision, GivenNoSuchOrNoProgram_WhenStarted_ThenStatusesOfEnv) {
   EXPECT_EQ(WEXITSTATUS(Start({"no-such-program-anywhere"}).Wait()), 127);
   EXPECT_EQ(WEXITSTATUS(Start({"/"}).Wait()), 126);
+}
+
+TEST(Supervision, GivenNothingToStartItWith_WhenStarted_ThenHamisOwnFailure) {
+  const int status = Start({"true"}, [] {
+                       const rlimit few{4, 4};
+                       ::setrlimit(RLIMIT_NOFILE, &few);
+                     }).Wait();
+  EXPECT_EQ(WEXITSTATUS(status), 125) << "126 would say that the command can not be run";
 }
 
 TEST(Supervision, GivenScriptWithoutItsInterpreter_WhenStarted_ThenTold) {

@@ -44,7 +44,6 @@ void AddProcesses(const region::Snapshot& snapshot, const std::vector<std::size_
     process.suspended = slot.status == region::kStatusSuspended;
     for (std::size_t d = 0; d < places.size(); ++d) {
       process.bytes.push_back(slot.memory[places[d]].total);
-      view.devices[d].sm_percent += std::min<std::uint64_t>(100, slot.memory[places[d]].sm_percent);
     }
     view.processes.push_back(std::move(process));
   }
@@ -152,7 +151,7 @@ std::vector<Device> DevicesOf(const Inventory& inventory, const std::vector<Shar
   }
   std::vector<Device> devices;
   for (const Gpu& gpu : inventory.gpus) {
-    Device device{gpu.index, gpu.uuid, gpu.total_bytes, 0};
+    Device device{gpu.index, gpu.uuid, gpu.total_bytes, 0, gpu.trouble};
     for (const GpuProcess& process : gpu.processes) {
       if (!insiders.contains(process.pid)) device.outside_bytes += process.bytes;
     }
@@ -183,8 +182,7 @@ base::json::array SharesToJson(const std::vector<ShareView>& shares, std::int64_
                   {"refusals", device.refusals},
                   {"cores_percent", device.cores},
                   {"reserved_cores_percent", device.reserved_cores},
-                  {"burst_percent", device.burst},
-                  {"sm_percent", device.sm_percent}};
+                  {"burst_percent", device.burst}};
       if (device.gpu) part["gpu"] = *device.gpu;
       devices.push_back(std::move(part));
     }

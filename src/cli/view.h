@@ -36,7 +36,6 @@ struct DeviceView {
   unsigned cores = 0;           // 0: no limit
   unsigned reserved_cores = 0;  // what nobody else can have
   unsigned burst = 0;           // percent up to which idle compute time may be used; 0: no more than the cores
-  std::uint64_t sm_percent = 0;
 };
 
 struct ShareView {

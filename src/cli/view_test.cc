@@ -21,6 +21,34 @@ using base::kGiB;
 using testing::HasSubstr;
 using testing::SizeIs;
 
+TEST(Inventories, GivenProcessesOfEveryKind_WhenGathered_ThenEachCountsOnce) {
+  using nvml::ProcessKind;
+  const auto processes = Gather({{7, ProcessKind::kCompute, 2 * kGiB, {}, {}},
+                                 {8, ProcessKind::kCompute, std::nullopt, {}, {}},
+                                 {7, ProcessKind::kGraphics, 2 * kGiB, {}, {}},
+                                 {9, ProcessKind::kGraphics, kGiB, {}, {}},
+                                 {10, ProcessKind::kMps, kGiB, {}, {}}});
+  std::uint64_t sum = 0;
+  for (const GpuProcess& process : processes) sum += process.bytes;
+  EXPECT_THAT(processes, SizeIs(4));
+  EXPECT_EQ(sum, 4 * kGiB);
+}
+
+TEST(Inventories, GivenGpusThatCanNotBeShared_WhenAsked_ThenTheReason) {
+  nvml::Device device;
+  device.memory = nvml::Memory{80 * kGiB, 0, 80 * kGiB, {}};
+  EXPECT_EQ(TroubleOf(device), "");
+  device.mig_mode = nvml::MigMode{false, true};
+  EXPECT_EQ(TroubleOf(device), "");
+  device.mig_mode->current = true;
+  EXPECT_THAT(TroubleOf(device), HasSubstr("MIG"));
+  device.memory.reset();
+  EXPECT_THAT(TroubleOf(device), HasSubstr("no memory of its own"));
+  device.condition = nvml::Condition::kLost;
+  device.trouble = "GPU is lost";
+  EXPECT_EQ(TroubleOf(device), "does not answer: GPU is lost");
+}
+
 class Views : public testing::Test {
  protected:
   void SetUp() override {

@@ -29,5 +29,12 @@ TEST_F(Demo, GivenLibraryThatKeepsNoLimit_WhenShown_ThenTheVerdictAndTheStatusSa
   ::dlclose(harmless);
 }
 
+TEST_F(Demo, GivenHelp_WhenAsked_ThenToldAndNothingElse) {
+  const Outcome help = Hami({"sim", "--", HAMI_DEMO, "--help"});
+  EXPECT_EQ(help.exit_status(), 0);
+  EXPECT_THAT(help.out, testing::StartsWith("Usage: hami-demo"));
+  EXPECT_EQ(Hami({"sim", "--", HAMI_DEMO, "--fast"}).exit_status(), 2);
+}
+
 }  // namespace
 }  // namespace hami::e2e

@@ -66,6 +66,64 @@ TEST_F(RunCommand, GivenDryRun_WhenAsked_ThenPlanShownAndNothingMade) {
   EXPECT_EQ(json.at("share").at("grants").at(0).at("limit_bytes").to_number<std::uint64_t>(), 3ULL << 30);
 }
 
+TEST_F(RunCommand, GivenDryRunUnderANameInUse_WhenAsked_ThenRefusedAsTheRunWouldBe) {
+  Gate gate;
+  const Process run =
+      Start({"run", "--mem", "1g", "--name", "n", "--", "sh", "-c", "echo up; exec cat"}, gate.reader.get());
+  ASSERT_TRUE(Eventually([&] { return Output(run) == "up\n"; }));
+  const Outcome dry = Hami({"run", "--dry-run", "--mem", "1g", "--name", "n", "--", "true"});
+  EXPECT_EQ(dry.exit_status(), 125);
+  EXPECT_THAT(dry.err, HasSubstr("already"));
+  EXPECT_THAT(dry.out, IsEmpty());
+}
+
+TEST_F(RunCommand, GivenAGpuThatIsLost_WhenRun_ThenTheOthersAreGranted) {
+  environment_.erase("SIMGPU");
+  const std::string config = folder_ + "/lost.conf";
+  ASSERT_TRUE(base::WriteNewFile(config, "gpus 2xH100\nlost device=0\n", 0600));
+  environment_["SIMGPU_CONFIG"] = config;
+  const Outcome one = Hami({"run", "--mem", "1g", "--", "sh", "-c", "echo ran"});
+  EXPECT_EQ(one.exit_status(), 0) << one.err;
+  EXPECT_EQ(one.out, "ran\n");
+  // Not even who takes more than there is gets the lost one.
+  for (const std::string extra : {"--dry-run", "--oversubscribe"}) {
+    const Outcome both = Hami({"run", "--gpus", "2", "--mem", "1g", extra, "--", "true"});
+    EXPECT_EQ(both.exit_status(), 125) << extra;
+    EXPECT_THAT(both.err, HasSubstr("does not answer")) << extra;
+  }
+  const Outcome smi = Hami({"smi"});
+  EXPECT_EQ(smi.exit_status(), 0) << smi.err;
+  EXPECT_THAT(smi.out, ContainsRegex("GPU 0 .*does not answer"));
+  EXPECT_THAT(smi.out, ContainsRegex("GPU 1  .*H100"));
+}
+
+TEST_F(RunCommand, GivenNoStandardDescriptors_WhenUsed_ThenNothingIsWrittenIntoFilesOfOurs) {
+  const std::string program = HAMI_PROGRAM;
+  const Outcome smi = Hami({"sim", "--", "sh", "-c", program + " smi >&-"});
+  EXPECT_NE(smi.exit_status(), 0);
+  EXPECT_THAT(smi.err, HasSubstr("can not write"));
+  Hami({"sim", "--", "sh", "-c", program + " run --mem 500g -- true <&- >&- 2>&-"});
+  EXPECT_EQ(base::ReadFile(folder_ + "/state/lock", 1000).value(), "");
+  const Outcome closed =
+      Hami({"sim", "--", "sh", "-c", program + " run --mem 1g -- sh -c 'test -e /proc/self/fd/0 || exit 3' <&-"});
+  EXPECT_EQ(closed.exit_status(), 3) << "what was closed for us is closed for the command";
+}
+
+TEST_F(RunCommand, GivenAShare_WhenLookedAtFromInside_ThenTheMachineIsShown) {
+  const std::string program = HAMI_PROGRAM;
+  const auto outside = Json({"smi", "-o", "json"}).at("gpus");
+  const Outcome inside = Hami({"run", "--mem", "2g", "--name", "n", "--", program, "smi", "-o", "json"});
+  ASSERT_EQ(inside.exit_status(), 0) << inside.err;
+  const auto gpus = base::ParseJson(inside.out).value().at("gpus");
+  ASSERT_EQ(gpus.as_array().size(), outside.as_array().size());
+  EXPECT_EQ(gpus.at(0).at("total_bytes"), outside.at(0).at("total_bytes"));
+  const Outcome set = Hami({"run", "--mem", "2g", "--name", "n", "--", program, "set", "n", "--mem", "4g"});
+  EXPECT_EQ(set.exit_status(), 0) << set.err;
+  const Outcome ps = Hami({"run", "--mem", "2g", "--name", "n", "--", program, "ps", "-o", "json"});
+  EXPECT_THAT(base::ParseJson(ps.out).value().at("shares").at(0).at("processes").as_array(), IsEmpty())
+      << "to look is not to use a GPU";
+}
+
 TEST_F(RunCommand, GivenShareInsideAShare_WhenAsked_ThenRefused) {
   const Outcome outcome = Hami({"run", "--mem", "2g", "--", HAMI_PROGRAM, "run", "--mem", "1g", "--", "true"});
   EXPECT_EQ(outcome.exit_status(), 125);

@@ -173,6 +173,10 @@ TEST_F(Shares, GivenShareThatNobodyCanRead_WhenAnotherIsSet_ThenNothingIsGranted
   const Outcome refused = Hami({"set", "n", "--mem", "2g"});
   EXPECT_EQ(refused.exit_status(), 1);
   EXPECT_THAT(refused.err, HasSubstr("spoilt"));
+  const Outcome spoilt = Hami({"set", "spoilt", "--mem", "2g"});
+  EXPECT_EQ(spoilt.exit_status(), 1);
+  EXPECT_THAT(spoilt.err, HasSubstr("share 'spoilt'")) << "says whose record";
+  EXPECT_THAT(spoilt.err, HasSubstr("record"));
 }
 
 TEST_F(Shares, GivenPolicies_WhenRun_ThenSpreadOrBinpack) {
