@@ -32,8 +32,10 @@ std::string Count(std::size_t count, const char* noun, const char* plural) {
 }
 
 std::string Headline(const Gpu& gpu, const base::Terminal& terminal) {
-  std::string line = Paint(terminal, Style::kBold, "GPU " + std::to_string(gpu.index) + "  " + gpu.name);
-  line += "  " + Paint(terminal, Style::kDim, gpu.uuid);
+  // One that does not answer may have told neither its name nor its UUID.
+  const std::string number = "GPU " + std::to_string(gpu.index);
+  std::string line = Paint(terminal, Style::kBold, gpu.name.empty() ? number : number + "  " + gpu.name);
+  if (!gpu.uuid.empty()) line += "  " + Paint(terminal, Style::kDim, gpu.uuid);
   if (!gpu.trouble.empty()) line += "  " + Paint(terminal, Style::kRed, gpu.trouble);
   if (gpu.utilization_percent) line += "  busy " + std::to_string(*gpu.utilization_percent) + " %";
   if (gpu.temperature_celsius) line += "  " + std::to_string(*gpu.temperature_celsius) + " C";

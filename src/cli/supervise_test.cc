@@ -53,7 +53,10 @@ TEST(Supervision, GivenNoSuchOrNoProgram_WhenStarted_ThenStatusesOfEnv) {
 
 TEST(Supervision, GivenNothingToStartItWith_WhenStarted_ThenHamisOwnFailure) {
   const int status = Start({"true"}, [] {
-                       const rlimit few{4, 4};
+                       // Room for the life line, and none for anything behind it.
+                       const int next = ::dup(STDIN_FILENO);
+                       ::close(next);
+                       const rlimit few{static_cast<rlim_t>(next) + 1, static_cast<rlim_t>(next) + 1};
                        ::setrlimit(RLIMIT_NOFILE, &few);
                      }).Wait();
   EXPECT_EQ(WEXITSTATUS(status), 125) << "126 would say that the command can not be run";
