@@ -4,9 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
@@ -75,6 +79,22 @@ class SchedulerProgram : public testing::Test {
     main_port_ = child_->Said("serves https on 127.0.0.1:", ",");
     metrics_port_ = child_->Said("metrics on 127.0.0.1:", "\n");
     ASSERT_FALSE(main_port_.empty() || metrics_port_.empty());
+  }
+
+  // What `go tool pprof FLAGS /debug/pprof/profile` writes; nothing where there is no Go.
+  std::optional<std::string> GoToolPprof(const std::string& flags, int seconds) const {
+    const std::string go = "PATH=$PATH:/usr/local/go/bin; command -v go >/dev/null || exit 77; ";
+    const std::string command = go + "PPROF_TMPDIR=" + folder_ + " go tool pprof " + flags +
+                                " https+insecure://127.0.0.1:" + main_port_ +
+                                "/debug/pprof/profile?seconds=" + std::to_string(seconds) + " 2>&1";
+    FILE* const pipe = ::popen(command.c_str(), "r");
+    std::string text;
+    std::array<char, 4096> piece{};
+    while (const std::size_t got = std::fread(piece.data(), 1, piece.size(), pipe)) text.append(piece.data(), got);
+    const int status = ::pclose(pipe);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) return std::nullopt;
+    EXPECT_EQ(status, 0) << text;
+    return text;
   }
 
   net::Result<net::Response> Send(const net::Call& call, const net::TestAuthority& authority) const {
@@ -264,6 +284,56 @@ TEST_F(SchedulerProgram, SigtermAnswersWhoWaitsAndDoesNotWaitForTheApiServer) {
   ASSERT_TRUE(Eventually([&] { return Scrape().find(kOneRequest) != std::string::npos; }));
   EXPECT_EQ(End(), 0);
   EXPECT_NE(filtered.get().at("Error"), "");
+}
+
+// Nothing but the running program is there to name the functions: as for a program in a container somewhere else.
+TEST_F(SchedulerProgram, GoToolPprofShowsWhereItsTimeGoes) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 300; ++i) {
+    names.push_back("node-" + std::to_string(i));
+    api_.Put(kube::kNodes, GpuNode(names.back(), 8));
+  }
+  Serve({"--profiling"});
+  ASSERT_TRUE(Eventually([&] { return Scrape().find("hami_scheduler_synced{zone=\"vGPU\"} 1") != std::string::npos; }));
+  std::atomic<bool> enough = false;
+  std::atomic<int> answered = 0;
+  std::thread busy([&] {
+    for (int i = 0; !enough; ++i) {
+      json::value pod = PendingPod("p" + std::to_string(i), 100, 1);
+      pod.at("metadata").as_object()["uid"] = "uid-" + std::to_string(i);
+      // Every signal meets some thread, and none of them may fail for it.
+      EXPECT_EQ(Post("/filter", FilterBody(pod, names)).at("Error"), "");
+      ++answered;
+    }
+  });
+  const auto text = GoToolPprof("-symbolize=remote -top -cum -nodecount=500", 3);
+  enough = true;
+  busy.join();
+  EXPECT_GT(answered, 0);
+  EXPECT_EQ(End(), 0);
+  if (!text) GTEST_SKIP() << "no Go here, so nobody reads the profile";
+  EXPECT_THAT(*text, HasSubstr("Type: cpu"));
+  EXPECT_THAT(*text, HasSubstr("hami::scheduler::Extender::Filter"));
+  EXPECT_THAT(*text, HasSubstr("hami::net::ServerConnection::ServeOne"));
+}
+
+TEST_F(SchedulerProgram, AProfileDoesNotHoldUpTheEnd) {
+  Serve({"--profiling"});
+  net::Call call = Get("/debug/pprof/profile?seconds=300");
+  call.deadline = net::After(std::chrono::minutes(5));
+  auto profile = std::async(std::launch::async, [&] {
+    auto answer = Send(call, authority_);
+    while (answer && answer->status == 409) answer = Send(call, authority_);  // the question below was there first
+    return answer;
+  });
+  ASSERT_TRUE(Eventually([&] {
+    const auto second = Send(Get("/debug/pprof/profile?seconds=1"), authority_);
+    return second && second->status == 409;
+  }));
+  EXPECT_EQ(End(), 0);
+  const auto cut = profile.get();
+  ASSERT_TRUE(cut) << cut.error().message;
+  EXPECT_EQ(cut->status, 200) << cut->body;
 }
 
 TEST_F(SchedulerProgram, WhatAnOperatorHasToRepairEndsItWithASentence) {
