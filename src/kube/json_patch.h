@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Applying patches to JSON documents: merge patch (RFC 7386) and JSON patch (RFC 6902). What an API server does; here
-// for the fake one and for tests of what we send. A JSON patch applies as a whole or not at all.
+// for the fake one and for tests of what we send, so that a patch is read by other code than wrote it. A JSON patch
+// applies as a whole or not at all.
 
 #pragma once
 

@@ -5,14 +5,9 @@
 #include <algorithm>
 #include <string>
 
-#include "base/strings.h"
-
 namespace hami::sched {
 namespace {
 
-using base::Fail;
-using base::Result;
-using base::Status;
 namespace json = base::json;
 
 std::string Escape(json::string_view key) {
@@ -25,16 +20,6 @@ std::string Escape(json::string_view key) {
     } else {
       out += c;
     }
-  }
-  return out;
-}
-
-std::string Unescape(std::string_view token) {
-  std::string out;
-  for (std::size_t i = 0; i < token.size(); ++i) {
-    const bool escape = token[i] == '~' && i + 1 < token.size();
-    out += !escape ? token[i] : token[i + 1] == '1' ? '/' : '~';
-    i += escape ? 1 : 0;
   }
   return out;
 }
@@ -82,78 +67,12 @@ class Differ {
   json::array patch_;
 };
 
-Status ApplyToObject(json::object& object, const std::string& key, std::string_view op, const json::value* value) {
-  if (op != "add" && !object.contains(key)) return Fail("json patch: no such member: " + key);
-  if (op == "remove") {
-    object.erase(key);
-  } else {
-    object[key] = *value;
-  }
-  return {};
-}
-
-Status ApplyToArray(json::array& array, const std::string& token, std::string_view op, const json::value* value) {
-  const bool end = token == "-";
-  const auto index = base::ParseNumber(token);
-  const std::size_t limit = array.size() + (op == "add" ? 1 : 0);
-  if ((!end && (!index || *index >= limit)) || (end && op != "add")) return Fail("json patch: no such item: " + token);
-  const auto at = end ? array.end() : array.begin() + static_cast<std::ptrdiff_t>(*index);
-  if (op == "remove") {
-    array.erase(at);
-  } else if (op == "add") {
-    array.insert(at, *value);
-  } else {
-    *at = *value;
-  }
-  return {};
-}
-
-json::value* Step(json::value& at, const std::string& token) {
-  if (json::object* object = at.if_object()) return object->if_contains(token);
-  json::array* array = at.if_array();
-  const auto index = base::ParseNumber(token);
-  return array == nullptr || !index || *index >= array->size() ? nullptr : &(*array)[*index];
-}
-
-Status ApplyOne(const json::object& operation, json::value& document) {
-  const std::string op = base::GetString(operation, "op").value_or("");
-  const std::string path = base::GetString(operation, "path").value_or("?");
-  const json::value* value = operation.if_contains("value");
-  if ((op != "add" && op != "remove" && op != "replace") || (op != "remove" && value == nullptr)) {
-    return Fail("json patch: not an operation that is used here: " + op);
-  }
-  if (path.empty()) {
-    if (op == "remove") return Fail("json patch: the document can not be removed");
-    document = *value;
-    return {};
-  }
-  if (path[0] != '/') return Fail("json patch: not a path: " + path);
-  std::vector<std::string> tokens = base::Split(path, '/');
-  json::value* parent = &document;
-  for (std::size_t i = 1; i + 1 < tokens.size(); ++i) {
-    parent = Step(*parent, Unescape(tokens[i]));
-    if (parent == nullptr) return Fail("json patch: no such path: " + path);
-  }
-  const std::string last = Unescape(tokens.back());
-  if (json::object* object = parent->if_object()) return ApplyToObject(*object, last, op, value);
-  if (json::array* array = parent->if_array()) return ApplyToArray(*array, last, op, value);
-  return Fail("json patch: no such path: " + path);
-}
-
 }  // namespace
 
 json::array DiffJson(const json::value& from, const json::value& to) {
   Differ differ;
   differ.Compare("", from, to);
   return differ.Take();
-}
-
-Result<json::value> ApplyJsonPatch(const json::array& patch, json::value document) {
-  for (const json::value& operation : patch) {
-    if (!operation.is_object()) return Fail("json patch: not an object");
-    HAMI_TRY(ApplyOne(operation.get_object(), document));
-  }
-  return document;
 }
 
 }  // namespace hami::sched

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "sched/json_patch.h"
+#include "kube/json_patch.h"
 #include "sched/testing.h"
 #include "sched/webhook.h"
 
@@ -24,7 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ledger.quotas().Set("default", "q", {{"limits.nvidia.com/gpumem", "9000"}});
 
   const auto admission = sched::Admit(*document, "default", {"hami-scheduler", true}, vendors, ledger.quotas());
-  if (admission.allowed && !sched::ApplyJsonPatch(admission.patch, *document)) std::abort();
+  auto mutated = *document;
+  if (admission.allowed && !kube::ApplyJsonPatch(mutated, admission.patch)) std::abort();
   const auto pod = device::ReadPod(*document);
   if (!pod) return 0;
   ledger.UpsertPod(*pod);

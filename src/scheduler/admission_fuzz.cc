@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "kube/base64.h"
+#include "kube/json_patch.h"
 #include "kube/scanner.h"
-#include "sched/json_patch.h"
 #include "sched/testing.h"
 #include "scheduler/admission.h"
 
@@ -42,6 +42,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // The patch may hold what the pod held: as deep, as odd.
   const auto operations = hami::kube::ParseDocument(*patch);
   Check(operations.has_value());
-  Check(hami::sched::ApplyJsonPatch(operations->as_array(), seen).has_value());
+  Check(hami::kube::ApplyJsonPatch(seen, *operations).has_value());
   return 0;
 }

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kube/base64.h"
-#include "sched/json_patch.h"
+#include "kube/json_patch.h"
 #include "sched/testing.h"
 
 namespace hami::scheduler {
@@ -67,10 +67,10 @@ TEST_F(AdmissionReview, AGpuPodIsPatchedAndTheUidComesBack) {
     EXPECT_EQ(response.if_contains("status"), nullptr);
     const auto patch = kube::Base64Decode(std::string(response.at("patch").as_string()));
     ASSERT_TRUE(patch);
-    const auto changed = sched::ApplyJsonPatch(json::parse(*patch).as_array(), GpuPod());
-    ASSERT_TRUE(changed);
-    EXPECT_EQ(changed->at("spec").at("schedulerName"), "hami-scheduler");
-    EXPECT_EQ(changed->at("spec").at("containers").at(0).at("resources").at("limits").at("nvidia.com/gpu"), "1");
+    json::value changed = GpuPod();
+    ASSERT_TRUE(kube::ApplyJsonPatch(changed, json::parse(*patch)));
+    EXPECT_EQ(changed.at("spec").at("schedulerName"), "hami-scheduler");
+    EXPECT_EQ(changed.at("spec").at("containers").at(0).at("resources").at("limits").at("nvidia.com/gpu"), "1");
   }
 }
 

@@ -79,6 +79,12 @@ TEST_F(ExtenderTest, GivenAPodFilteredTwice_WhenTheSecondComes_ThenItIsChargedOn
   });
 }
 
+TEST_F(ExtenderTest, GivenAPodThatFillsItsCard_WhenFilteredAgain_ThenItIsNotInItsOwnWay) {
+  cluster_.AddNode("small", sched::testing::Cards("small", 1, 5000), false);
+  watch_ = std::make_unique<SimWatch>(cluster_, books_, registration_);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(FilterNames(R"(["small"])").at("NodeNames"), (json::array{"small"})) << i;
+}
+
 TEST_F(ExtenderTest, GivenNoNodeThatFits_WhenFiltered_ThenEveryNodeSaysWhy) {
   const json::object result = FilterNames(R"(["elsewhere"])");
   EXPECT_TRUE(result.at("NodeNames").is_null());

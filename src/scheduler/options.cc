@@ -130,7 +130,8 @@ struct Reader {
                "certificate chain (PEM); HTTPS when this and --key_file are given. Read again when it changes");
     flags.Text("key_file", "FILE", options.key_file, "its private key (PEM)");
     flags.Bool("profiling", options.profiling,
-               "accepted; there is no pprof here, and /debug/pprof/ says what to use instead");
+               "answer /debug/pprof/ beside /filter, for `go tool pprof .../debug/pprof/profile`. Needs gperftools' "
+               "libprofiler.so.0");
   }
 
   void AddDeciding() {
@@ -261,10 +262,6 @@ std::variant<Options, Message> ParseOptions(const std::vector<std::string>& argu
   if (good) good = CheckTogether(reader.options);
   if (!good) return Mistake(good.error());
   reader.options.warnings = std::move(parsed->warnings);
-  if (reader.options.profiling) {
-    reader.options.warnings.emplace_back(
-        "--profiling: there is no pprof in this program; `perf record -g -p PID` shows where the time goes");
-  }
   return reader.options;
 }
 

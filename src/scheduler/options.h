@@ -24,7 +24,7 @@ struct Options {
   base::HostPort metrics{"", 9395};
   std::string cert_file;  // both or neither
   std::string key_file;
-  bool profiling = false;  // warned about; /debug/pprof answers that there is none
+  bool profiling = false;  // is there a /debug/pprof/?
 
   std::string scheduler_name;
   std::string node_policy = "binpack";

@@ -13,11 +13,13 @@
 #include "net/server.h"
 #include "scheduler/cache.h"
 #include "scheduler/counters.h"
+#include "scheduler/cpu_profile.h"
 #include "scheduler/extender.h"
 #include "scheduler/keeper.h"
 #include "scheduler/kube_api.h"
 #include "scheduler/leader.h"
 #include "scheduler/metrics.h"
+#include "scheduler/pprof.h"
 #include "scheduler/routes.h"
 
 namespace hami::scheduler {
@@ -63,6 +65,17 @@ net::Duration CallTime(const Options& options) {
 }
 
 double SecondsSince(net::Deadline begin) { return std::chrono::duration<double>(net::Clock::now() - begin).count(); }
+
+base::Result<TakeProfile> LoadProfiler() {
+  auto profiler = CpuProfiler::Load();
+  if (!profiler) {
+    base::LogWarning("--profiling: " + profiler.error().message + "; " + profiler.error().hint);
+    return tl::unexpected(profiler.error());
+  }
+  return TakeProfile([profiler = *profiler](std::chrono::seconds span, const std::function<bool()>& enough) {
+    return profiler.Record(span, enough);
+  });
+}
 
 const char* ResultOf(const AdmissionAnswer& answer) {
   if (answer.http_status != 200) return "unreadable";
@@ -177,7 +190,7 @@ AdmissionAnswer Program::Parts::Review(std::string_view body) {
 
 Endpoints Program::Parts::MakeEndpoints() {
   Endpoints endpoints;
-  endpoints.profiling = options_.profiling;
+  if (options_.profiling) endpoints.pprof = PprofRoutes(LoadProfiler(), hurry_);
   endpoints.filter = [this](std::string_view body, const Abandoned& abandoned) {
     const net::Deadline begin = net::Clock::now();
     Reply reply = extender_.Filter(body, abandoned);

@@ -7,22 +7,24 @@
 #include "base/strings.h"
 #include "net/url.h"
 #include "scheduler/options.h"
+#include "scheduler/pprof.h"
 
 namespace hami::scheduler {
-namespace {
 
 net::Response Text(int status, std::string body) {
   return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(body), {}};
-}
-
-net::Response Json(int status, std::string body) {
-  return {status, {{"Content-Type", "application/json"}}, std::move(body), {}};
 }
 
 net::Response WrongMethod(const char* allowed) {
   net::Response response = Text(405, std::string("use ") + allowed + "\n");
   response.headers.emplace_back("Allow", allowed);
   return response;
+}
+
+namespace {
+
+net::Response Json(int status, std::string body) {
+  return {status, {{"Content-Type", "application/json"}}, std::move(body), {}};
 }
 
 bool IsJson(const net::Request& request) {
@@ -57,11 +59,7 @@ net::Handler MainRoutes(Endpoints endpoints) {
     const std::string_view path = net::PathOf(request.target);
     if (path == "/filter" || path == "/bind" || path == "/webhook") return Post(*endpoints, path, request);
     if (path == "/healthz" || path == "/readyz" || path == "/version") return Get(*endpoints, path, request);
-    if (endpoints->profiling && path.starts_with("/debug/pprof")) {
-      return Text(501,
-                  "there is no pprof in this program: `perf record -g -p PID` shows where the time goes, and /metrics "
-                  "what was done\n");
-    }
+    if (endpoints->pprof && path.starts_with(kPprofPath)) return endpoints->pprof(request);
     return Text(404, "here are POST /filter, /bind, /webhook and GET /healthz, /readyz, /version\n");
   };
 }

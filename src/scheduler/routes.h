@@ -23,8 +23,14 @@ struct Endpoints {
   std::function<Reply(std::string_view body, const Abandoned& abandoned)> bind;
   std::function<AdmissionAnswer(std::string_view body)> review;
   std::function<std::string()> readiness;  // one line for /readyz
-  bool profiling = false;                  // is somebody to be told that there is no pprof?
+  // Everything below /debug/pprof/; without it there is nothing there.
+  std::function<net::Response(const net::Request& request)> pprof;
 };
+
+// What people read.
+net::Response Text(int status, std::string body);
+// 405: it is ALLOWED here.
+net::Response WrongMethod(const char* allowed);
 
 net::Handler MainRoutes(Endpoints endpoints);
 

@@ -21,7 +21,7 @@ std::string ContentType(const net::Response& response) {
 
 class Routes : public testing::Test {
  protected:
-  static net::Handler Make(bool profiling) {
+  static net::Handler Make(std::function<net::Response(const net::Request&)> pprof) {
     return MainRoutes(
         {[](std::string_view body, const Abandoned&) {
            return Reply{200, "filtered " + std::string(body)};
@@ -32,9 +32,9 @@ class Routes : public testing::Test {
          [](std::string_view body) {
            return AdmissionAnswer{body == "bad" ? 400 : 200, "reviewed", true, false};
          },
-         [] { return std::string("leading\n"); }, profiling});
+         [] { return std::string("leading\n"); }, std::move(pprof)});
   }
-  net::Handler main_ = Make(false);
+  net::Handler main_ = Make(nullptr);
 };
 
 TEST_F(Routes, TheExtenderAnswersJson) {
@@ -74,13 +74,14 @@ TEST_F(Routes, WrongMethodsAndPathsSayWhatIsRight) {
   EXPECT_THAT(main_(Ask("GET", "/")).body, HasSubstr("/webhook"));
 }
 
-TEST_F(Routes, ProfilesAreRefusedWithWhatToUseInsteadAndUnknownWithoutTheFlag) {
-  EXPECT_EQ(main_(Ask("GET", "/debug/pprof/heap")).status, 404);
-  for (const char* path : {"/debug/pprof/", "/debug/pprof/profile?seconds=5", "/debug/pprof/cmdline"}) {
-    const net::Response response = Make(true)(Ask("GET", path));
-    EXPECT_EQ(response.status, 501) << path;
-    EXPECT_THAT(response.body, HasSubstr("perf record")) << path;
+TEST_F(Routes, ProfilesAreUnknownUnlessTheyAreWanted) {
+  for (const char* path : {"/debug/pprof/", "/debug/pprof/profile?seconds=5", "/debug/pprof", "/debug/pprofile"}) {
+    EXPECT_EQ(main_(Ask("GET", path)).status, 404) << path;
   }
+  const net::Handler wanted = Make([](const net::Request& request) { return Text(200, "profile " + request.target); });
+  EXPECT_EQ(wanted(Ask("GET", "/debug/pprof/profile?seconds=5")).body, "profile /debug/pprof/profile?seconds=5");
+  EXPECT_EQ(wanted(Ask("GET", "/debug/pprofile")).status, 404);
+  EXPECT_EQ(wanted(Ask("POST", "/filter", "a")).status, 200);
 }
 
 class Collected : public net::BodyWriter {

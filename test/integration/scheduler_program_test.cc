@@ -4,129 +4,40 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
+#include <cstdio>
 #include <future>
+#include <optional>
 #include <set>
-#include <thread>
 
-#include "base/fd.h"
-#include "base/strings.h"
-#include "kube/fake_apiserver.h"
-#include "net/client.h"
-#include "net/test_certificates.h"
-#include "test/integration/child.h"
-#include "test/integration/objects.h"
+#include "test/integration/scheduler_program.h"
 
 namespace hami::testcluster {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr auto kPatience = std::chrono::seconds(60);
 constexpr const char* kOneRequest = "hami_scheduler_filter_requests_total{zone=\"vGPU\"} 1";
 
-class SchedulerProgram : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "/hami-scheduler-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    Write("device-config.yaml", DeviceConfig());
-    Write("kubeconfig", Kubeconfig("http://127.0.0.1:" + std::to_string(api_.port())));
-    WriteCertificate(authority_);
-    if (const char* options = std::getenv("ASAN_OPTIONS")) environment_["ASAN_OPTIONS"] = options;
-  }
-  void TearDown() override {
-    if (HasFailure() && child_) std::cerr << child_->Log();
-    child_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
-  // Replaces it as a whole, as the kubelet does.
-  void Write(const std::string& name, const std::string& text) {
-    const std::string next = folder_ + "/next";
-    ASSERT_TRUE(base::WriteNewFile(next, text, 0600));
-    std::filesystem::rename(next, folder_ + "/" + name);
-  }
-  void WriteCertificate(net::TestAuthority& authority) {
-    const net::TestCertificate pair = authority.Issue("hami-scheduler", "DNS:localhost,IP:127.0.0.1");
-    Write("tls.key", pair.key_pem);
-    Write("tls.crt", pair.certificate_pem);
-  }
-  void Run(std::vector<std::string> more) {
-    std::vector<std::string> words{HAMI_SCHEDULER_PROGRAM, "--kubeconfig=" + folder_ + "/kubeconfig"};
-    words.insert(words.end(), more.begin(), more.end());
-    child_ = std::make_unique<Child>(words, environment_, folder_ + "/log");
-  }
-  // With everything it needs, on ports that the system chooses.
-  void Serve(std::vector<std::string> more = {}) {
-    for (const char* flag :
-         {"--http_bind=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0", "--scheduler-name=hami-scheduler", "-v=4"}) {
-      more.emplace_back(flag);
-    }
-    more.push_back("--device-config-file=" + folder_ + "/device-config.yaml");
-    more.push_back("--cert_file=" + folder_ + "/tls.crt");
-    more.push_back("--key_file=" + folder_ + "/tls.key");
-    Run(std::move(more));
-    main_port_ = child_->Said("serves https on 127.0.0.1:", ",");
-    metrics_port_ = child_->Said("metrics on 127.0.0.1:", "\n");
-    ASSERT_FALSE(main_port_.empty() || metrics_port_.empty());
-  }
-
-  net::Result<net::Response> Send(const net::Call& call, const net::TestAuthority& authority) const {
-    net::ClientOptions options;
-    options.tls.ca.data = authority.certificate_pem();
-    const auto url = net::ParseUrl("https://127.0.0.1:" + main_port_);
-    auto client = net::Client::Make(*url, options);
-    if (!client) return tl::unexpected(client.error());
-    return (*client)->Send(call);
-  }
-  static net::Call Get(std::string path) {
-    net::Call call;
-    call.target = std::move(path);
-    return call;
-  }
-  json::value Post(const std::string& path, const std::string& body) {
-    net::Call call = Get(path);
-    call.method = "POST";
-    call.headers = {{"Content-Type", "application/json"}};
-    call.body = body;
-    const auto response = Send(call, authority_);
-    EXPECT_TRUE(response) << response.error().message;
-    if (!response) return {};
-    EXPECT_EQ(response->status, 200) << response->body;
-    return json::parse(response->body);
-  }
-  std::string Scrape() const {
-    const auto client = net::Client::Make(*net::ParseUrl("http://127.0.0.1:" + metrics_port_), {});
-    const auto response = (*client)->Send(Get("/metrics"));
-    return response ? response->body : response.error().message;
-  }
-  static bool Eventually(const std::function<bool()>& condition) {
-    const auto end = net::After(kPatience);
-    while (!condition()) {
-      if (net::Clock::now() > end) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return true;
-  }
-  // SIGTERM; its exit status.
-  int End() {
-    child_->Signal(SIGTERM);
-    return child_->Wait(kPatience).value_or(-1);
-  }
-
-  kube::FakeApiServer api_;
-  net::TestAuthority authority_;
-  std::string folder_;
-  Child::Variables environment_{{"PATH", "/usr/bin:/bin"}};
-  std::unique_ptr<Child> child_;
-  std::string main_port_, metrics_port_;
-};
+// What `go tool pprof FLAGS /debug/pprof/profile` writes; nothing where there is no Go.
+std::optional<std::string> GoToolPprof(const std::string& flags, const std::string& port, const std::string& folder) {
+  const std::string go = "PATH=$PATH:/usr/local/go/bin; command -v go >/dev/null || exit 77; ";
+  const std::string command = go + "PPROF_TMPDIR=" + folder + " go tool pprof " + flags +
+                              " https+insecure://127.0.0.1:" + port + "/debug/pprof/profile?seconds=3 2>&1";
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  std::string text;
+  std::array<char, 4096> piece{};
+  while (const std::size_t got = std::fread(piece.data(), 1, piece.size(), pipe)) text.append(piece.data(), got);
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) return std::nullopt;
+  EXPECT_EQ(status, 0) << text;
+  return text;
+}
 
 TEST_F(SchedulerProgram, TakesAPodFromAdmissionToItsNodeAndEndsInGoodOrder) {
   api_.Put(kube::kNodes, GpuNode("node-1", 2));
@@ -155,6 +66,7 @@ TEST_F(SchedulerProgram, TakesAPodFromAdmissionToItsNodeAndEndsInGoodOrder) {
   EXPECT_THAT(text, HasSubstr(R"(hami_scheduler_binds_total{zone="vGPU",outcome="bound"} 1)"));
   EXPECT_THAT(text, HasSubstr("hami_vgpu_memory_allocated_bytes{zone=\"vGPU\",namespace=\"default\",node=\"node-1\""));
   EXPECT_TRUE(Eventually([&] { return api_.Count(kube::kEvents) >= 2; }));
+  EXPECT_EQ(Send(Get("/debug/pprof/"), authority_)->status, 404) << "not without --profiling";
 
   EXPECT_EQ(End(), 0);
   EXPECT_THAT(child_->Log(), HasSubstr("SIGTERM: finishing what has begun"));
@@ -264,6 +176,56 @@ TEST_F(SchedulerProgram, SigtermAnswersWhoWaitsAndDoesNotWaitForTheApiServer) {
   ASSERT_TRUE(Eventually([&] { return Scrape().find(kOneRequest) != std::string::npos; }));
   EXPECT_EQ(End(), 0);
   EXPECT_NE(filtered.get().at("Error"), "");
+}
+
+// Nothing but the running program is there to name the functions: as for a program in a container somewhere else.
+TEST_F(SchedulerProgram, GoToolPprofShowsWhereItsTimeGoes) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 300; ++i) {
+    names.push_back("node-" + std::to_string(i));
+    api_.Put(kube::kNodes, GpuNode(names.back(), 8));
+  }
+  Serve({"--profiling"});
+  ASSERT_TRUE(Eventually([&] { return Scrape().find("hami_scheduler_synced{zone=\"vGPU\"} 1") != std::string::npos; }));
+  std::atomic<bool> enough = false;
+  std::atomic<int> answered = 0;
+  std::thread busy([&] {
+    for (int i = 0; !enough; ++i) {
+      json::value pod = PendingPod("p" + std::to_string(i), 100, 1);
+      pod.at("metadata").as_object()["uid"] = "uid-" + std::to_string(i);
+      // Every signal meets some thread, and none of them may fail for it.
+      EXPECT_EQ(Post("/filter", FilterBody(pod, names)).at("Error"), "");
+      ++answered;
+    }
+  });
+  const auto text = GoToolPprof("-symbolize=remote -top -cum -nodecount=500", main_port_, folder_);
+  enough = true;
+  busy.join();
+  EXPECT_GT(answered, 0);
+  EXPECT_EQ(End(), 0);
+  if (!text) GTEST_SKIP() << "no Go here, so nobody reads the profile";
+  EXPECT_THAT(*text, HasSubstr("Type: cpu"));
+  EXPECT_THAT(*text, HasSubstr("hami::scheduler::Extender::Filter"));
+  EXPECT_THAT(*text, HasSubstr("hami::net::ServerConnection::ServeOne"));
+}
+
+TEST_F(SchedulerProgram, AProfileDoesNotHoldUpTheEnd) {
+  Serve({"--profiling"});
+  net::Call call = Get("/debug/pprof/profile?seconds=300");
+  call.deadline = net::After(std::chrono::minutes(5));
+  auto profile = std::async(std::launch::async, [&] {
+    auto answer = Send(call, authority_);
+    while (answer && answer->status == 409) answer = Send(call, authority_);  // the question below was there first
+    return answer;
+  });
+  ASSERT_TRUE(Eventually([&] {
+    const auto second = Send(Get("/debug/pprof/profile?seconds=1"), authority_);
+    return second && second->status == 409;
+  }));
+  EXPECT_EQ(End(), 0);
+  const auto cut = profile.get();
+  ASSERT_TRUE(cut) << cut.error().message;
+  EXPECT_EQ(cut->status, 200) << cut->body;
 }
 
 TEST_F(SchedulerProgram, WhatAnOperatorHasToRepairEndsItWithASentence) {
