@@ -183,11 +183,23 @@ TEST_F(MonitorTest, GivenAFolderThatCanNotBeListed_ThenNothingIsForgottenOrRemov
   AddPod("web", Granted());  // and nobody could bring the grant back meanwhile
   Tick(seconds(400));
   EXPECT_EQ(Last()->self.ticks, 2U);
+  EXPECT_THAT(Last()->self.folder_problem, HasSubstr("can not open " + temp_.path() + "/containers"));
   fs::remove(temp_ / "containers");
   fs::rename(temp_ / "away", temp_ / "containers");
   Tick();
   EXPECT_EQ(Last()->containers.size(), 1U);
   EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
+  EXPECT_EQ(Last()->self.folder_problem, "");
+}
+
+TEST_F(MonitorTest, GivenNoFolderOfContainers_ThenThatIsAProblemOnlyWhereTheHookPathIsNotThereEither) {
+  fs::remove(temp_ / "containers");
+  Tick();
+  EXPECT_EQ(Last()->self.folder_problem, "") << "nothing was allocated yet";
+  config_.hook_path = temp_.path() + "/nowhere";
+  monitor_.reset();
+  Tick();
+  EXPECT_THAT(Last()->self.folder_problem, HasSubstr("nowhere/containers: No such file"));
 }
 
 // C17: a tenant that writes another UUID every second would make a series of each.
