@@ -3,6 +3,7 @@
 #include "device/pod.h"
 
 #include <algorithm>
+#include <array>
 
 #include "device/lists.h"
 
@@ -29,14 +30,6 @@ StringMap Texts(const json::object* object, bool quantities) {
   return map;
 }
 
-void ReadContainer(const json::object& object, Container& out) {
-  out.name = GetString(object, "name").value_or("");
-  if (const json::object* resources = Object(object, "resources")) {
-    out.limits = Texts(Object(*resources, "limits"), true);
-    out.requests = Texts(Object(*resources, "requests"), true);
-  }
-}
-
 template <typename Each>
 void ForEach(const json::object* parent, std::string_view key, Each each) {
   const json::array* list = parent == nullptr ? nullptr : GetArray(*parent, key);
@@ -44,6 +37,30 @@ void ForEach(const json::object* parent, std::string_view key, Each each) {
   for (const json::value& item : *list) {
     if (const json::object* object = item.if_object()) each(*object);
   }
+}
+
+// Of a name that is there twice the last counts, as in the container.
+void ReadTerms(const json::object& object, const json::object* pods_context, StringMap& terms) {
+  constexpr std::array kNames = {"CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY",
+                                 "GPU_CORE_UTILIZATION_POLICY"};
+  ForEach(&object, "env", [&](const json::object& variable) {
+    std::string name = GetString(variable, "name").value_or("");
+    if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) return;
+    terms[std::move(name)] = GetString(variable, "value").value_or("");
+  });
+  for (const json::object* context : {pods_context, Object(object, "securityContext")}) {
+    const json::value* user = context == nullptr ? nullptr : context->if_contains("runAsUser");
+    if (user != nullptr) terms["runAsUser"] = QuantityText(*user);
+  }
+}
+
+void ReadContainer(const json::object& object, const json::object* pods_context, Container& out) {
+  out.name = GetString(object, "name").value_or("");
+  if (const json::object* resources = Object(object, "resources")) {
+    out.limits = Texts(Object(*resources, "limits"), true);
+    out.requests = Texts(Object(*resources, "requests"), true);
+  }
+  ReadTerms(object, pods_context, out.terms);
 }
 
 bool EndedWell(const json::object& status) {
@@ -91,12 +108,14 @@ Result<Pod> ReadPod(const json::value& document) {
   }
   const json::object* spec = Object(*object, "spec");
   if (spec != nullptr) pod.node_name = GetString(*spec, "nodeName").value_or("");
+  const json::object* context = spec == nullptr ? nullptr : Object(*spec, "securityContext");
   ForEach(spec, "initContainers", [&](const json::object& item) {
     InitContainer& container = pod.init_containers.emplace_back();
-    ReadContainer(item, container);
+    ReadContainer(item, context, container);
     container.sidecar = GetString(item, "restartPolicy").value_or("") == "Always";
   });
-  ForEach(spec, "containers", [&](const json::object& item) { ReadContainer(item, pod.containers.emplace_back()); });
+  ForEach(spec, "containers",
+          [&](const json::object& item) { ReadContainer(item, context, pod.containers.emplace_back()); });
   const json::object* status = Object(*object, "status");
   if (status != nullptr) {
     const std::string phase = GetString(*status, "phase").value_or("");
