@@ -3,6 +3,8 @@
 import signal
 import time
 
+import pytest
+
 from rig import annotations, metrics
 from rig.agents import CARDS, SLOTS
 from rig.annotations import PHASE, of
@@ -138,13 +140,28 @@ def test_plugin_is_killed_and_comes_back(bench, node, agents):
     assert bench.read("p1")["status"]["phase"] == "Running" and bench.restarts("p1") == 0
 
 
-def test_plugin_is_killed_during_allocate(bench, node, agents):
+@pytest.mark.parametrize("recorded", [False, True], ids=["before-the-record", "after-the-record"])
+def test_plugin_is_killed_during_allocate(bench, plane, node, agents, recorded):
     """The pod fails as Kubernetes lets it fail; its successor is served, and no lock and no memory is lost."""
+    records = agents.hook / "vgpu/allocations.json"
+    if recorded:  # without those of pods that are gone, of whom it would ask the API server first
+        agents.plugin.stop()
+        records.unlink()
+        agents.start_plugin_again()
+        wait_for("the node's GPUs again", lambda: node.gpus() == SLOTS, 30)
     agents.plugin.signal(signal.SIGSTOP)
     bench.pod("p1", bench.guest("c", "guest_steady", "1", "1000", "100", gpu=1, mem=12000))
     wait_for("p1 to be bound", lambda: bench.read("p1")["spec"].get("nodeName"), 30)
+    uid = bench.read("p1")["metadata"]["uid"]
     time.sleep(1)  # the kubelet has asked by now; nothing tells from outside
-    agents.plugin.kill()
+    try:
+        if recorded:  # it goes on as far as the record, and can not tell the API server
+            plane.apiserver.signal(signal.SIGSTOP)
+            agents.plugin.signal(signal.SIGCONT)
+            wait_for("the record of p1", lambda: records.exists() and uid in records.read_text(), 5, every=0.01)
+    finally:
+        agents.plugin.kill()
+        plane.apiserver.signal(signal.SIGCONT)
     agents.start_plugin_again()
     assert bench.phase("p1", "Failed")["reason"] == "UnexpectedAdmissionError"
     wait_for("the node's GPUs again", lambda: node.gpus() == SLOTS, 30)
