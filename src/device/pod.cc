@@ -40,7 +40,7 @@ void ForEach(const json::object* parent, std::string_view key, Each each) {
 }
 
 // Of a name that is there twice the last counts, as in the container.
-void ReadTerms(const json::object& object, const json::object* pods_context, StringMap& terms) {
+void ReadTerms(const json::object& object, const json::object& spec, StringMap& terms) {
   constexpr std::array kNames = {"CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY",
                                  "GPU_CORE_UTILIZATION_POLICY"};
   ForEach(&object, "env", [&](const json::object& variable) {
@@ -48,19 +48,21 @@ void ReadTerms(const json::object& object, const json::object* pods_context, Str
     if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) return;
     terms[std::move(name)] = GetString(variable, "value").value_or("");
   });
-  for (const json::object* context : {pods_context, Object(object, "securityContext")}) {
+  for (const json::object* context : {Object(spec, "securityContext"), Object(object, "securityContext")}) {
     const json::value* user = context == nullptr ? nullptr : context->if_contains("runAsUser");
     if (user != nullptr) terms["runAsUser"] = QuantityText(*user);
   }
+  // In a user namespace the container's ids are others than the node's.
+  if (base::GetBool(spec, "hostUsers") == false) terms["hostUsers"] = "false";
 }
 
-void ReadContainer(const json::object& object, const json::object* pods_context, Container& out) {
+void ReadContainer(const json::object& object, const json::object& spec, Container& out) {
   out.name = GetString(object, "name").value_or("");
   if (const json::object* resources = Object(object, "resources")) {
     out.limits = Texts(Object(*resources, "limits"), true);
     out.requests = Texts(Object(*resources, "requests"), true);
   }
-  ReadTerms(object, pods_context, out.terms);
+  ReadTerms(object, spec, out.terms);
 }
 
 bool EndedWell(const json::object& status) {
@@ -108,14 +110,13 @@ Result<Pod> ReadPod(const json::value& document) {
   }
   const json::object* spec = Object(*object, "spec");
   if (spec != nullptr) pod.node_name = GetString(*spec, "nodeName").value_or("");
-  const json::object* context = spec == nullptr ? nullptr : Object(*spec, "securityContext");
   ForEach(spec, "initContainers", [&](const json::object& item) {
     InitContainer& container = pod.init_containers.emplace_back();
-    ReadContainer(item, context, container);
+    ReadContainer(item, *spec, container);
     container.sidecar = GetString(item, "restartPolicy").value_or("") == "Always";
   });
   ForEach(spec, "containers",
-          [&](const json::object& item) { ReadContainer(item, context, pod.containers.emplace_back()); });
+          [&](const json::object& item) { ReadContainer(item, *spec, pod.containers.emplace_back()); });
   const json::object* status = Object(*object, "status");
   if (status != nullptr) {
     const std::string phase = GetString(*status, "phase").value_or("");

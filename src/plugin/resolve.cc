@@ -102,13 +102,16 @@ bool Interchangeable(const device::PodGrant& a, const device::PodGrant& b) {
 }
 
 bool Alike(const PodView& a, const PodView& b) {
-  return Interchangeable(a.allocated, b.allocated) &&
-         std::equal(a.containers.begin(), a.containers.end(), b.containers.begin(), b.containers.end(),
-                    [&](const ContainerView& left, const ContainerView& right) {
-                      ContainerView renamed = right;
-                      renamed.name = left.name;
-                      return left == renamed && (!left.control_disabled || a.ns == b.ns);
-                    });
+  if (!Interchangeable(a.allocated, b.allocated)) return false;
+  for (std::size_t i = 0; i < a.allocated.size(); ++i) {
+    if (a.allocated[i].empty()) continue;  // who has no share may say what it likes
+    if (i >= a.containers.size() || i >= b.containers.size()) return false;
+    const ContainerView& left = a.containers[i];
+    ContainerView right = b.containers[i];
+    right.name = left.name;
+    if (left != right || (left.control_disabled && a.ns != b.ns)) return false;
+  }
+  return true;
 }
 
 std::optional<Choice> NextOf(const PodPtr& pod, const Records& records, const std::string& node, bool owns_lock) {

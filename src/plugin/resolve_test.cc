@@ -141,6 +141,9 @@ TEST(AlikeTest, GivenTwoPodsWhenTheyAreComparedThenNamesDoNotMatterAndWhatTheySa
     change(other.containers[0]);
     EXPECT_FALSE(Alike(a, other));
   }
+  PodView with_helper = b;
+  with_helper.containers.emplace_back().priority = 0;
+  EXPECT_TRUE(Alike(a, with_helper)) << "it has no share";
   PodView c = a;
   c.containers[0].control_disabled = b.containers[0].control_disabled = true;
   EXPECT_FALSE(Alike(b, c)) << "it may count in one namespace only";

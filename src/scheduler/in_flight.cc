@@ -16,9 +16,9 @@ std::string TermsOf(const device::Pod& pod, std::size_t place) {
   if (place >= inits + pod.containers.size()) return {};
   const device::Container& container =
       place < inits ? static_cast<const device::Container&>(pod.init_containers[place]) : pod.containers[place - inits];
-  std::string text;
+  std::string text = place < inits ? "init," : "";
   // Whether control may be switched off is a matter of the namespace.
-  if (device::Find(container.terms, "CUDA_DISABLE_CONTROL") != nullptr) text = "in " + pod.ns + ",";
+  if (device::Find(container.terms, "CUDA_DISABLE_CONTROL") != nullptr) text += "in " + pod.ns + ",";
   for (const auto& [name, value] : container.terms) text += name + "=" + value + ",";
   return text;
 }

@@ -250,6 +250,10 @@ TEST(InFlightTest, GivenLikeGrants_WhenThePodsUseThemDifferently_ThenTheyAreNotI
   other.init_containers.emplace_back().terms = {{"runAsUser", "8"}};
   EXPECT_TRUE(MayBeTogether(ShapeOf(Grant({0, 1}, 1000), pod), ShapeOf(Grant({0, 1}, 1000), other)));
   EXPECT_FALSE(MayBeTogether(ShapeOf(Grant({1, 0}, 1000), pod), ShapeOf(Grant({1, 0}, 1000), other)));
+  device::Pod without_init = other;
+  without_init.init_containers.clear();
+  without_init.containers.insert(without_init.containers.begin(), other.init_containers[0]);
+  EXPECT_FALSE(MayBeTogether(ShapeOf(Grant({1, 0}, 1000), without_init), ShapeOf(Grant({1, 0}, 1000), other)));
 }
 
 }  // namespace

@@ -64,18 +64,23 @@ def test_container_sees_the_card_of_its_grant(bench):
 
 def test_metrics_of_running_containers(bench, agents):
     """The monitor tells of each container what its own region says."""
-    bench.pod("p", bench.guest("c", "guest_steady", "600", "1000", "100", gpu=1, mem=2000))
+    limits = {"c": 2000, "d": 3000}
+    steady = ("guest_steady", "600", "1000", "100")
+    bench.pod("p", *(bench.guest(name, *steady, gpu=1, mem=size) for name, size in limits.items()))
     bench.phase("p", "Running")
+    cards = dict(zip(limits, annotations.cards_of(bench.read("p")), strict=True))
 
     def told():
         samples = metrics.parse(agents.scrape())
-        mine = {"namespace": bench.name, "pod": "p", "container": "c"}
-        limit = metrics.select(samples, "hami_vgpu_memory_limit_bytes", "device_uuid", **mine)
-        used = metrics.select(samples, "hami_vgpu_memory_used_bytes", "device_uuid", **mine)
-        card = tuple(annotations.cards_of(bench.read("p")))
-        return limit == {card: 2000 * MIB} and 1000 * MIB <= used.get(card, 0) <= 2000 * MIB
+        mine = {"namespace": bench.name, "pod": "p"}
+        where = ("container", "device_uuid")
+        limit = metrics.select(samples, "hami_vgpu_memory_limit_bytes", *where, **mine)
+        used = metrics.select(samples, "hami_vgpu_memory_used_bytes", *where, **mine)
+        return limit == {(name, cards[name]): size * MIB for name, size in limits.items()} and all(
+            1000 * MIB <= used.get((name, cards[name]), 0) <= size * MIB for name, size in limits.items()
+        )
 
-    wait_for("the container's metrics", told, 30)
+    wait_for("the containers' metrics", told, 30)
     bench.remove("p")
 
     def gone():
