@@ -192,16 +192,6 @@ TEST_F(MonitorTest, GivenAFolderThatCanNotBeListed_ThenNothingIsForgottenOrRemov
   EXPECT_EQ(Last()->self.folder_problem, "");
 }
 
-TEST_F(MonitorTest, GivenNoFolderOfContainers_ThenThatIsAProblemOnlyWhereTheHookPathIsNotThereEither) {
-  fs::remove(temp_ / "containers");
-  Tick();
-  EXPECT_EQ(Last()->self.folder_problem, "") << "nothing was allocated yet";
-  config_.hook_path = temp_.path() + "/nowhere";
-  monitor_.reset();
-  Tick();
-  EXPECT_THAT(Last()->self.folder_problem, HasSubstr("nowhere/containers: No such file"));
-}
-
 // C17: a tenant that writes another UUID every second would make a series of each.
 TEST_F(MonitorTest, GivenAUuidThatNeitherTheSchedulerNorTheDriverKnows_ThenItIsNotShown) {
   AddPod("web", {});
@@ -406,10 +396,6 @@ TEST_F(MonitorTest, GivenAContainerWhoseDirectoryIsGone_ThenANewOneOfItsNameIsNo
   RawFile(path).Set<std::uint64_t>(kLimitAt, 1024 * kMiB);  // the pod asks for less than it was granted
   Tick();
   EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
-}
-
-TEST_F(MonitorTest, GivenABookThatIsNotOne_ThenWhatIsNoNameIsLeftOut) {
-  EXPECT_THAT(ParseResized("uid-a_main\n../../etc_x\n\nuid-b_c\nuid"), ElementsAre("uid-a_main", "uid-b_c"));
 }
 
 TEST_F(MonitorTest, GivenAContainerWithoutAnAnnotation_ThenItsLimitsAreNobodysBusiness) {
