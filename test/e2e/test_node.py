@@ -3,8 +3,6 @@
 import signal
 import time
 
-import pytest
-
 from rig import annotations, metrics
 from rig.agents import CARDS, SLOTS
 from rig.annotations import PHASE, of
@@ -145,31 +143,45 @@ def test_plugin_is_killed_and_comes_back(bench, node, agents):
     assert bench.read("p1")["status"]["phase"] == "Running" and bench.restarts("p1") == 0
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["before-the-record", "after-the-record"])
-def test_plugin_is_killed_during_allocate(bench, plane, node, agents, recorded):
+def test_plugin_is_killed_during_allocate(bench, node, agents):
     """The pod fails as Kubernetes lets it fail; its successor is served, and no lock and no memory is lost."""
-    records = agents.hook / "vgpu/allocations.json"
-    if recorded:  # without those of pods that are gone, of whom it would ask the API server first
-        agents.plugin.stop()
-        records.unlink()
-        agents.start_plugin_again()
-        wait_for("the node's GPUs again", lambda: node.gpus() == SLOTS, 30)
     agents.plugin.signal(signal.SIGSTOP)
     bench.pod("p1", bench.guest("c", "guest_steady", "1", "1000", "100", gpu=1, mem=12000))
     wait_for("p1 to be bound", lambda: bench.read("p1")["spec"].get("nodeName"), 30)
-    uid = bench.read("p1")["metadata"]["uid"]
     time.sleep(1)  # the kubelet has asked by now; nothing tells from outside
+    agents.plugin.kill()
+    successor_is_served(bench, node, agents)
+
+
+def test_plugin_is_killed_between_record_and_api_server(bench, plane, node, agents):
+    """The same with the grant on disk and nobody told of it."""
+    records = agents.hook / "vgpu/allocations.json"
+    agents.plugin.stop()
+    records.unlink(missing_ok=True)  # of pods that are gone; it would ask the API server what became of them
+    agents.start_plugin_again()
+    wait_for("the node's GPUs", lambda: node.gpus() == SLOTS, 30)
+    node.kubelet.signal(signal.SIGSTOP)
     try:
-        if recorded:  # it goes on as far as the record, and can not tell the API server
-            plane.apiserver.signal(signal.SIGSTOP)
-            agents.plugin.signal(signal.SIGCONT)
-            wait_for("the record of p1", lambda: records.exists() and uid in records.read_text(), 5, every=0.01)
-    finally:
+        bench.pod("p1", bench.guest("c", "guest_steady", "1", "1000", "100", gpu=1, mem=12000))
+        wait_for("p1 to be bound", lambda: bench.read("p1")["spec"].get("nodeName"), 30)
+        uid = bench.read("p1")["metadata"]["uid"]
+        time.sleep(1)  # both watches have shown it by now
+        plane.apiserver.signal(signal.SIGSTOP)
+        node.kubelet.signal(signal.SIGCONT)
+        wait_for("the record of p1", lambda: records.exists() and uid in records.read_text(), 10, every=0.01)
         agents.plugin.kill()
+    finally:
+        node.kubelet.signal(signal.SIGCONT)
         plane.apiserver.signal(signal.SIGCONT)
+    successor_is_served(bench, node, agents)
+
+
+def successor_is_served(bench, node, agents):
+    """The plugin comes back; p1 has failed, and all cards can be had."""
     agents.start_plugin_again()
     assert bench.phase("p1", "Failed")["reason"] == "UnexpectedAdmissionError"
     wait_for("the node's GPUs again", lambda: node.gpus() == SLOTS, 30)
+    wait_for("p1's outcome", lambda: of(bench.read("p1"))[PHASE] != "allocating", 30)
     bench.remove("p1")
     bench.pod("p2", bench.guest("c", "guest_steady", "1", "1000", "100", gpu=CARDS, mem=12000))
     bench.phase("p2", "Succeeded")
