@@ -3,6 +3,7 @@
 #include "device/pod.h"
 
 #include <algorithm>
+#include <array>
 
 #include "device/lists.h"
 
@@ -29,14 +30,6 @@ StringMap Texts(const json::object* object, bool quantities) {
   return map;
 }
 
-void ReadContainer(const json::object& object, Container& out) {
-  out.name = GetString(object, "name").value_or("");
-  if (const json::object* resources = Object(object, "resources")) {
-    out.limits = Texts(Object(*resources, "limits"), true);
-    out.requests = Texts(Object(*resources, "requests"), true);
-  }
-}
-
 template <typename Each>
 void ForEach(const json::object* parent, std::string_view key, Each each) {
   const json::array* list = parent == nullptr ? nullptr : GetArray(*parent, key);
@@ -44,6 +37,32 @@ void ForEach(const json::object* parent, std::string_view key, Each each) {
   for (const json::value& item : *list) {
     if (const json::object* object = item.if_object()) each(*object);
   }
+}
+
+// Of a name that is there twice the last counts, as in the container.
+void ReadTerms(const json::object& object, const json::object& spec, StringMap& terms) {
+  constexpr std::array kNames = {"CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY",
+                                 "GPU_CORE_UTILIZATION_POLICY"};
+  ForEach(&object, "env", [&](const json::object& variable) {
+    std::string name = GetString(variable, "name").value_or("");
+    if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) return;
+    terms[std::move(name)] = GetString(variable, "value").value_or("");
+  });
+  for (const json::object* context : {Object(spec, "securityContext"), Object(object, "securityContext")}) {
+    const json::value* user = context == nullptr ? nullptr : context->if_contains("runAsUser");
+    if (user != nullptr) terms["runAsUser"] = QuantityText(*user);
+  }
+  // In a user namespace the container's ids are others than the node's.
+  if (base::GetBool(spec, "hostUsers") == false) terms["hostUsers"] = "false";
+}
+
+void ReadContainer(const json::object& object, const json::object& spec, Container& out) {
+  out.name = GetString(object, "name").value_or("");
+  if (const json::object* resources = Object(object, "resources")) {
+    out.limits = Texts(Object(*resources, "limits"), true);
+    out.requests = Texts(Object(*resources, "requests"), true);
+  }
+  ReadTerms(object, spec, out.terms);
 }
 
 bool EndedWell(const json::object& status) {
@@ -93,10 +112,11 @@ Result<Pod> ReadPod(const json::value& document) {
   if (spec != nullptr) pod.node_name = GetString(*spec, "nodeName").value_or("");
   ForEach(spec, "initContainers", [&](const json::object& item) {
     InitContainer& container = pod.init_containers.emplace_back();
-    ReadContainer(item, container);
+    ReadContainer(item, *spec, container);
     container.sidecar = GetString(item, "restartPolicy").value_or("") == "Always";
   });
-  ForEach(spec, "containers", [&](const json::object& item) { ReadContainer(item, pod.containers.emplace_back()); });
+  ForEach(spec, "containers",
+          [&](const json::object& item) { ReadContainer(item, *spec, pod.containers.emplace_back()); });
   const json::object* status = Object(*object, "status");
   if (status != nullptr) {
     const std::string phase = GetString(*status, "phase").value_or("");

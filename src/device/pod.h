@@ -19,6 +19,8 @@ struct Container {
   std::string name;
   StringMap limits;
   StringMap requests;
+  // How it uses a share, by its own words: the variables that libvgpu reads, and the user it runs as.
+  StringMap terms;
 
   // The limit of RESOURCE, or the request where there is no limit.
   const std::string* Resource(std::string_view resource) const;

@@ -25,7 +25,8 @@ WallTime ToWallTime(const timespec& time) {
                                                                  std::chrono::nanoseconds(time.tv_nsec)));
 }
 
-// Calls each(name) for at most MOST entries. A fresh descriptor, because a directory stream owns its own.
+// Calls each(name) for at most MOST entries; false when there may be more that could not be read. A fresh descriptor,
+// because a directory stream owns its own.
 template <typename Each>
 bool ForEachName(int directory, int most, Each each) {
   const int fd = ::openat(directory, ".", kDirectoryFlags);
@@ -36,8 +37,9 @@ bool ForEachName(int directory, int most, Each each) {
     return false;
   }
   for (int i = 0; i < most; ++i) {
+    errno = 0;
     const dirent* const entry = ::readdir(stream.get());
-    if (entry == nullptr) break;
+    if (entry == nullptr) return errno == 0;
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") each(std::string(name));
   }
@@ -140,7 +142,7 @@ const char* ProblemName(Problem problem) {
 
 base::Result<std::vector<Entry>> Folder::List() {
   fd_ = base::Fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd_ && errno == ENOENT) return std::vector<Entry>{};
+  if (!fd_ && errno == ENOENT && ::access(hook_path_.c_str(), F_OK) == 0) return std::vector<Entry>{};
   if (!fd_) return base::FailErrno("can not open " + path_);
   std::vector<Entry> entries;
   trash_.clear();

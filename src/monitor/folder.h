@@ -54,9 +54,10 @@ struct Reading {
 class Folder {
  public:
   // HOOK_PATH as in the environment.
-  explicit Folder(const std::string& hook_path) : path_(hook_path + "/containers") {}
+  explicit Folder(const std::string& hook_path) : hook_path_(hook_path), path_(hook_path + "/containers") {}
 
-  // Opens containers/ and lists it, sorted by name. An absent directory is empty: nothing was allocated yet.
+  // Opens containers/ and lists it, sorted by name. An absent directory is empty: nothing was allocated yet; but not
+  // where HOOK_PATH is absent, too.
   base::Result<std::vector<Entry>> List();
 
   // The region in ENTRY's directory: the newest valid one of at most 64.
@@ -76,6 +77,7 @@ class Folder {
  private:
   Reading ReadFile(int directory, const std::string& name) const;
 
+  const std::string hook_path_;
   const std::string path_;
   base::Fd fd_;
   std::vector<std::string> trash_;

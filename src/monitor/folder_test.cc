@@ -46,6 +46,14 @@ class FolderTest : public testing::Test {
   Folder folder_{temp_.path()};
 };
 
+TEST_F(FolderTest, GivenNoFolderOfContainers_ThenItIsEmptyOnlyWhereTheHookPathIsThere) {
+  fs::remove_all(temp_.path() + "/containers");
+  EXPECT_TRUE(folder_.List()) << "nothing was allocated yet";
+  const auto listed = Folder(temp_.path() + "/nowhere").List();
+  ASSERT_FALSE(listed);
+  EXPECT_THAT(listed.error().message, testing::HasSubstr("nowhere/containers: No such file"));
+}
+
 TEST_F(FolderTest, GivenHamisAndOurRegions_WhenRead_ThenBothAreUnderstood) {
   MakeHamiFile(Path("a.cache"));
   const Reading hami = Read();

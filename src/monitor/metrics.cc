@@ -33,6 +33,8 @@ void RenderSelf(const Picture& picture, const GpusPicture& gpus, const MetricsTi
       self.directories_removed);
   one("hami_monitor_pods_known", kGauge, "1 once the pods of the node are known",
       std::uint64_t{self.pods_known ? 1U : 0U});
+  one("hami_monitor_containers_listed", kGauge, "1 when the last round could list the containers' directories",
+      std::uint64_t{self.folder_problem.empty() ? 1U : 0U});
   one("hami_monitor_nvml_up", kGauge, "1 when the GPUs answered the last time they were asked",
       std::uint64_t{gpus.answering ? 1U : 0U});
   if (gpus.taken != std::chrono::steady_clock::time_point{}) {

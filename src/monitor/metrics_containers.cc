@@ -60,8 +60,10 @@ void RenderHami(const std::vector<LabelledDevice>& devices, std::int64_t now, ba
   each("hami_vgpu_memory_used_bytes", "vGPU device memory usage", &DeviceUse::used);
   each("hami_vgpu_memory_limit_bytes", "vGPU device memory limit", &DeviceUse::limit);
   each("hami_container_device_memory_bytes", "Container device memory usage", &DeviceUse::used);
-  each("hami_container_device_utilization_ratio", "Container device utilization, 100 for a whole GPU",
-       &DeviceUse::sm_percent);
+  page.Family("hami_container_device_utilization_ratio", kGauge, "Container device utilization, 100 for a whole GPU");
+  for (const LabelledDevice& device : devices) {
+    if (device.use->nameless == 0) page.Sample(device.labels, device.use->sm_percent);
+  }
   each("hami_vgpu_memory_context_bytes", "Memory of contexts", &DeviceUse::context);
   each("hami_vgpu_memory_module_bytes", "Memory of modules", &DeviceUse::module);
   each("hami_vgpu_memory_buffer_bytes", "Memory of buffers", &DeviceUse::data);
@@ -79,7 +81,10 @@ void RenderLegacy(const std::vector<LabelledDevice>& devices, std::int64_t now, 
   };
   each("vGPU_device_memory_usage_in_bytes", "vGPU device usage", &DeviceUse::used);
   each("vGPU_device_memory_limit_in_bytes", "vGPU device limit", &DeviceUse::limit);
-  each("Device_utilization_desc_of_container", "Container device utilization description", &DeviceUse::sm_percent);
+  page.Family("Device_utilization_desc_of_container", kGauge, "Container device utilization description");
+  for (const LabelledDevice& device : devices) {
+    if (device.use->nameless == 0) page.Sample(device.legacy, device.use->sm_percent);
+  }
   page.Family("Device_memory_desc_of_container", kGauge, "Container device memory description");
   for (const LabelledDevice& device : devices) {
     base::LabelText labels = device.legacy;
@@ -143,6 +148,9 @@ void RenderOurDevices(const std::vector<LabelledDevice>& devices, base::Expositi
        [&](const DeviceUse& use) { return seconds(use.gpu_ns); });
   each("hami_vgpu_throttled_seconds_total", kCounter, "How long threads waited for GPU time, summed over threads",
        [&](const DeviceUse& use) { return seconds(use.throttled_ns); });
+  each("hami_vgpu_processes_without_pid", kGauge,
+       "Living processes whose pid on the host is not known, so that the utilization is not, either",
+       [](const DeviceUse& use) { return use.nameless; });
   page.Family("hami_vgpu_core_limit_ratio", kGauge, "Limit of GPU time, 1 to 100; 100: none");
   for (const LabelledDevice& device : devices) {
     const std::uint64_t limit = device.use->sm_limit;

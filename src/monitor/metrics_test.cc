@@ -129,6 +129,17 @@ TEST(Metrics, GivenLabelsAsTheyShouldBe_ThenEveryGpuMetricHasTheNodeAndTheVendor
       << "as HAMi's dashboards expect";
 }
 
+// Seen from another pid namespace than the host's.
+TEST(Metrics, GivenProcessesWhosePidsNobodyTells_ThenTheirUtilizationIsNotShownAsZero) {
+  Picture picture = Sample();
+  picture.containers[0].region.devices[0].nameless = 2;
+  const std::string page = Render({true, true}, Gpus(), picture);
+  EXPECT_THAT(page, Not(HasSubstr("hami_container_device_utilization_ratio{namespace=\"team\",pod=\"train-0\"")));
+  EXPECT_THAT(page, Not(HasSubstr("Device_utilization_desc_of_container{podnamespace=\"team\",podname=\"train-0\"")));
+  EXPECT_THAT(page, HasSubstr("hami_container_device_utilization_ratio{namespace=\"team\",pod=\"web\""));
+  EXPECT_THAT(page, testing::ContainsRegex("hami_vgpu_processes_without_pid\\{[^}]*pod=\"train-0\"[^}]*\\} 2\n"));
+}
+
 // V6: each change of a figure in a label begins a new series.
 TEST(Metrics, GivenLabelsAsTheyShouldBe_ThenNoFigureIsALabel) {
   EXPECT_THAT(Render({true, false}), Not(HasSubstr("context=")));

@@ -102,9 +102,11 @@ void Monitor::Tick(const Now& now) {
   const PodsByUid by_uid = IndexPods(pods);
   const std::shared_ptr<const GpusPicture> gpus = outside_.gpus();
   const auto listed = folder_.List();
+  self_.folder_problem = listed ? std::string() : listed.error().message;
   if (!listed) Complain(listed.error().message);
   const std::vector<Entry> entries = listed.value_or(std::vector<Entry>{});
   std::vector<Sighting> sightings = LookAt(entries, by_uid, *gpus);
+  NoteNameless(sightings);
   if (TellsOfProcesses(*gpus, now)) {
     for (Sighting& sighting : sightings) AddUtilization(*gpus, sighting.reading.region);
   }
@@ -142,6 +144,19 @@ std::vector<Monitor::Sighting> Monitor::LookAt(const std::vector<Entry>& entries
     sightings.push_back(std::move(sighting));
   }
   return sightings;
+}
+
+// Once: it is a matter of how this program was started, and the metric says of whom it is true.
+void Monitor::NoteNameless(const std::vector<Sighting>& sightings) {
+  for (const Sighting& sighting : sightings) {
+    const std::vector<DeviceUse>& devices = sighting.reading.region.devices;
+    const bool nameless =
+        std::any_of(devices.begin(), devices.end(), [](const DeviceUse& use) { return use.nameless; });
+    if (!nameless || std::exchange(told_nameless_, true)) continue;
+    base::LogWarning(sighting.entry->name +
+                     ": the pids that its processes have on the host are not known, so their utilization is not shown; "
+                     "in the host's pid namespace (hostPID: true) this program sees them");
+  }
 }
 
 void Monitor::GiveFeedback(std::vector<Sighting>& sightings, const GpusPicture& gpus, const Now& now) {

@@ -70,6 +70,7 @@ class Monitor {
   };
 
   std::vector<Sighting> LookAt(const std::vector<Entry>& entries, const PodsByUid& pods, const GpusPicture& gpus);
+  void NoteNameless(const std::vector<Sighting>& sightings);
   void GiveFeedback(std::vector<Sighting>& sightings, const GpusPicture& gpus, const Now& now);
   void Carry(const Sighting& sighting, const Orders& orders);
   void Resize(std::vector<Sighting>& sightings);
@@ -97,6 +98,7 @@ class Monitor {
   std::uint64_t round_ = 0;
   std::chrono::steady_clock::time_point before_{};  // when the last round began
   std::string complaint_;
+  bool told_nameless_ = false;
   SelfPicture self_;
 
   mutable std::mutex mutex_;

@@ -63,6 +63,7 @@ struct SelfPicture {
   std::uint64_t failed_writes = 0;
   std::uint64_t directories_removed = 0;
   bool pods_known = false;
+  std::string folder_problem = {};  // why the last round could not list the containers; empty: it could
 };
 
 struct Picture {

@@ -22,6 +22,7 @@ net::Response Health(std::chrono::steady_clock::duration quiet) {
 
 net::Response Readiness(const SelfPicture& self) {
   if (self.ticks == 0) return PlainAnswer(503, "the first round is not done\n");
+  if (!self.folder_problem.empty()) return PlainAnswer(503, self.folder_problem + "\n");
   if (!self.pods_known) return PlainAnswer(503, "the pods of the node are not known yet\n");
   return PlainAnswer(200, "ok\n");
 }

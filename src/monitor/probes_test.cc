@@ -25,5 +25,14 @@ TEST(Probes, GivenARoundAndThePods_ThenTheProgramIsReady_AndNotSooner) {
   EXPECT_EQ(Readiness(self).status, 200);
 }
 
+TEST(Probes, GivenContainersThatCanNotBeListed_ThenTheProgramIsNotReadyAndSaysWhy) {
+  SelfPicture self;
+  self.ticks = 1;
+  self.pods_known = true;
+  self.folder_problem = "can not open /hook/containers: Permission denied";
+  EXPECT_EQ(Readiness(self).status, 503);
+  EXPECT_EQ(Readiness(self).body, "can not open /hook/containers: Permission denied\n");
+}
+
 }  // namespace
 }  // namespace hami::monitor

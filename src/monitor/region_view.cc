@@ -2,6 +2,8 @@
 
 #include "monitor/region_view.h"
 
+#include <algorithm>
+
 namespace hami::monitor {
 namespace {
 
@@ -9,13 +11,21 @@ void Add(std::uint64_t& sum, std::uint64_t amount) {
   if (__builtin_add_overflow(sum, amount, &sum)) sum = UINT64_MAX;
 }
 
+// What the kernel says is true, but it says nothing of processes in other pid namespaces than this program's and those
+// below. What the file says may be another's number; our library writes there what it saw itself called by the driver,
+// and a driver that calls it as its container does says nothing to anybody outside.
+pid_t HostPidOf(const region::SnapshotSlot& slot, bool ours) {
+  if (slot.holder > 0) return slot.holder;
+  return ours && slot.host_pid == slot.pid ? 0 : std::max(0, slot.host_pid);
+}
+
 void AddSlot(const region::SnapshotSlot& slot, RegionView& view) {
   // A slot that HAMi's library gave back keeps its figures; its status says that they are void.
   if (slot.liveness == region::Liveness::kDead || slot.status == region::kStatusFree) return;
   ++(slot.liveness == region::Liveness::kAlive ? view.living : view.possible);
-  // What the kernel says is true; what the file says may be another's number.
-  const pid_t pid = slot.holder > 0 ? slot.holder : slot.host_pid;
+  const pid_t pid = HostPidOf(slot, view.ours);
   if (pid > 0) view.host_pids.push_back(pid);
+  const bool nameless = pid == 0 && slot.liveness == region::Liveness::kAlive;
   for (std::size_t d = 0; d < view.devices.size(); ++d) {
     const region::SnapshotMemory& memory = slot.memory[d];
     DeviceUse& use = view.devices[d];
@@ -25,6 +35,7 @@ void AddSlot(const region::SnapshotSlot& slot, RegionView& view) {
     Add(use.data, memory.data);
     Add(use.offset, memory.offset);
     Add(use.sm_percent, memory.sm_percent);
+    if (nameless && memory.total > 0) ++use.nameless;  // without any memory there it does nothing there
   }
 }
 

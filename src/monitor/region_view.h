@@ -32,6 +32,7 @@ struct DeviceUse {
   std::uint64_t gpu_ns = 0;
   std::uint64_t throttled_ns = 0;
   std::uint64_t spilled_bytes = 0;
+  std::uint64_t nameless = 0;  // living processes on it whose pid on the host nobody tells
 };
 
 struct RegionView {

@@ -44,6 +44,22 @@ TEST(RegionView, GivenAHolderThatTheKernelNames_ThenItIsTheProcessWhateverTheFil
   EXPECT_EQ(Summarise(*snapshot).host_pids, (std::vector<pid_t>{100, 4711}));
 }
 
+// As seen from another pid namespace than the host's: the kernel tells that they live, and not who they are.
+TEST(RegionView, GivenLivingProcessesThatTheKernelDoesNotName_ThenOnlyWhatTheDriverCalledThemIsTheirPid) {
+  const auto snapshot = WithSlots(4);
+  snapshot->has_private = true;
+  for (int i = 0; i < 4; ++i) snapshot->slots[i].liveness = region::Liveness::kAlive;
+  snapshot->slots[0].host_pid = 4711;
+  snapshot->slots[1].host_pid = 0;
+  snapshot->slots[2].host_pid = 0;
+  snapshot->slots[2].memory[0] = {};  // nothing on this GPU, so nothing to be told
+  const RegionView view = Summarise(*snapshot);
+  EXPECT_EQ(view.host_pids, (std::vector<pid_t>{4711})) << "the last is called as in its container";
+  EXPECT_EQ(view.devices[0].nameless, 2U);
+  snapshot->slots[1].liveness = snapshot->slots[3].liveness = region::Liveness::kUnknown;
+  EXPECT_EQ(Summarise(*snapshot).devices[0].nameless, 0U) << "they may have died";
+}
+
 // HAMi's library leaves the figures of a slot that it gave back.
 TEST(RegionView, GivenSlotsThatWereGivenBackOrWhoseProcessesDied_ThenTheyCountForNothing) {
   const auto snapshot = WithSlots(3);

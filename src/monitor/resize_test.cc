@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "monitor/resized.h"
+
 namespace hami::monitor {
 namespace {
 
@@ -24,6 +26,10 @@ std::optional<ContainerWish> WishOf(const std::string& text) {
   const auto wishes = ParseResize("{\"c\": " + text + "}");
   EXPECT_TRUE(wishes) << wishes.error().message;
   return wishes ? std::optional(wishes->at("c")) : std::nullopt;
+}
+
+TEST(ParseResized, GivenABookThatIsNotOne_ThenWhatIsNoNameIsLeftOut) {
+  EXPECT_THAT(ParseResized("uid-a_main\n../../etc_x\n\nuid-b_c\nuid"), testing::ElementsAre("uid-a_main", "uid-b_c"));
 }
 
 TEST(ParseResize, GivenSizesWithUnitsAndMiB_ThenBothAreRead) {

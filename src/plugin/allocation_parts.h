@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,10 @@ class Cluster {
   virtual std::optional<std::string> Lock() = 0;  // the node lock's text
   // False until the first lists are in: then what is absent may only not have been seen.
   virtual bool Synced() = 0;
+  // How often any of that changed so far. AwaitChange returns when it is another number than SEEN: false, it still is
+  // the same at the deadline.
+  virtual std::uint64_t Changes() = 0;
+  virtual bool AwaitChange(std::uint64_t seen, net::Deadline deadline) = 0;
 
   virtual kube::Result<std::vector<PodPtr>> ListPods(net::Deadline deadline) = 0;
   // Nothing when there is no such pod.

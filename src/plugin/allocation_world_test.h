@@ -88,6 +88,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
 
   // How it behaves.
   bool lagging = false;                             // the watch shows nothing until Deliver
+  bool soon = false;                                // or until somebody waits for it
   int kill_at = -1;                                 // the call that kills; counted down
   bool kill_after = false;                          // only once it took effect
   std::deque<kube::Reason> refuse;                  // what the next calls to the API end with
@@ -116,6 +117,12 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   }
   std::optional<std::string> Lock() override { return lock; }
   bool Synced() override { return true; }
+  std::uint64_t Changes() override { return 0; }
+  bool AwaitChange(std::uint64_t, net::Deadline) override {
+    if (!soon) return false;
+    Deliver();
+    return std::exchange(soon, false);
+  }
   kube::Result<std::vector<PodPtr>> ListPods(net::Deadline deadline) override {
     const Step step(*this);
     Allow(deadline);

@@ -50,6 +50,7 @@ Record NewRecord(const Choice& choice, const std::vector<std::string>& slots, st
   record.container_name = container != nullptr ? container->name : "container-" + std::to_string(choice.container);
   record.grant = choice.grant;
   record.assumed = choice.assumed;
+  record.alike = choice.alike;
   record.slots = Sorted(slots);
   record.cache = NewId() + ".cache";
   // Under its name only where the name is certain: a folder is never renamed, for a container may be about to use it.
@@ -70,7 +71,7 @@ RegionSettings SettingsOf(const Choice& choice, const NodeSettings& node, std::v
     settings.priority = container->priority;
     settings.core_policy = container->core_policy.value_or(settings.core_policy);
     settings.oversubscribe = settings.oversubscribe || container->oversubscribe;
-    if (!choice.assumed) settings.runs_as = container->runs_as;
+    if (!choice.assumed || choice.alike) settings.runs_as = container->runs_as;
   }
   return settings;
 }
@@ -125,18 +126,35 @@ bool Allocator::KnowsEveryOwner(const std::vector<PodPtr>& pods) const {
   });
 }
 
+Situation Allocator::SituationOf(std::vector<PodPtr> pods) const {
+  Situation situation{options_.node, std::move(pods), {}, concurrent_.load()};
+  if (const auto text = parts_.cluster->Lock()) situation.lock = ReadLock(*text);
+  return situation;
+}
+
+// Nothing: the watches do not know, or there is doubt.
+std::optional<Resolution> Allocator::FindWatched(const std::vector<std::string>& slots, std::size_t size,
+                                                 net::Deadline end) {
+  if (!parts_.cluster->Synced()) return std::nullopt;
+  const net::Deadline patience = std::min(end, net::After(kWatchPatience));
+  for (;;) {
+    const std::uint64_t seen = parts_.cluster->Changes();
+    const Situation situation = SituationOf(KnownPods());
+    Resolution known = Resolve(slots, size, situation, records_);
+    if (known.choice) {
+      // The kubelet may have given up on the pod that is half served, and that news be under way.
+      const bool doubtful = !KnowsEveryOwner(situation.pods) || (known.choice->continues && parts_.book != nullptr);
+      return doubtful ? std::nullopt : std::optional(std::move(known));
+    }
+    if (!parts_.cluster->AwaitChange(seen, patience)) return std::nullopt;
+  }
+}
+
 // The watches know almost always enough. When they do not, the API server is asked itself, and the kubelet what became
 // of earlier answers.
 Resolution Allocator::Find(const std::vector<std::string>& slots, std::size_t size, Look look, net::Deadline end) {
-  Situation situation{options_.node, {}, {}, concurrent_.load()};
-  if (const auto text = parts_.cluster->Lock()) situation.lock = ReadLock(*text);
-  if (look == Look::kWatchFirst && parts_.cluster->Synced()) {
-    situation.pods = KnownPods();
-    Resolution known = Resolve(slots, size, situation, records_);
-    // The kubelet may have given up on the pod that is half served, and that news be under way.
-    const bool doubtful =
-        known.choice && (!KnowsEveryOwner(situation.pods) || (known.choice->continues && parts_.book != nullptr));
-    if (known.choice && !doubtful) return known;
+  if (look == Look::kWatchFirst) {
+    if (auto known = FindWatched(slots, size, end)) return *std::move(known);
   }
   auto listed = parts_.cluster->ListPods(OneCall(end));
   if (!listed) {
@@ -144,8 +162,9 @@ Resolution Allocator::Find(const std::vector<std::string>& slots, std::size_t si
     none.why = "the pods of this node can not be listed: " + listed.error().message;
     return none;
   }
-  situation.pods = listed_ = *std::move(listed);
+  listed_ = *std::move(listed);
   listed_until_ = net::After(kListedFor);
+  const Situation situation = SituationOf(listed_);
   if (const base::Status settled = SettleWith(situation.pods, AskKubelet(end), true); !settled) {
     Resolution none;
     none.why = settled.error().message;

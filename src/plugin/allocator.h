@@ -75,12 +75,16 @@ class Allocator {
   };
   static constexpr net::Duration kToldFor = std::chrono::seconds(5);
   static constexpr net::Duration kListedFor = std::chrono::seconds(5);
+  // A pod that the kubelet has seen is on its way to our watch, too; asking takes longer than that.
+  static constexpr net::Duration kWatchPatience = std::chrono::milliseconds(20);
 
   // All with mutex_ held. A deadline is that of the whole allocation, or of the whole tending.
   std::vector<PodPtr> KnownPods();
   bool KnowsEveryOwner(const std::vector<PodPtr>& pods) const;
   enum class Look { kWatchFirst, kAsk };
   Resolution Find(const std::vector<std::string>& slots, std::size_t size, Look look, net::Deadline end);
+  std::optional<Resolution> FindWatched(const std::vector<std::string>& slots, std::size_t size, net::Deadline end);
+  Situation SituationOf(std::vector<PodPtr> pods) const;
   struct Granted {
     base::Result<Response> response;
     bool pod_is_gone = false;  // it was known from the watch only

@@ -68,8 +68,8 @@ void Allocator::ReportExchanges(const std::vector<Exchange>& exchanges) {
       base::LogInfo(text);
       continue;
     }
-    base::LogError(text + ", and they were not granted the same");
-    parts_.cluster->Warn(exchange.actual, "GrantMismatch", text + ", and they were not granted the same");
+    base::LogError(text + ", and the two are not alike");
+    parts_.cluster->Warn(exchange.actual, "GrantMismatch", text + ", and the two are not alike");
   }
 }
 

@@ -49,6 +49,15 @@ TEST_F(AllocatorTest, GivenAPodWithTheLockWhenAllocatedThenItTakesTwoWritesAndNo
   EXPECT_EQ(world_.Pod("a").allocated, kOne);
 }
 
+TEST_F(AllocatorTest, GivenAWatchThatLagsWhenItCatchesUpAtOnceThenNobodyIsAsked) {
+  allocator_->SetConcurrent(true);
+  world_.lagging = world_.soon = true;
+  world_.Add(BoundPod("a", kOne));
+  MustAllocate({kSlot});
+  EXPECT_EQ(world_.reads, 0);
+  EXPECT_EQ(allocator_->records().at(0).owner.name, "a");
+}
+
 // A write to the disk takes milliseconds, and may take a tenth of a second; the next pod waits for it.
 TEST_F(AllocatorTest, GivenPodsThatComeAndEndWhenEachIsServedThenTheDiskIsWrittenOnceForEach) {
   for (const char* name : {"a", "b", "c"}) {
@@ -294,6 +303,24 @@ TEST_F(AllocatorTest, GivenAPodThatDisablesControlWhenItIsAssumedThenTheLibraryI
   world_.Add(pod);
   allocator_->SetConcurrent(true);
   EXPECT_TRUE(mounts_preload(MustAllocate({SlotId(CardName(0), 1)})));
+}
+
+// A9: nobody is sent here together with pods that he is unlike, so what a pod says of its share is certain before it is
+// certain which pod it is; and where that is not kept, nothing is.
+TEST_F(AllocatorTest, GivenAnAssumedOwnerWhenAllOnTheirWayAreAlikeThenWhatItSaysCounts) {
+  allocator_->SetConcurrent(true);
+  PodView pod = BoundPod("a", kOne, 1);
+  pod.containers[0].control_disabled = true;
+  world_.Add(pod);
+  pod.name = "b";
+  pod.uid = "uid-b";
+  world_.Add(pod);
+  MustAllocate({kSlot});
+  ASSERT_TRUE(allocator_->records().at(0).assumed);
+  EXPECT_TRUE(allocator_->records().at(0).alike);
+  world_.Add(BoundPod("c", kOne, 3));  // says nothing
+  MustAllocate({SlotId(CardName(0), 1)});
+  EXPECT_FALSE(allocator_->records().at(1).alike);
 }
 
 // A10

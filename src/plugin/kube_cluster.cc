@@ -47,7 +47,7 @@ KubeCluster::KubeCluster(kube::Client& client, std::string node, std::function<v
       on_change_(std::move(on_change)),
       pods_(ReadPodView,
             [this](const auto& before, const auto& after) {
-              if (!before || !after || *before != *after) on_change_();
+              if (!before || !after || *before != *after) Changed();
             }),
       pods_source_(client_, kube::kPods, "", PodsOf(node_)),
       pods_reflector_(pods_source_, pods_, Named("the pods of this node")),
@@ -70,7 +70,26 @@ void KubeCluster::SeeLock(std::optional<std::string> text) {
     node_seen_ = true;
     lock_ = std::move(text);
   }
+  Changed();
+}
+
+void KubeCluster::Changed() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ++changes_;
+  }
+  changed_.notify_all();
   on_change_();
+}
+
+std::uint64_t KubeCluster::Changes() {
+  const std::scoped_lock lock(mutex_);
+  return changes_;
+}
+
+bool KubeCluster::AwaitChange(std::uint64_t seen, net::Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [&] { return changes_ != seen; });
 }
 
 std::optional<std::string> KubeCluster::Lock() {

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -34,6 +35,8 @@ class KubeCluster final : public Cluster {
   std::vector<PodPtr> Pods() override { return pods_.All(); }
   std::optional<std::string> Lock() override;
   bool Synced() override;
+  std::uint64_t Changes() override;
+  bool AwaitChange(std::uint64_t seen, net::Deadline deadline) override;
   kube::Result<std::vector<PodPtr>> ListPods(net::Deadline deadline) override;
   kube::Result<PodPtr> GetPod(const std::string& ns, const std::string& name, net::Deadline deadline) override;
   kube::Status PatchPod(const PodKey& pod, const device::StringMap& annotations, net::Deadline deadline) override;
@@ -41,6 +44,8 @@ class KubeCluster final : public Cluster {
   void Warn(const PodKey& pod, std::string_view reason, std::string_view message) override;
 
  private:
+  void Changed();
+
   kube::Client& client_;
   const std::string node_;
   const std::function<void()> on_change_;
@@ -48,6 +53,8 @@ class KubeCluster final : public Cluster {
   kube::ApiListWatcher pods_source_;
   kube::Reflector pods_reflector_;
   mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t changes_ = 0;
   bool node_seen_ = false;
   std::optional<std::string> lock_;
   net::Canceller stop_;

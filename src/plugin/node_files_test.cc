@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/fd.h"
 #include "device/annotations.h"
@@ -219,6 +220,23 @@ TEST_F(ClusterTest, GivenPodsOfTwoNodesWhenWatchedThenOnlyOursAreKnown) {
   ASSERT_TRUE(listed);
   ASSERT_EQ(listed->size(), 1u);
   EXPECT_EQ(listed->front()->name, "a");
+  cluster.Start();
+  cluster.SeeLock(kLock);
+  for (const net::Deadline end = Soon(); !cluster.Synced() && net::Clock::now() < end;) {
+    cluster.AwaitChange(cluster.Changes(), net::After(std::chrono::milliseconds(5)));
+  }
+  EXPECT_EQ(cluster.Pods().size(), 1u);
+}
+
+TEST_F(ClusterTest, GivenAChangeWhenItIsAwaitedThenWhoeverHasNotSeenItHearsOfItAtOnce) {
+  KubeCluster cluster(*client_, kNode, [] {});
+  const std::uint64_t before = cluster.Changes();
+  EXPECT_FALSE(cluster.AwaitChange(before, net::After(std::chrono::milliseconds(1))));
+  std::thread change([&] { cluster.SeeLock(kLock); });
+  EXPECT_TRUE(cluster.AwaitChange(before, Soon()));
+  change.join();
+  EXPECT_TRUE(cluster.AwaitChange(before, Soon())) << "also when it came first";
+  EXPECT_FALSE(cluster.AwaitChange(cluster.Changes(), net::After(std::chrono::milliseconds(1))));
 }
 
 TEST_F(ClusterTest, GivenAPodOfTheSameNameWhenAnotherUidIsPatchedThenItIsRefusedAsAConflict) {

@@ -33,6 +33,7 @@ json::object ToObject(const Record& record) {
           {"grant", device::EncodeGrant({record.grant})},
           {"owed", record.owed},
           {"assumed", record.assumed},
+          {"alike", record.alike},
           {"slots", ToArray(record.slots)},
           {"folder", record.folder},
           {"cache", record.cache},
@@ -75,6 +76,7 @@ Result<Record> ReadRecord(const json::value& value) {
   flag("owed", record.owed);
   flag("assumed", record.assumed);
   flag("preload", record.preload);
+  record.alike = base::GetBool(*object, "alike").value_or(false);  // younger than the others
   const auto container = base::GetUint(*object, "container");
   const auto given_at = base::GetUint(*object, "givenAt");
   const json::array* slots = base::GetArray(*object, "slots");

@@ -32,6 +32,7 @@ struct Record {
   device::ContainerGrant grant;
   bool owed = false;
   bool assumed = false;
+  bool alike = false;  // of an assumed one: whoever it is, what it says of its share is known
 
   // Where it was given; of an owed record, where it was promised before and never taken, if it was.
   std::vector<std::string> slots;  // sorted; empty once the kubelet gave them to somebody else

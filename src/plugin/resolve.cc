@@ -60,7 +60,7 @@ const Choice& BestOfOldest(const std::vector<Choice>& candidates, const std::vec
   const std::vector<std::string> devices = CardsOfSlots(slots);
   for (const Choice& candidate : candidates) {
     if (DevicesOf(candidate.grant) == devices && candidate.pod->deleting == oldest.pod->deleting &&
-        Interchangeable(candidate.pod->allocated, oldest.pod->allocated)) {
+        Alike(*candidate.pod, *oldest.pod)) {
       return candidate;
     }
   }
@@ -99,6 +99,19 @@ std::vector<std::tuple<device::MiB, int>> Sizes(const device::ContainerGrant& gr
 bool Interchangeable(const device::PodGrant& a, const device::PodGrant& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const auto& left, const auto& right) { return Sizes(left) == Sizes(right); });
+}
+
+bool Alike(const PodView& a, const PodView& b) {
+  if (!Interchangeable(a.allocated, b.allocated)) return false;
+  for (std::size_t i = 0; i < a.allocated.size(); ++i) {
+    if (a.allocated[i].empty()) continue;  // who has no share may say what it likes
+    if (i >= a.containers.size() || i >= b.containers.size()) return false;
+    const ContainerView& left = a.containers[i];
+    ContainerView right = b.containers[i];
+    right.name = left.name;
+    if (left != right || (left.control_disabled && a.ns != b.ns)) return false;
+  }
+  return true;
 }
 
 std::optional<Choice> NextOf(const PodPtr& pod, const Records& records, const std::string& node, bool owns_lock) {
@@ -155,6 +168,12 @@ Resolution Resolve(std::span<const std::string> slots, std::size_t size, const S
     resolution.recorded = again;
   } else {
     resolution.why = WhyNone(size, in_flight, situation.node);
+  }
+  if (resolution.choice) {
+    // One that the watch does not show yet is no other: nobody is sent here together with pods that he is unlike.
+    resolution.choice->alike = std::all_of(candidates.begin(), candidates.end(), [&](const Choice& candidate) {
+      return Alike(*candidate.pod, *resolution.choice->pod);
+    });
   }
   return resolution;
 }

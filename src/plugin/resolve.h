@@ -31,6 +31,7 @@ struct Choice {
   int container = 0;
   device::ContainerGrant grant;
   bool assumed = false;    // another pod just like it may be the one
+  bool alike = false;      // and whichever it is, its containers say the same of how they use their shares
   bool continues = false;  // the pod has been given something before
 };
 
@@ -56,5 +57,7 @@ Resolution Resolve(std::span<const std::string> slots, std::size_t size, const S
 
 // No container could tell whether it was given A's part or B's: the same sizes in the same places.
 bool Interchangeable(const device::PodGrant& a, const device::PodGrant& b);
+// And no region, folder or mount made for A would be wrong for B.
+bool Alike(const PodView& a, const PodView& b);
 
 }  // namespace hami::plugin

@@ -116,6 +116,41 @@ TEST_F(ResolveTest, GivenUnlikePodsWhenTheSlotsAreOnTheGpuOfTheYoungerThenTheOld
   EXPECT_EQ(Ask({SlotId(CardName(1), 4)}).choice->pod->name, "a");
 }
 
+TEST_F(ResolveTest, GivenLikeGrantsWhenThePodsUseThemDifferentlyThenTheOldestIsServedAndNothingIsTakenForGranted) {
+  situation_.concurrent = true;
+  Add(BoundPod("a", {{ShareOf(0, 1000)}}, 1));
+  PodView urgent = BoundPod("b", {{ShareOf(1, 1000)}}, 2);
+  urgent.containers[0].priority = 0;
+  Add(urgent);
+  const auto found = Ask({SlotId(CardName(1), 4)});
+  EXPECT_EQ(found.choice->pod->name, "a");
+  EXPECT_FALSE(found.choice->alike);
+}
+
+TEST(AlikeTest, GivenTwoPodsWhenTheyAreComparedThenNamesDoNotMatterAndWhatTheySayOfTheirSharesDoes) {
+  const PodView a = BoundPod("a", kOne);
+  PodView b = BoundPod("b", kOne);
+  b.containers[0].name = "another";
+  b.ns = "elsewhere";
+  EXPECT_TRUE(Alike(a, b));
+  for (const auto change : std::vector<void (*)(ContainerView&)>{
+           [](ContainerView& c) { c.init = true; }, [](ContainerView& c) { c.control_disabled = true; },
+           [](ContainerView& c) { c.priority = 0; }, [](ContainerView& c) { c.core_policy = CorePolicy::kForce; },
+           [](ContainerView& c) { c.oversubscribe = true; }, [](ContainerView& c) { c.runs_as = 7; }}) {
+    PodView other = b;
+    change(other.containers[0]);
+    EXPECT_FALSE(Alike(a, other));
+  }
+  PodView with_helper = b;
+  with_helper.containers.emplace_back().priority = 0;
+  EXPECT_TRUE(Alike(a, with_helper)) << "it has no share";
+  PodView c = a;
+  c.containers[0].control_disabled = b.containers[0].control_disabled = true;
+  EXPECT_FALSE(Alike(b, c)) << "it may count in one namespace only";
+  b.ns = c.ns;
+  EXPECT_TRUE(Alike(b, c));
+}
+
 // A1: not the first of the list.
 TEST_F(ResolveTest, GivenUnlikePodsWhenTheYoungerIsListedFirstThenTheOldestIsServed) {
   Add(BoundPod("a", {{ShareOf(0, 1000)}}, 2));
@@ -189,7 +224,7 @@ TEST(PreferredTest, GivenNoSlotLeftOnTheGrantsGpuWhenAskedThenOnlyWhatMustBeIncl
 TEST(RecordTest, GivenRecordsWhenTheyAreWrittenAndReadThenTheyAreTheSame) {
   const PodView pod = BoundPod("a", kTwo);
   Record record = GivenRecord(pod, 0, {SlotId(CardName(1), 1), SlotId(CardName(0), 1)});
-  record.assumed = true;
+  record.assumed = record.alike = true;
   record.given_at = 77;
   record.library = "/usr/local/vgpu/libvgpu.so.x";
   Record owed = GivenRecord(BoundPod("b", kOne), 0, {});

@@ -136,7 +136,7 @@ void AddCommonAreas(const std::vector<const Card*>& cards, const ResponseSetting
 bool MayDisableControl(const Record& record, const Options& options) {
   const std::vector<std::string>& allowed = options.disable_control_in;
   return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& pattern) {
-    return pattern == "*" || (!record.assumed && MatchesPattern(pattern, record.owner.ns));
+    return pattern == "*" || ((!record.assumed || record.alike) && MatchesPattern(pattern, record.owner.ns));
   });
 }
 

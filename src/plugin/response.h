@@ -65,8 +65,8 @@ struct ResponseSettings {
   std::set<std::string> common_areas;   // cards whose users can tell each other about its time
 };
 
-// Whether CUDA_DISABLE_CONTROL counts in the container of RECORD. Where it is not certain whose it is: not, unless it
-// counts everywhere.
+// Whether CUDA_DISABLE_CONTROL counts in the container of RECORD. Where it may be that of a pod which says something
+// else, or is of another namespace: not, unless it counts everywhere.
 bool MayDisableControl(const Record& record, const Options& options);
 
 // Where the areas of the cards are on the node, below <hook path>/vgpu, and in containers: a folder for each card.

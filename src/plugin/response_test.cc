@@ -191,6 +191,8 @@ TEST_F(ResponseTest, GivenANamespaceThatMayNotDisableControlWhenAnsweredThenTheL
   EXPECT_THAT(Make().mounts, Not(Contains(::testing::AnyOf(preload, sign))));
   record_.assumed = true;
   EXPECT_THAT(Make().mounts, IsSupersetOf({preload, sign})) << "another namespace's pod may be the one";
+  record_.alike = true;
+  EXPECT_THAT(Make().mounts, Not(Contains(sign))) << "no, whoever it is";
 }
 
 TEST_F(ResponseTest, GivenALicenseWhenAnsweredThenItIsMounted) {

@@ -73,7 +73,7 @@ Exchange Swap(const PodKey& assumed, const PodView& actual, const std::vector<Po
       record.container_name = NameOfContainer(other, record);
     }
   }
-  return {assumed, actual_key, other == nullptr || Interchangeable(other->allocated, actual.allocated)};
+  return {assumed, actual_key, other == nullptr || Alike(*other, actual)};
 }
 
 void Identify(Settled& settled, const std::vector<PodPtr>& pods, const Holdings& holdings, std::int64_t now) {

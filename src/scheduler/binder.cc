@@ -135,7 +135,7 @@ base::Status Binder::Start(Work& work) {
     work.takes_lock = TakesLock(*pending, books_.vendors());
     work.group = pending->candidate.group;
     InFlight& entry = state.NodeAt(work.node).in_flight[work.pod.uid];
-    entry = {work.pod.ns, work.pod.name, ShapeOf(pending->allocation), time_.Now() / kSecond,
+    entry = {work.pod.ns, work.pod.name, ShapeOf(pending->allocation, pending->candidate.pod), time_.Now() / kSecond,
              InFlight::Stage::kWaiting};
     return {};
   });
@@ -308,7 +308,7 @@ base::Status Binder::Prepare(Work& work) {
     }
     pending = state.FindPending(work.pod.uid);
     // The node was taken for grants of the old shape.
-    if (changed && ShapeOf(pending->allocation) != entry->second.shape) {
+    if (changed && ShapeOf(pending->allocation, pending->candidate.pod) != entry->second.shape) {
       return base::Fail(base::Concat({"node ", work.node, " has changed; the pod will be placed again"}));
     }
     Binding& binding = work.binding;

@@ -92,7 +92,7 @@ void State::NoteInFlight(const device::Pod& pod, const sched::PodRecord& record)
   InFlight& entry = node.in_flight[pod.uid];
   entry.ns = pod.ns;
   entry.name = pod.name;
-  entry.shape = ShapeOf(record.allocation);
+  entry.shape = ShapeOf(record.allocation, pod);
   entry.stage = InFlight::Stage::kBound;
   const std::string* time = device::Find(pod.annotations, device::kBindTime);
   entry.since = time == nullptr ? 0 : static_cast<device::UnixSeconds>(Number(*time));

@@ -5,9 +5,27 @@
 #include <algorithm>
 #include <string_view>
 
-namespace hami::scheduler {
+#include "device/lists.h"
 
-GrantShape ShapeOf(const device::Allocation& allocation) {
+namespace hami::scheduler {
+namespace {
+
+// Of the container at that place of the grant: init containers first.
+std::string TermsOf(const device::Pod& pod, std::size_t place) {
+  const std::size_t inits = pod.init_containers.size();
+  if (place >= inits + pod.containers.size()) return {};
+  const device::Container& container =
+      place < inits ? static_cast<const device::Container&>(pod.init_containers[place]) : pod.containers[place - inits];
+  std::string text = place < inits ? "init," : "";
+  // Whether control may be switched off is a matter of the namespace.
+  if (device::Find(container.terms, "CUDA_DISABLE_CONTROL") != nullptr) text += "in " + pod.ns + ",";
+  for (const auto& [name, value] : container.terms) text += name + "=" + value + ",";
+  return text;
+}
+
+}  // namespace
+
+GrantShape ShapeOf(const device::Allocation& allocation, const device::Pod& pod) {
   GrantShape shape;
   for (const auto& [vendor, grant] : allocation.grants) {
     shape.text += "v" + std::to_string(vendor);
@@ -26,7 +44,9 @@ GrantShape ShapeOf(const device::Allocation& allocation) {
       std::sort(shares.begin(), shares.end());
       shape.text += ";";
       for (const std::string& share : shares) shape.text += share + ",";
-      if (!shares.empty()) shape.sizes.push_back(static_cast<int>(shares.size()));
+      if (shares.empty()) continue;
+      shape.sizes.push_back(static_cast<int>(shares.size()));
+      shape.text += TermsOf(pod, container);
     }
   }
   return shape;

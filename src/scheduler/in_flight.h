@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "device/pod.h"
 #include "device/types.h"
 
 namespace hami::scheduler {
@@ -20,7 +21,9 @@ struct GrantShape {
   bool operator==(const GrantShape&) const = default;
 };
 
-GrantShape ShapeOf(const device::Allocation& allocation);
+// What POD's containers say of how they use their shares belongs to it: the plugin writes that into the region of the
+// container that it takes for the one.
+GrantShape ShapeOf(const device::Allocation& allocation, const device::Pod& pod);
 
 // Interchangeable, or every request of one differs in size from every request of the other.
 bool MayBeTogether(const GrantShape& a, const GrantShape& b);

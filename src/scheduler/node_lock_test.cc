@@ -31,7 +31,7 @@ class GateTest : public ::testing::Test {
   }
   void Add(const std::string& uid, Stage stage, const device::Allocation& grant,
            device::UnixSeconds since = kNow / 1000) {
-    in_flight_[uid] = {"ns", uid, ShapeOf(grant), since, stage};
+    in_flight_[uid] = {"ns", uid, ShapeOf(grant, {}), since, stage};
   }
   GateVerdict Judge() {
     const std::string me = "me";
@@ -221,13 +221,39 @@ TEST(InFlightTest, GivenGrants_WhenCompared_ThenCardsDoNotMatterButAmountsDo) {
   device::Allocation a = Grant({2, 0}, 1000);
   device::Allocation b = a;
   b.grants[0].second[0][0].uuid = "GPU-9";
-  EXPECT_TRUE(MayBeTogether(ShapeOf(a), ShapeOf(b)));
+  EXPECT_TRUE(MayBeTogether(ShapeOf(a, {}), ShapeOf(b, {})));
   b.grants[0].second[0][0].memory = 999;
-  EXPECT_FALSE(MayBeTogether(ShapeOf(a), ShapeOf(b)));
-  EXPECT_TRUE(MayBeTogether(ShapeOf(Grant({2, 3}, 1000)), ShapeOf(Grant({1}, 1))));
-  EXPECT_FALSE(MayBeTogether(ShapeOf(Grant({2, 1}, 1000)), ShapeOf(Grant({1}, 1000))));
+  EXPECT_FALSE(MayBeTogether(ShapeOf(a, {}), ShapeOf(b, {})));
+  EXPECT_TRUE(MayBeTogether(ShapeOf(Grant({2, 3}, 1000), {}), ShapeOf(Grant({1}, 1), {})));
+  EXPECT_FALSE(MayBeTogether(ShapeOf(Grant({2, 1}, 1000), {}), ShapeOf(Grant({1}, 1000), {})));
   a.reservations.push_back({0, 0, "GPU-0", "1g.5gb", {0, 1}, {}, -1, -1});
-  EXPECT_FALSE(MayBeTogether(ShapeOf(a), ShapeOf(Grant({2, 0}, 1000)))) << "MIG and not";
+  EXPECT_FALSE(MayBeTogether(ShapeOf(a, {}), ShapeOf(Grant({2, 0}, 1000), {}))) << "MIG and not";
+}
+
+// The plugin writes it into the region before anybody knows which of the two it is for.
+TEST(InFlightTest, GivenLikeGrants_WhenThePodsUseThemDifferently_ThenTheyAreNotInterchangeable) {
+  const device::Allocation grant = Grant({1}, 1000);
+  device::Pod pod;
+  pod.ns = "team";
+  pod.containers.emplace_back().terms = {{"CUDA_TASK_PRIORITY", "1"}};
+  device::Pod other = pod;
+  other.ns = "elsewhere";
+  EXPECT_TRUE(MayBeTogether(ShapeOf(grant, pod), ShapeOf(grant, other)));
+  other.containers[0].terms["CUDA_TASK_PRIORITY"] = "0";
+  EXPECT_FALSE(MayBeTogether(ShapeOf(grant, pod), ShapeOf(grant, other)));
+  pod.containers[0].terms = other.containers[0].terms = {{"CUDA_DISABLE_CONTROL", "true"}};
+  EXPECT_FALSE(MayBeTogether(ShapeOf(grant, pod), ShapeOf(grant, other))) << "it may count in one namespace only";
+  other.ns = pod.ns;
+  EXPECT_TRUE(MayBeTogether(ShapeOf(grant, pod), ShapeOf(grant, other)));
+  // Init containers come first, and one without a share has no say.
+  pod.init_containers.emplace_back().terms = {{"runAsUser", "7"}};
+  other.init_containers.emplace_back().terms = {{"runAsUser", "8"}};
+  EXPECT_TRUE(MayBeTogether(ShapeOf(Grant({0, 1}, 1000), pod), ShapeOf(Grant({0, 1}, 1000), other)));
+  EXPECT_FALSE(MayBeTogether(ShapeOf(Grant({1, 0}, 1000), pod), ShapeOf(Grant({1, 0}, 1000), other)));
+  device::Pod without_init = other;
+  without_init.init_containers.clear();
+  without_init.containers.insert(without_init.containers.begin(), other.init_containers[0]);
+  EXPECT_FALSE(MayBeTogether(ShapeOf(Grant({1, 0}, 1000), without_init), ShapeOf(Grant({1, 0}, 1000), other)));
 }
 
 }  // namespace

@@ -223,7 +223,7 @@ class SimCluster final : public Time {
     const Millis since = std::stoll(b.annotations.find(device::kBindTime)->second) * 1000;
     if (now - since > lock_timeout - 60'000) return;
     const bool concurrent = nodes[node].annotations.count(kConcurrentAllocate) > 0;
-    const auto shape = [](const device::Pod& pod) { return ShapeOf({{{0, GrantOf(pod)}}, {}}); };
+    const auto shape = [](const device::Pod& pod) { return ShapeOf({{{0, GrantOf(pod)}}, {}}, pod); };
     if (concurrent && MayBeTogether(shape(a), shape(b))) return;
     violations.push_back("pods " + a.uid + " and " + b.uid + " wait for the plugin of " + node + " together");
   }

@@ -2,9 +2,10 @@
 //
 // The watchful one: holds some memory, launches a short kernel now and then, and whenever cuMemGetInfo says another
 // size of the GPU it tells what it sees and whether one MiB more than is free can be had. Arguments: seconds, memory in
-// MiB.
+// MiB, how long the kernel takes in µs.
 
 #include <cstdlib>
+#include <string>
 
 #include "guest.h"
 
@@ -16,7 +17,9 @@ int main(int argc, char** argv) {
   guest::Must(cuda.cuMemAlloc_v2(&held, held_bytes), "cuMemAlloc");
   CUmodule module{};
   CUfunction work{};
-  guest::Must(cuda.cuModuleLoadData(&module, "simgpu-image 1\nkernel work\n  cost total 100us\n"), "cuModuleLoadData");
+  const std::string cost = argc > 3 ? argv[3] : "100";
+  const std::string image = "simgpu-image 1\nkernel work\n  cost total " + cost + "us\n";
+  guest::Must(cuda.cuModuleLoadData(&module, image.c_str()), "cuModuleLoadData");
   guest::Must(cuda.cuModuleGetFunction(&work, module, "work"), "cuModuleGetFunction");
   size_t last_total = 0;
   for (double elapsed = 0; elapsed < seconds; elapsed += 0.05) {

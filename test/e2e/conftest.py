@@ -125,7 +125,7 @@ def agents(node, plane, extender, build):  # pylint: disable=unused-argument
     for name in (PLUGIN, MONITOR):
         if not os.access(build / "bin" / name, os.X_OK):
             pytest.fail(f"{build}/bin/{name} is not there; tools/e2e builds it")
-    one = Agents(plane, build)
+    one = Agents(plane, node, build)
     one.start()
     wait_for("the node's GPUs", lambda: node.gpus() == SLOTS, 30)
     return one

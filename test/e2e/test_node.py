@@ -62,18 +62,23 @@ def test_container_sees_the_card_of_its_grant(bench):
 
 def test_metrics_of_running_containers(bench, agents):
     """The monitor tells of each container what its own region says."""
-    bench.pod("p", bench.guest("c", "guest_steady", "600", "1000", "100", gpu=1, mem=2000))
+    limits = {"c": 2000, "d": 3000}
+    steady = ("guest_steady", "600", "1000", "100")
+    bench.pod("p", *(bench.guest(name, *steady, gpu=1, mem=size) for name, size in limits.items()))
     bench.phase("p", "Running")
+    cards = dict(zip(limits, annotations.cards_of(bench.read("p")), strict=True))
 
     def told():
         samples = metrics.parse(agents.scrape())
-        mine = {"namespace": bench.name, "pod": "p", "container": "c"}
-        limit = metrics.select(samples, "hami_vgpu_memory_limit_bytes", "device_uuid", **mine)
-        used = metrics.select(samples, "hami_vgpu_memory_used_bytes", "device_uuid", **mine)
-        card = tuple(annotations.cards_of(bench.read("p")))
-        return limit == {card: 2000 * MIB} and 1000 * MIB <= used.get(card, 0) <= 2000 * MIB
+        mine = {"namespace": bench.name, "pod": "p"}
+        where = ("container", "device_uuid")
+        limit = metrics.select(samples, "hami_vgpu_memory_limit_bytes", *where, **mine)
+        used = metrics.select(samples, "hami_vgpu_memory_used_bytes", *where, **mine)
+        return limit == {(name, cards[name]): size * MIB for name, size in limits.items()} and all(
+            1000 * MIB <= used.get((name, cards[name]), 0) <= size * MIB for name, size in limits.items()
+        )
 
-    wait_for("the container's metrics", told, 30)
+    wait_for("the containers' metrics", told, 30)
     bench.remove("p")
 
     def gone():
@@ -145,9 +150,38 @@ def test_plugin_is_killed_during_allocate(bench, node, agents):
     wait_for("p1 to be bound", lambda: bench.read("p1")["spec"].get("nodeName"), 30)
     time.sleep(1)  # the kubelet has asked by now; nothing tells from outside
     agents.plugin.kill()
+    successor_is_served(bench, node, agents)
+
+
+def test_plugin_is_killed_between_record_and_api_server(bench, plane, node, agents):
+    """The same with the grant on disk and nobody told of it."""
+    records = agents.hook / "vgpu/allocations.json"
+    agents.plugin.stop()
+    records.unlink(missing_ok=True)  # of pods that are gone; it would ask the API server what became of them
+    agents.start_plugin_again()
+    wait_for("the node's GPUs", lambda: node.gpus() == SLOTS, 30)
+    node.kubelet.signal(signal.SIGSTOP)
+    try:
+        bench.pod("p1", bench.guest("c", "guest_steady", "1", "1000", "100", gpu=1, mem=12000))
+        wait_for("p1 to be bound", lambda: bench.read("p1")["spec"].get("nodeName"), 30)
+        uid = bench.read("p1")["metadata"]["uid"]
+        time.sleep(1)  # both watches have shown it by now
+        plane.apiserver.signal(signal.SIGSTOP)
+        node.kubelet.signal(signal.SIGCONT)
+        wait_for("the record of p1", lambda: records.exists() and uid in records.read_text(), 10, every=0.01)
+        agents.plugin.kill()
+    finally:
+        node.kubelet.signal(signal.SIGCONT)
+        plane.apiserver.signal(signal.SIGCONT)
+    successor_is_served(bench, node, agents)
+
+
+def successor_is_served(bench, node, agents):
+    """The plugin comes back; p1 has failed, and all cards can be had."""
     agents.start_plugin_again()
     assert bench.phase("p1", "Failed")["reason"] == "UnexpectedAdmissionError"
     wait_for("the node's GPUs again", lambda: node.gpus() == SLOTS, 30)
+    wait_for("p1's outcome", lambda: of(bench.read("p1"))[PHASE] != "allocating", 30)
     bench.remove("p1")
     bench.pod("p2", bench.guest("c", "guest_steady", "1", "1000", "100", gpu=CARDS, mem=12000))
     bench.phase("p2", "Succeeded")

@@ -8,7 +8,6 @@ import pathlib
 import pytest
 
 from rig import annotations, driver_root
-from rig.agents import SLOTS
 from rig.bench import MIB
 from rig.driver_root import DriverRoot
 from rig.node import BARE
@@ -24,19 +23,13 @@ def driver(agents, build):
 
 
 @pytest.fixture(params=["cdi-cri", "cdi-annotations"])
-def cdi(request, node, agents, driver):
+def cdi(request, agents, driver):
     """The plugin names devices in this way."""
-    restart(node, agents, f"--device-list-strategy={request.param}", *driver.flags())
+    agents.restart_plugin(f"--device-list-strategy={request.param}", *driver.flags())
     wait_for("the specification", SPEC.exists)  # the kubelet may not have noticed that the plugin was away
     yield request.param
-    restart(node, agents)
+    agents.restart_plugin()
     SPEC.unlink()
-
-
-def restart(node, agents, *flags):
-    agents.plugin.stop()
-    agents.start_plugin_again(*flags)
-    wait_for("the node's GPUs again", lambda: node.gpus() == SLOTS, 30)
 
 
 def test_container_gets_its_gpu(bench, cdi, node):  # pylint: disable=unused-argument

@@ -2,7 +2,7 @@
 """Pods that all come at once to one node: whose allocation is it? The kubelet does not say."""
 import re
 
-from rig import annotations
+from rig import annotations, metrics
 from rig.annotations import Use, of
 from rig.lab import everybody_runs
 from rig.node import NAME
@@ -20,6 +20,22 @@ def test_many_kinds_of_pods_at_once(bench):
     for name, size in sizes.items():
         bench.phase(name, "Succeeded", timeout=120)
         assert bench.reports(name, "c") == {"limit": size}
+
+
+def test_equal_shares_of_different_priority_at_once(bench, agents):
+    """The region says the container's priority, and is made before the kubelet says which pod it is for."""
+    levels = {f"p{index}": index % 2 for index in range(8)}
+    bench.kubectl.apply(*(
+        bench.on_node(name, bench.guest("c", "sleep", "600", gpu=1, mem=1500, cores=5, priority=level))
+        for name, level in levels.items()
+    ))  # fmt: skip
+    wait_for("8 pods to run", lambda: everybody_runs(bench, 8), 120)
+
+    def told():
+        samples = metrics.parse(agents.scrape())
+        return metrics.select(samples, "hami_container_priority", "pod", namespace=bench.name)
+
+    wait_for("everybody's priority", lambda: told() == {(name,): level for name, level in levels.items()}, 30)
 
 
 def test_64_equal_pods_at_once(bench, node):

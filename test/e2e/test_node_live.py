@@ -73,11 +73,39 @@ def test_resize_outlives_the_monitor(witness, agents):
     """Limits are in the region; who reads the annotation again changes nothing."""
     resize(witness, memory=2000)
     sees(witness, 2000)
-    agents.monitor.kill()
-    agents.monitor.start()
-    agents.wait()
+    agents.start_monitor_again()
     wait_for("the metrics to tell the same", lambda: limits(witness) == (2000, 50), 30)
     sees(witness, 2000)
+
+
+@pytest.fixture
+def apart(agents):
+    """The monitor sees no process but its own, as in a pod without hostPID."""
+    agents.start_monitor_again("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    yield agents
+    agents.start_monitor_again()
+
+
+def test_utilization_without_the_hosts_pids(bench, apart):
+    """It is known where the driver lists a container's processes by the host's pids; else it is said to be unknown."""
+    busy = ("guest_witness", "600", "500", "20000")
+    listed, hidden = bench.guest("c", *busy, gpu=1, mem=1000), bench.guest("c", *busy, gpu=1, mem=1000)
+    for variable in hidden["env"]:
+        if variable["name"] == "SIMGPU_PID_OFFSET":
+            variable["value"] = "0"  # some drivers list by the container's own
+    bench.pod("listed", listed)
+    bench.pod("hidden", hidden)
+
+    def told(pod, name):
+        samples = metrics.select(metrics.parse(apart.scrape()), name, "pod", namespace=bench.name, pod=pod)
+        return samples.get((pod,))
+
+    utilization, nameless = "hami_container_device_utilization_ratio", "hami_vgpu_processes_without_pid"
+    wait_for("the utilization of the one", lambda: (told("listed", utilization) or 0) >= 10, 60)
+    assert told("listed", nameless) == 0
+    wait_for("the other's process to be missed", lambda: told("hidden", nameless) == 1, 60)
+    assert told("hidden", utilization) is None
+    assert apart.monitor.log.read_text().count("hostPID: true") == 1
 
 
 @pytest.fixture

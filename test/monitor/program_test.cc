@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <set>
 
 #include "base/strings.h"
 #include "net/server.h"
@@ -170,6 +171,10 @@ TEST_F(Node, GivenAResizeAnnotation_WhenTheProgramRuns_ThenItsLimitChangesAndAnE
   EXPECT_TRUE(Eventually([&] { return told("Resized"); }));
   Annotate("train", "hami-cpp/resize", R"({"main": {"memory": "5Gi"}})");
   EXPECT_TRUE(Eventually([&] { return told("ResizeRefused"); }));
+  // What its role has to allow, and no more.
+  const std::set<std::string> allowed = {"create events", "list pods", "patch events", "watch pods"};
+  for (const std::string& permission : api_->Permissions()) EXPECT_TRUE(allowed.contains(permission)) << permission;
+  EXPECT_EQ(api_->watching(), 1);
   EXPECT_EQ(Metric({"hami_vgpu_memory_limit_bytes{", "pod=\"train\""}), 2048 * kMiB);
 }
 

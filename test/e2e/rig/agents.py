@@ -11,18 +11,26 @@ from rig import images, node
 from rig.control_plane import answers
 from rig.extender import DEVICE_CONFIG
 from rig.metrics import scrape
-from rig.programs import free_ports
+from rig.programs import free_ports, is_free, wait_for
 from rig.rights import grant
 
-USER = "hami-node"
 PLUGIN, MONITOR = "hami-device-plugin", "hami-monitor"
 CARDS = 8
 SLOTS = 10 * CARDS  # what the kubelet counts
 INSIDE = "/simgpu"  # where containers find the machine's state
-RULES = [
-    {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch", "patch"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-]
+# What docs/device-plugin.md and docs/monitor.md say that they need. RBAC can hold a list or watch to one node by its
+# name, to the pods of one node it can not.
+RULES = {
+    PLUGIN: [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"], "resourceNames": [node.NAME]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    ],
+    MONITOR: [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    ],
+}
 
 # What NVIDIA's container runtime and kernel driver do, as far as a program can tell: only the GPUs that the variable
 # names are there, or when CDI put it out of force, those whose device nodes are.
@@ -64,8 +72,8 @@ def base_layer(build):
 
 
 class Agents:
-    def __init__(self, plane, build):
-        self.plane, self.build = plane, build
+    def __init__(self, plane, host, build):
+        self.plane, self.node, self.build = plane, host, build
         self.folder = plane.folder / "agents"
         self.folder.mkdir(mode=0o755)
         self.machine = self.folder / "simgpu"
@@ -84,25 +92,28 @@ class Agents:
             shutil.copy(build / place, self.folder / place)
         self.plugin_port, self.monitor_port = free_ports(2)
         self.plugin = self.monitor = None
-        self.usual = []  # how the plugin is started
+        self.usual, self.usual_monitor = [], []  # how they are started
 
-    def environment(self):
-        return {
+    def environment(self, program=None):
+        identity = {"KUBECONFIG": str(self.plane.kubeconfig(program))} if program else {}
+        return identity | {
             "PATH": os.environ["PATH"], "HOME": str(self.folder), "NODE_NAME": node.NAME, "HAMI_RESYNC_INTERVAL": "10s",
-            "KUBECONFIG": str(self.plane.kubeconfig(USER)), "LD_LIBRARY_PATH": str(self.build / "simgpu"),
+            "LD_LIBRARY_PATH": str(self.build / "simgpu"),
             "SIMGPU": f"{CARDS}xT4", "SIMGPU_STATE": str(self.machine / "state"), "SIMGPU_QUIET": "1",
         }  # fmt: skip
 
     def start(self):
-        self.plane.kubectl.apply(*grant(USER, f"e2e-{USER}", RULES))
+        for program, rules in RULES.items():
+            self.plane.kubectl.apply(*grant(program, f"e2e-{program}", rules))
         self.plugin = self.plane.programs.start(PLUGIN, [
             self.folder / f"bin/{PLUGIN}", f"--config-file={self.config}",
             f"--node-config-file={self.node_config}", f"--metrics-bind-address=127.0.0.1:{self.plugin_port}", "-v=4",
-        ], env=self.environment() | {"HOOK_PATH": str(self.hook)})  # fmt: skip
+        ], env=self.environment(PLUGIN) | {"HOOK_PATH": str(self.hook)})  # fmt: skip
         self.usual = self.plugin.argv
         self.monitor = self.plane.programs.start(MONITOR, [
             self.build / f"bin/{MONITOR}", f"--metrics-bind-address=127.0.0.1:{self.monitor_port}", "-v=4",
-        ], env=self.environment() | {"HOOK_PATH": str(self.hook / "vgpu")})  # fmt: skip
+        ], env=self.environment(MONITOR) | {"HOOK_PATH": str(self.hook / "vgpu")})  # fmt: skip
+        self.usual_monitor = self.monitor.argv
         self.wait()
 
     def start_plugin_again(self, *flags):
@@ -112,6 +123,20 @@ class Agents:
         self.plugin.start()
         self.wait()
         self.plugin.wait_until("registered again", lambda: self.registrations() > before)
+
+    def restart_plugin(self, *flags):
+        """The same, and the kubelet counts its slots again."""
+        self.plugin.stop()
+        self.start_plugin_again(*flags)
+        wait_for("the node's GPUs again", lambda: self.node.gpus() == SLOTS, 30)
+
+    def start_monitor_again(self, *within):
+        """Killed, and started again by the words `within`."""
+        self.monitor.kill()
+        wait_for("the monitor's port", lambda: is_free(self.monitor_port))  # a child of what was killed may have had it
+        self.monitor.argv = [*within, *self.usual_monitor]
+        self.monitor.start()
+        self.wait()
 
     def registrations(self):
         """How often the plugin has registered with a kubelet so far; only its log tells."""

@@ -48,7 +48,8 @@ class ControlPlane:
         issue("manager", "/CN=system:kube-controller-manager")
         issue("kubelet-client", "/O=system:masters/CN=kube-apiserver-kubelet-client")
         issue("hami-scheduler", "/CN=hami-scheduler", local)
-        issue("hami-node", "/CN=hami-node")
+        issue("hami-device-plugin", "/CN=hami-device-plugin")
+        issue("hami-monitor", "/CN=hami-monitor")
 
     def kubeconfig(self, identity):
         return self.pki.kubeconfig(identity, self.server)
