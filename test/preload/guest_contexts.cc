@@ -128,6 +128,35 @@ SCENARIO(detached_context) {
   Balanced();
 }
 
+// A size that nothing else has.
+constexpr size_t kInside = 5 * kMiB;
+CUdeviceptr g_inside = 0;
+CUdeviceptr g_next = 0;
+
+// The driver takes a context down piece by piece, and an address may be another thread's before the books know that it
+// is free: the memory of the one counts until the context has ended, beside that of the other.
+SCENARIO(address_of_a_dying_context) {
+  CUcontext primary = Begin();
+  const size_t before = Room();
+  CUcontext dying = nullptr;
+  OK(cuCtxCreate_v2(&dying, 0, 0));
+  OK(cuMemAlloc_v2(&g_inside, kInside));
+  OK(cuCtxSetCurrent(primary));
+  simgpu_look_at_books(nullptr, [](int, uint64_t bytes) {
+    if (bytes != kInside) return;
+    simgpu_look_at_books(nullptr, nullptr);
+    OK(cuMemAlloc_v2(&g_next, kInside));
+    Balanced();
+  });
+  OK(cuCtxDestroy_v2(dying));
+  EXPECT(g_next == g_inside);
+  Balanced();
+  EXPECT_SAME(before - Room(), kInside);
+  OK(cuMemFree_v2(g_next));
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
 // What a launch makes the driver take (code loaded at the first use, a larger stack) is not seen by the launch; the
 // next synchronisation measures it. Here the driver takes it from a library that bypasses us.
 SCENARIO(first_use_measured_at_sync) {

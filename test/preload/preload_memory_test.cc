@@ -17,14 +17,15 @@ INSTANTIATE_TEST_SUITE_P(
                     "context_limits", "total_is_limit", "external_memory", "async_default_pool",
                     "async_per_thread_stream", "async_explicit_pool", "pool_keeps_reserve", "pool_trim",
                     "pool_to_the_limit", "pool_destroyed_with_frees_pending", "pool_free_not_reached",
-                    "pool_same_stream", "pool_free_awaited", "pool_trimmed_to_odd_size", "pool_and_graphs_give_way",
-                    "graph_memory_reset", "graph_growth_in_steps", "graph_pool_gives_way_to_async",
-                    "context_without_nvml", "async_capture", "vmm_release_while_mapped", "vmm_segments", "vmm_failures",
-                    "vmm_import", "sparse_tiles", "sparse_tiles_replaced", "sparse_array_gone", "sparse_list_refused",
-                    "deferred_mapping", "sparse_tiles_in_part", "sparse_unmapped_behind_work",
-                    "retained_inside_a_mapping", "graph_memory", "graph_too_large", "graph_memory_freed_outside",
-                    "graph_pool_gives_way", "context_counts", "primary_references", "primary_reset", "created_context",
-                    "detached_context", "contexts_to_the_limit", "green_context"),
+                    "pool_same_stream", "pool_free_awaited", "pool_trimmed_to_odd_size", "pool_less_than_a_block_left",
+                    "pool_and_graphs_give_way", "graph_memory_reset", "graph_growth_in_steps",
+                    "graph_pool_gives_way_to_async", "context_without_nvml", "async_capture",
+                    "vmm_release_while_mapped", "vmm_segments", "vmm_failures", "vmm_import", "sparse_tiles",
+                    "sparse_tiles_replaced", "sparse_array_gone", "sparse_list_refused", "deferred_mapping",
+                    "sparse_tiles_in_part", "sparse_unmapped_behind_work", "retained_inside_a_mapping", "graph_memory",
+                    "graph_too_large", "graph_memory_freed_outside", "graph_pool_gives_way", "context_counts",
+                    "primary_references", "primary_reset", "created_context", "detached_context",
+                    "address_of_a_dying_context", "contexts_to_the_limit", "green_context"),
     [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
 
 // In a container NVML counts pids as the host does.

@@ -52,7 +52,7 @@ void Refused(int device, uint64_t bytes) {
 void Record(const Entry& entry) {
   Entry replaced;
   table().Insert(entry, &replaced);
-  if (replaced.space != Space::kNone) RefundEntry(replaced);
+  if (replaced.space != Space::kNone && !LeftToContext(replaced)) RefundEntry(replaced);
 }
 
 void RefundEntry(const Entry& entry) {

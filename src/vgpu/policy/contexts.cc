@@ -34,13 +34,14 @@ struct Known {
   bool counted;  // made through us; others were only seen being current
 };
 
-constinit Lock g_lock{};           // guards g_known
+constinit Lock g_lock{};           // guards g_known and the numbers
 constinit Lock g_primary_lock{};   // state and retain of a primary context belong together
 constinit Lock g_making_lock{};    // one context is made at a time, so that its size can be measured
 constinit ProcessList g_before{};  // guarded by it, like its twin
 constinit ProcessList g_after{};
 constinit Growing<Known> g_known{};
 constinit uint32_t g_next_id = 1;
+constinit uint64_t g_next_left = 1;
 // Changes whenever a handle may have become another context's.
 constinit std::atomic<uint32_t> g_epoch{1};
 
@@ -315,6 +316,19 @@ void ContextGone(CUcontext handle, Passage* passage) {
   VmmLostContext(handle);
   if (g_graphs_allocate.load(std::memory_order_relaxed)) SettleGraphs(gone.device, gone.ordinal);
   SettleModules(gone.device, passage);
+}
+
+bool LeftToContext(const Entry& entry) {
+  // Not to be missed by the walk in ContextGone, which begins when the context is no longer known.
+  const Locked locked(g_lock);
+  bool known = false;
+  for (const Known& context : g_known) known = known || context.id == entry.context;
+  if (!known) return false;
+  Entry left = entry;
+  left.space = Space::kLeft;
+  left.key = g_next_left++;
+  table().Insert(left);  // without memory it counts for ever: too careful is not wrong
+  return true;
 }
 
 void PrimaryMayBeGone(CUdevice ordinal, Passage* passage) {

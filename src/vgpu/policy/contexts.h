@@ -9,6 +9,7 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/policy/gate.h"
+#include "vgpu/policy/table.h"
 
 namespace hami::vgpu {
 
@@ -43,6 +44,9 @@ CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker);
 // After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave), in the passage in
 // which it did; that becomes the one in which the rest is measured.
 void ContextGone(CUcontext handle, Passage* passage);
+// Of an entry whose handle the driver has given out anew: true when its context is about to end on another thread, and
+// will give it back then. The driver may hold the memory until it has taken down the whole context.
+bool LeftToContext(const Entry& entry);
 // After a release or reset of the primary context: settles if it is no longer active.
 void PrimaryMayBeGone(CUdevice ordinal, Passage* passage);
 
