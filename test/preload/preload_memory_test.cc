@@ -25,7 +25,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "sparse_tiles_in_part", "sparse_unmapped_behind_work", "retained_inside_a_mapping", "graph_memory",
                     "graph_too_large", "graph_memory_freed_outside", "graph_pool_gives_way", "context_counts",
                     "primary_references", "primary_reset", "created_context", "detached_context",
-                    "address_of_a_dying_context", "contexts_to_the_limit", "green_context"),
+                    "freed_while_a_reference_goes", "address_of_a_dying_context",
+                    "address_of_a_dying_context_in_a_graph", "contexts_to_the_limit", "green_context"),
     [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
 
 // In a container NVML counts pids as the host does.

@@ -52,14 +52,14 @@ void Refused(int device, uint64_t bytes) {
 void Record(const Entry& entry) {
   Entry replaced;
   table().Insert(entry, &replaced);
-  if (replaced.space != Space::kNone && !LeftToContext(replaced)) RefundEntry(replaced);
+  if (replaced.space != Space::kNone) RefundEntry(replaced);
 }
 
 void RefundEntry(const Entry& entry) {
   if (entry.space == Space::kGraphExec) return;
   if ((entry.flags & kFromPool) != 0) {
     PoolBlockFreed(entry);
-  } else {
+  } else if (!LeftToContext(entry)) {
     Refund(entry.device, entry.bytes, Kind::kData);
   }
 }

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include <atomic>
+
 #include "abi/cuda_abi.h"
 #include "vgpu/policy/gate.h"
 #include "vgpu/policy/table.h"
@@ -41,12 +43,30 @@ CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& mak
 // As MakeContext when the primary context is not active yet, else just `create`.
 CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker);
 
+// Lives around the driver's call that ends a context, or a reference to it, and what follows from that. The driver
+// takes a context down piece by piece, and an address may be another thread's before its bytes are free: whatever was
+// charged in the context counts until this ends, whoever frees that address or is given it.
+class ContextEnd {
+ public:
+  explicit ContextEnd(CUcontext handle);
+  explicit ContextEnd(CUdevice of_primary);
+  ~ContextEnd();
+  ContextEnd(const ContextEnd&) = delete;
+  ContextEnd& operator=(const ContextEnd&) = delete;
+
+ private:
+  uint32_t id_ = 0;
+};
+// True when a ContextEnd will refund it.
+bool LeftToContextSlow(const Entry& entry);
+extern std::atomic<uint32_t> g_context_ends;  // alive
+inline bool LeftToContext(const Entry& entry) {
+  return g_context_ends.load(std::memory_order_relaxed) != 0 && LeftToContextSlow(entry);
+}
+
 // After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave), in the passage in
 // which it did; that becomes the one in which the rest is measured.
 void ContextGone(CUcontext handle, Passage* passage);
-// Of an entry whose handle the driver has given out anew: true when its context is about to end on another thread, and
-// will give it back then. The driver may hold the memory until it has taken down the whole context.
-bool LeftToContext(const Entry& entry);
 // After a release or reset of the primary context: settles if it is no longer active.
 void PrimaryMayBeGone(CUdevice ordinal, Passage* passage);
 

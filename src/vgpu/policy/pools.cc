@@ -140,7 +140,7 @@ void RecordLocked(const Entry& entry) {
   if (replaced.space == Space::kNone) return;
   if ((replaced.flags & kFromPool) != 0) {
     BlockFreedLocked(replaced);
-  } else if (!LeftToContext(replaced)) {
+  } else {
     RefundEntry(replaced);
   }
 }
