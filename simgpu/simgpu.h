@@ -28,6 +28,12 @@ uint64_t simgpu_used_bytes(int dev);
 uint64_t simgpu_process_bytes(int dev, int pid);
 uint64_t simgpu_free_bytes(int dev);
 
+/* From now on this process, by this library, is shown what it does to the books of memory. `grown`: what is in use on
+   the device, each time that has become more; the books stand still until it returns, and it must call neither the
+   driver nor any of these functions. `giving`: before it becomes less, when the address of those bytes may be another's
+   already; it may call anything. NULL for nothing. */
+void simgpu_look_at_books(void (*grown)(int dev, uint64_t used), void (*giving)(int dev, uint64_t bytes));
+
 /* The machine's clock; advance moves the virtual one (and does nothing to the real one). */
 int64_t simgpu_now_ns(void);
 void simgpu_advance_ns(int64_t by);

@@ -4,6 +4,7 @@
 // that Recount computes again after a death.
 #include <time.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -64,6 +65,13 @@ int FirstHolder(const SharedRecord& record) {
     if (record.holders[word] != 0) return word * 64 + __builtin_ctzll(record.holders[word]);
   }
   return -1;
+}
+
+constinit std::atomic<void (*)(int, std::uint64_t)> g_grown{nullptr};
+constinit std::atomic<void (*)(int, std::uint64_t)> g_giving{nullptr};
+
+void ShowGrowth(const State& state, int dev) {
+  if (auto* const look = g_grown.load(std::memory_order_acquire)) look(dev, Sum(state.device[dev].used));
 }
 
 // A free record with its id set, or null. The id names the record's index and never comes back.
@@ -173,11 +181,18 @@ bool Machine::Charge(int dev, std::uint64_t bytes, Use use) {
   Touch(device);
   device.used[static_cast<int>(use)] += bytes;
   state_->device[dev].used[static_cast<int>(use)] += bytes;
+  ShowGrowth(*state_, dev);
   return true;
+}
+
+void Machine::LookAtBooks(const BooksLook& look) {
+  g_grown.store(look.grown, std::memory_order_release);
+  g_giving.store(look.giving, std::memory_order_release);
 }
 
 void Machine::Refund(int dev, std::uint64_t bytes, Use use) {
   if (dev < 0 || dev >= device_count()) return;
+  if (auto* const look = g_giving.load(std::memory_order_acquire)) look(dev, bytes);
   StateLock lock(state_);
   const int own = OwnSlotLocked(*state_);
   if (own < 0) return;
@@ -259,6 +274,7 @@ SharedId Machine::CreateShared(int dev, std::uint64_t bytes, Use use) {
   Touch(device);
   device.shared[static_cast<int>(use)] += bytes;
   state_->device[dev].used[static_cast<int>(use)] += bytes;
+  ShowGrowth(*state_, dev);
   return record->id;
 }
 

@@ -31,5 +31,9 @@ SIMGPU_EXPORT uint64_t simgpu_busy_ns(int dev, int pid) {
 SIMGPU_EXPORT uint64_t simgpu_used_bytes(int dev) { return simgpu::Machine::Get().UsedBytes(dev); }
 SIMGPU_EXPORT uint64_t simgpu_process_bytes(int dev, int pid) { return simgpu::Machine::Get().ProcessBytes(dev, pid); }
 SIMGPU_EXPORT uint64_t simgpu_free_bytes(int dev) { return simgpu::Machine::Get().FreeBytes(dev); }
+SIMGPU_EXPORT void simgpu_look_at_books(void (*grown)(int dev, uint64_t used),
+                                        void (*giving)(int dev, uint64_t bytes)) {
+  simgpu::Machine::Get().LookAtBooks({grown, giving});
+}
 SIMGPU_EXPORT int64_t simgpu_now_ns() { return simgpu::Machine::Get().Now(); }
 SIMGPU_EXPORT void simgpu_advance_ns(int64_t by) { simgpu::Machine::Get().Advance(by); }

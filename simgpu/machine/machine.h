@@ -88,6 +88,14 @@ class Machine {
   // what dead processes held. Refund of more than this process holds is cut to what it holds.
   [[nodiscard]] bool Charge(int dev, std::uint64_t bytes, Use use);
   void Refund(int dev, std::uint64_t bytes, Use use);
+  // What this process is shown of its own doings; others keep theirs. `grown`: the device's sum, each time this process
+  // has made it larger, while nobody can change it; it may ask the machine nothing. `giving`: before this process makes
+  // it smaller, without a lock. Null for nothing.
+  struct BooksLook {
+    void (*grown)(int dev, std::uint64_t used);
+    void (*giving)(int dev, std::uint64_t bytes);
+  };
+  void LookAtBooks(const BooksLook& look);
   std::uint64_t TotalBytes(int dev);  // capacity for this process: the device's, or its MIG instance's
   std::uint64_t FreeBytes(int dev);
   std::uint64_t UsedBytes(int dev);                  // whole device, without the reserved part

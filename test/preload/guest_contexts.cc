@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "test/preload/guest.h"
 
@@ -124,6 +125,95 @@ SCENARIO(detached_context) {
   EXPECT_SAME(Room(), held);  // not the last
   OK(cuCtxDetach(created));
   OK(cuCtxSetCurrent(primary));
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
+// A size that nothing else has.
+constexpr size_t kInside = 5 * kMiB;
+CUdeviceptr g_inside = 0;
+CUdeviceptr g_next = 0;
+
+// Destroys a context with memory in it, and does `meanwhile` when the driver has let the memory's address go, and not
+// yet given back its bytes.
+void DestroyAnd(void (*meanwhile)()) {
+  static void (*g_meanwhile)() = nullptr;
+  CUcontext primary = nullptr;
+  CUcontext dying = nullptr;
+  OK(cuCtxGetCurrent(&primary));
+  OK(cuCtxCreate_v2(&dying, 0, 0));
+  OK(cuMemAlloc_v2(&g_inside, kInside));
+  OK(cuCtxSetCurrent(primary));
+  g_meanwhile = meanwhile;
+  simgpu_look_at_books(nullptr, [](int, uint64_t bytes) {
+    if (bytes != kInside) return;
+    simgpu_look_at_books(nullptr, nullptr);
+    g_meanwhile();
+  });
+  OK(cuCtxDestroy_v2(dying));
+  Balanced();
+}
+
+// The driver takes a context down piece by piece, and an address may be another thread's before the books know that it
+// is free: the memory of the one counts until the context has ended, beside that of the other.
+SCENARIO(address_of_a_dying_context) {
+  Begin();
+  const size_t before = Room();
+  DestroyAnd([] {
+    OK(cuMemAlloc_v2(&g_next, kInside));
+    EXPECT(g_next == g_inside);
+    Balanced();
+  });
+  EXPECT_SAME(before - Room(), kInside);
+  OK(cuMemFree_v2(g_next));
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
+// Likewise when it became a graph's, whose memory is nobody's until it is launched, and is freed again.
+SCENARIO(address_of_a_dying_context_in_a_graph) {
+  Begin();
+  const size_t before = Room();
+  DestroyAnd([] {
+    CUgraph graph = nullptr;
+    CUgraphNode node = nullptr;
+    CUgraphExec exec = nullptr;
+    CUDA_MEM_ALLOC_NODE_PARAMS params{};
+    params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    params.bytesize = kInside;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));
+    EXPECT(params.dptr == g_inside);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, nullptr));
+    OK(cuMemFreeAsync(params.dptr, nullptr));
+    Balanced();
+    OK(cuStreamSynchronize(nullptr));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuDeviceGraphMemTrim(0));
+    Balanced();
+  });
+  EXPECT_SAME(Room(), before);
+}
+
+// What is freed while a reference to the context goes counts until it is known whether that was the last one.
+SCENARIO(freed_while_a_reference_goes) {
+  Begin();
+  CUcontext again = nullptr;
+  CUdeviceptr block = 0;
+  OK(cuDevicePrimaryCtxRetain(&again, 0));
+  const size_t before = Room();
+  EXPECT_SAME(simgpu_inject("fault call=cuDevicePrimaryCtxRelease_v2 delay_ms=500 count=1", nullptr, 0), 1);
+  std::thread other([] { OK(cuDevicePrimaryCtxRelease_v2(0)); });
+  for (int i = 0; i < 10'000 && Room() == before; ++i) {
+    usleep(1'000);
+    OK(cuMemAlloc_v2(&block, kMiB));
+    OK(cuMemFree_v2(block));
+  }
+  EXPECT_SAME(before - Room(), kMiB);
+  other.join();
   EXPECT_SAME(Room(), before);
   Balanced();
 }

@@ -368,5 +368,42 @@ SCENARIO(pool_trimmed_to_odd_size) {
   Balanced();
 }
 
+// Memory of no pool may be freed in stream order, too: the driver holds it until the stream got there.
+SCENARIO(plain_freed_in_stream_order) {
+  Begin();
+  Held held;
+  CUdeviceptr block = 0;
+  const size_t before = Room();
+  OK(cuMemAlloc_v2(&block, 400 * kMiB));
+  held.Hold();
+  OK(cuMemFreeAsync(block, held.stream()));
+  Balanced();
+  OOM(cuMemAlloc_v2(&block, Room() + 1));
+  held.LetGo();
+  OK(cuStreamSynchronize(held.stream()));
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
+uint64_t g_most_used = 0;
+
+// A block takes whole units of 512 bytes of what a pool has: what is less than that is no room for it.
+SCENARIO(pool_less_than_a_block_left) {
+  Begin();
+  CUdeviceptr block = 0;
+  CUdeviceptr plain = 0;
+  CUmemoryPool pool = KeepingPool();
+  OK(cuMemAllocFromPoolAsync(&block, 2 * kMiB, pool, nullptr));
+  OK(cuMemFreeAsync(block, nullptr));
+  OK(cuStreamSynchronize(nullptr));
+  OK(cuMemPoolTrimTo(pool, 1000));
+  OK(cuMemAlloc_v2(&plain, Room() / 512 * 512));
+  simgpu_look_at_books([](int, uint64_t used) { g_most_used = used > g_most_used ? used : g_most_used; }, nullptr);
+  OOM(cuMemAllocFromPoolAsync(&block, 1000, pool, nullptr));
+  simgpu_look_at_books(nullptr, nullptr);
+  EXPECT(g_most_used <= kGiB);
+  Balanced();
+}
+
 }  // namespace
 }  // namespace guest

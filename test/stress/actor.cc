@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "simgpu/simgpu.h"
+#include "test/stress/audit.h"
 
 namespace stress {
 namespace {
@@ -124,6 +125,11 @@ void Actor::Step() {
   Report();
   if (options_.exact) CompareBooks();
   if (options_.watch != 0) Watch();
+  if (!options_.audit) return;
+  if (const uint64_t shortfall = TakeShortfall(); shortfall != 0) {
+    options_.board->blind = 1;  // to what this process leaves behind now
+    Fail("the driver held more than was counted; by", shortfall, 0);
+  }
 }
 
 void Actor::Watch() const {

@@ -28,6 +28,7 @@ struct Options {
   uint64_t largest = 48 * kMiB;
   uint64_t context_bytes = 8 * kMiB;
   uint64_t watch = 0;     // what the driver may hold for the whole container at any time; 0: not looked at
+  bool audit = false;     // see audit.h
   bool exact = false;     // alone in the container: model, driver and library are compared after each operation
   bool measured = false;  // also what the library can only measure: modules, limits of contexts
   bool contexts = false;  // creates and destroys contexts

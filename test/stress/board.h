@@ -38,6 +38,7 @@ struct Board {
   std::atomic<uint32_t> go;      // a start signal
   std::atomic<uint32_t> failed;  // the driver found the books wrong: print what was done
   std::atomic<uint32_t> stop;
+  std::atomic<uint32_t> blind;  // somebody is dying: the driver and the region learn of it at different times
   Cell cells[kMaxWorkers];
   Box boxes[kBoxes];
 };

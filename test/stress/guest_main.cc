@@ -25,6 +25,7 @@
 
 #include "simgpu/simgpu.h"
 #include "test/stress/actor.h"
+#include "test/stress/audit.h"
 
 namespace stress {
 namespace {
@@ -82,6 +83,7 @@ Options OptionsOf(const Arguments& arguments, Board* board) {
   options.watch = Get(arguments, "watch");
   options.largest = Get(arguments, "largest", 48 * kMiB);
   options.context_bytes = Get(arguments, "context", 8 * kMiB);
+  options.audit = Get(arguments, "audit") != 0;
   options.exact = Get(arguments, "exact") != 0;
   options.measured = Get(arguments, "measured") != 0;
   options.contexts = Get(arguments, "contexts") != 0;
@@ -167,6 +169,7 @@ void Live(const Arguments& arguments) {
   Board* const board = BoardOf(arguments);
   if (board != nullptr) board->cells[Get(arguments, "cell")].pid = getpid();
   const CUcontext context = Primary(Get(arguments, "quota") == 0);
+  if (Get(arguments, "audit") != 0) BeginAudit(std::getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE"), board);
   Rounds(arguments, context, board).Run();
   const CUresult result = cuDevicePrimaryCtxRelease_v2(0);
   if (result != CUDA_SUCCESS) Quit("cuDevicePrimaryCtxRelease", result);

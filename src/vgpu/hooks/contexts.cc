@@ -44,6 +44,7 @@ template <typename Destroy>
 CUresult Destroyed(CUcontext context, Destroy destroy) {
   if (!Active()) return destroy();
   Passage passage(Way::kShared);
+  const ContextEnd end(context);
   const CUresult result = destroy();
   if (result == CUDA_SUCCESS) ContextGone(context, &passage);
   return result;
@@ -53,6 +54,7 @@ template <typename Release>
 CUresult PrimaryLeft(CUdevice ordinal, Release release) {
   if (!Active()) return release();
   Passage passage(Way::kShared);
+  const ContextEnd end(ordinal);
   const CUresult result = release();
   if (result == CUDA_SUCCESS) PrimaryMayBeGone(ordinal, &passage);
   return result;
@@ -91,6 +93,7 @@ HAMI_EXPORT CUresult cuCtxDetach(CUcontext context) {
   if (!Active()) return real::cuCtxDetach(context);
   PacerLeaveContext(context);
   Passage passage(Way::kShared);
+  const ContextEnd end(context);
   const CUresult result = real::cuCtxDetach(context);
   unsigned version = 0;
   if (result == CUDA_SUCCESS && real::cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS) {
@@ -138,6 +141,7 @@ HAMI_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   Passage passage(Way::kShared);
   const bool known = real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;
   if (known) PacerLeaveContext(as_context);
+  const ContextEnd end(as_context);
   const CUresult result = real::cuGreenCtxDestroy(green);
   if (result != CUDA_SUCCESS) return result;
   ContextGone(reinterpret_cast<CUcontext>(green), &passage);

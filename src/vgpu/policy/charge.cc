@@ -59,7 +59,7 @@ void RefundEntry(const Entry& entry) {
   if (entry.space == Space::kGraphExec) return;
   if ((entry.flags & kFromPool) != 0) {
     PoolBlockFreed(entry);
-  } else {
+  } else if (!LeftToContext(entry)) {
     Refund(entry.device, entry.bytes, Kind::kData);
   }
 }

@@ -47,8 +47,8 @@ constexpr uint64_t KeyOf(unsigned long long pointer) { return pointer; }
 
 // What was charged for this entry, given back.
 void RefundEntry(const Entry& entry);
-// Remembers what was charged. A context that ended on another thread may have left an entry of the same handle, which
-// its end will not find any more.
+// Remembers what was charged. There may be an entry of the same handle left, of a context that ends on another thread,
+// or has ended.
 void Record(const Entry& entry);
 
 // The plain shape of a hook: reserve, call the driver, and either remember (handle → bytes) or refund.

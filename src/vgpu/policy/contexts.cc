@@ -17,6 +17,9 @@
 #include "vgpu/policy/reading.h"
 
 namespace hami::vgpu {
+
+constinit std::atomic<uint32_t> g_context_ends{0};
+
 namespace {
 
 // More than any context was ever seen to take; a larger difference is somebody else's allocation.
@@ -31,16 +34,19 @@ struct Known {
   uint32_t id;
   uint64_t bytes;  // charged as context memory
   ContextKind kind;
-  bool counted;  // made through us; others were only seen being current
+  bool counted;   // made through us; others were only seen being current
+  uint32_t ends;  // ContextEnds alive
+  bool left;      // entries are left to them
 };
 
-constinit Lock g_lock{};           // guards g_known
+constinit Lock g_lock{};           // guards g_known and the numbers
 constinit Lock g_primary_lock{};   // state and retain of a primary context belong together
 constinit Lock g_making_lock{};    // one context is made at a time, so that its size can be measured
 constinit ProcessList g_before{};  // guarded by it, like its twin
 constinit ProcessList g_after{};
 constinit Growing<Known> g_known{};
 constinit uint32_t g_next_id = 1;
+constinit uint64_t g_next_left = 1;
 // Changes whenever a handle may have become another context's.
 constinit std::atomic<uint32_t> g_epoch{1};
 
@@ -59,10 +65,17 @@ Known* FindLocked(CUcontext handle) {
   return nullptr;
 }
 
+Known* FindIdLocked(uint32_t id) {
+  for (Known& known : g_known) {
+    if (known.id == id) return &known;
+  }
+  return nullptr;
+}
+
 Known* AddLocked(CUcontext handle, CUdevice ordinal, int device, ContextKind kind) {
   Known* const known = g_known.Add();
   if (known == nullptr) return nullptr;
-  *known = {handle, ordinal, device, g_next_id++, 0, kind, false};
+  *known = {handle, ordinal, device, g_next_id++, 0, kind, false, 0, false};
   return known;
 }
 
@@ -72,6 +85,15 @@ int CountLocked(int device = kAllDevices) {
     count += known.counted && (device == kAllDevices || known.device == device) ? 1 : 0;
   }
   return count;
+}
+
+// nullptr when it is not known.
+CUcontext PrimaryOf(CUdevice ordinal) {
+  const Locked locked(g_lock);
+  for (const Known& known : g_known) {
+    if (known.ordinal == ordinal && known.kind == ContextKind::kPrimary) return known.handle;
+  }
+  return nullptr;
 }
 
 uint64_t LearntBytes(int device) {
@@ -304,18 +326,54 @@ void ContextGone(CUcontext handle, Passage* passage) {
   SettleModules(gone.device, passage);
 }
 
+ContextEnd::ContextEnd(CUcontext handle) {
+  g_context_ends.fetch_add(1, std::memory_order_relaxed);
+  const Locked locked(g_lock);
+  if (Known* const known = FindLocked(handle); known != nullptr) {
+    ++known->ends;
+    id_ = known->id;
+  }
+}
+
+ContextEnd::ContextEnd(CUdevice of_primary) : ContextEnd(PrimaryOf(of_primary)) {}
+
+ContextEnd::~ContextEnd() {
+  Entry sum;
+  {
+    const Locked locked(g_lock);
+    Known* const known = FindIdLocked(id_);
+    if (known != nullptr && --known->ends == 0 && known->left) {  // it was not the end
+      known->left = false;
+      table().TakeIf([&](const Entry& entry) {
+        if (entry.space != Space::kLeft || entry.context != id_) return false;
+        sum.bytes += entry.bytes;
+        sum.device = entry.device;
+        return true;
+      });
+    }
+  }
+  Refund(sum.device, sum.bytes, Kind::kData);
+  g_context_ends.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool LeftToContextSlow(const Entry& entry) {
+  // Not to be missed by those who look for it when the context is no longer known, or no longer ending.
+  const Locked locked(g_lock);
+  Known* const known = FindIdLocked(entry.context);
+  if (known == nullptr || known->ends == 0) return false;
+  known->left = true;
+  Entry left = entry;
+  left.space = Space::kLeft;
+  left.key = g_next_left++;
+  table().Insert(left);  // without memory it counts for ever: too careful is not wrong
+  return true;
+}
+
 void PrimaryMayBeGone(CUdevice ordinal, Passage* passage) {
   unsigned flags = 0;
   int active = 0;
   if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active != 0) return;
-  CUcontext handle = nullptr;
-  {
-    const Locked locked(g_lock);
-    for (const Known& known : g_known) {
-      if (known.ordinal == ordinal && known.kind == ContextKind::kPrimary) handle = known.handle;
-    }
-  }
-  if (handle != nullptr) ContextGone(handle, passage);
+  if (const CUcontext handle = PrimaryOf(ordinal); handle != nullptr) ContextGone(handle, passage);
 }
 
 int ContextsOn(int device) {
@@ -328,6 +386,7 @@ void ResetContexts() {
   g_primary_lock.Reset();
   g_making_lock.Reset();
   g_known.Clear();
+  g_context_ends.store(0, std::memory_order_relaxed);
   g_epoch.fetch_add(1, std::memory_order_acq_rel);
 }
 

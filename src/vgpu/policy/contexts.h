@@ -7,8 +7,11 @@
 
 #include <stdint.h>
 
+#include <atomic>
+
 #include "abi/cuda_abi.h"
 #include "vgpu/policy/gate.h"
+#include "vgpu/policy/table.h"
 
 namespace hami::vgpu {
 
@@ -36,6 +39,27 @@ CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& mak
 
 // As MakeContext when the primary context is not active yet, else just `create`.
 CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker);
+
+// Lives around the driver's call that ends a context, or a reference to it, and what follows from that. The driver
+// takes a context down piece by piece, and an address may be another thread's before its bytes are free: whatever was
+// charged in the context counts until this ends, whoever frees that address or is given it.
+class ContextEnd {
+ public:
+  explicit ContextEnd(CUcontext handle);
+  explicit ContextEnd(CUdevice of_primary);
+  ~ContextEnd();
+  ContextEnd(const ContextEnd&) = delete;
+  ContextEnd& operator=(const ContextEnd&) = delete;
+
+ private:
+  uint32_t id_ = 0;
+};
+// True when a ContextEnd will refund it.
+bool LeftToContextSlow(const Entry& entry);
+extern std::atomic<uint32_t> g_context_ends;  // alive
+inline bool LeftToContext(const Entry& entry) {
+  return g_context_ends.load(std::memory_order_relaxed) != 0 && LeftToContextSlow(entry);
+}
 
 // After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave), in the passage in
 // which it did; that becomes the one in which the rest is measured.

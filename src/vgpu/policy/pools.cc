@@ -170,10 +170,11 @@ bool ReserveGrowthLocked(const PoolRequest& request, bool whole, uint64_t* growt
   const Pool* const pool = FindLocked(request.pool);
   if (pool == nullptr) return false;
   const uint64_t usable = UsableLocked(*pool, request);
-  if (request.bytes <= usable) return true;
+  const uint64_t bytes = Blocks(request.bytes);
+  if (bytes <= usable) return true;
   // A pool that was trimmed to an odd size goes on to the end of the step that it is in.
   const uint64_t odd = pool->charged % kLeastStep;
-  return ReserveStepsLocked(pool->device, request.bytes - (whole ? 0 : usable) + odd, growth);
+  return ReserveStepsLocked(pool->device, bytes - (whole ? 0 : usable) + odd, growth);
 }
 
 uint64_t ExcessOver(uint64_t limit, int device, uint64_t bytes) {
@@ -216,7 +217,7 @@ Room RoomLocked(const PoolRequest& request) {
   const uint64_t limit = LimitBytes(pool->device);
   const uint64_t excess = ExcessOver(limit, pool->device, request.bytes);
   if (request.bytes > limit) return Room::kNone;
-  if (excess == 0 || request.bytes <= UsableLocked(*pool, request)) return Room::kThere;
+  if (excess == 0 || Blocks(request.bytes) <= UsableLocked(*pool, request)) return Room::kThere;
   return ComingLocked(pool->device) >= excess ? Room::kComing : Room::kNone;
 }
 

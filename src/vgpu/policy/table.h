@@ -19,6 +19,7 @@ enum class Space : uint8_t {
   kArray,        // CUarray
   kMipmap,       // CUmipmappedArray
   kExternal,     // CUexternalMemory
+  kLeft,         // a number; bytes in a context that is ending, under whatever handle they were allocated
   kGraphExec,    // CUgraphExec; bytes = what its allocation nodes may need, not charged by itself
   kVmmHandle,    // CUmemGenericAllocationHandle; `extra` is the number of the physical memory
   kVmmMapping,   // mapped address; likewise
