@@ -39,7 +39,8 @@ def whole_card(bench, name):
 def is_free(bench, name, seen):
     """It saw all of the card and got more than its share, and nothing told the library not to look away."""
     assert SIGN not in bench.logs(name, "c").splitlines()
-    assert seen["cuda_total"] >= (whole_card(bench, name) - 1) * MIB
+    assert seen["nvml_total"] == whole_card(bench, name) * MIB
+    assert seen["cuda_total"] > 2 * GRANTED * MIB
     assert seen["most_bytes"] > 2 * GRANTED * MIB
 
 

@@ -11,7 +11,7 @@ from rig import images, node
 from rig.control_plane import answers
 from rig.extender import DEVICE_CONFIG
 from rig.metrics import scrape
-from rig.programs import free_ports, is_free, wait_for
+from rig.programs import free_ports, wait_for
 from rig.rights import grant
 
 PLUGIN, MONITOR = "hami-device-plugin", "hami-monitor"
@@ -133,7 +133,8 @@ class Agents:
     def start_monitor_again(self, *within):
         """Killed, and started again by the words `within`."""
         self.monitor.kill()
-        wait_for("the monitor's port", lambda: is_free(self.monitor_port))  # a child of what was killed may have had it
+        health = f"http://127.0.0.1:{self.monitor_port}/healthz"
+        wait_for("a child of what was killed to end, too", lambda: not answers(health))
         self.monitor.argv = [*within, *self.usual_monitor]
         self.monitor.start()
         self.wait()
