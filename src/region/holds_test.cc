@@ -108,10 +108,12 @@ TEST_F(HoldsTest, GivenAGuest_WhenThePayerLeaves_ThenTheBytesAreNeverOutOfTheSum
   EXPECT_EQ(Used(first_, 1), 400U);
   EXPECT_EQ(OwnUsed(first_, 1, Kind::kData), 0U);
   EXPECT_EQ(OwnUsed(second_, 1, Kind::kData), 0U) << "not before it looks";
+  EXPECT_EQ(GuestBytes(second_, 1), 400U) << "held, and not in its usage yet";
   EXPECT_EQ(SeenFromOutside(), 400U);
   ExpectRoom(&third_, 600);
   EXPECT_EQ(Reserve(&second_, 1, 5, Kind::kData), Status::kOk);
   EXPECT_EQ(OwnUsed(second_, 1, Kind::kData), 405U);
+  EXPECT_EQ(GuestBytes(second_, 1), 0U);
   ExpectHeld(0, 405, 405);
   EXPECT_EQ(SeenFromOutside(), 405U);
   EXPECT_TRUE(Leave(&second_, object));

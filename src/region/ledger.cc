@@ -267,7 +267,7 @@ uint64_t GuestBytes(const Attachment& attachment, uint32_t device) {
   uint64_t bytes = 0;
   for (const PrivateHold* hold = HoldsBegin(attachment); hold < HoldsEnd(attachment); ++hold) {
     if (!HoldUsed(*hold) || Load(hold->holder) != attachment.token || Load(hold->device) != device) continue;
-    if (Load(hold->state) == kHoldGuest) bytes = SaturatingAdd(bytes, Load(hold->bytes));
+    if (Load(hold->state) != kHoldPayer) bytes = SaturatingAdd(bytes, Load(hold->bytes));
   }
   return bytes;
 }

@@ -43,7 +43,8 @@ bool Join(Attachment* attachment, uint64_t object, uint32_t* device);
 // One use less. After the last, what this process pays for the object is another holder's to pay, or given back. False
 // when this process does not hold it.
 bool Leave(Attachment* attachment, uint64_t object);
-// What this process holds and another one pays. No lock.
+// What this process holds and does not have in its own usage: another one pays for it, or has left it to this process,
+// which has not claimed it yet. No lock.
 uint64_t GuestBytes(const Attachment& attachment, uint32_t device);
 // What others have left this process to pay becomes its own usage, as with every change of it.
 void ClaimHeritage(Attachment* attachment);

@@ -52,10 +52,8 @@ class Container {
   // Empty, or who is missing.
   std::string AwaitBarrier(const std::map<pid_t, int>& cells, int seconds);
   void OpenBarrier() { ++board_->generation; }
-  // Compares the books of the living at a barrier. Empty, or what is wrong. After a process was `killed`, what it
-  // shared may have shown at another holder before it was swept out, and count there as a module's until that is
-  // measured again.
-  std::string Compare(const std::map<pid_t, int>& cells, bool killed);
+  // Compares the books of the living at a barrier. Empty, or what is wrong.
+  std::string Compare(const std::map<pid_t, int>& cells);
   // The region's account of the living: bytes by pid.
   std::map<pid_t, uint64_t> RegionBooks() const;
   // What the region counts for all of them, heirs of shared memory included.

@@ -87,7 +87,7 @@ class Deaths : public testing::Test {
     std::string wrong;
     const uint64_t deadline = MonotonicNs() + 1'000'000'000;
     do {
-      wrong = container_.Compare(cells_, true);
+      wrong = container_.Compare(cells_);
     } while (!wrong.empty() && MonotonicNs() < deadline);
     ASSERT_EQ(wrong, "");
     for (const auto& [pid, cell] : cells_) {

@@ -46,7 +46,7 @@ class Life {
     for (uint64_t barrier = 0; barrier < shape_.rounds + 2 && wrong.empty(); ++barrier) {
       if (shape_.kill && barrier > 1 && barrier <= shape_.rounds) KillOne();
       wrong = container_.AwaitBarrier(cells_, 60);
-      if (wrong.empty()) wrong = container_.Compare(cells_, shape_.kill);
+      if (wrong.empty()) wrong = container_.Compare(cells_);
       if (!wrong.empty()) container_.board().failed = 1;
       container_.OpenBarrier();
     }

@@ -60,7 +60,10 @@ Reading Look(int device, nvmlDevice_t handle, ProcessList* list) {
   out.imports = VmmHoldsImports();
   out.unused_imports = VmmHoldsUnusedImports();
   out.shared_imports = VmmHoldsSharedImports();
-  for (int attempt = 0; attempt < kAttempts && !out.exact; ++attempt) {
+  // Who has died meanwhile is seen no more and still counted, and what it paid for may show here: once more then, when
+  // it has been swept out.
+  bool whole = true;
+  for (int attempt = 0; attempt < kAttempts && !(out.exact && (whole || attempt > 1)); ++attempt) {
     const bool known = SettleData(device);
     if (out.shared_imports) ClaimMemory();
     out.data = OwnBytes(device, Kind::kData);
@@ -68,6 +71,7 @@ Reading Look(int device, nvmlDevice_t handle, ProcessList* list) {
     out.seen = Measure(handle, list);
     if (out.shared_imports) {
       out.uncounted = Uncounted(device, *list, used);
+      whole = out.uncounted != UINT64_MAX;
       out.paid_elsewhere = GuestMemory(device);
     }
     out.exact = SettleData(device) && OwnBytes(device, Kind::kData) == out.data;

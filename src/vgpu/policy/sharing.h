@@ -26,7 +26,7 @@ SharedMemory ReadMemoryTag(int fd);
 bool JoinMemory(uint64_t object);
 // The end of a use; the last one refunds what this process pays, unless another holder pays on. False: not held here.
 bool LeaveMemory(uint64_t object);
-// What this process holds and another one pays.
+// What this process holds and another one pays, or did until a moment ago.
 uint64_t GuestMemory(int device);
 // What others left to this process to pay, the dead among them, shows in what it holds.
 void ClaimMemory();
