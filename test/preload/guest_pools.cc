@@ -368,6 +368,23 @@ SCENARIO(pool_trimmed_to_odd_size) {
   Balanced();
 }
 
+// Memory of no pool may be freed in stream order, too: the driver holds it until the stream got there.
+SCENARIO(plain_freed_in_stream_order) {
+  Begin();
+  Held held;
+  CUdeviceptr block = 0;
+  const size_t before = Room();
+  OK(cuMemAlloc_v2(&block, 400 * kMiB));
+  held.Hold();
+  OK(cuMemFreeAsync(block, held.stream()));
+  Balanced();
+  OOM(cuMemAlloc_v2(&block, Room() + 1));
+  held.LetGo();
+  OK(cuStreamSynchronize(held.stream()));
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
 uint64_t g_most_used = 0;
 
 // A block takes whole units of 512 bytes of what a pool has: what is less than that is no room for it.

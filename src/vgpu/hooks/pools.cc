@@ -63,6 +63,18 @@ CUresult FromGivenPool(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstre
   return FromPool(out, bytes, place, pool, stream, allocate);
 }
 
+template <typename Free>
+CUresult FreePlainInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
+  const StreamName name = NameOf(stream);
+  const Passage passage(Way::kShared);
+  Entry entry;
+  const bool known = table().Take(Space::kPointer, pointer, &entry);
+  const CUresult result = free();
+  if (known && result == CUDA_SUCCESS && !LeftToContext(entry)) VmmFreedLater(entry.device, entry.bytes, name);
+  if (known && result != CUDA_SUCCESS) table().Insert(entry);
+  return result;
+}
+
 // Memory that stands in for a pool's has no stream-ordered free: the stream is waited for instead.
 template <typename Free>
 CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
@@ -75,7 +87,8 @@ CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
     PoolFreeEnds(entry, name, result == CUDA_SUCCESS);
     return result;
   }
-  if ((entry.flags & kSpilled) == 0) return Uncharged(Space::kPointer, pointer, free);
+  if (entry.space == Space::kNone) return free();
+  if ((entry.flags & kSpilled) == 0) return FreePlainInOrder(pointer, stream, free);
   const CUresult result = real::cuStreamSynchronize(stream);
   if (result != CUDA_SUCCESS) return result;
   return Uncharged(Space::kPointer, pointer, [&] { return real::cuMemFree_v2(pointer); });

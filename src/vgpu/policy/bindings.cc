@@ -250,6 +250,11 @@ void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamName& stre
   tally.Finish(end);
 }
 
+void VmmFreedLater(int device, uint64_t bytes, const StreamName& stream) {
+  const Locked locked(g_vmm_lock);
+  EndLater(AddNameless(bytes, device), 1, 0, stream, NextFree());
+}
+
 void VmmArrayGone(uint64_t array) {
   const Locked locked(g_vmm_lock);
   EndOwner(array);

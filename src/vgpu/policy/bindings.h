@@ -40,6 +40,9 @@ void VmmTilesMapped(uint64_t array, const TileBox& box, const VmmUse& use, const
 void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamName& stream);
 void VmmArrayGone(uint64_t array);
 
+// Bytes that are charged as data, and that the stream has just been asked to free.
+void VmmFreedLater(int device, uint64_t bytes, const StreamName& stream);
+
 // True while uses wait for a stream to get to their end.
 extern std::atomic<bool> g_vmm_uses_end_later;
 void VmmReached(const Waited& waited);

@@ -103,6 +103,12 @@ uint64_t AddPhysical(CUmemGenericAllocationHandle handle, uint64_t bytes, int de
   return id;
 }
 
+uint64_t AddNameless(uint64_t bytes, int device) {
+  const uint64_t id = g_next_id++;
+  StorePhysical({id, bytes, device, 0, 1, false, false});
+  return id;
+}
+
 void EndUses(uint64_t id, uint64_t uses, uint64_t bytes) {
   Physical physical;
   if (!LoadPhysical(id, &physical)) return;

@@ -41,6 +41,8 @@ bool ByHandle(CUmemGenericAllocationHandle handle, Physical* out);
 bool ByAddress(CUdeviceptr address, Entry* mapping);
 // New, with one reference. The number it got.
 uint64_t AddPhysical(CUmemGenericAllocationHandle handle, uint64_t bytes, int device, bool imported, bool shared);
+// New, without a name, and with one use.
+uint64_t AddNameless(uint64_t bytes, int device);
 // `bytes` is what these uses were charged if the memory is foreign.
 void EndUses(uint64_t id, uint64_t uses, uint64_t bytes);
 
