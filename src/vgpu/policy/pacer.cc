@@ -30,10 +30,8 @@ constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known wel
 constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
 constexpr int64_t kDrain = 10'000'000;
-constexpr int64_t kWorthTiming = 1'000'000;  // launches as long as this are all timed
 constexpr int64_t kUnknownCost = 1'000'000;  // what others are told of a launch that was never measured
 constexpr int64_t kSpacing = 225'000;        // of marks on one stream; less for a short quantum
-constexpr int64_t kSideBySide = 80;          // launches of streams side by side that go together, so that they overlap
 constexpr int64_t kLargestChunk = 16'000'000;
 
 constinit std::atomic<uint32_t> g_epoch{1};
@@ -44,6 +42,7 @@ constinit std::atomic<int64_t> g_sampled_at{0};
 constinit std::atomic<bool> g_was_blocked{false};
 constinit std::atomic<int> g_devices{0};  // of the driver; 0 = not asked yet
 
+constinit std::atomic<int64_t> g_own_charges[region::kMaxDevices]{};
 // The account of a process without a region.
 constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
 
@@ -198,7 +197,7 @@ uint32_t AdmitLaunch(int device, int64_t cost, bool gives_way, int64_t* now, boo
 void ReturnLease(Lease* lease, int64_t now) {
   if (lease->credit > 0 && lease->device >= 0) {
     if (const uint32_t rate = RateOf(lease->device); rate != 0) {
-      region::GpuTimeCharge(AccountOf(lease->device), -ScaleFor(lease->device, lease->credit), now, rate);
+      Charge(lease->device, -ScaleFor(lease->device, lease->credit), now, rate);
     }
   }
   lease->credit = 0;
@@ -217,7 +216,7 @@ enum class Due { kNo, kNow, kGapless };
 // A short launch is timed only when the stream has others ahead of it (pacer_trail.h), unless that never happens.
 Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   const Estimate& e = kind.estimate;
-  if (e.samples == 0 || e.cost >= kWorthTiming) return Due::kNow;
+  if (e.samples == 0 || e.each) return Due::kNow;
   if (now - kind.sampled_at > kMissed) return Due::kNow;
   if (e.samples < kConfident) return waited ? Due::kNo : Due::kNow;
   const bool early =
@@ -259,7 +258,7 @@ void PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, bool gives
   const int64_t charge = ScaleFor(device, cost + next - lease->credit);
   const bool tells_all = rate == 0 || gives_way;
   const int64_t ahead = tells_all ? InFlight(device, now) : 0;
-  if (rate != 0) region::GpuTimeCharge(AccountOf(device), charge, now, rate);
+  if (rate != 0) Charge(device, charge, now, rate);
   Issued(device, charge);
   if (tells_all) {
     TellOthersAll(device, LimitOf(device), ahead + charge, now);
@@ -280,6 +279,16 @@ int64_t MonotonicNanos() {
 region::GpuTimeDevice* AccountOf(int device) {
   region::Attachment* const a = attachment();
   return a == nullptr ? &g_private_accounts[device] : &region::GpuTimeOf(a->area)->devices[device];
+}
+
+void Charge(int device, int64_t gpu, int64_t now, uint32_t rate) {
+  region::GpuTimeCharge(AccountOf(device), gpu, now, rate);
+  g_own_charges[device].fetch_add(gpu, std::memory_order_relaxed);
+}
+
+int64_t ChargedToOthers(int device) {
+  const auto all = static_cast<int64_t>(region::Load(AccountOf(device)->charged));
+  return all - g_own_charges[device].load(std::memory_order_relaxed);
 }
 
 uint32_t LimitOf(int device) {
@@ -385,7 +394,8 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
   ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);
-  ticket->marks = gives_way || tells || (ticket->sample == nullptr && TimingDue(*kind, false, now) == Due::kGapless);
+  const Due due = TimingDue(*kind, false, now);
+  ticket->marks = gives_way || tells || kind->estimate.each || (ticket->sample == nullptr && due == Due::kGapless);
 }
 
 void EndLaunch(Ticket* ticket, CUresult result) {
@@ -433,6 +443,7 @@ void ResetPacer() {
   g_sampled_at.store(0);
   g_was_blocked.store(false);
   for (region::GpuTimeDevice& account : g_private_accounts) account = {};
+  for (std::atomic<int64_t>& charges : g_own_charges) charges.store(0);
   t_lease = {0, -1, 0};
   ResetSamples();
   ResetCommonAreas();

@@ -118,6 +118,9 @@ bool TellsOthers(int device);
 bool AnyWatched();
 bool Blocked();
 region::GpuTimeDevice* AccountOf(int device);
+void Charge(int device, int64_t gpu, int64_t now, uint32_t rate);
+// What other processes of this container were charged so far, ns.
+int64_t ChargedToOthers(int device);
 int64_t MonotonicNanos();
 // Whether other containers used the device since then; by NVML that is a second late, or false, where they do not tell.
 bool ContendedSince(int device, int64_t since, int64_t now);

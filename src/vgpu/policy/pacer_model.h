@@ -20,6 +20,8 @@ struct Estimate {
   uint8_t samples = 0;    // saturates
   uint8_t alone = 0;      // of them taken while nobody else used the GPU; saturates
   bool gapless = false;   // the cost rests on measurements without a gap
+  bool each = false;      // every launch is to be timed
+  uint16_t near_run = 0;  // samples in a row above the band by less than a slice of others
 };
 
 // How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
@@ -28,20 +30,26 @@ enum class Gap : uint8_t { kUnsure, kNone, kCertain };
 struct Circumstances {
   Gap gap = Gap::kUnsure;
   int64_t host_gap = 0;    // ns that the host took between event and launch
-  bool contended = false;  // others are known to use the GPU
+  bool contended = false;  // others use the GPU
+  bool suspected = false;  // that they do only follows from what this container was charged
+  bool siblings = false;   // other processes of this container do, whose time is charged to them
   int64_t sharers = 1;     // beside others: of so many, each is to pay for a part of what was measured
 };
 
 inline constexpr uint32_t kConfident = 8;
+inline constexpr uint32_t kSettled = 64;
 inline constexpr uint32_t kEnoughAlone = 3;
 inline constexpr uint32_t kPersistent = 16;
 inline constexpr uint32_t kPersistentContended = 512;
+inline constexpr uint32_t kPersistentNear = 64;
+inline constexpr int64_t kNear = 1'000'000;       // half a slice of a GPU that is shared by turns
 inline constexpr int64_t kGap = 20'000;           // as long as gaps get
 inline constexpr int64_t kLeastGap = 2'000;       // as short as the gap of an idle GPU gets
 inline constexpr int64_t kQuantumPoll = 50'000;   // what is in flight is looked at again after that at the soonest,
 inline constexpr int64_t kLongestPoll = 500'000;  // and after that at the latest
 inline constexpr int64_t kWorthQuiet = 300'000;   // launches as long as this are to be measured alone
 inline constexpr int64_t kGapless = 500'000;      // costs from here on: no gap matters
+inline constexpr int64_t kWorthTiming = 800'000;  // launches as long as this are all timed
 
 // What is left of a measurement with a gap for certain. Never nothing: a short kernel can not be told from none.
 constexpr int64_t WithoutGap(int64_t measured, int64_t host_gap) {
@@ -65,7 +73,8 @@ constexpr void Widen(Estimate* e, int64_t off) {
 }
 
 // A measurement above all that is likely: somebody else's time, until it persists.
-constexpr int64_t LearnHigh(Estimate* e, int64_t measured, bool contended) {
+constexpr int64_t LearnHigh(Estimate* e, int64_t measured, const Circumstances& at) {
+  const bool contended = at.contended;
   if (e->high_run == 0 || measured < e->high_min) e->high_min = measured;
   const bool persistent = ++e->high_run > (contended ? kPersistentContended : kPersistent);
   if (persistent && contended && e->alone != 0 && e->cost >= kWorthQuiet) {
@@ -76,31 +85,45 @@ constexpr int64_t LearnHigh(Estimate* e, int64_t measured, bool contended) {
     const int64_t step = e->cost / (contended ? 64 : 8) + 1;
     e->cost = e->high_min - e->cost < step ? e->high_min : e->cost + step;
   }
-  if (contended) return e->cost;
+  // Costs that are too low look like others at work, whose time is not believed: a circle. Slices come and go, and are
+  // longer; what is always too much by less is the launch's own.
+  const bool near = at.suspected && measured - e->cost < kNear;
+  e->near_run = near ? e->near_run + 1 : 0;
+  if (e->near_run > kPersistentNear) e->cost += e->cost / 8 < measured - e->cost ? e->cost / 8 : measured - e->cost;
+  if (contended || at.siblings) return e->cost;
   return measured < BandTop(e->cost) ? measured : BandTop(e->cost);
 }
 
 // Takes one measurement into the estimate and returns how much of it is to be charged.
 constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
-  if (at.gap == Gap::kCertain && measured < kGap) measured = WithoutGap(measured, at.host_gap);
+  if (at.gap == Gap::kCertain) measured = WithoutGap(measured, at.host_gap);
   if (measured < 1) measured = 1;
   const uint32_t seen = e->samples;
-  if (seen < kConfident) ++e->samples;
-  const bool high = measured > (at.contended ? BandTopBesideOthers(*e) : BandTop(e->cost));
+  if (seen < kSettled) ++e->samples;
+  const bool taking_turns = at.siblings && !at.contended && e->cost >= kGapless;
+  const bool beside = at.contended || taking_turns;
+  const bool high = measured > (beside ? BandTopBesideOthers(*e) : BandTop(e->cost));
   // What came out much shorter alone than what was taken alone before shows that that was not.
   const bool refuted = e->alone < kConfident && measured < e->cost - e->cost / 8;
   const bool first_alone = !at.contended && (e->alone == 0 || refuted);
   if (first_alone) e->spread = e->alone = 0;
   if (!at.contended && (first_alone || !high) && e->alone < kConfident) ++e->alone;
   if (!first_alone && e->alone != 0 && measured < e->cost) Widen(e, e->cost - measured);
-  if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !high)) {
+  if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !e->each && !high)) {
     e->cost = measured;
+    e->samples = 1;
     e->gapless = at.gap == Gap::kNone;
     e->high_run = 0;
     return measured;
   }
-  if (high) return LearnHigh(e, measured, at.contended);
-  e->high_run = 0;
+  if (high) return LearnHigh(e, measured, at);
+  e->high_run = e->near_run = 0;
+  if (taking_turns && seen >= kConfident && measured > e->cost - e->cost / 5) {
+    // It may have waited for its turn, for any time; one behind others of its stream has less often.
+    const int64_t share = seen < kSettled ? seen - kConfident / 2 : at.gap == Gap::kNone ? 16 : 128;
+    e->cost += (measured - e->cost) / share;
+    return e->cost;
+  }
   if (at.gap == Gap::kNone || e->cost >= kGapless) {
     // Up and down alike, so that kernels that vary are charged their mean; what others did to the first ones goes soon.
     const bool few = !at.contended && e->alone < kConfident && measured < e->cost;
@@ -123,6 +146,9 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
 constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   const bool first = e->samples == 0;
   int64_t accepted = TakeIn(e, measured, at);
+  // Were each timed only while its cost is thought high, low costs would last longer than high ones.
+  if (e->cost >= kWorthTiming) e->each = true;
+  if (e->cost < kWorthTiming / 2) e->each = false;
   if (at.contended) {
     accepted /= at.sharers;
     if (e->alone != 0 || first) return accepted;
@@ -134,6 +160,18 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   e->doubtful = 0;
   e->doubted = 0;
   return excess > 0 ? accepted - excess : accepted;
+}
+
+// Whether other processes of this container are at work, from what all but this one were charged so far.
+struct Siblings {
+  int64_t charged = 0;
+  int64_t until = 0;  // by then they are through with what they were charged
+  bool known = false;
+};
+constexpr void LookAt(Siblings* s, int64_t charged, int64_t now) {
+  if (s->known && charged > s->charged) s->until = (s->until > now ? s->until : now) + charged - s->charged;
+  s->charged = charged;
+  s->known = true;
 }
 
 // Whether others are at work, from how busy the device was and what this container was charged in the same second or
@@ -148,6 +186,9 @@ constexpr bool Suspect(Suspicion* s, int64_t charged, int64_t busy) {
   return s->excess > kOthersFrom;
 }
 
+// So many launches of each of several streams side by side go together after a wait, so that they overlap.
+inline constexpr int64_t kSideBySide = 80;
+
 // How much of the sum of its launches' costs a process really keeps the GPU busy: less than all when its streams run
 // side by side. In 1/65536.
 struct Overlap {
@@ -155,21 +196,26 @@ struct Overlap {
   static constexpr int64_t kLeast = kOne / 64;
 
   int64_t factor = kOne;
+  int64_t weight = 0;  // ns; how much was measured for it, less with each further phase
   uint32_t samples = 0;
   uint32_t high_run = 0;
 };
 
-// One on-phase of `streams` streams: it kept the GPU for `busy`, its launches cost `sum` by the estimates. Returns what
-// it is to be charged beyond what the factor said, less than nothing mostly.
-constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, int streams, bool contended = false) {
+// One on-phase of `streams` streams: it kept the GPU for `busy`, its launches cost `sum` by the estimates.
+// `long_enough`: where it began and ended matters little. Returns what it is to be charged beyond what the factor said,
+// less than nothing mostly.
+constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, int streams, bool contended = false,
+                        bool long_enough = false) {
   if (sum <= 0 || busy <= 0 || streams <= 0) return 0;
   const int64_t before = o->factor;
   int64_t ratio = busy >= sum ? Overlap::kOne : busy * Overlap::kOne / sum;
-  // Each stream does one thing at a time; a shorter phase only had its beginning counted with the one before.
-  const int64_t least = streams < 64 ? Overlap::kOne / streams : Overlap::kLeast;
+  // Each stream does one thing at a time; a shorter phase only had its beginning counted with the one before. Of a long
+  // one it is the estimates that are too high. They are as often too low, and what is cut off on one side is a bias.
+  int64_t least = streams < 64 ? Overlap::kOne / streams : Overlap::kLeast;
+  if (long_enough) least -= least / 4;
   if (ratio < least) ratio = least;
   const int64_t top = before + before / 4;
-  int64_t share = 4;
+  int64_t share = 0;  // 0: by its length, beside that of those before
   if (ratio < before / 2 || (ratio < before && o->samples == 0)) {
     share = 1;  // nothing makes a phase shorter than it was
   } else if (ratio > top) {
@@ -180,8 +226,9 @@ constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, int streams, bool
   }
   if (contended && ratio > before) share = 64;
   if (o->samples < kConfident) ++o->samples;
-  o->factor += (ratio - before) / share;
-  if (ratio > before && (contended || share != 4)) return 0;
+  o->factor += share != 0 ? (ratio - before) / share : (ratio - before) * sum / (o->weight + sum);
+  o->weight = (o->weight + sum) / 4 * 3;
+  if (ratio > before && (contended || share != 0)) return 0;
   return (ratio - before) * (sum / Overlap::kOne);
 }
 

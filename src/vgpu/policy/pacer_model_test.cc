@@ -203,6 +203,99 @@ TEST(LaunchCost, GivenLaunchesThatVary_WhenOthersUseTheGpu_ThenNoneIsLeftOut) {
   EXPECT_NEAR(static_cast<double>(charged), static_cast<double>(cost_of_all), 0.01 * static_cast<double>(cost_of_all));
 }
 
+// Kernels of 1 ms that vary by a tenth; one in three without others of its stream before it has to wait,
+// for up to 1 ms, until siblings have had their turn.
+TEST(LaunchCost, GivenSiblingsWhoTakeTurns_ThenTheirTimeIsChargedToThemAlone) {
+  Estimate e;
+  uint64_t random = 1;
+  const auto below = [&random](uint64_t n) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<int64_t>((random >> 33) % n);
+  };
+  int64_t charged = 0;
+  constexpr int kRounds = 8000;
+  for (int i = 0; i < kRounds; ++i) {
+    const int64_t cost = kMs - kMs / 10 + below(kMs / 5);
+    const bool behind = below(24) == 0;
+    const int64_t wait = !behind && below(3) == 0 ? below(kMs) : 0;
+    charged += Learn(&e, cost + wait, {.gap = behind ? Gap::kNone : Gap::kUnsure, .siblings = true});
+  }
+  EXPECT_NEAR(static_cast<double>(charged) / kRounds, 1.0 * kMs, 0.005 * kMs);
+}
+
+TEST(LaunchCost, GivenSiblings_WhenAKernelReallyBecomesSlower_ThenTheCostFollows) {
+  Estimate e;
+  for (int i = 0; i < 200; ++i) Learn(&e, kMs, {.siblings = true});
+  for (int i = 0; i < 60; ++i) Learn(&e, 3 * kMs, {.siblings = true});
+  EXPECT_NEAR(static_cast<double>(e.cost), 3.0 * kMs, 0.1 * kMs);
+}
+
+TEST(LaunchCost, GivenGapForCertain_ThenItIsNoPartOfALongLaunchEither) {
+  Estimate e;
+  EXPECT_EQ(Learn(&e, kMs + 3'000, {.gap = Gap::kCertain, .host_gap = 1'000}), kMs);
+}
+
+TEST(LaunchCost, GivenLaunchesWorthTiming_ThenEachIsTimed_NotOnlyWhileTheyAreThoughtLong) {
+  Estimate e;
+  Learn(&e, kWorthTiming);
+  for (int i = 0; i < 100; ++i) {
+    Learn(&e, kWorthTiming + (i * 7 % 11 - 5) * kWorthTiming / 25);
+    EXPECT_TRUE(e.each) << i;
+  }
+  for (int i = 0; i < 60; ++i) Learn(&e, kWorthTiming / 4);
+  EXPECT_FALSE(e.each);
+}
+
+// Processes of a container that was known to take 30 % of a GPU of its own, and pays for too little.
+TEST(OthersAtWork, GivenCostsThatAreTooLow_ThenTheExcessIsNotTakenForOthersForLong) {
+  constexpr int kProcesses = 8;
+  constexpr int64_t kLimit = 30;
+  Estimate e[kProcesses];
+  for (Estimate& each : e) {
+    for (uint32_t i = 0; i < kEnoughAlone; ++i) Learn(&each, kMs * 2 / 3);
+  }
+  Suspicion s;
+  for (int i = 0; i < 8; ++i) Suspect(&s, kLimit, 60);
+  bool suspected = true;
+  int64_t busy = 0;
+  for (int second = 0; second < 4; ++second) {
+    busy = 0;
+    for (Estimate& each : e) {
+      busy += kLimit * kMs / each.cost;
+      const int64_t launches = 10 * kLimit * kMs / each.cost / kProcesses;
+      for (int64_t i = 0; i < launches; ++i) {
+        const int64_t cost = kMs + (i * 7 % 11 - 5) * kMs / 50;
+        Learn(&each, cost, {.contended = suspected, .suspected = suspected, .siblings = true});
+      }
+    }
+    busy /= kProcesses;
+    suspected = Suspect(&s, kLimit, busy);
+  }
+  EXPECT_NEAR(static_cast<double>(busy), static_cast<double>(kLimit), 1.0);
+}
+
+TEST(OthersAtWork, GivenSlicesOfOthersWhoAreOnlySuspected_ThenTheyAreNotChargedForThem) {
+  Estimate e;
+  for (uint32_t i = 0; i < kEnoughAlone; ++i) Learn(&e, 10 * kMs);
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT_LE(Learn(&e, (18 + i * 7 % 5) * kMs, {.contended = true, .suspected = true}), 11 * kMs);
+  }
+}
+
+TEST(SiblingsAtWork, GivenWhatTheyWereCharged_ThenTheyAreAtWorkUntilThatIsDone) {
+  Siblings s;
+  LookAt(&s, 70 * kMs, kStart);  // from before we looked
+  EXPECT_LT(s.until, kStart);
+  LookAt(&s, 73 * kMs, kStart + kMs);
+  EXPECT_EQ(s.until, kStart + 4 * kMs);
+  LookAt(&s, 74 * kMs, kStart + 2 * kMs);
+  EXPECT_EQ(s.until, kStart + 5 * kMs);
+  LookAt(&s, 60 * kMs, kStart + 3 * kMs);  // some of it came back
+  EXPECT_EQ(s.until, kStart + 5 * kMs);
+  LookAt(&s, 61 * kMs, kStart + 10 * kMs);
+  EXPECT_EQ(s.until, kStart + 11 * kMs);
+}
+
 TEST(OthersAtWork, GivenLongKernelsThatRunInTheSecondAfterTheyAreCharged_ThenNobodyIsSuspected) {
   Suspicion s;
   for (int second = 0; second < 60; ++second) EXPECT_FALSE(Suspect(&s, second % 2 == 0 ? 50 : 0, second % 2 * 50));
@@ -250,6 +343,32 @@ TEST(StreamOverlap, WhenStreamsNoLongerOverlap_ThenTheFactorReturns) {
   for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs, 8);
   for (int i = 0; i < 80; ++i) Learn(&o, kMs, kMs, 8);
   EXPECT_NEAR(static_cast<double>(o.factor), 1.0 * Overlap::kOne, 0.02 * Overlap::kOne);
+}
+
+TEST(StreamOverlap, GivenFirstPhaseShortAndRagged_ThenALongOneOutweighsIt) {
+  Overlap o;
+  Learn(&o, kMs * 3 / 4, 4 * kMs, 8);
+  Learn(&o, 13 * kMs, 100 * kMs, 8, false, true);
+  EXPECT_NEAR(static_cast<double>(o.factor), 0.13 * Overlap::kOne, 0.005 * Overlap::kOne);
+}
+
+TEST(StreamOverlap, GivenEstimatesThatAreTooHigh_ThenALongPhaseIsChargedAsItWas) {
+  Overlap o;
+  for (int i = 0; i < 40; ++i) Learn(&o, 16 * kMs, 8 * 18 * kMs, 8, false, true);
+  EXPECT_NEAR(static_cast<double>(Scale(8 * 18 * kMs, o)), 16.0 * kMs, 0.05 * kMs);
+}
+
+// Estimates are off by some per cent, up and down in turn.
+TEST(StreamOverlap, GivenEstimatesThatVary_ThenTheMeanIsCharged) {
+  Overlap o;
+  int64_t charged = 0;
+  constexpr int kRounds = 1000;
+  for (int i = 0; i < kRounds; ++i) {
+    const int64_t sum = 128 * kMs + (i * 7 % 11 - 5) * kMs;
+    charged += Scale(sum, o);
+    charged += Learn(&o, 16 * kMs + kMs / 10, sum, 8, false, true);
+  }
+  EXPECT_NEAR(static_cast<double>(charged) / kRounds, 16.1 * kMs, 0.03 * kMs);
 }
 
 constexpr Quantum kSome{1'200'000, 200'000};

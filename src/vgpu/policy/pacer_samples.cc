@@ -38,6 +38,7 @@ constexpr int64_t kHold = 5'000'000;  // no launch waits for a measurement for l
 
 constinit Lock g_lock{};  // guards the lists below; events are recorded outside, by whoever owns the place
 constinit TimedLaunch g_timed[kPlaces]{};
+constinit Siblings g_siblings[region::kMaxDevices]{};
 constinit std::atomic<int> g_pending{0};
 constinit std::atomic<int64_t> g_hold_until[region::kMaxDevices]{};
 constinit std::atomic<int64_t> g_unknown_paid[region::kMaxDevices]{};
@@ -45,7 +46,7 @@ constinit std::atomic<bool> g_stopped{false};
 
 void Pay(int device, int64_t gpu, int64_t now) {
   const uint32_t rate = RateOf(device);
-  if (rate != 0 && gpu != 0) region::GpuTimeCharge(AccountOf(device), gpu, now, rate);
+  if (rate != 0 && gpu != 0) Charge(device, gpu, now, rate);
 }
 
 void Free(TimedLaunch* t, bool events_live) {
@@ -66,16 +67,21 @@ void Settle(TimedLaunch* t, int64_t now) {
       __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id) {
     Estimate next = t->kind->estimate;
     const bool contended = ContendedSince(t->device, t->launched_at, now);
+    LookAt(&g_siblings[t->device], ChargedToOthers(t->device), now);
     const int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
                                    {.gap = t->gap,
                                     .host_gap = t->host_gap,
                                     .contended = contended,
+                                    .suspected = contended && !OthersKnown(t->device),
+                                    .siblings = g_siblings[t->device].until >= t->launched_at,
                                     .sharers = t->unknown && contended ? Sharers(t->device, now) : 1});
     __atomic_store_n(&t->kind->estimate.cost, next.cost, __ATOMIC_RELAXED);
     t->kind->estimate.samples = next.samples;
     t->kind->estimate.high_run = next.high_run;
     t->kind->estimate.high_min = next.high_min;
     t->kind->estimate.gapless = next.gapless;
+    t->kind->estimate.each = next.each;
+    t->kind->estimate.near_run = next.near_run;
     t->kind->estimate.alone = next.alone;
     t->kind->estimate.spread = next.spread;
     t->kind->estimate.doubtful = next.doubtful;
@@ -125,6 +131,7 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
       if (place.stage.load(std::memory_order_relaxed) == Stage::kFree) t = &place;
     }
     if (t == nullptr) return nullptr;
+    LookAt(&g_siblings[device], ChargedToOthers(device), MonotonicNanos());
     t->start = TakeEvent(context);
     t->end = TakeEvent(context);
     if (t->start == nullptr || t->end == nullptr) {
@@ -258,6 +265,7 @@ void ResetSamples() {
   for (TimedLaunch& t : g_timed) t.stage.store(Stage::kFree, std::memory_order_relaxed);
   g_pending.store(0);
   for (auto& hold : g_hold_until) hold.store(0, std::memory_order_relaxed);
+  for (Siblings& siblings : g_siblings) siblings = {};
   ResetTrails();
   ResetWindows();
 }

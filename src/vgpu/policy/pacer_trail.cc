@@ -57,6 +57,8 @@ StreamName NameOf(CUstream stream, bool per_thread) {
 
 void Issued(int device, int64_t cost) { g_trails[device].issued.fetch_add(cost, std::memory_order_relaxed); }
 
+int64_t IssuedSoFar(int device) { return g_trails[device].issued.load(std::memory_order_relaxed); }
+
 int64_t InFlightLocked(int device, int64_t now) {
   Trail& t = g_trails[device];
   if (t.count > 0) {

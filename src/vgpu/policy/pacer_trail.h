@@ -25,6 +25,8 @@ StreamName NameOf(CUstream stream, bool per_thread);
 
 // `cost` (ns of busy time) was let go.
 void Issued(int device, int64_t cost);
+// All that ever was.
+int64_t IssuedSoFar(int device);
 
 // The event to record behind the launch at hand; nullptr when none is to be had, or one was laid on this stream
 // less than `spacing` ns of work ago.

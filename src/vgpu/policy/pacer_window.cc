@@ -16,9 +16,10 @@ constexpr int kStreams = 64;
 constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
 constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
-constexpr int kMostLaunches = 512;      // a window slows launches down, so phases end if nobody waits
+constexpr int kFewLaunches = 512;       // a window slows launches down, so phases end if nobody waits
 constexpr int kRounds = 8;              // on each stream; fewer say more about where phases begin and end
 constexpr int64_t kLeastSum = 100'000;  // ns of launches that make a window worth its errors
+constexpr int64_t kStandsFor = 8;       // times itself, at most
 
 struct Pool {
   CUcontext context;
@@ -54,10 +55,18 @@ struct Window {
 constinit Pool g_pools[kContexts]{};
 constinit Window g_windows[region::kMaxDevices]{};
 constinit Overlap g_overlap[region::kMaxDevices]{};
+constinit int64_t g_settled[region::kMaxDevices]{};  // of what was issued, by earlier windows
 constinit std::atomic<int> g_open{0};
 constinit std::atomic<int> g_done{0};
 
 int Streams(const Window& w) { return w.marks[0] > w.marks[1] ? w.marks[0] : w.marks[1]; }
+
+// Never within what goes together after a wait: the end of it alone would be counted, which is more ragged than the
+// whole.
+int MostLaunches(const Window& w) {
+  const int together = 2 * static_cast<int>(kSideBySide) * Streams(w);
+  return together > kFewLaunches ? together : kFewLaunches;
+}
 
 void Close(Window* w, int64_t now, bool events_live) {
   if (w->phase == Phase::kRest) return;
@@ -90,6 +99,18 @@ bool LastEnd(const Window& w, int side, int64_t* last, bool* failed) {
   return true;
 }
 
+// What was measured stands for all that was charged since the window before, by the same factor, as most is in no
+// window. One that is far off says nothing about the others.
+int64_t ForAll(int device, int64_t beyond, int64_t charged) {
+  const int64_t issued = IssuedSoFar(device);
+  const int64_t since = issued - g_settled[device];
+  g_settled[device] = issued;
+  const bool far_off = beyond > charged / 4 || beyond < -charged / 4;
+  if (far_off || charged <= 0 || since <= charged) return beyond;
+  const int64_t times = since / charged < kStandsFor ? since * 16 / charged : 16 * kStandsFor;
+  return beyond * times / 16;
+}
+
 void CollectWindow(int device, int64_t now) {
   Window* const w = &g_windows[device];
   if (w->phase != Phase::kDone && w->phase != Phase::kRest && now - w->opened_at > kLongest) w->bad = true;
@@ -105,7 +126,10 @@ void CollectWindow(int device, int64_t now) {
   if (!failed) {
     const int64_t busy = alone ? w->sum : after - (before > 0 ? before : 0);
     const bool contended = ContendedSince(device, w->opened_at, now);
-    SettleWindow(device, Learn(&g_overlap[device], busy, w->sum, Streams(*w), contended), now);
+    const bool long_enough = w->launches >= kRounds * Streams(*w);
+    const int64_t charged = ScaleFor(device, w->sum);
+    const int64_t beyond = Learn(&g_overlap[device], busy, w->sum, Streams(*w), contended, long_enough);
+    SettleWindow(device, ForAll(device, beyond, charged), now);
   }
   Close(w, now, !failed);
 }
@@ -182,7 +206,7 @@ void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
 
 CUevent WindowStartLocked(int device) {
   Window& w = g_windows[device];
-  if (w.launches >= kMostLaunches) TurnWindowLocked(device, false, w.opened_at);
+  if (w.launches >= MostLaunches(w)) TurnWindowLocked(device, false, w.opened_at);
   if (w.phase != Phase::kCount || w.started || w.bad) return nullptr;
   CUcontext context = nullptr;
   if (real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != w.context) {
@@ -253,6 +277,7 @@ void AbortWindows() {
 
 void ResetWindows() {
   for (Window& w : g_windows) w = Window{};
+  for (int64_t& settled : g_settled) settled = 0;
   for (Pool& pool : g_pools) pool = Pool{};
   g_open.store(0);
   g_done.store(0);

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an on-phase is charged, on a GPU of eight streams whose kernels differ.
+#include "vgpu/policy/pacer_window.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pacer_samples.h"
+#include "vgpu/policy/pacer_trail.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr int64_t kUs = 1'000;
+constexpr int64_t kMs = 1'000'000;
+constexpr int kStreams = 8;
+const auto kContext = reinterpret_cast<CUcontext>(0x3000);
+
+int64_t g_now = 0;
+std::map<CUevent, int64_t> g_event_at;
+uintptr_t g_events = 0;
+int64_t g_settled = 0;
+
+CUresult Create(CUevent* event, unsigned) {
+  *event = reinterpret_cast<CUevent>(++g_events);
+  return CUDA_SUCCESS;
+}
+CUresult Destroy(CUevent) { return CUDA_SUCCESS; }
+CUresult Query(CUevent event) { return g_event_at[event] <= g_now ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+CUresult Elapsed(float* milliseconds, CUevent start, CUevent end) {
+  *milliseconds = static_cast<float>(static_cast<double>(g_event_at[end] - g_event_at[start]) / 1e6);
+  return CUDA_SUCCESS;
+}
+CUresult Current(CUcontext* context) {
+  *context = kContext;
+  return CUDA_SUCCESS;
+}
+CUresult Device(CUdevice* device) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void* DriverSymbol(Sym sym) {
+  if (sym == Sym::cuEventCreate) return reinterpret_cast<void*>(&Create);
+  if (sym == Sym::cuEventDestroy_v2) return reinterpret_cast<void*>(&Destroy);
+  if (sym == Sym::cuEventQuery) return reinterpret_cast<void*>(&Query);
+  if (sym == Sym::cuEventElapsedTime) return reinterpret_cast<void*>(&Elapsed);
+  if (sym == Sym::cuCtxGetCurrent) return reinterpret_cast<void*>(&Current);
+  if (sym == Sym::cuCtxGetDevice) return reinterpret_cast<void*>(&Device);
+  return nullptr;
+}
+void SetWindowOpen(bool) {}
+bool ContendedSince(int, int64_t, int64_t) { return false; }
+void SettleWindow(int, int64_t gpu, int64_t) { g_settled += gpu; }
+
+namespace {
+
+// A program that launches on its streams in turn, and is let go in releases.
+class WindowTest : public testing::Test {
+ protected:
+  WindowTest() {
+    ResetWindows();
+    ResetTrails();
+    g_event_at.clear();
+    g_now = 1000 * kMs;
+    g_settled = 0;
+  }
+
+  // `launches`, then a wait in which the GPU runs dry. `estimate` is what each is thought to cost.
+  void Release(int launches, int64_t estimate) {
+    const int64_t begin = g_now;
+    int64_t end = begin;
+    for (int i = 0; i < launches; ++i) {
+      const int stream = i % kStreams;
+      const auto handle = reinterpret_cast<CUstream>(static_cast<uintptr_t>(0x1000 + stream));
+      const int64_t charge = ScaleFor(0, estimate);
+      Issued(0, charge);
+      charged_ += charge;
+      if (const CUevent start = WindowStartLocked(0); start != nullptr) Recorded(start, std::max(begin, free_[stream]));
+      random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+      free_[stream] = std::max(begin, free_[stream]) + 180 * kUs + static_cast<int64_t>((random_ >> 33) % 40'000);
+      end = std::max(end, free_[stream]);
+      if (const CUevent mark = WindowMarkLocked(0, handle, false, estimate); mark != nullptr) {
+        Recorded(mark, free_[stream]);
+      }
+    }
+    busy_ += end - begin;
+    TurnWindowLocked(0, true, begin + (end - begin) / 2);
+    g_now = end + 300 * kMs;
+    CollectWindows(g_now);
+  }
+  int64_t Charged() const { return charged_ + g_settled; }
+
+  int64_t charged_ = 0;
+  int64_t busy_ = 0;
+
+ private:
+  static void Recorded(CUevent event, int64_t at) {
+    g_event_at[event] = at;
+    WindowRecordedLocked(0, true);
+  }
+  int64_t free_[kStreams]{};
+  uint64_t random_ = 1;
+};
+
+TEST_F(WindowTest, GivenReleasesOfStreamsSideBySide_ThenTheyAreChargedWhatTheyTook_RaggedEndsIncluded) {
+  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams + i % 9, 200 * kUs);
+  const int64_t charged = Charged();
+  const int64_t busy = busy_;
+  for (int i = 0; i < 300; ++i) Release(static_cast<int>(kSideBySide) * kStreams + i % 9, 200 * kUs);
+  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  EXPECT_NEAR(ratio, 1.0, 0.002);
+}
+
+TEST_F(WindowTest, GivenEstimatesThatAreTooHigh_ThenReleasesAreChargedWhatTheyTook) {
+  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 225 * kUs);
+  const int64_t charged = Charged();
+  const int64_t busy = busy_;
+  for (int i = 0; i < 60; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 225 * kUs);
+  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  EXPECT_NEAR(ratio, 1.0, 0.005);
+}
+
+TEST_F(WindowTest, WhenEstimatesDriftWithinSeconds_ThenTheReleasesInNoWindowAreSettledToo) {
+  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 180 * kUs);
+  const int64_t charged = Charged();
+  const int64_t busy = busy_;
+  for (int i = 0; i < 60; ++i) Release(static_cast<int>(kSideBySide) * kStreams, (180 + i / 2) * kUs);
+  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  EXPECT_NEAR(ratio, 1.0, 0.005);
+}
+
+}  // namespace
+}  // namespace hami::vgpu
