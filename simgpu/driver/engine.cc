@@ -138,7 +138,13 @@ void WaitAll(Scheduler& sched, const Context& ctx, Patience patience) {
 Scheduler& Scheduler::Get() {
   static Scheduler* const instance = [] {
     auto* sched = new Scheduler();
-    pthread_mutex_init(&sched->lock, nullptr);
+    // Held for less than a microsecond by the launching thread and the engine's in turn: to sleep and be woken costs
+    // ten.
+    pthread_mutexattr_t adaptive;
+    pthread_mutexattr_init(&adaptive);
+    pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&sched->lock, &adaptive);
+    pthread_mutexattr_destroy(&adaptive);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

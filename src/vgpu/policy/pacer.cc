@@ -247,6 +247,14 @@ TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, 
   return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless, quiet);
 }
 
+// While a window is open a launch takes no other way than it would else, but for being counted: what is slower would
+// overlap less.
+void CountInWindow(int device, int64_t cost, CUstream stream, bool per_thread, Ticket* ticket) {
+  if (Capturing(stream, per_thread)) return;  // begun where we did not see it
+  *ticket = {.stream = stream, .cost = cost, .device = device, .per_thread = per_thread, .in_window = true};
+  EnterWindow(device, stream, per_thread);
+}
+
 // Takes `cost` from the thread's lease; a launch that costs more than a lease is charged at once, so that everybody
 // sees the debt. Who only tells others what it does has no lease.
 void PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, bool gives_way, int64_t now) {
@@ -363,8 +371,8 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   const uint32_t epoch = g_epoch.load(std::memory_order_relaxed);
   LaunchKind* kind = FindKind(id);
   int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
-  if (lease.epoch == epoch && lease.device == device && cost > 0 && cost <= lease.credit &&
-      !g_window_open.load(std::memory_order_relaxed)) {
+  if (lease.epoch == epoch && lease.device == device && cost > 0 && cost <= lease.credit) {
+    if (g_window_open.load(std::memory_order_relaxed)) CountInWindow(device, cost, stream, per_thread, ticket);
     lease.credit -= cost;
     return;
   }
@@ -383,8 +391,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   if (Capturing(stream, per_thread)) return;  // begun where we did not see it
   RenewLease(&lease, device, epoch, now);
   bool waited = false;
-  const bool covered = cost > 0 && cost <= lease.credit;
-  const uint32_t rate = covered ? RateOf(device) : AdmitLaunch(device, cost, gives_way, &now, &waited);
+  const uint32_t rate = AdmitLaunch(device, cost, gives_way, &now, &waited);
 
   kind = ClaimKind(id);
   cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited

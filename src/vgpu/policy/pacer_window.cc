@@ -16,10 +16,11 @@ constexpr int kStreams = 64;
 constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
 constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
-constexpr int kFewLaunches = 512;       // a window slows launches down, so phases end if nobody waits
-constexpr int kRounds = 8;              // on each stream; fewer say more about where phases begin and end
-constexpr int64_t kLeastSum = 100'000;  // ns of launches that make a window worth its errors
-constexpr int64_t kStandsFor = 8;       // times itself, at most
+constexpr int kFewLaunches = 512;           // phases end after some launches if nobody waits
+constexpr int kRounds = 8;                  // on each stream; fewer say more about where phases begin and end
+constexpr int64_t kLeastSpacing = 200'000;  // ns of work between marks on a stream
+constexpr int64_t kLeastSum = 100'000;      // ns of launches that make a window worth its errors
+constexpr int64_t kStandsFor = 8;           // times itself, at most
 
 struct Pool {
   CUcontext context;
@@ -30,10 +31,13 @@ struct Pool {
 
 enum class Phase : uint8_t { kRest, kPrime, kCount, kDone };
 
-// The end of the last launch on one stream, as far as this window has seen it.
+// The work of one stream in one phase, and an event behind most of it. Not behind every launch: to record an event
+// takes as long as to launch a short kernel, and streams that are fed half as fast overlap half as much.
 struct Mark {
   StreamName on;
   CUevent event;
+  int64_t cost;    // of all launches,
+  int64_t marked;  // and of those before the event
 };
 
 struct Window {
@@ -59,6 +63,9 @@ constinit int64_t g_settled[region::kMaxDevices]{};  // of what was issued, by e
 constinit std::atomic<int> g_open{0};
 constinit std::atomic<int> g_done{0};
 
+// At least two thirds of a stream's work are before its mark.
+int64_t Spacing(const Mark& mark) { return mark.marked > 2 * kLeastSpacing ? mark.marked / 2 : kLeastSpacing; }
+
 int Streams(const Window& w) { return w.marks[0] > w.marks[1] ? w.marks[0] : w.marks[1]; }
 
 // Never within what goes together after a wait: the end of it alone would be counted, which is more ragged than the
@@ -82,8 +89,8 @@ void Close(Window* w, int64_t now, bool events_live) {
   w->ended_at = now;
 }
 
-// ns from the window's start to the last of the marks; false while one is not reached.
-bool LastEnd(const Window& w, int side, int64_t* last, bool* failed) {
+// ns from the window's start to each of the marks; false while one is not reached.
+bool Ends(const Window& w, int side, int64_t* ends, bool* failed) {
   for (int i = 0; i < w.marks[side]; ++i) {
     const CUevent event = w.mark[side][i].event;
     const CUresult result = real::cuEventQuery(event);
@@ -93,8 +100,7 @@ bool LastEnd(const Window& w, int side, int64_t* last, bool* failed) {
       *failed = true;
       return true;
     }
-    const auto nanos = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
-    if (i == 0 || nanos > *last) *last = nanos;
+    ends[i] = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
   }
   return true;
 }
@@ -111,20 +117,46 @@ int64_t ForAll(int device, int64_t beyond, int64_t charged) {
   return beyond * times / 16;
 }
 
+// When the last stream is through with all its work: behind its mark it goes on at `pace`, ns for each ns of cost.
+int64_t LastEnd(const Window& w, int side, const int64_t* ends, double pace) {
+  int64_t last = INT64_MIN;
+  for (int i = 0; i < w.marks[side]; ++i) {
+    const Mark& mark = w.mark[side][i];
+    const int64_t end = ends[i] + static_cast<int64_t>(static_cast<double>(mark.cost - mark.marked) * pace);
+    if (end > last) last = end;
+  }
+  return last;
+}
+
+// How long phase two kept the GPU.
+int64_t BusyOf(const Window& w, const int64_t* before, const int64_t* after) {
+  const int64_t through = LastEnd(w, 0, before, 0);
+  const int64_t begin = through > 0 ? through : 0;
+  int64_t took = 0;
+  int64_t marked = 0;
+  for (int i = 0; i < w.marks[1]; ++i) {
+    took += after[i] > begin ? after[i] - begin : 0;
+    marked += w.mark[1][i].marked;
+  }
+  const double pace = marked > 0 ? static_cast<double>(took) / static_cast<double>(marked) : 0;
+  const int64_t really = LastEnd(w, 0, before, pace);
+  return LastEnd(w, 1, after, pace) - (really > 0 ? really : 0);
+}
+
 void CollectWindow(int device, int64_t now) {
   Window* const w = &g_windows[device];
   if (w->phase != Phase::kDone && w->phase != Phase::kRest && now - w->opened_at > kLongest) w->bad = true;
   if (w->recording != 0 || w->phase == Phase::kRest) return;
   if (w->bad) return Close(w, now, true);
   if (w->phase != Phase::kDone) return;
-  int64_t before = 0;
-  int64_t after = 0;
+  int64_t before[kStreams];
+  int64_t after[kStreams];
   bool failed = false;
-  if (!LastEnd(*w, 1, &after, &failed) || !LastEnd(*w, 0, &before, &failed)) return;
+  if (!Ends(*w, 1, after, &failed) || !Ends(*w, 0, before, &failed)) return;
   // On one stream nothing overlaps, whatever the measurement says.
   const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && w->mark[0][0].on == w->mark[1][0].on;
   if (!failed) {
-    const int64_t busy = alone ? w->sum : after - (before > 0 ? before : 0);
+    const int64_t busy = alone ? w->sum : BusyOf(*w, before, after);
     const bool contended = ContendedSince(device, w->opened_at, now);
     const bool long_enough = w->launches >= kRounds * Streams(*w);
     const int64_t charged = ScaleFor(device, w->sum);
@@ -246,9 +278,12 @@ CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t c
       return nullptr;
     }
     mark = &w.mark[side][w.marks[side]++];
-    *mark = {name, event};
+    *mark = {.on = name, .event = event, .cost = 0, .marked = 0};
   }
   if (side == 1) w.sum += cost;
+  mark->cost += cost;
+  if (mark->marked != 0 && mark->cost - mark->marked < Spacing(*mark)) return nullptr;
+  mark->marked = mark->cost;
   ++w.recording;
   return mark->event;
 }

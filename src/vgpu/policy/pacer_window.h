@@ -4,8 +4,9 @@
 // one by one. A window has two phases, each ended by a launcher that has to wait for the account. Phase one only learns
 // which streams there are and when their work ends; phase two counts. Busy is then
 //   last end of phase two − max(first start of phase two, last end of phase one)
-// which holds whether or not the GPU ran dry in between. Each launch marks the end on its own stream, so no stream is
-// touched that its owner may have destroyed. And the events, which both windows and samples take from here.
+// which holds whether or not the GPU ran dry in between. Launches mark the end on their own stream, so no stream is
+// touched that its owner may have destroyed; fewer of them the more there are, and what comes behind the last mark is
+// reckoned from the pace before it. And the events, which both windows and samples take from here.
 //
 // Everything named …Locked, and the events, are guarded by the samples' lock.
 #pragma once
@@ -39,7 +40,7 @@ void DropEvents(CUcontext context, CUdevice ordinal);
 void TurnWindowLocked(int device, bool runs_dry, int64_t now);
 // The event to record before the launch, nullptr when none is due.
 CUevent WindowStartLocked(int device);
-// The event to record after it; counts its cost.
+// The event to record after it, nullptr when none is due; counts its cost.
 CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t cost);
 void WindowRecordedLocked(int device, bool recorded);
 void CollectWindows(int64_t now);
