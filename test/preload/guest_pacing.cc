@@ -194,6 +194,18 @@ SCENARIO(paced_worker) {
   while (Seconds(begin) < std::strtod(arguments.at(0).c_str(), nullptr)) step();
 }
 
+// Serves for so many seconds: 2 ms of work, then 5 ms without.
+SCENARIO(paced_server) {
+  BeginAhead();
+  const CUstream stream = NewStream();
+  const auto begin = Clock::now();
+  while (Seconds(begin) < std::strtod(arguments.at(0).c_str(), nullptr)) {
+    for (int i = 0; i < 4; ++i) Launch(Kernel("us500"), stream);
+    OK(cuStreamSynchronize(stream));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 // paced_observer DELAY SECONDS PERCENT TOLERANCE: the whole device, by a process that launches nothing.
 SCENARIO(paced_observer) {
   const auto value = [&](size_t i) { return std::strtod(arguments.at(i).c_str(), nullptr); };

@@ -194,6 +194,19 @@ TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {
   EXPECT_EQ(Wait(low), 0);
 }
 
+TEST_F(SharedGpu, GivenAnImportantOneWithIdleTime_ThenTheOtherUsesIt_WhoeverCameFirst) {
+  for (const bool low_first : {true, false}) {
+    const auto low = [&] { return Start({"paced_worker", "4"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}})); };
+    const auto high = [&] { return Start({"paced_server", "4"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}})); };
+    const pid_t first = low_first ? low() : high();
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    const pid_t second = low_first ? high() : low();
+    ExpectShareOf(low_first ? first : second, "1", "55", "30");
+    EXPECT_EQ(Wait(first), 0);
+    EXPECT_EQ(Wait(second), 0);
+  }
+}
+
 TEST_F(SharedGpu, GivenBurst_ThenIdleTimeIsUsed_AndGivenBack) {
   const pid_t bursts =
       Start({"paced_worker", "5.5"}, Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "30"}, {"HAMI_CORES_BURST", "80"}}));

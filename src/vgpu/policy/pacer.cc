@@ -72,6 +72,7 @@ bool WaitWhileBlocked(int device) {
     const int64_t now = MonotonicNanos();
     const int64_t ahead = Others(device, now).higher_until - now;
     if (ahead <= 0) return waited;
+    TellOthers(device, LimitOf(device), 0, now);  // that there is somebody who waits
     SleepNanos(ahead < kChunk ? ahead : kChunk);
   }
 }
@@ -328,7 +329,11 @@ bool AnyRate() {
 }
 
 bool GivesWay(int device) {
-  if (attachment() == nullptr || device < 0) return false;
+  const region::Attachment* const a = attachment();
+  if (a == nullptr || device < 0) return false;
+  // One that the container does not have must not keep the others' launches from passing without a look.
+  const uint64_t devices = region::Load(a->region->device_count);
+  if (devices != 0 && static_cast<uint64_t>(device) >= devices) return false;
   if (g_was_blocked.load(std::memory_order_relaxed)) return true;
   if (!settings().gives_way) return false;
   return !OthersKnown(device) || Others(device, MonotonicNanos()).higher_present;
@@ -383,9 +388,8 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   const bool gives_way = GivesWay(device);
   const bool tells = LimitOf(device) == 0 && !gives_way && TellsOthers(device);
   if (device < 0 || (LimitOf(device) == 0 && !gives_way && !tells)) {
-    if (AnyRate() || AnyWatched()) return;
     TellOthersAlways(device, now);
-    OpenGate();
+    if (!AnyRate() && !AnyWatched()) OpenGate();
     return;
   }
   if (Capturing(stream, per_thread)) return;  // begun where we did not see it
