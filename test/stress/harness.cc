@@ -169,7 +169,7 @@ uint64_t Container::RegionUsed() const {
   return status == hami::region::Status::kOk ? snapshot->devices[0].used : 0;
 }
 
-std::string Container::Compare(const std::map<pid_t, int>& cells) {
+std::string Container::Compare(const std::map<pid_t, int>& cells, uint64_t patience_ns) {
   const std::map<pid_t, uint64_t> region = RegionBooks();
   uint64_t counted_in_all = 0;
   std::string wrong;
@@ -191,8 +191,14 @@ std::string Container::Compare(const std::map<pid_t, int>& cells) {
   }
   // All together hold what the driver says they hold, however much of it they share, and also when one of them was
   // killed while another one looked at what it holds.
-  const uint64_t used = RegionUsed();
-  const uint64_t truth_in_all = simgpu_used_bytes(0);
+  const uint64_t deadline = MonotonicNs() + patience_ns;
+  uint64_t used = RegionUsed();
+  uint64_t truth_in_all = simgpu_used_bytes(0);
+  while (used > truth_in_all && MonotonicNs() < deadline) {
+    SleepUs(10'000);
+    used = RegionUsed();
+    truth_in_all = simgpu_used_bytes(0);
+  }
   if (used != truth_in_all) {
     wrong += "the region's sum " + Number(used) + ", the driver's " + Number(truth_in_all) + "\n";
   }

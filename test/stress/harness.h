@@ -52,8 +52,9 @@ class Container {
   // Empty, or who is missing.
   std::string AwaitBarrier(const std::map<pid_t, int>& cells, int seconds);
   void OpenBarrier() { ++board_->generation; }
-  // Compares the books of the living at a barrier. Empty, or what is wrong.
-  std::string Compare(const std::map<pid_t, int>& cells);
+  // Compares the books of the living at a barrier. Empty, or what is wrong. What is counted too much in all has
+  // `patience_ns` to go; too little is wrong at once.
+  std::string Compare(const std::map<pid_t, int>& cells, uint64_t patience_ns = 0);
   // The region's account of the living: bytes by pid.
   std::map<pid_t, uint64_t> RegionBooks() const;
   // What the region counts for all of them, heirs of shared memory included.

@@ -32,6 +32,8 @@ struct Shape {
   friend void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 };
 
+constexpr uint64_t kSettlesNs = 1'000'000'000;  // after a death
+
 class Life {
  public:
   Life(const Shape& shape, uint64_t seed) : shape_(shape), seed_(seed), random_(seed), container_(shape.limit) {}
@@ -46,7 +48,7 @@ class Life {
     for (uint64_t barrier = 0; barrier < shape_.rounds + 2 && wrong.empty(); ++barrier) {
       if (shape_.kill && barrier > 1 && barrier <= shape_.rounds) KillOne();
       wrong = container_.AwaitBarrier(cells_, 60);
-      if (wrong.empty()) wrong = Compared();
+      if (wrong.empty()) wrong = container_.Compare(cells_, shape_.kill ? kSettlesNs : 0);
       if (!wrong.empty()) container_.board().failed = 1;
       container_.OpenBarrier();
     }
@@ -86,17 +88,6 @@ class Life {
                                                 {"watch", shape_.kill ? 0 : shape_.limit + shape_.slack},
                                                 {"wire", container_.wire(cell % 2)}});
     cells_[pid] = cell;
-  }
-
-  // After a death the books are exact within a second.
-  std::string Compared() {
-    const uint64_t deadline = MonotonicNs() + (shape_.kill ? 1'000'000'000 : 0);
-    std::string wrong = container_.Compare(cells_);
-    while (!wrong.empty() && MonotonicNs() < deadline) {
-      SleepUs(10'000);
-      wrong = container_.Compare(cells_);
-    }
-    return wrong;
   }
 
   // A failed round ends with each process printing what it did; one that does not get there is ended.

@@ -166,8 +166,12 @@ void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now) {
 }
 
 void TellOthersAlways(int device, int64_t now) {
-  region::CommonMember* const mine = Renew(device, 0, now);
+  region::CommonMember* const mine = Mine(device, now);
   if (mine == nullptr) return;
+  // Others read the line: it is not written with every launch.
+  const int64_t left = region::Load(mine->active_until) - now;
+  if (g_always[device].load() && left > kAlways / 2 && left <= kAlways) return;
+  Renew(device, 0, now);
   g_always[device].store(true);
   region::Store(mine->active_until, now + kAlways);
 }
