@@ -155,6 +155,10 @@ Result<FlagSet::Parsed> FlagSet::Parse(const std::vector<std::string>& arguments
       parsed.help = true;
       return parsed;
     }
+    if (word == "--version") {
+      parsed.words = {"version"};
+      return parsed;
+    }
     if (word == "--") {
       parsed.words.insert(parsed.words.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
       break;

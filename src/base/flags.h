@@ -40,8 +40,8 @@ class FlagSet {
   void Quiet(const std::vector<std::string>& names, bool is_bool);
 
   struct Parsed {
-    bool help = false;  // -h or --help was there; the rest was not looked at
-    std::vector<std::string> words;
+    bool help = false;               // -h or --help was there; the rest was not looked at
+    std::vector<std::string> words;  // just `version` where --version was there
     std::vector<std::string> warnings;
   };
   // ARGUMENTS without the program's name.
