@@ -145,6 +145,16 @@ NodeParams MemOpNodeParams(CUcontext ctx, unsigned count, const CUstreamBatchMem
 NodeParams CopyNodeParams(Context& ctx, const CopyOp& op);  // as captured
 NodeParams FillNodeParams(Context& ctx, const FillOp& op);
 
+// What a kernel node's parameters, of any version, say of the launch.
+template <typename Params>
+LaunchShape ShapeOf(const Params& params) {
+  LaunchShape shape;
+  shape.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
+  shape.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
+  shape.shared_bytes = params.sharedMemBytes;
+  return shape;
+}
+
 // From the API's descriptions, checked. The errors are those of the functions that do the same thing in a stream.
 CUresult MakeKernelNode(CUfunction f, CUkernel kern, CUcontext ctx, const LaunchShape& shape, void** params,
                         void** extra, NodeParams* out);

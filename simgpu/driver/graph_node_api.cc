@@ -70,15 +70,6 @@ CUresult Set(CUgraphNode handle, Make make) {
 }
 
 template <typename Params>
-LaunchShape ShapeOf(const Params& p) {
-  LaunchShape shape;
-  shape.grid = {p.gridDimX, p.gridDimY, p.gridDimZ};
-  shape.block = {p.blockDimX, p.blockDimY, p.blockDimZ};
-  shape.shared_bytes = p.sharedMemBytes;
-  return shape;
-}
-
-template <typename Params>
 void TellKernel(KernelNode& node, Params* out) {
   const KernelInfo& info = InfoOf(*node.prepared.kernel);
   node.pointers.clear();

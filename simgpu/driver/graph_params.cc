@@ -221,15 +221,6 @@ CUresult MakeChildNode(CUgraph handle, NodeParams* out) {
 
 namespace {
 
-template <typename Params>
-LaunchShape ShapeOf(const Params& p) {
-  LaunchShape shape;
-  shape.grid = {p.gridDimX, p.gridDimY, p.gridDimZ};
-  shape.block = {p.blockDimX, p.blockDimY, p.blockDimZ};
-  shape.shared_bytes = p.sharedMemBytes;
-  return shape;
-}
-
 // The generic structure differs from the old one in how it is declared, not in what it holds.
 CUresult MakeAllocNodeV2(CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, NodeParams* out) {
   CUDA_MEM_ALLOC_NODE_PARAMS old = {};

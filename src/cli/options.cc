@@ -8,12 +8,9 @@
 #include <memory>
 #include <sstream>
 
+#include "base/build_info.h"
 #include "base/strings.h"
 #include "base/units.h"
-
-#ifndef HAMI_VERSION
-#define HAMI_VERSION "unknown"
-#endif
 
 namespace hami::cli {
 namespace {
@@ -144,6 +141,14 @@ void Parser::AddOutput(CLI::App* command, Output& output) {
       ->type_name("FORMAT");
 }
 
+template <typename Out>
+void AddPriority(CLI::App* command, Out& out, const char* help) {
+  const auto take = [&out](const std::string& text) { out = text == "high" ? Priority::kHigh : Priority::kLow; };
+  command->add_option_function<std::string>("--priority", take, help)
+      ->check(CLI::IsMember({"high", "low"}))
+      ->type_name("PRIORITY");
+}
+
 void Parser::AddRun() {
   Request& request = run.request;
   AddParsed(run_command, "--gpus", "N|UUID,...",
@@ -164,13 +169,7 @@ void Parser::AddRun() {
           "spread: the emptiest GPU (default); binpack: the fullest that still fits")
       ->check(CLI::IsMember({"binpack", "spread"}))
       ->type_name("POLICY");
-  run_command
-      ->add_option_function<std::string>(
-          "--priority",
-          [this](const std::string& text) { run.priority = text == "high" ? Priority::kHigh : Priority::kLow; },
-          "high or low (default): who gives way when compute time is short")
-      ->check(CLI::IsMember({"high", "low"}))
-      ->type_name("PRIORITY");
+  AddPriority(run_command, run.priority, "high or low (default): who gives way when compute time is short");
   AddParsed(run_command, "--name", "NAME", "name of the share; made from COMMAND if left out", run.name,
             [](const std::string& text) -> base::Result<std::string> {
               if (auto valid = CheckShareName(text); !valid) return tl::unexpected(std::move(valid).error());
@@ -192,6 +191,7 @@ void Parser::AddSet() {
   AddParsed(set_command, "--burst", "N",
             "percent up to which its cores may be exceeded while others leave the GPU's time unused; 0: not at all",
             set.burst, ParseBurst);
+  AddPriority(set_command, set.priority, "high or low: who gives way when compute time is short");
   set_command->footer(
       "Programs of the share follow at once, while they run. Memory below what they hold refuses only new requests.");
 }
@@ -207,7 +207,7 @@ void Parser::AddPs() {
 }
 
 Parser::Parser() {
-  app.set_version_flag("--version,-V", std::string("hami ") + HAMI_VERSION);
+  app.set_version_flag("--version,-V", base::VersionOf("hami"));
   app.require_subcommand(0, 1);
   run_command = app.add_subcommand("run", "Run COMMAND with a share of the GPUs");
   set_command = app.add_subcommand("set", "Change the limits of a running share");
@@ -309,8 +309,8 @@ Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::s
     const std::vector<std::string>& extra = has_separator ? after : rest;
     if (!extra.empty()) return UnknownWord(*chosen, extra.front());
     if (chosen == set_command) {
-      if (!set.memory && !set.cores && !set.burst) {
-        return Mistake(*chosen, "nothing to change; name --mem, --cores or --burst");
+      if (!set.memory && !set.cores && !set.burst && !set.priority) {
+        return Mistake(*chosen, "nothing to change; name --mem, --cores, --burst or --priority");
       }
       return set;
     }

@@ -32,6 +32,7 @@ struct SetOptions {
   std::optional<base::Portion> memory;
   std::optional<unsigned> cores;
   std::optional<unsigned> burst;  // 0: no more than the cores
+  std::optional<Priority> priority;
 };
 
 struct PsOptions {

@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                     MistakeCase{{"run", "--gpus", "first", "--", "x"}, "--gpus: 'first' is neither", 125},
                     MistakeCase{{"run", "--policy", "pack", "--", "x"}, "--policy: pack not in {binpack", 125},
                     MistakeCase{{"run", "--name", "../x", "--", "x"}, "--name: '../x' can not be the name", 125},
-                    MistakeCase{{"set", "x"}, "name --mem, --cores or --burst", 2},
+                    MistakeCase{{"set", "x"}, "name --mem, --cores, --burst or --priority", 2},
                     MistakeCase{{"set", "x", "--mem", "3x"}, "--mem: '3x' is not an amount", 2},
                     MistakeCase{{"run"}, "no command", 125}, MistakeCase{{"run", "--"}, "no command", 125},
                     MistakeCase{{"run", "word", "--", "x"}, "unknown argument 'word'", 125},
@@ -124,6 +124,13 @@ TEST(SetOptionsParsing, GivenBurst_WhenParsed_ThenNumberAndZeroForNone) {
   EXPECT_EQ(Parsed<SetOptions>({"set", "x", "--burst", "0"}).burst, 0u);
   EXPECT_FALSE(Parsed<SetOptions>({"set", "x", "--cores", "30"}).burst);
   EXPECT_EQ(Parsed<RunOptions>({"run", "--cores", "30", "--burst", "80", "--", "x"}).request.burst, 80u);
+}
+
+TEST(SetOptionsParsing, GivenPriority_WhenParsed_ThenHighOrLowOrNotSaid) {
+  EXPECT_EQ(std::get<SetOptions>(ParseOptions({"set", "n", "--priority", "high"})).priority, Priority::kHigh);
+  EXPECT_EQ(std::get<SetOptions>(ParseOptions({"set", "n", "--priority", "low"})).priority, Priority::kLow);
+  EXPECT_FALSE(std::get<SetOptions>(ParseOptions({"set", "n", "--cores", "5"})).priority.has_value());
+  EXPECT_EQ(std::get<Message>(ParseOptions({"set", "n", "--priority", "urgent"})).exit_status, kUsage);
 }
 
 TEST(Help, GivenHelpOrVersion_WhenAsked_ThenPrintedWithStatusZero) {

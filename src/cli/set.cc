@@ -64,16 +64,18 @@ base::Status Publish(const std::string& path, const ShareRecord& record) {
   const auto fd = base::Open(path, O_RDWR);
   if (!fd) return tl::unexpected(fd.error());
   const region::Remote remote{fd->get(), 1};
+  std::vector<region::Status> wrote{region::WritePriority(remote, static_cast<std::int32_t>(record.priority))};
   for (std::size_t i = 0; i < record.grants.size(); ++i) {
     const Grant& grant = record.grants[i];
     const auto device = static_cast<std::uint32_t>(i);
+    wrote.push_back(region::WriteMemoryLimit(remote, device, grant.limit_bytes));
+    wrote.push_back(region::WriteSmLimit(remote, device, grant.cores == 0 ? 100 : grant.cores));
     // A burst of 1 % says "none" aloud: where nothing is said the environment of the programs counts.
-    for (const region::Status wrote : {region::WriteMemoryLimit(remote, device, grant.limit_bytes),
-                                       region::WriteSmLimit(remote, device, grant.cores == 0 ? 100 : grant.cores),
-                                       region::WriteBurst(remote, device, grant.burst == 0 ? 1 : grant.burst)}) {
-      if (wrote != region::Status::kOk) {
-        return base::Fail("can not write the region " + path + " (" + region::StatusName(wrote) + ")");
-      }
+    wrote.push_back(region::WriteBurst(remote, device, grant.burst == 0 ? 1 : grant.burst));
+  }
+  for (const region::Status status : wrote) {
+    if (status != region::Status::kOk) {
+      return base::Fail("can not write the region " + path + " (" + region::StatusName(status) + ")");
     }
   }
   return {};
@@ -139,6 +141,7 @@ base::Result<ShareRecord> Change(const SetOptions& options) {
 base::Result<ShareRecord> PlanChange(const ShareRecord& record, const SetOptions& change,
                                      const std::vector<Device>& devices, const std::vector<Holder>& others) {
   ShareRecord changed = record;
+  if (change.priority) changed.priority = *change.priority;
   const std::vector<Room> rooms = CountRoom(devices, others);
   for (Grant& grant : changed.grants) {
     const auto room =
@@ -160,7 +163,7 @@ int Set(const SetOptions& options) {
   for (const Grant& grant : changed->grants) {
     std::cout << changed->name << ": " << grant.uuid << ": " << FormatBytes(grant.limit_bytes) << ", "
               << (grant.cores == 0 ? std::string("all cores") : CoresText(grant.cores, grant.burst) + " of the cores")
-              << "\n";
+              << ", " << (changed->priority == Priority::kHigh ? "high" : "low") << " priority\n";
   }
   return 0;
 }

@@ -100,6 +100,16 @@ TEST(PlanChangeTest, GivenBurst_ThenItMustGoBeyondTheCoresOrGoes) {
   EXPECT_FALSE(PlanChange(unlimited, burst, Gpus(), kOthers).has_value());
 }
 
+TEST(PlanChangeTest, GivenPriority_ThenOnlyItChanges) {
+  SetOptions change = Change({}, {});
+  change.priority = Priority::kHigh;
+  const auto changed = PlanChange(Record(), change, Gpus(), kOthers);
+  ASSERT_TRUE(changed.has_value());
+  EXPECT_EQ(changed->priority, Priority::kHigh);
+  EXPECT_EQ(changed->grants[0].cores, 30u);
+  EXPECT_EQ(PlanChange(*changed, Change({}, 40), Gpus(), kOthers)->priority, Priority::kHigh);
+}
+
 TEST(PlanChangeTest, GivenUnknownSize_ThenAPercentageIsRefused) {
   EXPECT_FALSE(
       PlanChange(Record(), Change(base::Portion(base::Percent{50}), {}), {{0, "GPU-a", 0, 0}}, kOthers).has_value());

@@ -161,8 +161,9 @@ inline constexpr uint64_t kPrivateMagic = 0x3176'7270'494d'4148;  // "HAMIprv1",
 inline constexpr uint32_t kPrivateVersion = 1;
 inline constexpr size_t kShareNameBytes = 64;
 
-// A file at this path in a container: its CUDA_DISABLE_CONTROL does not count.
-inline constexpr char kControlSign[] = "/run/hami-cpp/control";
+// A file at this path in a container: its CUDA_DISABLE_CONTROL does not count. What is mounted can be neither removed
+// nor renamed, but any folder around it can, except for the root folder.
+inline constexpr char kControlSign[] = "/.hami-cpp-control";
 
 // PrivateMeta.flags
 inline constexpr uint32_t kFlagFixedDevices = 1;   // NVML enumerates only the uuids of the region

@@ -211,8 +211,10 @@ bool ReadHolds(const Source& source, Snapshot* snapshot) {
     if (hold->device >= kMaxDevices || (hold->state != kHoldPayer && hold->state != kHoldHeir)) continue;
     const bool counts = InSum(*snapshot, slot_at, *hold);
     const bool owed = counts ? hold->state == kHoldHeir : Bequeathed(*snapshot, slot_at, holds, top, *hold);
-    uint64_t& used = snapshot->devices[hold->device].used;
-    if (owed) used = SaturatingAdd(used, hold->bytes);
+    if (!owed) continue;
+    SnapshotDevice& device = snapshot->devices[hold->device];
+    device.used = SaturatingAdd(device.used, hold->bytes);
+    device.owed = SaturatingAdd(device.owed, hold->bytes);
   }
   return true;
 }

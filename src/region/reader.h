@@ -43,6 +43,7 @@ struct SnapshotDevice {
   uint64_t limit;
   uint64_t sm_limit;
   uint64_t used;  // saturating sum over the slots that are not known to be dead, and of what they share
+  uint64_t owed;  // of that, what is in no slot: shared memory that was handed to a holder who has not looked since
   uint64_t peak, refusals, physical_bytes;  // 0 without the private area, as are the following
   uint64_t gpu_ns;                          // GPU time charged
   uint32_t burst;                           // percent, at most 100; 0 = not said

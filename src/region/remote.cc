@@ -45,6 +45,10 @@ Status WriteUtilizationSwitch(const Remote& remote, int32_t value) {
   return Write(remote, offsetof(RegionV0, utilization_switch), offsetof(Region, utilization_switch), value);
 }
 
+Status WritePriority(const Remote& remote, int32_t value) {
+  return Write(remote, offsetof(RegionV0, priority), offsetof(Region, priority), value);
+}
+
 Status WriteMemoryLimit(const Remote& remote, uint32_t device, uint64_t bytes) {
   if (device >= kMaxDevices) return Status::kBadDevice;
   const size_t place = device * sizeof(uint64_t);

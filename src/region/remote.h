@@ -22,6 +22,7 @@ struct Remote {
 // kOk, kBadDevice, kCorrupt (not such a region any more) or kIo.
 Status WriteRecentKernel(const Remote& remote, int32_t value);
 Status WriteUtilizationSwitch(const Remote& remote, int32_t value);
+Status WritePriority(const Remote& remote, int32_t value);
 Status WriteMemoryLimit(const Remote& remote, uint32_t device, uint64_t bytes);
 Status WriteSmLimit(const Remote& remote, uint32_t device, uint64_t percent);
 // kUnsupported where there is no private area.

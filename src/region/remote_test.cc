@@ -14,12 +14,14 @@ class RemoteTest : public ::testing::Test {
   void WriteAll(const Remote& remote) {
     EXPECT_EQ(WriteRecentKernel(remote, -1), Status::kOk);
     EXPECT_EQ(WriteUtilizationSwitch(remote, 0), Status::kOk);
+    EXPECT_EQ(WritePriority(remote, 7), Status::kOk);
     EXPECT_EQ(WriteMemoryLimit(remote, 1, 777), Status::kOk);
     EXPECT_EQ(WriteSmLimit(remote, 1, 33), Status::kOk);
     const auto snapshot = std::make_unique<Snapshot>();
     ASSERT_EQ(ReadSnapshotFile(path_.c_str(), false, snapshot.get()), Status::kOk);
     EXPECT_EQ(snapshot->recent_kernel, -1);
     EXPECT_EQ(snapshot->utilization_switch, 0);
+    EXPECT_EQ(snapshot->priority, 7);
     EXPECT_EQ(snapshot->devices[1].limit, 777U);
     EXPECT_EQ(snapshot->devices[1].sm_limit, 33U);
   }

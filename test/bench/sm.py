@@ -39,6 +39,7 @@ class Tools:
     scratch: str
     library: pathlib.Path
     guest: pathlib.Path
+    bench_guest: pathlib.Path
     hami: pathlib.Path
 
 
@@ -104,12 +105,12 @@ def summarise(runs, native, options):
     shape, limit = runs[0]["shape"], runs[0]["limit"]
     native_busy = statistics.fmean(run["busy"] for run in native)
     native_work = statistics.fmean(run["work_rate"] for run in native)
-    bursty = shape == "bursty"
-    target = min(limit, native_busy) if bursty else limit
+    unsaturated = shape in sm_cell.UNSATURATED
+    target = min(limit, native_busy) if unsaturated else limit
     one = [value for run in runs for value in run["windows_1s"]]
     ten = [value for run in runs for value in run["windows_10s"]]
     kept = statistics.fmean(run["work_rate"] for run in runs)
-    expected = native_work * min(1.0, target / native_busy) if bursty else native_work * limit / 100
+    expected = native_work * min(1.0, target / native_busy) if unsaturated else native_work * limit / 100
     row = dict(sms=runs[0]["sms"], shape=shape, limit=limit, target=target, seeds=len(runs),
                mae_1s=sm_cell.mean_error(one, target), mae_10s=sm_cell.mean_error(ten, target),
                floor_1s=sm_cell.floor_of(shape, limit, options.jitter, 1.0, native_busy),
@@ -124,7 +125,7 @@ def summarise(runs, native, options):
         ("1s", row["mae_1s"] > MAE_1S + row["floor_1s"]), ("10s", row["mae_10s"] > MAE_10S + row["floor_10s"]),
         ("work", not row["throughput"] >= THROUGHPUT)) if bad]
     # A slow host explains a miss; it does not unmake a row that met everything.
-    slow = (not bursty and native_busy < SATURATED) or any(run["cpu_wait"] > sm_cell.STARVED for run in runs)
+    slow = (not unsaturated and native_busy < SATURATED) or any(run["cpu_wait"] > sm_cell.STARVED for run in runs)
     row["judged"] = not (slow and row["misses"])
     return row
 
@@ -257,8 +258,9 @@ def parse():
     options.sms = options.sms or ((20, 132) if quick else SMS)
     options.seeds = options.seeds or (1 if quick else 3)
     options.seconds = options.seconds or (4.0 if quick else 12.0)
-    if unknown := set(options.shapes) - set(sm_cell.SHAPES):
-        parser.error(f"no such shapes: {', '.join(sorted(unknown))} (there are {', '.join(sm_cell.SHAPES)})")
+    shapes = sm_cell.SHAPES + sm_cell.BY_NAME
+    if unknown := set(options.shapes) - set(shapes):
+        parser.error(f"no such shapes: {', '.join(sorted(unknown))} (there are {', '.join(shapes)})")
     if unknown := set(options.beside) - set(sm_parts.BEST_EFFORT):
         parser.error(f"no such loads: {', '.join(sorted(unknown))} (there are {', '.join(sm_parts.BEST_EFFORT)})")
     return options
@@ -273,7 +275,8 @@ def main():
         build = options.build.resolve()
         library = (options.library or build / "lib/libvgpu.so").resolve()
         # hami run takes the library of its own build.
-        tools = Tools(build, scratch, library, build / "test/sm_guest", library.parent.parent / "bin/hami")
+        tools = Tools(build, scratch, library, build / "test/sm_guest", build / "test/bench_guest",
+                      library.parent.parent / "bin/hami")
         known = dict(table=table, judge=judge, tenants=sm_parts.tenants, priority=sm_parts.priority, step=sm_parts.step,
                      cost=sm_parts.cost)
         for part in options.parts:

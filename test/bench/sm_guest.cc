@@ -4,11 +4,12 @@
 // driver as a client does (dlopen and dlsym) and knows nothing of limits. It tells how far it is through the board, a
 // file that guests, judge and sm.py map; the judge reads what the simulated device itself counts (simgpu_busy_ns).
 //
-//   sm_guest load BOARD SLOT SHAPE SEED JITTER FAKE   until the board says stop; FAKE: a limit it keeps by itself, 0
-//   none sm_guest requests BOARD SLOT SEED RATE SECONDS    Poisson requests of 2 ms GPU time; prints latency and ideal
-//   in us sm_guest watch BOARD SLOTS SECONDS INTERVAL_MS    the judge: a line for each sample sm_guest launch COUNT
-//   launches of 1 ns kernels, nothing else (for instruction counts) sm_guest launch_ns the same, timed: best, lower
-//   quartile and median
+//   sm_guest load BOARD SLOT SHAPE SEED JITTER FAKE
+//       until the board says stop; FAKE: a limit that it keeps by itself, 0 for none
+//   sm_guest requests BOARD SLOT SEED RATE SECONDS
+//       Poisson requests of 2 ms GPU time; prints latency and ideal in us
+//   sm_guest watch BOARD SLOTS SECONDS INTERVAL_MS
+//       the judge: a line for each sample
 //
 // FAKE is a limiter that cannot be had from outside: it knows what each kernel will take. It shows that the judge
 // tells good from bad.
@@ -188,7 +189,18 @@ class Guest {
     }
   }
 
-  // The same, with at most `depth` of them in flight; depth 1 is a synchronisation after each.
+  // Of one kernel and one grid, by chance short or four times as long: their arguments decide.
+  void Mixed(Nanos nanos, std::size_t depth) {
+    Nanos done = 0;
+    const auto next = [&] {
+      const Nanos cost = random_() % 2 == 0 ? nanos : 4 * nanos;
+      Launch(streams_[0], cost, sms_);
+      return cost;
+    };
+    InFlight(depth, &done, next);
+  }
+
+  // The same as Async, with at most `depth` of them in flight; depth 1 is a synchronisation after each.
   void Bounded(Nanos nanos, std::size_t depth) {
     Nanos done = 0;
     const auto next = [&] {
@@ -305,29 +317,6 @@ class Guest {
     for (const auto& [latency, ideal] : latencies) std::printf("%.1f %.1f\n", latency, ideal);
   }
 
-  void LaunchMany(int count) {
-    constexpr int kBatch = 500;
-    for (int i = 0; i < count; ++i) {
-      if (i % kBatch == kBatch - 1) Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
-      LaunchEmpty();
-    }
-    Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
-  }
-
-  // Batches that fit the queue, so that no launch waits for another.
-  void LaunchTimed() {
-    constexpr int kBatch = 500, kBatches = 2000;
-    std::vector<double> each;
-    for (int round = 0; round < kBatches; ++round) {
-      const Nanos begin = Now();
-      for (int i = 0; i < kBatch; ++i) LaunchEmpty();
-      each.push_back(static_cast<double>(Now() - begin) / kBatch);
-      Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
-    }
-    std::sort(each.begin(), each.end());
-    std::printf("best %.2f\nquartile %.2f\nmedian %.2f\n", each.front(), each[each.size() / 4], each[each.size() / 2]);
-  }
-
  private:
   static constexpr int kStreams = 8;
   static constexpr unsigned kBlock = 1024;
@@ -344,11 +333,6 @@ class Guest {
     void* params[] = {&work};
     Check(cuda_.cuLaunchKernel(function_, Blocks(width), 1, 1, kBlock, 1, 1, 0, stream, params, nullptr),
           "cuLaunchKernel");
-  }
-  void LaunchEmpty() {
-    std::uint64_t work = 1;
-    void* params[] = {&work};
-    Check(cuda_.cuLaunchKernel(function_, 1, 1, 1, 32, 1, 1, 0, streams_[0], params, nullptr), "cuLaunchKernel");
   }
 
   // Calls `next`, which launches something and returns its cost, with at most `depth` of them in flight.
@@ -390,6 +374,10 @@ int Load(Guest& guest, const std::string& shape) {
     guest.Async(5 * kMicro);
   } else if (shape == "half") {
     guest.Bounded(500 * kMicro, 16);
+  } else if (shape == "sync40us") {
+    guest.Bounded(40 * kMicro, 1);
+  } else if (shape == "mixed" || shape == "mixed-sync") {
+    guest.Mixed(20 * kMicro, shape == "mixed" ? 64 : 1);
   } else if (shape == "half-sync") {
     guest.Bounded(500 * kMicro, 1);
   } else if (shape == "sync50") {
@@ -459,11 +447,6 @@ int Watch(Board& board, std::size_t slots, double seconds, double interval_ms) {
   return 0;
 }
 
-Board& PrivateBoard() {
-  static Board board{};
-  return board;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -483,11 +466,6 @@ int main(int argc, char** argv) {
   if (what == "watch" && argc == 6) {
     return Watch(Board::Map(argv[2]), static_cast<std::size_t>(std::atoi(argv[3])), std::atof(argv[4]),
                  std::atof(argv[5]));
-  }
-  if (what == "launch" || what == "launch_ns") {
-    Guest guest(PrivateBoard(), 0, 1, 0, 0);
-    what == "launch" ? guest.LaunchMany(argc > 2 ? std::atoi(argv[2]) : 0) : guest.LaunchTimed();
-    return 0;
   }
   std::fprintf(stderr, "sm_guest: see the head of test/bench/sm_guest.cc\n");
   return 2;

@@ -2,7 +2,6 @@
 """What the table of sm.py does not show: tenants beside each other, priority, changes while running, and the cost."""
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import time
@@ -290,48 +289,18 @@ def step(tools, options):
     return verdicts.result()
 
 
-def instructions(tools, cell, env):
-    """Instructions that a launch takes in the code of the library, all its threads; None where it can not be told.
-
-    The difference of two lengths leaves the start out. Time runs on while callgrind counts, some fifty times slower than
-    the program is meant to run: what the library does by the clock, such as taking time samples, weighs too much.
-    """
-    if shutil.which("valgrind") is None:
-        return None
-    counts, few, many = [], 2000, 22000
-    for count in (few, many):
-        out = cell.folder / "callgrind.out"
-        done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", str(tools.guest), "launch",
-                               str(count)], env=env, capture_output=True, timeout=300)
-        if done.returncode != 0:
-            return None
-        listed = subprocess.run(["callgrind_annotate", "--threshold=100", str(out)], capture_output=True, text=True).stdout
-        counts.append(sum(int(line.split()[0].replace(",", "")) for line in listed.splitlines()
-                          if tools.library.name in line and "[" in line))
-    return (counts[1] - counts[0]) / (many - few)
-
-
 def cost(tools, options):
-    """Launches of 1 ns kernels under a limit that they never reach, beside launches without the library."""
+    """Launches of 1 ns kernels under a limit that they never reach, in turns with the driver's own function (guest.cc)."""
     verdicts, rounds = Verdicts(), 3 if options.quick else 8
     print("\ncost of a launch under a limit that does not bind (50 %, kernels of 1 ns)")
-    seen = {"bare": [], "with": []}
-    with sm_cell.Cell(tools) as cell:
-        envs = {"bare": cell.bare, "with": cell.container("box", 50)[0]}
-        for i in range(rounds):
-            for side in ("bare", "with") if i % 2 == 0 else ("with", "bare"):
-                out = subprocess.run([str(tools.guest), "launch_ns"], env=envs[side], capture_output=True, text=True,
-                                     timeout=300, check=True).stdout
-                seen[side].append({name: float(value) for name, value in (line.split() for line in out.splitlines())})
-        for kind in ("best", "quartile", "median"):
-            bare, held = (statistics.median(run[kind] for run in seen[side]) for side in ("bare", "with"))
-            verdicts.row(f"launch, {kind} batch: {bare:.1f} -> {held:.1f} ns, added", held - bare, "ns",
-                         LAUNCH_NS if kind == "quartile" else None)
-        counted = instructions(tools, cell, envs["with"])
-        if counted is None:
-            print("instructions: not counted (valgrind is not there, or can not run the guest)")
-        else:
-            verdicts.row("launch, instructions in the library", counted, "")
+    seen = []
+    for _ in range(rounds):
+        with sm_cell.Cell(tools) as cell:
+            out = subprocess.run([str(tools.bench_guest), "launch"], env=cell.container("box", 50)[0], capture_output=True,
+                                 text=True, timeout=300, check=True).stdout
+        seen.append({name: float(value) for name, value in (line.split() for line in out.splitlines())})
+    own, found, added = (statistics.median(run[f"launch_ns_{what}"] for run in seen) for what in ("own", "found", "added"))
+    verdicts.row(f"launch, median of {rounds} runs: {own:.1f} -> {found:.1f} ns, added", added, "ns", LAUNCH_NS)
     for shape in ("tiny", "streams8"):
         with sm_cell.Cell(tools) as cell:
             guest = cell.load(shape, 0, 1, options.jitter, 50)

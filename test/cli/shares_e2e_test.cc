@@ -152,6 +152,8 @@ TEST_F(Shares, GivenRunningShare_WhenSet_ThenItsProgramsAndTheBooksSeeIt) {
   EXPECT_EQ(Number(device().at("burst_percent")), 90u);
   EXPECT_EQ(Hami({"set", "n", "--burst", "0"}).exit_status(), 0);
   EXPECT_EQ(Number(device().at("burst_percent")), 0u);
+  EXPECT_THAT(Hami({"set", "n", "--priority", "high"}).out, HasSubstr("high priority"));
+  EXPECT_EQ(Json({"ps", "-o", "json"}).at("shares").at(0).at("priority").as_string(), "high");
   const Outcome refused = Hami({"set", "n", "--mem", "500g"});
   EXPECT_EQ(refused.exit_status(), 1);
   EXPECT_THAT(refused.err, HasSubstr("can be had"));

@@ -218,6 +218,40 @@ SCENARIO(freed_while_a_reference_goes) {
   Balanced();
 }
 
+// Lets go of the only reference to the primary context on one thread and takes one on another, while `slow` (a fault)
+// holds up one of the driver's functions; 400 MiB are in the context.
+void EndAndRetain(const char* slow, bool retain_first) {
+  CUcontext again = nullptr;
+  CUdeviceptr block = 0;
+  Begin();
+  const size_t before = Room();
+  OK(cuMemAlloc_v2(&block, 400 * kMiB));
+  EXPECT_SAME(simgpu_inject(slow, nullptr, 0), 1);
+  const auto let_go = [] { OK(cuDevicePrimaryCtxRelease_v2(0)); };
+  const auto retain = [&again] { OK(cuDevicePrimaryCtxRetain(&again, 0)); };
+  std::thread first([&] { retain_first ? retain() : let_go(); });
+  usleep(100'000);
+  retain_first ? let_go() : retain();
+  first.join();
+  OK(cuCtxSetCurrent(again));
+  Balanced();
+  OK(cuDevicePrimaryCtxRelease_v2(0));
+  EXPECT_SAME(Truth(), 0);
+  Begin();
+  EXPECT_SAME(Room(), before);
+  Balanced();
+}
+
+// A context that is taken for alive must not end before it has one reference more: nobody would pay for the next one.
+SCENARIO(primary_ends_while_it_is_retained) {
+  EndAndRetain("fault call=cuDevicePrimaryCtxRetain delay_ms=400 count=1", true);
+}
+
+// Nor may there be another one before what was in the last one is given back: it would look as if that lived.
+SCENARIO(primary_retained_while_it_ends) {
+  EndAndRetain("fault call=cuDevicePrimaryCtxGetState delay_ms=400 count=1", false);
+}
+
 // What a launch makes the driver take (code loaded at the first use, a larger stack) is not seen by the launch; the
 // next synchronisation measures it. Here the driver takes it from a library that bypasses us.
 SCENARIO(first_use_measured_at_sync) {

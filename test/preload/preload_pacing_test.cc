@@ -234,6 +234,22 @@ TEST_F(SharedGpu, WhenTheRegionsBurstChanges_ThenTheRunningProgramFollows) {
   EXPECT_EQ(Wait(worker), 0);
 }
 
+TEST_F(SharedGpu, WhenThePrioritiesChangePlaces_ThenTheRunningProgramsFollow) {
+  const auto set_priority = [&](const char* name, int32_t priority) {
+    const int fd = open((folder() + "/" + name).c_str(), O_RDWR | O_CLOEXEC);
+    EXPECT_EQ(hami::region::WritePriority({fd, 1}, priority), hami::region::Status::kOk);
+    close(fd);
+  };
+  const pid_t first = Start({"paced_worker", "5"}, Container("first", {{"CUDA_TASK_PRIORITY", "0"}}));
+  const pid_t second = Start({"paced_worker", "5"}, Container("second", {{"CUDA_TASK_PRIORITY", "1"}}));
+  ExpectShareOf(second, "1", "0", "10");
+  set_priority("second", 0);
+  set_priority("first", 1);
+  ExpectShareOf(first, "0.5", "0", "10");
+  EXPECT_EQ(Wait(first), 0);
+  EXPECT_EQ(Wait(second), 0);
+}
+
 TEST_F(SharedGpu, GivenAreaOfAnyContent_ThenTheLimitHolds) {
   environment_["CUDA_DEVICE_SM_LIMIT"] = "25";
   for (const char byte : {'\x7f', '\xff'}) {

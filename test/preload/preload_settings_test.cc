@@ -101,6 +101,16 @@ TEST_F(Preload, GivenProgramWithoutGpu_ThenNothingIsOpenedLoadedOrChanged) {
   EXPECT_FALSE(std::filesystem::exists(region()));
 }
 
+TEST_F(Preload, GivenSettingsOfGpuTimeThatMeanNothing_ThenALineEachAndTheProgramRuns) {
+  const Outcome outcome = Run({"plain_limit"}, {{"CUDA_DEVICE_SM_LIMIT", "-5"},
+                                                {"CUDA_DEVICE_SM_LIMIT_0", "lots"},
+                                                {"CUDA_TASK_PRIORITY", "high"},
+                                                {"GPU_CORE_UTILIZATION_POLICY", "off"},
+                                                {"HAMI_CORES_BURST", "200"}});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 5) << outcome.err;
+}
+
 TEST_F(Preload, GivenLogLevel_ThenRefusalsAreExplained) {
   const Outcome quiet = Run({"plain_limit"});
   EXPECT_EQ(quiet.err, "");

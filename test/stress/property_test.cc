@@ -28,6 +28,7 @@ struct Shape {
   uint64_t slack = 0;  // what measured memory may take beyond the limit for a moment
   bool exact = false, measured = false, contexts = false, fork = false, import = false, arrays = false;
   bool kill = false;
+  const char* fault = nullptr;  // of the driver, as docs/simgpu.md has them
 
   friend void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 };
@@ -38,8 +39,13 @@ class Life {
  public:
   Life(const Shape& shape, uint64_t seed) : shape_(shape), seed_(seed), random_(seed), container_(shape.limit) {}
 
+  ~Life() { simgpu_inject("clear", nullptr, 0); }
+  Life(const Life&) = delete;
+  Life& operator=(const Life&) = delete;
+
   // Empty, or what went wrong.
   std::string Run() {
+    if (shape_.fault != nullptr && simgpu_inject(shape_.fault, nullptr, 0) != 1) return "no such fault";
     for (int i = 0; i < shape_.processes; ++i) {
       StartOne(i);
     }
@@ -152,6 +158,13 @@ const Shape kShapes[] = {
     {.name = "threads_greedy", .threads = 4, .steps = 300, .fork = true, .arrays = true},
     {.name = "threads_contexts", .threads = 4, .limit = 1024 * kMiB, .quota = 640 * kMiB, .contexts = true},
     {.name = "threads_measured", .threads = 4, .slack = 64 * kMiB, .measured = true, .contexts = true},
+    // Somebody is often in the driver for longer than a measurement waits.
+    {.name = "threads_measured_slowly",
+     .threads = 4,
+     .slack = 64 * kMiB,
+     .measured = true,
+     .contexts = true,
+     .fault = "fault call=cuMemFree_v2 delay_ms=150 percent=3"},
     {.name = "processes_modest",
      .processes = 4,
      .threads = 2,
@@ -160,6 +173,7 @@ const Shape kShapes[] = {
      .fork = true,
      .import = true},
     {.name = "processes_greedy", .processes = 4, .threads = 2, .fork = true, .import = true, .arrays = true},
+    {.name = "processes_contexts", .processes = 6, .threads = 2, .rounds = 5, .contexts = true, .import = true},
     {.name = "processes_killed",
      .processes = 6,
      .threads = 2,

@@ -6,6 +6,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pools.h"
 #include "vgpu/policy/process.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
@@ -53,6 +54,8 @@ CUresult Destroyed(CUcontext context, Destroy destroy) {
 template <typename Release>
 CUresult PrimaryLeft(CUdevice ordinal, Release release) {
   if (!Active()) return release();
+  PacerLeavePrimary(ordinal);
+  const Locked locked(PrimaryLock());
   Passage passage(Way::kShared);
   const ContextEnd end(ordinal);
   const CUresult result = release();
@@ -110,19 +113,15 @@ HAMI_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) 
 }
 
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
-  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxRelease(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
-  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxRelease_v2(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal) {
-  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxReset(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
-  if (Active()) PacerLeavePrimary(ordinal);
   return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxReset_v2(ordinal); });
 }
 
@@ -141,6 +140,7 @@ HAMI_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   Passage passage(Way::kShared);
   const bool known = real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;
   if (known) PacerLeaveContext(as_context);
+  PoolsLoseStream(nullptr);  // its streams are those of the context that it is part of, for all we are told
   const ContextEnd end(as_context);
   const CUresult result = real::cuGreenCtxDestroy(green);
   if (result != CUDA_SUCCESS) return result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Graphs, as far as they allocate.
+// Graphs: what they allocate, and the GPU time of their launches.
 
 #include "vgpu/policy/graphs.h"
 
@@ -15,6 +15,11 @@ namespace {
 
 CUresult Instantiated(CUresult result, const CUgraphExec* exec, CUgraph graph) {
   if (result == CUDA_SUCCESS && exec != nullptr && Active()) GraphInstantiated(graph, *exec);
+  return result;
+}
+
+CUresult Changed(CUresult result, CUgraphExec exec) {
+  if (result == CUDA_SUCCESS && Active()) GraphChanged(exec);
   return result;
 }
 
@@ -53,6 +58,38 @@ HAMI_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
     ForgetGraph(exec);
   }
   return result;
+}
+
+// What changes how long the kernels of an executable graph take.
+HAMI_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
+                                       CUgraphExecUpdateResult* result) {
+  return Changed(real::cuGraphExecUpdate(exec, graph, error_node, result), exec);
+}
+
+HAMI_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
+  return Changed(real::cuGraphExecUpdate_v2(exec, graph, info), exec);
+}
+
+HAMI_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                    const CUDA_KERNEL_NODE_PARAMS_v1* params) {
+  return Changed(real::cuGraphExecKernelNodeSetParams(exec, node, params), exec);
+}
+
+HAMI_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                                       const CUDA_KERNEL_NODE_PARAMS* params) {
+  return Changed(real::cuGraphExecKernelNodeSetParams_v2(exec, node, params), exec);
+}
+
+HAMI_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams* params) {
+  return Changed(real::cuGraphExecNodeSetParams(exec, node, params), exec);
+}
+
+HAMI_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
+  return Changed(real::cuGraphExecChildGraphNodeSetParams(exec, node, child), exec);
+}
+
+HAMI_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned enabled) {
+  return Changed(real::cuGraphNodeSetEnabled(exec, node, enabled), exec);
 }
 
 HAMI_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {

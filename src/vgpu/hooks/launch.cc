@@ -112,7 +112,7 @@ HAMI_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, u
 }
 
 // One launch on each of several devices, in one call: all are admitted first, each on its own device, so that no part
-// waits for the account while its peers already spin.
+// waits for the account while its peers already spin, and none is measured while it waits for the others' accounts.
 HAMI_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned count, unsigned flags) {
   const auto launch = [&] { return real::cuLaunchCooperativeKernelMultiDevice(list, count, flags); };
   constexpr unsigned kMost = hami::region::kMaxDevices;
@@ -124,11 +124,13 @@ HAMI_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* li
     action();
     real::cuCtxPopCurrent_v2(&context);
   };
+  const auto id = [](const CUDA_LAUNCH_PARAMS& p) {
+    return KernelId(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
+  };
   Ticket tickets[kMost];
+  for (unsigned i = 0; i < count; ++i) on_context_of(list[i].hStream, [&] { AwaitLaunch(id(list[i])); });
   for (unsigned i = 0; i < count; ++i) {
-    const CUDA_LAUNCH_PARAMS& p = list[i];
-    const uint64_t id = KernelId(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
-    on_context_of(p.hStream, [&] { BeginLaunch(id, p.hStream, false, &tickets[i]); });
+    on_context_of(list[i].hStream, [&] { BeginLaunch(id(list[i]), list[i].hStream, false, &tickets[i]); });
   }
   const CUresult result = launch();
   for (unsigned i = 0; i < count; ++i) {

@@ -8,6 +8,7 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/bindings.h"
 #include "vgpu/policy/charge.h"
+#include "vgpu/policy/marks.h"
 #include "vgpu/policy/modules.h"
 #include "vgpu/policy/spill.h"
 
@@ -70,7 +71,10 @@ CUresult FreePlainInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
   Entry entry;
   const bool known = table().Take(Space::kPointer, pointer, &entry);
   const CUresult result = free();
-  if (known && result == CUDA_SUCCESS && !LeftToContext(entry)) VmmFreedLater(entry.device, entry.bytes, name);
+  if (known && result == CUDA_SUCCESS && !LeftToContext(entry)) {
+    VmmFreedLater(entry.device, entry.bytes, name);
+    if (!MarkFree(stream, name)) SettleFrees();
+  }
   if (known && result != CUDA_SUCCESS) table().Insert(entry);
   return result;
 }
@@ -84,7 +88,7 @@ CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
     const StreamName name = NameOf(stream);
     PoolFreeBegins(entry);
     const CUresult result = Uncharged(Space::kPointer, pointer, free);
-    PoolFreeEnds(entry, name, result == CUDA_SUCCESS);
+    PoolFreeEnds(entry, name, stream, result == CUDA_SUCCESS);
     return result;
   }
   if (entry.space == Space::kNone) return free();
@@ -105,6 +109,7 @@ CUresult Synchronised(Name name, Wait wait) {
   if (result == CUDA_SUCCESS && g_vmm_uses_end_later.load(std::memory_order_relaxed)) {
     const Passage passage(Way::kShared);
     VmmReached(waited);
+    SettleFrees();
   }
   AfterSynchronise(result == CUDA_SUCCESS ? waited : Waited{});
   ModulesSynchronised();
@@ -177,13 +182,22 @@ HAMI_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
   return Synchronised(Nothing, [&] { return real::cuMemPoolTrimTo(pool, keep); });
 }
 
+HAMI_EXPORT CUresult cuStreamDestroy(CUstream stream) {
+  if (Active()) PoolsLoseStream(stream);
+  return real::cuStreamDestroy(stream);
+}
+HAMI_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
+  if (Active()) PoolsLoseStream(stream);
+  return real::cuStreamDestroy_v2(stream);
+}
+
 HAMI_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
   return StreamSynchronised(stream, [&] { return real::cuStreamSynchronize(stream); });
 }
 HAMI_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream) {
   return StreamSynchronised(Meant(stream, true), [&] { return real::cuStreamSynchronize_ptsz(stream); });
 }
-// Which streams an event stood on, nobody says.
+// Which streams an event stood on, nobody says; what it waited for may be known by a mark.
 HAMI_EXPORT CUresult cuEventSynchronize(CUevent event) {
   return Synchronised(Nothing, [&] { return real::cuEventSynchronize(event); });
 }

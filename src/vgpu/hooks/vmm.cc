@@ -8,6 +8,7 @@
 #include "vgpu/policy/bindings.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/marks.h"
 #include "vgpu/policy/pages.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
@@ -34,10 +35,25 @@ CUDA_ARRAY_SPARSE_PROPERTIES::Extent TileOf(const CUarrayMapInfo& map) {
   return known == CUDA_SUCCESS ? properties.tileExtent : CUDA_ARRAY_SPARSE_PROPERTIES::Extent{};
 }
 
+// What an array takes that is mapped as a whole; 0 where the driver does not say.
+uint64_t WholeOf(const CUarrayMapInfo& map) {
+  CUDA_ARRAY_MEMORY_REQUIREMENTS needs{};
+  CUdevice ordinal = 0;
+  if (real::cuCtxGetDevice(&ordinal) != CUDA_SUCCESS) return 0;
+  CUresult known = CUDA_ERROR_INVALID_VALUE;
+  if (map.resourceType == CU_RESOURCE_TYPE_ARRAY) {
+    known = real::cuArrayGetMemoryRequirements(&needs, map.resource.array, ordinal);
+  } else if (map.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+    known = real::cuMipmappedArrayGetMemoryRequirements(&needs, map.resource.mipmap, ordinal);
+  }
+  return known == CUDA_SUCCESS ? needs.size : 0;
+}
+
 bool BeginStep(const CUarrayMapInfo& map, ArrayStep* step) {
   const bool mipmap = map.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
   step->array = mipmap ? KeyOf(map.resource.mipmap) : KeyOf(map.resource.array);
-  step->box = BoxOf(map, TileOf(map));
+  const auto tile = TileOf(map);
+  step->box = BoxOf(map, tile, tile.width == 0 ? WholeOf(map) : 0);
   step->maps = map.memOperationType == CU_MEM_OPERATION_TYPE_MAP;
   return !step->maps || VmmUsing(map.memHandle.memHandle, step->box.bytes(), &step->use);
 }
@@ -66,6 +82,8 @@ CUresult Mapped(const CUarrayMapInfo* maps, unsigned count, CUstream stream, Map
   const CUresult result = fits ? map_all() : CUDA_ERROR_OUT_OF_MEMORY;
   const StreamName name = NameOf(stream);
   for (const ArrayStep& step : steps) EndStep(step, name, result == CUDA_SUCCESS);
+  const bool ended = result == CUDA_SUCCESS && g_vmm_uses_end_later.load(std::memory_order_relaxed);
+  if (ended && !MarkFree(stream, name)) SettleFrees();
   steps.Clear();
   return result;
 }

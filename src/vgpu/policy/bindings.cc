@@ -53,7 +53,12 @@ uint64_t PlaceOf(unsigned level, unsigned layer, unsigned x, unsigned y, unsigne
          (x & kPlaceMask);
 }
 
+// The place of all of an array is its size.
+constexpr uint64_t kSizeMask = (uint64_t{1} << 42) - 1;
+uint64_t PlaceOfWhole(const TileBox& box) { return uint64_t{kWholeLevel} << 58 | (box.whole / kTileBytes & kSizeMask); }
+
 bool Contains(const TileBox& box, uint64_t place) {
+  if (box.level == kWholeLevel) return place == PlaceOfWhole(box);
   if (place >> 58 != box.level || (place >> 42 & 0xffff) != box.layer) return false;
   for (unsigned i = 0; i < 3; ++i) {
     const uint64_t at = place >> (i * kPlaceBits) & kPlaceMask;
@@ -64,6 +69,7 @@ bool Contains(const TileBox& box, uint64_t place) {
 
 template <typename Visit>
 void ForEachPlace(const TileBox& box, Visit visit) {
+  if (box.level == kWholeLevel) return visit(PlaceOfWhole(box));
   for (unsigned z = 0; z < box.count[2]; ++z) {
     for (unsigned y = 0; y < box.count[1]; ++y) {
       for (unsigned x = 0; x < box.count[0]; ++x) {
@@ -76,7 +82,7 @@ void ForEachPlace(const TileBox& box, Visit visit) {
 // What a tile (whose `bytes` are its place) or a part of a multicast object was charged, if its memory is foreign.
 uint64_t ChargedFor(const Entry& binding) {
   if (binding.space == Space::kVmmBinding) return binding.bytes;
-  return binding.bytes >> 58 == kWholeLevel ? 0 : kTileBytes;
+  return binding.bytes >> 58 == kWholeLevel ? (binding.bytes & kSizeMask) * kTileBytes : kTileBytes;
 }
 
 // Uses that end together, summed up by memory, because one piece often has thousands of tiles.
@@ -183,10 +189,12 @@ void Bind(const MulticastRange& at, const Physical& physical) {
 
 }  // namespace
 
-uint64_t TileBox::bytes() const { return level == kWholeLevel ? 0 : tiles() * kTileBytes; }
+uint64_t TileBox::bytes() const { return level == kWholeLevel ? whole : tiles() * kTileBytes; }
 
-TileBox BoxOf(const CUarrayMapInfo& map, const CUDA_ARRAY_SPARSE_PROPERTIES::Extent& tile) {
-  if (tile.width == 0 || tile.height == 0 || tile.depth == 0) return {kWholeLevel, 0, {0, 0, 0}, {1, 1, 1}};
+TileBox BoxOf(const CUarrayMapInfo& map, const CUDA_ARRAY_SPARSE_PROPERTIES::Extent& tile, uint64_t whole) {
+  if (tile.width == 0 || tile.height == 0 || tile.depth == 0) {
+    return {kWholeLevel, 0, {0, 0, 0}, {1, 1, 1}, (whole + kTileBytes - 1) / kTileBytes * kTileBytes};
+  }
   if (map.subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
     const auto& tail = map.subresource.miptail;
     const uint64_t first = tail.offset / kTileBytes;

@@ -23,17 +23,18 @@ struct TileBox {
   unsigned layer;
   unsigned first[3];
   unsigned count[3];
+  uint64_t whole = 0;  // bytes of an array that is mapped as a whole
 
   uint64_t tiles() const { return uint64_t{count[0]} * count[1] * count[2]; }
-  // What memory from another container is charged for it; the size of an array that is mapped as a whole is not known.
+  // What memory from another container is charged for it.
   uint64_t bytes() const;
 };
 inline constexpr unsigned kTailLevel = 62;   // of the levels that are smaller than a tile; a row
 inline constexpr unsigned kWholeLevel = 63;  // the array has no tiles, and is mapped as a whole
 inline constexpr uint64_t kTileBytes = uint64_t{64} << 10;
 
-// `tile` is what the driver says of the array; all 0 where it says nothing.
-TileBox BoxOf(const CUarrayMapInfo& map, const CUDA_ARRAY_SPARSE_PROPERTIES::Extent& tile);
+// `tile` is what the driver says of the array; all 0 where it says nothing, and then `whole` is how large it is.
+TileBox BoxOf(const CUarrayMapInfo& map, const CUDA_ARRAY_SPARSE_PROPERTIES::Extent& tile, uint64_t whole);
 
 // After the driver has taken a list of mappings for the stream. `use` began before that, and becomes the box's.
 void VmmTilesMapped(uint64_t array, const TileBox& box, const VmmUse& use, const StreamName& stream);

@@ -4,15 +4,27 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "vgpu/policy/bindings.h"
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/log.h"
+#include "vgpu/policy/marks.h"
 #include "vgpu/policy/pools.h"
 
 namespace hami::vgpu {
 
-bool Reserve(int device, uint64_t bytes, Kind kind) {
+void SettleFrees() {
+  Waited proved;
+  while (TakePassedMark(&proved)) {
+    VmmReached(proved);
+    PoolsReached(proved);
+  }
+  PoolsAskStreams();
+}
+
+bool ReserveReclaiming(int device, uint64_t bytes, Kind kind) {
   if (TryReserve(device, bytes, kind)) return true;
   if (device < 0) return false;
+  SettleFrees();
   // What this process holds without using goes first; each step only if it is needed.
   SettlePools(device);
   if (TryReserve(device, bytes, kind)) return true;
@@ -25,7 +37,12 @@ bool Reserve(int device, uint64_t bytes, Kind kind) {
     if (graphs_trimmed || !TrimGraphs(device)) break;
     if (TryReserve(device, bytes, kind)) return true;
   }
-  Refused(device, bytes);
+  return false;
+}
+
+bool Reserve(int device, uint64_t bytes, Kind kind) {
+  if (ReserveReclaiming(device, bytes, kind)) return true;
+  if (device >= 0) Refused(device, bytes);
   return false;
 }
 

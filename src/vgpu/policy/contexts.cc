@@ -9,6 +9,7 @@
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/lock.h"
+#include "vgpu/policy/marks.h"
 #include "vgpu/policy/modules.h"
 #include "vgpu/policy/nvml_probe.h"
 #include "vgpu/policy/pages.h"
@@ -39,8 +40,8 @@ struct Known {
   bool left;      // entries are left to them
 };
 
-constinit Lock g_lock{};           // guards g_known and the numbers
-constinit Lock g_primary_lock{};   // state and retain of a primary context belong together
+constinit Lock g_lock{};  // guards g_known and the numbers
+constinit Lock g_primary_lock{};
 constinit Lock g_making_lock{};    // one context is made at a time, so that its size can be measured
 constinit ProcessList g_before{};  // guarded by it, like its twin
 constinit ProcessList g_after{};
@@ -291,6 +292,8 @@ CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& mak
   return CUDA_SUCCESS;
 }
 
+Lock& PrimaryLock() { return g_primary_lock; }
+
 CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker) {
   const Locked locked(g_primary_lock);
   unsigned flags = 0;
@@ -321,6 +324,7 @@ void ContextGone(CUcontext handle, Passage* passage) {
   Entry entry;
   while (table().TakeOfContext(gone.id, &entry)) RefundEntry(entry);
   PoolsLostContext(handle);
+  ForgetMarks(handle);
   VmmLostContext(handle);
   if (g_graphs_allocate.load(std::memory_order_relaxed)) SettleGraphs(gone.device, gone.ordinal);
   SettleModules(gone.device, passage);
@@ -328,11 +332,15 @@ void ContextGone(CUcontext handle, Passage* passage) {
 
 ContextEnd::ContextEnd(CUcontext handle) {
   g_context_ends.fetch_add(1, std::memory_order_relaxed);
-  const Locked locked(g_lock);
-  if (Known* const known = FindLocked(handle); known != nullptr) {
+  {
+    const Locked locked(g_lock);
+    Known* const known = FindLocked(handle);
+    if (known == nullptr) return;
     ++known->ends;
     id_ = known->id;
   }
+  LeaveEndingMarks();
+  PoolsLeaveEnding();
 }
 
 ContextEnd::ContextEnd(CUdevice of_primary) : ContextEnd(PrimaryOf(of_primary)) {}
@@ -367,6 +375,12 @@ bool LeftToContextSlow(const Entry& entry) {
   left.key = g_next_left++;
   table().Insert(left);  // without memory it counts for ever: too careful is not wrong
   return true;
+}
+
+bool ContextLives(CUcontext handle) {
+  const Locked locked(g_lock);
+  const Known* const known = FindLocked(handle);
+  return known != nullptr && known->ends == 0;
 }
 
 void PrimaryMayBeGone(CUdevice ordinal, Passage* passage) {

@@ -11,6 +11,7 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/policy/gate.h"
+#include "vgpu/policy/lock.h"
 #include "vgpu/policy/table.h"
 
 namespace hami::vgpu {
@@ -37,6 +38,9 @@ struct ContextMaker {
 };
 CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker);
 
+// Held while a reference to a primary context is taken or let go of, so that what its state says stays true until that
+// is done. Comes before the gate.
+Lock& PrimaryLock();
 // As MakeContext when the primary context is not active yet, else just `create`.
 CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker);
 
@@ -60,6 +64,9 @@ extern std::atomic<uint32_t> g_context_ends;  // alive
 inline bool LeftToContext(const Entry& entry) {
   return g_context_ends.load(std::memory_order_relaxed) != 0 && LeftToContextSlow(entry);
 }
+
+// Known, and nobody has begun to end it. What of ours lives in it may be used then.
+bool ContextLives(CUcontext handle);
 
 // After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave), in the passage in
 // which it did; that becomes the one in which the rest is measured.

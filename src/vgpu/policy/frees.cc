@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/capture.h"
 #include "vgpu/policy/pages.h"
 
 namespace hami::vgpu {
@@ -17,7 +18,9 @@ struct Freed {
   uint64_t bytes;
   uint64_t last;  // number of the youngest free in it
   StreamName on;
+  CUstream handle;
   bool in_call;  // the driver is being asked; not to be reached by any wait
+  bool askable;  // the handle is valid
 };
 constinit Growing<Freed> g_freed{};
 constinit std::atomic<uint64_t> g_frees{0};
@@ -32,7 +35,7 @@ Freed* RecordOf(uint64_t pool, const StreamName& on, bool in_call) {
   }
   if (streams >= kStreamsOfAPool && on.number != 0) return RecordOf(pool, {0, on.context}, in_call);
   Freed* const added = g_freed.Add();
-  if (added != nullptr) *added = {pool, 0, 0, on, in_call};
+  if (added != nullptr) *added = {pool, 0, 0, on, nullptr, in_call, false};
   return added;
 }
 
@@ -41,6 +44,19 @@ void RemoveIf(Which which) {
   for (size_t i = g_freed.size(); i-- > 0;) {
     if (which(g_freed[i])) g_freed.Remove(&g_freed[i]);
   }
+}
+
+// False while the stream has something left to do, and where that can not be asked: the handle may mean another stream
+// in this thread, and a stream that is being captured must not be touched.
+bool Idle(const Freed& freed) {
+  CUcontext popped = nullptr;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (real::cuCtxPushCurrent_v2(freed.on.context) != CUDA_SUCCESS) return false;
+  const bool idle = NameOf(freed.handle).number == freed.on.number &&
+                    real::cuStreamIsCapturing(freed.handle, &capture) == CUDA_SUCCESS &&
+                    capture == CU_STREAM_CAPTURE_STATUS_NONE && real::cuStreamQuery(freed.handle) == CUDA_SUCCESS;
+  real::cuCtxPopCurrent_v2(&popped);
+  return idle;
 }
 
 }  // namespace
@@ -67,11 +83,13 @@ void FreeBegins(uint64_t pool, uint64_t bytes) {
   if (Freed* const record = RecordOf(pool, {}, true); record != nullptr) record->bytes += bytes;
 }
 
-void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, bool freed) {
+void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, CUstream handle, bool freed) {
   Freed* const added = freed ? RecordOf(pool, stream, false) : nullptr;
   if (added != nullptr) {
     added->bytes += bytes;
     added->last = NextFree();
+    added->handle = handle;
+    added->askable = added->on.number != 0;
   } else if (freed) {
     return;  // without memory it stays in the call for ever: too careful is not wrong
   }
@@ -92,6 +110,27 @@ uint64_t Unreached(uint64_t pool, const StreamName& stream) {
 
 void FreesReached(const Waited& waited) {
   RemoveIf([&](const Freed& freed) { return !freed.in_call && Reaches(waited, freed.on, freed.last); });
+}
+
+void AskStreams(bool (*lives)(CUcontext context)) {
+  if (g_freed.size() == 0) return;
+  const RelaxedCapture relaxed;
+  const uint64_t so_far = FreesSoFar();
+  for (size_t i = 0; i < g_freed.size();) {
+    const Freed& freed = g_freed[i];
+    if (!freed.in_call && freed.askable && lives(freed.on.context) && Idle(freed)) {
+      FreesReached({so_far, {freed.on.number, nullptr}});
+      i = 0;  // this one is gone, and others
+    } else {
+      ++i;
+    }
+  }
+}
+
+void ForgetStream(CUstream handle) {
+  for (Freed& freed : g_freed) {
+    if (handle == nullptr || freed.handle == handle) freed.askable = false;
+  }
 }
 
 void FreesEnded(CUcontext context) {

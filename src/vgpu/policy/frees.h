@@ -4,8 +4,9 @@
 // Invariant: whatever the driver can not reuse yet for an allocation on some stream is part of Unreached() for it, from
 // before the driver's call that frees it until a wait has proved that the stream got there. Memory that a stream freed
 // is at once the same stream's again (CUDA promises that), so it is no part of what is unreached for that stream.
-// Streams are told apart by the driver's numbers, which are never reused as handles are; where the driver gives none,
-// nothing is known to be the same stream. The caller holds the pools' lock, unless a function says otherwise.
+// A wait of the program's proves it, or the driver, asked whether a stream has nothing left to do. Streams are told
+// apart by the driver's numbers, which are never reused as handles are; where the driver gives none, nothing is known
+// to be the same stream. The caller holds the pools' lock, unless a function says otherwise.
 #pragma once
 
 #include <stdint.h>
@@ -34,13 +35,19 @@ uint64_t FreesSoFar();
 uint64_t NextFree();
 bool Reaches(const Waited& waited, const StreamName& on, uint64_t number);
 
-// Around the driver's call. Until it ends, no wait can be one for this free.
+// Around the driver's call. Until it ends, no wait can be one for this free. `handle` is the stream as the program
+// named it.
 void FreeBegins(uint64_t pool, uint64_t bytes);
-void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, bool freed);
+void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, CUstream handle, bool freed);
 
 // Bytes that the driver may not be able to reuse on that stream now; of all streams, if it is unknown.
 uint64_t Unreached(uint64_t pool, const StreamName& stream = {});
 void FreesReached(const Waited& waited);
+// Streams that have nothing left to do have reached what they freed. Asks the driver, and waits for nothing. `lives`
+// answers whether what is in a context may be used.
+void AskStreams(bool (*lives)(CUcontext context));
+// The handle means nothing any more; nullptr: none that is known does.
+void ForgetStream(CUstream handle);
 // The context and all its streams have ended.
 void FreesEnded(CUcontext context);
 void ForgetFrees(uint64_t pool);

@@ -8,7 +8,51 @@
 
 namespace hami::vgpu {
 
-void* DriverSymbol(Sym) { return nullptr; }  // streams are named by the tests
+namespace {
+
+// The driver: one stream, whose handle is its number.
+struct Asked {
+  bool idle = true;
+  bool capturing = false;
+  bool lives = true;
+  int queries = 0;
+};
+constinit Asked g_asked{};
+
+uintptr_t NumberOf(CUstream stream) { return reinterpret_cast<uintptr_t>(stream); }
+CUresult GetId(CUstream stream, unsigned long long* number) {
+  *number = NumberOf(stream);
+  return CUDA_SUCCESS;
+}
+CUresult GetContext(CUstream, CUcontext* out) {
+  *out = reinterpret_cast<CUcontext>(uintptr_t{16});
+  return CUDA_SUCCESS;
+}
+CUresult Capturing(CUstream, CUstreamCaptureStatus* out) {
+  *out = g_asked.capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult Query(CUstream) {
+  ++g_asked.queries;
+  return g_asked.idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+CUresult Push(CUcontext) { return CUDA_SUCCESS; }
+CUresult Pop(CUcontext*) { return CUDA_SUCCESS; }
+CUresult Exchange(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
+bool Lives(CUcontext) { return g_asked.lives; }
+
+}  // namespace
+
+void* DriverSymbol(Sym sym) {
+  if (sym == Sym::cuStreamGetId) return reinterpret_cast<void*>(&GetId);
+  if (sym == Sym::cuStreamGetCtx) return reinterpret_cast<void*>(&GetContext);
+  if (sym == Sym::cuStreamIsCapturing) return reinterpret_cast<void*>(&Capturing);
+  if (sym == Sym::cuStreamQuery) return reinterpret_cast<void*>(&Query);
+  if (sym == Sym::cuCtxPushCurrent_v2) return reinterpret_cast<void*>(&Push);
+  if (sym == Sym::cuCtxPopCurrent_v2) return reinterpret_cast<void*>(&Pop);
+  if (sym == Sym::cuThreadExchangeStreamCaptureMode) return reinterpret_cast<void*>(&Exchange);
+  return nullptr;
+}
 
 namespace {
 
@@ -16,12 +60,16 @@ constexpr uint64_t kPool = 7;
 
 class FreesTest : public testing::Test {
  protected:
-  ~FreesTest() override { ResetFrees(); }
+  ~FreesTest() override {
+    ResetFrees();
+    g_asked = {};
+  }
+  static CUstream Handle(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
   static CUcontext Context(uintptr_t number) { return reinterpret_cast<CUcontext>(number * 16); }
   static StreamName Stream(uint64_t number, uintptr_t context = 1) { return {number, Context(context)}; }
   static void Free(uint64_t bytes, const StreamName& stream, uint64_t pool = kPool) {
     FreeBegins(pool, bytes);
-    FreeEnds(pool, bytes, stream, true);
+    FreeEnds(pool, bytes, stream, Handle(stream.number), true);
   }
   static void WaitFor(uint64_t stream) { FreesReached({FreesSoFar(), {stream, nullptr}}); }
   static void WaitFor(CUcontext context) { FreesReached({FreesSoFar(), {0, context}}); }
@@ -75,7 +123,7 @@ TEST_F(FreesTest, GivenAFreeInTheDriversCall_ThenNoWaitReachesItAndNoStreamHasIt
   WaitFor(Context(1));
   ForgetFrees(kPool);
   EXPECT_EQ(Unreached(kPool, Stream(1)), 10u);
-  FreeEnds(kPool, 10, Stream(1), false);  // declined
+  FreeEnds(kPool, 10, Stream(1), nullptr, false);  // declined
   EXPECT_EQ(Unreached(kPool), 0u);
 }
 
@@ -87,6 +135,51 @@ TEST_F(FreesTest, GivenMoreStreamsThanAreToldApart_ThenNothingIsLostAndTheContex
   EXPECT_GT(Unreached(kPool), 0u);
   WaitFor(Context(1));
   EXPECT_EQ(Unreached(kPool), 0u);
+}
+
+TEST_F(FreesTest, GivenAStreamThatHasNothingLeftToDo_WhenAsked_ThenItsFreesAreReachedAndNoOthers) {
+  Free(1, Stream(1));
+  Free(10, Stream(1), kPool + 1);
+  Free(100, {0, Context(1)});
+  g_asked.idle = false;
+  AskStreams(&Lives);
+  EXPECT_EQ(Unreached(kPool), 101u);
+  g_asked.idle = true;
+  AskStreams(&Lives);
+  EXPECT_EQ(Unreached(kPool), 100u) << "a stream without a number is not known to be the one";
+  EXPECT_EQ(Unreached(kPool + 1), 0u);
+}
+
+TEST_F(FreesTest, GivenAStreamThatMayNotBeTouched_WhenAsked_ThenItIsNot) {
+  Free(1, Stream(1));
+  g_asked.lives = false;
+  AskStreams(&Lives);
+  g_asked.lives = true;
+  g_asked.capturing = true;
+  AskStreams(&Lives);
+  g_asked.capturing = false;
+  ForgetStream(Handle(1));
+  AskStreams(&Lives);
+  EXPECT_EQ(g_asked.queries, 0);
+  EXPECT_EQ(Unreached(kPool), 1u);
+  Free(1, Stream(1));  // it was another handle's end, or there is a new one
+  ForgetStream(nullptr);
+  AskStreams(&Lives);
+  EXPECT_EQ(g_asked.queries, 0);
+}
+
+TEST_F(FreesTest, GivenAHandleThatMeansAnotherStreamHere_WhenAsked_ThenNothingIsReached) {
+  FreeBegins(kPool, 1);
+  FreeEnds(kPool, 1, Stream(1), Handle(2), true);
+  AskStreams(&Lives);
+  EXPECT_EQ(g_asked.queries, 0);
+  EXPECT_EQ(Unreached(kPool), 1u);
+}
+
+TEST_F(FreesTest, GivenAFreeInTheDriversCall_WhenAsked_ThenItIsNotReached) {
+  FreeBegins(kPool, 1);
+  AskStreams(&Lives);
+  EXPECT_EQ(Unreached(kPool), 1u);
 }
 
 }  // namespace

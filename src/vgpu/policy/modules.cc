@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/modules.h"
 
+#include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
@@ -18,6 +19,9 @@ namespace {
 // The pace of measurements that nobody asked for by name. One costs a round through NVML.
 constexpr int64_t kPendingMillis = 50;
 constexpr int64_t kQueryMillis = 1000;
+// How long a load that seems not to fit waits to be measured, and how often it tries.
+constexpr int64_t kJudgeMillis = 2000;
+constexpr int64_t kJudgeNap = 2'000'000;
 
 // The business of who is alone, but for what is atomic.
 struct DeviceModules {
@@ -30,6 +34,7 @@ struct DeviceModules {
 constinit DeviceModules g_modules[region::kMaxDevices]{};
 constinit std::atomic<int64_t> g_next_look{0};  // CoarseMillis before which no synchronisation measures
 constinit ProcessList g_list{};                 // of who is alone
+constinit std::atomic<uint32_t> g_loads{0};     // LoadWatches alive
 
 bool FreeMemory(uint64_t* out) {
   size_t free = 0;
@@ -48,19 +53,36 @@ void NoteOrdinal(int device) {
 
 enum class Measured { kNo, kFits, kDoesNotFit };
 
-void SetCharged(int device, uint64_t bytes) {
+void LowerTo(int device, uint64_t bytes) {
   const uint64_t charged = g_modules[device].charged.exchange(bytes, std::memory_order_relaxed);
-  if (bytes > charged) ChargeAnyway(device, bytes - charged, Kind::kModule);
   if (bytes < charged) Refund(device, charged - bytes, Kind::kModule);
 }
 
+bool HasRoom(int device, uint64_t bytes) {
+  const uint64_t limit = LimitBytes(device);
+  return limit == 0 || UsedBytes(device) + bytes <= limit;
+}
+
+// What was measured beyond the count. `judged`: it is a load's, and refused if it does not fit.
+Measured CountGrowth(int device, uint64_t growth, bool judged) {
+  if (!judged && g_loads.load(std::memory_order_acquire) == 0) {
+    ChargeAnyway(device, growth, Kind::kModule);
+  } else if (judged ? !ReserveReclaiming(device, growth, Kind::kModule)
+                    : !HasRoom(device, growth) || !TryReserve(device, growth, Kind::kModule)) {
+    if (!judged) NoteFirstUse();  // to be looked at again, when the load has been judged
+    return Measured::kDoesNotFit;
+  }
+  g_modules[device].charged.fetch_add(growth, std::memory_order_relaxed);
+  return Measured::kFits;
+}
+
 // Brings the module count to (what the driver sees − what is counted otherwise). The caller is alone.
-Measured Adjust(int device, bool within_limit = false) {
+Measured Adjust(int device, bool judged = false) {
   DeviceModules& modules = g_modules[device];
   const CUdevice ordinal = modules.ordinal.load(std::memory_order_relaxed);
   const bool may_shrink = modules.may_have_shrunk.load(std::memory_order_relaxed);
   if (may_shrink && ContextsOn(device) == 0) {
-    SetCharged(device, 0);
+    LowerTo(device, 0);
     modules.may_have_shrunk.store(false, std::memory_order_relaxed);
     return Measured::kFits;
   }
@@ -82,65 +104,63 @@ Measured Adjust(int device, bool within_limit = false) {
   if (!final) {  // to be looked at again
     modules.may_have_shrunk.store(true, std::memory_order_relaxed);
     NoteFirstUse();
-    if (within_limit && !now.exact) return Measured::kNo;
+    if (judged && !now.exact) return Measured::kNo;
   }
   modules.measured_at = CoarseMillis();
   if (target > charged) {
-    if (!within_limit) {
-      SetCharged(device, target);
-    } else if (TryReserve(device, target - charged, Kind::kModule)) {
-      modules.charged.store(target, std::memory_order_relaxed);
-    } else {
-      return Measured::kDoesNotFit;
-    }
+    if (CountGrowth(device, target - charged, judged) == Measured::kDoesNotFit) return Measured::kDoesNotFit;
   } else if (may_shrink && now.exact) {
-    SetCharged(device, target);
+    LowerTo(device, target);
   }
   if (final) modules.may_have_shrunk.store(false, std::memory_order_relaxed);
   return Measured::kFits;
 }
 
-// Another thread's measurement may have counted the load before it was its turn to be asked whether it fits.
-bool PastLimit(int device) {
-  const uint64_t limit = LimitBytes(device);
-  return limit != 0 && UsedBytes(device) > limit;
-}
-
 }  // namespace
 
 LoadWatch::LoadWatch() : passage_(NvmlPid() != 0 ? Way::kShared : Way::kAlone), has_place_(CurrentPlace(&place_)) {
+  g_loads.fetch_add(1, std::memory_order_acq_rel);
   has_place_ = has_place_ && place_.device >= 0 && FreeMemory(&free_before_);
   if (has_place_) counted_before_ = OwnBytes(place_.device);
 }
+
+LoadWatch::~LoadWatch() { g_loads.fetch_sub(1, std::memory_order_acq_rel); }
 
 bool LoadWatch::Fits() {
   NoteFirstUse();  // a part may be loaded later
   g_modules_measured.store(true, std::memory_order_relaxed);
   uint64_t free_after = 0;
-  if (!has_place_ || !FreeMemory(&free_after) || free_after == free_before_) return true;
+  if (!has_place_ || !FreeMemory(&free_after)) return true;
   const int device = place_.device;
-  g_modules[device].ordinal.store(place_.ordinal, std::memory_order_relaxed);
-  passage_.Become(Way::kAlone);
-  if (passage_.alone()) {
-    const Measured measured = Adjust(device, true);
-    if (measured != Measured::kNo) return measured == Measured::kFits && !PastLimit(device);
-  } else if (NvmlPid() != 0) {
-    return true;  // measured as soon as that can be done
+  DeviceModules& modules = g_modules[device];
+  modules.ordinal.store(place_.ordinal, std::memory_order_relaxed);
+  const uint64_t growth = Uncounted(free_after);
+  const int64_t deadline = CoarseMillis() + kJudgeMillis;
+  for (bool first = true;; first = false) {
+    passage_.Become(Way::kAlone);
+    if (passage_.alone()) {
+      const Measured measured = Adjust(device, true);
+      if (measured != Measured::kNo) return measured == Measured::kFits;
+    }
+    if ((first || HasRoom(device, growth)) && ReserveReclaiming(device, growth, Kind::kModule)) {
+      modules.charged.fetch_add(growth, std::memory_order_relaxed);
+      modules.may_have_shrunk.store(true, std::memory_order_relaxed);  // it was not measured, and may be too much
+      return true;
+    }
+    if (passage_.alone() || CoarseMillis() > deadline) return false;
+    passage_.Become(Way::kTryAlone);
+    if (!passage_.alone()) region::SleepNanos(kJudgeNap);  // outside: somebody else may want to be alone
   }
-  return free_after >= free_before_ || FitsByFreeMemory(free_before_ - free_after);
 }
 
 void LoadWatch::Undone() { SettleModules(place_.device, &passage_); }
 
-// NVML does not show this process, or nobody can say right now what else it holds: the device's loss is all there is to
-// go by, a neighbour's part in it included.
-bool LoadWatch::FitsByFreeMemory(uint64_t lost) {
-  const uint64_t counted = OwnBytes(place_.device);
-  const uint64_t stated = counted > counted_before_ ? counted - counted_before_ : 0;
-  const uint64_t growth = lost > stated ? lost - stated : 0;
-  if (!TryReserve(place_.device, growth, Kind::kModule)) return false;
-  g_modules[place_.device].charged.fetch_add(growth, std::memory_order_relaxed);
-  return true;
+// What the device lost around the load, but for what this process has counted meanwhile. A neighbour's part in it is
+// included.
+uint64_t LoadWatch::Uncounted(uint64_t free_after) const {
+  const auto lost = static_cast<int64_t>(free_before_ - free_after);
+  const auto stated = static_cast<int64_t>(OwnBytes(place_.device) - counted_before_);
+  return lost > stated ? static_cast<uint64_t>(lost - stated) : 0;
 }
 
 void SettlePendingModulesSlow(int device) {
@@ -207,6 +227,7 @@ void ResetModules() {
   }
   g_modules_pending.store(false, std::memory_order_relaxed);
   g_modules_measured.store(false, std::memory_order_relaxed);
+  g_loads.store(0, std::memory_order_relaxed);
   g_next_look.store(0, std::memory_order_relaxed);
 }
 

@@ -5,7 +5,8 @@
 // measurement is made alone (gate.h); one that can not be is made up for as soon as it can.
 // Invariant: after each load, unload, limit change and query the container's count is not below what the driver sees
 // (where NVML shows this process; elsewhere the change of free memory around a call is taken). A load that would pass
-// the limit is undone.
+// the limit is undone, and none is kept that was not judged: while one is under way, what is measured is counted only
+// as far as it fits, for it may be the load's.
 #pragma once
 
 #include <stdint.h>
@@ -19,11 +20,15 @@
 namespace hami::vgpu {
 
 // A load, from before the driver's call to after the undoing of one that does not fit. It passes shared, because a
-// driver may compile for seconds, and only what it took is measured alone; where NVML does not show this process and
-// free memory is all there is to compare, it passes alone from beginning to end.
+// driver may compile for seconds, and only what it took is measured alone. Where that can not be done now, or NVML does
+// not show this process, it is judged by what the device lost and nobody has counted; what does not fit by that is
+// given time to be measured. Without NVML it passes alone from beginning to end.
 class LoadWatch {
  public:
   LoadWatch();
+  ~LoadWatch();
+  LoadWatch(const LoadWatch&) = delete;
+  LoadWatch& operator=(const LoadWatch&) = delete;
   // After the driver's success. False: it does not fit, the caller undoes it and reports out of memory.
   bool Fits();
   // After the undoing.
@@ -31,7 +36,7 @@ class LoadWatch {
   int device() const { return place_.device; }
 
  private:
-  bool FitsByFreeMemory(uint64_t lost);
+  uint64_t Uncounted(uint64_t free_after) const;
 
   Passage passage_;
   Place place_;

@@ -2,7 +2,9 @@
 #include "vgpu/policy/pacer.h"
 
 #include <errno.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -27,6 +29,7 @@ constexpr int64_t kUnknownPoll = 20'000;
 constexpr int64_t kQuietPoll = 100'000;
 constexpr int64_t kNoteInterval = 100'000'000;
 constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known well
+constexpr int64_t kVariesInterval = 1'000'000;    // of one that is known to vary
 constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
 constexpr int64_t kDrain = 10'000'000;
@@ -46,10 +49,11 @@ constinit std::atomic<int64_t> g_own_charges[region::kMaxDevices]{};
 // The account of a process without a region.
 constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
 
+// The system call, as the C library's function is a place at which a thread can be cancelled, and a launch is none.
 void SleepNanos(int64_t nanos) {
   const int saved_errno = errno;
-  timespec span = {static_cast<time_t>(nanos / 1'000'000'000), static_cast<long>(nanos % 1'000'000'000)};
-  nanosleep(&span, nullptr);
+  const timespec span = {static_cast<time_t>(nanos / 1'000'000'000), static_cast<long>(nanos % 1'000'000'000)};
+  syscall(SYS_nanosleep, &span, nullptr);
   errno = saved_errno;
 }
 
@@ -220,9 +224,11 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   if (e.samples == 0 || e.each) return Due::kNow;
   if (now - kind.sampled_at > kMissed) return Due::kNow;
   if (e.samples < kConfident) return waited ? Due::kNo : Due::kNow;
+  const int64_t interval = e.spread > e.cost / 8 ? kVariesInterval : kResampleInterval;
   const bool early =
-      now - kind.sampled_at < kResampleInterval || now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval;
-  return early ? Due::kNo : Due::kGapless;
+      now - kind.sampled_at < interval || now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval;
+  if (early) return Due::kNo;
+  return e.gapless || e.samples < kNeverGapless ? Due::kGapless : Due::kNow;
 }
 
 // A long launch that was only ever seen between the slices of others: they are asked to hold theirs, now and then until
@@ -335,7 +341,7 @@ bool GivesWay(int device) {
   const uint64_t devices = region::Load(a->region->device_count);
   if (devices != 0 && static_cast<uint64_t>(device) >= devices) return false;
   if (g_was_blocked.load(std::memory_order_relaxed)) return true;
-  if (!settings().gives_way) return false;
+  if (!settings().says_priority || region::Load(a->region->priority) <= 0) return false;
   return !OthersKnown(device) || Others(device, MonotonicNanos()).higher_present;
 }
 
@@ -409,6 +415,15 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   ticket->marks = gives_way || tells || kind->estimate.each || (ticket->sample == nullptr && due == Due::kGapless);
 }
 
+void AwaitLaunch(uint64_t id) {
+  Place place;
+  if (!Active() || !CurrentPlace(&place) || place.device < 0 || RateOf(place.device) == 0) return;
+  const LaunchKind* const kind = FindKind(id);
+  int64_t now = 0;
+  bool waited = false;
+  Admit(place.device, kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED), &now, &waited);
+}
+
 void EndLaunch(Ticket* ticket, CUresult result) {
   const bool launched = result == CUDA_SUCCESS;
   if (ticket->sample != nullptr) StopTiming(ticket->sample, ticket->stream, ticket->per_thread, launched);
@@ -436,10 +451,13 @@ void CaptureEnded() {
 
 uint64_t GraphId(CUgraphExec exec) { return LaunchId(reinterpret_cast<uintptr_t>(exec), 0, ~uint64_t{0}, 0); }
 
+void GraphChanged(CUgraphExec exec) {
+  if (LaunchKind* const kind = FindKind(GraphId(exec)); kind != nullptr) ForgetKind(kind);
+}
+
 void ForgetGraph(CUgraphExec exec) {
   if (LaunchKind* const kind = FindKind(GraphId(exec)); kind != nullptr) {
-    __atomic_store_n(&kind->estimate.cost, int64_t{0}, __ATOMIC_RELAXED);
-    kind->estimate.samples = 0;
+    __atomic_store_n(&kind->id, uint64_t{0}, __ATOMIC_RELAXED);
   }
 }
 

@@ -61,6 +61,8 @@ struct Ticket {
 // The slow path, before and after the driver's own function.
 void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket);
 void EndLaunch(Ticket* ticket, CUresult result);
+// Waits as the first of them would, and begins nothing: for launches of which several go at once.
+void AwaitLaunch(uint64_t id);
 
 // Launches need no look. Hooks with many parameters test this first and leave the rest to a function of its own, so
 // that the way through is a load, a branch and a jump.
@@ -94,7 +96,8 @@ inline CUresult PacedLaunch(Id id, CUstream stream, bool per_thread, Launch laun
 void CaptureBegan();
 void CaptureEnded();
 
-// An executable graph is gone: what was learnt of its handle is void.
+// An executable graph does something else from now on, or is gone: what was learnt of it is void.
+void GraphChanged(CUgraphExec exec);
 void ForgetGraph(CUgraphExec exec);
 uint64_t GraphId(CUgraphExec exec);
 

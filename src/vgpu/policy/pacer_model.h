@@ -30,6 +30,7 @@ enum class Gap : uint8_t { kUnsure, kNone, kCertain };
 struct Circumstances {
   Gap gap = Gap::kUnsure;
   int64_t host_gap = 0;    // ns that the host took between event and launch
+  int64_t host_span = 0;   // and for all of it; what was not measured longer may have ended before the second event
   bool contended = false;  // others use the GPU
   bool suspected = false;  // that they do only follows from what this container was charged
   bool siblings = false;   // other processes of this container do, whose time is charged to them
@@ -37,6 +38,7 @@ struct Circumstances {
 };
 
 inline constexpr uint32_t kConfident = 8;
+inline constexpr uint32_t kNeverGapless = 16;  // samples until that is believed of a kind
 inline constexpr uint32_t kSettled = 64;
 inline constexpr uint32_t kEnoughAlone = 3;
 inline constexpr uint32_t kPersistent = 16;
@@ -51,13 +53,18 @@ inline constexpr int64_t kWorthQuiet = 300'000;   // launches as long as this ar
 inline constexpr int64_t kGapless = 500'000;      // costs from here on: no gap matters
 inline constexpr int64_t kWorthTiming = 800'000;  // launches as long as this are all timed
 
-// What is left of a measurement with a gap for certain. Never nothing: a short kernel can not be told from none.
+// What is left of a measurement with a gap for certain: an idle GPU does at once what it is told, so the gap is as long
+// as the host took. Never nothing: a short kernel can not be told from none.
 constexpr int64_t WithoutGap(int64_t measured, int64_t host_gap) {
-  const int64_t gap = kLeastGap + (host_gap < kLeastGap ? host_gap : kLeastGap);
+  const int64_t gap = kLeastGap + (host_gap < kGap ? host_gap : kGap);
   return measured - gap > measured / 16 ? measured - gap : measured / 16;
 }
 
 constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
+
+// One kernel with one grid may take four times as long with other arguments. Others that nobody knows of yet come in
+// slices.
+constexpr int64_t BandTopAlone(int64_t cost) { return BandTop(cost) > cost + kNear ? BandTop(cost) : cost + kNear; }
 
 // The same while others use the GPU. Whoever varies little alone does not vary more then: what is above is theirs, and
 // taken in often enough it would raise the band again.
@@ -96,15 +103,19 @@ constexpr int64_t LearnHigh(Estimate* e, int64_t measured, const Circumstances& 
 
 // Takes one measurement into the estimate and returns how much of it is to be charged.
 constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
+  const bool exact = measured > at.host_span;
   if (at.gap == Gap::kCertain) measured = WithoutGap(measured, at.host_gap);
   if (measured < 1) measured = 1;
   const uint32_t seen = e->samples;
   if (seen < kSettled) ++e->samples;
   const bool taking_turns = at.siblings && !at.contended && e->cost >= kGapless;
   const bool beside = at.contended || taking_turns;
-  const bool high = measured > (beside ? BandTopBesideOthers(*e) : BandTop(e->cost));
-  // What came out much shorter alone than what was taken alone before shows that that was not.
-  const bool refuted = e->alone < kConfident && measured < e->cost - e->cost / 8;
+  const bool its_own = exact && !at.siblings;
+  const bool high = measured > (beside ? BandTopBesideOthers(*e) : its_own ? BandTopAlone(e->cost) : BandTop(e->cost));
+  // What came out shorter alone by a slice of others than what was taken alone before shows that that was not. Likewise
+  // where it may have been a gap; and the first launch of all takes longer than the others.
+  const bool other = e->cost - measured >= kNear || e->cost <= kGap || e->alone == 1;
+  const bool refuted = e->alone < kConfident && measured < e->cost - e->cost / 8 && other;
   const bool first_alone = !at.contended && (e->alone == 0 || refuted);
   if (first_alone) e->spread = e->alone = 0;
   if (!at.contended && (first_alone || !high) && e->alone < kConfident) ++e->alone;
@@ -124,18 +135,29 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
     e->cost += (measured - e->cost) / share;
     return e->cost;
   }
-  if (at.gap == Gap::kNone || e->cost >= kGapless) {
+  const bool better_known = e->gapless && at.gap != Gap::kNone;
+  // By more than gaps do; what is as short as a gap can not be told from one.
+  const bool varies = e->cost > kGap / 2 && e->spread > kLeastGap && e->spread > e->cost / 16;
+  if (e->cost >= kGapless || at.gap == Gap::kNone || (at.gap == Gap::kCertain && !better_known && varies)) {
     // Up and down alike, so that kernels that vary are charged their mean; what others did to the first ones goes soon.
     const bool few = !at.contended && e->alone < kConfident && measured < e->cost;
     const bool far = at.contended && measured < e->cost - e->cost / 5;
-    e->cost += (measured - e->cost) / (few ? e->alone : far ? 2 : 8);
+    // An average that sways lets pass more when it is low than it holds back when it is high.
+    const int64_t usual = varies && seen == kSettled ? 32 : 8;
+    const int64_t first = measured < e->cost / 2 ? 1 : e->alone;
+    e->cost += (measured - e->cost) / (few ? first : far ? 2 : usual);
     return measured;
   }
   // An excess that small is more likely the gap than the kernel, and what was measured without one is better known.
-  const bool far_below = measured < e->cost - e->cost / 5;
-  if (e->gapless && !far_below) return e->cost;
+  const bool far_below =
+      measured < e->cost - e->cost / 5 && (beside || at.siblings || seen < kConfident || e->cost <= kGap / 2);
+  if (better_known && !far_below) return e->cost;
   const bool gap = measured > e->cost && measured - e->cost < kGap;
-  e->cost += (measured - e->cost) / (measured < e->cost / 2 ? 1 : far_below ? 2 : gap ? 32 : seen < kConfident ? 2 : 8);
+  e->cost += (measured - e->cost) / (far_below && measured < e->cost / 2 ? 1
+                                     : far_below                         ? 2
+                                     : gap                               ? 32
+                                     : seen < kConfident                 ? 2
+                                                                         : 8);
   if (e->cost < 1) e->cost = 1;
   return gap ? e->cost : measured;
 }
@@ -213,11 +235,12 @@ constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, int streams, bool
   // one it is the estimates that are too high. They are as often too low, and what is cut off on one side is a bias.
   int64_t least = streams < 64 ? Overlap::kOne / streams : Overlap::kLeast;
   if (long_enough) least -= least / 4;
-  if (ratio < least) ratio = least;
+  const bool possible = ratio >= least;
+  if (!possible) ratio = least;
   const int64_t top = before + before / 4;
   int64_t share = 0;  // 0: by its length, beside that of those before
-  if (ratio < before / 2 || (ratio < before && o->samples == 0)) {
-    share = 1;  // nothing makes a phase shorter than it was
+  if ((ratio < before / 2 && long_enough && possible) || (ratio < before && o->samples == 0)) {
+    share = 1;  // nothing makes a phase shorter than it was, but that its beginning counted with the one before
   } else if (ratio > top) {
     share = ++o->high_run > kPersistent ? 2 : 8;
     ratio = top;

@@ -112,6 +112,57 @@ TEST(LaunchCost, GivenKernelsThatVaryBehindOthers_ThenTheMeanIsCharged) {
   EXPECT_NEAR(mean, 5'000, 50);
 }
 
+// Of one kernel with one grid, every other launch takes four times as long.
+double MeanOfMixed(const Circumstances& at, int64_t gap) {
+  Estimate e;
+  double charged = 0;
+  double cost_of_all = 0;
+  uint32_t random = 1;
+  for (int i = 0; i < 4000; ++i) {
+    random = random * 1664525 + 1013904223;
+    const int64_t cost = random >> 31 == 0 ? 20'000 : 80'000;
+    const int64_t noise = random >> 8 & 1023;
+    Learn(&e, cost + gap + (gap == 0 ? 0 : noise - 512), at);
+    if (i < 100) continue;
+    charged += static_cast<double>(e.cost);
+    cost_of_all += static_cast<double>(cost);
+  }
+  return charged / cost_of_all;
+}
+
+TEST(LaunchCost, GivenLaunchesThatVaryByTheirArguments_ThenTheMeanIsCharged) {
+  EXPECT_NEAR(MeanOfMixed({.gap = Gap::kNone}, 0), 1.0, 0.02);
+  EXPECT_NEAR(MeanOfMixed({.gap = Gap::kCertain, .host_gap = 3'000}, 5'000), 1.0, 0.02);
+  EXPECT_NEAR(MeanOfMixed({.gap = Gap::kUnsure}, 1'000), 1.0, 0.06);
+}
+
+TEST(LaunchCost, GivenLaunchesThatVaryAndSlicesOfOthers_ThenTheSlicesAreNotCharged) {
+  Estimate e;
+  double mean = 0;
+  constexpr int kRounds = 800;
+  for (int i = 0; i < kRounds; ++i) {
+    const int64_t cost = i * 7 % 11 < 6 ? 20'000 : 80'000;
+    Learn(&e, i % 5 == 0 ? cost + 2 * kMs : cost, {.gap = Gap::kNone});
+    if (i >= kRounds / 2) mean += 2.0 * static_cast<double>(e.cost) / kRounds;
+  }
+  EXPECT_NEAR(mean, 47'000, 4'000);
+}
+
+// A host that was interrupted between launch and event saw a short launch end late.
+TEST(LaunchCost, GivenAMeasurementThatTheHostDrewOut_ThenItIsNotCharged) {
+  Estimate e;
+  for (int i = 0; i < 20; ++i) Learn(&e, 5'000, {.gap = Gap::kNone, .host_span = 3'000});
+  EXPECT_LE(Learn(&e, 400'000, {.gap = Gap::kNone, .host_span = 401'000}), 7'000);
+  EXPECT_EQ(e.cost, 5'000);
+}
+
+// Constant ones: what differs is the gap, which is never shorter than it can be.
+TEST(LaunchCost, GivenConstantLaunchesAndGapsThatVary_ThenTheShortestTell) {
+  Estimate e;
+  for (int i = 0; i < 400; ++i) Learn(&e, 40'000 + 4'000 + i * 7 % 11 * 150, {.gap = Gap::kCertain, .host_gap = 2'000});
+  EXPECT_NEAR(static_cast<double>(e.cost), 40'000, 600);
+}
+
 TEST(LaunchCost, GivenOneMeasuredWithoutGap_ThenThoseWithOneDoNotCount) {
   Estimate e;
   for (int i = 0; i < 20; ++i) Learn(&e, 8'000);
@@ -348,6 +399,25 @@ TEST(StreamOverlap, WhenStreamsNoLongerOverlap_ThenTheFactorReturns) {
 TEST(StreamOverlap, GivenFirstPhaseShortAndRagged_ThenALongOneOutweighsIt) {
   Overlap o;
   Learn(&o, kMs * 3 / 4, 4 * kMs, 8);
+  Learn(&o, 13 * kMs, 100 * kMs, 8, false, true);
+  EXPECT_NEAR(static_cast<double>(o.factor), 0.13 * Overlap::kOne, 0.005 * Overlap::kOne);
+}
+
+// Of a phase that begins while the one before still ends, the end alone is counted. Believed at once, it is charged too
+// little for as long as it takes to rise again.
+TEST(StreamOverlap, GivenNoOverlap_WhenAPhaseOnlyHasItsEndCounted_ThenItWeighsNoMoreThanItsLength) {
+  Overlap o;
+  for (int i = 0; i < 40; ++i) Learn(&o, 610'000, 600'000, 1, false, true);
+  Learn(&o, 79'000, 339'000, 8);  // two launches a stream
+  EXPECT_GT(o.factor, Overlap::kOne * 8 / 10);
+  for (int i = 0; i < 40; ++i) Learn(&o, 610'000, 600'000, 1, false, true);
+  Learn(&o, 27'000, 580'000, 2, false, true);  // less than two streams can take
+  EXPECT_GT(o.factor, Overlap::kOne * 8 / 10);
+}
+
+TEST(StreamOverlap, WhenStreamsBeginToOverlap_ThenOneLongPhaseTells) {
+  Overlap o;
+  for (int i = 0; i < 40; ++i) Learn(&o, kMs, kMs, 1, false, true);
   Learn(&o, 13 * kMs, 100 * kMs, 8, false, true);
   EXPECT_NEAR(static_cast<double>(o.factor), 0.13 * Overlap::kOne, 0.005 * Overlap::kOne);
 }

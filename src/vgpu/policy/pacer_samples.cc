@@ -19,6 +19,7 @@ struct TimedLaunch {
   bool holds = false;    // the next launches wait for it
   Gap gap = Gap::kUnsure;
   int64_t host_gap = 0;
+  int64_t host_span = 0;
   int device = -1;
   CUcontext context = nullptr;
   CUdevice ordinal = -1;
@@ -28,13 +29,20 @@ struct TimedLaunch {
   uint64_t kind_id = 0;
   int64_t charged = 0;
   int64_t launched_at = 0;
-  int64_t charged_until = 0;  // kinds that are not known are paid for as time passes
+  int64_t charged_until = 0;  // kinds that are not known are paid for as time passes,
+  int64_t passed = 0;         // which is so much up to now,
+  int64_t paid = 0;           // of it was charged,
+  int64_t room = 0;           // and no more than this before they have ended
 };
 
 namespace {
 
 constexpr int kPlaces = 64;
 constexpr int64_t kHold = 5'000'000;  // no launch waits for a measurement for longer
+// What a kind that is not known is charged before it has ended. It may be waiting for what is launched next, by this
+// thread or another, so what is launched next must not wait for its end. Each further launch of a kind that is not
+// known doubles it, or a program could launch any number before it has one measured.
+constexpr int64_t kRoom = 20'000'000;
 
 constinit Lock g_lock{};  // guards the lists below; events are recorded outside, by whoever owns the place
 constinit TimedLaunch g_timed[kPlaces]{};
@@ -61,34 +69,62 @@ void Free(TimedLaunch* t, bool events_live) {
 // Among so many the GPU's time is divided now.
 int64_t Sharers(int device, int64_t now) { return 1 + Others(device, now).active; }
 
+void Remember(const Estimate& next, Estimate* estimate) {
+  __atomic_store_n(&estimate->cost, next.cost, __ATOMIC_RELAXED);
+  estimate->samples = next.samples;
+  estimate->high_run = next.high_run;
+  estimate->high_min = next.high_min;
+  estimate->gapless = next.gapless;
+  estimate->each = next.each;
+  estimate->near_run = next.near_run;
+  estimate->alone = next.alone;
+  estimate->spread = next.spread;
+  estimate->doubtful = next.doubtful;
+  estimate->doubted = next.doubted;
+}
+
+// What is measured of a kind that is forgotten, or is another one by now, is paid and not learnt.
 void Settle(TimedLaunch* t, int64_t now) {
   float milliseconds = 0;
-  if (real::cuEventElapsedTime(&milliseconds, t->start, t->end) == CUDA_SUCCESS &&
-      __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id) {
-    Estimate next = t->kind->estimate;
+  if (real::cuEventElapsedTime(&milliseconds, t->start, t->end) == CUDA_SUCCESS) {
+    const bool learns = __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id;
+    Estimate next = learns ? t->kind->estimate : Estimate{};
     const bool contended = ContendedSince(t->device, t->launched_at, now);
     LookAt(&g_siblings[t->device], ChargedToOthers(t->device), now);
     const int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
                                    {.gap = t->gap,
                                     .host_gap = t->host_gap,
+                                    .host_span = t->host_span,
                                     .contended = contended,
                                     .suspected = contended && !OthersKnown(t->device),
                                     .siblings = g_siblings[t->device].until >= t->launched_at,
                                     .sharers = t->unknown && contended ? Sharers(t->device, now) : 1});
-    __atomic_store_n(&t->kind->estimate.cost, next.cost, __ATOMIC_RELAXED);
-    t->kind->estimate.samples = next.samples;
-    t->kind->estimate.high_run = next.high_run;
-    t->kind->estimate.high_min = next.high_min;
-    t->kind->estimate.gapless = next.gapless;
-    t->kind->estimate.each = next.each;
-    t->kind->estimate.near_run = next.near_run;
-    t->kind->estimate.alone = next.alone;
-    t->kind->estimate.spread = next.spread;
-    t->kind->estimate.doubtful = next.doubtful;
-    t->kind->estimate.doubted = next.doubted;
+    if (learns) Remember(next, &t->kind->estimate);
     Pay(t->device, ScaleFor(t->device, accepted) - t->charged, now);
   }
   Free(t, true);
+}
+
+void MakeRoom(int device) {
+  for (TimedLaunch& t : g_timed) {
+    if (t.stage.load(std::memory_order_acquire) != Stage::kPending || t.device != device) continue;
+    if (t.room < 2 * t.passed) t.room = 2 * t.passed;
+  }
+}
+
+void PayForPassed(TimedLaunch* t, int64_t now) {
+  // Of several, one after the other, only one is at work.
+  std::atomic<int64_t>& paid = g_unknown_paid[t->device];
+  const int64_t since = t->charged_until > paid ? t->charged_until : paid.load();
+  t->charged_until = now;
+  if (real::cuEventQuery(t->start) == CUDA_ERROR_NOT_READY) return;  // it has not begun
+  paid = now;
+  t->passed += (now - since) / Sharers(t->device, now);
+  const int64_t charge = (t->passed < t->room ? t->passed : t->room) - t->paid;
+  if (charge <= 0) return;
+  t->paid += charge;
+  t->charged += charge;
+  Pay(t->device, charge, now);
 }
 
 void Collect(TimedLaunch* t, int64_t now) {
@@ -98,14 +134,7 @@ void Collect(TimedLaunch* t, int64_t now) {
   } else if (result != CUDA_ERROR_NOT_READY) {
     Free(t, false);
   } else if (t->unknown && now > t->charged_until) {
-    // Of several, one after the other, only one is at work.
-    std::atomic<int64_t>& paid = g_unknown_paid[t->device];
-    const int64_t since = t->charged_until > paid ? t->charged_until : paid.load();
-    const int64_t passed = (now - since) / Sharers(t->device, now);
-    t->charged_until = now;
-    paid = now;
-    t->charged += passed;
-    Pay(t->device, passed, now);
+    PayForPassed(t, now);
   }
 }
 
@@ -132,6 +161,7 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
     }
     if (t == nullptr) return nullptr;
     LookAt(&g_siblings[device], ChargedToOthers(device), MonotonicNanos());
+    if (kind->estimate.samples == 0) MakeRoom(device);
     t->start = TakeEvent(context);
     t->end = TakeEvent(context);
     if (t->start == nullptr || t->end == nullptr) {
@@ -151,6 +181,8 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
   t->charged = charged;
   t->launched_at = now;
   t->charged_until = now;
+  t->passed = t->paid = 0;
+  t->room = kRoom;
   t->gap = gapless ? Gap::kNone : Gap::kUnsure;
   t->unknown = kind->estimate.samples == 0;
   kind->sampled_at = now;
@@ -161,13 +193,16 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
     Free(t, true);
     return nullptr;
   }
-  t->host_gap = MonotonicNanos() - now;
   return t;
 }
 
 void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched) {
+  // Each of the two calls tells the GPU somewhere in between. Halfway for all we know; a little less, so that errors
+  // are for the limit.
+  t->host_gap = (MonotonicNanos() - t->launched_at) * 3 / 8;
   if (launched && t->gap == Gap::kUnsure && real::cuEventQuery(t->start) == CUDA_SUCCESS) t->gap = Gap::kCertain;
   if (launched && RecordEvent(t->end, stream, per_thread) == CUDA_SUCCESS) {
+    t->host_span = MonotonicNanos() - t->launched_at;
     g_pending.fetch_add(1);
     t->stage.store(Stage::kPending, std::memory_order_release);
     return;
@@ -247,6 +282,16 @@ void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost) {
   const bool recorded = RecordEvent(end, stream, per_thread) == CUDA_SUCCESS;
   const Locked locked(g_lock);
   WindowRecordedLocked(device, recorded);
+}
+
+void ForgetKind(LaunchKind* kind) {
+  const Locked locked(g_lock);
+  for (TimedLaunch& t : g_timed) {
+    if (t.kind == kind) t.kind_id = 0;
+  }
+  __atomic_store_n(&kind->estimate.cost, int64_t{0}, __ATOMIC_RELAXED);
+  kind->estimate.samples = 0;
+  kind->estimate.high_run = kind->estimate.near_run = 0;
 }
 
 void ForgetSamplesOf(CUcontext context, CUdevice ordinal) {

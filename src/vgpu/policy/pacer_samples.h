@@ -21,6 +21,10 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
 // After the launch: true when it went well.
 void StopTiming(TimedLaunch* timed, CUstream stream, bool per_thread, bool launched);
 
+// The next launch of the kind is measured as if none had been, and those under way tell nothing of it. That it was
+// measured alone before stays: others are not asked to be quiet again and again for a graph that often changes.
+void ForgetKind(LaunchKind* kind);
+
 // Collects what is done, learns and settles. Returns at once when somebody else is at it.
 void Harvest(int64_t now);
 int PendingSamples();

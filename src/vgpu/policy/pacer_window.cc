@@ -149,8 +149,8 @@ void CollectWindow(int device, int64_t now) {
   if (w->recording != 0 || w->phase == Phase::kRest) return;
   if (w->bad) return Close(w, now, true);
   if (w->phase != Phase::kDone) return;
-  int64_t before[kStreams];
-  int64_t after[kStreams];
+  int64_t before[kStreams]{};
+  int64_t after[kStreams]{};
   bool failed = false;
   if (!Ends(*w, 1, after, &failed) || !Ends(*w, 0, before, &failed)) return;
   // On one stream nothing overlaps, whatever the measurement says.

@@ -15,20 +15,9 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/capture.h"
 
 namespace hami::vgpu {
-
-// The calls of this thread do not count against anybody's capture.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { real::cuThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { real::cuThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
 
 CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread);
 

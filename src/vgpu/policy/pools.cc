@@ -3,10 +3,12 @@
 
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/bindings.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/lock.h"
+#include "vgpu/policy/marks.h"
 #include "vgpu/policy/pages.h"
 #include "vgpu/policy/steps.h"
 
@@ -184,6 +186,12 @@ uint64_t ExcessOver(uint64_t limit, int device, uint64_t bytes) {
 
 // As above, after what this process holds without using has been given back, as far as that is needed.
 bool ReclaimAndReserveLocked(const PoolRequest& request, int device, uint64_t* growth) {
+  Waited proved;
+  while (TakePassedMark(&proved)) {
+    VmmReached(proved);
+    FreesReached(proved);
+  }
+  AskStreams(&ContextLives);
   SettleAllLocked(device);
   if (ReserveGrowthLocked(request, true, growth)) return true;
   const uint64_t learnt = LearntStep(device, Grows::kPool, request.bytes);
@@ -251,6 +259,7 @@ bool AwaitFrees(const PoolRequest& request) {
   for (int64_t nap = kShortestNap;; nap = nap < kLongestNap / 2 ? nap * 2 : kLongestNap) {
     {
       const Locked locked(g_lock);
+      AskStreams(&ContextLives);
       const Room room = RoomLocked(request);
       if (room != Room::kComing) return room == Room::kThere;
       TrimLocked(FindLocked(request.pool)->device, 0);  // how the driver is asked
@@ -318,7 +327,7 @@ void AfterPoolUndo(const PoolRequest& request) {
   {
     const Locked locked(g_lock);
     if (const Pool* const pool = FindLocked(request.pool); pool != nullptr) {
-      FreeEnds(pool->id, Blocks(request.bytes), request.name, true);
+      FreeEnds(pool->id, Blocks(request.bytes), request.name, request.stream, true);
     }
   }
   real::cuMemPoolTrimTo(request.pool, 0);
@@ -365,9 +374,9 @@ void PoolFreeBegins(const Entry& entry) {
   FreeBegins(entry.extra, Blocks(entry.bytes));
 }
 
-void PoolFreeEnds(const Entry& entry, const StreamName& stream, bool freed) {
+void PoolFreeEnds(const Entry& entry, const StreamName& stream, CUstream handle, bool freed) {
   const Locked locked(g_lock);
-  FreeEnds(entry.extra, Blocks(entry.bytes), stream, freed);
+  FreeEnds(entry.extra, Blocks(entry.bytes), stream, handle, freed);
 }
 
 void PoolsSynchronised(const Waited& waited) {
@@ -375,6 +384,26 @@ void PoolsSynchronised(const Waited& waited) {
   const Locked locked(g_lock);
   FreesReached(waited);
   SettleAllLocked(kAllDevices);
+}
+
+void PoolsLoseStream(CUstream stream) {
+  if (g_pools.size() == 0) return;
+  const Locked locked(g_lock);
+  ForgetStream(stream);
+}
+
+void PoolsLeaveEnding() { const Locked locked(g_lock); }
+
+void PoolsReached(const Waited& waited) {
+  if (g_pools.size() == 0) return;
+  const Locked locked(g_lock);
+  FreesReached(waited);
+}
+
+void PoolsAskStreams() {
+  if (g_pools.size() == 0) return;
+  const Locked locked(g_lock);
+  AskStreams(&ContextLives);
 }
 
 void PoolsLostContext(CUcontext context) {

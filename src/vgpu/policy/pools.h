@@ -46,7 +46,7 @@ void PoolDestroyed(CUmemoryPool pool);
 void PoolBlockFreed(const Entry& entry);
 // Around all that when it is freed in stream order: by which stream.
 void PoolFreeBegins(const Entry& entry);
-void PoolFreeEnds(const Entry& entry, const StreamName& stream, bool freed);
+void PoolFreeEnds(const Entry& entry, const StreamName& stream, CUstream handle, bool freed);
 
 // Makes the charges of a device's pools equal to what they hold; kAllDevices for all.
 inline constexpr int kAllDevices = -3;
@@ -61,6 +61,13 @@ void PoolsSynchronised(const Waited& waited);
 inline void AfterSynchronise(const Waited& waited = {}) {
   if (g_pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised(waited);
 }
+// Before a stream is destroyed, and, with nullptr, before some are that nobody names.
+void PoolsLoseStream(CUstream stream);
+// From now on no stream of a context that is ending is asked about; for contexts.cc, once that can be seen.
+void PoolsLeaveEnding();
+// Frees that have been reached are room for every stream.
+void PoolsReached(const Waited& waited);
+void PoolsAskStreams();
 // All frees on its streams are done with.
 void PoolsLostContext(CUcontext context);
 

@@ -16,6 +16,7 @@
 #include "vgpu/policy/gate.h"
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/log.h"
+#include "vgpu/policy/marks.h"
 #include "vgpu/policy/modules.h"
 #include "vgpu/policy/nvml_probe.h"
 #include "vgpu/policy/pacer.h"
@@ -70,6 +71,7 @@ void ResetTables() {
   g_table.Reset();
   ResetContexts();
   ResetPools();
+  ResetMarks();
   ResetVmm();
   ResetModules();
   ResetGraphs();

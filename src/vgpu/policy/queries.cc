@@ -2,6 +2,7 @@
 #include "vgpu/policy/queries.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/charge.h"
 #include "vgpu/policy/modules.h"
 #include "vgpu/policy/pools.h"
 #include "vgpu/policy/process.h"
@@ -27,6 +28,10 @@ MemoryView ViewOf(int device, uint64_t physical_total, uint64_t physical_free) {
   if (LimitBytes(device) == 0) return view;
   view.limited = true;
   SweepForQuery();
+  {
+    const Passage passage(Way::kShared);
+    SettleFrees();
+  }
   SettlePools(device);
   SettleModulesForQuery(device);
   view.used = Less(UsedBytes(device), view.total);

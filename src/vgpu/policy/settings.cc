@@ -15,6 +15,7 @@ namespace hami::vgpu {
 namespace {
 
 constexpr char kDefaultRegion[] = "/tmp/cudevshr.cache";
+constexpr int kLowestPriority = 1'000'000;
 
 int DigitOf(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -53,14 +54,18 @@ int UnitPower(const char* unit, bool* warn) {
   return *unit == '\0' ? power : -1;
 }
 
+// What was asked for is not what is done: worth a line at any level.
+void Ignored(const char* name, const char* text, const char* why) {
+  LogLine(Level::kError).Text(name).Text("=").Text(text).Text(": ").Text(why);
+}
+
 // The number of `name`, 0 when unset or not understood.
 uint64_t SizeOf(const char* name, char* (*get)(const char*)) {
   const char* text = get(name);
   if (text == nullptr) return 0;
   const ParsedSize size = ParseSize(text);
   if (size.invalid) {
-    // A limit that does not limit is worth a line at any level.
-    LogLine(Level::kError).Text(name).Text("=").Text(text).Text(": not a size, ignored");
+    Ignored(name, text, "not a size, ignored");
   } else if (size.warn) {
     LogLine(Level::kWarn)
         .Text(name)
@@ -73,9 +78,40 @@ uint64_t SizeOf(const char* name, char* (*get)(const char*)) {
   return size.bytes;
 }
 
+// The percentage of `name`, 0 when unset or not understood. More than 100 is no limit, as HAMi has it.
+uint64_t PercentOf(const char* name, char* (*get)(const char*)) {
+  const char* const text = get(name);
+  if (text == nullptr) return 0;
+  const ParsedSize number = ParseSize(text);
+  const bool hexadecimal = strncasecmp(text, "0x", 2) == 0;
+  const bool has_unit = !hexadecimal && text[strspn(text, " \t+0123456789")] != '\0';
+  if (number.invalid || has_unit) {
+    Ignored(name, text, "not a percentage, ignored");
+    return 0;
+  }
+  if (number.bytes <= 100) return number.bytes;
+  Ignored(name, text, "more than 100 percent, taken as no limit");
+  return 100;
+}
+
+// A whole number from 0 to `most` and nothing else; -1 for anything else.
+int NumberUpTo(int most, const char* text) {
+  while (*text == ' ' || *text == '\t') ++text;
+  if (*text == '+') ++text;
+  if (DigitOf(*text) > 9) return -1;
+  int number = 0;
+  for (; DigitOf(*text) <= 9; ++text) {
+    number = number * 10 + DigitOf(*text);
+    if (number > most) return -1;
+  }
+  while (*text == ' ' || *text == '\t') ++text;
+  return *text == '\0' ? number : -1;
+}
+
 // Value for device i: the numbered name beats the global one, and 0 falls through to it.
-void ReadPerDevice(const char* name, uint64_t (&values)[region::kMaxDevices], char* (*get)(const char*)) {
-  const uint64_t global = SizeOf(name, get);
+void ReadPerDevice(const char* name, uint64_t (&values)[region::kMaxDevices], char* (*get)(const char*),
+                   uint64_t (*value_of)(const char*, char* (*)(const char*))) {
+  const uint64_t global = value_of(name, get);
   for (uint32_t i = 0; i < region::kMaxDevices; ++i) {
     char numbered[64];
     size_t n = strlen(name);
@@ -84,9 +120,41 @@ void ReadPerDevice(const char* name, uint64_t (&values)[region::kMaxDevices], ch
     if (i >= 10) numbered[n++] = '1';
     numbered[n++] = static_cast<char>('0' + i % 10);
     numbered[n] = '\0';
-    const uint64_t own = SizeOf(numbered, get);
+    const uint64_t own = value_of(numbered, get);
     values[i] = own != 0 ? own : global;
   }
+}
+
+void ReadPriority(Settings* out, char* (*get)(const char*)) {
+  constexpr const char* kName = "CUDA_TASK_PRIORITY";
+  const char* const text = get(kName);
+  if (text == nullptr || *text == '\0') return;
+  const int priority = NumberUpTo(kLowestPriority, text);
+  if (priority < 0) return Ignored(kName, text, "not a priority (0 high, 1 low), taken as 1");
+  out->priority = priority;
+  out->says_priority = true;
+}
+
+void ReadPolicy(Settings* out, char* (*get)(const char*)) {
+  constexpr const char* kName = "GPU_CORE_UTILIZATION_POLICY";
+  const char* const text = get(kName);
+  if (text == nullptr || *text == '\0' || strcasecmp(text, "default") == 0) return;
+  if (strcasecmp(text, "force") == 0) {
+    out->policy = UtilizationPolicy::kForce;
+  } else if (strcasecmp(text, "disable") == 0) {
+    out->policy = UtilizationPolicy::kDisable;
+  } else {
+    Ignored(kName, text, "none of default, force and disable, taken as default");
+  }
+}
+
+void ReadBurst(Settings* out, char* (*get)(const char*)) {
+  constexpr const char* kName = "HAMI_CORES_BURST";
+  const char* const text = get(kName);
+  if (text == nullptr || *text == '\0') return;
+  const int percent = NumberUpTo(100, text);
+  if (percent < 0) return Ignored(kName, text, "not a percentage from 0 to 100, ignored");
+  out->cores_burst = static_cast<uint32_t>(percent);
 }
 
 }  // namespace
@@ -131,24 +199,15 @@ bool ParseBool(const char* text, bool otherwise) {
 }
 
 void ReadSettings(Settings* out, char* (*get)(const char*)) {
-  ReadPerDevice("CUDA_DEVICE_MEMORY_LIMIT", out->memory_limit, get);
-  ReadPerDevice("CUDA_DEVICE_SM_LIMIT", out->sm_limit, get);
-  for (uint64_t& limit : out->sm_limit) limit = limit == 0 || limit > 100 ? 100 : limit;
-  if (const char* priority = get("CUDA_TASK_PRIORITY"); priority != nullptr) {
-    out->priority = atoi(priority);
-    out->gives_way = out->priority > 0;
-  }
-  if (const char* policy = get("GPU_CORE_UTILIZATION_POLICY"); policy != nullptr) {
-    if (strcasecmp(policy, "force") == 0) out->policy = UtilizationPolicy::kForce;
-    if (strcasecmp(policy, "disable") == 0) out->policy = UtilizationPolicy::kDisable;
-  }
+  ReadPerDevice("CUDA_DEVICE_MEMORY_LIMIT", out->memory_limit, get, &SizeOf);
+  ReadPerDevice("CUDA_DEVICE_SM_LIMIT", out->sm_limit, get, &PercentOf);
+  for (uint64_t& limit : out->sm_limit) limit = limit == 0 ? 100 : limit;
+  ReadPriority(out, get);
+  ReadPolicy(out, get);
   out->oversubscribe = ParseBool(get("CUDA_OVERSUBSCRIBE"), false);
   out->kill_on_refusal = ParseBool(get("ACTIVE_OOM_KILLER"), false);
   out->fail_open = ParseBool(get("HAMI_FAIL_OPEN"), false);
-  if (const char* burst = get("HAMI_CORES_BURST"); burst != nullptr) {
-    const int percent = atoi(burst);
-    out->cores_burst = percent < 0 || percent > 100 ? 0 : static_cast<uint32_t>(percent);
-  }
+  ReadBurst(out, get);
   if (const char* common = get("HAMI_COMMON_AREA"); common != nullptr) {
     if (const size_t n = strlen(common); n < sizeof out->common_path) memcpy(out->common_path, common, n);
   }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -108,16 +109,76 @@ TEST(ReadSettings, GivenPercentAboveHundred_ThenNotLimited) {
   EXPECT_EQ(s.sm_limit[1], 30u);
 }
 
-TEST(ReadSettings, GivenPriority_ThenOnlyOneThatSaysSoGivesWay) {
-  EXPECT_FALSE(Read({}).gives_way);
-  EXPECT_FALSE(Read({{"CUDA_TASK_PRIORITY", "0"}}).gives_way);
-  EXPECT_TRUE(Read({{"CUDA_TASK_PRIORITY", "1"}}).gives_way);
+TEST(ReadSettings, GivenPriority_ThenItIsKnownWhetherItWasSaid) {
+  EXPECT_EQ(Read({}).priority, 1);
+  EXPECT_FALSE(Read({}).says_priority);
+  for (const auto& [text, priority] : {std::pair{"0", 0}, {"1", 1}, {" 2 ", 2}}) {
+    EXPECT_TRUE(Read({{"CUDA_TASK_PRIORITY", text}}).says_priority);
+    EXPECT_EQ(Read({{"CUDA_TASK_PRIORITY", text}}).priority, priority);
+  }
 }
 
 TEST(ReadSettings, GivenBurst_ThenItIsAPercentageOrNothing) {
   EXPECT_EQ(Read({{"HAMI_CORES_BURST", "80"}}).cores_burst, 80u);
   for (const char* wrong : {"-1", "101", "much"}) EXPECT_EQ(Read({{"HAMI_CORES_BURST", wrong}}).cores_burst, 0u);
   EXPECT_STREQ(Read({{"HAMI_COMMON_AREA", std::string(5000, 'x')}}).common_path, "");
+}
+
+struct WrongCase {
+  const char* name;
+  const char* text;
+  const char* says;  // nullptr: nothing
+};
+
+class WrongSettings : public testing::TestWithParam<WrongCase> {};
+
+// At any level: what was asked for is not what is done.
+TEST_P(WrongSettings, GivenAValue_ThenOneLineWhereItMeansNothing) {
+  const WrongCase& c = GetParam();
+  testing::internal::CaptureStderr();
+  Read({{c.name, c.text}});
+  const std::string line = testing::internal::GetCapturedStderr();
+  if (c.says == nullptr) {
+    EXPECT_EQ(line, "");
+    return;
+  }
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+  EXPECT_NE(line.find(std::string(c.name) + "=" + c.text + ": "), std::string::npos) << line;
+  EXPECT_NE(line.find(c.says), std::string::npos) << line;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, WrongSettings,
+    testing::Values(
+        WrongCase{"CUDA_DEVICE_SM_LIMIT", "-5", "percent"}, WrongCase{"CUDA_DEVICE_SM_LIMIT", "101", "percent"},
+        WrongCase{"CUDA_DEVICE_SM_LIMIT", "30%", "percent"}, WrongCase{"CUDA_DEVICE_SM_LIMIT", "30g", "percent"},
+        WrongCase{"CUDA_DEVICE_SM_LIMIT", "much", "percent"}, WrongCase{"CUDA_DEVICE_SM_LIMIT_1", "1000", "percent"},
+        WrongCase{"CUDA_DEVICE_SM_LIMIT_15", "x", "percent"},
+        WrongCase{"CUDA_DEVICE_SM_LIMIT", "99999999999999999999", "percent"},
+        WrongCase{"CUDA_DEVICE_SM_LIMIT", "", nullptr}, WrongCase{"CUDA_DEVICE_SM_LIMIT", "0", nullptr},
+        WrongCase{"CUDA_DEVICE_SM_LIMIT", "100", nullptr}, WrongCase{"CUDA_DEVICE_SM_LIMIT_3", "7", nullptr},
+        WrongCase{"CUDA_TASK_PRIORITY", "high", "1"}, WrongCase{"CUDA_TASK_PRIORITY", "-1", "1"},
+        WrongCase{"CUDA_TASK_PRIORITY", "1x", "1"}, WrongCase{"CUDA_TASK_PRIORITY", "99999999999", "1"},
+        WrongCase{"CUDA_TASK_PRIORITY", "", nullptr}, WrongCase{"CUDA_TASK_PRIORITY", "0", nullptr},
+        WrongCase{"CUDA_TASK_PRIORITY", "2", nullptr}, WrongCase{"GPU_CORE_UTILIZATION_POLICY", "forced", "default"},
+        WrongCase{"GPU_CORE_UTILIZATION_POLICY", "off", "default"},
+        WrongCase{"GPU_CORE_UTILIZATION_POLICY", "", nullptr},
+        WrongCase{"GPU_CORE_UTILIZATION_POLICY", "Default", nullptr}, WrongCase{"HAMI_CORES_BURST", "101", "percent"},
+        WrongCase{"HAMI_CORES_BURST", "-3", "percent"}, WrongCase{"HAMI_CORES_BURST", "80%", "percent"},
+        WrongCase{"HAMI_CORES_BURST", "", nullptr}, WrongCase{"HAMI_CORES_BURST", "0", nullptr}));
+
+TEST(ReadSettings, GivenValuesThatMeanNothing_ThenWhatHoldsWithoutThem) {
+  const Settings s = Read({{"CUDA_DEVICE_SM_LIMIT", "40"},
+                           {"CUDA_DEVICE_SM_LIMIT_1", "-5"},
+                           {"CUDA_DEVICE_SM_LIMIT_2", "101"},
+                           {"CUDA_TASK_PRIORITY", "high"},
+                           {"GPU_CORE_UTILIZATION_POLICY", "forced"}});
+  EXPECT_EQ(s.sm_limit[0], 40u);
+  EXPECT_EQ(s.sm_limit[1], 40u);
+  EXPECT_EQ(s.sm_limit[2], 100u) << "as HAMi has it: a limit above 100 is none";
+  EXPECT_EQ(s.priority, 1) << "not the most important of all";
+  EXPECT_FALSE(s.says_priority);
+  EXPECT_EQ(s.policy, UtilizationPolicy::kDefault);
 }
 
 TEST(ParseBool, GivenUsualSpellings_ThenUnderstood) {

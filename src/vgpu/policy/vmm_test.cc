@@ -201,10 +201,34 @@ TEST_F(VmmTest, GivenAnUnmappingBehindWork_ThenOnlyAWaitForItsStreamOrContextEnd
   EXPECT_FALSE(g_vmm_uses_end_later);
 }
 
+TEST_F(VmmTest, GivenAnotherContainersMemory_WhenAnArrayIsMappedAsAWhole_ThenItIsChargedUntilUnmappedOrGone) {
+  VmmImport import;
+  import.device = 0;
+  VmmImported(kHandle, import);
+  const TileBox whole = BoxOf({}, {}, 64 * kMiB);
+  MapTiles(kArray, whole, kHandle);
+  EXPECT_EQ(g_charged, 64 * kMiB);
+  MapTiles(kArray, whole, kHandle);  // anew: the first one counts until the stream got there
+  EXPECT_EQ(g_charged, 128 * kMiB);
+  Wait();
+  EXPECT_EQ(g_charged, 64 * kMiB);
+  UnmapTiles(kArray, whole);
+  EXPECT_EQ(g_charged, 64 * kMiB);
+  Wait();
+  EXPECT_EQ(g_charged, 0u);
+  MapTiles(kArray, whole, kHandle);
+  VmmArrayGone(kArray);
+  EXPECT_EQ(g_charged, 0u);
+  g_room = 64 * kMiB - 1;
+  VmmUse use;
+  EXPECT_FALSE(VmmUsing(kHandle, whole.bytes(), &use));
+  EXPECT_EQ(g_charged, 0u);
+}
+
 TEST_F(VmmTest, GivenPartsOfArrays_ThenTheirTilesAreCounted) {
   CUarrayMapInfo map{};
   map.subresource.sparseLevel = {2, 3, 128, 64, 0, 130, 64, 1};
-  TileBox box = BoxOf(map, {64, 32, 1});
+  TileBox box = BoxOf(map, {64, 32, 1}, 0);
   EXPECT_EQ(box.level, 2u);
   EXPECT_EQ(box.layer, 3u);
   EXPECT_EQ(box.first[0], 2u);
@@ -212,12 +236,13 @@ TEST_F(VmmTest, GivenPartsOfArrays_ThenTheirTilesAreCounted) {
   EXPECT_EQ(box.first[1], 2u);
   EXPECT_EQ(box.count[1], 2u);
   EXPECT_EQ(box.bytes(), 6 * kTileBytes);
-  box = BoxOf(map, {});
+  box = BoxOf(map, {}, 3 * kTileBytes - 1);
   EXPECT_EQ(box.level, kWholeLevel);
   EXPECT_EQ(box.tiles(), 1u);
+  EXPECT_EQ(box.bytes(), 3 * kTileBytes);
   map.subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL;
   map.subresource.miptail = {1, kTileBytes, kTileBytes + 1};
-  box = BoxOf(map, {64, 32, 1});
+  box = BoxOf(map, {64, 32, 1}, 0);
   EXPECT_EQ(box.level, kTailLevel);
   EXPECT_EQ(box.layer, 1u);
   EXPECT_EQ(box.first[0], 1u);

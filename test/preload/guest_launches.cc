@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every way to launch, one after the other: work that takes half a millisecond each, under a limit of 20 %.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+
+#include "test/preload/guest.h"
+
+namespace guest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Step = std::function<void()>;
+
+constexpr const char* kImage =
+    "simgpu-image 1\n"
+    "kernel half\n  cost total 500us\n"  // of one block, so on one SM
+    "kernel cheap\n  cost total 5us\n"
+    "kernel dear\n  cost total 5ms\n";
+
+CUfunction Kernel(const char* name) {
+  static CUmodule module = nullptr;
+  if (module == nullptr) OK(cuModuleLoadData(&module, kImage));
+  CUfunction function = nullptr;
+  OK(cuModuleGetFunction(&function, module, name));
+  return function;
+}
+
+CUstream NewStream() {
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  return stream;
+}
+
+void Launch(CUfunction f, CUstream stream) { OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr)); }
+
+CUlaunchConfig OneBlock(CUstream stream) {
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  return config;
+}
+
+CUDA_KERNEL_NODE_PARAMS KernelNode(const char* name) {
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = Kernel(name);
+  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+  return params;
+}
+
+CUgraph GraphOf(const char* name, CUgraphNode* node) {
+  CUgraph graph = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  const CUDA_KERNEL_NODE_PARAMS params = KernelNode(name);
+  OK(cuGraphAddKernelNode_v2(node, graph, nullptr, 0, &params));
+  return graph;
+}
+
+CUgraph GraphOf(const char* name) {
+  CUgraphNode node = nullptr;
+  return GraphOf(name, &node);
+}
+
+CUgraphExec Instantiate(CUgraph graph) {
+  CUgraphExec exec = nullptr;
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  return exec;
+}
+
+CUgraph Parent(CUgraph child, CUgraphNode* node) {
+  CUgraph graph = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddChildGraphNode(node, graph, nullptr, 0, child));
+  return graph;
+}
+
+CUgraph Conditional(const char* name) {
+  CUgraph graph = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  OK(cuGraphConditionalHandleCreate(&params.conditional.handle, graph, nullptr, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+  params.conditional.type = CU_GRAPH_COND_TYPE_IF;
+  params.conditional.size = 1;
+  CUgraphNode node = nullptr;
+  OK(cuGraphAddNode(&node, graph, nullptr, 0, &params));
+  const CUDA_KERNEL_NODE_PARAMS body = KernelNode(name);
+  OK(cuGraphAddKernelNode_v2(&node, params.conditional.phGraph_out[0], nullptr, 0, &body));
+  return graph;
+}
+
+CUgraph Captured(CUstream stream, const Step& begin) {
+  CUgraph graph = nullptr;
+  begin();
+  Launch(Kernel("half"), stream);
+  OK(cuStreamEndCapture(stream, &graph));
+  return graph;
+}
+
+CUstream GreenStream() {
+  CUdevResource all{};
+  CUdevResource part{};
+  CUdevResource rest{};
+  unsigned groups = 1;
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+  OK(cuDevSmResourceSplitByCount(&part, &groups, &all, &rest, 0, 16));
+  OK(cuDevResourceGenerateDesc(&description, &part, 1));
+  OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+  OK(cuCtxFromGreenCtx(&context, green));
+  OK(cuCtxSetCurrent(context));
+  return stream;
+}
+
+Step KernelStep(const std::string& name, CUfunction f, CUstream s) {
+  if (name == "kernel") return [f, s] { Launch(f, s); };
+  if (name == "legacy_stream") return [f] { Launch(f, nullptr); };
+  if (name == "per_thread_stream") return [f] { Launch(f, CU_STREAM_PER_THREAD); };
+  if (name == "kernel_ptsz") return [f] { OK(cuLaunchKernel_ptsz(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr)); };
+  if (name == "ex") return [f, c = OneBlock(s)] { OK(cuLaunchKernelEx(&c, f, nullptr, nullptr)); };
+  if (name == "ex_ptsz") return [f, c = OneBlock(nullptr)] { OK(cuLaunchKernelEx_ptsz(&c, f, nullptr, nullptr)); };
+  if (name == "dependent") {  // the next kernel may begin before this one has ended
+    return [f, s] {
+      CUlaunchAttribute attribute{};
+      attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+      attribute.value.programmaticStreamSerializationAllowed = 1;
+      CUlaunchConfig config = OneBlock(s);
+      config.attrs = &attribute;
+      config.numAttrs = 1;
+      OK(cuLaunchKernelEx(&config, f, nullptr, nullptr));
+    };
+  }
+  if (name == "cooperative") return [f, s] { OK(cuLaunchCooperativeKernel(f, 1, 1, 1, 1, 1, 1, 0, s, nullptr)); };
+  if (name == "cooperative_ptsz") {
+    return [f] { OK(cuLaunchCooperativeKernel_ptsz(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr)); };
+  }
+  if (name == "multi_device") {
+    return [f, s] {
+      CUDA_LAUNCH_PARAMS launch{};
+      launch.function = f;
+      launch.gridDimX = launch.gridDimY = launch.gridDimZ = 1;
+      launch.blockDimX = launch.blockDimY = launch.blockDimZ = 1;
+      launch.hStream = s;
+      OK(cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0));
+    };
+  }
+  if (name == "green") return [f = Kernel("half"), green = GreenStream()] { Launch(f, green); };
+  OK(cuFuncSetBlockShape(f, 1, 1, 1));
+  if (name == "launch") return [f] { OK(cuLaunch(f)); };
+  if (name == "grid") return [f] { OK(cuLaunchGrid(f, 1, 1)); };
+  if (name == "grid_async") return [f, s] { OK(cuLaunchGridAsync(f, 1, 1, s)); };
+  return nullptr;
+}
+
+Step LibraryStep(CUstream s, bool as_function) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  OK(cuLibraryLoadData(&library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  OK(cuLibraryGetKernel(&kernel, library, "half"));
+  auto f = reinterpret_cast<CUfunction>(kernel);
+  if (as_function) OK(cuKernelGetFunction(&f, kernel));
+  return [f, s] { Launch(f, s); };
+}
+
+Step GraphStep(const std::string& name, CUstream s) {
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  const auto mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  if (name == "graph" || name == "graph_ptsz" || name == "graph_uploaded") graph = GraphOf("half");
+  if (name == "child_graph") graph = Parent(GraphOf("half"), &node);
+  if (name == "conditional_graph") graph = Conditional("half");
+  if (name == "captured") graph = Captured(s, [&] { OK(cuStreamBeginCapture_v2(s, mode)); });
+  if (name == "captured_into") {
+    CUgraph into = nullptr;
+    OK(cuGraphCreate(&into, 0));
+    graph = Captured(s, [&] { OK(cuStreamBeginCaptureToGraph(s, into, nullptr, nullptr, 0, mode)); });
+  }
+  EXPECT(graph != nullptr);
+  const CUgraphExec exec = Instantiate(graph);
+  if (name == "graph_uploaded") OK(cuGraphUpload(exec, s));
+  if (name == "graph_ptsz") return [exec] { OK(cuGraphLaunch_ptsz(exec, nullptr)); };
+  return [exec, s] { OK(cuGraphLaunch(exec, s)); };
+}
+
+Step StepOf(const std::string& name) {
+  const CUstream stream = NewStream();
+  if (name == "library_kernel" || name == "library_function") return LibraryStep(stream, name == "library_function");
+  if (Step step = KernelStep(name, Kernel("half"), stream); step != nullptr) return step;
+  return GraphStep(name, stream);
+}
+
+void Tell(const char* file, uint64_t value) {
+  std::ofstream(std::string(std::getenv("GUEST_FOLDER")) + "/" + file) << value;
+}
+
+// What the device did, in ns, may not be more than the limit of 20 % allows, whatever is kept for a moment.
+void Metered(const Step& step, int times) {
+  constexpr double kKept = 12e6;
+  const auto begin = Clock::now();
+  const uint64_t before = simgpu_busy_ns(0, 0);
+  for (int i = 0; i < times; ++i) step();
+  OK(cuCtxSynchronize());
+  const auto wall = static_cast<double>((Clock::now() - begin) / std::chrono::nanoseconds(1));
+  const uint64_t busy = simgpu_busy_ns(0, 0) - before;
+  if (static_cast<double>(busy) > 0.2 * wall + kKept) {
+    Fail(__FILE__, __LINE__, "ns that the device was busy, beside 20 % of the time", static_cast<long long>(busy),
+         static_cast<long long>(0.2 * wall));
+  }
+}
+
+// metered WAY: tells how long the device was busy.
+SCENARIO(metered) {
+  Begin();
+  alarm(30);
+  Metered(StepOf(arguments.at(0)), 80);
+  Tell("busy", simgpu_busy_ns(0, 0));
+  EXPECT(simgpu_busy_ns(0, 0) >= 39'000'000);
+}
+
+// --- an executable graph that comes to cost a thousand times as much
+
+void Update(CUgraphExec exec, CUgraph graph) {
+  CUgraphExecUpdateResultInfo info{};
+  OK(cuGraphExecUpdate_v2(exec, graph, &info));
+}
+
+void UpdateV1(CUgraphExec exec, CUgraph graph) {
+  CUgraphNode node = nullptr;
+  CUgraphExecUpdateResult result{};
+  OK(cuGraphExecUpdate(exec, graph, &node, &result));
+}
+
+// metered_update HOW
+SCENARIO(metered_update) {
+  Begin();
+  alarm(30);
+  const std::string& how = arguments.at(0);
+  const CUstream stream = NewStream();
+  CUgraphNode node = nullptr;
+  CUgraph graph = GraphOf("cheap", &node);
+  if (how == "child") graph = Parent(graph, &node);
+  if (how == "enabled") {
+    const CUDA_KERNEL_NODE_PARAMS dear = KernelNode("dear");
+    CUgraphNode first = node;
+    OK(cuGraphAddKernelNode_v2(&node, graph, &first, 1, &dear));
+  }
+  const CUgraphExec exec = Instantiate(graph);
+  if (how == "enabled") OK(cuGraphNodeSetEnabled(exec, node, 0));
+  for (int i = 0; i < 2000; ++i) OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+
+  CUDA_KERNEL_NODE_PARAMS dear = KernelNode("dear");
+  if (how == "update") Update(exec, GraphOf("dear"));
+  if (how == "update_v1") UpdateV1(exec, GraphOf("dear"));
+  if (how == "kernel_node") OK(cuGraphExecKernelNodeSetParams_v2(exec, node, &dear));
+  if (how == "kernel_node_v1") {
+    CUDA_KERNEL_NODE_PARAMS_v1 old{};
+    old.func = dear.func;
+    old.gridDimX = old.gridDimY = old.gridDimZ = 1;
+    old.blockDimX = old.blockDimY = old.blockDimZ = 1;
+    OK(cuGraphExecKernelNodeSetParams(exec, node, &old));
+  }
+  if (how == "node") {
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_KERNEL;
+    params.kernel.func = dear.func;
+    params.kernel.gridDimX = params.kernel.gridDimY = params.kernel.gridDimZ = 1;
+    params.kernel.blockDimX = params.kernel.blockDimY = params.kernel.blockDimZ = 1;
+    OK(cuGraphExecNodeSetParams(exec, node, &params));
+  }
+  if (how == "child") OK(cuGraphExecChildGraphNodeSetParams(exec, node, GraphOf("dear")));
+  if (how == "enabled") OK(cuGraphNodeSetEnabled(exec, node, 1));
+  Metered([&] { OK(cuGraphLaunch(exec, stream)); }, 20);
+}
+
+// Graphs of nothing: what is measured of them is next to nothing.
+SCENARIO(metered_nothing) {
+  Begin();
+  alarm(30);
+  const CUstream stream = NewStream();
+  CUgraph graph = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  const CUgraphExec exec = Instantiate(graph);
+  for (int i = 0; i < 1000; ++i) OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+}
+
+// Launches that fail are not paid for, and the driver's answer is the program's.
+SCENARIO(metered_failing) {
+  Begin();
+  alarm(30);
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("half");
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_SAME(cuLaunchKernel(f, 0, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_SAME(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 1 << 30, stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr) != CUDA_SUCCESS);
+    EXPECT(cuLaunchKernelEx(nullptr, f, nullptr, nullptr) != CUDA_SUCCESS);
+    EXPECT(cuLaunchCooperativeKernelMultiDevice(nullptr, 1, 0) != CUDA_SUCCESS);
+    EXPECT(cuGraphLaunch(nullptr, stream) != CUDA_SUCCESS);
+  }
+  Launch(f, stream);
+  OK(cuStreamSynchronize(stream));
+  Tell("busy", simgpu_busy_ns(0, 0));
+}
+
+// Two GPUs, of which one may work less: what the other's part waits for is not its cost.
+SCENARIO(metered_two_devices) {
+  OK(cuInit(0));
+  alarm(30);
+  CUDA_LAUNCH_PARAMS launches[2] = {};
+  for (int device = 0; device < 2; ++device) {
+    Begin(device);
+    CUmodule module = nullptr;
+    OK(cuModuleLoadData(&module, kImage));
+    OK(cuModuleGetFunction(&launches[device].function, module, "dear"));
+    launches[device].gridDimX = launches[device].gridDimY = launches[device].gridDimZ = 1;
+    launches[device].blockDimX = launches[device].blockDimY = launches[device].blockDimZ = 1;
+    launches[device].hStream = NewStream();
+  }
+  for (int i = 0; i < 20; ++i) OK(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0));
+  for (int device = 0; device < 2; ++device) OK(cuStreamSynchronize(launches[device].hStream));
+  Tell("busy", simgpu_busy_ns(0, 0));
+}
+
+}  // namespace
+}  // namespace guest
