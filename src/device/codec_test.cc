@@ -60,6 +60,10 @@ TEST(RegisterJson, GivenHostileText_ThenItIsRefusedWithTheFieldsName) {
   EXPECT_EQ(error(R"([{"id":"a","numa":"x"}])"), "device: numa must be a whole number");
   EXPECT_EQ(error(R"([{"id":7}])"), "device: id must be a string");
   EXPECT_EQ(error(R"([{"count":1}])"), "device: id is missing");
+  // What would break the grant that names it.
+  EXPECT_EQ(error(R"([{"id":"a;b"}])"), "device: id \"a;b\" has a comma, colon or semicolon in it");
+  EXPECT_NE(error(R"([{"id":"a,b"}])"), "");
+  EXPECT_NE(error(R"([{"id":"a:b"}])"), "");
   EXPECT_EQ(error(R"({"id":"a"})"), "register annotation: not a list");
   EXPECT_EQ(error("[1]"), "register annotation: not a list of objects");
   EXPECT_THAT(error("["), ::testing::HasSubstr("not valid JSON"));

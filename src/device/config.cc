@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <utility>
 
 #include "base/strings.h"
 #include "device/config_reader.h"
@@ -22,6 +23,13 @@ bool IsProfileName(std::string_view name) {
   const auto dot = name.find("g.");
   return dot != std::string_view::npos && dot > 0 && dot + 2 < name.size() &&
          std::all_of(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(dot), IsDigit);
+}
+
+bool IsResourceName(std::string_view name) {
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_' ||
+           c == '/';
+  });
 }
 
 void ReadAllowance(ConfigReader& in, NvidiaConfig& out) {
@@ -63,6 +71,26 @@ void NotNegative(ConfigReader& in, const char* key, std::int64_t value) {
   if (value < 0) in.Fail(key, "must not be negative");
 }
 
+// What can be no resource of a container would never be asked for, and of two with one name one would never be seen.
+void CheckResourceNames(ConfigReader& in, const NvidiaConfig& config) {
+  const std::array<std::pair<const char*, const std::string*>, 5> names = {{
+      {"resourceCountName", &config.count_resource},
+      {"resourceMemoryName", &config.memory_resource},
+      {"resourceMemoryPercentageName", &config.memory_percent_resource},
+      {"resourceCoreName", &config.core_resource},
+      {"resourcePriorityName", &config.priority_resource},
+  }};
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (name->second->empty()) continue;
+    if (!IsResourceName(*name->second)) {
+      in.Fail(name->first, "not the name of a resource (like nvidia.com/gpu): " + base::Printable(*name->second));
+    }
+    const auto twin =
+        std::find_if(names.begin(), name, [&](const auto& other) { return *other.second == *name->second; });
+    if (twin != name) in.Fail(name->first, std::string("the same name as ") + twin->first);
+  }
+}
+
 void ReadNvidia(ConfigReader& in, NvidiaConfig& out) {
   in.Text("resourceCountName", out.count_resource);
   in.Text("resourceMemoryName", out.memory_resource);
@@ -85,6 +113,7 @@ void ReadNvidia(ConfigReader& in, NvidiaConfig& out) {
   in.Bool("enableNumaTopology", out.numa_topology);
   in.Each("migProfileAllowlist", [&](ConfigReader& entry) { ReadAllowance(entry, out); });
   in.Each("knownMigGeometries", [&](ConfigReader& entry) { ReadGeometry(entry, out); });
+  CheckResourceNames(in, out);
   NotNegative(in, "defaultMemory", out.default_memory);
   NotNegative(in, "defaultCores", out.default_cores);
   NotNegative(in, "defaultGPUNum", out.default_count);
@@ -182,7 +211,12 @@ Result<DeviceConfig> Read(const YAML::Node& document, const std::string& file) {
 
 Result<DeviceConfig> ParseDeviceConfig(std::string_view text, const std::string& file) {
   try {
-    return Read(YAML::Load(std::string(text)), file);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    if (documents.size() > 1) {
+      const int line = documents[1].Mark().is_null() ? 1 : documents[1].Mark().line + 1;
+      return Fail(base::Concat({file, ":", std::to_string(line), ": a second document, which nobody would read"}));
+    }
+    return Read(documents.empty() ? YAML::Node() : documents.front(), file);
   } catch (const YAML::Exception& error) {
     const int line = error.mark.is_null() ? 1 : error.mark.line + 1;
     return Fail(base::Concat({file, ":", std::to_string(line), ": ", error.msg}));

@@ -128,6 +128,20 @@ TEST(DeviceConfig, GivenAWrongKey_ThenTheErrorNamesFileLineAndKey) {
   EXPECT_EQ(ErrorOf("amd:\n  resourceNam: x\n"), "f.yaml:2: amd.resourceNam: unknown key");
 }
 
+TEST(DeviceConfig, GivenNamesThatNoContainerCanAskFor_ThenTheyAreRefused) {
+  EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: nvidia.com/gpu\n  resourceMemoryName: nvidia.com/gpu\n"),
+            "f.yaml:3: nvidia.resourceMemoryName: the same name as resourceCountName");
+  EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: nvidia.com/ gpu\n"),
+            "f.yaml:2: nvidia.resourceCountName: not the name of a resource (like nvidia.com/gpu): nvidia.com/ gpu");
+  EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: ''\n  resourceCoreName: ''\n"), "(none)") << "as in HAMi: not used";
+}
+
+TEST(DeviceConfig, GivenASecondDocument_ThenItIsRefused) {
+  EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: a/b\n---\nnvidia:\n  resourceCountName: c/d\n"),
+            "f.yaml:4: a second document, which nobody would read");
+  EXPECT_EQ(ErrorOf("---\nnvidia:\n  resourceCountName: a/b\n"), "(none)");
+}
+
 TEST(DeviceConfig, GivenABadAllowlist_ThenItIsRefused) {
   EXPECT_EQ(ErrorOf("nvidia:\n  migProfileAllowlist:\n  - profiles: [\"1g.5gb\"]\n"),
             "f.yaml:3: nvidia.migProfileAllowlist[0].models: must name at least one model");

@@ -18,6 +18,8 @@ using base::Result;
 using base::Status;
 namespace json = base::json;
 
+std::string Quoted(std::string_view text) { return base::Concat({"\"", base::Printable(text), "\""}); }
+
 Result<MigPlacement> ReadPlacement(const json::object& object) {
   MigPlacement placement;
   const JsonFields fields(object, "placement");
@@ -68,6 +70,10 @@ Result<Device> ReadDevice(const json::object& object) {
     if (!info->get_object().empty()) device.custom_info = json::serialize(*info);
   }
   if (device.uuid.empty()) return Fail("device: id is missing");
+  // A grant names cards by their ids, apart by these.
+  if (device.uuid.find_first_of(",:;") != std::string::npos) {
+    return Fail("device: id " + Quoted(device.uuid) + " has a comma, colon or semicolon in it");
+  }
   return device;
 }
 
@@ -118,8 +124,6 @@ json::object WriteDevice(const Device& device) {
   Put(object, "devicevendor", device.vendor);
   return object;
 }
-
-std::string Quoted(std::string_view text) { return base::Concat({"\"", base::Printable(text), "\""}); }
 
 Status ReadInt(std::string_view field, const char* name, int minimum, int& out) {
   int number = 0;

@@ -43,6 +43,7 @@ struct NodeCards {
   std::vector<Device> devices;
   // devices × devices, row by row: how close two cards are. Empty: nothing is known.
   std::vector<std::int32_t> pair_scores;
+  std::string complaint;  // of what else the node says of its cards and can not be read
   bool operator==(const NodeCards&) const = default;
 };
 

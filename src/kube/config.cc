@@ -205,7 +205,13 @@ base::Result<Config> FindConfig(const ConfigSources& sources) {
   if (!paths.empty()) return FromFiles(paths, sources.context);
   const std::string home = sources.environment("HOME").value_or("") + "/.kube/config";
   if (Exists(home)) return FromFiles({home}, sources.context);
-  return InClusterConfig(sources);
+  auto config = InClusterConfig(sources);
+  const std::string listed = sources.environment("KUBECONFIG").value_or("");
+  if (config || listed.empty()) return config;
+  return base::Fail("no way to the API server: KUBECONFIG=" + base::Printable(listed) +
+                        " names no file that exists, there is no " + home +
+                        ", and this is no pod with a service account",
+                    "correct KUBECONFIG");
 }
 
 }  // namespace hami::kube

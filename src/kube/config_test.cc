@@ -138,6 +138,14 @@ TEST_F(Sources, GivenNothingWhenLookedForThenTheErrorSaysWhatToDo) {
   const auto config = FindConfig(sources_);
   ASSERT_FALSE(config);
   EXPECT_FALSE(config.error().hint.empty());
+  EXPECT_EQ(config.error().message.find("KUBECONFIG"), std::string::npos);
+}
+
+TEST_F(Sources, GivenAVariableThatNamesNoFileWhenLookedForThenTheErrorNamesIt) {
+  environment_["KUBECONFIG"] = (folder_ / "missing").string();
+  const auto config = FindConfig(sources_);
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().message.find("KUBECONFIG=" + (folder_ / "missing").string()), std::string::npos);
 }
 
 TEST_F(Sources, GivenAServiceAccountWhenInAPodThenItIsUsed) {
@@ -163,6 +171,16 @@ TEST_F(Sources, GivenSeveralPlacesWhenLookedForThenTheOrderIsAskedEnvironmentHom
   EXPECT_EQ(FindConfig(sources_)->token, "asked");
   sources_.kubeconfig = folder_ / "missing";
   EXPECT_FALSE(FindConfig(sources_));
+}
+
+TEST_F(Sources, GivenAKubeconfigThatIsNotThereWhenNothingElseIsThenTheErrorNamesIt) {
+  environment_["HOME"] = folder_ / "nobody";
+  environment_.erase("KUBERNETES_SERVICE_HOST");
+  environment_["KUBECONFIG"] = "/etc/typo.conf";
+  const auto config = FindConfig(sources_);
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().message.find("KUBECONFIG=/etc/typo.conf names no file"), std::string::npos)
+      << config.error().message;
 }
 
 TEST_F(Sources, GivenATokenFileWhenItChangesThenTheNewTokenIsUsedAfterAWhileOrARefusal) {

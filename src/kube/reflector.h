@@ -50,11 +50,11 @@ struct ReflectorOptions {
   std::chrono::seconds relist_interval{0};
   net::Duration backoff_first = std::chrono::milliseconds(500);
   net::Duration backoff_most = std::chrono::seconds(30);
-  std::function<void(const std::string& message)> warn;  // default: the log
-  std::function<double()> random;                        // in [0, 1); default: a generator of its own
+  std::function<void(const std::string& message)> warn{};  // default: the log
+  std::function<double()> random{};                        // in [0, 1); default: a generator of its own
   // Sleeps; true when the reflector is to stop. Default: real time.
-  std::function<bool(net::Duration, const net::Canceller&)> sleep;
-  std::function<net::Deadline()> now;  // default: the steady clock
+  std::function<bool(net::Duration, const net::Canceller&)> sleep{};
+  std::function<net::Deadline()> now{};  // default: the steady clock
 };
 
 class Reflector {

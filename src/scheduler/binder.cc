@@ -59,7 +59,7 @@ struct Binder::Work {
   bool ticketed = false;
   bool wrote = false;         // something of ours may stand on the node
   std::string version;        // of the node, that the verdict was based on
-  std::string lock;           // the lock that stands there
+  std::string lock;           // the lock that stands there, and the ticket
   std::string orphaned_lock;  // one whose owner will not come
   Millis next_ask = 0;
   Binding binding;
@@ -158,14 +158,16 @@ GateVerdict Binder::Judge(Work& work) {
     if (node->patching) return verdict;
 
     work.version = node->view.version;
-    work.lock = TextAt(node->view.annotations, device::kNodeLock);
+    // A lock names its pod and a second: the ticket beside it tells one from that of a successor with the same name.
+    work.lock = base::Concat(
+        {TextAt(node->view.annotations, device::kNodeLock), ";", TextAt(node->view.annotations, kBindTicket)});
     const auto bound_here = [&](const std::string& uid) { return state.IsBoundTo(uid, work.node); };
     const GateInput input{.node = node->view,
                           .in_flight = node->in_flight,
                           .uid = work.pod.uid,
                           .writer = options_.writer,
                           .takes_lock = work.takes_lock,
-                          .lock_orphaned = !work.lock.empty() && work.lock == work.orphaned_lock,
+                          .lock_orphaned = work.lock == work.orphaned_lock,
                           .digested = node->digested,
                           .now = time_.Now(),
                           .utc_offset_seconds = time_.UtcOffset(),
@@ -259,23 +261,53 @@ base::Result<bool> Binder::OwnerIsGone(Work& work, const Owner& owner) {
   return true;
 }
 
+Pending* Binder::OnOurHands(State& state, const Owner& owner, const std::string& node) {
+  Pending* pending = state.FindPending(owner.uid);
+  if (pending == nullptr || pending->stage == Pending::Stage::kPlaced) return pending;
+  const auto& in_flight = state.NodeAt(node).in_flight;
+  const auto entry = in_flight.find(owner.uid);
+  const bool waits = entry != in_flight.end() && entry->second.stage == InFlight::Stage::kWaiting;
+  return waits && pending->stage == Pending::Stage::kBinding ? pending : nullptr;
+}
+
 base::Result<bool> Binder::IsSettled(const Owner& owner, const std::string& node, Millis age) {
   if (BoundTo(owner.uid, node)) return true;
   kube::Result<PodView> pod = api_.GetPod(owner.ns, owner.name);
   const auto may_come = [&] {
     return pod && pod->uid == owner.uid && pod->node.empty() && !pod->terminated && !pod->deleting;
   };
-  if (may_come() && age < options_.lock.ticket_patience) return false;
+  const bool handed_over = books_.Locked([&](State& state) { return OnOurHands(state, owner, node) != nullptr; });
+  if (may_come() && !handed_over && age < options_.lock.ticket_patience) return false;
   // Its scheduler is gone or asleep. Should it wake up, its Binding finds the pod changed.
-  if (may_come()) pod = Revoke(owner);
+  if (may_come()) {
+    pod = Revoke(owner);
+    if (pod) AdoptRevoked(owner, node, *pod);
+  }
   if (!pod && pod.error().reason != kube::Reason::kNotFound) return Failed("look for a pod in flight", pod.error());
   return true;
 }
 
+// Our own Binding of the pod is still to be ticketed, and is not what was revoked.
+void Binder::AdoptRevoked(const Owner& owner, const std::string& node, const PodView& pod) {
+  books_.Locked([&](State& state) {
+    Pending* pending = OnOurHands(state, owner, node);
+    if (pending == nullptr) return;
+    pending->candidate.version = pod.version;
+    pending->candidate.pod.annotations[kBindRevoked] = TextAt(pod.annotations, kBindRevoked);
+  });
+}
+
 base::Result<bool> Binder::Digest(Work& work, const Ticket& ticket, const std::string& text) {
   if (time_.Now() < work.next_ask) return false;
+  // By the writer's clock, which may be wrong, or by ours.
+  const Millis met = books_.Locked([&](State& state) {
+    NodeBook& node = state.NodeAt(work.node);
+    if (std::exchange(node.stranger, text) != text) node.stranger_since = time_.Now();
+    return node.stranger_since;
+  });
+  const Millis age = time_.Now() - std::min(met, ticket.time);
   for (const Owner& owner : ticket.pods) {
-    const base::Result<bool> settled = IsSettled(owner, work.node, time_.Now() - ticket.time);
+    const base::Result<bool> settled = IsSettled(owner, work.node, age);
     if (!settled) return settled;
     if (*settled) continue;
     work.next_ask = time_.Now() + options_.ask_again / 10;

@@ -79,6 +79,9 @@ class Binder {
   base::Result<bool> OwnerIsGone(Work& work, const Owner& owner);
   base::Result<bool> Digest(Work& work, const Ticket& ticket, const std::string& text);
   base::Result<bool> IsSettled(const Owner& owner, const std::string& node, Millis age);
+  // The pod's placement here, when no Binding of ours can be on its way: kube-scheduler has handed the pod over to us.
+  static Pending* OnOurHands(State& state, const Owner& owner, const std::string& node);
+  void AdoptRevoked(const Owner& owner, const std::string& node, const PodView& pod);
   base::Status Prepare(Work& work);
   base::Status Post(Work& work);
   base::Status AfterSilence(Work& work, const Pending& pending, const kube::Error& error);

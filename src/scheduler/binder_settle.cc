@@ -108,7 +108,7 @@ void Binder::SettleReleases() {
 
 void Binder::SettleBorrowed() {
   const device::UnixSeconds now = time_.Now() / kSecond;
-  constexpr device::UnixSeconds kPatience = 60;
+  constexpr device::UnixSeconds kPatience = 10;
   const auto borrowed = books_.Read([&](const State& state) {
     std::vector<Owner> old;
     for (const auto& [uid, pod] : state.borrowed()) {

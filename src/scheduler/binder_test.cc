@@ -1,106 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "scheduler/binder.h"
-
-#include <gtest/gtest.h>
-
-#include "base/log.h"
-#include "scheduler/keeper.h"
-#include "scheduler/sim_cluster.h"
+#include "scheduler/binder_testing.h"
 
 namespace hami::scheduler {
 namespace {
 
+using testing::BinderTest;
 using testing::Fault;
+using testing::Scheduler;
 using testing::SimApi;
 using testing::SimCluster;
 using testing::SimWatch;
-
-// One scheduler over the simulated server.
-struct Scheduler {
-  Scheduler(SimCluster& cluster, std::string writer)
-      : books(sched::testing::NvidiaOnly(), {}),
-        api(cluster),
-        binder(
-            books, api, cluster,
-            [this](const PodName& pod, const sched::Event& event) {
-              events.push_back(std::string(event.warning ? "Warning " : "Normal ") + std::string(pod.name) + " " +
-                               event.reason + ": " + event.message);
-            },
-            Options(std::move(writer))),
-        keeper(books, api, cluster, binder, registration, [] { return true; }),
-        watch(cluster, books, registration) {}
-  static BinderOptions Options(std::string writer) {
-    BinderOptions options;
-    options.writer = std::move(writer);
-    return options;
-  }
-  std::size_t charged() {
-    return books.Read([](const State& state) { return state.ledger.pod_count(); });
-  }
-
-  Books books;
-  SimApi api;
-  Registration registration;
-  std::vector<std::string> events;
-  Binder binder;
-  Keeper keeper;
-  SimWatch watch;
-};
-
-class BinderTest : public ::testing::Test {
- protected:
-  BinderTest() {
-    base::StartLog("test", base::LogLevel::kOff);
-    cluster_.AddNode("n", sched::testing::Cards("n", 1, 16000), false);
-    cluster_.AddNode("c", sched::testing::Cards("c", 1, 16000), true);
-    a_ = std::make_unique<Scheduler>(cluster_, "a");
-    b_ = std::make_unique<Scheduler>(cluster_, "b");
-  }
-
-  void AddPod(const std::string& uid, device::MiB memory = 4000) {
-    cluster_.AddPod(sched::testing::PodOf(uid, sched::testing::Wants(1, memory)));
-  }
-  bool Place(Scheduler& scheduler, const std::string& uid, std::string_view node = "n") {
-    const testing::SimPod* pod = cluster_.FindPod("default", "pod-" + uid);
-    const std::string_view names[] = {node};
-    return scheduler.books
-               .Locked([&](State& state) {
-                 return state.Place({pod->pod, pod->version, false}, names, cluster_.now / 1000, false);
-               })
-               .outcome == sched::Outcome::kPlaced;
-  }
-  base::Status Bind(Scheduler& scheduler, const std::string& uid, const std::string& node = "n") {
-    return scheduler.binder.Bind({"default", "pod-" + uid, uid, node}, [] { return false; });
-  }
-  const device::Pod& Pod(const std::string& uid) { return cluster_.FindPod("default", "pod-" + uid)->pod; }
-  const std::string* Lock() { return device::Find(cluster_.nodes["n"].annotations, device::kNodeLock); }
-  static std::function<Fault(const std::string&)> Once(const std::string& call, Fault fault) {
-    return [call, fault, done = false](const std::string& now) mutable {
-      if (done || now != call) return Fault::kNone;
-      done = true;
-      return fault;
-    };
-  }
-  void LockByPAndPlaceMemberQ() {
-    AddPod("p");
-    AddPod("q");
-    ASSERT_TRUE(Place(*a_, "p"));
-    ASSERT_TRUE(Bind(*a_, "p"));
-    ASSERT_TRUE(Place(*a_, "q"));
-    a_->books.Locked([](State& state) { state.FindPending("q")->candidate.group = true; });
-  }
-  void PluginAnswers(const std::string& uid) {
-    testing::SimPod* pod = cluster_.FindPod("default", "pod-" + uid);
-    pod->pod.annotations[device::kBindPhase] = "success";
-    cluster_.PodChanged(*pod);
-    (void)cluster_.PatchNode("n", "", {{device::kNodeLock, std::nullopt}});
-  }
-
-  SimCluster cluster_;
-  std::unique_ptr<Scheduler> a_;
-  std::unique_ptr<Scheduler> b_;
-};
 
 TEST_F(BinderTest, GivenAPlacedPod_WhenBound_ThenTwoWritesCarryEverything) {
   AddPod("p");
@@ -326,6 +236,40 @@ TEST_F(BinderTest, GivenABindThatNeverComes_WhenItsTimeIsOver_ThenTheChargeGoes)
   EXPECT_EQ(a_->charged(), 0U);
 }
 
+// It came and went while the watch was down: no list shows it afterwards.
+TEST_F(BinderTest, GivenAPodThatTheWatchNeverShows_WhenItIsOver_ThenItsChargeGoesAndTheNodeIsFree) {
+  for (const char* node : {"n", "c"}) {
+    AddPod("p");
+    ASSERT_TRUE(Place(*a_, "p", node));
+    ASSERT_TRUE(Bind(*a_, "p", node));
+    cluster_.now += 11'000;
+    a_->keeper.RunOnce();
+    EXPECT_EQ(a_->charged(), 1U) << "it is there";
+    cluster_.RemovePod("default", "pod-p");
+    a_->watch.Relist();
+    cluster_.now += 11'000;
+    a_->keeper.RunOnce();
+    EXPECT_EQ(a_->charged(), 0U) << node;
+    a_->books.Read(
+        [&](const State& state) { EXPECT_TRUE(state.nodes().find(node)->second.in_flight.empty()) << node; });
+  }
+}
+
+TEST_F(BinderTest, GivenAPodThatTheWatchShows_WhenTimePasses_ThenNobodyAsksForIt) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_TRUE(Bind(*a_, "p"));
+  a_->watch.Drain();
+  AddPod("q", 4000);
+  ASSERT_TRUE(Place(*a_, "q", "c"));
+  ASSERT_TRUE(Bind(*a_, "q", "c"));
+  a_->watch.Drain();
+  const int asked = a_->api.calls["GET pod"];
+  cluster_.now += 60'000;
+  a_->keeper.RunOnce();
+  EXPECT_EQ(a_->api.calls["GET pod"], asked);
+}
+
 TEST_F(BinderTest, GivenAnOlderViewOfThePod_WhenItArrivesAfterTheBind_ThenTheChargeStays) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
@@ -460,27 +404,6 @@ TEST_F(BinderTest, GivenWhatHamisSchedulerDecided_WhenWeSeeItBetweenFilterAndBin
   EXPECT_FALSE(Bind(*a_, "ours"));
   EXPECT_EQ(Pod("ours").node_name, "");
   EXPECT_EQ(Lock(), nullptr);
-}
-
-TEST_F(BinderTest, GivenALockWhoseOwnerIsGone_WhenAPodIsBound_ThenItIsTakenOver) {
-  (void)cluster_.PatchNode("n", "", {{device::kNodeLock, FormatLock(cluster_.now - 1000, 0, "default", "ghost")}});
-  a_->watch.Drain();
-  AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  EXPECT_TRUE(Bind(*a_, "p"));
-  EXPECT_EQ(a_->api.calls["GET pod"], 1);
-}
-
-// A scheduler that died between lock and Binding leaves one behind, and its successor may place the pod elsewhere.
-TEST_F(BinderTest, GivenALockWhoseOwnerRunsElsewhere_WhenAPodIsBound_ThenItIsTakenOver) {
-  device::Pod owner = sched::testing::PodOf("owner", sched::testing::Wants(1, 1000));
-  owner.node_name = "elsewhere";
-  cluster_.AddPod(owner);
-  (void)cluster_.PatchNode("n", "", {{device::kNodeLock, FormatLock(cluster_.now - 1000, 0, "default", owner.name)}});
-  a_->watch.Drain();
-  AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  EXPECT_TRUE(Bind(*a_, "p"));
 }
 
 }  // namespace

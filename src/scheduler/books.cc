@@ -212,6 +212,8 @@ void State::LeaveNode(std::string_view uid, std::string_view node) {
 }
 
 void State::Bound(std::string_view uid, device::UnixSeconds now) {
+  const sched::PodRecord* record = ledger.FindPod(uid);
+  const bool shown = record == nullptr || !record->own;
   ledger.Confirm(uid);
   const auto found = pendings_.find(uid);
   if (found == pendings_.end()) return;
@@ -223,6 +225,9 @@ void State::Bound(std::string_view uid, device::UnixSeconds now) {
       entry->second.since = now;
     }
   }
+  // It may be over before a watch that is down comes back, which never shows it then.
+  const device::Pod& pod = found->second.candidate.pod;
+  if (!shown) borrowed_[pod.uid] = {pod.ns, pod.name, now};
   pendings_.erase(found);
 }
 

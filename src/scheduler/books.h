@@ -63,6 +63,8 @@ struct NodeBook {
   std::map<std::string, InFlight, std::less<>> in_flight;  // by uid
   bool patching = false;                                   // a bind call is changing the node
   std::string digested;                                    // the other scheduler's ticket that was looked into
+  std::string stranger;                                    // the one that is being looked into
+  Millis stranger_since = 0;
   struct Vendor {
     device::HandshakeMemory memory;
     device::HandshakeAction owed = device::HandshakeAction::kNothing;  // to be written on the node
@@ -133,8 +135,8 @@ class State {
   const device::Vendors& vendors() const { return vendors_; }
   const auto& pendings() const { return pendings_; }
   const auto& nodes() const { return nodes_; }
-  // Pods read past the watch that it has not shown yet. One that it never shows (it ended in between) has to be asked
-  // for, or it would be charged forever.
+  // Pods on nodes that the watch has not shown there yet: read past it, or bound by us. One that it never shows (it
+  // ended in between) has to be asked for, or it would be charged forever.
   const auto& borrowed() const { return borrowed_; }
 
   sched::Ledger ledger;

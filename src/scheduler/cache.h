@@ -19,7 +19,8 @@ namespace hami::scheduler {
 
 struct CacheOptions {
   std::map<std::string, std::string> node_selector;  // labels of the nodes that are registered
-  kube::ReflectorOptions reflector;                  // NAME is set for each
+  // NAME is set for each. Replicas are few, and while they do not see what happens they decide on what was.
+  kube::ReflectorOptions reflector = {.backoff_most = std::chrono::seconds(5)};
 };
 
 class Cache {

@@ -19,7 +19,9 @@ std::string TermsOf(const device::Pod& pod, std::size_t place) {
   std::string text = place < inits ? "init," : "";
   // Whether control may be switched off is a matter of the namespace.
   if (device::Find(container.terms, "CUDA_DISABLE_CONTROL") != nullptr) text += "in " + pod.ns + ",";
-  for (const auto& [name, value] : container.terms) text += name + "=" + value + ",";
+  // A value may be any text, also one that goes on like the next term: its length keeps the two apart.
+  for (const auto& [name, value] : container.terms)
+    text += name + "=" + std::to_string(value.size()) + ":" + value + ",";
   return text;
 }
 

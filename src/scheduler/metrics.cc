@@ -7,9 +7,8 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#ifndef HAMI_VERSION
-#define HAMI_VERSION "unknown"
-#endif
+#include "base/build_info.h"
+
 #if defined(__aarch64__)
 #define HAMI_ARCHITECTURE "arm64"
 #else
@@ -246,9 +245,9 @@ class ClusterWriter {
 
 void WriteBuild(base::Exposition& out) {
   out.Family("hami_build_info", kGauge, "What this program was built from");
-  out.Line({{"version", HAMI_VERSION},
-            {"revision", "unknown"},
-            {"build_date", "unknown"},
+  out.Line({{"version", base::kBuildInfo.version},
+            {"revision", base::kBuildInfo.revision},
+            {"build_date", base::kBuildInfo.date},
             {"go_version", ""},
             {"compiler", __VERSION__},
             {"platform", "linux/" HAMI_ARCHITECTURE}},

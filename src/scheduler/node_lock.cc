@@ -83,9 +83,30 @@ bool Concurrent(const NodeView& node) {
   return text != nullptr && *text == "1";
 }
 
+// Nothing: what other schedulers did here is in our books.
+std::optional<GateVerdict> JudgeTicket(const GateInput& input, const std::optional<Ticket>& ticket,
+                                       std::string_view text) {
+  if (!ticket || ticket->writer == input.writer || text == input.digested) return std::nullopt;
+  const auto known = [&](const Owner& owner) { return input.bound_here(owner.uid); };
+  if (!ticket->pods.empty() && std::all_of(ticket->pods.begin(), ticket->pods.end(), known)) return std::nullopt;
+  GateVerdict verdict =
+      Taken(base::Concat({"node ", input.node.name, " is being used by another scheduler: node lock contention"}));
+  verdict.kind = GateVerdict::Kind::kDigest;
+  verdict.ticket = *ticket;
+  verdict.ticket_text = text;
+  return verdict;
+}
+
+// The pod of LOCK in TICKET.
+const Owner* Named(const Ticket& ticket, const LockText& lock) {
+  const auto found = std::find_if(ticket.pods.begin(), ticket.pods.end(),
+                                  [&](const Owner& owner) { return owner.ns == lock.ns && owner.name == lock.pod; });
+  return found == ticket.pods.end() ? nullptr : &*found;
+}
+
 // Nothing: no lock stands in the way.
 std::optional<GateVerdict> JudgeLock(const GateInput& input, const std::optional<Ticket>& ticket,
-                                     const LockOptions& options) {
+                                     std::string_view text_of_ticket, const LockOptions& options) {
   const std::string* text = device::Find(input.node.annotations, device::kNodeLock);
   if (text == nullptr || text->empty()) return std::nullopt;
   const std::optional<LockText> lock = ParseLock(*text);
@@ -100,13 +121,18 @@ std::optional<GateVerdict> JudgeLock(const GateInput& input, const std::optional
   // A lock from the future is as wrong as one from long ago.
   if (std::abs(input.now - lock->time) > options.lock_timeout || input.lock_orphaned) return std::nullopt;
   if (lock->ns == self.ns && lock->pod == self.name) return std::nullopt;
-  const bool ours = ticket && ticket->writer == input.writer &&
-                    std::any_of(ticket->pods.begin(), ticket->pods.end(),
-                                [&](const Owner& owner) { return owner.ns == lock->ns && owner.name == lock->pod; });
   const bool in_flight = FindByName(input, lock->ns, lock->pod) != nullptr;
+  const Owner* named = ticket ? Named(*ticket, *lock) : nullptr;
+  // Another of our kind took it, in the write that brought this ticket: once that has been looked into, the lock's pod
+  // is bound here or will not be.
+  const bool together = named != nullptr && ticket->time / kSecond == lock->time / kSecond;
+  if (together && ticket->writer != input.writer && !input.bound_here(named->uid)) {
+    return JudgeTicket(input, ticket, text_of_ticket);
+  }
   GateVerdict taken = Taken(base::Concat({"node ", input.node.name, " has been locked within ",
                                           base::FormatGoDuration(std::chrono::milliseconds(options.lock_timeout)),
                                           ": node lock contention"}));
+  const bool ours = named != nullptr && ticket->writer == input.writer;
   // We took it, and its pod is done with the node: whoever should have released it did not.
   if (ours && !in_flight) return std::nullopt;
   if (!ours && !in_flight && !lock->pod.empty()) {
@@ -132,20 +158,6 @@ std::optional<GateVerdict> JudgeInFlight(const GateInput& input, bool locks, con
     }
   }
   return std::nullopt;
-}
-
-// Nothing: what other schedulers did here is in our books.
-std::optional<GateVerdict> JudgeTicket(const GateInput& input, const std::optional<Ticket>& ticket,
-                                       std::string_view text) {
-  if (!ticket || ticket->writer == input.writer || text == input.digested) return std::nullopt;
-  const auto known = [&](const Owner& owner) { return input.bound_here(owner.uid); };
-  if (!ticket->pods.empty() && std::all_of(ticket->pods.begin(), ticket->pods.end(), known)) return std::nullopt;
-  GateVerdict verdict =
-      Taken(base::Concat({"node ", input.node.name, " is being used by another scheduler: node lock contention"}));
-  verdict.kind = GateVerdict::Kind::kDigest;
-  verdict.ticket = *ticket;
-  verdict.ticket_text = text;
-  return verdict;
 }
 
 GateVerdict Go(const GateInput& input, bool locks, bool concurrent) {
@@ -236,7 +248,7 @@ GateVerdict JudgeGate(const GateInput& input, const LockOptions& options) {
   const bool locks = input.takes_lock && !concurrent;
   // Also where nobody takes locks any more: one that stands is another scheduler's, which knows of no other way.
   if (input.takes_lock) {
-    if (auto verdict = JudgeLock(input, ticket, options)) return *verdict;
+    if (auto verdict = JudgeLock(input, ticket, text, options)) return *verdict;
     if (auto verdict = JudgeInFlight(input, locks, options)) return *verdict;
   }
   if (auto verdict = JudgeTicket(input, ticket, text)) return *verdict;

@@ -34,8 +34,9 @@ inline constexpr const char* kBindRevoked = "hami-cpp/bind-revoked";
 
 struct LockOptions {
   Millis lock_timeout = 300'000;  // --node-lock-timeout: an older lock may be taken over
-  // A ticket's pod that is older than this and not bound will not be bound any more by its writer, and is revoked.
-  Millis ticket_patience = 60'000;
+  // A pod that another scheduler's ticket names and that is not bound after this long is revoked. Nothing but that
+  // scheduler's time is at stake, should it be alive: a Binding that still comes is refused, and its pod placed again.
+  Millis ticket_patience = 5'000;
 };
 
 // `TIME,NAMESPACE,POD`; the last two empty in the oldest form.

@@ -206,6 +206,25 @@ TEST_F(GateTest, GivenAnotherSchedulersTicket_WhenItsPodsAreNotInTheBooks_ThenIt
   EXPECT_EQ(Judge().kind, Kind::kDigest);
 }
 
+// Its writer may have died between the two writes of a bind: what the ticket leads to decides about the lock.
+TEST_F(GateTest, GivenALockThatCameWithAnotherSchedulersTicket_WhenItsPodIsNotBound_ThenTheTicketIsLookedIntoFirst) {
+  const std::string ticket = FormatTicket({kNow - 1000, "w2", {{"ns", "p", "u"}}});
+  node_.annotations[kBindTicket] = ticket;
+  Lock(1000, "p");
+  EXPECT_EQ(Judge().kind, Kind::kDigest);
+  digested_ = ticket;
+  EXPECT_EQ(Judge().kind, Kind::kGo) << "its pod will not be bound any more";
+  bound_["u"] = true;
+  EXPECT_EQ(Judge().kind, Kind::kAskOwner) << "it was bound, and its plugin has the lock to release";
+}
+
+TEST_F(GateTest, GivenALockThatIsNewerThanTheTicket_WhenTheTicketNamesItsPod_ThenItIsSomebodyElsesLock) {
+  const std::string ticket = FormatTicket({kNow - 9000, "w2", {{"ns", "p", "u"}}});
+  node_.annotations[kBindTicket] = digested_ = ticket;
+  Lock(1000, "p");  // HAMi's scheduler took the same pod over
+  EXPECT_EQ(Judge().kind, Kind::kAskOwner);
+}
+
 TEST_F(GateTest, GivenLockAndTicket_WhenGivenBack_ThenOnlyWhatIsOursGoes) {
   const Owner me{"ns", "me", "me"};
   Lock(0, "me");
@@ -254,6 +273,15 @@ TEST(InFlightTest, GivenLikeGrants_WhenThePodsUseThemDifferently_ThenTheyAreNotI
   without_init.init_containers.clear();
   without_init.containers.insert(without_init.containers.begin(), other.init_containers[0]);
   EXPECT_FALSE(MayBeTogether(ShapeOf(Grant({1, 0}, 1000), without_init), ShapeOf(Grant({1, 0}, 1000), other)));
+}
+
+TEST(InFlightTest, GivenAValueThatReadsLikeSeveral_WhenComparedWithThose_ThenItIsUnlikeThem) {
+  const device::Allocation grant = Grant({1}, 1000);
+  device::Pod crafted;
+  crafted.containers.emplace_back().terms = {{"CUDA_OVERSUBSCRIBE", "false,CUDA_TASK_PRIORITY=0"}};
+  device::Pod plain;
+  plain.containers.emplace_back().terms = {{"CUDA_OVERSUBSCRIBE", "false"}, {"CUDA_TASK_PRIORITY", "0"}};
+  EXPECT_FALSE(MayBeTogether(ShapeOf(grant, crafted), ShapeOf(grant, plain)));
 }
 
 }  // namespace

@@ -2,14 +2,13 @@
 
 #include "scheduler/options.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
+#include "base/build_info.h"
 #include "base/strings.h"
-
-#ifndef HAMI_VERSION
-#define HAMI_VERSION "unknown"
-#endif
 
 namespace hami::scheduler {
 namespace {
@@ -23,7 +22,7 @@ constexpr const char* kOverview =
     "\n"
     "Usage:\n"
     "  hami-scheduler --device-config-file FILE [FLAGS]\n"
-    "  hami-scheduler version\n"
+    "  hami-scheduler version | --version\n"
     "\n"
     "Try it against the cluster that kubectl talks to:\n"
     "  hami-scheduler --device-config-file device-config.yaml --scheduler-name hami-scheduler -v 4\n"
@@ -85,11 +84,20 @@ void AddDead(FlagSet& flags) {
               true);
 }
 
+bool IsLabelText(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return (c < 128 && std::isalnum(c) != 0) || c == '-' || c == '_' || c == '.' || c == '/';
+  });
+}
+
 // "a=b,c=d". Several flags add up.
 Status TakeSelector(std::map<std::string, std::string>& out, const std::string& text) {
   for (const std::string& part : base::Split(text, ',')) {
     const std::size_t equals = part.find('=');
-    if (equals == std::string::npos || equals == 0) {
+    // As `a!=b` and `a==b`, which no label would ever match.
+    const bool good = equals != std::string::npos && equals > 0 && IsLabelText(part.substr(0, equals)) &&
+                      IsLabelText(part.substr(equals + 1));
+    if (!good) {
       return Fail("'" + part + "' is not KEY=VALUE", "labels are compared for equality only, like gpu=on,zone=a");
     }
     out[part.substr(0, equals)] = part.substr(equals + 1);
@@ -183,7 +191,7 @@ struct Reader {
           options.kube_timeout = std::chrono::seconds(seconds);
           return {};
         },
-        "the longest that one call may take; 0: 30 seconds");
+        "the longest that one call may take; 0: 10 seconds, and 30 for a page of a list");
   }
 
   void AddReplicas() {
@@ -232,6 +240,27 @@ Status CheckTogether(const Options& options) {
   return {};
 }
 
+bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// What works, and hardly as it was meant.
+void WarnOfOddities(Options& options) {
+  const auto warn = [&](std::string_view text) { options.warnings.emplace_back(text); };
+  if (!IsOneOf(options.node_policy, {"binpack", "spread"})) {
+    warn("--node-scheduler-policy=" + options.node_policy + " is neither binpack nor spread, and means binpack");
+  }
+  const std::vector<std::string> words = base::Split(options.device_policy, ',');
+  for (const std::string& word : words) {
+    if (IsOneOf(base::Trim(word), {"binpack", "spread", "topology-aware", "mutex", "numa"})) continue;
+    warn("--gpu-scheduler-policy: '" + word + "' is no policy, and " +
+         (words.size() > 1 ? "is left out" : "means spread"));
+  }
+  if (options.lock_timeout.count() == 0) {
+    warn("a node lock timeout of 0 makes every lock void: pods of one node may get each other's cards");
+  }
+}
+
 // An explicit flag wins over the environment, which wins over the default.
 Status ReadEnvironment(const Environment& environment, Options& options, bool lock_timeout_given) {
   options.pod_name = environment("POD_NAME").value_or("");
@@ -246,7 +275,7 @@ Status ReadEnvironment(const Environment& environment, Options& options, bool lo
 
 }  // namespace
 
-std::string VersionLine() { return std::string("hami-scheduler ") + HAMI_VERSION; }
+std::string VersionLine() { return base::VersionOf("hami-scheduler"); }
 
 std::variant<Options, Message> ParseOptions(const std::vector<std::string>& arguments, const Environment& environment) {
   Reader reader;
@@ -262,6 +291,7 @@ std::variant<Options, Message> ParseOptions(const std::vector<std::string>& argu
   if (good) good = CheckTogether(reader.options);
   if (!good) return Mistake(good.error());
   reader.options.warnings = std::move(parsed->warnings);
+  WarnOfOddities(reader.options);
   return reader.options;
 }
 

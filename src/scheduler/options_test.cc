@@ -13,6 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::MatchesRegex;
 using testing::Pair;
 
 using Variables = std::map<std::string, std::string>;
@@ -210,6 +211,8 @@ TEST(SchedulerOptions, WhatCanNotWorkIsRefusedWithItsRemedy) {
   EXPECT_THAT(Refused({file, "--leader-elect"}), HasSubstr("--leader-elect-resource-name"));
   EXPECT_THAT(Refused({file, "--http_bind=80"}), HasSubstr("--http_bind=80: no port"));
   EXPECT_THAT(Refused({file, "--node-label-selector=gpu"}), HasSubstr("'gpu' is not KEY=VALUE"));
+  EXPECT_THAT(Refused({file, "--node-label-selector=gpu!=on"}), HasSubstr("'gpu!=on' is not KEY=VALUE"));
+  EXPECT_THAT(Refused({file, "--node-label-selector=a=b,gpu==on"}), HasSubstr("'gpu==on' is not KEY=VALUE"));
   EXPECT_THAT(Refused({file, "--node-lock-timeout=5"}), HasSubstr("28s, 5m or 1h30m"));
   EXPECT_THAT(Refused({file, "--kube-timeout=-1"}), HasSubstr("from 0 to 3600"));
   EXPECT_THAT(Refused({file, "--kube-qps=nan"}), HasSubstr("not a number"));
@@ -217,10 +220,26 @@ TEST(SchedulerOptions, WhatCanNotWorkIsRefusedWithItsRemedy) {
   EXPECT_THAT(Refused({file, "serve"}), HasSubstr("'serve' is no command"));
 }
 
+// As in HAMi a word that is no policy means the default; it is hardly what was meant.
+TEST(SchedulerOptions, WhatIsHardlyMeantStartsWithAWarning) {
+  EXPECT_THAT(Good({"--node-scheduler-policy=binpak"}).warnings,
+              ElementsAre("--node-scheduler-policy=binpak is neither binpack nor spread, and means binpack"));
+  EXPECT_THAT(Good({"--gpu-scheduler-policy=topology"}).warnings,
+              ElementsAre("--gpu-scheduler-policy: 'topology' is no policy, and means spread"));
+  EXPECT_THAT(Good({"--gpu-scheduler-policy=numa, binpac"}).warnings,
+              ElementsAre("--gpu-scheduler-policy: ' binpac' is no policy, and is left out"));
+  EXPECT_THAT(Good({"--node-lock-timeout=0"}).warnings, ElementsAre(HasSubstr("makes every lock void")));
+  for (const char* policy : {"binpack", "spread", "topology-aware", "mutex", "numa", "numa,binpack"}) {
+    EXPECT_THAT(Good({"--gpu-scheduler-policy", policy}).warnings, IsEmpty()) << policy;
+  }
+}
+
 TEST(SchedulerOptions, VersionAndHelpEndWellWithoutAnyOtherFlag) {
   const auto version = Parse({"version"});
   EXPECT_EQ(std::get<Message>(version).exit_status, 0);
   EXPECT_EQ(std::get<Message>(version).text, VersionLine() + "\n");
+  EXPECT_THAT(VersionLine(), MatchesRegex("hami-scheduler [0-9.]+ \\([^ ]+, [^ ]+\\)"));
+  EXPECT_EQ(std::get<Message>(Parse({"--version", "--leader-elect"})).text, VersionLine() + "\n");
   const auto help = Parse({"--help"});
   EXPECT_EQ(std::get<Message>(help).exit_status, 0);
   for (const char* word : {"--http_bind", "--device-config-file", "HAMI_NODELOCK_EXPIRE", "Exit status"}) {

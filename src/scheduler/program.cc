@@ -2,8 +2,10 @@
 
 #include "scheduler/program.h"
 
+#include <set>
 #include <thread>
 
+#include "base/build_info.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -32,6 +34,18 @@ constexpr unsigned kMetricsThreads = 4;
 constexpr auto kFinishTime = std::chrono::seconds(15);
 constexpr auto kLastEventsTime = std::chrono::seconds(2);
 
+// A file for several vendors starts this program unchanged; whoever has their devices should know.
+void SayWhatIsScheduled(const std::string& file, const device::DeviceConfig& config) {
+  if (config.nvidia.count_resource.empty()) {
+    base::LogWarning(file + ": nvidia.resourceCountName is empty: no pod is given a GPU");
+  }
+  std::set<std::string> others;
+  for (const auto& [path, value] : config.others) others.insert(path.substr(0, path.find_first_of(".[")));
+  std::string list;
+  for (const std::string& name : others) list += (list.empty() ? "" : ", ") + name;
+  if (!list.empty()) base::LogInfo(file + ": this program schedules NVIDIA's devices, and none of: " + list);
+}
+
 base::Result<device::Vendors> LoadVendors(const std::string& file) {
   const auto text = base::ReadLinkedFile(file, kMostConfigBytes);
   if (!text) {
@@ -40,6 +54,7 @@ base::Result<device::Vendors> LoadVendors(const std::string& file) {
   }
   auto config = device::ParseDeviceConfig(*text, file);
   if (!config) return tl::unexpected(config.error());
+  SayWhatIsScheduled(file, *config);
   device::Vendors vendors;
   vendors.push_back(std::make_unique<device::NvidiaVendor>(std::move(config->nvidia)));
   return vendors;
@@ -49,12 +64,15 @@ base::Result<std::unique_ptr<kube::Client>> ConnectTo(const Options& options) {
   kube::ConfigSources sources;
   sources.kubeconfig = options.kubeconfig;
   const auto config = kube::FindConfig(sources);
+  if (!config && !options.kubeconfig.empty()) {
+    return base::Fail("--kubeconfig: " + config.error().message, config.error().hint);
+  }
   if (!config) return tl::unexpected(config.error());
   kube::ClientOptions client;
   client.qps = options.kube_qps;
   client.burst = options.kube_burst;
   if (options.kube_timeout.count() > 0) client.timeout = options.kube_timeout;
-  client.user_agent = VersionLine();
+  client.user_agent = std::string("hami-scheduler/") + base::kBuildInfo.version;
   client.max_idle_connections = kMainThreads;
   return kube::Client::Make(*config, client);
 }
@@ -96,7 +114,7 @@ class Program::Parts {
         api_(*client_, books_.vendors(), options.node_selector, CallTime(options)),
         binder_(books_, api_, time_, Recording(), BinderOptionsFor(options)),
         keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
-        cache_(*client_, books_, registration_, time_, {options.node_selector, {}}),
+        cache_(*client_, books_, registration_, time_, {.node_selector = options.node_selector}),
         extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); }),
         metrics_({[this](const auto& use) { books_.Read([&](const State& state) { use(state.ledger); }); },
                   [this] { return Count(); }, options.legacy_metrics}) {}

@@ -103,6 +103,9 @@ void Registration::LookAtVendor(State& state, NodeBook& node, int index, const d
   if (digest == known.read_from) return;
   const auto cards = vendor.ReadNode(node.view.name, node.view.annotations);
   known.read_from = digest;
+  if (cards && !cards->complaint.empty()) {
+    base::LogWarning(base::Concat({"node ", node.view.name, ": ", cards->complaint}));
+  }
   if (cards) return state.CardsSeen(node, index, *cards);
   // Half-written by its plugin, or by hand: what was known before is better than nothing.
   base::LogWarning(base::Concat({"node ", node.view.name, ": annotation ", vendor.register_annotation(),

@@ -116,6 +116,15 @@ TEST_F(RegistrationTest, GivenAnAnnotationThatBreaks_WhenSeen_ThenWhatWasKnownSt
   EXPECT_EQ(Cards(), 0U);
 }
 
+TEST_F(RegistrationTest, GivenPairScoresThatBreak_WhenTheCardsChange_ThenTheChangeCounts) {
+  view_.annotations["hami.io/node-nvidia-score"] = "[{";
+  Look();
+  EXPECT_EQ(Cards(), 2U);
+  view_.annotations[kRegister] = device::EncodeRegisterJson(sched::testing::Cards("n", 3).devices);
+  Look();
+  EXPECT_EQ(Cards(), 3U);
+}
+
 TEST_F(RegistrationTest, GivenANodeThatLosesItsLabel_WhenSeen_ThenItsCardsGo) {
   Look();
   view_.selected = false;

@@ -67,6 +67,24 @@ def test_old_lock_is_taken_over(lab, card, actor):
     lab.remove("p1")
 
 
+@pytest.mark.parametrize("who", ["the same pod", "another pod"])
+def test_node_of_a_killed_scheduler(lab, card, who):
+    """It died between lock and Binding. Nothing has to run out: neither the lock's five minutes nor any other."""
+    for name in ("p1", "p2"):
+        thing = lab.manifest(name, gpu=1, mem=1000)
+        thing["spec"]["schedulingGates"] = [{"name": "e2e/later"}]
+        lab.kubectl.apply(thing)
+    lock(lab, "p1")
+    seconds = datetime.datetime.fromisoformat(of(lab.read_node("a"))[LOCK].partition(",")[0]).timestamp()
+    uid = lab.read("p1")["metadata"]["uid"]
+    lab.annotate_node("a", {"hami-cpp/bind-ticket": f"{int(seconds)}000;of-the-dead;{lab.name}/p1/{uid}"})
+    chosen = "p1" if who == "the same pod" else "p2"
+    lab.api.patch(f"/api/v1/namespaces/{lab.name}/pods/{chosen}", {"spec": {"schedulingGates": []}})
+    began = time.monotonic()
+    assert lab.placed(chosen) == ("a", ["A0"])
+    assert time.monotonic() - began < 30
+
+
 def test_allocation_that_the_plugin_refuses(lab, card, actor):
     """The pod fails as under a real kubelet, and what it was given is free for its successor."""
     actor.refusing.add(lab.full("a"))

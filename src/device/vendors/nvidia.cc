@@ -109,7 +109,11 @@ Result<NodeCards> NvidiaVendor::ReadNode(std::string_view /*node*/, const String
     device.cordoned = std::find(cordoned.begin(), cordoned.end(), device.uuid) != cordoned.end();
     cards.devices.push_back(std::move(device));
   }
-  if (const std::string* score = Find(annotations, kScore)) HAMI_TRY(ReadPairScores(*score, cards));
+  if (const std::string* score = Find(annotations, kScore)) {
+    const Status read = ReadPairScores(*score, cards);
+    // The cards are there, and how sick or full they are counts; only how close they are is not known.
+    if (!read) cards.complaint = base::Concat({"annotation ", kScore, " can not be read: ", read.error().message});
+  }
   return cards;
 }
 

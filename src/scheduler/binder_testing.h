@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two schedulers over the simulated server, for tests of the binder. Not part of any program.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "scheduler/binder.h"
+#include "scheduler/keeper.h"
+#include "scheduler/sim_cluster.h"
+
+namespace hami::scheduler::testing {
+
+// One scheduler over the simulated server.
+struct Scheduler {
+  Scheduler(SimCluster& cluster, std::string writer)
+      : books(sched::testing::NvidiaOnly(), {}),
+        api(cluster),
+        binder(
+            books, api, cluster,
+            [this](const PodName& pod, const sched::Event& event) {
+              events.push_back(std::string(event.warning ? "Warning " : "Normal ") + std::string(pod.name) + " " +
+                               event.reason + ": " + event.message);
+            },
+            Options(std::move(writer))),
+        keeper(books, api, cluster, binder, registration, [] { return true; }),
+        watch(cluster, books, registration) {}
+  static BinderOptions Options(std::string writer) {
+    BinderOptions options;
+    options.writer = std::move(writer);
+    return options;
+  }
+  std::size_t charged() {
+    return books.Read([](const State& state) { return state.ledger.pod_count(); });
+  }
+
+  Books books;
+  SimApi api;
+  Registration registration;
+  std::vector<std::string> events;
+  Binder binder;
+  Keeper keeper;
+  SimWatch watch;
+};
+
+class BinderTest : public ::testing::Test {
+ protected:
+  BinderTest() {
+    base::StartLog("test", base::LogLevel::kOff);
+    cluster_.AddNode("n", sched::testing::Cards("n", 1, 16000), false);
+    cluster_.AddNode("c", sched::testing::Cards("c", 1, 16000), true);
+    a_ = std::make_unique<Scheduler>(cluster_, "a");
+    b_ = std::make_unique<Scheduler>(cluster_, "b");
+  }
+
+  void AddPod(const std::string& uid, device::MiB memory = 4000) {
+    cluster_.AddPod(sched::testing::PodOf(uid, sched::testing::Wants(1, memory)));
+  }
+  bool Place(Scheduler& scheduler, const std::string& uid, std::string_view node = "n") {
+    const SimPod* pod = cluster_.FindPod("default", "pod-" + uid);
+    const std::string_view names[] = {node};
+    return scheduler.books
+               .Locked([&](State& state) {
+                 return state.Place({pod->pod, pod->version, false}, names, cluster_.now / 1000, false);
+               })
+               .outcome == sched::Outcome::kPlaced;
+  }
+  base::Status Bind(Scheduler& scheduler, const std::string& uid, const std::string& node = "n") {
+    return scheduler.binder.Bind({"default", "pod-" + uid, uid, node}, [] { return false; });
+  }
+  const device::Pod& Pod(const std::string& uid) { return cluster_.FindPod("default", "pod-" + uid)->pod; }
+  const std::string* Lock() { return device::Find(cluster_.nodes["n"].annotations, device::kNodeLock); }
+  static std::function<Fault(const std::string&)> Once(const std::string& call, Fault fault) {
+    return [call, fault, done = false](const std::string& now) mutable {
+      if (done || now != call) return Fault::kNone;
+      done = true;
+      return fault;
+    };
+  }
+  void LockByPAndPlaceMemberQ() {
+    AddPod("p");
+    AddPod("q");
+    ASSERT_TRUE(Place(*a_, "p"));
+    ASSERT_TRUE(Bind(*a_, "p"));
+    ASSERT_TRUE(Place(*a_, "q"));
+    a_->books.Locked([](State& state) { state.FindPending("q")->candidate.group = true; });
+  }
+  void PluginAnswers(const std::string& uid) {
+    SimPod* pod = cluster_.FindPod("default", "pod-" + uid);
+    pod->pod.annotations[device::kBindPhase] = "success";
+    cluster_.PodChanged(*pod);
+    (void)cluster_.PatchNode("n", "", {{device::kNodeLock, std::nullopt}});
+  }
+
+  SimCluster cluster_;
+  std::unique_ptr<Scheduler> a_;
+  std::unique_ptr<Scheduler> b_;
+};
+
+}  // namespace hami::scheduler::testing
