@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "base/build_info.h"
 #include "base/log.h"
 #include "monitor/options.h"
 #include "monitor/service.h"
@@ -47,7 +48,7 @@ int main(int argc, char** argv) {
     base::LogError(service.error());
     return EXIT_FAILURE;
   }
-  base::LogInfo("version " + monitor::Version() + ", node " + options.node_name + ", port " +
+  base::LogInfo(base::VersionOf("hami-monitor") + ", node " + options.node_name + ", port " +
                 std::to_string((*service)->port()));
   int number = 0;
   sigwait(&ending, &number);

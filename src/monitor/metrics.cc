@@ -2,6 +2,7 @@
 
 #include "monitor/metrics.h"
 
+#include "base/build_info.h"
 #include "base/exposition.h"
 #include "base/strings.h"
 #include "monitor/metrics_parts.h"
@@ -45,9 +46,9 @@ void RenderSelf(const Picture& picture, const GpusPicture& gpus, const MetricsTi
 
 void RenderBuild(base::Exposition& page) {
   page.Family("hami_build_info", kGauge, "What this program was built from");
-  page.Sample(base::LabelText{{"version", Version()},
-                              {"revision", "unknown"},
-                              {"build_date", "unknown"},
+  page.Sample(base::LabelText{{"version", base::kBuildInfo.version},
+                              {"revision", base::kBuildInfo.revision},
+                              {"build_date", base::kBuildInfo.date},
                               {"go_version", ""},
                               {"compiler", kCompiler},
                               {"platform", "linux/" HAMI_ARCHITECTURE}},

@@ -3,6 +3,7 @@
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/log.h"
 #include "monitor/gpus.h"
@@ -36,9 +37,9 @@ class NvmlSource : public GpuSource {
       base::LogInfo("the machine's GPUs changed; asking the driver anew");
       HAMI_TRY(Begin());
     }
-    if (looks_++ % kSeldom == 0 || trouble_) HAMI_TRY(LookAround());
     TakeEvents();
-    trouble_ = false;
+    const bool trouble = std::exchange(trouble_, false);
+    if (looks_++ % kSeldom == 0 || trouble) HAMI_TRY(LookAround());
     for (GpuPicture& gpu : gpus_) LookAt(gpu);
     MeasureOne();
     return gpus_;
@@ -74,6 +75,7 @@ class NvmlSource : public GpuSource {
   void WatchXids() {
     if (!xids_) {
       registered_.clear();
+      failed_ = false;
       auto watch = library_->WatchXids();
       if (!watch) return;
       xids_ = *std::move(watch);
@@ -113,13 +115,21 @@ class NvmlSource : public GpuSource {
   }
 
   void TakeEvents() {
+    if (!xids_) WatchXids();
     for (int i = 0; xids_ && i < kMostEvents; ++i) {
       auto event = xids_->Wait(0);
       if (!event) {
-        xids_.reset();  // until the next look around
-        base::LogWarning("errors of the GPUs are not reported for a while: " + event.error().message);
+        const std::string why = event.error().message;
+        if (std::exchange(deaf_, why) != why) base::LogWarning("errors of the GPUs are not reported: " + why);
+        // It may have heard some that it tells the next time. Two watches at once would count those twice.
+        if (std::exchange(failed_, true)) {
+          xids_.reset();
+          WatchXids();
+        }
         return;
       }
+      failed_ = false;
+      deaf_.clear();
       if (!event->has_value()) return;
       trouble_ = true;
       for (GpuPicture& gpu : gpus_) {
@@ -138,6 +148,8 @@ class NvmlSource : public GpuSource {
   std::unordered_map<std::string, std::uint64_t> since_;
   int looks_ = 0;
   bool trouble_ = false;
+  bool failed_ = false;  // the last wait of xids_
+  std::string deaf_;     // why, as was told
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -111,6 +112,49 @@ TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatFailed_WhenAnErrorComesLater_ThenI
               CHECK_OR(4, CountedAfterAWhile(*source) == 0);
               CHECK_OR(5, Inject("xid device=1 code=48"));
               CHECK_OR(6, CountedAfterAWhile(*source) == 1);
+              return 0;
+            }));
+}
+
+TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatFailed_WhenAnErrorCameMeanwhile_ThenItIsCountedOnce) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              const auto source = Make();
+              CHECK_OR(1, source && source->Look());
+              CHECK_OR(2, Inject("fault call=nvmlEventSetWait* error=unknown count=1\nxid device=1 code=48"));
+              CHECK_OR(3, source->Look());
+              CHECK_OR(4, Inject("xid device=1 code=48"));
+              CHECK_OR(5, CountedAfterAWhile(*source) == 2);
+              return 0;
+            }));
+}
+
+TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatGoesOnFailing_WhenItWorks_ThenTheNextErrorIsCountedAtOnce) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              const auto source = Make();
+              CHECK_OR(1, source && source->Look());
+              CHECK_OR(2, Inject("fault call=nvmlEventSetCreate error=unknown count=2"));
+              CHECK_OR(3, Inject("fault call=nvmlEventSetWait* error=unknown count=2"));
+              for (int i = 0; i < 4; ++i) CHECK_OR(4, source->Look());
+              CHECK_OR(5, source->Look() && Inject("xid device=1 code=48"));
+              const auto gpus = source->Look();
+              CHECK_OR(6, gpus && gpus->at(1).xids.contains(48));
+              return 0;
+            }));
+}
+
+TEST_F(NvmlSourceTest, GivenAnErrorThatIsReported_WhenLookedAt_ThenWhatSeldomChangesIsLookedAtToo) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              Machine("");
+              const auto source = Make();
+              const auto up = [](const GpuPicture& gpu) {
+                return std::count_if(gpu.links.begin(), gpu.links.end(), [](const auto& link) { return link.up; });
+              };
+              CHECK_OR(1, source && source->Look());
+              const auto before = source->Look();
+              CHECK_OR(2, before && up(before->at(0)) > 0);
+              CHECK_OR(3, Inject("link device=0 link=0 state=down\nxid device=0 code=74"));
+              const auto after = source->Look();
+              CHECK_OR(4, after && after->at(0).xids.contains(74) && up(after->at(0)) == up(before->at(0)) - 1);
               return 0;
             }));
 }

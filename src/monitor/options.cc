@@ -2,11 +2,8 @@
 
 #include "monitor/options.h"
 
+#include "base/build_info.h"
 #include "base/strings.h"
-
-#ifndef HAMI_VERSION
-#define HAMI_VERSION "unknown"
-#endif
 
 namespace hami::monitor {
 namespace {
@@ -96,8 +93,6 @@ Command Mistake(const base::Error& error) {
 
 }  // namespace
 
-std::string Version() { return HAMI_VERSION; }
-
 Command ParseCommand(const std::vector<std::string>& arguments, const Environment& environment) {
   Options options;
   base::FlagSet flags;
@@ -106,7 +101,7 @@ Command ParseCommand(const std::vector<std::string>& arguments, const Environmen
   if (!parsed) return Mistake(parsed.error());
   if (parsed->help) return {std::nullopt, {kOverview + flags.Help() + kEndpoints, 0}};
   if (parsed->words == std::vector<std::string>{"version"})
-    return {std::nullopt, {"hami-monitor " + Version() + "\n", 0}};
+    return {std::nullopt, {base::VersionOf("hami-monitor") + "\n", 0}};
   if (!parsed->words.empty()) {
     return Mistake({"'" + base::Printable(parsed->words.front()) + "' is not understood", "--help lists every flag"});
   }

@@ -51,7 +51,4 @@ struct Command {
 // ARGUMENTS without the program's name.
 Command ParseCommand(const std::vector<std::string>& arguments, const Environment& environment);
 
-// Of this build, for `version` and hami_build_info.
-std::string Version();
-
 }  // namespace hami::monitor

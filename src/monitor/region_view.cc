@@ -61,6 +61,7 @@ RegionView Summarise(const region::Snapshot& snapshot) {
     if (d < snapshot.device_count) use.uuid = device.uuid;
     use.limit = device.limit;
     use.sm_limit = device.sm_limit;
+    use.used = use.data = device.owed;
     use.peak = device.peak;
     use.refusals = device.refusals;
     use.gpu_ns = device.gpu_ns;

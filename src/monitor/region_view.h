@@ -19,7 +19,7 @@ struct DeviceUse {
   std::string uuid;  // as the region says; may be empty
   std::uint64_t limit = 0;
   std::uint64_t sm_limit = 0;
-  // Sums over the processes that are not known to be dead; they stop at the largest number instead of wrapping.
+  // Sums over processes not known to be dead, USED and DATA with what is theirs in no slot; at the largest they stop.
   std::uint64_t used = 0;
   std::uint64_t context = 0;
   std::uint64_t module = 0;

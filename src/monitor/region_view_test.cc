@@ -6,6 +6,8 @@
 
 #include <memory>
 
+#include "region/region_test_util.h"
+
 namespace hami::monitor {
 namespace {
 
@@ -69,6 +71,26 @@ TEST(RegionView, GivenSlotsThatWereGivenBackOrWhoseProcessesDied_ThenTheyCountFo
   EXPECT_EQ(view.devices[0].used, 50'000U);
   EXPECT_EQ(view.devices[0].sm_percent, 60U);
   EXPECT_EQ(view.living + view.possible, 1);
+}
+
+// Until the process that has it now looks at its memory, which one that is idle does not.
+TEST(RegionView, GivenSharedMemoryWhoseMakerLetItGo_ThenItIsInUseAlthoughInNoSlot) {
+  const region::TempFolder folder;
+  const std::string path = folder / "a.cache";
+  region::Attached maker;
+  region::Attached user;
+  std::uint32_t device = 0;
+  ASSERT_EQ(region::Attach(&maker, path.c_str(), region::TestConfig()), region::Status::kOk);
+  ASSERT_EQ(region::Attach(&user, path.c_str(), region::TestConfig()), region::Status::kOk);
+  ASSERT_EQ(region::Reserve(&maker, 1, 400, region::Kind::kData), region::Status::kOk);
+  const std::uint64_t object = region::Share(&maker, 1, 400);
+  ASSERT_TRUE(region::Join(&user, object, &device));
+  ASSERT_TRUE(region::Leave(&maker, object));
+  const auto snapshot = std::make_unique<region::Snapshot>();
+  ASSERT_EQ(region::ReadSnapshotFile(path.c_str(), false, snapshot.get()), region::Status::kOk);
+  const DeviceUse use = Summarise(*snapshot).devices.at(1);
+  EXPECT_EQ(use.used, 400U);
+  EXPECT_EQ(use.data, 400U);
 }
 
 TEST(RegionView, GivenFiguresWhoseSumDoesNotFit_ThenItStopsAtTheLargest) {

@@ -18,6 +18,7 @@
 #include "kube/client.h"
 #include "kube/config.h"
 #include "net/server.h"
+#include "net/url.h"
 #include "plugin/allocator.h"
 #include "plugin/card_keeper.h"
 #include "plugin/card_metrics.h"
@@ -68,19 +69,6 @@ bool WantsCdi(const Options& options) {
   return std::any_of(options.list_strategies.begin(), options.list_strategies.end(), [](ListStrategy strategy) {
     return strategy == ListStrategy::kCdiAnnotations || strategy == ListStrategy::kCdiCri;
   });
-}
-
-// "host:port", ":port", "[::1]:port".
-base::Result<net::ServerOptions> ReadAddress(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  const auto port = colon == std::string::npos ? std::nullopt : base::ParseNumber(text.substr(colon + 1));
-  if (!port || *port > 65535) return base::Fail("--metrics-bind-address=" + text + ": not host:port");
-  net::ServerOptions options;
-  options.host = text.substr(0, colon);
-  if (options.host.size() > 2 && options.host.front() == '[') options.host = options.host.substr(1, colon - 2);
-  options.port = static_cast<std::uint16_t>(*port);
-  options.max_threads = 4;
-  return options;
 }
 
 kube::EventTarget NodeTarget(const std::string& node) { return {"Node", "v1", "", node, node}; }
@@ -300,17 +288,20 @@ bool Agent::Impl::Ready() const {
 }
 
 base::Status Agent::Impl::StartProbes() {
-  if (options.metrics_bind_address.empty()) return {};
-  const auto address = ReadAddress(options.metrics_bind_address);
-  if (!address) return tl::unexpected(address.error());
-  auto server = net::Server::Start(*address, [this](const net::Request& request) {
+  if (!options.metrics_address) return {};
+  net::ServerOptions address;
+  address.host = options.metrics_address->host;
+  address.port = options.metrics_address->port;
+  address.max_threads = 4;
+  auto server = net::Server::Start(address, [this](const net::Request& request) {
     net::Response response;
-    if (request.target == "/healthz") {
+    const std::string_view path = net::PathOf(request.target);
+    if (path == "/healthz") {
       response.body = "ok\n";
-    } else if (request.target == "/readyz") {
+    } else if (path == "/readyz") {
       response.status = Ready() ? 200 : 503;
       response.body = Ready() ? "ok\n" : "not registered with the kubelet and the node yet\n";
-    } else if (request.target == "/metrics") {
+    } else if (path == "/metrics") {
       response.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}};
       response.body = RenderCardMetrics(options.node_name, *board.Current());
     } else {
@@ -318,10 +309,10 @@ base::Status Agent::Impl::StartProbes() {
     }
     return response;
   });
-  if (!server) return base::Fail(options.metrics_bind_address + ": " + server.error().message);
+  if (!server) return base::Fail("--metrics-bind-address: " + server.error().message);
   probes = *std::move(server);
-  base::LogInfo(Concat({"/healthz, /readyz and /metrics are at ", address->host.empty() ? "*" : address->host,
-                        ", port ", std::to_string(probes->port())}));
+  base::LogInfo(Concat({"/healthz, /readyz and /metrics are at ", address.host.empty() ? "*" : address.host, ", port ",
+                        std::to_string(probes->port())}));
   return {};
 }
 

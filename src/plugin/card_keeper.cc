@@ -173,27 +173,27 @@ void CardKeeper::Core::WatchDriver() {
 }
 
 void CardKeeper::Core::WatchXids() {
-  while (!Pause(std::chrono::milliseconds(0))) {
-    const auto xids = session.xids();
-    if (xids == nullptr) {
-      if (Pause(times.xid_slice)) return;
-      continue;
-    }
-    const auto event = xids->Wait(static_cast<unsigned>(times.xid_slice.count()));
+  std::chrono::milliseconds retry{0};
+  while (!Pause(session.xids() ? retry : std::max(retry, times.xid_slice))) {
+    if (!session.xids()) continue;
+    const auto event = session.NextXid(static_cast<unsigned>(times.xid_slice.count()));
     if (!event) {
-      // The next look makes a new watch. Without the pause a driver in trouble would be asked without end.
       base::LogWarning(event.error().message);
-      session.DropXids(xids);
-      if (Pause(times.xid_slice)) return;
-      continue;
+      // Each failure costs a look, which makes a new watch and sees what could not be heard; that watch listens while
+      // this thread pauses, so that a driver in trouble is not asked without end.
+      retry = std::clamp(retry * 2, times.xid_slice, std::max(times.reading, times.xid_slice));
+    } else {
+      retry = {};
+      if (!*event) continue;
     }
-    if (!*event) continue;
     const std::scoped_lock lock(mutex);
-    base::LogInfo(base::Concat({XidText((*event)->code), " on ", (*event)->uuid}));
-    if (!state.SeeXid(**event, hooks.clock())) continue;
+    if (event) {
+      base::LogInfo(base::Concat({XidText((*event)->code), " on ", (*event)->uuid}));
+      if (!state.SeeXid(**event, hooks.clock())) continue;
+      Settle();
+    }
     look_now = true;
     changed.notify_all();
-    Settle();
   }
 }
 

@@ -16,16 +16,20 @@ DriverSession::DriverSession(nvml::LoadOptions load, std::string proc_gpus)
 
 void DriverSession::End() {
   std::weak_ptr<nvml::XidWatch> waiting;
+  std::weak_ptr<nvml::XidWatch> failed;
   {
     const std::scoped_lock lock(mutex_);
-    waiting = xids_;
-    xids_.reset();
+    waiting = std::exchange(xids_, nullptr);
+    failed = std::exchange(failed_, nullptr);
+    gap_ = true;
   }
   watched_.clear();
   library_.reset();
   // The session ends with its last user, and only a session that begins anew sees the GPUs of today. Whoever waits for
   // XIDs lets go at the end of its slice.
-  for (int i = 0; i < 100 && !waiting.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 100 && !(waiting.expired() && failed.expired()); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 Result<DriverReading> DriverSession::Read(bool with_topology) {
@@ -47,11 +51,13 @@ Result<DriverReading> DriverSession::Read(bool with_topology) {
   }
   DriverReading reading;
   reading.devices = *std::move(devices);
+  // First: what happens from here on is heard, what happened before is read.
+  WatchXidsOf(reading.devices);
+  reading.unheard = TakeUnheard(reading.devices);
   for (const nvml::Device& device : reading.devices) {
     if (!device.uuid.empty()) reading.health[device.uuid] = library_->ReadHealth(device.uuid);
   }
   if (with_topology) reading.topology = library_->ReadTopology(reading.devices);
-  WatchXidsOf(reading.devices);
   return reading;
 }
 
@@ -66,7 +72,7 @@ void DriverSession::WatchXidsOf(const std::vector<nvml::Device>& devices) {
   for (const nvml::Device& device : devices) {
     if (device.uuid.empty() || watched_.contains(device.uuid)) continue;
     const auto registered = watch->Register(device.uuid);
-    if (registered || device.condition == nvml::Condition::kAnswers) watched_.insert(device.uuid);
+    if (registered || device.condition == nvml::Condition::kAnswers) watched_[device.uuid] = registered.value_or(false);
     if (!registered) base::LogWarning(registered.error().message);
   }
   const std::scoped_lock lock(mutex_);
@@ -78,9 +84,44 @@ std::shared_ptr<nvml::XidWatch> DriverSession::xids() const {
   return xids_;
 }
 
-void DriverSession::DropXids(const std::shared_ptr<nvml::XidWatch>& xids) {
+std::set<std::string> DriverSession::TakeUnheard(const std::vector<nvml::Device>& devices) {
+  bool gap = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    gap = std::exchange(gap_, false);
+  }
+  std::set<std::string> unheard;
+  for (const nvml::Device& device : devices) {
+    const auto watched = watched_.find(device.uuid);
+    if (gap || watched == watched_.end() || !watched->second) unheard.insert(device.uuid);
+  }
+  return unheard;
+}
+
+Result<std::optional<nvml::XidEvent>> DriverSession::NextXid(unsigned milliseconds) {
+  std::shared_ptr<nvml::XidWatch> watch;
+  std::shared_ptr<nvml::XidWatch> failed;
+  {
+    const std::scoped_lock lock(mutex_);
+    watch = xids_;
+    failed = failed_;
+  }
+  if (watch == nullptr) return std::nullopt;
+  auto event = watch->Wait(milliseconds);
+  if (event && *event) return event;
+  if (event && failed != nullptr) {
+    // The driver listens to waits again: what did the one that failed hear?
+    if (auto late = failed->Wait(0); late && *late) return late;
+  }
   const std::scoped_lock lock(mutex_);
-  if (xids_ == xids) xids_.reset();
+  if (event) {
+    if (failed_ == failed) failed_.reset();
+  } else if (xids_ == watch) {
+    if (failed_ == nullptr) failed_ = watch;
+    xids_.reset();
+    gap_ = true;
+  }
+  return event;
 }
 
 }  // namespace hami::plugin

@@ -2,13 +2,16 @@
 
 #include "plugin/driver_session.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "simgpu/machine/in_child.h"
+#include "simgpu/simgpu.h"
 
 #define CHECK_OR(code, condition) \
   if (!(condition)) return (code)
@@ -28,6 +31,11 @@ class DriverSessionTest : public ::testing::Test {
     ::unsetenv("SIMGPU_CONFIG");
   }
   void TearDown() override { fs::remove_all(folder_); }
+  static bool Inject(const char* text) {
+    void* const library = ::dlopen(SIMGPU_NVML_PATH, RTLD_NOW | RTLD_LOCAL);
+    const auto inject = reinterpret_cast<decltype(&::simgpu_inject)>(::dlsym(library, "simgpu_inject"));
+    return inject != nullptr && inject(text, nullptr, 0) == 1;
+  }
   fs::path folder_;
 };
 
@@ -59,13 +67,66 @@ TEST_F(DriverSessionTest, GivenAGpuThatIsPluggedIn_WhenReadAgain_ThenTheSessionB
 TEST_F(DriverSessionTest, GivenAWatchThatFailed_WhenReadAgain_ThenThereIsAnother) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               DriverSession session({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "none");
-              CHECK_OR(1, session.xids() == nullptr && session.Read(false));
-              const auto failed = session.xids();
-              session.DropXids(failed);
-              CHECK_OR(2, session.xids() == nullptr);
-              CHECK_OR(3, session.Read(false) && session.xids() != nullptr && session.xids() != failed);
-              session.DropXids(failed);  // a late complaint about the old one
-              CHECK_OR(4, session.xids() != nullptr);
+              CHECK_OR(1, session.xids() == nullptr && session.NextXid(0) && session.Read(false));
+              const std::weak_ptr<nvml::XidWatch> failed = session.xids();
+              CHECK_OR(2, Inject("fault call=nvmlEventSetWait* error=unknown count=2"));
+              CHECK_OR(3, !session.NextXid(0));
+              CHECK_OR(4, session.xids() == nullptr && session.NextXid(0));
+              CHECK_OR(5, session.Read(false) && session.xids() != nullptr && session.xids() != failed.lock());
+              CHECK_OR(6, !session.NextXid(0) && session.Read(false));
+              // It is kept for as long as nothing is heard.
+              CHECK_OR(7, !failed.expired());
+              CHECK_OR(8, session.NextXid(0) && failed.expired());
+              return 0;
+            }));
+}
+
+// What the driver keeps for the one that failed, what it keeps for the next, and what it keeps for neither.
+TEST_F(DriverSessionTest, GivenAWatchThatFailed_WhenXidsCameMeanwhile_ThenTheyAreHeard) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              DriverSession session({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "none");
+              CHECK_OR(1, session.Read(false));
+              CHECK_OR(2, Inject("fault call=nvmlEventSetWait* error=unknown count=1\nxid device=0 code=61"));
+              CHECK_OR(3, !session.NextXid(0));
+              CHECK_OR(4, Inject("xid device=0 code=62"));
+              CHECK_OR(5, session.Read(false));
+              CHECK_OR(6, Inject("xid device=1 code=74"));
+              std::set<std::uint64_t> heard;
+              for (int i = 0; i < 20; ++i) {
+                const auto event = session.NextXid(0);
+                CHECK_OR(7, event);
+                if (*event) heard.insert((*event)->code);
+              }
+              CHECK_OR(8, (heard == std::set<std::uint64_t>{61, 62, 74}));
+              return 0;
+            }));
+}
+
+TEST_F(DriverSessionTest, GivenASessionThatEndsWhileAWatchHasFailed_WhenReadAgain_ThenNothingHoldsTheOldOne) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              DriverSession session({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "gpus");
+              CHECK_OR(1, session.Read(false));
+              const std::weak_ptr<nvml::XidWatch> failed = session.xids();
+              CHECK_OR(2, Inject("fault call=nvmlEventSetWait* error=unknown count=1") && !session.NextXid(0));
+              fs::create_directories(folder_ / "gpus/0000:86:00.0");
+              CHECK_OR(3, session.Read(false) && failed.expired());
+              return 0;
+            }));
+}
+
+TEST_F(DriverSessionTest, GivenXidsThatMayHaveBeenMissed_WhenRead_ThenTheReadingSaysOfWhich) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              CHECK_OR(1, Inject("fault call=nvmlDeviceRegisterEvents device=1 error=not_supported"));
+              DriverSession session({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "gpus");
+              const auto first = session.Read(false);
+              CHECK_OR(2, first && first->unheard == std::set<std::string>{first->devices[1].uuid});
+              CHECK_OR(3, Inject("clear"));
+              CHECK_OR(4, session.Read(false)->unheard == first->unheard);
+              CHECK_OR(5, Inject("fault call=nvmlEventSetWait* error=unknown count=1") && !session.NextXid(0));
+              CHECK_OR(6, session.Read(false)->unheard.size() == 2);
+              CHECK_OR(7, session.Read(false)->unheard.empty());  // the new watch asked GPU 1 again
+              fs::create_directories(folder_ / "gpus/0000:86:00.0");
+              CHECK_OR(8, session.Read(false)->unheard.size() == 2);
               return 0;
             }));
 }

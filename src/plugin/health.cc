@@ -18,6 +18,28 @@ Reading ReadingOf(const nvml::HealthSigns& signs) {
   return reading;
 }
 
+Damage Damage::Then(const Damage& later) const {
+  return {later.uncorrected ? later.uncorrected : uncorrected, later.repairs ? later.repairs : repairs};
+}
+
+Damage DamageOf(const nvml::HealthSigns& signs) {
+  Damage damage;
+  damage.uncorrected = signs.ecc.uncorrected_volatile;
+  if (signs.remapped || signs.retired_pages) {
+    damage.repairs = signs.retired_pages.value_or(0);
+    if (signs.remapped) *damage.repairs += signs.remapped->correctable + signs.remapped->uncorrectable;
+    if (ReadingOf(signs).reset_pending) ++*damage.repairs;
+  }
+  return damage;
+}
+
+std::optional<std::uint64_t> XidBehind(const Damage& before, const Damage& now) {
+  // Absent is less than any number, so what was not told before must not count as growth.
+  if (before.uncorrected && now.uncorrected > before.uncorrected) return 48;
+  if (before.repairs && now.repairs > before.repairs) return 63;
+  return std::nullopt;
+}
+
 void HealthBook::Restore(const HealthJournal& journal, UnixSeconds now) {
   for (const auto& [uuid, entry] : journal) {
     Entry& mine = entries_[uuid];

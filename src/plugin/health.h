@@ -68,6 +68,17 @@ struct Reading {
 };
 Reading ReadingOf(const nvml::HealthSigns& signs);
 
+// What a GPU counts of its own damage. A count that is absent was not told.
+struct Damage {
+  std::optional<std::uint64_t> uncorrected;  // memory errors
+  std::optional<std::uint64_t> repairs;      // rows and pages, and one for those that wait for a reset
+  // This, with what LATER tells.
+  Damage Then(const Damage& later) const;
+};
+Damage DamageOf(const nvml::HealthSigns& signs);
+// The XID that the driver reports when these grow, for who could not hear it. A reset begins them anew.
+std::optional<std::uint64_t> XidBehind(const Damage& before, const Damage& now);
+
 class HealthBook {
  public:
   explicit HealthBook(HealthRules rules = {}) : rules_(rules) {}

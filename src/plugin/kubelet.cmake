@@ -28,8 +28,7 @@ add_library(hami_plugin_kubelet STATIC
 target_link_libraries(hami_plugin_kubelet PUBLIC hami_plugin_node hami_region_hosted PRIVATE hami_kubelet_protocol)
 
 add_executable(hami-device-plugin main.cc)
-target_link_libraries(hami-device-plugin PRIVATE hami_plugin_kubelet)
-target_compile_definitions(hami-device-plugin PRIVATE HAMI_VERSION="${PROJECT_VERSION}")
+target_link_libraries(hami-device-plugin PRIVATE hami_plugin_kubelet hami_build_info)
 
 hami_test(plugin_allocation_test
   SOURCES allocator_test.cc interleaving_test.cc resolve_test.cc response_test.cc settle_test.cc

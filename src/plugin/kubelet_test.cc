@@ -3,6 +3,7 @@
 // Life with a kubelet that is real as far as gRPC goes: registration, streams, replaced sockets. The letters are those
 // of docs/device-plugin.md.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -11,12 +12,16 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <thread>
 
+#include "base/json.h"
+#include "base/log.h"
+#include "base/strings.h"
 #include "device_plugin.grpc.pb.h"
 #include "plugin/allocation_world_test.h"
 #include "plugin/fake_kubelet_test.h"
@@ -50,6 +55,7 @@ class KubeletTest : public ::testing::Test {
     options.resource_name = [] { return std::string("nvidia.com/gpu"); };
     options.preferred_allocation = [] { return true; };
     options.first_retry = std::chrono::milliseconds(10);
+    options.look_every = std::chrono::hours(1);  // what is noticed was heard of
     KubeletBackend backend;
     backend.board = &board_;
     backend.allocate = [](const std::vector<std::string>& slots) -> base::Result<Response> {
@@ -177,6 +183,21 @@ TEST_F(KubeletTest, GivenAKubeletThatRestartsWhenItEmptiedItsFolderThenWeServeAn
   }
 }
 
+TEST_F(KubeletTest, GivenAFolderThatWasReplacedWhenAKubeletStartsInItThenItHearsOfUs) {
+  const TempFolder other;
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  kubelet_.reset();
+  // At no time there is none.
+  ASSERT_EQ(::renameat2(AT_FDCWD, folder_.path().c_str(), AT_FDCWD, other.path().c_str(), RENAME_EXCHANGE), 0);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!std::filesystem::exists(folder_.path() + "/nvidia-gpu.sock") && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  kubelet_ = std::make_unique<FakeKubelet>(folder_.path());
+  EXPECT_TRUE(kubelet_->WaitForRegistrations(1));
+}
+
 // L1: nothing of an earlier life stays.
 TEST_F(KubeletTest, GivenManyRestartsOfServingWhenTheyAreOverThenThereAreNoMoreThreadsThanBefore) {
   Serve();
@@ -253,6 +274,20 @@ TEST_F(KubeletTest, GivenAFolderThatCanNotBeListenedInWhenItFailsSixTimesThenItG
   });
   std::unique_lock lock(mutex);
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return gave_up; }));
+}
+
+TEST_F(KubeletTest, GivenALogOfObjectsWhenGrpcComplainsThenThatIsAnObjectToo) {
+  base::StartLog("test", base::LogLevel::kInfo, base::LogStyle::kJson);
+  testing::internal::CaptureStderr();
+  KubeletBackend backend;
+  backend.board = &board_;
+  EXPECT_FALSE(KubeletServer::Start(folder_.path() + "/missing/nvidia-gpu.sock", std::move(backend)));
+  const std::string said = testing::internal::GetCapturedStderr();
+  base::StartLog("test");
+  EXPECT_NE(said.find("gRPC: "), std::string::npos) << said;
+  for (const std::string& line : base::Split(said, '\n')) {
+    EXPECT_TRUE(line.empty() || base::ParseJson(line)) << line;
+  }
 }
 
 TEST(CrashBudgetTest, GivenFailuresAnHourApartWhenTheyGoOnForEverThenNobodyGivesUp) {

@@ -2,10 +2,12 @@
 
 #include <malloc.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <iostream>
 
+#include "base/build_info.h"
 #include "base/log.h"
 #include "plugin/agent.h"
 
@@ -26,6 +28,7 @@ sigset_t BlockSignals() {
 
 int Run(const plugin::Options& options) {
   const sigset_t signals = BlockSignals();
+  base::LogInfo(base::VersionOf("hami-device-plugin") + ", node " + options.node_name);
   plugin::Agent agent(options);
   // SIGUSR1 is how the agent ends us.
   if (const base::Status started = agent.Start([] { ::kill(::getpid(), SIGUSR1); }); !started) {
@@ -38,6 +41,7 @@ int Run(const plugin::Options& options) {
     if (signal == SIGHUP) {
       agent.Restart();
     } else {
+      if (signal != SIGUSR1) base::LogInfo(std::string("stopping on signal ") + ::strsignal(signal));
       agent.Stop();
       return signal == SIGUSR1 ? 1 : 0;
     }
@@ -60,7 +64,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (start->action == plugin::Start::Action::kVersion) {
-    std::cout << "hami-device-plugin " HAMI_VERSION "\n";
+    std::cout << base::VersionOf("hami-device-plugin") << "\n";
     return 0;
   }
   base::StartLog("hami-device-plugin", start->options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo,

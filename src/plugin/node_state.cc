@@ -55,7 +55,14 @@ void NodeState::Judge(const DriverReading& reading, UnixSeconds now) {
       continue;
     }
     Reading look;
-    if (const auto signs = reading.health.find(uuid); signs != reading.health.end()) look = ReadingOf(signs->second);
+    if (const auto signs = reading.health.find(uuid); signs != reading.health.end()) {
+      look = ReadingOf(signs->second);
+      const Damage before = std::exchange(known->second.damage, known->second.damage.Then(DamageOf(signs->second)));
+      const auto missed = XidBehind(before, known->second.damage);
+      if (missed && reading.unheard.contains(uuid)) {
+        Blame(uuid, *missed, base::Concat({"errors that nobody heard of, as with ", XidText(*missed)}), now);
+      }
+    }
     look.listed = device != nullptr;
     if (device != nullptr && device->condition != Condition::kAnswers) {
       look.condition = device->condition;
@@ -74,7 +81,7 @@ void NodeState::SeeDriver(const DriverReading& reading, UnixSeconds now) {
   if (!first_look_) first_look_ = now;
   driver_trouble_.clear();
   for (const nvml::Device& device : reading.devices) {
-    if (!device.uuid.empty() && device.condition == Condition::kAnswers) known_[device.uuid] = {device, now};
+    if (!device.uuid.empty() && device.condition == Condition::kAnswers) known_[device.uuid].device = device;
   }
   Judge(reading, now);
   NoteNameless(reading.devices);
@@ -107,14 +114,22 @@ void NodeState::NoteTopology(const nvml::Topology& topology) {
 
 void NodeState::LoseDriver(const std::string& why) { driver_trouble_ = why; }
 
-bool NodeState::SeeXid(const nvml::XidEvent& event, UnixSeconds now) {
-  const XidClass kind = policy_.Judge(event.code);
-  if (kind == XidClass::kIgnored || !known_.contains(event.uuid)) return false;
-  if (kind == XidClass::kFatal) {
-    book_.Condemn(event.uuid, XidText(event.code), now);
-  } else {
-    book_.Suspect(event.uuid, XidText(event.code), now);
+bool NodeState::Blame(const std::string& uuid, std::uint64_t code, const std::string& reason, UnixSeconds now) {
+  switch (policy_.Judge(code)) {
+    case XidClass::kIgnored:
+      return false;
+    case XidClass::kSuspicious:
+      book_.Suspect(uuid, reason, now);
+      return true;
+    case XidClass::kFatal:
+      book_.Condemn(uuid, reason, now);
+      return true;
   }
+  return false;
+}
+
+bool NodeState::SeeXid(const nvml::XidEvent& event, UnixSeconds now) {
+  if (!known_.contains(event.uuid) || !Blame(event.uuid, event.code, XidText(event.code), now)) return false;
   NoteChanges();
   return true;
 }

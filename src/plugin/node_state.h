@@ -10,6 +10,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct DriverReading {
   std::vector<nvml::Device> devices;
   std::map<std::string, nvml::HealthSigns> health;  // by UUID
   std::optional<nvml::Topology> topology;           // absent: not looked at this time
+  std::set<std::string> unheard{};                  // UUIDs whose XIDs may have been missed since the last look
 };
 
 class NodeState {
@@ -62,10 +64,13 @@ class NodeState {
   struct Known {
     nvml::Device device;  // as it was when it last answered
     UnixSeconds listed = 0;
+    Damage damage;  // when it last said so
   };
   // The reading's device that is KNOWN, perhaps without its name.
   static const nvml::Device* Match(const std::vector<nvml::Device>& devices, const Known& known);
   void Judge(const DriverReading& reading, UnixSeconds now);
+  // True when XID CODE counts.
+  bool Blame(const std::string& uuid, std::uint64_t code, const std::string& reason, UnixSeconds now);
   void NoteNameless(const std::vector<nvml::Device>& devices);
   void NoteTopology(const nvml::Topology& topology);
   void NoteChanges();

@@ -97,6 +97,66 @@ TEST(NodeStateTest, GivenAnXidOfAnInstance_WhenSeen_ThenItCountsForItsGpuWhichev
   }
 }
 
+DriverReading WithDamage(std::uint64_t uncorrected, bool repair_waits, bool unheard) {
+  DriverReading reading = Both();
+  nvml::HealthSigns& signs = reading.health["GPU-b"];
+  signs.ecc.uncorrected_volatile = uncorrected;
+  signs.remapped = nvml::RemappedRows{0, 0, repair_waits, false};
+  if (unheard) reading.unheard = {"GPU-b"};
+  return reading;
+}
+
+TEST(NodeStateTest, GivenXidsThatNobodyHeard_WhenTheGpuCountsNewErrors_ThenItIsTakenOut) {
+  NodeState state = Ready();
+  state.SeeDriver(WithDamage(7, false, true), 1010);  // counts of before
+  state.SeeDriver(WithDamage(7, false, true), 1020);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
+  state.SeeDriver(WithDamage(8, false, true), 1030);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
+  EXPECT_THAT(state.MakeCards().cards[1].trouble, HasSubstr("XID 48"));
+  ASSERT_EQ(state.TakeEvents().size(), 1U);
+  // The same errors are not counted again: it comes back like after an XID.
+  UnixSeconds now = 1040;
+  for (; now < 2000 && !HealthOf(state)[1]; now += 10) state.SeeDriver(WithDamage(8, false, true), now);
+  EXPECT_LE(now, 1140);
+}
+
+TEST(NodeStateTest, GivenXidsThatNobodyHeard_WhenARepairWaitsForAReset_ThenTheGpuIsTakenOut) {
+  NodeState state = Ready();
+  state.SeeDriver(WithDamage(0, false, true), 1010);
+  state.SeeDriver(WithDamage(0, true, true), 1020);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
+  EXPECT_THAT(state.MakeCards().cards[1].trouble, HasSubstr("memory repair waits for a reset"));
+}
+
+TEST(NodeStateTest, GivenXidsThatAreHeard_WhenTheGpuCountsNewErrors_ThenTheXidsDecide) {
+  NodeState state = Ready();
+  state.SeeDriver(WithDamage(0, false, false), 1010);
+  state.SeeDriver(WithDamage(9, false, false), 1020);
+  state.SeeDriver(WithDamage(9, false, true), 1030);  // a gap in which nothing happened
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
+}
+
+TEST(NodeStateTest, GivenCountsThatBeginAnewOrAreNotTold_WhenNobodyHeardXids_ThenThatIsNoError) {
+  NodeState state = Ready();
+  state.SeeDriver(WithDamage(7, true, true), 1010);
+  state.SeeDriver(WithDamage(0, false, true), 1020);  // reset
+  state.SeeDriver(Both(), 1030);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
+  // Growth is not lost to a look at which the GPU said nothing.
+  state.SeeDriver(WithDamage(1, false, true), 1040);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
+}
+
+TEST(NodeStateTest, GivenXidsThatDoNotCount_WhenNobodyHeardThem_ThenTheCountsDoNotEither) {
+  for (const char* disabled : {"48", "xids", "all"}) {
+    NodeState state = Ready(disabled);
+    state.SeeDriver(WithDamage(0, false, true), 1010);
+    state.SeeDriver(WithDamage(1, false, true), 1020);
+    EXPECT_THAT(HealthOf(state), ElementsAre(true, true)) << disabled;
+  }
+}
+
 TEST(NodeStateTest, GivenXidsOfApplicationsOrStrangers_WhenSeen_ThenNothingHappens) {
   NodeState state = Ready();
   EXPECT_FALSE(state.SeeXid(Xid("GPU-a", 31), 1000));

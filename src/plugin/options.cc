@@ -84,8 +84,15 @@ void AddNodeFlags(FlagSet& flags, Targets& to) {
   flags.Text("kubeconfig", "FILE", out.kubeconfig, "how to reach the API server, outside of a pod [KUBECONFIG]");
   flags.Text("kubelet-socket", "SOCKET", out.kubelet_socket, "where to register; empty: nowhere [KUBELET_SOCKET]");
   flags.Text("pod-resources-socket", "SOCKET", out.pod_resources_socket, "where the kubelet tells who has which slots");
-  flags.Text("metrics-bind-address", "ADDRESS", out.metrics_bind_address,
-             "of /healthz, /readyz and /metrics; empty: none");
+  const auto address = [&out](const std::string& value) -> Status {
+    out.metrics_address.reset();
+    if (value.empty()) return {};
+    const auto read = base::ParseHostPort(value);
+    if (!read) return tl::unexpected(read.error());
+    out.metrics_address = *read;
+    return {};
+  };
+  flags.Custom("metrics-bind-address", "HOST:PORT", ":9397", address, "of /healthz, /readyz and /metrics; empty: none");
   flags.Text("hook-path", "DIR", out.hook_path, "libvgpu lives in DIR/vgpu, on the node and in containers [HOOK_PATH]");
   flags.Custom("allocate-timeout", "SECONDS", "10", base::TakeNumber(out.allocate_seconds, 1, 600),
                "for all that is asked of the API server in one allocation [ALLOCATE_TIMEOUT]");
@@ -268,8 +275,17 @@ Status Check(const Options& options) {
   if (options.node_name.empty()) {
     return Fail("the name of this node is not known", "Set NODE_NAME from spec.nodeName (fieldRef), or --node-name.");
   }
-  if (options.hook_path.empty() || options.hook_path.front() != '/') {
-    return Fail("--hook-path must be an absolute path, not " + base::ShellQuote(options.hook_path));
+  if (options.hook_path.empty()) return Fail("--hook-path must be an absolute path");
+  const std::array<std::pair<const char*, const std::string*>, 5> paths = {{
+      {"hook-path", &options.hook_path},
+      {"kubelet-socket", &options.kubelet_socket},
+      {"pod-resources-socket", &options.pod_resources_socket},
+      {"nvidia-driver-root", &options.driver_root},
+      {"dev-root", &options.dev_root},
+  }};
+  for (const auto& [flag, path] : paths) {
+    if (path->empty() || path->front() == '/') continue;
+    return Fail(base::Concat({"--", flag, " must be an absolute path, not ", base::ShellQuote(*path)}));
   }
   if (options.list_strategies.empty()) return Fail("--device-list-strategy names no strategy");
   return {};
@@ -310,7 +326,7 @@ std::string HelpText() {
   Targets to(options);
   return "hami-device-plugin: offers this node's NVIDIA GPUs, in shares, to Kubernetes.\n\n"
          "    hami-device-plugin [FLAGS]      run; every flag may come from the variable in [brackets]\n"
-         "    hami-device-plugin version\n\n" +
+         "    hami-device-plugin version\n" +
          MakeFlags(to).Help();
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/flags.h"
 #include "base/log.h"
 #include "base/result.h"
 
@@ -29,10 +30,10 @@ struct Options {
   std::string node_name;
   std::string kubelet_socket = "/var/lib/kubelet/device-plugins/kubelet.sock";  // empty: do not register
   std::string pod_resources_socket = "/var/lib/kubelet/pod-resources/kubelet.sock";
-  std::string kubeconfig;                      // empty: $KUBECONFIG, or the pod's account
-  std::string metrics_bind_address = ":9397";  // /healthz, /readyz, /metrics; empty: none
-  std::string hook_path = "/usr/local";        // libvgpu lives in <hook_path>/vgpu
-  std::string config_file;                     // device-config.yaml; empty: defaults
+  std::string kubeconfig;                                                    // empty: $KUBECONFIG, or the pod's account
+  std::optional<base::HostPort> metrics_address = base::HostPort{"", 9397};  // /healthz, /readyz, /metrics
+  std::string hook_path = "/usr/local";                                      // libvgpu lives in <hook_path>/vgpu
+  std::string config_file;                                                   // device-config.yaml; empty: defaults
   std::string node_config_file = "/config/config.json";
   std::string nvml_library;  // empty: libnvidia-ml.so.1 of the dynamic linker
 

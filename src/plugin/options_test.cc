@@ -207,7 +207,13 @@ TEST(OptionsTest, GivenWhatCanNotBeHonoured_WhenGiven_ThenItIsRefusedByName) {
   EXPECT_THAT(ErrorOf({"--device-memory-scaling=-1"}), HasSubstr("device-memory-scaling"));
   EXPECT_THAT(ErrorOf({"--device-list-strategy=envar"}), HasSubstr("envar"));
   EXPECT_THAT(ErrorOf({"--allocate-timeout=0"}), HasSubstr("allocate-timeout"));
-  EXPECT_THAT(ErrorOf({"--hook-path=relative"}), HasSubstr("absolute"));
+  EXPECT_THAT(ErrorOf({"--metrics-bind-address=bad"}), HasSubstr("metrics-bind-address=bad: no port"));
+  EXPECT_THAT(ErrorOf({"--metrics-bind-address=:99999"}), HasSubstr("metrics-bind-address"));
+  for (const char* flag : {"hook-path", "kubelet-socket", "pod-resources-socket", "nvidia-driver-root", "dev-root"}) {
+    EXPECT_THAT(ErrorOf({base::Concat({"--", flag, "=relative"})}),
+                HasSubstr(base::Concat({"--", flag, " must be an absolute path"})));
+  }
+  EXPECT_THAT(ErrorOf({"--hook-path="}), HasSubstr("absolute"));
   EXPECT_THAT(ErrorOf({}, {{"MIG_STRATEGY", "mixed"}}), StartsWith("environment variable MIG_STRATEGY: "));
   EXPECT_THAT(ErrorOf({"--no-such-flag"}), HasSubstr("--no-such-flag"));
   EXPECT_THAT(ErrorOf({"serve"}), HasSubstr("serve"));
@@ -228,6 +234,17 @@ TEST(OptionsTest, GivenMistakesInTheFile_WhenRead_ThenFileLineAndKeyAreNamed) {
   ASSERT_TRUE(start);
   EXPECT_EQ(start->warnings.size(), 2U);
   EXPECT_THAT(start->options.imex_channels, ElementsAre(0));
+}
+
+TEST(OptionsTest, GivenAnAddressOrASocketThatIsEmpty_WhenRead_ThenThatServiceIsNotUsed) {
+  const auto start = Read({"--metrics-bind-address=", "--kubelet-socket=", "--pod-resources-socket="}, {}, "");
+  ASSERT_TRUE(start);
+  EXPECT_FALSE(start->options.metrics_address);
+  EXPECT_EQ(start->options.kubelet_socket + start->options.pod_resources_socket, "");
+  const auto other = Read({"--metrics-bind-address=[::1]:9"}, {}, "");
+  ASSERT_TRUE(other && other->options.metrics_address);
+  EXPECT_EQ(other->options.metrics_address->host, "::1");
+  EXPECT_EQ(other->options.metrics_address->port, 9);
 }
 
 TEST(OptionsTest, GivenHelpOrVersion_WhenRead_ThenNothingElseIsNeeded) {

@@ -182,7 +182,7 @@ TEST_F(ResponseTest, GivenEveryModeWhenAnsweredThenTheRuntimeIsToldOfEach) {
 // A9: a tenant switches its limits off where the operator does not want that.
 TEST_F(ResponseTest, GivenANamespaceThatMayNotDisableControlWhenAnsweredThenTheLibraryStaysAndIsTold) {
   const Mount preload = {"/etc/ld.so.preload", "/usr/local/vgpu/ld.so.preload", true};
-  const Mount sign = {"/run/hami-cpp/control", "/usr/local/vgpu/ld.so.preload", true};
+  const Mount sign = {"/.hami-cpp-control", "/usr/local/vgpu/ld.so.preload", true};
   record_.preload = false;
   EXPECT_THAT(Make().mounts, Not(Contains(::testing::AnyOf(preload, sign)))) << "everybody may, as with HAMi";
   options_.disable_control_in = {"kube-*"};

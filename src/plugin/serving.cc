@@ -135,14 +135,12 @@ net::Duration Serving::Register(const FileIdentity& kubelet) {
   return net::Duration::zero();
 }
 
+// Again and again: a folder that is there already is not watched twice, and one that was replaced is found.
 void Serving::Watch() {
-  if (watching_) return;
-  notify_ = base::Fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!notify_) notify_ = base::Fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   constexpr std::uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF;
-  watching_ = notify_ && ::inotify_add_watch(notify_.get(), options_.folder.c_str(), kEvents) >= 0;
-  const std::string kubelets = FolderOf(options_.kubelet_socket);
-  if (watching_ && !kubelets.empty() && kubelets != options_.folder) {
-    watching_ = ::inotify_add_watch(notify_.get(), kubelets.c_str(), kEvents) >= 0;
+  for (const std::string& folder : {options_.folder, FolderOf(options_.kubelet_socket)}) {
+    if (!folder.empty()) ::inotify_add_watch(notify_.get(), folder.c_str(), kEvents);
   }
 }
 
@@ -153,10 +151,7 @@ void Serving::Wait(net::Duration pause) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(pause).count();
   ::poll(sources.data(), sources.size(), static_cast<int>(ms) + 1);
   Drain(poke_.get());
-  if (!notify_) return;
-  Drain(notify_.get());
-  // The folder itself may have been replaced, and the watch with it.
-  if (!IdentityOf(options_.folder)) watching_ = false;
+  if (notify_) Drain(notify_.get());
 }
 
 }  // namespace hami::plugin

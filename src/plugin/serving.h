@@ -101,7 +101,6 @@ class Serving {
 
   // Of the thread alone:
   base::Fd notify_;
-  bool watching_ = false;
   std::unique_ptr<KubeletServer> server_;
   std::string resource_;
   std::string endpoint_;

@@ -187,6 +187,8 @@ TEST_F(PluginProgramTest, GivenATermSignalWhenItEndsThenItsSocketIsGoneAndItSays
   rig_.plugin().Signal(SIGTERM);
   EXPECT_EQ(rig_.plugin().Wait(plugin::kPatience), 0);
   EXPECT_FALSE(std::filesystem::exists(rig_.socket()));
+  EXPECT_THAT(rig_.plugin().Log(), HasSubstr("stopping on signal Terminated"));
+  EXPECT_THAT(rig_.plugin().Log(), HasSubstr("hami-device-plugin: hami-device-plugin "));
 }
 
 TEST_F(PluginProgramTest, GivenAHangUpWhenItServesAnewThenItIsRegisteredAgain) {
