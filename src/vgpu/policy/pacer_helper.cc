@@ -99,6 +99,7 @@ void* Help(void*) {
       orders = seen;
       CloseGate();
       VoidLeases();
+      for (Watch& watch : g_watches) SkipLooks(&watch.suspicion);
     }
     if (now - reported_at > kReport) {
       reported_at = now;

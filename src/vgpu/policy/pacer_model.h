@@ -42,6 +42,7 @@ inline constexpr uint32_t kNeverGapless = 16;  // samples until that is believed
 inline constexpr uint32_t kSettled = 64;
 inline constexpr uint32_t kEnoughAlone = 3;
 inline constexpr uint32_t kPersistent = 16;
+inline constexpr uint32_t kPersistentPhases = 3;
 inline constexpr uint32_t kPersistentContended = 512;
 inline constexpr uint32_t kPersistentNear = 64;
 inline constexpr int64_t kNear = 1'000'000;       // half a slice of a GPU that is shared by turns
@@ -200,13 +201,21 @@ constexpr void LookAt(Siblings* s, int64_t charged, int64_t now) {
 // so, in percent. A long kernel is charged where it begins and may run in the next second, so one look says little.
 struct Suspicion {
   int64_t excess = 0;  // 1/1000 percent, of the last looks
+  uint32_t skip = 0;   // so many more looks say nothing
 };
 inline constexpr int64_t kLooks = 8;
 inline constexpr int64_t kOthersFrom = 8'000;  // below that it is rounding and lag
 constexpr bool Suspect(Suspicion* s, int64_t charged, int64_t busy) {
+  if (s->skip > 0) {
+    --s->skip;
+    return s->excess > kOthersFrom;
+  }
   s->excess += ((busy - charged) * 1000 - s->excess) / kLooks;
   return s->excess > kOthersFrom;
 }
+
+// Limits changed. What ran without one was charged to nobody, and NVML tells of it a second later still.
+constexpr void SkipLooks(Suspicion* s) { s->skip = 2; }
 
 // So many launches of each of several streams side by side go together after a wait, so that they overlap.
 inline constexpr int64_t kSideBySide = 80;
@@ -218,46 +227,66 @@ struct Overlap {
   static constexpr int64_t kLeast = kOne / 64;
 
   int64_t factor = kOne;
-  int64_t weight = 0;  // ns; how much was measured for it, less with each further phase
+  int64_t weight = 0;     // ns; how much was measured for it, less with each further phase
+  int64_t high_min = 0;   // the least of the phases that were far above it,
+  uint32_t high_run = 0;  // so many in a row
   uint32_t samples = 0;
-  uint32_t high_run = 0;
 };
-
-// One on-phase of `streams` streams: it kept the GPU for `busy`, its launches cost `sum` by the estimates.
-// `long_enough`: where it began and ended matters little. Returns what it is to be charged beyond what the factor said,
-// less than nothing mostly.
-constexpr int64_t Learn(Overlap* o, int64_t busy, int64_t sum, int streams, bool contended = false,
-                        bool long_enough = false) {
-  if (sum <= 0 || busy <= 0 || streams <= 0) return 0;
-  const int64_t before = o->factor;
-  int64_t ratio = busy >= sum ? Overlap::kOne : busy * Overlap::kOne / sum;
-  // Each stream does one thing at a time; a shorter phase only had its beginning counted with the one before. Of a long
-  // one it is the estimates that are too high. They are as often too low, and what is cut off on one side is a bias.
-  int64_t least = streams < 64 ? Overlap::kOne / streams : Overlap::kLeast;
-  if (long_enough) least -= least / 4;
-  const bool possible = ratio >= least;
-  if (!possible) ratio = least;
-  const int64_t top = before + before / 4;
-  int64_t share = 0;  // 0: by its length, beside that of those before
-  if ((ratio < before / 2 && long_enough && possible) || (ratio < before && o->samples == 0)) {
-    share = 1;  // nothing makes a phase shorter than it was, but that its beginning counted with the one before
-  } else if (ratio > top) {
-    share = ++o->high_run > kPersistent ? 2 : 8;
-    ratio = top;
-  } else {
-    o->high_run = 0;
-  }
-  if (contended && ratio > before) share = 64;
-  if (o->samples < kConfident) ++o->samples;
-  o->factor += share != 0 ? (ratio - before) / share : (ratio - before) * sum / (o->weight + sum);
-  o->weight = (o->weight + sum) / 4 * 3;
-  if (ratio > before && (contended || share != 0)) return 0;
-  return (ratio - before) * (sum / Overlap::kOne);
-}
 
 constexpr int64_t Scale(int64_t cost, const Overlap& o) {
   // Two steps, so that hours do not overflow.
   return cost / Overlap::kOne * o.factor + cost % Overlap::kOne * o.factor / Overlap::kOne;
+}
+
+// An on-phase: it kept the GPU for `busy`, its launches cost `sum` by the estimates.
+struct OnPhase {
+  int64_t busy = 0;
+  int64_t sum = 0;
+  int streams = 0;
+  bool long_enough = false;  // where it began and ended matters little
+  bool contended = false;    // others used the GPU
+  bool suspected = false;    // that they did only follows from what this container was charged
+};
+
+// Takes one phase into the factor. Returns what it is to be charged beyond what the factor said, less than nothing
+// mostly.
+constexpr int64_t Learn(Overlap* o, const OnPhase& phase) {
+  if (phase.sum <= 0 || phase.busy <= 0 || phase.streams <= 0) return 0;
+  const int64_t before = o->factor;
+  int64_t ratio = phase.busy >= phase.sum ? Overlap::kOne : phase.busy * Overlap::kOne / phase.sum;
+  // Each stream does one thing at a time; a shorter phase only had its beginning counted with the one before. Of a long
+  // one it is the estimates that are too high. They are as often too low, and what is cut off on one side is a bias.
+  int64_t least = phase.streams < 64 ? Overlap::kOne / phase.streams : Overlap::kLeast;
+  if (phase.long_enough) least -= least / 4;
+  const bool possible = ratio >= least;
+  if (!possible) ratio = least;
+  const int64_t top = before + before / 4;
+  int64_t share = 0;  // 0: by its length, beside that of those before
+  bool persistent = false;
+  if ((ratio < before / 2 && phase.long_enough && possible) || (ratio < before && o->samples == 0)) {
+    share = 1;  // nothing makes a phase shorter than it was, but that its beginning counted with the one before
+  }
+  if (ratio <= top) {
+    o->high_run = 0;
+  } else if (possible) {
+    if (o->high_run == 0 || ratio < o->high_min) o->high_min = ratio;
+    // A factor that is too low looks like others at work, too: it must not be what keeps it low.
+    persistent =
+        ++o->high_run > (phase.suspected ? kPersistent : kPersistentPhases) && (phase.suspected || !phase.contended);
+  }
+  if (ratio > top) {
+    ratio = persistent ? o->high_min : top;
+    share = persistent ? 2 : 8;
+  }
+  if (phase.contended && ratio > before && !persistent) {
+    share = before < least ? 8 : 64;
+    if (before < least) ratio = least;  // whatever others did, so few streams can not have taken less
+  }
+  if (o->samples < kConfident) ++o->samples;
+  o->factor += share != 0 ? (ratio - before) / share : (ratio - before) * phase.sum / (o->weight + phase.sum);
+  o->weight = (o->weight + phase.sum) / 4 * 3;
+  if (ratio > before && (phase.contended || share != 0)) return 0;
+  return (ratio - before) * (phase.sum / Overlap::kOne);
 }
 
 // What a task that gives way may have in flight, and as much may be ahead of a launch that is longer than that.

@@ -364,42 +364,84 @@ TEST(OthersAtWork, WhenTheyBeginAndEnd_ThenThatIsSeenWithinSeconds) {
   EXPECT_LE(seconds, 8);
 }
 
+TEST(OthersAtWork, WhenALimitBeginsToHold_ThenWhatRanWithoutItIsNobodyElses) {
+  Suspicion s;
+  for (int second = 0; second < 20; ++second) EXPECT_FALSE(Suspect(&s, 30, 31));
+  SkipLooks(&s);
+  EXPECT_FALSE(Suspect(&s, 12, 100));  // in part without a limit,
+  EXPECT_FALSE(Suspect(&s, 30, 80));   // and told of late
+  EXPECT_FALSE(Suspect(&s, 30, 31));
+}
+
 TEST(StreamOverlap, GivenFirstPhaseSideBySide_ThenItIsBelievedAndTheRestRefunded) {
   Overlap o;
-  const int64_t beyond = Learn(&o, kMs, 8 * kMs, 8);
+  const int64_t beyond = Learn(&o, {.busy = kMs, .sum = 8 * kMs, .streams = 8});
   EXPECT_NEAR(static_cast<double>(Scale(8 * kMs, o)), 1.0 * kMs, 0.01 * kMs);
   EXPECT_NEAR(static_cast<double>(beyond), -7.0 * kMs, 0.01 * kMs);
 }
 
 TEST(StreamOverlap, GivenStreamsSideBySide_ThenTheFactorIsTheirShare) {
   Overlap o;
-  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs, 8);
+  for (int i = 0; i < 40; ++i) Learn(&o, {.busy = kMs, .sum = 8 * kMs, .streams = 8});
   EXPECT_NEAR(static_cast<double>(Scale(8 * kMs, o)), 1.0 * kMs, 0.02 * kMs);
 }
 
 TEST(StreamOverlap, GivenIdleGapsOrOthersSlices_ThenNeverMoreThanTheSum) {
   Overlap o;
-  for (int i = 0; i < 100; ++i) Learn(&o, 30 * kMs, kMs, 8);
+  for (int i = 0; i < 100; ++i) Learn(&o, {.busy = 30 * kMs, .sum = kMs, .streams = 8});
   EXPECT_EQ(Scale(kMs, o), kMs);
 }
 
 TEST(StreamOverlap, GivenPhasesThatLookTooShort_ThenNeverLessThanAllStreamsAtOnce) {
   Overlap o;
-  for (int i = 0; i < 100; ++i) Learn(&o, kMs / 10, 8 * kMs, 8);
+  for (int i = 0; i < 100; ++i) Learn(&o, {.busy = kMs / 10, .sum = 8 * kMs, .streams = 8});
   EXPECT_EQ(Scale(8 * kMs, o), kMs);
 }
 
 TEST(StreamOverlap, WhenStreamsNoLongerOverlap_ThenTheFactorReturns) {
   Overlap o;
-  for (int i = 0; i < 40; ++i) Learn(&o, kMs, 8 * kMs, 8);
-  for (int i = 0; i < 80; ++i) Learn(&o, kMs, kMs, 8);
+  for (int i = 0; i < 40; ++i) Learn(&o, {.busy = kMs, .sum = 8 * kMs, .streams = 8});
+  for (int i = 0; i < 80; ++i) Learn(&o, {.busy = kMs, .sum = kMs, .streams = 8});
   EXPECT_NEAR(static_cast<double>(o.factor), 1.0 * Overlap::kOne, 0.02 * Overlap::kOne);
+}
+
+TEST(StreamOverlap, WhenStreamsNoLongerOverlap_ThenSomePhasesThatAgreeTell) {
+  Overlap o;
+  Learn(&o, {.busy = kMs, .sum = 8 * kMs, .streams = 8, .long_enough = true});
+  for (int i = 0; i < 10; ++i) Learn(&o, {.busy = 6 * kMs, .sum = 12 * kMs, .streams = 4, .long_enough = true});
+  EXPECT_GT(o.factor, Overlap::kOne * 45 / 100);
+}
+
+// One phase side by side, and from then on the host feeds fewer streams: what goes beyond the charges is no
+// neighbour's.
+TEST(StreamOverlap, GivenAFactorThatIsTooLow_WhenItLooksLikeOthersAtWork_ThenItReturnsAllTheSame) {
+  Overlap o;
+  Learn(&o, {.busy = kMs, .sum = 10 * kMs, .streams = 8, .long_enough = true});
+  for (int i = 0; i < 40; ++i) {
+    Learn(&o, {.busy = (6 + i * 7 % 5) * kMs,
+               .sum = 15 * kMs,
+               .streams = 4,
+               .long_enough = true,
+               .contended = true,
+               .suspected = true});
+  }
+  EXPECT_GT(o.factor, Overlap::kOne * 6 / 15 * 3 / 4);
+}
+
+TEST(StreamOverlap, GivenOthersAtWork_ThenNeverLessThanSoFewStreamsTake) {
+  Overlap o;
+  Learn(&o, {.busy = kMs, .sum = 10 * kMs, .streams = 8, .long_enough = true});
+  for (int i = 0; i < 40; ++i) {
+    Learn(&o, {.busy = 30 * kMs, .sum = 15 * kMs, .streams = 2, .long_enough = true, .contended = true});
+  }
+  EXPECT_GT(o.factor, Overlap::kOne * 3 / 8 * 95 / 100);
+  EXPECT_LT(o.factor, Overlap::kOne * 1 / 2);
 }
 
 TEST(StreamOverlap, GivenFirstPhaseShortAndRagged_ThenALongOneOutweighsIt) {
   Overlap o;
-  Learn(&o, kMs * 3 / 4, 4 * kMs, 8);
-  Learn(&o, 13 * kMs, 100 * kMs, 8, false, true);
+  Learn(&o, {.busy = kMs * 3 / 4, .sum = 4 * kMs, .streams = 8});
+  Learn(&o, {.busy = 13 * kMs, .sum = 100 * kMs, .streams = 8, .long_enough = true});
   EXPECT_NEAR(static_cast<double>(o.factor), 0.13 * Overlap::kOne, 0.005 * Overlap::kOne);
 }
 
@@ -407,24 +449,24 @@ TEST(StreamOverlap, GivenFirstPhaseShortAndRagged_ThenALongOneOutweighsIt) {
 // little for as long as it takes to rise again.
 TEST(StreamOverlap, GivenNoOverlap_WhenAPhaseOnlyHasItsEndCounted_ThenItWeighsNoMoreThanItsLength) {
   Overlap o;
-  for (int i = 0; i < 40; ++i) Learn(&o, 610'000, 600'000, 1, false, true);
-  Learn(&o, 79'000, 339'000, 8);  // two launches a stream
+  for (int i = 0; i < 40; ++i) Learn(&o, {.busy = 610'000, .sum = 600'000, .streams = 1, .long_enough = true});
+  Learn(&o, {.busy = 79'000, .sum = 339'000, .streams = 8});  // two launches a stream
   EXPECT_GT(o.factor, Overlap::kOne * 8 / 10);
-  for (int i = 0; i < 40; ++i) Learn(&o, 610'000, 600'000, 1, false, true);
-  Learn(&o, 27'000, 580'000, 2, false, true);  // less than two streams can take
+  for (int i = 0; i < 40; ++i) Learn(&o, {.busy = 610'000, .sum = 600'000, .streams = 1, .long_enough = true});
+  Learn(&o, {.busy = 27'000, .sum = 580'000, .streams = 2, .long_enough = true});  // less than two streams can take
   EXPECT_GT(o.factor, Overlap::kOne * 8 / 10);
 }
 
 TEST(StreamOverlap, WhenStreamsBeginToOverlap_ThenOneLongPhaseTells) {
   Overlap o;
-  for (int i = 0; i < 40; ++i) Learn(&o, kMs, kMs, 1, false, true);
-  Learn(&o, 13 * kMs, 100 * kMs, 8, false, true);
+  for (int i = 0; i < 40; ++i) Learn(&o, {.busy = kMs, .sum = kMs, .streams = 1, .long_enough = true});
+  Learn(&o, {.busy = 13 * kMs, .sum = 100 * kMs, .streams = 8, .long_enough = true});
   EXPECT_NEAR(static_cast<double>(o.factor), 0.13 * Overlap::kOne, 0.005 * Overlap::kOne);
 }
 
 TEST(StreamOverlap, GivenEstimatesThatAreTooHigh_ThenALongPhaseIsChargedAsItWas) {
   Overlap o;
-  for (int i = 0; i < 40; ++i) Learn(&o, 16 * kMs, 8 * 18 * kMs, 8, false, true);
+  for (int i = 0; i < 40; ++i) Learn(&o, {.busy = 16 * kMs, .sum = 8 * 18 * kMs, .streams = 8, .long_enough = true});
   EXPECT_NEAR(static_cast<double>(Scale(8 * 18 * kMs, o)), 16.0 * kMs, 0.05 * kMs);
 }
 
@@ -436,7 +478,7 @@ TEST(StreamOverlap, GivenEstimatesThatVary_ThenTheMeanIsCharged) {
   for (int i = 0; i < kRounds; ++i) {
     const int64_t sum = 128 * kMs + (i * 7 % 11 - 5) * kMs;
     charged += Scale(sum, o);
-    charged += Learn(&o, 16 * kMs + kMs / 10, sum, 8, false, true);
+    charged += Learn(&o, {.busy = 16 * kMs + kMs / 10, .sum = sum, .streams = 8, .long_enough = true});
   }
   EXPECT_NEAR(static_cast<double>(charged) / kRounds, 16.1 * kMs, 0.03 * kMs);
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
 
@@ -160,7 +161,12 @@ void CollectWindow(int device, int64_t now) {
     const bool contended = ContendedSince(device, w->opened_at, now);
     const bool long_enough = w->launches >= kRounds * Streams(*w);
     const int64_t charged = ScaleFor(device, w->sum);
-    const int64_t beyond = Learn(&g_overlap[device], busy, w->sum, Streams(*w), contended, long_enough);
+    const int64_t beyond = Learn(&g_overlap[device], {.busy = busy,
+                                                      .sum = w->sum,
+                                                      .streams = Streams(*w),
+                                                      .long_enough = long_enough,
+                                                      .contended = contended,
+                                                      .suspected = contended && !OthersKnown(device)});
     SettleWindow(device, ForAll(device, beyond, charged), now);
   }
   Close(w, now, !failed);
