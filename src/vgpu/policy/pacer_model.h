@@ -102,8 +102,52 @@ constexpr int64_t LearnHigh(Estimate* e, int64_t measured, const Circumstances& 
   return measured < BandTop(e->cost) ? measured : BandTop(e->cost);
 }
 
+// Whether it is the first that was taken alone, as far as that is known by now. What came out shorter alone by a slice
+// of others than what was taken alone before shows that that was not. Likewise where it may have been a gap; and the
+// first launch of all takes longer than the others.
+constexpr bool FirstAlone(const Estimate& e, int64_t measured, const Circumstances& at) {
+  if (at.contended || e.alone == 0) return !at.contended;
+  const bool other = e.cost - measured >= kNear || e.cost <= kGap || e.alone == 1;
+  return e.alone < kConfident && measured < e.cost - e.cost / 8 && other;
+}
+
+// A measurement that may hold a wait for a turn among processes of this container, for any time; one behind others of
+// its stream does less often.
+constexpr int64_t LearnInTurn(Estimate* e, int64_t measured, Gap gap, uint32_t seen) {
+  const int64_t share = seen < kSettled ? seen - kConfident / 2 : gap == Gap::kNone ? 16 : 128;
+  e->cost += (measured - e->cost) / share;
+  return e->cost;
+}
+
+// By more than gaps do; what is as short as a gap can not be told from one.
+constexpr bool Varies(const Estimate& e) { return e.cost > kGap / 2 && e.spread > kLeastGap && e.spread > e.cost / 16; }
+
+// A measurement in which no gap matters: up and down alike, so that kernels that vary are charged their mean; what
+// others did to the first ones goes soon.
+constexpr int64_t LearnEvenly(Estimate* e, int64_t measured, bool contended, uint32_t seen) {
+  int64_t share = Varies(*e) && seen == kSettled ? 32 : 8;  // a mean that sways lets pass more than it holds back
+  if (contended && measured < e->cost - e->cost / 5) share = 2;
+  if (!contended && e->alone < kConfident && measured < e->cost) share = measured < e->cost / 2 ? 1 : e->alone;
+  e->cost += (measured - e->cost) / share;
+  return measured;
+}
+
+// A measurement that may hold a gap: a small excess is more likely that than the kernel, and what was measured without
+// one is better known.
+constexpr int64_t LearnWithGap(Estimate* e, int64_t measured, bool in_company, uint32_t seen) {
+  const bool far_below = measured < e->cost - e->cost / 5 && (in_company || seen < kConfident || e->cost <= kGap / 2);
+  if (e->gapless && !far_below) return e->cost;
+  const bool gap = measured > e->cost && measured - e->cost < kGap;
+  int64_t share = seen < kConfident ? 2 : 8;
+  if (gap) share = 32;
+  if (far_below) share = measured < e->cost / 2 ? 1 : 2;
+  e->cost += (measured - e->cost) / share;
+  if (e->cost < 1) e->cost = 1;
+  return gap ? e->cost : measured;
+}
+
 // Takes one measurement into the estimate and returns how much of it is to be charged.
-constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
+constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at) {
   const bool exact = measured > at.host_span;
   if (at.gap == Gap::kCertain) measured = WithoutGap(measured, at.host_gap);
   if (measured < 1) measured = 1;
@@ -113,11 +157,7 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
   const bool beside = at.contended || taking_turns;
   const bool its_own = exact && !at.siblings;
   const bool high = measured > (beside ? BandTopBesideOthers(*e) : its_own ? BandTopAlone(e->cost) : BandTop(e->cost));
-  // What came out shorter alone by a slice of others than what was taken alone before shows that that was not. Likewise
-  // where it may have been a gap; and the first launch of all takes longer than the others.
-  const bool other = e->cost - measured >= kNear || e->cost <= kGap || e->alone == 1;
-  const bool refuted = e->alone < kConfident && measured < e->cost - e->cost / 8 && other;
-  const bool first_alone = !at.contended && (e->alone == 0 || refuted);
+  const bool first_alone = FirstAlone(*e, measured, at);
   if (first_alone) e->spread = e->alone = 0;
   if (!at.contended && (first_alone || !high) && e->alone < kConfident) ++e->alone;
   if (!first_alone && e->alone != 0 && measured < e->cost) Widen(e, e->cost - measured);
@@ -131,36 +171,13 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, Circumstances at = {}) {
   if (high) return LearnHigh(e, measured, at);
   e->high_run = e->near_run = 0;
   if (taking_turns && seen >= kConfident && measured > e->cost - e->cost / 5) {
-    // It may have waited for its turn, for any time; one behind others of its stream has less often.
-    const int64_t share = seen < kSettled ? seen - kConfident / 2 : at.gap == Gap::kNone ? 16 : 128;
-    e->cost += (measured - e->cost) / share;
-    return e->cost;
+    return LearnInTurn(e, measured, at.gap, seen);
   }
   const bool better_known = e->gapless && at.gap != Gap::kNone;
-  // By more than gaps do; what is as short as a gap can not be told from one.
-  const bool varies = e->cost > kGap / 2 && e->spread > kLeastGap && e->spread > e->cost / 16;
-  if (e->cost >= kGapless || at.gap == Gap::kNone || (at.gap == Gap::kCertain && !better_known && varies)) {
-    // Up and down alike, so that kernels that vary are charged their mean; what others did to the first ones goes soon.
-    const bool few = !at.contended && e->alone < kConfident && measured < e->cost;
-    const bool far = at.contended && measured < e->cost - e->cost / 5;
-    // An average that sways lets pass more when it is low than it holds back when it is high.
-    const int64_t usual = varies && seen == kSettled ? 32 : 8;
-    const int64_t first = measured < e->cost / 2 ? 1 : e->alone;
-    e->cost += (measured - e->cost) / (few ? first : far ? 2 : usual);
-    return measured;
-  }
-  // An excess that small is more likely the gap than the kernel, and what was measured without one is better known.
-  const bool far_below =
-      measured < e->cost - e->cost / 5 && (beside || at.siblings || seen < kConfident || e->cost <= kGap / 2);
-  if (better_known && !far_below) return e->cost;
-  const bool gap = measured > e->cost && measured - e->cost < kGap;
-  e->cost += (measured - e->cost) / (far_below && measured < e->cost / 2 ? 1
-                                     : far_below                         ? 2
-                                     : gap                               ? 32
-                                     : seen < kConfident                 ? 2
-                                                                         : 8);
-  if (e->cost < 1) e->cost = 1;
-  return gap ? e->cost : measured;
+  const bool even =
+      e->cost >= kGapless || at.gap == Gap::kNone || (at.gap == Gap::kCertain && !better_known && Varies(*e));
+  if (even) return LearnEvenly(e, measured, at.contended, seen);
+  return LearnWithGap(e, measured, beside || at.siblings, seen);
 }
 
 // Takes one measurement and returns how much of it is to be charged: all, unless it looks inflated. While others are
