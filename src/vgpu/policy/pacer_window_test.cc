@@ -57,6 +57,7 @@ void* DriverSymbol(Sym sym) {
 }
 void SetWindowOpen(bool) {}
 bool ContendedSince(int, int64_t, int64_t) { return false; }
+bool OthersKnown(int) { return false; }
 void SettleWindow(int, int64_t gpu, int64_t) { g_settled += gpu; }
 
 namespace {
