@@ -55,6 +55,7 @@ struct Window {
   int launches;
   int64_t opened_at;
   int64_t ended_at;
+  int64_t expected;  // of each stream in a phase, from the windows before; 0: not known
 };
 
 constinit Pool g_pools[kContexts]{};
@@ -64,8 +65,13 @@ constinit int64_t g_settled[region::kMaxDevices]{};  // of what was issued, by e
 constinit std::atomic<int> g_open{0};
 constinit std::atomic<int> g_done{0};
 
-// At least two thirds of a stream's work are before its mark.
-int64_t Spacing(const Mark& mark) { return mark.marked > 2 * kLeastSpacing ? mark.marked / 2 : kLeastSpacing; }
+// Whether an event is due behind what the stream has by now: behind its first launch, behind most of what a phase is
+// expected to hold, and then so often that two thirds are before the last one.
+bool EventDue(const Window& w, const Mark& mark) {
+  if (mark.marked == 0) return true;
+  const int64_t spacing = mark.marked > 2 * kLeastSpacing ? mark.marked / 2 : kLeastSpacing;
+  return mark.cost >= mark.marked + spacing && mark.cost >= w.expected / 8 * 5;
+}
 
 int Streams(const Window& w) { return w.marks[0] > w.marks[1] ? w.marks[0] : w.marks[1]; }
 
@@ -86,8 +92,10 @@ void Close(Window* w, int64_t now, bool events_live) {
   }
   if (w->phase == Phase::kDone) g_done.fetch_sub(1);
   if (w->phase != Phase::kDone && g_open.fetch_sub(1) == 1) SetWindowOpen(false);
+  const int64_t expected = w->expected;
   *w = Window{};
   w->ended_at = now;
+  w->expected = expected;
 }
 
 // ns from the window's start to each of the marks; false while one is not reached.
@@ -104,6 +112,16 @@ bool Ends(const Window& w, int side, int64_t* ends, bool* failed) {
     ends[i] = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
   }
   return true;
+}
+
+// What streams have in a phase, learnt for the next windows. False when too little of it is before an event: it was
+// less than expected.
+bool Marked(Window* w) {
+  int64_t marked = 0;
+  for (int i = 0; i < w->marks[1]; ++i) marked += w->mark[1][i].marked;
+  const int64_t each = w->sum / w->marks[1];
+  w->expected = each < w->expected ? each : w->expected + (each - w->expected) / 4;
+  return marked > w->sum / 2;
 }
 
 // What was measured stands for all that was charged since the window before, by the same factor, as most is in no
@@ -156,7 +174,7 @@ void CollectWindow(int device, int64_t now) {
   if (!Ends(*w, 1, after, &failed) || !Ends(*w, 0, before, &failed)) return;
   // On one stream nothing overlaps, whatever the measurement says.
   const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && w->mark[0][0].on == w->mark[1][0].on;
-  if (!failed) {
+  if (!failed && (Marked(w) || alone)) {
     const int64_t busy = alone ? w->sum : BusyOf(*w, before, after);
     const bool contended = ContendedSince(device, w->opened_at, now);
     const bool long_enough = w->launches >= kRounds * Streams(*w);
@@ -288,7 +306,7 @@ CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t c
   }
   if (side == 1) w.sum += cost;
   mark->cost += cost;
-  if (mark->marked != 0 && mark->cost - mark->marked < Spacing(*mark)) return nullptr;
+  if (!EventDue(w, *mark)) return nullptr;
   mark->marked = mark->cost;
   ++w.recording;
   return mark->event;
