@@ -130,6 +130,11 @@ TEST_F(Preload, GivenFirstContextThatTakesLong_WhenOthersFitBesideIt_ThenTheyWai
   }
 }
 
+// The library may die with a thread of the program nowhere.
+TEST_F(Preload, GivenThreadsThatAreCancelled_ThenTheirCallsComeBackAndTheOthersGoOn) {
+  Pass({"cancel_awaiting_frees"});
+}
+
 TEST_F(Preload, GivenManyStartsAtOnce_ThenAllAttach) {
   environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "70g";
   std::vector<pid_t> processes;
