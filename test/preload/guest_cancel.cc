@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "test/preload/guest_kernels.h"
+#include "test/preload/guest_peer.h"
 
 namespace guest {
 namespace {
@@ -46,6 +47,46 @@ class Cancelled {
   pthread_t thread_{};
 };
 
+// The call that makes the library start. The driver refuses it at once.
+SCENARIO(cancel_start) {
+  alarm(20);
+  Cancelled first([] {
+    pthread_cancel(pthread_self());
+    return cuMemFree_v2(0);
+  });
+  const bool returned = first.Join();
+  Begin();
+  CUdeviceptr block = 0;
+  OK(cuMemAlloc_v2(&block, kMiB));
+  Balanced();
+  EXPECT(returned);
+}
+
+// cancel_sweep HOW: a request that only fits once somebody has looked who of those that hold memory has died.
+SCENARIO(cancel_sweep) {
+  const auto allocate = [pooled = arguments.at(0) == "pooled"](CUdeviceptr* block, size_t bytes) {
+    return pooled ? cuMemAllocAsync(block, bytes, nullptr) : cuMemAlloc_v2(block, bytes);
+  };
+  Peer peer;
+  peer.Create(400 * kMiB);
+  const CUcontext context = Begin();
+  alarm(20);
+  const size_t bytes = Room() + 200 * kMiB;
+  peer.Kill();
+  CUdeviceptr block = 0;
+  CUdeviceptr other = 0;
+  Cancelled takes([&] {
+    OK(cuCtxSetCurrent(context));
+    pthread_cancel(pthread_self());
+    return allocate(&block, bytes);
+  });
+  const bool returned = takes.Join();
+  OK(allocate(&other, kMiB));
+  EXPECT(returned);
+  OK(takes.result());
+  Balanced();
+}
+
 // A request that waits for a free under way.
 SCENARIO(cancel_awaiting_frees) {
   const CUcontext context = Begin();
@@ -72,6 +113,23 @@ SCENARIO(cancel_awaiting_frees) {
   OK(cuMemFreeAsync(next, other));
   OK(cuCtxSynchronize());
   Balanced();
+}
+
+// The first launch under a limit: it begins to measure, to keep the account, and to tell others.
+SCENARIO(cancel_launch) {
+  const CUcontext context = Begin();
+  alarm(20);
+  const CUfunction f = KernelOf(LoadImage("simgpu-image 1\nkernel ms1\n  cost total 1ms\n"), "ms1");
+  const CUstream stream = NewStream();
+  Cancelled launches([=] {
+    OK(cuCtxSetCurrent(context));
+    pthread_cancel(pthread_self());
+    return TryLaunch(f, stream);
+  });
+  EXPECT(launches.Join());
+  OK(launches.result());
+  for (int i = 0; i < 100; ++i) Launch(f, stream);
+  OK(cuCtxSynchronize());
 }
 
 }  // namespace
