@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <random>
 #include <thread>
 
 #include "test/preload/guest_kernels.h"
@@ -27,7 +28,8 @@ constexpr const char* kImage =
     "kernel ms50\n  cost total 6600ms\n"
     "kernel narrow\n  cost total 2ms\n"  // 100 us on 20 SMs: eight streams overlap though a host launches one in 10 us
     "kernel eighth\n  cost total 3200us\n"  // 200 us on 16 SMs
-    "kernel nothing\n  cost total 1ns\n";
+    "kernel nothing\n  cost total 1ns\n"
+    "kernel given\n  param 8\n  cost param 0\n";
 
 constexpr unsigned kWide = 264;  // blocks of 1024 threads, two an SM
 constexpr unsigned kNarrow = 40;
@@ -96,6 +98,34 @@ void ExpectShare(double share, double want, double tolerance) {
   }
 }
 
+// Launches of one kernel and one grid that last 20 us or longer, by chance: an argument decides.
+std::function<void()> Mixed(CUstream stream, uint64_t longer) {
+  return [f = Kernel("given"), stream, longer, random = std::minstd_rand()]() mutable {
+    uint64_t work = (random() / 4096 % 2 == 0 ? 20'000 : longer) * 132;
+    void* params[] = {&work};
+    LaunchWide(f, stream, kWide, params);
+  };
+}
+
+// Never more than 64 of them.
+std::function<void()> InFlight(std::function<void()> launch, CUstream stream) {
+  std::vector<CUevent> ring(64);
+  for (CUevent& event : ring) OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  return [launch = std::move(launch), stream, ring, next = size_t{0}]() mutable {
+    const CUevent event = ring[next++ % ring.size()];
+    OK(cuEventSynchronize(event));  // at once where it was never recorded
+    launch();
+    OK(cuEventRecord(event, stream));
+  };
+}
+
+std::function<void()> Synchronised(std::function<void()> launch, CUstream stream) {
+  return [launch = std::move(launch), stream] {
+    launch();
+    OK(cuStreamSynchronize(stream));
+  };
+}
+
 // What one step of each shape is.
 std::function<void()> Shape(const std::string& name) {
   const CUstream stream = NewStream();
@@ -130,12 +160,11 @@ std::function<void()> Shape(const std::string& name) {
   if (name == "per_thread") {
     return [f = Kernel("us20")] { OK(cuLaunchKernel_ptsz(f, kWide, 1, 1, 1024, 1, 1, 0, nullptr, nullptr, nullptr)); };
   }
-  if (name == "sync50") {
-    return [f = Kernel("ms50"), stream] {
-      LaunchWide(f, stream);
-      OK(cuStreamSynchronize(stream));
-    };
-  }
+  if (name == "mixed") return InFlight(Mixed(stream, 80'000), stream);
+  if (name == "mixed_sync") return Synchronised(Mixed(stream, 80'000), stream);
+  if (name == "near_sync") return Synchronised(Mixed(stream, 44'000), stream);
+  if (name == "sync20us") return Synchronised([f = Kernel("us20"), stream] { LaunchWide(f, stream); }, stream);
+  if (name == "sync50") return Synchronised([f = Kernel("ms50"), stream] { LaunchWide(f, stream); }, stream);
   if (name == "graph") {
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
