@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What libvgpu.so promises to whatever loads it: abi_gate.sh LIBVGPU [API_LIST_FOLDER]
 # Needs nothing but libc, libdl and libpthread; no glibc symbol above 2.17; exports exactly the replaced functions and
-# dlsym, dlvsym; no text relocation, no executable stack; at most 256 KB.
+# dlsym, dlvsym; no text relocation, no executable stack; at most 256 KB; no function in which a thread can be cancelled.
 set -eu
 lib=$1
 abi=${2:-$(dirname "$0")/../src/abi}
@@ -21,6 +21,15 @@ newest=$(readelf -W --dyn-syms "$lib" | sed -n 's/.*@\{1,2\}GLIBC_\([0-9.]*\).*/
 highest=$(printf '%s\n2.17\n' "$newest" | sort -V | tail -1)
 [ "$highest" = 2.17 ] || fail "needs GLIBC_$newest"
 readelf -W --dyn-syms "$lib" | grep -q GLIBC_PRIVATE && fail "uses a private symbol of glibc"
+
+# See src/vgpu/system_calls.cc. pthreads(7) has them all; of those that only may be such places, what glibc makes one.
+for point in accept accept4 clock_nanosleep close connect creat fallocate fdatasync fsync lockf msync nanosleep open open64 \
+             openat pause poll ppoll pread pread64 pselect pthread_cond_timedwait pthread_cond_wait pthread_join \
+             pthread_testcancel pwrite pwrite64 read readv recv recvfrom recvmsg select sem_timedwait sem_wait send sendmsg \
+             sendto sigsuspend sigtimedwait sigwait sigwaitinfo sleep system tcdrain usleep wait wait4 waitid waitpid write \
+             writev; do
+  readelf -W --dyn-syms "$lib" | grep -q " UND $point\(@\|\$\)" && fail "calls $point, in which a thread can be cancelled"
+done
 
 expected=$( { sed -n 's/^HAMI_CUDA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' "$abi/cuda_api.inc"
               sed -n 's/^HAMI_NVML_HOOK(\([A-Za-z0-9_]*\)).*/\1/p' "$abi/nvml_api.inc"

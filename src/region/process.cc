@@ -286,10 +286,12 @@ int64_t UnixSeconds() {
 }
 
 void SleepNanos(int64_t nanos) {
+  const int saved_errno = errno;
   struct timespec duration;
   duration.tv_sec = nanos / 1'000'000'000;
   duration.tv_nsec = nanos % 1'000'000'000;
-  nanosleep(&duration, nullptr);
+  syscall(SYS_nanosleep, &duration, nullptr);
+  errno = saved_errno;
 }
 
 void FutexWait(const uint32_t* word, uint32_t expected, int64_t timeout_ns) {

@@ -53,6 +53,8 @@ LockHeld AskRecordLock(int fd, int64_t start, int64_t length, int32_t* holder);
 
 int64_t MonotonicNanos();
 int64_t UnixSeconds();
+// Ends early with a signal, leaves errno alone, and is no place at which a thread can be cancelled: its caller may hold
+// locks.
 void SleepNanos(int64_t nanos);
 void FutexWait(const uint32_t* word, uint32_t expected, int64_t timeout_ns);
 void FutexWake(const uint32_t* word, int count);

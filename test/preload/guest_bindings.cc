@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "test/preload/guest.h"
+#include "test/preload/guest_kernels.h"
 
 namespace guest {
 namespace {
@@ -350,9 +350,8 @@ SCENARIO(sparse_tiles_in_part) {
 
 SCENARIO(sparse_unmapped_behind_work) {
   Begin();
-  CUstream stream = nullptr;
   CUdeviceptr gate = 0;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUstream stream = NewStream();
   OK(cuMemAlloc_v2(&gate, 512));
   OK(cuMemsetD32_v2(gate, 0, 1));
   const size_t before = Room();

@@ -3,7 +3,7 @@
 // once, and what it has not does not.
 #include <sched.h>
 
-#include "test/preload/guest.h"
+#include "test/preload/guest_kernels.h"
 
 namespace guest {
 namespace {
@@ -14,7 +14,6 @@ constexpr size_t kBlock = 400 * kMiB;
 class Gated {
  public:
   Gated() {
-    OK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc_v2(&gate_, 512));
     OK(cuMemsetD32_v2(gate_, 0, 1));
   }
@@ -23,7 +22,7 @@ class Gated {
   CUstream stream() const { return stream_; }
 
  private:
-  CUstream stream_ = nullptr;
+  const CUstream stream_ = NewStream();
   CUdeviceptr gate_ = 0;
 };
 
@@ -43,8 +42,7 @@ void ByQuery(CUevent event) {
 }
 
 void ByOtherStream(CUevent event) {
-  CUstream other = nullptr;
-  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  const CUstream other = NewStream();
   OK(cuStreamWaitEvent(other, event, 0));
   OK(cuStreamSynchronize(other));
 }
@@ -122,9 +120,8 @@ SCENARIO(plain_freed_many) {
     CUcontext created = nullptr;
     OK(cuCtxCreate_v2(&created, 0, 0));
     for (int i = 0; i < 40; ++i) {
-      CUstream stream = nullptr;
       CUdeviceptr block = 0;
-      OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+      const CUstream stream = NewStream();
       for (int n = 0; n < 5; ++n) {
         OK(cuMemAlloc_v2(&block, 2 * kMiB));
         OK(cuMemFreeAsync(block, stream));
@@ -175,9 +172,8 @@ CUmemoryPool PoolThatKeeps(cuuint64_t bytes) {
 
 void PooledFreed(cuuint64_t keep, Wait wait) {
   Gated gated;
-  CUstream other = nullptr;
   CUdeviceptr block = 0;
-  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  const CUstream other = NewStream();
   CUmemoryPool pool = PoolThatKeeps(keep);
   const size_t room = Room() / (2 * kMiB) * (2 * kMiB);
   for (int round = 0; round < 2; ++round) {
@@ -204,7 +200,7 @@ SCENARIO(pool_freed_within_a_step) {
   CUstream streams[2] = {};
   CUdeviceptr blocks[2] = {};
   CUdeviceptr plain = 0;
-  for (CUstream& stream : streams) OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (CUstream& stream : streams) stream = NewStream();
   CUmemoryPool pool = PoolThatKeeps(0);
   for (CUdeviceptr& block : blocks) OK(cuMemAllocFromPoolAsync(&block, kMiB, pool, streams[0]));
   OK(cuMemAlloc_v2(&plain, Room() / 512 * 512));
@@ -239,10 +235,9 @@ SCENARIO(pool_destroyed_event_queried) {
 // What a stream freed that is no more, or a thread's own, is known when the context was waited for, as ever.
 SCENARIO(pool_freed_stream_destroyed) {
   Begin();
-  CUstream other = nullptr;
   CUdeviceptr block = 0;
   CUdeviceptr plain = 0;
-  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  const CUstream other = NewStream();
   CUmemoryPool pool = PoolThatKeeps(0);
   for (int round = 0; round < 4; ++round) {
     CUstream stream = nullptr;

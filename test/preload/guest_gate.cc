@@ -10,16 +10,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 
-#include "test/preload/guest.h"
+#include "test/preload/guest_kernels.h"
 
 namespace guest {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr const char* kImage =
@@ -29,31 +27,8 @@ constexpr const char* kImage =
     "kernel unseen\n  cost total 50us\n";
 
 CUfunction Kernel(const char* name) {
-  static CUmodule module = nullptr;
-  if (module == nullptr) OK(cuModuleLoadData(&module, kImage));
-  CUfunction function = nullptr;
-  OK(cuModuleGetFunction(&function, module, name));
-  return function;
-}
-
-CUstream NewStream() {
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  return stream;
-}
-
-CUresult TryLaunch(CUfunction f, CUstream stream) {
-  return cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
-}
-void Launch(CUfunction f, CUstream stream) { OK(TryLaunch(f, stream)); }
-
-double Seconds(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-int64_t Monotonic() { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
-
-std::string Path(const char* name) { return std::string(std::getenv("GUEST_FOLDER")) + "/" + name; }
-void Touch(const char* name) { std::ofstream(Path(name)) << "x"; }
-void AwaitFile(const char* name) {
-  while (access(Path(name).c_str(), F_OK) != 0) std::this_thread::sleep_for(milliseconds(1));
+  static const CUmodule module = LoadImage(kImage);
+  return KernelOf(module, name);
 }
 
 // 20 ms of work that are known to be 20 ms: the limit decides for how long the next launch is held.
@@ -250,9 +225,7 @@ SCENARIO(gate_others_go_on) {
   OK(cuMemsetD8_v2(block, 1, kMiB));
   OK(cuMemFree_v2(block));
   EXPECT(Room() > 0);
-  CUmodule module = nullptr;
-  OK(cuModuleLoadData(&module, kImage));
-  OK(cuModuleUnload(module));
+  OK(cuModuleUnload(LoadImage(kImage)));
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -374,10 +347,7 @@ SCENARIO(gate_context_gone) {
   const bool created = arguments.at(0) == "destroyed";
   if (created) OK(cuCtxCreate_v2(&context, 0, 0));
   const CUstream stream = NewStream();
-  CUmodule module = nullptr;
-  CUfunction f = nullptr;
-  OK(cuModuleLoadData(&module, kImage));
-  OK(cuModuleGetFunction(&f, module, "ms20"));
+  const CUfunction f = KernelOf(LoadImage(kImage), "ms20");
   Launch(f, stream);
   OK(cuStreamSynchronize(stream));
   std::atomic<bool> called{false};
@@ -400,9 +370,7 @@ SCENARIO(gate_context_gone) {
   thread.join();
   EXPECT(result.load() > 0);  // the driver's own refusal
   Begin();
-  OK(cuModuleLoadData(&module, kImage));
-  OK(cuModuleGetFunction(&f, module, "us20"));
-  Launch(f, NewStream());
+  Launch(KernelOf(LoadImage(kImage), "us20"), NewStream());
   OK(cuCtxSynchronize());
 }
 
@@ -415,9 +383,7 @@ SCENARIO(gate_released) {
   Touch("held");
   AwaitFile("changed");
   OK(held.Join());
-  int64_t changed_at = 0;
-  std::ifstream(Path("changed")) >> changed_at;
-  std::ofstream(Path("after_us")) << (held.returned_at() - changed_at) / 1000;
+  Tell("after_us", (held.returned_at() - NumberIn("changed")) / 1000);
 }
 
 // gate_storm PERCENT: threads and streams that go on launching, graphs among it, until all is calm and they have come

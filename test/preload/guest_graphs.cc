@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs that allocate: reserved before the launch, and what the graph pool keeps stays charged.
-#include "test/preload/guest.h"
+#include "test/preload/guest_kernels.h"
 
 namespace guest {
 namespace {
@@ -26,8 +26,7 @@ SCENARIO(graph_memory) {
   const size_t before = Room();
   CUgraph graph = nullptr;
   CUdeviceptr address = 0;
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUstream stream = NewStream();
   CUgraphExec exec = MakeGraph(300 * kMiB, &graph, &address, true);
   OK(cuGraphLaunch(exec, stream));
   OK(cuStreamSynchronize(stream));
@@ -49,8 +48,7 @@ SCENARIO(graph_too_large) {
   Begin();
   CUgraph graph = nullptr;
   CUdeviceptr address = 0;
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUstream stream = NewStream();
   CUgraphExec exec = MakeGraph(2 * kGiB, &graph, &address, true);
   OOM(cuGraphLaunch(exec, stream));
   OOM(cuGraphUpload(exec, stream));
@@ -64,8 +62,7 @@ SCENARIO(graph_memory_freed_outside) {
   const size_t before = Room();
   CUgraph graph = nullptr;
   CUdeviceptr address = 0;
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUstream stream = NewStream();
   CUgraphExec exec = MakeGraph(100 * kMiB, &graph, &address, false);
   OK(cuGraphLaunch(exec, stream));
   OK(cuStreamSynchronize(stream));
@@ -84,8 +81,7 @@ SCENARIO(graph_pool_gives_way) {
   const size_t before = Room();
   CUgraph graph = nullptr;
   CUdeviceptr address = 0;
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUstream stream = NewStream();
   CUgraphExec exec = MakeGraph(300 * kMiB, &graph, &address, true);
   OK(cuGraphLaunch(exec, stream));
   OK(cuStreamSynchronize(stream));

@@ -3,16 +3,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <fstream>
 #include <functional>
 
-#include "test/preload/guest.h"
+#include "test/preload/guest_kernels.h"
 
 namespace guest {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Step = std::function<void()>;
 
 constexpr const char* kImage =
@@ -22,20 +19,9 @@ constexpr const char* kImage =
     "kernel dear\n  cost total 5ms\n";
 
 CUfunction Kernel(const char* name) {
-  static CUmodule module = nullptr;
-  if (module == nullptr) OK(cuModuleLoadData(&module, kImage));
-  CUfunction function = nullptr;
-  OK(cuModuleGetFunction(&function, module, name));
-  return function;
+  static const CUmodule module = LoadImage(kImage);
+  return KernelOf(module, name);
 }
-
-CUstream NewStream() {
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  return stream;
-}
-
-void Launch(CUfunction f, CUstream stream) { OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr)); }
 
 CUlaunchConfig OneBlock(CUstream stream) {
   CUlaunchConfig config{};
@@ -198,10 +184,6 @@ Step StepOf(const std::string& name) {
   return GraphStep(name, stream);
 }
 
-void Tell(const char* file, uint64_t value) {
-  std::ofstream(std::string(std::getenv("GUEST_FOLDER")) + "/" + file) << value;
-}
-
 // What the device did, in ns, may not be more than the limit of 20 % allows, whatever is kept for a moment.
 void Metered(const Step& step, int times) {
   constexpr double kKept = 12e6;
@@ -320,9 +302,7 @@ SCENARIO(metered_two_devices) {
   CUDA_LAUNCH_PARAMS launches[2] = {};
   for (int device = 0; device < 2; ++device) {
     Begin(device);
-    CUmodule module = nullptr;
-    OK(cuModuleLoadData(&module, kImage));
-    OK(cuModuleGetFunction(&launches[device].function, module, "dear"));
+    launches[device].function = KernelOf(LoadImage(kImage), "dear");
     launches[device].gridDimX = launches[device].gridDimY = launches[device].gridDimZ = 1;
     launches[device].blockDimX = launches[device].blockDimY = launches[device].blockDimZ = 1;
     launches[device].hStream = NewStream();

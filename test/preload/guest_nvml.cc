@@ -8,7 +8,7 @@
 #include <cstring>
 #include <set>
 
-#include "test/preload/guest.h"
+#include "test/preload/guest_kernels.h"
 
 namespace guest {
 namespace {
@@ -106,8 +106,7 @@ SCENARIO(nvml_sessions) {
   EXPECT_SAME(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, nullptr), NVML_ERROR_UNINITIALIZED);
   EXPECT_SAME(nvmlShutdown(), NVML_ERROR_UNINITIALIZED);
   // Measuring goes on all the same, and ends with the last context.
-  CUmodule module = nullptr;
-  OK(cuModuleLoadData(&module, "simgpu-image 1\nkernel k\nglobal g 104857600\n"));
+  LoadImage("simgpu-image 1\nkernel k\nglobal g 104857600\n");
   Balanced();
   OK(cuDevicePrimaryCtxRelease_v2(0));
   EXPECT_SAME(nvmlSystemGetDriverVersion(version, sizeof version), NVML_ERROR_UNINITIALIZED);
@@ -278,13 +277,10 @@ SCENARIO(in_mig) {
 
 SCENARIO(busy) {
   Begin();
-  CUmodule module = nullptr;
-  CUfunction kernel = nullptr;
-  OK(cuModuleLoadData(&module, "simgpu-image 1\nkernel k\n"));
-  OK(cuModuleGetFunction(&kernel, module, "k"));
+  const CUfunction kernel = KernelOf(LoadImage("simgpu-image 1\nkernel k\n"), "k");
   std::FILE* const ready = std::fopen(arguments.at(0).c_str(), "w");
   for (;;) {
-    OK(cuLaunchKernel(kernel, 10000, 1, 1, 256, 1, 1, 0, nullptr, nullptr, nullptr));
+    Launch(kernel, nullptr, 10000, 256);
     OK(cuCtxSynchronize());
     if (ready != nullptr) std::fflush(ready);
   }

@@ -9,18 +9,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <random>
 #include <thread>
 
-#include "test/preload/guest.h"
+#include "test/preload/guest_kernels.h"
 
 namespace guest {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kImage =
     "simgpu-image 1\n"
@@ -30,27 +28,19 @@ constexpr const char* kImage =
     "kernel ms50\n  cost total 6600ms\n"
     "kernel narrow\n  cost total 2ms\n"  // 100 us on 20 SMs: eight streams overlap though a host launches one in 10 us
     "kernel eighth\n  cost total 3200us\n"  // 200 us on 16 SMs
-    "kernel nothing\n  cost total 1ns\n";
+    "kernel nothing\n  cost total 1ns\n"
+    "kernel given\n  param 8\n  cost param 0\n";
 
 constexpr unsigned kWide = 264;  // blocks of 1024 threads, two an SM
 constexpr unsigned kNarrow = 40;
 
 CUfunction Kernel(const char* name) {
-  static CUmodule module = nullptr;
-  if (module == nullptr) OK(cuModuleLoadData(&module, kImage));
-  CUfunction function = nullptr;
-  OK(cuModuleGetFunction(&function, module, name));
-  return function;
+  static const CUmodule module = LoadImage(kImage);
+  return KernelOf(module, name);
 }
 
-CUstream NewStream() {
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  return stream;
-}
-
-void Launch(CUfunction function, CUstream stream, unsigned blocks = kWide) {
-  OK(cuLaunchKernel(function, blocks, 1, 1, 1024, 1, 1, 0, stream, nullptr, nullptr));
+void LaunchWide(CUfunction function, CUstream stream, unsigned blocks = kWide, void** params = nullptr) {
+  Launch(function, stream, blocks, 1024, params);
 }
 
 void LaunchEx(CUfunction function, CUstream stream) {
@@ -61,8 +51,6 @@ void LaunchEx(CUfunction function, CUstream stream) {
   config.hStream = stream;
   OK(cuLaunchKernelEx(&config, function, nullptr, nullptr));
 }
-
-double Seconds(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // What is judged here is the library's share of the GPU's time, not the host's of its processors: where the user may,
 // this process and the threads it will make run ahead of whatever else the machine does.
@@ -110,11 +98,39 @@ void ExpectShare(double share, double want, double tolerance) {
   }
 }
 
+// Launches of one kernel and one grid that last 20 us or longer, by chance: an argument decides.
+std::function<void()> Mixed(CUstream stream, uint64_t longer) {
+  return [f = Kernel("given"), stream, longer, random = std::minstd_rand()]() mutable {
+    uint64_t work = (random() / 4096 % 2 == 0 ? 20'000 : longer) * 132;
+    void* params[] = {&work};
+    LaunchWide(f, stream, kWide, params);
+  };
+}
+
+// Never more than 64 of them.
+std::function<void()> InFlight(std::function<void()> launch, CUstream stream) {
+  std::vector<CUevent> ring(64);
+  for (CUevent& event : ring) OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  return [launch = std::move(launch), stream, ring, next = size_t{0}]() mutable {
+    const CUevent event = ring[next++ % ring.size()];
+    OK(cuEventSynchronize(event));  // at once where it was never recorded
+    launch();
+    OK(cuEventRecord(event, stream));
+  };
+}
+
+std::function<void()> Synchronised(std::function<void()> launch, CUstream stream) {
+  return [launch = std::move(launch), stream] {
+    launch();
+    OK(cuStreamSynchronize(stream));
+  };
+}
+
 // What one step of each shape is.
 std::function<void()> Shape(const std::string& name) {
   const CUstream stream = NewStream();
-  if (name == "tiny") return [f = Kernel("us5"), stream] { Launch(f, stream); };
-  if (name == "half") return [f = Kernel("us500"), stream] { Launch(f, stream); };
+  if (name == "tiny") return [f = Kernel("us5"), stream] { LaunchWide(f, stream); };
+  if (name == "half") return [f = Kernel("us500"), stream] { LaunchWide(f, stream); };
   if (name == "ex") return [f = Kernel("us20"), stream] { LaunchEx(f, stream); };
   if (name == "huge_grid") {  // more than 2^32 blocks: what counts is how long they take (A12)
     return [f = Kernel("us20"), stream] {
@@ -144,18 +160,17 @@ std::function<void()> Shape(const std::string& name) {
   if (name == "per_thread") {
     return [f = Kernel("us20")] { OK(cuLaunchKernel_ptsz(f, kWide, 1, 1, 1024, 1, 1, 0, nullptr, nullptr, nullptr)); };
   }
-  if (name == "sync50") {
-    return [f = Kernel("ms50"), stream] {
-      Launch(f, stream);
-      OK(cuStreamSynchronize(stream));
-    };
-  }
+  if (name == "mixed") return InFlight(Mixed(stream, 80'000), stream);
+  if (name == "mixed_sync") return Synchronised(Mixed(stream, 80'000), stream);
+  if (name == "near_sync") return Synchronised(Mixed(stream, 44'000), stream);
+  if (name == "sync20us") return Synchronised([f = Kernel("us20"), stream] { LaunchWide(f, stream); }, stream);
+  if (name == "sync50") return Synchronised([f = Kernel("ms50"), stream] { LaunchWide(f, stream); }, stream);
   if (name == "graph") {
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
     const CUfunction f = Kernel("us5");
     OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    for (int i = 0; i < 100; ++i) Launch(f, stream);
+    for (int i = 0; i < 100; ++i) LaunchWide(f, stream);
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
     return [exec, stream] { OK(cuGraphLaunch(exec, stream)); };
@@ -165,7 +180,7 @@ std::function<void()> Shape(const std::string& name) {
   const bool narrow = name == "streams_narrow";
   EXPECT(narrow || name == "streams");
   return [f = Kernel(narrow ? "narrow" : "us20"), blocks = narrow ? kNarrow : kWide, streams, next = 0u]() mutable {
-    Launch(f, streams[next++ % 8], blocks);
+    LaunchWide(f, streams[next++ % 8], blocks);
   };
 }
 
@@ -200,7 +215,7 @@ SCENARIO(paced_server) {
   const CUstream stream = NewStream();
   const auto begin = Clock::now();
   while (Seconds(begin) < std::strtod(arguments.at(0).c_str(), nullptr)) {
-    for (int i = 0; i < 4; ++i) Launch(Kernel("us500"), stream);
+    for (int i = 0; i < 4; ++i) LaunchWide(Kernel("us500"), stream);
     OK(cuStreamSynchronize(stream));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -244,23 +259,18 @@ SCENARIO(paced_capture) {
   const CUstream stream = NewStream();
   const CUfunction f = Kernel("ms50");
   const CUfunction unseen = Kernel("us20");
-  Launch(f, stream);  // known, and a debt of half a second at 10 %
+  LaunchWide(f, stream);  // known, and a debt of half a second at 10 %
   OK(cuStreamSynchronize(stream));
   CUgraph graph = nullptr;
   const auto begin = Clock::now();
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  for (int i = 0; i < 50; ++i) Launch(f, stream);
-  for (int i = 0; i < 50; ++i) Launch(unseen, stream);
+  for (int i = 0; i < 50; ++i) LaunchWide(f, stream);
+  for (int i = 0; i < 50; ++i) LaunchWide(unseen, stream);
   OK(cuStreamEndCapture(stream, &graph));
   EXPECT(Seconds(begin) < 0.2);
   size_t nodes = 0;
   OK(cuGraphGetNodes(graph, nullptr, &nodes));
   EXPECT_SAME(nodes, 100);
-}
-
-void Touch(const char* name) { std::ofstream(std::string(std::getenv("GUEST_FOLDER")) + "/" + name) << "x"; }
-bool Exists(const char* name) {
-  return access((std::string(std::getenv("GUEST_FOLDER")) + "/" + name).c_str(), F_OK) == 0;
 }
 
 // Tells the test when it runs, waits for its change, and then has the share named.
@@ -280,13 +290,13 @@ SCENARIO(paced_blocked) {
   const auto step = Shape("ex");
   std::thread observer([] {
     Touch("running");
-    while (!Exists("changed")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    AwaitFile("changed");
     std::this_thread::sleep_for(std::chrono::milliseconds(60));  // what is queued ends
     const uint64_t before = simgpu_busy_ns(0, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     EXPECT_SAME(simgpu_busy_ns(0, 0), before);
     Touch("stopped");
-    while (!Exists("released")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    AwaitFile("released");
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     EXPECT(simgpu_busy_ns(0, 0) > before + 1'000'000);
     Touch("done");
@@ -302,7 +312,7 @@ SCENARIO(paced_side_by_side) {
   for (int i = 0; i < 8; ++i) streams.push_back(NewStream());
   const CUfunction f = Kernel("eighth");
   uint64_t launched = 0;
-  const auto step = [&] { Launch(f, streams[launched++ % 8], 32); };
+  const auto step = [&] { LaunchWide(f, streams[launched++ % 8], 32); };
   const auto settled = [&] {  // time in kernels, of all streams together, and time in which the device was busy
     for (const CUstream stream : streams) OK(cuStreamSynchronize(stream));
     return std::pair{static_cast<double>(launched) * 2e5, static_cast<double>(simgpu_busy_ns(0, 0))};
@@ -321,13 +331,9 @@ SCENARIO(paced_nothing) {
   const CUstream stream = NewStream();
   const CUfunction f = Kernel("nothing");
   for (int round = 0; round < 1000; ++round) {
-    for (int i = 0; i < 100; ++i) Launch(f, stream, 1);
+    for (int i = 0; i < 100; ++i) LaunchWide(f, stream, 1);
     OK(cuStreamSynchronize(stream));
   }
-}
-
-int64_t Monotonic() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
 // paced_stop SHAPE: how much of the GPU's time passes between the order to stop, at the time that the test writes into
@@ -344,8 +350,7 @@ SCENARIO(paced_stop) {
       if (until == 0 && Exists("ordered")) until = now + 100'000'000;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
-    int64_t ordered = 0;
-    std::ifstream(std::string(std::getenv("GUEST_FOLDER")) + "/ordered") >> ordered;
+    const int64_t ordered = NumberIn("ordered");
     uint64_t before = 0;
     for (const auto& [at, busy] : seen) {
       if (before == 0 && at >= ordered) before = busy;

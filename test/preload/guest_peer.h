@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 
+#include "test/handover.h"
 #include "test/preload/guest.h"
 
 namespace guest {
@@ -45,44 +45,6 @@ struct Answer {
   uint64_t result;  // CUresult
   uint64_t value;
 };
-
-// One datagram and, unless `fd` is negative, a descriptor. The sender's stays open.
-template <typename T>
-void Tell(int wire, const T& what, int fd) {
-  T copy = what;
-  iovec data{&copy, sizeof copy};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof fd);
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  }
-  EXPECT_SAME(sendmsg(wire, &message, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof copy));
-}
-
-// False at the end of the wire.
-template <typename T>
-bool Hear(int wire, T* what, int* fd) {
-  iovec data{what, sizeof *what};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (recvmsg(wire, &message, MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(sizeof *what)) return false;
-  *fd = -1;
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_type == SCM_RIGHTS) std::memcpy(fd, CMSG_DATA(header), sizeof *fd);
-  return true;
-}
 
 // A process of the container, or of another one.
 class Peer {
@@ -157,8 +119,8 @@ class Peer {
  private:
   Answer Ask(const Order& order, int fd, int* received) {
     Answer answer{};
-    Tell(ends_[0], order, fd);
-    EXPECT(Hear(ends_[0], &answer, received));
+    EXPECT(handover::Send(ends_[0], order, fd));
+    EXPECT(handover::Receive(ends_[0], &answer, received));
     return answer;
   }
   uint64_t Good(const Order& order) {
@@ -260,13 +222,13 @@ class Peer {
     Order order{};
     int received = -1;
     bool begun = false;
-    while (Hear(wire, &order, &received)) {
+    while (handover::Receive(wire, &order, &received)) {
       if (!begun) Begin();
       begun = true;
       Answer answer{};
       int sent = -1;
       answer.result = static_cast<uint64_t>(Obey(order, received, &sent, &answer.value));
-      Tell(wire, answer, sent);
+      EXPECT(handover::Send(wire, answer, sent));
       if (sent >= 0) close(sent);
       if (received >= 0) close(received);
     }

@@ -2,7 +2,7 @@
 // Stream-ordered memory: the default pool, explicit pools, per-thread streams, thresholds.
 #include <sched.h>
 
-#include "test/preload/guest.h"
+#include "test/preload/guest_kernels.h"
 
 namespace guest {
 namespace {
@@ -108,8 +108,7 @@ SCENARIO(pool_trim) {
 SCENARIO(async_free_elsewhere) {
   Begin(0);
   const size_t before = Room();
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUstream stream = NewStream();
   CUdeviceptr block = 0;
   OK(cuMemAllocAsync(&block, 100 * kMiB, stream));
   OK(cuStreamSynchronize(stream));
@@ -128,8 +127,7 @@ SCENARIO(async_free_elsewhere) {
 SCENARIO(async_capture) {
   Begin();
   const size_t before = Room();
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUstream stream = NewStream();
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   CUdeviceptr block = 0;
   OK(cuMemAllocAsync(&block, 64 * kMiB, stream));
@@ -182,12 +180,8 @@ SCENARIO(pool_to_the_limit) {
 SCENARIO(pool_destroyed_with_frees_pending) {
   Begin();
   const size_t before = Room();
-  CUmodule module = nullptr;
-  CUfunction kernel = nullptr;
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  OK(cuModuleLoadData(&module, "simgpu-image 1\ncode 4K\nkernel spin\n  cost total 40000ms\n"));
-  OK(cuModuleGetFunction(&kernel, module, "spin"));
+  const CUstream stream = NewStream();
+  const CUfunction kernel = KernelOf(LoadImage("simgpu-image 1\ncode 4K\nkernel spin\n  cost total 40000ms\n"), "spin");
   CUmemPoolProps props{};
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -195,7 +189,7 @@ SCENARIO(pool_destroyed_with_frees_pending) {
   CUdeviceptr block = 0;
   OK(cuMemPoolCreate(&pool, &props));
   OK(cuMemAllocFromPoolAsync(&block, 400 * kMiB, pool, stream));
-  OK(cuLaunchKernel(kernel, 132, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr));
+  Launch(kernel, stream, 132, 32);
   OK(cuMemFreeAsync(block, stream));
   OK(cuMemPoolDestroy(pool));
   OOM(cuMemAlloc_v2(&block, 500 * kMiB));
@@ -209,7 +203,6 @@ SCENARIO(pool_destroyed_with_frees_pending) {
 class Held {
  public:
   Held() {
-    OK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     OK(cuMemHostAlloc(reinterpret_cast<void**>(&flag_), sizeof *flag_, CU_MEMHOSTALLOC_DEVICEMAP));
     *flag_ = 0;
   }
@@ -223,7 +216,7 @@ class Held {
   CUstream stream() const { return stream_; }
 
  private:
-  CUstream stream_ = nullptr;
+  const CUstream stream_ = NewStream();
   int* flag_ = nullptr;
 };
 
@@ -245,11 +238,10 @@ size_t MostReserved(CUmemoryPool pool) {
 SCENARIO(pool_free_not_reached) {
   Begin();
   Held held;
-  CUstream other = nullptr;
   CUevent event = nullptr;
   CUdeviceptr block = 0;
   CUdeviceptr plain = 0;
-  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  const CUstream other = NewStream();
   OK(cuEventCreate(&event, 0));
   CUmemoryPool pool = KeepingPool();
   OK(cuMemAllocFromPoolAsync(&block, 400 * kMiB, pool, held.stream()));
@@ -293,20 +285,15 @@ SCENARIO(pool_same_stream) {
 // A free that will be reached soon makes room for what does not fit before.
 SCENARIO(pool_free_awaited) {
   Begin();
-  CUstream busy = nullptr;
-  CUstream other = nullptr;
-  CUmodule module = nullptr;
-  CUfunction kernel = nullptr;
   CUdeviceptr block = 0;
   CUdeviceptr plain = 0;
-  OK(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
-  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-  OK(cuModuleLoadData(&module, "simgpu-image 1\ncode 4K\nkernel spin\n  cost total 2000ms\n"));
-  OK(cuModuleGetFunction(&kernel, module, "spin"));
+  const CUstream busy = NewStream();
+  const CUstream other = NewStream();
+  const CUfunction kernel = KernelOf(LoadImage("simgpu-image 1\ncode 4K\nkernel spin\n  cost total 2000ms\n"), "spin");
   CUmemoryPool pool = KeepingPool();
   OK(cuMemAllocFromPoolAsync(&block, 400 * kMiB, pool, busy));
   OK(cuMemAlloc_v2(&plain, Room() - 10 * kMiB));
-  OK(cuLaunchKernel(kernel, 132, 1, 1, 32, 1, 1, 0, busy, nullptr, nullptr));
+  Launch(kernel, busy, 132, 32);
   OK(cuMemFreeAsync(block, busy));
   OK(cuMemAllocFromPoolAsync(&block, 390 * kMiB, pool, other));
   EXPECT(MostReserved(pool) <= 400 * kMiB);
@@ -350,11 +337,10 @@ SCENARIO(pool_and_graphs_give_way) {
 // What a trim leaves may end in the middle of a step; the growth after that begins there.
 SCENARIO(pool_trimmed_to_odd_size) {
   Begin();
-  CUstream stream = nullptr;
   CUdeviceptr first = 0;
   CUdeviceptr second = 0;
   CUdeviceptr plain = 0;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUstream stream = NewStream();
   CUmemoryPool pool = KeepingPool();
   OK(cuMemAllocFromPoolAsync(&first, 2 * kMiB, pool, stream));
   OK(cuMemFreeAsync(first, stream));

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "test/preload/guest_kernels.h"
 #include "test/preload/guest_peer.h"
 
 namespace guest {
@@ -101,7 +102,7 @@ SCENARIO(shared_heirs_die) {
 
 // The region of another container knows nothing of it: it counts there, too.
 SCENARIO(shared_with_another_container) {
-  const std::string elsewhere = std::string(std::getenv("GUEST_FOLDER")) + "/other.cache";
+  const std::string elsewhere = Path("other.cache");
   Peer maker, user(elsewhere.c_str());
   const int fd = maker.Export(maker.Create(100 * kMiB));
   const uint64_t of_maker = maker.Used();
@@ -124,7 +125,7 @@ SCENARIO(shared_with_another_container) {
 }
 
 SCENARIO(shared_array_of_another_container) {
-  const std::string elsewhere = std::string(std::getenv("GUEST_FOLDER")) + "/other.cache";
+  const std::string elsewhere = Path("other.cache");
   Peer maker, user(elsewhere.c_str());
   const int fd = maker.Export(maker.CreateTilePool(64 * kMiB));
   const uint64_t before = user.Used();

@@ -5,8 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
-
+#include "test/handover.h"
 #include "test/preload/guest.h"
 
 namespace guest {
@@ -132,11 +131,8 @@ class Maker {
 
   // The memory's handle here.
   CUmemGenericAllocationHandle Import() {
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message = Message(control);
-    EXPECT_SAME(recvmsg(ends_[0], &message, 0), 1);
     int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    EXPECT(handover::Receive(ends_[0], &byte_, &fd));
     CUmemGenericAllocationHandle handle = 0;
     OK(cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -160,15 +156,6 @@ class Maker {
   Maker& operator=(const Maker&) = delete;
 
  private:
-  msghdr Message(char (&control)[CMSG_SPACE(sizeof(int))]) {
-    msghdr message{};
-    message.msg_iov = &data_;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    return message;
-  }
-
   [[noreturn]] void Live(size_t bytes) {
     close(ends_[0]);
     Begin();
@@ -177,14 +164,7 @@ class Maker {
     int fd = -1;
     OK(cuMemCreate(&handle, bytes, &prop, 0));
     OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
-    msghdr message = Message(control);
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof fd);
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    EXPECT_SAME(sendmsg(ends_[1], &message, 0), 1);
+    EXPECT(handover::Send(ends_[1], byte_, fd));
     int milliseconds = 0;
     EXPECT_SAME(recv(ends_[1], &milliseconds, sizeof milliseconds, 0), static_cast<ssize_t>(sizeof milliseconds));
     usleep(static_cast<useconds_t>(milliseconds) * 1000);
@@ -197,7 +177,6 @@ class Maker {
   int ends_[2] = {-1, -1};
   pid_t child_ = -1;
   char byte_ = 0;
-  iovec data_{&byte_, 1};
 };
 
 // The driver may show memory that is shared as another holder's as soon as one lets go: what it shows beyond the count

@@ -54,7 +54,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PacedShapes,
                                          Case{"huge_grid", "25", "5"}, Case{"cooperative", "25", "5"},
                                          Case{"multi_device", "25", "5"}, Case{"grid_async", "25", "5"},
                                          Case{"per_thread", "25", "5"}, Case{"sync50", "50", "6"},
-                                         Case{"graph", "25", "5"},
+                                         // With the long ones taken for somebody else's time it would be 60 to 75.
+                                         Case{"mixed", "25", "5"}, Case{"mixed_sync", "25", "5"},
+                                         // With what is longer by less than a gap taken for one it would be 29.
+                                         Case{"near_sync", "25", "4"},
+                                         // With too much taken for the gap before the kernel it would be 30.
+                                         Case{"sync20us", "25", "5"}, Case{"graph", "25", "5"},
                                          // Without overlap known it would be 8.
                                          Case{"streams", "25", "5"}, Case{"streams_narrow", "50", "6"}),
                          [](const testing::TestParamInfo<Case>& paced) {

@@ -130,6 +130,15 @@ TEST_F(Preload, GivenFirstContextThatTakesLong_WhenOthersFitBesideIt_ThenTheyWai
   }
 }
 
+// The library may die with a thread of the program nowhere.
+TEST_F(Preload, GivenThreadsThatAreCancelled_ThenTheirCallsComeBackAndTheOthersGoOn) {
+  Pass({"cancel_start"});
+  Pass({"cancel_sweep", "plain"});
+  Pass({"cancel_sweep", "pooled"});
+  Pass({"cancel_awaiting_frees"});
+  Pass({"cancel_launch"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}, {"HAMI_COMMON_AREA", folder()}});
+}
+
 TEST_F(Preload, GivenManyStartsAtOnce_ThenAllAttach) {
   environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "70g";
   std::vector<pid_t> processes;

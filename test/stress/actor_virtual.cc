@@ -7,45 +7,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "test/handover.h"
 #include "test/stress/actor.h"
 
 namespace stress {
 namespace {
 
 constexpr CUmemAllocationHandleType kFileDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-
-// One datagram: a size and a descriptor. Nobody waits.
-bool SendDescriptor(int wire, int fd, uint64_t bytes) {
-  iovec data{&bytes, sizeof bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof fd);
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  return sendmsg(wire, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof bytes);
-}
-
-int ReceiveDescriptor(int wire, uint64_t* bytes) {
-  iovec data{bytes, sizeof *bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (recvmsg(wire, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(sizeof *bytes)) return -1;
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  return fd;
-}
 
 bool TryLock(Box& box) {
   int32_t nobody = 0;
@@ -130,15 +98,15 @@ void Actor::Send() {
   int fd = -1;
   Done("cuMemExportToShareableHandle", cuMemExportToShareableHandle(&fd, physical->handle, kFileDescriptor, 0),
        physical->handle, 0);
-  SendDescriptor(options_.wire, fd, physical->range);
+  handover::Send(options_.wire, physical->range, fd, MSG_DONTWAIT);  // nobody may be there
   close(fd);
 }
 
 void Actor::Receive() {
   uint64_t bytes = 0;
   if (!Afford(options_.largest)) return;
-  const int fd = ReceiveDescriptor(options_.wire, &bytes);
-  if (fd < 0) return;
+  int fd = -1;
+  if (!handover::Receive(options_.wire, &bytes, &fd, MSG_DONTWAIT) || fd < 0) return;
   want_ = bytes;
   CUmemGenericAllocationHandle handle = 0;
   const CUresult result =

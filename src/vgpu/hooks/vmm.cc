@@ -10,6 +10,7 @@
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/marks.h"
 #include "vgpu/policy/pages.h"
+#include "vgpu/policy/pools.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

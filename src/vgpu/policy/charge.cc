@@ -4,22 +4,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "vgpu/policy/bindings.h"
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/log.h"
-#include "vgpu/policy/marks.h"
 #include "vgpu/policy/pools.h"
 
 namespace hami::vgpu {
-
-void SettleFrees() {
-  Waited proved;
-  while (TakePassedMark(&proved)) {
-    VmmReached(proved);
-    PoolsReached(proved);
-  }
-  PoolsAskStreams();
-}
 
 bool ReserveReclaiming(int device, uint64_t bytes, Kind kind) {
   if (TryReserve(device, bytes, kind)) return true;

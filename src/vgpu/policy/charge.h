@@ -32,8 +32,6 @@ class Charging {
   const Passage passage_;
 };
 
-// Gives back what streams were asked to free and the driver says they did. Waits for nothing; in a passage.
-void SettleFrees();
 // TryReserve; when that fails, takes back what this process holds without using, and tries again.
 bool ReserveReclaiming(int device, uint64_t bytes, Kind kind);
 // As above. False: refused (and, where ACTIVE_OOM_KILLER asks for it, the process does not get to see it).

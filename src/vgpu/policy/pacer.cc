@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/pacer.h"
 
-#include <errno.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <atomic>
 
+#include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/device_map.h"
@@ -49,14 +47,6 @@ constinit std::atomic<int64_t> g_own_charges[region::kMaxDevices]{};
 // The account of a process without a region.
 constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
 
-// The system call, as the C library's function is a place at which a thread can be cancelled, and a launch is none.
-void SleepNanos(int64_t nanos) {
-  const int saved_errno = errno;
-  const timespec span = {static_cast<time_t>(nanos / 1'000'000'000), static_cast<long>(nanos % 1'000'000'000)};
-  syscall(SYS_nanosleep, &span, nullptr);
-  errno = saved_errno;
-}
-
 bool Capturing(CUstream stream, bool per_thread) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result =
@@ -70,14 +60,14 @@ bool WaitWhileBlocked(int device) {
   bool waited = false;
   for (; Blocked(); waited = true) {
     g_was_blocked.store(true, std::memory_order_relaxed);
-    SleepNanos(kLongestSleep);
+    region::SleepNanos(kLongestSleep);
   }
   for (;; waited = true) {
     const int64_t now = MonotonicNanos();
     const int64_t ahead = Others(device, now).higher_until - now;
     if (ahead <= 0) return waited;
     TellOthers(device, LimitOf(device), 0, now);  // that there is somebody who waits
-    SleepNanos(ahead < kChunk ? ahead : kChunk);
+    region::SleepNanos(ahead < kChunk ? ahead : kChunk);
   }
 }
 
@@ -143,12 +133,12 @@ uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
     *now = MonotonicNanos();
     if (PendingSamples() != 0) Harvest(*now);
     if (*now < HoldUntil(device)) {
-      SleepNanos(kUnknownPoll);
+      region::SleepNanos(kUnknownPoll);
       continue;
     }
     if (rate == 0) return 0;
     if (const int64_t quiet = QuietUntil(device, *now); quiet != 0) {
-      SleepNanos(quiet - *now < kChunk ? quiet - *now : kChunk);
+      region::SleepNanos(quiet - *now < kChunk ? quiet - *now : kChunk);
       continue;
     }
     const int64_t balance = region::GpuTimeBalance(account, *now, rate);
@@ -159,7 +149,7 @@ uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
     region::GpuTimeWaits(account, *now);
     TellOthers(device, LimitOf(device), 0, *now);
     const int64_t missing = region::WallToEarn(ChunkOf(device, cost) - balance, rate);
-    SleepNanos(missing < kLongestSleep ? missing : kLongestSleep);
+    region::SleepNanos(missing < kLongestSleep ? missing : kLongestSleep);
     region::NoteThrottled(attachment(), static_cast<uint32_t>(device), static_cast<uint64_t>(MonotonicNanos() - *now));
   }
 }
@@ -182,7 +172,7 @@ void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
     if (wait == 0) return;
     if (!*waited) TurnWindow(device, false, *now);
     *waited = true;
-    SleepNanos(wait);
+    region::SleepNanos(wait);
     const bool blocked = WaitWhileBlocked(device);
     *now = MonotonicNanos();
     if (blocked) begin = *now;
@@ -239,7 +229,7 @@ bool SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
   if (!AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now)) return false;
   for (const int64_t end = now + kDrain; now < end; now = MonotonicNanos()) {
     if (Others(device, now).active_until <= now) return true;
-    SleepNanos(kQuietPoll);
+    region::SleepNanos(kQuietPoll);
   }
   return false;
 }

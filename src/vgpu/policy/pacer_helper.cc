@@ -9,11 +9,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 
+#include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/pacer.h"
@@ -71,11 +71,6 @@ void WatchOthers(int device, int64_t now) {
 
 void CloseGate() { __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE); }
 
-void Nap(int64_t nanos) {
-  timespec span = {0, static_cast<long>(nanos)};
-  nanosleep(&span, nullptr);
-}
-
 void SleepUntilLaunch() {
   __atomic_store_n(&g_state, kAsleep, __ATOMIC_SEQ_CST);
   CloseGate();
@@ -114,7 +109,7 @@ void* Help(void*) {
       active_at = reported_at = MonotonicNanos();
       orders = Orders();
     }
-    Nap(pending ? kBusyTick : kTick);
+    region::SleepNanos(pending ? kBusyTick : kTick);
   }
   return nullptr;
 }

@@ -193,13 +193,14 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
     Free(t, true);
     return nullptr;
   }
+  // Each call tells the GPU somewhere in between, so the gap is as long as one of them if both are alike. Of the two
+  // the launch may take longer, but mostly for what it does when the GPU knows of it; and errors shall be for the
+  // limit.
+  t->host_gap = (MonotonicNanos() - now) * 3 / 4;
   return t;
 }
 
 void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched) {
-  // Each of the two calls tells the GPU somewhere in between. Halfway for all we know; a little less, so that errors
-  // are for the limit.
-  t->host_gap = (MonotonicNanos() - t->launched_at) * 3 / 8;
   if (launched && t->gap == Gap::kUnsure && real::cuEventQuery(t->start) == CUDA_SUCCESS) t->gap = Gap::kCertain;
   if (launched && RecordEvent(t->end, stream, per_thread) == CUDA_SUCCESS) {
     t->host_span = MonotonicNanos() - t->launched_at;

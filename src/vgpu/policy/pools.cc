@@ -184,14 +184,18 @@ uint64_t ExcessOver(uint64_t limit, int device, uint64_t bytes) {
   return after > limit ? after - limit : 0;
 }
 
-// As above, after what this process holds without using has been given back, as far as that is needed.
-bool ReclaimAndReserveLocked(const PoolRequest& request, int device, uint64_t* growth) {
+void SettleFreesLocked() {
   Waited proved;
   while (TakePassedMark(&proved)) {
     VmmReached(proved);
     FreesReached(proved);
   }
   AskStreams(&ContextLives);
+}
+
+// As ReserveGrowthLocked, after what this process holds without using has been given back, as far as that is needed.
+bool ReclaimAndReserveLocked(const PoolRequest& request, int device, uint64_t* growth) {
+  SettleFreesLocked();
   SettleAllLocked(device);
   if (ReserveGrowthLocked(request, true, growth)) return true;
   const uint64_t learnt = LearntStep(device, Grows::kPool, request.bytes);
@@ -394,16 +398,9 @@ void PoolsLoseStream(CUstream stream) {
 
 void PoolsLeaveEnding() { const Locked locked(g_lock); }
 
-void PoolsReached(const Waited& waited) {
-  if (g_pools.size() == 0) return;
+void SettleFrees() {
   const Locked locked(g_lock);
-  FreesReached(waited);
-}
-
-void PoolsAskStreams() {
-  if (g_pools.size() == 0) return;
-  const Locked locked(g_lock);
-  AskStreams(&ContextLives);
+  SettleFreesLocked();
 }
 
 void PoolsLostContext(CUcontext context) {

@@ -65,9 +65,9 @@ inline void AfterSynchronise(const Waited& waited = {}) {
 void PoolsLoseStream(CUstream stream);
 // From now on no stream of a context that is ending is asked about; for contexts.cc, once that can be seen.
 void PoolsLeaveEnding();
-// Frees that have been reached are room for every stream.
-void PoolsReached(const Waited& waited);
-void PoolsAskStreams();
+// Gives back what streams were asked to free and the driver says they did, plain memory and that of pools. Waits for
+// nothing; in a passage.
+void SettleFrees();
 // All frees on its streams are done with.
 void PoolsLostContext(CUcontext context);
 
