@@ -326,8 +326,16 @@ std::string HelpText() {
   Targets to(options);
   return "hami-device-plugin: offers this node's NVIDIA GPUs, in shares, to Kubernetes.\n\n"
          "    hami-device-plugin [FLAGS]      run; every flag may come from the variable in [brackets]\n"
-         "    hami-device-plugin version\n" +
-         MakeFlags(to).Help();
+         "    hami-device-plugin version | --version\n" +
+         MakeFlags(to).Help() +
+         "\nEnvironment, besides: HAMI_LIBVGPU names the library that is installed; unset: the one beside this "
+         "program.\n"
+         "The API server is found by --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else the pod's service "
+         "account.\n"
+         "Endpoints: /metrics; /healthz (it runs); /readyz (registered with the kubelet and on the node).\n"
+         "SIGHUP: serve and register anew. Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when it can not go on, 2 "
+         "for\n"
+         "a mistake in flags, environment or the flags section of --config-file.\n";
 }
 
 std::optional<std::string> ProcessEnvironment(const std::string& name) {

@@ -251,7 +251,10 @@ TEST(OptionsTest, GivenHelpOrVersion_WhenRead_ThenNothingElseIsNeeded) {
   EXPECT_EQ(Read({"--help", "--nonsense"}, {{"NODE_NAME", ""}})->action, Start::Action::kHelp);
   EXPECT_EQ(Read({"version"}, {{"NODE_NAME", ""}})->action, Start::Action::kVersion);
   EXPECT_THAT(HelpText(), HasSubstr("--device-list-strategy"));
-  EXPECT_THAT(HelpText(), HasSubstr("[DP_DISABLE_HEALTHCHECKS]"));
+  for (const char* word : {"[DP_DISABLE_HEALTHCHECKS]", "--version", "HAMI_LIBVGPU", "~/.kube/config", "/readyz",
+                           "SIGHUP", "Exit status"}) {
+    EXPECT_THAT(HelpText(), HasSubstr(word));
+  }
 }
 
 }  // namespace
