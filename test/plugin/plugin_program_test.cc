@@ -191,6 +191,15 @@ TEST_F(PluginProgramTest, GivenATermSignalWhenItEndsThenItsSocketIsGoneAndItSays
   EXPECT_THAT(rig_.plugin().Log(), HasSubstr("hami-device-plugin: hami-device-plugin "));
 }
 
+// Whoever reads its log may go away.
+TEST_F(PluginProgramTest, GivenABrokenPipeWhenItIsToldOfOneThenItGoesOn) {
+  rig_.plugin().Signal(SIGPIPE);
+  rig_.plugin().Signal(SIGHUP);
+  EXPECT_TRUE(rig_.kubelet().WaitForRegistrations(2)) << rig_.plugin().Log();
+  rig_.plugin().Signal(SIGTERM);
+  EXPECT_EQ(rig_.plugin().Wait(plugin::kPatience), 0);
+}
+
 TEST_F(PluginProgramTest, GivenAHangUpWhenItServesAnewThenItIsRegisteredAgain) {
   rig_.plugin().Signal(SIGHUP);
   EXPECT_TRUE(rig_.kubelet().WaitForRegistrations(2));
