@@ -271,6 +271,16 @@ Result<FlagSet::Parsed> Apply(const std::vector<std::string>& arguments, const E
   return flags.Parse(arguments);
 }
 
+// Help and the version are for everybody, whatever the environment says.
+Start::Action WhatIsAsked(const std::vector<std::string>& arguments) {
+  Options ignored;
+  Targets to(ignored);
+  const auto parsed = MakeFlags(to).Parse(arguments);
+  if (parsed && parsed->help) return Start::Action::kHelp;
+  if (parsed && parsed->words == std::vector<std::string>{"version"}) return Start::Action::kVersion;
+  return Start::Action::kRun;
+}
+
 Status Check(const Options& options) {
   if (options.node_name.empty()) {
     return Fail("the name of this node is not known", "Set NODE_NAME from spec.nodeName (fieldRef), or --node-name.");
@@ -296,18 +306,14 @@ Status Check(const Options& options) {
 Result<Start> ReadOptions(const std::vector<std::string>& arguments, const Environment& environment,
                           const ReadText& read) {
   Start start;
+  if (const auto action = WhatIsAsked(arguments); action != Start::Action::kRun) {
+    start.action = action;
+    return start;
+  }
   // The first reading only finds the file; the file's own settings lie below the flags.
   Options found;
   const auto first = Apply(arguments, environment, found);
   if (!first) return tl::unexpected(first.error());
-  if (first->help) {
-    start.action = Start::Action::kHelp;
-    return start;
-  }
-  if (first->words == std::vector<std::string>{"version"}) {
-    start.action = Start::Action::kVersion;
-    return start;
-  }
   if (!first->words.empty()) return Fail("unexpected argument: " + base::ShellQuote(first->words.front()));
   start.warnings = first->warnings;
   if (!found.config_file.empty()) {
