@@ -25,7 +25,8 @@ constexpr const char* kOverview =
     "                        service account\n";
 
 constexpr const char* kEndpoints =
-    "\nEndpoints: /metrics; /healthz (the loop runs); /readyz (the pods are known, one round is done).\n"
+    "\nEndpoints: /metrics; /healthz (rounds are made); /readyz (the pods are known, one round is done, and the\n"
+    "containers can be listed).\n"
     "Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when it can not go on, 2 for wrong flags or environment.\n";
 
 base::FlagSet::Take Duration(milliseconds& out, milliseconds least, milliseconds most, const char* range) {
