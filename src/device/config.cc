@@ -15,6 +15,7 @@ namespace {
 
 using base::Fail;
 using base::Result;
+using base::Status;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -91,6 +92,10 @@ void CheckResourceNames(ConfigReader& in, const NvidiaConfig& config) {
   }
 }
 
+// The device plugin says what they may be.
+constexpr std::array<const char*, 5> kNodeDefaults = {"deviceSplitCount", "deviceMemoryScaling", "deviceCoreScaling",
+                                                      "preConfiguredDeviceMemory", "libCudaLogLevel"};
+
 void ReadNvidia(ConfigReader& in, NvidiaConfig& out) {
   in.Text("resourceCountName", out.count_resource);
   in.Text("resourceMemoryName", out.memory_resource);
@@ -119,6 +124,7 @@ void ReadNvidia(ConfigReader& in, NvidiaConfig& out) {
   NotNegative(in, "defaultGPUNum", out.default_count);
   NotNegative(in, "memoryFactor", out.memory_factor);
   NotNegative(in, "preConfiguredDeviceMemory", out.preconfigured_memory);
+  for (const char* key : kNodeDefaults) out.lines[key] = in.Line(key);
   constexpr std::int64_t kLargest = 1 << 20;  // keeps memory × factor inside 64 bits
   if (out.memory_factor > kLargest) in.Fail("memoryFactor", "is too large");
   const std::array<const char*, 4> policies = {"", "default", "force", "disable"};
@@ -190,8 +196,7 @@ void ReadOthers(ConfigReader& root, OtherSections& out) {
   });
 }
 
-Result<DeviceConfig> Read(const YAML::Node& document, const std::string& file) {
-  DeviceConfig config;
+Status Read(const YAML::Node& document, const std::string& file, DeviceConfig& config) {
   ConfigReader root(document, file, "");
   bool anything = root.Has("nvidia");
   // The device plugin's own settings, in the form of NVIDIA's, may stand in the same file; the plugin reads them.
@@ -204,23 +209,15 @@ Result<DeviceConfig> Read(const YAML::Node& document, const std::string& file) {
   HAMI_TRY(root.Finish());
   anything = anything || !config.others.empty();
   if (!anything) return Fail(file + ": all configurations are empty");
-  return config;
+  return {};
 }
 
 }  // namespace
 
 Result<DeviceConfig> ParseDeviceConfig(std::string_view text, const std::string& file) {
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.size() > 1) {
-      const int line = documents[1].Mark().is_null() ? 1 : documents[1].Mark().line + 1;
-      return Fail(base::Concat({file, ":", std::to_string(line), ": a second document, which nobody would read"}));
-    }
-    return Read(documents.empty() ? YAML::Node() : documents.front(), file);
-  } catch (const YAML::Exception& error) {
-    const int line = error.mark.is_null() ? 1 : error.mark.line + 1;
-    return Fail(base::Concat({file, ":", std::to_string(line), ": ", error.msg}));
-  }
+  DeviceConfig config;
+  HAMI_TRY(ReadDocument(text, file, [&](const YAML::Node& document) { return Read(document, file, config); }));
+  return config;
 }
 
 }  // namespace hami::device

@@ -8,6 +8,16 @@
 #include "base/strings.h"
 
 namespace hami::device {
+namespace {
+
+// From 1, as editors count.
+int LineOf(const YAML::Mark& mark) { return mark.is_null() ? 1 : mark.line + 1; }
+
+std::string Place(const std::string& file, const YAML::Mark& mark) {
+  return base::Concat({file, ":", std::to_string(LineOf(mark)), ": "});
+}
+
+}  // namespace
 
 ConfigReader::ConfigReader(const YAML::Node& node, std::string file, std::string path)
     : node_(node), file_(std::move(file)), path_(std::move(path)) {
@@ -17,16 +27,21 @@ ConfigReader::ConfigReader(const YAML::Node& node, std::string file, std::string
 
 std::string ConfigReader::Path(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
 
+base::Error ConfigReader::ErrorAt(const YAML::Node& node, const std::string& path, const std::string& why) const {
+  return {base::Concat({Place(file_, node.Mark()), base::Printable(path), path.empty() ? "" : ": ", why}), {}};
+}
+
 void ConfigReader::FailAt(const YAML::Node& node, const std::string& path, const std::string& why) {
-  if (error_) return;
-  const int line = node.Mark().is_null() ? 1 : node.Mark().line + 1;
-  error_ = base::Error{
-      base::Concat({file_, ":", std::to_string(line), ": ", base::Printable(path), path.empty() ? "" : ": ", why}), {}};
+  if (!error_) error_ = ErrorAt(node, path, why);
 }
 
 void ConfigReader::Fail(const char* key, const std::string& why) {
   if (node_.IsMap() && node_[key].IsDefined()) return FailAt(node_[key], Path(key), why);
-  FailAt(node_, Path(key), why);
+  if (!missing_) missing_ = ErrorAt(node_, Path(key), why);
+}
+
+int ConfigReader::Line(const char* key) const {
+  return LineOf(node_.IsMap() && node_[key].IsDefined() ? node_[key].Mark() : node_.Mark());
 }
 
 bool ConfigReader::Has(const char* key) const {
@@ -117,8 +132,23 @@ base::Status ConfigReader::Finish() {
       FailAt(pair.first, Path(key), meant ? "unknown key; did you mean " + *meant + "?" : "unknown key");
     }
   }
+  if (!error_) error_ = missing_;
   if (error_) return tl::unexpected<base::Error>(*error_);
   return {};
+}
+
+base::Status ReadDocument(std::string_view text, const std::string& file,
+                          const std::function<base::Status(const YAML::Node&)>& read) {
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    for (std::size_t i = 1; i < documents.size(); ++i) {
+      if (documents[i].IsNull()) continue;
+      return base::Fail(Place(file, documents[i].Mark()) + "a second document, which nobody would read");
+    }
+    return read(documents.empty() ? YAML::Node() : documents.front());
+  } catch (const YAML::Exception& error) {
+    return base::Fail(Place(file, error.mark) + error.msg);
+  }
 }
 
 }  // namespace hami::device

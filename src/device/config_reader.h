@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One mapping of a YAML file, read key by key against the list of keys that it may have. Owns the wording of errors:
-// `FILE:LINE: PATH.KEY: what is wrong`. The first error wins; reading goes on harmlessly after it.
+// `FILE:LINE: PATH.KEY: what is wrong`. The first error wins, but for one about a key that is not there: it may be
+// there under a wrong name. Reading goes on harmlessly after an error.
 
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -37,11 +39,14 @@ class ConfigReader {
   bool Has(const char* key) const;
 
   void Fail(const char* key, const std::string& why);
+  // Where KEY stands, or the mapping that lacks it.
+  int Line(const char* key) const;
   // Reports keys that were not asked for, and whatever went wrong before.
   base::Status Finish();
 
  private:
   std::optional<YAML::Node> Take(const char* key);
+  base::Error ErrorAt(const YAML::Node& node, const std::string& path, const std::string& why) const;
   void FailAt(const YAML::Node& node, const std::string& path, const std::string& why);
   void Absorb(ConfigReader& inner);
   void ReadList(const YAML::Node& list, const std::string& path, const std::function<void(ConfigReader&)>& read);
@@ -54,6 +59,11 @@ class ConfigReader {
   std::string path_;
   std::vector<std::string> known_;
   std::optional<base::Error> error_;
+  std::optional<base::Error> missing_;  // about a key that is not there
 };
+
+// Gives TEXT, which is one document and no more, to READ. What is no YAML is an error that names FILE and line.
+base::Status ReadDocument(std::string_view text, const std::string& file,
+                          const std::function<base::Status(const YAML::Node&)>& read);
 
 }  // namespace hami::device

@@ -140,9 +140,13 @@ TEST(DeviceConfig, GivenASecondDocument_ThenItIsRefused) {
   EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: a/b\n---\nnvidia:\n  resourceCountName: c/d\n"),
             "f.yaml:4: a second document, which nobody would read");
   EXPECT_EQ(ErrorOf("---\nnvidia:\n  resourceCountName: a/b\n"), "(none)");
+  EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: a/b\n---\n# as templates leave it behind\n"), "(none)");
+  EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: a/b\n...\n"), "(none)");
 }
 
 TEST(DeviceConfig, GivenABadAllowlist_ThenItIsRefused) {
+  EXPECT_EQ(ErrorOf("nvidia:\n  migProfileAllowlist:\n  - modls: [A100]\n    profiles: [\"1g.5gb\"]\n"),
+            "f.yaml:3: nvidia.migProfileAllowlist[0].modls: unknown key; did you mean models?");
   EXPECT_EQ(ErrorOf("nvidia:\n  migProfileAllowlist:\n  - profiles: [\"1g.5gb\"]\n"),
             "f.yaml:3: nvidia.migProfileAllowlist[0].models: must name at least one model");
   EXPECT_EQ(ErrorOf("nvidia:\n  migProfileAllowlist:\n  - models: [A]\n    profiles: [small]\n"),

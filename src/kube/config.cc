@@ -18,14 +18,32 @@ constexpr std::size_t kMostBytes = 4U << 20U;
 
 struct Document {
   YAML::Node root;
-  const KubeconfigText* file = nullptr;
+  std::string file;
 };
 
 // An entry of a named list and the file it came from.
 struct Entry {
   YAML::Node node;
-  std::string folder;
+  std::string file;
 };
+
+// "FILE:LINE: ", lines from 1.
+std::string Place(const std::string& file, const YAML::Mark& mark) {
+  return file + ":" + std::to_string(mark.is_null() ? 1 : mark.line + 1) + ": ";
+}
+
+// Where KEY stands in ENTRY.
+std::string Place(const Entry& entry, const char* key) {
+  return Place(entry.file, (entry.node[key] ? entry.node[key] : entry.node).Mark());
+}
+
+// Of KubeconfigTexts or Documents.
+template <typename File>
+std::string Names(const std::vector<File>& files) {
+  std::vector<std::string> names;
+  for (const File& file : files) names.push_back(file.file);
+  return base::Join(names, ", ");
+}
 
 std::string Text(const YAML::Node& node, const char* key) {
   if (!node.IsMap()) return {};
@@ -45,32 +63,39 @@ base::Result<Entry> Find(const std::vector<Document>& documents, const char* lis
       if (!item.IsMap() || Text(item, "name") != name) continue;
       const YAML::Node found = item[part];
       if (!found || !found.IsMap()) break;
-      return Entry{found, document.file->folder};
+      return Entry{found, document.file};
     }
   }
-  return base::Fail(std::string("kubeconfig: no ") + part + " named '" + base::Printable(name) + "'");
+  return base::Fail(Names(documents) + ": no " + part + " named '" + base::Printable(name) + "'");
 }
 
-std::string Absolute(const std::string& path, const std::string& folder) {
-  return path.empty() || path.front() == '/' || folder.empty() ? path : folder + "/" + path;
+// PATH as it is meant in FILE.
+std::string Absolute(const std::string& path, const std::string& file) {
+  const std::size_t slash = file.rfind('/');
+  if (path.empty() || path.front() == '/' || slash == std::string::npos) return path;
+  return file.substr(0, slash + 1) + path;
 }
 
 base::Result<net::Pem> ReadPem(const Entry& entry, const std::string& key) {
   net::Pem pem;
-  pem.file = Absolute(Text(entry.node, key.c_str()), entry.folder);
-  const std::string data = Text(entry.node, (key + "-data").c_str());
+  pem.file = Absolute(Text(entry.node, key.c_str()), entry.file);
+  const std::string data_key = key + "-data";
+  const std::string data = Text(entry.node, data_key.c_str());
   if (data.empty()) return pem;
   auto decoded = Base64Decode(data);
-  if (!decoded) return base::Fail("kubeconfig: " + key + "-data is not valid base64");
+  if (!decoded) return base::Fail(Place(entry, data_key.c_str()) + data_key + " is not valid base64");
+  pem.file = data_key + " of " + entry.file;
   pem.data = *std::move(decoded);
   return pem;
 }
 
 base::Status ReadCluster(const Entry& entry, Config& config) {
   auto server = net::ParseUrl(Text(entry.node, "server"));
-  if (!server) return base::Fail("kubeconfig: server: " + server.error().message);
+  if (!server) return base::Fail(Place(entry, "server") + "server: " + server.error().message);
   config.server = *std::move(server);
-  if (!Text(entry.node, "proxy-url").empty()) return base::Fail("kubeconfig: proxy-url is not supported");
+  if (!Text(entry.node, "proxy-url").empty()) {
+    return base::Fail(Place(entry, "proxy-url") + "proxy-url is not supported");
+  }
   auto ca = ReadPem(entry, "certificate-authority");
   if (!ca) return tl::unexpected(ca.error());
   config.tls.ca = *std::move(ca);
@@ -82,24 +107,25 @@ base::Status ReadCluster(const Entry& entry, Config& config) {
 base::Status ReadUser(const Entry& entry, Config& config) {
   for (const char* key : {"exec", "auth-provider"}) {
     if (entry.node[key]) {
-      return base::Fail(std::string("kubeconfig: users with '") + key + "' are not supported",
+      return base::Fail(Place(entry, key) + "users with '" + key + "' are not supported",
                         "use a client certificate, a token or a tokenFile, for instance of a service account");
     }
   }
   for (const char* key : {"as", "as-uid", "as-groups", "as-user-extra"}) {
-    if (entry.node[key]) return base::Fail(std::string("kubeconfig: impersonation ('") + key + "') is not supported");
+    if (entry.node[key]) return base::Fail(Place(entry, key) + "impersonation ('" + key + "') is not supported");
   }
   auto certificate = ReadPem(entry, "client-certificate");
   if (!certificate) return tl::unexpected(certificate.error());
   auto key = ReadPem(entry, "client-key");
   if (!key) return tl::unexpected(key.error());
   if (certificate->empty() != key->empty()) {
-    return base::Fail("kubeconfig: client-certificate and client-key come together or not at all");
+    return base::Fail(Place(entry, certificate->empty() ? "client-key" : "client-certificate") +
+                      "client-certificate and client-key come together or not at all");
   }
   config.tls.certificate = *std::move(certificate);
   config.tls.key = *std::move(key);
   config.token = Text(entry.node, "token");
-  config.token_file = Absolute(Text(entry.node, "tokenFile"), entry.folder);
+  config.token_file = Absolute(Text(entry.node, "tokenFile"), entry.file);
   config.user_name = Text(entry.node, "username");
   config.password = Text(entry.node, "password");
   return {};
@@ -108,10 +134,15 @@ base::Status ReadUser(const Entry& entry, Config& config) {
 base::Result<std::vector<Document>> Parse(const std::vector<KubeconfigText>& files) {
   std::vector<Document> documents;
   for (const KubeconfigText& file : files) {
-    YAML::Node root = YAML::Load(file.text);
-    if (root.IsNull()) continue;
-    if (!root.IsMap()) return base::Fail("kubeconfig: not a mapping");
-    documents.push_back({root, &file});
+    try {
+      YAML::Node root = YAML::Load(file.text);
+      if (!root.IsNull() && !root.IsMap()) {
+        return base::Fail(Place(file.file, root.Mark()) + "a kubeconfig must be a mapping");
+      }
+      documents.push_back({root, file.file});
+    } catch (const YAML::Exception& exception) {
+      return base::Fail(Place(file.file, exception.mark) + "not valid YAML: " + exception.msg);
+    }
   }
   return documents;
 }
@@ -123,7 +154,7 @@ base::Result<Config> Assemble(const std::vector<KubeconfigText>& files, std::str
     if (context.empty()) context = Text(document.root, "current-context");
   }
   if (context.empty()) {
-    return base::Fail("kubeconfig: no current-context", "choose one: kubectl config use-context NAME");
+    return base::Fail(Names(*documents) + ": no current-context", "choose one: kubectl config use-context NAME");
   }
   const auto chosen = Find(*documents, "contexts", "context", context);
   if (!chosen) return tl::unexpected(chosen.error());
@@ -143,8 +174,7 @@ base::Result<Config> Assemble(const std::vector<KubeconfigText>& files, std::str
 base::Result<KubeconfigText> ReadOne(const std::string& path) {
   auto text = base::ReadLinkedFile(path, kMostBytes);
   if (!text) return tl::unexpected(text.error());
-  const auto slash = path.rfind('/');
-  return KubeconfigText{*std::move(text), slash == std::string::npos ? "" : path.substr(0, slash)};
+  return KubeconfigText{*std::move(text), path};
 }
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -165,8 +195,7 @@ base::Result<Config> ReadKubeconfig(const std::vector<KubeconfigText>& files, co
   try {
     return Assemble(files, context);
   } catch (const YAML::Exception& exception) {
-    return base::Fail("kubeconfig: not valid YAML: line " + std::to_string(exception.mark.line + 1) + ": " +
-                      exception.msg);
+    return base::Fail(Names(files) + ": " + exception.msg);
   }
 }
 

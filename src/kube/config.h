@@ -28,7 +28,7 @@ struct Config {
 
 struct KubeconfigText {
   std::string text;
-  std::string folder;  // relative file names in it are relative to this
+  std::string file;  // its name, for errors; relative file names in it are relative to its folder
 };
 
 // Several files read as one: for each cluster, user and context the first file that names it wins, and so for the

@@ -52,7 +52,7 @@ std::string WithUser(const std::string& user) {
 }
 
 base::Result<Config> ReadText(const std::string& text, const std::string& context = {}) {
-  return ReadKubeconfig({{text, "/home/me/.kube"}}, context);
+  return ReadKubeconfig({{text, "/home/me/.kube/config"}}, context);
 }
 
 TEST(Kubeconfig, GivenTheCurrentContextWhenReadThenItsClusterUserAndNamespaceAreUsed) {
@@ -98,6 +98,29 @@ TEST(Kubeconfig, GivenHalfOrDamagedCredentialsWhenReadThenTheyAreRefused) {
   EXPECT_FALSE(ReadText(WithUser("client-certificate-data: '!', client-key-data: '!'")));
   EXPECT_TRUE(ReadText(WithUser("tokenFile: t")));
   EXPECT_EQ(ReadText(WithUser("tokenFile: t"))->token_file, "/home/me/.kube/t");
+}
+
+TEST(Kubeconfig, GivenAMistakeWhenReadThenTheErrorNamesFileAndLine) {
+  const auto error = [](const std::string& text) { return ReadText(text).error().message; };
+  EXPECT_EQ(error("a: b\n- c\n").rfind("/home/me/.kube/config:2: ", 0), 0U);
+  EXPECT_EQ(error("- a\n"), "/home/me/.kube/config:1: a kubeconfig must be a mapping");
+  EXPECT_EQ(error("a: b\n"), "/home/me/.kube/config: no current-context");
+  EXPECT_EQ(error("current-context: c\n"), "/home/me/.kube/config: no context named 'c'");
+  EXPECT_EQ(error("current-context: c\ncontexts:\n- name: c\n  context: {cluster: k}\nclusters:\n- name: k\n"
+                  "  cluster:\n    server: ftp://x\n")
+                .rfind("/home/me/.kube/config:8: server: ", 0),
+            0U);
+  EXPECT_EQ(error(WithUser("exec: {command: aws}")).rfind("/home/me/.kube/config:4: users with 'exec'", 0), 0U);
+  EXPECT_EQ(error(WithUser("client-certificate-data: '!', client-key: k")),
+            "/home/me/.kube/config:4: client-certificate-data is not valid base64");
+  const auto second = ReadKubeconfig({{"a: b\n", "/one"}, {"a: [", "/two"}});
+  EXPECT_EQ(second.error().message.rfind("/two:1: ", 0), 0U) << second.error().message;
+  const auto neither = ReadKubeconfig({{"a: b\n", "/one"}, {"a: b", "/two"}});
+  EXPECT_EQ(neither.error().message, "/one, /two: no current-context");
+}
+
+TEST(Kubeconfig, GivenDataInTheFileWhenReadThenItSaysWhereItIsFrom) {
+  EXPECT_EQ(ReadText(kFull)->tls.certificate.file, "client-certificate-data of /home/me/.kube/config");
 }
 
 TEST(Kubeconfig, GivenNonsenseWhenReadThenItIsAnError) {

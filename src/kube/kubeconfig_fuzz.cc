@@ -11,7 +11,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const auto config = hami::kube::ReadKubeconfig({{text, "/folder"}});
+  const auto config = hami::kube::ReadKubeconfig({{text, "/folder/config"}});
   if (config && config->server.host.empty()) std::abort();
   if (hami::kube::Base64Decode(hami::kube::Base64Encode(text)) != text) std::abort();
   hami::kube::Base64Decode(text);

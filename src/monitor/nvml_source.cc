@@ -115,6 +115,7 @@ class NvmlSource : public GpuSource {
   }
 
   void TakeEvents() {
+    if (gpus_.empty()) return;  // before the first look around there is nobody to hear of
     if (!xids_) WatchXids();
     for (int i = 0; xids_ && i < kMostEvents; ++i) {
       auto event = xids_->Wait(0);

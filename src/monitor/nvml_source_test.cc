@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/log.h"
 #include "monitor/gpus.h"
 #include "simgpu/machine/in_child.h"
 #include "simgpu/simgpu.h"
@@ -138,6 +139,22 @@ TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatGoesOnFailing_WhenItWorks_ThenTheN
               CHECK_OR(5, source->Look() && Inject("xid device=1 code=48"));
               const auto gpus = source->Look();
               CHECK_OR(6, gpus && gpus->at(1).xids.contains(48));
+              return 0;
+            }));
+}
+
+// What a driver says to a wait for errors of nobody is not written anywhere.
+TEST_F(NvmlSourceTest, GivenNoGpuIsKnownYet_WhenLookedAt_ThenNoErrorIsWaitedFor) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              Machine("fault call=nvmlEventSetWait* error=unknown\n");
+              const auto source = Make();
+              base::StartLog("test");
+              testing::internal::CaptureStderr();
+              CHECK_OR(1, source && source->Look());
+              CHECK_OR(2, testing::internal::GetCapturedStderr().empty());
+              testing::internal::CaptureStderr();
+              CHECK_OR(3, source->Look());
+              CHECK_OR(4, testing::internal::GetCapturedStderr().find("are not reported") != std::string::npos);
               return 0;
             }));
 }

@@ -14,18 +14,20 @@ constexpr int kUsageStatus = 2;
 
 constexpr const char* kOverview =
     "Usage: hami-monitor [flags]\n"
-    "       hami-monitor version\n\n"
+    "       hami-monitor version | --version\n\n"
     "Watches the containers of one node that share GPUs: serves what they use to Prometheus, lets the\n"
     "important ones go first, applies changed limits, and removes what finished pods left behind.\n\n"
     "Environment:\n"
     "  HOOK_PATH             required; the directory that holds containers/ (usually /usr/local/vgpu)\n"
     "  NODE_NAME             required; the node this runs on (fieldRef spec.nodeName)\n"
     "  HAMI_RESYNC_INTERVAL  how long directories of pods that are gone stay at least (default 5m)\n"
-    "  KUBECONFIG            how to reach the API server; unset: the pod's service account\n";
+    "  KUBECONFIG            kubeconfig files, when --kubeconfig is not given; else ~/.kube/config, else the pod's\n"
+    "                        service account\n";
 
 constexpr const char* kEndpoints =
-    "\nEndpoints: /metrics; /healthz (the loop runs); /readyz (the pods are known, one round is done).\n"
-    "Exit status: 0 after SIGTERM or SIGINT, 1 when it can not go on, 2 for wrong flags or environment.\n";
+    "\nEndpoints: /metrics; /healthz (rounds are made); /readyz (the pods are known, one round is done, and the\n"
+    "containers can be listed).\n"
+    "Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when it can not go on, 2 for wrong flags or environment.\n";
 
 base::FlagSet::Take Duration(milliseconds& out, milliseconds least, milliseconds most, const char* range) {
   return [&out, least, most, range](const std::string& text) {
@@ -42,7 +44,8 @@ void AddFlags(base::FlagSet& flags, Options& options) {
   flags.Custom("metrics-bind-address", "HOST:PORT", ":9394",
                base::TakeParsed(options.metrics_address, base::ParseHostPort),
                "where /metrics, /healthz and /readyz are served; no host: on every interface");
-  flags.Bool("legacy-metrics", options.legacy_metrics, "also serve the metrics under their names of before HAMi 2.7");
+  flags.Bool("legacy-metrics", options.legacy_metrics,
+             "also serve the metrics under HAMi's older names, like HostGPUMemoryUsage");
   flags.Bool("compat-labels", options.compat_labels,
              "labels exactly as HAMi writes them, defects included; false: node on every GPU metric, device_type "
              "without the doubled vendor");

@@ -57,7 +57,8 @@ void BM_Bare(benchmark::State& state) {
   if (!WaitReady(listener->get(), POLLIN, kNever)) return state.SkipWithError("no connection");
   std::thread server([&] {
     Stream stream(hami::base::Fd(::accept4(listener->get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
-    if (tls && !stream.AcceptTls(*NewServerContext(Certificate().certificate_pem, Certificate().key_pem))) return;
+    if (tls && !stream.AcceptTls(*NewServerContext({{}, Certificate().certificate_pem}, {{}, Certificate().key_pem})))
+      return;
     std::vector<char> buffer(32768);
     const std::string reply(answer, 'a');
     while (ReadAll(stream, buffer, request) && stream.Write(reply)) {

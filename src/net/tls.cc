@@ -35,42 +35,64 @@ int NoPassPhrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*user*/
 
 Bio Reader(const std::string& text) { return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
 
-Result<std::vector<Certificate>> ReadCertificates(const std::string& pem, const std::string& what) {
+// What a Pem holds, and what errors call it.
+struct Text {
+  std::string name;
+  std::string pem;
+};
+
+Result<Text> Read(const Pem& pem, const char* what) {
+  if (!pem.data.empty() || pem.file.empty()) return Text{pem.file.empty() ? what : pem.file, pem.data};
+  auto text = base::ReadLinkedFile(pem.file, kMostPemBytes);
+  if (!text) return Fail(Cause::kTls, text.error().message);
+  return Text{pem.file, *std::move(text)};
+}
+
+Result<std::vector<Certificate>> ReadCertificates(const Text& text) {
   ERR_clear_error();
-  const Bio bio = Reader(pem);
+  const Bio bio = Reader(text.pem);
   std::vector<Certificate> chain;
   while (X509* next = PEM_read_bio_X509_AUX(bio.get(), nullptr, NoPassPhrase, nullptr)) chain.emplace_back(next);
   // Running out of blocks is how a chain ends; anything else is damage.
   const auto error = ERR_peek_last_error();
   if (chain.empty() || (ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) != PEM_R_NO_START_LINE)) {
-    return TlsFailure(what + " holds no readable certificate");
+    return TlsFailure(text.name + " holds no readable certificate");
   }
   ERR_clear_error();
   return chain;
 }
 
-Status UseCertificate(SSL_CTX* context, const std::string& certificate_pem, const std::string& key_pem) {
-  auto chain = ReadCertificates(certificate_pem, "the certificate");
+Status UseCertificate(SSL_CTX* context, const Pem& certificate_pem, const Pem& key_pem) {
+  const auto certificate = Read(certificate_pem, "the certificate");
+  if (!certificate) return tl::unexpected(certificate.error());
+  const auto key_text = Read(key_pem, "the key");
+  if (!key_text) return tl::unexpected(key_text.error());
+  auto chain = ReadCertificates(*certificate);
   if (!chain) return tl::unexpected(chain.error());
-  if (SSL_CTX_use_certificate(context, chain->front().get()) != 1) return TlsFailure("certificate refused");
+  if (SSL_CTX_use_certificate(context, chain->front().get()) != 1) return TlsFailure(certificate->name + " is refused");
   for (std::size_t i = 1; i < chain->size(); ++i) {
-    if (SSL_CTX_add1_chain_cert(context, (*chain)[i].get()) != 1) return TlsFailure("certificate chain refused");
+    if (SSL_CTX_add1_chain_cert(context, (*chain)[i].get()) != 1) {
+      return TlsFailure("the chain in " + certificate->name + " is refused");
+    }
   }
-  const Bio bio = Reader(key_pem);
+  const Bio bio = Reader(key_text->pem);
   const Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassPhrase, nullptr));
-  if (!key) return TlsFailure("the private key is not readable");
+  if (!key) return TlsFailure(key_text->name + " holds no readable private key");
   if (SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1) {
-    return TlsFailure("the private key does not belong to the certificate");
+    return TlsFailure("the private key in " + key_text->name + " does not belong to the certificate in " +
+                      certificate->name);
   }
   return {};
 }
 
-Status TrustAuthorities(SSL_CTX* context, const std::string& pem) {
-  auto authorities = ReadCertificates(pem, "the CA bundle");
+Status TrustAuthorities(SSL_CTX* context, const Pem& pem) {
+  const auto text = Read(pem, "the CA bundle");
+  if (!text) return tl::unexpected(text.error());
+  auto authorities = ReadCertificates(*text);
   if (!authorities) return tl::unexpected(authorities.error());
   X509_STORE* store = SSL_CTX_get_cert_store(context);
   for (const Certificate& authority : *authorities) {
-    if (X509_STORE_add_cert(store, authority.get()) != 1) return TlsFailure("CA certificate refused");
+    if (X509_STORE_add_cert(store, authority.get()) != 1) return TlsFailure("a CA in " + text->name + " is refused");
   }
   return {};
 }
@@ -86,13 +108,6 @@ Result<TlsContext> NewContext(const SSL_METHOD* method) {
   return context;
 }
 
-Result<std::string> Read(const Pem& pem) {
-  if (!pem.data.empty() || pem.file.empty()) return pem.data;
-  auto text = base::ReadLinkedFile(pem.file, kMostPemBytes);
-  if (!text) return Fail(Cause::kTls, text.error().message);
-  return *std::move(text);
-}
-
 }  // namespace
 
 std::string TakeTlsError() {
@@ -104,10 +119,10 @@ std::string TakeTlsError() {
   return text.empty() ? "no reason given" : text;
 }
 
-Result<TlsContext> NewServerContext(const std::string& certificate_pem, const std::string& key_pem) {
+Result<TlsContext> NewServerContext(const Pem& certificate, const Pem& key) {
   auto context = NewContext(TLS_server_method());
   if (!context) return context;
-  HAMI_NET_TRY(UseCertificate(context->get(), certificate_pem, key_pem));
+  HAMI_NET_TRY(UseCertificate(context->get(), certificate, key));
   // One name for all sessions of this program; resumption across a certificate change is harmless.
   static constexpr unsigned char kSessionName[] = "hami";
   SSL_CTX_set_session_id_context(context->get(), kSessionName, sizeof kSessionName - 1);
@@ -122,17 +137,9 @@ Result<TlsContext> NewClientContext(const ClientTls& options) {
   if (options.ca.empty()) {
     SSL_CTX_set_default_verify_paths(raw);
   } else {
-    const auto ca = Read(options.ca);
-    if (!ca) return tl::unexpected(ca.error());
-    HAMI_NET_TRY(TrustAuthorities(raw, *ca));
+    HAMI_NET_TRY(TrustAuthorities(raw, options.ca));
   }
-  if (!options.certificate.empty()) {
-    const auto certificate = Read(options.certificate);
-    if (!certificate) return tl::unexpected(certificate.error());
-    const auto key = Read(options.key);
-    if (!key) return tl::unexpected(key.error());
-    HAMI_NET_TRY(UseCertificate(raw, *certificate, *key));
-  }
+  if (!options.certificate.empty()) HAMI_NET_TRY(UseCertificate(raw, options.certificate, options.key));
   return context;
 }
 
@@ -185,12 +192,8 @@ std::string ReloadingContext::Stamp() const {
 Result<std::unique_ptr<ReloadingContext>> ServeFrom(const TlsFiles& files, Duration interval) {
   return ReloadingContext::Make(
       {files.certificate, files.key},
-      [files]() -> Result<TlsContext> {
-        const auto certificate = Read({files.certificate, {}});
-        if (!certificate) return tl::unexpected(certificate.error());
-        const auto key = Read({files.key, {}});
-        if (!key) return tl::unexpected(key.error());
-        return NewServerContext(*certificate, *key);
+      [files] {
+        return NewServerContext({files.certificate, {}}, {files.key, {}});
       },
       interval);
 }

@@ -29,7 +29,7 @@ struct TlsFiles {
 
 // PEM text that is given directly or lies in a file; both empty: absent.
 struct Pem {
-  std::string file;
+  std::string file;  // where it lies; with DATA, where that is from, for errors
   std::string data;  // wins over file
   bool empty() const { return file.empty() && data.empty(); }
 };
@@ -42,7 +42,7 @@ struct ClientTls {
   bool insecure = false;    // accepts any server certificate
 };
 
-Result<TlsContext> NewServerContext(const std::string& certificate_pem, const std::string& key_pem);
+Result<TlsContext> NewServerContext(const Pem& certificate, const Pem& key);
 Result<TlsContext> NewClientContext(const ClientTls& options);
 
 class ReloadingContext {

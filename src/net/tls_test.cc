@@ -14,6 +14,7 @@
 #include <fstream>
 #include <future>
 
+#include "base/log.h"
 #include "net/client.h"
 #include "net/server.h"
 #include "net/socket.h"
@@ -108,7 +109,7 @@ TEST_F(Tls, GivenTwoRecordsThatCameTogetherWhenOneIsReadThenTheOtherIsStillAnnou
   ASSERT_TRUE(WaitReady(listener->get(), POLLIN, After(30s)));
   Stream near(*std::move(connected));
   Stream far(base::Fd(::accept4(listener->get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
-  const auto context = NewServerContext(certificate.certificate_pem, certificate.key_pem);
+  const auto context = NewServerContext({{}, certificate.certificate_pem}, {{}, certificate.key_pem});
   ASSERT_TRUE(context);
   auto greeted = std::async(std::launch::async, [&] { return far.AcceptTls(*context); });
   ClientTls options;
@@ -198,9 +199,56 @@ TEST_F(Tls, GivenMissingOrMismatchedFilesWhenTheServerStartsThenItDoesNot) {
   EXPECT_FALSE(Server::Start(options, {}));
   const auto one = authority_.Issue("one", "IP:127.0.0.1");
   const auto two = authority_.Issue("two", "IP:127.0.0.1");
-  EXPECT_FALSE(NewServerContext(one.certificate_pem, two.key_pem));
-  EXPECT_FALSE(NewServerContext("", ""));
-  EXPECT_TRUE(NewServerContext(one.certificate_pem, one.key_pem));
+  EXPECT_FALSE(NewServerContext({{}, one.certificate_pem}, {{}, two.key_pem}));
+  EXPECT_FALSE(NewServerContext({}, {}));
+  EXPECT_TRUE(NewServerContext({{}, one.certificate_pem}, {{}, one.key_pem}));
+}
+
+TEST_F(Tls, GivenFilesThatCanNotBeUsedWhenReadThenTheErrorNamesTheFileAtFault) {
+  const auto one = authority_.Issue("one", "IP:127.0.0.1");
+  const auto two = authority_.Issue("two", "IP:127.0.0.1");
+  const auto said = [&](const TestCertificate& pair) {
+    Install(pair);
+    const auto made = ServeFrom(files(), Duration::zero());
+    return made ? std::string() : made.error().message;
+  };
+  EXPECT_EQ(said(one), "");
+  EXPECT_EQ(said({"garbage", one.key_pem}).rfind(files().certificate + " holds no readable certificate: ", 0), 0U);
+  EXPECT_EQ(said({one.certificate_pem + "-----BEGIN CERTIFICATE-----\n!\n", one.key_pem})
+                .rfind(files().certificate + " holds no readable certificate: ", 0),
+            0U);
+  EXPECT_EQ(said({one.certificate_pem, "garbage"}).rfind(files().key + " holds no readable private key: ", 0), 0U);
+  EXPECT_EQ(said({one.certificate_pem, two.key_pem})
+                .rfind("the private key in " + files().key + " does not belong to the certificate in " +
+                           files().certificate + ": ",
+                       0),
+            0U);
+
+  ClientTls tls;
+  tls.ca.file = folder_ / "ca.crt";
+  std::ofstream(tls.ca.file) << "garbage";
+  const auto refused = ConnectWith(tls);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message.rfind(tls.ca.file + " holds no readable certificate: ", 0), 0U)
+      << refused.error().message;
+  tls.ca.data = "garbage";
+  tls.ca.file = "certificate-authority-data of /home/me/.kube/config";
+  EXPECT_EQ(ConnectWith(tls).error().message.rfind(tls.ca.file + " holds no readable certificate: ", 0), 0U);
+}
+
+TEST_F(Tls, GivenAFileThatTurnsToGarbageWhenLookedAtThenTheWarningNamesIt) {
+  Install(authority_.Issue("server", "IP:127.0.0.1"));
+  const auto context = ServeFrom(files(), Duration::zero());
+  ASSERT_TRUE(context);
+  Install({"garbage", "garbage"});
+  base::StartLog("test");
+  testing::internal::CaptureStderr();
+  (*context)->Get();
+  (*context)->Get();
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string wanted = "keeping the previous TLS certificate: " + files().certificate + " holds no readable";
+  EXPECT_NE(said.find(wanted), std::string::npos) << said;
+  EXPECT_EQ(said.find(wanted), said.rfind(wanted)) << "once, not at every look: " << said;
 }
 
 TEST_F(Tls, GivenPlainHttpOnATlsPortWhenHeardThenTheServerGoesOn) {

@@ -299,8 +299,9 @@ base::Status Agent::Impl::StartProbes() {
     if (path == "/healthz") {
       response.body = "ok\n";
     } else if (path == "/readyz") {
-      response.status = Ready() ? 200 : 503;
-      response.body = Ready() ? "ok\n" : "not registered with the kubelet and the node yet\n";
+      const bool ready = Ready();
+      response.status = ready ? 200 : 503;
+      response.body = ready ? "ok\n" : "not registered with the kubelet and the node yet\n";
     } else if (path == "/metrics") {
       response.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}};
       response.body = RenderCardMetrics(options.node_name, *board.Current());

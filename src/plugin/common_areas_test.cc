@@ -13,9 +13,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "region/common_area.h"
 
@@ -75,8 +77,13 @@ class CommonAreasTest : public ::testing::Test {
     ASSERT_TRUE(areas_->Offer({"GPU-0", "GPU-1"}));
   }
   std::string PathOf(const std::string& card) const { return CommonAreas::FolderOf(folder_, card) + "/area"; }
+  // As a container does, which waits for an answer for 20 ms and asks again later.
   region::CommonFile OpenAs(const std::string& card) {
-    const region::CommonFile file = region::OpenCommonArea(PathOf(card).c_str());
+    region::CommonFile file;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (file.area == nullptr && std::chrono::steady_clock::now() < end) {
+      file = region::OpenCommonArea(PathOf(card).c_str());
+    }
     if (file.area != nullptr) maps_.push_back(file.area);
     return file;
   }

@@ -23,6 +23,7 @@ sigset_t BlockSignals() {
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
   return signals;
 }
 

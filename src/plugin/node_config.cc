@@ -107,22 +107,18 @@ void ReadEntry(ConfigReader& in, NodeEntry& entry, std::vector<std::string>& nam
   }
 }
 
-Result<std::vector<NodeEntry>> ReadEntries(const YAML::Node& document, const std::string& file) {
-  std::vector<NodeEntry> entries;
+Status ReadEntries(const YAML::Node& document, const std::string& file, std::vector<NodeEntry>& entries) {
   std::vector<std::string> names;
   ConfigReader root(document, file, "");
   root.Each("nodeconfig", [&](ConfigReader& in) { ReadEntry(in, entries.emplace_back(), names); });
-  HAMI_TRY(root.Finish());
-  return entries;
+  return root.Finish();
 }
 
 Result<std::vector<NodeEntry>> ParseEntries(const std::string& text, const std::string& file) {
-  try {
-    return ReadEntries(YAML::Load(text), file);  // JSON is YAML
-  } catch (const YAML::Exception& error) {
-    const int line = error.mark.is_null() ? 1 : error.mark.line + 1;
-    return Fail(base::Concat({file, ":", std::to_string(line), ": ", error.msg}));
-  }
+  std::vector<NodeEntry> entries;
+  // JSON is YAML.
+  HAMI_TRY(device::ReadDocument(text, file, [&](const YAML::Node& root) { return ReadEntries(root, file, entries); }));
+  return entries;
 }
 
 Result<NodeSettings> Defaults(const ConfigTexts& texts, const Options& options) {
@@ -144,8 +140,9 @@ Result<NodeSettings> Defaults(const ConfigTexts& texts, const Options& options) 
   out.disable_core_limit = nvidia.disable_core_limit || options.disable_core_limit.value_or(false);
   out.mig_allowlist = std::move(nvidia.mig_allowlist);
 
+  // Flags are judged when they are read, so what does not fit is the file's.
   const auto fail = [&](const char* key, const char* why) {
-    return Fail(base::Concat({texts.device_file.empty() ? "flags" : texts.device_file, ": nvidia.", key, ": ", why}));
+    return Fail(base::Concat({texts.device_file, ":", std::to_string(nvidia.lines[key]), ": nvidia.", key, ": ", why}));
   };
   if (!SlotsFit(out.split_count)) return fail("deviceSplitCount", kSlotsRange);
   if (!ScalingFits(out.memory_scaling)) return fail("deviceMemoryScaling", kScalingRange);

@@ -103,8 +103,22 @@ TEST(NodeConfigTest, GivenMistakes_WhenParsed_ThenTheErrorNamesFileLineAndKey) {
   EXPECT_THAT(ErrorOf(Texts(std::nullopt, R"({"nodeconfig":[{"name":"n","devicesplitcount":0}]})")),
               StartsWith("config.json:1: nodeconfig[0].devicesplitcount: must be from 1 to 256"));
   EXPECT_THAT(ErrorOf(Texts("nvidia:\n  deviceSpiltCount: 3\n")), StartsWith("device.yaml:2: nvidia.deviceSpiltCount"));
-  EXPECT_THAT(ErrorOf(Texts("nvidia:\n  deviceSplitCount: 1000\n")),
-              StartsWith("device.yaml: nvidia.deviceSplitCount"));
+  EXPECT_EQ(ErrorOf(Texts(std::nullopt, "{\"nodeconfig\": [\n {\n  \"nmae\": \"n\", \"devicesplitcount\": 3}]}")),
+            "config.json:3: nodeconfig[0].nmae: unknown key; did you mean name?");
+  EXPECT_EQ(ErrorOf(Texts(std::nullopt, "{\"nodeconfig\": [\n {\"devicesplitcount\": 3}]}")),
+            "config.json:2: nodeconfig[0].name: either name or selector says which nodes are meant");
+  EXPECT_EQ(ErrorOf(Texts(std::nullopt, "{\"nodeconfig\": []}\n---\n{\"nodeconfig\": []}")),
+            "config.json:3: a second document, which nobody would read");
+}
+
+TEST(NodeConfigTest, GivenDefaultsOutOfRange_WhenParsed_ThenTheErrorNamesFileLineAndKey) {
+  EXPECT_EQ(ErrorOf(Texts("# ours\nnvidia:\n  deviceSplitCount: 1000\n")),
+            "device.yaml:3: nvidia.deviceSplitCount: must be from 1 to 256");
+  for (const char* line : {"deviceMemoryScaling: 0", "deviceCoreScaling: 101", "preConfiguredDeviceMemory: 99999999999",
+                           "libCudaLogLevel: 9"}) {
+    EXPECT_THAT(ErrorOf(Texts(std::string("nvidia:\n  resourceCountName: a/b\n  ") + line + "\n")),
+                StartsWith("device.yaml:3: nvidia."));
+  }
 }
 
 TEST(NodeConfigTest, GivenValuesOutOfRange_WhenParsed_ThenEachIsRefused) {

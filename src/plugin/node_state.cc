@@ -55,13 +55,10 @@ void NodeState::Judge(const DriverReading& reading, UnixSeconds now) {
       continue;
     }
     Reading look;
+    if (reading.unheard.contains(uuid)) known->second.unheard = true;
     if (const auto signs = reading.health.find(uuid); signs != reading.health.end()) {
       look = ReadingOf(signs->second);
-      const Damage before = std::exchange(known->second.damage, known->second.damage.Then(DamageOf(signs->second)));
-      const auto missed = XidBehind(before, known->second.damage);
-      if (missed && reading.unheard.contains(uuid)) {
-        Blame(uuid, *missed, base::Concat({"errors that nobody heard of, as with ", XidText(*missed)}), now);
-      }
+      JudgeDamage(uuid, known->second, DamageOf(signs->second), now);
     }
     look.listed = device != nullptr;
     if (device != nullptr && device->condition != Condition::kAnswers) {
@@ -75,6 +72,14 @@ void NodeState::Judge(const DriverReading& reading, UnixSeconds now) {
   if (now - *first_look_ >= kForgetAfter) {
     book_.KeepOnly([&](const std::string& uuid) { return known_.contains(uuid); });
   }
+}
+
+void NodeState::JudgeDamage(const std::string& uuid, Known& known, const Damage& told, UnixSeconds now) {
+  if (!told.uncorrected && !told.repairs) return;
+  const Damage before = std::exchange(known.damage, known.damage.Then(told));
+  const auto missed = XidBehind(before, known.damage);
+  if (!std::exchange(known.unheard, false) || !missed) return;
+  Blame(uuid, *missed, base::Concat({"errors that nobody heard of, as with ", XidText(*missed)}), now);
 }
 
 void NodeState::SeeDriver(const DriverReading& reading, UnixSeconds now) {

@@ -64,11 +64,13 @@ class NodeState {
   struct Known {
     nvml::Device device;  // as it was when it last answered
     UnixSeconds listed = 0;
-    Damage damage;  // when it last said so
+    Damage damage;         // when it last said so
+    bool unheard = false;  // its XIDs may have been missed since then
   };
   // The reading's device that is KNOWN, perhaps without its name.
   static const nvml::Device* Match(const std::vector<nvml::Device>& devices, const Known& known);
   void Judge(const DriverReading& reading, UnixSeconds now);
+  void JudgeDamage(const std::string& uuid, Known& known, const Damage& told, UnixSeconds now);
   // True when XID CODE counts.
   bool Blame(const std::string& uuid, std::uint64_t code, const std::string& reason, UnixSeconds now);
   void NoteNameless(const std::vector<nvml::Device>& devices);

@@ -148,6 +148,22 @@ TEST(NodeStateTest, GivenCountsThatBeginAnewOrAreNotTold_WhenNobodyHeardXids_The
   EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
 }
 
+TEST(NodeStateTest, GivenXidsThatNobodyHeard_WhenTheGpuTellsItsCountsOnlyLater_ThenTheyStillCount) {
+  NodeState state = Ready();
+  state.SeeDriver(WithDamage(7, false, false), 1010);
+  DriverReading silent = Both();
+  silent.unheard = {"GPU-b"};
+  state.SeeDriver(silent, 1020);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
+  state.SeeDriver(WithDamage(8, false, false), 1030);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
+  // The gap is over with that.
+  UnixSeconds now = 1040;
+  for (; now < 2000 && !HealthOf(state)[1]; now += 10) state.SeeDriver(WithDamage(8, false, false), now);
+  state.SeeDriver(WithDamage(9, false, false), now);
+  EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
+}
+
 TEST(NodeStateTest, GivenXidsThatDoNotCount_WhenNobodyHeardThem_ThenTheCountsDoNotEither) {
   for (const char* disabled : {"48", "xids", "all"}) {
     NodeState state = Ready(disabled);

@@ -271,6 +271,16 @@ Result<FlagSet::Parsed> Apply(const std::vector<std::string>& arguments, const E
   return flags.Parse(arguments);
 }
 
+// Help and the version are for everybody, whatever the environment says.
+Start::Action WhatIsAsked(const std::vector<std::string>& arguments) {
+  Options ignored;
+  Targets to(ignored);
+  const auto parsed = MakeFlags(to).Parse(arguments);
+  if (parsed && parsed->help) return Start::Action::kHelp;
+  if (parsed && parsed->words == std::vector<std::string>{"version"}) return Start::Action::kVersion;
+  return Start::Action::kRun;
+}
+
 Status Check(const Options& options) {
   if (options.node_name.empty()) {
     return Fail("the name of this node is not known", "Set NODE_NAME from spec.nodeName (fieldRef), or --node-name.");
@@ -296,18 +306,14 @@ Status Check(const Options& options) {
 Result<Start> ReadOptions(const std::vector<std::string>& arguments, const Environment& environment,
                           const ReadText& read) {
   Start start;
+  if (const auto action = WhatIsAsked(arguments); action != Start::Action::kRun) {
+    start.action = action;
+    return start;
+  }
   // The first reading only finds the file; the file's own settings lie below the flags.
   Options found;
   const auto first = Apply(arguments, environment, found);
   if (!first) return tl::unexpected(first.error());
-  if (first->help) {
-    start.action = Start::Action::kHelp;
-    return start;
-  }
-  if (first->words == std::vector<std::string>{"version"}) {
-    start.action = Start::Action::kVersion;
-    return start;
-  }
   if (!first->words.empty()) return Fail("unexpected argument: " + base::ShellQuote(first->words.front()));
   start.warnings = first->warnings;
   if (!found.config_file.empty()) {
@@ -326,8 +332,16 @@ std::string HelpText() {
   Targets to(options);
   return "hami-device-plugin: offers this node's NVIDIA GPUs, in shares, to Kubernetes.\n\n"
          "    hami-device-plugin [FLAGS]      run; every flag may come from the variable in [brackets]\n"
-         "    hami-device-plugin version\n" +
-         MakeFlags(to).Help();
+         "    hami-device-plugin version | --version\n" +
+         MakeFlags(to).Help() +
+         "\nEnvironment, besides: HAMI_LIBVGPU names the library that is installed; unset: the one beside this "
+         "program.\n"
+         "The API server is found by --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else the pod's service "
+         "account.\n"
+         "Endpoints: /metrics; /healthz (it runs); /readyz (registered with the kubelet and on the node).\n"
+         "SIGHUP: serve and register anew. Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when it can not go on, 2 "
+         "for\n"
+         "a mistake in flags, environment or the flags section of --config-file.\n";
 }
 
 std::optional<std::string> ProcessEnvironment(const std::string& name) {

@@ -10,7 +10,6 @@
 namespace hami::plugin {
 namespace {
 
-using base::Fail;
 using base::Status;
 using device::ConfigReader;
 
@@ -122,12 +121,8 @@ Status Read(const YAML::Node& document, const std::string& file, Options& out, s
 
 Status ApplyOptionsFile(std::string_view text, const std::string& file, Options& out,
                         std::vector<std::string>& warnings) {
-  try {
-    return Read(YAML::Load(std::string(text)), file, out, warnings);
-  } catch (const YAML::Exception& error) {
-    const int line = error.mark.is_null() ? 1 : error.mark.line + 1;
-    return Fail(base::Concat({file, ":", std::to_string(line), ": ", error.msg}));
-  }
+  return device::ReadDocument(text, file,
+                              [&](const YAML::Node& document) { return Read(document, file, out, warnings); });
 }
 
 }  // namespace hami::plugin

@@ -250,8 +250,12 @@ TEST(OptionsTest, GivenAnAddressOrASocketThatIsEmpty_WhenRead_ThenThatServiceIsN
 TEST(OptionsTest, GivenHelpOrVersion_WhenRead_ThenNothingElseIsNeeded) {
   EXPECT_EQ(Read({"--help", "--nonsense"}, {{"NODE_NAME", ""}})->action, Start::Action::kHelp);
   EXPECT_EQ(Read({"version"}, {{"NODE_NAME", ""}})->action, Start::Action::kVersion);
+  for (const char* word : {"--help", "--version"}) EXPECT_TRUE(Read({word}, {{"MIG_STRATEGY", "mixed"}})) << word;
   EXPECT_THAT(HelpText(), HasSubstr("--device-list-strategy"));
-  EXPECT_THAT(HelpText(), HasSubstr("[DP_DISABLE_HEALTHCHECKS]"));
+  for (const char* word : {"[DP_DISABLE_HEALTHCHECKS]", "--version", "HAMI_LIBVGPU", "~/.kube/config", "/readyz",
+                           "SIGHUP", "Exit status"}) {
+    EXPECT_THAT(HelpText(), HasSubstr(word));
+  }
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ struct Reader {
                  "where Prometheus finds /metrics");
     flags.Bool("legacy-metrics", options.legacy_metrics, "also the metric names of HAMi before 2.9");
     flags.Custom("v", "LEVEL", "0", base::TakeNumber(options.verbosity, 0, 100),
-                 "4 and more: a line for every decision");
+                 "4 and more: a line for every event of a pod");
     flags.Shorthand('v');
     flags.Custom("logging-format", "text|json", "text", base::TakeParsed(options.log_style, base::ReadLoggingFormat),
                  "how messages are written");

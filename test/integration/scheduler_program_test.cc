@@ -198,15 +198,19 @@ TEST_F(SchedulerProgram, GoToolPprofShowsWhereItsTimeGoes) {
       ++answered;
     }
   });
-  const auto text = GoToolPprof("-symbolize=remote -top -cum -nodecount=500", main_port_, folder_);
+  // A profile has a sample for each 10 ms that the program computes: on a busy machine three seconds may have too few.
+  std::optional<std::string> text;
+  const auto shows = [&](const char* name) { return text->find(name) != std::string::npos; };
+  EXPECT_TRUE(Eventually([&] {
+    text = GoToolPprof("-symbolize=remote -top -cum -nodecount=500", main_port_, folder_);
+    return !text || (shows("hami::scheduler::Extender::Filter") && shows("hami::net::ServerConnection::ServeOne"));
+  })) << *text;
   enough = true;
   busy.join();
   EXPECT_GT(answered, 0);
   EXPECT_EQ(End(), 0);
   if (!text) GTEST_SKIP() << "no Go here, so nobody reads the profile";
   EXPECT_THAT(*text, HasSubstr("Type: cpu"));
-  EXPECT_THAT(*text, HasSubstr("hami::scheduler::Extender::Filter"));
-  EXPECT_THAT(*text, HasSubstr("hami::net::ServerConnection::ServeOne"));
 }
 
 TEST_F(SchedulerProgram, AProfileDoesNotHoldUpTheEnd) {

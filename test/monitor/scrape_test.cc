@@ -143,7 +143,8 @@ TEST_F(Scrape, GivenTwoContainersUnderTheLibrary_ThenWhatHamisDashboardsShowIsWh
     EXPECT_GT(of("hami_vgpu_memory_module_bytes", pod), 0);
     EXPECT_LT(of("hami_vgpu_memory_module_bytes", pod), kMiB);
   }
-  EXPECT_EQ(of("hami_vgpu_memory_limit_bytes", "train"), 3072 * kMiB);
+  // Its annotation is applied in one round, and shown by the next.
+  EXPECT_TRUE(Eventually([&] { return of("hami_vgpu_memory_limit_bytes", "train") == 3072 * kMiB; }));
   EXPECT_EQ(of("hami_vgpu_memory_limit_bytes", "serve"), 2048 * kMiB);
   EXPECT_LE(of("hami_container_last_kernel_elapsed_seconds", "train"), 10);
   EXPECT_EQ(of("hami_container_last_kernel_elapsed_seconds", "serve"), -1) << "it never launched";
