@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kube/error.h"
+#include "kube/json_cursor.h"
 #include "kube/json_patch.h"
 #include "kube/scanner.h"
 #include "kube/views.h"
@@ -51,6 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bool array = items != nullptr && items->is_array();
     if (array ? items->get_array() != *scanned : !scanned->empty()) std::abort();
   }
+  JsonCursor cursor(text);
+  if (Identity identity; FindIdentity(cursor, identity) && identity.name.empty()) std::abort();
   FromAnswer(data[0] * 4, text, nullptr);
   if (!whole) return 0;
   if (const auto pod = ReadPod(*whole); pod && pod->metadata.name.empty()) std::abort();

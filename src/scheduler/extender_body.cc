@@ -3,12 +3,11 @@
 #include "scheduler/extender_body.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 
 #include "base/json.h"
 #include "base/strings.h"
 #include "device/lists.h"
+#include "kube/json_cursor.h"
 #include "kube/scanner.h"
 #include "kube/views.h"
 
@@ -20,106 +19,7 @@ namespace json = base::json;
 constexpr std::size_t kUsualNameBytes = 16;        // of a name in the request, quotation marks and comma included
 constexpr std::size_t kMostNamesExpected = 16384;  // before they are seen
 
-bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
-// Characters that mean themselves within a string: no control characters, none above 127, no backslash, no end.
-constexpr std::array<bool, 256> kPlain = [] {
-  std::array<bool, 256> plain{};
-  for (unsigned char c = ' '; c < 128; ++c) plain[c] = c != '"' && c != '\\';
-  return plain;
-}();
-
-// Walks over JSON text without keeping any of it.
-class Cursor {
- public:
-  explicit Cursor(std::string_view text) : text_(text) {}
-
-  bool AtEnd() {
-    SkipBlanks();
-    return at_ == text_.size();
-  }
-  std::size_t at() const { return at_; }
-
-  bool Take(char wanted) {
-    SkipBlanks();
-    if (at_ == text_.size() || text_[at_] != wanted) return false;
-    ++at_;
-    return true;
-  }
-
-  // The inside of a string, as written. PLAIN: it means what it says, no escapes and nothing beyond ASCII.
-  bool TakeString(std::string_view& inside, bool& plain) {
-    if (!Take('"')) return false;
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && kPlain[static_cast<unsigned char>(text_[at_])]) ++at_;
-    plain = at_ < text_.size() && text_[at_] == '"';
-    if (plain) {
-      inside = text_.substr(begin, at_++ - begin);
-      return true;
-    }
-    while (true) {
-      const std::size_t quote = text_.find('"', at_);
-      if (quote == std::string_view::npos) return false;
-      const std::string_view part = text_.substr(at_, quote - at_);
-      at_ = quote + 1;
-      // An odd number of backslashes before it: the quotation mark is one of the text.
-      const std::size_t last = part.find_last_not_of('\\');
-      const std::size_t slashes = part.size() - (last == std::string_view::npos ? 0 : last + 1);
-      if (slashes % 2 == 0) break;
-    }
-    inside = text_.substr(begin, at_ - 1 - begin);
-    return true;
-  }
-
-  // A whole value, whatever it is. Checks strings and nesting; what it says inside is for whoever parses it.
-  bool TakeValue(std::string_view& value) {
-    SkipBlanks();
-    const std::size_t begin = at_;
-    std::size_t depth = 0;
-    do {
-      SkipBlanks();
-      if (at_ == text_.size()) return false;
-      const char c = text_[at_];
-      if (c == '"') {
-        std::string_view inside;
-        bool plain = false;
-        if (!TakeString(inside, plain)) return false;
-      } else if (c == '{' || c == '[') {
-        ++depth;
-        ++at_;
-      } else if (c == '}' || c == ']') {
-        if (depth == 0) return false;
-        --depth;
-        ++at_;
-      } else if (depth > 0 && (c == ',' || c == ':')) {
-        ++at_;
-      } else if (!TakeWord()) {
-        return false;
-      }
-    } while (depth > 0);
-    value = text_.substr(begin, at_ - begin);
-    return true;
-  }
-
- private:
-  void SkipBlanks() {
-    while (at_ < text_.size() && IsBlank(text_[at_])) ++at_;
-  }
-  // A number, true, false, null.
-  bool TakeWord() {
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '-' ||
-                                  text_[at_] == '+' || text_[at_] == '.')) {
-      ++at_;
-    }
-    return at_ > begin;
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
-
-tl::unexpected<base::Error> Broken(std::string_view what, const Cursor& cursor) {
+tl::unexpected<base::Error> Broken(std::string_view what, const kube::JsonCursor& cursor) {
   return base::Fail(base::Concat({what, ": not JSON at byte ", std::to_string(cursor.at())}));
 }
 
@@ -144,7 +44,7 @@ base::Status DecodeNames(FilterBody& body) {
 }
 
 // The names, which are most of a request, in one walk.
-base::Status ReadNames(std::string_view text, Cursor& cursor, FilterBody& body) {
+base::Status ReadNames(std::string_view text, kube::JsonCursor& cursor, FilterBody& body) {
   body.names.clear();
   body.decoded.clear();
   body.names_text = {};
@@ -169,9 +69,7 @@ base::Status ReadNames(std::string_view text, Cursor& cursor, FilterBody& body) 
 }
 
 void AppendText(std::string& out, std::string_view text) {
-  const bool plain = std::all_of(text.begin(), text.end(),
-                                 [](char c) { return static_cast<signed char>(c) >= ' ' && c != '"' && c != '\\'; });
-  if (plain) {
+  if (kube::PlainLength(text) == text.size()) {
     out.append(1, '"').append(text).append(1, '"');
   } else {
     // Whatever an error quotes, the answer is JSON.
@@ -208,7 +106,7 @@ base::Status ForEachNode(std::string_view nodes, Each each) {
 
 base::Result<FilterBody> ReadFilterBody(std::string_view text) {
   FilterBody body;
-  Cursor cursor(text);
+  kube::JsonCursor cursor(text);
   if (!cursor.Take('{')) return Broken("request", cursor);
   if (!cursor.Take('}')) {
     do {
