@@ -44,7 +44,8 @@ class Collector {
 struct Client::Attempt {
   const Call* call = nullptr;
   std::unique_ptr<net::Stream> connection;
-  bool pooled = false;  // the connection has served before
+  bool pooled = false;       // the connection has served before
+  bool one_of_many = false;  // answers of others come over it, too
   Limits limits{};
   Duration silence = Duration::max();
   std::string unread{};   // received behind the answer before
@@ -97,9 +98,8 @@ void Client::GiveBack(std::unique_ptr<net::Stream> connection) {
 }
 
 std::string Client::Message(const Call& call, bool with_body) const {
-  Request request{call.method, origin_.path + call.target, {{"Host", authority_}}, {}, {}};
-  request.headers.insert(request.headers.end(), call.headers.begin(), call.headers.end());
-  std::string message = RequestHead(request, call.body.size());
+  std::string message =
+      RequestHead(call.method, origin_.path + call.target, authority_, call.headers, call.body.size());
   if (with_body) message += call.body;
   return message;
 }
@@ -137,7 +137,8 @@ Result<ResponseStart> Client::ReadAnswer(Attempt& attempt, const BodySink& sink)
     bool ended = false;
     if (read) {
       // Its end, by time or by cancellation, is no news to the read that follows.
-      if (call.rest > Duration::zero() && attempt.answered && !connection.ReadableNow()) {
+      const bool more = attempt.answered || attempt.one_of_many;
+      if (call.rest > Duration::zero() && more && !connection.ReadableNow()) {
         (void)WaitReady(-1, 0, std::min(call.deadline, After(call.rest)), call.canceller);
       }
       connection.set_deadline(std::min(call.deadline, After(attempt.silence)));
@@ -196,6 +197,7 @@ std::vector<Result<Response>> Client::SendAll(std::span<const Call> calls) {
   std::string messages;
   for (const Call& call : calls) messages += Message(call, true);
   if (fine) fine = attempt->connection->Write(messages);
+  if (fine) attempt->one_of_many = true;
   for (const Call& call : calls) {
     if (!fine) {
       answers.push_back(tl::unexpected(fine.error()));

@@ -36,8 +36,9 @@ struct Call {
   std::string body;
   Deadline deadline = After(std::chrono::seconds(30));
   const Canceller* canceller = nullptr;
-  // Of a stream that never ends: when all is read that came, rest this long before waiting for more. A sender of many
-  // small pieces then wakes us for several at once; what comes after a silence is read at once.
+  // Of a stream that never ends, and of calls of SendAll: when all is read that came, rest this long before waiting for
+  // more. A sender of many small pieces then wakes us for several at once; of a stream, what comes after a silence is
+  // read at once.
   Duration rest{};
 };
 

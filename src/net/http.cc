@@ -82,11 +82,17 @@ std::string_view ReasonPhrase(int status) {
 }
 
 std::string RequestHead(const Request& request, std::size_t body_bytes) {
+  return RequestHead(request.method, request.target, {}, request.headers, body_bytes);
+}
+
+std::string RequestHead(std::string_view method, std::string_view target, std::string_view host, const Headers& headers,
+                        std::size_t body_bytes) {
   std::string head;
   head.reserve(kUsualHeadBytes);
-  head.append(request.method).append(" ").append(request.target).append(" HTTP/1.1\r\n");
-  for (const auto& [name, value] : request.headers) AppendHeader(head, name, value);
-  if (body_bytes > 0 || (request.method != "GET" && request.method != "HEAD")) {
+  head.append(method).append(" ").append(target).append(" HTTP/1.1\r\n");
+  if (!host.empty()) AppendHeader(head, "Host", host);
+  for (const auto& [name, value] : headers) AppendHeader(head, name, value);
+  if (body_bytes > 0 || (method != "GET" && method != "HEAD")) {
     AppendHeader(head, "Content-Length", std::to_string(body_bytes));
   }
   head += "\r\n";

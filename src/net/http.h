@@ -65,6 +65,9 @@ std::string_view ReasonPhrase(int status);
 // What goes over the wire before the body. Line breaks in header values are replaced by blanks. REQUEST's own body may
 // be elsewhere: BODY_BYTES counts.
 std::string RequestHead(const Request& request, std::size_t body_bytes);
+// The same of the parts; HOST goes before the other headers.
+std::string RequestHead(std::string_view method, std::string_view target, std::string_view host, const Headers& headers,
+                        std::size_t body_bytes);
 // CHUNKED: the length is not known. Otherwise Content-Length is the body's size.
 std::string ResponseHead(const Response& response, bool chunked, bool keep_alive);
 
