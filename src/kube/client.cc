@@ -20,8 +20,9 @@ constexpr std::size_t kMostWatchLine = 16U << 20U;
 // A watch is silent between bookmarks (about one a minute); the server ends it by its timeout, and this much later we
 // do.
 constexpr auto kWatchSlack = std::chrono::seconds(30);
-// How much later than it could a watch tells of a change that follows close behind another.
-constexpr auto kWatchRest = std::chrono::milliseconds(2);
+// How much later than it could a watch tells of a change that follows close behind another, and how long answers that
+// nobody waits for gather.
+constexpr auto kRest = std::chrono::milliseconds(2);
 
 json::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -60,8 +61,21 @@ std::string BasicOf(const Config& config) {
   return config.user_name.empty() ? std::string() : "Basic " + Base64Encode(config.user_name + ":" + config.password);
 }
 
+// Whether LINE, of a watch, tells of a modification that is known already; IDENTITY is then its object's.
+bool IsKnown(std::string_view line, const AlreadyKnown& known, Identity& identity) {
+  JsonCursor cursor(line);
+  std::string_view key;
+  std::string_view type;
+  if (!known || !cursor.Take('{') || !cursor.TakeKey(key) || key != "type" || !cursor.TakeValue(type)) return false;
+  if (type != "\"MODIFIED\"" || !cursor.Take(',') || !cursor.TakeKey(key) || key != "object") return false;
+  return FindIdentity(cursor, identity) && known(identity);
+}
+
 // One line of a watch. What goes wrong with it is an error; false: the receiver had enough.
-Result<bool> Deliver(std::string_view line, const OnWatchEvent& on_event) {
+Result<bool> Deliver(std::string_view line, const AlreadyKnown& known, const OnWatchEvent& on_event) {
+  if (Identity identity; IsKnown(line, known, identity)) {
+    return on_event(WatchType::kBookmark, {{"metadata", {{"resourceVersion", View(identity.version)}}}});
+  }
   std::array<unsigned char, 16384> buffer;
   json::monotonic_resource storage(buffer.data(), buffer.size());
   const auto event = ParseDocument(line, &storage);
@@ -260,7 +274,7 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
   Add(query, request.selection);
   Ask ask = NewAsk("GET", PathTo(resource, ns) + net::EncodeQuery(query), context);
   ask.deadline = net::After(request.timeout + kWatchSlack);
-  ask.rest = kWatchRest;
+  ask.rest = kRest;
   std::string unread;
   bool enough = false;
   auto outcome = Exchange(ask, [&](std::string_view piece) -> Status {
@@ -269,7 +283,7 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
       const std::string_view line = unread.empty() ? piece.substr(0, end) : unread.append(piece.substr(0, end));
       piece.remove_prefix(end + 1);
       if (!line.empty()) {
-        const auto go_on = Deliver(line, on_event);
+        const auto go_on = Deliver(line, request.known, on_event);
         if (!go_on) return tl::unexpected(go_on.error());
         enough = !*go_on;
       }
@@ -301,7 +315,10 @@ Result<json::value> Client::Create(const Resource& resource, std::string_view ns
 std::vector<Status> Client::CreateAll(const Resource& resource, std::span<const NewObject> objects,
                                       const CallContext& context) {
   std::vector<Ask> asks;
-  for (const NewObject& one : objects) asks.push_back(CreateAsk(resource, one.ns, one.object, context));
+  for (const NewObject& one : objects) {
+    asks.push_back(CreateAsk(resource, one.ns, one.object, context));
+    asks.back().rest = kRest;
+  }
   const auto token = token_.Get();
   Status ready = token ? Status() : Fail(Reason::kUnauthorized, token.error().message);
   std::vector<net::Call> calls;

@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "kube/config.h"
 #include "kube/error.h"
+#include "kube/json_cursor.h"
 #include "kube/rate.h"
 #include "kube/resource.h"
 #include "kube/token.h"
@@ -67,11 +68,16 @@ struct ListSink {
 
 enum class WatchType { kAdded, kModified, kDeleted, kBookmark };
 
+// Asked before a modified object is read whole. True: what it says is known already, and only its version is told, as
+// by a bookmark.
+using AlreadyKnown = std::function<bool(const Identity& identity)>;
+
 struct WatchRequest {
   Selection selection;
   std::string resource_version;
   // After this long the server ends the watch in good order.
   std::chrono::seconds timeout{300};
+  AlreadyKnown known{};
 };
 
 // OBJECT dies with the call. False: stop watching.

@@ -155,6 +155,30 @@ TEST_F(ClientTest, GivenChangesWhenWatchedThenEventsBookmarksAndTheEndComeInOrde
   EXPECT_EQ(last, VersionOf(*server_.Get(kNodes, "", "n")));
 }
 
+TEST_F(ClientTest, GivenModificationsThatAreKnownWhenWatchedThenOnlyTheirVersionsAreTold) {
+  const std::string start = VersionOf(server_.Put(kPods, PodOf("a")));
+  const std::string known = VersionOf(server_.Put(kPods, PodOf("a", {{"x", "1"}})));
+  server_.Put(kPods, PodOf("b"));
+  const std::string last = VersionOf(server_.Put(kPods, PodOf("a", {{"x", "2"}})));
+  std::vector<std::string> asked;
+  WatchRequest request{{}, start, 60s};
+  request.known = [&](const Identity& object) {
+    asked.push_back(std::string(object.ns) + "/" + std::string(object.name) + " " + std::string(object.version));
+    return object.version == known;
+  };
+  std::vector<std::pair<WatchType, std::string>> told;
+  const auto end = client_->Watch(kPods, "", request, [&](WatchType type, const json::value& object) {
+    told.emplace_back(type, VersionOf(object));
+    return told.back().second != last;
+  });
+  EXPECT_TRUE(end) << end.error().message;
+  EXPECT_EQ(asked, (std::vector<std::string>{"default/a " + known, "default/a " + last}));
+  ASSERT_EQ(told.size(), 3U);
+  EXPECT_EQ(told[0], (std::pair{WatchType::kBookmark, known}));
+  EXPECT_EQ(told[1].first, WatchType::kAdded);
+  EXPECT_EQ(told[2], (std::pair{WatchType::kModified, last}));
+}
+
 TEST_F(ClientTest, GivenASelectionWhenAnObjectLeavesItThenTheWatchSaysDeleted) {
   const std::string start = VersionOf(server_.Put(kPods, PodOf("a")));
   json::value done = PodOf("a");

@@ -17,6 +17,8 @@ class ListWatcher {
   virtual Result<std::string> List(const ListSink& sink, const net::Canceller& stop) = 0;
   virtual Status Watch(const std::string& resource_version, std::chrono::seconds timeout, const OnWatchEvent& on_event,
                        const net::Canceller& stop) = 0;
+  // For every later watch. A source that has nothing to save by it need not ask.
+  virtual void SetKnown(AlreadyKnown /*known*/) {}
 };
 
 class ApiListWatcher : public ListWatcher {
@@ -31,8 +33,9 @@ class ApiListWatcher : public ListWatcher {
   }
   Status Watch(const std::string& resource_version, std::chrono::seconds timeout, const OnWatchEvent& on_event,
                const net::Canceller& stop) override {
-    return client_.Watch(resource_, ns_, {selection_, resource_version, timeout}, on_event, {&stop, {}});
+    return client_.Watch(resource_, ns_, {selection_, resource_version, timeout, known_}, on_event, {&stop, {}});
   }
+  void SetKnown(AlreadyKnown known) override { known_ = std::move(known); }
 
  private:
   Client& client_;
@@ -40,6 +43,7 @@ class ApiListWatcher : public ListWatcher {
   const std::string ns_;
   const Selection selection_;
   const std::uint32_t page_;
+  AlreadyKnown known_;
 };
 
 }  // namespace hami::kube

@@ -16,7 +16,7 @@ std::function<double()> NewRandom() {
   return [engine] { return std::uniform_real_distribution<double>(0, 1)(*engine); };
 }
 
-struct Identity {
+struct Told {
   std::string key;
   std::string uid;
   std::string version;
@@ -26,14 +26,14 @@ std::string TextOf(const json::object& object, std::string_view key) {
   return base::GetString(object, key).value_or(std::string());
 }
 
-std::optional<Identity> IdentityOf(const json::value& object) {
+std::optional<Told> IdentityOf(const json::value& object) {
   const json::object* whole = object.if_object();
   const json::value* metadata = whole == nullptr ? nullptr : whole->if_contains("metadata");
   if (metadata == nullptr || !metadata->is_object()) return std::nullopt;
   const json::object& own = metadata->get_object();
   std::string name = TextOf(own, "name");
   if (name.empty()) return std::nullopt;
-  return Identity{TextOf(own, "namespace") + "/" + name, TextOf(own, "uid"), TextOf(own, "resourceVersion")};
+  return Told{TextOf(own, "namespace") + "/" + name, TextOf(own, "uid"), TextOf(own, "resourceVersion")};
 }
 
 // Versions are numbers that grow, wherever they are numbers at all; where they are not, nothing is known to be older.
@@ -56,6 +56,7 @@ Reflector::Reflector(ListWatcher& source, Handler& handler, ReflectorOptions opt
     options_.sleep = [](net::Duration span, const net::Canceller& stop) { return stop.SleepUntil(net::After(span)); };
   }
   if (!options_.now) options_.now = [] { return net::Clock::now(); };
+  if (options_.knows) source_.SetKnown([this](const Identity& object) { return IsEcho(object); });
 }
 
 void Reflector::Start() {
@@ -155,6 +156,16 @@ bool Reflector::OnEvent(WatchType type, const json::value& object) {
   return !stop_.cancelled() && options_.now() < next_list_;
 }
 
+bool Reflector::IsEcho(const Identity& object) {
+  const auto found = book_.find(base::Concat({object.ns, "/", object.name}));
+  if (found == book_.end() || found->second.uid != object.uid) return false;
+  std::string version(object.version);
+  if (IsOlder(version, found->second.version) || !options_.knows(object)) return false;
+  found->second.version = std::move(version);
+  echoes_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
 void Reflector::Upsert(const json::value& object, bool from_list) {
   auto identity = IdentityOf(object);
   if (!identity) return;
@@ -227,7 +238,7 @@ void Reflector::Report(const char* doing, const Error& error) {
 }
 
 Reflector::Counters Reflector::counters() const {
-  return {lists_.load(), watches_.load(), changes_.load(), stale_.load(), errors_.load()};
+  return {lists_.load(), watches_.load(), changes_.load(), stale_.load(), echoes_.load(), errors_.load()};
 }
 
 }  // namespace hami::kube

@@ -50,6 +50,9 @@ struct ReflectorOptions {
   std::chrono::seconds relist_interval{0};
   net::Duration backoff_first = std::chrono::milliseconds(500);
   net::Duration backoff_most = std::chrono::seconds(30);
+  // Whether there is nothing to learn from this version of an object that the handler has been told of: it is the
+  // handler's own write, whose answer said the same. Then it is not told, and the event is not read whole.
+  AlreadyKnown knows{};
   std::function<void(const std::string& message)> warn{};  // default: the log
   std::function<double()> random{};                        // in [0, 1); default: a generator of its own
   // Sleeps; true when the reflector is to stop. Default: real time.
@@ -79,7 +82,8 @@ class Reflector {
     std::uint64_t lists = 0;
     std::uint64_t watches = 0;
     std::uint64_t changes = 0;
-    std::uint64_t stale = 0;  // events dropped because something newer was known
+    std::uint64_t stale = 0;   // events dropped because something newer was known
+    std::uint64_t echoes = 0;  // events dropped because the handler knew what they say
     std::uint64_t errors = 0;
   };
   Counters counters() const;
@@ -101,6 +105,7 @@ class Reflector {
   void ForgetUnlisted();
   void Tell(ChangeType type, const std::string& key, const std::string& uid, const json::value* object);
   bool OnEvent(WatchType type, const json::value& object);
+  bool IsEcho(const Identity& object);
   void Report(const char* doing, const Error& error);
 
   ListWatcher& source_;
@@ -120,7 +125,7 @@ class Reflector {
 
   std::atomic<bool> synced_ = false;
   std::atomic<std::size_t> size_ = 0;
-  std::atomic<std::uint64_t> lists_ = 0, watches_ = 0, changes_ = 0, stale_ = 0, errors_ = 0;
+  std::atomic<std::uint64_t> lists_ = 0, watches_ = 0, changes_ = 0, stale_ = 0, echoes_ = 0, errors_ = 0;
 };
 
 }  // namespace hami::kube

@@ -408,6 +408,64 @@ TEST_F(ReflectorLive, GivenARealConnectionWhenItFailsInEveryWayThenTheStoreEndsE
   reflector.Stop();
 }
 
+// Writes itself and knows what it wrote, all but what it was told to doubt.
+class Writer : public Handler {
+ public:
+  void OnChange(const Change& change) override {
+    const std::scoped_lock lock(mutex_);
+    if (change.object != nullptr) seen_[std::string(change.name)] = ReadMetadata(*change.object)->resource_version;
+    ++told_;
+  }
+  bool Knows(const Identity& object) const {
+    const std::scoped_lock lock(mutex_);
+    const auto found = seen_.find(std::string(object.name));
+    return found != seen_.end() && found->second == object.version;
+  }
+  void Wrote(const std::string& name, const std::string& version) {
+    const std::scoped_lock lock(mutex_);
+    seen_[name] = version;
+  }
+  int told() const {
+    const std::scoped_lock lock(mutex_);
+    return told_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::string> seen_;
+  int told_ = 0;
+};
+
+TEST_F(ReflectorLive, GivenAHandlersOwnWritesWhenTheyComeBackThenItIsToldOnlyOfOthers) {
+  const auto put = [&](int state) {
+    return std::stoull(ReadMetadata(server_.Put(kPods, Pod(1, state)))->resource_version);
+  };
+  std::uint64_t version = put(0);
+  ApiListWatcher source(*client_, kPods);
+  Writer handler;
+  ReflectorOptions options;
+  options.knows = [&](const Identity& object) { return handler.Knows(object); };
+  Reflector reflector(source, handler, options);
+  reflector.Start();
+  ASSERT_TRUE(Eventually([&] { return server_.watching() == 1; }));
+  ASSERT_EQ(handler.told(), 1);
+  handler.Wrote("p1", std::to_string(version + 1));
+  ASSERT_EQ(put(1), version + 1);
+  ASSERT_TRUE(Eventually([&] { return reflector.counters().echoes == 1; }));
+  EXPECT_EQ(handler.told(), 1);
+  version = put(2);
+  ASSERT_TRUE(Eventually([&] { return handler.told() == 2; }));
+  // An echo is a version like any other: the list that finds it unchanged has nothing to tell.
+  handler.Wrote("p1", std::to_string(version + 1));
+  ASSERT_EQ(put(3), version + 1);
+  ASSERT_TRUE(Eventually([&] { return reflector.counters().echoes == 2; }));
+  server_.Compact();
+  server_.DropWatches();
+  ASSERT_TRUE(Eventually([&] { return server_.watching() == 1 && reflector.counters().watches > 1; }));
+  EXPECT_EQ(handler.told(), 2);
+  reflector.Stop();
+}
+
 TEST_F(ReflectorLive, GivenAWatchInProgressWhenStoppedThenItEndsSoon) {
   ApiListWatcher source(*client_, kPods);
   Recorder handler;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "base/strings.h"
 #include "device/annotations.h"
+#include "scheduler/node_lock.h"
 
 namespace hami::scheduler {
 namespace {
@@ -28,6 +30,22 @@ sched::Decision Refuse(std::string text) {
 bool WaitsForPlugin(const device::Pod& pod) {
   const std::string* phase = device::Find(pod.annotations, device::kBindPhase);
   return !pod.node_name.empty() && !pod.terminated && phase != nullptr && *phase == device::kPhaseAllocating;
+}
+
+// But for what bind calls write.
+bool SameForRegistration(const NodeView& a, const NodeView& b) {
+  const auto skip = [](auto at, const device::StringMap& map) {
+    while (at != map.end() && (at->first == device::kNodeLock || at->first == kBindTicket)) ++at;
+    return at;
+  };
+  if (a.selected != b.selected || a.allocatable != b.allocatable) return false;
+  auto left = skip(a.annotations.begin(), a.annotations);
+  auto right = skip(b.annotations.begin(), b.annotations);
+  while (left != a.annotations.end() && right != b.annotations.end() && *left == *right) {
+    left = skip(std::next(left), a.annotations);
+    right = skip(std::next(right), b.annotations);
+  }
+  return left == a.annotations.end() && right == b.annotations.end();
 }
 
 }  // namespace
@@ -113,9 +131,20 @@ void State::ForgetPlaced(std::string_view uid) {
 bool State::NodeSeen(NodeView view) {
   NodeBook& book = NodeAt(view.name);
   if (book.exists && Number(view.version) < Number(book.view.version)) return false;
+  const bool looked_at = book.exists && book.looked_at == book.view.version && SameForRegistration(book.view, view);
+  if (looked_at) book.looked_at = view.version;
   book.exists = true;
   book.view = std::move(view);
   return true;
+}
+
+bool State::KnowsNode(std::string_view name, std::string_view version) const {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end() || !found->second.exists) return false;
+  const NodeBook& book = found->second;
+  // Several binds may have written by the time that the first is told.
+  if (Number(version) < Number(book.view.version)) return true;
+  return book.view.version == version && book.looked_at == version;
 }
 
 void State::NodeGone(std::string_view name) {

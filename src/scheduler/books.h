@@ -58,6 +58,7 @@ struct Pending {
 struct NodeBook {
   NodeView view;
   bool exists = false;
+  std::string looked_at;  // the version of the view of which Registration has seen all that concerns it
   // Raised by every change of the node's books that was not decided here: a decision from before is asked again.
   std::uint64_t foreign = 0;
   std::map<std::string, InFlight, std::less<>> in_flight;  // by uid
@@ -98,6 +99,8 @@ class State {
   void StillBorrowed(const std::string& uid, device::UnixSeconds now);
   // False: the view is older than what is known, and was left aside.
   bool NodeSeen(NodeView view);
+  // Whether there is nothing to learn from this version of the node. Our own writes come back by the watch.
+  bool KnowsNode(std::string_view name, std::string_view version) const;
   void NodeGone(std::string_view name);
   void CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards);
 

@@ -95,6 +95,14 @@ kube::ReflectorOptions Named(kube::ReflectorOptions options, const char* name) {
   return options;
 }
 
+// Of what bind calls write on nodes the books know by the answer.
+kube::ReflectorOptions KnowingNodes(kube::ReflectorOptions options, const Books& books) {
+  options.knows = [&books](const kube::Identity& node) {
+    return books.Read([&](const State& state) { return state.KnowsNode(node.name, node.version); });
+  };
+  return options;
+}
+
 // Pods that ended leave the selection, which a watch tells as their deletion.
 kube::Selection Living() { return {{}, "status.phase!=Succeeded,status.phase!=Failed"}; }
 
@@ -117,7 +125,7 @@ Cache::Cache(kube::Client& client, Books& books, Registration& registration, Tim
                                    Named(options.reflector, "pods"))),
       nodes_(std::make_unique<Feed>(client, kube::kNodes, kube::Selection{},
                                     std::make_unique<NodeFeed>(books, registration, time, options.node_selector),
-                                    Named(options.reflector, "nodes"))),
+                                    KnowingNodes(Named(options.reflector, "nodes"), books))),
       quotas_(std::make_unique<Feed>(client, kube::kResourceQuotas, kube::Selection{},
                                      std::make_unique<QuotaFeed>(books), Named(options.reflector, "resourcequotas"))) {}
 

@@ -114,6 +114,7 @@ void Registration::LookAtVendor(State& state, NodeBook& node, int index, const d
 
 void Registration::Look(State& state, NodeBook& node, const device::LocalClock& clock) {
   bool owes = false;
+  node.looked_at = node.view.version;
   for (std::size_t v = 0; v < node.vendors.size(); ++v) {
     LookAtVendor(state, node, static_cast<int>(v), clock);
     owes = owes || node.vendors[v].owed != HandshakeAction::kNothing;

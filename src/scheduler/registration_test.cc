@@ -106,6 +106,40 @@ TEST_F(RegistrationTest, GivenAChangeThatIsNoneOfTheCards_WhenSeen_ThenTheBooksA
   EXPECT_GT(touched(), before);
 }
 
+TEST_F(RegistrationTest, GivenWhatAWriteOfOursAnswered_WhenItIsAllThatChanged_ThenItsEchoTeachesNothing) {
+  const auto knows = [&] {
+    return books_.Read([&](const State& state) { return state.KnowsNode("n", view_.version); });
+  };
+  // As the answer of a write brings it: nobody has looked.
+  const auto answered = [&] {
+    view_.version = std::to_string(++version_);
+    books_.Locked([&](State& state) { ASSERT_TRUE(state.NodeSeen(view_)); });
+  };
+  answered();
+  EXPECT_FALSE(knows()) << "of a node that is new there is everything to learn";
+  Look();
+  EXPECT_TRUE(knows());
+  view_.annotations[device::kNodeLock] = "2023-11-14T22:13:20Z,ns,p";
+  view_.annotations[kBindTicket] = "1;w";
+  answered();
+  EXPECT_TRUE(knows());
+  view_.annotations[kRegister] = device::EncodeRegisterJson(sched::testing::Cards("n", 3).devices);
+  answered();
+  EXPECT_FALSE(knows()) << "the plugin has written as well";
+  EXPECT_TRUE(books_.Read([&](const State& state) { return state.KnowsNode("n", "1"); })) << "long overtaken";
+  view_.annotations[kBindTicket] = "2;w";
+  answered();
+  EXPECT_FALSE(knows()) << "that is still to be learnt";
+  Look();
+  EXPECT_TRUE(knows());
+  view_.allocatable.clear();
+  answered();
+  EXPECT_FALSE(knows());
+  Look();
+  books_.Locked([&](State& state) { state.NodeGone("n"); });
+  EXPECT_FALSE(knows());
+}
+
 TEST_F(RegistrationTest, GivenAnAnnotationThatBreaks_WhenSeen_ThenWhatWasKnownStays) {
   Look();
   view_.annotations[kRegister] = "[{";
