@@ -103,7 +103,9 @@ struct Cell::Run {
     std::string node;
   };
   std::mutex mutex;
-  std::condition_variable changed;
+  // Apart, so that a pod wakes one thread.
+  std::condition_variable queued;
+  std::condition_variable taken;
   std::deque<Job> queue;
   bool done = false;
   int placed = 0;
@@ -267,23 +269,23 @@ void Cell::FilterAll(Run& run) {
     }
     if (!run.bind) continue;
     std::unique_lock lock(run.mutex);
-    run.changed.wait(lock, [&] { return run.queue.size() < kMostQueued; });
+    run.taken.wait(lock, [&] { return run.queue.size() < kMostQueued; });
     run.queue.push_back({&pod, std::string(chosen->front().as_string())});
-    run.changed.notify_all();
+    run.queued.notify_one();
   }
   const std::scoped_lock lock(run.mutex);
   run.done = true;
-  run.changed.notify_all();
+  run.queued.notify_all();
 }
 
 void Cell::BindAll(Run& run) {
   while (true) {
     std::unique_lock lock(run.mutex);
-    run.changed.wait(lock, [&] { return run.done || !run.queue.empty(); });
+    run.queued.wait(lock, [&] { return run.done || !run.queue.empty(); });
     if (run.queue.empty()) return;
     const Run::Job job = std::move(run.queue.front());
     run.queue.pop_front();
-    run.changed.notify_all();
+    run.taken.notify_one();
     lock.unlock();
     const auto answer = run.Post("/bind", BindBody(*job.pod, job.node));
     const auto error = answer && answer->is_object() ? base::GetString(answer->get_object(), "Error") : std::nullopt;
