@@ -47,13 +47,6 @@ constinit std::atomic<int64_t> g_own_charges[region::kMaxDevices]{};
 // The account of a process without a region.
 constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
 
-bool Capturing(CUstream stream, bool per_thread) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result =
-      per_thread ? real::cuStreamIsCapturing_ptsz(stream, &status) : real::cuStreamIsCapturing(stream, &status);
-  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 // Gives the GPU to those who are more important, and to the monitor's order to stop. True when there was something to
 // wait for.
 bool WaitWhileBlocked(int device) {
@@ -247,7 +240,6 @@ TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, 
 // While a window is open a launch takes no other way than it would else, but for being counted: what is slower would
 // overlap less.
 void CountInWindow(int device, int64_t cost, CUstream stream, bool per_thread, Ticket* ticket) {
-  if (Capturing(stream, per_thread)) return;  // begun where we did not see it
   *ticket = {.stream = stream, .cost = cost, .device = device, .per_thread = per_thread, .in_window = true};
   EnterWindow(device, stream, per_thread);
 }
@@ -388,7 +380,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
     if (!AnyRate() && !AnyWatched()) OpenGate();
     return;
   }
-  if (Capturing(stream, per_thread)) return;  // begun where we did not see it
+  if (Capturing(stream, per_thread)) return;
   RenewLease(&lease, device, epoch, now);
   bool waited = false;
   const uint32_t rate = AdmitLaunch(device, cost, gives_way, &now, &waited);

@@ -277,7 +277,8 @@ constexpr int64_t Learn(Overlap* o, const OnPhase& phase) {
   if (phase.long_enough) least -= least / 4;
   const bool possible = ratio >= least;
   if (!possible) ratio = least;
-  const int64_t top = before + before / 4;
+  // A host that feeds streams by fits and starts makes phases that differ by half, and their mean is what counts.
+  const int64_t top = phase.contended ? before + before / 4 : 2 * before;
   int64_t share = 0;  // 0: by its length, beside that of those before
   bool persistent = false;
   if ((ratio < before / 2 && phase.long_enough && possible) || (ratio < before && o->samples == 0)) {

@@ -146,6 +146,13 @@ CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
   return per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
 }
 
+bool Capturing(CUstream stream, bool per_thread) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result =
+      per_thread ? real::cuStreamIsCapturing_ptsz(stream, &status) : real::cuStreamIsCapturing(stream, &status);
+  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged, bool gapless,
                          bool quiet) {
   if (g_stopped.load(std::memory_order_relaxed)) return nullptr;
@@ -268,7 +275,7 @@ void EnterWindow(int device, CUstream stream, bool per_thread) {
     start = WindowStartLocked(device);
   }
   if (start == nullptr) return;
-  const bool recorded = RecordEvent(start, stream, per_thread) == CUDA_SUCCESS;
+  const bool recorded = !Capturing(stream, per_thread) && RecordEvent(start, stream, per_thread) == CUDA_SUCCESS;
   const Locked locked(g_lock);
   WindowRecordedLocked(device, recorded);
 }
@@ -280,7 +287,7 @@ void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost) {
     end = WindowMarkLocked(device, stream, per_thread, cost);
   }
   if (end == nullptr) return;
-  const bool recorded = RecordEvent(end, stream, per_thread) == CUDA_SUCCESS;
+  const bool recorded = !Capturing(stream, per_thread) && RecordEvent(end, stream, per_thread) == CUDA_SUCCESS;
   const Locked locked(g_lock);
   WindowRecordedLocked(device, recorded);
 }

@@ -13,6 +13,8 @@
 
 namespace hami::vgpu {
 
+// Whether the stream is being captured, as the driver says: the capture may have begun where nobody saw it.
+bool Capturing(CUstream stream, bool per_thread);
 // Starts timing the launch at hand; nullptr when all places are taken or the driver has no event. `charged` is what the
 // account was charged for it; `gapless` that the stream has work ahead of it; `quiet` that others hold their launches
 // for it, so that it is to be collected before they go on.

@@ -36,7 +36,7 @@ enum class Phase : uint8_t { kRest, kPrime, kCount, kDone };
 // takes as long as to launch a short kernel, and streams that are fed half as fast overlap half as much.
 struct Mark {
   StreamName on;
-  CUevent event;
+  CUevent event;   // nullptr while none was due
   int64_t cost;    // of all launches,
   int64_t marked;  // and of those before the event
 };
@@ -65,12 +65,11 @@ constinit int64_t g_settled[region::kMaxDevices]{};  // of what was issued, by e
 constinit std::atomic<int> g_open{0};
 constinit std::atomic<int> g_done{0};
 
-// Whether an event is due behind what the stream has by now: behind its first launch, behind most of what a phase is
-// expected to hold, and then so often that two thirds are before the last one.
+// Whether an event is due behind what the stream has by now: behind most of what a phase is expected to hold, the first
+// launch where nothing is, and then so often that two thirds are before the last one.
 bool EventDue(const Window& w, const Mark& mark) {
-  if (mark.marked == 0) return true;
   const int64_t spacing = mark.marked > 2 * kLeastSpacing ? mark.marked / 2 : kLeastSpacing;
-  return mark.cost >= mark.marked + spacing && mark.cost >= w.expected / 8 * 5;
+  return mark.cost >= w.expected / 8 * 5 && (mark.marked == 0 || mark.cost >= mark.marked + spacing);
 }
 
 int Streams(const Window& w) { return w.marks[0] > w.marks[1] ? w.marks[0] : w.marks[1]; }
@@ -102,6 +101,7 @@ void Close(Window* w, int64_t now, bool events_live) {
 bool Ends(const Window& w, int side, int64_t* ends, bool* failed) {
   for (int i = 0; i < w.marks[side]; ++i) {
     const CUevent event = w.mark[side][i].event;
+    if (event == nullptr) continue;
     const CUresult result = real::cuEventQuery(event);
     if (result == CUDA_ERROR_NOT_READY) return false;
     float milliseconds = 0;
@@ -114,14 +114,18 @@ bool Ends(const Window& w, int side, int64_t* ends, bool* failed) {
   return true;
 }
 
+int64_t MarkedWork(const Window& w, int side) {
+  int64_t marked = 0;
+  for (int i = 0; i < w.marks[side]; ++i) marked += w.mark[side][i].marked;
+  return marked;
+}
+
 // What streams have in a phase, learnt for the next windows. False when too little of it is before an event: it was
 // less than expected.
 bool Marked(Window* w) {
-  int64_t marked = 0;
-  for (int i = 0; i < w->marks[1]; ++i) marked += w->mark[1][i].marked;
   const int64_t each = w->sum / w->marks[1];
   w->expected = each < w->expected ? each : w->expected + (each - w->expected) / 4;
-  return marked > w->sum / 2;
+  return MarkedWork(*w, 0) > 0 && MarkedWork(*w, 1) > w->sum / 2;
 }
 
 // What was measured stands for all that was charged since the window before, by the same factor, as most is in no
@@ -141,6 +145,7 @@ int64_t LastEnd(const Window& w, int side, const int64_t* ends, double pace) {
   int64_t last = INT64_MIN;
   for (int i = 0; i < w.marks[side]; ++i) {
     const Mark& mark = w.mark[side][i];
+    if (mark.event == nullptr) continue;
     const int64_t end = ends[i] + static_cast<int64_t>(static_cast<double>(mark.cost - mark.marked) * pace);
     if (end > last) last = end;
   }
@@ -152,11 +157,8 @@ int64_t BusyOf(const Window& w, const int64_t* before, const int64_t* after) {
   const int64_t through = LastEnd(w, 0, before, 0);
   const int64_t begin = through > 0 ? through : 0;
   int64_t took = 0;
-  int64_t marked = 0;
-  for (int i = 0; i < w.marks[1]; ++i) {
-    took += after[i] > begin ? after[i] - begin : 0;
-    marked += w.mark[1][i].marked;
-  }
+  for (int i = 0; i < w.marks[1]; ++i) took += after[i] > begin ? after[i] - begin : 0;
+  const int64_t marked = MarkedWork(w, 1);
   const double pace = marked > 0 ? static_cast<double>(took) / static_cast<double>(marked) : 0;
   const int64_t really = LastEnd(w, 0, before, pace);
   return LastEnd(w, 1, after, pace) - (really > 0 ? really : 0);
@@ -295,18 +297,22 @@ CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t c
     if (w.mark[side][i].on == name) mark = &w.mark[side][i];
   }
   if (mark == nullptr) {
-    const RelaxedCapture relaxed;
-    const CUevent event = w.marks[side] < kStreams ? TakeEvent(w.context) : nullptr;
-    if (event == nullptr) {
+    if (w.marks[side] == kStreams) {
       w.bad = true;
       return nullptr;
     }
     mark = &w.mark[side][w.marks[side]++];
-    *mark = {.on = name, .event = event, .cost = 0, .marked = 0};
+    *mark = {.on = name, .event = nullptr, .cost = 0, .marked = 0};
   }
   if (side == 1) w.sum += cost;
   mark->cost += cost;
   if (!EventDue(w, *mark)) return nullptr;
+  if (mark->event == nullptr) {
+    const RelaxedCapture relaxed;
+    mark->event = TakeEvent(w.context);
+    w.bad = mark->event == nullptr;
+    if (w.bad) return nullptr;
+  }
   mark->marked = mark->cost;
   ++w.recording;
   return mark->event;
