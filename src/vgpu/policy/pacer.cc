@@ -208,8 +208,8 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   if (now - kind.sampled_at > kMissed) return Due::kNow;
   if (e.samples < kConfident) return waited ? Due::kNo : Due::kNow;
   const int64_t interval = e.spread > e.cost / 8 ? kVariesInterval : kResampleInterval;
-  const bool early =
-      now - kind.sampled_at < interval || now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval;
+  const bool early = now - kind.sampled_at < interval ||
+                     now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval || !EventsToSpare(now);
   if (early) return Due::kNo;
   return e.gapless || e.samples < kNeverGapless ? Due::kGapless : Due::kNow;
 }
