@@ -209,7 +209,7 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   if (e.samples < kConfident) return waited ? Due::kNo : Due::kNow;
   const int64_t interval = e.spread > e.cost / 8 ? kVariesInterval : kResampleInterval;
   const bool early = now - kind.sampled_at < interval ||
-                     now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval || !EventsToSpare(now);
+                     now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval || !TimeToSpare(now);
   if (early) return Due::kNo;
   return e.gapless || e.samples < kNeverGapless ? Due::kGapless : Due::kNow;
 }
@@ -394,7 +394,8 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
   ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);
   const Due due = TimingDue(*kind, false, now);
-  ticket->marks = gives_way || tells || kind->estimate.each || (ticket->sample == nullptr && due == Due::kGapless);
+  ticket->marks = gives_way || tells || kind->estimate.each ||
+                  (ticket->sample == nullptr && due == Due::kGapless && MarkToSpare(now));
 }
 
 void AwaitLaunch(uint64_t id) {

@@ -44,12 +44,14 @@ constexpr int64_t kHold = 5'000'000;  // no launch waits for a measurement for l
 // known doubles it, or a program could launch any number before it has one measured.
 constexpr int64_t kRoom = 20'000'000;
 
-// What an event takes is taken from the program's launches; those that only say more exactly what is known get 3 % of
-// the time.
+// What events take is taken from the program's launches: those that only say more exactly what is known get some 3 % of
+// the time, and as much for the events that show whether a stream has work ahead.
 constexpr int64_t kEventRest = 32;
 constexpr int64_t kLongestRest = 20'000'000;
 
-constinit std::atomic<int64_t> g_spare_from{0};
+constinit std::atomic<int64_t> g_event_time{0};  // of all events since a launch was timed
+constinit std::atomic<int64_t> g_timings_from{0};
+constinit std::atomic<int64_t> g_marks_from{0};
 constinit Lock g_lock{};  // guards the lists below; events are recorded outside, by whoever owns the place
 constinit TimedLaunch g_timed[kPlaces]{};
 constinit Siblings g_siblings[region::kMaxDevices]{};
@@ -57,6 +59,8 @@ constinit std::atomic<int> g_pending{0};
 constinit std::atomic<int64_t> g_hold_until[region::kMaxDevices]{};
 constinit std::atomic<int64_t> g_unknown_paid[region::kMaxDevices]{};
 constinit std::atomic<bool> g_stopped{false};
+
+int64_t RestAfter(int64_t took) { return took < kLongestRest / kEventRest ? took * kEventRest : kLongestRest; }
 
 void Pay(int device, int64_t gpu, int64_t now) {
   const uint32_t rate = RateOf(device);
@@ -151,13 +155,13 @@ void SettleWindow(int device, int64_t gpu, int64_t now) { Pay(device, gpu, now);
 CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
   const int64_t begin = MonotonicNanos();
   const CUresult result = per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
-  const int64_t end = MonotonicNanos();
-  const int64_t rest = (end - begin) * kEventRest;
-  g_spare_from.store(end + (rest < kLongestRest ? rest : kLongestRest), std::memory_order_relaxed);
+  g_event_time.fetch_add(MonotonicNanos() - begin, std::memory_order_relaxed);
   return result;
 }
 
-bool EventsToSpare(int64_t now) { return now >= g_spare_from.load(std::memory_order_relaxed); }
+bool TimeToSpare(int64_t now) { return now >= g_timings_from.load(std::memory_order_relaxed); }
+
+bool MarkToSpare(int64_t now) { return now >= g_marks_from.load(std::memory_order_relaxed); }
 
 bool Capturing(CUstream stream, bool per_thread) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -223,7 +227,10 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
 void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched) {
   if (launched && t->gap == Gap::kUnsure && real::cuEventQuery(t->start) == CUDA_SUCCESS) t->gap = Gap::kCertain;
   if (launched && RecordEvent(t->end, stream, per_thread) == CUDA_SUCCESS) {
-    t->host_span = MonotonicNanos() - t->launched_at;
+    const int64_t now = MonotonicNanos();
+    t->host_span = now - t->launched_at;
+    g_timings_from.store(now + RestAfter(g_event_time.exchange(0, std::memory_order_relaxed)),
+                         std::memory_order_relaxed);
     g_pending.fetch_add(1);
     t->stage.store(Stage::kPending, std::memory_order_release);
     return;
@@ -266,7 +273,10 @@ void LayMark(int device, CUstream stream, bool per_thread, int64_t spacing, int6
     event = LayMarkLocked(device, stream, per_thread, spacing, now);
   }
   if (event == nullptr) return;
+  const int64_t begin = MonotonicNanos();
   const bool recorded = RecordEvent(event, stream, per_thread) == CUDA_SUCCESS;
+  const int64_t end = MonotonicNanos();
+  g_marks_from.store(end + RestAfter(end - begin), std::memory_order_relaxed);
   const Locked locked(g_lock);
   MarkLaidLocked(device, event, recorded);
 }
@@ -331,7 +341,9 @@ void ResetSamples() {
   for (TimedLaunch& t : g_timed) t.stage.store(Stage::kFree, std::memory_order_relaxed);
   g_pending.store(0);
   for (auto& hold : g_hold_until) hold.store(0, std::memory_order_relaxed);
-  g_spare_from.store(0);
+  g_event_time.store(0);
+  g_timings_from.store(0);
+  g_marks_from.store(0);
   for (Siblings& siblings : g_siblings) siblings = {};
   ResetTrails();
   ResetWindows();

@@ -15,8 +15,10 @@ namespace hami::vgpu {
 
 // Whether the stream is being captured, as the driver says: the capture may have begun where nobody saw it.
 bool Capturing(CUstream stream, bool per_thread);
-// Whether it is time for another event that could be spared.
-bool EventsToSpare(int64_t now);
+// Whether there is host's time for measuring once more what is known, and for another event that shows whether a stream
+// has work ahead.
+bool TimeToSpare(int64_t now);
+bool MarkToSpare(int64_t now);
 // Starts timing the launch at hand; nullptr when all places are taken or the driver has no event. `charged` is what the
 // account was charged for it; `gapless` that the stream has work ahead of it; `quiet` that others hold their launches
 // for it, so that it is to be collected before they go on.
