@@ -2,8 +2,11 @@
 
 #include "device/config_reader.h"
 
+#include <yaml-cpp/eventhandler.h>
+
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "base/strings.h"
 
@@ -15,6 +18,59 @@ int LineOf(const YAML::Mark& mark) { return mark.is_null() ? 1 : mark.line + 1; 
 
 std::string Place(const std::string& file, const YAML::Mark& mark) {
   return base::Concat({file, ":", std::to_string(LineOf(mark)), ": "});
+}
+
+// Where the documents of a text hold something, and where they hold nothing.
+class Contents : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& /*mark*/) override { something_ = nothing_ = YAML::Mark::null_mark(); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override { nothing_ = mark; }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override { Note(mark); }
+  void OnScalar(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                const std::string& /*value*/) override {
+    Note(mark);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                       YAML::EmitterStyle::value /*style*/) override {
+    Note(mark);
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                  YAML::EmitterStyle::value /*style*/) override {
+    Note(mark);
+  }
+  void OnMapEnd() override {}
+
+  // Of the document seen last; null marks where there is none.
+  const YAML::Mark& something() const { return something_; }
+  const YAML::Mark& nothing() const { return nothing_; }
+
+ private:
+  void Note(const YAML::Mark& mark) {
+    if (something_.is_null()) something_ = mark;
+  }
+  YAML::Mark something_;
+  YAML::Mark nothing_;
+};
+
+// The library sees one empty document after the other, for ever, before a character with which none can begin.
+base::Status ExpectOneDocument(const std::string& text, const std::string& file) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Contents contents;
+  int nothing_at = -1;
+  for (bool first = true; parser.HandleNextDocument(contents); first = false) {
+    if (!first && !contents.something().is_null()) {
+      return base::Fail(Place(file, contents.something()) + "a second document, which nobody would read");
+    }
+    if (!first && !contents.nothing().is_null() && contents.nothing().pos == nothing_at) {
+      return base::Fail(Place(file, contents.nothing()) + "not YAML from here on");
+    }
+    const bool empty = contents.something().is_null() && !contents.nothing().is_null();
+    nothing_at = empty ? contents.nothing().pos : -1;
+  }
+  return {};
 }
 
 }  // namespace
@@ -140,12 +196,9 @@ base::Status ConfigReader::Finish() {
 base::Status ReadDocument(std::string_view text, const std::string& file,
                           const std::function<base::Status(const YAML::Node&)>& read) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    for (std::size_t i = 1; i < documents.size(); ++i) {
-      if (documents[i].IsNull()) continue;
-      return base::Fail(Place(file, documents[i].Mark()) + "a second document, which nobody would read");
-    }
-    return read(documents.empty() ? YAML::Node() : documents.front());
+    const std::string whole(text);
+    HAMI_TRY(ExpectOneDocument(whole, file));
+    return read(YAML::Load(whole));
   } catch (const YAML::Exception& error) {
     return base::Fail(Place(file, error.mark) + error.msg);
   }

@@ -144,6 +144,13 @@ TEST(DeviceConfig, GivenASecondDocument_ThenItIsRefused) {
   EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: a/b\n...\n"), "(none)");
 }
 
+TEST(DeviceConfig, GivenNoYaml_ThenItIsRefusedAtOnce) {
+  for (const char* text : {",", ",Eacd!=e", "--- ,\n", "\n, a: b\n"}) {
+    EXPECT_EQ(ErrorOf(text).substr(0, 7), "f.yaml:") << text;
+  }
+  EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: a/b\n--- ,\n"), "f.yaml:3: not YAML from here on");
+}
+
 TEST(DeviceConfig, GivenABadAllowlist_ThenItIsRefused) {
   EXPECT_EQ(ErrorOf("nvidia:\n  migProfileAllowlist:\n  - modls: [A100]\n    profiles: [\"1g.5gb\"]\n"),
             "f.yaml:3: nvidia.migProfileAllowlist[0].modls: unknown key; did you mean models?");
