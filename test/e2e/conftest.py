@@ -14,9 +14,10 @@ from rig.agents import MONITOR, PLUGIN, SLOTS, Agents, bare_layer, guest_layer
 from rig.bench import Bench
 from rig.control_plane import ControlPlane
 from rig.extender import Extender
+from rig.gate import GATED, Gate
 from rig.lab import Lab
 from rig.node import Node
-from rig.programs import wait_for
+from rig.programs import free_ports, wait_for
 
 TALLY = pytest.StashKey[collections.Counter]()  # test: 1 passed, 2 skipped, 3 failed
 PASSED = pytest.StashKey[bool]()  # of a test: did its body pass?
@@ -90,6 +91,25 @@ def extender(plane, build):
     if not os.access(program, os.X_OK):
         pytest.fail(f"{program} is not there; tools/e2e builds it")
     return Extender(plane, program)
+
+
+@pytest.fixture
+def alive(extender):
+    """Whatever the test did to it, the scheduler runs again afterwards."""
+    yield extender
+    if not extender.program.alive():
+        extender.start_again()
+
+
+@pytest.fixture
+def gate(plane, extender):
+    """A second kube-scheduler between which and hami-scheduler calls can be held back."""
+    door, health = free_ports(2)
+    one = Gate(door, plane.extender_port)
+    second = plane.start_scheduler("kube-scheduler-gated", [GATED], f"http://127.0.0.1:{door}", health)
+    yield one
+    second.stop()
+    one.stop()
 
 
 @pytest.fixture(scope="session")

@@ -3,29 +3,8 @@
 import pytest
 
 from rig.annotations import PHASE, of
-from rig.gate import Gate
-from rig.programs import free_ports, wait_for
-
-GATED = "hami-gated"  # the profile of a second kube-scheduler, whose calls pass through the gate
-
-
-@pytest.fixture
-def gate(plane, extender):
-    """A second kube-scheduler between which and hami-scheduler calls can be held back."""
-    door, health = free_ports(2)
-    one = Gate(door, plane.extender_port)
-    second = plane.start_scheduler("kube-scheduler-gated", [GATED], f"http://127.0.0.1:{door}", health)
-    yield one
-    second.stop()
-    one.stop()
-
-
-@pytest.fixture
-def alive(extender):
-    """Whatever the test did to it, the scheduler runs again afterwards."""
-    yield extender
-    if not extender.program.alive():
-        extender.start_again()
+from rig.gate import GATED
+from rig.programs import wait_for
 
 
 def pod_between_filter_and_bind(lab, gate, name, **asks):

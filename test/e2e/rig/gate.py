@@ -8,6 +8,8 @@ import http.server
 import ssl
 import threading
 
+GATED = "hami-gated"  # the profile of a kube-scheduler whose calls pass through a gate
+
 
 class Gate:
     def __init__(self, port, extender_port):
