@@ -104,6 +104,21 @@ TEST_F(Pacing, GivenKilledProcess_ThenTheOthersHaveTheWholeShare) {
 
 TEST_F(Pacing, GivenCapture_ThenItIsLeftAlone) { Pass({"paced_capture"}, {{"CUDA_DEVICE_SM_LIMIT", "10"}}); }
 
+TEST_F(Pacing, GivenLongKernelsThatWereNeverSeen_ThenEachIsPaidForBeforeTheNextOneOfItsStream) {
+  for (const char* limit : {"10", "50"}) {
+    std::filesystem::remove(region());
+    Pass({"paced_long", limit}, {{"CUDA_DEVICE_SM_LIMIT", limit}});
+  }
+}
+
+TEST_F(Pacing, GivenALongKernelThatTakesLongerThanThoseBefore_ThenThatIsPaidForBeforeTheNextOne) {
+  Pass({"paced_longer"}, {{"CUDA_DEVICE_SM_LIMIT", "95"}});
+}
+
+TEST_F(Pacing, GivenAGraphThatIsUpdatedForEachLaunch_ThenItHasItsShare) {
+  Pass({"paced_updates"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+}
+
 TEST_F(Pacing, GivenFork_ThenTheChildIsLimitedToo) { Pass({"paced_fork"}, {{"CUDA_DEVICE_SM_LIMIT", "25"}}); }
 
 TEST_F(Pacing, WhenTheLimitChanges_ThenTheRunningProgramFollows) {
