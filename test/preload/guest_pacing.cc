@@ -313,6 +313,24 @@ SCENARIO(paced_long) {
   EXPECT(HeldBehind(nullptr, narrower) > 0.29);
 }
 
+// paced_lifted: behind such a kernel a capture is not held, and a launch no longer than there is a limit.
+SCENARIO(paced_lifted) {
+  BeginAhead();
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("ms300");
+  const auto begin = Clock::now();
+  LaunchWide(f, stream);
+  CUgraph graph = nullptr;
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  for (int i = 0; i < 10; ++i) LaunchWide(f, stream);
+  OK(cuStreamEndCapture(stream, &graph));
+  EXPECT(Seconds(begin) < 0.05);
+  Touch("running");
+  LaunchWide(f, stream);
+  EXPECT(Exists("changed"));
+  EXPECT(Seconds(begin) < 0.25);
+}
+
 // paced_longer: one of 200 ms that takes 40 ms longer than those before is paid for before the next one goes.
 SCENARIO(paced_longer) {
   BeginAhead();

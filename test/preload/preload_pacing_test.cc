@@ -111,6 +111,15 @@ TEST_F(Pacing, GivenLongKernelsThatWereNeverSeen_ThenEachIsPaidForBeforeTheNextO
   }
 }
 
+TEST_F(Pacing, GivenALaunchHeldBehindOneThatWasNeverSeen_WhenThereIsNoLimitAnyMore_ThenItGoes) {
+  const pid_t held = Start({"paced_lifted"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+  WaitFor("running");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  Touch("changed");
+  InRegion([](auto* r) { hami::region::Store(r->sm_limit[0], 0u); });
+  EXPECT_EQ(Wait(held), 0);
+}
+
 TEST_F(Pacing, GivenALongKernelThatTakesLongerThanThoseBefore_ThenThatIsPaidForBeforeTheNextOne) {
   Pass({"paced_longer"}, {{"CUDA_DEVICE_SM_LIMIT", "95"}});
 }
