@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -142,6 +143,31 @@ SCENARIO(gate_peer) {
   for (int i = 0; i < 500; ++i) Launch(Kernel("us20"), releases);
   OK(cuStreamSynchronize(releases));
   EXPECT(Seconds(begin) < 3);
+}
+
+// gate_peer_behind LIMIT: such work, with something behind it in its own stream before this thread launches what it
+// waits for. What is behind can not be that, so it may be held for a second; not again and again, though.
+SCENARIO(gate_peer_behind) {
+  Begin();
+  alarm(20);
+  const double limit = std::strtod(arguments.at(0).c_str(), nullptr) / 100;
+  const CUstream waits = NewStream();
+  const CUstream releases = NewStream();
+  for (int i = 0; i < 500; ++i) Launch(Kernel("us20"), releases);
+  OK(cuStreamSynchronize(releases));
+  for (unsigned round = 0; round < (limit < 0.25 ? 1 : 3); ++round) {
+    const CUdeviceptr flag = NewFlag();
+    OK(cuGraphLaunch(GraphThatWaitsFor(flag), waits));  // another one each time, when the one before is paid for
+    const auto begin = Clock::now();
+    Launch(Kernel("unseen"), waits, round + 1);
+    Launch(Kernel("us20"), releases);
+    OK(cuStreamWriteValue32(releases, flag, 1, 0));
+    OK(cuCtxSynchronize());
+    // What is charged of it before it ends holds everybody.
+    const double most = (round == 0 ? 1.3 : 0.3) + 0.06 / limit;
+    if (Seconds(begin) > most)
+      Fail(__FILE__, __LINE__, "milliseconds", std::lround(Seconds(begin) * 1e3), std::lround(most * 1e3));
+  }
 }
 
 // The same between two processes of a container.

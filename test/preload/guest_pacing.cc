@@ -26,6 +26,7 @@ constexpr const char* kImage =
     "kernel us20\n  cost total 2640us\n"
     "kernel us500\n  cost total 66ms\n"
     "kernel ms50\n  cost total 6600ms\n"
+    "kernel ms300\n  cost total 39600ms\n"
     "kernel narrow\n  cost total 2ms\n"  // 100 us on 20 SMs: eight streams overlap though a host launches one in 10 us
     "kernel eighth\n  cost total 3200us\n"  // 200 us on 16 SMs
     "kernel nothing\n  cost total 1ns\n"
@@ -271,6 +272,108 @@ SCENARIO(paced_capture) {
   size_t nodes = 0;
   OK(cuGraphGetNodes(graph, nullptr, &nodes));
   EXPECT_SAME(nodes, 100);
+}
+
+// How long the next launch on the stream is held, in seconds; what was launched there before has ended by then.
+double HeldBehind(CUstream stream, const std::function<void()>& launch) {
+  CUevent end = nullptr;
+  OK(cuEventCreate(&end, CU_EVENT_DISABLE_TIMING));
+  OK(cuEventRecord(end, stream));
+  const auto begin = Clock::now();
+  launch();
+  const double held = Seconds(begin);
+  OK(cuEventQuery(end));
+  return held;
+}
+
+void ExpectSeconds(double seconds, double want, double tolerance) {
+  if (std::abs(seconds - want) > tolerance) {
+    Fail(__FILE__, __LINE__, "milliseconds", std::lround(seconds * 1e3), std::lround(want * 1e3));
+  }
+}
+
+// paced_long LIMIT: kernels of 300 ms, launched without waiting for any. What comes behind the first, of which nobody
+// knows how long it takes, goes when that is paid for, and not before; and so on.
+SCENARIO(paced_long) {
+  BeginAhead();
+  const double limit = std::strtod(arguments.at(0).c_str(), nullptr) / 100;
+  const CUfunction f = Kernel("ms300");
+  const auto of = [&](CUstream stream) { return [f, stream] { LaunchWide(f, stream); }; };
+  const CUstream stream = NewStream();
+  const auto begin = Clock::now();
+  LaunchWide(f, stream);
+  ExpectSeconds(HeldBehind(stream, of(stream)), 0.3 / limit, 0.05);
+  if (limit < 0.25) return;
+  HeldBehind(stream, of(stream));
+  ExpectSeconds(Seconds(begin), 0.6 / limit, 0.05);
+  // Of another kind, on the default stream.
+  OK(cuStreamSynchronize(stream));
+  const auto narrower = [f] { LaunchWide(f, nullptr, kWide - 1); };
+  narrower();
+  EXPECT(HeldBehind(nullptr, narrower) > 0.29);
+}
+
+// paced_lifted: behind such a kernel a capture is not held, and a launch no longer than there is a limit.
+SCENARIO(paced_lifted) {
+  BeginAhead();
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("ms300");
+  const auto begin = Clock::now();
+  LaunchWide(f, stream);
+  CUgraph graph = nullptr;
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  for (int i = 0; i < 10; ++i) LaunchWide(f, stream);
+  OK(cuStreamEndCapture(stream, &graph));
+  EXPECT(Seconds(begin) < 0.05);
+  Touch("running");
+  LaunchWide(f, stream);
+  EXPECT(Exists("changed"));
+  EXPECT(Seconds(begin) < 0.25);
+}
+
+// paced_longer: one of 200 ms that takes 40 ms longer than those before is paid for before the next one goes.
+SCENARIO(paced_longer) {
+  BeginAhead();
+  const CUstream stream = NewStream();
+  const auto launch = [f = Kernel("given"), stream](uint64_t ms) {
+    uint64_t work = ms * 1'000'000 * 132;
+    void* params[] = {&work};
+    LaunchWide(f, stream, kWide, params);
+  };
+  for (int i = 0; i < 3; ++i) {
+    launch(200);
+    OK(cuStreamSynchronize(stream));
+  }
+  launch(240);
+  ExpectSeconds(HeldBehind(stream, [&] { launch(200); }), 0.24 / 0.95, 0.02);
+}
+
+// A graph that is updated before each launch is of a kind that was never seen, and ends when it ends.
+SCENARIO(paced_updates) {
+  BeginAhead();
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("given");
+  uint64_t work = uint64_t{20'000'000} * 132;
+  void* params[] = {&work};
+  CUDA_KERNEL_NODE_PARAMS node{};
+  node.func = f;
+  node.gridDimX = kWide;
+  node.gridDimY = node.gridDimZ = node.blockDimY = node.blockDimZ = 1;
+  node.blockDimX = 1024;
+  node.kernelParams = params;
+  CUgraph graph = nullptr;
+  CUgraphNode added = nullptr;
+  CUgraphExec exec = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddKernelNode_v2(&added, graph, nullptr, 0, &node));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  const auto begin = Clock::now();
+  for (int i = 0; i < 20; ++i) {
+    OK(cuGraphExecKernelNodeSetParams_v2(exec, added, &node));
+    OK(cuGraphLaunch(exec, stream));
+  }
+  OK(cuStreamSynchronize(stream));
+  ExpectSeconds(Seconds(begin), 19 * 0.02 / 0.5 + 0.02, 0.05);
 }
 
 // Tells the test when it runs, waits for its change, and then has the share named.

@@ -108,6 +108,13 @@ TEST_F(Gate, GivenWorkThatWaitsForWhatIsLaunchedNext_ThenNothingDeadlocks) {
   }
 }
 
+TEST_F(Gate, GivenMoreBehindWorkThatWaitsForWhatIsLaunchedNext_ThenItIsHeldForASecondAndNotAgain) {
+  for (const char* limit : {"50", "5"}) {
+    std::filesystem::remove(region());
+    Pass({"gate_peer_behind", limit}, {{"CUDA_DEVICE_SM_LIMIT", limit}});
+  }
+}
+
 TEST_F(Gate, GivenAProcessThatWaitsForAnother_ThenNothingDeadlocks) {
   environment_["CUDA_DEVICE_SM_LIMIT"] = "25";
   const pid_t waits = Start({"gate_peer_waits"});

@@ -104,6 +104,30 @@ TEST_F(Pacing, GivenKilledProcess_ThenTheOthersHaveTheWholeShare) {
 
 TEST_F(Pacing, GivenCapture_ThenItIsLeftAlone) { Pass({"paced_capture"}, {{"CUDA_DEVICE_SM_LIMIT", "10"}}); }
 
+TEST_F(Pacing, GivenLongKernelsThatWereNeverSeen_ThenEachIsPaidForBeforeTheNextOneOfItsStream) {
+  for (const char* limit : {"10", "50"}) {
+    std::filesystem::remove(region());
+    Pass({"paced_long", limit}, {{"CUDA_DEVICE_SM_LIMIT", limit}});
+  }
+}
+
+TEST_F(Pacing, GivenALaunchHeldBehindOneThatWasNeverSeen_WhenThereIsNoLimitAnyMore_ThenItGoes) {
+  const pid_t held = Start({"paced_lifted"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+  WaitFor("running");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  Touch("changed");
+  InRegion([](auto* r) { hami::region::Store(r->sm_limit[0], 0u); });
+  EXPECT_EQ(Wait(held), 0);
+}
+
+TEST_F(Pacing, GivenALongKernelThatTakesLongerThanThoseBefore_ThenThatIsPaidForBeforeTheNextOne) {
+  Pass({"paced_longer"}, {{"CUDA_DEVICE_SM_LIMIT", "95"}});
+}
+
+TEST_F(Pacing, GivenAGraphThatIsUpdatedForEachLaunch_ThenItHasItsShare) {
+  Pass({"paced_updates"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+}
+
 TEST_F(Pacing, GivenFork_ThenTheChildIsLimitedToo) { Pass({"paced_fork"}, {{"CUDA_DEVICE_SM_LIMIT", "25"}}); }
 
 TEST_F(Pacing, WhenTheLimitChanges_ThenTheRunningProgramFollows) {

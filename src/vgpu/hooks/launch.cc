@@ -128,7 +128,8 @@ HAMI_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* li
     return KernelId(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
   };
   Ticket tickets[kMost];
-  for (unsigned i = 0; i < count; ++i) on_context_of(list[i].hStream, [&] { AwaitLaunch(id(list[i])); });
+  for (unsigned i = 0; i < count; ++i)
+    on_context_of(list[i].hStream, [&] { AwaitLaunch(id(list[i]), list[i].hStream); });
   for (unsigned i = 0; i < count; ++i) {
     on_context_of(list[i].hStream, [&] { BeginLaunch(id(list[i]), list[i].hStream, false, &tickets[i]); });
   }

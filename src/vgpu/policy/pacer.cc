@@ -117,8 +117,15 @@ int64_t ChunkOf(int device, int64_t cost) {
   return wanted < kChunk ? kChunk : wanted < kLargestChunk ? wanted : kLargestChunk;
 }
 
+struct Destination {
+  int device;
+  CUstream stream;
+  bool per_thread;
+};
+
 // Waits until the account of the device lets a launch pass. Returns its rate, 0 when there is no limit (any more).
-uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
+uint32_t Admit(const Destination& to, int64_t cost, int64_t* now, bool* waited) {
+  const int device = to.device;
   region::GpuTimeDevice* const account = AccountOf(device);
   for (;;) {
     WaitWhileBlocked(device);
@@ -130,6 +137,11 @@ uint32_t Admit(int device, int64_t cost, int64_t* now, bool* waited) {
       continue;
     }
     if (rate == 0) return 0;
+    // What it takes is settled before the balance is looked at, so that nothing is lost by the balance's caps.
+    if (const int64_t poll = BehindUnknown(device, to.stream, to.per_thread, *now); poll != 0) {
+      region::SleepNanos(poll);
+      continue;
+    }
     if (const int64_t quiet = QuietUntil(device, *now); quiet != 0) {
       region::SleepNanos(quiet - *now < kChunk ? quiet - *now : kChunk);
       continue;
@@ -174,10 +186,10 @@ void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
   }
 }
 
-uint32_t AdmitLaunch(int device, int64_t cost, bool gives_way, int64_t* now, bool* waited) {
-  uint32_t rate = RateOf(device);
-  if (rate != 0 || gives_way) rate = Admit(device, cost, now, waited);
-  if (gives_way) AdmitQuantum(device, cost, now, waited);
+uint32_t AdmitLaunch(const Destination& to, int64_t cost, bool gives_way, int64_t* now, bool* waited) {
+  uint32_t rate = RateOf(to.device);
+  if (rate != 0 || gives_way) rate = Admit(to, cost, now, waited);
+  if (gives_way) AdmitQuantum(to.device, cost, now, waited);
   return rate;
 }
 
@@ -383,7 +395,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   if (Capturing(stream, per_thread)) return;
   RenewLease(&lease, device, epoch, now);
   bool waited = false;
-  const uint32_t rate = AdmitLaunch(device, cost, gives_way, &now, &waited);
+  const uint32_t rate = AdmitLaunch({device, stream, per_thread}, cost, gives_way, &now, &waited);
 
   kind = ClaimKind(id);
   cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited
@@ -398,13 +410,14 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
                   (ticket->sample == nullptr && due == Due::kGapless && MarkToSpare(now));
 }
 
-void AwaitLaunch(uint64_t id) {
+void AwaitLaunch(uint64_t id, CUstream stream) {
   Place place;
   if (!Active() || !CurrentPlace(&place) || place.device < 0 || RateOf(place.device) == 0) return;
   const LaunchKind* const kind = FindKind(id);
   int64_t now = 0;
   bool waited = false;
-  Admit(place.device, kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED), &now, &waited);
+  const int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
+  Admit({place.device, stream, false}, cost, &now, &waited);
 }
 
 void EndLaunch(Ticket* ticket, CUresult result) {

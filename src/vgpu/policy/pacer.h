@@ -62,7 +62,7 @@ struct Ticket {
 void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket);
 void EndLaunch(Ticket* ticket, CUresult result);
 // Waits as the first of them would, and begins nothing: for launches of which several go at once.
-void AwaitLaunch(uint64_t id);
+void AwaitLaunch(uint64_t id, CUstream stream);
 
 // Launches need no look. Hooks with many parameters test this first and leave the rest to a function of its own, so
 // that the way through is a load, a branch and a jump.

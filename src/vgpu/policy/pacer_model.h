@@ -202,6 +202,53 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   return excess > 0 ? accepted - excess : accepted;
 }
 
+// A launch that is paid for as its time passes: of a kind that is not known, or a long one that takes longer than it
+// was expected to.
+struct Running {
+  int64_t expected = 0;  // was charged when it was launched
+  int64_t passed = 0;    // up to now,
+  int64_t paid = 0;      // of it was charged beyond what was expected,
+  int64_t room = 0;      // and no more than this before it has ended
+};
+
+// What a kind that is not known is charged before it has ended. It may be waiting for what is launched next, by this
+// thread or another, so what is launched next must not wait for its end. Each further launch of a kind that is not
+// known doubles it, or a program could launch any number before it has one measured.
+inline constexpr int64_t kRoom = 20'000'000;
+inline constexpr int64_t kLong = kRoom;
+
+// Of one that is known, what is above a quarter more is likely somebody else's time; it may also be waiting.
+constexpr Running RunningOf(int64_t cost) { return {cost, 0, 0, cost == 0 ? kRoom : cost >= kLong ? cost / 4 : 0}; }
+
+// What is to be charged when that much more time has passed.
+constexpr int64_t PayFor(Running* r, int64_t time) {
+  r->passed += time;
+  const int64_t beyond = r->passed - r->expected;
+  const int64_t charge = (beyond < r->room ? beyond : r->room) - r->paid;
+  if (charge <= 0) return 0;
+  r->paid += charge;
+  return charge;
+}
+
+constexpr void MakeRoom(Running* r) {
+  if (r->room < 2 * r->passed) r->room = 2 * r->passed;
+}
+
+// What is launched behind such a one on the very same stream is nothing that it can be waiting for. So it is held for
+// longer than by what is charged, though not for ever: the thread that is held may be the one to launch the other thing
+// afterwards. After a time in vain nobody is held so for a while, and the time in vain makes no room.
+inline constexpr int64_t kPatience = 1'000'000'000;
+inline constexpr int64_t kImpatience = 16 * kPatience;
+constexpr void HeldInVain(Running* r) {
+  if (r->passed > r->room) r->passed = r->room;
+}
+
+// How long to sleep until the end is looked for again, of what has been at work for so long.
+constexpr int64_t EndPoll(int64_t at_work) {
+  const int64_t poll = at_work / 32;
+  return poll < 20'000 ? 20'000 : poll < 500'000 ? poll : 500'000;
+}
+
 // Whether other processes of this container are at work, from what all but this one were charged so far.
 struct Siblings {
   int64_t charged = 0;

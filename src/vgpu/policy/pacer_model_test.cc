@@ -54,6 +54,42 @@ TEST(GpuTimeAccount, GivenPointOfAnotherClock_ThenItStartsAnew) {
   EXPECT_EQ(GpuTimeBalance(&account, kStart, 5000), 0);
 }
 
+TEST(RunningLaunch, GivenAKindThatIsNotKnown_ThenItIsPaidForAsItsTimePasses_UpToItsRoom) {
+  Running r = RunningOf(0);
+  EXPECT_EQ(PayFor(&r, 5 * kMs), 5 * kMs);
+  EXPECT_EQ(PayFor(&r, 25 * kMs), 15 * kMs);
+  EXPECT_EQ(PayFor(&r, 470 * kMs), 0);
+  EXPECT_EQ(r.paid, kRoom);
+  MakeRoom(&r);  // another one is launched
+  EXPECT_EQ(PayFor(&r, 10 * kMs), 490 * kMs);
+}
+
+TEST(RunningLaunch, GivenSomethingHeldBehindItInVain_ThenThatTimeMakesNoRoom) {
+  Running r = RunningOf(0);
+  PayFor(&r, kPatience);
+  HeldInVain(&r);
+  MakeRoom(&r);
+  EXPECT_EQ(r.room, 2 * kRoom);
+  EXPECT_EQ(PayFor(&r, kPatience), kRoom);
+}
+
+TEST(RunningLaunch, GivenALongOneThatIsKnown_ThenWhatItTakesLongerIsPaidFor_UpToAQuarter) {
+  Running r = RunningOf(400 * kMs);
+  EXPECT_EQ(PayFor(&r, 400 * kMs), 0);
+  EXPECT_EQ(PayFor(&r, 5 * kMs), 5 * kMs);
+  EXPECT_EQ(PayFor(&r, 1000 * kMs), 95 * kMs);
+  Running shorter = RunningOf(kMs);
+  EXPECT_EQ(PayFor(&shorter, 1000 * kMs), 0);
+}
+
+TEST(RunningLaunch, WhileItsEndIsAwaited_ThenItIsLookedForOftenEnough) {
+  for (int64_t at_work = 0; at_work < kPatience; at_work += at_work / 8 + 1000) {
+    EXPECT_GE(EndPoll(at_work), 20'000);
+    EXPECT_LE(EndPoll(at_work), at_work / 32 + 20'000);
+    EXPECT_LE(EndPoll(at_work), 5 * kMs);
+  }
+}
+
 TEST(GpuTimeAccount, GivenSomebodyWhoWaits_ThenItIsNotAtRest) {
   GpuTimeDevice account{};
   GpuTimeBalance(&account, kStart, 100);

@@ -20,29 +20,27 @@ struct TimedLaunch {
   Gap gap = Gap::kUnsure;
   int64_t host_gap = 0;
   int64_t host_span = 0;
-  int device = -1;
+  int device = 0;  // zeros: nothing of a free place counts, and none of it is in the file
   CUcontext context = nullptr;
-  CUdevice ordinal = -1;
+  CUdevice ordinal = 0;
   CUevent start = nullptr;
   CUevent end = nullptr;
   LaunchKind* kind = nullptr;
   uint64_t kind_id = 0;
   int64_t charged = 0;
   int64_t launched_at = 0;
-  int64_t charged_until = 0;  // kinds that are not known are paid for as time passes,
-  int64_t passed = 0;         // which is so much up to now,
-  int64_t paid = 0;           // of it was charged,
-  int64_t room = 0;           // and no more than this before they have ended
+  StreamName on{};
+  int64_t begun_at = 0;   // of kinds that are not known; 0 = not yet, as far as is known
+  bool patience = false;  // what comes behind it on its stream waits for its end,
+  bool held = false;      // and something did
+  int64_t charged_until = 0;
+  Running running;  // since it was launched
 };
 
 namespace {
 
 constexpr int kPlaces = 64;
 constexpr int64_t kHold = 5'000'000;  // no launch waits for a measurement for longer
-// What a kind that is not known is charged before it has ended. It may be waiting for what is launched next, by this
-// thread or another, so what is launched next must not wait for its end. Each further launch of a kind that is not
-// known doubles it, or a program could launch any number before it has one measured.
-constexpr int64_t kRoom = 20'000'000;
 
 // What events take is taken from the program's launches: those that only say more exactly what is known get some 3 % of
 // the time, and as much for the events that show whether a stream has work ahead.
@@ -57,7 +55,9 @@ constinit TimedLaunch g_timed[kPlaces]{};
 constinit Siblings g_siblings[region::kMaxDevices]{};
 constinit std::atomic<int> g_pending{0};
 constinit std::atomic<int64_t> g_hold_until[region::kMaxDevices]{};
-constinit std::atomic<int64_t> g_unknown_paid[region::kMaxDevices]{};
+constinit std::atomic<int64_t> g_unknown_until[region::kMaxDevices]{};  // until then what passed is paid for
+constinit std::atomic<int64_t> g_known_until[region::kMaxDevices]{};
+constinit std::atomic<int64_t> g_patience_from[region::kMaxDevices]{};
 constinit std::atomic<bool> g_stopped{false};
 
 int64_t RestAfter(int64_t took) { return took < kLongestRest / kEventRest ? took * kEventRest : kLongestRest; }
@@ -118,21 +118,27 @@ void Settle(TimedLaunch* t, int64_t now) {
 void MakeRoom(int device) {
   for (TimedLaunch& t : g_timed) {
     if (t.stage.load(std::memory_order_acquire) != Stage::kPending || t.device != device) continue;
-    if (t.room < 2 * t.passed) t.room = 2 * t.passed;
+    if (t.unknown) MakeRoom(&t.running);
   }
+}
+
+// Of a launch that is known, what it takes longer beside others is theirs.
+bool BesideOthers(const TimedLaunch& t, int64_t now) {
+  LookAt(&g_siblings[t.device], ChargedToOthers(t.device), now);
+  return g_siblings[t.device].until >= t.launched_at || ContendedSince(t.device, t.launched_at, now);
 }
 
 void PayForPassed(TimedLaunch* t, int64_t now) {
   // Of several, one after the other, only one is at work.
-  std::atomic<int64_t>& paid = g_unknown_paid[t->device];
-  const int64_t since = t->charged_until > paid ? t->charged_until : paid.load();
+  std::atomic<int64_t>& until = (t->unknown ? g_unknown_until : g_known_until)[t->device];
+  const int64_t since = t->charged_until > until ? t->charged_until : until.load();
   t->charged_until = now;
   if (real::cuEventQuery(t->start) == CUDA_ERROR_NOT_READY) return;  // it has not begun
-  paid = now;
-  t->passed += (now - since) / Sharers(t->device, now);
-  const int64_t charge = (t->passed < t->room ? t->passed : t->room) - t->paid;
+  if (t->begun_at == 0) t->begun_at = since;
+  until = now;
+  if (!t->unknown && BesideOthers(*t, now)) return;
+  const int64_t charge = PayFor(&t->running, (now - since) / Sharers(t->device, now));
   if (charge <= 0) return;
-  t->paid += charge;
   t->charged += charge;
   Pay(t->device, charge, now);
 }
@@ -143,7 +149,7 @@ void Collect(TimedLaunch* t, int64_t now) {
     Settle(t, now);
   } else if (result != CUDA_ERROR_NOT_READY) {
     Free(t, false);
-  } else if (t->unknown && now > t->charged_until) {
+  } else if (t->running.room != 0 && now > t->charged_until) {
     PayForPassed(t, now);
   }
 }
@@ -205,10 +211,13 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
   t->charged = charged;
   t->launched_at = now;
   t->charged_until = now;
-  t->passed = t->paid = 0;
-  t->room = kRoom;
+  t->on = NameOf(stream, per_thread);
+  t->begun_at = 0;
   t->gap = gapless ? Gap::kNone : Gap::kUnsure;
   t->unknown = kind->estimate.samples == 0;
+  t->running = RunningOf(t->unknown ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED));
+  t->held = false;
+  t->patience = t->unknown && now >= g_patience_from[device].load(std::memory_order_relaxed);
   kind->sampled_at = now;
   t->holds = t->unknown || quiet;
   if (t->holds) g_hold_until[device].store(now + kHold, std::memory_order_relaxed);
@@ -254,6 +263,27 @@ void Harvest(int64_t now) {
 int PendingSamples() { return g_pending.load(std::memory_order_relaxed) + PendingWindows(); }
 
 int64_t HoldUntil(int device) { return g_hold_until[device].load(std::memory_order_relaxed); }
+
+int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now) {
+  CUcontext context = nullptr;
+  if (g_pending.load(std::memory_order_relaxed) == 0 || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return 0;
+  const StreamName name = NameOf(stream, per_thread);
+  const Locked locked(g_lock);
+  for (TimedLaunch& t : g_timed) {
+    const bool ahead = t.stage.load(std::memory_order_acquire) == Stage::kPending && t.patience && t.begun_at != 0 &&
+                       t.device == device && t.context == context && t.on == name;
+    if (!ahead) continue;
+    if (now - t.begun_at < kPatience) {
+      t.held = true;
+      return EndPoll(now - t.begun_at);
+    }
+    t.patience = false;
+    if (!t.held) continue;
+    HeldInVain(&t.running);
+    g_patience_from[device].store(now + kImpatience, std::memory_order_relaxed);
+  }
+  return 0;
+}
 
 int64_t InFlight(int device, int64_t now) {
   const Locked locked(g_lock);
@@ -341,6 +371,7 @@ void ResetSamples() {
   for (TimedLaunch& t : g_timed) t.stage.store(Stage::kFree, std::memory_order_relaxed);
   g_pending.store(0);
   for (auto& hold : g_hold_until) hold.store(0, std::memory_order_relaxed);
+  for (auto& from : g_patience_from) from.store(0, std::memory_order_relaxed);
   g_event_time.store(0);
   g_timings_from.store(0);
   g_marks_from.store(0);

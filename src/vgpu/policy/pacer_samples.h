@@ -39,6 +39,10 @@ int PendingSamples();
 // quiet; 0 = none is awaited.
 int64_t HoldUntil(int device);
 
+// How long to sleep before looking again, for a launch on a stream where one of a kind that was never seen is at work;
+// 0 when there is none that is to be waited for.
+int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now);
+
 // The trail (pacer_trail.h).
 int64_t InFlight(int device, int64_t now);
 bool Backlogged(int device, CUstream stream, bool per_thread, int64_t now);
