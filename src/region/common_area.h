@@ -31,7 +31,8 @@ struct alignas(64) CommonMember {
   uint32_t rate;         // 1/10000 of the GPU's time; 0 = no limit
   int32_t priority;      // as CUDA_TASK_PRIORITY: lower is more important
   int64_t quiet_until;   // until then it measures, and asks the others to let it have the GPU alone
-  uint64_t reserved[2];
+  int64_t idle_since;    // it holds its launches, and nothing is under way since then; 0: not known
+  uint64_t reserved[1];
 };
 static_assert(sizeof(CommonMember) == 64);
 
@@ -45,7 +46,7 @@ static_assert(sizeof(CommonArea) == 16384);
 
 inline constexpr int64_t kCommonPresent = 2'000'000'000;  // not seen for so long is gone
 inline constexpr int64_t kCommonReach = 1'000'000'000;    // nobody says anything about times beyond
-inline constexpr int64_t kCommonQuiet = 25'000'000;       // nobody may ask for more
+inline constexpr int64_t kCommonQuiet = 50'000'000;       // nobody may ask for more
 inline constexpr int64_t kCommonWants = 20'000'000;       // seen within that: it has use for GPU time
 
 inline bool CommonSeenWithin(const CommonMember& m, int64_t now, int64_t span) {
@@ -70,6 +71,7 @@ inline int CommonJoin(CommonArea* area, uint64_t container, uint64_t gpu, int64_
     Store(m.gpu, gpu);
     Store(m.active_until, int64_t{0});
     Store(m.quiet_until, int64_t{0});
+    Store(m.idle_since, int64_t{0});
     Store(m.seen_at, now);
     for (uint32_t seen = Load(area->used); seen < i + 1 || seen > kCommonMembers;) {
       if (__atomic_compare_exchange_n(&area->used, &seen, i + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
@@ -87,7 +89,8 @@ inline bool CommonIsMine(const CommonArea& area, int line, uint64_t container, u
 // What is to be known of the others on a GPU.
 struct CommonView {
   int64_t active_until = 0;  // the latest of all others
-  int64_t active = 0;        // how many of them are
+  int64_t under_way = 0;     // the same, without those that tell that nothing of theirs is
+  int64_t active = 0;        // how many of them are at work
   int64_t quiet_until = 0;   // of those that are at least as important
   int64_t higher_until = 0;  // of those that are more important
   int64_t lower_until = 0;   // of those that are less important
@@ -108,6 +111,7 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
     const int64_t sane_until = until < now + kCommonReach ? until : 0;
     view.active += sane_until > now ? 1 : 0;
     if (sane_until > view.active_until) view.active_until = sane_until;
+    if (sane_until > view.under_way && Load(m.idle_since) == 0) view.under_way = sane_until;
     const int64_t quiet = Load(m.quiet_until);
     const int32_t other = Load(m.priority);
     if (other <= priority && quiet <= now + kCommonQuiet && quiet > view.quiet_until) view.quiet_until = quiet;

@@ -26,6 +26,7 @@ import time
 import sm_cell
 import sm_cells
 import sm_parts
+import sm_tenants
 
 LIMITS = (5, 10, 25, 30, 50, 75, 90, 95)
 SMS = (20, 80, 132, 188)
@@ -250,6 +251,9 @@ def parse():
                         help="the best-effort loads of priority")
     parser.add_argument("--through", choices=("library", "hami", "fake"), default="library", help="how tenants are started: "
                         "by the environment alone, by hami run, which gives them a common area, or with a limiter of their own")
+    parser.add_argument("--groups", type=lambda text: tuple(tuple(map(int, group.split(":"))) for group in text.split(",")),
+                        help="of tenants: their shares, as 30:70,50:50")
+    parser.add_argument("--loads", type=lambda text: tuple(text.split(",")), help="of the tenants of a group, in turn")
     options = parser.parse_args()
     options.parts = options.parts or [part for part in parts if part != "judge"]
     quick = options.quick
@@ -261,6 +265,8 @@ def parse():
     shapes = sm_cell.SHAPES + sm_cell.BY_NAME
     if unknown := set(options.shapes) - set(shapes):
         parser.error(f"no such shapes: {', '.join(sorted(unknown))} (there are {', '.join(shapes)})")
+    if unknown := set(options.loads or ()) - set(shapes + sm_tenants.LOADS):
+        parser.error(f"no such loads: {', '.join(sorted(unknown))} (there are {', '.join(shapes + sm_tenants.LOADS)})")
     if unknown := set(options.beside) - set(sm_parts.BEST_EFFORT):
         parser.error(f"no such loads: {', '.join(sorted(unknown))} (there are {', '.join(sm_parts.BEST_EFFORT)})")
     return options
@@ -277,8 +283,8 @@ def main():
         # hami run takes the library of its own build.
         tools = Tools(build, scratch, library, build / "test/sm_guest", build / "test/bench_guest",
                       library.parent.parent / "bin/hami")
-        known = dict(table=table, judge=judge, tenants=sm_parts.tenants, priority=sm_parts.priority, step=sm_parts.step,
-                     cost=sm_parts.cost)
+        known = dict(table=table, judge=judge, tenants=sm_tenants.tenants, priority=sm_parts.priority,
+                     step=sm_parts.step, cost=sm_parts.cost)
         for part in options.parts:
             results[part] = known[part](tools, options)
             missed += results[part]["missed"]

@@ -169,6 +169,9 @@ class Samples:
     def __init__(self, rows):
         self.rows = rows
 
+    def between(self, begin, end):
+        return Samples([row for row in self.rows if begin <= row[0] / 1e9 <= end])
+
     def curve(self, slot=None):
         """(seconds, busy seconds) of the device or of one process; a process that is gone keeps what it had."""
         points, most = [], 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the table of sm.py does not show: tenants beside each other, priority, changes while running, and the cost."""
+"""What the table of sm.py does not show: priority, changes while running, and the cost."""
 import os
 import random
 import statistics
@@ -8,15 +8,11 @@ import time
 
 import sm_cell
 
-SHARE_ERROR, JAIN, TOTAL = 1.0, 0.995, 98.5
 P99_ADDED, IDLE_USED, STOP_MS, RESUME_MS = 5.0, 80.0, 2.0, 100.0
 IN_FORCE_MS, SETTLED_MS, SETTLED_ERROR = 20.0, 100.0, 1.0
 LAUNCH_NS, HELPER_CPU = 30.0, 1.0
 HOST_SLOWS = 1.25  # times the p99 of an ideal device, from which on the host and not the device makes the p99
 
-TENANTS = ((30, 70), (50, 50), (10, 20, 70), (25, 25, 25, 25), (10, 20, 30, 40), (5, 10, 15, 20, 20, 30),
-           (12, 12, 12, 12, 13, 13, 13, 13), (2, 5, 8, 10, 15, 15, 20, 25))
-TENANT_LOADS = ("half", "graph100", "tiny", "milli")  # in turn
 BEST_EFFORT = {"tiny": 5e-6, "half": 5e-4, "half-sync": 5e-4, "graph100": 2e-3, "streams8": 2e-4}  # uncut, in seconds
 REQUEST_RATE, REQUEST_WORK = 150, 2e-3  # Poisson requests; the work is ten kernels of 200 us (sm_guest.cc)
 
@@ -67,65 +63,6 @@ def slope(points, begin, end):
 def percent_between(points, begin, end):
     inside = [point for point in points if begin <= point[0] <= end]
     return 100 * (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0]) if len(inside) > 1 else float("nan")
-
-
-def jain(values):
-    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
-
-
-def tenants(tools, options):
-    """Shares that add up to 100 %, all hungry; then half of them leave and come back."""
-    verdicts, phase = Verdicts(), 2.0 + options.seconds / 3
-    groups = TENANTS[::3] if options.quick else TENANTS
-    print(f"\ntenants: {len(groups)} groups, about {len(groups) * (3 * phase + 4) / 60:.0f} minutes, through {options.through}")
-    print("Each in a container of its own. error: of the share of each, worst one; kept: total of all / a tenant alone.")
-    for shares in groups:
-        name = ":".join(map(str, shares))
-        with sm_cell.Cell(tools) as solo:
-            guest = solo.load("half", 0, 1, options.jitter)
-            solo.ready([guest])
-            time.sleep(0.5)
-            points = solo.samples(solo.watch(1, 2.0)).curve()
-            alone = percent_between(points, points[0][0], points[-1][0])
-        with sm_cell.Cell(tools) as cell:
-            joined = [cell.load(TENANT_LOADS[i % len(TENANT_LOADS)], i, i + 1, options.jitter, share, options.through,
-                                f"tenant{i}") for i, share in enumerate(shares)]
-            cell.ready(joined)
-            time.sleep(1.0)
-            judge = cell.watch(2 * len(shares), 3 * phase + 1.5, 0.02)
-            marks = [time.monotonic(), time.monotonic() + phase]
-            with HostWatch(cell, range(len(shares))) as first:
-                time.sleep(phase)
-            leavers = list(range(0, len(shares), 2))
-            for i in leavers:
-                joined[i].process.kill()
-            marks += [time.monotonic(), time.monotonic() + phase]
-            with HostWatch(cell, range(1, len(shares), 2)) as second:
-                time.sleep(phase)
-            again = [cell.load(TENANT_LOADS[i % len(TENANT_LOADS)], len(shares) + i, i + 51, options.jitter, shares[i],
-                               options.through, f"again{i}") for i in leavers]
-            cell.ready(again)
-            marks += [time.monotonic(), time.monotonic() + phase - 1]
-            at_work = [slot for slot in range(2 * len(shares)) if slot not in leavers and cell.board.pid(slot)]
-            with HostWatch(cell, at_work) as third:
-                time.sleep(phase - 1)
-            samples = cell.samples(judge)
-        curves = [samples.curve(slot) for slot in range(2 * len(shares))]
-        settle = 0.3  # after a change, before what is measured begins
-        for what, (begin, end), slow, present in (
-                ("all", marks[0:2], first.slow, {i: i for i in range(len(shares))}),
-                ("half of them left", marks[2:4], second.slow, {i: i for i in range(len(shares)) if i not in leavers}),
-                ("back again", marks[4:6], third.slow,
-                 {i: i + (len(shares) if i in leavers else 0) for i in range(len(shares))})):
-            got = {i: percent_between(curves[slot], begin + settle, end) for i, slot in present.items()}
-            errors = [abs(got[i] - shares[i]) for i in got]
-            verdicts.row(f"{name}, {what}: worst error of a share", max(errors), "pt", SHARE_ERROR, slow=slow)
-            verdicts.row(f"{name}, {what}: Jain index", jain([got[i] / shares[i] for i in got]), "", JAIN, True, slow)
-            verdicts.rows[-1]["shares"] = got
-            if what != "half of them left":
-                verdicts.row(f"{name}, {what}: kept", 100 * sum(got.values()) / alone, "%", TOTAL, True, slow)
-            print("    " + "  ".join(f"{shares[i]}: {got[i]:.2f}" for i in got), flush=True)
-    return verdicts.result()
 
 
 def least_added(grain, used, requests=200_000):

@@ -25,12 +25,15 @@ constexpr int64_t kChunk = 500'000;           // what a launcher that had to wai
 constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are looked at again
 constexpr int64_t kUnknownPoll = 20'000;
 constexpr int64_t kQuietPoll = 100'000;
+constexpr int64_t kHeldSpacing = 1;
 constexpr int64_t kNoteInterval = 100'000'000;
 constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known well
 constexpr int64_t kVariesInterval = 1'000'000;    // of one that is known to vary
 constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
 constexpr int64_t kDrain = 10'000'000;
+constexpr int64_t kDrainPhase = 40'000'000;  // what is measured alone then can be as short as the rest of the time
+constexpr int64_t kLate = 20'000'000;        // who neither told nor began anything for so long has nothing in flight
 constexpr int64_t kUnknownCost = 1'000'000;  // what others are told of a launch that was never measured
 constexpr int64_t kSpacing = 225'000;        // of marks on one stream; less for a short quantum
 constexpr int64_t kLargestChunk = 16'000'000;
@@ -46,6 +49,12 @@ constinit std::atomic<int> g_devices{0};  // of the driver; 0 = not asked yet
 constinit std::atomic<int64_t> g_own_charges[region::kMaxDevices]{};
 // The account of a process without a region.
 constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
+
+struct Destination {
+  int device;
+  CUstream stream;
+  bool per_thread;
+};
 
 // Gives the GPU to those who are more important, and to the monitor's order to stop. True when there was something to
 // wait for.
@@ -117,11 +126,39 @@ int64_t ChunkOf(int device, int64_t cost) {
   return wanted < kChunk ? kChunk : wanted < kLargestChunk ? wanted : kLargestChunk;
 }
 
-struct Destination {
-  int device;
-  CUstream stream;
-  bool per_thread;
-};
+// Waits until what the others have in flight has ended, but for `longest` at most. Who shares the GPU ends later than
+// he expects: with `late`, only those who hold their launches, and see that they are done, are taken at their word.
+bool Drained(int device, int64_t longest, int64_t late, int64_t now) {
+  for (const int64_t end = now + longest; now < end; now = MonotonicNanos()) {
+    const region::CommonView others = Others(device, now);
+    if ((late == 0 ? others.active_until : others.under_way + late) <= now) return true;
+    region::SleepNanos(kQuietPoll);
+  }
+  return false;
+}
+
+// Has the GPU to itself for the phase that is counted next, where that is due.
+void BeginPhaseAlone(int device, int64_t* now) {
+  int64_t since = 0;
+  if (!WindowSeeksQuiet(device, &since)) return;
+  const int64_t asked_at = *now;
+  const bool asked = !GivesWay(device) && AskForQuiet(device, region::kCommonQuiet, since, asked_at);
+  const bool quiet = asked && Drained(device, kDrainPhase, kLate, asked_at);
+  *now = MonotonicNanos();
+  if (asked && !quiet) EndQuiet(device, *now);
+  CountWindow(device, quiet ? asked_at + region::kCommonQuiet : 0, *now);
+}
+
+// Holds launches on the stream for somebody who measures, and tells when the ones before have ended.
+void HoldForQuiet(const Destination& to, int64_t until, int64_t now) {
+  bool idle = false;
+  LayMark(to.device, to.stream, to.per_thread, kHeldSpacing, now);
+  while (now < until && QuietUntil(to.device, now) != 0 && !Blocked()) {
+    region::SleepNanos(kQuietPoll);
+    now = MonotonicNanos();
+    if (!idle) TellHeld(to.device, idle = !Backlogged(to.device, to.stream, to.per_thread, now), now);
+  }
+}
 
 // Waits until the account of the device lets a launch pass. Returns its rate, 0 when there is no limit (any more).
 uint32_t Admit(const Destination& to, int64_t cost, int64_t* now, bool* waited) {
@@ -143,12 +180,15 @@ uint32_t Admit(const Destination& to, int64_t cost, int64_t* now, bool* waited) 
       continue;
     }
     if (const int64_t quiet = QuietUntil(device, *now); quiet != 0) {
-      region::SleepNanos(quiet - *now < kChunk ? quiet - *now : kChunk);
+      HoldForQuiet(to, quiet, *now);
       continue;
     }
     const int64_t balance = region::GpuTimeBalance(account, *now, rate);
     const int64_t chunk = *waited ? ChunkOf(device, cost) : 1;
-    if (balance >= chunk) return rate;
+    if (balance >= chunk) {
+      if (*waited) BeginPhaseAlone(device, now);
+      return rate;
+    }
     if (!*waited) TurnWindow(device, true, *now);
     *waited = true;
     region::GpuTimeWaits(account, *now);
@@ -231,12 +271,8 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
 bool SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
   const Estimate& e = kind.estimate;
   if (e.alone >= kEnoughAlone || (e.samples != 0 && e.cost < kWorthQuiet)) return false;
-  if (!AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now)) return false;
-  for (const int64_t end = now + kDrain; now < end; now = MonotonicNanos()) {
-    if (Others(device, now).active_until <= now) return true;
-    region::SleepNanos(kQuietPoll);
-  }
-  return false;
+  return AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now, now) &&
+         Drained(device, kDrain, 0, now);
 }
 
 TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, bool waited, int64_t now) {
@@ -413,6 +449,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
 void AwaitLaunch(uint64_t id, CUstream stream) {
   Place place;
   if (!Active() || !CurrentPlace(&place) || place.device < 0 || RateOf(place.device) == 0) return;
+  if (Capturing(stream, false)) return;
   const LaunchKind* const kind = FindKind(id);
   int64_t now = 0;
   bool waited = false;

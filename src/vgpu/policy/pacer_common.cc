@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kAlways = 900'000'000;  // renewed every half a second
 constexpr int64_t kAskAgain = 30'000'000;
-constexpr int64_t kQuietAgain = 100'000'000;  // of the time, a quarter at most is spent waiting for those who measure
+constexpr int64_t kQuietAgain = 200'000'000;  // of the time, a quarter at most is spent waiting for those who measure
 constexpr int64_t kHears = 100'000'000;
 constexpr int64_t kSlice = 2'000'000;  // for longer than about that a GPU does not let one container wait for another
 constexpr int64_t kSlack = 250'000;    // between the end that was expected and the next launch
@@ -155,13 +155,23 @@ void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now) {
   const bool goes_on = !was_always && until > now && until < now + region::kCommonReach;
   const int64_t alone = (goes_on ? until : BehindOthers(device, now)) + charge;
   const int64_t shared = now + charge * (1 + Others(device, now).active);  // all take turns
+  region::Store(mine->idle_since, int64_t{0});
   region::Store(mine->active_until, (alone > shared ? alone : shared) + kSlack);
+}
+
+void TellHeld(int device, bool idle, int64_t now) {
+  region::CommonMember* const mine = Mine(device, now);
+  if (mine == nullptr) return;
+  region::Store(mine->idle_since, idle ? now : 0);
+  const int64_t until = region::Load(mine->active_until);
+  if (idle ? until > now : until < now + kSlack) region::Store(mine->active_until, idle ? now : now + kSlack);
 }
 
 void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now) {
   region::CommonMember* const mine = Renew(device, rate, now);
   if (mine == nullptr) return;
   g_always[device].store(false);
+  region::Store(mine->idle_since, int64_t{0});
   region::Store(mine->active_until, BehindOthers(device, now) + all + kSlack);
 }
 
@@ -172,11 +182,12 @@ void TellOthersAlways(int device, int64_t now) {
   const int64_t left = region::Load(mine->active_until) - now;
   if (g_always[device].load() && left > kAlways / 2 && left <= kAlways) return;
   Renew(device, 0, now);
+  region::Store(mine->idle_since, int64_t{0});
   g_always[device].store(true);
   region::Store(mine->active_until, now + kAlways);
 }
 
-region::CommonView Others(int device, int64_t now) {
+[[gnu::noinline]] region::CommonView Others(int device, int64_t now) {
   const uint64_t gpu = device < 0 ? 0 : GpuOf(device);
   const region::CommonArea* const area = gpu == 0 ? nullptr : Area(device);
   if (area == nullptr) return {};
@@ -185,16 +196,20 @@ region::CommonView Others(int device, int64_t now) {
 
 bool OthersKnown(int device) { return device >= 0 && GpuOf(device) != 0 && Area(device) != nullptr; }
 
-bool AskForQuiet(int device, int64_t span, int64_t now) {
+bool AskForQuiet(int device, int64_t span, int64_t since, int64_t now) {
   if (now - g_asked_at.load(std::memory_order_relaxed) < kAskAgain) return false;
   const region::CommonView others = Others(device, now);
   // Who launches without a look does not hear.
-  if (others.active_until <= now || others.active_until > now + kHears || others.quiet_until > now) return false;
+  if (others.active_until <= since || others.active_until > now + kHears || others.quiet_until > now) return false;
   region::CommonMember* const mine = Mine(device, now);
   if (mine == nullptr) return false;
   g_asked_at.store(now, std::memory_order_relaxed);
   region::Store(mine->quiet_until, now + (span < region::kCommonQuiet ? span : region::kCommonQuiet));
   return true;
+}
+
+void EndQuiet(int device, int64_t now) {
+  if (region::CommonMember* const mine = Mine(device, now); mine != nullptr) region::Store(mine->quiet_until, now);
 }
 
 int64_t QuietUntil(int device, int64_t now) {

@@ -19,6 +19,9 @@ void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now);
 // The same, and `all` is what it has under way. What less important ones have under way may come before it.
 void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now);
 
+// This container holds its launches for somebody who measures; `idle`: all of them have ended.
+void TellHeld(int device, bool idle, int64_t now);
+
 // This container launches without a look from now on: for others it is at work all the time.
 void TellOthersAlways(int device, int64_t now);
 
@@ -26,8 +29,11 @@ void TellOthersAlways(int device, int64_t now);
 region::CommonView Others(int device, int64_t now);
 bool OthersKnown(int device);
 
-// To measure something alone: asks the others to hold their launches for a while. False when it is not the moment.
-bool AskForQuiet(int device, int64_t span, int64_t now);
+// To measure something alone: asks the others to hold their launches for a while. False when it is not the moment, or
+// none of them was at work since then.
+bool AskForQuiet(int device, int64_t span, int64_t since, int64_t now);
+// It is measured: the others need not wait for the rest of the time.
+void EndQuiet(int device, int64_t now);
 // Until when somebody else measures; 0 when nobody does, or somebody does too often.
 int64_t QuietUntil(int device, int64_t now);
 

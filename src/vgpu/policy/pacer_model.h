@@ -295,6 +295,7 @@ struct Overlap {
   int64_t high_min = 0;   // the least of the phases that were far above it,
   uint32_t high_run = 0;  // so many in a row
   uint32_t samples = 0;
+  uint32_t alone = 0;  // long phases measured while nobody else used the GPU, since others came out shorter; saturates
 };
 
 constexpr int64_t Scale(int64_t cost, const Overlap& o) {
@@ -310,20 +311,44 @@ struct OnPhase {
   bool long_enough = false;  // where it began and ended matters little
   bool contended = false;    // others used the GPU
   bool suspected = false;    // that they did only follows from what this container was charged
+  bool quiet = false;        // they were asked not to, and did not as far as they know
 };
+
+// Each stream does one thing at a time; a shorter phase only had its beginning counted with the one before. Of a long
+// one it is the estimates that are too high. They are as often too low, and what is cut off on one side is a bias.
+constexpr int64_t LeastRatio(const OnPhase& phase) {
+  const int64_t least = phase.streams < 64 ? Overlap::kOne / phase.streams : Overlap::kLeast;
+  return phase.long_enough ? least - least / 4 : least;
+}
+
+constexpr int64_t RatioOf(const OnPhase& phase) {
+  return phase.busy >= phase.sum ? Overlap::kOne : phase.busy * Overlap::kOne / phase.sum;
+}
+
+// Beside others a phase is always longer, by what nobody knows. Once some had the GPU alone, only one that is clearly
+// shorter, or a factor that is impossible, says anything: then it became another program's.
+constexpr bool TellsSomething(const Overlap& o, const OnPhase& phase) {
+  if (phase.sum <= 0 || phase.busy <= 0 || phase.streams <= 0) return false;
+  if (!phase.contended || phase.suspected || o.alone < kEnoughAlone) return true;
+  return (phase.long_enough && RatioOf(phase) < o.factor - o.factor / 8) || o.factor < LeastRatio(phase);
+}
 
 // Takes one phase into the factor. Returns what it is to be charged beyond what the factor said, less than nothing
 // mostly.
 constexpr int64_t Learn(Overlap* o, const OnPhase& phase) {
-  if (phase.sum <= 0 || phase.busy <= 0 || phase.streams <= 0) return 0;
+  if (!TellsSomething(*o, phase)) return 0;
+  if (phase.contended && o->alone >= kEnoughAlone) o->alone = kEnoughAlone - 1;
   const int64_t before = o->factor;
-  int64_t ratio = phase.busy >= phase.sum ? Overlap::kOne : phase.busy * Overlap::kOne / phase.sum;
-  // Each stream does one thing at a time; a shorter phase only had its beginning counted with the one before. Of a long
-  // one it is the estimates that are too high. They are as often too low, and what is cut off on one side is a bias.
-  int64_t least = phase.streams < 64 ? Overlap::kOne / phase.streams : Overlap::kLeast;
-  if (phase.long_enough) least -= least / 4;
+  int64_t ratio = RatioOf(phase);
+  const int64_t least = LeastRatio(phase);
   const bool possible = ratio >= least;
   if (!possible) ratio = least;
+  if (!phase.contended && phase.long_enough) {
+    // What there was had others in it, or was little; and what others did to the first phases goes with one shorter.
+    if (phase.quiet && o->alone < kConfident && ratio < before - before / 8) o->alone = 0;
+    if (o->alone == 0) o->weight = 0;
+    if (o->alone < kConfident) ++o->alone;
+  }
   // A host that feeds streams by fits and starts makes phases that differ by half, and their mean is what counts.
   const int64_t top = phase.contended ? before + before / 4 : 2 * before;
   int64_t share = 0;  // 0: by its length, beside that of those before

@@ -474,6 +474,47 @@ TEST(StreamOverlap, GivenOthersAtWork_ThenNeverLessThanSoFewStreamsTake) {
   EXPECT_LT(o.factor, Overlap::kOne * 1 / 2);
 }
 
+// Whenever it has work the neighbour has, too: each phase is twice as long as it would be.
+constexpr OnPhase kBesideANeighbour{
+    .busy = 16 * kMs, .sum = 64 * kMs, .streams = 8, .long_enough = true, .contended = true};
+constexpr OnPhase kOthersQuiet{.busy = 8 * kMs, .sum = 64 * kMs, .streams = 8, .long_enough = true, .quiet = true};
+
+TEST(StreamOverlap, GivenOthersAlwaysAtWork_WhenTheyWereQuiet_ThenThatIsBelieved) {
+  Overlap o;
+  for (int i = 0; i < 20; ++i) Learn(&o, kBesideANeighbour);
+  Learn(&o, kOthersQuiet);
+  EXPECT_NEAR(static_cast<double>(Scale(64 * kMs, o)), 8.0 * kMs, 0.01 * kMs);
+}
+
+TEST(StreamOverlap, GivenSomePhasesWithOthersQuiet_ThenThoseBesideThemChangeNothing) {
+  Overlap o;
+  for (uint32_t i = 0; i < kEnoughAlone; ++i) Learn(&o, kOthersQuiet);
+  int64_t settled = 0;
+  for (int i = 0; i < 1000; ++i) settled += Learn(&o, kBesideANeighbour);
+  EXPECT_NEAR(static_cast<double>(Scale(64 * kMs, o)), 8.0 * kMs, 0.01 * kMs);
+  EXPECT_EQ(settled, 0);
+}
+
+TEST(StreamOverlap, GivenSomePhasesWithOthersQuiet_WhenOneBesideThemIsMuchShorter_ThenItIsMeasuredAgain) {
+  Overlap o;
+  OnPhase slow = kOthersQuiet;
+  slow.busy = 64 * kMs;
+  for (uint32_t i = 0; i < kEnoughAlone; ++i) Learn(&o, slow);
+  Learn(&o, kBesideANeighbour);
+  EXPECT_NEAR(static_cast<double>(Scale(64 * kMs, o)), 16.0 * kMs, 0.01 * kMs);
+  EXPECT_LT(o.alone, kEnoughAlone);
+}
+
+// Somebody who does not know that he was asked for it.
+TEST(StreamOverlap, GivenAFirstPhaseThatWasNotAlone_WhenTheNextOnesWere_ThenItIsForgotten) {
+  Overlap o;
+  OnPhase disturbed = kOthersQuiet;
+  disturbed.busy = 24 * kMs;
+  Learn(&o, disturbed);
+  Learn(&o, kOthersQuiet);
+  EXPECT_NEAR(static_cast<double>(Scale(64 * kMs, o)), 8.0 * kMs, 0.01 * kMs);
+}
+
 TEST(StreamOverlap, GivenFirstPhaseShortAndRagged_ThenALongOneOutweighsIt) {
   Overlap o;
   Learn(&o, {.busy = kMs * 3 / 4, .sum = 4 * kMs, .streams = 8});

@@ -321,6 +321,16 @@ void TurnWindow(int device, bool runs_dry, int64_t now) {
   TurnWindowLocked(device, runs_dry, now);
 }
 
+bool WindowSeeksQuiet(int device, int64_t* since) {
+  const Locked locked(g_lock);
+  return WindowSeeksQuietLocked(device, since);
+}
+
+void CountWindow(int device, int64_t quiet_until, int64_t now) {
+  const Locked locked(g_lock);
+  CountWindowLocked(device, quiet_until, now);
+}
+
 void EnterWindow(int device, CUstream stream, bool per_thread) {
   CUevent start = nullptr;
   {

@@ -17,11 +17,14 @@ constexpr int kStreams = 64;
 constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
 constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
-constexpr int kFewLaunches = 512;           // phases end after some launches if nobody waits
-constexpr int kRounds = 8;                  // on each stream; fewer say more about where phases begin and end
-constexpr int64_t kLeastSpacing = 200'000;  // ns of work between marks on a stream
-constexpr int64_t kLeastSum = 100'000;      // ns of launches that make a window worth its errors
-constexpr int64_t kStandsFor = 8;           // times itself, at most
+constexpr int kNeverWaits = 4;                // times as many launches without a wait
+constexpr int kFewLaunches = 512;             // phases end after some launches if nobody waits
+constexpr int kRounds = 8;                    // on each stream; fewer say more about where phases begin and end
+constexpr int64_t kLeastSpacing = 200'000;    // ns of work between marks on a stream
+constexpr int64_t kLeastSum = 100'000;        // ns of launches that make a window worth its errors
+constexpr int64_t kStandsFor = 8;             // times itself, at most
+constexpr int64_t kAloneAgain = 400'000'000;  // for each that shares the GPU, until others are asked to be quiet again
+constexpr int64_t kSeeksFor = 600'000'000;    // a window waits so long for that
 
 struct Pool {
   CUcontext context;
@@ -45,6 +48,8 @@ struct Window {
   Phase phase;
   bool bad;
   bool started;
+  bool cut;            // phase two ended while the streams went on
+  bool seeks, sought;  // somebody is to see, and sees, that phase two has the GPU alone
   int recording;
   CUcontext context;
   CUdevice ordinal;
@@ -54,6 +59,8 @@ struct Window {
   int64_t sum;
   int launches;
   int64_t opened_at;
+  int64_t counted_from;
+  int64_t quiet_until;  // others hold their launches from then until then; 0: nobody was asked, or somebody did not
   int64_t ended_at;
   int64_t expected;  // of each stream in a phase, from the windows before; 0: not known
 };
@@ -62,6 +69,7 @@ constinit Pool g_pools[kContexts]{};
 constinit Window g_windows[region::kMaxDevices]{};
 constinit Overlap g_overlap[region::kMaxDevices]{};
 constinit int64_t g_settled[region::kMaxDevices]{};  // of what was issued, by earlier windows
+constinit int64_t g_alone_at[region::kMaxDevices]{};
 constinit std::atomic<int> g_open{0};
 constinit std::atomic<int> g_done{0};
 
@@ -129,11 +137,13 @@ bool Marked(Window* w) {
 }
 
 // What was measured stands for all that was charged since the window before, by the same factor, as most is in no
-// window. One that is far off says nothing about the others.
-int64_t ForAll(int device, int64_t beyond, int64_t charged) {
+// window. One that is far off says nothing about the others, but for the first that tells how much all before were.
+int64_t ForAll(int device, int64_t beyond, int64_t charged, bool first) {
   const int64_t issued = IssuedSoFar(device);
   const int64_t since = issued - g_settled[device];
   g_settled[device] = issued;
+  if (first && beyond < 0 && charged > 0 && since > charged)
+    return beyond / charged * since + beyond % charged * since / charged;
   const bool far_off = beyond > charged / 4 || beyond < -charged / 4;
   if (far_off || charged <= 0 || since <= charged) return beyond;
   const int64_t times = since / charged < kStandsFor ? since * 16 / charged : 16 * kStandsFor;
@@ -152,8 +162,25 @@ int64_t LastEnd(const Window& w, int side, const int64_t* ends, double pace) {
   return last;
 }
 
-// How long phase two kept the GPU.
-int64_t BusyOf(const Window& w, const int64_t* before, const int64_t* after) {
+// Where streams go on, none of them leaves the GPU to the last one.
+int64_t MeanEnd(const Window& w, const int64_t* ends, double pace) {
+  double sum = 0;
+  int marked = 0;
+  for (int i = 0; i < w.marks[1]; ++i) {
+    const Mark& mark = w.mark[1][i];
+    if (mark.event == nullptr) continue;
+    sum += static_cast<double>(ends[i]) + static_cast<double>(mark.cost - mark.marked) * pace;
+    ++marked;
+  }
+  return marked == 0 ? 0 : static_cast<int64_t>(sum / marked);
+}
+
+struct Span {
+  int64_t begin, end;
+};
+
+// When phase two kept the GPU, from the window's start.
+Span BusyOf(const Window& w, const int64_t* before, const int64_t* after) {
   const int64_t through = LastEnd(w, 0, before, 0);
   const int64_t begin = through > 0 ? through : 0;
   int64_t took = 0;
@@ -161,7 +188,21 @@ int64_t BusyOf(const Window& w, const int64_t* before, const int64_t* after) {
   const int64_t marked = MarkedWork(w, 1);
   const double pace = marked > 0 ? static_cast<double>(took) / static_cast<double>(marked) : 0;
   const int64_t really = LastEnd(w, 0, before, pace);
-  return LastEnd(w, 1, after, pace) - (really > 0 ? really : 0);
+  const int64_t end = w.cut ? MeanEnd(w, after, pace) : LastEnd(w, 1, after, pace);
+  return {.begin = really > 0 ? really : 0, .end = end};
+}
+
+// On a GPU that nobody leaves alone no phase tells how long it would have taken: the others are asked, now and then.
+bool WorthQuiet(int device, const Window& w, int64_t now) {
+  if (w.marks[0] < 2 || !OthersKnown(device) || !ContendedSince(device, w.opened_at, now)) return false;
+  if (g_overlap[device].alone < kEnoughAlone) return true;
+  return now - g_alone_at[device] > kAloneAgain * (1 + Others(device, now).active);
+}
+
+// Whether others had the GPU in between, too. Those who were quiet begin again after that, which may be before now.
+bool Contended(int device, const Window& w, int64_t end, int64_t now) {
+  if (!ContendedSince(device, w.quiet_until != 0 ? w.counted_from + 1 : w.opened_at, now)) return false;
+  return now <= w.quiet_until || w.counted_from + end > w.quiet_until;
 }
 
 void CollectWindow(int device, int64_t now) {
@@ -177,18 +218,29 @@ void CollectWindow(int device, int64_t now) {
   // On one stream nothing overlaps, whatever the measurement says.
   const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && w->mark[0][0].on == w->mark[1][0].on;
   if (!failed && (Marked(w) || alone)) {
-    const int64_t busy = alone ? w->sum : BusyOf(*w, before, after);
-    const bool contended = ContendedSince(device, w->opened_at, now);
+    const Span span = BusyOf(*w, before, after);
+    const bool contended = Contended(device, *w, span.end, now);
     const bool long_enough = w->launches >= kRounds * Streams(*w);
     const int64_t charged = ScaleFor(device, w->sum);
-    const int64_t beyond = Learn(&g_overlap[device], {.busy = busy,
-                                                      .sum = w->sum,
-                                                      .streams = Streams(*w),
-                                                      .long_enough = long_enough,
-                                                      .contended = contended,
-                                                      .suspected = contended && !OthersKnown(device)});
-    SettleWindow(device, ForAll(device, beyond, charged), now);
+    // Before any had the GPU alone: what all took turns in is a part of it.
+    const bool guess = contended && g_overlap[device].alone == 0;
+    const int64_t sharers = guess ? 1 + Others(device, now).active : 1;
+    const OnPhase phase{.busy = alone ? w->sum : (span.end - span.begin) / sharers,
+                        .sum = w->sum,
+                        .streams = Streams(*w),
+                        .long_enough = long_enough,
+                        .contended = contended,
+                        .suspected = contended && !OthersKnown(device),
+                        .quiet = w->quiet_until != 0};
+    if (!contended) g_alone_at[device] = now;
+    if (TellsSomething(g_overlap[device], phase)) {
+      const bool unknown = g_overlap[device].alone == 0;
+      const int64_t beyond = Learn(&g_overlap[device], phase);
+      const bool first = unknown && g_overlap[device].alone != 0;
+      SettleWindow(device, contended && unknown ? beyond : ForAll(device, beyond, charged, first), now);
+    }
   }
+  if (w->quiet_until != 0) EndQuiet(device, now);
   Close(w, now, !failed);
 }
 
@@ -248,11 +300,20 @@ void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
       SetWindowOpen(true);
       return;
     case Phase::kPrime:
+      if (runs_dry && w.sought) return;
+      // Somebody has to wait before phase two can be told to have the GPU alone; most do, and nobody waits for those
+      // who do not.
+      if (w.launches < kNeverWaits * MostLaunches(w) && WorthQuiet(device, w, now)) {
+        w.seeks = runs_dry;
+        return;
+      }
       if (w.marks[0] != 0) w.phase = Phase::kCount;
       w.launches = 0;
+      w.counted_from = now;
       return;
     case Phase::kCount:
       if (w.sum < kLeastSum) w.bad = true;
+      if (ContendedSince(device, w.counted_from + 1, now)) w.quiet_until = 0;
       w.phase = Phase::kDone;
       g_done.fetch_add(1);
       if (g_open.fetch_sub(1) == 1) SetWindowOpen(false);
@@ -262,9 +323,35 @@ void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
   }
 }
 
+bool WindowSeeksQuietLocked(int device, int64_t* since) {
+  Window& w = g_windows[device];
+  if (w.phase != Phase::kPrime || !w.seeks) return false;
+  w.seeks = false;
+  w.sought = true;
+  *since = w.opened_at;
+  return true;
+}
+
+void CountWindowLocked(int device, int64_t quiet_until, int64_t now) {
+  Window& w = g_windows[device];
+  if (w.phase != Phase::kPrime) return;
+  w.sought = false;
+  if (quiet_until == 0 && now - w.opened_at < kSeeksFor && WorthQuiet(device, w, now)) return;  // at the next wait
+  if (w.marks[0] != 0) w.phase = Phase::kCount;
+  w.launches = 0;
+  w.counted_from = now;
+  w.quiet_until = quiet_until;
+}
+
 CUevent WindowStartLocked(int device) {
   Window& w = g_windows[device];
-  if (w.launches >= MostLaunches(w)) TurnWindowLocked(device, false, w.opened_at);
+  const int64_t quiet = w.quiet_until - w.counted_from;
+  if (w.phase == Phase::kCount && quiet > 0 && ScaleFor(device, w.sum) > quiet - quiet / 8) {
+    w.cut = true;
+    TurnWindowLocked(device, true, MonotonicNanos());
+  } else if (w.launches >= MostLaunches(w)) {
+    TurnWindowLocked(device, false, MonotonicNanos());
+  }
   if (w.phase != Phase::kCount || w.started || w.bad) return nullptr;
   CUcontext context = nullptr;
   if (real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != w.context) {

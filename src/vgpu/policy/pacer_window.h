@@ -6,7 +6,8 @@
 //   last end of phase two − max(first start of phase two, last end of phase one)
 // which holds whether or not the GPU ran dry in between. Launches mark the end on their own stream, so no stream is
 // touched that its owner may have destroyed; fewer of them the more there are, and what comes behind the last mark is
-// reckoned from the pace before it. And the events, which both windows and samples take from here.
+// reckoned from the pace before it. Beside others that can be asked (pacer_common.h), phase two has the GPU to itself
+// now and then. And the events, which both windows and samples take from here.
 //
 // Everything named …Locked, and the events, are guarded by the samples' lock.
 #pragma once
@@ -27,6 +28,9 @@ void GiveEvent(CUcontext context, CUdevice ordinal, CUevent event);  // null is 
 void DropEvents(CUcontext context, CUdevice ordinal);
 
 void TurnWindowLocked(int device, bool runs_dry, int64_t now);
+// Whether phase two waits to have the GPU alone; one caller is told so, and then begins it, drained or not.
+bool WindowSeeksQuietLocked(int device, int64_t* since);
+void CountWindowLocked(int device, int64_t quiet_until, int64_t now);
 // The event to record before the launch, nullptr when none is due.
 CUevent WindowStartLocked(int device);
 // The event to record after it, nullptr when none is due; counts its cost.

@@ -9,6 +9,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
 
@@ -24,6 +25,7 @@ int64_t g_now = 0;
 std::map<CUevent, int64_t> g_event_at;
 uintptr_t g_events = 0;
 int64_t g_settled = 0;
+int64_t g_others_until = 0;  // another container was at work until then; 0: there is none
 
 CUresult Create(CUevent* event, unsigned) {
   *event = reinterpret_cast<CUevent>(++g_events);
@@ -56,8 +58,11 @@ void* DriverSymbol(Sym sym) {
   return nullptr;
 }
 void SetWindowOpen(bool) {}
-bool ContendedSince(int, int64_t, int64_t) { return false; }
-bool OthersKnown(int) { return false; }
+bool ContendedSince(int, int64_t since, int64_t) { return g_others_until >= since; }
+bool OthersKnown(int) { return g_others_until != 0; }
+region::CommonView Others(int, int64_t) { return {.active_until = g_others_until, .active = g_others_until != 0}; }
+void EndQuiet(int, int64_t) {}
+int64_t MonotonicNanos() { return g_now; }
 void SettleWindow(int, int64_t gpu, int64_t) { g_settled += gpu; }
 
 namespace {
@@ -71,12 +76,19 @@ class WindowTest : public testing::Test {
     g_event_at.clear();
     g_now = 1000 * kMs;
     g_settled = 0;
+    g_others_until = 0;
   }
 
   // `launches`, then a wait in which the GPU runs dry. `estimate` is what each is thought to cost.
   void Release(int launches, int64_t estimate) {
     const int64_t begin = g_now;
     int64_t end = begin;
+    int64_t since = 0;
+    const bool asks = WindowSeeksQuietLocked(0, &since);
+    if (asks) CountWindowLocked(0, neighbour_hears_ ? g_now + region::kCommonQuiet : 0, g_now);
+    // Both take turns for as long as there is something to do.
+    const int64_t turns = neighbour_ && !(asks && neighbour_hears_) ? 2 : 1;
+    if (turns == 2) g_others_until = begin + kMs;
     for (int i = 0; i < launches; ++i) {
       const int stream = i % kStreams;
       const auto handle = reinterpret_cast<CUstream>(static_cast<uintptr_t>(0x1000 + stream));
@@ -85,20 +97,24 @@ class WindowTest : public testing::Test {
       charged_ += charge;
       if (const CUevent start = WindowStartLocked(0); start != nullptr) Recorded(start, std::max(begin, free_[stream]));
       random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-      free_[stream] = std::max(begin, free_[stream]) + 180 * kUs + static_cast<int64_t>((random_ >> 33) % 40'000);
+      free_[stream] =
+          std::max(begin, free_[stream]) + turns * (180 * kUs + static_cast<int64_t>((random_ >> 33) % 40'000));
       end = std::max(end, free_[stream]);
       if (const CUevent mark = WindowMarkLocked(0, handle, false, estimate); mark != nullptr) {
         Recorded(mark, free_[stream]);
         ++events_;
       }
     }
-    busy_ += end - begin;
+    busy_ += (end - begin) / turns;
     TurnWindowLocked(0, true, begin + (end - begin) / 2);
     g_now = end + 300 * kMs;
+    if (neighbour_) g_others_until = g_now;  // it began again
     CollectWindows(g_now);
   }
   int64_t Charged() const { return charged_ + g_settled; }
 
+  bool neighbour_ = false;  // another container always has work when this one has,
+  bool neighbour_hears_ = true;
   int64_t charged_ = 0;
   int64_t busy_ = 0;
   int events_ = 0;
@@ -156,6 +172,28 @@ TEST_F(WindowTest, WhenEstimatesDriftWithinSeconds_ThenTheReleasesInNoWindowAreS
   for (int i = 0; i < 60; ++i) Release(static_cast<int>(kSideBySide) * kStreams, (180 + i / 2) * kUs);
   const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
   EXPECT_NEAR(ratio, 1.0, 0.005);
+}
+
+TEST_F(WindowTest, GivenANeighbourThatAlwaysHasWork_ThenReleasesAreChargedWhatTheyTookAndNotWhatItTook) {
+  neighbour_ = true;
+  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
+  const int64_t charged = Charged();
+  const int64_t busy = busy_;
+  for (int i = 0; i < 300; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
+  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  EXPECT_NEAR(ratio, 1.0, 0.005);
+}
+
+// Who never holds its launches leaves a guess, by how many take turns.
+TEST_F(WindowTest, GivenANeighbourThatIsNeverQuiet_ThenReleasesAreChargedAboutWhatTheyTook) {
+  neighbour_ = true;
+  neighbour_hears_ = false;
+  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
+  const int64_t charged = Charged();
+  const int64_t busy = busy_;
+  for (int i = 0; i < 60; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
+  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  EXPECT_NEAR(ratio, 1.0, 0.1);
 }
 
 }  // namespace
