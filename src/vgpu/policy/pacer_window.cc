@@ -222,10 +222,15 @@ void CollectWindow(int device, int64_t now) {
     const bool contended = Contended(device, *w, span.end, now);
     const bool long_enough = w->launches >= kRounds * Streams(*w);
     const int64_t charged = ScaleFor(device, w->sum);
-    // Before any had the GPU alone: what all took turns in is a part of it.
+    // Before any had the GPU alone: what all took turns in is divided, but so few streams can not have taken less. Who
+    // is charged too little never has to wait, and is not measured.
     const bool guess = contended && g_overlap[device].alone == 0;
-    const int64_t sharers = guess ? 1 + Others(device, now).active : 1;
-    const OnPhase phase{.busy = alone ? w->sum : (span.end - span.begin) / sharers,
+    const int64_t took = span.end - span.begin;
+    const int64_t least = took < w->sum / Streams(*w) ? took : w->sum / Streams(*w);
+    const int64_t part = took / (guess ? 1 + Others(device, now).active : 1);
+    const OnPhase phase{.busy = alone                   ? w->sum
+                                : guess && part < least ? least
+                                                        : part,
                         .sum = w->sum,
                         .streams = Streams(*w),
                         .long_enough = long_enough,
