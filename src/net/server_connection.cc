@@ -69,11 +69,10 @@ bool ServerConnection::HasMore(Duration span) const {
 }
 
 Result<bool> ServerConnection::ReadSome() {
-  const std::size_t had = unread_.size();
-  unread_.resize(had + kReadBytes);
-  const auto got = stream_.Read(std::span(unread_).subspan(had));
-  unread_.resize(had + (got ? *got : 0));
+  std::array<char, kReadBytes> buffer;
+  const auto got = stream_.Read(buffer);
   if (!got) return tl::unexpected(got.error());
+  unread_.append(buffer.data(), *got);
   return *got > 0;
 }
 
