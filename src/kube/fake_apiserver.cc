@@ -89,6 +89,7 @@ FakeApiServer::FakeApiServer(const FakeOptions& options) : options_(options), st
   server.max_threads = options.max_threads;
   server.tls = options.tls;
   server.tls_look_interval = net::Duration::zero();
+  server.join_answers = true;
   auto started = net::Server::Start(server, [this](const net::Request& request) { return Handle(request); });
   if (!started) {
     // A test without its server can not go on.
