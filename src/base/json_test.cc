@@ -17,6 +17,17 @@ TEST(JsonOut, GivenDocument_WhenPretty_ThenOrderKeptAndParsesBack) {
   EXPECT_EQ(Compact(document), "{\"z\":1,\"a\":[\"x\",{},[]]}\n");
 }
 
+TEST(JsonOut, GivenAnyText_WhenQuoted_ThenParsingGivesItBack) {
+  std::string all;
+  for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
+  for (const std::string& text :
+       {std::string(), std::string("plain"), std::string("\"\\"), all, std::string("größe 𝄞")}) {
+    std::string quoted = "[";
+    AppendQuoted(quoted, text);
+    EXPECT_EQ(ParseJson(quoted + "]").value(), json::value(json::array{text})) << quoted;
+  }
+}
+
 TEST(JsonIn, GivenBrokenOrDeepText_WhenParsed_ThenErrorNotException) {
   EXPECT_FALSE(ParseJson(""));
   EXPECT_FALSE(ParseJson("{"));

@@ -20,9 +20,10 @@ constexpr std::size_t kMostWatchLine = 16U << 20U;
 // A watch is silent between bookmarks (about one a minute); the server ends it by its timeout, and this much later we
 // do.
 constexpr auto kWatchSlack = std::chrono::seconds(30);
-// How much later than it could a watch tells of a change that follows close behind another, and how long answers that
-// nobody waits for gather.
-constexpr auto kRest = std::chrono::milliseconds(2);
+// How much later than it could a watch tells of a change that follows close behind another.
+constexpr auto kWatchRest = std::chrono::milliseconds(5);
+// How long answers that nobody waits for gather.
+constexpr auto kAnswersRest = std::chrono::milliseconds(2);
 
 json::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -274,7 +275,7 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
   Add(query, request.selection);
   Ask ask = NewAsk("GET", PathTo(resource, ns) + net::EncodeQuery(query), context);
   ask.deadline = net::After(request.timeout + kWatchSlack);
-  ask.rest = kRest;
+  ask.rest = kWatchRest;
   std::string unread;
   bool enough = false;
   auto outcome = Exchange(ask, [&](std::string_view piece) -> Status {
@@ -299,25 +300,25 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
   return outcome;
 }
 
-Client::Ask Client::CreateAsk(const Resource& resource, std::string_view ns, const json::value& object,
+Client::Ask Client::CreateAsk(const Resource& resource, std::string_view ns, std::string text,
                               const CallContext& context) const {
   Ask ask = NewAsk("POST", PathTo(resource, ns), context);
   ask.content_type = "application/json";
-  ask.body = Text(object);
+  ask.body = std::move(text);
   return ask;
 }
 
 Result<json::value> Client::Create(const Resource& resource, std::string_view ns, const json::value& object,
                                    const CallContext& context) {
-  return ExchangeJson(CreateAsk(resource, ns, object, context));
+  return ExchangeJson(CreateAsk(resource, ns, Text(object), context));
 }
 
-std::vector<Status> Client::CreateAll(const Resource& resource, std::span<const NewObject> objects,
+std::vector<Status> Client::CreateAll(const Resource& resource, std::span<NewObject> objects,
                                       const CallContext& context) {
   std::vector<Ask> asks;
-  for (const NewObject& one : objects) {
-    asks.push_back(CreateAsk(resource, one.ns, one.object, context));
-    asks.back().rest = kRest;
+  for (NewObject& one : objects) {
+    asks.push_back(CreateAsk(resource, one.ns, std::move(one.text), context));
+    asks.back().rest = kAnswersRest;
   }
   const auto token = token_.Get();
   Status ready = token ? Status() : Fail(Reason::kUnauthorized, token.error().message);

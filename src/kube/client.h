@@ -47,7 +47,7 @@ enum class PatchType { kMerge, kJson };
 
 struct NewObject {
   std::string ns;
-  json::value object;
+  std::string text;  // of the object, as JSON
 };
 
 struct Selection {
@@ -99,8 +99,9 @@ class Client {
   Result<json::value> Create(const Resource& resource, std::string_view ns, const json::value& object,
                              const CallContext& context = {});
   // Many at once, one request behind the other over one connection (net::Client::SendAll): for what may get lost, since
-  // a connection that breaks leaves it open which of them were created. One answer for each, in order.
-  std::vector<Status> CreateAll(const Resource& resource, std::span<const NewObject> objects,
+  // a connection that breaks leaves it open which of them were created. Takes their texts; one answer for each, in
+  // order.
+  std::vector<Status> CreateAll(const Resource& resource, std::span<NewObject> objects,
                                 const CallContext& context = {});
   // The object's metadata.resourceVersion, if any, makes it conditional.
   Result<json::value> Update(const Resource& resource, std::string_view ns, std::string_view name,
@@ -137,8 +138,7 @@ class Client {
   // For writes whose answer says nothing that its status does not say.
   Status ExchangeStatus(const Ask& ask);
   Ask NewAsk(std::string method, std::string target, const CallContext& context) const;
-  Ask CreateAsk(const Resource& resource, std::string_view ns, const json::value& object,
-                const CallContext& context) const;
+  Ask CreateAsk(const Resource& resource, std::string_view ns, std::string text, const CallContext& context) const;
   net::Call CallOf(const Ask& ask, const std::string& token) const;
   struct Page;
   Result<Page> ListPage(const std::string& target, const ListSink& sink, const CallContext& context);

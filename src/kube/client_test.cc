@@ -321,7 +321,7 @@ TEST_F(ClientTest, GivenManyObjectsWhenCreatedTogetherThenEachHasItsOwnOutcome) 
   server_.Add({.kind = FakeFault::Kind::kStatus, .method = "POST", .status = 429});
   server_.Add({.kind = FakeFault::Kind::kStatus, .method = "POST", .status = 403});
   std::vector<NewObject> objects;
-  for (const char* name : {"again", "refused", "a", "a"}) objects.push_back({"default", PodOf(name)});
+  for (const char* name : {"again", "refused", "a", "a"}) objects.push_back({"default", json::serialize(PodOf(name))});
   const auto created = client_->CreateAll(kPods, objects);
   ASSERT_EQ(created.size(), 4U);
   EXPECT_TRUE(created[0]) << created[0].error().message;

@@ -16,6 +16,8 @@ namespace hami::kube {
 namespace {
 
 constexpr auto kWatchStep = std::chrono::milliseconds(100);
+// After events a watch gathers this long before it looks for more: a stream of them is then told in few pieces.
+constexpr auto kWatchRest = std::chrono::milliseconds(2);
 
 net::Response JsonAnswer(int status, std::string body) {
   return {status, {{"Content-Type", "application/json"}}, std::move(body), {}};
@@ -87,6 +89,7 @@ FakeApiServer::FakeApiServer(const FakeOptions& options) : options_(options), st
   server.max_threads = options.max_threads;
   server.tls = options.tls;
   server.tls_look_interval = net::Duration::zero();
+  server.join_answers = true;
   auto started = net::Server::Start(server, [this](const net::Request& request) { return Handle(request); });
   if (!started) {
     // A test without its server can not go on.
@@ -163,27 +166,33 @@ void FakeApiServer::SendBookmarks() {
 
 std::uint64_t FakeApiServer::Asked(const std::string& verb) const {
   const std::scoped_lock lock(mutex_);
-  const auto found = asked_.find(verb);
-  return found == asked_.end() ? 0 : found->second;
+  std::uint64_t sum = 0;
+  for (const auto& [what, count] : asked_) sum += what.starts_with(verb + " ") ? count : 0;
+  return sum;
 }
 
 std::uint64_t FakeApiServer::AskedInAll() const {
   const std::scoped_lock lock(mutex_);
   std::uint64_t sum = 0;
-  for (const auto& [verb, count] : asked_) sum += count;
+  for (const auto& [what, count] : asked_) sum += count;
   return sum;
 }
 
 std::optional<FakeApiServer::Route> FakeApiServer::RouteOf(std::string_view target) {
-  std::vector<std::string> parts;
-  for (const std::string& part : base::Split(net::PathOf(target).substr(1), '/')) {
+  constexpr std::size_t kMostParts = 9;  // one more than any path has
+  std::array<std::string, kMostParts> parts;
+  std::size_t count = 0;
+  for (std::string_view path = net::PathOf(target); !path.empty() && count < kMostParts; ++count) {
+    path.remove_prefix(1);
+    const std::string_view part = path.substr(0, path.find('/'));
     auto decoded = net::PercentDecode(part);
     if (!decoded) return std::nullopt;
-    parts.push_back(*std::move(decoded));
+    parts[count] = *std::move(decoded);
+    path.remove_prefix(part.size());
   }
   Route route;
   std::size_t at = 0;
-  const auto next = [&] { return at < parts.size() ? parts[at++] : std::string(); };
+  const auto next = [&] { return at < count ? std::move(parts[at++]) : std::string(); };
   const std::string root = next();
   if (root == "api") {
     route.group_version = next();
@@ -193,35 +202,40 @@ std::optional<FakeApiServer::Route> FakeApiServer::RouteOf(std::string_view targ
   } else {
     return std::nullopt;
   }
-  if (parts.size() > at + 2 && parts[at] == "namespaces") {
+  if (count > at + 2 && parts[at] == "namespaces") {
     ++at;
     route.ns = next();
   }
   route.plural = next();
   route.name = next();
   route.subresource = next();
-  if (route.plural.empty() || at < parts.size()) return std::nullopt;
+  if (route.plural.empty() || at < count) return std::nullopt;
   return route;
 }
 
-std::string FakeApiServer::Route::Verb(const net::Request& request, bool watch) const {
-  if (watch) return "WATCH";
-  if (request.method == "GET") return name.empty() ? "LIST" : "GET";
-  if (subresource == "binding") return "BIND";
-  return request.method;
-}
-
-std::string FakeApiServer::Route::Permission(const net::Request& request, bool watch) const {
-  std::string verb = base::ToLower(request.method);
-  if (verb == "get") verb = watch ? "watch" : name.empty() ? "list" : "get";
-  if (verb == "post") verb = "create";
-  if (verb == "put") verb = "update";
-  return verb + " " + plural + (subresource.empty() ? "" : "/" + subresource);
+std::string FakeApiServer::Route::Asks(const net::Request& request, bool watch) const {
+  std::string_view verb = request.method;
+  if (watch) {
+    verb = "WATCH";
+  } else if (verb == "GET") {
+    verb = name.empty() ? "LIST" : "GET";
+  } else if (subresource == "binding") {
+    verb = "BIND";
+  }
+  return base::Concat({verb, " ", plural, subresource.empty() ? "" : "/", subresource});
 }
 
 std::set<std::string> FakeApiServer::Permissions() const {
   const std::scoped_lock lock(mutex_);
-  return permissions_;
+  std::set<std::string> permissions;
+  for (const auto& [what, count] : asked_) {
+    const std::size_t end = what.find(' ');
+    std::string verb = base::ToLower(what.substr(0, end));
+    if (verb == "post" || verb == "bind") verb = "create";
+    if (verb == "put") verb = "update";
+    permissions.insert(verb + what.substr(end));
+  }
+  return permissions;
 }
 
 std::optional<FakeFault> FakeApiServer::TakeFault(const net::Request& request) {
@@ -241,9 +255,9 @@ net::Response FakeApiServer::Handle(const net::Request& request) {
   if (!route) return Refusal(404, "NotFound", "the server could not find the requested resource");
   const bool watch = request.method == "GET" && Parameter(net::ParseQuery(request.target), "watch") == "true";
   {
+    std::string what = route->Asks(request, watch);
     const std::scoped_lock lock(mutex_);
-    ++asked_[route->Verb(request, watch)];
-    permissions_.insert(route->Permission(request, watch));
+    ++asked_[std::move(what)];
   }
   if (!options_.token.empty()) {
     const std::string* given = request.headers.Find("Authorization");
@@ -354,6 +368,7 @@ void FakeApiServer::RunWatch(net::BodyWriter& out, const std::string& plural, co
       lines += Bookmark(plural, from);
     }
     if (!out.Write(lines)) return;
+    if (!lines.empty()) std::this_thread::sleep_for(kWatchRest);
   }
 }
 

@@ -88,8 +88,8 @@ class FakeApiServer {
  private:
   struct Route {
     std::string plural, ns, name, subresource, group_version;
-    std::string Verb(const net::Request& request, bool watch) const;
-    std::string Permission(const net::Request& request, bool watch) const;
+    // "BIND pods/binding", "LIST nodes", …
+    std::string Asks(const net::Request& request, bool watch) const;
   };
   static std::optional<Route> RouteOf(std::string_view target);
 
@@ -107,8 +107,7 @@ class FakeApiServer {
   FakeStore store_;
   mutable std::mutex mutex_;
   std::vector<FakeFault> faults_;
-  std::map<std::string, std::uint64_t> asked_;
-  std::set<std::string> permissions_;
+  std::map<std::string, std::uint64_t> asked_;  // as Route::Asks says it
   std::atomic<std::uint64_t> drops_ = 0;
   std::atomic<std::uint64_t> bookmarks_ = 0;
   std::atomic<int> watching_ = 0;

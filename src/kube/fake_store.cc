@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -109,7 +110,7 @@ bool FakeSelector::Matches(const FakePtr& object) const {
   });
 }
 
-FakePtr FakeStore::Find(std::string_view plural, const std::string& key) const {
+FakePtr FakeStore::Find(std::string_view plural, std::string_view key) const {
   const auto kind = kinds_.find(plural);
   if (kind == kinds_.end()) return nullptr;
   const auto found = kind->second.objects.find(key);
@@ -131,15 +132,12 @@ void FakeStore::Append(Kind& kind, FakeEvent event) {
   kind.changed.notify_all();
 }
 
-FakePtr FakeStore::Store(std::string_view plural, const std::string& key, FakePtr before,
-                         std::shared_ptr<FakeObject> made) {
+FakePtr FakeStore::Store(std::string_view plural, FakePtr& slot, std::shared_ptr<FakeObject> made) {
   made->version = version_ + 1;
   made->text.replace(made->version_at, kNoVersion.size(), std::to_string(made->version));
-  FakePtr stored = std::move(made);
-  Kind& kind = KindOf(plural);
-  kind.objects[key] = stored;
-  Append(kind, {stored->version, std::string(plural), std::move(before), stored, {}});
-  return stored;
+  FakePtr before = std::exchange(slot, std::move(made));
+  Append(KindOf(plural), {slot->version, std::string(plural), std::move(before), slot, {}});
+  return slot;
 }
 
 FakeOutcome FakeStore::Create(std::string_view plural, std::string_view ns, json::value object) {
@@ -169,8 +167,9 @@ FakeOutcome FakeStore::Create(std::string_view plural, std::string_view ns, json
   std::shared_ptr<FakeObject> made = Make(object);
   const std::string key = KeyOf(ns, name);
   const std::scoped_lock lock(mutex_);
-  if (Find(plural, key)) return exists();
-  return {201, "", "", Store(plural, key, nullptr, std::move(made))};
+  FakePtr& slot = KindOf(plural).objects[key];
+  if (slot) return exists();
+  return {201, "", "", Store(plural, slot, std::move(made))};
 }
 
 FakeOutcome FakeStore::Modify(std::string_view plural, std::string_view ns, std::string_view name,
@@ -197,11 +196,14 @@ FakeOutcome FakeStore::Modify(std::string_view plural, std::string_view ns, std:
     }
     metadata["name"] = View(name);
     std::shared_ptr<FakeObject> made = Make(object);
-    const std::scoped_lock lock(mutex_);
-    if (Find(plural, key) != before) continue;
     // As etcd3 storage: what changes nothing is no event.
-    if (SaysTheSame(*made, *before)) return {200, "", "", before};
-    return {outcome.status, "", "", Store(plural, key, before, std::move(made))};
+    const bool same = SaysTheSame(*made, *before);
+    const std::scoped_lock lock(mutex_);
+    Objects& objects = KindOf(plural).objects;
+    const auto found = objects.find(key);
+    if (found == objects.end() || found->second != before) continue;
+    if (same) return {200, "", "", before};
+    return {outcome.status, "", "", Store(plural, found->second, std::move(made))};
   }
 }
 

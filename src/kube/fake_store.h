@@ -120,9 +120,10 @@ class FakeStore {
   };
 
   // All with the mutex held.
-  FakePtr Find(std::string_view plural, const std::string& key) const;
+  FakePtr Find(std::string_view plural, std::string_view key) const;
   Kind& KindOf(std::string_view plural);
-  FakePtr Store(std::string_view plural, const std::string& key, FakePtr before, std::shared_ptr<FakeObject> made);
+  // MADE gets its version and takes the place of what is in SLOT, of an object of PLURAL.
+  FakePtr Store(std::string_view plural, FakePtr& slot, std::shared_ptr<FakeObject> made);
   void Append(Kind& kind, FakeEvent event);
 
   mutable std::mutex mutex_;

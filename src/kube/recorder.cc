@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 
+#include "base/json.h"
 #include "base/log.h"
 
 namespace hami::kube {
@@ -12,8 +13,8 @@ namespace {
 
 // So few that their requests and answers fit into the buffers of a connection.
 constexpr std::size_t kMostAtOnce = 32;
-constexpr std::size_t kUsualDocumentBytes = 4096;  // of an event, as a tree
-constexpr char kUnit = '\x1f';                     // between the parts of a key; no name holds it
+constexpr std::size_t kUsualDocumentBytes = 1024;
+constexpr char kUnit = '\x1f';  // between the parts of a key; no name holds it
 
 // Cuts at a character, not within one.
 std::string Shorten(std::string_view text, std::size_t most) {
@@ -97,7 +98,6 @@ std::list<EventRecorder::Pending> EventRecorder::TakeSome() {
 }
 
 void EventRecorder::Write(std::list<Pending>& events) {
-  json::monotonic_resource memory(events.size() * kUsualDocumentBytes);
   std::vector<Pending*> fresh;
   std::vector<std::string> names;
   std::vector<NewObject> objects;
@@ -105,7 +105,7 @@ void EventRecorder::Write(std::list<Pending>& events) {
     if (CountUp(pending)) continue;
     fresh.push_back(&pending);
     names.push_back(NewName(pending));
-    objects.push_back({NamespaceOf(pending.target), Document(pending, names.back(), &memory)});
+    objects.push_back({NamespaceOf(pending.target), Document(pending, names.back())});
   }
   const std::vector<Status> created = client_.CreateAll(kEvents, objects, {&cut_, options_.call_timeout});
   for (std::size_t i = 0; i < fresh.size(); ++i) {
@@ -166,29 +166,28 @@ void EventRecorder::Remember(Pending& pending, std::string name) {
   written_.pop_back();
 }
 
-json::value EventRecorder::Document(const Pending& pending, const std::string& name,
-                                    const json::storage_ptr& memory) const {
+std::string EventRecorder::Document(const Pending& pending, std::string_view name) const {
   const EventTarget& target = pending.target;
-  json::object about({{"kind", target.kind}, {"apiVersion", target.api_version}, {"name", target.name}}, memory);
-  if (!target.ns.empty()) about["namespace"] = target.ns;
-  if (!target.uid.empty()) about["uid"] = target.uid;
-  json::object source({{"component", options_.component}}, memory);
-  if (!options_.host.empty()) source["host"] = options_.host;
-  const std::string_view type = TypeName(pending.type);
-  return json::value({{"apiVersion", "v1"},
-                      {"kind", "Event"},
-                      {"metadata", {{"name", name}, {"namespace", NamespaceOf(target)}}},
-                      {"involvedObject", std::move(about)},
-                      {"reason", pending.reason},
-                      {"message", pending.message},
-                      {"type", json::string_view(type.data(), type.size())},
-                      {"source", std::move(source)},
-                      {"reportingComponent", options_.component},
-                      {"reportingInstance", options_.host},
-                      {"firstTimestamp", FormatTime(pending.first)},
-                      {"lastTimestamp", FormatTime(pending.last)},
-                      {"count", pending.count}},
-                     memory);
+  std::string text;
+  text.reserve(kUsualDocumentBytes + pending.message.size());
+  const auto put = [&](std::string_view before, std::string_view value) { base::AppendQuoted(text += before, value); };
+  put(R"({"apiVersion":"v1","kind":"Event","metadata":{"name":)", name);
+  put(R"(,"namespace":)", NamespaceOf(target));
+  put(R"(},"involvedObject":{"kind":)", target.kind);
+  put(R"(,"apiVersion":)", target.api_version);
+  put(R"(,"name":)", target.name);
+  if (!target.ns.empty()) put(R"(,"namespace":)", target.ns);
+  if (!target.uid.empty()) put(R"(,"uid":)", target.uid);
+  put(R"(},"reason":)", pending.reason);
+  put(R"(,"message":)", pending.message);
+  put(R"(,"type":)", TypeName(pending.type));
+  put(R"(,"source":{"component":)", options_.component);
+  if (!options_.host.empty()) put(R"(,"host":)", options_.host);
+  put(R"(},"reportingComponent":)", options_.component);
+  put(R"(,"reportingInstance":)", options_.host);
+  put(R"(,"firstTimestamp":)", FormatTime(pending.first));
+  put(R"(,"lastTimestamp":)", FormatTime(pending.last));
+  return text.append(R"(,"count":)").append(std::to_string(pending.count)).append("}");
 }
 
 bool EventRecorder::Flush(net::Deadline deadline) {

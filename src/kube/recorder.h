@@ -94,7 +94,8 @@ class EventRecorder {
   bool CountUp(const Pending& pending);
   void Remember(Pending& pending, std::string name);
   std::string NewName(const Pending& pending);
-  json::value Document(const Pending& pending, const std::string& name, const json::storage_ptr& memory) const;
+  // Written out, and not built as a tree first: it is as long as many and as plain as all.
+  std::string Document(const Pending& pending, std::string_view name) const;
 
   Client& client_;
   const RecorderOptions options_;

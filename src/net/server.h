@@ -32,6 +32,8 @@ struct ServerOptions {
   Duration body_timeout = std::chrono::seconds(60);
   Duration write_timeout = std::chrono::seconds(60);
   Duration idle_timeout = std::chrono::seconds(90);
+  // Answers to requests that came together go out together: for handlers that never wait.
+  bool join_answers = false;
 };
 
 // Called on several threads at once. Must not throw; if it does, the client gets a 500.

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <exception>
+#include <utility>
 
 #include "base/log.h"
 
@@ -69,11 +70,11 @@ bool ServerConnection::HasMore(Duration span) const {
 }
 
 Result<bool> ServerConnection::ReadSome() {
-  const std::size_t had = unread_.size();
-  unread_.resize(had + kReadBytes);
-  const auto got = stream_.Read(std::span(unread_).subspan(had));
-  unread_.resize(had + (got ? *got : 0));
+  HAMI_NET_TRY(Flush());
+  std::array<char, kReadBytes> buffer;
+  const auto got = stream_.Read(buffer);
   if (!got) return tl::unexpected(got.error());
+  unread_.append(buffer.data(), *got);
   return *got > 0;
 }
 
@@ -88,7 +89,7 @@ Result<bool> ServerConnection::ReadRequest(RequestParser& parser) {
     if (parser.head_done() && !had_head) stream_.set_deadline(After(shared_.options.body_timeout));
     if (parser.head_done() && parser.wants_continue() && !asked_to_continue) {
       asked_to_continue = true;
-      HAMI_NET_TRY(stream_.Write("HTTP/1.1 100 Continue\r\n\r\n"));
+      unsent_ += "HTTP/1.1 100 Continue\r\n\r\n";
     }
     auto more = ReadSome();
     if (!more) return more;
@@ -123,7 +124,10 @@ bool ServerConnection::ServeOne() {
   request.abandoned = [this] { return shared_.cutting.cancelled() || stream_.PeerGone(); };
   const Response response = Handle(request);
   shared_.requests.fetch_add(1, std::memory_order_relaxed);
-  if (response.abort) return false;
+  if (response.abort) {
+    (void)Flush();
+    return false;
+  }
   stream_.set_deadline(After(shared_.options.write_timeout));
   if (response.stream && request.method != "HEAD") return AnswerStreaming(response, http_1_0) && keep_alive;
   keep_alive = keep_alive && !shared_.stopping.cancelled();
@@ -147,12 +151,18 @@ bool ServerConnection::Answer(const Response& response, bool head_request, bool 
   std::string head = ResponseHead(response, false, keep_alive);
   if (http_1_0 && keep_alive) head.insert(head.size() - 2, "Connection: keep-alive\r\n");
   const std::string_view body = head_request ? std::string_view() : std::string_view(response.body);
-  if (body.size() <= kJoinBytes) return stream_.Write(head.append(body)) && keep_alive;
-  return stream_.Write(head) && stream_.Write(body) && keep_alive;
+  unsent_ += head;
+  if (unsent_.size() + body.size() > kJoinBytes) return Flush() && stream_.Write(body) && keep_alive;
+  unsent_ += body;
+  const bool another = shared_.options.join_answers && keep_alive && !unread_.empty();
+  return (another || Flush()) && keep_alive;
 }
 
+Status ServerConnection::Flush() { return stream_.Write(std::exchange(unsent_, {})); }
+
 bool ServerConnection::AnswerStreaming(const Response& response, bool http_1_0) {
-  if (!stream_.Write(ResponseHead(response, !http_1_0, !http_1_0))) return false;
+  unsent_ += ResponseHead(response, !http_1_0, !http_1_0);
+  if (!Flush()) return false;
   StreamWriter writer(shared_, stream_, !http_1_0);
   try {
     response.stream(writer);
@@ -171,7 +181,8 @@ bool ServerConnection::Refuse(const Error& error, bool request_begun) {
   if (status == 0) return false;
   stream_.set_deadline(After(kDrainTime));
   const Response response{status, {{"Content-Type", "text/plain"}}, error.message + "\n", {}};
-  if (stream_.Write(ResponseHead(response, false, false) + response.body)) stream_.Drain(After(kDrainTime));
+  unsent_ += ResponseHead(response, false, false) + response.body;
+  if (Flush()) stream_.Drain(After(kDrainTime));
   return false;
 }
 

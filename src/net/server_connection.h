@@ -41,6 +41,7 @@ class ServerConnection {
   // Reads into unread_; false at the peer's orderly end.
   Result<bool> ReadSome();
   Result<bool> ReadRequest(RequestParser& parser);
+  Status Flush();
   bool Refuse(const Error& error, bool request_begun);
   bool Answer(const Response& response, bool head_request, bool http_1_0, bool keep_alive);
   bool AnswerStreaming(const Response& response, bool http_1_0);
@@ -50,6 +51,7 @@ class ServerConnection {
   Stream stream_;
   bool greeted_ = false;  // the TLS handshake, if any, is done
   std::string unread_;    // received and not yet parsed
+  std::string unsent_;    // answers, or the beginning of one
 };
 
 }  // namespace hami::net

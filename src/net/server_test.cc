@@ -184,6 +184,30 @@ TEST(Server, GivenPipelinedRequestsWhenReceivedTogetherThenAllAreAnsweredInOrder
   EXPECT_TRUE(one < two && two < three && three != std::string::npos) << heard;
 }
 
+TEST(Server, GivenPipelinedRequestsWhenAnswersAreJoinedThenAllComeAlsoBeforeACutAndABodyThatIsAwaited) {
+  ServerOptions options;
+  options.join_answers = true;
+  const auto server = StartServer(
+      [](const Request& request) {
+        Response response{200, {}, request.target, {}};
+        response.abort = request.target == "/cut";
+        return response;
+      },
+      options);
+  RawClient cut(*server);
+  ASSERT_TRUE(cut.Say("GET /one HTTP/1.1\r\n\r\nGET /two HTTP/1.1\r\n\r\nGET /cut HTTP/1.1\r\n\r\n"));
+  const std::string heard = cut.Hear();
+  EXPECT_TRUE(heard.find("/one") < heard.find("/two") && heard.ends_with("/two")) << heard;
+
+  RawClient waiting(*server);
+  ASSERT_TRUE(
+      waiting.Say("GET /one HTTP/1.1\r\n\r\nPOST /two HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n"
+                  "Connection: close\r\n\r\n"));
+  EXPECT_TRUE(waiting.HearSome().ends_with("/oneHTTP/1.1 100 Continue\r\n\r\n"));
+  ASSERT_TRUE(waiting.Say("ok"));
+  EXPECT_TRUE(waiting.Hear().ends_with("/two"));
+}
+
 TEST(Server, GivenExpectContinueWhenReceivedThenTheBodyIsAskedFor) {
   const auto server = StartServer(Echo);
   RawClient client(*server);
