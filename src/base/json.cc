@@ -2,6 +2,8 @@
 
 #include "base/json.h"
 
+#include "base/json_cursor.h"
+
 namespace hami::base {
 namespace {
 
@@ -49,6 +51,14 @@ std::string Pretty(const json::value& value) {
 }
 
 std::string Compact(const json::value& value) { return json::serialize(value) + "\n"; }
+
+void AppendJsonString(std::string& out, std::string_view text) {
+  if (PlainLength(text) == text.size()) {
+    out.append(1, '"').append(text).append(1, '"');
+  } else {
+    out += json::serialize(json::string_view(text.data(), text.size()));
+  }
+}
 
 Result<json::value> ParseJson(std::string_view text) {
   json::error_code error;

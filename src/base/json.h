@@ -22,6 +22,9 @@ std::string Pretty(const json::value& value);
 // For pipes: one line. Ends with a newline.
 std::string Compact(const json::value& value);
 
+// TEXT as a JSON string, whatever is in it.
+void AppendJsonString(std::string& out, std::string_view text);
+
 Result<json::value> ParseJson(std::string_view text);
 
 // Typed looks into an object that a stranger may have written: absent or of another type is "nothing".
