@@ -2,6 +2,8 @@
 
 #include "base/json.h"
 
+#include "base/json_cursor.h"
+
 namespace hami::base {
 namespace {
 
@@ -50,23 +52,12 @@ std::string Pretty(const json::value& value) {
 
 std::string Compact(const json::value& value) { return json::serialize(value) + "\n"; }
 
-void AppendQuoted(std::string& out, std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  out += '"';
-  std::size_t copied = 0;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const auto c = static_cast<unsigned char>(text[at]);
-    if (c >= 0x20 && c != '"' && c != '\\') continue;
-    out.append(text, copied, at - copied);
-    copied = at + 1;
-    if (c >= 0x20) {
-      out.append(1, '\\').append(1, text[at]);
-    } else {
-      out.append("\\u00").append(1, kDigits[c / 16]).append(1, kDigits[c % 16]);
-    }
+void AppendJsonString(std::string& out, std::string_view text) {
+  if (PlainLength(text) == text.size()) {
+    out.append(1, '"').append(text).append(1, '"');
+  } else {
+    out += json::serialize(json::string_view(text.data(), text.size()));
   }
-  out.append(text, copied, std::string_view::npos);
-  out += '"';
 }
 
 Result<json::value> ParseJson(std::string_view text) {

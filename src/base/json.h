@@ -22,8 +22,8 @@ std::string Pretty(const json::value& value);
 // For pipes: one line. Ends with a newline.
 std::string Compact(const json::value& value);
 
-// TEXT, which is UTF-8, as a JSON string with its quotes.
-void AppendQuoted(std::string& out, std::string_view text);
+// TEXT as a JSON string, whatever is in it.
+void AppendJsonString(std::string& out, std::string_view text);
 
 Result<json::value> ParseJson(std::string_view text);
 

@@ -23,7 +23,7 @@ TEST(JsonOut, GivenAnyText_WhenQuoted_ThenParsingGivesItBack) {
   for (const std::string& text :
        {std::string(), std::string("plain"), std::string("\"\\"), all, std::string("größe 𝄞")}) {
     std::string quoted = "[";
-    AppendQuoted(quoted, text);
+    AppendJsonString(quoted, text);
     EXPECT_EQ(ParseJson(quoted + "]").value(), json::value(json::array{text})) << quoted;
   }
 }

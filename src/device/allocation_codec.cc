@@ -2,6 +2,7 @@
 
 #include "device/allocation_codec.h"
 
+#include <array>
 #include <charconv>
 #include <limits>
 #include <set>
@@ -26,10 +27,28 @@ Result<int> ReadAmount(std::string_view text, const char* what) {
   return number;
 }
 
+// Up to the next SEPARATOR, which goes with it. More: whether there was one.
+std::string_view TakePart(std::string_view& text, char separator, bool& more) {
+  const std::size_t at = text.find(separator);
+  more = at != std::string_view::npos;
+  const std::string_view part = text.substr(0, at);
+  text.remove_prefix(more ? at + 1 : text.size());
+  return part;
+}
+
+// Each part that base::Split would make.
+template <typename Each>
+Status ForEachPart(std::string_view text, char separator, Each each) {
+  for (bool more = !text.empty(); more;) HAMI_TRY(each(TakePart(text, separator, more)));
+  return {};
+}
+
 Result<Share> ReadShare(std::string_view entry) {
-  const std::vector<std::string> fields = base::Split(entry, ',');
-  if (fields.size() < 4) {
-    return Fail("pod annotation format error, missing fields, do not use nodeName in task spec");
+  std::array<std::string_view, 4> fields;
+  bool more = true;
+  for (std::string_view& field : fields) {
+    if (!more) return Fail("pod annotation format error, missing fields, do not use nodeName in task spec");
+    field = TakePart(entry, ',', more);
   }
   Share share;
   share.uuid = fields[0];
@@ -45,12 +64,14 @@ Result<Share> ReadShare(std::string_view entry) {
 
 Result<ContainerGrant> ReadContainer(std::string_view text) {
   ContainerGrant grant;
-  for (const std::string& entry : base::Split(text, ':')) {
-    if (entry.empty()) continue;
+  const Status read = ForEachPart(text, ':', [&](std::string_view entry) -> Status {
+    if (entry.empty()) return {};
     Result<Share> share = ReadShare(entry);
     HAMI_TRY(share);
     grant.push_back(std::move(*share));
-  }
+    return {};
+  });
+  HAMI_TRY(read);
   return grant;
 }
 
@@ -100,11 +121,13 @@ std::string EncodeGrant(const PodGrant& grant) {
 
 Result<PodGrant> DecodeGrant(std::string_view text) {
   PodGrant grant;
-  for (const std::string& row : base::Split(text, ';')) {
+  const Status read = ForEachPart(text, ';', [&](std::string_view row) -> Status {
     Result<ContainerGrant> container = ReadContainer(row);
     HAMI_TRY(container);
     grant.push_back(std::move(*container));
-  }
+    return {};
+  });
+  HAMI_TRY(read);
   if (!text.empty() && text.back() == ';') grant.pop_back();
   return grant;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_parts.h"
 #include "base/result.h"
 #include "device/types.h"
 
@@ -41,6 +42,31 @@ struct Pod {
   bool terminated = false;  // phase Succeeded or Failed
   bool init_done = false;   // every ordinary init container ended with exit code 0
 };
+
+namespace pod_parts {
+
+inline constexpr base::Part kGroupLabel[] = {{"scheduling.x-k8s.io/pod-group"}};
+inline constexpr base::Part kMetadata[] = {{"namespace"},       {"name"},        {"uid"},
+                                           {"resourceVersion"}, {"annotations"}, {"labels", kGroupLabel}};
+inline constexpr base::Part kResources[] = {{"limits"}, {"requests"}};
+inline constexpr base::Part kVariable[] = {{"name"}, {"value"}};
+inline constexpr base::Part kSecurity[] = {{"runAsUser"}};
+inline constexpr base::Part kContainer[] = {
+    {"name"}, {"resources", kResources}, {"env", kVariable}, {"securityContext", kSecurity}, {"restartPolicy"}};
+inline constexpr base::Part kGroup[] = {{"podGroupName"}};
+inline constexpr base::Part kSpec[] = {
+    {"nodeName"},  {"initContainers", kContainer}, {"containers", kContainer}, {"securityContext", kSecurity},
+    {"hostUsers"}, {"schedulingGroup", kGroup}};
+inline constexpr base::Part kTerminated[] = {{"exitCode"}};
+inline constexpr base::Part kState[] = {{"terminated", kTerminated}};
+inline constexpr base::Part kContainerStatus[] = {{"name"}, {"state", kState}};
+inline constexpr base::Part kStatus[] = {{"phase"}, {"initContainerStatuses", kContainerStatus}};
+
+}  // namespace pod_parts
+
+// All that ReadPod looks at, what the API server goes by, and the two ways to be in a group.
+inline constexpr base::Part kPodParts[] = {
+    {"metadata", pod_parts::kMetadata}, {"spec", pod_parts::kSpec}, {"status", pod_parts::kStatus}};
 
 base::Result<Pod> ReadPod(const base::json::value& document);
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "kube/base64.h"
@@ -64,7 +65,7 @@ std::string BasicOf(const Config& config) {
 
 // Whether LINE, of a watch, tells of a modification that is known already; IDENTITY is then its object's.
 bool IsKnown(std::string_view line, const AlreadyKnown& known, Identity& identity) {
-  JsonCursor cursor(line);
+  base::JsonCursor cursor(line);
   std::string_view key;
   std::string_view type;
   if (!known || !cursor.Take('{') || !cursor.TakeKey(key) || key != "type" || !cursor.TakeValue(type)) return false;
@@ -72,22 +73,65 @@ bool IsKnown(std::string_view line, const AlreadyKnown& known, Identity& identit
   return FindIdentity(cursor, identity) && known(identity);
 }
 
+// The Status that an event brings in place of an object.
+tl::unexpected<Error> ErrorIn(std::string_view line) {
+  const auto event = ParseDocument(line);
+  return tl::unexpected<Error>(event ? FromStatus(*Member(*event, "object"), 500) : event.error());
+}
+
 // One line of a watch. What goes wrong with it is an error; false: the receiver had enough.
-Result<bool> Deliver(std::string_view line, const AlreadyKnown& known, const OnWatchEvent& on_event) {
+Result<bool> Deliver(std::string_view line, const AlreadyKnown& known, base::Parts parts,
+                     const OnWatchEvent& on_event) {
   if (Identity identity; IsKnown(line, known, identity)) {
     return on_event(WatchType::kBookmark, {{"metadata", {{"resourceVersion", View(identity.version)}}}});
   }
   std::array<unsigned char, 16384> buffer;
   json::monotonic_resource storage(buffer.data(), buffer.size());
-  const auto event = ParseDocument(line, &storage);
+  const std::array<base::Part, 2> members{{{"type"}, {"object", parts}}};
+  const auto event = ParseDocument(line, &storage, members);
   if (!event) return tl::unexpected(event.error());
   const std::string name = TextOf(Member(*event, "type"));
   const json::value* object = Member(*event, "object");
   if (object == nullptr) return Fail(Reason::kBadAnswer, "watch: an event without an object");
-  if (name == "ERROR") return tl::unexpected(FromStatus(*object, 500));
+  if (name == "ERROR") return ErrorIn(line);
   const auto type = WatchTypeOf(name);
   if (!type) return Fail(Reason::kBadAnswer, "watch: unknown type of event");
   return on_event(*type, *object);
+}
+
+// `,"KEY":"VALUE"`, unless there is none.
+void AppendMember(std::string& out, std::string_view key, std::string_view value) {
+  if (value.empty()) return;
+  out.append(",\"").append(key).append("\":");
+  base::AppendJsonString(out, value);
+}
+
+void AppendMember(std::string& out, std::string_view key, const StringMap& map) {
+  if (map.empty()) return;
+  out.append(",\"").append(key).append("\":");
+  char before = '{';
+  for (const auto& [name, value] : map) {
+    out += std::exchange(before, ',');
+    base::AppendJsonString(out, name);
+    out += ':';
+    base::AppendJsonString(out, value);
+  }
+  out += '}';
+}
+
+// Every pod has one: written without a document.
+std::string BodyOf(const Binding& binding) {
+  std::string out = R"({"apiVersion":"v1","kind":"Binding","metadata":{"name":)";
+  out.reserve(1024);
+  base::AppendJsonString(out, binding.name);
+  AppendMember(out, "namespace", binding.ns);
+  AppendMember(out, "uid", binding.uid);
+  AppendMember(out, "resourceVersion", binding.version);
+  AppendMember(out, "annotations", binding.annotations);
+  AppendMember(out, "labels", binding.labels);
+  out += R"(},"target":{"apiVersion":"v1","kind":"Node")";
+  AppendMember(out, "name", binding.node);
+  return out += "}}";
 }
 
 }  // namespace
@@ -100,6 +144,7 @@ struct Client::Ask {
   net::Deadline deadline;
   const net::Canceller* stop = nullptr;
   net::Duration rest{};
+  base::Parts parts{};
 };
 
 struct Client::Page {
@@ -129,6 +174,7 @@ Client::Ask Client::NewAsk(std::string method, std::string target, const CallCon
   ask.target = std::move(target);
   ask.deadline = net::After(context.timeout == net::Duration{} ? options_.timeout : context.timeout);
   ask.stop = context.stop;
+  ask.parts = context.parts;
   return ask;
 }
 
@@ -218,7 +264,7 @@ Result<json::value> Client::ExchangeJson(const Ask& ask) {
     return {};
   }));
   // The document is read and dropped as a whole: its parts need no memory of their own each.
-  return ParseDocument(body, json::make_shared_resource<json::monotonic_resource>(2 * body.size()));
+  return ParseDocument(body, json::make_shared_resource<json::monotonic_resource>(2 * body.size()), ask.parts);
 }
 
 Result<json::value> Client::Get(const Resource& resource, std::string_view ns, std::string_view name,
@@ -230,7 +276,7 @@ Result<Client::Page> Client::ListPage(const std::string& target, const ListSink&
   std::vector<unsigned char> buffer(65536);
   ListScanner scanner([&](std::string_view text) -> Status {
     json::monotonic_resource storage(buffer.data(), buffer.size());
-    const auto item = ParseDocument(text, &storage);
+    const auto item = ParseDocument(text, &storage, context.parts);
     if (!item) return tl::unexpected(item.error());
     sink.item(*item);
     return {};
@@ -284,7 +330,7 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
       const std::string_view line = unread.empty() ? piece.substr(0, end) : unread.append(piece.substr(0, end));
       piece.remove_prefix(end + 1);
       if (!line.empty()) {
-        const auto go_on = Deliver(line, request.known, on_event);
+        const auto go_on = Deliver(line, request.known, context.parts, on_event);
         if (!go_on) return tl::unexpected(go_on.error());
         enough = !*go_on;
       }
@@ -375,20 +421,13 @@ Status Client::Delete(const Resource& resource, std::string_view ns, std::string
 
 Status Client::Bind(std::string_view ns, std::string_view pod, std::string_view uid, std::string_view node,
                     const CallContext& context) {
-  json::object metadata{{"name", View(pod)}, {"namespace", View(ns)}};
-  if (!uid.empty()) metadata["uid"] = View(uid);
-  return PostBinding(std::move(metadata), node, context);
+  return PostBinding({std::string(ns), std::string(pod), std::string(uid), {}, std::string(node), {}, {}}, context);
 }
 
-Status Client::PostBinding(json::object metadata, std::string_view node, const CallContext& context) {
-  const std::string ns = base::GetString(metadata, "namespace").value_or("");
-  const std::string pod = base::GetString(metadata, "name").value_or("");
-  Ask ask = NewAsk("POST", PathTo(kPods, ns, pod, "binding"), context);
+Status Client::PostBinding(const Binding& binding, const CallContext& context) {
+  Ask ask = NewAsk("POST", PathTo(kPods, binding.ns, binding.name, "binding"), context);
   ask.content_type = "application/json";
-  ask.body = Text({{"apiVersion", "v1"},
-                   {"kind", "Binding"},
-                   {"metadata", std::move(metadata)},
-                   {"target", {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", View(node)}}}});
+  ask.body = BodyOf(binding);
   return ExchangeStatus(ask);
 }
 

@@ -18,12 +18,14 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_parts.h"
 #include "kube/config.h"
 #include "kube/error.h"
-#include "kube/json_cursor.h"
+#include "kube/identity.h"
 #include "kube/rate.h"
 #include "kube/resource.h"
 #include "kube/token.h"
+#include "kube/views.h"
 #include "net/client.h"
 
 namespace hami::kube {
@@ -41,6 +43,7 @@ struct ClientOptions {
 struct CallContext {
   const net::Canceller* stop = nullptr;
   net::Duration timeout{};  // 0: the client's
+  base::Parts parts{};      // of each object that is read, what the caller looks at; empty: all
 };
 
 enum class PatchType { kMerge, kJson };
@@ -115,9 +118,8 @@ class Client {
   Status Bind(std::string_view ns, std::string_view pod, std::string_view uid, std::string_view node,
               const CallContext& context = {});
 
-  // The same with metadata of the caller's: name and namespace of the pod, uid and resourceVersion that it must have,
-  // annotations and labels that it gets with the same write.
-  Status PostBinding(json::object metadata, std::string_view node, const CallContext& context = {});
+  // The same with all that a Binding can say.
+  Status PostBinding(const Binding& binding, const CallContext& context = {});
 
   struct Counters {
     std::uint64_t calls = 0;

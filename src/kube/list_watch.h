@@ -23,17 +23,23 @@ class ListWatcher {
 
 class ApiListWatcher : public ListWatcher {
  public:
-  // CLIENT must outlive this. Empty NS: all namespaces.
+  // CLIENT must outlive this. Empty NS: all namespaces. PARTS: what of each object the receiver looks at; empty: all.
   ApiListWatcher(Client& client, const Resource& resource, std::string ns = {}, Selection selection = {},
-                 std::uint32_t page = 500)
-      : client_(client), resource_(resource), ns_(std::move(ns)), selection_(std::move(selection)), page_(page) {}
+                 std::uint32_t page = 500, base::Parts parts = {})
+      : client_(client),
+        resource_(resource),
+        ns_(std::move(ns)),
+        selection_(std::move(selection)),
+        page_(page),
+        parts_(parts) {}
 
   Result<std::string> List(const ListSink& sink, const net::Canceller& stop) override {
-    return client_.List(resource_, ns_, {selection_, page_}, sink, {&stop, {}});
+    return client_.List(resource_, ns_, {selection_, page_}, sink, {&stop, {}, parts_});
   }
   Status Watch(const std::string& resource_version, std::chrono::seconds timeout, const OnWatchEvent& on_event,
                const net::Canceller& stop) override {
-    return client_.Watch(resource_, ns_, {selection_, resource_version, timeout, known_}, on_event, {&stop, {}});
+    return client_.Watch(resource_, ns_, {selection_, resource_version, timeout, known_}, on_event,
+                         {&stop, {}, parts_});
   }
   void SetKnown(AlreadyKnown known) override { known_ = std::move(known); }
 
@@ -43,6 +49,7 @@ class ApiListWatcher : public ListWatcher {
   const std::string ns_;
   const Selection selection_;
   const std::uint32_t page_;
+  const base::Parts parts_;
   AlreadyKnown known_;
 };
 

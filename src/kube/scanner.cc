@@ -2,10 +2,12 @@
 
 #include "kube/scanner.h"
 
+#include "base/json_cursor.h"
+
 namespace hami::kube {
 namespace {
 
-constexpr std::size_t kMostDepth = 64;
+constexpr std::size_t kMostDepth = base::JsonCursor::kMostDepth;
 constexpr std::size_t kMostFrameBytes = 1U << 20U;
 constexpr std::size_t kItemDepth = 2;  // the list object, then its array
 
@@ -16,16 +18,24 @@ std::string_view TrimEnd(std::string_view text) {
   return text;
 }
 
-}  // namespace
-
-Result<base::json::value> ParseDocument(std::string_view text, base::json::storage_ptr storage) {
+// A parser says it better than a cursor.
+std::string WhatIsWrong(std::string_view text) {
   base::json::error_code error;
   base::json::parse_options options;
   options.max_depth = kMostDepth;
+  base::json::parse({text.data(), text.size()}, error, {}, options);
+  return error ? error.message() : "a syntax error";
+}
+
+}  // namespace
+
+Result<base::json::value> ParseDocument(std::string_view text, const base::json::storage_ptr& storage,
+                                        base::Parts parts) {
   try {
-    auto value = base::json::parse({text.data(), text.size()}, error, std::move(storage), options);
-    if (error) return Fail(Reason::kBadAnswer, "not valid JSON: " + error.message());
-    return value;
+    base::JsonCursor cursor(text);
+    auto value = base::TakeParts(cursor, parts, storage);
+    if (value && cursor.AtEnd()) return *std::move(value);
+    return Fail(Reason::kBadAnswer, "not valid JSON: " + WhatIsWrong(text));
   } catch (const std::exception& exception) {
     return Fail(Reason::kBadAnswer, std::string("not valid JSON: ") + exception.what());
   }

@@ -12,13 +12,15 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/json_parts.h"
 #include "kube/error.h"
 
 namespace hami::kube {
 
 // As base::ParseJson, for documents as deep as Kubernetes' own (managed fields, affinities). STORAGE may be a
-// short-lived resource that outlives the value.
-Result<base::json::value> ParseDocument(std::string_view text, base::json::storage_ptr storage = {});
+// short-lived resource that outlives the value. PARTS: what of it will be looked at; empty: all.
+Result<base::json::value> ParseDocument(std::string_view text, const base::json::storage_ptr& storage = {},
+                                        base::Parts parts = {});
 
 class ListScanner {
  public:

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_parts.h"
 #include "kube/error.h"
 
 namespace hami::kube {
@@ -32,6 +33,10 @@ struct Metadata {
 
 // Which annotations are of interest. Empty function: all.
 using KeepKey = std::function<bool(std::string_view key)>;
+
+// What the readers look at, for those who ask for parts of objects (base/json_parts.h).
+inline constexpr base::Part kMetadataMembers[] = {
+    {"namespace"}, {"name"}, {"uid"}, {"resourceVersion"}, {"labels"}, {"annotations"}, {"deletionTimestamp"}};
 
 Result<Metadata> ReadMetadata(const base::json::value& object, const KeepKey& keep_annotation = {});
 
@@ -79,6 +84,18 @@ struct Quota {
 };
 
 Result<Quota> ReadQuota(const base::json::value& object);
+
+// A pod's way to its node: one write that binds it and puts down what it was given. The server refuses it when the pod
+// is bound, has another uid, or (where VERSION is not empty) has changed since.
+struct Binding {
+  std::string ns;
+  std::string name;
+  std::string uid;
+  std::string version;  // resourceVersion
+  std::string node;
+  StringMap annotations;
+  StringMap labels;
+};
 
 struct Lease {
   Metadata metadata;

@@ -16,6 +16,7 @@
 #include "device/pod.h"
 #include "device/types.h"
 #include "kube/error.h"
+#include "kube/views.h"
 
 namespace hami::scheduler {
 
@@ -39,17 +40,7 @@ struct PodView {
   device::StringMap annotations;
 };
 
-// A pod's way to its node: one write that binds it and puts down what it was given. The server refuses it when the pod
-// is bound, has another uid, or (where VERSION is not empty) has changed since.
-struct Binding {
-  std::string ns;
-  std::string name;
-  std::string uid;
-  std::string version;
-  std::string node;
-  device::StringMap annotations;
-  device::StringMap labels;
-};
+using kube::Binding;
 
 // Nothing: remove the key.
 using Changes = std::vector<std::pair<std::string, std::optional<std::string>>>;

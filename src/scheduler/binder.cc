@@ -373,18 +373,23 @@ Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::st
 }
 
 base::Status Binder::Post(Work& work) {
-  const std::optional<Pending> pending = books_.Read([&](const State& state) -> std::optional<Pending> {
-    const auto found = state.pendings().find(work.pod.uid);
-    return found == state.pendings().end() ? std::nullopt : std::optional<Pending>(found->second);
-  });
   std::string why = "the pod is gone";
-  for (int tries = 0; pending && tries < kMostTries; ++tries) {
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    std::optional<kube::Status> bound;
     if (!work.binding.version.empty()) {
-      const kube::Status bound = api_.Bind(work.binding);
-      if (bound) return Succeed(work.pod), base::Status();
-      if (Silent(bound.error().reason)) return AfterSilence(work, *pending, bound.error());
-      why = "bind: " + bound.error().message;
-      if (bound.error().reason != kube::Reason::kConflict) break;
+      bound = api_.Bind(work.binding);
+      if (*bound) return Succeed(work.pod), base::Status();
+    }
+    // What was to be bound; nobody else takes it away from a bind call.
+    const std::optional<Pending> pending = books_.Read([&](const State& state) -> std::optional<Pending> {
+      const auto found = state.pendings().find(work.pod.uid);
+      return found == state.pendings().end() ? std::nullopt : std::optional<Pending>(found->second);
+    });
+    if (!pending) break;
+    if (bound) {
+      if (Silent(bound->error().reason)) return AfterSilence(work, *pending, bound->error());
+      why = "bind: " + bound->error().message;
+      if (bound->error().reason != kube::Reason::kConflict) break;
     }
     // The pod was changed since we saw it, or is somebody else's now.
     const kube::Result<PodView> pod = api_.GetPod(work.pod.ns, work.pod.name);

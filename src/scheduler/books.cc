@@ -170,8 +170,8 @@ void State::CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards
   }
 }
 
-sched::Decision State::Place(const Candidate& candidate, std::span<const std::string_view> names,
-                             device::UnixSeconds now, bool explain) {
+sched::Decision State::Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
+                             bool explain) {
   const device::Pod& pod = candidate.pod;
   if (pod.uid.empty()) return Refuse("the pod has no uid");
   const Pending* pending = FindPending(pod.uid);
@@ -184,16 +184,16 @@ sched::Decision State::Place(const Candidate& candidate, std::span<const std::st
   }
   Drop(pod.uid);
   sched::Decision decision = filter.Decide(pod, names, {now, explain});
-  if (decision.outcome == sched::Outcome::kPlaced) Keep(candidate, decision, now + assume_seconds_);
   if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
   if (decision.outcome == sched::Outcome::kNotOurs) passed_[pod.uid] = now + assume_seconds_;
+  if (decision.outcome == sched::Outcome::kPlaced) Keep(std::move(candidate), decision, now + assume_seconds_);
   return decision;
 }
 
-void State::Keep(const Candidate& candidate, const sched::Decision& decision, device::UnixSeconds deadline) {
+void State::Keep(Candidate candidate, const sched::Decision& decision, device::UnixSeconds deadline) {
   ledger.Assume(candidate.pod, decision.node, decision.allocation, deadline);
   Pending& pending = pendings_[candidate.pod.uid];
-  pending.candidate = candidate;
+  pending.candidate = std::move(candidate);
   pending.node = decision.node;
   pending.allocation = decision.allocation;
   pending.annotations = decision.annotations;
@@ -213,8 +213,7 @@ bool State::StillFits(std::string_view uid, device::UnixSeconds now) {
   ledger.Forget(uid);
   const sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
   if (decision.outcome != sched::Outcome::kPlaced) return false;
-  const Candidate candidate = pending->candidate;
-  Keep(candidate, decision, pending->deadline);
+  Keep(std::move(pending->candidate), decision, pending->deadline);
   return true;
 }
 

@@ -105,7 +105,7 @@ class State {
   void CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards);
 
   // Decides where the pod goes and charges it.
-  sched::Decision Place(const Candidate& candidate, std::span<const std::string_view> names, device::UnixSeconds now,
+  sched::Decision Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
                         bool explain);
   // Whether what was decided for a pending pod can still be had. Where the node has changed by other hands it is
   // decided anew, on the same node: nothing has been written yet.
@@ -156,7 +156,7 @@ class State {
   void NoteInFlight(const device::Pod& pod, const sched::PodRecord& record);
   void ForgetInFlight(std::string_view uid, std::string_view node);
   void ForgetPlaced(std::string_view uid);
-  void Keep(const Candidate& candidate, const sched::Decision& decision, device::UnixSeconds deadline);
+  void Keep(Candidate candidate, const sched::Decision& decision, device::UnixSeconds deadline);
 
   const device::Vendors& vendors_;
   const device::UnixSeconds assume_seconds_;

@@ -106,12 +106,40 @@ kube::ReflectorOptions KnowingNodes(kube::ReflectorOptions options, const Books&
 // Pods that ended leave the selection, which a watch tells as their deletion.
 kube::Selection Living() { return {{}, "status.phase!=Succeeded,status.phase!=Failed"}; }
 
+constexpr std::uint32_t kPage = 500;  // objects in an answer to a list
+
+constexpr base::Part kBookedContainer[] = {{"name"},
+                                           {"env", device::pod_parts::kVariable},
+                                           {"securityContext", device::pod_parts::kSecurity},
+                                           {"restartPolicy"}};
+constexpr base::Part kBookedSpec[] = {{"nodeName"},
+                                      {"initContainers", kBookedContainer},
+                                      {"containers", kBookedContainer},
+                                      {"securityContext", device::pod_parts::kSecurity},
+                                      {"hostUsers"}};
+constexpr base::Part kAllocatable[] = {{"allocatable"}};
+constexpr base::Part kNodeMembers[] = {{"metadata", kube::kMetadataMembers}, {"status", kAllocatable}};
+
 }  // namespace
 
+const base::Parts kNodeParts = kNodeMembers;
+
+BookedPodParts::BookedPodParts(const device::Vendors& vendors)
+    : annotations_{{device::kAssignedNode},
+                   {device::kAssignedTime},
+                   {device::kBindPhase},
+                   {device::kBindTime},
+                   {device::kMigAllocations}},
+      metadata_{{{"namespace"}, {"name"}, {"uid"}, {"resourceVersion"}, {"annotations"}}},
+      pod_{{{"metadata", metadata_}, {"spec", kBookedSpec}, {"status", device::pod_parts::kStatus}}} {
+  for (const auto& vendor : vendors) annotations_.push_back({vendor->allocated_annotation()});
+  metadata_.back().inside = annotations_;
+}
+
 struct Cache::Feed {
-  Feed(kube::Client& client, const kube::Resource& resource, kube::Selection selection,
+  Feed(kube::Client& client, const kube::Resource& resource, kube::Selection selection, base::Parts parts,
        std::unique_ptr<kube::Handler> to, const kube::ReflectorOptions& options)
-      : source(client, resource, {}, std::move(selection)),
+      : source(client, resource, {}, std::move(selection), kPage, parts),
         handler(std::move(to)),
         reflector(source, *handler, options) {}
 
@@ -121,12 +149,13 @@ struct Cache::Feed {
 };
 
 Cache::Cache(kube::Client& client, Books& books, Registration& registration, Time& time, const CacheOptions& options)
-    : pods_(std::make_unique<Feed>(client, kube::kPods, Living(), std::make_unique<PodFeed>(books),
+    : pod_parts_(books.vendors()),
+      pods_(std::make_unique<Feed>(client, kube::kPods, Living(), pod_parts_.parts(), std::make_unique<PodFeed>(books),
                                    Named(options.reflector, "pods"))),
-      nodes_(std::make_unique<Feed>(client, kube::kNodes, kube::Selection{},
+      nodes_(std::make_unique<Feed>(client, kube::kNodes, kube::Selection{}, kNodeParts,
                                     std::make_unique<NodeFeed>(books, registration, time, options.node_selector),
                                     KnowingNodes(Named(options.reflector, "nodes"), books))),
-      quotas_(std::make_unique<Feed>(client, kube::kResourceQuotas, kube::Selection{},
+      quotas_(std::make_unique<Feed>(client, kube::kResourceQuotas, kube::Selection{}, base::Parts{},
                                      std::make_unique<QuotaFeed>(books), Named(options.reflector, "resourcequotas"))) {}
 
 Cache::~Cache() { Stop(); }

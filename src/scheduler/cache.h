@@ -6,10 +6,12 @@
 
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kube/reflector.h"
 #include "scheduler/books.h"
@@ -21,6 +23,20 @@ struct CacheOptions {
   std::map<std::string, std::string> node_selector;  // labels of the nodes that are registered
   // NAME is set for each. Replicas are few, and while they do not see what happens they decide on what was.
   kube::ReflectorOptions reflector = {.backoff_most = std::chrono::seconds(5)};
+};
+
+// What the books look at of a pod: what it was given, and the roles and terms of its containers; not what it asks for.
+class BookedPodParts {
+ public:
+  explicit BookedPodParts(const device::Vendors& vendors);
+  BookedPodParts(const BookedPodParts&) = delete;
+  BookedPodParts& operator=(const BookedPodParts&) = delete;
+  base::Parts parts() const { return pod_; }
+
+ private:
+  std::vector<base::Part> annotations_;
+  std::array<base::Part, 5> metadata_;
+  std::array<base::Part, 3> pod_;
 };
 
 class Cache {
@@ -43,8 +59,12 @@ class Cache {
 
  private:
   struct Feed;
+  const BookedPodParts pod_parts_;
   std::unique_ptr<Feed> pods_, nodes_, quotas_;
 };
+
+// What ReadNode looks at.
+extern const base::Parts kNodeParts;
 
 // The views of raw objects.
 kube::Result<NodeView> ReadNode(const base::json::value& object, const device::Vendors& vendors,

@@ -60,14 +60,17 @@ void Extender::Count(const sched::Decision& decision) {
   counter->fetch_add(1, std::memory_order_relaxed);
 }
 
-std::string Extender::Place(const FilterArgs& args) {
+std::string Extender::Place(FilterArgs& args) {
   const bool explain = args.body.names.size() <= options_.explain_nodes;
-  const sched::Decision decision = books_.Locked(
-      [&](State& state) { return state.Place(args.candidate, args.body.names, time_.Now() / 1000, explain); });
+  // The books take the pod.
+  const std::string ns = args.candidate.pod.ns;
+  const std::string name = args.candidate.pod.name;
+  const std::string uid = args.candidate.pod.uid;
+  const sched::Decision decision = books_.Locked([&](State& state) {
+    return state.Place(std::move(args.candidate), args.body.names, time_.Now() / 1000, explain);
+  });
   Count(decision);
-  const device::Pod& pod = args.candidate.pod;
-  for (const sched::Event& event : EventsOf(decision, options_.event_nodes))
-    record_({pod.ns, pod.name, pod.uid}, event);
+  for (const sched::Event& event : EventsOf(decision, options_.event_nodes)) record_({ns, name, uid}, event);
   FilterResult result;
   switch (decision.outcome) {
     case sched::Outcome::kNotOurs:

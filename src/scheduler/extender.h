@@ -61,7 +61,7 @@ class Extender {
  private:
   struct FilterArgs;
 
-  std::string Place(const FilterArgs& args);
+  std::string Place(FilterArgs& args);
   std::string Simulate(const FilterArgs& args);
   bool WaitUntilReady(const Abandoned& abandoned);
   void Count(const sched::Decision& decision);

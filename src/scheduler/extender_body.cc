@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/json_cursor.h"
 #include "base/strings.h"
 #include "device/lists.h"
-#include "kube/json_cursor.h"
 #include "kube/scanner.h"
 #include "kube/views.h"
 
@@ -19,7 +19,7 @@ namespace json = base::json;
 constexpr std::size_t kUsualNameBytes = 16;        // of a name in the request, quotation marks and comma included
 constexpr std::size_t kMostNamesExpected = 16384;  // before they are seen
 
-tl::unexpected<base::Error> Broken(std::string_view what, const kube::JsonCursor& cursor) {
+tl::unexpected<base::Error> Broken(std::string_view what, const base::JsonCursor& cursor) {
   return base::Fail(base::Concat({what, ": not JSON at byte ", std::to_string(cursor.at())}));
 }
 
@@ -44,7 +44,7 @@ base::Status DecodeNames(FilterBody& body) {
 }
 
 // The names, which are most of a request, in one walk.
-base::Status ReadNames(std::string_view text, kube::JsonCursor& cursor, FilterBody& body) {
+base::Status ReadNames(std::string_view text, base::JsonCursor& cursor, FilterBody& body) {
   body.names.clear();
   body.decoded.clear();
   body.names_text = {};
@@ -69,7 +69,7 @@ base::Status ReadNames(std::string_view text, kube::JsonCursor& cursor, FilterBo
 }
 
 void AppendText(std::string& out, std::string_view text) {
-  if (kube::PlainLength(text) == text.size()) {
+  if (base::PlainLength(text) == text.size()) {
     out.append(1, '"').append(text).append(1, '"');
   } else {
     // Whatever an error quotes, the answer is JSON.
@@ -106,7 +106,7 @@ base::Status ForEachNode(std::string_view nodes, Each each) {
 
 base::Result<FilterBody> ReadFilterBody(std::string_view text) {
   FilterBody body;
-  kube::JsonCursor cursor(text);
+  base::JsonCursor cursor(text);
   if (!cursor.Take('{')) return Broken("request", cursor);
   if (!cursor.Take('}')) {
     do {
@@ -131,7 +131,7 @@ base::Result<FilterBody> ReadFilterBody(std::string_view text) {
 
 base::Result<Candidate> ReadCandidate(std::string_view text) {
   json::monotonic_resource memory;
-  const auto document = kube::ParseDocument(text, &memory);
+  const auto document = kube::ParseDocument(text, &memory, device::kPodParts);
   if (!document) return base::Fail("Pod: " + document.error().message);
   auto pod = device::ReadPod(*document);
   if (!pod) return tl::unexpected(pod.error());

@@ -26,7 +26,10 @@ class ExtenderTest : public ::testing::Test {
   ExtenderTest()
       : books_(sched::testing::NvidiaOnly(), {}),
         api_(cluster_),
-        record_([this](const PodName&, const sched::Event& event) { events_.push_back(event.message); }),
+        record_([this](const PodName& pod, const sched::Event& event) {
+          EXPECT_EQ(base::Concat({pod.ns, "/", pod.name, " ", pod.uid}), "default/p u1");
+          events_.push_back(event.message);
+        }),
         binder_(books_, api_, cluster_, record_, {}),
         extender_(books_, binder_, cluster_, record_, [this] { return ready_; }) {
     base::StartLog("test", base::LogLevel::kOff);

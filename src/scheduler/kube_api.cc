@@ -48,14 +48,14 @@ json::value Patch(std::string_view precondition, std::string_view expected, cons
 }  // namespace
 
 kube::Result<NodeView> KubeApi::GetNode(std::string_view node) {
-  const auto object = client_.Get(kube::kNodes, {}, node, {nullptr, timeout_});
+  const auto object = client_.Get(kube::kNodes, {}, node, {nullptr, timeout_, kNodeParts});
   if (!object) return tl::unexpected(object.error());
   return ReadNode(*object, vendors_, selector_);
 }
 
 kube::Result<NodeView> KubeApi::PatchNode(std::string_view node, std::string_view version, const Changes& changes) {
   const auto object = client_.Patch(kube::kNodes, {}, node, kube::PatchType::kMerge,
-                                    Patch("resourceVersion", version, changes), {nullptr, timeout_});
+                                    Patch("resourceVersion", version, changes), {nullptr, timeout_, kNodeParts});
   if (!object) return tl::unexpected(object.error());
   return ReadNode(*object, vendors_, selector_);
 }
@@ -82,17 +82,13 @@ kube::Result<std::vector<device::Pod>> KubeApi::PodsOn(std::string_view node) {
   };
   sink.restart = [&] { pods.clear(); };
   const kube::ListRequest request{{{}, base::Concat({"spec.nodeName=", node})}, 500};
-  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_});
+  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_, device::kPodParts});
   if (!listed) return tl::unexpected(listed.error());
   return pods;
 }
 
 kube::Status KubeApi::Bind(const Binding& binding) {
-  json::object metadata{{"name", binding.name}, {"namespace", binding.ns}, {"uid", binding.uid}};
-  if (!binding.version.empty()) metadata["resourceVersion"] = binding.version;
-  if (!binding.annotations.empty()) metadata["annotations"] = Texts(binding.annotations);
-  if (!binding.labels.empty()) metadata["labels"] = Texts(binding.labels);
-  kube::Status bound = client_.PostBinding(std::move(metadata), binding.node, {nullptr, timeout_});
+  kube::Status bound = client_.PostBinding(binding, {nullptr, timeout_});
   const bool to_bring = !binding.labels.empty() && labels_.load(std::memory_order_relaxed) != Labels::kCarried;
   if (bound && to_bring) BringLabels(binding);
   return bound;
