@@ -44,10 +44,11 @@ struct CommonArea {
 };
 static_assert(sizeof(CommonArea) == 16384);
 
-inline constexpr int64_t kCommonPresent = 2'000'000'000;  // not seen for so long is gone
-inline constexpr int64_t kCommonReach = 1'000'000'000;    // nobody says anything about times beyond
-inline constexpr int64_t kCommonQuiet = 50'000'000;       // nobody may ask for more
-inline constexpr int64_t kCommonWants = 20'000'000;       // seen within that: it has use for GPU time
+inline constexpr int64_t kCommonPresent = 2'000'000'000;   // not seen for so long is gone
+inline constexpr int64_t kCommonReach = 1'000'000'000;     // nobody says anything about times beyond
+inline constexpr int64_t kCommonQuiet = 50'000'000;        // nobody may ask for more
+inline constexpr int64_t kCommonQuietAgain = 200'000'000;  // of which nobody waits longer than that for all who ask
+inline constexpr int64_t kCommonWants = 20'000'000;        // seen within that: it has use for GPU time
 
 inline bool CommonSeenWithin(const CommonMember& m, int64_t now, int64_t span) {
   const int64_t seen = Load(m.seen_at);
@@ -90,7 +91,8 @@ inline bool CommonIsMine(const CommonArea& area, int line, uint64_t container, u
 struct CommonView {
   int64_t active_until = 0;  // the latest of all others
   int64_t under_way = 0;     // the same, without those that tell that nothing of theirs is
-  int64_t active = 0;        // how many of them are at work
+  int64_t active = 0;        // how many of them are at work,
+  int64_t present = 0;       // or were lately
   int64_t quiet_until = 0;   // of those that are at least as important
   int64_t higher_until = 0;  // of those that are more important
   int64_t lower_until = 0;   // of those that are less important
@@ -110,6 +112,7 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
     const int64_t until = Load(m.active_until);
     const int64_t sane_until = until < now + kCommonReach ? until : 0;
     view.active += sane_until > now ? 1 : 0;
+    ++view.present;
     if (sane_until > view.active_until) view.active_until = sane_until;
     if (sane_until > view.under_way && Load(m.idle_since) == 0) view.under_way = sane_until;
     const int64_t quiet = Load(m.quiet_until);
@@ -129,6 +132,14 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
     }
   }
   return view;
+}
+
+// For how long launches are held from now on for those who measure, when that began at `since`. All hear of a request
+// at the same time, so who asks knows what the others have left.
+inline int64_t CommonQuietLeft(int64_t since, int64_t now) {
+  const int64_t passed = now - since;
+  if (passed > kCommonQuietAgain) return kCommonQuiet;
+  return passed < kCommonQuiet ? kCommonQuiet - passed : 0;
 }
 
 // The rate of a container that may use idle time up to `ceiling`: its part by weight of what those who want it want.

@@ -97,6 +97,26 @@ TEST_F(CommonAreaTest, GivenLessImportantOneThatMeasures_ThenNobodyAboveItHolds)
   EXPECT_EQ(Look(mine, kNow, 2).quiet_until, kNow + 5 * kMs);
 }
 
+// A request that the others do not hear of costs who asks, and all who hold for it.
+TEST(CommonQuiet, GivenRequests_ThenAllHoldForThemForAQuarterOfTheTime) {
+  EXPECT_EQ(CommonQuietLeft(0, kNow), kCommonQuiet);
+  EXPECT_EQ(CommonQuietLeft(kNow, kNow), kCommonQuiet);
+  EXPECT_EQ(CommonQuietLeft(kNow, kNow + 20 * kMs), kCommonQuiet - 20 * kMs);
+  EXPECT_EQ(CommonQuietLeft(kNow, kNow + kCommonQuiet), 0);
+  EXPECT_EQ(CommonQuietLeft(kNow, kNow + 4 * kCommonQuiet), 0);
+  EXPECT_EQ(CommonQuietLeft(kNow, kNow + 4 * kCommonQuiet + 1), kCommonQuiet);
+}
+
+// Who waits for his turn is there, though not at work.
+TEST_F(CommonAreaTest, GivenOthersThatWait_ThenTheyArePresent_UntilTheyAreGone) {
+  const int mine = Join(1);
+  Join(2);
+  area_->members[Join(3)].active_until = kNow + kMs;
+  EXPECT_EQ(Look(mine).active, 1);
+  EXPECT_EQ(Look(mine).present, 2);
+  EXPECT_EQ(Look(mine, kNow + kCommonPresent).present, 0);
+}
+
 TEST_F(CommonAreaTest, GivenLessImportantOneAtWork_ThenItsEndIsKnown) {
   const int mine = Join(1, 0);
   area_->members[Join(2, 1)].active_until = kNow + kMs;

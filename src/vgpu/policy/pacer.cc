@@ -32,7 +32,8 @@ constexpr int64_t kVariesInterval = 1'000'000;    // of one that is known to var
 constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
 constexpr int64_t kDrain = 10'000'000;
-constexpr int64_t kDrainPhase = 40'000'000;  // what is measured alone then can be as short as the rest of the time
+constexpr int64_t kLeastAlone = 10'000'000;  // of the time that others are quiet, for what is measured then
+constexpr int64_t kLeastQuiet = 20'000'000;
 constexpr int64_t kLate = 20'000'000;        // who neither told nor began anything for so long has nothing in flight
 constexpr int64_t kUnknownCost = 1'000'000;  // what others are told of a launch that was never measured
 constexpr int64_t kSpacing = 225'000;        // of marks on one stream; less for a short quantum
@@ -118,11 +119,12 @@ LaunchKind* ClaimKind(uint64_t id) {
   return kind;
 }
 
+bool SideBySide(int device) { return ScaleFor(device, 100) < 80; }
+
 // How much is let go at once after a wait: of streams side by side many rounds, as each release begins and ends ragged.
 int64_t ChunkOf(int device, int64_t cost) {
   if (GivesWay(device)) return kChunk;
-  const bool side_by_side = ScaleFor(device, 100) < 80;
-  const int64_t wanted = side_by_side ? kSideBySide * cost : kChunk;
+  const int64_t wanted = SideBySide(device) ? kSideBySide * cost : kChunk;
   return wanted < kChunk ? kChunk : wanted < kLargestChunk ? wanted : kLargestChunk;
 }
 
@@ -137,16 +139,18 @@ bool Drained(int device, int64_t longest, int64_t late, int64_t now) {
   return false;
 }
 
-// Has the GPU to itself for the phase that is counted next, where that is due.
-void BeginPhaseAlone(int device, int64_t* now) {
+// Has the GPU to itself for the phase that is counted next, where that is due. True when others are quiet.
+bool BeginPhaseAlone(int device, bool first, int64_t* now) {
   int64_t since = 0;
-  if (!WindowSeeksQuiet(device, &since)) return;
+  if (!WindowSeeksQuiet(device, first, &since)) return false;
   const int64_t asked_at = *now;
-  const bool asked = !GivesWay(device) && AskForQuiet(device, region::kCommonQuiet, since, asked_at);
-  const bool quiet = asked && Drained(device, kDrainPhase, kLate, asked_at);
+  const int64_t until = GivesWay(device) ? 0 : AskForQuiet(device, region::kCommonQuiet, kLeastQuiet, since, asked_at);
+  const bool asked = until != 0;
+  const bool quiet = asked && Drained(device, until - kLeastAlone - asked_at, kLate, asked_at);
   *now = MonotonicNanos();
   if (asked && !quiet) EndQuiet(device, *now);
-  CountWindow(device, quiet ? asked_at + region::kCommonQuiet : 0, *now);
+  CountWindow(device, quiet ? until : 0, *now);
+  return quiet;
 }
 
 // Holds launches on the stream for somebody who measures, and tells when the ones before have ended.
@@ -185,10 +189,14 @@ uint32_t Admit(const Destination& to, int64_t cost, int64_t* now, bool* waited) 
     }
     const int64_t balance = region::GpuTimeBalance(account, *now, rate);
     const int64_t chunk = *waited ? ChunkOf(device, cost) : 1;
-    if (balance >= chunk) {
-      if (*waited) BeginPhaseAlone(device, now);
+    const bool measures = OthersKnown(device) && (*waited || g_window_open.load(std::memory_order_relaxed));
+    if (balance >= chunk || (measures && WindowGoesOn(device, *now))) {
+      if (measures) BeginPhaseAlone(device, false, now);
+      if (!*waited && SideBySide(device) && OthersKnown(device)) BeginWindow(device, *now);
       return rate;
     }
+    // Before any phase had the GPU alone the balance says little: who waits for it would be measured last.
+    if (*waited && measures && BeginPhaseAlone(device, true, now)) return rate;
     if (!*waited) TurnWindow(device, true, *now);
     *waited = true;
     region::GpuTimeWaits(account, *now);
@@ -271,7 +279,7 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
 bool SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
   const Estimate& e = kind.estimate;
   if (e.alone >= kEnoughAlone || (e.samples != 0 && e.cost < kWorthQuiet)) return false;
-  return AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), now, now) &&
+  return AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), 0, now, now) != 0 &&
          Drained(device, kDrain, 0, now);
 }
 

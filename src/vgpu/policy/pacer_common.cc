@@ -19,7 +19,6 @@ namespace {
 
 constexpr int64_t kAlways = 900'000'000;  // renewed every half a second
 constexpr int64_t kAskAgain = 30'000'000;
-constexpr int64_t kQuietAgain = 200'000'000;  // of the time, a quarter at most is spent waiting for those who measure
 constexpr int64_t kHears = 100'000'000;
 constexpr int64_t kSlice = 2'000'000;  // for longer than about that a GPU does not let one container wait for another
 constexpr int64_t kSlack = 250'000;    // between the end that was expected and the next launch
@@ -139,6 +138,8 @@ region::CommonMember* Renew(int device, uint32_t rate, int64_t now) {
   return mine;
 }
 
+int64_t QuietLeft(int64_t now) { return region::CommonQuietLeft(g_quiet_since.load(std::memory_order_relaxed), now); }
+
 // When work that is launched now begins: what less important containers have under way comes before it.
 int64_t BehindOthers(int device, int64_t now) {
   const int64_t wait = Others(device, now).lower_until - kSlack - now;
@@ -196,16 +197,21 @@ void TellOthersAlways(int device, int64_t now) {
 
 bool OthersKnown(int device) { return device >= 0 && GpuOf(device) != 0 && Area(device) != nullptr; }
 
-bool AskForQuiet(int device, int64_t span, int64_t since, int64_t now) {
-  if (now - g_asked_at.load(std::memory_order_relaxed) < kAskAgain) return false;
+int64_t AskForQuiet(int device, int64_t span, int64_t least, int64_t since, int64_t now) {
+  if (now - g_asked_at.load(std::memory_order_relaxed) < kAskAgain) return 0;
+  const int64_t left = QuietLeft(now);
+  if (left < least) return 0;
+  if (left < span && least != 0) span = left;
   const region::CommonView others = Others(device, now);
   // Who launches without a look does not hear.
-  if (others.active_until <= since || others.active_until > now + kHears || others.quiet_until > now) return false;
+  if (others.active_until <= since || others.active_until > now + kHears || others.quiet_until > now) return 0;
   region::CommonMember* const mine = Mine(device, now);
-  if (mine == nullptr) return false;
+  if (mine == nullptr) return 0;
   g_asked_at.store(now, std::memory_order_relaxed);
-  region::Store(mine->quiet_until, now + (span < region::kCommonQuiet ? span : region::kCommonQuiet));
-  return true;
+  if (left == region::kCommonQuiet) g_quiet_since.store(now, std::memory_order_relaxed);
+  const int64_t until = now + (span < region::kCommonQuiet ? span : region::kCommonQuiet);
+  region::Store(mine->quiet_until, until);
+  return until;
 }
 
 void EndQuiet(int device, int64_t now) {
@@ -215,12 +221,9 @@ void EndQuiet(int device, int64_t now) {
 int64_t QuietUntil(int device, int64_t now) {
   const int64_t until = Others(device, now).quiet_until;
   if (until <= now) return 0;
-  const int64_t since = g_quiet_since.load(std::memory_order_relaxed);
-  if (now - since > kQuietAgain) {
-    g_quiet_since.store(now, std::memory_order_relaxed);
-    return until;
-  }
-  return now - since < region::kCommonQuiet ? until : 0;
+  const int64_t left = QuietLeft(now);
+  if (left == region::kCommonQuiet) g_quiet_since.store(now, std::memory_order_relaxed);
+  return left > 0 ? until : 0;
 }
 
 uint32_t WithBurst(int device, uint32_t rate, int64_t now) {

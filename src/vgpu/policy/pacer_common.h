@@ -29,9 +29,9 @@ void TellOthersAlways(int device, int64_t now);
 region::CommonView Others(int device, int64_t now);
 bool OthersKnown(int device);
 
-// To measure something alone: asks the others to hold their launches for a while. False when it is not the moment, or
-// none of them was at work since then.
-bool AskForQuiet(int device, int64_t span, int64_t since, int64_t now);
+// To measure something alone: asks the others to hold their launches for `span` at most, and for `least` or not at all.
+// Returns until when; 0 when it is not the moment, or none of them was at work since then.
+int64_t AskForQuiet(int device, int64_t span, int64_t least, int64_t since, int64_t now);
 // It is measured: the others need not wait for the rest of the time.
 void EndQuiet(int device, int64_t now);
 // Until when somebody else measures; 0 when nobody does, or somebody does too often.

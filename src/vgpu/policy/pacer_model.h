@@ -329,7 +329,7 @@ constexpr int64_t RatioOf(const OnPhase& phase) {
 // shorter, or a factor that is impossible, says anything: then it became another program's.
 constexpr bool TellsSomething(const Overlap& o, const OnPhase& phase) {
   if (phase.sum <= 0 || phase.busy <= 0 || phase.streams <= 0) return false;
-  if (!phase.contended || phase.suspected || o.alone < kEnoughAlone) return true;
+  if (!phase.contended || phase.suspected || o.alone == 0) return true;
   return (phase.long_enough && RatioOf(phase) < o.factor - o.factor / 8) || o.factor < LeastRatio(phase);
 }
 

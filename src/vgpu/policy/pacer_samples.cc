@@ -156,7 +156,13 @@ void Collect(TimedLaunch* t, int64_t now) {
 
 }  // namespace
 
-void SettleWindow(int device, int64_t gpu, int64_t now) { Pay(device, gpu, now); }
+void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now) {
+  if (const uint32_t rate = RateOf(device); rate != 0 && most != 0 && gpu < 0) {
+    const int64_t room = most - region::GpuTimeBalance(AccountOf(device), now, rate);
+    if (gpu < -room) gpu = room > 0 ? -room : 0;
+  }
+  Pay(device, gpu, now);
+}
 
 CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
   const int64_t begin = MonotonicNanos();
@@ -321,9 +327,19 @@ void TurnWindow(int device, bool runs_dry, int64_t now) {
   TurnWindowLocked(device, runs_dry, now);
 }
 
-bool WindowSeeksQuiet(int device, int64_t* since) {
+void BeginWindow(int device, int64_t now) {
   const Locked locked(g_lock);
-  return WindowSeeksQuietLocked(device, since);
+  BeginWindowLocked(device, now);
+}
+
+bool WindowSeeksQuiet(int device, bool first, int64_t* since) {
+  const Locked locked(g_lock);
+  return WindowSeeksQuietLocked(device, first, since);
+}
+
+bool WindowGoesOn(int device, int64_t now) {
+  const Locked locked(g_lock);
+  return WindowGoesOnLocked(device, now);
 }
 
 void CountWindow(int device, int64_t quiet_until, int64_t now) {

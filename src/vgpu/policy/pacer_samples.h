@@ -57,7 +57,9 @@ int64_t ScaleFor(int device, int64_t cost);
 void TurnWindow(int device, bool runs_dry, int64_t now);
 // Whether the phase that is counted next is to have the GPU alone, for which somebody has to see now; and since when
 // the window is open. Whoever is told so begins the phase, with others quiet until then, 0 if they are not.
-bool WindowSeeksQuiet(int device, int64_t* since);
+bool WindowSeeksQuiet(int device, bool first, int64_t* since);
+bool WindowGoesOn(int device, int64_t now);
+void BeginWindow(int device, int64_t now);
 void CountWindow(int device, int64_t quiet_until, int64_t now);
 void EnterWindow(int device, CUstream stream, bool per_thread);
 void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost);

@@ -24,6 +24,8 @@ constexpr int64_t kLeastSpacing = 200'000;    // ns of work between marks on a s
 constexpr int64_t kLeastSum = 100'000;        // ns of launches that make a window worth its errors
 constexpr int64_t kStandsFor = 8;             // times itself, at most
 constexpr int64_t kAloneAgain = 400'000'000;  // for each that shares the GPU, until others are asked to be quiet again
+constexpr int64_t kOverdue = 100'000'000;     // without a window, as nobody had to wait
+constexpr int64_t kMostBack = 16'000'000;     // the time before the first phase alone is gone, others had it
 constexpr int64_t kSeeksFor = 600'000'000;    // a window waits so long for that
 
 struct Pool {
@@ -193,10 +195,15 @@ Span BusyOf(const Window& w, const int64_t* before, const int64_t* after) {
 }
 
 // On a GPU that nobody leaves alone no phase tells how long it would have taken: the others are asked, now and then.
+bool AloneDue(int device, int64_t since, int64_t now) {
+  if (!OthersKnown(device) || !ContendedSince(device, since, now)) return false;
+  if (g_overlap[device].alone == 0) return true;
+  const int64_t again = g_overlap[device].alone < kEnoughAlone ? kAloneAgain / 8 : kAloneAgain;
+  return now - g_alone_at[device] > again * (1 + Others(device, now).present);
+}
+
 bool WorthQuiet(int device, const Window& w, int64_t now) {
-  if (w.marks[0] < 2 || !OthersKnown(device) || !ContendedSince(device, w.opened_at, now)) return false;
-  if (g_overlap[device].alone < kEnoughAlone) return true;
-  return now - g_alone_at[device] > kAloneAgain * (1 + Others(device, now).active);
+  return w.marks[0] >= 2 && AloneDue(device, w.opened_at, now);
 }
 
 // Whether others had the GPU in between, too. Those who were quiet begin again after that, which may be before now.
@@ -219,7 +226,9 @@ void CollectWindow(int device, int64_t now) {
   const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && w->mark[0][0].on == w->mark[1][0].on;
   if (!failed && (Marked(w) || alone)) {
     const Span span = BusyOf(*w, before, after);
-    const bool contended = Contended(device, *w, span.end, now);
+    // Side by side none takes longer than one after the other; who has just come may not have said so.
+    const bool too_long = w->quiet_until != 0 && span.end - span.begin > w->sum + w->sum / 8;
+    const bool contended = too_long || Contended(device, *w, span.end, now);
     const bool long_enough = w->launches >= kRounds * Streams(*w);
     const int64_t charged = ScaleFor(device, w->sum);
     // Before any had the GPU alone: what all took turns in is divided, but so few streams can not have taken less. Who
@@ -242,7 +251,8 @@ void CollectWindow(int device, int64_t now) {
       const bool unknown = g_overlap[device].alone == 0;
       const int64_t beyond = Learn(&g_overlap[device], phase);
       const bool first = unknown && g_overlap[device].alone != 0;
-      SettleWindow(device, contended && unknown ? beyond : ForAll(device, beyond, charged, first), now);
+      SettleWindow(device, contended && unknown ? beyond : ForAll(device, beyond, charged, first),
+                   first && phase.quiet ? kMostBack : 0, now);
     }
   }
   if (w->quiet_until != 0) EndQuiet(device, now);
@@ -309,7 +319,7 @@ void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
       // Somebody has to wait before phase two can be told to have the GPU alone; most do, and nobody waits for those
       // who do not.
       if (w.launches < kNeverWaits * MostLaunches(w) && WorthQuiet(device, w, now)) {
-        w.seeks = runs_dry;
+        w.seeks = runs_dry || g_overlap[device].alone < kEnoughAlone;
         return;
       }
       if (w.marks[0] != 0) w.phase = Phase::kCount;
@@ -328,20 +338,35 @@ void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
   }
 }
 
-bool WindowSeeksQuietLocked(int device, int64_t* since) {
+void BeginWindowLocked(int device, int64_t now) {
+  const Window& w = g_windows[device];
+  if (w.phase != Phase::kRest || g_overlap[device].alone >= kEnoughAlone || now - w.ended_at < kOverdue ||
+      !AloneDue(device, now, now))
+    return;
+  TurnWindowLocked(device, false, now);
+}
+
+bool WindowSeeksQuietLocked(int device, bool first, int64_t* since) {
   Window& w = g_windows[device];
-  if (w.phase != Phase::kPrime || !w.seeks) return false;
+  if (w.phase != Phase::kPrime || !w.seeks || (first && g_overlap[device].alone != 0)) return false;
   w.seeks = false;
   w.sought = true;
   *since = w.opened_at;
   return true;
 }
 
+bool WindowGoesOnLocked(int device, int64_t now) {
+  const Window& w = g_windows[device];
+  return w.phase == Phase::kCount && now < w.quiet_until && g_overlap[device].alone == 0 &&
+         w.launches < 2 * kRounds * Streams(w) && w.sum < w.quiet_until - w.counted_from;
+}
+
 void CountWindowLocked(int device, int64_t quiet_until, int64_t now) {
   Window& w = g_windows[device];
   if (w.phase != Phase::kPrime) return;
   w.sought = false;
-  if (quiet_until == 0 && now - w.opened_at < kSeeksFor && WorthQuiet(device, w, now)) return;  // at the next wait
+  w.seeks = quiet_until == 0 && now - w.opened_at < kSeeksFor && WorthQuiet(device, w, now);  // soon again
+  if (w.seeks) return;
   if (w.marks[0] != 0) w.phase = Phase::kCount;
   w.launches = 0;
   w.counted_from = now;

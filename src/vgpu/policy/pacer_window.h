@@ -28,8 +28,13 @@ void GiveEvent(CUcontext context, CUdevice ordinal, CUevent event);  // null is 
 void DropEvents(CUcontext context, CUdevice ordinal);
 
 void TurnWindowLocked(int device, bool runs_dry, int64_t now);
-// Whether phase two waits to have the GPU alone; one caller is told so, and then begins it, drained or not.
-bool WindowSeeksQuietLocked(int device, int64_t* since);
+// Who is charged too little never waits, and then no window opens. While little is known one does all the same.
+void BeginWindowLocked(int device, int64_t now);
+// Whether phase two waits to have the GPU alone, with `first`: and none had so far. One caller is told so, and then
+// begins it, drained or not.
+bool WindowSeeksQuietLocked(int device, bool first, int64_t* since);
+// Whether the first phase that others are quiet for is too short so far to say anything, and there is time.
+bool WindowGoesOnLocked(int device, int64_t now);
 void CountWindowLocked(int device, int64_t quiet_until, int64_t now);
 // The event to record before the launch, nullptr when none is due.
 CUevent WindowStartLocked(int device);
@@ -37,8 +42,9 @@ CUevent WindowStartLocked(int device);
 CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t cost);
 void WindowRecordedLocked(int device, bool recorded);
 void CollectWindows(int64_t now);
-// What a window cost beyond what was charged for it; of the samples.
-void SettleWindow(int device, int64_t gpu, int64_t now);
+// What a window cost beyond what was charged for it; of the samples. Unless `most` is 0, what comes back makes no
+// balance above it.
+void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now);
 int PendingWindows();
 void AbortWindows();
 void ResetWindows();

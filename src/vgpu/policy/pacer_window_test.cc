@@ -25,6 +25,7 @@ int64_t g_now = 0;
 std::map<CUevent, int64_t> g_event_at;
 uintptr_t g_events = 0;
 int64_t g_settled = 0;
+int g_devices = 0;
 int64_t g_others_until = 0;  // another container was at work until then; 0: there is none
 
 CUresult Create(CUevent* event, unsigned) {
@@ -60,10 +61,12 @@ void* DriverSymbol(Sym sym) {
 void SetWindowOpen(bool) {}
 bool ContendedSince(int, int64_t since, int64_t) { return g_others_until >= since; }
 bool OthersKnown(int) { return g_others_until != 0; }
-region::CommonView Others(int, int64_t) { return {.active_until = g_others_until, .active = g_others_until != 0}; }
+region::CommonView Others(int, int64_t) {
+  return {.active_until = g_others_until, .active = g_others_until != 0, .present = g_others_until != 0};
+}
 void EndQuiet(int, int64_t) {}
 int64_t MonotonicNanos() { return g_now; }
-void SettleWindow(int, int64_t gpu, int64_t) { g_settled += gpu; }
+void SettleWindow(int, int64_t gpu, int64_t, int64_t) { g_settled += gpu; }
 
 namespace {
 
@@ -84,7 +87,7 @@ class WindowTest : public testing::Test {
     const int64_t begin = g_now;
     int64_t end = begin;
     int64_t since = 0;
-    const bool asks = WindowSeeksQuietLocked(0, &since);
+    const bool asks = WindowSeeksQuietLocked(0, false, &since);
     if (asks) CountWindowLocked(0, neighbour_hears_ ? g_now + region::kCommonQuiet : 0, g_now);
     // Both take turns for as long as there is something to do.
     const int64_t turns = neighbour_ && !(asks && neighbour_hears_) ? 2 : 1;
@@ -194,6 +197,110 @@ TEST_F(WindowTest, GivenANeighbourThatIsNeverQuiet_ThenReleasesAreChargedAboutWh
   for (int i = 0; i < 60; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
   const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
   EXPECT_NEAR(ratio, 1.0, 0.1);
+}
+
+// A window that looks for a moment alone: its first phase is through, and somebody waits.
+class FirstPhaseAlone : public WindowTest {
+ protected:
+  FirstPhaseAlone() {
+    g_others_until = g_now + 3600 * 1000 * kMs;
+    TurnWindowLocked(device_, true, g_now);
+    Launch(kStreams);
+    g_now += kMs;
+    TurnWindowLocked(device_, true, g_now);
+  }
+  // One after the other on the streams, 200 us each.
+  void Launch(int launches) {
+    for (int i = 0; i < launches; ++i) {
+      const auto handle = reinterpret_cast<CUstream>(static_cast<uintptr_t>(0x1000 + i % kStreams));
+      if (const CUevent start = WindowStartLocked(device_); start != nullptr) Record(start, g_now);
+      const int64_t end = g_now + (i / kStreams + 1) * took_;
+      if (const CUevent mark = WindowMarkLocked(device_, handle, false, 200 * kUs); mark != nullptr) Record(mark, end);
+      last_ = end;
+    }
+  }
+  void Record(CUevent event, int64_t at) {
+    g_event_at[event] = at;
+    WindowRecordedLocked(device_, true);
+  }
+  // The phase, with others quiet, or as they say.
+  void CountAlone(int launches) {
+    CountWindowLocked(device_, g_now + region::kCommonQuiet, g_now);
+    g_others_until = g_now;
+    Launch(launches);
+    TurnWindowLocked(device_, true, g_now);
+    g_now = last_ + kUs;
+    CollectWindows(g_now);
+  }
+
+  const int device_ = ++g_devices;  // nothing is known of it
+  int64_t since_ = 0;
+  int64_t took_ = 200 * kUs;
+  int64_t last_ = 0;
+};
+
+// To be asked at each look, until there is a moment: who is charged too much launches rarely.
+TEST_F(FirstPhaseAlone, WhenItIsNotTheMoment_ThenItIsSoughtAgain) {
+  EXPECT_TRUE(WindowSeeksQuietLocked(device_, true, &since_));
+  EXPECT_FALSE(WindowSeeksQuietLocked(device_, true, &since_));
+  CountWindowLocked(device_, 0, g_now + kMs);
+  EXPECT_TRUE(WindowSeeksQuietLocked(device_, true, &since_));
+}
+
+TEST_F(FirstPhaseAlone, GivenOneThatIsTooShort_ThenItGoesOn_UntilItSaysSomethingOrTheTimeIsOver) {
+  WindowSeeksQuietLocked(device_, true, &since_);
+  EXPECT_FALSE(WindowGoesOnLocked(device_, g_now));
+  CountWindowLocked(device_, g_now + region::kCommonQuiet, g_now);
+  Launch(8 * kStreams);
+  EXPECT_TRUE(WindowGoesOnLocked(device_, g_now));
+  EXPECT_FALSE(WindowGoesOnLocked(device_, g_now + region::kCommonQuiet));
+  Launch(8 * kStreams);
+  EXPECT_FALSE(WindowGoesOnLocked(device_, g_now));
+}
+
+// Nobody knows whether streams overlap: what goes before it is paid for fits the time if they do not.
+TEST_F(FirstPhaseAlone, GivenLittleTime_ThenNoMoreGoesThanFits) {
+  WindowSeeksQuietLocked(device_, true, &since_);
+  CountWindowLocked(device_, g_now + 4 * kMs, g_now);
+  Launch(20);
+  EXPECT_FALSE(WindowGoesOnLocked(device_, g_now));
+}
+
+TEST_F(FirstPhaseAlone, WhenItWasMeasured_ThenItIsWhatStreamsSideBySideTake_AndNoOtherIsTheFirst) {
+  WindowSeeksQuietLocked(device_, true, &since_);
+  CountAlone(16 * kStreams);
+  EXPECT_NEAR(static_cast<double>(ScaleFor(device_, 8 * kMs)), 1.0 * kMs, 0.02 * kMs);
+  g_others_until = g_now + 3600 * 1000 * kMs;
+  g_now += 300 * kMs;
+  TurnWindowLocked(device_, true, g_now);
+  Launch(kStreams);
+  TurnWindowLocked(device_, true, g_now);
+  EXPECT_FALSE(WindowSeeksQuietLocked(device_, true, &since_));
+  EXPECT_TRUE(WindowSeeksQuietLocked(device_, false, &since_));
+}
+
+// Who has just come has not said that he is at work.
+TEST_F(FirstPhaseAlone, WhenItTookLongerThanOneAfterTheOther_ThenItWasNotAlone_AndOthersAreAskedAgain) {
+  took_ = 2 * kMs;  // of eight streams, 16 times
+  WindowSeeksQuietLocked(device_, true, &since_);
+  CountAlone(16 * kStreams);
+  g_others_until = g_now + 3600 * 1000 * kMs;
+  g_now += 30 * kMs;
+  TurnWindowLocked(device_, true, g_now);
+  Launch(kStreams);
+  TurnWindowLocked(device_, true, g_now);
+  EXPECT_TRUE(WindowSeeksQuietLocked(device_, true, &since_));
+}
+
+// What is charged too little on a GPU that is full: the balance is never used up.
+TEST_F(FirstPhaseAlone, WhenNobodyWaits_ThenTheNextOneBeginsAllTheSame) {
+  WindowSeeksQuietLocked(device_, true, &since_);
+  CountAlone(16 * kStreams);
+  g_others_until = g_now + 3600 * 1000 * kMs;
+  g_now += 300 * kMs;
+  BeginWindowLocked(device_, g_now);
+  Launch(2 * static_cast<int>(kSideBySide) * kStreams + 1);
+  EXPECT_TRUE(WindowSeeksQuietLocked(device_, false, &since_));
 }
 
 }  // namespace
