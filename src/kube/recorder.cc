@@ -170,7 +170,9 @@ std::string EventRecorder::Document(const Pending& pending, std::string_view nam
   const EventTarget& target = pending.target;
   std::string text;
   text.reserve(kUsualDocumentBytes + pending.message.size());
-  const auto put = [&](std::string_view before, std::string_view value) { base::AppendJsonString(text += before, value); };
+  const auto put = [&](std::string_view before, std::string_view value) {
+    base::AppendJsonString(text += before, value);
+  };
   put(R"({"apiVersion":"v1","kind":"Event","metadata":{"name":)", name);
   put(R"(,"namespace":)", NamespaceOf(target));
   put(R"(},"involvedObject":{"kind":)", target.kind);
