@@ -93,7 +93,7 @@ bool Reflector::ListOnce() {
     return false;
   }
   ForgetUnlisted();
-  version_ = *version;
+  Reached(*version);
   need_list_ = false;
   const bool again = options_.relist_interval.count() > 0;
   next_list_ = again ? options_.now() + options_.relist_interval : net::kNever;
@@ -151,9 +151,14 @@ bool Reflector::OnEvent(WatchType type, const json::value& object) {
   if (metadata != nullptr && metadata->is_object()) {
     std::string version = TextOf(metadata->get_object(), "resourceVersion");
     // Never back: a repeated old event would make the next watch repeat everything after it.
-    if (!version.empty() && !IsOlder(version, version_)) version_ = std::move(version);
+    if (!version.empty() && !IsOlder(version, version_)) Reached(std::move(version));
   }
   return !stop_.cancelled() && options_.now() < next_list_;
+}
+
+void Reflector::Reached(std::string version) {
+  version_ = std::move(version);
+  reached_.store(base::ParseNumber(version_).value_or(0), std::memory_order_release);
 }
 
 bool Reflector::IsEcho(const Identity& object) {

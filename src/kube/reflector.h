@@ -78,6 +78,10 @@ class Reflector {
   // The first list is complete.
   bool synced() const { return synced_.load(std::memory_order_acquire); }
 
+  // The handler has been told of all that happened up to this resourceVersion. 0: nothing is known, or the server's
+  // versions are no numbers.
+  std::uint64_t reached() const { return reached_.load(std::memory_order_acquire); }
+
   struct Counters {
     std::uint64_t lists = 0;
     std::uint64_t watches = 0;
@@ -107,6 +111,7 @@ class Reflector {
   bool OnEvent(WatchType type, const json::value& object);
   bool IsEcho(const Identity& object);
   void Report(const char* doing, const Error& error);
+  void Reached(std::string version);
 
   ListWatcher& source_;
   Handler& handler_;
@@ -124,6 +129,7 @@ class Reflector {
   std::string last_report_;
 
   std::atomic<bool> synced_ = false;
+  std::atomic<std::uint64_t> reached_ = 0;
   std::atomic<std::size_t> size_ = 0;
   std::atomic<std::uint64_t> lists_ = 0, watches_ = 0, changes_ = 0, stale_ = 0, echoes_ = 0, errors_ = 0;
 };

@@ -42,6 +42,34 @@ struct PodView {
 
 using kube::Binding;
 
+struct Owner {
+  std::string ns;
+  std::string name;
+  std::string uid;  // empty: a lock's, which names none
+  bool operator==(const Owner&) const = default;
+};
+
+struct LeaseName {
+  std::string ns;
+  std::string name;
+};
+
+// The lease by which schedulers agree who binds (bind_lease.h).
+struct LeaseView {
+  std::string uid;
+  std::string version;            // resourceVersion; empty: it does not exist
+  std::string holder;             // empty: nobody
+  std::string members;            // as FormatMembers writes them
+  bool unclean = false;           // a dead holder's Bindings may still arrive
+  std::uint64_t transitions = 0;  // how often the holder has changed
+};
+
+// How far the histories of the two have come. Versions of the API server, as numbers.
+struct Versions {
+  std::uint64_t pods = 0;
+  std::uint64_t nodes = 0;
+};
+
 // Nothing: remove the key.
 using Changes = std::vector<std::pair<std::string, std::optional<std::string>>>;
 
@@ -58,6 +86,13 @@ class Api {
   // What the server knows now of the pods bound to NODE; no cache in between.
   virtual kube::Result<std::vector<device::Pod>> PodsOn(std::string_view node) = 0;
   virtual kube::Status Bind(const Binding& binding) = 0;
+  // What has no node yet and asks for something of ours; no cache in between.
+  virtual kube::Result<std::vector<Owner>> Unbound() = 0;
+  // As of now or later; no cache in between.
+  virtual kube::Result<Versions> Heads() = 0;
+  virtual kube::Result<LeaseView> GetLease() = 0;
+  // Creates it where LEASE has no version; else changes the lease of that version. What was written, with its version.
+  virtual kube::Result<LeaseView> WriteLease(const LeaseView& lease) = 0;
 };
 
 // Time as an argument. Wall-clock time, since it is written into annotations and compared with others'.
@@ -65,6 +100,8 @@ class Time {
  public:
   virtual ~Time() = default;
   virtual Millis Now() = 0;
+  // Of a clock that nobody sets: for spans.
+  virtual Millis Steady() = 0;
   // Seconds east of UTC: what HAMi's programs write is in local time.
   virtual int UtcOffset() = 0;
   // True: stop waiting, nobody wants the answer any more.

@@ -56,7 +56,9 @@ struct Binder::Work {
   bool bare = false;  // it asked for nothing
   bool takes_lock = true;
   bool group = false;
-  bool ticketed = false;
+  BindTerm term;
+  bool ticketed = false;      // the node is ours
+  bool paper = false;         // and says so
   bool wrote = false;         // something of ours may stand on the node
   std::string version;        // of the node, that the verdict was based on
   std::string lock;           // the lock that stands there, and the ticket
@@ -142,6 +144,8 @@ base::Status Binder::Start(Work& work) {
 }
 
 GateVerdict Binder::Judge(Work& work) {
+  work.term = lease_.term();
+  const bool caught_up = lease_.CaughtUp(work.term);
   return books_.Locked([&](State& state) -> GateVerdict {
     GateVerdict verdict;
     verdict.kind = GateVerdict::Kind::kRefused;
@@ -151,9 +155,13 @@ GateVerdict Binder::Judge(Work& work) {
     const auto self = node->in_flight.find(work.pod.uid);
     verdict.reason = "the pod is gone";
     if (self == node->in_flight.end()) return verdict;
-    work.ticketed = self->second.stage != InFlight::Stage::kWaiting;
+    work.ticketed = work.paper = self->second.stage != InFlight::Stage::kWaiting;
     if (work.ticketed) return verdict;
     verdict.kind = GateVerdict::Kind::kTaken;
+    verdict.reason = "another scheduler binds pods, and makes way within seconds";
+    if (work.term.mode == BindMode::kNobody) return verdict;
+    verdict.kind = caught_up || node->caught_up == work.term.number ? verdict.kind : GateVerdict::Kind::kCatchUp;
+    if (verdict.kind == GateVerdict::Kind::kCatchUp) return verdict;
     verdict.reason = "node " + work.node + " is being changed: node lock contention";
     if (node->patching) return verdict;
 
@@ -168,12 +176,18 @@ GateVerdict Binder::Judge(Work& work) {
                           .writer = options_.writer,
                           .takes_lock = work.takes_lock,
                           .lock_orphaned = work.lock == work.orphaned_lock,
+                          .alone = work.term.mode == BindMode::kAlone,
                           .digested = node->digested,
                           .now = time_.Now(),
                           .utc_offset_seconds = time_.UtcOffset(),
                           .bound_here = bound_here};
     verdict = JudgeGate(input, options_.lock);
-    node->patching = verdict.kind == GateVerdict::Kind::kGo;
+    work.ticketed = verdict.kind == GateVerdict::Kind::kGo && verdict.changes.empty();
+    if (work.ticketed) {
+      self->second.stage = InFlight::Stage::kTicketed;
+    } else {
+      node->patching = verdict.kind == GateVerdict::Kind::kGo;
+    }
     return verdict;
   });
 }
@@ -200,6 +214,9 @@ base::Status Binder::TakeNode(Work& work, const std::function<bool()>& abandoned
         break;
       case GateVerdict::Kind::kDigest:
         go_on = Digest(work, verdict.ticket, verdict.ticket_text);
+        break;
+      case GateVerdict::Kind::kCatchUp:
+        go_on = CatchUp(work);
         break;
       case GateVerdict::Kind::kTaken:
         break;
@@ -242,9 +259,23 @@ base::Status Binder::WriteTicket(Work& work, const GateVerdict& verdict) {
       }
     }
   });
-  work.ticketed = ours;
+  work.ticketed = work.paper = ours;
   if (ours || error.reason == kube::Reason::kConflict) return {};
   return Failed("lock node " + work.node, error);
+}
+
+// Past the watches, which have not come as far as the term's begin.
+base::Result<bool> Binder::CatchUp(Work& work) {
+  kube::Result<NodeView> node = api_.GetNode(work.node);
+  if (!node) return Failed("get node " + work.node, node.error());
+  const auto pods = api_.PodsOn(work.node);
+  if (!pods) return Failed("list the pods of node " + work.node, pods.error());
+  books_.Locked([&](State& state) {
+    state.NodeSeen(*std::move(node));
+    for (const device::Pod& pod : *pods) state.PodBorrowed(pod, time_.Now() / kSecond);
+    state.NodeAt(work.node).caught_up = work.term.number;
+  });
+  return true;
 }
 
 base::Result<bool> Binder::OwnerIsGone(Work& work, const Owner& owner) {
@@ -374,8 +405,13 @@ Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::st
 
 base::Status Binder::Post(Work& work) {
   std::string why = "the pod is gone";
+  const BindLease::Posting posting(lease_, work.term, work.paper);
   for (int tries = 0; tries < kMostTries; ++tries) {
     std::optional<kube::Status> bound;
+    if (!posting.may()) {
+      why = "another scheduler has come to bind pods; this one will be placed again";
+      break;
+    }
     if (!work.binding.version.empty()) {
       bound = api_.Bind(work.binding);
       if (*bound) return Succeed(work.pod), base::Status();
@@ -407,7 +443,7 @@ base::Status Binder::Post(Work& work) {
     why = "the pod changes faster than it can be bound";
     work.binding.version = pod->version;
   }
-  GiveBack(work.pod, work.node, true);
+  GiveBack(work.pod, work.node, work.wrote || work.paper);
   return base::Fail(why);
 }
 
@@ -426,7 +462,7 @@ base::Status Binder::AfterSilence(Work& work, const Pending& pending, const kube
     Succeed(work.pod);
     return {};
   }
-  GiveBack(work.pod, work.node, true);
+  GiveBack(work.pod, work.node, work.wrote || work.paper);
   return base::Fail(message);
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Brings a placed pod to its node in two writes: the node's (lock and ticket, node_lock.h), then a Binding that carries
-// the pod's annotations, so that a pod is never bound without them nor annotated without being bound. A failure at any
-// point gives back the charge and the lock; when nobody can tell whether the Binding happened, the pod keeps its charge
-// until the question is settled. A pod that was not placed here, or whose charge is about to expire, is refused: the
-// next Filter places it again. A pod that asked for nothing is bound by a bare Binding. Thread-safe; one call works on
-// one pod.
+// Brings a placed pod to its node: where a lock or a ticket is needed (node_lock.h, bind_lease.h) by a write of the
+// node, then by a Binding that carries the pod's annotations, so that a pod is never bound without them nor annotated
+// without being bound. A failure at any point gives back the charge and the lock; when nobody can tell whether the
+// Binding happened, the pod keeps its charge until the question is settled. A pod that was not placed here, or whose
+// charge is about to expire, is refused: the next Filter places it again. A pod that asked for nothing is bound by a
+// bare Binding. Thread-safe; one call works on one pod.
 
 #pragma once
 
@@ -18,6 +18,7 @@
 
 #include "base/result.h"
 #include "scheduler/api.h"
+#include "scheduler/bind_lease.h"
 #include "scheduler/books.h"
 #include "scheduler/events.h"
 #include "scheduler/node_lock.h"
@@ -45,13 +46,21 @@ struct BinderOptions {
 
 class Binder {
  public:
-  Binder(Books& books, Api& api, Time& time, RecordEvent record, BinderOptions options)
-      : books_(books), api_(api), time_(time), record_(std::move(record)), options_(std::move(options)) {}
+  Binder(Books& books, Api& api, Time& time, BindLease& lease, RecordEvent record, BinderOptions options)
+      : books_(books),
+        api_(api),
+        time_(time),
+        lease_(lease),
+        record_(std::move(record)),
+        options_(std::move(options)) {}
 
   base::Status Bind(const BindRequest& request, const std::function<bool()>& abandoned);
 
   // Settles the Bindings nobody heard back from. Called now and then.
   void Settle();
+  bool Unsettled() const;
+  // Whatever was posted for the pod before fails from now on. NotFound: there is no such pod any more.
+  kube::Status RevokeBefore(const Owner& pod);
 
   struct Counters {
     std::uint64_t bound = 0;
@@ -78,6 +87,7 @@ class Binder {
   // Both: false when it is too early to go on.
   base::Result<bool> OwnerIsGone(Work& work, const Owner& owner);
   base::Result<bool> Digest(Work& work, const Ticket& ticket, const std::string& text);
+  base::Result<bool> CatchUp(Work& work);
   base::Result<bool> IsSettled(const Owner& owner, const std::string& node, Millis age);
   // The pod's placement here, when no Binding of ours can be on its way: kube-scheduler has handed the pod over to us.
   static Pending* OnOurHands(State& state, const Owner& owner, const std::string& node);
@@ -102,6 +112,7 @@ class Binder {
   Books& books_;
   Api& api_;
   Time& time_;
+  BindLease& lease_;
   const RecordEvent record_;
   const BinderOptions options_;
   std::mutex mutex_;

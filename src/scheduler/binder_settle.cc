@@ -2,6 +2,7 @@
 //
 // How a binding ends: what is given back when it failed, and what is found out later when nobody could tell.
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -55,6 +56,24 @@ kube::Result<PodView> Binder::Revoke(const Owner& owner) {
   const bool other =
       !pod && (pod.error().reason == kube::Reason::kConflict || pod.error().reason == kube::Reason::kInvalid);
   return other ? kube::Fail(kube::Reason::kNotFound, pod.error().message) : std::move(pod);
+}
+
+kube::Status Binder::RevokeBefore(const Owner& owner) {
+  const kube::Result<PodView> pod = Revoke(owner);
+  if (!pod) return tl::unexpected(pod.error());
+  const std::string node = books_.Read([&](const State& state) {
+    const auto found = state.pendings().find(owner.uid);
+    return found == state.pendings().end() ? std::string() : found->second.node;
+  });
+  if (!node.empty()) AdoptRevoked(owner, node, *pod);
+  return {};
+}
+
+bool Binder::Unsettled() const {
+  return books_.Read([](const State& state) {
+    return std::any_of(state.pendings().begin(), state.pendings().end(),
+                       [](const auto& pending) { return pending.second.stage == Pending::Stage::kUnknown; });
+  });
 }
 
 void Binder::Settle() {

@@ -20,22 +20,34 @@ namespace hami::scheduler::testing {
 
 // One scheduler over the simulated server.
 struct Scheduler {
-  Scheduler(SimCluster& cluster, std::string writer)
+  // LEASED: agrees with others by the lease; else it writes tickets, always.
+  Scheduler(SimCluster& cluster, const std::string& writer, bool leased = false)
       : books(sched::testing::NvidiaOnly(), {}),
         api(cluster),
+        lease(api, cluster, Needs(), LeaseOptions(writer, leased)),
         binder(
-            books, api, cluster,
+            books, api, cluster, lease,
             [this](const PodName& pod, const sched::Event& event) {
               events.push_back(std::string(event.warning ? "Warning " : "Normal ") + std::string(pod.name) + " " +
                                event.reason + ": " + event.message);
             },
-            Options(std::move(writer))),
+            Options(writer)),
         keeper(books, api, cluster, binder, registration, [] { return true; }),
         watch(cluster, books, registration) {}
-  static BinderOptions Options(std::string writer) {
+  static BinderOptions Options(const std::string& writer) {
     BinderOptions options;
-    options.writer = std::move(writer);
+    options.writer = writer;
     return options;
+  }
+  static BindLeaseOptions LeaseOptions(const std::string& writer, bool leased) {
+    BindLeaseOptions options;
+    options.writer = writer;
+    options.enabled = leased;
+    return options;
+  }
+  BindLease::Needs Needs() {
+    return {[this] { return wants; }, [this] { return binder.Unsettled(); }, [this] { return watch.Reached(); },
+            [this](const Owner& pod) { return binder.RevokeBefore(pod); }};
   }
   std::size_t charged() {
     return books.Read([](const State& state) { return state.ledger.pod_count(); });
@@ -44,7 +56,9 @@ struct Scheduler {
   Books books;
   SimApi api;
   Registration registration;
+  bool wants = true;
   std::vector<std::string> events;
+  BindLease lease;
   Binder binder;
   Keeper keeper;
   SimWatch watch;

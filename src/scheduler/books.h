@@ -66,6 +66,7 @@ struct NodeBook {
   std::string digested;                                    // the other scheduler's ticket that was looked into
   std::string stranger;                                    // the one that is being looked into
   Millis stranger_since = 0;
+  std::uint64_t caught_up = 0;  // the BindTerm in which node and pods were last read anew
   struct Vendor {
     device::HandshakeMemory memory;
     device::HandshakeAction owed = device::HandshakeAction::kNothing;  // to be written on the node

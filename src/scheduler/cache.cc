@@ -173,6 +173,8 @@ bool Cache::Synced() const {
   return pods_->reflector.synced() && nodes_->reflector.synced() && quotas_->reflector.synced();
 }
 
+Versions Cache::Reached() const { return {pods_->reflector.reached(), nodes_->reflector.reached()}; }
+
 Cache::Counters Cache::counters() const {
   return {pods_->reflector.counters(), nodes_->reflector.counters(), quotas_->reflector.counters()};
 }

@@ -51,6 +51,8 @@ class Cache {
   // Returns when the books will not be changed by events any more.
   void Stop();
   bool Synced() const;
+  // How far the books have come.
+  Versions Reached() const;
 
   struct Counters {
     kube::Reflector::Counters pods, nodes, quotas;

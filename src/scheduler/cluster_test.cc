@@ -58,13 +58,16 @@ json::value PodObject(const std::string& name) {
 
 // A scheduler as the program puts it together.
 struct Scheduler {
-  explicit Scheduler(kube::FakeApiServer& server)
+  // LEASED: agrees with others by the lease, when told to look; else it writes tickets, always.
+  explicit Scheduler(kube::FakeApiServer& server, bool leased = false)
       : client(*kube::Client::Make(server.config())),
         books(sched::testing::NvidiaOnly(), {}),
-        api(*client, books.vendors()),
+        api(*client, books.vendors(), {}, std::chrono::seconds(10), {"kube-system", "binders"}),
         time(stop),
+        options(Options()),
+        lease(api, time, Needs(), {.writer = options.writer, .enabled = leased}),
         binder(
-            books, api, time, [](const PodName&, const sched::Event&) {}, Options()),
+            books, api, time, lease, [](const PodName&, const sched::Event&) {}, options),
         keeper(books, api, time, binder, registration, [] { return true; }),
         cache(*client, books, registration, time, {}),
         extender(
@@ -76,6 +79,10 @@ struct Scheduler {
     BinderOptions options;
     options.writer = NewWriterName();
     return options;
+  }
+  BindLease::Needs Needs() {
+    return {[this] { return wants; }, [this] { return binder.Unsettled(); }, [this] { return cache.Reached(); },
+            [this](const Owner& pod) { return binder.RevokeBefore(pod); }};
   }
 
   json::object Filter(const json::value& pod) {
@@ -107,6 +114,9 @@ struct Scheduler {
   KubeApi api;
   WallTime time;
   Registration registration;
+  const BinderOptions options;
+  bool wants = true;
+  BindLease lease;
   Binder binder;
   Keeper keeper;
   Cache cache;
@@ -148,6 +158,56 @@ TEST_F(ClusterTest, GivenAPod_WhenFilteredAndBound_ThenItIsBoundAndAnnotatedAtOn
   EXPECT_EQ(server_.Asked("PATCH"), 1U);
   EXPECT_EQ(server_.Asked("BIND"), 1U);
   EXPECT_EQ(server_.Asked("GET"), 1U) << "once in a run: does this server carry labels?";
+}
+
+TEST_F(ClusterTest, GivenOneScheduler_WhenItBindsToANodeWithoutLocks_ThenTheBindingIsItsOnlyWrite) {
+  server_.Remove(kube::kNodes, "", "n1");
+  Scheduler scheduler(server_, true);
+  ASSERT_TRUE(Eventually([&] { return scheduler.cache.Synced(); }));
+  scheduler.lease.Tick();
+  json::value lease = *server_.Get(kube::kLeases, "kube-system", "binders");
+  EXPECT_EQ(lease.at("spec").at("holderIdentity"), json::value(scheduler.options.writer));
+  EXPECT_EQ(lease.at("metadata").at("annotations").at(kMembers), json::value(scheduler.options.writer + "=1"));
+  EXPECT_FALSE(lease.at("metadata").at("annotations").as_object().contains(kUnclean));
+  const std::uint64_t patches = server_.Asked("PATCH");
+  for (const char* name : {"p", "q"}) {
+    const json::value pod = server_.Put(kube::kPods, PodObject(name));
+    ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n2"}));
+    ASSERT_EQ(scheduler.Bind(pod, "n2"), "");
+  }
+  EXPECT_EQ(server_.Asked("PATCH"), patches);
+  scheduler.wants = false;
+  scheduler.lease.Tick();
+  lease = *server_.Get(kube::kLeases, "kube-system", "binders");
+  EXPECT_FALSE(lease.at("spec").as_object().contains("holderIdentity")) << "given up, for the next to have at once";
+  EXPECT_EQ(lease.at("metadata").at("annotations").at(kMembers), "");
+  EXPECT_EQ(lease.at("spec").at("leaseTransitions"), 2);
+}
+
+// Over the real paths: what is listed, marked and written when a scheduler dies alone.
+TEST_F(ClusterTest, GivenALeaseOfADeadOne_WhenItIsTakenOver_ThenPodsThatAskForOursAreMarkedFirst) {
+  server_.Put(
+      kube::kLeases,
+      {{"metadata",
+        {{"name", "binders"}, {"namespace", "kube-system"}, {"annotations", {{kMembers, "dead=1"}, {kUnclean, "1"}}}}},
+       {"spec", {{"leaseTransitions", 7}}}});
+  server_.Put(kube::kPods, PodObject("waits"));
+  json::value other = PodObject("other");
+  other.at("spec").at("containers").at(0).at("resources").as_object() = {};
+  server_.Put(kube::kPods, other);
+  json::value bound = PodObject("bound");
+  bound.at("spec").as_object()["nodeName"] = "n1";
+  server_.Put(kube::kPods, bound);
+  Scheduler scheduler(server_, true);
+  ASSERT_TRUE(Eventually([&] { return scheduler.cache.Synced(); }));
+  scheduler.lease.Tick();
+  EXPECT_EQ(scheduler.lease.term().mode, BindMode::kTickets) << "the other one may live";
+  EXPECT_TRUE(Pod("waits").at("metadata").at("annotations").as_object().contains(kBindRevoked));
+  for (const char* name : {"other", "bound"}) {
+    EXPECT_FALSE(Pod(name).at("metadata").at("annotations").as_object().contains(kBindRevoked)) << name;
+  }
+  const json::value lease = *server_.Get(kube::kLeases, "kube-system", "binders");
+  EXPECT_FALSE(lease.at("metadata").at("annotations").as_object().contains(kUnclean));
 }
 
 TEST(OlderServerTest, GivenAServerThatLeavesLabelsBehind_WhenAPodIsBound_ThenItGetsItsLabelAllTheSame) {

@@ -36,6 +36,8 @@ std::vector<Reading> AllReadings(const AllCounters& all) {
   Collector out;
   out.Gauge("hami_scheduler_leader", "1 while /filter is answered here", all.leads ? 1 : 0);
   out.Gauge("hami_scheduler_synced", "1 once pods, nodes and quotas have been listed", all.synced ? 1 : 0);
+  out.Gauge("hami_scheduler_binds_alone", "1 while no other scheduler binds, so that bindings need no ticket on a node",
+            all.bind_mode == BindMode::kAlone ? 1 : 0);
   out.Counter("hami_scheduler_filter_requests_total", "Requests to /filter, those that still wait included",
               all.extender.filters);
   out.Counters("hami_scheduler_filters_total", "Answers of /filter", "outcome",

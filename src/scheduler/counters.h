@@ -35,6 +35,7 @@ struct AllCounters {
   BooksCounters books;
   bool leads = false;
   bool synced = false;
+  BindMode bind_mode = BindMode::kNobody;
 };
 
 std::vector<Reading> AllReadings(const AllCounters& all);

@@ -29,7 +29,8 @@ struct Setup {
   explicit Setup(int nodes)
       : books(sched::testing::NvidiaOnly(), {}),
         api(cluster),
-        binder(books, api, cluster, record, {}),
+        lease(api, cluster, {}, {.enabled = false}),
+        binder(books, api, cluster, lease, record, {}),
         extender(books, binder, cluster, record, [] { return true; }) {
     Registration registration;
     for (int i = 0; i < nodes; ++i) {
@@ -70,6 +71,7 @@ struct Setup {
   testing::SimCluster cluster;
   Books books;
   testing::SimApi api;
+  BindLease lease;
   Binder binder;
   Extender extender;
   std::string names;

@@ -24,13 +24,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   testing::SimWatch watch(cluster, books, registration);
   testing::SimApi api(cluster);
   const RecordEvent record = [](const PodName&, const sched::Event&) {};
-  Binder binder(books, api, cluster, record, {});
+  BindLease lease(api, cluster, {}, {.enabled = false});
+  Binder binder(books, api, cluster, lease, record, {});
   Extender extender(books, binder, cluster, record, [] { return true; });
   const auto present = [] { return false; };
   for (const Reply& reply : {extender.Filter(text, present), extender.Bind(text, present)}) {
     if (reply.status == 200 && !base::ParseJson(reply.body)) std::abort();
   }
   (void)ParseLock(text);
+  if (const auto members = ParseMembers(text); members && ParseMembers(FormatMembers(*members)) != members)
+    std::abort();
   if (const auto ticket = ParseTicket(text)) {
     const auto again = ParseTicket(FormatTicket(*ticket));
     if (!again || again->pods != ticket->pods || again->time != ticket->time) std::abort();

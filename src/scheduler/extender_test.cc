@@ -30,7 +30,8 @@ class ExtenderTest : public ::testing::Test {
           EXPECT_EQ(base::Concat({pod.ns, "/", pod.name, " ", pod.uid}), "default/p u1");
           events_.push_back(event.message);
         }),
-        binder_(books_, api_, cluster_, record_, {}),
+        lease_(api_, cluster_, {}, {.enabled = false}),
+        binder_(books_, api_, cluster_, lease_, record_, {}),
         extender_(books_, binder_, cluster_, record_, [this] { return ready_; }) {
     base::StartLog("test", base::LogLevel::kOff);
     cluster_.AddNode("n1", sched::testing::Cards("n1", 1), false);
@@ -58,6 +59,7 @@ class ExtenderTest : public ::testing::Test {
   Registration registration_;
   std::vector<std::string> events_;
   RecordEvent record_;
+  BindLease lease_;
   Binder binder_;
   bool ready_ = true;
   Extender extender_;

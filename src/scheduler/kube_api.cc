@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <limits>
 #include <random>
 
 #include "base/log.h"
 #include "base/strings.h"
 #include "device/annotations.h"
+#include "kube/timestamp.h"
 #include "kube/views.h"
+#include "sched/plan.h"
+#include "scheduler/bind_lease.h"
 #include "scheduler/cache.h"
 
 namespace hami::scheduler {
@@ -43,6 +47,25 @@ json::value Patch(std::string_view precondition, std::string_view expected, cons
   json::object metadata{{"annotations", Annotations(changes)}};
   if (!expected.empty()) metadata[View(precondition)] = View(expected);
   return {{"metadata", std::move(metadata)}};
+}
+
+// A beat that takes longer comes too late to be of use.
+constexpr auto kLeaseTime = std::chrono::seconds(3);
+constexpr int kLeaseSeconds = 8;  // for readers: how long a beat may stand still (BindLeaseOptions::patience)
+
+kube::Result<LeaseView> ReadLeaseView(const json::value& object) {
+  auto lease = kube::ReadLease(object);
+  if (!lease) return tl::unexpected(lease.error());
+  const device::StringMap& annotations = lease->metadata.annotations;
+  const std::string* members = device::Find(annotations, kMembers);
+  LeaseView view;
+  view.uid = std::move(lease->metadata.uid);
+  view.version = std::move(lease->metadata.resource_version);
+  view.holder = std::move(lease->holder);
+  view.members = members == nullptr ? std::string() : *members;
+  view.unclean = device::Find(annotations, kUnclean) != nullptr;
+  view.transitions = lease->transitions;
+  return view;
 }
 
 }  // namespace
@@ -114,6 +137,84 @@ void KubeApi::BringLabels(const Binding& binding) {
     base::LogWarning(base::Concat({"pod ", binding.ns, "/", binding.name, " has no label ", device::kAssignedNode, ": ",
                                    patched.error().message}));
   }
+}
+
+kube::Result<std::vector<Owner>> KubeApi::Unbound() {
+  std::vector<Owner> found;
+  kube::ListSink sink;
+  sink.item = [&](const json::value& object) {
+    const auto pod = device::ReadPod(object);
+    // Weights that are not understood are no reason to leave a pod out.
+    const auto plan = pod ? sched::MakePlan(*pod, vendors_, {}) : base::Result<sched::Plan>();
+    if (pod && !(plan && plan->empty())) found.push_back({pod->ns, pod->name, pod->uid});
+  };
+  sink.restart = [&] { found.clear(); };
+  const kube::ListRequest request{{{}, "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"}, 500};
+  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_, device::kPodParts});
+  if (!listed) return tl::unexpected(listed.error());
+  return found;
+}
+
+// A list of nothing says how far the server has come, and costs it as much as nothing.
+kube::Result<Versions> KubeApi::Heads() {
+  const kube::ListSink sink{[](const json::value&) {}, [] {}};
+  const kube::ListRequest nothing{{{}, "metadata.name=hami-cpp-is-no-name-of-any"}, 1};
+  const auto head = [&](const kube::Resource& resource, std::string_view ns) -> kube::Result<std::uint64_t> {
+    const auto version =
+        client_.List(resource, ns, nothing, sink, {nullptr, std::min<net::Duration>(timeout_, kLeaseTime)});
+    if (!version) return tl::unexpected(version.error());
+    const auto number = base::ParseNumber(*version);
+    // Nothing that is no number is ever reached: every node is read anew.
+    return number ? *number : std::numeric_limits<std::uint64_t>::max();
+  };
+  const auto pods = head(kube::kPods, lease_.ns);
+  if (!pods) return tl::unexpected(pods.error());
+  const auto nodes = head(kube::kNodes, {});
+  if (!nodes) return tl::unexpected(nodes.error());
+  return Versions{*pods, *nodes};
+}
+
+kube::Result<LeaseView> KubeApi::GetLease() {
+  const auto object =
+      client_.Get(kube::kLeases, lease_.ns, lease_.name, {nullptr, std::min<net::Duration>(timeout_, kLeaseTime)});
+  if (!object) return tl::unexpected(object.error());
+  return ReadLeaseView(*object);
+}
+
+kube::Result<LeaseView> KubeApi::WriteLease(const LeaseView& lease) {
+  json::object annotations{{kMembers, lease.members}};
+  annotations[kUnclean] = lease.unclean ? json::value("1") : json::value(nullptr);
+  json::object spec{{"renewTime", kube::FormatMicroTime(std::chrono::system_clock::now())},
+                    {"leaseDurationSeconds", kLeaseSeconds},
+                    {"leaseTransitions", lease.transitions}};
+  spec["holderIdentity"] = lease.holder.empty() ? json::value(nullptr) : json::value(lease.holder);
+  json::object metadata{{"annotations", std::move(annotations)}};
+  const bool made = lease.version.empty();
+  if (made) {
+    metadata["namespace"] = lease_.ns;
+    metadata["name"] = lease_.name;
+    if (!lease.unclean) metadata["annotations"].as_object().erase(kUnclean);
+    if (lease.holder.empty()) spec.erase("holderIdentity");
+  } else {
+    metadata["resourceVersion"] = lease.version;
+  }
+  json::object whole{{"metadata", std::move(metadata)}, {"spec", std::move(spec)}};
+  if (made) {
+    whole["apiVersion"] = View(kube::kLeases.group_version);
+    whole["kind"] = View(kube::kLeases.kind);
+  }
+  const kube::CallContext context{nullptr, std::min<net::Duration>(timeout_, kLeaseTime)};
+  const auto object =
+      made ? client_.Create(kube::kLeases, lease_.ns, whole, context)
+           : client_.Patch(kube::kLeases, lease_.ns, lease_.name, kube::PatchType::kMerge, whole, context);
+  if (!object) return tl::unexpected(object.error());
+  return ReadLeaseView(*object);
+}
+
+Millis WallTime::Steady() {
+  timespec now = {};
+  clock_gettime(CLOCK_BOOTTIME, &now);  // goes on while the machine sleeps
+  return now.tv_sec * kSecond + now.tv_nsec / 1'000'000;
 }
 
 Millis WallTime::Now() {

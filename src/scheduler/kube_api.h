@@ -21,8 +21,12 @@ class KubeApi final : public Api {
  public:
   // Both must outlive this. SELECTOR: labels of the nodes that are registered. TIMEOUT of one call.
   KubeApi(kube::Client& client, const device::Vendors& vendors, std::map<std::string, std::string> selector = {},
-          net::Duration timeout = std::chrono::seconds(10))
-      : client_(client), vendors_(vendors), selector_(std::move(selector)), timeout_(timeout) {}
+          net::Duration timeout = std::chrono::seconds(10), LeaseName lease = {})
+      : client_(client),
+        vendors_(vendors),
+        selector_(std::move(selector)),
+        timeout_(timeout),
+        lease_(std::move(lease)) {}
 
   kube::Result<NodeView> GetNode(std::string_view node) override;
   kube::Result<NodeView> PatchNode(std::string_view node, std::string_view version, const Changes& changes) override;
@@ -31,6 +35,10 @@ class KubeApi final : public Api {
                                  const Changes& changes) override;
   kube::Result<std::vector<device::Pod>> PodsOn(std::string_view node) override;
   kube::Status Bind(const Binding& binding) override;
+  kube::Result<std::vector<Owner>> Unbound() override;
+  kube::Result<Versions> Heads() override;
+  kube::Result<LeaseView> GetLease() override;
+  kube::Result<LeaseView> WriteLease(const LeaseView& lease) override;
 
  private:
   enum class Labels { kUnknown, kCarried, kLeftBehind };
@@ -42,6 +50,7 @@ class KubeApi final : public Api {
   const device::Vendors& vendors_;
   const std::map<std::string, std::string> selector_;
   const net::Duration timeout_;
+  const LeaseName lease_;
 };
 
 class WallTime final : public Time {
@@ -49,6 +58,7 @@ class WallTime final : public Time {
   // Sleeps end early when STOP is thrown.
   explicit WallTime(const net::Canceller& stop) : stop_(stop) {}
   Millis Now() override;
+  Millis Steady() override;
   int UtcOffset() override;
   bool Sleep(Millis span) override;
 

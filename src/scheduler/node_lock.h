@@ -49,13 +49,6 @@ std::optional<LockText> ParseLock(std::string_view text);
 // RFC 3339, at OFFSET seconds from UTC.
 std::string FormatLock(Millis time, int offset_seconds, std::string_view ns, std::string_view pod);
 
-struct Owner {
-  std::string ns;
-  std::string name;
-  std::string uid;  // empty: a lock's, which names none
-  bool operator==(const Owner&) const = default;
-};
-
 struct Ticket {
   Millis time = 0;
   std::string writer;
@@ -72,6 +65,7 @@ struct GateInput {
   const std::string& writer;                                      // who we are
   bool takes_lock = true;
   bool lock_orphaned = false;  // its owner was looked for and will not come
+  bool alone = false;          // nobody else binds: no ticket is needed where no lock is
   std::string_view digested;   // the ticket of another writer that was looked into
   Millis now = 0;
   int utc_offset_seconds = 0;
@@ -80,9 +74,10 @@ struct GateInput {
 
 struct GateVerdict {
   enum class Kind {
-    kGo,        // write CHANGES
+    kGo,        // write CHANGES; none: nothing stands in the way and nothing is to be written
     kAskOwner,  // does the lock's OWNER exist?
     kDigest,    // look into TICKET
+    kCatchUp,   // read the node and its pods anew
     kTaken,     // not now
     kRefused,   // not until somebody repairs the node
   };

@@ -105,6 +105,19 @@ Status TakeSelector(std::map<std::string, std::string>& out, const std::string& 
   return {};
 }
 
+// "kube-system/name", or nothing.
+Status TakeLease(LeaseName& out, const std::string& text) {
+  const std::size_t slash = text.find('/');
+  const std::string ns = text.substr(0, slash);
+  const std::string name = slash == std::string::npos ? std::string() : text.substr(slash + 1);
+  const bool good = IsLabelText(ns) && IsLabelText(name) && !ns.empty() && !name.empty();
+  if (!good && !text.empty()) {
+    return Fail("'" + text + "' is not NAMESPACE/NAME", "name a lease, like kube-system/hami-scheduler-bind, or none");
+  }
+  out = {ns, name};
+  return {};
+}
+
 Status TakeQps(double& out, const std::string& text) {
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -201,6 +214,11 @@ struct Reader {
                "/webhook and /bind are answered always");
     flags.Text("leader-elect-resource-name", "NAME", options.lease_name, "the lease of kube-scheduler");
     flags.Text("leader-elect-resource-namespace", "NAMESPACE", options.lease_namespace, "and its namespace");
+    flags.Custom(
+        "bind-lease", "NAMESPACE/NAME", "kube-system/hami-scheduler-bind",
+        [this](const std::string& text) { return TakeLease(options.bind_lease, text); },
+        "the lease by which the schedulers of a cluster know whether they are alone: then a binding is one write. It "
+        "must be the same for all. Empty: none, and every binding writes a ticket on its node");
   }
 
   void AddWatching() {

@@ -16,6 +16,7 @@
 
 #include "base/flags.h"
 #include "base/log.h"
+#include "scheduler/api.h"
 
 namespace hami::scheduler {
 
@@ -43,6 +44,7 @@ struct Options {
   bool leader_elect = false;
   std::string lease_name;
   std::string lease_namespace;
+  LeaseName bind_lease{"kube-system", "hami-scheduler-bind"};  // no name: none
   // Of the pod we run in; empty outside of a cluster.
   std::string pod_name;
   std::string pod_namespace;

@@ -111,8 +111,9 @@ class Program::Parts {
         books_(std::move(vendors), {options.node_policy, options.device_policy}),
         recorder_(*client_, RecorderOptionsFor(options, host)),
         leader_(*client_, LeaderOptionsFor(options, host)),
-        api_(*client_, books_.vendors(), options.node_selector, CallTime(options)),
-        binder_(books_, api_, time_, Recording(), BinderOptionsFor(options)),
+        api_(*client_, books_.vendors(), options.node_selector, CallTime(options), options.bind_lease),
+        lease_(api_, time_, LeaseNeeds(), BindLeaseOptionsFor(options, writer_)),
+        binder_(books_, api_, time_, lease_, Recording(), BinderOptionsFor(options, writer_)),
         keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
         cache_(*client_, books_, registration_, time_, {.node_selector = options.node_selector}),
         extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); }),
@@ -129,7 +130,9 @@ class Program::Parts {
  private:
   static kube::RecorderOptions RecorderOptionsFor(const Options& options, const std::string& host);
   static LeaderOptions LeaderOptionsFor(const Options& options, const std::string& host);
-  static BinderOptions BinderOptionsFor(const Options& options);
+  static BindLeaseOptions BindLeaseOptionsFor(const Options& options, const std::string& writer);
+  static BinderOptions BinderOptionsFor(const Options& options, const std::string& writer);
+  BindLease::Needs LeaseNeeds();
   RecordEvent Recording();
   Endpoints MakeEndpoints();
   AdmissionAnswer Review(std::string_view body);
@@ -137,6 +140,7 @@ class Program::Parts {
   base::Status Listen();
 
   const Options options_;
+  const std::string writer_ = NewWriterName();
   net::Canceller hurry_;  // thrown first: whoever waits for a node or for the books answers now
   net::Canceller enough_;
   const std::unique_ptr<kube::Client> client_;
@@ -145,6 +149,7 @@ class Program::Parts {
   Leader leader_;
   KubeApi api_;
   WallTime time_{hurry_};
+  BindLease lease_;
   Binder binder_;
   Registration registration_;
   Keeper keeper_;
@@ -152,6 +157,7 @@ class Program::Parts {
   Extender extender_;
   Metrics metrics_;
   std::thread keeping_;
+  std::thread leasing_;
   std::unique_ptr<net::Server> metrics_server_;
   std::unique_ptr<net::Server> main_server_;  // last: it calls into all of the above
 };
@@ -174,9 +180,21 @@ LeaderOptions Program::Parts::LeaderOptionsFor(const Options& options, const std
   return leader;
 }
 
-BinderOptions Program::Parts::BinderOptionsFor(const Options& options) {
+BindLeaseOptions Program::Parts::BindLeaseOptionsFor(const Options& options, const std::string& writer) {
+  BindLeaseOptions lease;
+  lease.writer = writer;
+  lease.enabled = !options.bind_lease.name.empty();
+  return lease;
+}
+
+BindLease::Needs Program::Parts::LeaseNeeds() {
+  return {[this] { return leader_.leads(); }, [this] { return binder_.Unsettled(); },
+          [this] { return cache_.Reached(); }, [this](const Owner& pod) { return binder_.RevokeBefore(pod); }};
+}
+
+BinderOptions Program::Parts::BinderOptionsFor(const Options& options, const std::string& writer) {
   BinderOptions binder;
-  binder.writer = NewWriterName();
+  binder.writer = writer;
   binder.lock.lock_timeout = options.lock_timeout.count();
   binder.group_wait = options.lock_retry_timeout.count();
   return binder;
@@ -262,6 +280,7 @@ base::Status Program::Parts::Start() {
   leader_.Start();
   cache_.Start();
   keeping_ = std::thread([this] { keeper_.Run(enough_); });
+  leasing_ = std::thread([this] { lease_.Run(enough_); });
   return {};
 }
 
@@ -270,6 +289,7 @@ void Program::Parts::Stop() {
   if (main_server_) main_server_->Stop(kFinishTime);
   enough_.Cancel();
   if (keeping_.joinable()) keeping_.join();
+  if (leasing_.joinable()) leasing_.join();
   leader_.Stop();
   cache_.Stop();
   recorder_.Stop(kLastEventsTime);
@@ -283,7 +303,7 @@ std::vector<Reading> Program::Parts::Count() const {
                                              state.ledger.node_count(), state.ledger.pod_count(),
                                              state.pendings().size()};
                       }),
-                      leader_.leads(), cache_.Synced()});
+                      leader_.leads(), cache_.Synced(), lease_.term().mode});
 }
 
 Program::Program(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}

@@ -33,11 +33,24 @@ struct Scheduler {
   Scheduler(SimCluster& cluster, const std::string& name)
       : books(sched::testing::NvidiaOnly(), {}),
         api(cluster),
+        lease(api, cluster, Needs(), LeaseOptions(name)),
         binder(
-            books, api, cluster, [](const PodName&, const sched::Event&) {}, Options(name)),
+            books, api, cluster, lease, [](const PodName&, const sched::Event&) {}, Options(name)),
         keeper(books, api, cluster, binder, registration, [] { return true; }),
         watch(cluster, books, registration) {}
 
+  static BindLeaseOptions LeaseOptions(const std::string& name) {
+    BindLeaseOptions options;
+    options.writer = name;
+    // Things happen every other millisecond here.
+    options.hold = 600;
+    options.patience = 1000;
+    return options;
+  }
+  BindLease::Needs Needs() {
+    return {[this] { return wants; }, [this] { return binder.Unsettled(); }, [this] { return watch.Reached(); },
+            [this](const Owner& pod) { return binder.RevokeBefore(pod); }};
+  }
   static BinderOptions Options(const std::string& name) {
     BinderOptions options;
     options.writer = name;
@@ -47,6 +60,8 @@ struct Scheduler {
   Books books;
   SimApi api;
   Registration registration;
+  bool wants = true;  // to bind: its kube-scheduler leads
+  BindLease lease;
   Binder binder;
   Keeper keeper;
   SimWatch watch;
@@ -123,9 +138,11 @@ class Race {
   std::uint64_t events() const { return events_; }
   int crashes() const { return crashes_; }
   std::map<std::string, int> calls() const { return calls_; }
+  int bound_in(BindMode mode) { return bound_in_[static_cast<int>(mode)]; }
 
  private:
-  static constexpr int kActors = 6;
+  static constexpr int kBinders = 6;
+  static constexpr int kActors = kBinders + 2;  // and one for each scheduler's looks at the lease
   static constexpr int kMain = -1;
 
   struct Actor {
@@ -133,7 +150,7 @@ class Race {
     std::size_t of = 0;
     bool busy = false;  // in a bind call
     std::shared_ptr<Scheduler> scheduler;
-    BindRequest request;
+    std::optional<BindRequest> request;  // nothing: looks at the lease
   };
 
   int Below(int n) { return static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
@@ -141,7 +158,10 @@ class Race {
 
   std::shared_ptr<Scheduler> NewScheduler(int index) {
     auto scheduler = std::make_shared<Scheduler>(cluster_, "s" + std::to_string(index) + "-" + std::to_string(runs_++));
-    scheduler->api.fault = [this](const std::string& call) { return NextFault(call); };
+    scheduler->api.fault = [this, who = scheduler.get()](const std::string& call) {
+      if (call == "BIND") ++bound_in_[static_cast<int>(who->lease.term().mode)];
+      return NextFault(call);
+    };
     scheduler->api.delay = [this](std::function<void()> write) { delayed_.push_back(std::move(write)); };
     return scheduler;
   }
@@ -210,7 +230,11 @@ class Race {
     while (!stopping_) {
       if (actor.busy) {
         try {
-          (void)actor.scheduler->binder.Bind(actor.request, [] { return false; });
+          if (actor.request) {
+            (void)actor.scheduler->binder.Bind(*actor.request, [] { return false; });
+          } else {
+            actor.scheduler->lease.Tick();
+          }
         } catch (const Crashed&) {
         }
         actor.busy = false;
@@ -230,8 +254,12 @@ class Race {
     cluster_.now += Below(5);
     Scheduler& scheduler = *schedulers_[static_cast<std::size_t>(Below(2))];
     const int kind = Below(1000);
-    if (kind < 400) {
+    if (kind < 330) {
       scheduler.watch.Step();
+    } else if (kind < 396) {
+      StartTick(Below(2));
+    } else if (kind < 400) {
+      LeadershipMoves();
     } else if (kind < 560) {
       PlaceSome(scheduler);
     } else if (kind < 720) {
@@ -289,6 +317,21 @@ class Race {
     return &std::next(cluster_.pods.begin(), Below(static_cast<int>(cluster_.pods.size())))->second;
   }
 
+  void StartTick(int index) {
+    Actor& actor = *actors_[static_cast<std::size_t>(kBinders + index)];
+    if (actor.busy) return;
+    actor.request.reset();
+    actor.scheduler = schedulers_[static_cast<std::size_t>(index)];
+    actor.busy = true;
+  }
+
+  // One leads, or the other, or both do without asking.
+  void LeadershipMoves() {
+    const int who = Below(3);
+    schedulers_[0]->wants = who != 1;
+    schedulers_[1]->wants = who != 0;
+  }
+
   void AddPod() {
     if (cluster_.pods.size() >= 24) return;
     static constexpr device::MiB kMemory[] = {2000, 4000, 4000, 8000, 16000};
@@ -333,7 +376,7 @@ class Race {
   }
 
   void StartBind() {
-    Actor& actor = *actors_[static_cast<std::size_t>(Below(kActors))];
+    Actor& actor = *actors_[static_cast<std::size_t>(Below(kBinders))];
     std::shared_ptr<Scheduler>& scheduler = schedulers_[actor.of];
     if (actor.busy || scheduler->to_bind.empty()) return;
     const auto at = scheduler->to_bind.begin() + Below(static_cast<int>(scheduler->to_bind.size()));
@@ -368,6 +411,7 @@ class Race {
   std::vector<std::function<void()>> delayed_;
   std::vector<std::unique_ptr<Actor>> actors_;
   std::map<std::string, int> calls_;
+  std::map<int, int> bound_in_;  // by BindMode
   std::uint64_t steps_left_;
   std::uint64_t events_ = 0;
   int runs_ = 0;
@@ -389,7 +433,7 @@ TEST(RaceTest, GivenTwoSchedulersAndEveryFailure_WhenAMillionThingsHappen_ThenNo
   base::StartLog("race", base::LogLevel::kOff);
   std::uint64_t events = 0;
   std::uint64_t bindings = 0;
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
     Race race(seed, 105'000);
     race.Run();
     race.ComeToRest();
@@ -403,6 +447,11 @@ TEST(RaceTest, GivenTwoSchedulersAndEveryFailure_WhenAMillionThingsHappen_ThenNo
       EXPECT_GT(race.crashes(), 10);
       EXPECT_GT(race.calls()["LIST pods"], 50);
       EXPECT_GT(race.calls()["PATCH pod"], 50);
+      RecordProperty("alone", race.bound_in(BindMode::kAlone));
+      RecordProperty("with tickets", race.bound_in(BindMode::kTickets));
+      EXPECT_GT(race.bound_in(BindMode::kAlone), 200);
+      EXPECT_GT(race.bound_in(BindMode::kTickets), 200);
+      EXPECT_GT(race.calls()["LIST unbound"], 20);
     }
   }
   EXPECT_GE(events, 1'000'000U);

@@ -43,6 +43,7 @@ struct SimPod {
 };
 
 struct SimEvent {
+  std::uint64_t revision = 0;
   bool node = false;
   bool deleted = false;
   std::string key;  // the pod's uid, or the node's name
@@ -54,6 +55,7 @@ class SimCluster final : public Time {
  public:
   // Time.
   Millis Now() override { return now; }
+  Millis Steady() override { return now; }
   int UtcOffset() override { return 3600; }
   bool Sleep(Millis span) override {
     const Millis wake = now + span;
@@ -88,12 +90,13 @@ class SimCluster final : public Time {
     event.deleted = true;
     event.key = found->second.pod.uid;
     pods.erase(found);
-    ++revision;
+    event.revision = ++revision;
     history.push_back(std::move(event));
   }
   void PodChanged(SimPod& pod) {
     pod.version = std::to_string(++revision);
     SimEvent event;
+    event.revision = revision;
     event.key = pod.pod.uid;
     event.pod = pod;
     history.push_back(std::move(event));
@@ -101,6 +104,7 @@ class SimCluster final : public Time {
   void NodeChanged(NodeView& view) {
     view.version = std::to_string(++revision);
     SimEvent event;
+    event.revision = revision;
     event.node = true;
     event.key = view.name;
     event.view = view;
@@ -142,6 +146,27 @@ class SimCluster final : public Time {
     }
     return found;
   }
+  kube::Result<std::vector<Owner>> Unbound() const {
+    std::vector<Owner> found;
+    for (const auto& [key, pod] : pods) {
+      if (pod.pod.node_name.empty() && !pod.pod.terminated) found.push_back({pod.pod.ns, pod.pod.name, pod.pod.uid});
+    }
+    return found;
+  }
+  kube::Result<LeaseView> GetLease() const {
+    if (lease_forbidden) return kube::Fail(kube::Reason::kForbidden, "forbidden");
+    if (lease.version.empty()) return kube::Fail(kube::Reason::kNotFound, "lease not found");
+    return lease;
+  }
+  kube::Result<LeaseView> WriteLease(const LeaseView& next) {
+    if (lease_forbidden) return kube::Fail(kube::Reason::kForbidden, "forbidden");
+    if (next.version.empty() && !lease.version.empty()) return kube::Fail(kube::Reason::kAlreadyExists, "exists");
+    if (next.version != lease.version) return kube::Fail(kube::Reason::kConflict, "changed");
+    lease = next;
+    lease.uid = "lease";
+    lease.version = std::to_string(++revision);
+    return lease;
+  }
   kube::Status Bind(const Binding& binding) {
     SimPod* pod = FindPod(binding.ns, binding.name);
     if (pod == nullptr) return kube::Fail(kube::Reason::kNotFound, "pod not found");
@@ -181,6 +206,8 @@ class SimCluster final : public Time {
     }
   }
 
+  LeaseView lease;
+  bool lease_forbidden = false;
   std::map<std::string, NodeView> nodes;
   std::map<std::string, SimPod> pods;
   std::vector<SimEvent> history;
@@ -266,6 +293,21 @@ class SimApi final : public Api {
   kube::Status Bind(const Binding& binding) override {
     return Do<kube::Status>("BIND", [&cluster = cluster_, binding] { return cluster.Bind(binding); });
   }
+  kube::Result<std::vector<Owner>> Unbound() override {
+    return Do<kube::Result<std::vector<Owner>>>("LIST unbound", [&cluster = cluster_] { return cluster.Unbound(); });
+  }
+  kube::Result<Versions> Heads() override {
+    return Do<kube::Result<Versions>>("LIST heads", [&cluster = cluster_] {
+      return kube::Result<Versions>(Versions{cluster.revision, cluster.revision});
+    });
+  }
+  kube::Result<LeaseView> GetLease() override {
+    return Do<kube::Result<LeaseView>>("GET lease", [&cluster = cluster_] { return cluster.GetLease(); });
+  }
+  kube::Result<LeaseView> WriteLease(const LeaseView& lease) override {
+    return Do<kube::Result<LeaseView>>("WRITE lease",
+                                       [&cluster = cluster_, lease] { return cluster.WriteLease(lease); });
+  }
 
  private:
   template <typename R, typename F>
@@ -299,6 +341,7 @@ class SimWatch {
   bool Step() {
     if (cursor_ >= cluster_.history.size()) return false;
     const SimEvent& event = cluster_.history[cursor_++];
+    reached_ = event.revision;
     if (event.node) {
       SeeNode(event.view);
     } else if (event.deleted) {
@@ -329,7 +372,9 @@ class SimWatch {
       books_.Locked([&](State& state) { state.PodGone(uid); });
     }
     cursor_ = cluster_.history.size();
+    reached_ = cluster_.revision;
   }
+  Versions Reached() const { return {reached_, reached_}; }
 
  private:
   void SeePod(const SimPod& pod) {
@@ -352,6 +397,7 @@ class SimWatch {
   Books& books_;
   Registration& registration_;
   std::size_t cursor_ = 0;
+  std::uint64_t reached_ = 0;
   std::map<std::string, std::uint64_t> known_;
 };
 

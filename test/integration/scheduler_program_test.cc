@@ -126,9 +126,9 @@ TEST_F(SchedulerProgram, ASimulationWithNodesOfManyMebibytesIsAnswered) {
 // The table of docs/scheduler.md. HAMi's roles allow all of it but "patch events".
 TEST_F(SchedulerProgram, AsksTheApiServerForNothingThatItsRolesDoNotAllow) {
   const std::set<std::string> documented{
-      "get pods",     "list pods",   "watch pods",  "patch pods",          "create pods/binding",  "get nodes",
-      "list nodes",   "watch nodes", "patch nodes", "list resourcequotas", "watch resourcequotas", "create events",
-      "patch events", "list leases", "watch leases"};
+      "get pods",     "list pods",   "watch pods",   "patch pods",          "create pods/binding",  "get nodes",
+      "list nodes",   "watch nodes", "patch nodes",  "list resourcequotas", "watch resourcequotas", "create events",
+      "patch events", "list leases", "watch leases", "get leases",          "create leases",        "patch leases"};
   api_.Put(kube::kNodes, GpuNode("node-1", 1));
   for (const char* name : {"hami-0", "hami-1"}) {
     api_.Put(
