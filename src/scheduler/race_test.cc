@@ -54,6 +54,8 @@ struct Scheduler {
   static BinderOptions Options(const std::string& name) {
     BinderOptions options;
     options.writer = name;
+    options.group_wait = 1'000;
+    options.other_wait = 200;
     return options;
   }
 
@@ -61,6 +63,7 @@ struct Scheduler {
   SimApi api;
   Registration registration;
   bool wants = true;  // to bind: its kube-scheduler leads
+  bool cut_off = false;
   BindLease lease;
   Binder binder;
   Keeper keeper;
@@ -76,7 +79,8 @@ class Race {
       const std::string name = "n" + std::to_string(i);
       device::NodeCards cards = sched::testing::Cards(name, 2, 16000);
       for (device::Device& card : cards.devices) card.count = 4;
-      cluster_.AddNode(name, cards, i % 2 == 1);
+      // In every other history no node needs a lock: then tickets and the lease are all that there is.
+      cluster_.AddNode(name, cards, i % 2 == 1 || seed % 2 == 1);
     }
     for (int i = 0; i < 2; ++i) schedulers_.push_back(NewScheduler(i));
     cluster_.yield = [this] { Yield(); };
@@ -160,6 +164,7 @@ class Race {
     auto scheduler = std::make_shared<Scheduler>(cluster_, "s" + std::to_string(index) + "-" + std::to_string(runs_++));
     scheduler->api.fault = [this, who = scheduler.get()](const std::string& call) {
       if (call == "BIND") ++bound_in_[static_cast<int>(who->lease.term().mode)];
+      if (who->cut_off && !calm_ && call.ends_with(" lease")) return Fault::kRefusedBefore;
       return NextFault(call);
     };
     scheduler->api.delay = [this](std::function<void()> write) { delayed_.push_back(std::move(write)); };
@@ -261,7 +266,7 @@ class Race {
     } else if (kind < 400) {
       LeadershipMoves();
     } else if (kind < 560) {
-      PlaceSome(scheduler);
+      if (scheduler.wants || OneIn(8)) PlaceSome(scheduler);
     } else if (kind < 720) {
       StartBind();
     } else if (kind < 780) {
@@ -325,11 +330,12 @@ class Race {
     actor.busy = true;
   }
 
-  // One leads, or the other, or both do without asking.
+  // One leads, or the other, or both do without asking; and the lease may be out of reach for one that can still bind.
   void LeadershipMoves() {
     const int who = Below(3);
     schedulers_[0]->wants = who != 1;
     schedulers_[1]->wants = who != 0;
+    for (const auto& scheduler : schedulers_) scheduler->cut_off = OneIn(3);
   }
 
   void AddPod() {
