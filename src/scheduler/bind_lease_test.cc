@@ -248,6 +248,79 @@ TEST_F(BindLeaseTest, GivenABindingOnItsWay_WhenAnotherComes_ThenItIsWaitedFor) 
   EXPECT_EQ(Mode(*b_), BindMode::kTickets);
 }
 
+// The answer was lost, and nobody can be asked what became of it.
+TEST_F(BindLeaseTest, GivenABindingOfUnknownFate_WhenAnotherComes_ThenThatIsFoundOutFirst) {
+  a_->lease.Tick();
+  AddPod("p", 12'000);
+  ASSERT_TRUE(Place(*a_, "p", "c"));
+  a_->api.fault = [](const std::string& call) {
+    return call == "BIND" || call == "PATCH pod" ? Fault::kRefusedBefore : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*a_, "p", "c"));
+  ASSERT_TRUE(a_->binder.Unsettled());
+  Pass(20, {b_.get(), a_.get()});
+  EXPECT_EQ(Mode(*a_), BindMode::kNobody);
+  EXPECT_EQ(Mode(*b_), BindMode::kNobody) << "the other one lives";
+  a_->api.fault = nullptr;
+  a_->keeper.RunOnce();
+  Pass(2, {a_.get(), b_.get()});
+  EXPECT_EQ(Mode(*b_), BindMode::kTickets);
+}
+
+TEST_F(BindLeaseTest, GivenATermThatIsOver_WhenABindingOfItComesLate_ThenItIsNotPosted) {
+  a_->lease.Tick();
+  const BindTerm first = a_->lease.term();
+  const auto may = [&](bool ticketed) { return BindLease::Posting(a_->lease, first, ticketed).may(); };
+  EXPECT_TRUE(may(false));
+  b_->lease.Tick();
+  Pass(2, {a_.get(), b_.get()});
+  ASSERT_EQ(Mode(*a_), BindMode::kTickets);
+  EXPECT_FALSE(may(false));
+  EXPECT_TRUE(may(true));
+  b_->wants = false;
+  Pass(2, {b_.get(), a_.get()});
+  ASSERT_EQ(Mode(*a_), BindMode::kAlone);
+  EXPECT_FALSE(may(false)) << "the other one was there in between";
+  cluster_.now += 5'000;
+  EXPECT_FALSE(may(true));
+}
+
+// Its time ran out, another was alone and went again: it finds the lease as if nothing had been.
+TEST_F(BindLeaseTest, GivenOneThatWasCutOff_WhenAnotherCameAndWentMeanwhile_ThenANewTermBegins) {
+  a_->lease.Tick();
+  const BindTerm first = a_->lease.term();
+  AddPod("q", 12'000);
+  ASSERT_TRUE(Place(*a_, "q", "c"));
+  Pass(12, {b_.get()});
+  ASSERT_EQ(Mode(*b_), BindMode::kAlone);
+  AddPod("p", 12'000);
+  ASSERT_TRUE(Place(*b_, "p", "c"));
+  ASSERT_TRUE(Bind(*b_, "p", "c"));
+  b_->wants = false;
+  b_->lease.Tick();
+  a_->lease.Tick();
+  ASSERT_EQ(Mode(*a_), BindMode::kAlone);
+  EXPECT_NE(a_->lease.term().number, first.number);
+  EXPECT_FALSE(Bind(*a_, "q", "c")) << "its watch has shown nothing of p";
+  EXPECT_TRUE(cluster_.violations.empty());
+}
+
+TEST_F(BindLeaseTest, GivenATerm_WhenOnlyOneOfTheWatchesHasPassedItsBegin_ThenItHasNotCaughtUp) {
+  Versions reached;
+  BindLease lease(a_->api, cluster_, {[] { return true; }, [] { return false; }, [&] { return reached; }, {}}, {});
+  lease.Tick();
+  const BindTerm term = lease.term();
+  ASSERT_EQ(term.mode, BindMode::kAlone);
+  ASSERT_GT(term.from.pods, 0U);
+  const std::uint64_t far = term.from.pods;
+  for (const Versions& short_of : {Versions{far, far - 1}, Versions{far - 1, far}}) {
+    reached = short_of;
+    EXPECT_FALSE(lease.CaughtUp(term));
+  }
+  reached = {far, far};
+  EXPECT_TRUE(lease.CaughtUp(term));
+}
+
 TEST_F(BindLeaseTest, GivenNoRightToTheLease_WhenItIsNotHadForSeconds_ThenTicketsAreWritten) {
   cluster_.lease_forbidden = true;
   a_->lease.Tick();
