@@ -3,6 +3,7 @@
 #include "base/json_cursor.h"
 
 #include <algorithm>
+#include <array>
 
 namespace hami::base {
 namespace {
@@ -87,6 +88,32 @@ char Meant(char kind) {
   }
 }
 
+constexpr std::size_t kBlock = 64;
+constexpr std::size_t kPiece = 16 * kBlock;
+
+// The quotation marks in as many whole blocks of TEXT as are plain otherwise. Returns how many.
+std::size_t FindMarks(std::string_view text, std::array<std::uint32_t, kPiece>& marks) {
+  std::size_t count = 0;
+#ifdef __SSE2__
+  for (std::size_t at = 0; at + kBlock <= text.size(); at += kBlock) {
+    std::uint64_t quotes = 0;
+    __m128i others = _mm_setzero_si128();
+    for (std::size_t i = 0; i < kBlock; i += sizeof(__m128i)) {
+      const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(text.data() + at + i));
+      const auto found = static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(some, _mm_set1_epi8('"'))));
+      quotes |= std::uint64_t{found} << i;
+      others = _mm_or_si128(
+          others, _mm_or_si128(_mm_cmplt_epi8(some, _mm_set1_epi8(' ')), _mm_cmpeq_epi8(some, _mm_set1_epi8('\\'))));
+    }
+    if (_mm_movemask_epi8(others) != 0) return count;
+    for (; quotes != 0; quotes &= quotes - 1) {
+      marks[count++] = static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(std::countr_zero(quotes));
+    }
+  }
+#endif
+  return count;
+}
+
 }  // namespace
 
 bool JsonCursor::SkipEscape() {
@@ -140,6 +167,24 @@ bool JsonCursor::SkipToQuote() {
       if (length == 0) return false;  // or a control character
       at_ += length;
     }
+  }
+}
+
+void JsonCursor::TakePlainStrings(std::vector<std::string_view>& strings) {
+  // Where each string ends must not be known before the next is looked for: all quotation marks of a piece come first.
+  std::array<std::uint32_t, kPiece> marks;
+  while (Rest().size() > kBlock && *at_ == '"') {
+    const std::size_t count = FindMarks(Rest().substr(0, kPiece), marks);
+    std::uint32_t done = 0;
+    for (std::size_t i = 0; i + 2 < count; i += 2) {
+      const std::uint32_t begin = marks[i] + 1;
+      const std::uint32_t end = marks[i + 1];
+      if (at_[end + 1] != ',' || marks[i + 2] != end + 2) break;
+      strings.emplace_back(at_ + begin, end - begin);
+      done = end + 2;
+    }
+    if (done == 0) return;
+    at_ += done;
   }
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -76,6 +77,9 @@ class JsonCursor {
     inside = {begin, static_cast<std::size_t>(at_++ - begin)};
     return true;
   }
+  // Of the items of a list, strings that are plain and have their comma right behind them, as servers write them. It
+  // may stop at any item, and never takes the last: the others are to be read one by one.
+  void TakePlainStrings(std::vector<std::string_view>& strings);
   // A key of an object with its colon.
   bool TakeKey(std::string_view& key) {
     bool plain = false;

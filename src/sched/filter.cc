@@ -22,6 +22,13 @@ void SortFits(std::vector<NodeScore>& fits, bool spread) {
   });
 }
 
+// Names differ in their last characters more than in their first.
+bool Contains(std::span<const std::string_view> names, std::string_view wanted) {
+  return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+    return name.size() == wanted.size() && (name.empty() || name.back() == wanted.back()) && name == wanted;
+  });
+}
+
 Decision Error(std::string text) {
   Decision decision;
   decision.outcome = Outcome::kError;
@@ -129,8 +136,7 @@ Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view
   // Where most nodes are named, the best of all is nearly always among them, and one name is found sooner in the
   // request than all of its names in the books.
   const NodeId favourite = names.size() < ledger_.node_count() / 2 ? kNoNode : index.Best();
-  if (!options.explain && favourite != kNoNode &&
-      std::find(names.begin(), names.end(), ledger_.node(favourite).name()) != names.end()) {
+  if (!options.explain && favourite != kNoNode && Contains(names, ledger_.node(favourite).name())) {
     Place(pod, *question, ledger_.node(favourite), options.now, decision);
     return decision;
   }

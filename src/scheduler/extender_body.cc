@@ -57,6 +57,7 @@ base::Status ReadNames(std::string_view text, base::JsonCursor& cursor, FilterBo
   bool plain = true;
   body.names.reserve(std::min((text.size() - begin) / kUsualNameBytes, kMostNamesExpected));
   if (!cursor.Take(']')) {
+    cursor.TakePlainStrings(body.names);
     do {
       bool plain_name = true;
       if (!cursor.TakeString(body.names.emplace_back(), plain_name)) return Broken("NodeNames", cursor);
