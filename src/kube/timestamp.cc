@@ -4,18 +4,26 @@
 
 #include <array>
 #include <cstdio>
-#include <ctime>
 
 namespace hami::kube {
 namespace {
 
+// Without strftime, which costs more than the rest of an event.
 std::string Seconds(WallTime time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  std::array<char, 32> text{};
-  const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  return {text.data(), size};
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(std::chrono::floor<std::chrono::seconds>(time - day));
+  std::string text = "0000-00-00T00:00:00";
+  const auto put = [&](std::size_t end, unsigned number) {
+    for (; number > 0; number /= 10) text[--end] = static_cast<char>('0' + number % 10);
+  };
+  put(4, static_cast<unsigned>(static_cast<int>(date.year())));
+  put(7, static_cast<unsigned>(date.month()));
+  put(10, static_cast<unsigned>(date.day()));
+  put(13, static_cast<unsigned>(clock.hours().count()));
+  put(16, static_cast<unsigned>(clock.minutes().count()));
+  put(19, static_cast<unsigned>(clock.seconds().count()));
+  return text;
 }
 
 }  // namespace

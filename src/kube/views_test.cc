@@ -4,6 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <random>
+
 #include "kube/rate.h"
 #include "kube/resource.h"
 #include "kube/timestamp.h"
@@ -136,6 +141,19 @@ TEST(Timestamp, GivenAPointInTimeWhenWrittenThenItIsRfc3339InUtc) {
   const WallTime time{std::chrono::seconds(1'700'000'000) + std::chrono::microseconds(1'234)};
   EXPECT_EQ(FormatTime(time), "2023-11-14T22:13:20Z");
   EXPECT_EQ(FormatMicroTime(time), "2023-11-14T22:13:20.001234Z");
+}
+
+TEST(Timestamp, GivenAnyPointInTimeWhenWrittenThenItIsAsTheCLibraryWritesIt) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 20'000; ++round) {
+    const auto seconds = static_cast<std::time_t>(random() % 4'000'000'000) - 2'000'000'000;
+    std::tm parts{};
+    ::gmtime_r(&seconds, &parts);
+    std::array<char, 32> text{};
+    std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    const WallTime time{std::chrono::seconds(seconds) + std::chrono::nanoseconds(random() % 1'000'000'000)};
+    ASSERT_EQ(FormatTime(time), text.data()) << seconds;
+  }
 }
 
 }  // namespace
