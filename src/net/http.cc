@@ -9,7 +9,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
-#include "base/strings.h"
+#include "base/json_cursor.h"
 
 namespace hami::net {
 namespace {
@@ -18,11 +18,34 @@ namespace http = boost::beast::http;
 using boost::beast::error_code;
 
 constexpr std::size_t kUsualHeadBytes = 512;
+constexpr std::size_t kUsualHeaders = 8;
 
 Error ToError(const error_code& code) {
   const bool large = code == http::error::header_limit || code == http::error::body_limit;
   return Error{{"HTTP: " + code.message(), {}}, large ? Cause::kTooLarge : Cause::kProtocol};
 }
+
+// As Beast's string_body, which clears the room for every piece before it fills it.
+struct TextBody : http::string_body {
+  struct reader : http::string_body::reader {
+    template <bool is_request, typename Fields>
+    reader(http::header<is_request, Fields>& header, std::string& body)
+        : http::string_body::reader(header, body), body_(body) {}
+
+    template <typename Buffers>
+    std::size_t put(const Buffers& buffers, error_code& code) {
+      const std::size_t before = body_.size();
+      for (const auto buffer : boost::beast::buffers_range_ref(buffers)) {
+        body_.append(static_cast<const char*>(buffer.data()), buffer.size());
+      }
+      code = {};
+      return body_.size() - before;
+    }
+
+   private:
+    std::string& body_;
+  };
+};
 
 template <typename Parser>
 Result<std::size_t> FeedTo(Parser& parser, std::string_view bytes) {
@@ -47,6 +70,7 @@ Result<std::size_t> FeedTo(Parser& parser, std::string_view bytes) {
 template <typename Fields>
 Headers CopyHeaders(const Fields& fields) {
   Headers headers;
+  headers.reserve(kUsualHeaders);
   for (const auto& field : fields) headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   return headers;
 }
@@ -62,9 +86,11 @@ void AppendHeader(std::string& out, std::string_view name, std::string_view valu
   out += ": ";
   out += value;
   // Whatever came from outside must not end the line early.
-  std::replace_if(
-      out.begin() + static_cast<std::ptrdiff_t>(start), out.end(),
-      [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
+  if (base::PlainLength(value) != value.size()) {
+    std::replace_if(
+        out.begin() + static_cast<std::ptrdiff_t>(start), out.end(),
+        [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
+  }
   out += "\r\n";
 }
 
@@ -117,7 +143,7 @@ std::string ResponseHead(const Response& response, bool chunked, bool keep_alive
 }
 
 struct RequestParser::Impl {
-  http::request_parser<http::string_body> parser;
+  http::request_parser<TextBody> parser;
 };
 
 RequestParser::RequestParser(const Limits& limits) : impl_(std::make_unique<Impl>()) {
@@ -149,7 +175,7 @@ struct ResponseParser::Impl {
 
   // An interim answer (1xx) is followed by another head, which needs another parser.
   void Renew() {
-    parser = std::make_unique<http::response_parser<http::string_body>>();
+    parser = std::make_unique<http::response_parser<TextBody>>();
     parser->eager(true);
     parser->header_limit(limit.header_bytes);
     parser->body_limit(limit.body_bytes);
@@ -158,7 +184,7 @@ struct ResponseParser::Impl {
 
   const Limits limit;
   const bool head_request;
-  std::unique_ptr<http::response_parser<http::string_body>> parser;
+  std::unique_ptr<http::response_parser<TextBody>> parser;
 };
 
 ResponseParser::ResponseParser(const Limits& limits, bool head_request)

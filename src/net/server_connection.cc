@@ -80,20 +80,31 @@ Result<bool> ServerConnection::ReadSome() {
 
 Result<bool> ServerConnection::ReadRequest(RequestParser& parser) {
   bool asked_to_continue = false;
+  std::array<char, kReadBytes> buffer;
+  std::string_view fresh;
   while (true) {
     const bool had_head = parser.head_done();
-    auto taken = parser.Feed(unread_);
+    // A large body goes straight from the buffer to where it belongs.
+    const bool straight = unread_.empty();
+    if (!straight) unread_.append(fresh);
+    auto taken = parser.Feed(straight ? fresh : std::string_view(unread_));
     if (!taken) return tl::unexpected(taken.error());
-    unread_.erase(0, *taken);
+    if (straight) {
+      unread_ = fresh.substr(*taken);
+    } else {
+      unread_.erase(0, *taken);
+    }
     if (parser.done()) return true;
     if (parser.head_done() && !had_head) stream_.set_deadline(After(shared_.options.body_timeout));
     if (parser.head_done() && parser.wants_continue() && !asked_to_continue) {
       asked_to_continue = true;
       unsent_ += "HTTP/1.1 100 Continue\r\n\r\n";
     }
-    auto more = ReadSome();
-    if (!more) return more;
-    if (!*more) return Fail(Cause::kClosed, "the client went away");
+    HAMI_NET_TRY(Flush());
+    const auto got = stream_.Read(buffer);
+    if (!got) return tl::unexpected(got.error());
+    if (*got == 0) return Fail(Cause::kClosed, "the client went away");
+    fresh = {buffer.data(), *got};
   }
 }
 
