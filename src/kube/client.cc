@@ -197,10 +197,12 @@ net::Call Client::CallOf(const Ask& ask, const std::string& token) const {
   net::Call call;
   call.method = ask.method;
   call.target = ask.target;
-  call.headers = {{"Accept", "application/json"}, {"User-Agent", options_.user_agent}};
+  call.headers.reserve(4);
+  call.headers.emplace_back("Accept", "application/json");
+  call.headers.emplace_back("User-Agent", options_.user_agent);
   if (!ask.content_type.empty()) call.headers.emplace_back("Content-Type", ask.content_type);
-  const std::string authorization = token.empty() ? basic_ : "Bearer " + token;
-  if (!authorization.empty()) call.headers.emplace_back("Authorization", authorization);
+  std::string authorization = token.empty() ? basic_ : "Bearer " + token;
+  if (!authorization.empty()) call.headers.emplace_back("Authorization", std::move(authorization));
   call.body = ask.body;
   call.deadline = ask.deadline;
   call.canceller = ask.stop;

@@ -3,7 +3,8 @@
 #include "kube/recorder.h"
 
 #include <array>
-#include <cstdio>
+#include <charconv>
+#include <cstdint>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -14,6 +15,7 @@ namespace {
 // So few that their requests and answers fit into the buffers of a connection.
 constexpr std::size_t kMostAtOnce = 32;
 constexpr std::size_t kUsualDocumentBytes = 1024;
+constexpr std::size_t kUsualKeyBytes = 256;
 constexpr char kUnit = '\x1f';  // between the parts of a key; no name holds it
 
 // Cuts at a character, not within one.
@@ -40,6 +42,7 @@ void EventRecorder::Record(const EventTarget& target, EventType type, std::strin
   const WallTime now = options_.clock();
   std::string text = Shorten(message, options_.most_message_bytes);
   std::string key;
+  key.reserve(kUsualKeyBytes);
   for (const std::string_view part :
        {std::string_view(target.kind), std::string_view(target.ns), std::string_view(target.name),
         std::string_view(target.uid), TypeName(type), reason, std::string_view(text)}) {
@@ -120,11 +123,15 @@ void EventRecorder::Write(std::list<Pending>& events) {
 }
 
 std::string EventRecorder::NewName(const Pending& pending) {
-  std::array<char, 40> suffix{};
-  std::snprintf(suffix.data(), suffix.size(), ".%llx%llx",
-                static_cast<unsigned long long>(pending.first.time_since_epoch().count()),
-                static_cast<unsigned long long>(++serial_));
-  return pending.target.name + suffix.data();
+  std::string name = pending.target.name + '.';
+  const auto put = [&](std::uint64_t number) {
+    std::array<char, 16> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number, 16).ptr;
+    name.append(digits.data(), end);
+  };
+  put(static_cast<std::uint64_t>(pending.first.time_since_epoch().count()));
+  put(++serial_);
+  return name;
 }
 
 // True: done, one way or the other.
