@@ -16,6 +16,7 @@ namespace {
 
 namespace http = boost::beast::http;
 using boost::beast::error_code;
+using std::string_view_literals::operator""sv;
 
 constexpr std::size_t kUsualHeadBytes = 512;
 constexpr std::size_t kUsualHeaders = 8;
@@ -82,16 +83,14 @@ bool SameName(std::string_view a, std::string_view b) {
 
 void AppendHeader(std::string& out, std::string_view name, std::string_view value) {
   const std::size_t start = out.size();
-  out += name;
-  out += ": ";
-  out += value;
+  out.append(name).append(": "sv).append(value);
   // Whatever came from outside must not end the line early.
-  if (base::PlainLength(value) != value.size()) {
+  if (base::PlainLength(std::string_view(out).substr(start)) != out.size() - start) {
     std::replace_if(
         out.begin() + static_cast<std::ptrdiff_t>(start), out.end(),
         [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
   }
-  out += "\r\n";
+  out += "\r\n"sv;
 }
 
 }  // namespace

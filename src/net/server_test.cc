@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <latch>
+#include <random>
 #include <thread>
 
 #include "net/client.h"
@@ -105,6 +107,33 @@ TEST(Server, GivenLargeBodiesWhenEchoedThenEveryByteComesBack) {
   const auto response = client->Send(Post(body));
   ASSERT_TRUE(response) << response.error().message;
   EXPECT_TRUE(response->body == body);
+}
+
+TEST(Server, GivenRequestsInPiecesWhenAPieceEndsWithinTheNextThenEachBodyIsWhole) {
+  const auto server = StartServer(Echo);
+  RawClient client(*server);
+  std::minstd_rand random(5);
+  std::string text;
+  std::vector<std::pair<std::string, std::size_t>> bodies;  // and where they end
+  for (int i = 0; i < 60; ++i) {
+    const std::string body(random() % (random() % 2 == 0 ? 4 : 60'000), static_cast<char>('A' + i));
+    text += "POST / HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    bodies.emplace_back(body, text.size());
+  }
+  std::size_t said = 0;
+  for (const auto& [body, end] : bodies) {
+    for (const std::size_t until = std::min(text.size(), end + random() % 30); said < until;) {
+      const std::size_t piece = std::min<std::size_t>(until - said, 1 + random() % (random() % 2 == 0 ? 300 : 50'000));
+      ASSERT_TRUE(client.Say(std::string_view(text).substr(said, piece)));
+      said += piece;
+    }
+    std::string heard;
+    while (!heard.ends_with("\r\n\r\n" + body)) {
+      const std::string some = client.HearSome();
+      ASSERT_FALSE(some.empty()) << end;
+      heard += some;
+    }
+  }
 }
 
 TEST(Server, GivenAnAnswerLargerThanTheClientAllowsWhenReceivedThenTooLarge) {
