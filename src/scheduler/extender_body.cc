@@ -18,6 +18,7 @@ namespace json = base::json;
 
 constexpr std::size_t kUsualNameBytes = 16;        // of a name in the request, quotation marks and comma included
 constexpr std::size_t kMostNamesExpected = 16384;  // before they are seen
+constexpr std::size_t kUsualAnswerBytes = 256;
 
 tl::unexpected<base::Error> Broken(std::string_view what, const base::JsonCursor& cursor) {
   return base::Fail(base::Concat({what, ": not JSON at byte ", std::to_string(cursor.at())}));
@@ -188,6 +189,7 @@ base::Result<BindRequest> ReadBindBody(std::string_view body) {
 
 std::string WriteFilterResult(const FilterResult& result) {
   std::string out = R"({"Nodes":)";
+  out.reserve(kUsualAnswerBytes);
   out += result.nodes.empty() ? "null" : result.nodes;
   out += R"(,"NodeNames":)";
   out += result.node_names.empty() ? "null" : result.node_names;
