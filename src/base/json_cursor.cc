@@ -92,7 +92,8 @@ constexpr std::size_t kBlock = 64;
 constexpr std::size_t kPiece = 16 * kBlock;
 
 // The quotation marks in as many whole blocks of TEXT as are plain otherwise. Returns how many.
-std::size_t FindMarks(std::string_view text, std::array<std::uint32_t, kPiece>& marks) {
+std::size_t FindMarks([[maybe_unused]] std::string_view text,
+                      [[maybe_unused]] std::array<std::uint32_t, kPiece>& marks) {
   std::size_t count = 0;
 #ifdef __SSE2__
   for (std::size_t at = 0; at + kBlock <= text.size(); at += kBlock) {
