@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stands in for kubelet and device plugin on nodes that are only objects, and keeps HAMi's side of the protocol.
 
-For a pod in phase `allocating` it checks that the pod holds the node's lock, erases the rows of its to-allocate
+For a pod in phase `allocating` it checks that the pod holds the node's lock, where one is needed, erases the rows of its to-allocate
 annotation, writes the phase, gives the lock back and lets the pod run; pods that are deleted disappear. What the
 scheduler did against the protocol is in `complaints`.
 """
 import http.client
 import threading
 
-from rig.annotations import ALLOCATED, LOCK, NODE, PHASE, TO_ALLOCATE, of
+from rig.annotations import ALLOCATED, CONCURRENT, LOCK, NODE, PHASE, TO_ALLOCATE, of
 from rig.fake_nodes import GROUP
 from rig.programs import Failed
 
@@ -95,9 +95,10 @@ class Actor:
         if fresh is None or of(fresh).get(PHASE) != "allocating":
             return
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        lock = of(self.api.get(f"/api/v1/nodes/{node}")).get(LOCK)
+        told = of(self.api.get(f"/api/v1/nodes/{node}"))
+        lock = told.get(LOCK)
         owner = "/".join((lock or "").split(",")[1:])
-        if owner != name:
+        if owner != name and told.get(CONCURRENT) != "1":
             self.complaints.append(f"{name} is bound to {node} and the lock there is {lock!r}")
         notes = of(fresh)
         if notes.get(NODE) != node or notes.get(ALLOCATED) is None:

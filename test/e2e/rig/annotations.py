@@ -8,6 +8,8 @@ TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 NODE = "hami.io/vgpu-node"
 PHASE = "hami.io/bind-phase"
 LOCK = "hami.io/mutex.lock"
+CONCURRENT = "hami-cpp/concurrent-allocate"
+TICKET = "hami-cpp/bind-ticket"
 REGISTER = "hami.io/node-nvidia-register"
 
 Share = collections.namedtuple("Share", "uuid kind memory cores")  # memory in MiB, cores in percent of the card
