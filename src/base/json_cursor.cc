@@ -248,7 +248,7 @@ std::string DecodeJsonString(std::string_view inside) {
       const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(to), some);
       const auto escapes = static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(some, _mm_set1_epi8('\\'))));
-      const std::ptrdiff_t plain = escapes == 0 ? sizeof(__m128i) : std::countr_zero(escapes);
+      const int plain = escapes == 0 ? static_cast<int>(sizeof(__m128i)) : std::countr_zero(escapes);
       from += plain;
       to += plain;
       if (escapes == 0) continue;

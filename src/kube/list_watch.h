@@ -18,7 +18,7 @@ class ListWatcher {
   virtual Status Watch(const std::string& resource_version, std::chrono::seconds timeout, const OnWatchEvent& on_event,
                        const net::Canceller& stop) = 0;
   // For every later watch. A source that has nothing to save by it need not ask.
-  virtual void SetKnown(AlreadyKnown /*known*/) {}
+  virtual void SetKnown(const AlreadyKnown& /*known*/) {}
 };
 
 class ApiListWatcher : public ListWatcher {
@@ -41,7 +41,7 @@ class ApiListWatcher : public ListWatcher {
     return client_.Watch(resource_, ns_, {selection_, resource_version, timeout, known_}, on_event,
                          {&stop, {}, parts_});
   }
-  void SetKnown(AlreadyKnown known) override { known_ = std::move(known); }
+  void SetKnown(const AlreadyKnown& known) override { known_ = known; }
 
  private:
   Client& client_;

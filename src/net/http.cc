@@ -16,7 +16,7 @@ namespace {
 
 namespace http = boost::beast::http;
 using boost::beast::error_code;
-using std::string_view_literals::operator""sv;
+using namespace std::string_view_literals;
 
 constexpr std::size_t kUsualHeadBytes = 512;
 constexpr std::size_t kUsualHeaders = 8;

@@ -200,9 +200,12 @@ TEST_F(BindLeaseTest, GivenOneThatDiedAlone_WhenItsBindingArrivesAfterAll_ThenIt
   AddPod("p", 12'000);
   ASSERT_TRUE(Place(*a_, "p", "c"));
   std::function<void()> late;
-  a_->api.fault = [](const std::string&) { return Fault::kDelayed; };
+  a_->api.fault = [](const std::string& call) {
+    return call == "BIND" || call == "PATCH pod" ? Fault::kDelayed : Fault::kNone;
+  };
   a_->api.delay = [&](std::function<void()> write) { late = late ? late : std::move(write); };
   EXPECT_FALSE(Bind(*a_, "p", "c"));
+  ASSERT_TRUE(late);
   b_->watch.Drain();
   Pass(10, {b_.get()});
   ASSERT_EQ(Mode(*b_), BindMode::kAlone);

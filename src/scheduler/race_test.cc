@@ -324,7 +324,7 @@ class Race {
   }
 
   void StartTick(int index) {
-    Actor& actor = *actors_[static_cast<std::size_t>(kBinders + index)];
+    Actor& actor = *actors_[static_cast<std::size_t>(kBinders) + static_cast<std::size_t>(index)];
     if (actor.busy) return;
     actor.request.reset();
     actor.scheduler = schedulers_[static_cast<std::size_t>(index)];
