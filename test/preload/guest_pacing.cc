@@ -196,6 +196,21 @@ SCENARIO(paced) {
   ExpectShare(share, std::strtod(arguments.at(1).c_str(), nullptr), std::strtod(arguments.at(2).c_str(), nullptr));
 }
 
+// paced_recovered SHAPE PERCENT TOLERANCE: after a while in which the host was slow, so that no stream had work ahead.
+SCENARIO(paced_recovered) {
+  BeginAhead();
+  for (const char* call : {"cuLaunchKernel", "cuEventRecord"}) {
+    EXPECT_SAME(simgpu_inject(("fault delay_us=3 call=" + std::string(call)).c_str(), nullptr, 0), 1);
+  }
+  const auto step = Shape(arguments.at(0));
+  const auto begin = Clock::now();
+  while (Seconds(begin) < 1.5) step();
+  EXPECT_SAME(simgpu_inject("clear", nullptr, 0), 1);
+  while (Seconds(begin) < 2.3) step();
+  const double share = BusyShare(1.5, step);
+  ExpectShare(share, std::strtod(arguments.at(1).c_str(), nullptr), std::strtod(arguments.at(2).c_str(), nullptr));
+}
+
 // Without a limit the device is as busy as the program keeps it.
 SCENARIO(unpaced) {
   BeginAhead();

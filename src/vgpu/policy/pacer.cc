@@ -31,6 +31,7 @@ constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known wel
 constexpr int64_t kVariesInterval = 1'000'000;    // of one that is known to vary
 constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
+constexpr int64_t kWaitShows = kLease / 2;  // below, a host that has just waited shows in a measurement
 constexpr int64_t kDrain = 10'000'000;
 constexpr int64_t kLeastAlone = 10'000'000;  // of the time that others are quiet, for what is measured then
 constexpr int64_t kLeastQuiet = 20'000'000;
@@ -266,12 +267,13 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   const Estimate& e = kind.estimate;
   if (e.samples == 0 || e.each) return Due::kNow;
   if (now - kind.sampled_at > kMissed) return Due::kNow;
-  if (e.samples < kConfident) return waited ? Due::kNo : Due::kNow;
+  if (waited && (e.samples < kConfident || e.cost < kWaitShows)) return Due::kNo;
+  if (e.samples < kConfident) return Due::kNow;
   const int64_t interval = e.spread > e.cost / 8 ? kVariesInterval : kResampleInterval;
   const bool early = now - kind.sampled_at < interval ||
                      now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval || !TimeToSpare(now);
   if (early) return Due::kNo;
-  return e.gapless || e.samples < kNeverGapless ? Due::kGapless : Due::kNow;
+  return SeeksGapless(e, now) ? Due::kGapless : Due::kNow;
 }
 
 // A long launch that was only ever seen between the slices of others: they are asked to hold theirs, now and then until

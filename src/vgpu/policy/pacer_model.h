@@ -38,7 +38,7 @@ struct Circumstances {
 };
 
 inline constexpr uint32_t kConfident = 8;
-inline constexpr uint32_t kNeverGapless = 16;  // samples until that is believed of a kind
+inline constexpr uint32_t kNeverGapless = 16;  // samples until that is believed of a kind, for a while
 inline constexpr uint32_t kSettled = 64;
 inline constexpr uint32_t kEnoughAlone = 3;
 inline constexpr uint32_t kPersistent = 16;
@@ -53,6 +53,12 @@ inline constexpr int64_t kLongestPoll = 500'000;  // and after that at the lates
 inline constexpr int64_t kWorthQuiet = 300'000;   // launches as long as this are to be measured alone
 inline constexpr int64_t kGapless = 500'000;      // costs from here on: no gap matters
 inline constexpr int64_t kWorthTiming = 800'000;  // launches as long as this are all timed
+
+// Whether a short launch is to be timed only where the stream has work ahead. Of a kind for which that never was so it
+// is tried again one time in eight: it may be that the host was slow just then.
+constexpr bool SeeksGapless(const Estimate& e, int64_t now) {
+  return e.gapless || e.samples < kNeverGapless || (now >> 26) % 8 == 0;
+}
 
 // What is left of a measurement with a gap for certain: an idle GPU does at once what it is told, so the gap is as long
 // as the host took. Never nothing: a short kernel can not be told from none.
@@ -146,13 +152,30 @@ constexpr int64_t LearnWithGap(Estimate* e, int64_t measured, bool in_company, u
   return gap ? e->cost : measured;
 }
 
+// Of a short launch that is known without a gap, a measurement that may hold one tells two bounds: it took no longer
+// than that, and no less than that without all of the host's time and the longest gap. Between them what is known
+// stays; below, it is believed; above, again and again, it is another launch by now.
+constexpr bool KnownBetter(const Estimate& e, const Circumstances& at) {
+  return e.samples != 0 && e.gapless && at.gap != Gap::kNone && e.cost < kWorthQuiet;
+}
+
+constexpr bool WithinBounds(Estimate* e, int64_t measured, const Circumstances& at) {
+  if (measured < e->cost - e->cost / 5 || FirstAlone(*e, measured, at)) return false;
+  const bool longer = measured - at.host_span > e->cost + kGap && !at.contended && !at.siblings;
+  e->high_run = longer ? e->high_run + 1 : 0;
+  if (e->high_run > kPersistent) e->gapless = false;
+  return true;
+}
+
 // Takes one measurement into the estimate and returns how much of it is to be charged.
 constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at) {
-  const bool exact = measured > at.host_span;
-  if (at.gap == Gap::kCertain) measured = WithoutGap(measured, at.host_gap);
-  if (measured < 1) measured = 1;
+  const bool known_better = KnownBetter(*e, at);
   const uint32_t seen = e->samples;
   if (seen < kSettled) ++e->samples;
+  if (known_better && WithinBounds(e, measured, at)) return e->cost;
+  const bool exact = measured > at.host_span;
+  if (at.gap == Gap::kCertain && !known_better) measured = WithoutGap(measured, at.host_gap);
+  if (measured < 1) measured = 1;
   const bool taking_turns = at.siblings && !at.contended && e->cost >= kGapless;
   const bool beside = at.contended || taking_turns;
   const bool its_own = exact && !at.siblings;

@@ -208,6 +208,56 @@ TEST(LaunchCost, GivenOneMeasuredWithoutGap_ThenThoseWithOneDoNotCount) {
   EXPECT_EQ(e.cost, 5'000);
 }
 
+// A host that takes its time says of a short launch next to nothing: neither that it is longer, as the second event
+// came late, nor that it is shorter, as nobody knows how much of the gap was the host's.
+TEST(LaunchCost, GivenOneMeasuredWithoutGap_WhenTheHostIsSlow_ThenGuessesDoNotCount) {
+  Estimate e;
+  for (int i = 0; i < 20; ++i) Learn(&e, 5'000, {.gap = Gap::kNone});
+  for (int i = 0; i < 200; ++i) {
+    const int64_t late = i * 7 % 11 * 2'000;
+    const Circumstances at{.gap = Gap::kCertain, .host_gap = 12'000, .host_span = 14'000 + late};
+    EXPECT_EQ(Learn(&e, 12'000 + late, at), 5'000);
+  }
+  EXPECT_EQ(e.cost, 5'000);
+}
+
+TEST(LaunchCost, GivenOneMeasuredWithoutGap_WhenItTakesLongerThanAnyGap_ThenTheCostFollows) {
+  const Circumstances synchronised{.gap = Gap::kCertain, .host_gap = 1'000, .host_span = 4'000};
+  Estimate e;
+  for (int i = 0; i < 20; ++i) Learn(&e, 5'000, {.gap = Gap::kNone});
+  for (int i = 0; i < 200; ++i) Learn(&e, 60'000 + 3'000, synchronised);
+  EXPECT_NEAR(static_cast<double>(e.cost), 60'000, 1'000);
+  for (int i = 0; i < 200; ++i) Learn(&e, 5'000 + 3'000, synchronised);
+  EXPECT_NEAR(static_cast<double>(e.cost), 5'000, 500);
+}
+
+// What does not count is seen all the same: a kind that is hardly known is timed at every look, gap or not.
+TEST(LaunchCost, GivenOneMeasuredWithoutGap_WhenOthersMayHaveOne_ThenTheyCountAsSeen) {
+  Estimate e;
+  Learn(&e, 20'000, {.gap = Gap::kNone});
+  for (uint32_t i = 0; i < kConfident; ++i) Learn(&e, 80'000 - i % 2 * 60'000, {.gap = Gap::kUnsure, .host_span = 900});
+  EXPECT_GE(e.samples, kConfident);
+}
+
+// That it has no work ahead may be because the host was slow when it was looked for.
+TEST(LaunchCost, GivenAKindNeverMeasuredWithoutGap_ThenItIsTriedAgainNowAndThen) {
+  Estimate e;
+  EXPECT_TRUE(SeeksGapless(e, kStart));
+  for (int i = 0; i < 100; ++i) Learn(&e, 8'000, {.gap = Gap::kCertain});
+  int64_t seeks = 0;
+  int64_t in_a_row = 0;
+  int64_t longest_pause = 0;
+  for (int64_t at = 0; at < 4000; ++at) {
+    in_a_row = SeeksGapless(e, kStart + at * kMs) ? 0 : in_a_row + 1;
+    seeks += in_a_row == 0 ? 1 : 0;
+    longest_pause = in_a_row > longest_pause ? in_a_row : longest_pause;
+  }
+  EXPECT_NEAR(static_cast<double>(seeks), 500, 80);
+  EXPECT_LT(longest_pause, 500);
+  Learn(&e, 5'000, {.gap = Gap::kNone});
+  for (int64_t at = 0; at < 1000; ++at) EXPECT_TRUE(SeeksGapless(e, kStart + at * kMs));
+}
+
 TEST(LaunchCost, GivenNothingButTheGap_ThenNextToNothingIsCharged) {
   Estimate e;
   Learn(&e, 60'000);

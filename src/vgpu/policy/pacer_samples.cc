@@ -29,6 +29,7 @@ struct TimedLaunch {
   uint64_t kind_id = 0;
   int64_t charged = 0;
   int64_t launched_at = 0;
+  int64_t recorded_at = 0;  // the first event
   StreamName on{};
   int64_t begun_at = 0;   // of kinds that are not known; 0 = not yet, as far as is known
   bool patience = false;  // what comes behind it on its stream waits for its end,
@@ -235,8 +236,16 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
   // Each call tells the GPU somewhere in between, so the gap is as long as one of them if both are alike. Of the two
   // the launch may take longer, but mostly for what it does when the GPU knows of it; and errors shall be for the
   // limit.
-  t->host_gap = (MonotonicNanos() - now) * 3 / 4;
+  t->recorded_at = MonotonicNanos();
+  t->host_gap = (t->recorded_at - now) * 3 / 4;
   return t;
+}
+
+// Whether all of it was there before the GPU was: its beginning is still to come. An idle GPU says so for a moment,
+// too.
+static bool Ahead(const TimedLaunch& t, int64_t now) {
+  if (t.gap == Gap::kUnsure && now - t.recorded_at < kBehind) return false;
+  return real::cuEventQuery(t.start) == CUDA_ERROR_NOT_READY;
 }
 
 void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched) {
@@ -244,6 +253,8 @@ void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched)
   if (launched && RecordEvent(t->end, stream, per_thread) == CUDA_SUCCESS) {
     const int64_t now = MonotonicNanos();
     t->host_span = now - t->launched_at;
+    if (t->gap != Gap::kCertain) t->gap = Ahead(*t, now) ? Gap::kNone : Gap::kUnsure;
+    if (t->gap == Gap::kNone) t->host_span = 0;
     g_timings_from.store(now + RestAfter(g_event_time.exchange(0, std::memory_order_relaxed)),
                          std::memory_order_relaxed);
     g_pending.fetch_add(1);

@@ -11,7 +11,6 @@ namespace hami::vgpu {
 namespace {
 
 constexpr uint32_t kMarks = 64;
-constexpr int64_t kBehind = 10'000;  // ns; a driver takes less to hand a launch to an idle GPU
 
 struct Mark {
   CUevent event;

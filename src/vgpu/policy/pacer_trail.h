@@ -14,6 +14,9 @@
 
 namespace hami::vgpu {
 
+// ns; a driver takes less to hand a launch to an idle GPU.
+inline constexpr int64_t kBehind = 10'000;
+
 // Which stream is meant: the default stream of a thread is another one for each thread.
 struct StreamName {
   CUstream stream;
