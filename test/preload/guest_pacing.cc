@@ -99,12 +99,13 @@ void ExpectShare(double share, double want, double tolerance) {
   }
 }
 
-// Launches of one kernel and one grid that last 20 us or longer, by chance: an argument decides.
-std::function<void()> Mixed(CUstream stream, uint64_t longer) {
-  return [f = Kernel("given"), stream, longer, random = std::minstd_rand()]() mutable {
+// Launches of one kernel and one grid that last 20 us or longer, by chance: an argument decides. Or so many grids a
+// second, one block less each time, so that none is known for long.
+std::function<void()> Mixed(CUstream stream, uint64_t longer, double grids = 0) {
+  return [f = Kernel("given"), stream, longer, grids, begin = Clock::now(), random = std::minstd_rand()]() mutable {
     uint64_t work = (random() / 4096 % 2 == 0 ? 20'000 : longer) * 132;
     void* params[] = {&work};
-    LaunchWide(f, stream, kWide, params);
+    LaunchWide(f, stream, kWide - static_cast<unsigned>(grids * Seconds(begin)), params);
   };
 }
 
@@ -163,6 +164,7 @@ std::function<void()> Shape(const std::string& name) {
   }
   if (name == "mixed") return InFlight(Mixed(stream, 80'000), stream);
   if (name == "mixed_sync") return Synchronised(Mixed(stream, 80'000), stream);
+  if (name == "mixed_anew_sync") return Synchronised(Mixed(stream, 80'000, 2), stream);
   if (name == "near_sync") return Synchronised(Mixed(stream, 44'000), stream);
   if (name == "sync20us") return Synchronised([f = Kernel("us20"), stream] { LaunchWide(f, stream); }, stream);
   if (name == "sync50") return Synchronised([f = Kernel("ms50"), stream] { LaunchWide(f, stream); }, stream);

@@ -56,6 +56,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"grid_async", "25", "5"}, Case{"per_thread", "25", "5"}, Case{"sync50", "50", "6"},
                     // With the long ones taken for somebody else's time it would be 60 to 75.
                     Case{"mixed", "25", "5"}, Case{"mixed", "50", "5"}, Case{"mixed_sync", "25", "5"},
+                    // With the first dozen measurements all that is known for most of a second it would be 34.
+                    Case{"mixed_anew_sync", "25", "5"},
                     // With what is longer by less than a gap taken for one it would be 29.
                     Case{"near_sync", "25", "4"},
                     // With too much taken for the gap before the kernel it would be 30.

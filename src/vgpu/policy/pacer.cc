@@ -273,7 +273,7 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   const bool early = now - kind.sampled_at < interval ||
                      now - g_sampled_at.load(std::memory_order_relaxed) < kSampleInterval || !TimeToSpare(now);
   if (early) return Due::kNo;
-  return SeeksGapless(e, now) ? Due::kGapless : Due::kNow;
+  return SeeksGapless(e, now, kind.sampled_at) ? Due::kGapless : Due::kNow;
 }
 
 // A long launch that was only ever seen between the slices of others: they are asked to hold theirs, now and then until

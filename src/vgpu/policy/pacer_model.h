@@ -22,6 +22,7 @@ struct Estimate {
   bool gapless = false;   // the cost rests on measurements without a gap
   bool each = false;      // every launch is to be timed
   uint16_t near_run = 0;  // samples in a row above the band by less than a slice of others
+  bool varies = false;    // by more than gaps do
 };
 
 // How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
@@ -50,14 +51,18 @@ inline constexpr int64_t kGap = 20'000;           // as long as gaps get
 inline constexpr int64_t kLeastGap = 2'000;       // as short as the gap of an idle GPU gets
 inline constexpr int64_t kQuantumPoll = 50'000;   // what is in flight is looked at again after that at the soonest,
 inline constexpr int64_t kLongestPoll = 500'000;  // and after that at the latest
+inline constexpr int64_t kSeek = 5'000'000;       // for so long work ahead is looked for, of what varies
 inline constexpr int64_t kWorthQuiet = 300'000;   // launches as long as this are to be measured alone
 inline constexpr int64_t kGapless = 500'000;      // costs from here on: no gap matters
 inline constexpr int64_t kWorthTiming = 800'000;  // launches as long as this are all timed
 
 // Whether a short launch is to be timed only where the stream has work ahead. Of a kind for which that never was so it
-// is tried again one time in eight: it may be that the host was slow just then.
-constexpr bool SeeksGapless(const Estimate& e, int64_t now) {
-  return e.gapless || e.samples < kNeverGapless || (now >> 26) % 8 == 0;
+// is tried again one time in eight: it may be that the host was slow just then. What varies by more than gaps do does
+// not wait long for it: few measurements say less of its mean than many that hold a gap.
+constexpr bool SeeksGapless(const Estimate& e, int64_t now, int64_t sampled_at) {
+  if (e.gapless) return true;
+  if (e.varies && now - sampled_at > kSeek) return false;
+  return e.samples < kNeverGapless || (now >> 26) % 8 == 0;
 }
 
 // What is left of a measurement with a gap for certain: an idle GPU does at once what it is told, so the gap is as long
@@ -182,6 +187,8 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   const bool high = measured > (beside ? BandTopBesideOthers(*e) : its_own ? BandTopAlone(e->cost) : BandTop(e->cost));
   const bool first_alone = FirstAlone(*e, measured, at);
   if (first_alone) e->spread = e->alone = 0;
+  const bool far = measured > e->cost + kGap || measured < e->cost - kGap;
+  e->varies = seen != 0 && !first_alone && (e->varies || (far && its_own && !beside));
   if (!at.contended && (first_alone || !high) && e->alone < kConfident) ++e->alone;
   if (!first_alone && e->alone != 0 && measured < e->cost) Widen(e, e->cost - measured);
   if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !e->each && !high)) {

@@ -90,6 +90,7 @@ void Remember(const Estimate& next, Estimate* estimate) {
   estimate->near_run = next.near_run;
   estimate->alone = next.alone;
   estimate->spread = next.spread;
+  estimate->varies = next.varies;
   estimate->doubtful = next.doubtful;
   estimate->doubted = next.doubted;
 }
