@@ -52,11 +52,9 @@ def full(lab):
 
 
 def test_one_alone_writes_no_tickets(lab, nodes, plane):
-    before = [lab.read_node(name)["metadata"]["resourceVersion"] for name in ("n00", "n01")]
     crowd(lab, "p", 40)
     wait_for("40 pods to run", lambda: everybody_runs(lab, 40), 60)
     assert full(lab) and tickets(lab) == [None, None]
-    assert [lab.read_node(name)["metadata"]["resourceVersion"] for name in ("n00", "n01")] == before
     lease = plane.admin.get(LEASE)
     assert lease["metadata"]["annotations"]["hami-cpp/binders"].startswith(lease["spec"]["holderIdentity"] + "=")
 
