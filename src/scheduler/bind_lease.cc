@@ -122,6 +122,7 @@ bool BindLease::Turn() {
   }
   known_ = true;
   forbidden_since_.reset();
+  complaint_.clear();
   lease_ = *std::move(written);
   Enter(step.mode, sent);
   if (moves) Tell(step.mode);
@@ -181,6 +182,7 @@ bool BindLease::Read() {
 
 void BindLease::Refused(const kube::Error& error) {
   const Millis now = time_.Steady();
+  SayOnce(base::Concat({"the lease that says who binds: ", error.message}));
   const bool no_right = error.reason == kube::Reason::kForbidden || error.reason == kube::Reason::kNotFound;
   if (!no_right) {
     forbidden_since_.reset();
@@ -198,6 +200,12 @@ void BindLease::Refused(const kube::Error& error) {
   const std::scoped_lock lock(mutex_);
   term_ = {BindMode::kTickets, ++terms_, {}};
   valid_until_ = kForever;
+}
+
+void BindLease::SayOnce(std::string complaint) {
+  if (complaint == complaint_) return;
+  base::LogWarning(complaint);
+  complaint_ = std::move(complaint);
 }
 
 void BindLease::Observe(Millis now) {
@@ -242,20 +250,27 @@ void BindLease::EndTerm() {
   term_ = {};
 }
 
-// What a dead holder posted and nobody has seen arrive finds its pod changed. Pods that come later it never saw.
+// What a dead holder posted and nobody has seen arrive finds its pod changed. Pods that come later it never saw. A pod
+// that can not be changed (a policy of the cluster forbids it) does not keep the others waiting for ever: the server
+// gives a request up after a minute, so after more than that nothing is on its way.
 void BindLease::Clean() {
   if (!to_revoke_) {
     kube::Result<std::vector<Owner>> unbound = api_.Unbound();
-    if (!unbound) return;
+    if (!unbound) return SayOnce("pods without a node can not be listed: " + unbound.error().message);
     to_revoke_ = *std::move(unbound);
+    cleaning_since_ = time_.Steady();
   }
+  std::vector<Owner> refused;
   for (std::size_t i = 0; i < kRevokesATick && !to_revoke_->empty(); ++i) {
-    const kube::Status revoked = needs_.revoke(to_revoke_->back());
-    if (!revoked && revoked.error().reason != kube::Reason::kNotFound) return;
+    const Owner pod = std::move(to_revoke_->back());
     to_revoke_->pop_back();
+    const kube::Status revoked = needs_.revoke(pod);
+    if (revoked || revoked.error().reason == kube::Reason::kNotFound) continue;
+    SayOnce(base::Concat({"pod ", pod.ns, "/", pod.name, " can not be marked: ", revoked.error().message}));
+    refused.push_back(pod);
   }
-  if (!to_revoke_->empty()) return;
-  cleaned_ = true;
+  to_revoke_->insert(to_revoke_->begin(), refused.begin(), refused.end());
+  cleaned_ = to_revoke_->empty() || time_.Steady() - cleaning_since_ >= options_.longest_request;
 }
 
 bool BindLease::Drained() const {

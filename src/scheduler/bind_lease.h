@@ -88,6 +88,7 @@ struct BindLeaseOptions {
   // when others may have it.
   Millis forbidden_first = 3'000;
   Millis forbidden_later = 60'000;
+  Millis longest_request = 120'000;  // kube-apiserver ends each after --request-timeout, a minute
 };
 
 class BindLease {
@@ -134,6 +135,7 @@ class BindLease {
   bool Turn();
   bool Read();
   void Refused(const kube::Error& error);
+  void SayOnce(std::string complaint);
   LeaseStep Decide();
   std::set<std::string> Dead(Millis now) const;
   void Observe(Millis now);
@@ -158,6 +160,8 @@ class BindLease {
   std::optional<Millis> forbidden_since_;
   bool cleaned_ = false;
   std::optional<std::vector<Owner>> to_revoke_;
+  Millis cleaning_since_ = 0;
+  std::string complaint_;  // the last one
 
   mutable std::mutex mutex_;
   BindTerm term_;

@@ -220,6 +220,22 @@ TEST_F(BindLeaseTest, GivenOneThatDiedAlone_WhenItsBindingArrivesAfterAll_ThenIt
   EXPECT_TRUE(cluster_.violations.empty());
 }
 
+// A policy of the cluster may forbid it.
+TEST_F(BindLeaseTest, GivenAPodThatCanNotBeMarked_WhenNothingCanBeOnItsWayAnyMore_ThenBindingGoesOn) {
+  a_->lease.Tick();
+  AddPod("p");
+  AddPod("q");
+  // Refused is whichever comes first, and the other one is marked.
+  b_->api.fault = Once("PATCH pod", Fault::kRefusedBefore);
+  Pass(9, {b_.get()});
+  EXPECT_EQ(Pod("p").annotations.count(kBindRevoked) + Pod("q").annotations.count(kBindRevoked), 1U);
+  b_->api.fault = [](const std::string& call) { return call == "PATCH pod" ? Fault::kRefusedBefore : Fault::kNone; };
+  Pass(110, {b_.get()});
+  EXPECT_EQ(Mode(*b_), BindMode::kNobody);
+  Pass(20, {b_.get()});
+  EXPECT_EQ(Mode(*b_), BindMode::kAlone);
+}
+
 // It lives, and hears from the server again only after another took over.
 TEST_F(BindLeaseTest, GivenOneThatWasCutOff_WhenItsTimeIsOver_ThenItBindsNoMore) {
   a_->lease.Tick();

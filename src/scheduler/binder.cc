@@ -156,12 +156,15 @@ GateVerdict Binder::Judge(Work& work) {
     verdict.reason = "the pod is gone";
     if (self == node->in_flight.end()) return verdict;
     work.ticketed = work.paper = self->second.stage != InFlight::Stage::kWaiting;
+    work.wrote = work.wrote || work.paper;
     if (work.ticketed) return verdict;
     verdict.kind = GateVerdict::Kind::kTaken;
-    verdict.reason = "another scheduler binds pods, and makes way within seconds";
+    verdict.reason = "it is not settled yet whether another scheduler binds pods; it will be within seconds";
     if (work.term.mode == BindMode::kNobody) return verdict;
-    verdict.kind = caught_up || node->caught_up == work.term.number ? verdict.kind : GateVerdict::Kind::kCatchUp;
-    if (verdict.kind == GateVerdict::Kind::kCatchUp) return verdict;
+    if (!caught_up && node->caught_up != work.term.number) {
+      verdict.kind = GateVerdict::Kind::kCatchUp;
+      return verdict;
+    }
     verdict.reason = "node " + work.node + " is being changed: node lock contention";
     if (node->patching) return verdict;
 
@@ -443,7 +446,7 @@ base::Status Binder::Post(Work& work) {
     why = "the pod changes faster than it can be bound";
     work.binding.version = pod->version;
   }
-  GiveBack(work.pod, work.node, work.wrote || work.paper);
+  GiveBack(work.pod, work.node, work.wrote);
   return base::Fail(why);
 }
 
@@ -462,7 +465,7 @@ base::Status Binder::AfterSilence(Work& work, const Pending& pending, const kube
     Succeed(work.pod);
     return {};
   }
-  GiveBack(work.pod, work.node, work.wrote || work.paper);
+  GiveBack(work.pod, work.node, work.wrote);
   return base::Fail(message);
 }
 

@@ -49,8 +49,6 @@ json::value Patch(std::string_view precondition, std::string_view expected, cons
   return {{"metadata", std::move(metadata)}};
 }
 
-// A beat that takes longer comes too late to be of use.
-constexpr auto kLeaseTime = std::chrono::seconds(3);
 constexpr int kLeaseSeconds = 8;  // for readers: how long a beat may stand still (BindLeaseOptions::patience)
 
 kube::Result<LeaseView> ReadLeaseView(const json::value& object) {
@@ -144,9 +142,10 @@ kube::Result<std::vector<Owner>> KubeApi::Unbound() {
   kube::ListSink sink;
   sink.item = [&](const json::value& object) {
     const auto pod = device::ReadPod(object);
+    if (!pod) return;
+    const auto plan = sched::MakePlan(*pod, vendors_, {});
     // Weights that are not understood are no reason to leave a pod out.
-    const auto plan = pod ? sched::MakePlan(*pod, vendors_, {}) : base::Result<sched::Plan>();
-    if (pod && !(plan && plan->empty())) found.push_back({pod->ns, pod->name, pod->uid});
+    if (!plan || !plan->empty()) found.push_back({pod->ns, pod->name, pod->uid});
   };
   sink.restart = [&] { found.clear(); };
   const kube::ListRequest request{{{}, "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"}, 500};
@@ -160,8 +159,7 @@ kube::Result<Versions> KubeApi::Heads() {
   const kube::ListSink sink{[](const json::value&) {}, [] {}};
   const kube::ListRequest nothing{{{}, "metadata.name=hami-cpp-is-no-name-of-any"}, 1};
   const auto head = [&](const kube::Resource& resource, std::string_view ns) -> kube::Result<std::uint64_t> {
-    const auto version =
-        client_.List(resource, ns, nothing, sink, {nullptr, std::min<net::Duration>(timeout_, kLeaseTime)});
+    const auto version = client_.List(resource, ns, nothing, sink, {nullptr, lease_time_});
     if (!version) return tl::unexpected(version.error());
     const auto number = base::ParseNumber(*version);
     // Nothing that is no number is ever reached: every node is read anew.
@@ -175,8 +173,7 @@ kube::Result<Versions> KubeApi::Heads() {
 }
 
 kube::Result<LeaseView> KubeApi::GetLease() {
-  const auto object =
-      client_.Get(kube::kLeases, lease_.ns, lease_.name, {nullptr, std::min<net::Duration>(timeout_, kLeaseTime)});
+  const auto object = client_.Get(kube::kLeases, lease_.ns, lease_.name, {nullptr, lease_time_});
   if (!object) return tl::unexpected(object.error());
   return ReadLeaseView(*object);
 }
@@ -203,10 +200,9 @@ kube::Result<LeaseView> KubeApi::WriteLease(const LeaseView& lease) {
     whole["apiVersion"] = View(kube::kLeases.group_version);
     whole["kind"] = View(kube::kLeases.kind);
   }
-  const kube::CallContext context{nullptr, std::min<net::Duration>(timeout_, kLeaseTime)};
-  const auto object =
-      made ? client_.Create(kube::kLeases, lease_.ns, whole, context)
-           : client_.Patch(kube::kLeases, lease_.ns, lease_.name, kube::PatchType::kMerge, whole, context);
+  const auto object = made ? client_.Create(kube::kLeases, lease_.ns, whole, {nullptr, lease_time_})
+                           : client_.Patch(kube::kLeases, lease_.ns, lease_.name, kube::PatchType::kMerge, whole,
+                                           {nullptr, lease_time_});
   if (!object) return tl::unexpected(object.error());
   return ReadLeaseView(*object);
 }

@@ -6,7 +6,9 @@
 
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <string>
 #include <utility>
@@ -51,6 +53,8 @@ class KubeApi final : public Api {
   const std::map<std::string, std::string> selector_;
   const net::Duration timeout_;
   const LeaseName lease_;
+  // A beat that takes longer comes too late to be of use.
+  const net::Duration lease_time_ = std::min<net::Duration>(timeout_, std::chrono::seconds(3));
 };
 
 class WallTime final : public Time {
