@@ -87,6 +87,28 @@ SCENARIO(load_into_unused_reserve) {
   Balanced();
 }
 
+// A limit that does not fit is set back to what it was, and not to what another thread was about to be refused.
+SCENARIO(limits_set_by_two_threads) {
+  CUcontext context = Begin();
+  size_t before = 0;
+  size_t after = 0;
+  CUdeviceptr most = 0;
+  OK(cuCtxGetLimit(&before, CU_LIMIT_MALLOC_HEAP_SIZE));
+  OK(cuMemAlloc_v2(&most, Room() - 4 * kMiB));
+  Inject("fault call=cuCtxSetLimit delay_ms=100 count=4");
+  std::thread thread([=] {
+    OK(cuCtxSetCurrent(context));
+    OOM(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, before + 24 * kMiB));
+  });
+  SleepMs(150);  // the other one's limit is in force, and about to be refused
+  OOM(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, before + 48 * kMiB));
+  thread.join();
+  OK(cuCtxGetLimit(&after, CU_LIMIT_MALLOC_HEAP_SIZE));
+  EXPECT_SAME(after, before);
+  EXPECT(Truth() <= kGiB);
+  Balanced();
+}
+
 // The device's free memory is the same before and after such a load, and it took memory nevertheless: the next request
 // has no room left.
 SCENARIO(load_while_as_much_is_freed) {

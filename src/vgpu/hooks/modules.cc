@@ -126,8 +126,10 @@ HAMI_EXPORT CUresult cuFuncLoad(CUfunction function) {
 
 // Stack, heap and queue sizes are the context's memory. What does not fit is set back.
 HAMI_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  if (!Active()) return real::cuCtxSetLimit(limit, value);
+  const Locked locked(ContextLimitLock());
   size_t before = 0;
-  if (!Active() || real::cuCtxGetLimit(&before, limit) != CUDA_SUCCESS) return real::cuCtxSetLimit(limit, value);
+  if (real::cuCtxGetLimit(&before, limit) != CUDA_SUCCESS) return real::cuCtxSetLimit(limit, value);
   const CUresult result = Watched(
       &value, [&] { return real::cuCtxSetLimit(limit, value); }, [&](size_t) { real::cuCtxSetLimit(limit, before); });
   return result == CUDA_SUCCESS && value < before ? Unloaded([result] { return result; }) : result;

@@ -16,6 +16,8 @@ constinit std::atomic<bool> g_modules_measured{false};
 
 namespace {
 
+constinit Lock g_limit_lock{};
+
 // The pace of measurements that nobody asked for by name. One costs a round through NVML.
 constexpr int64_t kPendingMillis = 50;
 constexpr int64_t kQueryMillis = 1000;
@@ -153,6 +155,8 @@ bool LoadWatch::Fits() {
   }
 }
 
+Lock& ContextLimitLock() { return g_limit_lock; }
+
 void LoadWatch::Undone() { SettleModules(place_.device, &passage_); }
 
 // What the device lost around the load, but for what this process has counted meanwhile. A neighbour's part in it is
@@ -218,6 +222,7 @@ void SettleModulesForQuery(int device) {
 }
 
 void ResetModules() {
+  g_limit_lock.Reset();
   for (DeviceModules& modules : g_modules) {
     modules.charged.store(0, std::memory_order_relaxed);
     modules.measured_at = 0;

@@ -16,6 +16,7 @@
 #include "abi/cuda_abi.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/gate.h"
+#include "vgpu/policy/lock.h"
 
 namespace hami::vgpu {
 
@@ -44,6 +45,10 @@ class LoadWatch {
   uint64_t free_before_ = 0;
   uint64_t counted_before_ = 0;
 };
+
+// Held from the reading of a context's limit to the judgement of the new one: what does not fit is set back, and must
+// not be set back to another thread's that did not fit either. Comes before the gate.
+Lock& ContextLimitLock();
 
 // Something may have grown; to be measured when memory is asked for or queried next.
 extern std::atomic<bool> g_modules_pending;
