@@ -2,6 +2,8 @@
 // Loads of modules while other threads take, give back, or are in the driver for long: each is judged, by what it took.
 #include <time.h>
 
+#include <atomic>
+#include <string>
 #include <thread>
 
 #include "test/preload/guest.h"
@@ -20,29 +22,34 @@ std::string ImageOf(size_t bytes) {
 
 void Inject(const char* text) { EXPECT_SAME(simgpu_inject(text, nullptr, 0), 1); }
 
-// A thread that is inside the driver for a while with something that counts.
-std::thread FreeSlowly(CUcontext context, CUdeviceptr block) {
-  Inject("fault call=cuMemFree_v2 delay_ms=700 count=1");
+// A thread that is inside the driver for `ms` with something that counts.
+std::thread FreeSlowly(CUcontext context, CUdeviceptr block, int ms, std::atomic<bool>* done = nullptr) {
+  Inject(("fault call=cuMemFree_v2 delay_ms=" + std::to_string(ms) + " count=1").c_str());
   std::thread thread([=] {
     OK(cuCtxSetCurrent(context));
     OK(cuMemFree_v2(block));
+    if (done != nullptr) *done = true;
   });
   SleepMs(100);
   return thread;
 }
 
-// Nobody can measure then, and what does not fit is not kept all the same; what does is granted. Also when an earlier
-// measurement has just waited in vain.
+// Nobody can measure then. Where there is much room a load is granted at once all the same, also when an earlier
+// measurement has just waited in vain; near the limit it waits, and what does not fit is not kept.
 SCENARIO(loads_beside_a_long_call) {
   CUcontext context = Begin();
   CUdeviceptr slow = 0;
   CUdeviceptr most = 0;
   CUmodule small = nullptr;
   CUmodule large = nullptr;
+  std::atomic<bool> done = false;
   OK(cuMemAlloc_v2(&slow, kMiB));
-  OK(cuMemAlloc_v2(&most, Room() - 8 * kMiB));
-  std::thread thread = FreeSlowly(context, slow);
+  std::thread thread = FreeSlowly(context, slow, 2700, &done);
   OK(cuModuleLoadData(&small, ImageOf(4 * kMiB).c_str()));
+  OK(cuModuleUnload(small));
+  OK(cuModuleLoadData(&small, ImageOf(4 * kMiB).c_str()));
+  EXPECT(!done);
+  OK(cuMemAlloc_v2(&most, Room() - 8 * kMiB));
   OOM(cuModuleLoadData(&large, ImageOf(16 * kMiB).c_str()));
   OOM(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 24 * kMiB));
   EXPECT(Truth() <= kGiB);
@@ -60,7 +67,7 @@ SCENARIO(load_that_fits_after_a_long_call) {
   CUmodule module = nullptr;
   OK(cuMemAlloc_v2(&slow, 16 * kMiB));
   OK(cuMemAlloc_v2(&most, Room() - 4 * kMiB));
-  std::thread thread = FreeSlowly(context, slow);
+  std::thread thread = FreeSlowly(context, slow, 700);
   OK(cuModuleLoadData(&module, ImageOf(12 * kMiB).c_str()));
   thread.join();
   Balanced();

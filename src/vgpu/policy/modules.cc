@@ -24,6 +24,8 @@ constexpr int64_t kQueryMillis = 1000;
 // How long a load that seems not to fit waits to be measured, and how often it tries.
 constexpr int64_t kJudgeMillis = 2000;
 constexpr int64_t kJudgeNap = 2'000'000;
+// What others may be giving back unseen while a load's loss is looked at.
+constexpr uint64_t kDoubt = uint64_t{256} << 20;
 
 // The business of who is alone, but for what is atomic.
 struct DeviceModules {
@@ -137,19 +139,23 @@ bool LoadWatch::Fits() {
   DeviceModules& modules = g_modules[device];
   modules.ordinal.store(place_.ordinal, std::memory_order_relaxed);
   const uint64_t growth = Uncounted(free_after);
+  // What others have reserved they may not have taken yet, and then it was this load that took it.
+  const uint64_t at_most = (free_before_ > free_after ? free_before_ - free_after : growth) + kDoubt;
   const int64_t deadline = CoarseMillis() + kJudgeMillis;
-  for (bool first = true;; first = false) {
+  for (;;) {
     passage_.Become(Way::kAlone);
     if (passage_.alone()) {
       const Measured measured = Adjust(device, true);
       if (measured != Measured::kNo) return measured == Measured::kFits;
     }
-    if ((first || HasRoom(device, growth)) && ReserveReclaiming(device, growth, Kind::kModule)) {
+    const bool last = passage_.alone() || CoarseMillis() > deadline;
+    if ((last || HasRoom(device, at_most)) && ReserveReclaiming(device, growth, Kind::kModule)) {
       modules.charged.fetch_add(growth, std::memory_order_relaxed);
-      modules.may_have_shrunk.store(true, std::memory_order_relaxed);  // it was not measured, and may be too much
+      modules.may_have_shrunk.store(true, std::memory_order_relaxed);  // it may be too much,
+      NoteFirstUse();                                                  // and somebody has measured since the load
       return true;
     }
-    if (passage_.alone() || CoarseMillis() > deadline) return false;
+    if (last) return false;
     passage_.Become(Way::kTryAlone);
     if (!passage_.alone()) region::SleepNanos(kJudgeNap);  // outside: somebody else may want to be alone
   }

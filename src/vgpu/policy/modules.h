@@ -22,8 +22,8 @@ namespace hami::vgpu {
 
 // A load, from before the driver's call to after the undoing of one that does not fit. It passes shared, because a
 // driver may compile for seconds, and only what it took is measured alone. Where that can not be done now, or NVML does
-// not show this process, it is judged by what the device lost and nobody has counted; what does not fit by that is
-// given time to be measured. Without NVML it passes alone from beginning to end.
+// not show this process, it is judged by what the device lost and nobody has counted; near the limit it is given time
+// to be measured. Without NVML it passes alone from beginning to end.
 class LoadWatch {
  public:
   LoadWatch();
