@@ -445,6 +445,34 @@ SCENARIO(paced_side_by_side) {
   if (at_once < 7.4) Fail(__FILE__, __LINE__, "streams at once, in hundredths", std::lround(at_once * 100), 800);
 }
 
+// paced_wakes MOST: how often a second the library's own threads wake up beside eight streams that wait for their turn.
+SCENARIO(paced_wakes) {
+  BeginAhead();
+  const auto wakes = [] {
+    double all = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name, word;
+      std::getline(std::ifstream(task.path() / "comm") >> std::ws, name);
+      if (name == "simgpu" || task.path().filename() == std::to_string(getpid())) continue;
+      std::ifstream status(task.path() / "status");
+      double count = 0;
+      while (status >> word) {
+        if (word == "voluntary_ctxt_switches:" && status >> count) all += count;
+      }
+    }
+    return all;
+  };
+  const auto step = Shape("streams");
+  BusyShare(0.6, step);
+  const double before = wakes();
+  const auto begin = Clock::now();
+  while (Seconds(begin) < 2) step();
+  const double rate = (wakes() - before) / Seconds(begin);
+  EXPECT(rate > 0);
+  const double most = std::strtod(arguments.at(0).c_str(), nullptr);
+  if (rate > most) Fail(__FILE__, __LINE__, "wakes a second", std::lround(rate), std::lround(most));
+}
+
 // Kernels of a nanosecond, on a GPU that waits for them.
 SCENARIO(paced_nothing) {
   BeginAhead();

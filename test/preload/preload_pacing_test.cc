@@ -322,6 +322,11 @@ TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   Pass({"paced_side_by_side"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
 }
 
+// 100 for limits and orders; what is measured, the launcher collects.
+TEST_F(Pacing, GivenALauncherThatComesBy_ThenTheHelperWakesForLimitsAlone) {
+  Pass({"paced_wakes", "130"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+}
+
 TEST_F(Pacing, GivenKernelsThatTakeNothing_ThenNextToNothingIsCharged) {
   Pass({"paced_nothing"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
   hami::region::Attachment attachment;

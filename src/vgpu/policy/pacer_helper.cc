@@ -24,7 +24,7 @@ namespace hami::vgpu {
 namespace {
 
 constexpr int64_t kTick = 10'000'000;
-constexpr int64_t kBusyTick = 5'000'000;  // while measurements are awaited
+constexpr int64_t kBusyTick = 5'000'000;  // while measurements are awaited and no launcher comes by for them
 constexpr int64_t kReport = 500'000'000;
 constexpr int64_t kIdle = 1'000'000'000;
 
@@ -83,13 +83,16 @@ void SleepUntilLaunch() {
 void* Help(void*) {
   uint64_t orders = Orders();
   uint32_t activity = 0;
+  uint32_t harvests = 0;
   int64_t active_at = MonotonicNanos();
   int64_t reported_at = active_at;
   for (;;) {
     const int64_t now = MonotonicNanos();
     CheckCommonAreas(now);
     const bool pending = PendingSamples() != 0;
-    if (pending) Harvest(now);
+    const bool left = pending && Harvests() == harvests;
+    if (left) Harvest(now);
+    harvests = Harvests();
     if (const uint64_t seen = Orders(); seen != orders) {
       orders = seen;
       CloseGate();
@@ -109,7 +112,7 @@ void* Help(void*) {
       active_at = reported_at = MonotonicNanos();
       orders = Orders();
     }
-    region::SleepNanos(pending ? kBusyTick : kTick);
+    region::SleepNanos(left ? kBusyTick : kTick);
   }
   return nullptr;
 }

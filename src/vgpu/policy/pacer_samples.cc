@@ -55,6 +55,7 @@ constinit Lock g_lock{};  // guards the lists below; events are recorded outside
 constinit TimedLaunch g_timed[kPlaces]{};
 constinit Siblings g_siblings[region::kMaxDevices]{};
 constinit std::atomic<int> g_pending{0};
+constinit std::atomic<uint32_t> g_harvests{0};
 constinit std::atomic<int64_t> g_hold_until[region::kMaxDevices]{};
 constinit std::atomic<int64_t> g_unknown_until[region::kMaxDevices]{};  // until then what passed is paid for
 constinit std::atomic<int64_t> g_known_until[region::kMaxDevices]{};
@@ -275,8 +276,11 @@ void Harvest(int64_t now) {
     }
     CollectWindows(now);
   }
+  g_harvests.fetch_add(1, std::memory_order_relaxed);
   g_lock.Release();
 }
+
+uint32_t Harvests() { return g_harvests.load(std::memory_order_relaxed); }
 
 int PendingSamples() { return g_pending.load(std::memory_order_relaxed) + PendingWindows(); }
 

@@ -33,6 +33,7 @@ void ForgetKind(LaunchKind* kind);
 
 // Collects what is done, learns and settles. Returns at once when somebody else is at it.
 void Harvest(int64_t now);
+uint32_t Harvests();  // so far
 int PendingSamples();
 
 // Until when launches on the device wait for the measurement of one that was never seen before, or for which others are
