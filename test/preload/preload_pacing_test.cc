@@ -319,7 +319,15 @@ TEST_F(SharedGpu, GivenAnotherAreaForTheGpu_ThenTheyMeetThere) {
 }
 
 TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
-  Pass({"paced_side_by_side"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+  Pass({"paced_side_by_side", "7.4"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+}
+
+// What gives way has little in flight: as much as its streams do at once, and not one launch after the other.
+TEST_F(SharedGpu, GivenStreamsSideBySideOfLowPriority_ThenTheyRunSideBySide) {
+  const pid_t high = Start({"paced_server", "4"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  Pass({"paced_side_by_side", "3"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
+  EXPECT_EQ(Wait(high), 0);
 }
 
 // 100 for limits and orders; what is measured, the launcher collects.

@@ -215,16 +215,19 @@ const Quantum& QuantumOf(int device, int64_t now) {
 int64_t LeaseOf(const Quantum& quantum) { return quantum.most / 4 < kLease ? quantum.most / 4 : kLease; }
 
 // Waits until what is in flight, and `cost` more, is a quantum at most. A peer or this very thread may have to do
-// something before the GPU goes on, so there is an end to it.
-void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
+// something before the GPU goes on, so there is an end to it. Who has no limit is charged nothing, so only that is
+// measured which tells how much a quantum is.
+void AdmitQuantum(const Destination& to, int64_t cost, bool limited, int64_t* now, bool* waited) {
+  const int device = to.device;
   int64_t begin = *now;
   const Quantum& quantum = QuantumOf(device, begin);
   const int64_t charge = ScaleFor(device, cost + LeaseOf(quantum));
   for (;;) {
     const int64_t ahead = InFlight(device, *now);
-    const int64_t wait = QuantumWait(ahead, charge, quantum);
+    int64_t wait = QuantumWait(ahead, charge, quantum);
+    if (!limited) wait = WindowWait(device, to.stream, to.per_thread, ahead, charge, wait, *now);
     if (wait == 0) return;
-    if (!*waited) TurnWindow(device, false, *now);
+    if (!*waited && limited) TurnWindow(device, false, *now);
     *waited = true;
     region::SleepNanos(wait);
     const bool blocked = WaitWhileBlocked(device);
@@ -238,7 +241,7 @@ void AdmitQuantum(int device, int64_t cost, int64_t* now, bool* waited) {
 uint32_t AdmitLaunch(const Destination& to, int64_t cost, bool gives_way, int64_t* now, bool* waited) {
   uint32_t rate = RateOf(to.device);
   if (rate != 0 || gives_way) rate = Admit(to, cost, now, waited);
-  if (gives_way) AdmitQuantum(to.device, cost, now, waited);
+  if (gives_way) AdmitQuantum(to, cost, rate != 0, now, waited);
   return rate;
 }
 

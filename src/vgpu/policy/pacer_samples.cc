@@ -4,8 +4,10 @@
 #include <atomic>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/capture.h"
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/pacer_common.h"
+#include "vgpu/policy/pacer_events.h"
 #include "vgpu/policy/pacer_trail.h"
 #include "vgpu/policy/pacer_window.h"
 
@@ -363,6 +365,12 @@ void CountWindow(int device, int64_t quiet_until, int64_t now) {
   CountWindowLocked(device, quiet_until, now);
 }
 
+int64_t WindowWait(int device, CUstream stream, bool per_thread, int64_t ahead, int64_t charge, int64_t wait,
+                   int64_t now) {
+  const Locked locked(g_lock);
+  return WindowWaitLocked(device, NameOf(stream, per_thread), ahead, charge, wait, now);
+}
+
 void EnterWindow(int device, CUstream stream, bool per_thread) {
   CUevent start = nullptr;
   {
@@ -420,6 +428,7 @@ void ResetSamples() {
   for (Siblings& siblings : g_siblings) siblings = {};
   ResetTrails();
   ResetWindows();
+  ResetEvents();
 }
 
 void StopSampling() { g_stopped.store(true); }

@@ -62,6 +62,8 @@ bool WindowSeeksQuiet(int device, bool first, int64_t* since);
 bool WindowGoesOn(int device, int64_t now);
 void BeginWindow(int device, int64_t now);
 void CountWindow(int device, int64_t quiet_until, int64_t now);
+int64_t WindowWait(int device, CUstream stream, bool per_thread, int64_t ahead, int64_t charge, int64_t wait,
+                   int64_t now);
 void EnterWindow(int device, CUstream stream, bool per_thread);
 void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost);
 

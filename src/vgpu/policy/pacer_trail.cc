@@ -5,7 +5,8 @@
 
 #include "region/layout.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/pacer_window.h"
+#include "vgpu/policy/capture.h"
+#include "vgpu/policy/pacer_events.h"
 
 namespace hami::vgpu {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/pacer_window.h"
+#include "vgpu/policy/pacer_events.h"
 
 namespace hami::vgpu {
 namespace {

@@ -3,16 +3,17 @@
 
 #include <atomic>
 
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/capture.h"
 #include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pacer_common.h"
+#include "vgpu/policy/pacer_events.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
 
 namespace hami::vgpu {
 namespace {
 
-constexpr int kContexts = 16;
-constexpr int kEvents = 160;
 constexpr int kStreams = 64;
 constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
 constexpr int64_t kInterval = 25'000'000;
@@ -27,13 +28,9 @@ constexpr int64_t kAloneAgain = 400'000'000;  // for each that shares the GPU, u
 constexpr int64_t kOverdue = 100'000'000;     // without a window, as nobody had to wait
 constexpr int64_t kMostBack = 16'000'000;     // the time before the first phase alone is gone, others had it
 constexpr int64_t kSeeksFor = 600'000'000;    // a window waits so long for that
-
-struct Pool {
-  CUcontext context;
-  CUdevice ordinal;
-  int count;
-  CUevent free[kEvents];
-};
+constexpr int64_t kTogether = 1'600'000;      // in flight at most, of what is to stop within 2 ms
+constexpr int64_t kTogetherRest = 256;        // times what it took
+constexpr int64_t kDriesFor = 100'000'000;    // what goes before waits for what goes behind it, if it takes longer
 
 enum class Phase : uint8_t { kRest, kPrime, kCount, kDone };
 
@@ -52,6 +49,7 @@ struct Window {
   bool started;
   bool cut;            // phase two ended while the streams went on
   bool seeks, sought;  // somebody is to see, and sees, that phase two has the GPU alone
+  bool together;       // phase two is a launch of each stream, all at once, behind nothing
   int recording;
   CUcontext context;
   CUdevice ordinal;
@@ -65,9 +63,9 @@ struct Window {
   int64_t quiet_until;  // others hold their launches from then until then; 0: nobody was asked, or somebody did not
   int64_t ended_at;
   int64_t expected;  // of each stream in a phase, from the windows before; 0: not known
+  int64_t rest;      // after what went together, until more does
 };
 
-constinit Pool g_pools[kContexts]{};
 constinit Window g_windows[region::kMaxDevices]{};
 constinit Overlap g_overlap[region::kMaxDevices]{};
 constinit int64_t g_settled[region::kMaxDevices]{};  // of what was issued, by earlier windows
@@ -102,9 +100,42 @@ void Close(Window* w, int64_t now, bool events_live) {
   if (w->phase == Phase::kDone) g_done.fetch_sub(1);
   if (w->phase != Phase::kDone && g_open.fetch_sub(1) == 1) SetWindowOpen(false);
   const int64_t expected = w->expected;
+  const int64_t rest = w->rest;
   *w = Window{};
   w->ended_at = now;
   w->expected = expected;
+  w->rest = rest;
+}
+
+bool Open(Window* w, int64_t now) {
+  if (real::cuCtxGetCurrent(&w->context) != CUDA_SUCCESS || real::cuCtxGetDevice(&w->ordinal) != CUDA_SUCCESS)
+    return false;
+  w->phase = Phase::kPrime;
+  w->opened_at = now;
+  g_open.fetch_add(1);
+  SetWindowOpen(true);
+  return true;
+}
+
+void BeginCount(Window* w, int64_t quiet_until, int64_t now) {
+  if (w->marks[0] != 0) w->phase = Phase::kCount;
+  w->launches = 0;
+  w->counted_from = now;
+  w->quiet_until = quiet_until;
+}
+
+void EndCount(Window* w) {
+  if (w->sum < kLeastSum) w->bad = true;
+  w->phase = Phase::kDone;
+  g_done.fetch_add(1);
+  if (g_open.fetch_sub(1) == 1) SetWindowOpen(false);
+}
+
+Mark* FindMark(Window* w, int side, const StreamName& name) {
+  for (int i = 0; i < w->marks[side]; ++i) {
+    if (w->mark[side][i].on == name) return &w->mark[side][i];
+  }
+  return nullptr;
 }
 
 // ns from the window's start to each of the marks; false while one is not reached.
@@ -208,7 +239,8 @@ bool WorthQuiet(int device, const Window& w, int64_t now) {
 
 // Whether others had the GPU in between, too. Those who were quiet begin again after that, which may be before now.
 bool Contended(int device, const Window& w, int64_t end, int64_t now) {
-  if (!ContendedSince(device, w.quiet_until != 0 ? w.counted_from + 1 : w.opened_at, now)) return false;
+  const bool begins_alone = w.quiet_until != 0 || w.together;
+  if (!ContendedSince(device, begins_alone ? w.counted_from + 1 : w.opened_at, now)) return false;
   return now <= w.quiet_until || w.counted_from + end > w.quiet_until;
 }
 
@@ -224,17 +256,19 @@ void CollectWindow(int device, int64_t now) {
   if (!Ends(*w, 1, after, &failed) || !Ends(*w, 0, before, &failed)) return;
   // On one stream nothing overlaps, whatever the measurement says.
   const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && w->mark[0][0].on == w->mark[1][0].on;
-  if (!failed && (Marked(w) || alone)) {
+  const bool says_nothing = w->together && w->marks[0] > 1 && w->marks[1] < 2;
+  if (!failed && !says_nothing && (Marked(w) || alone)) {
     const Span span = BusyOf(*w, before, after);
     // Side by side none takes longer than one after the other; who has just come may not have said so.
     const bool too_long = w->quiet_until != 0 && span.end - span.begin > w->sum + w->sum / 8;
     const bool contended = too_long || Contended(device, *w, span.end, now);
-    const bool long_enough = w->launches >= kRounds * Streams(*w);
+    const bool long_enough = w->together || w->launches >= kRounds * Streams(*w);
     const int64_t charged = ScaleFor(device, w->sum);
     // Before any had the GPU alone: what all took turns in is divided, but so few streams can not have taken less. Who
     // is charged too little never has to wait, and is not measured.
     const bool guess = contended && g_overlap[device].alone == 0;
     const int64_t took = span.end - span.begin;
+    if (w->together) w->rest = alone ? 0 : took * kTogetherRest;
     const int64_t least = took < w->sum / Streams(*w) ? took : w->sum / Streams(*w);
     const int64_t part = took / (guess ? 1 + Others(device, now).active : 1);
     const OnPhase phase{.busy = alone                   ? w->sum
@@ -261,39 +295,6 @@ void CollectWindow(int device, int64_t now) {
 
 }  // namespace
 
-CUevent TakeEvent(CUcontext context) {
-  for (Pool& pool : g_pools) {
-    if (pool.context == context && pool.count > 0) return pool.free[--pool.count];
-  }
-  CUevent event = nullptr;
-  return real::cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : nullptr;
-}
-
-void GiveEvent(CUcontext context, CUdevice ordinal, CUevent event) {
-  if (event == nullptr) return;
-  Pool* mine = nullptr;
-  for (Pool& pool : g_pools) {
-    if (pool.context == context) mine = &pool;
-    if (mine == nullptr && pool.context == nullptr) mine = &pool;
-  }
-  if (mine == nullptr || mine->count == kEvents) {
-    real::cuEventDestroy_v2(event);
-    return;
-  }
-  mine->context = context;
-  mine->ordinal = ordinal;
-  mine->free[mine->count++] = event;
-}
-
-void DropEvents(CUcontext context, CUdevice ordinal) {
-  for (Pool& pool : g_pools) {
-    if (pool.context == nullptr || (context != nullptr ? pool.context != context : pool.ordinal != ordinal)) continue;
-    for (int i = 0; i < pool.count; ++i) real::cuEventDestroy_v2(pool.free[i]);
-    pool.context = nullptr;
-    pool.count = 0;
-  }
-}
-
 int64_t ScaleFor(int device, int64_t cost) {
   Overlap now;
   now.factor = __atomic_load_n(&g_overlap[device].factor, __ATOMIC_RELAXED);
@@ -302,17 +303,13 @@ int64_t ScaleFor(int device, int64_t cost) {
 
 void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
   Window& w = g_windows[device];
+  if (w.together) return;  // WindowWaitLocked
   // As long as the GPU has work, a phase can be as long as it takes to say something.
   if (!runs_dry && w.phase != Phase::kRest && w.launches < kRounds * Streams(w)) return;
   const bool young = g_overlap[device].samples < kConfident;
   switch (w.phase) {
     case Phase::kRest:
-      if (now - w.ended_at < (young ? kFirstInterval : kInterval)) return;
-      if (real::cuCtxGetCurrent(&w.context) != CUDA_SUCCESS || real::cuCtxGetDevice(&w.ordinal) != CUDA_SUCCESS) return;
-      w.phase = Phase::kPrime;
-      w.opened_at = now;
-      g_open.fetch_add(1);
-      SetWindowOpen(true);
+      if (now - w.ended_at >= (young ? kFirstInterval : kInterval)) Open(&w, now);
       return;
     case Phase::kPrime:
       if (runs_dry && w.sought) return;
@@ -322,16 +319,11 @@ void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
         w.seeks = runs_dry || g_overlap[device].alone < kEnoughAlone;
         return;
       }
-      if (w.marks[0] != 0) w.phase = Phase::kCount;
-      w.launches = 0;
-      w.counted_from = now;
+      BeginCount(&w, 0, now);
       return;
     case Phase::kCount:
-      if (w.sum < kLeastSum) w.bad = true;
       if (ContendedSince(device, w.counted_from + 1, now)) w.quiet_until = 0;
-      w.phase = Phase::kDone;
-      g_done.fetch_add(1);
-      if (g_open.fetch_sub(1) == 1) SetWindowOpen(false);
+      EndCount(&w);
       return;
     case Phase::kDone:
       return;
@@ -366,11 +358,44 @@ void CountWindowLocked(int device, int64_t quiet_until, int64_t now) {
   if (w.phase != Phase::kPrime) return;
   w.sought = false;
   w.seeks = quiet_until == 0 && now - w.opened_at < kSeeksFor && WorthQuiet(device, w, now);  // soon again
-  if (w.seeks) return;
-  if (w.marks[0] != 0) w.phase = Phase::kCount;
-  w.launches = 0;
-  w.counted_from = now;
-  w.quiet_until = quiet_until;
+  if (!w.seeks) BeginCount(&w, quiet_until, now);
+}
+
+// Whether all streams had theirs, and it says something, or no more may go. Another thread may be about to launch on
+// another stream, as long as the GPU has work.
+static bool EndsTogether(const Window& w, int64_t ahead, int64_t charge, int64_t wait) {
+  if (w.marks[1] >= w.marks[0]) return wait != 0 || w.sum >= kLeastSum;
+  return wait != 0 ? ahead + charge > kTogether : ahead <= 0 && w.launches > 0;
+}
+
+int64_t WindowWaitLocked(int device, const StreamName& on, int64_t ahead, int64_t charge, int64_t wait, int64_t now) {
+  Window& w = g_windows[device];
+  switch (w.phase) {
+    case Phase::kRest: {
+      const int64_t rest = w.rest > kInterval ? w.rest : kInterval;
+      if (wait != 0 && now - w.ended_at >= rest) w.together = Open(&w, now);
+      return wait;
+    }
+    case Phase::kPrime:
+      w.together = true;
+      w.seeks = w.sought = false;
+      if (w.bad || w.marks[0] == 0 || w.launches < kRounds * w.marks[0]) return wait;
+      if (ahead <= 0) {
+        BeginCount(&w, 0, now);
+        return wait;
+      }
+      if (now - w.opened_at > kDriesFor) w.bad = true;
+      return wait > kQuantumPoll ? wait : kQuantumPoll;
+    case Phase::kCount:
+      if (!w.together) w.bad = true;  // it did not give way before
+      if (w.bad) return wait;
+      if (wait != 0 && ahead + charge <= kTogether && FindMark(&w, 1, on) == nullptr) return 0;
+      if (EndsTogether(w, ahead, charge, wait)) EndCount(&w);
+      return wait;
+    case Phase::kDone:
+      return wait;
+  }
+  return wait;
 }
 
 CUevent WindowStartLocked(int device) {
@@ -409,10 +434,7 @@ CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t c
     return nullptr;
   }
   const StreamName name = NameOf(stream, per_thread);
-  Mark* mark = nullptr;
-  for (int i = 0; i < w.marks[side]; ++i) {
-    if (w.mark[side][i].on == name) mark = &w.mark[side][i];
-  }
+  Mark* mark = FindMark(&w, side, name);
   if (mark == nullptr) {
     if (w.marks[side] == kStreams) {
       w.bad = true;
@@ -460,7 +482,6 @@ void AbortWindows() {
 void ResetWindows() {
   for (Window& w : g_windows) w = Window{};
   for (int64_t& settled : g_settled) settled = 0;
-  for (Pool& pool : g_pools) pool = Pool{};
   g_open.store(0);
   g_done.store(0);
 }

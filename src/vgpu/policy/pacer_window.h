@@ -7,25 +7,17 @@
 // which holds whether or not the GPU ran dry in between. Launches mark the end on their own stream, so no stream is
 // touched that its owner may have destroyed; fewer of them the more there are, and what comes behind the last mark is
 // reckoned from the pace before it. Beside others that can be asked (pacer_common.h), phase two has the GPU to itself
-// now and then. And the events, which both windows and samples take from here.
+// now and then.
 //
-// Everything named …Locked, and the events, are guarded by the samples' lock.
+// Everything named …Locked is guarded by the samples' lock.
 #pragma once
 
 #include <stdint.h>
 
 #include "abi/cuda_abi.h"
-#include "vgpu/loader/driver.h"
-#include "vgpu/policy/capture.h"
+#include "vgpu/policy/pacer_trail.h"
 
 namespace hami::vgpu {
-
-CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread);
-
-// An event of the context, which must be current; nullptr when there is none to be had.
-CUevent TakeEvent(CUcontext context);
-void GiveEvent(CUcontext context, CUdevice ordinal, CUevent event);  // null is ignored
-void DropEvents(CUcontext context, CUdevice ordinal);
 
 void TurnWindowLocked(int device, bool runs_dry, int64_t now);
 // Who is charged too little never waits, and then no window opens. While little is known one does all the same.
@@ -36,6 +28,9 @@ bool WindowSeeksQuietLocked(int device, bool first, int64_t* since);
 // Whether the first phase that others are quiet for is too short so far to say anything, and there is time.
 bool WindowGoesOnLocked(int device, int64_t now);
 void CountWindowLocked(int device, int64_t quiet_until, int64_t now);
+// Of who may have little in flight: streams that are let go one by one do not overlap, so now and then a launch of each
+// goes together. How long a launch that would wait for `wait` with `ahead` in flight is to wait for that.
+int64_t WindowWaitLocked(int device, const StreamName& on, int64_t ahead, int64_t charge, int64_t wait, int64_t now);
 // The event to record before the launch, nullptr when none is due.
 CUevent WindowStartLocked(int device);
 // The event to record after it, nullptr when none is due; counts its cost.

@@ -10,6 +10,7 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pacer_common.h"
+#include "vgpu/policy/pacer_events.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
 
@@ -75,6 +76,7 @@ class WindowTest : public testing::Test {
  protected:
   WindowTest() {
     ResetWindows();
+    ResetEvents();
     ResetTrails();
     g_event_at.clear();
     g_now = 1000 * kMs;
@@ -197,6 +199,104 @@ TEST_F(WindowTest, GivenANeighbourThatIsNeverQuiet_ThenReleasesAreChargedAboutWh
   for (int i = 0; i < 60; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
   const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
   EXPECT_NEAR(ratio, 1.0, 0.1);
+}
+
+// A program that gives way, and launches on its streams in turn: a launch waits until a quantum is in flight at most.
+class GivesWay : public WindowTest {
+ protected:
+  GivesWay() {
+    ScaleFor(device_, 0);
+    EXPECT_EQ(ScaleFor(device_, kOverlapOne), kOverlapOne) << "something is known of the device";
+  }
+  // What a launch has to wait for, as in AdmitQuantum.
+  int64_t Wait(CUstream stream) {
+    const int64_t charge = ScaleFor(device_, kKernel);
+    const int64_t ahead = InFlightLocked(device_, g_now);
+    most_ahead_ = std::max(most_ahead_, std::max(Busy(g_now) - g_now, int64_t{0}));
+    return WindowWaitLocked(device_, NameOf(stream, false), ahead, charge, QuantumWait(ahead, charge, kShortQuantum),
+                            g_now);
+  }
+  void Launch(int stream) {
+    const auto handle = reinterpret_cast<CUstream>(static_cast<uintptr_t>(0x1000 + stream));
+    CollectWindows(g_now);
+    while (const int64_t wait = Wait(handle)) {
+      g_now += wait;
+      CollectWindows(g_now);
+    }
+    Issued(device_, ScaleFor(device_, kKernel));
+    const int64_t begin = std::max(g_now, overlap_ ? free_[stream] : Busy(g_now));
+    if (const CUevent start = WindowStartLocked(device_); start != nullptr) Record(start, begin);
+    free_[stream] = begin + kKernel;
+    if (const CUevent mark = WindowMarkLocked(device_, handle, false, kKernel); mark != nullptr) {
+      Record(mark, free_[stream]);
+    }
+    if (const CUevent mark = LayMarkLocked(device_, handle, false, kKernel / 4, g_now); mark != nullptr) {
+      g_event_at[mark] = free_[stream];
+      MarkLaidLocked(device_, mark, true);
+    }
+    ++launched_;
+    g_now += 2 * kUs;  // the host's time
+  }
+  // Kernels a second.
+  double Rate(int64_t span, int streams = kStreams) {
+    const int64_t begin = g_now;
+    const int before = launched_;
+    while (g_now < begin + span) Launch(next_++ % streams);
+    return static_cast<double>(launched_ - before) / static_cast<double>(g_now - begin) * 1e9;
+  }
+  int64_t Busy(int64_t now) const { return std::max(now, *std::max_element(free_, free_ + kStreams)); }
+  void Record(CUevent event, int64_t at) {
+    g_event_at[event] = at;
+    WindowRecordedLocked(device_, true);
+  }
+
+  static constexpr int64_t kKernel = 200 * kUs;
+  static constexpr int64_t kOverlapOne = Overlap::kOne;
+  const int device_ = ++g_devices;
+  bool overlap_ = true;
+  int64_t free_[kStreams]{};
+  int64_t most_ahead_ = 0;
+  int launched_ = 0;
+  int next_ = 0;
+};
+
+TEST_F(GivesWay, GivenStreamsSideBySide_ThenTheyRunSideBySide) {
+  Rate(300 * kMs);
+  most_ahead_ = 0;
+  EXPECT_GT(Rate(1000 * kMs), 20'000);  // 5,000 one after the other, 40,000 if the streams never waited
+  EXPECT_LE(most_ahead_, 2 * kKernel);
+}
+
+// They are tried again and again, but it is not tried often, nor with more than is to be in flight.
+TEST_F(GivesWay, GivenStreamsThatDoNotOverlap_ThenLittleIsInFlight_ButForARareTry) {
+  overlap_ = false;
+  Rate(1000 * kMs);
+  most_ahead_ = 0;
+  int much = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    Launch(next_++ % kStreams);
+    much += Busy(g_now) - g_now > kKernel ? 1 : 0;
+  }
+  EXPECT_LE(most_ahead_, 1600 * kUs);
+  EXPECT_LT(much, 10'000 / 100);
+  EXPECT_GT(most_ahead_, kKernel);
+}
+
+TEST_F(GivesWay, WhenStreamsBecomeOne_ThenLittleIsInFlightSoonAfter) {
+  Rate(500 * kMs);
+  Rate(500 * kMs, 1);
+  most_ahead_ = 0;
+  Rate(500 * kMs, 1);
+  EXPECT_LE(most_ahead_, 2 * kKernel);
+}
+
+TEST_F(GivesWay, WhenAnotherIsAtWorkMeanwhile_ThenWhatIsKnownStays) {
+  Rate(300 * kMs);
+  const int64_t known = ScaleFor(device_, kMs);
+  g_others_until = g_now + 3600 * 1000 * kMs;
+  overlap_ = false;  // as if it took turns with another
+  Rate(500 * kMs);
+  EXPECT_LE(ScaleFor(device_, kMs), known + known / 8);
 }
 
 // A window that looks for a moment alone: its first phase is through, and somebody waits.

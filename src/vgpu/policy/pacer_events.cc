@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/pacer_events.h"
+
+#include "vgpu/loader/driver.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr int kContexts = 16;
+constexpr int kEvents = 160;
+
+struct Pool {
+  CUcontext context;
+  CUdevice ordinal;
+  int count;
+  CUevent free[kEvents];
+};
+
+constinit Pool g_pools[kContexts]{};
+
+}  // namespace
+
+CUevent TakeEvent(CUcontext context) {
+  for (Pool& pool : g_pools) {
+    if (pool.context == context && pool.count > 0) return pool.free[--pool.count];
+  }
+  CUevent event = nullptr;
+  return real::cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : nullptr;
+}
+
+void GiveEvent(CUcontext context, CUdevice ordinal, CUevent event) {
+  if (event == nullptr) return;
+  Pool* mine = nullptr;
+  for (Pool& pool : g_pools) {
+    if (pool.context == context) mine = &pool;
+    if (mine == nullptr && pool.context == nullptr) mine = &pool;
+  }
+  if (mine == nullptr || mine->count == kEvents) {
+    real::cuEventDestroy_v2(event);
+    return;
+  }
+  mine->context = context;
+  mine->ordinal = ordinal;
+  mine->free[mine->count++] = event;
+}
+
+void DropEvents(CUcontext context, CUdevice ordinal) {
+  for (Pool& pool : g_pools) {
+    if (pool.context == nullptr || (context != nullptr ? pool.context != context : pool.ordinal != ordinal)) continue;
+    for (int i = 0; i < pool.count; ++i) real::cuEventDestroy_v2(pool.free[i]);
+    pool.context = nullptr;
+    pool.count = 0;
+  }
+}
+
+void ResetEvents() {
+  for (Pool& pool : g_pools) pool = Pool{};
+}
+
+}  // namespace hami::vgpu
