@@ -208,6 +208,20 @@ SCENARIO(metered) {
   EXPECT(simgpu_busy_ns(0, 0) >= 39'000'000);
 }
 
+// The driver loads the kernel's code when it is launched first, and the GPU waits for it.
+SCENARIO(metered_loading) {
+  Begin();
+  alarm(30);
+  const bool graph = arguments.at(0) == "graph";
+  const Step step = StepOf(arguments.at(0));
+  EXPECT_SAME(simgpu_inject(graph ? "fault call=cuGraphLaunch delay_ms=100 count=1"
+                                  : "fault call=cuLaunchKernel delay_ms=100 count=1",
+                            nullptr, 0),
+              1);
+  Metered(step, 80);
+  Tell("busy", simgpu_busy_ns(0, 0));
+}
+
 // --- an executable graph that comes to cost a thousand times as much
 
 void Update(CUgraphExec exec, CUgraph graph) {

@@ -49,6 +49,17 @@ INSTANTIATE_TEST_SUITE_P(Ways, MeteredWays,
                                          "captured_into"),
                          [](const auto& way) { return std::string(way.param); });
 
+class MeteredLoading : public Metered, public testing::WithParamInterface<const char*> {};
+
+TEST_P(MeteredLoading, GivenCodeThatIsLoadedAtTheFirstLaunch_ThenThatIsNotCharged) {
+  Pass({"metered_loading", GetParam()}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
+  EXPECT_LT(Charged(), Number("busy") * 5 / 4);
+  EXPECT_GT(Charged(), Number("busy") * 7 / 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, MeteredLoading, testing::Values("kernel", "graph"),
+                         [](const auto& way) { return std::string(way.param); });
+
 class MeteredUpdates : public Metered, public testing::WithParamInterface<const char*> {};
 
 TEST_P(MeteredUpdates, GivenAGraphThatBecomesDear_ThenItsNewCostCountsAtOnce) {

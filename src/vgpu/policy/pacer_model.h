@@ -23,6 +23,7 @@ struct Estimate {
   bool each = false;      // every launch is to be timed
   uint16_t near_run = 0;  // samples in a row above the band by less than a slice of others
   bool varies = false;    // by more than gaps do
+  uint8_t drawn_out = 0;  // first measurements that were the host's time
 };
 
 // How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
@@ -39,6 +40,7 @@ struct Circumstances {
 };
 
 inline constexpr uint32_t kConfident = 8;
+inline constexpr uint32_t kDrawnOut = 3;       // so many first measurements may be the host's time
 inline constexpr uint32_t kNeverGapless = 16;  // samples until that is believed of a kind, for a while
 inline constexpr uint32_t kSettled = 64;
 inline constexpr uint32_t kEnoughAlone = 3;
@@ -46,15 +48,16 @@ inline constexpr uint32_t kPersistent = 16;
 inline constexpr uint32_t kPersistentPhases = 3;
 inline constexpr uint32_t kPersistentContended = 512;
 inline constexpr uint32_t kPersistentNear = 64;
-inline constexpr int64_t kNear = 1'000'000;       // half a slice of a GPU that is shared by turns
-inline constexpr int64_t kGap = 20'000;           // as long as gaps get
-inline constexpr int64_t kLeastGap = 2'000;       // as short as the gap of an idle GPU gets
-inline constexpr int64_t kQuantumPoll = 50'000;   // what is in flight is looked at again after that at the soonest,
-inline constexpr int64_t kLongestPoll = 500'000;  // and after that at the latest
-inline constexpr int64_t kSeek = 5'000'000;       // for so long work ahead is looked for, of what varies
-inline constexpr int64_t kWorthQuiet = 300'000;   // launches as long as this are to be measured alone
-inline constexpr int64_t kGapless = 500'000;      // costs from here on: no gap matters
-inline constexpr int64_t kWorthTiming = 800'000;  // launches as long as this are all timed
+inline constexpr int64_t kNear = 1'000'000;         // half a slice of a GPU that is shared by turns
+inline constexpr int64_t kGap = 20'000;             // as long as gaps get
+inline constexpr int64_t kLeastGap = 2'000;         // as short as the gap of an idle GPU gets
+inline constexpr int64_t kQuantumPoll = 50'000;     // what is in flight is looked at again after that at the soonest,
+inline constexpr int64_t kLongestPoll = 500'000;    // and after that at the latest
+inline constexpr int64_t kInterrupted = 1'000'000;  // a host that took so long was loading code, or not running
+inline constexpr int64_t kSeek = 5'000'000;         // for so long work ahead is looked for, of what varies
+inline constexpr int64_t kWorthQuiet = 300'000;     // launches as long as this are to be measured alone
+inline constexpr int64_t kGapless = 500'000;        // costs from here on: no gap matters
+inline constexpr int64_t kWorthTiming = 800'000;    // launches as long as this are all timed
 
 // Whether a short launch is to be timed only where the stream has work ahead. Of a kind for which that never was so it
 // is tried again one time in eight: it may be that the host was slow just then. What varies by more than gaps do does
@@ -210,10 +213,22 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   return LearnWithGap(e, measured, beside || at.siblings, seen);
 }
 
+// Whether a first measurement is mostly the host's: a driver loads code at the first launch of a kernel, for as long as
+// a hundred ms, or the thread was not running between launch and event. It says next to nothing, so the next one is to
+// be the first. Where the host always takes that long, that is soon believed.
+constexpr bool DrawnOut(const Estimate& e, int64_t measured, const Circumstances& at) {
+  return e.samples == 0 && e.drawn_out < kDrawnOut && at.gap != Gap::kNone && at.host_span >= kInterrupted &&
+         measured - at.host_span < measured / 2;
+}
+
 // Takes one measurement and returns how much of it is to be charged: all, unless it looks inflated. While others are
 // known to use the GPU, whatever is above the estimate counts as theirs, until that goes on for long; what was charged
 // before the first one taken alone comes back as far as that was less.
 constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
+  if (DrawnOut(*e, measured, at)) {
+    ++e->drawn_out;
+    return measured > at.host_span ? measured - at.host_span : 0;
+  }
   const bool first = e->samples == 0;
   int64_t accepted = TakeIn(e, measured, at);
   // Were each timed only while its cost is thought high, low costs would last longer than high ones.

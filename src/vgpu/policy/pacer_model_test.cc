@@ -192,6 +192,22 @@ TEST(LaunchCost, GivenAMeasurementThatTheHostDrewOut_ThenItIsNotCharged) {
   EXPECT_EQ(e.cost, 5'000);
 }
 
+// The first launch of a kernel may load its code.
+TEST(LaunchCost, GivenAFirstMeasurementThatTheHostDrewOut_ThenItIsNotCharged) {
+  Estimate e;
+  EXPECT_EQ(Learn(&e, 100 * kMs + 30'000, {.gap = Gap::kCertain, .host_span = 100 * kMs}), 30'000);
+  EXPECT_EQ(Learn(&e, 100 * kMs, {.gap = Gap::kUnsure, .host_span = 100 * kMs + 1}), 0);
+  EXPECT_EQ(e.cost, 0);
+  Learn(&e, 30'000, {.gap = Gap::kNone});
+  EXPECT_EQ(e.cost, 30'000);
+}
+
+TEST(LaunchCost, GivenAHostThatIsAlwaysSlow_ThenWhatItMeasuresCounts) {
+  Estimate e;
+  for (uint32_t i = 0; i <= kDrawnOut; ++i) Learn(&e, 3 * kMs, {.gap = Gap::kCertain, .host_span = 2 * kMs});
+  EXPECT_GT(e.cost, kMs);
+}
+
 // Constant ones: what differs is the gap, which is never shorter than it can be.
 TEST(LaunchCost, GivenConstantLaunchesAndGapsThatVary_ThenTheShortestTell) {
   Estimate e;

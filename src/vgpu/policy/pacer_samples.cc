@@ -94,6 +94,7 @@ void Remember(const Estimate& next, Estimate* estimate) {
   estimate->alone = next.alone;
   estimate->spread = next.spread;
   estimate->varies = next.varies;
+  estimate->drawn_out = next.drawn_out;
   estimate->doubtful = next.doubtful;
   estimate->doubted = next.doubted;
 }
