@@ -2,6 +2,7 @@
 
 #include "device/allocation_codec.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -121,6 +122,7 @@ std::string EncodeGrant(const PodGrant& grant) {
 
 Result<PodGrant> DecodeGrant(std::string_view text) {
   PodGrant grant;
+  grant.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), ';')) + 1);
   const Status read = ForEachPart(text, ';', [&](std::string_view row) -> Status {
     Result<ContainerGrant> container = ReadContainer(row);
     HAMI_TRY(container);

@@ -25,7 +25,8 @@ StringMap Texts(const json::object* object, bool quantities) {
   if (object == nullptr) return map;
   for (const json::key_value_pair& pair : *object) {
     if (!pair.value().is_string() && !quantities) continue;
-    map.emplace(std::string(pair.key().data(), pair.key().size()), QuantityText(pair.value()));
+    // At the end, as servers write the members of a map in order.
+    map.emplace_hint(map.end(), std::string(pair.key().data(), pair.key().size()), QuantityText(pair.value()));
   }
   return map;
 }

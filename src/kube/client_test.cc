@@ -331,5 +331,35 @@ TEST_F(ClientTest, GivenManyObjectsWhenCreatedTogetherThenEachHasItsOwnOutcome) 
   EXPECT_EQ(Names({}), (std::multiset<std::string>{"again", "a"}));
 }
 
+TEST_F(ClientTest, GivenAnObjectThatSaysNoMoreThanItsNamesWhenCreatedThenItIsWhatAnyOtherIs) {
+  const json::value event = {{"metadata", {{"name", "a.1"}}}, {"involvedObject", {{"name", "a"}}}, {"count", 1}};
+  const auto created = client_->Create(kEvents, "ns", event);
+  ASSERT_TRUE(created) << created.error().message;
+  EXPECT_EQ(*client_->Get(kEvents, "ns", "a.1"), *created);
+  EXPECT_EQ(server_.All(kEvents, "ns"), std::vector<json::value>{*created});
+  json::value told;
+  EXPECT_TRUE(client_->Watch(kEvents, "", {{}, "1", 60s}, [&](WatchType, const json::value& object) {
+    told = object;
+    return false;
+  }));
+  EXPECT_EQ(told, *created);
+  EXPECT_EQ(client_->Create(kEvents, "ns", event).error().reason, Reason::kAlreadyExists);
+  const auto counted = client_->Patch(kEvents, "ns", "a.1", PatchType::kMerge, {{"count", 2}});
+  ASSERT_TRUE(counted) << counted.error().message;
+  // The same with a label.
+  json::value labelled = event;
+  labelled.at("metadata").as_object()["labels"] = {{"k", "v"}};
+  labelled.at("metadata").as_object()["name"] = "b.1";
+  json::value other = *client_->Create(kEvents, "ns", labelled);
+  json::object& metadata = other.at("metadata").as_object();
+  metadata.erase("labels");
+  metadata["name"] = "a.1";
+  for (const char* key : {"uid", "resourceVersion"}) {
+    EXPECT_NE(metadata.at(key), created->at("metadata").at(key));
+    metadata[key] = created->at("metadata").at(key);
+  }
+  EXPECT_EQ(other, *created);
+}
+
 }  // namespace
 }  // namespace hami::kube

@@ -373,6 +373,10 @@ void FakeApiServer::RunWatch(net::BodyWriter& out, const std::string& plural, co
 }
 
 net::Response FakeApiServer::Write(const net::Request& request, const Route& route) {
+  if (request.method == "POST" && route.name.empty()) {
+    const auto created = store_.CreatePlain(route.plural, route.ns, request.body);
+    if (created) return AnswerOf(*created);
+  }
   json::monotonic_resource memory;
   json::value body(&memory);
   if (!request.body.empty()) {

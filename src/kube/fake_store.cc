@@ -7,12 +7,14 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/json_cursor.h"
 #include "base/strings.h"
 
 namespace hami::kube {
 namespace {
 
 constexpr std::string_view kNoVersion = "(no version yet)";
+constexpr const char* kCreated = "2024-01-01T00:00:00Z";
 
 json::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -57,6 +59,37 @@ bool SaysTheSame(const FakeObject& made, const FakeObject& object) {
   const std::string version = std::to_string(object.version);
   return made.version_at == object.version_at && one.substr(0, made.version_at) == other.substr(0, made.version_at) &&
          one.substr(made.version_at + kNoVersion.size()) == other.substr(made.version_at + version.size());
+}
+
+std::string NewUid(std::uint64_t number) {
+  std::array<char, 48> uid{};
+  std::snprintf(uid.data(), uid.size(), "00000000-0000-4000-8000-%012llx", static_cast<unsigned long long>(number));
+  return uid.data();
+}
+
+// The names of an object that says nothing else that a store looks at.
+struct PlainNames {
+  std::string_view name, ns;
+  std::size_t inside = 0;  // where its metadata begins, behind the brace
+};
+
+std::optional<PlainNames> NamesIn(std::string_view text) {
+  PlainNames names;
+  base::JsonCursor cursor(text);
+  const auto name = [&](std::string_view key, bool plain) {
+    std::string_view* const to = key == "name" ? &names.name : key == "namespace" ? &names.ns : nullptr;
+    return plain && to != nullptr && to->empty() && cursor.TakeString(*to, plain) && plain;
+  };
+  const bool taken = cursor.TakeObject([&](std::string_view key, bool plain) {
+    std::string_view passed;
+    if (!plain || key == "spec" || key == "status") return false;
+    if (key != "metadata") return cursor.TakeValue(passed);
+    if (names.inside != 0 || cursor.Next() != '{') return false;
+    names.inside = cursor.at() + 1;
+    return cursor.TakeObject(name);
+  });
+  if (!taken || !cursor.AtEnd() || names.name.empty()) return std::nullopt;
+  return names;
 }
 
 FakeOutcome NotFound(std::string_view plural, std::string_view name) {
@@ -147,29 +180,38 @@ FakeOutcome FakeStore::Create(std::string_view plural, std::string_view ns, json
   std::string name = base::GetString(metadata, "name").value_or("");
   const std::string prefix = base::GetString(metadata, "generateName").value_or("");
   if (name.empty() && prefix.empty()) return {422, "Invalid", "name or generateName is required", nullptr};
-  const auto exists = [&]() -> FakeOutcome {
-    return {409, "AlreadyExists", std::string(plural) + " \"" + name + "\" already exists", nullptr};
-  };
-  std::uint64_t number = 0;
-  {
-    const std::scoped_lock lock(mutex_);
-    number = next_uid_++;
-    if (name.empty()) name = prefix + std::to_string(number);
-    if (Find(plural, KeyOf(ns, name))) return exists();
-  }
+  const std::uint64_t number = next_uid_++;
+  if (name.empty()) name = prefix + std::to_string(number);
   metadata["name"] = name;
-  if (!base::GetString(metadata, "uid")) {
-    std::array<char, 48> uid{};
-    std::snprintf(uid.data(), uid.size(), "00000000-0000-4000-8000-%012llx", static_cast<unsigned long long>(number));
-    metadata["uid"] = uid.data();
-  }
-  if (!metadata.contains("creationTimestamp")) metadata["creationTimestamp"] = "2024-01-01T00:00:00Z";
-  std::shared_ptr<FakeObject> made = Make(object);
-  const std::string key = KeyOf(ns, name);
+  if (!base::GetString(metadata, "uid")) metadata["uid"] = NewUid(number);
+  if (!metadata.contains("creationTimestamp")) metadata["creationTimestamp"] = kCreated;
+  return Add(plural, KeyOf(ns, name), Make(object));
+}
+
+std::optional<FakeOutcome> FakeStore::CreatePlain(std::string_view plural, std::string_view ns, std::string_view text) {
+  const auto names = NamesIn(text);
+  if (!names || base::PlainLength(ns) != ns.size()) return std::nullopt;
+  if (!ns.empty() && !names->ns.empty() && names->ns != ns) return std::nullopt;
+  auto made = std::make_shared<FakeObject>();
+  made->uid = NewUid(next_uid_++);
+  made->name = names->name;
+  made->ns = names->ns.empty() ? ns : names->ns;
+  std::string& own = made->text;
+  own.reserve(text.size() + 256);
+  own.append(text.substr(0, names->inside)).append(R"("resourceVersion":")");
+  made->version_at = own.size();
+  own.append(kNoVersion).append(R"(","uid":")").append(made->uid);
+  own.append(R"(","creationTimestamp":")").append(kCreated).append("\",");
+  if (names->ns.empty() && !ns.empty()) own.append(R"("namespace":")").append(ns).append("\",");
+  own.append(text.substr(names->inside));
+  return Add(plural, KeyOf(ns, names->name), std::move(made));
+}
+
+FakeOutcome FakeStore::Add(std::string_view plural, const std::string& key, std::shared_ptr<FakeObject> made) {
   const std::scoped_lock lock(mutex_);
   FakePtr& slot = KindOf(plural).objects[key];
-  if (slot) return exists();
-  return {201, "", "", Store(plural, slot, std::move(made))};
+  if (!slot) return {201, "", "", Store(plural, slot, std::move(made))};
+  return {409, "AlreadyExists", std::string(plural) + " \"" + made->name + "\" already exists", nullptr};
 }
 
 FakeOutcome FakeStore::Modify(std::string_view plural, std::string_view ns, std::string_view name,

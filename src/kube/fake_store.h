@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -82,6 +83,9 @@ class FakeStore {
   explicit FakeStore(std::size_t most_history) : most_history_(most_history) {}
 
   FakeOutcome Create(std::string_view plural, std::string_view ns, json::value object);
+  // The same without a document, for what comes often and says of itself no more than its names: an Event. Nothing
+  // when TEXT says more, or is wrong.
+  std::optional<FakeOutcome> CreatePlain(std::string_view plural, std::string_view ns, std::string_view text);
   // Changes what CHANGE makes of the current state; it says no by a status of its own. An object without a
   // resourceVersion, or with the current one, is accepted; any other is a conflict. Called again when somebody else
   // was faster.
@@ -119,6 +123,8 @@ class FakeStore {
     std::condition_variable changed;  // whoever watches one kind is not woken for another
   };
 
+  // Of an object that is new.
+  FakeOutcome Add(std::string_view plural, const std::string& key, std::shared_ptr<FakeObject> made);
   // All with the mutex held.
   FakePtr Find(std::string_view plural, std::string_view key) const;
   Kind& KindOf(std::string_view plural);
@@ -132,7 +138,7 @@ class FakeStore {
   const std::size_t most_history_;
   std::uint64_t version_ = 1;
   std::uint64_t compacted_ = 0;  // events up to this version are gone
-  std::uint64_t next_uid_ = 1;
+  std::atomic<std::uint64_t> next_uid_ = 1;
   std::uint64_t wakes_ = 0;
 };
 

@@ -85,6 +85,7 @@ void EventRecorder::Run() {
     writing_ = true;
     lock.unlock();
     Write(events);
+    events.clear();  // not while others wait
     lock.lock();
     writing_ = false;
     changed_.notify_all();
@@ -161,13 +162,15 @@ bool EventRecorder::CountUp(const Pending& pending) {
 }
 
 void EventRecorder::Remember(Pending& pending, std::string name) {
-  if (const auto old = by_key_.find(pending.key); old != by_key_.end()) {
-    const auto entry = old->second;
-    by_key_.erase(old);
-    written_.erase(entry);
-  }
   written_.push_front({std::move(pending.key), std::move(name), pending.count, pending.last});
-  by_key_[written_.front().key] = written_.begin();
+  const auto [at, fresh] = by_key_.try_emplace(written_.front().key, written_.begin());
+  if (!fresh) {
+    // The table looks at the key of the old entry, which goes.
+    const auto old = at->second;
+    by_key_.erase(at);
+    by_key_.emplace(written_.front().key, written_.begin());
+    written_.erase(old);
+  }
   if (written_.size() <= options_.most_remembered) return;
   by_key_.erase(written_.back().key);
   written_.pop_back();

@@ -9,6 +9,8 @@
 namespace hami::sched {
 namespace {
 
+constexpr std::size_t kUsualShares = 8;  // of a pod
+
 // Rows beyond the pod's containers are nobody's in particular; they count like app containers.
 Role RoleOf(const std::vector<Role>& roles, int container) {
   const auto index = static_cast<std::size_t>(container);
@@ -17,8 +19,8 @@ Role RoleOf(const std::vector<Role>& roles, int container) {
 
 void ChargeVendor(int vendor, const device::PodGrant& grant, const std::vector<Role>& roles, bool init_done,
                   NodeCharge& out) {
-  std::vector<const std::string*> uuids;
-  std::vector<Entry> entries;
+  boost::container::small_vector<const std::string*, kUsualShares> uuids;
+  boost::container::small_vector<Entry, kUsualShares> entries;
   for (std::size_t c = 0; c < grant.size(); ++c) {
     const Role role = RoleOf(roles, static_cast<int>(c));
     for (const device::Share& share : grant[c]) {
@@ -30,7 +32,7 @@ void ChargeVendor(int vendor, const device::PodGrant& grant, const std::vector<R
       if (role != Role::kInit || !init_done) out.shares.push_back(share.uuid);
     }
   }
-  for (const CardCharge& charge : Collapse(entries, init_done)) {
+  for (const CardCharge& charge : Collapse({entries.data(), entries.size()}, init_done)) {
     out.cards.push_back(
         {vendor, *uuids[static_cast<std::size_t>(charge.card)], charge.memory, charge.cores, charge.slots});
   }

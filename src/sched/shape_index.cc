@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace hami::sched {
 
@@ -16,7 +17,10 @@ const std::string& ShapeIndex::reason(NodeId id) const {
 NodeId ShapeIndex::Better(const Ledger& ledger, NodeId a, NodeId b) const {
   if (a == kNoNode || !fits(a)) return b != kNoNode && fits(b) ? b : kNoNode;
   if (b == kNoNode || !fits(b)) return a;
-  return Beats(b, ledger.node(b).name(), a, ledger.node(a).name()) ? b : a;
+  // Names lie far apart in memory, and few are needed.
+  const bool tie = score(a) == score(b);
+  const auto name = [&](NodeId id) { return tie ? std::string_view(ledger.node(id).name()) : std::string_view(); };
+  return Beats(b, name(b), a, name(a)) ? b : a;
 }
 
 std::int32_t ShapeIndex::Intern(std::string reason) {
@@ -41,7 +45,11 @@ bool ShapeIndex::Update(const Ledger& ledger, const Ask& ask, NodeId id) {
 void ShapeIndex::Climb(const Ledger& ledger, NodeId id) {
   std::size_t at = entries_.size() + id;
   tree_[at] = fits(id) ? id : kNoNode;
-  for (at /= 2; at > 0; at /= 2) tree_[at] = Better(ledger, tree_[2 * at], tree_[2 * at + 1]);
+  for (at /= 2; at > 0; at /= 2) {
+    const NodeId before = std::exchange(tree_[at], Better(ledger, tree_[2 * at], tree_[2 * at + 1]));
+    // Another won here and still does: nothing changes further up.
+    if (before == tree_[at] && before != id) return;
+  }
 }
 
 void ShapeIndex::Grow(const Ledger& ledger) {

@@ -85,12 +85,28 @@ base::Status Binder::Bind(const BindRequest& request, const std::function<bool()
 }
 
 base::Status Binder::Run(Work& work, const std::function<bool()>& abandoned) {
-  // Asked twice: the first answer was lost.
-  if (BoundTo(work.pod.uid, work.node)) return {};
-  HAMI_TRY(Start(work));
+  work.term = lease_.term();
+  const bool caught_up = lease_.CaughtUp(work.term);
+  bool bound = false;
+  GateVerdict verdict;
+  base::Status status;
+  // In one go, since nearly always nothing is in the way: the books are what everybody waits for.
+  const base::Status started = books_.Locked([&](State& state) -> base::Status {
+    // Asked twice: the first answer was lost.
+    bound = state.IsBoundTo(work.pod.uid, work.node);
+    if (bound) return {};
+    HAMI_TRY(Start(state, work));
+    if (work.bare) return {};
+    verdict = Judge(state, work, caught_up);
+    if (work.ticketed) status = Prepare(state, work);
+    return {};
+  });
+  if (bound || !started) return started;
   if (work.bare) return BindBare(work);
-  base::Status status = TakeNode(work, abandoned);
-  if (status) status = Prepare(work);
+  if (!work.ticketed) {
+    status = TakeNode(work, std::move(verdict), abandoned);
+    if (status) status = books_.Locked([&](State& state) { return Prepare(state, work); });
+  }
   if (status) return Post(work);  // knows better what is left when it fails
   GiveBack(work.pod, work.node, work.wrote);
   return status;
@@ -107,101 +123,100 @@ bool Binder::BoundTo(const std::string& uid, const std::string& node) const {
   return books_.Read([&](const State& state) { return state.IsBoundTo(uid, node); });
 }
 
-base::Status Binder::Start(Work& work) {
-  return books_.Locked([&](State& state) -> base::Status {
-    Pending* pending = state.FindPending(work.pod.uid);
-    if (pending == nullptr) {
-      work.bare = state.TakePassed(work.pod.uid);
-      if (work.bare) return {};
-      constexpr const char* kWhy =
-          " holds no placement of this scheduler (it was restarted, or the placement expired); it will be placed again";
-      return base::Fail(base::Concat({"pod ", work.pod.ns, "/", work.pod.name, kWhy}));
-    }
-    if (pending->stage != Pending::Stage::kPlaced) return base::Fail("another bind call is at work on this pod");
-    const NodeBook* node = state.FindNode(work.node);
-    std::string why;
-    if (pending->node != work.node) {
-      why = base::Concat({"the pod was placed on node ", pending->node, " and not on ", work.node});
-    } else if (pending->candidate.pod.ns != work.pod.ns || pending->candidate.pod.name != work.pod.name) {
-      why = "the pod's uid belongs to another pod";
-    } else if (node == nullptr || !node->exists) {
-      why = "failed to get node " + work.node;
-    } else if (pending->deadline - time_.Now() / kSecond < options_.charge_left) {
-      why = "the placement is about to expire; it will be placed again";
-    }
-    if (!why.empty()) {
-      state.Drop(work.pod.uid);
-      return base::Fail(std::move(why));
-    }
-    pending->stage = Pending::Stage::kBinding;
-    work.takes_lock = TakesLock(*pending, books_.vendors());
-    work.group = pending->candidate.group;
-    InFlight& entry = state.NodeAt(work.node).in_flight[work.pod.uid];
-    entry = {work.pod.ns, work.pod.name, ShapeOf(pending->allocation, pending->candidate.pod), time_.Now() / kSecond,
-             InFlight::Stage::kWaiting};
-    return {};
-  });
+base::Status Binder::Start(State& state, Work& work) {
+  Pending* pending = state.FindPending(work.pod.uid);
+  if (pending == nullptr) {
+    work.bare = state.TakePassed(work.pod.uid);
+    if (work.bare) return {};
+    constexpr const char* kWhy =
+        " holds no placement of this scheduler (it was restarted, or the placement expired); it will be placed again";
+    return base::Fail(base::Concat({"pod ", work.pod.ns, "/", work.pod.name, kWhy}));
+  }
+  if (pending->stage != Pending::Stage::kPlaced) return base::Fail("another bind call is at work on this pod");
+  const NodeBook* node = state.FindNode(work.node);
+  std::string why;
+  if (pending->node != work.node) {
+    why = base::Concat({"the pod was placed on node ", pending->node, " and not on ", work.node});
+  } else if (pending->candidate.pod.ns != work.pod.ns || pending->candidate.pod.name != work.pod.name) {
+    why = "the pod's uid belongs to another pod";
+  } else if (node == nullptr || !node->exists) {
+    why = "failed to get node " + work.node;
+  } else if (pending->deadline - time_.Now() / kSecond < options_.charge_left) {
+    why = "the placement is about to expire; it will be placed again";
+  }
+  if (!why.empty()) {
+    state.Drop(work.pod.uid);
+    return base::Fail(std::move(why));
+  }
+  pending->stage = Pending::Stage::kBinding;
+  work.takes_lock = TakesLock(*pending, books_.vendors());
+  work.group = pending->candidate.group;
+  InFlight& entry = state.NodeAt(work.node).in_flight[work.pod.uid];
+  entry = {work.pod.ns, work.pod.name, ShapeOf(pending->allocation, pending->candidate.pod), time_.Now() / kSecond,
+           InFlight::Stage::kWaiting};
+  return {};
 }
 
-GateVerdict Binder::Judge(Work& work) {
+GateVerdict Binder::Judge(State& state, Work& work, bool caught_up) {
+  GateVerdict verdict;
+  verdict.kind = GateVerdict::Kind::kRefused;
+  NodeBook* node = state.FindNode(work.node);
+  verdict.reason = "failed to get node " + work.node;
+  if (node == nullptr || !node->exists) return verdict;
+  const auto self = node->in_flight.find(work.pod.uid);
+  verdict.reason = "the pod is gone";
+  if (self == node->in_flight.end()) return verdict;
+  work.ticketed = work.paper = self->second.stage != InFlight::Stage::kWaiting;
+  work.wrote = work.wrote || work.paper;
+  if (work.ticketed) return verdict;
+  verdict.kind = GateVerdict::Kind::kTaken;
+  verdict.reason = "it is not settled yet whether another scheduler binds pods; it will be within seconds";
+  if (work.term.mode == BindMode::kNobody) return verdict;
+  if (!caught_up && node->caught_up != work.term.number) {
+    verdict.kind = GateVerdict::Kind::kCatchUp;
+    return verdict;
+  }
+  verdict.reason = "node " + work.node + " is being changed: node lock contention";
+  if (node->patching) return verdict;
+
+  work.version = node->view.version;
+  // A lock names its pod and a second: the ticket beside it tells one from that of a successor with the same name.
+  work.lock = base::Concat(
+      {TextAt(node->view.annotations, device::kNodeLock), ";", TextAt(node->view.annotations, kBindTicket)});
+  const auto bound_here = [&](const std::string& uid) { return state.IsBoundTo(uid, work.node); };
+  const GateInput input{.node = node->view,
+                        .in_flight = node->in_flight,
+                        .uid = work.pod.uid,
+                        .writer = options_.writer,
+                        .takes_lock = work.takes_lock,
+                        .lock_orphaned = work.lock == work.orphaned_lock,
+                        .alone = work.term.mode == BindMode::kAlone,
+                        .digested = node->digested,
+                        .now = time_.Now(),
+                        .utc_offset_seconds = time_.UtcOffset(),
+                        .bound_here = bound_here};
+  verdict = JudgeGate(input, options_.lock);
+  work.ticketed = verdict.kind == GateVerdict::Kind::kGo && verdict.changes.empty();
+  if (work.ticketed) {
+    self->second.stage = InFlight::Stage::kTicketed;
+  } else {
+    node->patching = verdict.kind == GateVerdict::Kind::kGo;
+  }
+  return verdict;
+}
+
+GateVerdict Binder::JudgeAgain(Work& work) {
   work.term = lease_.term();
   const bool caught_up = lease_.CaughtUp(work.term);
-  return books_.Locked([&](State& state) -> GateVerdict {
-    GateVerdict verdict;
-    verdict.kind = GateVerdict::Kind::kRefused;
-    NodeBook* node = state.FindNode(work.node);
-    verdict.reason = "failed to get node " + work.node;
-    if (node == nullptr || !node->exists) return verdict;
-    const auto self = node->in_flight.find(work.pod.uid);
-    verdict.reason = "the pod is gone";
-    if (self == node->in_flight.end()) return verdict;
-    work.ticketed = work.paper = self->second.stage != InFlight::Stage::kWaiting;
-    work.wrote = work.wrote || work.paper;
-    if (work.ticketed) return verdict;
-    verdict.kind = GateVerdict::Kind::kTaken;
-    verdict.reason = "it is not settled yet whether another scheduler binds pods; it will be within seconds";
-    if (work.term.mode == BindMode::kNobody) return verdict;
-    if (!caught_up && node->caught_up != work.term.number) {
-      verdict.kind = GateVerdict::Kind::kCatchUp;
-      return verdict;
-    }
-    verdict.reason = "node " + work.node + " is being changed: node lock contention";
-    if (node->patching) return verdict;
-
-    work.version = node->view.version;
-    // A lock names its pod and a second: the ticket beside it tells one from that of a successor with the same name.
-    work.lock = base::Concat(
-        {TextAt(node->view.annotations, device::kNodeLock), ";", TextAt(node->view.annotations, kBindTicket)});
-    const auto bound_here = [&](const std::string& uid) { return state.IsBoundTo(uid, work.node); };
-    const GateInput input{.node = node->view,
-                          .in_flight = node->in_flight,
-                          .uid = work.pod.uid,
-                          .writer = options_.writer,
-                          .takes_lock = work.takes_lock,
-                          .lock_orphaned = work.lock == work.orphaned_lock,
-                          .alone = work.term.mode == BindMode::kAlone,
-                          .digested = node->digested,
-                          .now = time_.Now(),
-                          .utc_offset_seconds = time_.UtcOffset(),
-                          .bound_here = bound_here};
-    verdict = JudgeGate(input, options_.lock);
-    work.ticketed = verdict.kind == GateVerdict::Kind::kGo && verdict.changes.empty();
-    if (work.ticketed) {
-      self->second.stage = InFlight::Stage::kTicketed;
-    } else {
-      node->patching = verdict.kind == GateVerdict::Kind::kGo;
-    }
-    return verdict;
-  });
+  return books_.Locked([&](State& state) { return Judge(state, work, caught_up); });
 }
 
-base::Status Binder::TakeNode(Work& work, const std::function<bool()>& abandoned) {
+base::Status Binder::TakeNode(Work& work, GateVerdict verdict, const std::function<bool()>& abandoned) {
   const Millis begin = time_.Now();
   const Millis wait = work.group ? options_.group_wait : options_.other_wait;
   int writes = 0;
   bool contended = false;
-  while (true) {
-    const GateVerdict verdict = Judge(work);
+  for (;; verdict = JudgeAgain(work)) {
     if (work.ticketed) return {};
     base::Result<bool> go_on = false;
     switch (verdict.kind) {
@@ -357,38 +372,36 @@ base::Result<bool> Binder::Digest(Work& work, const Ticket& ticket, const std::s
   return true;
 }
 
-base::Status Binder::Prepare(Work& work) {
-  return books_.Locked([&](State& state) -> base::Status {
-    const device::UnixSeconds now = time_.Now() / kSecond;
-    Pending* pending = state.FindPending(work.pod.uid);
-    NodeBook& node = state.NodeAt(work.node);
-    const auto entry = node.in_flight.find(work.pod.uid);
-    if (pending == nullptr || entry == node.in_flight.end()) return base::Fail("the pod is gone");
-    const bool changed = pending->foreign != node.foreign;
-    if (changed) asked_again_.fetch_add(1, std::memory_order_relaxed);
-    if (pending->deadline - now < options_.charge_left / 2) {
-      return base::Fail("the placement expired while the node was taken; it will be placed again");
-    }
-    if (!state.StillFits(work.pod.uid, now)) {
-      return base::Fail(base::Concat({"node ", work.node, " has changed and has no room for the pod any more"}));
-    }
-    pending = state.FindPending(work.pod.uid);
-    // The node was taken for grants of the old shape.
-    if (changed && ShapeOf(pending->allocation, pending->candidate.pod) != entry->second.shape) {
-      return base::Fail(base::Concat({"node ", work.node, " has changed; the pod will be placed again"}));
-    }
-    Binding& binding = work.binding;
-    binding = {work.pod.ns, work.pod.name, work.pod.uid, pending->candidate.version, work.node, {}, {}};
-    for (const auto& [key, value] : pending->annotations) {
-      // A Binding can not remove a key; the only one to be removed is a list.
-      binding.annotations[key] = value.value_or("[]");
-    }
-    binding.annotations[device::kBindPhase] = device::kPhaseAllocating;
-    binding.annotations[device::kBindTime] = std::to_string(now);
-    binding.annotations[kBoundBy] = options_.writer;
-    binding.labels[device::kAssignedNode] = work.node;
-    return {};
-  });
+base::Status Binder::Prepare(State& state, Work& work) {
+  const device::UnixSeconds now = time_.Now() / kSecond;
+  Pending* pending = state.FindPending(work.pod.uid);
+  NodeBook& node = state.NodeAt(work.node);
+  const auto entry = node.in_flight.find(work.pod.uid);
+  if (pending == nullptr || entry == node.in_flight.end()) return base::Fail("the pod is gone");
+  const bool changed = pending->foreign != node.foreign;
+  if (changed) asked_again_.fetch_add(1, std::memory_order_relaxed);
+  if (pending->deadline - now < options_.charge_left / 2) {
+    return base::Fail("the placement expired while the node was taken; it will be placed again");
+  }
+  if (!state.StillFits(work.pod.uid, now)) {
+    return base::Fail(base::Concat({"node ", work.node, " has changed and has no room for the pod any more"}));
+  }
+  pending = state.FindPending(work.pod.uid);
+  // The node was taken for grants of the old shape.
+  if (changed && ShapeOf(pending->allocation, pending->candidate.pod) != entry->second.shape) {
+    return base::Fail(base::Concat({"node ", work.node, " has changed; the pod will be placed again"}));
+  }
+  Binding& binding = work.binding;
+  binding = {work.pod.ns, work.pod.name, work.pod.uid, pending->candidate.version, work.node, {}, {}};
+  for (const auto& [key, value] : pending->annotations) {
+    // A Binding can not remove a key; the only one to be removed is a list.
+    binding.annotations[key] = value.value_or("[]");
+  }
+  binding.annotations[device::kBindPhase] = device::kPhaseAllocating;
+  binding.annotations[device::kBindTime] = std::to_string(now);
+  binding.annotations[kBoundBy] = options_.writer;
+  binding.labels[device::kAssignedNode] = work.node;
+  return {};
 }
 
 Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::string& why) const {

@@ -80,9 +80,11 @@ class Binder {
   base::Status Run(Work& work, const std::function<bool()>& abandoned);
   bool BoundTo(const std::string& uid, const std::string& node) const;
   base::Status BindBare(const Work& work);
-  base::Status Start(Work& work);
-  base::Status TakeNode(Work& work, const std::function<bool()>& abandoned);
-  GateVerdict Judge(Work& work);
+  base::Status Start(State& state, Work& work);
+  // VERDICT: the first, that was not to go at once.
+  base::Status TakeNode(Work& work, GateVerdict verdict, const std::function<bool()>& abandoned);
+  GateVerdict Judge(State& state, Work& work, bool caught_up);
+  GateVerdict JudgeAgain(Work& work);
   base::Status WriteTicket(Work& work, const GateVerdict& verdict);
   // Both: false when it is too early to go on.
   base::Result<bool> OwnerIsGone(Work& work, const Owner& owner);
@@ -92,7 +94,7 @@ class Binder {
   // The pod's placement here, when no Binding of ours can be on its way: kube-scheduler has handed the pod over to us.
   static Pending* OnOurHands(State& state, const Owner& owner, const std::string& node);
   void AdoptRevoked(const Owner& owner, const std::string& node, const PodView& pod);
-  base::Status Prepare(Work& work);
+  base::Status Prepare(State& state, Work& work);
   base::Status Post(Work& work);
   base::Status AfterSilence(Work& work, const Pending& pending, const kube::Error& error);
   Fate Examine(const Pending& pending, const PodView& pod, std::string& why) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <utility>
 
 #include "base/strings.h"
 #include "device/annotations.h"
@@ -190,13 +191,13 @@ sched::Decision State::Place(Candidate candidate, std::span<const std::string_vi
   return decision;
 }
 
-void State::Keep(Candidate candidate, const sched::Decision& decision, device::UnixSeconds deadline) {
+void State::Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds deadline) {
   ledger.Assume(candidate.pod, decision.node, decision.allocation, deadline);
   Pending& pending = pendings_[candidate.pod.uid];
   pending.candidate = std::move(candidate);
   pending.node = decision.node;
-  pending.allocation = decision.allocation;
-  pending.annotations = decision.annotations;
+  pending.allocation = std::move(decision.allocation);
+  pending.annotations = std::move(decision.annotations);
   pending.deadline = deadline;
   pending.foreign = NodeAt(decision.node).foreign;
 }
@@ -211,7 +212,7 @@ bool State::StillFits(std::string_view uid, device::UnixSeconds now) {
   if (pending->foreign == node.foreign) return record != nullptr;
   const std::string_view names[] = {name};
   ledger.Forget(uid);
-  const sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
+  sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
   if (decision.outcome != sched::Outcome::kPlaced) return false;
   Keep(std::move(pending->candidate), decision, pending->deadline);
   return true;

@@ -105,7 +105,8 @@ class State {
   void NodeGone(std::string_view name);
   void CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards);
 
-  // Decides where the pod goes and charges it.
+  // Decides where the pod goes and charges it. What is to be written for a pod that was placed is in its Pending, and
+  // no more in the decision.
   sched::Decision Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
                         bool explain);
   // Whether what was decided for a pending pod can still be had. Where the node has changed by other hands it is
@@ -157,7 +158,8 @@ class State {
   void NoteInFlight(const device::Pod& pod, const sched::PodRecord& record);
   void ForgetInFlight(std::string_view uid, std::string_view node);
   void ForgetPlaced(std::string_view uid);
-  void Keep(Candidate candidate, const sched::Decision& decision, device::UnixSeconds deadline);
+  // Takes the grants and annotations out of the decision.
+  void Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds deadline);
 
   const device::Vendors& vendors_;
   const device::UnixSeconds assume_seconds_;
