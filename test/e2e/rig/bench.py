@@ -75,7 +75,11 @@ class Bench(Lab):
             os.kill(int(process.name), signal.SIGKILL)
 
     def restarts(self, name):
-        return self.read(name)["status"]["containerStatuses"][0]["restartCount"]
+        """Of the first container, once the kubelet tells; its output can be read before."""
+        statuses = wait_for(
+            f"the containers of {name}", lambda: self.read(name)["status"].get("containerStatuses"), 30, every=0.2
+        )
+        return statuses[0]["restartCount"]
 
     def paths(self):
         return [f"/api/v1/nodes/{node.NAME}"]
