@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Events of ours, kept to be used again: samples, windows and trails take them from here. Guarded by the samples' lock,
-// but for recording.
+// Events of ours, kept to be used again: samples, windows and trails take them from here. Guarded by the samples'
+// lock.
 #pragma once
 
 #include "abi/cuda_abi.h"
 
 namespace hami::vgpu {
-
-CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread);
 
 // An event of the context, which must be current; nullptr when there is none to be had.
 CUevent TakeEvent(CUcontext context);

@@ -160,6 +160,13 @@ void Collect(TimedLaunch* t, int64_t now) {
   }
 }
 
+CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
+  const int64_t begin = MonotonicNanos();
+  const CUresult result = per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
+  g_event_time.fetch_add(MonotonicNanos() - begin, std::memory_order_relaxed);
+  return result;
+}
+
 }  // namespace
 
 void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now) {
@@ -168,13 +175,6 @@ void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now) {
     if (gpu < -room) gpu = room > 0 ? -room : 0;
   }
   Pay(device, gpu, now);
-}
-
-CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
-  const int64_t begin = MonotonicNanos();
-  const CUresult result = per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
-  g_event_time.fetch_add(MonotonicNanos() - begin, std::memory_order_relaxed);
-  return result;
 }
 
 bool TimeToSpare(int64_t now) { return now >= g_timings_from.load(std::memory_order_relaxed); }
