@@ -61,10 +61,11 @@ void BeginAhead() {
   Begin();
 }
 
-// Seconds that threads of this process were ready to run and had no processor, all of them together.
-double Starved() {
+// Seconds that threads of a process were ready to run and had no processor, all of them together.
+double Starved(const std::string& pid = "self") {
   double waited = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+  std::error_code gone;  // a process or a thread of it
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + pid + "/task", gone)) {
     double ran = 0, wait = 0;
     std::ifstream(task.path() / "schedstat") >> ran >> wait;
     waited += wait / 1e9;
@@ -72,25 +73,34 @@ double Starved() {
   return waited;
 }
 
-// Calls `step` for a warm-up and then for `seconds`; the busy share of the device in percent, by its own counter. The
-// simulated device and its user need the host's processors to keep their times. A stretch in which they were kept
-// waiting for them says nothing and is measured again; the last of five counts whatever happened.
-double BusyShare(double seconds, const std::function<void()>& step) {
+// The busy share in percent that `busy` counts in nanoseconds while `stretch` passes. The simulated device and its
+// users need the host's processors to keep their times: a stretch in which they were kept waiting for them says nothing
+// and is measured again; the last of five counts whatever happened.
+double ShareWhile(const std::function<void()>& stretch, const std::function<uint64_t()>& busy,
+                  const std::function<double()>& starved) {
   constexpr double kMostStarved = 0.05;
   constexpr int kStretches = 5;
-  auto begin = Clock::now();
-  while (Seconds(begin) < 0.4) step();
   double share = 0;
   for (int i = 0; i < kStretches; ++i) {
-    const uint64_t before = simgpu_busy_ns(0, 0);
-    const double starved = Starved();
-    begin = Clock::now();
-    while (Seconds(begin) < seconds) step();
+    const uint64_t before = busy();
+    const double waited = starved();
+    const auto begin = Clock::now();
+    stretch();
     const double wall = Seconds(begin);
-    share = static_cast<double>(simgpu_busy_ns(0, 0) - before) / wall / 1e7;
-    if (Starved() - starved < kMostStarved * wall) break;
+    share = static_cast<double>(busy() - before) / wall / 1e7;
+    if (starved() - waited < kMostStarved * wall) break;
   }
   return share;
+}
+
+// Calls `step` for a warm-up and then for `seconds`: the busy share of the device by its own counter.
+double BusyShare(double seconds, const std::function<void()>& step) {
+  const auto run = [&](double length) {
+    const auto begin = Clock::now();
+    while (Seconds(begin) < length) step();
+  };
+  run(0.4);
+  return ShareWhile([&] { run(seconds); }, [] { return simgpu_busy_ns(0, 0); }, [] { return Starved(); });
 }
 
 void ExpectShare(double share, double want, double tolerance) {
@@ -219,46 +229,39 @@ SCENARIO(unpaced) {
   EXPECT(BusyShare(0.5, Shape("streams")) > 80);
 }
 
-// Goes on launching for so many seconds; `paced_observer` looks.
+// paced_worker END: goes on launching until there is a file of that name; `paced_observer` and `paced_share_of` look.
 SCENARIO(paced_worker) {
   BeginAhead();
   const auto step = Shape("ex");
-  const auto begin = Clock::now();
-  while (Seconds(begin) < std::strtod(arguments.at(0).c_str(), nullptr)) step();
+  while (!Exists(arguments.at(0).c_str())) {
+    for (int i = 0; i < 20; ++i) step();
+  }
 }
 
-// Serves for so many seconds: 2 ms of work, then 5 ms without.
+// paced_server END: serves until there is a file of that name: 2 ms of work, then 5 ms without.
 SCENARIO(paced_server) {
   BeginAhead();
   const CUstream stream = NewStream();
-  const auto begin = Clock::now();
-  while (Seconds(begin) < std::strtod(arguments.at(0).c_str(), nullptr)) {
+  while (!Exists(arguments.at(0).c_str())) {
     for (int i = 0; i < 4; ++i) LaunchWide(Kernel("us500"), stream);
     OK(cuStreamSynchronize(stream));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 
-// paced_observer DELAY SECONDS PERCENT TOLERANCE: the whole device, by a process that launches nothing.
-SCENARIO(paced_observer) {
-  const auto value = [&](size_t i) { return std::strtod(arguments.at(i).c_str(), nullptr); };
-  std::this_thread::sleep_for(std::chrono::duration<double>(value(0)));
-  const auto begin = Clock::now();
-  const uint64_t before = simgpu_busy_ns(0, 0);
-  std::this_thread::sleep_for(std::chrono::duration<double>(value(1)));
-  const double share = static_cast<double>(simgpu_busy_ns(0, 0) - before) / Seconds(begin) / 1e7;
-  ExpectShare(share, value(2), value(3));
-}
-
-// paced_share_of DELAY SECONDS PERCENT TOLERANCE PID: what one process has of the device.
+// paced_share_of DELAY SECONDS PERCENT TOLERANCE OWNER PID...: what one process has of the device, or with 0 all have,
+// by a process that launches nothing. PID... are those at work.
 SCENARIO(paced_share_of) {
   const auto value = [&](size_t i) { return std::strtod(arguments.at(i).c_str(), nullptr); };
-  const int pid = std::atoi(arguments.at(4).c_str());
-  std::this_thread::sleep_for(std::chrono::duration<double>(value(0)));
-  const auto begin = Clock::now();
-  const uint64_t before = simgpu_busy_ns(0, pid);
-  std::this_thread::sleep_for(std::chrono::duration<double>(value(1)));
-  const double share = static_cast<double>(simgpu_busy_ns(0, pid) - before) / Seconds(begin) / 1e7;
+  const auto sleep = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); };
+  sleep(value(0));
+  const double share =
+      ShareWhile([&] { sleep(value(1)); }, [&] { return simgpu_busy_ns(0, std::atoi(arguments.at(4).c_str())); },
+                 [&] {
+                   double all = 0;
+                   for (size_t i = 5; i < arguments.size(); ++i) all += Starved(arguments[i]);
+                   return all;
+                 });
   ExpectShare(share, value(2), value(3));
 }
 

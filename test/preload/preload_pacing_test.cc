@@ -6,7 +6,10 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "region/common_area.h"
 #include "region/gpu_time.h"
@@ -32,7 +35,24 @@ class Pacing : public Preload {
     }
     ASSERT_TRUE(std::filesystem::exists(folder() + "/" + name)) << name;
   }
-  void Touch(const char* name) { std::ofstream(folder() + "/" + name) << "x"; }
+  void Touch(const std::string& name) { std::ofstream(folder() + "/" + name) << "x"; }
+  // A program that is at work until End(name).
+  void Begin(const std::string& name, const Environment& settings = {}, const char* scenario = "paced_worker") {
+    std::filesystem::remove(folder() + "/" + name + "_ends");
+    at_work_[name] = Start({scenario, name + "_ends"}, settings);
+  }
+  void End(const std::string& name) {
+    Touch(name + "_ends");
+    EXPECT_EQ(Wait(at_work_.at(name)), 0) << name;
+    at_work_.erase(name);
+  }
+  // Of one that is at work, or of all together.
+  void ExpectShare(const std::string& name, const char* delay, const char* percent, const char* tolerance) {
+    std::vector<std::string> observer{"paced_share_of", delay, "1", percent, tolerance};
+    observer.push_back(name == "all" ? "0" : std::to_string(at_work_.at(name)));
+    for (const auto& [_, pid] : at_work_) observer.push_back(std::to_string(pid));
+    Pass(observer, {{"LD_PRELOAD", "-"}});
+  }
   template <typename Change>
   void InRegion(Change change) {
     hami::region::Attachment attachment;
@@ -40,6 +60,7 @@ class Pacing : public Preload {
     change(attachment.region);
     hami::region::Detach(&attachment);
   }
+  std::map<std::string, pid_t> at_work_;
 };
 
 class PacedShapes : public Pacing, public testing::WithParamInterface<Case> {};
@@ -93,18 +114,17 @@ TEST_F(Pacing, GivenSwitchOff_ThenOnlyForceLimits) {
 
 TEST_F(Pacing, GivenSeveralProcesses_ThenTheyShareOneLimit) {
   environment_["CUDA_DEVICE_SM_LIMIT"] = "50";
-  std::vector<pid_t> workers;
-  for (int i = 0; i < 4; ++i) workers.push_back(Start({"paced_worker", "4"}));
-  Pass({"paced_observer", "1.5", "2", "50", "6"});
-  for (const pid_t worker : workers) EXPECT_EQ(Wait(worker), 0);
+  for (const char* name : {"a", "b", "c", "d"}) Begin(name);
+  ExpectShare("all", "1.5", "50", "6");
+  for (const char* name : {"a", "b", "c", "d"}) End(name);
 }
 
 TEST_F(Pacing, GivenKilledProcess_ThenTheOthersHaveTheWholeShare) {
   environment_["CUDA_DEVICE_SM_LIMIT"] = "50";
-  const pid_t survivor = Start({"paced_worker", "4"});
+  Begin("survivor");
   EXPECT_NE(Wait(Start({"paced_victim"})), 0);
-  Pass({"paced_observer", "0.5", "1.5", "50", "6"});
-  EXPECT_EQ(Wait(survivor), 0);
+  ExpectShare("all", "0.5", "50", "6");
+  End("survivor");
 }
 
 TEST_F(Pacing, GivenCapture_ThenItIsLeftAlone) { Pass({"paced_capture"}, {{"CUDA_DEVICE_SM_LIMIT", "10"}}); }
@@ -213,75 +233,76 @@ class SharedGpu : public Pacing {
     settings["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = folder() + "/" + name;
     return settings;
   }
-  void ExpectShareOf(pid_t pid, const char* delay, const char* percent, const char* tolerance) {
-    Pass({"paced_share_of", delay, "1", percent, tolerance, std::to_string(pid)}, {{"LD_PRELOAD", "-"}});
-  }
 };
 
 TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {
-  const pid_t low = Start({"paced_worker", "5.5"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
-  ExpectShareOf(low, "0.8", "100", "25");
-  const pid_t high = Start({"paced_worker", "2.2"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
-  ExpectShareOf(low, "0.8", "0", "10");
-  EXPECT_EQ(Wait(high), 0);
-  ExpectShareOf(low, "0.3", "65", "40");  // with little in flight, while the other may come back
-  EXPECT_EQ(Wait(low), 0);
+  Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
+  ExpectShare("low", "0.8", "100", "25");
+  Begin("high", Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+  ExpectShare("low", "0.8", "0", "10");
+  End("high");
+  ExpectShare("low", "0.3", "65", "40");  // with little in flight, while the other may come back
+  End("low");
 }
 
 TEST_F(SharedGpu, GivenAnImportantOneWithIdleTime_ThenTheOtherUsesIt_WhoeverCameFirst) {
   for (const bool low_first : {true, false}) {
-    const auto low = [&] { return Start({"paced_worker", "4"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}})); };
-    const auto high = [&] { return Start({"paced_server", "4"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}})); };
-    const pid_t first = low_first ? low() : high();
+    const auto low = [&] { Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}})); };
+    const auto high = [&] { Begin("high", Container("high", {{"CUDA_TASK_PRIORITY", "0"}}), "paced_server"); };
+    low_first ? low() : high();
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
-    const pid_t second = low_first ? high() : low();
-    ExpectShareOf(low_first ? first : second, "1", "55", "30");
-    EXPECT_EQ(Wait(first), 0);
-    EXPECT_EQ(Wait(second), 0);
+    low_first ? high() : low();
+    ExpectShare("low", "1", "55", "30");
+    End("low");
+    End("high");
   }
 }
 
 TEST_F(SharedGpu, GivenBurst_ThenIdleTimeIsUsed_AndGivenBack) {
-  const pid_t bursts =
-      Start({"paced_worker", "5.5"}, Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "30"}, {"HAMI_CORES_BURST", "80"}}));
-  ExpectShareOf(bursts, "0.8", "80", "7");
-  const pid_t other = Start({"paced_worker", "2.2"}, Container("other", {{"CUDA_DEVICE_SM_LIMIT", "70"}}));
-  ExpectShareOf(bursts, "0.8", "30", "7");
-  EXPECT_EQ(Wait(other), 0);
-  ExpectShareOf(bursts, "0.3", "80", "7");
-  EXPECT_EQ(Wait(bursts), 0);
+  Begin("bursts", Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "30"}, {"HAMI_CORES_BURST", "80"}}));
+  ExpectShare("bursts", "0.8", "80", "7");
+  Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "70"}}));
+  ExpectShare("bursts", "0.8", "30", "7");
+  End("other");
+  ExpectShare("bursts", "0.3", "80", "7");
+  End("bursts");
 }
 
 TEST_F(SharedGpu, WhenTheRegionsBurstChanges_ThenTheRunningProgramFollows) {
-  const pid_t worker =
-      Start({"paced_worker", "6.5"}, Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "30"}, {"HAMI_CORES_BURST", "60"}}));
+  Begin("bursts", Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "30"}, {"HAMI_CORES_BURST", "60"}}));
   const auto set_burst = [&](uint32_t percent) {
     const int fd = open((folder() + "/bursts").c_str(), O_RDWR | O_CLOEXEC);
     EXPECT_EQ(hami::region::WriteBurst({fd, 1}, 0, percent), hami::region::Status::kOk);
     close(fd);
   };
-  ExpectShareOf(worker, "0.8", "60", "7");
+  ExpectShare("bursts", "0.8", "60", "7");
   set_burst(90);
-  ExpectShareOf(worker, "0.3", "90", "7");
+  ExpectShare("bursts", "0.3", "90", "7");
   set_burst(1);
-  ExpectShareOf(worker, "0.3", "30", "7");
-  EXPECT_EQ(Wait(worker), 0);
+  ExpectShare("bursts", "0.3", "30", "7");
+  End("bursts");
 }
 
+// With `held` the second one's first launch waits for so long that its library's thread has gone to sleep.
 TEST_F(SharedGpu, WhenThePrioritiesChangePlaces_ThenTheRunningProgramsFollow) {
   const auto set_priority = [&](const char* name, int32_t priority) {
     const int fd = open((folder() + "/" + name).c_str(), O_RDWR | O_CLOEXEC);
     EXPECT_EQ(hami::region::WritePriority({fd, 1}, priority), hami::region::Status::kOk);
     close(fd);
   };
-  const pid_t first = Start({"paced_worker", "5"}, Container("first", {{"CUDA_TASK_PRIORITY", "0"}}));
-  const pid_t second = Start({"paced_worker", "5"}, Container("second", {{"CUDA_TASK_PRIORITY", "1"}}));
-  ExpectShareOf(second, "1", "0", "10");
-  set_priority("second", 0);
-  set_priority("first", 1);
-  ExpectShareOf(first, "0.5", "0", "10");
-  EXPECT_EQ(Wait(first), 0);
-  EXPECT_EQ(Wait(second), 0);
+  for (const bool held : {false, true}) {
+    for (const char* name : {"first", "second"}) std::filesystem::remove(folder() + "/" + name);
+    Begin("first", Container("first", {{"CUDA_TASK_PRIORITY", "0"}}));
+    if (held) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    Begin("second", Container("second", {{"CUDA_TASK_PRIORITY", "1"}}));
+    ExpectShare("second", held ? "1.5" : "1", "0", "10");
+    set_priority("second", 0);
+    if (held) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    set_priority("first", 1);
+    ExpectShare("first", held ? "2.5" : "0.5", "0", "10");
+    End("first");
+    End("second");
+  }
 }
 
 TEST_F(SharedGpu, GivenAreaOfAnyContent_ThenTheLimitHolds) {
@@ -306,16 +327,16 @@ TEST_F(SharedGpu, GivenAnotherAreaForTheGpu_ThenTheyMeetThere) {
   const std::string place = folder() + "/areas/" + listed.out.substr(0, listed.out.find('\n'));
   std::filesystem::create_directories(place);
   environment_["HAMI_COMMON_AREA"] = folder() + "/areas";
-  const pid_t low = Start({"paced_worker", "4.4"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
-  ExpectShareOf(low, "0.8", "100", "25");  // there is none yet
+  Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
+  ExpectShare("low", "0.8", "100", "25");  // there is none yet
   ASSERT_TRUE(hami::region::CreateCommonArea((place + "/area").c_str()));
-  ExpectShareOf(low, "0.3", "100", "25");
+  ExpectShare("low", "0.3", "100", "25");
   ASSERT_TRUE(hami::region::CreateCommonArea((place + "/next").c_str()));
   std::filesystem::rename(place + "/next", place + "/area");
-  const pid_t high = Start({"paced_worker", "1.6"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
-  ExpectShareOf(low, "0.4", "0", "10");
-  EXPECT_EQ(Wait(high), 0);
-  EXPECT_EQ(Wait(low), 0);
+  Begin("high", Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+  ExpectShare("low", "0.4", "0", "10");
+  End("high");
+  End("low");
 }
 
 TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
@@ -324,10 +345,10 @@ TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
 
 // What gives way has little in flight: as much as its streams do at once, and not one launch after the other.
 TEST_F(SharedGpu, GivenStreamsSideBySideOfLowPriority_ThenTheyRunSideBySide) {
-  const pid_t high = Start({"paced_server", "4"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+  Begin("high", Container("high", {{"CUDA_TASK_PRIORITY", "0"}}), "paced_server");
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   Pass({"paced_side_by_side", "3"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
-  EXPECT_EQ(Wait(high), 0);
+  End("high");
 }
 
 // 100 for limits and orders; what is measured, the launcher collects.

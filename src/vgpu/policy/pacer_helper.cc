@@ -69,8 +69,9 @@ void WatchOthers(int device, int64_t now) {
   watch.contended.store(Suspect(&watch.suspicion, own, seen.gpu), std::memory_order_relaxed);
 }
 
-void CloseGate() { __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE); }
+void CloseGate() { __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_SEQ_CST); }
 
+// Either it closes a gate that is being opened, or who opens it sees that it is asleep.
 void SleepUntilLaunch() {
   __atomic_store_n(&g_state, kAsleep, __ATOMIC_SEQ_CST);
   CloseGate();
@@ -150,7 +151,7 @@ void SetOrdinal(int device, CUdevice ordinal) { g_watches[device].ordinal.store(
 
 void KeepHelperAwake() {
   g_activity.fetch_add(1, std::memory_order_relaxed);
-  uint32_t state = __atomic_load_n(&g_state, __ATOMIC_ACQUIRE);
+  uint32_t state = __atomic_load_n(&g_state, __ATOMIC_SEQ_CST);
   if (state == kRunning) return;
   const int saved_errno = errno;
   if (state == kNone &&
