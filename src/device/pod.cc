@@ -4,86 +4,316 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <optional>
+#include <utility>
 
 #include "device/lists.h"
 
 namespace hami::device {
 namespace {
 
-using base::GetArray;
-using base::GetString;
 using base::Result;
 namespace json = base::json;
 
-const json::object* Object(const json::object& object, std::string_view key) {
-  const json::value* value = object.if_contains(json::string_view(key.data(), key.size()));
-  return value == nullptr ? nullptr : value->if_object();
-}
+constexpr const char* kNoQuantity = "?";  // no parser takes it for one
+constexpr const char* kUser = "runAsUser";
+constexpr std::string_view kGroupLabel = "scheduling.x-k8s.io/pod-group";
+// Of a container's environment.
+constexpr std::array<std::string_view, 4> kTerms = {"CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY",
+                                                    "GPU_CORE_UTILIZATION_POLICY"};
 
-StringMap Texts(const json::object* object, bool quantities) {
-  StringMap map;
-  if (object == nullptr) return map;
-  for (const json::key_value_pair& pair : *object) {
-    if (!pair.value().is_string() && !quantities) continue;
-    // At the end, as servers write the members of a map in order.
-    map.emplace_hint(map.end(), std::string(pair.key().data(), pair.key().size()), QuantityText(pair.value()));
+// Of a number, true, false or null.
+std::string WordQuantity(std::string_view word) {
+  const char* const end = word.data() + word.size();
+  std::int64_t number = 0;
+  if (const auto read = std::from_chars(word.data(), end, number); read.ec == std::errc() && read.ptr == end) {
+    return std::to_string(number);
   }
-  return map;
+  std::uint64_t large = 0;
+  const auto read = std::from_chars(word.data(), end, large);
+  return read.ec == std::errc() && read.ptr == end ? std::to_string(large) : kNoQuantity;
 }
 
-template <typename Each>
-void ForEach(const json::object* parent, std::string_view key, Each each) {
-  const json::array* list = parent == nullptr ? nullptr : GetArray(*parent, key);
-  if (list == nullptr) return;
-  for (const json::value& item : *list) {
-    if (const json::object* object = item.if_object()) each(*object);
+// Each function takes the value that the cursor stands before, and first forgets what an earlier one of that name said;
+// false: it is not JSON.
+class PodReader {
+ public:
+  PodReader(base::JsonCursor& cursor, const PodFields& fields, PodObject& out)
+      : cursor_(cursor), fields_(fields), out_(out), pod_(out.pod) {}
+
+  bool Read() {
+    const bool taken = Members([this](std::string_view key) {
+      if (key == "metadata") return Metadata();
+      if (key == "spec") return Spec();
+      if (key == "status") return Status();
+      return Pass();
+    });
+    out_.group = labelled_ || grouped_;
+    pod_.init_done = InitDone();
+    return taken;
   }
-}
 
-// Of a name that is there twice the last counts, as in the container.
-void ReadTerms(const json::object& object, const json::object& spec, StringMap& terms) {
-  constexpr std::array kNames = {"CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY",
-                                 "GPU_CORE_UTILIZATION_POLICY"};
-  ForEach(&object, "env", [&](const json::object& variable) {
-    std::string name = GetString(variable, "name").value_or("");
-    if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) return;
-    terms[std::move(name)] = GetString(variable, "value").value_or("");
-  });
-  for (const json::object* context : {Object(spec, "securityContext"), Object(object, "securityContext")}) {
-    const json::value* user = context == nullptr ? nullptr : context->if_contains("runAsUser");
-    if (user != nullptr) terms["runAsUser"] = QuantityText(*user);
+ private:
+  bool Pass() {
+    std::string_view passed;
+    return cursor_.TakeValue(passed);
   }
-  // In a user namespace the container's ids are others than the node's.
-  if (base::GetBool(spec, "hostUsers") == false) terms["hostUsers"] = "false";
-}
 
-void ReadContainer(const json::object& object, const json::object& spec, Container& out) {
-  out.name = GetString(object, "name").value_or("");
-  if (const json::object* resources = Object(object, "resources")) {
-    out.limits = Texts(Object(*resources, "limits"), true);
-    out.requests = Texts(Object(*resources, "requests"), true);
+  // EACH takes the value of a member.
+  template <typename Each>
+  bool Members(Each each) {
+    if (cursor_.Next() != '{') return Pass();
+    return cursor_.TakeObject([&](std::string_view key, bool plain) {
+      return plain ? each(key) : each(std::string_view(base::DecodeJsonString(key)));
+    });
   }
-  ReadTerms(object, spec, out.terms);
-}
 
-bool EndedWell(const json::object& status) {
-  const json::object* state = Object(status, "state");
-  const json::object* terminated = state == nullptr ? nullptr : Object(*state, "terminated");
-  if (terminated == nullptr) return false;
-  const json::value* code = terminated->if_contains("exitCode");
-  return code == nullptr || (code->is_int64() && code->get_int64() == 0);
-}
+  // EACH takes an item that is an object.
+  template <typename Each>
+  bool Objects(Each each) {
+    if (cursor_.Next() != '[') return Pass();
+    return cursor_.TakeList([&] { return cursor_.Next() == '{' ? each() : Pass(); });
+  }
 
-bool InitDone(const std::vector<InitContainer>& containers, const json::object* status) {
-  std::map<std::string, bool, std::less<>> ended;
-  ForEach(status, "initContainerStatuses",
-          [&](const json::object& one) { ended[GetString(one, "name").value_or("")] = EndedWell(one); });
-  const auto ordinary = std::count_if(containers.begin(), containers.end(), [](const auto& c) { return !c.sidecar; });
-  return ordinary > 0 && std::all_of(containers.begin(), containers.end(), [&](const InitContainer& container) {
-           const auto found = ended.find(container.name);
-           return container.sidecar || (found != ended.end() && found->second);
-         });
-}
+  bool Text(std::string& out) {
+    out.clear();
+    if (cursor_.Next() != '"') return Pass();
+    std::string_view inside;
+    bool plain = false;
+    if (!cursor_.TakeString(inside, plain)) return false;
+    if (plain) {
+      out = inside;
+    } else {
+      out = base::DecodeJsonString(inside);
+    }
+    return true;
+  }
+
+  bool Quantity(std::string& out) {
+    const char next = cursor_.Next();
+    if (next == '"') return Text(out);
+    out = kNoQuantity;
+    if (next == '{' || next == '[') return Pass();
+    std::string_view word;
+    if (!cursor_.TakeWord(word)) return false;
+    out = WordQuantity(word);
+    return true;
+  }
+
+  // At the end, as servers write the members of a map in order.
+  static std::string& At(StringMap& map, std::string_view key) {
+    return map.emplace_hint(map.end(), std::string(key), std::string())->second;
+  }
+
+  bool Quantities(StringMap& map) {
+    map.clear();
+    return Members([&](std::string_view key) { return Quantity(At(map, key)); });
+  }
+
+  bool Annotations() {
+    pod_.annotations.clear();
+    return Members([this](std::string_view key) {
+      const auto& wanted = fields_.annotations;
+      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), key) == wanted.end()) return Pass();
+      if (cursor_.Next() == '"') return Text(At(pod_.annotations, key));
+      pod_.annotations.erase(std::string(key));
+      return Pass();
+    });
+  }
+
+  bool Metadata() {
+    pod_.ns.clear();
+    pod_.name.clear();
+    pod_.uid.clear();
+    out_.version.clear();
+    pod_.annotations.clear();
+    labelled_ = false;
+    return Members([this](std::string_view key) {
+      if (key == "namespace") return Text(pod_.ns);
+      if (key == "name") return Text(pod_.name);
+      if (key == "uid") return Text(pod_.uid);
+      if (key == "resourceVersion") return Text(out_.version);
+      if (key == "annotations") return Annotations();
+      if (key == "labels") return Filled(kGroupLabel, labelled_);
+      return Pass();
+    });
+  }
+
+  // Whether an object has a text at KEY that is not empty.
+  bool Filled(std::string_view wanted, bool& filled) {
+    filled = false;
+    return Members([&](std::string_view key) {
+      if (key != wanted) return Pass();
+      const bool taken = Text(text_);
+      filled = !text_.empty();
+      return taken;
+    });
+  }
+
+  bool Spec() {
+    pod_.node_name.clear();
+    pod_.init_containers.clear();
+    pod_.containers.clear();
+    grouped_ = false;
+    std::optional<std::string> user;
+    bool own_users = false;  // in a user namespace the container's ids are others than the node's
+    const bool taken = Members([&](std::string_view key) {
+      if (key == "nodeName") return Text(pod_.node_name);
+      if (key == "containers") return Containers();
+      if (key == "initContainers") return InitContainers();
+      if (key == "securityContext") return User(user);
+      if (key == "hostUsers") return IsFalse(own_users);
+      if (key == "schedulingGroup") return Filled("podGroupName", grouped_);
+      return Pass();
+    });
+    const auto add = [&](Container& container) {
+      if (user) container.terms.emplace(kUser, *user);  // unless it has its own
+      if (own_users) container.terms["hostUsers"] = "false";
+    };
+    std::for_each(pod_.init_containers.begin(), pod_.init_containers.end(), add);
+    std::for_each(pod_.containers.begin(), pod_.containers.end(), add);
+    return taken;
+  }
+
+  bool IsFalse(bool& out) {
+    std::string_view value;
+    if (!cursor_.TakeValue(value)) return false;
+    out = value == "false";
+    return true;
+  }
+
+  bool User(std::optional<std::string>& user) {
+    user.reset();
+    return Members([&](std::string_view key) { return key == kUser ? Quantity(user.emplace()) : Pass(); });
+  }
+
+  bool Containers() {
+    pod_.containers.clear();
+    bool sidecar = false;
+    return Objects([&] { return ReadContainer(pod_.containers.emplace_back(), sidecar); });
+  }
+
+  bool InitContainers() {
+    pod_.init_containers.clear();
+    return Objects([this] {
+      InitContainer& container = pod_.init_containers.emplace_back();
+      return ReadContainer(container, container.sidecar);
+    });
+  }
+
+  bool ReadContainer(Container& out, bool& sidecar) {
+    std::optional<std::string> user;
+    const bool taken = Members([&](std::string_view key) {
+      if (key == "name") return Text(out.name);
+      if (key == "resources") return fields_.resources ? Resources(out) : Pass();
+      if (key == "env") return Environment(out.terms);
+      if (key == "securityContext") return User(user);
+      if (key == "restartPolicy") return Always(sidecar);
+      return Pass();
+    });
+    if (user) out.terms[kUser] = *std::move(user);
+    return taken;
+  }
+
+  bool Resources(Container& out) {
+    out.limits.clear();
+    out.requests.clear();
+    return Members([&](std::string_view key) {
+      if (key == "limits") return Quantities(out.limits);
+      if (key == "requests") return Quantities(out.requests);
+      return Pass();
+    });
+  }
+
+  // Of a name that is there twice the last counts, as in the container.
+  bool Environment(StringMap& terms) {
+    terms.clear();
+    return Objects([&] {
+      text_.clear();
+      value_.clear();
+      const bool taken = Members([this](std::string_view key) {
+        if (key == "name") return Text(text_);
+        if (key == "value") return Text(value_);
+        return Pass();
+      });
+      if (std::find(kTerms.begin(), kTerms.end(), text_) != kTerms.end()) terms[text_] = value_;
+      return taken;
+    });
+  }
+
+  bool Always(bool& always) {
+    const bool taken = Text(text_);
+    always = text_ == "Always";
+    return taken;
+  }
+
+  bool Status() {
+    pod_.terminated = false;
+    ended_.clear();
+    return Members([this](std::string_view key) {
+      if (key == "phase") return Phase();
+      if (key == "initContainerStatuses") return InitStatuses();
+      return Pass();
+    });
+  }
+
+  bool Phase() {
+    const bool taken = Text(text_);
+    pod_.terminated = text_ == "Succeeded" || text_ == "Failed";
+    return taken;
+  }
+
+  bool InitStatuses() {
+    ended_.clear();
+    return Objects([this] {
+      std::string name;
+      bool well = false;
+      const bool taken = Members([&](std::string_view key) {
+        if (key == "name") return Text(name);
+        if (key == "state") return State(well);
+        return Pass();
+      });
+      ended_[std::move(name)] = well;
+      return taken;
+    });
+  }
+
+  bool State(bool& well) {
+    well = false;
+    return Members([&](std::string_view key) { return key == "terminated" ? Terminated(well) : Pass(); });
+  }
+
+  bool Terminated(bool& well) {
+    well = cursor_.Next() == '{';  // Go leaves out what is zero
+    return Members([&](std::string_view key) {
+      if (key != "exitCode") return Pass();
+      std::string_view code;
+      const bool taken = cursor_.TakeValue(code);
+      well = code == "0" || code == "-0";
+      return taken;
+    });
+  }
+
+  bool InitDone() const {
+    const auto& containers = pod_.init_containers;
+    const auto ordinary = std::count_if(containers.begin(), containers.end(), [](const auto& c) { return !c.sidecar; });
+    return ordinary > 0 && std::all_of(containers.begin(), containers.end(), [&](const InitContainer& container) {
+             const auto found = ended_.find(container.name);
+             return container.sidecar || (found != ended_.end() && found->second);
+           });
+  }
+
+  base::JsonCursor& cursor_;
+  const PodFields& fields_;
+  PodObject& out_;
+  Pod& pod_;
+  bool labelled_ = false;
+  bool grouped_ = false;
+  std::map<std::string, bool, std::less<>> ended_;  // init containers by name: with exit code 0?
+  std::string text_;                                // of a value that is looked at once
+  std::string value_;
+};
 
 }  // namespace
 
@@ -96,35 +326,20 @@ const std::string* Container::Resource(std::string_view resource) const {
 std::string QuantityText(const json::value& value) {
   if (value.is_string()) return std::string(value.get_string().data(), value.get_string().size());
   if (value.is_int64() || value.is_uint64()) return json::serialize(value);
-  return "?";  // no quantity, and no parser takes it for one
+  return kNoQuantity;
 }
 
-Result<Pod> ReadPod(const json::value& document) {
-  const json::object* object = document.if_object();
-  if (object == nullptr) return base::Fail("the pod is not a JSON object");
-  Pod pod;
-  if (const json::object* metadata = Object(*object, "metadata")) {
-    pod.ns = GetString(*metadata, "namespace").value_or("");
-    pod.name = GetString(*metadata, "name").value_or("");
-    pod.uid = GetString(*metadata, "uid").value_or("");
-    pod.annotations = Texts(Object(*metadata, "annotations"), false);
-  }
-  const json::object* spec = Object(*object, "spec");
-  if (spec != nullptr) pod.node_name = GetString(*spec, "nodeName").value_or("");
-  ForEach(spec, "initContainers", [&](const json::object& item) {
-    InitContainer& container = pod.init_containers.emplace_back();
-    ReadContainer(item, *spec, container);
-    container.sidecar = GetString(item, "restartPolicy").value_or("") == "Always";
-  });
-  ForEach(spec, "containers",
-          [&](const json::object& item) { ReadContainer(item, *spec, pod.containers.emplace_back()); });
-  const json::object* status = Object(*object, "status");
-  if (status != nullptr) {
-    const std::string phase = GetString(*status, "phase").value_or("");
-    pod.terminated = phase == "Succeeded" || phase == "Failed";
-  }
-  pod.init_done = InitDone(pod.init_containers, status);
-  return pod;
+bool TakePod(base::JsonCursor& cursor, const PodFields& fields, PodObject& out) {
+  out = {};
+  return PodReader(cursor, fields, out).Read();
+}
+
+Result<Pod> ReadPod(std::string_view text) {
+  base::JsonCursor cursor(text);
+  if (cursor.Next() != '{') return base::Fail("the pod is not a JSON object");
+  PodObject object;
+  if (!TakePod(cursor, {}, object) || !cursor.AtEnd()) return base::Fail("the pod is not valid JSON");
+  return std::move(object.pod);
 }
 
 }  // namespace hami::device

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of a Kubernetes pod that decisions need. Owns the reading of a pod's JSON; keeps quantities as text until a
-// vendor asks for the resources it knows. Total: fields of the wrong shape read as absent, except that an object that
-// is no pod at all is refused.
+// The part of a Kubernetes pod that decisions need. Owns the reading of a pod's JSON, straight from its text: two
+// events of a watch and a request come for each pod that is placed. Keeps quantities as text until a vendor asks for
+// the resources it knows. Total: fields of the wrong shape read as absent.
 
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
-#include "base/json_parts.h"
+#include "base/json_cursor.h"
 #include "base/result.h"
 #include "device/types.h"
 
@@ -25,10 +27,12 @@ struct Container {
 
   // The limit of RESOURCE, or the request where there is no limit.
   const std::string* Resource(std::string_view resource) const;
+  bool operator==(const Container&) const = default;
 };
 
 struct InitContainer : Container {
   bool sidecar = false;  // restartPolicy Always: runs beside the app containers
+  bool operator==(const InitContainer&) const = default;
 };
 
 struct Pod {
@@ -41,34 +45,28 @@ struct Pod {
   std::vector<Container> containers;
   bool terminated = false;  // phase Succeeded or Failed
   bool init_done = false;   // every ordinary init container ended with exit code 0
+  bool operator==(const Pod&) const = default;
 };
 
-namespace pod_parts {
+// A pod as the API server writes it: with what else of it a scheduler goes by.
+struct PodObject {
+  Pod pod;
+  std::string version;  // resourceVersion
+  bool group = false;   // member of a PodGroup, by either way to say so
+  bool operator==(const PodObject&) const = default;
+};
 
-inline constexpr base::Part kGroupLabel[] = {{"scheduling.x-k8s.io/pod-group"}};
-inline constexpr base::Part kMetadata[] = {{"namespace"},       {"name"},        {"uid"},
-                                           {"resourceVersion"}, {"annotations"}, {"labels", kGroupLabel}};
-inline constexpr base::Part kResources[] = {{"limits"}, {"requests"}};
-inline constexpr base::Part kVariable[] = {{"name"}, {"value"}};
-inline constexpr base::Part kSecurity[] = {{"runAsUser"}};
-inline constexpr base::Part kContainer[] = {
-    {"name"}, {"resources", kResources}, {"env", kVariable}, {"securityContext", kSecurity}, {"restartPolicy"}};
-inline constexpr base::Part kGroup[] = {{"podGroupName"}};
-inline constexpr base::Part kSpec[] = {
-    {"nodeName"},  {"initContainers", kContainer}, {"containers", kContainer}, {"securityContext", kSecurity},
-    {"hostUsers"}, {"schedulingGroup", kGroup}};
-inline constexpr base::Part kTerminated[] = {{"exitCode"}};
-inline constexpr base::Part kState[] = {{"terminated", kTerminated}};
-inline constexpr base::Part kContainerStatus[] = {{"name"}, {"state", kState}};
-inline constexpr base::Part kStatus[] = {{"phase"}, {"initContainerStatuses", kContainerStatus}};
+// What is read of a pod.
+struct PodFields {
+  bool resources = true;                            // of its containers
+  std::span<const std::string_view> annotations{};  // empty: all
+};
 
-}  // namespace pod_parts
+// Reads the value that CURSOR stands before, in one walk; of what is no object, nothing. False: it is not JSON. What
+// OUT was before is forgotten. Of a member that is there twice the last counts, as everywhere in Kubernetes.
+bool TakePod(base::JsonCursor& cursor, const PodFields& fields, PodObject& out);
 
-// All that ReadPod looks at, what the API server goes by, and the two ways to be in a group.
-inline constexpr base::Part kPodParts[] = {
-    {"metadata", pod_parts::kMetadata}, {"spec", pod_parts::kSpec}, {"status", pod_parts::kStatus}};
-
-base::Result<Pod> ReadPod(const base::json::value& document);
+base::Result<Pod> ReadPod(std::string_view text);
 
 // Quantities may be JSON numbers in what users submit.
 std::string QuantityText(const base::json::value& value);

@@ -79,20 +79,35 @@ tl::unexpected<Error> ErrorIn(std::string_view line) {
   return tl::unexpected<Error>(event ? FromStatus(*Member(*event, "object"), 500) : event.error());
 }
 
+std::optional<json::value> Take(base::JsonCursor& cursor, const json::storage_ptr& storage,
+                                const CallContext& context) {
+  return context.read ? context.read(cursor, storage) : base::TakeParts(cursor, context.parts, storage);
+}
+
 // One line of a watch. What goes wrong with it is an error; false: the receiver had enough.
-Result<bool> Deliver(std::string_view line, const AlreadyKnown& known, base::Parts parts,
+Result<bool> Deliver(std::string_view line, const AlreadyKnown& known, const CallContext& context,
                      const OnWatchEvent& on_event) {
   if (Identity identity; IsKnown(line, known, identity)) {
     return on_event(WatchType::kBookmark, {{"metadata", {{"resourceVersion", View(identity.version)}}}});
   }
   std::array<unsigned char, 16384> buffer;
   json::monotonic_resource storage(buffer.data(), buffer.size());
-  const std::array<base::Part, 2> members{{{"type"}, {"object", parts}}};
-  const auto event = ParseDocument(line, &storage, members);
-  if (!event) return tl::unexpected(event.error());
-  const std::string name = TextOf(Member(*event, "type"));
-  const json::value* object = Member(*event, "object");
-  if (object == nullptr) return Fail(Reason::kBadAnswer, "watch: an event without an object");
+  std::string name;
+  std::optional<json::value> object;
+  HAMI_NET_TRY(ReadText(line, [&](base::JsonCursor& cursor) {
+    std::string_view passed;
+    if (cursor.Next() != '{') return cursor.TakeValue(passed);
+    return cursor.TakeObject([&](std::string_view key, bool plain) {
+      const std::string decoded = plain ? std::string() : base::DecodeJsonString(key);
+      if (!plain) key = decoded;
+      if (key == "object") return (object = Take(cursor, &storage, context)).has_value();
+      if (key != "type") return cursor.TakeValue(passed);
+      const auto type = base::TakeParts(cursor, {}, &storage);
+      if (type) name = TextOf(&*type);
+      return type.has_value();
+    });
+  }));
+  if (!object) return Fail(Reason::kBadAnswer, "watch: an event without an object");
   if (name == "ERROR") return ErrorIn(line);
   const auto type = WatchTypeOf(name);
   if (!type) return Fail(Reason::kBadAnswer, "watch: unknown type of event");
@@ -278,8 +293,11 @@ Result<Client::Page> Client::ListPage(const std::string& target, const ListSink&
   std::vector<unsigned char> buffer(65536);
   ListScanner scanner([&](std::string_view text) -> Status {
     json::monotonic_resource storage(buffer.data(), buffer.size());
-    const auto item = ParseDocument(text, &storage, context.parts);
-    if (!item) return tl::unexpected(item.error());
+    std::optional<json::value> item;
+    HAMI_NET_TRY(ReadText(text, [&](base::JsonCursor& cursor) {
+      item = Take(cursor, &storage, context);
+      return item.has_value();
+    }));
     sink.item(*item);
     return {};
   });
@@ -332,7 +350,7 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
       const std::string_view line = unread.empty() ? piece.substr(0, end) : unread.append(piece.substr(0, end));
       piece.remove_prefix(end + 1);
       if (!line.empty()) {
-        const auto go_on = Deliver(line, request.known, context.parts, on_event);
+        const auto go_on = Deliver(line, request.known, context, on_event);
         if (!go_on) return tl::unexpected(go_on.error());
         enough = !*go_on;
       }

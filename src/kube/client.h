@@ -40,10 +40,16 @@ struct ClientOptions {
   std::size_t max_idle_connections = 16;
 };
 
+// Reads an object of a list or watch from its text, where a document would be a detour. What it returns is told in the
+// object's place: a document of its metadata at least. Nothing: it is not JSON. STORAGE as for base::TakeParts.
+using ReadObject =
+    std::function<std::optional<json::value>(base::JsonCursor& cursor, const json::storage_ptr& storage)>;
+
 struct CallContext {
   const net::Canceller* stop = nullptr;
   net::Duration timeout{};  // 0: the client's
   base::Parts parts{};      // of each object that is read, what the caller looks at; empty: all
+  ReadObject read{};        // in place of PARTS, by lists and watches
 };
 
 enum class PatchType { kMerge, kJson };

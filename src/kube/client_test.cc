@@ -179,6 +179,34 @@ TEST_F(ClientTest, GivenModificationsThatAreKnownWhenWatchedThenOnlyTheirVersion
   EXPECT_EQ(told[2], (std::pair{WatchType::kModified, last}));
 }
 
+TEST_F(ClientTest, GivenAReaderOfObjectsWhenListedAndWatchedThenItReadsEachBeforeItIsTold) {
+  server_.Put(kPods, PodOf("a"));
+  std::string read;
+  CallContext context;
+  context.read = [&](base::JsonCursor& cursor, const json::storage_ptr& storage) -> std::optional<json::value> {
+    const auto whole = base::TakeParts(cursor, {}, storage);
+    if (whole) read = NameOf(*whole);
+    return whole ? std::optional<json::value>(json::value(read)) : std::nullopt;
+  };
+  std::vector<std::string> told;
+  const auto tell = [&](const json::value& object) {
+    EXPECT_EQ(object, json::value(read));
+    told.push_back(read);
+  };
+  const auto version = client_->List(kPods, "", {}, {tell, {}}, context);
+  ASSERT_TRUE(version);
+  server_.Put(kPods, PodOf("b"));
+  EXPECT_TRUE(client_->Watch(
+      kPods, "", {{}, *version, 60s},
+      [&](WatchType type, const json::value& object) {
+        EXPECT_EQ(type, WatchType::kAdded);
+        tell(object);
+        return false;
+      },
+      context));
+  EXPECT_EQ(told, (std::vector<std::string>{"a", "b"}));
+}
+
 TEST_F(ClientTest, GivenASelectionWhenAnObjectLeavesItThenTheWatchSaysDeleted) {
   const std::string start = VersionOf(server_.Put(kPods, PodOf("a")));
   json::value done = PodOf("a");

@@ -23,23 +23,24 @@ class ListWatcher {
 
 class ApiListWatcher : public ListWatcher {
  public:
-  // CLIENT must outlive this. Empty NS: all namespaces. PARTS: what of each object the receiver looks at; empty: all.
+  // CLIENT must outlive this. Empty NS: all namespaces. PARTS and READ as in CallContext.
   ApiListWatcher(Client& client, const Resource& resource, std::string ns = {}, Selection selection = {},
-                 std::uint32_t page = 500, base::Parts parts = {})
+                 std::uint32_t page = 500, base::Parts parts = {}, ReadObject read = {})
       : client_(client),
         resource_(resource),
         ns_(std::move(ns)),
         selection_(std::move(selection)),
         page_(page),
-        parts_(parts) {}
+        parts_(parts),
+        read_(std::move(read)) {}
 
   Result<std::string> List(const ListSink& sink, const net::Canceller& stop) override {
-    return client_.List(resource_, ns_, {selection_, page_}, sink, {&stop, {}, parts_});
+    return client_.List(resource_, ns_, {selection_, page_}, sink, {&stop, {}, parts_, read_});
   }
   Status Watch(const std::string& resource_version, std::chrono::seconds timeout, const OnWatchEvent& on_event,
                const net::Canceller& stop) override {
     return client_.Watch(resource_, ns_, {selection_, resource_version, timeout, known_}, on_event,
-                         {&stop, {}, parts_});
+                         {&stop, {}, parts_, read_});
   }
   void SetKnown(const AlreadyKnown& known) override { known_ = known; }
 
@@ -50,6 +51,7 @@ class ApiListWatcher : public ListWatcher {
   const Selection selection_;
   const std::uint32_t page_;
   const base::Parts parts_;
+  const ReadObject read_;
   AlreadyKnown known_;
 };
 

@@ -2,7 +2,7 @@
 
 #include "kube/scanner.h"
 
-#include "base/json_cursor.h"
+#include <optional>
 
 namespace hami::kube {
 namespace {
@@ -29,16 +29,18 @@ std::string WhatIsWrong(std::string_view text) {
 
 }  // namespace
 
+Error NotJson(std::string_view text) {
+  return Fail(Reason::kBadAnswer, "not valid JSON: " + WhatIsWrong(text)).value();
+}
+
 Result<base::json::value> ParseDocument(std::string_view text, const base::json::storage_ptr& storage,
                                         base::Parts parts) {
-  try {
-    base::JsonCursor cursor(text);
-    auto value = base::TakeParts(cursor, parts, storage);
-    if (value && cursor.AtEnd()) return *std::move(value);
-    return Fail(Reason::kBadAnswer, "not valid JSON: " + WhatIsWrong(text));
-  } catch (const std::exception& exception) {
-    return Fail(Reason::kBadAnswer, std::string("not valid JSON: ") + exception.what());
-  }
+  std::optional<base::json::value> value;
+  HAMI_NET_TRY(ReadText(text, [&](base::JsonCursor& cursor) {
+    value = base::TakeParts(cursor, parts, storage);
+    return value.has_value();
+  }));
+  return *std::move(value);
 }
 
 // Whether the '[' that comes now is the value of the list's own key "items".

@@ -12,10 +12,27 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/json_cursor.h"
 #include "base/json_parts.h"
 #include "kube/error.h"
 
 namespace hami::kube {
+
+// What is wrong with TEXT.
+Error NotJson(std::string_view text);
+
+// READ(JsonCursor&) takes the value that TEXT is, and returns whether it could. An error where it could not, where that
+// is not all of TEXT, and where READ threw.
+template <typename Read>
+Status ReadText(std::string_view text, Read read) {
+  try {
+    base::JsonCursor cursor(text);
+    if (read(cursor) && cursor.AtEnd()) return {};
+    return tl::unexpected(NotJson(text));
+  } catch (const std::exception& exception) {
+    return Fail(Reason::kBadAnswer, std::string("not valid JSON: ") + exception.what());
+  }
+}
 
 // As base::ParseJson, for documents as deep as Kubernetes' own (managed fields, affinities). STORAGE may be a
 // short-lived resource that outlives the value. PARTS: what of it will be looked at; empty: all.

@@ -123,7 +123,8 @@ struct World {
       }
     }
     if (const json::array* runs = base::GetArray(test, "running")) {
-      for (const json::value& run : *runs) ledger.UpsertPod(*device::ReadPod(RunningPod(run.as_object())));
+      for (const json::value& run : *runs)
+        ledger.UpsertPod(*device::ReadPod(json::serialize(RunningPod(run.as_object()))));
     }
     if (const json::array* quotas = base::GetArray(test, "quotas")) {
       for (const json::value& quota : *quotas) Quota(quota.as_object());
@@ -211,7 +212,7 @@ void CheckDecision(const json::object& expect, const Decision& decision) {
 void RunFilter(const json::object& test, World& world) {
   const json::object& defaults = test.contains("defaults") ? test.at("defaults").as_object() : json::object{};
   Filter filter(world.ledger, world.vendors, {Text(defaults, "node", "binpack"), Text(defaults, "device", "spread")});
-  const device::Pod pod = *device::ReadPod(test.at("pod"));
+  const device::Pod pod = *device::ReadPod(json::serialize(test.at("pod")));
   if (Text(test, "kind") == "simulate") {
     CheckDecision(test.at("expect").as_object(), filter.Simulate(pod, world.simulated));
     return;

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A pod's JSON through everything that reads it: admission (whose patch must apply to what was submitted), the ledger,
-// a decision. Nothing of it may stop the scheduler.
+// a decision. Nothing of it may stop the scheduler, and a pod is what a parser makes of the text.
 
 #include <cstdint>
 #include <cstdlib>
 
+#include "device/pod_testing.h"
 #include "kube/json_patch.h"
 #include "sched/testing.h"
 #include "sched/webhook.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hami;
-  const auto document = base::ParseJson({reinterpret_cast<const char*>(data), size});
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (!device::testing::ReadAlike(text)) std::abort();
+  const auto document = base::ParseJson(text);
   if (!document) return 0;
   device::NvidiaConfig config = sched::testing::DefaultNvidia();
   config.core_policy = "force";
@@ -26,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto admission = sched::Admit(*document, "default", {"hami-scheduler", true}, vendors, ledger.quotas());
   auto mutated = *document;
   if (admission.allowed && !kube::ApplyJsonPatch(mutated, admission.patch)) std::abort();
-  const auto pod = device::ReadPod(*document);
+  const auto pod = device::ReadPod(text);
   if (!pod) return 0;
   ledger.UpsertPod(*pod);
   ledger.Forget(pod->uid);

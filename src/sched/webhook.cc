@@ -65,11 +65,11 @@ QuotaUse Asked(const device::Pod& pod, const device::Vendor& vendor) {
 
 bool ExceedsQuota(const json::value& pod_json, std::string_view ns, const device::Vendors& vendors,
                   const QuotaBooks& quotas) {
-  const Result<device::Pod> pod = device::ReadPod(pod_json);
-  if (!pod) return false;
   for (std::size_t v = 0; v < vendors.size(); ++v) {
     const QuotaRoom room = quotas.Room(ns, static_cast<int>(v));
     if (!room.limited()) continue;
+    const Result<device::Pod> pod = device::ReadPod(json::serialize(pod_json));
+    if (!pod) return false;
     const QuotaUse use = Asked(*pod, *vendors[v]);
     if (use != QuotaUse{} && !room.Admits(use.memory, use.cores)) return true;
   }

@@ -32,11 +32,7 @@
 namespace hami::scheduler {
 
 // A pod as a Filter request brings it.
-struct Candidate {
-  device::Pod pod;
-  std::string version;  // resourceVersion
-  bool group = false;   // member of a PodGroup
-};
+using Candidate = device::PodObject;
 
 // A pod that was placed and is not known to be bound.
 struct Pending {

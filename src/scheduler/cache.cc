@@ -28,19 +28,23 @@ device::LocalClock ClockOf(Time& time) { return {time.Now() / 1000, time.UtcOffs
 
 class PodFeed final : public kube::Handler {
  public:
-  explicit PodFeed(Books& books) : books_(books) {}
+  explicit PodFeed(Books& books) : books_(books), booked_(books.vendors()) {}
+  PodFeed(const PodFeed&) = delete;
+  PodFeed& operator=(const PodFeed&) = delete;
+
+  kube::ReadObject Reader() { return ReadPods(booked_.fields(), read_); }
 
   void OnChange(const kube::Change& change) override {
     if (change.type == kube::ChangeType::kDeleted) {
       return books_.Locked([&](State& state) { state.PodGone(change.uid); });
     }
-    const auto pod = device::ReadPod(*change.object);
-    if (!pod) return;
-    books_.Locked([&](State& state) { state.PodSeen(*pod); });
+    books_.Locked([&](State& state) { state.PodSeen(read_.pod); });
   }
 
  private:
   Books& books_;
+  const BookedPod booked_;
+  device::PodObject read_;
 };
 
 class NodeFeed final : public kube::Handler {
@@ -108,15 +112,6 @@ kube::Selection Living() { return {{}, "status.phase!=Succeeded,status.phase!=Fa
 
 constexpr std::uint32_t kPage = 500;  // objects in an answer to a list
 
-constexpr base::Part kBookedContainer[] = {{"name"},
-                                           {"env", device::pod_parts::kVariable},
-                                           {"securityContext", device::pod_parts::kSecurity},
-                                           {"restartPolicy"}};
-constexpr base::Part kBookedSpec[] = {{"nodeName"},
-                                      {"initContainers", kBookedContainer},
-                                      {"containers", kBookedContainer},
-                                      {"securityContext", device::pod_parts::kSecurity},
-                                      {"hostUsers"}};
 constexpr base::Part kAllocatable[] = {{"allocatable"}};
 constexpr base::Part kNodeMembers[] = {{"metadata", kube::kMetadataMembers}, {"status", kAllocatable}};
 
@@ -124,24 +119,38 @@ constexpr base::Part kNodeMembers[] = {{"metadata", kube::kMetadataMembers}, {"s
 
 const base::Parts kNodeParts = kNodeMembers;
 
-BookedPodParts::BookedPodParts(const device::Vendors& vendors)
-    : annotations_{{device::kAssignedNode},
-                   {device::kAssignedTime},
-                   {device::kBindPhase},
-                   {device::kBindTime},
-                   {device::kMigAllocations}},
-      metadata_{{{"namespace"}, {"name"}, {"uid"}, {"resourceVersion"}, {"annotations"}}},
-      pod_{{{"metadata", metadata_}, {"spec", kBookedSpec}, {"status", device::pod_parts::kStatus}}} {
-  for (const auto& vendor : vendors) annotations_.push_back({vendor->allocated_annotation()});
-  metadata_.back().inside = annotations_;
+BookedPod::BookedPod(const device::Vendors& vendors)
+    : annotations_{device::kAssignedNode, device::kAssignedTime, device::kBindPhase, device::kBindTime,
+                   device::kMigAllocations} {
+  for (const auto& vendor : vendors) annotations_.emplace_back(vendor->allocated_annotation());
+}
+
+kube::ReadObject ReadPods(const device::PodFields& fields, device::PodObject& object) {
+  return [fields, &object](base::JsonCursor& cursor, const json::storage_ptr& storage) -> std::optional<json::value> {
+    if (!device::TakePod(cursor, fields, object)) return std::nullopt;
+    const auto text = [](std::string_view view) { return json::string_view(view.data(), view.size()); };
+    return json::value({{"metadata",
+                         {{"namespace", text(object.pod.ns)},
+                          {"name", text(object.pod.name)},
+                          {"uid", text(object.pod.uid)},
+                          {"resourceVersion", text(object.version)}}}},
+                       storage);
+  };
 }
 
 struct Cache::Feed {
   Feed(kube::Client& client, const kube::Resource& resource, kube::Selection selection, base::Parts parts,
-       std::unique_ptr<kube::Handler> to, const kube::ReflectorOptions& options)
-      : source(client, resource, {}, std::move(selection), kPage, parts),
+       std::unique_ptr<kube::Handler> to, const kube::ReflectorOptions& options, kube::ReadObject read = {})
+      : source(client, resource, {}, std::move(selection), kPage, parts, std::move(read)),
         handler(std::move(to)),
         reflector(source, *handler, options) {}
+
+  static std::unique_ptr<Feed> OfPods(kube::Client& client, Books& books, const kube::ReflectorOptions& options) {
+    auto to = std::make_unique<PodFeed>(books);
+    kube::ReadObject read = to->Reader();
+    return std::make_unique<Feed>(client, kube::kPods, Living(), base::Parts{}, std::move(to), Named(options, "pods"),
+                                  std::move(read));
+  }
 
   kube::ApiListWatcher source;
   std::unique_ptr<kube::Handler> handler;
@@ -149,9 +158,7 @@ struct Cache::Feed {
 };
 
 Cache::Cache(kube::Client& client, Books& books, Registration& registration, Time& time, const CacheOptions& options)
-    : pod_parts_(books.vendors()),
-      pods_(std::make_unique<Feed>(client, kube::kPods, Living(), pod_parts_.parts(), std::make_unique<PodFeed>(books),
-                                   Named(options.reflector, "pods"))),
+    : pods_(Feed::OfPods(client, books, options.reflector)),
       nodes_(std::make_unique<Feed>(client, kube::kNodes, kube::Selection{}, kNodeParts,
                                     std::make_unique<NodeFeed>(books, registration, time, options.node_selector),
                                     KnowingNodes(Named(options.reflector, "nodes"), books))),

@@ -6,11 +6,11 @@
 
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kube/reflector.h"
@@ -26,17 +26,14 @@ struct CacheOptions {
 };
 
 // What the books look at of a pod: what it was given, and the roles and terms of its containers; not what it asks for.
-class BookedPodParts {
+// VENDORS must outlive this.
+class BookedPod {
  public:
-  explicit BookedPodParts(const device::Vendors& vendors);
-  BookedPodParts(const BookedPodParts&) = delete;
-  BookedPodParts& operator=(const BookedPodParts&) = delete;
-  base::Parts parts() const { return pod_; }
+  explicit BookedPod(const device::Vendors& vendors);
+  device::PodFields fields() const { return {.resources = false, .annotations = annotations_}; }
 
  private:
-  std::vector<base::Part> annotations_;
-  std::array<base::Part, 5> metadata_;
-  std::array<base::Part, 3> pod_;
+  std::vector<std::string_view> annotations_;
 };
 
 class Cache {
@@ -61,9 +58,11 @@ class Cache {
 
  private:
   struct Feed;
-  const BookedPodParts pod_parts_;
   std::unique_ptr<Feed> pods_, nodes_, quotas_;
 };
+
+// Reads the pods of a list or watch from their texts; OBJECT, which must outlive this, is the last of them.
+kube::ReadObject ReadPods(const device::PodFields& fields, device::PodObject& object);
 
 // What ReadNode looks at.
 extern const base::Parts kNodeParts;

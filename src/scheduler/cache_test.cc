@@ -6,7 +6,6 @@
 
 #include <random>
 
-#include "base/json_parts_testing.h"
 #include "scheduler/sim_cluster.h"
 
 namespace hami::scheduler {
@@ -97,18 +96,24 @@ std::string Kept(const Books& books, const std::string& uid) {
   });
 }
 
-TEST(BookedPodParts, GivenAnyPodWhenOnlyItsBookedPartsAreReadThenTheBooksAreTheSame) {
+TEST(BookedPod, GivenAnyPodWhenOnlyWhatIsBookedIsReadThenTheBooksAreTheSame) {
   Books whole(sched::testing::NvidiaOnly(), {});
   Books parts(sched::testing::NvidiaOnly(), {});
-  const BookedPodParts booked(parts.vendors());
+  const BookedPod booked(parts.vendors());
   Pods pods;
   int charged = 0;
   for (int round = 0; round < 3000; ++round) {
     const json::value pod = pods.Next();
-    const auto some = base::testing::ByCursor(json::serialize(pod), booked.parts());
-    ASSERT_TRUE(some);
-    whole.Locked([&](State& state) { state.PodSeen(*device::ReadPod(pod)); });
-    parts.Locked([&](State& state) { state.PodSeen(*device::ReadPod(*some)); });
+    const std::string text = json::serialize(pod);
+    base::JsonCursor cursor(text);
+    device::PodObject some;
+    const auto told = ReadPods(booked.fields(), some)(cursor, {});
+    ASSERT_TRUE(told);
+    for (const char* field : {"name", "namespace", "uid", "resourceVersion"}) {
+      EXPECT_EQ(told->at("metadata").at(field), pod.at("metadata").at(field));
+    }
+    whole.Locked([&](State& state) { state.PodSeen(*device::ReadPod(text)); });
+    parts.Locked([&](State& state) { state.PodSeen(some.pod); });
     const std::string uid(pod.at("metadata").at("uid").as_string());
     const std::string kept = Kept(whole, uid);
     ASSERT_EQ(Kept(parts, uid), kept) << json::serialize(pod);

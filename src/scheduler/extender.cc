@@ -20,11 +20,6 @@ Reply NoBody() { return {400, "Please send a request body"}; }
 
 }  // namespace
 
-struct Extender::FilterArgs {
-  FilterBody body;
-  Candidate candidate;
-};
-
 bool Extender::WaitUntilReady(const Abandoned& abandoned) {
   while (!ready_()) {
     if (abandoned() || time_.Sleep(kLookAgain)) return false;
@@ -39,17 +34,14 @@ Reply Extender::Filter(std::string_view text, const Abandoned& abandoned) {
     errors_.fetch_add(1, std::memory_order_relaxed);
     return {200, Refusal(error)};
   };
-  FilterArgs args;
-  base::Result<FilterBody> body = ReadFilterBody(text);
-  if (!body) return refuse(body.error().message);
-  args.body = *std::move(body);
-  if (args.body.pod.empty()) return refuse("extender args missing pod");
-  if (args.body.nodes.empty() && args.body.names_text.empty()) return refuse("extender args missing nodes");
-  base::Result<Candidate> candidate = ReadCandidate(args.body.pod);
-  if (!candidate) return refuse(candidate.error().message);
-  args.candidate = *std::move(candidate);
+  base::Result<FilterBody> read = ReadFilterBody(text);
+  if (!read) return refuse(read.error().message);
+  FilterBody& body = *read;
+  if (!body.pod) return refuse("extender args missing pod");
+  if (body.nodes.empty() && body.names_text.empty()) return refuse("extender args missing nodes");
+  if (!body.pod_is_object) return refuse("the pod is not a JSON object");
   if (!WaitUntilReady(abandoned)) return refuse("context cancelled");
-  return {200, args.body.nodes.empty() ? Place(args) : Simulate(args)};
+  return {200, body.nodes.empty() ? Place(body) : Simulate(body)};
 }
 
 void Extender::Count(const sched::Decision& decision) {
@@ -60,21 +52,20 @@ void Extender::Count(const sched::Decision& decision) {
   counter->fetch_add(1, std::memory_order_relaxed);
 }
 
-std::string Extender::Place(FilterArgs& args) {
-  const bool explain = args.body.names.size() <= options_.explain_nodes;
+std::string Extender::Place(FilterBody& body) {
+  const bool explain = body.names.size() <= options_.explain_nodes;
   // The books take the pod.
-  const std::string ns = args.candidate.pod.ns;
-  const std::string name = args.candidate.pod.name;
-  const std::string uid = args.candidate.pod.uid;
-  const sched::Decision decision = books_.Locked([&](State& state) {
-    return state.Place(std::move(args.candidate), args.body.names, time_.Now() / 1000, explain);
-  });
+  const std::string ns = body.pod->pod.ns;
+  const std::string name = body.pod->pod.name;
+  const std::string uid = body.pod->pod.uid;
+  const sched::Decision decision = books_.Locked(
+      [&](State& state) { return state.Place(std::move(*body.pod), body.names, time_.Now() / 1000, explain); });
   Count(decision);
   for (const sched::Event& event : EventsOf(decision, options_.event_nodes)) record_({ns, name, uid}, event);
   FilterResult result;
   switch (decision.outcome) {
     case sched::Outcome::kNotOurs:
-      result.node_names = args.body.names_text;
+      result.node_names = body.names_text;
       break;
     case sched::Outcome::kPlaced:
       result.node_names = OneName(decision.node);
@@ -89,22 +80,22 @@ std::string Extender::Place(FilterArgs& args) {
   return WriteFilterResult(result);
 }
 
-std::string Extender::Simulate(const FilterArgs& args) {
+std::string Extender::Simulate(const FilterBody& body) {
   simulated_.fetch_add(1, std::memory_order_relaxed);
-  const auto nodes = ReadSimulatedNodes(args.body.nodes);
+  const auto nodes = ReadSimulatedNodes(body.nodes);
   if (!nodes) return Refusal(nodes.error().message);
   const sched::Decision decision =
-      books_.Read([&](const State& state) { return state.filter.Simulate(args.candidate.pod, *nodes); });
+      books_.Read([&](const State& state) { return state.filter.Simulate(body.pod->pod, *nodes); });
   if (decision.outcome == sched::Outcome::kError) return Refusal(decision.error);
   FilterResult result;
   if (decision.outcome == sched::Outcome::kNotOurs) {
-    result.nodes = args.body.nodes;
-    result.node_names = args.body.names_text;
+    result.nodes = body.nodes;
+    result.node_names = body.names_text;
     return WriteFilterResult(result);
   }
   result.failed = &decision.failures;
   if (decision.outcome == sched::Outcome::kPlaced) {
-    result.nodes = base::Concat({R"({"metadata":{},"items":[)", FindNodeText(args.body.nodes, decision.node), "]}"});
+    result.nodes = base::Concat({R"({"metadata":{},"items":[)", FindNodeText(body.nodes, decision.node), "]}"});
   }
   return WriteFilterResult(result);
 }

@@ -25,6 +25,8 @@ struct ExtenderOptions {
   std::size_t event_nodes = 40;
 };
 
+struct FilterBody;
+
 struct Reply {
   int status = 200;
   std::string body;
@@ -59,10 +61,8 @@ class Extender {
   Counters counters() const;
 
  private:
-  struct FilterArgs;
-
-  std::string Place(FilterArgs& args);
-  std::string Simulate(const FilterArgs& args);
+  std::string Place(FilterBody& body);
+  std::string Simulate(const FilterBody& body);
   bool WaitUntilReady(const Abandoned& abandoned);
   void Count(const sched::Decision& decision);
 

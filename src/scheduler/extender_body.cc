@@ -79,15 +79,6 @@ void AppendText(std::string& out, std::string_view text) {
   }
 }
 
-const json::object* ObjectAt(const json::object* object, const char* key) {
-  const json::value* value = object == nullptr ? nullptr : object->if_contains(key);
-  return value == nullptr ? nullptr : value->if_object();
-}
-
-std::string TextAt(const json::object* object, std::string_view key) {
-  return object == nullptr ? std::string() : base::GetString(*object, key).value_or("");
-}
-
 template <typename Each>
 base::Status ForEachNode(std::string_view nodes, Each each) {
   kube::ListScanner scanner([&](std::string_view item) -> kube::Status {
@@ -102,6 +93,15 @@ base::Status ForEachNode(std::string_view nodes, Each each) {
   if (const auto fed = scanner.Feed(nodes); !fed) return base::Fail("Nodes: " + fed.error().message);
   if (const auto end = scanner.Finish(); !end) return base::Fail("Nodes: " + end.error().message);
   return {};
+}
+
+base::Status TakeCandidate(base::JsonCursor& cursor, FilterBody& body) {
+  body.pod.reset();
+  const char next = cursor.Next();
+  body.pod_is_object = next == '{';
+  std::string_view null;
+  const bool taken = next == 'n' ? cursor.TakeValue(null) : device::TakePod(cursor, {}, body.pod.emplace());
+  return taken ? base::Status() : Broken("request", cursor);
 }
 
 }  // namespace
@@ -120,32 +120,18 @@ base::Result<FilterBody> ReadFilterBody(std::string_view text) {
         HAMI_TRY(ReadNames(text, cursor, body));
         continue;
       }
+      if (SameKey(key, "pod")) {
+        HAMI_TRY(TakeCandidate(cursor, body));
+        continue;
+      }
       if (!cursor.TakeValue(value)) return Broken("request", cursor);
       if (value == "null") value = {};
-      if (SameKey(key, "pod")) body.pod = value;
       if (SameKey(key, "nodes")) body.nodes = value;
     } while (cursor.Take(','));
     if (!cursor.Take('}')) return Broken("request", cursor);
   }
   if (!cursor.AtEnd()) return Broken("request", cursor);
   return body;
-}
-
-base::Result<Candidate> ReadCandidate(std::string_view text) {
-  json::monotonic_resource memory;
-  const auto document = kube::ParseDocument(text, &memory, device::kPodParts);
-  if (!document) return base::Fail("Pod: " + document.error().message);
-  auto pod = device::ReadPod(*document);
-  if (!pod) return tl::unexpected(pod.error());
-  Candidate candidate;
-  candidate.pod = *std::move(pod);
-  const json::object* object = document->if_object();
-  const json::object* metadata = ObjectAt(object, "metadata");
-  const json::object* scheduling = ObjectAt(ObjectAt(object, "spec"), "schedulingGroup");
-  candidate.version = TextAt(metadata, "resourceVersion");
-  candidate.group = !TextAt(ObjectAt(metadata, "labels"), "scheduling.x-k8s.io/pod-group").empty() ||
-                    !TextAt(scheduling, "podGroupName").empty();
-  return candidate;
 }
 
 base::Result<std::vector<sched::SimulatedNode>> ReadSimulatedNodes(std::string_view nodes) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,8 @@ namespace hami::scheduler {
 
 // Views into the body, which must outlive this.
 struct FilterBody {
-  std::string_view pod;         // JSON; empty: absent or null
+  std::optional<Candidate> pod;  // nothing: absent or null
+  bool pod_is_object = false;
   std::string_view nodes;       // JSON of a NodeList; empty: absent or null
   std::string_view names_text;  // JSON of the names; empty: absent or null
   std::vector<std::string_view> names;
@@ -29,7 +31,6 @@ struct FilterBody {
 };
 
 base::Result<FilterBody> ReadFilterBody(std::string_view body);
-base::Result<Candidate> ReadCandidate(std::string_view pod);
 // The nodes of a simulation, one at a time: the list may be larger than is good to hold.
 base::Result<std::vector<sched::SimulatedNode>> ReadSimulatedNodes(std::string_view nodes);
 // The text of the item called NAME.

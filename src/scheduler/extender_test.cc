@@ -171,9 +171,9 @@ TEST_F(ExtenderTest, GivenBindBodiesThatCanNotBeAnswered_WhenBound_ThenTheErrorF
 }
 
 TEST(CandidateTest, GivenPodGroups_WhenRead_ThenTheirMembersAreKnown) {
-  EXPECT_TRUE(ReadCandidate(R"({"metadata":{"labels":{"scheduling.x-k8s.io/pod-group":"g"}}})")->group);
-  EXPECT_TRUE(ReadCandidate(R"({"spec":{"schedulingGroup":{"podGroupName":"g"}}})")->group);
-  EXPECT_FALSE(ReadCandidate(R"({"metadata":{"labels":{"a":"b"}}})")->group);
+  EXPECT_TRUE(ReadFilterBody(R"({"Pod":{"metadata":{"labels":{"scheduling.x-k8s.io/pod-group":"g"}}}})")->pod->group);
+  EXPECT_TRUE(ReadFilterBody(R"({"pod":{"spec":{"schedulingGroup":{"podGroupName":"g"}}}})")->pod->group);
+  EXPECT_FALSE(ReadFilterBody(R"({"Pod":{"metadata":{"labels":{"a":"b"}}}})")->pod->group);
 }
 
 }  // namespace

@@ -97,13 +97,12 @@ kube::Result<PodView> KubeApi::PatchPod(std::string_view ns, std::string_view na
 
 kube::Result<std::vector<device::Pod>> KubeApi::PodsOn(std::string_view node) {
   std::vector<device::Pod> pods;
+  device::PodObject read;
   kube::ListSink sink;
-  sink.item = [&](const json::value& object) {
-    if (auto pod = device::ReadPod(object)) pods.push_back(*std::move(pod));
-  };
+  sink.item = [&](const json::value&) { pods.push_back(std::move(read.pod)); };
   sink.restart = [&] { pods.clear(); };
   const kube::ListRequest request{{{}, base::Concat({"spec.nodeName=", node})}, 500};
-  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_, device::kPodParts});
+  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_, {}, ReadPods({}, read)});
   if (!listed) return tl::unexpected(listed.error());
   return pods;
 }
@@ -139,17 +138,17 @@ void KubeApi::BringLabels(const Binding& binding) {
 
 kube::Result<std::vector<Owner>> KubeApi::Unbound() {
   std::vector<Owner> found;
+  device::PodObject read;
   kube::ListSink sink;
-  sink.item = [&](const json::value& object) {
-    const auto pod = device::ReadPod(object);
-    if (!pod) return;
-    const auto plan = sched::MakePlan(*pod, vendors_, {});
+  sink.item = [&](const json::value&) {
+    const device::Pod& pod = read.pod;
+    const auto plan = sched::MakePlan(pod, vendors_, {});
     // Weights that are not understood are no reason to leave a pod out.
-    if (!plan || !plan->empty()) found.push_back({pod->ns, pod->name, pod->uid});
+    if (!plan || !plan->empty()) found.push_back({pod.ns, pod.name, pod.uid});
   };
   sink.restart = [&] { found.clear(); };
   const kube::ListRequest request{{{}, "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"}, 500};
-  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_, device::kPodParts});
+  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_, {}, ReadPods({}, read)});
   if (!listed) return tl::unexpected(listed.error());
   return found;
 }
