@@ -133,6 +133,9 @@ Result<TlsContext> NewClientContext(const ClientTls& options) {
   auto context = NewContext(TLS_client_method());
   if (!context) return context;
   SSL_CTX* raw = context->get();
+  if (!options.suites.empty() && SSL_CTX_set_ciphersuites(raw, options.suites.c_str()) != 1) {
+    return TlsFailure("the suites " + options.suites + " are refused");
+  }
   SSL_CTX_set_verify(raw, options.insecure ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, nullptr);
   if (options.ca.empty()) {
     SSL_CTX_set_default_verify_paths(raw);

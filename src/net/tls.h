@@ -40,6 +40,7 @@ struct ClientTls {
   Pem key;
   std::string server_name;  // overrides the host name in the URL, for SNI and verification
   bool insecure = false;    // accepts any server certificate
+  std::string suites;       // of TLS 1.3, as OpenSSL calls them, the best first; empty: OpenSSL's own order
 };
 
 Result<TlsContext> NewServerContext(const Pem& certificate, const Pem& key);

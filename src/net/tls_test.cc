@@ -3,6 +3,7 @@
 #include "net/tls.h"
 
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -99,6 +100,33 @@ TEST_F(Tls, GivenLargeBodiesWhenEchoedThenEveryByteComesBack) {
   const auto response = Ask(*server, Trusting(authority_), "127.0.0.1", body);
   ASSERT_TRUE(response) << response.error().message;
   EXPECT_TRUE(response->body == body);
+}
+
+TEST_F(Tls, GivenAClientsOrderOfSuitesWhenGreetedThenItsFirstIsTaken) {
+  const TestCertificate certificate = authority_.Issue("here", "IP:127.0.0.1");
+  const auto server = NewServerContext({{}, certificate.certificate_pem}, {{}, certificate.key_pem});
+  ASSERT_TRUE(server);
+  ClientTls options;
+  options.insecure = true;
+  for (const std::string first : {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"}) {
+    options.suites = first + ":TLS_CHACHA20_POLY1305_SHA256";
+    const auto client = NewClientContext(options);
+    ASSERT_TRUE(client);
+    const std::unique_ptr<SSL, decltype(&SSL_free)> near(SSL_new(client->get()), SSL_free);
+    const std::unique_ptr<SSL, decltype(&SSL_free)> far(SSL_new(server->get()), SSL_free);
+    BIO* ours = nullptr;
+    BIO* theirs = nullptr;
+    ASSERT_EQ(BIO_new_bio_pair(&ours, 0, &theirs, 0), 1);
+    SSL_set_bio(near.get(), ours, ours);
+    SSL_set_bio(far.get(), theirs, theirs);
+    for (int step = 0; step < 3; ++step) {
+      SSL_connect(near.get());
+      SSL_accept(far.get());
+    }
+    EXPECT_EQ(SSL_get_cipher_name(near.get()), first);
+  }
+  options.suites = "TLS_OF_NOBODY";
+  EXPECT_FALSE(NewClientContext(options));
 }
 
 TEST_F(Tls, GivenTwoRecordsThatCameTogetherWhenOneIsReadThenTheOtherIsStillAnnounced) {
