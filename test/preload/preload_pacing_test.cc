@@ -300,8 +300,8 @@ TEST_F(SharedGpu, WhenThePrioritiesChangePlaces_ThenTheRunningProgramsFollow) {
     if (held) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     set_priority("first", 1);
     ExpectShare("first", held ? "2.5" : "0.5", "0", "10");
+    End("second");  // first, as the other is held for it
     End("first");
-    End("second");
   }
 }
 
