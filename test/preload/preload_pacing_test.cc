@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bounds are generous, as the machine that runs this may have better things to do; `make bench-sm` is the exact one.
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -29,6 +30,12 @@ struct Case {
 class Pacing : public Preload {
  protected:
   Pacing() { environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "8g"; }
+  ~Pacing() override {  // who is at work after a failure
+    for (const auto& [_, pid] : at_work_) {
+      kill(pid, SIGKILL);
+      Wait(pid);
+    }
+  }
   void WaitFor(const char* name) {
     for (int i = 0; i < 10'000 && !std::filesystem::exists(folder() + "/" + name); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
