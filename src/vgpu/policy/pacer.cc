@@ -86,8 +86,8 @@ void NoteLaunch(int64_t now) {
   }
 }
 
-// Lets launches pass without a look, until the helper closes the gate again. A limit that came in between closes it. The
-// helper may have gone to sleep while this launch was held, and nothing else would wake it.
+// Lets launches pass without a look, until the helper closes the gate again. A limit that came in between closes it.
+// The helper may have gone to sleep while this launch was held, and nothing else would wake it.
 void OpenGate() {
   __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_SEQ_CST);
   KeepHelperAwake();
