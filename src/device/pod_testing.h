@@ -138,11 +138,23 @@ inline std::optional<PodObject> PodByCursor(std::string_view text) {
   return TakePod(cursor, {}, out) && cursor.AtEnd() ? std::optional<PodObject>(std::move(out)) : std::nullopt;
 }
 
+// An exponent of eight digits and more somewhere, which a parser may refuse.
+inline bool HasHugeExponent(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  for (std::size_t e = text.find_first_of("eE"); e != std::string_view::npos; e = text.find_first_of("eE", e + 1)) {
+    if (e == 0 || kDigits.find(text[e - 1]) == std::string_view::npos) continue;
+    std::string_view rest = text.substr(e + 1);
+    if (!rest.empty() && (rest[0] == '+' || rest[0] == '-')) rest.remove_prefix(1);
+    if (std::min(rest.find_first_not_of(kDigits), rest.size()) >= 8) return true;
+  }
+  return false;
+}
+
 // Both ways lead to the same. Exponents out of all bounds, which a parser refuses, are no harm.
 inline bool ReadAlike(std::string_view text) {
   const auto expected = PodByParser(text);
   const auto read = PodByCursor(text);
-  return read == expected || (!expected && text.find_first_of("eE") != std::string_view::npos);
+  return read == expected || (!expected && HasHugeExponent(text));
 }
 
 }  // namespace hami::device::testing
