@@ -94,7 +94,7 @@ def least_added(grain, used, requests=200_000):
 def serve(tools, options, beside, seed):
     """p99 in us of Poisson requests at 30 % load, the p99 that queueing alone makes, and what a best-effort neighbour got
     of the idle time. With one seed the requests come at the same moments, alone and beside others."""
-    seconds = 6.0 if options.quick else 20.0
+    seconds = 20.0  # --quick, too: of 6 s nine requests would make the p99
     with sm_cell.Cell(tools) as cell:
         guests = []
         if beside:
@@ -158,9 +158,9 @@ def stop_and_resume(tools, options, shape):
 
 
 def priority(tools, options):
-    """Each seed of the requests is a round: alone, beside each load, alone again. The figures are the medians of the rounds."""
+    """Each seed of the requests is a round: alone, beside each load, alone again. The rounds' medians are printed."""
     verdicts, rounds = Verdicts(), range(1, options.seeds + 1)
-    takes = (7 if options.quick else 22) * len(rounds) * (len(options.beside) + 2) / 60 + 0.5
+    takes = 22 * len(rounds) * (len(options.beside) + 2) / 60 + 0.5
     print(f"\npriority: about {takes:.0f} minutes, through {options.through}")
     if options.through != "hami":
         print("Containers that share no area know nothing of each other: p99 needs --through hami.")
