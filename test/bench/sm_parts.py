@@ -30,7 +30,7 @@ class Verdicts:
         self.missed += not good and not slow
         self.not_judged += not good and slow
         self.rows.append(dict(name=name, figure=figure, unit=unit, target=target, met=good, slow_host=slow))
-        verdict = "met" if good else "MISSED but NOT JUDGED: the host was too slow" if slow else "MISSED"
+        verdict = "NOT JUDGED: the host moves it by more" if noisy else "met" if good else "MISSED but NOT JUDGED: the host was too slow" if slow else "MISSED"
         aim = "" if target is None else f"{'>=' if at_least else '<='} {target:g} {unit}  {verdict}"
         print(f"{name:64} {figure:10.3f} {unit:4} {aim}", flush=True)
 
