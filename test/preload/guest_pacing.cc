@@ -12,46 +12,13 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <random>
 #include <thread>
 
 #include "test/preload/guest_kernels.h"
+#include "test/preload/guest_shapes.h"
 
 namespace guest {
 namespace {
-
-constexpr const char* kImage =
-    "simgpu-image 1\n"
-    "kernel us5\n  cost total 660us\n"  // 5 us on the 132 SMs of an H100 when it fills them
-    "kernel us20\n  cost total 2640us\n"
-    "kernel us500\n  cost total 66ms\n"
-    "kernel ms50\n  cost total 6600ms\n"
-    "kernel ms300\n  cost total 39600ms\n"
-    "kernel narrow\n  cost total 2ms\n"  // 100 us on 20 SMs: eight streams overlap though a host launches one in 10 us
-    "kernel eighth\n  cost total 3200us\n"  // 200 us on 16 SMs
-    "kernel nothing\n  cost total 1ns\n"
-    "kernel given\n  param 8\n  cost param 0\n";
-
-constexpr unsigned kWide = 264;  // blocks of 1024 threads, two an SM
-constexpr unsigned kNarrow = 40;
-
-CUfunction Kernel(const char* name) {
-  static const CUmodule module = LoadImage(kImage);
-  return KernelOf(module, name);
-}
-
-void LaunchWide(CUfunction function, CUstream stream, unsigned blocks = kWide, void** params = nullptr) {
-  Launch(function, stream, blocks, 1024, params);
-}
-
-void LaunchEx(CUfunction function, CUstream stream) {
-  CUlaunchConfig config{};
-  config.gridDimX = kWide;
-  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.blockDimX = 1024;
-  config.hStream = stream;
-  OK(cuLaunchKernelEx(&config, function, nullptr, nullptr));
-}
 
 // What is judged here is the library's share of the GPU's time, not the host's of its processors: where the user may,
 // this process and the threads it will make run ahead of whatever else the machine does.
@@ -107,94 +74,6 @@ void ExpectShare(double share, double want, double tolerance) {
   if (std::abs(share - want) > tolerance) {
     Fail(__FILE__, __LINE__, "busy share in 1/100 percent", std::lround(share * 100), std::lround(want * 100));
   }
-}
-
-// Launches of one kernel and one grid that last 20 us or longer, by chance: an argument decides. Or so many grids a
-// second, one block less each time, so that none is known for long.
-std::function<void()> Mixed(CUstream stream, uint64_t longer, double grids = 0) {
-  return [f = Kernel("given"), stream, longer, grids, begin = Clock::now(), random = std::minstd_rand()]() mutable {
-    uint64_t work = (random() / 4096 % 2 == 0 ? 20'000 : longer) * 132;
-    void* params[] = {&work};
-    LaunchWide(f, stream, kWide - static_cast<unsigned>(grids * Seconds(begin)), params);
-  };
-}
-
-// Never more than 64 of them.
-std::function<void()> InFlight(std::function<void()> launch, CUstream stream) {
-  std::vector<CUevent> ring(64);
-  for (CUevent& event : ring) OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-  return [launch = std::move(launch), stream, ring, next = size_t{0}]() mutable {
-    const CUevent event = ring[next++ % ring.size()];
-    OK(cuEventSynchronize(event));  // at once where it was never recorded
-    launch();
-    OK(cuEventRecord(event, stream));
-  };
-}
-
-std::function<void()> Synchronised(std::function<void()> launch, CUstream stream) {
-  return [launch = std::move(launch), stream] {
-    launch();
-    OK(cuStreamSynchronize(stream));
-  };
-}
-
-// What one step of each shape is.
-std::function<void()> Shape(const std::string& name) {
-  const CUstream stream = NewStream();
-  if (name == "tiny") return [f = Kernel("us5"), stream] { LaunchWide(f, stream); };
-  if (name == "half") return [f = Kernel("us500"), stream] { LaunchWide(f, stream); };
-  if (name == "ex") return [f = Kernel("us20"), stream] { LaunchEx(f, stream); };
-  if (name == "huge_grid") {  // more than 2^32 blocks: what counts is how long they take (A12)
-    return [f = Kernel("us20"), stream] {
-      OK(cuLaunchKernel(f, 65536, 65535, 1, 1024, 1, 1, 0, stream, nullptr, nullptr));
-    };
-  }
-  if (name == "cooperative") {
-    return
-        [f = Kernel("us20"), stream] { OK(cuLaunchCooperativeKernel(f, kWide, 1, 1, 1024, 1, 1, 0, stream, nullptr)); };
-  }
-  if (name == "multi_device") {
-    return [f = Kernel("us20"), stream] {
-      CUDA_LAUNCH_PARAMS launch{};
-      launch.function = f;
-      launch.gridDimX = kWide;
-      launch.gridDimY = launch.gridDimZ = launch.blockDimY = launch.blockDimZ = 1;
-      launch.blockDimX = 1024;
-      launch.hStream = stream;
-      OK(cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0));
-    };
-  }
-  if (name == "grid_async") {
-    const CUfunction f = Kernel("us20");
-    OK(cuFuncSetBlockShape(f, 1024, 1, 1));
-    return [f, stream] { OK(cuLaunchGridAsync(f, static_cast<int>(kWide), 1, stream)); };
-  }
-  if (name == "per_thread") {
-    return [f = Kernel("us20")] { OK(cuLaunchKernel_ptsz(f, kWide, 1, 1, 1024, 1, 1, 0, nullptr, nullptr, nullptr)); };
-  }
-  if (name == "mixed") return InFlight(Mixed(stream, 80'000), stream);
-  if (name == "mixed_sync") return Synchronised(Mixed(stream, 80'000), stream);
-  if (name == "mixed_anew_sync") return Synchronised(Mixed(stream, 80'000, 2), stream);
-  if (name == "near_sync") return Synchronised(Mixed(stream, 44'000), stream);
-  if (name == "sync20us") return Synchronised([f = Kernel("us20"), stream] { LaunchWide(f, stream); }, stream);
-  if (name == "sync50") return Synchronised([f = Kernel("ms50"), stream] { LaunchWide(f, stream); }, stream);
-  if (name == "graph") {
-    CUgraph graph = nullptr;
-    CUgraphExec exec = nullptr;
-    const CUfunction f = Kernel("us5");
-    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    for (int i = 0; i < 100; ++i) LaunchWide(f, stream);
-    OK(cuStreamEndCapture(stream, &graph));
-    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    return [exec, stream] { OK(cuGraphLaunch(exec, stream)); };
-  }
-  std::vector<CUstream> streams;
-  for (int i = 0; i < 8; ++i) streams.push_back(NewStream());
-  const bool narrow = name == "streams_narrow";
-  EXPECT(narrow || name == "streams");
-  return [f = Kernel(narrow ? "narrow" : "us20"), blocks = narrow ? kNarrow : kWide, streams, next = 0u]() mutable {
-    LaunchWide(f, streams[next++ % 8], blocks);
-  };
 }
 
 // paced SHAPE PERCENT TOLERANCE [CALL]: every CALL takes 5 us longer

@@ -45,12 +45,7 @@ constinit std::atomic<int32_t> g_captures{0};
 constinit std::atomic<bool> g_window_open{false};
 constinit std::atomic<int64_t> g_noted_at{0};
 constinit std::atomic<int64_t> g_sampled_at{0};
-constinit std::atomic<bool> g_was_blocked{false};
 constinit std::atomic<int> g_devices{0};  // of the driver; 0 = not asked yet
-
-constinit std::atomic<int64_t> g_own_charges[region::kMaxDevices]{};
-// The account of a process without a region.
-constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
 
 struct Destination {
   int device;
@@ -63,7 +58,7 @@ struct Destination {
 bool WaitWhileBlocked(int device) {
   bool waited = false;
   for (; Blocked(); waited = true) {
-    g_was_blocked.store(true, std::memory_order_relaxed);
+    WasBlocked();
     region::SleepNanos(kLongestSleep);
   }
   for (;; waited = true) {
@@ -336,74 +331,6 @@ int64_t MonotonicNanos() {
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-region::GpuTimeDevice* AccountOf(int device) {
-  region::Attachment* const a = attachment();
-  return a == nullptr ? &g_private_accounts[device] : &region::GpuTimeOf(a->area)->devices[device];
-}
-
-void Charge(int device, int64_t gpu, int64_t now, uint32_t rate) {
-  region::GpuTimeCharge(AccountOf(device), gpu, now, rate);
-  g_own_charges[device].fetch_add(gpu, std::memory_order_relaxed);
-}
-
-int64_t ChargedToOthers(int device) {
-  const auto all = static_cast<int64_t>(region::Load(AccountOf(device)->charged));
-  return all - g_own_charges[device].load(std::memory_order_relaxed);
-}
-
-uint32_t LimitOf(int device) {
-  if (device < 0 || device >= static_cast<int>(region::kMaxDevices)) return 0;
-  const region::Attachment* const a = attachment();
-  const uint64_t percent =
-      a == nullptr ? settings().sm_limit[device] : region::SmLimit(*a, static_cast<uint32_t>(device));
-  if (percent == 0 || percent >= 100) return 0;
-  UtilizationPolicy policy = settings().policy;
-  if (policy == UtilizationPolicy::kDefault && a != nullptr) {
-    policy = static_cast<UtilizationPolicy>(region::Load(a->area->meta.policy));
-  }
-  if (policy == UtilizationPolicy::kDisable) return 0;
-  const bool switched_off = a != nullptr && region::UtilizationSwitch(*a) == 0;
-  if (policy != UtilizationPolicy::kForce && switched_off) return 0;
-  return static_cast<uint32_t>(percent) * 100;
-}
-
-uint32_t RateOf(int device) {
-  const uint32_t limit = LimitOf(device);
-  return limit == 0 || CoresBurst(device) == 0 ? limit : WithBurst(device, limit, MonotonicNanos());
-}
-
-bool AnyRate() {
-  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
-    if (LimitOf(device) != 0) return true;
-  }
-  return false;
-}
-
-bool GivesWay(int device) {
-  const region::Attachment* const a = attachment();
-  if (a == nullptr || device < 0) return false;
-  // One that the container does not have must not keep the others' launches from passing without a look.
-  const uint64_t devices = region::Load(a->region->device_count);
-  if (devices != 0 && static_cast<uint64_t>(device) >= devices) return false;
-  if (g_was_blocked.load(std::memory_order_relaxed)) return true;
-  if (!settings().says_priority || region::Load(a->region->priority) <= 0) return false;
-  return !OthersKnown(device) || Others(device, MonotonicNanos()).higher_present;
-}
-
-bool TellsOthers(int device) { return device >= 0 && Others(device, MonotonicNanos()).lower_present; }
-
-bool AnyWatched() {
-  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
-    if (GivesWay(device) || TellsOthers(device)) return true;
-  }
-  return false;
-}
-
-bool Blocked() {
-  const region::Attachment* const a = attachment();
-  return a != nullptr && region::LaunchesBlocked(*a);
-}
-
 void VoidLeases() {
   g_epoch.fetch_add(1);
   PublishEpoch();
@@ -518,10 +445,8 @@ void ResetPacer() {
   g_window_open.store(false);
   g_noted_at.store(0);
   g_sampled_at.store(0);
-  g_was_blocked.store(false);
-  for (region::GpuTimeDevice& account : g_private_accounts) account = {};
-  for (std::atomic<int64_t>& charges : g_own_charges) charges.store(0);
   t_lease = {0, -1, 0};
+  ResetLimits();
   ResetSamples();
   ResetCommonAreas();
   ResetHelper();

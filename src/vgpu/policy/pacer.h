@@ -107,7 +107,7 @@ void PacerLeavePrimary(CUdevice ordinal);
 
 void ResetPacer();
 
-// --- between the files of the pacer ---
+// --- between the files of the pacer; what it may have: pacer_limits.cc ---
 
 // The rate of a device in 1/10000 of its time; 0 = not limited. Live.
 uint32_t RateOf(int device);
@@ -120,6 +120,9 @@ bool GivesWay(int device);
 bool TellsOthers(int device);
 bool AnyWatched();
 bool Blocked();
+// The monitor did make it stop: it may again.
+void WasBlocked();
+void ResetLimits();
 region::GpuTimeDevice* AccountOf(int device);
 void Charge(int device, int64_t gpu, int64_t now, uint32_t rate);
 // What other processes of this container were charged so far, ns.

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "region/gpu_time.h"
+#include "vgpu/policy/pacer_model.h"
+
+namespace hami::vgpu {
+namespace {
+
+using region::GpuTimeBalance;
+using region::GpuTimeCharge;
+using region::GpuTimeDevice;
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kStart = 1'000'000 * kMs;
+
+TEST(GpuTimeAccount, GivenNewAccount_ThenItStartsAtZeroAndEarnsItsRate) {
+  GpuTimeDevice account{};
+  EXPECT_EQ(GpuTimeBalance(&account, kStart, 2500), 0);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart + 4 * kMs, 2500), kMs);
+}
+
+TEST(GpuTimeAccount, GivenDebt_ThenItIsPaidAtTheRate) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 2500);
+  GpuTimeCharge(&account, 500 * kMs, kStart, 2500);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart, 2500), -500 * kMs);
+  EXPECT_LT(GpuTimeBalance(&account, kStart + 1999 * kMs, 2500), 0);
+  EXPECT_GE(GpuTimeBalance(&account, kStart + 2001 * kMs, 2500), 0);
+}
+
+TEST(GpuTimeAccount, GivenRest_ThenLittleIsKept_AndMoreByTheActive) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 5000);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart + 10'000 * kMs, 5000), region::kIdleCap);
+  GpuTimeCharge(&account, 1, kStart + 10'000 * kMs, 5000);
+  EXPECT_GT(GpuTimeBalance(&account, kStart + 10'040 * kMs, 5000), 20 * kMs);
+}
+
+TEST(GpuTimeAccount, WhenTheRateChanges_ThenTheBalanceIsKept) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 2000);
+  GpuTimeCharge(&account, 100 * kMs, kStart, 2000);
+  EXPECT_NEAR(static_cast<double>(GpuTimeBalance(&account, kStart, 8000)), -100.0 * kMs, 1000);
+  EXPECT_NEAR(static_cast<double>(GpuTimeBalance(&account, kStart, 500)), -100.0 * kMs, 1000);
+}
+
+TEST(GpuTimeAccount, GivenPointOfAnotherClock_ThenItStartsAnew) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart + 1000 * region::kLongestDebt, 5000);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart, 5000), 0);
+}
+
+TEST(RunningLaunch, GivenAKindThatIsNotKnown_ThenItIsPaidForAsItsTimePasses_UpToItsRoom) {
+  Running r = RunningOf(0);
+  EXPECT_EQ(PayFor(&r, 5 * kMs), 5 * kMs);
+  EXPECT_EQ(PayFor(&r, 25 * kMs), 15 * kMs);
+  EXPECT_EQ(PayFor(&r, 470 * kMs), 0);
+  EXPECT_EQ(r.paid, kRoom);
+  MakeRoom(&r);  // another one is launched
+  EXPECT_EQ(PayFor(&r, 10 * kMs), 490 * kMs);
+}
+
+TEST(RunningLaunch, GivenSomethingHeldBehindItInVain_ThenThatTimeMakesNoRoom) {
+  Running r = RunningOf(0);
+  PayFor(&r, kPatience);
+  HeldInVain(&r);
+  MakeRoom(&r);
+  EXPECT_EQ(r.room, 2 * kRoom);
+  EXPECT_EQ(PayFor(&r, kPatience), kRoom);
+}
+
+TEST(RunningLaunch, GivenALongOneThatIsKnown_ThenWhatItTakesLongerIsPaidFor_UpToAQuarter) {
+  Running r = RunningOf(400 * kMs);
+  EXPECT_EQ(PayFor(&r, 400 * kMs), 0);
+  EXPECT_EQ(PayFor(&r, 5 * kMs), 5 * kMs);
+  EXPECT_EQ(PayFor(&r, 1000 * kMs), 95 * kMs);
+  Running shorter = RunningOf(kMs);
+  EXPECT_EQ(PayFor(&shorter, 1000 * kMs), 0);
+}
+
+TEST(RunningLaunch, WhileItsEndIsAwaited_ThenItIsLookedForOftenEnough) {
+  for (int64_t at_work = 0; at_work < kPatience; at_work += at_work / 8 + 1000) {
+    EXPECT_GE(EndPoll(at_work), 20'000);
+    EXPECT_LE(EndPoll(at_work), at_work / 32 + 20'000);
+    EXPECT_LE(EndPoll(at_work), 5 * kMs);
+  }
+}
+
+TEST(GpuTimeAccount, GivenSomebodyWhoWaits_ThenItIsNotAtRest) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 100);
+  GpuTimeCharge(&account, 1, kStart, 100);
+  for (int64_t now = kStart; now < kStart + 4000 * kMs; now += 5 * kMs) {
+    GpuTimeBalance(&account, now, 100);
+    region::GpuTimeWaits(&account, now);
+  }
+  EXPECT_GT(GpuTimeBalance(&account, kStart + 4000 * kMs, 100), 30 * kMs);
+}
+
+}  // namespace
+}  // namespace hami::vgpu
