@@ -187,10 +187,10 @@ void PrintJson(const Measured& measured) {
 }
 
 void PrintRow(const Row& row) {
-  std::printf("%6d %8d %6zu   %7.0f %7.0f %5.0f %%  %6.3f %8.3f %6.3f %8.3f %8.3f %6.1f  %7.0f\n", row.nodes,
+  std::printf("%6d %8d %6zu   %7.0f %7.0f %5.0f %%  %6.3f %8.3f %6.3f %8.3f %7.3f %7.3f %6.1f  %7.0f\n", row.nodes,
               row.running, row.ours.names, row.null.per_second(), row.ours.per_second(), row.ratio() * 100,
               row.ours.alone_p50_ms, row.ours.alone_p99_ms, row.ours.filter_p50_ms, row.ours.filter_p99_ms,
-              row.ours.cpu_ms, row.ours.calls, row.ours.rss_mib);
+              row.null.cpu_ms, row.ours.cpu_ms, row.ours.calls, row.ours.rss_mib);
   for (const Phase* phase : {&row.null, &row.ours}) {
     if (phase->failed > 0) {
       std::printf("       %d of %d pods failed: %s\n", phase->failed, phase->failed + phase->placed,
@@ -224,8 +224,8 @@ int Bench(const Arguments& arguments, const std::string& self) {
   const bool table = arguments.output != "json";
   if (table) {
     std::printf(
-        "                           pods a second       filter alone, ms  with bindings    CPU ms    API   memory\n"
-        " nodes  running  names      null    ours           p50      p99    p50      p99  per pod  calls      MiB\n");
+        "                           pods a second       filter alone, ms  with bindings   CPU ms a pod     API   memory\n"
+        " nodes  running  names      null    ours           p50      p99    p50      p99    null    ours  calls      MiB\n");
   }
   Measured measured;
   int status = 0;
