@@ -66,6 +66,13 @@ std::vector<Event> Failure(const Decision& decision, std::size_t max_nodes) {
 
 }  // namespace
 
+void SortFits(std::vector<NodeScore>& fits, bool spread) {
+  std::sort(fits.begin(), fits.end(), [&](const NodeScore& a, const NodeScore& b) {
+    if (a.score != b.score) return spread ? a.score > b.score : a.score < b.score;
+    return a.node > b.node;
+  });
+}
+
 std::vector<Event> EventsOf(const Decision& decision, std::size_t max_nodes) {
   switch (decision.outcome) {
     case Outcome::kNotOurs:

@@ -45,6 +45,9 @@ struct Decision {
   std::size_t candidates = 0;
 };
 
+// Worst to best, so that the last is the one chosen.
+void SortFits(std::vector<NodeScore>& fits, bool spread);
+
 struct Event {
   bool warning = false;
   std::string reason;

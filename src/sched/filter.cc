@@ -14,14 +14,6 @@ namespace {
 
 constexpr std::size_t kMaxShapes = 64;
 
-// Worst to best, so that the last is the one chosen.
-void SortFits(std::vector<NodeScore>& fits, bool spread) {
-  std::sort(fits.begin(), fits.end(), [&](const NodeScore& a, const NodeScore& b) {
-    if (a.score != b.score) return spread ? a.score > b.score : a.score < b.score;
-    return a.node > b.node;
-  });
-}
-
 // Names differ in their last characters more than in their first.
 bool Contains(std::span<const std::string_view> names, std::string_view wanted) {
   return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
@@ -193,40 +185,6 @@ Decision Filter::DecideAny(const device::Pod& pod, const FilterOptions& options)
   ++counters_.decisions;
   decision.candidates = ledger_.node_count();
   Place(pod, *question, ledger_.node(best), options.now, decision);
-  return decision;
-}
-
-Decision Filter::Simulate(const device::Pod& pod, std::span<const SimulatedNode> nodes) const {
-  Decision decision;
-  decision.candidates = nodes.size();
-  const std::optional<Question> question = MakeQuestion(pod, decision);
-  if (!question) return decision;
-  // The short cut of the real cluster knows the real cards only.
-  std::vector<QuotaRoom> room;
-  for (std::size_t v = 0; v < vendors_.size(); ++v) {
-    room.push_back(ledger_.quotas().Room(pod.ns, static_cast<int>(v)));
-  }
-  for (const SimulatedNode& simulated : nodes) {
-    Node node(simulated.name, vendors_.size());
-    for (std::size_t v = 0; v < vendors_.size(); ++v) {
-      // Annotations that can not be read register nothing.
-      if (auto cards = vendors_[v]->ReadNode(simulated.name, simulated.annotations)) {
-        node.SetCards(static_cast<int>(v), *cards, vendors_);
-      }
-    }
-    Verdict verdict = Evaluate(node, question->plan, vendors_, room);
-    if (verdict.fits) {
-      decision.fits.push_back({simulated.name, verdict.score});
-    } else {
-      decision.failures.push_back({simulated.name, std::move(verdict.reason)});
-    }
-  }
-  SortFits(decision.fits, question->plan.spread_nodes);
-  decision.outcome = decision.fits.empty() ? Outcome::kNoFit : Outcome::kPlaced;
-  if (!decision.fits.empty()) {
-    decision.node = decision.fits.back().node;
-    decision.score = decision.fits.back().score;
-  }
   return decision;
 }
 

@@ -32,12 +32,6 @@ struct FilterCounters {
   std::uint64_t shapes_built = 0;
 };
 
-// A node of a simulation: its annotations and nothing else.
-struct SimulatedNode {
-  std::string name;
-  device::StringMap annotations;
-};
-
 class Filter {
  public:
   Filter(const Ledger& ledger, const device::Vendors& vendors, PolicyDefaults defaults)
@@ -47,8 +41,6 @@ class Filter {
   Decision Decide(const device::Pod& pod, std::span<const std::string_view> names, const FilterOptions& options);
   // Among all registered nodes.
   Decision DecideAny(const device::Pod& pod, const FilterOptions& options);
-  // Among NODES as if nothing ran on them; reasons are listed whatever the outcome. For the cluster autoscaler.
-  Decision Simulate(const device::Pod& pod, std::span<const SimulatedNode> nodes) const;
 
   const FilterCounters& counters() const { return counters_; }
 

@@ -18,6 +18,7 @@
 #include "device/vendors/nvidia.h"
 #include "kube/json_patch.h"
 #include "sched/filter.h"
+#include "sched/simulate.h"
 #include "sched/webhook.h"
 
 namespace hami::sched {
@@ -211,10 +212,12 @@ void CheckDecision(const json::object& expect, const Decision& decision) {
 
 void RunFilter(const json::object& test, World& world) {
   const json::object& defaults = test.contains("defaults") ? test.at("defaults").as_object() : json::object{};
-  Filter filter(world.ledger, world.vendors, {Text(defaults, "node", "binpack"), Text(defaults, "device", "spread")});
+  const PolicyDefaults policies{Text(defaults, "node", "binpack"), Text(defaults, "device", "spread")};
+  Filter filter(world.ledger, world.vendors, policies);
   const device::Pod pod = *device::ReadPod(json::serialize(test.at("pod")));
   if (Text(test, "kind") == "simulate") {
-    CheckDecision(test.at("expect").as_object(), filter.Simulate(pod, world.simulated));
+    const auto room = world.ledger.quotas().Rooms(pod.ns);
+    CheckDecision(test.at("expect").as_object(), Simulate(pod, world.simulated, world.vendors, policies, room));
     return;
   }
   world.ledger.Forget(pod.uid);

@@ -97,6 +97,12 @@ QuotaRoom QuotaBooks::Room(std::string_view ns, int vendor) const {
   return {Left(limits.memory, books.used.memory), Left(limits.cores, books.used.cores)};
 }
 
+std::vector<QuotaRoom> QuotaBooks::Rooms(std::string_view ns) const {
+  std::vector<QuotaRoom> rooms;
+  for (std::size_t v = 0; v < vendors_.size(); ++v) rooms.push_back(Room(ns, static_cast<int>(v)));
+  return rooms;
+}
+
 std::vector<QuotaBooks::Line> QuotaBooks::Lines() const {
   std::vector<Line> lines;
   for (const auto& [ns, space] : namespaces_) {

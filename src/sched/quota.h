@@ -46,6 +46,8 @@ class QuotaBooks {
   void Refund(std::string_view ns, int vendor, QuotaUse use);
 
   QuotaRoom Room(std::string_view ns, int vendor) const;
+  // Of every vendor.
+  std::vector<QuotaRoom> Rooms(std::string_view ns) const;
 
   // One line of the metrics: LIMIT as written (before the vendor's memory factor).
   struct Line {

@@ -171,7 +171,7 @@ class Books {
  public:
   // ASSUME_SECONDS: how long a pod that was placed keeps its charge without being bound.
   Books(device::Vendors vendors, sched::PolicyDefaults defaults, device::UnixSeconds assume_seconds = 300)
-      : vendors_(std::move(vendors)), state_(vendors_, std::move(defaults), assume_seconds) {}
+      : vendors_(std::move(vendors)), defaults_(std::move(defaults)), state_(vendors_, defaults_, assume_seconds) {}
   Books(const Books&) = delete;
   Books& operator=(const Books&) = delete;
 
@@ -190,9 +190,11 @@ class Books {
 
   // Configuration: read without the mutex.
   const device::Vendors& vendors() const { return vendors_; }
+  const sched::PolicyDefaults& defaults() const { return defaults_; }
 
  private:
   const device::Vendors vendors_;
+  const sched::PolicyDefaults defaults_;
   mutable std::mutex mutex_;
   State state_;
 };

@@ -3,6 +3,7 @@
 #include "scheduler/extender.h"
 
 #include "base/strings.h"
+#include "sched/simulate.h"
 #include "scheduler/extender_body.h"
 
 namespace hami::scheduler {
@@ -84,8 +85,9 @@ std::string Extender::Simulate(const FilterBody& body) {
   simulated_.fetch_add(1, std::memory_order_relaxed);
   const auto nodes = ReadSimulatedNodes(body.nodes);
   if (!nodes) return Refusal(nodes.error().message);
-  const sched::Decision decision =
-      books_.Read([&](const State& state) { return state.filter.Simulate(body.pod->pod, *nodes); });
+  const device::Pod& pod = body.pod->pod;
+  const auto room = books_.Read([&](const State& state) { return state.ledger.quotas().Rooms(pod.ns); });
+  const sched::Decision decision = sched::Simulate(pod, *nodes, books_.vendors(), books_.defaults(), room);
   if (decision.outcome == sched::Outcome::kError) return Refusal(decision.error);
   FilterResult result;
   if (decision.outcome == sched::Outcome::kNotOurs) {

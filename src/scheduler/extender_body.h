@@ -14,7 +14,7 @@
 
 #include "base/result.h"
 #include "sched/decision.h"
-#include "sched/filter.h"
+#include "sched/simulate.h"
 #include "scheduler/binder.h"
 #include "scheduler/books.h"
 

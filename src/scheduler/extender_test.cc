@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <future>
+
 #include "base/log.h"
 #include "base/strings.h"
 #include "scheduler/extender_body.h"
@@ -148,6 +152,56 @@ TEST_F(ExtenderTest, GivenWholeNodes_WhenFiltered_ThenNothingIsChargedAndTheBest
   EXPECT_EQ(result.at("FailedNodes"), (json::object{{"bare", "node unregistered"}}));
   EXPECT_EQ(books_.Read([](const State& state) { return state.ledger.pod_count(); }), 0U);
   EXPECT_TRUE(events_.empty());
+}
+
+// Has one card on every node, and tells when a node is read.
+class TellingVendor final : public device::Vendor {
+ public:
+  explicit TellingVendor(const std::function<void()>& on_read) : on_read_(on_read) {}
+  std::string_view key() const override { return "NVIDIA"; }
+  std::string_view to_allocate_annotation() const override { return "to-allocate"; }
+  std::string_view allocated_annotation() const override { return "allocated"; }
+  std::string_view register_annotation() const override { return "register"; }
+  std::string_view count_resource() const override { return "nvidia.com/gpu"; }
+  std::optional<device::Request> ParseRequest(const device::Container&) const override { return device::Request{}; }
+  device::CardRules ParseRules(const device::StringMap&) const override { return {}; }
+  base::Result<device::NodeCards> ReadNode(std::string_view node, const device::StringMap&) const override {
+    on_read_();
+    return sched::testing::Cards(std::string(node), 1);
+  }
+  device::FitResult Fit(const device::FitInput&) const override { return {.fits = true, .picks = {}, .reasons = {}}; }
+  base::Result<bool> Mutate(json::object&, json::object&) const override { return false; }
+
+ private:
+  const std::function<void()>& on_read_;
+};
+
+TEST(ExtenderSimulation, GivenASimulationUnderWay_WhenSomebodyNeedsTheBooks_ThenTheyAreFree) {
+  base::StartLog("test", base::LogLevel::kOff);
+  std::function<void()> on_read = [] {};
+  device::Vendors vendors;
+  vendors.push_back(std::make_unique<TellingVendor>(on_read));
+  Books books(std::move(vendors), {});
+  SimCluster cluster;
+  SimApi api(cluster);
+  BindLease lease(api, cluster, {}, {.enabled = false});
+  const RecordEvent record = [](const PodName&, const sched::Event&) {};
+  Binder binder(books, api, cluster, lease, record, {});
+  Extender extender(books, binder, cluster, record, [] { return true; });
+
+  std::future<std::size_t> other;  // outlives the simulation: where the books are taken, it has them afterwards
+  bool free = false;
+  on_read = [&] {
+    other = std::async(std::launch::async,
+                       [&] { return books.Read([](const State& state) { return state.ledger.pod_count(); }); });
+    free = other.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+  };
+  const std::string body =
+      base::Concat({R"({"Pod":)", kPod, R"(,"Nodes":{"metadata":{},"items":[{"metadata":{"name":"x"}}]}})"});
+  const Reply reply = extender.Filter(body, [] { return false; });
+  EXPECT_EQ(base::ParseJson(reply.body)->at("Nodes").at("items").as_array().size(), 1U) << reply.body;
+  EXPECT_TRUE(other.valid());
+  EXPECT_TRUE(free);
 }
 
 TEST_F(ExtenderTest, GivenAFilteredPod_WhenBound_ThenItIsBoundToItsNodeOnly) {
