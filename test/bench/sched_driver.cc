@@ -17,6 +17,7 @@
 #include "net/test_certificates.h"
 #include "test/bench/sched_cell.h"
 #include "test/bench/sched_null.h"
+#include "test/bench/sched_pure.h"
 
 namespace hami::bench {
 namespace {
@@ -43,6 +44,7 @@ struct Row {
   int running = 0;
   Phase null;
   Phase ours;
+  double pure = 0;  // decisions a second, without a program around them
   double ratio() const { return null.per_second() > 0 ? ours.per_second() / null.per_second() : 0; }
 };
 
@@ -74,7 +76,14 @@ base::FlagSet FlagsFor(Arguments& arguments) {
   flags.Bool("quick", arguments.quick, "two cells instead of six, fewer pods");
   flags.Bool("locks", arguments.locks,
              "nodes whose plugin needs HAMi's node lock (one pod at a time between bind and Allocate)");
-  flags.Text("output", "table|json", arguments.output, "json: the figures as one document");
+  flags.Custom(
+      "output", "table|json", "table",
+      [&arguments](const std::string& text) -> base::Status {
+        if (text != "table" && text != "json") return base::Fail("must be table or json");
+        arguments.output = text;
+        return {};
+      },
+      "json: the figures as one document");
   flags.Text("scheduler", "FILE", arguments.scheduler, "the program to measure");
   flags.Text("cells", "NODESxPODS,...", arguments.cells, "these cells instead, like 5000x100000");
   flags.Custom("pods", "N", "3000", number(arguments.pods), "pods to place in each phase, at most");
@@ -124,6 +133,9 @@ base::Status Measure(const CellOptions& options, Measured& measured) {
   const auto counted = cell.Metrics(names);
   measured.touched_per_event = counted[0] > 0 ? counted[1] / counted[0] : 0;
   measured.rss_scraped_mib = cell.rss_mib("VmHWM:");
+  cell.StopExtender();
+  const auto pure = PureDecisions(options.nodes, options.running, {rows[0].ours.names, rows[1].ours.names});
+  for (const bool every : {false, true}) rows[every].pure = pure[every];
   for (Row& row : rows) {
     row.nodes = options.nodes;
     row.running = options.running;
@@ -143,6 +155,7 @@ std::vector<Verdict> Judge(const Measured& measured) {
     verdicts.push_back({"part of the null extender's, " + names, row.ratio(), 0.6, false});
     verdicts.push_back({"CPU a pod, " + names + ", ms", row.ours.cpu_ms, 0.2, true});
     verdicts.push_back({"memory, " + names + ", MiB", row.ours.rss_mib, 300, true});
+    verdicts.push_back({"pure decisions a second, " + names, row.pure, 100'000, false});
   }
   if (!verdicts.empty()) {
     verdicts.push_back({"nodes touched by an event of the books", measured.touched_per_event, 2, true});
@@ -170,6 +183,7 @@ void PrintJson(const Measured& measured) {
   for (const Row& row : measured.rows) {
     rows.push_back(json::object{{"nodes", row.nodes},
                                 {"running", row.running},
+                                {"pure_decisions_per_second", row.pure},
                                 {"null", ToJson(row.null)},
                                 {"hami_scheduler", ToJson(row.ours)}});
   }
@@ -187,10 +201,10 @@ void PrintJson(const Measured& measured) {
 }
 
 void PrintRow(const Row& row) {
-  std::printf("%6d %8d %6zu   %7.0f %7.0f %5.0f %%  %6.3f %8.3f %6.3f %8.3f %7.3f %7.3f %6.1f  %7.0f\n", row.nodes,
-              row.running, row.ours.names, row.null.per_second(), row.ours.per_second(), row.ratio() * 100,
+  std::printf("%6d %8d %6zu   %7.0f %7.0f %5.0f %%  %6.3f %8.3f %6.3f %8.3f %7.3f %7.3f %6.1f  %7.0f %8.0f\n",
+              row.nodes, row.running, row.ours.names, row.null.per_second(), row.ours.per_second(), row.ratio() * 100,
               row.ours.alone_p50_ms, row.ours.alone_p99_ms, row.ours.filter_p50_ms, row.ours.filter_p99_ms,
-              row.null.cpu_ms, row.ours.cpu_ms, row.ours.calls, row.ours.rss_mib);
+              row.null.cpu_ms, row.ours.cpu_ms, row.ours.calls, row.ours.rss_mib, row.pure);
   for (const Phase* phase : {&row.null, &row.ours}) {
     if (phase->failed > 0) {
       std::printf("       %d of %d pods failed: %s\n", phase->failed, phase->failed + phase->placed,
@@ -224,8 +238,10 @@ int Bench(const Arguments& arguments, const std::string& self) {
   const bool table = arguments.output != "json";
   if (table) {
     std::printf(
-        "                           pods a second       filter alone, ms  with bindings   CPU ms a pod     API   memory\n"
-        " nodes  running  names      null    ours           p50      p99    p50      p99    null    ours  calls      MiB\n");
+        "                           pods a second       filter alone, ms  with bindings   CPU ms a pod     API   "
+        "memory     pure\n"
+        " nodes  running  names      null    ours           p50      p99    p50      p99    null    ours  calls      "
+        "MiB  a second\n");
   }
   Measured measured;
   int status = 0;
@@ -265,8 +281,9 @@ int Main(const std::vector<std::string>& words, const std::string& self) {
   arguments.scheduler = (std::filesystem::path(self).parent_path().parent_path() / "bin" / "hami-scheduler").string();
   const base::FlagSet flags = FlagsFor(arguments);
   const auto parsed = flags.Parse(words);
-  if (!parsed || !parsed->words.empty() || (arguments.output != "table" && arguments.output != "json")) {
-    std::cerr << "bench-sched: error: " << (parsed ? "what is meant?" : parsed.error().message) << "\n" << flags.Help();
+  if (!parsed || !parsed->words.empty()) {
+    const std::string why = parsed ? "'" + parsed->words.front() + "' is no flag" : parsed.error().message;
+    std::cerr << "bench-sched: error: " << base::Printable(why) << "\n" << flags.Help();
     return 2;
   }
   if (parsed->help) {
