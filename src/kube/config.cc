@@ -51,7 +51,8 @@ std::string Text(const YAML::Node& node, const char* key) {
   return value && value.IsScalar() ? value.Scalar() : std::string();
 }
 
-bool Flag(const YAML::Node& node, const char* key) { return Text(node, key) == "true"; }
+// With a value; null is what kubectl takes for nothing said.
+bool Has(const YAML::Node& node, const char* key) { return node[key] && !node[key].IsNull(); }
 
 // Finds NAME in the list LIST ("clusters") of all files and gives its PART ("cluster").
 base::Result<Entry> Find(const std::vector<Document>& documents, const char* list, const char* part,
@@ -62,7 +63,9 @@ base::Result<Entry> Find(const std::vector<Document>& documents, const char* lis
     for (const YAML::Node& item : items) {
       if (!item.IsMap() || Text(item, "name") != name) continue;
       const YAML::Node found = item[part];
-      if (!found || !found.IsMap()) break;
+      // `user:` with nothing behind it is a user without credentials.
+      if (!found || found.IsNull()) return Entry{YAML::Node(YAML::NodeType::Map), document.file};
+      if (!found.IsMap()) break;
       return Entry{found, document.file};
     }
   }
@@ -89,6 +92,13 @@ base::Result<net::Pem> ReadPem(const Entry& entry, const std::string& key) {
   return pem;
 }
 
+base::Status ReadFlag(const Entry& entry, const char* key, bool& out) {
+  if (!Has(entry.node, key)) return {};
+  const YAML::Node value = entry.node[key];
+  if (value.IsScalar() && YAML::convert<bool>::decode(value, out)) return {};
+  return base::Fail(Place(entry, key) + key + ": must be true or false");
+}
+
 base::Status ReadCluster(const Entry& entry, Config& config) {
   auto server = net::ParseUrl(Text(entry.node, "server"));
   if (!server) return base::Fail(Place(entry, "server") + "server: " + server.error().message);
@@ -99,20 +109,20 @@ base::Status ReadCluster(const Entry& entry, Config& config) {
   auto ca = ReadPem(entry, "certificate-authority");
   if (!ca) return tl::unexpected(ca.error());
   config.tls.ca = *std::move(ca);
-  config.tls.insecure = Flag(entry.node, "insecure-skip-tls-verify");
+  HAMI_TRY(ReadFlag(entry, "insecure-skip-tls-verify", config.tls.insecure));
   config.tls.server_name = Text(entry.node, "tls-server-name");
   return {};
 }
 
 base::Status ReadUser(const Entry& entry, Config& config) {
   for (const char* key : {"exec", "auth-provider"}) {
-    if (entry.node[key]) {
+    if (Has(entry.node, key)) {
       return base::Fail(Place(entry, key) + "users with '" + key + "' are not supported",
                         "use a client certificate, a token or a tokenFile, for instance of a service account");
     }
   }
   for (const char* key : {"as", "as-uid", "as-groups", "as-user-extra"}) {
-    if (entry.node[key]) return base::Fail(Place(entry, key) + "impersonation ('" + key + "') is not supported");
+    if (Has(entry.node, key)) return base::Fail(Place(entry, key) + "impersonation ('" + key + "') is not supported");
   }
   auto certificate = ReadPem(entry, "client-certificate");
   if (!certificate) return tl::unexpected(certificate.error());

@@ -93,6 +93,30 @@ TEST(Kubeconfig, GivenAUserThatNeedsAProgramWhenReadThenTheRefusalSaysSo) {
   EXPECT_FALSE(ReadText(WithUser("as: somebody")));
 }
 
+TEST(Kubeconfig, GivenMembersThatSayNothingWhenReadThenTheyAreNotThere) {
+  const auto config = ReadText(WithUser("exec: null, auth-provider: ~, as: null, token: t"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->token, "t");
+  const auto nobody = ReadText(
+      "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
+      "clusters: [{name: k, cluster: {server: 'https://x'}}]\nusers:\n- name: u\n  user:\n");
+  ASSERT_TRUE(nobody) << nobody.error().message;
+  EXPECT_EQ(nobody->token, "");
+}
+
+TEST(Kubeconfig, GivenAnyFormOfABooleanWhenReadThenItIsThatOrAnError) {
+  const auto insecure = [](const std::string& value) {
+    return ReadText(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\nclusters:\n- name: k\n  cluster:\n" +
+        ("    server: https://x\n    insecure-skip-tls-verify: " + value) + "\n");
+  };
+  for (const char* value : {"true", "True", "yes"}) EXPECT_TRUE(insecure(value)->tls.insecure) << value;
+  for (const char* value : {"false", "False", "no", "null"}) EXPECT_FALSE(insecure(value)->tls.insecure) << value;
+  ASSERT_FALSE(insecure("maybe"));
+  EXPECT_EQ(insecure("maybe").error().message,
+            "/home/me/.kube/config:7: insecure-skip-tls-verify: must be true or false");
+}
+
 TEST(Kubeconfig, GivenHalfOrDamagedCredentialsWhenReadThenTheyAreRefused) {
   EXPECT_FALSE(ReadText(WithUser("client-certificate: /a")));
   EXPECT_FALSE(ReadText(WithUser("client-certificate-data: '!', client-key-data: '!'")));
