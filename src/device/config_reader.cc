@@ -184,7 +184,9 @@ base::Status ConfigReader::Finish() {
       const std::string& key = pair.first.Scalar();
       if (!seen.insert(key).second) FailAt(pair.first, Path(key), "is given twice");
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-      const std::optional<std::string> meant = base::Nearest(key, known_);
+      std::optional<std::string> meant = base::Nearest(key, known_);
+      // HAMi's documents write keys with their section: nvidia.memoryFactor.
+      if (!meant) meant = base::Nearest(key.substr(key.rfind('.') + 1), known_);
       FailAt(pair.first, Path(key), meant ? "unknown key; did you mean " + *meant + "?" : "unknown key");
     }
   }

@@ -115,6 +115,8 @@ nvidia:
 TEST(DeviceConfig, GivenAWrongKey_ThenTheErrorNamesFileLineAndKey) {
   EXPECT_EQ(ErrorOf("nvidia:\n  resourceCuntName: x\n"),
             "f.yaml:2: nvidia.resourceCuntName: unknown key; did you mean resourceCountName?");
+  EXPECT_EQ(ErrorOf("nvidia:\n  nvidia.memoryFactor: 1\n"),
+            "f.yaml:2: nvidia.nvidia.memoryFactor: unknown key; did you mean memoryFactor?");
   EXPECT_EQ(ErrorOf("nvidia:\n  defaultMemory: 0\nqqqqqqqqqqqq: {}\n"), "f.yaml:3: qqqqqqqqqqqq: unknown key");
   EXPECT_EQ(ErrorOf("nvidia:\n  defaultMemory: 0\n  defaultMemory: 1\n"),
             "f.yaml:3: nvidia.defaultMemory: is given twice");

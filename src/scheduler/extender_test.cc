@@ -79,6 +79,13 @@ TEST_F(ExtenderTest, GivenAPodThatFits_WhenFiltered_ThenOneNodeIsNamed) {
   EXPECT_EQ(books_.Read([](const State& state) { return state.ledger.pod_count(); }), 1U);
 }
 
+TEST_F(ExtenderTest, GivenMoreThanAHundredCandidates_WhenFiltered_ThenTheEventCountsThem) {
+  std::string names = R"(["n2","n1")";
+  for (int i = 0; i < 99; ++i) names += ",\"other-" + std::to_string(i) + "\"";
+  EXPECT_EQ(FilterNames(names + "]").at("NodeNames"), (json::array{"n1"}));
+  EXPECT_EQ(events_, std::vector<std::string>{"find fit node(n1) among 101 nodes"});
+}
+
 TEST_F(ExtenderTest, GivenAPodFilteredTwice_WhenTheSecondComes_ThenItIsChargedOnce) {
   (void)FilterNames(R"(["n1"])");
   (void)FilterNames(R"(["n2"])");
