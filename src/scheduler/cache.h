@@ -21,8 +21,10 @@ namespace hami::scheduler {
 
 struct CacheOptions {
   std::map<std::string, std::string> node_selector;  // labels of the nodes that are registered
-  // NAME is set for each. Replicas are few, and while they do not see what happens they decide on what was.
-  kube::ReflectorOptions reflector = {.backoff_most = std::chrono::seconds(5)};
+  // NAME is set for each. Replicas are few, and while they do not see what happens they decide on what was. What a
+  // server or a proxy lost on the way holds a card no longer than an hour.
+  kube::ReflectorOptions reflector = {.relist_interval = std::chrono::hours(1),
+                                      .backoff_most = std::chrono::seconds(5)};
 };
 
 // What the books look at of a pod: what it was given, and the roles and terms of its containers; not what it asks for.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "base/log.h"
 #include "device/annotations.h"
 #include "device/register_codec.h"
@@ -138,6 +140,29 @@ class ClusterTest : public ::testing::Test {
 
   kube::FakeApiServer server_;
 };
+
+TEST_F(ClusterTest, GivenAnHourThatPassed_WhenWatchesEnd_ThenEverythingIsListedAnew) {
+  const auto client = *kube::Client::Make(server_.config());
+  Books books(sched::testing::NvidiaOnly(), {});
+  Registration registration;
+  net::Canceller stop;
+  WallTime time(stop);
+  std::atomic<bool> later{false};
+  CacheOptions options;
+  options.reflector.watch_timeout = std::chrono::seconds(1);
+  options.reflector.now = [&] { return net::Clock::now() + std::chrono::hours(later ? 1 : 0); };
+  Cache cache(*client, books, registration, time, options);
+  const auto listed = [&](std::uint64_t times) {
+    const auto counters = cache.counters();
+    return counters.pods.lists == times && counters.nodes.lists == times && counters.quotas.lists == times;
+  };
+  cache.Start();
+  ASSERT_TRUE(Eventually([&] { return cache.Synced(); }));
+  ASSERT_TRUE(Eventually([&] { return cache.counters().pods.watches > 1; }));
+  EXPECT_TRUE(listed(1));
+  later = true;
+  EXPECT_TRUE(Eventually([&] { return listed(2); }));
+}
 
 TEST_F(ClusterTest, GivenAPod_WhenFilteredAndBound_ThenItIsBoundAndAnnotatedAtOnceAndTheNodeLocked) {
   Scheduler scheduler(server_);
