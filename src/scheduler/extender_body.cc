@@ -126,7 +126,9 @@ base::Result<FilterBody> ReadFilterBody(std::string_view text) {
       }
       if (!cursor.TakeValue(value)) return Broken("request", cursor);
       if (value == "null") value = {};
-      if (SameKey(key, "nodes")) body.nodes = value;
+      if (!SameKey(key, "nodes")) continue;
+      if (!value.empty() && value.front() != '{') return base::Fail("Nodes is not a list object");
+      body.nodes = value;
     } while (cursor.Take(','));
     if (!cursor.Take('}')) return Broken("request", cursor);
   }

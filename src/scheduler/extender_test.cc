@@ -119,6 +119,10 @@ TEST_F(ExtenderTest, GivenBodiesThatCanNotBeAnswered_WhenFiltered_ThenTheErrorFi
   EXPECT_EQ(extender_.Filter("", [] { return false; }).status, 400);
   EXPECT_EQ(Filter("{}").at("Error"), "extender args missing pod");
   EXPECT_EQ(Filter(base::Concat({R"({"Pod":)", kPod, "}"})).at("Error"), "extender args missing nodes");
+  for (const char* nodes : {"[]", "1", "\"n1\""}) {
+    EXPECT_EQ(Filter(base::Concat({R"({"Pod":)", kPod, R"(,"Nodes":)", nodes, "}"})).at("Error"),
+              "Nodes is not a list object");
+  }
   for (const char* body : {"x", "[]", "{", R"({"Pod":{)", R"({"Pod":{]},"NodeNames":[]})",
                            R"({"Pod":1,"NodeNames":[1]})", R"({"Pod":{},"NodeNames":["a" "b"]})",
                            R"({"Pod":{},"NodeNames":["a",]})", "{} x", R"({"Pod":{},"NodeNames":"n"})"}) {
