@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <functional>
 
 #include "test/preload/guest_kernels.h"
@@ -185,12 +186,12 @@ Step StepOf(const std::string& name) {
 }
 
 // What the device did, in ns, may not be more than the limit of 20 % allows, whatever is kept for a moment.
-void Metered(const Step& step, int times) {
+void Metered(const Step& step, int times, CUstream stream = nullptr) {
   constexpr double kKept = 12e6;
   const auto begin = Clock::now();
   const uint64_t before = simgpu_busy_ns(0, 0);
   for (int i = 0; i < times; ++i) step();
-  OK(cuCtxSynchronize());
+  OK(stream == nullptr ? cuCtxSynchronize() : cuStreamSynchronize(stream));
   const auto wall = static_cast<double>((Clock::now() - begin) / std::chrono::nanoseconds(1));
   const uint64_t busy = simgpu_busy_ns(0, 0) - before;
   if (static_cast<double>(busy) > 0.2 * wall + kKept) {
@@ -323,6 +324,44 @@ SCENARIO(metered_two_devices) {
   }
   for (int i = 0; i < 20; ++i) OK(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0));
   for (int device = 0; device < 2; ++device) OK(cuStreamSynchronize(launches[device].hStream));
+  Tell("busy", simgpu_busy_ns(0, 0));
+}
+
+// metered_elsewhere CURRENT WHAT: a library's kernel or a graph runs where its stream is, whatever context is current.
+SCENARIO(metered_elsewhere) {
+  OK(cuInit(0));
+  alarm(30);
+  const std::string& current = arguments.at(0);
+  Begin();
+  const CUstream stream = NewStream();
+  const CUgraphExec exec = Instantiate(GraphOf("half"));
+  const Step kernel = LibraryStep(stream, false);
+  CUcontext context = nullptr;
+  if (current == "none") OK(cuCtxSetCurrent(nullptr));
+  if (current == "another") OK(cuCtxCreate_v2(&context, 0, 0));
+  if (current == "device") context = Begin(1);
+  Metered(arguments.at(1) == "graph" ? [&] { OK(cuGraphLaunch(exec, stream)); } : kernel, 80, stream);
+  CUcontext now = nullptr;
+  OK(cuCtxGetCurrent(&now));
+  EXPECT(now == context);
+  Tell("busy", simgpu_busy_ns(0, 0));
+}
+
+// metered_threads: each launch by a thread of its own.
+SCENARIO(metered_threads) {
+  const CUcontext context = Begin();
+  alarm(30);
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("cheap");
+  const auto begin = Clock::now();
+  for (int i = 0; i < 1000; ++i) {
+    std::thread([&] {
+      OK(cuCtxSetCurrent(context));
+      Launch(f, stream);
+    }).join();
+  }
+  OK(cuStreamSynchronize(stream));
+  std::printf("wall %f\n", Seconds(begin));
   Tell("busy", simgpu_busy_ns(0, 0));
 }
 

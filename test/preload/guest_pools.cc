@@ -139,6 +139,21 @@ SCENARIO(async_capture) {
   EXPECT_SAME(Room(), before);
 }
 
+// Memory for a stream is its context's, also where the thread has no context at all.
+SCENARIO(pool_without_context) {
+  const CUcontext context = Begin();
+  const CUstream stream = NewStream();
+  CUmemoryPool pool = nullptr;
+  OK(cuDeviceGetMemPool(&pool, 0));
+  OK(cuCtxSetCurrent(nullptr));
+  CUdeviceptr block = 0;
+  OOM(cuMemAllocAsync(&block, 2 * kGiB, stream));
+  OOM(cuMemAllocFromPoolAsync(&block, 2 * kGiB, pool, stream));
+  OK(cuMemAllocAsync(&block, 256 * kMiB, stream));
+  OK(cuCtxSetCurrent(context));
+  Balanced();
+}
+
 // A pool belongs to the device it was made on, whichever is current.
 SCENARIO(pool_of_other_device) {
   Begin(0);

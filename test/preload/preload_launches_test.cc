@@ -49,6 +49,42 @@ INSTANTIATE_TEST_SUITE_P(Ways, MeteredWays,
                                          "captured_into"),
                          [](const auto& way) { return std::string(way.param); });
 
+struct Elsewhere {
+  const char* current;
+  const char* what;
+};
+
+class MeteredElsewhere : public Metered, public testing::WithParamInterface<Elsewhere> {};
+
+TEST_P(MeteredElsewhere, GivenAStreamOfAnotherContextThanTheCurrentOne_ThenItsDeviceIsCharged) {
+  Pass({"metered_elsewhere", GetParam().current, GetParam().what},
+       {{"SIMGPU", "2xH100"}, {"CUDA_DEVICE_SM_LIMIT_0", "20"}, {"CUDA_DEVICE_SM_LIMIT_1", "90"}});
+  const uint64_t busy = Number("busy");
+  EXPECT_GT(Charged(), busy * 7 / 10);
+  EXPECT_LT(Charged(), busy * 2);
+  EXPECT_EQ(Charged(1), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, MeteredElsewhere,
+                         testing::Values(Elsewhere{"none", "kernel"}, Elsewhere{"none", "graph"},
+                                         Elsewhere{"another", "kernel"}, Elsewhere{"another", "graph"},
+                                         Elsewhere{"device", "kernel"}, Elsewhere{"device", "graph"}),
+                         [](const auto& way) { return std::string(way.param.current) + "_" + way.param.what; });
+
+// With one device there is a fast path, which does not look where a stream is.
+class MeteredElsewhereOnOne : public MeteredElsewhere {};
+
+TEST_P(MeteredElsewhereOnOne, GivenAStreamOfAnotherContextThanTheCurrentOne_ThenTheLimitHolds) {
+  Pass({"metered_elsewhere", GetParam().current, GetParam().what}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
+  EXPECT_GT(Charged(), Number("busy") * 7 / 10);
+  EXPECT_LT(Charged(), Number("busy") * 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, MeteredElsewhereOnOne,
+                         testing::Values(Elsewhere{"none", "kernel"}, Elsewhere{"none", "graph"},
+                                         Elsewhere{"another", "kernel"}, Elsewhere{"another", "graph"}),
+                         [](const auto& way) { return std::string(way.param.current) + "_" + way.param.what; });
+
 class MeteredLoading : public Metered, public testing::WithParamInterface<const char*> {};
 
 TEST_P(MeteredLoading, GivenCodeThatIsLoadedAtTheFirstLaunch_ThenThatIsNotCharged) {

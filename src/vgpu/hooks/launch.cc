@@ -117,26 +117,14 @@ HAMI_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* li
   const auto launch = [&] { return real::cuLaunchCooperativeKernelMultiDevice(list, count, flags); };
   constexpr unsigned kMost = hami::region::kMaxDevices;
   if (list == nullptr || count > kMost || !Active()) return launch();
-  const auto on_context_of = [](CUstream stream, auto action) {
-    CUcontext context = nullptr;
-    if (real::cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return;
-    if (real::cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
-    action();
-    real::cuCtxPopCurrent_v2(&context);
-  };
   const auto id = [](const CUDA_LAUNCH_PARAMS& p) {
     return KernelId(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
   };
   Ticket tickets[kMost];
-  for (unsigned i = 0; i < count; ++i)
-    on_context_of(list[i].hStream, [&] { AwaitLaunch(id(list[i]), list[i].hStream); });
-  for (unsigned i = 0; i < count; ++i) {
-    on_context_of(list[i].hStream, [&] { BeginLaunch(id(list[i]), list[i].hStream, false, &tickets[i]); });
-  }
+  for (unsigned i = 0; i < count; ++i) AwaitLaunch(id(list[i]), list[i].hStream);
+  for (unsigned i = 0; i < count; ++i) BeginLaunch(id(list[i]), list[i].hStream, false, &tickets[i]);
   const CUresult result = launch();
-  for (unsigned i = 0; i < count; ++i) {
-    on_context_of(list[i].hStream, [&] { EndLaunch(&tickets[i], result); });
-  }
+  for (unsigned i = 0; i < count; ++i) EndLaunch(&tickets[i], result);
   return result;
 }
 

@@ -18,16 +18,8 @@ namespace {
 
 // Where memory for a stream comes from. A stream of another context than the current one is on that context's device.
 bool PlaceOfStream(CUstream stream, Place* out) {
-  if (!CurrentPlace(out)) return false;
-  if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return true;
-  CUcontext of_stream = nullptr;
-  CUcontext current = nullptr;
-  if (real::cuStreamGetCtx(stream, &of_stream) != CUDA_SUCCESS || of_stream == nullptr) return true;
-  if (real::cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == of_stream) return true;
-  if (real::cuCtxPushCurrent_v2(of_stream) != CUDA_SUCCESS) return true;
-  CurrentPlace(out);
-  real::cuCtxPopCurrent_v2(&current);
-  return true;
+  const OnContextOf there(stream);
+  return CurrentPlace(out);
 }
 
 CUstream Meant(CUstream stream, bool per_thread) {

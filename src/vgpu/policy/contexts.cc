@@ -263,6 +263,20 @@ bool CurrentPlace(Place* out) {
   return true;
 }
 
+OnContextOf::OnContextOf(CUstream stream) {
+  if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return;
+  CUcontext of_stream = nullptr;
+  CUcontext current = nullptr;
+  if (real::cuStreamGetCtx(stream, &of_stream) != CUDA_SUCCESS || of_stream == nullptr) return;
+  if (real::cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == of_stream) return;
+  elsewhere_ = real::cuCtxPushCurrent_v2(of_stream) == CUDA_SUCCESS;
+}
+
+OnContextOf::~OnContextOf() {
+  CUcontext popped = nullptr;
+  if (elsewhere_) real::cuCtxPopCurrent_v2(&popped);
+}
+
 CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
   const int device = DeviceOfOrdinal(ordinal);
   if (device == kUnlimited) return maker.create(maker.arg);

@@ -26,6 +26,20 @@ struct Place {
 // False when the thread has no current context: the driver knows the right error.
 bool CurrentPlace(Place* out);
 
+// Makes the context of a stream current while it lives, where that is another one: a kernel of a library, a graph and
+// memory from a pool go where their stream is, whatever is current, and even where nothing is.
+class OnContextOf {
+ public:
+  explicit OnContextOf(CUstream stream);
+  ~OnContextOf();
+  OnContextOf(const OnContextOf&) = delete;
+  OnContextOf& operator=(const OnContextOf&) = delete;
+  bool elsewhere() const { return elsewhere_; }
+
+ private:
+  bool elsewhere_ = false;
+};
+
 enum class ContextKind : uint8_t { kPrimary, kCreated, kGreen };
 
 // Runs `create` (which makes a context on `ordinal` and answers the driver's result) between reserving and settling;

@@ -346,9 +346,10 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
     __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_RELEASE);
     return;
   }
+  if (g_captures.load(std::memory_order_relaxed) > 0 && Capturing(stream, per_thread)) return;
+  const OnContextOf there(stream);
   Place place;
   if (!CurrentPlace(&place)) return;
-  if (g_captures.load(std::memory_order_relaxed) > 0 && Capturing(stream, per_thread)) return;
   Lease& lease = t_lease;
   const int device = place.device;
   const uint32_t epoch = g_epoch.load(std::memory_order_relaxed);
@@ -356,6 +357,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
   if (lease.epoch == epoch && lease.device == device && cost > 0 && cost <= lease.credit) {
     if (g_window_open.load(std::memory_order_relaxed)) CountInWindow(device, cost, stream, per_thread, ticket);
+    ticket->elsewhere = there.elsewhere();
     lease.credit -= cost;
     return;
   }
@@ -380,6 +382,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   PayLaunch(&lease, device, cost, rate, gives_way, now);
   if (cost == 0) TellOthers(device, LimitOf(device), kUnknownCost, now);
   *ticket = {.stream = stream, .cost = cost, .device = device, .per_thread = per_thread, .gives_way = gives_way};
+  ticket->elsewhere = there.elsewhere();
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
   ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);
@@ -389,6 +392,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
 }
 
 void AwaitLaunch(uint64_t id, CUstream stream) {
+  const OnContextOf there(Active() ? stream : nullptr);
   Place place;
   if (!Active() || !CurrentPlace(&place) || place.device < 0 || RateOf(place.device) == 0) return;
   if (Capturing(stream, false)) return;
@@ -401,6 +405,7 @@ void AwaitLaunch(uint64_t id, CUstream stream) {
 
 void EndLaunch(Ticket* ticket, CUresult result) {
   const bool launched = result == CUDA_SUCCESS;
+  const OnContextOf there(ticket->elsewhere ? ticket->stream : nullptr);
   if (ticket->sample != nullptr) StopTiming(ticket->sample, ticket->stream, ticket->per_thread, launched);
   if (ticket->in_window && launched) {
     LeaveWindow(ticket->device, ticket->stream, ticket->per_thread, ticket->cost);

@@ -55,7 +55,8 @@ struct Ticket {
   bool per_thread = false;
   bool gives_way = false;
   bool in_window = false;
-  bool marks = false;  // an event goes behind it (pacer_trail.h)
+  bool elsewhere = false;  // the stream's context is not the current one
+  bool marks = false;      // an event goes behind it (pacer_trail.h)
 };
 
 // The slow path, before and after the driver's own function.
