@@ -117,6 +117,11 @@ TEST_F(Metered, GivenLaunchesThatFail_ThenNothingIsChargedForThem) {
   EXPECT_LT(Charged(), Number("busy") + 1'000'000);
 }
 
+TEST_F(Metered, GivenThreadsThatLaunchOnceAndEnd_ThenWhatTheyDidNotUseIsNotCharged) {
+  Pass({"metered_threads"}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
+  EXPECT_LT(Charged(), 3 * Number("busy"));
+}
+
 // Each device's part of such a launch waits for the other's account; that is not what it costs.
 TEST_F(Metered, GivenTwoDevicesOfDifferentLimits_ThenEachIsChargedItsOwnPart) {
   Pass({"metered_two_devices"},

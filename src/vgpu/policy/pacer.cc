@@ -252,8 +252,15 @@ void ReturnLease(Lease* lease, int64_t now) {
   lease->credit = 0;
 }
 
+// What the one thread of a fork's child has, before it did anything itself, is its parent's.
+void ReturnLastLease(void* lease) {
+  if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) != 0) ReturnLease(static_cast<Lease*>(lease), MonotonicNanos());
+  *static_cast<Lease*>(lease) = {0, -1, 0};
+}
+
 void RenewLease(Lease* lease, int device, uint32_t epoch, int64_t now) {
   if (lease->epoch == epoch && lease->device == device) return;
+  if (lease->epoch == 0) WhenThreadEnds(&ReturnLastLease, lease);
   ReturnLease(lease, now);
   lease->device = device;
   lease->epoch = epoch;

@@ -138,5 +138,7 @@ void SetWindowOpen(bool open);
 // The helper thread: started by the first launch, sleeps while nothing is launched.
 void KeepHelperAwake();
 void ResetHelper();
+// What is left of the lease of this thread goes back when it ends.
+void WhenThreadEnds(void (*give_back)(void* lease), Lease* lease);
 
 }  // namespace hami::vgpu

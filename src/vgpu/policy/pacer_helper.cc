@@ -138,6 +138,8 @@ bool StartThread() {
   return started;
 }
 
+constinit uint32_t g_key_and_one = 0;  // of what each thread leaves; 0 = not made yet
+
 // Late in the process's life the driver may be gone before its threads are.
 __attribute__((destructor)) void StopAtExit() { StopSampling(); }
 
@@ -162,6 +164,28 @@ void KeepHelperAwake() {
     syscall(SYS_futex, &g_state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   }
   errno = saved_errno;
+}
+
+void WhenThreadEnds(void (*give_back)(void* lease), Lease* lease) {
+  using Create = int(uint32_t*, void (*)(void*));
+  using Delete = int(uint32_t);
+  using Set = int(uint32_t, const void*);
+  const DlsymFn look_up = RealDlsym();
+  if (look_up == nullptr) return;
+  auto* const create = reinterpret_cast<Create*>(look_up(nullptr, "pthread_key_create"));
+  auto* const discard = reinterpret_cast<Delete*>(look_up(nullptr, "pthread_key_delete"));
+  auto* const set = reinterpret_cast<Set*>(look_up(nullptr, "pthread_setspecific"));
+  if (create == nullptr || discard == nullptr || set == nullptr) return;
+  uint32_t known = __atomic_load_n(&g_key_and_one, __ATOMIC_ACQUIRE);
+  uint32_t key = known - 1;
+  if (known == 0) {
+    if (create(&key, give_back) != 0) return;
+    if (!__atomic_compare_exchange_n(&g_key_and_one, &known, key + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      discard(key);
+      key = known - 1;
+    }
+  }
+  set(key, lease);
 }
 
 void ResetHelper() {
