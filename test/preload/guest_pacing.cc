@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -126,6 +127,27 @@ SCENARIO(paced_server) {
     OK(cuStreamSynchronize(stream));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+}
+
+// paced_requests: the median latency of requests of 2 ms, in the best of three rounds, for the host's sake.
+SCENARIO(paced_requests) {
+  BeginAhead();
+  const CUstream stream = NewStream();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  double best = 1;
+  for (int round = 0; round < 3 && best > 2.4e-3; ++round) {
+    std::vector<double> latencies;
+    for (int i = 0; i < 100; ++i) {
+      const auto begin = Clock::now();
+      for (int k = 0; k < 4; ++k) LaunchWide(Kernel("us500"), stream);
+      OK(cuStreamSynchronize(stream));
+      latencies.push_back(Seconds(begin));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    std::nth_element(latencies.begin(), latencies.begin() + 50, latencies.end());
+    best = std::min(best, latencies[50]);
+  }
+  if (best > 2.4e-3) Fail(__FILE__, __LINE__, "us until a request of 2 ms was done", std::lround(best * 1e6), 2400);
 }
 
 // paced_share_of DELAY SECONDS PERCENT TOLERANCE OWNER PID...: what one process has of the device, or with 0 all have,

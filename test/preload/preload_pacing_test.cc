@@ -265,6 +265,15 @@ TEST_F(SharedGpu, GivenAnImportantOneWithIdleTime_ThenTheOtherUsesIt_WhoeverCame
   }
 }
 
+// A pod that asks for no priority has none in its environment, and its rank is 1.
+TEST_F(SharedGpu, GivenOneThatNamesNoPriority_ThenItGivesWayToTheImportant) {
+  for (const char* limit : {"0", "90"}) {
+    Begin("plain", Container(limit, {{"CUDA_DEVICE_SM_LIMIT", limit}}));
+    Pass({"paced_requests"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+    End("plain");
+  }
+}
+
 TEST_F(SharedGpu, GivenBurst_ThenIdleTimeIsUsed_AndGivenBack) {
   Begin("bursts", Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "30"}, {"HAMI_CORES_BURST", "80"}}));
   ExpectShare("bursts", "0.8", "80", "7");

@@ -69,8 +69,8 @@ bool GivesWay(int device) {
   const uint64_t devices = region::Load(a->region->device_count);
   if (devices != 0 && static_cast<uint64_t>(device) >= devices) return false;
   if (g_was_blocked.load(std::memory_order_relaxed)) return true;
-  if (!settings().says_priority || region::Load(a->region->priority) <= 0) return false;
-  return !OthersKnown(device) || Others(device, MonotonicNanos()).higher_present;
+  if (region::Load(a->region->priority) <= 0) return false;
+  return OthersKnown(device) ? Others(device, MonotonicNanos()).higher_present : settings().says_priority;
 }
 
 bool TellsOthers(int device) { return device >= 0 && Others(device, MonotonicNanos()).lower_present; }

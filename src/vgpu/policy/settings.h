@@ -30,7 +30,8 @@ struct Settings {
   uint64_t memory_limit[region::kMaxDevices] = {};
   uint64_t sm_limit[region::kMaxDevices] = {};  // percent, 1…100
   int priority = 1;
-  bool says_priority = false;  // the environment itself does: above 0, a task that must stop quickly when it is told to
+  bool says_priority = false;  // the environment itself does: above 0, where no common area tells of others, a task
+                               // that must stop quickly
   UtilizationPolicy policy = UtilizationPolicy::kDefault;
   bool oversubscribe = false;
   bool kill_on_refusal = false;  // ACTIVE_OOM_KILLER
