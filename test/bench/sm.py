@@ -249,8 +249,9 @@ def parse():
     parser.add_argument("--limiter", choices=("library", "none", "fake"), default="library", help="of the table")
     parser.add_argument("--beside", type=lambda text: tuple(text.split(",")), default=tuple(sm_parts.BEST_EFFORT),
                         help="the best-effort loads of priority")
-    parser.add_argument("--through", choices=("library", "hami", "fake"), default="library", help="how tenants are started: "
-                        "by the environment alone, by hami run, which gives them a common area, or with a limiter of their own")
+    parser.add_argument("--through", choices=("library", "hami", "fake"), default="hami", help="how tenants are started: by the "
+                        "environment alone, by hami run, which gives them a common area (this if left out), or with a limiter of "
+                        "their own")
     parser.add_argument("--groups", type=lambda text: tuple(tuple(map(int, group.split(":"))) for group in text.split(",")),
                         help="of tenants: their shares, as 30:70,50:50")
     parser.add_argument("--loads", type=lambda text: tuple(text.split(",")), help="of the tenants of a group, in turn")
