@@ -120,7 +120,9 @@ base::Result<ShareRecord> ChangeLocked(const SetOptions& options, const Nvml* nv
   // The record first: what is promised is set aside before anybody can use it.
   HAMI_TRY(lock.Update(*changed));
   if (const auto published = Publish(share->region_path, *changed); !published) {
-    static_cast<void>(lock.Update(*share->record));  // the first failure is what matters
+    // What of the region was written goes back, too; the first failure is what matters.
+    static_cast<void>(Publish(share->region_path, *share->record));
+    static_cast<void>(lock.Update(*share->record));
     return tl::unexpected(published.error());
   }
   return changed;
