@@ -142,6 +142,16 @@ TEST_F(WindowTest, GivenReleasesOfStreamsSideBySide_ThenTheyAreChargedWhatTheyTo
   EXPECT_NEAR(ratio, 1.0, 0.002);
 }
 
+// What is launched while it goes is earned meanwhile: at a limit of 75 a release of 80 is one of 200.
+TEST_F(WindowTest, GivenLongReleases_ThenTheyAreChargedWhatTheyTook_RaggedEndsIncluded) {
+  for (int i = 0; i < 30; ++i) Release(200 * kStreams + i % 9, 200 * kUs);
+  const int64_t charged = Charged();
+  const int64_t busy = busy_;
+  for (int i = 0; i < 300; ++i) Release(200 * kStreams + i % 9, 200 * kUs);
+  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  EXPECT_NEAR(ratio, 1.0, 0.001);
+}
+
 TEST_F(WindowTest, GivenEstimatesThatAreTooHigh_ThenReleasesAreChargedWhatTheyTook) {
   for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 225 * kUs);
   const int64_t charged = Charged();
