@@ -19,7 +19,7 @@ constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little 
 constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
 constexpr int kNeverWaits = 4;                // times as many launches without a wait
-constexpr int kMostTogether = 8;              // times what is waited for
+constexpr int kMostTogether = 16;             // times what is waited for
 constexpr int kFewLaunches = 512;             // phases end after some launches if nobody waits
 constexpr int kRounds = 8;                    // on each stream; fewer say more about where phases begin and end
 constexpr int64_t kLeastSpacing = 200'000;    // ns of work between marks on a stream
@@ -51,7 +51,7 @@ struct Window {
   bool cut;            // phase two ended while the streams went on
   bool seeks, sought;  // somebody is to see, and sees, that phase two has the GPU alone
   bool together;       // phase two is a launch of each stream, all at once, behind nothing
-  bool waits;          // it began with a wait, so there will be another one
+  bool waits;          // it began with a wait, and there will be another one unless much is not known yet
   int recording;
   CUcontext context;
   CUdevice ordinal;
@@ -85,8 +85,8 @@ bool EventDue(const Window& w, const Mark& mark) {
 int Streams(const Window& w) { return w.marks[0] > w.marks[1] ? w.marks[0] : w.marks[1]; }
 
 // Never within what goes together after a wait: of the one part the ragged end would be left out, and the other would
-// have more of it than the whole. What goes is more than what was waited for, as more is earned meanwhile: four times
-// as much at a limit of 90.
+// have more of it than the whole. What goes is more than what was waited for, as more is earned meanwhile: ten times as
+// much at a limit of 95. Who is charged far too little at first never waits, and that must show soon.
 int MostLaunches(const Window& w) {
   const int together = (w.waits ? kMostTogether : 2) * static_cast<int>(kSideBySide) * Streams(w);
   return together > kFewLaunches ? together : kFewLaunches;
@@ -312,7 +312,7 @@ void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
   const bool young = g_overlap[device].samples < kConfident;
   switch (w.phase) {
     case Phase::kRest:
-      if (now - w.ended_at >= (young ? kFirstInterval : kInterval) && Open(&w, now)) w.waits = runs_dry;
+      if (now - w.ended_at >= (young ? kFirstInterval : kInterval) && Open(&w, now)) w.waits = runs_dry && !young;
       return;
     case Phase::kPrime:
       if (runs_dry && w.sought) return;
