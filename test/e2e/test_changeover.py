@@ -144,6 +144,7 @@ def test_the_way_back(lab, hami, alive):
     """What ours leaves says all that HAMi's scheduler and plugin read, in their words."""
     lab.node("a", [lab.card("A0")])
     lab.run("p", gpu=1, mem=3000, cores=30)
+    wait_for("the handshake, which no binding waits for", lambda: HANDSHAKE in of(lab.read_node("a")))
     alive.program.stop()
     pod, notes = lab.read("p"), of(lab.read("p"))
     assert notes[ALLOCATED] == f"{lab.full('A0')},NVIDIA,3000,30:;"
