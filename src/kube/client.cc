@@ -151,17 +151,6 @@ std::string BodyOf(const Binding& binding) {
 
 }  // namespace
 
-struct Client::Ask {
-  std::string method;
-  std::string target;
-  std::string content_type;
-  std::string body;
-  net::Deadline deadline;
-  const net::Canceller* stop = nullptr;
-  net::Duration rest{};
-  base::Parts parts{};
-};
-
 struct Client::Page {
   std::string resource_version;
   std::string next;  // continue token; empty: the last page
@@ -178,58 +167,48 @@ base::Result<std::unique_ptr<Client>> Client::Make(const Config& config, const C
   net::ClientOptions http_options;
   http_options.tls = config.tls;
   http_options.max_idle = options.max_idle_connections;
+  http_options.headers = {{"Accept", "application/json"}, {"User-Agent", options.user_agent}};
   auto http = net::Client::Make(config.server, http_options);
   if (!http) return tl::unexpected<base::Error>(http.error());
   return std::unique_ptr<Client>(new Client(*std::move(http), config, options));
 }
 
-Client::Ask Client::NewAsk(std::string method, std::string target, const CallContext& context) const {
-  Ask ask;
-  ask.method = std::move(method);
-  ask.target = std::move(target);
-  ask.deadline = net::After(context.timeout == net::Duration{} ? options_.timeout : context.timeout);
-  ask.stop = context.stop;
-  ask.parts = context.parts;
-  return ask;
+net::Call Client::NewCall(std::string method, std::string target, const CallContext& context) const {
+  return {.method = std::move(method),
+          .target = std::move(target),
+          .headers = {},
+          .body = {},
+          .deadline = net::After(context.timeout == net::Duration{} ? options_.timeout : context.timeout),
+          .canceller = context.stop};
 }
 
-Status Client::WaitTurn(const Ask& ask) {
+Status Client::WaitTurn(const net::Call& call) {
+  if (options_.qps <= 0) return {};  // no limit
   net::Duration wait{};
   {
     const std::scoped_lock lock(rate_mutex_);
     wait = rate_.Take(net::Clock::now());
   }
   if (wait == net::Duration{}) return {};
-  if (net::After(wait) > ask.deadline) return Fail(Reason::kTimeout, "the client's own rate limit leaves no time");
+  if (net::After(wait) > call.deadline) return Fail(Reason::kTimeout, "the client's own rate limit leaves no time");
   static const net::Canceller never;
-  if ((ask.stop == nullptr ? never : *ask.stop).SleepUntil(net::After(wait))) {
+  if ((call.canceller == nullptr ? never : *call.canceller).SleepUntil(net::After(wait))) {
     return Fail(Reason::kCancelled, "cancelled");
   }
   return {};
 }
 
-net::Call Client::CallOf(const Ask& ask, const std::string& token) const {
-  net::Call call;
-  call.method = ask.method;
-  call.target = ask.target;
-  call.headers.reserve(4);
-  call.headers.emplace_back("Accept", "application/json");
-  call.headers.emplace_back("User-Agent", options_.user_agent);
-  if (!ask.content_type.empty()) call.headers.emplace_back("Content-Type", ask.content_type);
+void Client::Sign(net::Call& call, const std::string& token) const {
+  std::erase_if(call.headers, [](const auto& header) { return header.first == "Authorization"; });
   std::string authorization = token.empty() ? basic_ : "Bearer " + token;
   if (!authorization.empty()) call.headers.emplace_back("Authorization", std::move(authorization));
-  call.body = ask.body;
-  call.deadline = ask.deadline;
-  call.canceller = ask.stop;
-  call.rest = ask.rest;
-  return call;
 }
 
-Status Client::ExchangeOnce(const Ask& ask, const std::string& token,
-                            const std::function<Status(std::string_view)>& sink, bool* body_begun) {
+Status Client::ExchangeOnce(const net::Call& call, const std::function<Status(std::string_view)>& sink,
+                            bool* body_begun) {
   std::string error_body;
   Status verdict;
-  const auto start = http_->Stream(CallOf(ask, token), [&](const net::ResponseStart& head, std::string_view piece) {
+  const auto start = http_->Stream(call, [&](const net::ResponseStart& head, std::string_view piece) {
     if (head.status / 100 != 2) {
       error_body += piece.substr(0, kMostErrorBody - error_body.size());
       return true;
@@ -244,24 +223,26 @@ Status Client::ExchangeOnce(const Ask& ask, const std::string& token,
   return tl::unexpected(FromAnswer(start->status, error_body, start->headers.Find("Retry-After")));
 }
 
-Status Client::Exchange(const Ask& ask, const std::function<Status(std::string_view)>& sink) {
+Status Client::Exchange(net::Call call, const std::function<Status(std::string_view)>& sink) {
   bool renewed = false;
   for (int retries = 0;; ++retries) {
-    HAMI_NET_TRY(WaitTurn(ask));
+    HAMI_NET_TRY(WaitTurn(call));
     const auto token = token_.Get();
     if (!token) return Fail(Reason::kUnauthorized, token.error().message);
     calls_.fetch_add(1, std::memory_order_relaxed);
     bool body_begun = false;
-    auto outcome = ExchangeOnce(ask, *token, sink, &body_begun);
+    Sign(call, *token);
+    auto outcome = ExchangeOnce(call, sink, &body_begun);
     if (outcome || body_begun || retries >= kMostRetries) return outcome;
     const Error& error = outcome.error();
     if (error.reason == Reason::kUnauthorized && !renewed && token_.Refused(*token)) {
       renewed = true;
     } else if ((error.code == 429 || error.code == 503) && error.retry_after) {
       const net::Deadline again = net::After(*error.retry_after);
-      if (again >= ask.deadline) return outcome;
+      if (again >= call.deadline) return outcome;
       static const net::Canceller never;
-      if ((ask.stop == nullptr ? never : *ask.stop).SleepUntil(again)) return Fail(Reason::kCancelled, "cancelled");
+      const net::Canceller& stop = call.canceller == nullptr ? never : *call.canceller;
+      if (stop.SleepUntil(again)) return Fail(Reason::kCancelled, "cancelled");
     } else {
       return outcome;
     }
@@ -269,24 +250,24 @@ Status Client::Exchange(const Ask& ask, const std::function<Status(std::string_v
   }
 }
 
-Status Client::ExchangeStatus(const Ask& ask) {
-  return Exchange(ask, [](std::string_view) { return Status(); });
+Status Client::ExchangeStatus(net::Call call) {
+  return Exchange(std::move(call), [](std::string_view) { return Status(); });
 }
 
-Result<json::value> Client::ExchangeJson(const Ask& ask) {
+Result<json::value> Client::ExchangeJson(net::Call call, base::Parts parts) {
   std::string body;
-  HAMI_NET_TRY(Exchange(ask, [&](std::string_view piece) -> Status {
+  HAMI_NET_TRY(Exchange(std::move(call), [&](std::string_view piece) -> Status {
     if (body.size() + piece.size() > kMostAnswerBytes) return Fail(Reason::kBadAnswer, "the answer is too large");
     body += piece;
     return {};
   }));
   // The document is read and dropped as a whole: its parts need no memory of their own each.
-  return ParseDocument(body, json::make_shared_resource<json::monotonic_resource>(2 * body.size()), ask.parts);
+  return ParseDocument(body, json::make_shared_resource<json::monotonic_resource>(2 * body.size()), parts);
 }
 
 Result<json::value> Client::Get(const Resource& resource, std::string_view ns, std::string_view name,
                                 const CallContext& context) {
-  return ExchangeJson(NewAsk("GET", PathTo(resource, ns, name), context));
+  return ExchangeJson(NewCall("GET", PathTo(resource, ns, name), context), context.parts);
 }
 
 Result<Client::Page> Client::ListPage(const std::string& target, const ListSink& sink, const CallContext& context) {
@@ -301,7 +282,7 @@ Result<Client::Page> Client::ListPage(const std::string& target, const ListSink&
     sink.item(*item);
     return {};
   });
-  HAMI_NET_TRY(Exchange(NewAsk("GET", target, context), [&](std::string_view piece) { return scanner.Feed(piece); }));
+  HAMI_NET_TRY(Exchange(NewCall("GET", target, context), [&](std::string_view piece) { return scanner.Feed(piece); }));
   const auto frame = scanner.Finish();
   if (!frame) return tl::unexpected(frame.error());
   if (!frame->is_object()) return Fail(Reason::kBadAnswer, "list: not an object");
@@ -339,12 +320,12 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
                    {"resourceVersion", request.resource_version},
                    {"timeoutSeconds", std::to_string(request.timeout.count())}};
   Add(query, request.selection);
-  Ask ask = NewAsk("GET", PathTo(resource, ns) + net::EncodeQuery(query), context);
-  ask.deadline = net::After(request.timeout + kWatchSlack);
-  ask.rest = kWatchRest;
+  net::Call call = NewCall("GET", PathTo(resource, ns) + net::EncodeQuery(query), context);
+  call.deadline = net::After(request.timeout + kWatchSlack);
+  call.rest = kWatchRest;
   std::string unread;
   bool enough = false;
-  auto outcome = Exchange(ask, [&](std::string_view piece) -> Status {
+  auto outcome = Exchange(std::move(call), [&](std::string_view piece) -> Status {
     // An event is one line: JSON strings hold no raw line breaks.
     for (auto end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
       const std::string_view line = unread.empty() ? piece.substr(0, end) : unread.append(piece.substr(0, end));
@@ -366,38 +347,36 @@ Status Client::Watch(const Resource& resource, std::string_view ns, const WatchR
   return outcome;
 }
 
-Client::Ask Client::CreateAsk(const Resource& resource, std::string_view ns, std::string text,
-                              const CallContext& context) const {
-  Ask ask = NewAsk("POST", PathTo(resource, ns), context);
-  ask.content_type = "application/json";
-  ask.body = std::move(text);
-  return ask;
+net::Call Client::CreateCall(const Resource& resource, std::string_view ns, std::string text,
+                             const CallContext& context) const {
+  net::Call call = NewCall("POST", PathTo(resource, ns), context);
+  call.headers.emplace_back("Content-Type", "application/json");
+  call.body = std::move(text);
+  return call;
 }
 
 Result<json::value> Client::Create(const Resource& resource, std::string_view ns, const json::value& object,
                                    const CallContext& context) {
-  return ExchangeJson(CreateAsk(resource, ns, Text(object), context));
+  return ExchangeJson(CreateCall(resource, ns, Text(object), context), context.parts);
 }
 
 std::vector<Status> Client::CreateAll(const Resource& resource, std::span<NewObject> objects,
                                       const CallContext& context) {
-  std::vector<Ask> asks;
-  for (NewObject& one : objects) {
-    asks.push_back(CreateAsk(resource, one.ns, std::move(one.text), context));
-    asks.back().rest = kAnswersRest;
-  }
   const auto token = token_.Get();
   Status ready = token ? Status() : Fail(Reason::kUnauthorized, token.error().message);
   std::vector<net::Call> calls;
-  for (const Ask& ask : asks) {
-    if (ready) ready = WaitTurn(ask);
+  calls.reserve(objects.size());
+  for (NewObject& one : objects) {
+    net::Call& call = calls.emplace_back(CreateCall(resource, one.ns, std::move(one.text), context));
+    call.rest = kAnswersRest;
+    if (ready) ready = WaitTurn(call);
     if (!ready) return std::vector<Status>(objects.size(), ready);
-    calls.push_back(CallOf(ask, *token));
+    Sign(call, *token);
   }
   calls_.fetch_add(calls.size(), std::memory_order_relaxed);
   const auto answers = http_->SendAll(calls);
   std::vector<Status> outcomes;
-  for (std::size_t i = 0; i < asks.size(); ++i) {
+  for (std::size_t i = 0; i < calls.size(); ++i) {
     const auto& answer = answers[i];
     if (!answer) {
       outcomes.push_back(tl::unexpected(FromTransport(answer.error())));
@@ -405,7 +384,7 @@ std::vector<Status> Client::CreateAll(const Resource& resource, std::span<NewObj
       outcomes.emplace_back();
     } else if (answer->status == 401 || answer->status == 429 || answer->status == 503) {
       // Perhaps to be asked again: what is to be heeded then, Exchange knows.
-      outcomes.push_back(ExchangeStatus(asks[i]));
+      outcomes.push_back(ExchangeStatus(std::move(calls[i])));
     } else {
       outcomes.push_back(tl::unexpected(FromAnswer(answer->status, answer->body, answer->headers.Find("Retry-After"))));
     }
@@ -415,28 +394,29 @@ std::vector<Status> Client::CreateAll(const Resource& resource, std::span<NewObj
 
 Result<json::value> Client::Update(const Resource& resource, std::string_view ns, std::string_view name,
                                    const json::value& object, const CallContext& context) {
-  Ask ask = NewAsk("PUT", PathTo(resource, ns, name), context);
-  ask.content_type = "application/json";
-  ask.body = Text(object);
-  return ExchangeJson(ask);
+  net::Call call = NewCall("PUT", PathTo(resource, ns, name), context);
+  call.headers.emplace_back("Content-Type", "application/json");
+  call.body = Text(object);
+  return ExchangeJson(std::move(call), context.parts);
 }
 
 Result<json::value> Client::Patch(const Resource& resource, std::string_view ns, std::string_view name, PatchType type,
                                   const json::value& patch, const CallContext& context) {
-  Ask ask = NewAsk("PATCH", PathTo(resource, ns, name), context);
-  ask.content_type = type == PatchType::kMerge ? "application/merge-patch+json" : "application/json-patch+json";
-  ask.body = Text(patch);
-  return ExchangeJson(ask);
+  net::Call call = NewCall("PATCH", PathTo(resource, ns, name), context);
+  call.headers.emplace_back("Content-Type",
+                            type == PatchType::kMerge ? "application/merge-patch+json" : "application/json-patch+json");
+  call.body = Text(patch);
+  return ExchangeJson(std::move(call), context.parts);
 }
 
 Status Client::Delete(const Resource& resource, std::string_view ns, std::string_view name, std::string_view uid,
                       const CallContext& context) {
-  Ask ask = NewAsk("DELETE", PathTo(resource, ns, name), context);
+  net::Call call = NewCall("DELETE", PathTo(resource, ns, name), context);
   if (!uid.empty()) {
-    ask.content_type = "application/json";
-    ask.body = Text({{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"preconditions", {{"uid", View(uid)}}}});
+    call.headers.emplace_back("Content-Type", "application/json");
+    call.body = Text({{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"preconditions", {{"uid", View(uid)}}}});
   }
-  return ExchangeStatus(ask);
+  return ExchangeStatus(std::move(call));
 }
 
 Status Client::Bind(std::string_view ns, std::string_view pod, std::string_view uid, std::string_view node,
@@ -445,10 +425,10 @@ Status Client::Bind(std::string_view ns, std::string_view pod, std::string_view 
 }
 
 Status Client::PostBinding(const Binding& binding, const CallContext& context) {
-  Ask ask = NewAsk("POST", PathTo(kPods, binding.ns, binding.name, "binding"), context);
-  ask.content_type = "application/json";
-  ask.body = BodyOf(binding);
-  return ExchangeStatus(ask);
+  net::Call call = NewCall("POST", PathTo(kPods, binding.ns, binding.name, "binding"), context);
+  call.headers.emplace_back("Content-Type", "application/json");
+  call.body = BodyOf(binding);
+  return ExchangeStatus(std::move(call));
 }
 
 }  // namespace hami::kube

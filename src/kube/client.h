@@ -134,20 +134,20 @@ class Client {
   Counters counters() const { return {calls_.load(), retries_.load()}; }
 
  private:
-  struct Ask;
   Client(std::unique_ptr<net::Client> http, const Config& config, const ClientOptions& options);
 
-  // One exchange with its headers, token and rate limit; SINK gets the body of a 2xx answer only.
-  Status Exchange(const Ask& ask, const std::function<Status(std::string_view)>& sink);
-  Status ExchangeOnce(const Ask& ask, const std::string& token, const std::function<Status(std::string_view)>& sink,
-                      bool* body_begun);
-  Status WaitTurn(const Ask& ask);
-  Result<json::value> ExchangeJson(const Ask& ask);
+  // One exchange with its token and rate limit; SINK gets the body of a 2xx answer only.
+  Status Exchange(net::Call call, const std::function<Status(std::string_view)>& sink);
+  Status ExchangeOnce(const net::Call& call, const std::function<Status(std::string_view)>& sink, bool* body_begun);
+  Status WaitTurn(const net::Call& call);
+  Result<json::value> ExchangeJson(net::Call call, base::Parts parts);
   // For writes whose answer says nothing that its status does not say.
-  Status ExchangeStatus(const Ask& ask);
-  Ask NewAsk(std::string method, std::string target, const CallContext& context) const;
-  Ask CreateAsk(const Resource& resource, std::string_view ns, std::string text, const CallContext& context) const;
-  net::Call CallOf(const Ask& ask, const std::string& token) const;
+  Status ExchangeStatus(net::Call call);
+  net::Call NewCall(std::string method, std::string target, const CallContext& context) const;
+  net::Call CreateCall(const Resource& resource, std::string_view ns, std::string text,
+                       const CallContext& context) const;
+  // Says who asks, in place of what was said before.
+  void Sign(net::Call& call, const std::string& token) const;
   struct Page;
   Result<Page> ListPage(const std::string& target, const ListSink& sink, const CallContext& context);
 

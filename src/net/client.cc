@@ -12,6 +12,11 @@ namespace {
 
 constexpr std::size_t kReadBytes = 32768;
 constexpr std::size_t kJoinBytes = 65536;
+constexpr std::size_t kUsualHeadBytes = 512;
+
+std::string LinesOf(const Url& origin, const Headers& headers) {
+  return HeaderLines({{"Host", origin.Authority()}}) + HeaderLines(headers);
+}
 
 // The whole body, up to a limit.
 class Collector {
@@ -52,6 +57,9 @@ struct Client::Attempt {
   bool answered = false;  // the first byte of the answer came
   bool reusable = false;
 };
+
+Client::Client(Url origin, const ClientOptions& options)
+    : origin_(std::move(origin)), options_(options), lines_(LinesOf(origin_, options.headers)) {}
 
 Result<std::unique_ptr<Client>> Client::Make(const Url& origin, const ClientOptions& options) {
   std::unique_ptr<Client> client(new Client(origin, options));
@@ -97,11 +105,9 @@ void Client::GiveBack(std::unique_ptr<net::Stream> connection) {
   if (idle_.size() < options_.max_idle) idle_.push_back({std::move(connection), After(options_.idle_time)});
 }
 
-std::string Client::Message(const Call& call, bool with_body) const {
-  std::string message =
-      RequestHead(call.method, origin_.path + call.target, authority_, call.headers, call.body.size());
-  if (with_body) message += call.body;
-  return message;
+void Client::AppendMessage(std::string& out, const Call& call, bool with_body) const {
+  AppendRequestHead(out, call.method, origin_.path, call.target, lines_, call.headers, call.body.size());
+  if (with_body) out += call.body;
 }
 
 Result<Client::Attempt> Client::Connected(const Call& call) {
@@ -120,7 +126,10 @@ Result<Client::Attempt> Client::Connected(const Call& call) {
 Status Client::Ask(Attempt& attempt) const {
   const Call& call = *attempt.call;
   const bool join = call.body.size() <= kJoinBytes;
-  HAMI_NET_TRY(attempt.connection->Write(Message(call, join)));
+  std::string message;
+  message.reserve(kUsualHeadBytes + (join ? call.body.size() : 0));
+  AppendMessage(message, call, join);
+  HAMI_NET_TRY(attempt.connection->Write(message));
   if (!join) HAMI_NET_TRY(attempt.connection->Write(call.body));
   // The answer can not be here yet: looking for it first would be in vain.
   return attempt.connection->WaitReadable(std::min(call.deadline, After(attempt.silence)), call.canceller);
@@ -195,7 +204,7 @@ std::vector<Result<Response>> Client::SendAll(std::span<const Call> calls) {
   auto attempt = Connected(calls.front());
   Status fine = attempt ? Status() : tl::unexpected(attempt.error());
   std::string messages;
-  for (const Call& call : calls) messages += Message(call, true);
+  for (const Call& call : calls) AppendMessage(messages, call, true);
   if (fine) fine = attempt->connection->Write(messages);
   if (fine) attempt->one_of_many = true;
   for (const Call& call : calls) {

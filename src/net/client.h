@@ -24,6 +24,7 @@ namespace hami::net {
 
 struct ClientOptions {
   ClientTls tls;
+  Headers headers;  // of every request, before its own
   std::size_t max_idle = 16;
   Duration idle_time = std::chrono::seconds(60);
   Limits limits;  // of an answer that is collected; streams have no limit
@@ -72,21 +73,20 @@ class Client {
     Deadline until;
   };
 
-  Client(Url origin, const ClientOptions& options)
-      : origin_(std::move(origin)), authority_(origin_.Authority()), options_(options) {}
+  Client(Url origin, const ClientOptions& options);
   Result<std::unique_ptr<net::Stream>> NewConnection(const Call& call);
   std::unique_ptr<net::Stream> TakeIdle();
   void GiveBack(std::unique_ptr<net::Stream> connection);
   struct Attempt;
   Result<Attempt> Connected(const Call& call);
-  std::string Message(const Call& call, bool with_body) const;
+  void AppendMessage(std::string& out, const Call& call, bool with_body) const;
   Status Ask(Attempt& attempt) const;
   static Result<ResponseStart> ReadAnswer(Attempt& attempt, const BodySink& sink);
   void Finish(Attempt& attempt);
 
   const Url origin_;
-  const std::string authority_;
   const ClientOptions options_;
+  const std::string lines_;  // of the headers of every request
   std::unique_ptr<ReloadingContext> tls_;
   std::mutex mutex_;
   std::vector<Idle> idle_;

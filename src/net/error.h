@@ -21,6 +21,7 @@ enum class Cause {
   kTls,        // handshake or certificate
   kProtocol,   // the peer does not speak HTTP/1.x as it should
   kTooLarge,   // more header or body than we allow
+  kNoRoom,     // more at once than we have room for
 };
 
 struct Error : base::Error {

@@ -8,8 +8,11 @@
 #include <array>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <boost/none.hpp>
+#include <optional>
 
 #include "base/json_cursor.h"
+#include "base/strings.h"
 
 namespace hami::net {
 namespace {
@@ -48,11 +51,12 @@ struct TextBody : http::string_body {
   };
 };
 
+// A parser that is not eager stops behind the head.
 template <typename Parser>
 Result<std::size_t> FeedTo(Parser& parser, std::string_view bytes) {
   std::size_t taken = 0;
-  // Beast stops after the head even when eager; an exception can only be one of allocation.
-  while (taken < bytes.size() && !parser.is_done()) {
+  // An exception can only be one of allocation.
+  while (taken < bytes.size() && !parser.is_done() && (parser.eager() || !parser.is_header_done())) {
     error_code code;
     std::size_t now = 0;
     try {
@@ -85,7 +89,7 @@ void AppendHeader(std::string& out, std::string_view name, std::string_view valu
   const std::size_t start = out.size();
   out.append(name).append(": "sv).append(value);
   // Whatever came from outside must not end the line early.
-  if (base::PlainLength(std::string_view(out).substr(start)) != out.size() - start) {
+  if (!base::IsPlain(std::string_view(out).substr(start))) {
     std::replace_if(
         out.begin() + static_cast<std::ptrdiff_t>(start), out.end(),
         [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
@@ -107,21 +111,26 @@ std::string_view ReasonPhrase(int status) {
 }
 
 std::string RequestHead(const Request& request, std::size_t body_bytes) {
-  return RequestHead(request.method, request.target, {}, request.headers, body_bytes);
-}
-
-std::string RequestHead(std::string_view method, std::string_view target, std::string_view host, const Headers& headers,
-                        std::size_t body_bytes) {
   std::string head;
   head.reserve(kUsualHeadBytes);
-  head.append(method).append(" ").append(target).append(" HTTP/1.1\r\n");
-  if (!host.empty()) AppendHeader(head, "Host", host);
-  for (const auto& [name, value] : headers) AppendHeader(head, name, value);
-  if (body_bytes > 0 || (method != "GET" && method != "HEAD")) {
-    AppendHeader(head, "Content-Length", std::to_string(body_bytes));
-  }
-  head += "\r\n";
+  AppendRequestHead(head, request.method, {}, request.target, {}, request.headers, body_bytes);
   return head;
+}
+
+void AppendRequestHead(std::string& out, std::string_view method, std::string_view path, std::string_view target,
+                       std::string_view lines, const Headers& headers, std::size_t body_bytes) {
+  out.append(method).append(" "sv).append(path).append(target).append(" HTTP/1.1\r\n"sv).append(lines);
+  for (const auto& [name, value] : headers) AppendHeader(out, name, value);
+  if (body_bytes > 0 || (method != "GET" && method != "HEAD")) {
+    AppendHeader(out, "Content-Length", std::to_string(body_bytes));
+  }
+  out += "\r\n"sv;
+}
+
+std::string HeaderLines(const Headers& headers) {
+  std::string lines;
+  for (const auto& [name, value] : headers) AppendHeader(lines, name, value);
+  return lines;
 }
 
 std::string ResponseHead(const Response& response, bool chunked, bool keep_alive) {
@@ -143,17 +152,50 @@ std::string ResponseHead(const Response& response, bool chunked, bool keep_alive
 
 struct RequestParser::Impl {
   http::request_parser<TextBody> parser;
+  const BodyLimitOf limit_of;
+  BodyLimit limit;
 };
 
-RequestParser::RequestParser(const Limits& limits) : impl_(std::make_unique<Impl>()) {
-  impl_->parser.eager(true);
+RequestParser::RequestParser(const Limits& limits, BodyLimitOf limit_of)
+    : impl_(new Impl{{}, std::move(limit_of), {limits.body_bytes, {}}}) {
   impl_->parser.header_limit(limits.header_bytes);
-  impl_->parser.body_limit(limits.body_bytes);
+  impl_->parser.body_limit(boost::none);
 }
 RequestParser::~RequestParser() = default;
 RequestParser::RequestParser(RequestParser&&) noexcept = default;
 
-Result<std::size_t> RequestParser::Feed(std::string_view bytes) { return FeedTo(impl_->parser, bytes); }
+tl::unexpected<Error> RequestParser::TooLarge() const {
+  const auto& head = impl_->parser.get();
+  const std::string_view target = head.target();
+  const std::string_view remedy = impl_->limit.remedy;
+  return Fail(Cause::kTooLarge,
+              base::Concat({head.method_string(), " ", target.substr(0, target.find('?')), " takes bodies of at most ",
+                            std::to_string(impl_->limit.bytes), " bytes", remedy.empty() ? "" : ": ", remedy}));
+}
+
+Status RequestParser::LimitBody() {
+  const std::string_view target = impl_->parser.get().target();
+  if (impl_->limit_of) impl_->limit = impl_->limit_of(target);
+  impl_->parser.body_limit(impl_->limit.bytes);
+  const auto length = impl_->parser.content_length();
+  if (length && *length > impl_->limit.bytes) return TooLarge();
+  return {};
+}
+
+Result<std::size_t> RequestParser::Feed(std::string_view bytes) {
+  std::size_t head = 0;
+  if (!head_done()) {
+    const auto taken = FeedTo(impl_->parser, bytes);
+    if (!taken || !head_done()) return taken;
+    HAMI_NET_TRY(LimitBody());
+    impl_->parser.eager(true);
+    head = *taken;
+  }
+  const auto body = FeedTo(impl_->parser, bytes.substr(head));
+  if (body) return head + *body;
+  if (body.error().cause == Cause::kTooLarge) return TooLarge();
+  return body;
+}
 bool RequestParser::head_done() const { return impl_->parser.is_header_done(); }
 bool RequestParser::done() const { return impl_->parser.is_done(); }
 bool RequestParser::keep_alive() const { return impl_->parser.get().keep_alive(); }
@@ -162,6 +204,8 @@ bool RequestParser::wants_continue() const {
   return message.version() >= 11 && boost::beast::iequals(message[http::field::expect], "100-continue");
 }
 bool RequestParser::is_http_1_0() const { return impl_->parser.get().version() < 11; }
+
+std::uint64_t RequestParser::body_bytes() const { return impl_->parser.get().body().size(); }
 
 Request RequestParser::Take() {
   auto message = impl_->parser.release();

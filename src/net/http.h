@@ -60,20 +60,30 @@ struct Limits {
   std::uint64_t body_bytes = 64U << 20U;
 };
 
+// What a request's body may have, and what its sender can do where that is not enough.
+struct BodyLimit {
+  std::uint64_t bytes = 0;
+  std::string_view remedy;  // of a literal
+};
+using BodyLimitOf = std::function<BodyLimit(std::string_view target)>;
+
 std::string_view ReasonPhrase(int status);
 
 // What goes over the wire before the body. Line breaks in header values are replaced by blanks. REQUEST's own body may
 // be elsewhere: BODY_BYTES counts.
 std::string RequestHead(const Request& request, std::size_t body_bytes);
-// The same of the parts; HOST goes before the other headers.
-std::string RequestHead(std::string_view method, std::string_view target, std::string_view host, const Headers& headers,
-                        std::size_t body_bytes);
+// The same of the parts, behind what OUT holds; what is requested is TARGET within PATH. LINES, as HeaderLines wrote
+// them, go before the other headers.
+void AppendRequestHead(std::string& out, std::string_view method, std::string_view path, std::string_view target,
+                       std::string_view lines, const Headers& headers, std::size_t body_bytes);
+std::string HeaderLines(const Headers& headers);
 // CHUNKED: the length is not known. Otherwise Content-Length is the body's size.
 std::string ResponseHead(const Response& response, bool chunked, bool keep_alive);
 
 class RequestParser {
  public:
-  explicit RequestParser(const Limits& limits);
+  // LIMIT_OF, if any, decides instead of LIMITS about the body, as soon as the head is there.
+  explicit RequestParser(const Limits& limits, BodyLimitOf limit_of = nullptr);
   ~RequestParser();
   RequestParser(RequestParser&&) noexcept;
 
@@ -84,9 +94,13 @@ class RequestParser {
   bool keep_alive() const;      // valid after head_done()
   bool wants_continue() const;  // "Expect: 100-continue"
   bool is_http_1_0() const;
+  std::uint64_t body_bytes() const;  // that have come
   Request Take();
 
  private:
+  Status LimitBody();
+  tl::unexpected<Error> TooLarge() const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -22,6 +22,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -55,16 +56,18 @@ class Server::Impl {
   struct Parked {
     Connection connection;
     Deadline until;
+    std::pair<bool, Deadline> Rank() const { return {connection->due().has_value(), until}; }
   };
 
   void KeepDoor();
   void AcceptAll();
   void PauseAccepting();
   void ListenFor(std::uint32_t events);
-  void CloseOverdue();
+  void EndOverdue();
+  std::vector<Connection> TakeOverdue();
   bool MakeRoom();
   void Enqueue(Connection connection);
-  void Park(Connection connection);
+  bool Park(Connection& connection);
   void Work();
   void Serve(Connection connection);
   Connection TakeParked(int fd);
@@ -147,7 +150,7 @@ void Server::Impl::KeepDoor() {
       }
     }
     if (Clock::now() >= next_sweep) {
-      CloseOverdue();
+      EndOverdue();
       next_sweep = After(kSweep);
     }
   }
@@ -190,16 +193,17 @@ void Server::Impl::AcceptAll() {
     shared_.connections.fetch_add(1, std::memory_order_relaxed);
     open_.fetch_add(1);
     // To the quiet ones: a client that connects and says nothing shall not hold a thread.
-    Park(std::make_unique<ServerConnection>(shared_, std::move(newcomer_)));
+    auto connection = std::make_unique<ServerConnection>(shared_, std::move(newcomer_));
+    if (!Park(connection)) open_.fetch_sub(1);
   }
 }
 
-// Gives up the connection that has been quiet longest.
+// Gives up the connection that has been quiet longest; one within a request only where there is no other.
 bool Server::Impl::MakeRoom() {
   Connection oldest;
   const std::scoped_lock lock(mutex_);
   const auto first = std::min_element(parked_.begin(), parked_.end(),
-                                      [](const auto& a, const auto& b) { return a.second.until < b.second.until; });
+                                      [](const auto& a, const auto& b) { return a.second.Rank() < b.second.Rank(); });
   if (first == parked_.end()) return false;
   oldest = std::move(first->second.connection);
   parked_.erase(first);
@@ -207,7 +211,18 @@ bool Server::Impl::MakeRoom() {
   return true;
 }
 
-void Server::Impl::CloseOverdue() {
+// Whose request is not there in time is told so, by a worker.
+void Server::Impl::EndOverdue() {
+  for (Connection& connection : TakeOverdue()) {
+    if (connection->due()) {
+      Enqueue(std::move(connection));
+    } else {
+      open_.fetch_sub(1);
+    }
+  }
+}
+
+std::vector<Server::Impl::Connection> Server::Impl::TakeOverdue() {
   std::vector<Connection> overdue;
   const Deadline now = Clock::now();
   const std::scoped_lock lock(mutex_);
@@ -216,10 +231,11 @@ void Server::Impl::CloseOverdue() {
       ++item;
       continue;
     }
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, item->first, nullptr);
     overdue.push_back(std::move(item->second.connection));
     item = parked_.erase(item);
   }
-  open_.fetch_sub(overdue.size());
+  return overdue;
 }
 
 Server::Impl::Connection Server::Impl::TakeParked(int fd) {
@@ -232,17 +248,17 @@ Server::Impl::Connection Server::Impl::TakeParked(int fd) {
   return connection;
 }
 
-void Server::Impl::Park(Connection connection) {
+// False, and nothing done, where nobody would look after it.
+bool Server::Impl::Park(Connection& connection) {
   const std::scoped_lock lock(mutex_);
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP;
   event.data.fd = connection->fd();
-  // Under the lock, so that the doorkeeper can not see the event before the entry. On failure the connection closes.
-  if (closing_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, event.data.fd, &event) != 0) {
-    open_.fetch_sub(1);
-    return;
-  }
-  parked_[event.data.fd] = Parked{std::move(connection), After(shared_.options.idle_timeout)};
+  // Under the lock, so that the doorkeeper can not see the event before the entry.
+  if (closing_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, event.data.fd, &event) != 0) return false;
+  const Deadline until = connection->due().value_or(After(shared_.options.idle_timeout));
+  parked_[event.data.fd] = Parked{std::move(connection), until};
+  return true;
 }
 
 void Server::Impl::Enqueue(Connection connection) {
@@ -279,7 +295,13 @@ void Server::Impl::Work() {
 }
 
 void Server::Impl::Serve(Connection connection) {
-  while (connection->ServeOne()) {
+  using Turn = ServerConnection::Turn;
+  for (Turn turn = connection->ServeOne(); turn != Turn::kOver; turn = connection->ServeOne()) {
+    if (turn == Turn::kQuiet) {
+      if (Park(connection)) return;
+      if (!shared_.stopping.cancelled()) break;
+      continue;  // a stop waits for what has begun
+    }
     bool others_wait = false;
     {
       const std::scoped_lock lock(mutex_);
@@ -287,8 +309,7 @@ void Server::Impl::Serve(Connection connection) {
     }
     // A read-ahead request must be served here: no event will announce it.
     if (!connection->HasMore(others_wait ? Duration::zero() : Duration(kLinger))) {
-      if (shared_.stopping.cancelled()) break;
-      Park(std::move(connection));
+      if (shared_.stopping.cancelled() || !Park(connection)) break;
       return;
     }
   }
@@ -312,7 +333,7 @@ void Server::Impl::Stop(Duration grace) {
     closing_ = true;
     // Requests that arrived while their connection was parked have begun, too.
     for (auto& [fd, parked] : parked_) {
-      if (parked.connection->HasMore(Duration::zero())) {
+      if (parked.connection->due() || parked.connection->HasMore(Duration::zero())) {
         queue_.push_back(std::move(parked.connection));
       } else {
         quiet[fd] = std::move(parked);

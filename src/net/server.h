@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An HTTP/1.1 server over TCP or TLS. Handlers run on at most max_threads threads, which are started when needed; a
-// connection that is quiet between requests holds no thread. Every phase of a request has its deadline, so that a slow
-// or silent client costs one thread for a bounded time. Certificates are renewed from their files without a restart.
+// connection that is quiet, between requests or within one, holds no thread. Every phase of a request has its deadline.
+// Certificates are renewed from their files without a restart.
 // Stop finishes the requests that have begun.
 
 #pragma once
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,11 @@ struct ServerOptions {
   unsigned max_threads = 64;
   std::size_t max_connections = 1024;
   Limits limits;
+  BodyLimitOf body_limit;  // if any, instead of limits.body_bytes
+  // Bodies that are longer than the first share the second, from their first byte to their answer; what does not fit is
+  // answered 503. So whatever large bodies there are, a small one finds room.
+  std::uint64_t small_body_bytes = 256U << 10U;
+  std::uint64_t large_bodies_bytes = std::numeric_limits<std::uint64_t>::max();
   Duration header_timeout = std::chrono::seconds(15);  // TLS handshake; first to last byte of a head
   Duration body_timeout = std::chrono::seconds(60);
   Duration write_timeout = std::chrono::seconds(60);
@@ -55,7 +61,7 @@ class Server {
   struct Counters {
     std::uint64_t connections = 0;  // ever accepted
     std::uint64_t requests = 0;     // ever answered by the handler
-    std::uint64_t refused = 0;      // answered 400, 408, 413, 431 or cut
+    std::uint64_t refused = 0;      // answered 400, 408, 413, 431, 503 or cut
   };
   Counters counters() const;
 

@@ -2,26 +2,32 @@
 
 #include "net/server_connection.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <exception>
 #include <utility>
 
 #include "base/log.h"
+#include "base/strings.h"
 
 namespace hami::net {
 namespace {
 
 constexpr std::size_t kReadBytes = 16384;
-constexpr std::size_t kJoinBytes = 65536;  // bodies up to this go out in one piece with their head
+constexpr std::size_t kJoinBytes = 65536;                  // bodies up to this go out in one piece with their head
+constexpr auto kPatience = std::chrono::milliseconds(20);  // what is sent in one go is here by then
+constexpr auto kTellAgain = std::chrono::seconds(10);
 constexpr auto kDrainTime = std::chrono::milliseconds(500);
 
-int StatusFor(const Error& error) {
+int StatusFor(const Error& error, bool within_head) {
   switch (error.cause) {
     case Cause::kTimeout:
       return 408;
     case Cause::kTooLarge:
-      return error.message.find("header") == std::string::npos ? 413 : 431;
+      return within_head ? 431 : 413;
+    case Cause::kNoRoom:
+      return 503;
     case Cause::kProtocol:
       return 400;
     default:
@@ -65,84 +71,126 @@ class StreamWriter : public BodyWriter {
 
 }  // namespace
 
+Status BodyShare::GrowTo(std::uint64_t bytes) {
+  if (bytes <= shared_.options.small_body_bytes || bytes <= bytes_) return {};
+  const std::uint64_t more = bytes - bytes_;
+  if (shared_.large_bodies.fetch_add(more) + more > shared_.options.large_bodies_bytes) {
+    shared_.large_bodies.fetch_sub(more);
+    return Fail(Cause::kNoRoom, "large requests are being answered, and there is no room for another: try again");
+  }
+  bytes_ = bytes;
+  return {};
+}
+
+void BodyShare::GiveBack() { shared_.large_bodies.fetch_sub(std::exchange(bytes_, 0)); }
+
 bool ServerConnection::HasMore(Duration span) const {
   return !unread_.empty() || stream_.WaitReadable(After(span), &shared_.stopping).has_value();
 }
 
-Result<bool> ServerConnection::ReadSome() {
+Result<std::string_view> ServerConnection::ReadSome(std::span<char> buffer) {
+  stream_.set_deadline(due_);
   HAMI_NET_TRY(Flush());
-  std::array<char, kReadBytes> buffer;
-  const auto got = stream_.Read(buffer);
-  if (!got) return tl::unexpected(got.error());
-  unread_.append(buffer.data(), *got);
-  return *got > 0;
+  while (true) {
+    // A stop ends the doorkeeper, who would look after those that are slow.
+    const bool stopping = shared_.stopping.cancelled();
+    stream_.set_deadline(stopping ? due_ : std::min(due_, patience_));
+    const auto got = stream_.Read(buffer);
+    if (got) return std::string_view(buffer.data(), *got);
+    if (stopping || !IsQuiet(got.error()) || !shared_.stopping.cancelled()) return tl::unexpected(got.error());
+  }
 }
 
-Result<bool> ServerConnection::ReadRequest(RequestParser& parser) {
-  bool asked_to_continue = false;
-  std::array<char, kReadBytes> buffer;
-  std::string_view fresh;
+bool ServerConnection::IsQuiet(const Error& error) const {
+  return error.cause == Cause::kTimeout && Clock::now() < due_;
+}
+
+Status ServerConnection::ReadRest(std::span<char> buffer, std::string_view fresh) {
   while (true) {
-    const bool had_head = parser.head_done();
-    // A large body goes straight from the buffer to where it belongs.
+    const bool had_head = parser_->head_done();
+    // What comes goes straight from the buffer to where it belongs.
     const bool straight = unread_.empty();
     if (!straight) unread_.append(fresh);
-    auto taken = parser.Feed(straight ? fresh : std::string_view(unread_));
+    auto taken = parser_->Feed(straight ? fresh : std::string_view(unread_));
     if (!taken) return tl::unexpected(taken.error());
     if (straight) {
       unread_ = fresh.substr(*taken);
     } else {
       unread_.erase(0, *taken);
     }
-    if (parser.done()) return true;
-    if (parser.head_done() && !had_head) stream_.set_deadline(After(shared_.options.body_timeout));
-    if (parser.head_done() && parser.wants_continue() && !asked_to_continue) {
-      asked_to_continue = true;
+    HAMI_NET_TRY(share_.GrowTo(parser_->body_bytes()));
+    if (parser_->done()) return {};
+    if (parser_->head_done() && !had_head) due_ = After(shared_.options.body_timeout);
+    if (parser_->head_done() && parser_->wants_continue() && !asked_to_continue_) {
+      asked_to_continue_ = true;
       unsent_ += "HTTP/1.1 100 Continue\r\n\r\n";
     }
-    HAMI_NET_TRY(Flush());
-    const auto got = stream_.Read(buffer);
-    if (!got) return tl::unexpected(got.error());
-    if (*got == 0) return Fail(Cause::kClosed, "the client went away");
-    fresh = {buffer.data(), *got};
+    const auto more = ReadSome(buffer);
+    if (!more) return tl::unexpected(more.error());
+    if (more->empty()) return Fail(Cause::kClosed, "the client went away");
+    fresh = *more;
   }
 }
 
-bool ServerConnection::ServeOne() {
-  stream_.set_deadline(After(shared_.options.header_timeout));
-  // Until its first byte is here a request has not begun, and a stop need not wait for it.
-  stream_.set_canceller(&shared_.stopping);
+Status ServerConnection::ReadRequest() {
   if (!greeted_ && shared_.tls) {
-    if (!stream_.AcceptTls(shared_.tls->Get())) {
-      shared_.refused.fetch_add(1, std::memory_order_relaxed);
-      return false;
-    }
+    stream_.set_deadline(std::min(due_, patience_));
+    HAMI_NET_TRY(stream_.AcceptTls(shared_.tls->Get()));
   }
   greeted_ = true;
-  if (unread_.empty()) {
-    const auto first = ReadSome();
-    if (!first) return Refuse(first.error(), false);
-    if (!*first) return false;
+  std::array<char, kReadBytes> buffer;
+  std::string_view fresh;
+  if (parser_ || unread_.empty()) {
+    const auto first = ReadSome(buffer);
+    if (!first) return tl::unexpected(first.error());
+    if (first->empty()) return Fail(Cause::kClosed, "the client went away");
+    fresh = *first;
   }
   stream_.set_canceller(&shared_.cutting);
-  RequestParser parser(shared_.options.limits);
-  const auto read = ReadRequest(parser);
-  if (!read) return Refuse(read.error(), true);
+  if (!parser_) parser_.emplace(shared_.options.limits, shared_.options.body_limit);
+  return ReadRest(buffer, fresh);
+}
 
-  const bool http_1_0 = parser.is_http_1_0();
-  bool keep_alive = parser.keep_alive();
-  Request request = parser.Take();
+ServerConnection::Turn ServerConnection::ServeOne() {
+  if (!begun_) {
+    begun_ = true;
+    due_ = After(shared_.options.header_timeout);
+    patience_ = After(kPatience);
+    asked_to_continue_ = false;
+  }
+  // Until its first byte is here a request has not begun, and a stop need not wait for it.
+  stream_.set_canceller(parser_ ? &shared_.cutting : &shared_.stopping);
+  if (const auto read = ReadRequest(); !read) {
+    if (IsQuiet(read.error())) return Turn::kQuiet;
+    if (!greeted_) shared_.refused.fetch_add(1, std::memory_order_relaxed);
+    return Refuse(read.error(), parser_.has_value());
+  }
+  begun_ = false;
+  const Turn turn = ServeRequest();
+  share_.GiveBack();
+  return turn;
+}
+
+ServerConnection::Turn ServerConnection::ServeRequest() {
+  const bool http_1_0 = parser_->is_http_1_0();
+  bool keep_alive = parser_->keep_alive();
+  Request request = parser_->Take();
+  parser_.reset();
   request.abandoned = [this] { return shared_.cutting.cancelled() || stream_.PeerGone(); };
   const Response response = Handle(request);
   shared_.requests.fetch_add(1, std::memory_order_relaxed);
   if (response.abort) {
     (void)Flush();
-    return false;
+    return Turn::kOver;
   }
   stream_.set_deadline(After(shared_.options.write_timeout));
-  if (response.stream && request.method != "HEAD") return AnswerStreaming(response, http_1_0) && keep_alive;
-  keep_alive = keep_alive && !shared_.stopping.cancelled();
-  return Answer(response, request.method == "HEAD", http_1_0, keep_alive);
+  if (response.stream && request.method != "HEAD") {
+    keep_alive = AnswerStreaming(response, http_1_0) && keep_alive;
+  } else {
+    keep_alive = keep_alive && !shared_.stopping.cancelled();
+    keep_alive = Answer(response, request.method == "HEAD", http_1_0, keep_alive);
+  }
+  return keep_alive ? Turn::kServed : Turn::kOver;
 }
 
 Response ServerConnection::Handle(const Request& request) const {
@@ -186,15 +234,27 @@ bool ServerConnection::AnswerStreaming(const Response& response, bool http_1_0) 
   return writer.Finish() && !http_1_0 && !shared_.stopping.cancelled();
 }
 
-bool ServerConnection::Refuse(const Error& error, bool request_begun) {
-  const int status = request_begun ? StatusFor(error) : 0;
+void ServerConnection::TellOnceInAWhile(const Error& error) {
+  Deadline then = shared_.tell_again.load();
+  if (Clock::now() < then || !shared_.tell_again.compare_exchange_strong(then, After(kTellAgain))) return;
+  base::LogWarning("a request was refused: " + base::Printable(error.message));
+}
+
+ServerConnection::Turn ServerConnection::Refuse(const Error& error, bool request_begun) {
+  const int status = request_begun ? StatusFor(error, parser_ && !parser_->head_done()) : 0;
   if (request_begun) shared_.refused.fetch_add(1, std::memory_order_relaxed);
-  if (status == 0) return false;
+  if (status == 0) return Turn::kOver;
   stream_.set_deadline(After(kDrainTime));
-  const Response response{status, {{"Content-Type", "text/plain"}}, error.message + "\n", {}};
+  // Senders such as kube-scheduler report the status and not the text.
+  if (status == 413 || status == 503) TellOnceInAWhile(error);
+  // What has come of it is no longer wanted.
+  parser_.reset();
+  share_.GiveBack();
+  Response response{status, {{"Content-Type", "text/plain"}}, error.message + "\n", {}};
+  if (status == 503) response.headers.emplace_back("Retry-After", "1");
   unsent_ += ResponseHead(response, false, false) + response.body;
   if (Flush()) stream_.Drain(After(kDrainTime));
-  return false;
+  return Turn::kOver;
 }
 
 }  // namespace hami::net

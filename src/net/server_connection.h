@@ -7,7 +7,10 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "net/http.h"
 #include "net/server.h"
@@ -25,33 +28,66 @@ struct ServerShared {
   std::atomic<std::uint64_t> connections = 0;
   std::atomic<std::uint64_t> requests = 0;
   std::atomic<std::uint64_t> refused = 0;
+  std::atomic<std::uint64_t> large_bodies = 0;    // bytes
+  std::atomic<Deadline> tell_again = Deadline{};  // of requests that were too large: once in a while
+};
+
+// What one body has of the room for large ones. Given back at its end.
+class BodyShare {
+ public:
+  explicit BodyShare(ServerShared& shared) : shared_(shared) {}
+  ~BodyShare() { GiveBack(); }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+  // For a body of which BYTES have come; an error where there is no room.
+  Status GrowTo(std::uint64_t bytes);
+  void GiveBack();
+
+ private:
+  ServerShared& shared_;
+  std::uint64_t bytes_ = 0;
 };
 
 class ServerConnection {
  public:
-  ServerConnection(ServerShared& shared, base::Fd fd) : shared_(shared), stream_(std::move(fd)) {}
+  ServerConnection(ServerShared& shared, base::Fd fd) : shared_(shared), stream_(std::move(fd)), share_(shared) {}
 
-  // Serves one request. False: the connection is over.
-  bool ServeOne();
+  // Serves one request, or what there is of it: a client that is slow to send holds no thread meanwhile.
+  enum class Turn { kOver, kServed, kQuiet };
+  Turn ServeOne();
+  // When the request of which a part is here is to be here; nothing where none has begun.
+  std::optional<Deadline> due() const { return begun_ ? std::optional(due_) : std::nullopt; }
   // Whether the next request has begun to arrive, looking for at most SPAN.
   bool HasMore(Duration span) const;
   int fd() const { return stream_.fd(); }
 
  private:
-  // Reads into unread_; false at the peer's orderly end.
-  Result<bool> ReadSome();
-  Result<bool> ReadRequest(RequestParser& parser);
+  // What has come, in BUFFER; nothing at the peer's orderly end.
+  Result<std::string_view> ReadSome(std::span<char> buffer);
+  // Until it has no more to read without waiting.
+  Status ReadRequest();
+  Status ReadRest(std::span<char> buffer, std::string_view fresh);
+  // Whether the client was only slow, and has time left.
+  bool IsQuiet(const Error& error) const;
+  Turn ServeRequest();
   Status Flush();
-  bool Refuse(const Error& error, bool request_begun);
+  void TellOnceInAWhile(const Error& error);
+  Turn Refuse(const Error& error, bool request_begun);
   bool Answer(const Response& response, bool head_request, bool http_1_0, bool keep_alive);
   bool AnswerStreaming(const Response& response, bool http_1_0);
   Response Handle(const Request& request) const;
 
   ServerShared& shared_;
   Stream stream_;
-  bool greeted_ = false;  // the TLS handshake, if any, is done
-  std::string unread_;    // received and not yet parsed
-  std::string unsent_;    // answers, or the beginning of one
+  bool greeted_ = false;                 // the TLS handshake, if any, is done
+  bool begun_ = false;                   // a request, or the handshake
+  Deadline due_ = kNever;                // of the phase that is under way
+  Deadline patience_ = kNever;           // until then a thread waits for it
+  std::optional<RequestParser> parser_;  // of a request whose first byte is here
+  BodyShare share_;
+  bool asked_to_continue_ = false;
+  std::string unread_;  // received and not yet parsed
+  std::string unsent_;  // answers, or the beginning of one
 };
 
 }  // namespace hami::net

@@ -154,6 +154,79 @@ TEST(Server, GivenABodyOverTheLimitWhenSentThenStatus413) {
   EXPECT_EQ(response->status, 413);
 }
 
+// 1000 bytes for /large, 10 for others.
+ServerOptions SmallBodies() {
+  ServerOptions options;
+  options.body_limit = [](std::string_view target) {
+    return target == "/large" ? BodyLimit{1000, "send less"} : BodyLimit{10, "nobody has more to say here"};
+  };
+  return options;
+}
+
+std::string PostHead(const std::string& target, const std::string& rest) {
+  return "POST " + target + " HTTP/1.1\r\nHost: a\r\n" + rest + "\r\n\r\n";
+}
+
+TEST(Server, GivenALimitOfTheTargetWhenABodyIsLongerThenStatus413BeforeItIsRead) {
+  const auto server = StartServer(Echo, SmallBodies());
+  for (const char* rest : {"Content-Length: 11", "Content-Length: 11\r\nExpect: 100-continue"}) {
+    RawClient client(*server);
+    ASSERT_TRUE(client.Say(PostHead("/header", rest)));
+    const std::string heard = client.Hear();
+    EXPECT_TRUE(heard.starts_with("HTTP/1.1 413 ")) << heard;
+    EXPECT_NE(heard.find("POST /header takes bodies of at most 10 bytes: nobody has more to say here\n"),
+              std::string::npos)
+        << heard;
+  }
+  RawClient large(*server);
+  ASSERT_TRUE(large.Say(PostHead("/large", "Content-Length: 11\r\nConnection: close") + "hello world"));
+  EXPECT_TRUE(large.Hear().ends_with("hello world"));
+  RawClient small(*server);
+  ASSERT_TRUE(small.Say(PostHead("/small", "Content-Length: 10\r\nConnection: close") + "hello worl"));
+  EXPECT_TRUE(small.Hear().ends_with("hello worl"));
+}
+
+TEST(Server, GivenALimitOfTheTargetWhenAChunkedBodyGrowsBeyondItThenStatus413) {
+  const auto server = StartServer(Echo, SmallBodies());
+  RawClient client(*server);
+  ASSERT_TRUE(client.Say(PostHead("/small", "Transfer-Encoding: chunked") + "6\r\nhello \r\n5\r\nworld\r\n"));
+  const std::string heard = client.Hear();
+  EXPECT_TRUE(heard.starts_with("HTTP/1.1 413 ")) << heard;
+  EXPECT_NE(heard.find("at most 10 bytes"), std::string::npos) << heard;
+}
+
+TEST(Server, GivenLargeBodiesWhenTogetherTheyAreTooMuchThenTheLastIsSentAwayAndSmallOnesAreServed) {
+  ServerOptions options;
+  options.small_body_bytes = 1000;
+  options.large_bodies_bytes = 100'000;
+  std::promise<void> held;
+  std::promise<void> go_on;
+  const auto server = StartServer(
+      [&](const Request& request) {
+        if (request.target == "/hold") {
+          held.set_value();
+          go_on.get_future().wait();
+        }
+        return Response{200, {}, std::to_string(request.body.size()), {}};
+      },
+      options);
+  const auto client = ClientOf(*server);
+  Call hold = Post(std::string(80'000, 'x'));
+  hold.target = "/hold";
+  std::thread holding([&] { EXPECT_EQ(client->Send(hold)->status, 200); });
+  held.get_future().wait();
+  const auto refused = client->Send(Post(std::string(80'000, 'x')));
+  ASSERT_TRUE(refused) << refused.error().message;
+  EXPECT_EQ(refused->status, 503);
+  ASSERT_NE(refused->headers.Find("Retry-After"), nullptr);
+  EXPECT_EQ(client->Send(Post(std::string(1000, 'x')))->status, 200);
+  EXPECT_EQ(client->Send(Post(std::string(20'000, 'x')))->status, 200);
+  go_on.set_value();
+  holding.join();
+  // What was given back is there again; also what the refused one had.
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(client->Send(Post(std::string(100'000, 'x')))->status, 200) << i;
+}
+
 TEST(Server, GivenNoHttpWhenHeardThenStatus400AndTheConnectionEnds) {
   const auto server = StartServer(Echo);
   RawClient client(*server);
@@ -172,12 +245,15 @@ TEST(Server, GivenAHeadThatNeverEndsWhenTheDeadlinePassesThenStatus408) {
 }
 
 TEST(Server, GivenABodyThatNeverComesWhenTheDeadlinePassesThenStatus408) {
-  ServerOptions options;
-  options.body_timeout = 50ms;
-  const auto server = StartServer(Echo, options);
-  RawClient client(*server);
-  ASSERT_TRUE(client.Say("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"));
-  EXPECT_TRUE(client.Hear().starts_with("HTTP/1.1 408 "));
+  for (const Duration timeout : {Duration(5ms), Duration(200ms)}) {  // a thread waits for it, and none does any more
+    ServerOptions options;
+    options.body_timeout = timeout;
+    const auto server = StartServer(Echo, options);
+    RawClient client(*server);
+    ASSERT_TRUE(client.Say("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"));
+    EXPECT_TRUE(client.Hear().starts_with("HTTP/1.1 408 "));
+    EXPECT_EQ(server->counters().refused, 1U);
+  }
 }
 
 TEST(Server, GivenSilentClientsWhenAThreadIsNeededThenTheyHoldNone) {
@@ -187,6 +263,27 @@ TEST(Server, GivenSilentClientsWhenAThreadIsNeededThenTheyHoldNone) {
   std::vector<std::unique_ptr<RawClient>> silent;
   for (int i = 0; i < 5; ++i) silent.push_back(std::make_unique<RawClient>(*server));
   EXPECT_TRUE(ClientOf(*server)->Send(Post("x")));
+}
+
+TEST(Server, GivenSlowBodiesWhenAThreadIsNeededThenTheyHoldNone_AndAreServedWhenTheyAreWhole) {
+  ServerOptions options;
+  options.max_threads = 1;
+  const auto server = StartServer(Echo, options);
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 20; ++i) {
+    slow.push_back(std::make_unique<RawClient>(*server));
+    ASSERT_TRUE(slow.back()->Say("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\n" + std::to_string(i % 10)));
+  }
+  const auto client = ClientOf(*server);
+  for (const char* piece : {"a", "b", "c"}) {
+    const Deadline start = Clock::now();
+    ASSERT_TRUE(client->Send(Post("x")));
+    EXPECT_LT(Clock::now() - start, 10s);
+    for (const auto& one : slow) ASSERT_TRUE(one->Say(piece));
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(slow[static_cast<std::size_t>(i)]->HearSome().ends_with("\r\n\r\n" + std::to_string(i % 10) + "abc"));
+  }
 }
 
 TEST(Server, GivenMoreConnectionsThanAllowedWhenOneIsQuietThenItMakesRoom) {
@@ -289,6 +386,20 @@ TEST(Server, GivenAStreamedAnswerWhenReadThenPiecesArriveBeforeTheEnd) {
   EXPECT_TRUE(client->Send({}));
 }
 
+TEST(Server, GivenMoreConnectionsThanAllowedWhenOneIsQuietAndOneSlowThenTheSlowOneStays) {
+  ServerOptions options;
+  options.max_connections = 2;
+  const auto server = StartServer(Echo, options);
+  RawClient slow(*server);
+  ASSERT_TRUE(slow.Say("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nab"));
+  const auto idle = ClientOf(*server);
+  ASSERT_TRUE(idle->Send({}));
+  std::this_thread::sleep_for(100ms);  // both are parked
+  ASSERT_TRUE(ClientOf(*server)->Send({}));
+  ASSERT_TRUE(slow.Say("cd"));
+  EXPECT_TRUE(slow.HearSome().ends_with("\r\n\r\nabcd"));
+}
+
 TEST(Server, GivenAClientThatHungUpWhenTheHandlerLooksThenTheRequestIsAbandoned) {
   std::promise<bool> noticed;
   const auto server = StartServer([&](const Request& request) {
@@ -324,6 +435,18 @@ TEST(ServerStop, GivenARequestInFlightWhenStoppedThenItIsAnsweredFirst) {
   EXPECT_EQ(response->body, "finished");
   stopped.get();
   EXPECT_FALSE(Connect("127.0.0.1", server->port(), After(5s)));
+}
+
+TEST(ServerStop, GivenHalfARequestWhenStoppedThenTheRestIsWaitedFor) {
+  const auto server = StartServer(Echo);
+  RawClient client(*server);
+  ASSERT_TRUE(client.Say("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nab"));
+  std::this_thread::sleep_for(100ms);
+  auto stopped = std::async(std::launch::async, [&] { server->Stop(30s); });
+  EXPECT_EQ(stopped.wait_for(100ms), std::future_status::timeout);
+  ASSERT_TRUE(client.Say("cd"));
+  EXPECT_TRUE(client.Hear().ends_with("\r\n\r\nabcd"));
+  stopped.get();
 }
 
 TEST(ServerStop, GivenQuietAndStreamingConnectionsWhenStoppedThenItTakesNoGrace) {

@@ -52,6 +52,11 @@ const BIO_METHOD* SocketMethod() {
   return method;
 }
 
+// What others left there would be taken for the next call's. Mostly there is nothing, and to see that costs less.
+void ForgetErrors() {
+  if (ERR_peek_error() != 0) ERR_clear_error();
+}
+
 // A session over FD, which must stay where it is.
 SSL* NewSession(const TlsContext& context, base::Fd* fd) {
   SSL* tls = SSL_new(context.get());
@@ -77,7 +82,7 @@ Stream::~Stream() {
 }
 
 Status Stream::AcceptTls(const TlsContext& context) {
-  tls_.reset(NewSession(context, &fd_));
+  if (!tls_) tls_.reset(NewSession(context, &fd_));
   if (!tls_) return Fail(Cause::kTls, "no TLS session: " + TakeTlsError());
   return Handshake(SSL_accept, "TLS handshake failed");
 }
@@ -133,7 +138,7 @@ Result<bool> Stream::WaitForTls(int result, const char* what) {
 Result<std::size_t> Stream::Read(std::span<char> into) {
   while (true) {
     if (tls_) {
-      ERR_clear_error();
+      ForgetErrors();
       std::size_t got = 0;
       const int result = SSL_read_ex(tls_.get(), into.data(), into.size(), &got);
       if (result == 1) return got;
@@ -153,7 +158,7 @@ Result<std::size_t> Stream::Read(std::span<char> into) {
 Status Stream::Write(std::string_view bytes) {
   while (!bytes.empty()) {
     if (tls_) {
-      ERR_clear_error();
+      ForgetErrors();
       std::size_t put = 0;
       const int result = SSL_write_ex(tls_.get(), bytes.data(), bytes.size(), &put);
       if (result == 1) {

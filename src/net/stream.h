@@ -28,6 +28,7 @@ class Stream {
   // Says goodbye where that costs nothing (one TLS alert into the socket buffer).
   ~Stream();
 
+  // Goes on where a call before it ran out of time.
   Status AcceptTls(const TlsContext& context);
   // Verifies the server against HOST (name or address) unless VERIFY is false.
   Status ConnectTls(const TlsContext& context, const std::string& host, bool verify);

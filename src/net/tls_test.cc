@@ -50,8 +50,7 @@ class Tls : public ::testing::Test {
   }
   TlsFiles files() const { return {folder_ / "tls.crt", folder_ / "tls.key"}; }
 
-  std::unique_ptr<Server> StartServer() {
-    ServerOptions options;
+  std::unique_ptr<Server> StartServer(ServerOptions options = {}) {
     options.tls = files();
     options.tls_look_interval = Duration::zero();
     auto server = Server::Start(options, [](const Request& request) { return Response{200, {}, request.body, {}}; });
@@ -285,6 +284,35 @@ TEST_F(Tls, GivenPlainHttpOnATlsPortWhenHeardThenTheServerGoesOn) {
   const auto plain = Client::Make({false, "127.0.0.1", server->port(), ""}, {});
   EXPECT_FALSE((*plain)->Send({}));
   EXPECT_TRUE(Ask(*server, Trusting(authority_)));
+}
+
+TEST_F(Tls, GivenSlowHandshakesAndBodiesWhenAThreadIsNeededThenTheyHoldNone) {
+  Install(authority_.Issue("server", "IP:127.0.0.1"));
+  ServerOptions one;
+  one.max_threads = 1;
+  const auto server = StartServer(one);
+  const auto connect = [&] { return std::make_unique<Stream>(*Connect("127.0.0.1", server->port(), After(30s))); };
+  std::vector<std::unique_ptr<Stream>> slow;
+  for (int i = 0; i < 5; ++i) {
+    slow.push_back(connect());
+    ASSERT_TRUE(slow.back()->Write(std::string_view("\x16\x03\x01\x02\x00\x01", 6)));
+  }
+  ClientTls options;
+  options.insecure = true;
+  const auto context = NewClientContext(options);
+  slow.push_back(connect());
+  ASSERT_TRUE(slow.back()->ConnectTls(*context, "127.0.0.1", false));
+  const Deadline start = Clock::now();
+  for (const char* piece : {"POST / HTTP/1.1\r\nContent-", "Length: 4\r\n\r\na", "b", "cd"}) {
+    ASSERT_TRUE(slow.back()->Write(piece));
+    std::this_thread::sleep_for(50ms);  // one thread waits for 20
+    EXPECT_TRUE(Ask(*server, Trusting(authority_)));
+  }
+  EXPECT_LT(Clock::now() - start, 10s);
+  std::array<char, 4096> buffer{};
+  const auto got = slow.back()->Read(buffer);
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(std::string_view(buffer.data(), *got).ends_with("\r\n\r\nabcd"));
 }
 
 TEST_F(Tls, GivenKeepAliveWhenManyRequestsFollowThenOneHandshakeServesThem) {

@@ -80,10 +80,8 @@ base::Result<Url> ParseUrl(std::string_view text) {
   return url;
 }
 
-std::string PercentEncode(std::string_view text) {
+void AppendPercentEncoded(std::string& out, std::string_view text) {
   static constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string out;
-  out.reserve(text.size());
   for (const char c : text) {
     if (Unreserved(c)) {
       out += c;
@@ -94,6 +92,12 @@ std::string PercentEncode(std::string_view text) {
     out += kDigits[byte >> 4U];
     out += kDigits[byte & 15U];
   }
+}
+
+std::string PercentEncode(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  AppendPercentEncoded(out, text);
   return out;
 }
 

@@ -31,6 +31,7 @@ base::Result<Url> ParseUrl(std::string_view text);
 
 // Everything but unreserved characters becomes %XX.
 std::string PercentEncode(std::string_view text);
+void AppendPercentEncoded(std::string& out, std::string_view text);
 // Nothing where a % is not followed by two hexadecimal digits. PLUS_IS_SPACE: as in a query.
 std::optional<std::string> PercentDecode(std::string_view text, bool plus_is_space = false);
 
