@@ -53,8 +53,9 @@ std::string Pretty(const json::value& value) {
 std::string Compact(const json::value& value) { return json::serialize(value) + "\n"; }
 
 void AppendJsonString(std::string& out, std::string_view text) {
-  if (PlainLength(text) == text.size()) {
-    out.append(1, '"').append(text).append(1, '"');
+  if (IsPlain(text)) {
+    out += '"';
+    out.append(text) += '"';
   } else {
     out += json::serialize(json::string_view(text.data(), text.size()));
   }

@@ -117,6 +117,33 @@ std::size_t FindMarks([[maybe_unused]] std::string_view text,
 
 }  // namespace
 
+// Most texts are short: what is left of one is looked at together with what stands before it.
+bool IsPlain(std::string_view text) {
+#ifdef __SSE2__
+  constexpr std::size_t kWidth = sizeof(__m128i);
+  const auto others = [](__m128i some) {
+    return _mm_or_si128(
+        _mm_cmplt_epi8(some, _mm_set1_epi8(' ')),
+        _mm_or_si128(_mm_cmpeq_epi8(some, _mm_set1_epi8('"')), _mm_cmpeq_epi8(some, _mm_set1_epi8('\\'))));
+  };
+  if (text.size() >= kWidth) {
+    const auto at = [&](std::size_t from) {
+      return others(_mm_loadu_si128(reinterpret_cast<const __m128i*>(text.data() + from)));
+    };
+    __m128i found = at(text.size() - kWidth);
+    for (std::size_t from = 0; from + kWidth < text.size(); from += kWidth) found = _mm_or_si128(found, at(from));
+    return _mm_movemask_epi8(found) == 0;
+  }
+  if (text.size() >= kWidth / 2) {
+    const auto half = [&](std::size_t from) {
+      return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(text.data() + from));
+    };
+    return _mm_movemask_epi8(others(_mm_unpacklo_epi64(half(0), half(text.size() - kWidth / 2)))) == 0;
+  }
+#endif
+  return PlainLength(text) == text.size();
+}
+
 bool JsonCursor::SkipEscape() {
   if (end_ - at_ < 2) return false;
   const char kind = at_[1];
@@ -171,10 +198,10 @@ bool JsonCursor::SkipToQuote() {
   }
 }
 
-void JsonCursor::TakePlainStrings(std::vector<std::string_view>& strings) {
+void JsonCursor::TakePlainStrings(std::vector<std::string_view>& strings, std::size_t most) {
   // Where each string ends must not be known before the next is looked for: all quotation marks of a piece come first.
   std::array<std::uint32_t, kPiece> marks;
-  while (Rest().size() > kBlock && *at_ == '"') {
+  while (Rest().size() > kBlock && *at_ == '"' && strings.size() < most) {
     const std::size_t count = FindMarks(Rest().substr(0, kPiece), marks);
     std::uint32_t done = 0;
     for (std::size_t i = 0; i + 2 < count; i += 2) {
@@ -235,6 +262,26 @@ bool JsonCursor::TakeWord(std::string_view& word) {
     if (!SkipDigits()) return false;
   }
   return done();
+}
+
+std::string_view KindOfJson(std::string_view text) {
+  JsonCursor cursor(text);
+  std::string_view value;
+  if (!cursor.TakeValue(value) || !cursor.AtEnd()) return {};
+  switch (value.front()) {
+    case '{':
+      return "an object";
+    case '[':
+      return "a list";
+    case '"':
+      return "a string";
+    case 'n':
+    case 't':
+    case 'f':
+      return value;
+    default:
+      return "a number";
+  }
 }
 
 std::string DecodeJsonString(std::string_view inside) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,9 @@ inline std::size_t PlainLength(std::string_view text) {
   while (at < text.size() && plain(text[at])) ++at;
   return at;
 }
+
+// Whether all of TEXT means itself.
+bool IsPlain(std::string_view text);
 
 class JsonCursor {
  public:
@@ -79,7 +83,9 @@ class JsonCursor {
   }
   // Of the items of a list, strings that are plain and have their comma right behind them, as servers write them. It
   // may stop at any item, and never takes the last: the others are to be read one by one.
-  void TakePlainStrings(std::vector<std::string_view>& strings);
+  // With MOST strings or a few more it stops, too.
+  void TakePlainStrings(std::vector<std::string_view>& strings,
+                        std::size_t most = std::numeric_limits<std::size_t>::max());
   // A key of an object with its colon.
   bool TakeKey(std::string_view& key) {
     bool plain = false;
@@ -141,6 +147,9 @@ class JsonCursor {
   const char* end_;
   int depth_ = 0;
 };
+
+// What TEXT is, to be told: "null", "a list", "an object" and so on; a part of it, or a literal. Empty: not JSON.
+std::string_view KindOfJson(std::string_view text);
 
 // What the inside of a string means that JsonCursor has accepted.
 std::string DecodeJsonString(std::string_view inside);

@@ -58,6 +58,21 @@ std::string AnyList(std::minstd_rand& random) {
   return text + (random() % 20 == 0 ? any({"", ",", ",]", "\"]"}) : "]");
 }
 
+TEST(JsonCursor, GivenTextsOfAnyLengthWhenOneCharacterMeansMoreThanItselfThenTheyAreNotPlain) {
+  for (std::size_t size = 0; size < 70; ++size) {
+    std::string text(size, 'a');
+    EXPECT_TRUE(IsPlain(text)) << size;
+    for (std::size_t at = 0; at < size; ++at) {
+      for (const char c : {'"', '\\', '\n', '\0', '\x1f', '\x80', '\xff', ' ', '~', '\x7f'}) {
+        text[at] = c;
+        EXPECT_EQ(IsPlain(text), PlainLength(text) == size) << size << " " << at;
+        EXPECT_EQ(IsPlain(text), c == ' ' || c == '~' || c == '\x7f') << size << " " << at;
+      }
+      text[at] = 'a';
+    }
+  }
+}
+
 TEST(JsonCursor, GivenAnyListWhenItsPlainStringsAreTakenTogetherThenItIsReadAsOneByOne) {
   std::minstd_rand random(11);
   int lists = 0;
@@ -87,6 +102,15 @@ TEST(JsonCursor, GivenAListAsServersWriteItWhenItsPlainStringsAreTakenTogetherTh
   EXPECT_GT(strings.size(), 4990U);
 }
 #endif
+
+TEST(KindOfJson, GivenAnyTextWhenAskedThenItSaysWhatItIs) {
+  for (const auto& [text, kind] :
+       {std::pair(" {} ", "an object"), std::pair("[1]", "a list"), std::pair("\"a\"", "a string"),
+        std::pair("null", "null"), std::pair("true", "true"), std::pair("-0.5e3", "a number"), std::pair("", ""),
+        std::pair("[", ""), std::pair("1 2", ""), std::pair("nothing", "")}) {
+    EXPECT_EQ(KindOfJson(text), kind) << text;
+  }
+}
 
 }  // namespace
 }  // namespace hami::base

@@ -78,7 +78,10 @@ std::vector<std::string> Split(std::string_view text, char separator) {
 }
 
 std::string Concat(std::initializer_list<std::string_view> parts) {
+  std::size_t size = 0;
+  for (const std::string_view part : parts) size += part.size();
   std::string whole;
+  whole.reserve(size);
   for (const std::string_view part : parts) whole += part;
   return whole;
 }

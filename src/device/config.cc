@@ -135,9 +135,26 @@ void ReadNvidia(ConfigReader& in, NvidiaConfig& out) {
 
 using Keys = std::initializer_list<const char*>;
 
+// HAMi's types of other vendors' values: it would not start either with another. All others are texts.
+constexpr std::array<std::string_view, 6> kWholeNumbers = {
+    "memoryFactor", "memoryAllocatable", "memoryCapacity", "aiCore", "aiCPU", "memory"};
+constexpr std::array<std::string_view, 4> kFlags = {"sgpuTopologyAware", "hamiVnpuCore", "overwriteEnv", "superPod"};
+constexpr std::string_view kAnyShape = "memoryPerCard";
+
+void CheckType(ConfigReader& in, const char* key) {
+  const auto in_list = [key](const auto& keys) { return std::find(keys.begin(), keys.end(), key) != keys.end(); };
+  std::int64_t number = 0;
+  bool flag = false;
+  std::string text;
+  if (in_list(kWholeNumbers)) return in.Integer(key, number);
+  if (in_list(kFlags)) return in.Bool(key, flag);
+  if (key != kAnyShape) in.Text(key, text);
+}
+
 void KeepAll(ConfigReader& in, const std::string& path, Keys keys, OtherSections& out) {
   for (const char* key : keys) {
     std::string value;
+    CheckType(in, key);
     in.Keep(key, &value);
     if (!value.empty()) out[path + "." + key] = value;
   }
@@ -174,7 +191,7 @@ void ReadNpuChip(ConfigReader& chip, const std::string& path, OtherSections& out
            "memoryCapacity", "memoryFactor", "aiCore", "aiCPU", "runtimeClassName", "overwriteEnv", "superPod"},
           out);
   chip.Each("templates", [&](ConfigReader& entry) {
-    for (const char* key : {"name", "memory", "aiCore", "aiCPU"}) entry.Keep(key);
+    for (const char* key : {"name", "memory", "aiCore", "aiCPU"}) CheckType(entry, key);
   });
 }
 

@@ -130,6 +130,23 @@ TEST(DeviceConfig, GivenAWrongKey_ThenTheErrorNamesFileLineAndKey) {
   EXPECT_EQ(ErrorOf("amd:\n  resourceNam: x\n"), "f.yaml:2: amd.resourceNam: unknown key");
 }
 
+TEST(DeviceConfig, GivenAWrongTypeInAnotherVendorsSection_ThenTheErrorNamesFileLineAndKey) {
+  EXPECT_EQ(ErrorOf("amd:\n  resourceCountName: [amd.com/gpu]\n"), "f.yaml:2: amd.resourceCountName: must be a text");
+  EXPECT_EQ(ErrorOf("biren:\n  resourceCountName: {a: b}\n"), "f.yaml:2: biren.resourceCountName: must be a text");
+  EXPECT_EQ(ErrorOf("hygon:\n  memoryFactor: many\n"), "f.yaml:2: hygon.memoryFactor: must be a whole number");
+  EXPECT_EQ(ErrorOf("metax:\n  sgpuTopologyAware: perhaps\n"),
+            "f.yaml:2: metax.sgpuTopologyAware: must be true or false");
+  EXPECT_EQ(ErrorOf("iluvatars:\n- chipName: []\n"), "f.yaml:2: iluvatars[0].chipName: must be a text");
+  EXPECT_EQ(ErrorOf("vnpus:\n  configs:\n  - aiCore: 2.5\n"),
+            "f.yaml:3: vnpus.configs[0].aiCore: must be a whole number");
+  EXPECT_EQ(ErrorOf("vnpus:\n  configs:\n  - templates:\n    - memory: 8Gi\n"),
+            "f.yaml:4: vnpus.configs[0].templates[0].memory: must be a whole number");
+  EXPECT_EQ(ErrorOf("mthreads:\n  resourceCountName:\nvnpus:\n  hamiVnpuCore: yes\n  configs:\n"
+                    "  - {chipName: 910, superPod: off, runtimeClassName: ''}\n"),
+            "(none)")
+      << "as Go's YAML reads them";
+}
+
 TEST(DeviceConfig, GivenNamesThatNoContainerCanAskFor_ThenTheyAreRefused) {
   EXPECT_EQ(ErrorOf("nvidia:\n  resourceCountName: nvidia.com/gpu\n  resourceMemoryName: nvidia.com/gpu\n"),
             "f.yaml:3: nvidia.resourceMemoryName: the same name as resourceCountName");

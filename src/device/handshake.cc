@@ -63,7 +63,7 @@ std::optional<std::array<int, 6>> ReadTime(std::string_view text) {
 
 bool ShowsLife(const HandshakeInput& input, const HandshakeMemory& memory) {
   return input.allocatable > 0 || input.register_text != memory.register_text ||
-         (input.value && input.value->find(kRequesting) == std::string::npos);
+         (input.value && input.value->find(kRequesting) == std::string::npos && *input.value != memory.last_value);
 }
 
 HandshakeVerdict Generic(const HandshakeInput& input) {
@@ -79,7 +79,8 @@ HandshakeVerdict Generic(const HandshakeInput& input) {
 HandshakeVerdict Remember(HandshakeVerdict verdict, const HandshakeInput& input) {
   // A drop goes with the annotation's removal; and nothing is asked of a plugin that is known to be gone.
   if (!verdict.healthy) verdict.action = HandshakeAction::kDelete;
-  verdict.memory = {input.allocatable, std::string(input.register_text), !verdict.healthy};
+  verdict.memory = {input.allocatable, std::string(input.register_text), !verdict.healthy, {}};
+  if (!verdict.healthy) verdict.memory.last_value = input.value.value_or("");
   return verdict;
 }
 

@@ -39,6 +39,8 @@ struct HandshakeMemory {
   std::int64_t allocatable = 0;
   std::string register_text;
   bool dropped = false;
+  std::string last_value =
+      {};  // the handshake annotation when it was dropped: an answer from before is no sign of life
   bool operator==(const HandshakeMemory&) const = default;
 };
 

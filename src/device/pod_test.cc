@@ -69,7 +69,7 @@ class Generator {
     if (text.empty() || Pick(3) != 0) return text;
     const std::size_t at = Pick(text.size());
     if (Pick(4) == 0) return text.substr(0, at);
-    text[at] = static_cast<char>(Pick(4) == 0 ? Pick(256) : "{}[]\",:\\ u\n01-"[Pick(14)]);
+    text[at] = Pick(4) == 0 ? static_cast<char>(Pick(256)) : "{}[]\",:\\ u\n01-"[Pick(14)];
     return text;
   }
 

@@ -75,6 +75,9 @@ TEST(Handshake, GivenADroppedVendor_ThenItStaysDroppedUntilTheNodeShowsLife) {
   EXPECT_TRUE(JudgeHandshake(Input(std::nullopt, 1), dropped).healthy);
   EXPECT_TRUE(JudgeHandshake(Input(std::nullopt, 0, "[1]"), dropped).healthy);
   EXPECT_TRUE(JudgeHandshake(Input("Reported_x", 0), dropped).healthy);
+  const HandshakeMemory answered{0, "[]", true, "Reported_x"};
+  EXPECT_FALSE(JudgeHandshake(Input("Reported_x", 0), answered).healthy) << "it said so before it went";
+  EXPECT_TRUE(JudgeHandshake(Input("Reported_y", 0), answered).healthy);
   EXPECT_FALSE(JudgeNvidia(Input(std::nullopt, 0), dropped).healthy);
 }
 

@@ -28,7 +28,7 @@ namespace hami::device {
 struct CardState {
   MiB memory = 0;
   int slots = 0;
-  int cores = 0;
+  std::int64_t cores = 0;  // annotations may say anything, and their sum must not look like nothing
   bool operator==(const CardState&) const = default;
 };
 

@@ -197,8 +197,9 @@ std::string EventRecorder::Document(const Pending& pending, std::string_view nam
   if (!options_.host.empty()) put(R"(,"host":)", options_.host);
   put(R"(},"reportingComponent":)", options_.component);
   put(R"(,"reportingInstance":)", options_.host);
-  put(R"(,"firstTimestamp":)", FormatTime(pending.first));
-  put(R"(,"lastTimestamp":)", FormatTime(pending.last));
+  const std::string first = FormatTime(pending.first);
+  put(R"(,"firstTimestamp":)", first);
+  put(R"(,"lastTimestamp":)", pending.last == pending.first ? first : FormatTime(pending.last));
   return text.append(R"(,"count":)").append(std::to_string(pending.count)).append("}");
 }
 

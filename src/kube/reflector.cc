@@ -16,28 +16,35 @@ std::function<double()> NewRandom() {
   return [engine] { return std::uniform_real_distribution<double>(0, 1)(*engine); };
 }
 
+// Views into the object, but for the key.
 struct Told {
   std::string key;
-  std::string uid;
-  std::string version;
+  std::string_view uid;
+  std::string_view version;
 };
 
-std::string TextOf(const json::object& object, std::string_view key) {
-  return base::GetString(object, key).value_or(std::string());
+std::string_view TextOf(const json::object& object, std::string_view key) {
+  const json::value* value = object.if_contains(json::string_view(key.data(), key.size()));
+  if (value == nullptr || !value->is_string()) return {};
+  return {value->get_string().data(), value->get_string().size()};
+}
+
+const json::object* MetadataOf(const json::value& object) {
+  const json::object* whole = object.if_object();
+  const json::value* metadata = whole == nullptr ? nullptr : whole->if_contains("metadata");
+  return metadata == nullptr ? nullptr : metadata->if_object();
 }
 
 std::optional<Told> IdentityOf(const json::value& object) {
-  const json::object* whole = object.if_object();
-  const json::value* metadata = whole == nullptr ? nullptr : whole->if_contains("metadata");
-  if (metadata == nullptr || !metadata->is_object()) return std::nullopt;
-  const json::object& own = metadata->get_object();
-  std::string name = TextOf(own, "name");
+  const json::object* metadata = MetadataOf(object);
+  const std::string_view name = metadata == nullptr ? std::string_view() : TextOf(*metadata, "name");
   if (name.empty()) return std::nullopt;
-  return Told{TextOf(own, "namespace") + "/" + name, TextOf(own, "uid"), TextOf(own, "resourceVersion")};
+  return Told{base::Concat({TextOf(*metadata, "namespace"), "/", name}), TextOf(*metadata, "uid"),
+              TextOf(*metadata, "resourceVersion")};
 }
 
 // Versions are numbers that grow, wherever they are numbers at all; where they are not, nothing is known to be older.
-bool IsOlder(const std::string& version, const std::string& than) {
+bool IsOlder(std::string_view version, std::string_view than) {
   const auto left = base::ParseNumber(version);
   const auto right = base::ParseNumber(than);
   return left && right && *left < *right;
@@ -146,18 +153,16 @@ bool Reflector::OnEvent(WatchType type, const json::value& object) {
     case WatchType::kBookmark:
       break;
   }
-  const json::object* whole = object.if_object();
-  const json::value* metadata = whole == nullptr ? nullptr : whole->if_contains("metadata");
-  if (metadata != nullptr && metadata->is_object()) {
-    std::string version = TextOf(metadata->get_object(), "resourceVersion");
+  if (const json::object* metadata = MetadataOf(object)) {
+    const std::string_view version = TextOf(*metadata, "resourceVersion");
     // Never back: a repeated old event would make the next watch repeat everything after it.
-    if (!version.empty() && !IsOlder(version, version_)) Reached(std::move(version));
+    if (!version.empty() && !IsOlder(version, version_)) Reached(version);
   }
   return !stop_.cancelled() && options_.now() < next_list_;
 }
 
-void Reflector::Reached(std::string version) {
-  version_ = std::move(version);
+void Reflector::Reached(std::string_view version) {
+  version_ = version;
   reached_.store(base::ParseNumber(version_).value_or(0), std::memory_order_release);
 }
 
@@ -176,7 +181,7 @@ void Reflector::Upsert(const json::value& object, bool from_list) {
   if (!identity) return;
   const auto found = book_.find(identity->key);
   if (found == book_.end()) {
-    book_.emplace(identity->key, Known{identity->uid, identity->version, round_});
+    book_.emplace(identity->key, Known{std::string(identity->uid), std::string(identity->version), round_});
     size_.store(book_.size(), std::memory_order_relaxed);
     return Tell(ChangeType::kAdded, identity->key, identity->uid, &object);
   }
@@ -225,7 +230,7 @@ void Reflector::ForgetUnlisted() {
   size_.store(book_.size(), std::memory_order_relaxed);
 }
 
-void Reflector::Tell(ChangeType type, const std::string& key, const std::string& uid, const json::value* object) {
+void Reflector::Tell(ChangeType type, const std::string& key, std::string_view uid, const json::value* object) {
   changes_.fetch_add(1, std::memory_order_relaxed);
   const auto slash = key.find('/');
   handler_.OnChange(

@@ -107,11 +107,11 @@ class Reflector {
   void Upsert(const json::value& object, bool from_list);
   void Remove(const json::value& object);
   void ForgetUnlisted();
-  void Tell(ChangeType type, const std::string& key, const std::string& uid, const json::value* object);
+  void Tell(ChangeType type, const std::string& key, std::string_view uid, const json::value* object);
   bool OnEvent(WatchType type, const json::value& object);
   bool IsEcho(const Identity& object);
   void Report(const char* doing, const Error& error);
-  void Reached(std::string version);
+  void Reached(std::string_view version);
 
   ListWatcher& source_;
   Handler& handler_;

@@ -3,13 +3,14 @@
 #include "sched/accounting.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace hami::sched {
 namespace {
 
 struct Sum {
   device::MiB memory = 0;
-  int cores = 0;
+  std::int64_t cores = 0;
   int slots = 0;
 
   void Add(const Entry& entry) {

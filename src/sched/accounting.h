@@ -33,7 +33,7 @@ struct Entry {
 struct CardCharge {
   int card = 0;
   device::MiB memory = 0;
-  int cores = 0;
+  std::int64_t cores = 0;
   int slots = 0;
   bool operator==(const CardCharge&) const = default;
 };

@@ -13,6 +13,7 @@ namespace hami::sched {
 namespace {
 
 constexpr std::size_t kMaxShapes = 64;
+constexpr std::int64_t kMostAsked = 1LL << 44;  // by a container: sums stay inside 64 bits, and no quota is as large
 
 // Names differ in their last characters more than in their first.
 bool Contains(std::span<const std::string_view> names, std::string_view wanted) {
@@ -61,8 +62,9 @@ bool Filter::QuotaCanMatter(const Plan& plan, int vendor, const QuotaRoom& room)
       if (ask.vendor != vendor) continue;
       const bool known = ask.request.memory > 0 && !ledger_.seen_mig();
       const device::MiB each = known ? ask.request.memory : std::max(ask.request.memory, ledger_.largest_card());
-      memory += each * ask.request.count;
-      cores += std::int64_t{std::max(ask.request.cores, ledger_.largest_profile_cores())} * ask.request.count;
+      const std::int64_t most_cores = std::max(ask.request.cores, ledger_.largest_profile_cores());
+      memory += std::min(each * ask.request.count, kMostAsked);
+      cores += std::min(most_cores * ask.request.count, kMostAsked);
     }
   }
   return !room.Admits(memory, cores);
@@ -133,17 +135,19 @@ Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view
     return decision;
   }
 
-  const std::vector<NodeId> ids = ledger_.FindAll(names);
+  const std::vector<NodeId> guessed = ledger_.Guess(names);
   NodeId best = kNoNode;
   std::string_view best_name;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const NodeId id = ids[i];
+    const NodeId id = guessed[i];
     if (id == kNoNode || !index.fits(id)) continue;
     if (best != kNoNode && !index.Beats(id, names[i], best, best_name)) continue;
+    if (ledger_.node(id).name() != names[i]) continue;  // nobody's name
     best = id;
     best_name = names[i];
   }
   if (best == kNoNode || options.explain) {
+    const std::vector<NodeId> ids = ledger_.FindAll(names);
     ++round_;
     seen_.resize(ledger_.node_ids(), 0);
     decision.candidates = 0;

@@ -207,48 +207,64 @@ void Ledger::RemovePod(std::string_view uid) {
   if (const auto found = by_uid_.find(uid); found != by_uid_.end()) Erase(found->second);
 }
 
-void Ledger::UpsertPod(const device::Pod& pod) {
+bool Ledger::UpsertPod(const device::Pod& pod) {
   const PodRecord* known = FindPod(pod.uid);
   const bool bound = !pod.node_name.empty();
   // A view from before the decision was written: what was decided here stands.
   const bool stale = known != nullptr && known->own && !bound;
+  const auto remove = [&] {
+    const bool changed = known != nullptr;
+    RemovePod(pod.uid);
+    return changed;
+  };
   const std::string* assigned = device::Find(pod.annotations, device::kAssignedNode);
   if (pod.terminated || assigned == nullptr || assigned->empty()) {
-    if (!stale || pod.terminated) RemovePod(pod.uid);
-    return;
+    return (!stale || pod.terminated) && remove();
   }
   Told told = ReadAllocation(pod, vendors_);
-  if (!told.any) {
-    if (!stale) RemovePod(pod.uid);
-    return;
-  }
-  if (stale) return;
+  if (!told.any) return !stale && remove();
+  if (stale) return false;
 
   PodRecord record;
-  record.uid = pod.uid;
-  record.ns = pod.ns;
-  record.name = pod.name;
   record.roles = Roles(pod);
-  record.allocation = std::move(told.allocation);
   record.unreadable = told.unreadable;
   // Once the init containers have ended they do not come back for this pod.
   record.init_done = pod.init_done || (known != nullptr && known->init_done);
   record.bound = bound || (known != nullptr && known->bound);
   record.deadline = AssignedTime(pod) + assume_seconds_;
-  record.charge = ChargeOf(record.allocation, record.roles, record.init_done);
-  record.charge.unreadable = record.unreadable;
-  if (known != nullptr && nodes_[known->node]->name() == *assigned && known->charge == record.charge &&
-      known->bound == record.bound && known->ns == record.ns) {
+  const bool stays = known != nullptr && nodes_[known->node]->name() == *assigned && known->bound == record.bound &&
+                     known->ns == pod.ns;
+  // All that a charge is made of: then it need not be made.
+  const bool alike = stays && known->allocation == told.allocation && known->roles == record.roles &&
+                     known->unreadable == record.unreadable && known->init_done == record.init_done;
+  if (!alike) {
+    record.allocation = std::move(told.allocation);
+    record.charge = ChargeOf(record.allocation, record.roles, record.init_done);
+    record.charge.unreadable = record.unreadable;
+  }
+  const bool recharged = !alike && (known == nullptr || known->charge != record.charge);
+  if (stays && !recharged) {
     ++counters_.events;
     PodRecord* same = Mutable(pod.uid);
-    same->allocation = std::move(record.allocation);  // the plugin may have added identities
-    same->init_done = record.init_done;
+    if (!alike) {
+      same->allocation = std::move(record.allocation);  // the plugin may have added identities
+      same->roles = std::move(record.roles);
+      same->init_done = record.init_done;
+    }
     same->own = same->own && !bound;
-    return;
+    if (!same->bound && same->deadline != record.deadline) {  // it was placed there once more
+      ClearDeadline(*same);
+      SetDeadline(*same, record.deadline);
+    }
+    return false;
   }
+  record.uid = pod.uid;
+  record.ns = pod.ns;
+  record.name = pod.name;
   RemovePod(pod.uid);
   NodeAt(*assigned, record.node);
   Insert(std::move(record));
+  return recharged;
 }
 
 void Ledger::Assume(const device::Pod& pod, std::string_view node, const device::Allocation& allocation,
@@ -286,6 +302,13 @@ bool Ledger::Forget(std::string_view uid) {
 
 std::vector<std::string> Ledger::ExpireBefore(device::UnixSeconds now) {
   std::vector<std::string> expired;
+  // Nothing lasts longer from now on than what is placed now: such a time is by a clock that was, or is, ahead.
+  const device::UnixSeconds latest = now + assume_seconds_;
+  while (!deadlines_.empty() && deadlines_.rbegin()->first > latest) {
+    PodRecord& record = *Mutable(deadlines_.rbegin()->second);
+    ClearDeadline(record);
+    SetDeadline(record, latest);
+  }
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     expired.push_back(deadlines_.begin()->second);
     Forget(expired.back());

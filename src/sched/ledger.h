@@ -63,8 +63,8 @@ class Ledger {
   void SetCards(std::string_view node, int vendor, const device::NodeCards& cards);
   void RemoveNode(std::string_view node);
 
-  // Pods as the API server tells. A terminated pod is a removed one.
-  void UpsertPod(const device::Pod& pod);
+  // Pods as the API server tells. A terminated pod is a removed one. Whether it is charged otherwise than before.
+  bool UpsertPod(const device::Pod& pod);
   void RemovePod(std::string_view uid);
 
   QuotaBooks& quotas() { return quotas_; }
@@ -77,12 +77,14 @@ class Ledger {
   bool Confirm(std::string_view uid);
   // Takes back the charge of a pod that is not bound.
   bool Forget(std::string_view uid);
-  // Takes back every charge whose deadline is at or before NOW; returns the pods' UIDs.
+  // Takes back every charge whose deadline is at or before NOW; returns the pods' UIDs. Brings deadlines that lie
+  // beyond ASSUME_SECONDS from NOW down to that.
   std::vector<std::string> ExpireBefore(device::UnixSeconds now);
 
   // Reading.
   NodeId Find(std::string_view name) const { return names_.Find(name); }
   std::vector<NodeId> FindAll(std::span<const std::string_view> names) const { return names_.FindAll(names); }
+  std::vector<NodeId> Guess(std::span<const std::string_view> names) const { return names_.Guess(names); }
   const Node& node(NodeId id) const { return *nodes_[id]; }
   bool exists(NodeId id) const { return nodes_[id] != nullptr; }
   NodeId node_ids() const { return static_cast<NodeId>(nodes_.size()); }  // ids are below this

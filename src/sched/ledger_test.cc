@@ -37,6 +37,47 @@ TEST_F(LedgerTest, GivenADecision_WhenAssumed_ThenTheNextOneSeesIt) {
   EXPECT_EQ(Decide(PodOf("two", Wants(1, 10000))).outcome, Outcome::kNoFit);
 }
 
+TEST_F(LedgerTest, GivenViewsOfAPod_WhenSeen_ThenTheBooksSayWhetherItsChargeIsAnother) {
+  const device::Pod pod = PodOf("one", Wants(1, 100));
+  const Decision decision = Decide(pod);
+  device::Pod seen = testing::Written(pod, decision, true);
+  EXPECT_TRUE(ledger_.UpsertPod(seen));
+  EXPECT_FALSE(ledger_.UpsertPod(seen));
+  seen.annotations["of-nobody"] = "x";
+  EXPECT_FALSE(ledger_.UpsertPod(seen));
+  std::string& grant = seen.annotations["hami.io/vgpu-devices-allocated"];
+  ASSERT_NE(grant.find(",100,"), std::string::npos) << grant;
+  grant.replace(grant.find(",100,"), 5, ",300,");
+  EXPECT_TRUE(ledger_.UpsertPod(seen));
+  EXPECT_EQ(Used("a"), 300);
+  seen.terminated = true;
+  EXPECT_TRUE(ledger_.UpsertPod(seen));
+  EXPECT_EQ(Used("a"), 0);
+  EXPECT_FALSE(ledger_.UpsertPod(seen)) << "it is gone";
+}
+
+TEST_F(LedgerTest, GivenANameThatIsUnknownAndHasTheHashOfANode_WhenAsked_ThenItIsNotThatNode) {
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string name = "node-" + std::to_string(i);
+    ledger_.SetCards(name, 0, testing::Cards(name, 1));
+  }
+  std::string stranger;
+  for (int i = 0; i < 4'000'000 && stranger.empty(); ++i) {
+    const std::string name = "stranger-" + std::to_string(i);
+    const std::vector<std::string_view> asked{name};
+    if (ledger_.Guess(asked).front() != kNoNode) stranger = name;
+  }
+  ASSERT_FALSE(stranger.empty());
+  const device::Pod pod = PodOf("one", Wants(1, 100));
+  const std::vector<std::string_view> alone{stranger};
+  const Decision refused = filter_.Decide(pod, alone, {.now = 100});
+  EXPECT_EQ(refused.outcome, Outcome::kNoFit);
+  ASSERT_EQ(refused.failures.size(), 1U);
+  EXPECT_EQ(refused.failures.front().reason, device::kNodeUnregistered);
+  const std::vector<std::string_view> both{stranger, "a"};
+  EXPECT_EQ(filter_.Decide(pod, both, {.now = 100}).node, "a");
+}
+
 TEST_F(LedgerTest, GivenAnAssumedPod_WhenForgotten_ThenItsShareIsFree) {
   Charge("one", 10000, 200);
   EXPECT_TRUE(ledger_.Forget("one"));
@@ -87,15 +128,42 @@ TEST_F(LedgerTest, GivenAnAssumedPod_WhenItIsSeenBoundElsewhere_ThenTheObjectCou
   EXPECT_EQ(Used("b"), 7);
 }
 
+// As another scheduler writes it.
+device::Pod PlacedAt(const char* time, const char* uid) {
+  device::Pod pod = PodOf(uid, Wants(1, 100));
+  pod.annotations = {{device::kAssignedNode, "a"},
+                     {device::kAssignedTime, time},
+                     {"hami.io/vgpu-devices-allocated", "a-0,NVIDIA,100,0:;"}};
+  return pod;
+}
+
 TEST_F(LedgerTest, GivenAPodWrittenByAnEarlierScheduler_WhenItIsNeverBound_ThenItExpiresAfterItsTime) {
-  device::Pod ghost = PodOf("ghost", Wants(1, 100));
-  ghost.annotations[device::kAssignedNode] = "a";
-  ghost.annotations[device::kAssignedTime] = "1000";
-  ghost.annotations["hami.io/vgpu-devices-allocated"] = "a-0,NVIDIA,100,0:;";
+  const device::Pod ghost = PlacedAt("1000", "ghost");
   ledger_.UpsertPod(ghost);
   EXPECT_EQ(Used("a"), 100);
   EXPECT_TRUE(ledger_.ExpireBefore(1299).empty());
   EXPECT_EQ(ledger_.ExpireBefore(1300).size(), 1U);
+  EXPECT_EQ(Used("a"), 0);
+}
+
+TEST_F(LedgerTest, GivenAPodThatAnotherSchedulerPlacesAgain_WhenNothingButTheTimeDiffers_ThenItsTimeBeginsAnew) {
+  device::Pod pod = PlacedAt("1000", "one");
+  ledger_.UpsertPod(pod);
+  pod.annotations[device::kAssignedTime] = "1200";
+  ledger_.UpsertPod(pod);
+  EXPECT_TRUE(ledger_.ExpireBefore(1499).empty());
+  EXPECT_EQ(Used("a"), 100);
+  EXPECT_EQ(ledger_.ExpireBefore(1500).size(), 1U);
+}
+
+TEST_F(LedgerTest, GivenATimeThatIsStillToCome_WhenItIsSeen_ThenTheChargeLastsAsLongAsAnyOther) {
+  const device::Pod ghost = PlacedAt("99999999999", "ghost");
+  ledger_.UpsertPod(ghost);
+  Charge("own", 100, 5000);  // before the clock was set back
+  EXPECT_TRUE(ledger_.ExpireBefore(1000).empty());
+  EXPECT_TRUE(ledger_.ExpireBefore(1299).empty());
+  EXPECT_EQ(Used("a"), 200);
+  EXPECT_EQ(ledger_.ExpireBefore(1300), (std::vector<std::string>{"ghost", "own"}));
   EXPECT_EQ(Used("a"), 0);
 }
 

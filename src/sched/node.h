@@ -21,7 +21,7 @@ struct PodCharge {
   int vendor = 0;
   std::string uuid;
   device::MiB memory = 0;
-  int cores = 0;
+  std::int64_t cores = 0;
   int slots = 0;
   bool operator==(const PodCharge&) const = default;
 };

@@ -10,7 +10,6 @@ namespace hami::sched {
 namespace {
 
 constexpr std::size_t kFewestSlots = 16;
-constexpr std::size_t kAtOnce = 32;  // names on their way through memory
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
@@ -37,7 +36,7 @@ bool Same(std::string_view a, std::string_view b) {
 
 // Eight characters at a time: a request brings thousands of names, and the hash of the standard library is a call that
 // costs more than the search.
-std::uint32_t NodeNames::HashOf(std::string_view name) {
+inline std::uint32_t NodeNames::HashOf(std::string_view name) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
   std::uint64_t hash = name.size();
   const auto add = [&](std::uint64_t word) {
@@ -60,7 +59,7 @@ std::uint32_t NodeNames::HashOf(std::string_view name) {
 
 void NodeNames::Insert(Slot slot) {
   std::size_t at = Home(slot.hash);
-  while (slots_[at].id != kNoNode) at = After(at);
+  for (; slots_[at].id != kNoNode; at = After(at)) twins_ = twins_ || slots_[at].hash == slot.hash;
   slots_[at] = slot;
 }
 
@@ -103,23 +102,30 @@ NodeId NodeNames::Find(std::string_view name) const {
   return slots_[at].id;
 }
 
+void NodeNames::FindHashes(std::span<const std::string_view> names, Hashes& hashes, std::span<NodeId> out) const {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    hashes[i] = HashOf(names[i]);
+    Fetch(&slots_[Home(hashes[i])]);
+  }
+  const Slot* const slots = slots_.data();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::size_t at = Home(hashes[i]);
+    while (slots[at].id != kNoNode && slots[at].hash != hashes[i]) at = After(at);
+    out[i] = slots[at].id;
+  }
+}
+
 std::vector<NodeId> NodeNames::FindAll(std::span<const std::string_view> names) const {
   std::vector<NodeId> ids(names.size(), kNoNode);
   if (slots_.empty()) return ids;
-  for (std::size_t begin = 0; begin < names.size(); begin += kAtOnce) {
-    const std::size_t count = std::min(kAtOnce, names.size() - begin);
+  Hashes hashes;
+  for (std::size_t begin = 0; begin < names.size(); begin += hashes.size()) {
+    const std::size_t count = std::min(hashes.size(), names.size() - begin);
     const auto some = names.subspan(begin, count);
     const auto out = std::span(ids).subspan(begin, count);
-    std::array<std::uint32_t, kAtOnce> hashes;
-    for (std::size_t i = 0; i < count; ++i) {
-      hashes[i] = HashOf(some[i]);
-      Fetch(&slots_[Home(hashes[i])]);
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      std::size_t at = Home(hashes[i]);
-      while (slots_[at].id != kNoNode && slots_[at].hash != hashes[i]) at = After(at);
-      out[i] = slots_[at].id;
-      if (out[i] != kNoNode) Fetch(&names_[out[i]]);
+    FindHashes(some, hashes, out);
+    for (const NodeId id : out) {
+      if (id != kNoNode) Fetch(&names_[id]);
     }
     for (const NodeId id : out) {
       if (id != kNoNode) Fetch(names_[id].data());
@@ -128,6 +134,17 @@ std::vector<NodeId> NodeNames::FindAll(std::span<const std::string_view> names) 
     for (std::size_t i = 0; i < count; ++i) {
       if (out[i] != kNoNode && !Same(names_[out[i]], some[i])) out[i] = Find(some[i]);
     }
+  }
+  return ids;
+}
+
+std::vector<NodeId> NodeNames::Guess(std::span<const std::string_view> names) const {
+  if (twins_ || slots_.empty()) return FindAll(names);
+  std::vector<NodeId> ids(names.size());
+  Hashes hashes;
+  for (std::size_t begin = 0; begin < names.size(); begin += hashes.size()) {
+    const std::size_t count = std::min(hashes.size(), names.size() - begin);
+    FindHashes(names.subspan(begin, count), hashes, std::span(ids).subspan(begin, count));
   }
   return ids;
 }

@@ -52,13 +52,41 @@ TEST(NodeNames, AfterAnyAdditionsAndRemovalsEachNameLeadsToItsNumberAndNoOther) 
     }
     if (step % 64 != 0) continue;
     const std::vector<NodeId> found = names.FindAll(asked);
+    const std::vector<NodeId> guessed = names.Guess(asked);
     for (NodeId other = 0; other < kNames; ++other) {
       const NodeId right = expected.contains(other) ? other : kNoNode;
       ASSERT_EQ(found[other], right) << all[other] << " after step " << step;
       ASSERT_EQ(names.Find(all[other]), right) << all[other] << " after step " << step;
+      if (right == kNoNode) continue;
+      ASSERT_EQ(guessed[other], right) << all[other] << " after step " << step;
     }
     ASSERT_EQ(names.size(), expected.size());
   }
+}
+
+// A stranger that has the hash of one of them is found among many.
+TEST(NodeNames, WhenNamesShareAHashThenEachIsGuessedOnceItIsKnown) {
+  constexpr NodeId kNames = 20'000;
+  NodeNames names;
+  for (NodeId id = 0; id < kNames; ++id) names.Add("node-" + std::to_string(id), id);
+  std::minstd_rand random(3);
+  std::vector<std::string> twins;
+  for (int i = 0; i < 4'000'000 && twins.empty(); ++i) {
+    std::string stranger(12, ' ');
+    for (char& c : stranger) c = static_cast<char>('a' + random() % 26);
+    const std::vector<std::string_view> asked{stranger};
+    ASSERT_EQ(names.FindAll(asked).front(), kNoNode);
+    const NodeId guess = names.Guess(asked).front();
+    if (guess != kNoNode) twins = {"node-" + std::to_string(guess), stranger};
+  }
+  ASSERT_EQ(twins.size(), 2U);
+  const std::vector<std::string_view> asked(twins.begin(), twins.end());
+  const NodeId first = names.Find(twins[0]);
+  EXPECT_EQ(names.Guess(asked), (std::vector<NodeId>{first, first}));
+  names.Add(twins[1], kNames);
+  EXPECT_EQ(names.Guess(asked), (std::vector<NodeId>{first, kNames}));
+  names.Remove(first);
+  EXPECT_EQ(names.Guess(asked), (std::vector<NodeId>{kNoNode, kNames}));
 }
 
 }  // namespace

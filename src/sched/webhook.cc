@@ -50,7 +50,10 @@ QuotaUse Asked(const device::Pod& pod, const device::Vendor& vendor) {
     const device::Container& container = i < inits ? pod.init_containers[i] : pod.containers[i - inits];
     const auto request = vendor.ParseRequest(container);
     if (!request) continue;
-    Entry entry{0, static_cast<int>(i), roles[i], request->memory * request->count, 0};
+    // Of any number of containers the sum has to fit 64 bits; no quota is as large.
+    constexpr device::MiB kMostMemory = 1LL << 44;
+    const device::MiB memory = std::min(request->memory * request->count, kMostMemory);
+    Entry entry{0, static_cast<int>(i), roles[i], memory, 0};
     constexpr std::int64_t kMost = 1 << 30;
     entry.cores = static_cast<int>(std::min<std::int64_t>(std::int64_t{request->cores} * request->count, kMost));
     entries.push_back(entry);

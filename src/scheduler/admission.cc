@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/json_cursor.h"
+#include "base/strings.h"
 #include "kube/base64.h"
 #include "kube/scanner.h"
 
@@ -42,7 +44,11 @@ bool CreatesPod(const json::object& request) {
 // The version is known even where the rest is not understood: VERSION is set as early as possible.
 Result<Review> ReadReview(const json::value& document, std::string& version) {
   const json::object* root = document.if_object();
-  if (root == nullptr) return Fail("the body is no AdmissionReview: not a JSON object");
+  if (root == nullptr) {
+    const std::string text = json::serialize(document);
+    const std::string_view kind = base::KindOfJson(text);
+    return Fail(base::Concat({"the body is no AdmissionReview: a JSON object is wanted, this is ", kind}));
+  }
   const auto api_version = base::GetString(*root, "apiVersion");
   if (base::GetString(*root, "kind").value_or("") != "AdmissionReview" || !api_version) {
     return Fail("the body is no AdmissionReview: kind and apiVersion say otherwise");

@@ -126,7 +126,8 @@ TEST_F(AdmissionReview, ABodyThatIsNoReviewIsA400InTheShapeOfAReview) {
   const std::pair<std::string, const char*> cases[] = {
       {"", "Please send a request body"},
       {"{", "not JSON"},
-      {"[]", "not a JSON object"},
+      {"[]", "a JSON object is wanted, this is a list"},
+      {"null", "a JSON object is wanted, this is null"},
       {R"({"kind":"Pod","apiVersion":"v1"})", "kind and apiVersion say otherwise"},
       {R"({"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v2","request":{}})", "admission.k8s.io/v2"},
       {R"({"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"})", "has no request"},

@@ -13,6 +13,17 @@
 namespace hami::scheduler {
 namespace {
 
+constexpr std::size_t kMostLabelBytes = 63;
+constexpr std::size_t kMostAnnotationBytes = 256U << 10U;  // of keys and values of one object
+
+// Of OLD after NEWER was written over it.
+std::size_t BytesOfBoth(const device::StringMap& old, const device::StringMap& newer) {
+  std::size_t bytes = 0;
+  for (const auto& [key, value] : newer) bytes += key.size() + value.size();
+  for (const auto& [key, value] : old) bytes += newer.count(key) > 0 ? 0 : key.size() + value.size();
+  return bytes;
+}
+
 std::string TextAt(const device::StringMap& map, std::string_view key) {
   const std::string* text = device::Find(map, key);
   return text == nullptr ? std::string() : *text;
@@ -145,7 +156,7 @@ base::Status Binder::Start(State& state, Work& work) {
     why = "the placement is about to expire; it will be placed again";
   }
   if (!why.empty()) {
-    state.Drop(work.pod.uid);
+    state.GiveUp(work.pod.uid);
     return base::Fail(std::move(why));
   }
   pending->stage = Pending::Stage::kBinding;
@@ -400,7 +411,13 @@ base::Status Binder::Prepare(State& state, Work& work) {
   binding.annotations[device::kBindPhase] = device::kPhaseAllocating;
   binding.annotations[device::kBindTime] = std::to_string(now);
   binding.annotations[kBoundBy] = options_.writer;
-  binding.labels[device::kAssignedNode] = work.node;
+  // The server takes anything with a Binding, and no later write of a pod that has too long a label or too much.
+  if (work.node.size() <= kMostLabelBytes) binding.labels[device::kAssignedNode] = work.node;
+  const std::size_t bytes = BytesOfBoth(pending->candidate.pod.annotations, binding.annotations);
+  if (bytes > kMostAnnotationBytes) {
+    return base::Fail(base::Concat({"the pod's annotations and its grant are ", std::to_string(bytes),
+                                    " bytes, more than the API server's ", std::to_string(kMostAnnotationBytes)}));
+  }
   return {};
 }
 

@@ -17,7 +17,7 @@ void Binder::Succeed(const Owner& pod) {
 
 void Binder::GiveBack(const Owner& pod, const std::string& node, bool wrote) {
   books_.Locked([&](State& state) {
-    state.Drop(pod.uid);
+    state.GiveUp(pod.uid);
     state.LeaveNode(pod.uid, node);
   });
   if (!wrote || ReleaseNode(node, pod)) return;

@@ -136,6 +136,44 @@ TEST_F(BinderTest, GivenARefusedBinding_WhenItFails_ThenChargeAndLockAreGivenBac
   EXPECT_EQ(Lock(), nullptr);
 }
 
+TEST_F(BinderTest, GivenARefusedPod_WhenAnotherIsNotBound_ThenTheRoomItHadIsShown) {
+  const auto room = [&] { return a_->books.Locked([](State& state) { return state.TakeRoom(); }); };
+  AddPod("p", 12'000);
+  AddPod("q", 12'000);
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_FALSE(Place(*a_, "q"));
+  a_->api.fault = Once("BIND", Fault::kRefusedBefore);
+  ASSERT_FALSE(Bind(*a_, "p"));
+  while (a_->charged() != 0) a_->binder.Settle();
+  EXPECT_EQ(room(), "n");
+
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_FALSE(Place(*a_, "q"));
+  ASSERT_FALSE(Bind(*a_, "p", "c")) << "placed elsewhere";
+  EXPECT_EQ(room(), "n");
+  ASSERT_TRUE(Place(*a_, "p"));
+  ASSERT_FALSE(Place(*a_, "q"));
+  ASSERT_TRUE(Place(*a_, "p")) << "asked once more: no room was made";
+  EXPECT_EQ(room(), std::nullopt);
+}
+
+TEST_F(BinderTest, GivenAPodFullOfAnnotations_WhenItsGrantWouldBeTooMuch_ThenItIsNotBound) {
+  for (const std::size_t others : {std::size_t{261'000}, std::size_t{262'000}}) {
+    const std::string uid = std::to_string(others);
+    device::Pod pod = sched::testing::PodOf(uid, sched::testing::Wants(1, 16));
+    pod.annotations["theirs"] = std::string(others, 'x');
+    cluster_.AddPod(pod);
+    ASSERT_TRUE(Place(*a_, uid, "c"));
+    const base::Status bound = Bind(*a_, uid, "c");
+    EXPECT_EQ(bound.has_value(), others == 261'000);
+    EXPECT_EQ(Pod(uid).node_name.empty(), others == 262'000);
+    if (!bound) {
+      EXPECT_NE(bound.error().message.find("more than the API server's 262144"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(a_->charged(), 1U);
+}
+
 TEST_F(BinderTest, GivenALostAnswer_WhenThePodWasBound_ThenItIsFoundOut) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
@@ -357,6 +395,48 @@ TEST_F(BinderTest, GivenTheNodeChangedByOthers_WhenBound_ThenTheCardsAreChosenAn
   EXPECT_EQ(a_->binder.counters().asked_again, 1U);
   EXPECT_TRUE(cluster_.violations.empty());
   EXPECT_EQ(Pod("p").annotations.find("hami.io/vgpu-devices-allocated")->second.find(chosen), std::string::npos);
+}
+
+TEST_F(BinderTest, GivenANodeThatWasMadeAnew_WhenAPodPlacedBeforeIsBound_ThenItGetsOneOfTheNewCards) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->books.Locked([](State& state) { state.NodeGone("n"); });
+  cluster_.nodes.erase("n");
+  cluster_.AddNode("n", sched::testing::Cards("other", 1, 16000), false);
+  a_->watch.Drain();
+  ASSERT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(Pod("p").annotations.find("hami.io/vgpu-devices-allocated")->second, "other-0,NVIDIA,4000,0:;");
+}
+
+TEST_F(BinderTest, GivenNodesThatAreGone_WhenTheirPodsAreGoneToo_ThenNothingIsKeptOfThem) {
+  const auto kept = [&] { return a_->books.Read([](const State& state) { return state.nodes().size(); }); };
+  const std::size_t before = kept();
+  for (const bool bound : {false, true}) {
+    for (const char* phase : {"allocating", "success"}) {
+      const std::string node = std::string("gone-") + (bound ? "bound-" : "") + phase;
+      device::Pod pod = sched::testing::PodOf(node, sched::testing::Wants(1, 16));
+      pod.annotations = {{device::kAssignedNode, node},
+                         {device::kBindPhase, phase},
+                         {"hami.io/vgpu-devices-allocated", "x,NVIDIA,16,0:;"}};
+      if (bound) pod.node_name = node;
+      a_->books.Locked([&](State& state) {
+        state.PodSeen(pod);
+        state.PodGone(pod.uid);
+      });
+      EXPECT_EQ(kept(), before) << node;
+    }
+  }
+  cluster_.AddNode("short", sched::testing::Cards("short", 1, 16000), false);
+  a_->watch.Drain();
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p", "short"));
+  ASSERT_TRUE(Bind(*a_, "p", "short"));
+  a_->watch.Drain();
+  a_->books.Locked([](State& state) {
+    state.NodeGone("short");
+    state.PodGone("p");
+  });
+  EXPECT_EQ(kept(), before);
 }
 
 // HAMi's scheduler beside ours: what the lock alone protects, in both directions.

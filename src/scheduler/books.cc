@@ -59,11 +59,10 @@ void State::PodSeen(const device::Pod& pod) {
   if (!bound && !pod.terminated && known != nullptr && (known->own || known->bound)) return;
 
   const bool known_before = known != nullptr;
-  const sched::NodeCharge before = known == nullptr ? sched::NodeCharge{} : known->charge;
   const std::string node_before = known == nullptr ? std::string() : ledger.node(known->node).name();
-  ledger.UpsertPod(pod);
+  const bool recharged = ledger.UpsertPod(pod);
   const sched::PodRecord* record = ledger.FindPod(pod.uid);
-  if (known_before && (record == nullptr || record->charge != before)) RoomMade(node_before);
+  if (known_before && (record == nullptr || recharged)) RoomMade(node_before);
   if (record == nullptr) {
     ForgetInFlight(pod.uid, node_before);
     // Somebody else bound it, or it ended: nothing is left to be bound. A bind call at work finds out by itself.
@@ -73,7 +72,7 @@ void State::PodSeen(const device::Pod& pod) {
   if (bound) ForgetPlaced(pod.uid);
   const std::string& node = ledger.node(record->node).name();
   if (node != node_before) ForgetInFlight(pod.uid, node_before);
-  if (node != node_before || record->charge != before) ++NodeAt(node).foreign;
+  if (node != node_before || recharged) Changed(node);
   if (WaitsForPlugin(pod)) {
     NoteInFlight(pod, *record);
   } else if (bound) {
@@ -122,6 +121,18 @@ void State::ForgetInFlight(std::string_view uid, std::string_view node) {
   if (book == nullptr) return;
   const auto found = book->in_flight.find(uid);
   if (found != book->in_flight.end()) book->in_flight.erase(found);
+  DropIfGone(node);
+}
+
+void State::Changed(std::string_view node) {
+  if (NodeBook* book = FindNode(node)) book->foreign = ++changes_;
+}
+
+void State::DropIfGone(std::string_view node) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end()) return;
+  const NodeBook& book = found->second;
+  if (!book.exists && book.in_flight.empty() && !book.patching) nodes_.erase(found);
 }
 
 void State::ForgetPlaced(std::string_view uid) {
@@ -152,12 +163,11 @@ void State::NodeGone(std::string_view name) {
   ledger.RemoveNode(name);
   NodeBook* book = FindNode(name);
   if (book == nullptr) return;
-  ++book->foreign;
+  Changed(name);
   book->exists = false;
   book->view = {};
   book->vendors.assign(vendors_.size(), {});
-  // Bind calls at work still hold on to the entry; an idle one is of no use to anybody.
-  if (book->in_flight.empty() && !book->patching) nodes_.erase(nodes_.find(name));
+  DropIfGone(name);
 }
 
 void State::CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards) {
@@ -166,7 +176,7 @@ void State::CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards
   ledger.SetCards(node.view.name, vendor, cards);
   const sched::NodeId after = ledger.Find(node.view.name);
   if (after != before || (after != sched::kNoNode && ledger.node(after).version != version)) {
-    ++node.foreign;
+    Changed(node.view.name);
     RoomMade(node.view.name);
   }
 }
@@ -226,6 +236,13 @@ void State::Drop(std::string_view uid) {
   ledger.Forget(uid);
 }
 
+void State::GiveUp(std::string_view uid) {
+  const sched::PodRecord* record = ledger.FindPod(uid);
+  const std::string node = record == nullptr ? std::string() : ledger.node(record->node).name();
+  Drop(uid);
+  if (record != nullptr && ledger.FindPod(uid) == nullptr) RoomMade(node);
+}
+
 bool State::TakePassed(std::string_view uid) {
   const auto found = passed_.find(uid);
   if (found == passed_.end()) return false;
@@ -238,6 +255,7 @@ void State::LeaveNode(std::string_view uid, std::string_view node) {
   if (book == nullptr) return;
   const auto entry = book->in_flight.find(uid);
   if (entry != book->in_flight.end() && entry->second.stage != InFlight::Stage::kBound) book->in_flight.erase(entry);
+  DropIfGone(node);
 }
 
 void State::Bound(std::string_view uid, device::UnixSeconds now) {

@@ -55,7 +55,7 @@ struct NodeBook {
   NodeView view;
   bool exists = false;
   std::string looked_at;  // the version of the view of which Registration has seen all that concerns it
-  // Raised by every change of the node's books that was not decided here: a decision from before is asked again.
+  // The number of the last change of the node's books that was not decided here: a decision from before is asked again.
   std::uint64_t foreign = 0;
   std::map<std::string, InFlight, std::less<>> in_flight;  // by uid
   bool patching = false;                                   // a bind call is changing the node
@@ -110,6 +110,8 @@ class State {
   bool StillFits(std::string_view uid, device::UnixSeconds now);
   // Takes the charge of a pod that will not be bound back.
   void Drop(std::string_view uid);
+  // The same after a bind call that failed: what the pod had is room for others.
+  void GiveUp(std::string_view uid);
   // Once, for a pod that asked for nothing and was left to kube-scheduler: true.
   bool TakePassed(std::string_view uid);
   // Ends the wish of a pod, that is not bound, for the node.
@@ -151,6 +153,10 @@ class State {
   template <typename T>
   using ByText = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
 
+  // The node's books have changed by other hands. Numbers are never used again, also not for a node that comes back.
+  void Changed(std::string_view node);
+  // Of a node that does not exist nothing is kept but what bind calls and plugins are at work on.
+  void DropIfGone(std::string_view node);
   void NoteInFlight(const device::Pod& pod, const sched::PodRecord& record);
   void ForgetInFlight(std::string_view uid, std::string_view node);
   void ForgetPlaced(std::string_view uid);
@@ -163,7 +169,8 @@ class State {
   ByText<device::UnixSeconds> passed_;  // asked for nothing and wait for their bind call, until when
   ByText<NodeBook> nodes_;
   std::map<std::string, Borrowed> borrowed_;  // by uid
-  bool refused_ = false;                      // somebody found no place since room was last shown
+  std::uint64_t changes_ = 0;
+  bool refused_ = false;  // somebody found no place since room was last shown
   std::optional<std::string> room_;
 };
 

@@ -128,13 +128,18 @@ BookedPod::BookedPod(const device::Vendors& vendors)
 kube::ReadObject ReadPods(const device::PodFields& fields, device::PodObject& object) {
   return [fields, &object](base::JsonCursor& cursor, const json::storage_ptr& storage) -> std::optional<json::value> {
     if (!device::TakePod(cursor, fields, object)) return std::nullopt;
-    const auto text = [](std::string_view view) { return json::string_view(view.data(), view.size()); };
-    return json::value({{"metadata",
-                         {{"namespace", text(object.pod.ns)},
-                          {"name", text(object.pod.name)},
-                          {"uid", text(object.pod.uid)},
-                          {"resourceVersion", text(object.version)}}}},
-                       storage);
+    json::object metadata(storage);
+    metadata.reserve(4);
+    const auto add = [&](const char* key, const std::string& text) {
+      metadata.emplace(key, json::string_view(text.data(), text.size()));
+    };
+    add("namespace", object.pod.ns);
+    add("name", object.pod.name);
+    add("uid", object.pod.uid);
+    add("resourceVersion", object.version);
+    json::object whole(storage);
+    whole.emplace("metadata", std::move(metadata));
+    return whole;
   };
 }
 

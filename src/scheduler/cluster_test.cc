@@ -87,9 +87,9 @@ struct Scheduler {
             [this](const Owner& pod) { return binder.RevokeBefore(pod); }};
   }
 
-  json::object Filter(const json::value& pod) {
+  json::object Filter(const json::value& pod, const json::array& names = {"n1", "n2"}) {
     const Reply reply = extender.Filter(
-        json::serialize(json::object{{"Pod", pod}, {"Nodes", nullptr}, {"NodeNames", {"n1", "n2"}}}), Impatient());
+        json::serialize(json::object{{"Pod", pod}, {"Nodes", nullptr}, {"NodeNames", names}}), Impatient());
     return base::ParseJson(reply.body)->as_object();
   }
   std::string Bind(const json::value& pod, const std::string& node) {
@@ -183,6 +183,23 @@ TEST_F(ClusterTest, GivenAPod_WhenFilteredAndBound_ThenItIsBoundAndAnnotatedAtOn
   EXPECT_EQ(server_.Asked("PATCH"), 1U);
   EXPECT_EQ(server_.Asked("BIND"), 1U);
   EXPECT_EQ(server_.Asked("GET"), 1U) << "once in a run: does this server carry labels?";
+}
+
+// A Binding is not checked, but every later write of the pod is: with a label that is none it could never run.
+TEST_F(ClusterTest, GivenANodeWhoseNameIsTooLongForALabel_WhenAPodIsBound_ThenItHasTheAnnotationAndNoLabel) {
+  const std::string longest_label(63, 'n');
+  for (const std::string& node : {longest_label, longest_label + ".example"}) {
+    server_.Put(kube::kNodes, NodeObject(node, true));
+    Scheduler scheduler(server_);
+    const json::value pod = server_.Put(kube::kPods, PodObject("p-" + std::to_string(node.size())));
+    ASSERT_EQ(scheduler.Filter(pod, {json::string_view(node)}).at("Error"), "");
+    ASSERT_EQ(scheduler.Bind(pod, node), "");
+    const json::value bound = Pod("p-" + std::to_string(node.size()));
+    EXPECT_EQ(bound.at("metadata").at("annotations").at("hami.io/vgpu-node"), json::value(node));
+    const json::value* labels = bound.at("metadata").as_object().if_contains("labels");
+    const bool labelled = labels != nullptr && labels->as_object().contains("hami.io/vgpu-node");
+    EXPECT_EQ(labelled, node == longest_label);
+  }
 }
 
 TEST_F(ClusterTest, GivenOneScheduler_WhenItBindsToANodeWithoutLocks_ThenTheBindingIsItsOnlyWrite) {

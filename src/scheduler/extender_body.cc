@@ -24,6 +24,12 @@ tl::unexpected<base::Error> Broken(std::string_view what, const base::JsonCursor
   return base::Fail(base::Concat({what, ": not JSON at byte ", std::to_string(cursor.at())}));
 }
 
+tl::unexpected<base::Error> NoObject(std::string_view text, const base::JsonCursor& cursor) {
+  const std::string_view kind = base::KindOfJson(text);
+  if (kind.empty()) return Broken("request", cursor);
+  return base::Fail(base::Concat({"request: a JSON object is wanted, this is ", kind}));
+}
+
 bool SameKey(std::string_view a, std::string_view lower) {
   return a.size() == lower.size() && std::equal(a.begin(), a.end(), lower.begin(), [](char x, char y) {
            return (x >= 'A' && x <= 'Z' ? static_cast<char>(x - 'A' + 'a') : x) == y;
@@ -58,8 +64,11 @@ base::Status ReadNames(std::string_view text, base::JsonCursor& cursor, FilterBo
   bool plain = true;
   body.names.reserve(std::min((text.size() - begin) / kUsualNameBytes, kMostNamesExpected));
   if (!cursor.Take(']')) {
-    cursor.TakePlainStrings(body.names);
+    cursor.TakePlainStrings(body.names, kMostNames);
     do {
+      if (body.names.size() >= kMostNames) {
+        return base::Fail(base::Concat({"NodeNames holds more than ", std::to_string(kMostNames), " names"}));
+      }
       bool plain_name = true;
       if (!cursor.TakeString(body.names.emplace_back(), plain_name)) return Broken("NodeNames", cursor);
       plain = plain && plain_name;
@@ -71,7 +80,7 @@ base::Status ReadNames(std::string_view text, base::JsonCursor& cursor, FilterBo
 }
 
 void AppendText(std::string& out, std::string_view text) {
-  if (base::PlainLength(text) == text.size()) {
+  if (base::IsPlain(text)) {
     out.append(1, '"').append(text).append(1, '"');
   } else {
     // Whatever an error quotes, the answer is JSON.
@@ -109,7 +118,7 @@ base::Status TakeCandidate(base::JsonCursor& cursor, FilterBody& body) {
 base::Result<FilterBody> ReadFilterBody(std::string_view text) {
   FilterBody body;
   base::JsonCursor cursor(text);
-  if (!cursor.Take('{')) return Broken("request", cursor);
+  if (!cursor.Take('{')) return NoObject(text, cursor);
   if (!cursor.Take('}')) {
     do {
       std::string_view key;
@@ -153,21 +162,23 @@ std::string FindNodeText(std::string_view nodes, std::string_view name) {
 }
 
 base::Result<BindRequest> ReadBindBody(std::string_view body) {
-  const auto document = base::ParseJson(body);
-  if (!document) return base::Fail("request: " + document.error().message);
-  const json::object* object = document->if_object();
-  if (object == nullptr) return base::Fail("request: not an object");
   BindRequest request;
-  for (const json::key_value_pair& pair : *object) {
-    const std::string_view key(pair.key().data(), pair.key().size());
-    if (!pair.value().is_string()) continue;
-    const json::string& value = pair.value().get_string();
-    const std::string text(value.data(), value.size());
-    if (SameKey(key, "podname")) request.name = text;
-    if (SameKey(key, "podnamespace")) request.ns = text;
-    if (SameKey(key, "poduid")) request.uid = text;
-    if (SameKey(key, "node")) request.node = text;
-  }
+  base::JsonCursor cursor(body);
+  if (cursor.Next() != '{') return NoObject(body, cursor);
+  const bool taken = cursor.TakeObject([&](std::string_view key, bool plain) {
+    std::string_view value;
+    if (cursor.Next() != '"') return cursor.TakeValue(value);
+    bool plain_value = false;
+    if (!cursor.TakeString(value, plain_value)) return false;
+    const std::string decoded = plain ? std::string() : base::DecodeJsonString(key);
+    if (!plain) key = decoded;
+    for (const auto& [name, field] : {std::pair("podname", &request.name), std::pair("podnamespace", &request.ns),
+                                      std::pair("poduid", &request.uid), std::pair("node", &request.node)}) {
+      if (SameKey(key, name)) *field = plain_value ? std::string(value) : base::DecodeJsonString(value);
+    }
+    return true;
+  });
+  if (!taken || !cursor.AtEnd()) return Broken("request", cursor);
   for (const auto& [field, value] : {std::pair("PodName", &request.name), std::pair("PodNamespace", &request.ns),
                                      std::pair("PodUID", &request.uid), std::pair("Node", &request.node)}) {
     if (value->empty()) return base::Fail(base::Concat({"extender binding args missing ", field}));

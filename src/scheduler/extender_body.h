@@ -6,7 +6,6 @@
 
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +19,9 @@
 
 namespace hami::scheduler {
 
+// Many times the nodes of any cluster. A name needs several times its text while it is looked for.
+inline constexpr std::size_t kMostNames = 1'000'000;
+
 // Views into the body, which must outlive this.
 struct FilterBody {
   std::optional<Candidate> pod;  // nothing: absent or null
@@ -27,7 +29,7 @@ struct FilterBody {
   std::string_view nodes;       // JSON of a NodeList; empty: absent or null
   std::string_view names_text;  // JSON of the names; empty: absent or null
   std::vector<std::string_view> names;
-  std::deque<std::string> decoded;  // names that were written with escapes
+  std::vector<std::string> decoded;  // names that were written with escapes
 };
 
 base::Result<FilterBody> ReadFilterBody(std::string_view body);

@@ -130,6 +130,34 @@ TEST_F(ExtenderTest, GivenBodiesThatCanNotBeAnswered_WhenFiltered_ThenTheErrorFi
   }
 }
 
+TEST_F(ExtenderTest, GivenJsonThatIsNoObject_WhenAsked_ThenTheErrorSaysWhatItIs) {
+  for (const auto& [body, kind] :
+       {std::pair(" null", "null"), std::pair("-1.5", "a number"), std::pair("\"x\" ", "a string"),
+        std::pair("[]", "a list"), std::pair("[{}]", "a list"), std::pair("true", "true")}) {
+    const std::string error = std::string("request: a JSON object is wanted, this is ") + kind;
+    EXPECT_EQ(Filter(body).at("Error"), json::value(error));
+    const Reply bind = extender_.Bind(body, [] { return false; });
+    EXPECT_EQ(json::parse(bind.body).at("Error"), json::value(error));
+  }
+  for (const char* body : {"x", "nul", "[", "1 2", "\"x", " "}) {
+    EXPECT_EQ(Filter(body).at("Error").as_string().find("request: not JSON at byte "), 0U) << body;
+    const Reply bind = extender_.Bind(body, [] { return false; });
+    EXPECT_NE(bind.body.find("request: not JSON at byte "), std::string::npos) << body;
+  }
+}
+
+TEST_F(ExtenderTest, GivenMoreNamesThanAnyClusterHasNodes_WhenFiltered_ThenTheRequestIsRefused) {
+  for (const std::string name : {R"("n1",)", R"("\u006e1",)"}) {
+    std::string names = "[";
+    for (std::size_t i = 0; i < kMostNames; ++i) names += name;
+    names.back() = ']';
+    EXPECT_EQ(FilterNames(names).at("NodeNames"), (json::array{"n1"}));
+    names.back() = ',';
+    names += R"("n1"])";
+    EXPECT_EQ(FilterNames(names).at("Error"), "NodeNames holds more than 1000000 names");
+  }
+}
+
 TEST_F(ExtenderTest, GivenNamesWithEscapes_WhenFiltered_ThenTheyMeanWhatTheySay) {
   EXPECT_EQ(FilterNames(R"(["\u006e1"])").at("NodeNames"), (json::array{"n1"}));
   const json::object result = FilterNames("[\"a\\\"b\",\"\xc3\xa4\"]");
@@ -233,6 +261,25 @@ TEST_F(ExtenderTest, GivenBindBodiesThatCanNotBeAnswered_WhenBound_ThenTheErrorF
   const Reply reply = extender_.Bind(R"({"PodName":"p","PodNamespace":"d","PodUID":"u"})", [] { return false; });
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(reply.body, R"({"Error":"extender binding args missing Node"})");
+}
+
+TEST_F(ExtenderTest, GivenBindBodiesInAnyWords_WhenBound_ThenWhatTheySayIsRead) {
+  const auto read = [](std::string_view text) {
+    const auto request = ReadBindBody(text);
+    return request ? base::Join({request->name, request->ns, request->uid, request->node}, "|")
+                   : request.error().message;
+  };
+  EXPECT_EQ(read(R"({"PodName":"p","PodNamespace":"d","PodUID":"u","Node":"n"})"), "p|d|u|n");
+  EXPECT_EQ(read(R"( { "podNAME" : "p", "x":[{"Node":"m"}], "podnamespace":"d","PODUID":"u","node":"n","y":1.5e3 } )"),
+            "p|d|u|n");
+  EXPECT_EQ(read(R"({"Pod\u004eame":"\u0070","PodNamespace":"d","PodUID":"\"u","Node":"n"})"), "p|d|\"u|n");
+  EXPECT_EQ(read(R"({"PodName":"p","PodNamespace":"d","PodUID":5,"Node":"n"})"),
+            "extender binding args missing PodUID");
+  EXPECT_EQ(read(R"({"PodName":null})"), "extender binding args missing PodName");
+  EXPECT_EQ(read(R"([])"), "request: a JSON object is wanted, this is a list");
+  for (const char* text : {"", "{", R"({"PodName":"p"} x)", R"({"PodName":"p)", R"({"PodName" "p"})", "{]"}) {
+    EXPECT_EQ(read(text).substr(0, 8), "request:") << text;
+  }
 }
 
 TEST(CandidateTest, GivenPodGroups_WhenRead_ThenTheirMembersAreKnown) {

@@ -36,7 +36,7 @@ struct Picture {
   struct PodShare {
     std::string uuid;
     device::MiB memory = 0;
-    int cores = 0;
+    std::int64_t cores = 0;
   };
   struct Pod {
     std::string ns;

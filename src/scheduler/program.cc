@@ -2,6 +2,7 @@
 
 #include "scheduler/program.h"
 
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -31,6 +32,8 @@ constexpr std::size_t kMostConfigBytes = 4U << 20U;
 // A bind call may wait long for its node, each on a thread.
 constexpr unsigned kMainThreads = 256;
 constexpr unsigned kMetricsThreads = 4;
+// Above it, one at a time: the document of a review may need eighteen times its text.
+constexpr std::size_t kLargeReview = 64U << 10U;
 constexpr auto kFinishTime = std::chrono::seconds(15);
 constexpr auto kLastEventsTime = std::chrono::seconds(2);
 
@@ -95,6 +98,14 @@ base::Result<TakeProfile> LoadProfiler() {
   });
 }
 
+tl::unexpected<base::Error> NotServing(const std::string& address_flag, const net::Error& error) {
+  if (error.cause == net::Cause::kTls) {
+    return base::Fail("--cert_file, --key_file: " + error.message,
+                      "mount the Secret with tls.crt and tls.key there, a certificate and the key that belongs to it");
+  }
+  return base::Fail(address_flag + ": " + error.message, "name another address, or end the program that listens there");
+}
+
 const char* ResultOf(const AdmissionAnswer& answer) {
   if (answer.http_status != 200) return "unreadable";
   if (!answer.allowed) return "denied";
@@ -136,6 +147,7 @@ class Program::Parts {
   RecordEvent Recording();
   Endpoints MakeEndpoints();
   AdmissionAnswer Review(std::string_view body);
+  std::mutex large_review_;
   std::vector<Reading> Count() const;
   base::Status Listen();
 
@@ -216,6 +228,8 @@ RecordEvent Program::Parts::Recording() {
 
 AdmissionAnswer Program::Parts::Review(std::string_view body) {
   const sched::WebhookConfig config{options_.scheduler_name, options_.overwrite_default_scheduler};
+  std::unique_lock alone(large_review_, std::defer_lock);
+  if (body.size() > kLargeReview) alone.lock();
   AdmissionAnswer answer = AnswerReview(body, [&](const base::json::value& pod, std::string_view ns) {
     return books_.Read(
         [&](const State& state) { return sched::Admit(pod, ns, config, books_.vendors(), state.ledger.quotas()); });
@@ -253,9 +267,10 @@ base::Status Program::Parts::Listen() {
   serving.port = options_.http.port;
   if (!options_.cert_file.empty()) serving.tls = net::TlsFiles{options_.cert_file, options_.key_file};
   serving.max_threads = kMainThreads;
-  serving.limits.body_bytes = kMostBodyBytes;
+  serving.body_limit = BodyLimitOf;
+  serving.large_bodies_bytes = kLargeBodiesBytes;
   auto main_server = net::Server::Start(serving, MainRoutes(MakeEndpoints()));
-  if (!main_server) return base::Fail("--http_bind: " + main_server.error().message, main_server.error().hint);
+  if (!main_server) return NotServing("--http_bind", main_server.error());
   main_server_ = *std::move(main_server);
 
   net::ServerOptions watching;
@@ -264,9 +279,7 @@ base::Status Program::Parts::Listen() {
   watching.max_threads = kMetricsThreads;
   auto metrics_server =
       net::Server::Start(watching, MetricsRoutes([this](net::BodyWriter& out) { metrics_.Write(out); }));
-  if (!metrics_server) {
-    return base::Fail("--metrics-bind-address: " + metrics_server.error().message, metrics_server.error().hint);
-  }
+  if (!metrics_server) return NotServing("--metrics-bind-address", metrics_server.error());
   metrics_server_ = *std::move(metrics_server);
   base::LogInfo(base::Concat({VersionLine(), " serves http", serving.tls ? "s" : "", " on ",
                               serving.host.empty() ? "*" : serving.host, ":", std::to_string(main_server_->port()),

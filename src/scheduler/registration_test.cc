@@ -86,6 +86,26 @@ TEST_F(RegistrationTest, GivenAPluginThatDoesNotAnswer_WhenAMinutePassed_ThenIts
   EXPECT_EQ(Cards(), 2U);
 }
 
+TEST_F(RegistrationTest, GivenAPluginThatAnswers_WhenItsDevicesGo_ThenTheLastAnswerBringsNoCardsBack) {
+  view_.annotations[kHandshake] = "Reported_2023-11-14 22:13:20";
+  Look();
+  EXPECT_EQ(Cards(), 2U);
+  view_.allocatable.clear();
+  Look(kNow + 1);
+  EXPECT_EQ(Cards(), 0U);
+  const auto writes = Due(kNow + 2);
+  EXPECT_EQ(Cards(), 0U) << "that it answered is from before";
+  ASSERT_EQ(writes.size(), 1U);
+  EXPECT_EQ(writes[0].changes, (Changes{{kHandshake, std::nullopt}}));
+  Look(kNow + 3);  // it is another part of the node that changed
+  view_.annotations.erase(kHandshake);
+  Look(kNow + 4);
+  EXPECT_EQ(Cards(), 0U);
+  view_.annotations[kHandshake] = "Reported_2023-11-14 22:13:50";
+  Look(kNow + 30);
+  EXPECT_EQ(Cards(), 2U) << "now it lives";
+}
+
 TEST_F(RegistrationTest, GivenAFollower_WhenItBecomesLeader_ThenItWritesWhatNobodyWrote) {
   Look();
   (void)Due();  // not written: somebody else leads

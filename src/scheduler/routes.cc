@@ -11,6 +11,20 @@
 
 namespace hami::scheduler {
 
+net::BodyLimit BodyLimitOf(std::string_view target) {
+  const std::string_view path = net::PathOf(target);
+  // A simulation carries whole Node objects, thousands of them.
+  if (path == "/filter") {
+    return {256U << 20U,
+            "nodeCacheCapable: true in kube-scheduler's extender configuration sends names instead of nodes"};
+  }
+  // What etcd keeps of an object is 1.5 MiB, and Go writes a character of it in six at most.
+  if (path == "/webhook") return {16U << 20U, "no pod that the API server can store needs more"};
+  if (path.starts_with(kPprofPath)) return {4U << 20U, "ask for fewer addresses at once"};
+  // The names of a pod and of a node have 253 characters at most.
+  return {64U << 10U, "nothing that is understood here needs more"};
+}
+
 net::Response Text(int status, std::string body) {
   return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(body), {}};
 }
@@ -24,7 +38,9 @@ net::Response WrongMethod(const char* allowed) {
 namespace {
 
 net::Response Json(int status, std::string body) {
-  return {status, {{"Content-Type", "application/json"}}, std::move(body), {}};
+  net::Response response{status, {}, std::move(body), {}};
+  response.headers.emplace_back("Content-Type", "application/json");
+  return response;
 }
 
 bool IsJson(const net::Request& request) {

@@ -15,8 +15,10 @@
 
 namespace hami::scheduler {
 
-// Simulation requests carry whole Node objects, thousands of them.
-inline constexpr std::uint64_t kMostBodyBytes = 256U << 20U;
+// What requests of TARGET may carry: whoever reaches the port can send them.
+net::BodyLimit BodyLimitOf(std::string_view target);
+// The room of all large requests together: two of the largest.
+inline constexpr std::uint64_t kLargeBodiesBytes = 512U << 20U;
 
 struct Endpoints {
   std::function<Reply(std::string_view body, const Abandoned& abandoned)> filter;

@@ -84,6 +84,17 @@ TEST_F(Routes, ProfilesAreUnknownUnlessTheyAreWanted) {
   EXPECT_EQ(wanted(Ask("POST", "/filter", "a")).status, 200);
 }
 
+TEST_F(Routes, EveryRouteTakesWhatItsSendersNeed) {
+  EXPECT_EQ(BodyLimitOf("/filter?timeout=30s").bytes, 256U << 20U);
+  EXPECT_THAT(BodyLimitOf("/filter").remedy, HasSubstr("nodeCacheCapable: true"));
+  EXPECT_EQ(BodyLimitOf("/webhook?timeout=10s").bytes, 16U << 20U);
+  EXPECT_EQ(BodyLimitOf("/debug/pprof/symbol").bytes, 4U << 20U);
+  for (const char* target : {"/bind", "/healthz", "/filters", "/", "*", ""}) {
+    EXPECT_EQ(BodyLimitOf(target).bytes, 64U << 10U) << target;
+    EXPECT_FALSE(BodyLimitOf(target).remedy.empty());
+  }
+}
+
 class Collected : public net::BodyWriter {
  public:
   bool Write(std::string_view piece) override {

@@ -51,6 +51,15 @@ def test_other_scheduler_is_left_alone(lab, card):
     assert "nvidia.com/gpucores" not in limits(pod)
 
 
+def test_the_largest_pod_is_seen(lab, card):
+    # The API server writes each of these characters as six, so that the review has 8 MB.
+    thing = lab.manifest("p", gpu=1)
+    thing["spec"]["containers"][0]["env"] = [{"name": "TEXT", "value": "<" * 1_350_000}]
+    lab.api.create(f"/api/v1/namespaces/{lab.name}/pods", thing)
+    assert lab.read("p")["spec"]["schedulerName"] == "hami-scheduler"
+    assert limits(lab.read("p"))["nvidia.com/gpucores"] == "100"
+
+
 def test_ignored_pod_never_reaches_the_webhook(lab, card):
     thing = lab.manifest("p", gpu=1)
     thing["metadata"]["labels"] = {"hami.io/webhook": "ignore"}

@@ -123,6 +123,26 @@ TEST_F(SchedulerProgram, ASimulationWithNodesOfManyMebibytesIsAnswered) {
   EXPECT_EQ(api_.Count(kube::kEvents), 0U);
 }
 
+TEST_F(SchedulerProgram, ABodyThatIsTooLargeForItsRouteIsRefusedAndTold) {
+  Serve();
+  for (const auto& [route, bytes] : {std::pair("/webhook", 16U << 20U), std::pair("/bind", 64U << 10U)}) {
+    net::Call call;
+    call.method = "POST";
+    call.target = route;
+    call.body = std::string(bytes, ' ');
+    const auto largest = Send(call, authority_);
+    ASSERT_TRUE(largest) << largest.error().message;
+    EXPECT_NE(largest->status, 413) << route;
+    call.body += ' ';
+    const auto refused = Send(call, authority_);
+    ASSERT_TRUE(refused) << refused.error().message;
+    EXPECT_EQ(refused->status, 413) << route;
+    EXPECT_THAT(refused->body, HasSubstr(std::string(route) + " takes bodies of at most "));
+  }
+  EXPECT_EQ(End(), 0);
+  EXPECT_THAT(child_->Log(), HasSubstr("/webhook takes bodies of at most 16777216 bytes: no pod that"));
+}
+
 // The table of docs/scheduler.md. HAMi's roles allow all of it but "patch events".
 TEST_F(SchedulerProgram, AsksTheApiServerForNothingThatItsRolesDoNotAllow) {
   const std::set<std::string> documented{
@@ -241,6 +261,22 @@ TEST_F(SchedulerProgram, WhatAnOperatorHasToRepairEndsItWithASentence) {
   Run({"--device-config-file=" + folder_ + "/device-config.yaml"});
   EXPECT_EQ(child_->Wait(kPatience), 1);
   EXPECT_THAT(child_->Log(), HasSubstr("device-config.yaml:2: nvidia.resourceCountNam"));
+  Write("device-config.yaml", DeviceConfig());
+  const std::string config = "--device-config-file=" + folder_ + "/device-config.yaml";
+  const std::string taken = "127.0.0.1:" + std::to_string(api_.port());
+  Run({config, "--http_bind=" + taken});
+  EXPECT_EQ(child_->Wait(kPatience), 1);
+  EXPECT_THAT(child_->Log(), HasSubstr("--http_bind: can not listen on " + taken));
+  EXPECT_THAT(child_->Log(), HasSubstr("name another address"));
+  Run({config, "--http_bind=127.0.0.1:0", "--metrics-bind-address=" + taken});
+  EXPECT_EQ(child_->Wait(kPatience), 1);
+  EXPECT_THAT(child_->Log(), HasSubstr("--metrics-bind-address: can not listen on " + taken));
+  Run({config, "--http_bind=127.0.0.1:0", "--cert_file=" + folder_ + "/absent.crt",
+       "--key_file=" + folder_ + "/tls.key"});
+  EXPECT_EQ(child_->Wait(kPatience), 1);
+  EXPECT_THAT(child_->Log(), HasSubstr("--cert_file, --key_file: "));
+  EXPECT_THAT(child_->Log(), HasSubstr("/absent.crt"));
+  EXPECT_THAT(child_->Log(), HasSubstr("mount the Secret"));
   Run({"--device-config-file="});
   EXPECT_EQ(child_->Wait(kPatience), 2);
   Run({"version"});
