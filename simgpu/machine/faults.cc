@@ -196,6 +196,11 @@ int Machine::FaultFor(const char* function, int dev) {
   return error;
 }
 
+bool Machine::NothingInjected() const {
+  return !ok() || (state_->fault_count.load(std::memory_order_acquire) == 0 &&
+                   state_->lost_mask.load(std::memory_order_relaxed) == 0);
+}
+
 bool Machine::Lost(int dev) const {
   return dev >= 0 && dev < device_count() && (state_->lost_mask.load(std::memory_order_relaxed) >> dev & 1) != 0;
 }

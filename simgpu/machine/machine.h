@@ -147,6 +147,8 @@ class Machine {
   // To be asked at the top of every API call: 0, or the error code that a fault asks for. May sleep (slow calls).
   int FaultFor(const char* function, int dev = -1);
   bool Lost(int dev) const;
+  // FaultFor is 0 whatever is called: a cheap look, for functions that cost a program some ns.
+  bool NothingInjected() const;
   // Applies statements of the configuration grammar (fault, clear, xid, lost, recover, set, link) to the running
   // machine. False, with a message that teaches, when the text is wrong; then nothing was applied.
   bool Inject(const char* text, std::string* error);

@@ -105,12 +105,15 @@ TEST_F(MachineTimeTest, GivenInjectedText_WhenItIsWrong_ThenNothingIsApplied) {
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
               std::string error;
-              CHECK_OR(1, !m.Inject("lost device=0\nlost device=9", &error));
+              CHECK_OR(1, m.NothingInjected() && !m.Inject("lost device=0\nlost device=9", &error));
               CHECK_OR(2, error.find(":2:") != std::string::npos && !m.Lost(0));
-              CHECK_OR(3, m.Inject("lost device=0", &error) && m.Lost(0) && !m.Lost(1));
+              CHECK_OR(3, m.NothingInjected() && m.Inject("lost device=0", &error) && m.Lost(0) && !m.Lost(1));
+              CHECK_OR(7, !m.NothingInjected());
               CHECK_OR(4, m.FaultFor("nvmlDeviceGetName", 0) == 15 && m.FaultFor("cuMemAlloc_v2", 0) == 46);
               CHECK_OR(5, m.FaultFor("cuMemAlloc_v2", 1) == 0);
               CHECK_OR(6, m.Inject("recover device=0", &error) && !m.Lost(0) && m.FaultFor("x", 0) == 0);
+              CHECK_OR(8,
+                       m.NothingInjected() && m.Inject("fault call=cuMemFree error=2", &error) && !m.NothingInjected());
               return 0;
             }));
 }
