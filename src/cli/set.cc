@@ -99,7 +99,12 @@ std::vector<Device> DevicesFor(const ShareRecord& record, const std::string& reg
   return devices;
 }
 
-base::Result<ShareRecord> ChangeLocked(const SetOptions& options, const Nvml* nvml, StateLock& lock) {
+struct Changed {
+  ShareRecord before;
+  ShareRecord after;
+};
+
+base::Result<Changed> ChangeLocked(const SetOptions& options, const Nvml* nvml, StateLock& lock) {
   const auto& stored = lock.shares();
   const auto share = std::find_if(stored.begin(), stored.end(),
                                   [&](const StoredShare& candidate) { return candidate.name == options.name; });
@@ -116,7 +121,7 @@ base::Result<ShareRecord> ChangeLocked(const SetOptions& options, const Nvml* nv
   const auto others = HoldersOf(shares);
   if (!others) return tl::unexpected(others.error());
   const auto changed = PlanChange(*share->record, options, devices, *others);
-  if (!changed) return changed;
+  if (!changed) return tl::unexpected(changed.error());
   // The record first: what is promised is set aside before anybody can use it.
   HAMI_TRY(lock.Update(*changed));
   if (const auto published = Publish(share->region_path, *changed); !published) {
@@ -125,10 +130,10 @@ base::Result<ShareRecord> ChangeLocked(const SetOptions& options, const Nvml* nv
     static_cast<void>(lock.Update(*share->record));
     return tl::unexpected(published.error());
   }
-  return changed;
+  return Changed{*share->record, *changed};
 }
 
-base::Result<ShareRecord> Change(const SetOptions& options) {
+base::Result<Changed> Change(const SetOptions& options) {
   const auto state = State::Open();
   if (!state) return tl::unexpected(state.error());
   // Starting the driver can take a second; that is not done while others wait for the lock.
@@ -162,10 +167,15 @@ int Set(const SetOptions& options) {
     base::LogError(changed.error());
     return kFailed;
   }
-  for (const Grant& grant : changed->grants) {
-    std::cout << changed->name << ": " << grant.uuid << ": " << FormatBytes(grant.limit_bytes) << ", "
+  for (std::size_t i = 0; i < changed->after.grants.size(); ++i) {
+    const Grant& grant = changed->after.grants[i];
+    std::cout << changed->after.name << ": " << grant.uuid << ": " << FormatBytes(grant.limit_bytes) << ", "
               << (grant.cores == 0 ? std::string("all cores") : CoresText(grant.cores, grant.burst) + " of the cores")
-              << ", " << (changed->priority == Priority::kHigh ? "high" : "low") << " priority\n";
+              << ", " << (changed->after.priority == Priority::kHigh ? "high" : "low") << " priority\n";
+    const unsigned before = changed->before.grants[i].burst;
+    if (before != 0 && grant.burst == 0 && !options.burst) {
+      std::cout << "  the burst up to " << before << " % is gone, as it is not above the cores\n";
+    }
   }
   return 0;
 }

@@ -23,7 +23,8 @@ struct alignas(64) GpuTimeDevice {
   uint64_t charged;     // everything ever charged, ns of GPU time
   uint32_t rate;        // the rate that zero_at was written with
   uint32_t burst;       // percent up to which idle time may be used; not above the limit: none; 0 = not said
-  uint64_t reserved[4];
+  uint64_t workers;     // see GpuTimeWorkers
+  uint64_t reserved[3];
 };
 static_assert(sizeof(GpuTimeDevice) == 64);
 
@@ -76,6 +77,29 @@ inline int64_t GpuTimeBalance(GpuTimeDevice* device, int64_t now, uint32_t rate)
   return GpuTimeEarned(now - zero_at, rate);
 }
 
+// How many processes are at work, the caller included: each adds itself once in a period, and what the period before
+// came to counts as long as the new one has not more. So nobody has to leave, and a killed process is not counted for
+// long. One word: the period, the count of the one before, the count. `counted_in`: the caller's own, of this device.
+inline constexpr int64_t kWorkPeriod = 64'000'000;
+inline uint32_t GpuTimeWorkers(GpuTimeDevice* device, int64_t now, uint32_t* counted_in) {
+  constexpr uint64_t kCount = 0xffff;
+  const auto period = static_cast<uint32_t>(now / kWorkPeriod);
+  const bool counted = __atomic_exchange_n(counted_in, period, __ATOMIC_RELAXED) == period;
+  uint64_t word = Load(device->workers);
+  for (;;) {
+    const auto age = period - static_cast<uint32_t>(word >> 32);
+    uint64_t before = age == 0 ? word >> 16 & kCount : age == 1 ? word & kCount : 0;
+    uint64_t count = age == 0 ? word & kCount : 0;
+    if (!counted && count < kCount) ++count;
+    const uint64_t next = uint64_t{period} << 32 | before << 16 | count;
+    if (next == word ||
+        __atomic_compare_exchange_n(&device->workers, &word, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      const uint64_t workers = before > count ? before : count;
+      return workers == 0 ? 1 : static_cast<uint32_t>(workers);
+    }
+  }
+}
+
 // Who waits for the balance to grow is not at rest.
 inline void GpuTimeWaits(GpuTimeDevice* device, int64_t now) { Store(device->last_charge, now); }
 
@@ -84,6 +108,15 @@ inline void GpuTimeCharge(GpuTimeDevice* device, int64_t gpu, int64_t now, uint3
   __atomic_fetch_add(&device->zero_at, WallToEarn(gpu, rate), __ATOMIC_ACQ_REL);
   __atomic_fetch_add(&device->charged, static_cast<uint64_t>(gpu), __ATOMIC_RELAXED);
   if (gpu > 0) Store(device->last_charge, now);
+}
+
+// Leaves a debt of `gpu` nanoseconds at least, or if that is below zero no more than so many.
+inline void GpuTimeForgo(GpuTimeDevice* device, int64_t gpu, int64_t now, uint32_t rate) {
+  const int64_t least = now + WallToEarn(gpu, rate);
+  int64_t zero_at = Load(device->zero_at);
+  while (zero_at < least &&
+         !__atomic_compare_exchange_n(&device->zero_at, &zero_at, least, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+  }
 }
 
 }  // namespace hami::region

@@ -6,7 +6,7 @@
 // by more than what is looked for, by where their memory happens to lie. test/bench/run.py runs it with the library
 // preloaded, for whole starts also without, and does the arithmetic.
 //
-//   guest launch | steps | alloc LIVE THREADS | refuse | init | lookup | own
+//   guest launch [stream] | steps | writes THREADS NANOS | alloc LIVE THREADS | refuse | init | lookup | own
 
 #include <dlfcn.h>
 #include <sys/ptrace.h>
@@ -21,12 +21,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <latch>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "abi/cuda_abi.h"
 #include "simgpu/simgpu.h"
+#include "test/bench/writes.h"
 
 namespace {
 
@@ -75,14 +78,23 @@ void Check(CUresult result, const char* what) {
   std::exit(3);
 }
 
-void UseFirstDevice() {
+void UseDevice(int ordinal) {
   FIND(cuInit);
   FIND(cuDevicePrimaryCtxRetain);
   FIND(cuCtxSetCurrent);
   CUcontext context = nullptr;
   Check(cuInit_(0), "cuInit");
-  Check(cuDevicePrimaryCtxRetain_(&context, 0), "cuDevicePrimaryCtxRetain");
+  Check(cuDevicePrimaryCtxRetain_(&context, ordinal), "cuDevicePrimaryCtxRetain");
   Check(cuCtxSetCurrent_(context), "cuCtxSetCurrent");
+}
+
+void UseFirstDevice() { UseDevice(0); }
+
+CUstream NewStream() {
+  FIND(cuStreamCreate);
+  CUstream stream = nullptr;
+  Check(cuStreamCreate_(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  return stream;
 }
 
 double Median(std::vector<double> values) {
@@ -115,26 +127,31 @@ void Compare(const char* name, int rounds, int count, const std::function<void(b
               Median(added), name, best);
 }
 
-CUfunction TinyKernel() {
+// One that takes so many ns.
+CUfunction Kernel(int nanos) {
   FIND(cuModuleLoadData);
   FIND(cuModuleGetFunction);
+  const std::string image = "simgpu-image 1\nkernel work\n  cost total " + std::to_string(nanos) + "ns\n";
   CUmodule module = nullptr;
   CUfunction function = nullptr;
-  Check(cuModuleLoadData_(&module, "simgpu-image 1\nkernel tiny\n  cost total 1ns\n"), "cuModuleLoadData");
-  Check(cuModuleGetFunction_(&function, module, "tiny"), "cuModuleGetFunction");
+  Check(cuModuleLoadData_(&module, image.c_str()), "cuModuleLoadData");
+  Check(cuModuleGetFunction_(&function, module, "work"), "cuModuleGetFunction");
   return function;
 }
 
-int Launch() {
+CUfunction TinyKernel() { return Kernel(1); }
+
+int Launch(bool on_stream) {
   UseFirstDevice();
   FIND_BOTH(cuLaunchKernel);
   FIND(cuCtxSynchronize);
   const CUfunction function = TinyKernel();
+  const CUstream stream = on_stream ? NewStream() : nullptr;
   constexpr int kBatch = 500;
   Compare("launch_ns", 300, kBatch, [&](bool is_own) {
     const auto launch = is_own ? cuLaunchKernel_.own : cuLaunchKernel_.found;
     // Shorter than the queue, which the GPU empties faster than it is filled: no launch waits for another.
-    for (int i = 0; i < kBatch; ++i) launch(function, 1, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr);
+    for (int i = 0; i < kBatch; ++i) launch(function, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr);
   });
   Check(cuCtxSynchronize_(), "cuCtxSynchronize");
   return 0;
@@ -196,6 +213,84 @@ int Steps() {
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || least[0] < 0 || least[1] < 0) return 5;
   std::printf("launch_steps_own %ld\nlaunch_steps_found %ld\nlaunch_steps_added %ld\n", least[0], least[1],
               least[1] - least[0]);
+  return 0;
+}
+
+// A thread that launches four kernels of so many ns with four grids each on a stream of its own, in turns with others.
+class Launcher {
+ public:
+  Launcher(int ordinal, int nanos, std::mutex* turn) : nanos_(nanos), turn_(*turn) {
+    UseDevice(ordinal);
+    stream_ = NewStream();
+    for (CUfunction& kernel : kernels_) kernel = Kernel(nanos);
+  }
+  // How many of `count` launches wrote what is watched.
+  int Launch(bool is_own, int count) {
+    FIND_BOTH(cuLaunchKernel);
+    FIND(cuStreamSynchronize);
+    const auto launch = is_own ? cuLaunchKernel_.own : cuLaunchKernel_.found;
+    int wrote = 0;
+    for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
+      const std::lock_guard<std::mutex> mine(turn_);
+      const auto begin = Clock::now();
+      writes::Begin();
+      const CUresult result = launch(kernels_[i % 4], 1 + i / 4 % 4, 1, 1, 32, 1, 1, 0, stream_, nullptr, nullptr);
+      wrote += writes::End() == 0 ? 0 : 1;
+      Check(result, "cuLaunchKernel");
+      if (i % 100 == 99) Check(cuStreamSynchronize_(stream_), "cuStreamSynchronize");
+      while (NanosSince(begin) < 4 * nanos_) continue;  // half of the limit
+    }
+    return wrote;
+  }
+
+ private:
+  const int nanos_;
+  std::mutex& turn_;
+  CUstream stream_ = nullptr;
+  CUfunction kernels_[4] = {};
+};
+
+// Launches that write memory that others share, of a hundred; beside them those of the driver's own function, and pairs
+// of calls that have to write.
+int Writes(int threads, int nanos) {
+  constexpr int kCount = 10'000;
+  FIND(cuDeviceGetCount);
+  FIND(cuMemAlloc_v2);
+  FIND(cuMemFree_v2);
+  UseFirstDevice();
+  int devices = 0;
+  Check(cuDeviceGetCount_(&devices), "cuDeviceGetCount");
+  std::mutex turn;
+  std::latch warm(threads);
+  std::latch watched(1);
+  std::atomic<int> own{0};
+  std::atomic<int> found{0};
+  std::vector<std::thread> team;
+  for (int t = 0; t < threads; ++t) {
+    team.emplace_back([&, t] {
+      Launcher launcher(t % devices, nanos, &turn);
+      for (const auto begin = Clock::now(); NanosSince(begin) < 1e9;) launcher.Launch(false, 100);
+      warm.count_down();
+      watched.wait();
+      found += launcher.Launch(false, kCount);
+      own += launcher.Launch(true, kCount);
+    });
+  }
+  warm.wait();
+  if (!writes::Watch()) return 5;
+  watched.count_down();
+  for (std::thread& thread : team) thread.join();
+  int pairs = 0;
+  for (int i = 0; i < 100; ++i) {
+    CUdeviceptr pointer = 0;
+    writes::Begin();
+    Check(cuMemAlloc_v2_(&pointer, 4096), "cuMemAlloc");
+    Check(cuMemFree_v2_(pointer), "cuMemFree");
+    pairs += writes::End() == 0 ? 0 : 1;
+  }
+  std::printf("writes_watched_kib %zu\nwrites_own %.3f\nwrites_found %.3f\nwrites_alloc %d\n",
+              writes::WatchedBytes() / 1024, 100.0 * own / (threads * kCount), 100.0 * found / (threads * kCount),
+              pairs);
   return 0;
 }
 
@@ -303,13 +398,17 @@ int Own() {
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
-  if (what == "launch") return Launch();
+  if (what == "launch") return Launch(argc > 2 && std::string(argv[2]) == "stream");
   if (what == "steps") return Steps();
+  if (what == "writes" && argc == 4) return Writes(std::atoi(argv[2]), std::atoi(argv[3]));
   if (what == "alloc" && argc == 4) return Alloc(std::atoi(argv[2]), std::atoi(argv[3]));
   if (what == "refuse") return Refuse();
   if (what == "init") return Init();
   if (what == "lookup") return Lookup();
   if (what == "own") return Own();
-  std::fprintf(stderr, "usage: bench_guest launch | steps | alloc LIVE THREADS | refuse | init | lookup | own\n");
+  std::fprintf(
+      stderr,
+      "usage: bench_guest launch [stream] | steps | writes THREADS NANOS | alloc LIVE THREADS | refuse | init | "
+      "lookup | own\n");
   return 2;
 }

@@ -128,7 +128,8 @@ class Cell:
         if limit is not None and how == "library":
             env, region = self.container(name, limit, priority)
         elif limit is not None and how == "hami":
-            argv = [self.tools.hami, "run", "--name", name, "--cores", limit, "--mem", "8g", "--", *argv]
+            cores = ["--cores", limit] if limit else []
+            argv = [self.tools.hami, "run", "--name", name, *cores, "--mem", "8g", "--", *argv]
             region = self.folder / "hami/shares" / name / "region.cache"
         guest = Guest(self.start(argv, env), slot, region)
         self.guests.append(guest)

@@ -372,6 +372,8 @@ class Guest {
 int Load(Guest& guest, const std::string& shape) {
   if (shape == "tiny") {
     guest.Async(5 * kMicro);
+  } else if (shape == "ahead") {
+    guest.Async(100 * kMicro);
   } else if (shape == "half") {
     guest.Bounded(500 * kMicro, 16);
   } else if (shape == "sync40us") {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the table of sm.py does not show: priority, changes while running, and the cost."""
-import os
+import dataclasses
 import random
 import statistics
 import subprocess
@@ -9,8 +9,9 @@ import time
 import sm_cell
 
 P99_ADDED, IDLE_USED, STOP_MS, RESUME_MS = 5.0, 80.0, 2.0, 100.0
+STOP_LOOKS = 0.0005  # seconds between the judge's looks
 IN_FORCE_MS, SETTLED_MS, SETTLED_ERROR = 20.0, 100.0, 1.0
-LAUNCH_NS, HELPER_CPU = 30.0, 1.0
+LAUNCH_NS, HELPER_CPU, SHARED_WRITES = 30.0, 1.0, 1.0
 HOST_SLOWS = 1.25  # times the p99 of an ideal device, from which on the host and not the device makes the p99
 
 BEST_EFFORT = {"tiny": 5e-6, "half": 5e-4, "half-sync": 5e-4, "graph100": 2e-3, "streams8": 2e-4}  # uncut, in seconds
@@ -127,8 +128,45 @@ def serve(tools, options, beside, seed):
     return [real for real, _ in latencies], [ideal for _, ideal in latencies], used
 
 
+@dataclasses.dataclass(frozen=True)
+class Stop:
+    """When a guest was last at work after an order to stop, in ms. Nobody knows where between two looks of the judge the
+    busy time lay: `latest` is the second look, `earliest` as long after the first one as the device was busy meanwhile.
+    `in_time` is what a judge would have seen at most that is never late, unless `earliest` is later. `worked`: what the
+    device did from the first look after the order on, by its own count. `looked_away`: between the two looks."""
+    latest: float = 0.0
+    earliest: float = 0.0
+    in_time: float = 0.0
+    worked: float = 0.0
+    looked_away: float = 0.0
+
+
+def stop_of(points, order, end, every):
+    """Of the (seconds, busy seconds) of a judge that looks `every` so many seconds, from the order on until `end`."""
+    after = [point for point in points if order <= point[0] <= end]
+    late = [(a, b) for a, b in zip(after, after[1:]) if b[1] - a[1] > 2e-5]
+    if not late:
+        return Stop()
+    (before, busy_before), (seen, busy) = late[-1]
+    earliest = before + busy - busy_before
+    return Stop(latest=1e3 * (seen - order), earliest=1e3 * (earliest - order),
+                in_time=1e3 * (min(seen, max(earliest, before + every)) - order),
+                worked=1e3 * (after[-1][1] - after[0][1]), looked_away=1e3 * (seen - before))
+
+
+def judge_stops(verdicts, name, stops, target, slow):
+    """A stop that was seen too late by a judge who came too late himself says nothing; one that was too late at the
+    earliest, or that he would have seen too late in any case, is missed."""
+    unseen = max(stop.in_time for stop in stops) <= target
+    verdicts.row(f"{name}: stops after, worst of {len(stops)}", max(stop.latest for stop in stops), "ms", target,
+                 slow=slow or unseen)
+    worst = max(stops, key=lambda stop: stop.latest)
+    print(f"    in that one not before {worst.earliest:.2f} ms, seen {worst.looked_away:.2f} ms after the look before; the "
+          f"device's own count of work after an order: {max(stop.worked for stop in stops):.2f} ms at most")
+
+
 def stop_and_resume(tools, options, shape):
-    """Latencies in ms with which a best-effort guest obeys recent_kernel = -1 and 0, as a monitor writes them."""
+    """How a best-effort guest obeys recent_kernel = -1 and 0, as a monitor writes them: stops, and ms until it resumes."""
     stops, resumes = [], []
     with sm_cell.Cell(tools) as cell:
         guest = cell.load(shape, 0, 1, options.jitter, 100, "library", priority=1)
@@ -136,7 +174,7 @@ def stop_and_resume(tools, options, shape):
         region = sm_cell.Region(guest.region)
         time.sleep(0.5)
         rounds = 5 if options.quick else 10
-        judge = cell.watch(1, rounds * 0.6 + 0.3, 0.0005)
+        judge = cell.watch(1, rounds * 0.6 + 0.3, STOP_LOOKS)
         marks = []
         time.sleep(0.1)
         with HostWatch(cell, [0]) as host:
@@ -150,10 +188,7 @@ def stop_and_resume(tools, options, shape):
                 marks.append((blocked, freed))
         points = cell.samples(judge).curve()
     for blocked, freed in marks:
-        # The first and the last sample between which the device was busy while it should not have been.
-        late = [after[0] for before, after in zip(points, points[1:])
-                if blocked <= before[0] and after[0] <= freed and after[1] - before[1] > 2e-5]
-        stops.append(1e3 * (late[-1] - blocked) if late else 0.0)
+        stops.append(stop_of(points, blocked, freed, STOP_LOOKS))
         begun = [after[0] for before, after in zip(points, points[1:]) if before[0] >= freed and after[1] - before[1] > 2e-5]
         resumes.append(1e3 * (begun[0] - freed) if begun else float("inf"))
     return stops, resumes, host.slow
@@ -208,17 +243,63 @@ def priority(tools, options):
                      least_added(BEST_EFFORT[shape], IDLE_USED), "%")
         verdicts.row(f"beside {shape}: best effort's part of the idle time", statistics.median(used[shape]), "%", IDLE_USED,
                      True)
+        print(f"    {least_added(BEST_EFFORT[shape], statistics.median(used[shape])):.1f} % is the least for such a part")
     for shape in (shape for shape in ("tiny", "half", "streams8") if shape in options.beside):
         stops, resumes, slow = stop_and_resume(tools, options, shape)
-        verdicts.row(f"{shape}: stops after, worst of {len(stops)}", max(stops), "ms", STOP_MS, slow=slow)
+        judge_stops(verdicts, shape, stops, STOP_MS, slow)
         verdicts.row(f"{shape}: resumes after, worst of {len(resumes)}", max(resumes), "ms", RESUME_MS, slow=slow)
     return verdicts.result()
+
+
+def in_force(points, at):
+    """How many ms after `at` a change came into force: where the straight lines of before and after meet."""
+    before, base = slope(points, at - 1.0, at)
+    after, level = slope(points, at + 0.2, at + 1.2)
+    return abs(1e3 * ((base - level) / (after - before) - at)) if abs(after - before) > 0.05 else float("inf")
+
+
+def step_beside(tools, options, verdicts):
+    """90, 20, 90 beside a guest without a limit, who keeps this one from reaching 90; and an order to stop. Kernels of
+    100 us, as many ahead as the driver lets: without a bound on what is in flight all of it has to be waited for."""
+    span, looks, delays, stops, settled, slow = 1.6, 0.002, [], [], [], False
+    for seed in range(1, (1 if options.quick else 3) + 1):
+        with sm_cell.Cell(tools) as cell:
+            guests = [cell.load("ahead", 0, seed, options.jitter, 90, "hami", "box"),
+                      cell.load("half", 1, seed + 1, options.jitter, 0, "hami", "other")]
+            cell.ready(guests)
+            region = sm_cell.Region(guests[0].region)
+            time.sleep(1.5)
+            judge = cell.watch(2, 4 * span, looks)
+            marks = []
+            with HostWatch(cell, [0, 1]) as host:
+                time.sleep(1.1)
+                for limit in (20, 90):
+                    marks.append((time.monotonic(), limit))
+                    region.sm_limit = limit
+                    time.sleep(span)
+                stopped = time.monotonic()
+                region.set_recent_kernel(-1)
+                time.sleep(1.0)
+                region.set_recent_kernel(0)
+            slow = slow or host.slow
+            points = cell.samples(judge).curve(0)
+        delays += [in_force(points, at) for at, _ in marks]
+        settled += [abs(percent_between(points, at + SETTLED_MS / 1e3, at + SETTLED_MS / 1e3 + 1.0) - min(limit, 50))
+                    for at, limit in marks]
+        stops.append(stop_of(points, stopped, stopped + 1.0, looks))
+    name = "90, 20, 90 beside one without a limit"
+    verdicts.row(f"{name}: in force after, worst of {len(delays)}", max(delays), "ms", IN_FORCE_MS, slow=slow)
+    verdicts.row(f"{name}: error of the second that begins {SETTLED_MS:g} ms later", max(settled), "pt", SETTLED_ERROR,
+                 slow=slow)
+    judge_stops(verdicts, name, stops, IN_FORCE_MS, slow)
 
 
 def step(tools, options):
     """The limit is rewritten in the region while the guest runs: 20, 80, 20."""
     verdicts = Verdicts()
     shapes = ("tiny", "half") if options.quick else ("tiny", "half", "graph100", "streams8", "procs8")
+    if options.shapes != sm_cell.SHAPES:
+        shapes = tuple(shape for shape in options.shapes if shape in shapes)
     span = 1.6
     print(f"\nstep response 20 -> 80 -> 20: about {len(shapes) * (3 * span + 3) * 3 / 60:.0f} minutes")
     for shape in shapes:
@@ -241,30 +322,32 @@ def step(tools, options):
                 slow = slow or host.slow
                 points = cell.samples(judge).curve()
             for at, limit in marks:
-                # Where the straight lines of before and after meet is when the new limit came into force.
-                before, base = slope(points, at - 1.0, at)
-                after, level = slope(points, at + 0.2, at + 1.2)
-                meets = (base - level) / (after - before) if abs(after - before) > 0.05 else float("inf")
-                delays.append(abs(1e3 * (meets - at)))
+                delays.append(in_force(points, at))
                 settled.append(abs(percent_between(points, at + SETTLED_MS / 1e3, at + SETTLED_MS / 1e3 + 1.0) - limit))
         verdicts.row(f"{shape}: in force after, worst of {len(delays)}", max(delays), "ms", IN_FORCE_MS, slow=slow)
         verdicts.row(f"{shape}: error of the second that begins {SETTLED_MS:g} ms later, worst", max(settled), "pt",
                      SETTLED_ERROR, slow=slow)
+    step_beside(tools, options, verdicts)
     return verdicts.result()
 
 
+def bench_guest(tools, words, model="1xH100"):
+    """The figures of one run under a limit of 50 on each GPU."""
+    with sm_cell.Cell(tools, model=model) as cell:
+        out = subprocess.run([str(tools.bench_guest), *words], env=cell.container("box", 50)[0], capture_output=True,
+                             text=True, timeout=300, check=True).stdout
+    return {name: float(value) for name, value in (line.split() for line in out.splitlines())}
+
+
 def cost(tools, options):
-    """Launches of 1 ns kernels under a limit that they never reach, in turns with the driver's own function (guest.cc)."""
+    """Launches under a limit that they never reach, in turns with the driver's own function (guest.cc)."""
     verdicts, rounds = Verdicts(), 3 if options.quick else 8
-    print("\ncost of a launch under a limit that does not bind (50 %, kernels of 1 ns)")
-    seen = []
-    for _ in range(rounds):
-        with sm_cell.Cell(tools) as cell:
-            out = subprocess.run([str(tools.bench_guest), "launch"], env=cell.container("box", 50)[0], capture_output=True,
-                                 text=True, timeout=300, check=True).stdout
-        seen.append({name: float(value) for name, value in (line.split() for line in out.splitlines())})
-    own, found, added = (statistics.median(run[f"launch_ns_{what}"] for run in seen) for what in ("own", "found", "added"))
-    verdicts.row(f"launch, median of {rounds} runs: {own:.1f} -> {found:.1f} ns, added", added, "ns", LAUNCH_NS)
+    print("\ncost of a launch under a limit that does not bind (50 %, kernels of 1 ns where nothing else is said)")
+    for name, words, model in (("launch", ["launch"], "1xH100"), ("two GPUs, null stream: launch", ["launch"], "2xH100"),
+                               ("two GPUs, on a stream: launch", ["launch", "stream"], "2xH100")):
+        seen = [bench_guest(tools, words, model) for _ in range(rounds)]
+        own, found, added = (statistics.median(run[f"launch_ns_{what}"] for run in seen) for what in ("own", "found", "added"))
+        verdicts.row(f"{name}, median of {rounds} runs: {own:.1f} -> {found:.1f} ns, added", added, "ns", LAUNCH_NS)
     for shape in ("tiny", "streams8"):
         with sm_cell.Cell(tools) as cell:
             guest = cell.load(shape, 0, 1, options.jitter, 50)
@@ -274,5 +357,11 @@ def cost(tools, options):
             time.sleep(5.0)
             after, wall = cell.processor_time([0]), time.monotonic() - begin
         verdicts.row(f"{shape} at 50 %: the library's own threads", 100 * (after[1] - before[1]) / wall, "%", HELPER_CPU)
-    print(f"written per launch to shared cache lines: not measured here ({os.cpu_count()} cores; needs hardware counters)")
+    # Those that renew a lease write; one in 40 of 5 us.
+    for name, threads, nanos, model, most in (
+            ("one thread", 1, 1, "1xH100", SHARED_WRITES), ("two threads", 2, 1, "1xH100", SHARED_WRITES),
+            ("two threads, a GPU each", 2, 1, "2xH100", SHARED_WRITES), ("two threads, kernels of 5 us", 2, 5000, "1xH100", None)):
+        wrote = statistics.median(bench_guest(tools, ["writes", str(threads), str(nanos)], model)["writes_found"]
+                                  for _ in range(3))
+        verdicts.row(f"launches that write memory that others share, {name}", wrote, "%", most)
     return verdicts.result()

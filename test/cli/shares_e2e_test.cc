@@ -7,9 +7,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <tuple>
 
 #include "base/strings.h"
 #include "harness.h"
+#include "region/layout.h"
 
 namespace hami::e2e {
 namespace {
@@ -161,6 +166,32 @@ TEST_F(Shares, GivenRunningShare_WhenSet_ThenItsProgramsAndTheBooksSeeIt) {
   EXPECT_EQ(Hami({"set", "other", "--mem", "2g"}).exit_status(), 1);
   EXPECT_EQ(Hami({"set", "n", "--mem", "30%"}).exit_status(), 0);
   EXPECT_EQ(Number(device().at("limit_bytes")) % (1 << 20), 0u);
+}
+
+// A region without its private area, as after a crash of whoever made it longer: it takes no burst, the last word that
+// is written.
+TEST_F(Shares, GivenARegionThatTakesOnlyPartOfAChange_WhenSet_ThenNothingChanges) {
+  Gate gate;
+  const Process run = Start(
+      {"run", "--mem", "1g", "--cores", "30", "--name", "n", "--", "sh", "-c", "echo up; exec cat"}, gate.reader.get());
+  ASSERT_TRUE(Eventually([&] { return Output(run) == "up\n"; }));
+  const std::string share = folder_ + "/state/shares/n";
+  ASSERT_EQ(::truncate((share + "/region.cache").c_str(), region::kRegionBytes), 0);
+  const auto words = [&] {
+    const auto seen = std::make_unique<region::Region>();
+    std::ifstream(share + "/region.cache", std::ios::binary).read(reinterpret_cast<char*>(seen.get()), sizeof *seen);
+    return std::tuple(seen->priority, seen->limit[0], seen->sm_limit[0]);
+  };
+  const auto record = [&] {
+    std::ifstream file(share + "/share.json");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const auto before = std::pair(words(), record());
+  ASSERT_EQ(std::get<2>(before.first), 30u);
+  const Outcome set = Hami({"set", "n", "--mem", "2g", "--cores", "40", "--priority", "high"});
+  EXPECT_EQ(set.exit_status(), 1);
+  EXPECT_THAT(set.err, HasSubstr("can not write the region"));
+  EXPECT_EQ(std::pair(words(), record()), before);
 }
 
 TEST_F(Shares, GivenShareThatNobodyCanRead_WhenAnotherIsSet_ThenNothingIsGrantedBlindly) {

@@ -39,6 +39,20 @@ inline CUstream NewStream() {
   return stream;
 }
 
+inline CUgreenCtx GreenContext(CUdevice ordinal) {
+  CUdevResource all{};
+  CUdevResource part{};
+  CUdevResource rest{};
+  unsigned groups = 1;
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  OK(cuDeviceGetDevResource(ordinal, &all, CU_DEV_RESOURCE_TYPE_SM));
+  OK(cuDevSmResourceSplitByCount(&part, &groups, &all, &rest, 0, 16));
+  OK(cuDevResourceGenerateDesc(&description, &part, 1));
+  OK(cuGreenCtxCreate(&green, description, ordinal, CU_GREEN_CTX_DEFAULT_STREAM));
+  return green;
+}
+
 inline CUresult TryLaunch(CUfunction f, CUstream stream, unsigned blocks = 1, unsigned threads = 1,
                           void** params = nullptr) {
   return cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, stream, params, nullptr);

@@ -89,18 +89,9 @@ CUgraph Captured(CUstream stream, const Step& begin) {
 }
 
 CUstream GreenStream() {
-  CUdevResource all{};
-  CUdevResource part{};
-  CUdevResource rest{};
-  unsigned groups = 1;
-  CUdevResourceDesc description = nullptr;
-  CUgreenCtx green = nullptr;
+  const CUgreenCtx green = GreenContext(0);
   CUcontext context = nullptr;
   CUstream stream = nullptr;
-  OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
-  OK(cuDevSmResourceSplitByCount(&part, &groups, &all, &rest, 0, 16));
-  OK(cuDevResourceGenerateDesc(&description, &part, 1));
-  OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
   OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
   OK(cuCtxFromGreenCtx(&context, green));
   OK(cuCtxSetCurrent(context));
@@ -343,6 +334,43 @@ SCENARIO(metered_elsewhere) {
   CUcontext now = nullptr;
   OK(cuCtxGetCurrent(&now));
   EXPECT(now == context);
+  Tell("busy", simgpu_busy_ns(0, 0));
+}
+
+// metered_context HOW: what each launch is in ends, or may end, before anybody came by to see what it took.
+SCENARIO(metered_context) {
+  Begin();
+  alarm(30);
+  const std::string& how = arguments.at(0);
+  const CUstream stream = NewStream();
+  const CUfunction dear = Kernel("dear");
+  Metered(
+      [&] {
+        CUcontext context = nullptr;
+        if (how == "released") {
+          Launch(dear, stream);
+          OK(cuDevicePrimaryCtxRetain(&context, 0));
+          OK(cuDevicePrimaryCtxRelease_v2(0));
+          return;
+        }
+        OK(cuCtxCreate_v2(&context, 0, 0));
+        Launch(KernelOf(LoadImage(kImage), "dear"), nullptr);
+        if (how == "synchronized") OK(cuCtxSynchronize());
+        OK(cuCtxDestroy_v2(context));
+      },
+      40, stream);
+}
+
+// metered_job HOW: a process that launches one kernel of 100 ms, waits for it, and ends.
+SCENARIO(metered_job) {
+  Begin();
+  alarm(30);
+  const CUfunction f = KernelOf(LoadImage("simgpu-image 1\nkernel long\n  cost total 100ms\n"), "long");
+  CUevent end = nullptr;
+  OK(cuEventCreate(&end, CU_EVENT_DEFAULT));
+  Launch(f, nullptr);
+  OK(cuEventRecord(end, nullptr));
+  OK(cuEventSynchronize(end));
   Tell("busy", simgpu_busy_ns(0, 0));
 }
 

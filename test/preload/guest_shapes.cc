@@ -39,6 +39,15 @@ std::function<void()> Mixed(CUstream stream, uint64_t longer, double grids = 0) 
   };
 }
 
+// The same, but only one in twenty lasts longer.
+std::function<void()> Rarely(CUstream stream, uint64_t longer) {
+  return [f = Kernel("given"), stream, longer, random = std::minstd_rand()]() mutable {
+    uint64_t work = (random() / 4096 % 20 != 0 ? 10'000 : longer) * 132;
+    void* params[] = {&work};
+    LaunchWide(f, stream, kWide, params);
+  };
+}
+
 // Never more than 64 of them.
 std::function<void()> InFlight(std::function<void()> launch, CUstream stream) {
   std::vector<CUevent> ring(64);
@@ -76,7 +85,7 @@ std::function<void()> Shape(const std::string& name) {
   if (name == "ex") return [f = Kernel("us20"), stream] { LaunchEx(f, stream); };
   if (name == "huge_grid") {  // more than 2^32 blocks: what counts is how long they take (A12)
     return [f = Kernel("us20"), stream] {
-      OK(cuLaunchKernel(f, 65536, 65535, 1, 1024, 1, 1, 0, stream, nullptr, nullptr));
+      OK(cuLaunchKernel(f, 65536, 65535, 3, 1024, 1, 1, 0, stream, nullptr, nullptr));
     };
   }
   if (name == "cooperative") {
@@ -103,6 +112,7 @@ std::function<void()> Shape(const std::string& name) {
     return [f = Kernel("us20")] { OK(cuLaunchKernel_ptsz(f, kWide, 1, 1, 1024, 1, 1, 0, nullptr, nullptr, nullptr)); };
   }
   if (name == "mixed") return InFlight(Mixed(stream, 80'000), stream);
+  if (name == "rare") return Rarely(stream, 3'000'000);
   if (name == "mixed_sync") return Synchronised(Mixed(stream, 80'000), stream);
   if (name == "mixed_anew_sync") return Synchronised(Mixed(stream, 80'000, 2), stream);
   if (name == "near_sync") return Synchronised(Mixed(stream, 44'000), stream);
@@ -119,11 +129,12 @@ std::function<void()> Shape(const std::string& name) {
     return [exec, stream] { OK(cuGraphLaunch(exec, stream)); };
   }
   std::vector<CUstream> streams;
-  for (int i = 0; i < 8; ++i) streams.push_back(NewStream());
   const bool narrow = name == "streams_narrow";
-  EXPECT(narrow || name == "streams");
+  const size_t count = name == "streams32" ? 32 : name == "streams100" ? 100 : 8;
+  EXPECT(narrow || name == "streams" || count != 8);
+  for (size_t i = 0; i < count; ++i) streams.push_back(NewStream());
   return [f = Kernel(narrow ? "narrow" : "us20"), blocks = narrow ? kNarrow : kWide, streams, next = 0u]() mutable {
-    LaunchWide(f, streams[next++ % 8], blocks);
+    LaunchWide(f, streams[next++ % streams.size()], blocks);
   };
 }
 

@@ -7,7 +7,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "region/gpu_time.h"
 #include "region/region.h"
@@ -23,9 +27,10 @@ class Metered : public Preload {
     std::ifstream(folder() + "/" + file) >> value;
     return value;
   }
-  uint64_t Charged(int device = 0) {
+  uint64_t Charged(int device = 0) { return ChargedIn(region(), device); }
+  static uint64_t ChargedIn(const std::string& region, int device) {
     hami::region::Attachment attachment;
-    EXPECT_EQ(hami::region::Open(&attachment, region().c_str()), hami::region::Status::kOk);
+    EXPECT_EQ(hami::region::Open(&attachment, region.c_str()), hami::region::Status::kOk);
     const uint64_t charged = hami::region::Load(hami::region::GpuTimeOf(attachment.area)->devices[device].charged);
     hami::region::Detach(&attachment);
     return charged;
@@ -107,6 +112,21 @@ INSTANTIATE_TEST_SUITE_P(Ways, MeteredUpdates,
                                          "enabled"),
                          [](const auto& way) { return std::string(way.param); });
 
+class MeteredContexts : public Metered, public testing::WithParamInterface<const char*> {};
+
+TEST_P(MeteredContexts, GivenAContextThatEndsOrMayEndAfterEachLaunch_ThenTheLimitHolds) {
+  Pass({"metered_context", GetParam()}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, MeteredContexts, testing::Values("synchronized", "not_synchronized", "released"),
+                         [](const auto& way) { return std::string(way.param); });
+
+TEST_F(Metered, GivenAProcessThatEndsWithItsKernel_ThenThatIsPaidFor) {
+  Pass({"metered_job"}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
+  EXPECT_GT(Charged(), Number("busy") * 9 / 10);
+  EXPECT_LT(Charged(), Number("busy") * 5 / 4);
+}
+
 TEST_F(Metered, GivenGraphsOfNothing_ThenNextToNothingIsCharged) {
   Pass({"metered_nothing"}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
   EXPECT_LT(Charged(), 1000u * 10'000);
@@ -129,6 +149,97 @@ TEST_F(Metered, GivenTwoDevicesOfDifferentLimits_ThenEachIsChargedItsOwnPart) {
   EXPECT_LT(Charged(0), Number("busy") * 13 / 10 + 1'000'000);
   EXPECT_LT(Charged(1), Number("busy") * 13 / 10 + 1'000'000);
 }
+
+struct Turns {
+  const char* scenario;
+  std::vector<const char*> hows;
+};
+
+// Two launches for one GPU, six for the other: who remembers too long charges the lease of the first for all.
+class MeteredTurns : public Metered, public testing::WithParamInterface<Turns> {
+ protected:
+  std::string FolderOf(const char* how) const { return folder() + "/" + how; }
+  pid_t StartIn(const char* how) {
+    const std::string own = FolderOf(how);
+    std::filesystem::create_directory(own);
+    return Start({GetParam().scenario, how}, {{"SIMGPU", "2xH100"},
+                                              {"SIMGPU_STATE", own + "/machine"},
+                                              {"GUEST_FOLDER", own},
+                                              {"CUDA_DEVICE_SM_LIMIT", "95"},
+                                              {"CUDA_DEVICE_MEMORY_LIMIT", "8g"},
+                                              {"CUDA_DEVICE_MEMORY_SHARED_CACHE", own + "/region.cache"}});
+  }
+  // First device to second.
+  double ChargedRatio(const char* how) const {
+    const std::string region = FolderOf(how) + "/region.cache";
+    return static_cast<double>(ChargedIn(region, 0)) / static_cast<double>(ChargedIn(region, 1));
+  }
+  double BusyRatio(const char* how) const {
+    double busy[2] = {};
+    for (int device = 0; device < 2; ++device) {
+      std::ifstream(FolderOf(how) + "/busy" + std::to_string(device)) >> busy[device];
+    }
+    return busy[0] / busy[1];
+  }
+};
+
+// How much a short launch is thought to cost depends on the host, but is the same on both.
+TEST_P(MeteredTurns, GivenLaunchesOnTwoDevicesByTurns_ThenEachIsChargedItsOwn) {
+  std::map<const char*, pid_t> guests;
+  for (const char* how : GetParam().hows) guests[how] = StartIn(how);
+  for (const auto& [how, guest] : guests) {
+    ASSERT_EQ(Wait(guest), 0) << how;
+    const double busy = BusyRatio(how);
+    EXPECT_NEAR(busy, 1.0 / 3, 0.1) << how;
+    EXPECT_GT(ChargedRatio(how), 0.7 * busy) << how;
+    EXPECT_LT(ChargedRatio(how), 1.4 * busy) << how;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, MeteredTurns,
+                         testing::Values(Turns{"devices_by_handle", {"stream", "stream_v1", "another_thread"}},
+                                         Turns{"devices_by_handle", {"context", "context_v1", "detached", "green"}},
+                                         Turns{"devices_by_handle",
+                                               {"primary_released", "primary_released_v2", "primary_reset",
+                                                "primary_reset_v2"}},
+                                         Turns{"devices_by_context", {"set", "legacy", "per_thread"}},
+                                         Turns{"devices_by_context", {"pushed", "created", "behind"}},
+                                         Turns{"devices_by_stream", {"alive"}}),
+                         [](const auto& way) { return std::string(way.param.scenario) + "_" + way.param.hows[0]; });
+
+struct Writing {
+  const char* name;
+  const char* gpus;
+  const char* threads;
+  const char* nanos;     // of a kernel
+  double most_launches;  // that write, of a hundred
+};
+
+class Writes : public Metered, public testing::WithParamInterface<Writing> {};
+
+// Launches that are paid from a lease; those that renew one write, one in 40 of 5 us.
+TEST_P(Writes, GivenALimitThatDoesNotBind_ThenHardlyALaunchWritesWhatOthersShare) {
+  const Writing& given = GetParam();
+  const Outcome outcome = RunProgram(PRELOAD_BENCH, {"writes", given.threads, given.nanos},
+                                     {{"SIMGPU", given.gpus}, {"SIMGPU_QUIET", "1"}, {"CUDA_DEVICE_SM_LIMIT", "50"}});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  std::map<std::string, double> figures;
+  std::istringstream lines(outcome.out);
+  std::string figure;
+  for (double value = 0; lines >> figure >> value;) figures[figure] = value;
+  EXPECT_GT(figures["writes_watched_kib"], 1024) << "the table of what launches cost alone is a MiB, the region more";
+  EXPECT_EQ(figures["writes_alloc"], 100) << "a write to the region is seen";
+  EXPECT_EQ(figures["writes_own"], 0) << "the driver's own function writes nothing of ours";
+  EXPECT_LE(figures["writes_found"], given.most_launches) << outcome.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Writes,
+                         testing::Values(Writing{"one_thread", "1xH100", "1", "1", 1},
+                                         Writing{"two_threads", "1xH100", "2", "1", 1},
+                                         Writing{"one_thread_5us", "1xH100", "1", "5000", 5},
+                                         Writing{"two_threads_5us", "1xH100", "2", "5000", 5},
+                                         Writing{"two_devices", "2xH100", "2", "1", 1}),
+                         [](const auto& way) { return std::string(way.param.name); });
 
 class Gate : public Metered {
  protected:

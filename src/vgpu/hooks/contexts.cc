@@ -52,14 +52,14 @@ CUresult Destroyed(CUcontext context, Destroy destroy) {
 }
 
 template <typename Release>
-CUresult PrimaryLeft(CUdevice ordinal, Release release) {
+CUresult PrimaryLeft(CUdevice ordinal, bool resets, Release release) {
   if (!Active()) return release();
-  PacerLeavePrimary(ordinal);
   const Locked locked(PrimaryLock());
+  if (resets || LastOfPrimary(ordinal)) PacerLeavePrimary(ordinal);
   Passage passage(Way::kShared);
   const ContextEnd end(ordinal);
   const CUresult result = release();
-  if (result == CUDA_SUCCESS) PrimaryMayBeGone(ordinal, &passage);
+  if (result == CUDA_SUCCESS) PrimaryLetGo(ordinal, &passage);
   return result;
 }
 
@@ -113,16 +113,16 @@ HAMI_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) 
 }
 
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
-  return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxRelease(ordinal); });
+  return PrimaryLeft(ordinal, false, [&] { return real::cuDevicePrimaryCtxRelease(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
-  return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxRelease_v2(ordinal); });
+  return PrimaryLeft(ordinal, false, [&] { return real::cuDevicePrimaryCtxRelease_v2(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal) {
-  return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxReset(ordinal); });
+  return PrimaryLeft(ordinal, true, [&] { return real::cuDevicePrimaryCtxReset(ordinal); });
 }
 HAMI_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
-  return PrimaryLeft(ordinal, [&] { return real::cuDevicePrimaryCtxReset_v2(ordinal); });
+  return PrimaryLeft(ordinal, true, [&] { return real::cuDevicePrimaryCtxReset_v2(ordinal); });
 }
 
 HAMI_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc resources, CUdevice ordinal, unsigned flags) {

@@ -159,6 +159,14 @@ HAMI_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph g
                                                       CUstreamCaptureMode mode) {
   return Began(real::cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges, count, mode));
 }
+HAMI_EXPORT CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                                   CUgraphRecaptureCallback fn, void* user) {
+  return Began(real::cuStreamBeginRecaptureToGraph(stream, mode, graph, fn, user));
+}
+HAMI_EXPORT CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                                        CUgraphRecaptureCallback fn, void* user) {
+  return Began(real::cuStreamBeginRecaptureToGraph_ptsz(stream, mode, graph, fn, user));
+}
 HAMI_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return Ended(real::cuStreamEndCapture(stream, graph));
 }

@@ -176,10 +176,12 @@ HAMI_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 
 HAMI_EXPORT CUresult cuStreamDestroy(CUstream stream) {
   if (Active()) PoolsLoseStream(stream);
+  const StreamEnd end;
   return real::cuStreamDestroy(stream);
 }
 HAMI_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
   if (Active()) PoolsLoseStream(stream);
+  const StreamEnd end;
   return real::cuStreamDestroy_v2(stream);
 }
 

@@ -12,6 +12,7 @@
 #include "vgpu/policy/marks.h"
 #include "vgpu/policy/modules.h"
 #include "vgpu/policy/nvml_probe.h"
+#include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pages.h"
 #include "vgpu/policy/pools.h"
 #include "vgpu/policy/process.h"
@@ -20,6 +21,7 @@
 namespace hami::vgpu {
 
 constinit std::atomic<uint32_t> g_context_ends{0};
+constinit Handles g_handles{};
 
 namespace {
 
@@ -35,9 +37,10 @@ struct Known {
   uint32_t id;
   uint64_t bytes;  // charged as context memory
   ContextKind kind;
-  bool counted;   // made through us; others were only seen being current
-  uint32_t ends;  // ContextEnds alive
-  bool left;      // entries are left to them
+  bool counted;       // made through us; others were only seen being current
+  uint32_t retained;  // a primary one, by this process since it was first seen
+  uint32_t ends;      // ContextEnds alive
+  bool left;          // entries are left to them
 };
 
 constinit Lock g_lock{};  // guards g_known and the numbers
@@ -48,8 +51,6 @@ constinit ProcessList g_after{};
 constinit Growing<Known> g_known{};
 constinit uint32_t g_next_id = 1;
 constinit uint64_t g_next_left = 1;
-// Changes whenever a handle may have become another context's.
-constinit std::atomic<uint32_t> g_epoch{1};
 
 // The last answer of CurrentPlace in this thread.
 struct Remembered {
@@ -76,7 +77,7 @@ Known* FindIdLocked(uint32_t id) {
 Known* AddLocked(CUcontext handle, CUdevice ordinal, int device, ContextKind kind) {
   Known* const known = g_known.Add();
   if (known == nullptr) return nullptr;
-  *known = {handle, ordinal, device, g_next_id++, 0, kind, false, 0, false};
+  *known = {handle, ordinal, device, g_next_id++, 0, kind, false, 0, 0, false};
   return known;
 }
 
@@ -88,13 +89,18 @@ int CountLocked(int device = kAllDevices) {
   return count;
 }
 
+Known* FindPrimaryLocked(CUdevice ordinal) {
+  for (Known& known : g_known) {
+    if (known.ordinal == ordinal && known.kind == ContextKind::kPrimary) return &known;
+  }
+  return nullptr;
+}
+
 // nullptr when it is not known.
 CUcontext PrimaryOf(CUdevice ordinal) {
   const Locked locked(g_lock);
-  for (const Known& known : g_known) {
-    if (known.ordinal == ordinal && known.kind == ContextKind::kPrimary) return known.handle;
-  }
-  return nullptr;
+  const Known* const known = FindPrimaryLocked(ordinal);
+  return known == nullptr ? nullptr : known->handle;
 }
 
 uint64_t LearntBytes(int device) {
@@ -237,6 +243,7 @@ void Remember(CUcontext made, CUdevice ordinal, ContextKind kind, uint64_t bytes
     known->kind = kind;
     known->bytes += bytes;
     known->counted = true;
+    ++known->retained;
   }
   KeepNvmlWhile(CountLocked());
 }
@@ -246,7 +253,7 @@ void Remember(CUcontext made, CUdevice ordinal, ContextKind kind, uint64_t bytes
 bool CurrentPlace(Place* out) {
   CUcontext current = nullptr;
   if (real::cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr) return false;
-  const uint32_t epoch = g_epoch.load(std::memory_order_acquire);
+  const uint32_t epoch = HandleEpoch();
   Remembered& last = t_last;
   if (last.handle == current && last.epoch == epoch) {
     *out = last.place;
@@ -264,12 +271,16 @@ bool CurrentPlace(Place* out) {
 }
 
 OnContextOf::OnContextOf(CUstream stream) {
-  if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return;
+  there_ = OfCurrentContext(stream);
+  if (there_) return;
   CUcontext of_stream = nullptr;
   CUcontext current = nullptr;
   if (real::cuStreamGetCtx(stream, &of_stream) != CUDA_SUCCESS || of_stream == nullptr) return;
-  if (real::cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == of_stream) return;
+  if (real::cuCtxGetCurrent(&current) != CUDA_SUCCESS) return;
+  there_ = current == of_stream;
+  if (there_) return;
   elsewhere_ = real::cuCtxPushCurrent_v2(of_stream) == CUDA_SUCCESS;
+  there_ = elsewhere_;
 }
 
 OnContextOf::~OnContextOf() {
@@ -303,6 +314,7 @@ CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& mak
   if (size != 0 && kind != ContextKind::kGreen) Learn(device, size);
   if (!fits) return CUDA_ERROR_OUT_OF_MEMORY;
   Remember(made, ordinal, kind, size);
+  PacerEnterContext(device);
   return CUDA_SUCCESS;
 }
 
@@ -331,7 +343,7 @@ void ContextGone(CUcontext handle, Passage* passage) {
     if (known == nullptr) return;
     gone = *known;
     g_known.Remove(known);
-    g_epoch.fetch_add(1, std::memory_order_acq_rel);
+    HandlesChange();
     KeepNvmlWhile(CountLocked());
   }
   Refund(gone.device, gone.bytes, Kind::kContext);
@@ -345,6 +357,7 @@ void ContextGone(CUcontext handle, Passage* passage) {
 }
 
 ContextEnd::ContextEnd(CUcontext handle) {
+  HandlesChange();  // its streams end with it
   g_context_ends.fetch_add(1, std::memory_order_relaxed);
   {
     const Locked locked(g_lock);
@@ -360,6 +373,7 @@ ContextEnd::ContextEnd(CUcontext handle) {
 ContextEnd::ContextEnd(CUdevice of_primary) : ContextEnd(PrimaryOf(of_primary)) {}
 
 ContextEnd::~ContextEnd() {
+  HandlesChange();
   Entry sum;
   {
     const Locked locked(g_lock);
@@ -397,11 +411,20 @@ bool ContextLives(CUcontext handle) {
   return known != nullptr && known->ends == 0;
 }
 
-void PrimaryMayBeGone(CUdevice ordinal, Passage* passage) {
+bool LastOfPrimary(CUdevice ordinal) {
+  const Locked locked(g_lock);
+  const Known* const known = FindPrimaryLocked(ordinal);
+  return known == nullptr || known->retained <= 1;
+}
+
+void PrimaryLetGo(CUdevice ordinal, Passage* passage) {
   unsigned flags = 0;
   int active = 0;
-  if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active != 0) return;
-  if (const CUcontext handle = PrimaryOf(ordinal); handle != nullptr) ContextGone(handle, passage);
+  const bool gone = real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0;
+  if (const CUcontext handle = PrimaryOf(ordinal); gone && handle != nullptr) ContextGone(handle, passage);
+  const Locked locked(g_lock);
+  Known* const known = FindPrimaryLocked(ordinal);
+  if (known != nullptr && known->retained > 0) --known->retained;
 }
 
 int ContextsOn(int device) {
@@ -415,7 +438,7 @@ void ResetContexts() {
   g_making_lock.Reset();
   g_known.Clear();
   g_context_ends.store(0, std::memory_order_relaxed);
-  g_epoch.fetch_add(1, std::memory_order_acq_rel);
+  HandlesChange();
 }
 
 }  // namespace hami::vgpu

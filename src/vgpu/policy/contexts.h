@@ -26,6 +26,30 @@ struct Place {
 // False when the thread has no current context: the driver knows the right error.
 bool CurrentPlace(Place* out);
 
+// Changes whenever a handle of a context or a stream may have become another one's, and before it may. Read at every
+// launch where there are several devices, written when one ends: a cache line of its own.
+struct alignas(64) Handles {
+  std::atomic<uint32_t> epoch{1};
+};
+extern constinit Handles g_handles;
+inline uint32_t HandleEpoch() { return g_handles.epoch.load(std::memory_order_acquire); }
+inline void HandlesChange() { g_handles.epoch.fetch_add(1, std::memory_order_acq_rel); }
+
+// Lives around the driver's call that ends a stream. Whoever launches on the stream meanwhile may see it before or
+// after the call.
+class StreamEnd {
+ public:
+  StreamEnd() { HandlesChange(); }
+  ~StreamEnd() { HandlesChange(); }
+  StreamEnd(const StreamEnd&) = delete;
+  StreamEnd& operator=(const StreamEnd&) = delete;
+};
+
+// The streams that every context has: which one is meant depends on the current context.
+inline bool OfCurrentContext(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
 // Makes the context of a stream current while it lives, where that is another one: a kernel of a library, a graph and
 // memory from a pool go where their stream is, whatever is current, and even where nothing is.
 class OnContextOf {
@@ -35,9 +59,12 @@ class OnContextOf {
   OnContextOf(const OnContextOf&) = delete;
   OnContextOf& operator=(const OnContextOf&) = delete;
   bool elsewhere() const { return elsewhere_; }
+  // The current context is the stream's. Where the driver did not tell, nobody knows.
+  bool there() const { return there_; }
 
  private:
   bool elsewhere_ = false;
+  bool there_ = false;
 };
 
 enum class ContextKind : uint8_t { kPrimary, kCreated, kGreen };
@@ -85,8 +112,10 @@ bool ContextLives(CUcontext handle);
 // After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave), in the passage in
 // which it did; that becomes the one in which the rest is measured.
 void ContextGone(CUcontext handle, Passage* passage);
+// Whether a release would be the last, as far as references were taken through us. With PrimaryLock held, as for:
+bool LastOfPrimary(CUdevice ordinal);
 // After a release or reset of the primary context: settles if it is no longer active.
-void PrimaryMayBeGone(CUdevice ordinal, Passage* passage);
+void PrimaryLetGo(CUdevice ordinal, Passage* passage);
 
 // Live contexts that this process is known to have on a region device.
 int ContextsOn(int device);

@@ -9,14 +9,18 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/device_map.h"
+#include "vgpu/policy/pacer_alone.h"
 #include "vgpu/policy/pacer_common.h"
+#include "vgpu/policy/pacer_crowd.h"
+#include "vgpu/policy/pacer_overlap.h"
+#include "vgpu/policy/pacer_quantum.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
 
 namespace hami::vgpu {
 
 constinit LaunchKind g_launch_kinds[kLaunchKinds]{};
-constinit thread_local Lease t_lease{0, -1, 0};
+constinit thread_local Lease t_lease{};
 
 namespace {
 
@@ -31,14 +35,11 @@ constexpr int64_t kResampleInterval = 5'000'000;  // of a kind that is known wel
 constexpr int64_t kVariesInterval = 1'000'000;    // of one that is known to vary
 constexpr int64_t kSampleInterval = 500'000;      // of all of them together
 constexpr int64_t kMissed = 100'000'000;
-constexpr int64_t kWaitShows = kLease / 2;  // below, a host that has just waited shows in a measurement
-constexpr int64_t kDrain = 10'000'000;
-constexpr int64_t kLeastAlone = 10'000'000;  // of the time that others are quiet, for what is measured then
-constexpr int64_t kLeastQuiet = 20'000'000;
-constexpr int64_t kLate = 20'000'000;        // who neither told nor began anything for so long has nothing in flight
+constexpr int64_t kWaitShows = kLease / 2;   // below, a host that has just waited shows in a measurement
 constexpr int64_t kUnknownCost = 1'000'000;  // what others are told of a launch that was never measured
 constexpr int64_t kSpacing = 225'000;        // of marks on one stream; less for a short quantum
 constexpr int64_t kLargestChunk = 16'000'000;
+constexpr int64_t kLeastRounds = 16;  // of all streams side by side together
 
 constinit std::atomic<uint32_t> g_epoch{1};
 constinit std::atomic<int32_t> g_captures{0};
@@ -51,6 +52,7 @@ struct Destination {
   int device;
   CUstream stream;
   bool per_thread;
+  const LaunchKind* kind;  // nullptr: not known
 };
 
 // Gives the GPU to those who are more important, and to the monitor's order to stop. True when there was something to
@@ -98,9 +100,9 @@ bool OnlyDevice() {
   return devices == 1;
 }
 
-// The fast path does not look which device a launch is for, nor whether it is captured, nor does it measure.
+// The fast path does not look whether a launch is captured, nor does it measure.
 void PublishEpoch() {
-  const bool fast = OnlyDevice() && g_captures.load() == 0 && !g_window_open.load();
+  const bool fast = g_captures.load() == 0 && !g_window_open.load();
   __atomic_store_n(&g_words.lease_epoch, fast ? g_epoch.load() : 0, __ATOMIC_RELEASE);
 }
 
@@ -110,9 +112,10 @@ LaunchKind* ClaimKind(uint64_t id) {
   LaunchKind* const first = &g_launch_kinds[id % kLaunchKinds];
   LaunchKind* const second = &g_launch_kinds[(id ^ 1) % kLaunchKinds];
   kind = __atomic_load_n(&first->id, __ATOMIC_RELAXED) == 0 ? first : second;
+  __atomic_store_n(&kind->price, int64_t{0}, __ATOMIC_RELAXED);
   __atomic_store_n(&kind->estimate.cost, int64_t{0}, __ATOMIC_RELAXED);
   kind->estimate = Estimate{};
-  kind->sampled_at = 0;
+  kind->sampled_at = kind->unsampled = kind->share = kind->issued = kind->charged = 0;
   __atomic_store_n(&kind->id, id, __ATOMIC_RELEASE);
   return kind;
 }
@@ -122,33 +125,10 @@ bool SideBySide(int device) { return ScaleFor(device, 100) < 80; }
 // How much is let go at once after a wait: of streams side by side many rounds, as each release begins and ends ragged.
 int64_t ChunkOf(int device, int64_t cost) {
   if (GivesWay(device)) return kChunk;
-  const int64_t wanted = SideBySide(device) ? kSideBySide * cost : kChunk;
+  const int64_t rounds = kLeastRounds * StreamsOf(device) * ScaleFor(device, cost);
+  const int64_t many = rounds > kSideBySide * cost ? rounds : kSideBySide * cost;
+  const int64_t wanted = SideBySide(device) ? many : kChunk;
   return wanted < kChunk ? kChunk : wanted < kLargestChunk ? wanted : kLargestChunk;
-}
-
-// Waits until what the others have in flight has ended, but for `longest` at most. Who shares the GPU ends later than
-// he expects: with `late`, only those who hold their launches, and see that they are done, are taken at their word.
-bool Drained(int device, int64_t longest, int64_t late, int64_t now) {
-  for (const int64_t end = now + longest; now < end; now = MonotonicNanos()) {
-    const region::CommonView others = Others(device, now);
-    if ((late == 0 ? others.active_until : others.under_way + late) <= now) return true;
-    region::SleepNanos(kQuietPoll);
-  }
-  return false;
-}
-
-// Has the GPU to itself for the phase that is counted next, where that is due. True when others are quiet.
-bool BeginPhaseAlone(int device, bool first, int64_t* now) {
-  int64_t since = 0;
-  if (!WindowSeeksQuiet(device, first, &since)) return false;
-  const int64_t asked_at = *now;
-  const int64_t until = GivesWay(device) ? 0 : AskForQuiet(device, region::kCommonQuiet, kLeastQuiet, since, asked_at);
-  const bool asked = until != 0;
-  const bool quiet = asked && Drained(device, until - kLeastAlone - asked_at, kLate, asked_at);
-  *now = MonotonicNanos();
-  if (asked && !quiet) EndQuiet(device, *now);
-  CountWindow(device, quiet ? until : 0, *now);
-  return quiet;
 }
 
 // Holds launches on the stream for somebody who measures, and tells when the ones before have ended.
@@ -162,10 +142,19 @@ void HoldForQuiet(const Destination& to, int64_t until, int64_t now) {
   }
 }
 
+// A lower limit is in force at once: what could not be used by the old one, as others were at work, is gone, but for
+// what a container at its limit has on average; and what is in flight is paid for by the new one.
+int64_t BalanceAtLower(int device, region::GpuTimeDevice* account, uint32_t rate, int64_t cost, int64_t now) {
+  region::GpuTimeBalance(account, now, rate);
+  region::GpuTimeForgo(account, InFlight(device, now) - ChunkOf(device, cost) / 2, now, rate);
+  return region::GpuTimeBalance(account, now, rate);
+}
+
 // Waits until the account of the device lets a launch pass. Returns its rate, 0 when there is no limit (any more).
-uint32_t Admit(const Destination& to, int64_t cost, int64_t* now, bool* waited) {
+uint32_t Admit(const Destination& to, int64_t cost, bool gives_way, int64_t* now, bool* waited) {
   const int device = to.device;
   region::GpuTimeDevice* const account = AccountOf(device);
+  int64_t crowded_since = 0;
   for (;;) {
     WaitWhileBlocked(device);
     const uint32_t rate = RateOf(device);
@@ -185,10 +174,18 @@ uint32_t Admit(const Destination& to, int64_t cost, int64_t* now, bool* waited) 
       HoldForQuiet(to, quiet, *now);
       continue;
     }
-    const int64_t balance = region::GpuTimeBalance(account, *now, rate);
+    const int64_t balance = LoweredInCrowd(device, *now) ? BalanceAtLower(device, account, rate, cost, *now)
+                                                         : region::GpuTimeBalance(account, *now, rate);
     const int64_t chunk = *waited ? ChunkOf(device, cost) : 1;
     const bool measures = OthersKnown(device) && (*waited || g_window_open.load(std::memory_order_relaxed));
-    if (balance >= chunk || (measures && WindowGoesOn(device, *now))) {
+    const bool alone = GoesOnAlone(to.kind == nullptr ? nullptr : &to.kind->estimate, device, balance, rate, *now);
+    if (balance >= chunk || alone || (measures && WindowGoesOn(device, *now))) {
+      // Who gives way has less in flight (AdmitQuantum).
+      const int64_t wait = gives_way ? 0 : CrowdWait(device, cost + kLease, &crowded_since, *now);
+      if (wait != 0) {
+        region::SleepNanos(wait);
+        continue;
+      }
       if (measures) BeginPhaseAlone(device, false, now);
       if (!*waited && SideBySide(device) && OthersKnown(device)) BeginWindow(device, *now);
       return rate;
@@ -205,8 +202,8 @@ uint32_t Admit(const Destination& to, int64_t cost, int64_t* now, bool* waited) 
   }
 }
 
-const Quantum& QuantumOf(int device, int64_t now) {
-  return Others(device, now).higher_present ? kShortQuantum : kQuantum;
+Quantum QuantumOf(int device, int64_t now) {
+  return PartOf(Others(device, now).higher_present ? kShortQuantum : kQuantum, WorkersOf(device, now));
 }
 
 int64_t LeaseOf(const Quantum& quantum) { return quantum.most / 4 < kLease ? quantum.most / 4 : kLease; }
@@ -217,7 +214,7 @@ int64_t LeaseOf(const Quantum& quantum) { return quantum.most / 4 < kLease ? qua
 void AdmitQuantum(const Destination& to, int64_t cost, bool limited, int64_t* now, bool* waited) {
   const int device = to.device;
   int64_t begin = *now;
-  const Quantum& quantum = QuantumOf(device, begin);
+  const Quantum quantum = QuantumOf(device, begin);
   const int64_t charge = ScaleFor(device, cost + LeaseOf(quantum));
   for (;;) {
     const int64_t ahead = InFlight(device, *now);
@@ -237,7 +234,7 @@ void AdmitQuantum(const Destination& to, int64_t cost, bool limited, int64_t* no
 
 uint32_t AdmitLaunch(const Destination& to, int64_t cost, bool gives_way, int64_t* now, bool* waited) {
   uint32_t rate = RateOf(to.device);
-  if (rate != 0 || gives_way) rate = Admit(to, cost, now, waited);
+  if (rate != 0 || gives_way) rate = Admit(to, cost, gives_way, now, waited);
   if (gives_way) AdmitQuantum(to, cost, rate != 0, now, waited);
   return rate;
 }
@@ -255,7 +252,7 @@ void ReturnLease(Lease* lease, int64_t now) {
 // What the one thread of a fork's child has, before it did anything itself, is its parent's.
 void ReturnLastLease(void* lease) {
   if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) != 0) ReturnLease(static_cast<Lease*>(lease), MonotonicNanos());
-  *static_cast<Lease*>(lease) = {0, -1, 0};
+  *static_cast<Lease*>(lease) = {};
 }
 
 void RenewLease(Lease* lease, int device, uint32_t epoch, int64_t now) {
@@ -264,7 +261,22 @@ void RenewLease(Lease* lease, int device, uint32_t epoch, int64_t now) {
   ReturnLease(lease, now);
   lease->device = device;
   lease->epoch = epoch;
+  lease->only_device = OnlyDevice();
+  lease->places.Clear();
   PublishEpoch();
+}
+
+// What decides which device a launch is for: its stream, or the current context, nullptr if there is none.
+const void* PlaceOf(CUstream stream) {
+  if (!OfCurrentContext(stream)) return stream;
+  CUcontext current = nullptr;
+  return real::cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : nullptr;
+}
+
+// The next launch there need not ask the driver, whose answer is of `handles` or later.
+void KnowPlace(Lease* lease, CUstream stream, const OnContextOf& there, uint32_t handles) {
+  if (lease->only_device || !there.there()) return;
+  if (const void* const place = PlaceOf(stream); place != nullptr) lease->places.Add(place, handles);
 }
 
 enum class Due { kNo, kNow, kGapless };
@@ -283,21 +295,12 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   return SeeksGapless(e, now, kind.sampled_at) ? Due::kGapless : Due::kNow;
 }
 
-// A long launch that was only ever seen between the slices of others: they are asked to hold theirs, now and then until
-// it is known. True when they do.
-bool SeekQuiet(const LaunchKind& kind, int device, int64_t now) {
-  const Estimate& e = kind.estimate;
-  if (e.alone >= kEnoughAlone || (e.samples != 0 && e.cost < kWorthQuiet)) return false;
-  return AskForQuiet(device, kDrain + (e.samples == 0 ? kDrain : 2 * e.cost), 0, now, now) != 0 &&
-         Drained(device, kDrain, 0, now);
-}
-
 TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, bool waited, int64_t now) {
   const Due due = TimingDue(*kind, waited, now);
   if (due == Due::kNo) return nullptr;
   const bool gapless = Backlogged(ticket.device, ticket.stream, ticket.per_thread, now);
   if (!gapless && due == Due::kGapless) return nullptr;
-  const bool quiet = SeekQuiet(*kind, ticket.device, now);
+  const bool quiet = SeekQuiet(kind->estimate, ticket.device, now);
   g_sampled_at.store(now, std::memory_order_relaxed);
   return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless, quiet);
 }
@@ -310,24 +313,29 @@ void CountInWindow(int device, int64_t cost, CUstream stream, bool per_thread, T
 }
 
 // Takes `cost` from the thread's lease; a launch that costs more than a lease is charged at once, so that everybody
-// sees the debt. Who only tells others what it does has no lease.
-void PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, bool gives_way, int64_t now) {
+// sees the debt. Who only tells others what it does has no lease. Returns what was taken from the account.
+int64_t PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, bool gives_way, int64_t crowd, int64_t now) {
   if (cost <= lease->credit) {
     lease->credit -= cost;
-    return;
+    return 0;
   }
   const int64_t next = gives_way ? LeaseOf(QuantumOf(device, now)) : rate != 0 ? kLease : 0;
-  const int64_t charge = ScaleFor(device, cost + next - lease->credit);
+  const int64_t taken = cost + next - lease->credit;
+  const int64_t charge = ScaleFor(device, taken);
   const bool tells_all = rate == 0 || gives_way;
-  const int64_t ahead = tells_all ? InFlight(device, now) : 0;
+  const int64_t ahead = tells_all || crowd > 1 ? InFlight(device, now) : 0;
   if (rate != 0) Charge(device, charge, now, rate);
+  if (const int64_t begins = tells_all ? BehindOthers(device, now) : now; begins > now) BeginsAt(device, begins);
   Issued(device, charge);
   if (tells_all) {
     TellOthersAll(device, LimitOf(device), ahead + charge, now);
+  } else if (crowd > 1) {
+    GoesInCrowd(device, ahead, charge, crowd, now);
   } else {
     TellOthers(device, LimitOf(device), charge, now);
   }
   lease->credit = next;
+  return taken;
 }
 
 }  // namespace
@@ -337,6 +345,8 @@ int64_t MonotonicNanos() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
+
+bool GoesToDeviceOf(const Lease& lease, CUstream stream) { return lease.places.Has(PlaceOf(stream), HandleEpoch()); }
 
 void VoidLeases() {
   g_epoch.fetch_add(1);
@@ -354,6 +364,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
     return;
   }
   if (g_captures.load(std::memory_order_relaxed) > 0 && Capturing(stream, per_thread)) return;
+  const uint32_t handles = HandleEpoch();
   const OnContextOf there(stream);
   Place place;
   if (!CurrentPlace(&place)) return;
@@ -361,13 +372,15 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   const int device = place.device;
   const uint32_t epoch = g_epoch.load(std::memory_order_relaxed);
   LaunchKind* kind = FindKind(id);
-  int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
-  if (lease.epoch == epoch && lease.device == device && cost > 0 && cost <= lease.credit) {
-    if (g_window_open.load(std::memory_order_relaxed)) CountInWindow(device, cost, stream, per_thread, ticket);
+  const int64_t price = kind == nullptr ? 0 : __atomic_load_n(&kind->price, __ATOMIC_RELAXED);
+  if (lease.epoch == epoch && lease.device == device && price > 0 && price <= lease.credit) {
+    if (g_window_open.load(std::memory_order_relaxed)) CountInWindow(device, price, stream, per_thread, ticket);
     ticket->elsewhere = there.elsewhere();
-    lease.credit -= cost;
+    KnowPlace(&lease, stream, there, handles);
+    lease.credit -= price;
     return;
   }
+  int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
   KeepHelperAwake();
   WaitWhileBlocked(device);
   int64_t now = MonotonicNanos();
@@ -382,20 +395,29 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   if (Capturing(stream, per_thread)) return;
   RenewLease(&lease, device, epoch, now);
   bool waited = false;
-  const uint32_t rate = AdmitLaunch({device, stream, per_thread}, cost, gives_way, &now, &waited);
+  const uint32_t rate = AdmitLaunch({device, stream, per_thread, kind}, cost, gives_way, &now, &waited);
 
+  LaunchesOn(device, stream, per_thread, now);
   kind = ClaimKind(id);
   cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited
-  PayLaunch(&lease, device, cost, rate, gives_way, now);
+  const int64_t crowd = rate == 0 || gives_way ? 1 : Crowd(device, now);
+  const int64_t taken = PayLaunch(&lease, device, cost, rate, gives_way, crowd, now);
+  __atomic_fetch_add(&kind->unsampled, kind->estimate.each ? cost : taken, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&kind->charged, ScaleFor(device, taken), __ATOMIC_RELAXED);
   if (cost == 0) TellOthers(device, LimitOf(device), kUnknownCost, now);
-  *ticket = {.stream = stream, .cost = cost, .device = device, .per_thread = per_thread, .gives_way = gives_way};
+  *ticket = {.stream = stream, .cost = cost, .device = device, .per_thread = per_thread};
   ticket->elsewhere = there.elsewhere();
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
   ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);
   const Due due = TimingDue(*kind, false, now);
-  ticket->marks = gives_way || tells || kind->estimate.each ||
-                  (ticket->sample == nullptr && due == Due::kGapless && MarkToSpare(now));
+  const bool seeks = kind->estimate.each || (ticket->sample == nullptr && due == Due::kGapless && MarkToSpare(now));
+  // Who is not told of others suspects them late: by then he must know what he has in flight.
+  const bool looks = rate != 0 && (crowd > 1 || !OthersKnown(device));
+  ticket->marks = gives_way || tells || seeks || (looks && MarkToSpare(now));
+  ticket->spacing = gives_way        ? QuantumOf(device, now).most / 4
+                    : tells || seeks ? kSpacing
+                                     : CrowdSpacing(device, crowd, now);
 }
 
 void AwaitLaunch(uint64_t id, CUstream stream) {
@@ -407,7 +429,7 @@ void AwaitLaunch(uint64_t id, CUstream stream) {
   int64_t now = 0;
   bool waited = false;
   const int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
-  Admit({place.device, stream, false}, cost, &now, &waited);
+  Admit({place.device, stream, false, kind}, cost, GivesWay(place.device), &now, &waited);
 }
 
 void EndLaunch(Ticket* ticket, CUresult result) {
@@ -418,9 +440,7 @@ void EndLaunch(Ticket* ticket, CUresult result) {
     LeaveWindow(ticket->device, ticket->stream, ticket->per_thread, ticket->cost);
   }
   if (ticket->marks && launched) {
-    const int64_t now = MonotonicNanos();
-    const int64_t spacing = ticket->gives_way ? QuantumOf(ticket->device, now).most / 4 : kSpacing;
-    LayMark(ticket->device, ticket->stream, ticket->per_thread, spacing, now);
+    LayMark(ticket->device, ticket->stream, ticket->per_thread, ticket->spacing, MonotonicNanos());
   }
   // A launch that did not take place is not paid for.
   if (!launched && ticket->cost > 0 && t_lease.device == ticket->device) t_lease.credit += ticket->cost;
@@ -448,6 +468,11 @@ void ForgetGraph(CUgraphExec exec) {
   }
 }
 
+void PacerEnterContext(int device) {
+  const int64_t now = MonotonicNanos();
+  if (device >= 0) TellOthers(device, LimitOf(device), 0, now);
+}
+
 void PacerLeaveContext(CUcontext context) { ForgetSamplesOf(context, -1); }
 void PacerLeavePrimary(CUdevice ordinal) { ForgetSamplesOf(nullptr, ordinal); }
 
@@ -457,8 +482,10 @@ void ResetPacer() {
   g_window_open.store(false);
   g_noted_at.store(0);
   g_sampled_at.store(0);
-  t_lease = {0, -1, 0};
+  t_lease = {};
   ResetLimits();
+  ResetCrowds();
+  ResetAlone();
   ResetSamples();
   ResetCommonAreas();
   ResetHelper();

@@ -2,8 +2,9 @@
 //
 // The gate that every launch passes. Without a limit on GPU time it costs one load and one predicted branch. Under a
 // limit a launch is paid from a lease of its thread (a look-up of the expected cost and a subtraction: no lock, no
-// clock, no shared write); a thread whose lease is used up goes to the container's account (region/gpu_time.h), waits
-// there while that is overdrawn, and now and then has a launch timed on the GPU (pacer_samples.h).
+// clock, no shared write; where there are several devices a look-up of the stream, too); a thread whose lease is used
+// up goes to the container's account (region/gpu_time.h), waits there while that is overdrawn, and now and then has a
+// launch timed on the GPU (pacer_samples.h).
 //
 // Launches into a stream that is being captured are not touched. The words the fast path reads are zero in the child of
 // a fork, so that a new process always starts on the slow path.
@@ -13,7 +14,9 @@
 
 #include "abi/cuda_abi.h"
 #include "region/gpu_time.h"
+#include "vgpu/policy/contexts.h"
 #include "vgpu/policy/pacer_model.h"
+#include "vgpu/policy/places.h"
 #include "vgpu/policy/process.h"
 
 namespace hami::vgpu {
@@ -21,10 +24,15 @@ namespace hami::vgpu {
 // What is known of one kind of launch. Read by all threads, written when a measurement comes in.
 struct alignas(64) LaunchKind {
   uint64_t id = 0;
+  int64_t price = 0;  // the expected cost, which a lease may pay; 0: the slow path is to look at it
   Estimate estimate;
   int64_t sampled_at = 0;
+  int64_t unsampled = 0;  // ns that it was charged on the slow path since then
+  int64_t share = 0;      // of all launches on the device, of kAllThereIs; looked at
+  int64_t issued = 0;     // when all that was ever charged was so much,
+  int64_t charged = 0;    // and the kind was charged so much since then
 };
-static_assert(sizeof(LaunchKind) == 64);
+static_assert(sizeof(LaunchKind) == 128);
 inline constexpr size_t kLaunchKinds = 8192;
 extern LaunchKind g_launch_kinds[kLaunchKinds];
 
@@ -38,11 +46,16 @@ inline LaunchKind* FindKind(uint64_t id) {
 
 // What this thread may still launch on one device, in ns of expected cost. Valid while `epoch` is the process's.
 struct Lease {
-  uint32_t epoch;
-  int32_t device;
-  int64_t credit;
+  uint32_t epoch = 0;
+  int32_t device = -1;
+  int64_t credit = 0;
+  bool only_device = false;  // whatever it launches is for this one
+  Places places = {};        // else only what goes there
 };
 extern constinit thread_local Lease t_lease;
+
+// Whether a launch on the stream is known to be for the device of the lease, where there are several.
+bool GoesToDeviceOf(const Lease& lease, CUstream stream);
 
 struct TimedLaunch;
 
@@ -50,10 +63,10 @@ struct TimedLaunch;
 struct Ticket {
   TimedLaunch* sample = nullptr;
   CUstream stream = nullptr;
-  int64_t cost = 0;  // as charged to the lease; 0 = not charged
+  int64_t cost = 0;     // as charged to the lease; 0 = not charged
+  int64_t spacing = 0;  // ns of work between marks
   int32_t device = -1;
   bool per_thread = false;
-  bool gives_way = false;
   bool in_window = false;
   bool elsewhere = false;  // the stream's context is not the current one
   bool marks = false;      // an event goes behind it (pacer_trail.h)
@@ -80,8 +93,8 @@ inline CUresult PacedLaunch(Id id, CUstream stream, bool per_thread, Launch laun
   Lease& lease = t_lease;
   if (epoch != 0 && lease.epoch == epoch) {
     const LaunchKind* const kind = FindKind(name);
-    const int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
-    if (cost > 0 && cost <= lease.credit) {
+    const int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->price, __ATOMIC_RELAXED);
+    if (cost > 0 && cost <= lease.credit && (lease.only_device || GoesToDeviceOf(lease, stream))) {
       lease.credit -= cost;
       return launch();
     }
@@ -102,6 +115,8 @@ void GraphChanged(CUgraphExec exec);
 void ForgetGraph(CUgraphExec exec);
 uint64_t GraphId(CUgraphExec exec);
 
+// There is a context on the device: who has one will launch, and others are told so before.
+void PacerEnterContext(int device);
 // Before a context may end: nothing of ours may be left in it.
 void PacerLeaveContext(CUcontext context);
 void PacerLeavePrimary(CUdevice ordinal);
@@ -126,6 +141,8 @@ void WasBlocked();
 void ResetLimits();
 region::GpuTimeDevice* AccountOf(int device);
 void Charge(int device, int64_t gpu, int64_t now, uint32_t rate);
+// How many processes of this container launch, or wait to: this one does.
+int64_t WorkersOf(int device, int64_t now);
 // What other processes of this container were charged so far, ns.
 int64_t ChargedToOthers(int device);
 int64_t MonotonicNanos();

@@ -45,6 +45,20 @@ TEST(GpuTimeAccount, WhenTheRateChanges_ThenTheBalanceIsKept) {
   EXPECT_NEAR(static_cast<double>(GpuTimeBalance(&account, kStart, 500)), -100.0 * kMs, 1000);
 }
 
+TEST(GpuTimeAccount, WhenForgone_ThenNothingSavedIsLeft_AndWhatIsInFlightIsOwedOnce) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 2000);
+  GpuTimeCharge(&account, 1, kStart, 2000);
+  ASSERT_EQ(GpuTimeBalance(&account, kStart + 100 * kMs, 2000), 20 * kMs - 1);
+  region::GpuTimeForgo(&account, 6 * kMs, kStart + 100 * kMs, 2000);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart + 100 * kMs, 2000), -6 * kMs);
+  region::GpuTimeForgo(&account, 4 * kMs, kStart + 100 * kMs, 2000);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart + 100 * kMs, 2000), -6 * kMs);
+  GpuTimeCharge(&account, 300 * kMs, kStart + 100 * kMs, 2000);
+  region::GpuTimeForgo(&account, 300 * kMs, kStart + 100 * kMs, 2000);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart + 100 * kMs, 2000), -306 * kMs);
+}
+
 TEST(GpuTimeAccount, GivenPointOfAnotherClock_ThenItStartsAnew) {
   GpuTimeDevice account{};
   GpuTimeBalance(&account, kStart + 1000 * region::kLongestDebt, 5000);
@@ -96,6 +110,39 @@ TEST(GpuTimeAccount, GivenSomebodyWhoWaits_ThenItIsNotAtRest) {
     region::GpuTimeWaits(&account, now);
   }
   EXPECT_GT(GpuTimeBalance(&account, kStart + 4000 * kMs, 100), 30 * kMs);
+}
+
+TEST(GpuTimeWorkers, EachCountsOnceInAPeriod_AndTheLastPeriodCountsUntilThereAreMore) {
+  GpuTimeDevice account{};
+  uint32_t counted_in[3]{};
+  EXPECT_EQ(region::GpuTimeWorkers(&account, kStart, &counted_in[0]), 1u);
+  EXPECT_EQ(region::GpuTimeWorkers(&account, kStart, &counted_in[1]), 2u);
+  EXPECT_EQ(region::GpuTimeWorkers(&account, kStart, &counted_in[2]), 3u);
+  EXPECT_EQ(region::GpuTimeWorkers(&account, kStart, &counted_in[0]), 3u);
+  const int64_t next = kStart + region::kWorkPeriod;
+  EXPECT_EQ(region::GpuTimeWorkers(&account, next, &counted_in[0]), 3u);
+  EXPECT_EQ(region::GpuTimeWorkers(&account, next + region::kWorkPeriod, &counted_in[0]), 1u) << "two have gone";
+}
+
+TEST(GpuTimeWorkers, AfterARest_ThenNobodyElseIsThere) {
+  GpuTimeDevice account{};
+  uint32_t counted_in[2]{};
+  region::GpuTimeWorkers(&account, kStart, &counted_in[0]);
+  region::GpuTimeWorkers(&account, kStart, &counted_in[1]);
+  EXPECT_EQ(region::GpuTimeWorkers(&account, kStart + 2 * region::kWorkPeriod, &counted_in[0]), 1u);
+}
+
+// A region may hold anything, and be of another boot, whose clock was ahead.
+TEST(GpuTimeWorkers, GivenAnyContent_ThenItIsOneAtLeastAndRightAfterTwoPeriods) {
+  for (const uint64_t word : {~uint64_t{0}, uint64_t{0xffff}, uint64_t{0xffff'ffff}, uint64_t{0xffff} << 16,
+                              static_cast<uint64_t>(kStart / region::kWorkPeriod) << 32 | 0xffff'ffff}) {
+    GpuTimeDevice account{};
+    account.workers = word;
+    uint32_t counted_in = 0;
+    EXPECT_GE(region::GpuTimeWorkers(&account, kStart, &counted_in), 1u);
+    region::GpuTimeWorkers(&account, kStart + region::kWorkPeriod, &counted_in);
+    EXPECT_EQ(region::GpuTimeWorkers(&account, kStart + 2 * region::kWorkPeriod, &counted_in), 1u) << word;
+  }
 }
 
 }  // namespace

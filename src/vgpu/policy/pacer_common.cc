@@ -12,6 +12,7 @@
 #include "region/gpu_time.h"
 #include "region/process.h"
 #include "vgpu/policy/lock.h"
+#include "vgpu/policy/pacer.h"
 #include "vgpu/policy/process.h"
 
 namespace hami::vgpu {
@@ -28,7 +29,7 @@ constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, 
 
 enum : uint32_t { kNotYet = 0, kOpen = 1, kNone = 2 };
 // Where those who share a GPU meet.
-struct Place {
+struct MeetingPlace {
   uint32_t state = kNotYet;
   region::CommonArea* area = nullptr;  // with kOpen
   int line = -1;
@@ -38,7 +39,7 @@ struct Place {
   uint32_t opened = 0;
 };
 constinit Lock g_lock{};
-constinit Place g_places[region::kMaxDevices]{};
+constinit MeetingPlace g_places[region::kMaxDevices]{};
 constinit std::atomic<uint64_t> g_container{0};
 constinit std::atomic<int64_t> g_asked_at{0};
 constinit std::atomic<int64_t> g_quiet_since{0};
@@ -82,7 +83,7 @@ bool PathOf(int device, char (&path)[sizeof(Settings::common_path) + 128]) {
 // With g_lock held.
 void OpenArea(int device, int64_t now) {
   const int saved_errno = errno;
-  Place& place = g_places[device];
+  MeetingPlace& place = g_places[device];
   place.looked_at = now;
   char path[sizeof(Settings::common_path) + 128];
   region::CommonFile file;
@@ -101,7 +102,7 @@ void OpenArea(int device, int64_t now) {
 
 // Null when there is none.
 region::CommonArea* Area(int device) {
-  Place& place = g_places[device];
+  MeetingPlace& place = g_places[device];
   if (__atomic_load_n(&place.state, __ATOMIC_ACQUIRE) == kNotYet) {
     const Locked locked(g_lock);
     if (__atomic_load_n(&place.state, __ATOMIC_RELAXED) == kNotYet) OpenArea(device, region::MonotonicNanos());
@@ -140,13 +141,12 @@ region::CommonMember* Renew(int device, uint32_t rate, int64_t now) {
 
 int64_t QuietLeft(int64_t now) { return region::CommonQuietLeft(g_quiet_since.load(std::memory_order_relaxed), now); }
 
-// When work that is launched now begins: what less important containers have under way comes before it.
+}  // namespace
+
 int64_t BehindOthers(int device, int64_t now) {
   const int64_t wait = Others(device, now).lower_until - kSlack - now;
   return now + (wait < 0 ? 0 : wait < kSlice ? wait : kSlice);
 }
-
-}  // namespace
 
 void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now) {
   region::CommonMember* const mine = Renew(device, rate, now);
@@ -171,9 +171,13 @@ void TellHeld(int device, bool idle, int64_t now) {
 void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now) {
   region::CommonMember* const mine = Renew(device, rate, now);
   if (mine == nullptr) return;
-  g_always[device].store(false);
+  const bool was_always = g_always[device].exchange(false);
+  const int64_t until = BehindOthers(device, now) + all + kSlack;
   region::Store(mine->idle_since, int64_t{0});
-  region::Store(mine->active_until, BehindOthers(device, now) + all + kSlack);
+  // Another process of this container may have more under way.
+  const bool only_one = was_always || WorkersOf(device, now) == 1;
+  const int64_t told = region::Load(mine->active_until);
+  if (only_one || told < until || told > now + region::kCommonReach) region::Store(mine->active_until, until);
 }
 
 void TellOthersAlways(int device, int64_t now) {
@@ -214,6 +218,13 @@ int64_t AskForQuiet(int device, int64_t span, int64_t least, int64_t since, int6
   return until;
 }
 
+int64_t ProlongQuiet(int device, int64_t span, int64_t now) {
+  const int64_t left = QuietLeft(now);
+  const int64_t until = now + (span < left ? span : left);
+  if (region::CommonMember* const mine = Mine(device, now); mine != nullptr) region::Store(mine->quiet_until, until);
+  return until;
+}
+
 void EndQuiet(int device, int64_t now) {
   if (region::CommonMember* const mine = Mine(device, now); mine != nullptr) region::Store(mine->quiet_until, now);
 }
@@ -236,7 +247,7 @@ uint32_t WithBurst(int device, uint32_t rate, int64_t now) {
 void CheckCommonAreas(int64_t now) {
   if (settings().common_path[0] == '\0') return;
   for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
-    Place& place = g_places[device];
+    MeetingPlace& place = g_places[device];
     const uint32_t state = __atomic_load_n(&place.state, __ATOMIC_ACQUIRE);
     if (state == kNotYet || (state == kNone && now - region::Load(place.looked_at) < kLookAgain)) continue;
     const Locked locked(g_lock);
@@ -249,7 +260,7 @@ void CheckCommonAreas(int64_t now) {
 void ResetCommonAreas() {
   g_lock.Reset();
   for (std::atomic<uint64_t>& gpu : g_gpu) gpu.store(0, std::memory_order_relaxed);
-  for (Place& place : g_places) {
+  for (MeetingPlace& place : g_places) {
     place.opened = 0;
     __atomic_store_n(&place.state, kNotYet, __ATOMIC_RELAXED);
   }

@@ -18,6 +18,8 @@ namespace hami::vgpu {
 void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now);
 // The same, and `all` is what it has under way. What less important ones have under way may come before it.
 void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now);
+// When work that is launched now begins: what less important containers have under way comes before it.
+int64_t BehindOthers(int device, int64_t now);
 
 // This container holds its launches for somebody who measures; `idle`: all of them have ended.
 void TellHeld(int device, bool idle, int64_t now);
@@ -32,6 +34,8 @@ bool OthersKnown(int device);
 // To measure something alone: asks the others to hold their launches for `span` at most, and for `least` or not at all.
 // Returns until when; 0 when it is not the moment, or none of them was at work since then.
 int64_t AskForQuiet(int device, int64_t span, int64_t least, int64_t since, int64_t now);
+// The same for another `span` from now on, if there is as much left of what others grant. Returns until when.
+int64_t ProlongQuiet(int device, int64_t span, int64_t now);
 // It is measured: the others need not wait for the rest of the time.
 void EndQuiet(int device, int64_t now);
 // Until when somebody else measures; 0 when nobody does, or somebody does too often.

@@ -7,7 +7,7 @@ namespace hami::vgpu {
 namespace {
 
 constexpr int kContexts = 16;
-constexpr int kEvents = 160;
+constexpr int kEvents = 640;
 
 struct Pool {
   CUcontext context;

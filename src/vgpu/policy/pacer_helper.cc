@@ -3,11 +3,12 @@
 // The helper thread of the pacer. It looks for changed limits and orders every 10 ms while the program launches,
 // collects measurements nobody else came by for, and closes the gate now and then so that one launch in half a second
 // reports itself to the monitor. It sleeps for good while nothing is launched. It is started by the first launch, with
-// all signals blocked, and is not there in the child of a fork until that launches something.
+// all signals blocked but those of faults, and is not there in the child of a fork until that launches something.
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -130,6 +131,8 @@ bool StartThread() {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
+  // These come from what a thread does itself; blocked, they would end the process past whoever reports or mends that.
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, number);
   sigprocmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
   const bool started = create(&thread, nullptr, &Help, nullptr) == 0;
@@ -142,6 +145,13 @@ constinit uint32_t g_key_and_one = 0;  // of what each thread leaves; 0 = not ma
 
 // Late in the process's life the driver may be gone before its threads are.
 __attribute__((destructor)) void StopAtExit() { StopSampling(); }
+
+// What is registered after the driver was loaded runs before the driver goes. The child of a fork that did nothing
+// itself has nothing to settle: what it sees is its parent's.
+void SettleAtExit() {
+  if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) != 0) HarvestLast();
+}
+constinit std::atomic<bool> g_settles_at_exit{false};
 
 }  // namespace
 
@@ -158,6 +168,7 @@ void KeepHelperAwake() {
   const int saved_errno = errno;
   if (state == kNone &&
       __atomic_compare_exchange_n(&g_state, &state, kRunning, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    if (!g_settles_at_exit.exchange(true)) atexit(&SettleAtExit);
     StartThread();  // without it limits hold all the same; changes are seen at the next lease
   } else if (state == kAsleep &&
              __atomic_compare_exchange_n(&g_state, &state, kRunning, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {

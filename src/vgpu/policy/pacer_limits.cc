@@ -14,6 +14,7 @@ namespace {
 
 constinit std::atomic<bool> g_was_blocked{false};
 constinit std::atomic<int64_t> g_own_charges[region::kMaxDevices]{};
+constinit uint32_t g_counted_in[region::kMaxDevices]{};
 // The account of a process without a region.
 constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
 
@@ -27,6 +28,10 @@ region::GpuTimeDevice* AccountOf(int device) {
 void Charge(int device, int64_t gpu, int64_t now, uint32_t rate) {
   region::GpuTimeCharge(AccountOf(device), gpu, now, rate);
   g_own_charges[device].fetch_add(gpu, std::memory_order_relaxed);
+}
+
+int64_t WorkersOf(int device, int64_t now) {
+  return region::GpuTimeWorkers(AccountOf(device), now, &g_counted_in[device]);
 }
 
 int64_t ChargedToOthers(int device) {
@@ -93,6 +98,7 @@ void ResetLimits() {
   g_was_blocked.store(false);
   for (region::GpuTimeDevice& account : g_private_accounts) account = {};
   for (std::atomic<int64_t>& charges : g_own_charges) charges.store(0);
+  for (uint32_t& counted_in : g_counted_in) region::Store(counted_in, 0u);
 }
 
 }  // namespace hami::vgpu

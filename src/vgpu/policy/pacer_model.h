@@ -24,6 +24,7 @@ struct Estimate {
   uint16_t near_run = 0;  // samples in a row above the band by less than a slice of others
   bool varies = false;    // by more than gaps do
   uint8_t drawn_out = 0;  // first measurements that were the host's time
+  uint16_t rare = 0;      // so many more are to be timed, for one was out of all proportion
 };
 
 // How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
@@ -36,7 +37,9 @@ struct Circumstances {
   bool contended = false;  // others use the GPU
   bool suspected = false;  // that they do only follows from what this container was charged
   bool siblings = false;   // other processes of this container do, whose time is charged to them
+  bool alone = false;      // nobody does, for certain
   int64_t sharers = 1;     // beside others: of so many, each is to pay for a part of what was measured
+  int64_t own = 100;       // per cent of what is measured that is this launch's, where streams overlap
 };
 
 inline constexpr uint32_t kConfident = 8;
@@ -44,20 +47,24 @@ inline constexpr uint32_t kDrawnOut = 3;       // so many first measurements may
 inline constexpr uint32_t kNeverGapless = 16;  // samples until that is believed of a kind, for a while
 inline constexpr uint32_t kSettled = 64;
 inline constexpr uint32_t kEnoughAlone = 3;
+inline constexpr uint32_t kManyAlone = 64;           // of what varies, for a mean,
+inline constexpr int64_t kAloneAtMost = 64'000'000;  // unless they take longer than that
 inline constexpr uint32_t kPersistent = 16;
 inline constexpr uint32_t kPersistentPhases = 3;
 inline constexpr uint32_t kPersistentContended = 512;
 inline constexpr uint32_t kPersistentNear = 64;
-inline constexpr int64_t kNear = 1'000'000;         // half a slice of a GPU that is shared by turns
-inline constexpr int64_t kGap = 20'000;             // as long as gaps get
-inline constexpr int64_t kLeastGap = 2'000;         // as short as the gap of an idle GPU gets
-inline constexpr int64_t kQuantumPoll = 50'000;     // what is in flight is looked at again after that at the soonest,
-inline constexpr int64_t kLongestPoll = 500'000;    // and after that at the latest
-inline constexpr int64_t kInterrupted = 1'000'000;  // a host that took so long was loading code, or not running
-inline constexpr int64_t kSeek = 5'000'000;         // for so long work ahead is looked for, of what varies
-inline constexpr int64_t kWorthQuiet = 300'000;     // launches as long as this are to be measured alone
-inline constexpr int64_t kGapless = 500'000;        // costs from here on: no gap matters
-inline constexpr int64_t kWorthTiming = 800'000;    // launches as long as this are all timed
+inline constexpr uint16_t kRare = 4096;
+inline constexpr int64_t kRareFrom = 100'000;
+inline constexpr int64_t kNear = 1'000'000;           // half a slice of a GPU that is shared by turns
+inline constexpr int64_t kGap = 20'000;               // as long as gaps get
+inline constexpr int64_t kLeastGap = 2'000;           // as short as the gap of an idle GPU gets
+inline constexpr int64_t kInterrupted = 1'000'000;    // a host that took so long was loading code, or not running
+inline constexpr int64_t kSeek = 5'000'000;           // for so long work ahead is looked for, of what varies
+inline constexpr int64_t kWorthQuiet = 300'000;       // launches as long as this are to be measured alone
+inline constexpr int64_t kGapless = 500'000;          // costs from here on: no gap matters
+inline constexpr int64_t kWorthTiming = 800'000;      // launches as long as this are all timed,
+inline constexpr int64_t kVaryWorthTiming = 300'000;  // and of a kind that varies these,
+inline constexpr int64_t kOwnWorthTiming = 60'000;    // unless most of it is what other streams did
 
 // Whether a short launch is to be timed only where the stream has work ahead. Of a kind for which that never was so it
 // is tried again one time in eight: it may be that the host was slow just then. What varies by more than gaps do does
@@ -75,17 +82,34 @@ constexpr int64_t WithoutGap(int64_t measured, int64_t host_gap) {
   return measured - gap > measured / 16 ? measured - gap : measured / 16;
 }
 
+// By more than gaps do; what is as short as a gap can not be told from one.
+constexpr bool Varies(const Estimate& e) { return e.cost > kGap / 2 && e.spread > kLeastGap && e.spread > e.cost / 16; }
+
 constexpr int64_t BandTop(int64_t cost) { return cost + cost / 4 + 500; }
 
 // One kernel with one grid may take four times as long with other arguments. Others that nobody knows of yet come in
 // slices.
 constexpr int64_t BandTopAlone(int64_t cost) { return BandTop(cost) > cost + kNear ? BandTop(cost) : cost + kNear; }
 
+// How many measurements alone tell what it costs: of what varies as many as make a mean.
+constexpr uint32_t EnoughAlone(const Estimate& e) {
+  const uint32_t wanted = e.spread > e.cost / 32 ? kManyAlone : kConfident;
+  const int64_t affordable = kAloneAtMost / (e.cost + 1);
+  if (affordable >= wanted) return wanted;
+  return affordable < kEnoughAlone ? kEnoughAlone : static_cast<uint32_t>(affordable);
+}
+
+constexpr bool WantsQuiet(const Estimate& e) {
+  return e.alone < EnoughAlone(e) && (e.samples == 0 || e.cost >= kWorthQuiet);
+}
+
+// How far single ones are from the mean, of what was measured alone.
+constexpr int64_t Reach(const Estimate& e) { return e.spread + e.spread / 4 + kGap; }
+
 // The same while others use the GPU. Whoever varies little alone does not vary more then: what is above is theirs, and
 // taken in often enough it would raise the band again.
 constexpr int64_t BandTopBesideOthers(const Estimate& e) {
-  const int64_t varies = e.alone < kEnoughAlone ? e.cost / 8 : e.spread + e.spread / 4;
-  return e.cost + varies + kGap;
+  return e.cost + (e.alone < kEnoughAlone ? e.cost / 8 + kGap : Reach(e));
 }
 
 // Nobody makes a launch shorter; by how much some were shorter, others may be longer.
@@ -133,15 +157,15 @@ constexpr int64_t LearnInTurn(Estimate* e, int64_t measured, Gap gap, uint32_t s
   return e->cost;
 }
 
-// By more than gaps do; what is as short as a gap can not be told from one.
-constexpr bool Varies(const Estimate& e) { return e.cost > kGap / 2 && e.spread > kLeastGap && e.spread > e.cost / 16; }
-
 // A measurement in which no gap matters: up and down alike, so that kernels that vary are charged their mean; what
-// others did to the first ones goes soon.
-constexpr int64_t LearnEvenly(Estimate* e, int64_t measured, bool contended, uint32_t seen) {
-  int64_t share = Varies(*e) && seen == kSettled ? 32 : 8;  // a mean that sways lets pass more than it holds back
-  if (contended && measured < e->cost - e->cost / 5) share = 2;
-  if (!contended && e->alone < kConfident && measured < e->cost) share = measured < e->cost / 2 ? 1 : e->alone;
+// others did to the first ones goes soon, and what a slow host did counts little.
+constexpr int64_t LearnEvenly(Estimate* e, int64_t measured, const Circumstances& at, uint32_t seen) {
+  const bool exact = at.host_span < measured / 8;
+  // A mean that sways lets pass more than it holds back.
+  const int64_t most = Varies(*e) && (seen == kSettled || (exact && e->alone > kConfident)) ? 32 : 8;
+  int64_t share = at.contended && measured < e->cost - e->cost / 5 ? 2 : most;
+  if (!at.contended && exact && e->alone < most) share = e->alone;
+  if (!at.contended && e->alone < kConfident && measured < e->cost) share = measured < e->cost / 2 ? 1 : e->alone;
   e->cost += (measured - e->cost) / share;
   return measured;
 }
@@ -149,7 +173,8 @@ constexpr int64_t LearnEvenly(Estimate* e, int64_t measured, bool contended, uin
 // A measurement that may hold a gap: a small excess is more likely that than the kernel, and what was measured without
 // one is better known.
 constexpr int64_t LearnWithGap(Estimate* e, int64_t measured, bool in_company, uint32_t seen) {
-  const bool far_below = measured < e->cost - e->cost / 5 && (in_company || seen < kConfident || e->cost <= kGap / 2);
+  const bool far_below =
+      measured < e->cost - e->cost / 5 && (in_company || seen < kConfident || e->cost <= kGap / 2 || e->rare != 0);
   if (e->gapless && !far_below) return e->cost;
   const bool gap = measured > e->cost && measured - e->cost < kGap;
   int64_t share = seen < kConfident ? 2 : 8;
@@ -175,11 +200,32 @@ constexpr bool WithinBounds(Estimate* e, int64_t measured, const Circumstances& 
   return true;
 }
 
+// Beside others what is launched into an idle stream waits for its turn first, for any time up to all of theirs. Taken
+// in where that is short, it would raise the cost, and with it what is thought to be short.
+constexpr bool WaitsForTurn(const Estimate& e, int64_t measured, const Circumstances& at) {
+  return at.contended && at.gap == Gap::kCertain && e.cost >= kWorthQuiet && e.alone >= kEnoughAlone &&
+         measured >= e.cost - Reach(e);
+}
+
+// Out of all proportion, and nobody else's time: an argument makes it another launch. A mean says nothing of such
+// kinds, so each is timed from then on, however short most of them are.
+constexpr bool OutOfProportion(const Estimate& e, int64_t measured, const Circumstances& at) {
+  if (e.samples == 0 || !at.alone || at.siblings) return false;
+  const int64_t certain = at.gap == Gap::kNone ? measured : measured - at.host_span;
+  return certain > e.cost + kRareFrom && (e.rare != 0 || certain > 4 * e.cost);
+}
+
 // Takes one measurement into the estimate and returns how much of it is to be charged.
 constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at) {
   const bool known_better = KnownBetter(*e, at);
   const uint32_t seen = e->samples;
   if (seen < kSettled) ++e->samples;
+  if (OutOfProportion(*e, measured, at)) {
+    e->varies = true;
+    e->rare = kRare;
+    e->cost += (measured - e->cost) / (Varies(*e) && seen == kSettled ? 32 : 8);
+    return measured;
+  }
   if (known_better && WithinBounds(e, measured, at)) return e->cost;
   const bool exact = measured > at.host_span;
   if (at.gap == Gap::kCertain && !known_better) measured = WithoutGap(measured, at.host_gap);
@@ -192,8 +238,9 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   if (first_alone) e->spread = e->alone = 0;
   const bool far = measured > e->cost + kGap || measured < e->cost - kGap;
   e->varies = seen != 0 && !first_alone && (e->varies || (far && its_own && !beside));
-  if (!at.contended && (first_alone || !high) && e->alone < kConfident) ++e->alone;
-  if (!first_alone && e->alone != 0 && measured < e->cost) Widen(e, e->cost - measured);
+  if (!at.contended && (first_alone || !high) && e->alone < kManyAlone) ++e->alone;
+  const bool waits = !first_alone && WaitsForTurn(*e, measured, at);
+  if (!first_alone && !waits && e->alone != 0 && measured < e->cost) Widen(e, e->cost - measured);
   if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !e->each && !high)) {
     e->cost = measured;
     e->samples = 1;
@@ -203,13 +250,14 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   }
   if (high) return LearnHigh(e, measured, at);
   e->high_run = e->near_run = 0;
+  if (waits) return e->cost;
   if (taking_turns && seen >= kConfident && measured > e->cost - e->cost / 5) {
     return LearnInTurn(e, measured, at.gap, seen);
   }
   const bool better_known = e->gapless && at.gap != Gap::kNone;
   const bool even =
       e->cost >= kGapless || at.gap == Gap::kNone || (at.gap == Gap::kCertain && !better_known && Varies(*e));
-  if (even) return LearnEvenly(e, measured, at.contended, seen);
+  if (even) return LearnEvenly(e, measured, at, seen);
   return LearnWithGap(e, measured, beside || at.siblings, seen);
 }
 
@@ -232,8 +280,10 @@ constexpr int64_t Learn(Estimate* e, int64_t measured, Circumstances at = {}) {
   const bool first = e->samples == 0;
   int64_t accepted = TakeIn(e, measured, at);
   // Were each timed only while its cost is thought high, low costs would last longer than high ones.
-  if (e->cost >= kWorthTiming) e->each = true;
-  if (e->cost < kWorthTiming / 2) e->each = false;
+  const int64_t worth = Varies(*e) ? kVaryWorthTiming : kWorthTiming;
+  if (e->cost >= worth) e->each = true;
+  if (e->cost < worth / 2 || e->cost / 100 * at.own < kOwnWorthTiming) e->each = false;
+  if (e->rare > 0) e->each = --e->rare > 0;
   if (at.contended) {
     accepted /= at.sharers;
     if (e->alone != 0 || first) return accepted;
@@ -325,121 +375,6 @@ constexpr bool Suspect(Suspicion* s, int64_t charged, int64_t busy) {
 
 // Limits changed. What ran without one was charged to nobody, and NVML tells of it a second later still.
 constexpr void SkipLooks(Suspicion* s) { s->skip = 2; }
-
-// So many launches of each of several streams side by side go together after a wait, so that they overlap.
-inline constexpr int64_t kSideBySide = 80;
-
-// How much of the sum of its launches' costs a process really keeps the GPU busy: less than all when its streams run
-// side by side. In 1/65536.
-struct Overlap {
-  static constexpr int64_t kOne = 65536;
-  static constexpr int64_t kLeast = kOne / 64;
-
-  int64_t factor = kOne;
-  int64_t weight = 0;     // ns; how much was measured for it, less with each further phase
-  int64_t high_min = 0;   // the least of the phases that were far above it,
-  uint32_t high_run = 0;  // so many in a row
-  uint32_t samples = 0;
-  uint32_t alone = 0;  // long phases measured while nobody else used the GPU, since others came out shorter; saturates
-};
-
-constexpr int64_t Scale(int64_t cost, const Overlap& o) {
-  // Two steps, so that hours do not overflow.
-  return cost / Overlap::kOne * o.factor + cost % Overlap::kOne * o.factor / Overlap::kOne;
-}
-
-// An on-phase: it kept the GPU for `busy`, its launches cost `sum` by the estimates.
-struct OnPhase {
-  int64_t busy = 0;
-  int64_t sum = 0;
-  int streams = 0;
-  bool long_enough = false;  // where it began and ended matters little
-  bool contended = false;    // others used the GPU
-  bool suspected = false;    // that they did only follows from what this container was charged
-  bool quiet = false;        // they were asked not to, and did not as far as they know
-};
-
-// Each stream does one thing at a time; a shorter phase only had its beginning counted with the one before. Of a long
-// one it is the estimates that are too high. They are as often too low, and what is cut off on one side is a bias.
-constexpr int64_t LeastRatio(const OnPhase& phase) {
-  const int64_t least = phase.streams < 64 ? Overlap::kOne / phase.streams : Overlap::kLeast;
-  return phase.long_enough ? least - least / 4 : least;
-}
-
-constexpr int64_t RatioOf(const OnPhase& phase) {
-  return phase.busy >= phase.sum ? Overlap::kOne : phase.busy * Overlap::kOne / phase.sum;
-}
-
-// Beside others a phase is always longer, by what nobody knows. Once some had the GPU alone, only one that is clearly
-// shorter, or a factor that is impossible, says anything: then it became another program's.
-constexpr bool TellsSomething(const Overlap& o, const OnPhase& phase) {
-  if (phase.sum <= 0 || phase.busy <= 0 || phase.streams <= 0) return false;
-  if (!phase.contended || phase.suspected || o.alone == 0) return true;
-  return (phase.long_enough && RatioOf(phase) < o.factor - o.factor / 8) || o.factor < LeastRatio(phase);
-}
-
-// Takes one phase into the factor. Returns what it is to be charged beyond what the factor said, less than nothing
-// mostly.
-constexpr int64_t Learn(Overlap* o, const OnPhase& phase) {
-  if (!TellsSomething(*o, phase)) return 0;
-  if (phase.contended && o->alone >= kEnoughAlone) o->alone = kEnoughAlone - 1;
-  const int64_t before = o->factor;
-  int64_t ratio = RatioOf(phase);
-  const int64_t least = LeastRatio(phase);
-  const bool possible = ratio >= least;
-  if (!possible) ratio = least;
-  if (!phase.contended && phase.long_enough) {
-    // What there was had others in it, or was little; and what others did to the first phases goes with one shorter.
-    if (phase.quiet && o->alone < kConfident && ratio < before - before / 8) o->alone = 0;
-    if (o->alone == 0) o->weight = 0;
-    if (o->alone < kConfident) ++o->alone;
-  }
-  // A host that feeds streams by fits and starts makes phases that differ by half, and their mean is what counts.
-  const int64_t top = phase.contended ? before + before / 4 : 2 * before;
-  int64_t share = 0;  // 0: by its length, beside that of those before
-  bool persistent = false;
-  if ((ratio < before / 2 && phase.long_enough && possible) || (ratio < before && o->samples == 0)) {
-    share = 1;  // nothing makes a phase shorter than it was, but that its beginning counted with the one before
-  }
-  if (ratio <= top) {
-    o->high_run = 0;
-  } else if (possible) {
-    if (o->high_run == 0 || ratio < o->high_min) o->high_min = ratio;
-    // A factor that is too low looks like others at work, too: it must not be what keeps it low.
-    persistent =
-        ++o->high_run > (phase.suspected ? kPersistent : kPersistentPhases) && (phase.suspected || !phase.contended);
-  }
-  if (ratio > top) {
-    ratio = persistent ? o->high_min : top;
-    share = persistent ? 2 : 8;
-  }
-  if (phase.contended && ratio > before && !persistent) {
-    share = before < least ? 8 : 64;
-    if (before < least) ratio = least;  // whatever others did, so few streams can not have taken less
-  }
-  if (o->samples < kConfident) ++o->samples;
-  o->factor += share != 0 ? (ratio - before) / share : (ratio - before) * phase.sum / (o->weight + phase.sum);
-  o->weight = (o->weight + phase.sum) / 4 * 3;
-  if (ratio > before && (phase.contended || share != 0)) return 0;
-  return (ratio - before) * (phase.sum / Overlap::kOne);
-}
-
-// What a task that gives way may have in flight, and as much may be ahead of a launch that is longer than that.
-struct Quantum {
-  int64_t most;
-  int64_t ahead;
-};
-// So that it stops within 2 ms, and the GPU need not wait for the host.
-inline constexpr Quantum kQuantum{900'000, 200'000};
-// While somebody more important is about, each of whose requests has to wait for what is in flight.
-inline constexpr Quantum kShortQuantum{200'000, 0};
-
-// How long to wait before a launch of `cost` may go while `ahead` is in flight; 0: it may.
-constexpr int64_t QuantumWait(int64_t ahead, int64_t cost, const Quantum& quantum) {
-  const int64_t room = quantum.most - cost;
-  const int64_t excess = ahead - (room > quantum.ahead ? room : quantum.ahead);
-  return excess <= 0 ? 0 : excess < kQuantumPoll ? kQuantumPoll : excess < kLongestPoll ? excess : kLongestPoll;
-}
 
 // A name for a kind of launch, well mixed; never 0.
 constexpr uint64_t LaunchId(uint64_t handle, uint64_t a, uint64_t b, uint64_t c) {

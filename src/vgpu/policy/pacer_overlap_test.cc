@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "vgpu/policy/pacer_model.h"
+#include "vgpu/policy/pacer_overlap.h"
 
 namespace hami::vgpu {
 namespace {
@@ -48,6 +48,41 @@ TEST(StreamOverlap, WhenStreamsNoLongerOverlap_ThenSomePhasesThatAgreeTell) {
   Learn(&o, {.busy = kMs, .sum = 8 * kMs, .streams = 8, .long_enough = true});
   for (int i = 0; i < 10; ++i) Learn(&o, {.busy = 6 * kMs, .sum = 12 * kMs, .streams = 4, .long_enough = true});
   EXPECT_GT(o.factor, Overlap::kOne * 45 / 100);
+}
+
+// A kernel of 20 us measured by itself is one of 640 between the others of 32 streams, and one of 66 after a wait.
+TEST(StreamOverlap, GivenAKindThatHasAll_WhenItsCostMoves_ThenItIsChargedTheSame) {
+  Overlap o;
+  for (int i = 0; i < 40; ++i) Learn(&o, {.busy = 20 * kMs, .sum = 66 * kMs, .streams = 32});
+  const int64_t charged = Scale(66 * kMs, o);
+  CostMoves(&o, 66, 640, kAllThereIs);
+  EXPECT_NEAR(static_cast<double>(Scale(640 * kMs, o)), static_cast<double>(charged), 0.02 * kMs);
+  CostMoves(&o, 640, 66, kAllThereIs);
+  EXPECT_NEAR(static_cast<double>(Scale(66 * kMs, o)), static_cast<double>(charged), 0.02 * kMs);
+}
+
+TEST(StreamOverlap, GivenAKindThatHasAQuarter_WhenItsCostMoves_ThenAllAreChargedTheSame) {
+  Overlap o;
+  for (int i = 0; i < 40; ++i) Learn(&o, {.busy = 20 * kMs, .sum = 80 * kMs, .streams = 32});
+  const int64_t charged = Scale(80 * kMs, o);
+  CostMoves(&o, 20, 60, kAllThereIs / 4);
+  EXPECT_NEAR(static_cast<double>(Scale((60 + 60) * kMs, o)), static_cast<double>(charged), 0.02 * kMs);
+}
+
+// No kernel that became dearer is nearly free until the next phase tells.
+TEST(StreamOverlap, WhenACostMovesFar_ThenItIsChargedAsManyStreamsCanHaveIt) {
+  Overlap o;
+  for (int i = 0; i < 40; ++i) Learn(&o, {.busy = 20 * kMs, .sum = 40 * kMs, .streams = 8, .long_enough = true});
+  CostMoves(&o, 1, 1000, kAllThereIs);
+  EXPECT_GE(Scale(8 * kMs, o), kMs * 3 / 4);
+  for (int i = 0; i < 100; ++i) CostMoves(&o, 1000, 1, kAllThereIs);
+  EXPECT_EQ(o.factor, Overlap::kOne);
+}
+
+TEST(StreamOverlap, GivenOneStream_WhenItsCostMoves_ThenThatIsCharged) {
+  Overlap o;
+  CostMoves(&o, 10, 1000, kAllThereIs);
+  EXPECT_EQ(o.factor, Overlap::kOne);
 }
 
 // One phase side by side, and from then on the host feeds fewer streams: what goes beyond the charges is no

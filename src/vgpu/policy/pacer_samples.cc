@@ -3,11 +3,13 @@
 
 #include <atomic>
 
+#include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/capture.h"
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_events.h"
+#include "vgpu/policy/pacer_overlap.h"
 #include "vgpu/policy/pacer_trail.h"
 #include "vgpu/policy/pacer_window.h"
 
@@ -37,13 +39,17 @@ struct TimedLaunch {
   bool patience = false;  // what comes behind it on its stream waits for its end,
   bool held = false;      // and something did
   int64_t charged_until = 0;
-  Running running;  // since it was launched
+  int64_t sampled_before = 0;  // when one of its kind was; 0: all are to be
+  int64_t stands_for = 0;      // what the kind was charged on the slow path since then, this one included
+  Running running;             // since it was launched
 };
 
 namespace {
 
 constexpr int kPlaces = 64;
-constexpr int64_t kHold = 5'000'000;  // no launch waits for a measurement for longer
+constexpr int64_t kOneStream = 20'000'000;
+constexpr int64_t kShareOf = 4'000'000;  // ns of all launches, to say what part one kind has
+constexpr int64_t kHold = 5'000'000;     // no launch waits for a measurement for longer
 
 // What events take is taken from the program's launches: those that only say more exactly what is known get some 3 % of
 // the time, and as much for the events that show whether a stream has work ahead.
@@ -62,6 +68,14 @@ constinit std::atomic<int64_t> g_hold_until[region::kMaxDevices]{};
 constinit std::atomic<int64_t> g_unknown_until[region::kMaxDevices]{};  // until then what passed is paid for
 constinit std::atomic<int64_t> g_known_until[region::kMaxDevices]{};
 constinit std::atomic<int64_t> g_patience_from[region::kMaxDevices]{};
+// Which stream was launched on last, and when it was another one before.
+struct LastStream {
+  std::atomic<const void*> stream;
+  std::atomic<const void*> thread;
+  std::atomic<int64_t> since;
+};
+constinit LastStream g_last_stream[region::kMaxDevices]{};
+constinit std::atomic<bool> g_no_place{false};  // for one that is to be timed, so that the next ones wait for a place
 constinit std::atomic<bool> g_stopped{false};
 
 int64_t RestAfter(int64_t took) { return took < kLongestRest / kEventRest ? took * kEventRest : kLongestRest; }
@@ -76,14 +90,31 @@ void Free(TimedLaunch* t, bool events_live) {
     GiveEvent(t->context, t->ordinal, t->start);
     GiveEvent(t->context, t->ordinal, t->end);
   }
-  if (t->holds) g_hold_until[t->device].store(0, std::memory_order_relaxed);
+  if (t->holds || g_no_place.exchange(false)) g_hold_until[t->device].store(0, std::memory_order_relaxed);
   if (t->stage.exchange(Stage::kFree, std::memory_order_acq_rel) == Stage::kPending) g_pending.fetch_sub(1);
 }
 
 // Among so many the GPU's time is divided now.
 int64_t Sharers(int device, int64_t now) { return 1 + Others(device, now).active; }
 
-void Remember(const Estimate& next, Estimate* estimate) {
+bool OneStream(const TimedLaunch& t) { return g_last_stream[t.device].since + kOneStream < t.launched_at; }
+
+// Whether nothing else can have been in its way: nobody, nor another stream of this process.
+bool Alone(const TimedLaunch& t, bool contended) { return !contended && OthersKnown(t.device) && OneStream(t); }
+
+// What part of all launches the kind has, after enough of them.
+void CountShare(LaunchKind* kind, int device) {
+  const int64_t issued = IssuedSoFar(device);
+  const int64_t all = issued - kind->issued;
+  if (all < kShareOf) return;
+  const int64_t its = __atomic_exchange_n(&kind->charged, int64_t{0}, __ATOMIC_RELAXED);
+  kind->share = its < all ? its * kAllThereIs / all : kAllThereIs;
+  kind->issued = issued;
+}
+
+void Remember(const Estimate& next, LaunchKind* kind) {
+  Estimate* const estimate = &kind->estimate;
+  __atomic_store_n(&kind->price, next.each ? 0 : next.cost, __ATOMIC_RELAXED);
   __atomic_store_n(&estimate->cost, next.cost, __ATOMIC_RELAXED);
   estimate->samples = next.samples;
   estimate->high_run = next.high_run;
@@ -97,6 +128,17 @@ void Remember(const Estimate& next, Estimate* estimate) {
   estimate->drawn_out = next.drawn_out;
   estimate->doubtful = next.doubtful;
   estimate->doubted = next.doubted;
+  estimate->rare = next.rare;
+}
+
+// Of a kind of which one came out of all proportion: those that were not timed since the one before may have been like
+// this one, so it stands for all of them.
+int64_t ForUntimed(const TimedLaunch& t, int64_t accepted, int64_t now) {
+  const int64_t expected = t.running.expected;
+  if (expected <= 0 || t.stands_for <= expected) return 0;
+  const int64_t others = (t.stands_for - expected) / expected * (accepted - expected);
+  const int64_t passed = now - t.sampled_before;
+  return others < passed ? others : passed;
 }
 
 // What is measured of a kind that is forgotten, or is another one by now, is paid and not learnt.
@@ -107,15 +149,21 @@ void Settle(TimedLaunch* t, int64_t now) {
     Estimate next = learns ? t->kind->estimate : Estimate{};
     const bool contended = ContendedSince(t->device, t->launched_at, now);
     LookAt(&g_siblings[t->device], ChargedToOthers(t->device), now);
-    const int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
-                                   {.gap = t->gap,
-                                    .host_gap = t->host_gap,
-                                    .host_span = t->host_span,
-                                    .contended = contended,
-                                    .suspected = contended && !OthersKnown(t->device),
-                                    .siblings = g_siblings[t->device].until >= t->launched_at,
-                                    .sharers = t->unknown && contended ? Sharers(t->device, now) : 1});
-    if (learns) Remember(next, &t->kind->estimate);
+    int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
+                             {.gap = t->gap,
+                              .host_gap = t->host_gap,
+                              .host_span = t->host_span,
+                              .contended = contended,
+                              .suspected = contended && !OthersKnown(t->device),
+                              .siblings = g_siblings[t->device].until >= t->launched_at,
+                              .alone = Alone(*t, contended),
+                              .sharers = t->unknown && contended ? Sharers(t->device, now) : 1,
+                              .own = ScaleFor(t->device, 100)});
+    if (learns && next.rare != 0) accepted += ForUntimed(*t, accepted, now);
+    if (learns) {
+      if (!OneStream(*t)) CostMovesLocked(t->device, t->kind->estimate.cost, next.cost, t->kind->share);
+      Remember(next, t->kind);
+    }
     Pay(t->device, ScaleFor(t->device, accepted) - t->charged, now);
   }
   Free(t, true);
@@ -160,6 +208,36 @@ void Collect(TimedLaunch* t, int64_t now) {
   }
 }
 
+// Nobody will come by again. What has not ended is paid for by the time that it had.
+void CollectLast(TimedLaunch* t, int64_t now) {
+  if (t->unknown) t->running.room = INT64_MAX;
+  Collect(t, now);
+}
+
+bool PendingIn(const TimedLaunch& t, CUcontext context, CUdevice ordinal) {
+  const bool his = context != nullptr ? t.context == context : t.ordinal == ordinal;
+  return his && t.stage.load(std::memory_order_acquire) == Stage::kPending;
+}
+
+bool AnyUnknownIn(CUcontext context, CUdevice ordinal) {
+  const Locked locked(g_lock);
+  for (const TimedLaunch& t : g_timed) {
+    if (t.unknown && PendingIn(t, context, ordinal) && RateOf(t.device) != 0) return true;
+  }
+  return false;
+}
+
+// Before it takes a context down the driver waits for the work in it, and afterwards nobody can tell how long that
+// took. So what was never measured is waited for here, though not for ever.
+void AwaitUnknown(CUcontext context, CUdevice ordinal) {
+  const int64_t begin = MonotonicNanos();
+  for (int64_t now = begin; now - begin < kPatience; now = MonotonicNanos()) {
+    if (PendingSamples() != 0) Harvest(now);
+    if (!AnyUnknownIn(context, ordinal)) return;
+    region::SleepNanos(EndPoll(now - begin));
+  }
+}
+
 CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
   const int64_t begin = MonotonicNanos();
   const CUresult result = per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
@@ -188,6 +266,15 @@ bool Capturing(CUstream stream, bool per_thread) {
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now) {
+  const StreamName name = NameOf(stream, per_thread);
+  LastStream& last = g_last_stream[device];
+  if (last.stream.load(std::memory_order_relaxed) == name.stream && last.thread == name.thread) return;
+  last.stream.store(name.stream, std::memory_order_relaxed);
+  last.thread.store(name.thread, std::memory_order_relaxed);
+  last.since.store(now, std::memory_order_relaxed);
+}
+
 TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged, bool gapless,
                          bool quiet) {
   if (g_stopped.load(std::memory_order_relaxed)) return nullptr;
@@ -201,7 +288,12 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
     for (TimedLaunch& place : g_timed) {
       if (place.stage.load(std::memory_order_relaxed) == Stage::kFree) t = &place;
     }
-    if (t == nullptr) return nullptr;
+    if (t == nullptr) {
+      if (kind->estimate.rare == 0) return nullptr;
+      g_no_place.store(true);
+      g_hold_until[device].store(MonotonicNanos() + kHold, std::memory_order_relaxed);
+      return nullptr;
+    }
     LookAt(&g_siblings[device], ChargedToOthers(device), MonotonicNanos());
     if (kind->estimate.samples == 0) MakeRoom(device);
     t->start = TakeEvent(context);
@@ -230,6 +322,10 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
   t->running = RunningOf(t->unknown ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED));
   t->held = false;
   t->patience = t->unknown && now >= g_patience_from[device].load(std::memory_order_relaxed);
+  t->sampled_before = kind->estimate.each ? 0 : kind->sampled_at;
+  t->stands_for = __atomic_load_n(&kind->unsampled, __ATOMIC_RELAXED);
+  __atomic_store_n(&kind->unsampled, int64_t{0}, __ATOMIC_RELAXED);
+  CountShare(kind, device);
   kind->sampled_at = now;
   t->holds = t->unknown || quiet;
   if (t->holds) g_hold_until[device].store(now + kHold, std::memory_order_relaxed);
@@ -313,6 +409,21 @@ int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now)
 int64_t InFlight(int device, int64_t now) {
   const Locked locked(g_lock);
   return InFlightLocked(device, now);
+}
+
+void BeginsAt(int device, int64_t at) {
+  const Locked locked(g_lock);
+  BeginsAtLocked(device, at);
+}
+
+void SkipLagging(int device, int64_t now) {
+  const Locked locked(g_lock);
+  SkipLaggingLocked(device, now);
+}
+
+Progress ProgressOf(int device) {
+  const Locked locked(g_lock);
+  return ProgressLocked(device);
 }
 
 bool Backlogged(int device, CUstream stream, bool per_thread, int64_t now) {
@@ -401,16 +512,23 @@ void ForgetKind(LaunchKind* kind) {
   for (TimedLaunch& t : g_timed) {
     if (t.kind == kind) t.kind_id = 0;
   }
+  __atomic_store_n(&kind->price, int64_t{0}, __ATOMIC_RELAXED);
   __atomic_store_n(&kind->estimate.cost, int64_t{0}, __ATOMIC_RELAXED);
   kind->estimate.samples = 0;
+  kind->estimate.rare = 0;
   kind->estimate.high_run = kind->estimate.near_run = 0;
 }
 
 void ForgetSamplesOf(CUcontext context, CUdevice ordinal) {
+  AwaitUnknown(context, ordinal);
   const Locked locked(g_lock);
-  for (TimedLaunch& t : g_timed) {
-    const bool his = context != nullptr ? t.context == context : t.ordinal == ordinal;
-    if (his && t.stage.load(std::memory_order_acquire) == Stage::kPending) Free(&t, true);
+  {
+    const RelaxedCapture relaxed;
+    const int64_t now = MonotonicNanos();
+    for (TimedLaunch& t : g_timed) {
+      if (PendingIn(t, context, ordinal)) CollectLast(&t, now);
+      if (PendingIn(t, context, ordinal)) Free(&t, true);
+    }
   }
   DropTrailsOf(context, ordinal);
   AbortWindows();
@@ -421,6 +539,7 @@ void ResetSamples() {
   g_lock.Reset();
   for (TimedLaunch& t : g_timed) t.stage.store(Stage::kFree, std::memory_order_relaxed);
   g_pending.store(0);
+  g_no_place.store(false);
   for (auto& hold : g_hold_until) hold.store(0, std::memory_order_relaxed);
   for (auto& from : g_patience_from) from.store(0, std::memory_order_relaxed);
   g_event_time.store(0);
@@ -430,6 +549,16 @@ void ResetSamples() {
   ResetTrails();
   ResetWindows();
   ResetEvents();
+}
+
+void HarvestLast() {
+  if (g_stopped.load(std::memory_order_relaxed) || !g_lock.TryAcquire()) return;
+  const RelaxedCapture relaxed;
+  const int64_t now = MonotonicNanos();
+  for (TimedLaunch& t : g_timed) {
+    if (t.stage.load(std::memory_order_acquire) == Stage::kPending) CollectLast(&t, now);
+  }
+  g_lock.Release();
 }
 
 void StopSampling() { g_stopped.store(true); }

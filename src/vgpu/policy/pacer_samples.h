@@ -10,6 +10,7 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pacer_trail.h"
 
 namespace hami::vgpu {
 
@@ -19,6 +20,8 @@ bool Capturing(CUstream stream, bool per_thread);
 // has work ahead.
 bool TimeToSpare(int64_t now);
 bool MarkToSpare(int64_t now);
+// A launch takes the slow path: of streams side by side, one is in the way of the other's measurements.
+void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now);
 // Starts timing the launch at hand; nullptr when all places are taken or the driver has no event. `charged` is what the
 // account was charged for it; `gapless` that the stream has work ahead of it; `quiet` that others hold their launches
 // for it, so that it is to be collected before they go on.
@@ -33,6 +36,8 @@ void ForgetKind(LaunchKind* kind);
 
 // Collects what is done, learns and settles. Returns at once when somebody else is at it.
 void Harvest(int64_t now);
+// The same for the last time, as the process ends while the driver is still there.
+void HarvestLast();
 uint32_t Harvests();  // so far
 int PendingSamples();
 
@@ -46,12 +51,17 @@ int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now)
 
 // The trail (pacer_trail.h).
 int64_t InFlight(int device, int64_t now);
+void BeginsAt(int device, int64_t at);
+Progress ProgressOf(int device);
+void SkipLagging(int device, int64_t now);
 bool Backlogged(int device, CUstream stream, bool per_thread, int64_t now);
 void LayMark(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now);
 void DropTrail(int device);
 
 // The process's overlap factor on a device.
 int64_t ScaleFor(int device, int64_t cost);
+// How many streams were side by side when it was last measured.
+int StreamsOf(int device);
 
 // Windows. A launcher that has to wait closes the phase; a launch while a window is open passes through both others.
 // `runs_dry`: the wait is long enough for the GPU to finish what it has.
@@ -67,7 +77,8 @@ int64_t WindowWait(int device, CUstream stream, bool per_thread, int64_t ahead, 
 void EnterWindow(int device, CUstream stream, bool per_thread);
 void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost);
 
-void ForgetSamplesOf(CUcontext context, CUdevice ordinal);  // either may be null / -1
+// Before a context ends, what was never measured is waited for, and paid; either may be null / -1.
+void ForgetSamplesOf(CUcontext context, CUdevice ordinal);
 void ResetSamples();
 void StopSampling();  // the process ends
 

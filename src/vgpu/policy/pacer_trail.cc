@@ -27,8 +27,10 @@ struct Trail {
   uint32_t first;
   uint32_t count;
   int64_t done;
+  int64_t idle;         // done when nothing was in flight, lately
   int64_t front_since;  // when what comes next was begun, as far as that is known
   int64_t looked_at;    // the first of the marks was not reached then
+  int64_t reached_at;   // one was
   std::atomic<int64_t> issued;
 
   Mark& at(uint32_t i) { return marks[(first + i) % kMarks]; }
@@ -66,6 +68,7 @@ int64_t InFlightLocked(int device, int64_t now) {
     while (t.count > 0 && t.at(0).at > 0) {
       const CUresult result = real::cuEventQuery(t.at(0).event);
       if (result == CUDA_ERROR_NOT_READY) break;
+      t.reached_at = now;
       PopFirst(&t, result == CUDA_SUCCESS, now);
     }
   }
@@ -74,13 +77,34 @@ int64_t InFlightLocked(int device, int64_t now) {
   // done.
   const int64_t issued = t.issued.load(std::memory_order_relaxed);
   const int64_t front = (t.count > 0 ? t.at(0).issued : issued) - t.done;
-  const int64_t passed = now - t.front_since;
+  const int64_t passed = now > t.front_since ? now - t.front_since : 0;
   if (t.count == 0 && passed >= front) {
-    t.done = issued;
+    t.done = t.idle = issued;
     t.front_since = now;
     return 0;
   }
   return issued - t.done - (passed < front ? passed : front);
+}
+
+void BeginsAtLocked(int device, int64_t at) {
+  Trail& t = g_trails[device];
+  if (t.done == t.idle && at > t.front_since) t.front_since = at;
+}
+
+void SkipLaggingLocked(int device, int64_t now) {
+  Trail& t = g_trails[device];
+  const RelaxedCapture relaxed;
+  uint32_t reached = 0;
+  for (uint32_t i = 0; i < t.count && t.at(i).at > 0; ++i) {
+    if (real::cuEventQuery(t.at(i).event) == CUDA_SUCCESS) reached = i + 1;
+  }
+  if (reached != 0) t.reached_at = now;
+  for (; reached > 0; --reached) PopFirst(&t, true, now);
+}
+
+Progress ProgressLocked(int device) {
+  Trail& t = g_trails[device];
+  return {t.reached_at, t.count == 0 ? 0 : t.at(0).issued - t.done};
 }
 
 CUevent LayMarkLocked(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now) {
@@ -129,7 +153,7 @@ bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now)
 void DropTrailLocked(int device, bool events_live) {
   Trail& t = g_trails[device];
   while (t.count > 0) PopFirst(&t, events_live && t.at(0).at > 0, 0);
-  t.done = t.issued.load(std::memory_order_relaxed);
+  t.done = t.idle = t.issued.load(std::memory_order_relaxed);
 }
 
 void DropTrailsOf(CUcontext context, CUdevice ordinal) {
@@ -146,7 +170,7 @@ void DropTrailsOf(CUcontext context, CUdevice ordinal) {
 void ResetTrails() {
   for (Trail& t : g_trails) {
     t.count = 0;
-    t.done = t.front_since = t.looked_at = 0;
+    t.done = t.idle = t.front_since = t.looked_at = t.reached_at = 0;
     t.issued.store(0, std::memory_order_relaxed);
   }
 }

@@ -39,6 +39,15 @@ void MarkLaidLocked(int device, CUevent event, bool recorded);
 // Work that is not known to be done, in ns. What no mark lies behind is taken for done when its time is over. To be
 // called before work is issued, as this is where an idle device is noticed.
 int64_t InFlightLocked(int device, int64_t now);
+// As others are at work, what is issued while nothing is in flight begins no sooner, unless it is known to have begun.
+void BeginsAtLocked(int device, int64_t at);
+struct Progress {
+  int64_t reached_at;  // when a mark was last seen to be; 0 = never
+  int64_t to_next;     // ns of work before the next one
+};
+Progress ProgressLocked(int device);
+// Streams that lag behind others are left out: what was issued before the last mark that is reached counts as done.
+void SkipLaggingLocked(int device, int64_t now);
 // True when the GPU is known to be some way behind on this stream, so that it will go from launch to launch.
 bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now);
 

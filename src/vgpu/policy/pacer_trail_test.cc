@@ -90,6 +90,19 @@ TEST_F(TrailTest, GivenWorkWithoutAMark_ThenItIsInFlightForItsTime) {
   EXPECT_EQ(InFlightLocked(0, kStart + 450 * kUs), 150 * kUs);
 }
 
+TEST_F(TrailTest, GivenOthersAtWork_ThenTheTimeUntilTheyHaveEndedIsNotTakenForWork) {
+  const CUevent first = Launch(kOne, 200 * kUs, kStart);
+  BeginsAtLocked(0, kStart + 300 * kUs);
+  Launch(kOne, 200 * kUs, kStart);
+  EXPECT_EQ(InFlightLocked(0, kStart + 200 * kUs), 400 * kUs);
+  BeginsAtLocked(0, kStart + 400 * kUs);  // they take longer
+  EXPECT_EQ(InFlightLocked(0, kStart + 500 * kUs), 300 * kUs);
+  g_reached.insert(first);
+  EXPECT_EQ(InFlightLocked(0, kStart + 620 * kUs), 180 * kUs);
+  BeginsAtLocked(0, kStart + 2000 * kUs);  // it goes on, whatever they tell
+  EXPECT_EQ(InFlightLocked(0, kStart + 700 * kUs), 100 * kUs);
+}
+
 TEST_F(TrailTest, GivenMarkThatIsSeenLate_ThenWhatFollowsBeganWhenItWasDue) {
   const CUevent first = Launch(kOne, 500 * kUs, kStart);
   Launch(kOne, 500 * kUs, kStart);
@@ -109,6 +122,23 @@ TEST_F(TrailTest, GivenStreamThatLags_ThenItsWorkKeepsTheRestInFlight) {
   Launch(kOne, 100 * kUs, kStart);
   g_reached.insert(Launch(kTwo, 100 * kUs, kStart));
   EXPECT_EQ(InFlightLocked(0, kStart), 200 * kUs);
+}
+
+TEST_F(TrailTest, GivenStreamThatLags_WhenSkipped_ThenOnlyWhatIsBehindTheLastMarkReachedIsInFlight) {
+  const CUevent slow = Launch(kOne, 100 * kUs, kStart);
+  const CUevent fast = Launch(kTwo, 100 * kUs, kStart);
+  Launch(kTwo, 50 * kUs, kStart);
+  SkipLaggingLocked(0, kStart + kUs);
+  EXPECT_EQ(ProgressLocked(0).reached_at, 0);
+  EXPECT_EQ(ProgressLocked(0).to_next, 100 * kUs);
+  EXPECT_EQ(InFlightLocked(0, kStart), 250 * kUs);
+  g_reached.insert(fast);
+  SkipLaggingLocked(0, kStart + 10 * kUs);
+  EXPECT_EQ(ProgressLocked(0).reached_at, kStart + 10 * kUs);
+  EXPECT_EQ(ProgressLocked(0).to_next, 50 * kUs);
+  EXPECT_EQ(g_given_back, 2);
+  g_reached.insert(slow);
+  EXPECT_EQ(InFlightLocked(0, kStart + 10 * kUs), 50 * kUs);
 }
 
 TEST_F(TrailTest, GivenSpacing_ThenEachStreamHasMarksOfItsOwn) {

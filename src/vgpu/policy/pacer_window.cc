@@ -8,13 +8,15 @@
 #include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_events.h"
+#include "vgpu/policy/pacer_overlap.h"
+#include "vgpu/policy/pacer_quantum.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
 
 namespace hami::vgpu {
 namespace {
 
-constexpr int kStreams = 64;
+constexpr int kStreams = 256;
 constexpr int64_t kFirstInterval = 2'000'000;  // between windows, while little is known
 constexpr int64_t kInterval = 25'000'000;
 constexpr int64_t kLongest = 2'000'000'000;
@@ -56,8 +58,7 @@ struct Window {
   CUcontext context;
   CUdevice ordinal;
   CUevent start;
-  int marks[2];
-  Mark mark[2][kStreams];
+  int marks[2];  // MarksOf
   int64_t sum;
   int launches;
   int64_t opened_at;
@@ -69,11 +70,14 @@ struct Window {
 };
 
 constinit Window g_windows[region::kMaxDevices]{};
+constinit Mark g_marks[region::kMaxDevices][2][kStreams]{};
 constinit Overlap g_overlap[region::kMaxDevices]{};
 constinit int64_t g_settled[region::kMaxDevices]{};  // of what was issued, by earlier windows
 constinit int64_t g_alone_at[region::kMaxDevices]{};
 constinit std::atomic<int> g_open{0};
 constinit std::atomic<int> g_done{0};
+
+Mark* MarksOf(const Window& w, int side) { return g_marks[&w - g_windows][side]; }
 
 // Whether an event is due behind what the stream has by now: behind most of what a phase is expected to hold, the first
 // launch where nothing is, and then so often that two thirds are before the last one.
@@ -97,7 +101,7 @@ void Close(Window* w, int64_t now, bool events_live) {
   if (events_live) {
     GiveEvent(w->context, w->ordinal, w->start);
     for (int side = 0; side < 2; ++side) {
-      for (int i = 0; i < w->marks[side]; ++i) GiveEvent(w->context, w->ordinal, w->mark[side][i].event);
+      for (int i = 0; i < w->marks[side]; ++i) GiveEvent(w->context, w->ordinal, MarksOf(*w, side)[i].event);
     }
   }
   if (w->phase == Phase::kDone) g_done.fetch_sub(1);
@@ -136,7 +140,7 @@ void EndCount(Window* w) {
 
 Mark* FindMark(Window* w, int side, const StreamName& name) {
   for (int i = 0; i < w->marks[side]; ++i) {
-    if (w->mark[side][i].on == name) return &w->mark[side][i];
+    if (MarksOf(*w, side)[i].on == name) return &MarksOf(*w, side)[i];
   }
   return nullptr;
 }
@@ -144,7 +148,7 @@ Mark* FindMark(Window* w, int side, const StreamName& name) {
 // ns from the window's start to each of the marks; false while one is not reached.
 bool Ends(const Window& w, int side, int64_t* ends, bool* failed) {
   for (int i = 0; i < w.marks[side]; ++i) {
-    const CUevent event = w.mark[side][i].event;
+    const CUevent event = MarksOf(w, side)[i].event;
     if (event == nullptr) continue;
     const CUresult result = real::cuEventQuery(event);
     if (result == CUDA_ERROR_NOT_READY) return false;
@@ -160,7 +164,7 @@ bool Ends(const Window& w, int side, int64_t* ends, bool* failed) {
 
 int64_t MarkedWork(const Window& w, int side) {
   int64_t marked = 0;
-  for (int i = 0; i < w.marks[side]; ++i) marked += w.mark[side][i].marked;
+  for (int i = 0; i < w.marks[side]; ++i) marked += MarksOf(w, side)[i].marked;
   return marked;
 }
 
@@ -190,7 +194,7 @@ int64_t ForAll(int device, int64_t beyond, int64_t charged, bool first) {
 int64_t LastEnd(const Window& w, int side, const int64_t* ends, double pace) {
   int64_t last = INT64_MIN;
   for (int i = 0; i < w.marks[side]; ++i) {
-    const Mark& mark = w.mark[side][i];
+    const Mark& mark = MarksOf(w, side)[i];
     if (mark.event == nullptr) continue;
     const int64_t end = ends[i] + static_cast<int64_t>(static_cast<double>(mark.cost - mark.marked) * pace);
     if (end > last) last = end;
@@ -203,7 +207,7 @@ int64_t MeanEnd(const Window& w, const int64_t* ends, double pace) {
   double sum = 0;
   int marked = 0;
   for (int i = 0; i < w.marks[1]; ++i) {
-    const Mark& mark = w.mark[1][i];
+    const Mark& mark = MarksOf(w, 1)[i];
     if (mark.event == nullptr) continue;
     sum += static_cast<double>(ends[i]) + static_cast<double>(mark.cost - mark.marked) * pace;
     ++marked;
@@ -258,7 +262,7 @@ void CollectWindow(int device, int64_t now) {
   bool failed = false;
   if (!Ends(*w, 1, after, &failed) || !Ends(*w, 0, before, &failed)) return;
   // On one stream nothing overlaps, whatever the measurement says.
-  const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && w->mark[0][0].on == w->mark[1][0].on;
+  const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && MarksOf(*w, 0)[0].on == MarksOf(*w, 1)[0].on;
   const bool says_nothing = w->together && w->marks[0] > 1 && w->marks[1] < 2;
   if (!failed && !says_nothing && (Marked(w) || alone)) {
     const Span span = BusyOf(*w, before, after);
@@ -303,6 +307,16 @@ int64_t ScaleFor(int device, int64_t cost) {
   now.factor = __atomic_load_n(&g_overlap[device].factor, __ATOMIC_RELAXED);
   return Scale(cost, now);
 }
+
+void CostMovesLocked(int device, int64_t from, int64_t to, int64_t share) {
+  Overlap* const o = &g_overlap[device];
+  const int64_t before = o->factor;
+  CostMoves(o, from, to, share);
+  // What is counted was charged by the costs and the factor before.
+  if (o->factor != before) g_windows[device].sum = g_windows[device].sum * before / o->factor;
+}
+
+int StreamsOf(int device) { return __atomic_load_n(&g_overlap[device].streams, __ATOMIC_RELAXED); }
 
 void TurnWindowLocked(int device, bool runs_dry, int64_t now) {
   Window& w = g_windows[device];
@@ -443,7 +457,7 @@ CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t c
       w.bad = true;
       return nullptr;
     }
-    mark = &w.mark[side][w.marks[side]++];
+    mark = &MarksOf(w, side)[w.marks[side]++];
     *mark = {.on = name, .event = nullptr, .cost = 0, .marked = 0};
   }
   if (side == 1) w.sum += cost;

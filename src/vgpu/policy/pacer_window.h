@@ -19,6 +19,9 @@
 
 namespace hami::vgpu {
 
+// The cost of a kind moves that has `share`, of kAllThereIs, of all that is launched.
+void CostMovesLocked(int device, int64_t from, int64_t to, int64_t share);
+
 void TurnWindowLocked(int device, bool runs_dry, int64_t now);
 // Who is charged too little never waits, and then no window opens. While little is known one does all the same.
 void BeginWindowLocked(int device, int64_t now);

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_events.h"
+#include "vgpu/policy/pacer_overlap.h"
+#include "vgpu/policy/pacer_quantum.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
 
@@ -20,6 +23,7 @@ namespace {
 constexpr int64_t kUs = 1'000;
 constexpr int64_t kMs = 1'000'000;
 constexpr int kStreams = 8;
+constexpr int kMostStreams = 200;
 const auto kContext = reinterpret_cast<CUcontext>(0x3000);
 
 int64_t g_now = 0;
@@ -89,35 +93,55 @@ class WindowTest : public testing::Test {
     const int64_t begin = g_now;
     int64_t end = begin;
     int64_t since = 0;
-    const bool asks = WindowSeeksQuietLocked(0, false, &since);
-    if (asks) CountWindowLocked(0, neighbour_hears_ ? g_now + region::kCommonQuiet : 0, g_now);
+    const bool asks = WindowSeeksQuietLocked(device_, false, &since);
+    if (asks) CountWindowLocked(device_, neighbour_hears_ ? g_now + region::kCommonQuiet : 0, g_now);
     // Both take turns for as long as there is something to do.
     const int64_t turns = neighbour_ && !(asks && neighbour_hears_) ? 2 : 1;
     if (turns == 2) g_others_until = begin + kMs;
     for (int i = 0; i < launches; ++i) {
-      const int stream = i % kStreams;
-      const auto handle = reinterpret_cast<CUstream>(static_cast<uintptr_t>(0x1000 + stream));
-      const int64_t charge = ScaleFor(0, estimate);
-      Issued(0, charge);
+      const int stream = i % streams_;
+      const int64_t charge = ScaleFor(device_, estimate);
+      Issued(device_, charge);
       charged_ += charge;
-      if (const CUevent start = WindowStartLocked(0); start != nullptr) Recorded(start, std::max(begin, free_[stream]));
+      if (const CUevent start = WindowStartLocked(device_); start != nullptr) {
+        Recorded(start, std::max(begin, free_[stream]));
+        ++counted_;
+      }
       random_ = random_ * 6364136223846793005u + 1442695040888963407u;
       free_[stream] =
           std::max(begin, free_[stream]) + turns * (180 * kUs + static_cast<int64_t>((random_ >> 33) % 40'000));
       end = std::max(end, free_[stream]);
-      if (const CUevent mark = WindowMarkLocked(0, handle, false, estimate); mark != nullptr) {
+      if (const CUevent mark = WindowMarkLocked(device_, Handle(stream), false, estimate); mark != nullptr) {
         Recorded(mark, free_[stream]);
         ++events_;
       }
     }
     busy_ += (end - begin) / turns;
-    TurnWindowLocked(0, true, begin + (end - begin) / 2);
-    g_now = end + 300 * kMs;
+    TurnWindowLocked(device_, true, begin + (end - begin) / 2);
+    g_now = end + pause_;
     if (neighbour_) g_others_until = g_now;  // it began again
     CollectWindows(g_now);
   }
   int64_t Charged() const { return charged_ + g_settled; }
+  // What `rounds` releases of so many launches each are charged, by what they took, after `warm` others.
+  double ChargedToBusy(int warm, int rounds, const std::function<int(int)>& launches, int64_t estimate) {
+    for (int i = 0; i < warm; ++i) Release(launches(i), estimate);
+    const int64_t charged = Charged();
+    const int64_t busy = busy_;
+    for (int i = 0; i < rounds; ++i) Release(launches(i), estimate);
+    return static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  }
 
+  static CUstream Handle(int stream) { return reinterpret_cast<CUstream>(static_cast<uintptr_t>(0x1000 + stream)); }
+  void Recorded(CUevent event, int64_t at) const {
+    g_event_at[event] = at;
+    WindowRecordedLocked(device_, true);
+  }
+
+  int device_ = 0;  // what is known of one stays known; others are new
+  int64_t pause_ = 300 * kMs;
+  int streams_ = kStreams;
+  int counted_ = 0;         // phases
   bool neighbour_ = false;  // another container always has work when this one has,
   bool neighbour_hears_ = true;
   int64_t charged_ = 0;
@@ -125,39 +149,33 @@ class WindowTest : public testing::Test {
   int events_ = 0;
 
  private:
-  static void Recorded(CUevent event, int64_t at) {
-    g_event_at[event] = at;
-    WindowRecordedLocked(0, true);
-  }
-  int64_t free_[kStreams]{};
+  int64_t free_[kMostStreams]{};
   uint64_t random_ = 1;
 };
 
 TEST_F(WindowTest, GivenReleasesOfStreamsSideBySide_ThenTheyAreChargedWhatTheyTook_RaggedEndsIncluded) {
-  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams + i % 9, 200 * kUs);
-  const int64_t charged = Charged();
-  const int64_t busy = busy_;
-  for (int i = 0; i < 300; ++i) Release(static_cast<int>(kSideBySide) * kStreams + i % 9, 200 * kUs);
-  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  const double ratio = ChargedToBusy(
+      30, 300, [](int i) { return static_cast<int>(kSideBySide) * kStreams + i % 9; }, 200 * kUs);
   EXPECT_NEAR(ratio, 1.0, 0.002);
+}
+
+TEST_F(WindowTest, GivenDozensOfStreams_ThenTheyAreChargedWhatTheyTook) {
+  streams_ = kMostStreams;
+  const double ratio = ChargedToBusy(
+      30, 100, [&](int i) { return 16 * streams_ + i % 9; }, 200 * kUs);
+  EXPECT_NEAR(ratio, 1.0, 0.02);
 }
 
 // What is launched while it goes is earned meanwhile: at a limit of 75 a release of 80 is one of 200.
 TEST_F(WindowTest, GivenLongReleases_ThenTheyAreChargedWhatTheyTook_RaggedEndsIncluded) {
-  for (int i = 0; i < 30; ++i) Release(200 * kStreams + i % 9, 200 * kUs);
-  const int64_t charged = Charged();
-  const int64_t busy = busy_;
-  for (int i = 0; i < 300; ++i) Release(200 * kStreams + i % 9, 200 * kUs);
-  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  const double ratio = ChargedToBusy(
+      30, 300, [](int i) { return 200 * kStreams + i % 9; }, 200 * kUs);
   EXPECT_NEAR(ratio, 1.0, 0.001);
 }
 
 TEST_F(WindowTest, GivenEstimatesThatAreTooHigh_ThenReleasesAreChargedWhatTheyTook) {
-  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 225 * kUs);
-  const int64_t charged = Charged();
-  const int64_t busy = busy_;
-  for (int i = 0; i < 60; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 225 * kUs);
-  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  const double ratio = ChargedToBusy(
+      30, 60, [](int) { return static_cast<int>(kSideBySide) * kStreams; }, 225 * kUs);
   EXPECT_NEAR(ratio, 1.0, 0.005);
 }
 
@@ -170,13 +188,46 @@ TEST_F(WindowTest, GivenReleasesOfKnownLength_ThenFewEventsAreLaid) {
   EXPECT_LE(events_, 2 * kStreams * 60);
 }
 
+TEST_F(WindowTest, WhileLittleIsKnown_ThenPhasesAreCountedOftener) {
+  device_ = ++g_devices;
+  pause_ = 5 * kMs;
+  // 2 ms of work and the pause: a window of two phases, and the next one is due.
+  for (int i = 0; i < 40; ++i) Release(10 * kStreams, 200 * kUs);
+  EXPECT_GE(counted_, 8);
+  counted_ = 0;
+  for (int i = 0; i < 100; ++i) Release(10 * kStreams, 200 * kUs);  // 0.7 s
+  EXPECT_GE(counted_, 10);
+  EXPECT_LE(counted_, 20);
+}
+
+// Who is charged far too little never waits again, so how much goes together after the wait before it must not decide
+// when that shows; as long as little is known. Later, a phase ends with a wait.
+TEST_F(WindowTest, WhileLittleIsKnown_ThenAPhaseEndsThoughNobodyWaits) {
+  constexpr int kSoon = 2 * static_cast<int>(kSideBySide) * kStreams;
+  const auto until_counted = [&](int device) {
+    device_ = device;
+    ResetWindows();  // what is known stays known
+    g_now += 1000 * kMs;
+    TurnWindowLocked(device, true, g_now);
+    for (int i = 1;; ++i) {
+      if (const CUevent start = WindowStartLocked(device); start != nullptr) return Recorded(start, g_now), i;
+      if (i > 16 * kSoon) return i;
+      if (const CUevent mark = WindowMarkLocked(device, Handle(i % kStreams), false, kUs); mark != nullptr) {
+        Recorded(mark, g_now);
+      }
+    }
+  };
+  EXPECT_LE(until_counted(++g_devices), kSoon + 1);
+  device_ = ++g_devices;
+  for (int i = 0; i < 60; ++i) Release(10 * kStreams, 200 * kUs);
+  EXPECT_GT(until_counted(device_), 4 * kSoon);
+}
+
 TEST_F(WindowTest, WhenReleasesBecomeShorter_ThenTheyAreChargedWhatTheyTook) {
   for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
   for (int i = 0; i < 10; ++i) Release(10 * kStreams, 200 * kUs);
-  const int64_t charged = Charged();
-  const int64_t busy = busy_;
-  for (int i = 0; i < 300; ++i) Release((i % 7 < 2 ? 40 : 10) * kStreams, 200 * kUs);
-  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  const double ratio = ChargedToBusy(
+      0, 300, [](int i) { return (i % 7 < 2 ? 40 : 10) * kStreams; }, 200 * kUs);
   EXPECT_NEAR(ratio, 1.0, 0.02);
 }
 
@@ -191,11 +242,8 @@ TEST_F(WindowTest, WhenEstimatesDriftWithinSeconds_ThenTheReleasesInNoWindowAreS
 
 TEST_F(WindowTest, GivenANeighbourThatAlwaysHasWork_ThenReleasesAreChargedWhatTheyTookAndNotWhatItTook) {
   neighbour_ = true;
-  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
-  const int64_t charged = Charged();
-  const int64_t busy = busy_;
-  for (int i = 0; i < 300; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
-  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  const double ratio = ChargedToBusy(
+      30, 300, [](int) { return static_cast<int>(kSideBySide) * kStreams; }, 200 * kUs);
   EXPECT_NEAR(ratio, 1.0, 0.005);
 }
 
@@ -203,11 +251,8 @@ TEST_F(WindowTest, GivenANeighbourThatAlwaysHasWork_ThenReleasesAreChargedWhatTh
 TEST_F(WindowTest, GivenANeighbourThatIsNeverQuiet_ThenReleasesAreChargedAboutWhatTheyTook) {
   neighbour_ = true;
   neighbour_hears_ = false;
-  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
-  const int64_t charged = Charged();
-  const int64_t busy = busy_;
-  for (int i = 0; i < 60; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
-  const auto ratio = static_cast<double>(Charged() - charged) / static_cast<double>(busy_ - busy);
+  const double ratio = ChargedToBusy(
+      30, 60, [](int) { return static_cast<int>(kSideBySide) * kStreams; }, 200 * kUs);
   EXPECT_NEAR(ratio, 1.0, 0.1);
 }
 

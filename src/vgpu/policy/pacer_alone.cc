@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/policy/pacer_alone.h"
+
+#include <atomic>
+
+#include "region/process.h"
+#include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pacer_common.h"
+#include "vgpu/policy/pacer_samples.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr int64_t kQuietPoll = 100'000;
+constexpr int64_t kDrain = 10'000'000;
+constexpr int64_t kLeastAlone = 10'000'000;  // of the time that others are quiet, for what is measured then
+constexpr int64_t kLeastQuiet = 20'000'000;
+constexpr int64_t kLate = 20'000'000;     // who neither told nor began anything for so long has nothing in flight
+constexpr int64_t kGoesOn = 5'000'000;    // so soon the next launch comes, of those that are measured one after another
+constexpr int64_t kCredit = 100'000'000;  // and they are paid for within that
+
+// Until then others hold their launches for kinds that are measured.
+constinit std::atomic<int64_t> g_alone_until[region::kMaxDevices]{};
+
+// Waits until what the others have in flight has ended, but for `longest` at most. Who shares the GPU ends later than
+// he expects: with `late`, only those who hold their launches, and see that they are done, are taken at their word.
+bool Drained(int device, int64_t longest, int64_t late, int64_t now) {
+  for (const int64_t end = now + longest; now < end; now = MonotonicNanos()) {
+    const region::CommonView others = Others(device, now);
+    if ((late == 0 ? others.active_until : others.under_way + late) <= now) return true;
+    region::SleepNanos(kQuietPoll);
+  }
+  return false;
+}
+
+void EndAlone(int device, int64_t now) {
+  if (g_alone_until[device].exchange(0, std::memory_order_relaxed) != 0) EndQuiet(device, now);
+}
+
+}  // namespace
+
+bool BeginPhaseAlone(int device, bool first, int64_t* now) {
+  int64_t since = 0;
+  if (!WindowSeeksQuiet(device, first, &since)) return false;
+  const int64_t asked_at = *now;
+  const int64_t until = GivesWay(device) ? 0 : AskForQuiet(device, region::kCommonQuiet, kLeastQuiet, since, asked_at);
+  const bool asked = until != 0;
+  const bool quiet = asked && Drained(device, until - kLeastAlone - asked_at, kLate, asked_at);
+  *now = MonotonicNanos();
+  if (asked && !quiet) EndQuiet(device, *now);
+  CountWindow(device, quiet ? until : 0, *now);
+  return quiet;
+}
+
+bool SeekQuiet(const Estimate& kind, int device, int64_t now) {
+  std::atomic<int64_t>& alone_until = g_alone_until[device];
+  const bool alone = now < alone_until.load(std::memory_order_relaxed);
+  if (alone || !WantsQuiet(kind)) return false;
+  // Who has no limit only has to know what is in flight, and would ask for each: nothing goes on credit there.
+  if (kind.alone >= kEnoughAlone && LimitOf(device) == 0) return false;
+  const int64_t span = kDrain + (kind.samples == 0 ? kDrain : 2 * kind.cost);
+  // The first ones are worth asking for what others may have to grant no more; for a better mean there is time.
+  const int64_t until = AskForQuiet(device, span, kind.alone < kEnoughAlone ? 0 : span, now, now);
+  if (until == 0) return false;
+  if (!Drained(device, kDrain, 0, now)) {
+    EndQuiet(device, MonotonicNanos());
+    return false;
+  }
+  alone_until.store(until, std::memory_order_relaxed);
+  return true;
+}
+
+bool GoesOnAlone(const Estimate* kind, int device, int64_t balance, uint32_t rate, int64_t now) {
+  std::atomic<int64_t>& alone_until = g_alone_until[device];
+  const int64_t until = alone_until.load(std::memory_order_relaxed);
+  if (until == 0 || kind == nullptr || kind->cost < kWorthQuiet) return false;
+  const bool goes = now < until && WantsQuiet(*kind) && balance > -region::GpuTimeEarned(kCredit, rate);
+  if (goes) {
+    alone_until.store(ProlongQuiet(device, kGoesOn + 2 * kind->cost, now), std::memory_order_relaxed);
+  } else {
+    EndAlone(device, now);
+  }
+  return goes;
+}
+
+void ResetAlone() {
+  for (std::atomic<int64_t>& until : g_alone_until) until.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace hami::vgpu

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who else is at work: other processes of the container, told from what they were charged, and other containers, where
+// only NVML makes them suspect.
+#include <gtest/gtest.h>
+
+#include "vgpu/policy/pacer_model.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kStart = 1'000'000 * kMs;
+
+// Processes of a container that was known to take 30 % of a GPU of its own, and pays for too little.
+TEST(OthersAtWork, GivenCostsThatAreTooLow_ThenTheExcessIsNotTakenForOthersForLong) {
+  constexpr int kProcesses = 8;
+  constexpr int64_t kLimit = 30;
+  Estimate e[kProcesses];
+  for (Estimate& each : e) {
+    for (uint32_t i = 0; i < kEnoughAlone; ++i) Learn(&each, kMs * 2 / 3);
+  }
+  Suspicion s;
+  for (int i = 0; i < 8; ++i) Suspect(&s, kLimit, 60);
+  bool suspected = true;
+  int64_t busy = 0;
+  for (int second = 0; second < 4; ++second) {
+    busy = 0;
+    for (Estimate& each : e) {
+      busy += kLimit * kMs / each.cost;
+      const int64_t launches = 10 * kLimit * kMs / each.cost / kProcesses;
+      for (int64_t i = 0; i < launches; ++i) {
+        const int64_t cost = kMs + (i * 7 % 11 - 5) * kMs / 50;
+        Learn(&each, cost, {.contended = suspected, .suspected = suspected, .siblings = true});
+      }
+    }
+    busy /= kProcesses;
+    suspected = Suspect(&s, kLimit, busy);
+  }
+  EXPECT_NEAR(static_cast<double>(busy), static_cast<double>(kLimit), 1.0);
+}
+
+TEST(OthersAtWork, GivenSlicesOfOthersWhoAreOnlySuspected_ThenTheyAreNotChargedForThem) {
+  Estimate e;
+  for (uint32_t i = 0; i < kEnoughAlone; ++i) Learn(&e, 10 * kMs);
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT_LE(Learn(&e, (18 + i * 7 % 5) * kMs, {.contended = true, .suspected = true}), 11 * kMs);
+  }
+}
+
+TEST(SiblingsAtWork, GivenWhatTheyWereCharged_ThenTheyAreAtWorkUntilThatIsDone) {
+  Siblings s;
+  LookAt(&s, 70 * kMs, kStart);  // from before we looked
+  EXPECT_LT(s.until, kStart);
+  LookAt(&s, 73 * kMs, kStart + kMs);
+  EXPECT_EQ(s.until, kStart + 4 * kMs);
+  LookAt(&s, 74 * kMs, kStart + 2 * kMs);
+  EXPECT_EQ(s.until, kStart + 5 * kMs);
+  LookAt(&s, 60 * kMs, kStart + 3 * kMs);  // some of it came back
+  EXPECT_EQ(s.until, kStart + 5 * kMs);
+  LookAt(&s, 61 * kMs, kStart + 10 * kMs);
+  EXPECT_EQ(s.until, kStart + 11 * kMs);
+}
+
+TEST(OthersAtWork, GivenLongKernelsThatRunInTheSecondAfterTheyAreCharged_ThenNobodyIsSuspected) {
+  Suspicion s;
+  for (int second = 0; second < 60; ++second) EXPECT_FALSE(Suspect(&s, second % 2 == 0 ? 50 : 0, second % 2 * 50));
+  for (int second = 0; second < 60; ++second) EXPECT_FALSE(Suspect(&s, second % 2 == 0 ? 50 : 100, 75));
+}
+
+TEST(OthersAtWork, WhenTheyBeginAndEnd_ThenThatIsSeenWithinSeconds) {
+  Suspicion s;
+  for (int second = 0; second < 20; ++second) EXPECT_FALSE(Suspect(&s, 30, 31));
+  Suspect(&s, 30, 100);
+  EXPECT_TRUE(Suspect(&s, 30, 100));
+  for (int second = 0; second < 60; ++second) EXPECT_TRUE(Suspect(&s, 30, 50));
+  int seconds = 0;
+  while (Suspect(&s, 30, 30)) ++seconds;
+  EXPECT_LE(seconds, 8);
+}
+
+TEST(OthersAtWork, WhenALimitBeginsToHold_ThenWhatRanWithoutItIsNobodyElses) {
+  Suspicion s;
+  for (int second = 0; second < 20; ++second) EXPECT_FALSE(Suspect(&s, 30, 31));
+  SkipLooks(&s);
+  EXPECT_FALSE(Suspect(&s, 12, 100));  // in part without a limit,
+  EXPECT_FALSE(Suspect(&s, 30, 80));   // and told of late
+  EXPECT_FALSE(Suspect(&s, 30, 31));
+}
+
+}  // namespace
+}  // namespace hami::vgpu
