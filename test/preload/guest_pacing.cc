@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU time under a limit: what the simulated device counts, for every way to launch.
-#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -17,65 +15,10 @@
 
 #include "test/preload/guest_kernels.h"
 #include "test/preload/guest_shapes.h"
+#include "test/preload/guest_shares.h"
 
 namespace guest {
 namespace {
-
-// What is judged here is the library's share of the GPU's time, not the host's of its processors: where the user may,
-// this process and the threads it will make run ahead of whatever else the machine does.
-void BeginAhead() {
-  const sched_param lowest{1};
-  (void)sched_setscheduler(0, SCHED_RR, &lowest);
-  Begin();
-}
-
-// Seconds that threads of a process were ready to run and had no processor, all of them together.
-double Starved(const std::string& pid = "self") {
-  double waited = 0;
-  std::error_code gone;  // a process or a thread of it
-  for (const auto& task : std::filesystem::directory_iterator("/proc/" + pid + "/task", gone)) {
-    double ran = 0, wait = 0;
-    std::ifstream(task.path() / "schedstat") >> ran >> wait;
-    waited += wait / 1e9;
-  }
-  return waited;
-}
-
-// The busy share in percent that `busy` counts in nanoseconds while `stretch` passes. The simulated device and its
-// users need the host's processors to keep their times: a stretch in which they were kept waiting for them says nothing
-// and is measured again; the last of five counts whatever happened.
-double ShareWhile(const std::function<void()>& stretch, const std::function<uint64_t()>& busy,
-                  const std::function<double()>& starved) {
-  constexpr double kMostStarved = 0.05;
-  constexpr int kStretches = 5;
-  double share = 0;
-  for (int i = 0; i < kStretches; ++i) {
-    const uint64_t before = busy();
-    const double waited = starved();
-    const auto begin = Clock::now();
-    stretch();
-    const double wall = Seconds(begin);
-    share = static_cast<double>(busy() - before) / wall / 1e7;
-    if (starved() - waited < kMostStarved * wall) break;
-  }
-  return share;
-}
-
-// Calls `step` for a warm-up and then for `seconds`: the busy share of the device by its own counter.
-double BusyShare(double seconds, const std::function<void()>& step) {
-  const auto run = [&](double length) {
-    const auto begin = Clock::now();
-    while (Seconds(begin) < length) step();
-  };
-  run(0.4);
-  return ShareWhile([&] { run(seconds); }, [] { return simgpu_busy_ns(0, 0); }, [] { return Starved(); });
-}
-
-void ExpectShare(double share, double want, double tolerance) {
-  if (std::abs(share - want) > tolerance) {
-    Fail(__FILE__, __LINE__, "busy share in 1/100 percent", std::lround(share * 100), std::lround(want * 100));
-  }
-}
 
 // paced SHAPE PERCENT TOLERANCE [CALL]: every CALL takes 5 us longer
 SCENARIO(paced) {
@@ -85,7 +28,7 @@ SCENARIO(paced) {
     EXPECT_SAME(simgpu_inject(fault.c_str(), nullptr, 0), 1);
   }
   const double share = BusyShare(2.0, Shape(arguments.at(0)));
-  ExpectShare(share, std::strtod(arguments.at(1).c_str(), nullptr), std::strtod(arguments.at(2).c_str(), nullptr));
+  ExpectShare(share, arguments.at(1), arguments.at(2));
 }
 
 // paced_recovered SHAPE PERCENT TOLERANCE: after a while in which the host was slow, so that no stream had work ahead.
@@ -100,7 +43,7 @@ SCENARIO(paced_recovered) {
   EXPECT_SAME(simgpu_inject("clear", nullptr, 0), 1);
   while (Seconds(begin) < 2.3) step();
   const double share = BusyShare(1.5, step);
-  ExpectShare(share, std::strtod(arguments.at(1).c_str(), nullptr), std::strtod(arguments.at(2).c_str(), nullptr));
+  ExpectShare(share, arguments.at(1), arguments.at(2));
 }
 
 // paced_switch PERCENT TOLERANCE: kernels of 10 us that come to take 1 ms, while nobody waits for any. What is queued
@@ -119,7 +62,7 @@ SCENARIO(paced_switch) {
   const auto begin = Clock::now();
   while (Seconds(begin) < 5.5) step(1'000'000);
   const double share = static_cast<double>(simgpu_busy_ns(0, 0) - before) / Seconds(begin) / 1e7;
-  ExpectShare(share, std::strtod(arguments.at(0).c_str(), nullptr), std::strtod(arguments.at(1).c_str(), nullptr));
+  ExpectShare(share, arguments.at(0), arguments.at(1));
 }
 
 // Without a limit the device is as busy as the program keeps it.
@@ -135,66 +78,6 @@ SCENARIO(paced_worker) {
   while (!Exists(arguments.at(0).c_str())) {
     for (int i = 0; i < 20; ++i) step();
   }
-}
-
-// paced_server END: serves until there is a file of that name: 2 ms of work, then 5 ms without.
-SCENARIO(paced_server) {
-  BeginAhead();
-  const CUstream stream = NewStream();
-  while (!Exists(arguments.at(0).c_str())) {
-    for (int i = 0; i < 4; ++i) LaunchWide(Kernel("us500"), stream);
-    OK(cuStreamSynchronize(stream));
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
-
-// paced_blips END: 20 us of work each ms, until there is a file of that name.
-SCENARIO(paced_blips) {
-  BeginAhead();
-  const CUstream stream = NewStream();
-  while (!Exists(arguments.at(0).c_str())) {
-    LaunchWide(Kernel("us20"), stream);
-    OK(cuStreamSynchronize(stream));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-// paced_requests MS: the median latency of requests of so many ms, in the best of three rounds, for the host's sake.
-SCENARIO(paced_requests) {
-  BeginAhead();
-  const CUstream stream = NewStream();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const int kernels = 2 * std::atoi(arguments.at(0).c_str());
-  const double most = 5e-4 * kernels * 1.2;
-  double best = 1;
-  for (int round = 0; round < 3 && best > most; ++round) {
-    std::vector<double> latencies;
-    for (int i = 0; i < 100; ++i) {
-      const auto begin = Clock::now();
-      for (int k = 0; k < kernels; ++k) LaunchWide(Kernel("us500"), stream);
-      OK(cuStreamSynchronize(stream));
-      latencies.push_back(Seconds(begin));
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    std::nth_element(latencies.begin(), latencies.begin() + 50, latencies.end());
-    best = std::min(best, latencies[50]);
-  }
-  if (best > most) {
-    Fail(__FILE__, __LINE__, "us until a request was done", std::lround(best * 1e6), std::lround(most * 1e6));
-  }
-}
-
-// paced_first_request: tells in `others_ns` what others have of the device meanwhile, who never saw this process launch
-// anything.
-SCENARIO(paced_first_request) {
-  BeginAhead();
-  const CUstream stream = NewStream();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const auto others = [] { return simgpu_busy_ns(0, 0) - simgpu_busy_ns(0, getpid()); };
-  const auto before = others();
-  for (int k = 0; k < 4; ++k) LaunchWide(Kernel("us500"), stream);
-  OK(cuStreamSynchronize(stream));
-  Tell("others_ns", others() - before);
 }
 
 // paced_share_of DELAY SECONDS PERCENT TOLERANCE OWNER PID...: what one process has of the device, or with 0 all have,
@@ -352,7 +235,7 @@ SCENARIO(paced_change) {
   while (Seconds(begin) < 0.3) step();
   Touch("running");
   while (!Exists("changed")) step();
-  ExpectShare(BusyShare(1.0, step), std::strtod(arguments.at(0).c_str(), nullptr), 6);
+  ExpectShare(BusyShare(1.0, step), arguments.at(0), "6");
 }
 
 // Blocked by the monitor: nothing runs; released: it goes on. The test turns the word.
@@ -434,91 +317,6 @@ SCENARIO(paced_nothing) {
     for (int i = 0; i < 100; ++i) LaunchWide(f, stream, 1);
     OK(cuStreamSynchronize(stream));
   }
-}
-
-// paced_stop SHAPE [PID...]: how many ns of the GPU's time this process and those have in the 100 ms after an order,
-// which came at the time that the test writes into `ordered`; told in `done`. The device's own time counts, so it does
-// not matter how late anybody sees what.
-SCENARIO(paced_stop) {
-  BeginAhead();
-  const auto step = Shape(arguments.at(0));
-  std::vector<pid_t> pids{getpid()};
-  for (size_t i = 1; i < arguments.size(); ++i) pids.push_back(std::atoi(arguments[i].c_str()));
-  std::thread observer([&pids] {
-    const auto busy_of_all = [&pids] {
-      uint64_t sum = 0;
-      for (const pid_t pid : pids) sum += simgpu_busy_ns(0, pid);
-      return sum;
-    };
-    Touch("running");
-    std::vector<std::pair<int64_t, uint64_t>> seen;
-    int64_t until = 0;
-    for (int64_t now = Monotonic(); until == 0 || now < until; now = Monotonic()) {
-      seen.emplace_back(now, busy_of_all());
-      if (until == 0 && Exists("ordered")) until = now + 100'000'000;
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-    const int64_t ordered = NumberIn("ordered");
-    uint64_t before = 0;
-    for (const auto& [at, busy] : seen) {
-      if (before == 0 && at >= ordered) before = busy;
-    }
-    EXPECT(before > 0);
-    Tell("done", static_cast<int64_t>(seen.back().second - before));
-  });
-  while (!Exists("done")) step();
-  observer.join();
-}
-
-// paced_own_wait: 60 ms of kernels behind a wait that this thread itself ends once it has launched them all. The
-// simulated GPU would never come to them else.
-SCENARIO(paced_own_wait) {
-  BeginAhead();
-  const CUstream stream = NewStream();
-  const CUfunction f = Kernel("us500");
-  BusyShare(0.3, [&] { LaunchWide(f, stream); });
-  OK(cuStreamSynchronize(stream));
-  CUdeviceptr flag = 0;
-  OK(cuMemAlloc_v2(&flag, 4));
-  OK(cuMemsetD32_v2(flag, 0, 1));
-  OK(cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
-  const auto begin = Clock::now();
-  for (int i = 0; i < 120; ++i) LaunchWide(f, stream);
-  const double held = Seconds(begin);
-  OK(cuStreamWriteValue32_v2(NewStream(), flag, 1, 0));
-  OK(cuStreamSynchronize(stream));
-  if (held > 0.5) Fail(__FILE__, __LINE__, "ms until all were launched", std::lround(held * 1e3), 500);
-}
-
-// paced_lagging: kernels of 0.2 ms beside one stream with long ones that leave room for them, which are not to wait for
-// those. Another container has the GPU half of the time.
-SCENARIO(paced_lagging) {
-  BeginAhead();
-  const CUstream slow = NewStream();
-  const CUstream quick = NewStream();
-  const CUfunction f = Kernel("given");
-  const CUfunction g = Kernel("eighth");
-  CUevent end = nullptr;
-  OK(cuEventCreate(&end, CU_EVENT_DISABLE_TIMING));
-  uint64_t work = uint64_t{100'000'000} * 16;
-  void* params[] = {&work};
-  uint64_t launched = 0;
-  const auto step = [&] {
-    if (cuEventQuery(end) == CUDA_SUCCESS) {
-      LaunchWide(f, slow, 32, params);
-      OK(cuEventRecord(end, slow));
-    }
-    LaunchWide(g, quick, 32);
-    ++launched;
-  };
-  BusyShare(0.1, step);
-  OK(cuStreamSynchronize(quick));
-  const uint64_t before = launched;
-  const auto begin = Clock::now();
-  while (Seconds(begin) < 2) step();
-  OK(cuStreamSynchronize(quick));
-  const double part = static_cast<double>(launched - before) * 2e-4 / Seconds(begin);
-  if (part < 0.32) Fail(__FILE__, __LINE__, "kernels of 0.2 ms, in 1/1000 of the time", std::lround(part * 1e3), 400);
 }
 
 // A child has a lease, a helper and measurements of its own.
