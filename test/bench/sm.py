@@ -252,8 +252,7 @@ def parse():
     parser.add_argument("--through", choices=("library", "hami", "fake"), default="hami", help="how tenants are started: by the "
                         "environment alone, by hami run, which gives them a common area (this if left out), or with a limiter of "
                         "their own")
-    parser.add_argument("--groups", type=lambda text: tuple(tuple(map(int, group.split(":"))) for group in text.split(",")),
-                        help="of tenants: their shares, as 30:70,50:50")
+    parser.add_argument("--groups", type=groups, help="of tenants: their shares, as 30:70,50:50")
     parser.add_argument("--loads", type=lambda text: tuple(text.split(",")), help="of the tenants of a group, in turn")
     options = parser.parse_args()
     options.parts = options.parts or [part for part in parts if part != "judge"]
@@ -271,6 +270,13 @@ def parse():
     if unknown := set(options.beside) - set(sm_parts.BEST_EFFORT):
         parser.error(f"no such loads: {', '.join(sorted(unknown))} (there are {', '.join(sm_parts.BEST_EFFORT)})")
     return options
+
+
+def groups(text):
+    shares = tuple(tuple(map(int, group.split(":"))) for group in text.split(","))
+    if any(len(group) < 2 for group in shares):
+        raise argparse.ArgumentTypeError(f"a group has two shares or more, as 30:70, and '{text}' has one with less")
+    return shares
 
 
 def main():

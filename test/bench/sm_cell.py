@@ -26,7 +26,7 @@ GRAIN = {"sync50": 0.05, "long500": 0.5}
 BURST_PERIOD, BURST_WORK = 0.25, 0.05
 PROCESSES = {"procs8": 8}
 SHAPES = ("tiny", "sync50", "long500", "graph100", "streams8", "procs8", "bursty")
-BY_NAME = ("half", "sync40us", "mixed", "mixed-sync")  # measured when asked for
+BY_NAME = ("half", "sync40us", "mixed", "mixed-sync", "anew")  # measured when asked for
 UNSATURATED = ("bursty", "sync40us", "mixed-sync")  # without a limit they leave the GPU idle by themselves
 
 

@@ -200,6 +200,25 @@ class Guest {
     InFlight(depth, &done, next);
   }
 
+  // No two of the same grid, as of a program whose batches differ in length: half a wave of blocks to four, of up to
+  // `nanos` each.
+  void Anew(Nanos nanos, std::size_t depth) {
+    constexpr unsigned kBlockSizes = 300;
+    const unsigned wave = Blocks(sms_);
+    const unsigned sizes = wave * 7 / 2;
+    Nanos done = 0;
+    std::uint64_t launched = 0;
+    InFlight(depth, &done, [&] {
+      const auto size = static_cast<unsigned>(launched * 97 % sizes);
+      const unsigned threads = kBlock - static_cast<unsigned>(launched / sizes % kBlockSizes);
+      ++launched;
+      const Nanos cost = nanos * (wave / 2 + size) / (4 * wave);
+      self_.Before(static_cast<double>(cost));
+      Launch(streams_[0], cost, sms_, wave / 2 + size, threads);
+      return cost;
+    });
+  }
+
   // The same as Async, with at most `depth` of them in flight; depth 1 is a synchronisation after each.
   void Bounded(Nanos nanos, std::size_t depth) {
     Nanos done = 0;
@@ -328,11 +347,13 @@ class Guest {
   }
   unsigned Blocks(int width) const { return static_cast<unsigned>(width * per_sm_); }
 
-  void Launch(CUstream stream, Nanos cost, int width) {
+  void Launch(CUstream stream, Nanos cost, int width) { Launch(stream, cost, width, Blocks(width), kBlock); }
+
+  // `cost` on so many SMs.
+  void Launch(CUstream stream, Nanos cost, int width, unsigned blocks, unsigned threads) {
     std::uint64_t work = static_cast<std::uint64_t>(cost) * static_cast<std::uint64_t>(width);
     void* params[] = {&work};
-    Check(cuda_.cuLaunchKernel(function_, Blocks(width), 1, 1, kBlock, 1, 1, 0, stream, params, nullptr),
-          "cuLaunchKernel");
+    Check(cuda_.cuLaunchKernel(function_, blocks, 1, 1, threads, 1, 1, 0, stream, params, nullptr), "cuLaunchKernel");
   }
 
   // Calls `next`, which launches something and returns its cost, with at most `depth` of them in flight.
@@ -380,6 +401,8 @@ int Load(Guest& guest, const std::string& shape) {
     guest.Bounded(40 * kMicro, 1);
   } else if (shape == "mixed" || shape == "mixed-sync") {
     guest.Mixed(20 * kMicro, shape == "mixed" ? 64 : 1);
+  } else if (shape == "anew") {
+    guest.Anew(80 * kMicro, 64);
   } else if (shape == "half-sync") {
     guest.Bounded(500 * kMicro, 1);
   } else if (shape == "sync50") {

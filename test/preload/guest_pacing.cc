@@ -203,26 +203,9 @@ SCENARIO(paced_longer) {
 SCENARIO(paced_updates) {
   BeginAhead();
   const CUstream stream = NewStream();
-  const CUfunction f = Kernel("given");
-  uint64_t work = uint64_t{20'000'000} * 132;
-  void* params[] = {&work};
-  CUDA_KERNEL_NODE_PARAMS node{};
-  node.func = f;
-  node.gridDimX = kWide;
-  node.gridDimY = node.gridDimZ = node.blockDimY = node.blockDimZ = 1;
-  node.blockDimX = 1024;
-  node.kernelParams = params;
-  CUgraph graph = nullptr;
-  CUgraphNode added = nullptr;
-  CUgraphExec exec = nullptr;
-  OK(cuGraphCreate(&graph, 0));
-  OK(cuGraphAddKernelNode_v2(&added, graph, nullptr, 0, &node));
-  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  const auto launch = UpdatedGraph(stream, 20'000'000);
   const auto begin = Clock::now();
-  for (int i = 0; i < 20; ++i) {
-    OK(cuGraphExecKernelNodeSetParams_v2(exec, added, &node));
-    OK(cuGraphLaunch(exec, stream));
-  }
+  for (int i = 0; i < 20; ++i) launch();
   OK(cuStreamSynchronize(stream));
   ExpectSeconds(Seconds(begin), 19 * 0.02 / 0.5 + 0.02, 0.05);
 }

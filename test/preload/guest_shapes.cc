@@ -15,6 +15,7 @@ constexpr const char* kImage =
     "kernel ms300\n  cost total 39600ms\n"
     "kernel narrow\n  cost total 2ms\n"  // 100 us on 20 SMs: eight streams overlap though a host launches one in 10 us
     "kernel eighth\n  cost total 3200us\n"  // 200 us on 16 SMs
+    "kernel block\n  cost per-block 10us\n"
     "kernel nothing\n  cost total 1ns\n"
     "kernel given\n  param 8\n  cost param 0\n";
 
@@ -48,6 +49,17 @@ std::function<void()> Rarely(CUstream stream, uint64_t longer) {
   };
 }
 
+// Launches of one kernel, of 10 to 80 us, of which no two have the same grid.
+std::function<void()> Anew(CUstream stream) {
+  return [f = Kernel("block"), stream, launched = 0u]() mutable {
+    constexpr unsigned kFewest = 132, kSizes = 924;
+    const unsigned blocks = kFewest + launched * 97 % kSizes;
+    const unsigned threads = 1024 - launched / kSizes % 300;
+    ++launched;
+    Launch(f, stream, blocks, threads, nullptr);
+  };
+}
+
 // Never more than 64 of them.
 std::function<void()> InFlight(std::function<void()> launch, CUstream stream) {
   std::vector<CUevent> ring(64);
@@ -76,6 +88,29 @@ CUfunction Kernel(const char* name) {
 
 void LaunchWide(CUfunction function, CUstream stream, unsigned blocks, void** params) {
   Launch(function, stream, blocks, 1024, params);
+}
+
+std::function<void()> UpdatedGraph(CUstream stream, uint64_t ns) {
+  uint64_t work = ns * 132;
+  void* params[] = {&work};
+  CUDA_KERNEL_NODE_PARAMS node{};
+  node.func = Kernel("given");
+  node.gridDimX = kWide;
+  node.gridDimY = node.gridDimZ = node.blockDimY = node.blockDimZ = 1;
+  node.blockDimX = 1024;
+  node.kernelParams = params;
+  CUgraph graph = nullptr;
+  CUgraphNode added = nullptr;
+  CUgraphExec exec = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddKernelNode_v2(&added, graph, nullptr, 0, &node));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  return [node, added, exec, stream, work]() mutable {
+    void* given[] = {&work};
+    node.kernelParams = given;
+    OK(cuGraphExecKernelNodeSetParams_v2(exec, added, &node));
+    OK(cuGraphLaunch(exec, stream));
+  };
 }
 
 std::function<void()> Shape(const std::string& name) {
@@ -112,6 +147,8 @@ std::function<void()> Shape(const std::string& name) {
     return [f = Kernel("us20")] { OK(cuLaunchKernel_ptsz(f, kWide, 1, 1, 1024, 1, 1, 0, nullptr, nullptr, nullptr)); };
   }
   if (name == "mixed") return InFlight(Mixed(stream, 80'000), stream);
+  if (name == "anew") return InFlight(Anew(stream), stream);
+  if (name == "updated") return InFlight(UpdatedGraph(stream, 100'000), stream);
   if (name == "rare") return Rarely(stream, 3'000'000);
   if (name == "mixed_sync") return Synchronised(Mixed(stream, 80'000), stream);
   if (name == "mixed_anew_sync") return Synchronised(Mixed(stream, 80'000, 2), stream);

@@ -16,6 +16,9 @@ constexpr unsigned kWide = 264;  // blocks of 1024 threads, two an SM
 CUfunction Kernel(const char* name);
 void LaunchWide(CUfunction function, CUstream stream, unsigned blocks = kWide, void** params = nullptr);
 
+// A graph that does `ns` of work and is updated before each launch.
+std::function<void()> UpdatedGraph(CUstream stream, uint64_t ns);
+
 // What one step of each shape is.
 std::function<void()> Shape(const std::string& name);
 

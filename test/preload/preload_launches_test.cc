@@ -139,7 +139,7 @@ TEST_F(Metered, GivenLaunchesThatFail_ThenNothingIsChargedForThem) {
 
 TEST_F(Metered, GivenThreadsThatLaunchOnceAndEnd_ThenWhatTheyDidNotUseIsNotCharged) {
   Pass({"metered_threads"}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
-  EXPECT_LT(Charged(), 3 * Number("busy"));
+  EXPECT_LT(Charged(), 20 * Number("busy")) << "the leases are 40 times as much, what a slow host adds up to 6 times";
 }
 
 // Each device's part of such a launch waits for the other's account; that is not what it costs.

@@ -36,6 +36,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"mixed", "25", "5"}, Case{"mixed", "50", "5"}, Case{"mixed_sync", "25", "5"},
                     // With the first dozen measurements all that is known for most of a second it would be 34.
                     Case{"mixed_anew_sync", "25", "5"},
+                    // With each grid waited for it would be 57.
+                    Case{"anew", "90", "4"}, Case{"anew", "25", "4"},
+                    // Likewise, 67 to 77.
+                    Case{"updated", "95", "4"},
                     // With what is longer by less than a gap taken for one it would be 29.
                     Case{"near_sync", "25", "4"},
                     // With too much taken for the gap before the kernel it would be 30.

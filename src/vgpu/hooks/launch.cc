@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every way to start work on the SMs, and the captures that must be left alone. Graph launches are in graphs.cc.
-// Dimensions go into the name of a launch one by one: no product is formed, so none overflows.
+// Dimensions go into the name of a launch one by one.
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/pacer.h"
+#include "vgpu/policy/shapes.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -13,33 +14,41 @@ namespace {
 
 constexpr uint64_t Pair(unsigned low, unsigned high) { return uint64_t{high} << 32 | low; }
 
-uint64_t KernelId(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz) {
-  return LaunchId(reinterpret_cast<uintptr_t>(f), Pair(gx, gy), Pair(gz, bx), Pair(by, bz));
+// At most UINT64_MAX, so that an absurd grid is not taken for a small one.
+uint64_t Product(const unsigned (&factors)[6]) {
+  uint64_t product = 1;
+  for (const unsigned factor : factors) product = Times(product, factor);
+  return product;
 }
 
-uint64_t KernelId(const CUlaunchConfig* c, CUfunction f) {
-  return KernelId(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ);
+LaunchName KernelName(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz) {
+  const auto kernel = reinterpret_cast<uintptr_t>(f);
+  return {LaunchId(kernel, Pair(gx, gy), Pair(gz, bx), Pair(by, bz)), kernel, Product({gx, gy, gz, bx, by, bz})};
+}
+
+LaunchName KernelName(const CUlaunchConfig* c, CUfunction f) {
+  return KernelName(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ);
 }
 
 // The block of the launches of CUDA 3 was set on the function before; the driver knows it, we need not.
 template <typename Launch>
 CUresult Old(CUfunction f, int width, int height, CUstream stream, Launch launch) {
   return PacedLaunch(
-      [&] { return KernelId(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, 0, 0, 0); }, stream,
+      [&] { return KernelName(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, 0, 0, 0); }, stream,
       false, launch);
 }
 
 __attribute__((noinline)) CUresult GatedKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                                unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                                void** params, void** extra) {
-  return PacedLaunch([&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, false,
+  return PacedLaunch([&] { return KernelName(f, gx, gy, gz, bx, by, bz); }, stream, false,
                      [&] { return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
 }
 
 __attribute__((noinline)) CUresult GatedKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
                                                  void** extra) {
   if (config == nullptr) return real::cuLaunchKernelEx(config, f, params, extra);
-  return PacedLaunch([&] { return KernelId(config, f); }, config->hStream, false,
+  return PacedLaunch([&] { return KernelName(config, f); }, config->hStream, false,
                      [&] { return real::cuLaunchKernelEx(config, f, params, extra); });
 }
 
@@ -47,14 +56,14 @@ __attribute__((noinline)) CUresult GatedKernelPerThread(CUfunction f, unsigned g
                                                         unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                                         CUstream stream, void** params, void** extra) {
   return PacedLaunch(
-      [&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, true,
+      [&] { return KernelName(f, gx, gy, gz, bx, by, bz); }, stream, true,
       [&] { return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
 }
 
 __attribute__((noinline)) CUresult GatedKernelExPerThread(const CUlaunchConfig* config, CUfunction f, void** params,
                                                           void** extra) {
   if (config == nullptr) return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
-  return PacedLaunch([&] { return KernelId(config, f); }, config->hStream, true,
+  return PacedLaunch([&] { return KernelName(config, f); }, config->hStream, true,
                      [&] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
 }
 
@@ -99,7 +108,7 @@ HAMI_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsign
                                                unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                                void** params) {
   return PacedLaunch(
-      [&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, false,
+      [&] { return KernelName(f, gx, gy, gz, bx, by, bz); }, stream, false,
       [&] { return real::cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
 }
 
@@ -107,7 +116,7 @@ HAMI_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, u
                                                     unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                                     void** params) {
   return PacedLaunch(
-      [&] { return KernelId(f, gx, gy, gz, bx, by, bz); }, stream, true,
+      [&] { return KernelName(f, gx, gy, gz, bx, by, bz); }, stream, true,
       [&] { return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
 }
 
@@ -117,12 +126,12 @@ HAMI_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* li
   const auto launch = [&] { return real::cuLaunchCooperativeKernelMultiDevice(list, count, flags); };
   constexpr unsigned kMost = hami::region::kMaxDevices;
   if (list == nullptr || count > kMost || !Active()) return launch();
-  const auto id = [](const CUDA_LAUNCH_PARAMS& p) {
-    return KernelId(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
+  const auto name = [](const CUDA_LAUNCH_PARAMS& p) {
+    return KernelName(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
   };
   Ticket tickets[kMost];
-  for (unsigned i = 0; i < count; ++i) AwaitLaunch(id(list[i]), list[i].hStream);
-  for (unsigned i = 0; i < count; ++i) BeginLaunch(id(list[i]), list[i].hStream, false, &tickets[i]);
+  for (unsigned i = 0; i < count; ++i) AwaitLaunch(name(list[i]), list[i].hStream);
+  for (unsigned i = 0; i < count; ++i) BeginLaunch(name(list[i]), list[i].hStream, false, &tickets[i]);
   const CUresult result = launch();
   for (unsigned i = 0; i < count; ++i) EndLaunch(&tickets[i], result);
   return result;

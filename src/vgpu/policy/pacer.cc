@@ -120,6 +120,12 @@ LaunchKind* ClaimKind(uint64_t id) {
   return kind;
 }
 
+// In ns; 0: nobody knows.
+int64_t ExpectedCost(const LaunchKind* kind, const LaunchName& name) {
+  const int64_t known = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
+  return known != 0 ? known : GuessFor(name);
+}
+
 bool SideBySide(int device) { return ScaleFor(device, 100) < 80; }
 
 // How much is let go at once after a wait: of streams side by side many rounds, as each release begins and ends ragged.
@@ -295,14 +301,15 @@ Due TimingDue(const LaunchKind& kind, bool waited, int64_t now) {
   return SeeksGapless(e, now, kind.sampled_at) ? Due::kGapless : Due::kNow;
 }
 
-TimedLaunch* TimeIfDue(LaunchKind* kind, const Ticket& ticket, int64_t charged, bool waited, int64_t now) {
+TimedLaunch* TimeIfDue(LaunchKind* kind, const LaunchName& name, const Ticket& ticket, bool waited, int64_t now) {
   const Due due = TimingDue(*kind, waited, now);
   if (due == Due::kNo) return nullptr;
   const bool gapless = Backlogged(ticket.device, ticket.stream, ticket.per_thread, now);
   if (!gapless && due == Due::kGapless) return nullptr;
-  const bool quiet = SeekQuiet(kind->estimate, ticket.device, now);
+  const bool guessed = kind->estimate.samples == 0 && ticket.cost != 0;
+  const bool quiet = !guessed && SeekQuiet(kind->estimate, ticket.device, now);
   g_sampled_at.store(now, std::memory_order_relaxed);
-  return StartTiming(kind, ticket.device, ticket.stream, ticket.per_thread, charged, gapless, quiet);
+  return StartTiming(kind, name, ticket, gapless, quiet);
 }
 
 // While a window is open a launch takes no other way than it would else, but for being counted: what is slower would
@@ -358,7 +365,7 @@ void SetWindowOpen(bool open) {
   PublishEpoch();
 }
 
-void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) {
+void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticket* ticket) {
   if (!Active()) {
     __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_RELEASE);
     return;
@@ -371,7 +378,7 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   Lease& lease = t_lease;
   const int device = place.device;
   const uint32_t epoch = g_epoch.load(std::memory_order_relaxed);
-  LaunchKind* kind = FindKind(id);
+  LaunchKind* kind = FindKind(name.kind);
   const int64_t price = kind == nullptr ? 0 : __atomic_load_n(&kind->price, __ATOMIC_RELAXED);
   if (lease.epoch == epoch && lease.device == device && price > 0 && price <= lease.credit) {
     if (g_window_open.load(std::memory_order_relaxed)) CountInWindow(device, price, stream, per_thread, ticket);
@@ -380,7 +387,6 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
     lease.credit -= price;
     return;
   }
-  int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
   KeepHelperAwake();
   WaitWhileBlocked(device);
   int64_t now = MonotonicNanos();
@@ -395,11 +401,12 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   if (Capturing(stream, per_thread)) return;
   RenewLease(&lease, device, epoch, now);
   bool waited = false;
+  int64_t cost = ExpectedCost(kind, name);
   const uint32_t rate = AdmitLaunch({device, stream, per_thread, kind}, cost, gives_way, &now, &waited);
 
   LaunchesOn(device, stream, per_thread, now);
-  kind = ClaimKind(id);
-  cost = __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);  // may have been learnt while we waited
+  kind = ClaimKind(name.kind);
+  cost = ExpectedCost(kind, name);  // may have been learnt while we waited
   const int64_t crowd = rate == 0 || gives_way ? 1 : Crowd(device, now);
   const int64_t taken = PayLaunch(&lease, device, cost, rate, gives_way, crowd, now);
   __atomic_fetch_add(&kind->unsampled, kind->estimate.each ? cost : taken, __ATOMIC_RELAXED);
@@ -409,9 +416,10 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
   ticket->elsewhere = there.elsewhere();
   ticket->in_window = g_window_open.load(std::memory_order_relaxed);
   if (ticket->in_window) EnterWindow(device, stream, per_thread);
-  ticket->sample = TimeIfDue(kind, *ticket, ScaleFor(device, cost), waited, now);
+  ticket->sample = TimeIfDue(kind, name, *ticket, waited, now);
   const Due due = TimingDue(*kind, false, now);
-  const bool seeks = kind->estimate.each || (ticket->sample == nullptr && due == Due::kGapless && MarkToSpare(now));
+  const bool seeks = kind->estimate.each || (kind->estimate.samples == 0 && cost != 0) ||
+                     (ticket->sample == nullptr && due == Due::kGapless && MarkToSpare(now));
   // Who is not told of others suspects them late: by then he must know what he has in flight.
   const bool looks = rate != 0 && (crowd > 1 || !OthersKnown(device));
   ticket->marks = gives_way || tells || seeks || (looks && MarkToSpare(now));
@@ -420,16 +428,15 @@ void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket) 
                                      : CrowdSpacing(device, crowd, now);
 }
 
-void AwaitLaunch(uint64_t id, CUstream stream) {
+void AwaitLaunch(const LaunchName& name, CUstream stream) {
   const OnContextOf there(Active() ? stream : nullptr);
   Place place;
   if (!Active() || !CurrentPlace(&place) || place.device < 0 || RateOf(place.device) == 0) return;
   if (Capturing(stream, false)) return;
-  const LaunchKind* const kind = FindKind(id);
+  const LaunchKind* const kind = FindKind(name.kind);
   int64_t now = 0;
   bool waited = false;
-  const int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED);
-  Admit({place.device, stream, false, kind}, cost, GivesWay(place.device), &now, &waited);
+  Admit({place.device, stream, false, kind}, ExpectedCost(kind, name), GivesWay(place.device), &now, &waited);
 }
 
 void EndLaunch(Ticket* ticket, CUresult result) {
@@ -456,14 +463,17 @@ void CaptureEnded() {
   PublishEpoch();
 }
 
-uint64_t GraphId(CUgraphExec exec) { return LaunchId(reinterpret_cast<uintptr_t>(exec), 0, ~uint64_t{0}, 0); }
+LaunchName NameOf(CUgraphExec exec) {
+  const auto handle = reinterpret_cast<uintptr_t>(exec);
+  return {LaunchId(handle, 0, ~uint64_t{0}, 0), handle, 1};
+}
 
 void GraphChanged(CUgraphExec exec) {
-  if (LaunchKind* const kind = FindKind(GraphId(exec)); kind != nullptr) ForgetKind(kind);
+  if (LaunchKind* const kind = FindKind(NameOf(exec).kind); kind != nullptr) ForgetKind(kind);
 }
 
 void ForgetGraph(CUgraphExec exec) {
-  if (LaunchKind* const kind = FindKind(GraphId(exec)); kind != nullptr) {
+  if (LaunchKind* const kind = FindKind(NameOf(exec).kind); kind != nullptr) {
     __atomic_store_n(&kind->id, uint64_t{0}, __ATOMIC_RELAXED);
   }
 }

@@ -73,10 +73,10 @@ struct Ticket {
 };
 
 // The slow path, before and after the driver's own function.
-void BeginLaunch(uint64_t id, CUstream stream, bool per_thread, Ticket* ticket);
+void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticket* ticket);
 void EndLaunch(Ticket* ticket, CUresult result);
 // Waits as the first of them would, and begins nothing: for launches of which several go at once.
-void AwaitLaunch(uint64_t id, CUstream stream);
+void AwaitLaunch(const LaunchName& name, CUstream stream);
 
 // Launches need no look. Hooks with many parameters test this first and leave the rest to a function of its own, so
 // that the way through is a load, a branch and a jump.
@@ -84,15 +84,15 @@ inline bool LaunchesOpen() {
   return __builtin_expect(__atomic_load_n(&g_words.launches_open, __ATOMIC_RELAXED) != 0, 1);
 }
 
-// Calls `launch`, which does what `id` names on `stream`.
-template <typename Id, typename Launch>
-inline CUresult PacedLaunch(Id id, CUstream stream, bool per_thread, Launch launch) {
+// Calls `launch`, which does what `name_of` names on `stream`.
+template <typename NameOf, typename Launch>
+inline CUresult PacedLaunch(NameOf name_of, CUstream stream, bool per_thread, Launch launch) {
   if (LaunchesOpen()) return launch();
-  const uint64_t name = id();
+  const LaunchName name = name_of();
   const uint32_t epoch = __atomic_load_n(&g_words.lease_epoch, __ATOMIC_RELAXED);
   Lease& lease = t_lease;
   if (epoch != 0 && lease.epoch == epoch) {
-    const LaunchKind* const kind = FindKind(name);
+    const LaunchKind* const kind = FindKind(name.kind);
     const int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->price, __ATOMIC_RELAXED);
     if (cost > 0 && cost <= lease.credit && (lease.only_device || GoesToDeviceOf(lease, stream))) {
       lease.credit -= cost;
@@ -113,7 +113,7 @@ void CaptureEnded();
 // An executable graph does something else from now on, or is gone: what was learnt of it is void.
 void GraphChanged(CUgraphExec exec);
 void ForgetGraph(CUgraphExec exec);
-uint64_t GraphId(CUgraphExec exec);
+LaunchName NameOf(CUgraphExec exec);
 
 // There is a context on the device: who has one will launch, and others are told so before.
 void PacerEnterContext(int device);

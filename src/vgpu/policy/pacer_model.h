@@ -385,4 +385,12 @@ constexpr uint64_t LaunchId(uint64_t handle, uint64_t a, uint64_t b, uint64_t c)
   return (h ^ h >> 32) | 1;
 }
 
+// What is launched: the name of its kind; and the kernel or executable graph, of which other kinds may be known, with
+// the threads of the grid, 1 for a graph.
+struct LaunchName {
+  uint64_t kind = 0;
+  uint64_t handle = 0;
+  uint64_t threads = 0;
+};
+
 }  // namespace hami::vgpu

@@ -9,6 +9,7 @@
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_events.h"
+#include "vgpu/policy/pacer_guess.h"
 #include "vgpu/policy/pacer_overlap.h"
 #include "vgpu/policy/pacer_trail.h"
 #include "vgpu/policy/pacer_window.h"
@@ -19,7 +20,9 @@ enum class Stage : uint8_t { kFree, kRecording, kPending };
 
 struct TimedLaunch {
   std::atomic<Stage> stage{Stage::kFree};
-  bool unknown = false;  // of a kind that was never measured
+  LaunchName name;
+  bool unknown = false;  // of a kind that was never measured, nor guessed
+  bool guessed = false;  // never measured
   bool holds = false;    // the next launches wait for it
   Gap gap = Gap::kUnsure;
   int64_t host_gap = 0;
@@ -159,6 +162,9 @@ void Settle(TimedLaunch* t, int64_t now) {
                               .alone = Alone(*t, contended),
                               .sharers = t->unknown && contended ? Sharers(t->device, now) : 1,
                               .own = ScaleFor(t->device, 100)});
+    const int64_t expected = t->running.expected;
+    if (t->guessed && contended && accepted > BandTop(expected)) accepted = expected;
+    if (t->unknown || t->guessed) LearnKernelLocked(t->name, accepted, contended);
     if (learns && next.rare != 0) accepted += ForUntimed(*t, accepted, now);
     if (learns) {
       if (!OneStream(*t)) CostMovesLocked(t->device, t->kind->estimate.cost, next.cost, t->kind->share);
@@ -275,8 +281,8 @@ void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now) {
   last.since.store(now, std::memory_order_relaxed);
 }
 
-TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per_thread, int64_t charged, bool gapless,
-                         bool quiet) {
+TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket& ticket, bool gapless, bool quiet) {
+  const int device = ticket.device;
   if (g_stopped.load(std::memory_order_relaxed)) return nullptr;
   CUcontext context = nullptr;
   CUdevice ordinal = -1;
@@ -295,7 +301,7 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
       return nullptr;
     }
     LookAt(&g_siblings[device], ChargedToOthers(device), MonotonicNanos());
-    if (kind->estimate.samples == 0) MakeRoom(device);
+    if (kind->estimate.samples == 0 && ticket.cost == 0) MakeRoom(device);
     t->start = TakeEvent(context);
     t->end = TakeEvent(context);
     if (t->start == nullptr || t->end == nullptr) {
@@ -312,14 +318,16 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
   SetOrdinal(device, ordinal);
   t->kind = kind;
   t->kind_id = kind->id;
-  t->charged = charged;
+  t->charged = ScaleFor(device, ticket.cost);
   t->launched_at = now;
   t->charged_until = now;
-  t->on = NameOf(stream, per_thread);
+  t->on = NameOf(ticket.stream, ticket.per_thread);
   t->begun_at = 0;
   t->gap = gapless ? Gap::kNone : Gap::kUnsure;
-  t->unknown = kind->estimate.samples == 0;
-  t->running = RunningOf(t->unknown ? 0 : __atomic_load_n(&kind->estimate.cost, __ATOMIC_RELAXED));
+  t->name = name;
+  t->unknown = kind->estimate.samples == 0 && ticket.cost == 0;
+  t->guessed = kind->estimate.samples == 0 && ticket.cost != 0;
+  t->running = RunningOf(ticket.cost);
   t->held = false;
   t->patience = t->unknown && now >= g_patience_from[device].load(std::memory_order_relaxed);
   t->sampled_before = kind->estimate.each ? 0 : kind->sampled_at;
@@ -329,7 +337,7 @@ TimedLaunch* StartTiming(LaunchKind* kind, int device, CUstream stream, bool per
   kind->sampled_at = now;
   t->holds = t->unknown || quiet;
   if (t->holds) g_hold_until[device].store(now + kHold, std::memory_order_relaxed);
-  if (RecordEvent(t->start, stream, per_thread) != CUDA_SUCCESS) {
+  if (RecordEvent(t->start, ticket.stream, ticket.per_thread) != CUDA_SUCCESS) {
     const Locked locked(g_lock);
     Free(t, true);
     return nullptr;
@@ -364,6 +372,12 @@ void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched)
   }
   const Locked locked(g_lock);
   Free(t, true);
+}
+
+int64_t GuessFor(const LaunchName& name) {
+  if (name.handle == 0) return 0;
+  const Locked locked(g_lock);
+  return GuessLocked(name);
 }
 
 void Harvest(int64_t now) {
@@ -546,6 +560,7 @@ void ResetSamples() {
   g_timings_from.store(0);
   g_marks_from.store(0);
   for (Siblings& siblings : g_siblings) siblings = {};
+  ResetGuesses();
   ResetTrails();
   ResetWindows();
   ResetEvents();
