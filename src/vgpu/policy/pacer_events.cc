@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/pacer_events.h"
 
+#include <atomic>
+
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/pacer.h"
 
 namespace hami::vgpu {
 namespace {
@@ -17,8 +20,18 @@ struct Pool {
 };
 
 constinit Pool g_pools[kContexts]{};
+constinit std::atomic<int64_t> g_event_time{0};  // of all events since a launch was timed
 
 }  // namespace
+
+CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
+  const int64_t begin = MonotonicNanos();
+  const CUresult result = per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
+  g_event_time.fetch_add(MonotonicNanos() - begin, std::memory_order_relaxed);
+  return result;
+}
+
+int64_t TakeEventTime() { return g_event_time.exchange(0, std::memory_order_relaxed); }
 
 CUevent TakeEvent(CUcontext context) {
   for (Pool& pool : g_pools) {
@@ -54,6 +67,7 @@ void DropEvents(CUcontext context, CUdevice ordinal) {
 }
 
 void ResetEvents() {
+  g_event_time.store(0);
   for (Pool& pool : g_pools) pool = Pool{};
 }
 

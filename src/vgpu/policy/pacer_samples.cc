@@ -10,6 +10,7 @@
 #include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_events.h"
 #include "vgpu/policy/pacer_guess.h"
+#include "vgpu/policy/pacer_locked.h"
 #include "vgpu/policy/pacer_overlap.h"
 #include "vgpu/policy/pacer_trail.h"
 #include "vgpu/policy/pacer_window.h"
@@ -54,15 +55,7 @@ constexpr int64_t kOneStream = 20'000'000;
 constexpr int64_t kShareOf = 4'000'000;  // ns of all launches, to say what part one kind has
 constexpr int64_t kHold = 5'000'000;     // no launch waits for a measurement for longer
 
-// What events take is taken from the program's launches: those that only say more exactly what is known get some 3 % of
-// the time, and as much for the events that show whether a stream has work ahead.
-constexpr int64_t kEventRest = 32;
-constexpr int64_t kLongestRest = 20'000'000;
-
-constinit std::atomic<int64_t> g_event_time{0};  // of all events since a launch was timed
 constinit std::atomic<int64_t> g_timings_from{0};
-constinit std::atomic<int64_t> g_marks_from{0};
-constinit Lock g_lock{};  // guards the lists below; events are recorded outside, by whoever owns the place
 constinit TimedLaunch g_timed[kPlaces]{};
 constinit Siblings g_siblings[region::kMaxDevices]{};
 constinit std::atomic<int> g_pending{0};
@@ -79,9 +72,6 @@ struct LastStream {
 };
 constinit LastStream g_last_stream[region::kMaxDevices]{};
 constinit std::atomic<bool> g_no_place{false};  // for one that is to be timed, so that the next ones wait for a place
-constinit std::atomic<bool> g_stopped{false};
-
-int64_t RestAfter(int64_t took) { return took < kLongestRest / kEventRest ? took * kEventRest : kLongestRest; }
 
 void Pay(int device, int64_t gpu, int64_t now) {
   const uint32_t rate = RateOf(device);
@@ -226,7 +216,7 @@ bool PendingIn(const TimedLaunch& t, CUcontext context, CUdevice ordinal) {
 }
 
 bool AnyUnknownIn(CUcontext context, CUdevice ordinal) {
-  const Locked locked(g_lock);
+  const Locked locked(g_samples_lock);
   for (const TimedLaunch& t : g_timed) {
     if (t.unknown && PendingIn(t, context, ordinal) && RateOf(t.device) != 0) return true;
   }
@@ -244,13 +234,6 @@ void AwaitUnknown(CUcontext context, CUdevice ordinal) {
   }
 }
 
-CUresult RecordEvent(CUevent event, CUstream stream, bool per_thread) {
-  const int64_t begin = MonotonicNanos();
-  const CUresult result = per_thread ? real::cuEventRecord_ptsz(event, stream) : real::cuEventRecord(event, stream);
-  g_event_time.fetch_add(MonotonicNanos() - begin, std::memory_order_relaxed);
-  return result;
-}
-
 }  // namespace
 
 void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now) {
@@ -262,8 +245,6 @@ void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now) {
 }
 
 bool TimeToSpare(int64_t now) { return now >= g_timings_from.load(std::memory_order_relaxed); }
-
-bool MarkToSpare(int64_t now) { return now >= g_marks_from.load(std::memory_order_relaxed); }
 
 bool Capturing(CUstream stream, bool per_thread) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -283,14 +264,14 @@ void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now) {
 
 TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket& ticket, bool gapless, bool quiet) {
   const int device = ticket.device;
-  if (g_stopped.load(std::memory_order_relaxed)) return nullptr;
+  if (SamplingStopped()) return nullptr;
   CUcontext context = nullptr;
   CUdevice ordinal = -1;
   if (real::cuCtxGetCurrent(&context) != CUDA_SUCCESS || real::cuCtxGetDevice(&ordinal) != CUDA_SUCCESS) return nullptr;
   TimedLaunch* t = nullptr;
   const RelaxedCapture relaxed;
   {
-    const Locked locked(g_lock);
+    const Locked locked(g_samples_lock);
     for (TimedLaunch& place : g_timed) {
       if (place.stage.load(std::memory_order_relaxed) == Stage::kFree) t = &place;
     }
@@ -338,7 +319,7 @@ TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket&
   t->holds = t->unknown || quiet;
   if (t->holds) g_hold_until[device].store(now + kHold, std::memory_order_relaxed);
   if (RecordEvent(t->start, ticket.stream, ticket.per_thread) != CUDA_SUCCESS) {
-    const Locked locked(g_lock);
+    const Locked locked(g_samples_lock);
     Free(t, true);
     return nullptr;
   }
@@ -364,24 +345,23 @@ void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched)
     t->host_span = now - t->launched_at;
     if (t->gap != Gap::kCertain) t->gap = Ahead(*t, now) ? Gap::kNone : Gap::kUnsure;
     if (t->gap == Gap::kNone) t->host_span = 0;
-    g_timings_from.store(now + RestAfter(g_event_time.exchange(0, std::memory_order_relaxed)),
-                         std::memory_order_relaxed);
+    g_timings_from.store(now + RestAfter(TakeEventTime()), std::memory_order_relaxed);
     g_pending.fetch_add(1);
     t->stage.store(Stage::kPending, std::memory_order_release);
     return;
   }
-  const Locked locked(g_lock);
+  const Locked locked(g_samples_lock);
   Free(t, true);
 }
 
 int64_t GuessFor(const LaunchName& name) {
   if (name.handle == 0) return 0;
-  const Locked locked(g_lock);
+  const Locked locked(g_samples_lock);
   return GuessLocked(name);
 }
 
 void Harvest(int64_t now) {
-  if (g_stopped.load(std::memory_order_relaxed) || !g_lock.TryAcquire()) return;
+  if (SamplingStopped() || !g_samples_lock.TryAcquire()) return;
   {
     const RelaxedCapture relaxed;
     for (TimedLaunch& t : g_timed) {
@@ -390,7 +370,7 @@ void Harvest(int64_t now) {
     CollectWindows(now);
   }
   g_harvests.fetch_add(1, std::memory_order_relaxed);
-  g_lock.Release();
+  g_samples_lock.Release();
 }
 
 uint32_t Harvests() { return g_harvests.load(std::memory_order_relaxed); }
@@ -403,7 +383,7 @@ int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now)
   CUcontext context = nullptr;
   if (g_pending.load(std::memory_order_relaxed) == 0 || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return 0;
   const StreamName name = NameOf(stream, per_thread);
-  const Locked locked(g_lock);
+  const Locked locked(g_samples_lock);
   for (TimedLaunch& t : g_timed) {
     const bool ahead = t.stage.load(std::memory_order_acquire) == Stage::kPending && t.patience && t.begun_at != 0 &&
                        t.device == device && t.context == context && t.on == name;
@@ -420,109 +400,8 @@ int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now)
   return 0;
 }
 
-int64_t InFlight(int device, int64_t now) {
-  const Locked locked(g_lock);
-  return InFlightLocked(device, now);
-}
-
-void BeginsAt(int device, int64_t at) {
-  const Locked locked(g_lock);
-  BeginsAtLocked(device, at);
-}
-
-void SkipLagging(int device, int64_t now) {
-  const Locked locked(g_lock);
-  SkipLaggingLocked(device, now);
-}
-
-Progress ProgressOf(int device) {
-  const Locked locked(g_lock);
-  return ProgressLocked(device);
-}
-
-bool Backlogged(int device, CUstream stream, bool per_thread, int64_t now) {
-  const Locked locked(g_lock);
-  return BackloggedLocked(device, stream, per_thread, now);
-}
-
-void LayMark(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now) {
-  if (g_stopped.load(std::memory_order_relaxed)) return;
-  CUevent event = nullptr;
-  {
-    const Locked locked(g_lock);
-    event = LayMarkLocked(device, stream, per_thread, spacing, now);
-  }
-  if (event == nullptr) return;
-  const int64_t begin = MonotonicNanos();
-  const bool recorded = RecordEvent(event, stream, per_thread) == CUDA_SUCCESS;
-  const int64_t end = MonotonicNanos();
-  g_marks_from.store(end + RestAfter(end - begin), std::memory_order_relaxed);
-  const Locked locked(g_lock);
-  MarkLaidLocked(device, event, recorded);
-}
-
-void DropTrail(int device) {
-  const Locked locked(g_lock);
-  DropTrailLocked(device, true);
-}
-
-void TurnWindow(int device, bool runs_dry, int64_t now) {
-  const Locked locked(g_lock);
-  TurnWindowLocked(device, runs_dry, now);
-}
-
-void BeginWindow(int device, int64_t now) {
-  const Locked locked(g_lock);
-  BeginWindowLocked(device, now);
-}
-
-bool WindowSeeksQuiet(int device, bool first, int64_t* since) {
-  const Locked locked(g_lock);
-  return WindowSeeksQuietLocked(device, first, since);
-}
-
-bool WindowGoesOn(int device, int64_t now) {
-  const Locked locked(g_lock);
-  return WindowGoesOnLocked(device, now);
-}
-
-void CountWindow(int device, int64_t quiet_until, int64_t now) {
-  const Locked locked(g_lock);
-  CountWindowLocked(device, quiet_until, now);
-}
-
-int64_t WindowWait(int device, CUstream stream, bool per_thread, int64_t ahead, int64_t charge, int64_t wait,
-                   int64_t now) {
-  const Locked locked(g_lock);
-  return WindowWaitLocked(device, NameOf(stream, per_thread), ahead, charge, wait, now);
-}
-
-void EnterWindow(int device, CUstream stream, bool per_thread) {
-  CUevent start = nullptr;
-  {
-    const Locked locked(g_lock);
-    start = WindowStartLocked(device);
-  }
-  if (start == nullptr) return;
-  const bool recorded = !Capturing(stream, per_thread) && RecordEvent(start, stream, per_thread) == CUDA_SUCCESS;
-  const Locked locked(g_lock);
-  WindowRecordedLocked(device, recorded);
-}
-
-void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost) {
-  CUevent end = nullptr;
-  {
-    const Locked locked(g_lock);
-    end = WindowMarkLocked(device, stream, per_thread, cost);
-  }
-  if (end == nullptr) return;
-  const bool recorded = !Capturing(stream, per_thread) && RecordEvent(end, stream, per_thread) == CUDA_SUCCESS;
-  const Locked locked(g_lock);
-  WindowRecordedLocked(device, recorded);
-}
-
 void ForgetKind(LaunchKind* kind) {
-  const Locked locked(g_lock);
+  const Locked locked(g_samples_lock);
   for (TimedLaunch& t : g_timed) {
     if (t.kind == kind) t.kind_id = 0;
   }
@@ -535,7 +414,7 @@ void ForgetKind(LaunchKind* kind) {
 
 void ForgetSamplesOf(CUcontext context, CUdevice ordinal) {
   AwaitUnknown(context, ordinal);
-  const Locked locked(g_lock);
+  const Locked locked(g_samples_lock);
   {
     const RelaxedCapture relaxed;
     const int64_t now = MonotonicNanos();
@@ -550,32 +429,29 @@ void ForgetSamplesOf(CUcontext context, CUdevice ordinal) {
 }
 
 void ResetSamples() {
-  g_lock.Reset();
+  g_samples_lock.Reset();
   for (TimedLaunch& t : g_timed) t.stage.store(Stage::kFree, std::memory_order_relaxed);
   g_pending.store(0);
   g_no_place.store(false);
   for (auto& hold : g_hold_until) hold.store(0, std::memory_order_relaxed);
   for (auto& from : g_patience_from) from.store(0, std::memory_order_relaxed);
-  g_event_time.store(0);
   g_timings_from.store(0);
-  g_marks_from.store(0);
   for (Siblings& siblings : g_siblings) siblings = {};
   ResetGuesses();
   ResetTrails();
+  ResetMarkRest();
   ResetWindows();
   ResetEvents();
 }
 
 void HarvestLast() {
-  if (g_stopped.load(std::memory_order_relaxed) || !g_lock.TryAcquire()) return;
+  if (SamplingStopped() || !g_samples_lock.TryAcquire()) return;
   const RelaxedCapture relaxed;
   const int64_t now = MonotonicNanos();
   for (TimedLaunch& t : g_timed) {
     if (t.stage.load(std::memory_order_acquire) == Stage::kPending) CollectLast(&t, now);
   }
-  g_lock.Release();
+  g_samples_lock.Release();
 }
-
-void StopSampling() { g_stopped.store(true); }
 
 }  // namespace hami::vgpu
