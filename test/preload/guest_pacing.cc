@@ -71,10 +71,10 @@ SCENARIO(unpaced) {
   EXPECT(BusyShare(0.5, Shape("streams")) > 80);
 }
 
-// paced_worker END: goes on launching until there is a file of that name; `paced_observer` and `paced_share_of` look.
+// paced_worker END SHAPE: goes on launching until there is a file of that name; `paced_share_of` looks.
 SCENARIO(paced_worker) {
   BeginAhead();
-  const auto step = Shape("ex");
+  const auto step = Shape(arguments.at(1));
   while (!Exists(arguments.at(0).c_str())) {
     for (int i = 0; i < 20; ++i) step();
   }
@@ -203,7 +203,7 @@ SCENARIO(paced_longer) {
 SCENARIO(paced_updates) {
   BeginAhead();
   const CUstream stream = NewStream();
-  const auto launch = UpdatedGraph(stream, 20'000'000);
+  const auto launch = UpdatedGraph(stream, [] { return 20'000'000; });
   const auto begin = Clock::now();
   for (int i = 0; i < 20; ++i) launch();
   OK(cuStreamSynchronize(stream));

@@ -90,25 +90,32 @@ void LaunchWide(CUfunction function, CUstream stream, unsigned blocks, void** pa
   Launch(function, stream, blocks, 1024, params);
 }
 
-std::function<void()> UpdatedGraph(CUstream stream, uint64_t ns) {
-  uint64_t work = ns * 132;
-  void* params[] = {&work};
+std::function<void()> UpdatedGraph(CUstream stream, std::function<uint64_t()> ns, bool anew) {
   CUDA_KERNEL_NODE_PARAMS node{};
   node.func = Kernel("given");
   node.gridDimX = kWide;
   node.gridDimY = node.gridDimZ = node.blockDimY = node.blockDimZ = 1;
   node.blockDimX = 1024;
-  node.kernelParams = params;
   CUgraph graph = nullptr;
   CUgraphNode added = nullptr;
   CUgraphExec exec = nullptr;
+  uint64_t work = 132;
+  void* params[] = {&work};
+  node.kernelParams = params;
   OK(cuGraphCreate(&graph, 0));
   OK(cuGraphAddKernelNode_v2(&added, graph, nullptr, 0, &node));
   OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-  return [node, added, exec, stream, work]() mutable {
-    void* given[] = {&work};
-    node.kernelParams = given;
-    OK(cuGraphExecKernelNodeSetParams_v2(exec, added, &node));
+  return [ns = std::move(ns), anew, node, graph, added, exec, stream]() mutable {
+    uint64_t given = ns() * 132;
+    void* given_params[] = {&given};
+    node.kernelParams = given_params;
+    if (anew) {
+      OK(cuGraphExecDestroy(exec));
+      OK(cuGraphKernelNodeSetParams_v2(added, &node));
+      OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    } else {
+      OK(cuGraphExecKernelNodeSetParams_v2(exec, added, &node));
+    }
     OK(cuGraphLaunch(exec, stream));
   };
 }
@@ -148,7 +155,17 @@ std::function<void()> Shape(const std::string& name) {
   }
   if (name == "mixed") return InFlight(Mixed(stream, 80'000), stream);
   if (name == "anew") return InFlight(Anew(stream), stream);
-  if (name == "updated") return InFlight(UpdatedGraph(stream, 100'000), stream);
+  if (name.starts_with("graph_")) {
+    const auto ns = [name, launched = 0u, random = std::minstd_rand()]() mutable -> uint64_t {
+      ++launched;
+      if (name == "graph_mixed") return launched > 20 && random() / 4096 % 2 == 0 ? 180'000 : 100'000;
+      if (name == "graph_dearer") return launched > 40 ? 2'000'000 : 100'000;
+      if (name == "graph_anew") return launched % 50 == 0 ? 20'000'000 : 50'000;
+      EXPECT(name == "graph_updated");
+      return 100'000;
+    };
+    return InFlight(UpdatedGraph(stream, ns, name == "graph_anew"), stream);
+  }
   if (name == "rare") return Rarely(stream, 3'000'000);
   if (name == "mixed_sync") return Synchronised(Mixed(stream, 80'000), stream);
   if (name == "mixed_anew_sync") return Synchronised(Mixed(stream, 80'000, 2), stream);

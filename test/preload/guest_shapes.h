@@ -16,8 +16,8 @@ constexpr unsigned kWide = 264;  // blocks of 1024 threads, two an SM
 CUfunction Kernel(const char* name);
 void LaunchWide(CUfunction function, CUstream stream, unsigned blocks = kWide, void** params = nullptr);
 
-// A graph that does `ns` of work and is updated before each launch.
-std::function<void()> UpdatedGraph(CUstream stream, uint64_t ns);
+// A graph that does so many ns of work and is updated before each launch, or destroyed and made anew.
+std::function<void()> UpdatedGraph(CUstream stream, std::function<uint64_t()> ns, bool anew = false);
 
 // What one step of each shape is.
 std::function<void()> Shape(const std::string& name);

@@ -40,9 +40,10 @@ class Pacing : public Preload {
   }
   void Touch(const std::string& name) { std::ofstream(folder() + "/" + name) << "x"; }
   // A program that is at work until End(name).
-  void Begin(const std::string& name, const Environment& settings = {}, const char* scenario = "paced_worker") {
+  void Begin(const std::string& name, const Environment& settings = {}, const char* scenario = "paced_worker",
+             const char* shape = "ex") {
     std::filesystem::remove(folder() + "/" + name + "_ends");
-    at_work_[name] = Start({scenario, name + "_ends"}, settings);
+    at_work_[name] = Start({scenario, name + "_ends", shape}, settings);
   }
   void End(const std::string& name) {
     Touch(name + "_ends");

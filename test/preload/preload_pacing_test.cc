@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(
                     // With each grid waited for it would be 57.
                     Case{"anew", "90", "4"}, Case{"anew", "25", "4"},
                     // Likewise, 67 to 77.
-                    Case{"updated", "95", "4"},
+                    Case{"graph_updated", "95", "4"}, Case{"graph_anew", "25", "4"},
                     // With what is longer by less than a gap taken for one it would be 29.
                     Case{"near_sync", "25", "4"},
                     // With too much taken for the gap before the kernel it would be 30.

@@ -476,7 +476,10 @@ void ForgetGraph(CUgraphExec exec) {
   if (LaunchKind* const kind = FindKind(NameOf(exec).kind); kind != nullptr) {
     __atomic_store_n(&kind->id, uint64_t{0}, __ATOMIC_RELAXED);
   }
+  ForgetGuess(NameOf(exec));
 }
+
+void ForgetKernels() { ForgetGuesses(); }
 
 void PacerEnterContext(int device) {
   const int64_t now = MonotonicNanos();

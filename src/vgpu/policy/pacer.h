@@ -114,6 +114,8 @@ void CaptureEnded();
 void GraphChanged(CUgraphExec exec);
 void ForgetGraph(CUgraphExec exec);
 LaunchName NameOf(CUgraphExec exec);
+// Code was unloaded.
+void ForgetKernels();
 
 // There is a context on the device: who has one will launch, and others are told so before.
 void PacerEnterContext(int device);

@@ -23,6 +23,11 @@ void LearnKernelLocked(const LaunchName& name, int64_t measured, bool contended)
   LearnKernel(known, name.threads, measured, contended);
 }
 
+void ForgetGuessLocked(const LaunchName& name) {
+  KernelCost* const known = PlaceOf(name);
+  if (known->handle == name.handle) *known = {};
+}
+
 void ResetGuesses() {
   for (KernelCost& known : g_kernels) known = {};
 }

@@ -104,16 +104,21 @@ int64_t WindowWait(int device, CUstream stream, bool per_thread, int64_t ahead, 
   return WindowWaitLocked(device, NameOf(stream, per_thread), ahead, charge, wait, now);
 }
 
+// An event of the window, if one is due; a stream that is captured by now has none.
+static void RecordForWindow(int device, CUevent event, CUstream stream, bool per_thread) {
+  if (event == nullptr) return;
+  const bool recorded = !Capturing(stream, per_thread) && RecordEvent(event, stream, per_thread) == CUDA_SUCCESS;
+  const Locked locked(g_samples_lock);
+  WindowRecordedLocked(device, recorded);
+}
+
 void EnterWindow(int device, CUstream stream, bool per_thread) {
   CUevent start = nullptr;
   {
     const Locked locked(g_samples_lock);
     start = WindowStartLocked(device);
   }
-  if (start == nullptr) return;
-  const bool recorded = !Capturing(stream, per_thread) && RecordEvent(start, stream, per_thread) == CUDA_SUCCESS;
-  const Locked locked(g_samples_lock);
-  WindowRecordedLocked(device, recorded);
+  RecordForWindow(device, start, stream, per_thread);
 }
 
 void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost) {
@@ -122,10 +127,7 @@ void LeaveWindow(int device, CUstream stream, bool per_thread, int64_t cost) {
     const Locked locked(g_samples_lock);
     end = WindowMarkLocked(device, stream, per_thread, cost);
   }
-  if (end == nullptr) return;
-  const bool recorded = !Capturing(stream, per_thread) && RecordEvent(end, stream, per_thread) == CUDA_SUCCESS;
-  const Locked locked(g_samples_lock);
-  WindowRecordedLocked(device, recorded);
+  RecordForWindow(device, end, stream, per_thread);
 }
 
 }  // namespace hami::vgpu

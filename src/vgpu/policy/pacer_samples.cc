@@ -6,7 +6,6 @@
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/capture.h"
-#include "vgpu/policy/lock.h"
 #include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_events.h"
 #include "vgpu/policy/pacer_guess.h"
@@ -134,7 +133,7 @@ int64_t ForUntimed(const TimedLaunch& t, int64_t accepted, int64_t now) {
   return others < passed ? others : passed;
 }
 
-// What is measured of a kind that is forgotten, or is another one by now, is paid and not learnt.
+// What is measured of a kind that is forgotten, or is another one by now, is paid, and tells what others like it take.
 void Settle(TimedLaunch* t, int64_t now) {
   float milliseconds = 0;
   if (real::cuEventElapsedTime(&milliseconds, t->start, t->end) == CUDA_SUCCESS) {
@@ -152,9 +151,8 @@ void Settle(TimedLaunch* t, int64_t now) {
                               .alone = Alone(*t, contended),
                               .sharers = t->unknown && contended ? Sharers(t->device, now) : 1,
                               .own = ScaleFor(t->device, 100)});
-    const int64_t expected = t->running.expected;
-    if (t->guessed && contended && accepted > BandTop(expected)) accepted = expected;
     if (t->unknown || t->guessed) LearnKernelLocked(t->name, accepted, contended);
+    if (t->guessed) accepted = AcceptGuessed(t->running.expected, accepted, contended);
     if (learns && next.rare != 0) accepted += ForUntimed(*t, accepted, now);
     if (learns) {
       if (!OneStream(*t)) CostMovesLocked(t->device, t->kind->estimate.cost, next.cost, t->kind->share);
@@ -358,6 +356,20 @@ int64_t GuessFor(const LaunchName& name) {
   if (name.handle == 0) return 0;
   const Locked locked(g_samples_lock);
   return GuessLocked(name);
+}
+
+void ForgetGuess(const LaunchName& name) {
+  const Locked locked(g_samples_lock);
+  ForgetGuessLocked(name);
+  for (TimedLaunch& t : g_timed) {
+    if (t.name.handle == name.handle) t.name = {};
+  }
+}
+
+void ForgetGuesses() {
+  const Locked locked(g_samples_lock);
+  ResetGuesses();
+  for (TimedLaunch& t : g_timed) t.name = {};
 }
 
 void Harvest(int64_t now) {

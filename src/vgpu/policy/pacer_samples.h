@@ -26,16 +26,19 @@ void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now);
 // the stream has work ahead of it; `quiet` that others hold their launches for it, so that it is to be collected before
 // they go on.
 TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket& ticket, bool gapless, bool quiet);
-// After the launch: true when it went well.
+// After the launch, `launched` when it went well.
 void StopTiming(TimedLaunch* timed, CUstream stream, bool per_thread, bool launched);
 
-// The next launch of the kind is measured as if none had been, and those under way tell nothing of it. That it was
+// The next launch of the kind is measured as if none had been, and those under way are not taken for it. That it was
 // measured alone before stays: others are not asked to be quiet again and again for a graph that often changes.
 void ForgetKind(LaunchKind* kind);
 
 // What is expected of a kind that was never measured, ns, from others of its kernel or graph (pacer_guess.h); 0: nobody
 // knows.
 int64_t GuessFor(const LaunchName& name);
+// The graph is gone, or code is: its handle may come to be another's.
+void ForgetGuess(const LaunchName& name);
+void ForgetGuesses();
 
 // Collects what is done, learns and settles. Returns at once when somebody else is at it.
 void Harvest(int64_t now);
