@@ -93,12 +93,12 @@ HAMI_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, u
 }
 
 HAMI_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-  return PacedLaunch([&] { return NameOf(exec); }, stream, false,
+  return PacedLaunch(ExecutableGraph{exec}, stream, false,
                      [&] { return LaunchGraph(exec, [&] { return real::cuGraphLaunch(exec, stream); }); });
 }
 
 HAMI_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-  return PacedLaunch([&] { return NameOf(exec); }, stream, true,
+  return PacedLaunch(ExecutableGraph{exec}, stream, true,
                      [&] { return LaunchGraph(exec, [&] { return real::cuGraphLaunch_ptsz(exec, stream); }); });
 }
 

@@ -14,56 +14,60 @@ namespace {
 
 constexpr uint64_t Pair(unsigned low, unsigned high) { return uint64_t{high} << 32 | low; }
 
-// At most UINT64_MAX, so that an absurd grid is not taken for a small one.
-uint64_t Product(const unsigned (&factors)[6]) {
-  uint64_t product = 1;
-  for (const unsigned factor : factors) product = Times(product, factor);
-  return product;
-}
+// A kernel in its grid.
+struct Kernel {
+  CUfunction f;
+  unsigned gx, gy, gz, bx, by, bz;
 
-LaunchName KernelName(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz) {
-  const auto kernel = reinterpret_cast<uintptr_t>(f);
-  return {LaunchId(kernel, Pair(gx, gy), Pair(gz, bx), Pair(by, bz)), kernel, Product({gx, gy, gz, bx, by, bz})};
-}
+  uint64_t Kind() const { return LaunchId(reinterpret_cast<uintptr_t>(f), Pair(gx, gy), Pair(gz, bx), Pair(by, bz)); }
+  LaunchName Name() const { return {Kind(), reinterpret_cast<uintptr_t>(f), Threads()}; }
 
-LaunchName KernelName(const CUlaunchConfig* c, CUfunction f) {
-  return KernelName(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ);
+ private:
+  // At most UINT64_MAX, so that an absurd grid is not taken for a small one.
+  uint64_t Threads() const {
+    uint64_t threads = 1;
+    for (const unsigned size : {gx, gy, gz, bx, by, bz}) threads = Times(threads, size);
+    return threads;
+  }
+};
+
+Kernel KernelOf(const CUlaunchConfig* c, CUfunction f) {
+  return {f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ};
 }
 
 // The block of the launches of CUDA 3 was set on the function before; the driver knows it, we need not.
 template <typename Launch>
 CUresult Old(CUfunction f, int width, int height, CUstream stream, Launch launch) {
-  return PacedLaunch(
-      [&] { return KernelName(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, 0, 0, 0); }, stream,
-      false, launch);
+  return PacedLaunch(Kernel{f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, 0, 0, 0}, stream, false,
+                     launch);
 }
 
 __attribute__((noinline)) CUresult GatedKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                                unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                                void** params, void** extra) {
-  return PacedLaunch([&] { return KernelName(f, gx, gy, gz, bx, by, bz); }, stream, false,
+  return PacedLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, false,
                      [&] { return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
 }
 
 __attribute__((noinline)) CUresult GatedKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
                                                  void** extra) {
   if (config == nullptr) return real::cuLaunchKernelEx(config, f, params, extra);
-  return PacedLaunch([&] { return KernelName(config, f); }, config->hStream, false,
+  return PacedLaunch(KernelOf(config, f), config->hStream, false,
                      [&] { return real::cuLaunchKernelEx(config, f, params, extra); });
 }
 
 __attribute__((noinline)) CUresult GatedKernelPerThread(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                                         unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                                         CUstream stream, void** params, void** extra) {
-  return PacedLaunch(
-      [&] { return KernelName(f, gx, gy, gz, bx, by, bz); }, stream, true,
-      [&] { return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
+  return PacedLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, true, [&] {
+    return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  });
 }
 
 __attribute__((noinline)) CUresult GatedKernelExPerThread(const CUlaunchConfig* config, CUfunction f, void** params,
                                                           void** extra) {
   if (config == nullptr) return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
-  return PacedLaunch([&] { return KernelName(config, f); }, config->hStream, true,
+  return PacedLaunch(KernelOf(config, f), config->hStream, true,
                      [&] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
 }
 
@@ -107,17 +111,17 @@ HAMI_EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunct
 HAMI_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                                unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                                void** params) {
-  return PacedLaunch(
-      [&] { return KernelName(f, gx, gy, gz, bx, by, bz); }, stream, false,
-      [&] { return real::cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
+  return PacedLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, false, [&] {
+    return real::cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params);
+  });
 }
 
 HAMI_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                                     unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                                     void** params) {
-  return PacedLaunch(
-      [&] { return KernelName(f, gx, gy, gz, bx, by, bz); }, stream, true,
-      [&] { return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
+  return PacedLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, true, [&] {
+    return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params);
+  });
 }
 
 // One launch on each of several devices, in one call: all are admitted first, each on its own device, so that no part
@@ -127,7 +131,7 @@ HAMI_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* li
   constexpr unsigned kMost = hami::region::kMaxDevices;
   if (list == nullptr || count > kMost || !Active()) return launch();
   const auto name = [](const CUDA_LAUNCH_PARAMS& p) {
-    return KernelName(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ);
+    return Kernel{p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ}.Name();
   };
   Ticket tickets[kMost];
   for (unsigned i = 0; i < count; ++i) AwaitLaunch(name(list[i]), list[i].hStream);

@@ -6,7 +6,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
-#include "vgpu/policy/pacer.h"
+#include "vgpu/policy/pacer_samples.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -42,7 +42,7 @@ CUresult Unloaded(Unload unload) {
   if (!Active()) return unload();
   Passage passage(Way::kShared);
   const CUresult result = unload();
-  if (result == CUDA_SUCCESS) ForgetKernels();
+  if (result == CUDA_SUCCESS) ForgetGuesses();
   Place place;
   if (result == CUDA_SUCCESS && CurrentPlace(&place)) SettleModules(place.device, &passage);
   return result;

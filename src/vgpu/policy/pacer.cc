@@ -463,23 +463,16 @@ void CaptureEnded() {
   PublishEpoch();
 }
 
-LaunchName NameOf(CUgraphExec exec) {
-  const auto handle = reinterpret_cast<uintptr_t>(exec);
-  return {LaunchId(handle, 0, ~uint64_t{0}, 0), handle, 1};
-}
-
 void GraphChanged(CUgraphExec exec) {
-  if (LaunchKind* const kind = FindKind(NameOf(exec).kind); kind != nullptr) ForgetKind(kind);
+  if (LaunchKind* const kind = FindKind(ExecutableGraph{exec}.Kind()); kind != nullptr) ForgetKind(kind);
 }
 
 void ForgetGraph(CUgraphExec exec) {
-  if (LaunchKind* const kind = FindKind(NameOf(exec).kind); kind != nullptr) {
+  if (LaunchKind* const kind = FindKind(ExecutableGraph{exec}.Kind()); kind != nullptr) {
     __atomic_store_n(&kind->id, uint64_t{0}, __ATOMIC_RELAXED);
   }
-  ForgetGuess(NameOf(exec));
+  ForgetGuess(ExecutableGraph{exec}.Name());
 }
-
-void ForgetKernels() { ForgetGuesses(); }
 
 void PacerEnterContext(int device) {
   const int64_t now = MonotonicNanos();

@@ -84,15 +84,15 @@ inline bool LaunchesOpen() {
   return __builtin_expect(__atomic_load_n(&g_words.launches_open, __ATOMIC_RELAXED) != 0, 1);
 }
 
-// Calls `launch`, which does what `name_of` names on `stream`.
-template <typename NameOf, typename Launch>
-inline CUresult PacedLaunch(NameOf name_of, CUstream stream, bool per_thread, Launch launch) {
+// Calls `launch`, which does on `stream` what `what` names: by its Kind() while that is paid from a lease, else by its
+// whole Name().
+template <typename What, typename Launch>
+inline CUresult PacedLaunch(const What& what, CUstream stream, bool per_thread, Launch launch) {
   if (LaunchesOpen()) return launch();
-  const LaunchName name = name_of();
   const uint32_t epoch = __atomic_load_n(&g_words.lease_epoch, __ATOMIC_RELAXED);
   Lease& lease = t_lease;
   if (epoch != 0 && lease.epoch == epoch) {
-    const LaunchKind* const kind = FindKind(name.kind);
+    const LaunchKind* const kind = FindKind(what.Kind());
     const int64_t cost = kind == nullptr ? 0 : __atomic_load_n(&kind->price, __ATOMIC_RELAXED);
     if (cost > 0 && cost <= lease.credit && (lease.only_device || GoesToDeviceOf(lease, stream))) {
       lease.credit -= cost;
@@ -100,7 +100,7 @@ inline CUresult PacedLaunch(NameOf name_of, CUstream stream, bool per_thread, La
     }
   }
   Ticket ticket;
-  BeginLaunch(name, stream, per_thread, &ticket);
+  BeginLaunch(what.Name(), stream, per_thread, &ticket);
   const CUresult result = launch();
   EndLaunch(&ticket, result);
   return result;
@@ -113,9 +113,12 @@ void CaptureEnded();
 // An executable graph does something else from now on, or is gone: what was learnt of it is void.
 void GraphChanged(CUgraphExec exec);
 void ForgetGraph(CUgraphExec exec);
-LaunchName NameOf(CUgraphExec exec);
-// Code was unloaded.
-void ForgetKernels();
+struct ExecutableGraph {
+  CUgraphExec exec;
+
+  uint64_t Kind() const { return LaunchId(reinterpret_cast<uintptr_t>(exec), 0, ~uint64_t{0}, 0); }
+  LaunchName Name() const { return {Kind(), reinterpret_cast<uintptr_t>(exec), 1}; }
+};
 
 // There is a context on the device: who has one will launch, and others are told so before.
 void PacerEnterContext(int device);
