@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An HTTP/1.1 server over TCP or TLS. Handlers run on at most max_threads threads, which are started when needed; a
-// connection that is quiet, between requests or within one, holds no thread. Every phase of a request has its deadline.
-// Certificates are renewed from their files without a restart.
-// Stop finishes the requests that have begun.
+// client that is slow to send, between requests or within one, holds no thread. One that is slow to read holds the
+// thread of its answer for write_timeout at most. Every phase of a request has its deadline. Certificates are renewed
+// from their files without a restart. Stop finishes the requests that have begun.
 
 #pragma once
 
@@ -36,6 +36,8 @@ struct ServerOptions {
   std::uint64_t large_bodies_bytes = std::numeric_limits<std::uint64_t>::max();
   Duration header_timeout = std::chrono::seconds(15);  // TLS handshake; first to last byte of a head
   Duration body_timeout = std::chrono::seconds(60);
+  // What a client may make its answer wait, all writes of it together; what a stream waits for by itself is not
+  // counted. Answers to requests that came together share it.
   Duration write_timeout = std::chrono::seconds(60);
   Duration idle_timeout = std::chrono::seconds(90);
   // Answers to requests that came together go out together: for handlers that never wait.

@@ -38,14 +38,13 @@ int StatusFor(const Error& error, bool within_head) {
 // Frames pieces as chunks, or sends them bare to a client that knows no chunks.
 class StreamWriter : public BodyWriter {
  public:
-  StreamWriter(ServerShared& shared, Stream& stream, bool chunked)
-      : shared_(shared), stream_(stream), chunked_(chunked) {}
+  StreamWriter(ServerShared& shared, Stream& stream, PatientWriter& writer, bool chunked)
+      : shared_(shared), stream_(stream), writer_(writer), chunked_(chunked) {}
 
   bool Write(std::string_view piece) override {
     if (!good_ || shared_.stopping.cancelled()) return false;
     if (piece.empty()) return true;
-    stream_.set_deadline(After(shared_.options.write_timeout));
-    if (!chunked_) return good_ = stream_.Write(piece).has_value();
+    if (!chunked_) return good_ = writer_.Write(piece).has_value();
     std::array<char, 16> size{};
     const auto end = std::to_chars(size.data(), size.data() + size.size(), piece.size(), 16).ptr;
     std::string framed(size.data(), end);
@@ -53,23 +52,33 @@ class StreamWriter : public BodyWriter {
     framed += "\r\n";
     framed += piece;
     framed += "\r\n";
-    return good_ = stream_.Write(framed).has_value();
+    return good_ = writer_.Write(framed).has_value();
   }
 
   bool Alive() override { return good_ && !shared_.stopping.cancelled() && !stream_.PeerGone(); }
 
   void Cut() override { good_ = false; }
 
-  bool Finish() { return good_ && (!chunked_ || stream_.Write("0\r\n\r\n").has_value()); }
+  bool Finish() { return good_ && (!chunked_ || writer_.Write("0\r\n\r\n").has_value()); }
 
  private:
   ServerShared& shared_;
   Stream& stream_;
+  PatientWriter& writer_;
   const bool chunked_;
   bool good_ = true;
 };
 
 }  // namespace
+
+Status PatientWriter::Write(std::string_view bytes, Deadline latest) {
+  if (bytes.empty()) return {};
+  const Deadline begin = Clock::now();
+  stream_.set_deadline(std::min(latest, After(left_)));
+  Status written = stream_.Write(bytes);
+  left_ -= Clock::now() - begin;
+  return written;
+}
 
 Status BodyShare::GrowTo(std::uint64_t bytes) {
   if (bytes <= shared_.options.small_body_bytes || bytes <= bytes_) return {};
@@ -89,8 +98,7 @@ bool ServerConnection::HasMore(Duration span) const {
 }
 
 Result<std::string_view> ServerConnection::ReadSome(std::span<char> buffer) {
-  stream_.set_deadline(due_);
-  HAMI_NET_TRY(Flush());
+  HAMI_NET_TRY(Flush(due_));
   while (true) {
     // A stop ends the doorkeeper, who would look after those that are slow.
     const bool stopping = shared_.stopping.cancelled();
@@ -157,6 +165,7 @@ ServerConnection::Turn ServerConnection::ServeOne() {
     due_ = After(shared_.options.header_timeout);
     patience_ = After(kPatience);
     asked_to_continue_ = false;
+    if (unread_.empty()) writer_.Renew();
   }
   // Until its first byte is here a request has not begun, and a stop need not wait for it.
   stream_.set_canceller(parser_ ? &shared_.cutting : &shared_.stopping);
@@ -183,7 +192,6 @@ ServerConnection::Turn ServerConnection::ServeRequest() {
     (void)Flush();
     return Turn::kOver;
   }
-  stream_.set_deadline(After(shared_.options.write_timeout));
   if (response.stream && request.method != "HEAD") {
     keep_alive = AnswerStreaming(response, http_1_0) && keep_alive;
   } else {
@@ -211,18 +219,18 @@ bool ServerConnection::Answer(const Response& response, bool head_request, bool 
   if (http_1_0 && keep_alive) head.insert(head.size() - 2, "Connection: keep-alive\r\n");
   const std::string_view body = head_request ? std::string_view() : std::string_view(response.body);
   unsent_ += head;
-  if (unsent_.size() + body.size() > kJoinBytes) return Flush() && stream_.Write(body) && keep_alive;
+  if (unsent_.size() + body.size() > kJoinBytes) return Flush() && writer_.Write(body) && keep_alive;
   unsent_ += body;
   const bool another = shared_.options.join_answers && keep_alive && !unread_.empty();
   return (another || Flush()) && keep_alive;
 }
 
-Status ServerConnection::Flush() { return stream_.Write(std::exchange(unsent_, {})); }
+Status ServerConnection::Flush(Deadline latest) { return writer_.Write(std::exchange(unsent_, {}), latest); }
 
 bool ServerConnection::AnswerStreaming(const Response& response, bool http_1_0) {
   unsent_ += ResponseHead(response, !http_1_0, !http_1_0);
   if (!Flush()) return false;
-  StreamWriter writer(shared_, stream_, !http_1_0);
+  StreamWriter writer(shared_, stream_, writer_, !http_1_0);
   try {
     response.stream(writer);
   } catch (const std::exception& exception) {
@@ -230,7 +238,6 @@ bool ServerConnection::AnswerStreaming(const Response& response, bool http_1_0) 
     base::LogError(std::string("streaming handler failed: ") + exception.what());
     return false;
   }
-  stream_.set_deadline(After(shared_.options.write_timeout));
   return writer.Finish() && !http_1_0 && !shared_.stopping.cancelled();
 }
 
@@ -244,7 +251,6 @@ ServerConnection::Turn ServerConnection::Refuse(const Error& error, bool request
   const int status = request_begun ? StatusFor(error, parser_ && !parser_->head_done()) : 0;
   if (request_begun) shared_.refused.fetch_add(1, std::memory_order_relaxed);
   if (status == 0) return Turn::kOver;
-  stream_.set_deadline(After(kDrainTime));
   // Senders such as kube-scheduler report the status and not the text.
   if (status == 413 || status == 503) TellOnceInAWhile(error);
   // What has come of it is no longer wanted.
@@ -253,7 +259,7 @@ ServerConnection::Turn ServerConnection::Refuse(const Error& error, bool request
   Response response{status, {{"Content-Type", "text/plain"}}, error.message + "\n", {}};
   if (status == 503) response.headers.emplace_back("Retry-After", "1");
   unsent_ += ResponseHead(response, false, false) + response.body;
-  if (Flush()) stream_.Drain(After(kDrainTime));
+  if (Flush(After(kDrainTime))) stream_.Drain(After(kDrainTime));
   return Turn::kOver;
 }
 

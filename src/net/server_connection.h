@@ -48,9 +48,23 @@ class BodyShare {
   std::uint64_t bytes_ = 0;
 };
 
+// Writes for as long as the client makes it wait no longer than it may.
+class PatientWriter {
+ public:
+  PatientWriter(Stream& stream, Duration patience) : stream_(stream), patience_(patience), left_(patience) {}
+  Status Write(std::string_view bytes, Deadline latest = kNever);
+  void Renew() { left_ = patience_; }
+
+ private:
+  Stream& stream_;
+  const Duration patience_;
+  Duration left_;
+};
+
 class ServerConnection {
  public:
-  ServerConnection(ServerShared& shared, base::Fd fd) : shared_(shared), stream_(std::move(fd)), share_(shared) {}
+  ServerConnection(ServerShared& shared, base::Fd fd)
+      : shared_(shared), stream_(std::move(fd)), writer_(stream_, shared.options.write_timeout), share_(shared) {}
 
   // Serves one request, or what there is of it: a client that is slow to send holds no thread meanwhile.
   enum class Turn { kOver, kServed, kQuiet };
@@ -70,7 +84,7 @@ class ServerConnection {
   // Whether the client was only slow, and has time left.
   bool IsQuiet(const Error& error) const;
   Turn ServeRequest();
-  Status Flush();
+  Status Flush(Deadline latest = kNever);
   void TellOnceInAWhile(const Error& error);
   Turn Refuse(const Error& error, bool request_begun);
   bool Answer(const Response& response, bool head_request, bool http_1_0, bool keep_alive);
@@ -79,6 +93,7 @@ class ServerConnection {
 
   ServerShared& shared_;
   Stream stream_;
+  PatientWriter writer_;
   bool greeted_ = false;                 // the TLS handshake, if any, is done
   bool begun_ = false;                   // a request, or the handshake
   Deadline due_ = kNever;                // of the phase that is under way

@@ -10,64 +10,13 @@
 #include <random>
 #include <thread>
 
-#include "net/client.h"
-#include "net/socket.h"
+#include "net/server_testing.h"
 
 namespace hami::net {
 namespace {
 
 using namespace std::chrono_literals;
-
-Response Echo(const Request& request) { return {200, {{"X-Method", request.method}}, request.body, {}}; }
-
-std::unique_ptr<Server> StartServer(Handler handler, ServerOptions options = {}) {
-  auto server = Server::Start(options, std::move(handler));
-  EXPECT_TRUE(server) << server.error().message;
-  return server ? *std::move(server) : nullptr;
-}
-
-std::unique_ptr<Client> ClientOf(const Server& server, const ClientOptions& options = {}) {
-  auto client = Client::Make({false, "127.0.0.1", server.port(), ""}, options);
-  EXPECT_TRUE(client);
-  return *std::move(client);
-}
-
-Call Post(std::string body) {
-  Call call;
-  call.method = "POST";
-  call.body = std::move(body);
-  return call;
-}
-
-// A connection that says exactly what the test says.
-class RawClient {
- public:
-  explicit RawClient(const Server& server) : stream_(Connected(server)) { stream_.set_deadline(After(10s)); }
-  bool Say(std::string_view text) { return stream_.Write(text).has_value(); }
-  // Everything until the server closes.
-  std::string Hear() {
-    std::string heard;
-    std::array<char, 4096> buffer;
-    while (true) {
-      const auto got = stream_.Read(buffer);
-      if (!got || *got == 0) return heard;
-      heard.append(buffer.data(), *got);
-    }
-  }
-  std::string HearSome() {
-    std::array<char, 4096> buffer;
-    const auto got = stream_.Read(buffer);
-    return std::string(buffer.data(), got ? *got : 0);
-  }
-
- private:
-  static base::Fd Connected(const Server& server) {
-    auto fd = Connect("127.0.0.1", server.port(), After(10s));
-    EXPECT_TRUE(fd);
-    return fd ? *std::move(fd) : base::Fd();
-  }
-  Stream stream_;
-};
+using namespace server_testing;
 
 TEST(Server, GivenManyRequestsWhenSentOneAfterAnotherThenOneConnectionServesThem) {
   const auto server = StartServer(Echo);
