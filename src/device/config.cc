@@ -135,27 +135,31 @@ void ReadNvidia(ConfigReader& in, NvidiaConfig& out) {
 
 using Keys = std::initializer_list<const char*>;
 
-// HAMi's types of other vendors' values: it would not start either with another. All others are texts.
-constexpr std::array<std::string_view, 6> kWholeNumbers = {
-    "memoryFactor", "memoryAllocatable", "memoryCapacity", "aiCore", "aiCPU", "memory"};
-constexpr std::array<std::string_view, 4> kFlags = {"sgpuTopologyAware", "hamiVnpuCore", "overwriteEnv", "superPod"};
-constexpr std::string_view kAnyShape = "memoryPerCard";
+// HAMi's types of other vendors' values, but for texts.
+constexpr std::array<std::pair<std::string_view, GoType>, 11> kTypes = {{
+    {"memoryFactor", GoType::kInt32},
+    {"memoryAllocatable", GoType::kInt64},
+    {"memoryCapacity", GoType::kInt64},
+    {"memory", GoType::kInt64},
+    {"aiCore", GoType::kInt32},
+    {"aiCPU", GoType::kInt32},
+    {"sgpuTopologyAware", GoType::kBool},
+    {"hamiVnpuCore", GoType::kBool},
+    {"overwriteEnv", GoType::kBool},
+    {"superPod", GoType::kBool},
+    {"memoryPerCard", GoType::kAny},
+}};
 
-void CheckType(ConfigReader& in, const char* key) {
-  const auto in_list = [key](const auto& keys) { return std::find(keys.begin(), keys.end(), key) != keys.end(); };
-  std::int64_t number = 0;
-  bool flag = false;
-  std::string text;
-  if (in_list(kWholeNumbers)) return in.Integer(key, number);
-  if (in_list(kFlags)) return in.Bool(key, flag);
-  if (key != kAnyShape) in.Text(key, text);
+// What HAMi would start with is let pass, and nothing else.
+void KeepTyped(ConfigReader& in, const char* key, std::string* value = nullptr) {
+  const auto found = std::find_if(kTypes.begin(), kTypes.end(), [key](const auto& type) { return type.first == key; });
+  in.Keep(key, found == kTypes.end() ? GoType::kText : found->second, value);
 }
 
 void KeepAll(ConfigReader& in, const std::string& path, Keys keys, OtherSections& out) {
   for (const char* key : keys) {
     std::string value;
-    CheckType(in, key);
-    in.Keep(key, &value);
+    KeepTyped(in, key, &value);
     if (!value.empty()) out[path + "." + key] = value;
   }
 }
@@ -191,7 +195,7 @@ void ReadNpuChip(ConfigReader& chip, const std::string& path, OtherSections& out
            "memoryCapacity", "memoryFactor", "aiCore", "aiCPU", "runtimeClassName", "overwriteEnv", "superPod"},
           out);
   chip.Each("templates", [&](ConfigReader& entry) {
-    for (const char* key : {"name", "memory", "aiCore", "aiCPU"}) CheckType(entry, key);
+    for (const char* key : {"name", "memory", "aiCore", "aiCPU"}) KeepTyped(entry, key);
   });
 }
 

@@ -13,6 +13,10 @@
 namespace hami::device {
 namespace {
 
+constexpr const char* kText = "must be a text";
+constexpr const char* kFlag = "must be true or false";
+constexpr const char* kWholeNumber = "must be a whole number";
+
 // From 1, as editors count.
 int LineOf(const YAML::Mark& mark) { return mark.is_null() ? 1 : mark.line + 1; }
 
@@ -119,9 +123,9 @@ void ConfigReader::Scalar(const char* key, T& out, const char* wanted) {
   out = std::move(read);
 }
 
-void ConfigReader::Text(const char* key, std::string& out) { Scalar(key, out, "must be a text"); }
-void ConfigReader::Bool(const char* key, bool& out) { Scalar(key, out, "must be true or false"); }
-void ConfigReader::Integer(const char* key, std::int64_t& out) { Scalar(key, out, "must be a whole number"); }
+void ConfigReader::Text(const char* key, std::string& out) { Scalar(key, out, kText); }
+void ConfigReader::Bool(const char* key, bool& out) { Scalar(key, out, kFlag); }
+void ConfigReader::Integer(const char* key, std::int64_t& out) { Scalar(key, out, kWholeNumber); }
 void ConfigReader::Real(const char* key, double& out) { Scalar(key, out, "must be a number"); }
 
 void ConfigReader::Texts(const char* key, std::vector<std::string>& out) {
@@ -134,9 +138,14 @@ void ConfigReader::Texts(const char* key, std::vector<std::string>& out) {
   }
 }
 
-void ConfigReader::Keep(const char* key, std::string* out) {
+void ConfigReader::Keep(const char* key, GoType type, std::string* out) {
   const std::optional<YAML::Node> value = Take(key);
-  if (value && value->IsScalar() && out != nullptr) *out = value->Scalar();
+  if (!value) return;
+  if (type != GoType::kAny && (!value->IsScalar() || !GoTakes(value->Tag(), value->Scalar(), type))) {
+    const char* const other = type == GoType::kBool ? kFlag : kWholeNumber;
+    return FailAt(*value, Path(key), type == GoType::kText ? kText : other);
+  }
+  if (value->IsScalar() && out != nullptr) *out = value->Scalar();
 }
 
 void ConfigReader::Absorb(ConfigReader& inner) {

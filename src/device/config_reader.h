@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/go_yaml.h"
 
 namespace hami::device {
 
@@ -29,8 +30,8 @@ class ConfigReader {
   void Integer(const char* key, std::int64_t& out);
   void Real(const char* key, double& out);
   void Texts(const char* key, std::vector<std::string>& out);
-  // A known key, of any shape, that nothing acts upon; keeps scalars.
-  void Keep(const char* key, std::string* out = nullptr);
+  // A known key that nothing acts upon, of a type that Go would read there; keeps scalars.
+  void Keep(const char* key, GoType type = GoType::kAny, std::string* out = nullptr);
   // A list of mappings.
   void Each(const char* key, const std::function<void(ConfigReader&)>& read);
   // A list of lists of mappings, with every mapping read.

@@ -137,7 +137,7 @@ TEST(DeviceConfig, GivenAWrongTypeInAnotherVendorsSection_ThenTheErrorNamesFileL
   EXPECT_EQ(ErrorOf("metax:\n  sgpuTopologyAware: perhaps\n"),
             "f.yaml:2: metax.sgpuTopologyAware: must be true or false");
   EXPECT_EQ(ErrorOf("iluvatars:\n- chipName: []\n"), "f.yaml:2: iluvatars[0].chipName: must be a text");
-  EXPECT_EQ(ErrorOf("vnpus:\n  configs:\n  - aiCore: 2.5\n"),
+  EXPECT_EQ(ErrorOf("vnpus:\n  configs:\n  - aiCore: '24'\n"),
             "f.yaml:3: vnpus.configs[0].aiCore: must be a whole number");
   EXPECT_EQ(ErrorOf("vnpus:\n  configs:\n  - templates:\n    - memory: 8Gi\n"),
             "f.yaml:4: vnpus.configs[0].templates[0].memory: must be a whole number");
@@ -145,6 +145,43 @@ TEST(DeviceConfig, GivenAWrongTypeInAnotherVendorsSection_ThenTheErrorNamesFileL
                     "  - {chipName: 910, superPod: off, runtimeClassName: ''}\n"),
             "(none)")
       << "as Go's YAML reads them";
+}
+
+// As yaml.v2 2.4.0 decodes them into an int32, an int64 and a bool.
+TEST(DeviceConfig, GivenAValueInAnotherVendorsSection_ThenWhatGoTakesPassesAndNothingElse) {
+  struct Case {
+    const char* key;
+    std::vector<const char*> taken;
+    std::vector<const char*> refused;
+  };
+  const Case cases[] = {
+      {"hygon: {memoryFactor: ",
+       {"1",          "1.0",         "2.5",          "1e3",   "1E3",   "1.",        ".5",       "-.5",   "+.5",
+        "+1",         "-1",          "-0",           "0x10",  "0X10",  "-0x10",     "+0x10",    "010",   "08",
+        "0o10",       "0O7",         "0b11",         "-0b11", "1_000", "1_",        "0x_1",     "1_0.0", ".5_0",
+        "2147483647", "-2147483648", "2147483647.5", "~",     "",      "!!int '1'", "!!float 1"},
+       {"'1'",   "\"1\"", "'1.0'", "''",   "2147483648", "2147483648.0", "-2147483649", "true", "many",
+        "8Gi",   "1e",    "0x1p3", "0x",   "_1",         ".e1",          ".",           "-",    ".inf",
+        "-.inf", ".nan",  "1e400", "1:30", "2001-01-01", "!!str 1",      "!!int 1.0",   "[1]",  "{a: 1}"}},
+      {"vnpus: {configs: [{memoryCapacity: ",
+       {"65536", "9223372036854775807", "-9223372036854775808", "1e18"},
+       {"9223372036854775808", "99999999999999999999", "1e19", "'65536'"}},
+      {"metax: {sgpuTopologyAware: ",
+       {"true", "True", "TRUE", "yes", "on", "y", "Y", "YES", "false", "off", "Off", "no", "n", "~", "",
+        "!!bool 'true'"},
+       {"'true'", "\"yes\"", "'on'", "tRue", "oN", "1", "0", "1.0", "''", "perhaps", "[true]", "!!str true"}}};
+  for (const Case& one : cases) {
+    const std::string_view key = one.key;
+    std::string closing;
+    for (const char c : key) {
+      if (c == '{' || c == '[') closing.insert(closing.begin(), c == '{' ? '}' : ']');
+    }
+    const auto error = [&](const char* value) {
+      return ErrorOf(("biren: {resourceCountName: b}\n" + std::string(key) + value + closing + "\n").c_str());
+    };
+    for (const char* value : one.taken) EXPECT_EQ(error(value), "(none)") << key << value;
+    for (const char* value : one.refused) EXPECT_NE(error(value), "(none)") << key << value;
+  }
 }
 
 TEST(DeviceConfig, GivenNamesThatNoContainerCanAskFor_ThenTheyAreRefused) {
