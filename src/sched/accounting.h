@@ -27,7 +27,7 @@ struct Entry {
   int container = 0;
   Role role = Role::kApp;
   device::MiB memory = 0;
-  int cores = 0;
+  std::int64_t cores = 0;
 };
 
 struct CardCharge {

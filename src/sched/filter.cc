@@ -13,7 +13,6 @@ namespace hami::sched {
 namespace {
 
 constexpr std::size_t kMaxShapes = 64;
-constexpr std::int64_t kMostAsked = 1LL << 44;  // by a container: sums stay inside 64 bits, and no quota is as large
 
 // Names differ in their last characters more than in their first.
 bool Contains(std::span<const std::string_view> names, std::string_view wanted) {

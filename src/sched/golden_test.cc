@@ -244,7 +244,7 @@ void RunWebhook(const json::object& test, World& world) {
   }
   const json::value& pod = test.at("pod");
   const json::object& expect = test.at("expect").as_object();
-  const Admission admission = Admit(pod, "default", config, world.vendors, world.ledger.quotas());
+  const Admission admission = Admit(pod, config, world.vendors, world.ledger.quotas().Rooms("default"));
   EXPECT_EQ(admission.code, static_cast<int>(base::GetUint(expect, "code").value_or(200)));
   EXPECT_EQ(admission.message, Text(expect, "message"));
   EXPECT_EQ(admission.allowed, expect.contains("mutated"));

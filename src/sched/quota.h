@@ -28,6 +28,10 @@ struct QuotaRoom {
   }
 };
 
+// By a container, of memory or cores, where the ask is held against a quota: the sum of any number of containers stays
+// inside 64 bits, and no quota is as large.
+inline constexpr std::int64_t kMostAsked = 1LL << 44;
+
 struct QuotaUse {
   std::int64_t memory = 0;
   std::int64_t cores = 0;

@@ -50,13 +50,9 @@ QuotaUse Asked(const device::Pod& pod, const device::Vendor& vendor) {
     const device::Container& container = i < inits ? pod.init_containers[i] : pod.containers[i - inits];
     const auto request = vendor.ParseRequest(container);
     if (!request) continue;
-    // Of any number of containers the sum has to fit 64 bits; no quota is as large.
-    constexpr device::MiB kMostMemory = 1LL << 44;
-    const device::MiB memory = std::min(request->memory * request->count, kMostMemory);
-    Entry entry{0, static_cast<int>(i), roles[i], memory, 0};
-    constexpr std::int64_t kMost = 1 << 30;
-    entry.cores = static_cast<int>(std::min<std::int64_t>(std::int64_t{request->cores} * request->count, kMost));
-    entries.push_back(entry);
+    const device::MiB memory = std::min(request->memory * request->count, kMostAsked);
+    const std::int64_t cores = std::min(std::int64_t{request->cores} * request->count, kMostAsked);
+    entries.push_back({0, static_cast<int>(i), roles[i], memory, cores});
   }
   QuotaUse use;
   for (const CardCharge& charge : Collapse(entries, false)) {
@@ -66,23 +62,22 @@ QuotaUse Asked(const device::Pod& pod, const device::Vendor& vendor) {
   return use;
 }
 
-bool ExceedsQuota(const json::value& pod_json, std::string_view ns, const device::Vendors& vendors,
-                  const QuotaBooks& quotas) {
+bool ExceedsQuota(const json::value& pod_json, const device::Vendors& vendors, std::span<const QuotaRoom> room) {
+  if (std::none_of(room.begin(), room.end(), [](const QuotaRoom& one) { return one.limited(); })) return false;
+  const Result<device::Pod> pod = device::ReadPod(json::serialize(pod_json));
+  if (!pod) return false;
   for (std::size_t v = 0; v < vendors.size(); ++v) {
-    const QuotaRoom room = quotas.Room(ns, static_cast<int>(v));
-    if (!room.limited()) continue;
-    const Result<device::Pod> pod = device::ReadPod(json::serialize(pod_json));
-    if (!pod) return false;
+    if (!room[v].limited()) continue;
     const QuotaUse use = Asked(*pod, *vendors[v]);
-    if (use != QuotaUse{} && !room.Admits(use.memory, use.cores)) return true;
+    if (use != QuotaUse{} && !room[v].Admits(use.memory, use.cores)) return true;
   }
   return false;
 }
 
 class Reviewer {
  public:
-  Reviewer(std::string_view ns, const WebhookConfig& config, const device::Vendors& vendors, const QuotaBooks& quotas)
-      : ns_(ns), config_(config), vendors_(vendors), quotas_(quotas) {}
+  Reviewer(const WebhookConfig& config, const device::Vendors& vendors, std::span<const QuotaRoom> room)
+      : config_(config), vendors_(vendors), room_(room) {}
 
   Admission Review(const json::value& submitted) {
     json::value pod = submitted;
@@ -103,7 +98,7 @@ class Reviewer {
         if (node && !node->empty()) return Deny(403, "pod has node assigned");
         (*spec)["schedulerName"] = config_.scheduler_name;
       }
-      if (ExceedsQuota(pod, ns_, vendors_, quotas_)) return Deny(403, "exceeding resource quota");
+      if (ExceedsQuota(pod, vendors_, room_)) return Deny(403, "exceeding resource quota");
     }
     return {true, 200, "", DiffJson(submitted, pod)};
   }
@@ -140,17 +135,16 @@ class Reviewer {
     return std::nullopt;
   }
 
-  std::string_view ns_;
   const WebhookConfig& config_;
   const device::Vendors& vendors_;
-  const QuotaBooks& quotas_;
+  std::span<const QuotaRoom> room_;
 };
 
 }  // namespace
 
-Admission Admit(const json::value& pod, std::string_view ns, const WebhookConfig& config,
-                const device::Vendors& vendors, const QuotaBooks& quotas) {
-  return Reviewer(ns, config, vendors, quotas).Review(pod);
+Admission Admit(const json::value& pod, const WebhookConfig& config, const device::Vendors& vendors,
+                std::span<const QuotaRoom> room) {
+  return Reviewer(config, vendors, room).Review(pod);
 }
 
 }  // namespace hami::sched

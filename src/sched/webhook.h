@@ -6,8 +6,8 @@
 
 #pragma once
 
+#include <span>
 #include <string>
-#include <string_view>
 
 #include "base/json.h"
 #include "device/vendor.h"
@@ -27,8 +27,9 @@ struct Admission {
   base::json::array patch;  // JSON Patch; empty when nothing changes
 };
 
-// NS is the namespace of the AdmissionReview: the pod's own is often still empty.
-Admission Admit(const base::json::value& pod, std::string_view ns, const WebhookConfig& config,
-                const device::Vendors& vendors, const QuotaBooks& quotas);
+// ROOM: what the quotas of the namespace leave, of every vendor. That is the namespace of the AdmissionReview: the
+// pod's own is often still empty.
+Admission Admit(const base::json::value& pod, const WebhookConfig& config, const device::Vendors& vendors,
+                std::span<const QuotaRoom> room);
 
 }  // namespace hami::sched

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "base/json_cursor.h"
 #include "base/strings.h"
 #include "kube/base64.h"
 #include "kube/scanner.h"
@@ -32,6 +31,14 @@ const json::object* FindObject(const json::object& object, std::string_view key)
   return member == nullptr ? nullptr : member->if_object();
 }
 
+// As base::KindOfJson says it of a text.
+std::string_view KindOf(const json::value& document) {
+  if (const bool* flag = document.if_bool()) return *flag ? "true" : "false";
+  if (document.is_null()) return "null";
+  if (document.is_string()) return "a string";
+  return document.is_array() ? "a list" : "a number";
+}
+
 // Requests for pods and nothing below them (pods/ephemeralcontainers). What does not say its kind is taken for a pod,
 // as webhooks are registered for pods.
 bool CreatesPod(const json::object& request) {
@@ -45,9 +52,7 @@ bool CreatesPod(const json::object& request) {
 Result<Review> ReadReview(const json::value& document, std::string& version) {
   const json::object* root = document.if_object();
   if (root == nullptr) {
-    const std::string text = json::serialize(document);
-    const std::string_view kind = base::KindOfJson(text);
-    return Fail(base::Concat({"the body is no AdmissionReview: a JSON object is wanted, this is ", kind}));
+    return Fail(base::Concat({"the body is no AdmissionReview: a JSON object is wanted, this is ", KindOf(document)}));
   }
   const auto api_version = base::GetString(*root, "apiVersion");
   if (base::GetString(*root, "kind").value_or("") != "AdmissionReview" || !api_version) {

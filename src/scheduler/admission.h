@@ -19,7 +19,7 @@ namespace hami::scheduler {
 using AdmitPod = std::function<sched::Admission(const base::json::value& pod, std::string_view ns)>;
 
 struct AdmissionAnswer {
-  int http_status = 200;  // 400: the body is no review, so that there is no uid to answer to
+  int http_status = 200;  // 400: the body is no review, so that there is no uid to answer to; 503: not now, a text
   std::string body;
   bool allowed = false;
   bool patched = false;

@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto answer =
       hami::scheduler::AnswerReview(body, [&](const json::value& pod, std::string_view ns) -> hami::sched::Admission {
         seen = pod;
-        return hami::sched::Admit(pod, ns, {"hami-scheduler", true}, vendors, quotas);
+        return hami::sched::Admit(pod, {"hami-scheduler", true}, vendors, quotas.Rooms(ns));
       });
   const json::value document = json::parse(answer.body);
   Check(document.at("kind") == "AdmissionReview");

@@ -22,7 +22,7 @@ class AdmissionReview : public testing::Test {
     return AnswerReview(body, [this](const json::value& pod, std::string_view ns) {
       ++asked_;
       namespace_ = ns;
-      return sched::Admit(pod, ns, {"hami-scheduler", true}, vendors_, quotas_);
+      return sched::Admit(pod, {"hami-scheduler", true}, vendors_, quotas_.Rooms(ns));
     });
   }
   static json::object Request(const json::value& pod) {

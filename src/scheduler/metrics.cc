@@ -318,7 +318,8 @@ struct Metrics::Instruments {
                       .Help("Answers of /webhook")
                       .Labels(zone)
                       .Register(registry);
-    for (const char* result : {"denied", "patched", "unchanged", "unreadable"}) admissions->Add({{"result", result}});
+    for (const char* result : {"busy", "denied", "patched", "unchanged", "unreadable"})
+      admissions->Add({{"result", result}});
   }
 };
 

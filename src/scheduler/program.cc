@@ -2,7 +2,6 @@
 
 #include "scheduler/program.h"
 
-#include <mutex>
 #include <set>
 #include <thread>
 
@@ -23,6 +22,7 @@
 #include "scheduler/leader.h"
 #include "scheduler/metrics.h"
 #include "scheduler/pprof.h"
+#include "scheduler/reviews.h"
 #include "scheduler/routes.h"
 
 namespace hami::scheduler {
@@ -32,8 +32,6 @@ constexpr std::size_t kMostConfigBytes = 4U << 20U;
 // A bind call may wait long for its node, each on a thread.
 constexpr unsigned kMainThreads = 256;
 constexpr unsigned kMetricsThreads = 4;
-// Above it, one at a time: the document of a review may need eighteen times its text.
-constexpr std::size_t kLargeReview = 64U << 10U;
 constexpr auto kFinishTime = std::chrono::seconds(15);
 constexpr auto kLastEventsTime = std::chrono::seconds(2);
 
@@ -107,6 +105,7 @@ tl::unexpected<base::Error> NotServing(const std::string& address_flag, const ne
 }
 
 const char* ResultOf(const AdmissionAnswer& answer) {
+  if (answer.http_status == 503) return "busy";
   if (answer.http_status != 200) return "unreadable";
   if (!answer.allowed) return "denied";
   return answer.patched ? "patched" : "unchanged";
@@ -128,6 +127,7 @@ class Program::Parts {
         keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
         cache_(*client_, books_, registration_, time_, {.node_selector = options.node_selector}),
         extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); }),
+        reviews_(books_, {options.scheduler_name, options.overwrite_default_scheduler}),
         metrics_({[this](const auto& use) { books_.Read([&](const State& state) { use(state.ledger); }); },
                   [this] { return Count(); }, options.legacy_metrics}) {}
 
@@ -146,8 +146,6 @@ class Program::Parts {
   BindLease::Needs LeaseNeeds();
   RecordEvent Recording();
   Endpoints MakeEndpoints();
-  AdmissionAnswer Review(std::string_view body);
-  std::mutex large_review_;
   std::vector<Reading> Count() const;
   base::Status Listen();
 
@@ -167,6 +165,7 @@ class Program::Parts {
   Keeper keeper_;
   Cache cache_;
   Extender extender_;
+  Reviews reviews_;
   Metrics metrics_;
   std::thread keeping_;
   std::thread leasing_;
@@ -226,18 +225,6 @@ RecordEvent Program::Parts::Recording() {
   };
 }
 
-AdmissionAnswer Program::Parts::Review(std::string_view body) {
-  const sched::WebhookConfig config{options_.scheduler_name, options_.overwrite_default_scheduler};
-  std::unique_lock alone(large_review_, std::defer_lock);
-  if (body.size() > kLargeReview) alone.lock();
-  AdmissionAnswer answer = AnswerReview(body, [&](const base::json::value& pod, std::string_view ns) {
-    return books_.Read(
-        [&](const State& state) { return sched::Admit(pod, ns, config, books_.vendors(), state.ledger.quotas()); });
-  });
-  metrics_.CountAdmission(ResultOf(answer));
-  return answer;
-}
-
 Endpoints Program::Parts::MakeEndpoints() {
   Endpoints endpoints;
   if (options_.profiling) endpoints.pprof = PprofRoutes(LoadProfiler(), hurry_);
@@ -253,7 +240,11 @@ Endpoints Program::Parts::MakeEndpoints() {
     metrics_.ObserveBind(SecondsSince(begin));
     return reply;
   };
-  endpoints.review = [this](std::string_view body) { return Review(body); };
+  endpoints.review = [this](std::string_view body) {
+    AdmissionAnswer answer = reviews_.Answer(body);
+    metrics_.CountAdmission(ResultOf(answer));
+    return answer;
+  };
   endpoints.readiness = [this] {
     return std::string(leader_.leads() ? "leading" : "following") +
            (cache_.Synced() ? ", books complete\n" : ", books incomplete: /filter waits\n");

@@ -43,6 +43,13 @@ net::Response Json(int status, std::string body) {
   return response;
 }
 
+// With Retry-After the API server's client asks again by itself.
+net::Response Busy(std::string text) {
+  net::Response response = Text(503, std::move(text));
+  response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
 bool IsJson(const net::Request& request) {
   const std::string* type = request.headers.Find("Content-Type");
   if (type == nullptr) return true;
@@ -55,6 +62,7 @@ net::Response Post(const Endpoints& endpoints, std::string_view path, const net:
   if (path == "/webhook") {
     if (!IsJson(request)) return Text(415, "an AdmissionReview comes as application/json\n");
     AdmissionAnswer answer = endpoints.review(request.body);
+    if (answer.http_status == 503) return Busy(std::move(answer.body));
     return Json(answer.http_status, std::move(answer.body));
   }
   Reply reply = (path == "/filter" ? endpoints.filter : endpoints.bind)(request.body, request.abandoned);

@@ -30,6 +30,7 @@ class Routes : public testing::Test {
            return body.empty() ? Reply{400, "Please send a request body"} : Reply{200, "bound " + std::string(body)};
          },
          [](std::string_view body) {
+           if (body == "busy") return AdmissionAnswer{503, "try again\n", false, false};
            return AdmissionAnswer{body == "bad" ? 400 : 200, "reviewed", true, false};
          },
          [] { return std::string("leading\n"); }, std::move(pprof)});
@@ -54,6 +55,14 @@ TEST_F(Routes, TheWebhookWantsJson) {
   EXPECT_EQ(main_(Ask("POST", "/webhook", "bad")).status, 400);
   EXPECT_EQ(ContentType(main_(Ask("POST", "/webhook", "bad"))), "application/json");
   EXPECT_EQ(main_(Ask("POST", "/webhook", "x", {{"Content-Type", "text/xml"}})).status, 415);
+}
+
+TEST_F(Routes, AReviewThatFindsNoRoomIsToldWhenToComeAgain) {
+  const net::Response busy = main_(Ask("POST", "/webhook", "busy"));
+  EXPECT_EQ(busy.status, 503);
+  EXPECT_THAT(ContentType(busy), HasSubstr("text/plain"));
+  ASSERT_NE(busy.headers.Find("Retry-After"), nullptr);
+  EXPECT_EQ(*busy.headers.Find("Retry-After"), "1");
 }
 
 TEST_F(Routes, ProbesAnswerWhateverTheState) {
