@@ -37,6 +37,11 @@ const std::string* Find(const StringMap& map, std::string_view key) {
   return found == map.end() ? nullptr : &found->second;
 }
 
+std::string_view TextAt(const StringMap& map, std::string_view key) {
+  const std::string* text = Find(map, key);
+  return text == nullptr ? std::string_view() : std::string_view(*text);
+}
+
 Result<ScoringWeights> ParseScoringWeights(std::string_view text) {
   const auto fail = [&](std::string_view why) {
     return Fail(

@@ -22,6 +22,8 @@ std::vector<std::string> SplitList(std::string_view text);
 std::optional<bool> ParseBool(std::string_view text);
 
 const std::string* Find(const StringMap& map, std::string_view key);
+// Empty where there is none.
+std::string_view TextAt(const StringMap& map, std::string_view key);
 
 // How much shares in use, cores and memory weigh in a card's score.
 struct ScoringWeights {

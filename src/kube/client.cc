@@ -392,14 +392,6 @@ std::vector<Status> Client::CreateAll(const Resource& resource, std::span<NewObj
   return outcomes;
 }
 
-Result<json::value> Client::Update(const Resource& resource, std::string_view ns, std::string_view name,
-                                   const json::value& object, const CallContext& context) {
-  net::Call call = NewCall("PUT", PathTo(resource, ns, name), context);
-  call.headers.emplace_back("Content-Type", "application/json");
-  call.body = Text(object);
-  return ExchangeJson(std::move(call), context.parts);
-}
-
 Result<json::value> Client::Patch(const Resource& resource, std::string_view ns, std::string_view name, PatchType type,
                                   const json::value& patch, const CallContext& context) {
   net::Call call = NewCall("PATCH", PathTo(resource, ns, name), context);
@@ -407,16 +399,6 @@ Result<json::value> Client::Patch(const Resource& resource, std::string_view ns,
                             type == PatchType::kMerge ? "application/merge-patch+json" : "application/json-patch+json");
   call.body = Text(patch);
   return ExchangeJson(std::move(call), context.parts);
-}
-
-Status Client::Delete(const Resource& resource, std::string_view ns, std::string_view name, std::string_view uid,
-                      const CallContext& context) {
-  net::Call call = NewCall("DELETE", PathTo(resource, ns, name), context);
-  if (!uid.empty()) {
-    call.headers.emplace_back("Content-Type", "application/json");
-    call.body = Text({{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"preconditions", {{"uid", View(uid)}}}});
-  }
-  return ExchangeStatus(std::move(call));
 }
 
 Status Client::Bind(std::string_view ns, std::string_view pod, std::string_view uid, std::string_view node,

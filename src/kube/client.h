@@ -112,14 +112,8 @@ class Client {
   // order.
   std::vector<Status> CreateAll(const Resource& resource, std::span<NewObject> objects,
                                 const CallContext& context = {});
-  // The object's metadata.resourceVersion, if any, makes it conditional.
-  Result<json::value> Update(const Resource& resource, std::string_view ns, std::string_view name,
-                             const json::value& object, const CallContext& context = {});
   Result<json::value> Patch(const Resource& resource, std::string_view ns, std::string_view name, PatchType type,
                             const json::value& patch, const CallContext& context = {});
-  // UID, if not empty, must be the object's.
-  Status Delete(const Resource& resource, std::string_view ns, std::string_view name, std::string_view uid = {},
-                const CallContext& context = {});
   // POST pods/binding. UID, if not empty, must be the pod's.
   Status Bind(std::string_view ns, std::string_view pod, std::string_view uid, std::string_view node,
               const CallContext& context = {});

@@ -138,7 +138,7 @@ bool FakeApiServer::Edit(const Resource& resource, std::string_view ns, std::str
 }
 
 bool FakeApiServer::Remove(const Resource& resource, std::string_view ns, std::string_view name) {
-  return store_.Delete(resource.plural, ns, name, {}).status == 200;
+  return store_.Delete(resource.plural, ns, name).status == 200;
 }
 
 std::vector<json::value> FakeApiServer::All(const Resource& resource, const std::string& ns) const {
@@ -388,19 +388,6 @@ net::Response FakeApiServer::Write(const net::Request& request, const Route& rou
   if (request.method == "POST" && route.name.empty())
     return AnswerOf(store_.Create(route.plural, route.ns, std::move(body)));
   if (route.name.empty()) return Refusal(405, "MethodNotAllowed", "the server does not allow this method");
-  if (request.method == "DELETE") {
-    const json::object* options = body.if_object();
-    const json::value* conditions = options == nullptr ? nullptr : options->if_contains("preconditions");
-    const bool has = conditions != nullptr && conditions->is_object();
-    const std::string uid = has ? base::GetString(conditions->get_object(), "uid").value_or("") : "";
-    return AnswerOf(store_.Delete(route.plural, route.ns, route.name, uid));
-  }
-  if (request.method == "PUT") {
-    return AnswerOf(store_.Modify(route.plural, route.ns, route.name, [&](json::value& object) {
-      object = body;
-      return FakeOutcome{};
-    }));
-  }
   if (request.method != "PATCH") return Refusal(405, "MethodNotAllowed", "the server does not allow this method");
   const std::string* type = request.headers.Find("Content-Type");
   const bool merge = type != nullptr && *type == "application/merge-patch+json";

@@ -249,13 +249,11 @@ FakeOutcome FakeStore::Modify(std::string_view plural, std::string_view ns, std:
   }
 }
 
-FakeOutcome FakeStore::Delete(std::string_view plural, std::string_view ns, std::string_view name,
-                              std::string_view uid) {
+FakeOutcome FakeStore::Delete(std::string_view plural, std::string_view ns, std::string_view name) {
   const std::string key = KeyOf(ns, name);
   const std::scoped_lock lock(mutex_);
   const FakePtr before = Find(plural, key);
   if (!before) return NotFound(plural, name);
-  if (!uid.empty() && before->uid != uid) return {409, "Conflict", "the uid in the precondition differs", nullptr};
   Kind& kind = KindOf(plural);
   kind.objects.erase(key);
   const std::uint64_t version = version_ + 1;

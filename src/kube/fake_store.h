@@ -91,7 +91,7 @@ class FakeStore {
   // was faster.
   using Change = std::function<FakeOutcome(json::value& object)>;
   FakeOutcome Modify(std::string_view plural, std::string_view ns, std::string_view name, const Change& change);
-  FakeOutcome Delete(std::string_view plural, std::string_view ns, std::string_view name, std::string_view uid);
+  FakeOutcome Delete(std::string_view plural, std::string_view ns, std::string_view name);
   FakeOutcome Get(std::string_view plural, std::string_view ns, std::string_view name) const;
 
   struct Page {

@@ -110,13 +110,6 @@ std::string_view ReasonPhrase(int status) {
   return {phrase.data(), phrase.size()};
 }
 
-std::string RequestHead(const Request& request, std::size_t body_bytes) {
-  std::string head;
-  head.reserve(kUsualHeadBytes);
-  AppendRequestHead(head, request.method, {}, request.target, {}, request.headers, body_bytes);
-  return head;
-}
-
 void AppendRequestHead(std::string& out, std::string_view method, std::string_view path, std::string_view target,
                        std::string_view lines, const Headers& headers, std::size_t body_bytes) {
   out.append(method).append(" "sv).append(path).append(target).append(" HTTP/1.1\r\n"sv).append(lines);

@@ -69,11 +69,8 @@ using BodyLimitOf = std::function<BodyLimit(std::string_view target)>;
 
 std::string_view ReasonPhrase(int status);
 
-// What goes over the wire before the body. Line breaks in header values are replaced by blanks. REQUEST's own body may
-// be elsewhere: BODY_BYTES counts.
-std::string RequestHead(const Request& request, std::size_t body_bytes);
-// The same of the parts, behind what OUT holds; what is requested is TARGET within PATH. LINES, as HeaderLines wrote
-// them, go before the other headers.
+// What goes over the wire before the body, behind what OUT holds; what is requested is TARGET within PATH. LINES, as
+// HeaderLines wrote them, go before the other headers, whose values' line breaks are replaced by blanks.
 void AppendRequestHead(std::string& out, std::string_view method, std::string_view path, std::string_view target,
                        std::string_view lines, const Headers& headers, std::size_t body_bytes);
 std::string HeaderLines(const Headers& headers);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "device/annotations.h"
+#include "device/lists.h"
 
 namespace hami::plugin {
 namespace {
@@ -30,14 +31,9 @@ device::Device Registered(const Card& card, const NodeSettings& settings) {
   return out;
 }
 
-std::string_view TextAt(const StringMap& annotations, const char* key) {
-  const auto found = annotations.find(key);
-  return found == annotations.end() ? std::string_view() : std::string_view(found->second);
-}
-
 std::vector<std::string> CordonsOf(const StringMap& annotations) {
   std::vector<std::string> cordons;
-  for (const std::string& part : base::Split(TextAt(annotations, device::kDeviceCordon), ',')) {
+  for (const std::string& part : base::Split(device::TextAt(annotations, device::kDeviceCordon), ',')) {
     if (const auto uuid = base::Trim(part); !uuid.empty()) cordons.emplace_back(uuid);
   }
   return cordons;
@@ -116,14 +112,14 @@ std::optional<json::value> PatchFor(const StringMap& annotations, const Registra
   changes.SetOrRemove(kConcurrentKey, wanted.concurrent_allocate ? "1" : "");
   changes.SetOrRemove(kHealthKey, EncodeJournal(wanted.health));
   Cordon(annotations, wanted.health, changes);
-  if (wanted.answer_handshake && TextAt(annotations, kHandshakeKey).starts_with(kRequesting)) {
+  if (wanted.answer_handshake && device::TextAt(annotations, kHandshakeKey).starts_with(kRequesting)) {
     changes.Set(kHandshakeKey, "Reported" + device::RequestingText(clock).substr(kRequesting.size()));
   }
   return std::move(changes).Patch();
 }
 
 HealthJournal JournalOf(const StringMap& annotations) {
-  auto journal = DecodeJournal(TextAt(annotations, kHealthKey));
+  auto journal = DecodeJournal(device::TextAt(annotations, kHealthKey));
   if (journal) return *std::move(journal);
   base::LogWarning(base::Concat(
       {"annotation ", kHealthKey, " of the node: ", journal.error().message, "; the GPUs' past is forgotten"}));
@@ -133,7 +129,7 @@ HealthJournal JournalOf(const StringMap& annotations) {
 std::vector<std::string> LiftedCordons(const StringMap& annotations) {
   std::vector<std::string> lifted;
   const std::vector<std::string> cordons = CordonsOf(annotations);
-  const auto journal = DecodeJournal(TextAt(annotations, kHealthKey));
+  const auto journal = DecodeJournal(device::TextAt(annotations, kHealthKey));
   if (!journal) return lifted;
   for (const auto& [uuid, entry] : *journal) {
     if (entry.state == HealthState::kOut && !Has(cordons, uuid)) lifted.push_back(uuid);

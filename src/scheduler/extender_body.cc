@@ -79,13 +79,10 @@ base::Status ReadNames(std::string_view text, base::JsonCursor& cursor, FilterBo
   return plain ? base::Status() : DecodeNames(body);
 }
 
+// Whatever an error quotes, the answer is JSON in UTF-8.
 void AppendText(std::string& out, std::string_view text) {
-  if (base::IsPlain(text)) {
-    out.append(1, '"').append(text).append(1, '"');
-  } else {
-    // Whatever an error quotes, the answer is JSON.
-    out += json::serialize(json::value(base::Printable(text)));
-  }
+  if (base::IsPlain(text)) return base::AppendJsonString(out, text);
+  base::AppendJsonString(out, base::Printable(text));
 }
 
 template <typename Each>

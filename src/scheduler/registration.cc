@@ -18,13 +18,8 @@ using device::HandshakeAction;
 
 constexpr device::UnixSeconds kWriteAgain = 15;
 
-std::string_view TextAt(const device::StringMap& map, std::string_view key) {
-  const std::string* text = device::Find(map, key);
-  return text == nullptr ? std::string_view() : std::string_view(*text);
-}
-
 std::int64_t CountAt(const device::StringMap& resources, std::string_view key) {
-  const std::string_view text = TextAt(resources, key);
+  const std::string_view text = device::TextAt(resources, key);
   std::int64_t count = 0;
   std::from_chars(text.data(), text.data() + text.size(), count);
   return count;
@@ -71,7 +66,7 @@ void Registration::DropCards(State& state, NodeBook& node, int vendor) {
 void Registration::LookAtVendor(State& state, NodeBook& node, int index, const device::LocalClock& clock) {
   const device::Vendor& vendor = *state.vendors()[static_cast<std::size_t>(index)];
   NodeBook::Vendor& known = node.vendors[static_cast<std::size_t>(index)];
-  const std::string_view registered = TextAt(node.view.annotations, vendor.register_annotation());
+  const std::string_view registered = device::TextAt(node.view.annotations, vendor.register_annotation());
   if (!node.view.selected || registered.empty()) {
     known.memory = {};
     known.owed = HandshakeAction::kNothing;
