@@ -77,7 +77,7 @@ class Metrics {
 
   void ObserveFilter(double seconds);
   void ObserveBind(double seconds);
-  // RESULT: "patched", "unchanged", "denied", "unreadable".
+  // RESULT: "patched", "unchanged", "denied", "unreadable", "busy".
   void CountAdmission(const std::string& result);
 
   // The whole answer to a scrape.
