@@ -177,7 +177,7 @@ void Ledger::SetDeadline(PodRecord& record, device::UnixSeconds deadline) {
 }
 
 void Ledger::ClearDeadline(const PodRecord& record) {
-  if (!record.bound) deadlines_.erase({record.deadline, record.uid});
+  if (!record.bound && !record.held) deadlines_.erase({record.deadline, record.uid});
 }
 
 void Ledger::Insert(PodRecord record) {
@@ -204,6 +204,7 @@ void Ledger::Erase(PodId id) {
 
 void Ledger::RemovePod(std::string_view uid) {
   ++counters_.events;
+  if (const auto found = ahead_.find(uid); found != ahead_.end()) ahead_.erase(found);
   if (const auto found = by_uid_.find(uid); found != by_uid_.end()) Erase(found->second);
 }
 
@@ -231,9 +232,14 @@ bool Ledger::UpsertPod(const device::Pod& pod) {
   // Once the init containers have ended they do not come back for this pod.
   record.init_done = pod.init_done || (known != nullptr && known->init_done);
   record.bound = bound || (known != nullptr && known->bound);
-  record.deadline = AssignedTime(pod) + assume_seconds_;
-  const bool stays = known != nullptr && nodes_[known->node]->name() == *assigned && known->bound == record.bound &&
-                     known->ns == pod.ns;
+  record.assigned = AssignedTime(pod);
+  record.deadline = record.assigned + assume_seconds_;
+  // Its time begins anew when it is placed anew, and not with everything else that somebody writes on it.
+  if (known != nullptr && !known->own && known->assigned == record.assigned) record.deadline = known->deadline;
+  const auto over = ahead_.find(pod.uid);
+  if (over != ahead_.end() && !record.bound && over->second == record.assigned) return false;
+  const bool moved = known != nullptr && (nodes_[known->node]->name() != *assigned || known->ns != pod.ns);
+  const bool stays = known != nullptr && !moved && known->bound == record.bound;
   // All that a charge is made of: then it need not be made.
   const bool alike = stays && known->allocation == told.allocation && known->roles == record.roles &&
                      known->unreadable == record.unreadable && known->init_done == record.init_done;
@@ -242,7 +248,7 @@ bool Ledger::UpsertPod(const device::Pod& pod) {
     record.charge = ChargeOf(record.allocation, record.roles, record.init_done);
     record.charge.unreadable = record.unreadable;
   }
-  const bool recharged = !alike && (known == nullptr || known->charge != record.charge);
+  const bool recharged = !alike && (known == nullptr || moved || known->charge != record.charge);
   if (stays && !recharged) {
     ++counters_.events;
     PodRecord* same = Mutable(pod.uid);
@@ -252,6 +258,7 @@ bool Ledger::UpsertPod(const device::Pod& pod) {
       same->init_done = record.init_done;
     }
     same->own = same->own && !bound;
+    same->assigned = record.assigned;
     if (!same->bound && same->deadline != record.deadline) {  // it was placed there once more
       ClearDeadline(*same);
       SetDeadline(*same, record.deadline);
@@ -283,12 +290,19 @@ void Ledger::Assume(const device::Pod& pod, std::string_view node, const device:
   Insert(std::move(record));
 }
 
+void Ledger::Hold(std::string_view uid) {
+  PodRecord* record = Mutable(uid);
+  if (record == nullptr || !record->own) return;
+  ClearDeadline(*record);
+  record->held = true;
+}
+
 bool Ledger::Confirm(std::string_view uid) {
   PodRecord* record = Mutable(uid);
   if (record == nullptr) return false;
   ClearDeadline(*record);
   record->bound = true;
-  record->own = false;
+  record->own = record->held = false;
   return true;
 }
 
@@ -311,6 +325,8 @@ std::vector<std::string> Ledger::ExpireBefore(device::UnixSeconds now) {
   }
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     expired.push_back(deadlines_.begin()->second);
+    const PodRecord& record = *FindPod(expired.back());
+    if (!record.own && record.assigned + assume_seconds_ > now) ahead_[record.uid] = record.assigned;
     Forget(expired.back());
   }
   return expired;

@@ -5,7 +5,7 @@
 // say so. Whatever order the events came in, the books equal those rebuilt from the last state of every object.
 //
 // A pod may be charged before the API server knows (Assume); such a charge is confirmed by the binding, forgotten on
-// failure, or expires. One thread at a time.
+// failure, or expires, unless a bind call holds it. One thread at a time.
 
 #pragma once
 
@@ -41,7 +41,9 @@ struct PodRecord {
   bool init_done = false;
   bool bound = false;
   bool own = false;                  // decided here, and not yet seen bound
-  device::UnixSeconds deadline = 0;  // of a charge that is not bound
+  bool held = false;                 // a bind call is at work on it: the charge does not expire
+  device::UnixSeconds assigned = 0;  // when another scheduler placed it, as the object says
+  device::UnixSeconds deadline = 0;  // of a charge that is neither bound nor held
   NodeCharge charge;                 // what the above amounts to
   std::uint32_t position = 0;        // in the node's list of pods
 };
@@ -63,7 +65,8 @@ class Ledger {
   void SetCards(std::string_view node, int vendor, const device::NodeCards& cards);
   void RemoveNode(std::string_view node);
 
-  // Pods as the API server tells. A terminated pod is a removed one. Whether it is charged otherwise than before.
+  // Pods as the API server tells. A terminated pod is a removed one. Whether it is charged otherwise than before, or
+  // elsewhere.
   bool UpsertPod(const device::Pod& pod);
   void RemovePod(std::string_view uid);
 
@@ -73,6 +76,9 @@ class Ledger {
   // A decision is charged at once, until DEADLINE.
   void Assume(const device::Pod& pod, std::string_view node, const device::Allocation& allocation,
               device::UnixSeconds deadline);
+  // From now on the charge of a pod that was assumed does not expire: its Binding may be on its way, for as long as
+  // that takes and whatever becomes of the clock.
+  void Hold(std::string_view uid);
   // The pod was bound: the charge stays. False when there is none (it expired, or was never there).
   bool Confirm(std::string_view uid);
   // Takes back the charge of a pod that is not bound.
@@ -135,6 +141,8 @@ class Ledger {
   std::vector<PodId> free_pods_;
   ByText<PodId> by_uid_;
   std::set<std::pair<device::UnixSeconds, std::string>> deadlines_;
+  // Pods that expired before the time which their object still tells, and that: they are not charged by it once more.
+  ByText<device::UnixSeconds> ahead_;
   std::vector<NodeId> changes_;
   std::uint64_t change_base_ = 0;
   std::uint64_t last_version_ = 0;

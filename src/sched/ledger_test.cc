@@ -167,6 +167,43 @@ TEST_F(LedgerTest, GivenATimeThatIsStillToCome_WhenItIsSeen_ThenTheChargeLastsAs
   EXPECT_EQ(Used("a"), 0);
 }
 
+TEST_F(LedgerTest, GivenATimeThatIsStillToCome_WhenThePodIsSeenAgainAndAgain_ThenItExpiresOnce) {
+  device::Pod ghost = PlacedAt("99999999999", "ghost");
+  ledger_.UpsertPod(ghost);
+  EXPECT_TRUE(ledger_.ExpireBefore(1000).empty());
+  ghost.annotations["touched"] = "1";
+  ledger_.UpsertPod(ghost);
+  EXPECT_TRUE(ledger_.ExpireBefore(1200).empty());
+  ghost.annotations["hami.io/vgpu-devices-allocated"] = "a-0,NVIDIA,200,0:;";  // it is charged anew
+  ledger_.UpsertPod(ghost);
+  EXPECT_TRUE(ledger_.ExpireBefore(1299).empty());
+  EXPECT_EQ(Used("a"), 200);
+  EXPECT_EQ(ledger_.ExpireBefore(1300).size(), 1U);
+  EXPECT_FALSE(ledger_.UpsertPod(ghost));
+  EXPECT_EQ(Used("a"), 0) << "nobody has placed it again";
+  device::Pod again = ghost;
+  again.annotations[device::kAssignedTime] = "1400";
+  EXPECT_TRUE(ledger_.UpsertPod(again));
+  EXPECT_TRUE(ledger_.ExpireBefore(1699).empty());
+  EXPECT_EQ(ledger_.ExpireBefore(1700).size(), 1U);
+  ghost.node_name = "a";
+  EXPECT_TRUE(ledger_.UpsertPod(ghost)) << "bound after all";
+  EXPECT_EQ(Used("a"), 200);
+}
+
+TEST_F(LedgerTest, GivenAPodWithTheSameCharge_WhenItIsOnAnotherNodeOrInAnotherQuota_ThenItIsChargedOtherwise) {
+  device::Pod pod = PlacedAt("1000", "one");
+  pod.annotations["hami.io/vgpu-devices-allocated"] = "what is this";
+  EXPECT_TRUE(ledger_.UpsertPod(pod));
+  pod.annotations[device::kAssignedNode] = "b";
+  EXPECT_TRUE(ledger_.UpsertPod(pod));
+  EXPECT_FALSE(ledger_.UpsertPod(pod));
+  pod.ns = "other";
+  EXPECT_TRUE(ledger_.UpsertPod(pod));
+  pod.node_name = "b";
+  EXPECT_FALSE(ledger_.UpsertPod(pod)) << "it keeps what it had";
+}
+
 TEST_F(LedgerTest, GivenAPodBeforeItsNode_ThenTheNodeStartsWithItsUse) {
   device::Pod pod = PodOf("one", Wants(1, 100));
   pod.node_name = "late";
