@@ -152,14 +152,12 @@ base::Status Binder::Start(State& state, Work& work) {
     why = "the pod's uid belongs to another pod";
   } else if (node == nullptr || !node->exists) {
     why = "failed to get node " + work.node;
-  } else if (pending->deadline - time_.Now() / kSecond < options_.charge_left) {
-    why = "the placement is about to expire; it will be placed again";
   }
   if (!why.empty()) {
     state.GiveUp(work.pod.uid);
     return base::Fail(std::move(why));
   }
-  pending->stage = Pending::Stage::kBinding;
+  state.BindBegins(*pending);
   work.takes_lock = TakesLock(*pending, books_.vendors());
   work.group = pending->candidate.group;
   InFlight& entry = state.NodeAt(work.node).in_flight[work.pod.uid];
@@ -279,7 +277,7 @@ base::Status Binder::WriteTicket(Work& work, const GateVerdict& verdict) {
     node.patching = false;
     if (!written) return;
     ours = TextAt(written->annotations, kBindTicket) == ticket;
-    state.NodeSeen(*std::move(written));
+    state.NodeAnswered(*std::move(written));
     if (!ours) return;
     for (const std::string& uid : verdict.named) {
       const auto entry = node.in_flight.find(uid);
@@ -300,7 +298,7 @@ base::Result<bool> Binder::CatchUp(Work& work) {
   const auto pods = api_.PodsOn(work.node);
   if (!pods) return Failed("list the pods of node " + work.node, pods.error());
   books_.Locked([&](State& state) {
-    state.NodeSeen(*std::move(node));
+    state.NodeAnswered(*std::move(node));
     for (const device::Pod& pod : *pods) state.PodBorrowed(pod, time_.Now() / kSecond);
     state.NodeAt(work.node).caught_up = work.term.number;
   });
@@ -391,13 +389,9 @@ base::Status Binder::Prepare(State& state, Work& work) {
   if (pending == nullptr || entry == node.in_flight.end()) return base::Fail("the pod is gone");
   const bool changed = pending->foreign != node.foreign;
   if (changed) asked_again_.fetch_add(1, std::memory_order_relaxed);
-  if (pending->deadline - now < options_.charge_left / 2) {
-    return base::Fail("the placement expired while the node was taken; it will be placed again");
-  }
   if (!state.StillFits(work.pod.uid, now)) {
     return base::Fail(base::Concat({"node ", work.node, " has changed and has no room for the pod any more"}));
   }
-  pending = state.FindPending(work.pod.uid);
   // The node was taken for grants of the old shape.
   if (changed && ShapeOf(pending->allocation, pending->candidate.pod) != entry->second.shape) {
     return base::Fail(base::Concat({"node ", work.node, " has changed; the pod will be placed again"}));

@@ -4,7 +4,7 @@
 // node, then by a Binding that carries the pod's annotations, so that a pod is never bound without them nor annotated
 // without being bound. A failure at any point gives back the charge and the lock; when nobody can tell whether the
 // Binding happened, the pod keeps its charge until the question is settled. A pod that was not placed here, or whose
-// charge is about to expire, is refused: the next Filter places it again. A pod that asked for nothing is bound by a
+// charge has expired, is refused: the next Filter places it again. A pod that asked for nothing is bound by a
 // bare Binding. Thread-safe; one call works on one pod.
 
 #pragma once
@@ -40,8 +40,6 @@ struct BinderOptions {
   Millis other_wait = 2'000;
   Millis look_again = 10;    // while waiting
   Millis ask_again = 1'000;  // between two questions whether a lock's owner exists
-  // The charge must last at least this much longer: a bind call, and a Binding on its way to the server, end sooner.
-  device::UnixSeconds charge_left = 120;
 };
 
 class Binder {

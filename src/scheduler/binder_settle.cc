@@ -10,6 +10,14 @@
 #include "scheduler/binder.h"
 
 namespace hami::scheduler {
+namespace {
+
+// Then the round is over; what the server says of one pod says nothing of the next.
+bool NobodyToAsk(kube::Reason reason) {
+  return reason == kube::Reason::kTransport || reason == kube::Reason::kTimeout || reason == kube::Reason::kCancelled;
+}
+
+}  // namespace
 
 void Binder::Succeed(const Owner& pod) {
   books_.Locked([&](State& state) { state.Bound(pod.uid, time_.Now() / kSecond); });
@@ -37,7 +45,7 @@ bool Binder::ReleaseNode(const std::string& node, const Owner& pod) {
     if (changes.empty()) return true;
     kube::Result<NodeView> written = api_.PatchNode(node, view->version, changes);
     if (written) {
-      books_.Locked([&](State& state) { state.NodeSeen(*std::move(written)); });
+      books_.Locked([&](State& state) { state.NodeAnswered(*std::move(written)); });
       return true;
     }
     if (written.error().reason == kube::Reason::kNotFound) return true;
@@ -97,7 +105,10 @@ void Binder::SettleUnknown() {
       continue;
     }
     const kube::Result<PodView> pod = Revoke(owner);
-    if (!pod && pod.error().reason != kube::Reason::kNotFound) return;  // still nobody to ask
+    if (!pod && pod.error().reason != kube::Reason::kNotFound) {
+      if (NobodyToAsk(pod.error().reason)) return;
+      continue;
+    }
     std::string why;
     if (pod && Examine(pending, *pod, why) == Fate::kOurs) {
       Succeed(owner);
@@ -137,7 +148,10 @@ void Binder::SettleBorrowed() {
   });
   for (const Owner& owner : borrowed) {
     const kube::Result<PodView> pod = api_.GetPod(owner.ns, owner.name);
-    if (!pod && pod.error().reason != kube::Reason::kNotFound) return;
+    if (!pod && pod.error().reason != kube::Reason::kNotFound) {
+      if (NobodyToAsk(pod.error().reason)) return;
+      continue;
+    }
     const bool gone = !pod || pod->uid != owner.uid || pod->terminated;
     books_.Locked([&](State& state) { gone ? state.PodGone(owner.uid) : state.StillBorrowed(owner.uid, now); });
   }

@@ -150,6 +150,11 @@ bool State::NodeSeen(NodeView view) {
   return true;
 }
 
+bool State::NodeAnswered(NodeView view) {
+  const NodeBook* book = FindNode(view.name);
+  return book != nullptr && book->exists && NodeSeen(std::move(view));
+}
+
 bool State::KnowsNode(std::string_view name, std::string_view version) const {
   const auto found = nodes_.find(name);
   if (found == nodes_.end() || !found->second.exists) return false;
@@ -208,8 +213,12 @@ void State::Keep(Candidate candidate, sched::Decision& decision, device::UnixSec
   pending.node = decision.node;
   pending.allocation = std::move(decision.allocation);
   pending.annotations = std::move(decision.annotations);
-  pending.deadline = deadline;
   pending.foreign = NodeAt(decision.node).foreign;
+}
+
+void State::BindBegins(Pending& pending) {
+  pending.stage = Pending::Stage::kBinding;
+  ledger.Hold(pending.candidate.pod.uid);
 }
 
 bool State::StillFits(std::string_view uid, device::UnixSeconds now) {
@@ -224,7 +233,8 @@ bool State::StillFits(std::string_view uid, device::UnixSeconds now) {
   ledger.Forget(uid);
   sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
   if (decision.outcome != sched::Outcome::kPlaced) return false;
-  Keep(std::move(pending->candidate), decision, pending->deadline);
+  Keep(std::move(pending->candidate), decision, now);
+  ledger.Hold(uid);  // as it was
   return true;
 }
 
@@ -282,8 +292,8 @@ std::vector<std::string> State::Expire(device::UnixSeconds now) {
   std::vector<std::string> expired = ledger.ExpireBefore(now);
   for (const std::string& uid : expired) {
     const auto found = pendings_.find(uid);
-    // A bind call at work finds its charge gone and gives up.
-    if (found != pendings_.end() && found->second.stage != Pending::Stage::kBinding) Drop(uid);
+    // A bind call at work holds its charge and ends by itself, and so does the question what became of one.
+    if (found != pendings_.end() && found->second.stage == Pending::Stage::kPlaced) Drop(uid);
   }
   std::erase_if(passed_, [&](const auto& pod) { return pod.second <= now; });
   if (!expired.empty()) RoomMade({});

@@ -45,8 +45,7 @@ struct Pending {
   std::string node;
   device::Allocation allocation;
   Changes annotations;
-  device::UnixSeconds deadline = 0;  // of the charge
-  std::uint64_t foreign = 0;         // the node's, when this was decided
+  std::uint64_t foreign = 0;  // the node's, when this was decided
   Stage stage = Stage::kPlaced;
 };
 
@@ -96,6 +95,8 @@ class State {
   void StillBorrowed(const std::string& uid, device::UnixSeconds now);
   // False: the view is older than what is known, and was left aside.
   bool NodeSeen(NodeView view);
+  // The same by the answer to a call, which may come later than the node's end: only the watch makes nodes exist.
+  bool NodeAnswered(NodeView view);
   // Whether there is nothing to learn from this version of the node. Our own writes come back by the watch.
   bool KnowsNode(std::string_view name, std::string_view version) const;
   void NodeGone(std::string_view name);
@@ -105,8 +106,10 @@ class State {
   // no more in the decision.
   sched::Decision Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
                         bool explain);
-  // Whether what was decided for a pending pod can still be had. Where the node has changed by other hands it is
-  // decided anew, on the same node: nothing has been written yet.
+  // A bind call is at work on the pod: until that ends, or it is known how it ended, the charge stays.
+  void BindBegins(Pending& pending);
+  // Whether what was decided for a pod that is being bound can still be had. Where the node has changed by other hands
+  // it is decided anew, on the same node: nothing has been written yet.
   bool StillFits(std::string_view uid, device::UnixSeconds now);
   // Takes the charge of a pod that will not be bound back.
   void Drop(std::string_view uid);

@@ -34,6 +34,7 @@ enum class Fault {
   kAnswerLost,     // done, and nobody hears of it
   kDelayed,        // times out, and is done later
   kServerError,    // 500 without doing anything
+  kDenied,         // 403, by a policy of the cluster
 };
 
 struct SimPod {
@@ -317,6 +318,7 @@ class SimApi final : public Api {
     const Fault what = fault ? fault(call) : Fault::kNone;
     if (what == Fault::kRefusedBefore) return kube::Fail(kube::Reason::kTransport, "connection refused");
     if (what == Fault::kServerError) return kube::Fail(kube::Reason::kServerError, "internal error");
+    if (what == Fault::kDenied) return kube::Fail(kube::Reason::kForbidden, "denied");
     if (what == Fault::kDelayed) {
       if (delay) delay([server] { (void)server(); });
       return kube::Fail(kube::Reason::kTimeout, "timed out");

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the books keep while calls are under way, and until it is known what became of them.
+
+#include "scheduler/books.h"
+
+#include "scheduler/binder_testing.h"
+
+namespace hami::scheduler {
+namespace {
+
+using testing::BinderTest;
+using testing::Fault;
+
+class BooksTest : public BinderTest {
+ protected:
+  // The clock is set forward, or a call takes that long.
+  void MinutesPass() {
+    cluster_.now += 400'000;
+    const auto yield = std::exchange(cluster_.yield, nullptr);
+    a_->keeper.RunOnce();
+    cluster_.yield = yield;
+  }
+  bool IsBound(const std::string& uid, const std::string& node = "n") {
+    return a_->books.Read([&](const State& state) { return state.IsBoundTo(uid, node); });
+  }
+  // Its Binding is posted, and neither that is answered nor any question.
+  void BindUnanswered(const std::string& uid, const std::string& node, Fault fault) {
+    AddPod(uid, 12'000);
+    ASSERT_TRUE(Place(*a_, uid, node));
+    a_->api.fault = [fault](const std::string& call) {
+      if (call == "BIND") return fault;
+      return call == "PATCH pod" ? Fault::kRefusedBefore : Fault::kNone;
+    };
+    ASSERT_FALSE(Bind(*a_, uid, node));
+    ASSERT_TRUE(a_->binder.Unsettled());
+  }
+};
+
+TEST_F(BooksTest, GivenABindingOnItsWay_WhenTheTimeOfAChargePasses_ThenNobodyElseGetsItsShare) {
+  AddPod("p", 12'000);
+  AddPod("q", 12'000);
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->api.fault = [&](const std::string& call) {
+    if (call != "BIND") return Fault::kNone;
+    MinutesPass();
+    EXPECT_EQ(a_->charged(), 1U);
+    EXPECT_FALSE(Place(*a_, "q"));
+    return Fault::kNone;
+  };
+  EXPECT_TRUE(Bind(*a_, "p"));
+  EXPECT_TRUE(IsBound("p"));
+}
+
+TEST_F(BooksTest, GivenABindingThatWasDecidedAnew_WhenTheTimeOfAChargePasses_ThenItsChargeStays) {
+  AddPod("p", 12'000);
+  ASSERT_TRUE(Place(*a_, "p"));
+  device::Pod other = sched::testing::PodOf("other", sched::testing::Wants(1, 100));
+  other.annotations = {{device::kAssignedNode, "n"}, {"hami.io/vgpu-devices-allocated", "n-0,NVIDIA,100,0:;"}};
+  other.node_name = "n";
+  cluster_.AddPod(other);
+  a_->watch.Drain();
+  a_->api.fault = [&](const std::string& call) {
+    if (call == "BIND") MinutesPass();
+    return Fault::kNone;
+  };
+  EXPECT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->binder.counters().asked_again, 1U);
+  EXPECT_TRUE(IsBound("p"));
+}
+
+TEST_F(BooksTest, GivenABindCallThatWaitsForItsNode_WhenTheTimeOfAChargePasses_ThenItsChargeStays) {
+  LockByPAndPlaceMemberQ();
+  int waited = 0;
+  cluster_.yield = [&] {
+    if (waited++ > 0) return;
+    MinutesPass();
+    EXPECT_EQ(a_->charged(), 2U);
+  };
+  (void)Bind(*a_, "q");
+  EXPECT_GT(waited, 0);
+}
+
+TEST_F(BooksTest, GivenNobodyToAsk_WhenTheTimeOfAChargePasses_ThenItStaysAndTheQuestionToo) {
+  for (const Fault fault : {Fault::kAnswerLost, Fault::kRefusedBefore}) {
+    const std::string uid = fault == Fault::kAnswerLost ? "bound" : "lost";
+    const std::string node = fault == Fault::kAnswerLost ? "c" : "n";
+    BindUnanswered(uid, node, fault);
+    const std::size_t charged = a_->charged();
+    MinutesPass();
+    EXPECT_EQ(a_->charged(), charged) << uid;
+    EXPECT_TRUE(a_->binder.Unsettled()) << "the lease is not given away meanwhile";
+    AddPod("next-" + uid, 12'000);
+    EXPECT_FALSE(Place(*a_, "next-" + uid, node));
+    a_->api.fault = nullptr;
+    a_->keeper.RunOnce();
+    EXPECT_FALSE(a_->binder.Unsettled());
+    EXPECT_EQ(IsBound(uid, node), fault == Fault::kAnswerLost);
+    EXPECT_EQ(a_->charged(), charged - (fault == Fault::kAnswerLost ? 0 : 1));
+  }
+  EXPECT_EQ(Lock(), nullptr);
+}
+
+TEST_F(BooksTest, GivenAPodThatMayNotBeAskedFor_WhenOthersAreUnknown_ThenTheyAreSettledAllTheSame) {
+  BindUnanswered("p", "n", Fault::kAnswerLost);
+  BindUnanswered("q", "c", Fault::kAnswerLost);
+  a_->api.fault = Once("PATCH pod", Fault::kDenied);
+  a_->binder.Settle();
+  EXPECT_NE(IsBound("p"), IsBound("q", "c"));
+  EXPECT_TRUE(a_->binder.Unsettled());
+  a_->binder.Settle();
+  EXPECT_TRUE(IsBound("p") && IsBound("q", "c"));
+  EXPECT_FALSE(a_->binder.Unsettled());
+}
+
+TEST_F(BooksTest, GivenNobodyToAsk_WhenSeveralAreUnknown_ThenTheRoundEndsWithTheFirst) {
+  BindUnanswered("p", "n", Fault::kAnswerLost);
+  BindUnanswered("q", "c", Fault::kAnswerLost);
+  const int before = a_->api.calls["PATCH pod"];
+  a_->binder.Settle();
+  EXPECT_EQ(a_->api.calls["PATCH pod"], before + 1);
+}
+
+TEST_F(BooksTest, GivenBorrowedPodsThatAreOver_WhenOneMayNotBeAskedFor_ThenTheOtherIsGone) {
+  for (const char* node : {"n", "c"}) {
+    AddPod(node);
+    ASSERT_TRUE(Place(*a_, node, node));
+    ASSERT_TRUE(Bind(*a_, node, node));
+    cluster_.RemovePod("default", std::string("pod-") + node);
+  }
+  cluster_.now += 11'000;
+  a_->api.fault = Once("GET pod", Fault::kDenied);
+  a_->binder.Settle();
+  EXPECT_EQ(a_->charged(), 1U);
+  a_->binder.Settle();
+  EXPECT_EQ(a_->charged(), 0U);
+}
+
+TEST_F(BooksTest, GivenAWriteOfANode_WhenItIsAnsweredAfterTheNodesEnd_ThenTheNodeDoesNotComeBack) {
+  const auto exists = [&] {
+    return a_->books.Read([](const State& state) {
+      const auto found = state.nodes().find("n");
+      return found != state.nodes().end() && found->second.exists;
+    });
+  };
+  for (const bool release : {false, true}) {
+    AddPod(release ? "p" : "q");
+    ASSERT_TRUE(Place(*a_, release ? "p" : "q"));
+    if (release) a_->api.fault = Once("BIND", Fault::kRefusedBefore);
+    bool locked = false;
+    cluster_.yield = [&] {
+      if (exists() && (release ? locked && Lock() == nullptr : Lock() != nullptr)) {
+        a_->books.Locked([](State& state) { state.NodeGone("n"); });
+      }
+      locked = locked || Lock() != nullptr;
+    };
+    EXPECT_FALSE(Bind(*a_, release ? "p" : "q"));
+    EXPECT_FALSE(exists()) << release;
+    EXPECT_EQ(a_->charged(), 0U);
+    cluster_.yield = nullptr;
+    cluster_.nodes["n"].annotations.erase(device::kNodeLock);
+    cluster_.nodes["n"].annotations.erase(kBindTicket);
+    cluster_.NodeChanged(cluster_.nodes["n"]);
+    a_->watch.Relist();
+  }
+}
+
+TEST_F(BooksTest, GivenAPodThatFencesItsNode_WhenItGoesToAnother_ThenTheRoomIsShownWhereItWas) {
+  device::Pod fence = sched::testing::PodOf("fence", sched::testing::Wants(1, 100));
+  fence.annotations = {{device::kAssignedNode, "n"}, {"hami.io/vgpu-devices-allocated", "what is this"}};
+  AddPod("p");
+  a_->books.Locked([&](State& state) { state.PodSeen(fence); });
+  ASSERT_FALSE(Place(*a_, "p"));
+  a_->books.Locked([&](State& state) {
+    fence.annotations[device::kAssignedNode] = "c";
+    state.PodSeen(fence);
+    EXPECT_EQ(state.TakeRoom(), "n");
+  });
+}
+
+}  // namespace
+}  // namespace hami::scheduler
