@@ -142,6 +142,7 @@ class Race {
   std::vector<std::shared_ptr<Scheduler>>& schedulers() { return schedulers_; }
   std::uint64_t events() const { return events_; }
   int crashes() const { return crashes_; }
+  int steps_of_the_clock() const { return steps_of_the_clock_; }
   std::map<std::string, int> calls() const { return calls_; }
   int bound_in(BindMode mode) { return bound_in_[static_cast<int>(mode)]; }
 
@@ -165,6 +166,8 @@ class Race {
     auto scheduler = std::make_shared<Scheduler>(cluster_, "s" + std::to_string(index) + "-" + std::to_string(runs_++));
     scheduler->api.fault = [this, who = scheduler.get()](const std::string& call) {
       if (call == "BIND") ++bound_in_[static_cast<int>(who->lease.term().mode)];
+      // Now and then one is long on its way.
+      for (int turns = call == "BIND" && !calm_ && OneIn(20) ? 40 : 0; turns > 0; --turns) Yield();
       if (who->cut_off && !calm_ && call.ends_with(" lease")) return Fault::kRefusedBefore;
       return NextFault(call);
     };
@@ -294,6 +297,14 @@ class Race {
     if (kind == 14 && OneIn(4)) cluster_.now += 70'000;
     if (kind == 15 && OneIn(10)) cluster_.now += 400'000;
     if (kind >= 16 && kind < 30) Housekeeping(scheduler);
+    if (kind == 30) ClockIsSetForward();
+  }
+
+  // By more than a charge lasts, and whoever looks at the clock first is not who is in the middle of something.
+  void ClockIsSetForward() {
+    ++steps_of_the_clock_;
+    cluster_.now += 400'000;
+    for (const auto& scheduler : schedulers_) Housekeeping(*scheduler);
   }
 
   // Housekeeping makes calls of its own; here they are not interrupted.
@@ -428,6 +439,7 @@ class Race {
   int runs_ = 0;
   int uids_ = 0;
   int crashes_ = 0;
+  int steps_of_the_clock_ = 0;
   bool calm_ = false;
 
   std::mutex mutex_;
@@ -456,6 +468,7 @@ TEST(RaceTest, GivenTwoSchedulersAndEveryFailure_WhenAMillionThingsHappen_ThenNo
       for (const auto& [call, count] : race.calls()) RecordProperty(call, count);
       // A history in which little happens proves little.
       EXPECT_GT(race.crashes(), 10);
+      EXPECT_GT(race.steps_of_the_clock(), 10);
       EXPECT_GT(race.calls()["LIST pods"], 50);
       EXPECT_GT(race.calls()["PATCH pod"], 50);
       RecordProperty("alone", race.bound_in(BindMode::kAlone));
