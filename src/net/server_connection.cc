@@ -195,6 +195,8 @@ ServerConnection::Turn ServerConnection::ServeRequest() {
   if (response.stream && request.method != "HEAD") {
     keep_alive = AnswerStreaming(response, http_1_0) && keep_alive;
   } else {
+    request.body = {};  // whoever reads the answer finds its room
+    share_.GiveBack();
     keep_alive = keep_alive && !shared_.stopping.cancelled();
     keep_alive = Answer(response, request.method == "HEAD", http_1_0, keep_alive);
   }
