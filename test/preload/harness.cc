@@ -2,6 +2,8 @@
 #include "test/preload/harness.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +35,7 @@ std::string Slurp(const std::string& path) {
     dup2(open(out, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
     dup2(open(err, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
   }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves no guest at work
   execve(argv[0], argv.data(), envp.data());
   _exit(127);
 }
