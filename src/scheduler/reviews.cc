@@ -3,16 +3,33 @@
 #include "scheduler/reviews.h"
 
 namespace hami::scheduler {
+namespace {
+
+// One of those that are there, until it ends, be it for lack of memory.
+class Place {
+ public:
+  explicit Place(std::atomic<unsigned>& there) : there_(there), before_(there.fetch_add(1)) {}
+  ~Place() { there_.fetch_sub(1); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  unsigned before() const { return before_; }
+
+ private:
+  std::atomic<unsigned>& there_;
+  const unsigned before_;
+};
+
+}  // namespace
 
 AdmissionAnswer Reviews::Answer(std::string_view body) {
   if (body.size() <= kLargeBytes) return Decide(body);
-  AdmissionAnswer answer{503, "large reviews are being looked at, one at a time: try again\n", false, false};
-  if (large_there_.fetch_add(1) < kMostLarge) {
-    const std::scoped_lock turn(large_);
-    answer = Decide(body);
+  const Place place(large_there_);
+  if (place.before() >= kMostLarge) {
+    return {503, "large reviews are being looked at, one at a time: try again\n", false, false};
   }
-  large_there_.fetch_sub(1);
-  return answer;
+  const std::scoped_lock turn(large_);
+  return Decide(body);
 }
 
 AdmissionAnswer Reviews::Decide(std::string_view body) const {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <new>
 #include <vector>
 
 #include "base/json.h"
@@ -126,6 +127,14 @@ TEST_F(ReviewsTest, OfLargeOnesAFewWaitAndTheRestIsSentAway) {
   for (auto& answer : answers) allowed += answer.get().allowed ? 1 : 0;
   EXPECT_EQ(allowed, Reviews::kMostLarge);
   EXPECT_TRUE(reviews_.Answer(large).allowed) << "the room is given back";
+}
+
+TEST_F(ReviewsTest, LargeOnesThatFailGiveTheirRoomBack) {
+  const std::string large = Body(Reviews::kLargeBytes);
+  look_ = [] { throw std::bad_alloc(); };
+  for (unsigned i = 0; i < Reviews::kMostLarge; ++i) EXPECT_THROW((void)reviews_.Answer(large), std::bad_alloc);
+  look_ = [] {};
+  EXPECT_TRUE(reviews_.Answer(large).allowed);
 }
 
 TEST_F(ReviewsTest, SmallOnesDoNotWaitForALargeOne) {

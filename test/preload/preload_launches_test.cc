@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -138,8 +139,14 @@ TEST_F(Metered, GivenLaunchesThatFail_ThenNothingIsChargedForThem) {
 }
 
 TEST_F(Metered, GivenThreadsThatLaunchOnceAndEnd_ThenWhatTheyDidNotUseIsNotCharged) {
-  Pass({"metered_threads"}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
-  EXPECT_LT(Charged(), 20 * Number("busy")) << "the leases are 40 times as much, what a slow host adds up to 6 times";
+  // The leases are 40 times as much. A slow host adds some of its own time now and then: the least of three counts.
+  double times = 1e9;
+  for (int i = 0; i < 3 && times >= 3; ++i) {
+    std::filesystem::remove(region());
+    Pass({"metered_threads"}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
+    times = std::min(times, static_cast<double>(Charged()) / static_cast<double>(Number("busy")));
+  }
+  EXPECT_LT(times, 3);
 }
 
 // Each device's part of such a launch waits for the other's account; that is not what it costs.
