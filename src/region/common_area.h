@@ -32,7 +32,7 @@ struct alignas(64) CommonMember {
   int32_t priority;      // as CUDA_TASK_PRIORITY: lower is more important
   int64_t quiet_until;   // until then it measures, and asks the others to let it have the GPU alone
   int64_t idle_since;    // it holds its launches, and nothing is under way since then; 0: not known
-  uint64_t reserved[1];
+  uint64_t used;         // see CommonUse
 };
 static_assert(sizeof(CommonMember) == 64);
 
@@ -73,6 +73,7 @@ inline int CommonJoin(CommonArea* area, uint64_t container, uint64_t gpu, int64_
     Store(m.active_until, int64_t{0});
     Store(m.quiet_until, int64_t{0});
     Store(m.idle_since, int64_t{0});
+    Store(m.used, uint64_t{0});
     Store(m.seen_at, now);
     for (uint32_t seen = Load(area->used); seen < i + 1 || seen > kCommonMembers;) {
       if (__atomic_compare_exchange_n(&area->used, &seen, i + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
@@ -132,6 +133,51 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
     }
   }
   return view;
+}
+
+// What a container has of the GPU, for those who share it and want to know what a long launch of theirs took without
+// that. What short launches are charged is known exactly, and counts upwards in steps of 2; a long one takes as many
+// turns as everybody else while it is under way, which the last bit says.
+inline constexpr uint64_t kCommonLong = 1;
+inline constexpr int64_t kCommonLongSeen = 50'000'000;  // it is said again more often; who was killed says nothing
+inline void CommonUse(CommonMember* m, int64_t gpu) {
+  __atomic_fetch_add(&m->used, static_cast<uint64_t>(gpu) & ~kCommonLong, __ATOMIC_RELAXED);
+}
+inline void CommonSetLong(CommonMember* m, bool under_way, int64_t now) {
+  if (under_way) Store(m->seen_at, now);
+  if (((Load(m->used) & kCommonLong) != 0) == under_way) return;
+  if (under_way) {
+    __atomic_fetch_or(&m->used, kCommonLong, __ATOMIC_RELAXED);
+  } else {
+    __atomic_fetch_and(&m->used, ~kCommonLong, __ATOMIC_RELAXED);
+  }
+}
+
+struct CommonUsed {
+  uint64_t gpu = 0;    // ns, of all others; only differences mean something
+  int64_t longs = 0;   // so many others have a long launch under way,
+  int64_t shorts = 0;  // and so many others are at work, or were just now
+  bool told = true;    // nobody is at work who has no limit, and so tells nothing of this
+};
+
+inline CommonUsed CommonLookAtUse(const CommonArea& area, int line, uint64_t gpu, int64_t now) {
+  CommonUsed all;
+  const uint32_t used = Load(area.used);
+  const int lines = static_cast<int>(used < kCommonMembers ? used : kCommonMembers);
+  for (int i = 0; i < lines; ++i) {
+    const CommonMember& m = area.members[i];
+    if (i == line || Load(m.container) == 0 || Load(m.gpu) != gpu || !CommonSeenWithin(m, now, kCommonPresent))
+      continue;
+    const uint64_t his = Load(m.used);
+    all.gpu += his & ~kCommonLong;
+    const int64_t until = Load(m.active_until);
+    const bool at_work = until > now && until < now + kCommonReach;
+    const bool is_long = (his & kCommonLong) != 0 && CommonSeenWithin(m, now, kCommonLongSeen);
+    all.longs += is_long ? 1 : 0;
+    all.shorts += !is_long && (at_work || CommonSeenWithin(m, now, kCommonWants)) ? 1 : 0;
+    if (at_work && Load(m.rate) == 0) all.told = false;
+  }
+  return all;
 }
 
 // For how long launches are held from now on for those who measure, when that began at `since`. All hear of a request

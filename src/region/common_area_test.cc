@@ -50,6 +50,47 @@ TEST_F(CommonAreaTest, GivenOthers_ThenTheirWorkAndTheirWishesAreSeen) {
   EXPECT_EQ(Look(mine, kNow + 30 * kMs).wanted, 0);
 }
 
+TEST_F(CommonAreaTest, GivenWhatOthersUse_ThenItIsSummedUp_AndLongOnesAreCountedWhileTheySaySo) {
+  const int mine = Join(1);
+  CommonMember& first = area_->members[Join(2)];
+  CommonMember& second = area_->members[Join(3)];
+  CommonUse(&area_->members[mine], 9 * kMs);
+  CommonUse(&area_->members[Join(4, 1, 3000, kGpu + 1)], 9 * kMs);  // elsewhere
+  CommonUse(&first, 3 * kMs);
+  CommonSetLong(&second, true, kNow);
+  CommonUse(&second, 2 * kMs);
+  CommonUse(&second, -kMs);  // a correction does not touch the mark
+  CommonUsed used = CommonLookAtUse(*area_, mine, kGpu, kNow);
+  EXPECT_EQ(used.gpu, static_cast<uint64_t>(4 * kMs));
+  EXPECT_EQ(used.longs, 1);
+  EXPECT_EQ(used.shorts, 1);
+  EXPECT_TRUE(used.told);
+  EXPECT_EQ(CommonLookAtUse(*area_, mine, kGpu, kNow + 60 * kMs).longs, 0);  // who was killed does not say it again
+  CommonSetLong(&second, false, kNow);
+  used = CommonLookAtUse(*area_, mine, kGpu, kNow);
+  EXPECT_EQ(used.longs, 0);
+  EXPECT_EQ(used.gpu, static_cast<uint64_t>(4 * kMs));
+}
+
+TEST_F(CommonAreaTest, GivenOneWithoutALimitAtWork_ThenNobodyCanSayWhatIsUsed) {
+  const int mine = Join(1);
+  CommonMember& other = area_->members[Join(2, 1, 0)];
+  EXPECT_TRUE(CommonLookAtUse(*area_, mine, kGpu, kNow).told);
+  other.active_until = kNow + kMs;
+  EXPECT_FALSE(CommonLookAtUse(*area_, mine, kGpu, kNow).told);
+}
+
+TEST_F(CommonAreaTest, WhenAContainerJoins_ThenNothingIsLeftOfTheOneBefore) {
+  const int mine = Join(1);
+  CommonMember& other = area_->members[Join(2)];
+  CommonUse(&other, kMs);
+  CommonSetLong(&other, true, kNow);
+  const int64_t later = kNow + 2 * kCommonPresent;
+  area_->members[mine].seen_at = later;
+  ASSERT_EQ(CommonJoin(area_.get(), 3, kGpu, later), static_cast<int>(&other - area_->members));
+  EXPECT_EQ(other.used, 0u);
+}
+
 TEST_F(CommonAreaTest, GivenMoreAndLessImportant_ThenEachSeesTheOther) {
   const int low = Join(1, 1);
   const int high = Join(2, 0);

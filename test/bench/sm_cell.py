@@ -22,11 +22,11 @@ STARVED = 10.0  # percent of the time that guests wanted a processor and had non
 DRIVER_THREAD = "simgpu"  # guests have one thread; whatever there is beside it and the driver's, the library started
 
 # What a single thing that cannot be interrupted takes, in seconds: what windows can hold follows from it.
-GRAIN = {"sync50": 0.05, "long500": 0.5}
+GRAIN = {"sync50": 0.05, "sync100": 0.1, "long500": 0.5}
 BURST_PERIOD, BURST_WORK = 0.25, 0.05
 PROCESSES = {"procs8": 8}
 SHAPES = ("tiny", "sync50", "long500", "graph100", "streams8", "procs8", "bursty")
-BY_NAME = ("half", "sync40us", "mixed", "mixed-sync", "anew")  # measured when asked for
+BY_NAME = ("half", "sync100", "sync40us", "mixed", "mixed-sync", "anew")  # measured when asked for
 UNSATURATED = ("bursty", "sync40us", "mixed-sync")  # without a limit they leave the GPU idle by themselves
 
 

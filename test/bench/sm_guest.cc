@@ -407,6 +407,8 @@ int Load(Guest& guest, const std::string& shape) {
     guest.Bounded(500 * kMicro, 1);
   } else if (shape == "sync50") {
     guest.Bounded(50 * kMilli, 1);
+  } else if (shape == "sync100") {
+    guest.Bounded(100 * kMilli, 1);
   } else if (shape == "long500") {
     guest.Bounded(500 * kMilli, 2);
   } else if (shape == "graph100") {

@@ -72,6 +72,17 @@ std::function<void()> InFlight(std::function<void()> launch, CUstream stream) {
   };
 }
 
+CUgraphExec Captured(CUfunction function, int launches) {
+  const CUstream stream = NewStream();
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  for (int i = 0; i < launches; ++i) LaunchWide(function, stream);
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  return exec;
+}
+
 std::function<void()> Synchronised(std::function<void()> launch, CUstream stream) {
   return [launch = std::move(launch), stream] {
     launch();
@@ -172,15 +183,9 @@ std::function<void()> Shape(const std::string& name) {
   if (name == "near_sync") return Synchronised(Mixed(stream, 44'000), stream);
   if (name == "sync20us") return Synchronised([f = Kernel("us20"), stream] { LaunchWide(f, stream); }, stream);
   if (name == "sync50") return Synchronised([f = Kernel("ms50"), stream] { LaunchWide(f, stream); }, stream);
-  if (name == "graph") {
-    CUgraph graph = nullptr;
-    CUgraphExec exec = nullptr;
-    const CUfunction f = Kernel("us5");
-    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    for (int i = 0; i < 100; ++i) LaunchWide(f, stream);
-    OK(cuStreamEndCapture(stream, &graph));
-    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    return [exec, stream] { OK(cuGraphLaunch(exec, stream)); };
+  if (name == "graph") return [exec = Captured(Kernel("us5"), 100), stream] { OK(cuGraphLaunch(exec, stream)); };
+  if (name == "step100") {  // a step of a training: one graph, which is waited for
+    return Synchronised([exec = Captured(Kernel("ms50"), 2), stream] { OK(cuGraphLaunch(exec, stream)); }, stream);
   }
   std::vector<CUstream> streams;
   const bool narrow = name == "streams_narrow";

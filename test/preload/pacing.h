@@ -51,8 +51,9 @@ class Pacing : public Preload {
     at_work_.erase(name);
   }
   // Of one that is at work, or of all together.
-  void ExpectShare(const std::string& name, const char* delay, const char* percent, const char* tolerance) {
-    std::vector<std::string> observer{"paced_share_of", delay, "1", percent, tolerance};
+  void ExpectShare(const std::string& name, const char* delay, const char* percent, const char* tolerance,
+                   const char* seconds = "1") {
+    std::vector<std::string> observer{"paced_share_of", delay, seconds, percent, tolerance};
     observer.push_back(name == "all" ? "0" : std::to_string(at_work_.at(name)));
     for (const auto& [_, pid] : at_work_) observer.push_back(std::to_string(pid));
     Pass(observer, {{"LD_PRELOAD", "-"}});

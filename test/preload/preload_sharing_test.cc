@@ -51,6 +51,19 @@ TEST_F(SharedGpu, GivenGraphsThatAreGuessedWrongBesideAnother_ThenTheLimitHolds)
   }
 }
 
+// Two that never have the GPU to themselves: had each to pay for the turns of the other, they would have 17 and 69, or
+// 20 beside short ones. Windows of some seconds, as a step of 30 % is there once in 0.33 s.
+TEST_F(SharedGpu, GivenStepsOfAHundredMillisecondsBesideAnother_ThenEachHasItsShare) {
+  for (const char* beside : {"step100", "half"}) {
+    Begin("small", Container("small", {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", "step100");
+    Begin("large", Container("large", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", beside);
+    ExpectShare("small", "2", "30", "4", "6");
+    ExpectShare("large", "0", "70", "4", "3");
+    End("small");
+    End("large");
+  }
+}
+
 TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
   ExpectShare("low", "0.8", "100", "25");

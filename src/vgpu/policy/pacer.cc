@@ -249,7 +249,9 @@ uint32_t AdmitLaunch(const Destination& to, int64_t cost, bool gives_way, int64_
 void ReturnLease(Lease* lease, int64_t now) {
   if (lease->credit > 0 && lease->device >= 0) {
     if (const uint32_t rate = RateOf(lease->device); rate != 0) {
-      Charge(lease->device, -ScaleFor(lease->device, lease->credit), now, rate);
+      const int64_t back = ScaleFor(lease->device, lease->credit);
+      Charge(lease->device, -back, now, rate);
+      TellUsed(lease->device, -back, now);
     }
   }
   lease->credit = 0;
@@ -332,6 +334,7 @@ int64_t PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, bool gi
   const bool tells_all = rate == 0 || gives_way;
   const int64_t ahead = tells_all || crowd > 1 ? InFlight(device, now) : 0;
   if (rate != 0) Charge(device, charge, now, rate);
+  if (rate != 0 && cost < kLong) TellUsed(device, charge, now);
   if (const int64_t begins = tells_all ? BehindOthers(device, now) : now; begins > now) BeginsAt(device, begins);
   Issued(device, charge);
   if (tells_all) {

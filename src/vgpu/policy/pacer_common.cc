@@ -24,6 +24,7 @@ constexpr int64_t kHears = 100'000'000;
 constexpr int64_t kSlice = 2'000'000;  // for longer than about that a GPU does not let one container wait for another
 constexpr int64_t kSlack = 250'000;    // between the end that was expected and the next launch
 
+constexpr int64_t kLooksAgain = 12'000'000;      // within that a launch that is under way is looked at
 constexpr int64_t kLookAgain = 1'000'000'000;  // for an area where there was none
 constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, for somebody may be reading it
 
@@ -190,6 +191,27 @@ void TellOthersAlways(int device, int64_t now) {
   region::Store(mine->idle_since, int64_t{0});
   g_always[device].store(true);
   region::Store(mine->active_until, now + kAlways);
+}
+
+void TellUsed(int device, int64_t gpu, int64_t now) {
+  if (region::CommonMember* const mine = Mine(device, now); mine != nullptr) region::CommonUse(mine, gpu);
+}
+
+void TellLong(int device, bool under_way, int64_t now) {
+  region::CommonMember* const mine = Mine(device, now);
+  if (mine == nullptr) return;
+  region::CommonSetLong(mine, under_way, now);
+  // It may take longer than was expected, and whoever thinks that it has ended measures it with his own.
+  if (under_way && region::Load(mine->active_until) < now + kLooksAgain) {
+    region::Store(mine->active_until, now + kLooksAgain);
+  }
+}
+
+region::CommonUsed UsedByOthers(int device, int64_t now) {
+  const uint64_t gpu = device < 0 ? 0 : GpuOf(device);
+  const region::CommonArea* const area = gpu == 0 ? nullptr : Area(device);
+  if (area == nullptr) return {.told = false};
+  return region::CommonLookAtUse(*area, region::Load(g_places[device].line), gpu, now);
 }
 
 [[gnu::noinline]] region::CommonView Others(int device, int64_t now) {

@@ -38,6 +38,7 @@ struct Circumstances {
   bool suspected = false;  // that they do only follows from what this container was charged
   bool siblings = false;   // other processes of this container do, whose time is charged to them
   bool alone = false;      // nobody does, for certain
+  bool told = false;       // others do, and what they had is not in it (pacer_shared.h)
   int64_t sharers = 1;     // beside others: of so many, each is to pay for a part of what was measured
   int64_t own = 100;       // per cent of what is measured that is this launch's, where streams overlap
 };
@@ -233,7 +234,7 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   const bool taking_turns = at.siblings && !at.contended && e->cost >= kGapless;
   const bool beside = at.contended || taking_turns;
   const bool its_own = exact && !at.siblings;
-  const bool high = measured > (beside ? BandTopBesideOthers(*e) : its_own ? BandTopAlone(e->cost) : BandTop(e->cost));
+  const bool high = !at.told && measured > (beside ? BandTopBesideOthers(*e) : its_own ? BandTopAlone(e->cost) : BandTop(e->cost));
   const bool first_alone = FirstAlone(*e, measured, at);
   if (first_alone) e->spread = e->alone = 0;
   const bool far = measured > e->cost + kGap || measured < e->cost - kGap;

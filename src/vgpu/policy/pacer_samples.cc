@@ -11,6 +11,7 @@
 #include "vgpu/policy/pacer_guess.h"
 #include "vgpu/policy/pacer_locked.h"
 #include "vgpu/policy/pacer_overlap.h"
+#include "vgpu/policy/pacer_shared.h"
 #include "vgpu/policy/pacer_trail.h"
 #include "vgpu/policy/pacer_window.h"
 
@@ -45,6 +46,8 @@ struct TimedLaunch {
   int64_t sampled_before = 0;  // when one of its kind was; 0: all are to be
   int64_t stands_for = 0;      // what the kind was charged on the slow path since then, this one included
   Running running;             // since it was launched
+  SharedTime shared;           // the same, of what may be long
+  bool long_told = false;      // others know that it is
 };
 
 namespace {
@@ -77,6 +80,13 @@ void Pay(int device, int64_t gpu, int64_t now) {
   if (rate != 0 && gpu != 0) Charge(device, gpu, now, rate);
 }
 
+bool AnyLong(int device) {
+  for (const TimedLaunch& t : g_timed) {
+    if (t.stage.load(std::memory_order_acquire) == Stage::kPending && t.device == device && t.long_told) return true;
+  }
+  return false;
+}
+
 void Free(TimedLaunch* t, bool events_live) {
   if (events_live) {
     GiveEvent(t->context, t->ordinal, t->start);
@@ -84,6 +94,7 @@ void Free(TimedLaunch* t, bool events_live) {
   }
   if (t->holds || g_no_place.exchange(false)) g_hold_until[t->device].store(0, std::memory_order_relaxed);
   if (t->stage.exchange(Stage::kFree, std::memory_order_acq_rel) == Stage::kPending) g_pending.fetch_sub(1);
+  if (t->long_told) TellLong(t->device, AnyLong(t->device), MonotonicNanos());
 }
 
 // Among so many the GPU's time is divided now.
@@ -139,16 +150,22 @@ void Settle(TimedLaunch* t, int64_t now) {
   if (real::cuEventElapsedTime(&milliseconds, t->start, t->end) == CUDA_SUCCESS) {
     const bool learns = __atomic_load_n(&t->kind->id, __ATOMIC_RELAXED) == t->kind_id;
     Estimate next = learns ? t->kind->estimate : Estimate{};
-    const bool contended = ContendedSince(t->device, t->launched_at, now);
     LookAt(&g_siblings[t->device], ChargedToOthers(t->device), now);
-    int64_t accepted = Learn(&next, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6),
+    const bool siblings = g_siblings[t->device].until >= t->launched_at;
+    const bool beside = ContendedSince(t->device, t->launched_at, now);
+    const auto taken = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
+    // What others had of a long one they told.
+    const int64_t own = beside && !siblings && taken >= kLong && OneStream(*t) ? OwnOf(t->shared, taken) : 0;
+    const bool contended = beside && own == 0;
+    int64_t accepted = Learn(&next, own != 0 ? own : taken,
                              {.gap = t->gap,
                               .host_gap = t->host_gap,
                               .host_span = t->host_span,
                               .contended = contended,
                               .suspected = contended && !OthersKnown(t->device),
-                              .siblings = g_siblings[t->device].until >= t->launched_at,
-                              .alone = Alone(*t, contended),
+                              .siblings = siblings,
+                              .alone = Alone(*t, beside),
+                              .told = own != 0,
                               .sharers = t->unknown && contended ? Sharers(t->device, now) : 1,
                               .own = ScaleFor(t->device, 100)});
     if (t->unknown || t->guessed) LearnKernelLocked(t->name, accepted, contended);
@@ -158,7 +175,9 @@ void Settle(TimedLaunch* t, int64_t now) {
       if (!OneStream(*t)) CostMovesLocked(t->device, t->kind->estimate.cost, next.cost, t->kind->share);
       Remember(next, t->kind);
     }
-    Pay(t->device, ScaleFor(t->device, accepted) - t->charged, now);
+    const int64_t owed = ScaleFor(t->device, accepted) - t->charged;
+    Pay(t->device, owed, now);
+    if (!t->long_told) TellUsed(t->device, owed, now);
   }
   Free(t, true);
 }
@@ -191,14 +210,26 @@ void PayForPassed(TimedLaunch* t, int64_t now) {
   Pay(t->device, charge, now);
 }
 
+// One that is long, or was expected to be: others are told, and what they have meanwhile is looked at.
+void LookAround(TimedLaunch* t, int64_t now) {
+  if (now - t->launched_at < kLong / 4 && !t->long_told) return;
+  const bool begun = real::cuEventQuery(t->start) == CUDA_SUCCESS;
+  LookAround(&t->shared, UsedByOthers(t->device, now), begun, now);
+  if (begun && t->shared.passed >= kLong / 2) t->long_told = true;
+  if (!t->long_told) return;
+  TellLong(t->device, true, now);
+  region::GpuTimeWaits(AccountOf(t->device), now);  // beside others it earns more than it gets, and is not at rest
+}
+
 void Collect(TimedLaunch* t, int64_t now) {
   const CUresult result = real::cuEventQuery(t->end);
   if (result == CUDA_SUCCESS) {
     Settle(t, now);
   } else if (result != CUDA_ERROR_NOT_READY) {
     Free(t, false);
-  } else if (t->running.room != 0 && now > t->charged_until) {
-    PayForPassed(t, now);
+  } else {
+    LookAround(t, now);
+    if (t->running.room != 0 && now > t->charged_until) PayForPassed(t, now);
   }
 }
 
@@ -240,6 +271,7 @@ void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now) {
     if (gpu < -room) gpu = room > 0 ? -room : 0;
   }
   Pay(device, gpu, now);
+  TellUsed(device, gpu, now);
 }
 
 bool TimeToSpare(int64_t now) { return now >= g_timings_from.load(std::memory_order_relaxed); }
@@ -307,6 +339,10 @@ TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket&
   t->unknown = kind->estimate.samples == 0 && ticket.cost == 0;
   t->guessed = kind->estimate.samples == 0 && ticket.cost != 0;
   t->running = RunningOf(ticket.cost);
+  // What is known to be short is not looked at: it ends before anybody comes by.
+  t->shared = ticket.cost == 0 || ticket.cost >= kLong / 2 ? SharedFrom(UsedByOthers(device, now), now) : SharedTime{};
+  t->long_told = ticket.cost >= kLong;
+  if (t->long_told) TellLong(device, true, now);
   t->held = false;
   t->patience = t->unknown && now >= g_patience_from[device].load(std::memory_order_relaxed);
   t->sampled_before = kind->estimate.each ? 0 : kind->sampled_at;
