@@ -102,14 +102,21 @@ struct CommonView {
   int64_t wanted = 0;  // the rates of those that have use for GPU time; one without a limit wants all
 };
 
-inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int32_t priority, int64_t now) {
-  CommonView view;
+// The lines of those who are there, but for this one.
+template <typename See>
+inline void CommonForOthers(const CommonArea& area, int line, uint64_t gpu, int64_t now, See see) {
   const uint32_t used = Load(area.used);
   const int lines = static_cast<int>(used < kCommonMembers ? used : kCommonMembers);
   for (int i = 0; i < lines; ++i) {
     const CommonMember& m = area.members[i];
-    if (i == line || Load(m.container) == 0 || Load(m.gpu) != gpu || !CommonSeenWithin(m, now, kCommonPresent))
-      continue;
+    const bool there = Load(m.container) != 0 && Load(m.gpu) == gpu && CommonSeenWithin(m, now, kCommonPresent);
+    if (i != line && there) see(m);
+  }
+}
+
+inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int32_t priority, int64_t now) {
+  CommonView view;
+  CommonForOthers(area, line, gpu, now, [&](const CommonMember& m) {
     const int64_t until = Load(m.active_until);
     const int64_t sane_until = until < now + kCommonReach ? until : 0;
     view.active += sane_until > now ? 1 : 0;
@@ -131,7 +138,7 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
       const uint32_t rate = Load(m.rate);
       view.wanted += rate == 0 || rate > 10'000 ? 10'000 : rate;
     }
-  }
+  });
   return view;
 }
 
@@ -162,12 +169,7 @@ struct CommonUsed {
 
 inline CommonUsed CommonLookAtUse(const CommonArea& area, int line, uint64_t gpu, int64_t now) {
   CommonUsed all;
-  const uint32_t used = Load(area.used);
-  const int lines = static_cast<int>(used < kCommonMembers ? used : kCommonMembers);
-  for (int i = 0; i < lines; ++i) {
-    const CommonMember& m = area.members[i];
-    if (i == line || Load(m.container) == 0 || Load(m.gpu) != gpu || !CommonSeenWithin(m, now, kCommonPresent))
-      continue;
+  CommonForOthers(area, line, gpu, now, [&](const CommonMember& m) {
     const uint64_t his = Load(m.used);
     all.gpu += his & ~kCommonLong;
     const int64_t until = Load(m.active_until);
@@ -176,7 +178,7 @@ inline CommonUsed CommonLookAtUse(const CommonArea& area, int line, uint64_t gpu
     all.longs += is_long ? 1 : 0;
     all.shorts += !is_long && (at_work || CommonSeenWithin(m, now, kCommonWants)) ? 1 : 0;
     if (at_work && Load(m.rate) == 0) all.told = false;
-  }
+  });
   return all;
 }
 

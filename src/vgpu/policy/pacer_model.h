@@ -234,7 +234,9 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   const bool taking_turns = at.siblings && !at.contended && e->cost >= kGapless;
   const bool beside = at.contended || taking_turns;
   const bool its_own = exact && !at.siblings;
-  const bool high = !at.told && measured > (beside ? BandTopBesideOthers(*e) : its_own ? BandTopAlone(e->cost) : BandTop(e->cost));
+  const bool high = !at.told && measured > (beside    ? BandTopBesideOthers(*e)
+                                            : its_own ? BandTopAlone(e->cost)
+                                                      : BandTop(e->cost));
   const bool first_alone = FirstAlone(*e, measured, at);
   if (first_alone) e->spread = e->alone = 0;
   const bool far = measured > e->cost + kGap || measured < e->cost - kGap;
