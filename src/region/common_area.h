@@ -161,10 +161,10 @@ inline void CommonSetLong(CommonMember* m, bool under_way, int64_t now) {
 }
 
 struct CommonUsed {
-  uint64_t gpu = 0;    // ns, of all others; only differences mean something
-  int64_t longs = 0;   // so many others have a long launch under way,
-  int64_t shorts = 0;  // and so many others are at work, or were just now
-  bool told = true;    // nobody is at work who has no limit, and so tells nothing of this
+  uint64_t gpu = 0;     // ns, of all others; only differences mean something
+  int64_t longs = 0;    // so many others have a long launch under way,
+  int64_t shorts = 0;   // and so many others are at work, or were just now
+  bool silent = false;  // somebody is at work who has no limit, and so tells nothing of this
 };
 
 inline CommonUsed CommonLookAtUse(const CommonArea& area, int line, uint64_t gpu, int64_t now) {
@@ -177,7 +177,7 @@ inline CommonUsed CommonLookAtUse(const CommonArea& area, int line, uint64_t gpu
     const bool is_long = (his & kCommonLong) != 0 && CommonSeenWithin(m, now, kCommonLongSeen);
     all.longs += is_long ? 1 : 0;
     all.shorts += !is_long && (at_work || CommonSeenWithin(m, now, kCommonWants)) ? 1 : 0;
-    if (at_work && Load(m.rate) == 0) all.told = false;
+    if (at_work && Load(m.rate) == 0) all.silent = true;
   });
   return all;
 }

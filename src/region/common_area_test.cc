@@ -64,7 +64,7 @@ TEST_F(CommonAreaTest, GivenWhatOthersUse_ThenItIsSummedUp_AndLongOnesAreCounted
   EXPECT_EQ(used.gpu, static_cast<uint64_t>(4 * kMs));
   EXPECT_EQ(used.longs, 1);
   EXPECT_EQ(used.shorts, 1);
-  EXPECT_TRUE(used.told);
+  EXPECT_FALSE(used.silent);
   EXPECT_EQ(CommonLookAtUse(*area_, mine, kGpu, kNow + 60 * kMs).longs, 0);  // who was killed does not say it again
   CommonSetLong(&second, false, kNow);
   used = CommonLookAtUse(*area_, mine, kGpu, kNow);
@@ -75,9 +75,9 @@ TEST_F(CommonAreaTest, GivenWhatOthersUse_ThenItIsSummedUp_AndLongOnesAreCounted
 TEST_F(CommonAreaTest, GivenOneWithoutALimitAtWork_ThenNobodyCanSayWhatIsUsed) {
   const int mine = Join(1);
   CommonMember& other = area_->members[Join(2, 1, 0)];
-  EXPECT_TRUE(CommonLookAtUse(*area_, mine, kGpu, kNow).told);
+  EXPECT_FALSE(CommonLookAtUse(*area_, mine, kGpu, kNow).silent);
   other.active_until = kNow + kMs;
-  EXPECT_FALSE(CommonLookAtUse(*area_, mine, kGpu, kNow).told);
+  EXPECT_TRUE(CommonLookAtUse(*area_, mine, kGpu, kNow).silent);
 }
 
 TEST_F(CommonAreaTest, WhenAContainerJoins_ThenNothingIsLeftOfTheOneBefore) {

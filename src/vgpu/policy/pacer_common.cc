@@ -210,7 +210,7 @@ void TellLong(int device, bool under_way, int64_t now) {
 region::CommonUsed UsedByOthers(int device, int64_t now) {
   const uint64_t gpu = device < 0 ? 0 : GpuOf(device);
   const region::CommonArea* const area = gpu == 0 ? nullptr : Area(device);
-  if (area == nullptr) return {.told = false};
+  if (area == nullptr) return {.silent = true};
   return region::CommonLookAtUse(*area, region::Load(g_places[device].line), gpu, now);
 }
 

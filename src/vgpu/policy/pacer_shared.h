@@ -25,7 +25,9 @@ struct SharedTime {
   bool told = false;  // others said what they did, at every look
 };
 
-constexpr SharedTime SharedFrom(const region::CommonUsed& seen, int64_t now) { return {now, 0, 0, 0, seen, seen.told}; }
+constexpr SharedTime SharedFrom(const region::CommonUsed& seen, int64_t now) {
+  return {now, 0, 0, 0, seen, !seen.silent};
+}
 
 // With `begun` it was at work since the last look; else nothing of it was.
 constexpr void LookAround(SharedTime* s, const region::CommonUsed& seen, bool begun, int64_t now) {
@@ -45,7 +47,7 @@ constexpr void LookAround(SharedTime* s, const region::CommonUsed& seen, bool be
   }
   s->looked_at = now;
   s->seen = seen;
-  s->told = s->told && seen.told;
+  s->told = s->told && !seen.silent;
 }
 
 // ns of what took `measured` from its beginning to its end; 0: nobody can say.

@@ -14,7 +14,7 @@ constexpr int64_t kTick = 5 * kMs;
 
 // What others have: `longs` with a long launch, `shorts` that are charged `percent` of the time together.
 region::CommonUsed Others(int64_t longs, int64_t shorts = 0, int64_t charged = 0) {
-  return {static_cast<uint64_t>(charged), longs, shorts, true};
+  return {static_cast<uint64_t>(charged), longs, shorts, false};
 }
 
 double OwnMs(const SharedTime& s, int64_t measured) {
@@ -93,7 +93,7 @@ TEST(SharedTime, GivenOneWhoTellsNothing_OrTooFewLooks_ThenNobodyCanSay) {
   LookAround(&s, Others(1), true, kStart + kTick);
   EXPECT_EQ(OwnOf(s, 100 * kMs), 0);
   region::CommonUsed silent = Others(1);
-  silent.told = false;
+  silent.silent = true;
   LookAround(&s, silent, true, kStart + 18 * kTick);
   LookAround(&s, Others(1), true, kStart + 20 * kTick);
   EXPECT_EQ(OwnOf(s, 100 * kMs), 0);
