@@ -355,7 +355,7 @@ Result<Phase> Cell::Place(bool every) {
   phase.placed = run.placed;
   phase.failed = run.failed;
   phase.first_failure = run.first_failure;
-  phase.seconds = Milliseconds(net::Clock::now() - begin) / 1e3;
+  phase.per_second = run.placed / (Milliseconds(net::Clock::now() - begin) / 1e3);
   HAMI_TRY(WaitUntilQuiet());  // what the pods' events still cost is theirs
   const double asked = std::max(run.placed, 1);
   phase.cpu_ms = (CpuMs() - cpu) / asked;

@@ -35,7 +35,7 @@ struct Phase {
   int placed = 0;
   int failed = 0;
   std::string first_failure;
-  double seconds = 0;
+  double per_second = 0;    // pods placed
   double alone_p50_ms = 0;  // of Filter with nothing beside it
   double alone_p99_ms = 0;
   double filter_p50_ms = 0;  // with bindings beside it
@@ -43,7 +43,6 @@ struct Phase {
   double cpu_ms = 0;   // of the extender, per pod
   double calls = 0;    // of the API server, per pod
   double rss_mib = 0;  // of the extender, afterwards
-  double per_second() const { return seconds > 0 ? placed / seconds : 0; }
 };
 
 class Cell {

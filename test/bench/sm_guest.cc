@@ -413,6 +413,8 @@ int Load(Guest& guest, const std::string& shape) {
     guest.Bounded(500 * kMilli, 2);
   } else if (shape == "graph100") {
     guest.Graphs(100, 20 * kMicro, 4);
+  } else if (shape == "graph-tiny") {
+    guest.Graphs(100, 5 * kMicro, 16);
   } else if (shape == "streams8") {
     guest.Streams(200 * kMicro);
   } else if (shape == "procs8" || shape == "milli") {

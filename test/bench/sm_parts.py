@@ -14,7 +14,8 @@ IN_FORCE_MS, SETTLED_MS, SETTLED_ERROR = 20.0, 100.0, 1.0
 LAUNCH_NS, HELPER_CPU, SHARED_WRITES = 30.0, 1.0, 1.0
 HOST_SLOWS = 1.25  # times the p99 of an ideal device, from which on the host and not the device makes the p99
 
-BEST_EFFORT = {"tiny": 5e-6, "half": 5e-4, "half-sync": 5e-4, "graph100": 2e-3, "streams8": 2e-4}  # uncut, in seconds
+# What of each cannot be cut in two, in seconds. The last one is beyond what p99 + 5 % allows, whoever decides.
+BEST_EFFORT = {"tiny": 5e-6, "half": 5e-4, "half-sync": 5e-4, "streams8": 2e-4, "graph-tiny": 5e-4, "graph100": 2e-3}
 REPEATS = 3  # of each sequence of requests
 REQUEST_RATE, REQUEST_WORK = 150, 2e-3  # Poisson requests; the work is ten kernels of 200 us (sm_guest.cc)
 
@@ -204,6 +205,12 @@ def p99(sequences):
     return sm_cell.quantile([latency for sequence in sequences for latency in sequence], 0.99)
 
 
+def p99_target(grain):
+    """Percent that p99 may grow: 5, but where no decision can hold that, 5 more than what is lost in any case."""
+    least = least_added(grain, IDLE_USED)
+    return P99_ADDED if least <= P99_ADDED else least + P99_ADDED
+
+
 def priority(tools, options):
     """Each seed is a sequence of requests, sent three times alone, beside each load, and alone again. Some thirty of a
     sequence lie above its p99, in a few bursts that a hiccup of the host hits or not: single runs of one sequence, alone,
@@ -236,8 +243,8 @@ def priority(tools, options):
     if slow or noisy:
         print("already alone the host makes the requests late, or differs from itself by more than the target")
     for shape in options.beside:
-        verdicts.row(f"beside {shape}: p99 above alone", 100 * (steady[shape] / alone - 1), "%", P99_ADDED, slow=slow,
-                     noisy=noisy)
+        verdicts.row(f"beside {shape}: p99 above alone", 100 * (steady[shape] / alone - 1), "%",
+                     p99_target(BEST_EFFORT[shape]), slow=slow, noisy=noisy)
         print(f"    {100 * (raw[shape] / raw_alone - 1):.1f} % with the host's hiccups in both")
         verdicts.row(f"beside {shape}: the least that is possible (launches of {1e3 * BEST_EFFORT[shape]:g} ms)",
                      least_added(BEST_EFFORT[shape], IDLE_USED), "%")

@@ -57,5 +57,14 @@ class StopTest(unittest.TestCase):
         self.assertEqual(sm_parts.stop_of(looks(-0.001), 10, 10.3, EVERY), sm_parts.Stop())
 
 
+class TargetTest(unittest.TestCase):
+    def test_given_launches_that_five_per_cent_allow_then_that_is_the_target(self):
+        for grain in (5e-6, 2e-4, 5e-4):
+            self.assertEqual(sm_parts.p99_target(grain), sm_parts.P99_ADDED)
+
+    def test_given_launches_too_long_for_it_then_the_target_lies_as_much_above_what_is_possible(self):
+        self.assertAlmostEqual(sm_parts.p99_target(2e-3) - sm_parts.least_added(2e-3, sm_parts.IDLE_USED), sm_parts.P99_ADDED)
+
+
 if __name__ == "__main__":
     unittest.main()

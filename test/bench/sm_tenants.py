@@ -7,10 +7,11 @@ import sm_parts
 
 SHARE_ERROR, JAIN, TOTAL = 1.0, 0.995, 98.5
 IN_TURN = ("half", "graph100", "tiny", "milli")
-LOADS = IN_TURN + ("half-sync",)  # those that the table does not have
+LOADS = IN_TURN + ("half-sync", "graph-tiny")  # those that the table does not have
 GROUPS = ((30, 70), (50, 50), (10, 20, 70), (25, 25, 25, 25), (10, 20, 30, 40), (5, 10, 15, 20, 20, 30),
           (12, 12, 12, 12, 13, 13, 13, 13), (2, 5, 8, 10, 15, 15, 20, 25))
-SIDE_BY_SIDE = (((30, 70), ("streams8",)), ((10, 20, 70), ("streams8", "half", "graph100")))
+OF_OTHER_LOADS = (((30, 70), ("streams8",)), ((10, 20, 70), ("streams8", "half", "graph100")), ((30, 70), ("sync100",)),
+                  ((10, 20, 70), ("sync100", "half", "sync50")))
 SETTLE = 0.3  # seconds after a change, before what is measured begins
 
 
@@ -19,8 +20,13 @@ def chosen(options):
     if options.groups or options.loads:
         return [(shares, options.loads or IN_TURN) for shares in options.groups or GROUPS]
     if options.quick:
-        return [(shares, IN_TURN) for shares in GROUPS[::3]] + [SIDE_BY_SIDE[0]]
-    return [(shares, IN_TURN) for shares in GROUPS] + list(SIDE_BY_SIDE)
+        return [(shares, IN_TURN) for shares in GROUPS[::3]] + [OF_OTHER_LOADS[0], OF_OTHER_LOADS[2]]
+    return [(shares, IN_TURN) for shares in GROUPS] + list(OF_OTHER_LOADS)
+
+
+def phase_of(options, loads):
+    """Seconds: of kernels that take long, a share is a whole number of them."""
+    return 2.0 + options.seconds / 3 + 60 * max(sm_cell.GRAIN.get(load, 0) for load in loads)
 
 
 def percent_of(samples, slot=None):
@@ -51,7 +57,7 @@ class Alone:
         return self.known[load]
 
 
-def run_group(tools, options, shares, loads, phase):
+def run_group(tools, options, shares, loads, phase_of(options, loads)):
     """What the judge saw of `shares` while all were there, half were, and all were again: for each (name, samples, slot of
     each tenant that was there, whether the host was slow)."""
     count = len(shares)
@@ -84,9 +90,10 @@ def run_group(tools, options, shares, loads, phase):
 
 
 def tenants(tools, options):
-    verdicts, phase = sm_parts.Verdicts(), 2.0 + options.seconds / 3
+    verdicts = sm_parts.Verdicts()
     groups, alone = chosen(options), Alone(tools, options)
-    print(f"\ntenants: {len(groups)} groups, about {len(groups) * (3 * phase + 4) / 60:.0f} minutes, through {options.through}")
+    takes = sum(3 * phase_of(options, loads) + 4 for _, loads in groups) / 60
+    print(f"\ntenants: {len(groups)} groups, about {takes:.0f} minutes, through {options.through}")
     print("Each in a container of its own. error: of the share of each, worst one, over the whole time and over 1 s; kept: busy "
           "time of all / of a tenant alone; work: what was done, in the time it takes alone / the same.")
     for shares, loads in groups:
