@@ -2,8 +2,9 @@
 //
 // What containers that share a GPU tell each other about its time: one small file, a line for each container and GPU.
 // A container says until when it expects to be at work there, how much it may have, and how important it is; it
-// asks who else is at work. All of it is advice: nobody's limit is ever raised above what its own settings allow, and a
-// line that nobody renews is as good as gone. Time is always a parameter (CLOCK_MONOTONIC ns).
+// asks who else is at work. All of it is advice: nobody's limit is ever raised above what its own settings allow,
+// though what others say that they had of a long launch's time is not charged for it, and a line that nobody renews is
+// as good as gone. Time is always a parameter (CLOCK_MONOTONIC ns).
 //
 // Any content is survived: times out of reach count as long ago, numbers are clamped, and a line whose owner changes
 // under its user is joined anew. A file that is too short is refused; one that shrinks later is left alone.

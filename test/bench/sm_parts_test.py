@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
 import io
+import types
 import unittest
 
 import sm_parts
+import sm_tenants
 
 EVERY = 0.0005
 
@@ -55,6 +57,13 @@ class StopTest(unittest.TestCase):
 
     def test_given_no_work_after_the_order_then_it_stopped_at_once(self):
         self.assertEqual(sm_parts.stop_of(looks(-0.001), 10, 10.3, EVERY), sm_parts.Stop())
+
+
+class PhaseTest(unittest.TestCase):
+    def test_given_long_kernels_then_tenants_are_watched_for_many_of_them(self):
+        options = types.SimpleNamespace(seconds=12.0)
+        self.assertEqual(sm_tenants.phase_of(options, ("half", "tiny")), 6)
+        self.assertEqual(sm_tenants.phase_of(options, ("sync50", "sync100")), 12)
 
 
 class TargetTest(unittest.TestCase):

@@ -57,7 +57,7 @@ class Alone:
         return self.known[load]
 
 
-def run_group(tools, options, shares, loads, phase_of(options, loads)):
+def run_group(tools, options, shares, loads, phase):
     """What the judge saw of `shares` while all were there, half were, and all were again: for each (name, samples, slot of
     each tenant that was there, whether the host was slow)."""
     count = len(shares)
@@ -98,7 +98,7 @@ def tenants(tools, options):
           "time of all / of a tenant alone; work: what was done, in the time it takes alone / the same.")
     for shares, loads in groups:
         device = max(alone.of(load)[0] for load in loads)
-        for what, samples, present, slow in run_group(tools, options, shares, loads, phase):
+        for what, samples, present, slow in run_group(tools, options, shares, loads, phase_of(options, loads)):
             name = f"{':'.join(map(str, shares))}{' ' + ','.join(loads) if loads != IN_TURN else ''}, {what}"
             got = {i: percent_of(samples, slot) for i, slot in present.items()}
             work = {i: 100 * samples.work_rate(slot) / alone.of(loads[i % len(loads)])[1] for i, slot in present.items()}

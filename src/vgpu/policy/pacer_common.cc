@@ -197,14 +197,23 @@ void TellUsed(int device, int64_t gpu, int64_t now) {
   if (region::CommonMember* const mine = Mine(device, now); mine != nullptr) region::CommonUse(mine, gpu);
 }
 
-void TellLong(int device, bool under_way, int64_t now) {
+void TellLong(int device, int64_t now) {
   region::CommonMember* const mine = Mine(device, now);
   if (mine == nullptr) return;
-  region::CommonSetLong(mine, under_way, now);
-  // It may take longer than was expected, and whoever thinks that it has ended measures it with his own.
-  if (under_way && region::Load(mine->active_until) < now + kLooksAgain) {
-    region::Store(mine->active_until, now + kLooksAgain);
-  }
+  region::CommonSetLong(mine, true, now);
+  // Whoever thinks that it has ended measures it with his own.
+  const int64_t until = now + kLooksAgain;
+  if (region::Load(mine->active_until) < until) region::Store(mine->active_until, until);
+}
+
+void TellNoLong(int device, int64_t left, int64_t now) {
+  region::CommonMember* const mine = Mine(device, now);
+  if (mine == nullptr) return;
+  region::CommonSetLong(mine, false, now);
+  const int64_t told = region::Load(mine->active_until);
+  const int64_t until = now + left + kSlack;
+  if (told > until && told <= now + kLooksAgain && WorkersOf(device, now) == 1)
+    region::Store(mine->active_until, until);
 }
 
 region::CommonUsed UsedByOthers(int device, int64_t now) {

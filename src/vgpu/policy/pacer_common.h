@@ -27,9 +27,11 @@ void TellHeld(int device, bool idle, int64_t now);
 // This container launches without a look from now on: for others it is at work all the time.
 void TellOthersAlways(int device, int64_t now);
 
-// What this container has of the GPU: `gpu` ns for short launches; that a long one is under way, or none is any more.
+// What this container has of the GPU: `gpu` ns for short launches; that a long one is under way, which may take longer
+// than was expected; that none is any more, but `left` ns of others are.
 void TellUsed(int device, int64_t gpu, int64_t now);
-void TellLong(int device, bool under_way, int64_t now);
+void TellLong(int device, int64_t now);
+void TellNoLong(int device, int64_t left, int64_t now);
 // The same of the others; nothing is told where there is no area.
 region::CommonUsed UsedByOthers(int device, int64_t now);
 

@@ -94,7 +94,10 @@ void Free(TimedLaunch* t, bool events_live) {
   }
   if (t->holds || g_no_place.exchange(false)) g_hold_until[t->device].store(0, std::memory_order_relaxed);
   if (t->stage.exchange(Stage::kFree, std::memory_order_acq_rel) == Stage::kPending) g_pending.fetch_sub(1);
-  if (t->long_told) TellLong(t->device, AnyLong(t->device), MonotonicNanos());
+  if (t->long_told && !AnyLong(t->device)) {
+    const int64_t now = MonotonicNanos();
+    TellNoLong(t->device, InFlightLocked(t->device, now), now);
+  }
 }
 
 // Among so many the GPU's time is divided now.
@@ -217,7 +220,7 @@ void LookAround(TimedLaunch* t, int64_t now) {
   LookAround(&t->shared, UsedByOthers(t->device, now), begun, now);
   if (begun && t->shared.passed >= kLong / 2) t->long_told = true;
   if (!t->long_told) return;
-  TellLong(t->device, true, now);
+  TellLong(t->device, now);
   region::GpuTimeWaits(AccountOf(t->device), now);  // beside others it earns more than it gets, and is not at rest
 }
 
@@ -342,7 +345,7 @@ TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket&
   // What is known to be short is not looked at: it ends before anybody comes by.
   t->shared = ticket.cost == 0 || ticket.cost >= kLong / 2 ? SharedFrom(UsedByOthers(device, now), now) : SharedTime{};
   t->long_told = ticket.cost >= kLong;
-  if (t->long_told) TellLong(device, true, now);
+  if (t->long_told) TellLong(device, now);
   t->held = false;
   t->patience = t->unknown && now >= g_patience_from[device].load(std::memory_order_relaxed);
   t->sampled_before = kind->estimate.each ? 0 : kind->sampled_at;
