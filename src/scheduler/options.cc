@@ -190,7 +190,8 @@ struct Reader {
     flags.Group("Kubernetes");
     flags.Text("kubeconfig", "FILE", options.kubeconfig,
                "where the API server is and who we are to it; without it $KUBECONFIG, ~/.kube/config, or the pod's "
-               "service account");
+               "service account; with a token or client certificate, as no other program is run for one (no 'exec' or "
+               "'auth-provider'), and neither 'proxy-url' nor 'as'");
     flags.Custom(
         "kube-qps", "N", "0", [this](const std::string& text) { return TakeQps(options.kube_qps, text); },
         "calls a second to the API server; 0: as many as its own fairness allows");
