@@ -144,21 +144,34 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
 }
 
 // What a container has of the GPU, for those who share it and want to know what a long launch of theirs took without
-// that. What short launches are charged is known exactly, and counts upwards in steps of 2; a long one takes as many
-// turns as everybody else while it is under way, which the last bit says.
-inline constexpr uint64_t kCommonLong = 1;
-inline constexpr int64_t kCommonLongSeen = 50'000'000;  // it is said again more often; who was killed says nothing
-inline void CommonUse(CommonMember* m, int64_t gpu) {
-  __atomic_fetch_add(&m->used, static_cast<uint64_t>(gpu) & ~kCommonLong, __ATOMIC_RELAXED);
+// that. What short launches are charged counts upwards, in 1024 ns, in the upper 48 bits; a long one takes as many
+// turns as everybody else while it is under way, and says so again and again: when it last did, in ms, is in the
+// lower 16. So who was killed says nothing any more.
+inline constexpr int kCommonUnit = 10;          // bits of ns
+inline constexpr int kCommonStamp = 16;         // bits of ms; 0: nothing long
+inline constexpr int64_t kCommonLongSeen = 50;  // ms
+inline constexpr uint64_t kCommonStampMask = (uint64_t{1} << kCommonStamp) - 1;
+
+// `units` may be below zero: charges are corrected.
+inline void CommonUse(CommonMember* m, int64_t units) {
+  __atomic_fetch_add(&m->used, static_cast<uint64_t>(units) << kCommonStamp, __ATOMIC_RELAXED);
+}
+inline uint64_t CommonStampOf(int64_t now) {
+  const uint64_t stamp = static_cast<uint64_t>(now / 1'000'000) & kCommonStampMask;
+  return stamp == 0 ? 1 : stamp;
 }
 inline void CommonSetLong(CommonMember* m, bool under_way, int64_t now) {
-  if (under_way) Store(m->seen_at, now);
-  if (((Load(m->used) & kCommonLong) != 0) == under_way) return;
-  if (under_way) {
-    __atomic_fetch_or(&m->used, kCommonLong, __ATOMIC_RELAXED);
-  } else {
-    __atomic_fetch_and(&m->used, ~kCommonLong, __ATOMIC_RELAXED);
+  const uint64_t stamp = under_way ? CommonStampOf(now) : 0;
+  for (uint64_t used = Load(m->used); (used & kCommonStampMask) != stamp;) {
+    const uint64_t next = (used & ~kCommonStampMask) | stamp;
+    if (__atomic_compare_exchange_n(&m->used, &used, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
   }
+}
+inline bool CommonIsLong(uint64_t used, int64_t now) {
+  const uint64_t stamp = used & kCommonStampMask;
+  // The clocks of two threads that read them one after the other are a ms apart at most.
+  const uint64_t age = (CommonStampOf(now) + 1 - stamp) & kCommonStampMask;
+  return stamp != 0 && age <= kCommonLongSeen;
 }
 
 struct CommonUsed {
@@ -172,10 +185,10 @@ inline CommonUsed CommonLookAtUse(const CommonArea& area, int line, uint64_t gpu
   CommonUsed all;
   CommonForOthers(area, line, gpu, now, [&](const CommonMember& m) {
     const uint64_t his = Load(m.used);
-    all.gpu += his & ~kCommonLong;
+    all.gpu += his >> kCommonStamp;
     const int64_t until = Load(m.active_until);
     const bool at_work = until > now && until < now + kCommonReach;
-    const bool is_long = (his & kCommonLong) != 0 && CommonSeenWithin(m, now, kCommonLongSeen);
+    const bool is_long = CommonIsLong(his, now);
     all.longs += is_long ? 1 : 0;
     all.shorts += !is_long && (at_work || CommonSeenWithin(m, now, kCommonWants)) ? 1 : 0;
     if (at_work && Load(m.rate) == 0) all.silent = true;

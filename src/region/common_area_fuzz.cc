@@ -18,7 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (line < -1 || line >= static_cast<int>(kCommonMembers)) std::abort();
     const CommonView view = CommonLook(*area, line, gpu, 1, kNow);
     if (view.higher_until >= kNow + kCommonReach || view.active_until >= kNow + kCommonReach) std::abort();
+    CommonUse(&area->members[1], -3);
     CommonSetLong(&area->members[1], true, kNow);
+    if (!CommonIsLong(area->members[1].used, kNow)) std::abort();
     const CommonUsed used = CommonLookAtUse(*area, line, gpu, kNow);
     if (used.longs < 0 || used.shorts < 0 || used.longs + used.shorts > int64_t{kCommonMembers}) std::abort();
     if (view.wanted < 0 || view.wanted > int64_t{10'000} * kCommonMembers) std::abort();

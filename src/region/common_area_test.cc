@@ -54,22 +54,25 @@ TEST_F(CommonAreaTest, GivenWhatOthersUse_ThenItIsSummedUp_AndLongOnesAreCounted
   const int mine = Join(1);
   CommonMember& first = area_->members[Join(2)];
   CommonMember& second = area_->members[Join(3)];
-  CommonUse(&area_->members[mine], 9 * kMs);
-  CommonUse(&area_->members[Join(4, 1, 3000, kGpu + 1)], 9 * kMs);  // elsewhere
-  CommonUse(&first, 3 * kMs);
+  CommonUse(&area_->members[mine], 9000);
+  CommonUse(&area_->members[Join(4, 1, 3000, kGpu + 1)], 9000);  // elsewhere
+  CommonUse(&first, 3000);
   CommonSetLong(&second, true, kNow);
-  CommonUse(&second, 2 * kMs);
-  CommonUse(&second, -kMs);  // a correction does not touch the mark
+  CommonUse(&second, 2000);
+  CommonUse(&second, -1000);  // a correction does not touch the mark
   CommonUsed used = CommonLookAtUse(*area_, mine, kGpu, kNow);
-  EXPECT_EQ(used.gpu, static_cast<uint64_t>(4 * kMs));
+  EXPECT_EQ(used.gpu, 4000u);
   EXPECT_EQ(used.longs, 1);
   EXPECT_EQ(used.shorts, 1);
   EXPECT_FALSE(used.silent);
-  EXPECT_EQ(CommonLookAtUse(*area_, mine, kGpu, kNow + 60 * kMs).longs, 0);  // who was killed does not say it again
+  // Who was killed does not say it again, whoever else renews the line.
+  second.seen_at = kNow + 60 * kMs;
+  EXPECT_EQ(CommonLookAtUse(*area_, mine, kGpu, kNow + 40 * kMs).longs, 1);
+  EXPECT_EQ(CommonLookAtUse(*area_, mine, kGpu, kNow + 60 * kMs).longs, 0);
   CommonSetLong(&second, false, kNow);
   used = CommonLookAtUse(*area_, mine, kGpu, kNow);
   EXPECT_EQ(used.longs, 0);
-  EXPECT_EQ(used.gpu, static_cast<uint64_t>(4 * kMs));
+  EXPECT_EQ(used.gpu, 4000u);
 }
 
 TEST_F(CommonAreaTest, GivenOneWithoutALimitAtWork_ThenNobodyCanSayWhatIsUsed) {
@@ -83,7 +86,7 @@ TEST_F(CommonAreaTest, GivenOneWithoutALimitAtWork_ThenNobodyCanSayWhatIsUsed) {
 TEST_F(CommonAreaTest, WhenAContainerJoins_ThenNothingIsLeftOfTheOneBefore) {
   const int mine = Join(1);
   CommonMember& other = area_->members[Join(2)];
-  CommonUse(&other, kMs);
+  CommonUse(&other, 1000);
   CommonSetLong(&other, true, kNow);
   const int64_t later = kNow + 2 * kCommonPresent;
   area_->members[mine].seen_at = later;

@@ -334,7 +334,7 @@ int64_t PayLaunch(Lease* lease, int device, int64_t cost, uint32_t rate, bool gi
   const bool tells_all = rate == 0 || gives_way;
   const int64_t ahead = tells_all || crowd > 1 ? InFlight(device, now) : 0;
   if (rate != 0) Charge(device, charge, now, rate);
-  if (rate != 0 && cost < kLong) TellUsed(device, charge, now);
+  if (rate != 0) TellUsed(device, cost < kToldAsLong ? charge : charge - ScaleFor(device, cost), now);
   if (const int64_t begins = tells_all ? BehindOthers(device, now) : now; begins > now) BeginsAt(device, begins);
   Issued(device, charge);
   if (tells_all) {
@@ -453,7 +453,9 @@ void EndLaunch(Ticket* ticket, CUresult result) {
     LayMark(ticket->device, ticket->stream, ticket->per_thread, ticket->spacing, MonotonicNanos());
   }
   // A launch that did not take place is not paid for.
-  if (!launched && ticket->cost > 0 && t_lease.device == ticket->device) t_lease.credit += ticket->cost;
+  if (launched || ticket->cost <= 0 || t_lease.device != ticket->device) return;
+  t_lease.credit += ticket->cost;
+  if (ticket->cost >= kToldAsLong) TellUsed(ticket->device, ScaleFor(ticket->device, ticket->cost), MonotonicNanos());
 }
 
 void CaptureBegan() {

@@ -45,6 +45,7 @@ constinit std::atomic<uint64_t> g_container{0};
 constinit std::atomic<int64_t> g_asked_at{0};
 constinit std::atomic<int64_t> g_quiet_since{0};
 constinit std::atomic<bool> g_always[region::kMaxDevices]{};
+constinit std::atomic<int64_t> g_used[region::kMaxDevices]{};  // ns, by short launches of this process
 constinit std::atomic<uint64_t> g_gpu[region::kMaxDevices]{};
 
 uint64_t Mix(uint64_t h, uint64_t value) {
@@ -66,8 +67,10 @@ uint64_t GpuOf(int device) {
   return hash | 1;
 }
 
+// Seldom called are small rather than fast, as tools/abi_gate.sh bounds the library's size.
+
 // The area's path for a device: what was named, or below it. A UUID is a name, never a path.
-bool PathOf(int device, char (&path)[sizeof(Settings::common_path) + 128]) {
+[[gnu::cold]] bool PathOf(int device, char (&path)[sizeof(Settings::common_path) + 128]) {
   const region::Attachment* const a = attachment();
   const char* const named = settings().common_path;
   if (a == nullptr || named[0] == '\0') return false;
@@ -82,7 +85,7 @@ bool PathOf(int device, char (&path)[sizeof(Settings::common_path) + 128]) {
 }
 
 // With g_lock held.
-void OpenArea(int device, int64_t now) {
+[[gnu::cold]] void OpenArea(int device, int64_t now) {
   const int saved_errno = errno;
   MeetingPlace& place = g_places[device];
   place.looked_at = now;
@@ -126,6 +129,10 @@ region::CommonMember* Mine(int device, int64_t now) {
   int line = region::Load(g_places[device].line);
   if (!region::CommonIsMine(*area, line, container, gpu)) {
     line = region::CommonJoin(area, container, gpu, now);
+    if (line >= 0) {
+      region::Store(area->members[line].rate, LimitOf(device));
+      region::Store(area->members[line].priority, OwnPriority());
+    }
     region::Store(g_places[device].line, line);
   }
   return line < 0 ? nullptr : &area->members[line];
@@ -194,11 +201,14 @@ void TellOthersAlways(int device, int64_t now) {
 }
 
 void TellUsed(int device, int64_t gpu, int64_t now) {
-  if (region::CommonMember* const mine = Mine(device, now); mine != nullptr) region::CommonUse(mine, gpu);
+  region::CommonMember* const mine = Mine(device, now);
+  if (mine == nullptr) return;
+  const int64_t before = g_used[device].fetch_add(gpu, std::memory_order_relaxed);
+  region::CommonUse(mine, ((before + gpu) >> region::kCommonUnit) - (before >> region::kCommonUnit));
 }
 
 void TellLong(int device, int64_t now) {
-  region::CommonMember* const mine = Mine(device, now);
+  region::CommonMember* const mine = Renew(device, LimitOf(device), now);
   if (mine == nullptr) return;
   region::CommonSetLong(mine, true, now);
   // Whoever thinks that it has ended measures it with his own.
@@ -211,7 +221,7 @@ void TellNoLong(int device, int64_t left, int64_t now) {
   if (mine == nullptr) return;
   region::CommonSetLong(mine, false, now);
   const int64_t told = region::Load(mine->active_until);
-  const int64_t until = now + left + kSlack;
+  const int64_t until = now + left * (1 + Others(device, now).active) + kSlack;
   if (told > until && told <= now + kLooksAgain && WorkersOf(device, now) == 1)
     region::Store(mine->active_until, until);
 }
@@ -275,7 +285,7 @@ uint32_t WithBurst(int device, uint32_t rate, int64_t now) {
   return region::CommonBurstRate(rate, most, Others(device, now).wanted);
 }
 
-void CheckCommonAreas(int64_t now) {
+[[gnu::cold]] void CheckCommonAreas(int64_t now) {
   if (settings().common_path[0] == '\0') return;
   for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
     MeetingPlace& place = g_places[device];
@@ -288,7 +298,7 @@ void CheckCommonAreas(int64_t now) {
   }
 }
 
-void ResetCommonAreas() {
+[[gnu::cold]] void ResetCommonAreas() {
   g_lock.Reset();
   for (std::atomic<uint64_t>& gpu : g_gpu) gpu.store(0, std::memory_order_relaxed);
   for (MeetingPlace& place : g_places) {

@@ -314,6 +314,7 @@ struct Running {
 // known doubles it, or a program could launch any number before it has one measured.
 inline constexpr int64_t kRoom = 20'000'000;
 inline constexpr int64_t kLong = kRoom;
+inline constexpr int64_t kToldAsLong = kLong / 2;  // what may come to be long beside others is not told as short
 
 // Of one that is known, what is above a quarter more is likely somebody else's time; it may also be waiting.
 constexpr Running RunningOf(int64_t cost) { return {cost, 0, 0, cost == 0 ? kRoom : cost >= kLong ? cost / 4 : 0}; }

@@ -46,8 +46,9 @@ struct TimedLaunch {
   int64_t sampled_before = 0;  // when one of its kind was; 0: all are to be
   int64_t stands_for = 0;      // what the kind was charged on the slow path since then, this one included
   Running running;             // since it was launched
-  SharedTime shared;           // the same, of what may be long
-  bool long_told = false;      // others know that it is
+  SharedTime shared;           // the same, of what may be long; zeros of all else
+  int64_t told = 0;            // others know so many ns of it, as of something short
+  bool long_told = false;      // or that it is under way, and long
 };
 
 namespace {
@@ -157,7 +158,6 @@ void Settle(TimedLaunch* t, int64_t now) {
     const bool siblings = g_siblings[t->device].until >= t->launched_at;
     const bool beside = ContendedSince(t->device, t->launched_at, now);
     const auto taken = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
-    // What others had of a long one they told.
     const int64_t own = beside && !siblings && taken >= kLong && OneStream(*t) ? OwnOf(t->shared, taken) : 0;
     const bool contended = beside && own == 0;
     int64_t accepted = Learn(&next, own != 0 ? own : taken,
@@ -178,9 +178,8 @@ void Settle(TimedLaunch* t, int64_t now) {
       if (!OneStream(*t)) CostMovesLocked(t->device, t->kind->estimate.cost, next.cost, t->kind->share);
       Remember(next, t->kind);
     }
-    const int64_t owed = ScaleFor(t->device, accepted) - t->charged;
-    Pay(t->device, owed, now);
-    if (!t->long_told) TellUsed(t->device, owed, now);
+    Pay(t->device, ScaleFor(t->device, accepted) - t->charged, now);
+    if (!t->long_told) TellUsed(t->device, ScaleFor(t->device, accepted) - t->told, now);
   }
   Free(t, true);
 }
@@ -213,13 +212,14 @@ void PayForPassed(TimedLaunch* t, int64_t now) {
   Pay(t->device, charge, now);
 }
 
-// One that is long, or was expected to be: others are told, and what they have meanwhile is looked at.
+// One that is long, or was expected to be: others are told that it is under way, and what they have meanwhile is looked
+// at. One that waits for something else has no turns.
 void LookAround(TimedLaunch* t, int64_t now) {
-  if (now - t->launched_at < kLong / 4 && !t->long_told) return;
+  if (t->shared.looked_at == 0 || (now - t->launched_at < kLong / 4 && !t->long_told)) return;
   const bool begun = real::cuEventQuery(t->start) == CUDA_SUCCESS;
   LookAround(&t->shared, UsedByOthers(t->device, now), begun, now);
-  if (begun && t->shared.passed >= kLong / 2) t->long_told = true;
-  if (!t->long_told) return;
+  if (!begun || (t->running.expected < kToldAsLong && t->shared.passed < kToldAsLong)) return;
+  t->long_told = true;
   TellLong(t->device, now);
   region::GpuTimeWaits(AccountOf(t->device), now);  // beside others it earns more than it gets, and is not at rest
 }
@@ -257,7 +257,7 @@ bool AnyUnknownIn(CUcontext context, CUdevice ordinal) {
 
 // Before it takes a context down the driver waits for the work in it, and afterwards nobody can tell how long that
 // took. So what was never measured is waited for here, though not for ever.
-void AwaitUnknown(CUcontext context, CUdevice ordinal) {
+[[gnu::cold]] void AwaitUnknown(CUcontext context, CUdevice ordinal) {
   const int64_t begin = MonotonicNanos();
   for (int64_t now = begin; now - begin < kPatience; now = MonotonicNanos()) {
     if (PendingSamples() != 0) Harvest(now);
@@ -342,10 +342,10 @@ TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket&
   t->unknown = kind->estimate.samples == 0 && ticket.cost == 0;
   t->guessed = kind->estimate.samples == 0 && ticket.cost != 0;
   t->running = RunningOf(ticket.cost);
-  // What is known to be short is not looked at: it ends before anybody comes by.
-  t->shared = ticket.cost == 0 || ticket.cost >= kLong / 2 ? SharedFrom(UsedByOthers(device, now), now) : SharedTime{};
-  t->long_told = ticket.cost >= kLong;
-  if (t->long_told) TellLong(device, now);
+  const bool may_be_long = ticket.cost == 0 || ticket.cost >= kToldAsLong;
+  t->shared = may_be_long ? SharedFrom(UsedByOthers(device, now), now) : SharedTime{};
+  t->told = may_be_long ? 0 : ScaleFor(device, ticket.cost);
+  t->long_told = false;
   t->held = false;
   t->patience = t->unknown && now >= g_patience_from[device].load(std::memory_order_relaxed);
   t->sampled_before = kind->estimate.each ? 0 : kind->sampled_at;
@@ -380,6 +380,11 @@ void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched)
   if (launched && RecordEvent(t->end, stream, per_thread) == CUDA_SUCCESS) {
     const int64_t now = MonotonicNanos();
     t->host_span = now - t->launched_at;
+    // Nothing is ahead of it on its stream.
+    if (t->gap == Gap::kCertain && t->running.expected >= kToldAsLong) {
+      t->long_told = true;
+      TellLong(t->device, now);
+    }
     if (t->gap != Gap::kCertain) t->gap = Ahead(*t, now) ? Gap::kNone : Gap::kUnsure;
     if (t->gap == Gap::kNone) t->host_span = 0;
     g_timings_from.store(now + RestAfter(TakeEventTime()), std::memory_order_relaxed);
@@ -463,7 +468,7 @@ void ForgetKind(LaunchKind* kind) {
   kind->estimate.high_run = kind->estimate.near_run = 0;
 }
 
-void ForgetSamplesOf(CUcontext context, CUdevice ordinal) {
+[[gnu::cold]] void ForgetSamplesOf(CUcontext context, CUdevice ordinal) {
   AwaitUnknown(context, ordinal);
   const Locked locked(g_samples_lock);
   {
@@ -479,7 +484,7 @@ void ForgetSamplesOf(CUcontext context, CUdevice ordinal) {
   DropEvents(context, ordinal);
 }
 
-void ResetSamples() {
+[[gnu::cold]] void ResetSamples() {
   g_samples_lock.Reset();
   for (TimedLaunch& t : g_timed) t.stage.store(Stage::kFree, std::memory_order_relaxed);
   g_pending.store(0);
@@ -495,7 +500,7 @@ void ResetSamples() {
   ResetEvents();
 }
 
-void HarvestLast() {
+[[gnu::cold]] void HarvestLast() {
   if (SamplingStopped() || !g_samples_lock.TryAcquire()) return;
   const RelaxedCapture relaxed;
   const int64_t now = MonotonicNanos();

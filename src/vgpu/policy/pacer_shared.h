@@ -14,7 +14,7 @@
 namespace hami::vgpu {
 
 // From one look to the next.
-inline constexpr int64_t kMostTold = 100'000'000;
+inline constexpr int64_t kMostTold = 100'000'000;  // ns beyond the time that passed
 
 struct SharedTime {
   int64_t looked_at = 0;
@@ -25,6 +25,13 @@ struct SharedTime {
   bool told = false;  // others said what they did, at every look
 };
 
+// ns; far out where the counts are of no use.
+constexpr int64_t ToldBetween(const region::CommonUsed& before, const region::CommonUsed& after) {
+  constexpr int64_t kFar = int64_t{1} << 40;
+  const auto units = static_cast<int64_t>(after.gpu - before.gpu);
+  return (units > kFar ? kFar : units < -kFar ? -kFar : units) * (int64_t{1} << region::kCommonUnit);
+}
+
 constexpr SharedTime SharedFrom(const region::CommonUsed& seen, int64_t now) {
   return {now, 0, 0, 0, seen, !seen.silent};
 }
@@ -33,9 +40,10 @@ constexpr SharedTime SharedFrom(const region::CommonUsed& seen, int64_t now) {
 constexpr void LookAround(SharedTime* s, const region::CommonUsed& seen, bool begun, int64_t now) {
   const int64_t span = now - s->looked_at;
   if (begun && span > 0) {
-    // Corrections go down; with who leaves all that he ever had goes. Nobody is charged for so long beforehand.
-    const auto told = static_cast<int64_t>(seen.gpu - s->seen.gpu);
-    if (told > -kMostTold) s->owed += told < kMostTold ? told : kMostTold;
+    // Corrections go down. Who leaves takes along all that he ever had, and brings it when he comes back: nobody has so
+    // much in between.
+    const int64_t told = ToldBetween(s->seen, seen);
+    if (told > -kMostTold && told < span + kMostTold) s->owed += told;
     const int64_t longs = seen.longs + s->seen.longs;
     const int64_t least = span * 2 / (2 + longs + seen.shorts + s->seen.shorts);
     // What they were charged beforehand, and can not have had yet, they have later.
@@ -55,7 +63,9 @@ constexpr int64_t OwnOf(const SharedTime& s, int64_t measured) {
   if (!s.told || s.passed < measured / 2) return 0;
   const int64_t rest = measured > s.passed ? (measured - s.passed) / (1 + s.seen.longs) : 0;
   const int64_t own = s.own + rest;
-  return s.passed > measured ? own * measured / s.passed : own;
+  if (s.passed <= measured) return own;
+  // The product of two times of some seconds is more than fits.
+  return static_cast<int64_t>(static_cast<double>(own) / static_cast<double>(s.passed) * static_cast<double>(measured));
 }
 
 }  // namespace hami::vgpu

@@ -14,7 +14,7 @@ constexpr int64_t kTick = 5 * kMs;
 
 // What others have: `longs` with a long launch, `shorts` that are charged `percent` of the time together.
 region::CommonUsed Others(int64_t longs, int64_t shorts = 0, int64_t charged = 0) {
-  return {static_cast<uint64_t>(charged), longs, shorts, false};
+  return {static_cast<uint64_t>(charged >> region::kCommonUnit), longs, shorts, false};
 }
 
 double OwnMs(const SharedTime& s, int64_t measured) {
@@ -62,7 +62,7 @@ TEST(SharedTime, GivenALongOneAndShortOnes_ThenWhatTheseLeaveIsDivided) {
 }
 
 TEST(SharedTime, GivenAnyClaim_ThenNobodyHasMoreThanHisTurns) {
-  for (const int64_t claim : {int64_t{1} << 62, int64_t{90} * kMs, -(int64_t{1} << 62)}) {
+  for (const int64_t claim : {int64_t{1} << 60, int64_t{90} * kMs, -(int64_t{1} << 60)}) {
     SharedTime s = SharedFrom(Others(0, 1, 0), kStart);
     for (int i = 1; i <= 40; ++i) {
       LookAround(&s, Others(0, 1, static_cast<int64_t>(static_cast<uint64_t>(claim) * static_cast<uint64_t>(i))), true,
@@ -79,6 +79,22 @@ TEST(SharedTime, WhenSomebodyLeaves_ThenThatIsNoTimeGivenBack) {
   LookAround(&s, Others(0, 0, 0), true, kStart + 2 * kTick);
   LookAround(&s, Others(0, 0, 0), true, kStart + 10 * kTick);
   EXPECT_NEAR(OwnMs(s, 50 * kMs), 48, 0.1);
+}
+
+TEST(SharedTime, WhenSomebodyComesBack_ThenWhatHeHadBeforeIsNotOfNow) {
+  SharedTime s = SharedFrom(Others(0, 0, 0), kStart);
+  LookAround(&s, Others(0, 1, 5'000 * kMs), true, kStart + kTick);
+  for (int i = 2; i <= 10; ++i) LookAround(&s, Others(0, 1, 5'000 * kMs), true, kStart + i * kTick);
+  EXPECT_NEAR(OwnMs(s, 50 * kMs), 50, 0.1);
+}
+
+TEST(SharedTime, GivenALaunchOfMinutes_ThenNothingOverflows) {
+  for (const int64_t seconds : {5, 60, 600}) {
+    const int64_t measured = seconds * 1'000 * kMs;
+    SharedTime s = SharedFrom(Others(0), kStart);
+    for (int64_t i = 1; i <= seconds; ++i) LookAround(&s, Others(0), true, kStart + i * 1'001 * kMs);
+    EXPECT_NEAR(OwnMs(s, measured), static_cast<double>(seconds) * 1'000, 1);
+  }
 }
 
 TEST(SharedTime, WhileItHasNotBegun_ThenNothingCounts) {
