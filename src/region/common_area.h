@@ -175,7 +175,7 @@ inline bool CommonIsLong(uint64_t used, int64_t now) {
 }
 
 struct CommonUsed {
-  uint64_t gpu = 0;     // ns, of all others; only differences mean something
+  uint64_t gpu = 0;     // in units, of all others; only differences mean something
   int64_t longs = 0;    // so many others have a long launch under way,
   int64_t shorts = 0;   // and so many others are at work, or were just now
   bool silent = false;  // somebody is at work who has no limit, and so tells nothing of this
