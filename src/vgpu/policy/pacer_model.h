@@ -161,7 +161,8 @@ constexpr int64_t LearnInTurn(Estimate* e, int64_t measured, Gap gap, uint32_t s
 // A measurement in which no gap matters: up and down alike, so that kernels that vary are charged their mean; what
 // others did to the first ones goes soon, and what a slow host did counts little.
 constexpr int64_t LearnEvenly(Estimate* e, int64_t measured, const Circumstances& at, uint32_t seen) {
-  const bool exact = at.host_span < measured / 8;
+  // By what is expected, and not by what was measured: else what is long counts less than what is short.
+  const bool exact = at.host_span < e->cost / 8;
   // A mean that sways lets pass more than it holds back.
   const int64_t most = Varies(*e) && (seen == kSettled || (exact && e->alone > kConfident)) ? 32 : 8;
   int64_t share = at.contended && measured < e->cost - e->cost / 5 ? 2 : most;
