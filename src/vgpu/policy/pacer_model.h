@@ -167,7 +167,11 @@ constexpr int64_t LearnEvenly(Estimate* e, int64_t measured, const Circumstances
   const int64_t most = Varies(*e) && (seen == kSettled || (exact && e->alone > kConfident)) ? 32 : 8;
   int64_t share = at.contended && measured < e->cost - e->cost / 5 ? 2 : most;
   if (!at.contended && exact && e->alone < most) share = e->alone;
-  if (!at.contended && e->alone < kConfident && measured < e->cost) share = measured < e->cost / 2 ? 1 : e->alone;
+  // Behind others of its stream a launch waits for whole slices of others, or not at all.
+  const bool others = at.gap != Gap::kNone || e->cost - measured >= kNear;
+  if (others && !at.contended && e->alone < kConfident && measured < e->cost) {
+    share = measured < e->cost / 2 ? 1 : e->alone;
+  }
   e->cost += (measured - e->cost) / share;
   return measured;
 }
@@ -195,7 +199,12 @@ constexpr bool KnownBetter(const Estimate& e, const Circumstances& at) {
 }
 
 constexpr bool WithinBounds(Estimate* e, int64_t measured, const Circumstances& at) {
-  if (measured < e->cost - e->cost / 5 || FirstAlone(*e, measured, at)) return false;
+  if (FirstAlone(*e, measured, at)) return false;
+  const bool below = measured < e->cost - e->cost / 5;
+  if (below && (!Varies(*e) || e->rare != 0)) return false;
+  // Of what varies some are below; were those believed and the ones above not, they would be all that counts.
+  e->near_run = below ? e->near_run + 1 : 0;
+  if (e->near_run > kPersistentNear) e->gapless = false;
   const bool longer = measured - at.host_span > e->cost + kGap && !at.contended && !at.siblings;
   e->high_run = longer ? e->high_run + 1 : 0;
   if (e->high_run > kPersistent) e->gapless = false;
@@ -248,6 +257,7 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !e->each && !high)) {
     e->cost = measured;
     e->samples = 1;
+    if (!at.contended) e->alone = 1;  // a mean begins anew
     e->gapless = at.gap == Gap::kNone;
     e->high_run = 0;
     return measured;
