@@ -288,7 +288,7 @@ OnContextOf::~OnContextOf() {
   if (elsewhere_) real::cuCtxPopCurrent_v2(&popped);
 }
 
-CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
+[[gnu::cold]] CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
   const int device = DeviceOfOrdinal(ordinal);
   if (device == kUnlimited) return maker.create(maker.arg);
   const Locked making(g_making_lock);

@@ -191,11 +191,18 @@ constexpr int64_t LearnWithGap(Estimate* e, int64_t measured, bool in_company, u
   return gap ? e->cost : measured;
 }
 
+// A gap is no longer than what the host took. Of what varies a mean needs many measurements, and such a gap does less
+// to it than to have few.
+constexpr bool GapMatters(const Estimate& e, const Circumstances& at) {
+  const bool little = e.gapless && Varies(e) && e.rare == 0 && at.host_span + kLeastGap < e.cost / 8;
+  return at.gap != Gap::kNone && !little;
+}
+
 // Of a short launch that is known without a gap, a measurement that may hold one tells two bounds: it took no longer
 // than that, and no less than that without all of the host's time and the longest gap. Between them what is known
 // stays; below, it is believed; above, again and again, it is another launch by now.
 constexpr bool KnownBetter(const Estimate& e, const Circumstances& at) {
-  return e.samples != 0 && e.gapless && at.gap != Gap::kNone && e.cost < kWorthQuiet;
+  return e.samples != 0 && e.gapless && GapMatters(e, at) && e.cost < kWorthQuiet;
 }
 
 constexpr bool WithinBounds(Estimate* e, int64_t measured, const Circumstances& at) {
@@ -268,9 +275,8 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   if (taking_turns && seen >= kConfident && measured > e->cost - e->cost / 5) {
     return LearnInTurn(e, measured, at.gap, seen);
   }
-  const bool better_known = e->gapless && at.gap != Gap::kNone;
   const bool even =
-      e->cost >= kGapless || at.gap == Gap::kNone || (at.gap == Gap::kCertain && !better_known && Varies(*e));
+      e->cost >= kGapless || !GapMatters(*e, at) || (at.gap == Gap::kCertain && !e->gapless && Varies(*e));
   if (even) return LearnEvenly(e, measured, at, seen);
   return LearnWithGap(e, measured, beside || at.siblings, seen);
 }

@@ -443,25 +443,5 @@ TEST(LaunchName, GivenDimensionsBeyond32Bits_ThenNamesDiffer) {
   EXPECT_EQ(ids.count(0), 0u);
 }
 
-// The host takes a tenth of what is long, and a third of what is short.
-TEST(LaunchCost, GivenKernelsOfTwoLengthsOnAHostThatShowsBesideTheShortOnes_ThenTheirMeanIsExpected) {
-  constexpr int64_t kShort = 22'000, kLong82 = 82'000;
-  double sum = 0;
-  int count = 0;
-  for (uint32_t seed = 1; seed <= 20; ++seed) {
-    Estimate e;
-    uint32_t random = seed;
-    for (int i = 0; i < 100; ++i) {
-      random = random * 1'664'525 + 1'013'904'223;
-      Learn(&e, random >> 31 != 0 ? kLong82 : kShort, {.gap = Gap::kCertain, .host_span = 8'000});
-      if (i < 16) continue;
-      sum += static_cast<double>(e.cost);
-      ++count;
-    }
-  }
-  // Without the 2 us that are taken for the gap.
-  EXPECT_NEAR(sum / count, 50'000, 3'000);
-}
-
 }  // namespace
 }  // namespace hami::vgpu

@@ -67,13 +67,6 @@ constinit std::atomic<int64_t> g_hold_until[region::kMaxDevices]{};
 constinit std::atomic<int64_t> g_unknown_until[region::kMaxDevices]{};  // until then what passed is paid for
 constinit std::atomic<int64_t> g_known_until[region::kMaxDevices]{};
 constinit std::atomic<int64_t> g_patience_from[region::kMaxDevices]{};
-// Which stream was launched on last, and when it was another one before.
-struct LastStream {
-  std::atomic<const void*> stream;
-  std::atomic<const void*> thread;
-  std::atomic<int64_t> since;
-};
-constinit LastStream g_last_stream[region::kMaxDevices]{};
 constinit std::atomic<bool> g_no_place{false};  // for one that is to be timed, so that the next ones wait for a place
 
 void Pay(int device, int64_t gpu, int64_t now) {
@@ -104,7 +97,7 @@ void Free(TimedLaunch* t, bool events_live) {
 // Among so many the GPU's time is divided now.
 int64_t Sharers(int device, int64_t now) { return 1 + Others(device, now).active; }
 
-bool OneStream(const TimedLaunch& t) { return g_last_stream[t.device].since + kOneStream < t.launched_at; }
+bool OneStream(const TimedLaunch& t) { return OneStreamSince(t.device) + kOneStream < t.launched_at; }
 
 // Whether nothing else can have been in its way: nobody, nor another stream of this process.
 bool Alone(const TimedLaunch& t, bool contended) { return !contended && OthersKnown(t.device) && OneStream(t); }
@@ -224,6 +217,20 @@ void LookAround(TimedLaunch* t, int64_t now) {
   region::GpuTimeWaits(AccountOf(t->device), now);  // beside others it earns more than it gets, and is not at rest
 }
 
+// Whether all of it was there before the GPU was: its beginning is still to come. An idle GPU says so for a moment,
+// too.
+bool Ahead(const TimedLaunch& t, int64_t now) {
+  if (t.gap == Gap::kUnsure && now - t.recorded_at < kBehind) return false;
+  return real::cuEventQuery(t.start) == CUDA_ERROR_NOT_READY;
+}
+
+// A fast host has launched all it may before that shows, so it is looked at again.
+void LookAhead(TimedLaunch* t, int64_t now) {
+  if (t->gap == Gap::kCertain) return;
+  t->gap = Ahead(*t, now) ? Gap::kNone : Gap::kUnsure;
+  if (t->gap == Gap::kNone) t->host_span = 0;
+}
+
 void Collect(TimedLaunch* t, int64_t now) {
   const CUresult result = real::cuEventQuery(t->end);
   if (result == CUDA_SUCCESS) {
@@ -231,6 +238,7 @@ void Collect(TimedLaunch* t, int64_t now) {
   } else if (result != CUDA_ERROR_NOT_READY) {
     Free(t, false);
   } else {
+    if (t->gap == Gap::kUnsure) LookAhead(t, now);
     LookAround(t, now);
     if (t->running.room != 0 && now > t->charged_until) PayForPassed(t, now);
   }
@@ -284,15 +292,6 @@ bool Capturing(CUstream stream, bool per_thread) {
   const CUresult result =
       per_thread ? real::cuStreamIsCapturing_ptsz(stream, &status) : real::cuStreamIsCapturing(stream, &status);
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now) {
-  const StreamName name = NameOf(stream, per_thread);
-  LastStream& last = g_last_stream[device];
-  if (last.stream.load(std::memory_order_relaxed) == name.stream && last.thread == name.thread) return;
-  last.stream.store(name.stream, std::memory_order_relaxed);
-  last.thread.store(name.thread, std::memory_order_relaxed);
-  last.since.store(now, std::memory_order_relaxed);
 }
 
 TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket& ticket, bool gapless, bool quiet) {
@@ -368,13 +367,6 @@ TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket&
   return t;
 }
 
-// Whether all of it was there before the GPU was: its beginning is still to come. An idle GPU says so for a moment,
-// too.
-static bool Ahead(const TimedLaunch& t, int64_t now) {
-  if (t.gap == Gap::kUnsure && now - t.recorded_at < kBehind) return false;
-  return real::cuEventQuery(t.start) == CUDA_ERROR_NOT_READY;
-}
-
 void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched) {
   if (launched && t->gap == Gap::kUnsure && real::cuEventQuery(t->start) == CUDA_SUCCESS) t->gap = Gap::kCertain;
   if (launched && RecordEvent(t->end, stream, per_thread) == CUDA_SUCCESS) {
@@ -385,8 +377,7 @@ void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched)
       t->long_told = true;
       TellLong(t->device, now);
     }
-    if (t->gap != Gap::kCertain) t->gap = Ahead(*t, now) ? Gap::kNone : Gap::kUnsure;
-    if (t->gap == Gap::kNone) t->host_span = 0;
+    LookAhead(t, now);
     g_timings_from.store(now + RestAfter(TakeEventTime()), std::memory_order_relaxed);
     g_pending.fetch_add(1);
     t->stage.store(Stage::kPending, std::memory_order_release);

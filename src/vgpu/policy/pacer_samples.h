@@ -20,8 +20,6 @@ bool Capturing(CUstream stream, bool per_thread);
 // has work ahead.
 bool TimeToSpare(int64_t now);
 bool MarkToSpare(int64_t now);
-// A launch takes the slow path: of streams side by side, one is in the way of the other's measurements.
-void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now);
 // Starts timing the launch at hand; nullptr when all places are taken or the driver has no event. `gapless` says that
 // the stream has work ahead of it; `quiet` that others hold their launches for it, so that it is to be collected before
 // they go on.

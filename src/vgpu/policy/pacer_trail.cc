@@ -37,6 +37,14 @@ struct Trail {
 };
 
 constinit Trail g_trails[region::kMaxDevices]{};
+
+// Which stream was launched on last, and since when.
+struct LastStream {
+  std::atomic<const void*> stream;
+  std::atomic<const void*> thread;
+  std::atomic<int64_t> since;
+};
+constinit LastStream g_last_stream[region::kMaxDevices]{};
 constinit thread_local char t_self = 0;
 
 void PopFirst(Trail* t, bool events_live, int64_t now) {
@@ -56,6 +64,17 @@ StreamName NameOf(CUstream stream, bool per_thread) {
   if (own) return {CU_STREAM_PER_THREAD, &t_self};
   return {stream == CU_STREAM_LEGACY ? nullptr : stream, nullptr};
 }
+
+void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now) {
+  const StreamName name = NameOf(stream, per_thread);
+  LastStream& last = g_last_stream[device];
+  if (last.stream.load(std::memory_order_relaxed) == name.stream && last.thread == name.thread) return;
+  last.stream.store(name.stream, std::memory_order_relaxed);
+  last.thread.store(name.thread, std::memory_order_relaxed);
+  last.since.store(now, std::memory_order_relaxed);
+}
+
+int64_t OneStreamSince(int device) { return g_last_stream[device].since; }
 
 void Issued(int device, int64_t cost) { g_trails[device].issued.fetch_add(cost, std::memory_order_relaxed); }
 

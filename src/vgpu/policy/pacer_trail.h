@@ -26,6 +26,11 @@ struct StreamName {
 };
 StreamName NameOf(CUstream stream, bool per_thread);
 
+// A launch takes the slow path; and since when all did on one stream: of streams side by side, one is in the way of the
+// other's measurements.
+void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now);
+int64_t OneStreamSince(int device);
+
 // `cost` (ns of busy time) was let go.
 void Issued(int device, int64_t cost);
 // All that ever was.
