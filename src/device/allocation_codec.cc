@@ -122,7 +122,13 @@ std::string EncodeGrant(const PodGrant& grant) {
 
 Result<PodGrant> DecodeGrant(std::string_view text) {
   PodGrant grant;
-  grant.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), ';')) + 1);
+  const auto rows = static_cast<std::size_t>(std::count(text.begin(), text.end(), ';'));
+  const auto shares = static_cast<std::size_t>(std::count(text.begin(), text.end(), ':'));
+  if (rows > kMostShares || shares > kMostShares) {
+    return Fail(base::Concat({"grant: ", std::to_string(rows), " containers and ", std::to_string(shares),
+                              " shares, more than the ", std::to_string(kMostShares), " of a pod"}));
+  }
+  grant.reserve(rows + 1);
   const Status read = ForEachPart(text, ';', [&](std::string_view row) -> Status {
     Result<ContainerGrant> container = ReadContainer(row);
     HAMI_TRY(container);
@@ -158,6 +164,7 @@ Result<std::vector<MigReservation>> DecodeReservations(std::string_view text) {
   const auto read = [&](const json::object& item) -> Status {
     Result<MigReservation> reservation = ReadReservation(item);
     HAMI_TRY(reservation);
+    if (reservations.size() == kMostShares) return Fail("mig allocation: more instances than a pod can have");
     if (!seen.emplace(reservation->container, reservation->device).second) {
       return Fail("mig allocation: two for one device of a container");
     }

@@ -15,8 +15,12 @@
 
 namespace hami::device {
 
+// Of one pod, and as many containers: a tenant may write anything on his pod, and all of it is kept.
+inline constexpr std::size_t kMostShares = 2048;
+
 std::string EncodeGrant(const PodGrant& grant);
-// Tolerates the missing last `;`. The empty row that splitting leaves behind is not a container.
+// Tolerates the missing last `;`. The empty row that splitting leaves behind is not a container. More than kMostShares
+// are an error.
 base::Result<PodGrant> DecodeGrant(std::string_view text);
 
 std::string EncodeReservations(const std::vector<MigReservation>& reservations);

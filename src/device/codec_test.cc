@@ -125,6 +125,19 @@ TEST(Grant, GivenSeveralShapes_WhenEncodedAndDecoded_ThenNothingIsLost) {
   }
 }
 
+TEST(Grant, GivenMoreSharesThanAPodHas_ThenItIsRefused) {
+  const auto repeat = [](std::string_view text, std::size_t times) {
+    std::string all;
+    for (std::size_t i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  EXPECT_EQ(DecodeGrant(repeat("a,t,1,1:", kMostShares) + ";")->front().size(), kMostShares);
+  EXPECT_EQ(DecodeGrant(repeat(";", kMostShares))->size(), kMostShares);
+  EXPECT_EQ(DecodeGrant(repeat("a,t,1,1:", kMostShares + 1) + ";").error().message,
+            "grant: 1 containers and 2049 shares, more than the 2048 of a pod");
+  EXPECT_FALSE(DecodeGrant(repeat(";", kMostShares + 1)));
+}
+
 TEST(Grant, GivenMissingFields_ThenTheErrorIsTheOneOfTheProtocol) {
   EXPECT_EQ(DecodeGrant("GPU-A,NVIDIA,100:;").error().message,
             "pod annotation format error, missing fields, do not use nodeName in task spec");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <limits>
 #include <utility>
 
 #include "base/strings.h"
@@ -72,6 +73,12 @@ void NotNegative(ConfigReader& in, const char* key, std::int64_t value) {
   if (value < 0) in.Fail(key, "must not be negative");
 }
 
+// HAMi reads these as 32 bits; and sums of them over a pod stay inside 64.
+void Fits32Bits(ConfigReader& in, const char* key, std::int64_t value) {
+  NotNegative(in, key, value);
+  if (value > std::numeric_limits<std::int32_t>::max()) in.Fail(key, "is too large: at most 2147483647");
+}
+
 // What can be no resource of a container would never be asked for, and of two with one name one would never be seen.
 void CheckResourceNames(ConfigReader& in, const NvidiaConfig& config) {
   const std::array<std::pair<const char*, const std::string*>, 5> names = {{
@@ -119,9 +126,9 @@ void ReadNvidia(ConfigReader& in, NvidiaConfig& out) {
   in.Each("migProfileAllowlist", [&](ConfigReader& entry) { ReadAllowance(entry, out); });
   in.Each("knownMigGeometries", [&](ConfigReader& entry) { ReadGeometry(entry, out); });
   CheckResourceNames(in, out);
-  NotNegative(in, "defaultMemory", out.default_memory);
-  NotNegative(in, "defaultCores", out.default_cores);
-  NotNegative(in, "defaultGPUNum", out.default_count);
+  Fits32Bits(in, "defaultMemory", out.default_memory);
+  Fits32Bits(in, "defaultCores", out.default_cores);
+  Fits32Bits(in, "defaultGPUNum", out.default_count);
   NotNegative(in, "memoryFactor", out.memory_factor);
   NotNegative(in, "preConfiguredDeviceMemory", out.preconfigured_memory);
   for (const char* key : kNodeDefaults) out.lines[key] = in.Line(key);

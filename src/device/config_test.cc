@@ -123,6 +123,10 @@ TEST(DeviceConfig, GivenAWrongKey_ThenTheErrorNamesFileLineAndKey) {
   EXPECT_EQ(ErrorOf("nvidia:\n  defaultMemory: many\n"), "f.yaml:2: nvidia.defaultMemory: must be a whole number");
   EXPECT_EQ(ErrorOf("nvidia:\n  overwriteEnv: perhaps\n"), "f.yaml:2: nvidia.overwriteEnv: must be true or false");
   EXPECT_EQ(ErrorOf("nvidia:\n  memoryFactor: -1\n"), "f.yaml:2: nvidia.memoryFactor: must not be negative");
+  for (const char* key : {"defaultMemory", "defaultCores", "defaultGPUNum"}) {
+    const std::string text = std::string("nvidia:\n  ") + key + ": 2147483648\n";
+    EXPECT_EQ(ErrorOf(text.c_str()), std::string("f.yaml:2: nvidia.") + key + ": is too large: at most 2147483647");
+  }
   EXPECT_EQ(ErrorOf("nvidia:\n  gpuCorePolicy: forse\n"),
             "f.yaml:2: nvidia.gpuCorePolicy: must be default, force or disable");
   EXPECT_EQ(ErrorOf("nvidia: [1]\n"), "f.yaml:1: nvidia: must be a mapping");

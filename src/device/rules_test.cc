@@ -175,5 +175,21 @@ TEST(Topology, GivenSixteenCards_WhenEightAreWanted_ThenTheChoiceIsExact) {
   EXPECT_THAT(ChooseClosest(16, 8, pair), ::testing::ElementsAre(1, 3, 5, 7, 9, 11, 13, 15));
 }
 
+// Seven places on each of eight cards: among so many not all choices are looked at.
+TEST(Topology, GivenCardsOfManyInstances_WhenEightAreWanted_ThenTheyAreOnCardsThatAreClose) {
+  const auto pair = [](int a, int b) -> std::int64_t {
+    if (a / 7 == b / 7) return 0;
+    return a / 28 == b / 28 ? 20 : 10;
+  };
+  const std::vector<int> chosen = ChooseClosest(56, 8, pair);
+  std::int64_t sum = 0;
+  for (const int a : chosen) {
+    for (const int b : chosen) sum += a < b ? pair(a, b) : 0;
+  }
+  // One on each card: 2 × 6 pairs of 20, and 16 of 10. Taken in order the first seven would be on one card, for 140.
+  EXPECT_EQ(chosen.size(), 8U);
+  EXPECT_GE(sum, 400);
+}
+
 }  // namespace
 }  // namespace hami::device

@@ -133,6 +133,9 @@ bool Reflector::WatchOnce() {
     // A server that ends every watch at once must not be hammered.
     return heard || options_.now() - start >= std::chrono::seconds(1);
   }
+  // "Too large resource version": the server was restored from a backup.
+  constexpr int kFromTheFuture = 504;
+  if (end.error().code == kFromTheFuture) need_list_ = true;
   if (end.error().reason == Reason::kExpired) {
     need_list_ = true;
     return heard;
@@ -187,7 +190,8 @@ void Reflector::Upsert(const json::value& object, bool from_list) {
   }
   Known& known = found->second;
   // A list is the truth even when its versions went back: the server was restored from a backup.
-  if (!from_list && IsOlder(identity->version, known.version)) {
+  const bool older = IsOlder(identity->version, known.version);
+  if (!from_list && older) {
     stale_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
@@ -200,7 +204,7 @@ void Reflector::Upsert(const json::value& object, bool from_list) {
   }
   if (!identity->version.empty() && known.version == identity->version) return;
   known.version = identity->version;
-  Tell(ChangeType::kModified, identity->key, identity->uid, &object);
+  Tell(ChangeType::kModified, identity->key, identity->uid, &object, older);
 }
 
 void Reflector::Remove(const json::value& object) {
@@ -230,11 +234,12 @@ void Reflector::ForgetUnlisted() {
   size_.store(book_.size(), std::memory_order_relaxed);
 }
 
-void Reflector::Tell(ChangeType type, const std::string& key, std::string_view uid, const json::value* object) {
+void Reflector::Tell(ChangeType type, const std::string& key, std::string_view uid, const json::value* object,
+                     bool restored) {
   changes_.fetch_add(1, std::memory_order_relaxed);
   const auto slash = key.find('/');
   handler_.OnChange(
-      {type, std::string_view(key).substr(0, slash), std::string_view(key).substr(slash + 1), uid, object});
+      {type, std::string_view(key).substr(0, slash), std::string_view(key).substr(slash + 1), uid, object, restored});
 }
 
 void Reflector::Report(const char* doing, const Error& error) {

@@ -31,6 +31,8 @@ struct Change {
   std::string_view uid;
   // The object, or its last state for a deletion that a watch reported; nullptr for one that a list revealed.
   const json::value* object;
+  // It is older than what was told before: the server was restored from a backup.
+  bool restored = false;
 };
 
 // Called on the reflector's thread, one call at a time. Nothing in a Change outlives the call.
@@ -107,7 +109,8 @@ class Reflector {
   void Upsert(const json::value& object, bool from_list);
   void Remove(const json::value& object);
   void ForgetUnlisted();
-  void Tell(ChangeType type, const std::string& key, std::string_view uid, const json::value* object);
+  void Tell(ChangeType type, const std::string& key, std::string_view uid, const json::value* object,
+            bool restored = false);
   bool OnEvent(WatchType type, const json::value& object);
   bool IsEcho(const Identity& object);
   void Report(const char* doing, const Error& error);

@@ -30,6 +30,7 @@ class Recorder : public Handler {
     const std::string uid(change.uid);
     EXPECT_EQ(change.ns, "ns");
     const auto known = uids_.find(name);
+    if (change.restored) ++restored_;
     switch (change.type) {
       case ChangeType::kAdded:
         EXPECT_EQ(known, uids_.end()) << "added twice: " << name;
@@ -54,11 +55,13 @@ class Recorder : public Handler {
   const std::map<std::string, std::string>& uids() const { return uids_; }
   const std::map<std::string, std::string>& versions() const { return versions_; }
   int listed() const { return listed_; }
+  int restored() const { return restored_; }
 
  private:
   std::map<std::string, std::string> uids_;
   std::map<std::string, std::string> versions_;
   int listed_ = 0;
+  int restored_ = 0;
 };
 
 // A collection that changes at random, behind a server that fails at random in every way a real one may: lists and
@@ -296,6 +299,19 @@ TEST_F(ReflectorScript, GivenAServerRestoredFromABackupWhenListedThenItsOlderVer
                      }};
   Run();
   EXPECT_EQ(handler_.versions().at("a"), "22");
+}
+
+TEST_F(ReflectorScript, GivenAWatchFromTheFutureWhenTheServerWasRestoredThenEverythingIsListedAndSaidToBeOlder) {
+  Error from_the_future;
+  from_the_future.message = "Too large resource version: 500, current: 21";
+  from_the_future.reason = Reason::kTimeout;
+  from_the_future.code = 504;
+  script_.lists = {ListOf({ObjectOf("a", "u1", 500)}, "500"), ListOf({ObjectOf("a", "u1", 20)}, "21")};
+  script_.watches = {
+      [&](const std::string&, const OnWatchEvent&) -> Status { return tl::unexpected(from_the_future); }};
+  Run();
+  EXPECT_EQ(handler_.versions().at("a"), "20");
+  EXPECT_EQ(handler_.restored(), 1);
 }
 
 TEST_F(ReflectorScript, GivenEventsOlderThanWhatIsKnownWhenTheyComeThenTheyChangeNothing) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "device/allocation_codec.h"
 #include "device/annotations.h"
 #include "sched/grant.h"
 
@@ -26,6 +27,14 @@ Decision Error(std::string text) {
   decision.outcome = Outcome::kError;
   decision.error = std::move(text);
   return decision;
+}
+
+std::size_t SharesOf(const device::Allocation& allocation) {
+  std::size_t shares = 0;
+  for (const auto& [vendor, grant] : allocation.grants) {
+    for (const device::ContainerGrant& container : grant) shares += container.size();
+  }
+  return shares;
 }
 
 }  // namespace
@@ -115,6 +124,10 @@ void Filter::Place(const device::Pod& pod, const Question& question, const Node&
   decision.node = node.name();
   decision.score = verdict.score;
   decision.allocation = MakeAllocation(node, question.plan, vendors_, placement);
+  if (SharesOf(decision.allocation) > device::kMostShares) {
+    decision = Error(base::Concat({"the pod asks for more than ", std::to_string(device::kMostShares), " shares"}));
+    return;
+  }
   decision.annotations = MakeAnnotations(pod, node.name(), decision.allocation, vendors_, now);
 }
 

@@ -9,11 +9,11 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "device/annotations.h"
+#include "device/lists.h"
 
 namespace hami::scheduler {
 namespace {
 
-constexpr std::size_t kMostLabelBytes = 63;
 constexpr std::size_t kMostAnnotationBytes = 256U << 10U;  // of keys and values of one object
 
 // Of OLD after NEWER was written over it.
@@ -22,11 +22,6 @@ std::size_t BytesOfBoth(const device::StringMap& old, const device::StringMap& n
   for (const auto& [key, value] : newer) bytes += key.size() + value.size();
   for (const auto& [key, value] : old) bytes += newer.count(key) > 0 ? 0 : key.size() + value.size();
   return bytes;
-}
-
-std::string TextAt(const device::StringMap& map, std::string_view key) {
-  const std::string* text = device::Find(map, key);
-  return text == nullptr ? std::string() : *text;
 }
 
 // Does an app container hold a share of a vendor whose plugin recognises its pod by the lock?
@@ -60,6 +55,20 @@ tl::unexpected<base::Error> Failed(std::string_view doing, const kube::Error& er
 }
 
 }  // namespace
+
+// A bind call that has not got its node at once.
+class Binder::Waiting {
+ public:
+  explicit Waiting(std::atomic<int>& all) : all_(all), count_(all.fetch_add(1) + 1) {}
+  ~Waiting() { all_.fetch_sub(1); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  int count() const { return count_; }  // of them, when this came
+
+ private:
+  std::atomic<int>& all_;
+  const int count_;
+};
 
 struct Binder::Work {
   Owner pod;
@@ -139,9 +148,13 @@ base::Status Binder::Start(State& state, Work& work) {
   if (pending == nullptr) {
     work.bare = state.TakePassed(work.pod.uid);
     if (work.bare) return {};
-    constexpr const char* kWhy =
-        " holds no placement of this scheduler (it was restarted, or the placement expired); it will be placed again";
-    return base::Fail(base::Concat({"pod ", work.pod.ns, "/", work.pod.name, kWhy}));
+    const char* why =
+        state.OnlySimulated(work.pod.uid)
+            ? " holds no placement: it was asked for with whole nodes, which is taken for a simulation; set "
+              "nodeCacheCapable: true for this extender in kube-scheduler's configuration"
+            : " holds no placement of this scheduler (it was restarted, or the placement expired); it will be placed "
+              "again";
+    return base::Fail(base::Concat({"pod ", work.pod.ns, "/", work.pod.name, why}));
   }
   if (pending->stage != Pending::Stage::kPlaced) return base::Fail("another bind call is at work on this pod");
   const NodeBook* node = state.FindNode(work.node);
@@ -190,8 +203,8 @@ GateVerdict Binder::Judge(State& state, Work& work, bool caught_up) {
 
   work.version = node->view.version;
   // A lock names its pod and a second: the ticket beside it tells one from that of a successor with the same name.
-  work.lock = base::Concat(
-      {TextAt(node->view.annotations, device::kNodeLock), ";", TextAt(node->view.annotations, kBindTicket)});
+  work.lock = base::Concat({device::TextAt(node->view.annotations, device::kNodeLock), ";",
+                            device::TextAt(node->view.annotations, kBindTicket)});
   const auto bound_here = [&](const std::string& uid) { return state.IsBoundTo(uid, work.node); };
   const GateInput input{.node = node->view,
                         .in_flight = node->in_flight,
@@ -223,6 +236,7 @@ GateVerdict Binder::JudgeAgain(Work& work) {
 base::Status Binder::TakeNode(Work& work, GateVerdict verdict, const std::function<bool()>& abandoned) {
   const Millis begin = time_.Now();
   const Millis wait = work.group ? options_.group_wait : options_.other_wait;
+  const Waiting waiting(waiting_);
   int writes = 0;
   bool contended = false;
   for (;; verdict = JudgeAgain(work)) {
@@ -251,6 +265,11 @@ base::Status Binder::TakeNode(Work& work, GateVerdict verdict, const std::functi
     if (!go_on) return tl::unexpected(go_on.error());
     if (*go_on) continue;
     if (!std::exchange(contended, true)) contended_.fetch_add(1, std::memory_order_relaxed);
+    if (waiting.count() > options_.most_waiting) {
+      return base::Fail(
+          base::Concat({std::to_string(options_.most_waiting), " bind calls wait for their nodes already; ",
+                        verdict.reason.empty() ? "node lock contention" : verdict.reason}));
+    }
     if (time_.Now() - begin >= wait) {
       return base::Fail(work.group
                             ? base::Concat({"timed out after ", base::FormatGoDuration(std::chrono::milliseconds(wait)),
@@ -276,7 +295,7 @@ base::Status Binder::WriteTicket(Work& work, const GateVerdict& verdict) {
     NodeBook& node = state.NodeAt(work.node);
     node.patching = false;
     if (!written) return;
-    ours = TextAt(written->annotations, kBindTicket) == ticket;
+    ours = device::TextAt(written->annotations, kBindTicket) == ticket;
     state.NodeAnswered(*std::move(written));
     if (!ours) return;
     for (const std::string& uid : verdict.named) {
@@ -319,15 +338,6 @@ base::Result<bool> Binder::OwnerIsGone(Work& work, const Owner& owner) {
   return true;
 }
 
-Pending* Binder::OnOurHands(State& state, const Owner& owner, const std::string& node) {
-  Pending* pending = state.FindPending(owner.uid);
-  if (pending == nullptr || pending->stage == Pending::Stage::kPlaced) return pending;
-  const auto& in_flight = state.NodeAt(node).in_flight;
-  const auto entry = in_flight.find(owner.uid);
-  const bool waits = entry != in_flight.end() && entry->second.stage == InFlight::Stage::kWaiting;
-  return waits && pending->stage == Pending::Stage::kBinding ? pending : nullptr;
-}
-
 base::Result<bool> Binder::IsSettled(const Owner& owner, const std::string& node, Millis age) {
   if (BoundTo(owner.uid, node)) return true;
   kube::Result<PodView> pod = api_.GetPod(owner.ns, owner.name);
@@ -343,16 +353,6 @@ base::Result<bool> Binder::IsSettled(const Owner& owner, const std::string& node
   }
   if (!pod && pod.error().reason != kube::Reason::kNotFound) return Failed("look for a pod in flight", pod.error());
   return true;
-}
-
-// Our own Binding of the pod is still to be ticketed, and is not what was revoked.
-void Binder::AdoptRevoked(const Owner& owner, const std::string& node, const PodView& pod) {
-  books_.Locked([&](State& state) {
-    Pending* pending = OnOurHands(state, owner, node);
-    if (pending == nullptr) return;
-    pending->candidate.version = pod.version;
-    pending->candidate.pod.annotations[kBindRevoked] = TextAt(pod.annotations, kBindRevoked);
-  });
 }
 
 base::Result<bool> Binder::Digest(Work& work, const Ticket& ticket, const std::string& text) {
@@ -405,29 +405,14 @@ base::Status Binder::Prepare(State& state, Work& work) {
   binding.annotations[device::kBindPhase] = device::kPhaseAllocating;
   binding.annotations[device::kBindTime] = std::to_string(now);
   binding.annotations[kBoundBy] = options_.writer;
-  // The server takes anything with a Binding, and no later write of a pod that has too long a label or too much.
-  if (work.node.size() <= kMostLabelBytes) binding.labels[device::kAssignedNode] = work.node;
+  binding.labels = LabelsFor(work.node);
+  // The server takes anything with a Binding, and no later write of a pod that has too much.
   const std::size_t bytes = BytesOfBoth(pending->candidate.pod.annotations, binding.annotations);
   if (bytes > kMostAnnotationBytes) {
     return base::Fail(base::Concat({"the pod's annotations and its grant are ", std::to_string(bytes),
                                     " bytes, more than the API server's ", std::to_string(kMostAnnotationBytes)}));
   }
   return {};
-}
-
-Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::string& why) const {
-  why = "the pod is gone";
-  if (pod.uid != pending.candidate.pod.uid || pod.terminated) return Fate::kLost;
-  if (!pod.node.empty()) {
-    const bool ours = pod.node == pending.node && TextAt(pod.annotations, kBoundBy) == options_.writer &&
-                      std::all_of(pending.annotations.begin(), pending.annotations.end(), [&](const auto& written) {
-                        return TextAt(pod.annotations, written.first) == written.second.value_or("[]");
-                      });
-    why = "the pod is assigned to node " + pod.node + " already";
-    return ours ? Fate::kOurs : Fate::kLost;
-  }
-  why = "the pod is being deleted";
-  return pod.deleting ? Fate::kLost : Fate::kFree;
 }
 
 base::Status Binder::Post(Work& work) {
@@ -461,10 +446,10 @@ base::Status Binder::Post(Work& work) {
       break;
     }
     const Fate fate = Examine(*pending, *pod, why);
-    if (fate == Fate::kOurs) return Succeed(work.pod), base::Status();
+    if (fate == Fate::kOurs) return FoundBound(work.pod, work.node), base::Status();
     if (fate == Fate::kLost) break;
-    const bool revoked =
-        TextAt(pod->annotations, kBindRevoked) != TextAt(pending->candidate.pod.annotations, kBindRevoked);
+    const bool revoked = device::TextAt(pod->annotations, kBindRevoked) !=
+                         device::TextAt(pending->candidate.pod.annotations, kBindRevoked);
     why = "another scheduler stopped this binding";
     if (revoked) break;
     why = "the pod changes faster than it can be bound";
@@ -486,7 +471,7 @@ base::Status Binder::AfterSilence(Work& work, const Pending& pending, const kube
   }
   std::string why;
   if (pod && Examine(pending, *pod, why) == Fate::kOurs) {
-    Succeed(work.pod);
+    FoundBound(work.pod, work.node);
     return {};
   }
   GiveBack(work.pod, work.node, work.wrote);

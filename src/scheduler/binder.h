@@ -38,7 +38,8 @@ struct BinderOptions {
   // How long a bind call waits for a node that is taken: members of a PodGroup, which fail together, and others.
   Millis group_wait = 28'000;
   Millis other_wait = 2'000;
-  Millis look_again = 10;    // while waiting
+  int most_waiting = 192;  // more are refused at once: each holds a thread of the server, and so do reviews and filters
+  Millis look_again = 10;  // while waiting
   Millis ask_again = 1'000;  // between two questions whether a lock's owner exists
 };
 
@@ -71,6 +72,7 @@ class Binder {
 
  private:
   struct Work;
+  class Waiting;
   static constexpr int kMostTries = 6;  // of one write that others keep getting in the way of
   // What a pod turned out to be after an answer that says little.
   enum class Fate { kOurs, kFree, kLost };
@@ -96,9 +98,12 @@ class Binder {
   base::Status Post(Work& work);
   base::Status AfterSilence(Work& work, const Pending& pending, const kube::Error& error);
   Fate Examine(const Pending& pending, const PodView& pod, std::string& why) const;
+  static device::StringMap LabelsFor(const std::string& node);
   void Succeed(const Owner& pod);
+  // The same of a Binding whose answer was not heard.
+  void FoundBound(const Owner& pod, const std::string& node);
   void GiveBack(const Owner& pod, const std::string& node, bool wrote);
-  bool ReleaseNode(const std::string& node, const Owner& pod);
+  kube::Status ReleaseNode(const std::string& node, const Owner& pod);
   kube::Result<PodView> Revoke(const Owner& owner);
   void SettleUnknown();
   void SettleReleases();
@@ -117,6 +122,7 @@ class Binder {
   const BinderOptions options_;
   std::mutex mutex_;
   std::vector<Release> owed_;  // nodes that could not be given back yet
+  std::atomic<int> waiting_ = 0;
   std::atomic<std::uint64_t> bound_ = 0, failed_ = 0, unknown_ = 0, contended_ = 0, asked_again_ = 0;
 };
 

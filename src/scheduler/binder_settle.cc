@@ -7,6 +7,8 @@
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "device/annotations.h"
+#include "device/lists.h"
 #include "scheduler/binder.h"
 
 namespace hami::scheduler {
@@ -17,7 +19,42 @@ bool NobodyToAsk(kube::Reason reason) {
   return reason == kube::Reason::kTransport || reason == kube::Reason::kTimeout || reason == kube::Reason::kCancelled;
 }
 
+// Annotations of a placement that the node's plugin writes over, as it hands out the shares and makes MIG instances.
+bool IsThePlugins(const std::string& key, const device::Vendors& vendors) {
+  return key == device::kMigAllocations || std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
+           return key == vendor->to_allocate_annotation();
+         });
+}
+
 }  // namespace
+
+Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::string& why) const {
+  why = "the pod is gone";
+  if (pod.uid != pending.candidate.pod.uid || pod.terminated) return Fate::kLost;
+  if (!pod.node.empty()) {
+    const bool ours = pod.node == pending.node && device::TextAt(pod.annotations, kBoundBy) == options_.writer &&
+                      std::all_of(pending.annotations.begin(), pending.annotations.end(), [&](const auto& written) {
+                        return IsThePlugins(written.first, books_.vendors()) ||
+                               device::TextAt(pod.annotations, written.first) == written.second.value_or("[]");
+                      });
+    why = "the pod is assigned to node " + pod.node + " already";
+    return ours ? Fate::kOurs : Fate::kLost;
+  }
+  why = "the pod is being deleted";
+  return pod.deleting ? Fate::kLost : Fate::kFree;
+}
+
+// The server takes any label with a Binding, and no later write of a pod that has too long a one.
+device::StringMap Binder::LabelsFor(const std::string& node) {
+  constexpr std::size_t kMostLabelBytes = 63;
+  if (node.size() > kMostLabelBytes) return {};
+  return {{device::kAssignedNode, node}};
+}
+
+void Binder::FoundBound(const Owner& pod, const std::string& node) {
+  Succeed(pod);
+  api_.BringLabels({pod.ns, pod.name, pod.uid, {}, node, {}, LabelsFor(node)});
+}
 
 void Binder::Succeed(const Owner& pod) {
   books_.Locked([&](State& state) { state.Bound(pod.uid, time_.Now() / kSecond); });
@@ -33,28 +70,34 @@ void Binder::GiveBack(const Owner& pod, const std::string& node, bool wrote) {
   owed_.push_back({node, pod});
 }
 
-bool Binder::ReleaseNode(const std::string& node, const Owner& pod) {
+kube::Status Binder::ReleaseNode(const std::string& node, const Owner& pod) {
   kube::Result<NodeView> view = books_.Read([&](const State& state) -> kube::Result<NodeView> {
     const auto found = state.nodes().find(node);
     return found == state.nodes().end() ? NodeView{} : found->second.view;
   });
-  if (view->version.empty()) return true;  // gone with all that was on it
+  if (view->version.empty()) return {};  // gone with all that was on it
+  kube::Error why;
   for (int tries = 0; tries < kMostTries; ++tries) {
-    if (!view) return view.error().reason == kube::Reason::kNotFound;
+    if (!view) {
+      if (view.error().reason == kube::Reason::kNotFound) return {};
+      why = view.error();
+      break;
+    }
     const Changes changes = ReleaseChanges(*view, pod, options_.writer, time_.Now());
-    if (changes.empty()) return true;
+    if (changes.empty()) return {};
     kube::Result<NodeView> written = api_.PatchNode(node, view->version, changes);
     if (written) {
       books_.Locked([&](State& state) { state.NodeAnswered(*std::move(written)); });
-      return true;
+      return {};
     }
-    if (written.error().reason == kube::Reason::kNotFound) return true;
-    if (written.error().reason != kube::Reason::kConflict) break;
+    why = written.error();
+    if (why.reason == kube::Reason::kNotFound) return {};
+    if (why.reason != kube::Reason::kConflict) break;
     view = api_.GetNode(node);
   }
   base::LogWarning(base::Concat(
       {"node ", node, " could not be given back after pod ", pod.ns, "/", pod.name, " was not bound; trying again"}));
-  return false;
+  return tl::unexpected(why);
 }
 
 kube::Result<PodView> Binder::Revoke(const Owner& owner) {
@@ -75,6 +118,25 @@ kube::Status Binder::RevokeBefore(const Owner& owner) {
   });
   if (!node.empty()) AdoptRevoked(owner, node, *pod);
   return {};
+}
+
+Pending* Binder::OnOurHands(State& state, const Owner& owner, const std::string& node) {
+  Pending* pending = state.FindPending(owner.uid);
+  if (pending == nullptr || pending->stage == Pending::Stage::kPlaced) return pending;
+  const auto& in_flight = state.NodeAt(node).in_flight;
+  const auto entry = in_flight.find(owner.uid);
+  const bool waits = entry != in_flight.end() && entry->second.stage == InFlight::Stage::kWaiting;
+  return waits && pending->stage == Pending::Stage::kBinding ? pending : nullptr;
+}
+
+// Our own Binding of the pod is still to be ticketed, and is not what was revoked.
+void Binder::AdoptRevoked(const Owner& owner, const std::string& node, const PodView& pod) {
+  books_.Locked([&](State& state) {
+    Pending* pending = OnOurHands(state, owner, node);
+    if (pending == nullptr) return;
+    pending->candidate.version = pod.version;
+    pending->candidate.pod.annotations[kBindRevoked] = device::TextAt(pod.annotations, kBindRevoked);
+  });
 }
 
 bool Binder::Unsettled() const {
@@ -111,7 +173,7 @@ void Binder::SettleUnknown() {
     }
     std::string why;
     if (pod && Examine(pending, *pod, why) == Fate::kOurs) {
-      Succeed(owner);
+      FoundBound(owner, pending.node);
     } else {
       GiveBack(owner, pending.node, true);
     }
@@ -124,13 +186,19 @@ void Binder::SettleReleases() {
     const std::scoped_lock lock(mutex_);
     owed.swap(owed_);
   }
+  bool nobody_to_ask = false;
   for (const Release& release : owed) {
     // Placed there once more in the meantime: the lock is the new binding's.
     const bool busy = books_.Read([&](const State& state) {
       const auto found = state.nodes().find(release.node);
       return found != state.nodes().end() && found->second.in_flight.count(release.pod.uid) > 0;
     });
-    if (busy || ReleaseNode(release.node, release.pod)) continue;
+    if (busy) continue;
+    if (!nobody_to_ask) {
+      const kube::Status released = ReleaseNode(release.node, release.pod);
+      if (released) continue;
+      nobody_to_ask = NobodyToAsk(released.error().reason);
+    }
     const std::scoped_lock lock(mutex_);
     owed_.push_back(release);
   }

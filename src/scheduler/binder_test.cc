@@ -10,6 +10,7 @@ using testing::Fault;
 using testing::Scheduler;
 using testing::SimApi;
 using testing::SimCluster;
+using testing::SimPod;
 using testing::SimWatch;
 
 TEST_F(BinderTest, GivenAPlacedPod_WhenBound_ThenTwoWritesCarryEverything) {
@@ -83,6 +84,21 @@ TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsNotReleased_ThenTheErrorSaysHo
   ASSERT_FALSE(bound);
   EXPECT_EQ(bound.error().message, "timed out after 28s waiting for node n to be unlocked: node lock contention");
   EXPECT_GE(cluster_.now - begin, 28'000);
+}
+
+// Each that waits holds a thread of the server.
+TEST_F(BinderTest, GivenAGroupMember_WhenAsManyWaitAsMay_ThenItIsRefusedAtOnce) {
+  LockByPAndPlaceMemberQ();
+  BinderOptions options = Scheduler::Options("a");
+  options.most_waiting = 0;
+  Binder binder(
+      a_->books, a_->api, cluster_, a_->lease, [](const PodName&, const sched::Event&) {}, options);
+  const Millis begin = cluster_.now;
+  const base::Status bound = binder.Bind({"default", "pod-q", "q", "n"}, [] { return false; });
+  ASSERT_FALSE(bound);
+  EXPECT_NE(bound.error().message.find("0 bind calls wait for their nodes already; "), std::string::npos);
+  EXPECT_NE(bound.error().message.find("node lock contention"), std::string::npos) << bound.error().message;
+  EXPECT_LT(cluster_.now - begin, 1'000);
 }
 
 // kube-scheduler asks us for pods that name a resource of ours even if they want none of it, and has us bind them.
@@ -172,68 +188,6 @@ TEST_F(BinderTest, GivenAPodFullOfAnnotations_WhenItsGrantWouldBeTooMuch_ThenItI
     }
   }
   EXPECT_EQ(a_->charged(), 1U);
-}
-
-TEST_F(BinderTest, GivenALostAnswer_WhenThePodWasBound_ThenItIsFoundOut) {
-  AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  a_->api.fault = Once("BIND", Fault::kAnswerLost);
-  EXPECT_TRUE(Bind(*a_, "p"));
-  EXPECT_EQ(Pod("p").node_name, "n");
-  EXPECT_EQ(a_->charged(), 1U);
-}
-
-TEST_F(BinderTest, GivenABindingThatArrivesLate_WhenItWasGivenUp_ThenTheServerRefusesIt) {
-  AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  std::function<void()> late;
-  a_->api.fault = Once("BIND", Fault::kDelayed);
-  a_->api.delay = [&](std::function<void()> write) { late = std::move(write); };
-  EXPECT_FALSE(Bind(*a_, "p"));
-  EXPECT_EQ(a_->charged(), 0U);
-  late();
-  EXPECT_EQ(Pod("p").node_name, "");
-}
-
-TEST_F(BinderTest, GivenNobodyToAsk_WhenABindingWentSilent_ThenTheChargeStaysUntilItIsSettled) {
-  AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  bool down = false;
-  a_->api.fault = [&](const std::string& call) {
-    if (call == "BIND") return down = true, Fault::kAnswerLost;
-    return down ? Fault::kRefusedBefore : Fault::kNone;
-  };
-  EXPECT_FALSE(Bind(*a_, "p"));
-  EXPECT_EQ(a_->charged(), 1U);
-  EXPECT_FALSE(Place(*a_, "p")) << "not before it is known";
-  a_->binder.Settle();
-  EXPECT_EQ(a_->charged(), 1U);
-  a_->api.fault = nullptr;
-  a_->binder.Settle();
-  EXPECT_EQ(a_->charged(), 1U);
-  EXPECT_TRUE(a_->books.Read([](const State& state) { return state.IsBoundTo("p", "n"); }));
-}
-
-TEST_F(BinderTest, GivenALostAnswerOfTheNode_WhenItWasWritten_ThenTheBindGoesOn) {
-  AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  a_->api.fault = Once("PATCH node", Fault::kAnswerLost);
-  EXPECT_TRUE(Bind(*a_, "p"));
-  EXPECT_EQ(a_->api.calls["PATCH node"], 1);
-}
-
-TEST_F(BinderTest, GivenANodeThatCouldNotBeGivenBack_WhenTheServerIsBack_ThenItIs) {
-  AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  cluster_.RemovePod("default", "pod-p");
-  int patches = 0;
-  a_->api.fault = [&](const std::string& call) {
-    return call == "PATCH node" && ++patches == 2 ? Fault::kRefusedBefore : Fault::kNone;
-  };
-  EXPECT_FALSE(Bind(*a_, "p"));
-  EXPECT_NE(Lock(), nullptr);
-  a_->binder.Settle();
-  EXPECT_EQ(Lock(), nullptr);
 }
 
 TEST_F(BinderTest, GivenAChangedPod_WhenBound_ThenItIsReadAgainAndBound) {

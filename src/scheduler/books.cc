@@ -51,14 +51,15 @@ bool SameForRegistration(const NodeView& a, const NodeView& b) {
 
 }  // namespace
 
-void State::PodSeen(const device::Pod& pod) {
+bool State::PodSeen(const device::Pod& pod) {
   borrowed_.erase(pod.uid);
   const sched::PodRecord* known = ledger.FindPod(pod.uid);
   const bool bound = !pod.node_name.empty();
   // A pod that is bound does not come loose, and one that was placed here is bound by us or by nobody.
-  if (!bound && !pod.terminated && known != nullptr && (known->own || known->bound)) return;
+  if (!bound && !pod.terminated && known != nullptr && (known->own || known->bound)) return false;
 
   const bool known_before = known != nullptr;
+  const bool unreadable_before = known_before && known->unreadable;
   const std::string node_before = known == nullptr ? std::string() : ledger.node(known->node).name();
   const bool recharged = ledger.UpsertPod(pod);
   const sched::PodRecord* record = ledger.FindPod(pod.uid);
@@ -67,7 +68,7 @@ void State::PodSeen(const device::Pod& pod) {
     ForgetInFlight(pod.uid, node_before);
     // Somebody else bound it, or it ended: nothing is left to be bound. A bind call at work finds out by itself.
     if (bound || pod.terminated) ForgetPlaced(pod.uid);
-    return;
+    return false;
   }
   if (bound) ForgetPlaced(pod.uid);
   const std::string& node = ledger.node(record->node).name();
@@ -78,6 +79,7 @@ void State::PodSeen(const device::Pod& pod) {
   } else if (bound) {
     ForgetInFlight(pod.uid, node);
   }
+  return record->unreadable && !unreadable_before;
 }
 
 void State::PodGone(std::string_view uid) {
@@ -140,9 +142,9 @@ void State::ForgetPlaced(std::string_view uid) {
   if (found != pendings_.end() && found->second.stage == Pending::Stage::kPlaced) pendings_.erase(found);
 }
 
-bool State::NodeSeen(NodeView view) {
+bool State::NodeSeen(NodeView view, bool restored) {
   NodeBook& book = NodeAt(view.name);
-  if (book.exists && Number(view.version) < Number(book.view.version)) return false;
+  if (!restored && book.exists && Number(view.version) < Number(book.view.version)) return false;
   const bool looked_at = book.exists && book.looked_at == book.view.version && SameForRegistration(book.view, view);
   if (looked_at) book.looked_at = view.version;
   book.exists = true;
@@ -199,6 +201,7 @@ sched::Decision State::Place(Candidate candidate, std::span<const std::string_vi
     return Refuse("the pod is bound to node " + ledger.node(known->node).name() + " already");
   }
   Drop(pod.uid);
+  simulated_.erase(pod.uid);
   sched::Decision decision = filter.Decide(pod, names, {now, explain});
   if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
   if (decision.outcome == sched::Outcome::kNotOurs) passed_[pod.uid] = now + assume_seconds_;
@@ -253,6 +256,11 @@ void State::GiveUp(std::string_view uid) {
   if (record != nullptr && ledger.FindPod(uid) == nullptr) RoomMade(node);
 }
 
+void State::Simulated(const std::string& uid, device::UnixSeconds now) {
+  constexpr std::size_t kEnoughToTell = 1000;
+  if (simulated_.size() < kEnoughToTell) simulated_[uid] = now + assume_seconds_;
+}
+
 bool State::TakePassed(std::string_view uid) {
   const auto found = passed_.find(uid);
   if (found == passed_.end()) return false;
@@ -296,6 +304,7 @@ std::vector<std::string> State::Expire(device::UnixSeconds now) {
     if (found != pendings_.end() && found->second.stage == Pending::Stage::kPlaced) Drop(uid);
   }
   std::erase_if(passed_, [&](const auto& pod) { return pod.second <= now; });
+  std::erase_if(simulated_, [&](const auto& pod) { return pod.second <= now; });
   if (!expired.empty()) RoomMade({});
   return expired;
 }

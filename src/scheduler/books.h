@@ -87,14 +87,14 @@ class State {
         vendors_(vendors),
         assume_seconds_(assume_seconds) {}
 
-  // What the API server tells.
-  void PodSeen(const device::Pod& pod);
+  // What the API server tells. True: the pod is from now on one whose grant nobody can read, which closes its node.
+  bool PodSeen(const device::Pod& pod);
   void PodGone(std::string_view uid);
   // Read past the watch, which may not have come that far.
   void PodBorrowed(const device::Pod& pod, device::UnixSeconds now);
   void StillBorrowed(const std::string& uid, device::UnixSeconds now);
   // False: the view is older than what is known, and was left aside.
-  bool NodeSeen(NodeView view);
+  bool NodeSeen(NodeView view, bool restored = false);
   // The same by the answer to a call, which may come later than the node's end: only the watch makes nodes exist.
   bool NodeAnswered(NodeView view);
   // Whether there is nothing to learn from this version of the node. Our own writes come back by the watch.
@@ -116,6 +116,10 @@ class State {
   // The same after a bind call that failed: what the pod had is room for others.
   void GiveUp(std::string_view uid);
   // Once, for a pod that asked for nothing and was left to kube-scheduler: true.
+  // The pod was asked for with whole nodes, which is a simulation; and whether it was of late, and not with names
+  // since.
+  void Simulated(const std::string& uid, device::UnixSeconds now);
+  bool OnlySimulated(const std::string& uid) const { return simulated_.count(uid) > 0; }
   bool TakePassed(std::string_view uid);
   // Ends the wish of a pod, that is not bound, for the node.
   void LeaveNode(std::string_view uid, std::string_view node);
@@ -169,7 +173,8 @@ class State {
   const device::Vendors& vendors_;
   const device::UnixSeconds assume_seconds_;
   ByText<Pending> pendings_;
-  ByText<device::UnixSeconds> passed_;  // asked for nothing and wait for their bind call, until when
+  ByText<device::UnixSeconds> passed_;     // asked for nothing and wait for their bind call, until when
+  ByText<device::UnixSeconds> simulated_;  // likewise, some of those that were only asked for with whole nodes
   ByText<NodeBook> nodes_;
   std::map<std::string, Borrowed> borrowed_;  // by uid
   std::uint64_t changes_ = 0;

@@ -52,6 +52,22 @@ TEST_F(BooksTest, GivenABindingOnItsWay_WhenTheTimeOfAChargePasses_ThenNobodyEls
   EXPECT_TRUE(IsBound("p"));
 }
 
+// Versions begin anew from the backup's, and everything after that is told with them.
+TEST_F(BooksTest, GivenAServerThatWasRestored_WhenItsNodesAreOlder_ThenTheyAreBelieved) {
+  const auto view_of = [&](const char* version) {
+    NodeView view = cluster_.nodes["n"];
+    view.version = version;
+    return view;
+  };
+  a_->books.Locked([&](State& state) {
+    EXPECT_TRUE(state.NodeSeen(view_of("500000")));
+    EXPECT_FALSE(state.NodeSeen(view_of("20"))) << "what comes late changes nothing";
+    EXPECT_TRUE(state.NodeSeen(view_of("20"), true));
+    EXPECT_TRUE(state.NodeSeen(view_of("21")));
+    EXPECT_FALSE(state.KnowsNode("n", "22"));
+  });
+}
+
 TEST_F(BooksTest, GivenABindingThatWasDecidedAnew_WhenTheTimeOfAChargePasses_ThenItsChargeStays) {
   AddPod("p", 12'000);
   ASSERT_TRUE(Place(*a_, "p"));

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "device/allocation_codec.h"
 #include "device/annotations.h"
 #include "kube/views.h"
 
@@ -38,10 +39,23 @@ class PodFeed final : public kube::Handler {
     if (change.type == kube::ChangeType::kDeleted) {
       return books_.Locked([&](State& state) { state.PodGone(change.uid); });
     }
-    books_.Locked([&](State& state) { state.PodSeen(read_.pod); });
+    if (books_.Locked([&](State& state) { return state.PodSeen(read_.pod); })) WarnOf(read_.pod);
   }
 
  private:
+  void WarnOf(const device::Pod& pod) const {
+    for (const auto& vendor : books_.vendors()) {
+      const std::string* text = device::Find(pod.annotations, vendor->allocated_annotation());
+      const auto grant = device::DecodeGrant(text == nullptr ? "" : *text);
+      if (grant) continue;
+      const std::string* node = device::Find(pod.annotations, device::kAssignedNode);
+      base::LogWarning(
+          base::Concat({"pod ", pod.ns, "/", pod.name, ": annotation ", vendor->allocated_annotation(), ": ",
+                        grant.error().message, "; nobody knows what it holds, so node ", node == nullptr ? "" : *node,
+                        " takes no pods until it is corrected or the pod deleted"}));
+    }
+  }
+
   Books& books_;
   const BookedPod booked_;
   device::PodObject read_;
@@ -60,7 +74,8 @@ class NodeFeed final : public kube::Handler {
     if (!view) return base::LogWarning("a node is left out: " + view.error().message);
     books_.Locked([&](State& state) {
       const std::string name = view->name;
-      if (state.NodeSeen(*std::move(view))) registration_.Look(state, state.NodeAt(name), ClockOf(time_));
+      if (state.NodeSeen(*std::move(view), change.restored))
+        registration_.Look(state, state.NodeAt(name), ClockOf(time_));
     });
   }
 

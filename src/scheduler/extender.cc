@@ -86,7 +86,10 @@ std::string Extender::Simulate(const FilterBody& body) {
   const auto nodes = ReadSimulatedNodes(body.nodes);
   if (!nodes) return Refusal(nodes.error().message);
   const device::Pod& pod = body.pod->pod;
-  const auto room = books_.Read([&](const State& state) { return state.ledger.quotas().Rooms(pod.ns); });
+  const auto room = books_.Locked([&](State& state) {
+    state.Simulated(pod.uid, time_.Now() / 1000);
+    return state.ledger.quotas().Rooms(pod.ns);
+  });
   const sched::Decision decision = sched::Simulate(pod, *nodes, books_.vendors(), books_.defaults(), room);
   if (decision.outcome == sched::Outcome::kError) return Refusal(decision.error);
   FilterResult result;

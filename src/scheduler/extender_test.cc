@@ -256,6 +256,21 @@ TEST_F(ExtenderTest, GivenAFilteredPod_WhenBound_ThenItIsBoundToItsNodeOnly) {
   EXPECT_NE(FilterNames(R"(["n2"])").at("Error"), "") << "it is bound already";
 }
 
+// Else every pod is found a place, and none is bound, without a word about why.
+TEST_F(ExtenderTest, GivenAKubeSchedulerThatSendsNodes_WhenItBinds_ThenTheErrorNamesTheSetting) {
+  Filter(base::Concat({R"({"Pod":)", kPod, R"(,"Nodes":{"items":[{"metadata":{"name":"n1"}}]}})"}));
+  EXPECT_NE(Bind("n1").find("set nodeCacheCapable: true"), std::string::npos);
+  FilterNames(R"(["elsewhere"])");
+  EXPECT_EQ(Bind("n1").find("set nodeCacheCapable: true"), std::string::npos);
+}
+
+TEST(ExtenderEvents, GivenFailures_WhenThereAreMoreNodesThanTheEventNames_ThenTheRestIsCounted) {
+  sched::Decision decision;
+  decision.outcome = sched::Outcome::kNoFit;
+  for (char node = 'a'; node < 'e'; ++node) decision.failures.push_back({std::string(1, node), "1/1 CardNotHealth"});
+  EXPECT_EQ(sched::EventsOf(decision, 2).front().message, "4 nodes CardNotHealth(a,b,…)");
+}
+
 TEST_F(ExtenderTest, GivenBindBodiesThatCanNotBeAnswered_WhenBound_ThenTheErrorFieldSaysSo) {
   EXPECT_EQ(extender_.Bind("", [] { return false; }).status, 400);
   const Reply reply = extender_.Bind(R"({"PodName":"p","PodNamespace":"d","PodUID":"u"})", [] { return false; });

@@ -69,20 +69,20 @@ kube::Result<LeaseView> ReadLeaseView(const json::value& object) {
 }  // namespace
 
 kube::Result<NodeView> KubeApi::GetNode(std::string_view node) {
-  const auto object = client_.Get(kube::kNodes, {}, node, {nullptr, timeout_, kNodeParts});
+  const auto object = client_.Get(kube::kNodes, {}, node, {give_up_, timeout_, kNodeParts});
   if (!object) return tl::unexpected(object.error());
   return ReadNode(*object, vendors_, selector_);
 }
 
 kube::Result<NodeView> KubeApi::PatchNode(std::string_view node, std::string_view version, const Changes& changes) {
   const auto object = client_.Patch(kube::kNodes, {}, node, kube::PatchType::kMerge,
-                                    Patch("resourceVersion", version, changes), {nullptr, timeout_, kNodeParts});
+                                    Patch("resourceVersion", version, changes), {give_up_, timeout_, kNodeParts});
   if (!object) return tl::unexpected(object.error());
   return ReadNode(*object, vendors_, selector_);
 }
 
 kube::Result<PodView> KubeApi::GetPod(std::string_view ns, std::string_view name) {
-  const auto object = client_.Get(kube::kPods, ns, name, {nullptr, timeout_});
+  const auto object = client_.Get(kube::kPods, ns, name, {give_up_, timeout_});
   if (!object) return tl::unexpected(object.error());
   return ReadPodView(*object);
 }
@@ -90,7 +90,7 @@ kube::Result<PodView> KubeApi::GetPod(std::string_view ns, std::string_view name
 kube::Result<PodView> KubeApi::PatchPod(std::string_view ns, std::string_view name, std::string_view uid,
                                         const Changes& changes) {
   const auto object =
-      client_.Patch(kube::kPods, ns, name, kube::PatchType::kMerge, Patch("uid", uid, changes), {nullptr, timeout_});
+      client_.Patch(kube::kPods, ns, name, kube::PatchType::kMerge, Patch("uid", uid, changes), {give_up_, timeout_});
   if (!object) return tl::unexpected(object.error());
   return ReadPodView(*object);
 }
@@ -102,38 +102,41 @@ kube::Result<std::vector<device::Pod>> KubeApi::PodsOn(std::string_view node) {
   sink.item = [&](const json::value&) { pods.push_back(std::move(read.pod)); };
   sink.restart = [&] { pods.clear(); };
   const kube::ListRequest request{{{}, base::Concat({"spec.nodeName=", node})}, 500};
-  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_, {}, ReadPods({}, read)});
+  const auto listed = client_.List(kube::kPods, {}, request, sink, {give_up_, timeout_, {}, ReadPods({}, read)});
   if (!listed) return tl::unexpected(listed.error());
   return pods;
 }
 
 kube::Status KubeApi::Bind(const Binding& binding) {
-  kube::Status bound = client_.PostBinding(binding, {nullptr, timeout_});
-  const bool to_bring = !binding.labels.empty() && labels_.load(std::memory_order_relaxed) != Labels::kCarried;
-  if (bound && to_bring) BringLabels(binding);
+  kube::Status bound = client_.PostBinding(binding, {give_up_, timeout_});
+  if (bound) BringLabels(binding);
   return bound;
 }
 
 // The pod is bound and nothing here changes that: who reads the label (the node's monitor) can wait, or do without.
 void KubeApi::BringLabels(const Binding& binding) {
-  if (labels_ == Labels::kUnknown) {
-    const auto object = client_.Get(kube::kPods, binding.ns, binding.name, {nullptr, timeout_});
-    if (!object) return;
-    const auto metadata = kube::ReadMetadata(*object);
-    if (!metadata || metadata->uid != binding.uid) return;  // the next Binding will tell
-    const bool carried = std::all_of(binding.labels.begin(), binding.labels.end(),
-                                     [&](const auto& label) { return metadata->labels.count(label.first) > 0; });
-    labels_ = carried ? Labels::kCarried : Labels::kLeftBehind;
-    if (carried) return;
-    base::LogInfo("the API server leaves a Binding's labels behind; they cost one more write a pod");
-  }
+  if (binding.labels.empty() || labels_ == Labels::kCarried) return;
+  if (labels_ == Labels::kUnknown && BroughtAlong(binding)) return;
   const json::value patch = {{"metadata", {{"uid", binding.uid}, {"labels", Texts(binding.labels)}}}};
   const auto patched =
-      client_.Patch(kube::kPods, binding.ns, binding.name, kube::PatchType::kMerge, patch, {nullptr, timeout_});
+      client_.Patch(kube::kPods, binding.ns, binding.name, kube::PatchType::kMerge, patch, {give_up_, timeout_});
   if (!patched) {
     base::LogWarning(base::Concat({"pod ", binding.ns, "/", binding.name, " has no label ", device::kAssignedNode, ": ",
                                    patched.error().message}));
   }
+}
+
+// Whether the pod has the labels of its Binding, which says so of all Bindings. False where nobody can tell now.
+bool KubeApi::BroughtAlong(const Binding& binding) {
+  const auto object = client_.Get(kube::kPods, binding.ns, binding.name, {give_up_, timeout_});
+  if (!object) return false;
+  const auto metadata = kube::ReadMetadata(*object);
+  if (!metadata || metadata->uid != binding.uid) return false;
+  const bool carried = std::all_of(binding.labels.begin(), binding.labels.end(),
+                                   [&](const auto& label) { return metadata->labels.count(label.first) > 0; });
+  labels_ = carried ? Labels::kCarried : Labels::kLeftBehind;
+  if (!carried) base::LogInfo("the API server leaves a Binding's labels behind; they cost one more write a pod");
+  return carried;
 }
 
 kube::Result<std::vector<Owner>> KubeApi::Unbound() {
@@ -148,7 +151,7 @@ kube::Result<std::vector<Owner>> KubeApi::Unbound() {
   };
   sink.restart = [&] { found.clear(); };
   const kube::ListRequest request{{{}, "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"}, 500};
-  const auto listed = client_.List(kube::kPods, {}, request, sink, {nullptr, timeout_, {}, ReadPods({}, read)});
+  const auto listed = client_.List(kube::kPods, {}, request, sink, {give_up_, timeout_, {}, ReadPods({}, read)});
   if (!listed) return tl::unexpected(listed.error());
   return found;
 }
@@ -158,7 +161,7 @@ kube::Result<Versions> KubeApi::Heads() {
   const kube::ListSink sink{[](const json::value&) {}, [] {}};
   const kube::ListRequest nothing{{{}, "metadata.name=hami-cpp-is-no-name-of-any"}, 1};
   const auto head = [&](const kube::Resource& resource, std::string_view ns) -> kube::Result<std::uint64_t> {
-    const auto version = client_.List(resource, ns, nothing, sink, {nullptr, lease_time_});
+    const auto version = client_.List(resource, ns, nothing, sink, {give_up_, lease_time_});
     if (!version) return tl::unexpected(version.error());
     const auto number = base::ParseNumber(*version);
     // Nothing that is no number is ever reached: every node is read anew.
@@ -172,7 +175,7 @@ kube::Result<Versions> KubeApi::Heads() {
 }
 
 kube::Result<LeaseView> KubeApi::GetLease() {
-  const auto object = client_.Get(kube::kLeases, lease_.ns, lease_.name, {nullptr, lease_time_});
+  const auto object = client_.Get(kube::kLeases, lease_.ns, lease_.name, {give_up_, lease_time_});
   if (!object) return tl::unexpected(object.error());
   return ReadLeaseView(*object);
 }
@@ -199,9 +202,9 @@ kube::Result<LeaseView> KubeApi::WriteLease(const LeaseView& lease) {
     whole["apiVersion"] = View(kube::kLeases.group_version);
     whole["kind"] = View(kube::kLeases.kind);
   }
-  const auto object = made ? client_.Create(kube::kLeases, lease_.ns, whole, {nullptr, lease_time_})
+  const auto object = made ? client_.Create(kube::kLeases, lease_.ns, whole, {give_up_, lease_time_})
                            : client_.Patch(kube::kLeases, lease_.ns, lease_.name, kube::PatchType::kMerge, whole,
-                                           {nullptr, lease_time_});
+                                           {give_up_, lease_time_});
   if (!object) return tl::unexpected(object.error());
   return ReadLeaseView(*object);
 }

@@ -21,14 +21,17 @@ namespace hami::scheduler {
 
 class KubeApi final : public Api {
  public:
-  // Both must outlive this. SELECTOR: labels of the nodes that are registered. TIMEOUT of one call.
+  // Both must outlive this. SELECTOR: labels of the nodes that are registered. TIMEOUT of one call. GIVE_UP, if given,
+  // ends all calls, those under way included.
   KubeApi(kube::Client& client, const device::Vendors& vendors, std::map<std::string, std::string> selector = {},
-          net::Duration timeout = std::chrono::seconds(10), LeaseName lease = {})
+          net::Duration timeout = std::chrono::seconds(10), LeaseName lease = {},
+          const net::Canceller* give_up = nullptr)
       : client_(client),
         vendors_(vendors),
         selector_(std::move(selector)),
         timeout_(timeout),
-        lease_(std::move(lease)) {}
+        lease_(std::move(lease)),
+        give_up_(give_up) {}
 
   kube::Result<NodeView> GetNode(std::string_view node) override;
   kube::Result<NodeView> PatchNode(std::string_view node, std::string_view version, const Changes& changes) override;
@@ -37,6 +40,7 @@ class KubeApi final : public Api {
                                  const Changes& changes) override;
   kube::Result<std::vector<device::Pod>> PodsOn(std::string_view node) override;
   kube::Status Bind(const Binding& binding) override;
+  void BringLabels(const Binding& binding) override;
   kube::Result<std::vector<Owner>> Unbound() override;
   kube::Result<Versions> Heads() override;
   kube::Result<LeaseView> GetLease() override;
@@ -45,7 +49,7 @@ class KubeApi final : public Api {
  private:
   enum class Labels { kUnknown, kCarried, kLeftBehind };
 
-  void BringLabels(const Binding& binding);
+  bool BroughtAlong(const Binding& binding);
 
   kube::Client& client_;
   std::atomic<Labels> labels_ = Labels::kUnknown;
@@ -53,6 +57,7 @@ class KubeApi final : public Api {
   const std::map<std::string, std::string> selector_;
   const net::Duration timeout_;
   const LeaseName lease_;
+  const net::Canceller* const give_up_;
   // A beat that takes longer comes too late to be of use.
   const net::Duration lease_time_ = std::min<net::Duration>(timeout_, std::chrono::seconds(3));
 };

@@ -121,7 +121,7 @@ class Program::Parts {
         books_(std::move(vendors), {options.node_policy, options.device_policy}),
         recorder_(*client_, RecorderOptionsFor(options, host)),
         leader_(*client_, LeaderOptionsFor(options, host)),
-        api_(*client_, books_.vendors(), options.node_selector, CallTime(options), options.bind_lease),
+        api_(*client_, books_.vendors(), options.node_selector, CallTime(options), options.bind_lease, &give_up_),
         lease_(api_, time_, LeaseNeeds(), BindLeaseOptionsFor(options, writer_)),
         binder_(books_, api_, time_, lease_, Recording(), BinderOptionsFor(options, writer_)),
         keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
@@ -153,6 +153,8 @@ class Program::Parts {
   const std::string writer_ = NewWriterName();
   net::Canceller hurry_;  // thrown first: whoever waits for a node or for the books answers now
   net::Canceller enough_;
+  net::Canceller give_up_;  // thrown last: nobody answers, and nobody waits for it any more
+  net::Canceller ended_;
   const std::unique_ptr<kube::Client> client_;
   Books books_;
   kube::EventRecorder recorder_;
@@ -290,10 +292,16 @@ base::Status Program::Parts::Start() {
 
 void Program::Parts::Stop() {
   hurry_.Cancel();
+  // What a call to a silent API server leaves unknown is settled by the next scheduler, which finds the lease unclean.
+  std::thread patience([this] {
+    if (!ended_.SleepUntil(net::After(kFinishTime))) give_up_.Cancel();
+  });
   if (main_server_) main_server_->Stop(kFinishTime);
   enough_.Cancel();
   if (keeping_.joinable()) keeping_.join();
   if (leasing_.joinable()) leasing_.join();
+  ended_.Cancel();
+  patience.join();
   leader_.Stop();
   cache_.Stop();
   recorder_.Stop(kLastEventsTime);

@@ -418,6 +418,7 @@ class Race {
       if (lock && (lock->ns != pod.pod.ns || lock->pod != pod.pod.name)) continue;
       if (OneIn(200)) return;  // died before
       pod.pod.annotations[device::kBindPhase] = OneIn(10) ? "failed" : "success";
+      pod.pod.annotations["hami.io/vgpu-devices-to-allocate"] = ";";  // handed out
       cluster_.PodChanged(pod);
       if (lock && !OneIn(100)) {  // or died here
         node.annotations.erase(device::kNodeLock);

@@ -265,6 +265,7 @@ class SimApi final : public Api {
   std::function<Fault(const std::string& call)> fault;
   std::function<void(std::function<void()> write)> delay;  // keeps a write for later
   std::map<std::string, int> calls;
+  std::vector<Binding> labelled;  // what was to be, beside Bind
 
   kube::Result<NodeView> GetNode(std::string_view node) override {
     return Do<kube::Result<NodeView>>("GET node",
@@ -294,6 +295,7 @@ class SimApi final : public Api {
   kube::Status Bind(const Binding& binding) override {
     return Do<kube::Status>("BIND", [&cluster = cluster_, binding] { return cluster.Bind(binding); });
   }
+  void BringLabels(const Binding& binding) override { labelled.push_back(binding); }
   kube::Result<std::vector<Owner>> Unbound() override {
     return Do<kube::Result<std::vector<Owner>>>("LIST unbound", [&cluster = cluster_] { return cluster.Unbound(); });
   }
@@ -385,7 +387,13 @@ class SimWatch {
     if (now <= version) return;
     version = now;
     // As the selection of living pods: one that ended is told as deleted.
-    books_.Locked([&](State& state) { pod.pod.terminated ? state.PodGone(pod.pod.uid) : state.PodSeen(pod.pod); });
+    books_.Locked([&](State& state) {
+      if (pod.pod.terminated) {
+        state.PodGone(pod.pod.uid);
+      } else {
+        state.PodSeen(pod.pod);
+      }
+    });
   }
   void SeeNode(const NodeView& view) {
     books_.Locked([&](State& state) {

@@ -99,12 +99,14 @@ def test_node_that_leaves(lab):
     lab.remove("p1")
 
 
-def test_damaged_register_annotation_closes_only_its_node(lab):
+def test_damaged_register_annotation_changes_no_node(lab):
+    """The cards that were registered before are still there, most likely."""
     lab.node("a", [lab.card("A0")])
     lab.node("b", [lab.card("B0")])
     broken = json.dumps([{"id": lab.full("A0"), "count": "many"}])[:-4]
     lab.annotate_node("a", {annotations.REGISTER: broken})
     assert lab.run("p1", gpu=1, mem=16000, notes={UUIDS: lab.full("B0")}) == ("b", ["B0"])
+    assert lab.run("p2", gpu=1, mem=16000, notes={UUIDS: lab.full("A0")}) == ("a", ["A0"])
 
 
 def test_unreadable_grant_of_a_running_pod_closes_its_node(lab):

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a binding leaves when its answer was lost or it failed.
+
+#include "scheduler/binder.h"
+
+#include "device/annotations.h"
+#include "scheduler/binder_testing.h"
+
+namespace hami::scheduler {
+namespace {
+
+using testing::BinderTest;
+using testing::Fault;
+using testing::SimPod;
+
+TEST_F(BinderTest, GivenALostAnswer_WhenThePodWasBound_ThenItIsFoundOut) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->api.fault = Once("BIND", Fault::kAnswerLost);
+  EXPECT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(Pod("p").node_name, "n");
+  EXPECT_EQ(a_->charged(), 1U);
+}
+
+// Through another API server, while ours could not be asked.
+TEST_F(BinderTest, GivenALostAnswer_WhenThePluginHasHandedOutTheSharesBeforeWeAsk_ThenThePodKeepsItsCharge) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  bool down = false;
+  a_->api.fault = [&](const std::string& call) {
+    if (call == "BIND") return down = true, Fault::kAnswerLost;
+    return down ? Fault::kRefusedBefore : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  SimPod* pod = cluster_.FindPod("default", "pod-p");
+  pod->pod.annotations["hami.io/vgpu-devices-to-allocate"] = ";";
+  pod->pod.annotations[device::kMigAllocations] = "[]";
+  PluginAnswers("p");
+  a_->api.fault = nullptr;
+  a_->binder.Settle();
+  EXPECT_EQ(a_->charged(), 1U);
+  EXPECT_TRUE(a_->books.Read([](const State& state) { return state.IsBoundTo("p", "n"); }));
+  ASSERT_EQ(a_->api.labelled.size(), 1U);
+  EXPECT_EQ(a_->api.labelled[0].labels, (device::StringMap{{device::kAssignedNode, "n"}}));
+}
+
+TEST_F(BinderTest, GivenASilentServer_WhenSeveralNodesAreOwed_ThenOneIsTriedARound) {
+  for (const char* uid : {"p", "q", "r"}) {
+    const std::string node = std::string("o-") + uid;
+    cluster_.AddNode(node, sched::testing::Cards(node, 1, 16000), false);
+    a_->watch.Drain();
+    AddPod(uid);
+    ASSERT_TRUE(Place(*a_, uid, node));
+    cluster_.RemovePod("default", std::string("pod-") + uid);
+    int patches = 0;
+    a_->api.fault = [&](const std::string& call) {
+      return call == "PATCH node" && ++patches == 2 ? Fault::kRefusedBefore : Fault::kNone;
+    };
+    EXPECT_FALSE(Bind(*a_, uid, node));
+  }
+  a_->api.fault = [](const std::string&) { return Fault::kRefusedBefore; };
+  const int before = a_->api.calls["PATCH node"];
+  a_->binder.Settle();
+  EXPECT_EQ(a_->api.calls["PATCH node"] - before, 1);
+  a_->api.fault = nullptr;
+  a_->binder.Settle();
+  for (const char* node : {"o-p", "o-q", "o-r"}) {
+    EXPECT_EQ(device::Find(cluster_.nodes[node].annotations, device::kNodeLock), nullptr) << node;
+  }
+}
+
+TEST_F(BinderTest, GivenABindingThatArrivesLate_WhenItWasGivenUp_ThenTheServerRefusesIt) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  std::function<void()> late;
+  a_->api.fault = Once("BIND", Fault::kDelayed);
+  a_->api.delay = [&](std::function<void()> write) { late = std::move(write); };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->charged(), 0U);
+  late();
+  EXPECT_EQ(Pod("p").node_name, "");
+}
+
+TEST_F(BinderTest, GivenNobodyToAsk_WhenABindingWentSilent_ThenTheChargeStaysUntilItIsSettled) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  bool down = false;
+  a_->api.fault = [&](const std::string& call) {
+    if (call == "BIND") return down = true, Fault::kAnswerLost;
+    return down ? Fault::kRefusedBefore : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->charged(), 1U);
+  EXPECT_FALSE(Place(*a_, "p")) << "not before it is known";
+  a_->binder.Settle();
+  EXPECT_EQ(a_->charged(), 1U);
+  a_->api.fault = nullptr;
+  a_->binder.Settle();
+  EXPECT_EQ(a_->charged(), 1U);
+  EXPECT_TRUE(a_->books.Read([](const State& state) { return state.IsBoundTo("p", "n"); }));
+}
+
+TEST_F(BinderTest, GivenALostAnswerOfTheNode_WhenItWasWritten_ThenTheBindGoesOn) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->api.fault = Once("PATCH node", Fault::kAnswerLost);
+  EXPECT_TRUE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->api.calls["PATCH node"], 1);
+}
+
+TEST_F(BinderTest, GivenANodeThatCouldNotBeGivenBack_WhenTheServerIsBack_ThenItIs) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  cluster_.RemovePod("default", "pod-p");
+  int patches = 0;
+  a_->api.fault = [&](const std::string& call) {
+    return call == "PATCH node" && ++patches == 2 ? Fault::kRefusedBefore : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  EXPECT_NE(Lock(), nullptr);
+  a_->binder.Settle();
+  EXPECT_EQ(Lock(), nullptr);
+}
+
+}  // namespace
+}  // namespace hami::scheduler
