@@ -14,7 +14,21 @@ using testing::BinderTest;
 using testing::Fault;
 using testing::SimPod;
 
-TEST_F(BinderTest, GivenALostAnswer_WhenThePodWasBound_ThenItIsFoundOut) {
+class BinderSettleTest : public BinderTest {
+ protected:
+  // It is bound, and from then on nobody can be asked.
+  void BindPAndHearNothing() {
+    AddPod("p");
+    ASSERT_TRUE(Place(*a_, "p"));
+    a_->api.fault = [down = false](const std::string& call) mutable {
+      if (call == "BIND") return down = true, Fault::kAnswerLost;
+      return down ? Fault::kRefusedBefore : Fault::kNone;
+    };
+    EXPECT_FALSE(Bind(*a_, "p"));
+  }
+};
+
+TEST_F(BinderSettleTest, GivenALostAnswer_WhenThePodWasBound_ThenItIsFoundOut) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   a_->api.fault = Once("BIND", Fault::kAnswerLost);
@@ -24,15 +38,8 @@ TEST_F(BinderTest, GivenALostAnswer_WhenThePodWasBound_ThenItIsFoundOut) {
 }
 
 // Through another API server, while ours could not be asked.
-TEST_F(BinderTest, GivenALostAnswer_WhenThePluginHasHandedOutTheSharesBeforeWeAsk_ThenThePodKeepsItsCharge) {
-  AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  bool down = false;
-  a_->api.fault = [&](const std::string& call) {
-    if (call == "BIND") return down = true, Fault::kAnswerLost;
-    return down ? Fault::kRefusedBefore : Fault::kNone;
-  };
-  EXPECT_FALSE(Bind(*a_, "p"));
+TEST_F(BinderSettleTest, GivenALostAnswer_WhenThePluginHasHandedOutTheSharesBeforeWeAsk_ThenThePodKeepsItsCharge) {
+  ASSERT_NO_FATAL_FAILURE(BindPAndHearNothing());
   SimPod* pod = cluster_.FindPod("default", "pod-p");
   pod->pod.annotations["hami.io/vgpu-devices-to-allocate"] = ";";
   pod->pod.annotations[device::kMigAllocations] = "[]";
@@ -45,7 +52,7 @@ TEST_F(BinderTest, GivenALostAnswer_WhenThePluginHasHandedOutTheSharesBeforeWeAs
   EXPECT_EQ(a_->api.labelled[0].labels, (device::StringMap{{device::kAssignedNode, "n"}}));
 }
 
-TEST_F(BinderTest, GivenASilentServer_WhenSeveralNodesAreOwed_ThenOneIsTriedARound) {
+TEST_F(BinderSettleTest, GivenASilentServer_WhenSeveralNodesAreOwed_ThenOneIsTriedARound) {
   for (const char* uid : {"p", "q", "r"}) {
     const std::string node = std::string("o-") + uid;
     cluster_.AddNode(node, sched::testing::Cards(node, 1, 16000), false);
@@ -70,7 +77,7 @@ TEST_F(BinderTest, GivenASilentServer_WhenSeveralNodesAreOwed_ThenOneIsTriedARou
   }
 }
 
-TEST_F(BinderTest, GivenABindingThatArrivesLate_WhenItWasGivenUp_ThenTheServerRefusesIt) {
+TEST_F(BinderSettleTest, GivenABindingThatArrivesLate_WhenItWasGivenUp_ThenTheServerRefusesIt) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   std::function<void()> late;
@@ -82,15 +89,8 @@ TEST_F(BinderTest, GivenABindingThatArrivesLate_WhenItWasGivenUp_ThenTheServerRe
   EXPECT_EQ(Pod("p").node_name, "");
 }
 
-TEST_F(BinderTest, GivenNobodyToAsk_WhenABindingWentSilent_ThenTheChargeStaysUntilItIsSettled) {
-  AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  bool down = false;
-  a_->api.fault = [&](const std::string& call) {
-    if (call == "BIND") return down = true, Fault::kAnswerLost;
-    return down ? Fault::kRefusedBefore : Fault::kNone;
-  };
-  EXPECT_FALSE(Bind(*a_, "p"));
+TEST_F(BinderSettleTest, GivenNobodyToAsk_WhenABindingWentSilent_ThenTheChargeStaysUntilItIsSettled) {
+  ASSERT_NO_FATAL_FAILURE(BindPAndHearNothing());
   EXPECT_EQ(a_->charged(), 1U);
   EXPECT_FALSE(Place(*a_, "p")) << "not before it is known";
   a_->binder.Settle();
@@ -101,7 +101,7 @@ TEST_F(BinderTest, GivenNobodyToAsk_WhenABindingWentSilent_ThenTheChargeStaysUnt
   EXPECT_TRUE(a_->books.Read([](const State& state) { return state.IsBoundTo("p", "n"); }));
 }
 
-TEST_F(BinderTest, GivenALostAnswerOfTheNode_WhenItWasWritten_ThenTheBindGoesOn) {
+TEST_F(BinderSettleTest, GivenALostAnswerOfTheNode_WhenItWasWritten_ThenTheBindGoesOn) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   a_->api.fault = Once("PATCH node", Fault::kAnswerLost);
@@ -109,7 +109,7 @@ TEST_F(BinderTest, GivenALostAnswerOfTheNode_WhenItWasWritten_ThenTheBindGoesOn)
   EXPECT_EQ(a_->api.calls["PATCH node"], 1);
 }
 
-TEST_F(BinderTest, GivenANodeThatCouldNotBeGivenBack_WhenTheServerIsBack_ThenItIs) {
+TEST_F(BinderSettleTest, GivenANodeThatCouldNotBeGivenBack_WhenTheServerIsBack_ThenItIs) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   cluster_.RemovePod("default", "pod-p");
