@@ -200,8 +200,8 @@ sched::Decision State::Place(Candidate candidate, std::span<const std::string_vi
   if (known != nullptr && known->bound) {
     return Refuse("the pod is bound to node " + ledger.node(known->node).name() + " already");
   }
-  Drop(pod.uid);
   simulated_.erase(pod.uid);
+  Drop(pod.uid);
   sched::Decision decision = filter.Decide(pod, names, {now, explain});
   if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
   if (decision.outcome == sched::Outcome::kNotOurs) passed_[pod.uid] = now + assume_seconds_;
