@@ -175,20 +175,19 @@ TEST(Topology, GivenSixteenCards_WhenEightAreWanted_ThenTheChoiceIsExact) {
   EXPECT_THAT(ChooseClosest(16, 8, pair), ::testing::ElementsAre(1, 3, 5, 7, 9, 11, 13, 15));
 }
 
-// Seven places on each of eight cards: among so many not all choices are looked at.
-TEST(Topology, GivenCardsOfManyInstances_WhenEightAreWanted_ThenTheyAreOnCardsThatAreClose) {
+// Seven places on each of eight cards: among so many not all choices are looked at, and the first in order are poor.
+TEST(Topology, GivenCardsOfManyInstances_WhenEightAreWanted_ThenTheChoiceIsAsGoodAsOneAfterTheOther) {
   const auto pair = [](int a, int b) -> std::int64_t {
-    if (a / 7 == b / 7) return 0;
-    return a / 28 == b / 28 ? 20 : 10;
+    const unsigned cards = static_cast<unsigned>(a / 7 * 8 + b / 7);
+    return a / 7 == b / 7 ? 0 : 10 + (cards * 2654435761U >> 20) % 11 * 10;
   };
   const std::vector<int> chosen = ChooseClosest(56, 8, pair);
+  ASSERT_EQ(chosen.size(), 8U);
   std::int64_t sum = 0;
   for (const int a : chosen) {
     for (const int b : chosen) sum += a < b ? pair(a, b) : 0;
   }
-  // One on each card: 2 × 6 pairs of 20, and 16 of 10. Taken in order the first seven would be on one card, for 140.
-  EXPECT_EQ(chosen.size(), 8U);
-  EXPECT_GE(sum, 400);
+  EXPECT_GE(sum, 2250);  // in order alone 2020, and two million steps found 2190
 }
 
 }  // namespace
