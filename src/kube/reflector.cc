@@ -133,8 +133,7 @@ bool Reflector::WatchOnce() {
     // A server that ends every watch at once must not be hammered.
     return heard || options_.now() - start >= std::chrono::seconds(1);
   }
-  // "Too large resource version": the server was restored from a backup.
-  constexpr int kFromTheFuture = 504;
+  constexpr int kFromTheFuture = 504;  // "Too large resource version": the server was restored from a backup
   if (end.error().code == kFromTheFuture) need_list_ = true;
   if (end.error().reason == Reason::kExpired) {
     need_list_ = true;

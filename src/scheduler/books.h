@@ -93,7 +93,7 @@ class State {
   // Read past the watch, which may not have come that far.
   void PodBorrowed(const device::Pod& pod, device::UnixSeconds now);
   void StillBorrowed(const std::string& uid, device::UnixSeconds now);
-  // False: the view is older than what is known, and was left aside.
+  // False: the view is older than what is known, and was left aside. RESTORED: by a server whose versions went back.
   bool NodeSeen(NodeView view, bool restored = false);
   // The same by the answer to a call, which may come later than the node's end: only the watch makes nodes exist.
   bool NodeAnswered(NodeView view);
@@ -116,11 +116,10 @@ class State {
   // The same after a bind call that failed: what the pod had is room for others.
   void GiveUp(std::string_view uid);
   // Once, for a pod that asked for nothing and was left to kube-scheduler: true.
-  // The pod was asked for with whole nodes, which is a simulation; and whether it was of late, and not with names
-  // since.
+  bool TakePassed(std::string_view uid);
+  // The pod was asked for with whole nodes, which is a simulation; and whether it was of late, not with names since.
   void Simulated(const std::string& uid, device::UnixSeconds now);
   bool OnlySimulated(const std::string& uid) const { return simulated_.count(uid) > 0; }
-  bool TakePassed(std::string_view uid);
   // Ends the wish of a pod, that is not bound, for the node.
   void LeaveNode(std::string_view uid, std::string_view node);
   // The pod was bound with what its Pending says.

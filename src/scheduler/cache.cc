@@ -74,8 +74,8 @@ class NodeFeed final : public kube::Handler {
     if (!view) return base::LogWarning("a node is left out: " + view.error().message);
     books_.Locked([&](State& state) {
       const std::string name = view->name;
-      if (state.NodeSeen(*std::move(view), change.restored))
-        registration_.Look(state, state.NodeAt(name), ClockOf(time_));
+      const bool news = state.NodeSeen(*std::move(view), change.restored);
+      if (news) registration_.Look(state, state.NodeAt(name), ClockOf(time_));
     });
   }
 
