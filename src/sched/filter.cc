@@ -29,12 +29,15 @@ Decision Error(std::string text) {
   return decision;
 }
 
-std::size_t SharesOf(const device::Allocation& allocation) {
+// What nobody could read again, which would close the node (device::DecodeGrant).
+bool TooLong(const device::Allocation& allocation) {
   std::size_t shares = 0;
+  std::size_t containers = 0;
   for (const auto& [vendor, grant] : allocation.grants) {
+    containers = std::max(containers, grant.size());
     for (const device::ContainerGrant& container : grant) shares += container.size();
   }
-  return shares;
+  return std::max(shares, containers) > device::kMostShares;
 }
 
 }  // namespace
@@ -124,8 +127,9 @@ void Filter::Place(const device::Pod& pod, const Question& question, const Node&
   decision.node = node.name();
   decision.score = verdict.score;
   decision.allocation = MakeAllocation(node, question.plan, vendors_, placement);
-  if (SharesOf(decision.allocation) > device::kMostShares) {
-    decision = Error(base::Concat({"the pod asks for more than ", std::to_string(device::kMostShares), " shares"}));
+  if (TooLong(decision.allocation)) {
+    decision = Error(base::Concat(
+        {"the pod has more than ", std::to_string(device::kMostShares), " containers, or asks for more shares"}));
     return;
   }
   decision.annotations = MakeAnnotations(pod, node.name(), decision.allocation, vendors_, now);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/allocation_codec.h"
 #include "device/annotations.h"
 #include "sched/testing.h"
 
@@ -54,6 +55,27 @@ TEST_F(LedgerTest, GivenViewsOfAPod_WhenSeen_ThenTheBooksSayWhetherItsChargeIsAn
   EXPECT_TRUE(ledger_.UpsertPod(seen));
   EXPECT_EQ(Used("a"), 0);
   EXPECT_FALSE(ledger_.UpsertPod(seen)) << "it is gone";
+}
+
+// What could not be read again would close its node to all.
+TEST_F(LedgerTest, GivenMoreSharesOrContainersThanAGrantCanHave_WhenDecided_ThenThePodIsRefused) {
+  device::NodeCards cards = Cards("a", 2);
+  for (device::Device& card : cards.devices) card.count = 2 * static_cast<int>(device::kMostShares);
+  ledger_.SetCards("a", 0, cards);
+  device::Pod shares = PodOf("shares", Wants(2, 1));
+  shares.containers.resize(device::kMostShares / 2, shares.containers[0]);
+  device::Pod containers = PodOf("containers", Wants(1, 1));
+  containers.containers.resize(device::kMostShares);
+  for (device::Pod* pod : {&shares, &containers}) {
+    const Decision most = Decide(*pod);
+    ASSERT_EQ(most.outcome, Outcome::kPlaced) << pod->name;
+    EXPECT_TRUE(device::DecodeGrant(testing::Written(*pod, most, false).annotations["hami.io/vgpu-devices-allocated"]));
+    pod->containers.push_back(pod->containers.back());
+    const Decision more = Decide(*pod);
+    EXPECT_EQ(more.outcome, Outcome::kError) << pod->name;
+    EXPECT_NE(more.error.find("2048"), std::string::npos) << more.error;
+    EXPECT_TRUE(more.annotations.empty());
+  }
 }
 
 TEST_F(LedgerTest, GivenANameThatIsUnknownAndHasTheHashOfANode_WhenAsked_ThenItIsNotThatNode) {
