@@ -198,6 +198,19 @@ TEST_F(SchedulerProgram, SigtermAnswersWhoWaitsAndDoesNotWaitForTheApiServer) {
   EXPECT_NE(filtered.get().at("Error"), "");
 }
 
+// It is silent for longer than the 15 s that a stop waits for what has begun.
+TEST_F(SchedulerProgram, SigtermDoesNotWaitForABindingThatTheApiServerDoesNotAnswer) {
+  api_.Put(kube::kNodes, GpuNode("node-1", 1));
+  Serve({"--kube-timeout=300"});
+  const json::value pod = api_.Put(kube::kPods, PendingPod("p", 1000, 10));
+  ASSERT_EQ(Post("/filter", FilterBody(pod, {"node-1"})).at("NodeNames"), json::parse(R"(["node-1"])"));
+  api_.Add({.kind = kube::FakeFault::Kind::kDelay, .path_part = "/binding", .delay = std::chrono::seconds(20)});
+  auto bound = std::async(std::launch::async, [&] { return Post("/bind", BindBody(pod, "node-1")); });
+  ASSERT_TRUE(Eventually([&] { return api_.Asked("BIND") > 0; }));
+  EXPECT_EQ(End(), 0);
+  EXPECT_NE(bound.get().at("Error"), "") << "it was waited for";
+}
+
 // Nothing but the running program is there to name the functions: as for a program in a container somewhere else.
 TEST_F(SchedulerProgram, GoToolPprofShowsWhereItsTimeGoes) {
   std::vector<std::string> names;
