@@ -307,9 +307,8 @@ TimedLaunch* TimeIfDue(LaunchKind* kind, const LaunchName& name, const Ticket& t
   const Due due = TimingDue(*kind, waited, now);
   if (due == Due::kNo) return nullptr;
   const bool gapless = Backlogged(ticket.device, ticket.stream, ticket.per_thread, now);
-  // Right behind another launch it may show later that the GPU is behind (Collect). What varies is measured as often as
-  // can be, as its mean needs many.
-  if (!gapless && due == Due::kGapless && (waited || !Varies(kind->estimate))) return nullptr;
+  // Right behind another launch it may show later that the GPU is behind (Collect).
+  if (!gapless && due == Due::kGapless && waited) return nullptr;
   const bool guessed = kind->estimate.samples == 0 && ticket.cost != 0;
   const bool quiet = !guessed && SeekQuiet(kind->estimate, ticket.device, now);
   g_sampled_at.store(now, std::memory_order_relaxed);

@@ -25,6 +25,7 @@ struct Estimate {
   bool varies = false;    // by more than gaps do
   uint8_t drawn_out = 0;  // first measurements that were the host's time
   uint16_t rare = 0;      // so many more are to be timed, for one was out of all proportion
+  int64_t lately = 0;     // by how much the last few were above the cost, in the mean
 };
 
 // How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
@@ -49,6 +50,7 @@ inline constexpr uint32_t kNeverGapless = 16;  // samples until that is believed
 inline constexpr uint32_t kSettled = 64;
 inline constexpr uint32_t kEnoughAlone = 3;
 inline constexpr uint32_t kManyAlone = 64;           // of what varies, for a mean,
+inline constexpr uint32_t kMean = 128;               // and so many make the mean of what is much alike
 inline constexpr int64_t kAloneAtMost = 64'000'000;  // unless they take longer than that
 inline constexpr uint32_t kPersistent = 16;
 inline constexpr uint32_t kPersistentPhases = 3;
@@ -158,6 +160,23 @@ constexpr int64_t LearnInTurn(Estimate* e, int64_t measured, Gap gap, uint32_t s
   return e->cost;
 }
 
+// Of launches that are much alike, but for some per cent, as many as are at hand make the mean: a few hundred a second
+// of which the last eight count are off by a per cent now and then. When the last few are off by more than chance does,
+// it became another launch.
+constexpr int64_t LearnAlike(Estimate* e, int64_t measured) {
+  e->lately += (measured - e->cost - e->lately) / 8;
+  const int64_t some = e->cost / 16;
+  const int64_t chance = (e->spread / 2 < some ? e->spread / 2 : some) + e->cost / 256;
+  int64_t step = (measured - e->cost) / e->alone;
+  if (e->lately > chance || e->lately < -chance) {
+    step = e->lately;
+    e->alone = kConfident;
+  }
+  e->cost += step;
+  e->lately -= step;
+  return measured;
+}
+
 // A measurement in which no gap matters: up and down alike, so that kernels that vary are charged their mean; what
 // others did to the first ones goes soon, and what a slow host did counts little.
 constexpr int64_t LearnEvenly(Estimate* e, int64_t measured, const Circumstances& at, uint32_t seen) {
@@ -172,6 +191,7 @@ constexpr int64_t LearnEvenly(Estimate* e, int64_t measured, const Circumstances
   if (others && !at.contended && e->alone < kConfident && measured < e->cost) {
     share = measured < e->cost / 2 ? 1 : e->alone;
   }
+  if (exact && share == 8 && e->alone >= kConfident && !at.contended && !at.siblings) return LearnAlike(e, measured);
   e->cost += (measured - e->cost) / share;
   return measured;
 }
@@ -258,11 +278,12 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   if (first_alone) e->spread = e->alone = 0;
   const bool far = measured > e->cost + kGap || measured < e->cost - kGap;
   e->varies = seen != 0 && !first_alone && (e->varies || (far && its_own && !beside));
-  if (!at.contended && (first_alone || !high) && e->alone < kManyAlone) ++e->alone;
+  if (!at.contended && (first_alone || !high) && e->alone < kMean) ++e->alone;
   const bool waits = !first_alone && WaitsForTurn(*e, measured, at);
   if (!first_alone && !waits && e->alone != 0 && measured < e->cost) Widen(e, e->cost - measured);
   if (seen == 0 || first_alone || (at.gap == Gap::kNone && !e->gapless && !e->each && !high)) {
     e->cost = measured;
+    e->lately = 0;
     e->samples = 1;
     if (!at.contended) e->alone = 1;  // a mean begins anew
     e->gapless = at.gap == Gap::kNone;

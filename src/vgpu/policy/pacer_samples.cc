@@ -129,6 +129,7 @@ void Remember(const Estimate& next, LaunchKind* kind) {
   estimate->doubtful = next.doubtful;
   estimate->doubted = next.doubted;
   estimate->rare = next.rare;
+  estimate->lately = next.lately;
 }
 
 // Of a kind of which one came out of all proportion: those that were not timed since the one before may have been like

@@ -91,5 +91,47 @@ TEST(LaunchThatVaries, GivenFewMeasuredWithoutGap_WhenOneIsFarBelow_ThenItDoesNo
   EXPECT_NEAR(static_cast<double>(e.cost), 65'000, 1'000);
 }
 
+// 5 us, a tenth more or less by chance.
+class Alike {
+ public:
+  explicit Alike(uint32_t seed) : random_(seed) {}
+  int64_t Next(int64_t cost = 5'000) {
+    random_ = random_ * 1'664'525 + 1'013'904'223;
+    return cost + cost * (static_cast<int64_t>(random_ >> 16) - 32'768) / 327'680;
+  }
+
+ private:
+  uint32_t random_;
+};
+
+// Two hundred are measured in a second: the last few of them are no mean, and whoever charges by it is off by points.
+TEST(LaunchesMuchAlike, WhenManyWereMeasured_ThenTheCostIsTheMeanOfManyAndNotOfTheLastFew) {
+  double squares = 0;
+  int count = 0;
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    Estimate e;
+    Alike alike(seed);
+    for (int i = 0; i < 600; ++i) {
+      Learn(&e, alike.Next(), kAhead);
+      if (i < 200) continue;
+      squares += static_cast<double>((e.cost - 5'000) * (e.cost - 5'000));
+      ++count;
+    }
+  }
+  EXPECT_LT(squares / count, 30.0 * 30.0);  // of the last eight: 75
+}
+
+TEST(LaunchesMuchAlike, WhenTheyBecomeDearerOrCheaper_ThenTheCostFollowsAtOnce) {
+  for (int64_t next : {6'000, 4'200}) {
+    for (uint32_t seed = 1; seed <= 20; ++seed) {
+      Estimate e;
+      Alike alike(seed);
+      for (int i = 0; i < 300; ++i) Learn(&e, alike.Next(), kAhead);
+      for (int i = 0; i < 24; ++i) Learn(&e, alike.Next(next), kAhead);
+      EXPECT_NEAR(static_cast<double>(e.cost), static_cast<double>(next), 300) << "seed " << seed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hami::vgpu
