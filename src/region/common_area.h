@@ -103,6 +103,13 @@ struct CommonView {
   int64_t wanted = 0;  // the rates of those that have use for GPU time; one without a limit wants all
 };
 
+// Whether any of the others was at work then or later. Who told while the GPU was his alone, and shares it since, ends
+// later than he said, by as much as he has in flight; only who says that he is done is believed.
+inline constexpr int64_t kCommonOverrun = 8'000'000;
+constexpr bool CommonAtWorkSince(const CommonView& others, int64_t since) {
+  return others.active_until >= since || others.under_way + kCommonOverrun >= since;
+}
+
 // The lines of those who are there, but for this one.
 template <typename See>
 inline void CommonForOthers(const CommonArea& area, int line, uint64_t gpu, int64_t now, See see) {

@@ -50,6 +50,17 @@ TEST_F(CommonAreaTest, GivenOthers_ThenTheirWorkAndTheirWishesAreSeen) {
   EXPECT_EQ(Look(mine, kNow + 30 * kMs).wanted, 0);
 }
 
+TEST_F(CommonAreaTest, GivenOneWhoSaysWhenHeIsThrough_ThenHeIsAtWorkForLonger_UnlessHeSaysThatHeIsDone) {
+  const int mine = Join(1);
+  CommonMember& other = area_->members[Join(2)];
+  other.active_until = kNow;
+  EXPECT_TRUE(CommonAtWorkSince(Look(mine), kNow + kCommonOverrun));
+  EXPECT_FALSE(CommonAtWorkSince(Look(mine), kNow + kCommonOverrun + 1));
+  other.idle_since = kNow;
+  EXPECT_TRUE(CommonAtWorkSince(Look(mine), kNow));
+  EXPECT_FALSE(CommonAtWorkSince(Look(mine), kNow + 1));
+}
+
 TEST_F(CommonAreaTest, GivenWhatOthersUse_ThenItIsSummedUp_AndLongOnesAreCountedWhileTheySaySo) {
   const int mine = Join(1);
   CommonMember& first = area_->members[Join(2)];

@@ -21,8 +21,7 @@ namespace {
 constexpr int64_t kAlways = 900'000'000;  // renewed every half a second
 constexpr int64_t kAskAgain = 30'000'000;
 constexpr int64_t kHears = 100'000'000;
-constexpr int64_t kSlice = 2'000'000;  // for longer than about that a GPU does not let one container wait for another
-constexpr int64_t kSlack = 250'000;    // between the end that was expected and the next launch
+constexpr int64_t kSlack = 250'000;  // between the end that was expected and the next launch
 
 constexpr int64_t kLooksAgain = 12'000'000;    // within that a launch that is under way is looked at
 constexpr int64_t kLookAgain = 1'000'000'000;  // for an area where there was none

@@ -14,6 +14,9 @@
 
 namespace hami::vgpu {
 
+// ns; for longer than about that a GPU does not let one container wait for another.
+inline constexpr int64_t kSlice = 2'000'000;
+
 // This container has launched, or waits to: `charge` ns of busy time were let go.
 void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now);
 // The same, and `all` is what it has under way. What less important ones have under way may come before it.

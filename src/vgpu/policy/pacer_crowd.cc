@@ -27,7 +27,7 @@ constinit Held g_held[region::kMaxDevices]{};
 
 // It may be for this very thread, or another one that is held, that the GPU waits. So what is in flight counts as done
 // after a while, and after more of that in vain nothing is held for long.
-void GiveUp(int device, int64_t since, int64_t now) {
+[[gnu::cold]] void GiveUp(int device, int64_t since, int64_t now) {
   Held& held = g_held[device];
   int64_t vain_since = held.vain_since.load(std::memory_order_relaxed);
   if (vain_since <= ProgressOf(device).reached_at) vain_since = since;
@@ -41,8 +41,10 @@ Quantum QuantumOf(int device, int64_t crowd, int64_t now) {
   return PartOf(SharedQuantum(crowd), WorkersOf(device, now));
 }
 
+// Before each turn, the last and shortest one included, each of the others may have a whole one.
 void Tell(int device, int64_t ahead, int64_t crowd, int64_t now) {
-  TellOthersAll(device, LimitOf(device), ahead * crowd, now);
+  const int64_t turns = (ahead + kSlice - 1) / kSlice;
+  TellOthersAll(device, LimitOf(device), ahead + turns * (crowd - 1) * kSlice, now);
 }
 
 // What a launch that is longer than a quantum has of `ahead`. Nothing shorter need wait for it: it may be on another

@@ -57,7 +57,7 @@ void GiveEvent(CUcontext context, CUdevice ordinal, CUevent event) {
   mine->free[mine->count++] = event;
 }
 
-void DropEvents(CUcontext context, CUdevice ordinal) {
+[[gnu::cold]] void DropEvents(CUcontext context, CUdevice ordinal) {
   for (Pool& pool : g_pools) {
     if (pool.context == nullptr || (context != nullptr ? pool.context != context : pool.ordinal != ordinal)) continue;
     for (int i = 0; i < pool.count; ++i) real::cuEventDestroy_v2(pool.free[i]);

@@ -156,7 +156,7 @@ constinit std::atomic<bool> g_settles_at_exit{false};
 }  // namespace
 
 bool ContendedSince(int device, int64_t since, int64_t now) {
-  if (OthersKnown(device)) return Others(device, now).active_until >= since;
+  if (OthersKnown(device)) return region::CommonAtWorkSince(Others(device, now), since);
   return g_watches[device].contended.load(std::memory_order_relaxed);
 }
 void SetOrdinal(int device, CUdevice ordinal) { g_watches[device].ordinal.store(ordinal, std::memory_order_relaxed); }

@@ -16,16 +16,18 @@ struct Estimate {
   int64_t doubtful = 0;  // charged before the first sample alone, for so many:
   int64_t spread = 0;    // how far below the cost samples were, at most
   uint32_t doubted = 0;
-  uint32_t high_run = 0;  // samples in a row above the band
-  uint8_t samples = 0;    // saturates
-  uint8_t alone = 0;      // of them taken while nobody else used the GPU; saturates
-  bool gapless = false;   // the cost rests on measurements without a gap
-  bool each = false;      // every launch is to be timed
-  uint16_t near_run = 0;  // samples in a row above the band by less than a slice of others
-  bool varies = false;    // by more than gaps do
-  uint8_t drawn_out = 0;  // first measurements that were the host's time
-  uint16_t rare = 0;      // so many more are to be timed, for one was out of all proportion
-  int64_t lately = 0;     // by how much the last few were above the cost, in the mean
+  uint32_t high_run = 0;     // samples in a row above the band,
+  bool high_beside = false;  // taken while others used the GPU
+  uint8_t samples = 0;       // saturates
+  uint8_t alone = 0;         // of them taken while nobody else used the GPU; saturates
+  bool gapless = false;      // the cost rests on measurements without a gap
+  bool each = false;         // every launch is to be timed
+  uint16_t near_run = 0;     // samples in a row above the band by less than a slice of others
+  bool varies = false;       // by more than gaps do
+  uint8_t drawn_out = 0;     // first measurements that were the host's time
+  uint16_t rare = 0;         // so many more are to be timed, for one was out of all proportion
+  int64_t last = 0;          // of those taken alone
+  int64_t lately = 0;        // by how much the last few were above the cost, in the mean
 };
 
 // How a launch was measured. A pair of events around a launch also holds what the GPU waited for the launch, unless it
@@ -124,6 +126,8 @@ constexpr void Widen(Estimate* e, int64_t off) {
 // A measurement above all that is likely: somebody else's time, until it persists.
 constexpr int64_t LearnHigh(Estimate* e, int64_t measured, const Circumstances& at) {
   const bool contended = at.contended;
+  if (contended != e->high_beside) e->high_run = 0;  // how many are theirs says nothing of those that are not
+  e->high_beside = contended;
   if (e->high_run == 0 || measured < e->high_min) e->high_min = measured;
   const bool persistent = ++e->high_run > (contended ? kPersistentContended : kPersistent);
   if (persistent && contended && e->alone != 0 && e->cost >= kWorthQuiet) {
@@ -143,13 +147,19 @@ constexpr int64_t LearnHigh(Estimate* e, int64_t measured, const Circumstances& 
   return measured < BandTop(e->cost) ? measured : BandTop(e->cost);
 }
 
+// The end of what others did may be in the first ones. When two in a row are alike and less, it was.
+constexpr bool TwoAreLess(const Estimate& e, int64_t measured) {
+  const int64_t apart = measured < e.last ? e.last - measured : measured - e.last;
+  return e.cost >= kWorthQuiet && measured < e.cost - e.cost / 16 && apart < measured / 64;
+}
+
 // Whether it is the first that was taken alone, as far as that is known by now. What came out shorter alone by a slice
 // of others than what was taken alone before shows that that was not. Likewise where it may have been a gap; and the
 // first launch of all takes longer than the others.
 constexpr bool FirstAlone(const Estimate& e, int64_t measured, const Circumstances& at) {
   if (at.contended || e.alone == 0) return !at.contended;
   const bool other = e.cost - measured >= kNear || e.cost <= kGap || e.alone == 1;
-  return e.alone < kConfident && measured < e.cost - e.cost / 8 && other;
+  return e.alone < kConfident && ((measured < e.cost - e.cost / 8 && other) || TwoAreLess(e, measured));
 }
 
 // A measurement that may hold a wait for a turn among processes of this container, for any time; one behind others of
@@ -276,6 +286,7 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
                                                       : BandTop(e->cost));
   const bool first_alone = FirstAlone(*e, measured, at);
   if (first_alone) e->spread = e->alone = 0;
+  if (!at.contended) e->last = measured;
   const bool far = measured > e->cost + kGap || measured < e->cost - kGap;
   e->varies = seen != 0 && !first_alone && (e->varies || (far && its_own && !beside));
   if (!at.contended && (first_alone || !high) && e->alone < kMean) ++e->alone;

@@ -289,6 +289,14 @@ TEST(LaunchCost, GivenWhatWasNotReallyAlone_WhenALaunchTakesLess_ThenThatCounts)
   EXPECT_EQ(e.spread, 0);
 }
 
+// Others that have just come may be at work for longer than they say.
+TEST(LaunchCost, GivenTheEndOfWhatOthersDidInTheFirstOnesAlone_WhenTwoInARowAreLess_ThenTheMeanBeginsWithThem) {
+  Estimate e;
+  for (int64_t measured : {2'250'000, 2'868'000, 1'996'000, 1'990'000, 1'990'000}) Learn(&e, measured);
+  EXPECT_NEAR(static_cast<double>(e.cost), 1'990'000, 2'000);
+  EXPECT_LT(e.spread, 10'000);
+}
+
 TEST(LaunchCost, GivenCostKnownAlone_WhenOthersAreAlwaysInTheWay_ThenItIsToBeMeasuredAloneAgain_NotDearer) {
   Estimate e;
   for (uint32_t i = 0; i < kEnoughAlone; ++i) {
@@ -299,6 +307,15 @@ TEST(LaunchCost, GivenCostKnownAlone_WhenOthersAreAlwaysInTheWay_ThenItIsToBeMea
   }
   for (uint32_t i = 0; i < kPersistent + 60; ++i) Learn(&e, 4 * kMs);
   EXPECT_NEAR(static_cast<double>(e.cost), 4.0 * kMs, 0.01 * kMs);
+}
+
+// The end of what others did may be measured when they are not at work any more.
+TEST(LaunchCost, GivenCostKnownAlone_WhenOthersWereLongInTheWay_ThenOneThatIsLongAloneDoesNotRaiseIt) {
+  Estimate e;
+  for (uint32_t i = 0; i < kConfident; ++i) Learn(&e, 2 * kMs);
+  for (uint32_t i = 0; i < 2 * kPersistent; ++i) Learn(&e, 3 * kMs, {.contended = true});
+  EXPECT_EQ(Learn(&e, 3 * kMs + kMs / 8), 2 * kMs + kMs / 2 + 500);
+  EXPECT_EQ(e.cost, 2 * kMs);
 }
 
 // Beside others a launch takes its time or up to half as much again.

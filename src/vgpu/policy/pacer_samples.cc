@@ -119,6 +119,7 @@ void Remember(const Estimate& next, LaunchKind* kind) {
   estimate->samples = next.samples;
   estimate->high_run = next.high_run;
   estimate->high_min = next.high_min;
+  estimate->high_beside = next.high_beside;
   estimate->gapless = next.gapless;
   estimate->each = next.each;
   estimate->near_run = next.near_run;
@@ -129,6 +130,7 @@ void Remember(const Estimate& next, LaunchKind* kind) {
   estimate->doubtful = next.doubtful;
   estimate->doubted = next.doubted;
   estimate->rare = next.rare;
+  estimate->last = next.last;
   estimate->lately = next.lately;
 }
 
@@ -246,7 +248,7 @@ void Collect(TimedLaunch* t, int64_t now) {
 }
 
 // Nobody will come by again. What has not ended is paid for by the time that it had.
-void CollectLast(TimedLaunch* t, int64_t now) {
+[[gnu::cold]] void CollectLast(TimedLaunch* t, int64_t now) {
   if (t->unknown) t->running.room = INT64_MAX;
   Collect(t, now);
 }
@@ -256,7 +258,7 @@ bool PendingIn(const TimedLaunch& t, CUcontext context, CUdevice ordinal) {
   return his && t.stage.load(std::memory_order_acquire) == Stage::kPending;
 }
 
-bool AnyUnknownIn(CUcontext context, CUdevice ordinal) {
+[[gnu::cold]] bool AnyUnknownIn(CUcontext context, CUdevice ordinal) {
   const Locked locked(g_samples_lock);
   for (const TimedLaunch& t : g_timed) {
     if (t.unknown && PendingIn(t, context, ordinal) && RateOf(t.device) != 0) return true;
@@ -394,7 +396,7 @@ int64_t GuessFor(const LaunchName& name) {
   return GuessLocked(name);
 }
 
-void ForgetGuess(const LaunchName& name) {
+[[gnu::cold]] void ForgetGuess(const LaunchName& name) {
   const Locked locked(g_samples_lock);
   ForgetGuessLocked(name);
   for (TimedLaunch& t : g_timed) {
@@ -402,7 +404,7 @@ void ForgetGuess(const LaunchName& name) {
   }
 }
 
-void ForgetGuesses() {
+[[gnu::cold]] void ForgetGuesses() {
   const Locked locked(g_samples_lock);
   ResetGuesses();
   for (TimedLaunch& t : g_timed) t.name = {};
@@ -448,7 +450,7 @@ int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now)
   return 0;
 }
 
-void ForgetKind(LaunchKind* kind) {
+[[gnu::cold]] void ForgetKind(LaunchKind* kind) {
   const Locked locked(g_samples_lock);
   for (TimedLaunch& t : g_timed) {
     if (t.kind == kind) t.kind_id = 0;

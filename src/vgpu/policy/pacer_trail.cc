@@ -110,7 +110,7 @@ void BeginsAtLocked(int device, int64_t at) {
   if (t.done == t.idle && at > t.front_since) t.front_since = at;
 }
 
-void SkipLaggingLocked(int device, int64_t now) {
+[[gnu::cold]] void SkipLaggingLocked(int device, int64_t now) {
   Trail& t = g_trails[device];
   const RelaxedCapture relaxed;
   uint32_t reached = 0;
@@ -169,13 +169,13 @@ bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now)
   return false;
 }
 
-void DropTrailLocked(int device, bool events_live) {
+[[gnu::cold]] void DropTrailLocked(int device, bool events_live) {
   Trail& t = g_trails[device];
   while (t.count > 0) PopFirst(&t, events_live && t.at(0).at > 0, 0);
   t.done = t.idle = t.issued.load(std::memory_order_relaxed);
 }
 
-void DropTrailsOf(CUcontext context, CUdevice ordinal) {
+[[gnu::cold]] void DropTrailsOf(CUcontext context, CUdevice ordinal) {
   for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
     Trail& t = g_trails[device];
     bool his = false;
