@@ -110,6 +110,13 @@ inline void GpuTimeCharge(GpuTimeDevice* device, int64_t gpu, int64_t now, uint3
   if (gpu > 0) Store(device->last_charge, now);
 }
 
+// How much of `gpu` is to be charged when what comes back (below zero) shall make no balance above `most`.
+inline int64_t GpuTimePaidBack(GpuTimeDevice* device, int64_t gpu, int64_t most, int64_t now, uint32_t rate) {
+  if (gpu >= 0) return gpu;
+  const int64_t room = most - GpuTimeBalance(device, now, rate);
+  return room <= 0 ? 0 : gpu < -room ? -room : gpu;
+}
+
 // Leaves a debt of `gpu` nanoseconds at least, or if that is below zero no more than so many.
 inline void GpuTimeForgo(GpuTimeDevice* device, int64_t gpu, int64_t now, uint32_t rate) {
   const int64_t least = now + WallToEarn(gpu, rate);

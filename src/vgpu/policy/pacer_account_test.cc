@@ -14,6 +14,18 @@ using region::GpuTimeDevice;
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kStart = 1'000'000 * kMs;
 
+TEST(GpuTimeAccount, WhenACorrectionComesBack_ThenItMakesNoBalanceAboveTheMost) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 2000);
+  GpuTimeCharge(&account, 10 * kMs, kStart, 2000);
+  const auto paid_back = [&](int64_t gpu) { return region::GpuTimePaidBack(&account, gpu, 16 * kMs, kStart, 2000); };
+  EXPECT_EQ(paid_back(-20 * kMs), -20 * kMs);
+  EXPECT_EQ(paid_back(-70 * kMs), -26 * kMs);
+  EXPECT_EQ(paid_back(5 * kMs), 5 * kMs) << "a charge is never less";
+  GpuTimeCharge(&account, -40 * kMs, kStart, 2000);
+  EXPECT_EQ(paid_back(-kMs), 0) << "nor does one come of it";
+}
+
 TEST(GpuTimeAccount, GivenNewAccount_ThenItStartsAtZeroAndEarnsItsRate) {
   GpuTimeDevice account{};
   EXPECT_EQ(GpuTimeBalance(&account, kStart, 2500), 0);

@@ -41,10 +41,8 @@ Quantum QuantumOf(int device, int64_t crowd, int64_t now) {
   return PartOf(SharedQuantum(crowd), WorkersOf(device, now));
 }
 
-// Before each turn, the last and shortest one included, each of the others may have a whole one.
 void Tell(int device, int64_t ahead, int64_t crowd, int64_t now) {
-  const int64_t turns = (ahead + kSlice - 1) / kSlice;
-  TellOthersAll(device, LimitOf(device), ahead + turns * (crowd - 1) * kSlice, now);
+  TellOthersAll(device, LimitOf(device), ahead * crowd, now);
 }
 
 // What a launch that is longer than a quantum has of `ahead`. Nothing shorter need wait for it: it may be on another

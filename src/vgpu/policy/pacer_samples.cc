@@ -74,6 +74,12 @@ void Pay(int device, int64_t gpu, int64_t now) {
   if (rate != 0 && gpu != 0) Charge(device, gpu, now, rate);
 }
 
+// What was charged too much comes back up to a balance of `most`.
+[[gnu::cold]] int64_t PaidBack(int device, int64_t gpu, int64_t most, int64_t now) {
+  const uint32_t rate = RateOf(device);
+  return rate == 0 ? gpu : region::GpuTimePaidBack(AccountOf(device), gpu, most, now, rate);
+}
+
 bool AnyLong(int device) {
   for (const TimedLaunch& t : g_timed) {
     if (t.stage.load(std::memory_order_acquire) == Stage::kPending && t.device == device && t.long_told) return true;
@@ -167,6 +173,7 @@ void Settle(TimedLaunch* t, int64_t now) {
                               .told = own != 0,
                               .sharers = t->unknown && contended ? Sharers(t->device, now) : 1,
                               .own = ScaleFor(t->device, 100)});
+    const bool undoubted = learns && t->kind->estimate.doubted != 0 && next.doubted == 0;
     if (t->unknown || t->guessed) LearnKernelLocked(t->name, accepted, contended);
     if (t->guessed) accepted = AcceptGuessed(t->running.expected, accepted, contended);
     if (learns && next.rare != 0) accepted += ForUntimed(*t, accepted, now);
@@ -174,7 +181,8 @@ void Settle(TimedLaunch* t, int64_t now) {
       if (!OneStream(*t)) CostMovesLocked(t->device, t->kind->estimate.cost, next.cost, t->kind->share);
       Remember(next, t->kind);
     }
-    Pay(t->device, ScaleFor(t->device, accepted) - t->charged, now);
+    const int64_t due = ScaleFor(t->device, accepted) - t->charged;
+    Pay(t->device, undoubted ? PaidBack(t->device, due, kMostBack, now) : due, now);
     if (!t->long_told) TellUsed(t->device, ScaleFor(t->device, accepted) - t->told, now);
   }
   Free(t, true);
@@ -280,10 +288,7 @@ bool PendingIn(const TimedLaunch& t, CUcontext context, CUdevice ordinal) {
 }  // namespace
 
 void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now) {
-  if (const uint32_t rate = RateOf(device); rate != 0 && most != 0 && gpu < 0) {
-    const int64_t room = most - region::GpuTimeBalance(AccountOf(device), now, rate);
-    if (gpu < -room) gpu = room > 0 ? -room : 0;
-  }
+  if (most != 0) gpu = PaidBack(device, gpu, most, now);
   Pay(device, gpu, now);
   TellUsed(device, gpu, now);
 }

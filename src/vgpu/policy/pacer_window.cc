@@ -29,7 +29,6 @@ constexpr int64_t kLeastSum = 100'000;        // ns of launches that make a wind
 constexpr int64_t kStandsFor = 8;             // times itself, at most
 constexpr int64_t kAloneAgain = 400'000'000;  // for each that shares the GPU, until others are asked to be quiet again
 constexpr int64_t kOverdue = 100'000'000;     // without a window, as nobody had to wait
-constexpr int64_t kMostBack = 16'000'000;     // the time before the first phase alone is gone, others had it
 constexpr int64_t kSeeksFor = 600'000'000;    // a window waits so long for that
 constexpr int64_t kTogether = 1'600'000;      // in flight at most, of what is to stop within 2 ms
 constexpr int64_t kTogetherRest = 256;        // times what it took

@@ -40,6 +40,9 @@ CUevent WindowStartLocked(int device);
 CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t cost);
 void WindowRecordedLocked(int device, bool recorded);
 void CollectWindows(int64_t now);
+// ns of balance, up to which comes back what was charged before anything had the GPU alone: that time is gone, others
+// had it.
+inline constexpr int64_t kMostBack = 16'000'000;
 // What a window cost beyond what was charged for it; of the samples. Unless `most` is 0, what comes back makes no
 // balance above it.
 void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now);
