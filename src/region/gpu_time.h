@@ -24,7 +24,8 @@ struct alignas(64) GpuTimeDevice {
   uint32_t rate;        // the rate that zero_at was written with
   uint32_t burst;       // percent up to which idle time may be used; not above the limit: none; 0 = not said
   uint64_t workers;     // see GpuTimeWorkers
-  uint64_t reserved[3];
+  int64_t beside_long;  // when a long launch of another container was last seen under way
+  uint64_t reserved[2];
 };
 static_assert(sizeof(GpuTimeDevice) == 64);
 
@@ -38,7 +39,10 @@ inline GpuTime* GpuTimeOf(PrivateArea* area) { return reinterpret_cast<GpuTime*>
 inline constexpr int64_t kFullRate = 10'000;
 inline constexpr int64_t kIdleCap = 8'000'000;      // what a container that rested may use at once
 inline constexpr int64_t kActiveCap = 100'000'000;  // one that goes on launching keeps what it could not use so far
-inline constexpr int64_t kRest = 150'000'000;       // without a charge for so long is resting
+// Beside a kernel of 500 ms, which takes half of the GPU for a second, who has 95 % misses 450 ms.
+inline constexpr int64_t kBesideLongCap = 500'000'000;
+inline constexpr int64_t kBesideLong = 10'000'000'000;  // and has by then, with 5 % to spare
+inline constexpr int64_t kRest = 150'000'000;          // without a charge for so long is resting
 inline constexpr int64_t kLongestDebt = 120'000'000'000;
 
 // GPU nanoseconds earned in `wall`, and the wall time that earns `gpu`.
@@ -63,7 +67,9 @@ inline int64_t GpuTimeBalance(GpuTimeDevice* device, int64_t now, uint32_t rate)
     }
   }
   const bool resting = now - Load(device->last_charge) > kRest;
-  const int64_t earliest = now - WallToEarn(resting ? kIdleCap : kActiveCap, rate);
+  const int64_t seen = Load(device->beside_long);
+  const int64_t active_cap = seen > now - kBesideLong && seen <= now ? kBesideLongCap : kActiveCap;
+  const int64_t earliest = now - WallToEarn(resting ? kIdleCap : active_cap, rate);
   int64_t wanted = zero_at;
   if (zero_at == 0 || zero_at - now > kLongestDebt) {
     wanted = now;
@@ -102,6 +108,9 @@ inline uint32_t GpuTimeWorkers(GpuTimeDevice* device, int64_t now, uint32_t* cou
 
 // Who waits for the balance to grow is not at rest.
 inline void GpuTimeWaits(GpuTimeDevice* device, int64_t now) { Store(device->last_charge, now); }
+
+// What it can not use beside a long launch of others, which nobody can interrupt, it has when that is over.
+inline void GpuTimeBesideLong(GpuTimeDevice* device, int64_t now) { Store(device->beside_long, now); }
 
 // Takes `gpu` nanoseconds (gives them back when negative), whatever the balance.
 inline void GpuTimeCharge(GpuTimeDevice* device, int64_t gpu, int64_t now, uint32_t rate) {

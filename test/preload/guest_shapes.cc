@@ -184,8 +184,10 @@ std::function<void()> Shape(const std::string& name) {
   if (name == "sync20us") return Synchronised([f = Kernel("us20"), stream] { LaunchWide(f, stream); }, stream);
   if (name == "sync50") return Synchronised([f = Kernel("ms50"), stream] { LaunchWide(f, stream); }, stream);
   if (name == "graph") return [exec = Captured(Kernel("us5"), 100), stream] { OK(cuGraphLaunch(exec, stream)); };
-  if (name == "step100") {  // a step of a training: one graph, which is waited for
-    return Synchronised([exec = Captured(Kernel("ms50"), 2), stream] { OK(cuGraphLaunch(exec, stream)); }, stream);
+  if (name == "step100" || name == "step500") {  // a step of a training: one graph, which is waited for
+    const int kernels = name == "step100" ? 2 : 10;
+    return Synchronised([exec = Captured(Kernel("ms50"), kernels), stream] { OK(cuGraphLaunch(exec, stream)); },
+                        stream);
   }
   std::vector<CUstream> streams;
   const bool narrow = name == "streams_narrow";

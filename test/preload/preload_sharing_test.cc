@@ -64,6 +64,14 @@ TEST_F(SharedGpu, GivenStepsOfAHundredMillisecondsBesideAnother_ThenEachHasItsSh
   }
 }
 
+// A step of 500 ms takes half of the GPU for a second, and what the other misses meanwhile is more than is kept else:
+// he would have 64.
+TEST_F(SharedGpu, GivenStepsOfHalfASecondBesideShortKernels_ThenEachHasItsShare) {
+  Begin("small", Container("small", {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", "step500");
+  Begin("large", Container("large", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", "half");
+  ExpectShare("large", "3", "70", "3", "5");
+}
+
 TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
   ExpectShare("low", "0.8", "100", "25");

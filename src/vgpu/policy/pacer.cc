@@ -150,7 +150,8 @@ void HoldForQuiet(const Destination& to, int64_t until, int64_t now) {
 
 // A lower limit is in force at once: what could not be used by the old one, as others were at work, is gone, but for
 // what a container at its limit has on average; and what is in flight is paid for by the new one.
-int64_t BalanceAtLower(int device, region::GpuTimeDevice* account, uint32_t rate, int64_t cost, int64_t now) {
+[[gnu::cold]] int64_t BalanceAtLower(int device, region::GpuTimeDevice* account, uint32_t rate, int64_t cost,
+                                     int64_t now) {
   region::GpuTimeBalance(account, now, rate);
   region::GpuTimeForgo(account, InFlight(device, now) - ChunkOf(device, cost) / 2, now, rate);
   return region::GpuTimeBalance(account, now, rate);

@@ -49,6 +49,21 @@ TEST(GpuTimeAccount, GivenRest_ThenLittleIsKept_AndMoreByTheActive) {
   EXPECT_GT(GpuTimeBalance(&account, kStart + 10'040 * kMs, 5000), 20 * kMs);
 }
 
+TEST(GpuTimeAccount, GivenALongLaunchOfOthers_ThenMoreIsKeptWhileThatIsNotLongAgo) {
+  const auto balance = [](int64_t seen) {
+    GpuTimeDevice account{};
+    GpuTimeBalance(&account, kStart, 5000);
+    region::GpuTimeBesideLong(&account, seen);
+    region::GpuTimeWaits(&account, kStart + 10'000 * kMs);
+    return GpuTimeBalance(&account, kStart + 10'000 * kMs, 5000);
+  };
+  EXPECT_EQ(balance(kStart + 9'000 * kMs), region::kBesideLongCap);
+  EXPECT_EQ(balance(kStart + 10'000 * kMs), region::kBesideLongCap);
+  for (const int64_t not_now : {kStart - kMs, kStart + 11'000 * kMs, INT64_MIN, INT64_MAX, int64_t{0}}) {
+    EXPECT_EQ(balance(not_now), region::kActiveCap) << not_now;
+  }
+}
+
 TEST(GpuTimeAccount, WhenTheRateChanges_ThenTheBalanceIsKept) {
   GpuTimeDevice account{};
   GpuTimeBalance(&account, kStart, 2000);

@@ -83,6 +83,7 @@ int64_t CrowdWait(int device, int64_t cost, int64_t* since, int64_t now) {
 
 void GoesInCrowd(int device, int64_t ahead, int64_t charge, int64_t crowd, int64_t now) {
   Tell(device, ahead + charge, crowd, now);
+  if (UsedByOthers(device, now).longs != 0) region::GpuTimeBesideLong(AccountOf(device), now);
   if (charge <= QuantumOf(device, crowd, now).most) return;
   g_held[device].long_cost.store(charge, std::memory_order_relaxed);
   g_held[device].long_end.store(IssuedSoFar(device), std::memory_order_relaxed);

@@ -225,6 +225,7 @@ void LookAround(TimedLaunch* t, int64_t now) {
   if (!begun || (t->running.expected < kToldAsLong && t->shared.passed < kToldAsLong)) return;
   t->long_told = true;
   TellLong(t->device, now);
+  if (t->shared.seen.longs != 0) region::GpuTimeBesideLong(AccountOf(t->device), now);
   region::GpuTimeWaits(AccountOf(t->device), now);  // beside others it earns more than it gets, and is not at rest
 }
 
