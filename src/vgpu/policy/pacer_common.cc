@@ -18,7 +18,7 @@
 namespace hami::vgpu {
 namespace {
 
-constexpr int64_t kAlways = 900'000'000;  // renewed every half a second
+constexpr int64_t kFarthest = 900'000'000;  // what is told is not beyond others' reach (kCommonReach); renewed in time
 constexpr int64_t kAskAgain = 30'000'000;
 constexpr int64_t kHears = 100'000'000;
 constexpr int64_t kSlack = 250'000;  // between the end that was expected and the next launch
@@ -146,6 +146,8 @@ region::CommonMember* Renew(int device, uint32_t rate, int64_t now) {
   return mine;
 }
 
+int64_t WithinReach(int64_t until, int64_t now) { return until < now + kFarthest ? until : now + kFarthest; }
+
 int64_t QuietLeft(int64_t now) { return region::CommonQuietLeft(g_quiet_since.load(std::memory_order_relaxed), now); }
 
 }  // namespace
@@ -164,7 +166,7 @@ void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now) {
   const int64_t alone = (goes_on ? until : BehindOthers(device, now)) + charge;
   const int64_t shared = now + charge * (1 + Others(device, now).active);  // all take turns
   region::Store(mine->idle_since, int64_t{0});
-  region::Store(mine->active_until, (alone > shared ? alone : shared) + kSlack);
+  region::Store(mine->active_until, WithinReach((alone > shared ? alone : shared) + kSlack, now));
 }
 
 void TellHeld(int device, bool idle, int64_t now) {
@@ -179,7 +181,7 @@ void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now) {
   region::CommonMember* const mine = Renew(device, rate, now);
   if (mine == nullptr) return;
   const bool was_always = g_always[device].exchange(false);
-  const int64_t until = BehindOthers(device, now) + all + kSlack;
+  const int64_t until = WithinReach(BehindOthers(device, now) + all + kSlack, now);
   region::Store(mine->idle_since, int64_t{0});
   // Another process of this container may have more under way.
   const bool only_one = was_always || WorkersOf(device, now) == 1;
@@ -192,11 +194,11 @@ void TellOthersAlways(int device, int64_t now) {
   if (mine == nullptr) return;
   // Others read the line: it is not written with every launch.
   const int64_t left = region::Load(mine->active_until) - now;
-  if (g_always[device].load() && left > kAlways / 2 && left <= kAlways) return;
+  if (g_always[device].load() && left > kFarthest / 2 && left <= kFarthest) return;
   Renew(device, 0, now);
   region::Store(mine->idle_since, int64_t{0});
   g_always[device].store(true);
-  region::Store(mine->active_until, now + kAlways);
+  region::Store(mine->active_until, now + kFarthest);
 }
 
 void TellUsed(int device, int64_t gpu, int64_t now) {

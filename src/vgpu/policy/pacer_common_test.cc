@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a container tells the others on a GPU, as they read it.
+#include "vgpu/policy/pacer_common.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "vgpu/policy/pacer.h"
+#include "vgpu/policy/process.h"
+
+namespace hami::vgpu {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr uint32_t kThird = 3'000;
+
+region::Region g_region{};
+region::Attachment g_attachment{};
+Settings g_settings{};
+
+}  // namespace
+
+region::Attachment* attachment() { return &g_attachment; }
+const Settings& settings() { return g_settings; }
+uint32_t LimitOf(int) { return kThird; }
+uint32_t CoresBurst(int) { return 0; }
+int64_t WorkersOf(int, int64_t) { return 1; }
+
+namespace {
+
+class ToldToOthers : public testing::Test {
+ protected:
+  ToldToOthers() : path_(testing::TempDir() + "hami-common-" + std::to_string(getpid())) {
+    g_attachment = {};
+    g_attachment.region = &g_region;
+    g_region.device_count = 1;
+    std::strcpy(g_region.uuids[0], "GPU-1");
+    std::snprintf(g_settings.common_path, sizeof g_settings.common_path, "%s", path_.c_str());
+    EXPECT_TRUE(region::CreateCommonArea(path_.c_str()));
+    ResetCommonAreas();
+    file_ = region::OpenCommonArea(path_.c_str());
+    TellOthers(0, kThird, 0, kStart);  // joins
+  }
+  ~ToldToOthers() override { std::remove(path_.c_str()); }
+
+  // Another container on the GPU, which is at work for so long.
+  void Join(int64_t until) {
+    const int line = region::CommonJoin(file_.area, 77, file_.area->members[0].gpu, kStart);
+    ASSERT_EQ(line, 1);
+    region::Store(file_.area->members[1].active_until, until);
+  }
+  // How many it sees at work.
+  int64_t AtWork(int64_t now) const {
+    return region::CommonLook(*file_.area, 1, file_.area->members[0].gpu, 0, now).active;
+  }
+
+  static constexpr int64_t kStart = 1'000'000 * kMs;
+  std::string path_;
+  region::CommonFile file_;
+};
+
+TEST_F(ToldToOthers, GivenALaunchOfHalfASecondBesideAnother_ThenItIsSeenFromTheBeginning) {
+  Join(kStart + 5 * kMs);
+  TellOthers(0, kThird, 700 * kMs, kStart);  // which both share
+  for (int64_t ms = 0; ms < 600; ms += 50) EXPECT_EQ(AtWork(kStart + ms * kMs), 1) << ms << " ms later";
+}
+
+TEST_F(ToldToOthers, GivenWorkOfSecondsInFlight_ThenItIsSeenFromTheBeginning) {
+  Join(0);
+  TellOthersAll(0, kThird, 3'000 * kMs, kStart);
+  for (int64_t ms = 0; ms < 600; ms += 50) EXPECT_EQ(AtWork(kStart + ms * kMs), 1) << ms << " ms later";
+}
+
+TEST_F(ToldToOthers, GivenAShortLaunch_ThenItIsSeenUntilItsEnd) {
+  Join(0);
+  TellOthers(0, kThird, 2 * kMs, kStart);
+  EXPECT_EQ(AtWork(kStart + kMs), 1);
+  EXPECT_EQ(AtWork(kStart + 3 * kMs), 0);
+}
+
+TEST_F(ToldToOthers, GivenWhoLaunchesWithoutALook_ThenHeIsAtWorkUntilHeIsOverdue) {
+  Join(0);
+  TellOthersAlways(0, kStart);
+  EXPECT_EQ(AtWork(kStart), 1);
+  EXPECT_EQ(AtWork(kStart + 850 * kMs), 1);
+  EXPECT_EQ(AtWork(kStart + 950 * kMs), 0);
+}
+
+}  // namespace
+}  // namespace hami::vgpu
