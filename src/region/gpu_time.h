@@ -42,7 +42,7 @@ inline constexpr int64_t kActiveCap = 100'000'000;  // one that goes on launchin
 // Beside a kernel of 500 ms, which takes half of the GPU for a second, who has 95 % misses 450 ms.
 inline constexpr int64_t kBesideLongCap = 500'000'000;
 inline constexpr int64_t kBesideLong = 10'000'000'000;  // and has by then, with 5 % to spare
-inline constexpr int64_t kRest = 150'000'000;          // without a charge for so long is resting
+inline constexpr int64_t kRest = 150'000'000;           // without a charge for so long is resting
 inline constexpr int64_t kLongestDebt = 120'000'000'000;
 
 // GPU nanoseconds earned in `wall`, and the wall time that earns `gpu`.
