@@ -20,8 +20,6 @@ constexpr uint32_t kQuarter = 2500;
 struct Neighbours {
   int64_t in_flight = 0;     // ns that they need to be done once they hold their launches
   int64_t grant = 50 * kMs;  // for so long they do
-  int64_t asked_for = 0;
-  int asked = 0;
   int64_t held_until = 0;
   int64_t done_at = 0;
 };
@@ -45,8 +43,6 @@ region::CommonView Others(int, int64_t now) {
   return {.active_until = until, .under_way = until, .active = 7, .present = 7};
 }
 int64_t AskForQuiet(int, int64_t span, int64_t least, int64_t, int64_t now) {
-  ++g_others.asked;
-  g_others.asked_for = span;
   if (g_others.grant < least) return 0;
   g_others.held_until = now + (span < g_others.grant ? span : g_others.grant);
   g_others.done_at = now + g_others.in_flight;

@@ -3,6 +3,7 @@
 #include "vgpu/policy/pacer_common.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -45,7 +46,10 @@ class ToldToOthers : public testing::Test {
     file_ = region::OpenCommonArea(path_.c_str());
     TellOthers(0, kThird, 0, kStart);  // joins
   }
-  ~ToldToOthers() override { std::remove(path_.c_str()); }
+  ~ToldToOthers() override {
+    munmap(file_.area, sizeof *file_.area);
+    std::remove(path_.c_str());
+  }
 
   // Another container on the GPU, which is at work for so long.
   void Join(int64_t until) {
