@@ -29,7 +29,7 @@ struct alignas(64) CommonMember {
   uint64_t gpu;          // a hash of its UUID
   int64_t seen_at;       // the last launch, or wait for one
   int64_t active_until;  // when what was launched is expected to end
-  uint32_t rate;         // 1/10000 of the GPU's time; 0 = no limit
+  uint32_t rate;         // 1/10000 of the GPU's time; 0 = no limit, 10000 = what those who have one leave
   int32_t priority;      // as CUDA_TASK_PRIORITY: lower is more important
   int64_t quiet_until;   // until then it measures, and asks the others to let it have the GPU alone
   int64_t idle_since;    // it holds its launches, and nothing is under way since then; 0: not known
@@ -49,6 +49,7 @@ inline constexpr int64_t kCommonPresent = 2'000'000'000;   // not seen for so lo
 inline constexpr int64_t kCommonReach = 1'000'000'000;     // nobody says anything about times beyond
 inline constexpr int64_t kCommonQuiet = 50'000'000;        // nobody may ask for more
 inline constexpr int64_t kCommonQuietAgain = 200'000'000;  // of which nobody waits longer than that for all who ask
+inline constexpr uint32_t kCommonAll = 10'000;             // of the GPU's time, as a rate
 inline constexpr int64_t kCommonWants = 20'000'000;        // seen within that: it has use for GPU time
 
 inline bool CommonSeenWithin(const CommonMember& m, int64_t now, int64_t span) {
@@ -94,6 +95,7 @@ struct CommonView {
   int64_t active_until = 0;  // the latest of all others
   int64_t under_way = 0;     // the same, without those that tell that nothing of theirs is
   int64_t active = 0;        // how many of them are at work,
+  int64_t held = 0;          // hold their launches for somebody who measures,
   int64_t present = 0;       // or were lately
   int64_t quiet_until = 0;   // of those that are at least as important
   int64_t higher_until = 0;  // of those that are more important
@@ -101,6 +103,10 @@ struct CommonView {
   bool higher_present = false;
   bool lower_present = false;
   int64_t wanted = 0;  // the rates of those that have use for GPU time; one without a limit wants all
+  bool limited_present = false;
+  int64_t limited_until = 0;   // of those that have a limit
+  int64_t limited_wanted = 0;  // their rates, of those that have use for GPU time,
+  int64_t unlimited = 0;       // and how many others have
 };
 
 // Whether any of the others was at work then or later. Who told while the GPU was his alone, and shares it since, ends
@@ -142,9 +148,17 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
       view.higher_present = true;
       if (sane_until > view.higher_until) view.higher_until = sane_until;
     }
-    if (sane_until > now || CommonSeenWithin(m, now, kCommonWants)) {
-      const uint32_t rate = Load(m.rate);
-      view.wanted += rate == 0 || rate > 10'000 ? 10'000 : rate;
+    const uint32_t rate = Load(m.rate);
+    const bool limited = rate != 0 && rate < kCommonAll;
+    view.limited_present |= limited;
+    const int64_t held_at = Load(m.idle_since);  // for somebody who measures: it goes on afterwards
+    const bool held = sane_until <= now && held_at > now - kCommonQuiet && held_at <= now;
+    view.held += held ? 1 : 0;
+    const int64_t limited_until = held ? held_at + kCommonQuiet : sane_until;
+    if (limited && limited_until > view.limited_until) view.limited_until = limited_until;
+    if (sane_until > now || held || CommonSeenWithin(m, now, kCommonWants)) {
+      view.wanted += limited ? rate : kCommonAll;
+      (limited ? view.limited_wanted : view.unlimited) += limited ? rate : 1;
     }
   });
   return view;
@@ -216,6 +230,13 @@ inline uint32_t CommonBurstRate(uint32_t rate, uint32_t ceiling, int64_t others)
   if (rate == 0 || ceiling <= rate) return rate;
   const int64_t part = int64_t{10'000} * rate / (rate + others);
   return part <= rate ? rate : part < ceiling ? static_cast<uint32_t>(part) : ceiling;
+}
+
+// The rate of a container without a limit while one that has a limit is at work: an equal part of what all of those
+// leave, and `least`, so that nobody comes to a halt.
+constexpr uint32_t CommonSpareRate(const CommonView& others, uint32_t least) {
+  const int64_t left = (kCommonAll - others.limited_wanted) / (1 + others.unlimited);
+  return left > least ? static_cast<uint32_t>(left) : least;
 }
 
 // Makes the file if it is not there. errno tells why not.

@@ -50,6 +50,36 @@ TEST_F(CommonAreaTest, GivenOthers_ThenTheirWorkAndTheirWishesAreSeen) {
   EXPECT_EQ(Look(mine, kNow + 30 * kMs).wanted, 0);
 }
 
+TEST_F(CommonAreaTest, GivenSomeWithALimit_ThenWhatTheyLeaveIsDividedAmongThoseWithoutOne) {
+  const int mine = Join(1, 1, 0);
+  EXPECT_FALSE(Look(mine).limited_present);
+  CommonMember& first = area_->members[Join(2, 1, 2000)];
+  CommonMember& second = area_->members[Join(3, 1, 3000)];
+  area_->members[Join(4, 1, kCommonAll)].active_until = kNow + 100 * kMs;
+  first.active_until = kNow + 3 * kMs;
+  EXPECT_TRUE(Look(mine).limited_present);
+  EXPECT_EQ(Look(mine).limited_until, kNow + 3 * kMs);
+  EXPECT_EQ(CommonSpareRate(Look(mine), 100), 2500u);
+  // Nobody has use for the second one's part.
+  second.seen_at = kNow - 30 * kMs;
+  EXPECT_EQ(CommonSpareRate(Look(mine), 100), 4000u);
+  first.rate = 9900;
+  EXPECT_EQ(CommonSpareRate(Look(mine), 100), 100u);
+}
+
+// It goes on as soon as that is measured, and must not find its part given away.
+TEST_F(CommonAreaTest, GivenOneThatHoldsItsLaunchesForWhoMeasures_ThenItHasUseForItsPart) {
+  const int mine = Join(1, 1, 0);
+  CommonMember& other = area_->members[Join(2, 1, 7000)];
+  other.seen_at = kNow - 30 * kMs;
+  other.active_until = other.idle_since = kNow - 20 * kMs;
+  EXPECT_EQ(Look(mine).limited_until, kNow + 30 * kMs);
+  EXPECT_EQ(Look(mine).limited_wanted, 7000);
+  const int64_t later = kNow + 30 * kMs;
+  EXPECT_LE(Look(mine, later).limited_until, later);
+  EXPECT_EQ(Look(mine, later).limited_wanted, 0);
+}
+
 TEST_F(CommonAreaTest, GivenOneWhoSaysWhenHeIsThrough_ThenHeIsAtWorkForLonger_UnlessHeSaysThatHeIsDone) {
   const int mine = Join(1);
   CommonMember& other = area_->members[Join(2)];

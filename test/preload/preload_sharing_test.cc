@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "region/common_area.h"
 #include "region/remote.h"
@@ -72,6 +74,20 @@ TEST_F(SharedGpu, GivenStepsOfHalfASecondBesideShortKernels_ThenEachHasItsShare)
   ExpectShare("large", "3", "70", "3", "5");
 }
 
+// Who has no limit has what others leave: were the GPU divided by equal turns, and what has the others' turns in it
+// charged in full, they would have 16 and 50.
+TEST_F(SharedGpu, GivenOneWithoutALimitBesideOneThatHasOne_ThenThatHasItsShare_AndTheOtherAllElse) {
+  Begin("free", Container("free", {}));
+  const std::vector<std::pair<const char*, const char*>> limited = {{"step100", "30"}, {"half", "70"}};
+  for (const auto& [shape, limit] : limited) {
+    Begin(shape, Container(shape, {{"CUDA_DEVICE_SM_LIMIT", limit}}), "paced_worker", shape);
+    ExpectShare(shape, "2", limit, "4", "6");
+    ExpectShare("free", "0", shape == limited[0].first ? "70" : "30", "4", "3");
+    End(shape);
+  }
+  ExpectShare("free", "0.3", "100", "3", "2");
+}
+
 TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
   ExpectShare("low", "0.8", "100", "25");
@@ -95,10 +111,10 @@ TEST_F(SharedGpu, GivenAnImportantOneWithIdleTime_ThenTheOtherUsesIt_WhoeverCame
   }
 }
 
-// Who shares the GPU with somebody who wants all of it never has to wait for a limit of 90: what is queued is what a
+// Who shares the GPU with somebody who has 95 never has to wait for a limit of 90: what is queued is what a
 // change or an order has to wait for. 20 ms of the clock are 10 of each.
 TEST_F(SharedGpu, GivenALimitThatIsNotReachedBesideAnother_ThenOrdersAreObeyedAsSoonAsAlone) {
-  Begin("other", Container("other", {}));
+  Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "95"}}));
   for (const char* shape : {"half", "ex", "streams"}) {
     ExpectObeyed(shape, "90", 10, 800, [](auto* r) { hami::region::Store(r->recent_kernel, -1); });
     ExpectObeyed(shape, "90", 30, 800, [](auto* r) { hami::region::Store(r->sm_limit[0], 20u); });
@@ -107,7 +123,7 @@ TEST_F(SharedGpu, GivenALimitThatIsNotReachedBesideAnother_ThenOrdersAreObeyedAs
 }
 
 TEST_F(SharedGpu, GivenEightProcessesThatDoNotReachTheirLimit_ThenOrdersAreObeyedAsSoonAsByOne) {
-  Begin("other", Container("other", {}));
+  Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "95"}}));
   ExpectObeyed(
       "ex", "90", 12, 800, [](auto* r) { hami::region::Store(r->recent_kernel, -1); }, 7);
   ExpectObeyed(
@@ -117,7 +133,7 @@ TEST_F(SharedGpu, GivenEightProcessesThatDoNotReachTheirLimit_ThenOrdersAreObeye
 
 // What bounds the work in flight must not hold what the GPU waits for.
 TEST_F(SharedGpu, GivenALaunchThatTheGpuWaitsForBehindOthers_ThenItIsNotHeldForLong) {
-  Begin("other", Container("other", {}));
+  Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "95"}}));
   Pass({"paced_own_wait"}, Container("waits", {{"CUDA_DEVICE_SM_LIMIT", "90"}}));
   Pass({"paced_lagging"}, Container("lags", {{"CUDA_DEVICE_SM_LIMIT", "90"}}));
   End("other");

@@ -157,6 +157,16 @@ void HoldForQuiet(const Destination& to, int64_t until, int64_t now) {
   return region::GpuTimeBalance(account, now, rate);
 }
 
+int64_t BalanceOf(int device, region::GpuTimeDevice* account, uint32_t rate, int64_t cost, int64_t now) {
+  if (LoweredInCrowd(device, now)) return BalanceAtLower(device, account, rate, cost, now);
+  const int64_t balance = region::GpuTimeBalance(account, now, rate);
+  const int64_t most = ChunkOf(device, cost);
+  if (balance <= most || LimitOf(device) != kSpare) return balance;
+  // What others left is not saved up against them.
+  region::GpuTimeForgo(account, -most, now, rate);
+  return most;
+}
+
 // Waits until the account of the device lets a launch pass. Returns its rate, 0 when there is no limit (any more).
 uint32_t Admit(const Destination& to, int64_t cost, bool gives_way, int64_t* now, bool* waited) {
   const int device = to.device;
@@ -181,8 +191,7 @@ uint32_t Admit(const Destination& to, int64_t cost, bool gives_way, int64_t* now
       HoldForQuiet(to, quiet, *now);
       continue;
     }
-    const int64_t balance = LoweredInCrowd(device, *now) ? BalanceAtLower(device, account, rate, cost, *now)
-                                                         : region::GpuTimeBalance(account, *now, rate);
+    const int64_t balance = BalanceOf(device, account, rate, cost, *now);
     const int64_t chunk = *waited ? ChunkOf(device, cost) : 1;
     const bool measures = OthersKnown(device) && (*waited || g_window_open.load(std::memory_order_relaxed));
     const bool alone = GoesOnAlone(to.kind == nullptr ? nullptr : &to.kind->estimate, device, balance, rate, *now);

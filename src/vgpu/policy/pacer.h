@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "abi/cuda_abi.h"
+#include "region/common_area.h"
 #include "region/gpu_time.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/pacer_model.h"
@@ -132,7 +133,8 @@ void ResetPacer();
 
 // The rate of a device in 1/10000 of its time; 0 = not limited. Live.
 uint32_t RateOf(int device);
-// The same without what is idle and may be used besides.
+// The same without what is idle and may be used besides; kSpare: what those who have a limit leave.
+inline constexpr uint32_t kSpare = region::kCommonAll;
 uint32_t LimitOf(int device);
 bool AnyRate();
 // Somebody may want this task to stop: the monitor, or a container that is more important.

@@ -23,6 +23,9 @@ constexpr int64_t kAskAgain = 30'000'000;
 constexpr int64_t kHears = 100'000'000;
 constexpr int64_t kSlack = 250'000;  // between the end that was expected and the next launch
 
+constexpr uint32_t kLeastSpare = 100;    // of 10000: nobody promised it anything
+constexpr uint32_t kIdleRate = 100'000;  // while nobody else has use for the GPU: a debt is soon paid
+
 constexpr int64_t kLooksAgain = 12'000'000;    // within that a launch that is under way is looked at
 constexpr int64_t kLookAgain = 1'000'000'000;  // for an area where there was none
 constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, for somebody may be reading it
@@ -284,6 +287,16 @@ uint32_t WithBurst(int device, uint32_t rate, int64_t now) {
   if (rate == 0 || ceiling <= rate || !OthersKnown(device)) return rate;
   const uint32_t most = ceiling < region::kFullRate ? ceiling : static_cast<uint32_t>(region::kFullRate) - 1;
   return region::CommonBurstRate(rate, most, Others(device, now).wanted);
+}
+
+bool BesideLimited(int device) {
+  const region::CommonView others = Others(device, MonotonicNanos());
+  return others.limited_present && !others.lower_present && !others.higher_present;
+}
+
+uint32_t SpareRate(int device, int64_t now) {
+  const region::CommonView others = Others(device, now);
+  return others.limited_until > now ? region::CommonSpareRate(others, kLeastSpare) : kIdleRate;
 }
 
 [[gnu::cold]] void CheckCommonAreas(int64_t now) {

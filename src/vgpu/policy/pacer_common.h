@@ -55,6 +55,11 @@ int64_t QuietUntil(int device, int64_t now);
 // The rate with the part of idle time that is this container's, where HAMI_CORES_BURST allows it.
 uint32_t WithBurst(int device, uint32_t rate, int64_t now);
 
+// Somebody who is as important has a limit: who has none leaves him his part.
+bool BesideLimited(int device);
+// The rate of one without a limit beside such.
+uint32_t SpareRate(int device, int64_t now);
+
 // Now and then: gives areas up that are not whole or not the right ones any more, and looks for others.
 void CheckCommonAreas(int64_t now);
 void ResetCommonAreas();

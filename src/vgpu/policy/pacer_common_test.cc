@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 constexpr uint32_t kThird = 3'000;
+constexpr int64_t kStart = 1'000'000 * kMs;
 
 region::Region g_region{};
 region::Attachment g_attachment{};
@@ -30,6 +31,7 @@ const Settings& settings() { return g_settings; }
 uint32_t LimitOf(int) { return kThird; }
 uint32_t CoresBurst(int) { return 0; }
 int64_t WorkersOf(int, int64_t) { return 1; }
+int64_t MonotonicNanos() { return kStart; }
 
 namespace {
 
@@ -62,7 +64,6 @@ class ToldToOthers : public testing::Test {
     return region::CommonLook(*file_.area, 1, file_.area->members[0].gpu, 0, now).active;
   }
 
-  static constexpr int64_t kStart = 1'000'000 * kMs;
   std::string path_;
   region::CommonFile file_;
 };
@@ -92,6 +93,22 @@ TEST_F(ToldToOthers, GivenWhoLaunchesWithoutALook_ThenHeIsAtWorkUntilHeIsOverdue
   EXPECT_EQ(AtWork(kStart), 1);
   EXPECT_EQ(AtWork(kStart + 850 * kMs), 1);
   EXPECT_EQ(AtWork(kStart + 950 * kMs), 0);
+}
+
+TEST_F(ToldToOthers, GivenOneWithALimit_ThenWhoHasNoneLeavesItsPart_WhileItIsAtWork) {
+  Join(kStart + 5 * kMs);
+  EXPECT_FALSE(BesideLimited(0));
+  region::CommonMember& other = file_.area->members[1];
+  region::Store(other.rate, 7'000u);
+  EXPECT_TRUE(BesideLimited(0));
+  EXPECT_EQ(SpareRate(0, kStart), 3'000u);
+  EXPECT_GT(SpareRate(0, kStart + 6 * kMs), region::kCommonAll);
+  // Who is more important, or less, is not divided with.
+  for (const int32_t priority : {1, -1}) {
+    g_region.priority = 0;
+    region::Store(other.priority, priority);
+    EXPECT_EQ(BesideLimited(0), priority < 0);
+  }
 }
 
 }  // namespace

@@ -57,7 +57,12 @@ int64_t LongAhead(int device, int64_t ahead) {
 }  // namespace
 
 int64_t Crowd(int device, int64_t now) {
-  if (OthersKnown(device)) return 1 + Others(device, now).active;
+  if (OthersKnown(device)) {
+    const region::CommonView others = Others(device, now);
+    const int64_t known = others.active + others.held;
+    // Who has a limit is to have his turn soon when he comes.
+    return known == 0 && LimitOf(device) == kSpare ? 2 : 1 + known;
+  }
   return ContendedSince(device, now, now) ? 2 : 1;
 }
 

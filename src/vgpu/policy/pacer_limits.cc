@@ -44,19 +44,20 @@ uint32_t LimitOf(int device) {
   const region::Attachment* const a = attachment();
   const uint64_t percent =
       a == nullptr ? settings().sm_limit[device] : region::SmLimit(*a, static_cast<uint32_t>(device));
-  if (percent == 0 || percent >= 100) return 0;
   UtilizationPolicy policy = settings().policy;
   if (policy == UtilizationPolicy::kDefault && a != nullptr) {
     policy = static_cast<UtilizationPolicy>(region::Load(a->area->meta.policy));
   }
   if (policy == UtilizationPolicy::kDisable) return 0;
   const bool switched_off = a != nullptr && region::UtilizationSwitch(*a) == 0;
-  if (policy != UtilizationPolicy::kForce && switched_off) return 0;
-  return static_cast<uint32_t>(percent) * 100;
+  const bool suspended = policy != UtilizationPolicy::kForce && switched_off;
+  if (percent != 0 && percent < 100 && !suspended) return static_cast<uint32_t>(percent) * 100;
+  return !g_was_blocked.load(std::memory_order_relaxed) && BesideLimited(device) ? kSpare : 0;
 }
 
 uint32_t RateOf(int device) {
   const uint32_t limit = LimitOf(device);
+  if (limit == kSpare) return SpareRate(device, MonotonicNanos());
   return limit == 0 || CoresBurst(device) == 0 ? limit : WithBurst(device, limit, MonotonicNanos());
 }
 
