@@ -200,6 +200,13 @@ TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   Pass({"paced_side_by_side", "7.4"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
 }
 
+// Held until the long ones are paid for, the short ones would have a thousandth of the time. Whether there is room for
+// both, what is busy is what the limit says.
+TEST_F(Pacing, GivenLongLaunchesOnAStream_ThenShortOnesOnAnotherDoNotWaitForThem_AndTheLimitHolds) {
+  Pass({"paced_lagging", "40", "50", "1.5"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+  Pass({"paced_lagging", "0", "50", "1.5", "264"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+}
+
 // 100 for limits and orders; what is measured, the launcher collects.
 TEST_F(Pacing, GivenALauncherThatComesBy_ThenTheHelperWakesForLimitsAlone) {
   Pass({"paced_wakes", "130"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});

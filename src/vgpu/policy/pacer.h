@@ -159,6 +159,7 @@ void SetOrdinal(int device, CUdevice ordinal);
 // Leases of all threads become void, and whether there is a fast path is decided anew.
 void VoidLeases();
 void SetWindowOpen(bool open);
+bool WindowOpen();
 // The helper thread: started by the first launch, sleeps while nothing is launched.
 void KeepHelperAwake();
 void ResetHelper();

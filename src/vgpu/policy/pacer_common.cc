@@ -289,12 +289,12 @@ uint32_t WithBurst(int device, uint32_t rate, int64_t now) {
   return region::CommonBurstRate(rate, most, Others(device, now).wanted);
 }
 
-bool BesideLimited(int device) {
+[[gnu::cold]] bool BesideLimited(int device) {
   const region::CommonView others = Others(device, MonotonicNanos());
   return others.limited_present && !others.lower_present && !others.higher_present;
 }
 
-uint32_t SpareRate(int device, int64_t now) {
+[[gnu::cold]] uint32_t SpareRate(int device, int64_t now) {
   const region::CommonView others = Others(device, now);
   return others.limited_until > now ? region::CommonSpareRate(others, kLeastSpare) : kIdleRate;
 }

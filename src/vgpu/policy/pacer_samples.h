@@ -53,6 +53,14 @@ int64_t HoldUntil(int device);
 // 0 when there is none that is to be waited for.
 int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now);
 
+// Whether a launch that has ended by `end` may go beside one on another stream of this process that is under way until
+// then: the GPU is busy anyhow. Were it held until that is paid for, a program with one long launch after another on
+// one stream would come to nothing on all others. The long one is paid by the time that it really takes: if there is no
+// room for both, that is longer. What goes must also be done by its end, so nothing goes before the last is known to
+// have begun.
+enum class Cover : uint8_t { kNone, kSoon, kGoes };
+Cover TakeCover(int device, CUstream stream, bool per_thread, int64_t end, int64_t now);
+
 // The trail (pacer_trail.h).
 int64_t InFlight(int device, int64_t now);
 void BeginsAt(int device, int64_t at);

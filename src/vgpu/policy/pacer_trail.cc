@@ -157,16 +157,42 @@ void MarkLaidLocked(int device, CUevent event, bool recorded) {
   }
 }
 
-bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now) {
+namespace {
+
+// Whether one that was laid before then is not.
+[[gnu::cold]] bool AnyAhead(int device, const StreamName& name, int64_t before) {
   Trail& t = g_trails[device];
-  const StreamName name = NameOf(stream, per_thread);
   const RelaxedCapture relaxed;
   for (uint32_t i = 0; i < t.count; ++i) {
     const Mark& mark = t.at(i);
-    if (mark.at <= 0 || now - mark.at < kBehind || !(mark.on == name)) continue;
+    if (mark.at <= 0 || mark.at > before || !(mark.on == name)) continue;
     if (real::cuEventQuery(mark.event) == CUDA_ERROR_NOT_READY) return true;
   }
   return false;
+}
+
+// Makes room for another mark where all are behind one that is not reached: of those on other streams than its own
+// some are. What was issued up to there counts with the next one.
+[[gnu::cold]] bool MakeRoom(Trail* t) {
+  if (t->count < kMarks) return true;
+  const RelaxedCapture relaxed;
+  for (uint32_t i = 1; i + 1 < t->count; ++i) {
+    if (t->at(i).at <= 0 || real::cuEventQuery(t->at(i).event) != CUDA_SUCCESS) continue;
+    GiveEvent(t->at(i).context, t->at(i).ordinal, t->at(i).event);
+    for (--t->count; i < t->count; ++i) t->at(i) = t->at(i + 1);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now) {
+  return AnyAhead(device, NameOf(stream, per_thread), now - kBehind);
+}
+
+[[gnu::cold]] bool MarkedAheadLocked(int device, const StreamName& name) {
+  return AnyAhead(device, name, INT64_MAX) || !MakeRoom(&g_trails[device]);
 }
 
 [[gnu::cold]] void DropTrailLocked(int device, bool events_live) {

@@ -56,6 +56,9 @@ void SkipLaggingLocked(int device, int64_t now);
 // True when the GPU is known to be some way behind on this stream, so that it will go from launch to launch.
 bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now);
 
+// Whether a mark on this stream is not reached yet, or none could be laid there.
+bool MarkedAheadLocked(int device, const StreamName& name);
+
 // Whatever is under way counts as done.
 void DropTrailLocked(int device, bool events_live);
 void DropTrailsOf(CUcontext context, CUdevice ordinal);  // either may be null / -1

@@ -170,5 +170,25 @@ TEST_F(TrailTest, WhenDroppedOrItsContextEnds_ThenNothingIsInFlight) {
   EXPECT_EQ(InFlightLocked(0, kStart), 0);
 }
 
+// A long launch on one stream is at the front, and all marks behind it are taken.
+TEST_F(TrailTest, GivenALaunchThatTakesLong_ThenItIsKnownOnOtherStreamsWhetherTheirsAreDone) {
+  const StreamName two{kTwo, nullptr};
+  Launch(kOne, 100'000 * kUs, kStart);
+  EXPECT_FALSE(MarkedAheadLocked(0, two));
+  for (int i = 0; i < 200; ++i) {
+    const CUevent mark = Launch(kTwo, 200 * kUs, kStart + i * 200 * kUs);
+    ASSERT_NE(mark, nullptr) << i;
+    EXPECT_TRUE(MarkedAheadLocked(0, two));
+    g_reached.insert(mark);
+    EXPECT_FALSE(MarkedAheadLocked(0, two));
+  }
+  EXPECT_GT(InFlightLocked(0, kStart + 40'000 * kUs), 99'000 * kUs);  // the long one has not ended
+}
+
+TEST_F(TrailTest, GivenNoRoomForAnotherMark_ThenNothingIsTakenForDone) {
+  for (int i = 0; Launch(kOne, 10 * kUs, kStart) != nullptr; ++i) ASSERT_LT(i, 1000);
+  EXPECT_TRUE(MarkedAheadLocked(0, {kTwo, nullptr}));
+}
+
 }  // namespace
 }  // namespace hami::vgpu

@@ -232,14 +232,14 @@ Span BusyOf(const Window& w, const int64_t* before, const int64_t* after) {
 }
 
 // On a GPU that nobody leaves alone no phase tells how long it would have taken: the others are asked, now and then.
-bool AloneDue(int device, int64_t since, int64_t now) {
+[[gnu::cold]] bool AloneDue(int device, int64_t since, int64_t now) {
   if (!OthersKnown(device) || !ContendedSince(device, since, now)) return false;
   if (g_overlap[device].alone == 0) return true;
   const int64_t again = g_overlap[device].alone < kEnoughAlone ? kAloneAgain / 8 : kAloneAgain;
   return now - g_alone_at[device] > again * (1 + Others(device, now).present);
 }
 
-bool WorthQuiet(int device, const Window& w, int64_t now) {
+[[gnu::cold]] bool WorthQuiet(int device, const Window& w, int64_t now) {
   return w.marks[0] >= 2 && AloneDue(device, w.opened_at, now);
 }
 
@@ -493,6 +493,12 @@ void AbortWindows() {
     if (w.phase != Phase::kRest && w.recording == 0) Close(&w, w.opened_at, true);
     if (w.phase != Phase::kRest) w.bad = true;
   }
+}
+
+[[gnu::cold]] void SkipWindowLocked(int device, int64_t until) {
+  Window& w = g_windows[device];
+  if (w.phase != Phase::kRest) w.bad = true;
+  w.ended_at = until;
 }
 
 void ResetWindows() {

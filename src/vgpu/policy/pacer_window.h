@@ -48,6 +48,7 @@ inline constexpr int64_t kMostBack = 16'000'000;
 void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now);
 int PendingWindows();
 void AbortWindows();
+void SkipWindowLocked(int device, int64_t until);  // none is measured until then
 void ResetWindows();
 
 }  // namespace hami::vgpu
