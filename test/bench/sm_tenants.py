@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants beside each other: shares that add up to 100 %, all hungry; then half of the tenants leave and come back."""
+"""Tenants beside each other: shares that add up to 100 %, all hungry; then half of the tenants leave and come back. A share
+of 0 is no limit: who has none has what the others leave."""
 import time
 
 import sm_cell
@@ -11,7 +12,8 @@ LOADS = IN_TURN + ("half-sync", "graph-tiny")  # those that the table does not h
 GROUPS = ((30, 70), (50, 50), (10, 20, 70), (25, 25, 25, 25), (10, 20, 30, 40), (5, 10, 15, 20, 20, 30),
           (12, 12, 12, 12, 13, 13, 13, 13), (2, 5, 8, 10, 15, 15, 20, 25))
 OF_OTHER_LOADS = (((30, 70), ("streams8",)), ((10, 20, 70), ("streams8", "half", "graph100")), ((30, 70), ("sync100",)),
-                  ((10, 20, 70), ("sync100", "half", "sync50")))
+                  ((10, 20, 70), ("sync100", "half", "sync50")), ((30, 0), ("graph100", "half")),
+                  ((70, 0), ("half", "tiny")), ((20, 0, 30, 0), ("half", "graph100", "tiny", "milli")))
 SETTLE = 0.3  # seconds after a change, before what is measured begins
 
 
@@ -55,6 +57,12 @@ class Alone:
             busy = percent_of(samples)
             self.known[load] = busy, 100 * samples.work_rate(0) / busy
         return self.known[load]
+
+
+def due(shares, present, device):
+    """What each of those present is to have, in percent, on a device that is busy for `device` percent at most."""
+    left = device - sum(shares[i] for i in present)
+    return {i: shares[i] or left / sum(shares[k] == 0 for k in present) for i in present}
 
 
 def run_group(tools, options, shares, loads, phase):
@@ -102,14 +110,15 @@ def tenants(tools, options):
             name = f"{':'.join(map(str, shares))}{' ' + ','.join(loads) if loads != IN_TURN else ''}, {what}"
             got = {i: percent_of(samples, slot) for i, slot in present.items()}
             work = {i: 100 * samples.work_rate(slot) / alone.of(loads[i % len(loads)])[1] for i, slot in present.items()}
-            over_1s = {i: sm_cell.mean_error(sm_cell.windows(samples.curve(slot), 1.0), shares[i])
+            share = due(shares, present, device)
+            over_1s = {i: sm_cell.mean_error(sm_cell.windows(samples.curve(slot), 1.0), share[i])
                        for i, slot in present.items()}
-            verdicts.row(f"{name}: worst error of a share", max(abs(got[i] - shares[i]) for i in got), "pt", SHARE_ERROR,
+            verdicts.row(f"{name}: worst error of a share", max(abs(got[i] - share[i]) for i in got), "pt", SHARE_ERROR,
                          slow=slow)
             verdicts.row(f"{name}: the same over 1 s, mean", max(over_1s.values()), "pt")
-            verdicts.row(f"{name}: Jain index", jain([got[i] / shares[i] for i in got]), "", JAIN, True, slow)
+            verdicts.row(f"{name}: Jain index", jain([got[i] / share[i] for i in got]), "", JAIN, True, slow)
             verdicts.rows[-1]["shares"], verdicts.rows[-1]["work"] = got, work
-            if what != "half of them left":
+            if what != "half of them left" or 0 in (shares[i] for i in got):
                 verdicts.row(f"{name}: kept", 100 * sum(got.values()) / device, "%", TOTAL, True, slow)
             verdicts.row(f"{name}: work", 100 * sum(work.values()) / sum(got.values()), "%", TOTAL, True, slow)
             print("    " + "  ".join(f"{shares[i]}: {got[i]:.2f} ({work[i] / got[i] * 100:.1f} %)" for i in got), flush=True)
