@@ -49,14 +49,17 @@ std::function<void()> Rarely(CUstream stream, uint64_t longer) {
   };
 }
 
-// Launches of one kernel, of 10 to 80 us, of which no two have the same grid.
-std::function<void()> Anew(CUstream stream) {
-  return [f = Kernel("block"), stream, launched = 0u]() mutable {
+// Launches of one kernel, of 10 to 80 us, of which no two have the same grid. How long they last goes by that, or is 20 or
+// 80 us by chance.
+std::function<void()> Anew(CUstream stream, bool by_chance) {
+  return [f = Kernel(by_chance ? "given" : "block"), stream, launched = 0u, random = std::minstd_rand()]() mutable {
     constexpr unsigned kFewest = 132, kSizes = 924;
     const unsigned blocks = kFewest + launched * 97 % kSizes;
     const unsigned threads = 1024 - launched / kSizes % 300;
     ++launched;
-    Launch(f, stream, blocks, threads, nullptr);
+    uint64_t work = (random() / 4096 % 2 == 0 ? 20'000 : 80'000) * 132;
+    void* params[] = {&work};
+    Launch(f, stream, blocks, threads, params);
   };
 }
 
@@ -165,7 +168,7 @@ std::function<void()> Shape(const std::string& name) {
     return [f = Kernel("us20")] { OK(cuLaunchKernel_ptsz(f, kWide, 1, 1, 1024, 1, 1, 0, nullptr, nullptr, nullptr)); };
   }
   if (name == "mixed") return InFlight(Mixed(stream, 80'000), stream);
-  if (name == "anew") return InFlight(Anew(stream), stream);
+  if (name == "anew" || name == "anew_mixed") return InFlight(Anew(stream, name == "anew_mixed"), stream);
   if (name.starts_with("graph_")) {
     const auto ns = [name, launched = 0u, random = std::minstd_rand()]() mutable -> uint64_t {
       ++launched;

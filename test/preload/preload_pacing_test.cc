@@ -39,7 +39,8 @@ INSTANTIATE_TEST_SUITE_P(
                     // With the first dozen measurements all that is known for most of a second it would be 34.
                     Case{"mixed_anew_sync", "25", "5"},
                     // With each grid waited for it would be 57.
-                    Case{"anew", "90", "4"}, Case{"anew", "25", "4"},
+                    Case{"anew", "90", "4"}, Case{"anew", "25", "4"}, Case{"anew_mixed", "90", "4"},
+                    Case{"anew_mixed", "25", "4"},
                     // Likewise, 67 to 77.
                     Case{"graph_updated", "95", "4"}, Case{"graph_anew", "25", "4"},
                     // With what is longer by less than a gap taken for one it would be 29.

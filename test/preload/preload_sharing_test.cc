@@ -53,6 +53,18 @@ TEST_F(SharedGpu, GivenGraphsThatAreGuessedWrongBesideAnother_ThenTheLimitHolds)
   }
 }
 
+// Were each waited for that can not be guessed, or what a guess is off by taken for its own as far as half a slice,
+// they would have 15 and 22.
+TEST_F(SharedGpu, GivenGridsThatAreNewWithEachLaunchBesideAnother_ThenEachHasItsShare) {
+  for (const char* shape : {"anew_mixed", "anew"}) {
+    Begin(shape, Container(shape, {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", shape);
+    Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", "half");
+    ExpectShare(shape, "1.5", "30", "4", "2");
+    End(shape);
+    End("other");
+  }
+}
+
 // Two that never have the GPU to themselves: had each to pay for the turns of the other, they would have 17 and 69, or
 // 20 beside short ones. Windows of some seconds, as a step of 30 % is there once in 0.33 s.
 TEST_F(SharedGpu, GivenStepsOfAHundredMillisecondsBesideAnother_ThenEachHasItsShare) {

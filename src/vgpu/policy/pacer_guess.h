@@ -22,17 +22,23 @@ struct KernelCost {
   int64_t other_cost = 0;
   uint32_t right = 0;   // so many guesses in a row were
   uint32_t beyond = 0;  // so many in a row took far longer beside others
+  int64_t most = 0;     // about what the dearest grids take,
+  uint32_t within = 0;  // which so many in a row were not beyond
 };
 
 inline constexpr uint32_t kTrusted = 4;              // right guesses before one counts
 inline constexpr uint32_t kDoubted = 4;              // far too low ones beside others, before none counts
+inline constexpr uint32_t kWithin = 16;              // grids that were not far dearer than all before
 inline constexpr uint64_t kLikeness = 8;             // grids of more or fewer threads by this are no guide
 inline constexpr int64_t kLongestGuess = 2'000'000;  // ns; whoever launches longer ones loses little by waiting
 
+constexpr bool AreAlike(const KernelCost& k, uint64_t threads) {
+  return threads / kLikeness < k.threads && k.threads / kLikeness < threads;
+}
+
 // By the number of threads, and what does not go by it as far as two grids tell; 0 = nobody knows.
 constexpr int64_t Extrapolate(const KernelCost& k, uint64_t threads) {
-  const bool alike = threads / kLikeness < k.threads && k.threads / kLikeness < threads;
-  if (k.cost == 0 || !alike || k.cost > kLongestGuess) return 0;
+  if (k.cost == 0 || !AreAlike(k, threads) || k.cost > kLongestGuess) return 0;
   const auto known = static_cast<double>(k.threads);
   const auto cost = static_cast<double>(k.cost);
   double slope = cost / known;
@@ -44,8 +50,12 @@ constexpr int64_t Extrapolate(const KernelCost& k, uint64_t threads) {
   return guess < 1 ? 1 : guess <= kLongestGuess ? guess : 0;
 }
 
+// Of a kernel whose cost goes by something else it is the most that its grids take: what was charged too much comes
+// back with the measurement.
 constexpr int64_t Guess(const KernelCost& k, uint64_t threads) {
-  return k.right < kTrusted ? 0 : Extrapolate(k, threads);
+  const int64_t guess = k.right < kTrusted ? 0 : Extrapolate(k, threads);
+  const bool within = k.within >= kWithin && k.most <= kLongestGuess && AreAlike(k, threads);
+  return guess != 0 ? guess : within ? k.most : 0;
 }
 
 // Half or twice as much is near enough for what is settled soon; of short ones the gap is more than that.
@@ -55,7 +65,8 @@ constexpr bool IsRight(int64_t guess, int64_t measured) {
 
 // What is charged for one that was guessed: what was measured, but for what is likely a slice of others.
 constexpr int64_t AcceptGuessed(int64_t guess, int64_t measured, bool contended) {
-  return contended && measured > BandTop(guess) + kNear ? guess : measured;
+  const int64_t near = BandTop(guess) + kNear < 6 * guess + kGap ? BandTop(guess) + kNear : 6 * guess + kGap;
+  return contended && measured > near ? guess : measured;
 }
 
 // A grid was measured for the first time, or a graph after an update. What others may have drawn out is not learnt; but
@@ -70,6 +81,11 @@ constexpr void LearnKernel(KernelCost* k, uint64_t threads, int64_t measured, bo
   }
   const bool another = threads != k->threads || threads == 1;
   k->beyond = 0;
+  if (!contended) {
+    const bool far = measured > 4 * k->most + kGap || !AreAlike(*k, threads);
+    k->within = far ? 0 : another && k->within < kWithin ? k->within + 1 : k->within;
+    k->most = measured > k->most || far ? measured : k->most - (k->most - measured) / 32;
+  }
   k->right = !right ? 0 : another && k->right < kTrusted ? k->right + 1 : k->right;
   if (threads > k->threads + k->threads / 2 || threads < k->threads - k->threads / 3) {
     k->other_threads = k->threads;

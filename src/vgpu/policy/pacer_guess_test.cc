@@ -63,11 +63,21 @@ TEST(PacerGuess, GivenLongOnes_ThenNothingIsGuessed) {
   EXPECT_EQ(Guess(Measured(9, kLongestGuess / 2 + 1), 2 * kThreads), 0);
 }
 
-TEST(PacerGuess, GivenAKernelWhoseCostIsAnothersMatter_ThenItIsNotGuessed) {
+TEST(PacerGuess, GivenAKernelWhoseCostIsAnothersMatter_ThenItIsGuessedToBeAmongTheDearest) {
+  KernelCost k;
+  const auto learn = [&](unsigned i, int64_t cost) { LearnKernel(&k, kThreads + i, cost, false); };
+  for (unsigned i = 0; i < kWithin; ++i) learn(i, i % 2 == 0 ? 20'000 : 80'000);
+  EXPECT_EQ(Guess(k, kThreads), 0) << "the first one was beyond all before";
+  learn(kWithin, 20'000);
+  EXPECT_NEAR(static_cast<double>(Guess(k, kThreads)), 80'000, 4'000);
+  EXPECT_EQ(Guess(k, 2 * kThreads * kLikeness), 0);
+  learn(0, 2'000'000);  // far beyond: the next ones are measured first
+  EXPECT_EQ(Guess(k, kThreads), 0);
+}
+
+TEST(PacerGuess, WhenAGuessWasWrong_ThenNothingIsGuessedForNow) {
   KernelCost k = Measured(9);
   LearnKernel(&k, kThreads + 1, 200'000, false);
-  EXPECT_EQ(Guess(k, kThreads), 0);
-  for (unsigned i = 0; i < 50; ++i) LearnKernel(&k, kThreads + i, i % 2 == 0 ? kCost : 200'000, false);
   EXPECT_EQ(Guess(k, kThreads), 0);
 }
 

@@ -60,12 +60,11 @@ constexpr void LookAround(SharedTime* s, const region::CommonUsed& seen, bool be
 
 // ns of what took `measured` from its beginning to its end; 0: nobody can say.
 constexpr int64_t OwnOf(const SharedTime& s, int64_t measured) {
-  if (!s.told || s.passed < measured / 2) return 0;
-  const int64_t rest = measured > s.passed ? (measured - s.passed) / (1 + s.seen.longs) : 0;
-  const int64_t own = s.own + rest;
-  if (s.passed <= measured) return own;
-  // The product of two times of some seconds is more than fits.
-  return static_cast<int64_t>(static_cast<double>(own) / static_cast<double>(s.passed) * static_cast<double>(measured));
+  if (!s.told || s.passed <= 0 || s.passed < measured / 2) return 0;
+  // As in what was looked at, so in the few ms after the last look. The product of two times of some seconds is more
+  // than fits.
+  return static_cast<int64_t>(static_cast<double>(s.own) / static_cast<double>(s.passed) *
+                              static_cast<double>(measured));
 }
 
 }  // namespace hami::vgpu

@@ -46,6 +46,13 @@ TEST(SharedTime, GivenShortOnesThatTakeLessThanTheirTurns_ThenTheRestIsItsOwn) {
   EXPECT_NEAR(OwnMs(s, 150 * kMs), 105, 0.1);
 }
 
+// A launch ends some ms after the last look. Were that taken for its own, one of 50 ms would be charged 3 % too much.
+TEST(SharedTime, GivenATimeAfterTheLastLook_ThenOthersHadTheirTurnsInItToo) {
+  SharedTime s = SharedFrom(Others(0, 1, 0), kStart);
+  for (int i = 1; i <= 19; ++i) LookAround(&s, Others(0, 1, i * kTick / 2), true, kStart + i * kTick);
+  EXPECT_NEAR(OwnMs(s, 99 * kMs), 49.5, 0.1);
+}
+
 // They are charged when they launch, many at once, and have what they paid for later.
 TEST(SharedTime, GivenShortOnesThatPayBeforehand_ThenWhatTheyCanNotHaveHadYetCountsLater) {
   SharedTime s = SharedFrom(Others(0, 1, 0), kStart);
