@@ -49,8 +49,8 @@ std::function<void()> Rarely(CUstream stream, uint64_t longer) {
   };
 }
 
-// Launches of one kernel, of 10 to 80 us, of which no two have the same grid. How long they last goes by that, or is 20 or
-// 80 us by chance.
+// Launches of one kernel, of 10 to 80 us, of which no two have the same grid. How long they last goes by that, or is 20
+// or 80 us by chance.
 std::function<void()> Anew(CUstream stream, bool by_chance) {
   return [f = Kernel(by_chance ? "given" : "block"), stream, launched = 0u, random = std::minstd_rand()]() mutable {
     constexpr unsigned kFewest = 132, kSizes = 924;
