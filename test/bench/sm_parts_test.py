@@ -66,6 +66,15 @@ class PhaseTest(unittest.TestCase):
         self.assertEqual(sm_tenants.phase_of(options, ("sync50", "sync100")), 12)
 
 
+class DueTest(unittest.TestCase):
+    def test_given_some_without_a_limit_then_they_divide_what_the_others_present_leave(self):
+        self.assertEqual(sm_tenants.due((20, 0, 30, 0), (0, 1, 2, 3), 100), {0: 20, 1: 25, 2: 30, 3: 25})
+        self.assertEqual(sm_tenants.due((20, 0, 30, 0), (1, 3), 99), {1: 49.5, 3: 49.5})
+
+    def test_given_limits_alone_then_each_is_due_its_own(self):
+        self.assertEqual(sm_tenants.due((30, 70), (0, 1), 99), {0: 30, 1: 70})
+
+
 class TargetTest(unittest.TestCase):
     def test_given_launches_that_five_per_cent_allow_then_that_is_the_target(self):
         for grain in (5e-6, 2e-4, 5e-4):

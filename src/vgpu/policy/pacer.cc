@@ -13,8 +13,6 @@
 #include "vgpu/policy/pacer_alone.h"
 #include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_crowd.h"
-#include "vgpu/policy/pacer_overlap.h"
-#include "vgpu/policy/pacer_quantum.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
 

@@ -11,7 +11,6 @@
 #include "vgpu/policy/pacer_guess.h"
 #include "vgpu/policy/pacer_locked.h"
 #include "vgpu/policy/pacer_overlap.h"
-#include "vgpu/policy/pacer_shared.h"
 #include "vgpu/policy/pacer_timed.h"
 #include "vgpu/policy/pacer_trail.h"
 #include "vgpu/policy/pacer_window.h"

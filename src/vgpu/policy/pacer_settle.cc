@@ -6,8 +6,6 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_guess.h"
-#include "vgpu/policy/pacer_locked.h"
-#include "vgpu/policy/pacer_overlap.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_timed.h"
 #include "vgpu/policy/pacer_window.h"
