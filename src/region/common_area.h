@@ -29,7 +29,8 @@ struct alignas(64) CommonMember {
   uint64_t gpu;          // a hash of its UUID
   int64_t seen_at;       // the last launch, or wait for one
   int64_t active_until;  // when what was launched is expected to end
-  uint32_t rate;         // 1/10000 of the GPU's time; 0 = no limit, 10000 = what those who have one leave
+  uint16_t rate;         // 1/10000 of the GPU's time; 0 = no limit, 10000 = what those who have one leave
+  uint16_t lag;          // what it is due and could not have as others were at work, in kCommonLagUnit ns
   int32_t priority;      // as CUDA_TASK_PRIORITY: lower is more important
   int64_t quiet_until;   // until then it measures, and asks the others to let it have the GPU alone
   int64_t idle_since;    // it holds its launches, and nothing is under way since then; 0: not known
@@ -51,6 +52,7 @@ inline constexpr int64_t kCommonQuiet = 50'000'000;        // nobody may ask for
 inline constexpr int64_t kCommonQuietAgain = 200'000'000;  // of which nobody waits longer than that for all who ask
 inline constexpr uint32_t kCommonAll = 10'000;             // of the GPU's time, as a rate
 inline constexpr int64_t kCommonWants = 20'000'000;        // seen within that: it has use for GPU time
+inline constexpr int64_t kCommonLagUnit = 16'384;
 
 inline bool CommonSeenWithin(const CommonMember& m, int64_t now, int64_t span) {
   const int64_t seen = Load(m.seen_at);
@@ -75,6 +77,7 @@ inline int CommonJoin(CommonArea* area, uint64_t container, uint64_t gpu, int64_
     Store(m.active_until, int64_t{0});
     Store(m.quiet_until, int64_t{0});
     Store(m.idle_since, int64_t{0});
+    Store(m.lag, uint16_t{0});
     Store(m.used, uint64_t{0});
     Store(m.seen_at, now);
     for (uint32_t seen = Load(area->used); seen < i + 1 || seen > kCommonMembers;) {
@@ -107,6 +110,7 @@ struct CommonView {
   int64_t limited_until = 0;   // of those that have a limit
   int64_t limited_wanted = 0;  // their rates, of those that have use for GPU time,
   int64_t unlimited = 0;       // and how many others have
+  int64_t lag = 0;             // ns, the largest of those that are at work and at least as important
 };
 
 // Whether any of the others was at work then or later. Who told while the GPU was his alone, and shares it since, ends
@@ -153,6 +157,8 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
     view.limited_present |= limited;
     const int64_t held_at = Load(m.idle_since);  // for somebody who measures: it goes on afterwards
     const bool held = sane_until <= now && held_at > now - kCommonQuiet && held_at <= now;
+    const int64_t lag = Load(m.lag) * kCommonLagUnit;
+    if (limited && other <= priority && (sane_until > now || held) && lag > view.lag) view.lag = lag;
     view.held += held ? 1 : 0;
     const int64_t limited_until = held ? held_at + kCommonQuiet : sane_until;
     if (limited && limited_until > view.limited_until) view.limited_until = limited_until;
@@ -237,6 +243,21 @@ inline uint32_t CommonBurstRate(uint32_t rate, uint32_t ceiling, int64_t others)
 constexpr uint32_t CommonSpareRate(const CommonView& others, uint32_t least) {
   const int64_t left = (kCommonAll - others.limited_wanted) / (1 + others.unlimited);
   return left > least ? static_cast<uint32_t>(left) : least;
+}
+
+inline void CommonSetLag(CommonMember* m, int64_t lag) {
+  const int64_t units = lag < 0 ? 0 : lag / kCommonLagUnit;
+  const auto told = static_cast<uint16_t>(units < UINT16_MAX ? units : UINT16_MAX);
+  if (Load(m->lag) != told) Store(m->lag, told);
+}
+
+// What each leaves to whoever lags further behind, in 1/10000 of its time, `most` at most. A GPU that is full loses some
+// time between its containers, and one of them would lag by all of that. Where more was promised than there is, all lag.
+inline constexpr int64_t kCommonLagSpan = 1'000'000'000;  // is made up for within about so long
+constexpr int64_t CommonConcession(const CommonView& others, uint32_t rate, int64_t own_lag, int64_t most) {
+  if (others.lag <= own_lag || others.limited_wanted + rate > kCommonAll) return 0;
+  const int64_t part = (others.lag - own_lag) * kCommonAll / kCommonLagSpan;
+  return part < most ? part : most;
 }
 
 // Makes the file if it is not there. errno tells why not.

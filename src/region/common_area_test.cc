@@ -19,7 +19,7 @@ constexpr uint64_t kGpu = 77;
 
 class CommonAreaTest : public testing::Test {
  protected:
-  int Join(uint64_t container, int32_t priority = 1, uint32_t rate = 3000, uint64_t gpu = kGpu) {
+  int Join(uint64_t container, int32_t priority = 1, uint16_t rate = 3000, uint64_t gpu = kGpu) {
     const int line = CommonJoin(area_.get(), container, gpu, kNow);
     area_->members[line].priority = priority;
     area_->members[line].rate = rate;
@@ -65,6 +65,28 @@ TEST_F(CommonAreaTest, GivenSomeWithALimit_ThenWhatTheyLeaveIsDividedAmongThoseW
   EXPECT_EQ(CommonSpareRate(Look(mine), 100), 4000u);
   first.rate = 9900;
   EXPECT_EQ(CommonSpareRate(Look(mine), 100), 100u);
+}
+
+TEST_F(CommonAreaTest, GivenOneThatLags_ThenWhoLagsLessLeavesHimSome_WhereThereIsEnoughForAll) {
+  const int mine = Join(1, 1, 7000);
+  CommonMember& other = area_->members[Join(2, 1, 3000)];
+  CommonSetLag(&other, 20 * kMs);
+  EXPECT_EQ(Look(mine).lag, 0) << "he is not at work";
+  other.active_until = kNow + 3 * kMs;
+  EXPECT_NEAR(static_cast<double>(Look(mine).lag), 20.0 * kMs, static_cast<double>(kCommonLagUnit));
+  EXPECT_NEAR(static_cast<double>(CommonConcession(Look(mine), 7000, 0, 400)), 200, 1);
+  EXPECT_NEAR(static_cast<double>(CommonConcession(Look(mine), 7000, 15 * kMs, 400)), 50, 1);
+  EXPECT_EQ(CommonConcession(Look(mine), 7000, 30 * kMs, 400), 0);
+  EXPECT_EQ(CommonConcession(Look(mine), 7100, 0, 400), 0) << "more was promised than there is";
+  EXPECT_EQ(Look(mine, kNow, 0).lag, 0) << "he is less important";
+  for (const int64_t far : {1'000 * kMs, INT64_MAX}) {
+    CommonSetLag(&other, far);
+    EXPECT_EQ(CommonConcession(Look(mine), 7000, 0, 400), 400);
+  }
+  for (const int64_t none : {int64_t{0}, -kMs, INT64_MIN}) {
+    CommonSetLag(&other, none);
+    EXPECT_EQ(Look(mine).lag, 0);
+  }
 }
 
 // It goes on as soon as that is measured, and must not find its part given away.

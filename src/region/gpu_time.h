@@ -112,11 +112,23 @@ inline void GpuTimeWaits(GpuTimeDevice* device, int64_t now) { Store(device->las
 // What it can not use beside a long launch of others, which nobody can interrupt, it has when that is over.
 inline void GpuTimeBesideLong(GpuTimeDevice* device, int64_t now) { Store(device->beside_long, now); }
 
+// Moves the point by `gpu` nanoseconds, at the rate that it was written with: `rate`, which the caller saw, may be of
+// another moment.
+inline void GpuTimeMove(GpuTimeDevice* device, int64_t gpu, uint32_t rate) {
+  const uint32_t written = Load(device->rate);
+  __atomic_fetch_add(&device->zero_at, WallToEarn(gpu, written == 0 ? rate : written), __ATOMIC_ACQ_REL);
+}
+
 // Takes `gpu` nanoseconds (gives them back when negative), whatever the balance.
 inline void GpuTimeCharge(GpuTimeDevice* device, int64_t gpu, int64_t now, uint32_t rate) {
-  __atomic_fetch_add(&device->zero_at, WallToEarn(gpu, rate), __ATOMIC_ACQ_REL);
+  GpuTimeMove(device, gpu, rate);
   __atomic_fetch_add(&device->charged, static_cast<uint64_t>(gpu), __ATOMIC_RELAXED);
   if (gpu > 0) Store(device->last_charge, now);
+}
+
+// Leaves `gpu` nanoseconds to others: nobody had them on this account.
+inline void GpuTimeForfeit(GpuTimeDevice* device, int64_t gpu, uint32_t rate) {
+  if (gpu > 0) GpuTimeMove(device, gpu, rate);
 }
 
 // How much of `gpu` is to be charged when what comes back (below zero) shall make no balance above `most`.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU time of containers that meet in a common area: shares, priorities, and idle time.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "region/common_area.h"
+#include "region/process.h"
 #include "region/remote.h"
 #include "test/preload/pacing.h"
 
@@ -98,6 +101,52 @@ TEST_F(SharedGpu, GivenOneWithoutALimitBesideOneThatHasOne_ThenThatHasItsShare_A
     End(shape);
   }
   ExpectShare("free", "0.3", "100", "3", "2");
+}
+
+// What a full GPU loses between its containers one of them would lag by, so who does not lag leaves him some of his own.
+TEST_F(SharedGpu, GivenOneThatLagsBehind_ThenTheOtherLeavesHimSome) {
+  const hami::region::CommonFile file = hami::region::OpenCommonArea(common().c_str());
+  ASSERT_NE(file.area, nullptr);
+  Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "50"}}), "paced_worker", "half");
+  ExpectShare("other", "0.3", "50", "1");
+  const int line = hami::region::CommonJoin(file.area, 7, file.area->members[0].gpu, hami::region::MonotonicNanos());
+  hami::region::CommonMember& lags = file.area->members[line];
+  lags.priority = 1;
+  hami::region::CommonSetLag(&lags, 100'000'000);
+  std::atomic<bool> there = true;
+  std::thread launches([&] {
+    for (; there; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+      const int64_t now = hami::region::MonotonicNanos();
+      hami::region::Store(lags.seen_at, now);
+      hami::region::Store(lags.active_until, now + 50'000'000);
+    }
+  });
+  hami::region::Store(lags.rate, uint16_t{5'000});
+  ExpectShare("other", "0.5", "48", "1");
+  hami::region::Store(lags.rate, uint16_t{6'000});  // more than there is
+  ExpectShare("other", "0.5", "50", "1");
+  there = false;
+  launches.join();
+  End("other");
+  munmap(file.area, sizeof *file.area);
+}
+
+// Whoever is not kept from his share by others, but by himself, or has it, does not lag.
+TEST_F(SharedGpu, GivenOneThatOthersKeepFromHisShare_ThenHeSaysSo_AndNotWithoutThem) {
+  const hami::region::CommonFile file = hami::region::OpenCommonArea(common().c_str());
+  ASSERT_NE(file.area, nullptr);
+  const auto lag = [&] { return hami::region::Load(file.area->members[0].lag) * hami::region::kCommonLagUnit; };
+  Begin("large", Container("large", {{"CUDA_DEVICE_SM_LIMIT", "90"}}), "paced_worker", "half");
+  ExpectShare("large", "0.3", "90", "1");
+  EXPECT_EQ(lag(), 0);
+  Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "95"}}), "paced_worker", "half");
+  ExpectShare("large", "1", "50", "5");
+  EXPECT_GT(lag(), 50'000'000);
+  End("other");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_EQ(lag(), 0);
+  End("large");
+  munmap(file.area, sizeof *file.area);
 }
 
 TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {

@@ -186,6 +186,7 @@ int64_t PayLaunch(Lease* lease, int device, int64_t cost, const Admission& admit
   const int64_t ahead = tells_all || crowd > 1 ? InFlight(device, now) : 0;
   const bool charged = rate != 0 && !admitted.covered;
   if (charged) Charge(device, charge, now, rate);
+  if (charged && crowd > 1) region::GpuTimeForfeit(AccountOf(device), Concession(device, charge, rate, now), rate);
   if (charged) TellUsed(device, cost < kToldAsLong ? charge : charge - ScaleFor(device, cost), now);
   if (const int64_t begins = tells_all ? BehindOthers(device, now) : now; begins > now) BeginsAt(device, begins);
   Issued(device, charge);

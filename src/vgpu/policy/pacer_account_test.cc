@@ -86,6 +86,28 @@ TEST(GpuTimeAccount, WhenForgone_ThenNothingSavedIsLeft_AndWhatIsInFlightIsOwedO
   EXPECT_EQ(GpuTimeBalance(&account, kStart + 100 * kMs, 2000), -306 * kMs);
 }
 
+TEST(GpuTimeAccount, WhenSomeIsForfeited_ThenItIsGone_AndNobodyHadIt) {
+  GpuTimeDevice account{};
+  GpuTimeBalance(&account, kStart, 2000);
+  region::GpuTimeForfeit(&account, 3 * kMs, 2000);
+  EXPECT_EQ(GpuTimeBalance(&account, kStart, 2000), -3 * kMs);
+  EXPECT_EQ(account.charged, 0u);
+}
+
+// Of two threads one may see the rate of another moment: what others leave changes all the time.
+TEST(GpuTimeAccount, GivenAChargeByARateThatIsNotTheAccounts_ThenItCostsWhatItIs) {
+  for (const uint32_t stale : {100u, 10'000u}) {
+    GpuTimeDevice account{};
+    GpuTimeBalance(&account, kStart, 2000);
+    GpuTimeCharge(&account, 10 * kMs, kStart, stale);
+    region::GpuTimeForfeit(&account, 10 * kMs, stale);
+    EXPECT_EQ(GpuTimeBalance(&account, kStart, 2000), -20 * kMs) << stale;
+  }
+  GpuTimeDevice unused{};
+  GpuTimeCharge(&unused, kMs, kStart, 2000);
+  EXPECT_EQ(unused.charged, static_cast<uint64_t>(kMs));
+}
+
 TEST(GpuTimeAccount, GivenPointOfAnotherClock_ThenItStartsAnew) {
   GpuTimeDevice account{};
   GpuTimeBalance(&account, kStart + 1000 * region::kLongestDebt, 5000);

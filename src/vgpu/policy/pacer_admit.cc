@@ -127,6 +127,7 @@ Admission Admit(const Destination& to, int64_t cost, bool gives_way, int64_t* no
     if (balance >= chunk || alone || (measures && WindowGoesOn(device, *now))) {
       // Who gives way has less in flight (AdmitQuantum).
       const int64_t wait = gives_way ? 0 : CrowdWait(device, cost + kLease, &crowded_since, *now);
+      TellLag(device, CrowdHeld(device, *now) ? balance : 0, *now);
       if (wait != 0) {
         region::SleepNanos(wait);
         continue;
@@ -146,6 +147,7 @@ Admission Admit(const Destination& to, int64_t cost, bool gives_way, int64_t* no
     *waited = true;
     region::GpuTimeWaits(account, *now);
     TellOthers(device, LimitOf(device), 0, *now);
+    TellLag(device, 0, *now);
     const int64_t missing = region::WallToEarn(ChunkOf(device, cost) - balance, rate);
     region::SleepNanos(missing < kLongestSleep ? missing : kLongestSleep);
     region::NoteThrottled(attachment(), static_cast<uint32_t>(device), static_cast<uint64_t>(MonotonicNanos() - *now));

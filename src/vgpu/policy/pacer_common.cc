@@ -23,6 +23,9 @@ constexpr int64_t kAskAgain = 30'000'000;
 constexpr int64_t kHears = 100'000'000;
 constexpr int64_t kSlack = 250'000;  // between the end that was expected and the next launch
 
+constexpr int64_t kLagsFrom = 4'000'000;  // who shares the GPU has a balance of some ms at times
+constexpr int64_t kMostConceded = 400;    // of 10000; shares are kept to a point,
+constexpr int64_t kSpareConceded = 5'000;  // and who has none has no share
 constexpr uint32_t kLeastSpare = 100;    // of 10000: nobody promised it anything
 constexpr uint32_t kIdleRate = 100'000;  // while nobody else has use for the GPU: a debt is soon paid
 
@@ -132,7 +135,7 @@ region::CommonMember* Mine(int device, int64_t now) {
   if (!region::CommonIsMine(*area, line, container, gpu)) {
     line = region::CommonJoin(area, container, gpu, now);
     if (line >= 0) {
-      region::Store(area->members[line].rate, LimitOf(device));
+      region::Store(area->members[line].rate, static_cast<uint16_t>(LimitOf(device)));
       region::Store(area->members[line].priority, OwnPriority());
     }
     region::Store(g_places[device].line, line);
@@ -143,7 +146,7 @@ region::CommonMember* Mine(int device, int64_t now) {
 region::CommonMember* Renew(int device, uint32_t rate, int64_t now) {
   region::CommonMember* const mine = Mine(device, now);
   if (mine == nullptr) return nullptr;
-  region::Store(mine->rate, rate);
+  region::Store(mine->rate, static_cast<uint16_t>(rate));
   region::Store(mine->priority, OwnPriority());
   region::Store(mine->seen_at, now);
   return mine;
@@ -228,6 +231,21 @@ void TellNoLong(int device, int64_t left, int64_t now) {
   const int64_t until = now + left * (1 + Others(device, now).active) + kSlack;
   if (told > until && told <= now + kLooksAgain && WorkersOf(device, now) == 1)
     region::Store(mine->active_until, until);
+}
+
+void TellLag(int device, int64_t balance, int64_t now) {
+  region::CommonMember* const mine = Mine(device, now);
+  if (mine != nullptr) region::CommonSetLag(mine, balance - kLagsFrom);
+}
+
+int64_t Concession(int device, int64_t gpu, uint32_t rate, int64_t now) {
+  const region::CommonMember* const mine = Mine(device, now);
+  if (mine == nullptr) return 0;
+  const int64_t own_lag = region::Load(mine->lag) * region::kCommonLagUnit;
+  const bool spare = LimitOf(device) == kSpare;
+  const int64_t part = region::CommonConcession(Others(device, now), spare ? 0 : rate, own_lag,
+                                                spare ? kSpareConceded : kMostConceded);
+  return gpu / region::kCommonAll * part + gpu % region::kCommonAll * part / region::kCommonAll;
 }
 
 region::CommonUsed UsedByOthers(int device, int64_t now) {

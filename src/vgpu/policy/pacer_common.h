@@ -38,6 +38,11 @@ void TellNoLong(int device, int64_t left, int64_t now);
 // The same of the others; nothing is told where there is no area.
 region::CommonUsed UsedByOthers(int device, int64_t now);
 
+// `balance` is there though this container would use it, as the others' turns come first.
+void TellLag(int device, int64_t balance, int64_t now);
+// What of a charge of `gpu` ns is left on top to one that lags further behind.
+int64_t Concession(int device, int64_t gpu, uint32_t rate, int64_t now);
+
 // Who else is there; all empty when nobody is known.
 region::CommonView Others(int device, int64_t now);
 bool OthersKnown(int device);

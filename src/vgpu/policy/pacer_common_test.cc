@@ -99,7 +99,7 @@ TEST_F(ToldToOthers, GivenOneWithALimit_ThenWhoHasNoneLeavesItsPart_WhileItIsAtW
   Join(kStart + 5 * kMs);
   EXPECT_FALSE(BesideLimited(0));
   region::CommonMember& other = file_.area->members[1];
-  region::Store(other.rate, 7'000u);
+  region::Store(other.rate, uint16_t{7'000});
   EXPECT_TRUE(BesideLimited(0));
   EXPECT_EQ(SpareRate(0, kStart), 3'000u);
   EXPECT_GT(SpareRate(0, kStart + 6 * kMs), region::kCommonAll);

@@ -15,11 +15,13 @@ namespace {
 constexpr int64_t kAtOnce = 500'000;   // who had to wait goes on with some launches, not with each
 constexpr int64_t kSlack = 5'000'000;  // for a host that is slow
 constexpr int64_t kVain = 4'000'000'000;
+constexpr int64_t kJustNow = 20'000'000;
 
 struct Held {
   std::atomic<uint32_t> limit;      // as the last launch saw it
   std::atomic<int64_t> vain_since;  // no mark was reached, however long launches were held; 0: not so
   std::atomic<int64_t> from;        // until then nothing is held
+  std::atomic<int64_t> at;          // when one was, the last time
   std::atomic<int64_t> long_end;    // of the last launch that is longer than a quantum: of what was issued, up to here
   std::atomic<int64_t> long_cost;   // so much
 };
@@ -76,6 +78,7 @@ int64_t CrowdWait(int device, int64_t cost, int64_t* since, int64_t now) {
   const int64_t excused = charge > quantum.most ? 0 : LongAhead(device, ahead);
   const int64_t wait = QuantumWait(ahead - excused, *since == 0 ? charge : charge + kAtOnce, quantum);
   if (wait == 0) return 0;
+  g_held[device].at.store(now, std::memory_order_relaxed);
   if (*since == 0) *since = now;
   Tell(device, ahead, crowd, now);
   const Progress progress = ProgressOf(device);
@@ -84,6 +87,10 @@ int64_t CrowdWait(int device, int64_t cost, int64_t* since, int64_t now) {
   if (in_vain <= crowd * (progress.to_next + quantum.most) + kSlack) return wait;
   GiveUp(device, *since, now);
   return 0;
+}
+
+bool CrowdHeld(int device, int64_t now) {
+  return now - g_held[device].at.load(std::memory_order_relaxed) < kJustNow;
 }
 
 void GoesInCrowd(int device, int64_t ahead, int64_t charge, int64_t crowd, int64_t now) {
@@ -108,6 +115,7 @@ void ResetCrowds() {
     held.limit.store(0);
     held.vain_since.store(0);
     held.from.store(0);
+    held.at.store(0);
     held.long_end.store(0);
     held.long_cost.store(0);
   }

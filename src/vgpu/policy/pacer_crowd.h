@@ -16,6 +16,8 @@ int64_t Crowd(int device, int64_t now);
 
 // How long a launch of `cost` has to wait; 0: it may go. `since`: when that began, 0 at first.
 int64_t CrowdWait(int device, int64_t cost, int64_t* since, int64_t now);
+// Whether one had to wait just now: there is more to launch than others leave time for.
+bool CrowdHeld(int device, int64_t now);
 // `charge` was let go behind `ahead`: the others are told until about when that takes.
 void GoesInCrowd(int device, int64_t ahead, int64_t charge, int64_t crowd, int64_t now);
 // How much work there is between two marks on a stream.
