@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/preload/guest_shapes.h"
 
+#include <chrono>
 #include <random>
+#include <thread>
 
 namespace guest {
 namespace {
@@ -191,6 +193,13 @@ std::function<void()> Shape(const std::string& name) {
     const int kernels = name == "step100" ? 2 : 10;
     return Synchronised([exec = Captured(Kernel("ms50"), kernels), stream] { OK(cuGraphLaunch(exec, stream)); },
                         stream);
+  }
+  if (name == "bursts") {  // 100 ms of work, and as long a rest
+    return [f = Kernel("us500"), stream] {
+      for (int i = 0; i < 200; ++i) LaunchWide(f, stream);
+      OK(cuStreamSynchronize(stream));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    };
   }
   std::vector<CUstream> streams;
   const bool narrow = name == "streams_narrow";

@@ -103,6 +103,16 @@ TEST_F(SharedGpu, GivenOneWithoutALimitBesideOneThatHasOne_ThenThatHasItsShare_A
   ExpectShare("free", "0.3", "100", "3", "2");
 }
 
+// While the other rests, who has no limit has all of the GPU, and more than that would be his: kept for later, it would
+// be equal turns for the other when he comes back, who would have 33.
+TEST_F(SharedGpu, GivenOneWithoutALimitBesideOneWhoRestsNowAndThen_ThenHeSavesNothingUpMeanwhile) {
+  Begin("free", Container("free", {}));
+  Begin("bursts", Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", "bursts");
+  ExpectShare("bursts", "1", "41", "3", "3");
+  End("bursts");
+  End("free");
+}
+
 // What a full GPU loses between its containers one of them would lag by, so who does not lag leaves him some of his own.
 TEST_F(SharedGpu, GivenOneThatLagsBehind_ThenTheOtherLeavesHimSome) {
   const hami::region::CommonFile file = hami::region::OpenCommonArea(common().c_str());
