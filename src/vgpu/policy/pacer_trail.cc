@@ -43,6 +43,7 @@ struct LastStream {
   std::atomic<const void*> stream;
   std::atomic<const void*> thread;
   std::atomic<int64_t> since;
+  std::atomic<bool> known;
 };
 constinit LastStream g_last_stream[region::kMaxDevices]{};
 constinit thread_local char t_self = 0;
@@ -71,7 +72,8 @@ void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now) {
   if (last.stream.load(std::memory_order_relaxed) == name.stream && last.thread == name.thread) return;
   last.stream.store(name.stream, std::memory_order_relaxed);
   last.thread.store(name.thread, std::memory_order_relaxed);
-  last.since.store(now, std::memory_order_relaxed);
+  // Before the first launch of all there is nothing on any other.
+  last.since.store(last.known.exchange(true) ? now : 0, std::memory_order_relaxed);
 }
 
 int64_t OneStreamSince(int device) { return g_last_stream[device].since; }
@@ -217,6 +219,12 @@ void ResetTrails() {
     t.count = 0;
     t.done = t.idle = t.front_since = t.looked_at = t.reached_at = 0;
     t.issued.store(0, std::memory_order_relaxed);
+  }
+  for (LastStream& last : g_last_stream) {
+    last.stream.store(nullptr);
+    last.thread.store(nullptr);
+    last.since.store(0);
+    last.known.store(false);
   }
 }
 

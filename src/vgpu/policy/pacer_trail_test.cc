@@ -63,6 +63,22 @@ class TrailTest : public testing::Test {
 
 TEST_F(TrailTest, GivenNothingLaunched_ThenNothingIsInFlight) { EXPECT_EQ(InFlightLocked(0, kStart), 0); }
 
+// Before it there was nothing on another stream, so even a first launch that is long is the only one.
+TEST_F(TrailTest, GivenAllOnOneStream_ThenSoItWasFromTheBeginning_AndSinceTheLastOtherElse) {
+  LaunchesOn(0, kOne, false, kStart);
+  LaunchesOn(0, kOne, false, kStart + kUs);
+  EXPECT_EQ(OneStreamSince(0), 0);
+  LaunchesOn(0, kTwo, false, kStart + 2 * kUs);
+  EXPECT_EQ(OneStreamSince(0), kStart + 2 * kUs);
+  LaunchesOn(0, kOne, false, kStart + 3 * kUs);
+  LaunchesOn(0, kOne, false, kStart + 4 * kUs);
+  EXPECT_EQ(OneStreamSince(0), kStart + 3 * kUs);
+  LaunchesOn(0, kOne, true, kStart + 5 * kUs);
+  EXPECT_EQ(OneStreamSince(0), kStart + 3 * kUs) << "of a stream that the program made there is one";
+  LaunchesOn(0, nullptr, true, kStart + 6 * kUs);
+  EXPECT_EQ(OneStreamSince(0), kStart + 6 * kUs);
+}
+
 TEST_F(TrailTest, GivenWork_ThenItIsInFlightUntilItsMarkIsReached) {
   const CUevent first = Launch(kOne, 500 * kUs, kStart);
   const CUevent second = Launch(kOne, 300 * kUs, kStart);
