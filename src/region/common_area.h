@@ -171,53 +171,63 @@ inline CommonView CommonLook(const CommonArea& area, int line, uint64_t gpu, int
 }
 
 // What a container has of the GPU, for those who share it and want to know what a long launch of theirs took without
-// that. What short launches are charged counts upwards, in 1024 ns, in the upper 48 bits; a long one takes as many
+// that. What short launches are charged counts upwards, in 1024 ns, in the upper 40 bits; a long one takes as many
 // turns as everybody else while it is under way, and says so again and again: when it last did, in ms, is in the
-// lower 16. So who was killed says nothing any more.
+// lower 16, and before that how many processes have one. So who was killed says nothing any more.
 inline constexpr int kCommonUnit = 10;          // bits of ns
 inline constexpr int kCommonStamp = 16;         // bits of ms; 0: nothing long
+inline constexpr int kCommonLongs = 8;          // bits of how many
 inline constexpr int64_t kCommonLongSeen = 50;  // ms
 inline constexpr uint64_t kCommonStampMask = (uint64_t{1} << kCommonStamp) - 1;
+inline constexpr uint64_t kCommonLongMask = (uint64_t{1} << (kCommonStamp + kCommonLongs)) - 1;
 
 // `units` may be below zero: charges are corrected.
 inline void CommonUse(CommonMember* m, int64_t units) {
-  __atomic_fetch_add(&m->used, static_cast<uint64_t>(units) << kCommonStamp, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&m->used, static_cast<uint64_t>(units) << (kCommonStamp + kCommonLongs), __ATOMIC_RELAXED);
+}
+// What the sum of all units grew by.
+constexpr int64_t CommonUsedBetween(uint64_t before, uint64_t after) {
+  constexpr int kAbove = kCommonStamp + kCommonLongs;
+  return static_cast<int64_t>((after - before) << kAbove) >> kAbove;
 }
 inline uint64_t CommonStampOf(int64_t now) {
   const uint64_t stamp = static_cast<uint64_t>(now / 1'000'000) & kCommonStampMask;
   return stamp == 0 ? 1 : stamp;
 }
-inline void CommonSetLong(CommonMember* m, bool under_way, int64_t now) {
-  const uint64_t stamp = under_way ? CommonStampOf(now) : 0;
-  for (uint64_t used = Load(m->used); (used & kCommonStampMask) != stamp;) {
-    const uint64_t next = (used & ~kCommonStampMask) | stamp;
+// So many processes have one under way.
+inline void CommonSetLongs(CommonMember* m, int64_t longs, int64_t now) {
+  const auto count = static_cast<uint64_t>(longs < UINT8_MAX ? longs : UINT8_MAX);
+  const uint64_t told = longs <= 0 ? 0 : count << kCommonStamp | CommonStampOf(now);
+  for (uint64_t used = Load(m->used); (used & kCommonLongMask) != told;) {
+    const uint64_t next = (used & ~kCommonLongMask) | told;
     if (__atomic_compare_exchange_n(&m->used, &used, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
   }
 }
-inline bool CommonIsLong(uint64_t used, int64_t now) {
+inline int64_t CommonLongs(uint64_t used, int64_t now) {
   const uint64_t stamp = used & kCommonStampMask;
   // The clocks of two threads that read them one after the other are a ms apart at most.
   const uint64_t age = (CommonStampOf(now) + 1 - stamp) & kCommonStampMask;
-  return stamp != 0 && age <= kCommonLongSeen;
+  return stamp != 0 && age <= kCommonLongSeen ? static_cast<int64_t>((used & kCommonLongMask) >> kCommonStamp) : 0;
 }
 
 struct CommonUsed {
-  uint64_t gpu = 0;     // in units, of all others; only differences mean something
-  int64_t longs = 0;    // so many others have a long launch under way,
-  int64_t shorts = 0;   // and so many others are at work, or were just now
-  bool silent = false;  // somebody is at work who has no limit, and so tells nothing of this
+  uint64_t gpu = 0;      // in units, of all others; only CommonUsedBetween says something
+  int64_t longs = 0;     // so many processes of others have a long launch under way,
+  int64_t siblings = 0;  // and so many others of this container;
+  int64_t shorts = 0;    // and so many others are at work, or were just now
+  bool silent = false;   // somebody is at work who has no limit, and so tells nothing of this
 };
 
 inline CommonUsed CommonLookAtUse(const CommonArea& area, int line, uint64_t gpu, int64_t now) {
   CommonUsed all;
   CommonForOthers(area, line, gpu, now, [&](const CommonMember& m) {
     const uint64_t his = Load(m.used);
-    all.gpu += his >> kCommonStamp;
+    all.gpu += his >> (kCommonStamp + kCommonLongs);
     const int64_t until = Load(m.active_until);
     const bool at_work = until > now && until < now + kCommonReach;
-    const bool is_long = CommonIsLong(his, now);
-    all.longs += is_long ? 1 : 0;
-    all.shorts += !is_long && (at_work || CommonSeenWithin(m, now, kCommonWants)) ? 1 : 0;
+    const int64_t longs = CommonLongs(his, now);
+    all.longs += longs;
+    all.shorts += longs == 0 && (at_work || CommonSeenWithin(m, now, kCommonWants)) ? 1 : 0;
     if (at_work && Load(m.rate) == 0) all.silent = true;
   });
   return all;
@@ -251,8 +261,9 @@ inline void CommonSetLag(CommonMember* m, int64_t lag) {
   if (Load(m->lag) != told) Store(m->lag, told);
 }
 
-// What each leaves to whoever lags further behind, in 1/10000 of its time, `most` at most. A GPU that is full loses some
-// time between its containers, and one of them would lag by all of that. Where more was promised than there is, all lag.
+// What each leaves to whoever lags further behind, in 1/10000 of its time, `most` at most. A GPU that is full loses
+// some time between its containers, and one of them would lag by all of that. Where more was promised than there is,
+// all lag.
 inline constexpr int64_t kCommonLagSpan = 1'000'000'000;  // is made up for within about so long
 constexpr int64_t CommonConcession(const CommonView& others, uint32_t rate, int64_t own_lag, int64_t most) {
   if (others.lag <= own_lag || others.limited_wanted + rate > kCommonAll) return 0;

@@ -19,10 +19,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const CommonView view = CommonLook(*area, line, gpu, 1, kNow);
     if (view.higher_until >= kNow + kCommonReach || view.active_until >= kNow + kCommonReach) std::abort();
     CommonUse(&area->members[1], -3);
-    CommonSetLong(&area->members[1], true, kNow);
-    if (!CommonIsLong(area->members[1].used, kNow)) std::abort();
+    CommonSetLongs(&area->members[1], 2, kNow);
+    if (CommonLongs(area->members[1].used, kNow) != 2) std::abort();
     const CommonUsed used = CommonLookAtUse(*area, line, gpu, kNow);
-    if (used.longs < 0 || used.shorts < 0 || used.longs + used.shorts > int64_t{kCommonMembers}) std::abort();
+    if (used.longs < 0 || used.shorts < 0 || used.shorts > int64_t{kCommonMembers}) std::abort();
+    if (used.longs > int64_t{UINT8_MAX} * kCommonMembers) std::abort();
     if (view.wanted < 0 || view.wanted > int64_t{10'000} * kCommonMembers) std::abort();
     const uint32_t rate = CommonBurstRate(3000, 8000, view.wanted);
     if (rate < 3000 || rate > 8000) std::abort();

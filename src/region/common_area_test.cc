@@ -120,7 +120,7 @@ TEST_F(CommonAreaTest, GivenWhatOthersUse_ThenItIsSummedUp_AndLongOnesAreCounted
   CommonUse(&area_->members[mine], 9000);
   CommonUse(&area_->members[Join(4, 1, 3000, kGpu + 1)], 9000);  // elsewhere
   CommonUse(&first, 3000);
-  CommonSetLong(&second, true, kNow);
+  CommonSetLongs(&second, 1, kNow);
   CommonUse(&second, 2000);
   CommonUse(&second, -1000);  // a correction does not touch the mark
   CommonUsed used = CommonLookAtUse(*area_, mine, kGpu, kNow);
@@ -128,11 +128,14 @@ TEST_F(CommonAreaTest, GivenWhatOthersUse_ThenItIsSummedUp_AndLongOnesAreCounted
   EXPECT_EQ(used.longs, 1);
   EXPECT_EQ(used.shorts, 1);
   EXPECT_FALSE(used.silent);
+  CommonSetLongs(&second, 3, kNow);
+  EXPECT_EQ(CommonLookAtUse(*area_, mine, kGpu, kNow).longs, 3);
+  CommonSetLongs(&second, 1, kNow);
   // Who was killed does not say it again, whoever else renews the line.
   second.seen_at = kNow + 60 * kMs;
   EXPECT_EQ(CommonLookAtUse(*area_, mine, kGpu, kNow + 40 * kMs).longs, 1);
   EXPECT_EQ(CommonLookAtUse(*area_, mine, kGpu, kNow + 60 * kMs).longs, 0);
-  CommonSetLong(&second, false, kNow);
+  CommonSetLongs(&second, 0, kNow);
   used = CommonLookAtUse(*area_, mine, kGpu, kNow);
   EXPECT_EQ(used.longs, 0);
   EXPECT_EQ(used.gpu, 4000u);
@@ -150,7 +153,7 @@ TEST_F(CommonAreaTest, WhenAContainerJoins_ThenNothingIsLeftOfTheOneBefore) {
   const int mine = Join(1);
   CommonMember& other = area_->members[Join(2)];
   CommonUse(&other, 1000);
-  CommonSetLong(&other, true, kNow);
+  CommonSetLongs(&other, 1, kNow);
   const int64_t later = kNow + 2 * kCommonPresent;
   area_->members[mine].seen_at = later;
   ASSERT_EQ(CommonJoin(area_.get(), 3, kGpu, later), static_cast<int>(&other - area_->members));

@@ -25,7 +25,8 @@ struct alignas(64) GpuTimeDevice {
   uint32_t burst;       // percent up to which idle time may be used; not above the limit: none; 0 = not said
   uint64_t workers;     // see GpuTimeWorkers
   int64_t beside_long;  // when a long launch of another container was last seen under way
-  uint64_t reserved[2];
+  uint64_t longs;       // see GpuTimeLongs
+  int64_t used;  // by launches that are not long, of all processes, ns of GPU time; only differences say something
 };
 static_assert(sizeof(GpuTimeDevice) == 64);
 
@@ -102,6 +103,43 @@ inline uint32_t GpuTimeWorkers(GpuTimeDevice* device, int64_t now, uint32_t* cou
         __atomic_compare_exchange_n(&device->workers, &word, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
       const uint64_t workers = before > count ? before : count;
       return workers == 0 ? 1 : static_cast<uint32_t>(workers);
+    }
+  }
+}
+
+// How many other processes have a long launch under way. Each says so again and again, in a byte of its own: when, in
+// 8 ms, or 0 for none. A killed process is forgotten by whoever looks next; of more than eight eight are counted.
+// `said`: the caller's own, of this device.
+inline constexpr int64_t kLongStamp = 8'000'000;
+inline constexpr uint32_t kLongStamps = 255;
+inline constexpr uint32_t kLongSeen = 7;  // stamps
+inline int64_t GpuTimeLongs(GpuTimeDevice* device, bool under_way, int64_t now, uint32_t* said) {
+  const auto stamp = static_cast<uint32_t>(now / kLongStamp % kLongStamps) + 1;
+  const uint32_t before = __atomic_load_n(said, __ATOMIC_RELAXED);  // byte + 1, stamp
+  uint64_t word = Load(device->longs);
+  for (;;) {
+    uint64_t next = 0;
+    int64_t others = 0;
+    int mine = -1, free = -1;
+    for (int i = 7; i >= 0; --i) {
+      const auto his = static_cast<uint32_t>(word >> 8 * i & 0xff);
+      // The clocks of two processes that look at them one after the other are one stamp apart at most.
+      const bool fresh = his != 0 && (stamp + 1 + kLongStamps - his) % kLongStamps <= kLongSeen + 1;
+      if (his != 0 && before == (static_cast<uint32_t>(i + 1) << 8 | his)) {
+        mine = i;
+      } else if (fresh) {
+        next |= uint64_t{his} << 8 * i;
+        ++others;
+      } else {
+        free = i;
+      }
+    }
+    const int place = !under_way ? -1 : mine >= 0 ? mine : free;
+    if (place >= 0) next |= uint64_t{stamp} << 8 * place;
+    if (next == word ||
+        __atomic_compare_exchange_n(&device->longs, &word, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      __atomic_store_n(said, place < 0 ? 0 : static_cast<uint32_t>(place + 1) << 8 | stamp, __ATOMIC_RELAXED);
+      return others;
     }
   }
 }

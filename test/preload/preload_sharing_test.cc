@@ -89,6 +89,22 @@ TEST_F(SharedGpu, GivenStepsOfHalfASecondBesideShortKernels_ThenEachHasItsShare)
   ExpectShare("large", "3", "70", "3", "5");
 }
 
+// Each of several processes has as many turns as another container: counted as one, the container would have 12 of 30,
+// and alone, as each pays for the turns of all in its first launch, 33 of 50.
+TEST_F(SharedGpu, GivenProcessesOfOneContainerWithLongSteps_ThenEachPaysForItsOwn) {
+  const Environment four = Container("four", {{"CUDA_DEVICE_SM_LIMIT", "50"}});
+  for (const char* name : {"1", "2", "3", "4"}) Begin(name, four, "paced_worker", "step100");
+  tries_ = 1;
+  ExpectShare("all", "1.5", "50", "7", "6");
+  for (const char* name : {"1", "2", "3", "4"}) End(name);
+  tries_ = 3;
+  const Environment three = Container("three", {{"CUDA_DEVICE_SM_LIMIT", "30"}});
+  Begin("large", Container("large", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", "step100");
+  for (const char* name : {"5", "6", "7"}) Begin(name, three, "paced_worker", "step100");
+  ExpectShare("large", "2", "70", "5", "6");
+  ExpectShare("all", "0", "100", "5", "6");
+}
+
 // Who has no limit has what others leave: were the GPU divided by equal turns, and what has the others' turns in it
 // charged in full, they would have 16 and 50.
 TEST_F(SharedGpu, GivenOneWithoutALimitBesideOneThatHasOne_ThenThatHasItsShare_AndTheOtherAllElse) {
@@ -113,7 +129,8 @@ TEST_F(SharedGpu, GivenOneWithoutALimitBesideOneWhoRestsNowAndThen_ThenHeSavesNo
   End("free");
 }
 
-// What a full GPU loses between its containers one of them would lag by, so who does not lag leaves him some of his own.
+// What a full GPU loses between its containers one of them would lag by, so who does not lag leaves him some of his
+// own.
 TEST_F(SharedGpu, GivenOneThatLagsBehind_ThenTheOtherLeavesHimSome) {
   const hami::region::CommonFile file = hami::region::OpenCommonArea(common().c_str());
   ASSERT_NE(file.area, nullptr);

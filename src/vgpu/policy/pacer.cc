@@ -263,6 +263,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   const Admission admitted = AdmitLaunch({device, stream, per_thread, kind}, cost, gives_way, &now, &waited);
   const uint32_t rate = admitted.rate;
 
+  KeepHelperAwake();  // it goes to sleep while a launch is held for seconds, and is to look at this one
   LaunchesOn(device, stream, per_thread, now);
   kind = ClaimKind(name.kind);
   cost = ExpectedCost(kind, name);  // may have been learnt while we waited

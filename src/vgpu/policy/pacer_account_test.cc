@@ -181,6 +181,46 @@ TEST(GpuTimeWorkers, AfterARest_ThenNobodyElseIsThere) {
   EXPECT_EQ(region::GpuTimeWorkers(&account, kStart + 2 * region::kWorkPeriod, &counted_in[0]), 1u);
 }
 
+TEST(GpuTimeLongs, EachSaysSoAgainAndAgain_AndSeesHowManyOthersDo) {
+  GpuTimeDevice account{};
+  uint32_t said[3]{};
+  EXPECT_EQ(region::GpuTimeLongs(&account, true, kStart, &said[0]), 0);
+  EXPECT_EQ(region::GpuTimeLongs(&account, true, kStart, &said[1]), 1);
+  EXPECT_EQ(region::GpuTimeLongs(&account, false, kStart, &said[2]), 2) << "who has none sees those who have";
+  for (int64_t later = 0; later < 20'000 * kMs; later += 10 * kMs) {
+    EXPECT_EQ(region::GpuTimeLongs(&account, true, kStart + later, &said[0]), later <= 40 * kMs ? 1 : 0)
+        << "the second one was killed; " << later / kMs << " ms later";
+    if (later == 40 * kMs) later = 70 * kMs;
+  }
+  EXPECT_EQ(region::GpuTimeLongs(&account, false, kStart + 20'000 * kMs, &said[0]), 0);
+  EXPECT_EQ(account.longs, 0u);
+}
+
+TEST(GpuTimeLongs, GivenMoreThanEight_ThenEightAreSeen_AndOneThatIsThroughMakesRoom) {
+  GpuTimeDevice account{};
+  uint32_t said[10]{};
+  for (uint32_t& his : said) region::GpuTimeLongs(&account, true, kStart, &his);
+  EXPECT_EQ(region::GpuTimeLongs(&account, true, kStart, &said[0]), 7);
+  EXPECT_EQ(region::GpuTimeLongs(&account, true, kStart, &said[9]), 8);
+  region::GpuTimeLongs(&account, false, kStart, &said[3]);
+  EXPECT_EQ(region::GpuTimeLongs(&account, true, kStart, &said[9]), 7);
+  // Who did not come by for long has lost its place, and takes another one, not somebody else's.
+  const int64_t later = kStart + 100 * kMs;
+  region::GpuTimeLongs(&account, true, later, &said[8]);
+  EXPECT_EQ(region::GpuTimeLongs(&account, true, later, &said[0]), 1);
+  EXPECT_EQ(region::GpuTimeLongs(&account, true, later, &said[8]), 1);
+}
+
+TEST(GpuTimeLongs, GivenAnyContent_ThenItIsEightAtMostAndRightSoonAfter) {
+  for (const uint64_t word : {~uint64_t{0}, uint64_t{0x0101'0101'0101'0101}, uint64_t{0x80ff'0001'7f00'fe01}}) {
+    GpuTimeDevice account{};
+    account.longs = word;
+    uint32_t said = 0x0101;
+    EXPECT_LE(region::GpuTimeLongs(&account, true, kStart, &said), 8);
+    EXPECT_EQ(region::GpuTimeLongs(&account, true, kStart + 100 * kMs, &said), 0) << word;
+  }
+}
+
 // A region may hold anything, and be of another boot, whose clock was ahead.
 TEST(GpuTimeWorkers, GivenAnyContent_ThenItIsOneAtLeastAndRightAfterTwoPeriods) {
   for (const uint64_t word : {~uint64_t{0}, uint64_t{0xffff}, uint64_t{0xffff'ffff}, uint64_t{0xffff} << 16,

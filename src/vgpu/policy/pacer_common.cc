@@ -23,11 +23,11 @@ constexpr int64_t kAskAgain = 30'000'000;
 constexpr int64_t kHears = 100'000'000;
 constexpr int64_t kSlack = 250'000;  // between the end that was expected and the next launch
 
-constexpr int64_t kLagsFrom = 4'000'000;  // who shares the GPU has a balance of some ms at times
-constexpr int64_t kMostConceded = 400;    // of 10000; shares are kept to a point,
+constexpr int64_t kLagsFrom = 4'000'000;   // who shares the GPU has a balance of some ms at times
+constexpr int64_t kMostConceded = 400;     // of 10000; shares are kept to a point,
 constexpr int64_t kSpareConceded = 5'000;  // and who has none has no share
-constexpr uint32_t kLeastSpare = 100;    // of 10000: nobody promised it anything
-constexpr uint32_t kIdleRate = 100'000;  // while nobody else has use for the GPU: a debt is soon paid
+constexpr uint32_t kLeastSpare = 100;      // of 10000: nobody promised it anything
+constexpr uint32_t kIdleRate = 100'000;    // while nobody else has use for the GPU: a debt is soon paid
 
 constexpr int64_t kLooksAgain = 12'000'000;    // within that a launch that is under way is looked at
 constexpr int64_t kLookAgain = 1'000'000'000;  // for an area where there was none
@@ -51,6 +51,7 @@ constinit std::atomic<int64_t> g_asked_at{0};
 constinit std::atomic<int64_t> g_quiet_since{0};
 constinit std::atomic<bool> g_always[region::kMaxDevices]{};
 constinit std::atomic<int64_t> g_used[region::kMaxDevices]{};  // ns, by short launches of this process
+constinit uint32_t g_long[region::kMaxDevices]{};              // of GpuTimeLongs
 constinit std::atomic<uint64_t> g_gpu[region::kMaxDevices]{};
 
 uint64_t Mix(uint64_t h, uint64_t value) {
@@ -208,25 +209,29 @@ void TellOthersAlways(int device, int64_t now) {
 }
 
 void TellUsed(int device, int64_t gpu, int64_t now) {
+  const int64_t before = g_used[device].fetch_add(gpu, std::memory_order_relaxed);
+  __atomic_fetch_add(&AccountOf(device)->used, gpu, __ATOMIC_RELAXED);
+  WorkersOf(device, now);
   region::CommonMember* const mine = Mine(device, now);
   if (mine == nullptr) return;
-  const int64_t before = g_used[device].fetch_add(gpu, std::memory_order_relaxed);
   region::CommonUse(mine, ((before + gpu) >> region::kCommonUnit) - (before >> region::kCommonUnit));
 }
 
 void TellLong(int device, int64_t now) {
+  const int64_t siblings = region::GpuTimeLongs(AccountOf(device), true, now, &g_long[device]);
   region::CommonMember* const mine = Renew(device, LimitOf(device), now);
   if (mine == nullptr) return;
-  region::CommonSetLong(mine, true, now);
+  region::CommonSetLongs(mine, 1 + siblings, now);
   // Whoever thinks that it has ended measures it with his own.
   const int64_t until = now + kLooksAgain;
   if (region::Load(mine->active_until) < until) region::Store(mine->active_until, until);
 }
 
 void TellNoLong(int device, int64_t left, int64_t now) {
+  const int64_t siblings = region::GpuTimeLongs(AccountOf(device), false, now, &g_long[device]);
   region::CommonMember* const mine = Mine(device, now);
   if (mine == nullptr) return;
-  region::CommonSetLong(mine, false, now);
+  region::CommonSetLongs(mine, siblings, now);
   const int64_t told = region::Load(mine->active_until);
   const int64_t until = now + left * (1 + Others(device, now).active) + kSlack;
   if (told > until && told <= now + kLooksAgain && WorkersOf(device, now) == 1)
@@ -243,16 +248,23 @@ int64_t Concession(int device, int64_t gpu, uint32_t rate, int64_t now) {
   if (mine == nullptr) return 0;
   const int64_t own_lag = region::Load(mine->lag) * region::kCommonLagUnit;
   const bool spare = LimitOf(device) == kSpare;
-  const int64_t part = region::CommonConcession(Others(device, now), spare ? 0 : rate, own_lag,
-                                                spare ? kSpareConceded : kMostConceded);
+  const int64_t part =
+      region::CommonConcession(Others(device, now), spare ? 0 : rate, own_lag, spare ? kSpareConceded : kMostConceded);
   return gpu / region::kCommonAll * part + gpu % region::kCommonAll * part / region::kCommonAll;
 }
 
 region::CommonUsed UsedByOthers(int device, int64_t now) {
   const uint64_t gpu = device < 0 ? 0 : GpuOf(device);
   const region::CommonArea* const area = gpu == 0 ? nullptr : Area(device);
-  if (area == nullptr) return {.silent = true};
-  return region::CommonLookAtUse(*area, region::Load(g_places[device].line), gpu, now);
+  region::CommonUsed used{.silent = true};
+  if (area != nullptr) used = region::CommonLookAtUse(*area, region::Load(g_places[device].line), gpu, now);
+  region::GpuTimeDevice* const account = AccountOf(device);
+  const int64_t of_siblings = region::Load(account->used) - g_used[device].load(std::memory_order_relaxed);
+  used.gpu += static_cast<uint64_t>(of_siblings >> region::kCommonUnit);
+  used.siblings = region::GpuTimeLongs(account, region::Load(g_long[device]) != 0, now, &g_long[device]);
+  const int64_t short_ones = WorkersOf(device, now) - 1 - used.siblings;
+  used.shorts += short_ones > 0 ? short_ones : 0;
+  return used;
 }
 
 [[gnu::noinline]] region::CommonView Others(int device, int64_t now) {

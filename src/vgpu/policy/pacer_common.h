@@ -35,7 +35,8 @@ void TellOthersAlways(int device, int64_t now);
 void TellUsed(int device, int64_t gpu, int64_t now);
 void TellLong(int device, int64_t now);
 void TellNoLong(int device, int64_t left, int64_t now);
-// The same of the others; nothing is told where there is no area.
+// The same of the others, and of the other processes of this container; of others nothing is told where there is no
+// area.
 region::CommonUsed UsedByOthers(int device, int64_t now);
 
 // `balance` is there though this container would use it, as the others' turns come first.

@@ -20,6 +20,7 @@ constexpr int64_t kMs = 1'000'000;
 constexpr uint32_t kThird = 3'000;
 constexpr int64_t kStart = 1'000'000 * kMs;
 
+region::GpuTimeDevice g_account{};
 region::Region g_region{};
 region::Attachment g_attachment{};
 Settings g_settings{};
@@ -32,12 +33,14 @@ uint32_t LimitOf(int) { return kThird; }
 uint32_t CoresBurst(int) { return 0; }
 int64_t WorkersOf(int, int64_t) { return 1; }
 int64_t MonotonicNanos() { return kStart; }
+region::GpuTimeDevice* AccountOf(int) { return &g_account; }
 
 namespace {
 
 class ToldToOthers : public testing::Test {
  protected:
   ToldToOthers() : path_(testing::TempDir() + "hami-common-" + std::to_string(getpid())) {
+    g_account = {};
     g_attachment = {};
     g_attachment.region = &g_region;
     g_region.device_count = 1;
@@ -93,6 +96,28 @@ TEST_F(ToldToOthers, GivenWhoLaunchesWithoutALook_ThenHeIsAtWorkUntilHeIsOverdue
   EXPECT_EQ(AtWork(kStart), 1);
   EXPECT_EQ(AtWork(kStart + 850 * kMs), 1);
   EXPECT_EQ(AtWork(kStart + 950 * kMs), 0);
+}
+
+// Long launches take turns by processes, whatever container they are in.
+TEST_F(ToldToOthers, GivenProcessesOfThisContainer_ThenOthersSeeHowManyHaveALongLaunch_AndSoDoesEachOfThem) {
+  Join(kStart + 5 * kMs);
+  const auto seen = [&] { return region::CommonLookAtUse(*file_.area, 1, file_.area->members[0].gpu, kStart).longs; };
+  uint32_t said[2]{};
+  region::GpuTimeLongs(&g_account, true, kStart, &said[0]);
+  EXPECT_EQ(UsedByOthers(0, kStart).siblings, 1);
+  TellLong(0, kStart);
+  EXPECT_EQ(seen(), 2);
+  region::GpuTimeLongs(&g_account, true, kStart, &said[1]);
+  EXPECT_EQ(UsedByOthers(0, kStart).siblings, 2);
+  EXPECT_EQ(UsedByOthers(0, kStart).longs, 0);
+  TellNoLong(0, 0, kStart);
+  EXPECT_EQ(seen(), 2);
+  // What a sibling's short launches are charged counts, and what its own are does not.
+  const region::CommonUsed before = UsedByOthers(0, kStart);
+  TellUsed(0, 100 * kMs, kStart);
+  EXPECT_EQ(region::CommonUsedBetween(before.gpu, UsedByOthers(0, kStart).gpu), 0);
+  g_account.used += 7 << region::kCommonUnit;
+  EXPECT_EQ(region::CommonUsedBetween(before.gpu, UsedByOthers(0, kStart).gpu), 7);
 }
 
 TEST_F(ToldToOthers, GivenOneWithALimit_ThenWhoHasNoneLeavesItsPart_WhileItIsAtWork) {

@@ -88,7 +88,8 @@ void Settle(TimedLaunch* t, int64_t now) {
     const bool beside = ContendedSince(t->device, t->launched_at, now);
     const auto taken = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
     const bool all_own = OneStream(*t) || t->covers;
-    const int64_t own = beside && !siblings && taken >= kLong && all_own ? OwnOf(t->shared, taken) : 0;
+    const bool of_many = (beside || siblings) && taken >= kLong && all_own;
+    const int64_t own = of_many ? OwnOf(t->shared, taken, beside) : 0;
     const bool contended = beside && own == 0;
     if (t->covers && !contended) return SettleCover(t, own != 0 ? own : taken, now);
     int64_t accepted = Learn(&next, own != 0 ? own : taken,
@@ -97,8 +98,8 @@ void Settle(TimedLaunch* t, int64_t now) {
                               .host_span = t->host_span,
                               .contended = contended,
                               .suspected = contended && !OthersKnown(t->device),
-                              .siblings = siblings,
-                              .alone = Alone(*t, beside),
+                              .siblings = siblings && own == 0,
+                              .alone = own == 0 && Alone(*t, beside),
                               .told = own != 0,
                               .sharers = t->unknown && contended ? Sharers(t->device, now) : 1,
                               .own = ScaleFor(t->device, 100)});
@@ -132,7 +133,8 @@ void PayForPassed(TimedLaunch* t, int64_t now) {
   if (t->begun_at == 0) t->begun_at = since;
   until = now;
   if (!t->unknown && BesideOthers(*t, now)) return;
-  const int64_t charge = PayFor(&t->running, (now - since) / Sharers(t->device, now));
+  const int64_t sharers = Sharers(t->device, now) + t->shared.seen.siblings;
+  const int64_t charge = PayFor(&t->running, (now - since) / sharers);
   if (charge <= 0) return;
   t->charged += charge;
   Pay(t->device, charge, now);
@@ -169,7 +171,7 @@ void MakeRoomForUnknown(int device) {
 
 [[gnu::cold]] bool OwnIsKnown(const TimedLaunch& t, int64_t now) {
   if (!BesideOthers(t, now)) return true;
-  return g_siblings[t.device].until < t.launched_at && t.running.expected >= kLong && t.shared.told;
+  return t.running.expected >= kLong && (t.shared.told || !ContendedSince(t.device, t.launched_at, now));
 }
 
 void LookAhead(TimedLaunch* t, int64_t now) {

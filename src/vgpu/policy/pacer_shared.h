@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What of the time that a long launch took was its own, where containers tell each other what they have of the GPU
-// (region/common_area.h): pure arithmetic, no clock, no driver. A GPU that is shared gives equal turns to all that have
-// work. A launch of many turns shared them with the long launches of others that were under way, and all of those with
-// the short ones, whose time is known. It is looked at a few ms apart; what begins or ends in between is somewhere in
-// the middle.
+// (region/common_area.h), and the processes of one do (region/gpu_time.h): pure arithmetic, no clock, no driver. A GPU
+// that is shared gives equal turns to all that have work. A launch of many turns shared them with the long launches of
+// others that were under way, and all of those with the short ones, whose time is known. It is looked at a few ms
+// apart; what begins or ends in between is somewhere in the middle.
 #pragma once
 
 #include <stdint.h>
@@ -22,14 +22,12 @@ struct SharedTime {
   int64_t own = 0;     // of which the GPU worked for this one
   int64_t owed = 0;    // what others with short launches were charged, and can not have had yet
   region::CommonUsed seen;
-  bool told = false;  // others said what they did, at every look
+  bool told = false;  // other containers said what they did, at every look
 };
 
-// ns; far out where the counts are of no use.
+// ns
 constexpr int64_t ToldBetween(const region::CommonUsed& before, const region::CommonUsed& after) {
-  constexpr int64_t kFar = int64_t{1} << 40;
-  const auto units = static_cast<int64_t>(after.gpu - before.gpu);
-  return (units > kFar ? kFar : units < -kFar ? -kFar : units) * (int64_t{1} << region::kCommonUnit);
+  return region::CommonUsedBetween(before.gpu, after.gpu) * (int64_t{1} << region::kCommonUnit);
 }
 
 constexpr SharedTime SharedFrom(const region::CommonUsed& seen, int64_t now) {
@@ -44,7 +42,7 @@ constexpr void LookAround(SharedTime* s, const region::CommonUsed& seen, bool be
     // much in between.
     const int64_t told = ToldBetween(s->seen, seen);
     if (told > -kMostTold && told < span + kMostTold) s->owed += told;
-    const int64_t longs = seen.longs + s->seen.longs;
+    const int64_t longs = seen.longs + seen.siblings + s->seen.longs + s->seen.siblings;
     const int64_t least = span * 2 / (2 + longs + seen.shorts + s->seen.shorts);
     // What they were charged beforehand, and can not have had yet, they have later.
     const int64_t most = span - (2 + longs) * least / 2;
@@ -58,9 +56,9 @@ constexpr void LookAround(SharedTime* s, const region::CommonUsed& seen, bool be
   s->told = s->told && !seen.silent;
 }
 
-// ns of what took `measured` from its beginning to its end; 0: nobody can say.
-constexpr int64_t OwnOf(const SharedTime& s, int64_t measured) {
-  if (!s.told || s.passed <= 0 || s.passed < measured / 2) return 0;
+// ns of what took `measured` from its beginning to its end, `beside` other containers or not; 0: nobody can say.
+constexpr int64_t OwnOf(const SharedTime& s, int64_t measured, bool beside) {
+  if ((beside && !s.told) || s.passed <= 0 || s.passed < measured / 2) return 0;
   // As in what was looked at, so in the few ms after the last look. The product of two times of some seconds is more
   // than fits.
   return static_cast<int64_t>(static_cast<double>(s.own) / static_cast<double>(s.passed) *

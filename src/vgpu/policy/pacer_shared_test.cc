@@ -14,11 +14,11 @@ constexpr int64_t kTick = 5 * kMs;
 
 // What others have: `longs` with a long launch, `shorts` that are charged `percent` of the time together.
 region::CommonUsed Others(int64_t longs, int64_t shorts = 0, int64_t charged = 0) {
-  return {static_cast<uint64_t>(charged >> region::kCommonUnit), longs, shorts, false};
+  return {.gpu = static_cast<uint64_t>(charged >> region::kCommonUnit), .longs = longs, .shorts = shorts};
 }
 
 double OwnMs(const SharedTime& s, int64_t measured) {
-  return static_cast<double>(OwnOf(s, measured)) / static_cast<double>(kMs);
+  return static_cast<double>(OwnOf(s, measured, true)) / static_cast<double>(kMs);
 }
 
 TEST(SharedTime, GivenNobodyElse_ThenAllOfItIsItsOwn) {
@@ -75,8 +75,8 @@ TEST(SharedTime, GivenAnyClaim_ThenNobodyHasMoreThanHisTurns) {
       LookAround(&s, Others(0, 1, static_cast<int64_t>(static_cast<uint64_t>(claim) * static_cast<uint64_t>(i))), true,
                  kStart + i * kTick);
     }
-    EXPECT_GE(OwnOf(s, 200 * kMs), 100 * kMs - 1) << claim;
-    EXPECT_LE(OwnOf(s, 200 * kMs), 200 * kMs) << claim;
+    EXPECT_GE(OwnOf(s, 200 * kMs, true), 100 * kMs - 1) << claim;
+    EXPECT_LE(OwnOf(s, 200 * kMs, true), 200 * kMs) << claim;
   }
 }
 
@@ -114,12 +114,21 @@ TEST(SharedTime, WhileItHasNotBegun_ThenNothingCounts) {
 TEST(SharedTime, GivenOneWhoTellsNothing_OrTooFewLooks_ThenNobodyCanSay) {
   SharedTime s = SharedFrom(Others(1), kStart);
   LookAround(&s, Others(1), true, kStart + kTick);
-  EXPECT_EQ(OwnOf(s, 100 * kMs), 0);
+  EXPECT_EQ(OwnOf(s, 100 * kMs, true), 0);
   region::CommonUsed silent = Others(1);
   silent.silent = true;
   LookAround(&s, silent, true, kStart + 18 * kTick);
   LookAround(&s, Others(1), true, kStart + 20 * kTick);
-  EXPECT_EQ(OwnOf(s, 100 * kMs), 0);
+  EXPECT_EQ(OwnOf(s, 100 * kMs, true), 0);
+  EXPECT_NEAR(static_cast<double>(OwnOf(s, 100 * kMs, false)), 50.0 * kMs, 1.0 * kMs) << "of the same container";
+}
+
+TEST(SharedTime, GivenProcessesOfTheSameContainer_ThenEachTakesTurnsLikeAnotherContainer) {
+  region::CommonUsed siblings = Others(0);
+  siblings.siblings = 3;
+  SharedTime s = SharedFrom(siblings, kStart);
+  for (int i = 1; i <= 80; ++i) LookAround(&s, siblings, true, kStart + i * kTick);
+  EXPECT_NEAR(OwnMs(s, 400 * kMs), 100, 0.1);
 }
 
 // Without what others had there is no reason to take what is high for theirs.
