@@ -89,9 +89,7 @@ int64_t CrowdWait(int device, int64_t cost, int64_t* since, int64_t now) {
   return 0;
 }
 
-bool CrowdHeld(int device, int64_t now) {
-  return now - g_held[device].at.load(std::memory_order_relaxed) < kJustNow;
-}
+bool CrowdHeld(int device, int64_t now) { return now - g_held[device].at.load(std::memory_order_relaxed) < kJustNow; }
 
 void GoesInCrowd(int device, int64_t ahead, int64_t charge, int64_t crowd, int64_t now) {
   Tell(device, ahead + charge, crowd, now);
