@@ -258,7 +258,7 @@ constexpr bool WaitsForTurn(const Estimate& e, int64_t measured, const Circumsta
 // Out of all proportion, and nobody else's time: an argument makes it another launch. A mean says nothing of such
 // kinds, so each is timed from then on, however short most of them are.
 constexpr bool OutOfProportion(const Estimate& e, int64_t measured, const Circumstances& at) {
-  if (e.samples == 0 || !at.alone || at.siblings) return false;
+  if (!at.alone || at.siblings) return false;
   const int64_t certain = at.gap == Gap::kNone ? measured : measured - at.host_span;
   return certain > e.cost + kRareFrom && (e.rare != 0 || certain > 4 * e.cost);
 }
@@ -268,7 +268,7 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   const bool known_better = KnownBetter(*e, at);
   const uint32_t seen = e->samples;
   if (seen < kSettled) ++e->samples;
-  if (OutOfProportion(*e, measured, at)) {
+  if (seen != 0 && OutOfProportion(*e, measured, at)) {
     e->varies = true;
     e->rare = kRare;
     e->cost += (measured - e->cost) / (Varies(*e) && seen == kSettled ? 32 : 8);

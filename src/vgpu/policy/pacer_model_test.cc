@@ -17,6 +17,13 @@ TEST(LaunchCost, GivenFirstMeasurement_ThenItIsTheCost) {
   EXPECT_EQ(e.cost, 5'000);
 }
 
+TEST(LaunchCost, GivenFirstMeasurementAlone_ThenNothingIsThereYetThatItCouldBeOutOfProportionTo) {
+  Estimate e;
+  EXPECT_EQ(Learn(&e, 2 * kMs, {.alone = true}), 2 * kMs);
+  EXPECT_EQ(e.cost, 2 * kMs);
+  EXPECT_EQ(e.rare, 0);
+}
+
 TEST(LaunchCost, GivenFirstMeasurementInflated_ThenTheNextOnesCorrectItSoon) {
   Estimate e;
   Learn(&e, 4 * kMs);
