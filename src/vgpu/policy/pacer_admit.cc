@@ -127,7 +127,8 @@ Admission Admit(const Destination& to, int64_t cost, bool gives_way, int64_t* no
     if (balance >= chunk || alone || (measures && WindowGoesOn(device, *now))) {
       // Who gives way has less in flight (AdmitQuantum).
       const int64_t wait = gives_way ? 0 : CrowdWait(device, cost + kLease, &crowded_since, *now);
-      TellLag(device, CrowdHeld(device, *now) ? balance : 0, *now);
+      // What is let go at once after a wait is no lag.
+      TellLag(device, CrowdHeld(device, *now) ? balance - ChunkOf(device, cost) : 0, *now);
       if (wait != 0) {
         region::SleepNanos(wait);
         continue;
