@@ -25,6 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (used.longs < 0 || used.shorts < 0 || used.shorts > int64_t{kCommonMembers}) std::abort();
     if (used.longs > int64_t{UINT8_MAX} * kCommonMembers) std::abort();
     if (view.wanted < 0 || view.wanted > int64_t{10'000} * kCommonMembers) std::abort();
+    const int64_t conceded = CommonConcession(view, 3000, 0, 400);
+    if (view.lag < 0 || conceded < 0 || conceded > 400) std::abort();
     const uint32_t rate = CommonBurstRate(3000, 8000, view.wanted);
     if (rate < 3000 || rate > 8000) std::abort();
   }

@@ -69,7 +69,8 @@ StreamName NameOf(CUstream stream, bool per_thread) {
 void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now) {
   const StreamName name = NameOf(stream, per_thread);
   LastStream& last = g_last_stream[device];
-  if (last.stream.load(std::memory_order_relaxed) == name.stream && last.thread == name.thread) return;
+  const bool same = last.stream.load(std::memory_order_relaxed) == name.stream && last.thread == name.thread;
+  if (same && last.known.load(std::memory_order_relaxed)) return;
   last.stream.store(name.stream, std::memory_order_relaxed);
   last.thread.store(name.thread, std::memory_order_relaxed);
   // Before the first launch of all there is nothing on any other.

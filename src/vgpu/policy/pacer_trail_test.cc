@@ -79,6 +79,13 @@ TEST_F(TrailTest, GivenAllOnOneStream_ThenSoItWasFromTheBeginning_AndSinceTheLas
   EXPECT_EQ(OneStreamSince(0), kStart + 6 * kUs);
 }
 
+TEST_F(TrailTest, GivenTheFirstLaunchOnTheNullStream_ThenThatIsAnotherOneToo) {
+  LaunchesOn(0, nullptr, false, kStart);
+  EXPECT_EQ(OneStreamSince(0), 0);
+  LaunchesOn(0, kOne, false, kStart + kUs);
+  EXPECT_EQ(OneStreamSince(0), kStart + kUs);
+}
+
 TEST_F(TrailTest, GivenWork_ThenItIsInFlightUntilItsMarkIsReached) {
   const CUevent first = Launch(kOne, 500 * kUs, kStart);
   const CUevent second = Launch(kOne, 300 * kUs, kStart);
