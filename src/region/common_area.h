@@ -52,7 +52,7 @@ inline constexpr int64_t kCommonQuiet = 50'000'000;        // nobody may ask for
 inline constexpr int64_t kCommonQuietAgain = 200'000'000;  // of which nobody waits longer than that for all who ask
 inline constexpr uint32_t kCommonAll = 10'000;             // of the GPU's time, as a rate
 inline constexpr int64_t kCommonWants = 20'000'000;        // seen within that: it has use for GPU time
-inline constexpr int64_t kCommonLagUnit = 16'384;
+inline constexpr int64_t kCommonLagUnit = 16'384;          // ns, of what lags
 
 inline bool CommonSeenWithin(const CommonMember& m, int64_t now, int64_t span) {
   const int64_t seen = Load(m.seen_at);

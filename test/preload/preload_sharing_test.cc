@@ -89,8 +89,8 @@ TEST_F(SharedGpu, GivenStepsOfHalfASecondBesideShortKernels_ThenEachHasItsShare)
   ExpectShare("large", "3", "70", "3", "5");
 }
 
-// Each of several processes has as many turns as another container: counted as one, the container would have 12 of 30,
-// and alone, as each pays for the turns of all in its first launch, 33 of 50.
+// Each of several processes has as many turns as another container: counted as one, the container would have some 21 of
+// 30, and alone, as each pays for the turns of all in its first launch, 37 of 50.
 TEST_F(SharedGpu, GivenProcessesOfOneContainerWithLongSteps_ThenEachPaysForItsOwn) {
   const Environment four = Container("four", {{"CUDA_DEVICE_SM_LIMIT", "50"}});
   for (const char* name : {"1", "2", "3", "4"}) Begin(name, four, "paced_worker", "step100");

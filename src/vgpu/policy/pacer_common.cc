@@ -211,7 +211,7 @@ void TellOthersAlways(int device, int64_t now) {
 void TellUsed(int device, int64_t gpu, int64_t now) {
   const int64_t before = g_used[device].fetch_add(gpu, std::memory_order_relaxed);
   __atomic_fetch_add(&AccountOf(device)->used, gpu, __ATOMIC_RELAXED);
-  WorkersOf(device, now);
+  WorkersOf(device, now);  // counts this one, for its siblings
   region::CommonMember* const mine = Mine(device, now);
   if (mine == nullptr) return;
   region::CommonUse(mine, ((before + gpu) >> region::kCommonUnit) - (before >> region::kCommonUnit));
