@@ -35,15 +35,16 @@ struct Estimate {
 enum class Gap : uint8_t { kUnsure, kNone, kCertain };
 struct Circumstances {
   Gap gap = Gap::kUnsure;
-  int64_t host_gap = 0;    // ns that the host took between event and launch
-  int64_t host_span = 0;   // and for all of it; what was not measured longer may have ended before the second event
-  bool contended = false;  // others use the GPU
-  bool suspected = false;  // that they do only follows from what this container was charged
-  bool siblings = false;   // other processes of this container do, whose time is charged to them
-  bool alone = false;      // nobody does, for certain
-  bool told = false;       // others do, and what they had is not in it (pacer_shared.h)
-  int64_t sharers = 1;     // beside others: of so many, each is to pay for a part of what was measured
-  int64_t own = 100;       // per cent of what is measured that is this launch's, where streams overlap
+  int64_t host_gap = 0;       // ns that the host took between event and launch
+  int64_t host_span = 0;      // and for all of it; what was not measured longer may have ended before the second event
+  bool contended = false;     // others use the GPU
+  bool suspected = false;     // that they do only follows from what this container was charged
+  bool siblings = false;      // other processes of this container do, whose time is charged to them
+  bool alone = false;         // nobody does, for certain
+  bool told = false;          // others do, and what they had is not in it (pacer_shared.h)
+  int64_t spare = INT64_MAX;  // ns that the limit leaves the GPU idle after a launch of this kind
+  int64_t sharers = 1;        // beside others: of so many, each is to pay for a part of what was measured
+  int64_t own = 100;          // per cent of what is measured that is this launch's, where streams overlap
 };
 
 inline constexpr uint32_t kConfident = 8;
@@ -162,11 +163,20 @@ constexpr bool FirstAlone(const Estimate& e, int64_t measured, const Circumstanc
   return e.alone < kConfident && ((measured < e.cost - e.cost / 8 && other) || TwoAreLess(e, measured));
 }
 
-// A measurement that may hold a wait for a turn among processes of this container, for any time; one behind others of
+// A launch is let go when the one before is paid for, `spare` ns after that is expected to end. One of another process,
+// which varies as this one does, ends later now and then; so long that makes it wait in the mean. A great spread may
+// only come from the first ones, which waited.
+constexpr int64_t WaitInTurn(const Estimate& e, int64_t spare) {
+  const int64_t spread = e.spread < e.cost / 8 ? e.spread : e.cost / 8;
+  return spare < spread ? (spread - spare) * (spread - spare) / (4 * spread) : 0;
+}
+
+// A measurement that may hold a wait for a turn among processes of this container, for any time. One behind others of
 // its stream does less often.
-constexpr int64_t LearnInTurn(Estimate* e, int64_t measured, Gap gap, uint32_t seen) {
-  const int64_t share = seen < kSettled ? seen - kConfident / 2 : gap == Gap::kNone ? 16 : 128;
-  e->cost += (measured - e->cost) / share;
+constexpr int64_t LearnInTurn(Estimate* e, int64_t measured, const Circumstances& at, uint32_t seen) {
+  const bool behind = at.gap == Gap::kNone;
+  const int64_t share = seen < kSettled ? seen - kConfident / 2 : behind ? 16 : 128;
+  e->cost += (measured - (behind ? 0 : WaitInTurn(*e, at.spare)) - e->cost) / share;
   return e->cost;
 }
 
@@ -305,7 +315,7 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   e->high_run = e->near_run = 0;
   if (waits) return e->cost;
   if (taking_turns && seen >= kConfident && measured > e->cost - e->cost / 5) {
-    return LearnInTurn(e, measured, at.gap, seen);
+    return LearnInTurn(e, measured, at, seen);
   }
   const bool even =
       e->cost >= kGapless || !GapMatters(*e, at) || (at.gap == Gap::kCertain && !e->gapless && Varies(*e));

@@ -33,6 +33,11 @@ void Pay(int device, int64_t gpu, int64_t now) {
 // Among so many the GPU's time is divided now.
 int64_t Sharers(int device, int64_t now) { return 1 + Others(device, now).active; }
 
+int64_t SpareAfter(int64_t cost, int device) {
+  const uint32_t rate = RateOf(device);
+  return rate == 0 ? INT64_MAX : region::WallToEarn(cost, rate) - cost;
+}
+
 bool OneStream(const TimedLaunch& t) { return OneStreamSince(t.device) + kOneStream < t.launched_at; }
 
 // Whether nothing else can have been in its way: nobody, nor another stream of this process.
@@ -101,6 +106,7 @@ void Settle(TimedLaunch* t, int64_t now) {
                               .siblings = siblings && own == 0,
                               .alone = own == 0 && Alone(*t, beside),
                               .told = own != 0,
+                              .spare = SpareAfter(next.cost, t->device),
                               .sharers = t->unknown && contended ? Sharers(t->device, now) : 1,
                               .own = ScaleFor(t->device, 100)});
     const bool undoubted = learns && t->kind->estimate.doubted != 0 && next.doubted == 0;
