@@ -124,6 +124,14 @@ constexpr void Widen(Estimate* e, int64_t off) {
   if (off > e->spread) e->spread = off;
 }
 
+// Among processes that take turns nobody tells which measurement is alone. How far few of them reach down says little
+// of how far others reach up, and what is refused keeps the cost where it is.
+constexpr int64_t BandTopInTurn(const Estimate& e) {
+  const int64_t top = BandTopBesideOthers(e);
+  const int64_t wide = e.cost + e.cost / 8 + kGap;
+  return e.samples < kSettled && top < wide ? wide : top;
+}
+
 // A measurement above all that is likely: somebody else's time, until it persists.
 constexpr int64_t LearnHigh(Estimate* e, int64_t measured, const Circumstances& at) {
   const bool contended = at.contended;
@@ -291,9 +299,10 @@ constexpr int64_t TakeIn(Estimate* e, int64_t measured, const Circumstances& at)
   const bool taking_turns = at.siblings && !at.contended && e->cost >= kGapless;
   const bool beside = at.contended || taking_turns;
   const bool its_own = exact && !at.siblings;
-  const bool high = !at.told && measured > (beside    ? BandTopBesideOthers(*e)
-                                            : its_own ? BandTopAlone(e->cost)
-                                                      : BandTop(e->cost));
+  const bool high = !at.told && measured > (taking_turns ? BandTopInTurn(*e)
+                                            : beside     ? BandTopBesideOthers(*e)
+                                            : its_own    ? BandTopAlone(e->cost)
+                                                         : BandTop(e->cost));
   const bool first_alone = FirstAlone(*e, measured, at);
   if (first_alone) e->spread = e->alone = 0;
   if (!at.contended) e->last = measured;
