@@ -145,6 +145,20 @@ TEST(StreamOverlap, GivenSomePhasesWithOthersQuiet_WhenOneBesideThemIsMuchShorte
 }
 
 // Somebody who does not know that he was asked for it.
+// One of three phases has gaps.
+TEST(StreamOverlap, GivenAHostThatLeavesGapsWhileOthersAreQuiet_ThenTheyAreNotChargedForAsMuch) {
+  Overlap o;
+  double charged = 0;
+  constexpr int kRounds = 300;
+  for (int i = 0; i < kRounds; ++i) {
+    OnPhase phase = kOthersQuiet;
+    if (i % 3 == 1) phase.busy += phase.busy / 10;
+    Learn(&o, phase);
+    charged += static_cast<double>(Scale(64 * kMs, o));
+  }
+  EXPECT_NEAR(charged / kRounds, 8.0 * kMs, 0.1 * kMs);
+}
+
 TEST(StreamOverlap, GivenAFirstPhaseThatWasNotAlone_WhenTheNextOnesWere_ThenItIsForgotten) {
   Overlap o;
   OnPhase disturbed = kOthersQuiet;
