@@ -81,7 +81,7 @@ constexpr bool TellsSomething(const Overlap& o, const OnPhase& phase) {
 // they are quiet the GPU is as fast as the host, which leaves gaps now and then that there are none of else.
 constexpr int64_t WithoutGaps(int64_t ratio, const Overlap& o) {
   const bool somewhat = ratio > o.factor && ratio < o.factor + o.factor / 8;
-  return somewhat ? o.factor + (ratio - o.factor) / 4 : ratio;
+  return somewhat ? o.factor + (ratio - o.factor) / 3 : ratio;
 }
 
 // Takes one phase into the factor. Returns what it is to be charged beyond what the factor said, less than nothing

@@ -210,6 +210,10 @@ void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now) {
   TellUsed(device, gpu, now);
 }
 
+[[gnu::cold]] void ForgoUnused(int device, int64_t most, int64_t now) {
+  if (const uint32_t rate = RateOf(device); rate != 0) region::GpuTimeForgo(AccountOf(device), -most, now, rate);
+}
+
 void LookAtSiblings(int device, int64_t now) { LookAt(&g_siblings[device], ChargedToOthers(device), now); }
 
 void ResetSettled() {

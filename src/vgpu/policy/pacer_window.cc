@@ -9,6 +9,7 @@
 #include "vgpu/policy/pacer_common.h"
 #include "vgpu/policy/pacer_events.h"
 #include "vgpu/policy/pacer_overlap.h"
+#include "vgpu/policy/pacer_phase.h"
 #include "vgpu/policy/pacer_quantum.h"
 #include "vgpu/policy/pacer_samples.h"
 #include "vgpu/policy/pacer_trail.h"
@@ -35,15 +36,6 @@ constexpr int64_t kTogetherRest = 256;        // times what it took
 constexpr int64_t kDriesFor = 100'000'000;    // what goes before waits for what goes behind it, if it takes longer
 
 enum class Phase : uint8_t { kRest, kPrime, kCount, kDone };
-
-// The work of one stream in one phase, and an event behind most of it. Not behind every launch: to record an event
-// takes as long as to launch a short kernel, and streams that are fed half as fast overlap half as much.
-struct Mark {
-  StreamName on;
-  CUevent event;   // nullptr while none was due
-  int64_t cost;    // of all launches,
-  int64_t marked;  // and of those before the event
-};
 
 struct Window {
   Phase phase;
@@ -77,6 +69,7 @@ constinit std::atomic<int> g_open{0};
 constinit std::atomic<int> g_done{0};
 
 Mark* MarksOf(const Window& w, int side) { return g_marks[&w - g_windows][side]; }
+Marks AllMarks(const Window& w, int side) { return {MarksOf(w, side), w.marks[side]}; }
 
 // Whether an event is due behind what the stream has by now: behind most of what a phase is expected to hold, the first
 // launch where nothing is, and then so often that two thirds are before the last one.
@@ -144,35 +137,12 @@ Mark* FindMark(Window* w, int side, const StreamName& name) {
   return nullptr;
 }
 
-// ns from the window's start to each of the marks; false while one is not reached.
-bool Ends(const Window& w, int side, int64_t* ends, bool* failed) {
-  for (int i = 0; i < w.marks[side]; ++i) {
-    const CUevent event = MarksOf(w, side)[i].event;
-    if (event == nullptr) continue;
-    const CUresult result = real::cuEventQuery(event);
-    if (result == CUDA_ERROR_NOT_READY) return false;
-    float milliseconds = 0;
-    if (result != CUDA_SUCCESS || real::cuEventElapsedTime(&milliseconds, w.start, event) != CUDA_SUCCESS) {
-      *failed = true;
-      return true;
-    }
-    ends[i] = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
-  }
-  return true;
-}
-
-int64_t MarkedWork(const Window& w, int side) {
-  int64_t marked = 0;
-  for (int i = 0; i < w.marks[side]; ++i) marked += MarksOf(w, side)[i].marked;
-  return marked;
-}
-
 // What streams have in a phase, learnt for the next windows. False when too little of it is before an event: it was
 // less than expected.
 bool Marked(Window* w) {
   const int64_t each = w->sum / w->marks[1];
   w->expected = each < w->expected ? each : w->expected + (each - w->expected) / 4;
-  return MarkedWork(*w, 0) > 0 && MarkedWork(*w, 1) > w->sum / 2;
+  return MarkedWork(AllMarks(*w, 0)) > 0 && MarkedWork(AllMarks(*w, 1)) > w->sum / 2;
 }
 
 // What was measured stands for all that was charged since the window before, by the same factor, as most is in no
@@ -187,48 +157,6 @@ int64_t ForAll(int device, int64_t beyond, int64_t charged, bool first) {
   if (far_off || charged <= 0 || since <= charged) return beyond;
   const int64_t times = since / charged < kStandsFor ? since * 16 / charged : 16 * kStandsFor;
   return beyond * times / 16;
-}
-
-// When the last stream is through with all its work: behind its mark it goes on at `pace`, ns for each ns of cost.
-int64_t LastEnd(const Window& w, int side, const int64_t* ends, double pace) {
-  int64_t last = INT64_MIN;
-  for (int i = 0; i < w.marks[side]; ++i) {
-    const Mark& mark = MarksOf(w, side)[i];
-    if (mark.event == nullptr) continue;
-    const int64_t end = ends[i] + static_cast<int64_t>(static_cast<double>(mark.cost - mark.marked) * pace);
-    if (end > last) last = end;
-  }
-  return last;
-}
-
-// Where streams go on, none of them leaves the GPU to the last one.
-int64_t MeanEnd(const Window& w, const int64_t* ends, double pace) {
-  double sum = 0;
-  int marked = 0;
-  for (int i = 0; i < w.marks[1]; ++i) {
-    const Mark& mark = MarksOf(w, 1)[i];
-    if (mark.event == nullptr) continue;
-    sum += static_cast<double>(ends[i]) + static_cast<double>(mark.cost - mark.marked) * pace;
-    ++marked;
-  }
-  return marked == 0 ? 0 : static_cast<int64_t>(sum / marked);
-}
-
-struct Span {
-  int64_t begin, end;
-};
-
-// When phase two kept the GPU, from the window's start.
-Span BusyOf(const Window& w, const int64_t* before, const int64_t* after) {
-  const int64_t through = LastEnd(w, 0, before, 0);
-  const int64_t begin = through > 0 ? through : 0;
-  int64_t took = 0;
-  for (int i = 0; i < w.marks[1]; ++i) took += after[i] > begin ? after[i] - begin : 0;
-  const int64_t marked = MarkedWork(w, 1);
-  const double pace = marked > 0 ? static_cast<double>(took) / static_cast<double>(marked) : 0;
-  const int64_t really = LastEnd(w, 0, before, pace);
-  const int64_t end = w.cut ? MeanEnd(w, after, pace) : LastEnd(w, 1, after, pace);
-  return {.begin = really > 0 ? really : 0, .end = end};
 }
 
 // On a GPU that nobody leaves alone no phase tells how long it would have taken: the others are asked, now and then.
@@ -259,12 +187,12 @@ void CollectWindow(int device, int64_t now) {
   int64_t before[kStreams]{};
   int64_t after[kStreams]{};
   bool failed = false;
-  if (!Ends(*w, 1, after, &failed) || !Ends(*w, 0, before, &failed)) return;
+  if (!Ends(AllMarks(*w, 1), w->start, after, &failed) || !Ends(AllMarks(*w, 0), w->start, before, &failed)) return;
   // On one stream nothing overlaps, whatever the measurement says.
   const bool alone = w->marks[0] == 1 && w->marks[1] == 1 && MarksOf(*w, 0)[0].on == MarksOf(*w, 1)[0].on;
   const bool says_nothing = w->together && w->marks[0] > 1 && w->marks[1] < 2;
   if (!failed && !says_nothing && (Marked(w) || alone)) {
-    const Span span = BusyOf(*w, before, after);
+    const Span span = BusyOf(AllMarks(*w, 0), before, AllMarks(*w, 1), after, w->cut);
     // Side by side none takes longer than one after the other; who has just come may not have said so.
     const bool too_long = w->quiet_until != 0 && span.end - span.begin > w->sum + w->sum / 8;
     const bool contended = too_long || Contended(device, *w, span.end, now);
@@ -288,11 +216,15 @@ void CollectWindow(int device, int64_t now) {
                         .quiet = w->quiet_until != 0};
     if (!contended) g_alone_at[device] = now;
     if (TellsSomething(g_overlap[device], phase)) {
-      const bool unknown = g_overlap[device].alone == 0;
+      const uint32_t times = g_overlap[device].alone;
+      const bool unknown = times == 0;
       const int64_t beyond = Learn(&g_overlap[device], phase);
       const bool first = unknown && g_overlap[device].alone != 0;
       SettleWindow(device, contended && unknown ? beyond : ForAll(device, beyond, charged, first),
                    first && phase.quiet ? kMostBack : 0, now);
+      // What was lost while little was known, others had. Used later it is theirs a second time.
+      if (phase.quiet && times < kEnoughAlone && g_overlap[device].alone >= kEnoughAlone)
+        ForgoUnused(device, kMostBack, now);
     }
   }
   if (w->quiet_until != 0) EndQuiet(device, now);

@@ -46,6 +46,8 @@ inline constexpr int64_t kMostBack = 16'000'000;
 // What a window cost beyond what was charged for it; of the samples. Unless `most` is 0, what comes back makes no
 // balance above it.
 void SettleWindow(int device, int64_t gpu, int64_t most, int64_t now);
+// Of what could not be used so far no more is kept than a balance of `most`.
+void ForgoUnused(int device, int64_t most, int64_t now);
 int PendingWindows();
 void AbortWindows();
 void SkipWindowLocked(int device, int64_t until);  // none is measured until then

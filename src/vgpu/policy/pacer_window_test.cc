@@ -30,6 +30,7 @@ int64_t g_now = 0;
 std::map<CUevent, int64_t> g_event_at;
 uintptr_t g_events = 0;
 int64_t g_settled = 0;
+int g_forgone = 0;  // times
 int g_devices = 0;
 int64_t g_others_until = 0;  // another container was at work until then; 0: there is none
 
@@ -72,6 +73,7 @@ region::CommonView Others(int, int64_t) {
 void EndQuiet(int, int64_t) {}
 int64_t MonotonicNanos() { return g_now; }
 void SettleWindow(int, int64_t gpu, int64_t, int64_t) { g_settled += gpu; }
+void ForgoUnused(int, int64_t, int64_t) { ++g_forgone; }
 
 namespace {
 
@@ -85,6 +87,7 @@ class WindowTest : public testing::Test {
     g_event_at.clear();
     g_now = 1000 * kMs;
     g_settled = 0;
+    g_forgone = 0;
     g_others_until = 0;
   }
 
@@ -245,6 +248,16 @@ TEST_F(WindowTest, GivenANeighbourThatAlwaysHasWork_ThenReleasesAreChargedWhatTh
   const double ratio = ChargedToBusy(
       30, 300, [](int) { return static_cast<int>(kSideBySide) * kStreams; }, 200 * kUs);
   EXPECT_NEAR(ratio, 1.0, 0.005);
+}
+
+TEST_F(WindowTest, WhenEnoughPhasesHadTheGpuAlone_ThenWhatWasLostBesideANeighbourIsForgoneOnce) {
+  device_ = ++g_devices;
+  for (int i = 0; i < 30; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
+  EXPECT_EQ(g_forgone, 0);
+  device_ = ++g_devices;
+  neighbour_ = true;
+  for (int i = 0; i < 60; ++i) Release(static_cast<int>(kSideBySide) * kStreams, 200 * kUs);
+  EXPECT_EQ(g_forgone, 1);
 }
 
 // Who never holds its launches leaves a guess, by how many take turns.
