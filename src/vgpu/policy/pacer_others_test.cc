@@ -76,18 +76,27 @@ class Kernels {
   uint64_t random_ = 1;
 };
 
-// The first few may all be short ones. If what is longer than they vary were refused, they would be all that counts.
+// The first few may all be short ones. If what is longer than they vary were refused, they would be all that counts;
+// and who pays too little comes to suspect others, for seconds.
 TEST(SiblingsAtWork, GivenKernelsThatVary_WhenFewWereMeasured_ThenTheCostIsTheirMean) {
-  Kernels kernels;
-  double charged = 0;
-  for (int process = 0; process < kMany; ++process) {
-    Estimate e;
-    for (uint32_t i = 0; i < kSettled; ++i) {
-      Learn(&e, kernels.Next(), {.gap = Gap::kCertain, .host_gap = -kLeastGap, .host_span = 20'000, .siblings = true});
+  for (const bool suspected : {false, true}) {
+    Kernels kernels;
+    double cost = 0;
+    for (int process = 0; process < kMany; ++process) {
+      Estimate e;
+      for (uint32_t i = 0; i < kSettled; ++i) {
+        Learn(&e, kernels.Next(),
+              {.gap = Gap::kCertain,
+               .host_gap = -kLeastGap,
+               .host_span = 20'000,
+               .contended = suspected && i != 0,
+               .suspected = suspected && i != 0,
+               .siblings = true});
+      }
+      cost += static_cast<double>(e.cost);
     }
-    charged += static_cast<double>(e.cost);
+    EXPECT_NEAR(cost / kMany, 1.0 * kMs, 0.004 * kMs) << suspected;
   }
-  EXPECT_NEAR(charged / kMany, 1.0 * kMs, 0.004 * kMs);
 }
 
 // At 95 % a launch is let go 50 us after the one of another process is expected to end, and one in four of those ends
