@@ -22,7 +22,7 @@ struct Estimate {
   uint8_t alone = 0;         // of them taken while nobody else used the GPU; saturates
   bool gapless = false;      // the cost rests on measurements without a gap
   bool each = false;         // every launch is to be timed
-  uint16_t near_run = 0;     // samples in a row above the band by less than a slice of others
+  uint16_t near_run = 0;     // samples above the band by less than a slice of others, since one in it
   bool varies = false;       // by more than gaps do
   uint8_t drawn_out = 0;     // first measurements that were the host's time
   uint16_t rare = 0;         // so many more are to be timed, for one was out of all proportion
@@ -148,10 +148,11 @@ constexpr int64_t LearnHigh(Estimate* e, int64_t measured, const Circumstances& 
     e->cost = e->high_min - e->cost < step ? e->high_min : e->cost + step;
   }
   // Costs that are too low look like others at work, whose time is not believed: a circle. Slices come and go, and are
-  // longer; what is always too much by less is the launch's own.
+  // longer; what is always too much by less, but for those, is the launch's own.
   const bool near = at.suspected && measured - e->cost < kNear;
-  e->near_run = near ? e->near_run + 1 : 0;
-  if (e->near_run > kPersistentNear) e->cost += e->cost / 8 < measured - e->cost ? e->cost / 8 : measured - e->cost;
+  if (!at.suspected) e->near_run = 0;
+  if (near) ++e->near_run;
+  if (near && e->near_run > kPersistentNear) e->cost += e->cost / 8 < measured - e->cost ? e->cost / 8 : measured - e->cost;
   if (contended || at.siblings) return e->cost;
   return measured < BandTop(e->cost) ? measured : BandTop(e->cost);
 }

@@ -48,6 +48,19 @@ TEST(OthersAtWork, GivenSlicesOfOthersWhoAreOnlySuspected_ThenTheyAreNotChargedF
   }
 }
 
+// On a GPU that is full every second launch waits for the turns of all siblings. Who pays too little keeps it full, and
+// suspects others, whose time is not believed.
+TEST(OthersAtWork, GivenACostThatIsTooLow_WhenOnlyHalfOfTheLaunchesWait_ThenItIsNotKeptForSeconds) {
+  Estimate e;
+  for (uint32_t i = 0; i < kConfident; ++i) Learn(&e, kMs * 6 / 10);
+  int launches = 0;
+  while (e.cost < kMs * 95 / 100 && launches < 1000) {
+    const int64_t wait = launches++ % 2 == 0 ? 0 : 14 * kMs;
+    Learn(&e, kMs + wait, {.gap = Gap::kNone, .contended = true, .suspected = true, .siblings = true});
+  }
+  EXPECT_LE(launches, 200);
+}
+
 TEST(SiblingsAtWork, GivenWhatTheyWereCharged_ThenTheyAreAtWorkUntilThatIsDone) {
   Siblings s;
   LookAt(&s, 70 * kMs, kStart);  // from before we looked
