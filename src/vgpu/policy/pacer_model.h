@@ -152,7 +152,8 @@ constexpr int64_t LearnHigh(Estimate* e, int64_t measured, const Circumstances& 
   const bool near = at.suspected && measured - e->cost < kNear;
   if (!at.suspected) e->near_run = 0;
   if (near) ++e->near_run;
-  if (near && e->near_run > kPersistentNear) e->cost += e->cost / 8 < measured - e->cost ? e->cost / 8 : measured - e->cost;
+  if (near && e->near_run > kPersistentNear)
+    e->cost += e->cost / 8 < measured - e->cost ? e->cost / 8 : measured - e->cost;
   if (contended || at.siblings) return e->cost;
   return measured < BandTop(e->cost) ? measured : BandTop(e->cost);
 }
