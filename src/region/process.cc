@@ -298,7 +298,9 @@ void FutexWait(const uint32_t* word, uint32_t expected, int64_t timeout_ns) {
   struct timespec timeout;
   timeout.tv_sec = timeout_ns / 1'000'000'000;
   timeout.tv_nsec = timeout_ns % 1'000'000'000;
+  const int saved_errno = errno;
   syscall(SYS_futex, word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
+  errno = saved_errno;
 }
 
 void FutexWake(const uint32_t* word, int count) { syscall(SYS_futex, word, FUTEX_WAKE, count, nullptr, nullptr, 0); }
