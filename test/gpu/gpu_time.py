@@ -20,11 +20,12 @@ import datetime
 import json
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from run import gpu_name, has, has_gpu
 
 HERE = pathlib.Path(__file__).resolve().parent
 LOAD = HERE / "guests/load.py"
@@ -122,7 +123,7 @@ def main():
     parser.add_argument("--native", type=float, default=3.0)
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
-    real = shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode == 0
+    real = has_gpu()
     if not real and "SIMGPU" not in os.environ:
         print("no NVIDIA GPU here, and SIMGPU is not set: nothing was run")
         return 0
@@ -130,11 +131,10 @@ def main():
     if any(kind not in OWN + WITH_TORCH for kind in kinds + [options.tenant_kind]):
         raise SystemExit(f"gpu_time.py: the kinds are {', '.join(OWN + WITH_TORCH)}")
     wanted = [kind for kind in kinds if kind in WITH_TORCH]
-    if wanted and subprocess.run([sys.executable, "-c", "import torch, pynvml"], capture_output=True, check=False).returncode:
+    if wanted and not has("torch", "pynvml"):
         print("PyTorch or pynvml is not installed, so these do not run: " + ", ".join(wanted))
         kinds = [kind for kind in kinds if kind not in WITH_TORCH]
-    machine = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], text=True,
-                             capture_output=True, check=False).stdout.strip() if real else "simgpu"
+    machine = gpu_name() if real else "simgpu"
     rows = []
     with tempfile.TemporaryDirectory(prefix="hami-gpu-time-") as state:
         gpu = Machine(options.build.resolve(), state)

@@ -41,6 +41,16 @@ def has(*modules):
     return subprocess.run([sys.executable, "-c", code, *modules], check=False).returncode == 0
 
 
+def has_gpu():
+    return bool(shutil.which("nvidia-smi")) and not subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode
+
+
+def gpu_name(*facts):
+    """Name and driver of the GPU, and what else nvidia-smi is asked for."""
+    query = ["nvidia-smi", f"--query-gpu={','.join(('name', 'driver_version', *facts))}", "--format=csv,noheader"]
+    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+
+
 class Watcher(threading.Thread):
     """Samples, from outside the share, the most device memory that NVML attributes to one process tree."""
 
@@ -184,7 +194,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
-    if not shutil.which("nvidia-smi") or subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode:
+    if not has_gpu():
         print("no NVIDIA GPU here: nothing was run\n0 passed, 0 failed, 1 skipped")
         return 0
     limit = int(options.mem.rstrip("gG")) << 30
@@ -201,9 +211,7 @@ def main():
         ("overhead of a training step", overhead(False), torch_there),
         ("overhead of a graph replay", overhead(True), torch_there),
     ]
-    machine = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
-                             capture_output=True, text=True, check=False).stdout.strip()
-    record = {"date": datetime.date.today().isoformat(), "machine": machine, "limit": limit, "cases": {}}
+    record = {"date": datetime.date.today().isoformat(), "machine": gpu_name("memory.total"), "limit": limit, "cases": {}}
     counts = {"ok": 0, "FAIL": 0, "skip": 0}
     with tempfile.TemporaryDirectory(prefix="hami-gpu-") as state:
         gpu = Gpu(options.build.resolve(), limit, state)

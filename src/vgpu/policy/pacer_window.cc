@@ -222,7 +222,7 @@ void CollectWindow(int device, int64_t now) {
       const bool first = unknown && g_overlap[device].alone != 0;
       SettleWindow(device, contended && unknown ? beyond : ForAll(device, beyond, charged, first),
                    first && phase.quiet ? kMostBack : 0, now);
-      // What was lost while little was known, others had. Used later it is theirs a second time.
+      // Others had what was lost while little was known. Used later it would be taken from their shares.
       if (phase.quiet && times < kEnoughAlone && g_overlap[device].alone >= kEnoughAlone)
         ForgoUnused(device, kMostBack, now);
     }
