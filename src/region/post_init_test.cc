@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lock around first contexts: how long it is waited for.
+// The lock around first contexts: how long it is waited for; and what waiting leaves alone.
+#include <errno.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <thread>
 
 #include "region/process.h"
 #include "region/region.h"
@@ -71,6 +75,23 @@ TEST_F(RegionPostInit, GivenAHolder_WhenItHasDoneWhatIsWaitedFor_ThenTheLockIsNo
   EXPECT_FALSE(PostInitLock(&attachment_, uint64_t{1}));
   Kill(holder);
   EXPECT_FALSE(PostInitLock(&attachment_, uint64_t{1}));
+}
+
+// What a program calls comes back with the errno that it had, whatever was waited for on the way.
+TEST(FutexTest, GivenASignalWhileOneIsWaitedFor_ThenErrnoStays) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  sigaction(SIGUSR1, &action, nullptr);
+  const pthread_t waiter = pthread_self();
+  std::thread nag([waiter] {
+    SleepNanos(50'000'000);
+    pthread_kill(waiter, SIGUSR1);
+  });
+  const uint32_t word = 1;
+  errno = 77;
+  FutexWait(&word, 1, 5'000'000'000);
+  EXPECT_EQ(errno, 77);
+  nag.join();
 }
 
 }  // namespace
