@@ -37,7 +37,8 @@ TEST(PacerGuess, ThenItGoesByTheNumberOfThreads) {
 
 TEST(PacerGuess, GivenACostOfWhichAPartDoesNotGoByThreads_ThenTwoGridsTell) {
   KernelCost k;
-  for (const uint64_t times : {1, 4, 1, 4, 2, 1, 4}) LearnKernel(&k, times * kThreads, 90'000 + 10'000 * times, false);
+  for (const uint32_t times : {1u, 4u, 1u, 4u, 2u, 1u, 4u})
+    LearnKernel(&k, times * kThreads, 90'000 + 10'000 * times, false);
   EXPECT_NEAR(static_cast<double>(Guess(k, kThreads)), 100'000, 10);
   EXPECT_NEAR(static_cast<double>(Guess(k, 3 * kThreads)), 120'000, 10);
   EXPECT_NEAR(static_cast<double>(Guess(k, kThreads * 3 / 4)), 97'500, 10);
