@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "region/keep_errno.h"
+
 namespace hami::region {
 namespace {
 
@@ -286,21 +288,19 @@ int64_t UnixSeconds() {
 }
 
 void SleepNanos(int64_t nanos) {
-  const int saved_errno = errno;
+  const KeepErrno keep;
   struct timespec duration;
   duration.tv_sec = nanos / 1'000'000'000;
   duration.tv_nsec = nanos % 1'000'000'000;
   syscall(SYS_nanosleep, &duration, nullptr);
-  errno = saved_errno;
 }
 
 void FutexWait(const uint32_t* word, uint32_t expected, int64_t timeout_ns) {
   struct timespec timeout;
   timeout.tv_sec = timeout_ns / 1'000'000'000;
   timeout.tv_nsec = timeout_ns % 1'000'000'000;
-  const int saved_errno = errno;
+  const KeepErrno keep;
   syscall(SYS_futex, word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
-  errno = saved_errno;
 }
 
 void FutexWake(const uint32_t* word, int count) { syscall(SYS_futex, word, FUTEX_WAKE, count, nullptr, nullptr, 0); }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/gate.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -9,6 +8,8 @@
 #include <unistd.h>
 
 #include <atomic>
+
+#include "region/keep_errno.h"
 
 namespace hami::vgpu {
 namespace {
@@ -37,9 +38,8 @@ bool WaitWhile(uint32_t word, int64_t deadline) {
   const int64_t left = deadline - Now();
   if (left <= 0) return false;
   const timespec timeout{left / 1'000'000'000, left % 1'000'000'000};
-  const int saved_errno = errno;
+  const region::KeepErrno keep;
   syscall(SYS_futex, &g_word, FUTEX_WAIT_PRIVATE, word, &timeout, nullptr, 0);
-  errno = saved_errno;
   return true;
 }
 

@@ -5,11 +5,12 @@
 // the child: the state it guards is made anew there (process.h).
 #pragma once
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "region/keep_errno.h"
 
 namespace hami::vgpu {
 
@@ -18,11 +19,10 @@ class Lock {
   void Acquire() {
     uint32_t expected = 0;
     if (__atomic_compare_exchange_n(&word_, &expected, 1u, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return;
-    const int saved_errno = errno;  // a signal ends a wait with EINTR, and the program's call is to leave errno alone
+    const region::KeepErrno keep;
     while (__atomic_exchange_n(&word_, 2u, __ATOMIC_ACQUIRE) != 0) {
       syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, 2, nullptr, nullptr, 0);
     }
-    errno = saved_errno;
   }
   bool TryAcquire() {
     uint32_t expected = 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/log.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "region/keep_errno.h"
 
 namespace hami::vgpu {
 namespace {
@@ -46,12 +47,11 @@ LogLine::LogLine(Level level) : enabled_(LogEnabled(level)) {
 
 LogLine::~LogLine() {
   if (!enabled_) return;
-  const int saved_errno = errno;
+  const region::KeepErrno keep;
   line_[length_++] = '\n';
   // A partial or failed write is nobody's to repair.
   const ssize_t written = write(STDERR_FILENO, line_, length_);
   static_cast<void>(written);
-  errno = saved_errno;
 }
 
 LogLine& LogLine::Text(const char* text) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/pacer_common.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include <atomic>
 
 #include "region/gpu_time.h"
+#include "region/keep_errno.h"
 #include "region/process.h"
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/pacer.h"
@@ -92,7 +92,7 @@ uint64_t GpuOf(int device) {
 
 // With g_lock held.
 [[gnu::cold]] void OpenArea(int device, int64_t now) {
-  const int saved_errno = errno;
+  const region::KeepErrno keep;
   MeetingPlace& place = g_places[device];
   place.looked_at = now;
   char path[sizeof(Settings::common_path) + 128];
@@ -107,7 +107,6 @@ uint64_t GpuOf(int device) {
     __atomic_store_n(&place.area, file.area, __ATOMIC_RELAXED);
   }
   __atomic_store_n(&place.state, file.area == nullptr ? kNone : kOpen, __ATOMIC_RELEASE);
-  errno = saved_errno;
 }
 
 // Null when there is none.

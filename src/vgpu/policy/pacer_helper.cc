@@ -4,7 +4,6 @@
 // collects measurements nobody else came by for, and closes the gate now and then so that one launch in half a second
 // reports itself to the monitor. It sleeps for good while nothing is launched. It is started by the first launch, with
 // all signals blocked but those of faults, and is not there in the child of a fork until that launches something.
-#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,6 +13,7 @@
 
 #include <atomic>
 
+#include "region/keep_errno.h"
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/device_map.h"
@@ -165,7 +165,7 @@ void KeepHelperAwake() {
   g_activity.fetch_add(1, std::memory_order_relaxed);
   uint32_t state = __atomic_load_n(&g_state, __ATOMIC_SEQ_CST);
   if (state == kRunning) return;
-  const int saved_errno = errno;
+  const region::KeepErrno keep;
   if (state == kNone &&
       __atomic_compare_exchange_n(&g_state, &state, kRunning, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     if (!g_settles_at_exit.exchange(true)) atexit(&SettleAtExit);
@@ -174,7 +174,6 @@ void KeepHelperAwake() {
              __atomic_compare_exchange_n(&g_state, &state, kRunning, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     syscall(SYS_futex, &g_state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   }
-  errno = saved_errno;
 }
 
 void WhenThreadEnds(void (*give_back)(void* lease), Lease* lease) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/process.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 
 #include <atomic>
 
+#include "region/keep_errno.h"
 #include "vgpu/policy/contexts.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/gate.h"
@@ -130,7 +130,7 @@ uint32_t Start() {
 
 // Slow path of Active: exactly one thread starts, the others wait for it.
 uint32_t WaitForStart() {
-  const int saved_errno = errno;
+  const region::KeepErrno keep;
   for (;;) {
     uint32_t phase = kNew;
     if (__atomic_compare_exchange_n(&g_words.phase, &phase, kStarting, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
@@ -138,10 +138,7 @@ uint32_t WaitForStart() {
       phase = Start();
       __atomic_store_n(&g_words.phase, phase, __ATOMIC_RELEASE);
     }
-    if (phase != kStarting) {
-      errno = saved_errno;
-      return phase;
-    }
+    if (phase != kStarting) return phase;
     sched_yield();
   }
 }

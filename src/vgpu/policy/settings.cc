@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/settings.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,6 +8,7 @@
 
 #include <initializer_list>
 
+#include "region/keep_errno.h"
 #include "vgpu/policy/log.h"
 
 namespace hami::vgpu {
@@ -219,10 +219,8 @@ void ReadSettings(Settings* out, char* (*get)(const char*)) {
 
 bool ControlDisabled(char* (*get)(const char*), const char* sign) {
   if (!ParseBool(get("CUDA_DISABLE_CONTROL"), false)) return false;
-  const int callers = errno;
-  const bool kept = access(sign, F_OK) == 0;
-  errno = callers;
-  return !kept;
+  const region::KeepErrno keep;
+  return access(sign, F_OK) != 0;
 }
 
 bool ControlDisabled() {

@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/sharing.h"
 
-#include <errno.h>
-
 #include "region/holds.h"
+#include "region/keep_errno.h"
 #include "region/tag.h"
 #include "vgpu/policy/process.h"
 
 namespace hami::vgpu {
-namespace {
-
-// A descriptor is the program's, and so is what the program sees when we have looked at it.
-class KeepErrno {
- public:
-  KeepErrno() : saved_(errno) {}
-  ~KeepErrno() { errno = saved_; }
-  KeepErrno(const KeepErrno&) = delete;
-  KeepErrno& operator=(const KeepErrno&) = delete;
-
- private:
-  const int saved_;
-};
-
-}  // namespace
 
 uint64_t ShareMemory(int device, uint64_t bytes, uint64_t object) {
   region::Attachment* const a = attachment();
@@ -30,14 +14,14 @@ uint64_t ShareMemory(int device, uint64_t bytes, uint64_t object) {
 }
 
 void TagMemory(int fd, const SharedMemory& memory) {
-  const KeepErrno keep;
+  const region::KeepErrno keep;  // a descriptor is the program's
   region::Attachment* const a = attachment();
   if (a == nullptr) return;
   region::WriteTag(fd, region::RegionMark(a), {memory.object, memory.bytes, static_cast<uint32_t>(memory.device)});
 }
 
 SharedMemory ReadMemoryTag(int fd) {
-  const KeepErrno keep;
+  const region::KeepErrno keep;
   region::Attachment* const a = attachment();
   if (a == nullptr) return {};
   const region::Tag tag = region::ReadTag(fd, region::RegionMark(a));
