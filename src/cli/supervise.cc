@@ -111,13 +111,15 @@ tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& com
     BecomeCommand(command, Flatten(environment), inherited, supervisor, life_line.get(), report_in.get());
   }
   report_in.Reset();
-  life_line.Reset();  // from here on only the command and its children hold the share alive
   int error_number = 0;
   ssize_t got = 0;
   do {
     got = ::read(report_out.get(), &error_number, sizeof error_number);
   } while (got < 0 && errno == EINTR);
   const Ending ending = WaitAndForward(child, watched);
+  // Until now this process held the share alive too: the command may have closed what it inherited, as daemons do, and
+  // begin to use the GPU later. From here on only what it left in the background does.
+  life_line.Reset();
   if (got == static_cast<ssize_t>(sizeof error_number)) {
     return tl::unexpected(ExplainExec(command.front(), error_number));
   }

@@ -2,9 +2,14 @@
 
 #include "cli/view.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <set>
+#include <sstream>
 
 #include "base/strings.h"
 #include "region/reader.h"
@@ -33,13 +38,39 @@ void AddRecord(const ShareRecord& record, const Inventory* inventory, ShareView&
   }
 }
 
-void AddProcesses(const region::Snapshot& snapshot, const std::vector<std::size_t>& places, ShareView& view) {
+// Whether PID has the file at PATH mapped; false also where this user may not know.
+bool Maps(int pid, const std::string& path) {
+  std::error_code error;
+  const std::string name = std::filesystem::canonical(path, error).string();
+  struct stat file {};
+  if (error || ::stat(name.c_str(), &file) != 0) return false;
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (!line.ends_with(" " + name)) continue;
+    std::istringstream words(line);
+    std::string skipped;
+    ino_t inode = 0;
+    if (words >> skipped >> skipped >> skipped >> skipped >> inode && inode == file.st_ino) return true;
+  }
+  return false;
+}
+
+// Who holds the slot's lock, as the kernel tells. A program that has closed its descriptors lost it, but not its
+// mapping.
+int ProvenPid(const region::SnapshotSlot& slot, const std::string& region_path) {
+  if (slot.holder > 0) return slot.holder;
+  return Maps(slot.pid, region_path) ? slot.pid : 0;
+}
+
+void AddProcesses(const region::Snapshot& snapshot, const std::string& region_path,
+                  const std::vector<std::size_t>& places, ShareView& view) {
   for (int i = 0; i < snapshot.slot_count; ++i) {
     const region::SnapshotSlot& slot = snapshot.slots[i];
     if (slot.liveness == region::Liveness::kDead) continue;
     ProcessView process;
     process.pid = slot.pid;
     process.host_pid = slot.host_pid;
+    process.proven_pid = ProvenPid(slot, region_path);
     process.command = slot.has_token ? base::Printable(slot.command) : "?";
     process.suspended = slot.status == region::kStatusSuspended;
     for (std::size_t d = 0; d < places.size(); ++d) {
@@ -98,9 +129,10 @@ void AddRegion(const std::string& path, region::Snapshot& snapshot, ShareView& v
     AddCores(from, device);
     // No limit at all holds the whole card.
     const std::uint64_t allowed = from.limit == 0 ? ~std::uint64_t{0} : from.limit;
-    if (!view.oversubscribe) device.reserved_bytes = std::max(recorded, allowed);
+    // What was held before the limit was lowered is still held.
+    if (!view.oversubscribe) device.reserved_bytes = std::max({recorded, allowed, from.used});
   }
-  AddProcesses(snapshot, *places, view);
+  AddProcesses(snapshot, path, *places, view);
   view.state = StateOf(snapshot, view);
 }
 
@@ -144,10 +176,7 @@ base::Result<std::vector<Holder>> HoldersOf(const std::vector<ShareView>& shares
 std::vector<Device> DevicesOf(const Inventory& inventory, const std::vector<ShareView>& shares) {
   std::set<int> insiders;
   for (const ShareView& share : shares) {
-    for (const ProcessView& process : share.processes) {
-      insiders.insert(process.pid);
-      if (process.host_pid != 0) insiders.insert(process.host_pid);
-    }
+    for (const ProcessView& process : share.processes) insiders.insert(process.proven_pid);
   }
   std::vector<Device> devices;
   for (const Gpu& gpu : inventory.gpus) {

@@ -19,7 +19,8 @@ namespace hami::cli {
 
 struct ProcessView {
   int pid = 0;
-  int host_pid = 0;  // 0: not known
+  int host_pid = 0;    // 0: not known
+  int proven_pid = 0;  // its pid here, where the kernel says that it uses the region; 0: only the region says so
   std::string command;
   std::vector<std::uint64_t> bytes;  // per device of the share
   bool suspended = false;
@@ -53,9 +54,10 @@ struct ShareView {
 // INVENTORY may be null.
 std::vector<ShareView> ViewShares(const std::vector<StoredShare>& shares, const Inventory* inventory);
 
-// The planner's view of the same. A share's hold on a GPU is the larger of what was recorded and what its region allows
-// now, so that neither a resize nor a region that lies lets anything be sold twice. An error when a living share's
-// record can not be read: nobody knows what it holds.
+// The planner's view of the same. A share's hold on a GPU is the largest of what was recorded, what its region allows
+// now and what it uses, so that neither a resize nor a region that lies lets anything be sold twice. An error when a
+// living share's record can not be read: nobody knows what it holds. A process belongs to no share unless the kernel
+// says so.
 base::Result<std::vector<Holder>> HoldersOf(const std::vector<ShareView>& shares);
 std::vector<Device> DevicesOf(const Inventory& inventory, const std::vector<ShareView>& shares);
 

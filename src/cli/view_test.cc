@@ -12,6 +12,7 @@
 #include "cli/smi.h"
 #include "region/gpu_time.h"
 #include "region/ledger.h"
+#include "region/reader.h"
 #include "region/region.h"
 
 namespace hami::cli {
@@ -133,6 +134,33 @@ TEST_F(Views, GivenProcessesInAndOutOfShares_WhenPlanned_ThenOnlyStrangersAreOut
   const auto rooms = CountRoom(devices, HoldersOf(views).value());
   EXPECT_EQ(rooms.at(1).free_bytes, 72 * kGiB);
   EXPECT_EQ(rooms.at(1).free_cores, 70u);
+}
+
+TEST_F(Views, GivenRegionThatNamesAStranger_WhenPlanned_ThenHeIsOutsideAllTheSame) {
+  const Inventory inventory = TwoGpus();
+  const StoredShare share = UsedShare();
+  // Without a token, as another library writes it, and with one that has all that the region can have.
+  for (const std::uint64_t token : {std::uint64_t{0}, (std::uint64_t{99} << 22) | 1}) {
+    region::Slot& forged = attachment_.region->slots[1];
+    region::Store(attachment_.region->slot_count, 2);
+    region::Store(forged.pid, 1);
+    region::Store(forged.host_pid, 1);
+    region::Store(forged.start_time, region::ProcessStartTime(1));
+    region::Store(forged.token, token);
+    EXPECT_EQ(DevicesOf(inventory, ViewShares({share}, &inventory)).at(1).outside_bytes, 5 * kGiB) << token;
+  }
+}
+
+TEST_F(Views, GivenLimitBelowWhatIsHeld_WhenPlanned_ThenWhatIsHeldCounts) {
+  StoredShare share = UsedShare();
+  region::Store(attachment_.region->limit[0], kGiB);
+  share.record->grants[0].limit_bytes = share.record->grants[0].reserved_bytes = kGiB;
+  const auto reserved = [&] {
+    return HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).reserved_bytes;
+  };
+  EXPECT_EQ(reserved(), 2 * kGiB);
+  region::Refund(&attachment_, 0, 2 * kGiB, region::Kind::kData);
+  EXPECT_EQ(reserved(), kGiB);
 }
 
 TEST_F(Views, GivenRegionThatIsGoneOrRubbish_WhenViewed_ThenDamagedButItsPromiseCounts) {

@@ -83,6 +83,20 @@ TEST_F(Shares, GivenSupervisorKilled_WhenAnybodyLooks_ThenCommandAndShareAreGone
   EXPECT_THAT(Folders(), IsEmpty());
 }
 
+TEST_F(Shares, GivenCommandThatClosesWhatItInherited_WhenOthersLook_ThenItsShareIsThere) {
+  Gate gate;
+  const Process run = Start({"run", "--mem", "70g", "--name", "server", "--", "python3", "-c",
+                             "import os, sys; os.closerange(3, 4096); print('up', flush=True); sys.stdin.read()"},
+                            gate.reader.get());
+  ASSERT_TRUE(Eventually([&] { return Output(run) == "up\n"; }));
+  EXPECT_THAT(ShareNames(), ElementsAre("server"));
+  EXPECT_THAT(ShareNames(), ElementsAre("server")) << "the first look collects what is dead";
+  EXPECT_THAT(Folders(), ElementsAre("server"));
+  gate.writer.Reset();
+  Wait(run);
+  EXPECT_THAT(Folders(), IsEmpty());
+}
+
 TEST_F(Shares, GivenCommandKilled_WhenHamiEnds_ThenNothingIsLeftAtOnce) {
   const Process run = Start({"run", "--mem", "1g", "--", "sh", "-c", "echo $$; exec sleep 1000"});
   ASSERT_TRUE(Eventually([&] { return Output(run).ends_with("\n"); }));
