@@ -121,6 +121,48 @@ SCENARIO(graph_pool_gives_way_to_async) {
   EXPECT(Truth() <= kGiB);
 }
 
+// A graph with one allocation on each of two devices.
+CUgraphExec MakeGraphOnTwo(size_t first, size_t second) {
+  CUgraph graph = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  for (const int device : {0, 1}) {
+    CUgraphNode node = nullptr;
+    CUDA_MEM_ALLOC_NODE_PARAMS params{};
+    params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    params.poolProps.location.id = device;
+    params.bytesize = device == 0 ? first : second;
+    OK(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));
+  }
+  CUgraphExec exec = nullptr;
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphDestroy(graph));
+  return exec;
+}
+
+// Each device is charged what the graph takes of it: what fits on both is granted though the sum would not fit on one,
+// and what does not fit on one takes nothing of the other.
+SCENARIO(graph_on_two_devices) {
+  CUcontext other = nullptr;
+  Begin(0);
+  OK(cuDevicePrimaryCtxRetain(&other, 1));
+  const size_t before = Room();
+  CUdeviceptr block = 0;
+  OOM(cuGraphLaunch(MakeGraphOnTwo(100 * kMiB, kGiB), nullptr));
+  OOM(cuGraphLaunch(MakeGraphOnTwo(kGiB, 100 * kMiB), nullptr));
+  EXPECT_SAME(Room(), before);
+  CUgraphExec exec = MakeGraphOnTwo(400 * kMiB, 600 * kMiB);
+  OK(cuGraphLaunch(exec, nullptr));
+  OK(cuCtxSynchronize());
+  EXPECT(before - Room() >= 400 * kMiB && before - Room() < 500 * kMiB);
+  OOM(cuMemAlloc_v2(&block, 700 * kMiB));
+  Balanced();
+  OK(cuCtxSetCurrent(other));
+  EXPECT(MemInfo().used() >= 600 * kMiB && MemInfo().used() < kGiB);
+  EXPECT(Truth(1) <= MemInfo().used());
+  OOM(cuMemAlloc_v2(&block, 400 * kMiB));
+}
+
 // A launch is granted in the steps in which the driver takes memory, or not at all.
 SCENARIO(graph_growth_in_steps) {
   Begin();

@@ -175,6 +175,25 @@ SCENARIO(pool_of_other_device) {
   EXPECT(Truth(1) <= MemInfo().used());
 }
 
+// The driver's own pool of a device, used by a stream of the other.
+SCENARIO(default_pool_of_other_device) {
+  Begin(0);
+  const size_t before = Room();
+  CUmemoryPool pool = nullptr;
+  OK(cuDeviceGetDefaultMemPool(&pool, 1));
+  CUcontext other = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&other, 1));
+  CUdeviceptr block = 0;
+  OK(cuMemAllocFromPoolAsync(&block, 600 * kMiB, pool, nullptr));
+  EXPECT_SAME(Room(), before);
+  OOM(cuMemAllocFromPoolAsync(&block, 500 * kMiB, pool, nullptr));
+  OK(cuMemAlloc_v2(&block, 500 * kMiB));
+  OK(cuCtxSetCurrent(other));
+  EXPECT(MemInfo().used() >= 600 * kMiB);
+  OOM(cuMemAlloc_v2(&block, 500 * kMiB));
+  EXPECT(Truth(1) <= MemInfo().used());
+}
+
 // To the last step of the driver's, and never past the limit on the way there: what the pool grows by is reserved in
 // the steps that were seen.
 SCENARIO(pool_to_the_limit) {

@@ -73,6 +73,14 @@ TEST_F(Preload, GivenPoolOfTheOtherDevice_ThenTheOtherIsCharged) {
   Pass({"pool_of_other_device"}, {{"SIMGPU", "2xH100"}});
 }
 
+TEST_F(Preload, GivenTheDriversOwnPoolOfTheOtherDevice_ThenTheOtherIsCharged) {
+  Pass({"default_pool_of_other_device"}, {{"SIMGPU", "2xH100"}});
+}
+
+TEST_F(Preload, GivenGraphThatAllocatesOnTwoDevices_ThenEachIsChargedItsPart) {
+  Pass({"graph_on_two_devices"}, {{"SIMGPU", "2xH100"}});
+}
+
 TEST_F(Preload, GivenTwoDevices_WhenVmmNamesTheOther_ThenTheOtherIsCharged) {
   Pass({"vmm_other_device"}, {{"SIMGPU", "2xH100"}});
 }

@@ -126,6 +126,18 @@ CUresult ContextSynchronised(CUcontext context, Wait wait) {
 
 StreamName Nothing() { return {}; }
 
+// A pool that the driver hands out of its own.
+CUresult Met(CUresult result, const CUmemoryPool* out, const CUmemLocation& location) {
+  if (result == CUDA_SUCCESS && out != nullptr && Active()) PoolMet(*out, location);
+  return result;
+}
+CUresult Met(CUresult result, const CUmemoryPool* out, CUdevice ordinal) {
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  location.id = ordinal;
+  return Met(result, out, location);
+}
+
 }  // namespace
 
 HAMI_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
@@ -159,6 +171,21 @@ HAMI_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* pr
   const CUresult result = real::cuMemPoolCreate(out, props);
   if (result == CUDA_SUCCESS && out != nullptr && props != nullptr && Active()) PoolCreated(*out, *props);
   return result;
+}
+
+HAMI_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* out, CUdevice ordinal) {
+  return Met(real::cuDeviceGetDefaultMemPool(out, ordinal), out, ordinal);
+}
+HAMI_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool* out, CUdevice ordinal) {
+  return Met(real::cuDeviceGetMemPool(out, ordinal), out, ordinal);
+}
+HAMI_EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
+  const CUresult result = real::cuMemGetDefaultMemPool(out, location, type);
+  return location == nullptr ? result : Met(result, out, *location);
+}
+HAMI_EXPORT CUresult cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
+  const CUresult result = real::cuMemGetMemPool(out, location, type);
+  return location == nullptr ? result : Met(result, out, *location);
 }
 
 HAMI_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {

@@ -352,7 +352,7 @@ void ContextGone(CUcontext handle, Passage* passage) {
   PoolsLostContext(handle);
   ForgetMarks(handle);
   VmmLostContext(handle);
-  if (g_graphs_allocate.load(std::memory_order_relaxed)) SettleGraphs(gone.device, gone.ordinal);
+  if (g_graph_devices.load(std::memory_order_relaxed) != 0) SettleGraphs(gone.device, gone.ordinal);
   SettleModules(gone.device, passage);
 }
 

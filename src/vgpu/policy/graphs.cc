@@ -10,7 +10,7 @@
 
 namespace hami::vgpu {
 
-constinit std::atomic<bool> g_graphs_allocate{false};
+constinit std::atomic<uint32_t> g_graph_devices{0};
 
 namespace {
 
@@ -29,9 +29,11 @@ uint64_t Attribute(CUdevice ordinal, CUgraphMem_attribute attribute) {
   return real::cuDeviceGetGraphMemAttribute(ordinal, attribute, &value) == CUDA_SUCCESS ? value : 0;
 }
 
+// What the nodes of a graph may take of each device. Nodes of one graph may allocate on several.
 struct Demand {
-  uint64_t bytes = 0;
-  CUdevice ordinal = -1;
+  uint64_t bytes[region::kMaxDevices] = {};
+  CUdevice ordinals[region::kMaxDevices] = {};
+  bool forbidden = false;  // some of it on a device that the container does not have
 };
 
 void AddNode(CUgraphNode node, int depth, Demand* demand);
@@ -57,10 +59,42 @@ void AddNode(CUgraphNode node, int depth, Demand* demand) {
   } else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
     CUDA_MEM_ALLOC_NODE_PARAMS params{};
     if (real::cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS) return;
-    demand->bytes += RoundUp(params.bytesize, kLeastStep);
-    if (params.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE) demand->ordinal = params.poolProps.location.id;
+    if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
+    const CUdevice ordinal = params.poolProps.location.id;
+    const int device = DeviceOfOrdinal(ordinal);
+    if (device == kForbidden) demand->forbidden = true;
+    if (device < 0) return;
+    demand->bytes[device] += RoundUp(params.bytesize, kLeastStep);
+    demand->ordinals[device] = ordinal;
   }
 }
+
+// An executable graph has an entry for each device that it allocates on. Handles are addresses of what is larger than
+// this, so those of two graphs do not meet.
+uint64_t KeyFor(CUgraphExec exec, int device) { return KeyOf(exec) + static_cast<uint64_t>(device); }
+constexpr int kForbiddenKey = region::kMaxDevices;
+
+bool SomeGraphHas(int key) { return (g_graph_devices.load(std::memory_order_relaxed) & 1U << key) != 0; }
+
+void Remember(CUgraphExec exec, int key, int device, CUdevice ordinal, uint64_t bytes) {
+  Entry entry;
+  entry.key = KeyFor(exec, key);
+  entry.bytes = bytes;
+  entry.extra = static_cast<uint64_t>(ordinal);
+  entry.space = Space::kGraphExec;
+  entry.device = static_cast<int8_t>(device);
+  table().Insert(entry);
+  g_graph_devices.fetch_or(1U << key, std::memory_order_relaxed);
+}
+
+// One device's part of a launch.
+struct Part {
+  int device = -1;
+  CUdevice ordinal = -1;
+  uint64_t bytes = 0;
+  uint64_t growth = 0;    // reserved for it
+  uint64_t reserved = 0;  // by the driver, before
+};
 
 void SettleLocked(int device) {
   GraphMemory& memory = g_memory[device];
@@ -71,53 +105,70 @@ void SettleLocked(int device) {
   memory.charged = reserved;
 }
 
+// Reserves what a launch may take of each device, or nothing. All of it, for what the driver's pool holds unused may be
+// in pieces, and a launch can not be undone. Where that does not fit, the unused goes back first.
+bool ReserveParts(Part* parts, int count) {
+  for (int i = 0; i < count; ++i) {
+    Part& part = parts[i];
+    SettleGraphs(part.device, part.ordinal);
+    const uint64_t step = LearntStep(part.device, Grows::kGraph, part.bytes);
+    part.growth = RoundUp(part.bytes, step != 0 ? step : kLeastStep);
+    if (!Reserve(part.device, part.growth, Kind::kData)) {
+      while (i-- > 0) Refund(parts[i].device, parts[i].growth, Kind::kData);
+      return false;
+    }
+    part.reserved = Attribute(part.ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+  }
+  return true;
+}
+
 }  // namespace
 
 void GraphInstantiated(CUgraph graph, CUgraphExec exec) {
   Demand demand;
   AddGraph(graph, 0, &demand);
-  if (demand.bytes == 0 || demand.ordinal < 0) return;
-  Entry entry;
-  entry.key = KeyOf(exec);
-  entry.bytes = demand.bytes;
-  entry.extra = static_cast<uint64_t>(demand.ordinal);
-  entry.space = Space::kGraphExec;
-  entry.device = static_cast<int8_t>(DeviceOfOrdinal(demand.ordinal));
-  table().Insert(entry);
-  g_graphs_allocate.store(true, std::memory_order_relaxed);
+  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
+    const uint64_t bytes = demand.bytes[device];
+    if (bytes != 0) Remember(exec, device, device, demand.ordinals[device], bytes);
+  }
+  if (demand.forbidden) Remember(exec, kForbiddenKey, kForbidden, -1, 0);
 }
 
 void GraphExecDestroyed(CUgraphExec exec) {
-  Entry entry;
-  if (!table().Take(Space::kGraphExec, KeyOf(exec), &entry)) return;
-  SettleGraphs(entry.device, static_cast<CUdevice>(entry.extra));
+  for (int key = 0; key <= kForbiddenKey; ++key) {
+    Entry entry;
+    if (!SomeGraphHas(key) || !table().Take(Space::kGraphExec, KeyFor(exec, key), &entry)) continue;
+    SettleGraphs(entry.device, static_cast<CUdevice>(entry.extra));
+  }
 }
 
 CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg) {
-  Entry entry;
-  if (!Active() || !table().Find(Space::kGraphExec, KeyOf(exec), &entry) || entry.device == kUnlimited) {
-    return launch(arg);
+  if (!Active()) return launch(arg);
+  Part parts[region::kMaxDevices];
+  int count = 0;
+  for (int key = 0; key <= kForbiddenKey; ++key) {
+    Entry entry;
+    if (!SomeGraphHas(key) || !table().Find(Space::kGraphExec, KeyFor(exec, key), &entry)) continue;
+    if (entry.device == kForbidden) return CUDA_ERROR_OUT_OF_MEMORY;
+    parts[count++] = {entry.device, static_cast<CUdevice>(entry.extra), entry.bytes};
   }
-  if (entry.device == kForbidden) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto ordinal = static_cast<CUdevice>(entry.extra);
-  const Charging charging(entry.device);
+  if (count == 0) return launch(arg);
+  for (int i = 1; i < count; ++i) SettlePendingModules(parts[i].device);
+  const Charging charging(parts[0].device);
   const Locked launching(g_launch_lock);
-  SettleGraphs(entry.device, ordinal);
-  // All of it, for what the pool holds unused may be in pieces, and a launch can not be undone. Where that does not
-  // fit, the unused goes back first.
-  const uint64_t step = LearntStep(entry.device, Grows::kGraph, entry.bytes);
-  const uint64_t growth = RoundUp(entry.bytes, step != 0 ? step : kLeastStep);
-  if (!Reserve(entry.device, growth, Kind::kData)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const uint64_t reserved = Attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+  if (!ReserveParts(parts, count)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = launch(arg);
   const Locked locked(g_lock);
-  // The reservation becomes part of the pool's charge, and that is then made exact.
-  const uint64_t grown = Attribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-  if (result == CUDA_SUCCESS && grown > reserved) {
-    LearnStep(entry.device, Grows::kGraph, entry.bytes, grown - reserved);
+  for (int i = 0; i < count; ++i) {
+    const Part& part = parts[i];
+    // The reservation becomes part of the pool's charge, and that is then made exact.
+    const uint64_t grown = Attribute(part.ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+    if (result == CUDA_SUCCESS && grown > part.reserved) {
+      LearnStep(part.device, Grows::kGraph, part.bytes, grown - part.reserved);
+    }
+    g_memory[part.device].charged += part.growth;
+    SettleLocked(part.device);
   }
-  g_memory[entry.device].charged += growth;
-  SettleLocked(entry.device);
   return result;
 }
 
@@ -129,13 +180,13 @@ void SettleGraphs(int device, CUdevice ordinal) {
 }
 
 void SettleGraphs(int device) {
-  if (device < 0 || !g_graphs_allocate.load(std::memory_order_relaxed)) return;
+  if (device < 0 || !SomeGraphHas(device)) return;
   const Locked locked(g_lock);
   SettleLocked(device);
 }
 
 bool TrimGraphs(int device) {
-  if (device < 0 || !g_graphs_allocate.load(std::memory_order_relaxed)) return false;
+  if (device < 0 || !SomeGraphHas(device)) return false;
   const Locked locked(g_lock);
   GraphMemory& memory = g_memory[device];
   const uint64_t before = memory.charged;
@@ -150,7 +201,7 @@ void ResetGraphs() {
   g_launch_lock.Reset();
   g_lock.Reset();
   for (GraphMemory& memory : g_memory) memory = GraphMemory{};
-  g_graphs_allocate.store(false, std::memory_order_relaxed);
+  g_graph_devices.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

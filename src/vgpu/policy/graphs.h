@@ -18,14 +18,14 @@ namespace hami::vgpu {
 void GraphInstantiated(CUgraph graph, CUgraphExec exec);
 void GraphExecDestroyed(CUgraphExec exec);
 
-extern std::atomic<bool> g_graphs_allocate;  // some live graph has allocation nodes
+extern std::atomic<uint32_t> g_graph_devices;  // bit d: a graph with allocation nodes on device d was made
 
 CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg);
 
 // Calls `launch` with what the graph may take reserved.
 template <typename Launch>
 CUresult LaunchGraph(CUgraphExec exec, Launch launch) {
-  if (!g_graphs_allocate.load(std::memory_order_relaxed)) return launch();
+  if (g_graph_devices.load(std::memory_order_relaxed) == 0) return launch();
   return LaunchAllocating(
       exec, [](void* arg) { return (*static_cast<Launch*>(arg))(); }, &launch);
 }

@@ -222,6 +222,15 @@ uint64_t ComingLocked(int device) {
   return coming;
 }
 
+struct Where {
+  int device;
+  bool on_host;
+};
+Where WhereIs(const CUmemLocation& location) {
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return {kUnlimited, true};
+  return {DeviceOfOrdinal(location.id), false};
+}
+
 enum class Room { kThere, kComing, kNone };
 Room RoomLocked(const PoolRequest& request) {
   const Pool* const pool = FindLocked(request.pool);
@@ -340,10 +349,15 @@ void AfterPoolUndo(const PoolRequest& request) {
 }
 
 void PoolCreated(CUmemoryPool handle, const CUmemPoolProps& props) {
-  const bool on_host = props.location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-  const int device = on_host ? kUnlimited : DeviceOfOrdinal(props.location.id);
+  const Where where = WhereIs(props.location);
   const Locked locked(g_lock);
-  AddLocked(handle, device, on_host);
+  AddLocked(handle, where.device, where.on_host);
+}
+
+void PoolMet(CUmemoryPool handle, const CUmemLocation& location) {
+  const Where where = WhereIs(location);
+  const Locked locked(g_lock);
+  if (FindLocked(handle) == nullptr) AddLocked(handle, where.device, where.on_host);
 }
 
 void PoolDestroying(CUmemoryPool handle) {

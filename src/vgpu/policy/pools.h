@@ -36,8 +36,10 @@ struct PoolRequest {
 template <typename Allocate, typename Undo>
 CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo);
 
-// Notes where an explicit pool keeps its memory. Pools nobody told us about belong to the current device.
+// Notes where a new pool keeps its memory, or one that the driver handed out of its own, which may be known already.
+// Pools nobody told us about belong to the device of the first stream that allocates from them.
 void PoolCreated(CUmemoryPool pool, const CUmemPoolProps& props);
+void PoolMet(CUmemoryPool pool, const CUmemLocation& location);
 // Before the driver destroys it: the last moment at which it can be asked what it holds.
 void PoolDestroying(CUmemoryPool pool);
 // After the driver destroyed it; blocks that are still out keep it charged.

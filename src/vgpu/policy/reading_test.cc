@@ -30,7 +30,7 @@ constinit ProcessList g_list{};
 
 }  // namespace
 
-constinit std::atomic<bool> g_graphs_allocate{false};
+constinit std::atomic<uint32_t> g_graph_devices{0};
 void SettleGraphs(int) {}
 bool SettlePools(int) { return true; }
 bool VmmHoldsImports() { return true; }
