@@ -43,9 +43,21 @@ void FormatUuid(const char* prefix, const CUuuid& uuid, char (&out)[region::kUui
   out[at] = '\0';
 }
 
-// Writes the devices into a region that names none yet, in NVML's order, which is the order of the limits.
+// A GPU that did not answer when the others were listed has a place without a name, until somebody meets it again.
+bool NamesAreMissing(const region::Attachment& a) {
+  const uint32_t count = region::DeviceCount(a);
+  if (count == 0) return !g_listed;
+  if (DevicesAreFixed()) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (a.region->uuids[i][0] == '\0') return true;
+  }
+  return false;
+}
+
+// Writes the devices into a region that does not name them yet, in NVML's order, which is the order of the limits. What
+// is named there stays where it is.
 void ListDevices(region::Attachment* a) {
-  if (g_listed || region::DeviceCount(*a) != 0) return;
+  if (!NamesAreMissing(*a)) return;
   g_listed = true;
   char uuids[region::kMaxDevices][region::kUuidBytes] = {};
   unsigned count = 0;
@@ -55,10 +67,15 @@ void ListDevices(region::Attachment* a) {
     LogLine(Level::kError).Number(count).Text(" devices: those above 16 are not limited");
     count = region::kMaxDevices;
   }
+  if (count < region::DeviceCount(*a)) count = region::DeviceCount(*a);
+  memcpy(uuids, a->region->uuids, sizeof uuids);
   for (unsigned i = 0; i < count; ++i) {
     nvmlDevice_t handle = nullptr;
-    if (real::nvmlDeviceGetHandleByIndex_v2(i, &handle) != NVML_SUCCESS) continue;
-    real::nvmlDeviceGetUUID(handle, uuids[i], region::kUuidBytes);
+    char uuid[region::kUuidBytes] = {};
+    if (uuids[i][0] != '\0' || real::nvmlDeviceGetHandleByIndex_v2(i, &handle) != NVML_SUCCESS) continue;
+    if (real::nvmlDeviceGetUUID(handle, uuid, sizeof uuid) != NVML_SUCCESS || region::FindDevice(*a, uuid) >= 0)
+      continue;
+    memcpy(uuids[i], uuid, sizeof uuid);
     nvmlMemory_t memory{};
     if (real::nvmlDeviceGetMemoryInfo(handle, &memory) == NVML_SUCCESS) region::SetPhysicalBytes(a, i, memory.total);
   }

@@ -19,6 +19,7 @@ namespace {
 
 constexpr unsigned kDevices = 20;
 constinit region::Attachment g_region{};
+constinit int g_lost = -1;  // the device that does not answer
 
 // Device i has the uuid i, i, i …; a handle is its index + 1.
 CUuuid UuidOf(int i) {
@@ -53,7 +54,12 @@ nvmlReturn_t GetNvmlCount(unsigned* count) {
   return NVML_SUCCESS;
 }
 nvmlReturn_t GetByIndex(unsigned index, nvmlDevice_t* out) {
+  if (static_cast<int>(index) == g_lost) return NVML_ERROR_GPU_IS_LOST;
   *out = HandleOf(index);
+  return NVML_SUCCESS;
+}
+nvmlReturn_t GetMemory(nvmlDevice_t, nvmlMemory_t* out) {
+  out->total = 80;
   return NVML_SUCCESS;
 }
 nvmlReturn_t GetName(nvmlDevice_t handle, char* out, unsigned room) {
@@ -72,6 +78,7 @@ class DeviceMapTest : public testing::Test {
     region::Detach(&g_region);
     unlink(path_.c_str());
     ResetDeviceMap();
+    g_lost = -1;
   }
   std::string path_;
 };
@@ -98,6 +105,26 @@ TEST_F(DeviceMapTest, GivenOrdinalsThatAreNone_ThenUnlimitedAndNothingIsTouched)
   }
 }
 
+// What limits the second program of a container must not hang on what the first one met.
+TEST_F(DeviceMapTest, GivenADeviceThatIsLostWhenTheOthersAreListed_WhenItIsBack_ThenItHasItsPlace) {
+  g_lost = 3;
+  EXPECT_EQ(DeviceOfOrdinal(2), 2);
+  EXPECT_EQ(DeviceOfOrdinal(4), 4);
+  g_lost = -1;
+  ResetDeviceMap();  // another process
+  EXPECT_EQ(DeviceOfOrdinal(3), 3);
+  EXPECT_EQ(DeviceOfHandle(HandleOf(3)), 3);
+  EXPECT_EQ(DeviceOfOrdinal(4), 4);
+  EXPECT_EQ(region::Load(g_region.area->devices[3].physical_bytes), 80u);
+}
+
+TEST_F(DeviceMapTest, GivenADeviceThatComesBackWhileTheProcessRuns_WhenItIsMet_ThenItHasItsPlace) {
+  g_lost = 3;
+  EXPECT_EQ(DeviceOfOrdinal(2), 2);
+  g_lost = -1;
+  EXPECT_EQ(DeviceOfOrdinal(3), 3);
+}
+
 // More handles than are remembered are looked up each time.
 TEST_F(DeviceMapTest, GivenManyHandles_ThenNoneIsMistaken) {
   for (unsigned i = 0; i < 200; ++i) EXPECT_EQ(DeviceOfHandle(HandleOf(i)), i < 16 ? static_cast<int>(i) : kUnlimited);
@@ -120,6 +147,8 @@ void* DriverSymbol(Sym sym) {
       return reinterpret_cast<void*>(&GetNvmlCount);
     case Sym::nvmlDeviceGetHandleByIndex_v2:
       return reinterpret_cast<void*>(&GetByIndex);
+    case Sym::nvmlDeviceGetMemoryInfo:
+      return reinterpret_cast<void*>(&GetMemory);
     case Sym::nvmlDeviceGetUUID:
       return reinterpret_cast<void*>(&GetName);
     default:
