@@ -256,15 +256,18 @@ void UnmapRegion(Attachment* attachment) {
   if (attachment->region != nullptr) munmap(attachment->region, kFileBytes);
   attachment->region = nullptr;
   attachment->area = nullptr;
-  const FileStatus file = StatFile(attachment->fd);
   // Unless the program made something else of our number.
-  if (file.ok && file.device == attachment->device && file.inode == attachment->inode) close(attachment->fd);
+  if (DescriptorIsOurs(*attachment)) close(attachment->fd);
   attachment->fd = -1;
 }
 
+bool DescriptorIsOurs(const Attachment& attachment) {
+  const FileStatus now = StatFile(attachment.fd);
+  return now.ok && now.device == attachment.device && now.inode == attachment.inode;
+}
+
 void RecoverDescriptor(Attachment* attachment) {
-  const FileStatus now = StatFile(attachment->fd);
-  if (now.ok && now.device == attachment->device && now.inode == attachment->inode) return;
+  if (DescriptorIsOurs(*attachment)) return;
   const int fd = OpenFile(attachment->path, false);
   const FileStatus file = StatFile(fd);
   if (fd >= 0 && (file.device != attachment->device || file.inode != attachment->inode)) {

@@ -15,7 +15,9 @@ namespace hami::region {
 Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config);
 void UnmapRegion(Attachment* attachment);
 
-// If the program closed or reused our descriptor: opens the same file again, or leaves fd at -1.
+// Whether our descriptor still is one of the region's file: a program may close it, and give its number to another.
+bool DescriptorIsOurs(const Attachment& attachment);
+// If it is not: opens the same file again, or leaves fd at -1. With the process-local lock.
 void RecoverDescriptor(Attachment* attachment);
 
 }  // namespace hami::region

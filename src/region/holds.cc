@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "region/file.h"
 #include "region/lock.h"
 #include "region/process.h"
 #include "region/table.h"
@@ -14,8 +15,9 @@ namespace {
 
 PrivateHolds& HoldsOf(const Attachment& attachment) { return attachment.area->holds; }
 
-// As ProvideSlot in table.cc.
+// As ProvideSlot in table.cc; but where the program has closed our descriptor this is no place to open another.
 bool ProvideHold(Attachment* attachment, uint32_t index) {
+  if (!DescriptorIsOurs(*attachment)) return true;
   const auto offset = static_cast<int64_t>(kPrivateOffset + offsetof(PrivateArea, holds) +
                                            offsetof(PrivateHolds, entries) + index * sizeof(PrivateHold));
   return fallocate(attachment->fd, FALLOC_FL_KEEP_SIZE, offset, sizeof(PrivateHold)) == 0 || errno != ENOSPC;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lock around first contexts: how long it is waited for; and what waiting leaves alone.
 #include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
@@ -68,6 +69,43 @@ TEST_F(RegionPostInit, GivenAStoppedHolder_ThenItIsNot) {
   EXPECT_FALSE(PostInitLock(&attachment_, never_, {.with_stopped_ns = kMilli}));
   EXPECT_LT(MonotonicNanos() - begin, 30'000 * kMilli);
   Kill(holder);
+}
+
+// As daemons do that close all that they inherited, after the library has attached.
+TEST_F(RegionPostInit, GivenAClosedDescriptor_ThenItIsHadAllTheSame) {
+  close(attachment_.fd);
+  EXPECT_TRUE(PostInitLock(&attachment_, never_, {.in_all_ns = 1000 * kMilli}));
+  EXPECT_EQ(Join(Spawn([&] {
+              AttachmentAfterFork(&attachment_);
+              return PostInitLock(&attachment_, never_, {.in_all_ns = 10 * kMilli}) ? 1 : 0;
+            })),
+            0)
+      << "it keeps others out";
+  PostInitUnlock(&attachment_);
+}
+
+TEST_F(RegionPostInit, GivenADescriptorThatIsTheProgramsNow_ThenItsFileIsNotLocked) {
+  const int own = open((folder_ / "own").c_str(), O_CREAT | O_RDWR, 0600);
+  const int taken = attachment_.fd;
+  ASSERT_EQ(dup2(own, taken), taken);
+  close(own);
+  EXPECT_TRUE(PostInitLock(&attachment_, never_, {.in_all_ns = 1000 * kMilli}));
+  EXPECT_NE(attachment_.fd, taken);
+  EXPECT_EQ(Join(Spawn([&] {
+              int32_t holder = 0;
+              return AskRecordLock(taken, kPostInitLockByte, 1, &holder) == LockHeld::kNo ? 0 : 1;
+            })),
+            0);
+  PostInitUnlock(&attachment_);
+  close(taken);
+}
+
+TEST_F(RegionPostInit, GivenAFileThatIsGone_WhenTheDescriptorIsToo_ThenNobodyWaits) {
+  close(attachment_.fd);
+  ASSERT_EQ(unlink((folder_ / "a.cache").c_str()), 0);
+  const int64_t begin = MonotonicNanos();
+  EXPECT_FALSE(PostInitLock(&attachment_, never_));
+  EXPECT_LT(MonotonicNanos() - begin, 10'000 * kMilli);
 }
 
 TEST_F(RegionPostInit, GivenAHolder_WhenItHasDoneWhatIsWaitedFor_ThenTheLockIsNotTaken) {

@@ -9,6 +9,7 @@
 #include "region/file.h"
 #include "region/gpu_time.h"
 #include "region/holds.h"
+#include "region/keep_errno.h"
 #include "region/lock.h"
 #include "region/process.h"
 #include "region/table.h"
@@ -344,11 +345,16 @@ void NoteSpilled(Attachment* attachment, uint32_t device, uint64_t bytes) {
 }
 
 bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& patience) {
+  const KeepErrno keep;
+  if (!LockProcess()) return false;
+  RecoverDescriptor(attachment);
+  UnlockProcess();
   const int64_t begin = MonotonicNanos();
   int64_t looked = begin;
   // Hundreds may wait: they must not keep the holder from working.
   for (int64_t nap = kShortestNap; Load(done) == 0; nap = nap * 2 < kLongestNap ? nap * 2 : kLongestNap) {
     if (TryRecordLock(attachment->fd, kPostInitLockByte, 1)) return true;
+    if (errno != EAGAIN && errno != EACCES) return false;  // nobody has it, and there is no lock to be had here
     const int64_t now = MonotonicNanos();
     if (now - begin > patience.in_all_ns) return false;
     if (now - looked > patience.with_stopped_ns) {
