@@ -14,7 +14,7 @@ constexpr uint64_t kBlockRows = 8;
 #define CUDA_ARRAY3D_SPARSE 0x40
 #endif
 
-// Bytes of one channel; 0 = a format of its own kind (see BlockBytes).
+// Bytes of one channel of a format that has channels.
 uint64_t ChannelBytes(CUarray_format format) {
   switch (static_cast<unsigned>(format)) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -38,19 +38,37 @@ uint64_t ChannelBytes(CUarray_format format) {
     case 0xcb:  // (U|S)NORM_INT16X1, X2, X4
       return 2;
     default:
-      return 4;  // 32-bit formats, and the largest that any packed or block format takes a texel and channel
+      return 4;  // 32-bit formats, and the largest that any packed or planar format takes a texel and channel
   }
 }
 
 uint64_t AtLeastOne(uint64_t n) { return n == 0 ? 1 : n; }
 
+// What a format stores as one: a texel, or a square of compressed ones.
+struct Element {
+  uint64_t bytes;
+  uint64_t side;  // texels
+};
+
+Element ElementOf(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
+  const auto format = static_cast<unsigned>(shape.Format);
+  if (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB) {
+    const bool half =
+        format <= CU_AD_FORMAT_BC1_UNORM_SRGB || format == CU_AD_FORMAT_BC4_UNORM || format == CU_AD_FORMAT_BC4_SNORM;
+    return {half ? 8U : 16U, 4};
+  }
+  if (format == CU_AD_FORMAT_UNORM_INT_101010_2) return {4, 1};  // all channels together
+  return {ChannelBytes(shape.Format) * AtLeastOne(shape.NumChannels), 1};
+}
+
 uint64_t LayerBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, uint64_t width, uint64_t height, uint64_t depth) {
-  const uint64_t texel = ChannelBytes(shape.Format) * AtLeastOne(shape.NumChannels);
-  uint64_t rows = AtLeastOne(height);
+  const Element element = ElementOf(shape);
+  const uint64_t columns = RoundUp(width, element.side) / element.side;
+  uint64_t rows = AtLeastOne(RoundUp(height, element.side) / element.side);
   if (static_cast<unsigned>(shape.Format) == 0xb0) rows += rows / 2;
   // Textures are stored in blocks of 64 bytes by 8 rows; a one-dimensional array has a single row.
   if (height != 0) rows = RoundUp(rows, kBlockRows);
-  return Times(Times(RoundUp(Times(width, texel), kBlockRowBytes), rows), AtLeastOne(depth));
+  return Times(Times(RoundUp(Times(columns, element.bytes), kBlockRowBytes), rows), AtLeastOne(depth));
 }
 
 bool HoldsMemory(const CUDA_ARRAY3D_DESCRIPTOR& shape) {

@@ -26,6 +26,21 @@ TEST(ArrayBytes, GivenPlainShapes_ThenWholeBlocksOf64BytesBy8Rows) {
   EXPECT_EQ(ArrayBytes(Shape(4096, 0, 0, CU_AD_FORMAT_FLOAT, 4)), 65536u);
 }
 
+TEST(ArrayBytes, GivenCompressedTexels_ThenWholeSquaresOf4By4) {
+  for (const unsigned channels : {1u, 4u}) {
+    EXPECT_EQ(ArrayBytes(Shape(8192, 8192, 0, CU_AD_FORMAT_BC1_UNORM, channels)), 32u << 20);
+    EXPECT_EQ(ArrayBytes(Shape(8192, 8192, 0, CU_AD_FORMAT_BC4_SNORM, channels)), 32u << 20);
+    EXPECT_EQ(ArrayBytes(Shape(8192, 8192, 0, CU_AD_FORMAT_BC7_UNORM, channels)), 64u << 20);
+    EXPECT_EQ(ArrayBytes(Shape(8192, 8192, 0, CU_AD_FORMAT_BC5_UNORM, channels)), 64u << 20);
+  }
+  EXPECT_EQ(ArrayBytes(Shape(8190, 8189, 0, CU_AD_FORMAT_BC1_UNORM, 4)), 32u << 20);
+  EXPECT_EQ(MipmapBytes(Shape(4, 4, 0, CU_AD_FORMAT_BC1_UNORM, 4), 3), 3u * 512);
+}
+
+TEST(ArrayBytes, GivenPackedChannels_ThenFourBytesForAll) {
+  EXPECT_EQ(ArrayBytes(Shape(1024, 1024, 0, CU_AD_FORMAT_UNORM_INT_101010_2, 4)), 4u << 20);
+}
+
 TEST(ArrayBytes, GivenArrayWithoutOwnMemory_ThenZero) {
   EXPECT_EQ(ArrayBytes(Shape(4096, 4096, 0, CU_AD_FORMAT_FLOAT, 4, 0x40)), 0u);
   EXPECT_EQ(ArrayBytes(Shape(4096, 4096, 0, CU_AD_FORMAT_FLOAT, 4, 0x80)), 0u);
