@@ -39,6 +39,7 @@ SCENARIO(nvml_agrees) {
   EXPECT_SAME(second.total, cuda.total);
   EXPECT_SAME(second.free, cuda.free);
   EXPECT_SAME(second.used, cuda.used());
+  EXPECT_SAME(second.reserved + second.used + second.free, second.total);
   second.version = 77;
   EXPECT(nvmlDeviceGetMemoryInfo_v2(Device(), &second) != NVML_SUCCESS);
 }
@@ -303,6 +304,25 @@ SCENARIO(nvml_fixed) {
   EXPECT_SAME(nvmlDeviceGetHandleByIndex_v2(1, &device), NVML_ERROR_INVALID_ARGUMENT);
   EXPECT_SAME(nvmlDeviceGetHandleByUUID(arguments.at(0).c_str(), &device), NVML_ERROR_NOT_FOUND);
   NVML(nvmlDeviceGetHandleByUUID(arguments.at(1).c_str(), &device));
+  // Nor do devices that are shown lead to others.
+  for (const unsigned room : {0u, 8u}) {
+    nvmlDevice_t found[8];
+    count = room;
+    NVML(nvmlDeviceGetTopologyNearestGpus(device, NVML_TOPOLOGY_SYSTEM, &count, found));
+    EXPECT_SAME(count, 0);
+  }
+}
+
+// The device that the driver counts first is lost, and not ours.
+SCENARIO(nvml_hidden_device_lost) {
+  NVML(nvmlInit_v2());
+  nvmlDevice_t device = nullptr;
+  NVML(nvmlDeviceGetHandleByIndex_v2(0, &device));
+  char uuid[96];
+  NVML(nvmlDeviceGetUUID(device, uuid, sizeof uuid));
+  EXPECT(arguments.at(0) == uuid);
+  NVML(nvmlShutdown());
+  EXPECT_SAME(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_ERROR_UNINITIALIZED);
 }
 
 SCENARIO(print_uuids) {

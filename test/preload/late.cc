@@ -24,6 +24,10 @@ F* Find(void* handle, const char* name) {
 int main() {
   if (dlsym(RTLD_DEFAULT, "cuInit") != nullptr) return Fail("a driver function before there is a driver");
   if (dlerror() == nullptr) return Fail("no reason given");
+  void* const program = dlopen(nullptr, RTLD_LAZY);
+  if (dlsym(program, "cuMemAlloc_v2") != nullptr) return Fail("one that the main program's handle finds");
+  if (dlerror() == nullptr) return Fail("no reason given for that");
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr) return Fail("the driver was loaded by a question");
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return Fail(dlerror());
   const auto init = Find<decltype(::cuInit)>(driver, "cuInit");

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -85,6 +86,11 @@ TEST_F(Preload, GivenFixedDevices_ThenOthersDoNotExistByAnyName) {
   config.devices[0].memory_limit = uint64_t{2} << 30;
   ASSERT_EQ(hami::region::Create(region().c_str(), config), hami::region::Status::kOk);
   Pass({"nvml_fixed", uuids[0], uuids[1]});
+  {
+    const std::string config_file = folder() + "/lost.cfg";
+    std::ofstream(config_file) << "lost device=0\n";
+    Pass({"nvml_hidden_device_lost", uuids[1]}, {{"SIMGPU_CONFIG", config_file}, {"SIMGPU_STATE", folder() + "/lost"}});
+  }
   Pass({"limits", "2048"}, {{"CUDA_VISIBLE_DEVICES", uuids[1]}});
   // A device that the region does not name is not to be had by naming it.
   Pass({"first_context_too_large"}, {{"CUDA_VISIBLE_DEVICES", uuids[2]}});

@@ -12,6 +12,8 @@ using namespace hami::vgpu;  // NOLINT: this file only exports
 
 namespace {
 
+constexpr unsigned kMostDevices = 256;  // of a machine
+
 bool Fixed() { return Active() && DevicesAreFixed(); }
 
 nvmlReturn_t Count(nvmlReturn_t result, unsigned* count) {
@@ -22,10 +24,29 @@ nvmlReturn_t Count(nvmlReturn_t result, unsigned* count) {
 template <typename Real>
 nvmlReturn_t ByIndex(unsigned index, nvmlDevice_t* out, Real by_index) {
   if (!Fixed()) return ForProgram(by_index, index, out);
-  // The first device stands for "may NVML be asked at all".
-  nvmlDevice_t any = nullptr;
-  const nvmlReturn_t result = ForProgram(by_index, 0u, out == nullptr ? nullptr : &any);
+  // The count stands for "may NVML be asked at all"; a device that is hidden may be lost.
+  unsigned any = 0;
+  const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetCount_v2, &any);
   return result == NVML_SUCCESS ? FixedDeviceHandle(index, out) : result;
+}
+
+// A list of devices without those that are hidden. `list(count, devices)` is the driver's function: with a count of 0
+// it answers how many there are.
+template <typename List>
+nvmlReturn_t OnlyShown(unsigned* count, nvmlDevice_t* out, List list) {
+  if (count == nullptr || !Fixed()) return list(count, out);
+  nvmlDevice_t all[kMostDevices];
+  unsigned found = kMostDevices;
+  if (const nvmlReturn_t result = list(&found, all); result != NVML_SUCCESS) return result;
+  unsigned shown = 0;
+  for (unsigned i = 0; i < found && i < kMostDevices; ++i) {
+    if (DeviceOfHandle(all[i]) < 0) continue;
+    if (shown < *count && out != nullptr) out[shown] = all[i];
+    ++shown;
+  }
+  const unsigned room = *count;
+  *count = shown;
+  return room != 0 && shown > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 nvmlReturn_t Shown(nvmlReturn_t result, nvmlDevice_t* out) {
@@ -81,4 +102,22 @@ HAMI_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t handle, unsigned* index
   const int device = DeviceOfHandle(handle);
   if (device >= 0) *index = static_cast<unsigned>(device);
   return result;
+}
+
+// What hands out other devices than the one that is asked about.
+HAMI_EXPORT nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t handle, nvmlGpuTopologyLevel_t level,
+                                                          unsigned* count, nvmlDevice_t* out) {
+  return OnlyShown(count, out, [&](unsigned* room, nvmlDevice_t* devices) {
+    return ForProgram(real::nvmlDeviceGetTopologyNearestGpus, handle, level, room, devices);
+  });
+}
+HAMI_EXPORT nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned cpu, unsigned* count, nvmlDevice_t* out) {
+  return OnlyShown(count, out, [&](unsigned* room, nvmlDevice_t* devices) {
+    return ForProgram(real::nvmlSystemGetTopologyGpuSet, cpu, room, devices);
+  });
+}
+HAMI_EXPORT nvmlReturn_t nvmlUnitGetDevices(nvmlUnit_t unit, unsigned* count, nvmlDevice_t* out) {
+  return OnlyShown(count, out, [&](unsigned* room, nvmlDevice_t* devices) {
+    return ForProgram(real::nvmlUnitGetDevices, unit, room, devices);
+  });
 }

@@ -92,7 +92,11 @@ HAMI_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory
 
 HAMI_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t* memory) {
   const nvmlReturn_t result = ForProgram(real::nvmlDeviceGetMemoryInfo_v2, handle, memory);
-  if (const int device = Device(result, handle); device >= 0 && memory != nullptr) Show(device, memory);
+  const int device = Device(result, handle);
+  if (device < 0 || memory == nullptr) return result;
+  Show(device, memory);
+  // What the driver keeps of the card for itself is not the container's: its own figures add up to its total.
+  if (LimitBytes(device) != 0) memory->reserved = 0;
   return result;
 }
 

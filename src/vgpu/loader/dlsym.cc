@@ -49,7 +49,11 @@ void* Replace(void* handle, const char* name, void* (*look_up)(void*, const char
   }
   void* const found = look_up(handle, name, version);
   if (found == nullptr) return nullptr;
-  if (found == hook) return DriverSymbolCached(sym) != nullptr ? hook : nullptr;
+  if (found == hook) {
+    // What the main program's handle finds first is us: as above.
+    if (LoadedDriver(LibraryOf(sym)) == nullptr) return look_up(RTLD_NEXT, name, version);
+    return DriverSymbolCached(sym) != nullptr ? hook : nullptr;
+  }
   // Somebody else's function of the same name (a shim that wraps the driver) is what was asked for.
   return found == DriverSymbolCached(sym) || IsDriverCode(found) ? hook : found;
 }
