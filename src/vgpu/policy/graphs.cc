@@ -125,6 +125,7 @@ bool ReserveParts(Part* parts, int count) {
 }  // namespace
 
 void GraphInstantiated(CUgraph graph, CUgraphExec exec) {
+  GraphExecDestroyed(exec);  // one of the same handle may have gone with its context
   Demand demand;
   AddGraph(graph, 0, &demand);
   for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
