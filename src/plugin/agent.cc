@@ -248,7 +248,8 @@ bool Agent::Impl::Tend() {
   RefreshCdi();
   OfferCommonAreas(*board.Current());
   ProbeBook();
-  return allocator->Tend();
+  const bool more = folders->EmptyTrash();
+  return allocator->Tend() || more;
 }
 
 base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {

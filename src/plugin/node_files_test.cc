@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -119,6 +120,66 @@ TEST_F(FoldersTest, GivenLeftoversWhenItStartsThenOnlyOursWithoutARecordGo) {
   EXPECT_FALSE(fs::exists(temp_.path() + "/shares/lost"));
   EXPECT_FALSE(fs::exists(fs::symlink_status(temp_.path() + "/containers/uid-a_c0")));
   EXPECT_TRUE(fs::exists(temp_.path() + "/containers/uid-hami_c"));
+}
+
+// Folders are their tenants' to fill, and the kubelet waits while they are removed.
+class FullFoldersTest : public FoldersTest {
+ protected:
+  void SetUp() override {
+    settings_.limits = {{CardName(0), 1 << 20, 0, 0}};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+  }
+  void TearDown() override { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  // Makes the folder of RECORD, and in it more levels than there are descriptors from now on.
+  void Deep(const Record& record) {
+    ASSERT_TRUE(folders_.Make(record, settings_));
+    std::string path = temp_.path() + "/" + record.folder;
+    for (int i = 0; i < 200; ++i) fs::create_directory(path += "/d");
+    const rlimit few{64, before_.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  std::ptrdiff_t Left(const std::string& folder) const {
+    const auto entries = fs::recursive_directory_iterator(temp_.path() + "/" + folder);
+    return std::distance(begin(entries), end(entries));
+  }
+
+  RegionSettings settings_;
+  rlimit before_{};
+};
+
+TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItIsRemovedThenItIsGoneAtOnce) {
+  const Record record = ShareRecord("shares/x");
+  Deep(record);
+  folders_.Remove(record);
+  EXPECT_FALSE(fs::exists(temp_.path() + "/shares/x"));
+  EXPECT_FALSE(fs::is_empty(temp_.path() + "/shares")) << "nobody waited for that";
+  for (int i = 0; i < 3 && folders_.EmptyTrash(); ++i) continue;
+  EXPECT_EQ(Left("shares"), 0);
+}
+
+TEST_F(FullFoldersTest, GivenTrashOfAnEarlierLifeWhenItStartsThenThatGoesTooAndALinkInItIsNotFollowed) {
+  ASSERT_TRUE(folders_.Make(ShareRecord("shares/kept"), settings_));
+  for (const char* folder : {"/shares/.removed-1/d", "/containers/.removed-2/d"}) {
+    fs::create_directories(temp_.path() + folder);
+    fs::create_directory_symlink(temp_.path() + "/shares/kept", temp_.path() + folder + "/link");
+  }
+  folders_.RemoveAllBut({ShareRecord("shares/kept")});
+  EXPECT_FALSE(folders_.EmptyTrash());
+  EXPECT_EQ(Left("containers"), 0);
+  EXPECT_EQ(Left("shares"), 2);
+}
+
+TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItStartsThenAnOrphanIsGoneAtOnce) {
+  Deep(ShareRecord("shares/x"));
+  folders_.RemoveAllBut({});
+  EXPECT_FALSE(fs::exists(temp_.path() + "/shares/x"));
+}
+
+TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItIsMadeAnewThenThatIsDoneAtOnce) {
+  const Record record = ShareRecord("containers/uid-a_c0");
+  Deep(record);
+  ASSERT_TRUE(folders_.Make(record, settings_));
+  EXPECT_EQ(std::distance(fs::directory_iterator(temp_.path() + "/containers/uid-a_c0"), {}), 1);
 }
 
 TEST_F(FoldersTest, GivenRecordsWhenTheyAreSavedThenANewLifeReadsThem) {
