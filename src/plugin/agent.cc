@@ -65,18 +65,13 @@ base::Result<std::string> ShippedLibrary() {
                     "looked at " + base::Join(places, ", ") + "; HAMI_LIBVGPU can say where it is");
 }
 
-bool WantsCdi(const Options& options) {
-  return std::any_of(options.list_strategies.begin(), options.list_strategies.end(), [](ListStrategy strategy) {
-    return strategy == ListStrategy::kCdiAnnotations || strategy == ListStrategy::kCdiCri;
-  });
-}
-
 kube::EventTarget NodeTarget(const std::string& node) { return {"Node", "v1", "", node, node}; }
 
 }  // namespace
 
 struct Agent::Impl {
-  explicit Impl(Options with) : options(std::move(with)), vgpu_folder(options.hook_path + "/vgpu") {}
+  explicit Impl(Options with)
+      : options(std::move(with)), vgpu_folder(options.hook_path + "/vgpu"), cdi(options, kCdiFolder) {}
 
   base::Status StartNode();
   void SeeNode(const SeenNode& node);
@@ -85,7 +80,6 @@ struct Agent::Impl {
   base::Status StartProbes();
   bool Tend();
   void ProbeBook();
-  void RefreshCdi();
   void OfferCommonAreas(const Cards& cards);
   bool Ready() const;
   base::Result<Response> Respond(const Record& record, const Cards& cards);
@@ -108,7 +102,7 @@ struct Agent::Impl {
   int book_failures = 0;
   net::Deadline next_probe{};
   std::unique_ptr<Allocator> allocator;
-  std::optional<std::uint64_t> cdi_generation;  // of the cards whose specifications are on disk
+  CdiFolder cdi;
 
   std::unique_ptr<Serving> serving;
   std::unique_ptr<Tender> tender;
@@ -160,7 +154,7 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
   for (const std::string& path : ControlNodes()) {
     if (fs::exists(path, ignored)) settings.node_paths.push_back(path);
   }
-  settings.cdi_modes = CdiModesOf(kCdiFolder);
+  settings.cdi_modes = CdiModesOf(cdi.path());
   settings.imex_channels = PresentImexChannels(options);
   OfferCommonAreas(cards);
   if (common_areas != nullptr) settings.common_areas = common_areas->Cards();
@@ -235,17 +229,8 @@ void Agent::Impl::ProbeBook() {
   keeper->AllowConcurrentAllocate(works);
 }
 
-void Agent::Impl::RefreshCdi() {
-  if (!WantsCdi(options)) return;
-  const CardBoard::Snapshot cards = board.Current();
-  if (!cards->ready || cdi_generation == cards->generation) return;
-  const auto written = WriteCdiSpecs(MakeCdiSpecs(*cards, FindDriverFiles(options), options), kCdiFolder);
-  if (!written) base::LogError(written.error());
-  if (written) cdi_generation = cards->generation;
-}
-
 bool Agent::Impl::Tend() {
-  RefreshCdi();
+  cdi.Refresh(*board.Current());
   OfferCommonAreas(*board.Current());
   ProbeBook();
   const bool more = folders->EmptyTrash();
@@ -275,7 +260,7 @@ base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) 
     serving->Look();
     tender->Call();
   });
-  RefreshCdi();
+  cdi.Refresh(*board.Current());
   serving->Start([on_give_up](const base::Error& error) {
     base::LogError(error);
     on_give_up();

@@ -30,6 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 unsigned ModeOf(const std::string& path) { return static_cast<unsigned>(fs::status(path).permissions()) & 0777; }
 std::string Text(const std::string& path) { return base::ReadLinkedFile(path, 1 << 20).value_or("?"); }
@@ -246,6 +247,26 @@ TEST_F(FoldersTest, GivenADriverRootWhenSpecificationsAreWrittenThenTheyNameItsF
   ASSERT_TRUE(WriteCdiSpecs(MakeCdiSpecs(MakeTestCards(1), files, options), folder));
   EXPECT_TRUE(fs::exists(folder + "/k8s.device-plugin.nvidia.com-gpu.json"));
   EXPECT_THAT(CdiModesOf(folder), IsEmpty());
+}
+
+// A device node of a module that is loaded late, or a file that somebody removed.
+TEST_F(FoldersTest, GivenWrittenSpecificationsWhenTheNodeChangesAndTheGpusDoNotThenTheyAreAsTheNodeIs) {
+  Options options;
+  options.list_strategies = {ListStrategy::kCdiCri};
+  options.driver_root_in_container = temp_.path() + "/root";
+  fs::create_directories(temp_.path() + "/root/dev");
+  std::ofstream(temp_.path() + "/root/dev/nvidiactl") << "";
+  const std::string spec = temp_.path() + "/cdi/k8s.device-plugin.nvidia.com-gpu.json";
+  CdiFolder folder(options, temp_.path() + "/cdi");
+  const Cards cards = MakeTestCards(1);
+  folder.Refresh(cards);
+  EXPECT_THAT(Text(spec), Not(HasSubstr("/dev/nvidia-uvm")));
+  std::ofstream(temp_.path() + "/root/dev/nvidia-uvm") << "";
+  folder.Refresh(cards);
+  EXPECT_THAT(Text(spec), HasSubstr("/dev/nvidia-uvm"));
+  fs::remove(spec);
+  folder.Refresh(cards);
+  EXPECT_TRUE(fs::exists(spec));
 }
 
 TEST_F(FoldersTest, GivenAnImexChannelWhenItsNodeIsThereThenItIsPresent) {
