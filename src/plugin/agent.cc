@@ -27,6 +27,7 @@
 #include "plugin/kube_cluster.h"
 #include "plugin/kubelet_client.h"
 #include "plugin/library_install.h"
+#include "plugin/lock_folder.h"
 #include "plugin/registrar.h"
 #include "plugin/serving.h"
 #include "plugin/share_folders.h"
@@ -39,7 +40,6 @@ namespace fs = std::filesystem;
 using base::Concat;
 
 constexpr net::Duration kProbeEvery = std::chrono::seconds(20);
-constexpr const char* kLockFolder = "/tmp/vgpulock";  // HAMi-core's; the name is part of the protocol
 
 base::Result<std::unique_ptr<kube::Client>> Connect(const Options& options) {
   kube::ConfigSources sources;
@@ -170,8 +170,7 @@ base::Status Agent::Impl::StartAllocations() {
   if (!shipped) return tl::unexpected(shipped.error());
   const auto library = InstallLibrary(*shipped, vgpu_folder);
   if (!library) return tl::unexpected(library.error());
-  // Shared by containers of every user.
-  HAMI_TRY(base::MakeFolders(kLockFolder, 0777));
+  HAMI_TRY(MakeLockFolder(kLockFolder));
   if (options.common_area) {
     common_areas = std::make_unique<CommonAreas>(Concat({vgpu_folder, "/", kCommonFolder}));
     HAMI_TRY(common_areas->Start());

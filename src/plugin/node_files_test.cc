@@ -21,6 +21,7 @@
 #include "plugin/fake_kubelet_test.h"
 #include "plugin/kube_cluster.h"
 #include "plugin/library_install.h"
+#include "plugin/lock_folder.h"
 #include "plugin/share_folders.h"
 #include "region/reader.h"
 
@@ -267,6 +268,31 @@ TEST_F(FoldersTest, GivenWrittenSpecificationsWhenTheNodeChangesAndTheGpusDoNotT
   fs::remove(spec);
   folder.Refresh(cards);
   EXPECT_TRUE(fs::exists(spec));
+}
+
+// Every container gets it, and may write to it.
+TEST_F(FoldersTest, GivenALockFolderWhenItIsSomebodyElsesThenThatIsAnErrorAndElseItIsOpenToAll) {
+  const std::string path = temp_.path() + "/vgpulock";
+  ASSERT_TRUE(MakeLockFolder(path));
+  EXPECT_EQ(ModeOf(path), 0777u);
+  fs::permissions(path, fs::perms::owner_all);
+  ASSERT_TRUE(MakeLockFolder(path));
+  EXPECT_EQ(ModeOf(path), 0777u) << "though it was there";
+  fs::rename(path, path + "-elsewhere");
+  fs::create_directory_symlink(path + "-elsewhere", path);
+  const base::Status linked = MakeLockFolder(path);
+  ASSERT_FALSE(linked);
+  EXPECT_THAT(linked.error().message, HasSubstr(path));
+  fs::remove(path);
+  std::ofstream(path) << "";
+  EXPECT_FALSE(MakeLockFolder(path));
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  fs::remove(path);
+  ASSERT_TRUE(MakeLockFolder(path));
+  ASSERT_EQ(::chown(path.c_str(), 4711, 4711), 0);
+  const base::Status foreign = MakeLockFolder(path);
+  ASSERT_FALSE(foreign);
+  EXPECT_THAT(foreign.error().message, HasSubstr("4711"));
 }
 
 TEST_F(FoldersTest, GivenAnImexChannelWhenItsNodeIsThereThenItIsPresent) {
