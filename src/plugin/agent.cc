@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -73,7 +74,7 @@ struct Agent::Impl {
   explicit Impl(Options with)
       : options(std::move(with)), vgpu_folder(options.hook_path + "/vgpu"), cdi(options, kCdiFolder) {}
 
-  base::Status StartNode();
+  base::Status StartNode(const std::function<bool()>& interrupted);
   void SeeNode(const SeenNode& node);
   base::Status StartAllocations();
   base::Status StartServing(const std::function<void()>& on_give_up);
@@ -108,9 +109,10 @@ struct Agent::Impl {
   std::unique_ptr<Tender> tender;
   CardBoard::Subscription subscription;
   std::unique_ptr<net::Server> probes;
+  std::atomic<bool> started = false;  // all of the above is there
 };
 
-base::Status Agent::Impl::StartNode() {
+base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
   auto made = Connect(options);
   if (!made) return tl::unexpected(made.error());
   client = *std::move(made);
@@ -129,7 +131,7 @@ base::Status Agent::Impl::StartNode() {
   nvml::LoadOptions load;
   load.library = options.nvml_library;
   keeper = std::make_unique<CardKeeper>(options, board, std::move(hooks), KeeperTimes{}, load);
-  return keeper->Start();
+  return keeper->Start(interrupted);
 }
 
 void Agent::Impl::SeeNode(const SeenNode& node) {
@@ -269,7 +271,8 @@ base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) 
 }
 
 bool Agent::Impl::Ready() const {
-  return keeper->ready() && registrar->registered() && (options.kubelet_socket.empty() || serving->registered());
+  return started.load() && keeper->ready() && registrar->registered() &&
+         (options.kubelet_socket.empty() || serving->registered());
 }
 
 base::Status Agent::Impl::StartProbes() {
@@ -306,14 +309,19 @@ Agent::Agent(Options options) : impl_(std::make_unique<Impl>(std::move(options))
 
 Agent::~Agent() { Stop(); }
 
-base::Status Agent::Start(const std::function<void()>& on_give_up) {
-  HAMI_TRY(impl_->StartNode());
+base::Status Agent::Start(const std::function<void()>& on_give_up, const std::function<bool()>& interrupted) {
+  // First: whoever asks whether this process lives does not wait for the driver.
+  HAMI_TRY(impl_->StartProbes());
+  HAMI_TRY(impl_->StartNode(interrupted));
   HAMI_TRY(impl_->StartAllocations());
   HAMI_TRY(impl_->StartServing(on_give_up));
-  return impl_->StartProbes();
+  impl_->started.store(true);
+  return {};
 }
 
-void Agent::Restart() { impl_->serving->Restart(); }
+void Agent::Restart() {
+  if (impl_->started.load()) impl_->serving->Restart();
+}
 
 void Agent::Stop() {
   Impl& all = *impl_;
