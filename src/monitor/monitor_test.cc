@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "monitor/metrics.h"
 #include "region/region_test_util.h"
 
 namespace hami::monitor {
@@ -273,7 +274,7 @@ TEST_F(MonitorTest, GivenTheDriverSeesAProcessOfARegion_ThenItCountsAsBusy) {
   GpusPicture gpus;
   gpus.answering = true;
   gpus.taken = now_.steady;
-  gpus.gpus.emplace_back().processes.push_back({4242, 1, 90, 0, 0, 0});
+  gpus.gpus.emplace_back().processes = {{4242, 1, 90, 0, 0, 0}};
   gpus_ = std::make_shared<const GpusPicture>(gpus);
   Tick();
   EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), -1);
@@ -307,6 +308,90 @@ TEST_F(MonitorTest, GivenWhatTheDriverTellsOfProcesses_ThenItIsTheUtilizationOfT
   EXPECT_EQ(Last()->containers.at(1).region.devices.at(0).sm_percent, 45U);
   Tick(seconds(60));
   EXPECT_EQ(Last()->containers.at(1).region.devices.at(0).sm_percent, 0U) << "the driver has not answered since";
+}
+
+// Zero is what a program looks like that hangs; somebody would be paged for it.
+TEST_F(MonitorTest, GivenADriverThatDoesNotAnswer_ThenTheUtilizationIsNotShownUnlessTheRegionTellsIt) {
+  AddPod("ours", Granted());
+  AddPod("hamis", Granted());
+  AddRegion("hamis", "main");
+  fs::create_directories(FolderOf("ours", "main"));
+  const std::string ours = FolderOf("ours", "main") + "/r.cache";
+  region::Config region = region::TestConfig();
+  kUuid.copy(region.devices[0].uuid, sizeof region.devices[0].uuid - 1);
+  ASSERT_EQ(region::Create(ours.c_str(), region, nullptr), region::Status::kOk);
+  const auto shown = [&](const std::string& pod) {
+    const std::string page = RenderMetrics(*Last(), *gpus_, {true, true}, {0, now_.steady, 0});
+    const std::string series = "{namespace=\"team\",pod=\"" + pod + "\"";
+    const std::string old = "{podnamespace=\"team\",podname=\"" + pod + "\"";
+    const bool is = page.find("hami_container_device_utilization_ratio" + series) != std::string::npos;
+    EXPECT_EQ(page.find("Device_utilization_desc_of_container" + old) != std::string::npos, is);
+    return is;
+  };
+  Tick();
+  EXPECT_FALSE(shown("ours")) << "nobody looked yet";
+  EXPECT_TRUE(shown("hamis"));
+  GpusPicture gpus;
+  gpus.answering = true;
+  gpus.taken = now_.steady;
+  GpuPicture& gpu = gpus.gpus.emplace_back();
+  gpu.device.uuid = kUuid;
+  gpu.processes.emplace();
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_TRUE(shown("ours"));
+  Tick(seconds(15));
+  EXPECT_FALSE(shown("ours")) << "no look since";
+  gpus.interval = std::chrono::seconds(30);
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_TRUE(shown("ours")) << "there was none to be since";
+  gpus.gpus[0].processes.reset();
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_FALSE(shown("ours")) << "a query that failed";
+  gpus.gpus[0].processes.emplace();
+  gpus.answering = false;
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_FALSE(shown("ours"));
+  EXPECT_TRUE(shown("hamis"));
+}
+
+TEST_F(MonitorTest, GivenAResizeOfAContainerWithoutARegion_ThenItIsShownAsWaitingAndNothingElseIs) {
+  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
+  fs::create_directories(FolderOf("web", "main"));
+  Tick();
+  const std::string page = RenderMetrics(*Last(), *gpus_, {true, true}, {0, now_.steady, 0});
+  EXPECT_THAT(page,
+              testing::ContainsRegex("hami_container_resize_state\\{[^}]*pod=\"web\"[^}]*state=\"waiting\"\\} 1"));
+  for (const char* name : {"hami_container_processes{", "hami_container_priority{", "hami_container_region_problem{"}) {
+    EXPECT_THAT(page, testing::Not(HasSubstr(name)));
+  }
+}
+
+TEST_F(MonitorTest, GivenAFolderThatCanNotBeListedForAWhile_ThenWhoIsBlockedAndWhatWasToldAreStillKnown) {
+  AddPod("high", Granted());
+  AddPod("low", Granted(R"({"main": {"memory": "5Gi"}})"));
+  const std::string high = AddRegion("high", "main", 0);
+  const std::string low = AddRegion("low", "main", 1);
+  AddRegion("gone", "main");
+  Tick();
+  RawFile(high).Set<std::int32_t>(kRecentAt, 2);
+  Tick();
+  ASSERT_TRUE(Last()->containers.at(1).blocked);
+  ASSERT_EQ(events_.size(), 1U);
+  fs::rename(temp_ / "containers", temp_ / "away");
+  RawFile(temp_ / "containers").Resize(1);
+  Tick();
+  fs::remove(temp_ / "containers");
+  fs::rename(temp_ / "away", temp_ / "containers");
+  Tick();
+  EXPECT_TRUE(Last()->containers.at(1).blocked) << "the other has been quiet for one round";
+  EXPECT_DOUBLE_EQ(Last()->containers.at(1).blocked_seconds, 3);
+  EXPECT_EQ(events_.size(), 1U);
+  Tick(seconds(297));
+  EXPECT_FALSE(fs::exists(FolderOf("gone", "main"))) << "unwanted for 300 s";
 }
 
 TEST_F(MonitorTest, GivenAResizeWithinTheGrant_ThenTheRegionHoldsItAndItIsToldOnce) {
