@@ -2,116 +2,12 @@
 
 #include "monitor/monitor.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <filesystem>
-
-#include "monitor/metrics.h"
-#include "region/region_test_util.h"
+#include "monitor/monitor_world_test.h"
 
 namespace hami::monitor {
 namespace {
-
-namespace fs = std::filesystem;
-using region::MakeHamiFile;
-using region::RawFile;
-using std::chrono::seconds;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-
-constexpr std::int64_t kSwitchAt = 2'008'900;
-constexpr std::int64_t kRecentAt = 2'008'904;
-constexpr std::int64_t kPriorityAt = 2'008'908;
-constexpr std::int64_t kLimitAt = 1600;
-constexpr std::int64_t kSmLimitAt = 1728;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-const std::string kUuid = "GPU-0";
-
-class MonitorTest : public testing::Test {
- protected:
-  MonitorTest() { fs::create_directories(temp_ / "containers"); }
-
-  Monitor::Outside Outside() {
-    return {[this] { return pods_; }, [this] { return gpus_; },
-            [this](const kube::Pod& pod, kube::EventType, std::string_view reason, std::string_view message) {
-              events_.push_back(pod.metadata.name + ": " + std::string(reason) + ": " + std::string(message));
-            }};
-  }
-  Monitor& TheMonitor() {
-    if (!monitor_) monitor_ = std::make_unique<Monitor>(config_, Outside());
-    return *monitor_;
-  }
-  void Tick(seconds after = seconds(1)) {
-    now_.wall += after;
-    now_.steady += after;
-    TheMonitor().Tick(now_);
-  }
-  std::shared_ptr<const Picture> Last() { return TheMonitor().Last(); }
-
-  kube::Pod& AddPod(const std::string& name, kube::StringMap annotations = {}) {
-    auto pod = std::make_shared<kube::Pod>();
-    pod->metadata.ns = "team";
-    pod->metadata.name = name;
-    pod->metadata.uid = "uid-" + name;
-    pod->metadata.annotations = std::move(annotations);
-    kube::Container init;
-    init.name = "setup";
-    kube::Container sidecar;
-    sidecar.name = "proxy";
-    sidecar.restart_always = true;
-    pod->init_containers = {init, sidecar};
-    kube::Container main;
-    main.name = "main";
-    pod->containers = {main};
-    pods_.pods.push_back(pod);
-    return *pod;
-  }
-  static kube::StringMap Granted(const std::string& resize = "") {
-    kube::StringMap annotations{{"hami.io/vgpu-devices-allocated", ";;" + kUuid + ",NVIDIA,4096,30:;"}};
-    if (!resize.empty()) annotations["hami-cpp/resize"] = resize;
-    return annotations;
-  }
-  std::string FolderOf(const std::string& pod, const std::string& container) const {
-    return temp_.path() + "/containers/uid-" + pod + "_" + container;
-  }
-  // A region as HAMi's library leaves it, on one GPU.
-  std::string AddRegion(const std::string& pod, const std::string& container, std::int32_t priority = 1) {
-    fs::create_directories(FolderOf(pod, container));
-    const std::string path = FolderOf(pod, container) + "/r.cache";
-    MakeHamiFile(path);
-    const RawFile file(path);
-    file.Set<std::uint64_t>(56, 1);
-    for (std::size_t i = 0; i < kUuid.size(); ++i) file.Set<char>(64 + static_cast<std::int64_t>(i), kUuid[i]);
-    file.Set<std::int32_t>(kPriorityAt, priority);
-    file.Set<std::uint64_t>(kLimitAt, 4096 * kMiB);
-    file.Set<std::uint64_t>(kSmLimitAt, 30);
-    CatchUp();
-    return path;
-  }
-  // A directory's time of change is the machine's and can not be set: however long it took to make, the test's clock is
-  // not behind it.
-  void CatchUp() {
-    const auto behind = std::max(std::chrono::system_clock::now() - now_.wall, std::chrono::system_clock::duration(0));
-    now_.wall += behind;
-    now_.steady += behind;
-  }
-  template <typename T>
-  static T Get(const std::string& path, std::int64_t offset) {
-    return RawFile(path).Get<T>(offset);
-  }
-
-  const region::TempFolder temp_;
-  Pods pods_{true, {}};
-  std::shared_ptr<const GpusPicture> gpus_ = std::make_shared<const GpusPicture>();
-  std::vector<std::string> events_;
-  Monitor::Config config_{"node-1", temp_.path(), std::chrono::milliseconds(1000), seconds(300), true, true};
-  Now now_{std::chrono::system_clock::now(), std::chrono::steady_clock::now()};
-  std::unique_ptr<Monitor> monitor_;
-};
 
 TEST_F(MonitorTest, GivenAppInitAndSidecarContainers_WhenTheyHaveRegions_ThenAllAreShown) {
   AddPod("web", Granted());
@@ -358,18 +254,6 @@ TEST_F(MonitorTest, GivenADriverThatDoesNotAnswer_ThenTheUtilizationIsNotShownUn
   EXPECT_TRUE(shown("hamis"));
 }
 
-TEST_F(MonitorTest, GivenAResizeOfAContainerWithoutARegion_ThenItIsShownAsWaitingAndNothingElseIs) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
-  fs::create_directories(FolderOf("web", "main"));
-  Tick();
-  const std::string page = RenderMetrics(*Last(), *gpus_, {true, true}, {0, now_.steady, 0});
-  EXPECT_THAT(page,
-              testing::ContainsRegex("hami_container_resize_state\\{[^}]*pod=\"web\"[^}]*state=\"waiting\"\\} 1"));
-  for (const char* name : {"hami_container_processes{", "hami_container_priority{", "hami_container_region_problem{"}) {
-    EXPECT_THAT(page, testing::Not(HasSubstr(name)));
-  }
-}
-
 TEST_F(MonitorTest, GivenAFolderThatCanNotBeListedForAWhile_ThenWhoIsBlockedAndWhatWasToldAreStillKnown) {
   AddPod("high", Granted());
   AddPod("low", Granted(R"({"main": {"memory": "5Gi"}})"));
@@ -392,112 +276,6 @@ TEST_F(MonitorTest, GivenAFolderThatCanNotBeListedForAWhile_ThenWhoIsBlockedAndW
   EXPECT_EQ(events_.size(), 1U);
   Tick(seconds(297));
   EXPECT_FALSE(fs::exists(FolderOf("gone", "main"))) << "unwanted for 300 s";
-}
-
-TEST_F(MonitorTest, GivenAResizeWithinTheGrant_ThenTheRegionHoldsItAndItIsToldOnce) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
-  EXPECT_EQ(Get<std::uint64_t>(path, kSmLimitAt), 20U);
-  Tick();
-  EXPECT_EQ(Last()->containers.at(0).resize, "applied");
-  EXPECT_THAT(events_, ElementsAre("web: Resized: container main: GPU 0: 2 GiB, 20 % of the cores"));
-}
-
-TEST_F(MonitorTest, GivenALimitThatATenantSetsBack_ThenItIsSetAgain) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  RawFile(path).Set<std::uint64_t>(kLimitAt, 4096 * kMiB);
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
-  EXPECT_EQ(events_.size(), 1U) << "a tenant can not make events";
-}
-
-TEST_F(MonitorTest, GivenAResizeBeyondTheGrant_ThenItIsRefusedOnceAndNothingIsWritten) {
-  AddPod("web", Granted(R"({"main": {"memory": "5Gi"}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
-  EXPECT_EQ(Last()->containers.at(0).resize, "refused");
-  ASSERT_EQ(events_.size(), 1U);
-  EXPECT_THAT(events_[0], HasSubstr("ResizeRefused: container main: 5 GiB are more than the 4 GiB"));
-}
-
-TEST_F(MonitorTest, GivenAnAnnotationThatIsNotUnderstood_ThenItIsRefusedWithTheReason) {
-  AddPod("web", Granted(R"({"mian": {"memory": "2Gi"}})"));
-  AddRegion("web", "main");
-  Tick();
-  ASSERT_EQ(events_.size(), 1U);
-  EXPECT_THAT(events_[0], HasSubstr("no container named 'mian'"));
-}
-
-TEST_F(MonitorTest, GivenTheAnnotationIsTakenAway_ThenTheGrantIsTheLimitAgain) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  pods_.pods.clear();
-  AddPod("web", Granted());
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
-  EXPECT_EQ(Get<std::uint64_t>(path, kSmLimitAt), 30U);
-  Tick();
-  EXPECT_EQ(Last()->containers.at(0).resize, "");
-}
-
-TEST_F(MonitorTest, GivenTheAnnotationIsTakenAwayWhileNoMonitorRuns_ThenTheNextOneBringsTheGrantBack) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  ASSERT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
-  monitor_.reset();
-  pods_.pods.clear();
-  AddPod("web", Granted());
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
-  EXPECT_EQ(Get<std::uint64_t>(path, kSmLimitAt), 30U);
-  // From then on it is nobody's business again, for the next monitor, too.
-  monitor_.reset();
-  RawFile(path).Set<std::uint64_t>(kLimitAt, 1024 * kMiB);
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
-}
-
-TEST_F(MonitorTest, GivenARegionThatIsAwayWhenTheGrantComesBack_ThenItIsGrantedAgainOnceItIsThere) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  pods_.pods.clear();
-  AddPod("web", Granted());
-  fs::rename(path, path + ".away");  // no program's file for a while
-  Tick();
-  fs::rename(path + ".away", path);
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
-}
-
-TEST_F(MonitorTest, GivenAContainerWhoseDirectoryIsGone_ThenANewOneOfItsNameIsNotTakenForResized) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  fs::remove_all(FolderOf("web", "main"));
-  Tick();
-  pods_.pods.clear();
-  AddPod("web", Granted());
-  AddRegion("web", "main");
-  RawFile(path).Set<std::uint64_t>(kLimitAt, 1024 * kMiB);  // the pod asks for less than it was granted
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
-}
-
-TEST_F(MonitorTest, GivenAContainerWithoutAnAnnotation_ThenItsLimitsAreNobodysBusiness) {
-  AddPod("web", Granted());
-  const std::string path = AddRegion("web", "main");
-  RawFile(path).Set<std::uint64_t>(kLimitAt, 7);
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 7U);
 }
 
 TEST_F(MonitorTest, GivenAPodThatIsGone_ThenItsDirectoryGoesAfterTheResyncTimeAndNotSooner) {

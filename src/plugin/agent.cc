@@ -234,8 +234,8 @@ bool Agent::Impl::Tend() {
   cdi.Refresh(*board.Current());
   OfferCommonAreas(*board.Current());
   ProbeBook();
-  const bool more = folders->EmptyTrash();
-  return allocator->Tend() || more;
+  const bool left = allocator->Tend();
+  return folders->EmptyTrash() || left;
 }
 
 base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {

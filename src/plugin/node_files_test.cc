@@ -155,7 +155,7 @@ TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItIsRemoved
   folders_.Remove(record);
   EXPECT_FALSE(fs::exists(temp_.path() + "/shares/x"));
   EXPECT_FALSE(fs::is_empty(temp_.path() + "/shares")) << "nobody waited for that";
-  for (int i = 0; i < 3 && folders_.EmptyTrash(); ++i) continue;
+  for (int i = 0; i < 5 && folders_.EmptyTrash(); ++i) continue;
   EXPECT_EQ(Left("shares"), 0);
 }
 

@@ -27,7 +27,7 @@ constexpr std::size_t kMostRecordBytes = 64 << 20;
 constexpr const char* kShares = "shares";
 constexpr const char* kContainers = "containers";
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-constexpr int kMostRemoved = 20'000;  // in one call, some tenths of a second
+constexpr int kMostRemoved = 10'000;  // in one call and folder, some tenths of a second
 
 base::Status MakeRegion(const std::string& path, const RegionSettings& settings) {
   region::Config config;
