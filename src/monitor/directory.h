@@ -12,9 +12,6 @@
 
 namespace hami::monitor {
 
-// A directory on its way out; never a container's name.
-inline constexpr std::string_view kTrashPrefix = ".removed-";
-
 struct ContainerName {
   std::string pod_uid;
   std::string container;

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 
-#include "monitor/remove.h"
+#include "base/trash.h"
 
 namespace hami::monitor {
 namespace {
@@ -147,7 +147,7 @@ base::Result<std::vector<Entry>> Folder::List() {
   std::vector<Entry> entries;
   trash_.clear();
   const bool listed = ForEachName(fd_.get(), kMostEntries, [&](const std::string& name) {
-    if (name.starts_with(kTrashPrefix)) trash_.push_back(name);
+    if (name.starts_with(base::kTrashPrefix)) trash_.push_back(name);
     if (auto entry = Examine(fd_.get(), name)) entries.push_back(*std::move(entry));
   });
   if (!listed) return base::FailErrno("can not list " + path_);
@@ -211,22 +211,14 @@ base::Status Folder::Remove(const Entry& entry) {
     return base::FailErrno("can not examine " + entry.name);
   if (status.st_ino != entry.inode || ToWallTime(status.st_ctim) != entry.changed)
     return base::Fail(entry.name + " changed meanwhile");
-  const std::string trash = std::string(kTrashPrefix) + std::to_string(::getpid()) + "-" + std::to_string(++removals_) +
-                            "-" + std::to_string(entry.inode);
-  if (::renameat(fd_.get(), entry.name.c_str(), fd_.get(), trash.c_str()) != 0)
-    return base::FailErrno("can not remove " + entry.name);
-  trash_.push_back(trash);
+  auto trash = base::MoveToTrash(fd_.get(), entry.name);
+  if (!trash) return tl::unexpected(std::move(trash).error());
+  if (!trash->empty()) trash_.push_back(*std::move(trash));
   return {};
 }
 
 bool Folder::EmptyTrash(int most_files) {
-  // Each gets its part, so that one which can not be removed does not keep the others.
-  const int share = trash_.empty() ? 0 : std::max(1, most_files / static_cast<int>(trash_.size()));
-  std::erase_if(trash_, [&](const std::string& name) {
-    int budget = std::min(share, most_files);
-    most_files -= budget;
-    return budget > 0 && RemoveTree(fd_.get(), name, budget);
-  });
+  static_cast<void>(base::EmptyTrash(fd_.get(), trash_, most_files));
   return trash_.empty();
 }
 

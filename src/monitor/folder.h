@@ -81,7 +81,6 @@ class Folder {
   const std::string path_;
   base::Fd fd_;
   std::vector<std::string> trash_;
-  std::uint64_t removals_ = 0;
   const std::unique_ptr<region::Snapshot> snapshot_ = std::make_unique<region::Snapshot>();
 };
 

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <thread>
 
-#include "monitor/remove.h"
 #include "region/region_test_util.h"
 #include "region/remote.h"
 
@@ -294,35 +293,6 @@ TEST_F(FolderTest, GivenALink_WhenRemoved_ThenWhatItLeadsToStays) {
   ASSERT_TRUE(folder_.Remove(TheEntry()));
   EXPECT_FALSE(fs::exists(fs::symlink_status(Path())));
   EXPECT_TRUE(fs::exists(temp_ / "shares/7f"));
-}
-
-TEST(RemoveTree, GivenATreeDeeperThanThereAreDescriptors_WhenRemoved_ThenItGoesAndNoLinkIsFollowed) {
-  const region::TempFolder temp;
-  fs::create_directory(temp / "outside");
-  RawFile(temp / "outside/precious").Resize(1);
-  const base::Fd parent(::open(temp.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  base::Fd level(::dup(parent.get()));
-  for (int i = 0; i < 200; ++i) {
-    const char* const name = i == 0 ? "top" : "d";
-    ASSERT_EQ(::mkdirat(level.get(), name, 0755), 0);
-    level = base::Fd(::openat(level.get(), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (i % 100 == 0) {
-      ASSERT_EQ(::symlinkat((temp / "outside").c_str(), level.get(), "link"), 0);
-    }
-  }
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit few{64, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  bool done = false;
-  for (int call = 0; !done && call < 20; ++call) {
-    int budget = 100;
-    done = RemoveTree(parent.get(), "top", budget);
-  }
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_TRUE(done);
-  EXPECT_FALSE(fs::exists(temp / "top"));
-  EXPECT_TRUE(fs::exists(temp / "outside/precious"));
 }
 
 }  // namespace

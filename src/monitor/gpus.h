@@ -8,15 +8,21 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "base/result.h"
 #include "monitor/picture.h"
 
 namespace hami::monitor {
+
+// XIDs heard of each GPU, by UUID, since the program runs: code → how often.
+using XidCounts = std::map<std::string, std::map<std::uint64_t, std::uint64_t>>;
 
 // Where answers come from; called by one thread only. A look may block.
 class GpuSource {
@@ -25,12 +31,13 @@ class GpuSource {
   // An error: nothing can be said of any GPU; the source is made anew for the next look.
   virtual base::Result<std::vector<GpuPicture>> Look() = 0;
 };
-using MakeGpuSource = std::function<base::Result<std::unique_ptr<GpuSource>>()>;
+// HEARD outlives the source, of which there may be many in a life: what it hears it adds there.
+using MakeGpuSource = std::function<base::Result<std::unique_ptr<GpuSource>>(XidCounts& heard)>;
 
 // libnvidia-ml.so.1, one session for as long as it works and the machine's GPUs are those it began with. PROC_GPUS: see
 // nvml::KernelGpus.
-base::Result<std::unique_ptr<GpuSource>> MakeNvmlSource(const nvml::LoadOptions& load = {},
-                                                        const std::string& proc_gpus = nvml::kProcGpus);
+base::Result<std::unique_ptr<GpuSource>> MakeNvmlSource(const nvml::LoadOptions& load, const std::string& proc_gpus,
+                                                        XidCounts& heard);
 
 class GpuSampler {
  public:
@@ -44,7 +51,8 @@ class GpuSampler {
   GpuSampler(const GpuSampler&) = delete;
   GpuSampler& operator=(const GpuSampler&) = delete;
 
-  // The last answer; before the first one it is empty and not answering. Never null, never blocks.
+  // The last answer, whose figures a failure leaves as they were; before the first one it is empty and not answering.
+  // Never null, never blocks.
   std::shared_ptr<const GpusPicture> Last() const;
 
   // False when the thread did not come back from the driver within PATIENCE: it is left behind, with all that it uses.

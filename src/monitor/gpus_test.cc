@@ -48,7 +48,7 @@ TEST(GpuSampler, GivenADriverThatHangs_WhenTheLastAnswerIsAskedFor_ThenItIsThere
   auto end = ended->get_future();
   {
     GpuSampler sampler(
-        [=]() -> base::Result<std::unique_ptr<GpuSource>> {
+        [=](XidCounts&) -> base::Result<std::unique_ptr<GpuSource>> {
           return std::make_unique<Scripted>([=]() -> base::Result<std::vector<GpuPicture>> {
             if (looks->fetch_add(1) == 1) {
               released.wait();
@@ -70,7 +70,7 @@ TEST(GpuSampler, GivenADriverThatHangs_WhenTheLastAnswerIsAskedFor_ThenItIsThere
 TEST(GpuSampler, GivenNoDriverAtFirst_WhenItArrives_ThenItIsFound) {
   auto attempts = std::make_shared<std::atomic<int>>(0);
   GpuSampler sampler(
-      [=]() -> base::Result<std::unique_ptr<GpuSource>> {
+      [=](XidCounts&) -> base::Result<std::unique_ptr<GpuSource>> {
         if (attempts->fetch_add(1) < 3) return base::Fail("libnvidia-ml.so.1 is not there");
         return std::make_unique<Scripted>([] { return std::vector{Gpu("GPU-0")}; });
       },
@@ -83,7 +83,7 @@ TEST(GpuSampler, GivenASessionThatDies_WhenAskedNext_ThenTheTroubleIsToldAndANew
   auto sessions = std::make_shared<std::atomic<int>>(0);
   auto seen_trouble = std::make_shared<std::atomic<bool>>(false);
   GpuSampler sampler(
-      [=]() -> base::Result<std::unique_ptr<GpuSource>> {
+      [=](XidCounts&) -> base::Result<std::unique_ptr<GpuSource>> {
         const int session = sessions->fetch_add(1);
         return std::make_unique<Scripted>([=]() -> base::Result<std::vector<GpuPicture>> {
           if (session < 2) return base::Fail("driver reloaded");
@@ -97,6 +97,24 @@ TEST(GpuSampler, GivenASessionThatDies_WhenAskedNext_ThenTheTroubleIsToldAndANew
   seen_trouble->store(true);
   EXPECT_TRUE(Eventually([&] { return sampler.Last()->answering; }));
   EXPECT_TRUE(sampler.Stop(std::chrono::seconds(30)));
+}
+
+TEST(GpuSampler, GivenADriverThatFails_WhenAskedAgainAndAgain_ThenTheLastFiguresStayAndTheirAgeGrows) {
+  auto looks = std::make_shared<std::atomic<int>>(0);
+  GpuSampler sampler(
+      [=](XidCounts&) -> base::Result<std::unique_ptr<GpuSource>> {
+        return std::make_unique<Scripted>([=]() -> base::Result<std::vector<GpuPicture>> {
+          if (looks->fetch_add(1) > 0) return base::Fail("driver reloaded");
+          return std::vector{Gpu("GPU-0")};
+        });
+      },
+      kFast);
+  ASSERT_TRUE(Eventually([&] { return looks->load() > 0 && sampler.Last()->taken != decltype(GpusPicture::taken)(); }));
+  const auto taken = sampler.Last()->taken;
+  ASSERT_TRUE(Eventually([&] { return looks->load() > 3 && !sampler.Last()->answering; }));
+  EXPECT_EQ(sampler.Last()->taken, taken);
+  ASSERT_EQ(sampler.Last()->gpus.size(), 1U);
+  EXPECT_EQ(sampler.Last()->trouble, "driver reloaded");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct MetricsTime {
   double last_scrape_seconds = 0;  // what rendering took the last time
 };
 
-// Figures of the GPUs older than this are no longer shown, only how old they are.
+// Figures of the GPUs older than this are no longer shown, only how old they are, if looks are more frequent.
 inline constexpr std::chrono::seconds kStaleGpus{60};
 
 // Prometheus' text format 0.0.4.

@@ -62,7 +62,7 @@ void RenderHami(const std::vector<LabelledDevice>& devices, std::int64_t now, ba
   each("hami_container_device_memory_bytes", "Container device memory usage", &DeviceUse::used);
   page.Family("hami_container_device_utilization_ratio", kGauge, "Container device utilization, 100 for a whole GPU");
   for (const LabelledDevice& device : devices) {
-    if (device.use->nameless == 0) page.Sample(device.labels, device.use->sm_percent);
+    if (device.use->UtilizationKnown()) page.Sample(device.labels, device.use->sm_percent);
   }
   each("hami_vgpu_memory_context_bytes", "Memory of contexts", &DeviceUse::context);
   each("hami_vgpu_memory_module_bytes", "Memory of modules", &DeviceUse::module);
@@ -83,7 +83,7 @@ void RenderLegacy(const std::vector<LabelledDevice>& devices, std::int64_t now, 
   each("vGPU_device_memory_limit_in_bytes", "vGPU device limit", &DeviceUse::limit);
   page.Family("Device_utilization_desc_of_container", kGauge, "Container device utilization description");
   for (const LabelledDevice& device : devices) {
-    if (device.use->nameless == 0) page.Sample(device.legacy, device.use->sm_percent);
+    if (device.use->UtilizationKnown()) page.Sample(device.legacy, device.use->sm_percent);
   }
   page.Family("Device_memory_desc_of_container", kGauge, "Container device memory description");
   for (const LabelledDevice& device : devices) {
@@ -173,7 +173,8 @@ void RenderOurContainers(const Picture& picture, base::Exposition& page) {
   const auto each = [&](std::string_view name, base::Exposition::Type type, std::string_view help, auto value) {
     page.Family(name, type, help);
     for (const LabelledContainer& one : containers) {
-      if (one.container->problem.empty()) page.Sample(one.labels, value(*one.container));
+      const bool has_region = one.container->problem.empty() && !one.container->awaited;
+      if (has_region) page.Sample(one.labels, value(*one.container));
     }
   };
   each("hami_container_processes", kGauge, "Processes of the container that use GPUs",

@@ -177,6 +177,8 @@ TEST(Metrics, GivenFiguresOfGpusThatAreTooOld_ThenOnlyTheirAgeIsShown) {
   EXPECT_THAT(page, Not(HasSubstr("hami_host_gpu_")));
   EXPECT_THAT(page, HasSubstr("hami_monitor_gpu_sample_age_seconds{node=\"node-1\",zone=\"vGPU\"} 120\n"));
   EXPECT_THAT(page, HasSubstr("hami_vgpu_memory_used_bytes{"));
+  gpus.interval = std::chrono::seconds(60);
+  EXPECT_THAT(Render({false, true}, gpus), HasSubstr("hami_host_gpu_")) << "the next ones are to come now";
 }
 
 TEST(Metrics, GivenAGpuThatIsLostOrBeyondRepair_ThenItIsNotHealthy) {

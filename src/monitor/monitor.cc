@@ -16,7 +16,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kFilesPerRound = 1000;    // deleted
-constexpr seconds kFreshProcesses{10};  // older sightings of busy processes say nothing
+constexpr seconds kFreshProcesses{10};  // older sightings of busy processes say nothing, if looks are more frequent
 constexpr const char* kUnknownUuid = "unknown";
 
 // What may be shown as the UUID of a device of this pod. A region can claim anything, and each claim would be a series.
@@ -33,18 +33,20 @@ std::unordered_set<std::string> TrustedUuids(const PodFacts& pod, const GpusPict
 }
 
 bool TellsOfProcesses(const GpusPicture& gpus, const Now& now) {
-  return gpus.answering && now.steady - gpus.taken <= kFreshProcesses;
+  return gpus.answering && !gpus.OlderThan(kFreshProcesses, now.steady);
 }
 
 // HAMi's library writes into the region what NVML says of its processes; ours leaves asking to this program, which
-// needs no thread in each of them for that.
-void AddUtilization(const GpusPicture& gpus, RegionView& region) {
+// needs no thread in each of them for that. FRESH: whether the driver's word holds.
+void AddUtilization(const GpusPicture& gpus, bool fresh, RegionView& region) {
   const std::unordered_set<pid_t> own(region.host_pids.begin(), region.host_pids.end());
   for (DeviceUse& use : region.devices) {
     if (use.sm_percent != 0) continue;
+    use.unwatched = region.ours;
     for (const GpuPicture& gpu : gpus.gpus) {
-      if (use.uuid.empty() || gpu.device.uuid != use.uuid) continue;
-      for (const nvml::ProcessUtilization& process : gpu.processes) {
+      if (!fresh || use.uuid.empty() || gpu.device.uuid != use.uuid || !gpu.processes) continue;
+      use.unwatched = false;
+      for (const nvml::ProcessUtilization& process : *gpu.processes) {
         if (own.contains(process.pid)) use.sm_percent += process.sm_percent;
       }
     }
@@ -55,7 +57,8 @@ std::unordered_set<pid_t> BusyProcesses(const GpusPicture& gpus, const Now& now)
   std::unordered_set<pid_t> busy;
   if (!TellsOfProcesses(gpus, now)) return busy;
   for (const GpuPicture& gpu : gpus.gpus) {
-    for (const nvml::ProcessUtilization& process : gpu.processes) busy.insert(process.pid);
+    if (!gpu.processes) continue;
+    for (const nvml::ProcessUtilization& process : *gpu.processes) busy.insert(process.pid);
   }
   return busy;
 }
@@ -107,24 +110,28 @@ void Monitor::Tick(const Now& now) {
   const std::vector<Entry> entries = listed.value_or(std::vector<Entry>{});
   std::vector<Sighting> sightings = LookAt(entries, by_uid, *gpus);
   NoteNameless(sightings);
-  if (TellsOfProcesses(*gpus, now)) {
-    for (Sighting& sighting : sightings) AddUtilization(*gpus, sighting.reading.region);
-  }
-  if (config_.feedback) GiveFeedback(sightings, *gpus, now);
-  if (config_.resize) Resize(sightings);
+  const bool fresh = TellsOfProcesses(*gpus, now);
+  for (Sighting& sighting : sightings) AddUtilization(*gpus, fresh, sighting.reading.region);
+  // What is not seen is no news of anybody: it all stays as it was until there is a list again.
   if (listed) {
-    const auto named = [](const Entry& entry, const std::string& name) { return entry.name < name; };
-    Note(resized_.Keep([&](const std::string& name) {
-      const auto found = std::lower_bound(entries.begin(), entries.end(), name, named);
-      return found != entries.end() && found->name == name;
-    }));
+    if (config_.feedback) GiveFeedback(sightings, *gpus, now);
+    if (config_.resize) Resize(sightings);
+    KeepResized(entries);
+    CollectGarbage(entries, by_uid, pods.known, now);
+    Forget();
+    before_ = now.steady;
   }
-  CollectGarbage(entries, by_uid, pods.known, now);
-  Forget();
-  before_ = now.steady;
   ++self_.ticks;
   self_.tick_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   Publish(sightings, by_uid, pods.known);
+}
+
+void Monitor::KeepResized(const std::vector<Entry>& entries) {
+  const auto named = [](const Entry& entry, const std::string& name) { return entry.name < name; };
+  Note(resized_.Keep([&](const std::string& name) {
+    const auto found = std::lower_bound(entries.begin(), entries.end(), name, named);
+    return found != entries.end() && found->name == name;
+  }));
 }
 
 std::vector<Monitor::Sighting> Monitor::LookAt(const std::vector<Entry>& entries, const PodsByUid& pods,
@@ -170,7 +177,7 @@ void Monitor::GiveFeedback(std::vector<Sighting>& sightings, const GpusPicture& 
   }
   const auto unix_seconds = std::chrono::duration_cast<seconds>(now.wall.time_since_epoch()).count();
   const std::vector<Orders> orders = feedback_.Step(tasks, unix_seconds);
-  const double passed = self_.ticks == 0 ? 0 : std::chrono::duration<double>(now.steady - before_).count();
+  const double passed = before_ ? std::chrono::duration<double>(now.steady - *before_).count() : 0;
   for (std::size_t i = 0; i < orders.size(); ++i) {
     Memory& memory = Remember(of_tasks[i]->entry->name);
     if (memory.blocked) memory.blocked_seconds += passed;
@@ -321,15 +328,18 @@ void Monitor::Publish(const std::vector<Sighting>& sightings, const PodsByUid& p
   auto picture = std::make_shared<Picture>();
   picture->node = config_.node;
   for (const Sighting& sighting : sightings) {
-    if (sighting.reading.problem == Problem::kNoFile) continue;  // no program yet
     const kube::Metadata& pod = sighting.pod->pod->metadata;
     const Memory& memory = Remember(sighting.entry->name);
+    const bool awaited = sighting.reading.problem == Problem::kNoFile;  // no program yet
+    if (awaited && memory.resize.empty()) continue;
     ContainerPicture container;
     container.ns = pod.ns;
     container.pod = pod.name;
     container.container = sighting.pod->containers[sighting.position];
     container.region = sighting.reading.region;
-    if (sighting.reading.problem != Problem::kNone) container.problem = ProblemName(sighting.reading.problem);
+    container.awaited = awaited;
+    if (!awaited && sighting.reading.problem != Problem::kNone)
+      container.problem = ProblemName(sighting.reading.problem);
     container.blocked = memory.blocked;
     container.blocked_seconds = memory.blocked_seconds;
     container.resize = memory.resize;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -77,6 +78,7 @@ class Monitor {
   void ResizeOne(const Sighting& sighting, Memory& memory);
   // False when they could not be written.
   bool ApplyLimits(const Sighting& sighting, const ResizePlan& plan, Memory& memory);
+  void KeepResized(const std::vector<Entry>& entries);
   void Note(const base::Status& written);
   void Tell(const Sighting& sighting, Memory& memory, kube::EventType type, std::string_view reason,
             const std::string& message);
@@ -96,7 +98,7 @@ class Monitor {
   std::unordered_map<std::string, Memory> memories_;  // by the entry's name
   std::unordered_map<std::string, std::chrono::steady_clock::time_point> unwanted_;
   std::uint64_t round_ = 0;
-  std::chrono::steady_clock::time_point before_{};  // when the last round began
+  std::optional<std::chrono::steady_clock::time_point> before_;  // when the last round began that had a list
   std::string complaint_;
   bool told_nameless_ = false;
   SelfPicture self_;

@@ -2,115 +2,12 @@
 
 #include "monitor/monitor.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <filesystem>
-
-#include "region/region_test_util.h"
+#include "monitor/monitor_world_test.h"
 
 namespace hami::monitor {
 namespace {
-
-namespace fs = std::filesystem;
-using region::MakeHamiFile;
-using region::RawFile;
-using std::chrono::seconds;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-
-constexpr std::int64_t kSwitchAt = 2'008'900;
-constexpr std::int64_t kRecentAt = 2'008'904;
-constexpr std::int64_t kPriorityAt = 2'008'908;
-constexpr std::int64_t kLimitAt = 1600;
-constexpr std::int64_t kSmLimitAt = 1728;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-const std::string kUuid = "GPU-0";
-
-class MonitorTest : public testing::Test {
- protected:
-  MonitorTest() { fs::create_directories(temp_ / "containers"); }
-
-  Monitor::Outside Outside() {
-    return {[this] { return pods_; }, [this] { return gpus_; },
-            [this](const kube::Pod& pod, kube::EventType, std::string_view reason, std::string_view message) {
-              events_.push_back(pod.metadata.name + ": " + std::string(reason) + ": " + std::string(message));
-            }};
-  }
-  Monitor& TheMonitor() {
-    if (!monitor_) monitor_ = std::make_unique<Monitor>(config_, Outside());
-    return *monitor_;
-  }
-  void Tick(seconds after = seconds(1)) {
-    now_.wall += after;
-    now_.steady += after;
-    TheMonitor().Tick(now_);
-  }
-  std::shared_ptr<const Picture> Last() { return TheMonitor().Last(); }
-
-  kube::Pod& AddPod(const std::string& name, kube::StringMap annotations = {}) {
-    auto pod = std::make_shared<kube::Pod>();
-    pod->metadata.ns = "team";
-    pod->metadata.name = name;
-    pod->metadata.uid = "uid-" + name;
-    pod->metadata.annotations = std::move(annotations);
-    kube::Container init;
-    init.name = "setup";
-    kube::Container sidecar;
-    sidecar.name = "proxy";
-    sidecar.restart_always = true;
-    pod->init_containers = {init, sidecar};
-    kube::Container main;
-    main.name = "main";
-    pod->containers = {main};
-    pods_.pods.push_back(pod);
-    return *pod;
-  }
-  static kube::StringMap Granted(const std::string& resize = "") {
-    kube::StringMap annotations{{"hami.io/vgpu-devices-allocated", ";;" + kUuid + ",NVIDIA,4096,30:;"}};
-    if (!resize.empty()) annotations["hami-cpp/resize"] = resize;
-    return annotations;
-  }
-  std::string FolderOf(const std::string& pod, const std::string& container) const {
-    return temp_.path() + "/containers/uid-" + pod + "_" + container;
-  }
-  // A region as HAMi's library leaves it, on one GPU.
-  std::string AddRegion(const std::string& pod, const std::string& container, std::int32_t priority = 1) {
-    fs::create_directories(FolderOf(pod, container));
-    const std::string path = FolderOf(pod, container) + "/r.cache";
-    MakeHamiFile(path);
-    const RawFile file(path);
-    file.Set<std::uint64_t>(56, 1);
-    for (std::size_t i = 0; i < kUuid.size(); ++i) file.Set<char>(64 + static_cast<std::int64_t>(i), kUuid[i]);
-    file.Set<std::int32_t>(kPriorityAt, priority);
-    file.Set<std::uint64_t>(kLimitAt, 4096 * kMiB);
-    file.Set<std::uint64_t>(kSmLimitAt, 30);
-    CatchUp();
-    return path;
-  }
-  // A directory's time of change is the machine's and can not be set: however long it took to make, the test's clock is
-  // not behind it.
-  void CatchUp() {
-    const auto behind = std::max(std::chrono::system_clock::now() - now_.wall, std::chrono::system_clock::duration(0));
-    now_.wall += behind;
-    now_.steady += behind;
-  }
-  template <typename T>
-  static T Get(const std::string& path, std::int64_t offset) {
-    return RawFile(path).Get<T>(offset);
-  }
-
-  const region::TempFolder temp_;
-  Pods pods_{true, {}};
-  std::shared_ptr<const GpusPicture> gpus_ = std::make_shared<const GpusPicture>();
-  std::vector<std::string> events_;
-  Monitor::Config config_{"node-1", temp_.path(), std::chrono::milliseconds(1000), seconds(300), true, true};
-  Now now_{std::chrono::system_clock::now(), std::chrono::steady_clock::now()};
-  std::unique_ptr<Monitor> monitor_;
-};
 
 TEST_F(MonitorTest, GivenAppInitAndSidecarContainers_WhenTheyHaveRegions_ThenAllAreShown) {
   AddPod("web", Granted());
@@ -273,7 +170,7 @@ TEST_F(MonitorTest, GivenTheDriverSeesAProcessOfARegion_ThenItCountsAsBusy) {
   GpusPicture gpus;
   gpus.answering = true;
   gpus.taken = now_.steady;
-  gpus.gpus.emplace_back().processes.push_back({4242, 1, 90, 0, 0, 0});
+  gpus.gpus.emplace_back().processes = {{4242, 1, 90, 0, 0, 0}};
   gpus_ = std::make_shared<const GpusPicture>(gpus);
   Tick();
   EXPECT_EQ(Get<std::int32_t>(low, kRecentAt), -1);
@@ -309,110 +206,76 @@ TEST_F(MonitorTest, GivenWhatTheDriverTellsOfProcesses_ThenItIsTheUtilizationOfT
   EXPECT_EQ(Last()->containers.at(1).region.devices.at(0).sm_percent, 0U) << "the driver has not answered since";
 }
 
-TEST_F(MonitorTest, GivenAResizeWithinTheGrant_ThenTheRegionHoldsItAndItIsToldOnce) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
-  const std::string path = AddRegion("web", "main");
+// Zero is what a program looks like that hangs; somebody would be paged for it.
+TEST_F(MonitorTest, GivenADriverThatDoesNotAnswer_ThenTheUtilizationIsNotShownUnlessTheRegionTellsIt) {
+  AddPod("ours", Granted());
+  AddPod("hamis", Granted());
+  AddRegion("hamis", "main");
+  fs::create_directories(FolderOf("ours", "main"));
+  const std::string ours = FolderOf("ours", "main") + "/r.cache";
+  region::Config region = region::TestConfig();
+  kUuid.copy(region.devices[0].uuid, sizeof region.devices[0].uuid - 1);
+  ASSERT_EQ(region::Create(ours.c_str(), region, nullptr), region::Status::kOk);
+  const auto shown = [&](const std::string& pod) {
+    const std::string page = RenderMetrics(*Last(), *gpus_, {true, true}, {0, now_.steady, 0});
+    const std::string series = "{namespace=\"team\",pod=\"" + pod + "\"";
+    const std::string old = "{podnamespace=\"team\",podname=\"" + pod + "\"";
+    const bool is = page.find("hami_container_device_utilization_ratio" + series) != std::string::npos;
+    EXPECT_EQ(page.find("Device_utilization_desc_of_container" + old) != std::string::npos, is);
+    return is;
+  };
   Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
-  EXPECT_EQ(Get<std::uint64_t>(path, kSmLimitAt), 20U);
+  EXPECT_FALSE(shown("ours")) << "nobody looked yet";
+  EXPECT_TRUE(shown("hamis"));
+  GpusPicture gpus;
+  gpus.answering = true;
+  gpus.taken = now_.steady;
+  GpuPicture& gpu = gpus.gpus.emplace_back();
+  gpu.device.uuid = kUuid;
+  gpu.processes.emplace();
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
   Tick();
-  EXPECT_EQ(Last()->containers.at(0).resize, "applied");
-  EXPECT_THAT(events_, ElementsAre("web: Resized: container main: GPU 0: 2 GiB, 20 % of the cores"));
+  EXPECT_TRUE(shown("ours"));
+  Tick(seconds(15));
+  EXPECT_FALSE(shown("ours")) << "no look since";
+  gpus.interval = std::chrono::seconds(30);
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_TRUE(shown("ours")) << "there was none to be since";
+  gpus.gpus[0].processes.reset();
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_FALSE(shown("ours")) << "a query that failed";
+  gpus.gpus[0].processes.emplace();
+  gpus.answering = false;
+  gpus_ = std::make_shared<const GpusPicture>(gpus);
+  Tick();
+  EXPECT_FALSE(shown("ours"));
+  EXPECT_TRUE(shown("hamis"));
 }
 
-TEST_F(MonitorTest, GivenALimitThatATenantSetsBack_ThenItIsSetAgain) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
-  const std::string path = AddRegion("web", "main");
+TEST_F(MonitorTest, GivenAFolderThatCanNotBeListedForAWhile_ThenWhoIsBlockedAndWhatWasToldAreStillKnown) {
+  AddPod("high", Granted());
+  AddPod("low", Granted(R"({"main": {"memory": "5Gi"}})"));
+  const std::string high = AddRegion("high", "main", 0);
+  const std::string low = AddRegion("low", "main", 1);
+  AddRegion("gone", "main");
   Tick();
-  RawFile(path).Set<std::uint64_t>(kLimitAt, 4096 * kMiB);
+  RawFile(high).Set<std::int32_t>(kRecentAt, 2);
   Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
-  EXPECT_EQ(events_.size(), 1U) << "a tenant can not make events";
-}
-
-TEST_F(MonitorTest, GivenAResizeBeyondTheGrant_ThenItIsRefusedOnceAndNothingIsWritten) {
-  AddPod("web", Granted(R"({"main": {"memory": "5Gi"}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
-  EXPECT_EQ(Last()->containers.at(0).resize, "refused");
+  ASSERT_TRUE(Last()->containers.at(1).blocked);
   ASSERT_EQ(events_.size(), 1U);
-  EXPECT_THAT(events_[0], HasSubstr("ResizeRefused: container main: 5 GiB are more than the 4 GiB"));
-}
-
-TEST_F(MonitorTest, GivenAnAnnotationThatIsNotUnderstood_ThenItIsRefusedWithTheReason) {
-  AddPod("web", Granted(R"({"mian": {"memory": "2Gi"}})"));
-  AddRegion("web", "main");
+  fs::rename(temp_ / "containers", temp_ / "away");
+  RawFile(temp_ / "containers").Resize(1);
   Tick();
-  ASSERT_EQ(events_.size(), 1U);
-  EXPECT_THAT(events_[0], HasSubstr("no container named 'mian'"));
-}
-
-TEST_F(MonitorTest, GivenTheAnnotationIsTakenAway_ThenTheGrantIsTheLimitAgain) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
-  const std::string path = AddRegion("web", "main");
+  fs::remove(temp_ / "containers");
+  fs::rename(temp_ / "away", temp_ / "containers");
   Tick();
-  pods_.pods.clear();
-  AddPod("web", Granted());
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
-  EXPECT_EQ(Get<std::uint64_t>(path, kSmLimitAt), 30U);
-  Tick();
-  EXPECT_EQ(Last()->containers.at(0).resize, "");
-}
-
-TEST_F(MonitorTest, GivenTheAnnotationIsTakenAwayWhileNoMonitorRuns_ThenTheNextOneBringsTheGrantBack) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  ASSERT_EQ(Get<std::uint64_t>(path, kLimitAt), 2048 * kMiB);
-  monitor_.reset();
-  pods_.pods.clear();
-  AddPod("web", Granted());
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
-  EXPECT_EQ(Get<std::uint64_t>(path, kSmLimitAt), 30U);
-  // From then on it is nobody's business again, for the next monitor, too.
-  monitor_.reset();
-  RawFile(path).Set<std::uint64_t>(kLimitAt, 1024 * kMiB);
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
-}
-
-TEST_F(MonitorTest, GivenARegionThatIsAwayWhenTheGrantComesBack_ThenItIsGrantedAgainOnceItIsThere) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  pods_.pods.clear();
-  AddPod("web", Granted());
-  fs::rename(path, path + ".away");  // no program's file for a while
-  Tick();
-  fs::rename(path + ".away", path);
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
-}
-
-TEST_F(MonitorTest, GivenAContainerWhoseDirectoryIsGone_ThenANewOneOfItsNameIsNotTakenForResized) {
-  AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
-  const std::string path = AddRegion("web", "main");
-  Tick();
-  fs::remove_all(FolderOf("web", "main"));
-  Tick();
-  pods_.pods.clear();
-  AddPod("web", Granted());
-  AddRegion("web", "main");
-  RawFile(path).Set<std::uint64_t>(kLimitAt, 1024 * kMiB);  // the pod asks for less than it was granted
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
-}
-
-TEST_F(MonitorTest, GivenAContainerWithoutAnAnnotation_ThenItsLimitsAreNobodysBusiness) {
-  AddPod("web", Granted());
-  const std::string path = AddRegion("web", "main");
-  RawFile(path).Set<std::uint64_t>(kLimitAt, 7);
-  Tick();
-  EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 7U);
+  EXPECT_TRUE(Last()->containers.at(1).blocked) << "the other has been quiet for one round";
+  EXPECT_DOUBLE_EQ(Last()->containers.at(1).blocked_seconds, 3);
+  EXPECT_EQ(events_.size(), 1U);
+  Tick(seconds(297));
+  EXPECT_FALSE(fs::exists(FolderOf("gone", "main"))) << "unwanted for 300 s";
 }
 
 TEST_F(MonitorTest, GivenAPodThatIsGone_ThenItsDirectoryGoesAfterTheResyncTimeAndNotSooner) {

@@ -17,8 +17,8 @@ constexpr int kMostEvents = 100;  // taken in one look
 
 class NvmlSource : public GpuSource {
  public:
-  NvmlSource(nvml::LoadOptions load, std::string proc_gpus)
-      : load_(std::move(load)), proc_gpus_(std::move(proc_gpus)) {}
+  NvmlSource(nvml::LoadOptions load, std::string proc_gpus, XidCounts& heard)
+      : load_(std::move(load)), proc_gpus_(std::move(proc_gpus)), heard_(heard) {}
 
   // Begins a session, after the end of the one there was.
   base::Status Begin() {
@@ -40,7 +40,10 @@ class NvmlSource : public GpuSource {
     TakeEvents();
     const bool trouble = std::exchange(trouble_, false);
     if (looks_++ % kSeldom == 0 || trouble) HAMI_TRY(LookAround());
-    for (GpuPicture& gpu : gpus_) LookAt(gpu);
+    for (GpuPicture& gpu : gpus_) {
+      LookAt(gpu);
+      if (const auto heard = heard_.find(gpu.device.uuid); heard != heard_.end()) gpu.xids = heard->second;
+    }
     MeasureOne();
     return gpus_;
   }
@@ -58,10 +61,7 @@ class NvmlSource : public GpuSource {
           device.uuid = before.device.uuid;
           device.name = before.device.name;
         }
-        if (before.device.uuid == device.uuid) {
-          gpu.xids = before.xids;
-          gpu.pcie = before.pcie;
-        }
+        if (before.device.uuid == device.uuid) gpu.pcie = before.pcie;
       }
       gpu.device = std::move(device);
       if (!gpu.device.uuid.empty()) gpu.links = library_->ReadNvLinks(gpu.device.uuid);
@@ -96,13 +96,14 @@ class NvmlSource : public GpuSource {
     gpu.telemetry = library_->Sample(gpu.device.uuid);
     if (gpu.telemetry.condition != nvml::Condition::kAnswers) trouble_ = true;
     gpu.held = library_->ReadProcesses(gpu.device.uuid);
-    gpu.processes.clear();
+    gpu.processes.reset();
     std::uint64_t& since = since_[gpu.device.uuid];
     auto processes = library_->ReadProcessUtilization(gpu.device.uuid, since);
     if (!processes) return;
+    gpu.processes.emplace();
     for (const nvml::ProcessUtilization& process : *processes) {
       since = std::max(since, process.microseconds);
-      if (process.sm_percent > 0) gpu.processes.push_back(process);
+      if (process.sm_percent > 0) gpu.processes->push_back(process);
     }
   }
 
@@ -133,14 +134,15 @@ class NvmlSource : public GpuSource {
       deaf_.clear();
       if (!event->has_value()) return;
       trouble_ = true;
-      for (GpuPicture& gpu : gpus_) {
-        if (gpu.device.uuid == (*event)->uuid) ++gpu.xids[(*event)->code];
+      for (const GpuPicture& gpu : gpus_) {
+        if (gpu.device.uuid == (*event)->uuid) ++heard_[gpu.device.uuid][(*event)->code];
       }
     }
   }
 
   const nvml::LoadOptions load_;
   const std::string proc_gpus_;
+  XidCounts& heard_;
   std::optional<nvml::Library> library_;              // before the first Begin, and when one failed, there is none
   std::optional<std::set<std::string>> kernel_gpus_;  // when the session began
   std::unique_ptr<nvml::XidWatch> xids_;
@@ -155,8 +157,9 @@ class NvmlSource : public GpuSource {
 
 }  // namespace
 
-base::Result<std::unique_ptr<GpuSource>> MakeNvmlSource(const nvml::LoadOptions& load, const std::string& proc_gpus) {
-  auto source = std::make_unique<NvmlSource>(load, proc_gpus);
+base::Result<std::unique_ptr<GpuSource>> MakeNvmlSource(const nvml::LoadOptions& load, const std::string& proc_gpus,
+                                                        XidCounts& heard) {
+  auto source = std::make_unique<NvmlSource>(load, proc_gpus, heard);
   if (auto begun = source->Begin(); !begun) return tl::unexpected(begun.error());
   return source;
 }

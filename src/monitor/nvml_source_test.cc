@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/log.h"
 #include "monitor/gpus.h"
@@ -43,7 +44,7 @@ class NvmlSourceTest : public testing::Test {
     ::setenv("SIMGPU_CONFIG", (folder_ / "config").c_str(), 1);
   }
   std::unique_ptr<GpuSource> Make() const {
-    auto source = MakeNvmlSource({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "gpus");
+    auto source = MakeNvmlSource({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "gpus", heard_);
     return source ? *std::move(source) : nullptr;
   }
   // The library is loaded already; this finds the same copy.
@@ -63,6 +64,7 @@ class NvmlSourceTest : public testing::Test {
   }
 
   fs::path folder_;
+  mutable XidCounts heard_;
 };
 
 // V8: HAMi drops every figure of a GPU when one query fails.
@@ -139,6 +141,34 @@ TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatGoesOnFailing_WhenItWorks_ThenTheN
               CHECK_OR(5, source->Look() && Inject("xid device=1 code=48"));
               const auto gpus = source->Look();
               CHECK_OR(6, gpus && gpus->at(1).xids.contains(48));
+              return 0;
+            }));
+}
+
+TEST_F(NvmlSourceTest, GivenALookThatFailed_WhenTheSessionBeginsAnew_ThenTheErrorsOfBeforeStillCount) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              constexpr auto kPause = std::chrono::milliseconds(1);
+              GpuSampler sampler(
+                  [&](XidCounts& heard) {
+                    return MakeNvmlSource({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "gpus", heard);
+                  },
+                  {kPause, kPause, kPause});
+              const auto await = [&](const auto& seen) {
+                const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+                while (!seen(*sampler.Last()) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+                return seen(*sampler.Last());
+              };
+              const auto counted = [&](std::uint64_t times) {
+                return await([&](const GpusPicture& gpus) {
+                  return gpus.gpus.size() == 2 && gpus.gpus[1].xids.contains(48) && gpus.gpus[1].xids.at(48) == times;
+                });
+              };
+              CHECK_OR(1, await([](const GpusPicture& gpus) { return gpus.answering; }));
+              CHECK_OR(2, Inject("xid device=1 code=48") && counted(1));
+              CHECK_OR(3, Inject("fault call=nvmlDeviceGetCount_v2 error=unknown count=200"));
+              CHECK_OR(4, await([](const GpusPicture& gpus) { return !gpus.answering; }));
+              CHECK_OR(5, await([](const GpusPicture& gpus) { return gpus.answering; }));
+              CHECK_OR(6, Inject("xid device=1 code=48") && counted(2));
               return 0;
             }));
 }

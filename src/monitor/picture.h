@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -28,7 +29,8 @@ struct ContainerPicture {
   std::string problem;  // why there is no region; empty: there is
   bool blocked = false;
   double blocked_seconds = 0;
-  std::string resize;  // state; empty: nothing was asked
+  std::string resize;    // state; empty: nothing was asked
+  bool awaited = false;  // no program made a region yet, and nothing but RESIZE can be said
 };
 
 struct MigPicture {
@@ -42,18 +44,25 @@ struct GpuPicture {
   nvml::Device device;
   nvml::Telemetry telemetry;
   std::vector<nvml::NvLink> links;
-  std::vector<nvml::ProcessUtilization> processes;  // busy ones, as last seen
-  std::optional<std::vector<nvml::Process>> held;   // all that have a context; absent: the driver does not say
-  nvml::PcieThroughput pcie;                        // measured now and then
-  std::map<std::uint64_t, std::uint64_t> xids;      // code → how often since this program runs
+  // Busy ones, as last seen, and all that have a context. Absent: the driver does not say.
+  std::optional<std::vector<nvml::ProcessUtilization>> processes;
+  std::optional<std::vector<nvml::Process>> held;
+  nvml::PcieThroughput pcie;                    // measured now and then
+  std::map<std::uint64_t, std::uint64_t> xids;  // code → how often since this program runs
 };
 
-// The last look at the driver that came to an end.
+// What the driver said last, and whether it still answers.
 struct GpusPicture {
-  std::chrono::steady_clock::time_point taken{};
-  bool answering = false;  // whether it was a success
-  std::string trouble;     // if not
-  std::vector<GpuPicture> gpus;
+  std::chrono::steady_clock::time_point taken{};  // the last look that was a success; none yet: the epoch
+  bool answering = false;                         // whether the last look was one
+  std::string trouble;                            // if not
+  std::vector<GpuPicture> gpus;                   // of that success
+  std::chrono::milliseconds interval{2000};       // between looks
+
+  // Too old to speak for the present: no look since, although at least one more should have been.
+  bool OlderThan(std::chrono::milliseconds age, std::chrono::steady_clock::time_point now) const {
+    return now - taken > std::max(age, 2 * interval);
+  }
 };
 
 struct SelfPicture {

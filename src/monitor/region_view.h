@@ -33,6 +33,9 @@ struct DeviceUse {
   std::uint64_t throttled_ns = 0;
   std::uint64_t spilled_bytes = 0;
   std::uint64_t nameless = 0;  // living processes on it whose pid on the host nobody tells
+
+  bool unwatched = false;  // the region does not tell SM_PERCENT, and the driver could not be asked
+  bool UtilizationKnown() const { return nameless == 0 && !unwatched; }
 };
 
 struct RegionView {

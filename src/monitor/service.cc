@@ -64,7 +64,8 @@ class Service::Impl {
         client_(std::move(client)),
         recorder_(*client_, RecorderOptionsOf(options)),
         pods_(*client_, options.node_name),
-        gpus_([] { return MakeNvmlSource(); }, {options.gpu_interval, seconds(2), seconds(60)}),
+        gpus_([](XidCounts& heard) { return MakeNvmlSource({}, nvml::kProcGpus, heard); },
+              {options.gpu_interval, seconds(2), seconds(60)}),
         monitor_(ConfigOf(options), OutsideOf()) {}
 
   base::Status Serve() {

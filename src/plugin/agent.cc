@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "plugin/kube_cluster.h"
 #include "plugin/kubelet_client.h"
 #include "plugin/library_install.h"
+#include "plugin/lock_folder.h"
 #include "plugin/registrar.h"
 #include "plugin/serving.h"
 #include "plugin/share_folders.h"
@@ -39,7 +41,6 @@ namespace fs = std::filesystem;
 using base::Concat;
 
 constexpr net::Duration kProbeEvery = std::chrono::seconds(20);
-constexpr const char* kLockFolder = "/tmp/vgpulock";  // HAMi-core's; the name is part of the protocol
 
 base::Result<std::unique_ptr<kube::Client>> Connect(const Options& options) {
   kube::ConfigSources sources;
@@ -65,27 +66,21 @@ base::Result<std::string> ShippedLibrary() {
                     "looked at " + base::Join(places, ", ") + "; HAMI_LIBVGPU can say where it is");
 }
 
-bool WantsCdi(const Options& options) {
-  return std::any_of(options.list_strategies.begin(), options.list_strategies.end(), [](ListStrategy strategy) {
-    return strategy == ListStrategy::kCdiAnnotations || strategy == ListStrategy::kCdiCri;
-  });
-}
-
 kube::EventTarget NodeTarget(const std::string& node) { return {"Node", "v1", "", node, node}; }
 
 }  // namespace
 
 struct Agent::Impl {
-  explicit Impl(Options with) : options(std::move(with)), vgpu_folder(options.hook_path + "/vgpu") {}
+  explicit Impl(Options with)
+      : options(std::move(with)), vgpu_folder(options.hook_path + "/vgpu"), cdi(options, kCdiFolder) {}
 
-  base::Status StartNode();
+  base::Status StartNode(const std::function<bool()>& interrupted);
   void SeeNode(const SeenNode& node);
   base::Status StartAllocations();
   base::Status StartServing(const std::function<void()>& on_give_up);
   base::Status StartProbes();
   bool Tend();
   void ProbeBook();
-  void RefreshCdi();
   void OfferCommonAreas(const Cards& cards);
   bool Ready() const;
   base::Result<Response> Respond(const Record& record, const Cards& cards);
@@ -108,15 +103,16 @@ struct Agent::Impl {
   int book_failures = 0;
   net::Deadline next_probe{};
   std::unique_ptr<Allocator> allocator;
-  std::optional<std::uint64_t> cdi_generation;  // of the cards whose specifications are on disk
+  CdiFolder cdi;
 
   std::unique_ptr<Serving> serving;
   std::unique_ptr<Tender> tender;
   CardBoard::Subscription subscription;
   std::unique_ptr<net::Server> probes;
+  std::atomic<bool> started = false;  // all of the above is there
 };
 
-base::Status Agent::Impl::StartNode() {
+base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
   auto made = Connect(options);
   if (!made) return tl::unexpected(made.error());
   client = *std::move(made);
@@ -135,7 +131,7 @@ base::Status Agent::Impl::StartNode() {
   nvml::LoadOptions load;
   load.library = options.nvml_library;
   keeper = std::make_unique<CardKeeper>(options, board, std::move(hooks), KeeperTimes{}, load);
-  return keeper->Start();
+  return keeper->Start(interrupted);
 }
 
 void Agent::Impl::SeeNode(const SeenNode& node) {
@@ -160,7 +156,7 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
   for (const std::string& path : ControlNodes()) {
     if (fs::exists(path, ignored)) settings.node_paths.push_back(path);
   }
-  settings.cdi_modes = CdiModesOf(kCdiFolder);
+  settings.cdi_modes = CdiModesOf(cdi.path());
   settings.imex_channels = PresentImexChannels(options);
   OfferCommonAreas(cards);
   if (common_areas != nullptr) settings.common_areas = common_areas->Cards();
@@ -176,8 +172,7 @@ base::Status Agent::Impl::StartAllocations() {
   if (!shipped) return tl::unexpected(shipped.error());
   const auto library = InstallLibrary(*shipped, vgpu_folder);
   if (!library) return tl::unexpected(library.error());
-  // Shared by containers of every user.
-  HAMI_TRY(base::MakeFolders(kLockFolder, 0777));
+  HAMI_TRY(MakeLockFolder(kLockFolder));
   if (options.common_area) {
     common_areas = std::make_unique<CommonAreas>(Concat({vgpu_folder, "/", kCommonFolder}));
     HAMI_TRY(common_areas->Start());
@@ -235,20 +230,12 @@ void Agent::Impl::ProbeBook() {
   keeper->AllowConcurrentAllocate(works);
 }
 
-void Agent::Impl::RefreshCdi() {
-  if (!WantsCdi(options)) return;
-  const CardBoard::Snapshot cards = board.Current();
-  if (!cards->ready || cdi_generation == cards->generation) return;
-  const auto written = WriteCdiSpecs(MakeCdiSpecs(*cards, FindDriverFiles(options), options), kCdiFolder);
-  if (!written) base::LogError(written.error());
-  if (written) cdi_generation = cards->generation;
-}
-
 bool Agent::Impl::Tend() {
-  RefreshCdi();
+  cdi.Refresh(*board.Current());
   OfferCommonAreas(*board.Current());
   ProbeBook();
-  return allocator->Tend();
+  const bool left = allocator->Tend();
+  return folders->EmptyTrash() || left;
 }
 
 base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {
@@ -274,7 +261,7 @@ base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) 
     serving->Look();
     tender->Call();
   });
-  RefreshCdi();
+  cdi.Refresh(*board.Current());
   serving->Start([on_give_up](const base::Error& error) {
     base::LogError(error);
     on_give_up();
@@ -284,7 +271,8 @@ base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) 
 }
 
 bool Agent::Impl::Ready() const {
-  return keeper->ready() && registrar->registered() && (options.kubelet_socket.empty() || serving->registered());
+  return started.load() && keeper->ready() && registrar->registered() &&
+         (options.kubelet_socket.empty() || serving->registered());
 }
 
 base::Status Agent::Impl::StartProbes() {
@@ -321,14 +309,19 @@ Agent::Agent(Options options) : impl_(std::make_unique<Impl>(std::move(options))
 
 Agent::~Agent() { Stop(); }
 
-base::Status Agent::Start(const std::function<void()>& on_give_up) {
-  HAMI_TRY(impl_->StartNode());
+base::Status Agent::Start(const std::function<void()>& on_give_up, const std::function<bool()>& interrupted) {
+  // First: whoever asks whether this process lives does not wait for the driver.
+  HAMI_TRY(impl_->StartProbes());
+  HAMI_TRY(impl_->StartNode(interrupted));
   HAMI_TRY(impl_->StartAllocations());
   HAMI_TRY(impl_->StartServing(on_give_up));
-  return impl_->StartProbes();
+  impl_->started.store(true);
+  return {};
 }
 
-void Agent::Restart() { impl_->serving->Restart(); }
+void Agent::Restart() {
+  if (impl_->started.load()) impl_->serving->Restart();
+}
 
 void Agent::Stop() {
   Impl& all = *impl_;

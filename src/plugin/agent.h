@@ -21,8 +21,9 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // ON_GIVE_UP is called once, on a thread of the agent, when it can not serve any more.
-  base::Status Start(const std::function<void()>& on_give_up);
+  // ON_GIVE_UP is called once, on a thread of the agent, when it can not serve any more. INTERRUPTED is asked whether
+  // to go on, while something may take for ever.
+  base::Status Start(const std::function<void()>& on_give_up, const std::function<bool()>& interrupted);
   void Stop();
   // Serves and registers anew; GPUs, health and records stay as they are.
   void Restart();

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <ctime>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
@@ -35,6 +36,7 @@ struct CardKeeper::Core {
   void ReloadConfig();
   Status Look();
   void Settle();  // under the lock: publishes what the state says
+  bool NoteFirst(const Status& looked);
   void WatchDriver();
   void WatchXids();
   void WatchConfig();
@@ -54,7 +56,8 @@ struct CardKeeper::Core {
   std::condition_variable changed;
   bool stopping = false;
   bool look_now = false;
-  int running = 0;  // threads
+  int running = 0;                   // threads
+  std::optional<Status> first_look;  // how it went
   NodeState state;
   ConfigTexts texts;
   bool concurrent = false;
@@ -152,12 +155,22 @@ Status CardKeeper::Core::Look() {
   return {};
 }
 
+// True for the first. What is to be said of that, Start says.
+bool CardKeeper::Core::NoteFirst(const Status& looked) {
+  const std::scoped_lock lock(mutex);
+  if (first_look) return false;
+  first_look = looked;
+  changed.notify_all();
+  return true;
+}
+
 void CardKeeper::Core::WatchDriver() {
   auto retry = times.retry_first;
   std::string last_error;
-  auto pause = times.reading;  // Start had the first look
+  std::chrono::milliseconds pause{0};
   while (!Pause(pause, &look_now)) {
     const Status looked = Look();
+    const bool first = NoteFirst(looked);
     if (looked) {
       if (!last_error.empty()) base::LogInfo("the GPU driver answers");
       last_error.clear();
@@ -165,7 +178,7 @@ void CardKeeper::Core::WatchDriver() {
       pause = times.reading;
       continue;
     }
-    if (looked.error().message != last_error) base::LogWarning(looked.error().message);
+    if (!first && looked.error().message != last_error) base::LogWarning(looked.error().message);
     last_error = looked.error().message;
     pause = retry;
     retry = std::min(retry * 2, times.retry_most);
@@ -234,24 +247,44 @@ CardKeeper::CardKeeper(Options options, CardBoard& board, KeeperHooks hooks, Kee
 
 CardKeeper::~CardKeeper() { Stop(); }
 
-Status CardKeeper::Start() {
+Status CardKeeper::Start(const std::function<bool()>& interrupted) {
   HAMI_TRY(core_->LoadConfig());
-  if (const Status looked = core_->Look(); !looked) {
-    if (core_->options.fail_on_init_error) {
-      return base::Fail(looked.error().message, "To wait for a driver instead, set --fail-on-init-error=false.");
-    }
-    base::LogWarning(looked.error().message + "; waiting for a driver");
-    core_->look_now = true;  // no thread runs yet
-  }
   for (const auto body : {&Core::WatchDriver, &Core::WatchXids, &Core::WatchConfig}) {
     const std::scoped_lock lock(core_->mutex);
     ++core_->running;
     threads_.emplace_back([core = core_, body] { core->RunThread(body); });
   }
+  return AwaitFirstLook(interrupted);
+}
+
+// The driver may never come back from it, so it is another thread's.
+Status CardKeeper::AwaitFirstLook(const std::function<bool()>& interrupted) {
+  constexpr std::chrono::milliseconds kListen{100};
+  constexpr std::chrono::seconds kSilent{2};
+  const auto began = Clock::now();
+  bool told = false;
+  Core& core = *core_;
+  std::unique_lock lock(core.mutex);
+  while (!core.changed.wait_for(lock, kListen, [&] { return core.first_look.has_value(); })) {
+    lock.unlock();
+    if (interrupted && interrupted()) return base::Fail("ended while the GPU driver did not answer");
+    if (!told && Clock::now() - began >= kSilent) {
+      base::LogWarning("waiting for the GPU driver, which does not answer");
+      told = true;
+    }
+    lock.lock();
+  }
+  if (*core.first_look) return {};
+  const std::string why = core.first_look->error().message;
+  if (core.options.fail_on_init_error) {
+    return base::Fail(why, "To wait for a driver instead, set --fail-on-init-error=false.");
+  }
+  base::LogWarning(why + "; waiting for a driver");
   return {};
 }
 
 void CardKeeper::Stop() {
+  if (threads_.empty()) return;  // never started, or stopped before
   bool ended = false;
   {
     std::unique_lock lock(core_->mutex);

@@ -51,8 +51,9 @@ class CardKeeper {
   CardKeeper& operator=(const CardKeeper&) = delete;
 
   // Reads the configuration, and the driver if there is one. An error is what must keep the plugin from starting: a bad
-  // configuration, or no driver where that was to be fatal.
-  base::Status Start();
+  // configuration, or no driver where that was to be fatal. A driver that hangs is waited for until INTERRUPTED, which
+  // is asked several times a second, says that this is to end, too.
+  base::Status Start(const std::function<bool()>& interrupted = {});
   void Stop();
 
   // From the registrar's watch.
@@ -65,6 +66,8 @@ class CardKeeper {
 
  private:
   struct Core;
+  base::Status AwaitFirstLook(const std::function<bool()>& interrupted);
+
   const std::shared_ptr<Core> core_;
   std::vector<std::thread> threads_;
 };

@@ -59,6 +59,20 @@ std::string ImexChannelNode(int channel);
 // Writes what differs into FOLDER and removes classes of ours that are no more.
 base::Status WriteCdiSpecs(const std::vector<CdiSpec>& specs, const std::string& folder);
 
+// The specifications on disk, kept as the node is: kernel modules come late, and files go.
+class CdiFolder {
+ public:
+  CdiFolder(const Options& options, std::string path) : options_(options), path_(std::move(path)) {}
+  // Nothing to do where no container is told of devices in this way, and while the GPUs are not known.
+  void Refresh(const Cards& cards);
+  const std::string& path() const { return path_; }
+
+ private:
+  const Options& options_;
+  const std::string path_;
+  std::string trouble_;  // as it was told
+};
+
 // The modes (gdrcopy, gds, mofed) with a specification in FOLDER.
 std::vector<std::string> CdiModesOf(const std::string& folder);
 

@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "plugin/cdi.h"
 
@@ -140,6 +141,17 @@ DriverFiles FindDriverFiles(const Options& options) {
   files.mofed_nodes = NodesBelow(dev_root, "/dev/infiniband", "uverbs");
   for (const std::string& node : Existing(dev_root, {"/dev/infiniband/rdma_cm"})) files.mofed_nodes.push_back(node);
   return files;
+}
+
+void CdiFolder::Refresh(const Cards& cards) {
+  const bool wanted = std::any_of(options_.list_strategies.begin(), options_.list_strategies.end(), [](auto strategy) {
+    return strategy == ListStrategy::kCdiAnnotations || strategy == ListStrategy::kCdiCri;
+  });
+  if (!wanted || !cards.ready) return;
+  const base::Status written = WriteCdiSpecs(MakeCdiSpecs(cards, FindDriverFiles(options_), options_), path_);
+  std::string trouble = written ? std::string() : written.error().message;
+  if (!written && trouble != trouble_) base::LogError(written.error());
+  trouble_ = std::move(trouble);
 }
 
 base::Status WriteCdiSpecs(const std::vector<CdiSpec>& specs, const std::string& folder) {

@@ -92,10 +92,14 @@ void HealthBook::Condemn(const std::string& uuid, const std::string& reason, Uni
 }
 
 void HealthBook::Recover(const std::string& uuid, Entry& entry, UnixSeconds now) {
+  // A look that began before the suspicion can not have seen its cause.
+  const bool saw_the_cause = now > entry.seen.since;
+  // Where the clock was set back, the time until it is where it was does not count: the waits begin now.
+  entry.seen.since = std::min(entry.seen.since, now);
+  entry.last_trouble = std::min(entry.last_trouble, now);
   switch (entry.seen.state) {
     case HealthState::kSuspect:
-      // A look that began before the suspicion can not have seen its cause.
-      if (now > entry.seen.since) Enter(uuid, entry, HealthState::kHealthy, "it answers well", now);
+      if (saw_the_cause) Enter(uuid, entry, HealthState::kHealthy, "it answers well", now);
       break;
     case HealthState::kUnhealthy: {
       const std::size_t times = std::clamp<std::size_t>(entry.seen.troubles.size(), 1, rules_.quiet.size());

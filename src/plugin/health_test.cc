@@ -143,6 +143,26 @@ TEST(HealthTest, GivenAContainedError_WhenNothingIsPending_ThenTheGpuStays) {
   EXPECT_TRUE(book.Journal(1001).empty());
 }
 
+// A machine that boots with its clock far ahead, until it hears the time.
+TEST(HealthTest, GivenAClockThatIsSetBack_WhenAGpuAnswersWell_ThenItComesBackNoLaterThanElse) {
+  constexpr UnixSeconds kAhead = 1000 + 7 * 24 * 3600;
+  HealthBook unhealthy;
+  unhealthy.Condemn(kGpu, "XID 74", kAhead);
+  EXPECT_EQ(TimeToRecover(unhealthy, 1000), 60 + 30);
+  HealthBook probation;
+  probation.Condemn(kGpu, "XID 74", kAhead);
+  probation.Look(kGpu, Good(), kAhead + 60);
+  ASSERT_EQ(probation.StateOf(kGpu), HealthState::kProbation);
+  for (UnixSeconds now = 1000; now <= 1030; now += 10) probation.Look(kGpu, Good(), now);
+  EXPECT_EQ(probation.StateOf(kGpu), HealthState::kHealthy);
+  HealthBook suspect;
+  suspect.Suspect(kGpu, XidText(94), kAhead);
+  suspect.Look(kGpu, Good(), 1000);
+  EXPECT_EQ(suspect.StateOf(kGpu), HealthState::kSuspect) << "that look may have begun before the error";
+  suspect.Look(kGpu, Good(), 1010);
+  EXPECT_EQ(suspect.StateOf(kGpu), HealthState::kHealthy);
+}
+
 TEST(HealthTest, GivenReadingsThatSaySo_WhenJudged_ThenEachIsTrouble) {
   Reading worn_out;
   worn_out.worn_out = true;

@@ -27,12 +27,22 @@ sigset_t BlockSignals() {
   return signals;
 }
 
+// A signal to end that nobody took yet.
+bool ToldToEnd() {
+  sigset_t pending;
+  sigemptyset(&pending);
+  sigpending(&pending);
+  return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1 ||
+         sigismember(&pending, SIGQUIT) == 1;
+}
+
 int Run(const plugin::Options& options) {
   const sigset_t signals = BlockSignals();
   base::LogInfo(base::VersionOf("hami-device-plugin") + ", node " + options.node_name);
   plugin::Agent agent(options);
   // SIGUSR1 is how the agent ends us.
-  if (const base::Status started = agent.Start([] { ::kill(::getpid(), SIGUSR1); }); !started) {
+  const base::Status started = agent.Start([] { ::kill(::getpid(), SIGUSR1); }, ToldToEnd);
+  if (!started && !ToldToEnd()) {
     base::LogError(started.error());
     return 1;
   }

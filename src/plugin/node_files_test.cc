@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "plugin/fake_kubelet_test.h"
 #include "plugin/kube_cluster.h"
 #include "plugin/library_install.h"
+#include "plugin/lock_folder.h"
 #include "plugin/share_folders.h"
 #include "region/reader.h"
 
@@ -29,6 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 unsigned ModeOf(const std::string& path) { return static_cast<unsigned>(fs::status(path).permissions()) & 0777; }
 std::string Text(const std::string& path) { return base::ReadLinkedFile(path, 1 << 20).value_or("?"); }
@@ -121,6 +124,66 @@ TEST_F(FoldersTest, GivenLeftoversWhenItStartsThenOnlyOursWithoutARecordGo) {
   EXPECT_TRUE(fs::exists(temp_.path() + "/containers/uid-hami_c"));
 }
 
+// Folders are their tenants' to fill, and the kubelet waits while they are removed.
+class FullFoldersTest : public FoldersTest {
+ protected:
+  void SetUp() override {
+    settings_.limits = {{CardName(0), 1 << 20, 0, 0}};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+  }
+  void TearDown() override { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  // Makes the folder of RECORD, and in it more levels than there are descriptors from now on.
+  void Deep(const Record& record) {
+    ASSERT_TRUE(folders_.Make(record, settings_));
+    std::string path = temp_.path() + "/" + record.folder;
+    for (int i = 0; i < 200; ++i) fs::create_directory(path += "/d");
+    const rlimit few{64, before_.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  std::ptrdiff_t Left(const std::string& folder) const {
+    const auto entries = fs::recursive_directory_iterator(temp_.path() + "/" + folder);
+    return std::distance(begin(entries), end(entries));
+  }
+
+  RegionSettings settings_;
+  rlimit before_{};
+};
+
+TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItIsRemovedThenItIsGoneAtOnce) {
+  const Record record = ShareRecord("shares/x");
+  Deep(record);
+  folders_.Remove(record);
+  EXPECT_FALSE(fs::exists(temp_.path() + "/shares/x"));
+  EXPECT_FALSE(fs::is_empty(temp_.path() + "/shares")) << "nobody waited for that";
+  for (int i = 0; i < 5 && folders_.EmptyTrash(); ++i) continue;
+  EXPECT_EQ(Left("shares"), 0);
+}
+
+TEST_F(FullFoldersTest, GivenTrashOfAnEarlierLifeWhenItStartsThenThatGoesTooAndALinkInItIsNotFollowed) {
+  ASSERT_TRUE(folders_.Make(ShareRecord("shares/kept"), settings_));
+  for (const char* folder : {"/shares/.removed-1/d", "/containers/.removed-2/d"}) {
+    fs::create_directories(temp_.path() + folder);
+    fs::create_directory_symlink(temp_.path() + "/shares/kept", temp_.path() + folder + "/link");
+  }
+  folders_.RemoveAllBut({ShareRecord("shares/kept")});
+  EXPECT_FALSE(folders_.EmptyTrash());
+  EXPECT_EQ(Left("containers"), 0);
+  EXPECT_EQ(Left("shares"), 2);
+}
+
+TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItStartsThenAnOrphanIsGoneAtOnce) {
+  Deep(ShareRecord("shares/x"));
+  folders_.RemoveAllBut({});
+  EXPECT_FALSE(fs::exists(temp_.path() + "/shares/x"));
+}
+
+TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItIsMadeAnewThenThatIsDoneAtOnce) {
+  const Record record = ShareRecord("containers/uid-a_c0");
+  Deep(record);
+  ASSERT_TRUE(folders_.Make(record, settings_));
+  EXPECT_EQ(std::distance(fs::directory_iterator(temp_.path() + "/containers/uid-a_c0"), {}), 1);
+}
+
 TEST_F(FoldersTest, GivenRecordsWhenTheyAreSavedThenANewLifeReadsThem) {
   DiskRecordKeeper keeper(temp_.path() + "/state/records.json");
   ASSERT_TRUE(keeper.Load());
@@ -185,6 +248,51 @@ TEST_F(FoldersTest, GivenADriverRootWhenSpecificationsAreWrittenThenTheyNameItsF
   ASSERT_TRUE(WriteCdiSpecs(MakeCdiSpecs(MakeTestCards(1), files, options), folder));
   EXPECT_TRUE(fs::exists(folder + "/k8s.device-plugin.nvidia.com-gpu.json"));
   EXPECT_THAT(CdiModesOf(folder), IsEmpty());
+}
+
+// A device node of a module that is loaded late, or a file that somebody removed.
+TEST_F(FoldersTest, GivenWrittenSpecificationsWhenTheNodeChangesAndTheGpusDoNotThenTheyAreAsTheNodeIs) {
+  Options options;
+  options.list_strategies = {ListStrategy::kCdiCri};
+  options.driver_root_in_container = temp_.path() + "/root";
+  fs::create_directories(temp_.path() + "/root/dev");
+  std::ofstream(temp_.path() + "/root/dev/nvidiactl") << "";
+  const std::string spec = temp_.path() + "/cdi/k8s.device-plugin.nvidia.com-gpu.json";
+  CdiFolder folder(options, temp_.path() + "/cdi");
+  const Cards cards = MakeTestCards(1);
+  folder.Refresh(cards);
+  EXPECT_THAT(Text(spec), Not(HasSubstr("/dev/nvidia-uvm")));
+  std::ofstream(temp_.path() + "/root/dev/nvidia-uvm") << "";
+  folder.Refresh(cards);
+  EXPECT_THAT(Text(spec), HasSubstr("/dev/nvidia-uvm"));
+  fs::remove(spec);
+  folder.Refresh(cards);
+  EXPECT_TRUE(fs::exists(spec));
+}
+
+// Every container gets it, and may write to it.
+TEST_F(FoldersTest, GivenALockFolderWhenItIsSomebodyElsesThenThatIsAnErrorAndElseItIsOpenToAll) {
+  const std::string path = temp_.path() + "/vgpulock";
+  ASSERT_TRUE(MakeLockFolder(path));
+  EXPECT_EQ(ModeOf(path), 0777u);
+  fs::permissions(path, fs::perms::owner_all);
+  ASSERT_TRUE(MakeLockFolder(path));
+  EXPECT_EQ(ModeOf(path), 0777u) << "though it was there";
+  fs::rename(path, path + "-elsewhere");
+  fs::create_directory_symlink(path + "-elsewhere", path);
+  const base::Status linked = MakeLockFolder(path);
+  ASSERT_FALSE(linked);
+  EXPECT_THAT(linked.error().message, HasSubstr(path));
+  fs::remove(path);
+  std::ofstream(path) << "";
+  EXPECT_FALSE(MakeLockFolder(path));
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  fs::remove(path);
+  ASSERT_TRUE(MakeLockFolder(path));
+  ASSERT_EQ(::chown(path.c_str(), 4711, 4711), 0);
+  const base::Status foreign = MakeLockFolder(path);
+  ASSERT_FALSE(foreign);
+  EXPECT_THAT(foreign.error().message, HasSubstr("4711"));
 }
 
 TEST_F(FoldersTest, GivenAnImexChannelWhenItsNodeIsThereThenItIsPresent) {

@@ -2,15 +2,19 @@
 
 #include "plugin/share_folders.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/strings.h"
+#include "base/trash.h"
 #include "region/region.h"
 
 namespace hami::plugin {
@@ -22,6 +26,8 @@ using base::Concat;
 constexpr std::size_t kMostRecordBytes = 64 << 20;
 constexpr const char* kShares = "shares";
 constexpr const char* kContainers = "containers";
+constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+constexpr int kMostRemoved = 10'000;  // in one call and folder, some tenths of a second
 
 base::Status MakeRegion(const std::string& path, const RegionSettings& settings) {
   region::Config config;
@@ -56,11 +62,19 @@ base::Status SetOwner(const std::string& path, const std::optional<std::uint32_t
   return {};
 }
 
-base::Status RemoveTree(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);  // removes a link, not what it leads to
-  if (error) return base::Fail(Concat({"can not remove ", path, ": ", error.message()}));
+// Takes PATH out of the way, in no time, whatever is in it.
+base::Status TakeAway(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const base::Fd parent(::open(path.substr(0, slash).c_str(), kFolderFlags));
+  if (!parent && errno == ENOENT) return {};
+  if (!parent) return base::FailErrno("can not open the folder of " + path);
+  const auto moved = base::MoveToTrash(parent.get(), path.substr(slash + 1));
+  if (!moved) return base::Fail(Concat({path, ": ", moved.error().message}));
   return {};
+}
+
+void TakeAwayOrSay(const std::string& path) {
+  if (const base::Status taken = TakeAway(path); !taken) base::LogWarning(taken.error().message);
 }
 
 // Links of ours that lead nowhere any more.
@@ -86,7 +100,7 @@ std::string DiskShareFolders::LinkOf(const Record& record) const {
 base::Status DiskShareFolders::Make(const Record& record, const RegionSettings& settings) {
   const std::string path = PathOf(record);
   HAMI_TRY(base::MakeFolders(path.substr(0, path.rfind('/')), 0755));
-  HAMI_TRY(RemoveTree(path));
+  HAMI_TRY(TakeAway(path));
   if (::mkdir(path.c_str(), 0700) != 0) return base::FailErrno("can not make the folder " + path);
   HAMI_TRY(MakeRegion(Concat({path, "/", record.cache}), settings));
   return SetOwner(path, settings.runs_as);
@@ -99,7 +113,7 @@ base::Status DiskShareFolders::Link(const Record& record) {
   if (const fs::path present = fs::read_symlink(link, error); !error && present == target) return {};
   // Another share was assumed to be this container's, or a folder of an earlier life has the name.
   HAMI_TRY(base::MakeFolders(Concat({root_, "/", kContainers}), 0755));
-  if (fs::is_directory(fs::symlink_status(link, error))) HAMI_TRY(RemoveTree(link));
+  if (fs::is_directory(fs::symlink_status(link, error))) HAMI_TRY(TakeAway(link));
   return base::ReplaceLink(link, target);
 }
 
@@ -108,8 +122,7 @@ void DiskShareFolders::Remove(const Record& record) {
   std::error_code ignored;
   const std::string link = LinkOf(record);
   if (fs::read_symlink(link, ignored) == "../" + record.folder) fs::remove(link, ignored);
-  // Whatever is left is tried again by RemoveAllBut.
-  fs::remove_all(PathOf(record), ignored);
+  TakeAwayOrSay(PathOf(record));
 }
 
 // Only in our own folder: names in the other may be HAMi's.
@@ -117,12 +130,34 @@ void DiskShareFolders::RemoveAllBut(const Records& records) {
   std::error_code error;
   std::vector<fs::path> orphans;
   for (fs::directory_iterator it(Concat({root_, "/", kShares}), error), end; !error && it != end; it.increment(error)) {
-    const std::string folder = Concat({kShares, "/", it->path().filename().string()});
+    const std::string name = it->path().filename();
+    if (name.starts_with(base::kTrashPrefix)) continue;
+    const std::string folder = Concat({kShares, "/", name});
     const bool known = std::any_of(records.begin(), records.end(), [&](const auto& r) { return r.folder == folder; });
     if (!known) orphans.push_back(it->path());
   }
-  for (const fs::path& orphan : orphans) fs::remove_all(orphan, error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    base::LogWarning(Concat({"can not list ", root_, "/", kShares, ": ", error.message()}));
+  }
+  for (const fs::path& orphan : orphans) TakeAwayOrSay(orphan);
   RemoveLostLinks(Concat({root_, "/", kContainers}));
+}
+
+bool DiskShareFolders::EmptyTrash() {
+  bool more = false;
+  std::vector<std::string> stuck;
+  for (const char* folder : {kShares, kContainers}) {
+    const std::string path = Concat({root_, "/", folder});
+    const base::Fd parent(::open(path.c_str(), kFolderFlags));
+    if (!parent) continue;
+    std::vector<std::string> names = base::FindTrash(parent.get());
+    more = base::EmptyTrash(parent.get(), names, kMostRemoved) || more;
+    for (const std::string& name : names) stuck.push_back(Concat({path, "/", name}));
+  }
+  std::string told = more ? std::string() : base::Join(stuck, ", ");
+  if (!told.empty() && told != stuck_) base::LogWarning("can not remove all of " + told);
+  stuck_ = std::move(told);
+  return more;
 }
 
 base::Result<Records> DiskRecordKeeper::Load() {

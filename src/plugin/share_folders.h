@@ -3,7 +3,8 @@
 // The folders below <hook path>/vgpu that containers get to write to, each with its region and nothing else at first.
 // `containers/<pod uid>_<container>` is where everybody looks for them; where that name was not known in time the
 // folder is `shares/<id>` and the name a link to it, because a folder that was promised to a container never moves.
-// Refuses to follow links that it did not make.
+// Refuses to follow links that it did not make. A container may have filled its folder with whatever it liked, so what
+// is removed only gets another name, which takes no time; EmptyTrash does the rest.
 
 #pragma once
 
@@ -23,11 +24,16 @@ class DiskShareFolders final : public ShareFolders {
   void Remove(const Record& record) override;
   void RemoveAllBut(const Records& records) override;
 
+  // Deletes some of what was removed, in this life or an earlier one. May be called while the others are. True when
+  // there is more.
+  bool EmptyTrash();
+
  private:
   std::string PathOf(const Record& record) const { return root_ + "/" + record.folder; }
   std::string LinkOf(const Record& record) const;
 
   const std::string root_;
+  std::string stuck_;  // of EmptyTrash: what could not be deleted, as it was told
 };
 
 // The records as one file, replaced as a whole.

@@ -41,6 +41,18 @@ TEST(PluginStartTest, GivenNoLibraryWhenItStartsThenItEndsBeforeAnybodyIsToldOfG
   EXPECT_EQ(rig.NodeAnnotation("hami.io/node-nvidia-register"), "");
 }
 
+TEST(PluginStartTest, GivenADriverThatHangsWhenItStartsThenItSaysSoIsAliveAndEndsWhenItIsTold) {
+  Rig rig("2xH100");
+  rig.Inject("fault call=nvmlDeviceGetMemoryInfo delay_ms=120000");
+  rig.StartPlugin();
+  EXPECT_TRUE(Eventually([&] { return rig.plugin().Log().find("waiting for the GPU driver") != std::string::npos; }))
+      << rig.plugin().Log();
+  EXPECT_EQ(rig.Ask("/healthz").status, 200);
+  EXPECT_EQ(rig.Ask("/readyz").status, 503);
+  rig.plugin().Signal(SIGTERM);
+  EXPECT_EQ(rig.plugin().Wait(plugin::kPatience), 0) << rig.plugin().Log();
+}
+
 TEST_F(PluginProgramTest, GivenAPodWhenItIsAllocatedThenItHasItsShareARegionAndAnOutcome) {
   plugin::SlotWatcher watcher(rig_.socket());
   EXPECT_THAT(watcher.Next(), SizeIs(20));
