@@ -55,7 +55,7 @@ struct SimEvent {
 class SimCluster final : public Time {
  public:
   // Time.
-  Millis Now() override { return now; }
+  Millis Now() override { return now + clock_set; }
   Millis Steady() override { return now; }
   int UtcOffset() override { return 3600; }
   bool Sleep(Millis span) override {
@@ -217,6 +217,7 @@ class SimCluster final : public Time {
   std::uint64_t revision = 0;
   std::uint64_t bindings = 0;
   Millis now = 1'700'000'000'000;
+  Millis clock_set = 0;  // by how much the wall clock was set meanwhile
   Millis lock_timeout = 300'000;
   std::function<void()> yield;  // others act now
 
