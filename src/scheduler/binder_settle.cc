@@ -16,7 +16,8 @@ namespace {
 
 // Then the round is over; what the server says of one pod says nothing of the next.
 bool NobodyToAsk(kube::Reason reason) {
-  return reason == kube::Reason::kTransport || reason == kube::Reason::kTimeout || reason == kube::Reason::kCancelled;
+  return reason == kube::Reason::kTransport || reason == kube::Reason::kTimeout || reason == kube::Reason::kCancelled ||
+         reason == kube::Reason::kNotSent;
 }
 
 // Annotations of a placement that the node's plugin writes over, as it hands out the shares and makes MIG instances.
