@@ -123,6 +123,22 @@ TEST_F(BinderSettleTest, GivenANodeThatCouldNotBeGivenBack_WhenTheServerIsBack_T
   EXPECT_EQ(Lock(), nullptr);
 }
 
+TEST_F(BinderSettleTest, GivenABindingThatWasNotSent_WhenNothingElseCanBeSentEither_ThenItsChargeIsFreeAtOnce) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->api.fault = [none = false](const std::string& call) mutable {
+    none = none || call == "BIND";
+    return none ? Fault::kNotSent : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->charged(), 0U);
+  EXPECT_FALSE(a_->binder.Unsettled());
+  EXPECT_EQ(a_->api.calls["PATCH pod"], 0) << "there is nothing to revoke";
+  a_->api.fault = nullptr;
+  a_->binder.Settle();
+  EXPECT_EQ(Lock(), nullptr);
+}
+
 // Its Binding was denied, and the write that gives the node back is late.
 TEST_F(BinderSettleTest, GivenAReleaseOnItsWay_WhenThePodIsPlacedAndBoundAgain_ThenItsNewLockStands) {
   AddPod("p");

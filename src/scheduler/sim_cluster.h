@@ -35,6 +35,7 @@ enum class Fault {
   kDelayed,        // times out, and is done later
   kServerError,    // 500 without doing anything
   kDenied,         // 403, by a policy of the cluster
+  kNotSent,        // our own rate limit leaves no time
 };
 
 struct SimPod {
@@ -320,6 +321,7 @@ class SimApi final : public Api {
     if (cluster_.yield) cluster_.yield();
     const Fault what = fault ? fault(call) : Fault::kNone;
     if (what == Fault::kRefusedBefore) return kube::Fail(kube::Reason::kTransport, "connection refused");
+    if (what == Fault::kNotSent) return kube::Fail(kube::Reason::kNotSent, "not sent");
     if (what == Fault::kServerError) return kube::Fail(kube::Reason::kServerError, "internal error");
     if (what == Fault::kDenied) return kube::Fail(kube::Reason::kForbidden, "denied");
     if (what == Fault::kDelayed) {
