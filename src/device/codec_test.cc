@@ -5,6 +5,7 @@
 
 #include "device/allocation_codec.h"
 #include "device/register_codec.h"
+#include "device/vendors/nvidia.h"
 
 namespace hami::device {
 namespace {
@@ -165,6 +166,34 @@ TEST(Reservations, GivenWhatNoSchedulerWrites_ThenItIsRefused) {
        "nonsense"}) {
     EXPECT_FALSE(DecodeReservations(text)) << text;
   }
+}
+
+TEST(Register, GivenMoreCardsThanAnyMachineHas_ThenItIsRefused) {
+  std::vector<Device> devices(kMostCards, FullDevice());
+  EXPECT_TRUE(DecodeRegisterJson(EncodeRegisterJson(devices)));
+  for (Device& device : devices) device.mig_profiles.clear();
+  EXPECT_TRUE(DecodeRegisterLegacy(EncodeRegisterLegacy(devices)));
+  devices.push_back(devices.back());
+  const char* error = "register annotation: more than 256 cards";
+  EXPECT_EQ(DecodeRegisterJson(EncodeRegisterJson(devices)).error().message, error);
+  EXPECT_EQ(DecodeRegisterLegacy(EncodeRegisterLegacy(devices)).error().message, error);
+}
+
+TEST(NvidiaNode, GivenNoScoreOfAnyPair_WhenRead_ThenThereIsNoTableOfThem) {
+  const NvidiaVendor vendor((NvidiaConfig()));
+  std::vector<Device> devices(2, FullDevice());
+  devices[1].uuid = "GPU-2";
+  StringMap annotations = {{"hami.io/node-nvidia-register", EncodeRegisterJson(devices)}};
+  for (const char* scores : {"[]", R"([{"uuid":"other","score":{"GPU-1":3}}])"}) {
+    annotations["hami.io/node-nvidia-score"] = scores;
+    const auto cards = vendor.ReadNode("n", annotations);
+    ASSERT_TRUE(cards);
+    EXPECT_EQ(cards->devices.size(), 2U);
+    EXPECT_TRUE(cards->pair_scores.empty()) << scores;
+  }
+  annotations["hami.io/node-nvidia-score"] =
+      R"([{"uuid":"GPU-1","score":{"GPU-2":3}},{"uuid":"GPU-2","score":{"GPU-1":3}}])";
+  EXPECT_EQ(vendor.ReadNode("n", annotations)->pair_scores, (std::vector<std::int32_t>{0, 3, 3, 0}));
 }
 
 }  // namespace

@@ -20,6 +20,11 @@ namespace json = base::json;
 
 std::string Quoted(std::string_view text) { return base::Concat({"\"", base::Printable(text), "\""}); }
 
+Status MayHaveOneMore(const std::vector<Device>& devices) {
+  if (devices.size() < kMostCards) return {};
+  return Fail(base::Concat({"register annotation: more than ", std::to_string(kMostCards), " cards"}));
+}
+
 Result<MigPlacement> ReadPlacement(const json::object& object) {
   MigPlacement placement;
   const JsonFields fields(object, "placement");
@@ -168,6 +173,7 @@ Result<Device> ReadSegment(std::string_view segment) {
 Result<std::vector<Device>> DecodeRegisterJson(std::string_view text) {
   std::vector<Device> devices;
   const auto read = [&](const json::object& item) -> Status {
+    HAMI_TRY(MayHaveOneMore(devices));
     Result<Device> device = ReadDevice(item);
     HAMI_TRY(device);
     devices.push_back(std::move(*device));
@@ -188,6 +194,7 @@ Result<std::vector<Device>> DecodeRegisterLegacy(std::string_view text) {
   std::vector<Device> devices;
   for (const std::string& segment : base::Split(text, ':')) {
     if (segment.empty()) continue;
+    HAMI_TRY(MayHaveOneMore(devices));
     Result<Device> device = ReadSegment(segment);
     HAMI_TRY(device);
     devices.push_back(std::move(*device));

@@ -15,6 +15,10 @@
 
 namespace hami::device {
 
+// Of one node. A machine has 16 at most, and the table of their pair scores, which grows with the square, stays small;
+// more can not be read.
+inline constexpr std::size_t kMostCards = 256;
+
 base::Result<std::vector<Device>> DecodeRegisterJson(std::string_view text);
 // Keys in the order of HAMi's plugin; zero values are left out, as there.
 std::string EncodeRegisterJson(const std::vector<Device>& devices);

@@ -184,18 +184,25 @@ net::Call Client::NewCall(std::string method, std::string target, const CallCont
 
 Status Client::WaitTurn(const net::Call& call) {
   if (options_.qps <= 0) return {};  // no limit
-  net::Duration wait{};
+  const net::Deadline now = net::Clock::now();
+  std::optional<net::Duration> wait;
   {
     const std::scoped_lock lock(rate_mutex_);
-    wait = rate_.Take(net::Clock::now());
+    wait = rate_.Take(now, call.deadline - now);
   }
-  if (wait == net::Duration{}) return {};
-  if (net::After(wait) > call.deadline) return Fail(Reason::kTimeout, "the client's own rate limit leaves no time");
+  if (!wait) return Fail(Reason::kNotSent, "the client's own rate limit leaves no time");
+  if (*wait == net::Duration{}) return {};
   static const net::Canceller never;
-  if ((call.canceller == nullptr ? never : *call.canceller).SleepUntil(net::After(wait))) {
+  if ((call.canceller == nullptr ? never : *call.canceller).SleepUntil(now + *wait)) {
+    ReturnTurns(1);
     return Fail(Reason::kCancelled, "cancelled");
   }
   return {};
+}
+
+void Client::ReturnTurns(std::size_t count) {
+  const std::scoped_lock lock(rate_mutex_);
+  for (; count > 0; --count) rate_.Return();
 }
 
 void Client::Sign(net::Call& call, const std::string& token) const {
@@ -225,14 +232,16 @@ Status Client::ExchangeOnce(const net::Call& call, const std::function<Status(st
 
 Status Client::Exchange(net::Call call, const std::function<Status(std::string_view)>& sink) {
   bool renewed = false;
+  Status outcome;
   for (int retries = 0;; ++retries) {
-    HAMI_NET_TRY(WaitTurn(call));
+    // What was sent before says more than that it can not be sent again.
+    if (const Status turn = WaitTurn(call); !turn) return retries > 0 ? outcome : turn;
     const auto token = token_.Get();
     if (!token) return Fail(Reason::kUnauthorized, token.error().message);
     calls_.fetch_add(1, std::memory_order_relaxed);
     bool body_begun = false;
     Sign(call, *token);
-    auto outcome = ExchangeOnce(call, sink, &body_begun);
+    outcome = ExchangeOnce(call, sink, &body_begun);
     if (outcome || body_begun || retries >= kMostRetries) return outcome;
     const Error& error = outcome.error();
     if (error.reason == Reason::kUnauthorized && !renewed && token_.Refused(*token)) {
@@ -370,7 +379,10 @@ std::vector<Status> Client::CreateAll(const Resource& resource, std::span<NewObj
     net::Call& call = calls.emplace_back(CreateCall(resource, one.ns, std::move(one.text), context));
     call.rest = kAnswersRest;
     if (ready) ready = WaitTurn(call);
-    if (!ready) return std::vector<Status>(objects.size(), ready);
+    if (!ready) {
+      if (token) ReturnTurns(calls.size() - 1);
+      return std::vector<Status>(objects.size(), ready);
+    }
     Sign(call, *token);
   }
   calls_.fetch_add(calls.size(), std::memory_order_relaxed);

@@ -134,6 +134,7 @@ class Client {
   Status Exchange(net::Call call, const std::function<Status(std::string_view)>& sink);
   Status ExchangeOnce(const net::Call& call, const std::function<Status(std::string_view)>& sink, bool* body_begun);
   Status WaitTurn(const net::Call& call);
+  void ReturnTurns(std::size_t count);
   Result<json::value> ExchangeJson(net::Call call, base::Parts parts);
   // For writes whose answer says nothing that its status does not say.
   Status ExchangeStatus(net::Call call);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 #include <set>
+#include <thread>
 
 #include "kube/fake_apiserver.h"
 #include "net/test_certificates.h"
@@ -291,6 +292,30 @@ TEST_F(ClientTest, GivenARateLimitWhenCallsComeFasterThenTheyAreSpread) {
   const net::Deadline start = net::Clock::now();
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(client->Get(kPods, "default", "a"));
   EXPECT_GE(net::Clock::now() - start, 95ms);
+}
+
+TEST_F(ClientTest, GivenARateLimitWhenCallsHaveNoTimeToWaitThenTheyAreNotSentAndTakeNobodysTurn) {
+  server_.Put(kPods, PodOf("a"));
+  ClientOptions options;
+  options.qps = 2;
+  options.burst = 1;
+  options.timeout = 100ms;
+  const auto client = NewClient(options);
+  ASSERT_TRUE(client->Get(kPods, "default", "a"));
+  for (int i = 0; i < 50; ++i) {
+    const auto got = client->Get(kPods, "default", "a");
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().reason, Reason::kNotSent);
+  }
+  const net::Canceller stop;
+  const std::jthread soon([&] {
+    std::this_thread::sleep_for(50ms);
+    const_cast<net::Canceller&>(stop).Cancel();
+  });
+  EXPECT_FALSE(client->Get(kPods, "default", "a", {&stop, 10s}));
+  EXPECT_EQ(server_.AskedInAll(), 1U);
+  std::this_thread::sleep_for(500ms);
+  EXPECT_TRUE(client->Get(kPods, "default", "a"));
 }
 
 TEST(ClientAccess, GivenATokenFileWhenTheTokenIsRenewedThenARefusedCallIsRepeatedWithTheNewOne) {

@@ -54,6 +54,8 @@ std::string_view ReasonName(Reason reason) {
       return "timeout";
     case Reason::kCancelled:
       return "cancelled";
+    case Reason::kNotSent:
+      return "not sent";
     case Reason::kBadAnswer:
       return "unreadable answer";
     case Reason::kBadRequest:

@@ -21,6 +21,7 @@ enum class Reason {
   kTransport,  // no answer: connection refused, cut, TLS, not HTTP. Whether a write took effect is unknown.
   kTimeout,    // no answer in time. The same uncertainty.
   kCancelled,  // our side asked to stop
+  kNotSent,    // our side let no time for it: nothing took effect
   kBadAnswer,  // an answer that is not the JSON it should be
   kBadRequest,
   kUnauthorized,

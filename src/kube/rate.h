@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "net/time.h"
 
@@ -16,17 +17,25 @@ class TokenBucket {
  public:
   TokenBucket(double qps, int burst) : qps_(qps), burst_(std::max(burst, 1)), tokens_(std::max(burst, 1)) {}
 
-  // Takes one token and says how long to wait before using it. QPS of 0 or less: no limit.
-  net::Duration Take(net::Deadline now) {
-    if (qps_ <= 0) return {};
+  // Takes one token and says how long to wait before using it; takes none, and says nothing, where that would be longer
+  // than MOST: who gives up must not make others wait. QPS of 0 or less: no limit.
+  std::optional<net::Duration> Take(net::Deadline now, net::Duration most = net::Duration::max()) {
+    if (qps_ <= 0) return net::Duration{};
     if (last_ != net::Deadline{}) {
       tokens_ = std::min(burst_, tokens_ + qps_ * std::chrono::duration<double>(now - last_).count());
     }
     last_ = now;
+    if (tokens_ >= 1) {
+      tokens_ -= 1;
+      return net::Duration{};
+    }
+    const auto wait = std::chrono::duration_cast<net::Duration>(std::chrono::duration<double>((1 - tokens_) / qps_));
+    if (wait > most) return std::nullopt;
     tokens_ -= 1;
-    if (tokens_ >= 0) return {};
-    return std::chrono::duration_cast<net::Duration>(std::chrono::duration<double>(-tokens_ / qps_));
+    return wait;
   }
+  // A token that was taken and not used.
+  void Return() { tokens_ = std::min(burst_, tokens_ + 1); }
 
  private:
   double qps_;

@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t kMostAtOnce = 32;
 constexpr std::size_t kUsualDocumentBytes = 1024;
 constexpr std::size_t kUsualKeyBytes = 256;
-constexpr char kUnit = '\x1f';  // between the parts of a key; no name holds it
+constexpr std::size_t kMostDigits = 16;  // of 64 bits
+constexpr char kUnit = '\x1f';           // between the parts of a key; no name holds it
 
 // Cuts at a character, not within one.
 std::string Shorten(std::string_view text, std::size_t most) {
@@ -124,9 +125,13 @@ void EventRecorder::Write(std::list<Pending>& events) {
 }
 
 std::string EventRecorder::NewName(const Pending& pending) {
-  std::string name = pending.target.name + '.';
+  // With two numbers behind it, it has to stay a name.
+  constexpr std::size_t kMostNameBytes = 253;
+  std::string name = pending.target.name.substr(0, kMostNameBytes - 2 * kMostDigits - 1);
+  while (!name.empty() && (name.back() == '.' || name.back() == '-')) name.pop_back();
+  name += '.';
   const auto put = [&](std::uint64_t number) {
-    std::array<char, 16> digits;
+    std::array<char, kMostDigits> digits;
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number, 16).ptr;
     name.append(digits.data(), end);
   };

@@ -146,5 +146,23 @@ TEST_F(RecorderTest, GivenAHangingServerWhenStoppedThenItEndsSoon) {
   EXPECT_EQ(counters.created + counters.failed + counters.dropped, 10U);
 }
 
+TEST_F(RecorderTest, GivenAPodWithALongNameWhenItsEventIsWrittenThenTheEventHasANameThatTheServerTakes) {
+  const auto recorder = NewRecorder();
+  std::string name(253, 'a');
+  for (std::size_t i = 200; i < name.size(); i += 2) name[i] = '-';
+  recorder->Record(Pod(name), EventType::kNormal, "R", "m");
+  recorder->Record(Pod(std::string(50, 'b')), EventType::kNormal, "R", "m");
+  ASSERT_TRUE(recorder->Flush(net::After(30s)));
+  const auto events = server_.All(kEvents, "ns");
+  ASSERT_EQ(events.size(), 2U);
+  for (const auto& event : events) {
+    const std::string written(event.at("metadata").at("name").as_string());
+    EXPECT_LE(written.size(), 253U);
+    EXPECT_EQ(written.find("-."), std::string::npos) << written;
+    const std::string target(event.at("involvedObject").at("name").as_string());
+    EXPECT_TRUE(target == name || written.starts_with(target + ".")) << written;
+  }
+}
+
 }  // namespace
 }  // namespace hami::kube

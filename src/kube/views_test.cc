@@ -122,6 +122,9 @@ TEST(TokenBucket, GivenALimitWhenTakenFasterThenEachWaitsItsTurn) {
   EXPECT_EQ(bucket.Take(start), 0s);
   EXPECT_EQ(bucket.Take(start), 100ms);
   EXPECT_EQ(bucket.Take(start), 200ms);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(bucket.Take(start, 299ms), std::nullopt);
+  EXPECT_EQ(bucket.Take(start, 300ms), 300ms);
+  bucket.Return();
   EXPECT_EQ(bucket.Take(start + 1s), 0s);
   TokenBucket none(0, 0);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(none.Take(start), 0s);

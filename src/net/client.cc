@@ -2,6 +2,7 @@
 
 #include "net/client.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -101,7 +102,13 @@ std::unique_ptr<net::Stream> Client::TakeIdle() {
 
 void Client::GiveBack(std::unique_ptr<net::Stream> connection) {
   connection->set_canceller(nullptr);
+  std::vector<Idle> over;  // closed without the lock
+  const Deadline now = Clock::now();
   const std::scoped_lock lock(mutex_);
+  // What is used comes last: after a rush the first would lie there for ever, long closed by the server.
+  const auto first = std::find_if(idle_.begin(), idle_.end(), [&](const Idle& idle) { return idle.until > now; });
+  over.assign(std::make_move_iterator(idle_.begin()), std::make_move_iterator(first));
+  idle_.erase(idle_.begin(), first);
   if (idle_.size() < options_.max_idle) idle_.push_back({std::move(connection), After(options_.idle_time)});
 }
 

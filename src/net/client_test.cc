@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <filesystem>
 #include <future>
+#include <iterator>
 #include <thread>
 
 #include "net/server.h"
@@ -267,6 +269,35 @@ TEST(Client, GivenNobodyListeningWhenSentTogetherThenEveryCallFails) {
   const auto answers = ClientOf(port)->SendAll(std::vector<Call>{PostOf("1"), PostOf("2")});
   ASSERT_EQ(answers.size(), 2U);
   for (const auto& answer : answers) EXPECT_EQ(answer.error().cause, Cause::kConnect);
+}
+
+TEST(Client, GivenConnectionsThatAreIdleForTooLongWhenAnotherIsUsedThenTheyAreClosed) {
+  std::atomic<int> here = 0;
+  std::atomic<bool> together = true;
+  const auto server = *Server::Start({}, [&](const Request&) {
+    ++here;
+    while (together && here < 8) std::this_thread::sleep_for(1ms);
+    return Response{};
+  });
+  const auto open = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  ClientOptions options;
+  options.idle_time = 300ms;
+  const auto client = *Client::Make({false, "127.0.0.1", server->port(), ""}, options);
+  const auto before = open();
+  {
+    std::vector<std::jthread> calls;
+    for (int i = 0; i < 8; ++i) calls.emplace_back([&] { EXPECT_TRUE(client->Send({})); });
+  }
+  together = false;
+  EXPECT_EQ(open() - before, 16) << "both ends are ours";
+  // One is in use all the time.
+  for (int i = 0; i < 8; ++i) {
+    std::this_thread::sleep_for(100ms);
+    EXPECT_TRUE(client->Send({}));
+  }
+  EXPECT_EQ(open() - before, 2);
 }
 
 }  // namespace

@@ -35,6 +35,8 @@ namespace {
 constexpr auto kLinger = std::chrono::milliseconds(20);
 constexpr auto kSweep = std::chrono::seconds(1);
 constexpr auto kAcceptPause = std::chrono::milliseconds(10);
+constexpr auto kTimeToAsk = std::chrono::seconds(1);
+constexpr auto kSayAgain = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -56,6 +58,7 @@ class Server::Impl {
   struct Parked {
     Connection connection;
     Deadline until;
+    Deadline since = Clock::now();
     std::pair<bool, Deadline> Rank() const { return {connection->due().has_value(), until}; }
   };
 
@@ -65,7 +68,8 @@ class Server::Impl {
   void ListenFor(std::uint32_t events);
   void EndOverdue();
   std::vector<Connection> TakeOverdue();
-  bool MakeRoom();
+  bool MakeRoom(Deadline quiet_since = kNever);
+  void SayItCanNotAccept(int error);
   void Enqueue(Connection connection);
   bool Park(Connection& connection);
   void Work();
@@ -83,6 +87,7 @@ class Server::Impl {
   // Of the doorkeeper alone:
   bool accepting_ = true;
   Deadline accept_again_{};  // when not accepting
+  Deadline say_again_{};     // that it can not
   base::Fd newcomer_;        // accepted, but there is no room yet
 
   std::mutex mutex_;
@@ -180,8 +185,9 @@ void Server::Impl::AcceptAll() {
     if (!newcomer_) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EAGAIN) {
-        base::LogWarning(std::string("can not accept a connection: ") + std::strerror(errno));
-        MakeRoom();
+        SayItCanNotAccept(errno);
+        // Not one that has just come in its turn: the next would cut it off before it could ask.
+        MakeRoom(Clock::now() - kTimeToAsk);
         PauseAccepting();
       }
       return;
@@ -198,13 +204,22 @@ void Server::Impl::AcceptAll() {
   }
 }
 
-// Gives up the connection that has been quiet longest; one within a request only where there is no other.
-bool Server::Impl::MakeRoom() {
+void Server::Impl::SayItCanNotAccept(int error) {
+  const Deadline now = Clock::now();
+  if (now < say_again_) return;
+  say_again_ = now + kSayAgain;
+  base::LogWarning(std::string("can not accept connections: ") + std::strerror(error));
+}
+
+// Gives up the connection that has been quiet longest, if since then at least; one within a request only where there is
+// no other.
+bool Server::Impl::MakeRoom(Deadline quiet_since) {
   Connection oldest;
   const std::scoped_lock lock(mutex_);
-  const auto first = std::min_element(parked_.begin(), parked_.end(),
-                                      [](const auto& a, const auto& b) { return a.second.Rank() < b.second.Rank(); });
-  if (first == parked_.end()) return false;
+  const auto rank = [&](const auto& entry) { return std::pair(entry.second.since > quiet_since, entry.second.Rank()); };
+  const auto first =
+      std::min_element(parked_.begin(), parked_.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  if (first == parked_.end() || first->second.since > quiet_since) return false;
   oldest = std::move(first->second.connection);
   parked_.erase(first);
   open_.fetch_sub(1);

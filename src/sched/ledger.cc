@@ -222,6 +222,8 @@ bool Ledger::UpsertPod(const device::Pod& pod) {
   if (pod.terminated || assigned == nullptr || assigned->empty()) {
     return (!stale || pod.terminated) && remove();
   }
+  // It holds nothing of a node on which it does not run, whoever wrote that it does.
+  if (bound && pod.node_name != *assigned) return remove();
   Told told = ReadAllocation(pod, vendors_);
   if (!told.any) return !stale && remove();
   if (stale) return false;

@@ -276,5 +276,41 @@ TEST_F(LedgerTest, GivenAReaderThatFellFarBehind_ThenItIsToldToLookAtAll) {
   EXPECT_EQ(Decide(PodOf("two", Wants(1, 16384))).node, "a");
 }
 
+TEST_F(LedgerTest, GivenAPodThatRunsElsewhere_WhenItsAnnotationNamesANode_ThenItCostsNothingThere) {
+  const device::Pod pod = PodOf("one", Wants(1, 100));
+  device::Pod seen = testing::Written(pod, Decide(pod), true);
+  seen.node_name = "elsewhere";
+  EXPECT_FALSE(ledger_.UpsertPod(seen));
+  EXPECT_EQ(Used("a"), 0);
+  seen.annotations["hami.io/vgpu-devices-allocated"] = "x";
+  ledger_.UpsertPod(seen);
+  EXPECT_TRUE(ledger_.node(ledger_.Find("a")).readable());
+  // Nor does what was charged before that was known stay.
+  Charge("two", 100, 200);
+  device::Pod two = testing::Written(PodOf("two", Wants(1, 100)), Decide(PodOf("two", Wants(1, 100))), true);
+  two.node_name = "elsewhere";
+  EXPECT_TRUE(ledger_.UpsertPod(two));
+  EXPECT_EQ(Used("a"), 0);
+}
+
+TEST(QuotaBooks, GivenAQuotaObject_WhenSet_ThenItSaysWhetherThatLeavesMore) {
+  const device::Vendors vendors = testing::NvidiaOnly();
+  QuotaBooks quotas(vendors);
+  const device::StringMap small = {{"limits.nvidia.com/gpumem", "100"}};
+  EXPECT_FALSE(quotas.Set("ns", "q", {{"limits.cpu", "1"}}));
+  EXPECT_FALSE(quotas.Set("ns", "q", small)) << "a new limit";
+  EXPECT_FALSE(quotas.Set("ns", "q", small));
+  EXPECT_TRUE(quotas.Set("ns", "q", {{"limits.nvidia.com/gpumem", "200"}}));
+  EXPECT_FALSE(quotas.Set("ns", "q", small)) << "lowered";
+  EXPECT_FALSE(quotas.Set("ns", "r", {{"limits.nvidia.com/gpumem", "150"}}));
+  EXPECT_FALSE(quotas.Set("ns", "r", {{"limits.nvidia.com/gpumem", "300"}})) << "the other one counts";
+  EXPECT_TRUE(quotas.Set("ns", "q", {{"limits.cpu", "1"}}));
+  EXPECT_FALSE(quotas.Remove("ns", "q"));
+  EXPECT_TRUE(quotas.Set("ns", "r", {{"limits.nvidia.com/gpumem", "400"}, {"limits.nvidia.com/gpucores", "50"}}));
+  EXPECT_TRUE(quotas.Remove("ns", "r"));
+  EXPECT_FALSE(quotas.Remove("ns", "r"));
+  EXPECT_FALSE(quotas.Remove("none", "r"));
+}
+
 }  // namespace
 }  // namespace hami::sched

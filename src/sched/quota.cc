@@ -18,6 +18,8 @@ Limit Smaller(Limit a, Limit b) {
   return std::min(*a, *b);
 }
 
+bool IsRaised(Limit before, Limit after) { return before && (!after || *after > *before); }
+
 Limit Left(Limit limit, std::int64_t used) { return limit ? Limit(*limit - used) : std::nullopt; }
 
 Limit ReadLimit(const device::StringMap& hard, const std::string& resource, std::int64_t factor) {
@@ -48,23 +50,47 @@ void QuotaBooks::DropIfEmpty(std::string_view ns) {
   if (empty) namespaces_.erase(found);
 }
 
-void QuotaBooks::Set(std::string_view ns, std::string_view name, const device::StringMap& hard) {
-  Remove(ns, name);
+bool QuotaBooks::Set(std::string_view ns, std::string_view name, const device::StringMap& hard) {
+  const std::vector<Limits> before = LimitsOf(ns);
+  Erase(ns, name);
   for (std::size_t i = 0; i < vendors_.size(); ++i) {
     const device::QuotaResources resources = vendors_[i]->quota_resources();
     const Limits limits{ReadLimit(hard, resources.memory, resources.memory_factor),
                         ReadLimit(hard, resources.cores, 1)};
     if (limits.memory || limits.cores) At(ns, static_cast<int>(i)).limits.emplace(std::string(name), limits);
   }
+  return HasMoreThan(before, ns);
 }
 
-void QuotaBooks::Remove(std::string_view ns, std::string_view name) {
+bool QuotaBooks::Remove(std::string_view ns, std::string_view name) {
+  const std::vector<Limits> before = LimitsOf(ns);
+  Erase(ns, name);
+  return HasMoreThan(before, ns);
+}
+
+void QuotaBooks::Erase(std::string_view ns, std::string_view name) {
   const auto found = namespaces_.find(ns);
   if (found == namespaces_.end()) return;
   for (PerVendor& vendor : found->second.vendors) {
     if (const auto limit = vendor.limits.find(name); limit != vendor.limits.end()) vendor.limits.erase(limit);
   }
   DropIfEmpty(ns);
+}
+
+std::vector<QuotaBooks::Limits> QuotaBooks::LimitsOf(std::string_view ns) const {
+  std::vector<Limits> limits(vendors_.size());
+  const auto found = namespaces_.find(ns);
+  if (found == namespaces_.end()) return limits;
+  for (std::size_t i = 0; i < limits.size(); ++i) limits[i] = found->second.vendors[i].Smallest();
+  return limits;
+}
+
+bool QuotaBooks::HasMoreThan(const std::vector<Limits>& before, std::string_view ns) const {
+  const std::vector<Limits> after = LimitsOf(ns);
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    if (IsRaised(before[i].memory, after[i].memory) || IsRaised(before[i].cores, after[i].cores)) return true;
+  }
+  return false;
 }
 
 void QuotaBooks::Charge(std::string_view ns, int vendor, QuotaUse use) {

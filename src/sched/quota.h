@@ -42,9 +42,10 @@ class QuotaBooks {
  public:
   explicit QuotaBooks(const device::Vendors& vendors) : vendors_(vendors) {}
 
-  // HARD is spec.hard of the object: only `limits.<a vendor's memory or core resource>` counts.
-  void Set(std::string_view ns, std::string_view name, const device::StringMap& hard);
-  void Remove(std::string_view ns, std::string_view name);
+  // HARD is spec.hard of the object: only `limits.<a vendor's memory or core resource>` counts. Both: whether the
+  // namespace may have more of something than before.
+  bool Set(std::string_view ns, std::string_view name, const device::StringMap& hard);
+  bool Remove(std::string_view ns, std::string_view name);
 
   void Charge(std::string_view ns, int vendor, QuotaUse use);
   void Refund(std::string_view ns, int vendor, QuotaUse use);
@@ -76,6 +77,9 @@ class QuotaBooks {
     std::vector<PerVendor> vendors;
   };
 
+  void Erase(std::string_view ns, std::string_view name);
+  std::vector<Limits> LimitsOf(std::string_view ns) const;  // by vendor
+  bool HasMoreThan(const std::vector<Limits>& before, std::string_view ns) const;
   PerVendor& At(std::string_view ns, int vendor);
   void DropIfEmpty(std::string_view ns);
 

@@ -261,7 +261,10 @@ void BindLease::Clean() {
     cleaning_since_ = time_.Steady();
   }
   std::vector<Owner> refused;
-  for (std::size_t i = 0; i < kRevokesATick && !to_revoke_->empty(); ++i) {
+  // Our own beat has to go on meanwhile, however slow the server is.
+  const Millis begin = time_.Steady();
+  const auto has_time = [&] { return time_.Steady() - begin < options_.beat; };
+  for (std::size_t i = 0; i < kRevokesATick && !to_revoke_->empty() && has_time(); ++i) {
     const Owner pod = std::move(to_revoke_->back());
     to_revoke_->pop_back();
     const kube::Status revoked = needs_.revoke(pod);

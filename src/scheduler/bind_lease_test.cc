@@ -236,6 +236,22 @@ TEST_F(BindLeaseTest, GivenAPodThatCanNotBeMarked_WhenNothingCanBeOnItsWayAnyMor
   EXPECT_EQ(Mode(*b_), BindMode::kAlone);
 }
 
+TEST_F(BindLeaseTest, GivenManyPodsToMarkAndASlowServer_WhenOneCleansUp_ThenItsBeatGoesOn) {
+  a_->lease.Tick();
+  for (int i = 0; i < 30; ++i) AddPod("p" + std::to_string(i));
+  b_->api.fault = [&](const std::string& call) {
+    if (call == "PATCH pod") cluster_.now += 900;
+    return Fault::kNone;
+  };
+  Pass(8, {b_.get()});
+  for (int i = 0; i < 30 && Mode(*b_) != BindMode::kAlone; ++i) {
+    const Millis begin = cluster_.now;
+    Pass(1, {b_.get()});
+    EXPECT_LT(cluster_.now - begin, 4000);
+  }
+  EXPECT_EQ(Mode(*b_), BindMode::kAlone);
+}
+
 // It lives, and hears from the server again only after another took over.
 TEST_F(BindLeaseTest, GivenOneThatWasCutOff_WhenItsTimeIsOver_ThenItBindsNoMore) {
   a_->lease.Tick();

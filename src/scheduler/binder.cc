@@ -77,9 +77,10 @@ struct Binder::Work {
   bool takes_lock = true;
   bool group = false;
   BindTerm term;
-  bool ticketed = false;      // the node is ours
-  bool paper = false;         // and says so
-  bool wrote = false;         // something of ours may stand on the node
+  bool ticketed = false;  // the node is ours
+  bool paper = false;     // and says so
+  Trace trace = Trace::kNone;
+  bool unknown = false;       // whether it was bound will be found out
   std::string version;        // of the node, that the verdict was based on
   std::string lock;           // the lock that stands there, and the ticket
   std::string orphaned_lock;  // one whose owner will not come
@@ -98,7 +99,7 @@ base::Status Binder::Bind(const BindRequest& request, const std::function<bool()
     record_(name, {false, "BindingSucceed",
                    base::Concat({"Successfully binding node [", work.node, "] to ", request.ns, "/", request.name})});
   } else {
-    failed_.fetch_add(1, std::memory_order_relaxed);
+    (work.unknown ? unknown_ : failed_).fetch_add(1, std::memory_order_relaxed);
     record_(name, {true, "BindingFailed", status.error().message});
   }
   return status;
@@ -128,7 +129,7 @@ base::Status Binder::Run(Work& work, const std::function<bool()>& abandoned) {
     if (status) status = books_.Locked([&](State& state) { return Prepare(state, work); });
   }
   if (status) return Post(work);  // knows better what is left when it fails
-  GiveBack(work.pod, work.node, work.wrote);
+  GiveBack(work.pod, work.node, work.trace);
   return status;
 }
 
@@ -189,7 +190,7 @@ GateVerdict Binder::Judge(State& state, Work& work, bool caught_up) {
   verdict.reason = "the pod is gone";
   if (self == node->in_flight.end()) return verdict;
   work.ticketed = work.paper = self->second.stage != InFlight::Stage::kWaiting;
-  work.wrote = work.wrote || work.paper;
+  if (work.paper && work.trace == Trace::kNone) work.trace = Trace::kWritten;
   if (work.ticketed) return verdict;
   verdict.kind = GateVerdict::Kind::kTaken;
   verdict.reason = "it is not settled yet whether another scheduler binds pods; it will be within seconds";
@@ -234,7 +235,7 @@ GateVerdict Binder::JudgeAgain(Work& work) {
 }
 
 base::Status Binder::TakeNode(Work& work, GateVerdict verdict, const std::function<bool()>& abandoned) {
-  const Millis begin = time_.Now();
+  const Millis begin = time_.Steady();
   const Millis wait = work.group ? options_.group_wait : options_.other_wait;
   const Waiting waiting(waiting_);
   int writes = 0;
@@ -270,7 +271,7 @@ base::Status Binder::TakeNode(Work& work, GateVerdict verdict, const std::functi
           base::Concat({std::to_string(options_.most_waiting), " bind calls wait for their nodes already; ",
                         verdict.reason.empty() ? "node lock contention" : verdict.reason}));
     }
-    if (time_.Now() - begin >= wait) {
+    if (time_.Steady() - begin >= wait) {
       return base::Fail(work.group
                             ? base::Concat({"timed out after ", base::FormatGoDuration(std::chrono::milliseconds(wait)),
                                             " waiting for node ", work.node, " to be unlocked: node lock contention"})
@@ -281,13 +282,17 @@ base::Status Binder::TakeNode(Work& work, GateVerdict verdict, const std::functi
 }
 
 base::Status Binder::WriteTicket(Work& work, const GateVerdict& verdict) {
-  work.wrote = true;
   kube::Result<NodeView> written = api_.PatchNode(work.node, work.version, verdict.changes);
   kube::Error error;
   if (!written) {
     error = written.error();
     // Somebody was faster, or the answer was lost: the node itself knows.
     if (error.reason == kube::Reason::kConflict || Silent(error.reason)) written = api_.GetNode(work.node);
+  }
+  if (written) {
+    work.trace = Trace::kWritten;
+  } else if (Silent(error.reason)) {
+    work.trace = Trace::kUnheard;
   }
   const std::string& ticket = *verdict.changes.front().second;
   bool ours = false;
@@ -325,8 +330,8 @@ base::Result<bool> Binder::CatchUp(Work& work) {
 }
 
 base::Result<bool> Binder::OwnerIsGone(Work& work, const Owner& owner) {
-  if (time_.Now() < work.next_ask) return false;
-  work.next_ask = time_.Now() + options_.ask_again;
+  if (time_.Steady() < work.next_ask) return false;
+  work.next_ask = time_.Steady() + options_.ask_again;
   const kube::Result<PodView> pod = api_.GetPod(owner.ns, owner.name);
   if (!pod && pod.error().reason != kube::Reason::kNotFound) return Failed("look for the lock's owner", pod.error());
   // Where a pod runs never changes: bound elsewhere, it will not come here any more.
@@ -356,19 +361,19 @@ base::Result<bool> Binder::IsSettled(const Owner& owner, const std::string& node
 }
 
 base::Result<bool> Binder::Digest(Work& work, const Ticket& ticket, const std::string& text) {
-  if (time_.Now() < work.next_ask) return false;
-  // By the writer's clock, which may be wrong, or by ours.
+  if (time_.Steady() < work.next_ask) return false;
+  // By the writer's clock, which may be wrong, or by how long we have known it.
   const Millis met = books_.Locked([&](State& state) {
     NodeBook& node = state.NodeAt(work.node);
-    if (std::exchange(node.stranger, text) != text) node.stranger_since = time_.Now();
+    if (std::exchange(node.stranger, text) != text) node.stranger_since = time_.Steady();
     return node.stranger_since;
   });
-  const Millis age = time_.Now() - std::min(met, ticket.time);
+  const Millis age = std::max(time_.Steady() - met, time_.Now() - ticket.time);
   for (const Owner& owner : ticket.pods) {
     const base::Result<bool> settled = IsSettled(owner, work.node, age);
     if (!settled) return settled;
     if (*settled) continue;
-    work.next_ask = time_.Now() + options_.ask_again / 10;
+    work.next_ask = time_.Steady() + options_.ask_again / 10;
     return false;
   }
   // No more pods come to the node by that ticket; those that came are read past the watch.
@@ -455,7 +460,7 @@ base::Status Binder::Post(Work& work) {
     why = "the pod changes faster than it can be bound";
     work.binding.version = pod->version;
   }
-  GiveBack(work.pod, work.node, work.wrote);
+  GiveBack(work.pod, work.node, work.trace);
   return base::Fail(why);
 }
 
@@ -463,7 +468,7 @@ base::Status Binder::AfterSilence(Work& work, const Pending& pending, const kube
   const std::string message = "bind: " + error.message;
   const kube::Result<PodView> pod = Revoke(work.pod);
   if (!pod && pod.error().reason != kube::Reason::kNotFound) {
-    unknown_.fetch_add(1, std::memory_order_relaxed);
+    work.unknown = true;
     books_.Locked([&](State& state) {
       if (Pending* mine = state.FindPending(work.pod.uid)) mine->stage = Pending::Stage::kUnknown;
     });
@@ -474,7 +479,7 @@ base::Status Binder::AfterSilence(Work& work, const Pending& pending, const kube
     FoundBound(work.pod, work.node);
     return {};
   }
-  GiveBack(work.pod, work.node, work.wrote);
+  GiveBack(work.pod, work.node, work.trace);
   return base::Fail(message);
 }
 

@@ -64,7 +64,7 @@ class Binder {
   struct Counters {
     std::uint64_t bound = 0;
     std::uint64_t failed = 0;
-    std::uint64_t unknown = 0;  // ended without knowing
+    std::uint64_t unknown = 0;  // ended without knowing; what such a one turns out to be is counted then
     std::uint64_t contended = 0;
     std::uint64_t asked_again = 0;  // decided anew because the node had changed
   };
@@ -76,6 +76,22 @@ class Binder {
   static constexpr int kMostTries = 6;  // of one write that others keep getting in the way of
   // What a pod turned out to be after an answer that says little.
   enum class Fate { kOurs, kFree, kLost };
+  // What a bind call may have left on its node.
+  enum class Trace {
+    kNone,
+    kWritten,  // as far as the books know
+    kUnheard,  // by a write whose answer nobody heard: the node itself has to be asked
+  };
+  // What is left on a node for a pod that gives it back.
+  enum class Left {
+    kNothing,  // or what the pod is bound by
+    kInUse,    // by its next bind call: when that is over, it is to be looked at again
+  };
+  struct Release {
+    std::string node;
+    Owner pod;
+    bool unheard = false;
+  };
 
   base::Status Run(Work& work, const std::function<bool()>& abandoned);
   bool BoundTo(const std::string& uid, const std::string& node) const;
@@ -102,17 +118,13 @@ class Binder {
   void Succeed(const Owner& pod);
   // The same of a Binding whose answer was not heard.
   void FoundBound(const Owner& pod, const std::string& node);
-  void GiveBack(const Owner& pod, const std::string& node, bool wrote);
-  kube::Status ReleaseNode(const std::string& node, const Owner& pod);
+  void GiveBack(const Owner& pod, const std::string& node, Trace trace);
+  kube::Result<Left> ReleaseNode(const std::string& node, const Owner& pod, bool unheard);
+  void Owe(Release release);
   kube::Result<PodView> Revoke(const Owner& owner);
   void SettleUnknown();
   void SettleReleases();
   void SettleBorrowed();
-
-  struct Release {
-    std::string node;
-    Owner pod;
-  };
 
   Books& books_;
   Api& api_;

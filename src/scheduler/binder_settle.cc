@@ -16,7 +16,8 @@ namespace {
 
 // Then the round is over; what the server says of one pod says nothing of the next.
 bool NobodyToAsk(kube::Reason reason) {
-  return reason == kube::Reason::kTransport || reason == kube::Reason::kTimeout || reason == kube::Reason::kCancelled;
+  return reason == kube::Reason::kTransport || reason == kube::Reason::kTimeout || reason == kube::Reason::kCancelled ||
+         reason == kube::Reason::kNotSent;
 }
 
 // Annotations of a placement that the node's plugin writes over, as it hands out the shares and makes MIG instances.
@@ -60,38 +61,57 @@ void Binder::Succeed(const Owner& pod) {
   books_.Locked([&](State& state) { state.Bound(pod.uid, time_.Now() / kSecond); });
 }
 
-void Binder::GiveBack(const Owner& pod, const std::string& node, bool wrote) {
+void Binder::GiveBack(const Owner& pod, const std::string& node, Trace trace) {
   books_.Locked([&](State& state) {
     state.GiveUp(pod.uid);
     state.LeaveNode(pod.uid, node);
   });
-  if (!wrote || ReleaseNode(node, pod)) return;
-  const std::scoped_lock lock(mutex_);
-  owed_.push_back({node, pod});
+  if (trace == Trace::kNone) return;
+  const bool unheard = trace == Trace::kUnheard;
+  const kube::Result<Left> left = ReleaseNode(node, pod, unheard);
+  if (!left || *left == Left::kInUse) Owe({node, pod, unheard});
 }
 
-kube::Status Binder::ReleaseNode(const std::string& node, const Owner& pod) {
-  kube::Result<NodeView> view = books_.Read([&](const State& state) -> kube::Result<NodeView> {
-    const auto found = state.nodes().find(node);
-    return found == state.nodes().end() ? NodeView{} : found->second.view;
+void Binder::Owe(Release release) {
+  const std::scoped_lock lock(mutex_);
+  const auto same = std::find_if(owed_.begin(), owed_.end(), [&](const Release& other) {
+    return other.node == release.node && other.pod == release.pod;
   });
-  if (view->version.empty()) return {};  // gone with all that was on it
+  if (same == owed_.end()) return owed_.push_back(std::move(release));
+  same->unheard = same->unheard || release.unheard;
+}
+
+// The pod may have been placed and bound here again since, and then what names it is the new binding's. That is looked
+// at after the node was: what comes later changes the node before it relies on it, and so meets our write.
+kube::Result<Binder::Left> Binder::ReleaseNode(const std::string& node, const Owner& pod, bool unheard) {
+  kube::Result<NodeView> view = unheard ? api_.GetNode(node) : NodeView{};
   kube::Error why;
   for (int tries = 0; tries < kMostTries; ++tries) {
     if (!view) {
-      if (view.error().reason == kube::Reason::kNotFound) return {};
+      if (view.error().reason == kube::Reason::kNotFound) return Left::kNothing;
       why = view.error();
       break;
     }
+    Left left = Left::kNothing;
+    const bool again = books_.Read([&](const State& state) {
+      const auto found = state.nodes().find(node);
+      if (found == state.nodes().end()) return view->version.empty();
+      if (view->version.empty()) *view = found->second.view;
+      const auto entry = found->second.in_flight.find(pod.uid);
+      const bool in_flight = entry != found->second.in_flight.end();
+      if (in_flight && entry->second.stage != InFlight::Stage::kBound) left = Left::kInUse;
+      return in_flight || state.IsBoundTo(pod.uid, node);
+    });
+    if (again || view->version.empty()) return left;  // without a version it is gone, with all that was on it
     const Changes changes = ReleaseChanges(*view, pod, options_.writer, time_.Now());
-    if (changes.empty()) return {};
+    if (changes.empty()) return Left::kNothing;
     kube::Result<NodeView> written = api_.PatchNode(node, view->version, changes);
     if (written) {
       books_.Locked([&](State& state) { state.NodeAnswered(*std::move(written)); });
-      return {};
+      return Left::kNothing;
     }
     why = written.error();
-    if (why.reason == kube::Reason::kNotFound) return {};
+    if (why.reason == kube::Reason::kNotFound) return Left::kNothing;
     if (why.reason != kube::Reason::kConflict) break;
     view = api_.GetNode(node);
   }
@@ -163,6 +183,7 @@ void Binder::SettleUnknown() {
   for (const Pending& pending : unknown) {
     const Owner owner{pending.candidate.pod.ns, pending.candidate.pod.name, pending.candidate.pod.uid};
     if (BoundTo(owner.uid, pending.node)) {
+      bound_.fetch_add(1, std::memory_order_relaxed);
       Succeed(owner);
       continue;
     }
@@ -173,9 +194,11 @@ void Binder::SettleUnknown() {
     }
     std::string why;
     if (pod && Examine(pending, *pod, why) == Fate::kOurs) {
+      bound_.fetch_add(1, std::memory_order_relaxed);
       FoundBound(owner, pending.node);
     } else {
-      GiveBack(owner, pending.node, true);
+      failed_.fetch_add(1, std::memory_order_relaxed);
+      GiveBack(owner, pending.node, Trace::kWritten);
     }
   }
 }
@@ -188,19 +211,12 @@ void Binder::SettleReleases() {
   }
   bool nobody_to_ask = false;
   for (const Release& release : owed) {
-    // Placed there once more in the meantime: the lock is the new binding's.
-    const bool busy = books_.Read([&](const State& state) {
-      const auto found = state.nodes().find(release.node);
-      return found != state.nodes().end() && found->second.in_flight.count(release.pod.uid) > 0;
-    });
-    if (busy) continue;
     if (!nobody_to_ask) {
-      const kube::Status released = ReleaseNode(release.node, release.pod);
-      if (released) continue;
-      nobody_to_ask = NobodyToAsk(released.error().reason);
+      const kube::Result<Left> left = ReleaseNode(release.node, release.pod, release.unheard);
+      if (left && *left == Left::kNothing) continue;
+      nobody_to_ask = !left && NobodyToAsk(left.error().reason);
     }
-    const std::scoped_lock lock(mutex_);
-    owed_.push_back(release);
+    Owe(release);
   }
 }
 

@@ -123,5 +123,97 @@ TEST_F(BinderSettleTest, GivenANodeThatCouldNotBeGivenBack_WhenTheServerIsBack_T
   EXPECT_EQ(Lock(), nullptr);
 }
 
+TEST_F(BinderSettleTest, GivenABindingThatWasNotSent_WhenNothingElseCanBeSentEither_ThenItsChargeIsFreeAtOnce) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->api.fault = [none = false](const std::string& call) mutable {
+    none = none || call == "BIND";
+    return none ? Fault::kNotSent : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  EXPECT_EQ(a_->charged(), 0U);
+  EXPECT_FALSE(a_->binder.Unsettled());
+  EXPECT_EQ(a_->api.calls["PATCH pod"], 0) << "there is nothing to revoke";
+  a_->api.fault = nullptr;
+  a_->binder.Settle();
+  EXPECT_EQ(Lock(), nullptr);
+}
+
+// Its Binding was denied, and the write that gives the node back is late.
+TEST_F(BinderSettleTest, GivenAReleaseOnItsWay_WhenThePodIsPlacedAndBoundAgain_ThenItsNewLockStands) {
+  AddPod("p");
+  AddPod("q");
+  ASSERT_TRUE(Place(*a_, "p"));
+  int patches = 0;
+  a_->api.fault = [&](const std::string& call) {
+    if (call == "BIND") return Fault::kDenied;
+    return call == "PATCH node" && ++patches > 1 ? Fault::kServerError : Fault::kNone;
+  };
+  ASSERT_FALSE(Bind(*a_, "p"));
+  a_->watch.Drain();
+  cluster_.now += 2000;
+  a_->api.fault = [&, again = false](const std::string& call) mutable {
+    if (call != "PATCH node" || std::exchange(again, true)) return Fault::kNone;
+    EXPECT_TRUE(Place(*a_, "p"));
+    EXPECT_TRUE(Bind(*a_, "p"));
+    return Fault::kNone;
+  };
+  a_->binder.Settle();
+  a_->binder.Settle();
+  EXPECT_EQ(Pod("p").node_name, "n");
+  ASSERT_NE(Lock(), nullptr);
+  EXPECT_NE(device::TextAt(cluster_.nodes["n"].annotations, kBindTicket).find("pod-p"), std::string::npos);
+  a_->watch.Drain();
+  EXPECT_FALSE(Place(*a_, "q") && Bind(*a_, "q")) << "the plugin works on p";
+  EXPECT_TRUE(cluster_.violations.empty());
+}
+
+TEST_F(BinderSettleTest, GivenANodeThatIsOwed_WhenThePodWaitsForItOnceMore_ThenItIsGivenBackAfterThat) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  int patches = 0;
+  a_->api.fault = [&](const std::string& call) {
+    if (call == "BIND") return Fault::kDenied;
+    return call == "PATCH node" && ++patches > 1 ? Fault::kServerError : Fault::kNone;
+  };
+  ASSERT_FALSE(Bind(*a_, "p"));
+  ASSERT_NE(Lock(), nullptr);
+  // The next bind call finds the node being written, looks again, and is given up before it wrote anything.
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->books.Locked([](State& state) { state.NodeAt("n").patching = true; });
+  cluster_.yield = [&] { a_->binder.Settle(); };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  cluster_.yield = nullptr;
+  a_->books.Locked([](State& state) { state.NodeAt("n").patching = false; });
+  ASSERT_NE(Lock(), nullptr);
+  a_->api.fault = nullptr;
+  a_->binder.Settle();
+  EXPECT_EQ(Lock(), nullptr);
+}
+
+TEST_F(BinderSettleTest, GivenALostAnswerOfTheNode_WhenItCanNotBeReadEither_ThenItIsGivenBackLater) {
+  AddPod("p");
+  ASSERT_TRUE(Place(*a_, "p"));
+  a_->api.fault = [down = false](const std::string& call) mutable {
+    if (call == "PATCH node" && !down) return down = true, Fault::kAnswerLost;
+    return down ? Fault::kRefusedBefore : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*a_, "p"));
+  ASSERT_NE(Lock(), nullptr);
+  a_->api.fault = nullptr;
+  a_->binder.Settle();
+  EXPECT_EQ(Lock(), nullptr);
+}
+
+TEST_F(BinderSettleTest, GivenABindingThatIsFoundBoundLater_WhenTheOutcomesAreRead_ThenItWasUnknownAndIsBound) {
+  ASSERT_NO_FATAL_FAILURE(BindPAndHearNothing());
+  EXPECT_EQ(a_->binder.counters().unknown, 1U);
+  EXPECT_EQ(a_->binder.counters().failed, 0U);
+  a_->api.fault = nullptr;
+  a_->binder.Settle();
+  EXPECT_EQ(a_->binder.counters().bound, 1U);
+  EXPECT_EQ(a_->binder.counters().failed, 0U);
+}
+
 }  // namespace
 }  // namespace hami::scheduler

@@ -441,5 +441,38 @@ TEST_F(BinderTest, GivenWhatHamisSchedulerDecided_WhenWeSeeItBetweenFilterAndBin
   EXPECT_EQ(Lock(), nullptr);
 }
 
+TEST_F(BinderTest, GivenABindThatWaits_WhenTheClockIsSet_ThenItWaitsAsLong) {
+  for (const Millis set : {-3'600'000, 3'600'000}) {
+    const std::string uid = set < 0 ? "back" : "on";
+    AddPod("p-" + uid);
+    AddPod("q-" + uid, 1000);
+    ASSERT_TRUE(Place(*a_, "p-" + uid));
+    a_->books.Locked([](State& state) { state.NodeAt("n").patching = true; });
+    cluster_.yield = [&] { cluster_.clock_set = set; };
+    const Millis begin = cluster_.now;
+    EXPECT_FALSE(Bind(*a_, "p-" + uid));
+    EXPECT_NEAR(static_cast<double>(cluster_.now - begin), 2000, 100) << uid;
+    cluster_.yield = nullptr;
+    cluster_.clock_set = 0;
+  }
+}
+
+TEST_F(BinderTest, GivenAnotherSchedulersTicketThatIsWaitedFor_WhenTheClockIsSetBack_ThenItsPatienceEndsAllTheSame) {
+  AddPod("p");
+  AddPod("q");
+  ASSERT_TRUE(Place(*b_, "p"));
+  b_->api.fault = [](const std::string& call) {
+    return call == "BIND" || call == "PATCH pod" ? Fault::kRefusedBefore : Fault::kNone;
+  };
+  EXPECT_FALSE(Bind(*b_, "p"));
+  a_->watch.Drain();
+  ASSERT_TRUE(Place(*a_, "q"));
+  EXPECT_FALSE(Bind(*a_, "q"));
+  cluster_.clock_set = -3'600'000;
+  cluster_.now += 5000;
+  ASSERT_TRUE(Place(*a_, "q"));
+  EXPECT_TRUE(Bind(*a_, "q"));
+}
+
 }  // namespace
 }  // namespace hami::scheduler

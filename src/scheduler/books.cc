@@ -14,6 +14,8 @@
 namespace hami::scheduler {
 namespace {
 
+constexpr std::uint64_t kLatest = 1ULL << 40U;  // keeps sums with a lifetime, in milliseconds, inside 64 bits
+
 std::uint64_t Number(std::string_view text) {
   std::uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
@@ -94,8 +96,11 @@ void State::PodGone(std::string_view uid) {
 }
 
 void State::PodBorrowed(const device::Pod& pod, device::UnixSeconds now) {
+  // Of one that the watch has shown on its node, it will tell the end.
+  const sched::PodRecord* known = ledger.FindPod(pod.uid);
+  const bool shown = known != nullptr && known->bound && borrowed_.count(pod.uid) == 0;
   PodSeen(pod);
-  if (ledger.FindPod(pod.uid) != nullptr) borrowed_[pod.uid] = {pod.ns, pod.name, now};
+  if (!shown && ledger.FindPod(pod.uid) != nullptr) borrowed_[pod.uid] = {pod.ns, pod.name, now};
 }
 
 void State::StillBorrowed(const std::string& uid, device::UnixSeconds now) {
@@ -115,7 +120,7 @@ void State::NoteInFlight(const device::Pod& pod, const sched::PodRecord& record)
   entry.shape = ShapeOf(record.allocation, pod);
   entry.stage = InFlight::Stage::kBound;
   const std::string* time = device::Find(pod.annotations, device::kBindTime);
-  entry.since = time == nullptr ? 0 : static_cast<device::UnixSeconds>(Number(*time));
+  entry.since = time == nullptr ? 0 : static_cast<device::UnixSeconds>(std::min(Number(*time), kLatest));
 }
 
 void State::ForgetInFlight(std::string_view uid, std::string_view node) {
@@ -201,8 +206,11 @@ sched::Decision State::Place(Candidate candidate, std::span<const std::string_vi
     return Refuse("the pod is bound to node " + ledger.node(known->node).name() + " already");
   }
   simulated_.erase(pod.uid);
+  const std::string before = known == nullptr ? std::string() : ledger.node(known->node).name();
   Drop(pod.uid);
   sched::Decision decision = filter.Decide(pod, names, {now, explain});
+  // What it had, and does not get again, is room for those who were refused before it.
+  if (known != nullptr && (decision.outcome != sched::Outcome::kPlaced || decision.node != before)) RoomMade(before);
   if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
   if (decision.outcome == sched::Outcome::kNotOurs) passed_[pod.uid] = now + assume_seconds_;
   if (decision.outcome == sched::Outcome::kPlaced) Keep(std::move(candidate), decision, now + assume_seconds_);
@@ -235,7 +243,10 @@ bool State::StillFits(std::string_view uid, device::UnixSeconds now) {
   const std::string_view names[] = {name};
   ledger.Forget(uid);
   sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
-  if (decision.outcome != sched::Outcome::kPlaced) return false;
+  if (decision.outcome != sched::Outcome::kPlaced) {
+    RoomMade(name);
+    return false;
+  }
   Keep(std::move(pending->candidate), decision, now);
   ledger.Hold(uid);  // as it was
   return true;
@@ -322,6 +333,11 @@ std::optional<std::string> State::TakeRoom() {
   if (any == nodes_.end()) return std::nullopt;
   refused_ = false;
   return any->first;
+}
+
+void State::RoomNotShown(std::string_view node) {
+  refused_ = true;
+  if (!room_) room_ = node;
 }
 
 Pending* State::FindPending(std::string_view uid) {

@@ -60,8 +60,8 @@ struct NodeBook {
   bool patching = false;                                   // a bind call is changing the node
   std::string digested;                                    // the other scheduler's ticket that was looked into
   std::string stranger;                                    // the one that is being looked into
-  Millis stranger_since = 0;
-  std::uint64_t caught_up = 0;  // the BindTerm in which node and pods were last read anew
+  Millis stranger_since = 0;                               // by the steady clock
+  std::uint64_t caught_up = 0;                             // the BindTerm in which node and pods were last read anew
   struct Vendor {
     device::HandshakeMemory memory;
     device::HandshakeAction owed = device::HandshakeAction::kNothing;  // to be written on the node
@@ -135,6 +135,8 @@ class State {
   void RoomMade(std::string_view node);
   // The node to show it on, once.
   std::optional<std::string> TakeRoom();
+  // It could not be shown on NODE, and is still to be.
+  void RoomNotShown(std::string_view node);
 
   bool IsBoundTo(std::string_view uid, std::string_view node) const;
   Pending* FindPending(std::string_view uid);

@@ -194,5 +194,99 @@ TEST_F(BooksTest, GivenAPodThatFencesItsNode_WhenItGoesToAnother_ThenTheRoomIsSh
   });
 }
 
+TEST_F(BooksTest, GivenABindTimeBeyondAnyClock_WhenThePodIsSeen_ThenItIsATimeAllTheSame) {
+  for (const char* time : {"9223372036854775807", "18446744073709551615", "-5"}) {
+    AddPod("p");
+    device::Pod pod = Pod("p");
+    pod.node_name = "n";
+    pod.annotations = {{device::kAssignedNode, "n"},
+                       {device::kBindPhase, device::kPhaseAllocating},
+                       {device::kBindTime, time},
+                       {"hami.io/vgpu-devices-allocated", "n-0,NVIDIA,1000,0:;"}};
+    a_->books.Locked([&](State& state) {
+      state.PodSeen(pod);
+      const device::UnixSeconds since = state.NodeAt("n").in_flight.at("p").since;
+      EXPECT_GE(since, 0) << time;
+      EXPECT_LE(since, device::UnixSeconds{1} << 40U) << time;
+    });
+  }
+}
+
+TEST_F(BooksTest, GivenPodsThatTheWatchHasShown_WhenTheyAreReadPastIt_ThenTheyAreNotAskedForFromThenOn) {
+  AddPod("p");
+  AddPod("q");
+  ASSERT_TRUE(Place(*a_, "p") && Bind(*a_, "p"));
+  b_->watch.Drain();
+  PluginAnswers("p");
+  a_->watch.Drain();
+  ASSERT_TRUE(Place(*a_, "q") && Bind(*a_, "q"));  // not shown to b
+  const auto borrowed = [&](testing::Scheduler& scheduler) {
+    return scheduler.books.Locked([&](State& state) {
+      state.PodBorrowed(Pod("p"), cluster_.now / 1000);
+      state.PodBorrowed(Pod("q"), cluster_.now / 1000);
+      state.PodBorrowed(Pod("q"), cluster_.now / 1000);
+      std::vector<std::string> uids;
+      for (const auto& [uid, pod] : state.borrowed()) uids.push_back(uid);
+      return uids;
+    });
+  };
+  EXPECT_EQ(borrowed(*b_), std::vector<std::string>{"q"});
+  EXPECT_EQ(borrowed(*a_), std::vector<std::string>{"q"}) << "bound here, and the watch has not shown that";
+  a_->watch.Drain();
+  EXPECT_TRUE(borrowed(*a_).empty());
+}
+
+TEST_F(BooksTest, GivenRoomThatCouldNotBeShown_WhenTheServerIsBack_ThenItIsShown) {
+  AddPod("p", 16'000);
+  AddPod("q", 16'000);
+  ASSERT_TRUE(Place(*a_, "p") && Bind(*a_, "p"));
+  a_->watch.Drain();
+  ASSERT_FALSE(Place(*a_, "q"));
+  cluster_.RemovePod("default", "pod-p");
+  a_->watch.Drain();
+  a_->api.fault = Once("PATCH node", Fault::kServerError);
+  a_->keeper.RunOnce();
+  const int before = a_->api.calls["PATCH node"];
+  a_->keeper.RunOnce();
+  EXPECT_EQ(a_->api.calls["PATCH node"], before) << "not every round";
+  for (int i = 0; i < 20; ++i) {
+    cluster_.now += 500;
+    a_->keeper.RunOnce();
+  }
+  EXPECT_EQ(a_->api.calls["PATCH node"], before + 1) << "once it is shown, it is";
+  EXPECT_FALSE(device::TextAt(cluster_.nodes["n"].annotations, kRoomMade).empty());
+}
+
+// Another scheduler's pod took what was decided.
+TEST_F(BooksTest, GivenAPodThatWasRefused_WhenABindGivesUpWhatDoesNotFitAnyMore_ThenThatIsRoom) {
+  AddPod("big", 12'000);
+  AddPod("other", 8000);
+  AddPod("small", 8000);
+  ASSERT_TRUE(Place(*a_, "big"));
+  ASSERT_TRUE(Place(*b_, "other") && Bind(*b_, "other"));
+  PluginAnswers("other");
+  ASSERT_FALSE(Place(*a_, "small"));
+  a_->watch.Drain();
+  EXPECT_FALSE(Bind(*a_, "big"));
+  EXPECT_EQ(a_->books.Locked([](State& state) { return state.TakeRoom(); }), "n");
+}
+
+TEST_F(BooksTest, GivenAPodThatWasRefused_WhenAPlacedOneMovesOrFitsNoMore_ThenThatIsRoom) {
+  const auto room = [&] { return a_->books.Locked([](State& state) { return state.TakeRoom(); }); };
+  AddPod("p", 16'000);
+  AddPod("q", 16'000);
+  ASSERT_TRUE(Place(*a_, "p", "n"));
+  EXPECT_FALSE(Place(*a_, "q", "n"));
+  ASSERT_TRUE(Place(*a_, "p", "n"));
+  EXPECT_EQ(room(), std::nullopt) << "it came back to where it was";
+  ASSERT_TRUE(Place(*a_, "p", "c"));
+  EXPECT_EQ(room(), "n");
+  ASSERT_TRUE(Place(*a_, "q", "n"));
+  AddPod("r", 16'000);
+  EXPECT_FALSE(Place(*a_, "r", "n"));
+  EXPECT_FALSE(Place(*a_, "q", "c"));
+  EXPECT_EQ(room(), "n");
+}
+
 }  // namespace
 }  // namespace hami::scheduler

@@ -3,12 +3,15 @@
 #include "scheduler/cache.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/log.h"
 #include "base/strings.h"
 #include "device/allocation_codec.h"
 #include "device/annotations.h"
+#include "device/lists.h"
 #include "kube/views.h"
+#include "net/time.h"
 
 namespace hami::scheduler {
 namespace {
@@ -40,9 +43,19 @@ class PodFeed final : public kube::Handler {
       return books_.Locked([&](State& state) { state.PodGone(change.uid); });
     }
     if (books_.Locked([&](State& state) { return state.PodSeen(read_.pod); })) WarnOf(read_.pod);
+    WarnIfElsewhere(read_.pod);
   }
 
  private:
+  // Some such pod may be told of every few seconds: one line in a while.
+  void WarnIfElsewhere(const device::Pod& pod) {
+    const std::string_view node = device::TextAt(pod.annotations, device::kAssignedNode);
+    if (node.empty() || pod.node_name.empty() || node == pod.node_name || net::Clock::now() < warn_again_) return;
+    warn_again_ = net::After(std::chrono::minutes(1));
+    base::LogWarning(
+        base::Concat({"pod ", pod.ns, "/", pod.name, ": annotation ", device::kAssignedNode, " says ",
+                      base::Printable(node), ", and it runs on ", pod.node_name, ": nothing is charged for it"}));
+  }
   void WarnOf(const device::Pod& pod) const {
     for (const auto& vendor : books_.vendors()) {
       const std::string* text = device::Find(pod.annotations, vendor->allocated_annotation());
@@ -59,6 +72,7 @@ class PodFeed final : public kube::Handler {
   Books& books_;
   const BookedPod booked_;
   device::PodObject read_;
+  net::Deadline warn_again_{};
 };
 
 class NodeFeed final : public kube::Handler {
@@ -93,15 +107,13 @@ class QuotaFeed final : public kube::Handler {
   void OnChange(const kube::Change& change) override {
     if (change.type == kube::ChangeType::kDeleted) {
       return books_.Locked([&](State& state) {
-        state.ledger.quotas().Remove(change.ns, change.name);
-        state.RoomMade({});
+        if (state.ledger.quotas().Remove(change.ns, change.name)) state.RoomMade({});
       });
     }
     const auto quota = kube::ReadQuota(*change.object);
     if (!quota) return base::LogWarning("a resource quota is left out: " + quota.error().message);
     books_.Locked([&](State& state) {
-      state.ledger.quotas().Set(change.ns, change.name, quota->hard);
-      state.RoomMade({});
+      if (state.ledger.quotas().Set(change.ns, change.name, quota->hard)) state.RoomMade({});
     });
   }
 

@@ -102,7 +102,7 @@ TEST(BookedPod, GivenAnyPodWhenOnlyWhatIsBookedIsReadThenTheBooksAreTheSame) {
   const BookedPod booked(parts.vendors());
   Pods pods;
   int charged = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 8000; ++round) {
     const json::value pod = pods.Next();
     const std::string text = json::serialize(pod);
     base::JsonCursor cursor(text);

@@ -376,6 +376,25 @@ TEST_F(ClusterTest, GivenAPodThatAQuotaRefused_WhenTheQuotaIsRaised_ThenANodeCha
   }));
 }
 
+TEST_F(ClusterTest, GivenAPodThatWasRefused_WhenAQuotasUseIsWritten_ThenNoNodeChanges) {
+  json::value quota = {{"metadata", {{"name", "q"}, {"namespace", "other"}}},
+                       {"spec", {{"hard", {{"cpu", "1"}, {"limits.nvidia.com/gpumem", "100"}}}}}};
+  quota = server_.Put(kube::kResourceQuotas, quota);
+  Scheduler scheduler(server_);
+  json::value large = PodObject("large");
+  large.at("spec").at("containers").at(0).at("resources").at("limits").as_object()["nvidia.com/gpu"] = "9";
+  ASSERT_TRUE(scheduler.Filter(server_.Put(kube::kPods, large)).at("NodeNames").is_null());
+  quota.as_object()["status"] = {{"used", {{"cpu", "1"}}}};
+  server_.Put(kube::kResourceQuotas, quota);
+  server_.Put(kube::kResourceQuotas, {{"metadata", {{"name", "q"}, {"namespace", "next"}}},
+                                      {"spec", {{"hard", {{"limits.nvidia.com/gpumem", "100"}}}}}});
+  ASSERT_TRUE(Eventually([&] {
+    return scheduler.books.Read([](const State& state) { return state.ledger.quotas().Room("next", 0).limited(); });
+  }));
+  scheduler.keeper.RunOnce();
+  EXPECT_EQ(NodeAnnotation("n1", kRoomMade) + NodeAnnotation("n2", kRoomMade), "");
+}
+
 TEST_F(ClusterTest, GivenAQuota_WhenItIsUsedUp_ThenTheNextPodIsRefusedForIt) {
   server_.Put(kube::kResourceQuotas, {{"metadata", {{"name", "q"}, {"namespace", "default"}}},
                                       {"spec", {{"hard", {{"limits.nvidia.com/gpumem", "5000"}}}}}});

@@ -46,7 +46,8 @@ std::vector<Reading> AllReadings(const AllCounters& all) {
                 {"not_ours", all.extender.not_ours},
                 {"simulated", all.extender.simulated},
                 {"error", all.extender.errors}});
-  out.Counters("hami_scheduler_binds_total", "Answers of /bind", "outcome",
+  out.Counters("hami_scheduler_binds_total", "Answers of /bind; an unknown one counts once more when it is known",
+               "outcome",
                {{"bound", all.binder.bound}, {"failed", all.binder.failed}, {"unknown", all.binder.unknown}});
   out.Counter("hami_scheduler_bind_contentions_total", "Times that a bind call found its node taken",
               all.binder.contended);

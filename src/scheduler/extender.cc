@@ -2,6 +2,8 @@
 
 #include "scheduler/extender.h"
 
+#include <utility>
+
 #include "base/strings.h"
 #include "sched/simulate.h"
 #include "scheduler/extender_body.h"
@@ -15,6 +17,22 @@ std::string Refusal(std::string_view error) {
   FilterResult result;
   result.error = error;
   return WriteFilterResult(result);
+}
+
+// What waits for its bind call is kept for minutes. No pod of an API server is refused by this.
+std::string TooLarge(const device::Pod& pod) {
+  constexpr std::size_t kMostNameBytes = 253;
+  constexpr std::size_t kMostAnnotationBytes = 256U << 10U;
+  for (const auto& [what, text] : {std::pair("name", &pod.name), {"namespace", &pod.ns}, {"uid", &pod.uid}}) {
+    if (text->size() <= kMostNameBytes) continue;
+    return base::Concat({"the pod's ", what, " has ", std::to_string(text->size()), " bytes, more than the ",
+                         std::to_string(kMostNameBytes), " of any name"});
+  }
+  std::size_t bytes = 0;
+  for (const auto& [key, value] : pod.annotations) bytes += key.size() + value.size();
+  if (bytes <= kMostAnnotationBytes) return {};
+  return base::Concat({"the pod's annotations have ", std::to_string(bytes), " bytes, more than the API server's ",
+                       std::to_string(kMostAnnotationBytes)});
 }
 
 Reply NoBody() { return {400, "Please send a request body"}; }
@@ -41,6 +59,7 @@ Reply Extender::Filter(std::string_view text, const Abandoned& abandoned) {
   if (!body.pod) return refuse("extender args missing pod");
   if (body.nodes.empty() && body.names_text.empty()) return refuse("extender args missing nodes");
   if (!body.pod_is_object) return refuse("the pod is not a JSON object");
+  if (const std::string why = TooLarge(body.pod->pod); !why.empty()) return refuse(why);
   if (!WaitUntilReady(abandoned)) return refuse("context cancelled");
   return {200, body.nodes.empty() ? Place(body) : Simulate(body)};
 }

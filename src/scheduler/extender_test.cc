@@ -303,5 +303,23 @@ TEST(CandidateTest, GivenPodGroups_WhenRead_ThenTheirMembersAreKnown) {
   EXPECT_FALSE(ReadFilterBody(R"({"Pod":{"metadata":{"labels":{"a":"b"}}}})")->pod->group);
 }
 
+TEST_F(ExtenderTest, GivenAPodThatIsLargerThanAny_WhenFiltered_ThenItIsRefusedAndNothingIsKeptOfIt) {
+  const auto filtered = [&](const json::object& metadata) {
+    json::value pod = *base::ParseJson(kPod);
+    for (const auto& [key, value] : metadata) pod.at("metadata").as_object()[key] = value;
+    return Filter(base::Concat({R"({"Pod":)", json::serialize(pod), R"(,"NodeNames":["n1"]})"}));
+  };
+  for (const char* key : {"name", "namespace", "uid"}) {
+    EXPECT_EQ(base::GetString(filtered({{key, std::string(254, 'x')}}), "Error"),
+              base::Concat({"the pod's ", key, " has 254 bytes, more than the 253 of any name"}));
+  }
+  constexpr std::size_t kMost = 256U << 10U;
+  EXPECT_EQ(filtered({{"annotations", {{"a", std::string(kMost, 'x')}}}}).at("Error"),
+            "the pod's annotations have 262145 bytes, more than the API server's 262144");
+  EXPECT_EQ(books_.Read([](const State& state) { return state.pendings().size(); }), 0U);
+  EXPECT_EQ(extender_.counters().errors, 4U);
+  EXPECT_EQ(filtered({{"annotations", {{"a", std::string(kMost - 1, 'x')}}}}).at("NodeNames"), (json::array{"n1"}));
+}
+
 }  // namespace
 }  // namespace hami::scheduler

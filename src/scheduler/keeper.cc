@@ -11,6 +11,7 @@ namespace {
 // Writes of one round, so that a first start on a large cluster does not keep the rest of the housekeeping waiting.
 constexpr std::size_t kMostWrites = 100;
 constexpr auto kRound = std::chrono::milliseconds(500);
+constexpr Millis kShowAgain = 5000;
 
 }  // namespace
 
@@ -21,7 +22,7 @@ void Keeper::RunOnce() {
   const auto writes = books_.Locked([&](State& state) {
     if (leads && !led_) registration_.OweAll(state);
     expired_.fetch_add(state.Expire(clock.now).size(), std::memory_order_relaxed);
-    if (leads) room = state.TakeRoom();
+    if (leads && time_.Steady() >= show_from_) room = state.TakeRoom();
     return registration_.Due(state, clock, kMostWrites);
   });
   led_ = leads;
@@ -46,9 +47,11 @@ void Keeper::ShowRoom(const std::string& node) {
     node_writes_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  // kube-scheduler asks again by itself, if late: the next room is soon enough.
+  // Nobody else would wake those who were refused, for minutes. A server that says no is not asked every round.
+  books_.Locked([&](State& state) { state.RoomNotShown(node); });
+  show_from_ = time_.Steady() + kShowAgain;
   node_write_errors_.fetch_add(1, std::memory_order_relaxed);
-  base::LogWarning(base::Concat({"node ", node, ": room on it could not be shown: ", written.error().message}));
+  base::LogWarning(base::Concat({"node ", node, ": room on it could not be shown yet: ", written.error().message}));
 }
 
 void Keeper::Run(const net::Canceller& stop) {

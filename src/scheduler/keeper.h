@@ -48,6 +48,7 @@ class Keeper {
   Registration& registration_;
   const std::function<bool()> leads_;
   bool led_ = false;
+  Millis show_from_ = 0;  // by the steady clock: room is not shown before
   std::atomic<std::uint64_t> expired_ = 0, node_writes_ = 0, node_write_errors_ = 0;
 };
 

@@ -90,6 +90,12 @@ int main(int argc, char** argv) {
       hami::scheduler::ParseOptions({argv + (argc > 0 ? 1 : 0), argv + argc}, hami::kube::ProcessEnvironment);
   if (const Options* options = std::get_if<Options>(&parsed)) return Run(*options);
   const auto& message = std::get<Message>(parsed);
-  (message.exit_status == 0 ? std::cout : std::cerr) << message.text << std::flush;
+  if (message.exit_status != 0) {
+    std::cerr << message.text << std::flush;
+  } else if (!(std::cout << message.text << std::flush)) {
+    hami::base::StartLog("hami-scheduler");
+    hami::base::LogError("can not write to standard output");
+    return hami::scheduler::kFailed;
+  }
   return message.exit_status;
 }

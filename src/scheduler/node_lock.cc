@@ -150,8 +150,9 @@ std::optional<GateVerdict> JudgeInFlight(const GateInput& input, bool locks, con
     if (uid == input.uid || other.stage == InFlight::Stage::kWaiting) continue;
     const bool bound = other.stage == InFlight::Stage::kBound;
     // With a lock it alone says how long a plugin is waited for: one that released it is done, even where the watch
-    // does not show that yet. Without one no plugin is waited for longer than a lock would last.
-    if (bound && (locks || input.now - other.since * kSecond > options.lock_timeout)) continue;
+    // does not show that yet. Without one no plugin is waited for longer than a lock would last; as with a lock, a
+    // time from the future is as wrong as one from long ago.
+    if (bound && (locks || std::abs(input.now - other.since * kSecond) > options.lock_timeout)) continue;
     if (locks || !MayBeTogether(self.shape, other.shape)) {
       return Taken(base::Concat(
           {"node ", input.node.name, " is busy with pod ", other.ns, "/", other.name, ": node lock contention"}));

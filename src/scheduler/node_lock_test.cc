@@ -284,5 +284,13 @@ TEST(InFlightTest, GivenAValueThatReadsLikeSeveral_WhenComparedWithThose_ThenItI
   EXPECT_FALSE(MayBeTogether(ShapeOf(grant, crafted), ShapeOf(grant, plain)));
 }
 
+TEST_F(GateTest, GivenAPodWhoseBindTimeIsAheadOfTheClock_WhenItIsWaitedFor_ThenNotForLongerThanALockWouldLast) {
+  node_.annotations[kConcurrentAllocate] = "1";
+  Add("other", Stage::kBound, Grant({1}, 2000), kNow / 1000 + 365 * 86'400);
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+  Add("other", Stage::kBound, Grant({1}, 2000), kNow / 1000 + 60);
+  EXPECT_EQ(Judge().kind, Kind::kTaken);
+}
+
 }  // namespace
 }  // namespace hami::scheduler

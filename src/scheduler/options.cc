@@ -301,7 +301,10 @@ std::variant<Options, Message> ParseOptions(const std::vector<std::string>& argu
   auto parsed = reader.flags.Parse(arguments);
   if (!parsed) return Mistake(parsed.error());
   if (parsed->help) return Message{kOverview + reader.flags.Help() + kEpilogue, 0};
-  if (parsed->words == std::vector<std::string>{"version"}) return Message{VersionLine() + "\n", 0};
+  if (!parsed->words.empty() && parsed->words.front() == "version") {
+    if (parsed->words.size() == 1) return Message{VersionLine() + "\n", 0};
+    return Mistake({"'" + parsed->words[1] + "' is one word too many", "`version` stands alone"});
+  }
   if (!parsed->words.empty()) {
     return Mistake(
         {"'" + parsed->words.front() + "' is no command", "the only one is `version`; --help shows the rest"});

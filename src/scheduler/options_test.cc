@@ -240,6 +240,8 @@ TEST(SchedulerOptions, VersionAndHelpEndWellWithoutAnyOtherFlag) {
   EXPECT_EQ(std::get<Message>(version).text, VersionLine() + "\n");
   EXPECT_THAT(VersionLine(), MatchesRegex("hami-scheduler [0-9.]+ \\([^ ]+, [^ ]+\\)"));
   EXPECT_EQ(std::get<Message>(Parse({"--version", "--leader-elect"})).text, VersionLine() + "\n");
+  EXPECT_THAT(Refused({"version", "x"}), HasSubstr("'x' is one word too many"));
+  EXPECT_THAT(Refused({"x", "version"}), HasSubstr("'x' is no command"));
   const auto help = Parse({"--help"});
   EXPECT_EQ(std::get<Message>(help).exit_status, 0);
   for (const char* word : {"--http_bind", "--device-config-file", "HAMI_NODELOCK_EXPIRE", "Exit status"}) {

@@ -2,6 +2,9 @@
 
 #include "scheduler/program.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -32,6 +35,11 @@ constexpr std::size_t kMostConfigBytes = 4U << 20U;
 // A bind call may wait long for its node, each on a thread.
 constexpr unsigned kMainThreads = 256;
 constexpr unsigned kMetricsThreads = 4;
+// Of the metrics port: whoever reaches it shall not take the descriptors and the memory that pods are placed with.
+constexpr std::size_t kMetricsConnections = 32;
+constexpr std::uint64_t kMetricsBodyBytes = 4U << 10U;
+constexpr std::size_t kMainConnections = 1024;
+constexpr std::size_t kOtherDescriptors = 64;  // files, watches, epoll sets
 constexpr auto kFinishTime = std::chrono::seconds(15);
 constexpr auto kLastEventsTime = std::chrono::seconds(2);
 
@@ -94,6 +102,23 @@ base::Result<TakeProfile> LoadProfiler() {
   return TakeProfile([profiler = *profiler](std::chrono::seconds span, const std::function<bool()>& enough) {
     return profiler.Record(span, enough);
   });
+}
+
+// The soft limit is 1,024 in many places, for programs that use select. As many as may be, then.
+std::size_t RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMainConnections;
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  if (limit.rlim_cur < limit.rlim_max && ::setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  return limit.rlim_cur;
+}
+
+// So many that the calls to the API server, each on a connection of its own, have descriptors when all of them are
+// open.
+std::size_t MainConnections(std::size_t descriptors) {
+  constexpr std::size_t kOthers = kMainThreads + kMetricsConnections + kOtherDescriptors;
+  constexpr std::size_t kLeast = 64;
+  return std::clamp(descriptors > kOthers ? descriptors - kOthers : 0, kLeast, kMainConnections);
 }
 
 tl::unexpected<base::Error> NotServing(const std::string& address_flag, const net::Error& error) {
@@ -260,6 +285,7 @@ base::Status Program::Parts::Listen() {
   serving.port = options_.http.port;
   if (!options_.cert_file.empty()) serving.tls = net::TlsFiles{options_.cert_file, options_.key_file};
   serving.max_threads = kMainThreads;
+  serving.max_connections = MainConnections(RaiseDescriptorLimit());
   serving.body_limit = BodyLimitOf;
   serving.large_bodies_bytes = kLargeBodiesBytes;
   auto main_server = net::Server::Start(serving, MainRoutes(MakeEndpoints()));
@@ -270,6 +296,8 @@ base::Status Program::Parts::Listen() {
   watching.host = options_.metrics.host;
   watching.port = options_.metrics.port;
   watching.max_threads = kMetricsThreads;
+  watching.max_connections = kMetricsConnections;
+  watching.limits.body_bytes = kMetricsBodyBytes;
   auto metrics_server =
       net::Server::Start(watching, MetricsRoutes([this](net::BodyWriter& out) { metrics_.Write(out); }));
   if (!metrics_server) return NotServing("--metrics-bind-address", metrics_server.error());

@@ -35,6 +35,7 @@ enum class Fault {
   kDelayed,        // times out, and is done later
   kServerError,    // 500 without doing anything
   kDenied,         // 403, by a policy of the cluster
+  kNotSent,        // our own rate limit leaves no time
 };
 
 struct SimPod {
@@ -55,7 +56,7 @@ struct SimEvent {
 class SimCluster final : public Time {
  public:
   // Time.
-  Millis Now() override { return now; }
+  Millis Now() override { return now + clock_set; }
   Millis Steady() override { return now; }
   int UtcOffset() override { return 3600; }
   bool Sleep(Millis span) override {
@@ -217,6 +218,7 @@ class SimCluster final : public Time {
   std::uint64_t revision = 0;
   std::uint64_t bindings = 0;
   Millis now = 1'700'000'000'000;
+  Millis clock_set = 0;  // by how much the wall clock was set meanwhile
   Millis lock_timeout = 300'000;
   std::function<void()> yield;  // others act now
 
@@ -319,6 +321,7 @@ class SimApi final : public Api {
     if (cluster_.yield) cluster_.yield();
     const Fault what = fault ? fault(call) : Fault::kNone;
     if (what == Fault::kRefusedBefore) return kube::Fail(kube::Reason::kTransport, "connection refused");
+    if (what == Fault::kNotSent) return kube::Fail(kube::Reason::kNotSent, "not sent");
     if (what == Fault::kServerError) return kube::Fail(kube::Reason::kServerError, "internal error");
     if (what == Fault::kDenied) return kube::Fail(kube::Reason::kForbidden, "denied");
     if (what == Fault::kDelayed) {

@@ -4,17 +4,22 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <optional>
 #include <set>
 
+#include "net/socket.h"
 #include "test/integration/scheduler_program.h"
 
 namespace hami::testcluster {
@@ -144,6 +149,45 @@ TEST_F(SchedulerProgram, ABodyThatIsTooLargeForItsRouteIsRefusedAndTold) {
 }
 
 // The table of docs/scheduler.md. HAMi's roles allow all of it but "patch events".
+TEST_F(SchedulerProgram, TheMetricsPortTakesNeitherItsDescriptorsNorItsMemory) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{std::min<rlim_t>(512, before.rlim_max), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  Serve();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit raised{};
+  ASSERT_EQ(::prlimit(child_->pid(), RLIMIT_NOFILE, nullptr, &raised), 0);
+  EXPECT_EQ(raised.rlim_cur, before.rlim_max);
+
+  std::vector<base::Fd> idle;
+  for (int i = 0; i < 200; ++i) {
+    auto fd = net::Connect("127.0.0.1", static_cast<std::uint16_t>(std::stoi(metrics_port_)), net::After(kPatience));
+    ASSERT_TRUE(fd);
+    idle.push_back(*std::move(fd));
+  }
+  EXPECT_NE(Scrape().find("hami_scheduler_leader"), std::string::npos);
+  const auto descriptors = std::filesystem::directory_iterator("/proc/" + std::to_string(child_->pid()) + "/fd");
+  EXPECT_LT(std::distance(begin(descriptors), end(descriptors)), 100);
+
+  net::Call call = Get("/metrics");
+  call.method = "POST";
+  call.body = std::string(64U << 10U, 'x');
+  const auto client = net::Client::Make(*net::ParseUrl("http://127.0.0.1:" + metrics_port_), {});
+  const auto refused = (*client)->Send(call);
+  ASSERT_TRUE(refused) << refused.error().message;
+  EXPECT_EQ(refused->status, 413);
+}
+
+TEST_F(SchedulerProgram, WhatCanNotBeWrittenIsAFailure) {
+  for (const char* word : {"--help", "--version", "version"}) {
+    const std::string command = std::string(HAMI_SCHEDULER_PROGRAM) + " " + word;
+    EXPECT_EQ(std::system((command + " >/dev/null").c_str()), 0) << word;
+    const int status = std::system((command + " >/dev/full").c_str());
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << word;
+  }
+}
+
 TEST_F(SchedulerProgram, AsksTheApiServerForNothingThatItsRolesDoNotAllow) {
   const std::set<std::string> documented{
       "get pods",     "list pods",   "watch pods",   "patch pods",          "create pods/binding",  "get nodes",

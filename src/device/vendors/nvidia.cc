@@ -24,18 +24,18 @@ std::optional<std::int64_t> Amount(const Container& container, const std::string
   return text == nullptr ? std::nullopt : QuantityAsInt64(*text);
 }
 
-// Absent pairs, and cards that the annotation does not name, score 0.
+// Absent pairs, and cards that the annotation does not name, score 0; where all do, there is no table.
 Status ReadPairScores(std::string_view text, NodeCards& cards) {
   const Result<PairScores> scores = DecodePairScores(text);
   HAMI_TRY(scores);
   const std::size_t n = cards.devices.size();
-  cards.pair_scores.assign(n * n, 0);
   for (std::size_t a = 0; a < n; ++a) {
     const auto row = scores->find(cards.devices[a].uuid);
     if (row == scores->end()) continue;
     for (std::size_t b = 0; b < n; ++b) {
       const auto cell = row->second.find(cards.devices[b].uuid);
       if (cell != row->second.end() && scores->contains(cards.devices[b].uuid)) {
+        cards.pair_scores.resize(n * n);
         cards.pair_scores[a * n + b] = cell->second;
       }
     }
