@@ -13,6 +13,7 @@ constexpr const char* kImage =
     "kernel us5\n  cost total 660us\n"  // 5 us on the 132 SMs of an H100 when it fills them
     "kernel us20\n  cost total 2640us\n"
     "kernel us500\n  cost total 66ms\n"
+    "kernel ms3\n  cost total 396ms\n"
     "kernel ms50\n  cost total 6600ms\n"
     "kernel ms300\n  cost total 39600ms\n"
     "kernel narrow\n  cost total 2ms\n"  // 100 us on 20 SMs: eight streams overlap though a host launches one in 10 us
@@ -139,6 +140,7 @@ std::function<void()> UpdatedGraph(CUstream stream, std::function<uint64_t()> ns
 std::function<void()> Shape(const std::string& name) {
   const CUstream stream = NewStream();
   if (name == "tiny") return [f = Kernel("us5"), stream] { LaunchWide(f, stream); };
+  if (name == "ms3") return [f = Kernel("ms3"), stream] { LaunchWide(f, stream); };
   if (name == "half") return [f = Kernel("us500"), stream] { LaunchWide(f, stream); };
   if (name == "ex") return [f = Kernel("us20"), stream] { LaunchEx(f, stream); };
   if (name == "huge_grid") {  // more than 2^32 blocks: what counts is how long they take (A12)

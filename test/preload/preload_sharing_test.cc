@@ -186,6 +186,17 @@ TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {
   End("low");
 }
 
+// While nobody is there to be told, nobody counts what goes to the driver: seconds of work.
+TEST_F(SharedGpu, GivenAnImportantOneThatQueuedFarAheadWhileAlone_WhenTheOtherComes_ThenThatIsHeldAllTheSame) {
+  Begin("high", Container("high", {{"CUDA_TASK_PRIORITY", "0"}}), "paced_worker", "ms3");
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
+  ExpectShare("low", "0.3", "0", "10");
+  ExpectShare("low", "1.5", "0", "10");
+  End("high");
+  End("low");
+}
+
 TEST_F(SharedGpu, GivenAnImportantOneWithIdleTime_ThenTheOtherUsesIt_WhoeverCameFirst) {
   for (const bool low_first : {true, false}) {
     const auto low = [&] { Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}})); };

@@ -29,6 +29,7 @@ constexpr int64_t kSpareConceded = 5'000;  // and who has none has no share
 constexpr uint32_t kLeastSpare = 100;      // of 10000: nobody promised it anything
 constexpr uint32_t kIdleRate = 100'000;    // while nobody else has use for the GPU: a debt is soon paid
 
+constexpr int64_t kMore = 15'000'000;          // the helper looks every 10 ms
 constexpr int64_t kLooksAgain = 12'000'000;    // within that a launch that is under way is looked at
 constexpr int64_t kLookAgain = 1'000'000'000;  // for an area where there was none
 constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, for somebody may be reading it
@@ -187,7 +188,9 @@ void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now) {
   region::CommonMember* const mine = Renew(device, rate, now);
   if (mine == nullptr) return;
   const bool was_always = g_always[device].exchange(false);
-  const int64_t until = WithinReach(BehindOthers(device, now) + all + kSlack, now);
+  int64_t until = WithinReach(BehindOthers(device, now) + all + kSlack, now);
+  // What was launched without a look is known of by the first mark behind it, if that is not reached in time.
+  if (was_always && until < now + kMore) until = now + kMore;
   region::Store(mine->idle_since, int64_t{0});
   // Another process of this container may have more under way.
   const bool only_one = was_always || WorkersOf(device, now) == 1;
@@ -205,6 +208,13 @@ void TellOthersAlways(int device, int64_t now) {
   region::Store(mine->idle_since, int64_t{0});
   g_always[device].store(true);
   region::Store(mine->active_until, now + kFarthest);
+}
+
+[[gnu::cold]] void TellMore(int device, int64_t now) {
+  region::CommonMember* const mine = Mine(device, now);
+  if (mine == nullptr) return;
+  region::Store(mine->idle_since, int64_t{0});
+  if (region::Load(mine->active_until) < now + kMore) region::Store(mine->active_until, now + kMore);
 }
 
 void TellUsed(int device, int64_t gpu, int64_t now) {

@@ -21,6 +21,8 @@ inline constexpr int64_t kSlice = 2'000'000;
 void TellOthers(int device, uint32_t rate, int64_t charge, int64_t now);
 // The same, and `all` is what it has under way. What less important ones have under way may come before it.
 void TellOthersAll(int device, uint32_t rate, int64_t all, int64_t now);
+// This container has more under way than it knows of: for others it is at work until it is looked at again.
+void TellMore(int device, int64_t now);
 // When work that is launched now begins: what less important containers have under way comes before it.
 int64_t BehindOthers(int device, int64_t now);
 

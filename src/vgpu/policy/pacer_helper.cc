@@ -28,6 +28,7 @@ constexpr int64_t kTick = 10'000'000;
 constexpr int64_t kBusyTick = 5'000'000;  // while measurements are awaited and no launcher comes by for them
 constexpr int64_t kReport = 500'000'000;
 constexpr int64_t kIdle = 1'000'000'000;
+constexpr int64_t kOverdue = 5'000'000;  // work that is known takes a little longer now and then
 
 enum : uint32_t { kNone = 0, kRunning = 1, kAsleep = 2 };
 constinit uint32_t g_state = kNone;
@@ -70,6 +71,17 @@ void WatchOthers(int device, int64_t now) {
   watch.contended.store(Suspect(&watch.suspicion, own, seen.gpu), std::memory_order_relaxed);
 }
 
+// More important work than is known of, for others to wait for. True while there is some.
+bool TellOfMore(int64_t now) {
+  bool more = false;
+  for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
+    if (!Overdue(device, kOverdue, now) || !TellsOthers(device)) continue;
+    TellMore(device, now);
+    more = true;
+  }
+  return more;
+}
+
 void CloseGate() { __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_SEQ_CST); }
 
 // Either it closes a gate that is being opened, or who opens it sees that it is asleep.
@@ -106,8 +118,11 @@ void* Help(void*) {
       CloseGate();
     }
     for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) WatchOthers(device, now);
+    const bool more = TellOfMore(now);
     if (const uint32_t seen = g_activity.load(std::memory_order_relaxed); seen != activity) {
       activity = seen;
+      active_at = now;
+    } else if (more) {
       active_at = now;
     } else if (!pending && now - active_at > kIdle) {
       SleepUntilLaunch();

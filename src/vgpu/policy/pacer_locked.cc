@@ -32,6 +32,11 @@ int64_t InFlight(int device, int64_t now) {
   return InFlightLocked(device, now);
 }
 
+[[gnu::cold]] bool Overdue(int device, int64_t by, int64_t now) {
+  const Locked locked(g_samples_lock);
+  return OverdueLocked(device, by, now);
+}
+
 void BeginsAt(int device, int64_t at) {
   const Locked locked(g_samples_lock);
   BeginsAtLocked(device, at);

@@ -63,6 +63,7 @@ Cover TakeCover(int device, CUstream stream, bool per_thread, int64_t end, int64
 
 // The trail (pacer_trail.h).
 int64_t InFlight(int device, int64_t now);
+bool Overdue(int device, int64_t by, int64_t now);
 void BeginsAt(int device, int64_t at);
 Progress ProgressOf(int device);
 void SkipLagging(int device, int64_t now);

@@ -108,6 +108,13 @@ int64_t InFlightLocked(int device, int64_t now) {
   return issued - t.done - (passed < front ? passed : front);
 }
 
+[[gnu::cold]] bool OverdueLocked(int device, int64_t by, int64_t now) {
+  Trail& t = g_trails[device];
+  if (t.count == 0) return false;
+  InFlightLocked(device, now);
+  return t.count > 0 && t.at(0).at > 0 && now - t.front_since > t.at(0).issued - t.done + by;
+}
+
 void BeginsAtLocked(int device, int64_t at) {
   Trail& t = g_trails[device];
   if (t.done == t.idle && at > t.front_since) t.front_since = at;

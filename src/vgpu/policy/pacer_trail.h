@@ -44,6 +44,9 @@ void MarkLaidLocked(int device, CUevent event, bool recorded);
 // Work that is not known to be done, in ns. What no mark lies behind is taken for done when its time is over. To be
 // called before work is issued, as this is where an idle device is noticed.
 int64_t InFlightLocked(int device, int64_t now);
+// Whether the first mark is not reached though what lies before it should have been done `by` ns ago: there is more
+// ahead than is known of, or it takes longer.
+bool OverdueLocked(int device, int64_t by, int64_t now);
 // As others are at work, what is issued while nothing is in flight begins no sooner, unless it is known to have begun.
 void BeginsAtLocked(int device, int64_t at);
 struct Progress {

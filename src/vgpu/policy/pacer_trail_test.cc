@@ -97,6 +97,17 @@ TEST_F(TrailTest, GivenWork_ThenItIsInFlightUntilItsMarkIsReached) {
   EXPECT_EQ(g_given_back, 2);
 }
 
+TEST_F(TrailTest, GivenAMarkThatIsNotReachedInTime_ThenThereIsMoreAhead) {
+  EXPECT_FALSE(OverdueLocked(0, 100 * kUs, kStart)) << "nothing was launched";
+  const CUevent first = Launch(kOne, 500 * kUs, kStart);
+  Launch(kOne, 300 * kUs, kStart);
+  EXPECT_FALSE(OverdueLocked(0, 100 * kUs, kStart + 600 * kUs));
+  EXPECT_TRUE(OverdueLocked(0, 100 * kUs, kStart + 601 * kUs));
+  g_reached.insert(first);
+  EXPECT_FALSE(OverdueLocked(0, 100 * kUs, kStart + 602 * kUs)) << "the next one has its time";
+  EXPECT_TRUE(OverdueLocked(0, 100 * kUs, kStart + 1100 * kUs));
+}
+
 TEST_F(TrailTest, WhenTimePasses_ThenTheFirstPartCountsAsDone_AndNoMore) {
   Launch(kOne, 500 * kUs, kStart);
   Launch(kOne, 300 * kUs, kStart);
