@@ -76,6 +76,7 @@ class Views : public testing::Test {
     EXPECT_EQ(region::Attach(&attachment_, Path().c_str(), config), region::Status::kOk);
     EXPECT_EQ(region::Reserve(&attachment_, 0, 2 * kGiB, region::Kind::kData), region::Status::kOk);
     EXPECT_EQ(region::Reserve(&attachment_, 0, 2 * kGiB, region::Kind::kData), region::Status::kOverLimit);
+    region::NoteRefusal(&attachment_, 0);
     return {"train-1", Path(), Record()};
   }
   static ShareRecord Record() {

@@ -172,7 +172,7 @@ inline constexpr uint32_t kFlagOversubscribe = 2;  // allocations past the physi
 struct PrivateDevice {
   uint64_t charged;         // sum of used[d].total over the slots that carry a token, and of what heirs have to claim
   uint64_t peak;            // the largest sum ever charged, since the file was created
-  uint64_t refusals;        // reservations refused because they did not fit
+  uint64_t refusals;        // requests of programs that were refused because they did not fit
   uint64_t physical_bytes;  // total memory of the device, 0 = not known yet
   uint64_t context_bytes;   // what a context was last seen to cost, 0 = not known yet
   uint64_t pool_steps[2];   // in which the driver grows pools for blocks below and from 32 MiB on, 0 = not known yet

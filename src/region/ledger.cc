@@ -152,11 +152,6 @@ Answer TryReserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind 
   return sum == held[0] + held[1] + held[2] ? Answer::kRefused : Answer::kMayBeDead;
 }
 
-void CountRefusal(Attachment* attachment, uint32_t device) {
-  PrivateDevice& books = attachment->area->devices[device];
-  Store(books.refusals, Load(books.refusals) + 1);
-}
-
 }  // namespace
 
 Status Reserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kind) {
@@ -166,7 +161,6 @@ Status Reserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kin
     if (status != Status::kOk) return status;
     const Answer answer = TryReserve(attachment, device, bytes, kind);
     const bool final = answer != Answer::kMayBeDead || swept;
-    if (final && answer != Answer::kGranted) CountRefusal(attachment, device);
     LeaveLedger(attachment);
     if (answer == Answer::kGranted) return Status::kOk;
     // A refusal is rare enough to afford the question whether the file is still whole.
@@ -294,6 +288,11 @@ uint64_t FreeUnderLimit(const Attachment& attachment, uint32_t device) {
 
 uint64_t Peak(const Attachment& attachment, uint32_t device) {
   return attachment.area == nullptr || device >= kMaxDevices ? 0 : Load(attachment.area->devices[device].peak);
+}
+
+void NoteRefusal(Attachment* attachment, uint32_t device) {
+  if (attachment->area == nullptr || device >= kMaxDevices) return;
+  __atomic_fetch_add(&attachment->area->devices[device].refusals, 1, __ATOMIC_RELAXED);
 }
 
 uint64_t Refusals(const Attachment& attachment, uint32_t device) {

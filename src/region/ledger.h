@@ -55,6 +55,8 @@ uint64_t Used(const Attachment& attachment, uint32_t device);
 uint64_t Limit(const Attachment& attachment, uint32_t device);
 uint64_t FreeUnderLimit(const Attachment& attachment, uint32_t device);
 uint64_t Peak(const Attachment& attachment, uint32_t device);
+// Requests of programs that were refused. Reserve does not count: who asks again after making room was not refused.
+void NoteRefusal(Attachment* attachment, uint32_t device);
 uint64_t Refusals(const Attachment& attachment, uint32_t device);
 // What this process holds.
 uint64_t OwnUsed(const Attachment& attachment, uint32_t device, Kind kind);

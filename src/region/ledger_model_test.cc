@@ -34,7 +34,6 @@ struct Model {
   std::array<std::array<std::array<uint64_t, kKinds>, kDevices>, kAttachments> held = {};
   std::array<uint64_t, kDevices> limit = {};
   std::array<uint64_t, kDevices> peak = {};
-  std::array<uint64_t, kDevices> refusals = {};
 
   uint64_t Sum(uint32_t device) const {
     uint64_t sum = 0;
@@ -46,10 +45,7 @@ struct Model {
   Status Add(int who, uint32_t device, uint64_t bytes, int kind, bool checked) {
     const uint64_t sum = Sum(device);
     const bool wraps = bytes > UINT64_MAX - sum;
-    if (wraps || (checked && limit[device] != 0 && sum + bytes > limit[device])) {
-      if (checked) ++refusals[device];
-      return Status::kOverLimit;
-    }
+    if (wraps || (checked && limit[device] != 0 && sum + bytes > limit[device])) return Status::kOverLimit;
     held[static_cast<size_t>(who)][device][static_cast<size_t>(kind)] += bytes;
     peak[device] = std::max(peak[device], sum + bytes);
     return Status::kOk;
@@ -132,7 +128,6 @@ void Agree(const Model& model, const std::array<Attached, kAttachments>& real) {
       RC_ASSERT(Used(attachment, device) == sum);
       RC_ASSERT(FreeUnderLimit(attachment, device) == (limit == 0 ? UINT64_MAX : sum < limit ? limit - sum : 0));
       RC_ASSERT(Peak(attachment, device) == model.peak[device]);
-      RC_ASSERT(Refusals(attachment, device) == model.refusals[device]);
       for (int kind = 0; kind < kKinds; ++kind) {
         RC_ASSERT(OwnUsed(attachment, device, static_cast<Kind>(kind)) ==
                   model.held[static_cast<size_t>(who)][device][static_cast<size_t>(kind)]);

@@ -38,7 +38,7 @@ TEST_F(ReaderTest, GivenALivingAndADeadProcess_WhenRead_ThenBothAreShownAndOnlyT
       static Attachment attachment;
       if (Attach(&attachment, path_.c_str(), TestConfig()) != Status::kOk) return 1;
       if (Reserve(&attachment, 0, bytes, Kind::kData) != Status::kOk) return 2;
-      if (Reserve(&attachment, 0, 2000, Kind::kData) != Status::kOverLimit) return 3;
+      NoteRefusal(&attachment, 0);
       SetHostPid(&attachment, 77);
       SetUtilization(&attachment, 0, 55, 66);
       ready.Raise();

@@ -142,7 +142,7 @@ const char* StatusName(Status status) {
     case Status::kBroken:
       return "the region file was truncated";
     case Status::kIo:
-      return "input/output error";
+      return "can not be opened or read";
     case Status::kNotAttached:
       return "not attached";
     case Status::kExists:

@@ -35,6 +35,22 @@ SCENARIO(unlimited) {
   EXPECT(MemInfo().total > 60 * kGiB);
 }
 
+// One request each that is refused, by several ways to ask.
+SCENARIO(refused_five_times) {
+  Begin();
+  CUdeviceptr block = 0;
+  size_t pitch = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  CUmemAllocationProp props{};
+  props.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  OOM(cuMemAlloc_v2(&block, 2 * kGiB));
+  OOM(cuMemAllocAsync(&block, 2 * kGiB, nullptr));
+  OOM(cuMemAllocManaged(&block, 2 * kGiB, CU_MEM_ATTACH_GLOBAL));
+  OOM(cuMemAllocPitch_v2(&block, &pitch, 1 * kMiB, 2048, 4));
+  OOM(cuMemCreate(&handle, 2 * kGiB, &props, 0));
+}
+
 // Past the physical memory, managed memory stands in, charged all the same; at the limit it is over.
 SCENARIO(oversubscribed) {
   Begin();

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "region/ledger.h"
+#include "region/region.h"
 #include "test/preload/harness.h"
 
 namespace preload {
@@ -65,6 +67,7 @@ TEST_F(Preload, GivenRegionThatCannotBeMapped_ThenTheLimitHoldsPerProcessWithOne
       Run({"plain_limit"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/folder/region"}});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("No such file or directory"), std::string::npos) << outcome.err;
 }
 
 TEST_F(Preload, GivenRegionThatCannotBeMapped_WhenAskedToFailOpen_ThenNotLimited) {
@@ -80,6 +83,14 @@ TEST_F(Preload, GivenFileOfAnotherFormat_ThenItIsLeftAloneAndTheLimitHolds) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   std::ifstream in(region());
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
+}
+
+TEST_F(Preload, GivenRequestsThatAreRefused_ThenEachCountsOnce_WhateverWasTriedForIt) {
+  Pass({"refused_five_times"});
+  hami::region::Attachment attachment;
+  ASSERT_EQ(hami::region::Open(&attachment, region().c_str()), hami::region::Status::kOk);
+  EXPECT_EQ(hami::region::Refusals(attachment, 0), 5u);
+  hami::region::Detach(&attachment);
 }
 
 TEST_F(Preload, GivenOversubscription_ThenAllocationsSpillUpToTheLimit) {

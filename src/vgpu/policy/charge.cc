@@ -36,6 +36,7 @@ bool Reserve(int device, uint64_t bytes, Kind kind) {
 }
 
 void Refused(int device, uint64_t bytes) {
+  CountRefusal(device);
   if (LogEnabled(Level::kInfo)) {
     LogLine(Level::kInfo)
         .Text("device ")

@@ -16,10 +16,20 @@ constinit int g_level = -1;
 int CurrentLevel() {
   int level = __atomic_load_n(&g_level, __ATOMIC_RELAXED);
   if (level >= 0) return level;
-  const char* text = getenv("LIBCUDA_LOG_LEVEL");
+  constexpr const char* kName = "LIBCUDA_LOG_LEVEL";
+  const char* const value = getenv(kName);
+  const char* text = value;
   level = 0;
   for (; text != nullptr && *text >= '0' && *text <= '9' && level < 100; ++text) level = level * 10 + (*text - '0');
   __atomic_store_n(&g_level, level, __ATOMIC_RELAXED);
+  if (text != nullptr && *text != '\0') {
+    LogLine(Level::kError)
+        .Text(kName)
+        .Text("=")
+        .Text(value)
+        .Text(": not a number, which levels are, taken as ")
+        .Signed(level);
+  }
   return level;
 }
 

@@ -222,6 +222,11 @@ uint64_t ComingLocked(int device) {
   return coming;
 }
 
+// With oversubscription the request goes on as one for plain memory, and is refused there or not at all.
+void PoolRefused(int device, uint64_t bytes) {
+  if (!settings().oversubscribe) Refused(device, bytes);
+}
+
 struct Where {
   int device;
   bool on_host;
@@ -292,7 +297,7 @@ CUresult RefusePoolAllocation(const PoolRequest& request) {
     const Locked locked(g_lock);
     if (const Pool* const pool = FindLocked(request.pool); pool != nullptr) device = pool->device;
   }
-  Refused(device, request.bytes);
+  PoolRefused(device, request.bytes);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -345,7 +350,7 @@ void AfterPoolUndo(const PoolRequest& request) {
   }
   real::cuMemPoolTrimTo(request.pool, 0);
   SettlePools(request.place.device);
-  Refused(request.place.device, request.bytes);
+  PoolRefused(request.place.device, request.bytes);
 }
 
 void PoolCreated(CUmemoryPool handle, const CUmemPoolProps& props) {

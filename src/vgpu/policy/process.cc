@@ -121,9 +121,7 @@ uint32_t Start() {
       .Text("region ")
       .Text(g_settings.region_path)
       .Text(": ")
-      .Text(region::StatusName(status))
-      .Text(", errno ")
-      .Signed(g_attachment.error)
+      .Text(g_attachment.error != 0 ? strerror(g_attachment.error) : region::StatusName(status))
       .Text(g_settings.fail_open ? "; not limited (HAMI_FAIL_OPEN)" : "; limits are enforced per process");
   return g_settings.fail_open ? kOff : kPrivate;
 }
@@ -194,6 +192,11 @@ void Refund(int device, uint64_t bytes, Kind kind) {
   }
   g_private_used[device][static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
   g_private_total[device].fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+void CountRefusal(int device) {
+  region::Attachment* const a = attachment();
+  if (a != nullptr && device >= 0) region::NoteRefusal(a, static_cast<uint32_t>(device));
 }
 
 uint64_t UsedBytes(int device) {

@@ -50,6 +50,8 @@ bool TryReserve(int device, uint64_t bytes, Kind kind);
 // Counts what is there already, whatever the limit.
 void ChargeAnyway(int device, uint64_t bytes, Kind kind);
 void Refund(int device, uint64_t bytes, Kind kind);
+// A request of the program was refused; for those who look.
+void CountRefusal(int device);
 
 uint64_t UsedBytes(int device);   // of the whole container
 uint64_t LimitBytes(int device);  // 0 = none

@@ -78,6 +78,15 @@ uint64_t SizeOf(const char* name, char* (*get)(const char*)) {
   return size.bytes;
 }
 
+// Whether `name` says yes.
+bool SaysYes(const char* name, char* (*get)(const char*)) {
+  const char* const text = get(name);
+  if (text == nullptr || *text == '\0') return false;
+  const bool yes = ParseBool(text, false);
+  if (yes != ParseBool(text, true)) Ignored(name, text, "neither yes nor no, ignored");
+  return yes;
+}
+
 // The percentage of `name`, 0 when unset or not understood. More than 100 is no limit, as HAMi has it.
 uint64_t PercentOf(const char* name, char* (*get)(const char*)) {
   const char* const text = get(name);
@@ -204,9 +213,9 @@ void ReadSettings(Settings* out, char* (*get)(const char*)) {
   for (uint64_t& limit : out->sm_limit) limit = limit == 0 ? 100 : limit;
   ReadPriority(out, get);
   ReadPolicy(out, get);
-  out->oversubscribe = ParseBool(get("CUDA_OVERSUBSCRIBE"), false);
-  out->kill_on_refusal = ParseBool(get("ACTIVE_OOM_KILLER"), false);
-  out->fail_open = ParseBool(get("HAMI_FAIL_OPEN"), false);
+  out->oversubscribe = SaysYes("CUDA_OVERSUBSCRIBE", get);
+  out->kill_on_refusal = SaysYes("ACTIVE_OOM_KILLER", get);
+  out->fail_open = SaysYes("HAMI_FAIL_OPEN", get);
   ReadBurst(out, get);
   if (const char* common = get("HAMI_COMMON_AREA"); common != nullptr) {
     if (const size_t n = strlen(common); n < sizeof out->common_path) memcpy(out->common_path, common, n);
@@ -218,7 +227,7 @@ void ReadSettings(Settings* out, char* (*get)(const char*)) {
 }
 
 bool ControlDisabled(char* (*get)(const char*), const char* sign) {
-  if (!ParseBool(get("CUDA_DISABLE_CONTROL"), false)) return false;
+  if (!SaysYes("CUDA_DISABLE_CONTROL", get)) return false;
   const region::KeepErrno keep;
   return access(sign, F_OK) != 0;
 }

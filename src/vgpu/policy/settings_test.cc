@@ -165,7 +165,11 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"GPU_CORE_UTILIZATION_POLICY", "", nullptr},
         WrongCase{"GPU_CORE_UTILIZATION_POLICY", "Default", nullptr}, WrongCase{"HAMI_CORES_BURST", "101", "percent"},
         WrongCase{"HAMI_CORES_BURST", "-3", "percent"}, WrongCase{"HAMI_CORES_BURST", "80%", "percent"},
-        WrongCase{"HAMI_CORES_BURST", "", nullptr}, WrongCase{"HAMI_CORES_BURST", "0", nullptr}));
+        WrongCase{"HAMI_CORES_BURST", "", nullptr}, WrongCase{"HAMI_CORES_BURST", "0", nullptr},
+        WrongCase{"CUDA_OVERSUBSCRIBE", "maybe", "neither yes nor no"},
+        WrongCase{"ACTIVE_OOM_KILLER", "ture", "neither yes nor no"},
+        WrongCase{"HAMI_FAIL_OPEN", "x", "neither yes nor no"}, WrongCase{"CUDA_OVERSUBSCRIBE", "", nullptr},
+        WrongCase{"ACTIVE_OOM_KILLER", "off", nullptr}));
 
 TEST(ReadSettings, GivenValuesThatMeanNothing_ThenWhatHoldsWithoutThem) {
   const Settings s = Read({{"CUDA_DEVICE_SM_LIMIT", "40"},
