@@ -340,7 +340,10 @@ int main(int argc, char** argv) {
     (asked ? std::cout : std::cerr)
         << "Usage: hami-demo\n\nShares two simulated GPUs between four programs and checks every limit.\n"
            "Exit status 0 only if none was exceeded by a byte. Takes about ten seconds.\n";
-    return asked ? 0 : 2;
+    if (!asked) return 2;
+    if (std::cout.flush()) return 0;
+    hami::base::LogError("can not write to standard output");
+    return 1;
   }
   return hami::cli::Demo();
 }

@@ -3,7 +3,10 @@
 #include "cli/inventory.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
+
+#include "base/strings.h"
 
 namespace hami::cli {
 namespace {
@@ -13,6 +16,21 @@ constexpr const char* kNoDriverHint =
     "Without a GPU, use the simulated driver that comes with hami:\n"
     "    hami sim --gpus 2xH100 -- hami run --mem 3g -- ./program\n"
     "which sets SIMGPU=2xH100 and puts the simulated libraries on LD_LIBRARY_PATH.";
+
+// What to do about a driver that does not start. Where the simulated one is asked for already, simgpu has told on
+// stderr what is wrong; to ask for it is no advice then.
+std::string DriverHint() {
+  for (const char* variable : {"SIMGPU_CONFIG", "SIMGPU"}) {
+    const char* value = std::getenv(variable);
+    if (value == nullptr || *value == '\0') continue;
+    return base::Concat(
+        {variable, "=", base::Printable(value),
+         " is set, so this is about the simulated driver.\n"
+         "Where it found a mistake there is a line of simgpu's above. Without such a line its libraries\n"
+         "are not on LD_LIBRARY_PATH; `hami sim -- COMMAND` puts them there."});
+  }
+  return kNoDriverHint;
+}
 
 Gpu ReadGpu(const nvml::Library& library, const nvml::Device& device) {
   Gpu gpu;
@@ -54,14 +72,14 @@ std::vector<GpuProcess> Gather(const std::vector<nvml::Process>& listed) {
 
 base::Result<Nvml> Nvml::Load(const std::string& path) {
   auto library = nvml::Library::Load({path, "/sys"});
-  if (!library) return base::Fail(library.error().message, kNoDriverHint);
+  if (!library) return base::Fail(library.error().message, DriverHint());
   return Nvml(*std::move(library));
 }
 
 base::Result<Inventory> Nvml::Read() const {
   const auto devices = library_.ReadDevices();
-  if (!devices) return base::Fail(devices.error().message, kNoDriverHint);
-  if (devices->empty()) return base::Fail("the GPU driver knows no GPU", kNoDriverHint);
+  if (!devices) return base::Fail(devices.error().message, DriverHint());
+  if (devices->empty()) return base::Fail("the GPU driver knows no GPU", DriverHint());
   Inventory inventory;
   const nvml::System system = library_.ReadSystem();
   inventory.driver_version = system.driver_version;

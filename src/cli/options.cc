@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <memory>
 #include <sstream>
@@ -68,8 +69,10 @@ base::Result<base::Portion> ParseMemory(const std::string& text) {
   auto portion = base::ParsePortion(text);
   const auto* bytes = portion ? std::get_if<base::Bytes>(&*portion) : nullptr;
   if (bytes != nullptr && base::Count(*bytes) < kLeastMemory) {
+    const bool has_unit =
+        std::any_of(text.begin(), text.end(), [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; });
     return base::Fail("'" + text + "' is " + base::FormatBytes(base::Count(*bytes)) + ", too little for any program",
-                      "write a unit: 512m, 3g");
+                      has_unit ? "it must be at least 1 MiB: 1m, 512m, 3g" : "write a unit: 512m, 3g");
   }
   return portion;
 }

@@ -80,6 +80,8 @@ INSTANTIATE_TEST_SUITE_P(
                     MistakeCase{{"run", "--mem", "3x", "--", "x"}, "--mem: '3x' is not an amount", 125},
                     MistakeCase{{"run", "--mem", "0", "--", "x"}, "--mem: an amount of memory can not be zero", 125},
                     MistakeCase{{"run", "--mem", "3", "--", "x"}, "--mem: '3' is 3 B, too little", 125},
+                    MistakeCase{{"run", "--mem", "3", "--", "x"}, "write a unit: 512m, 3g", 125},
+                    MistakeCase{{"run", "--mem", "512k", "--", "x"}, "at least 1 MiB", 125},
                     MistakeCase{{"run", "--mem", "1g", "--mem", "2g", "--", "x"}, "--mem can be given only once", 125},
                     MistakeCase{{"run", "--mem"}, "--mem needs a value", 125},
                     MistakeCase{{"run", "--cores", "101", "--", "x"}, "--cores: '101' is not a percentage", 125},

@@ -59,6 +59,19 @@ struct Selection {
   std::string refusal;
 };
 
+// A GPU that does not answer may not have told its UUID either, and then be the one that NAME means.
+std::string UnknownGpu(const std::vector<Device>& devices, const std::string& name) {
+  std::string silent;
+  std::size_t count = 0;
+  for (const Device& device : devices) {
+    if (!device.uuid.empty()) continue;
+    silent += (count++ == 0 ? "GPU " : " and GPU ") + std::to_string(device.index);
+  }
+  if (count == 0) return "there is no GPU '" + name + "' on this machine";
+  return "there is no GPU '" + name + "' among those that answer; " + silent +
+         (count == 1 ? " does not answer and may be it" : " do not answer and may be it");
+}
+
 Selection SelectNamed(const std::vector<Device>& devices, const std::vector<std::string>& names) {
   Selection selection;
   for (const std::string& name : names) {
@@ -70,7 +83,7 @@ Selection SelectNamed(const std::vector<Device>& devices, const std::vector<std:
       }
       if (devices[i].uuid.starts_with(name)) matches.push_back(i);
     }
-    if (matches.empty()) return {{}, "there is no GPU '" + name + "' on this machine"};
+    if (matches.empty()) return {{}, UnknownGpu(devices, name)};
     if (matches.size() > 1) return {{}, "'" + name + "' is the beginning of more than one GPU's name"};
     const bool twice = std::count(selection.devices.begin(), selection.devices.end(), matches.front()) > 0;
     if (twice) return {{}, "GPU '" + name + "' is named twice"};
@@ -93,7 +106,12 @@ Plan PlanNamed(const std::vector<Device>& devices, std::vector<Room> rooms, cons
     if (!fit.obstacle.empty()) plan.refusal = "the GPU asked for has no room for this";
     plan.grants.push_back(std::move(fit.grant));
   }
-  if (!plan.refusal.empty()) plan.grants.clear();
+  if (plan.refusal.empty()) return plan;
+  plan.grants.clear();
+  for (std::size_t i = 0; i < plan.rooms.size(); ++i) {
+    const bool named = std::count(selection.devices.begin(), selection.devices.end(), i) > 0;
+    if (!named && plan.rooms[i].obstacle.empty()) plan.rooms[i].obstacle = "not asked for";
+  }
   return plan;
 }
 
@@ -144,6 +162,7 @@ std::vector<Room> CountRoom(const std::vector<Device>& devices, const std::vecto
     Room room;
     room.index = device.index;
     room.uuid = device.uuid;
+    room.obstacle = device.trouble;
     std::uint64_t taken = device.outside_bytes;
     unsigned cores = 0;
     for (const Holder& holder : holders) {

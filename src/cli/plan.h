@@ -59,7 +59,7 @@ struct Request {
   bool oversubscribe = false;
 };
 
-// What is free on one GPU, and why the request does not fit there (empty if it does).
+// What is free on one GPU, and why the request does not fit there, or none would (empty if it does).
 struct Room {
   unsigned index = 0;
   std::string uuid;

@@ -139,6 +139,27 @@ TEST(Planning, GivenNames_WhenPrefixUniqueAmbiguousTwiceOrUnknown_ThenSaid) {
   EXPECT_THAT(named({}).refusal, HasSubstr("no GPU is named"));
 }
 
+TEST(Planning, GivenALostGpuWithoutAName_WhenAnotherIsNamed_ThenItMayBeTheOne) {
+  std::vector<Device> gpus = TwoGpus();
+  gpus[1] = {1, "", 0, 0, "does not answer: GPU is lost"};
+  Request request = Asks(kGiB);
+  request.gpus = std::vector<std::string>{"GPU-ab"};
+  const Plan unknown = MakePlan(gpus, {}, request);
+  EXPECT_THAT(unknown.refusal, HasSubstr("'GPU-ab'"));
+  EXPECT_THAT(unknown.refusal, HasSubstr("GPU 1 does not answer"));
+  EXPECT_THAT(unknown.rooms.at(1).obstacle, HasSubstr("GPU is lost"));
+  gpus[0] = {0, "", 0, 0, "does not answer: GPU is lost"};
+  EXPECT_THAT(MakePlan(gpus, {}, request).refusal, HasSubstr("GPU 0 and GPU 1 do not answer"));
+}
+
+TEST(Planning, GivenNamedGpuThatIsFull_WhenRefused_ThenEveryGpuSaysWhyNot) {
+  Request request = Asks(kGiB);
+  request.gpus = std::vector<std::string>{"GPU-aaaa"};
+  const Plan plan = MakePlan(TwoGpus(), {Holds("a", "GPU-aaaa", 80 * kGiB)}, request);
+  EXPECT_THAT(plan.rooms.at(0).obstacle, HasSubstr("0 B free"));
+  EXPECT_THAT(plan.rooms.at(1).obstacle, HasSubstr("not asked for"));
+}
+
 TEST(Planning, GivenCounts_WhenMoreThanThereAreOrFit_ThenAllOrNothing) {
   Request request = Asks(50 * kGiB);
   request.gpus = AnyGpus{2};

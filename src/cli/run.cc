@@ -41,14 +41,17 @@ struct Situation {
 
 void PrintRefusal(const Situation& situation, std::ostream& out, const base::Terminal& terminal) {
   Table rooms({{"GPU"},
+               {"UUID"},
                {"TOTAL", Table::Align::kRight},
                {"FREE", Table::Align::kRight},
                {"CORES FREE", Table::Align::kRight},
                {"WHY NOT"}});
   for (std::size_t i = 0; i < situation.devices.size(); ++i) {
     const Room& room = situation.plan.rooms[i];
-    rooms.Add({std::to_string(room.index), FormatBytes(situation.devices[i].total_bytes), FormatBytes(room.free_bytes),
-               std::to_string(room.free_cores) + " %", room.obstacle.empty() ? "" : room.obstacle});
+    const std::uint64_t total = situation.devices[i].total_bytes;
+    // A GPU that does not answer may have told neither its UUID nor its size.
+    rooms.Add({std::to_string(room.index), room.uuid.empty() ? "?" : room.uuid, total == 0 ? "?" : FormatBytes(total),
+               FormatBytes(room.free_bytes), std::to_string(room.free_cores) + " %", room.obstacle});
   }
   out << rooms.Render(terminal);
   Table taken({{"GPU"}, {"TAKEN BY"}, {"MEMORY", Table::Align::kRight}, {"CORES", Table::Align::kRight}, {"COMMAND"}});
@@ -215,27 +218,35 @@ int Refuse(const RunOptions& options, const Situation& situation) {
   return kRunFailed;
 }
 
-int Complain(const base::Error& error, int status) {
-  base::LogError(error);
-  return status;
+// There was no plan at all; who asked for JSON gets it all the same.
+int RefuseUnplanned(const RunOptions& options, const base::Error& error) {
+  if (options.output == Output::kJson) {
+    base::json::object document{{"granted", false}, {"refusal", error.message}};
+    if (!error.hint.empty()) document["hint"] = error.hint;
+    std::cout << base::Pretty(document);
+  } else {
+    base::LogError(error);
+  }
+  return kRunFailed;
 }
 
 }  // namespace
 
 int Run(const RunOptions& options) {
   if (IsInsideShare(CurrentEnvironment())) {
-    return Complain({"this is already inside a share: shares can not be nested", "start it from outside"}, kRunFailed);
+    return RefuseUnplanned(options,
+                           {"this is already inside a share: shares can not be nested", "start it from outside"});
   }
   const auto library = FindVgpuLibrary();
-  if (!library) return Complain(library.error(), kRunFailed);
+  if (!library) return RefuseUnplanned(options, library.error());
   const auto state = State::Open();
-  if (!state) return Complain(state.error(), kRunFailed);
+  if (!state) return RefuseUnplanned(options, state.error());
   // Starting the driver can take a second; that is not done while others wait for the lock.
   const auto nvml = Nvml::Load();
-  if (!nvml) return Complain(nvml.error(), kRunFailed);
+  if (!nvml) return RefuseUnplanned(options, nvml.error());
   Situation situation;
   auto prepared = PlanAndCreate(options, *state, *nvml, *library, situation);
-  if (!prepared) return Complain(prepared.error(), kRunFailed);
+  if (!prepared) return RefuseUnplanned(options, prepared.error());
   if (!situation.plan.refusal.empty()) return Refuse(options, situation);
   if (options.dry_run) {
     options.output == Output::kJson ? PrintPlanAsJson(situation, *prepared) : PrintPlan(situation, *prepared);
@@ -244,7 +255,10 @@ int Run(const RunOptions& options) {
   const auto ending =
       Supervise(options.command, Apply(CurrentEnvironment(), prepared->settings), std::move(prepared->life_line));
   Finish(*state, prepared->record.name);
-  if (!ending) return Complain(ending.error().error, ending.error().exit_status);
+  if (!ending) {
+    base::LogError(ending.error().error);
+    return ending.error().exit_status;
+  }
   EndAs(*ending);
 }
 

@@ -82,19 +82,26 @@ void AddGpu(const Gpu& gpu, const Device& device, const Room& room, const std::v
     table.Add({"  (outside)", ScaledBar(terminal, Style::kRed, 1, device.outside_bytes, gpu.total_bytes),
                FormatBytes(device.outside_bytes), "-", "-", "processes of no share"});
   }
-  table.Add({{"  free", Style::kDim},
-             "",
-             "",
-             {FormatBytes(room.free_bytes), Style::kBold},
-             {std::to_string(room.free_cores) + " %", Style::kBold},
-             {"to be granted", Style::kDim}});
+  table.Add(
+      {{"  free", Style::kDim},
+       "",
+       "",
+       {FormatBytes(room.free_bytes), Style::kBold},
+       {std::to_string(room.free_cores) + " %", Style::kBold},
+       room.obstacle.empty() ? Table::Cell("to be granted", Style::kDim) : Table::Cell(room.obstacle, Style::kRed)});
   for (std::string& line : table.Lines(terminal)) lines.push_back(std::move(line));
 }
 
-// The holders as far as they are known: this is for looking, so a damaged share is no reason to show nothing.
+// What `hami run` would find. A share of which nobody knows what it holds is no reason to show nothing.
 std::vector<Room> RoomsOf(const std::vector<Device>& devices, const std::vector<ShareView>& shares) {
   const auto holders = HoldersOf(shares);
-  return CountRoom(devices, holders ? *holders : std::vector<Holder>{});
+  if (holders) return CountRoom(devices, *holders);
+  std::vector<Room> rooms = CountRoom(devices, {});
+  for (Room& room : rooms) {
+    room.free_bytes = room.free_cores = 0;
+    room.obstacle = "nothing is granted: share '" + FindUnknownHolder(shares)->name + "' is damaged";
+  }
+  return rooms;
 }
 
 }  // namespace
@@ -133,6 +140,7 @@ base::json::array GpusToJson(const Inventory& inventory, const std::vector<Share
                              {"free_bytes", rooms[i].free_bytes},
                              {"free_cores_percent", rooms[i].free_cores}};
     if (!gpu.trouble.empty()) entry["trouble"] = gpu.trouble;
+    if (!rooms[i].obstacle.empty()) entry["obstacle"] = rooms[i].obstacle;
     if (gpu.utilization_percent) entry["utilization_percent"] = *gpu.utilization_percent;
     if (gpu.temperature_celsius) entry["temperature_celsius"] = *gpu.temperature_celsius;
     if (gpu.power_milliwatts) entry["power_milliwatts"] = *gpu.power_milliwatts;

@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kShortUuid = 12;  // "GPU-" and eight digits
 
 void AddRecord(const ShareRecord& record, const Inventory* inventory, ShareView& view) {
+  view.recorded = true;
   view.command = record.command;
   view.oversubscribe = record.oversubscribe;
   view.priority = record.priority;
@@ -156,13 +157,19 @@ std::vector<ShareView> ViewShares(const std::vector<StoredShare>& shares, const 
   return views;
 }
 
+const ShareView* FindUnknownHolder(const std::vector<ShareView>& shares) {
+  const auto found =
+      std::find_if(shares.begin(), shares.end(), [](const ShareView& share) { return share.devices.empty(); });
+  return found == shares.end() ? nullptr : &*found;
+}
+
 base::Result<std::vector<Holder>> HoldersOf(const std::vector<ShareView>& shares) {
+  if (const ShareView* unknown = FindUnknownHolder(shares)) {
+    return base::Fail("share '" + unknown->name + "' lives, but nobody can tell what it holds: " + unknown->problem,
+                      "end its processes; its folder is then removed by the next hami command");
+  }
   std::vector<Holder> holders;
   for (const ShareView& share : shares) {
-    if (share.devices.empty()) {
-      return base::Fail("share '" + share.name + "' lives, but nobody can tell what it holds: " + share.problem,
-                        "end its processes; its folder is then removed by the next hami command");
-    }
     Holder holder{share.name, {}};
     for (const DeviceView& device : share.devices) {
       holder.grants.push_back(
@@ -197,10 +204,12 @@ base::json::array SharesToJson(const std::vector<ShareView>& shares, std::int64_
     object entry{{"name", share.name}, {"state", share.state}};
     if (!share.problem.empty()) entry["problem"] = share.problem;
     entry["command"] = array(share.command.begin(), share.command.end());
-    entry["created_at"] = share.created_at;
-    entry["age_seconds"] = std::max<std::int64_t>(0, now - share.created_at);
-    entry["priority"] = share.priority == Priority::kHigh ? "high" : "low";
-    entry["oversubscribe"] = share.oversubscribe;
+    if (share.recorded) {
+      entry["created_at"] = share.created_at;
+      entry["age_seconds"] = std::max<std::int64_t>(0, now - share.created_at);
+      entry["priority"] = share.priority == Priority::kHigh ? "high" : "low";
+      entry["oversubscribe"] = share.oversubscribe;
+    }
     array devices;
     for (const DeviceView& device : share.devices) {
       object part{{"uuid", device.uuid},

@@ -41,8 +41,9 @@ struct DeviceView {
 
 struct ShareView {
   std::string name;
-  std::string state;    // "running", "idle" (no process uses a GPU now), "suspended", "blocked" or "damaged"
-  std::string problem;  // why it is damaged
+  std::string state;      // "running", "idle" (no process uses a GPU now), "suspended", "blocked" or "damaged"
+  std::string problem;    // why it is damaged
+  bool recorded = false;  // false: its record can not be read, and of what follows nothing is known
   std::vector<std::string> command;
   bool oversubscribe = false;
   Priority priority = Priority::kLow;
@@ -59,6 +60,8 @@ std::vector<ShareView> ViewShares(const std::vector<StoredShare>& shares, const 
 // living share's record can not be read: nobody knows what it holds. A process belongs to no share unless the kernel
 // says so.
 base::Result<std::vector<Holder>> HoldersOf(const std::vector<ShareView>& shares);
+// The first share of which nobody knows what it holds: while it lives nothing is granted. Null: there is none.
+const ShareView* FindUnknownHolder(const std::vector<ShareView>& shares);
 std::vector<Device> DevicesOf(const Inventory& inventory, const std::vector<ShareView>& shares);
 
 base::json::array SharesToJson(const std::vector<ShareView>& shares, std::int64_t now);

@@ -179,6 +179,25 @@ TEST_F(Views, GivenUnreadableRecord_WhenPlanned_ThenNothingIsSoldBlindly) {
   EXPECT_FALSE(HoldersOf(ViewShares({share}, nullptr)));
 }
 
+TEST_F(Views, GivenUnreadableRecord_WhenShown_ThenNothingIsOfferedAndNothingMadeUp) {
+  const Inventory inventory = TwoGpus();
+  const auto views = ViewShares({{"x", Path(), base::Fail("spoilt")}}, &inventory);
+  for (const base::json::value& gpu : GpusToJson(inventory, views)) {
+    EXPECT_EQ(gpu.at("free_bytes").to_number<std::uint64_t>(), 0u);
+    EXPECT_EQ(gpu.at("free_cores_percent").to_number<unsigned>(), 0u);
+    EXPECT_THAT(std::string(gpu.at("obstacle").as_string()), HasSubstr("share 'x' is damaged"));
+  }
+  std::string smi;
+  for (const std::string& line : GpuLines(inventory, views, base::Terminal{})) smi += line + "\n";
+  EXPECT_THAT(smi, HasSubstr("nothing is granted: share 'x' is damaged"));
+  EXPECT_THAT(smi, testing::Not(HasSubstr("to be granted")));
+  const base::json::array json = SharesToJson(views, 1065);
+  const base::json::object& share = json.at(0).as_object();
+  for (const char* unknown : {"created_at", "age_seconds", "priority", "oversubscribe"}) {
+    EXPECT_FALSE(share.contains(unknown)) << unknown;
+  }
+}
+
 TEST_F(Views, GivenRegionLargerThanPromised_WhenPlanned_ThenTheLargerCounts) {
   StoredShare share = UsedShare();
   region::Store(attachment_.region->limit[0], 10 * kGiB);

@@ -5,14 +5,16 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
 
 #include "base/build_info.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "monitor/options.h"
 #include "monitor/service.h"
 
 namespace {
+
+using namespace hami;
 
 std::optional<std::string> Variable(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
@@ -29,15 +31,20 @@ sigset_t BlockSignals() {
   return ending;
 }
 
+int Print(const monitor::Answer& answer) {
+  const bool mistake = answer.exit_status != 0;
+  const base::Status written = base::WriteAll(mistake ? STDERR_FILENO : STDOUT_FILENO, answer.text);
+  if (written || mistake) return answer.exit_status;
+  base::StartLog("hami-monitor");
+  base::LogError(written.error());
+  return EXIT_FAILURE;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace hami;
   const monitor::Command command = monitor::ParseCommand({argv + (argc > 0 ? 1 : 0), argv + argc}, Variable);
-  if (!command.run) {
-    (command.answer.exit_status == 0 ? std::cout : std::cerr) << command.answer.text << std::flush;
-    return command.answer.exit_status;
-  }
+  if (!command.run) return Print(command.answer);
   const monitor::Options& options = *command.run;
   base::StartLog("hami-monitor", options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo,
                  options.log_style);

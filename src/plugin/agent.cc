@@ -241,8 +241,7 @@ bool Agent::Impl::Tend() {
 base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {
   ServingOptions serve;
   serve.kubelet_socket = options.kubelet_socket;
-  serve.folder = options.kubelet_socket.empty() ? "/var/lib/kubelet/device-plugins"
-                                                : options.kubelet_socket.substr(0, options.kubelet_socket.rfind('/'));
+  serve.folder = options.kubelet_socket.substr(0, options.kubelet_socket.rfind('/'));
   serve.resource_name = [this] {
     const CardBoard::Snapshot cards = board.Current();
     return cards->ready ? cards->settings.resource_name : std::string();

@@ -146,12 +146,28 @@ TEST_F(KubeletTest, GivenMoreStreamsThanAKubeletHasWhenTheyAreOpenedThenTheyAreR
   EXPECT_TRUE(client.PreferredAvailable());
 }
 
-TEST_F(KubeletTest, GivenNoSocketOfAKubeletWhenServingStartsThenItIsServedAndNobodyIsToldOfIt) {
+TEST_F(KubeletTest, GivenNoSocketOfAKubeletWhenServingStartsThenNothingIsServed) {
   Serve("");
-  SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
-  EXPECT_THAT(watcher.Next(), SizeIs(4));
+  serving_->Restart();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/nvidia-gpu.sock"));
   serving_->Stop();
   EXPECT_THAT(kubelet_->registrations(), IsEmpty());
+}
+
+TEST_F(KubeletTest, GivenAKubeletThatIsNotThereWhenServingStartsThenThatIsSaidOnce) {
+  base::StartLog("test");
+  testing::internal::CaptureStderr();
+  Serve("/absent.sock");
+  SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
+  EXPECT_THAT(watcher.Next(), SizeIs(4));
+  serving_->Restart();
+  EXPECT_THAT(watcher.Next(), IsEmpty()) << "it serves anew";
+  serving_->Stop();
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string line = "waiting for the kubelet at " + folder_.path() + "/absent.sock";
+  EXPECT_THAT(said, HasSubstr(line));
+  EXPECT_EQ(said.find(line), said.rfind(line)) << said;
 }
 
 TEST_F(KubeletTest, GivenNumaTopologyWhenItIsWatchedThenEachSlotSaysItsNode) {
@@ -257,6 +273,7 @@ TEST_F(KubeletTest, GivenSeveralWishesWhenThereIsNoOpinionThenThereIsAnAnswerFor
 
 TEST_F(KubeletTest, GivenAFolderThatCanNotBeListenedInWhenItFailsSixTimesThenItGivesUp) {
   ServingOptions options;
+  options.kubelet_socket = folder_.path() + "/missing/kubelet.sock";
   options.folder = folder_.path() + "/missing";
   options.resource_name = [] { return std::string("nvidia.com/gpu"); };
   options.preferred_allocation = [] { return true; };

@@ -5,9 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <iostream>
-
 #include "base/build_info.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "plugin/agent.h"
 
@@ -34,6 +33,14 @@ bool ToldToEnd() {
   sigpending(&pending);
   return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1 ||
          sigismember(&pending, SIGQUIT) == 1;
+}
+
+int Print(const std::string& answer) {
+  const base::Status written = base::WriteAll(STDOUT_FILENO, answer);
+  if (written) return 0;
+  base::StartLog("hami-device-plugin");
+  base::LogError(written.error());
+  return 1;
 }
 
 int Run(const plugin::Options& options) {
@@ -70,14 +77,8 @@ int main(int argc, char** argv) {
     base::LogError(start.error());
     return kBadUsage;
   }
-  if (start->action == plugin::Start::Action::kHelp) {
-    std::cout << plugin::HelpText();
-    return 0;
-  }
-  if (start->action == plugin::Start::Action::kVersion) {
-    std::cout << base::VersionOf("hami-device-plugin") << "\n";
-    return 0;
-  }
+  if (start->action == plugin::Start::Action::kHelp) return Print(plugin::HelpText());
+  if (start->action == plugin::Start::Action::kVersion) return Print(base::VersionOf("hami-device-plugin") + "\n");
   base::StartLog("hami-device-plugin", start->options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo,
                  start->options.log_style);
   for (const std::string& warning : start->warnings) base::LogWarning(warning);

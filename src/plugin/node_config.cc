@@ -149,11 +149,7 @@ Result<NodeSettings> Defaults(const ConfigTexts& texts, const Options& options) 
   if (!ScalingFits(out.core_scaling)) return fail("deviceCoreScaling", kScalingRange);
   if (out.preconfigured_memory > kMostMemory) return fail("preConfiguredDeviceMemory", "must be a size in MiB");
   if (nvidia.log_level < 0 || nvidia.log_level > 4) return fail("libCudaLogLevel", "must be from 0 to 4");
-  if (!options.resource_name.empty() && options.resource_name != out.resource_name) {
-    return Fail(base::Concat({"--resource-name=", options.resource_name, " contradicts resourceCountName, which is ",
-                              out.resource_name}),
-                "The scheduler reads resourceCountName; set it there, for both.");
-  }
+  HAMI_TRY(CheckResourceName(options, out.resource_name));
   return out;
 }
 
@@ -197,6 +193,13 @@ const char* ModeName(OperatingMode mode) {
     default:
       return "hami-core";
   }
+}
+
+base::Status CheckResourceName(const Options& options, const std::string& configured) {
+  if (options.resource_name.empty() || options.resource_name == configured) return {};
+  return Fail(base::Concat(
+                  {"--resource-name=", options.resource_name, " contradicts resourceCountName, which is ", configured}),
+              "The scheduler reads resourceCountName; set it there, for both.");
 }
 
 bool NodeConfig::NeedsLabels() const {

@@ -76,6 +76,9 @@ struct ConfigTexts {
   std::optional<std::string> node_text;
   bool operator==(const ConfigTexts&) const = default;
 };
+// Refuses a --resource-name that is not CONFIGURED, the resourceCountName of device-config.yaml or what it defaults to.
+base::Status CheckResourceName(const Options& options, const std::string& configured);
+
 base::Result<NodeConfig> ParseNodeConfig(const ConfigTexts& texts, const Options& options);
 
 // An entry with exactly this name, else the first whose selector fits LABELS, else the first whose pattern fits; else

@@ -9,7 +9,9 @@
 #include "base/fd.h"
 #include "base/flags.h"
 #include "base/strings.h"
+#include "plugin/node_config.h"
 #include "plugin/options_file.h"
+#include "plugin/xid_policy.h"
 
 namespace hami::plugin {
 namespace {
@@ -64,6 +66,7 @@ struct Targets {
   }
 
   Options& out;
+  bool strict = true;  // false: what HAMi skips without a word is no mistake
   ListFlag<ListStrategy> strategies;
   ListFlag<int> channels;
   ListFlag<std::string> namespaces;
@@ -82,7 +85,8 @@ void AddNodeFlags(FlagSet& flags, Targets& to) {
   flags.Text("config-file", "FILE", out.config_file, "device-config.yaml [CONFIG_FILE]");
   flags.Text("node-config-file", "FILE", out.node_config_file, "what single nodes do otherwise");
   flags.Text("kubeconfig", "FILE", out.kubeconfig, "how to reach the API server, outside of a pod [KUBECONFIG]");
-  flags.Text("kubelet-socket", "SOCKET", out.kubelet_socket, "where to register; empty: nowhere [KUBELET_SOCKET]");
+  flags.Text("kubelet-socket", "SOCKET", out.kubelet_socket,
+             "where to register; empty: serve no kubelet [KUBELET_SOCKET]");
   flags.Text("pod-resources-socket", "SOCKET", out.pod_resources_socket, "where the kubelet tells who has which slots");
   const auto address = [&out](const std::string& value) -> Status {
     out.metrics_address.reset();
@@ -115,10 +119,18 @@ void AddGpuFlags(FlagSet& flags, Targets& to) {
   flags.Text("nvml-library", "FILE", out.nvml_library, "the driver's libnvidia-ml.so.1; empty: as the linker finds it");
   flags.Bool("topology-score", out.topology_score,
              "register how close GPUs are, for topology-aware placement [ENABLE_TOPOLOGY_SCORE]");
-  flags.Text("disable-health-checks", "LIST", out.disable_health_checks,
-             "all, xids, or XID codes that do not count [DP_DISABLE_HEALTHCHECKS]");
-  flags.Text("enable-health-checks", "LIST", out.enable_health_checks,
-             "all, or XID codes that count all the same [DP_ENABLE_HEALTHCHECKS]");
+  const auto checks = [&to](std::string& target, std::string (*mistake_in)(std::string_view)) {
+    return [&to, &target, mistake_in](const std::string& value) -> Status {
+      const std::string mistake = to.strict ? mistake_in(value) : "";
+      if (!mistake.empty()) return Fail(mistake);
+      target = value;
+      return {};
+    };
+  };
+  flags.Custom("disable-health-checks", "LIST", "", checks(out.disable_health_checks, MistakeInDisabled),
+               "all, xids, or XID codes that do not count [DP_DISABLE_HEALTHCHECKS]");
+  flags.Custom("enable-health-checks", "LIST", "", checks(out.enable_health_checks, MistakeInEnabled),
+               "all, or XID codes that count all the same [DP_ENABLE_HEALTHCHECKS]");
 }
 
 void AddContainerFlags(FlagSet& flags, Targets& to) {
@@ -266,9 +278,34 @@ Result<FlagSet::Parsed> Apply(const std::vector<std::string>& arguments, const E
                               Options& options) {
   Targets to(options);
   const FlagSet flags = MakeFlags(to);
+  to.strict = false;
   HAMI_TRY(ApplyEnvironment(flags, to, environment));
+  to.strict = true;
   to.NewSource();
   return flags.Parse(arguments);
+}
+
+// HAMi skips what it does not know in these, so that its manifests may hold anything.
+void WarnOfHealthChecks(const Environment& environment, std::vector<std::string>& warnings) {
+  const auto look = [&](const char* name, std::string (*mistake_in)(std::string_view)) {
+    const std::string mistake = mistake_in(environment(name).value_or(""));
+    if (!mistake.empty())
+      warnings.push_back(base::Concat({"environment variable ", name, ": ", mistake, " and is skipped"}));
+  };
+  look("DP_DISABLE_HEALTHCHECKS", MistakeInDisabled);
+  look("DP_ENABLE_HEALTHCHECKS", MistakeInEnabled);
+}
+
+// A file that can not be read as device-config.yaml is for those to refuse who need what is in it.
+Status JudgeResourceName(const Options& options, const std::optional<std::string>& device_text) {
+  if (options.resource_name.empty()) return {};
+  std::string configured;
+  if (device_text) {
+    const auto config = device::ParseDeviceConfig(*device_text, options.config_file);
+    if (!config) return {};
+    configured = config->nvidia.count_resource;
+  }
+  return CheckResourceName(options, configured.empty() ? NodeSettings().resource_name : configured);
 }
 
 // Help and the version are for everybody, whatever the environment says.
@@ -316,14 +353,18 @@ Result<Start> ReadOptions(const std::vector<std::string>& arguments, const Envir
   if (!first) return tl::unexpected(first.error());
   if (!first->words.empty()) return Fail("unexpected argument: " + base::ShellQuote(first->words.front()));
   start.warnings = first->warnings;
+  WarnOfHealthChecks(environment, start.warnings);
+  std::optional<std::string> text;
   if (!found.config_file.empty()) {
-    const auto text = read(found.config_file);
-    if (!text) return tl::unexpected(text.error());
+    auto there = read(found.config_file);
+    if (!there) return tl::unexpected(there.error());
+    text = *std::move(there);
     HAMI_TRY(ApplyOptionsFile(*text, found.config_file, start.options, start.warnings));
   }
   HAMI_TRY(Apply(arguments, environment, start.options));
   if (start.options.dev_root.empty()) start.options.dev_root = start.options.driver_root;
   HAMI_TRY(Check(start.options));
+  HAMI_TRY(JudgeResourceName(start.options, text));
   return start;
 }
 

@@ -28,7 +28,7 @@ enum class IdStrategy { kUuid, kIndex };
 struct Options {
   // The node and its services.
   std::string node_name;
-  std::string kubelet_socket = "/var/lib/kubelet/device-plugins/kubelet.sock";  // empty: do not register
+  std::string kubelet_socket = "/var/lib/kubelet/device-plugins/kubelet.sock";  // empty: no kubelet is served
   std::string pod_resources_socket = "/var/lib/kubelet/pod-resources/kubelet.sock";
   std::string kubeconfig;                                                    // empty: $KUBECONFIG, or the pod's account
   std::optional<base::HostPort> metrics_address = base::HostPort{"", 9397};  // /healthz, /readyz, /metrics

@@ -12,8 +12,10 @@
 namespace hami::plugin {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 using Words = std::vector<std::string>;
@@ -146,7 +148,8 @@ const Spelling kSpellings[] = {
     {"device-cores-scaling", "DEVICE_CORES_SCALING", "2",
      [](const Options& o) { return o.core_scaling == 2 && !o.memory_scaling; }},
     {"disable-core-limit", "DISABLE_CORE_LIMIT", "true", [](const Options& o) { return o.disable_core_limit == true; }},
-    {"resource-name", "RESOURCE_NAME", "a/b", [](const Options& o) { return o.resource_name == "a/b"; }},
+    {"resource-name", "RESOURCE_NAME", "nvidia.com/gpu",
+     [](const Options& o) { return o.resource_name == "nvidia.com/gpu"; }},
 };
 
 TEST(OptionsTest, GivenEveryFlagOfHami_WhenItOrItsVariableIsSet_ThenItIsWhatItNames) {
@@ -219,6 +222,35 @@ TEST(OptionsTest, GivenWhatCanNotBeHonoured_WhenGiven_ThenItIsRefusedByName) {
   EXPECT_THAT(ErrorOf({"serve"}), HasSubstr("serve"));
   EXPECT_THAT(ErrorOf({"--config-file=missing.yaml"}), HasSubstr("missing.yaml"));
   EXPECT_THAT(ErrorOf({}, {{"NODE_NAME", ""}}), HasSubstr("name of this node"));
+}
+
+TEST(OptionsTest, GivenHealthChecksThatAreMistyped_WhenRead_ThenTheFlagIsRefusedAndTheVariableIsWarnedOf) {
+  EXPECT_THAT(ErrorOf({"--disable-health-checks=xid"}), StartsWith("--disable-health-checks=xid: "));
+  EXPECT_THAT(ErrorOf({"--disable-health-checks=xid"}), HasSubstr("all, xids or the number of an XID"));
+  EXPECT_THAT(ErrorOf({"--disable-health-checks=48,-62"}), HasSubstr("-62"));
+  EXPECT_THAT(ErrorOf({"--enable-health-checks=xids"}), HasSubstr("all or the number of an XID"));
+  const auto warnings = [](const Words& words, const Variables& variables) {
+    const auto start = Read(words, variables);
+    EXPECT_TRUE(start) << (start ? "" : start.error().message);
+    return start ? start->warnings : Words{};
+  };
+  EXPECT_THAT(warnings({}, {{"DP_DISABLE_HEALTHCHECKS", "48,foo"}, {"DP_ENABLE_HEALTHCHECKS", "xids"}}),
+              ElementsAre(AllOf(HasSubstr("DP_DISABLE_HEALTHCHECKS"), HasSubstr("foo")),
+                          AllOf(HasSubstr("DP_ENABLE_HEALTHCHECKS"), HasSubstr("xids"))));
+  EXPECT_EQ(Given({}, {{"DP_DISABLE_HEALTHCHECKS", "48,foo"}}).disable_health_checks, "48,foo");
+  EXPECT_THAT(warnings({"--disable-health-checks= ALL, 48,", "--enable-health-checks=all,13"},
+                       {{"DP_DISABLE_HEALTHCHECKS", "Xids,74"}, {"DP_ENABLE_HEALTHCHECKS", " 48 "}}),
+              IsEmpty());
+}
+
+TEST(OptionsTest, GivenAResourceNameThatIsNotTheFiles_WhenRead_ThenThatIsAMistakeInTheFlags) {
+  const std::string file = "nvidia: {resourceCountName: vendor.io/gpu}\n";
+  EXPECT_THAT(ErrorOf({"--config-file=config.yaml", "--resource-name=vendor.io/gup"}, {}, file),
+              HasSubstr("contradicts resourceCountName, which is vendor.io/gpu"));
+  EXPECT_EQ(ErrorOf({"--config-file=config.yaml", "--resource-name=vendor.io/gpu"}, {}, file), "");
+  EXPECT_THAT(ErrorOf({}, {{"RESOURCE_NAME", "vendor.io/gpu"}}), HasSubstr("which is nvidia.com/gpu"));
+  EXPECT_EQ(ErrorOf({"--config-file=config.yaml", "--resource-name=a.io/b"}, {}, "nvidia: {unknown: 1}\n"), "")
+      << "what is wrong with the file is for those to say who read it";
 }
 
 TEST(OptionsTest, GivenMistakesInTheFile_WhenRead_ThenFileLineAndKeyAreNamed) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <utility>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -47,6 +48,7 @@ Serving::Serving(ServingOptions options, KubeletBackend backend)
       backoff_(options_.first_retry, options_.most_retry) {}
 
 void Serving::Start(std::function<void(const base::Error&)> on_give_up) {
+  if (options_.kubelet_socket.empty()) return;
   on_give_up_ = std::move(on_give_up);
   thread_ = std::thread([this] { Run(); });
 }
@@ -87,13 +89,16 @@ net::Duration Serving::Step() {
     registered_.store(false);
     if (const net::Duration pause = StartServer(); pause > net::Duration::zero()) return pause;
   }
-  if (options_.kubelet_socket.empty()) return options_.look_every;
   const auto kubelet = IdentityOf(options_.kubelet_socket);
   if (!kubelet) {
     registered_.store(false);
     told_to_.reset();
+    if (!std::exchange(told_of_wait_, true)) {
+      base::LogInfo("serving: waiting for the kubelet at " + options_.kubelet_socket);
+    }
     return options_.look_every;
   }
+  told_of_wait_ = false;
   return kubelet == told_to_ ? options_.look_every : Register(*kubelet);
 }
 

@@ -52,7 +52,7 @@ struct FileIdentity {
 std::optional<FileIdentity> IdentityOf(const std::string& path);
 
 struct ServingOptions {
-  std::string kubelet_socket;                  // empty: serve, register nowhere
+  std::string kubelet_socket;                  // empty: nothing is served
   std::string folder;                          // of our socket
   std::function<std::string()> resource_name;  // empty: not known yet, and nothing is served
   std::function<bool()> preferred_allocation;
@@ -109,6 +109,7 @@ class Serving {
   CrashBudget budget_;
   kube::Backoff backoff_;
   std::string last_trouble_;
+  bool told_of_wait_ = false;  // that the kubelet is not there, in the log
 };
 
 }  // namespace hami::plugin

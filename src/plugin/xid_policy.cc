@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/strings.h"
 
@@ -57,6 +58,7 @@ struct Words {
   bool all = false;
   bool xids = false;
   std::set<std::uint64_t> codes;
+  std::vector<std::string> unknown;
 };
 
 Words ReadWords(std::string_view text) {
@@ -69,12 +71,27 @@ Words ReadWords(std::string_view text) {
       words.xids = true;
     } else if (const auto code = base::ParseNumber(word)) {
       words.codes.insert(*code);
+    } else if (!word.empty()) {
+      words.unknown.push_back(word);
     }
   }
   return words;
 }
 
 }  // namespace
+
+std::string MistakeInEnabled(std::string_view list) {
+  Words words = ReadWords(list);
+  if (words.xids) words.unknown.emplace_back("xids");
+  if (words.unknown.empty()) return {};
+  return base::ShellQuote(words.unknown.front()) + " is not all or the number of an XID";
+}
+
+std::string MistakeInDisabled(std::string_view list) {
+  const Words words = ReadWords(list);
+  if (words.unknown.empty()) return {};
+  return base::ShellQuote(words.unknown.front()) + " is not all, xids or the number of an XID";
+}
 
 XidPolicy::XidPolicy(std::string_view disabled, std::string_view enabled) {
   const Words off = ReadWords(disabled);

@@ -20,9 +20,13 @@ enum class XidClass {
   kFatal,
 };
 
+// Why LIST, as a whole of what is enabled or of what is disabled, can not be meant as it stands; empty: it can.
+std::string MistakeInEnabled(std::string_view list);
+std::string MistakeInDisabled(std::string_view list);
+
 class XidPolicy {
  public:
-  // Comma-separated: "all", "xids", or numbers. What is neither is skipped, as HAMi does.
+  // Comma-separated: "all", "xids" (disabled only), or numbers. What is neither is skipped, as HAMi does.
   XidPolicy(std::string_view disabled, std::string_view enabled);
   XidPolicy() : XidPolicy("", "") {}
 

@@ -36,5 +36,11 @@ TEST_F(Demo, GivenHelp_WhenAsked_ThenToldAndNothingElse) {
   EXPECT_EQ(Hami({"sim", "--", HAMI_DEMO, "--fast"}).exit_status(), 2);
 }
 
+TEST_F(Demo, GivenNoRoomForTheHelp_WhenAsked_ThenTheStatusTells) {
+  const Outcome outcome = Hami({"sim", "--", "sh", "-c", HAMI_DEMO " --help >/dev/full"});
+  EXPECT_EQ(outcome.exit_status(), 1);
+  EXPECT_THAT(outcome.err, HasSubstr("can not write"));
+}
+
 }  // namespace
 }  // namespace hami::e2e

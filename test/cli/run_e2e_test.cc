@@ -2,6 +2,7 @@
 //
 // hami run as a way to start a program: its environment, its status, its signals.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
@@ -95,6 +96,50 @@ TEST_F(RunCommand, GivenAGpuThatIsLost_WhenRun_ThenTheOthersAreGranted) {
   EXPECT_EQ(smi.exit_status(), 0) << smi.err;
   EXPECT_THAT(smi.out, ContainsRegex("GPU 0  does not answer"));
   EXPECT_THAT(smi.out, ContainsRegex("GPU 1  .*H100"));
+}
+
+TEST_F(RunCommand, GivenALostGpu_WhenAGpuIsNamedThatNobodyKnows_ThenTheTableTellsAllThereIs) {
+  environment_.erase("SIMGPU");
+  const std::string config = folder_ + "/lost.conf";
+  ASSERT_TRUE(base::WriteNewFile(config, "gpus 2xH100\nlost device=1\n", 0600));
+  environment_["SIMGPU_CONFIG"] = config;
+  const Outcome outcome = Hami({"run", "--mem", "1g", "--gpus", "GPU-none", "--", "true"});
+  EXPECT_EQ(outcome.exit_status(), 125);
+  EXPECT_THAT(outcome.err, HasSubstr("GPU 1 does not answer"));
+  EXPECT_THAT(outcome.err, ContainsRegex("\n0 +GPU-[0-9a-f-]{36} ")) << "the UUIDs that would be right";
+  EXPECT_THAT(outcome.err, ContainsRegex("\n1 +[?] .*does not answer: ")) << "why not";
+}
+
+TEST_F(RunCommand, GivenJson_WhenRefusedForAnyReason_ThenTheAnswerIsJson) {
+  const auto refusal = [this](const std::vector<std::string>& words) {
+    std::vector<std::string> arguments = {"run", "-o", "json", "--mem", "1g"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    const Outcome outcome = Hami(arguments);
+    EXPECT_EQ(outcome.exit_status(), 125);
+    const auto json = base::ParseJson(outcome.out);
+    EXPECT_TRUE(json) << outcome.out << outcome.err;
+    if (!json) return std::string();
+    EXPECT_FALSE(json->at("granted").as_bool());
+    return std::string(json->at("refusal").as_string());
+  };
+  Gate gate;
+  const Process run =
+      Start({"run", "--mem", "1g", "--name", "n", "--", "sh", "-c", "echo up; exec cat"}, gate.reader.get());
+  ASSERT_TRUE(Eventually([&] { return Output(run) == "up\n"; }));
+  EXPECT_THAT(refusal({"--name", "n", "--", "true"}), HasSubstr("already"));
+  EXPECT_THAT(refusal({"--gpus", "GPU-none", "--", "true"}), HasSubstr("no GPU 'GPU-none'"));
+  const base::Fd record = base::Open(folder_ + "/state/shares/n/share.json", O_WRONLY | O_TRUNC).value();
+  EXPECT_THAT(refusal({"--", "true"}), HasSubstr("nobody can tell what it holds"));
+  environment_["SIMGPU"] = "2xFoo";
+  EXPECT_THAT(refusal({"--", "true"}), HasSubstr("driver"));
+}
+
+TEST_F(RunCommand, GivenABadSimulatedMachine_WhenAsked_ThenTheHintIsNotToSimulate) {
+  environment_["SIMGPU"] = "2xFoo";
+  const Outcome outcome = Hami({"run", "--mem", "1g", "--", "true"});
+  EXPECT_EQ(outcome.exit_status(), 125);
+  EXPECT_THAT(outcome.err, HasSubstr("SIMGPU=2xFoo is set"));
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("Without a GPU, use")));
 }
 
 TEST_F(RunCommand, GivenNoStandardDescriptors_WhenUsed_ThenNothingIsWrittenIntoFilesOfOurs) {

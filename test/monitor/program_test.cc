@@ -46,6 +46,14 @@ TEST_F(Node, GivenAContainerUnderTheLibrary_WhenScraped_ThenItsFiguresAndTheGpus
   EXPECT_THAT(Get("/metrics").body, Not(HasSubstr("vGPU_device_memory_usage_in_bytes")));
 }
 
+TEST_F(Node, GivenNoRoomForTheHelp_WhenAsked_ThenTheStatusTells) {
+  for (const char* question : {"--help", "--version"}) {
+    const Process asked = Start({"/bin/sh", "-c", base::Concat({HAMI_MONITOR, " ", question, " >/dev/full"})}, {});
+    EXPECT_EQ(Wait(asked), 1) << question;
+    EXPECT_THAT(asked.err(), HasSubstr("can not write"));
+  }
+}
+
 TEST_F(Node, GivenAnErrorThatTheDriverReports_ThenItIsCountedByItsNumber) {
   StartMonitor();
   ASSERT_TRUE(Eventually([&] { return Metric({"hami_monitor_nvml_up{"}) == 1; }));

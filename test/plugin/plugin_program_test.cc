@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/strings.h"
 #include "region/common_area.h"
 #include "test/plugin/rig.h"
 
@@ -39,6 +40,16 @@ TEST(PluginStartTest, GivenNoLibraryWhenItStartsThenItEndsBeforeAnybodyIsToldOfG
   EXPECT_THAT(rig.plugin().Log(), HasSubstr("/nowhere/libvgpu.so"));
   EXPECT_TRUE(rig.kubelet().registrations().empty());
   EXPECT_EQ(rig.NodeAnnotation("hami.io/node-nvidia-register"), "");
+}
+
+TEST(PluginStartTest, GivenNoRoomForTheHelpWhenItIsAskedForThenTheStatusTells) {
+  plugin::TempFolder folder;
+  for (const char* question : {"--help", "--version"}) {
+    testcluster::Child child({"/bin/sh", "-c", base::Concat({HAMI_PLUGIN_PROGRAM, " ", question, " >/dev/full"})}, {},
+                             folder.path() + "/log");
+    EXPECT_EQ(child.Wait(plugin::kPatience), 1) << question;
+    EXPECT_THAT(child.Log(), HasSubstr("can not write"));
+  }
 }
 
 TEST(PluginStartTest, GivenADriverThatHangsWhenItStartsThenItSaysSoIsAliveAndEndsWhenItIsTold) {
