@@ -204,6 +204,7 @@ void DestroyEngine(Context& ctx) {
     delete &share;
   }
   delete engine;
+  ctx.engine = nullptr;  // under the lock: other threads may wait for all contexts just now
 }
 
 Stream* TakeLane(Scheduler& sched, Engine& engine) {

@@ -167,6 +167,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
   SIMGPU_ENTER(cuIpcCloseMemHandle);
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
+  Range range;
+  if (FindRange(address, &range) && range.base == address && range.kind == MemKind::kIpc) DrainUsersOf(range);
   {
     const MemLock held = LockMemory();
     Allocation* found = FindBase(address, held);
