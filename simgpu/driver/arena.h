@@ -45,6 +45,7 @@ struct Allocation {
   bool in_use = true;                 // false between a stream-ordered free and its execution
   int backings = 0;                   // kGraph: launches that hold the memory; charged while there is one
   bool owed = false;                  // kGraph: launched by a graph that does not free it itself, and not freed since
+  bool orphan = false;                // kGraph: no node allocates it any more, the last free ends it
   std::uint32_t slab = 0, block = 0;  // the arena's own
 };
 

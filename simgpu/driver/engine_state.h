@@ -316,6 +316,7 @@ inline constexpr std::uint64_t kQueueDepth = 1024;
 
 // What an operation needs before it is appended: order with the legacy stream, and room.
 void EnterQueue(Scheduler& sched, Stream& s);
+void OrderQueue(Scheduler& sched, Stream& s);  // order only: it does not wait
 // Appends `op` and starts it if it can. `now` is the time of the call.
 void Enqueue(Scheduler& sched, Stream& s, const Op& op, Nanos now);
 void EnqueueWait(Scheduler& sched, Stream& s, Stream& target, std::uint64_t seq, Nanos now);
