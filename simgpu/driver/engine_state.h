@@ -196,6 +196,8 @@ struct HostCall {
 // kWhileItMoves: gives up when the work waits for something that is not under way, as a value that nobody may write.
 enum class Patience : std::uint8_t { kForEver, kWhileItMoves };
 
+inline constexpr Nanos kHeartbeat = 100'000'000;  // of the engine's thread while there is work, and for a while after
+
 struct Scheduler {
   static Scheduler& Get();
 
@@ -222,6 +224,8 @@ struct Scheduler {
 
   bool virtual_clock = false;
   Nanos launch_latency = 0;
+  // Between two looks at the arbiter, at most: it remembers only so many turns.
+  Nanos heartbeat = kHeartbeat;
   bool thread_started = false;
   bool thread_asleep = false;  // waits without a due time
   Nanos thread_due = 0;
