@@ -8,6 +8,7 @@
 
 #include "simgpu/driver/ipc.h"
 #include "simgpu/driver/mem_internal.h"
+#include "simgpu/driver/mem_vmm.h"
 
 namespace simgpu {
 namespace {
@@ -45,7 +46,7 @@ void SetReserved(Pool& pool, std::uint64_t bytes) {
 }
 
 bool ReclaimLocked(int machine) {
-  bool any = false;
+  bool any = SweepExported(LockMemory());
   for (Pool* pool : ThePools().all) {
     if (pool->device->machine != machine || pool->reserved == Taken(*pool)) continue;
     SetReserved(*pool, Taken(*pool));
