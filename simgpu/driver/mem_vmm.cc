@@ -250,6 +250,7 @@ CUresult Map(CUdeviceptr address, std::size_t size, std::size_t offset, CUmemGen
   MemLock held = LockMemory();
   VmmHandle* handle = AwaitTeam(value, held);
   if (handle == nullptr || offset > handle->size || size > handle->size - offset) return CUDA_ERROR_INVALID_VALUE;
+  if (offset != 0 && handle->multicast == nullptr) return CUDA_ERROR_INVALID_VALUE;  // "currently must be zero"
   if (!IsReserved(address, size, held)) return CUDA_ERROR_INVALID_VALUE;
   Allocation* made = InsertLocked(address, size, MemKind::kMapped, held);
   if (made == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 
 #include "simgpu/driver/mem_vmm.h"
@@ -19,8 +20,9 @@ int OpenAgain(int fd) {
 
 int GiveOut(int fd) {
   const int given = OpenAgain(fd);
-  if (given < 0) return fcntl(fd, F_DUPFD_CLOEXEC, 3);  // no /proc: the memory then ends with its last handle
-  flock(given, LOCK_SH | LOCK_NB);
+  if (given < 0) return fcntl(fd, F_DUPFD_CLOEXEC, 3);    // no /proc: the memory then ends with its last handle
+  while (flock(given, LOCK_SH) != 0 && errno == EINTR) {  // somebody who looks has it for a moment
+  }
   return given;
 }
 

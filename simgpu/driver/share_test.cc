@@ -215,6 +215,9 @@ TEST_F(ShareTest, GivenNoAccessWhenAMappingIsCopiedThenItIsRefused) {
     CUdeviceptr p = 0;
     ASSERT_OK(cuMemAddressReserve(&p, 4 * kMiB, 0, 0, 0));
     EXPECT_EQ(cuMemMap(p + kMiB, 2 * kMiB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    CUmemGenericAllocationHandle wide = 0;
+    ASSERT_OK(cuMemCreate(&wide, 4 * kMiB, &prop, 0));
+    EXPECT_EQ(cuMemMap(p, 2 * kMiB, 2 * kMiB, wide, 0), CUDA_ERROR_INVALID_VALUE) << "only from the beginning";
     ASSERT_OK(cuMemMap(p, 2 * kMiB, 0, handle, 0));
     EXPECT_EQ(cuMemMap(p, 2 * kMiB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE) << "taken";
     EXPECT_EQ(cuMemsetD8_v2(p, 1, 1), CUDA_ERROR_INVALID_VALUE);
