@@ -2,7 +2,6 @@
 // cuMemAlloc, cuMemAllocPitch, cuMemFree, cuMemGetInfo, cuMemGetAddressRange.
 #include "simgpu/driver/engine.h"
 #include "simgpu/driver/mem_internal.h"
-#include "simgpu/driver/mem_vmm.h"
 
 namespace simgpu {
 namespace {
@@ -99,7 +98,6 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
   SIMGPU_ENTER(cuMemGetInfo_v2);
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
-  SweepExported(LockMemory());
   Machine& machine = Machine::Get();
   if (free_bytes != nullptr) *free_bytes = machine.FreeBytes(ctx->machine());
   if (total != nullptr) *total = machine.TotalBytes(ctx->machine());

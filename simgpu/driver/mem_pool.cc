@@ -8,7 +8,6 @@
 
 #include "simgpu/driver/ipc.h"
 #include "simgpu/driver/mem_internal.h"
-#include "simgpu/driver/mem_vmm.h"
 
 namespace simgpu {
 namespace {
@@ -46,7 +45,7 @@ void SetReserved(Pool& pool, std::uint64_t bytes) {
 }
 
 bool ReclaimLocked(int machine) {
-  bool any = SweepExported(LockMemory());
+  bool any = false;
   for (Pool* pool : ThePools().all) {
     if (pool->device->machine != machine || pool->reserved == Taken(*pool)) continue;
     SetReserved(*pool, Taken(*pool));

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <map>
 #include <unordered_set>
-#include <vector>
 
 #include "simgpu/driver/multicast.h"
 
@@ -38,7 +37,6 @@ struct Trailer {
 struct Vmm {
   std::unordered_set<VmmHandle*> handles;  // all that exist
   std::map<CUdeviceptr, std::size_t> reservations;
-  std::size_t kept = 0;  // handles that nothing but descriptors refers to
 };
 
 Vmm& TheVmm() {
@@ -49,10 +47,6 @@ Vmm& TheVmm() {
 // Ends the handle when nothing holds it any more.
 void DropIfUnused(VmmHandle* handle, const MemLock& held) {
   if (handle->references > 0 || handle->uses > 0) return;
-  if (handle->shared != 0 && IsGivenOut(handle->fd)) {
-    ++TheVmm().kept;
-    return;
-  }
   TheVmm().handles.erase(handle);
   if (handle->fd >= 0) close(handle->fd);
   if (handle->multicast != nullptr) {
@@ -94,7 +88,6 @@ int NewFile(std::size_t size) {
 CUresult Create(CUmemGenericAllocationHandle* out, std::size_t size, const CUmemAllocationProp& prop,
                 const Device& device) {
   if (!Plausible(size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  SweepExported(LockMemory());
   if (!ChargeUse(device.machine, size, Use::kData)) return CUDA_ERROR_OUT_OF_MEMORY;
   auto* handle = new VmmHandle;
   handle->size = size;
@@ -147,13 +140,11 @@ CUresult Import(CUmemGenericAllocationHandle* out, int fd) {
   const MemLock held = LockMemory();
   for (VmmHandle* known : TheVmm().handles) {
     if (known->shared != trailer.shared) continue;
-    if (known->references == 0 && known->uses == 0) --TheVmm().kept;
     ++known->references;
     *out = ToApi(known);
     return CUDA_SUCCESS;
   }
-  int mine = OpenAgain(fd);  // not a copy, which would count as given out
-  if (mine < 0) mine = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  const int mine = fcntl(fd, F_DUPFD_CLOEXEC, 3);
   if (mine < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!Machine::Get().AddHolder(trailer.shared)) {
     close(mine);
@@ -363,18 +354,6 @@ void DropUse(VmmHandle* handle, const MemLock& held) {
   DropIfUnused(handle, held);
 }
 
-bool SweepExported(const MemLock& held) {
-  const std::size_t before = TheVmm().kept;
-  if (before == 0) return false;
-  std::vector<VmmHandle*> kept;
-  for (VmmHandle* handle : TheVmm().handles) {
-    if (handle->references == 0 && handle->uses == 0) kept.push_back(handle);
-  }
-  TheVmm().kept = 0;
-  for (VmmHandle* handle : kept) DropIfUnused(handle, held);
-  return TheVmm().kept < before;
-}
-
 static_assert(2 * kMaxDevices <= 32, "the access of every device fits into Allocation::flags");
 
 }  // namespace simgpu
@@ -439,7 +418,7 @@ CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle va
   VmmHandle* handle = FindHandle(value, held);
   if (handle == nullptr || handle->fd < 0) return CUDA_ERROR_INVALID_VALUE;
   if (handle->multicast == nullptr) SIMGPU_TRY(Share(*handle));
-  const int exported = handle->multicast == nullptr ? GiveOut(handle->fd) : fcntl(handle->fd, F_DUPFD_CLOEXEC, 3);
+  const int exported = fcntl(handle->fd, F_DUPFD_CLOEXEC, 3);
   if (exported < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   *static_cast<int*>(out) = exported;
   return CUDA_SUCCESS;

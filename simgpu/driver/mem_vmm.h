@@ -2,8 +2,7 @@
 //
 // Virtual memory management: the handles behind mappings, for what else may use them. Invariant: a handle's memory
 // lives as long as anything refers to it, in whatever order the references go: handles given out, mappings, parts of
-// sparse arrays, bindings to multicast objects, descriptors that were exported (the last is noticed when memory is
-// asked for the next time). A multicast object is a handle, too, but has no memory of its own.
+// sparse arrays, bindings to multicast objects. A multicast object is a handle, too, but has no memory of its own.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +25,6 @@ struct VmmHandle {
   std::size_t uses = 0;            // mappings, and whatever AddUse was called for
   Multicast* multicast = nullptr;  // see multicast.h
 };
-
-// --- descriptors that were given out (mem_vmm_file.cc)
-
-// The file of a descriptor, opened anew; -1 when that can not be done.
-int OpenAgain(int fd);
-// A descriptor for others. It says by a lock, which its copies in any process share, that somebody has it.
-int GiveOut(int fd);
-// Whether anybody has one. `fd` is of OpenAgain, or the file's first one.
-bool IsGivenOut(int fd);
-// Ends exported memory that was kept for descriptors alone, where those are closed now. True when there was any.
-bool SweepExported(const MemLock& held);
 
 // The handle that a value given out names; null when it names none.
 VmmHandle* FindHandle(CUmemGenericAllocationHandle value, const MemLock& held);

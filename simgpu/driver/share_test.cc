@@ -135,49 +135,6 @@ TEST_F(ShareTest, GivenAnIpcHandleOfFreedMemory_WhenOpened_ThenItIsRefused) {
   EXPECT_EQ(owner.Join(), 0);
 }
 
-TEST_F(ShareTest, GivenAnExportedDescriptor_WhenTheHandleIsReleased_ThenItHoldsTheMemoryUntilItIsClosed) {
-  RunWithContext([] {
-    const CUmemAllocationProp prop = Prop(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    CUmemGenericAllocationHandle handle = 0;
-    ASSERT_OK(cuMemCreate(&handle, 100 * kMiB, &prop, 0));
-    const CUdeviceptr p = Map(handle, 100 * kMiB);
-    ASSERT_OK(cuMemsetD8_v2(p, 6, 100));
-    int fd = -1;
-    ASSERT_OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    const int copy = dup(fd);
-    close(fd);
-    EXPECT_OK(cuMemUnmap(p, 100 * kMiB));
-    EXPECT_OK(cuMemRelease(handle));
-    EXPECT_EQ(Used(), kContext + 100 * kMiB);
-    ASSERT_OK(cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(std::intptr_t{copy}),
-                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-    unsigned char seen = 0;
-    EXPECT_OK(cuMemcpyDtoH_v2(&seen, Map(handle, 100 * kMiB) + 99, 1));
-    EXPECT_EQ(seen, 6);
-    EXPECT_EQ(Used(), kContext + 100 * kMiB);
-    close(copy);
-  });
-  RunWithContext([] {
-    const CUmemAllocationProp prop = Prop(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    CUmemGenericAllocationHandle handle = 0;
-    ASSERT_OK(cuMemCreate(&handle, 100 * kMiB, &prop, 0));
-    int fd = -1;
-    ASSERT_OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    EXPECT_OK(cuMemRelease(handle));
-    close(fd);
-    std::size_t free_bytes = 0;
-    std::size_t total = 0;
-    EXPECT_OK(cuMemGetInfo_v2(&free_bytes, &total));
-    EXPECT_EQ(Used(), kContext);
-    // Closed before the release: at once.
-    ASSERT_OK(cuMemCreate(&handle, 100 * kMiB, &prop, 0));
-    ASSERT_OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    close(fd);
-    EXPECT_OK(cuMemRelease(handle));
-    EXPECT_EQ(Used(), kContext);
-  });
-}
-
 TEST_F(ShareTest, GivenAVmmAllocationWhenTheHandleIsReleasedThenTheMappingHoldsTheMemory) {
   RunWithContext([] {
     const CUmemAllocationProp prop = Prop(CU_MEM_HANDLE_TYPE_NONE);
