@@ -15,8 +15,20 @@ constexpr std::size_t kNodesPerChunk = 256;
 
 std::size_t RoundUp(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
+// Behind the memory a file has an entry for each 512 bytes of it: the id of the range that begins there, if others were
+// told of it. The entries cost nothing until they are written, and are not mapped.
+constexpr std::size_t kEntryBytes = sizeof(std::uint64_t);
+constexpr std::size_t kUnit = 512;
+
+std::size_t FileSize(std::size_t memory) { return memory + memory / kUnit * kEntryBytes; }
+
+off_t EntryAt(std::size_t memory, std::size_t offset) {
+  return static_cast<off_t>(memory + offset / kUnit * kEntryBytes);
+}
+
 // A file may not be larger than RLIMIT_FSIZE; growing it beyond that would kill the process by a signal.
-int MemoryFile(std::size_t size) {
+int MemoryFile(std::size_t memory) {
+  const std::size_t size = FileSize(memory);
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) return -1;
   const int fd = memfd_create("simgpu-memory", MFD_CLOEXEC);
@@ -79,7 +91,24 @@ Allocation* Arena::Allocate(std::size_t size) {
   return size <= (std::size_t{1} << kLargestShift) ? AllocateSmall(size) : AllocateLarge(size);
 }
 
+bool Arena::WriteEntry(const Allocation& allocation, std::uint64_t id) const {
+  return pwrite(fd_, &id, sizeof id, EntryAt(size_, allocation.base - base_)) == static_cast<ssize_t>(sizeof id);
+}
+
+bool Arena::Tell(Allocation* allocation) {
+  allocation->told = allocation->told || WriteEntry(*allocation, allocation->id);
+  return allocation->told;
+}
+
+bool Arena::IsTold(int fd, std::size_t file_size, std::size_t offset, std::uint64_t id) {
+  const std::size_t memory = file_size / (kUnit + kEntryBytes) * kUnit;
+  std::uint64_t entry = 0;
+  return id != 0 && offset < memory && offset % kUnit == 0 &&
+         pread(fd, &entry, sizeof entry, EntryAt(memory, offset)) == static_cast<ssize_t>(sizeof entry) && entry == id;
+}
+
 void Arena::Free(Allocation* allocation) {
+  if (allocation->told) WriteEntry(*allocation, 0);
   const Entry entry = table_[allocation->slab];
   if ((entry & kTags) == kSmallTag) {
     FreeSmall(reinterpret_cast<SmallSlab*>(entry & ~kTags), allocation);

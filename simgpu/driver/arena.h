@@ -45,6 +45,8 @@ struct Allocation {
   bool in_use = true;                 // false between a stream-ordered free and its execution
   int backings = 0;                   // kGraph: launches that hold the memory; charged while there is one
   bool owed = false;                  // kGraph: launched by a graph that does not free it itself, and not freed since
+  bool told = false;                  // to other processes: Arena::Tell
+  bool orphan = false;                // kGraph: no node allocates it any more, the last free ends it
   std::uint32_t slab = 0, block = 0;  // the arena's own
 };
 
@@ -64,6 +66,11 @@ class Arena {
   bool Contains(CUdeviceptr address) const { return address - base_ < size_; }
   CUdeviceptr base() const { return base_; }
   int fd() const { return fd_; }  // -1 when not shared
+
+  // Other processes may know of the range until it is freed. False when the file can not say so.
+  bool Tell(Allocation* allocation);
+  // Whether the range of that id at an offset of another process' file lives still. `file_size`: of the whole file.
+  static bool IsTold(int fd, std::size_t file_size, std::size_t offset, std::uint64_t id);
 
   template <typename Visit>
   void ForEach(Visit visit) const;
@@ -100,6 +107,7 @@ class Arena {
   void GiveRun(std::uint32_t start, std::uint32_t slabs);
   Allocation* NewNode();
   void Discard(std::uint32_t start, std::uint32_t slabs);
+  bool WriteEntry(const Allocation& allocation, std::uint64_t id) const;
 
   CUdeviceptr base_ = 0;
   std::size_t size_ = 0;

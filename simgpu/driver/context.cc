@@ -16,6 +16,7 @@ namespace {
 struct Primary {
   Context* ctx = nullptr;
   int references = 0;
+  std::uint64_t life = 0;  // how often it came to life: a reference of an earlier life is worth nothing
 };
 
 // `lifecycle` makes birth and death of primary contexts one step, and is held over calls into the engine, which never
@@ -133,7 +134,6 @@ bool EndContext(Context& ctx) {
     std::erase(contexts.live, &ctx);
   }
   DestroyEngine(ctx);
-  ctx.engine = nullptr;
   ReleaseModulesOf(ctx);
   ReleaseMemoryOf(ctx);
   Machine::Get().DropContext(ctx.machine());
@@ -144,13 +144,17 @@ bool EndContext(Context& ctx) {
 
 Context* PrimaryContext(int ordinal) { return TheContexts().primary[ordinal].ctx; }
 
-CUresult RetainPrimary(int ordinal, Context** out) {
+CUresult RetainPrimary(int ordinal, Context** out, std::uint64_t* life) {
   Contexts& contexts = TheContexts();
   const std::lock_guard<std::mutex> guard(contexts.lifecycle);
   Primary& primary = contexts.primary[ordinal];
-  if (primary.references == 0) SIMGPU_TRY(Start(*primary.ctx));
+  if (primary.references == 0) {
+    SIMGPU_TRY(Start(*primary.ctx));
+    ++primary.life;
+  }
   ++primary.references;
   *out = primary.ctx;
+  if (life != nullptr) *life = primary.life;
   return CUDA_SUCCESS;
 }
 
@@ -161,6 +165,21 @@ CUresult ReleasePrimary(int ordinal) {
   if (primary.references == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--primary.references == 0) EndContext(*primary.ctx);
   return CUDA_SUCCESS;
+}
+
+void ReleasePrimary(int ordinal, std::uint64_t life) {
+  Contexts& contexts = TheContexts();
+  const std::lock_guard<std::mutex> guard(contexts.lifecycle);
+  Primary& primary = contexts.primary[ordinal];
+  if (primary.references == 0 || primary.life != life) return;
+  if (--primary.references == 0) EndContext(*primary.ctx);
+}
+
+bool PrimaryLives(int ordinal, std::uint64_t life) {
+  Contexts& contexts = TheContexts();
+  const std::lock_guard<std::mutex> guard(contexts.lifecycle);
+  const Primary& primary = contexts.primary[ordinal];
+  return primary.references > 0 && primary.life == life;
 }
 
 int PrimaryReferences(int ordinal) {

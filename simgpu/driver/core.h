@@ -60,7 +60,8 @@ struct Context {
   std::atomic<std::size_t> persisting_l2{0};
   std::atomic<int> cache_config{0};
 
-  std::uint64_t charged = 0;  // context memory in the machine's books; guarded by the core lock
+  std::uint64_t primary_life = 0;  // of a green context: the life of the primary one that it holds a reference of
+  std::uint64_t charged = 0;       // context memory in the machine's books; guarded by the core lock
 
   int ordinal() const { return device->ordinal; }
   int machine() const { return device->machine; }
@@ -128,7 +129,11 @@ void ForEachContext(int ordinal, void (*visit)(Context&, void*), void* arg);
 Context* PrimaryContext(int ordinal);
 
 // Brings the primary context to life without taking a reference, as a library load does for its device's context.
-CUresult RetainPrimary(int ordinal, Context** out);
+// `life`: which of its lives the reference is of.
+CUresult RetainPrimary(int ordinal, Context** out, std::uint64_t* life = nullptr);
 CUresult ReleasePrimary(int ordinal);
+// The same for a reference that a reset of the context may have ended meanwhile.
+void ReleasePrimary(int ordinal, std::uint64_t life);
+bool PrimaryLives(int ordinal, std::uint64_t life);
 
 }  // namespace simgpu

@@ -246,6 +246,8 @@ bool ComputeMode(const Device& device, int* value) {
 
 // A client newer than this list asks whether the device has something new; yes is what lets it go on.
 constexpr int kFirstUnknownYes = 200;
+// No header for years will know one beyond this.
+constexpr int kLastPlausible = 1000;
 
 CUresult Attribute(const Device& device, CUdevice_attribute attribute, int* value) {
   if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE && ComputeMode(device, value)) return CUDA_SUCCESS;
@@ -262,7 +264,7 @@ CUresult Attribute(const Device& device, CUdevice_attribute attribute, int* valu
     *value = found->value;
     return CUDA_SUCCESS;
   }
-  if (number <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (number <= 0 || number > kLastPlausible) return CUDA_ERROR_INVALID_VALUE;
   *value = number > kFirstUnknownYes ? 1 : 0;
   return CUDA_SUCCESS;
 }

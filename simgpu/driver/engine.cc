@@ -133,6 +133,13 @@ void WaitAll(Scheduler& sched, const Context& ctx, Patience patience) {
   }
 }
 
+// Half of what the arbiter remembers of a context that takes turns with one other. Below half a millisecond the thread
+// would do nothing else.
+Nanos HeartbeatFor(Nanos quantum) {
+  constexpr Nanos kShortest = 500'000;
+  return std::clamp(kIntervals * quantum / 2, kShortest, kHeartbeat);
+}
+
 }  // namespace
 
 Scheduler& Scheduler::Get() {
@@ -154,6 +161,9 @@ Scheduler& Scheduler::Get() {
     const Options& options = Machine::Get().options();
     sched->virtual_clock = options.virtual_clock != 0;
     sched->launch_latency = static_cast<Nanos>(options.launch_latency_ns);
+    sched->heartbeat = HeartbeatFor(static_cast<Nanos>(options.quantum_ns));
+    // With short turns somebody has to look while nobody waits: the first launch starts the thread.
+    sched->thread_asleep = !sched->virtual_clock && sched->heartbeat < kHeartbeat;
     return sched;
   }();
   return *instance;
@@ -204,6 +214,7 @@ void DestroyEngine(Context& ctx) {
     delete &share;
   }
   delete engine;
+  ctx.engine = nullptr;  // under the lock: other threads may wait for all contexts just now
 }
 
 Stream* TakeLane(Scheduler& sched, Engine& engine) {

@@ -312,6 +312,10 @@ void EnterQueue(Scheduler& sched, Stream& s) {
   if (s.submitted - s.completed >= kQueueDepth) {
     sched.WaitForRoom(s);
   }
+  OrderQueue(sched, s);
+}
+
+void OrderQueue(Scheduler& sched, Stream& s) {
   Engine& engine = *s.engine;
   if (s.kind == StreamKind::kLegacy) {
     for (Stream* other : engine.streams) {

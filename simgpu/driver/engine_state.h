@@ -196,6 +196,8 @@ struct HostCall {
 // kWhileItMoves: gives up when the work waits for something that is not under way, as a value that nobody may write.
 enum class Patience : std::uint8_t { kForEver, kWhileItMoves };
 
+inline constexpr Nanos kHeartbeat = 100'000'000;  // of the engine's thread while there is work, and for a while after
+
 struct Scheduler {
   static Scheduler& Get();
 
@@ -222,6 +224,8 @@ struct Scheduler {
 
   bool virtual_clock = false;
   Nanos launch_latency = 0;
+  // Between two looks at the arbiter, at most: it remembers only so many turns.
+  Nanos heartbeat = kHeartbeat;
   bool thread_started = false;
   bool thread_asleep = false;  // waits without a due time
   Nanos thread_due = 0;
@@ -316,6 +320,7 @@ inline constexpr std::uint64_t kQueueDepth = 1024;
 
 // What an operation needs before it is appended: order with the legacy stream, and room.
 void EnterQueue(Scheduler& sched, Stream& s);
+void OrderQueue(Scheduler& sched, Stream& s);  // order only: it does not wait
 // Appends `op` and starts it if it can. `now` is the time of the call.
 void Enqueue(Scheduler& sched, Stream& s, const Op& op, Nanos now);
 void EnqueueWait(Scheduler& sched, Stream& s, Stream& target, std::uint64_t seq, Nanos now);

@@ -14,9 +14,8 @@
 namespace simgpu {
 namespace {
 
-constexpr Nanos kSpin = 60'000;            // a sleep this long before the time is exact only by yielding
-constexpr Nanos kPollInterval = 20'000;    // a value in memory is looked at this often
-constexpr Nanos kHeartbeat = 100'000'000;  // of the thread while there is work, and for a while after
+constexpr Nanos kSpin = 60'000;          // a sleep this long before the time is exact only by yielding
+constexpr Nanos kPollInterval = 20'000;  // a value in memory is looked at this often
 constexpr Nanos kLinger = 1'000'000'000;
 constexpr Nanos kReapInterval = 50'000'000;  // how long a dead rival may keep its turn
 
@@ -99,8 +98,9 @@ void Scheduler::SleepReal(Nanos now, Nanos due) {
   if (!polling.empty()) {
     due = std::min(due, now + kPollInterval);
   }
-  if (due == kNever || due - now > kReapInterval) {
-    due = now + kReapInterval;
+  const Nanos longest = std::min(kReapInterval, heartbeat);
+  if (due == kNever || due - now > longest) {
+    due = now + longest;
   }
   if (due - now > kSpin) {
     const timespec until = SpecOf(due - kSpin);
@@ -279,7 +279,7 @@ void Scheduler::ThreadMain() {
       due = std::min(due, now + kPollInterval);
     }
     if (now - active < kLinger) {
-      due = std::min(due, now + kHeartbeat);
+      due = std::min(due, now + heartbeat);
     }
     if (now - looked >= kReapInterval && Contended()) {
       looked = now;

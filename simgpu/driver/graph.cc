@@ -4,6 +4,7 @@
 #include "simgpu/driver/graph.h"
 
 #include <algorithm>
+#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -312,6 +313,9 @@ void DeleteExec(GraphExec* exec) {
   }
   exec->program.clear();
   if (exec->graph != nullptr) {
+    HeldObjects held;
+    TakeUserObjects(*exec->graph, &held);
+    ReleaseAfterLaunches(*exec, std::move(held));
     DeleteGraph(exec->graph);
     exec->graph = nullptr;
   }
@@ -343,6 +347,65 @@ void ReleaseUserObject(UserObject* object, std::uint64_t count) {
   Data().user_objects.Give(object);
   EngineLock sched;
   sched->CallOnThread(destroy, pointer);
+}
+
+void TakeUserObjects(Graph& graph, HeldObjects* held) {
+  held->insert(held->end(), graph.user_objects.begin(), graph.user_objects.end());
+  graph.user_objects.clear();
+  for (GraphNode* node : graph.nodes) {
+    ForEachInner(node->params, [held](Graph* inner) { TakeUserObjects(*inner, held); });
+  }
+}
+
+namespace {
+
+void ReleaseAll(const HeldObjects& held) {
+  for (const auto& [object, count] : held) {
+    ReleaseUserObject(object, count);
+  }
+}
+
+// On the engine's thread, where no lock is held.
+void ReleaseLate(void* arg) {
+  const std::unique_ptr<HeldObjects> held(static_cast<HeldObjects*>(arg));
+  const GraphLock lock;
+  ReleaseAll(*held);
+}
+
+// Calls ReleaseLate(held) when the stream has come to `seq`, also if its context dies first. False: it has, or there is
+// no stream left to wait with.
+bool CallAfter(Scheduler& sched, Stream& after, std::uint64_t seq, HeldObjects* held) {
+  const Nanos now = Machine::Get().Now();
+  sched.Commit(now);
+  Stream* lane = after.completed < seq ? TakeLane(sched, *after.engine) : nullptr;
+  if (lane == nullptr) {
+    return false;
+  }
+  EnqueueWait(sched, *lane, after, seq, now);
+  Op op;
+  op.kind = OpKind::kCall;
+  op.call = {[](void* arg) { Scheduler::Get().CallOnThread(ReleaseLate, arg); }, held};
+  Enqueue(sched, *lane, op, now);
+  LeaveQueue(sched, *lane, now);
+  GiveStream(sched, *lane);
+  return true;
+}
+
+}  // namespace
+
+void ReleaseAfterLaunches(const GraphExec& exec, HeldObjects&& held) {
+  if (held.empty()) {
+    return;
+  }
+  auto late = std::make_unique<HeldObjects>(std::move(held));
+  if (exec.last_stream != nullptr) {
+    EngineLock sched;
+    if (CallAfter(*sched, *exec.last_stream, exec.last_seq, late.get())) {
+      static_cast<void>(late.release());
+      return;
+    }
+  }
+  ReleaseAll(*late);
 }
 
 }  // namespace simgpu

@@ -86,7 +86,7 @@ struct EventNode {
   CUevent event = nullptr;
 };
 
-// The address of an allocation node, which lives as long as any clone of the node.
+// The address of an allocation node, which lives as long as any clone of the node and as launches hold the memory.
 struct Reservation {
   CUdeviceptr address = 0;
   explicit Reservation(CUdeviceptr where) : address(where) {}
@@ -182,6 +182,8 @@ struct UserObject {
   std::uint64_t references = 0;
 };
 
+using HeldObjects = std::vector<std::pair<UserObject*, std::uint64_t>>;  // with the number of references
+
 struct Edge {
   GraphNode* node = nullptr;
   CUgraphEdgeData data{};
@@ -207,7 +209,7 @@ struct Graph {
   Graph* next_free = nullptr;
   unsigned id = 0;
   std::vector<GraphNode*> nodes;
-  std::vector<std::pair<UserObject*, std::uint64_t>> user_objects;
+  HeldObjects user_objects;
   GraphNode* owner = nullptr;  // the child graph node that it belongs to
   bool capturing = false;      // a capture writes to it
   bool hidden = false;         // inside a GraphExec
@@ -264,6 +266,10 @@ void DropLanesOf(const Context& ctx);
 UserObject* NewUserObject();
 // Gives back `count` references; the last one calls the destructor on the engine's thread.
 void ReleaseUserObject(UserObject* object, std::uint64_t count);
+// Moves what the graph and those inside hold to `held`.
+void TakeUserObjects(Graph& graph, HeldObjects* held);
+// Gives references back that an executable graph had, once its launches so far are done.
+void ReleaseAfterLaunches(const GraphExec& exec, HeldObjects&& held);
 
 // Conditions of a graph that is deleted.
 void DropConditionsOf(const Graph& graph);

@@ -322,7 +322,7 @@ CUresult LaunchGraph(GraphExec& exec, Stream& s) {
   }
   SIMGPU_TRY(BackAllocations(exec));
   EngineLock sched;
-  EnterQueue(*sched, s);
+  OrderQueue(*sched, s);  // room was waited for: to wait here would be to wait with the graph lock
   SubmitProgram(*sched, exec, s, Machine::Get().Now());
   return CUDA_SUCCESS;
 }

@@ -165,7 +165,13 @@ CUresult SetInExec(CUgraphExec exec_handle, CUgraphNode node_handle, Make make) 
   if (const ChildNode* child = params.As<ChildNode>()) {
     child->graph->hidden = true;
   }
+  HeldObjects held;
+  const ChildNode* old = inner->params.type() == params.type() ? inner->params.As<ChildNode>() : nullptr;
+  if (old != nullptr) {
+    TakeUserObjects(*old->graph, &held);
+  }
   SIMGPU_TRY(ReplaceParams(*inner, std::move(params)));
+  ReleaseAfterLaunches(*exec, std::move(held));
   BuildProgram(*exec);
   return CUDA_SUCCESS;
 }

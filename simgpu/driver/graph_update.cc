@@ -17,7 +17,11 @@ struct Difference {
   GraphNode* from = nullptr;  // the other end, when an edge differs
 };
 
-using Pairs = std::vector<std::pair<GraphNode*, GraphNode*>>;  // of the executable graph, of the new one
+// What corresponds, of the executable graph and of the new one.
+struct Pairs {
+  std::vector<std::pair<GraphNode*, GraphNode*>> nodes;
+  std::vector<std::pair<Graph*, Graph*>> graphs;
+};
 
 Difference Different(CUgraphExecUpdateResult result, GraphNode* node, GraphNode* from = nullptr) {
   return {result, node, from};
@@ -28,6 +32,7 @@ Difference Compare(Graph& old_graph, Graph& new_graph, Pairs* pairs) {
   if (old_graph.nodes.size() != new_graph.nodes.size()) {
     return Different(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr);
   }
+  pairs->graphs.emplace_back(&old_graph, &new_graph);
   std::unordered_map<const GraphNode*, std::size_t> index;
   for (std::size_t i = 0; i < old_graph.nodes.size(); ++i) {
     index[old_graph.nodes[i]] = i;
@@ -66,14 +71,14 @@ Difference Compare(Graph& old_graph, Graph& new_graph, Pairs* pairs) {
         }
       }
     }
-    pairs->emplace_back(was, is);
+    pairs->nodes.emplace_back(was, is);
   }
   return {};
 }
 
 // What the driver does not let an update change.
 Difference CheckParams(const Pairs& pairs) {
-  for (const auto& [was, is] : pairs) {
+  for (const auto& [was, is] : pairs.nodes) {
     const KernelNode* kernel = was->params.As<KernelNode>();
     if (kernel != nullptr && kernel->ctx != is->params.As<KernelNode>()->ctx) {
       return Different(CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, is);
@@ -94,6 +99,19 @@ Difference CheckParams(const Pairs& pairs) {
   return {};
 }
 
+// The references of the new graphs take the place of the old ones, which launches under way may still need.
+void ExchangeUserObjects(const GraphExec& exec, const Pairs& pairs) {
+  HeldObjects held;
+  for (const auto& [was, is] : pairs.graphs) {
+    held.insert(held.end(), was->user_objects.begin(), was->user_objects.end());
+    was->user_objects = is->user_objects;
+    for (const auto& [object, count] : was->user_objects) {
+      object->references += count;
+    }
+  }
+  ReleaseAfterLaunches(exec, std::move(held));
+}
+
 CUresult Update(CUgraphExec exec_handle, CUgraph graph_handle, Difference* out) {
   const GraphLock lock;
   GraphExec* exec = FindExec(exec_handle);
@@ -109,7 +127,7 @@ CUresult Update(CUgraphExec exec_handle, CUgraph graph_handle, Difference* out) 
   if (out->result != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   }
-  for (const auto& [was, is] : pairs) {
+  for (const auto& [was, is] : pairs.nodes) {
     if (ConditionalNode* condition = was->params.As<ConditionalNode>()) {
       condition->value = is->params.As<ConditionalNode>()->value;  // its bodies have pairs of their own
     } else {
@@ -118,6 +136,7 @@ CUresult Update(CUgraphExec exec_handle, CUgraph graph_handle, Difference* out) 
     was->origin = is->origin;
     was->enabled = true;
   }
+  ExchangeUserObjects(*exec, pairs);
   BuildProgram(*exec);
   return CUDA_SUCCESS;
 }

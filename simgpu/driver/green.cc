@@ -164,12 +164,14 @@ CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc handle, CUdevice de
   }
   // A green context keeps its device's primary context alive.
   Context* primary = nullptr;
-  SIMGPU_TRY(RetainPrimary(dev, &primary));
+  std::uint64_t life = 0;
+  SIMGPU_TRY(RetainPrimary(dev, &primary, &life));
   Context* ctx = nullptr;
   if (const CUresult made = NewContext(*device, ContextKind::kGreen, 0, desc.sm_count, &ctx); made != CUDA_SUCCESS) {
-    ReleasePrimary(dev);
+    ReleasePrimary(dev, life);
     return made;
   }
+  ctx->primary_life = life;
   *out = reinterpret_cast<CUgreenCtx>(ctx);
   return CUDA_SUCCESS;
 }
@@ -179,7 +181,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   Context* ctx = nullptr;
   SIMGPU_TRY(GreenContextOf(handle, &ctx));
   if (!EndContext(*ctx)) return CUDA_ERROR_INVALID_HANDLE;
-  ReleasePrimary(ctx->ordinal());
+  ReleasePrimary(ctx->ordinal(), ctx->primary_life);
   return CUDA_SUCCESS;
 }
 

@@ -45,6 +45,12 @@ Allocation* FindOpen(const Ticket& ticket, MemKind kind, const MemLock& held) {
   return nullptr;
 }
 
+// The owner may have freed it since, and something else may be there.
+bool IsAlive(int fd, const Ticket& ticket) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 && Arena::IsTold(fd, static_cast<std::size_t>(info.st_size), ticket.offset, ticket.id);
+}
+
 CUresult GetMemHandle(CUipcMemHandle* out, CUdeviceptr address) {
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
@@ -96,10 +102,10 @@ int OpenFile(const Ticket& ticket) {
 
 bool MakeTicket(CUdeviceptr address, std::uint32_t purpose, Ticket* out) {
   const MemLock held = LockMemory();
-  const Allocation* found = FindLocked(address, held);
+  Allocation* found = FindLocked(address, held);
   if (found == nullptr || found->machine < 0) return false;
-  const Arena* arena = ArenaOf(found->machine, held);
-  if (arena == nullptr || !arena->Contains(found->base)) return false;
+  Arena* arena = ArenaOf(found->machine, held);
+  if (arena == nullptr || !arena->Contains(found->base) || !arena->Tell(found)) return false;
   *out = NewTicket(purpose);
   out->offset = found->base - arena->base();
   out->size = found->size;
@@ -124,6 +130,10 @@ CUresult OpenTicket(const Ticket& ticket, std::uint32_t purpose, MemKind kind, C
   }
   const int fd = OpenFile(ticket);
   if (fd < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsAlive(fd, ticket)) {
+    close(fd);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t before = ticket.offset % page;
   void* const mapped = mmap(nullptr, ticket.size + before, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
@@ -167,6 +177,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
   SIMGPU_ENTER(cuIpcCloseMemHandle);
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
+  Range range;
+  if (FindRange(address, &range) && range.base == address && range.kind == MemKind::kIpc) DrainUsersOf(range);
   {
     const MemLock held = LockMemory();
     Allocation* found = FindBase(address, held);

@@ -2,8 +2,8 @@
 //
 // A ticket lets another process map a piece of this process' device memory, or its events: it names the process, the
 // file and the piece. It works while the owner lives and may be looked up in /proc, which needs the same user and a
-// common pid namespace. Refuses a ticket of this very process, of a process that is gone (or whose pid was reused), and
-// of a GPU that this process does not see.
+// common pid namespace. Refuses a ticket of this very process, of a process that is gone (or whose pid was reused), of
+// memory that was freed, and of a GPU that this process does not see.
 #pragma once
 
 #include <cstdint>

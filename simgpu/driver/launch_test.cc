@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches that ask for more than a grid and a block, occupancy, and what captures forbid in each of their modes.
+#include <atomic>
 #include <thread>
 
 #include "simgpu/driver/time_test.h"
@@ -130,6 +131,23 @@ TEST_F(LaunchTest, GivenACaptureWhenAnotherThreadEndsItThenOnlyARelaxedOneMay) {
     EXPECT_OK(cuStreamEndCapture(s, &graph));
     ASSERT_OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     EXPECT_OK(end_elsewhere(s));
+  });
+}
+
+TEST_F(LaunchTest, GivenAFault_WhenACallbackRunsAfterIt_ThenItIsToldOfIt) {
+  RunWithContext([] {
+    static std::atomic<int> told{-1};
+    const Gpu gpu;
+    CUstream s = NewStream();
+    CUdeviceptr nowhere = 0x1000;
+    std::uint64_t size = 8;
+    unsigned char value = 1;
+    void* params[] = {&nowhere, &size, &value};
+    EXPECT_OK(cuLaunchKernel(gpu.Function("fill"), 1, 1, 1, 1, 1, 1, 0, s, params, nullptr));
+    EXPECT_OK(cuStreamAddCallback(
+        s, [](CUstream, CUresult status, void*) { told = static_cast<int>(status); }, nullptr, 0));
+    EXPECT_EQ(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(told, static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS));
   });
 }
 

@@ -122,8 +122,8 @@ CUresult ManagedLocked(Library& library, Context* ctx, const GlobalInfo& global,
     // Memory has to be somebody's: the first device's primary context, kept until the library goes.
     const Device* device = FindDevice(0);
     if (device == nullptr) return CUDA_ERROR_NO_DEVICE;
-    if (library.kept == nullptr) {
-      SIMGPU_TRY(RetainPrimary(device->ordinal, &ctx));
+    if (library.kept == nullptr || !PrimaryLives(device->ordinal, library.kept_life)) {
+      SIMGPU_TRY(RetainPrimary(device->ordinal, &ctx, &library.kept_life));
       library.kept = device;
     }
     ctx = PrimaryContext(device->ordinal);
@@ -189,7 +189,7 @@ CUresult CUDAAPI cuLibraryUnload(CUlibrary handle) {
     if (const ModuleRef taken = Registry::Get().Remove(HandleOf(*module))) Dismantle(*taken);
   }
   for (const Variable& variable : managed) FreeManaged(variable);
-  if (library->kept != nullptr) static_cast<void>(ReleasePrimary(library->kept->ordinal));
+  if (library->kept != nullptr) ReleasePrimary(library->kept->ordinal, library->kept_life);
   library->kept = nullptr;
   return CUDA_SUCCESS;
 }

@@ -104,8 +104,9 @@ void ReleaseFreed(CUdeviceptr base);
 // context was synchronised, holding none of its locks. `ordinal` -1: of all devices.
 void TrimPoolsAtSync(int ordinal);
 
-// Graph memory (allocation nodes). The address exists from node creation to the graph's destruction; the memory is
-// charged while backed, and stays in the device's graph pool afterwards until trimmed.
+// Graph memory (allocation nodes). The address exists from node creation to the graph's destruction, or to the free of
+// what launches have left there; the memory is charged while backed, and stays in the device's graph pool afterwards
+// until trimmed.
 CUresult GraphReserve(int ordinal, std::size_t size, CUdeviceptr* out);
 CUresult GraphBack(CUdeviceptr base);  // one launch more; CUDA_ERROR_OUT_OF_MEMORY when it does not fit
 void GraphUnback(CUdeviceptr base);    // one less: a free was reached. After the last one it is the pool's again
@@ -114,7 +115,7 @@ void GraphUnback(CUdeviceptr base);    // one less: a free was reached. After th
 void GraphOwe(CUdeviceptr base);
 bool GraphIsOwed(CUdeviceptr base);
 bool GraphSettle(CUdeviceptr base);
-void GraphUnreserve(CUdeviceptr base);  // the address is gone
+void GraphUnreserve(CUdeviceptr base);  // no node names the address any more: it goes, or does when it was freed
 bool IsGraphMemory(CUdeviceptr base);
 
 // --- copies and fills

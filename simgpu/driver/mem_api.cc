@@ -6,9 +6,11 @@
 namespace simgpu {
 namespace {
 
-CUresult FreeAny(CUdeviceptr address) {
+CUresult FreeAny(CUdeviceptr address, Context& current) {
   Range range;
   if (!FindRange(address, &range) || range.base != address || !range.in_use) return CUDA_ERROR_INVALID_VALUE;
+  DrainContext(current);
+  DrainUsersOf(range);
   switch (range.kind) {
     case MemKind::kGraph:
       if (!GraphSettle(address)) return CUDA_ERROR_INVALID_VALUE;
@@ -27,7 +29,32 @@ CUresult FreeAny(CUdeviceptr address) {
   }
 }
 
+std::uint32_t DevicesOf(const Range& range) {
+  if (range.kind == MemKind::kHost || range.kind == MemKind::kRegistered) return ~0U;
+  const Device* device = DeviceOfMachine(range.machine);
+  std::uint32_t mask = device != nullptr ? 1U << device->ordinal : 0;
+  if (range.ctx != nullptr) mask |= 1U << range.ctx->ordinal();
+  return mask;
+}
+
 }  // namespace
+
+void DrainDevices(std::uint32_t ordinals) {
+  const auto drain = [](Context& ctx, void* mask) {
+    if ((*static_cast<std::uint32_t*>(mask) >> ctx.ordinal() & 1U) != 0) DrainContext(ctx);
+  };
+  ForEachContext(-1, drain, &ordinals);
+}
+
+void DrainUsersOf(const Range& range) {
+  if (range.kind != MemKind::kDevice || range.ctx == nullptr) return DrainDevices(DevicesOf(range));
+  if (range.ctx->kind == ContextKind::kCreated) return DrainContext(*range.ctx);
+  const auto drain = [](Context& ctx, void*) {
+    if (ctx.kind != ContextKind::kCreated) DrainContext(ctx);
+  };
+  ForEachContext(range.ctx->ordinal(), drain, nullptr);
+}
+
 }  // namespace simgpu
 
 using namespace simgpu;
@@ -57,15 +84,14 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_
   return CUDA_SUCCESS;
 }
 
-// Waits for the context's work, as every driver does before it takes memory away.
+// Waits for the work that may use it, as every driver does before it takes memory away.
 CUresult cuMemFree_v2(CUdeviceptr address) {
   SIMGPU_ENTER(cuMemFree_v2);
   if (address == 0) return CUDA_SUCCESS;
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
   SIMGPU_TRY(CheckUnsafeCall());
-  DrainContext(*ctx);
-  return FreeAny(address);
+  return FreeAny(address, *ctx);
 }
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {

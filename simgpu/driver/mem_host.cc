@@ -73,6 +73,7 @@ CUresult cuMemFreeHost(void* address) {
   SIMGPU_TRY(FindPinned(address, &range));
   const auto base = reinterpret_cast<CUdeviceptr>(address);
   if (range.kind != MemKind::kHost || range.base != base) return CUDA_ERROR_INVALID_VALUE;
+  DrainUsersOf(range);
   Destroy(base);
   return CUDA_SUCCESS;
 }
@@ -114,6 +115,8 @@ CUresult cuMemHostUnregister(void* address) {
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
   const auto base = reinterpret_cast<CUdeviceptr>(address);
+  Range range;
+  if (FindRange(base, &range) && range.base == base && range.kind == MemKind::kRegistered) DrainUsersOf(range);
   const MemLock held = LockMemory();
   Allocation* found = FindBase(base, held);
   if (found == nullptr || found->kind != MemKind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

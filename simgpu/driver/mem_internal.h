@@ -41,6 +41,12 @@ Arena* ArenaOf(int machine, const MemLock& held);
 // Charges, taking back unused pool memory first if that is what it needs.
 [[nodiscard]] bool ChargeUse(int machine, std::uint64_t bytes, Use use);
 
+// Waits for the work that may use the range, before it is taken away. Plain device memory is its context's (green ones
+// and their primary share it); other memory of a device may be used by all contexts of it, the host's by all there are.
+void DrainUsersOf(const Range& range);
+// Waits for all contexts of the devices whose ordinals are the bits of the mask.
+void DrainDevices(std::uint32_t ordinals);
+
 // Takes the range out of the table, undoes its mapping and refunds what is its own.
 void Destroy(CUdeviceptr base);
 

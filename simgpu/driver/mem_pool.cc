@@ -412,11 +412,16 @@ CUresult GraphBack(CUdeviceptr base) {
 }
 
 void GraphUnback(CUdeviceptr base) {
-  const PoolLock guard(ThePools().lock);
-  const MemLock held = LockMemory();
-  Allocation* found = FindBase(base, held);
-  if (found == nullptr || found->kind != MemKind::kGraph || found->backings == 0) return;
-  if (--found->backings == 0) found->pool->used -= Rounded(*found);
+  {
+    const PoolLock guard(ThePools().lock);
+    const MemLock held = LockMemory();
+    Allocation* found = FindBase(base, held);
+    if (found == nullptr || found->kind != MemKind::kGraph || found->backings == 0) return;
+    if (--found->backings > 0) return;
+    found->pool->used -= Rounded(*found);
+    if (!found->orphan) return;
+  }
+  Destroy(base);
 }
 
 void GraphOwe(CUdeviceptr base) {
@@ -437,7 +442,14 @@ bool GraphSettle(CUdeviceptr base) {
 }
 
 void GraphUnreserve(CUdeviceptr base) {
-  if (IsGraphMemory(base)) Destroy(base);
+  {
+    const MemLock held = LockMemory();
+    Allocation* found = FindBase(base, held);
+    if (found == nullptr || found->kind != MemKind::kGraph) return;
+    found->orphan = found->backings > 0;
+    if (found->orphan) return;
+  }
+  Destroy(base);
 }
 
 bool IsGraphMemory(CUdeviceptr base) {

@@ -241,6 +241,7 @@ CUresult Map(CUdeviceptr address, std::size_t size, std::size_t offset, CUmemGen
   MemLock held = LockMemory();
   VmmHandle* handle = AwaitTeam(value, held);
   if (handle == nullptr || offset > handle->size || size > handle->size - offset) return CUDA_ERROR_INVALID_VALUE;
+  if (offset != 0 && handle->multicast == nullptr) return CUDA_ERROR_INVALID_VALUE;  // "currently must be zero"
   if (!IsReserved(address, size, held)) return CUDA_ERROR_INVALID_VALUE;
   Allocation* made = InsertLocked(address, size, MemKind::kMapped, held);
   if (made == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -256,9 +257,28 @@ CUresult Map(CUdeviceptr address, std::size_t size, std::size_t offset, CUmemGen
   return CUDA_SUCCESS;
 }
 
+// The devices that may have access to the mappings of a range that is wholly mapped, by ordinal.
+std::uint32_t UsersOf(CUdeviceptr address, std::size_t size, const MemLock& held) {
+  std::uint32_t mask = 0;
+  for (CUdeviceptr at = address; at < address + size;) {
+    const Allocation& mapping = *FindBase(at, held);
+    for (int ordinal = 0; ordinal < kMaxDevices; ++ordinal) {
+      if ((mapping.flags >> (2 * ordinal) & 3U) != 0) mask |= 1U << ordinal;
+    }
+    at += mapping.size;
+  }
+  return mask;
+}
+
+// Waits for the work of all who have access, as the driver does.
 CUresult Unmap(CUdeviceptr address, std::size_t size) {
-  const MemLock held = LockMemory();
+  MemLock held = LockMemory();
   if (size == 0 || !IsWhollyMapped(address, size, held)) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint32_t users = UsersOf(address, size, held);
+  held.unlock();
+  DrainDevices(users);
+  held.lock();
+  if (!IsWhollyMapped(address, size, held)) return CUDA_ERROR_INVALID_VALUE;
   MapNothing(address, size, true);
   const CUdeviceptr end = address + size;
   while (address < end) {

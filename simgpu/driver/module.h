@@ -84,6 +84,7 @@ struct Library {
   std::unordered_map<std::string_view, Variable> managed;  // one for all contexts
   // Under the load lock: primary context kept alive for managed variables that were asked for without a context.
   const Device* kept = nullptr;
+  std::uint64_t kept_life = 0;
 };
 
 using ModuleRef = std::shared_ptr<Module>;

@@ -102,6 +102,39 @@ TEST_F(ShareTest, GivenAnIpcHandleWhenOpenedThenBothSeeTheBytesAndTheOwnerPays) 
   });
 }
 
+TEST_F(ShareTest, GivenAnIpcHandleOfFreedMemory_WhenOpened_ThenItIsRefused) {
+  Pipe handles;
+  Pipe done;
+  Child owner([&] {
+    UsePrimary(0);
+    for (const std::size_t size : {std::size_t{700}, 3 * kMiB}) {
+      CUdeviceptr p = 0;
+      ASSERT_OK(cuMemAlloc_v2(&p, size));
+      CUipcMemHandle handle{};
+      ASSERT_OK(cuIpcGetMemHandle(&handle, p));
+      ASSERT_OK(cuMemFree_v2(p));
+      ASSERT_OK(cuMemAlloc_v2(&p, size));  // there again, and somebody else's
+      handles.Send(handle);
+      done.Receive<int>();
+      ASSERT_OK(cuIpcGetMemHandle(&handle, p));
+      handles.Send(handle);
+      done.Receive<int>();
+    }
+  });
+  Run([&] {
+    UsePrimary(0);
+    for (int i = 0; i < 2; ++i) {
+      CUdeviceptr p = 0;
+      EXPECT_EQ(cuIpcOpenMemHandle_v2(&p, handles.Receive<CUipcMemHandle>(), CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+                CUDA_ERROR_INVALID_VALUE);
+      done.Send(1);
+      EXPECT_OK(cuIpcOpenMemHandle_v2(&p, handles.Receive<CUipcMemHandle>(), CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+      done.Send(1);
+    }
+  });
+  EXPECT_EQ(owner.Join(), 0);
+}
+
 TEST_F(ShareTest, GivenAVmmAllocationWhenTheHandleIsReleasedThenTheMappingHoldsTheMemory) {
   RunWithContext([] {
     const CUmemAllocationProp prop = Prop(CU_MEM_HANDLE_TYPE_NONE);
@@ -139,6 +172,9 @@ TEST_F(ShareTest, GivenNoAccessWhenAMappingIsCopiedThenItIsRefused) {
     CUdeviceptr p = 0;
     ASSERT_OK(cuMemAddressReserve(&p, 4 * kMiB, 0, 0, 0));
     EXPECT_EQ(cuMemMap(p + kMiB, 2 * kMiB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    CUmemGenericAllocationHandle wide = 0;
+    ASSERT_OK(cuMemCreate(&wide, 4 * kMiB, &prop, 0));
+    EXPECT_EQ(cuMemMap(p, 2 * kMiB, 2 * kMiB, wide, 0), CUDA_ERROR_INVALID_VALUE) << "only from the beginning";
     ASSERT_OK(cuMemMap(p, 2 * kMiB, 0, handle, 0));
     EXPECT_EQ(cuMemMap(p, 2 * kMiB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE) << "taken";
     EXPECT_EQ(cuMemsetD8_v2(p, 1, 1), CUDA_ERROR_INVALID_VALUE);

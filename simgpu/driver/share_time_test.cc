@@ -2,6 +2,7 @@
 // The GPU's time among processes and partitions: turns between processes on the real clock, with generous bounds;
 // green contexts and MIG instances, side by side, on the virtual one.
 #include <cstring>
+#include <vector>
 
 #include "abi/nvml_abi.h"
 #include "simgpu/driver/time_test.h"
@@ -42,6 +43,27 @@ class Worker {
   Pipe ready_;
   Child child_;
 };
+
+TEST_F(ShareTimeTest, GivenShortTurns_WhenTheHostLooksLate_ThenEventTimesAreRight) {
+  RealClock();
+  std::ofstream(folder_ + "/config", std::ios::app) << "option quantum_us=200\n";
+  Run([] {
+    const Worker rival(50 * kMilli, 40);
+    UsePrimary(0);
+    const Gpu gpu;
+    CUstream s = NewStream();
+    EXPECT_OK(gpu.Launch(s, kMilli));
+    std::vector<CUevent> events{Mark(s)};
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_OK(gpu.Launch(s, 10 * kMilli));
+      events.push_back(Mark(s));
+    }
+    usleep(250'000);
+    EXPECT_OK(cuStreamSynchronize(s));
+    for (std::size_t i = 1; i < events.size(); ++i)
+      EXPECT_NEAR(static_cast<double>(Between(events[i - 1], events[i])), 20e6, 8e6) << i;
+  });
+}
 
 TEST_F(ShareTimeTest, GivenTwoLiveProcessesWhenBothAlwaysHaveWorkThenEachHasHalfOfTheGpu) {
   RealClock();

@@ -112,13 +112,15 @@ CUresult LaunchHost(CUstream stream, CUhostFn fn, void* user_data, bool per_thre
 
 struct Callback {
   CUstreamCallback fn;
+  const Context* ctx;  // never deleted
   CUstream stream;
   void* user_data;
 };
 
 void RunCallback(void* arg) {
   auto* callback = static_cast<Callback*>(arg);
-  callback->fn(callback->stream, CUDA_SUCCESS, callback->user_data);
+  const auto status = static_cast<CUresult>(callback->ctx->sticky_error.load(std::memory_order_relaxed));
+  callback->fn(callback->stream, status, callback->user_data);
   delete callback;
 }
 
@@ -130,7 +132,7 @@ CUresult AddCallback(CUstream stream, CUstreamCallback fn, void* user_data, unsi
   if (IsCapturing(*s)) {
     return RefuseOnCapture(*s);
   }
-  auto* callback = new (std::nothrow) Callback{fn, stream, user_data};
+  auto* callback = new (std::nothrow) Callback{fn, s->ctx, stream, user_data};
   if (callback == nullptr) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }

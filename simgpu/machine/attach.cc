@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -63,7 +64,19 @@ bool ReadConfig(const std::string& path, std::string* text, std::string* error) 
   return n == 0;
 }
 
+// What AttachProcess will read.
+bool CheckPidOffset(std::string* error) {
+  const std::string text = EnvText("SIMGPU_PID_OFFSET");
+  char* end = nullptr;
+  errno = 0;
+  const long offset = std::strtol(text.c_str(), &end, 10);
+  if (*end == '\0' && errno == 0 && offset >= INT32_MIN && offset <= INT32_MAX) return true;
+  *error = "SIMGPU_PID_OFFSET=" + text + ": not a whole number of 32 bits";
+  return false;
+}
+
 bool ReadWish(Wish* wish, std::string* error) {
+  if (!CheckPidOffset(error)) return false;
   wish->simgpu = EnvText("SIMGPU");
   wish->config_path = EnvText("SIMGPU_CONFIG");
   if (!wish->config_path.empty() && !ReadConfig(wish->config_path, &wish->config_text, error)) return false;
@@ -132,9 +145,26 @@ bool CheckFile(int fd, const Wish& wish, struct stat* st, std::string* error) {
     *error = wish.state_path + ": " + std::strerror(errno);
     return false;
   }
-  if (!S_ISREG(st->st_mode) || (st->st_uid != geteuid() && geteuid() != 0) || (st->st_mode & 077) != 0) {
+  if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || (st->st_mode & 077) != 0) {
     *error = wish.state_path + ": not a private file of this user (it must be regular, mode 0600); set SIMGPU_STATE";
     return false;
+  }
+  return true;
+}
+
+// What is used as an index must be one, whatever happened to the file.
+bool Sound(const State& state) {
+  if (state.device_count < 1 || state.device_count > kMaxDevices || state.slots_used > Machine::kMaxProcesses ||
+      state.shared_used > kMaxShared || state.fault_count.load() > kMaxFaults || state.delayed_count > kEventRing) {
+    return false;
+  }
+  for (std::uint32_t i = 0; i < state.shared_used; ++i) {
+    const SharedRecord& record = state.shared[i];
+    if (record.id == 0) continue;
+    if (record.dev < 0 || record.dev >= static_cast<std::int32_t>(state.device_count) || record.use >= kUses ||
+        record.payer < -1 || record.payer >= Machine::kMaxProcesses) {
+      return false;
+    }
   }
   return true;
 }
@@ -188,6 +218,10 @@ State* MapState(int fd, const Wish& wish, std::string* error) {
   if (fresh) {
     Build(state, *plan, wish);
     delete plan;
+  } else if (!Sound(*state)) {
+    *error = wish.state_path + ": a state file that something else wrote to; remove it when no process uses it";
+    munmap(map, sizeof(State));
+    return nullptr;
   } else if (!wish.any && state->config_hash != wish.hash) {
     *error = wish.state_path + ": holds a machine made from " + state->description + "; this process asks for " +
              wish.description +

@@ -225,15 +225,43 @@ bool Machine::Inject(const char* text, std::string* error) {
   return true;
 }
 
-void PushEventLocked(State& state, Event event) {
+namespace {
+
+void Append(State& state, Event event) {
   event.sequence = state.event_sequence.load() + 1;
   state.event[event.sequence % kEventRing] = event;
   state.event_sequence.store(event.sequence, std::memory_order_release);
   Wake(state);
 }
 
+void AppendDue(State& state) {
+  const Nanos now = StateNow(state);
+  while (state.delayed_count > 0) {
+    Event* const end = state.delayed + std::min<std::uint32_t>(state.delayed_count, kEventRing);
+    Event* const first =
+        std::min_element(state.delayed, end, [](const Event& a, const Event& b) { return a.when < b.when; });
+    if (first->when > now) return;
+    const Event event = *first;
+    std::copy(first + 1, end, first);
+    --state.delayed_count;
+    Append(state, event);
+  }
+}
+
+}  // namespace
+
+void PushEventLocked(State& state, const Event& event) {
+  AppendDue(state);
+  if (event.when <= StateNow(state) || state.delayed_count >= kEventRing) return Append(state, event);
+  state.delayed[state.delayed_count++] = event;
+  Wake(state);  // who waits for long has to look earlier now
+}
+
 std::uint64_t Machine::EventSequence() const {
-  return ok() ? state_->event_sequence.load(std::memory_order_acquire) : 0;
+  if (!ok()) return 0;
+  StateLock lock(state_);
+  AppendDue(*state_);
+  return state_->event_sequence.load(std::memory_order_acquire);
 }
 
 bool Machine::WaitEvent(std::uint64_t* after, const std::uint64_t (&mask)[kMaxDevices], std::uint32_t timeout_ms,
@@ -242,17 +270,15 @@ bool Machine::WaitEvent(std::uint64_t* after, const std::uint64_t (&mask)[kMaxDe
   const Nanos deadline = RealNow() + static_cast<Nanos>(timeout_ms) * 1'000'000;
   while (true) {
     const std::uint32_t token = state_->event_futex.load(std::memory_order_acquire);
-    bool later = false;  // an event that is known but not due yet holds back those after it
+    bool later = false;  // an event is known that is not due yet
     {
       StateLock lock(state_);
-      const Nanos now = StateNow(*state_);
+      AppendDue(*state_);
+      later = state_->delayed_count > 0;
       const std::uint64_t last = state_->event_sequence.load();
       if (last > kEventRing && *after < last - kEventRing) *after = last - kEventRing;
-      while (*after < last && !later) {
-        const Event& event = state_->event[(*after + 1) % kEventRing];
-        later = event.when > now;
-        if (later) break;
-        ++*after;
+      while (*after < last) {
+        const Event& event = state_->event[++*after % kEventRing];
         if ((mask[event.dev] & event.type) == 0) continue;
         *out = event;
         return true;

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <vector>
 
@@ -327,6 +328,35 @@ TEST_F(MachineTest, GivenAStateFileOpenToOthers_WhenAttaching_ThenRefused) {
   { std::ofstream out(state_); }
   chmod(state_.c_str(), 0666);
   EXPECT_THAT(AttachError(), HasSubstr("0600"));
+}
+
+TEST_F(MachineTest, GivenAStateFileOfAnotherUser_WhenRootAttaches_ThenRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(0, InChild([] { return Machine::Get().ok() ? 0 : 1; }));
+  ASSERT_EQ(0, chown(state_.c_str(), 12345, 12345));
+  EXPECT_THAT(AttachError(), HasSubstr("0600"));
+}
+
+TEST_F(MachineTest, GivenCountersThatLeadNowhere_WhenAttaching_ThenRefused) {
+  for (const std::size_t at : {offsetof(State, device_count), offsetof(State, slots_used), offsetof(State, shared_used),
+                               offsetof(State, delayed_count)}) {
+    unlink(state_.c_str());
+    ASSERT_EQ(0, InChild([] { return Machine::Get().ok() ? 0 : 1; }));
+    {
+      std::fstream file(state_, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(static_cast<std::streamoff>(at));
+      file.write("\xff\xff\xff\x7f", 4);
+    }
+    EXPECT_THAT(AttachError(), HasSubstr("something else wrote")) << at;
+  }
+}
+
+TEST_F(MachineTest, GivenAPidOffsetThatIsNoNumber_WhenAttaching_ThenRefused) {
+  setenv("SIMGPU_PID_OFFSET", "10oo", 1);
+  EXPECT_THAT(AttachError(), HasSubstr("SIMGPU_PID_OFFSET=10oo"));
+  setenv("SIMGPU_PID_OFFSET", "1000", 1);
+  EXPECT_EQ(0, InChild([] { return Machine::Get().ok() ? 0 : 1; }));
+  unsetenv("SIMGPU_PID_OFFSET");
 }
 
 TEST_F(MachineTest, GivenABadConfigFile_WhenAttaching_ThenFileAndLineAreNamed) {

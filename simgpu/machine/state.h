@@ -15,7 +15,7 @@
 namespace simgpu {
 
 inline constexpr std::uint64_t kStateMagic = 0x3175'7067'6d69'7301;
-inline constexpr std::uint32_t kStateVersion = 2;
+inline constexpr std::uint32_t kStateVersion = 3;
 inline constexpr int kMaxShared = 4096;
 inline constexpr int kMaxFaults = 64;
 inline constexpr int kEventRing = 256;
@@ -130,6 +130,8 @@ struct State {
   Nanos last_full_reap;
   FaultRule fault[kMaxFaults];
   Event event[kEventRing];
+  Event delayed[kEventRing];  // whose time has not come: they get their place in the ring when somebody looks then
+  std::uint32_t delayed_count;
   DeviceState device[kMaxDevices];
   SharedRecord shared[kMaxShared];
   ProcessSlot process[Machine::kMaxProcesses];
@@ -156,7 +158,8 @@ void FreeSlot(State& state, int slot);
 int FindSlot(const State& state, int pid);
 // Attaches this process; -1 when the table is full.
 int AttachProcess(State& state);
-void PushEventLocked(State& state, Event event);
+// Events are heard in the order of their times: one of the future waits until then.
+void PushEventLocked(State& state, const Event& event);
 void InitRobustMutex(pthread_mutex_t* mutex);
 // True when the previous owner died: the caller repairs what it guards.
 bool LockRobust(pthread_mutex_t* mutex);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Event sets. A set sees what happens after a device was registered with it, in order, each event once.
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 
@@ -40,19 +42,27 @@ EventSet* Find(nvmlEventSet_t handle) {
 }
 
 nvmlReturn_t Wait(nvmlEventSet_t handle, unsigned int timeout_ms, Event* event) {
-  EventSet copy = {};
-  {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (true) {
+    EventSet copy = {};
+    {
+      const std::lock_guard<std::mutex> guard(Lock());
+      const EventSet* const set = Find(handle);
+      SIMGPU_NVML_NEED(set != nullptr);
+      copy = *set;
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto wait = static_cast<std::uint32_t>(std::clamp<std::int64_t>(left, 0, timeout_ms));
+    const bool got = Sim().WaitEvent(&copy.after, copy.mask, wait, event);
     const std::lock_guard<std::mutex> guard(Lock());
-    const EventSet* const set = Find(handle);
-    SIMGPU_NVML_NEED(set != nullptr);
-    copy = *set;
+    EventSet* const set = Find(handle);
+    SIMGPU_NVML_NEED(set != nullptr);                       // freed meanwhile
+    const bool ours = got && set->after < event->sequence;  // else another thread that waits has it
+    if (set->after < copy.after) set->after = copy.after;
+    if (ours) return NVML_SUCCESS;
+    if (!got) return NVML_ERROR_TIMEOUT;
   }
-  const bool got = Sim().WaitEvent(&copy.after, copy.mask, timeout_ms, event);
-  const std::lock_guard<std::mutex> guard(Lock());
-  EventSet* const set = Find(handle);
-  SIMGPU_NVML_NEED(set != nullptr);  // freed meanwhile
-  if (set->after < copy.after) set->after = copy.after;
-  return got ? NVML_SUCCESS : NVML_ERROR_TIMEOUT;
 }
 
 nvmlReturn_t WaitAndFill(const char* function, nvmlEventSet_t handle, nvmlEventData_t* data, unsigned int timeout_ms,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <thread>
 #include <vector>
 
 #include "simgpu/machine/machine.h"
@@ -347,6 +350,66 @@ TEST_F(NvmlTest, GivenAnEventSet_WhenXidsCome_ThenOnlyRegisteredDevicesAreHeard)
               CHECK_OR(12, NVML(nvmlDeviceGetUUID)(data.device, uuid, sizeof uuid) == NVML_ERROR_GPU_IS_LOST);
               CHECK_OR(13, NVML(nvmlEventSetFree)(set) == NVML_SUCCESS);
               CHECK_OR(14, NVML(nvmlEventSetWait_v2)(set, &data, 0) == NVML_ERROR_INVALID_ARGUMENT);
+              return 0;
+            }));
+}
+
+TEST_F(NvmlTest, GivenAnEventOfTheFuture_WhenAnotherComes_ThenThatOneIsNotHeldBack) {
+  EXPECT_EQ(0, InChild([] {
+              NVML(nvmlInit_v2)();
+              nvmlEventSet_t set = nullptr;
+              CHECK_OR(1, NVML(nvmlEventSetCreate)(&set) == NVML_SUCCESS);
+              CHECK_OR(2, NVML(nvmlDeviceRegisterEvents)(Gpu(0), nvmlEventTypeXidCriticalError, set) == NVML_SUCCESS);
+              std::string error;
+              CHECK_OR(3, Sim().Inject("xid device=0 code=31 after_ms=300\nxid device=0 code=48", &error));
+              nvmlEventData_t data = {};
+              CHECK_OR(4, NVML(nvmlEventSetWait_v2)(set, &data, 5000) == NVML_SUCCESS && data.eventData == 48);
+              // Who comes between hears of what comes after.
+              nvmlEventSet_t late = nullptr;
+              CHECK_OR(5, NVML(nvmlEventSetCreate)(&late) == NVML_SUCCESS);
+              CHECK_OR(6, NVML(nvmlDeviceRegisterEvents)(Gpu(0), nvmlEventTypeXidCriticalError, late) == NVML_SUCCESS);
+              CHECK_OR(7, NVML(nvmlEventSetWait_v2)(set, &data, 5000) == NVML_SUCCESS && data.eventData == 31);
+              CHECK_OR(8, NVML(nvmlEventSetWait_v2)(late, &data, 5000) == NVML_SUCCESS && data.eventData == 31);
+              CHECK_OR(9, NVML(nvmlEventSetWait_v2)(set, &data, 0) == NVML_ERROR_TIMEOUT);
+              return 0;
+            }));
+}
+
+TEST_F(NvmlTest, GivenTwoThreadsThatWaitForOneSet_WhenAnEventComes_ThenOneOfThemHearsIt) {
+  EXPECT_EQ(0, InChild([] {
+              NVML(nvmlInit_v2)();
+              for (int round = 0; round < 5; ++round) {
+                nvmlEventSet_t set = nullptr;
+                CHECK_OR(1, NVML(nvmlEventSetCreate)(&set) == NVML_SUCCESS);
+                CHECK_OR(2, NVML(nvmlDeviceRegisterEvents)(Gpu(0), nvmlEventTypeXidCriticalError, set) == NVML_SUCCESS);
+                nvmlReturn_t results[4] = {};
+                std::vector<std::thread> waiters;
+                for (nvmlReturn_t& result : results) {
+                  waiters.emplace_back([&result, set] {
+                    nvmlEventData_t data = {};
+                    result = NVML(nvmlEventSetWait_v2)(set, &data, 300);
+                  });
+                }
+                usleep(50'000);
+                std::string error;
+                CHECK_OR(3, Sim().Inject("xid device=0 code=48", &error));
+                for (std::thread& waiter : waiters) waiter.join();
+                CHECK_OR(4, std::count(std::begin(results), std::end(results), NVML_SUCCESS) == 1);
+                CHECK_OR(5, std::count(std::begin(results), std::end(results), NVML_ERROR_TIMEOUT) == 3);
+                CHECK_OR(6, NVML(nvmlEventSetFree)(set) == NVML_SUCCESS);
+              }
+              return 0;
+            }));
+}
+
+TEST_F(NvmlTest, GivenAClockBelowTheIdleOne_WhenClocksAreListed_ThenThereIsOne) {
+  Config("device * sm_clock_mhz=100");
+  EXPECT_EQ(0, InChild([] {
+              NVML(nvmlInit_v2)();
+              unsigned int count = 1, memory = 0, clock = 0;
+              CHECK_OR(1, NVML(nvmlDeviceGetSupportedMemoryClocks)(Gpu(0), &count, &memory) == NVML_SUCCESS);
+              CHECK_OR(2, NVML(nvmlDeviceGetSupportedGraphicsClocks)(Gpu(0), memory, &count, &clock) == NVML_SUCCESS);
+              CHECK_OR(3, count == 1 && clock == 100);
               return 0;
             }));
 }

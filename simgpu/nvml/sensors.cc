@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Temperature, fans, power and clocks. They follow the utilisation that NVML shows, unless a test has set them.
+#include <algorithm>
+
 #include "simgpu/nvml/common.h"
 
 using namespace simgpu;
@@ -206,7 +208,8 @@ SIMGPU_NVML nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned i
   if (memory_clock != spec.mem_clock_mhz) return NVML_ERROR_NOT_FOUND;
   constexpr unsigned int kStep = 15;
   const unsigned int room = *count;
-  *count = (spec.sm_clock_mhz - spec.sm_clock_idle_mhz) / kStep + 1;
+  const unsigned int lowest = std::min(spec.sm_clock_idle_mhz, spec.sm_clock_mhz);  // a configuration may say otherwise
+  *count = (spec.sm_clock_mhz - lowest) / kStep + 1;
   if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
   for (unsigned int i = 0; i < *count; ++i) clocks[i] = spec.sm_clock_mhz - i * kStep;
   return NVML_SUCCESS;
