@@ -206,7 +206,9 @@ void Parser::AddPs() {
             ps.interval_seconds, ParseInterval)
       ->needs(watch);
   AddOutput(ps_command, ps.output);
-  ps_command->footer("USED and PEAK are what the share's limit counts; REFUSED is how often it said no.");
+  ps_command->footer(
+      "USED is what the share's limit counts, PEAK the most ever set aside at once, calls under way included; REFUSED "
+      "is how often it said no.");
 }
 
 Parser::Parser() {

@@ -138,7 +138,7 @@ void RenderOurDevices(const std::vector<LabelledDevice>& devices, base::Expositi
     }
   };
   const auto seconds = [](std::uint64_t nanos) { return static_cast<double>(nanos) * 1e-9; };
-  each("hami_vgpu_memory_peak_bytes", kGauge, "The most that was ever held",
+  each("hami_vgpu_memory_peak_bytes", kGauge, "The most that was ever set aside at once",
        [](const DeviceUse& use) { return use.peak; });
   each("hami_vgpu_memory_refusals_total", kCounter, "Allocations refused because they did not fit under the limit",
        [](const DeviceUse& use) { return use.refusals; });
