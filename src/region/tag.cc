@@ -50,6 +50,27 @@ bool TakeNumber(const char** text, uint64_t* value) {
   return true;
 }
 
+struct Search {
+  uint64_t region;
+  uint64_t values[2];
+  bool answered;
+};
+
+Search SearchTag(int fd, uint64_t region) {
+  Search search = {region, {0, 0}, false};
+  const auto visit = [](const char* line, void* context) {
+    auto* const wanted = static_cast<Search*>(context);
+    wanted->answered = true;
+    uint64_t of_region = 0;
+    uint64_t value = 0;
+    int part = 0;
+    if (ParseTag(line, &of_region, &part, &value) && of_region == wanted->region) wanted->values[part] = value;
+    return true;
+  };
+  ForEachDescriptorLine(fd, visit, &search);
+  return search;
+}
+
 }  // namespace
 
 // "lock:\t1: OFDLCK ADVISORY  READ -1 00:06:3 4611686018427400249 4611686018427400325", spaces as they come.
@@ -83,22 +104,15 @@ bool WriteTag(int fd, uint64_t region, const Tag& tag) {
 }
 
 Tag ReadTag(int fd, uint64_t region) {
-  struct Search {
-    uint64_t region;
-    uint64_t values[2];
-  } search = {region, {0, 0}};
-  const auto visit = [](const char* line, void* context) {
-    auto* const wanted = static_cast<Search*>(context);
-    uint64_t of_region = 0;
-    uint64_t value = 0;
-    int part = 0;
-    if (ParseTag(line, &of_region, &part, &value) && of_region == wanted->region) wanted->values[part] = value;
-    return true;
-  };
-  ForEachDescriptorLine(fd, visit, &search);
+  const Search search = SearchTag(fd, region);
   const uint64_t bytes = (search.values[1] >> kDeviceBits) * kTagUnit;
   if (search.values[0] == 0 || bytes == 0) return {};
   return {search.values[0], bytes, static_cast<uint32_t>(search.values[1] & ((1 << kDeviceBits) - 1))};
+}
+
+bool LacksTag(int fd, uint64_t region, uint64_t object) {
+  const Search search = SearchTag(fd, region);
+  return search.answered && search.values[0] != object;
 }
 
 }  // namespace hami::region

@@ -28,6 +28,8 @@ inline constexpr uint64_t kMaxTagBytes = (uint64_t{1} << 44) * kTagUnit - kTagUn
 bool WriteTag(int fd, uint64_t region, const Tag& tag);
 // Of this region.
 Tag ReadTag(int fd, uint64_t region);
+// Whether the kernel says that the name is not there; false also when it can not be asked.
+bool LacksTag(int fd, uint64_t region, uint64_t object);
 
 // One line of /proc/<pid>/fdinfo/<fd>: the `part` (0 or 1) of a name, and what it says. False when it is none.
 bool ParseTag(const char* line, uint64_t* region, int* part, uint64_t* value);

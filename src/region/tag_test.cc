@@ -38,6 +38,17 @@ TEST_F(TagTest, GivenATaggedDescriptor_WhenItIsDuplicatedAndInherited_ThenTheNam
   EXPECT_EQ(Object(fd_, 77), 5U);
 }
 
+TEST_F(TagTest, GivenATag_WhenAskedWhetherItLacks_ThenOnlyWhenTheKernelSaysSo) {
+  ASSERT_TRUE(Write(fd_, 77, 5));
+  EXPECT_FALSE(LacksTag(fd_, 77, 5));
+  EXPECT_TRUE(LacksTag(fd_, 77, 6));
+  EXPECT_TRUE(LacksTag(fd_, 78, 5));
+  EXPECT_FALSE(LacksTag(-1, 77, 5)) << "nobody can be asked";
+  const int other = memfd_create("tag_test", MFD_CLOEXEC);
+  EXPECT_TRUE(LacksTag(other, 77, 5));
+  close(other);
+}
+
 TEST_F(TagTest, GivenSizesAndDevices_ThenTheyComeBackAsTheyWere) {
   for (const uint64_t bytes : {uint64_t{512}, 2 * kMiB, kMaxTagBytes}) {
     for (const uint32_t device : {0U, kMaxDevices - 1}) {

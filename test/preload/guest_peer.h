@@ -228,9 +228,9 @@ class Peer {
       Answer answer{};
       int sent = -1;
       answer.result = static_cast<uint64_t>(Obey(order, received, &sent, &answer.value));
+      if (received >= 0) close(received);  // before the answer, for it keeps the memory
       EXPECT(handover::Send(wire, answer, sent));
       if (sent >= 0) close(sent);
-      if (received >= 0) close(received);
     }
     std::_Exit(0);
   }

@@ -221,6 +221,7 @@ SCENARIO(shared_with_itself) {
   maker.Release(made);
   AllAgree({&maker, &user});
   const uint64_t handle = user.Import(fd);
+  close(fd);
   maker.Release(same);
   maker.Fork();
   AllAgree({&maker, &user});
@@ -230,7 +231,6 @@ SCENARIO(shared_with_itself) {
   user.Release(handle);
   AllAgree({&maker, &user});
   maker.Fill();
-  close(fd);
 }
 
 SCENARIO(shared_many) {

@@ -97,6 +97,78 @@ SCENARIO(vmm_failures) {
   EXPECT_SAME(Room(), before);
 }
 
+int Export(CUmemGenericAllocationHandle handle) {
+  int fd = -1;
+  OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  return fd;
+}
+
+// The driver keeps memory while a descriptor of it is open, so that counts without a handle or a mapping.
+SCENARIO(vmm_exported) {
+  Begin();
+  const size_t before = Room();
+  const CUmemAllocationProp prop = OnDevice(0);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<int> kept;
+    for (int i = 0; i < 8; ++i) {
+      CUmemGenericAllocationHandle handle = 0;
+      if (kept.size() == before / (256 * kMiB)) {
+        OOM(cuMemCreate(&handle, 256 * kMiB, &prop, 0));
+        continue;
+      }
+      OK(cuMemCreate(&handle, 256 * kMiB, &prop, 0));
+      kept.push_back(Export(handle));
+      OK(cuMemRelease(handle));
+      EXPECT(Truth() <= kGiB);
+    }
+    EXPECT_SAME(before - Room(), kept.size() * 256 * kMiB);
+    Balanced(kGiB);  // simgpu lets go of it, as docs/simgpu.md says
+    for (const int fd : kept) close(fd);
+    CUdeviceptr all = 0;
+    OK(cuMemAlloc_v2(&all, before));  // noticed because it would not fit
+    EXPECT_SAME(Room(), 0);
+    Balanced();
+    OK(cuMemFree_v2(all));
+    EXPECT_SAME(Room(), before);
+  }
+}
+
+SCENARIO(vmm_exported_number_reused) {
+  Begin();
+  const size_t before = Room();
+  const CUmemAllocationProp prop = OnDevice(0);
+  CUmemGenericAllocationHandle handle = 0;
+  OK(cuMemCreate(&handle, 200 * kMiB, &prop, 0));
+  const int fd = Export(handle);
+  OK(cuMemRelease(handle));
+  EXPECT_SAME(before - Room(), 200 * kMiB);
+  EXPECT_SAME(dup2(STDERR_FILENO, fd), fd);  // another file
+  EXPECT_SAME(Room(), before);
+  close(fd);
+  OK(cuMemCreate(&handle, 200 * kMiB, &prop, 0));
+  EXPECT_SAME(Export(handle), fd);
+  OK(cuMemRelease(handle));
+  close(fd);
+  OK(cuMemCreate(&handle, 100 * kMiB, &prop, 0));
+  EXPECT_SAME(Export(handle), fd);  // the same number, of other memory
+  EXPECT_SAME(before - Room(), 100 * kMiB);
+  OK(cuMemRelease(handle));
+  EXPECT_SAME(before - Room(), 100 * kMiB);
+  Balanced(100 * kMiB);
+  // The child of a fork has the descriptor, and nothing that its parent is charged for.
+  const pid_t child = fork();
+  if (child == 0) {
+    close(fd);
+    CUmemGenericAllocationHandle none = 0;
+    cuMemCreate(&none, 100 * kMiB, &prop, 0);
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  EXPECT_SAME(before - Room(), 100 * kMiB);
+  close(fd);
+  EXPECT_SAME(Room(), before);
+}
+
 // Memory that another holder may let go of counts while it is mapped here.
 SCENARIO(vmm_import) {
   Begin();
@@ -165,6 +237,7 @@ class Maker {
     OK(cuMemCreate(&handle, bytes, &prop, 0));
     OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     EXPECT(handover::Send(ends_[1], byte_, fd));
+    close(fd);
     int milliseconds = 0;
     EXPECT_SAME(recv(ends_[1], &milliseconds, sizeof milliseconds, 0), static_cast<ssize_t>(sizeof milliseconds));
     usleep(static_cast<useconds_t>(milliseconds) * 1000);

@@ -31,7 +31,8 @@ INSTANTIATE_TEST_SUITE_P(
         "graph_memory", "graph_too_large", "graph_memory_freed_outside", "graph_pool_gives_way", "context_counts",
         "primary_references", "primary_reset", "created_context", "detached_context", "freed_while_a_reference_goes",
         "primary_ends_while_it_is_retained", "primary_retained_while_it_ends", "address_of_a_dying_context",
-        "address_of_a_dying_context_in_a_graph", "contexts_to_the_limit", "green_context"),
+        "address_of_a_dying_context_in_a_graph", "contexts_to_the_limit", "green_context", "vmm_exported",
+        "vmm_exported_number_reused"),
     [](const testing::TestParamInfo<const char*>& scenario) { return std::string(scenario.param); });
 
 // In a container NVML counts pids as the host does.

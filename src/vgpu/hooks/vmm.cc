@@ -185,8 +185,10 @@ HAMI_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle
 
 HAMI_EXPORT CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
                                                   CUmemAllocationHandleType type, unsigned long long flags) {
+  if (!Active()) return real::cuMemExportToShareableHandle(out, handle, type, flags);
+  const Passage passage(Way::kShared);
   const CUresult result = real::cuMemExportToShareableHandle(out, handle, type, flags);
-  if (result == CUDA_SUCCESS && out != nullptr && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && Active()) {
+  if (result == CUDA_SUCCESS && out != nullptr && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     VmmExported(handle, *static_cast<const int*>(out));
   }
   return result;

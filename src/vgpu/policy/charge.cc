@@ -7,6 +7,7 @@
 #include "vgpu/policy/graphs.h"
 #include "vgpu/policy/log.h"
 #include "vgpu/policy/pools.h"
+#include "vgpu/policy/vmm.h"
 
 namespace hami::vgpu {
 
@@ -14,6 +15,7 @@ bool ReserveReclaiming(int device, uint64_t bytes, Kind kind) {
   if (TryReserve(device, bytes, kind)) return true;
   if (device < 0) return false;
   SettleFrees();
+  VmmSettleDescriptors();
   // What this process holds without using goes first; each step only if it is needed.
   SettlePools(device);
   if (TryReserve(device, bytes, kind)) return true;

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "vgpu/policy/bindings.h"
+#include "vgpu/policy/pages.h"
 #include "vgpu/policy/process.h"
 #include "vgpu/policy/sharing.h"
 
@@ -19,9 +20,33 @@ constinit std::atomic<uint32_t> g_imports{0};
 constinit std::atomic<uint32_t> g_unused_imports{0};
 constinit std::atomic<uint32_t> g_shared_imports{0};
 
-void CountImports(const Physical& p, uint32_t change) {
-  if (!p.imported || p.ended()) return;
+constinit std::atomic<uint32_t> g_kept{0};  // by descriptors alone
+
+// The last one of each number, so there are no more than the process may have open.
+struct Descriptor {
+  uint64_t id;  // of the memory
+  FileName file;
+  int fd;
+};
+constinit Growing<Descriptor> g_descriptors{};
+constinit size_t g_looked_down_to = 0;  // where the next look goes on
+
+// Forgets the closed ones that it meets.
+bool KeptByDescriptor(uint64_t id) {
+  for (size_t i = g_descriptors.size(); i-- > 0;) {
+    Descriptor& descriptor = g_descriptors[i];
+    if (descriptor.id != id) continue;
+    if (IsFile(descriptor.fd, descriptor.file)) return true;
+    g_descriptors.Remove(&descriptor);
+  }
+  return false;
+}
+
+void Count(const Physical& p, uint32_t change) {
+  if (p.ended()) g_kept.fetch_add(change, std::memory_order_relaxed);
+  if (!p.imported && !p.ended()) return;
   g_imports.fetch_add(change, std::memory_order_relaxed);
+  if (!p.imported) return;
   if (p.shared) {
     g_shared_imports.fetch_add(change, std::memory_order_relaxed);
   } else if (p.uses == 0) {
@@ -65,12 +90,12 @@ bool LoadPhysical(uint64_t id, Physical* out) {
 
 void StorePhysical(const Physical& p) {
   Physical before;
-  if (LoadPhysical(p.id, &before)) CountImports(before, static_cast<uint32_t>(-1));
-  CountImports(p, 1);
-  if (p.ended()) {
+  if (LoadPhysical(p.id, &before)) Count(before, static_cast<uint32_t>(-1));
+  if (p.ended() && !KeptByDescriptor(p.id)) {
     EndPhysical(p);
     return;
   }
+  Count(p, 1);
   Entry entry;
   entry.key = p.id;
   entry.bytes = p.bytes;
@@ -117,6 +142,37 @@ void EndUses(uint64_t id, uint64_t uses, uint64_t bytes) {
   StorePhysical(physical);
 }
 
+void NoteDescriptor(uint64_t id, int fd) {
+  Physical kept;
+  for (Descriptor& known : g_descriptors) {
+    if (known.fd != fd) continue;
+    const uint64_t before = known.id;
+    known = {id, NameFile(fd), fd};
+    if (LoadPhysical(before, &kept) && kept.ended()) StorePhysical(kept);
+    return;
+  }
+  // Without memory to remember it in, it keeps nothing.
+  if (Descriptor* const added = g_descriptors.Add(); added != nullptr) *added = {id, NameFile(fd), fd};
+}
+
+void SweepDescriptors(size_t most) {
+  if (!DescriptorsKeepMemory()) return;
+  if (most > g_descriptors.size()) {
+    most = g_descriptors.size();
+    g_looked_down_to = most;
+  }
+  for (; most > 0 && g_descriptors.size() != 0; --most) {
+    // Downwards, because what is removed is replaced by the last.
+    if (g_looked_down_to == 0 || g_looked_down_to > g_descriptors.size()) g_looked_down_to = g_descriptors.size();
+    const Descriptor descriptor = g_descriptors[--g_looked_down_to];
+    Physical kept;
+    if (!LoadPhysical(descriptor.id, &kept) || !kept.ended()) continue;
+    if (!IsFile(descriptor.fd, descriptor.file)) StorePhysical(kept);
+  }
+}
+
+bool DescriptorsKeepMemory() { return g_kept.load(std::memory_order_relaxed) != 0; }
+
 Imports HeldImports() {
   return {g_imports.load(std::memory_order_relaxed), g_unused_imports.load(std::memory_order_relaxed),
           g_shared_imports.load(std::memory_order_relaxed)};
@@ -125,6 +181,8 @@ Imports HeldImports() {
 void ResetPhysical() {
   g_vmm_lock.Reset();
   g_vmm_names.Reset();
+  g_descriptors.Clear();
+  g_kept.store(0, std::memory_order_relaxed);
   g_imports.store(0, std::memory_order_relaxed);
   g_unused_imports.store(0, std::memory_order_relaxed);
   g_shared_imports.store(0, std::memory_order_relaxed);

@@ -2,10 +2,12 @@
 //
 // Physical memory as this process knows it: which handles name it, how many references and uses it has. What begins and
 // ends uses is elsewhere: mappings in vmm.cc, parts of sparse arrays and of multicast objects in bindings.cc.
-// Invariant: memory without references and uses is forgotten, and its charge given back, in the same moment. The caller
-// holds g_vmm_lock; nothing here calls the driver.
+// Invariant: memory without references and uses is forgotten, and its charge given back, in the same moment, unless a
+// descriptor that this process exported or imported keeps it: then when that is seen to be closed, which nobody tells
+// us. The caller holds g_vmm_lock; nothing here calls the driver.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "abi/cuda_abi.h"
@@ -24,6 +26,7 @@ struct Physical {
   bool imported;
   bool shared;  // with others of the container, and charged once for all; see sharing.h
 
+  // But for descriptors.
   bool ended() const { return references == 0 && uses == 0; }
   // Somebody else's, whom this process knows nothing of: its uses are charged.
   bool foreign() const { return imported && !shared; }
@@ -46,7 +49,14 @@ uint64_t AddNameless(uint64_t bytes, int device);
 // `bytes` is what these uses were charged if the memory is foreign.
 void EndUses(uint64_t id, uint64_t uses, uint64_t bytes);
 
-// How many imported pieces this process holds; of these, the ones without a use, and those shared within the container.
+// The descriptor is the memory's, so whatever else had its number is closed.
+void NoteDescriptor(uint64_t id, int fd);
+// Looks at descriptors that keep memory, at no more than so many, and ends what the closed ones kept.
+void SweepDescriptors(size_t most);
+bool DescriptorsKeepMemory();  // no lock needed
+
+// How many imported pieces this process holds, or that only descriptors keep; of these, the imported ones without a
+// use, and those shared within the container.
 struct Imports {
   uint32_t all;
   uint32_t unused;

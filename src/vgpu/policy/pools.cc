@@ -11,6 +11,7 @@
 #include "vgpu/policy/marks.h"
 #include "vgpu/policy/pages.h"
 #include "vgpu/policy/steps.h"
+#include "vgpu/policy/vmm.h"
 
 namespace hami::vgpu {
 
@@ -196,6 +197,7 @@ void SettleFreesLocked() {
 // As ReserveGrowthLocked, after what this process holds without using has been given back, as far as that is needed.
 bool ReclaimAndReserveLocked(const PoolRequest& request, int device, uint64_t* growth) {
   SettleFreesLocked();
+  VmmSettleDescriptors();
   SettleAllLocked(device);
   if (ReserveGrowthLocked(request, true, growth)) return true;
   const uint64_t learnt = LearntStep(device, Grows::kPool, request.bytes);

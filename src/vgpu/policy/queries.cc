@@ -6,6 +6,7 @@
 #include "vgpu/policy/modules.h"
 #include "vgpu/policy/pools.h"
 #include "vgpu/policy/process.h"
+#include "vgpu/policy/vmm.h"
 
 namespace hami::vgpu {
 namespace {
@@ -31,6 +32,7 @@ MemoryView ViewOf(int device, uint64_t physical_total, uint64_t physical_free) {
   {
     const Passage passage(Way::kShared);
     SettleFrees();
+    VmmSettleDescriptors();
   }
   SettlePools(device);
   SettleModulesForQuery(device);

@@ -14,6 +14,7 @@ namespace {
 constexpr int kAttempts = 4;
 
 bool SettleData(int device) {
+  VmmSettleDescriptors();
   SettleGraphs(device);
   return SettlePools(device);
 }

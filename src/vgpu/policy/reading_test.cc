@@ -33,6 +33,7 @@ constinit ProcessList g_list{};
 constinit std::atomic<uint32_t> g_graph_devices{0};
 void SettleGraphs(int) {}
 bool SettlePools(int) { return true; }
+void VmmSettleDescriptors() {}
 bool VmmHoldsImports() { return true; }
 bool VmmHoldsUnusedImports() { return false; }
 bool VmmHoldsSharedImports() { return true; }

@@ -3,6 +3,7 @@
 
 #include "region/holds.h"
 #include "region/keep_errno.h"
+#include "region/process.h"
 #include "region/tag.h"
 #include "vgpu/policy/process.h"
 
@@ -26,6 +27,20 @@ SharedMemory ReadMemoryTag(int fd) {
   if (a == nullptr) return {};
   const region::Tag tag = region::ReadTag(fd, region::RegionMark(a));
   return {tag.object, tag.bytes, static_cast<int>(tag.device)};
+}
+
+FileName NameFile(int fd) {
+  const region::KeepErrno keep;
+  const region::FileStatus file = region::StatFile(fd);
+  return {file.device, file.inode, ReadMemoryTag(fd).object};
+}
+
+bool IsFile(int fd, const FileName& name) {
+  const region::KeepErrno keep;
+  const region::FileStatus file = region::StatFile(fd);
+  if (!file.ok || file.device != name.device || file.inode != name.inode) return false;
+  region::Attachment* const a = attachment();
+  return name.object == 0 || a == nullptr || !region::LacksTag(fd, region::RegionMark(a), name.object);
 }
 
 bool JoinMemory(uint64_t object) {

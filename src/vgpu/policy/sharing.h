@@ -22,6 +22,16 @@ struct SharedMemory {
 uint64_t ShareMemory(int device, uint64_t bytes, uint64_t object = 0);
 void TagMemory(int fd, const SharedMemory& memory);
 SharedMemory ReadMemoryTag(int fd);
+// An open file, to be known again without holding it: all of the driver's are the same device, so its name, if it has
+// one, tells more.
+struct FileName {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t object = 0;  // whose tag it carries; 0 = none
+};
+FileName NameFile(int fd);
+// Whether the descriptor still is that file. What can not be found out counts as if it was.
+bool IsFile(int fd, const FileName& name);
 // One use of an object that somebody holds now belongs to this process.
 bool JoinMemory(uint64_t object);
 // The end of a use; the last one refunds what this process pays, unless another holder pays on. False: not held here.

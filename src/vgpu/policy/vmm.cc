@@ -13,6 +13,9 @@ namespace {
 // No mapping is smaller.
 constexpr uint64_t kGranule = uint64_t{2} << 20;
 
+// So many descriptors are looked at in passing.
+constexpr size_t kInPassing = 4;
+
 // Ends the mapping at `address`; its size, 0 when there is none.
 uint64_t EndMapping(CUdeviceptr address) {
   Entry mapping;
@@ -30,28 +33,29 @@ int DeviceOfProperties(const CUmemAllocationProp& prop) {
 void VmmCreated(CUmemGenericAllocationHandle handle, uint64_t bytes, int device) {
   const Locked locked(g_vmm_lock);
   AddPhysical(handle, bytes, device, false, false);
+  SweepDescriptors(kInPassing);
 }
 
 void VmmExported(CUmemGenericAllocationHandle handle, int fd) {
   const Locked locked(g_vmm_lock);
   Physical physical;
-  if (!ByHandle(handle, &physical) || physical.foreign()) return;
+  if (!ByHandle(handle, &physical) || physical.foreign() || physical.bytes == 0) return;
   Entry shared;
   if (physical.shared) {
-    if (!g_vmm_names.Find(Space::kVmmShared, physical.id, &shared)) return;
-  } else {
-    shared.extra = physical.bytes == 0 ? 0 : ShareMemory(physical.device, physical.bytes);
-    if (shared.extra == 0) return;
+    g_vmm_names.Find(Space::kVmmShared, physical.id, &shared);
+  } else if (shared.extra = ShareMemory(physical.device, physical.bytes); shared.extra != 0) {
     StoreName(Space::kVmmShared, physical.id, shared.extra, 0);
     physical.shared = true;
     StorePhysical(physical);
   }
-  TagMemory(fd, {shared.extra, physical.bytes, physical.device});
+  if (shared.extra != 0) TagMemory(fd, {shared.extra, physical.bytes, physical.device});
+  NoteDescriptor(physical.id, fd);
+  SweepDescriptors(kInPassing);
 }
 
 bool VmmImporting(int fd, VmmImport* import) {
   const SharedMemory memory = ReadMemoryTag(fd);
-  *import = {memory.object, memory.bytes, memory.device};
+  *import = {memory.object, memory.bytes, memory.device, fd};
   if (memory.object == 0 || JoinMemory(memory.object)) return true;
   // Nobody holds it but the descriptor: who brings it back pays.
   if (!Reserve(memory.device, memory.bytes, Kind::kData)) return false;
@@ -73,13 +77,17 @@ void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import) {
   if (ByHandle(handle, &known) && known.references != 0) {
     ++known.references;
     StorePhysical(known);
+    if (import.object != 0) NoteDescriptor(known.id, import.fd);
     VmmImportFailed(import);
     return;
   }
   // What is no device's has nothing to be charged: multicast objects, and memory of the host.
   const bool counts = import.device != kUnlimited;
   const uint64_t id = AddPhysical(handle, import.bytes, import.device, counts, import.object != 0);
-  if (import.object != 0) StoreName(Space::kVmmShared, id, import.object, 0);
+  if (import.object == 0) return;
+  StoreName(Space::kVmmShared, id, import.object, 0);
+  NoteDescriptor(id, import.fd);
+  SweepDescriptors(kInPassing);
 }
 
 void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address) {
@@ -116,6 +124,7 @@ void VmmReleased(CUmemGenericAllocationHandle handle, uint64_t id, bool released
   }
   if (physical.references != 0) --physical.references;
   StorePhysical(physical);
+  SweepDescriptors(kInPassing);
 }
 
 bool VmmUsing(CUmemGenericAllocationHandle handle, uint64_t bytes, VmmUse* use) {
@@ -157,6 +166,13 @@ void VmmUnmapped(CUdeviceptr address, uint64_t bytes) {
     const uint64_t ended = EndMapping(address);
     address += ended != 0 ? ended : kGranule;
   }
+  SweepDescriptors(kInPassing);
+}
+
+void VmmSettleDescriptors() {
+  if (!DescriptorsKeepMemory()) return;
+  const Locked locked(g_vmm_lock);
+  SweepDescriptors(SIZE_MAX);
 }
 
 bool VmmHoldsImports() { return HeldImports().all != 0; }

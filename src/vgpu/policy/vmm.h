@@ -3,6 +3,8 @@
 // Virtual memory management: physical memory that a handle names and mappings use. Invariant: a physical allocation is
 // charged once, to the device it lies on, from its creation until the last reference to its handle is released *and*
 // its last use is gone, in whatever order. Uses are mappings into the address space, and what bindings.h is about.
+// Memory of which this process exported or imported a descriptor counts until that is closed here, too: the driver
+// keeps it.
 // Memory that processes of this container share counts once for all of them, for as long as one holds it (sharing.h).
 // Memory imported from elsewhere is charged while it is used here, because its maker may let go of it while we hold it:
 // nothing that a driver exports says reliably that two handles are one memory, and where that is unknown, it counts.
@@ -28,6 +30,7 @@ struct VmmImport {
   uint64_t object = 0;  // that the container shares; 0 = somebody else's
   uint64_t bytes = 0;
   int device = -1;
+  int fd = -1;
 };
 bool VmmImporting(int fd, VmmImport* import);
 void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import);
@@ -49,9 +52,12 @@ void VmmUnused(const VmmUse& use);
 void VmmMapped(const VmmUse& use, CUdeviceptr address, bool mapped);
 void VmmUnmapped(CUdeviceptr address, uint64_t bytes);
 
-// Whether this process holds imported memory, and such that it does not use and therefore does not count. The driver
-// may show imported memory as this process's or as another holder's, and may change its mind when that one lets go.
-// Shared imports are counted, perhaps by another process.
+// Ends what only descriptors kept that are closed now. For who needs the count or the room; in a passage.
+void VmmSettleDescriptors();
+
+// Whether this process holds imported memory (or such that only descriptors keep), and such that it does not use and
+// therefore does not count. The driver may show imported memory as this process's or as another holder's, and may
+// change its mind when that one lets go. Shared imports are counted, perhaps by another process.
 bool VmmHoldsImports();
 bool VmmHoldsUnusedImports();
 bool VmmHoldsSharedImports();

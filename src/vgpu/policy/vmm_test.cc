@@ -29,8 +29,10 @@ struct Shared {
   SharedMemory tag;     // of kDescriptor
   uint32_t uses = 0;    // by this process
   bool others = false;  // somebody else holds it, and pays
+  bool named = true;    // what is exported gets a name
 };
 constinit Shared g_shared{};
+constinit uint64_t g_files[16]{};  // what each descriptor is; 0 = closed
 
 class VmmTest : public testing::Test {
  protected:
@@ -39,6 +41,11 @@ class VmmTest : public testing::Test {
     g_charged = 0;
     g_room = UINT64_MAX;
     g_shared = {};
+    for (uint64_t& file : g_files) file = 0;
+  }
+  static void Export(CUmemGenericAllocationHandle handle, int fd, uint64_t file) {
+    g_files[fd] = file;
+    VmmExported(handle, fd);
   }
   static void Create(CUmemGenericAllocationHandle handle, uint64_t bytes = 10 * kMiB) {
     g_charged += bytes;  // as the hook does before the driver's call
@@ -408,6 +415,75 @@ TEST_F(VmmTest, GivenExportedMemoryThatTheRegionForgot_WhenReleased_ThenItsCharg
   EXPECT_EQ(g_charged, 0u);
 }
 
+TEST_F(VmmTest, GivenAnOpenDescriptor_WhenTheMemoryIsReleased_ThenItCountsUntilTheDescriptorIsSeenClosed) {
+  Create(kHandle);
+  Export(kHandle, 3, 100);
+  Export(kHandle, 4, 101);
+  Map(0x10000000, kHandle);
+  Release(kHandle);
+  g_files[3] = 0;
+  VmmUnmapped(0x10000000, 10 * kMiB);
+  EXPECT_EQ(g_charged, 10 * kMiB);
+  EXPECT_EQ(g_shared.uses, 1u);
+  EXPECT_TRUE(VmmHoldsImports()) << "what the driver shows of it is not sure";
+  g_files[4] = 102;  // another file
+  EXPECT_EQ(g_charged, 10 * kMiB) << "nobody has looked";
+  VmmSettleDescriptors();
+  EXPECT_EQ(g_charged, 0u);
+  EXPECT_EQ(g_shared.uses, 0u);
+  EXPECT_FALSE(VmmHoldsImports());
+}
+
+TEST_F(VmmTest, GivenManyOpenDescriptors_WhenClosedInAnyOrder_ThenOneLookEndsAllThatTheyKept) {
+  constexpr int kMany = 12;
+  g_shared.named = false;
+  for (int fd = 0; fd < kMany; ++fd) {
+    Create(kHandle + static_cast<unsigned>(fd));
+    Export(kHandle + static_cast<unsigned>(fd), fd, 100);
+    Release(kHandle + static_cast<unsigned>(fd));
+  }
+  EXPECT_EQ(g_charged, kMany * 10 * kMiB) << "what the region does not share counts as well";
+  for (const int fd : {0, 3, 4, 10, 11}) g_files[fd] = 0;
+  VmmSettleDescriptors();
+  EXPECT_EQ(g_charged, (kMany - 5) * 10 * kMiB);
+  for (int fd = 0; fd < kMany; ++fd) g_files[fd] = 0;
+  // In passing a few are looked at by each call, in turn.
+  VmmUnmapped(0x10000000, 0);
+  EXPECT_GT(g_charged, 0u);
+  VmmUnmapped(0x10000000, 0);
+  EXPECT_EQ(g_charged, 0u);
+}
+
+TEST_F(VmmTest, GivenADescriptor_WhenItsNumberIsGivenOutAgain_ThenWhatItKeptEnds) {
+  g_shared.named = false;
+  Create(kHandle);
+  Export(kHandle, 3, 100);
+  Release(kHandle);
+  Create(kOther, 4 * kMiB);
+  Export(kOther, 3, 100);
+  EXPECT_EQ(g_charged, 4 * kMiB);
+  Release(kOther);
+  EXPECT_EQ(g_charged, 4 * kMiB);
+  ResetVmm();  // the child of a fork has the descriptor, and no account
+  VmmSettleDescriptors();
+  EXPECT_EQ(g_charged, 4 * kMiB);
+}
+
+TEST_F(VmmTest, GivenAnImportWhoseDescriptorStaysOpen_WhenReleased_ThenItIsHeld) {
+  g_shared = {{3, 10 * kMiB, 0}, 0, true};
+  g_files[kDescriptor] = 100;
+  Import(kOther);
+  Release(kOther);
+  EXPECT_EQ(g_shared.uses, 1u);
+  EXPECT_TRUE(VmmHoldsImports() && VmmHoldsSharedImports());
+  Import(kHandle);  // the same descriptor again
+  EXPECT_EQ(g_shared.uses, 1u);
+  g_files[kDescriptor] = 0;
+  Release(kHandle);
+  EXPECT_EQ(g_shared.uses, 0u);
+  EXPECT_FALSE(VmmHoldsImports() || VmmHoldsSharedImports());
+}
+
 TEST_F(VmmTest, GivenMemoryThatTheContainerShares_WhenImportedAndUsed_ThenNothingIsCharged) {
   g_shared = {{3, 10 * kMiB, 0}, 0, true};
   Import(kOther);
@@ -488,7 +564,10 @@ void Refund(int, uint64_t bytes, Kind) { g_charged -= bytes; }
 void* DriverSymbol(Sym) { return nullptr; }
 int DeviceOfOrdinal(CUdevice ordinal) { return ordinal; }
 
+FileName NameFile(int fd) { return {g_files[fd], 0, 0}; }
+bool IsFile(int fd, const FileName& name) { return g_files[fd] != 0 && g_files[fd] == name.device; }
 uint64_t ShareMemory(int, uint64_t, uint64_t object) {
+  if (!g_shared.named) return 0;
   g_shared.uses = 1;
   return object != 0 ? object : 1;
 }
