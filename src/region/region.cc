@@ -264,6 +264,20 @@ void SetDevices(Attachment* attachment, uint32_t count, const char (*uuids)[kUui
   Store(region->device_count, uint64_t{count});
 }
 
+bool Unnamed(const Attachment& attachment, uint32_t device) {
+  return attachment.region != nullptr && device < kMaxDevices &&
+         __atomic_load_n(&attachment.region->uuids[device][0], __ATOMIC_ACQUIRE) == '\0';
+}
+
+void NameDevice(Attachment* attachment, uint32_t device, const char (&uuid)[kUuidBytes]) {
+  if (!Unnamed(*attachment, device) || (Flags(*attachment) & kFlagFixedDevices) != 0) return;
+  char* const name = attachment->region->uuids[device];
+  // The first byte last: who sees it sees all. Several may write at once, all the same.
+  for (size_t byte = kUuidBytes; byte-- > 0;) {
+    __atomic_store_n(&name[byte], byte + 1 < kUuidBytes ? uuid[byte] : '\0', __ATOMIC_RELEASE);
+  }
+}
+
 int FindDevice(const Attachment& attachment, const char* uuid) {
   const uint32_t count = DeviceCount(attachment);
   for (uint32_t i = 0; i < count; ++i) {

@@ -110,6 +110,9 @@ void AttachmentAfterFork(Attachment* attachment);
 // Device identity. SetDevices writes count and uuids (NVML order) unless the creator fixed them (kFlagFixedDevices);
 // more than 16 are cut. FindDevice compares whole uuids: index or -1.
 void SetDevices(Attachment* attachment, uint32_t count, const char (*uuids)[kUuidBytes]);
+// One that had no name when the others got theirs. Unless it is empty a name is whole.
+bool Unnamed(const Attachment& attachment, uint32_t device);
+void NameDevice(Attachment* attachment, uint32_t device, const char (&uuid)[kUuidBytes]);
 int FindDevice(const Attachment& attachment, const char* uuid);
 uint32_t DeviceCount(const Attachment& attachment);  // clamped to 16
 void SetPhysicalBytes(Attachment* attachment, uint32_t device, uint64_t bytes);

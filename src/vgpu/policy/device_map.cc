@@ -49,13 +49,24 @@ bool NamesAreMissing(const region::Attachment& a) {
   if (count == 0) return !g_listed;
   if (DevicesAreFixed()) return false;
   for (uint32_t i = 0; i < count; ++i) {
-    if (a.region->uuids[i][0] == '\0') return true;
+    if (region::Unnamed(a, i)) return true;
   }
   return false;
 }
 
+bool UuidAt(unsigned index, char (&uuid)[region::kUuidBytes], region::Attachment* a) {
+  nvmlDevice_t handle = nullptr;
+  if (real::nvmlDeviceGetHandleByIndex_v2(index, &handle) != NVML_SUCCESS ||
+      real::nvmlDeviceGetUUID(handle, uuid, sizeof uuid) != NVML_SUCCESS) {
+    return false;
+  }
+  nvmlMemory_t memory{};
+  if (real::nvmlDeviceGetMemoryInfo(handle, &memory) == NVML_SUCCESS) region::SetPhysicalBytes(a, index, memory.total);
+  return true;
+}
+
 // Writes the devices into a region that does not name them yet, in NVML's order, which is the order of the limits. What
-// is named there stays where it is.
+// others may be writing just now is not looked at: they write the same.
 void ListDevices(region::Attachment* a) {
   if (!NamesAreMissing(*a)) return;
   g_listed = true;
@@ -67,19 +78,15 @@ void ListDevices(region::Attachment* a) {
     LogLine(Level::kError).Number(count).Text(" devices: those above 16 are not limited");
     count = region::kMaxDevices;
   }
-  if (count < region::DeviceCount(*a)) count = region::DeviceCount(*a);
-  memcpy(uuids, a->region->uuids, sizeof uuids);
+  const uint32_t listed = region::DeviceCount(*a);
   for (unsigned i = 0; i < count; ++i) {
-    nvmlDevice_t handle = nullptr;
-    char uuid[region::kUuidBytes] = {};
-    if (uuids[i][0] != '\0' || real::nvmlDeviceGetHandleByIndex_v2(i, &handle) != NVML_SUCCESS) continue;
-    if (real::nvmlDeviceGetUUID(handle, uuid, sizeof uuid) != NVML_SUCCESS || region::FindDevice(*a, uuid) >= 0)
-      continue;
-    memcpy(uuids[i], uuid, sizeof uuid);
-    nvmlMemory_t memory{};
-    if (real::nvmlDeviceGetMemoryInfo(handle, &memory) == NVML_SUCCESS) region::SetPhysicalBytes(a, i, memory.total);
+    if (listed == 0) {
+      UuidAt(i, uuids[i], a);
+    } else if (i < listed && region::Unnamed(*a, i) && UuidAt(i, uuids[i], a)) {
+      region::NameDevice(a, i, uuids[i]);
+    }
   }
-  region::SetDevices(a, count, uuids);
+  if (listed == 0) region::SetDevices(a, count, uuids);
 }
 
 // The GPU that a MIG instance is a part of, by NVML.

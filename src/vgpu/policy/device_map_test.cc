@@ -118,6 +118,12 @@ TEST_F(DeviceMapTest, GivenADeviceThatIsLostWhenTheOthersAreListed_WhenItIsBack_
   EXPECT_EQ(region::Load(g_region.area->devices[3].physical_bytes), 80u);
 }
 
+// Many programs begin at once, and each lists the devices: the last byte of a name, and the number of them, come last.
+TEST_F(DeviceMapTest, GivenAnotherThatIsWritingTheNames_ThenTheyAreWholeAllTheSame) {
+  for (int i = 0; i < 4; ++i) std::memcpy(g_region.region->uuids[i], "GPU-0", 5);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(DeviceOfOrdinal(i), i);
+}
+
 TEST_F(DeviceMapTest, GivenADeviceThatComesBackWhileTheProcessRuns_WhenItIsMet_ThenItHasItsPlace) {
   g_lost = 3;
   EXPECT_EQ(DeviceOfOrdinal(2), 2);
