@@ -26,6 +26,15 @@ class BinderSettleTest : public BinderTest {
     };
     EXPECT_FALSE(Bind(*a_, "p"));
   }
+  // Its Binding is denied, and so is, for now, the write that gives the node back.
+  void BindPAndOweItsNode() {
+    ASSERT_TRUE(Place(*a_, "p"));
+    a_->api.fault = [patches = 0](const std::string& call) mutable {
+      if (call == "BIND") return Fault::kDenied;
+      return call == "PATCH node" && ++patches > 1 ? Fault::kServerError : Fault::kNone;
+    };
+    ASSERT_FALSE(Bind(*a_, "p"));
+  }
 };
 
 TEST_F(BinderSettleTest, GivenALostAnswer_WhenThePodWasBound_ThenItIsFoundOut) {
@@ -143,13 +152,7 @@ TEST_F(BinderSettleTest, GivenABindingThatWasNotSent_WhenNothingElseCanBeSentEit
 TEST_F(BinderSettleTest, GivenAReleaseOnItsWay_WhenThePodIsPlacedAndBoundAgain_ThenItsNewLockStands) {
   AddPod("p");
   AddPod("q");
-  ASSERT_TRUE(Place(*a_, "p"));
-  int patches = 0;
-  a_->api.fault = [&](const std::string& call) {
-    if (call == "BIND") return Fault::kDenied;
-    return call == "PATCH node" && ++patches > 1 ? Fault::kServerError : Fault::kNone;
-  };
-  ASSERT_FALSE(Bind(*a_, "p"));
+  BindPAndOweItsNode();
   a_->watch.Drain();
   cluster_.now += 2000;
   a_->api.fault = [&, again = false](const std::string& call) mutable {
@@ -170,13 +173,7 @@ TEST_F(BinderSettleTest, GivenAReleaseOnItsWay_WhenThePodIsPlacedAndBoundAgain_T
 
 TEST_F(BinderSettleTest, GivenANodeThatIsOwed_WhenThePodWaitsForItOnceMore_ThenItIsGivenBackAfterThat) {
   AddPod("p");
-  ASSERT_TRUE(Place(*a_, "p"));
-  int patches = 0;
-  a_->api.fault = [&](const std::string& call) {
-    if (call == "BIND") return Fault::kDenied;
-    return call == "PATCH node" && ++patches > 1 ? Fault::kServerError : Fault::kNone;
-  };
-  ASSERT_FALSE(Bind(*a_, "p"));
+  BindPAndOweItsNode();
   ASSERT_NE(Lock(), nullptr);
   // The next bind call finds the node being written, looks again, and is given up before it wrote anything.
   ASSERT_TRUE(Place(*a_, "p"));

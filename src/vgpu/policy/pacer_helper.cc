@@ -75,7 +75,7 @@ void WatchOthers(int device, int64_t now) {
 bool TellOfMore(int64_t now) {
   bool more = false;
   for (int device = 0; device < static_cast<int>(region::kMaxDevices); ++device) {
-    if (!Overdue(device, kOverdue, now) || !TellsOthers(device)) continue;
+    if (!TellsOthers(device) || !Overdue(device, kOverdue, now)) continue;
     TellMore(device, now);
     more = true;
   }
