@@ -97,7 +97,8 @@ constexpr const char* kCommands =
     "  set   change the limits of a running share\n"
     "  ps    show the shares and their processes\n"
     "  smi   show the GPUs with the shares drawn in\n"
-    "  sim   run a program on simulated GPUs\n\n"
+    "  sim   run a program on simulated GPUs\n"
+    "  config check   what programs would do with a device-config.yaml\n\n"
     "Options:\n"
     "  -h, --help     this; hami COMMAND --help says more of a command\n"
     "  -V, --version  the version of this program\n";
@@ -319,12 +320,40 @@ Options ParseSmi(const Words& words) {
   return smi;
 }
 
+Options ParseConfig(const Words& words) {
+  ConfigOptions config;
+  Command command("config", "check [--for hami] FILE",
+                  "Examples:\n"
+                  "  hami config check device-config.yaml              what our programs would do with it\n"
+                  "  hami config check --for hami device-config.yaml   before a cluster goes back to HAMi\n\n"
+                  "Exit status: 0 when nothing ends a program, 1 when something does or FILE cannot be read.",
+                  FlagSet::Dialect::kCommand);
+  command.flags.Custom("for", "ours|hami", "ours",
+                       base::TakeChoice<bool>(config.for_hami, {{"ours", false}, {"hami", true}}),
+                       "whose programs: hami-scheduler and hami-device-plugin, or those of HAMi 2.10");
+  AddOutput(command, config.output);
+  Message message;
+  const auto parsed = Read(command, words, message);
+  if (!parsed) return message;
+  std::vector<std::string> rest = parsed->words;
+  rest.insert(rest.end(), words.after.begin(), words.after.end());
+  if (rest.empty() || rest.front() != "check") return Mistake(&command, {"the only thing it does is `check`", ""});
+  if (rest.size() == 1) return Mistake(&command, {"no file is named", "write `hami config check device-config.yaml`"});
+  if (rest.size() > 2) return UnknownArgument(command, rest[2]);
+  config.file = rest[1];
+  return config;
+}
+
 struct Entry {
   const char* name;
   Options (*parse)(const Words& words);
 };
-constexpr std::array<Entry, 5> kEntries = {
-    {{"run", ParseRun}, {"set", ParseSet}, {"ps", ParsePs}, {"smi", ParseSmi}, {"sim", ParseSim}}};
+constexpr std::array<Entry, 6> kEntries = {{{"run", ParseRun},
+                                            {"set", ParseSet},
+                                            {"ps", ParsePs},
+                                            {"smi", ParseSmi},
+                                            {"sim", ParseSim},
+                                            {"config", ParseConfig}}};
 
 // Where the first word names no command.
 Message NoCommand(const std::string& word) {

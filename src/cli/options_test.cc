@@ -160,6 +160,16 @@ TEST(Help, GivenTheCommandsOwnFlags_WhenParsed_ThenTheyAreLeftToIt) {
   EXPECT_THAT(Parsed<SimOptions>({"sim", "--", "x", "-h"}).command, ElementsAre("x", "-h"));
 }
 
+TEST(OtherCommands, GivenAConfigToCheck_WhenParsed_ThenFileAndPrograms) {
+  const auto ours = Parsed<ConfigOptions>({"config", "check", "f"});
+  EXPECT_EQ(ours.file, "f");
+  EXPECT_FALSE(ours.for_hami);
+  EXPECT_TRUE(Parsed<ConfigOptions>({"config", "check", "--for", "hami", "f"}).for_hami);
+  EXPECT_THAT(Answer({"config", "check", "--for", "hmai", "f"}).text, HasSubstr("none of: ours, hami"));
+  EXPECT_THAT(Answer({"config", "check"}).text, HasSubstr("no file is named"));
+  EXPECT_EQ(Answer({"config", "show"}).exit_status, 2);
+}
+
 TEST(OtherCommands, GivenOptions_WhenParsed_ThenValues) {
   const auto ps = Parsed<PsOptions>({"ps", "-w", "--interval", "0.5", "-o", "json"});
   EXPECT_TRUE(ps.watch);
