@@ -223,6 +223,13 @@ std::optional<FlagSet::Parsed> Read(const Command& command, const Words& words, 
   return std::nullopt;
 }
 
+// What is no flag, before `--` and behind it.
+std::vector<std::string> AllWords(const FlagSet::Parsed& parsed, const Words& words) {
+  std::vector<std::string> all = parsed.words;
+  all.insert(all.end(), words.after.begin(), words.after.end());
+  return all;
+}
+
 // The command to run: behind `--`, or from the first word that is no flag. With `--` nothing may stand before it.
 base::Status TakeCommand(const FlagSet::Parsed& parsed, const Words& words, std::vector<std::string>& out) {
   if (words.separated && !parsed.words.empty()) {
@@ -279,8 +286,7 @@ Options ParseSet(const Words& words) {
   Message message;
   const auto parsed = Read(command, words, message);
   if (!parsed) return message;
-  std::vector<std::string> names = parsed->words;
-  names.insert(names.end(), words.after.begin(), words.after.end());
+  const std::vector<std::string> names = AllWords(*parsed, words);
   if (names.empty()) return Mistake(&command, {"no share is named", "`hami ps` lists them"});
   if (names.size() > 1) return UnknownArgument(command, names[1]);
   set.name = names.front();
@@ -300,8 +306,7 @@ Options ParsePs(const Words& words) {
   Message message;
   const auto parsed = Read(command, words, message);
   if (!parsed) return message;
-  if (!parsed->words.empty()) return UnknownArgument(command, parsed->words.front());
-  if (!words.after.empty()) return UnknownArgument(command, words.after.front());
+  if (const auto all = AllWords(*parsed, words); !all.empty()) return UnknownArgument(command, all.front());
   if (parsed->given.count("interval") != 0 && !ps.watch) {
     return Mistake(&command, {"--interval says how often --watch looks, which is not given", ""});
   }
@@ -315,8 +320,7 @@ Options ParseSmi(const Words& words) {
   Message message;
   const auto parsed = Read(command, words, message);
   if (!parsed) return message;
-  if (!parsed->words.empty()) return UnknownArgument(command, parsed->words.front());
-  if (!words.after.empty()) return UnknownArgument(command, words.after.front());
+  if (const auto all = AllWords(*parsed, words); !all.empty()) return UnknownArgument(command, all.front());
   return smi;
 }
 
@@ -335,8 +339,7 @@ Options ParseConfig(const Words& words) {
   Message message;
   const auto parsed = Read(command, words, message);
   if (!parsed) return message;
-  std::vector<std::string> rest = parsed->words;
-  rest.insert(rest.end(), words.after.begin(), words.after.end());
+  const std::vector<std::string> rest = AllWords(*parsed, words);
   if (rest.empty() || rest.front() != "check") return Mistake(&command, {"the only thing it does is `check`", ""});
   if (rest.size() == 1) return Mistake(&command, {"no file is named", "write `hami config check device-config.yaml`"});
   if (rest.size() > 2) return UnknownArgument(command, rest[2]);
