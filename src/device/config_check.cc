@@ -18,6 +18,14 @@ std::string Place(const std::string& file, int line) { return base::Concat({file
 
 int LineOf(const YAML::Node& node) { return node.Mark().is_null() ? 1 : node.Mark().line + 1; }
 
+// Where KEY stands, by the key: a value that is empty has no place of its own. Else the section.
+int LineOf(const YAML::Node& section, const char* key) {
+  for (const auto& member : section) {
+    if (member.first.IsScalar() && member.first.Scalar() == key) return LineOf(member.first);
+  }
+  return LineOf(section);
+}
+
 bool Given(const YAML::Node& section, const char* key) { return section[key] && !section[key].IsNull(); }
 
 // "FILE:LINE: KEY: what" into its parts; what has no such form is the message as a whole. BEGIN: what it means.
@@ -58,15 +66,14 @@ constexpr std::array<Needed, 4> kNeeded = {{
 void CheckNvidia(const YAML::Node& nvidia, const std::string& file, std::vector<Finding>& findings) {
   for (const Needed& needed : kNeeded) {
     if (Given(nvidia, needed.key)) continue;
-    const YAML::Node there = nvidia[needed.key];
     findings.push_back(
-        {Level::kError, Place(file, LineOf(there ? there : nvidia)), std::string("nvidia.") + needed.key,
-         base::Concat(
-             {"HAMi's device plugin ends ", needed.when, ": it takes a key that is not there for one that is"}),
+        {Level::kError, Place(file, LineOf(nvidia, needed.key)), std::string("nvidia.") + needed.key,
+         base::Concat({"HAMi's device plugin ends ", needed.when,
+                       ", unless config.json has the key for the node: it takes what is not there for a value"}),
          base::Concat({"write ", needed.key, ": ", needed.usual, ", which ours takes where it is missing"})});
   }
   if (Given(nvidia, "resourceCountName")) return;
-  findings.push_back({Level::kError, Place(file, LineOf(nvidia)), "nvidia.resourceCountName",
+  findings.push_back({Level::kError, Place(file, LineOf(nvidia, "resourceCountName")), "nvidia.resourceCountName",
                       "HAMi's plugin registers no resource that pods could ask for", "write nvidia.com/gpu"});
 }
 
