@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,7 +22,20 @@ using hami::scheduler::Message;
 using hami::scheduler::Options;
 using hami::scheduler::Program;
 
+// Requests bring many small and some large allocations that live for a moment, on threads that pass them on. Fastbins
+// would be swept at every large one, and memory given back to the system would be asked for again by the next request.
+void TuneAllocator() {
+  constexpr int kKeptBytes = 64 << 20;
+  constexpr int kStepBytes = 1 << 20;
+  ::mallopt(M_MXFAST, 0);
+  ::mallopt(M_TRIM_THRESHOLD, kKeptBytes);
+  ::mallopt(M_TOP_PAD, kStepBytes);
+  // As soon as one of these is set, this one does not adapt itself any more.
+  ::mallopt(M_MMAP_THRESHOLD, kStepBytes);
+}
+
 int Run(const Options& options) {
+  TuneAllocator();
   const sigset_t signals = hami::base::BlockSignals();
   const auto level = options.verbosity >= 4 ? hami::base::LogLevel::kDebug : hami::base::LogLevel::kInfo;
   const auto logs = hami::base::StartLogTo(options.log_files, "hami-scheduler", level, options.log_style);
