@@ -80,11 +80,19 @@ bool NobodyElseLocks(const Attachment& attachment) {
   return AskRecordLock(attachment.fd, kSlotLockByte, kMaxSlots, &holder) == LockHeld::kNo;
 }
 
+// Before the first record lock, which it would end.
+void HoldLife(Attachment* attachment) {
+  DropLifeLine(attachment->life_line);
+  attachment->life = __atomic_add_fetch(&attachment->area->next_token, 1, __ATOMIC_ACQ_REL) & kTokenNumberMask;
+  attachment->life_line = HoldLifeLine(attachment->fd, kLifeLockByte + static_cast<int64_t>(attachment->life));
+}
+
 // With the process-local lock.
 Status AcquireSlot(Attachment* attachment) {
   RecoverDescriptor(attachment);
   if (!CheckSize(attachment)) return Status::kBroken;
   Identify(attachment);
+  HoldLife(attachment);
   uint64_t id = 0;
   Status status = BecomeAttacher(attachment, kAttachTimeout, &id);
   if (status != Status::kOk) return status;
@@ -228,6 +236,7 @@ void Detach(Attachment* attachment) {
     }
   }
   RemoveLocalToken(attachment->token);
+  DropLifeLine(attachment->life_line);
   DisarmForkGuard(attachment);
   const int error = attachment->error;
   UnmapRegion(attachment);
@@ -242,6 +251,7 @@ void AttachmentAfterFork(Attachment* attachment) {
   Store(attachment->slot, -1);
   attachment->token = 0;
   attachment->lock_id = 0;
+  attachment->life_line = nullptr;  // the parent's, which is not mapped here
   memset(attachment->held, 0, sizeof attachment->held);
   memset(attachment->owed, 0, sizeof attachment->owed);
   attachment->any_owed = 0;
@@ -284,6 +294,54 @@ int FindDevice(const Attachment& attachment, const char* uuid) {
     if (uuid[0] != '\0' && strncmp(attachment.region->uuids[i], uuid, kUuidBytes) == 0) return static_cast<int>(i);
   }
   return -1;
+}
+
+namespace {
+
+bool LockDevices(Attachment* attachment) {
+  return (Flags(*attachment) & kFlagFixedDevices) == 0 && EnsureSlot(attachment) == Status::kOk &&
+         Lock(attachment, attachment->lock_id) == Status::kOk;
+}
+
+void WriteLimits(Attachment* attachment, uint32_t device, uint64_t memory_limit, uint64_t sm_limit) {
+  Store(attachment->region->limit[device], memory_limit);
+  Store(attachment->region->sm_limit[device], sm_limit);
+  PrivateDevice& books = attachment->area->devices[device];
+  Store(books.context_bytes, 0);
+  Store(books.pool_steps[0], 0);
+  Store(books.pool_steps[1], 0);
+  Store(books.graph_steps, 0);
+}
+
+}  // namespace
+
+bool ReplaceDevices(Attachment* attachment, const char (&judged)[kMaxDevices][kUuidBytes], const DeviceList& list) {
+  if (!LockDevices(attachment)) return false;
+  const bool same = memcmp(attachment->region->uuids, judged, sizeof judged) == 0;
+  if (same) {
+    const uint32_t count = list.count < kMaxDevices ? list.count : kMaxDevices;
+    for (uint32_t i = 0; i < count; ++i) WriteLimits(attachment, i, list.memory_limit[i], list.sm_limit[i]);
+    SetDevices(attachment, count, list.uuids);
+  }
+  Unlock(attachment, attachment->lock_id);
+  return same;
+}
+
+int AddDevice(Attachment* attachment, const char (&uuid)[kUuidBytes], uint64_t memory_limit, uint64_t sm_limit) {
+  if (!LockDevices(attachment)) return -1;
+  int device = FindDevice(*attachment, uuid);
+  const uint32_t count = DeviceCount(*attachment);
+  if (device < 0 && count < kMaxDevices) {
+    WriteLimits(attachment, count, memory_limit, sm_limit);
+    for (size_t byte = 0; byte < kUuidBytes; ++byte) {
+      __atomic_store_n(&attachment->region->uuids[count][byte], byte + 1 < kUuidBytes ? uuid[byte] : '\0',
+                       __ATOMIC_RELEASE);
+    }
+    Store(attachment->region->device_count, uint64_t{count} + 1);
+    device = static_cast<int>(count);
+  }
+  Unlock(attachment, attachment->lock_id);
+  return device;
 }
 
 uint32_t DeviceCount(const Attachment& attachment) {
@@ -378,6 +436,12 @@ bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& 
     SleepNanos(nap);
   }
   return false;
+}
+
+bool PostInitHeldByOther(const Attachment& attachment) {
+  const KeepErrno keep;
+  int32_t holder = 0;
+  return AskRecordLock(attachment.fd, kPostInitLockByte, 1, &holder) == LockHeld::kYes;
 }
 
 void PostInitUnlock(Attachment* attachment) { RecordUnlock(attachment->fd, kPostInitLockByte, 1); }

@@ -34,10 +34,14 @@ const PrivateSlot* FindRecord(const Attachment& attachment, uint32_t hint, uint6
   return nullptr;
 }
 
-bool SameNamespace(const Attachment& attachment, uint32_t index, uint64_t token) {
-  const PrivateSlot* record = FindRecord(attachment, index, token);
+bool SameNamespace(const Attachment& attachment, const PrivateSlot* record) {
   const uint64_t theirs = record == nullptr ? 0 : Load(record->pid_namespace);
   return theirs == 0 || attachment.pid_namespace == 0 || theirs == attachment.pid_namespace;
+}
+
+bool LifeLineHeld(const Attachment& attachment, const PrivateSlot* record) {
+  const uint64_t life = record == nullptr ? 0 : Load(record->life) & kTokenNumberMask;
+  return life != 0 && AskLifeLine(attachment.fd, kLifeLockByte + static_cast<int64_t>(life)) == LockHeld::kYes;
 }
 
 bool ForeignAlive(const Attachment& attachment, int32_t pid) {
@@ -81,6 +85,7 @@ void WriteRecord(Attachment* attachment, uint32_t index) {
   Store(record.pid_namespace, attachment->pid_namespace);
   Store(record.pid, attachment->pid);
   Store(record.attached_at, UnixSeconds());
+  Store(record.life, attachment->life_line == nullptr ? 0 : attachment->life);
   OwnCommand(&record.command);
   Store(record.token, attachment->token);
 }
@@ -135,10 +140,13 @@ bool SlotAlive(const Attachment& attachment, uint32_t index) {
   if (!identity.ours) return ForeignAlive(attachment, identity.pid);
   if (IsLocalToken(identity.token)) return true;
   int32_t holder = 0;
-  const bool locked = AskRecordLock(attachment.fd, kSlotLockByte + index, 1, &holder) == LockHeld::kYes;
-  const bool same_namespace = SameNamespace(attachment, index, identity.token);
-  if (locked && (holder == 0 || holder == identity.pid || !same_namespace)) return true;
-  if (!same_namespace) return false;
+  const LockHeld held = AskRecordLock(attachment.fd, kSlotLockByte + index, 1, &holder);
+  const PrivateSlot* record = FindRecord(attachment, index, identity.token);
+  const bool same_namespace = SameNamespace(attachment, record);
+  if (held == LockHeld::kYes && (holder == 0 || holder == identity.pid || !same_namespace)) return true;
+  if (LifeLineHeld(attachment, record)) return true;
+  // With nothing to ask by nobody is dead.
+  if (!same_namespace) return held == LockHeld::kUnknown;
   const ProcessStat stat = ReadProcessStat(identity.pid);
   if (stat.presence == Presence::kGone) return false;
   if (stat.presence == Presence::kUnknown) return true;
@@ -150,7 +158,9 @@ bool SlotAlive(const Attachment& attachment, uint32_t index) {
 bool OwnerAlive(const Attachment& attachment, uint64_t token) {
   if (IsLocalToken(token)) return true;
   const PrivateSlot* record = FindRecord(attachment, 0, token);
-  if (record == nullptr || Load(record->pid_namespace) != attachment.pid_namespace) return false;
+  if (record == nullptr) return false;
+  if (LifeLineHeld(attachment, record)) return true;
+  if (Load(record->pid_namespace) != attachment.pid_namespace) return false;
   const ProcessStat stat = ReadProcessStat(Load(record->pid));
   if (stat.presence != Presence::kThere) return stat.presence == Presence::kUnknown;
   return stat.start_time == Load(record->start_time);

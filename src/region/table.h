@@ -35,9 +35,10 @@ struct SlotIdentity {
 };
 SlotIdentity IdentifySlot(const Slot& slot);
 
-// No lock needed. A slot with a token lives while its record lock is held, or, if it is not, while a process of its pid
-// and start time in this pid namespace still maps the file (it may have closed all its descriptors). Such a process in
-// another pid namespace is taken for dead. Without a token: while there is a process of that pid.
+// No lock needed. A slot with a token lives while its record lock or its life line (process.h) is held, or, if neither
+// is, while a process of its pid and start time in this pid namespace still maps the file (it may have closed all its
+// descriptors, and had no life line). Such a process in another pid namespace is taken for dead. Without a token: while
+// there is a process of that pid.
 bool SlotAlive(const Attachment& attachment, uint32_t index);
 // No lock needed. Whether the process of a token that no slot carries any more may be there still.
 bool OwnerAlive(const Attachment& attachment, uint64_t token);
