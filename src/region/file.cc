@@ -8,9 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "region/adopt.h"
 #include "region/gpu_time.h"
 #include "region/lock.h"
 #include "region/process.h"
+#include "region/write_signals.h"
 
 namespace hami::region {
 namespace {
@@ -21,19 +23,6 @@ constexpr mode_t kMode = 0666;
 Status Fail(Attachment* attachment, Status status, int error = 0) {
   attachment->error = error;
   return status;
-}
-
-// Programs like to close or reuse low descriptors; a high one is left alone longer.
-int MoveHigh(int fd) {
-  constexpr int kFloors[] = {1000, 200};
-  for (const int floor : kFloors) {
-    const int high = fcntl(fd, F_DUPFD_CLOEXEC, floor);
-    if (high >= 0) {
-      close(fd);
-      return high;
-    }
-  }
-  return fd;
 }
 
 int OpenFile(const char* path, bool create) {
@@ -119,15 +108,12 @@ Status MapFile(Attachment* attachment) {
   return Status::kOk;
 }
 
-// The pages that are written at once must have room on the disk: see ProvideSlot in table.cc.
+// The pages that are written at once must have room on the disk.
 bool ProvideRoom(int fd) {
   constexpr auto kTail = static_cast<int64_t>(offsetof(Region, slot_count));
   constexpr auto kArea = static_cast<int64_t>(kPrivateOffset);
-  const bool full =
-      (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, offsetof(Region, slots) + sizeof(Slot)) != 0 && errno == ENOSPC) ||
-      (fallocate(fd, FALLOC_FL_KEEP_SIZE, kTail, 64) != 0 && errno == ENOSPC) ||
-      (fallocate(fd, FALLOC_FL_KEEP_SIZE, kArea, offsetof(PrivateArea, gpu_time)) != 0 && errno == ENOSPC);
-  return !full;
+  return HasRoom(fd, 0, offsetof(Region, slots) + sizeof(Slot)) && HasRoom(fd, kTail, 64) &&
+         HasRoom(fd, kArea, offsetof(PrivateArea, gpu_time));
 }
 
 void FillArea(PrivateArea* area, const Config* config, bool foreign) {
@@ -178,10 +164,11 @@ void FillRegion(Region* region, const Config& config) {
 Status Initialise(Attachment* attachment, FileKind kind, bool known_to_others, const Config* config) {
   if (kind == FileKind::kFresh && config == nullptr) return Status::kCorrupt;
   const FileStatus before = StatFile(attachment->fd);
+  const WithoutWriteSignals quiet;
   if (before.size < static_cast<int64_t>(kFileBytes) && ftruncate(attachment->fd, kFileBytes) != 0) {
     return Fail(attachment, Status::kIo, errno);
   }
-  if (!ProvideRoom(attachment->fd)) return Fail(attachment, Status::kIo, ENOSPC);
+  if (!ProvideRoom(attachment->fd)) return Fail(attachment, Status::kIo, errno);
   HAMI_KILL_POINT(19);
   const Status status = MapFile(attachment);
   if (status != Status::kOk) return status;
@@ -228,18 +215,35 @@ Status InitialiseOrMap(Attachment* attachment, const Config* config) {
 
 }  // namespace
 
+int MoveHigh(int fd) {
+  constexpr int kFloors[] = {1000, 200};
+  for (const int floor : kFloors) {
+    const int high = fcntl(fd, F_DUPFD_CLOEXEC, floor);
+    if (high >= 0) {
+      close(fd);
+      return high;
+    }
+  }
+  return fd;
+}
+
 Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config) {
   const size_t length = strlen(path);
   if (length >= sizeof attachment->path) return Fail(attachment, Status::kIo, ENAMETOOLONG);
   const int fd = OpenFile(path, create);
   if (fd < 0) return Fail(attachment, errno == ENOENT && !create ? Status::kMissing : Status::kIo, errno);
+  return MapDescriptor(attachment, fd, path, config);
+}
+
+Status MapDescriptor(Attachment* attachment, int fd, const char* path, const Config* config) {
   attachment->fd = fd;
+  GuardAgainstCleaners(fd);
   const FileStatus file = StatFile(fd);
   Status status = file.ok && file.regular ? Status::kOk : Status::kCorrupt;
   if (status == Status::kOk) {
     attachment->device = file.device;
     attachment->inode = file.inode;
-    memcpy(attachment->path, path, length + 1);
+    memcpy(attachment->path, path, strlen(path) + 1);
     // Record locks do not keep the threads of one process apart.
     if (LockProcess()) {
       status = InitialiseOrMap(attachment, config);
@@ -259,6 +263,25 @@ void UnmapRegion(Attachment* attachment) {
   // Unless the program made something else of our number.
   if (DescriptorIsOurs(*attachment)) close(attachment->fd);
   attachment->fd = -1;
+}
+
+bool HasRoom(int fd, int64_t offset, int64_t length) {
+  int result;
+  do result = fallocate(fd, FALLOC_FL_KEEP_SIZE, offset, length);
+  while (result != 0 && errno == EINTR);
+  if (result == 0) return true;
+  if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) {
+    return errno != ENOSPC && errno != EDQUOT && errno != EFBIG && errno != EIO;
+  }
+  // A file system that cannot be asked: a byte of each page that is a hole is written, which needs room, too.
+  constexpr int64_t kPage = 4096;
+  const WithoutWriteSignals quiet;
+  for (int64_t at = offset; at < offset + length; at = (at / kPage + 1) * kPage) {
+    char byte = 0;
+    if (pread(fd, &byte, 1, at) != 1) return false;
+    if (byte == 0 && pwrite(fd, &byte, 1, at) != 1) return false;
+  }
+  return true;
 }
 
 bool DescriptorIsOurs(const Attachment& attachment) {

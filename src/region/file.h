@@ -10,10 +10,19 @@
 
 namespace hami::region {
 
+// Programs like to close or reuse low descriptors; a high one is left alone longer.
+int MoveHigh(int fd);
+
 // Opens (creating if `create`), validates, initialises from `config` where needed, and maps. On failure nothing stays
 // open. `config` may be null if `create` is false: then a HAMi region without private area gets an empty one.
 Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config);
+// The same for a file that is open already; `fd` is taken over.
+Status MapDescriptor(Attachment* attachment, int fd, const char* path, const Config* config);
 void UnmapRegion(Attachment* attachment);
+
+// Whether the disk has room for a piece of the file. A page that was never written may have none, which a store through
+// the map would answer with SIGBUS; asking first turns that into an error (errno).
+bool HasRoom(int fd, int64_t offset, int64_t length);
 
 // Whether our descriptor still is one of the region's file: a program may close it, and give its number to another.
 bool DescriptorIsOurs(const Attachment& attachment);

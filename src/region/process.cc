@@ -25,18 +25,6 @@ namespace {
 
 constexpr size_t kLifePage = 4096;
 
-// Appends a number without stdio; the end of the text.
-char* AppendNumber(char* out, uint32_t number) {
-  char digits[12];
-  int count = 0;
-  for (uint32_t rest = number; rest != 0 || count == 0; rest /= 10) {
-    digits[count++] = static_cast<char>('0' + rest % 10);
-  }
-  while (count > 0) *out++ = digits[--count];
-  *out = '\0';
-  return out;
-}
-
 // Builds "/proc/<pid>/<leaf>".
 void ProcPath(int32_t pid, const char* leaf, char (&path)[40]) {
   constexpr char kProc[] = "/proc/";
@@ -133,6 +121,17 @@ int OpenProc(int32_t pid, const char* leaf) {
 }
 
 }  // namespace
+
+char* AppendNumber(char* out, uint32_t number) {
+  char digits[12];
+  int count = 0;
+  for (uint32_t rest = number; rest != 0 || count == 0; rest /= 10) {
+    digits[count++] = static_cast<char>('0' + rest % 10);
+  }
+  while (count > 0) *out++ = digits[--count];
+  *out = '\0';
+  return out;
+}
 
 bool ParseProcessStat(const char* text, size_t size, char* state, uint64_t* threads, uint64_t* start_time) {
   size_t at = size;

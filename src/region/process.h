@@ -30,6 +30,9 @@ bool ParseProcessStat(const char* text, size_t size, char* state, uint64_t* thre
 // What /proc says about one of the own descriptors, line by line (cut to 159 characters), until `visit` returns false.
 void ForEachDescriptorLine(int fd, bool (*visit)(const char* line, void* context), void* context);
 
+// Appends a number to a text, without stdio; the end of the text.
+char* AppendNumber(char* out, uint32_t number);
+
 uint64_t RandomNumber();
 
 uint64_t OwnPidNamespace();  // inode, 0 if unknown

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "region/adopt.h"
 #include "region/file.h"
 #include "region/gpu_time.h"
 #include "region/holds.h"
@@ -20,6 +21,8 @@
 
 namespace hami::region {
 namespace {
+
+uint64_t post_init_here = 0;  // 1: a thread of this process has the post-init lock, or asks for it
 
 constexpr int64_t kAttachTimeout = 10'000'000'000;
 constexpr int64_t kSemaphoreWait = 1'000'000'000;
@@ -202,7 +205,12 @@ Status Open(Attachment* attachment, const char* path) {
 
 Status Attach(Attachment* attachment, const char* path, const Config& config) {
   if (attachment->region == nullptr) {
-    const Status status = MapRegion(attachment, path, true, &config);
+    Status status = MapRegion(attachment, path, false, &config);
+    if (status == Status::kMissing) {
+      const int living = OpenDeleted(path);
+      status = living >= 0 ? MapDescriptor(attachment, MoveHigh(living), path, &config)
+                           : MapRegion(attachment, path, true, &config);
+    }
     if (status != Status::kOk) return status;
     Identify(attachment);
     ArmForkGuard(attachment);
@@ -246,6 +254,7 @@ void Detach(Attachment* attachment) {
 
 void AttachmentAfterFork(Attachment* attachment) {
   ResetProcessLock();
+  Store(post_init_here, 0);
   ClearLocalTokens();
   if (attachment->region == nullptr) return;
   Store(attachment->slot, -1);
@@ -425,8 +434,13 @@ bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& 
   int64_t looked = begin;
   // Hundreds may wait: they must not keep the holder from working.
   for (int64_t nap = kShortestNap; Load(done) == 0; nap = nap * 2 < kLongestNap ? nap * 2 : kLongestNap) {
-    if (TryRecordLock(attachment->fd, kPostInitLockByte, 1)) return true;
-    if (errno != EAGAIN && errno != EACCES) return false;  // nobody has it, and there is no lock to be had here
+    // Record locks do not keep the threads of one process apart.
+    if (CompareExchange(post_init_here, 0, 1)) {
+      if (TryRecordLock(attachment->fd, kPostInitLockByte, 1)) return true;
+      const int error = errno;
+      Store(post_init_here, 0);
+      if (error != EAGAIN && error != EACCES) return false;  // nobody has it, and there is no lock to be had here
+    }
     const int64_t now = MonotonicNanos();
     if (now - begin > patience.in_all_ns) return false;
     if (now - looked > patience.with_stopped_ns) {
@@ -439,11 +453,15 @@ bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& 
 }
 
 bool PostInitHeldByOther(const Attachment& attachment) {
+  if (Load(post_init_here) != 0) return false;
   const KeepErrno keep;
   int32_t holder = 0;
   return AskRecordLock(attachment.fd, kPostInitLockByte, 1, &holder) == LockHeld::kYes;
 }
 
-void PostInitUnlock(Attachment* attachment) { RecordUnlock(attachment->fd, kPostInitLockByte, 1); }
+void PostInitUnlock(Attachment* attachment) {
+  RecordUnlock(attachment->fd, kPostInitLockByte, 1);
+  Store(post_init_here, 0);
+}
 
 }  // namespace hami::region

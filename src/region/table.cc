@@ -2,9 +2,9 @@
 #include "region/table.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
+#include "region/file.h"
 #include "region/holds.h"
 #include "region/process.h"
 
@@ -53,8 +53,8 @@ bool ForeignAlive(const Attachment& attachment, int32_t pid) {
 // with SIGBUS. Asking for the room first turns that into an error.
 Status ProvideSlot(Attachment* attachment, uint32_t index) {
   const auto offset = static_cast<int64_t>(offsetof(Region, slots) + index * sizeof(Slot));
-  if (fallocate(attachment->fd, FALLOC_FL_KEEP_SIZE, offset, sizeof(Slot)) != 0 && errno == ENOSPC) {
-    attachment->error = ENOSPC;
+  if (!HasRoom(attachment->fd, offset, sizeof(Slot))) {
+    attachment->error = errno;
     return Status::kIo;
   }
   return Status::kOk;
