@@ -25,6 +25,19 @@ Status Fail(Attachment* attachment, Status status, int error = 0) {
   return status;
 }
 
+// Programs like to close or reuse low descriptors; a high one is left alone longer.
+int MoveHigh(int fd) {
+  constexpr int kFloors[] = {1000, 200};
+  for (const int floor : kFloors) {
+    const int high = fcntl(fd, F_DUPFD_CLOEXEC, floor);
+    if (high >= 0) {
+      close(fd);
+      return high;
+    }
+  }
+  return fd;
+}
+
 int OpenFile(const char* path, bool create) {
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
   for (int attempt = 0; attempt < 16; ++attempt) {
@@ -187,7 +200,16 @@ Status Initialise(Attachment* attachment, FileKind kind, bool known_to_others, c
   return Status::kOk;
 }
 
-Status InitialiseOrMap(Attachment* attachment, const Config* config) {
+// The new file that is not needed; not what may be at its path by now.
+void RemoveOwnName(const Attachment& attachment) {
+  const int fd = open(attachment.path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+  const FileStatus status = StatFile(fd);
+  if (fd >= 0) close(fd);
+  if (status.ok && status.device == attachment.device && status.inode == attachment.inode) unlink(attachment.path);
+}
+
+// `living` becomes a descriptor of the region that was at this path and is to be had in place of a new one.
+Status InitialiseOrMap(Attachment* attachment, const Config* config, int* living) {
   const int64_t deadline = MonotonicNanos() + kCreationTimeout;
   int64_t pause = 20'000;
   for (;;) {
@@ -201,6 +223,12 @@ Status InitialiseOrMap(Attachment* attachment, const Config* config) {
       const FileKind again = Classify(attachment->fd, size.size);
       Status status = StatusOf(attachment, again);
       if (status == Status::kOk && again == FileKind::kReady) status = MapFile(attachment);
+      // Only by those that would make a new one: to look is slow.
+      if (living != nullptr && size.size == 0) *living = OpenDeleted(attachment->path);
+      if (living != nullptr && *living >= 0) {
+        RemoveOwnName(*attachment);
+        status = Status::kMissing;
+      }
       if (status == Status::kOk && again != FileKind::kReady) {
         status = Initialise(attachment, again, size.size != 0, config);
       }
@@ -213,29 +241,8 @@ Status InitialiseOrMap(Attachment* attachment, const Config* config) {
   }
 }
 
-}  // namespace
-
-int MoveHigh(int fd) {
-  constexpr int kFloors[] = {1000, 200};
-  for (const int floor : kFloors) {
-    const int high = fcntl(fd, F_DUPFD_CLOEXEC, floor);
-    if (high >= 0) {
-      close(fd);
-      return high;
-    }
-  }
-  return fd;
-}
-
-Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config) {
-  const size_t length = strlen(path);
-  if (length >= sizeof attachment->path) return Fail(attachment, Status::kIo, ENAMETOOLONG);
-  const int fd = OpenFile(path, create);
-  if (fd < 0) return Fail(attachment, errno == ENOENT && !create ? Status::kMissing : Status::kIo, errno);
-  return MapDescriptor(attachment, fd, path, config);
-}
-
-Status MapDescriptor(Attachment* attachment, int fd, const char* path, const Config* config) {
+// `fd` is taken over.
+Status MapDescriptor(Attachment* attachment, int fd, const Config* config, int* living) {
   attachment->fd = fd;
   GuardAgainstCleaners(fd);
   const FileStatus file = StatFile(fd);
@@ -243,10 +250,9 @@ Status MapDescriptor(Attachment* attachment, int fd, const char* path, const Con
   if (status == Status::kOk) {
     attachment->device = file.device;
     attachment->inode = file.inode;
-    memcpy(attachment->path, path, strlen(path) + 1);
     // Record locks do not keep the threads of one process apart.
     if (LockProcess()) {
-      status = InitialiseOrMap(attachment, config);
+      status = InitialiseOrMap(attachment, config, living);
       UnlockProcess();
     } else {
       status = Status::kBusy;
@@ -254,6 +260,19 @@ Status MapDescriptor(Attachment* attachment, int fd, const char* path, const Con
   }
   if (status != Status::kOk) UnmapRegion(attachment);
   return status;
+}
+
+}  // namespace
+
+Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config, bool join) {
+  const size_t length = strlen(path);
+  if (length >= sizeof attachment->path) return Fail(attachment, Status::kIo, ENAMETOOLONG);
+  const int fd = OpenFile(path, create);
+  if (fd < 0) return Fail(attachment, errno == ENOENT && !create ? Status::kMissing : Status::kIo, errno);
+  memcpy(attachment->path, path, length + 1);
+  int living = -1;
+  const Status status = MapDescriptor(attachment, fd, config, create && join ? &living : nullptr);
+  return living < 0 ? status : MapDescriptor(attachment, MoveHigh(living), config, nullptr);
 }
 
 void UnmapRegion(Attachment* attachment) {

@@ -10,14 +10,10 @@
 
 namespace hami::region {
 
-// Programs like to close or reuse low descriptors; a high one is left alone longer.
-int MoveHigh(int fd);
-
 // Opens (creating if `create`), validates, initialises from `config` where needed, and maps. On failure nothing stays
-// open. `config` may be null if `create` is false: then a HAMi region without private area gets an empty one.
-Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config);
-// The same for a file that is open already; `fd` is taken over.
-Status MapDescriptor(Attachment* attachment, int fd, const char* path, const Config* config);
+// open. `config` may be null if `create` is false: then a HAMi region without private area gets an empty one. `join`:
+// where a file of this path was deleted while processes have it, that one is mapped, and not a new one (adopt.h).
+Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config, bool join = true);
 void UnmapRegion(Attachment* attachment);
 
 // Whether the disk has room for a piece of the file. A page that was never written may have none, which a store through

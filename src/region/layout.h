@@ -276,6 +276,7 @@ static_assert(kFileBytes == 2'146'304);
 inline constexpr int64_t kPostInitLockByte = 0x4000'0000;  // upstream's place for the post-init lock
 inline constexpr int64_t kSlotLockByte = 0x5000'0000;      // + slot index: held while the slot's process lives
 inline constexpr int64_t kAttachLockByte = kSlotLockByte + kMaxSlots;
+// Some bytes from there on are attachers', too (lock.h).
 // + a number that is never given twice: the life line of a process (process.h), a lock of an open file.
 inline constexpr int64_t kLifeLockByte = int64_t{1} << 44;
 

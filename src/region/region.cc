@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "region/adopt.h"
 #include "region/file.h"
 #include "region/gpu_time.h"
 #include "region/holds.h"
@@ -54,16 +53,18 @@ void DisarmForkGuard(Attachment* attachment) {
 }
 
 // Nobody else is here: what the file says about processes is history. Limits, metadata, peaks and refusals stay.
-void ResetTable(Attachment* attachment, bool* semaphore) {
+void ResetTable(Attachment* attachment, uint64_t id, bool* semaphore) {
   Region& region = *attachment->region;
   const uint32_t count = SlotCount(*attachment);
   for (uint32_t i = 0; i < count; ++i) {
     if (Load(region.slots[i].pid) > 0 && SlotAlive(*attachment, i)) continue;
+    if (!Locked(*attachment, id)) return;
     FreeSlot(attachment, i);
   }
   EndOrphans(attachment);
   uint32_t live = count;
   while (live > 0 && Load(region.slots[live - 1].pid) == 0) --live;
+  if (!Locked(*attachment, id)) return;
   Store(region.slot_count, static_cast<int32_t>(live));
   Recount(attachment);
   if (live != 0) return;
@@ -110,20 +111,20 @@ Status AcquireSlot(Attachment* attachment) {
   const bool first = NobodyElseLocks(*attachment);
   status = EnterTable(attachment, id, kSemaphoreWait, true, &semaphore);
   if (status == Status::kOk) {
-    if (first) ResetTable(attachment, &semaphore);
+    if (first) ResetTable(attachment, id, &semaphore);
     status = ClaimSlot(attachment, number);
     if (status == Status::kOk) {
       Recount(attachment);
       attachment->lock_id = MakeLockId(static_cast<uint32_t>(attachment->slot), number);
     }
-    LeaveTable(attachment, id, semaphore);
+    if (!LeaveTable(attachment, id, semaphore)) Reaffirm(attachment);
     HAMI_KILL_POINT(22);
   }
   if (status == Status::kTableFull && SweepTable(attachment, id) > 0 &&
       (status = EnterTable(attachment, id, kSemaphoreWait, true, &semaphore)) == Status::kOk) {
     status = ClaimSlot(attachment, number);
     if (status == Status::kOk) attachment->lock_id = MakeLockId(static_cast<uint32_t>(attachment->slot), number);
-    LeaveTable(attachment, id, semaphore);
+    if (!LeaveTable(attachment, id, semaphore)) Reaffirm(attachment);
   }
   ResignAttacher(attachment);
   if (status != Status::kOk) RemoveLocalToken(token);
@@ -180,7 +181,7 @@ Status Create(const char* path, const Config& config, int* error) {
     for (size_t i = 1; i <= 8; ++i, mark >>= 5) {
       temporary[length + i] = "abcdefghijklmnopqrstuvwxyz012345"[mark >> 20 & 31];
     }
-    status = MapRegion(&draft, temporary, true, &config);
+    status = MapRegion(&draft, temporary, true, &config, false);
     if (status == Status::kOk) {
       if (link(temporary, path) != 0) {
         draft.error = errno;
@@ -205,12 +206,7 @@ Status Open(Attachment* attachment, const char* path) {
 
 Status Attach(Attachment* attachment, const char* path, const Config& config) {
   if (attachment->region == nullptr) {
-    Status status = MapRegion(attachment, path, false, &config);
-    if (status == Status::kMissing) {
-      const int living = OpenDeleted(path);
-      status = living >= 0 ? MapDescriptor(attachment, MoveHigh(living), path, &config)
-                           : MapRegion(attachment, path, true, &config);
-    }
+    const Status status = MapRegion(attachment, path, true, &config);
     if (status != Status::kOk) return status;
     Identify(attachment);
     ArmForkGuard(attachment);

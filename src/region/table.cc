@@ -199,10 +199,24 @@ Status EnterTable(Attachment* attachment, uint64_t id, int64_t wait_ns, bool for
   }
 }
 
-void LeaveTable(Attachment* attachment, uint64_t id, bool semaphore) {
-  if (semaphore) ReleaseSemaphore(attachment);
+bool LeaveTable(Attachment* attachment, uint64_t id, bool semaphore) {
+  if (semaphore && Locked(*attachment, id)) ReleaseSemaphore(attachment);
   HAMI_KILL_POINT(8);
-  Unlock(attachment, id);
+  return Unlock(attachment, id);
+}
+
+void Reaffirm(Attachment* attachment) {
+  constexpr int kTries = 8;
+  for (int tries = 0; tries < kTries && Load(attachment->slot) >= 0; ++tries) {
+    if (Lock(attachment, attachment->lock_id) != Status::kOk) return;
+    if (!OwnSlotIntact(*attachment)) {
+      HealOwnSlot(attachment);
+    } else {
+      for (uint32_t device = 0; device < kMaxDevices; ++device) PublishHeld(attachment, device);
+      Recount(attachment);
+    }
+    if (Unlock(attachment, attachment->lock_id)) return;
+  }
 }
 
 Status ClaimSlot(Attachment* attachment, uint64_t number) {
@@ -234,7 +248,7 @@ Status ClaimSlot(Attachment* attachment, uint64_t number) {
   HAMI_KILL_POINT(9);
   Store(slot.pid, attachment->pid);
   HAMI_KILL_POINT(10);
-  if (index >= count) Store(region.slot_count, static_cast<int32_t>(index + 1));
+  if (index >= SlotCount(*attachment)) Store(region.slot_count, static_cast<int32_t>(index + 1));
   Store(slot.status, kStatusRunning);
   HAMI_KILL_POINT(11);
   Store(attachment->slot, static_cast<int32_t>(index));
@@ -293,6 +307,9 @@ void PublishHeld(Attachment* attachment, uint32_t device) {
 
 void Recount(Attachment* attachment) {
   uint64_t sums[kMaxDevices] = {};
+  uint64_t before[kMaxDevices];
+  for (uint32_t device = 0; device < kMaxDevices; ++device)
+    before[device] = Load(attachment->area->devices[device].charged);
   const uint32_t count = SlotCount(*attachment);
   for (uint32_t i = 0; i < count; ++i) {
     const Slot& slot = attachment->region->slots[i];
@@ -304,7 +321,7 @@ void Recount(Attachment* attachment) {
   AddHeirs(attachment, sums);
   for (uint32_t device = 0; device < kMaxDevices; ++device) {
     HAMI_KILL_POINT(17);
-    Store(attachment->area->devices[device].charged, sums[device]);
+    CompareExchange(attachment->area->devices[device].charged, before[device], sums[device]);
   }
 }
 
@@ -354,19 +371,19 @@ int SweepTable(Attachment* attachment, uint64_t id) {
     for (int i = 0; i < found; ++i) {
       const SlotIdentity now = IdentifySlot(attachment->region->slots[dead[i]]);
       if (now.pid != identities[i].pid || now.token != identities[i].token ||
-          now.start_time != identities[i].start_time) {
+          now.start_time != identities[i].start_time || !Locked(*attachment, id)) {
         continue;
       }
       FreeSlot(attachment, dead[i]);
       ++freed;
     }
     Recount(attachment);
-    LeaveTable(attachment, id, semaphore);
+    if (!LeaveTable(attachment, id, semaphore)) Reaffirm(attachment);
   }
   if (AnyOrphan(*attachment) && Lock(attachment, id) == Status::kOk) {
     EndOrphans(attachment);
     Recount(attachment);
-    Unlock(attachment, id);
+    if (!Unlock(attachment, id)) Reaffirm(attachment);
   }
   // Somebody may have died with the lock after its slot was freed: then only the sums and the semaphore tell of it.
   if (freed == 0 && Load(attachment->area->lock) != 0 && Lock(attachment, id) == Status::kOk) Unlock(attachment, id);

@@ -49,5 +49,16 @@ SCENARIO(start_and_ask) {
   Await("end");
 }
 
+// PATH: closes its descriptors as a daemon does; its data gets the number of stderr.
+SCENARIO(daemon_closes_all) {
+  for (int fd = 0; fd < 3; ++fd) close(fd);
+  for (int fd = 0; fd < 3; ++fd) {
+    if (open(fd == 2 ? arguments.at(0).c_str() : "/dev/null", O_CREAT | O_WRONLY | O_APPEND, 0600) != fd) _exit(3);
+  }
+  if (write(2, "data", 4) != 4) _exit(4);
+  Begin();
+  _exit(0);
+}
+
 }  // namespace
 }  // namespace guest
