@@ -86,8 +86,12 @@ class StoppedTest : public ::testing::TestWithParam<int> {
     const Status ours = Reserve(&attachment_, 0, kOurs, Kind::kData);
     EXPECT_LT(MonotonicNanos() - begin, kLongestWait);
     EXPECT_TRUE(ours == Status::kOk || ours == Status::kOverLimit) << StatusName(ours);
-    if (held_before) EXPECT_EQ(ours, Status::kOverLimit);
-    if (script == Script::kSweep) EXPECT_EQ(ours, Status::kOk);
+    if (held_before) {
+      EXPECT_EQ(ours, Status::kOverLimit);
+    }
+    if (script == Script::kSweep) {
+      EXPECT_EQ(ours, Status::kOk);
+    }
     begin = MonotonicNanos();
     EXPECT_EQ(Join(Spawn([&] {
                 static Attachment other;
@@ -106,7 +110,7 @@ class StoppedTest : public ::testing::TestWithParam<int> {
     EXPECT_EQ(Used(attachment_, 0), mine + board.held);
     EXPECT_EQ(Charge(&attachment_, 0, 0, Kind::kData), Status::kOk);
     EXPECT_EQ(attachment_.area->lock, 0U);
-    if (mine != 0) EXPECT_EQ(Refund(&attachment_, 0, mine, Kind::kData), Status::kOk);
+    EXPECT_EQ(Refund(&attachment_, 0, mine, Kind::kData), Status::kOk);
     EXPECT_EQ(Used(attachment_, 0), board.held);
     board.step = 3;
     EXPECT_EQ(Join(child), 0);

@@ -144,8 +144,11 @@ bool NamesAreForeign(const char (&names)[region::kMaxDevices][region::kUuidBytes
   bool any = false;
   for (uint32_t i = 0; i < count; ++i) {
     if (names[i][0] == '\0') continue;
+    char name[region::kUuidBytes];
+    memcpy(name, names[i], sizeof name);
+    name[sizeof name - 1] = '\0';
     nvmlDevice_t handle = nullptr;
-    const nvmlReturn_t result = real::nvmlDeviceGetHandleByUUID(names[i], &handle);
+    const nvmlReturn_t result = real::nvmlDeviceGetHandleByUUID(name, &handle);
     if (result != NVML_ERROR_NOT_FOUND && result != NVML_ERROR_INVALID_ARGUMENT) return false;
     any = true;
   }
@@ -158,7 +161,6 @@ void ReplaceForeignNames(region::Attachment* a) {
   g_replaced = true;
   char names[region::kMaxDevices][region::kUuidBytes];
   memcpy(names, a->region->uuids, sizeof names);
-  for (auto& name : names) name[sizeof name - 1] = '\0';
   static constinit region::DeviceList list{};  // under g_lock
   unsigned count = 0;
   const NvmlUse nvml;
