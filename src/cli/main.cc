@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <csignal>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -42,11 +43,22 @@ void SeeTheMachine(const std::vector<std::string>& arguments) {
   static_cast<void>(hami::cli::Replace(words, hami::cli::WithoutLibrary(environment)));
 }
 
+// `ulimit -f`: a file that would grow too large is an error with its message, and not the end of this program. A
+// handler, because the command that is run finds the default again.
+void TakeLargeFilesAsErrors() {
+  struct sigaction action {};
+  ::sigaction(SIGXFSZ, nullptr, &action);
+  if (action.sa_handler != SIG_DFL) return;
+  action.sa_handler = [](int) {};
+  ::sigaction(SIGXFSZ, &action, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   hami::base::OccupyStandardDescriptors();
   hami::base::StartLog("hami");
+  TakeLargeFilesAsErrors();
   const std::vector<std::string> arguments{argv + (argc > 0 ? 1 : 0), argv + argc};
   const hami::cli::Options options = hami::cli::ParseOptions(arguments);
   if (LooksAtTheMachine(options)) SeeTheMachine(arguments);

@@ -68,6 +68,10 @@ SCENARIO(oversubscribed) {
   OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, blocks.back()));
   EXPECT_SAME(managed, 1);
   OK(cuMemsetD8_v2(blocks.back(), 1, kMiB));
+  // What lies on the host has no name for other processes, as no managed memory has.
+  CUipcMemHandle handle{};
+  OK(cuIpcGetMemHandle(&handle, blocks.front()));
+  EXPECT_SAME(cuIpcGetMemHandle(&handle, blocks.back()), CUDA_ERROR_INVALID_VALUE);
   for (const CUdeviceptr b : blocks) OK(cuMemFree_v2(b));
   // Stream-ordered memory spills too, and is freed in order.
   blocks.clear();

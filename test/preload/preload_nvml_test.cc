@@ -124,9 +124,9 @@ TEST_F(Mig, GivenRegionThatNamesTheInstance_ThenItsLimitHolds) {
 
 TEST_F(Mig, GivenRegionOfTheWholeGpu_ThenTheInstanceIsPartOfIt) { Pass({"in_mig", "1024"}); }
 
-TEST_F(Mig, GivenRegionOfAnotherInstance_ThenNotLimitedAndOneLineSaysSo) {
+TEST_F(Mig, GivenRegionOfAnotherInstance_ThenTheEnvironmentsLimitHolds) {
   CreateRegionFor(uuids_[1]);
-  const Outcome outcome = Run({"in_mig", "0"});
+  const Outcome outcome = Run({"in_mig", "1024"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_NE(outcome.err.find("not in the region"), std::string::npos);

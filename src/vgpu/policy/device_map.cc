@@ -29,6 +29,7 @@ struct HandleEntry {
 constinit HandleEntry g_by_handle[kHandles]{};
 constinit Lock g_lock{};
 constinit bool g_listed = false;
+constinit bool g_replaced = false;
 
 void FormatUuid(const char* prefix, const CUuuid& uuid, char (&out)[region::kUuidBytes]) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -119,6 +120,102 @@ int FindByUuid(const region::Attachment& a, CUdevice ordinal) {
   return region::FindDevice(a, name);
 }
 
+// A limit that was meant never becomes none: where the environment has none for this device, the least of the file's,
+// which were meant for other GPUs.
+uint64_t LimitFor(uint64_t of_environment, const uint64_t (&of_file)[region::kMaxDevices], uint64_t none) {
+  if (of_environment != 0 && of_environment != none) return of_environment;
+  uint64_t least = of_environment;
+  for (const uint64_t& word : of_file) {
+    const uint64_t limit = region::Load(word);
+    if (limit != 0 && (least == 0 || limit < least)) least = limit;
+  }
+  return least;
+}
+uint64_t MemoryLimitFor(const region::Attachment& a, unsigned index) {
+  return LimitFor(settings().memory_limit[index], a.region->limit, 0);
+}
+uint64_t SmLimitFor(const region::Attachment& a, unsigned index) {
+  constexpr uint64_t kAll = 100;
+  return LimitFor(settings().sm_limit[index], a.region->sm_limit, kAll);
+}
+
+// Whether the driver knows none of the file's names. What it does not answer may be a GPU of this machine.
+bool NamesAreForeign(const char (&names)[region::kMaxDevices][region::kUuidBytes], uint32_t count) {
+  bool any = false;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (names[i][0] == '\0') continue;
+    char name[region::kUuidBytes];
+    memcpy(name, names[i], sizeof name);
+    name[sizeof name - 1] = '\0';
+    nvmlDevice_t handle = nullptr;
+    const nvmlReturn_t result = real::nvmlDeviceGetHandleByUUID(name, &handle);
+    if (result != NVML_ERROR_NOT_FOUND && result != NVML_ERROR_INVALID_ARGUMENT) return false;
+    any = true;
+  }
+  return any;
+}
+
+// A file that came here from another machine, or stayed when the GPUs were changed, is made this machine's.
+void ReplaceForeignNames(region::Attachment* a) {
+  if (g_replaced || DevicesAreFixed()) return;
+  g_replaced = true;
+  char names[region::kMaxDevices][region::kUuidBytes];
+  memcpy(names, a->region->uuids, sizeof names);
+  static constinit region::DeviceList list{};  // under g_lock
+  unsigned count = 0;
+  const NvmlUse nvml;
+  if (!nvml || !NamesAreForeign(names, region::DeviceCount(*a)) ||
+      real::nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS || count == 0) {
+    return;
+  }
+  list.count = count < region::kMaxDevices ? count : region::kMaxDevices;
+  for (unsigned i = 0; i < list.count; ++i) {
+    list.uuids[i][0] = '\0';
+    UuidAt(i, list.uuids[i], a);
+    list.memory_limit[i] = MemoryLimitFor(*a, i);
+    list.sm_limit[i] = SmLimitFor(*a, i);
+  }
+  if (!region::ReplaceDevices(a, names, list)) return;
+  LogLine(Level::kError)
+      .Text("region ")
+      .Text(a->path)
+      .Text(": names other GPUs than this machine's; it has the limits of the environment now");
+}
+
+// The name by which NVML knows a device of CUDA, and its place there.
+bool NameOfOrdinal(CUdevice ordinal, char (&name)[region::kUuidBytes], unsigned* index) {
+  CUuuid uuid{};
+  if (real::cuDeviceGetUuid_v2(&uuid, ordinal) != CUDA_SUCCESS) return false;
+  *index = static_cast<unsigned>(ordinal) % region::kMaxDevices;
+  const NvmlUse nvml;
+  nvmlDevice_t handle = nullptr;
+  for (const char* prefix : {"MIG-", "GPU-"}) {
+    memset(name, 0, sizeof name);
+    FormatUuid(prefix, uuid, name);
+    unsigned place = 0;
+    if (!nvml || real::nvmlDeviceGetHandleByUUID(name, &handle) != NVML_SUCCESS) continue;
+    if (real::nvmlDeviceGetIndex(handle, &place) == NVML_SUCCESS && place < region::kMaxDevices) *index = place;
+    break;
+  }
+  return true;
+}
+
+// A device that the file does not name gets a place in it, so that all processes of the container share its limit.
+int Admit(region::Attachment* a, CUdevice ordinal) {
+  char name[region::kUuidBytes];
+  unsigned index = 0;
+  int device = -1;
+  if (NameOfOrdinal(ordinal, name, &index)) {
+    device = region::AddDevice(a, name, MemoryLimitFor(*a, index), SmLimitFor(*a, index));
+  }
+  LogLine(Level::kError)
+      .Text("CUDA device ")
+      .Signed(ordinal)
+      .Text(" is not in the region: ")
+      .Text(device < 0 ? "not limited" : "added, with the limit of the environment");
+  return device < 0 ? kUnlimited : device;
+}
+
 // Without uuids (no NVML) the ordinals are all there is: CUDA_VISIBLE_DEVICES may have renumbered them.
 int DeviceByPosition(CUdevice ordinal) {
   const char* list = getenv("CUDA_VISIBLE_DEVICES");
@@ -142,8 +239,9 @@ int Determine(CUdevice ordinal) {
   if (a == nullptr || region::DeviceCount(*a) == 0) return DeviceByPosition(ordinal);
   if (const int device = FindByUuid(*a, ordinal); device >= 0) return device;
   if (DevicesAreFixed()) return kForbidden;
-  LogLine(Level::kError).Text("CUDA device ").Signed(ordinal).Text(" is not in the region: not limited");
-  return kUnlimited;
+  ReplaceForeignNames(a);
+  if (const int device = FindByUuid(*a, ordinal); device >= 0) return device;
+  return Admit(a, ordinal);
 }
 
 }  // namespace
@@ -176,7 +274,15 @@ int DeviceOfHandle(nvmlDevice_t handle) {
     ListDevices(a);
     device = region::FindDevice(*a, uuid);
     if (device < 0 && strncmp(uuid, "MIG-", 4) == 0) device = ParentOfMig(*a, uuid);
-    if (device < 0) device = DevicesAreFixed() ? kForbidden : kUnlimited;
+    if (device < 0) {
+      ReplaceForeignNames(a);
+      device = region::FindDevice(*a, uuid);
+    }
+    if (device < 0 && DevicesAreFixed()) device = kForbidden;
+    if (device < 0 && !DevicesAreFixed() && region::DeviceCount(*a) < region::kMaxDevices) {
+      return kUnlimited;  // until a context on it gives it a place
+    }
+    if (device == -1) device = kUnlimited;
   } else if (real::nvmlDeviceGetIndex(handle, &index) == NVML_SUCCESS && index < region::kMaxDevices) {
     device = static_cast<int>(index);
   }
@@ -223,6 +329,7 @@ void ResetDeviceMap() {
   // Handles and ordinals mean the same in the child; only a lock held by a thread that is gone must not stay.
   g_lock.Reset();
   g_listed = false;
+  g_replaced = false;
   for (auto& known : g_by_ordinal) known.store(0, std::memory_order_relaxed);
   for (auto& entry : g_by_handle) entry.handle.store(nullptr, std::memory_order_relaxed);
 }

@@ -43,6 +43,9 @@ namespace {
 
 enum : uint32_t { kNew = 0, kStarting = 1, kOff = 2, kShared = 3, kPrivate = 4 };
 
+// As long as another process starts, and gets on with it.
+constexpr region::Patience kStartPatience{200'000'000, 10'000'000'000};
+
 constinit Settings g_settings{};
 constinit Table g_table{};
 constinit region::Attachment g_attachment{};
@@ -98,6 +101,28 @@ void FillConfig() {
   if (g_settings.oversubscribe) g_config.flags |= region::kFlagOversubscribe;
 }
 
+// A file without a limit where the environment has one: made by a process that had none, old, or damaged. The creator
+// of a share whose devices are fixed meant what it says.
+void RestoreLimits() {
+  if ((region::Flags(g_attachment) & region::kFlagFixedDevices) != 0) return;
+  bool restored = false;
+  region::Region& file = *g_attachment.region;
+  const uint32_t named = region::DeviceCount(g_attachment);
+  for (uint32_t i = 0; i < (named != 0 ? named : region::kMaxDevices); ++i) {
+    if (region::Load(file.limit[i]) == 0 && g_settings.memory_limit[i] != 0) {
+      region::Store(file.limit[i], g_settings.memory_limit[i]);
+      restored = true;
+    }
+    if (region::Load(file.sm_limit[i]) == 0) region::Store(file.sm_limit[i], g_settings.sm_limit[i]);
+  }
+  if (restored) {
+    LogLine(Level::kError)
+        .Text("region ")
+        .Text(g_settings.region_path)
+        .Text(": has no limit of device memory; it has that of the environment now");
+  }
+}
+
 // The mode of a new process.
 uint32_t Start() {
   if (ControlDisabled()) return kOff;
@@ -114,6 +139,7 @@ uint32_t Start() {
                                     : region::Attach(&g_attachment, g_settings.region_path, g_config);
   g_was_attached = true;
   if (status == region::Status::kOk) {
+    RestoreLimits();
     if ((region::Flags(g_attachment) & region::kFlagOversubscribe) != 0) g_settings.oversubscribe = true;
     return kShared;
   }
@@ -172,6 +198,18 @@ bool TryReserve(int device, uint64_t bytes, Kind kind) {
   if (!PrivateReserve(device, bytes, false)) return false;
   g_private_used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
   return true;
+}
+
+bool AwaitStarts(int device, uint64_t bytes, Kind kind) {
+  constexpr uint64_t kNever = 0;
+  region::Attachment* const a = attachment();
+  if (a == nullptr || device < 0 || bytes > LimitBytes(device)) return false;
+  // While this process has the turn nobody holds more than it will keep. Where none starts (any more), what was held
+  // has been given back.
+  const bool turn = region::PostInitHeldByOther(*a) && region::PostInitLock(a, kNever, kStartPatience);
+  const bool granted = TryReserve(device, bytes, kind);
+  if (turn) region::PostInitUnlock(a);
+  return granted;
 }
 
 void ChargeAnyway(int device, uint64_t bytes, Kind kind) {

@@ -47,6 +47,9 @@ region::Attachment* attachment();
 // The account. `device` is a region index, kUnlimited (granted, not counted) or kForbidden (refused).
 // TryReserve: false when it does not fit right now; nothing was counted then.
 bool TryReserve(int device, uint64_t bytes, Kind kind);
+// As TryReserve, for a request that was refused. While another process of the container starts it may hold more in
+// reserve than it will keep: that is waited for, as long as it gets on, and 10 s at most.
+bool AwaitStarts(int device, uint64_t bytes, Kind kind);
 // Counts what is there already, whatever the limit.
 void ChargeAnyway(int device, uint64_t bytes, Kind kind);
 void Refund(int device, uint64_t bytes, Kind kind);

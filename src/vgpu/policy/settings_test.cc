@@ -8,6 +8,8 @@
 #include <map>
 #include <string>
 
+#include "vgpu/policy/log.h"
+
 namespace hami::vgpu {
 namespace {
 
@@ -136,6 +138,7 @@ class WrongSettings : public testing::TestWithParam<WrongCase> {};
 TEST_P(WrongSettings, GivenAValue_ThenOneLineWhereItMeansNothing) {
   const WrongCase& c = GetParam();
   testing::internal::CaptureStderr();
+  RememberStderr();
   Read({{c.name, c.text}});
   const std::string line = testing::internal::GetCapturedStderr();
   if (c.says == nullptr) {
