@@ -26,8 +26,8 @@ std::string LimitText(std::uint64_t bytes) {
 // Left over from elsewhere, these would change what the share means.
 bool IsStale(const std::string& name) {
   return name.starts_with("CUDA_DEVICE_MEMORY_LIMIT") || name.starts_with("CUDA_DEVICE_SM_LIMIT") ||
-         name == "CUDA_OVERSUBSCRIBE" || name == "CUDA_DISABLE_CONTROL" || name == kCommonAreaVariable ||
-         name == kBurstVariable || name == "GPU_CORE_UTILIZATION_POLICY";
+         name == "HAMI_DEVICE_LIMITS" || name == "CUDA_OVERSUBSCRIBE" || name == "CUDA_DISABLE_CONTROL" ||
+         name == kCommonAreaVariable || name == kBurstVariable || name == "GPU_CORE_UTILIZATION_POLICY";
 }
 
 }  // namespace
@@ -53,14 +53,19 @@ base::Result<std::vector<Setting>> ShareSettings(const ShareRecord& record, cons
   for (const auto& [name, value] : base) {
     if (IsStale(name)) settings[name] = std::nullopt;
   }
-  std::vector<std::string> uuids;
+  std::vector<std::string> numbers;
+  std::vector<std::string> by_uuid;
   for (std::size_t i = 0; i < record.grants.size(); ++i) {
     const Grant& grant = record.grants[i];
-    uuids.push_back(grant.uuid);
-    settings["CUDA_DEVICE_MEMORY_LIMIT_" + std::to_string(i)] = LimitText(grant.limit_bytes);
+    const std::string limit = LimitText(grant.limit_bytes);
+    numbers.push_back(std::to_string(i));
+    by_uuid.push_back(base::Concat({grant.uuid, "=", limit, ":", std::to_string(grant.cores)}));
+    settings["CUDA_DEVICE_MEMORY_LIMIT_" + numbers.back()] = limit;
     if (grant.cores != 0) settings["CUDA_DEVICE_SM_LIMIT"] = std::to_string(grant.cores);
   }
-  settings["CUDA_VISIBLE_DEVICES"] = base::Join(uuids, ",");
+  // Many programs call int() on it. The library shows the granted GPUs under these numbers, and no others.
+  settings["CUDA_VISIBLE_DEVICES"] = base::Join(numbers, ",");
+  settings["HAMI_DEVICE_LIMITS"] = base::Join(by_uuid, ",");
   settings[kRegionVariable] = region_path;
   settings["CUDA_TASK_PRIORITY"] = std::to_string(static_cast<int>(record.priority));
   if (record.oversubscribe) settings["CUDA_OVERSUBSCRIBE"] = "true";

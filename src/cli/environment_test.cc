@@ -23,7 +23,7 @@ Environment Applied(const ShareRecord& record, const Environment& base) {
 TEST(ShareEnvironment, GivenShare_WhenApplied_ThenHamisVariables) {
   const Environment environment = Applied(TwoGpus(), {{"HOME", "/root"}});
   const Environment expected{{"HOME", "/root"},
-                             {"CUDA_VISIBLE_DEVICES", "GPU-aaaa,GPU-bbbb"},
+                             {"CUDA_VISIBLE_DEVICES", "0,1"},
                              {"CUDA_DEVICE_MEMORY_LIMIT_0", "3072m"},
                              {"CUDA_DEVICE_MEMORY_LIMIT_1", "3221225473"},
                              {"CUDA_DEVICE_SM_LIMIT", "30"},
@@ -65,10 +65,12 @@ TEST(ShareEnvironment, GivenLeftOversOfAnotherShare_WhenApplied_ThenRemoved) {
                                                    {"CUDA_DEVICE_MEMORY_LIMIT_7", "1g"},
                                                    {"CUDA_DEVICE_SM_LIMIT", "5"},
                                                    {"CUDA_OVERSUBSCRIBE", "true"},
+                                                   {"HAMI_DEVICE_LIMITS", "GPU-cccc=1m:1"},
                                                    {"CUDA_DISABLE_CONTROL", "true"},
                                                    {"CUDA_VISIBLE_DEVICES", "3"}});
   EXPECT_EQ(environment.at("CUDA_DEVICE_MEMORY_LIMIT_0"), "3072m");
-  EXPECT_EQ(environment.at("CUDA_VISIBLE_DEVICES"), "GPU-aaaa");
+  EXPECT_EQ(environment.at("CUDA_VISIBLE_DEVICES"), "0");
+  EXPECT_EQ(environment.at("HAMI_DEVICE_LIMITS"), "GPU-aaaa=3072m:0");
   for (const char* name : {"CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_7", "CUDA_DEVICE_SM_LIMIT",
                            "CUDA_OVERSUBSCRIBE", "CUDA_DISABLE_CONTROL"}) {
     EXPECT_FALSE(environment.contains(name)) << name;

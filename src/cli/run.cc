@@ -252,8 +252,10 @@ int Run(const RunOptions& options) {
     options.output == Output::kJson ? PrintPlanAsJson(situation, *prepared) : PrintPlan(situation, *prepared);
     return 0;
   }
-  const auto ending =
-      Supervise(options.command, Apply(CurrentEnvironment(), prepared->settings), std::move(prepared->life_line));
+  std::vector<base::Fd> kept;
+  kept.push_back(std::move(prepared->life_line));
+  if (base::Fd folder = state->KeepFromCleaners()) kept.push_back(std::move(folder));
+  const auto ending = Supervise(options.command, Apply(CurrentEnvironment(), prepared->settings), std::move(kept));
   Finish(*state, prepared->record.name);
   if (!ending) {
     base::LogError(ending.error().error);

@@ -11,6 +11,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
+
+#include "base/files.h"
 
 namespace hami::cli {
 namespace {
@@ -52,12 +55,15 @@ struct Inherited {
 };
 
 [[noreturn]] void BecomeCommand(std::vector<std::string> command, std::vector<std::string> entries,
-                                const Inherited& inherited, pid_t supervisor, int life_line, int report) {
+                                const Inherited& inherited, pid_t supervisor, const std::vector<base::Fd>& kept,
+                                int report) {
   // Dies with its supervisor, as it would if there were only one process. The parent may be gone before the request.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != supervisor) ::_exit(kRunFailed);
   // Without FD_CLOEXEC: everything that the command starts holds the share alive.
-  if (::fcntl(life_line, F_DUPFD, kLifeLineFloor) < 0 && ::fcntl(life_line, F_DUPFD, 3) < 0) ::_exit(kRunFailed);
+  for (const base::Fd& fd : kept) {
+    if (::fcntl(fd.get(), F_DUPFD, kLifeLineFloor) < 0 && ::fcntl(fd.get(), F_DUPFD, 3) < 0) ::_exit(kRunFailed);
+  }
   ::sigaction(SIGCHLD, &inherited.child_action, nullptr);
   ::sigprocmask(SIG_SETMASK, &inherited.mask, nullptr);
   ::execvpe(command.front().c_str(), Pointers(command).data(), Pointers(entries).data());
@@ -67,9 +73,71 @@ struct Inherited {
   ::_exit(error_number == ENOENT ? kNotFound : kCannotRun);
 }
 
-// Waits until the command has ended, passing on what others send us. What the terminal sends (si_code SI_KERNEL)
-// reached the command already, because it is in our process group.
+// A process of our group that takes no signal. What was sent to the whole group is pending there; what was sent to us
+// alone is not, and no field of a signal tells the two apart. The kernel reaches the youngest of a group first, so by
+// the time a signal is here it is there, too.
+class Witness {
+ public:
+  Witness() { Start(); }
+  ~Witness() { End(); }
+  Witness(const Witness&) = delete;
+  Witness& operator=(const Witness&) = delete;
+
+  // Whether signal NUMBER, which has arrived here, was sent to the group. Once for each time that it was.
+  bool Saw(int number) {
+    if (pid_ <= 0) return false;
+    if (!IsPending(number)) {
+      constexpr timespec kMoment{0, 2'000'000};  // for kernels with another order
+      ::nanosleep(&kMoment, nullptr);
+      if (!IsPending(number)) return false;
+    }
+    // Only a new one has nothing pending.
+    End();
+    Start();
+    return true;
+  }
+
+ private:
+  void Start() {
+    const pid_t group_member = ::getpid();
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    sigset_t all;
+    sigfillset(&all);
+    ::sigprocmask(SIG_SETMASK, &all, nullptr);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::prctl(PR_SET_NAME, "hami-witness");
+    if (::getppid() != group_member) ::_exit(0);
+    while (true) ::pause();
+  }
+  void End() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+  }
+  bool IsPending(int number) const {
+    constexpr std::string_view kField = "\nShdPnd:\t";
+    const auto text = base::ReadFile("/proc/" + std::to_string(pid_) + "/status", 1 << 16);
+    const std::size_t at = text ? text->find(kField) : std::string::npos;
+    if (at == std::string::npos) return false;
+    return (std::strtoull(text->c_str() + at + kField.size(), nullptr, 16) >> (number - 1) & 1) != 0;
+  }
+
+  pid_t pid_ = -1;
+};
+
+// Whether a signal that arrived here reached the command as well: from the terminal (si_code SI_KERNEL), or from a
+// sender that means the group, where the command is still in ours.
+bool ReachedCommand(const siginfo_t& info, pid_t command, Witness& witness) {
+  if (info.si_code > 0) return true;
+  return witness.Saw(info.si_signo) && ::getpgid(command) == ::getpgrp();
+}
+
+// Waits until the command has ended, passing on what others send to us alone.
 Ending WaitAndForward(pid_t command, const sigset_t& watched) {
+  Witness witness;
   while (true) {
     int status = 0;
     const pid_t ended = ::waitpid(command, &status, WNOHANG);
@@ -79,14 +147,14 @@ Ending WaitAndForward(pid_t command, const sigset_t& watched) {
     }
     siginfo_t info{};
     const int number = ::sigwaitinfo(&watched, &info);
-    if (number > 0 && number != SIGCHLD && info.si_code <= 0) ::kill(command, number);
+    if (number > 0 && number != SIGCHLD && !ReachedCommand(info, command, witness)) ::kill(command, number);
   }
 }
 
 }  // namespace
 
 tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& command, const Environment& environment,
-                                             base::Fd life_line) {
+                                             std::vector<base::Fd> kept) {
   const auto impossible = [](const char* what) {
     return tl::unexpected(StartFailure{{std::string(what) + ": " + std::strerror(errno), ""}, kRunFailed});
   };
@@ -108,7 +176,7 @@ tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& com
   const pid_t child = ::fork();
   if (child < 0) return impossible("can not fork");
   if (child == 0) {
-    BecomeCommand(command, Flatten(environment), inherited, supervisor, life_line.get(), report_in.get());
+    BecomeCommand(command, Flatten(environment), inherited, supervisor, kept, report_in.get());
   }
   report_in.Reset();
   int error_number = 0;
@@ -119,7 +187,7 @@ tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& com
   const Ending ending = WaitAndForward(child, watched);
   // Until now this process held the share alive too: the command may have closed what it inherited, as daemons do, and
   // begin to use the GPU later. From here on only what it left in the background does.
-  life_line.Reset();
+  kept.clear();
   if (got == static_cast<ssize_t>(sizeof error_number)) {
     return tl::unexpected(ExplainExec(command.front(), error_number));
   }

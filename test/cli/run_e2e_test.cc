@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <thread>
 
 #include "harness.h"
 
@@ -22,7 +23,8 @@ using RunCommand = Machine;
 TEST_F(RunCommand, GivenCommand_WhenRun_ThenItsEnvironmentIsTheShares) {
   const Outcome outcome = Hami({"run", "--mem", "3g", "--cores", "30", "--name", "n", "--", "env"});
   EXPECT_EQ(outcome.exit_status(), 0) << outcome.err;
-  EXPECT_THAT(outcome.out, ContainsRegex("CUDA_VISIBLE_DEVICES=GPU-[0-9a-f-]{36}\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nCUDA_VISIBLE_DEVICES=0\n")) << "programs call int() on it";
+  EXPECT_THAT(outcome.out, ContainsRegex("HAMI_DEVICE_LIMITS=GPU-[0-9a-f-]{36}=3072m:30\n"));
   EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_MEMORY_LIMIT_0=3072m\n"));
   EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_SM_LIMIT=30\n"));
   EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_MEMORY_SHARED_CACHE=" + folder_ + "/state/shares/n/region.cache\n"));
@@ -53,6 +55,20 @@ TEST_F(RunCommand, GivenSignal_WhenSentToHami_ThenTheCommandDecides) {
   ASSERT_TRUE(Eventually([&] { return Output(run) == "ready\n"; }));
   ASSERT_EQ(::kill(run.pid, SIGTERM), 0);
   EXPECT_EQ(Wait(run).exit_status(), 42);
+  EXPECT_THAT(Folders(), IsEmpty());
+}
+
+// `timeout hami run …`, Ctrl-C in scripts, a service that is stopped.
+TEST_F(RunCommand, SignalToTheGroup_ThenTheCommandGetsItOnce) {
+  const Process run = Start({"run", "--mem", "1g", "--", "sh", "-c",
+                             "trap 'n=x$n; echo $n' TERM; echo ready; while [ ${#n} -lt 2 ]; do sleep 0.05; done"});
+  ASSERT_TRUE(Eventually([&] { return Output(run) == "ready\n"; }));
+  ASSERT_EQ(::kill(-run.pid, SIGTERM), 0);
+  ASSERT_TRUE(Eventually([&] { return Output(run) != "ready\n"; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(Output(run), "ready\nx\n");
+  ASSERT_EQ(::kill(run.pid, SIGTERM), 0);
+  EXPECT_EQ(Wait(run).out, "ready\nx\nxx\n");
   EXPECT_THAT(Folders(), IsEmpty());
 }
 

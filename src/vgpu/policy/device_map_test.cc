@@ -140,6 +140,10 @@ TEST_F(DeviceMapTest, GivenManyHandles_ThenNoneIsMistaken) {
 
 // What the map is built on.
 region::Attachment* attachment() { return &g_region; }
+const Settings& settings() {
+  static const Settings nothing{};
+  return nothing;
+}
 NvmlUse::NvmlUse() : open_(true) {}
 NvmlUse::~NvmlUse() = default;
 

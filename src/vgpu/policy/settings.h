@@ -2,7 +2,8 @@
 //
 // What the environment asks for: the names and meanings of HAMi, read once, when the first hooked function is called.
 // Values that HAMi parses sensibly mean the same here; the obvious spellings it misreads ("1GB" was one byte) mean
-// what they say, with one warning. Nothing here allocates, and nothing is cached from before the first use.
+// what they say, with one warning. A limit that cannot be read is refused, not ignored: one that was meant never
+// becomes none. Nothing here allocates, and nothing is cached from before the first use.
 #pragma once
 
 #include <stddef.h>
@@ -12,23 +13,18 @@
 
 namespace hami::vgpu {
 
-struct ParsedSize {
-  uint64_t bytes = 0;    // 0 = no limit
-  bool warn = false;     // understood, but HAMi would have read something else
-  bool invalid = false;  // not understood: counts as unset
-};
-
-// "3g", "512M", "1GiB", "15360MB", "0x40000000", "1073741824". Multiples are of 1024, as HAMi's.
-ParsedSize ParseSize(const char* text);
-
-// "true", "1", "t", "yes", "on" in any case, and their opposites; `otherwise` for anything else.
-bool ParseBool(const char* text, bool otherwise);
-
 enum class UtilizationPolicy : int { kDefault = 0, kForce = 1, kDisable = 2 };
 
 struct Settings {
   uint64_t memory_limit[region::kMaxDevices] = {};
   uint64_t sm_limit[region::kMaxDevices] = {};  // percent, 1…100
+  // Bit i: device i was meant to have a limit that cannot be read. Unless it has one from elsewhere, nothing is granted
+  // to the process at all.
+  uint32_t unread_memory_limits = 0;
+  uint32_t unread_sm_limits = 0;
+  // HAMI_DEVICE_LIMITS: the devices that were granted, in the order of their numbers; 0 = it does not say.
+  uint32_t device_count = 0;
+  char uuids[region::kMaxDevices][region::kUuidBytes] = {};
   int priority = 1;
   bool says_priority = false;  // the environment itself does: above 0, where no common area tells of others, a task
                                // that must stop quickly
