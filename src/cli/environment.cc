@@ -86,6 +86,24 @@ void AddGpuTime(std::vector<Setting>* settings, const std::string& common_area, 
   settings->push_back({kBurstVariable, burst == 0 ? std::nullopt : std::optional(std::to_string(burst))});
 }
 
+std::string ShareFileText(const std::vector<Setting>& settings) {
+  // What the share does not have is said as well: a program could say otherwise.
+  std::map<std::string, std::string> lines{{"CUDA_OVERSUBSCRIBE", "false"},
+                                           {"GPU_CORE_UTILIZATION_POLICY", "default"},
+                                           {"HAMI_FAIL_OPEN", "false"},
+                                           {kBurstVariable, "0"}};
+  for (const Setting& setting : settings) {
+    const bool limits = setting.name.starts_with("CUDA_DEVICE_") || setting.name.starts_with("HAMI_") ||
+                        setting.name == "CUDA_OVERSUBSCRIBE" || setting.name == "CUDA_TASK_PRIORITY";
+    if (!limits || !setting.value) continue;
+    if (setting.value->find('\n') != std::string::npos) return "";
+    lines[setting.name] = *setting.value;
+  }
+  std::string text;
+  for (const auto& [name, value] : lines) text += base::Concat({name, "=", value, "\n"});
+  return text;
+}
+
 Environment Apply(Environment environment, const std::vector<Setting>& settings) {
   for (const Setting& setting : settings) {
     if (setting.value) {

@@ -20,6 +20,19 @@ Environment Applied(const ShareRecord& record, const Environment& base) {
   return Apply(base, ShareSettings(record, "/state/region.cache", "/lib/libvgpu.so", base).value());
 }
 
+TEST(ShareFile, SaysTheLimitsAndWhatTheShareDoesNotHave) {
+  EXPECT_EQ(ShareFileText({{"CUDA_DEVICE_MEMORY_LIMIT_0", "3072m"},
+                           {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/s/region.cache"},
+                           {"CUDA_VISIBLE_DEVICES", "0"},
+                           {"CUDA_DEVICE_SM_LIMIT_7", std::nullopt},
+                           {"HAMI_CORES_BURST", "80"},
+                           {"LD_PRELOAD", "/l.so"}}),
+            "CUDA_DEVICE_MEMORY_LIMIT_0=3072m\nCUDA_DEVICE_MEMORY_SHARED_CACHE=/s/region.cache\n"
+            "CUDA_OVERSUBSCRIBE=false\nGPU_CORE_UTILIZATION_POLICY=default\nHAMI_CORES_BURST=80\n"
+            "HAMI_FAIL_OPEN=false\n");
+  EXPECT_EQ(ShareFileText({{"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/a\nCUDA_OVERSUBSCRIBE=true"}}), "");
+}
+
 TEST(ShareEnvironment, GivenShare_WhenApplied_ThenHamisVariables) {
   const Environment environment = Applied(TwoGpus(), {{"HOME", "/root"}});
   const Environment expected{{"HOME", "/root"},

@@ -214,6 +214,23 @@ TEST_F(RunCommand, GivenGuestWithinItsLimit_WhenRun_ThenItSeesTheLimitEverywhere
   EXPECT_THAT(outcome.out, HasSubstr("nvml_total 3221225472\n"));
 }
 
+// What a script loses on its way (env -i, sudo, a scheduler of its own) does not lift the limit while the library is
+// there.
+TEST_F(RunCommand, GuestWithAnotherEnvironment_ThenTheLimitHolds) {
+  const std::string guest = HAMI_GUESTS "/guest_steady 0.1 1025 1";
+  const std::string names = "CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_DEVICE_MEMORY_SHARED_CACHE HAMI_DEVICE_LIMITS";
+  const std::vector<std::string> lines{
+      "unset " + names + "; exec " + guest,
+      "CUDA_DEVICE_MEMORY_LIMIT_0=0 HAMI_DEVICE_LIMITS= CUDA_DEVICE_MEMORY_SHARED_CACHE=" + folder_ + "/own exec " +
+          guest};
+  for (const std::string& line : lines) {
+    const Outcome outcome = Hami({"run", "--mem", "1g", "--", "sh", "-c", line});
+    EXPECT_EQ(outcome.exit_status(), 1) << line;
+    EXPECT_THAT(outcome.err, HasSubstr("failed with 2")) << line;
+  }
+  EXPECT_FALSE(base::ReadFile(folder_ + "/own", 1)) << "a region of its own";
+}
+
 TEST_F(RunCommand, GivenGuestThatWantsMore_WhenRun_ThenOutOfMemory) {
   const Outcome outcome = Hami({"run", "--mem", "1g", "--", HAMI_GUESTS "/guest_steady", "0.1", "1025", "1"});
   EXPECT_EQ(outcome.exit_status(), 1);

@@ -127,6 +127,20 @@ TEST_F(Share, WithoutARegionTheVariableNamesTheDevices) {
   }
 }
 
+// What NVIDIA's runtime lets into a container is all that CUDA and NVML know there, and the limits go by number.
+TEST_F(Share, ContainerOfTwoOfFour_ThenTheLimitsByNumberAreTheirs) {
+  environment_["SIMGPU_CONTAINER"] = "1";
+  environment_["NVIDIA_VISIBLE_DEVICES"] = granted_[0] + "," + granted_[1];
+  environment_["CUDA_DEVICE_MEMORY_LIMIT_0"] = "1g";
+  environment_["CUDA_DEVICE_MEMORY_LIMIT_1"] = "2g";
+  // In the machine's order.
+  Pass(Words({"nvml_visible"}, "BA"));
+  Pass(Words({"visible"}, "BA"));
+  Pass({"limits", "1024", "2048"});
+  Pass({"limits", "2048"}, {{"CUDA_VISIBLE_DEVICES", "1"}});
+  Pass({"limits", "2048", "1024"}, {{"CUDA_VISIBLE_DEVICES", granted_[0] + "," + granted_[1]}});
+}
+
 // HAMi's plugin and a privileged container: NVML lists the whole machine, the limits go by number.
 TEST_F(Share, WhatTheRuntimeNamesIsAllThereIs) {
   environment_["NVIDIA_VISIBLE_DEVICES"] = granted_[0] + "," + granted_[1];

@@ -22,6 +22,7 @@
 #include "vgpu/policy/nvml_probe.h"
 #include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pools.h"
+#include "vgpu/policy/share_file.h"
 #include "vgpu/policy/visible.h"
 #include "vgpu/policy/vmm.h"
 
@@ -156,6 +157,7 @@ uint32_t Start() {
     return kShared;
   }
   ReadSettings(&g_settings, &getenv);
+  KeepToOwnShare(&g_settings);
   FillConfig();
   const region::Status status = AttachRegion();
   g_was_attached = true;

@@ -59,10 +59,11 @@ Limit SizeOf(const char* name, char* (*get)(const char*)) {
   return {size.bytes, size.invalid};
 }
 
-// Whether `name` says yes.
-bool SaysYes(const char* name, char* (*get)(const char*)) {
+// Whether `name` says yes; `says` gets the bit when it says anything.
+bool SaysYes(const char* name, char* (*get)(const char*), uint32_t* says = nullptr, Says bit = {}) {
   const char* const text = get(name);
   if (text == nullptr || *text == '\0') return false;
+  if (says != nullptr) *says |= bit;
   const bool yes = ParseBool(text, false);
   if (yes != ParseBool(text, true)) Ignored(name, text, "neither yes nor no, ignored");
   return yes;
@@ -177,6 +178,7 @@ void ReadNamesOfRuntime(Settings* out, char* (*get)(const char*)) {
 void ReadPriority(Settings* out, char* (*get)(const char*)) {
   constexpr const char* kName = "CUDA_TASK_PRIORITY";
   const char* const text = get(kName);
+  out->priority = 1;
   if (text == nullptr || *text == '\0') return;
   const int priority = NumberUpTo(kLowestPriority, text);
   if (priority < 0) return Ignored(kName, text, "not a priority (0 high, 1 low), taken as 1");
@@ -187,7 +189,9 @@ void ReadPriority(Settings* out, char* (*get)(const char*)) {
 void ReadPolicy(Settings* out, char* (*get)(const char*)) {
   constexpr const char* kName = "GPU_CORE_UTILIZATION_POLICY";
   const char* const text = get(kName);
-  if (text == nullptr || *text == '\0' || strcasecmp(text, "default") == 0) return;
+  if (text == nullptr || *text == '\0') return;
+  out->says |= kSaysPolicy;
+  if (strcasecmp(text, "default") == 0) return;
   if (strcasecmp(text, "force") == 0) {
     out->policy = UtilizationPolicy::kForce;
   } else if (strcasecmp(text, "disable") == 0) {
@@ -204,6 +208,15 @@ void ReadBurst(Settings* out, char* (*get)(const char*)) {
   const int percent = NumberUpTo(100, text);
   if (percent < 0) return Ignored(kName, text, "not a percentage from 0 to 100, ignored");
   out->cores_burst = static_cast<uint32_t>(percent);
+  out->says |= kSaysBurst;
+}
+
+// A path that is too long stays empty, and is refused later.
+void ReadPath(char (&out)[1024], uint32_t* says, Says bit, const char* path, const char* otherwise) {
+  const bool said = path != nullptr && *path != '\0';
+  if (said) *says |= bit;
+  if (!said) path = otherwise;
+  if (const size_t n = strlen(path); n < sizeof out) memcpy(out, path, n + 1);
 }
 
 }  // namespace
@@ -216,17 +229,45 @@ void ReadSettings(Settings* out, char* (*get)(const char*)) {
   for (uint64_t& limit : out->sm_limit) limit = limit == 0 ? 100 : limit;
   ReadPriority(out, get);
   ReadPolicy(out, get);
-  out->oversubscribe = SaysYes("CUDA_OVERSUBSCRIBE", get);
+  out->oversubscribe = SaysYes("CUDA_OVERSUBSCRIBE", get, &out->says, kSaysOversubscribe);
   out->kill_on_refusal = SaysYes("ACTIVE_OOM_KILLER", get);
-  out->fail_open = SaysYes("HAMI_FAIL_OPEN", get);
+  out->fail_open = SaysYes("HAMI_FAIL_OPEN", get, &out->says, kSaysFailOpen);
   ReadBurst(out, get);
-  if (const char* common = get("HAMI_COMMON_AREA"); common != nullptr) {
-    if (const size_t n = strlen(common); n < sizeof out->common_path) memcpy(out->common_path, common, n);
+  ReadPath(out->common_path, &out->says, kSaysCommon, get("HAMI_COMMON_AREA"), "");
+  ReadPath(out->region_path, &out->says, kSaysRegion, get("CUDA_DEVICE_MEMORY_SHARED_CACHE"), kDefaultRegion);
+}
+
+void KeepToShare(Settings* environment, const Settings& share) {
+  Settings& e = *environment;
+  for (uint32_t i = 0; i < region::kMaxDevices; ++i) {
+    const uint32_t bit = uint32_t{1} << i;
+    if (share.memory_limit[i] != 0) e.unread_memory_limits &= ~bit;
+    if (share.sm_limit[i] < 100) e.unread_sm_limits &= ~bit;
+    e.memory_limit[i] = LowerLimit(e.memory_limit[i], share.memory_limit[i]);
+    e.sm_limit[i] = LowerLimit(e.sm_limit[i], share.sm_limit[i]);
   }
-  const char* path = get("CUDA_DEVICE_MEMORY_SHARED_CACHE");
-  if (path == nullptr || *path == '\0') path = kDefaultRegion;
-  const size_t length = strlen(path);
-  if (length < sizeof out->region_path) memcpy(out->region_path, path, length);  // too long: stays empty, refused later
+  e.unread_memory_limits |= share.unread_memory_limits;
+  e.unread_sm_limits |= share.unread_sm_limits;
+  if (share.device_count != 0) {
+    e.device_count = share.device_count;
+    memcpy(e.uuids, share.uuids, sizeof e.uuids);
+  }
+  if ((share.says & kSaysRegion) != 0) {
+    if ((e.says & kSaysRegion) != 0 && strcmp(e.region_path, share.region_path) != 0) {
+      Ignored("CUDA_DEVICE_MEMORY_SHARED_CACHE", e.region_path, "not this share's, ignored");
+    }
+    memcpy(e.region_path, share.region_path, sizeof e.region_path);
+  }
+  if ((share.says & kSaysCommon) != 0) memcpy(e.common_path, share.common_path, sizeof e.common_path);
+  // A higher number is a lower priority. That the share has one is not the program's saying it aloud.
+  if (share.says_priority && e.priority < share.priority) e.priority = share.priority;
+  if ((share.says & kSaysPolicy) != 0) e.policy = share.policy;
+  if ((share.says & kSaysOversubscribe) != 0) e.oversubscribe = share.oversubscribe;
+  if ((share.says & kSaysFailOpen) != 0) e.fail_open = share.fail_open;
+  if ((share.says & kSaysBurst) != 0 && ((e.says & kSaysBurst) == 0 || e.cores_burst > share.cores_burst)) {
+    e.cores_burst = share.cores_burst;
+  }
+  e.says |= share.says;
 }
 
 bool ControlDisabled(char* (*get)(const char*), const char* sign) {

@@ -13,6 +13,16 @@
 
 namespace hami::vgpu {
 
+// What a source says itself, where that differs from the default.
+enum Says : uint32_t {
+  kSaysRegion = 1,
+  kSaysCommon = 2,
+  kSaysPolicy = 4,
+  kSaysOversubscribe = 8,
+  kSaysFailOpen = 16,
+  kSaysBurst = 32,
+};
+
 enum class UtilizationPolicy : int { kDefault = 0, kForce = 1, kDisable = 2 };
 
 struct Settings {
@@ -25,7 +35,8 @@ struct Settings {
   // HAMI_DEVICE_LIMITS: the devices that were granted, in the order of their numbers; 0 = it does not say.
   uint32_t device_count = 0;
   char uuids[region::kMaxDevices][region::kUuidBytes] = {};
-  int priority = 1;
+  uint32_t says = 0;  // bits of Says
+  int priority = 0;   // 1 where nothing says it; all zeros here, so that none of this lies in the library's file
   bool says_priority = false;  // the environment itself does: above 0, where no common area tells of others, a task
                                // that must stop quickly
   UtilizationPolicy policy = UtilizationPolicy::kDefault;
@@ -39,6 +50,10 @@ struct Settings {
 
 // Fills `out` from what `get` answers (getenv, in production) and warns through the log.
 void ReadSettings(Settings* out, char* (*get)(const char*));
+
+// What holds for a process of a share: what the share says, and of what the environment says only that which gives no
+// more. The answer is in `environment`; what it loses there is said through the log.
+void KeepToShare(Settings* environment, const Settings& share);
 
 // CUDA_DISABLE_CONTROL: this library must behave as if it were not there. Unless there is a file SIGN, which whoever
 // made the container puts there where nobody may switch the limits off.

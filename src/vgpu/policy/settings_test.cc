@@ -248,6 +248,71 @@ TEST(ReadSettings, GivenValuesThatMeanNothing_ThenWhatHoldsWithoutThem) {
   EXPECT_EQ(s.policy, UtilizationPolicy::kDefault);
 }
 
+Settings Kept(std::map<std::string, std::string> environment, std::map<std::string, std::string> share) {
+  const Settings of_share = Read(std::move(share));
+  Settings kept = Read(std::move(environment));
+  KeepToShare(&kept, of_share);
+  return kept;
+}
+
+const std::map<std::string, std::string> kShare{{"CUDA_DEVICE_MEMORY_LIMIT_0", "2g"},
+                                                {"CUDA_DEVICE_SM_LIMIT", "30"},
+                                                {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/share/region.cache"},
+                                                {"CUDA_TASK_PRIORITY", "1"},
+                                                {"GPU_CORE_UTILIZATION_POLICY", "default"},
+                                                {"CUDA_OVERSUBSCRIBE", "false"},
+                                                {"HAMI_FAIL_OPEN", "false"},
+                                                {"HAMI_CORES_BURST", "0"},
+                                                {"HAMI_DEVICE_LIMITS", kFirst + "=2048m:30"}};
+
+TEST(KeepToShare, EmptyEnvironment_ThenWhatTheShareSays) {
+  const Settings kept = Kept({}, kShare);
+  EXPECT_EQ(kept.memory_limit[0], 2 * kGiB);
+  EXPECT_EQ(kept.sm_limit[0], 30u);
+  EXPECT_STREQ(kept.region_path, "/share/region.cache");
+  EXPECT_EQ(kept.device_count, 1u);
+  EXPECT_EQ(kept.uuids[0], kFirst);
+}
+
+TEST(KeepToShare, EnvironmentThatWantsMore_ThenItGetsNoMore) {
+  const Settings kept = Kept({{"CUDA_DEVICE_MEMORY_LIMIT_0", "8g"},
+                              {"CUDA_DEVICE_MEMORY_LIMIT", "0"},
+                              {"CUDA_DEVICE_SM_LIMIT", "100"},
+                              {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/tmp/mine"},
+                              {"CUDA_TASK_PRIORITY", "0"},
+                              {"GPU_CORE_UTILIZATION_POLICY", "disable"},
+                              {"CUDA_OVERSUBSCRIBE", "true"},
+                              {"HAMI_FAIL_OPEN", "true"},
+                              {"HAMI_CORES_BURST", "90"},
+                              {"HAMI_DEVICE_LIMITS", kSecond + "=8g:0"}},
+                             kShare);
+  EXPECT_EQ(kept.memory_limit[0], 2 * kGiB);
+  EXPECT_EQ(kept.sm_limit[0], 30u);
+  EXPECT_STREQ(kept.region_path, "/share/region.cache");
+  EXPECT_EQ(kept.priority, 1);
+  EXPECT_EQ(kept.policy, UtilizationPolicy::kDefault);
+  EXPECT_FALSE(kept.oversubscribe);
+  EXPECT_FALSE(kept.fail_open);
+  EXPECT_EQ(kept.cores_burst, 0u);
+  EXPECT_EQ(kept.uuids[0], kFirst);
+}
+
+TEST(KeepToShare, EnvironmentThatWantsLess_ThenItGetsLess) {
+  const Settings kept =
+      Kept({{"CUDA_DEVICE_MEMORY_LIMIT_0", "1g"}, {"CUDA_DEVICE_SM_LIMIT", "10"}, {"CUDA_TASK_PRIORITY", "2"}}, kShare);
+  EXPECT_EQ(kept.memory_limit[0], kGiB);
+  EXPECT_EQ(kept.sm_limit[0], 10u);
+  EXPECT_EQ(kept.priority, 2);
+}
+
+TEST(KeepToShare, LimitThatCannotBeRead_ThenTheSharesHolds) {
+  const Settings kept = Kept({{"CUDA_DEVICE_MEMORY_LIMIT_0", "x"}, {"CUDA_DEVICE_SM_LIMIT", "x"}}, kShare);
+  EXPECT_EQ(kept.unread_memory_limits, 0u);
+  EXPECT_EQ(kept.unread_sm_limits, 0u);
+  EXPECT_EQ(kept.memory_limit[0], 2 * kGiB);
+  EXPECT_NE(Kept({}, {{"CUDA_DEVICE_MEMORY_LIMIT_0", "x"}}).unread_memory_limits, 0u) << "the share's own";
+}
+
 TEST(ParseBool, GivenUsualSpellings_ThenUnderstood) {
   for (const char* yes : {"true", "TRUE", "1", "t", "yes", "On"}) EXPECT_TRUE(ParseBool(yes, false)) << yes;
   for (const char* no : {"false", "0", "F", "no", "off"}) EXPECT_FALSE(ParseBool(no, true)) << no;
