@@ -98,6 +98,14 @@ class Witness {
     return true;
   }
 
+  void End() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+  }
+
  private:
   void Start() {
     const pid_t group_member = ::getpid();
@@ -110,13 +118,6 @@ class Witness {
     ::prctl(PR_SET_NAME, "hami-witness");
     if (::getppid() != group_member) ::_exit(0);
     while (true) ::pause();
-  }
-  void End() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
   }
   bool IsPending(int number) const {
     constexpr std::string_view kField = "\nShdPnd:\t";
@@ -136,9 +137,9 @@ bool ReachedCommand(const siginfo_t& info, pid_t command, Witness& witness) {
   return witness.Saw(info.si_signo) && ::getpgid(command) == ::getpgrp();
 }
 
-// Waits until the command has ended, passing on what others send to us alone.
-Ending WaitAndForward(pid_t command, const sigset_t& watched) {
-  Witness witness;
+// Waits until the command has ended, passing on what others send to us alone, and what is EARLY: that came before there
+// was a command.
+Ending WaitAndForward(pid_t command, const sigset_t& watched, sigset_t early, Witness& witness) {
   while (true) {
     int status = 0;
     const pid_t ended = ::waitpid(command, &status, WNOHANG);
@@ -148,7 +149,10 @@ Ending WaitAndForward(pid_t command, const sigset_t& watched) {
     }
     siginfo_t info{};
     const int number = ::sigwaitinfo(&watched, &info);
-    if (number > 0 && number != SIGCHLD && !ReachedCommand(info, command, witness)) ::kill(command, number);
+    if (number <= 0 || number == SIGCHLD) continue;
+    const bool reached = ReachedCommand(info, command, witness) && sigismember(&early, number) == 0;
+    sigdelset(&early, number);
+    if (!reached) ::kill(command, number);
   }
 }
 
@@ -159,11 +163,6 @@ tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& com
   const auto impossible = [](const char* what) {
     return tl::unexpected(StartFailure{{std::string(what) + ": " + std::strerror(errno), ""}, kRunFailed});
   };
-  int report[2];
-  if (::pipe2(report, O_CLOEXEC) != 0) return impossible("can not make a pipe");
-  base::Fd report_out(report[0]);
-  base::Fd report_in(report[1]);
-
   Inherited inherited{};
   sigset_t watched = ForwardedSignals();
   sigaddset(&watched, SIGCHLD);
@@ -172,6 +171,12 @@ tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& com
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGCHLD, &standard, &inherited.child_action);
   ::sigprocmask(SIG_BLOCK, &watched, &inherited.mask);
+  Witness witness;
+
+  int report[2];
+  if (::pipe2(report, O_CLOEXEC) != 0) return impossible("can not make a pipe");
+  base::Fd report_out(report[0]);
+  base::Fd report_in(report[1]);
 
   const pid_t supervisor = ::getpid();
   const pid_t child = ::fork();
@@ -179,13 +184,16 @@ tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& com
   if (child == 0) {
     BecomeCommand(command, Flatten(environment), inherited, supervisor, kept, report_in.get());
   }
+  sigset_t early;
+  ::sigpending(&early);
   report_in.Reset();
   int error_number = 0;
   ssize_t got = 0;
   do {
     got = ::read(report_out.get(), &error_number, sizeof error_number);
   } while (got < 0 && errno == EINTR);
-  const Ending ending = WaitAndForward(child, watched);
+  const Ending ending = WaitAndForward(child, watched, early, witness);
+  witness.End();
   // Until now this process held the share alive too: the command may have closed what it inherited, as daemons do, and
   // begin to use the GPU later. From here on only what it left in the background does.
   kept.clear();
