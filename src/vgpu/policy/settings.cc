@@ -131,7 +131,7 @@ bool ReadName(Settings* out, const char* entry, const char* end) {
   const uint32_t i = out->device_count++;
   memcpy(out->uuids[i], text, static_cast<size_t>(memory - text) + 1);
   out->memory_limit[i] = LowerLimit(out->memory_limit[i], size.bytes);
-  out->sm_limit[i] = LowerLimit(out->sm_limit[i], percent.value);
+  out->sm_limit[i] = LowerLimit(out->sm_limit[i], percent.value < 100 ? percent.value : 0);
   return true;
 }
 
