@@ -42,6 +42,7 @@ TEST(ShareEnvironment, GivenShare_WhenApplied_ThenHamisVariables) {
                              {"CUDA_DEVICE_SM_LIMIT", "30"},
                              {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/state/region.cache"},
                              {"CUDA_TASK_PRIORITY", "1"},
+                             {"HAMI_DEVICE_LIMITS", "GPU-aaaa=3072m:30,GPU-bbbb=3221225473:30"},
                              {"HAMI_SHARE", "train-1"},
                              {"LD_PRELOAD", "/lib/libvgpu.so"}};
   EXPECT_EQ(environment, expected);
