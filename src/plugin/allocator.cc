@@ -58,6 +58,7 @@ Record NewRecord(const Choice& choice, const std::vector<std::string>& slots, st
       choice.assumed ? "shares/" + NewId() : Concat({"containers/", record.owner.uid, "_", record.container_name});
   // Which of several like pods it is decides about nothing that protects the others.
   record.preload = choice.assumed || container == nullptr || !container->control_disabled;
+  record.share_file = true;
   record.given_at = now;
   return record;
 }
@@ -249,6 +250,7 @@ void Allocator::KeepOrLeave(const Record& before, Record& record) const {
   record.cache = before.cache;
   record.library = before.library;
   record.preload = before.preload;
+  record.share_file = before.share_file;
 }
 
 // On disk before anything else is told: from here on the grant is taken, whatever happens to us.

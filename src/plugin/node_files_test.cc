@@ -72,6 +72,31 @@ TEST_F(FoldersTest, GivenLimitsWhenAFolderIsMadeThenTheRegionHoldsThemByUuid) {
   EXPECT_EQ(snapshot->flags, region::kFlagFixedDevices) << "the container's own variables would count";
 }
 
+TEST_F(FoldersTest, ShareFile_ThenItSaysWhatTheEnvironmentSays) {
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1000 << 20, 30, 80ULL << 30}, {CardName(1), 2000ULL << 20, 0, 80ULL << 30}};
+  settings.priority = 0;
+  settings.core_policy = CorePolicy::kForce;
+  settings.runs_as = 4711;
+  Record record = ShareRecord("shares/x");
+  record.share_file = true;
+  const mode_t before = ::umask(077);
+  const base::Status made = folders_.Make(record, settings);
+  ::umask(before);
+  ASSERT_TRUE(made);
+  const std::string path = temp_.path() + "/shares/x/share.env";
+  EXPECT_EQ(Text(path), "CUDA_DEVICE_MEMORY_SHARED_CACHE=" + temp_.path() +
+                            "/r.cache\n"
+                            "CUDA_DEVICE_MEMORY_LIMIT_0=1048576000\nCUDA_DEVICE_SM_LIMIT_0=30\n"
+                            "CUDA_DEVICE_MEMORY_LIMIT_1=2097152000\nCUDA_DEVICE_SM_LIMIT_1=0\n"
+                            "HAMI_DEVICE_LIMITS=" +
+                            CardName(0) + "=1048576000:30," + CardName(1) +
+                            "=2097152000:0\n"
+                            "CUDA_TASK_PRIORITY=0\nGPU_CORE_UTILIZATION_POLICY=force\nCUDA_OVERSUBSCRIBE=false\n"
+                            "HAMI_FAIL_OPEN=false\nHAMI_COMMON_AREA=/run/hami-cpp/gpu-time\n");
+  EXPECT_EQ(ModeOf(path), 0644u);
+}
+
 // A8
 TEST_F(FoldersTest, GivenAPlaceThatIsTakenWhenAFolderIsMadeThenThatIsAnErrorThatNamesIt) {
   std::ofstream(temp_.path() + "/shares") << "no folder";

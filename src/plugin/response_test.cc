@@ -68,6 +68,15 @@ TEST_F(ResponseTest, GivenOneShareWhenAnsweredThenEnvironmentAndMountsAreHamisAn
   EXPECT_THAT(response.annotations, IsEmpty());
 }
 
+TEST_F(ResponseTest, ShareFile_ThenItIsMountedBesideTheLibraryAndReadOnly) {
+  record_.share_file = true;
+  const Response response = Make();
+  ASSERT_EQ(response.mounts.size(), 5u);
+  EXPECT_EQ(response.mounts[0].container_path, "/usr/local/vgpu") << "what is mounted in it comes after it";
+  EXPECT_EQ(response.mounts[2],
+            (Mount{"/usr/local/vgpu/share.env", "/usr/local/vgpu/containers/uid-a_c0/share.env", true}));
+}
+
 // A7
 TEST_F(ResponseTest, GivenAGrantInAnotherOrderThanTheBusWhenAnsweredThenLimitsAreInTheOrderOfTheBus) {
   record_.grant = {ShareOf(1, 2000, 20), ShareOf(0, 1000, 10)};

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "base/trash.h"
+#include "plugin/response.h"
 #include "region/region.h"
 
 namespace hami::plugin {
@@ -53,6 +54,43 @@ base::Status MakeRegion(const std::string& path, const RegionSettings& settings)
   const std::string text = "can not make the region " + path;
   if (error_number != 0) return base::FailErrno(text, error_number);
   return base::Fail(Concat({text, " (", region::StatusName(made), ")"}));
+}
+
+const char* PolicyName(CorePolicy policy) {
+  switch (policy) {
+    case CorePolicy::kForce:
+      return "force";
+    case CorePolicy::kDisable:
+      return "disable";
+    case CorePolicy::kDefault:
+      break;
+  }
+  return "default";
+}
+
+// The container's environment once more, for the processes that do not have it: logins over ssh, MPI between pods,
+// cron. The library takes from the environment only what gives them no more than this.
+std::string ShareText(const std::string& region_path, const RegionSettings& settings) {
+  std::vector<std::string> by_uuid;
+  std::string text = Concat({"CUDA_DEVICE_MEMORY_SHARED_CACHE=", region_path, "\n"});
+  for (std::size_t i = 0; i < settings.limits.size(); ++i) {
+    const DeviceLimit& limit = settings.limits[i];
+    const std::string memory = std::to_string(limit.memory_bytes), cores = std::to_string(limit.cores);
+    text += Concat({"CUDA_DEVICE_MEMORY_LIMIT_", std::to_string(i), "=", memory, "\n"});
+    text += Concat({"CUDA_DEVICE_SM_LIMIT_", std::to_string(i), "=", cores, "\n"});
+    by_uuid.push_back(Concat({limit.uuid, "=", memory, ":", cores}));
+  }
+  return Concat({text, "HAMI_DEVICE_LIMITS=", base::Join(by_uuid, ","), "\nCUDA_TASK_PRIORITY=",
+                 std::to_string(settings.priority), "\nGPU_CORE_UTILIZATION_POLICY=", PolicyName(settings.core_policy),
+                 "\nCUDA_OVERSUBSCRIBE=", settings.oversubscribe ? "true" : "false",
+                 "\nHAMI_FAIL_OPEN=false\nHAMI_COMMON_AREA=", kCommonInContainer, "\n"});
+}
+
+base::Status MakeShareFile(const std::string& path, const std::string& text) {
+  HAMI_TRY(base::WriteNewFile(path, text, 0644));
+  // Whoever the container runs as reads it.
+  if (::chmod(path.c_str(), 0644) != 0) return base::FailErrno("can not set the mode of " + path);
+  return {};
 }
 
 // A container whose user is known needs nobody else in its folder. Root may become anybody, so root's is open.
@@ -103,6 +141,11 @@ base::Status DiskShareFolders::Make(const Record& record, const RegionSettings& 
   HAMI_TRY(TakeAway(path));
   if (::mkdir(path.c_str(), 0700) != 0) return base::FailErrno("can not make the folder " + path);
   HAMI_TRY(MakeRegion(Concat({path, "/", record.cache}), settings));
+  if (record.share_file) {
+    // The folder has the same name in the container as root_ has here.
+    const std::string text = ShareText(Concat({root_, "/", record.cache}), settings);
+    HAMI_TRY(MakeShareFile(Concat({path, "/", region::kShareFile}), text));
+  }
   return SetOwner(path, settings.runs_as);
 }
 

@@ -165,6 +165,9 @@ inline constexpr size_t kShareNameBytes = 64;
 // nor renamed, but any folder around it can, except for the root folder.
 inline constexpr char kControlSign[] = "/.hami-cpp-control";
 
+// A file of this name beside the library or the life line says what the share may have, where the environment does not.
+inline constexpr char kShareFile[] = "share.env";
+
 // PrivateMeta.flags
 inline constexpr uint32_t kFlagFixedDevices = 1;   // NVML enumerates only the uuids of the region
 inline constexpr uint32_t kFlagOversubscribe = 2;  // allocations past the physical memory may spill to the host

@@ -35,6 +35,16 @@ SCENARIO(unlimited) {
   EXPECT(MemInfo().total > 60 * kGiB);
 }
 
+// Nothing is granted, by any way.
+SCENARIO(refused_for_ever) {
+  EXPECT_SAME(cuInit(0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_SAME(cuInit(0), CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr block = 0;
+  EXPECT(cuMemAlloc_v2(&block, 1 * kMiB) != CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  EXPECT(cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS);
+}
+
 // One request each that is refused, by several ways to ask.
 SCENARIO(refused_five_times) {
   Begin();

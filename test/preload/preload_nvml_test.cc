@@ -93,7 +93,7 @@ TEST_F(Preload, GivenFixedDevices_ThenOthersDoNotExistByAnyName) {
   }
   Pass({"limits", "2048"}, {{"CUDA_VISIBLE_DEVICES", uuids[1]}});
   // A device that the region does not name is not to be had by naming it.
-  Pass({"first_context_too_large"}, {{"CUDA_VISIBLE_DEVICES", uuids[2]}});
+  Pass({"visible"}, {{"CUDA_VISIBLE_DEVICES", uuids[2]}});
 }
 
 // Two instances of one GPU; the first is the container's.

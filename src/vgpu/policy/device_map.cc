@@ -90,8 +90,17 @@ void ListDevices(region::Attachment* a) {
   if (listed == 0) region::SetDevices(a, count, uuids);
 }
 
+// The place of the device of this name, in the region or, without one, among those that the settings name.
+int FindByName(const char* uuid) {
+  if (const region::Attachment* const a = attachment(); a != nullptr) return region::FindDevice(*a, uuid);
+  for (uint32_t i = 0; i < settings().device_count; ++i) {
+    if (strcmp(settings().uuids[i], uuid) == 0) return static_cast<int>(i);
+  }
+  return -1;
+}
+
 // The GPU that a MIG instance is a part of, by NVML.
-int ParentOfMig(const region::Attachment& a, const char* mig_uuid) {
+int ParentOfMig(const char* mig_uuid) {
   nvmlDevice_t instance = nullptr;
   nvmlDevice_t gpu = nullptr;
   char uuid[region::kUuidBytes];
@@ -101,23 +110,23 @@ int ParentOfMig(const region::Attachment& a, const char* mig_uuid) {
       real::nvmlDeviceGetUUID(gpu, uuid, sizeof uuid) != NVML_SUCCESS) {
     return -1;
   }
-  return region::FindDevice(a, uuid);
+  return FindByName(uuid);
 }
 
 // The uuids that may name this device, most specific first.
-int FindByUuid(const region::Attachment& a, CUdevice ordinal) {
+int FindByUuid(CUdevice ordinal) {
   CUuuid uuid{};
   char name[region::kUuidBytes];
   if (real::cuDeviceGetUuid_v2(&uuid, ordinal) == CUDA_SUCCESS) {
     for (const char* prefix : {"GPU-", "MIG-"}) {
       FormatUuid(prefix, uuid, name);
-      if (const int device = region::FindDevice(a, name); device >= 0) return device;
+      if (const int device = FindByName(name); device >= 0) return device;
     }
-    if (const int device = ParentOfMig(a, name); device >= 0) return device;
+    if (const int device = ParentOfMig(name); device >= 0) return device;
   }
   if (real::cuDeviceGetUuid(&uuid, ordinal) != CUDA_SUCCESS) return -1;
   FormatUuid("GPU-", uuid, name);
-  return region::FindDevice(a, name);
+  return FindByName(name);
 }
 
 // A limit that was meant never becomes none: where the environment has none for this device, the least of the file's,
@@ -236,11 +245,11 @@ int Determine(CUdevice ordinal) {
   int count = 0;
   if (real::cuDeviceGetCount(&count) != CUDA_SUCCESS) return kUnknown;  // not initialised: ask again later
   if (ordinal < 0 || ordinal >= count) return kUnlimited;               // the driver's own error follows
-  if (a == nullptr || region::DeviceCount(*a) == 0) return DeviceByPosition(ordinal);
-  if (const int device = FindByUuid(*a, ordinal); device >= 0) return device;
+  if (!DevicesAreFixed() && (a == nullptr || region::DeviceCount(*a) == 0)) return DeviceByPosition(ordinal);
+  if (const int device = FindByUuid(ordinal); device >= 0) return device;
   if (DevicesAreFixed()) return kForbidden;
   ReplaceForeignNames(a);
-  if (const int device = FindByUuid(*a, ordinal); device >= 0) return device;
+  if (const int device = FindByUuid(ordinal); device >= 0) return device;
   return Admit(a, ordinal);
 }
 
@@ -270,13 +279,13 @@ int DeviceOfHandle(nvmlDevice_t handle) {
   unsigned index = 0;
   int device = kUnlimited;
   const Locked locked(g_lock);
-  if (a != nullptr) {
-    ListDevices(a);
-    device = region::FindDevice(*a, uuid);
-    if (device < 0 && strncmp(uuid, "MIG-", 4) == 0) device = ParentOfMig(*a, uuid);
-    if (device < 0) {
+  if (a != nullptr) ListDevices(a);
+  if (a != nullptr || DevicesAreFixed()) {
+    device = FindByName(uuid);
+    if (device < 0 && strncmp(uuid, "MIG-", 4) == 0) device = ParentOfMig(uuid);
+    if (device < 0 && a != nullptr) {
       ReplaceForeignNames(a);
-      device = region::FindDevice(*a, uuid);
+      device = FindByName(uuid);
     }
     if (device < 0 && DevicesAreFixed()) device = kForbidden;
     if (device < 0 && !DevicesAreFixed() && region::DeviceCount(*a) < region::kMaxDevices) {
@@ -308,19 +317,27 @@ bool HandleOfOrdinal(CUdevice ordinal, nvmlDevice_t* out) {
 
 bool DevicesAreFixed() {
   const region::Attachment* const a = attachment();
-  return a != nullptr && (region::Flags(*a) & region::kFlagFixedDevices) != 0 && region::DeviceCount(*a) != 0;
+  if (a == nullptr) return settings().device_count != 0;
+  return (region::Flags(*a) & region::kFlagFixedDevices) != 0 && region::DeviceCount(*a) != 0;
 }
 
 unsigned FixedDeviceCount() {
   const region::Attachment* const a = attachment();
-  return a == nullptr ? 0 : region::DeviceCount(*a);
+  return a == nullptr ? settings().device_count : region::DeviceCount(*a);
 }
 
-nvmlReturn_t FixedDeviceHandle(unsigned index, nvmlDevice_t* out) {
+// The last byte of a name that is in its place is never written: a name ends.
+const char* FixedDeviceName(unsigned index) {
   const region::Attachment* const a = attachment();
-  if (a == nullptr || index >= region::DeviceCount(*a) || out == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  return a == nullptr ? settings().uuids[index] : a->region->uuids[index];
+}
+
+bool IsPartOfFixedDevice(const char* mig_uuid) { return ParentOfMig(mig_uuid) >= 0; }
+
+nvmlReturn_t FixedDeviceHandle(unsigned index, nvmlDevice_t* out) {
+  if (index >= FixedDeviceCount() || out == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   char uuid[region::kUuidBytes];
-  memcpy(uuid, a->region->uuids[index], sizeof uuid);
+  memcpy(uuid, FixedDeviceName(index), sizeof uuid);
   uuid[sizeof uuid - 1] = '\0';
   return real::nvmlDeviceGetHandleByUUID(uuid, out);
 }

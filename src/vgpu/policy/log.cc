@@ -97,6 +97,11 @@ LogLine& LogLine::Text(const char* text) {
   return *this;
 }
 
+LogLine& LogLine::Cut(const char* text, size_t most) {
+  for (; enabled_ && most != 0 && *text != '\0' && length_ < kCapacity - 1; --most) line_[length_++] = *text++;
+  return *text != '\0' ? Text("…") : *this;
+}
+
 LogLine& LogLine::Number(uint64_t value) {
   char digits[21];
   size_t at = sizeof digits;

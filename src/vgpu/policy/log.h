@@ -28,6 +28,8 @@ class LogLine {
   LogLine& operator=(const LogLine&) = delete;
 
   LogLine& Text(const char* text);
+  // No more than the first `most` bytes of it, so that what follows has room.
+  LogLine& Cut(const char* text, size_t most);
   LogLine& Number(uint64_t value);
   LogLine& Signed(int64_t value);
 

@@ -39,6 +39,9 @@ extern WipedWords g_words;
 // True when hooks have anything to do. The first call attaches; later ones cost one load.
 bool Active();
 
+// Once Active() was true: a limit that was meant cannot be read, so this process gets nothing.
+bool RefusesAll();
+
 const Settings& settings();  // valid once Active() was true
 Table& table();
 // nullptr while the counters are private.
