@@ -8,6 +8,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "device/vendor.h"
@@ -25,6 +26,8 @@ struct Admission {
   int code = 200;  // 400 not understood, 403 refused, 500 a request that no vendor can mean
   std::string message;
   base::json::array patch;  // JSON Patch; empty when nothing changes
+  // What was not taken as it is written, a sentence each: shown to the client that sent the pod. The shell bounds them.
+  std::vector<std::string> warnings{};
 };
 
 // ROOM: what the quotas of the namespace leave, of every vendor. That is the namespace of the AdmissionReview: the
