@@ -22,7 +22,8 @@ class AdmissionReview : public testing::Test {
     return AnswerReview(body, [this](const json::value& pod, std::string_view ns) {
       ++asked_;
       namespace_ = ns;
-      return sched::Admit(pod, {"hami-scheduler", true}, vendors_, quotas_.Rooms(ns));
+      return sched::Admit(pod, {"hami-scheduler", true}, vendors_,
+                          [&](const auto& traits) { return quotas_.Rooms(ns, traits); });
     });
   }
   static json::object Request(const json::value& pod) {
