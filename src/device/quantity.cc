@@ -21,6 +21,8 @@ constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr int kMaxExponent = 100;
 // Finer than the API's own nanos: what lies behind can only round up.
 constexpr std::size_t kFractionDigits = 18;
+// As many fit into 96 bits. A number with more is beyond 64 bits, or its exponent takes most of them away.
+constexpr std::size_t kMostDigits = 28;
 
 struct Suffix {
   std::string_view text;
@@ -70,15 +72,9 @@ std::optional<Suffix> ReadSuffix(std::string_view text) {
   return Suffix{"", false, negative ? -exponent : exponent};
 }
 
-// DIGITS as a number, or nothing when it would not fit 100 bits.
-std::optional<Wide> ReadDigits(std::string_view whole, std::string_view fraction) {
+Wide ReadDigits(std::string_view digits) {
   Wide value = 0;
-  for (const std::string_view part : {whole, fraction}) {
-    for (const char c : part) {
-      if (value >> 96 != 0) return std::nullopt;
-      value = value * 10 + static_cast<unsigned>(c - '0');
-    }
-  }
+  for (const char c : digits) value = value * 10 + static_cast<unsigned>(c - '0');
   return value;
 }
 
@@ -89,10 +85,8 @@ struct Rounded {
   bool whole = true;
 };
 
-// mantissa × 2^binary × 10^decimal, rounded up; REMAINDER says that the mantissa itself was cut.
-Rounded RoundUp(std::optional<Wide> mantissa, bool remainder, int binary, int decimal) {
-  if (!mantissa) return {kMax, true};
-  Wide value = *mantissa;
+// value × 2^binary × 10^decimal, rounded up; REMAINDER says that the value itself was cut.
+Rounded RoundUp(Wide value, bool remainder, int binary, int decimal) {
   for (; decimal < 0 && value != 0; ++decimal) {
     // Doubling before dividing keeps `0.5Gi` exact.
     for (; binary > 0 && value >> 100 == 0; --binary) value *= 2;
@@ -131,9 +125,15 @@ Result<Quantity> ParseQuantity(std::string_view text) {
   while (whole.size() > 1 && whole[0] == '0') whole.remove_prefix(1);
 
   const std::string_view kept = fraction.substr(0, kFractionDigits);
-  const bool cut = fraction.find_first_not_of('0', kept.size()) != std::string_view::npos;
-  const Rounded rounded = RoundUp(ReadDigits(whole, kept), cut, suffix->binary ? suffix->exponent : 0,
-                                  (suffix->binary ? 0 : suffix->exponent) - static_cast<int>(kept.size()));
+  std::string digits = base::Concat({whole, kept});
+  int decimal = (suffix->binary ? 0 : suffix->exponent) - static_cast<int>(kept.size());
+  bool cut = fraction.find_first_not_of('0', kept.size()) != std::string_view::npos;
+  if (digits.size() > kMostDigits) {
+    cut = cut || digits.find_first_not_of('0', kMostDigits) != std::string::npos;
+    decimal += static_cast<int>(digits.size() - kMostDigits);
+    digits.resize(kMostDigits);
+  }
+  const Rounded rounded = RoundUp(ReadDigits(digits), cut, suffix->binary ? suffix->exponent : 0, decimal);
   return Quantity{negative ? -rounded.value : rounded.value, rounded.whole, suffix->binary};
 }
 
