@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "device/pod.h"
+#include "device/quantity.h"
 
 namespace hami::device::testing {
 
@@ -89,6 +90,77 @@ inline bool InitDone(const std::vector<InitContainer>& containers, const json::o
          });
 }
 
+inline bool HasItems(const json::object& object, std::string_view key) {
+  const json::array* list = GetArray(object, key);
+  return list != nullptr && !list->empty();
+}
+
+// Nothing in the pod may be started anew.
+inline bool NeverAgain(const json::object& spec) {
+  bool never = GetString(spec, "restartPolicy") == "Never";
+  for (const char* kind : {"containers", "initContainers"}) {
+    ForEach(&spec, kind, [&](const json::object& container) {
+      const std::string policy = GetString(container, "restartPolicy").value_or("");
+      never = never && (policy.empty() || policy == "Never") && !HasItems(container, "restartPolicyRules");
+    });
+  }
+  return never;
+}
+
+inline bool CrossesNamespaces(const json::object& spec) {
+  bool crosses = false;
+  const auto look = [&](const json::object& term) {
+    const json::value* selector = term.if_contains("namespaceSelector");
+    crosses = crosses || HasItems(term, "namespaces") || (selector != nullptr && !selector->is_null());
+  };
+  const json::object* affinity = Object(spec, "affinity");
+  if (affinity == nullptr) return false;
+  for (const char* kind : {"podAffinity", "podAntiAffinity"}) {
+    const json::object* terms = Object(*affinity, kind);
+    ForEach(terms, "requiredDuringSchedulingIgnoredDuringExecution", look);
+    ForEach(terms, "preferredDuringSchedulingIgnoredDuringExecution", [&](const json::object& one) {
+      if (const json::object* term = Object(one, "podAffinityTerm")) look(*term);
+    });
+  }
+  return crosses;
+}
+
+inline bool AsksOfHost(const json::object& object) {
+  const json::object* resources = Object(object, "resources");
+  if (resources == nullptr) return false;
+  for (const char* kind : {"limits", "requests"}) {
+    const StringMap map = Texts(Object(*resources, kind), true);
+    for (const char* resource : {"cpu", "memory"}) {
+      const auto found = map.find(resource);
+      const auto quantity = ParseQuantity(found == map.end() ? "0" : found->second);
+      if (quantity && quantity->value > 0) return true;
+    }
+  }
+  return false;
+}
+
+inline bool BestEffort(const json::object* spec, const json::object* status) {
+  const std::string quality = status == nullptr ? "" : GetString(*status, "qosClass").value_or("");
+  if (!quality.empty()) return quality == "BestEffort";
+  bool asks = spec != nullptr && AsksOfHost(*spec);
+  for (const char* kind : {"containers", "initContainers"}) {
+    ForEach(spec, kind, [&](const json::object& container) { asks = asks || AsksOfHost(container); });
+  }
+  return !asks;
+}
+
+inline PodTraits ReadTraits(const json::object* spec, const json::object* status) {
+  PodTraits traits;
+  traits.best_effort = BestEffort(spec, status);
+  if (spec == nullptr) return traits;
+  traits.cross_namespace = CrossesNamespaces(*spec);
+  traits.priority_class = GetString(*spec, "priorityClassName").value_or("");
+  const json::value* deadline = spec->if_contains("activeDeadlineSeconds");
+  const std::string seconds = deadline == nullptr ? "" : QuantityText(*deadline);
+  traits.terminating = !seconds.empty() && seconds[0] >= '0' && seconds[0] <= '9';
+  return traits;
+}
+
 inline PodObject FromDocument(const json::value& document) {
   PodObject out;
   const json::object* object = document.if_object();
@@ -119,7 +191,8 @@ inline PodObject FromDocument(const json::value& document) {
     const std::string phase = GetString(*status, "phase").value_or("");
     pod.terminated = phase == "Succeeded" || phase == "Failed";
   }
-  pod.init_done = InitDone(pod.init_containers, status);
+  pod.init_done = spec != nullptr && NeverAgain(*spec) && InitDone(pod.init_containers, status);
+  pod.traits = ReadTraits(spec, status);
   return out;
 }
 

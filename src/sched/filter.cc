@@ -87,7 +87,7 @@ std::vector<QuotaRoom> Filter::Room(const device::Pod& pod, const Plan& plan) co
   for (std::size_t v = 0; v < vendors_.size(); ++v) {
     const int vendor = static_cast<int>(v);
     if (!plan.Asks(vendor)) continue;
-    const QuotaRoom room = ledger_.quotas().Room(pod.ns, vendor);
+    const QuotaRoom room = ledger_.quotas().Room(pod.ns, pod.traits, vendor);
     if (!room.limited() || !QuotaCanMatter(plan, vendor, room)) continue;
     rooms[v] = room;
     matters = true;

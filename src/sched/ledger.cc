@@ -164,9 +164,9 @@ void Ledger::ChargeQuota(const PodRecord& record, bool refund) {
     }
     if (use == QuotaUse{}) continue;
     if (refund) {
-      quotas_.Refund(record.ns, static_cast<int>(v), use);
+      quotas_.Refund(record.ns, record.traits, static_cast<int>(v), use);
     } else {
-      quotas_.Charge(record.ns, static_cast<int>(v), use);
+      quotas_.Charge(record.ns, record.traits, static_cast<int>(v), use);
     }
   }
 }
@@ -231,7 +231,6 @@ bool Ledger::UpsertPod(const device::Pod& pod) {
   PodRecord record;
   record.roles = Roles(pod);
   record.unreadable = told.unreadable;
-  // Once the init containers have ended they do not come back for this pod.
   record.init_done = pod.init_done || (known != nullptr && known->init_done);
   record.bound = bound || (known != nullptr && known->bound);
   record.assigned = AssignedTime(pod);
@@ -241,7 +240,8 @@ bool Ledger::UpsertPod(const device::Pod& pod) {
   const auto over = ahead_.find(pod.uid);
   if (over != ahead_.end() && !record.bound && over->second == record.assigned) return false;
   const bool moved = known != nullptr && (nodes_[known->node]->name() != *assigned || known->ns != pod.ns);
-  const bool stays = known != nullptr && !moved && known->bound == record.bound;
+  const bool requoted = known != nullptr && known->traits != pod.traits;
+  const bool stays = known != nullptr && !moved && !requoted && known->bound == record.bound;
   // All that a charge is made of: then it need not be made.
   const bool alike = stays && known->allocation == told.allocation && known->roles == record.roles &&
                      known->unreadable == record.unreadable && known->init_done == record.init_done;
@@ -250,7 +250,7 @@ bool Ledger::UpsertPod(const device::Pod& pod) {
     record.charge = ChargeOf(record.allocation, record.roles, record.init_done);
     record.charge.unreadable = record.unreadable;
   }
-  const bool recharged = !alike && (known == nullptr || moved || known->charge != record.charge);
+  const bool recharged = !alike && (known == nullptr || moved || requoted || known->charge != record.charge);
   if (stays && !recharged) {
     ++counters_.events;
     PodRecord* same = Mutable(pod.uid);
@@ -270,6 +270,7 @@ bool Ledger::UpsertPod(const device::Pod& pod) {
   record.uid = pod.uid;
   record.ns = pod.ns;
   record.name = pod.name;
+  record.traits = pod.traits;
   RemovePod(pod.uid);
   NodeAt(*assigned, record.node);
   Insert(std::move(record));
@@ -283,6 +284,7 @@ void Ledger::Assume(const device::Pod& pod, std::string_view node, const device:
   record.uid = pod.uid;
   record.ns = pod.ns;
   record.name = pod.name;
+  record.traits = pod.traits;
   record.roles = Roles(pod);
   record.allocation = allocation;
   record.charge = ChargeOf(record.allocation, record.roles, false);

@@ -34,6 +34,7 @@ struct PodRecord {
   std::string uid;
   std::string ns;
   std::string name;
+  device::PodTraits traits;
   NodeId node = kNoNode;
   std::vector<Role> roles;
   device::Allocation allocation;

@@ -12,11 +12,13 @@ namespace {
 
 using base::Result;
 
-ContainerPlan PlanContainer(const device::Container& container, Role role, const device::Vendors& vendors) {
+Result<ContainerPlan> PlanContainer(const device::Container& container, Role role, const device::Vendors& vendors) {
   ContainerPlan plan;
   plan.role = role;
   for (std::size_t i = 0; i < vendors.size(); ++i) {
-    if (auto request = vendors[i]->ParseRequest(container)) plan.asks.push_back({static_cast<int>(i), *request});
+    const auto request = vendors[i]->ParseRequest(container);
+    HAMI_TRY(request);
+    if (*request) plan.asks.push_back({static_cast<int>(i), **request});
   }
   return plan;
 }
@@ -90,15 +92,27 @@ bool Plan::empty() const {
                      [](const ContainerPlan& container) { return container.asks.empty(); });
 }
 
-Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, const PolicyDefaults& defaults) {
-  Plan plan;
-  plan.containers.reserve(pod.init_containers.size() + pod.containers.size());
+Result<std::vector<ContainerPlan>> PlanContainers(const device::Pod& pod, const device::Vendors& vendors) {
+  std::vector<ContainerPlan> plans;
+  plans.reserve(pod.init_containers.size() + pod.containers.size());
   for (const device::InitContainer& container : pod.init_containers) {
-    plan.containers.push_back(PlanContainer(container, container.sidecar ? Role::kSidecar : Role::kInit, vendors));
+    auto plan = PlanContainer(container, container.sidecar ? Role::kSidecar : Role::kInit, vendors);
+    HAMI_TRY(plan);
+    plans.push_back(*std::move(plan));
   }
   for (const device::Container& container : pod.containers) {
-    plan.containers.push_back(PlanContainer(container, Role::kApp, vendors));
+    auto plan = PlanContainer(container, Role::kApp, vendors);
+    HAMI_TRY(plan);
+    plans.push_back(*std::move(plan));
   }
+  return plans;
+}
+
+Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, const PolicyDefaults& defaults) {
+  Plan plan;
+  auto containers = PlanContainers(pod, vendors);
+  HAMI_TRY(containers);
+  plan.containers = *std::move(containers);
   if (plan.empty()) return plan;
 
   const std::string* text = device::Find(pod.annotations, device::kScoringWeights);

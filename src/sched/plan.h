@@ -45,7 +45,10 @@ struct Plan {
   bool empty() const;
 };
 
-// Errors: scoring weights that are not understood.
+// What the containers ask, init first. Errors: an amount that cannot be taken.
+base::Result<std::vector<ContainerPlan>> PlanContainers(const device::Pod& pod, const device::Vendors& vendors);
+
+// Errors: the same, or scoring weights that are not understood.
 base::Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, const PolicyDefaults& defaults);
 
 }  // namespace hami::sched

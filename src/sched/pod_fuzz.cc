@@ -26,7 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ledger.SetCards("a", 0, sched::testing::Cards("a", 2));
   ledger.quotas().Set("default", "q", {{"limits.nvidia.com/gpumem", "9000"}});
 
-  const auto admission = sched::Admit(*document, {"hami-scheduler", true}, vendors, ledger.quotas().Rooms("default"));
+  const auto admission = sched::Admit(*document, {"hami-scheduler", true}, vendors,
+                                      [&](const auto& traits) { return ledger.quotas().Rooms("default", traits); });
   auto mutated = *document;
   if (admission.allowed && !kube::ApplyJsonPatch(mutated, admission.patch)) std::abort();
   const auto pod = device::ReadPod(text);

@@ -50,6 +50,15 @@ int Compare(SortKey key, const CardRank& a, const CardRank& b) {
 
 bool SpreadsNodes(std::string_view policy) { return policy == "spread"; }
 
+bool KnownDevicePolicy(std::string_view policy) {
+  if (policy == "mutex" || policy == "topology-aware") return true;
+  const std::vector<std::string> parts = base::Split(policy, ',');
+  return std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
+    const std::string_view word = base::Trim(part);
+    return word == "binpack" || word == "spread" || word == "numa";
+  });
+}
+
 DevicePolicy ParseDevicePolicy(std::string_view policy, bool numa_bind) {
   if (policy.find(',') != std::string_view::npos || policy == "numa") return ParseChain(policy, numa_bind);
   DevicePolicy out;

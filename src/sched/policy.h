@@ -23,6 +23,9 @@ struct DevicePolicy {
   bool topology = false;
 };
 
+// Whether every word of POLICY says something; empty does: the default.
+bool KnownDevicePolicy(std::string_view policy);
+
 DevicePolicy ParseDevicePolicy(std::string_view policy, bool numa_bind);
 
 // What the keys look at.

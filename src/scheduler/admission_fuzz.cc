@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto answer =
       hami::scheduler::AnswerReview(body, [&](const json::value& pod, std::string_view ns) -> hami::sched::Admission {
         seen = pod;
-        return hami::sched::Admit(pod, {"hami-scheduler", true}, vendors, quotas.Rooms(ns));
+        return hami::sched::Admit(pod, {"hami-scheduler", true}, vendors,
+                                  [&](const auto& traits) { return quotas.Rooms(ns, traits); });
       });
   const json::value document = json::parse(answer.body);
   Check(document.at("kind") == "AdmissionReview");

@@ -22,7 +22,8 @@ class AdmissionReview : public testing::Test {
     return AnswerReview(body, [this](const json::value& pod, std::string_view ns) {
       ++asked_;
       namespace_ = ns;
-      return sched::Admit(pod, {"hami-scheduler", true}, vendors_, quotas_.Rooms(ns));
+      return sched::Admit(pod, {"hami-scheduler", true}, vendors_,
+                          [&](const auto& traits) { return quotas_.Rooms(ns, traits); });
     });
   }
   static json::object Request(const json::value& pod) {
@@ -38,6 +39,15 @@ class AdmissionReview : public testing::Test {
   static json::value GpuPod() {
     return json::parse(R"({"kind":"Pod","metadata":{"generateName":"job-"},"spec":{"containers":[
         {"name":"main","resources":{"limits":{"nvidia.com/gpumem":"3000"}}}]}})");
+  }
+
+  static std::vector<std::string> Warnings(const AdmissionAnswer& answer) {
+    std::vector<std::string> warnings;
+    const json::value document = json::parse(answer.body);
+    for (const json::value& warning : document.at("response").at("warnings").as_array()) {
+      warnings.emplace_back(warning.as_string().c_str());
+    }
+    return warnings;
   }
 
   device::Vendors vendors_ = [] {
@@ -103,6 +113,32 @@ TEST_F(AdmissionReview, SomebodyElsesPodIsAllowedWithAnExplanation) {
 TEST_F(AdmissionReview, TheQuotaOfTheReviewsNamespaceCounts) {
   quotas_.Set("team", "q", {{"limits.nvidia.com/gpumem", "2000"}});
   EXPECT_THAT(Answer(Review(Request(GpuPod()))).body, HasSubstr("exceeding resource quota"));
+}
+
+TEST_F(AdmissionReview, WarningsComeBackShortAndFew) {
+  sched::Admission admission;
+  admission.warnings = {"short", std::string(120, 'x'), std::string(121, 'y'), "a\nline", ""};
+  for (int i = 0; i < 121; ++i) admission.warnings.back() += "é";
+  for (const char* version : {"admission.k8s.io/v1", "admission.k8s.io/v1beta1"}) {
+    for (const bool allowed : {true, false}) {
+      admission.allowed = allowed;
+      const auto review = json::serialize(Review(Request(GpuPod()), version));
+      const AdmissionAnswer answer = AnswerReview(review, [&](const auto&, auto) { return admission; });
+      const std::vector<std::string> warnings = Warnings(answer);
+      ASSERT_EQ(warnings.size(), 5U);
+      EXPECT_EQ(warnings[0], "short");
+      EXPECT_EQ(warnings[1], std::string(120, 'x'));
+      EXPECT_EQ(warnings[2], std::string(117, 'y') + "...");
+      EXPECT_EQ(warnings[3], "a?line");
+      EXPECT_EQ(warnings[4].size(), 117U * 2 + 3) << "117 characters of two bytes, and an ellipsis";
+    }
+  }
+  admission.warnings.assign(12, "again");
+  const AdmissionAnswer answer =
+      AnswerReview(json::serialize(Review(Request(GpuPod()))), [&](const auto&, auto) { return admission; });
+  const std::vector<std::string> warnings = Warnings(answer);
+  ASSERT_EQ(warnings.size(), kMostWarnings + 1);
+  EXPECT_EQ(warnings[kMostWarnings], "2 more warnings are left out");
 }
 
 TEST_F(AdmissionReview, WhatIsNoCreationOfAPodIsAllowedAsItIs) {

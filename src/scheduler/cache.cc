@@ -114,9 +114,14 @@ class QuotaFeed final : public kube::Handler {
     }
     const auto quota = kube::ReadQuota(*change.object);
     if (!quota) return base::LogWarning("a resource quota is left out: " + quota.error().message);
-    books_.Locked([&](State& state) {
-      if (state.ledger.quotas().Set(change.ns, change.name, quota->hard)) state.RoomMade({});
+    sched::QuotaScopes scopes;
+    for (const kube::QuotaScope& scope : quota->scopes) scopes.push_back({scope.name, scope.what, scope.values});
+    const std::string complaint = books_.Locked([&](State& state) {
+      sched::QuotaBooks& quotas = state.ledger.quotas();
+      if (quotas.Set(change.ns, change.name, quota->hard, std::move(scopes))) state.RoomMade({});
+      return quotas.Complaint(change.ns, change.name);
     });
+    if (!complaint.empty()) base::LogWarning(base::Concat({"namespace ", change.ns, ": ", complaint}));
   }
 
  private:

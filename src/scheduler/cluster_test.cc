@@ -393,7 +393,7 @@ TEST_F(ClusterTest, GivenAPodThatWasRefused_WhenAQuotasUseIsWritten_ThenNoNodeCh
   server_.Put(kube::kResourceQuotas, {{"metadata", {{"name", "q"}, {"namespace", "next"}}},
                                       {"spec", {{"hard", {{"limits.nvidia.com/gpumem", "100"}}}}}});
   ASSERT_TRUE(Eventually([&] {
-    return scheduler.books.Read([](const State& state) { return state.ledger.quotas().Room("next", 0).limited(); });
+    return scheduler.books.Read([](const State& state) { return state.ledger.quotas().Room("next", {}, 0).limited(); });
   }));
   scheduler.keeper.RunOnce();
   EXPECT_EQ(NodeAnnotation("n1", kRoomMade) + NodeAnnotation("n2", kRoomMade), "");

@@ -34,7 +34,9 @@ AdmissionAnswer Reviews::Answer(std::string_view body) {
 
 AdmissionAnswer Reviews::Decide(std::string_view body) const {
   return AnswerReview(body, [this](const base::json::value& pod, std::string_view ns) {
-    const auto room = books_.Read([ns](const State& state) { return state.ledger.quotas().Rooms(ns); });
+    const auto room = [this, ns](const device::PodTraits& traits) {
+      return books_.Read([&](const State& state) { return state.ledger.quotas().Rooms(ns, traits); });
+    };
     return sched::Admit(pod, config_, books_.vendors(), room);
   });
 }

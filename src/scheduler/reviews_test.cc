@@ -27,11 +27,12 @@ class Watched : public device::Vendor {
  public:
   explicit Watched(const std::function<void()>& look) : look_(look) {}
 
-  base::Result<bool> Mutate(json::object& container, json::object& pod_spec) const override {
+  base::Result<bool> Mutate(json::object& container, json::object& pod_spec,
+                            device::Warnings& warnings) const override {
     look_();
-    return inner_.Mutate(container, pod_spec);
+    return inner_.Mutate(container, pod_spec, warnings);
   }
-  std::optional<device::Request> ParseRequest(const device::Container& container) const override {
+  base::Result<std::optional<device::Request>> ParseRequest(const device::Container& container) const override {
     look_();
     return inner_.ParseRequest(container);
   }
