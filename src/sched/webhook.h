@@ -8,6 +8,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "device/vendor.h"
@@ -25,11 +26,16 @@ struct Admission {
   int code = 200;  // 400 not understood, 403 refused, 500 a request that no vendor can mean
   std::string message;
   base::json::array patch;  // JSON Patch; empty when nothing changes
+  // What was not taken as it is written, a sentence each: shown to the client that sent the pod. The shell bounds them.
+  std::vector<std::string> warnings{};
 };
 
 // ROOM: what the quotas of the namespace leave, of every vendor. That is the namespace of the AdmissionReview: the
 // pod's own is often still empty.
 Admission Admit(const base::json::value& pod, const WebhookConfig& config, const device::Vendors& vendors,
                 std::span<const QuotaRoom> room);
+
+// Whether some container of POD asks for devices, or tries to; whatever scheduler it names.
+bool AsksForDevices(const base::json::value& pod, const device::Vendors& vendors);
 
 }  // namespace hami::sched

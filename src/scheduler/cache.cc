@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "device/allocation_codec.h"
 #include "device/annotations.h"
+#include "device/grant_seal.h"
 #include "device/lists.h"
 #include "kube/views.h"
 #include "net/time.h"
@@ -148,8 +149,11 @@ const base::Parts kNodeParts = kNodeMembers;
 
 BookedPod::BookedPod(const device::Vendors& vendors)
     : annotations_{device::kAssignedNode, device::kAssignedTime, device::kBindPhase, device::kBindTime,
-                   device::kMigAllocations} {
-  for (const auto& vendor : vendors) annotations_.emplace_back(vendor->allocated_annotation());
+                   device::kMigAllocations, device::kGrantSeal} {
+  for (const auto& vendor : vendors) {
+    annotations_.emplace_back(vendor->allocated_annotation());
+    for (const std::string_view resource : vendor->resources()) quantities_.push_back(resource);
+  }
 }
 
 kube::ReadObject ReadPods(const device::PodFields& fields, device::PodObject& object) {

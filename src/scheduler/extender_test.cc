@@ -203,6 +203,8 @@ class TellingVendor final : public device::Vendor {
   std::string_view register_annotation() const override { return "register"; }
   std::string_view count_resource() const override { return "nvidia.com/gpu"; }
   std::optional<device::Request> ParseRequest(const device::Container&) const override { return device::Request{}; }
+  std::optional<device::Request> MostOf(const device::Container&) const override { return device::Request{}; }
+  std::vector<std::string_view> resources() const override { return {}; }
   device::CardRules ParseRules(const device::StringMap&) const override { return {}; }
   base::Result<device::NodeCards> ReadNode(std::string_view node, const device::StringMap&) const override {
     on_read_();

@@ -73,6 +73,23 @@ std::optional<Request> NvidiaVendor::ParseRequest(const Container& container) co
   return request;
 }
 
+std::vector<std::string_view> NvidiaVendor::resources() const {
+  return {config_.count_resource, config_.memory_resource, config_.memory_percent_resource, config_.core_resource};
+}
+
+std::optional<Request> NvidiaVendor::MostOf(const Container& container) const {
+  std::optional<Request> request = ParseRequest(container);
+  if (!request) return request;
+  const auto says = [&](const std::string& resource) { return Amount(container, resource).value_or(0) > 0; };
+  if (!says(config_.memory_resource) && !says(config_.memory_percent_resource)) {
+    request->memory = 0;
+    request->memory_percent = 100;
+  }
+  // Also where it is 0: a whole card is given with all its cores.
+  if (!says(config_.core_resource)) request->cores = 100;
+  return request;
+}
+
 CardRules NvidiaVendor::ParseRules(const StringMap& annotations) const {
   const auto list = [&](const char* key) {
     const std::string* text = Find(annotations, key);
