@@ -92,6 +92,32 @@ std::string_view StatusReason(int code) {
   }
 }
 
+// At most LIMIT characters of UTF-8 text.
+std::string Shortened(std::string text, std::size_t limit) {
+  constexpr std::string_view kEllipsis = "...";
+  std::size_t characters = 0;
+  std::size_t cut = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U) continue;
+    if (characters == limit - kEllipsis.size()) cut = i;
+    if (++characters > limit) return text.substr(0, cut).append(kEllipsis);
+  }
+  return text;
+}
+
+// A header of the API server's answer carries each: control characters would make it drop the sentence.
+json::array Bounded(const std::vector<std::string>& warnings) {
+  json::array bounded;
+  for (const std::string& warning : warnings) {
+    if (bounded.size() == kMostWarnings) {
+      bounded.emplace_back(std::to_string(warnings.size() - kMostWarnings) + " more warnings are left out");
+      break;
+    }
+    bounded.emplace_back(Shortened(base::Printable(warning), kWarningCharacters));
+  }
+  return bounded;
+}
+
 AdmissionAnswer Write(const std::string& api_version, const std::string& uid, const sched::Admission& admission) {
   json::object response{{"uid", uid}, {"allowed", admission.allowed}};
   const bool patched = admission.allowed && !admission.patch.empty();
@@ -107,6 +133,7 @@ AdmissionAnswer Write(const std::string& api_version, const std::string& uid, co
     }
     response["status"] = std::move(status);
   }
+  if (!admission.warnings.empty()) response["warnings"] = Bounded(admission.warnings);
   const json::object answer{
       {"kind", "AdmissionReview"}, {"apiVersion", api_version}, {"response", std::move(response)}};
   return {200, json::serialize(answer), admission.allowed, patched};

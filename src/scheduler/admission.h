@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AdmissionReview, v1 and v1beta1, around a decision about a pod: reads the review, echoes its uid and version, carries
-// the JSON Patch in base64. Total: every body has an answer in the shape of a review, so that whoever sent it reads a
-// sentence and no broken connection. What is neither a creation nor a change of a pod is allowed as it is.
+// the JSON Patch in base64, and warnings. Total: every body has an answer in the shape of a review, so that whoever sent
+// it reads a sentence and no broken connection. What is neither a creation nor a change of a pod is allowed as it is.
 
 #pragma once
 
@@ -29,6 +29,11 @@ struct AdmissionAnswer {
   bool allowed = false;
   bool patched = false;
 };
+
+// Of an answer's warnings. Kubernetes asks for 120 characters and cuts what is longer in sum than 4,096 bytes; what is
+// beyond the number is one more sentence that says so.
+inline constexpr std::size_t kWarningCharacters = 120;
+inline constexpr std::size_t kMostWarnings = 10;
 
 AdmissionAnswer AnswerReview(std::string_view body, const AdmitPod& admit);
 

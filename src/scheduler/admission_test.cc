@@ -42,6 +42,15 @@ class AdmissionReview : public testing::Test {
         {"name":"main","resources":{"limits":{"nvidia.com/gpumem":"3000"}}}]}})");
   }
 
+  static std::vector<std::string> Warnings(const AdmissionAnswer& answer) {
+    std::vector<std::string> warnings;
+    const json::value document = json::parse(answer.body);
+    for (const json::value& warning : document.at("response").at("warnings").as_array()) {
+      warnings.emplace_back(warning.as_string().c_str());
+    }
+    return warnings;
+  }
+
   device::Vendors vendors_ = [] {
     device::NvidiaConfig config = sched::testing::DefaultNvidia();
     config.default_count = 1;
@@ -120,6 +129,32 @@ TEST_F(AdmissionReview, OfAChangeTheUserAndWhatWasBeforeAreAskedAbout) {
   Answer(Review(request));
   EXPECT_TRUE(changes_);
   EXPECT_EQ(asked_, 2);
+}
+
+TEST_F(AdmissionReview, WarningsComeBackShortAndFew) {
+  sched::Admission admission;
+  admission.warnings = {"short", std::string(120, 'x'), std::string(121, 'y'), "a\nline", ""};
+  for (int i = 0; i < 121; ++i) admission.warnings.back() += "é";
+  for (const char* version : {"admission.k8s.io/v1", "admission.k8s.io/v1beta1"}) {
+    for (const bool allowed : {true, false}) {
+      admission.allowed = allowed;
+      const auto review = json::serialize(Review(Request(GpuPod()), version));
+      const AdmissionAnswer answer = AnswerReview(review, [&](const auto&, auto) { return admission; });
+      const std::vector<std::string> warnings = Warnings(answer);
+      ASSERT_EQ(warnings.size(), 5U);
+      EXPECT_EQ(warnings[0], "short");
+      EXPECT_EQ(warnings[1], std::string(120, 'x'));
+      EXPECT_EQ(warnings[2], std::string(117, 'y') + "...");
+      EXPECT_EQ(warnings[3], "a?line");
+      EXPECT_EQ(warnings[4].size(), 117U * 2 + 3) << "117 characters of two bytes, and an ellipsis";
+    }
+  }
+  admission.warnings.assign(12, "again");
+  const AdmissionAnswer answer =
+      AnswerReview(json::serialize(Review(Request(GpuPod()))), [&](const auto&, auto) { return admission; });
+  const std::vector<std::string> warnings = Warnings(answer);
+  ASSERT_EQ(warnings.size(), kMostWarnings + 1);
+  EXPECT_EQ(warnings[kMostWarnings], "2 more warnings are left out");
 }
 
 TEST_F(AdmissionReview, WhatIsNoCreationOfAPodIsAllowedAsItIs) {
