@@ -103,8 +103,12 @@ const device::Device* CardOf(const Node& node, const std::string& uuid) {
 
 Claim ReadClaim(const device::Pod& pod, const device::Vendors& vendors, Trust trust) {
   Claim claim;
-  if (trust == Trust::kDoubted) return claim;
   const bool bound = !pod.node_name.empty();
+  if (trust == Trust::kDoubted) {
+    claim.any = claim.unreadable =
+        bound && std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) { return Asks(pod, *vendor); });
+    return claim;
+  }
   for (std::size_t v = 0; v < vendors.size(); ++v) {
     const std::string* text = device::Find(pod.annotations, vendors[v]->allocated_annotation());
     if (text == nullptr) continue;

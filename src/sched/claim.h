@@ -18,7 +18,7 @@ namespace hami::sched {
 enum class Trust {
   kProven,    // the scheduler's word: counted as it is written
   kBelieved,  // counted up to the pod's own request
-  kDoubted,   // not counted
+  kDoubted,   // not counted: a pod that runs and asks for devices holds what nobody can tell
 };
 
 // Of a share whose memory is a part of its card: what that part is depends on the card.

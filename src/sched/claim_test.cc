@@ -85,8 +85,6 @@ TEST_F(ClaimTest, APercentageIsOfTheCardWheneverThatIsSeen) {
 TEST_F(ClaimTest, WhatAsksForAWholeCardHoldsNoMoreThanOne) {
   See(Running(Asks(1, 0), "n-0,NVIDIA,99999999,5000:;"));
   EXPECT_EQ(Used(0), (device::CardState{10000, 1, 100}));
-  See(Running(PodOf("v", Wants(1, 0)), "n-1,NVIDIA,-5000,-50:;"));
-  EXPECT_EQ(Used(1), (device::CardState{0, 1, 0}));
 }
 
 TEST_F(ClaimTest, ARunningPodGivesNothingBack) {
@@ -142,18 +140,38 @@ TEST_F(ClaimTest, ASealedClaimIsTheTruthWhateverWasBelieved) {
   EXPECT_EQ(Used(1).memory, 0);
 }
 
-TEST_F(ClaimTest, ADoubtedClaimCountsNothingAndTakesNothingBack) {
-  See(Running(Asks(1, 9000), "n-0,NVIDIA,9000,0:;"), Trust::kDoubted);
-  EXPECT_EQ(ledger_.pod_count(), 0U);
+TEST_F(ClaimTest, ADoubtedClaimTakesNothingBack) {
   See(Running(Asks(1, 9000), "n-0,NVIDIA,9000,0:;"), Trust::kProven);
   See(Running(Asks(1, 9000), "n-1,NVIDIA,1,0:;"), Trust::kDoubted);
   EXPECT_EQ(Used(0).memory, 9000);
-  // Also where the watch shows the pod before the answer to our Binding comes.
+  EXPECT_TRUE(Open());
+}
+
+TEST_F(ClaimTest, OfADoubtedPodNobodyKnowsWhatItHolds) {
+  device::Pod pod = Running(Asks(1, 9000), "n-0,NVIDIA,9000,0:;");
+  pod.node_name.clear();
+  See(pod, Trust::kDoubted);
+  EXPECT_EQ(ledger_.pod_count(), 0U) << "it runs nowhere";
+  See(Running(PodOf("v", {}), "n-0,NVIDIA,9000,0:;"), Trust::kDoubted);
+  EXPECT_EQ(ledger_.pod_count(), 0U) << "it asks for nothing";
+  See(Running(Asks(1, 9000), "n-0,NVIDIA,9000,0:;"), Trust::kDoubted);
+  EXPECT_FALSE(Open());
+  EXPECT_EQ(Used(0).memory, 0);
+  See(Running(Asks(1, 9000), "n-0,NVIDIA,9000,0:;"), Trust::kProven);
+  EXPECT_TRUE(Open());
+  EXPECT_EQ(Used(0).memory, 9000);
+}
+
+// The watch shows the pod before the answer to our Binding comes.
+TEST_F(ClaimTest, WhatWeMayHaveBoundIsChargedUntilThatIsKnown) {
   device::Pod pod = PodOf("v", Wants(1, 800));
   ledger_.Assume(pod, "n", {{{0, {{{"n-0", "NVIDIA", 800, 0}}}}}, {}}, 100);
   See(Running(pod, "n-1,NVIDIA,1,0:;"), Trust::kDoubted);
-  EXPECT_EQ(Used(0).memory, 9800);
-  EXPECT_TRUE(ledger_.FindPod("v")->bound);
+  EXPECT_EQ(Used(0).memory, 800);
+  EXPECT_FALSE(Open()) << "it may hold another's grant";
+  ledger_.Confirm("v");
+  EXPECT_TRUE(Open());
+  EXPECT_EQ(Used(0).memory, 800);
 }
 
 TEST_F(ClaimTest, AnUnreadableTextClosesTheNodeOfAPodThatRunsThereAlone) {

@@ -245,17 +245,23 @@ bool Ledger::UpsertSettled(const PodRecord& known, const device::Pod& pod, Trust
   const bool init_done = known.init_done || pod.init_done;
   const bool same =
       claim.any && !claim.unreadable && !known.unreadable && SameGrant(claim.allocation, known.allocation);
-  if (known.bound && known.init_done == init_done && (!claim.any || (same && claim.allocation == known.allocation))) {
+  const bool told_nothing = !claim.any || (claim.unreadable && !known.unreadable);
+  const bool proves = known.believed && trust == Trust::kProven;
+  const bool nothing_new = told_nothing || (same && !proves && claim.allocation == known.allocation);
+  if (known.bound && known.init_done == init_done && nothing_new) {
     ++counters_.events;
     return false;
   }
   PodRecord next = known;
+  // By us, or by another scheduler with another grant: until our Binding is known to be the one, or the grant is proven,
+  // nobody can tell.
+  if (!known.bound && trust == Trust::kDoubted) next.unreadable = true;
   next.bound = true;
   next.own = next.held = false;
   next.init_done = init_done;
   next.roles = Roles(pod);
-  if (same) next.allocation = std::move(claim.allocation);  // the plugin may have added identities
-  if (claim.any && !same && (!claim.unreadable || known.unreadable)) {
+  if (same && !proves) next.allocation = std::move(claim.allocation);  // the plugin may have added identities
+  if (!told_nothing && (!same || proves)) {
     PodRecord told = next;
     told.allocation = std::move(claim.allocation);
     told.parts = std::move(claim.parts);
@@ -286,7 +292,8 @@ bool Ledger::Replace(PodRecord record, const std::string& at) {
     }
     if (known->bound == record.bound && record.charge == known->charge) {
       ++counters_.events;
-      Refresh(*Mutable(record.uid), std::move(record));
+      PodRecord* const same = Mutable(record.uid);
+      Refresh(*same, std::move(record));
       return false;
     }
     before = known->charge;
@@ -342,6 +349,11 @@ bool Ledger::Confirm(std::string_view uid) {
   ClearDeadline(*record);
   record->bound = true;
   record->own = record->held = false;
+  if (record->unreadable && !record->believed) {
+    PodRecord clear = *record;
+    clear.unreadable = false;
+    Replace(std::move(clear), nodes_[record->node]->name());
+  }
   return true;
 }
 

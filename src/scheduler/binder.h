@@ -117,6 +117,7 @@ class Binder {
   base::Status Post(Work& work);
   base::Status AfterSilence(Work& work, const Pending& pending, const kube::Error& error);
   Fate Examine(const Pending& pending, const PodView& pod, std::string& why) const;
+  Fate ExamineSealed(const Pending& pending, const PodView& pod, std::string& why) const;
   static device::StringMap LabelsFor(const std::string& node);
   void Succeed(const Owner& pod);
   // The same of a Binding whose answer was not heard.

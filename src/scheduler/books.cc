@@ -103,11 +103,13 @@ bool State::PodSeen(const device::Pod& pod) {
 bool State::Book(const device::Pod& pod) {
   const sched::Trust trust = judge_ ? judge_(pod) : sched::Trust::kBelieved;
   const std::string_view told = device::TextAt(pod.annotations, device::kAssignedNode);
-  if (trust != sched::Trust::kProven || pod.node_name.empty() || told == pod.node_name)
+  if (trust == sched::Trust::kBelieved || pod.node_name.empty() || told == pod.node_name) {
     return ledger.UpsertPod(pod, trust);
-  device::Pod sealed = pod;  // for the node on which it runs, whatever was written over it since
-  sealed.annotations[device::kAssignedNode] = pod.node_name;
-  return ledger.UpsertPod(sealed, trust);
+  }
+  // With keys only the node counts on which it runs, whatever is written.
+  device::Pod there = pod;
+  there.annotations[device::kAssignedNode] = pod.node_name;
+  return ledger.UpsertPod(there, trust);
 }
 
 void State::PodGone(std::string_view uid) {

@@ -219,9 +219,11 @@ struct Reader {
                "keys that grants are sealed with, the same as the device plugins have: one a line, 16 bytes or more in "
                "hex or base64; the first one seals, all prove. Read again when it changes. Without it grants are not "
                "sealed");
-    flags.Bool("trust-unsealed", options.trust_unsealed,
-               "with --grant-key-file: count what pods hold by grants without a seal, at most what they ask for. For "
-               "the change from HAMi; false when no such pod runs any more");
+    flags.Bool(
+        "trust-unsealed", options.trust_unsealed,
+        "with --grant-key-file: grants without a seal count for at most what their pods ask for, as those of HAMi's "
+        "scheduler. Set it to false when no such pod runs any more: then a running pod without a seal closes its "
+        "node until the plugin has written its grant anew or refused it");
   }
 
   void AddKubernetes() {
