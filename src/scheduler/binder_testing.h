@@ -35,7 +35,7 @@ struct Scheduler {
             Options(writer, keys)),
         keeper(books, api, cluster, binder, registration, [] { return true; }),
         watch(cluster, books, registration) {}
-  static BinderOptions Options(const std::string& writer, device::GrantKeyring* keys) {
+  static BinderOptions Options(const std::string& writer, device::GrantKeyring* keys = nullptr) {
     BinderOptions options;
     options.writer = writer;
     options.keys = keys;
