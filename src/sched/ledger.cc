@@ -253,8 +253,8 @@ bool Ledger::UpsertSettled(const PodRecord& known, const device::Pod& pod, Trust
     return false;
   }
   PodRecord next = known;
-  // By us, or by another scheduler with another grant: until our Binding is known to be the one, or the grant is proven,
-  // nobody can tell.
+  // By us, or by another scheduler with another grant: until our Binding is known to be the one, or the grant is
+  // proven, nobody can tell.
   if (!known.bound && trust == Trust::kDoubted) next.unreadable = true;
   next.bound = true;
   next.own = next.held = false;

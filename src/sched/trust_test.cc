@@ -71,7 +71,7 @@ TEST_F(TrustTest, WhatElseAdmissionDoesItStillDoes) {
   const json::value pod = Pod(kForged);
   const json::value after = After(pod, Create(pod));
   EXPECT_EQ(after.at("spec").at("schedulerName"), "hami-scheduler");
-  EXPECT_EQ(after.at("spec").at("containers").at(0).at("resources").at("limits").at("nvidia.com/gpucores"), 100);
+  EXPECT_EQ(after.at("spec").at("containers").at(0).at("resources").at("limits").at("nvidia.com/gpucores"), "100");
 }
 
 TEST_F(TrustTest, OurOwnProgramsWriteWhatTheyLike) {

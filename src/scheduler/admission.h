@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AdmissionReview, v1 and v1beta1, around a decision about a pod: reads the review, echoes its uid and version, carries
-// the JSON Patch in base64, and warnings. Total: every body has an answer in the shape of a review, so that whoever sent
-// it reads a sentence and no broken connection. What is neither a creation nor a change of a pod is allowed as it is.
+// the JSON Patch in base64, and warnings. Total: every body has an answer in the shape of a review, so that whoever
+// sent it reads a sentence and no broken connection. What is neither a creation nor a change of a pod is allowed as it
+// is.
 
 #pragma once
 

@@ -46,8 +46,8 @@ Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::st
   return pod.deleting ? Fate::kLost : Fate::kFree;
 }
 
-// What a tenant wrote on the pod since says nothing, only the seal does. Without one nobody can tell whose Binding it was:
-// the books learn that the pod is bound before our charge is given back.
+// What a tenant wrote on the pod since says nothing, only the seal does. Without one nobody can tell whose Binding it
+// was: the books learn that the pod is bound before our charge is given back.
 Binder::Fate Binder::ExamineSealed(const Pending& pending, const PodView& pod, std::string& why) const {
   why = "the pod is assigned to node " + pod.node + " already";
   const bool sealed = device::IsSealed(options_.keys->Get().get(), pod.uid, pod.node, pod.annotations);
