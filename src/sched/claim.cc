@@ -45,20 +45,10 @@ bool IsInstance(const Allocation& allocation, std::size_t container, std::size_t
   });
 }
 
-// A MIG instance has the memory of its profile, which may be more than was asked for, up to the whole card.
 void Limit(int vendor, std::size_t container, const device::Request& most, device::ContainerGrant& row, Claim& claim) {
   if (row.size() > static_cast<std::size_t>(most.count)) row.resize(static_cast<std::size_t>(most.count));
-  int percent = most.memory > 0 ? 0 : std::min(most.memory_percent, kWholeCard);
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    device::Share& share = row[i];
-    const bool instance = IsInstance(claim.allocation, container, i, share.uuid);
-    if (instance) percent = kWholeCard;
-    if (most.memory > 0 && !instance) share.memory = std::min(share.memory, most.memory);
-    share.cores = std::min(share.cores, instance ? kWholeCard : std::min(most.cores, kWholeCard));
-    share.memory = std::max<device::MiB>(share.memory, 0);
-    share.cores = std::max(share.cores, 0);
-  }
-  if (percent > 0 && !row.empty()) claim.parts.push_back({vendor, static_cast<int>(container), percent});
+  claim.limits.push_back({vendor, static_cast<int>(container), most.memory, std::min(most.memory_percent, kWholeCard),
+                          std::min(most.cores, kWholeCard)});
 }
 
 bool HoldsNothing(const device::PodGrant& grant) {
@@ -99,6 +89,12 @@ const device::Device* CardOf(const Node& node, const std::string& uuid) {
   return found == cards.end() ? nullptr : &*found;
 }
 
+device::MiB MostMemory(const ShareLimit& limit, const device::Device* card, bool instance) {
+  if (card == nullptr) return limit.memory;
+  if (instance) return card->memory;
+  return limit.memory > 0 ? std::min(limit.memory, card->memory) : card->memory * limit.percent / kWholeCard;
+}
+
 }  // namespace
 
 Claim ReadClaim(const device::Pod& pod, const device::Vendors& vendors, Trust trust) {
@@ -133,17 +129,18 @@ Claim ReadClaim(const device::Pod& pod, const device::Vendors& vendors, Trust tr
   return claim;
 }
 
-Allocation WithinCards(Allocation allocation, const std::vector<CardPart>& parts, const Node& node) {
-  for (auto& [vendor, grant] : allocation.grants) {
-    for (std::size_t c = 0; c < grant.size(); ++c) {
-      const auto part = std::find_if(parts.begin(), parts.end(), [&, v = vendor](const CardPart& one) {
-        return one.vendor == v && one.container == static_cast<int>(c);
-      });
-      if (part == parts.end()) continue;
-      for (device::Share& share : grant[c]) {
-        const device::Device* card = CardOf(node, share.uuid);
-        if (card != nullptr) share.memory = std::min(share.memory, card->memory * part->percent / kWholeCard);
-      }
+Allocation WithinLimits(Allocation allocation, const std::vector<ShareLimit>& limits, const Node& node) {
+  for (const ShareLimit& limit : limits) {
+    const auto of_vendor = [&](const auto& one) { return one.first == limit.vendor; };
+    const auto grant = std::find_if(allocation.grants.begin(), allocation.grants.end(), of_vendor);
+    if (grant == allocation.grants.end()) continue;
+    const auto container = static_cast<std::size_t>(limit.container);
+    device::ContainerGrant& row = grant->second[container];
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const device::Device* card = CardOf(node, row[i].uuid);
+      const bool instance = card != nullptr && card->IsMig() && IsInstance(allocation, container, i, row[i].uuid);
+      row[i].memory = std::clamp<device::MiB>(row[i].memory, 0, MostMemory(limit, card, instance));
+      row[i].cores = std::clamp(row[i].cores, 0, instance ? kWholeCard : limit.cores);
     }
   }
   std::erase_if(allocation.reservations, [&](const MigReservation& one) {

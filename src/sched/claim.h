@@ -21,25 +21,29 @@ enum class Trust {
   kDoubted,   // not counted: a pod that runs and asks for devices holds what nobody can tell
 };
 
-// Of a share whose memory is a part of its card: what that part is depends on the card.
-struct CardPart {
+// What each share of a container may have at most; a part of a card depends on the card.
+struct ShareLimit {
   int vendor = 0;
   int container = 0;
+  device::MiB memory = 0;  // 0: as the percentage says
   int percent = 100;
-  bool operator==(const CardPart&) const = default;
+  int cores = 100;
+  bool operator==(const ShareLimit&) const = default;
 };
 
 struct Claim {
   bool any = false;
   bool unreadable = false;  // the pod holds something, and nobody can tell what
   device::Allocation allocation;
-  std::vector<CardPart> parts;  // of a claim that is believed
+  std::vector<ShareLimit> limits;  // of a claim that is believed
 };
 
 Claim ReadClaim(const device::Pod& pod, const device::Vendors& vendors, Trust trust);
 
-// ALLOCATION as far as NODE's cards have it: memory no more than PARTS of the card, MIG instances on MIG cards alone.
-device::Allocation WithinCards(device::Allocation allocation, const std::vector<CardPart>& parts, const Node& node);
+// ALLOCATION within LIMITS on NODE's cards. A MIG instance has the memory of its profile, which may be more than was
+// asked for, up to the whole card, and is one on a MIG card alone. Of a card that is not there a part is nothing, also
+// for the quota.
+device::Allocation WithinLimits(device::Allocation allocation, const std::vector<ShareLimit>& limits, const Node& node);
 
 // Whether HELD is all in CLAIMED: a claim that nothing proves never takes anything back.
 bool Covers(const NodeCharge& claimed, const NodeCharge& held);

@@ -189,7 +189,7 @@ void Ledger::RemovePod(std::string_view uid) {
 
 // What the record's allocation amounts to on its node.
 void Ledger::Charge(PodRecord& record) {
-  record.charge = record.believed ? ChargeOf(WithinCards(record.allocation, record.parts, *nodes_[record.node]),
+  record.charge = record.believed ? ChargeOf(WithinLimits(record.allocation, record.limits, *nodes_[record.node]),
                                              record.roles, record.init_done)
                                   : ChargeOf(record.allocation, record.roles, record.init_done);
   record.charge.unreadable = record.unreadable;
@@ -224,7 +224,7 @@ bool Ledger::UpsertPod(const device::Pod& pod, Trust trust) {
   record.name = pod.name;
   record.roles = Roles(pod);
   record.allocation = std::move(claim.allocation);
-  record.parts = std::move(claim.parts);
+  record.limits = std::move(claim.limits);
   record.believed = trust != Trust::kProven;
   record.unreadable = claim.unreadable;
   // Once the init containers have ended they do not come back for this pod.
@@ -264,7 +264,7 @@ bool Ledger::UpsertSettled(const PodRecord& known, const device::Pod& pod, Trust
   if (!told_nothing && (!same || proves)) {
     PodRecord told = next;
     told.allocation = std::move(claim.allocation);
-    told.parts = std::move(claim.parts);
+    told.limits = std::move(claim.limits);
     told.believed = trust != Trust::kProven;
     told.unreadable = claim.unreadable;
     Charge(told);
@@ -281,7 +281,7 @@ bool Ledger::Replace(PodRecord record, const std::string& at) {
   const bool moved = was && (nodes_[known->node]->name() != node || known->ns != record.ns);
   NodeCharge before;
   if (was && !moved) {
-    const bool alike = known->allocation == record.allocation && known->parts == record.parts &&
+    const bool alike = known->allocation == record.allocation && known->limits == record.limits &&
                        known->believed == record.believed && known->roles == record.roles &&
                        known->unreadable == record.unreadable && known->init_done == record.init_done;
     record.node = known->node;
@@ -309,7 +309,7 @@ bool Ledger::Replace(PodRecord record, const std::string& at) {
 // What does not change the charge.
 void Ledger::Refresh(PodRecord& same, PodRecord record) {
   same.allocation = std::move(record.allocation);  // the plugin may have added identities
-  same.parts = std::move(record.parts);
+  same.limits = std::move(record.limits);
   same.believed = record.believed;
   same.roles = std::move(record.roles);
   same.init_done = record.init_done;

@@ -38,8 +38,8 @@ struct PodRecord {
   NodeId node = kNoNode;
   std::vector<Role> roles;
   device::Allocation allocation;
-  std::vector<CardPart> parts;  // of a claim that nothing proves
-  bool believed = false;        // that is what it is
+  std::vector<ShareLimit> limits;  // of a claim that nothing proves
+  bool believed = false;           // that is what it is
   bool unreadable = false;
   bool init_done = false;
   bool bound = false;
