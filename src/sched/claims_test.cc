@@ -3,6 +3,8 @@
 // The fuzzer of claims (claims_fuzz.cc) with inputs that chance builds out of what hostile tenants write: every result
 // key at once, good texts, bad ones, and good ones that were bent. HAMI_CLAIM_INPUTS: how many.
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -75,9 +77,7 @@ class Inputs {
   std::mt19937_64 random_{1};
 };
 
-}  // namespace
-
-int main() {
+TEST(ClaimsTest, HostileAnnotationsCostNobodyAnything) {
   const char* asked = std::getenv("HAMI_CLAIM_INPUTS");
   const long count = asked == nullptr ? 100'000 : std::atol(asked);
   Inputs inputs;
@@ -86,5 +86,6 @@ int main() {
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
   }
   std::cout << count << " inputs\n";
-  return 0;
 }
+
+}  // namespace

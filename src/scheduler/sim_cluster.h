@@ -178,7 +178,7 @@ class SimCluster final : public Time {
     if (!pod->pod.node_name.empty()) return kube::Fail(kube::Reason::kConflict, "already assigned");
     pod->pod.node_name = binding.node;
     for (const auto& [key, value] : binding.annotations) pod->pod.annotations[key] = value;
-    bound_with[pod->pod.uid] = binding.annotations;
+    bound_with[pod->pod.uid] = pod->pod.annotations;
     PodChanged(*pod);
     ++bindings;
     CheckNode(binding.node, *pod);
@@ -220,7 +220,7 @@ class SimCluster final : public Time {
   LeaseView lease;
   bool lease_forbidden = false;
   bool claims_hold = true;                              // false: tenants write on pods
-  std::map<std::string, device::StringMap> bound_with;  // what each Binding carried, by uid
+  std::map<std::string, device::StringMap> bound_with;  // how each pod looked with its Binding, by uid
   std::map<std::string, NodeView> nodes;
   std::map<std::string, SimPod> pods;
   std::vector<SimEvent> history;
