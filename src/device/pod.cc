@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "device/annotations.h"
 #include "device/lists.h"
 #include "device/quantity.h"
 
@@ -35,6 +36,10 @@ std::string WordQuantity(std::string_view word) {
   std::uint64_t large = 0;
   const auto read = std::from_chars(word.data(), end, large);
   return read.ec == std::errc() && read.ptr == end ? std::to_string(large) : kNoQuantity;
+}
+
+bool Wants(std::span<const std::string_view> wanted, std::string_view key) {
+  return wanted.empty() || std::find(wanted.begin(), wanted.end(), key) != wanted.end();
 }
 
 // Each function takes the value that the cursor stands before, and first forgets what an earlier one of that name said;
@@ -111,14 +116,14 @@ class PodReader {
 
   bool Quantities(StringMap& map) {
     map.clear();
-    return Members([&](std::string_view key) { return Quantity(At(map, key)); });
+    return Members(
+        [&](std::string_view key) { return Wants(fields_.quantities, key) ? Quantity(At(map, key)) : Pass(); });
   }
 
   bool Annotations() {
     pod_.annotations.clear();
     return Members([this](std::string_view key) {
-      const auto& wanted = fields_.annotations;
-      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), key) == wanted.end()) return Pass();
+      if (!Wants(fields_.annotations, key) && !IsAllocatedKey(key)) return Pass();
       if (cursor_.Next() == '"') return Text(At(pod_.annotations, key));
       pod_.annotations.erase(std::string(key));
       return Pass();

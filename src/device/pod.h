@@ -70,8 +70,10 @@ struct PodObject {
 
 // What is read of a pod.
 struct PodFields {
-  bool resources = true;                            // of its containers
-  std::span<const std::string_view> annotations{};  // empty: all
+  bool resources = true;  // of its containers
+  // Empty: all. What any vendor granted is read in any case, as it is sealed as a whole.
+  std::span<const std::string_view> annotations{};
+  std::span<const std::string_view> quantities{};  // of the resources; empty: all
 };
 
 // Reads the value that CURSOR stands before, in one walk; of what is no object, nothing. False: it is not JSON. What

@@ -110,10 +110,15 @@ class Vendor {
   virtual std::string_view count_resource() const = 0;
   virtual QuotaResources quota_resources() const { return {}; }
   virtual bool takes_node_lock() const { return true; }
+  // The names of all resources that ParseRequest looks at.
+  virtual std::vector<std::string_view> resources() const = 0;
 
   // What CONTAINER asks; nothing when it asks for no device of this vendor. Errors: an amount that cannot be taken, for
   // which no card is right: neither some nor none.
   virtual base::Result<std::optional<Request>> ParseRequest(const Container& container) const = 0;
+  // The most that it may have been given, by whatever configuration: what CONTAINER does not say, or says in a way that
+  // cannot be read, may be a whole card.
+  virtual std::optional<Request> MostOf(const Container& container) const = 0;
   virtual CardRules ParseRules(const StringMap& annotations) const = 0;
   // The cards that NODE's annotations register. An absent annotation is an empty list.
   virtual base::Result<NodeCards> ReadNode(std::string_view node, const StringMap& annotations) const = 0;

@@ -22,6 +22,7 @@
 
 #include "device/pod.h"
 #include "device/vendor.h"
+#include "sched/claim.h"
 #include "sched/node.h"
 #include "sched/node_names.h"
 #include "sched/quota.h"
@@ -38,10 +39,13 @@ struct PodRecord {
   NodeId node = kNoNode;
   std::vector<Role> roles;
   device::Allocation allocation;
+  std::vector<ShareLimit> limits;  // of a claim that nothing proves
+  bool believed = false;           // that is what it is
   bool unreadable = false;
   bool init_done = false;
   bool bound = false;
   bool own = false;                  // decided here, and not yet seen bound
+  bool answered = false;             // its plugin has served or refused it
   bool held = false;                 // a bind call is at work on it: the charge does not expire
   device::UnixSeconds assigned = 0;  // when another scheduler placed it, as the object says
   device::UnixSeconds deadline = 0;  // of a charge that is neither bound nor held
@@ -66,9 +70,10 @@ class Ledger {
   void SetCards(std::string_view node, int vendor, const device::NodeCards& cards);
   void RemoveNode(std::string_view node);
 
-  // Pods as the API server tells. A terminated pod is a removed one. Whether it is charged otherwise than before, or
-  // elsewhere.
-  bool UpsertPod(const device::Pod& pod);
+  // Pods as the API server tells. A terminated pod is a removed one. What was charged for a pod on the node where it
+  // runs stays until it ends: later annotations change that only if they are proven, or if they say more where nothing
+  // was. Whether it is charged otherwise than before, or elsewhere.
+  bool UpsertPod(const device::Pod& pod, Trust trust = Trust::kProven);
   void RemovePod(std::string_view uid);
 
   QuotaBooks& quotas() { return quotas_; }
@@ -82,6 +87,7 @@ class Ledger {
   void Hold(std::string_view uid);
   // The pod was bound: the charge stays. False when there is none (it expired, or was never there).
   bool Confirm(std::string_view uid);
+  void NoteAnswered(std::string_view uid);
   // Takes back the charge of a pod that is not bound.
   bool Forget(std::string_view uid);
   // Takes back every charge whose deadline is at or before NOW; returns the pods' UIDs. Brings deadlines that lie
@@ -120,6 +126,10 @@ class Ledger {
   template <typename T>
   using ByText = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
 
+  bool UpsertSettled(const PodRecord& known, const device::Pod& pod, Trust trust);
+  bool Replace(PodRecord record, const std::string& at);
+  void Refresh(PodRecord& same, PodRecord record);
+  void Charge(PodRecord& record);
   Node& NodeAt(std::string_view name, NodeId& id);
   void Touch(NodeId id);
   void Release(NodeId id);  // frees a node that holds nothing

@@ -27,6 +27,10 @@ class OtherVendor final : public device::Vendor {
   std::string_view allocated_annotation() const override { return "other/allocated"; }
   std::string_view register_annotation() const override { return "other/register"; }
   std::string_view count_resource() const override { return "other/card"; }
+  std::vector<std::string_view> resources() const override { return {count_resource()}; }
+  std::optional<device::Request> MostOf(const device::Container& container) const override {
+    return *ParseRequest(container);
+  }
   base::Result<std::optional<device::Request>> ParseRequest(const device::Container& container) const override {
     const std::string* count = container.Resource(std::string(count_resource()));
     if (count == nullptr) return std::optional<device::Request>();

@@ -3,6 +3,7 @@
 #include "sched/webhook.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "base/strings.h"
@@ -181,6 +182,25 @@ class Reviewer {
 Admission Admit(const json::value& pod, const WebhookConfig& config, const device::Vendors& vendors,
                 const RoomOf& room) {
   return Reviewer(config, vendors, room).Review(pod);
+}
+
+bool AsksForDevices(const json::value& pod, const device::Vendors& vendors) {
+  const json::object* object = pod.if_object();
+  const json::value* member = object == nullptr ? nullptr : object->if_contains("spec");
+  if (member == nullptr || !member->is_object()) return false;
+  json::object spec = member->get_object();
+  const auto asks = [&](const json::value& item) {
+    if (!item.is_object()) return false;
+    json::object container = item.get_object();
+    return std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
+      const Result<bool> used = vendor->Mutate(container, spec);
+      return !used || *used;
+    });
+  };
+  return std::any_of(std::begin(kContainerLists), std::end(kContainerLists), [&](const char* key) {
+    const json::array* list = base::GetArray(member->get_object(), key);
+    return list != nullptr && std::any_of(list->begin(), list->end(), asks);
+  });
 }
 
 }  // namespace hami::sched

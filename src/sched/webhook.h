@@ -38,4 +38,7 @@ using RoomOf = std::function<std::vector<QuotaRoom>(const device::PodTraits&)>;
 Admission Admit(const base::json::value& pod, const WebhookConfig& config, const device::Vendors& vendors,
                 const RoomOf& room);
 
+// Whether some container of POD asks for devices, or tries to; whatever scheduler it names.
+bool AsksForDevices(const base::json::value& pod, const device::Vendors& vendors);
+
 }  // namespace hami::sched

@@ -22,8 +22,10 @@ struct Review {
   std::string api_version = kV1;
   std::string uid;
   std::string ns;
-  bool creates_pod = false;
+  std::string user;
+  bool of_pod = false;
   const json::value* object = nullptr;  // may be absent
+  const json::value* before = nullptr;  // of a change
 };
 
 const json::object* FindObject(const json::object& object, std::string_view key) {
@@ -41,8 +43,8 @@ std::string_view KindOf(const json::value& document) {
 
 // Requests for pods and nothing below them (pods/ephemeralcontainers). What does not say its kind is taken for a pod,
 // as webhooks are registered for pods.
-bool CreatesPod(const json::object& request) {
-  if (base::GetString(request, "operation").value_or("CREATE") != "CREATE") return false;
+bool WritesPod(const json::object& request, std::string_view operation) {
+  if (operation != "CREATE" && operation != "UPDATE") return false;
   if (!base::GetString(request, "subResource").value_or("").empty()) return false;
   const json::object* kind = FindObject(request, "kind");
   return kind == nullptr || base::GetString(*kind, "kind").value_or("Pod") == "Pod";
@@ -68,8 +70,14 @@ Result<Review> ReadReview(const json::value& document, std::string& version) {
   review.uid = base::GetString(*request, "uid").value_or("");
   if (review.uid.empty()) return Fail("the AdmissionReview's request has no uid");
   review.ns = base::GetString(*request, "namespace").value_or("");
-  review.creates_pod = CreatesPod(*request);
+  if (const json::object* user = FindObject(*request, "userInfo")) {
+    review.user = base::GetString(*user, "username").value_or("");
+  }
+  const std::string operation = base::GetString(*request, "operation").value_or("CREATE");
   review.object = request->if_contains("object");
+  if (operation == "UPDATE") review.before = request->if_contains("oldObject");
+  // An API server says of every change what was before.
+  review.of_pod = WritesPod(*request, operation) && (operation == "CREATE" || review.before != nullptr);
   return review;
 }
 
@@ -146,9 +154,9 @@ AdmissionAnswer AnswerReview(std::string_view body, const AdmitPod& admit) {
   if (!document) return NotUnderstood(version, "the body is not JSON: " + document.error().message);
   const Result<Review> review = ReadReview(*document, version);
   if (!review) return NotUnderstood(version, review.error().message);
-  if (!review->creates_pod) return Write(version, review->uid, {});
+  if (!review->of_pod) return Write(version, review->uid, {});
   if (review->object == nullptr) return Write(version, review->uid, {false, 400, "the request has no object", {}});
-  return Write(version, review->uid, admit(*review->object, review->ns));
+  return Write(version, review->uid, admit(*review->object, {review->ns, review->user, review->before}));
 }
 
 }  // namespace hami::scheduler

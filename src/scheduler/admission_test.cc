@@ -19,11 +19,13 @@ class AdmissionReview : public testing::Test {
  protected:
   AdmissionAnswer Answer(const json::value& review) { return AnswerText(json::serialize(review)); }
   AdmissionAnswer AnswerText(const std::string& body) {
-    return AnswerReview(body, [this](const json::value& pod, std::string_view ns) {
+    return AnswerReview(body, [this](const json::value& pod, const PodReview& review) {
       ++asked_;
-      namespace_ = ns;
+      namespace_ = review.ns;
+      user_ = review.user;
+      changes_ = review.before != nullptr;
       return sched::Admit(pod, {"hami-scheduler", true}, vendors_,
-                          [&](const auto& traits) { return quotas_.Rooms(ns, traits); });
+                          [&](const auto& traits) { return quotas_.Rooms(review.ns, traits); });
     });
   }
   static json::object Request(const json::value& pod) {
@@ -58,6 +60,8 @@ class AdmissionReview : public testing::Test {
   sched::QuotaBooks quotas_{vendors_};
   int asked_ = 0;
   std::string namespace_;
+  std::string user_;
+  bool changes_ = false;
 };
 
 TEST_F(AdmissionReview, AGpuPodIsPatchedAndTheUidComesBack) {
@@ -113,6 +117,19 @@ TEST_F(AdmissionReview, SomebodyElsesPodIsAllowedWithAnExplanation) {
 TEST_F(AdmissionReview, TheQuotaOfTheReviewsNamespaceCounts) {
   quotas_.Set("team", "q", {{"limits.nvidia.com/gpumem", "2000"}});
   EXPECT_THAT(Answer(Review(Request(GpuPod()))).body, HasSubstr("exceeding resource quota"));
+}
+
+TEST_F(AdmissionReview, OfAChangeTheUserAndWhatWasBeforeAreAskedAbout) {
+  json::object request = Request(GpuPod());
+  request["userInfo"] = {{"username", "eve"}, {"groups", {"system:authenticated"}}};
+  Answer(Review(request));
+  EXPECT_EQ(user_, "eve");
+  EXPECT_FALSE(changes_);
+  request["operation"] = "UPDATE";
+  request["oldObject"] = GpuPod();
+  Answer(Review(request));
+  EXPECT_TRUE(changes_);
+  EXPECT_EQ(asked_, 2);
 }
 
 TEST_F(AdmissionReview, WarningsComeBackShortAndFew) {

@@ -21,8 +21,9 @@ namespace hami::scheduler::testing {
 // One scheduler over the simulated server.
 struct Scheduler {
   // LEASED: agrees with others by the lease; else it writes tickets, always.
-  Scheduler(SimCluster& cluster, const std::string& writer, bool leased = false)
-      : books(sched::testing::NvidiaOnly(), {}),
+  // KEYS: what grants are sealed with, and then no others are believed.
+  Scheduler(SimCluster& cluster, const std::string& writer, bool leased = false, device::GrantKeyring* keys = nullptr)
+      : books(sched::testing::NvidiaOnly(), {}, 300, JudgeBy(keys)),
         api(cluster),
         lease(api, cluster, Needs(), LeaseOptions(writer, leased)),
         binder(
@@ -31,13 +32,17 @@ struct Scheduler {
               events.push_back(std::string(event.warning ? "Warning " : "Normal ") + std::string(pod.name) + " " +
                                event.reason + ": " + event.message);
             },
-            Options(writer)),
+            Options(writer, keys)),
         keeper(books, api, cluster, binder, registration, [] { return true; }),
         watch(cluster, books, registration) {}
-  static BinderOptions Options(const std::string& writer) {
+  static BinderOptions Options(const std::string& writer, device::GrantKeyring* keys = nullptr) {
     BinderOptions options;
     options.writer = writer;
+    options.keys = keys;
     return options;
+  }
+  static JudgeClaim JudgeBy(device::GrantKeyring* keys) {
+    return keys == nullptr ? JudgeClaim() : JudgeSeals(*keys, false);
   }
   static BindLeaseOptions LeaseOptions(const std::string& writer, bool leased) {
     BindLeaseOptions options;

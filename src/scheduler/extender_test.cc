@@ -205,6 +205,8 @@ class TellingVendor final : public device::Vendor {
   base::Result<std::optional<device::Request>> ParseRequest(const device::Container&) const override {
     return std::optional<device::Request>(device::Request{});
   }
+  std::optional<device::Request> MostOf(const device::Container&) const override { return device::Request{}; }
+  std::vector<std::string_view> resources() const override { return {}; }
   device::CardRules ParseRules(const device::StringMap&) const override { return {}; }
   base::Result<device::NodeCards> ReadNode(std::string_view node, const device::StringMap&) const override {
     on_read_();

@@ -36,6 +36,10 @@ class Watched : public device::Vendor {
     look_();
     return inner_.ParseRequest(container);
   }
+  std::optional<device::Request> MostOf(const device::Container& container) const override {
+    return inner_.MostOf(container);
+  }
+  std::vector<std::string_view> resources() const override { return inner_.resources(); }
   std::string_view key() const override { return inner_.key(); }
   std::string_view to_allocate_annotation() const override { return inner_.to_allocate_annotation(); }
   std::string_view allocated_annotation() const override { return inner_.allocated_annotation(); }

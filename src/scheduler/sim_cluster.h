@@ -178,6 +178,7 @@ class SimCluster final : public Time {
     if (!pod->pod.node_name.empty()) return kube::Fail(kube::Reason::kConflict, "already assigned");
     pod->pod.node_name = binding.node;
     for (const auto& [key, value] : binding.annotations) pod->pod.annotations[key] = value;
+    bound_with[pod->pod.uid] = pod->pod.annotations;
     PodChanged(*pod);
     ++bindings;
     CheckNode(binding.node, *pod);
@@ -189,8 +190,7 @@ class SimCluster final : public Time {
     std::map<std::string, device::CardState> used;
     for (const auto& [key, pod] : pods) {
       if (pod.pod.node_name != node || pod.pod.terminated) continue;
-      const auto grant = GrantOf(pod.pod);
-      for (const device::ContainerGrant& container : grant) {
+      for (const device::ContainerGrant& container : HeldBy(pod.pod)) {
         for (const device::Share& share : container) {
           device::CardState& card = used[share.uuid];
           card.memory += share.memory;
@@ -198,7 +198,7 @@ class SimCluster final : public Time {
           card.slots += 1;
         }
       }
-      if (pod.pod.uid != newest.pod.uid) CheckTogether(node, newest.pod, pod.pod);
+      if (claims_hold && pod.pod.uid != newest.pod.uid) CheckTogether(node, newest.pod, pod.pod);
     }
     for (const auto& [uuid, card] : used) {
       const device::Device& device = capacity[uuid];
@@ -208,8 +208,19 @@ class SimCluster final : public Time {
     }
   }
 
+  // By its Binding, whatever is written on it since; of a pod that came without one, by what it says, if that counts.
+  device::PodGrant HeldBy(const device::Pod& pod) const {
+    const auto bound = bound_with.find(pod.uid);
+    if (bound == bound_with.end()) return claims_hold ? GrantOf(pod) : device::PodGrant{};
+    device::Pod as_bound;
+    as_bound.annotations = bound->second;
+    return GrantOf(as_bound);
+  }
+
   LeaseView lease;
   bool lease_forbidden = false;
+  bool claims_hold = true;                              // false: tenants write on pods
+  std::map<std::string, device::StringMap> bound_with;  // how each pod looked with its Binding, by uid
   std::map<std::string, NodeView> nodes;
   std::map<std::string, SimPod> pods;
   std::vector<SimEvent> history;

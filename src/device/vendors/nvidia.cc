@@ -89,6 +89,33 @@ Result<std::optional<Request>> NvidiaVendor::ParseRequest(const Container& conta
   return std::optional<Request>(request);
 }
 
+std::vector<std::string_view> NvidiaVendor::resources() const {
+  return {config_.count_resource, config_.memory_resource, config_.memory_percent_resource, config_.core_resource};
+}
+
+std::optional<Request> NvidiaVendor::MostOf(const Container& container) const {
+  const auto count = Amount(container, config_.count_resource);
+  if (!count || count->value_or(0) == 0) return std::nullopt;
+  Request request;
+  request.count = static_cast<int>(**count);
+  request.memory_percent = kWholeCard;
+  request.cores = kWholeCard;
+  const auto asked = ParseRequest(container);
+  if (!asked) return request;
+  const auto says = [&](const std::string& resource) {
+    const auto amount = Amount(container, resource);
+    return amount && amount->value_or(0) > 0;
+  };
+  const std::string* memory = container.Resource(config_.memory_resource);
+  if ((memory != nullptr && (*asked)->memory > 0) || says(config_.memory_percent_resource)) {
+    request.memory = (*asked)->memory;
+    request.memory_percent = (*asked)->memory_percent;
+  }
+  // Where it is 0, too, a whole card is given with all its cores.
+  if (says(config_.core_resource)) request.cores = (*asked)->cores;
+  return request;
+}
+
 CardRules NvidiaVendor::ParseRules(const StringMap& annotations) const {
   const auto list = [&](const char* key) {
     const std::string* text = Find(annotations, key);

@@ -29,8 +29,10 @@ class NvidiaVendor final : public Vendor {
   std::string_view handshake_annotation() const override { return "hami.io/node-handshake"; }
   std::string_view count_resource() const override { return config_.count_resource; }
   QuotaResources quota_resources() const override;
+  std::vector<std::string_view> resources() const override;
 
   base::Result<std::optional<Request>> ParseRequest(const Container& container) const override;
+  std::optional<Request> MostOf(const Container& container) const override;
   CardRules ParseRules(const StringMap& annotations) const override;
   base::Result<NodeCards> ReadNode(std::string_view node, const StringMap& annotations) const override;
   FitResult Fit(const FitInput& input) const override;

@@ -50,6 +50,7 @@ class ControlPlane:
         issue("hami-scheduler", "/CN=hami-scheduler", local)
         issue("hami-device-plugin", "/CN=hami-device-plugin")
         issue("hami-monitor", "/CN=hami-monitor")
+        issue("tenant", "/CN=tenant")
 
     def kubeconfig(self, identity):
         return self.pki.kubeconfig(identity, self.server)
