@@ -46,6 +46,7 @@ struct NvidiaConfig {
   std::int64_t log_level = 1;
   bool numa_topology = false;
   std::map<std::string, int> lines;  // where these stand, by key, for errors
+  bool operator==(const NvidiaConfig&) const = default;
 };
 
 // A section of a vendor that nothing acts upon yet: its scalars as text, `section.key` or `section[0].key`.

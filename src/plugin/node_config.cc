@@ -130,6 +130,8 @@ Result<NodeSettings> Defaults(const ConfigTexts& texts, const Options& options) 
   }
   NodeSettings out;
   if (!nvidia.count_resource.empty()) out.resource_name = nvidia.count_resource;
+  if (texts.device_text) out.requests = nvidia;
+  out.requests.count_resource = out.resource_name;
   out.split_count = options.split_count.value_or(nvidia.split_count);
   out.memory_scaling = options.memory_scaling.value_or(nvidia.memory_scaling);
   out.core_scaling = options.core_scaling.value_or(nvidia.core_scaling);
@@ -193,6 +195,15 @@ const char* ModeName(OperatingMode mode) {
     default:
       return "hami-core";
   }
+}
+
+device::NvidiaConfig HamisNames() {
+  device::NvidiaConfig names;
+  names.count_resource = "nvidia.com/gpu";
+  names.memory_resource = "nvidia.com/gpumem";
+  names.memory_percent_resource = "nvidia.com/gpumem-percentage";
+  names.core_resource = "nvidia.com/gpucores";
+  return names;
 }
 
 base::Status CheckResourceName(const Options& options, const std::string& configured) {

@@ -30,6 +30,9 @@ struct Exclusion {
   bool operator==(const Exclusion&) const = default;
 };
 
+// The resources of HAMi's own device-config.yaml, for a node without one.
+device::NvidiaConfig HamisNames();
+
 struct NodeSettings {
   std::string resource_name = "nvidia.com/gpu";
   OperatingMode mode = OperatingMode::kHamiCore;
@@ -43,6 +46,7 @@ struct NodeSettings {
   bool disable_core_limit = false;
   Exclusion excluded;
   std::vector<device::MigAllowance> mig_allowlist;
+  device::NvidiaConfig requests = HamisNames();  // how the scheduler reads what pods ask for
   bool operator==(const NodeSettings&) const = default;
 };
 

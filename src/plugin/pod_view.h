@@ -7,12 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "device/pod.h"
 #include "device/types.h"
 #include "kube/error.h"
 
@@ -21,6 +23,7 @@ namespace hami::plugin {
 inline constexpr const char* kToAllocate = "hami.io/vgpu-devices-to-allocate";
 inline constexpr const char* kAllocated = "hami.io/vgpu-devices-allocated";
 inline constexpr const char* kAllocateFailure = "hami-cpp/allocate-failure";
+inline constexpr const char* kSeal = "hami-cpp/grant-seal";
 
 // What a container's own environment says to libvgpu, as far as it is written out in the pod.
 enum class CorePolicy { kDefault = 0, kForce = 1, kDisable = 2 };  // the numbers of the region
@@ -43,13 +46,20 @@ struct PodView {
   std::string node;           // spec.nodeName
   std::string assigned_node;  // by the scheduler's filter
   std::string status_phase;   // Pending, Running, Succeeded, Failed
+  std::string scheduler_name;
   bool deleting = false;
+  std::int64_t bound_at = 0;  // unix seconds, by the API server: bound to its node, or made with one
+  std::uint64_t arrival = 0;  // the place among the pods that the watch told of; 0: unknown
+  bool admitted = false;      // the kubelet has said something of it
   std::string bind_phase;
   std::int64_t bind_time = 0;
   std::vector<ContainerView> containers;  // init containers first, as in grants
+  std::vector<device::Container> asks;    // of the same containers: what they ask for, of what is no CPU or memory
   device::PodGrant to_allocate;           // what is still to be handed out
   device::PodGrant allocated;             // everything that the pod was granted
   std::string grant_error;                // why one of the two could not be read
+  bool misplaced = false;                 // the annotations have rows at other places than these
+  device::StringMap claims;               // the annotations that a seal is of, and the seal
   bool others_pending = false;            // another vendor's part is still to be handed out
   bool operator==(const PodView&) const = default;
 
@@ -57,6 +67,8 @@ struct PodView {
   bool Pending() const { return status_phase.empty() || status_phase == "Pending"; }
   std::string FullName() const { return ns + "/" + name; }
 };
+
+using PodPtr = std::shared_ptr<const PodView>;
 
 kube::Result<PodView> ReadPodView(const base::json::value& pod);
 

@@ -97,6 +97,11 @@ std::string DiskShareFolders::LinkOf(const Record& record) const {
   return Concat({root_, "/", kContainers, "/", record.owner.uid, "_", record.container_name});
 }
 
+bool DiskShareFolders::Has(const Record& record) {
+  std::error_code ignored;
+  return fs::is_regular_file(fs::symlink_status(Concat({PathOf(record), "/", record.cache}), ignored));
+}
+
 base::Status DiskShareFolders::Make(const Record& record, const RegionSettings& settings) {
   const std::string path = PathOf(record);
   HAMI_TRY(base::MakeFolders(path.substr(0, path.rfind('/')), 0755));

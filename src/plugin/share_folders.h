@@ -19,6 +19,7 @@ class DiskShareFolders final : public ShareFolders {
   // ROOT: <hook path>/vgpu.
   explicit DiskShareFolders(std::string root) : root_(std::move(root)) {}
 
+  bool Has(const Record& record) override;
   base::Status Make(const Record& record, const RegionSettings& settings) override;
   base::Status Link(const Record& record) override;
   void Remove(const Record& record) override;
