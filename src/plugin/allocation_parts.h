@@ -54,7 +54,9 @@ class RecordKeeper {
  public:
   virtual ~RecordKeeper() = default;
   virtual base::Result<Records> Load() = 0;
-  // When it returns well, the records survive a power failure.
+  // Whether another process saved since the last Load or Save: two plugins overlap while one takes over.
+  virtual bool Changed() = 0;
+  // When it returns well, the records survive a power failure. Refused when Changed.
   virtual base::Status Save(const Records& records) = 0;
 };
 
@@ -76,7 +78,7 @@ class ShareFolders {
   virtual bool Has(const Record& record) = 0;
   // The folder, empty but for the region.
   virtual base::Status Make(const Record& record, const RegionSettings& settings) = 0;
-  // Lets the folder be found under the name of its container.
+  // Gives the folder the name of its container; it is still found where it was made.
   virtual base::Status Link(const Record& record) = 0;
   // The folder, and the name that leads to it.
   virtual void Remove(const Record& record) = 0;

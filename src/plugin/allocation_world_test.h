@@ -113,11 +113,12 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   Holdings holdings;
   std::int64_t now = 1000;
   std::set<std::string> gone;  // what the watch showed the end of
-  OriginRules rules{{"hami-scheduler"}, false, {}};
+  OriginRules rules{{"hami-scheduler"}, false, {}, {}};
 
   // How it behaves.
   bool lagging = false;                             // the watch shows nothing until Deliver
   bool soon = false;                                // or until somebody waits for it
+  bool others_saved = false;                        // another plugin replaced DISK
   int kill_at = -1;                                 // the call that kills; counted down
   bool kill_after = false;                          // only once it took effect
   std::deque<kube::Reason> refuse;                  // what the next calls to the API end with
@@ -211,7 +212,11 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   }
 
   // RecordKeeper
-  base::Result<Records> Load() override { return DecodeRecords(disk); }
+  base::Result<Records> Load() override {
+    others_saved = false;
+    return DecodeRecords(disk);
+  }
+  bool Changed() override { return others_saved; }
   base::Status Save(const Records& records) override {
     Step step(*this);
     disk = EncodeRecords(records);

@@ -108,6 +108,14 @@ base::Status Allocator::Save(Records records) {
   return {};
 }
 
+void Allocator::TakeOver() {
+  if (!parts_.keeper->Changed()) return;
+  auto records = parts_.keeper->Load();
+  if (!records) return base::LogError(records.error());
+  base::LogInfo("allocate: the records are those of another hami-device-plugin now, which serves this node too");
+  records_ = *std::move(records);
+}
+
 // A pod whose first container was served from a list must be known when its second one comes, else another pod just
 // like it would be taken for it.
 std::vector<PodPtr> Allocator::KnownPods() {
@@ -197,6 +205,7 @@ Resolution Allocator::Find(const std::vector<std::string>& slots, std::size_t si
 
 base::Result<Response> Allocator::Allocate(const std::vector<std::string>& slots) {
   const std::lock_guard lock(mutex_);
+  TakeOver();
   if (slots.empty()) return base::Fail("the kubelet asks for no device at all");
   const net::Deadline end = net::After(options_.budget);
   Resolution found = Find(slots, slots.size(), Look::kWatchFirst, end);
@@ -266,6 +275,7 @@ void Allocator::FailUnreadable(net::Deadline end) {
 
 std::vector<std::string> Allocator::Prefer(const PreferredRequest& request) {
   const std::lock_guard lock(mutex_);
+  TakeOver();
   const Resolution found = Find(request.must_include, request.size, Look::kWatchFirst, net::After(options_.budget));
   if (found.recorded != nullptr) {
     // The same slots tell in Allocate whose they are.
@@ -353,7 +363,8 @@ kube::Status Allocator::Confirm(const PodView& pod, net::Deadline end) {
 kube::Status Allocator::Publish(const PodView& pod, net::Deadline end) {
   const Desired desired = DesiredAnnotations(pod, records_);
   // Nothing to write means that nobody says whether the pod is still there.
-  const kube::Status patched = desired.changes.empty() ? Confirm(pod, end) : Patch(KeyOf(pod), desired.changes, end);
+  const kube::Status patched = desired.changes.empty() ? Confirm(pod, end)
+                                                        : Patch(KeyOf(pod), WithSeal(pod, desired.changes, options_.rules), end);
   if (!patched || !desired.finished) return patched;
   // The pod has its devices by now. A lock that stays is taken away by Tend.
   if (const kube::Status released = ReleaseLockOf(pod, end); !released) {

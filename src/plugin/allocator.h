@@ -121,6 +121,8 @@ class Allocator {
   kube::Status Patch(const PodKey& pod, const device::StringMap& changes, net::Deadline end);
   kube::Status ReleaseLockOf(const PodView& pod, net::Deadline end);
   base::Status Save(Records records);
+  // What another plugin of this node saved, while the one takes over from the other.
+  void TakeOver();
   net::Deadline OneCall(net::Deadline end) const;
 
   const AllocatorParts parts_;

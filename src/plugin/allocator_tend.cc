@@ -118,7 +118,7 @@ bool Allocator::MendPods(const std::vector<PodPtr>& pods, net::Deadline end) {
       changes = {{device::kBindPhase, device::kPhaseFailed},
                  {kAllocateFailure, "the kubelet gave up before it had an answer"}};
     } else if (!pod->Ended() && HasRecords(records_, pod->uid)) {
-      changes = DesiredAnnotations(*pod, records_).changes;
+      changes = WithSeal(*pod, DesiredAnnotations(*pod, records_).changes, options_.rules);
     }
     if (changes.empty()) continue;
     // Either the watch lags, or somebody takes it away again and again, and is not answered at once.
@@ -181,6 +181,7 @@ bool Allocator::MendLock(const std::vector<PodPtr>& pods, net::Deadline end) {
 
 bool Allocator::Tend() {
   const std::lock_guard lock(mutex_);
+  TakeOver();
   if (!parts_.cluster->Synced()) return true;
   const net::Deadline end = net::After(options_.call_timeout * 2);
   std::vector<PodPtr> pods = KnownPods();

@@ -103,9 +103,37 @@ TEST_F(FoldersTest, GivenAShareWhenItsContainerIsKnownThenItsNameLeadsToItAndGoe
   ASSERT_TRUE(folders_.Link(record));
   const std::string name = temp_.path() + "/containers/uid-a_c0";
   EXPECT_TRUE(fs::exists(name + "/r.cache"));
+  // HAMi's monitor follows no links, and the container was told of the other place.
+  EXPECT_TRUE(fs::is_directory(fs::symlink_status(name)));
+  EXPECT_TRUE(fs::exists(temp_.path() + "/shares/x/r.cache"));
+  EXPECT_TRUE(folders_.Has(record));
   folders_.Remove(record);
+  EXPECT_FALSE(folders_.Has(record));
   EXPECT_FALSE(fs::exists(fs::symlink_status(name)));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(temp_.path() + "/shares/x")));
   EXPECT_FALSE(fs::exists(temp_.path() + "/shares/x"));
+}
+
+// It was another container's, after all: the folder goes to the other name, and one of an earlier life there goes.
+TEST_F(FoldersTest, ShareOfAnotherContainer_HasItsNameThen) {
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1 << 20, 0, 0}};
+  Record record = ShareRecord("shares/x");
+  ASSERT_TRUE(folders_.Make(record, settings));
+  ASSERT_TRUE(folders_.Link(record));
+  record.owner.uid = "uid-b";
+  fs::create_directories(temp_.path() + "/containers/uid-b_c0/old");
+  ASSERT_TRUE(folders_.Link(record));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(temp_.path() + "/containers/uid-a_c0")));
+  EXPECT_TRUE(fs::is_regular_file(temp_.path() + "/containers/uid-b_c0/r.cache"));
+  EXPECT_FALSE(fs::exists(temp_.path() + "/containers/uid-b_c0/old"));
+  EXPECT_TRUE(folders_.Has(record));
+  // Nothing outside is touched for a link that is not ours.
+  fs::remove(temp_.path() + "/shares/x");
+  fs::create_directory_symlink("../../etc", temp_.path() + "/shares/x");
+  EXPECT_FALSE(folders_.Link(record));
+  folders_.Remove(record);
+  EXPECT_TRUE(fs::exists(temp_.path() + "/containers/uid-b_c0"));
 }
 
 TEST_F(FoldersTest, GivenLeftoversWhenItStartsThenOnlyOursWithoutARecordGo) {
@@ -193,6 +221,54 @@ TEST_F(FoldersTest, GivenRecordsWhenTheyAreSavedThenANewLifeReadsThem) {
   EXPECT_EQ(*DiskRecordKeeper(temp_.path() + "/state/records.json").Load(), records);
   std::ofstream(temp_.path() + "/state/records.json") << "{";
   EXPECT_FALSE(keeper.Load());
+}
+
+TEST_F(FoldersTest, RecordsSavedByAnother_AreNotOverwritten) {
+  DiskRecordKeeper one(temp_.path() + "/records.json");
+  DiskRecordKeeper two(temp_.path() + "/records.json");
+  ASSERT_TRUE(one.Load() && two.Load());
+  ASSERT_TRUE(one.Save({ShareRecord("shares/x")}));
+  EXPECT_FALSE(one.Changed());
+  EXPECT_TRUE(two.Changed());
+  EXPECT_FALSE(two.Save({}));
+  EXPECT_EQ(two.Load()->size(), 1u);
+  EXPECT_TRUE(two.Save({}));
+  EXPECT_TRUE(one.Changed());
+}
+
+// What containers mount may be gone, or be a folder that a runtime made of a missing file.
+TEST_F(FoldersTest, InstalledFilesThatAreGone_AreMissedAndPutBack) {
+  const std::string source = temp_.path() + "/libvgpu.so";
+  const std::string folder = temp_.path() + "/vgpu";
+  std::ofstream(source) << "one";
+  const std::string library = *InstallLibrary(source, folder);
+  EXPECT_EQ(MissingFrom(folder, library), "");
+  for (const std::string& path : {folder + "/ld.so.preload", folder + "/libvgpu.so", library}) {
+    fs::remove(path);
+    EXPECT_THAT(MissingFrom(folder, library), HasSubstr(path.substr(folder.size())));
+    fs::create_directory(path);
+    EXPECT_NE(MissingFrom(folder, library), "");
+    ASSERT_TRUE(InstallLibrary(source, folder)) << path;
+    EXPECT_EQ(MissingFrom(folder, library), "");
+  }
+  fs::remove(folder + "/ld.so.preload");
+  fs::create_directories(folder + "/ld.so.preload/x");
+  const auto refused = InstallLibrary(source, folder);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("ld.so.preload is a folder, and not an empty one"));
+}
+
+// A folder that was removed while it is open, which is what a mount of it is, cannot be put back from here.
+TEST_F(FoldersTest, RemovedFolder_IsRecognised) {
+  const std::string path = temp_.path() + "/lock";
+  EXPECT_FALSE(IsRemoved(path));
+  ASSERT_TRUE(MakeLockFolder(path));
+  EXPECT_FALSE(IsRemoved(path));
+  const auto held = base::Open(path, O_RDONLY | O_DIRECTORY);
+  ASSERT_TRUE(held);
+  fs::remove(path);
+  const std::string there = "/proc/self/fd/" + std::to_string(held->get());
+  EXPECT_TRUE(IsRemoved(there));
 }
 
 TEST_F(FoldersTest, GivenALibraryWhenItIsInstalledAnewThenTheOldFileStaysAsItIsWhileInUse) {
@@ -364,6 +440,60 @@ TEST_F(ClusterTest, GivenALockWhenItIsSomebodyElsesByNowThenItStays) {
   EXPECT_FALSE(
       api_.Get(kube::kNodes, "", kNode)->at("metadata").at("annotations").as_object().contains(device::kNodeLock));
   EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon())) << "none is as good";
+}
+
+// Somebody wrote the node at the same moment: it is tried again at once, and success is said when it is one.
+TEST_F(ClusterTest, ConflictsOnTheLock_AreTriedAgain) {
+  const auto locked = [this] {
+    return api_.Get(kube::kNodes, "", kNode)->at("metadata").at("annotations").as_object().contains(device::kNodeLock);
+  };
+  kube::FakeFault conflict;
+  conflict.method = "PATCH";
+  conflict.status = 409;
+  conflict.times = 2;
+  api_.Add(conflict);
+  KubeCluster cluster(*client_, kNode, [] {});
+  EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon()));
+  EXPECT_FALSE(locked());
+  api_.Put(kube::kNodes, {{"metadata", {{"name", kNode}, {"annotations", {{device::kNodeLock, kLock}}}}}});
+  conflict.times = 100;
+  api_.Add(conflict);
+  EXPECT_FALSE(cluster.ReleaseLock(kLock, Soon()));
+  EXPECT_TRUE(locked());
+}
+
+// The order in which the watch told of pods is the kubelet's, too; and what it showed the end of is known as gone.
+TEST_F(ClusterTest, PodsOfTheWatch_HaveTheirOrderAndTheirEnd) {
+  KubeCluster cluster(*client_, kNode, [] {});
+  const auto until = [&](const auto& holds) {
+    for (const net::Deadline end = Soon(); !holds() && net::Clock::now() < end;) {
+      cluster.AwaitChange(cluster.Changes(), net::After(std::chrono::milliseconds(5)));
+    }
+    return holds();
+  };
+  const auto arrival = [&](const std::string& uid) -> std::uint64_t {
+    for (const PodPtr& pod : cluster.Pods()) {
+      if (pod->uid == uid) return pod->arrival;
+    }
+    return 0;
+  };
+  cluster.Start();
+  cluster.SeeLock(kLock);
+  ASSERT_TRUE(until([&] { return cluster.Synced(); }));
+  EXPECT_EQ(arrival("u1"), 0u) << "the first list has no order";
+  for (const char* name : {"z", "y"}) {
+    api_.Put(kube::kPods, {{"metadata", {{"name", name}, {"namespace", "default"}, {"uid", name}}},
+                           {"spec", {{"nodeName", kNode}}}});
+  }
+  ASSERT_TRUE(until([&] { return arrival("z") != 0 && arrival("y") != 0; }));
+  EXPECT_LT(arrival("z"), arrival("y"));
+  EXPECT_FALSE(cluster.IsGone("z"));
+  api_.Remove(kube::kPods, "default", "z");
+  EXPECT_TRUE(until([&] { return cluster.IsGone("z"); }));
+  // Another of the same name, without a word of the first one's end.
+  api_.Put(kube::kPods, {{"metadata", {{"name", "y"}, {"namespace", "default"}, {"uid", "y2"}}},
+                         {"spec", {{"nodeName", kNode}}}});
+  EXPECT_TRUE(until([&] { return cluster.IsGone("y") && arrival("y2") > 0; }));
 }
 
 TEST_F(ClusterTest, GivenTheNodesLockWhenItIsSeenThenChangesAreToldOnce) {

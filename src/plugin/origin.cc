@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/strings.h"
+#include "device/grant_seal.h"
 #include "plugin/node_selector.h"
 
 namespace hami::plugin {
@@ -182,17 +183,25 @@ std::vector<int> CountsOf(const PodView& pod, const device::NvidiaVendor& vendor
 }
 
 std::string Distrust(const PodView& pod, bool owns_lock, const OriginInput& input) {
-  const bool has_seal = pod.claims.contains(kSeal);
+  const bool has_seal = pod.claims.contains(device::kGrantSeal);
   if (input.rules->keyed && has_seal) {
-    if (!input.rules->sealed(pod)) return "its annotation " + std::string(kSeal) + " is not of its grant";
+    if (!input.rules->sealed(pod)) return "its annotation " + std::string(device::kGrantSeal) + " is not of its grant";
     return IsRest(pod.to_allocate, pod.allocated) ? "" : "what is to be given to it is not what it was granted";
   }
   if (!owns_lock) {
-    if (input.rules->keyed) return "it has no annotation " + std::string(kSeal) + ", and the node's lock is not its";
+    if (input.rules->keyed) return "it has no annotation " + std::string(device::kGrantSeal) + ", and the node's lock is not its";
     if (std::string why = LooksUnplaced(pod, input); !why.empty()) return why;
   }
   if (std::string why = Disagreement(pod, input); !why.empty()) return why;
   return LackOfRoom(pod, input);
+}
+
+device::StringMap WithSeal(const PodView& pod, device::StringMap changes, const OriginRules& rules) {
+  if (!rules.seal || !changes.contains(kAllocated)) return changes;
+  device::StringMap claims = pod.claims;
+  claims[kAllocated] = changes[kAllocated];
+  changes[device::kGrantSeal] = rules.seal(pod, claims);
+  return changes;
 }
 
 std::optional<PodView> PutInPlace(const PodView& pod, const device::NvidiaVendor& vendor) {

@@ -26,7 +26,12 @@ struct OriginRules {
   bool keyed = false;                   // grants are sealed
   // Whether POD's claims are sealed for its node; only asked when there are keys.
   std::function<bool(const PodView& pod)> sealed;
+  // The seal of POD if it claimed CLAIMS. Without it what is written on a pod is not sealed anew.
+  std::function<std::string(const PodView& pod, const device::StringMap& claims)> seal;
 };
+
+// CHANGES to POD's annotations, sealed anew where they change what is sealed.
+device::StringMap WithSeal(const PodView& pod, device::StringMap changes, const OriginRules& rules);
 
 // What a judgement goes by.
 struct OriginInput {

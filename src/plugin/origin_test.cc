@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "device/annotations.h"
+#include "device/grant_seal.h"
 #include "plugin/allocation_world_test.h"
 
 namespace hami::plugin {
@@ -137,22 +138,42 @@ TEST_F(OriginTest, InitContainersShareTheCard_AreServed) {
 
 TEST_F(OriginTest, KeyedWithoutSealOrLock_IsRefused) {
   world_.rules.keyed = true;
-  world_.rules.sealed = [](const PodView& pod) { return pod.claims.at(kSeal) == "good"; };
+  world_.rules.sealed = [](const PodView& pod) { return pod.claims.at(device::kGrantSeal) == "good"; };
   Start(true);
   world_.Add(BoundPod("a", kOne));
   EXPECT_THAT(Refusal(), HasSubstr("no annotation hami-cpp/grant-seal"));
   PodView forged = BoundPod("b", kOne);
-  forged.claims[kSeal] = "bad";
+  forged.claims[device::kGrantSeal] = "bad";
   world_.Add(forged);
   Lock("b");
   EXPECT_THAT(Refusal(), HasSubstr("hami-cpp/grant-seal is not of its grant"));
   // With a seal the scheduler's name and the plugin's own reading of requests do not matter.
   PodView sealed = BoundPod("c", kOne);
-  sealed.claims[kSeal] = "good";
+  sealed.claims[device::kGrantSeal] = "good";
   sealed.scheduler_name = "any";
   sealed.asks[0].limits["nvidia.com/gpumem"] = "1";
   world_.Add(sealed);
   ExpectServed();
+}
+
+// What the plugin writes of a grant is sealed as the scheduler's own words are.
+TEST_F(OriginTest, AnnotationWrittenAnew_IsSealedAnew) {
+  world_.rules.keyed = true;
+  world_.rules.sealed = [](const PodView&) { return true; };
+  world_.rules.seal = [](const PodView& pod, const device::StringMap& claims) {
+    return pod.uid + " " + claims.at(kAllocated);
+  };
+  Start(true);
+  PodView pod = BoundPod("a", kOne);
+  pod.claims[device::kGrantSeal] = "s";
+  world_.Add(pod);
+  ExpectServed();
+  EXPECT_FALSE(world_.annotations["uid-a"].contains(device::kGrantSeal)) << "it says the same as before";
+  world_.Hold("a", "c0", {kSlot});
+  world_.Pod("a").status_phase = "Running";
+  world_.Pod("a").allocated.clear();
+  allocator_->Tend();
+  EXPECT_EQ(world_.annotations["uid-a"][device::kGrantSeal], "uid-a " + device::EncodeGrant(kOne));
 }
 
 // Once it is served, nothing that a pod says changes what its other containers get.

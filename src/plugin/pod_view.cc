@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "device/allocation_codec.h"
 #include "device/annotations.h"
+#include "device/grant_seal.h"
 #include "device/lists.h"
 #include "kube/timestamp.h"
 #include "kube/views.h"
@@ -119,8 +120,8 @@ void ReadGrants(const kube::StringMap& annotations, PodView& pod) {
   read(kAllocated, pod.allocated);
   for (const auto& [key, value] : annotations) {
     if (key != kToAllocate && key.ends_with("devices-to-allocate") && HasShare(value)) pod.others_pending = true;
-    const bool sealed = key.ends_with("devices-allocated") || key == device::kMigAllocations || key == kSeal;
-    if (sealed) pod.claims[key] = value;
+    const bool claim = device::IsAllocatedKey(key) || key == device::kMigAllocations || key == device::kGrantSeal;
+    if (claim) pod.claims[key] = value;
   }
 }
 

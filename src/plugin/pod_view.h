@@ -23,7 +23,6 @@ namespace hami::plugin {
 inline constexpr const char* kToAllocate = "hami.io/vgpu-devices-to-allocate";
 inline constexpr const char* kAllocated = "hami.io/vgpu-devices-allocated";
 inline constexpr const char* kAllocateFailure = "hami-cpp/allocate-failure";
-inline constexpr const char* kSeal = "hami-cpp/grant-seal";
 
 // What a container's own environment says to libvgpu, as far as it is written out in the pod.
 enum class CorePolicy { kDefault = 0, kForce = 1, kDisable = 2 };  // the numbers of the region

@@ -16,6 +16,8 @@
 namespace hami::scheduler {
 namespace {
 
+constexpr const char* kRegister = "hami.io/node-nvidia-register";
+
 // Takes exactly DIGITS decimal digits from the front of TEXT.
 bool TakeDigits(std::string_view& text, std::size_t digits, int& out) {
   if (text.size() < digits) return false;
@@ -78,9 +80,9 @@ GateVerdict Taken(std::string reason) {
   return verdict;
 }
 
-bool Concurrent(const NodeView& node) {
-  const std::string* text = device::Find(node.annotations, kConcurrentAllocate);
-  return text != nullptr && *text == "1";
+bool Concurrent(const GateInput& input) {
+  const device::StringMap& annotations = input.node.annotations;
+  return device::AllocatesConcurrently(annotations, device::TextAt(annotations, kRegister), input.now / kSecond);
 }
 
 // Nothing: what other schedulers did here is in our books.
@@ -245,7 +247,7 @@ std::string FormatTicket(const Ticket& ticket) {
 GateVerdict JudgeGate(const GateInput& input, const LockOptions& options) {
   std::string_view text;
   const std::optional<Ticket> ticket = TicketOf(input.node, text);
-  const bool concurrent = Concurrent(input.node);
+  const bool concurrent = Concurrent(input);
   const bool locks = input.takes_lock && !concurrent;
   // Also where nobody takes locks any more: one that stands is another scheduler's, which knows of no other way.
   if (input.takes_lock) {
