@@ -14,7 +14,7 @@ namespace hami::kube {
 
 using WallTime = std::chrono::system_clock::time_point;
 
-std::string FormatTime(WallTime time);       // "2006-01-02T15:04:05Z", metav1.Time
+std::string FormatTime(WallTime time);  // "2006-01-02T15:04:05Z", metav1.Time
 // Unix seconds of what FormatTime writes; nothing of anything else.
 std::optional<std::int64_t> ParseTime(std::string_view text);
 std::string FormatMicroTime(WallTime time);  // "2006-01-02T15:04:05.000000Z", metav1.MicroTime

@@ -113,7 +113,7 @@ struct Agent::Impl {
   std::unique_ptr<Allocator> allocator;
   CdiFolder cdi;
   std::string library;  // that new containers mount
-  std::function<void(const base::Error&)> give_up;
+  std::function<void()> give_up;
   std::mutex files_mutex;
   std::string files_trouble;  // as it was told
 
@@ -133,10 +133,10 @@ base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
   recorder.host = options.node_name;
   events = std::make_unique<kube::EventRecorder>(*client, recorder);
   node_api = std::make_unique<ApiNode>(*client, options.node_name);
-  RegistrarOptions registration;
-  registration.node = options.node_name;
+  RegistrarOptions registrar_options;
+  registrar_options.node = options.node_name;
   registrar = std::make_unique<Registrar>(
-      *node_api, [this](const SeenNode& node) { SeeNode(node); }, std::move(registration));
+      *node_api, [this](const SeenNode& node) { SeeNode(node); }, std::move(registrar_options));
   KeeperHooks hooks;
   // A container that is given a slot needs its GPU's name in the file.
   hooks.before_cards = [this](const Cards& cards) { cdi.Refresh(cards); };
@@ -186,7 +186,7 @@ void Agent::Impl::CheckNodeFiles() {
   if (!mended && trouble != files_trouble) {
     base::LogError(mended.error());
     events->Record(NodeTarget(options.node_name), kube::EventType::kWarning, "NodeFilesMissing", trouble);
-    if (give_up && (IsRemoved(kLockFolder) || IsRemoved(vgpu_folder))) give_up(mended.error());
+    if (give_up && (IsRemoved(kLockFolder) || IsRemoved(vgpu_folder))) give_up();
   }
   files_trouble = trouble;
 }

@@ -226,8 +226,10 @@ base::Result<Response> Allocator::Allocate(const std::vector<std::string>& slots
 // The kubelet admits a pod once, so that it is not this one's turn again.
 base::Error Allocator::Refuse(const Stranger& stranger, net::Deadline end) {
   passed_.insert(stranger.pod->uid);
-  const std::string why = Concat({"hami-scheduler never placed pod ", stranger.pod->FullName(), " here: ", stranger.why});
-  const char* const hint = "delete it, so that it is made anew and placed by hami-scheduler: its webhook was away, or left it out";
+  const std::string why =
+      Concat({"hami-scheduler never placed pod ", stranger.pod->FullName(), " here: ", stranger.why});
+  const char* const hint =
+      "delete it, so that it is made anew and placed by hami-scheduler: its webhook was away, or left it out";
   if (stranger.pod->bind_phase == device::kPhaseAllocating) {
     MarkFailed(*stranger.pod, "NotPlaced", Concat({why, "; ", hint}), end);
   } else {
@@ -363,8 +365,9 @@ kube::Status Allocator::Confirm(const PodView& pod, net::Deadline end) {
 kube::Status Allocator::Publish(const PodView& pod, net::Deadline end) {
   const Desired desired = DesiredAnnotations(pod, records_);
   // Nothing to write means that nobody says whether the pod is still there.
-  const kube::Status patched = desired.changes.empty() ? Confirm(pod, end)
-                                                        : Patch(KeyOf(pod), WithSeal(pod, desired.changes, options_.rules), end);
+  const kube::Status patched = desired.changes.empty()
+                                   ? Confirm(pod, end)
+                                   : Patch(KeyOf(pod), WithSeal(pod, desired.changes, options_.rules), end);
   if (!patched || !desired.finished) return patched;
   // The pod has its devices by now. A lock that stays is taken away by Tend.
   if (const kube::Status released = ReleaseLockOf(pod, end); !released) {

@@ -134,8 +134,8 @@ class Allocator {
   // What the API server listed last, for the pods that the watch has not shown yet.
   std::vector<PodPtr> listed_;
   net::Deadline listed_until_{};
-  std::set<std::string> passed_;                        // uids of pods that were refused as never placed
-  std::map<ContainerKey, net::Deadline> told_again_;    // of running pods, for which the kubelet asked anew
+  std::set<std::string> passed_;                      // uids of pods that were refused as never placed
+  std::map<ContainerKey, net::Deadline> told_again_;  // of running pods, for which the kubelet asked anew
   // The lock, if it names nobody, and since when it is the same.
   std::string nameless_lock_;
   std::int64_t nameless_since_ = 0;

@@ -64,9 +64,9 @@ std::optional<Holdings> Allocator::AskKubelet(net::Deadline end) {
 void Allocator::ReportExchanges(const std::vector<Exchange>& exchanges) {
   for (const Exchange& exchange : exchanges) {
     if (exchange.stranger) {
-      const std::string text = Concat({"hami-scheduler never placed pod ", exchange.actual.ns, "/", exchange.actual.name,
-                                       " here, and it holds what ", exchange.assumed.ns, "/", exchange.assumed.name,
-                                       " was granted; delete it"});
+      const std::string text = Concat({"hami-scheduler never placed pod ", exchange.actual.ns, "/",
+                                       exchange.actual.name, " here, and it holds what ", exchange.assumed.ns, "/",
+                                       exchange.assumed.name, " was granted; delete it"});
       base::LogError("exchange: " + text);
       parts_.cluster->Warn(exchange.actual, "NotPlaced", text);
       continue;
@@ -173,9 +173,9 @@ bool Allocator::MendLock(const std::vector<PodPtr>& pods, net::Deadline end) {
   if (!fresh) return false;
   if (*fresh != nullptr && !is_done(**fresh)) return true;
   const kube::Status released = parts_.cluster->ReleaseLock(*text, OneCall(end));
-  base::LogInfo(Concat({"the node lock of pod ", owner->ns, "/", owner->name,
-                        released ? " is released: the pod is done or gone"
-                                 : " can not be released yet: " + released.error().message}));
+  base::LogInfo(Concat(
+      {"the node lock of pod ", owner->ns, "/", owner->name,
+       released ? " is released: the pod is done or gone" : " can not be released yet: " + released.error().message}));
   return released.has_value();
 }
 

@@ -62,8 +62,8 @@ class KubeCluster final : public Cluster {
   std::uint64_t changes_ = 0;
   bool node_seen_ = false;
   std::optional<std::string> lock_;
-  std::map<std::string, std::uint64_t> arrivals_;   // by uid, of the pods that came after the first list
-  std::map<std::string, net::Deadline> gone_;       // uids of pods that are no more; until when it is remembered
+  std::map<std::string, std::uint64_t> arrivals_;  // by uid, of the pods that came after the first list
+  std::map<std::string, net::Deadline> gone_;      // uids of pods that are no more; until when it is remembered
   net::Canceller stop_;
   kube::EventRecorder events_;
 };

@@ -491,8 +491,8 @@ TEST_F(ClusterTest, PodsOfTheWatch_HaveTheirOrderAndTheirEnd) {
   api_.Remove(kube::kPods, "default", "z");
   EXPECT_TRUE(until([&] { return cluster.IsGone("z"); }));
   // Another of the same name, without a word of the first one's end.
-  api_.Put(kube::kPods, {{"metadata", {{"name", "y"}, {"namespace", "default"}, {"uid", "y2"}}},
-                         {"spec", {{"nodeName", kNode}}}});
+  api_.Put(kube::kPods,
+           {{"metadata", {{"name", "y"}, {"namespace", "default"}, {"uid", "y2"}}}, {"spec", {{"nodeName", kNode}}}});
   EXPECT_TRUE(until([&] { return cluster.IsGone("y") && arrival("y2") > 0; }));
 }
 

@@ -64,7 +64,7 @@ struct Options {
   // spec.schedulerName, or patterns of it, of pods that hami-scheduler places.
   std::vector<std::string> scheduler_names = {"hami-scheduler"};
   std::string grant_key_file;  // of the keys that grants are sealed with; empty: they are not
-  int allocate_seconds = 10;  // for all that is asked of the API server in one allocation
+  int allocate_seconds = 10;   // for all that is asked of the API server in one allocation
 
   // Towards older schedulers.
   bool answer_handshake = false;  // write Reported_… when a scheduler asks

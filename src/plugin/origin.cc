@@ -127,13 +127,12 @@ std::string Disagreement(const PodView& pod, const OriginInput& input) {
   const device::PodGrant& grant = pod.allocated.empty() ? pod.to_allocate : pod.allocated;
   for (std::size_t row = 0; row < grant.size(); ++row) {
     if (grant[row].empty()) continue;
-    const auto request =
-        row < pod.asks.size() ? vendor.ParseRequest(pod.asks[row]) : std::optional<device::Request>();
+    const auto request = row < pod.asks.size() ? vendor.ParseRequest(pod.asks[row]) : std::optional<device::Request>();
     const std::string who = "its container " + (row < pod.containers.size() ? pod.containers[row].name : "of no name");
     const std::size_t asked = request ? static_cast<std::size_t>(request->count) : 0;
     if (grant[row].size() != asked) {
-      return Concat({who, " is granted ", std::to_string(grant[row].size()), " device(s) and asks for ",
-                     std::to_string(asked)});
+      return Concat(
+          {who, " is granted ", std::to_string(grant[row].size()), " device(s) and asks for ", std::to_string(asked)});
     }
     for (const device::Share& share : grant[row]) {
       if (std::string more = MoreThanAsked(share, *request, *input.cards); !more.empty()) {
@@ -189,7 +188,8 @@ std::string Distrust(const PodView& pod, bool owns_lock, const OriginInput& inpu
     return IsRest(pod.to_allocate, pod.allocated) ? "" : "what is to be given to it is not what it was granted";
   }
   if (!owns_lock) {
-    if (input.rules->keyed) return "it has no annotation " + std::string(device::kGrantSeal) + ", and the node's lock is not its";
+    if (input.rules->keyed)
+      return "it has no annotation " + std::string(device::kGrantSeal) + ", and the node's lock is not its";
     if (std::string why = LooksUnplaced(pod, input); !why.empty()) return why;
   }
   if (std::string why = Disagreement(pod, input); !why.empty()) return why;

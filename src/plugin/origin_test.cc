@@ -301,10 +301,8 @@ TEST_F(ForgottenTest, FolderIsLostToo_IsMadeAnew) {
 
 TEST_F(ForgottenTest, RunningPodChangesItsAnnotations_TheyAreWrittenAnew) {
   const std::vector<void (*)(PodView&)> changes = {
-      [](PodView& pod) { pod.allocated.clear(); },
-      [](PodView& pod) { pod.allocated = {{}}; },
-      [](PodView& pod) { pod.allocated[0][0].memory = 1; },
-      [](PodView& pod) { pod.assigned_node = "node-2"; },
+      [](PodView& pod) { pod.allocated.clear(); },          [](PodView& pod) { pod.allocated = {{}}; },
+      [](PodView& pod) { pod.allocated[0][0].memory = 1; }, [](PodView& pod) { pod.assigned_node = "node-2"; },
       [](PodView& pod) { pod.assigned_node.clear(); },
   };
   RunTwo();

@@ -48,7 +48,7 @@ class ApiNode final : public NodeApi {
 };
 
 struct RegistrarOptions {
-  std::string node;  // its name, for people
+  std::string node;                                       // its name, for people
   net::Duration node_patience = std::chrono::seconds(3);  // until a node that is not there is said
   net::Duration call_timeout = std::chrono::seconds(2);
   net::Duration retry_first = std::chrono::milliseconds(500);

@@ -4,8 +4,8 @@
 // the event was: a kubelet socket that is another file than the one we registered at means a new kubelet, a socket of
 // ours that is gone means that a kubelet cleaned its folder. Serving starts anew without anything else being touched:
 // GPUs, health and records live on. Of two plugins that serve one resource the kubelet knows the one that registered
-// last: the one that starts takes over, with a socket of another name while the first is in use, and the other leaves it
-// at that, so that they do not fight. A server that can not be started is tried again, but not for ever.
+// last: the one that starts takes over, with a socket of another name while the first is in use, and the other leaves
+// it at that, so that they do not fight. A server that can not be started is tried again, but not for ever.
 
 #pragma once
 
@@ -60,7 +60,7 @@ struct ServingOptions {
   std::function<std::string()> resource_name;  // empty: not known yet, and nothing is served
   std::function<bool()> preferred_allocation;
   std::function<void(const std::string& trouble)> on_trouble;  // another plugin serves the same resource
-  net::Duration look_every = std::chrono::seconds(5);  // should a notification get lost
+  net::Duration look_every = std::chrono::seconds(5);          // should a notification get lost
   net::Duration first_retry = std::chrono::milliseconds(500);
   net::Duration most_retry = std::chrono::seconds(30);
 };

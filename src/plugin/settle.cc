@@ -207,7 +207,8 @@ Booked BookedOf(const PodView& pod, const Records& records) {
     if (row >= booked.allocated.size()) booked.allocated.resize(std::max(row + 1, pod.containers.size()));
     booked.allocated[row] = record.grant;
     if (record.owed && row >= booked.to_allocate.size()) booked.to_allocate.resize(row + 1);
-    if (row < booked.to_allocate.size()) booked.to_allocate[row] = record.owed ? record.grant : device::ContainerGrant();
+    if (row < booked.to_allocate.size())
+      booked.to_allocate[row] = record.owed ? record.grant : device::ContainerGrant();
     (record.owed ? booked.owed : booked.given) = true;
   }
   return booked;

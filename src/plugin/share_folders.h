@@ -2,8 +2,8 @@
 //
 // The folders below <hook path>/vgpu that containers get to write to, each with its region and nothing else at first.
 // `containers/<pod uid>_<container>` is where everybody looks for them; where that name was not known in time the
-// folder is made as `shares/<id>`. Once the name is known the folder has it, and `shares/<id>` is a link to it: what was
-// promised to a container stays where it was promised, and HAMi's monitor, which follows no links, finds a folder.
+// folder is made as `shares/<id>`. Once the name is known the folder has it, and `shares/<id>` is a link to it: what
+// was promised to a container stays where it was promised, and HAMi's monitor, which follows no links, finds a folder.
 // Refuses to follow links that it did not make. A container may have filled its folder with whatever it liked, so what
 // is removed only gets another name, which takes no time; EmptyTrash does the rest.
 

@@ -6,10 +6,10 @@
 // Two annotations guard a node. `hami.io/mutex.lock` is the protocol with HAMi's plugin: one pod at a time between bind
 // and Allocate, which the plugin recognises by it and then releases. A node whose plugin needs none says so by
 // `hami-cpp/concurrent-allocate: "1"`, which counts while that plugin lives. `hami-cpp/bind-ticket` is between
-// schedulers: it names its writer and the pods whose Binding the writer is about to post. Both go out in one write that holds only for the version of the node it
-// was based on, so that of two schedulers one must see the other's ticket. It goes on only when its books hold every
-// pod that the other may have bound: the last ones named are in its books (a watch that showed them has shown the
-// earlier ones), or it has read the node's pods anew.
+// schedulers: it names its writer and the pods whose Binding the writer is about to post. Both go out in one write that
+// holds only for the version of the node it was based on, so that of two schedulers one must see the other's ticket. It
+// goes on only when its books hold every pod that the other may have bound: the last ones named are in its books (a
+// watch that showed them has shown the earlier ones), or it has read the node's pods anew.
 
 #pragma once
 
