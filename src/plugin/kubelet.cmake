@@ -34,7 +34,7 @@ hami_test(plugin_allocation_test
   SOURCES allocator_test.cc interleaving_test.cc origin_test.cc resolve_test.cc response_test.cc settle_test.cc
   LIBS hami_plugin_kubelet)
 hami_test(plugin_kubelet_test
-  SOURCES common_areas_test.cc kubelet_test.cc node_files_test.cc
+  SOURCES common_areas_test.cc kube_cluster_test.cc kubelet_test.cc node_files_test.cc
   LIBS hami_plugin_kubelet hami_kubelet_protocol hami_fake_apiserver)
 hami_fuzz(plugin_kubelet_fuzz SOURCES kubelet_fuzz.cc LIBS hami_plugin_kubelet)
 hami_fuzz(plugin_wire_fuzz SOURCES wire_fuzz.cc LIBS hami_plugin_kubelet)

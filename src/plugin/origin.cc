@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/strings.h"
+#include "device/annotations.h"
 #include "device/grant_seal.h"
 #include "plugin/node_selector.h"
 
@@ -14,9 +15,10 @@ namespace {
 
 using base::Concat;
 
-// Between the scheduler's clock, the API server's and ours.
-constexpr std::int64_t kClockSkew = 600;
+// Between the scheduler's clock, the API server's and ours. Wide: a clock that is wrong must stop no pod.
+constexpr std::int64_t kClockSkew = 3600;
 constexpr int kWholeCard = 100;
+constexpr device::MiB kMostMemory = device::MiB{1} << 40;
 
 struct Use {
   device::MiB memory = 0;
@@ -56,7 +58,9 @@ Uses Needed(const PodView& pod, const device::PodGrant& grant) {
 Uses Given(const PodView& pod, const OriginInput& input) {
   Uses given;
   for (const PodPtr& other : *input.pods) {
-    if (other->uid == pod.uid || other->Ended()) continue;
+    // One that was refused is over for the scheduler before the kubelet says so.
+    const bool refused = other->Pending() && other->bind_phase == device::kPhaseFailed;
+    if (other->uid == pod.uid || other->Ended() || refused) continue;
     Uses apps;
     Uses inits;
     for (const Record& record : *input.records) {
@@ -97,6 +101,11 @@ device::MiB MostMemory(const device::Request& request, const Card& card) {
 }
 
 std::string MoreThanAsked(const device::Share& share, const device::Request& request, const Cards& cards) {
+  // Less than nothing would make room for others, and sums must stay numbers.
+  if (share.memory <= 0 || share.memory > kMostMemory || share.cores < 0) {
+    return Concat({"it is granted ", std::to_string(share.memory), " MiB and ", std::to_string(share.cores),
+                   " percent of ", base::Printable(share.uuid)});
+  }
   const Card* card = cards.Find(share.uuid);
   if (card == nullptr) return {};
   const device::MiB most = MostMemory(request, *card);

@@ -81,9 +81,11 @@ TEST_F(OriginTest, GrantBeyondTheRequest_IsRefused) {
       {"asks for 2", [](PodView& pod) { pod.asks[0].limits["nvidia.com/gpu"] = "2"; }},
       {"not what it was granted", [](PodView& pod) { pod.to_allocate[0][0].memory = 900; }},
       {"0 percent", [](PodView& pod) { pod.allocated[0][0].cores = pod.to_allocate[0][0].cores = 0; }},
+      {"-5 MiB", [](PodView& pod) { pod.allocated[0][0].memory = pod.to_allocate[0][0].memory = -5; }},
+      {"0 MiB", [](PodView& pod) { pod.allocated[0][0].memory = pod.to_allocate[0][0].memory = 0; }},
       {"no time of binding", [](PodView& pod) { pod.bind_time = 0; }},
       {"time of binding", [](PodView& pod) { pod.bind_time = 1'000'000; }},
-      {"time of binding", [](PodView& pod) { pod.bound_at = 1000; }},
+      {"time of binding", [](PodView& pod) { pod.bound_at = 10'000; }},
   };
   for (const Case& one : cases) {
     world_.api.clear();
