@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <set>
 
-#include "base/files.h"
+#include "base/fd.h"
 #include "base/strings.h"
 #include "plugin/record.h"
 #include "region/common_area.h"
