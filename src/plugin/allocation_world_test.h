@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,16 @@ inline device::Share ShareOf(int card, device::MiB memory, int cores = 30) {
   return {CardName(card), "NVIDIA", memory, cores};
 }
 
+// What a pod asks for that is given GRANT.
+inline device::Container AskFor(const device::ContainerGrant& grant) {
+  device::Container ask;
+  if (grant.empty()) return ask;
+  ask.limits = {{"nvidia.com/gpu", std::to_string(grant.size())},
+                {"nvidia.com/gpumem", std::to_string(grant.front().memory)},
+                {"nvidia.com/gpucores", std::to_string(grant.front().cores)}};
+  return ask;
+}
+
 // A pod that was bound to the node and is on its way.
 inline PodView BoundPod(const std::string& name, device::PodGrant grant, std::int64_t bind_time = 100) {
   PodView pod;
@@ -60,13 +71,29 @@ inline PodView BoundPod(const std::string& name, device::PodGrant grant, std::in
   pod.status_phase = "Pending";
   pod.bind_phase = device::kPhaseAllocating;
   pod.bind_time = bind_time;
+  pod.scheduler_name = "hami-scheduler";
   for (std::size_t i = 0; i < grant.size(); ++i) {
+    pod.asks.push_back(AskFor(grant[i]));
     ContainerView container;
     container.name = "c" + std::to_string(i);
     pod.containers.push_back(std::move(container));
   }
   pod.to_allocate = grant;
   pod.allocated = std::move(grant);
+  return pod;
+}
+
+// A pod that nobody placed: it asks for COUNT devices, and was put on the node all the same.
+inline PodView UnplacedPod(const std::string& name, int count) {
+  PodView pod;
+  pod.ns = "default";
+  pod.name = name;
+  pod.uid = "uid-" + name;
+  pod.node = kNode;
+  pod.status_phase = "Pending";
+  pod.scheduler_name = "default-scheduler";
+  pod.containers.emplace_back().name = "c0";
+  pod.asks.emplace_back().limits["nvidia.com/gpu"] = std::to_string(count);
   return pod;
 }
 
@@ -85,10 +112,13 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   std::map<std::string, std::string> links;    // containers/<uid>_<name> → path
   Holdings holdings;
   std::int64_t now = 1000;
+  std::set<std::string> gone;  // what the watch showed the end of
+  OriginRules rules{{"hami-scheduler"}, false, {}, {}};
 
   // How it behaves.
   bool lagging = false;                             // the watch shows nothing until Deliver
   bool soon = false;                                // or until somebody waits for it
+  bool others_saved = false;                        // another plugin replaced DISK
   int kill_at = -1;                                 // the call that kills; counted down
   bool kill_after = false;                          // only once it took effect
   std::deque<kube::Reason> refuse;                  // what the next calls to the API end with
@@ -106,7 +136,12 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   std::vector<std::string> warnings;
   std::map<std::string, device::StringMap> annotations;  // by uid: what was written to the pods
 
-  void Deliver() { seen_ = api; }
+  void Deliver() {
+    for (const auto& [uid, pod] : seen_) {
+      if (!api.contains(uid)) gone.insert(uid);
+    }
+    seen_ = api;
+  }
 
   // Cluster
   std::vector<PodPtr> Pods() override {
@@ -117,6 +152,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   }
   std::optional<std::string> Lock() override { return lock; }
   bool Synced() override { return true; }
+  bool IsGone(const std::string& uid) override { return gone.contains(uid); }
   std::uint64_t Changes() override { return 0; }
   bool AwaitChange(std::uint64_t, net::Deadline) override {
     if (!soon) return false;
@@ -153,6 +189,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
       if (name == device::kBindPhase) found->second.bind_phase = value;
       if (name == kToAllocate) found->second.to_allocate = *device::DecodeGrant(value);
       if (name == kAllocated) found->second.allocated = *device::DecodeGrant(value);
+      if (name == device::kAssignedNode) found->second.assigned_node = value;
     }
     step.Done();
     return {};
@@ -175,7 +212,11 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   }
 
   // RecordKeeper
-  base::Result<Records> Load() override { return DecodeRecords(disk); }
+  base::Result<Records> Load() override {
+    others_saved = false;
+    return DecodeRecords(disk);
+  }
+  bool Changed() override { return others_saved; }
   base::Status Save(const Records& records) override {
     Step step(*this);
     disk = EncodeRecords(records);
@@ -185,6 +226,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   }
 
   // ShareFolders
+  bool Has(const Record& record) override { return folders.contains(record.folder); }
   base::Status Make(const Record& record, const RegionSettings&) override {
     Step step(*this);
     if (full_disk) return base::Fail("no space left");
@@ -235,6 +277,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
     options.budget = budget;
     options.retry_pause = net::Duration::zero();
     options.unix_time = [this] { return now; };
+    options.rules = rules;
     auto allocator = std::make_unique<Allocator>(std::move(parts), options);
     allocator->SetConcurrent(concurrent);
     if (!allocator->Start()) return nullptr;

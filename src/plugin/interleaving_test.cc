@@ -79,7 +79,7 @@ class Node {
         if (Charged(uuid).second + slots[uuid] >= kSlotsPerCard) continue;
         extra[uuid] += shape.memory;
         ++slots[uuid];
-        row.push_back(ShareOf(card, shape.memory));
+        row.push_back(ShareOf(card, shape.memory, 100 / kSlotsPerCard));
       }
       if (static_cast<int>(row.size()) < count) return;  // no room
     }

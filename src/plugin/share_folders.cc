@@ -3,11 +3,13 @@
 #include "plugin/share_folders.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 
 #include "base/fd.h"
@@ -15,6 +17,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "base/trash.h"
+#include "base/watched_file.h"
 #include "plugin/response.h"
 #include "region/region.h"
 
@@ -135,6 +138,11 @@ std::string DiskShareFolders::LinkOf(const Record& record) const {
   return Concat({root_, "/", kContainers, "/", record.owner.uid, "_", record.container_name});
 }
 
+bool DiskShareFolders::Has(const Record& record) {
+  std::error_code ignored;
+  return fs::is_regular_file(fs::symlink_status(Concat({PathOf(record), "/", record.cache}), ignored));
+}
+
 base::Status DiskShareFolders::Make(const Record& record, const RegionSettings& settings) {
   const std::string path = PathOf(record);
   HAMI_TRY(base::MakeFolders(path.substr(0, path.rfind('/')), 0755));
@@ -149,23 +157,53 @@ base::Status DiskShareFolders::Make(const Record& record, const RegionSettings& 
   return SetOwner(path, settings.runs_as);
 }
 
+// From then on the folder itself has the container's name, as HAMi's monitor knows it, and where it was a link leads to
+// it, for the container was told of that place. The two change places in one step, so that both are always there.
 base::Status DiskShareFolders::Link(const Record& record) {
-  const std::string link = LinkOf(record);
-  const std::string target = "../" + record.folder;
+  const std::string place = PathOf(record);
+  const std::string name = LinkOf(record);
+  const std::string target = Concat({"../", name.substr(root_.size() + 1)});
   std::error_code error;
-  if (const fs::path present = fs::read_symlink(link, error); !error && present == target) return {};
-  // Another share was assumed to be this container's, or a folder of an earlier life has the name.
+  const std::string present = fs::read_symlink(place, error).string();
+  if (present == target) return {};
+  // Another container was assumed to be the one.
+  if (!present.empty()) HAMI_TRY(Unname(place, NamedBy(present)));
   HAMI_TRY(base::MakeFolders(Concat({root_, "/", kContainers}), 0755));
-  if (fs::is_directory(fs::symlink_status(link, error))) HAMI_TRY(TakeAway(link));
-  return base::ReplaceLink(link, target);
+  if (fs::read_symlink(name, error).string() == "../" + record.folder) return {};
+  // A folder of an earlier life may have the name.
+  if (fs::is_directory(fs::symlink_status(name, error))) HAMI_TRY(TakeAway(name));
+  HAMI_TRY(base::ReplaceLink(name, target));
+  if (::renameat2(AT_FDCWD, place.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) == 0) return {};
+  // A file system that cannot: the name is the link, then.
+  return base::ReplaceLink(name, "../" + record.folder);
+}
+
+// The folder that TARGET of a link among the shares leads to; empty when it is not one of ours.
+std::string DiskShareFolders::NamedBy(const std::string& target) const {
+  const std::string prefix = Concat({"../", kContainers, "/"});
+  const bool ours = target.starts_with(prefix) && target.find('/', prefix.size()) == std::string::npos;
+  return ours ? Concat({root_, "/", target.substr(3)}) : std::string();
+}
+
+// Puts the folder NAME back to PLACE, where a link leads to it.
+base::Status DiskShareFolders::Unname(const std::string& place, const std::string& name) const {
+  if (name.empty()) return base::Fail(place + " is a link that is not ours");
+  if (::renameat2(AT_FDCWD, place.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) != 0) {
+    return base::FailErrno(Concat({"can not move ", name, " back to ", place}));
+  }
+  std::error_code ignored;
+  fs::remove(name, ignored);
+  return {};
 }
 
 void DiskShareFolders::Remove(const Record& record) {
   if (record.folder.empty()) return;
   std::error_code ignored;
+  const std::string place = PathOf(record);
+  if (const std::string name = NamedBy(fs::read_symlink(place, ignored).string()); !name.empty()) TakeAwayOrSay(name);
   const std::string link = LinkOf(record);
   if (fs::read_symlink(link, ignored) == "../" + record.folder) fs::remove(link, ignored);
-  TakeAwayOrSay(PathOf(record));
+  TakeAwayOrSay(place);
 }
 
 // Only in our own folder: names in the other may be HAMi's.
@@ -182,7 +220,12 @@ void DiskShareFolders::RemoveAllBut(const Records& records) {
   if (error && error != std::errc::no_such_file_or_directory) {
     base::LogWarning(Concat({"can not list ", root_, "/", kShares, ": ", error.message()}));
   }
-  for (const fs::path& orphan : orphans) TakeAwayOrSay(orphan);
+  for (const fs::path& orphan : orphans) {
+    const std::string name = NamedBy(fs::read_symlink(orphan, error).string());
+    const bool known = std::any_of(records.begin(), records.end(), [&](const auto& r) { return PathOf(r) == name; });
+    if (!name.empty() && !known) TakeAwayOrSay(name);
+    TakeAwayOrSay(orphan);
+  }
   RemoveLostLinks(Concat({root_, "/", kContainers}));
 }
 
@@ -203,7 +246,10 @@ bool DiskShareFolders::EmptyTrash() {
   return more;
 }
 
+bool DiskRecordKeeper::Changed() { return !stamp_.empty() && base::FileStamp(path_) != stamp_; }
+
 base::Result<Records> DiskRecordKeeper::Load() {
+  stamp_ = base::FileStamp(path_);
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path_, error))) {
     if (error && error != std::errc::no_such_file_or_directory) {
@@ -223,7 +269,13 @@ base::Result<Records> DiskRecordKeeper::Load() {
 
 base::Status DiskRecordKeeper::Save(const Records& records) {
   HAMI_TRY(base::MakeFolders(path_.substr(0, path_.rfind('/')), 0755));
-  return base::ReplaceFile(path_, EncodeRecords(records), 0600);
+  // The lock goes with the descriptor.
+  const base::Fd lock(::open((path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return base::FailErrno("can not lock " + path_);
+  if (Changed()) return base::Fail(path_ + " was written by another hami-device-plugin a moment ago");
+  HAMI_TRY(base::ReplaceFile(path_, EncodeRecords(records), 0600));
+  stamp_ = base::FileStamp(path_);
+  return {};
 }
 
 }  // namespace hami::plugin

@@ -44,7 +44,11 @@ json::value NodeObject(const std::string& name, bool concurrent) {
   json::object annotations{
       {"hami.io/node-nvidia-register", device::EncodeRegisterJson(sched::testing::Cards(name, 2).devices)},
       {"somebody.else/s", "business"}};
-  if (concurrent) annotations[kConcurrentAllocate] = "1";
+  if (concurrent) {
+    annotations[kConcurrentAllocate] = "1";
+    const std::string registered(annotations["hami.io/node-nvidia-register"].as_string());
+    annotations[device::kPluginAlive] = device::FormatAlive(std::time(nullptr), registered);
+  }
   return {{"metadata", {{"name", name}, {"annotations", annotations}}},
           {"status", {{"allocatable", {{"nvidia.com/gpu", "20"}, {"cpu", "8"}}}}}};
 }

@@ -70,7 +70,11 @@ class SimCluster final : public Time {
     NodeView& view = nodes[name];
     view.name = name;
     view.annotations["hami.io/node-nvidia-register"] = device::EncodeRegisterJson(cards.devices);
-    if (concurrent) view.annotations[kConcurrentAllocate] = "1";
+    if (concurrent) {
+      view.annotations[kConcurrentAllocate] = "1";
+      view.annotations[device::kPluginAlive] =
+          device::FormatAlive(now / kSecond, view.annotations["hami.io/node-nvidia-register"]);
+    }
     view.allocatable["nvidia.com/gpu"] = "10";
     for (const device::Device& card : cards.devices) capacity[card.uuid] = card;
     NodeChanged(view);
