@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chart, from `helm install` to `helm uninstall`, in the order of a cluster's life: each test goes on where the one
+before it stopped."""
+import base64
+import copy
+import json
+import ssl
+
+from rig import annotations, node
+from rig.agents import CARDS
+from rig.annotations import PHASE, of
+from rig.programs import Failed, wait_for
+from rig.release import CHART, HOOK, NAME, NAMESPACE
+
+MIB = 1 << 20
+
+
+def guest(release, name, *command, limits):
+    """A pod that runs `command` with those limits and simgpu's state."""
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+            "volumes": [{"name": "simgpu", "hostPath": {"path": str(release.machine), "type": "Directory"}}],
+            "containers": [{
+                "name": "c", "image": node.GUEST, "imagePullPolicy": "Never", "command": ["visible", *command],
+                "env": [{"name": "SIMGPU_STATE", "value": "/simgpu/state"}, {"name": "SIMGPU_QUIET", "value": "1"},
+                        {"name": "SIMGPU_PID_OFFSET", "value": "100000"}],
+                "volumeMounts": [{"name": "simgpu", "mountPath": "/simgpu"}],
+                "resources": {"limits": limits},
+            }],
+        },
+    }  # fmt: skip
+
+
+def read(release, name):
+    return release.plane.kubectl.json("get", "pod", name)
+
+
+def phase(release, name, wanted, timeout=60):
+    try:
+        wait_for(f"{name} to be {wanted}", lambda: read(release, name)["status"]["phase"] == wanted, timeout)
+    except Failed as error:
+        events = release.plane.kubectl("get", "events")
+        raise Failed(f"{error}\n{events}\n{release.state()}") from None
+
+
+def test_every_object_passes_a_server_side_dry_run(helm):
+    """A server-side dry run of each object, before anything is there."""
+    text = helm.helm("template", NAME, CHART, "--validate", "--skip-tests", values=helm.values())
+    objects = helm.folder / "objects.yaml"
+    objects.write_text(text)
+    said = helm.plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(objects))
+    assert said.count("(server dry run)") > 30
+
+
+def test_helm_install_brings_every_program_up_as_pods(release):
+    release.install(release.values())
+    release.wait_for_gpus()
+    ready = {}
+    for pod in release.pods():
+        if pod["status"]["phase"] == "Running":
+            component = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+            assert all(one["ready"] and one["restartCount"] == 0 for one in pod["status"]["containerStatuses"]), pod
+            ready[component] = ready.get(component, 0) + 1
+    assert ready == {"hami-scheduler": 2, "hami-device-plugin": 1, "hami-monitor": 1}
+    assert len(annotations.cards(release.node.read())) == CARDS
+
+
+def test_a_gpu_pod_keeps_to_its_share(release):
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}
+    release.plane.kubectl.apply(guest(release, "greedy", "guest_greedy", "4", limits=limits))
+    phase(release, "greedy", "Succeeded")
+    pod = read(release, "greedy")
+    assert pod["spec"]["schedulerName"] == "hami-scheduler"
+    assert of(pod)[PHASE] == "success"
+    said = dict(line.split(" ", 1) for line in release.plane.kubectl("logs", "greedy").splitlines() if " " in line)
+    assert int(said["cuda_total"]) == 3000 * MIB
+    assert int(said["most_bytes"]) <= 3000 * MIB
+    assert int(said["refused"]) > 0
+
+
+def test_helm_test_passes(release):
+    release.helm("test", NAME, "--timeout=120s")
+
+
+def test_a_certificate_is_renewed_under_load_without_a_refusal(release):
+    """`hami cert` as the CronJob runs it, while pods are admitted by a webhook that must answer."""
+    kubectl = release.plane.kubectl
+    values = release.values() | {"scheduler": {"admissionWebhook": {"failurePolicy": "Fail"}}}
+    release.upgrade(values)
+    before = kubectl.json("get", "secret", "-n", NAMESPACE, f"{NAME}-scheduler-tls")["data"]["tls.crt"]
+    job = kubectl.json("get", "cronjob", "-n", NAMESPACE, f"{NAME}-cert")["spec"]["jobTemplate"]["spec"]
+    job["template"]["spec"]["containers"][0]["args"] += ["--days=800", "--renew-before=700", "--settle=2"]
+    meta = {"name": "renew", "namespace": NAMESPACE}
+    kubectl.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job})
+
+    def probe():
+        """An admission that never becomes a pod."""
+        thing = guest(release, "probe", "true", limits={"nvidia.com/gpu": "1"})
+        answer = release.plane.admin.create("/api/v1/namespaces/default/pods?dryRun=All", thing)
+        assert answer["spec"]["schedulerName"] == "hami-scheduler"
+
+    def serves_another():
+        """The kubelet brings a Secret's change to a pod within a minute or two."""
+        probe()
+        secret = kubectl.json("get", "secret", "-n", NAMESPACE, f"{NAME}-scheduler-tls")["data"]["tls.crt"]
+        return secret != before and all(served(pod) == secret for pod in release.pods("hami-scheduler"))
+
+    wait_for("every replica to serve another certificate", serves_another, 180, every=0.1)
+    for _ in range(20):
+        probe()
+    kubectl("delete", "job", "-n", NAMESPACE, "renew")
+
+
+def served(pod):
+    """The certificate that a replica serves, as the Secret has it."""
+    pem = ssl.get_server_certificate((pod["status"]["podIP"], 8443), timeout=5)
+    return base64.b64encode(pem.encode()).decode()
+
+
+def test_the_rights_are_used_and_none_is_missing(release, audit):
+    """What each service account was denied, and what its roles grant and it never asked for."""
+    for account in ("scheduler", "device-plugin", "monitor", "cert"):
+        asked = audit.of(NAMESPACE, f"{NAME}-{account}")
+        assert asked, account
+        denied = {key for key, codes in asked.items() if 403 in codes}
+        assert not denied, (account, denied)
+
+
+def test_an_upgrade_to_other_values_rolls_out(release):
+    kubectl = release.plane.kubectl
+    before = {pod["metadata"]["uid"] for pod in release.pods("hami-device-plugin")}
+    values = copy.deepcopy(release.values())
+    values["devicePlugin"]["deviceSplitCount"] = 5
+    values["legacyMetrics"] = True
+    release.upgrade(values)
+    release.wait_for_gpus(5 * CARDS)
+    assert before.isdisjoint({pod["metadata"]["uid"] for pod in release.pods("hami-device-plugin")})
+    hook = kubectl.json("get", "mutatingwebhookconfiguration", f"{NAME}-webhook")
+    assert hook["webhooks"][0]["clientConfig"]["caBundle"], "the upgrade kept what hami cert wrote"
+
+
+def test_a_change_of_the_nodes_configuration_rolls_out(release):
+    before = {pod["metadata"]["uid"] for pod in release.pods("hami-device-plugin")}
+    values = copy.deepcopy(release.values())
+    config = {"nodeconfig": [{"name": node.NAME, "devicesplitcount": 4}]}
+    values["devicePlugin"]["nodeConfiguration"] = {"config": json.dumps(config)}
+    release.upgrade(values)
+    release.wait_for_gpus(4 * CARDS)
+    assert before.isdisjoint({pod["metadata"]["uid"] for pod in release.pods("hami-device-plugin")})
+
+
+def test_a_rollback_brings_the_first_values_back(release):
+    release.helm("rollback", NAME, "1", "--wait", "--timeout=180s")
+    release.wait_for_gpus()
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"}
+    release.plane.kubectl.apply(guest(release, "again", "guest_steady", "1", "500", "100", limits=limits))
+    phase(release, "again", "Succeeded")
+
+
+def test_uninstall_leaves_running_pods_and_nothing_of_its_own(release):
+    kubectl = release.plane.kubectl
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"}
+    kubectl.apply(guest(release, "stays", "guest_steady", "600", "500", "100", limits=limits))
+    phase(release, "stays", "Running")
+    release.remove()
+    wait_for("the release's pods to go", lambda: not release.plane.admin.pods(NAMESPACE), 60)
+    kinds = "all,configmap,secret,serviceaccount,role,rolebinding,networkpolicy,poddisruptionbudget,lease"
+    left = kubectl("get", kinds, "-n", NAMESPACE, "-o", "name").split()
+    # Kubernetes' own, and kube-scheduler's lease, which no chart made.
+    assert set(left) <= {"configmap/kube-root-ca.crt", "serviceaccount/default", "lease.coordination.k8s.io/hami-scheduler"}
+    cluster = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration"
+    assert not [name for name in kubectl("get", cluster, "-o", "name").split() if f"/{NAME}-" in name]
+    assert read(release, "stays")["status"]["phase"] == "Running"
+    library = f"{HOOK}/vgpu/libvgpu.so"
+    assert kubectl("exec", "stays", "--", "ls", library).strip() == library, "its library is still there"
+    # Without the release GPU pods are ordinary pods of a resource that nobody offers any more.
+    wait_for("a pod that nobody mutates", lambda: plain(release), 30)
+
+
+def plain(release):
+    thing = guest(release, "probe", "true", limits={"nvidia.com/gpu": "1"})
+    answer = release.plane.admin.create("/api/v1/namespaces/default/pods?dryRun=All", thing)
+    return answer["spec"]["schedulerName"] == "default-scheduler"

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chart in a cluster: images of our build, helm, and what a user would look at."""
+import json
+import os
+import pathlib
+import re
+
+from rig import images, node
+from rig.agents import CARDS
+from rig.programs import Failed, run, wait_for
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CHART = ROOT / "deploy/chart"
+NAMESPACE, NAME = "gpu-system", "hami"
+REGISTRY = "local.test"
+VERSION = re.search(r"^appVersion: (\S+)$", (CHART / "Chart.yaml").read_text(), re.MULTILINE)[1]
+IMAGE = f"{REGISTRY}/hami-cpp/hami:{VERSION}"
+HOOK = "/var/lib/hami-e2e"  # the usual /usr/local would be this machine's own
+DRIVER = "/usr/local/nvidia/lib64"
+
+
+def image_layer(build, folder):
+    """What deploy/images/Dockerfile makes: the tree of `tools/package --stage`, and the libraries that it needs."""
+    stage = folder / "stage"
+    run([ROOT / "tools/package", "--stage", stage, "--build", build], timeout=300)
+    layer = images.Layer()
+    layer.busybox()
+    for path in sorted(stage.rglob("*")):
+        if path.is_file():
+            layer.file(path, f"/opt/hami/{path.relative_to(stage)}")
+    for program in sorted((stage / "bin").iterdir()):
+        layer.needs_of(program)
+    return layer.done()
+
+
+def program_layer(program, path):
+    layer = images.Layer()
+    layer.program(program, path)
+    return layer.done()
+
+
+class Release:
+    def __init__(self, plane, build, folder):
+        self.plane, self.build, self.folder = plane, build, folder
+        self.node = None
+        self.helm_program = run([ROOT / "tools/helm"], timeout=600).strip()
+        self.kubeconfig = plane.kubeconfig("admin")
+        self.machine = folder / "simgpu"
+        self.driver = folder / "driver"
+        self.sizes = {}
+        plane.kubectl("create", "namespace", NAMESPACE)
+
+    def prepare(self, host):
+        """On a node that is there."""
+        self.node = host
+        for place in (self.machine, self.driver):
+            place.mkdir()
+        for library in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            (self.driver / library).write_bytes((self.build / "simgpu" / library).read_bytes())
+        self.add(IMAGE, image_layer(self.build, self.folder))
+        kube = self.plane.bin / "kube-scheduler"
+        tag = os.path.basename(self.plane.bin).removeprefix("kubernetes-")
+        self.add(f"{REGISTRY}/kube-scheduler:{tag}", program_layer(kube, "/usr/local/bin/kube-scheduler"))
+        self.plane.kubectl("label", "node", node.NAME, "gpu=on")
+
+    def add(self, name, layer):
+        self.sizes[name] = len(layer)
+        self.node.add_image(name, layer, ["true"], {"PATH": "/opt/hami/bin:/usr/local/bin:/bin"})
+
+    def values(self):
+        """What is special here: images of this machine, and simgpu in the place of the driver."""
+        environment = {
+            "SIMGPU": f"{CARDS}xT4", "SIMGPU_STATE": "/simgpu/state", "SIMGPU_QUIET": "1", "LD_LIBRARY_PATH": DRIVER,
+        }  # fmt: skip
+        volumes = [
+            {"name": "simgpu", "hostPath": {"path": str(self.machine), "type": "Directory"}},
+            {"name": "driver", "hostPath": {"path": str(self.driver), "type": "Directory"}},
+        ]
+        mounts = [
+            {"name": "simgpu", "mountPath": "/simgpu"},
+            {"name": "driver", "mountPath": DRIVER, "readOnly": True},
+        ]
+        return {
+            "global": {"imageRegistry": REGISTRY, "gpuHookPath": HOOK},
+            "devicePlugin": {
+                "libPath": f"{HOOK}/vgpu", "extraEnvs": environment, "extraVolumes": volumes, "extraVolumeMounts": mounts,
+                "monitor": {"ctrPath": f"{HOOK}/vgpu/containers", "extraEnvs": environment},
+            },
+        }  # fmt: skip
+
+    def helm(self, *words, values=None, timeout=300):
+        if values is not None:
+            path = self.folder / "values.json"
+            path.write_text(json.dumps(values))
+            words = (*words, f"--values={path}")
+        command = [self.helm_program, *words, "--namespace", NAMESPACE, "--kubeconfig", self.kubeconfig]
+        try:
+            return run(command, timeout=timeout, env=os.environ | {"HOME": str(self.folder)})
+        except Failed as error:
+            raise Failed(f"{error}\n{self.state()}") from None
+
+    def install(self, values):
+        return self.helm("install", NAME, CHART, "--wait", "--timeout=180s", values=values)
+
+    def upgrade(self, values):
+        return self.helm("upgrade", NAME, CHART, "--wait", "--timeout=180s", values=values)
+
+    def pods(self, component=None):
+        query = {"labelSelector": f"app.kubernetes.io/component={component}"} if component else {}
+        return [pod for pod in self.plane.admin.pods(NAMESPACE, **query) if "deletionTimestamp" not in pod["metadata"]]
+
+    def state(self):
+        """For the reader of a failure."""
+        kubectl = self.plane.kubectl
+        text = kubectl("get", "pods,jobs", "-n", NAMESPACE, "-o", "wide") + kubectl("get", "events", "-n", NAMESPACE)
+        for pod in self.pods():
+            for container in pod["spec"]["containers"]:
+                words = ("logs", "-n", NAMESPACE, pod["metadata"]["name"], "-c", container["name"], "--tail=8")
+                try:
+                    text += f"--- {pod['metadata']['name']} {container['name']}\n" + kubectl(*words)
+                except Failed as error:
+                    text += f"{error}\n"
+        return text
+
+    def wait_for_gpus(self, count=10 * CARDS):
+        try:
+            wait_for("the node's GPUs", lambda: self.node.gpus() == count, 60)
+        except Failed as error:
+            raise Failed(f"{error}\n{self.state()}") from None
+
+    def remove(self):
+        self.helm("uninstall", NAME, "--wait", "--ignore-not-found")
