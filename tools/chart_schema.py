@@ -97,7 +97,8 @@ def check(types, documents):
     for thing in documents:
         if thing is None:
             continue
-        place = f"{thing.get('kind')}/{thing.get('metadata', {}).get('name')}"
+        meta = thing.get("metadata")
+        place = f"{thing.get('kind')}/{meta.get('name') if isinstance(meta, dict) else meta}"
         try:
             name = type_of(types, thing)
         except KeyError as error:

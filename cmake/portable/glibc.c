@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What programs and libraries built with a new glibc call and glibc 2.28 does not have, for a `hami` that starts on both
-// (HAMI_PORTABLE). Each keeps to its documented behaviour; nothing here is used by a build for this machine alone.
+// What programs and libraries built with a new glibc call and glibc 2.28 does not have, for a `hami` that starts on
+// both (HAMI_PORTABLE). Each keeps to its documented behaviour; nothing here is used by a build for this machine alone.
 
 #define _GNU_SOURCE
 #include <errno.h>

@@ -13,7 +13,8 @@ static void Construct(int count, char** words, char** environment) {
   for (const Constructor* one = __init_array_start; one != __init_array_end; ++one) (*one)(count, words, environment);
 }
 typedef int (*Main)(int, char**, char**);
-extern int __real___libc_start_main(Main, int, char**, void (*)(int, char**, char**), void (*)(void), void (*)(void), void*);
+extern int __real___libc_start_main(Main, int, char**, void (*)(int, char**, char**), void (*)(void), void (*)(void),
+                                    void*);
 int __wrap___libc_start_main(Main main, int count, char** words, void (*init)(int, char**, char**), void (*fini)(void),
                              void (*loader_fini)(void), void* stack_end) {
   (void)init;

@@ -5,12 +5,15 @@ import base64
 import copy
 import json
 import ssl
+import threading
+
+import pytest
 
 from rig import annotations, node
 from rig.agents import CARDS
 from rig.annotations import PHASE, of
 from rig.programs import Failed, wait_for
-from rig.release import CHART, HOOK, NAME, NAMESPACE
+from rig.release import HOOK, NAME, NAMESPACE, ROOT
 
 MIB = 1 << 20
 
@@ -45,13 +48,23 @@ def phase(release, name, wanted, timeout=60):
         raise Failed(f"{error}\n{events}\n{release.state()}") from None
 
 
-def test_every_object_passes_a_server_side_dry_run(helm):
-    """A server-side dry run of each object, before anything is there."""
-    text = helm.helm("template", NAME, CHART, "--validate", "--skip-tests", values=helm.values())
-    objects = helm.folder / "objects.yaml"
-    objects.write_text(text)
+# Those that need no kinds of others (cert-manager's, Prometheus').
+PRESETS = ("default", "strict", "hami-defaults", "hami-like", "by-hand", "no-webhook", "node")
+
+
+def dry_run(helm, objects):
     said = helm.plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(objects))
-    assert said.count("(server dry run)") > 30
+    return said.count("(server dry run)")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_object_passes_a_server_side_dry_run(helm, preset):
+    """Before anything is there."""
+    assert dry_run(helm, helm.template(f"--values={ROOT}/test/deploy/values/{preset}.yaml")) > 20
+
+
+def test_the_manifests_pass_a_server_side_dry_run(helm):
+    assert dry_run(helm, ROOT / "deploy/manifests/hami.yaml") > 30
 
 
 def test_helm_install_brings_every_program_up_as_pods(release):
@@ -87,7 +100,7 @@ def test_helm_test_passes(release):
 def test_a_certificate_is_renewed_under_load_without_a_refusal(release):
     """`hami cert` as the CronJob runs it, while pods are admitted by a webhook that must answer."""
     kubectl = release.plane.kubectl
-    values = release.values() | {"scheduler": {"admissionWebhook": {"failurePolicy": "Fail"}}}
+    values = release.values(scheduler={"admissionWebhook": {"failurePolicy": "Fail"}})
     release.upgrade(values)
     before = kubectl.json("get", "secret", "-n", NAMESPACE, f"{NAME}-scheduler-tls")["data"]["tls.crt"]
     job = kubectl.json("get", "cronjob", "-n", NAMESPACE, f"{NAME}-cert")["spec"]["jobTemplate"]["spec"]
@@ -95,21 +108,16 @@ def test_a_certificate_is_renewed_under_load_without_a_refusal(release):
     meta = {"name": "renew", "namespace": NAMESPACE}
     kubectl.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job})
 
-    def probe():
-        """An admission that never becomes a pod."""
-        thing = guest(release, "probe", "true", limits={"nvidia.com/gpu": "1"})
-        answer = release.plane.admin.create("/api/v1/namespaces/default/pods?dryRun=All", thing)
-        assert answer["spec"]["schedulerName"] == "hami-scheduler"
-
     def serves_another():
         """The kubelet brings a Secret's change to a pod within a minute or two."""
-        probe()
         secret = kubectl.json("get", "secret", "-n", NAMESPACE, f"{NAME}-scheduler-tls")["data"]["tls.crt"]
         return secret != before and all(served(pod) == secret for pod in release.pods("hami-scheduler"))
 
-    wait_for("every replica to serve another certificate", serves_another, 180, every=0.1)
-    for _ in range(20):
-        probe()
+    with Admissions(release) as admissions:
+        wait_for("every replica to serve another certificate", serves_another, 180, every=1)
+        more = admissions.admitted + 20
+        wait_for("20 more admissions", lambda: admissions.admitted > more)
+    assert admissions.failures == []
     kubectl("delete", "job", "-n", NAMESPACE, "renew")
 
 
@@ -119,13 +127,80 @@ def served(pod):
     return base64.b64encode(pem.encode()).decode()
 
 
-def test_the_rights_are_used_and_none_is_missing(release, audit):
-    """What each service account was denied, and what its roles grant and it never asked for."""
+class Admissions:
+    """Admits a GPU pod that never comes to be, again and again, as if pods were created all the time."""
+
+    def __init__(self, release):
+        self.release = release
+        self.over, self.admitted, self.failures = threading.Event(), 0, []
+        self.thread = threading.Thread(target=self.go_on, name="admissions", daemon=True)
+
+    def once(self):
+        thing = guest(self.release, "probe", "true", limits={"nvidia.com/gpu": "1"})
+        answer = self.release.plane.admin.create("/api/v1/namespaces/default/pods?dryRun=All", thing)
+        assert answer["spec"]["schedulerName"] == "hami-scheduler"
+
+    def go_on(self):
+        while not self.over.wait(0.02):
+            try:
+                self.once()
+                self.admitted += 1
+            except (OSError, Failed, AssertionError) as error:
+                self.failures.append(str(error))
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join(30)
+
+
+def test_a_rollout_refuses_no_pod(release):
+    """Replicas go one by one under a webhook that must answer: no admission meets one that is gone."""
+    kubectl = release.plane.kubectl
+    with Admissions(release) as admissions:
+        for _ in range(2):
+            kubectl("rollout", "restart", "-n", NAMESPACE, f"deployment/{NAME}-scheduler")
+            kubectl("rollout", "status", "-n", NAMESPACE, f"deployment/{NAME}-scheduler", "--timeout=120s", timeout=130)
+    assert admissions.failures == []
+    assert admissions.admitted > 100
+
+
+# Rights for what seldom happens: (account, verb, resource).
+SELDOM = {
+    ("scheduler", "get", "pods"): "a Binding that was not answered",
+    ("scheduler", "get", "nodes"): "a node of which the watch has not told yet",
+    ("scheduler", "patch", "events"): "an event that repeats",
+    ("device-plugin", "get", "pods"): "the owner of a lock that its watch does not show",
+    ("device-plugin", "create", "events"): "a GPU that fails, a bad configuration",
+    ("device-plugin", "patch", "events"): "the same again",
+    ("monitor", "create", "events"): "a resize",
+    ("monitor", "patch", "events"): "the same again",
+}
+
+
+def granted(release, account):
+    """{(verb, resource)} of our own roles for that account; kube-scheduler's are Kubernetes' own."""
+    name, rights = f"{NAME}-{account}", set()
+    for kind in ("roles", "clusterroles"):
+        for role in release.plane.kubectl.json("get", kind, "-A", "-l", f"app.kubernetes.io/instance={NAME}")["items"]:
+            if role["metadata"]["name"] in (name, f"{name}-bind-lease"):
+                rights |= {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
+    return rights
+
+
+def test_no_right_is_missing_and_none_is_idle(release, audit):
+    """By the API server's own log: what was denied, and what is granted and was never asked for."""
     for account in ("scheduler", "device-plugin", "monitor", "cert"):
         asked = audit.of(NAMESPACE, f"{NAME}-{account}")
-        assert asked, account
         denied = {key for key, codes in asked.items() if 403 in codes}
         assert not denied, (account, denied)
+        rights, used = granted(release, account), {(verb, resource) for verb, resource, _ in asked}
+        assert rights and used
+        idle = {(account, *right) for right in rights - used} - set(SELDOM)
+        assert not idle, idle
 
 
 def test_an_upgrade_to_other_values_rolls_out(release):
@@ -133,10 +208,11 @@ def test_an_upgrade_to_other_values_rolls_out(release):
     before = {pod["metadata"]["uid"] for pod in release.pods("hami-device-plugin")}
     values = copy.deepcopy(release.values())
     values["devicePlugin"]["deviceSplitCount"] = 5
-    values["legacyMetrics"] = True
+    values["compat"] = {"hamiDefaults": True}
     release.upgrade(values)
     release.wait_for_gpus(5 * CARDS)
     assert before.isdisjoint({pod["metadata"]["uid"] for pod in release.pods("hami-device-plugin")})
+    assert len(release.pods("hami-scheduler")) == 1
     hook = kubectl.json("get", "mutatingwebhookconfiguration", f"{NAME}-webhook")
     assert hook["webhooks"][0]["clientConfig"]["caBundle"], "the upgrade kept what hami cert wrote"
 
@@ -180,6 +256,7 @@ def test_uninstall_leaves_running_pods_and_nothing_of_its_own(release):
 
 
 def plain(release):
+    """Is a GPU pod left as it was sent?"""
     thing = guest(release, "probe", "true", limits={"nvidia.com/gpu": "1"})
     answer = release.plane.admin.create("/api/v1/namespaces/default/pods?dryRun=All", thing)
     return answer["spec"]["schedulerName"] == "default-scheduler"

@@ -17,6 +17,11 @@ VERSION = re.search(r"^appVersion: (\S+)$", (CHART / "Chart.yaml").read_text(), 
 IMAGE = f"{REGISTRY}/hami-cpp/hami:{VERSION}"
 HOOK = "/var/lib/hami-e2e"  # the usual /usr/local would be this machine's own
 DRIVER = "/usr/local/nvidia/lib64"
+LOOK = """\
+export CUDA_VISIBLE_DEVICES="$NVIDIA_VISIBLE_DEVICES"
+said=$(/guests/guest_steady 1 100 100); echo "$said"
+case "$said" in *"cuda_total 536870912"*) ;; *) exit 1 ;; esac
+"""
 
 
 def image_layer(build, folder):
@@ -67,7 +72,7 @@ class Release:
         self.sizes[name] = len(layer)
         self.node.add_image(name, layer, ["true"], {"PATH": "/opt/hami/bin:/usr/local/bin:/bin"})
 
-    def values(self):
+    def values(self, **more):
         """What is special here: images of this machine, and simgpu in the place of the driver."""
         environment = {
             "SIMGPU": f"{CARDS}xT4", "SIMGPU_STATE": "/simgpu/state", "SIMGPU_QUIET": "1", "LD_LIBRARY_PATH": DRIVER,
@@ -76,6 +81,7 @@ class Release:
             {"name": "simgpu", "hostPath": {"path": str(self.machine), "type": "Directory"}},
             {"name": "driver", "hostPath": {"path": str(self.driver), "type": "Directory"}},
         ]
+        guests = {"name": "guests", "hostPath": {"path": str(self.build / "test/demo"), "type": "Directory"}}
         mounts = [
             {"name": "simgpu", "mountPath": "/simgpu"},
             {"name": "driver", "mountPath": DRIVER, "readOnly": True},
@@ -86,7 +92,20 @@ class Release:
                 "libPath": f"{HOOK}/vgpu", "extraEnvs": environment, "extraVolumes": volumes, "extraVolumeMounts": mounts,
                 "monitor": {"ctrPath": f"{HOOK}/vgpu/containers", "extraEnvs": environment},
             },
-        }  # fmt: skip
+            # Without the driver's nvidia-smi a program of ours looks at the share.
+            "tests": {
+                "gpu": True, "command": ["sh", "-c", LOOK], "extraVolumes": volumes + [guests],
+                "extraEnvs": [{"name": key, "value": value} for key, value in environment.items()],
+                "extraVolumeMounts": mounts + [{"name": "guests", "mountPath": "/guests", "readOnly": True}],
+            },
+        } | more  # fmt: skip
+
+    def template(self, *words, values=None):
+        """A file with every object of a release with these values, as the server's version gets them."""
+        text = self.helm("template", NAME, CHART, "--validate", "--skip-tests", *words, values=values)
+        path = self.folder / "objects.yaml"
+        path.write_text(text)
+        return path
 
     def helm(self, *words, values=None, timeout=300):
         if values is not None:
