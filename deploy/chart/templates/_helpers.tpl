@@ -80,6 +80,17 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{/* The admission policy that came with the chart (policy/ is a link to deploy/policy), for this release; or nothing. */}}
+{{- define "hami.policy" -}}
+{{- if and .Values.annotationPolicy.enabled (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+{{- $writers := printf "system:serviceaccount:%s:%s-*" (include "hami.namespace" .) (include "hami.fullname" .) -}}
+{{- range $path, $_ := .Files.Glob "policy/*.yaml" }}
+---
+{{ $.Files.Get $path | replace "system:serviceaccount:kube-system:hami-*" $writers | replace "hami-annotations" (printf "%s-annotations" (include "hami.fullname" $)) }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
 {{/* An image of this project: (dict "root" . "image" IMAGE). */}}
 {{- define "hami.image" -}}
 {{- $tag := default (default .root.Chart.AppVersion .root.Values.global.imageTag) .image.tag -}}
@@ -124,12 +135,13 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
+{{/* As that user. */}}
 {{- define "hami.unprivileged" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
 capabilities:
   drop: [ALL]
 seccompProfile:
