@@ -2,19 +2,15 @@
 """The chart in a cluster: images of our build, helm, and what a user would look at."""
 import json
 import os
-import pathlib
-import re
 
-from rig import images, node
+from rig import images, node, oci
 from rig.agents import CARDS
+from rig.oci import CHART, ROOT
 from rig.programs import Failed, run, wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-CHART = ROOT / "deploy/chart"
 NAMESPACE, NAME = "gpu-system", "hami"
 REGISTRY = "local.test"
-VERSION = re.search(r"^appVersion: (\S+)$", (CHART / "Chart.yaml").read_text(), re.MULTILINE)[1]
-IMAGE = f"{REGISTRY}/hami-cpp/hami:{VERSION}"
+IMAGE = f"{REGISTRY}/hami-cpp/hami:{oci.VERSION}"
 HOOK = "/var/lib/hami-e2e"  # the usual /usr/local would be this machine's own
 DRIVER = "/usr/local/nvidia/lib64"
 LOOK = """\
@@ -22,20 +18,6 @@ export CUDA_VISIBLE_DEVICES="$NVIDIA_VISIBLE_DEVICES"
 said=$(/guests/guest_steady 1 100 100); echo "$said"
 case "$said" in *"cuda_total 536870912"*) ;; *) exit 1 ;; esac
 """
-
-
-def image_layer(build, folder):
-    """What deploy/images/Dockerfile makes: the tree of `tools/package --stage`, and the libraries that it needs."""
-    stage = folder / "stage"
-    run([ROOT / "tools/package", "--stage", stage, "--build", build], timeout=300)
-    layer = images.Layer()
-    layer.busybox()
-    for path in sorted(stage.rglob("*")):
-        if path.is_file():
-            layer.file(path, f"/opt/hami/{path.relative_to(stage)}")
-    for program in sorted((stage / "bin").iterdir()):
-        layer.needs_of(program)
-    return layer.done()
 
 
 def program_layer(program, path):
@@ -62,7 +44,7 @@ class Release:
             place.mkdir()
         for library in ("libcuda.so.1", "libnvidia-ml.so.1"):
             (self.driver / library).write_bytes((self.build / "simgpu" / library).read_bytes())
-        self.add(IMAGE, image_layer(self.build, self.folder))
+        self.add(IMAGE, oci.layer_of(self.build))
         kube = self.plane.bin / "kube-scheduler"
         tag = os.path.basename(self.plane.bin).removeprefix("kubernetes-")
         self.add(f"{REGISTRY}/kube-scheduler:{tag}", program_layer(kube, "/usr/local/bin/kube-scheduler"))
@@ -70,7 +52,7 @@ class Release:
 
     def add(self, name, layer):
         self.sizes[name] = len(layer)
-        self.node.add_image(name, layer, ["true"], {"PATH": "/opt/hami/bin:/usr/local/bin:/bin"})
+        self.node.add_image(name, layer, ["true"], {"PATH": oci.PATH})
 
     def values(self, **more):
         """What is special here: images of this machine, and simgpu in the place of the driver."""
