@@ -124,6 +124,17 @@ class Rendered(unittest.TestCase):
         unsaid = one(read("default"), "MutatingWebhookConfiguration", "hami-webhook")["webhooks"][0]
         self.assertEqual((unsaid["failurePolicy"], "matchConditions" in unsaid), ("Ignore", False))
 
+    def test_a_plugin_is_held_to_its_node_where_tokens_name_it(self):
+        for version in VERSIONS:
+            policies = [t for t in read("default", version) if t["kind"] == "ValidatingAdmissionPolicy"]
+            self.assertEqual(len(policies), int(version in ("1.32", "1.35")))
+            for policy in policies:
+                # Nobody else's requests are looked at: a mistake in it can hold up nobody else.
+                conditions = policy["spec"]["matchConditions"]
+                self.assertEqual([c["expression"] for c in conditions],
+                                 ["request.userInfo.username == 'system:serviceaccount:kube-system:hami-device-plugin'"])  # fmt: skip
+        self.assertFalse([t for t in read("hami-defaults") if t["kind"] == "ValidatingAdmissionPolicy"])
+
     def test_our_own_pods_never_wait_for_the_webhook(self):
         for preset in ("default", "strict", "hami-like"):
             for name, thing in workloads(read(preset)).items():

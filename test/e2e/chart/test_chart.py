@@ -3,13 +3,14 @@
 before it stopped."""
 import base64
 import copy
+import http.client
 import json
 import ssl
 import threading
 
 import pytest
 
-from rig import annotations, node
+from rig import annotations, fake_nodes, node
 from rig.agents import CARDS
 from rig.annotations import PHASE, of
 from rig.programs import Failed, wait_for
@@ -127,6 +128,34 @@ def served(pod):
     return base64.b64encode(pem.encode()).decode()
 
 
+def test_a_plugin_changes_its_own_node_alone(release):
+    """With the token of the plugin's pod, as somebody who broke into it would have it."""
+    plane = release.plane
+    fake_nodes.create(plane.admin, "another", "others", [])
+    where = {"nodeName": "another", "containers": [{"name": "c", "image": "local.test/nothing:1"}]}
+    plane.admin.create("/api/v1/namespaces/default/pods", {"metadata": {"name": "theirs"}, "spec": where})
+    plugin = release.pods("hami-device-plugin")[0]["metadata"]["name"]
+    path = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    token = plane.kubectl("exec", "-n", NAMESPACE, plugin, "--", "cat", path).strip()
+
+    def patch(what):
+        """The status, and what the API server said."""
+        connection = http.client.HTTPSConnection("127.0.0.1", plane.api_port, timeout=10,
+                                                 context=ssl.create_default_context(cafile=plane.pki.cert("ca")))  # fmt: skip
+        body = json.dumps({"metadata": {"annotations": {"e2e/by": "plugin"}}})
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/merge-patch+json"}
+        connection.request("PATCH", what, body, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read()).get("message", "")
+
+    assert patch(f"/api/v1/nodes/{node.NAME}")[0] == 200
+    for theirs in ("/api/v1/nodes/another", "/api/v1/namespaces/default/pods/theirs"):
+        status, said = patch(theirs)
+        assert (status, "may not change what is on node another" in said) == (403, True), said
+    for theirs in ("pod/theirs", "node/another"):
+        plane.kubectl("delete", theirs, "--grace-period=0", "--force")
+
+
 class Admissions:
     """Admits a GPU pod that never comes to be, again and again, as if pods were created all the time."""
 
@@ -195,7 +224,7 @@ def test_no_right_is_missing_and_none_is_idle(release, audit):
     """By the API server's own log: what was denied, and what is granted and was never asked for."""
     for account in ("scheduler", "device-plugin", "monitor", "cert"):
         asked = audit.of(NAMESPACE, f"{NAME}-{account}")
-        denied = {key for key, codes in asked.items() if 403 in codes}
+        denied = {key for key, codes in asked.items() if 403 in codes and key[2] not in ("another", "theirs")}
         assert not denied, (account, denied)
         rights, used = granted(release, account), {(verb, resource) for verb, resource, _ in asked}
         assert rights and used
