@@ -5,7 +5,7 @@ are errors, named by their place.
 
     chart_schema.py VERSION FILE...       e.g. chart_schema.py 1.26 rendered.yaml
 
-The form is read from k8s.io/client-go of that version, fetched with Go. Exit status: 0 yes, 1 no, 3 it can not be fetched.
+The form is read from k8s.io/client-go of that version, fetched with Go. Exit status: 0 yes, 1 no, 3 it cannot be fetched.
 Kinds that Kubernetes does not have itself (cert-manager's, Prometheus') are only counted.
 """
 import json
@@ -32,7 +32,7 @@ def read_types(version):
     try:
         done = subprocess.run(["go", "mod", "download", "-json", wanted], capture_output=True, text=True, check=True, cwd="/")
     except (OSError, subprocess.CalledProcessError) as error:
-        raise Unavailable(f"{wanted} can not be fetched: {error}") from None
+        raise Unavailable(f"{wanted} cannot be fetched: {error}") from None
     folder = pathlib.Path(json.loads(done.stdout)["Dir"])
     text = (folder / "applyconfigurations/internal/internal.go").read_text()
     schema = re.search(r"typed\.YAMLObject\(`(.*?)`\)", text, re.DOTALL)[1]
@@ -41,7 +41,7 @@ def read_types(version):
 
 
 def type_of(types, thing):
-    """The name of an object's type, or None for a kind of somebody else's."""
+    """The name of an object's type, or None for a kind that Kubernetes does not have itself."""
     group, _, version = thing["apiVersion"].rpartition("/")
     if group in FOREIGN:
         return None

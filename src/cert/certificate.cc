@@ -46,7 +46,7 @@ Bio Reading(std::string_view text) { return Bio(BIO_new_mem_buf(text.data(), sta
 template <typename Write>
 Result<std::string> ToPem(Write write) {
   const Bio bio(BIO_new(BIO_s_mem()));
-  if (!bio || write(bio.get()) != 1) return FailTls("can not write PEM");
+  if (!bio || write(bio.get()) != 1) return FailTls("cannot write PEM");
   char* text = nullptr;
   const auto size = BIO_get_mem_data(bio.get(), &text);
   return std::string(text, static_cast<std::size_t>(size));
@@ -154,7 +154,7 @@ base::Status VouchedFor(X509* certificate, std::string_view authorities, WallTim
     if (one) X509_STORE_add_cert(store.get(), one.get());
   }
   X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(store.get()), std::chrono::system_clock::to_time_t(now));
-  if (X509_STORE_CTX_init(context.get(), store.get(), certificate, nullptr) != 1) return FailTls("can not verify");
+  if (X509_STORE_CTX_init(context.get(), store.get(), certificate, nullptr) != 1) return FailTls("cannot verify");
   X509_STORE_CTX_set_purpose(context.get(), X509_PURPOSE_SSL_SERVER);
   if (X509_verify_cert(context.get()) == 1) return {};
   const int why = X509_STORE_CTX_get_error(context.get());
@@ -173,7 +173,7 @@ Result<Issued> Issue(const std::vector<std::string>& names, WallTime now, std::c
   const Life span{at(now - std::chrono::hours(1)), at(now + life)};
   const Key authority_key(EVP_EC_gen("P-256"));
   const Key server_key(EVP_EC_gen("P-256"));
-  if (!authority_key || !server_key) return FailTls("can not make a key");
+  if (!authority_key || !server_key) return FailTls("cannot make a key");
   const auto common_name = AuthorityName();
   if (!common_name) return tl::unexpected(common_name.error());
   const Certificate authority = Blank(authority_key.get(), *common_name, span);
@@ -181,7 +181,7 @@ Result<Issued> Issue(const std::vector<std::string>& names, WallTime now, std::c
   const Certificate server = Blank(server_key.get(), "hami webhook", span);
   if (!authority || !server || !FinishAuthority(authority.get(), authority_key.get()) ||
       !FinishServer(server.get(), authority.get(), authority_key.get(), names)) {
-    return FailTls("can not make a certificate");
+    return FailTls("cannot make a certificate");
   }
   auto authority_pem = ToPem(authority.get());
   if (!authority_pem) return tl::unexpected(authority_pem.error());

@@ -108,7 +108,7 @@ kube::Status Keeper::Renew(const Wanted& wanted, const json::value& secret, cons
     const auto bundled = WriteBundle(*webhook, issued->authority);
     if (!bundled) return tl::unexpected(bundled.error());
     outcome.bundled = outcome.bundled || *bundled;
-    // At the first time nothing is served yet, and nobody has to hear of it first.
+    // At the first time nothing is served yet, so that no API server has to hear of it first.
     const bool serves = !FoundIn(secret).serving.certificate.empty();
     if (serves && stop_.SleepUntil(net::Clock::now() + times_.settle))
       return kube::Fail(kube::Reason::kCancelled, "interrupted");

@@ -129,7 +129,7 @@ class Rendered(unittest.TestCase):
             policies = [t for t in read("default", version) if t["kind"] == "ValidatingAdmissionPolicy"]
             self.assertEqual(len(policies), int(version in ("1.32", "1.35")))
             for policy in policies:
-                # Nobody else's requests are looked at: a mistake in it can hold up nobody else.
+                # Requests of other accounts are not looked at: a mistake in it can hold up no other program.
                 conditions = policy["spec"]["matchConditions"]
                 self.assertEqual([c["expression"] for c in conditions],
                                  ["request.userInfo.username == 'system:serviceaccount:kube-system:hami-device-plugin'"])  # fmt: skip

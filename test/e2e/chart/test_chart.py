@@ -129,7 +129,7 @@ def served(pod):
 
 
 def test_a_plugin_changes_its_own_node_alone(release):
-    """With the token of the plugin's pod, as somebody who broke into it would have it."""
+    """With the token of the plugin's pod, as an intruder would have it."""
     plane = release.plane
     fake_nodes.create(plane.admin, "another", "others", [])
     where = {"nodeName": "another", "containers": [{"name": "c", "image": "local.test/nothing:1"}]}
@@ -281,8 +281,8 @@ def test_uninstall_leaves_running_pods_and_nothing_of_its_own(release):
     assert read(release, "stays")["status"]["phase"] == "Running"
     library = f"{HOOK}/vgpu/libvgpu.so"
     assert kubectl("exec", "stays", "--", "ls", library).strip() == library, "its library is still there"
-    # Without the release GPU pods are ordinary pods of a resource that nobody offers any more.
-    wait_for("a pod that nobody mutates", lambda: plain(release), 30)
+    # Without the release GPU pods are ordinary pods of a resource that is not offered any more.
+    wait_for("a pod that is not mutated", lambda: plain(release), 30)
 
 
 def plain(release):

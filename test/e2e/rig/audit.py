@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server wrote down of who asked for what."""
+"""Requests that the API server wrote down, by account."""
 import json
 
 # Requests of service accounts, when they are answered, without bodies.
