@@ -107,12 +107,17 @@ void Ledger::SetCards(std::string_view name, int vendor, const device::NodeCards
     }
   }
   if (!node.SetCards(vendor, cards, vendors_)) return;
+  most_cards_ = std::max(most_cards_, node.devices().size());
   for (const PodId pod : node.pods) {
     node.Apply(pods_[pod]->charge);
     ++counters_.pods_charged;
   }
   Touch(id);
   Release(id);
+}
+
+void Ledger::HostChanged(std::string_view node) {
+  if (const NodeId id = Find(node); id != kNoNode) Touch(id);
 }
 
 void Ledger::RemoveNode(std::string_view name) {
