@@ -75,7 +75,6 @@ Filter::Filter(const Ledger& ledger, const device::Vendors& vendors, PolicyDefau
       learns_(defaults_.node == kFragmentation || defaults_.device == kFragmentation) {}
 
 void Filter::Learn(const device::Pod& pod) {
-  if (!learns_) return;
   const base::Result<Plan> plan = MakePlan(pod, vendors_, defaults_);
   if (plan && !plan->empty()) workload_.See(pod.uid, *plan);
 }

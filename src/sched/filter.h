@@ -45,7 +45,7 @@ class Filter {
   // Among all registered nodes.
   Decision DecideAny(const device::Pod& pod, const FilterOptions& options);
 
-  // A pod that runs already is part of the workload, too, where fragmentation is a default.
+  // A pod that runs already is part of the workload, too.
   void Learn(const device::Pod& pod);
   WorkloadBook& workload() { return workload_; }
 

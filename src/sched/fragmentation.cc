@@ -19,7 +19,8 @@ double FreeShare(const device::CardView& card, const device::CardState& state) {
   const device::Device& device = *card.device;
   const bool closed = !card.usable || device.cordoned || device.IsMig() || state.slots >= device.count;
   if (closed) return 0;
-  return std::min(PartOf(device.memory - state.memory, device.memory), PartOf(device.cores - state.cores, device.cores));
+  return std::min(PartOf(device.memory - state.memory, device.memory),
+                  PartOf(device.cores - state.cores, device.cores));
 }
 
 device::MiB MemoryOf(const device::Request& request, const device::Device& device) {
@@ -96,6 +97,15 @@ double Fragments::With(std::size_t card, device::MiB memory, std::int64_t cores)
     total += Part(one, uses, all_after);
   }
   return total;
+}
+
+NodeFragments FragmentsOf(const Node& node, const HostRoom& host, const Workload& workload) {
+  boost::container::small_vector<device::CardView, 16> views;
+  for (std::size_t i = 0; i < node.devices().size(); ++i) {
+    views.push_back({&node.devices()[i], node.lower_type(i), node.used()[i], node.usable(i)});
+  }
+  const Fragments fragments(node, {views.data(), views.size()}, host, workload);
+  return {fragments.free_share(), fragments.Total()};
 }
 
 float PlacementScore(double growth, double free_share_after, const HostRoom& host_after, const FragmentView& view) {

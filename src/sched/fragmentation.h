@@ -60,6 +60,12 @@ class Fragments {
   double all_free_ = 0;
 };
 
+struct NodeFragments {
+  double free_share = 0;  // of all cards, in cards
+  double fragmented = 0;  // F
+};
+NodeFragments FragmentsOf(const Node& node, const HostRoom& host, const Workload& workload);
+
 // Higher is better: the growth that is spared, and a tenth of how full the node is afterwards. The second part decides
 // between placements that cost the same, and keeps whole nodes free; as a tenth it lost least in any workload of
 // docs/results/placement.md.

@@ -98,8 +98,8 @@ bool Plan::Asks(int vendor) const {
 }
 
 bool Plan::Fragments() const {
-  return fragment_nodes || std::any_of(policies.begin(), policies.end(),
-                                       [](const DevicePolicy& policy) { return policy.fragmentation; });
+  return fragment_nodes ||
+         std::any_of(policies.begin(), policies.end(), [](const DevicePolicy& policy) { return policy.fragmentation; });
 }
 
 bool Plan::empty() const {

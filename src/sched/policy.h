@@ -15,7 +15,8 @@ namespace hami::sched {
 
 bool SpreadsNodes(std::string_view policy);
 
-// Of nodes and of cards: what is placed costs the least capacity for the pods that usually come (sched/fragmentation.h).
+// Of nodes and of cards: what is placed costs the least capacity for the pods that usually come
+// (sched/fragmentation.h).
 inline constexpr std::string_view kFragmentation = "fragmentation";
 
 enum class SortKey : std::uint8_t { kScoreUp, kScoreDown, kNumaUp, kNumaDown, kUsedDown, kIndexUp, kFreeDown };

@@ -19,7 +19,7 @@ constexpr std::size_t kMostUsed = 14;     // of which placements go by the most 
 constexpr double kCovered = 0.97;         // or by fewer, when these are as much of all requests
 constexpr std::size_t kHostSamples = 63;  // three thirds of 21
 constexpr std::size_t kHostPoints = 3;
-constexpr std::size_t kRemembered = 32768;  // uids in each of two generations
+constexpr std::size_t kRemembered = 32768;   // uids in each of two generations
 constexpr std::uint64_t kReviseEvery = 256;  // pods; more often while there are few
 // The picture changes when a tenth of all requests is of another class than it says.
 constexpr double kNews = 0.1;

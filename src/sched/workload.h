@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is usually asked for: classes of requests with their frequencies, learnt from the pods that were seen. Recent
-// pods weigh more. The number of classes is bounded, and the picture that placements go by (`Current`) changes only when
-// the frequencies have: what was worked out by it stays good until then.
+// pods weigh more. The number of classes is bounded, and the picture that placements go by (`Current`) changes only
+// when the frequencies have: what was worked out by it stays good until then.
 //
-// CPU and memory vary more than shares of cards do. A class therefore stands for one request of cards, and its pods' own
-// amounts of CPU and memory are represented by the middle of each third.
+// CPU and memory vary more than shares of cards do. A class therefore stands for one request of cards, and its pods'
+// own amounts of CPU and memory are represented by the middle of each third.
 
 #pragma once
 
