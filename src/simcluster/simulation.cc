@@ -400,8 +400,8 @@ class Adviser {
     cluster_.Remove(running);
     device::Pod pod = running.pod;
     pod.annotations["nvidia.com/nouse-gpuuuid"] = from.uuid;
-    // Whatever policy the pods were placed by: moving is for whole cards.
-    pod.annotations[device::kNodePolicy] = pod.annotations[device::kDevicePolicy] = sched::kFragmentation;
+    // Whatever policy the pods were placed by: the fullest card is the one to fill.
+    pod.annotations[device::kNodePolicy] = pod.annotations[device::kDevicePolicy] = "binpack";
     const sched::Decision decision = cluster_.filter.Decide(pod, cluster_.Named(*running.trace), {});
     if (decision.outcome != sched::Outcome::kPlaced) return std::nullopt;
     const std::string to = decision.allocation.grants.front().second.front().front().uuid;
