@@ -52,25 +52,38 @@ bool OtherHost(const HostAmounts& a, const HostAmounts& b) {
   return apart(a.cpu, b.cpu) || apart(a.memory, b.memory);
 }
 
-// How much of all requests is of another class in A than in B: between 0 and 1.
+struct ByClass {
+  double weight = 0;
+  std::vector<HostAmounts> hosts;
+};
+
+std::map<std::string, ByClass> Gather(const std::vector<RequestClass>& classes) {
+  std::map<std::string, ByClass> out;
+  for (const RequestClass& one : classes) {
+    ByClass& entry = out[KeyOf(one.ask, one.rules)];
+    entry.weight += one.weight;
+    entry.hosts.push_back(one.host);
+  }
+  return out;
+}
+
+// How much of all requests is of another class in A than in B, or asks for other amounts of its node: between 0 and 1.
 double Distance(const std::vector<RequestClass>& a, const std::vector<RequestClass>& b) {
-  std::map<std::string, std::pair<double, const RequestClass*>> left;
-  for (const RequestClass& one : a) {
-    auto& entry = left[KeyOf(one.ask, one.rules)];
-    entry.first += one.weight;
-    if (entry.second == nullptr) entry.second = &one;
-  }
+  std::map<std::string, ByClass> left = Gather(a);
   double apart = 0;
-  std::map<std::string, bool> met;
-  for (const RequestClass& one : b) {
-    auto& entry = left[KeyOf(one.ask, one.rules)];
-    entry.first -= one.weight;
-    bool& before = met[KeyOf(one.ask, one.rules)];
-    // The first of a class's points is its lowest third.
-    if (!before && entry.second != nullptr && OtherHost(entry.second->host, one.host)) apart += one.weight;
-    before = true;
+  for (const auto& [key, now] : Gather(b)) {
+    const auto before = left.find(key);
+    if (before == left.end()) {
+      apart += now.weight;
+      continue;
+    }
+    const bool other =
+        !std::equal(now.hosts.begin(), now.hosts.end(), before->second.hosts.begin(), before->second.hosts.end(),
+                    [](const HostAmounts& x, const HostAmounts& y) { return !OtherHost(x, y); });
+    apart += other ? 2 * now.weight : std::abs(now.weight - before->second.weight);
+    left.erase(before);
   }
-  for (const auto& [key, entry] : left) apart += std::abs(entry.first);
+  for (const auto& [key, gone] : left) apart += gone.weight;
   return apart / 2;
 }
 
