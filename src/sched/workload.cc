@@ -46,8 +46,7 @@ std::string KeyOf(const Ask& ask, const device::CardRules& rules) {
 // Whether CPU differs by more than a quarter.
 bool OtherHost(const HostAmounts& a, const HostAmounts& b) {
   const auto apart = [](std::int64_t x, std::int64_t y) {
-    const auto [low, high] = std::minmax(static_cast<double>(x), static_cast<double>(y));
-    return high > low * kHostNews;
+    return static_cast<double>(std::max(x, y)) > kHostNews * static_cast<double>(std::min(x, y));
   };
   return apart(a.cpu, b.cpu) || apart(a.memory, b.memory);
 }
