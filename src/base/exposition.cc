@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 
 #include "base/strings.h"
 
@@ -46,7 +47,25 @@ void AppendLabel(std::string& out, std::string_view name, std::string_view value
   out += '"';
 }
 
+std::string_view TypeName(Exposition::Type type) {
+  switch (type) {
+    case Exposition::Type::kGauge:
+      return "gauge";
+    case Exposition::Type::kCounter:
+      return "counter";
+    case Exposition::Type::kHistogram:
+      break;
+  }
+  return "histogram";
+}
+
 }  // namespace
+
+void Histogram::Observe(double value) {
+  const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
+  counts_[static_cast<std::size_t>(bucket)].fetch_add(1, std::memory_order_relaxed);
+  sum_.fetch_add(value, std::memory_order_relaxed);
+}
 
 LabelText::LabelText(std::initializer_list<std::pair<std::string_view, std::string_view>> labels) {
   for (const auto& [name, value] : labels) Add(name, value);
@@ -69,10 +88,17 @@ void Exposition::Begin() {
   if (!headed_) {
     text_.append("# HELP ").append(name_).append(" ");
     AppendEscaped(text_, help_, false);
-    text_.append("\n# TYPE ").append(name_).append(type_ == Type::kGauge ? " gauge\n" : " counter\n");
+    text_.append("\n# TYPE ").append(name_).append(" ").append(TypeName(type_)).append("\n");
     headed_ = true;
   }
   text_ += name_;
+}
+
+void Exposition::Part(std::string_view suffix, const LabelText& labels) {
+  Begin();
+  text_.append(suffix);
+  if (!labels.text().empty()) text_.append("{").append(labels.text()).append("}");
+  text_ += ' ';
 }
 
 void Exposition::Begin(const LabelText& labels) {
@@ -115,6 +141,25 @@ void Exposition::Sample(const LabelText& labels, double value) {
   End();
 }
 
+void Exposition::Sample(const LabelText& labels, const Histogram& histogram) {
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < histogram.counts_.size(); ++i) {
+    count += histogram.counts_[i].load(std::memory_order_relaxed);
+    std::array<char, 32> bound{};
+    const bool last = i == histogram.bounds_.size();
+    if (!last) std::snprintf(bound.data(), bound.size(), "%g", histogram.bounds_[i]);
+    Part("_bucket", LabelText(labels).Add("le", last ? "+Inf" : bound.data()));
+    AppendNumber(text_, count);
+    End();
+  }
+  Part("_sum", labels);
+  AddValue(histogram.sum_.load(std::memory_order_relaxed));
+  End();
+  Part("_count", labels);
+  AppendNumber(text_, count);
+  End();
+}
+
 void Exposition::Line(std::initializer_list<Label> labels, double value, std::initializer_list<Label> extra) {
   if (!good_) return;
   Begin();
@@ -124,11 +169,6 @@ void Exposition::Line(std::initializer_list<Label> labels, double value, std::in
   text_ += first ? " " : "} ";
   AddValue(value);
   End();
-}
-
-void Exposition::Raw(std::string_view text) {
-  text_ += text;
-  if (text_.size() >= kPieceBytes) Flush();
 }
 
 void Exposition::End() {

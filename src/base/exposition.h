@@ -6,12 +6,14 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace hami::base {
 
@@ -27,9 +29,24 @@ class LabelText {
   std::string text_;
 };
 
+// How many observations were at most so large, and their sum. Thread-safe; a reader may see an observation in a bucket
+// and not yet in the sum.
+class Histogram {
+ public:
+  // BOUNDS rise; what is above the last is counted all the same.
+  explicit Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+  void Observe(double value);
+
+ private:
+  friend class Exposition;
+  const std::vector<double> bounds_;
+  std::vector<std::atomic<std::uint64_t>> counts_;  // of each bucket alone; the last has no bound
+  std::atomic<double> sum_ = 0;
+};
+
 class Exposition {
  public:
-  enum class Type { kGauge, kCounter };
+  enum class Type { kGauge, kCounter, kHistogram };
   using Label = std::pair<std::string_view, std::string_view>;
   // Takes a piece of the page; false: nobody reads any more.
   using Sink = std::function<bool(std::string_view piece)>;
@@ -45,17 +62,17 @@ class Exposition {
   void Family(std::string_view name, Type type, std::string_view help);
   void Sample(const LabelText& labels, std::uint64_t value);
   void Sample(const LabelText& labels, double value);
+  // All samples of a histogram, behind LABELS.
+  void Sample(const LabelText& labels, const Histogram& histogram);
   // A sample whose labels are used once. EXTRA stands behind LABELS.
   void Line(std::initializer_list<Label> labels, double value, std::initializer_list<Label> extra = {});
-  // Text that is in the format already.
-  void Raw(std::string_view text);
-
   std::string Take() { return std::move(text_); }
   bool good() const { return good_; }
 
  private:
   void Begin();
   void Begin(const LabelText& labels);
+  void Part(std::string_view suffix, const LabelText& labels);
   void AddLabels(std::initializer_list<Label> labels, bool& first);
   void AddValue(double value);
   void End();

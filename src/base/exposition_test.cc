@@ -22,12 +22,24 @@ TEST(Exposition, GivenAFamilyWithSamples_ThenItsHeadStandsOnceBeforeThem) {
   page.Family("nothing", Type::kGauge, "Not on the page");
   page.Family("b_total", Type::kCounter, "What b is");
   page.Sample({{"x", "1"}}, 1e21);
-  page.Raw("c 1\n");
   EXPECT_EQ(page.Take(),
             "# HELP a_bytes What \"a\" is\\nand \\\\\n# TYPE a_bytes gauge\n"
             "a_bytes{x=\"1\",y=\"2\"} 18446744073709551615\na_bytes 0.5\n"
             "a_bytes{x=\"1\",z=\"3\"} 17179869184\na_bytes 0.25\n"
-            "# HELP b_total What b is\n# TYPE b_total counter\nb_total{x=\"1\"} 1e+21\nc 1\n");
+            "# HELP b_total What b is\n# TYPE b_total counter\nb_total{x=\"1\"} 1e+21\n");
+}
+
+TEST(Exposition, GivenAHistogram_ThenItsBucketsAddUp) {
+  Histogram histogram({0.0001, 0.25, 30});
+  for (const double seconds : {0.00005, 0.0001, 0.2, 40.0}) histogram.Observe(seconds);
+  Exposition page;
+  page.Family("a_seconds", Type::kHistogram, "h");
+  page.Sample({{"x", "1"}}, histogram);
+  EXPECT_EQ(page.Take(),
+            "# HELP a_seconds h\n# TYPE a_seconds histogram\n"
+            "a_seconds_bucket{x=\"1\",le=\"0.0001\"} 2\na_seconds_bucket{x=\"1\",le=\"0.25\"} 3\n"
+            "a_seconds_bucket{x=\"1\",le=\"30\"} 3\na_seconds_bucket{x=\"1\",le=\"+Inf\"} 4\n"
+            "a_seconds_sum{x=\"1\"} 40.20015\na_seconds_count{x=\"1\"} 4\n");
 }
 
 TEST(Exposition, GivenValuesThatWouldBreakTheFormat_ThenTheyAreEscaped) {

@@ -69,7 +69,10 @@ void FlagSet::Text(std::string name, std::string type, std::string& out, std::st
 
 void FlagSet::Bool(std::string name, bool& out, std::string help) {
   Custom(
-      std::move(name), "", out ? "true" : "false",
+      std::move(name), "",
+      dialect_ != Dialect::kDaemon ? ""
+      : out                        ? "true"
+                                   : "false",
       [&out](const std::string& value) {
         const auto parsed = ParseGoBool(value);
         if (!parsed) return Status(tl::unexpected(parsed.error()));
@@ -116,7 +119,7 @@ Result<FlagSet::Given> FlagSet::ReadLong(const std::string& word) const {
   const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
   const Flag* flag = Find(name);
   if (flag == nullptr) {
-    std::vector<std::string> names;
+    std::vector<std::string> names{"help", "version"};
     for (const Flag& known : flags_) names.push_back(known.name);
     const auto nearest = Nearest(name, names);
     return Fail("unknown flag --" + name, nearest ? "did you mean --" + *nearest + "?" : "--help lists every flag");
@@ -126,12 +129,17 @@ Result<FlagSet::Given> FlagSet::ReadLong(const std::string& word) const {
   return given;
 }
 
-Result<FlagSet::Given> FlagSet::ReadShort(const std::string& word) const {
-  const Flag* flag = FindLetter(word[1]);
-  if (flag == nullptr) return Fail("unknown flag " + word, "--help lists every flag");
-  Given given{flag, word.substr(0, 2), std::nullopt};
-  if (word.size() > 2) given.value = word.substr(word[2] == '=' ? 3 : 2);
-  return given;
+Status FlagSet::ReadShort(const std::string& word, std::vector<Given>& given) const {
+  for (std::size_t i = 1; i < word.size(); ++i) {
+    const Flag* flag = FindLetter(word[i]);
+    if (flag == nullptr) return Fail("unknown flag " + word, "--help lists every flag");
+    Given& one = given.emplace_back(Given{flag, std::string("-") + word[i], std::nullopt});
+    const bool has_value = i + 1 < word.size() && (word[i + 1] == '=' || !flag->is_bool);
+    if (!has_value) continue;
+    one.value = word.substr(word[i + 1] == '=' ? i + 2 : i + 1);
+    break;
+  }
+  return {};
 }
 
 Status FlagSet::Use(const Given& given, Parsed& parsed) const {
@@ -141,10 +149,15 @@ Status FlagSet::Use(const Given& given, Parsed& parsed) const {
     }
     return {};
   }
+  const bool first = parsed.given.insert(given.flag->name).second;
+  if (!first && !given.flag->is_bool && dialect_ != Dialect::kDaemon) {
+    return Fail(given.spelled + " can be given only once");
+  }
   const std::string value = given.value.value_or("true");
   const Status taken = given.flag->take(value);
   if (taken) return {};
-  return Fail(given.spelled + "=" + ShellQuote(value) + ": " + taken.error().message, taken.error().hint);
+  const std::string shown = dialect_ == Dialect::kDaemon || given.flag->is_bool ? "=" + ShellQuote(value) : "";
+  return Fail(given.spelled + shown + ": " + taken.error().message, taken.error().hint);
 }
 
 Result<FlagSet::Parsed> FlagSet::Parse(const std::vector<std::string>& arguments) const {
@@ -156,6 +169,7 @@ Result<FlagSet::Parsed> FlagSet::Parse(const std::vector<std::string>& arguments
       return parsed;
     }
     if (word == "--version") {
+      parsed.version = true;
       parsed.words = {"version"};
       return parsed;
     }
@@ -164,17 +178,27 @@ Result<FlagSet::Parsed> FlagSet::Parse(const std::vector<std::string>& arguments
       break;
     }
     if (word.size() < 2 || word[0] != '-') {
+      if (dialect_ == Dialect::kRunner) {
+        parsed.words.assign(arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
+        break;
+      }
       parsed.words.push_back(word);
       continue;
     }
-    auto given = word[1] == '-' ? ReadLong(word) : ReadShort(word);
-    if (!given) return tl::unexpected(given.error());
-    // What follows is the value whatever it looks like, as in pflag.
-    if (!given->value && !given->flag->is_bool) {
-      if (i + 1 == arguments.size()) return Fail(given->spelled + " needs a value");
-      given->value = arguments[++i];
+    std::vector<Given> all;
+    if (word[1] == '-') {
+      auto given = ReadLong(word);
+      if (!given) return tl::unexpected(given.error());
+      all.push_back(*std::move(given));
+    } else {
+      HAMI_TRY(ReadShort(word, all));
     }
-    HAMI_TRY(Use(*given, parsed));
+    // What follows is the value whatever it looks like, as in pflag.
+    if (!all.back().value && !all.back().flag->is_bool) {
+      if (i + 1 == arguments.size()) return Fail(all.back().spelled + " needs a value");
+      all.back().value = arguments[++i];
+    }
+    for (const Given& given : all) HAMI_TRY(Use(given, parsed));
   }
   return parsed;
 }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line of a long-running program, spelled as Go programs spell it (pflag), because the manifests that start
-// ours were written for those: `--x=y`, `--x y`, `-v=4`, `-v4`, `--on`, `--on=false`; the last of several wins. A table
-// of flags that also is the help text. Refuses unknown flags, with what was probably meant; accepts flags that no
-// longer do anything, with one line that says so.
+// The command line of every program, spelled as Go programs spell it (pflag), because the manifests that start our
+// daemons were written for those: `--x=y`, `--x y`, `-v=4`, `-v4`, `-ab`, `--on`, `--on=false`; the last of several
+// wins. A table of flags that also is the help text. Refuses unknown flags, with what was probably meant; accepts flags
+// that no longer do anything, with one line that says so. A command that a person types has a dialect of its own.
 
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +24,13 @@ namespace hami::base {
 
 class FlagSet {
  public:
+  enum class Dialect {
+    kDaemon,   // written by manifests, which repeat flags to override them
+    kCommand,  // typed by a person: a value is given once, and the message about it shows it by itself
+    kRunner,   // as kCommand; the first word that is no flag begins a command line that is not ours
+  };
+  explicit FlagSet(Dialect dialect = Dialect::kDaemon) : dialect_(dialect) {}
+
   // Stores VALUE, or says why it can not be meant; the flag's name is added to the message.
   using Take = std::function<Status(const std::string& value)>;
 
@@ -41,8 +50,10 @@ class FlagSet {
 
   struct Parsed {
     bool help = false;               // -h or --help was there; the rest was not looked at
+    bool version = false;            // --version was there; the rest was not looked at
     std::vector<std::string> words;  // just `version` where --version was there
     std::vector<std::string> warnings;
+    std::set<std::string> given;  // the names of the flags that were there
   };
   // ARGUMENTS without the program's name.
   Result<Parsed> Parse(const std::vector<std::string>& arguments) const;
@@ -71,9 +82,10 @@ class FlagSet {
   const Flag* Find(std::string_view name) const;
   const Flag* FindLetter(char letter) const;
   Result<Given> ReadLong(const std::string& word) const;
-  Result<Given> ReadShort(const std::string& word) const;
+  Status ReadShort(const std::string& word, std::vector<Given>& given) const;
   Status Use(const Given& given, Parsed& parsed) const;
 
+  const Dialect dialect_;
   std::vector<Flag> flags_;
   std::string group_;
 };
@@ -86,6 +98,23 @@ FlagSet::Take TakeParsed(T& out, Parse parse) {
     if (!parsed) return tl::unexpected(parsed.error());
     out = *std::move(parsed);
     return {};
+  };
+}
+
+// Stores what the word stands for; another word is refused with all that are understood.
+template <typename T, typename Out>
+FlagSet::Take TakeChoice(Out& out, std::initializer_list<std::pair<const char*, T>> choices) {
+  return [&out, choices = std::vector<std::pair<std::string, T>>(choices.begin(), choices.end())](
+             const std::string& value) -> Status {
+    std::string words;
+    for (const auto& [word, meaning] : choices) {
+      if (word == value) {
+        out = meaning;
+        return {};
+      }
+      words += (words.empty() ? "" : ", ") + word;
+    }
+    return Fail("'" + value + "' is none of: " + words);
   };
 }
 

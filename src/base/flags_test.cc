@@ -144,6 +144,60 @@ TEST(Flags, HelpShowsGroupsDefaultsAndLetters) {
   EXPECT_TRUE(program.flags.Parse({"--help", "--nonsense"})->help);
 }
 
+TEST(Flags, LettersStandTogetherAsInPflag) {
+  bool watch = false;
+  std::string output;
+  FlagSet flags(FlagSet::Dialect::kCommand);
+  flags.Group("Options");
+  flags.Bool("watch", watch, "go on");
+  flags.Shorthand('w');
+  flags.Text("output", "FORMAT", output, "how");
+  flags.Shorthand('o');
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"-wo", "json"}, {"-wojson"}, {"-wo=json"}, {"-w", "-ojson"}, {"-w=true", "-o", "json"}}) {
+    watch = false;
+    output.clear();
+    const auto parsed = flags.Parse(words);
+    ASSERT_TRUE(parsed) << Join(words, " ");
+    EXPECT_TRUE(watch) << Join(words, " ");
+    EXPECT_EQ(output, "json") << Join(words, " ");
+    EXPECT_THAT(parsed->given, ElementsAre("output", "watch"));
+  }
+  EXPECT_EQ(flags.Parse({"-wx"}).error().message, "unknown flag -wx");
+  EXPECT_EQ(flags.Parse({"-wo"}).error().message, "-o needs a value");
+}
+
+TEST(Flags, ACommandTakesAValueOnceAndADaemonTheLast) {
+  std::string name;
+  FlagSet command(FlagSet::Dialect::kCommand);
+  command.Text("name", "NAME", name, "whose");
+  EXPECT_EQ(command.Parse({"--name=a", "--name=b"}).error().message, "--name can be given only once");
+  FlagSet daemon;
+  daemon.Text("name", "NAME", name, "whose");
+  ASSERT_TRUE(daemon.Parse({"--name=a", "--name=b"}));
+  EXPECT_EQ(name, "b");
+}
+
+TEST(Flags, ARunnersFlagsEndAtTheFirstOtherWord) {
+  std::string name;
+  FlagSet flags(FlagSet::Dialect::kRunner);
+  flags.Text("name", "NAME", name, "whose");
+  const auto parsed = flags.Parse({"--name", "a", "program", "--name", "b", "--help"});
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(name, "a");
+  EXPECT_THAT(parsed->words, ElementsAre("program", "--name", "b", "--help"));
+}
+
+TEST(Flags, AChoiceIsOneOfItsWords) {
+  int chosen = 0;
+  FlagSet flags(FlagSet::Dialect::kCommand);
+  flags.Custom("policy", "one|two", "one", TakeChoice<int>(chosen, {{"one", 1}, {"two", 2}}), "which");
+  ASSERT_TRUE(flags.Parse({"--policy", "two"}));
+  EXPECT_EQ(chosen, 2);
+  EXPECT_EQ(flags.Parse({"--policy", "three"}).error().message, "--policy: 'three' is none of: one, two");
+  EXPECT_EQ(chosen, 2);
+}
+
 TEST(Flags, DurationsAsGoWritesThem) {
   EXPECT_EQ(*ParseGoDuration("5m"), milliseconds(300'000));
   EXPECT_EQ(*ParseGoDuration("1h30m"), milliseconds(5'400'000));

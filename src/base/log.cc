@@ -2,14 +2,19 @@
 
 #include "base/log.h"
 
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 
+#include "base/fd.h"
 #include "base/json.h"
+#include "base/log_file.h"
 #include "base/strings.h"
 
 namespace hami::base {
@@ -68,6 +73,60 @@ std::string_view Prefix(LogLevel level) {
   }
 }
 
+// A log file with what goes to stderr beside it.
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  FileSink(const LogFiles& files, std::string program) : files_(files), program_(program), file_(files, program) {}
+
+  // Before the first message.
+  Status Open() { return file_.Open(); }
+  void Reopen() {
+    const std::scoped_lock lock(mutex_);
+    const Status opened = file_.Open();
+    failed_ = !opened;
+    if (failed_) Complain(opened.error());
+  }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    const std::string_view line(text.data(), text.size());
+    bool shown = files_.also_to_stderr || message.level >= ToSpdlog(files_.stderr_from);
+    if (!failed_) {
+      const Status written = file_.Write(line);
+      failed_ = !written;
+      if (failed_) Complain(written.error());
+    }
+    shown = shown || failed_;
+    if (shown) (void)WriteAll(STDERR_FILENO, line);
+  }
+  void flush_() override {}
+  void Complain(const Error& error) const {
+    (void)WriteAll(STDERR_FILENO, Concat({program_, ": error: ", Printable(error.message),
+                                          "; messages go to stderr until SIGHUP opens the file anew\n"}));
+  }
+
+  const LogFiles files_;
+  const std::string program_;
+  LogFile file_;
+  bool failed_ = false;
+};
+
+std::shared_ptr<FileSink>& CurrentFile() {
+  static std::shared_ptr<FileSink> current;
+  return current;
+}
+
+void Use(std::string_view program, LogLevel level, LogStyle style, const spdlog::sink_ptr& sink) {
+  auto logger = std::make_shared<spdlog::logger>(std::string(program), sink);
+  g_json = style == LogStyle::kJson;
+  logger->set_pattern(Pattern(style));
+  logger->set_level(ToSpdlog(level));
+  logger->flush_on(spdlog::level::debug);
+  spdlog::set_default_logger(std::move(logger));
+}
+
 }  // namespace
 
 Result<LogStyle> ReadLoggingFormat(std::string_view text) {
@@ -77,13 +136,22 @@ Result<LogStyle> ReadLoggingFormat(std::string_view text) {
 }
 
 void StartLog(std::string_view program, LogLevel level, LogStyle style) {
-  auto logger =
-      std::make_shared<spdlog::logger>(std::string(program), std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  g_json = style == LogStyle::kJson;
-  logger->set_pattern(Pattern(style));
-  logger->set_level(ToSpdlog(level));
-  logger->flush_on(spdlog::level::debug);
-  spdlog::set_default_logger(std::move(logger));
+  Use(program, level, style, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  CurrentFile().reset();
+}
+
+Status StartLogTo(const LogFiles& files, std::string_view program, LogLevel level, LogStyle style) {
+  StartLog(program, level, style);
+  if (files.to_stderr) return {};
+  auto file = std::make_shared<FileSink>(files, std::string(program));
+  HAMI_TRY(file->Open());
+  Use(program, level, style, file);
+  CurrentFile() = std::move(file);
+  return {};
+}
+
+void ReopenLog() {
+  if (CurrentFile()) CurrentFile()->Reopen();
 }
 
 void Log(LogLevel level, std::string_view message) {

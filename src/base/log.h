@@ -2,7 +2,7 @@
 //
 // Messages of a program to the person who started it, on stderr, one line each: "hami: warning: …"; those of a daemon
 // begin with the time, or are JSON documents for whatever collects them. Results go to stdout and never through here.
-// Levels follow the usual meaning; kInfo is shown unless lowered.
+// Levels follow the usual meaning; kInfo is shown unless lowered. A daemon's messages may go to a file (log_file.h).
 
 #pragma once
 
@@ -23,6 +23,13 @@ Result<LogStyle> ReadLoggingFormat(std::string_view text);
 
 // Names the program that speaks; the first call makes the logger. Safe to call again.
 void StartLog(std::string_view program, LogLevel level = LogLevel::kInfo, LogStyle style = LogStyle::kPerson);
+
+// As StartLog, to where FILES say. Fails where a file that is to be written cannot be.
+struct LogFiles;
+Status StartLogTo(const LogFiles& files, std::string_view program, LogLevel level, LogStyle style);
+// Opens the log file, if there is one, anew; for SIGHUP. A file that cannot be opened is told to stderr, which is
+// written to until then.
+void ReopenLog();
 
 void Log(LogLevel level, std::string_view message);
 inline void LogDebug(std::string_view message) { Log(LogLevel::kDebug, message); }

@@ -14,5 +14,6 @@ int Set(const SetOptions& options);
 int Ps(const PsOptions& options);
 int Smi(const SmiOptions& options);
 int Sim(const SimOptions& options);
+int Config(const ConfigOptions& options);
 
 }  // namespace hami::cli

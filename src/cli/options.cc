@@ -2,14 +2,13 @@
 
 #include "cli/options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
-#include <memory>
-#include <sstream>
 
 #include "base/build_info.h"
+#include "base/flags.h"
 #include "base/strings.h"
 #include "base/units.h"
 
@@ -89,248 +88,290 @@ base::Result<double> ParseInterval(const std::string& text) {
   return base::Fail("'" + text + "' is not a number of seconds from 0.1 to 3600");
 }
 
-// An option whose value is understood by PARSE; a mistake names the option, the value and what to write.
-template <typename Out, typename Parse>
-CLI::Option* AddParsed(CLI::App* command, const char* name, const char* type, const char* help, Out& out, Parse parse) {
-  const auto take = [name, &out, parse](const std::string& text) {
-    auto value = parse(text);
-    if (!value) {
-      const base::Error& error = value.error();
-      throw CLI::ValidationError(name, error.hint.empty() ? error.message : error.message + "\n  " + error.hint);
-    }
-    out = *std::move(value);
-  };
-  return command->add_option_function<std::string>(name, take, help)->type_name(type);
-}
+using base::FlagSet;
 
-// CLI11's help with a usage line that shows where the command goes.
-class CommandHelp : public CLI::Formatter {
- public:
-  explicit CommandHelp(std::string usage) : usage_(std::move(usage)) { column_width(26); }
-  std::string make_usage(const CLI::App*, std::string) const override { return "Usage: " + usage_ + "\n"; }
+constexpr const char* kCommands =
+    "\nUsage: hami COMMAND [OPTIONS]\n\n"
+    "Commands:\n"
+    "  run   run a program with a share of the GPUs\n"
+    "  set   change the limits of a running share\n"
+    "  ps    show the shares and their processes\n"
+    "  smi   show the GPUs with the shares drawn in\n"
+    "  sim   run a program on simulated GPUs\n"
+    "  config check   what programs would do with a device-config.yaml\n\n"
+    "Options:\n"
+    "  -h, --help     this; hami COMMAND --help says more of a command\n"
+    "  -V, --version  the version of this program\n";
 
- private:
-  std::string usage_;
+// A command and its flags; the words of its usage line and its text come from the tables above.
+struct Command {
+  std::string name;
+  std::string usage;
+  std::string footer;
+  FlagSet flags;
+
+  Command(std::string command, std::string line, std::string text, FlagSet::Dialect dialect)
+      : name(std::move(command)), usage(std::move(line)), footer(std::move(text)), flags(dialect) {
+    flags.Group("Options");
+  }
+  bool runs() const { return name == "run" || name == "sim"; }
+  std::string Help() const {
+    return "Usage: hami " + name + " " + usage + "\n" + flags.Help() + (footer.empty() ? "" : "\n" + footer + "\n");
+  }
 };
 
-struct Parser {
-  CLI::App app{kOverview, "hami"};
-  RunOptions run;
-  SetOptions set;
-  PsOptions ps;
-  SmiOptions smi;
-  SimOptions sim;
-  CLI::App* run_command = nullptr;
-  CLI::App* set_command = nullptr;
-  CLI::App* ps_command = nullptr;
-  CLI::App* smi_command = nullptr;
-  CLI::App* sim_command = nullptr;
-
-  Parser();
-  void AddRun();
-  void AddSet();
-  void AddPs();
-  void AddOutput(CLI::App* command, Output& output);
-  Options Parse(const std::vector<std::string>& before, std::vector<std::string> after, bool has_separator);
-};
-
-void Parser::AddOutput(CLI::App* command, Output& output) {
-  command
-      ->add_option_function<std::string>(
-          "--output,-o",
-          [&output](const std::string& text) { output = text == "json" ? Output::kJson : Output::kTable; },
-          "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->type_name("FORMAT");
+void AddOutput(Command& command, Output& output) {
+  command.flags.Custom("output", "table|json", "table",
+                       base::TakeChoice<Output>(output, {{"table", Output::kTable}, {"json", Output::kJson}}),
+                       "how the result is written");
+  command.flags.Shorthand('o');
 }
 
 template <typename Out>
-void AddPriority(CLI::App* command, Out& out, const char* help) {
-  const auto take = [&out](const std::string& text) { out = text == "high" ? Priority::kHigh : Priority::kLow; };
-  command->add_option_function<std::string>("--priority", take, help)
-      ->check(CLI::IsMember({"high", "low"}))
-      ->type_name("PRIORITY");
+void AddPriority(Command& command, Out& out, const char* shown_default) {
+  command.flags.Custom("priority", "high|low", shown_default,
+                       base::TakeChoice<Priority>(out, {{"high", Priority::kHigh}, {"low", Priority::kLow}}),
+                       "who gives way when compute time is short");
 }
 
-void Parser::AddRun() {
+void AddRun(Command& command, RunOptions& run) {
+  FlagSet& flags = command.flags;
   Request& request = run.request;
-  AddParsed(run_command, "--gpus", "N|UUID,...",
-            "how many GPUs, or which (UUIDs or their unique beginnings); 1 if left out", request.gpus, ParseGpus);
-  AddParsed(run_command, "--mem", "SIZE|N%", "memory of each GPU (3g, 512m, 30%); all that is free on it if left out",
-            request.memory, ParseMemory);
-  AddParsed(run_command, "--cores", "N", "percent of each GPU's compute time; no limit if left out", request.cores,
-            base::ParsePercent);
-  AddParsed(run_command, "--burst", "N",
-            "percent up to which --cores may be exceeded while others leave the GPU's time unused", request.burst,
-            ParseBurst);
-  run_command
-      ->add_option_function<std::string>(
-          "--policy",
-          [this](const std::string& text) {
-            run.request.policy = text == "binpack" ? Policy::kBinpack : Policy::kSpread;
-          },
-          "spread: the emptiest GPU (default); binpack: the fullest that still fits")
-      ->check(CLI::IsMember({"binpack", "spread"}))
-      ->type_name("POLICY");
-  AddPriority(run_command, run.priority, "high or low (default): who gives way when compute time is short");
-  AddParsed(run_command, "--name", "NAME", "name of the share; made from COMMAND if left out", run.name,
-            [](const std::string& text) -> base::Result<std::string> {
-              if (auto valid = CheckShareName(text); !valid) return tl::unexpected(std::move(valid).error());
-              return text;
-            });
-  run_command->add_flag("--oversubscribe", run.request.oversubscribe,
-                        "let the limit exceed what is free: what does not fit on the GPU spills to host memory");
-  run_command->add_flag("--dry-run", run.dry_run, "show the plan and the environment, run nothing");
-  AddOutput(run_command, run.output);
-  run_command->footer(kRunExamples);
-  run_command->formatter(std::make_shared<CommandHelp>("hami run [OPTIONS] -- COMMAND [ARGUMENT...]"));
+  flags.Custom("gpus", "N|UUID,...", "1", base::TakeParsed(request.gpus, ParseGpus),
+               "how many GPUs, or which (UUIDs or their unique beginnings)");
+  flags.Custom("mem", "SIZE|N%", "", base::TakeParsed(request.memory, ParseMemory),
+               "memory of each GPU (3g, 512m, 30%); all that is free on it if left out");
+  flags.Custom("cores", "N", "", base::TakeParsed(request.cores, base::ParsePercent),
+               "percent of each GPU's compute time; no limit if left out");
+  flags.Custom("burst", "N", "", base::TakeParsed(request.burst, ParseBurst),
+               "percent up to which --cores may be exceeded while others leave the GPU's time unused");
+  flags.Custom("policy", "spread|binpack", "spread",
+               base::TakeChoice<Policy>(request.policy, {{"spread", Policy::kSpread}, {"binpack", Policy::kBinpack}}),
+               "spread: the emptiest GPU; binpack: the fullest that still fits");
+  AddPriority(command, run.priority, "low");
+  const auto name = [](const std::string& text) -> base::Result<std::string> {
+    if (auto valid = CheckShareName(text); !valid) return tl::unexpected(std::move(valid).error());
+    return text;
+  };
+  flags.Custom("name", "NAME", "", base::TakeParsed(run.name, name),
+               "name of the share; made from COMMAND if left out");
+  flags.Bool("oversubscribe", request.oversubscribe,
+             "let the limit exceed what is free: what does not fit on the GPU spills to host memory");
+  flags.Bool("dry-run", run.dry_run, "show the plan and the environment, run nothing");
+  AddOutput(command, run.output);
 }
 
-void Parser::AddSet() {
-  set_command->add_option("NAME", set.name, "the share, as `hami ps` names it")->required()->type_name("");
-  AddParsed(set_command, "--mem", "SIZE|N%", "memory of each of its GPUs (6g, 512m, 30%)", set.memory, ParseMemory);
-  AddParsed(set_command, "--cores", "N", "percent of each GPU's compute time; 100 is all of it", set.cores,
-            base::ParsePercent);
-  AddParsed(set_command, "--burst", "N",
-            "percent up to which its cores may be exceeded while others leave the GPU's time unused; 0: not at all",
-            set.burst, ParseBurst);
-  AddPriority(set_command, set.priority, "high or low: who gives way when compute time is short");
-  set_command->footer(
-      "Programs of the share follow at once, while they run. Memory below what they hold refuses only new requests.");
+void AddSet(Command& command, SetOptions& set) {
+  FlagSet& flags = command.flags;
+  flags.Custom("mem", "SIZE|N%", "", base::TakeParsed(set.memory, ParseMemory),
+               "memory of each of its GPUs (6g, 512m, 30%)");
+  flags.Custom("cores", "N", "", base::TakeParsed(set.cores, base::ParsePercent),
+               "percent of each GPU's compute time; 100 is all of it");
+  flags.Custom("burst", "N", "", base::TakeParsed(set.burst, ParseBurst),
+               "percent up to which its cores may be exceeded while others leave the GPU's time unused; 0: not at all");
+  AddPriority(command, set.priority, "");
 }
 
-void Parser::AddPs() {
-  CLI::Option* watch =
-      ps_command->add_flag("--watch,-w", ps.watch, "go on until interrupted; redraws in place on a terminal");
-  AddParsed(ps_command, "--interval", "SECONDS", "time between two looks of --watch, 0.1 to 3600; 1 if left out",
-            ps.interval_seconds, ParseInterval)
-      ->needs(watch);
-  AddOutput(ps_command, ps.output);
-  ps_command->footer(
-      "USED is what the share's limit counts, PEAK the most ever set aside at once, calls under way included; REFUSED "
-      "is how often it said no.");
-}
-
-Parser::Parser() {
-  app.set_version_flag("--version,-V", base::VersionOf("hami"));
-  app.require_subcommand(0, 1);
-  run_command = app.add_subcommand("run", "Run COMMAND with a share of the GPUs");
-  set_command = app.add_subcommand("set", "Change the limits of a running share");
-  ps_command = app.add_subcommand("ps", "Show the shares and their processes");
-  smi_command = app.add_subcommand("smi", "Show the GPUs with the shares drawn in");
-  sim_command = app.add_subcommand("sim", "Run COMMAND on simulated GPUs");
-  AddRun();
-  AddSet();
-  AddPs();
-  AddOutput(smi_command, smi.output);
-  sim_command->add_option("--gpus", sim.gpus, "which GPUs to simulate, e.g. 2xH100 or 2xT4,1xA100-80")
-      ->type_name("SPEC");
-  sim_command->footer(kSimExamples);
-  sim_command->formatter(std::make_shared<CommandHelp>("hami sim [--gpus SPEC] -- COMMAND [ARGUMENT...]"));
-  for (CLI::App* command : {run_command, sim_command}) command->prefix_command();
-  for (CLI::App* command : {set_command, ps_command, smi_command}) command->allow_extras();
-  app.allow_extras();
-}
-
-std::vector<std::string> OptionNames(const CLI::App& command) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
+void AddPs(Command& command, PsOptions& ps) {
+  command.flags.Bool("watch", ps.watch, "go on until interrupted; redraws in place on a terminal");
+  command.flags.Shorthand('w');
+  command.flags.Custom("interval", "SECONDS", "1", base::TakeParsed(ps.interval_seconds, ParseInterval),
+                       "time between two looks of --watch, 0.1 to 3600");
+  AddOutput(command, ps.output);
 }
 
 // What a mistake quotes can not command the terminal.
 std::string PrintableLines(const std::string& text) {
   std::string lines;
-  for (const std::string& line : base::Split(text, '\n')) lines += (lines.empty() ? "" : "\n") + base::Printable(line);
+  for (const std::string& line : base::Split(text, '\n')) {
+    lines += (lines.empty() ? "" : "\n  ") + base::Printable(line);
+  }
   return lines;
 }
 
-// CLI11 counts; people would rather know what is missing.
-std::string InWords(const CLI::ParseError& error) {
-  const std::string text = error.what();
-  const std::string option = text.substr(0, text.find(':'));
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr || !option.starts_with("-")) return text;
-  return text.ends_with("missing") ? option + " needs a value" : option + " can be given only once";
+// COMMAND: null where none was named.
+Message Mistake(const Command* command, const base::Error& error) {
+  std::string text = "hami: error: " + PrintableLines(error.message) + "\n";
+  if (!error.hint.empty()) text += "  " + PrintableLines(error.hint) + "\n";
+  text += "  try: hami " + (command == nullptr ? "" : command->name + " ") + "--help\n";
+  return {text, command != nullptr && command->runs() ? kRunFailed : kUsage};
 }
 
-Message Mistake(const CLI::App& command, const std::string& text) {
-  const bool top = command.get_parent() == nullptr;
-  const std::string& name = command.get_name();
-  const std::string help = top ? "hami --help" : "hami " + name + " --help";
-  return {"hami: error: " + PrintableLines(text) + "\n  try: " + help + "\n",
-          name == "run" || name == "sim" ? kRunFailed : kUsage};
+Message UnknownArgument(const Command& command, const std::string& word) {
+  return Mistake(&command, {"unknown argument '" + word + "'", ""});
 }
 
-Message UnknownWord(const CLI::App& command, const std::string& word) {
-  const bool is_option = word.starts_with("-");
-  std::vector<std::string> candidates = OptionNames(command);
-  const bool top = command.get_parent() == nullptr;
-  if (!is_option && top) candidates = {"run", "set", "ps", "smi", "sim"};
-  std::string text = std::string("unknown ") +
-                     (is_option ? "option"
-                      : top     ? "command"
-                                : "argument") +
-                     " '" + word + "'";
-  if (const auto near = base::Nearest(word.substr(0, word.find('=')), candidates))
-    text += "; did you mean " + *near + "?";
-  return Mistake(command, text);
+// The words before `--`, those behind it, and whether it was there.
+struct Words {
+  std::vector<std::string> before;
+  std::vector<std::string> after;
+  bool separated = false;
+};
+
+// Reads the flags of COMMAND; nothing: there is something to print instead, in MESSAGE.
+std::optional<FlagSet::Parsed> Read(const Command& command, const Words& words, Message& message) {
+  auto parsed = command.flags.Parse(words.before);
+  if (!parsed) {
+    message = Mistake(&command, parsed.error());
+  } else if (parsed->help) {
+    message = {command.Help(), 0};
+  } else if (parsed->version) {
+    message = {base::VersionOf("hami") + "\n", 0};
+  } else {
+    return *std::move(parsed);
+  }
+  return std::nullopt;
 }
 
-Options Parser::Parse(const std::vector<std::string>& before, std::vector<std::string> after, bool has_separator) {
-  std::vector<std::string> reversed(before.rbegin(), before.rend());  // as CLI11 takes them
-  const CLI::App* chosen = &app;
-  const auto find_chosen = [&] {
-    for (const CLI::App* command : {run_command, set_command, ps_command, smi_command, sim_command}) {
-      if (*command) chosen = command;
-    }
-  };
-  try {
-    app.parse(reversed);
-    find_chosen();
-  } catch (const CLI::Success& success) {  // help or version
-    if (const auto extras = app.remaining(); !extras.empty()) return UnknownWord(app, extras.front());
-    std::ostringstream out;
-    app.exit(success, out, out);
-    return Message{out.str(), 0};
-  } catch (const CLI::ParseError& error) {
-    find_chosen();
-    return Mistake(*chosen, InWords(error));
+// What is no flag, before `--` and behind it.
+std::vector<std::string> AllWords(const FlagSet::Parsed& parsed, const Words& words) {
+  std::vector<std::string> all = parsed.words;
+  all.insert(all.end(), words.after.begin(), words.after.end());
+  return all;
+}
+
+// The command to run: behind `--`, or from the first word that is no flag. With `--` nothing may stand before it.
+base::Status TakeCommand(const FlagSet::Parsed& parsed, const Words& words, std::vector<std::string>& out) {
+  if (words.separated && !parsed.words.empty()) {
+    return base::Fail("unknown argument '" + parsed.words.front() + "'");
   }
-  if (const auto extras = app.remaining(); !extras.empty()) return UnknownWord(app, extras.front());
-  if (chosen == &app) return Message{app.help(), before.empty() ? kUsage : 0};
-  const std::vector<std::string> rest = chosen->remaining();
-  if (chosen == run_command && run.request.burst != 0 && run.request.burst <= run.request.cores) {
-    return Mistake(*chosen, "--burst " + std::to_string(run.request.burst) + " is not more than --cores " +
-                                std::to_string(run.request.cores) +
-                                "\n  it goes beyond --cores: make it the larger, or leave it out");
+  out = words.separated ? words.after : parsed.words;
+  if (out.empty() || out.front().empty()) return base::Fail("no command to run; write it after --");
+  return {};
+}
+
+base::Status CheckBurst(const Request& request) {
+  if (request.burst != 0 && request.cores == 0) {
+    return base::Fail("--burst goes beyond --cores, which is not given", "name both, --burst the larger");
   }
-  if (chosen == run_command && run.request.burst != 0 && run.request.cores == 0) {
-    return Mistake(*chosen, "--burst goes beyond --cores, which is not given\n  name both, --burst the larger");
+  if (request.burst != 0 && request.burst <= request.cores) {
+    return base::Fail(
+        "--burst " + std::to_string(request.burst) + " is not more than --cores " + std::to_string(request.cores),
+        "it goes beyond --cores: make it the larger, or leave it out");
   }
-  if (chosen == set_command || chosen == ps_command || chosen == smi_command) {
-    if (has_separator) after.insert(after.begin(), rest.begin(), rest.end());
-    const std::vector<std::string>& extra = has_separator ? after : rest;
-    if (!extra.empty()) return UnknownWord(*chosen, extra.front());
-    if (chosen == set_command) {
-      if (!set.memory && !set.cores && !set.burst && !set.priority) {
-        return Mistake(*chosen, "nothing to change; name --mem, --cores, --burst or --priority");
-      }
-      return set;
-    }
-    return chosen == ps_command ? Options(ps) : Options(smi);
-  }
-  // Without "--" the command begins at the first word that is not an option; with it nothing may stand before.
-  if (!rest.empty() && (has_separator || rest.front().starts_with("-"))) return UnknownWord(*chosen, rest.front());
-  std::vector<std::string> command = has_separator ? after : rest;
-  if (command.empty() || command.front().empty()) return Mistake(*chosen, "no command to run; write it after --");
-  if (chosen == run_command) {
-    run.command = std::move(command);
-    return run;
-  }
-  sim.command = std::move(command);
+  return {};
+}
+
+Options ParseRun(const Words& words) {
+  RunOptions run;
+  Command command("run", "[OPTIONS] -- COMMAND [ARGUMENT...]", kRunExamples, FlagSet::Dialect::kRunner);
+  AddRun(command, run);
+  Message message;
+  const auto parsed = Read(command, words, message);
+  if (!parsed) return message;
+  base::Status good = CheckBurst(run.request);
+  if (good) good = TakeCommand(*parsed, words, run.command);
+  if (!good) return Mistake(&command, good.error());
+  return run;
+}
+
+Options ParseSim(const Words& words) {
+  SimOptions sim;
+  Command command("sim", "[--gpus SPEC] -- COMMAND [ARGUMENT...]", kSimExamples, FlagSet::Dialect::kRunner);
+  command.flags.Text("gpus", "SPEC", sim.gpus, "which GPUs to simulate, e.g. 2xH100 or 2xT4,1xA100-80");
+  Message message;
+  const auto parsed = Read(command, words, message);
+  if (!parsed) return message;
+  if (const auto good = TakeCommand(*parsed, words, sim.command); !good) return Mistake(&command, good.error());
   return sim;
+}
+
+Options ParseSet(const Words& words) {
+  SetOptions set;
+  Command command("set", "NAME [OPTIONS]",
+                  "NAME is the share, as `hami ps` names it. Programs of the share follow at once, while they run. "
+                  "Memory below\nwhat they hold refuses only new requests.",
+                  FlagSet::Dialect::kCommand);
+  AddSet(command, set);
+  Message message;
+  const auto parsed = Read(command, words, message);
+  if (!parsed) return message;
+  const std::vector<std::string> names = AllWords(*parsed, words);
+  if (names.empty()) return Mistake(&command, {"no share is named", "`hami ps` lists them"});
+  if (names.size() > 1) return UnknownArgument(command, names[1]);
+  set.name = names.front();
+  if (!set.memory && !set.cores && !set.burst && !set.priority) {
+    return Mistake(&command, {"nothing to change; name --mem, --cores, --burst or --priority", ""});
+  }
+  return set;
+}
+
+Options ParsePs(const Words& words) {
+  PsOptions ps;
+  Command command("ps", "[OPTIONS]",
+                  "USED is what the share's limit counts, PEAK the most ever set aside at once, calls under way "
+                  "included;\nREFUSED is how often it said no.",
+                  FlagSet::Dialect::kCommand);
+  AddPs(command, ps);
+  Message message;
+  const auto parsed = Read(command, words, message);
+  if (!parsed) return message;
+  if (const auto all = AllWords(*parsed, words); !all.empty()) return UnknownArgument(command, all.front());
+  if (parsed->given.count("interval") != 0 && !ps.watch) {
+    return Mistake(&command, {"--interval says how often --watch looks, which is not given", ""});
+  }
+  return ps;
+}
+
+Options ParseSmi(const Words& words) {
+  SmiOptions smi;
+  Command command("smi", "[OPTIONS]", "", FlagSet::Dialect::kCommand);
+  AddOutput(command, smi.output);
+  Message message;
+  const auto parsed = Read(command, words, message);
+  if (!parsed) return message;
+  if (const auto all = AllWords(*parsed, words); !all.empty()) return UnknownArgument(command, all.front());
+  return smi;
+}
+
+Options ParseConfig(const Words& words) {
+  ConfigOptions config;
+  Command command("config", "check [--for hami] FILE",
+                  "Examples:\n"
+                  "  hami config check device-config.yaml              what our programs would do with it\n"
+                  "  hami config check --for hami device-config.yaml   before a cluster goes back to HAMi\n\n"
+                  "Exit status: 0 when nothing ends a program, 1 when something does or FILE cannot be read.",
+                  FlagSet::Dialect::kCommand);
+  command.flags.Custom("for", "ours|hami", "ours",
+                       base::TakeChoice<bool>(config.for_hami, {{"ours", false}, {"hami", true}}),
+                       "whose programs: hami-scheduler and hami-device-plugin, or those of HAMi 2.10");
+  AddOutput(command, config.output);
+  Message message;
+  const auto parsed = Read(command, words, message);
+  if (!parsed) return message;
+  const std::vector<std::string> rest = AllWords(*parsed, words);
+  if (rest.empty() || rest.front() != "check") return Mistake(&command, {"the only thing it does is `check`", ""});
+  if (rest.size() == 1) return Mistake(&command, {"no file is named", "write `hami config check device-config.yaml`"});
+  if (rest.size() > 2) return UnknownArgument(command, rest[2]);
+  config.file = rest[1];
+  return config;
+}
+
+struct Entry {
+  const char* name;
+  Options (*parse)(const Words& words);
+};
+constexpr std::array<Entry, 6> kEntries = {{{"run", ParseRun},
+                                            {"set", ParseSet},
+                                            {"ps", ParsePs},
+                                            {"smi", ParseSmi},
+                                            {"sim", ParseSim},
+                                            {"config", ParseConfig}}};
+
+// Where the first word names no command.
+Message NoCommand(const std::string& word) {
+  if (word == "-h" || word == "--help") return {std::string(kOverview) + kCommands, 0};
+  if (word == "-V" || word == "--version") return {base::VersionOf("hami") + "\n", 0};
+  const bool option = word.starts_with("-");
+  std::vector<std::string> candidates;
+  if (option) candidates = {"--help", "--version"};
+  if (!option) {
+    for (const Entry& entry : kEntries) candidates.emplace_back(entry.name);
+  }
+  const auto near = base::Nearest(word.substr(0, word.find('=')), candidates);
+  return Mistake(nullptr, {std::string("unknown ") + (option ? "option" : "command") + " '" + word + "'" +
+                               (near ? "; did you mean " + *near + "?" : ""),
+                           ""});
 }
 
 }  // namespace
@@ -341,12 +382,14 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
     asked.emplace_back("--help");
     return ParseOptions(asked);
   }
+  if (arguments.empty()) return Message{std::string(kOverview) + kCommands, kUsage};
+  const auto entry =
+      std::find_if(kEntries.begin(), kEntries.end(), [&](const Entry& one) { return arguments.front() == one.name; });
+  if (entry == kEntries.end()) return NoCommand(arguments.front());
   const auto separator = std::find(arguments.begin(), arguments.end(), "--");
-  const bool has_separator = separator != arguments.end();
-  std::vector<std::string> after;
-  if (has_separator) after.assign(separator + 1, arguments.end());
-  Parser parser;
-  return parser.Parse({arguments.begin(), separator}, std::move(after), has_separator);
+  Words words{{arguments.begin() + 1, separator}, {}, separator != arguments.end()};
+  if (words.separated) words.after.assign(separator + 1, arguments.end());
+  return entry->parse(words);
 }
 
 }  // namespace hami::cli

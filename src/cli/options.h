@@ -50,13 +50,19 @@ struct SimOptions {
   std::vector<std::string> command;
 };
 
+struct ConfigOptions {
+  std::string file;
+  bool for_hami = false;  // else what our programs do with it
+  Output output = Output::kTable;
+};
+
 // Text to print, and the status to end with: help, version, or a mistake.
 struct Message {
   std::string text;
   int exit_status = 0;
 };
 
-using Options = std::variant<RunOptions, SetOptions, PsOptions, SmiOptions, SimOptions, Message>;
+using Options = std::variant<RunOptions, SetOptions, PsOptions, SmiOptions, SimOptions, ConfigOptions, Message>;
 
 // ARGUMENTS without the program's name.
 Options ParseOptions(const std::vector<std::string>& arguments);

@@ -92,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
                     MistakeCase{{"run", "--gpus", "0,1", "--", "x"}, "--gpus: '0' is neither", 125},
                     MistakeCase{{"run", "--gpus", "", "--", "x"}, "--gpus: '' is neither", 125},
                     MistakeCase{{"run", "--gpus", "first", "--", "x"}, "--gpus: 'first' is neither", 125},
-                    MistakeCase{{"run", "--policy", "pack", "--", "x"}, "--policy: pack not in {binpack", 125},
+                    MistakeCase{
+                        {"run", "--policy", "pack", "--", "x"}, "--policy: 'pack' is none of: spread, binpack", 125},
                     MistakeCase{{"run", "--name", "../x", "--", "x"}, "--name: '../x' can not be the name", 125},
                     MistakeCase{{"set", "x"}, "name --mem, --cores, --burst or --priority", 2},
                     MistakeCase{{"set", "x", "--mem", "3x"}, "--mem: '3x' is not an amount", 2},
@@ -110,7 +111,10 @@ INSTANTIATE_TEST_SUITE_P(
                     MistakeCase{{"ps", "--interval", "5"}, "--watch", 2},
                     MistakeCase{{"ps", "x"}, "unknown argument", 2},
                     MistakeCase{{"ps", "--", "x"}, "unknown argument", 2},
-                    MistakeCase{{"smi", "--output", "xml"}, "json", 2}, MistakeCase{{}, "hami run", 2}));
+                    MistakeCase{{"smi", "--output", "xml"}, "json", 2}, MistakeCase{{}, "hami run", 2},
+                    MistakeCase{{"set"}, "no share is named", 2}, MistakeCase{{"--vresion"}, "mean --version?", 2},
+                    MistakeCase{{"set", "x", "y", "--mem", "1g"}, "unknown argument 'y'", 2},
+                    MistakeCase{{"run", "--dry-run=maybe", "--", "x"}, "--dry-run=maybe: neither", 125}));
 
 TEST(RunOptionsParsing, GivenMistakeThatCommandsTheTerminal_WhenTold_ThenItIsShownHarmless) {
   for (const char* option : {"--mem", "--cores", "--name", "--gpus", "--policy", "--output"}) {
@@ -143,6 +147,27 @@ TEST(Help, GivenHelpOrVersion_WhenAsked_ThenPrintedWithStatusZero) {
   EXPECT_EQ(Answer({"help"}).text, Answer({"--help"}).text);
   EXPECT_EQ(Answer({"help"}).exit_status, 0);
   EXPECT_EQ(Answer({"help", "run"}).text, Answer({"run", "--help"}).text);
+  EXPECT_EQ(Answer({"-V"}).text, Answer({"--version"}).text);
+  for (const char* command : {"run", "set", "ps", "smi", "sim"}) {
+    EXPECT_EQ(Answer({command, "-h"}).exit_status, 0) << command;
+    EXPECT_THAT(Answer({command, "-h"}).text, testing::StartsWith(std::string("Usage: hami ") + command)) << command;
+    EXPECT_THAT(Answer({"--help"}).text, HasSubstr(std::string("\n  ") + command + " ")) << command;
+  }
+}
+
+TEST(Help, GivenTheCommandsOwnFlags_WhenParsed_ThenTheyAreLeftToIt) {
+  EXPECT_THAT(Parsed<RunOptions>({"run", "x", "--help", "--version"}).command, ElementsAre("x", "--help", "--version"));
+  EXPECT_THAT(Parsed<SimOptions>({"sim", "--", "x", "-h"}).command, ElementsAre("x", "-h"));
+}
+
+TEST(OtherCommands, GivenAConfigToCheck_WhenParsed_ThenFileAndPrograms) {
+  const auto ours = Parsed<ConfigOptions>({"config", "check", "f"});
+  EXPECT_EQ(ours.file, "f");
+  EXPECT_FALSE(ours.for_hami);
+  EXPECT_TRUE(Parsed<ConfigOptions>({"config", "check", "--for", "hami", "f"}).for_hami);
+  EXPECT_THAT(Answer({"config", "check", "--for", "hmai", "f"}).text, HasSubstr("none of: ours, hami"));
+  EXPECT_THAT(Answer({"config", "check"}).text, HasSubstr("no file is named"));
+  EXPECT_EQ(Answer({"config", "show"}).exit_status, 2);
 }
 
 TEST(OtherCommands, GivenOptions_WhenParsed_ThenValues) {

@@ -156,21 +156,60 @@ struct Client::Page {
   std::string next;  // continue token; empty: the last page
 };
 
-Client::Client(std::unique_ptr<net::Client> http, const Config& config, const ClientOptions& options)
-    : http_(std::move(http)),
+Client::Client(std::shared_ptr<net::Client> http, net::ClientOptions http_options, const Config& config,
+               const ClientOptions& options)
+    : server_(config.server),
+      http_options_(std::move(http_options)),
       options_(options),
       basic_(BasicOf(config)),
       token_(config.token, config.token_file),
-      rate_(options.qps, options.burst) {}
+      http_(std::move(http)),
+      rate_(options.qps, options.burst) {
+  if (config.exec) exec_ = std::make_unique<ExecSource>([plugin = *config.exec] { return AskPlugin(plugin); });
+}
 
 base::Result<std::unique_ptr<Client>> Client::Make(const Config& config, const ClientOptions& options) {
   net::ClientOptions http_options;
   http_options.tls = config.tls;
+  http_options.proxy = config.proxy;
   http_options.max_idle = options.max_idle_connections;
   http_options.headers = {{"Accept", "application/json"}, {"User-Agent", options.user_agent}};
+  http_options.headers.insert(http_options.headers.end(), config.impersonation.begin(), config.impersonation.end());
   auto http = net::Client::Make(config.server, http_options);
   if (!http) return tl::unexpected<base::Error>(http.error());
-  return std::unique_ptr<Client>(new Client(*std::move(http), config, options));
+  return std::unique_ptr<Client>(new Client(*std::move(http), std::move(http_options), config, options));
+}
+
+base::Result<Client::Session> Client::Open() {
+  Session session;
+  if (exec_) {
+    auto credential = exec_->Get();
+    if (!credential) return tl::unexpected(credential.error());
+    session.credential = *std::move(credential);
+    session.token = session.credential.token;
+  } else {
+    auto token = token_.Get();
+    if (!token) return tl::unexpected(token.error());
+    session.token = *std::move(token);
+  }
+  const std::scoped_lock lock(http_mutex_);
+  if (session.credential.key != http_key_) {
+    net::ClientOptions options = http_options_;
+    if (!session.credential.key.empty()) {
+      options.tls.certificate = {"clientCertificateData of the exec program", session.credential.certificate};
+      options.tls.key = {"clientKeyData of the exec program", session.credential.key};
+    }
+    auto http = net::Client::Make(server_, options);
+    if (!http) return tl::unexpected<base::Error>(http.error());
+    http_ = *std::move(http);
+    http_key_ = session.credential.key;
+  }
+  session.http = http_;
+  return session;
+}
+
+bool Client::Renewed(const Session& session) {
+  return exec_ ? exec_->Refused(session.credential) : token_.Refused(session.token);
 }
 
 net::Call Client::NewCall(std::string method, std::string target, const CallContext& context) const {
@@ -211,11 +250,11 @@ void Client::Sign(net::Call& call, const std::string& token) const {
   if (!authorization.empty()) call.headers.emplace_back("Authorization", std::move(authorization));
 }
 
-Status Client::ExchangeOnce(const net::Call& call, const std::function<Status(std::string_view)>& sink,
-                            bool* body_begun) {
+Status Client::ExchangeOnce(net::Client& http, const net::Call& call,
+                            const std::function<Status(std::string_view)>& sink, bool* body_begun) {
   std::string error_body;
   Status verdict;
-  const auto start = http_->Stream(call, [&](const net::ResponseStart& head, std::string_view piece) {
+  const auto start = http.Stream(call, [&](const net::ResponseStart& head, std::string_view piece) {
     if (head.status / 100 != 2) {
       error_body += piece.substr(0, kMostErrorBody - error_body.size());
       return true;
@@ -236,15 +275,15 @@ Status Client::Exchange(net::Call call, const std::function<Status(std::string_v
   for (int retries = 0;; ++retries) {
     // What was sent before says more than that it can not be sent again.
     if (const Status turn = WaitTurn(call); !turn) return retries > 0 ? outcome : turn;
-    const auto token = token_.Get();
-    if (!token) return Fail(Reason::kUnauthorized, token.error().message);
+    const auto session = Open();
+    if (!session) return Fail(Reason::kUnauthorized, session.error().message);
     calls_.fetch_add(1, std::memory_order_relaxed);
     bool body_begun = false;
-    Sign(call, *token);
-    outcome = ExchangeOnce(call, sink, &body_begun);
+    Sign(call, session->token);
+    outcome = ExchangeOnce(*session->http, call, sink, &body_begun);
     if (outcome || body_begun || retries >= kMostRetries) return outcome;
     const Error& error = outcome.error();
-    if (error.reason == Reason::kUnauthorized && !renewed && token_.Refused(*token)) {
+    if (error.reason == Reason::kUnauthorized && !renewed && Renewed(*session)) {
       renewed = true;
     } else if ((error.code == 429 || error.code == 503) && error.retry_after) {
       const net::Deadline again = net::After(*error.retry_after);
@@ -371,8 +410,8 @@ Result<json::value> Client::Create(const Resource& resource, std::string_view ns
 
 std::vector<Status> Client::CreateAll(const Resource& resource, std::span<NewObject> objects,
                                       const CallContext& context) {
-  const auto token = token_.Get();
-  Status ready = token ? Status() : Fail(Reason::kUnauthorized, token.error().message);
+  const auto session = Open();
+  Status ready = session ? Status() : Fail(Reason::kUnauthorized, session.error().message);
   std::vector<net::Call> calls;
   calls.reserve(objects.size());
   for (NewObject& one : objects) {
@@ -380,13 +419,13 @@ std::vector<Status> Client::CreateAll(const Resource& resource, std::span<NewObj
     call.rest = kAnswersRest;
     if (ready) ready = WaitTurn(call);
     if (!ready) {
-      if (token) ReturnTurns(calls.size() - 1);
+      if (session) ReturnTurns(calls.size() - 1);
       return std::vector<Status>(objects.size(), ready);
     }
-    Sign(call, *token);
+    Sign(call, session->token);
   }
   calls_.fetch_add(calls.size(), std::memory_order_relaxed);
-  const auto answers = http_->SendAll(calls);
+  const auto answers = session->http->SendAll(calls);
   std::vector<Status> outcomes;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const auto& answer = answers[i];

@@ -128,11 +128,22 @@ class Client {
   Counters counters() const { return {calls_.load(), retries_.load()}; }
 
  private:
-  Client(std::unique_ptr<net::Client> http, const Config& config, const ClientOptions& options);
+  // As whom a call is sent, and over which connections: those of one client certificate.
+  struct Session {
+    std::shared_ptr<net::Client> http;
+    std::string token;
+    Credential credential;  // where a program gave it
+  };
+  Client(std::shared_ptr<net::Client> http, net::ClientOptions http_options, const Config& config,
+         const ClientOptions& options);
+  base::Result<Session> Open();
+  // True: it was refused, and by now there is another.
+  bool Renewed(const Session& session);
 
   // One exchange with its token and rate limit; SINK gets the body of a 2xx answer only.
   Status Exchange(net::Call call, const std::function<Status(std::string_view)>& sink);
-  Status ExchangeOnce(const net::Call& call, const std::function<Status(std::string_view)>& sink, bool* body_begun);
+  Status ExchangeOnce(net::Client& http, const net::Call& call, const std::function<Status(std::string_view)>& sink,
+                      bool* body_begun);
   Status WaitTurn(const net::Call& call);
   void ReturnTurns(std::size_t count);
   Result<json::value> ExchangeJson(net::Call call, base::Parts parts);
@@ -146,10 +157,15 @@ class Client {
   struct Page;
   Result<Page> ListPage(const std::string& target, const ListSink& sink, const CallContext& context);
 
-  const std::unique_ptr<net::Client> http_;
+  const net::Url server_;
+  const net::ClientOptions http_options_;
   const ClientOptions options_;
   const std::string basic_;  // "Basic …" or empty
   TokenSource token_;
+  std::unique_ptr<ExecSource> exec_;  // null: no program is asked
+  std::mutex http_mutex_;
+  std::shared_ptr<net::Client> http_;
+  std::string http_key_;  // of the client certificate that a program gave for it
   std::mutex rate_mutex_;
   TokenBucket rate_;
   std::atomic<std::uint64_t> calls_ = 0;

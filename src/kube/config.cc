@@ -8,13 +8,17 @@
 #include <cstdlib>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/strings.h"
 #include "kube/base64.h"
 
 namespace hami::kube {
 namespace {
 
+namespace json = base::json;
+
 constexpr std::size_t kMostBytes = 4U << 20U;
+constexpr int kMostNodes = 10'000;
 
 struct Document {
   YAML::Node root;
@@ -53,6 +57,33 @@ std::string Text(const YAML::Node& node, const char* key) {
 
 // With a value; null is what kubectl takes for nothing said.
 bool Has(const YAML::Node& node, const char* key) { return node[key] && !node[key].IsNull(); }
+
+// What is written in YAML as a program expects it in JSON. LEFT: how many nodes there may be, as aliases of aliases
+// become more than any memory holds; the rest is left out.
+json::value ToJson(const YAML::Node& node, int& left) {
+  if (!node || node.IsNull() || --left < 0) return nullptr;
+  if (node.IsSequence()) {
+    json::array items;
+    for (const YAML::Node& item : node) items.push_back(ToJson(item, left));
+    return items;
+  }
+  if (node.IsMap()) {
+    json::object members;
+    for (const auto& member : node) {
+      if (member.first.IsScalar()) members[member.first.Scalar()] = ToJson(member.second, left);
+    }
+    return members;
+  }
+  // Quoted texts stay texts.
+  if (node.Tag() == "!") return json::value(node.Scalar());
+  bool flag = false;
+  if (YAML::convert<bool>::decode(node, flag)) return flag;
+  std::int64_t number = 0;
+  if (YAML::convert<std::int64_t>::decode(node, number)) return number;
+  double real = 0;
+  if (YAML::convert<double>::decode(node, real)) return real;
+  return json::value(node.Scalar());
+}
 
 // Finds NAME in the list LIST ("clusters") of all files and gives its PART ("cluster").
 base::Result<Entry> Find(const std::vector<Document>& documents, const char* list, const char* part,
@@ -99,13 +130,36 @@ base::Status ReadFlag(const Entry& entry, const char* key, bool& out) {
   return base::Fail(Place(entry, key) + key + ": must be true or false");
 }
 
+// "http://[user:password@]host[:port]".
+base::Status ReadProxy(const Entry& entry, std::string text, Config& config) {
+  const std::string place = Place(entry, "proxy-url") + "proxy-url: ";
+  const std::size_t scheme = text.find("://");
+  if (scheme == std::string::npos || base::ToLower(text.substr(0, scheme)) != "http") {
+    return base::Fail(
+        place + "only proxies that are spoken to over http are supported",
+        "name an HTTP proxy like http://proxy.example:3128; what goes through it is encrypted all the same");
+  }
+  net::Proxy proxy;
+  const std::size_t begin = scheme + 3;
+  if (const std::size_t at = text.find('@'); at != std::string::npos && at < text.find('/', begin)) {
+    const auto user = net::PercentDecode(text.substr(begin, at - begin));
+    if (!user) return base::Fail(place + "its user and password are not percent-encoded as they should be");
+    proxy.authorization = "Basic " + Base64Encode(user->find(':') == std::string::npos ? *user + ":" : *user);
+    text.erase(begin, at + 1 - begin);
+  }
+  auto url = net::ParseUrl(text);
+  if (!url) return base::Fail(place + url.error().message);
+  proxy.url = *std::move(url);
+  config.proxy = std::move(proxy);
+  return {};
+}
+
 base::Status ReadCluster(const Entry& entry, Config& config) {
   auto server = net::ParseUrl(Text(entry.node, "server"));
   if (!server) return base::Fail(Place(entry, "server") + "server: " + server.error().message);
   config.server = *std::move(server);
-  if (!Text(entry.node, "proxy-url").empty()) {
-    return base::Fail(Place(entry, "proxy-url") + "proxy-url is not supported");
-  }
+  if (const std::string proxy = Text(entry.node, "proxy-url"); !proxy.empty())
+    HAMI_TRY(ReadProxy(entry, proxy, config));
   auto ca = ReadPem(entry, "certificate-authority");
   if (!ca) return tl::unexpected(ca.error());
   config.tls.ca = *std::move(ca);
@@ -114,16 +168,133 @@ base::Status ReadCluster(const Entry& entry, Config& config) {
   return {};
 }
 
-base::Status ReadUser(const Entry& entry, Config& config) {
-  for (const char* key : {"exec", "auth-provider"}) {
-    if (Has(entry.node, key)) {
-      return base::Fail(Place(entry, key) + "users with '" + key + "' are not supported",
-                        "use a client certificate, a token or a tokenFile, for instance of a service account");
+// `as-user-extra`: a name of one's own, which stands in a header's name.
+std::string HeaderKey(std::string_view key) {
+  std::string out;
+  for (const char c : base::ToLower(key)) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                       std::string_view("!#$&'*+-.^_`|~").find(c) != std::string_view::npos;
+    if (plain) {
+      out += c;
+    } else {
+      net::AppendPercentEncoded(out, {&c, 1});
     }
   }
-  for (const char* key : {"as", "as-uid", "as-groups", "as-user-extra"}) {
-    if (Has(entry.node, key)) return base::Fail(Place(entry, key) + "impersonation ('" + key + "') is not supported");
+  return out;
+}
+
+// A text or a list of texts.
+std::vector<std::string> Texts(const YAML::Node& node) {
+  std::vector<std::string> texts;
+  if (node.IsScalar()) texts.push_back(node.Scalar());
+  if (node.IsSequence()) {
+    for (const YAML::Node& item : node) {
+      if (item.IsScalar()) texts.push_back(item.Scalar());
+    }
   }
+  return texts;
+}
+
+base::Status ReadImpersonation(const Entry& entry, Config& config) {
+  net::Headers& headers = config.impersonation;
+  const std::string user = Text(entry.node, "as");
+  if (!user.empty()) headers.emplace_back("Impersonate-User", user);
+  if (const std::string uid = Text(entry.node, "as-uid"); !uid.empty()) headers.emplace_back("Impersonate-Uid", uid);
+  if (Has(entry.node, "as-groups")) {
+    for (std::string& group : Texts(entry.node["as-groups"]))
+      headers.emplace_back("Impersonate-Group", std::move(group));
+  }
+  if (Has(entry.node, "as-user-extra") && entry.node["as-user-extra"].IsMap()) {
+    for (const auto& extra : entry.node["as-user-extra"]) {
+      if (!extra.first.IsScalar()) continue;
+      const std::string name = "Impersonate-Extra-" + HeaderKey(extra.first.Scalar());
+      for (std::string& value : Texts(extra.second)) headers.emplace_back(name, std::move(value));
+    }
+  }
+  if (headers.empty() || !user.empty()) return {};
+  return base::Fail(Place(entry, "as") + "as-uid, as-groups and as-user-extra need 'as'", "name the user in 'as'");
+}
+
+// What the program is told of the cluster.
+json::object ClusterInfo(const Entry& cluster, const Config& config, const std::string& ca) {
+  json::object info{{"server", Text(cluster.node, "server")}};
+  if (!config.tls.server_name.empty()) info["tls-server-name"] = config.tls.server_name;
+  if (config.tls.insecure) info["insecure-skip-tls-verify"] = true;
+  if (!ca.empty()) info["certificate-authority-data"] = Base64Encode(ca);
+  if (const std::string proxy = Text(cluster.node, "proxy-url"); !proxy.empty()) info["proxy-url"] = proxy;
+  const YAML::Node extensions = cluster.node["extensions"];
+  if (!extensions || !extensions.IsSequence()) return info;
+  for (const YAML::Node& extension : extensions) {
+    int left = kMostNodes;
+    if (Text(extension, "name") == "client.authentication.k8s.io/exec") {
+      info["config"] = ToJson(extension["extension"], left);
+    }
+  }
+  return info;
+}
+
+base::Status ReadExecWords(const Entry& exec, ExecPlugin& plugin) {
+  const std::string command = Text(exec.node, "command");
+  if (command.empty()) return base::Fail(plugin.place + "exec: no command");
+  // As client-go: a bare name is looked up in $PATH, a path is meant from the kubeconfig's folder.
+  plugin.words = {command.find('/') == std::string::npos ? command : Absolute(command, exec.file)};
+  if (Has(exec.node, "args")) {
+    for (std::string& word : Texts(exec.node["args"])) plugin.words.push_back(std::move(word));
+  }
+  if (!Has(exec.node, "env")) return {};
+  for (const YAML::Node& variable : exec.node["env"]) {
+    const std::string name = Text(variable, "name");
+    if (name.empty() || name.find('=') != std::string::npos) {
+      return base::Fail(Place(exec.file, variable.Mark()) + "exec: a variable needs a name");
+    }
+    plugin.environment.emplace_back(name, Text(variable, "value"));
+  }
+  return {};
+}
+
+base::Status ReadExec(const Entry& user, const Entry& cluster, Config& config) {
+  const Entry exec{user.node["exec"], user.file};
+  ExecPlugin plugin;
+  plugin.place = Place(user, "exec");
+  if (!exec.node.IsMap()) return base::Fail(plugin.place + "exec: must be a mapping");
+  plugin.api_version = Text(exec.node, "apiVersion");
+  const bool v1 = plugin.api_version == "client.authentication.k8s.io/v1";
+  if (!v1 && plugin.api_version != "client.authentication.k8s.io/v1beta1") {
+    return base::Fail(Place(exec, "apiVersion") + "exec: apiVersion must be client.authentication.k8s.io/v1 or v1beta1",
+                      "renew the kubeconfig with the provider's tool, for instance aws eks update-kubeconfig");
+  }
+  if (Text(exec.node, "interactiveMode") == "Always") {
+    return base::Fail(Place(exec, "interactiveMode") + "exec: a program that must talk to somebody cannot be run here",
+                      "use interactiveMode: IfAvailable or Never, a token, a tokenFile or a client certificate");
+  }
+  HAMI_TRY(ReadExecWords(exec, plugin));
+  plugin.install_hint = base::Trim(Text(exec.node, "installHint"));
+  bool tells_cluster = false;
+  HAMI_TRY(ReadFlag(exec, "provideClusterInfo", tells_cluster));
+  json::object spec{{"interactive", false}};
+  if (tells_cluster) {
+    std::string ca = config.tls.ca.data;
+    if (ca.empty() && !config.tls.ca.file.empty()) {
+      auto read = base::ReadLinkedFile(config.tls.ca.file, kMostBytes);
+      if (!read) return tl::unexpected(read.error());
+      ca = *std::move(read);
+    }
+    spec["cluster"] = ClusterInfo(cluster, config, ca);
+  }
+  plugin.info = json::serialize(
+      json::object{{"apiVersion", plugin.api_version}, {"kind", "ExecCredential"}, {"spec", std::move(spec)}});
+  config.exec = std::move(plugin);
+  return {};
+}
+
+base::Status ReadUser(const Entry& entry, const Entry& cluster, Config& config) {
+  if (Has(entry.node, "auth-provider")) {
+    return base::Fail(
+        Place(entry, "auth-provider") + "users with 'auth-provider' are not supported, as in kubectl since 1.26",
+        "use exec with the provider's credential program, a token, a tokenFile or a client certificate");
+  }
+  HAMI_TRY(ReadImpersonation(entry, config));
+  if (Has(entry.node, "exec")) HAMI_TRY(ReadExec(entry, cluster, config));
   auto certificate = ReadPem(entry, "client-certificate");
   if (!certificate) return tl::unexpected(certificate.error());
   auto key = ReadPem(entry, "client-key");
@@ -138,6 +309,7 @@ base::Status ReadUser(const Entry& entry, Config& config) {
   config.token_file = Absolute(Text(entry.node, "tokenFile"), entry.file);
   config.user_name = Text(entry.node, "username");
   config.password = Text(entry.node, "password");
+  if (!config.token.empty() || !config.token_file.empty() || !config.user_name.empty()) config.exec.reset();
   return {};
 }
 
@@ -175,7 +347,7 @@ base::Result<Config> Assemble(const std::vector<KubeconfigText>& files, std::str
   if (const std::string user = Text(chosen->node, "user"); !user.empty()) {
     const auto found = Find(*documents, "users", "user", user);
     if (!found) return tl::unexpected(found.error());
-    HAMI_TRY(ReadUser(*found, config));
+    HAMI_TRY(ReadUser(*found, *cluster, config));
   }
   config.ns = Text(chosen->node, "namespace");
   return config;

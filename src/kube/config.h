@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the API server is and who we are to it: kubeconfig files, or the service account of the pod we run in. Refuses
-// what would need foreign programs (exec plugins, auth providers), saying what to use instead.
+// Where the API server is and who we are to it: kubeconfig files, or the service account of the pod we run in. What is
+// meant is what client-go takes it for: tokenFile wins over token, a token over a program (exec). Refuses what would
+// not work (auth providers, SOCKS proxies, programs that must talk to somebody), saying what to use instead.
 
 #pragma once
 
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kube/exec_credential.h"
+#include "net/client.h"
 #include "net/tls.h"
 #include "net/url.h"
 
@@ -19,11 +22,14 @@ namespace hami::kube {
 struct Config {
   net::Url server;
   net::ClientTls tls;
-  std::string token;       // bearer token; wins over token_file
-  std::string token_file;  // re-read as it changes
+  std::string token;       // bearer token; what there is while the file cannot be read
+  std::string token_file;  // wins over token; re-read as it changes
   std::string user_name;   // HTTP basic authentication
   std::string password;
-  std::string ns;  // the context's namespace, or the pod's; may be empty
+  std::optional<ExecPlugin> exec;  // asked where there is neither token nor password
+  std::optional<net::Proxy> proxy;
+  net::Headers impersonation;  // of every request: as whom it is to be taken
+  std::string ns;              // the context's namespace, or the pod's; may be empty
 };
 
 struct KubeconfigText {

@@ -84,13 +84,61 @@ TEST(Kubeconfig, GivenSeveralFilesWhenReadThenTheFirstThatNamesAThingWins) {
 }
 
 TEST(Kubeconfig, GivenAUserThatNeedsAProgramWhenReadThenTheRefusalSaysSo) {
-  for (const char* user : {"exec: {command: aws}", "auth-provider: {name: gcp}"}) {
+  for (const char* user :
+       {"exec: {command: aws}", "exec: {apiVersion: client.authentication.k8s.io/v1alpha1, command: a}",
+        "exec: {apiVersion: client.authentication.k8s.io/v1}", "exec: aws",
+        "exec: {apiVersion: client.authentication.k8s.io/v1, command: a, env: [{value: x}]}",
+        "auth-provider: {name: gcp}"}) {
     const auto config = ReadText(WithUser(user));
-    ASSERT_FALSE(config);
-    EXPECT_NE(config.error().message.find("not supported"), std::string::npos);
-    EXPECT_FALSE(config.error().hint.empty());
+    ASSERT_FALSE(config) << user;
+    EXPECT_EQ(config.error().message.rfind("/home/me/.kube/config:4: ", 0), 0U) << config.error().message;
   }
-  EXPECT_FALSE(ReadText(WithUser("as: somebody")));
+  EXPECT_NE(ReadText(WithUser("auth-provider: {name: gcp}")).error().hint.find("exec"), std::string::npos);
+  EXPECT_NE(ReadText(WithUser("exec: {command: aws}")).error().hint.find("update-kubeconfig"), std::string::npos);
+}
+
+// What is wrong with another context's user is nobody's business.
+TEST(Kubeconfig, GivenAnotherUserThatCannotBeUsedWhenReadThenItIsNotLookedAt) {
+  const std::string other = "- name: other\n  user: {exec: {command: aws}, auth-provider: {name: gcp}}\n";
+  EXPECT_TRUE(ReadText(std::string(kFull) + other));
+}
+
+TEST(Kubeconfig, GivenImpersonationWhenReadThenEveryRequestSaysAsWhom) {
+  const auto config = ReadText(WithUser(
+      "token: t, as: jane, as-uid: '7', as-groups: [dev, ops], as-user-extra: {Scopes/a: [view, edit], b: c}"));
+  ASSERT_TRUE(config) << config.error().message;
+  const net::Headers expected{{"Impersonate-User", "jane"},
+                              {"Impersonate-Uid", "7"},
+                              {"Impersonate-Group", "dev"},
+                              {"Impersonate-Group", "ops"},
+                              {"Impersonate-Extra-scopes%2Fa", "view"},
+                              {"Impersonate-Extra-scopes%2Fa", "edit"},
+                              {"Impersonate-Extra-b", "c"}};
+  EXPECT_EQ(config->impersonation, expected);
+  const auto nobody = ReadText(WithUser("token: t, as-groups: [dev]"));
+  ASSERT_FALSE(nobody);
+  EXPECT_NE(nobody.error().message.find("need 'as'"), std::string::npos);
+}
+
+TEST(Kubeconfig, GivenAProxyWhenReadThenItIsHttpOrRefused) {
+  const auto with = [](const std::string& proxy) {
+    return ReadText(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+        "clusters: [{name: k, cluster: {server: 'https://k', proxy-url: '" +
+        proxy + "'}}]\n");
+  };
+  const auto config = with("http://me:p%40ss@proxy.example:3128");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->proxy->url.host, "proxy.example");
+  EXPECT_EQ(config->proxy->url.port, 3128);
+  EXPECT_EQ(config->proxy->authorization, "Basic " + Base64Encode("me:p@ss"));
+  EXPECT_EQ(with("http://proxy")->proxy->authorization, "");
+  for (const char* wrong :
+       {"socks5://proxy:1080", "https://proxy:443", "proxy:3128", "http://", "http://a:%zz@proxy"}) {
+    const auto refused = with(wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().message.rfind("/home/me/.kube/config:3: proxy-url: ", 0), 0U) << refused.error().message;
+  }
 }
 
 TEST(Kubeconfig, GivenMembersThatSayNothingWhenReadThenTheyAreNotThere) {
@@ -134,7 +182,7 @@ TEST(Kubeconfig, GivenAMistakeWhenReadThenTheErrorNamesFileAndLine) {
                   "  cluster:\n    server: ftp://x\n")
                 .rfind("/home/me/.kube/config:8: server: ", 0),
             0U);
-  EXPECT_EQ(error(WithUser("exec: {command: aws}")).rfind("/home/me/.kube/config:4: users with 'exec'", 0), 0U);
+  EXPECT_EQ(error(WithUser("exec: {command: aws}")).rfind("/home/me/.kube/config:4: exec: apiVersion", 0), 0U);
   EXPECT_EQ(error(WithUser("client-certificate-data: '!', client-key: k")),
             "/home/me/.kube/config:4: client-certificate-data is not valid base64");
   const auto second = ReadKubeconfig({{"a: b\n", "/one"}, {"a: [", "/two"}});
@@ -245,7 +293,14 @@ TEST_F(Sources, GivenATokenFileWhenItChangesThenTheNewTokenIsUsedAfterAWhileOrAR
   fs::remove(file);
   EXPECT_EQ(source.Get(start + 120s), "three");
   EXPECT_FALSE(TokenSource("", file).Get(start));
-  EXPECT_EQ(TokenSource("fixed", file).Get(start), "fixed");
+  EXPECT_EQ(TokenSource("fixed", "").Get(start), "fixed");
+  TokenSource both("fixed", file);
+  EXPECT_EQ(both.Get(start), "fixed") << "while there is no file";
+  Write("token", "four");
+  EXPECT_EQ(both.Get(start + 60s), "four");
+  Write("token", "five");
+  EXPECT_TRUE(both.Refused("four", start + 61s));
+  EXPECT_EQ(both.Get(start + 61s), "five");
 }
 
 TEST(Base64, GivenAnyBytesWhenEncodedAndDecodedThenTheyAreTheSame) {

@@ -2,7 +2,9 @@
 
 #include "kube/timestamp.h"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 
 namespace hami::kube {
@@ -26,7 +28,57 @@ std::string Seconds(WallTime time) {
   return text;
 }
 
+// Takes exactly DIGITS decimal digits from the front of TEXT.
+bool TakeDigits(std::string_view& text, std::size_t digits, int& out) {
+  if (text.size() < digits) return false;
+  const char* end = text.data() + digits;
+  const auto [stop, error] = std::from_chars(text.data(), end, out);
+  if (error != std::errc() || stop != end || out < 0) return false;
+  text.remove_prefix(digits);
+  return true;
+}
+
+bool TakeChar(std::string_view& text, char wanted) {
+  if (text.empty() || text[0] != wanted) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+// `Z` or `+hh:mm` and nothing behind.
+std::optional<int> ParseOffset(std::string_view text) {
+  if (text == "Z" || text == "z") return 0;
+  if (text.empty() || (text[0] != '+' && text[0] != '-')) return std::nullopt;
+  const int sign = text[0] == '-' ? -1 : 1;
+  text.remove_prefix(1);
+  int hours = 0;
+  int minutes = 0;
+  if (!TakeDigits(text, 2, hours) || !TakeChar(text, ':') || !TakeDigits(text, 2, minutes) || !text.empty()) {
+    return std::nullopt;
+  }
+  if (hours > 23 || minutes > 59) return std::nullopt;
+  return sign * (hours * 3600 + minutes * 60);
+}
+
 }  // namespace
+
+std::optional<WallTime> ParseTime(std::string_view text) {
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
+  const bool read = TakeDigits(text, 4, year) && TakeChar(text, '-') && TakeDigits(text, 2, month) &&
+                    TakeChar(text, '-') && TakeDigits(text, 2, day) && TakeChar(text, 'T') &&
+                    TakeDigits(text, 2, hour) && TakeChar(text, ':') && TakeDigits(text, 2, minute) &&
+                    TakeChar(text, ':') && TakeDigits(text, 2, second);
+  if (!read) return std::nullopt;
+  if (TakeChar(text, '.')) text.remove_prefix(std::min(text.find_first_not_of("0123456789"), text.size()));
+  const std::optional<int> offset = ParseOffset(text);
+  const std::chrono::year_month_day date(std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
+                                         std::chrono::day(static_cast<unsigned>(day)));
+  if (!offset || !date.ok() || hour > 23 || minute > 59 || second > 60) return std::nullopt;
+  const std::int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
+  // What is further away than the clock can count is the furthest.
+  constexpr std::int64_t kMost = 8'000'000'000;
+  const std::int64_t seconds = days * 86400 + hour * 3600 + minute * 60 + second - *offset;
+  return WallTime(std::chrono::seconds(std::clamp(seconds, -kMost, kMost)));
+}
 
 std::string FormatTime(WallTime time) { return Seconds(time); }
 

@@ -24,16 +24,17 @@ base::Status TokenSource::Read(net::Deadline now) {
 }
 
 base::Result<std::string> TokenSource::Get(net::Deadline now) {
-  if (!fixed_.empty() || file_.empty()) return fixed_;
+  if (file_.empty()) return fixed_;
   const std::scoped_lock lock(mutex_);
   if (now >= fresh_until_ || cached_.empty()) {
-    if (auto read = Read(now); !read && cached_.empty()) return tl::unexpected(read.error());
+    const auto read = Read(now);
+    if (!read && cached_.empty() && fixed_.empty()) return tl::unexpected(read.error());
   }
-  return cached_;
+  return cached_.empty() ? fixed_ : cached_;
 }
 
 bool TokenSource::Refused(const std::string& token, net::Deadline now) {
-  if (!fixed_.empty() || file_.empty()) return false;
+  if (file_.empty()) return false;
   const std::scoped_lock lock(mutex_);
   return Read(now) && cached_ != token;
 }

@@ -15,7 +15,7 @@ namespace hami::kube {
 
 class TokenSource {
  public:
-  // FIXED wins over FILE; both empty: no token.
+  // FILE wins over FIXED, which is used while the file has never been read; both empty: no token.
   TokenSource(std::string fixed, std::string file) : fixed_(std::move(fixed)), file_(std::move(file)) {}
 
   // Keeps an older copy when the file can not be read just now. Thread-safe.

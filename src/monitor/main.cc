@@ -2,13 +2,14 @@
 
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/build_info.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/log_file.h"
+#include "base/signals.h"
 #include "monitor/options.h"
 #include "monitor/service.h"
 
@@ -19,16 +20,6 @@ using namespace hami;
 std::optional<std::string> Variable(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-// Blocked before any thread starts, so that the main thread is the one that hears of them.
-sigset_t BlockSignals() {
-  sigset_t ending;
-  sigemptyset(&ending);
-  for (const int number : {SIGTERM, SIGINT, SIGQUIT}) sigaddset(&ending, number);
-  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  return ending;
 }
 
 int Print(const monitor::Answer& answer) {
@@ -46,10 +37,13 @@ int main(int argc, char** argv) {
   const monitor::Command command = monitor::ParseCommand({argv + (argc > 0 ? 1 : 0), argv + argc}, Variable);
   if (!command.run) return Print(command.answer);
   const monitor::Options& options = *command.run;
-  base::StartLog("hami-monitor", options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo,
-                 options.log_style);
+  const auto level = options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo;
+  if (const auto logs = base::StartLogTo(options.log_files, "hami-monitor", level, options.log_style); !logs) {
+    base::LogError(logs.error());
+    return EXIT_FAILURE;
+  }
   for (const std::string& warning : options.warnings) base::LogWarning(warning);
-  const sigset_t ending = BlockSignals();
+  const sigset_t signals = base::BlockSignals();
   const auto service = monitor::Service::Start(options);
   if (!service) {
     base::LogError(service.error());
@@ -57,8 +51,7 @@ int main(int argc, char** argv) {
   }
   base::LogInfo(base::VersionOf("hami-monitor") + ", node " + options.node_name + ", port " +
                 std::to_string((*service)->port()));
-  int number = 0;
-  sigwait(&ending, &number);
+  const int number = base::WaitForEnd(signals, [] { base::LogInfo("SIGHUP: the log file, if any, is open anew"); });
   base::LogInfo(std::string("stopping on signal ") + strsignal(number));
   // A thread that hangs in the driver can not be waited for, and may use what an orderly exit would take apart.
   if (!(*service)->Stop()) ::_exit(EXIT_SUCCESS);

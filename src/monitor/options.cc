@@ -2,6 +2,8 @@
 
 #include "monitor/options.h"
 
+#include <algorithm>
+
 #include "base/build_info.h"
 #include "base/strings.h"
 
@@ -20,13 +22,14 @@ constexpr const char* kOverview =
     "Environment:\n"
     "  HOOK_PATH             required; the directory that holds containers/ (usually /usr/local/vgpu)\n"
     "  NODE_NAME             required; the node this runs on (fieldRef spec.nodeName)\n"
-    "  HAMI_RESYNC_INTERVAL  how long directories of pods that are gone stay at least (default 5m)\n"
+    "  HAMI_RESYNC_INTERVAL  how long directories of pods that are gone stay at least (default 5m; 10s or more)\n"
     "  KUBECONFIG            kubeconfig files, when --kubeconfig is not given; else ~/.kube/config, else the pod's\n"
     "                        service account\n";
 
 constexpr const char* kEndpoints =
     "\nEndpoints: /metrics; /healthz (rounds are made); /readyz (the pods are known, one round is done, and the\n"
     "containers can be listed).\n"
+    "SIGHUP opens the log file anew.\n"
     "Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when it can not go on, 2 for wrong flags or environment.\n";
 
 base::FlagSet::Take Duration(milliseconds& out, milliseconds least, milliseconds most, const char* range) {
@@ -64,10 +67,26 @@ void AddFlags(base::FlagSet& flags, Options& options) {
   flags.Shorthand('v');
   flags.Custom("logging-format", "text|json", "text", base::TakeParsed(options.log_style, base::ReadLoggingFormat),
                "how messages are written");
-  flags.Quiet({"logtostderr", "alsologtostderr"}, true);
-  flags.Dead({"add_dir_header", "one_output", "skip_headers", "skip_log_headers"}, true, "log lines have one form");
-  flags.Dead({"log_backtrace_at", "stderrthreshold", "vmodule"}, false, "there is one log, filtered by -v");
-  flags.Dead({"log_dir", "log_file", "log_file_max_size"}, false, "logs go to stderr only");
+  base::AddLogFileFlags(flags, options.log_files);
+}
+
+// Any duration, as in HAMi. A folder is made before its pod is known here, so that less than the floor would take
+// folders from containers that start.
+base::Status ReadResync(const std::string& text, Options& options) {
+  constexpr milliseconds kLeast{10'000};
+  if (text.empty()) return {};
+  const bool negative = text.front() == '-';
+  const auto parsed = base::ParseGoDuration(std::string_view(text).substr(negative ? 1 : 0));
+  if (!parsed) {
+    return base::Fail("HAMI_RESYNC_INTERVAL=" + base::ShellQuote(text) + ": " + parsed.error().message,
+                      parsed.error().hint);
+  }
+  options.resync = negative ? kLeast : std::max(*parsed, kLeast);
+  if (negative || *parsed < kLeast) {
+    options.warnings.push_back("HAMI_RESYNC_INTERVAL=" + base::ShellQuote(text) +
+                               " is taken as 10s: folders of containers that start would be removed before");
+  }
+  return {};
 }
 
 base::Status ReadEnvironment(const Environment& environment, Options& options) {
@@ -78,14 +97,7 @@ base::Status ReadEnvironment(const Environment& environment, Options& options) {
   HAMI_TRY(require("HOOK_PATH", "the directory on the node that holds containers/, usually /usr/local/vgpu",
                    options.hook_path));
   HAMI_TRY(require("NODE_NAME", "in the DaemonSet: valueFrom.fieldRef.fieldPath spec.nodeName", options.node_name));
-  if (const auto resync = environment("HAMI_RESYNC_INTERVAL"); resync && !resync->empty()) {
-    const auto take = Duration(options.resync, milliseconds(10'000), milliseconds(86'400'000), "10s to 24h");
-    if (const auto taken = take(*resync); !taken) {
-      return base::Fail("HAMI_RESYNC_INTERVAL=" + base::ShellQuote(*resync) + ": " + taken.error().message,
-                        taken.error().hint);
-    }
-  }
-  return {};
+  return ReadResync(environment("HAMI_RESYNC_INTERVAL").value_or(""), options);
 }
 
 Command Mistake(const base::Error& error) {
@@ -109,7 +121,10 @@ Command ParseCommand(const std::vector<std::string>& arguments, const Environmen
     return Mistake({"'" + base::Printable(parsed->words.front()) + "' is not understood", "--help lists every flag"});
   }
   if (const auto read = ReadEnvironment(environment, options); !read) return Mistake(read.error());
-  options.warnings = std::move(parsed->warnings);
+  options.warnings.insert(options.warnings.end(), parsed->warnings.begin(), parsed->warnings.end());
+  for (std::string& warning : base::LogFileWarnings(*parsed, options.log_files)) {
+    options.warnings.push_back(std::move(warning));
+  }
   return {std::move(options), {}};
 }
 

@@ -2,8 +2,7 @@
 //
 // What hami-monitor was asked to do: flags spelled as HAMi's monitor takes them, and its environment (HOOK_PATH,
 // NODE_NAME, HAMI_RESYNC_INTERVAL). Pure: the environment is an argument. Refuses values out of range and required
-// names that are missing, saying where they come from; klog's flags about log files are answered with a warning,
-// because this program logs to stderr only.
+// names that are missing, saying where they come from.
 
 #pragma once
 
@@ -15,6 +14,7 @@
 
 #include "base/flags.h"
 #include "base/log.h"
+#include "base/log_file.h"
 
 namespace hami::monitor {
 
@@ -32,6 +32,7 @@ struct Options {
   std::string node_name;
   int verbosity = 0;
   base::LogStyle log_style = base::LogStyle::kDaemon;
+  base::LogFiles log_files;
   std::vector<std::string> warnings;
 };
 

@@ -53,6 +53,31 @@ TEST(MonitorOptions, GivenKlogsFileFlags_ThenTheyAreAcceptedButNotInSilence) {
   const Command command = Parse({"--log_dir=/var/log", "--vmodule", "a=4"});
   ASSERT_TRUE(command.run) << command.answer.text;
   EXPECT_EQ(command.run->warnings.size(), 2U);
+  const Command files = Parse({"--logtostderr=false", "--log_file=/var/log/monitor.log"});
+  ASSERT_TRUE(files.run) << files.answer.text;
+  EXPECT_FALSE(files.run->log_files.to_stderr);
+  EXPECT_EQ(files.run->log_files.file, "/var/log/monitor.log");
+  EXPECT_TRUE(files.run->warnings.empty());
+}
+
+TEST(MonitorOptions, GivenAnyResyncInterval_ThenItIsTakenWithAFloor) {
+  const auto with = [](const char* interval) {
+    return Parse({}, {{"HOOK_PATH", "/h"}, {"NODE_NAME", "n"}, {"HAMI_RESYNC_INTERVAL", interval}});
+  };
+  for (const char* interval : {"0", "0s", "1ms", "9.999s", "-5m"}) {
+    const Command command = with(interval);
+    ASSERT_TRUE(command.run) << interval << command.answer.text;
+    EXPECT_EQ(command.run->resync, milliseconds(10'000)) << interval;
+    ASSERT_EQ(command.run->warnings.size(), 1U) << interval;
+    EXPECT_THAT(command.run->warnings.front(), HasSubstr(std::string("HAMI_RESYNC_INTERVAL=") + interval));
+  }
+  for (const auto& [interval, taken] : std::initializer_list<std::pair<const char*, milliseconds>>{
+           {"10s", milliseconds(10'000)}, {"720h", milliseconds(2'592'000'000)}}) {
+    const Command command = with(interval);
+    ASSERT_TRUE(command.run) << interval << command.answer.text;
+    EXPECT_EQ(command.run->resync, taken);
+    EXPECT_TRUE(command.run->warnings.empty()) << interval;
+  }
 }
 
 TEST(MonitorOptions, GivenWhatIsMissingOrOutOfRange_ThenTheMessageNamesItAndTheStatusIsNotZero) {

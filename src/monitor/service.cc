@@ -10,6 +10,7 @@
 #include "monitor/metrics.h"
 #include "monitor/monitor.h"
 #include "monitor/probes.h"
+#include "net/gzip.h"
 #include "net/server.h"
 #include "net/url.h"
 
@@ -135,7 +136,7 @@ class Service::Impl {
     if (request.method != "GET" && request.method != "HEAD") return PlainAnswer(405, "only GET\n");
     net::Response response;
     if (path == "/metrics") {
-      response = Metrics();
+      response = net::Compressed(request, Metrics());
     } else if (path == "/healthz") {
       response = Health(Clock::now() - last_round_.load());
     } else if (path == "/readyz") {

@@ -73,16 +73,45 @@ Result<std::unique_ptr<Client>> Client::Make(const Url& origin, const ClientOpti
 }
 
 Result<std::unique_ptr<net::Stream>> Client::NewConnection(const Call& call) {
-  auto fd = Connect(origin_.host, origin_.port, call.deadline, call.canceller);
+  const Url& first = options_.proxy ? options_.proxy->url : origin_;
+  auto fd = Connect(first.host, first.port, call.deadline, call.canceller);
+  if (!fd && options_.proxy) return Fail(fd.error().cause, "proxy " + first.Authority() + ": " + fd.error().message);
   if (!fd) return tl::unexpected(fd.error());
   auto connection = std::make_unique<net::Stream>(*std::move(fd));
   connection->set_deadline(call.deadline);
   connection->set_canceller(call.canceller);
+  if (options_.proxy) HAMI_NET_TRY(PassProxy(*connection));
   if (tls_) {
     const std::string& name = options_.tls.server_name.empty() ? origin_.host : options_.tls.server_name;
     HAMI_NET_TRY(connection->ConnectTls(tls_->Get(), name, !options_.tls.insecure));
   }
   return connection;
+}
+
+// Nothing comes behind the proxy's answer: on such a connection the client speaks first.
+Status Client::PassProxy(net::Stream& connection) const {
+  const std::string who = "proxy " + options_.proxy->url.Authority() + ": ";
+  const bool v6 = origin_.host.find(':') != std::string::npos;
+  const std::string target = (v6 ? "[" + origin_.host + "]" : origin_.host) + ":" + std::to_string(origin_.port);
+  Headers headers{{"Host", target}};
+  if (const std::string& word = options_.proxy->authorization; !word.empty()) {
+    headers.emplace_back("Proxy-Authorization", word);
+  }
+  HAMI_NET_TRY(connection.Write("CONNECT " + target + " HTTP/1.1\r\n" + HeaderLines(headers) + "\r\n"));
+  ResponseParser parser(options_.limits, true);
+  std::array<char, kUsualHeadBytes> buffer;
+  while (!parser.head_done()) {
+    const auto got = connection.Read(buffer);
+    if (!got) return Fail(got.error().cause, who + got.error().message);
+    if (*got == 0) return Fail(Cause::kClosed, who + "it closed the connection");
+    const auto taken = parser.Feed({buffer.data(), *got});
+    if (!taken) return Fail(taken.error().cause, who + taken.error().message);
+    if (*taken < *got && !parser.head_done()) return Fail(Cause::kProtocol, who + "its answer cannot be read");
+  }
+  if (parser.status() / 100 == 2) return {};
+  return Fail(Cause::kConnect, who + "it does not connect to " + target + ": status " +
+                                   std::to_string(parser.status()) +
+                                   (parser.status() == 407 ? ", it wants a user and a password in its URL" : ""));
 }
 
 std::unique_ptr<net::Stream> Client::TakeIdle() {

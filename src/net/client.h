@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,8 +23,15 @@
 
 namespace hami::net {
 
+// Another server that makes the connection (HTTP CONNECT), spoken to in plain HTTP.
+struct Proxy {
+  Url url;
+  std::string authorization;  // of the Proxy-Authorization header; may be empty
+};
+
 struct ClientOptions {
   ClientTls tls;
+  std::optional<Proxy> proxy;
   Headers headers;  // of every request, before its own
   std::size_t max_idle = 16;
   Duration idle_time = std::chrono::seconds(60);
@@ -75,6 +83,7 @@ class Client {
 
   Client(Url origin, const ClientOptions& options);
   Result<std::unique_ptr<net::Stream>> NewConnection(const Call& call);
+  Status PassProxy(net::Stream& connection) const;
   std::unique_ptr<net::Stream> TakeIdle();
   void GiveBack(std::unique_ptr<net::Stream> connection);
   struct Attempt;

@@ -6,7 +6,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <iterator>
@@ -14,6 +16,7 @@
 
 #include "net/server.h"
 #include "net/socket.h"
+#include "net/test_certificates.h"
 
 namespace hami::net {
 namespace {
@@ -298,6 +301,95 @@ TEST(Client, GivenConnectionsThatAreIdleForTooLongWhenAnotherIsUsedThenTheyAreCl
     EXPECT_TRUE(client->Send({}));
   }
   EXPECT_EQ(open() - before, 2);
+}
+
+// A proxy for one connection: says STATUS to CONNECT, and passes bytes on where that is 200.
+class TestProxy {
+ public:
+  explicit TestProxy(int status) : listener_(*Listen("127.0.0.1", 0)), status_(status) {
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~TestProxy() {
+    stop_.Cancel();
+    thread_.join();
+  }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(*LocalPort(listener_.get())); }
+  // What it was asked; valid after an answer.
+  const std::string& asked() const { return asked_; }
+
+ private:
+  void Serve() {
+    if (!WaitReady(listener_.get(), POLLIN, After(std::chrono::seconds(20)), &stop_)) return;
+    Stream near(base::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
+    near.set_canceller(&stop_);
+    std::array<char, 16384> buffer{};
+    while (asked_.find("\r\n\r\n") == std::string::npos) {
+      const auto got = near.Read(buffer);
+      if (!got || *got == 0) return;
+      asked_.append(buffer.data(), *got);
+    }
+    const std::string target = asked_.substr(8, asked_.find(' ', 8) - 8);
+    const auto url = ParseUrl("http://" + target);
+    (void)near.Write("HTTP/1.1 " + std::to_string(status_) + " x\r\n\r\n");
+    if (status_ != 200 || !url) return;
+    Stream far(*Connect(url->host, url->port, After(std::chrono::seconds(20))));
+    far.set_canceller(&stop_);
+    while (true) {
+      std::array<pollfd, 2> ends{{{near.fd(), POLLIN, 0}, {far.fd(), POLLIN, 0}}};
+      if (stop_.cancelled() || ::poll(ends.data(), ends.size(), 50) < 0) return;
+      for (std::size_t i = 0; i < ends.size(); ++i) {
+        if (ends[i].revents == 0) continue;
+        const auto got = (i == 0 ? near : far).Read(buffer);
+        if (!got || *got == 0) return;
+        (void)(i == 0 ? far : near).Write({buffer.data(), *got});
+      }
+    }
+  }
+
+  const base::Fd listener_;
+  const int status_;
+  Canceller stop_;
+  std::string asked_;
+  std::thread thread_;
+};
+
+TEST(ClientProxyTest, ACallGoesThroughTheProxyOverTls) {
+  TestAuthority authority;
+  const TestCertificate pair = authority.Issue("localhost", "DNS:localhost,IP:127.0.0.1");
+  std::string folder = testing::TempDir() + "/proxy-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  ASSERT_TRUE(base::WriteNewFile(folder + "/tls.crt", pair.certificate_pem, 0600));
+  ASSERT_TRUE(base::WriteNewFile(folder + "/tls.key", pair.key_pem, 0600));
+  ServerOptions serving;
+  serving.tls = TlsFiles{folder + "/tls.crt", folder + "/tls.key"};
+  const auto server = Server::Start(serving, [](const Request&) { return Response{200, {}, "through", {}}; });
+  ASSERT_TRUE(server);
+  const TestProxy proxy(200);
+  ClientOptions options;
+  options.tls.ca.data = authority.certificate_pem();
+  options.proxy = Proxy{*ParseUrl(proxy.url()), "Basic bWU6cGFzcw=="};
+  const std::string port = std::to_string((*server)->port());
+  const auto client = Client::Make(*ParseUrl("https://127.0.0.1:" + port), options);
+  for (int i = 0; i < 2; ++i) {
+    const auto answer = (*client)->Send({});
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->body, "through");
+  }
+  EXPECT_EQ(proxy.asked(), "CONNECT 127.0.0.1:" + port + " HTTP/1.1\r\nHost: 127.0.0.1:" + port +
+                               "\r\nProxy-Authorization: Basic bWU6cGFzcw==\r\n\r\n");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(ClientProxyTest, AProxyThatRefusesIsNamed) {
+  const TestProxy proxy(407);
+  ClientOptions options;
+  options.proxy = Proxy{*ParseUrl(proxy.url()), ""};
+  const auto client = Client::Make(*ParseUrl("http://127.0.0.1:9"), options);
+  const auto answer = (*client)->Send({});
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().message, "proxy " + proxy.url().substr(7) +
+                                        ": it does not connect to 127.0.0.1:9: status 407, it wants a user and a "
+                                        "password in its URL");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "device/lists.h"
 #include "kube/client.h"
 #include "kube/config.h"
+#include "net/gzip.h"
 #include "net/server.h"
 #include "net/url.h"
 #include "plugin/allocator.h"
@@ -292,6 +293,7 @@ base::Status Agent::Impl::StartProbes() {
     } else if (path == "/metrics") {
       response.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}};
       response.body = RenderCardMetrics(options.node_name, *board.Current());
+      response = net::Compressed(request, std::move(response));
     } else {
       response.status = 404;
     }

@@ -5,9 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "base/build_info.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/log_file.h"
+#include "base/signals.h"
 #include "plugin/agent.h"
 
 namespace {
@@ -15,16 +19,6 @@ namespace {
 using namespace hami;
 
 constexpr int kBadUsage = 2;
-
-// Signals are taken one at a time, by this thread alone.
-sigset_t BlockSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
-  return signals;
-}
 
 // A signal to end that nobody took yet.
 bool ToldToEnd() {
@@ -44,20 +38,28 @@ int Print(const std::string& answer) {
 }
 
 int Run(const plugin::Options& options) {
-  const sigset_t signals = BlockSignals();
+  const sigset_t signals = base::BlockSignals();
   base::LogInfo(base::VersionOf("hami-device-plugin") + ", node " + options.node_name);
+  // SIGUSR1 is how the agent ends us; from others it is none of our business.
+  std::atomic<bool> given_up = false;
+  const auto give_up = [&given_up] {
+    given_up = true;
+    ::kill(::getpid(), SIGUSR1);
+  };
   plugin::Agent agent(options);
-  // SIGUSR1 is how the agent ends us.
-  const base::Status started = agent.Start([] { ::kill(::getpid(), SIGUSR1); }, ToldToEnd);
+  const base::Status started = agent.Start(give_up, ToldToEnd);
   if (!started && !ToldToEnd()) {
     base::LogError(started.error());
     return 1;
   }
   while (true) {
     int signal = 0;
-    sigwait(&signals, &signal);
+    if (::sigwait(&signals, &signal) != 0) continue;
     if (signal == SIGHUP) {
+      base::ReopenLog();
       agent.Restart();
+    } else if (signal == SIGUSR2 || (signal == SIGUSR1 && !given_up)) {
+      base::LogInfo(std::string("signal ignored: ") + ::strsignal(signal));
     } else {
       if (signal != SIGUSR1) base::LogInfo(std::string("stopping on signal ") + ::strsignal(signal));
       agent.Stop();
@@ -79,8 +81,12 @@ int main(int argc, char** argv) {
   }
   if (start->action == plugin::Start::Action::kHelp) return Print(plugin::HelpText());
   if (start->action == plugin::Start::Action::kVersion) return Print(base::VersionOf("hami-device-plugin") + "\n");
-  base::StartLog("hami-device-plugin", start->options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo,
-                 start->options.log_style);
+  const plugin::Options& options = start->options;
+  const auto level = options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo;
+  if (const auto logs = base::StartLogTo(options.log_files, "hami-device-plugin", level, options.log_style); !logs) {
+    base::LogError(logs.error());
+    return kBadUsage;
+  }
   for (const std::string& warning : start->warnings) base::LogWarning(warning);
-  return Run(start->options);
+  return Run(options);
 }

@@ -105,6 +105,7 @@ void AddNodeFlags(FlagSet& flags, Targets& to) {
   flags.Shorthand('v');
   flags.Custom("logging-format", "text|json", "text", base::TakeParsed(out.log_style, base::ReadLoggingFormat),
                "how messages are written");
+  base::AddLogFileFlags(flags, out.log_files);
 }
 
 void AddGpuFlags(FlagSet& flags, Targets& to) {
@@ -208,9 +209,6 @@ FlagSet MakeFlags(Targets& to) {
   AddContainerFlags(flags, to);
   AddShareFlags(flags, to);
   flags.Dead({"use-node-feature-api"}, true, "node features are not published");
-  flags.Quiet({"logtostderr", "alsologtostderr", "one_output", "skip_headers", "skip_log_headers", "add_dir_header"},
-              true);
-  flags.Quiet({"log_dir", "log_file", "log_file_max_size", "log_backtrace_at", "stderrthreshold", "vmodule"}, false);
   return flags;
 }
 
@@ -353,6 +351,9 @@ Result<Start> ReadOptions(const std::vector<std::string>& arguments, const Envir
   if (!first) return tl::unexpected(first.error());
   if (!first->words.empty()) return Fail("unexpected argument: " + base::ShellQuote(first->words.front()));
   start.warnings = first->warnings;
+  for (std::string& warning : base::LogFileWarnings(*first, found.log_files)) {
+    start.warnings.push_back(std::move(warning));
+  }
   WarnOfHealthChecks(environment, start.warnings);
   std::optional<std::string> text;
   if (!found.config_file.empty()) {
@@ -380,7 +381,8 @@ std::string HelpText() {
          "The API server is found by --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else the pod's service "
          "account.\n"
          "Endpoints: /metrics; /healthz (it runs); /readyz (registered with the kubelet and on the node).\n"
-         "SIGHUP: serve and register anew. Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when it can not go on, 2 "
+         "SIGHUP: open the log file, serve and register anew. Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when "
+         "it can not go on, 2 "
          "for\n"
          "a mistake in flags, environment or the flags section of --config-file.\n";
 }

@@ -15,6 +15,7 @@
 
 #include "base/flags.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "base/result.h"
 
 namespace hami::plugin {
@@ -75,6 +76,7 @@ struct Options {
 
   int verbosity = 0;
   base::LogStyle log_style = base::LogStyle::kDaemon;
+  base::LogFiles log_files;
 };
 
 struct Start {

@@ -204,14 +204,15 @@ GateVerdict Binder::Judge(State& state, Work& work, bool caught_up) {
 
   work.version = node->view.version;
   // A lock names its pod and a second: the ticket beside it tells one from that of a successor with the same name.
-  work.lock = base::Concat({device::TextAt(node->view.annotations, device::kNodeLock), ";",
-                            device::TextAt(node->view.annotations, kBindTicket)});
+  const std::string lock(device::TextAt(node->view.annotations, device::kNodeLock));
+  work.lock = base::Concat({lock, ";", device::TextAt(node->view.annotations, kBindTicket)});
   const auto bound_here = [&](const std::string& uid) { return state.IsBoundTo(uid, work.node); };
   const GateInput input{.node = node->view,
                         .in_flight = node->in_flight,
                         .uid = work.pod.uid,
                         .writer = options_.writer,
                         .takes_lock = work.takes_lock,
+                        .lock_age = node->lock.See(lock, time_.Steady()),
                         .lock_orphaned = work.lock == work.orphaned_lock,
                         .alone = work.term.mode == BindMode::kAlone,
                         .digested = node->digested,

@@ -28,6 +28,7 @@
 #include "sched/ledger.h"
 #include "scheduler/api.h"
 #include "scheduler/in_flight.h"
+#include "scheduler/node_lock.h"
 
 namespace hami::scheduler {
 
@@ -58,6 +59,7 @@ struct NodeBook {
   std::uint64_t foreign = 0;
   std::map<std::string, InFlight, std::less<>> in_flight;  // by uid
   bool patching = false;                                   // a bind call is changing the node
+  LockSighting lock;                                       // of the view's
   std::string digested;                                    // the other scheduler's ticket that was looked into
   std::string stranger;                                    // the one that is being looked into
   Millis stranger_since = 0;                               // by the steady clock

@@ -89,7 +89,9 @@ class NodeFeed final : public kube::Handler {
     books_.Locked([&](State& state) {
       const std::string name = view->name;
       const bool news = state.NodeSeen(*std::move(view), change.restored);
-      if (news) registration_.Look(state, state.NodeAt(name), ClockOf(time_));
+      NodeBook& node = state.NodeAt(name);
+      node.lock.See(device::TextAt(node.view.annotations, device::kNodeLock), time_.Steady());
+      if (news) registration_.Look(state, node, ClockOf(time_));
     });
   }
 

@@ -366,6 +366,8 @@ TEST_F(ClusterTest, GivenAPodThatAQuotaRefused_WhenTheQuotaIsRaised_ThenANodeCha
                        {"spec", {{"hard", {{"limits.nvidia.com/gpumem", "100"}}}}}};
   quota = server_.Put(kube::kResourceQuotas, quota);
   Scheduler scheduler(server_);
+  ASSERT_TRUE(Eventually([&] { return scheduler.cache.Synced(); }));
+  scheduler.keeper.RunOnce();  // which looks for pods that wait since before
   ASSERT_TRUE(scheduler.Filter(server_.Put(kube::kPods, PodObject("p"))).at("NodeNames").is_null());
   scheduler.keeper.RunOnce();
   quota.at("spec").at("hard").as_object()["limits.nvidia.com/gpumem"] = "5000";
@@ -381,6 +383,8 @@ TEST_F(ClusterTest, GivenAPodThatWasRefused_WhenAQuotasUseIsWritten_ThenNoNodeCh
                        {"spec", {{"hard", {{"cpu", "1"}, {"limits.nvidia.com/gpumem", "100"}}}}}};
   quota = server_.Put(kube::kResourceQuotas, quota);
   Scheduler scheduler(server_);
+  ASSERT_TRUE(Eventually([&] { return scheduler.cache.Synced(); }));
+  scheduler.keeper.RunOnce();  // which looks for pods that wait since before
   json::value large = PodObject("large");
   large.at("spec").at("containers").at(0).at("resources").at("limits").as_object()["nvidia.com/gpu"] = "9";
   ASSERT_TRUE(scheduler.Filter(server_.Put(kube::kPods, large)).at("NodeNames").is_null());

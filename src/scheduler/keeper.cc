@@ -25,7 +25,9 @@ void Keeper::RunOnce() {
     if (leads && time_.Steady() >= show_from_) room = state.TakeRoom();
     return registration_.Due(state, clock, kMostWrites);
   });
+  if (!leads) looked_for_waiting_ = false;
   led_ = leads;
+  if (leads && !looked_for_waiting_) LookForWaiting();
   if (room) ShowRoom(*room);
   for (const NodeWrite& write : writes) {
     if (!leads) break;
@@ -39,6 +41,16 @@ void Keeper::RunOnce() {
     if (written.error().reason != kube::Reason::kNotFound) break;  // the next round may have more luck
   }
   binder_.Settle();
+}
+
+// The leader before may have refused pods, and ended between the room that was made for them and the write that shows
+// it. kube-scheduler asks for all that wait when a node changes.
+void Keeper::LookForWaiting() {
+  if (books_.Read([](const State& state) { return state.nodes().empty(); })) return;
+  const auto waiting = api_.Unbound();
+  if (!waiting) return;  // the next round asks
+  looked_for_waiting_ = true;
+  if (!waiting->empty()) books_.Locked([](State& state) { state.RoomNotShown({}); });
 }
 
 void Keeper::ShowRoom(const std::string& node) {

@@ -39,6 +39,7 @@ class Keeper {
   Counters counters() const { return {expired_.load(), node_writes_.load(), node_write_errors_.load()}; }
 
  private:
+  void LookForWaiting();
   void ShowRoom(const std::string& node);
 
   Books& books_;
@@ -48,7 +49,8 @@ class Keeper {
   Registration& registration_;
   const std::function<bool()> leads_;
   bool led_ = false;
-  Millis show_from_ = 0;  // by the steady clock: room is not shown before
+  bool looked_for_waiting_ = false;  // since we lead
+  Millis show_from_ = 0;             // by the steady clock: room is not shown before
   std::atomic<std::uint64_t> expired_ = 0, node_writes_ = 0, node_write_errors_ = 0;
 };
 

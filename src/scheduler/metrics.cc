@@ -2,10 +2,9 @@
 
 #include "scheduler/metrics.h"
 
-#include <prometheus/counter.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
+#include <algorithm>
+#include <array>
+#include <atomic>
 
 #include "base/build_info.h"
 
@@ -23,6 +22,7 @@ constexpr double kMiB = 1048576;
 constexpr sched::NodeId kNodesAtOnce = 16;
 constexpr auto kGauge = base::Exposition::Type::kGauge;
 constexpr base::Exposition::Label kZone{"zone", "vGPU"};
+constexpr std::array<std::string_view, 5> kAdmissionResults = {"busy", "denied", "patched", "unchanged", "unreadable"};
 
 Picture::Pod CopyPod(const sched::PodRecord& record) {
   Picture::Pod pod{record.ns, record.name, {}, {}};
@@ -292,44 +292,37 @@ Picture TakePicture(const ReadLedger& read) {
 }
 
 struct Metrics::Instruments {
-  prometheus::Registry registry;
-  prometheus::Histogram* filter = nullptr;
-  prometheus::Histogram* bind = nullptr;
-  prometheus::Family<prometheus::Counter>* admissions = nullptr;
-
-  Instruments() {
-    const prometheus::Histogram::BucketBoundaries buckets{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
-                                                          0.05,   0.1,     0.25,   0.5,   1,      5,     30};
-    const std::map<std::string, std::string> zone{{"zone", "vGPU"}};
-    filter = &prometheus::BuildHistogram()
-                  .Name("hami_scheduler_filter_duration_seconds")
-                  .Help("Time from a whole /filter request to its answer")
-                  .Labels(zone)
-                  .Register(registry)
-                  .Add({}, buckets);
-    bind = &prometheus::BuildHistogram()
-                .Name("hami_scheduler_bind_duration_seconds")
-                .Help("Time from a whole /bind request to its answer")
-                .Labels(zone)
-                .Register(registry)
-                .Add({}, buckets);
-    admissions = &prometheus::BuildCounter()
-                      .Name("hami_scheduler_admissions_total")
-                      .Help("Answers of /webhook")
-                      .Labels(zone)
-                      .Register(registry);
-    for (const char* result : {"busy", "denied", "patched", "unchanged", "unreadable"})
-      admissions->Add({{"result", result}});
+  static std::vector<double> Seconds() {
+    return {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30};
   }
+  base::Histogram filter{Seconds()};
+  base::Histogram bind{Seconds()};
+  std::array<std::atomic<std::uint64_t>, kAdmissionResults.size()> admissions{};
 };
 
 Metrics::Metrics(Sources sources) : sources_(std::move(sources)), instruments_(std::make_unique<Instruments>()) {}
 Metrics::~Metrics() = default;
 
-void Metrics::ObserveFilter(double seconds) { instruments_->filter->Observe(seconds); }
-void Metrics::ObserveBind(double seconds) { instruments_->bind->Observe(seconds); }
-void Metrics::CountAdmission(const std::string& result) {
-  instruments_->admissions->Add({{"result", result}}).Increment();
+void Metrics::ObserveFilter(double seconds) { instruments_->filter.Observe(seconds); }
+void Metrics::ObserveBind(double seconds) { instruments_->bind.Observe(seconds); }
+void Metrics::CountAdmission(std::string_view result) {
+  const auto found = std::find(kAdmissionResults.begin(), kAdmissionResults.end(), result);
+  if (found == kAdmissionResults.end()) return;
+  instruments_->admissions[static_cast<std::size_t>(found - kAdmissionResults.begin())].fetch_add(1);
+}
+
+void Metrics::WriteInstruments(base::Exposition& out) const {
+  const base::LabelText zone{kZone};
+  out.Family("hami_scheduler_filter_duration_seconds", base::Exposition::Type::kHistogram,
+             "Time from a whole /filter request to its answer");
+  out.Sample(zone, instruments_->filter);
+  out.Family("hami_scheduler_bind_duration_seconds", base::Exposition::Type::kHistogram,
+             "Time from a whole /bind request to its answer");
+  out.Sample(zone, instruments_->bind);
+  out.Family("hami_scheduler_admissions_total", base::Exposition::Type::kCounter, "Answers of /webhook");
+  for (std::size_t i = 0; i < kAdmissionResults.size(); ++i) {
+    out.Line({kZone, {"result", kAdmissionResults[i]}}, static_cast<double>(instruments_->admissions[i].load()));
+  }
 }
 
 void Metrics::Write(net::BodyWriter& out) const {
@@ -342,7 +335,7 @@ void Metrics::Write(net::BodyWriter& out) const {
     if (sources_.legacy) cluster.WriteLegacy();
   }
   if (sources_.readings) WriteReadings(text, sources_.readings());
-  text.Raw(prometheus::TextSerializer().Serialize(instruments_->registry.Collect()));
+  WriteInstruments(text);
 }
 
 }  // namespace hami::scheduler

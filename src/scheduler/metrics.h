@@ -78,13 +78,14 @@ class Metrics {
   void ObserveFilter(double seconds);
   void ObserveBind(double seconds);
   // RESULT: "patched", "unchanged", "denied", "unreadable", "busy".
-  void CountAdmission(const std::string& result);
+  void CountAdmission(std::string_view result);
 
   // The whole answer to a scrape.
   void Write(net::BodyWriter& out) const;
 
  private:
   struct Instruments;
+  void WriteInstruments(base::Exposition& out) const;
   const Sources sources_;
   const std::unique_ptr<Instruments> instruments_;
 };

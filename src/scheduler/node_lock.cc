@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 
@@ -12,55 +11,15 @@
 #include "base/strings.h"
 #include "device/annotations.h"
 #include "device/lists.h"
+#include "kube/timestamp.h"
 
 namespace hami::scheduler {
 namespace {
 
-// Takes exactly DIGITS decimal digits from the front of TEXT.
-bool TakeDigits(std::string_view& text, std::size_t digits, int& out) {
-  if (text.size() < digits) return false;
-  const char* end = text.data() + digits;
-  const auto [stop, error] = std::from_chars(text.data(), end, out);
-  if (error != std::errc() || stop != end || out < 0) return false;
-  text.remove_prefix(digits);
-  return true;
-}
-
-bool TakeChar(std::string_view& text, char wanted) {
-  if (text.empty() || text[0] != wanted) return false;
-  text.remove_prefix(1);
-  return true;
-}
-
-// `Z` or `+hh:mm` and nothing behind.
-std::optional<int> ParseOffset(std::string_view text) {
-  if (text == "Z" || text == "z") return 0;
-  if (text.empty() || (text[0] != '+' && text[0] != '-')) return std::nullopt;
-  const int sign = text[0] == '-' ? -1 : 1;
-  text.remove_prefix(1);
-  int hours = 0;
-  int minutes = 0;
-  if (!TakeDigits(text, 2, hours) || !TakeChar(text, ':') || !TakeDigits(text, 2, minutes) || !text.empty()) {
-    return std::nullopt;
-  }
-  if (hours > 23 || minutes > 59) return std::nullopt;
-  return sign * (hours * 3600 + minutes * 60);
-}
-
 std::optional<Millis> ParseTime(std::string_view text) {
-  int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
-  const bool read = TakeDigits(text, 4, year) && TakeChar(text, '-') && TakeDigits(text, 2, month) &&
-                    TakeChar(text, '-') && TakeDigits(text, 2, day) && TakeChar(text, 'T') &&
-                    TakeDigits(text, 2, hour) && TakeChar(text, ':') && TakeDigits(text, 2, minute) &&
-                    TakeChar(text, ':') && TakeDigits(text, 2, second);
-  if (!read) return std::nullopt;
-  if (TakeChar(text, '.')) text.remove_prefix(std::min(text.find_first_not_of("0123456789"), text.size()));
-  const std::optional<int> offset = ParseOffset(text);
-  const std::chrono::year_month_day date(std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
-                                         std::chrono::day(static_cast<unsigned>(day)));
-  if (!offset || !date.ok() || hour > 23 || minute > 59 || second > 60) return std::nullopt;
-  const std::int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
-  return (days * 86400 + hour * 3600 + minute * 60 + second - *offset) * kSecond;
+  const auto time = kube::ParseTime(text);
+  if (!time) return std::nullopt;
+  return std::chrono::floor<std::chrono::seconds>(*time).time_since_epoch().count() * kSecond;
 }
 
 const InFlight* FindByName(const GateInput& input, std::string_view ns, std::string_view name) {
@@ -118,8 +77,7 @@ std::optional<GateVerdict> JudgeLock(const GateInput& input, const std::optional
     return verdict;
   }
   const InFlight& self = Self(input);
-  // A lock from the future is as wrong as one from long ago.
-  if (std::abs(input.now - lock->time) > options.lock_timeout || input.lock_orphaned) return std::nullopt;
+  if (input.lock_age > options.lock_timeout || input.lock_orphaned) return std::nullopt;
   if (lock->ns == self.ns && lock->pod == self.name) return std::nullopt;
   const bool in_flight = FindByName(input, lock->ns, lock->pod) != nullptr;
   const Owner* named = ticket ? Named(*ticket, *lock) : nullptr;

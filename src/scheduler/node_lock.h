@@ -33,7 +33,7 @@ inline constexpr const char* kBoundBy = "hami-cpp/bound-by";
 inline constexpr const char* kBindRevoked = "hami-cpp/bind-revoked";
 
 struct LockOptions {
-  Millis lock_timeout = 300'000;  // --node-lock-timeout: an older lock may be taken over
+  Millis lock_timeout = 300'000;  // --node-lock-timeout: one that has stood longer may be taken over
   // A pod that another scheduler's ticket names and that is not bound after this long is revoked. Nothing but that
   // scheduler's time is at stake, should it be alive: a Binding that still comes is refused, and its pod placed again.
   Millis ticket_patience = 5'000;
@@ -46,6 +46,25 @@ struct LockText {
   std::string pod;
 };
 std::optional<LockText> ParseLock(std::string_view text);
+// How long the lock of a node has stood there, by a clock that nobody sets. What the lock itself says of its time is by
+// the clock of another machine, and is read with that of ours: with either of them wrong a lock that has just been
+// taken looks old. So its age is how long it has been known here; a lock from before this program's start counts anew.
+class LockSighting {
+ public:
+  // TEXT stands there now; empty: no lock does. The age.
+  Millis See(std::string_view text, Millis steady) {
+    if (text != text_) {
+      text_ = text;
+      since_ = steady;
+    }
+    return steady - since_;
+  }
+
+ private:
+  std::string text_;
+  Millis since_ = 0;
+};
+
 // RFC 3339, at OFFSET seconds from UTC.
 std::string FormatLock(Millis time, int offset_seconds, std::string_view ns, std::string_view pod);
 
@@ -64,6 +83,7 @@ struct GateInput {
   const std::string& uid;                                         // of the pod that wants the node
   const std::string& writer;                                      // who we are
   bool takes_lock = true;
+  Millis lock_age = 0;         // LockSighting's
   bool lock_orphaned = false;  // its owner was looked for and will not come
   bool alone = false;          // nobody else binds: no ticket is needed where no lock is
   std::string_view digested;   // the ticket of another writer that was looked into

@@ -43,7 +43,10 @@ constexpr const char* kEpilogue =
     "  POD_NAME, POD_NAMESPACE  the pod we run in: it gets the label hami.io/scheduler-role\n"
     "  HAMI_NODELOCK_EXPIRE     as --node-lock-timeout, which wins over it\n"
     "\n"
-    "Exit status: 0 after SIGTERM or SIGINT, 1 when the start failed, 2 for a mistake on the command line.\n";
+    "SIGHUP opens the log file anew; certificates and tokens are read anew by themselves; what else is in files is "
+    "read\n"
+    "at the start only.\n"
+    "Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when the start failed, 2 for a mistake on the command line.\n";
 
 constexpr const char* kFileDecides = "resource names come from --device-config-file";
 constexpr const char* kNoVendorYet = "this vendor's devices are not scheduled by this program";
@@ -78,10 +81,6 @@ void AddDead(FlagSet& flags) {
              "defaults come from nvidia.defaultMemory, defaultCores and defaultGPUNum in --device-config-file");
   flags.Dead({"enable-ascend", "enable-iluvatar"}, true, kNoVendorYet);
   flags.Dead({"debug"}, true, "use -v=4");
-  // What klog knows and we have no use for: everything goes to stderr.
-  flags.Quiet({"log_dir", "log_file", "log_file_max_size", "log_backtrace_at", "stderrthreshold", "vmodule"}, false);
-  flags.Quiet({"logtostderr", "alsologtostderr", "add_dir_header", "one_output", "skip_headers", "skip_log_headers"},
-              true);
 }
 
 bool IsLabelText(std::string_view text) {
@@ -190,8 +189,7 @@ struct Reader {
     flags.Group("Kubernetes");
     flags.Text("kubeconfig", "FILE", options.kubeconfig,
                "where the API server is and who we are to it; without it $KUBECONFIG, ~/.kube/config, or the pod's "
-               "service account; with a token or client certificate, as no other program is run for one (no 'exec' or "
-               "'auth-provider'), and neither 'proxy-url' nor 'as'");
+               "service account. Users with 'exec' are asked that program for a credential");
     flags.Custom(
         "kube-qps", "N", "0", [this](const std::string& text) { return TakeQps(options.kube_qps, text); },
         "calls a second to the API server; 0: as many as its own fairness allows");
@@ -232,6 +230,7 @@ struct Reader {
     flags.Shorthand('v');
     flags.Custom("logging-format", "text|json", "text", base::TakeParsed(options.log_style, base::ReadLoggingFormat),
                  "how messages are written");
+    base::AddLogFileFlags(flags, options.log_files);
   }
 };
 
@@ -313,6 +312,9 @@ std::variant<Options, Message> ParseOptions(const std::vector<std::string>& argu
   if (good) good = CheckTogether(reader.options);
   if (!good) return Mistake(good.error());
   reader.options.warnings = std::move(parsed->warnings);
+  for (std::string& warning : base::LogFileWarnings(*parsed, reader.options.log_files)) {
+    reader.options.warnings.push_back(std::move(warning));
+  }
   WarnOfOddities(reader.options);
   return reader.options;
 }

@@ -16,6 +16,7 @@
 
 #include "base/flags.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "scheduler/api.h"
 
 namespace hami::scheduler {
@@ -52,6 +53,7 @@ struct Options {
   bool legacy_metrics = false;
   int verbosity = 0;  // 4 and more: debug lines
   base::LogStyle log_style = base::LogStyle::kDaemon;
+  base::LogFiles log_files;
 
   std::vector<std::string> warnings;  // one line each, for the log
 };

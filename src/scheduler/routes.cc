@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/strings.h"
+#include "net/gzip.h"
 #include "net/url.h"
 #include "scheduler/options.h"
 #include "scheduler/pprof.h"
@@ -94,7 +95,7 @@ net::Handler MetricsRoutes(std::function<void(net::BodyWriter&)> write) {
     if (request.method != "GET" && request.method != "HEAD") return WrongMethod("GET");
     net::Response response{200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, "", {}};
     response.stream = write;
-    return response;
+    return net::Compressed(request, std::move(response));
   };
 }
 

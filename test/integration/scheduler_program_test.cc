@@ -255,6 +255,41 @@ TEST_F(SchedulerProgram, SigtermDoesNotWaitForABindingThatTheApiServerDoesNotAns
   EXPECT_NE(bound.get().at("Error"), "") << "it was waited for";
 }
 
+TEST_F(SchedulerProgram, SighupOpensTheLogFileAnewAndEndsNothing) {
+  const std::string log = folder_ + "/scheduler.log";
+  Serve({"--logtostderr=false", "--log_file=" + log, "--alsologtostderr"});
+  const auto says = [&](const std::string& path, const char* what) {
+    return base::ReadFile(path, 1 << 20).value_or("").find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(says(log, "serves https"));
+  std::filesystem::rename(log, log + ".1");
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGHUP}) child_->Signal(signal);
+  EXPECT_TRUE(Eventually([&] { return says(log, "SIGHUP"); })) << "a new file, after the old one was renamed";
+  EXPECT_FALSE(says(log, "serves https"));
+  EXPECT_TRUE(says(log + ".1", "signal ignored"));
+  EXPECT_NE(Scrape().find("hami_scheduler_leader"), std::string::npos) << "it lives";
+  EXPECT_EQ(End(), 0);
+  EXPECT_TRUE(says(log, "stopped"));
+}
+
+TEST_F(SchedulerProgram, ALogFileThatCannotBeWrittenEndsTheStart) {
+  Run({"--device-config-file=" + folder_ + "/device-config.yaml", "--logtostderr=false", "--log_file=/none/x.log"});
+  EXPECT_EQ(child_->Wait(kPatience), 1);
+  EXPECT_THAT(child_->Log(), HasSubstr("/none/x.log: No such file"));
+}
+
+TEST_F(SchedulerProgram, MetricsAreCompressedForAClientThatAcceptsIt) {
+  Serve();
+  const auto client = net::Client::Make(*net::ParseUrl("http://127.0.0.1:" + metrics_port_), {});
+  net::Call call = Get("/metrics");
+  call.headers = {{"Accept-Encoding", "gzip"}};
+  const auto response = (*client)->Send(call);
+  ASSERT_TRUE(response) << response.error().message;
+  ASSERT_NE(response->headers.Find("Content-Encoding"), nullptr);
+  EXPECT_EQ(*response->headers.Find("Content-Encoding"), "gzip");
+  EXPECT_LT(response->body.size(), Scrape().size() / 3);
+}
+
 // Nothing but the running program is there to name the functions: as for a program in a container somewhere else.
 TEST_F(SchedulerProgram, GoToolPprofShowsWhereItsTimeGoes) {
   std::vector<std::string> names;

@@ -46,6 +46,15 @@ TEST_F(Node, GivenAContainerUnderTheLibrary_WhenScraped_ThenItsFiguresAndTheGpus
   EXPECT_THAT(Get("/metrics").body, Not(HasSubstr("vGPU_device_memory_usage_in_bytes")));
 }
 
+TEST_F(Node, GivenSignalsThatEndOtherPrograms_WhenTheyCome_ThenTheMonitorGoesOn) {
+  StartMonitor();
+  for (const int signal : {SIGHUP, SIGUSR1, SIGUSR2}) ASSERT_EQ(::kill(monitor_.pid, signal), 0);
+  ASSERT_TRUE(Eventually([&] { return monitor_.err().find("SIGHUP: the log file") != std::string::npos; }));
+  EXPECT_EQ(Get("/healthz").status, 200);
+  ASSERT_EQ(::kill(monitor_.pid, SIGTERM), 0);
+  EXPECT_EQ(Wait(monitor_), 0) << monitor_.err();
+}
+
 TEST_F(Node, GivenNoRoomForTheHelp_WhenAsked_ThenTheStatusTells) {
   for (const char* question : {"--help", "--version"}) {
     const Process asked = Start({"/bin/sh", "-c", base::Concat({HAMI_MONITOR, " ", question, " >/dev/full"})}, {});

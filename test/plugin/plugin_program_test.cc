@@ -234,6 +234,12 @@ TEST_F(PluginProgramTest, GivenAHangUpWhenItServesAnewThenItIsRegisteredAgain) {
   EXPECT_TRUE(rig_.kubelet().WaitForRegistrations(2));
 }
 
+TEST_F(PluginProgramTest, GivenASignalThatMeansNothingWhenItComesThenItGoesOn) {
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGHUP}) rig_.plugin().Signal(signal);
+  EXPECT_TRUE(rig_.kubelet().WaitForRegistrations(2)) << rig_.plugin().Log();
+  EXPECT_THAT(rig_.plugin().Log(), HasSubstr("signal ignored"));
+}
+
 TEST_F(PluginProgramTest, GivenARequestNobodyWaitsForWhenItIsAskedThenTheKubeletHearsWhy) {
   plugin::PluginClient client(rig_.socket());
   v1beta1::AllocateResponse response;
