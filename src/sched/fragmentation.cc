@@ -3,6 +3,7 @@
 #include "sched/fragmentation.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace hami::sched {
 namespace {
@@ -28,6 +29,13 @@ device::MiB MemoryOf(const device::Request& request, const device::Device& devic
   return request.memory_percent == device::kPercentUnset ? 0 : device.memory * request.memory_percent / 100;
 }
 
+// What one card of a request is of a card, at most 1.
+double ShareOf(const device::Request& request, const device::Device& device) {
+  const double memory = device.memory > 0 ? PartOf(MemoryOf(request, device), device.memory) : 0;
+  const double cores = device.cores > 0 ? PartOf(request.cores, device.cores) : 0;
+  return std::max(memory, cores);
+}
+
 }  // namespace
 
 Fragments::Fragments(const Node& node, std::span<const device::CardView> cards, const HostRoom& host,
@@ -40,6 +48,7 @@ Fragments::Fragments(const Node& node, std::span<const device::CardView> cards, 
   for (const RequestClass& one : workload_.classes) {
     Uses uses;
     uses.host_fits = !host.known || (one.host.cpu <= host.free.cpu && one.host.memory <= host.free.memory);
+    uses.most = MostByHost(one, host);
     for (std::size_t i = 0; uses.host_fits && i < cards_.size(); ++i) {
       if (free_[i] <= 0 || !CanUse(one, i, cards_[i].state)) continue;
       ++uses.cards;
@@ -47,6 +56,22 @@ Fragments::Fragments(const Node& node, std::span<const device::CardView> cards, 
     }
     uses_.push_back(uses);
   }
+}
+
+double Fragments::MostByHost(const RequestClass& one, const HostRoom& host) const {
+  double pods = std::numeric_limits<double>::infinity();
+  if (!host.known) return pods;
+  const auto limit = [&](std::int64_t free, std::int64_t each) {
+    if (each > 0)
+      pods = std::min(pods, static_cast<double>(std::max<std::int64_t>(free, 0)) / static_cast<double>(each));
+  };
+  limit(host.free.cpu, one.host.cpu);
+  limit(host.free.memory, one.host.memory);
+  for (std::size_t i = 0; i < cards_.size(); ++i) {
+    if (!node_.belongs(i, one.ask.vendor)) continue;
+    return pods * one.ask.request.count * ShareOf(one.ask.request, *cards_[i].device);
+  }
+  return 0;
 }
 
 // As the vendors' own rules, but for quotas, NUMA nodes and lists of UUIDs, which are no property of a workload.
@@ -66,7 +91,7 @@ bool Fragments::CanUse(const RequestClass& one, std::size_t card, const device::
 
 double Fragments::Part(const RequestClass& one, const Uses& uses, double all_free) const {
   const bool fits = uses.host_fits && uses.cards >= one.ask.request.count;
-  return one.weight * (fits ? all_free - uses.share : all_free);
+  return one.weight * (fits ? all_free - std::min(uses.share, uses.most) : all_free);
 }
 
 double Fragments::Total() const {

@@ -4,8 +4,12 @@
 // average (Weng et al., "Beware of Fragmentation", USENIX ATC 2023). A card's free share is the smaller of its free
 // memory and free cores, as parts of the card's; 0 where no further share may live on it.
 //
-//   F(node) = sum over classes of weight × free share of the cards that a request of the class cannot use:
-//             all of them where the node cannot take the class at all (too few cards, CPU or memory).
+//   F(node) = sum over classes of weight × free share of the cards that requests of the class cannot use:
+//             all of them where the node cannot take the class at all (too few cards, CPU or memory), and
+//             never less than what is left once the node's CPU or memory has been used up by such pods.
+//
+// The last clause is ours. Without it a node with eight free cards and CPU for one pod counts as unfragmented until
+// that pod is there.
 //
 // What a placement costs is the growth of F. Cards in MIG mode are left out: their instances are no shares of a card.
 // Looks at nothing but its arguments.
@@ -46,9 +50,11 @@ class Fragments {
  private:
   struct Uses {
     bool host_fits = true;
+    double most = 0;   // the share that such pods could have, by the node's CPU and memory
     int cards = 0;     // that the class could use
     double share = 0;  // their free share
   };
+  double MostByHost(const RequestClass& one, const HostRoom& host) const;
   bool CanUse(const RequestClass& one, std::size_t card, const device::CardState& state) const;
   double Part(const RequestClass& one, const Uses& uses, double all_free) const;
 
