@@ -22,6 +22,7 @@ struct Dispatch {
   int operator()(const hami::cli::SmiOptions& options) const { return hami::cli::Smi(options); }
   int operator()(const hami::cli::SimOptions& options) const { return hami::cli::Sim(options); }
   int operator()(const hami::cli::ConfigOptions& options) const { return hami::cli::Config(options); }
+  int operator()(const hami::cli::ClusterOptions& options) const { return hami::cli::Cluster(options); }
   int operator()(const hami::cli::Message& message) const {
     (message.exit_status == 0 ? std::cout : std::cerr) << message.text << std::flush;
     return message.exit_status;

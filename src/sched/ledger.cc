@@ -80,6 +80,7 @@ void Ledger::SetCards(std::string_view name, int vendor, const device::NodeCards
     }
   }
   if (!node.SetCards(vendor, cards, vendors_)) return;
+  most_cards_ = std::max(most_cards_, node.devices().size());
   for (const PodId pod : node.pods) {
     PodRecord& record = *pods_[pod];
     if (record.believed) {  // for a part of cards that are others now
@@ -92,6 +93,10 @@ void Ledger::SetCards(std::string_view name, int vendor, const device::NodeCards
   }
   Touch(id);
   Release(id);
+}
+
+void Ledger::HostChanged(std::string_view node) {
+  if (const NodeId id = Find(node); id != kNoNode) Touch(id);
 }
 
 void Ledger::RemoveNode(std::string_view name) {

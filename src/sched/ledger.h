@@ -76,6 +76,9 @@ class Ledger {
   bool UpsertPod(const device::Pod& pod, Trust trust = Trust::kProven);
   void RemovePod(std::string_view uid);
 
+  // What is not in these books changed on NODE (its CPU and memory): verdicts about it are to be asked for anew.
+  void HostChanged(std::string_view node);
+
   QuotaBooks& quotas() { return quotas_; }
   const QuotaBooks& quotas() const { return quotas_; }
 
@@ -111,6 +114,7 @@ class Ledger {
   // The most that any card or MIG profile seen so far has, and whether a card was in MIG mode: bounds for the quota's
   // short cut.
   device::MiB largest_card() const { return largest_card_; }
+  std::size_t most_cards() const { return most_cards_; }  // that any node had
   int largest_profile_cores() const { return largest_profile_cores_; }
   bool seen_mig() const { return seen_mig_; }
 
@@ -159,6 +163,7 @@ class Ledger {
   std::uint64_t last_version_ = 0;
   LedgerCounters counters_;
   device::MiB largest_card_ = 0;
+  std::size_t most_cards_ = 0;
   int largest_profile_cores_ = 0;
   bool seen_mig_ = false;
 };

@@ -44,10 +44,22 @@ class ShapeText {
   std::string text_;
 };
 
+// Amounts of CPU and memory that are within a quarter of each other share a verdict: they only shift a score.
+std::int64_t HostStep(std::int64_t amount) {
+  std::int64_t step = 1;
+  while (step < amount) step += std::max<std::int64_t>(step / 4, 1);
+  return amount <= 0 ? 0 : step;
+}
+
 std::string ShapeOf(const Plan& plan, std::string_view device_policy) {
   ShapeText shape;
   shape.Text(device_policy);
   shape.Number(plan.spread_nodes ? 1 : 0);
+  if (plan.Fragments()) {
+    shape.Number(plan.fragment_nodes ? 1 : 0);
+    shape.Number(HostStep(plan.host.cpu));
+    shape.Number(HostStep(plan.host.memory));
+  }
   shape.Number(plan.weights.slot);
   shape.Number(plan.weights.core);
   shape.Number(plan.weights.memory);
@@ -87,6 +99,11 @@ bool Plan::Asks(int vendor) const {
   });
 }
 
+bool Plan::Fragments() const {
+  return fragment_nodes ||
+         std::any_of(policies.begin(), policies.end(), [](const DevicePolicy& policy) { return policy.fragmentation; });
+}
+
 bool Plan::empty() const {
   return std::all_of(containers.begin(), containers.end(),
                      [](const ContainerPlan& container) { return container.asks.empty(); });
@@ -121,7 +138,10 @@ Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, co
     HAMI_TRY(weights);
     plan.weights = *weights;
   }
-  plan.spread_nodes = SpreadsNodes(Chosen(pod.annotations, device::kNodePolicy, defaults.node));
+  const std::string_view node_policy = Chosen(pod.annotations, device::kNodePolicy, defaults.node);
+  plan.spread_nodes = SpreadsNodes(node_policy);
+  plan.fragment_nodes = node_policy == kFragmentation;
+  plan.host = HostRequest(pod);
   const std::string_view device_policy = Chosen(pod.annotations, device::kDevicePolicy, defaults.device);
   for (const auto& vendor : vendors) {
     plan.rules.push_back(vendor->ParseRules(pod.annotations));

@@ -13,6 +13,7 @@
 #include "device/lists.h"
 #include "device/vendor.h"
 #include "sched/accounting.h"
+#include "sched/host_books.h"
 #include "sched/policy.h"
 
 namespace hami::sched {
@@ -37,11 +38,15 @@ struct Plan {
   std::vector<device::CardRules> rules;   // one per vendor
   std::vector<DevicePolicy> policies;     // one per vendor: NUMA binding changes the order
   bool spread_nodes = false;
+  bool fragment_nodes = false;  // by what the placement costs, not by how full the node is
+  HostAmounts host;             // what the pod requests of its node beside devices
   device::ScoringWeights weights;
   std::string shape;
 
   // Whether some container asks for VENDOR, or for anything.
   bool Asks(int vendor) const;
+  // Whether nodes or cards are chosen by fragmentation.
+  bool Fragments() const;
   bool empty() const;
 };
 
