@@ -137,7 +137,7 @@ class Property : public testing::TestWithParam<Shape> {};
 
 TEST_P(Property, GivenRandomLives_ThenTheBooksAgreeAndTheLimitHolds) {
   const uint64_t first = FromEnvironment("STRESS_SEED", 1);
-  const uint64_t count = FromEnvironment("STRESS_COUNT", 1);
+  const uint64_t count = FromEnvironment("STRESS_COUNT", 2);
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const std::string wrong = Life(GetParam(), seed).Run();
     ASSERT_EQ(wrong, "") << GetParam().name << ", STRESS_SEED=" << seed;
