@@ -77,7 +77,7 @@ def test_file_is_what_counts(bench, cdi, agents):  # pylint: disable=unused-argu
     assert bench.reports("p", "c")["cuda_total"] == 3000 * MIB
 
 
-def test_removed_file_is_back_before_the_next_container(bench, cdi):  # pylint: disable=unused-argument
+def test_removed_file_is_back(bench, cdi):  # pylint: disable=unused-argument
     """Whoever cleans up /var/run/cdi costs no pod its start."""
     SPEC.unlink()
     bench.pod("p", bench.guest("c", "true", image=BARE, gpu=1, mem=3000))
