@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kube/fake_apiserver.h"
-#include "kube/json_patch.h"
+#include "kube/testing/fake_apiserver.h"
+#include "kube/testing/json_patch.h"
 
 namespace hami::plugin {
 namespace {

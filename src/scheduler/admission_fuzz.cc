@@ -6,9 +6,9 @@
 #include <cstdlib>
 
 #include "kube/base64.h"
-#include "kube/json_patch.h"
 #include "kube/scanner.h"
-#include "sched/testing.h"
+#include "kube/testing/json_patch.h"
+#include "sched/testing/samples.h"
 #include "scheduler/admission.h"
 
 namespace {
