@@ -32,7 +32,8 @@ ALLOWED = {
     "nvml": ["abi", "base"],
     "plugin": ["nvml", "kube", "device", "region"],
     "monitor": ["nvml", "kube", "device", "region"],
-    "cli": ["region", "nvml", "device", "sched", "simcluster"],
+    "cert": ["kube"],
+    "cli": ["region", "nvml", "device", "sched", "simcluster", "cert"],
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
     "simgpu/image": ["simgpu"],

@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "cert/command.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/paths.h"
@@ -47,6 +48,8 @@ int main(int argc, char** argv) {
   hami::base::OccupyStandardDescriptors();
   hami::base::StartLog("hami");
   const std::vector<std::string> arguments{argv + (argc > 0 ? 1 : 0), argv + argc};
+  if (!arguments.empty() && arguments.front() == "cert")
+    return hami::cert::Main({arguments.begin() + 1, arguments.end()});
   const hami::cli::Options options = hami::cli::ParseOptions(arguments);
   if (LooksAtTheMachine(options)) SeeTheMachine(arguments);
   const int status = std::visit(Dispatch{}, options);

@@ -22,7 +22,8 @@ constexpr const char* kOverview =
     "  hami ps --watch                           who holds what, live\n"
     "  hami set NAME --mem 6g                    new limits for a share that runs\n"
     "  hami smi                                  the GPUs, with the shares drawn in\n"
-    "  hami sim --gpus 2xH100 -- hami run …      all of this without a GPU\n";
+    "  hami sim --gpus 2xH100 -- hami run …      all of this without a GPU\n"
+    "  hami cert --help                          the certificate of hami-scheduler's webhook\n";
 
 constexpr const char* kRunExamples =
     "Examples:\n"

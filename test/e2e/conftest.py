@@ -29,6 +29,7 @@ def pytest_addoption(parser):
     parser.addoption("--build", default=str(ROOT / "build"), help="build folder with our programs")
     parser.addoption("--folder", help="where the session lives; run.py makes and removes it", default="")
     parser.addoption("--keep", action="store_true", help="leave the folder as it is")
+    parser.addoption("--chart", action="store_true", help="the chart's tests, and no others")
     parser.addoption("--no-node", action="store_true", help="skip what needs a kubelet")
     parser.addoption("--failed", metavar="FILE", help="run only the tests whose names FILE holds, a line each")
     parser.addoption("--no-kubelet-because", help="why there can be no kubelet here")
@@ -41,6 +42,13 @@ def pytest_configure(config):
 
     signal.signal(signal.SIGTERM, interrupted)  # so that fixtures are torn down then, too
     config.stash[TALLY] = collections.Counter()
+
+
+def pytest_ignore_collect(collection_path, config):
+    """The chart brings its own programs into a cluster: a session has either it or the rig's."""
+    if collection_path.is_dir() or collection_path.name == "conftest.py":
+        return None
+    return (collection_path.parent.name == "chart") != config.option.chart or None
 
 
 def pytest_collection_modifyitems(config, items):
