@@ -119,7 +119,7 @@ def check_file(root, path):
 
 
 class Targets:
-    """What the build files of a tree make, as far as it matters who is linked with whom."""
+    """What the build files of a tree make, as far as it matters what is linked with what."""
 
     def __init__(self, root):
         self.tests, self.testing, self.errors, links = set(), set(), [], []

@@ -78,7 +78,7 @@ def test_file_is_what_counts(bench, cdi, agents):  # pylint: disable=unused-argu
 
 
 def test_removed_file_is_back(bench, cdi):  # pylint: disable=unused-argument
-    """Whoever cleans up /var/run/cdi costs no pod its start."""
+    """A cleaned /var/run/cdi costs no pod its start."""
     SPEC.unlink()
     bench.pod("p", bench.guest("c", "true", image=BARE, gpu=1, mem=3000))
     bench.phase("p", "Succeeded")
