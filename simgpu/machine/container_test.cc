@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "simgpu/machine/machine_test.h"
+#include "simgpu/machine/testing/machine.h"
 
 namespace simgpu {
 namespace {

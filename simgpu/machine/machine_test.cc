@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "simgpu/machine/life_line.h"
-#include "simgpu/machine/machine_test.h"
 #include "simgpu/machine/state.h"
+#include "simgpu/machine/testing/machine.h"
 
 namespace simgpu {
 namespace {

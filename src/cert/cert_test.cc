@@ -5,7 +5,7 @@
 
 #include "cert/command.h"
 #include "kube/base64.h"
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 #include "net/client.h"
 #include "net/server.h"
 

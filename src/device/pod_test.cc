@@ -7,7 +7,7 @@
 #include <functional>
 #include <random>
 
-#include "device/pod_testing.h"
+#include "device/testing/pod.h"
 
 namespace hami::device {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "base/log.h"
 #include "device/annotations.h"
-#include "plugin/allocation_world_test.h"
 #include "plugin/preferred.h"
+#include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
 namespace {

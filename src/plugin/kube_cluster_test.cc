@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "device/annotations.h"
-#include "kube/fake_apiserver.h"
-#include "plugin/allocation_world_test.h"
+#include "kube/testing/fake_apiserver.h"
+#include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
 namespace {

@@ -27,10 +27,10 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "device_plugin.grpc.pb.h"
-#include "plugin/allocation_world_test.h"
-#include "plugin/fake_kubelet_test.h"
 #include "plugin/kubelet_client.h"
 #include "plugin/serving.h"
+#include "plugin/testing/allocation_world.h"
+#include "plugin/testing/fake_kubelet.h"
 
 namespace hami::plugin {
 namespace {

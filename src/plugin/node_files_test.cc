@@ -15,14 +15,14 @@
 
 #include "base/fd.h"
 #include "device/annotations.h"
-#include "kube/fake_apiserver.h"
-#include "plugin/allocation_world_test.h"
+#include "kube/testing/fake_apiserver.h"
 #include "plugin/cdi.h"
-#include "plugin/fake_kubelet_test.h"
 #include "plugin/kube_cluster.h"
 #include "plugin/library_install.h"
 #include "plugin/lock_folder.h"
 #include "plugin/share_folders.h"
+#include "plugin/testing/allocation_world.h"
+#include "plugin/testing/fake_kubelet.h"
 #include "region/reader.h"
 
 namespace hami::plugin {

@@ -9,7 +9,7 @@
 
 #include "device/annotations.h"
 #include "device/grant_seal.h"
-#include "plugin/allocation_world_test.h"
+#include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <atomic>
 
-#include "kube/fake_apiserver.h"
-#include "kube/json_patch.h"
+#include "kube/testing/fake_apiserver.h"
+#include "kube/testing/json_patch.h"
 
 namespace hami::plugin {
 namespace {

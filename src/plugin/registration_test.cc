@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "device/annotations.h"
-#include "kube/json_patch.h"
+#include "kube/testing/json_patch.h"
 
 namespace hami::plugin {
 namespace {

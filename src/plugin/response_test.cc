@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugin/allocation_world_test.h"
 #include "plugin/card_metrics.h"
 #include "plugin/cdi.h"
 #include "plugin/device_list.h"
+#include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
 namespace {

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "region/lock.h"
 #include "region/process.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "region/process.h"
-#include "region/region_test_util.h"
 #include "region/table.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "region/gpu_time.h"
 #include "region/process.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

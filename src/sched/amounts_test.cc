@@ -11,7 +11,7 @@
 #include <random>
 
 #include "sched/evaluate.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 #include "sched/webhook.h"
 
 namespace hami::sched {

@@ -9,7 +9,7 @@
 
 #include "device/annotations.h"
 #include "sched/ledger.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::sched {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/strings.h"
 #include "device/annotations.h"
 #include "device/grant_seal.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 #include "sched/trust.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "sched/filter.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::sched {
 namespace {

@@ -16,7 +16,7 @@
 #include "device/annotations.h"
 #include "device/config.h"
 #include "device/vendors/nvidia.h"
-#include "kube/json_patch.h"
+#include "kube/testing/json_patch.h"
 #include "sched/filter.h"
 #include "sched/simulate.h"
 #include "sched/webhook.h"

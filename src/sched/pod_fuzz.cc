@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "device/pod_testing.h"
-#include "kube/json_patch.h"
-#include "sched/testing.h"
+#include "device/testing/pod.h"
+#include "kube/testing/json_patch.h"
+#include "sched/testing/samples.h"
 #include "sched/webhook.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -7,8 +7,8 @@
 
 #include <functional>
 
-#include "kube/json_patch.h"
-#include "sched/testing.h"
+#include "kube/testing/json_patch.h"
+#include "sched/testing/samples.h"
 
 namespace hami::sched {
 namespace {
@@ -30,7 +30,8 @@ class TrustTest : public ::testing::Test {
                        R"("containers":[{"name":"c","resources":{"limits":{")" + resource + R"(":"1"}}}]}})");
   }
   Admission Create(const json::value& pod, std::string_view user = "eve") {
-    return AdmitCreation(pod, user, writers_, {"hami-scheduler", true}, vendors_, [&](const auto& traits) { return quotas_.Rooms("team", traits); });
+    return AdmitCreation(pod, user, writers_, {"hami-scheduler", true}, vendors_,
+                         [&](const auto& traits) { return quotas_.Rooms("team", traits); });
   }
   static json::value After(json::value pod, const Admission& admission) {
     EXPECT_TRUE(admission.allowed) << admission.message;

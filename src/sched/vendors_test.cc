@@ -10,7 +10,7 @@
 
 #include "sched/filter.h"
 #include "sched/ledger.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::sched {
 namespace {

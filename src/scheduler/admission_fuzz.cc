@@ -8,9 +8,9 @@
 
 #include "device/annotation_table.h"
 #include "kube/base64.h"
-#include "kube/json_patch.h"
 #include "kube/scanner.h"
-#include "sched/testing.h"
+#include "kube/testing/json_patch.h"
+#include "sched/testing/samples.h"
 #include "sched/trust.h"
 #include "scheduler/admission.h"
 

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "kube/base64.h"
-#include "kube/json_patch.h"
-#include "sched/testing.h"
+#include "kube/testing/json_patch.h"
+#include "sched/testing/samples.h"
 
 namespace hami::scheduler {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "scheduler/books.h"
 
-#include "scheduler/binder_testing.h"
+#include "scheduler/testing/binder.h"
 
 namespace hami::scheduler {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "scheduler/binder_testing.h"
-#include "scheduler/hostile_testing.h"
+#include "scheduler/testing/binder.h"
+#include "scheduler/testing/hostile.h"
 
 namespace hami::scheduler {
 namespace {

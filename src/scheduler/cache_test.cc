@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler {
 namespace {

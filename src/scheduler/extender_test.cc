@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "scheduler/extender_body.h"
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "scheduler/race_testing.h"
+#include "scheduler/testing/race.h"
 
 namespace hami::scheduler {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::scheduler {
 namespace {

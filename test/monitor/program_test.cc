@@ -12,7 +12,7 @@
 
 #include "base/strings.h"
 #include "net/server.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 #include "test/monitor/node.h"
 
 namespace hami::test {

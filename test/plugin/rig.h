@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 #include "net/http.h"
-#include "plugin/fake_kubelet_test.h"
+#include "plugin/testing/fake_kubelet.h"
 #include "test/integration/child.h"
 
 namespace hami::plugintest {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kube/json_patch.h"
+#include "kube/testing/json_patch.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 
 #include "monitor/metrics.h"
 #include "monitor/monitor.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::monitor {
 

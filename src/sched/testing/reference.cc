@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "sched/reference.h"
+#include "sched/testing/reference.h"
 
 #include <algorithm>
 #include <vector>

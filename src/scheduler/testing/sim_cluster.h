@@ -18,7 +18,7 @@
 #include "device/allocation_codec.h"
 #include "device/annotations.h"
 #include "device/register_codec.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 #include "scheduler/api.h"
 #include "scheduler/books.h"
 #include "scheduler/in_flight.h"

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "kube/config.h"
-#include "kube/fake_store.h"
 #include "kube/resource.h"
+#include "kube/testing/fake_store.h"
 #include "net/server.h"
 
 namespace hami::kube {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "net/test_certificates.h"
+#include "net/testing/certificates.h"
 
 #include <openssl/ec.h>
 #include <openssl/evp.h>

@@ -3,7 +3,7 @@
 // What the tests of time share: a kernel whose cost and width the caller chooses, on a GPU of known size.
 #pragma once
 
-#include "simgpu/driver/driver_test.h"
+#include "simgpu/driver/testing/driver.h"
 
 namespace simgpu::testing {
 

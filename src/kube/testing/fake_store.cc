@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kube/fake_store.h"
+#include "kube/testing/fake_store.h"
 
 #include <algorithm>
 #include <array>

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "device/grant_seal.h"
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler::testing {
 

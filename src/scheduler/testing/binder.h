@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "scheduler/binder.h"
 #include "scheduler/keeper.h"
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler::testing {
 

@@ -15,9 +15,9 @@
 
 #include "base/log.h"
 #include "scheduler/binder.h"
-#include "scheduler/hostile_testing.h"
 #include "scheduler/keeper.h"
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/hostile.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler::testing {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 
 #include "base/log.h"
 #include "base/strings.h"
-#include "kube/json_patch.h"
 #include "kube/scanner.h"
+#include "kube/testing/json_patch.h"
 
 namespace hami::kube {
 namespace {
