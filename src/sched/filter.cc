@@ -58,7 +58,7 @@ std::optional<Filter::Question> Filter::MakeQuestion(const device::Pod& pod, Dec
   question.key = question.plan.shape;
   if (learns_ || question.plan.Fragments()) workload_.See(pod.uid, question.plan);
   if (question.plan.Fragments()) {
-    question.key += base::Concat({"w", std::to_string(workload_.Current().version)});
+    question.key.append("w").append(std::to_string(workload_.Current().version));
   }
   for (const QuotaRoom& room : question.room) {
     const auto text = [](const std::optional<std::int64_t>& left) { return left ? std::to_string(*left) : "-"; };
