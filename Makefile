@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Short names for the project's commands; each one is a script that can be called directly.
-.PHONY: demo test mutants clients e2e bench bench-node bench-sm bench-sched check fuzz-smoke clean build
+.PHONY: chart package demo test mutants clients e2e bench bench-node bench-sm bench-sched check fuzz-smoke clean build
 .DEFAULT_GOAL := build
 
 build: ## build everything into build/
@@ -17,6 +17,10 @@ clients: ## real clients of the driver API, bare and under libvgpu
 	tools/clients
 e2e: ## on a real Kubernetes: control plane, kubelet, containerd
 	tools/e2e
+chart: ## the chart without a cluster; tools/e2e --chart installs it on one
+	tools/chart-check
+package: ## the archive that one machine installs from, in build/package
+	tools/package
 bench: ## what the library costs, side by side
 	tools/bench
 bench-node: ## what the programs of a node cost

@@ -32,19 +32,35 @@ if(HAMI_FUZZ)
 endif()
 
 # hami_test(NAME SOURCES... LIBS ...): a GoogleTest program in build/test that ctest runs.
+# SLOW: what its tests named Slow… prove is proved for the most part by the others, in less time. They are a second test,
+# NAME_slow, with the label `slow`, which tools/test leaves out.
 function(hami_test name)
-  cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(T "SLOW" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT GTest_FOUND)
     return()
   endif()
   add_executable(${name} ${T_SOURCES})
   target_link_libraries(${name} PRIVATE hami_hosted ${T_LIBS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
-  add_test(NAME ${name} COMMAND ${name})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 60)
   endif()
+  if(T_SLOW)
+    add_test(NAME ${name} COMMAND ${name} --gtest_filter=-Slow*)
+    hami_slow_test(${name} TIMEOUT ${T_TIMEOUT} LABELS ${T_LABELS} ARGUMENTS --gtest_filter=Slow*)
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+  endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}")
+endfunction()
+
+# hami_slow_test(NAME ...): the program NAME once more as the test NAME_slow, with the label `slow`.
+function(hami_slow_test name)
+  cmake_parse_arguments(T "" "TIMEOUT" "ARGUMENTS;ENVIRONMENT;LABELS" ${ARGN})
+  add_test(NAME ${name}_slow COMMAND ${name} ${T_ARGUMENTS})
+  # A filter that matches nothing would pass.
+  set_tests_properties(${name}_slow PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS};slow"
+    ENVIRONMENT "${T_ENVIRONMENT}" FAIL_REGULAR_EXPRESSION "Running 0 tests")
 endfunction()
 
 # hami_fuzz(NAME SOURCES... LIBS ...): a libFuzzer program in build/fuzz, when HAMI_FUZZ is on.

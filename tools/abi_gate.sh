@@ -31,6 +31,14 @@ for point in accept accept4 clock_nanosleep close connect creat fallocate fdatas
   readelf -W --dyn-syms "$lib" | grep -q " UND $point\(@\|\$\)" && fail "calls $point, in which a thread can be cancelled"
 done
 
+# See src/vgpu/own_functions.cc: what programs define themselves, and find the real one of by our dlsym.
+for replaced in access calloc dl_iterate_phdr dladdr dlerror dlopen dlsym free getenv getpid malloc memcmp memcpy memmove memset \
+                realloc strcasecmp strchr strcmp strcpy strlen strncasecmp strncmp strrchr strspn strstr syscall; do
+  readelf -W --dyn-syms "$lib" | grep -q " UND $replaced\(@\|\$\)" && fail "calls $replaced, which programs replace"
+done
+# musl has no such symbol, and a program with it would not start.
+readelf -W --dyn-syms "$lib" | grep " UND __register_atfork" | grep -vq " WEAK " && fail "needs __register_atfork"
+
 expected=$( { sed -n 's/^HAMI_CUDA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' "$abi/cuda_api.inc"
               sed -n 's/^HAMI_NVML_HOOK(\([A-Za-z0-9_]*\)).*/\1/p' "$abi/nvml_api.inc"
               printf 'dlsym\ndlvsym\n'; } | LC_ALL=C sort)

@@ -5,7 +5,9 @@
     layers.py [ROOT]
 
 Each folder may include itself and what ALLOWED names for it; nothing else of ours. Tests, fuzzers and benchmarks stand beside
-their source and may include anything, as may everything under test/. An include of ours that is not written from src/ or from
+their source and may include anything, as may everything under test/ and in a folder named testing/: the fakes and worlds of a
+library's tests stand there and nowhere else, no product includes them, and no target of a product is made of them or linked
+with one that is (CMakeLists.txt, *.cmake). An include of ours that is not written from src/ or from
 the root, or that names no file, is an error too: otherwise a rule could be stepped around by writing it another way.
 Exit status: 0 the rule holds, 1 it does not.
 """
@@ -30,7 +32,8 @@ ALLOWED = {
     "nvml": ["abi", "base"],
     "plugin": ["nvml", "kube", "device", "region"],
     "monitor": ["nvml", "kube", "device", "region"],
-    "cli": ["region", "nvml", "device", "sched", "simcluster"],
+    "cert": ["kube"],
+    "cli": ["region", "nvml", "device", "sched", "simcluster", "cert"],
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
     "simgpu/image": ["simgpu"],
@@ -40,7 +43,11 @@ ALLOWED = {
 
 # Whose tests, fuzzers, benchmarks need more than their source may have.
 FREE = re.compile(r"_(test|fuzz|bench)\.(cc|c|h|py)$")
+TESTING = "testing"
+# What looks like such a thing and stands among the sources of a product.
+ASIDE = re.compile(r"^(fake|mock|stub|test)_|_(test|testing|test_util|fixture|fake|world)\.(h|hpp|inc)$")
 SOURCE = {".h", ".hpp", ".inc", ".cc", ".c", ".cpp", ".S"}
+COMMAND = re.compile(r"^[ \t]*(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", re.M)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.M)
 
 
@@ -80,7 +87,11 @@ def check_file(root, path):
     """Lines about the includes of one file that break the rule."""
     relative = path.relative_to(root)
     folder = folder_of(relative)
-    if folder is None or FREE.search(path.name):
+    if folder is None or TESTING in relative.parts:
+        return []
+    if ASIDE.search(path.name) and not path.name.endswith(("_test.cc", "_test.c")):
+        return [f"{relative}: serves tests and stands among a product's sources: move it into {TESTING}/ of its library"]
+    if FREE.search(path.name):
         return []
     if folder not in ALLOWED:
         return [f"{relative}: the folder {folder} has no place in the rule: name it in tools/layers.py"]
@@ -100,11 +111,47 @@ def check_file(root, path):
             errors.append(f'{where}: "{m[2]}" climbs')
         elif below is None:
             errors.append(f"{where}: {folder} includes {target}, which is no part of the product")
-        elif FREE.search(target.name):
+        elif FREE.search(target.name) or TESTING in target.parts:
             errors.append(f"{where}: {folder} includes {target}, which is a test")
         elif below not in reachable(folder):
             errors.append(f"{where}: {folder} may not include {below} ({target})")
     return errors
+
+
+class Targets:
+    """What the build files of a tree make, as far as it matters what is linked with what."""
+
+    def __init__(self, root):
+        self.tests, self.testing, self.errors, links = set(), set(), [], []
+        for path in sorted(p for top in ("src", "simgpu") for p in (root / top).rglob("*") if is_build_file(p)):
+            where = path.relative_to(root)
+            text = re.sub(r"#[^\n]*", "", path.read_text(encoding="utf-8"))
+            for command, inside in COMMAND.findall(text):
+                name, *words = inside.split() or [""]
+                if command in ("hami_test", "hami_fuzz") or (
+                    command == "add_executable" and ("EXCLUDE_FROM_ALL" in words or name.endswith("_bench"))
+                ):
+                    self.tests.add(name)
+                elif command in ("add_library", "add_executable", "target_sources"):
+                    self.made_of(where, name, [word for word in words if pathlib.PurePath(word).suffix in SOURCE])
+                elif command == "target_link_libraries":
+                    links.append((where, name, words))
+        for where, name, words in links:
+            if name not in self.tests | self.testing:
+                self.errors += [
+                    f"{where}: {name} is linked with {word}, which is made for tests" for word in words if word in self.testing
+                ]
+
+    def made_of(self, where, name, sources):
+        ours = [source for source in sources if TESTING in pathlib.PurePath(source).parts]
+        if ours and ours == sources:
+            self.testing.add(name)
+        elif ours and name not in self.tests:
+            self.errors.append(f"{where}: {name} is made of {ours[0]}, which is made for tests, and of what is not")
+
+
+def is_build_file(path):
+    return path.name == "CMakeLists.txt" or path.suffix == ".cmake"
 
 
 def cycles():
@@ -120,7 +167,7 @@ def check_tree(root):
             if path.suffix in SOURCE and path.is_file():
                 files += 1
                 errors += check_file(root, path)
-    return files, errors
+    return files, errors + Targets(root).errors
 
 
 def main():
@@ -130,7 +177,7 @@ def main():
         print(error, file=sys.stderr)
     if files == 0:
         print(f"no sources under {root}", file=sys.stderr)
-    print(f"{files} files, {len(errors)} includes against the rule")
+    print(f"{files} files, {len(errors)} things against the rule")
     return 1 if errors or files == 0 else 0
 
 

@@ -80,6 +80,42 @@ class Layers(unittest.TestCase):
     def test_given_a_folder_that_nobody_named_when_found_then_it_is_an_error(self):
         self.assertEqual(len(self.including("src/fresh/a.cc", "")), 1)
 
+    def test_given_a_product_that_includes_what_serves_tests_then_it_is_an_error(self):
+        fake = {"src/kube/testing/fake.h": '#include "scheduler/above.h"', "src/scheduler/above.h": ""}
+        self.assertEqual(self.check({**self.HEADERS, **fake}), [], "what serves tests may include anything")
+        for path in ("src/kube/a.cc", "src/scheduler/a.h"):
+            errors = self.check({**self.HEADERS, **fake, path: '#include "kube/testing/fake.h"'})
+            self.assertEqual(len(errors), 1, path)
+            self.assertIn("which is a test", errors[0])
+        self.assertEqual(self.check({**self.HEADERS, **fake, "src/kube/a_test.cc": '#include "kube/testing/fake.h"'}), [])
+
+    def test_given_what_serves_tests_among_a_products_sources_then_it_is_an_error(self):
+        for name in ("fake_apiserver.cc", "fake_store.h", "test_certificates.h", "world_test.h", "pod_testing.h", "nvml_fixture.h"):
+            errors = self.including(f"src/kube/{name}", "")
+            self.assertEqual(len(errors), 1, name)
+            self.assertIn("testing/", errors[0])
+            self.assertEqual(self.including(f"src/kube/testing/{name}", ""), [], name)
+
+    def test_given_a_product_made_of_or_linked_with_what_serves_tests_then_it_is_an_error(self):
+        good = """
+            add_library(hami_kube STATIC client.cc)
+            add_library(hami_fake STATIC testing/fake.cc testing/store.cc)  # of tests
+            target_link_libraries(hami_fake PUBLIC hami_kube)
+            hami_test(kube_test SOURCES client_test.cc testing/other.cc LIBS hami_fake)
+            add_executable(kube_bench EXCLUDE_FROM_ALL kube_bench.cc)
+            target_link_libraries(kube_bench PRIVATE hami_fake $<$<BOOL:${X}>:(y)>)
+        """
+        self.assertEqual(self.check({**self.HEADERS, "src/kube/CMakeLists.txt": good}), [])
+        for bad in (
+            "add_library(hami_x STATIC a.cc testing/fake.cc)",
+            "target_sources(hami_kube PRIVATE b.cc testing/store.cc)",
+            "target_link_libraries(hami_kube PUBLIC hami_fake)",
+            "add_executable(hami-x main.cc)\ntarget_link_libraries(hami-x PRIVATE hami_kube\n  hami_fake)",
+        ):
+            errors = self.check({**self.HEADERS, "src/kube/CMakeLists.txt": good, "src/net/more.cmake": bad})
+            self.assertEqual(len(errors), 1, bad)
+            self.assertIn("for tests", errors[0])
+
     def test_given_the_rule_when_followed_then_it_has_no_cycle(self):
         self.assertEqual(layers.cycles(), [])
 

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "simgpu/driver/driver_test.h"
+#include "simgpu/driver/testing/driver.h"
 
 namespace simgpu::testing {
 namespace {

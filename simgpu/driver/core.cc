@@ -12,6 +12,7 @@
 
 #include "simgpu/driver/context.h"
 #include "simgpu/driver/visible.h"
+#include "simgpu/machine/container.h"
 #include "simgpu/machine/control.h"
 
 namespace simgpu {
@@ -83,14 +84,16 @@ void AddDevice(Machine& machine, const Selected& selected, const std::vector<Mig
 CUresult Discover(Machine& machine) {
   std::vector<Candidate> gpus;
   std::vector<std::vector<MigInstance>> instances;
-  for (int dev = 0; dev < machine.device_count(); ++dev) {
-    instances.push_back(ComputeInstancesOf(machine, dev));
-    gpus.push_back(Describe(machine, dev, instances.back()));
+  const Present present = PresentDevices(machine);
+  for (int i = 0; i < present.count; ++i) {
+    instances.push_back(ComputeInstancesOf(machine, present.dev[i]));
+    gpus.push_back(Describe(machine, present.dev[i], instances.back()));
   }
   const char* order = std::getenv("CUDA_DEVICE_ORDER");
   const bool pci = order != nullptr && std::strcmp(order, "PCI_BUS_ID") == 0;
   for (const Selected& selected : SelectDevices(gpus, std::getenv("CUDA_VISIBLE_DEVICES"), pci)) {
-    AddDevice(machine, selected, instances[static_cast<std::size_t>(selected.machine)]);
+    AddDevice(machine, {present.dev[selected.machine], selected.instance},
+              instances[static_cast<std::size_t>(selected.machine)]);
   }
   return g_devices.count > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-#include "simgpu/driver/driver_test.h"
+#include "simgpu/driver/testing/driver.h"
 
 namespace simgpu::testing {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory is not taken away under work that uses it: whoever takes it waits. On the virtual clock nothing of a stream
 // happens before somebody waits, so that work which is done afterwards was waited for.
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 namespace simgpu::testing {
 namespace {

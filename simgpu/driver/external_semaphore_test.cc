@@ -2,7 +2,7 @@
 // External semaphores: a stream and whoever else maps the same eight bytes.
 #include <atomic>
 
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 namespace simgpu::testing {
 namespace {

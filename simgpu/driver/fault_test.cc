@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 #include <dlfcn.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conditional nodes, whose handles keep their default value.
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 namespace simgpu::testing {
 namespace {

@@ -2,7 +2,7 @@
 // What outlives an executable graph: its launches under way, the memory they use, and what user objects keep for them.
 #include <atomic>
 
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 namespace simgpu::testing {
 namespace {

@@ -2,7 +2,7 @@
 // Graphs and stream capture on the virtual clock.
 #include <vector>
 
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 namespace simgpu::testing {
 namespace {

@@ -3,7 +3,7 @@
 // waits, so that a process that sits at a pipe leaves its work undone.
 #include <cstring>
 
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 namespace simgpu::testing {
 namespace {

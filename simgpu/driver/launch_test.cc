@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 namespace simgpu::testing {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream-ordered pools: what they reserve, keep and give back.
-#include "simgpu/driver/driver_test.h"
+#include "simgpu/driver/testing/driver.h"
 
 namespace simgpu::testing {
 namespace {

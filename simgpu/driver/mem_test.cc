@@ -2,7 +2,7 @@
 // What every way to allocate costs in the machine's books, and that all of it comes back.
 #include <vector>
 
-#include "simgpu/driver/driver_test.h"
+#include "simgpu/driver/testing/driver.h"
 
 namespace simgpu::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "simgpu/driver/driver_test.h"
+#include "simgpu/driver/testing/driver.h"
 
 namespace simgpu::testing {
 namespace {

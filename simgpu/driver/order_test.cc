@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 namespace simgpu::testing {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several processes on one GPU: whose memory it is, and what death and fork do to it.
-#include "simgpu/driver/driver_test.h"
+#include "simgpu/driver/testing/driver.h"
 
 namespace simgpu::testing {
 namespace {

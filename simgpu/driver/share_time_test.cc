@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "abi/nvml_abi.h"
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 #include <dlfcn.h>
 

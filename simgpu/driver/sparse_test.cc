@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays that memory is mapped into: what they need, and how long a tile holds what backs it.
-#include "simgpu/driver/driver_test.h"
+#include "simgpu/driver/testing/driver.h"
 
 namespace simgpu::testing {
 namespace {

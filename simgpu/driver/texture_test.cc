@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texture and surface objects: what may be one, what it says of itself, and how long it lives.
-#include "simgpu/driver/driver_test.h"
+#include "simgpu/driver/testing/driver.h"
 
 namespace simgpu::testing {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Order and time of streams, events and copies, to the nanosecond, on the virtual clock.
-#include "simgpu/driver/time_test.h"
+#include "simgpu/driver/testing/time.h"
 
 #include <cstring>
 #include <vector>

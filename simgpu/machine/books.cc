@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "simgpu/machine/local.h"
@@ -102,10 +103,11 @@ void InitRobustMutex(pthread_mutex_t* mutex) {
   pthread_mutexattr_destroy(&attributes);
 }
 
-bool LockRobust(pthread_mutex_t* mutex) {
+bool LockRobust(const State& state, pthread_mutex_t* mutex) {
   // A robust mutex survives its owner's death but not a waiter's: one that is killed after it was woken takes the
   // wake-up with it, and the next in line would sleep for ever. So nobody sleeps long without looking again.
   constexpr long kLookAgain = 20'000'000;
+  int stopped = 0;
   int result = ETIMEDOUT;
   while (result == ETIMEDOUT) {
     timespec until = {};
@@ -116,7 +118,11 @@ bool LockRobust(pthread_mutex_t* mutex) {
       ++until.tv_sec;
     }
     result = pthread_mutex_timedlock(mutex, &until);
+    if (result != ETIMEDOUT || stopped != 0) continue;
+    stopped = StoppedProcess(state, mutex->__data.__owner);
+    if (stopped != 0) kill(stopped, SIGCONT);
   }
+  if (stopped != 0) kill(stopped, SIGSTOP);
   if (result != EOWNERDEAD) return false;
 #ifdef __SANITIZE_THREAD__
   // It takes any failure of a timed lock for a mutex that was not locked.
@@ -128,7 +134,7 @@ bool LockRobust(pthread_mutex_t* mutex) {
 }
 
 StateLock::StateLock(State* state) : state_(state) {
-  if (LockRobust(&state_->mutex)) {
+  if (LockRobust(*state_, &state_->mutex)) {
     ReapLocked(*state_, true);
     Recount(*state_);
   }

@@ -131,7 +131,7 @@ ArbiterState& Machine::arbiter(int dev) {
 }
 
 void AcquireArbiter(State& state, int dev) {
-  if (LockRobust(&state.device[dev].arbiter_mutex)) state.device[dev].arbiter.Repair();
+  if (LockRobust(state, &state.device[dev].arbiter_mutex)) state.device[dev].arbiter.Repair();
 }
 void ReleaseArbiter(State& state, int dev) { pthread_mutex_unlock(&state.device[dev].arbiter_mutex); }
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "simgpu/machine/life_line.h"
-#include "simgpu/machine/machine_test.h"
 #include "simgpu/machine/state.h"
+#include "simgpu/machine/testing/machine.h"
 
 namespace simgpu {
 namespace {
@@ -48,6 +48,44 @@ TEST_F(MachineTest, GivenAFullDevice_WhenMoreIsAsked_ThenRefusedToTheByteAndWith
               CHECK_OR(6, !m.Charge(-1, 1, Use::kData) && !m.Charge(2, 1, Use::kData));
               return 0;
             }));
+}
+
+// A GPU does not wait for a program that is stopped, wherever that was.
+TEST_F(MachineTest, GivenAProcessStoppedInsideALock_ThenOthersGoOnAndItStaysStopped) {
+  for (const bool arbiter : {false, true}) {
+    EXPECT_EQ(0, InChild([arbiter] {
+                Machine& m = Machine::Get();
+                CHECK_OR(1, m.Charge(0, 7, Use::kData));
+                const pid_t stopped = fork();
+                if (stopped == 0) {
+                  alarm(50);
+                  Machine& own = Machine::Get();
+                  if (own.slot() < 0) _exit(1);
+                  if (arbiter) {
+                    own.LockArbiter(0);
+                    raise(SIGSTOP);
+                    own.UnlockArbiter(0);
+                  } else {
+                    const StateLock lock(own.state());
+                    raise(SIGSTOP);
+                  }
+                  _exit(0);
+                }
+                int status = 0;
+                CHECK_OR(2, waitpid(stopped, &status, WUNTRACED) == stopped && WIFSTOPPED(status));
+                m.LockArbiter(0);
+                m.UnlockArbiter(0);
+                CHECK_OR(3, m.UsedBytes(0) == 7);
+                // It may have come to its end in the time that it was given.
+                CHECK_OR(4, waitpid(stopped, &status, WUNTRACED) == stopped);
+                if (WIFSTOPPED(status)) {
+                  kill(stopped, SIGCONT);
+                  CHECK_OR(5, waitpid(stopped, &status, 0) == stopped);
+                }
+                CHECK_OR(6, WIFEXITED(status) && WEXITSTATUS(status) == 0);
+                return 0;
+              }));
+  }
 }
 
 TEST_F(MachineTest, GivenAProcessKilledInMidFlight_WhenAnybodyLooks_ThenItsMemoryIsBack) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time and utilisation, faults and events, and MIG of the machine.
-#include "simgpu/machine/machine_test.h"
+#include "simgpu/machine/testing/machine.h"
 
 namespace simgpu {
 namespace {

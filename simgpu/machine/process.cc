@@ -161,6 +161,20 @@ int FindSlot(const State& state, int pid) {
   return -1;
 }
 
+int StoppedProcess(const State& state, int tid) {
+  StatLine line;
+  if (tid <= 0 || !ReadStat(tid, &line) || line.state != 'T') return 0;
+  const std::uint64_t ns = PidNamespace();
+  for (std::uint32_t i = 0; i < state.slots_used; ++i) {
+    const ProcessSlot& slot = state.process[i];
+    if (slot.live == 0 || slot.pid_namespace != ns || slot.pid == getpid()) continue;
+    char task[64];
+    std::snprintf(task, sizeof task, "/proc/%d/task/%d", static_cast<int>(slot.pid), tid);
+    if (access(task, F_OK) == 0) return slot.pid;
+  }
+  return 0;
+}
+
 int AttachProcess(State& state) {
   const std::int32_t pid = getpid();
   const std::uint64_t ns = PidNamespace(), image = ImageId();

@@ -161,8 +161,12 @@ int AttachProcess(State& state);
 // Events are heard in the order of their times: one of the future waits until then.
 void PushEventLocked(State& state, const Event& event);
 void InitRobustMutex(pthread_mutex_t* mutex);
-// True when the previous owner died: the caller repairs what it guards.
-bool LockRobust(pthread_mutex_t* mutex);
+// True when the previous owner died: the caller repairs what it guards. An owner that was stopped inside (SIGSTOP,
+// Ctrl-Z) is made to go on until it has let go, and is stopped again then: a GPU does not wait for a stopped program.
+// One that a debugger holds is waited for.
+bool LockRobust(const State& state, pthread_mutex_t* mutex);
+// A process of this machine and this pid namespace that is stopped; 0 where thread `tid` is none's.
+int StoppedProcess(const State& state, int tid);
 
 // Puts the arbiter's new grants into the buckets; cheap when there are none. The arbiter's lock is held.
 void HarvestLocked(State& state, int dev);

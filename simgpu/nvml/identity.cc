@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "simgpu/machine/container.h"
 #include "simgpu/nvml/common.h"
 
 using namespace simgpu;
@@ -33,13 +34,14 @@ namespace {
 
 nvmlReturn_t CountDevices(unsigned int* count) {
   SIMGPU_NVML_NEED(count != nullptr);
-  *count = static_cast<unsigned int>(Sim().device_count());
+  *count = static_cast<unsigned int>(PresentDevices(Sim()).count);
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t ByIndex(const char* function, unsigned int index, nvmlDevice_t* device) {
-  const bool known = index < static_cast<unsigned int>(Sim().device_count());
-  const int dev = known ? static_cast<int>(index) : -1;
+  const Present present = PresentDevices(Sim());
+  const bool known = index < static_cast<unsigned int>(present.count);
+  const int dev = known ? present.dev[index] : -1;
   if (const nvmlReturn_t entered = Enter(function, dev); entered != NVML_SUCCESS) return entered;
   SIMGPU_NVML_NEED(device != nullptr && known);
   *device = GpuHandle(dev);
@@ -58,7 +60,9 @@ nvmlReturn_t ByPci(const char* text, nvmlDevice_t* device) {
       return NVML_ERROR_INVALID_ARGUMENT;
     }
   }
-  for (int dev = 0; dev < Sim().device_count(); ++dev) {
+  const Present present = PresentDevices(Sim());
+  for (int place = 0; place < present.count; ++place) {
+    const int dev = present.dev[place];
     const DeviceSpec& spec = Sim().spec(dev);
     if (spec.pci_domain != parts[0] || spec.pci_bus != parts[1] || spec.pci_device != parts[2]) continue;
     if (Sim().Lost(dev)) return NVML_ERROR_GPU_IS_LOST;
@@ -71,7 +75,9 @@ nvmlReturn_t ByPci(const char* text, nvmlDevice_t* device) {
 nvmlReturn_t ByUuid(const char* text, nvmlDevice_t* device) {
   SIMGPU_NVML_NEED(text != nullptr && device != nullptr);
   char uuid[48];
-  for (int dev = 0; dev < Sim().device_count(); ++dev) {
+  const Present present = PresentDevices(Sim());
+  for (int place = 0; place < present.count; ++place) {
+    const int dev = present.dev[place];
     FormatUuid("GPU-", Sim().spec(dev).uuid, uuid);
     if (strcasecmp(text, uuid) == 0) {
       if (Sim().Lost(dev)) return NVML_ERROR_GPU_IS_LOST;
@@ -124,7 +130,9 @@ SIMGPU_NVML nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
 SIMGPU_NVML nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
   SIMGPU_NVML_ENTER(nvmlDeviceGetHandleBySerial);
   SIMGPU_NVML_NEED(serial != nullptr && device != nullptr);
-  for (int dev = 0; dev < Sim().device_count(); ++dev) {
+  const Present present = PresentDevices(Sim());
+  for (int place = 0; place < present.count; ++place) {
+    const int dev = present.dev[place];
     if (std::strcmp(serial, Sim().spec(dev).serial) != 0) continue;
     *device = GpuHandle(dev);
     return NVML_SUCCESS;
@@ -162,7 +170,7 @@ SIMGPU_NVML nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned int leng
 SIMGPU_NVML nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
   SIMGPU_NVML_DEVICE(nvmlDeviceGetIndex, device);
   SIMGPU_NVML_NEED(index != nullptr);
-  *index = static_cast<unsigned int>(at.dev);
+  *index = static_cast<unsigned int>(PresentDevices(Sim()).IndexOf(at.dev));
   if (!at.mig()) return NVML_SUCCESS;
   // Of a MIG device: its number among those of the parent, which GetMigDeviceHandleByIndex takes.
   for (unsigned int i = 0; i < kMaxGpuInstances * kMaxComputeInstances; ++i) {

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "simgpu/machine/machine.h"
-#include "simgpu/nvml/nvml_fixture.h"
+#include "simgpu/nvml/testing/nvml.h"
 
 namespace simgpu::nvml_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "simgpu/machine/machine.h"
-#include "simgpu/nvml/nvml_fixture.h"
+#include "simgpu/nvml/testing/nvml.h"
 #include "simgpu/simgpu.h"
 
 namespace simgpu::nvml_test {

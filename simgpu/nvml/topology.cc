@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "simgpu/machine/container.h"
 #include "simgpu/nvml/common.h"
 
 using namespace simgpu;
@@ -82,7 +83,9 @@ SIMGPU_NVML nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopolog
   SIMGPU_NVML_NEED(count != nullptr && (*count == 0 || devices != nullptr));
   const unsigned int room = *count;
   unsigned int found = 0;
-  for (int other = 0; other < Sim().device_count(); ++other) {
+  const Present present = PresentDevices(Sim());
+  for (int place = 0; place < present.count; ++place) {
+    const int other = present.dev[place];
     if (other == dev || Level(dev, other) > level) continue;
     if (found < room) devices[found] = GpuHandle(other);
     ++found;

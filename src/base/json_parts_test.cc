@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "base/json_parts_testing.h"
+#include "base/testing/json_parts.h"
 
 namespace hami::base {
 namespace {

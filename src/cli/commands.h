@@ -15,5 +15,6 @@ int Ps(const PsOptions& options);
 int Smi(const SmiOptions& options);
 int Sim(const SimOptions& options);
 int Config(const ConfigOptions& options);
+int Cluster(const ClusterOptions& options);
 
 }  // namespace hami::cli

@@ -26,8 +26,8 @@ std::string LimitText(std::uint64_t bytes) {
 // Left over from elsewhere, these would change what the share means.
 bool IsStale(const std::string& name) {
   return name.starts_with("CUDA_DEVICE_MEMORY_LIMIT") || name.starts_with("CUDA_DEVICE_SM_LIMIT") ||
-         name == "CUDA_OVERSUBSCRIBE" || name == "CUDA_DISABLE_CONTROL" || name == kCommonAreaVariable ||
-         name == kBurstVariable || name == "GPU_CORE_UTILIZATION_POLICY";
+         name == "HAMI_DEVICE_LIMITS" || name == "CUDA_OVERSUBSCRIBE" || name == "CUDA_DISABLE_CONTROL" ||
+         name == kCommonAreaVariable || name == kBurstVariable || name == "GPU_CORE_UTILIZATION_POLICY";
 }
 
 }  // namespace
@@ -53,14 +53,19 @@ base::Result<std::vector<Setting>> ShareSettings(const ShareRecord& record, cons
   for (const auto& [name, value] : base) {
     if (IsStale(name)) settings[name] = std::nullopt;
   }
-  std::vector<std::string> uuids;
+  std::vector<std::string> numbers;
+  std::vector<std::string> by_uuid;
   for (std::size_t i = 0; i < record.grants.size(); ++i) {
     const Grant& grant = record.grants[i];
-    uuids.push_back(grant.uuid);
-    settings["CUDA_DEVICE_MEMORY_LIMIT_" + std::to_string(i)] = LimitText(grant.limit_bytes);
+    const std::string limit = LimitText(grant.limit_bytes);
+    numbers.push_back(std::to_string(i));
+    by_uuid.push_back(base::Concat({grant.uuid, "=", limit, ":", std::to_string(grant.cores)}));
+    settings["CUDA_DEVICE_MEMORY_LIMIT_" + numbers.back()] = limit;
     if (grant.cores != 0) settings["CUDA_DEVICE_SM_LIMIT"] = std::to_string(grant.cores);
   }
-  settings["CUDA_VISIBLE_DEVICES"] = base::Join(uuids, ",");
+  // Many programs call int() on it. The library shows the granted GPUs under these numbers, and no others.
+  settings["CUDA_VISIBLE_DEVICES"] = base::Join(numbers, ",");
+  settings["HAMI_DEVICE_LIMITS"] = base::Join(by_uuid, ",");
   settings[kRegionVariable] = region_path;
   settings["CUDA_TASK_PRIORITY"] = std::to_string(static_cast<int>(record.priority));
   if (record.oversubscribe) settings["CUDA_OVERSUBSCRIBE"] = "true";
@@ -79,6 +84,24 @@ void AddGpuTime(std::vector<Setting>* settings, const std::string& common_area, 
   });
   settings->push_back({kCommonAreaVariable, common_area});
   settings->push_back({kBurstVariable, burst == 0 ? std::nullopt : std::optional(std::to_string(burst))});
+}
+
+std::string ShareFileText(const std::vector<Setting>& settings) {
+  // What the share does not have is said as well: a program could say otherwise.
+  std::map<std::string, std::string> lines{{"CUDA_OVERSUBSCRIBE", "false"},
+                                           {"GPU_CORE_UTILIZATION_POLICY", "default"},
+                                           {"HAMI_FAIL_OPEN", "false"},
+                                           {kBurstVariable, "0"}};
+  for (const Setting& setting : settings) {
+    const bool limits = setting.name.starts_with("CUDA_DEVICE_") || setting.name.starts_with("HAMI_") ||
+                        setting.name == "CUDA_OVERSUBSCRIBE" || setting.name == "CUDA_TASK_PRIORITY";
+    if (!limits || !setting.value) continue;
+    if (setting.value->find('\n') != std::string::npos) return "";
+    lines[setting.name] = *setting.value;
+  }
+  std::string text;
+  for (const auto& [name, value] : lines) text += base::Concat({name, "=", value, "\n"});
+  return text;
 }
 
 Environment Apply(Environment environment, const std::vector<Setting>& settings) {

@@ -34,6 +34,10 @@ base::Result<std::vector<Setting>> ShareSettings(const ShareRecord& record, cons
 // Adds where the share meets others on its GPUs, and how far it may go beyond its cores; 0: not at all.
 void AddGpuTime(std::vector<Setting>* settings, const std::string& common_area, unsigned burst);
 
+// What of SETTINGS holds for a program of the share that does not find them in its environment: the text of the file
+// beside its life line (region/layout.h). Empty where it cannot be written a line each.
+std::string ShareFileText(const std::vector<Setting>& settings);
+
 Environment Apply(Environment environment, const std::vector<Setting>& settings);
 
 // "NAME=value" each, for exec.

@@ -20,15 +20,29 @@ Environment Applied(const ShareRecord& record, const Environment& base) {
   return Apply(base, ShareSettings(record, "/state/region.cache", "/lib/libvgpu.so", base).value());
 }
 
+TEST(ShareFile, SaysTheLimitsAndWhatTheShareDoesNotHave) {
+  EXPECT_EQ(ShareFileText({{"CUDA_DEVICE_MEMORY_LIMIT_0", "3072m"},
+                           {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/s/region.cache"},
+                           {"CUDA_VISIBLE_DEVICES", "0"},
+                           {"CUDA_DEVICE_SM_LIMIT_7", std::nullopt},
+                           {"HAMI_CORES_BURST", "80"},
+                           {"LD_PRELOAD", "/l.so"}}),
+            "CUDA_DEVICE_MEMORY_LIMIT_0=3072m\nCUDA_DEVICE_MEMORY_SHARED_CACHE=/s/region.cache\n"
+            "CUDA_OVERSUBSCRIBE=false\nGPU_CORE_UTILIZATION_POLICY=default\nHAMI_CORES_BURST=80\n"
+            "HAMI_FAIL_OPEN=false\n");
+  EXPECT_EQ(ShareFileText({{"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/a\nCUDA_OVERSUBSCRIBE=true"}}), "");
+}
+
 TEST(ShareEnvironment, GivenShare_WhenApplied_ThenHamisVariables) {
   const Environment environment = Applied(TwoGpus(), {{"HOME", "/root"}});
   const Environment expected{{"HOME", "/root"},
-                             {"CUDA_VISIBLE_DEVICES", "GPU-aaaa,GPU-bbbb"},
+                             {"CUDA_VISIBLE_DEVICES", "0,1"},
                              {"CUDA_DEVICE_MEMORY_LIMIT_0", "3072m"},
                              {"CUDA_DEVICE_MEMORY_LIMIT_1", "3221225473"},
                              {"CUDA_DEVICE_SM_LIMIT", "30"},
                              {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/state/region.cache"},
                              {"CUDA_TASK_PRIORITY", "1"},
+                             {"HAMI_DEVICE_LIMITS", "GPU-aaaa=3072m:30,GPU-bbbb=3221225473:30"},
                              {"HAMI_SHARE", "train-1"},
                              {"LD_PRELOAD", "/lib/libvgpu.so"}};
   EXPECT_EQ(environment, expected);
@@ -65,10 +79,12 @@ TEST(ShareEnvironment, GivenLeftOversOfAnotherShare_WhenApplied_ThenRemoved) {
                                                    {"CUDA_DEVICE_MEMORY_LIMIT_7", "1g"},
                                                    {"CUDA_DEVICE_SM_LIMIT", "5"},
                                                    {"CUDA_OVERSUBSCRIBE", "true"},
+                                                   {"HAMI_DEVICE_LIMITS", "GPU-cccc=1m:1"},
                                                    {"CUDA_DISABLE_CONTROL", "true"},
                                                    {"CUDA_VISIBLE_DEVICES", "3"}});
   EXPECT_EQ(environment.at("CUDA_DEVICE_MEMORY_LIMIT_0"), "3072m");
-  EXPECT_EQ(environment.at("CUDA_VISIBLE_DEVICES"), "GPU-aaaa");
+  EXPECT_EQ(environment.at("CUDA_VISIBLE_DEVICES"), "0");
+  EXPECT_EQ(environment.at("HAMI_DEVICE_LIMITS"), "GPU-aaaa=3072m:0");
   for (const char* name : {"CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_7", "CUDA_DEVICE_SM_LIMIT",
                            "CUDA_OVERSUBSCRIBE", "CUDA_DISABLE_CONTROL"}) {
     EXPECT_FALSE(environment.contains(name)) << name;

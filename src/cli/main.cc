@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <csignal>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "cert/command.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/paths.h"
@@ -20,6 +22,7 @@ struct Dispatch {
   int operator()(const hami::cli::SmiOptions& options) const { return hami::cli::Smi(options); }
   int operator()(const hami::cli::SimOptions& options) const { return hami::cli::Sim(options); }
   int operator()(const hami::cli::ConfigOptions& options) const { return hami::cli::Config(options); }
+  int operator()(const hami::cli::ClusterOptions& options) const { return hami::cli::Cluster(options); }
   int operator()(const hami::cli::Message& message) const {
     (message.exit_status == 0 ? std::cout : std::cerr) << message.text << std::flush;
     return message.exit_status;
@@ -42,12 +45,25 @@ void SeeTheMachine(const std::vector<std::string>& arguments) {
   static_cast<void>(hami::cli::Replace(words, hami::cli::WithoutLibrary(environment)));
 }
 
+// `ulimit -f`: a file that would grow too large is an error with its message, and not the end of this program. A
+// handler, because the command that is run finds the default again.
+void TakeLargeFilesAsErrors() {
+  struct sigaction action {};
+  ::sigaction(SIGXFSZ, nullptr, &action);
+  if (action.sa_handler != SIG_DFL) return;
+  action.sa_handler = [](int) {};
+  ::sigaction(SIGXFSZ, &action, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   hami::base::OccupyStandardDescriptors();
   hami::base::StartLog("hami");
+  TakeLargeFilesAsErrors();
   const std::vector<std::string> arguments{argv + (argc > 0 ? 1 : 0), argv + argc};
+  if (!arguments.empty() && arguments.front() == "cert")
+    return hami::cert::Main({arguments.begin() + 1, arguments.end()});
   const hami::cli::Options options = hami::cli::ParseOptions(arguments);
   if (LooksAtTheMachine(options)) SeeTheMachine(arguments);
   const int status = std::visit(Dispatch{}, options);

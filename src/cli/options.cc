@@ -21,7 +21,8 @@ constexpr const char* kOverview =
     "  hami ps --watch                           who holds what, live\n"
     "  hami set NAME --mem 6g                    new limits for a share that runs\n"
     "  hami smi                                  the GPUs, with the shares drawn in\n"
-    "  hami sim --gpus 2xH100 -- hami run …      all of this without a GPU\n";
+    "  hami sim --gpus 2xH100 -- hami run …      all of this without a GPU\n"
+    "  hami cert --help                          the certificate of hami-scheduler's webhook\n";
 
 constexpr const char* kRunExamples =
     "Examples:\n"
@@ -39,6 +40,16 @@ constexpr const char* kSimExamples =
     "  hami sim --gpus 2xH100 -- hami run --mem 3g -- ./program\n"
     "  hami sim --gpus 2xT4,1xA100-80 -- bash           a shell on a machine with three GPUs\n\n"
     "Programs that use the CUDA driver API or NVML run on it; kernels take time and compute nothing.";
+
+constexpr const char* kClusterExamples =
+    "Replays a list of pods on a list of nodes, once under each policy, and prints how much of the cards was\n"
+    "given away, what was refused, and what is left in pieces. Nothing runs: time is virtual.\n\n"
+    "Examples:\n"
+    "  hami sim cluster --nodes nodes.csv --pods pods.csv\n"
+    "  hami sim cluster --nodes nodes.csv --pods pods.csv --policy binpack,spread,fragmentation --demand 1.3\n"
+    "  hami sim cluster --mix mostly-shares --demand 1.3 --output json\n"
+    "  hami sim cluster --nodes nodes.csv --pods pods.csv --policy fragmentation --advise\n\n"
+    "Exit status: 0, or 1 when a file cannot be read.";
 
 // Less can not even hold a context: who writes --mem 3 means 3g.
 constexpr std::uint64_t kLeastMemory = base::kMiB;
@@ -98,6 +109,7 @@ constexpr const char* kCommands =
     "  ps    show the shares and their processes\n"
     "  smi   show the GPUs with the shares drawn in\n"
     "  sim   run a program on simulated GPUs\n"
+    "  sim cluster    replay a list of pods under several placement policies\n"
     "  config check   what programs would do with a device-config.yaml\n\n"
     "Options:\n"
     "  -h, --help     this; hami COMMAND --help says more of a command\n"
@@ -265,7 +277,46 @@ Options ParseRun(const Words& words) {
   return run;
 }
 
+base::Result<double> ParseDemand(const std::string& text) {
+  double demand = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, demand);
+  if (error == std::errc{} && stop == end && demand > 0 && demand <= 100) return demand;
+  return base::Fail("'" + text + "' is no part of the cards; 1.3 is 130 % of them");
+}
+
+Options ParseSimCluster(const Words& words) {
+  ClusterOptions cluster;
+  std::string policies = "binpack/spread,fragmentation";
+  Command command("sim cluster", "--nodes FILE --pods FILE [OPTIONS]", kClusterExamples, FlagSet::Dialect::kCommand);
+  command.flags.Text("nodes", "FILE", cluster.nodes, "CSV: sn, cpu_milli, memory_mib, gpu, model");
+  command.flags.Text("pods", "FILE", cluster.pods,
+                     "CSV: name, cpu_milli, memory_mib, num_gpu, gpu_milli; gpu_spec, creation_time, deletion_time");
+  command.flags.Text("mix", "NAME", cluster.mix,
+                     "in place of the files: a made-up workload on 6,182 cards; `list` names them");
+  command.flags.Text("policy", "LIST", policies, "binpack, spread, fragmentation, or NODE/CARD, divided by commas");
+  command.flags.Custom("demand", "PART", "", base::TakeParsed(cluster.demand, ParseDemand),
+                       "submit pods until they ask for this part of all cards, e.g. 1.3");
+  command.flags.Custom("seed", "N", "1", base::TakeNumber(cluster.seed, 0, 1 << 30), "order of nodes in requests");
+  command.flags.Custom("sample", "PERCENT", "100", base::TakeNumber(cluster.sample_percent, 1, 100),
+                       "of the nodes that fit, how many kube-scheduler names");
+  command.flags.Bool("advise", cluster.advise, "also list which shares, if moved, would free whole cards");
+  AddOutput(command, cluster.output);
+  Message message;
+  const auto parsed =
+      Read(command, {{words.before.begin() + 1, words.before.end()}, words.after, words.separated}, message);
+  if (!parsed) return message;
+  if (const auto all = AllWords(*parsed, words); !all.empty()) return UnknownArgument(command, all.front());
+  const bool files = !cluster.nodes.empty() && !cluster.pods.empty();
+  if (files == !cluster.mix.empty()) {
+    return Mistake(&command, {"name --nodes and --pods, or a --mix", "`hami sim cluster --mix list` names the mixes"});
+  }
+  cluster.policies = base::Split(policies, ',');
+  return cluster;
+}
+
 Options ParseSim(const Words& words) {
+  if (!words.before.empty() && words.before.front() == "cluster") return ParseSimCluster(words);
   SimOptions sim;
   Command command("sim", "[--gpus SPEC] -- COMMAND [ARGUMENT...]", kSimExamples, FlagSet::Dialect::kRunner);
   command.flags.Text("gpus", "SPEC", sim.gpus, "which GPUs to simulate, e.g. 2xH100 or 2xT4,1xA100-80");

@@ -56,13 +56,27 @@ struct ConfigOptions {
   Output output = Output::kTable;
 };
 
+// A cluster on paper: lists of nodes and pods replayed under several policies.
+struct ClusterOptions {
+  std::string nodes;  // files
+  std::string pods;
+  std::string mix;  // instead of the files: a made-up workload
+  std::vector<std::string> policies;
+  double demand = 0;  // part of all cards; 0: every pod of the list
+  int seed = 1;
+  int sample_percent = 100;
+  bool advise = false;
+  Output output = Output::kTable;
+};
+
 // Text to print, and the status to end with: help, version, or a mistake.
 struct Message {
   std::string text;
   int exit_status = 0;
 };
 
-using Options = std::variant<RunOptions, SetOptions, PsOptions, SmiOptions, SimOptions, ConfigOptions, Message>;
+using Options =
+    std::variant<RunOptions, SetOptions, PsOptions, SmiOptions, SimOptions, ConfigOptions, ClusterOptions, Message>;
 
 // ARGUMENTS without the program's name.
 Options ParseOptions(const std::vector<std::string>& arguments);

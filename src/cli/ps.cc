@@ -147,7 +147,7 @@ int Ps(const PsOptions& options) {
       return status.has_value();
     });
   }
-  if (status) return 0;
+  if (status || (options.watch && ReaderIsGone(1))) return 0;
   base::LogError(status.error());
   return kFailed;
 }

@@ -126,6 +126,13 @@ void PrintPlan(const Situation& situation, const Prepared& prepared) {
   }
 }
 
+// For programs of the share that do not find its variables.
+base::Status MakeShareFile(const std::string& region_path, const std::vector<Setting>& settings) {
+  const std::string path = region_path.substr(0, region_path.rfind('/') + 1) + region::kShareFile;
+  const std::string text = ShareFileText(settings);
+  return text.empty() ? base::Status{} : base::WriteNewFile(path, text, 0600);
+}
+
 base::Status MakeRegion(const std::string& path, const ShareRecord& record, const Situation& situation) {
   region::Config config;
   config.device_count = static_cast<std::uint32_t>(record.grants.size());
@@ -192,8 +199,10 @@ base::Result<Prepared> PlanAndCreate(const RunOptions& options, const State& sta
     base::LogWarning("shares can not tell each other about GPU time: " +
                      base::FailErrno("can not make " + common_area, error_number).value().message);
   }
-  auto life_line = lock->Create(prepared.record,
-                                [&](const std::string& path) { return MakeRegion(path, prepared.record, situation); });
+  auto life_line = lock->Create(prepared.record, [&](const std::string& path) -> base::Status {
+    HAMI_TRY(MakeShareFile(path, prepared.settings));
+    return MakeRegion(path, prepared.record, situation);
+  });
   if (!life_line) return tl::unexpected(life_line.error());
   prepared.life_line = *std::move(life_line);
   return prepared;
@@ -252,8 +261,10 @@ int Run(const RunOptions& options) {
     options.output == Output::kJson ? PrintPlanAsJson(situation, *prepared) : PrintPlan(situation, *prepared);
     return 0;
   }
-  const auto ending =
-      Supervise(options.command, Apply(CurrentEnvironment(), prepared->settings), std::move(prepared->life_line));
+  std::vector<base::Fd> kept;
+  kept.push_back(std::move(prepared->life_line));
+  if (base::Fd folder = state->KeepFromCleaners()) kept.push_back(std::move(folder));
+  const auto ending = Supervise(options.command, Apply(CurrentEnvironment(), prepared->settings), std::move(kept));
   Finish(*state, prepared->record.name);
   if (!ending) {
     base::LogError(ending.error().error);

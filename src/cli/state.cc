@@ -91,10 +91,8 @@ base::Result<ShareRecord> ReadRecord(const std::string& path) {
 std::string DefaultStateFolder(uid_t user) {
   if (const std::string chosen = Variable("HAMI_STATE_DIR"); !chosen.empty()) return chosen;
   if (user == 0) return "/var/lib/hami";
-  // One that is not there, or is not named from the root, is none.
-  const std::string runtime = Variable("XDG_RUNTIME_DIR");
-  std::error_code error;
-  if (runtime.starts_with('/') && std::filesystem::is_directory(runtime, error)) return runtime + "/hami";
+  // A runtime folder comes and goes with the user's sessions, and cron has none: with it one user had two sets of
+  // books.
   return "/tmp/hami-" + std::to_string(user);
 }
 
@@ -111,6 +109,14 @@ base::Result<State> State::OpenAt(const std::string& folder) {
   HAMI_TRY(MakeFolder(absolute + "/shares", 0700));
   HAMI_TRY(CheckPrivate(absolute + "/shares"));
   return State(absolute);
+}
+
+base::Fd State::KeepFromCleaners() const {
+  auto fd = base::Open(folder_, O_RDONLY | O_DIRECTORY);
+  if (!fd) return {};
+  const auto locked = base::TryLock(fd->get(), base::LockMode::kShared);
+  if (!locked || !*locked) return {};
+  return *std::move(fd);
 }
 
 base::Result<StateLock> StateLock::Take(const State& state) {

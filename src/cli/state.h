@@ -28,7 +28,8 @@ struct StoredShare {
   base::Result<ShareRecord> record;  // unreadable records are reported, not hidden
 };
 
-// HAMI_STATE_DIR; else /var/lib/hami for root, $XDG_RUNTIME_DIR/hami or /tmp/hami-<uid> for others.
+// HAMI_STATE_DIR; else /var/lib/hami for root and /tmp/hami-<uid> for others. One for a user on a machine: nothing that
+// differs between a session, a cron job and a service has a part in it.
 std::string DefaultStateFolder(uid_t user);
 
 class State {
@@ -38,6 +39,10 @@ class State {
   static base::Result<State> OpenAt(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
+
+  // While the descriptor is open, here or in what inherited it, systemd-tmpfiles leaves the folder and all in it alone,
+  // however old that is. Empty where it cannot be had.
+  base::Fd KeepFromCleaners() const;
 
   // Where shares tell each other about the time of their GPUs (region/common_area.h).
   std::string CommonAreaPath() const { return folder_ + "/gpu-time"; }

@@ -115,20 +115,34 @@ TEST_F(States, GivenNoRoomForTheRecord_WhenMade_ThenTheErrorNamesTheFileAndNothi
   EXPECT_FALSE(std::filesystem::exists(state.folder() + "/shares/.new"));
 }
 
-TEST_F(States, GivenRuntimeFolder_WhenItIsNone_ThenATemporaryOneIsUsed) {
+// With and without a session, in cron, under sudo -u: one set of books for a user.
+TEST_F(States, RuntimeFolderOrNone_ThenTheSameFolder) {
   ::unsetenv("HAMI_STATE_DIR");
-  for (const std::string& runtime : {std::string("relative"), folder_ + "/missing", std::string()}) {
+  for (const std::string& runtime : {std::string("relative"), folder_ + "/missing", std::string(), folder_}) {
     ::setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
     EXPECT_EQ(DefaultStateFolder(1234), "/tmp/hami-1234") << runtime;
+    EXPECT_EQ(DefaultStateFolder(0), "/var/lib/hami") << runtime;
   }
-  ::setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
-  EXPECT_EQ(DefaultStateFolder(1234), folder_ + "/hami");
-  EXPECT_EQ(DefaultStateFolder(0), "/var/lib/hami");
+  ::unsetenv("XDG_RUNTIME_DIR");
+  EXPECT_EQ(DefaultStateFolder(1234), "/tmp/hami-1234");
   ::setenv("HAMI_STATE_DIR", "/chosen", 1);
   EXPECT_EQ(DefaultStateFolder(0), "/chosen");
   EXPECT_EQ(DefaultStateFolder(1234), "/chosen");
   ::unsetenv("HAMI_STATE_DIR");
-  ::unsetenv("XDG_RUNTIME_DIR");
+}
+
+// systemd-tmpfiles takes this lock of a folder before it removes old files in it.
+TEST_F(States, FolderKeptFromCleaners_ThenTheyFindItLocked) {
+  const State state = OpenState();
+  const base::Fd cleaner = base::Open(state.folder(), O_RDONLY | O_DIRECTORY).value();
+  {
+    const base::Fd kept = state.KeepFromCleaners();
+    ASSERT_TRUE(kept);
+    EXPECT_FALSE(*base::TryLock(cleaner.get(), base::LockMode::kExclusive));
+    EXPECT_TRUE(state.KeepFromCleaners()) << "any number of shares may";
+    EXPECT_TRUE(StateLock::Take(state));
+  }
+  EXPECT_TRUE(*base::TryLock(cleaner.get(), base::LockMode::kExclusive));
 }
 
 TEST_F(States, GivenFolderThatCanNotBeMade_WhenOpened_ThenTheErrorNamesTheVariable) {

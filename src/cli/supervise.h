@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs one command as env(1) would, but stays to see it end: signals sent to us are passed on, the command's exit
+// Runs one command as env(1) would, but stays to see it end: signals sent to us alone are passed on, the command's exit
 // status (or fatal signal) becomes ours, and if we are killed the command is killed with us, as if we had been replaced
-// by it. The life line is inherited by the command and all it starts. Must be called from a single-threaded process.
+// by it. What is KEPT (the life line first) is inherited by the command and all it starts. Must be called from a
+// single-threaded process.
 
 #pragma once
 
@@ -27,7 +28,7 @@ struct StartFailure {
   int exit_status = 0;
 };
 tl::expected<Ending, StartFailure> Supervise(const std::vector<std::string>& command, const Environment& environment,
-                                             base::Fd life_line);
+                                             std::vector<base::Fd> kept);
 
 // Ends this process as the command ended: with its status, or by its signal (without a core file of our own).
 [[noreturn]] void EndAs(const Ending& ending);

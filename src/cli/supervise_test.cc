@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +30,9 @@ Supervised Start(const std::vector<std::string>& command, const std::function<vo
   const pid_t pid = ::fork();
   if (pid == 0) {
     if (before) before();
-    const auto ending = Supervise(command, CurrentEnvironment(), base::Open("/dev/null", O_RDONLY).value());
+    std::vector<base::Fd> kept;
+    kept.push_back(base::Open("/dev/null", O_RDONLY).value());
+    const auto ending = Supervise(command, CurrentEnvironment(), std::move(kept));
     if (!ending) ::_exit(ending.error().exit_status);
     EndAs(*ending);
   }
@@ -95,6 +98,55 @@ TEST_P(Forwarding, GivenSignalSentToUs_WhenTheCommandHandlesIt_ThenItDecides) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, Forwarding, testing::Values(SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2));
+
+// Reads bytes up to COUNT, or until nothing came for a while; how many.
+int ReadUpTo(int fd, int count) {
+  int got = 0;
+  pollfd waiting{fd, POLLIN, 0};
+  char byte = 0;
+  while (got < count && ::poll(&waiting, 1, 500) == 1 && ::read(fd, &byte, 1) == 1) ++got;
+  return got;
+}
+
+class GroupSignal : public testing::TestWithParam<int> {};
+
+TEST_P(GroupSignal, ReachesTheCommandOnce) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const std::string out = std::to_string(ends[1]);
+  const std::string count = "trap 'printf x >&" + out + "' HUP INT QUIT TERM USR1 USR2; ";
+  // What it waits by ignores the signals: it is in the group as well.
+  const Supervised run = Start(
+      Shell(count + "printf r >&" + out + "; while :; do (trap '' HUP INT QUIT TERM USR1 USR2; exec sleep 0.01); done"),
+      [] { ::setpgid(0, 0); });
+  ASSERT_EQ(ReadUpTo(ends[0], 1), 1);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(::kill(-run.pid, GetParam()), 0);
+    EXPECT_EQ(ReadUpTo(ends[0], 2), 1) << "to the group, round " << round;
+    ASSERT_EQ(::kill(run.pid, GetParam()), 0);
+    EXPECT_EQ(ReadUpTo(ends[0], 2), 1) << "to hami alone, round " << round;
+  }
+  ::kill(-run.pid, SIGKILL);
+  run.Wait();
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, GroupSignal, testing::Values(SIGHUP, SIGINT, SIGTERM, SIGUSR1));
+
+TEST(Supervision, GroupSignalAndACommandOfItsOwnGroup_ThenItIsPassedOn) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const std::string out = std::to_string(ends[1]);
+  const Supervised run =
+      Start({"setsid", "/bin/sh", "-c", "trap 'exit 42' TERM; printf r >&" + out + "; while :; do sleep 0.01; done"},
+            [] { ::setpgid(0, 0); });
+  ASSERT_EQ(ReadUpTo(ends[0], 1), 1);
+  ASSERT_EQ(::kill(-run.pid, SIGTERM), 0);
+  EXPECT_EQ(WEXITSTATUS(run.Wait()), 42);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
 
 TEST(Supervision, GivenSupervisorKilled_WhenItIsGone_ThenTheCommandIsToo) {
   std::array<int, 2> ends{};

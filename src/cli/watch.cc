@@ -2,10 +2,17 @@
 
 #include "cli/watch.h"
 
+#include <poll.h>
+
 #include <csignal>
 #include <ctime>
 
 namespace hami::cli {
+
+bool ReaderIsGone(int fd) {
+  pollfd asked{fd, 0, 0};
+  return ::poll(&asked, 1, 0) == 1 && (asked.revents & (POLLERR | POLLHUP)) != 0;
+}
 
 void Repeat(double interval_seconds, const std::function<bool()>& show) {
   sigset_t watched;

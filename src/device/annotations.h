@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <string_view>
+
 namespace hami::device {
 
 inline constexpr const char* kAssignedNode = "hami.io/vgpu-node";  // also a label
@@ -21,5 +23,13 @@ inline constexpr const char* kDevicePolicy = "hami.io/gpu-scheduler-policy";
 inline constexpr const char* kScoringWeights = "hami.io/device-scoring-weights";
 inline constexpr const char* kDeviceCordon = "hami.io/device-cordon";
 inline constexpr const char* kNodeLock = "hami.io/mutex.lock";
+
+// What one vendor's scheduler granted, of whatever vendor: `hami.io/<word>-devices-allocated`.
+constexpr bool IsAllocatedKey(std::string_view key) {
+  constexpr std::string_view kPrefix = "hami.io/";
+  constexpr std::string_view kSuffix = "-devices-allocated";
+  return key.size() > kPrefix.size() + kSuffix.size() && key.substr(0, kPrefix.size()) == kPrefix &&
+         key.substr(key.size() - kSuffix.size()) == kSuffix;
+}
 
 }  // namespace hami::device

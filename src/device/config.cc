@@ -121,7 +121,7 @@ void ReadNvidia(ConfigReader& in, NvidiaConfig& out) {
   in.Real("deviceMemoryScaling", out.memory_scaling);
   in.Real("deviceCoreScaling", out.core_scaling);
   in.Integer("preConfiguredDeviceMemory", out.preconfigured_memory);
-  in.Integer("libCudaLogLevel", out.log_level);
+  in.Text("libCudaLogLevel", out.log_level);
   in.Bool("enableNumaTopology", out.numa_topology);
   in.Each("migProfileAllowlist", [&](ConfigReader& entry) { ReadAllowance(entry, out); });
   in.Each("knownMigGeometries", [&](ConfigReader& entry) { ReadGeometry(entry, out); });

@@ -43,9 +43,10 @@ struct NvidiaConfig {
   double memory_scaling = 1;
   double core_scaling = 1;
   std::int64_t preconfigured_memory = 0;
-  std::int64_t log_level = 1;
+  std::string log_level = "1";  // empty: libvgpu's own default
   bool numa_topology = false;
   std::map<std::string, int> lines;  // where these stand, by key, for errors
+  bool operator==(const NvidiaConfig&) const = default;
 };
 
 // A section of a vendor that nothing acts upon yet: its scalars as text, `section.key` or `section[0].key`.

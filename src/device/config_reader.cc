@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -182,9 +183,16 @@ void ConfigReader::Section(const char* key, const std::function<void(ConfigReade
   Absorb(inner);
 }
 
+std::optional<base::Error> ConfigReader::TakeError() {
+  const base::Status finished = Finish();
+  judged_ = true;
+  missing_.reset();
+  return std::exchange(error_, std::nullopt);
+}
+
 base::Status ConfigReader::Finish() {
   std::set<std::string> seen;
-  if (node_.IsMap()) {
+  if (node_.IsMap() && !judged_) {
     for (const auto& pair : node_) {
       if (!pair.first.IsScalar()) {
         FailAt(pair.first, path_, "a key must be a text");

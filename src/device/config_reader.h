@@ -42,6 +42,8 @@ class ConfigReader {
   void Fail(const char* key, const std::string& why);
   // Where KEY stands, or the mapping that lacks it.
   int Line(const char* key) const;
+  // What Finish would report, which from then on is nobody's business any more but the caller's.
+  std::optional<base::Error> TakeError();
   // Reports keys that were not asked for, and whatever went wrong before.
   base::Status Finish();
 
@@ -61,6 +63,7 @@ class ConfigReader {
   std::vector<std::string> known_;
   std::optional<base::Error> error_;
   std::optional<base::Error> missing_;  // about a key that is not there
+  bool judged_ = false;                 // its keys, by TakeError
 };
 
 // Gives TEXT, which is one document and no more, to READ. What is no YAML is an error that names FILE and line.

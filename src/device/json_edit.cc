@@ -21,8 +21,8 @@ json::array& ArrayAt(json::object& parent, std::string_view key) {
   return value.is_array() ? value.get_array() : value.emplace_array();
 }
 
-void SetLimit(json::object& container, std::string_view resource, std::string_view quantity) {
-  ObjectAt(ObjectAt(container, "resources"), "limits")[View(resource)] = View(quantity);
+void SetQuantity(json::object& container, std::string_view kind, std::string_view resource, std::string_view quantity) {
+  ObjectAt(ObjectAt(container, "resources"), kind)[View(resource)] = View(quantity);
 }
 
 void SetEnv(json::object& container, std::string_view name, std::string_view value) {

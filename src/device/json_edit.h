@@ -14,7 +14,9 @@ namespace hami::device {
 base::json::object& ObjectAt(base::json::object& parent, std::string_view key);
 base::json::array& ArrayAt(base::json::object& parent, std::string_view key);
 
-void SetLimit(base::json::object& container, std::string_view resource, std::string_view quantity);
+// KIND: "limits" or "requests".
+void SetQuantity(base::json::object& container, std::string_view kind, std::string_view resource,
+                 std::string_view quantity);
 // Replaces the variable's value, or adds it at the end.
 void SetEnv(base::json::object& container, std::string_view name, std::string_view value);
 

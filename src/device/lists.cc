@@ -42,6 +42,20 @@ std::string_view TextAt(const StringMap& map, std::string_view key) {
   return text == nullptr ? std::string_view() : std::string_view(*text);
 }
 
+std::optional<std::string> Misspelt(std::string_view key, const std::vector<std::string>& known) {
+  constexpr std::size_t kMostName = 63;  // of Kubernetes
+  const std::size_t slash = key.find('/');
+  if (slash == std::string_view::npos || key.size() - slash - 1 > kMostName) return std::nullopt;
+  const std::string_view prefix = key.substr(0, slash + 1);
+  std::vector<std::string> names;
+  for (const std::string& one : known) {
+    if (one == key) return std::nullopt;
+    if (one.starts_with(prefix)) names.push_back(one.substr(prefix.size()));
+  }
+  const auto name = base::Nearest(key.substr(slash + 1), names);
+  return name ? std::optional<std::string>(base::Concat({prefix, *name})) : std::nullopt;
+}
+
 Result<ScoringWeights> ParseScoringWeights(std::string_view text) {
   const auto fail = [&](std::string_view why) {
     return Fail(

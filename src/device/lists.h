@@ -25,6 +25,10 @@ const std::string* Find(const StringMap& map, std::string_view key);
 // Empty where there is none.
 std::string_view TextAt(const StringMap& map, std::string_view key);
 
+// The one of KNOWN that KEY, which is none of them, was probably meant to be: under the same prefix (up to the slash),
+// with a name that is near.
+std::optional<std::string> Misspelt(std::string_view key, const std::vector<std::string>& known);
+
 // How much shares in use, cores and memory weigh in a card's score.
 struct ScoringWeights {
   int slot = 1;

@@ -8,7 +8,9 @@
 #include <optional>
 #include <utility>
 
+#include "device/annotations.h"
 #include "device/lists.h"
+#include "device/quantity.h"
 
 namespace hami::device {
 namespace {
@@ -17,6 +19,7 @@ using base::Result;
 namespace json = base::json;
 
 constexpr const char* kNoQuantity = "?";  // no parser takes it for one
+constexpr const char* kNever = "Never";
 constexpr const char* kUser = "runAsUser";
 constexpr std::string_view kGroupLabel = "scheduling.x-k8s.io/pod-group";
 // Of a container's environment.
@@ -35,6 +38,10 @@ std::string WordQuantity(std::string_view word) {
   return read.ec == std::errc() && read.ptr == end ? std::to_string(large) : kNoQuantity;
 }
 
+bool Wants(std::span<const std::string_view> wanted, std::string_view key) {
+  return wanted.empty() || std::find(wanted.begin(), wanted.end(), key) != wanted.end();
+}
+
 // Each function takes the value that the cursor stands before, and first forgets what an earlier one of that name said;
 // false: it is not JSON.
 class PodReader {
@@ -50,7 +57,8 @@ class PodReader {
       return Pass();
     });
     out_.group = labelled_ || grouped_;
-    pod_.init_done = InitDone();
+    pod_.init_done = never_ && !inits_again_ && !containers_again_ && InitDone();
+    pod_.traits.best_effort = quality_.empty() ? fields_.resources && AsksNoHost() : quality_ == "BestEffort";
     return taken;
   }
 
@@ -108,14 +116,14 @@ class PodReader {
 
   bool Quantities(StringMap& map) {
     map.clear();
-    return Members([&](std::string_view key) { return Quantity(At(map, key)); });
+    return Members(
+        [&](std::string_view key) { return Wants(fields_.quantities, key) ? Quantity(At(map, key)) : Pass(); });
   }
 
   bool Annotations() {
     pod_.annotations.clear();
     return Members([this](std::string_view key) {
-      const auto& wanted = fields_.annotations;
-      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), key) == wanted.end()) return Pass();
+      if (!Wants(fields_.annotations, key) && !IsAllocatedKey(key)) return Pass();
       if (cursor_.Next() == '"') return Text(At(pod_.annotations, key));
       pod_.annotations.erase(std::string(key));
       return Pass();
@@ -155,7 +163,9 @@ class PodReader {
     pod_.node_name.clear();
     pod_.init_containers.clear();
     pod_.containers.clear();
-    grouped_ = false;
+    pod_.traits = {};
+    whole_ = {};
+    grouped_ = never_ = inits_again_ = containers_again_ = false;
     std::optional<std::string> user;
     bool own_users = false;  // in a user namespace the container's ids are others than the node's
     const bool taken = Members([&](std::string_view key) {
@@ -165,6 +175,11 @@ class PodReader {
       if (key == "securityContext") return User(user);
       if (key == "hostUsers") return IsFalse(own_users);
       if (key == "schedulingGroup") return Filled("podGroupName", grouped_);
+      if (key == "restartPolicy") return Never();
+      if (key == "priorityClassName") return Text(pod_.traits.priority_class);
+      if (key == "activeDeadlineSeconds") return Deadline();
+      if (key == "affinity") return Affinity();
+      if (key == "resources") return fields_.resources ? Resources(whole_) : Pass();
       return Pass();
     });
     const auto add = [&](Container& container) {
@@ -188,30 +203,112 @@ class PodReader {
     return Members([&](std::string_view key) { return key == kUser ? Quantity(user.emplace()) : Pass(); });
   }
 
+  bool Never() {
+    const bool taken = Text(text_);
+    never_ = text_ == kNever;
+    return taken;
+  }
+
+  bool Deadline() {
+    const bool taken = Quantity(text_);
+    pod_.traits.terminating = !text_.empty() && text_[0] >= '0' && text_[0] <= '9';
+    return taken;
+  }
+
+  bool Affinity() {
+    bool to = false;
+    bool away = false;
+    const bool taken = Members([&](std::string_view key) {
+      if (key == "podAffinity") return AffinityTerms(to);
+      if (key == "podAntiAffinity") return AffinityTerms(away);
+      return Pass();
+    });
+    pod_.traits.cross_namespace = to || away;
+    return taken;
+  }
+
+  // Whether some term is about pods of other namespaces.
+  bool AffinityTerms(bool& crosses) {
+    bool required = false;
+    bool preferred = false;
+    const bool taken = Members([&](std::string_view key) {
+      if (key == "requiredDuringSchedulingIgnoredDuringExecution") {
+        required = false;
+        return Objects([&] { return AffinityTerm(required); });
+      }
+      if (key != "preferredDuringSchedulingIgnoredDuringExecution") return Pass();
+      preferred = false;
+      return Objects([&] {
+        bool one = false;
+        const bool read = Members([&](std::string_view part) {
+          one = one && part != "podAffinityTerm";
+          return part == "podAffinityTerm" ? AffinityTerm(one) : Pass();
+        });
+        preferred = preferred || one;
+        return read;
+      });
+    });
+    crosses = required || preferred;
+    return taken;
+  }
+
+  bool AffinityTerm(bool& crosses) {
+    bool named = false;
+    bool selected = false;
+    const bool taken = Members([&](std::string_view key) {
+      if (key == "namespaces") return Some(named);
+      if (key != "namespaceSelector") return Pass();
+      std::string_view value;
+      const bool read = cursor_.TakeValue(value);
+      selected = value != "null";
+      return read;
+    });
+    crosses = crosses || named || selected;
+    return taken;
+  }
+
+  // Whether a list has something in it.
+  bool Some(bool& some) {
+    some = false;
+    if (cursor_.Next() != '[') return Pass();
+    return cursor_.TakeList([&] {
+      some = true;
+      return Pass();
+    });
+  }
+
   bool Containers() {
     pod_.containers.clear();
+    containers_again_ = false;
     bool sidecar = false;
-    return Objects([&] { return ReadContainer(pod_.containers.emplace_back(), sidecar); });
+    return Objects([&] { return ReadContainer(pod_.containers.emplace_back(), sidecar, containers_again_); });
   }
 
   bool InitContainers() {
     pod_.init_containers.clear();
+    inits_again_ = false;
     return Objects([this] {
       InitContainer& container = pod_.init_containers.emplace_back();
-      return ReadContainer(container, container.sidecar);
+      return ReadContainer(container, container.sidecar, inits_again_);
     });
   }
 
-  bool ReadContainer(Container& out, bool& sidecar) {
+  // AGAIN becomes true of one that may be started anew whatever the pod's own policy is.
+  bool ReadContainer(Container& out, bool& sidecar, bool& again) {
     std::optional<std::string> user;
+    bool rules = false;
+    std::string policy;
     const bool taken = Members([&](std::string_view key) {
       if (key == "name") return Text(out.name);
       if (key == "resources") return fields_.resources ? Resources(out) : Pass();
       if (key == "env") return Environment(out.terms);
       if (key == "securityContext") return User(user);
-      if (key == "restartPolicy") return Always(sidecar);
+      if (key == "restartPolicy") return Text(policy);
+      if (key == "restartPolicyRules") return Some(rules);
       return Pass();
     });
+    sidecar = policy == "Always";
+    again = again || rules || (!policy.empty() && policy != kNever);
     if (user) out.terms[kUser] = *std::move(user);
     return taken;
   }
@@ -242,17 +339,13 @@ class PodReader {
     });
   }
 
-  bool Always(bool& always) {
-    const bool taken = Text(text_);
-    always = text_ == "Always";
-    return taken;
-  }
-
   bool Status() {
     pod_.terminated = false;
     ended_.clear();
+    quality_.clear();
     return Members([this](std::string_view key) {
       if (key == "phase") return Phase();
+      if (key == "qosClass") return Text(quality_);
       if (key == "initContainerStatuses") return InitStatuses();
       return Pass();
     });
@@ -304,12 +397,32 @@ class PodReader {
            });
   }
 
+  // Neither the pod nor any container asks for cpu or memory of the host.
+  bool AsksNoHost() const {
+    const auto asks = [](const Container& container) {
+      const auto some = [&](const StringMap& map, const char* resource) {
+        const std::string* text = Find(map, resource);
+        const auto quantity = text == nullptr ? Result<device::Quantity>(device::Quantity{}) : ParseQuantity(*text);
+        return quantity && quantity->value > 0;
+      };
+      return some(container.limits, "cpu") || some(container.limits, "memory") || some(container.requests, "cpu") ||
+             some(container.requests, "memory");
+    };
+    return !asks(whole_) && std::none_of(pod_.containers.begin(), pod_.containers.end(), asks) &&
+           std::none_of(pod_.init_containers.begin(), pod_.init_containers.end(), asks);
+  }
+
   base::JsonCursor& cursor_;
   const PodFields& fields_;
   PodObject& out_;
   Pod& pod_;
   bool labelled_ = false;
   bool grouped_ = false;
+  bool never_ = false;                              // restartPolicy
+  bool inits_again_ = false;                        // one of the containers has a policy or rules of its own
+  bool containers_again_ = false;                   // likewise
+  Container whole_;                                 // resources of the pod as a whole
+  std::string quality_;                             // status.qosClass
   std::map<std::string, bool, std::less<>> ended_;  // init containers by name: with exit code 0?
   std::string text_;                                // of a value that is looked at once
   std::string value_;

@@ -35,6 +35,15 @@ struct InitContainer : Container {
   bool operator==(const InitContainer&) const = default;
 };
 
+// What the scopes of a quota go by.
+struct PodTraits {
+  bool terminating = false;      // has activeDeadlineSeconds
+  bool best_effort = false;      // its quality of service: no cpu and no memory is asked
+  bool cross_namespace = false;  // an affinity to pods of other namespaces
+  std::string priority_class;
+  auto operator<=>(const PodTraits&) const = default;
+};
+
 struct Pod {
   std::string ns;
   std::string name;
@@ -44,7 +53,10 @@ struct Pod {
   std::vector<InitContainer> init_containers;
   std::vector<Container> containers;
   bool terminated = false;  // phase Succeeded or Failed
-  bool init_done = false;   // every ordinary init container ended with exit code 0
+  // Every ordinary init container ended with exit code 0, and none runs again. Only where nothing in the pod may be
+  // started anew: a lost sandbox (a reboot) starts all else from its first init container.
+  bool init_done = false;
+  PodTraits traits;
   bool operator==(const Pod&) const = default;
 };
 
@@ -58,8 +70,10 @@ struct PodObject {
 
 // What is read of a pod.
 struct PodFields {
-  bool resources = true;                            // of its containers
-  std::span<const std::string_view> annotations{};  // empty: all
+  bool resources = true;  // of its containers
+  // Empty: all. What any vendor granted is read in any case, as it is sealed as a whole.
+  std::span<const std::string_view> annotations{};
+  std::span<const std::string_view> quantities{};  // of the resources; empty: all
 };
 
 // Reads the value that CURSOR stands before, in one walk; of what is no object, nothing. False: it is not JSON. What

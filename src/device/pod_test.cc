@@ -7,7 +7,7 @@
 #include <functional>
 #include <random>
 
-#include "device/pod_testing.h"
+#include "device/testing/pod.h"
 
 namespace hami::device {
 namespace {
@@ -133,7 +133,7 @@ class Generator {
   Make Map() {
     return [this] {
       const Make value = [this] { return Pick(2) == 0 ? String() : Word(); };
-      return Object({{"a", value}, {"nvidia.com/gpu", value}, {"b", value}});
+      return Object({{"a", value}, {"nvidia.com/gpu", value}, {"cpu", value}, {"memory", value}});
     };
   }
   Make User() {
@@ -164,7 +164,25 @@ class Generator {
                     }},
                    {"env", [this, variable] { return List(variable); }},
                    {"securityContext", User()},
-                   {"restartPolicy", AnyString()}});
+                   {"restartPolicy", Policy()},
+                   {"restartPolicyRules", [this] { return List([this] { return Word(); }); }}});
+  }
+  Make Policy() {
+    return [this] { return Any({R"("Never")", R"("Never")", R"("Never")", R"("Always")", R"("\u004ever")", R"("")"}); };
+  }
+  std::string Affinity() {
+    const Make term = [this] {
+      return Object(
+          {{"namespaces", [this] { return List([this] { return String(); }); }}, {"namespaceSelector", [this] {
+                                                                                    return Any({"null", "{}"});
+                                                                                  }}});
+    };
+    const Make weighted = [this, term] { return Object({{"podAffinityTerm", term}, {"weight", AnyString()}}); };
+    const Make terms = [this, term, weighted] {
+      return Object({{"requiredDuringSchedulingIgnoredDuringExecution", [this, term] { return List(term); }},
+                     {"preferredDuringSchedulingIgnoredDuringExecution", [this, weighted] { return List(weighted); }}});
+    };
+    return Object({{"podAffinity", terms}, {"podAntiAffinity", terms}});
   }
   std::string Spec() {
     const Make containers = [this] { return List([this] { return Container(); }); };
@@ -173,6 +191,14 @@ class Generator {
                    {"initContainers", containers},
                    {"securityContext", User()},
                    {"hostUsers", [this] { return Word(); }},
+                   {"restartPolicy", Policy()},
+                   {"priorityClassName", AnyString()},
+                   {"activeDeadlineSeconds", [this] { return Word(); }},
+                   {"affinity", [this] { return Affinity(); }},
+                   {"resources",
+                    [this] {
+                      return Object({{"limits", Map()}, {"requests", Map()}});
+                    }},
                    {"schedulingGroup", [this] {
                       return Object({{"podGroupName", AnyString()}});
                     }}});
@@ -181,7 +207,12 @@ class Generator {
     const Make ended = [this] { return Object({{"exitCode", [this] { return Any({"0", "0", "-0", "1"}); }}}); };
     const Make state = [this, ended] { return Object({{"terminated", ended}}); };
     const Make status = [this, state] { return Object({{"name", Name()}, {"state", state}}); };
-    return Object({{"phase", AnyString()}, {"initContainerStatuses", [this, status] { return List(status); }}});
+    return Object({{"phase", AnyString()},
+                   {"qosClass",
+                    [this] {
+                      return Any({R"("BestEffort")", R"("Burstable")", R"("")"});
+                    }},
+                   {"initContainerStatuses", [this, status] { return List(status); }}});
   }
 
   std::minstd_rand random_;
@@ -190,6 +221,8 @@ class Generator {
 TEST(TakePod, GivenAnyTextThenAPodIsWhatAParserMakesOfIt) {
   int refused = 0;
   int done = 0;
+  int crossing = 0;
+  int best_effort = 0;
   for (unsigned seed = 0; seed < 20'000; ++seed) {
     Generator generator(seed);
     const std::string text = generator.Broken(generator.Pod());
@@ -197,10 +230,14 @@ TEST(TakePod, GivenAnyTextThenAPodIsWhatAParserMakesOfIt) {
     const auto pod = testing::PodByCursor(text);
     refused += pod ? 0 : 1;
     done += pod && pod->pod.init_done ? 1 : 0;
+    crossing += pod && pod->pod.traits.cross_namespace ? 1 : 0;
+    best_effort += pod && pod->pod.traits.best_effort ? 1 : 0;
   }
   EXPECT_GT(refused, 2000);
   EXPECT_LT(refused, 12'000);
   EXPECT_GT(done, 50);
+  EXPECT_GT(crossing, 1000);
+  EXPECT_GT(best_effort, 1000);
 }
 
 TEST(TakePod, GivenDeepTextsThenTheSameDepthIsTooDeep) {

@@ -21,6 +21,8 @@ constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr int kMaxExponent = 100;
 // Finer than the API's own nanos: what lies behind can only round up.
 constexpr std::size_t kFractionDigits = 18;
+// As many fit into 96 bits. A number with more is beyond 64 bits, or its exponent takes most of them away.
+constexpr std::size_t kMostDigits = 28;
 
 struct Suffix {
   std::string_view text;
@@ -70,25 +72,21 @@ std::optional<Suffix> ReadSuffix(std::string_view text) {
   return Suffix{"", false, negative ? -exponent : exponent};
 }
 
-// DIGITS as a number, or nothing when it would not fit 100 bits.
-std::optional<Wide> ReadDigits(std::string_view whole, std::string_view fraction) {
+Wide ReadDigits(std::string_view digits) {
   Wide value = 0;
-  for (const std::string_view part : {whole, fraction}) {
-    for (const char c : part) {
-      if (value >> 96 != 0) return std::nullopt;
-      value = value * 10 + static_cast<unsigned>(c - '0');
-    }
-  }
+  for (const char c : digits) value = value * 10 + static_cast<unsigned>(c - '0');
   return value;
 }
 
 std::int64_t Saturate(Wide value) { return value > static_cast<Wide>(kMax) ? kMax : static_cast<std::int64_t>(value); }
 
-// mantissa × 2^binary × 10^decimal, rounded up; REMAINDER says that the mantissa itself was cut.
-std::int64_t RoundUp(std::optional<Wide> mantissa, bool remainder, int binary, int decimal) {
-  if (!mantissa) return kMax;
-  Wide value = *mantissa;
-  if (value == 0) return remainder ? 1 : 0;
+struct Rounded {
+  std::int64_t value = 0;
+  bool whole = true;
+};
+
+// value × 2^binary × 10^decimal, rounded up; REMAINDER says that the value itself was cut.
+Rounded RoundUp(Wide value, bool remainder, int binary, int decimal) {
   for (; decimal < 0 && value != 0; ++decimal) {
     // Doubling before dividing keeps `0.5Gi` exact.
     for (; binary > 0 && value >> 100 == 0; --binary) value *= 2;
@@ -96,33 +94,14 @@ std::int64_t RoundUp(std::optional<Wide> mantissa, bool remainder, int binary, i
     value /= 10;
   }
   for (; decimal > 0; --decimal) {
-    if (value > static_cast<Wide>(kMax)) return kMax;
+    if (value > static_cast<Wide>(kMax)) return {kMax, true};
     value *= 10;
   }
   for (; binary > 0; --binary) {
-    if (value > static_cast<Wide>(kMax)) return kMax;
+    if (value > static_cast<Wide>(kMax)) return {kMax, true};
     value *= 2;
   }
-  return Saturate(value + (remainder ? 1 : 0));
-}
-
-// The conditions under which the API keeps a quantity as a plain scaled 64-bit integer; only those have an AsInt64.
-bool HasQuickForm(const Suffix& suffix, std::size_t whole, std::size_t fraction) {
-  const int digits = static_cast<int>(whole + fraction);
-  if (!suffix.binary) return digits <= 18 && suffix.exponent - static_cast<int>(fraction) >= -9;
-  return fraction == 0 && 14 - digits - suffix.exponent * 3 / 10 >= 0;
-}
-
-std::optional<std::int64_t> AsInteger(const Suffix& suffix, std::optional<Wide> mantissa, std::size_t whole,
-                                      std::size_t fraction) {
-  if (!mantissa || whole + fraction > kMaxExponent || !HasQuickForm(suffix, whole, fraction)) return std::nullopt;
-  const int decimal = suffix.binary ? 0 : suffix.exponent - static_cast<int>(fraction);
-  if (decimal < 0) return std::nullopt;
-  Wide value = *mantissa;
-  if (suffix.binary) value <<= suffix.exponent;
-  for (int i = 0; i < decimal && value <= static_cast<Wide>(kMax); ++i) value *= 10;
-  if (value > static_cast<Wide>(kMax)) return std::nullopt;
-  return static_cast<std::int64_t>(value);
+  return {Saturate(value + (remainder ? 1 : 0)), !remainder};
 }
 
 }  // namespace
@@ -142,26 +121,20 @@ Result<Quantity> ParseQuantity(std::string_view text) {
   if ((!has_whole && fraction.empty()) || !suffix) {
     return Fail(base::Concat({"not a quantity: \"", base::Printable(original), "\""}));
   }
-  // Leading zeros carry no digits; a lone zero counts as one.
+  // Leading zeros carry no digits.
   while (whole.size() > 1 && whole[0] == '0') whole.remove_prefix(1);
 
-  const std::optional<Wide> mantissa = ReadDigits(whole, fraction);
-  Quantity quantity;
-  quantity.integer = AsInteger(*suffix, mantissa, whole.size(), fraction.size());
   const std::string_view kept = fraction.substr(0, kFractionDigits);
-  const bool cut = fraction.find_first_not_of('0', kept.size()) != std::string_view::npos;
-  quantity.value = RoundUp(ReadDigits(whole, kept), cut, suffix->binary ? suffix->exponent : 0,
-                           (suffix->binary ? 0 : suffix->exponent) - static_cast<int>(kept.size()));
-  if (negative) {
-    quantity.value = -quantity.value;
-    if (quantity.integer) quantity.integer = -*quantity.integer;
+  std::string digits = base::Concat({whole, kept});
+  int decimal = (suffix->binary ? 0 : suffix->exponent) - static_cast<int>(kept.size());
+  bool cut = fraction.find_first_not_of('0', kept.size()) != std::string_view::npos;
+  if (digits.size() > kMostDigits) {
+    cut = cut || digits.find_first_not_of('0', kMostDigits) != std::string::npos;
+    decimal += static_cast<int>(digits.size() - kMostDigits);
+    digits.resize(kMostDigits);
   }
-  return quantity;
-}
-
-std::optional<std::int64_t> QuantityAsInt64(std::string_view text) {
-  const Result<Quantity> quantity = ParseQuantity(text);
-  return quantity ? quantity->integer : std::nullopt;
+  const Rounded rounded = RoundUp(ReadDigits(digits), cut, suffix->binary ? suffix->exponent : 0, decimal);
+  return Quantity{negative ? -rounded.value : rounded.value, rounded.whole, suffix->binary};
 }
 
 }  // namespace hami::device

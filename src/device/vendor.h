@@ -96,6 +96,8 @@ struct QuotaResources {
   std::int64_t memory_factor = 1;
 };
 
+using Warnings = std::vector<std::string>;
+
 class Vendor {
  public:
   virtual ~Vendor() = default;
@@ -108,9 +110,15 @@ class Vendor {
   virtual std::string_view count_resource() const = 0;
   virtual QuotaResources quota_resources() const { return {}; }
   virtual bool takes_node_lock() const { return true; }
+  // The names of all resources that ParseRequest looks at.
+  virtual std::vector<std::string_view> resources() const = 0;
 
-  // What CONTAINER asks; nothing when it does not (understandably) ask for this vendor.
-  virtual std::optional<Request> ParseRequest(const Container& container) const = 0;
+  // What CONTAINER asks; nothing when it asks for no device of this vendor. Errors: an amount that cannot be taken, for
+  // which no card is right: neither some nor none.
+  virtual base::Result<std::optional<Request>> ParseRequest(const Container& container) const = 0;
+  // The most that it may have been given, by whatever configuration: what CONTAINER does not say, or says in a way that
+  // cannot be read, may be a whole card.
+  virtual std::optional<Request> MostOf(const Container& container) const = 0;
   virtual CardRules ParseRules(const StringMap& annotations) const = 0;
   // The cards that NODE's annotations register. An absent annotation is an empty list.
   virtual base::Result<NodeCards> ReadNode(std::string_view node, const StringMap& annotations) const = 0;
@@ -125,8 +133,12 @@ class Vendor {
   // Further annotations that the vendor's plugin reads.
   virtual void Annotate(const PodGrant&, StringMap&) const {}
 
-  // Admission: changes CONTAINER (and POD's spec) in place; true when the container uses this vendor.
-  virtual base::Result<bool> Mutate(base::json::object& container, base::json::object& pod_spec) const = 0;
+  // Admission: changes CONTAINER (and POD's spec) in place; true when the container uses this vendor. WARNINGS: what
+  // is not taken as it is written, a sentence each.
+  virtual base::Result<bool> Mutate(base::json::object& container, base::json::object& pod_spec,
+                                    Warnings& warnings) const = 0;
+  // The same of what ANNOTATIONS say of a pod that uses this vendor.
+  virtual void Remark(const StringMap& /*annotations*/, Warnings& /*warnings*/) const {}
 };
 
 using Vendors = std::vector<std::unique_ptr<const Vendor>>;

@@ -11,8 +11,8 @@
 #include <set>
 #include <thread>
 
-#include "kube/fake_apiserver.h"
-#include "net/test_certificates.h"
+#include "kube/testing/fake_apiserver.h"
+#include "net/testing/certificates.h"
 
 namespace hami::kube {
 namespace {

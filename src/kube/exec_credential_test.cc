@@ -15,8 +15,8 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "kube/client.h"
-#include "kube/fake_apiserver.h"
-#include "net/test_certificates.h"
+#include "kube/testing/fake_apiserver.h"
+#include "net/testing/certificates.h"
 
 namespace hami::kube {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <string>
 
-#include "kube/fake_apiserver.h"
 #include "kube/reflector.h"
+#include "kube/testing/fake_apiserver.h"
 #include "kube/views.h"
 
 namespace {

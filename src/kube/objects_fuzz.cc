@@ -9,11 +9,11 @@
 #include <string_view>
 
 #include "base/json_cursor.h"
-#include "base/json_parts_testing.h"
+#include "base/testing/json_parts.h"
 #include "kube/error.h"
 #include "kube/identity.h"
-#include "kube/json_patch.h"
 #include "kube/scanner.h"
+#include "kube/testing/json_patch.h"
 #include "kube/views.h"
 
 namespace {

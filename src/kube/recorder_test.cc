@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 
 namespace hami::kube {
 namespace {

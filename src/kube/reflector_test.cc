@@ -8,8 +8,8 @@
 #include <random>
 #include <set>
 
-#include "kube/fake_apiserver.h"
 #include "kube/store.h"
+#include "kube/testing/fake_apiserver.h"
 #include "kube/views.h"
 
 namespace hami::kube {

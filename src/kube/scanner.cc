@@ -13,6 +13,8 @@ constexpr std::size_t kItemDepth = 2;  // the list object, then its array
 
 bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
+bool IsBracket(char c) { return c == '{' || c == '}' || c == '[' || c == ']'; }
+
 std::string_view TrimEnd(std::string_view text) {
   while (!text.empty() && IsBlank(text.back())) text.remove_suffix(1);
   return text;
@@ -77,18 +79,16 @@ Status ListScanner::BetweenItems(char c) {
   return Fail(Reason::kBadAnswer, "list: something that is no object among the items");
 }
 
-// A character outside strings, in the frame or in an item.
+// A bracket outside strings, in the frame or in an item.
 Status ListScanner::Structural(char c) {
-  if (c == '"') {
-    in_string_ = true;
-  } else if (c == '{' || c == '[') {
+  if (c == '{' || c == '[') {
     if (!in_item_ && c == '[' && OpensItems()) {
       if (std::exchange(items_seen_, true)) return Fail(Reason::kBadAnswer, "list: items given twice");
       in_items_ = true;
       expect_ = Expect::kItemOrEnd;
     }
     if (++depth_ > kMostDepth) return Fail(Reason::kBadAnswer, "list: nested too deeply");
-  } else if (c == '}' || c == ']') {
+  } else {
     if (depth_ == 0) return Fail(Reason::kBadAnswer, "list: closed more often than opened");
     --depth_;
   }
@@ -98,6 +98,12 @@ Status ListScanner::Structural(char c) {
 Status ListScanner::Feed(std::string_view piece) {
   std::size_t item_start = 0;  // where the part of the current item in PIECE begins
   for (std::size_t i = 0; i < piece.size(); ++i) {
+    if (in_string_ && !escaped_) {  // most of a list is the inside of strings, which changes nothing here
+      const std::size_t plain = base::PlainLength(piece.substr(i));
+      if (!in_item_) frame_ += piece.substr(i, plain);
+      i += plain;
+      if (i == piece.size()) break;
+    }
     const char c = piece[i];
     if (in_items_ && !in_item_) {
       HAMI_NET_TRY(BetweenItems(c));
@@ -113,7 +119,9 @@ Status ListScanner::Feed(std::string_view piece) {
       } else if (c == '"') {
         in_string_ = false;
       }
-    } else {
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (IsBracket(c)) {
       HAMI_NET_TRY(Structural(c));
     }
     if (!was_in_item) {
@@ -128,6 +136,7 @@ Status ListScanner::Feed(std::string_view piece) {
       item_.clear();
     }
   }
+  if (frame_.size() > kMostFrameBytes) return Fail(Reason::kBadAnswer, "list: too much around the items");
   if (in_item_) item_ += piece.substr(item_start);
   if (item_.size() > most_item_bytes_) return Fail(Reason::kBadAnswer, "list: an item is too large");
   return {};

@@ -80,6 +80,12 @@ std::optional<WallTime> ParseTime(std::string_view text) {
   return WallTime(std::chrono::seconds(std::clamp(seconds, -kMost, kMost)));
 }
 
+std::optional<std::int64_t> ParseUnixTime(std::string_view text) {
+  const std::optional<WallTime> time = ParseTime(text);
+  if (!time) return std::nullopt;
+  return std::chrono::floor<std::chrono::seconds>(*time).time_since_epoch().count();
+}
+
 std::string FormatTime(WallTime time) { return Seconds(time); }
 
 std::string FormatMicroTime(WallTime time) {

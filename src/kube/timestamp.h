@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,8 @@ using WallTime = std::chrono::system_clock::time_point;
 
 // Nothing: no time, or one that does not exist. Fractions of a second are left out.
 std::optional<WallTime> ParseTime(std::string_view text);
+// The same in Unix seconds.
+std::optional<std::int64_t> ParseUnixTime(std::string_view text);
 
 std::string FormatTime(WallTime time);       // "2006-01-02T15:04:05Z", metav1.Time
 std::string FormatMicroTime(WallTime time);  // "2006-01-02T15:04:05.000000Z", metav1.MicroTime

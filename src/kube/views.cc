@@ -74,6 +74,25 @@ std::uint64_t Number(const json::value* value, std::uint64_t otherwise) {
   return error ? otherwise : number;
 }
 
+std::vector<std::string> Texts(const json::value* list) {
+  std::vector<std::string> texts;
+  const json::array* array = list == nullptr ? nullptr : list->if_array();
+  if (array == nullptr) return texts;
+  for (const json::value& item : *array) texts.push_back(Text(&item));
+  return texts;
+}
+
+std::vector<QuotaScope> ReadScopes(const json::value& object) {
+  std::vector<QuotaScope> scopes;
+  for (std::string& name : Texts(Find(object, {"spec", "scopes"}))) scopes.push_back({std::move(name), "Exists", {}});
+  const auto expressions =
+      ReadArray(Find(object, {"spec", "scopeSelector", "matchExpressions"}), [](const json::value& value) {
+        return QuotaScope{Text(Find(value, "scopeName")), Text(Find(value, "operator")), Texts(Find(value, "values"))};
+      });
+  scopes.insert(scopes.end(), expressions.begin(), expressions.end());
+  return scopes;
+}
+
 }  // namespace
 
 Result<Metadata> ReadMetadata(const json::value& object, const KeepKey& keep_annotation) {
@@ -123,8 +142,8 @@ Result<Node> ReadNode(const json::value& object, const KeepKey& keep_annotation,
 Result<Quota> ReadQuota(const json::value& object) {
   auto metadata = ReadMetadata(object);
   if (!metadata) return tl::unexpected(metadata.error());
-  return Quota{*std::move(metadata), TextMap(Find(object, {"spec", "hard"})),
-               TextMap(Find(object, {"status", "used"}))};
+  return Quota{*std::move(metadata), TextMap(Find(object, {"spec", "hard"})), TextMap(Find(object, {"status", "used"})),
+               ReadScopes(object)};
 }
 
 Result<Lease> ReadLease(const json::value& object) {

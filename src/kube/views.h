@@ -77,10 +77,18 @@ struct Node {
 Result<Node> ReadNode(const base::json::value& object, const KeepKey& keep_annotation = {},
                       const KeepKey& keep_resource = {});
 
+struct QuotaScope {
+  std::string name;
+  std::string what;  // In, NotIn, Exists, DoesNotExist
+  std::vector<std::string> values;
+};
+
 struct Quota {
   Metadata metadata;
   StringMap hard;  // spec.hard
   StringMap used;  // status.used
+  // spec.scopes, as expressions, and those of spec.scopeSelector: all have to fit a pod that the quota is about.
+  std::vector<QuotaScope> scopes;
 };
 
 Result<Quota> ReadQuota(const base::json::value& object);

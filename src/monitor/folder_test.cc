@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "region/region_test_util.h"
 #include "region/remote.h"
+#include "region/testing/region.h"
 
 namespace hami::monitor {
 namespace {

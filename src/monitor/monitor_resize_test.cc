@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "monitor/monitor_world_test.h"
+#include "monitor/testing/world.h"
 
 namespace hami::monitor {
 namespace {

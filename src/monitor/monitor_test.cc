@@ -4,7 +4,7 @@
 
 #include <sys/resource.h>
 
-#include "monitor/monitor_world_test.h"
+#include "monitor/testing/world.h"
 
 namespace hami::monitor {
 namespace {

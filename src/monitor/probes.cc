@@ -20,7 +20,8 @@ net::Response Health(std::chrono::steady_clock::duration quiet) {
   return PlainAnswer(503, "no round for " + std::to_string(seconds) + " s\n");
 }
 
-net::Response Readiness(const SelfPicture& self) {
+net::Response Readiness(const SelfPicture& self, const std::string& node_trouble) {
+  if (!node_trouble.empty()) return PlainAnswer(503, node_trouble + "\n");
   if (self.ticks == 0) return PlainAnswer(503, "the first round is not done\n");
   if (!self.folder_problem.empty()) return PlainAnswer(503, self.folder_problem + "\n");
   if (!self.pods_known) return PlainAnswer(503, "the pods of the node are not known yet\n");

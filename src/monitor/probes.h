@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "monitor/picture.h"
 #include "net/http.h"
@@ -17,7 +18,8 @@ inline constexpr std::chrono::seconds kStuck{30};
 
 // QUIET: since the last round ended.
 net::Response Health(std::chrono::steady_clock::duration quiet);
-net::Response Readiness(const SelfPicture& self);
+// NODE_TROUBLE: why this can not be the node's monitor.
+net::Response Readiness(const SelfPicture& self, const std::string& node_trouble = {});
 
 net::Response PlainAnswer(int status, std::string text);
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::monitor {
 namespace {

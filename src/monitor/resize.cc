@@ -3,12 +3,14 @@
 #include "monitor/resize.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "base/json.h"
 #include "base/strings.h"
 #include "base/units.h"
+#include "device/amount.h"
+#include "device/pod.h"
+#include "device/quantity.h"
 
 namespace hami::monitor {
 namespace {
@@ -21,19 +23,21 @@ namespace json = base::json;
 constexpr std::size_t kMostText = 64 << 10;
 constexpr const char* kExample = R"(it is written like {"train": {"memory": "6Gi", "cores": 40}})";
 
+// By the rule of resources (device/amount.h). What is no quantity of Kubernetes may be a size as people write it, and
+// says its unit: `6g`, `6GiB`.
 Result<std::uint64_t> ReadMemory(const json::value& value) {
-  constexpr std::uint64_t kMostMiB = std::numeric_limits<std::int64_t>::max() / base::kMiB;
-  if (value.is_int64() && value.get_int64() > 0 && static_cast<std::uint64_t>(value.get_int64()) <= kMostMiB) {
-    return static_cast<std::uint64_t>(value.get_int64()) * base::kMiB;
+  if (!value.is_int64() && !value.is_string()) return Fail("memory must be a size like \"6Gi\" or a number of MiB");
+  const std::string text = device::QuantityText(value);
+  if (!device::ParseQuantity(text)) {
+    const auto bytes = base::ParseBytes(text);
+    if (!bytes) return Fail("memory: " + bytes.error().message, bytes.error().hint);
+    if (base::Count(*bytes) < base::kMiB) return Fail("memory must be at least 1 MiB");
+    return base::Count(*bytes);
   }
-  if (!value.is_string()) return Fail("memory must be a size like \"6Gi\" or a number of MiB");
-  const std::string_view text(value.get_string().data(), value.get_string().size());
-  if (base::ParseNumber(text))
-    return Fail("memory \"" + std::string(text) + "\" has no unit", "write \"6Gi\", or a bare number of MiB");
-  const auto bytes = base::ParseBytes(text);
-  if (!bytes) return Fail("memory: " + bytes.error().message, bytes.error().hint);
-  if (base::Count(*bytes) < base::kMiB) return Fail("memory must be at least 1 MiB");
-  return base::Count(*bytes);
+  const auto memory = device::ReadMemory(text, 1, device::kMostOfCard);
+  if (!memory) return Fail("memory " + base::Printable(text) + " " + memory.error().message, memory.error().hint);
+  if (memory->mib == 0) return Fail("memory must be at least 1 MiB");
+  return static_cast<std::uint64_t>(memory->mib) * base::kMiB;
 }
 
 Result<unsigned> ReadCores(const json::value& value) {

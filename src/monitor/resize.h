@@ -5,7 +5,7 @@
 //   {"train": {"memory": "6Gi", "cores": 40}}             every GPU of the container
 //   {"train": [{"memory": "6Gi"}, {"memory": "3Gi"}]}     one entry per GPU, in the order of the grant
 //
-// memory is a size with a unit, or a number of MiB as in nvidia.com/gpumem; cores is a percentage from 1 to 100; what
+// memory is read as in nvidia.com/gpumem: a number is MiB, `6Gi` are bytes; cores is a percentage from 1 to 100; what
 // is left out stays as it was granted. The grant (hami.io/vgpu-devices-allocated) is what the scheduler has set aside,
 // so it is the ceiling: nobody gets more than the books hold, however it is asked for. Pure; refuses in whole
 // sentences.

@@ -39,10 +39,24 @@ TEST(ParseResize, GivenSizesWithUnitsAndMiB_ThenBothAreRead) {
   EXPECT_EQ(wishes->at("b"), (ContainerWish{false, {{kGiB / 2, std::nullopt}, {std::nullopt, 1}}}));
 }
 
+TEST(ParseResize, AnAmountIsReadAsInAResource) {
+  const std::pair<const char*, std::uint64_t> cases[] = {{"6000", 6000}, {"6k", 6000}, {"6Gi", 6144},  {"1.5Gi", 1536},
+                                                         {"2047Ki", 1},  {"6g", 6144}, {"6 GiB", 6144}};
+  for (const auto& [text, mib] : cases) {
+    const auto wish = WishOf(std::string(R"({"memory": ")") + text + "\"}");
+    ASSERT_TRUE(wish) << text;
+    EXPECT_EQ(wish->wishes.front().memory_bytes, mib * base::kMiB) << text;
+  }
+  const auto refused = ParseResize(R"({"c": {"memory": "6G"}})");
+  EXPECT_EQ(refused.error().message, "c: memory 6G is too many MiB");
+  EXPECT_EQ(refused.error().hint, "if bytes are meant, write 5722Mi");
+}
+
 TEST(ParseResize, GivenWhatIsNotUnderstood_ThenItIsRefusedWithItsPlace) {
   for (const char* text : {"", "6Gi", "[]", R"({"c": 5})", R"({"c": []})", R"({"c": {"memroy": "6Gi"}})",
-                           R"({"c": {"memory": "6000"}})", R"({"c": {"memory": 0}})", R"({"c": {"memory": -1}})",
-                           R"({"c": {"memory": 1.5}})", R"({"c": {"memory": "1k"}})", R"({"c": {"cores": 0}})",
+                           R"({"c": {"memory": "6G"}})", R"({"c": {"memory": 0}})", R"({"c": {"memory": -1}})",
+                           R"({"c": {"memory": 1.5}})", R"({"c": {"memory": "1Ki"}})",
+                           R"({"c": {"memory": 6000000000}})", R"({"c": {"memory": "0"}})", R"({"c": {"cores": 0}})",
                            R"({"c": {"cores": 101}})", R"({"c": {"cores": "40"}})", R"({"c": [{"cores": 1}, 2]})"}) {
     EXPECT_FALSE(ParseResize(text)) << text;
   }

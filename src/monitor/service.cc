@@ -2,9 +2,11 @@
 
 #include "monitor/service.h"
 
+#include <mutex>
 #include <thread>
 
 #include "base/log.h"
+#include "base/strings.h"
 #include "kube/config.h"
 #include "kube/store.h"
 #include "monitor/metrics.h"
@@ -82,6 +84,7 @@ class Service::Impl {
     }
     server_ = *std::move(started);
     loop_ = std::thread([this] { Loop(); });
+    node_check_ = std::thread([this] { CheckNode(); });
     return {};
   }
 
@@ -91,6 +94,7 @@ class Service::Impl {
     if (std::exchange(stopped_, true)) return true;
     stop_.Cancel();
     if (loop_.joinable()) loop_.join();
+    if (node_check_.joinable()) node_check_.join();
     monitor_.Release();
     if (server_) server_->Stop(seconds(1));
     pods_.Stop();
@@ -131,6 +135,32 @@ class Service::Impl {
     } while (!stop_.cancelled());
   }
 
+  // A wrong name is a node without pods, which looks like one that has nothing to do.
+  void CheckNode() {
+    constexpr seconds kAskAgain{5};
+    do {
+      const auto node = client_->Get(kube::kNodes, {}, options_.node_name, {&stop_, kPatience});
+      const bool absent = !node && node.error().reason == kube::Reason::kNotFound;
+      std::string trouble;
+      if (absent) {
+        trouble = base::Concat({"there is no node ", base::Printable(options_.node_name),
+                                ": set NODE_NAME from spec.nodeName (fieldRef), or --node-name"});
+      }
+      {
+        const std::scoped_lock lock(node_mutex_);
+        if (!trouble.empty() && trouble != node_trouble_) base::LogError(trouble);
+        node_trouble_ = std::move(trouble);
+      }
+      // Not to be allowed to ask is no trouble.
+      if (node || node.error().reason == kube::Reason::kForbidden) return;
+    } while (!stop_.SleepUntil(Clock::now() + kAskAgain));
+  }
+
+  std::string NodeTrouble() const {
+    const std::scoped_lock lock(node_mutex_);
+    return node_trouble_;
+  }
+
   net::Response Answer(const net::Request& request) const {
     const std::string_view path = net::PathOf(request.target);
     if (request.method != "GET" && request.method != "HEAD") return PlainAnswer(405, "only GET\n");
@@ -140,7 +170,7 @@ class Service::Impl {
     } else if (path == "/healthz") {
       response = Health(Clock::now() - last_round_.load());
     } else if (path == "/readyz") {
-      response = Readiness(monitor_.Last()->self);
+      response = Readiness(monitor_.Last()->self, NodeTrouble());
     } else {
       response = PlainAnswer(404, "there are /metrics, /healthz and /readyz\n");
     }
@@ -171,6 +201,9 @@ class Service::Impl {
   mutable std::atomic<double> last_scrape_{0};
   std::unique_ptr<net::Server> server_;
   std::thread loop_;
+  std::thread node_check_;
+  mutable std::mutex node_mutex_;
+  std::string node_trouble_;
   bool stopped_ = false;
 };
 

@@ -19,7 +19,7 @@
 #include "net/server.h"
 #include "net/socket.h"
 #include "net/stream.h"
-#include "net/test_certificates.h"
+#include "net/testing/certificates.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "net/server_testing.h"
+#include "net/testing/server.h"
 
 namespace hami::net {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "net/server_testing.h"
+#include "net/testing/server.h"
 
 namespace hami::net {
 namespace {

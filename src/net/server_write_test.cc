@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "net/server.h"
-#include "net/server_testing.h"
+#include "net/testing/server.h"
 
 namespace hami::net {
 namespace {

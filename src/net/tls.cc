@@ -5,10 +5,10 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <sys/stat.h>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/watched_file.h"
 
 namespace hami::net {
 namespace {
@@ -178,17 +178,7 @@ TlsContext ReloadingContext::Get(Deadline now) {
 
 std::string ReloadingContext::Stamp() const {
   std::string stamp;
-  for (const std::string& file : files_) {
-    struct stat status {};
-    if (::stat(file.c_str(), &status) != 0) status = {};
-    for (const auto part :
-         {static_cast<long long>(status.st_dev), static_cast<long long>(status.st_ino),
-          static_cast<long long>(status.st_size), static_cast<long long>(status.st_mtim.tv_sec),
-          static_cast<long long>(status.st_mtim.tv_nsec), static_cast<long long>(status.st_ctim.tv_sec),
-          static_cast<long long>(status.st_ctim.tv_nsec)}) {
-      stamp += std::to_string(part) + " ";
-    }
-  }
+  for (const std::string& file : files_) stamp += base::FileStamp(file) + " ";
   return stamp;
 }
 

@@ -8,13 +8,16 @@
 #include <atomic>
 #include <ctime>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <set>
 
 #include "base/files.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "base/watched_file.h"
 #include "device/annotations.h"
+#include "device/grant_seal.h"
 #include "device/lists.h"
 #include "kube/client.h"
 #include "kube/config.h"
@@ -77,13 +80,17 @@ struct Agent::Impl {
 
   base::Status StartNode(const std::function<bool()>& interrupted);
   void SeeNode(const SeenNode& node);
+  base::Status ReadRules(OriginRules& rules);
   base::Status StartAllocations();
+  base::Status MendNodeFiles();
+  void CheckNodeFiles();
   base::Status StartServing(const std::function<void()>& on_give_up);
   base::Status StartProbes();
   bool Tend();
   void ProbeBook();
   void OfferCommonAreas(const Cards& cards);
   bool Ready() const;
+  std::string WhyNotReady() const;
   base::Result<Response> Respond(const Record& record, const Cards& cards);
 
   const Options options;
@@ -103,8 +110,13 @@ struct Agent::Impl {
   std::unique_ptr<PodResourcesBook> book;
   int book_failures = 0;
   net::Deadline next_probe{};
+  std::unique_ptr<device::GrantKeyring> keys;  // null: grants are not sealed
   std::unique_ptr<Allocator> allocator;
   CdiFolder cdi;
+  std::string library;  // that new containers mount
+  std::function<void()> give_up;
+  std::mutex files_mutex;
+  std::string files_trouble;  // as it was told
 
   std::unique_ptr<Serving> serving;
   std::unique_ptr<Tender> tender;
@@ -122,8 +134,13 @@ base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
   recorder.host = options.node_name;
   events = std::make_unique<kube::EventRecorder>(*client, recorder);
   node_api = std::make_unique<ApiNode>(*client, options.node_name);
-  registrar = std::make_unique<Registrar>(*node_api, [this](const SeenNode& node) { SeeNode(node); });
+  RegistrarOptions registrar_options;
+  registrar_options.node = options.node_name;
+  registrar = std::make_unique<Registrar>(
+      *node_api, [this](const SeenNode& node) { SeeNode(node); }, std::move(registrar_options));
   KeeperHooks hooks;
+  // A container that is given a slot needs its GPU's name in the file.
+  hooks.before_cards = [this](const Cards& cards) { cdi.Refresh(cards); };
   hooks.on_registration = [this](const Registration& registration) { registrar->Want(registration); };
   hooks.on_event = [this](const NodeEvent& event) {
     events->Record(NodeTarget(options.node_name), event.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
@@ -149,7 +166,34 @@ void Agent::Impl::OfferCommonAreas(const Cards& cards) {
   if (const base::Status offered = common_areas->Offer(uuids); !offered) base::LogError(offered.error());
 }
 
+// What every container mounts. What is missing is put back; a folder that was removed under its mount cannot be.
+base::Status Agent::Impl::MendNodeFiles() {
+  if (IsRemoved(vgpu_folder)) return base::Fail(vgpu_folder + " was removed on the node while it was mounted here");
+  HAMI_TRY(MakeLockFolder(kLockFolder));
+  const std::string missing = MissingFrom(vgpu_folder, library);
+  if (missing.empty()) return {};
+  base::LogWarning(missing + "; it is put in place again");
+  const auto shipped = ShippedLibrary();
+  if (!shipped) return tl::unexpected(shipped.error());
+  const auto installed = InstallLibrary(*shipped, vgpu_folder);
+  return installed ? base::Status() : tl::unexpected(installed.error());
+}
+
+// Containers that start without these files would have no limits, or not start.
+void Agent::Impl::CheckNodeFiles() {
+  const base::Status mended = MendNodeFiles();
+  const std::string trouble = mended ? std::string() : mended.error().message;
+  const std::scoped_lock lock(files_mutex);
+  if (!mended && trouble != files_trouble) {
+    base::LogError(mended.error());
+    events->Record(NodeTarget(options.node_name), kube::EventType::kWarning, "NodeFilesMissing", trouble);
+    if (give_up && (IsRemoved(kLockFolder) || IsRemoved(vgpu_folder))) give_up();
+  }
+  files_trouble = trouble;
+}
+
 base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& cards) {
+  HAMI_TRY(MendNodeFiles());
   ResponseSettings settings;
   settings.options = &options;
   std::error_code ignored;
@@ -164,6 +208,25 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
   return MakeResponse(record, cards, settings);
 }
 
+// By whom a pod may have been placed.
+base::Status Agent::Impl::ReadRules(OriginRules& rules) {
+  rules.schedulers = options.scheduler_names;
+  if (options.grant_key_file.empty()) return {};
+  constexpr std::size_t kMostKeyBytes = 64 << 10;
+  const auto file = std::make_shared<base::WatchedFile>(options.grant_key_file, kMostKeyBytes);
+  auto ring = device::GrantKeyring::Make([file] { return file->Look(); }, options.grant_key_file);
+  if (!ring) return base::Fail("--grant-key-file: " + ring.error().message, ring.error().hint);
+  keys = *std::move(ring);
+  rules.keyed = true;
+  rules.sealed = [this](const PodView& pod) {
+    return device::IsSealed(keys->Get().get(), pod.uid, pod.node, pod.claims);
+  };
+  rules.seal = [this](const PodView& pod, const device::StringMap& claims) {
+    return keys->Get()->Seal(device::SealedText(pod.uid, pod.node, claims));
+  };
+  return {};
+}
+
 base::Status Agent::Impl::StartAllocations() {
   if (options.imex_required && PresentImexChannels(options).size() < options.imex_channels.size()) {
     return base::Fail("--imex-required: " + ImexChannelNode(0) + " is not there",
@@ -171,8 +234,9 @@ base::Status Agent::Impl::StartAllocations() {
   }
   const auto shipped = ShippedLibrary();
   if (!shipped) return tl::unexpected(shipped.error());
-  const auto library = InstallLibrary(*shipped, vgpu_folder);
-  if (!library) return tl::unexpected(library.error());
+  const auto installed = InstallLibrary(*shipped, vgpu_folder);
+  if (!installed) return tl::unexpected(installed.error());
+  library = *installed;
   HAMI_TRY(MakeLockFolder(kLockFolder));
   if (options.common_area) {
     common_areas = std::make_unique<CommonAreas>(Concat({vgpu_folder, "/", kCommonFolder}));
@@ -193,16 +257,17 @@ base::Status Agent::Impl::StartAllocations() {
   }
   parts.respond = [this](const Record& record, const Cards& cards) { return Respond(record, cards); };
   parts.cards = [this] { return board.Current(); };
-  parts.library = *library;
+  parts.library = library;
   AllocatorOptions allocations;
   allocations.node = options.node_name;
   allocations.budget = std::chrono::seconds(options.allocate_seconds);
   allocations.unix_time = [] { return static_cast<std::int64_t>(std::time(nullptr)); };
+  HAMI_TRY(ReadRules(allocations.rules));
   allocator = std::make_unique<Allocator>(std::move(parts), allocations);
   HAMI_TRY(allocator->Start());
   std::set<std::string> in_use;
   for (const Record& record : allocator->records()) in_use.insert(record.library);
-  RemoveOldLibraries(vgpu_folder, *library, in_use);
+  RemoveOldLibraries(vgpu_folder, library, in_use);
 
   tender = std::make_unique<Tender>([this] { return Tend(); });
   ProbeBook();
@@ -232,6 +297,7 @@ void Agent::Impl::ProbeBook() {
 }
 
 bool Agent::Impl::Tend() {
+  CheckNodeFiles();
   cdi.Refresh(*board.Current());
   OfferCommonAreas(*board.Current());
   ProbeBook();
@@ -240,7 +306,11 @@ bool Agent::Impl::Tend() {
 }
 
 base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {
+  give_up = on_give_up;
   ServingOptions serve;
+  serve.on_trouble = [this](const std::string& trouble) {
+    events->Record(NodeTarget(options.node_name), kube::EventType::kWarning, "AnotherDevicePlugin", trouble);
+  };
   serve.kubelet_socket = options.kubelet_socket;
   serve.folder = options.kubelet_socket.substr(0, options.kubelet_socket.rfind('/'));
   serve.resource_name = [this] {
@@ -275,6 +345,12 @@ bool Agent::Impl::Ready() const {
          (options.kubelet_socket.empty() || serving->registered());
 }
 
+std::string Agent::Impl::WhyNotReady() const {
+  std::string trouble = started.load() ? registrar->trouble() : std::string();
+  if (trouble.empty() && started.load()) trouble = serving->trouble();
+  return trouble.empty() ? "not registered with the kubelet and the node yet\n" : trouble + "\n";
+}
+
 base::Status Agent::Impl::StartProbes() {
   if (!options.metrics_address) return {};
   net::ServerOptions address;
@@ -289,7 +365,7 @@ base::Status Agent::Impl::StartProbes() {
     } else if (path == "/readyz") {
       const bool ready = Ready();
       response.status = ready ? 200 : 503;
-      response.body = ready ? "ok\n" : "not registered with the kubelet and the node yet\n";
+      response.body = ready ? "ok\n" : WhyNotReady();
     } else if (path == "/metrics") {
       response.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}};
       response.body = RenderCardMetrics(options.node_name, *board.Current());
@@ -330,6 +406,8 @@ void Agent::Stop() {
   all.subscription = {};
   if (all.serving) all.serving->Stop();
   if (all.tender) all.tender->Stop();
+  // Whoever serves this node next knows nothing of it.
+  if (all.registrar) all.registrar->Withdraw();
   if (all.cluster) all.cluster->Stop();
   if (all.registrar) all.registrar->Stop();
   if (all.keeper) all.keeper->Stop();

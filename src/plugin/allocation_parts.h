@@ -31,6 +31,8 @@ class Cluster {
   virtual std::optional<std::string> Lock() = 0;  // the node lock's text
   // False until the first lists are in: then what is absent may only not have been seen.
   virtual bool Synced() = 0;
+  // Whether the watch has shown that the pod with this uid is no more. What was listed before may still name it.
+  virtual bool IsGone(const std::string& uid) = 0;
   // How often any of that changed so far. AwaitChange returns when it is another number than SEEN: false, it still is
   // the same at the deadline.
   virtual std::uint64_t Changes() = 0;
@@ -41,7 +43,7 @@ class Cluster {
   virtual kube::Result<PodPtr> GetPod(const std::string& ns, const std::string& name, net::Deadline deadline) = 0;
   // Changes annotations of exactly this pod: one of the same name and another uid is kConflict.
   virtual kube::Status PatchPod(const PodKey& pod, const device::StringMap& annotations, net::Deadline deadline) = 0;
-  // Takes the lock away if its text is still VALUE. Succeeds when it is another or none.
+  // Takes the lock away if its text is still VALUE. Succeeds when it is another or none, and never otherwise.
   virtual kube::Status ReleaseLock(const std::string& value, net::Deadline deadline) = 0;
   // Never blocks.
   virtual void Warn(const PodKey& pod, std::string_view reason, std::string_view message) = 0;
@@ -52,7 +54,9 @@ class RecordKeeper {
  public:
   virtual ~RecordKeeper() = default;
   virtual base::Result<Records> Load() = 0;
-  // When it returns well, the records survive a power failure.
+  // Whether another process saved since the last Load or Save: two plugins overlap while one takes over.
+  virtual bool Changed() = 0;
+  // When it returns well, the records survive a power failure. Refused when Changed.
   virtual base::Status Save(const Records& records) = 0;
 };
 
@@ -70,9 +74,11 @@ struct RegionSettings {
 class ShareFolders {
  public:
   virtual ~ShareFolders() = default;
+  // Whether the folder is there, with its region.
+  virtual bool Has(const Record& record) = 0;
   // The folder, empty but for the region.
   virtual base::Status Make(const Record& record, const RegionSettings& settings) = 0;
-  // Lets the folder be found under the name of its container.
+  // Gives the folder the name of its container; it is still found where it was made.
   virtual base::Status Link(const Record& record) = 0;
   // The folder, and the name that leads to it.
   virtual void Remove(const Record& record) = 0;

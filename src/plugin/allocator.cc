@@ -58,6 +58,7 @@ Record NewRecord(const Choice& choice, const std::vector<std::string>& slots, st
       choice.assumed ? "shares/" + NewId() : Concat({"containers/", record.owner.uid, "_", record.container_name});
   // Which of several like pods it is decides about nothing that protects the others.
   record.preload = choice.assumed || container == nullptr || !container->control_disabled;
+  record.share_file = true;
   record.given_at = now;
   return record;
 }
@@ -108,6 +109,14 @@ base::Status Allocator::Save(Records records) {
   return {};
 }
 
+void Allocator::TakeOver() {
+  if (!parts_.keeper->Changed()) return;
+  auto records = parts_.keeper->Load();
+  if (!records) return base::LogError(records.error());
+  base::LogInfo("allocate: the records are those of another hami-device-plugin now, which serves this node too");
+  records_ = *std::move(records);
+}
+
 // A pod whose first container was served from a list must be known when its second one comes, else another pod just
 // like it would be taken for it.
 std::vector<PodPtr> Allocator::KnownPods() {
@@ -116,18 +125,35 @@ std::vector<PodPtr> Allocator::KnownPods() {
   std::set<std::string_view> seen;
   for (const PodPtr& pod : pods) seen.insert(pod->uid);
   std::copy_if(listed_.begin(), listed_.end(), std::back_inserter(pods),
-               [&](const PodPtr& pod) { return !seen.contains(pod->uid); });
+               [&](const PodPtr& pod) { return !seen.contains(pod->uid) && !parts_.cluster->IsGone(pod->uid); });
+  return InPlace(std::move(pods));
+}
+
+std::vector<PodPtr> Allocator::InPlace(std::vector<PodPtr> pods) const {
+  const device::NvidiaVendor vendor = VendorOf(parts_.cards()->settings);
+  for (PodPtr& pod : pods) {
+    if (auto placed = PutInPlace(*pod, vendor)) pod = std::make_shared<const PodView>(*std::move(placed));
+  }
   return pods;
 }
 
 bool Allocator::KnowsEveryOwner(const std::vector<PodPtr>& pods) const {
   return std::all_of(records_.begin(), records_.end(), [&](const Record& record) {
-    return std::any_of(pods.begin(), pods.end(), [&](const PodPtr& pod) { return pod->uid == record.owner.uid; });
+    // Of one that is no more the API server would say no more.
+    return parts_.cluster->IsGone(record.owner.uid) ||
+           std::any_of(pods.begin(), pods.end(), [&](const PodPtr& pod) { return pod->uid == record.owner.uid; });
   });
 }
 
 Situation Allocator::SituationOf(std::vector<PodPtr> pods) const {
-  Situation situation{options_.node, std::move(pods), {}, concurrent_.load()};
+  Situation situation;
+  situation.node = options_.node;
+  situation.pods = std::move(pods);
+  situation.concurrent = concurrent_.load();
+  situation.rules = &options_.rules;
+  situation.cards = parts_.cards();
+  situation.now = options_.unix_time();
+  situation.passed = passed_;
   if (const auto text = parts_.cluster->Lock()) situation.lock = ReadLock(*text);
   return situation;
 }
@@ -162,10 +188,13 @@ Resolution Allocator::Find(const std::vector<std::string>& slots, std::size_t si
     none.why = "the pods of this node can not be listed: " + listed.error().message;
     return none;
   }
-  listed_ = *std::move(listed);
+  listed_ = InPlace(*std::move(listed));
   listed_until_ = net::After(kListedFor);
-  const Situation situation = SituationOf(listed_);
-  if (const base::Status settled = SettleWith(situation.pods, AskKubelet(end), true); !settled) {
+  Situation situation = SituationOf(listed_);
+  situation.holdings = AskKubelet(end);
+  std::erase_if(told_again_, [now = net::Clock::now()](const auto& told) { return told.second < now; });
+  for (const auto& [container, until] : told_again_) situation.told_again.insert(container);
+  if (const base::Status settled = SettleWith(situation.pods, situation.holdings, true); !settled) {
     Resolution none;
     none.why = settled.error().message;
     return none;
@@ -177,6 +206,7 @@ Resolution Allocator::Find(const std::vector<std::string>& slots, std::size_t si
 
 base::Result<Response> Allocator::Allocate(const std::vector<std::string>& slots) {
   const std::lock_guard lock(mutex_);
+  TakeOver();
   if (slots.empty()) return base::Fail("the kubelet asks for no device at all");
   const net::Deadline end = net::After(options_.budget);
   Resolution found = Find(slots, slots.size(), Look::kWatchFirst, end);
@@ -187,28 +217,76 @@ base::Result<Response> Allocator::Allocate(const std::vector<std::string>& slots
     found = Find(slots, slots.size(), Look::kAsk, end);
     if (found.choice) return Grant(*found.choice, slots, end).response;
   }
-  if (found.recorded != nullptr) {
-    base::LogInfo("allocate: answered again " + Describe(*found.recorded));
-    return parts_.respond(*found.recorded, *parts_.cards());
-  }
+  if (found.stranger) return tl::unexpected(Refuse(*found.stranger, end));
+  if (found.recorded != nullptr) return AnswerAgain(*found.recorded, slots);
   base::LogError(Concat({"allocate: ", found.why, "; slots=", base::Join(slots, ",")}));
   FailUnreadable(end);
   return base::Fail(found.why);
 }
 
+// The kubelet admits a pod once, so that it is not this one's turn again.
+base::Error Allocator::Refuse(const Stranger& stranger, net::Deadline end) {
+  passed_.insert(stranger.pod->uid);
+  const std::string why =
+      Concat({"hami-scheduler never placed pod ", stranger.pod->FullName(), " here: ", stranger.why});
+  const char* const hint =
+      "delete it, so that it is made anew and placed by hami-scheduler: its webhook was away, or left it out";
+  if (stranger.pod->bind_phase == device::kPhaseAllocating) {
+    MarkFailed(*stranger.pod, "NotPlaced", Concat({why, "; ", hint}), end);
+  } else {
+    base::LogError(Concat({"allocate: ", why}));
+    parts_.cluster->Warn(KeyOf(*stranger.pod), "NotPlaced", Concat({why, "; ", hint}));
+  }
+  return {why, hint};
+}
+
+// A folder that is there may be in use by what runs in the container, whatever the kubelet has forgotten.
+base::Result<Response> Allocator::AnswerAgain(Record record, const std::vector<std::string>& slots) {
+  const CardBoard::Snapshot cards = parts_.cards();
+  auto response = parts_.respond(record, *cards);
+  if (!response) return response;
+  const std::vector<PodPtr> pods = KnownPods();
+  const auto owner =
+      std::find_if(pods.begin(), pods.end(), [&](const PodPtr& pod) { return pod->uid == record.owner.uid; });
+  if (owner != pods.end() && !parts_.folders->Has(record)) {
+    auto limits = LimitsOf(record.grant, *cards);
+    if (!limits) return tl::unexpected(limits.error());
+    Choice choice{*owner, record.container, record.grant, record.assumed, record.alike};
+    HAMI_TRY(parts_.folders->Make(record, SettingsOf(choice, cards->settings, *std::move(limits))));
+  }
+  if (record.slots != Sorted(slots)) {
+    record.slots = Sorted(slots);
+    Records records = records_;
+    Supersede(records, record.slots, record.owner.uid);
+    if (Record* known = FindRecord(records, record.owner.uid, record.container)) *known = record;
+    HAMI_TRY(Save(std::move(records)));
+  }
+  told_again_[{record.owner.uid, record.container}] = net::After(kToldAgainFor);
+  base::LogInfo("allocate: answered again " + Describe(record));
+  return response;
+}
+
 // A grant that can not be read can never be given.
 void Allocator::FailUnreadable(net::Deadline end) {
-  for (const PodPtr& pod : parts_.cluster->Pods()) {
+  for (const PodPtr& pod : KnownPods()) {
     if (pod->node == options_.node && pod->Pending() && pod->bind_phase == device::kPhaseAllocating &&
         !pod->grant_error.empty()) {
-      MarkFailed(*pod, pod->grant_error, end);
+      MarkFailed(*pod, "AllocateFailed", pod->grant_error, end);
     }
   }
 }
 
 std::vector<std::string> Allocator::Prefer(const PreferredRequest& request) {
   const std::lock_guard lock(mutex_);
+  TakeOver();
   const Resolution found = Find(request.must_include, request.size, Look::kWatchFirst, net::After(options_.budget));
+  if (found.recorded != nullptr) {
+    // The same slots tell in Allocate whose they are.
+    const std::vector<std::string> available = Sorted(request.available);
+    const std::vector<std::string>& slots = found.recorded->slots;
+    if (!slots.empty() && std::includes(available.begin(), available.end(), slots.begin(), slots.end())) return slots;
+    return PreferSlots(request.available, request.must_include, request.size, found.recorded->grant);
+  }
   if (!found.choice) return request.must_include;
   return PreferSlots(request.available, request.must_include, request.size, found.choice->grant);
 }
@@ -216,7 +294,7 @@ std::vector<std::string> Allocator::Prefer(const PreferredRequest& request) {
 Allocator::Granted Allocator::Grant(const Choice& choice, const std::vector<std::string>& slots, net::Deadline end) {
   auto response = Commit(choice, slots);
   if (!response) {
-    MarkFailed(*choice.pod, response.error().message, end);
+    MarkFailed(*choice.pod, "AllocateFailed", response.error().message, end);
     return {std::move(response)};
   }
   if (const kube::Status published = Publish(*choice.pod, end); !published) {
@@ -225,7 +303,7 @@ Allocator::Granted Allocator::Grant(const Choice& choice, const std::vector<std:
     const bool gone = reason == kube::Reason::kNotFound || reason == kube::Reason::kConflict;
     const std::string why =
         Concat({"pod ", choice.pod->FullName(), " can not be updated: ", published.error().message});
-    if (!gone) MarkFailed(*choice.pod, why, end);
+    if (!gone) MarkFailed(*choice.pod, "AllocateFailed", why, end);
     return {base::Fail(why), gone};
   }
   const Record& record = *FindRecord(records_, choice.pod->uid, choice.container);
@@ -249,6 +327,7 @@ void Allocator::KeepOrLeave(const Record& before, Record& record) const {
   record.cache = before.cache;
   record.library = before.library;
   record.preload = before.preload;
+  record.share_file = before.share_file;
 }
 
 // On disk before anything else is told: from here on the grant is taken, whatever happens to us.
@@ -269,6 +348,7 @@ base::Result<Response> Allocator::Commit(const Choice& choice, const std::vector
   });
   Supersede(records, record.slots, record.owner.uid);
   records.push_back(record);
+  Materialise(*choice.pod, records, record.given_at);
   HAMI_TRY(Save(std::move(records)));
   if (const base::Status made = parts_.folders->Make(record, SettingsOf(choice, cards->settings, *limits)); !made) {
     TakeBack(*choice.pod, choice.container);
@@ -287,7 +367,9 @@ kube::Status Allocator::Confirm(const PodView& pod, net::Deadline end) {
 kube::Status Allocator::Publish(const PodView& pod, net::Deadline end) {
   const Desired desired = DesiredAnnotations(pod, records_);
   // Nothing to write means that nobody says whether the pod is still there.
-  const kube::Status patched = desired.changes.empty() ? Confirm(pod, end) : Patch(KeyOf(pod), desired.changes, end);
+  const kube::Status patched = desired.changes.empty()
+                                   ? Confirm(pod, end)
+                                   : Patch(KeyOf(pod), WithSeal(pod, desired.changes, options_.rules), end);
   if (!patched || !desired.finished) return patched;
   // The pod has its devices by now. A lock that stays is taken away by Tend.
   if (const kube::Status released = ReleaseLockOf(pod, end); !released) {
@@ -306,9 +388,9 @@ void Allocator::TakeBack(const PodView& pod, int container) {
   if (const base::Status saved = Save(std::move(records)); !saved) base::LogError(saved.error());
 }
 
-void Allocator::MarkFailed(const PodView& pod, const std::string& why, net::Deadline end) {
+void Allocator::MarkFailed(const PodView& pod, const char* event, const std::string& why, net::Deadline end) {
   base::LogError(Concat({"allocate: pod=", pod.FullName(), " failed: ", why}));
-  parts_.cluster->Warn(KeyOf(pod), "AllocateFailed", why);
+  parts_.cluster->Warn(KeyOf(pod), event, why);
   const device::StringMap changes = {{device::kBindPhase, device::kPhaseFailed}, {kAllocateFailure, why}};
   if (const kube::Status marked = Patch(KeyOf(pod), changes, end); !marked) {
     base::LogWarning(Concat({"pod ", pod.FullName(), " is marked as failed later: ", marked.error().message}));
@@ -339,8 +421,15 @@ kube::Status Allocator::ReleaseLockOf(const PodView& pod, net::Deadline end) {
   const auto text = parts_.cluster->Lock();
   if (!text) return {};
   const auto owner = ReadLock(*text);
-  if (!owner || owner->ns != pod.ns || owner->name != pod.name) return {};
-  return parts_.cluster->ReleaseLock(*text, OneCall(end));
+  // A lock that names nobody is that of the only pod on its way, as HAMi before 2.x has it.
+  if (!owner) return parts_.cluster->ReleaseLock(*text, OneCall(end));
+  if (owner->ns != pod.ns || owner->name != pod.name) return {};
+  // One of the same name that came since has it now.
+  const std::vector<PodPtr> pods = KnownPods();
+  const bool succeeded = std::any_of(pods.begin(), pods.end(), [&](const PodPtr& other) {
+    return other->ns == pod.ns && other->name == pod.name && other->uid != pod.uid && !other->Ended();
+  });
+  return succeeded ? kube::Status() : parts_.cluster->ReleaseLock(*text, OneCall(end));
 }
 
 }  // namespace hami::plugin

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct AllocatorOptions {
   net::Duration call_timeout = std::chrono::seconds(2);  // each of them
   net::Duration retry_pause = std::chrono::milliseconds(50);
   std::function<std::int64_t()> unix_time;
+  OriginRules rules;
 };
 
 // The parts must outlive the allocator.
@@ -75,11 +77,17 @@ class Allocator {
   };
   static constexpr net::Duration kToldFor = std::chrono::seconds(5);
   static constexpr net::Duration kListedFor = std::chrono::seconds(5);
+  // The kubelet asks for all containers of a pod at once.
+  static constexpr net::Duration kToldAgainFor = std::chrono::minutes(1);
+  // A lock without an owner, of HAMi before 2.x, while nobody is on its way.
+  static constexpr std::int64_t kNamelessFor = 60;  // seconds
   // A pod that the kubelet has seen is on its way to our watch, too; asking takes longer than that.
   static constexpr net::Duration kWatchPatience = std::chrono::milliseconds(20);
 
   // All with mutex_ held. A deadline is that of the whole allocation, or of the whole tending.
   std::vector<PodPtr> KnownPods();
+  // Pods whose rows stand at the places of others as they are meant.
+  std::vector<PodPtr> InPlace(std::vector<PodPtr> pods) const;
   bool KnowsEveryOwner(const std::vector<PodPtr>& pods) const;
   enum class Look { kWatchFirst, kAsk };
   Resolution Find(const std::vector<std::string>& slots, std::size_t size, Look look, net::Deadline end);
@@ -90,12 +98,15 @@ class Allocator {
     bool pod_is_gone = false;  // it was known from the watch only
   };
   Granted Grant(const Choice& choice, const std::vector<std::string>& slots, net::Deadline end);
+  // What was recorded, for a kubelet that asks once more, perhaps for other slots.
+  base::Result<Response> AnswerAgain(Record record, const std::vector<std::string>& slots);
+  base::Error Refuse(const Stranger& stranger, net::Deadline end);
   base::Result<Response> Commit(const Choice& choice, const std::vector<std::string>& slots);
   void KeepOrLeave(const Record& before, Record& record) const;
   kube::Status Confirm(const PodView& pod, net::Deadline end);
   kube::Status Publish(const PodView& pod, net::Deadline end);
   void TakeBack(const PodView& pod, int container);
-  void MarkFailed(const PodView& pod, const std::string& why, net::Deadline end);
+  void MarkFailed(const PodView& pod, const char* event, const std::string& why, net::Deadline end);
   void FailUnreadable(net::Deadline end);
 
   base::Status SettleWith(const std::vector<PodPtr>& pods, const std::optional<Holdings>& holdings,
@@ -103,12 +114,15 @@ class Allocator {
   void ReportExchanges(const std::vector<Exchange>& exchanges);
   bool LinkFolders();
   bool MendPods(const std::vector<PodPtr>& pods, net::Deadline end);
+  bool MendNamelessLock(const std::string& text, const std::vector<PodPtr>& pods, net::Deadline end);
   bool MendLock(const std::vector<PodPtr>& pods, net::Deadline end);
   std::optional<Holdings> AskKubelet(net::Deadline end);
 
   kube::Status Patch(const PodKey& pod, const device::StringMap& changes, net::Deadline end);
   kube::Status ReleaseLockOf(const PodView& pod, net::Deadline end);
   base::Status Save(Records records);
+  // What another plugin of this node saved, while the one takes over from the other.
+  void TakeOver();
   net::Deadline OneCall(net::Deadline end) const;
 
   const AllocatorParts parts_;
@@ -120,6 +134,11 @@ class Allocator {
   // What the API server listed last, for the pods that the watch has not shown yet.
   std::vector<PodPtr> listed_;
   net::Deadline listed_until_{};
+  std::set<std::string> passed_;                      // uids of pods that were refused as never placed
+  std::map<ContainerKey, net::Deadline> told_again_;  // of running pods, for which the kubelet asked anew
+  // The lock, if it names nobody, and since when it is the same.
+  std::string nameless_lock_;
+  std::int64_t nameless_since_ = 0;
 };
 
 }  // namespace hami::plugin

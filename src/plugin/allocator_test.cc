@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "device/annotations.h"
-#include "plugin/allocation_world_test.h"
+#include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
 namespace {
@@ -219,6 +219,97 @@ TEST_F(AllocatorTest, GivenTwoContainersWhenTheSecondFailsThenThePodIsFailedAsAW
   EXPECT_THAT(world_.folders, IsEmpty());
 }
 
+// A pod that the watch has shown to be gone is no candidate, however lately it was listed: its successor is served.
+TEST_F(AllocatorTest, DeletedPodThatWasListed_IsNoCandidate) {
+  PodView bad = BoundPod("web-0", {{{"GPU-of-another-life", "NVIDIA", 1000, 0}}}, 1);
+  bad.to_allocate[0].push_back(ShareOf(1, 1000));  // two devices
+  bad.allocated = bad.to_allocate;
+  bad.asks = {AskFor(bad.allocated[0])};
+  world_.Add(bad);
+  Lock("web-0");
+  EXPECT_FALSE(allocator_->Allocate({kSlot})) << "it is listed";
+  world_.api.clear();
+  world_.lagging = true;
+  world_.Deliver();
+  PodView next = BoundPod("web-0", kOne, 2);
+  next.uid = "uid-next";
+  world_.Add(next);
+  world_.Deliver();
+  MustAllocate({kSlot});
+  EXPECT_EQ(world_.reads, 1) << "only for the first";
+  EXPECT_EQ(world_.api.at("uid-next").bind_phase, device::kPhaseSuccess);
+}
+
+// The lock says a name, and two pods may have had it.
+TEST_F(AllocatorTest, FailedPredecessor_DoesNotTakeTheLockOfItsSuccessor) {
+  PodView old = BoundPod("web-0", kOne, 1);
+  old.grant_error = "missing fields";
+  old.deleting = true;
+  world_.Add(old);
+  PodView next = BoundPod("web-0", {{ShareOf(0, 1000), ShareOf(1, 1000)}}, 2);
+  next.uid = "uid-next";
+  world_.Add(next);
+  Lock("web-0");
+  EXPECT_FALSE(allocator_->Allocate({kSlot}));
+  EXPECT_EQ(world_.Pod("web-0").bind_phase, device::kPhaseFailed);
+  EXPECT_TRUE(world_.lock);
+}
+
+TEST_F(AllocatorTest, LockOfAPodThatIsGone_GoesThoughItWasListed) {
+  world_.lagging = true;
+  world_.Add(BoundPod("a", {{ShareOf(0, 1000), ShareOf(1, 1000)}}));
+  Lock("a");
+  EXPECT_FALSE(allocator_->Allocate({kSlot}));
+  world_.Deliver();
+  world_.api.clear();
+  world_.Deliver();
+  allocator_->Tend();
+  EXPECT_FALSE(world_.lock);
+}
+
+// Its record stays for a minute, and what is known of it is known.
+TEST_F(AllocatorTest, ServedPodThatIsDeleted_MakesNobodyAsk) {
+  world_.Add(BoundPod("a", kOne));
+  MustAllocate({kSlot});
+  world_.lagging = true;
+  world_.Deliver();
+  world_.api.clear();
+  world_.Add(BoundPod("b", kOne));
+  world_.Deliver();
+  world_.reads = 0;
+  MustAllocate({SlotId(CardName(0), 1)});
+  EXPECT_EQ(world_.reads, 0);
+}
+
+// HAMi before 2.x writes no owner into the lock.
+TEST_F(AllocatorTest, LockWithoutAnOwner_GoesWithTheServedPodOrInTime) {
+  world_.lock = "2026-08-01T10:00:00Z";
+  world_.Add(BoundPod("a", kOne));
+  MustAllocate({kSlot});
+  EXPECT_FALSE(world_.lock);
+  world_.lock = "2026-08-01T10:01:00Z";
+  allocator_->Tend();
+  EXPECT_TRUE(world_.lock) << "its pod may be on its way";
+  world_.now += 59;
+  allocator_->Tend();
+  EXPECT_TRUE(world_.lock);
+  world_.now += 1;
+  allocator_->Tend();
+  EXPECT_FALSE(world_.lock);
+}
+
+TEST_F(AllocatorTest, LockOwnerWithoutAnyGrant_IsMarkedWhenItFailed) {
+  PodView pod = BoundPod("a", {});
+  world_.Add(pod);
+  Lock("a");
+  allocator_->Tend();
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseAllocating);
+  world_.Pod("a").status_phase = "Failed";
+  allocator_->Tend();
+  EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseFailed);
+  EXPECT_FALSE(world_.lock);
+}
+
 // A5
 TEST_F(AllocatorTest, GivenAnotherVendorsPartWhenOursIsDoneThenPhaseAndLockWaitForIt) {
   PodView pod = BoundPod("a", kOne);
@@ -349,6 +440,20 @@ TEST_F(AllocatorTest, GivenADeathAfterTheRecordWhenItComesBackThenTheGrantIsTake
   EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseFailed);
   EXPECT_FALSE(world_.lock);
   EXPECT_THAT(allocator_->records(), IsEmpty());
+}
+
+// While one plugin takes over from another both look after the same records.
+TEST_F(AllocatorTest, RecordsOfAnotherPlugin_AreTakenOver) {
+  world_.Add(BoundPod("a", kOne));
+  MustAllocate({kSlot});
+  world_.Hold("a", "c0", {kSlot});
+  const std::unique_ptr<Allocator> other = world_.NewAllocator(false);
+  world_.Add(BoundPod("b", kOne));
+  ASSERT_TRUE(other->Allocate({SlotId(CardName(0), 1)}));
+  world_.Hold("b", "c0", {SlotId(CardName(0), 1)});
+  world_.others_saved = true;
+  allocator_->Tend();
+  EXPECT_EQ(allocator_->records().size(), 2u);
 }
 
 TEST_F(AllocatorTest, GivenRecordsThatCanNotBeReadWhenItStartsThenItRefuses) {

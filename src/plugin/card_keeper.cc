@@ -96,6 +96,8 @@ void CardKeeper::Core::ReloadConfig() {
     // Remembered even if it is wrong, so that it is judged once.
     texts = *loaded;
     auto config = ParseNodeConfig(texts, options);
+    const std::string objection = config ? state.Objection(*config) : std::string();
+    if (!objection.empty()) config = base::Fail(objection);
     if (config) {
       state.Configure(*std::move(config));
       last_config_error.clear();
@@ -126,6 +128,9 @@ void CardKeeper::Core::Settle() {
   registration.answer_handshake = options.answer_handshake;
   if (cards.left_out != board->Current()->left_out) {
     for (const std::string& line : cards.left_out) base::LogWarning(line);
+  }
+  if (const auto before = board->Current(); hooks.before_cards && (!before->ready || before->cards != cards.cards)) {
+    hooks.before_cards(cards);
   }
   board->Publish(cards);
   if (hooks.on_registration) hooks.on_registration(registration);
@@ -293,6 +298,7 @@ void CardKeeper::Stop() {
     core_->changed.notify_all();
     ended = core_->changed.wait_for(lock, core_->times.stop_grace, [&] { return core_->running == 0; });
     core_->board = nullptr;
+    core_->hooks.before_cards = nullptr;
     core_->hooks.on_registration = nullptr;
     core_->hooks.on_event = nullptr;
   }

@@ -36,6 +36,8 @@ struct KeeperTimes {
 
 struct KeeperHooks {
   // Called with a lock held, on whichever thread found the news: short, and without calling back.
+  // Before anybody is told of CARDS.
+  std::function<void(const Cards& cards)> before_cards;
   std::function<void(const Registration& registration)> on_registration;
   std::function<void(const NodeEvent& event)> on_event;
   std::function<UnixSeconds()> clock;  // default: the system's

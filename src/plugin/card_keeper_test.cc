@@ -74,6 +74,12 @@ class Bench {
     return registrations_;
   }
 
+  // How many cards were about to be told of, and how many were told of then.
+  std::vector<std::pair<std::size_t, std::size_t>> prepared() {
+    const std::scoped_lock lock(mutex_);
+    return prepared_;
+  }
+
   CardBoard board;
   std::atomic<UnixSeconds> now = 1000;
 
@@ -81,6 +87,10 @@ class Bench {
   KeeperHooks Hooks() {
     KeeperHooks hooks;
     hooks.clock = [this] { return now.load(); };
+    hooks.before_cards = [this](const Cards& cards) {
+      const std::scoped_lock lock(mutex_);
+      prepared_.emplace_back(cards.cards.size(), board.Current()->cards.size());
+    };
     hooks.on_registration = [this](const Registration& registration) {
       const std::scoped_lock lock(mutex_);
       registration_ = registration;
@@ -96,6 +106,7 @@ class Bench {
   std::condition_variable changed_;
   Registration registration_;
   int registrations_ = 0;
+  std::vector<std::pair<std::size_t, std::size_t>> prepared_;
   std::vector<NodeEvent> events_;
 
  public:
@@ -136,6 +147,20 @@ class CardKeeperTest : public ::testing::Test {
   fs::path folder_;
   Options options_;
 };
+
+// Files that name the GPUs are there before a slot on one can be asked for, and are not written at every look.
+TEST_F(CardKeeperTest, Cards_ArePreparedForBeforeTheyAreTold) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              Bench bench(options_);
+              CHECK_OR(1, bench.keeper.Start());
+              bench.keeper.SeeNode({}, {});
+              CHECK_OR(2, bench.Await([&] { return bench.board.Current()->cards.size() == 2; }));
+              const int looks = bench.registrations();
+              CHECK_OR(3, bench.Await([&] { return bench.registrations() > looks + 3; }));
+              CHECK_OR(4, (bench.prepared() == std::vector<std::pair<std::size_t, std::size_t>>{{2, 0}}));
+              return 0;
+            }));
+}
 
 TEST_F(CardKeeperTest, GivenTwoGpus_WhenStarted_ThenTheyAreOfferedAsSoonAsTheNodeIsSeen) {
   EXPECT_EQ(0, simgpu::InChild([&] {

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,13 +64,14 @@ base::Status WriteCdiSpecs(const std::vector<CdiSpec>& specs, const std::string&
 class CdiFolder {
  public:
   CdiFolder(const Options& options, std::string path) : options_(options), path_(std::move(path)) {}
-  // Nothing to do where no container is told of devices in this way, and while the GPUs are not known.
+  // Nothing to do where no container is told of devices in this way, and while the GPUs are not known. Thread-safe.
   void Refresh(const Cards& cards);
   const std::string& path() const { return path_; }
 
  private:
   const Options& options_;
   const std::string path_;
+  std::mutex mutex_;
   std::string trouble_;  // as it was told
 };
 

@@ -148,6 +148,7 @@ void CdiFolder::Refresh(const Cards& cards) {
     return strategy == ListStrategy::kCdiAnnotations || strategy == ListStrategy::kCdiCri;
   });
   if (!wanted || !cards.ready) return;
+  const std::scoped_lock lock(mutex_);
   const base::Status written = WriteCdiSpecs(MakeCdiSpecs(cards, FindDriverFiles(options_), options_), path_);
   std::string trouble = written ? std::string() : written.error().message;
   if (!written && trouble != trouble_) base::LogError(written.error());

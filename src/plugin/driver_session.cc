@@ -24,6 +24,7 @@ void DriverSession::End() {
     gap_ = true;
   }
   watched_.clear();
+  deaf_.clear();
   library_.reset();
   // The session ends with its last user, and only a session that begins anew sees the GPUs of today. Whoever waits for
   // XIDs lets go at the end of its slice.
@@ -72,8 +73,15 @@ void DriverSession::WatchXidsOf(const std::vector<nvml::Device>& devices) {
   for (const nvml::Device& device : devices) {
     if (device.uuid.empty() || watched_.contains(device.uuid)) continue;
     const auto registered = watch->Register(device.uuid);
-    if (registered || device.condition == nvml::Condition::kAnswers) watched_[device.uuid] = registered.value_or(false);
-    if (!registered) base::LogWarning(registered.error().message);
+    if (registered) {
+      watched_[device.uuid] = *registered;
+      if (deaf_.erase(device.uuid) > 0) base::LogInfo(device.uuid + ": its XID events are heard from now on");
+      continue;
+    }
+    // At each look once more; meanwhile its counters are read. The same trouble is said once.
+    std::string& said = deaf_[device.uuid];
+    if (said != registered.error().message) base::LogWarning(registered.error().message + "; trying again");
+    said = registered.error().message;
   }
   const std::scoped_lock lock(mutex_);
   xids_ = std::move(watch);

@@ -47,6 +47,7 @@ class DriverSession {
   std::optional<nvml::Library> library_;
   std::optional<std::set<std::string>> kernel_gpus_;  // when the session began
   std::map<std::string, bool> watched_;               // by UUID: whether its XIDs are heard, or never will be
+  std::map<std::string, std::string> deaf_;           // by UUID: why not yet, as it was said
 
   mutable std::mutex mutex_;
   std::shared_ptr<nvml::XidWatch> xids_;

@@ -131,5 +131,22 @@ TEST_F(DriverSessionTest, GivenXidsThatMayHaveBeenMissed_WhenRead_ThenTheReading
             }));
 }
 
+// A GPU whose events cannot be had once is asked again, and is read like one that reports none until then.
+TEST_F(DriverSessionTest, EventsThatFailOnce_AreHadLater) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              CHECK_OR(1, Inject("fault call=nvmlDeviceRegisterEvents device=1 error=unknown count=2"));
+              DriverSession session({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "none");
+              const auto first = session.Read(false);
+              const std::string deaf = first ? first->devices[1].uuid : "";
+              CHECK_OR(2, first && first->unheard.contains(deaf));
+              CHECK_OR(3, session.Read(false)->unheard == std::set<std::string>{deaf});
+              CHECK_OR(4, session.Read(false)->unheard.empty());
+              CHECK_OR(5, Inject("xid device=1 code=79"));
+              const auto event = session.NextXid(0);
+              CHECK_OR(6, event && *event && (*event)->uuid == deaf && (*event)->code == 79);
+              return 0;
+            }));
+}
+
 }  // namespace
 }  // namespace hami::plugin

@@ -13,8 +13,8 @@
 
 #include "base/log.h"
 #include "device/annotations.h"
-#include "plugin/allocation_world_test.h"
 #include "plugin/preferred.h"
+#include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
 namespace {
@@ -79,7 +79,7 @@ class Node {
         if (Charged(uuid).second + slots[uuid] >= kSlotsPerCard) continue;
         extra[uuid] += shape.memory;
         ++slots[uuid];
-        row.push_back(ShareOf(card, shape.memory));
+        row.push_back(ShareOf(card, shape.memory, 100 / kSlotsPerCard));
       }
       if (static_cast<int>(row.size()) < count) return;  // no room
     }

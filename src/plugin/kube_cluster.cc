@@ -16,6 +16,9 @@ namespace json = base::json;
 using kube::Reason;
 
 constexpr const char* kComponent = "hami-device-plugin";
+// Longer than a list is used after it was asked for.
+constexpr net::Duration kGoneFor = std::chrono::minutes(2);
+constexpr int kReleaseTries = 5;
 // "hami.io/mutex.lock" in a JSON pointer.
 constexpr const char* kLockPointer = "/metadata/annotations/hami.io~1mutex.lock";
 
@@ -47,6 +50,7 @@ KubeCluster::KubeCluster(kube::Client& client, std::string node, std::function<v
       on_change_(std::move(on_change)),
       pods_(ReadPodView,
             [this](const auto& before, const auto& after) {
+              SeePod(before, after);
               if (!before || !after || *before != *after) Changed();
             }),
       pods_source_(client_, kube::kPods, "", PodsOf(node_)),
@@ -72,6 +76,39 @@ void KubeCluster::SeeLock(std::optional<std::string> text) {
   }
   Changed();
 }
+
+// A pod made anew under the same name may follow without a word of the first one's end.
+void KubeCluster::SeePod(const PodPtr& before, const PodPtr& after) {
+  const bool synced = pods_reflector_.synced();
+  const std::scoped_lock lock(mutex_);
+  if (before && (!after || before->uid != after->uid)) {
+    arrivals_.erase(before->uid);
+    const net::Deadline now = net::Clock::now();
+    std::erase_if(gone_, [now](const auto& gone) { return gone.second < now; });
+    gone_[before->uid] = now + kGoneFor;
+  }
+  // The first list says nothing of the order in which they came.
+  if (after && synced && (!before || before->uid != after->uid)) arrivals_[after->uid] = changes_ + 1;
+}
+
+bool KubeCluster::IsGone(const std::string& uid) {
+  const std::scoped_lock lock(mutex_);
+  return gone_.contains(uid);
+}
+
+std::vector<PodPtr> KubeCluster::InOrder(std::vector<PodPtr> pods) {
+  const std::scoped_lock lock(mutex_);
+  for (PodPtr& pod : pods) {
+    const auto found = arrivals_.find(pod->uid);
+    if (found == arrivals_.end()) continue;
+    PodView placed = *pod;
+    placed.arrival = found->second;
+    pod = std::make_shared<const PodView>(std::move(placed));
+  }
+  return pods;
+}
+
+std::vector<PodPtr> KubeCluster::Pods() { return InOrder(pods_.All()); }
 
 void KubeCluster::Changed() {
   {
@@ -111,7 +148,7 @@ kube::Result<std::vector<PodPtr>> KubeCluster::ListPods(net::Deadline deadline) 
   sink.restart = [&] { pods.clear(); };
   const auto listed = client_.List(kube::kPods, "", {PodsOf(node_)}, sink, {&stop_, Left(deadline)});
   if (!listed) return tl::unexpected(listed.error());
-  return pods;
+  return InOrder(std::move(pods));
 }
 
 kube::Result<PodPtr> KubeCluster::GetPod(const std::string& ns, const std::string& name, net::Deadline deadline) {
@@ -138,12 +175,17 @@ kube::Status KubeCluster::PatchPod(const PodKey& pod, const device::StringMap& a
 kube::Status KubeCluster::ReleaseLock(const std::string& value, net::Deadline deadline) {
   const json::value patch = json::array{{{"op", "test"}, {"path", kLockPointer}, {"value", value}},
                                         {{"op", "remove"}, {"path", kLockPointer}}};
-  const auto done = client_.Patch(kube::kNodes, "", node_, kube::PatchType::kJson, patch, {&stop_, Left(deadline)});
-  if (done) return {};
-  // The test failed: somebody else's lock, or none, which is what we wanted. A node that is gone has none, either.
-  const Reason reason = done.error().reason;
-  if (reason == Reason::kInvalid || reason == Reason::kConflict || reason == Reason::kNotFound) return {};
-  return tl::unexpected(done.error());
+  for (int left = kReleaseTries;; --left) {
+    const auto done = client_.Patch(kube::kNodes, "", node_, kube::PatchType::kJson, patch, {&stop_, Left(deadline)});
+    if (done) return {};
+    // The test failed: somebody else's lock, or none, which is what we wanted. A node that is gone has none, either.
+    const Reason reason = done.error().reason;
+    if (reason == Reason::kInvalid || reason == Reason::kNotFound) return {};
+    // Something else of the node was written at the same moment; the lock is as it was.
+    if (reason != Reason::kConflict || left == 1 || net::Clock::now() >= deadline) {
+      return tl::unexpected(done.error());
+    }
+  }
 }
 
 void KubeCluster::Warn(const PodKey& pod, std::string_view reason, std::string_view message) {

@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,9 +33,10 @@ class KubeCluster final : public Cluster {
   // What the node says now; nothing: there is no lock.
   void SeeLock(std::optional<std::string> text);
 
-  std::vector<PodPtr> Pods() override { return pods_.All(); }
+  std::vector<PodPtr> Pods() override;
   std::optional<std::string> Lock() override;
   bool Synced() override;
+  bool IsGone(const std::string& uid) override;
   std::uint64_t Changes() override;
   bool AwaitChange(std::uint64_t seen, net::Deadline deadline) override;
   kube::Result<std::vector<PodPtr>> ListPods(net::Deadline deadline) override;
@@ -45,6 +47,9 @@ class KubeCluster final : public Cluster {
 
  private:
   void Changed();
+  void SeePod(const PodPtr& before, const PodPtr& after);
+  // PODS as they are, with their places in the order of the watch.
+  std::vector<PodPtr> InOrder(std::vector<PodPtr> pods);
 
   kube::Client& client_;
   const std::string node_;
@@ -57,6 +62,8 @@ class KubeCluster final : public Cluster {
   std::uint64_t changes_ = 0;
   bool node_seen_ = false;
   std::optional<std::string> lock_;
+  std::map<std::string, std::uint64_t> arrivals_;  // by uid, of the pods that came after the first list
+  std::map<std::string, net::Deadline> gone_;      // uids of pods that are no more; until when it is remembered
   net::Canceller stop_;
   kube::EventRecorder events_;
 };

@@ -56,7 +56,10 @@ void Choose(const Words& available, const Words& must, const device::ContainerGr
 void Hold(const Words& asked, const Words& held, const device::ContainerGrant& grant) {
   const std::vector<plugin::PodPtr> pods = {std::make_shared<const plugin::PodView>(Pod("a", grant)),
                                             std::make_shared<const plugin::PodView>(Pod("b", grant))};
-  plugin::Situation situation{"node", pods, {}, true};
+  plugin::Situation situation;
+  situation.node = "node";
+  situation.pods = pods;
+  situation.concurrent = true;
   const plugin::Resolution found = plugin::Resolve(asked, asked.size(), situation, {});
   if (found.choice) Check(found.choice->grant.size() == asked.size() && found.choice->container == 0);
   plugin::Record record;

@@ -8,25 +8,29 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <thread>
 
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "device_plugin.grpc.pb.h"
-#include "plugin/allocation_world_test.h"
-#include "plugin/fake_kubelet_test.h"
 #include "plugin/kubelet_client.h"
 #include "plugin/serving.h"
+#include "plugin/testing/allocation_world.h"
+#include "plugin/testing/fake_kubelet.h"
 
 namespace hami::plugin {
 namespace {
@@ -212,6 +216,64 @@ TEST_F(KubeletTest, GivenAFolderThatWasReplacedWhenAKubeletStartsInItThenItHears
   }
   kubelet_ = std::make_unique<FakeKubelet>(folder_.path());
   EXPECT_TRUE(kubelet_->WaitForRegistrations(1));
+}
+
+// The one that starts takes over, and its predecessor does not take the resource back.
+TEST_F(KubeletTest, TwoPluginsOfOneResource_DoNotFight) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  std::vector<std::string> told;
+  ServingOptions options;
+  options.kubelet_socket = folder_.path() + "/kubelet.sock";
+  options.folder = folder_.path();
+  options.resource_name = [] { return std::string("nvidia.com/gpu"); };
+  options.preferred_allocation = [] { return true; };
+  options.on_trouble = [&](const std::string& trouble) { told.push_back(trouble); };
+  KubeletBackend backend;
+  backend.board = &board_;
+  {
+    Serving second(options, backend);
+    second.Start([](const base::Error&) {});
+    ASSERT_TRUE(kubelet_->WaitForRegistrations(2));
+    const std::string endpoint = kubelet_->registrations().back().endpoint();
+    EXPECT_NE(endpoint, "nvidia-gpu.sock");
+    SlotWatcher watcher(folder_.path() + "/" + endpoint);
+    EXPECT_THAT(watcher.Next(), SizeIs(4));
+    serving_->Look();
+    SlotWatcher first(folder_.path() + "/nvidia-gpu.sock");
+    EXPECT_THAT(first.Next(), SizeIs(4)) << "what it served before it goes on serving";
+    second.Stop();
+  }
+  EXPECT_THAT(told, ElementsAre(HasSubstr("another device plugin serves nvidia.com/gpu")));
+  EXPECT_THAT(kubelet_->registrations(), SizeIs(2));
+}
+
+// HAMi's plugin takes our name: that is said, and nothing of it is undone until that one ends.
+TEST_F(KubeletTest, SocketTakenByAnother_IsSaidAndLeftAlone) {
+  Serve();
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
+  const std::string socket = folder_.path() + "/nvidia-gpu.sock";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  socket.copy(address.sun_path, sizeof address.sun_path - 1);
+  {
+    const base::Fd other(::socket(AF_UNIX, SOCK_STREAM, 0));
+    // At no time there is none: it is made beside, and renamed.
+    sockaddr_un beside = address;
+    std::strcat(beside.sun_path, ".new");
+    ASSERT_EQ(::bind(other.get(), reinterpret_cast<const sockaddr*>(&beside), sizeof beside), 0);
+    ASSERT_EQ(::listen(other.get(), 5), 0);
+    ASSERT_EQ(::rename(beside.sun_path, socket.c_str()), 0);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (serving_->trouble().empty() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_THAT(serving_->trouble(), HasSubstr("another device plugin took over"));
+    EXPECT_FALSE(serving_->registered());
+    EXPECT_THAT(kubelet_->registrations(), SizeIs(1));
+  }
+  serving_->Look();
+  EXPECT_TRUE(kubelet_->WaitForRegistrations(2)) << "that one ended";
 }
 
 // L1: nothing of an earlier life stays.

@@ -29,7 +29,29 @@ std::string HashOf(std::string_view content) {
   return text.data();
 }
 
+// A runtime that is to mount a file that is not there makes a folder of its name.
+base::Status MakeWay(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(path, error))) return {};
+  if (fs::remove(path, error)) return {};
+  return base::Fail(path + " is a folder, and not an empty one", "remove it; this program puts a file there");
+}
+
+bool Preloads(const std::string& list, const std::string& line) {
+  const auto listed = base::ReadFile(list, line.size() + 1);
+  return listed && *listed == line;
+}
+
 }  // namespace
+
+std::string MissingFrom(const std::string& folder, const std::string& library) {
+  std::error_code error;
+  const std::string plain = folder + "/libvgpu.so";
+  if (!fs::is_regular_file(fs::symlink_status(library, error))) return library + " is not there";
+  if (fs::read_symlink(plain, error) != fs::path(library).filename()) return plain + " is not ours";
+  if (!Preloads(folder + "/ld.so.preload", plain + "\n")) return folder + "/ld.so.preload does not name " + plain;
+  return {};
+}
 
 base::Result<std::string> InstallLibrary(const std::string& source, const std::string& folder) {
   const auto content = base::ReadLinkedFile(source, kMostLibraryBytes);
@@ -38,15 +60,17 @@ base::Result<std::string> InstallLibrary(const std::string& source, const std::s
   const std::string name = kOurs + HashOf(*content);
   const std::string path = Concat({folder, "/", name});
   const auto present = base::ReadFile(path, kMostLibraryBytes);
+  HAMI_TRY(MakeWay(path));
   if (!present || *present != *content) HAMI_TRY(base::ReplaceFile(path, *content, 0755));
 
   const std::string plain = folder + "/libvgpu.so";
   std::error_code error;
+  HAMI_TRY(MakeWay(plain));
   if (fs::read_symlink(plain, error) != name) HAMI_TRY(base::ReplaceLink(plain, name));
   const std::string list = folder + "/ld.so.preload";
   const std::string line = plain + "\n";
-  const auto listed = base::ReadFile(list, line.size() + 1);
-  if (!listed || *listed != line) HAMI_TRY(base::ReplaceFile(list, line, 0644));
+  HAMI_TRY(MakeWay(list));
+  if (!Preloads(list, line)) HAMI_TRY(base::ReplaceFile(list, line, 0644));
   return path;
 }
 

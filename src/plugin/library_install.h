@@ -18,6 +18,9 @@ namespace hami::plugin {
 // libvgpu.so becomes a link to it, for whoever looks for HAMi's name.
 base::Result<std::string> InstallLibrary(const std::string& source, const std::string& folder);
 
+// Why what containers mount of FOLDER is not as InstallLibrary left it; empty: it is. LIBRARY is what that returned.
+std::string MissingFrom(const std::string& folder, const std::string& library);
+
 // Removes libraries that InstallLibrary put into FOLDER, except CURRENT and those IN_USE.
 void RemoveOldLibraries(const std::string& folder, const std::string& current, const std::set<std::string>& in_use);
 

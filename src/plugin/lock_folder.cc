@@ -18,7 +18,14 @@ namespace {
 constexpr unsigned kOpenToAll = 0777;
 constexpr unsigned kOpenButSticky = 01777;  // as /tmp is
 
+constexpr const char* kRestart = "this program ends, so that it is mounted anew";
+
 }  // namespace
+
+bool IsRemoved(const std::string& folder) {
+  struct stat status {};
+  return ::stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_nlink == 0;
+}
 
 base::Status MakeLockFolder(const std::string& path) {
   HAMI_TRY(base::MakeFolders(path.substr(0, path.rfind('/')), kOpenButSticky));
@@ -33,6 +40,8 @@ base::Status MakeLockFolder(const std::string& path) {
   }
   struct stat status {};
   if (::fstat(folder.get(), &status) != 0) return base::FailErrno("can not examine " + path);
+  // A mount of what was removed on the node: nothing that is done to it here shows there.
+  if (status.st_nlink == 0) return base::Fail(path + " was removed on the node while it was mounted here", kRestart);
   if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
     return base::Fail(base::Concat({path, " belongs to user ", std::to_string(status.st_uid)}), hint);
   }

@@ -15,6 +15,9 @@ namespace hami::plugin {
 inline constexpr const char* kLockFolder = "/tmp/vgpulock";  // HAMi-core's; the name is part of the protocol
 
 // PATH is there, and open to every user.
+// Whether FOLDER is a mount of a folder that was removed since.
+bool IsRemoved(const std::string& folder);
+
 base::Status MakeLockFolder(const std::string& path);
 
 }  // namespace hami::plugin

@@ -24,6 +24,9 @@ constexpr double kMostScaling = 100;
 // 16 PiB: keeps memory × scaling inside 64 bits.
 constexpr std::int64_t kMostMemory = std::int64_t{1} << 34;
 
+bool LevelFits(const std::string& level) {
+  return level.empty() || (level.size() == 1 && level.front() >= '0' && level.front() <= '4');
+}
 bool SlotsFit(std::int64_t value) { return value >= 1 && value <= kMostSlots; }
 bool ScalingFits(double value) { return value > 0 && value <= kMostScaling; }
 constexpr const char* kSlotsRange = "must be from 1 to 256";
@@ -72,14 +75,23 @@ void CheckEntry(ConfigReader& in, const NodeEntry& entry) {
   if (entry.preconfigured_memory && (*entry.preconfigured_memory < 0 || *entry.preconfigured_memory > kMostMemory)) {
     in.Fail("preconfigureddevicememory", "must be a size in MiB");
   }
-  static const std::set<std::string> levels = {"", "0", "1", "2", "3", "4"};
-  if (entry.log_level && !levels.contains(*entry.log_level)) in.Fail("libcudaloglevel", "must be from 0 to 4");
-  if (entry.name.empty() == entry.selector.empty())
-    in.Fail("name", "either name or selector says which nodes are meant");
+  if (entry.log_level && !LevelFits(*entry.log_level)) in.Fail("libcudaloglevel", "must be from 0 to 4");
+}
+
+// For which nodes it is, every node has to know; what else is wrong with it is the business of those.
+void CheckNodes(ConfigReader& in, NodeEntry& entry, std::vector<std::string>& names) {
+  if (entry.name.empty() == entry.selector.empty()) {
+    return in.Fail("name", "either name or selector says which nodes are meant");
+  }
   if (!entry.selector.empty()) {
     const auto selector = LabelSelector::Parse(entry.selector);
-    if (!selector) in.Fail("selector", selector.error().message);
+    if (!selector) return in.Fail("selector", selector.error().message);
+  } else if (std::find(names.begin(), names.end(), entry.name) != names.end()) {
+    return in.Fail("name", base::Printable(entry.name) + " has an entry already");
+  } else {
+    names.push_back(entry.name);
   }
+  if (const auto mistake = in.TakeError()) entry.mistake = mistake->message;
 }
 
 void ReadEntry(ConfigReader& in, NodeEntry& entry, std::vector<std::string>& names) {
@@ -99,12 +111,7 @@ void ReadEntry(ConfigReader& in, NodeEntry& entry, std::vector<std::string>& nam
   if (in.Has("filterdevices")) entry.excluded.emplace();
   in.Section("filterdevices", [&](ConfigReader& inner) { ReadExclusion(inner, *entry.excluded); });
   CheckEntry(in, entry);
-  if (!entry.name.empty()) {
-    if (std::find(names.begin(), names.end(), entry.name) != names.end()) {
-      in.Fail("name", base::Printable(entry.name) + " has an entry already");
-    }
-    names.push_back(entry.name);
-  }
+  CheckNodes(in, entry, names);
 }
 
 Status ReadEntries(const YAML::Node& document, const std::string& file, std::vector<NodeEntry>& entries) {
@@ -130,11 +137,13 @@ Result<NodeSettings> Defaults(const ConfigTexts& texts, const Options& options) 
   }
   NodeSettings out;
   if (!nvidia.count_resource.empty()) out.resource_name = nvidia.count_resource;
+  if (texts.device_text) out.requests = nvidia;
+  out.requests.count_resource = out.resource_name;
   out.split_count = options.split_count.value_or(nvidia.split_count);
   out.memory_scaling = options.memory_scaling.value_or(nvidia.memory_scaling);
   out.core_scaling = options.core_scaling.value_or(nvidia.core_scaling);
   out.preconfigured_memory = nvidia.preconfigured_memory;
-  out.log_level = std::to_string(nvidia.log_level);
+  out.log_level = nvidia.log_level;
   out.numa_topology = nvidia.numa_topology;
   // Charts always write the flag, and mostly as false: only "true" says something.
   out.disable_core_limit = nvidia.disable_core_limit || options.disable_core_limit.value_or(false);
@@ -148,7 +157,7 @@ Result<NodeSettings> Defaults(const ConfigTexts& texts, const Options& options) 
   if (!ScalingFits(out.memory_scaling)) return fail("deviceMemoryScaling", kScalingRange);
   if (!ScalingFits(out.core_scaling)) return fail("deviceCoreScaling", kScalingRange);
   if (out.preconfigured_memory > kMostMemory) return fail("preConfiguredDeviceMemory", "must be a size in MiB");
-  if (nvidia.log_level < 0 || nvidia.log_level > 4) return fail("libCudaLogLevel", "must be from 0 to 4");
+  if (!LevelFits(nvidia.log_level)) return fail("libCudaLogLevel", "must be from 0 to 4");
   HAMI_TRY(CheckResourceName(options, out.resource_name));
   return out;
 }
@@ -195,6 +204,15 @@ const char* ModeName(OperatingMode mode) {
   }
 }
 
+device::NvidiaConfig HamisNames() {
+  device::NvidiaConfig names;
+  names.count_resource = "nvidia.com/gpu";
+  names.memory_resource = "nvidia.com/gpumem";
+  names.memory_percent_resource = "nvidia.com/gpumem-percentage";
+  names.core_resource = "nvidia.com/gpucores";
+  return names;
+}
+
 base::Status CheckResourceName(const Options& options, const std::string& configured) {
   if (options.resource_name.empty() || options.resource_name == configured) return {};
   return Fail(base::Concat(
@@ -216,13 +234,22 @@ Result<NodeConfig> ParseNodeConfig(const ConfigTexts& texts, const Options& opti
     if (!entries) return tl::unexpected(entries.error());
     config.entries = *std::move(entries);
   }
+  // By its name an entry is a node's for certain; for the others the labels must be known.
+  for (const NodeEntry& entry : config.entries) {
+    if (entry.name == options.node_name && !entry.mistake.empty()) return Fail(entry.mistake);
+  }
   return config;
+}
+
+std::string MistakeFor(const NodeConfig& config, const std::string& node, const Labels& labels) {
+  const NodeEntry* const entry = EntryFor(config, node, labels);
+  return entry == nullptr ? std::string() : entry->mistake;
 }
 
 NodeSettings SettingsFor(const NodeConfig& config, const std::string& node, const Labels& labels) {
   NodeSettings out = config.defaults;
   const NodeEntry* const entry = EntryFor(config, node, labels);
-  if (entry == nullptr) return out;
+  if (entry == nullptr || !entry->mistake.empty()) return out;
   Override(out.mode, entry->mode);
   Override(out.split_count, entry->split_count);
   Override(out.memory_scaling, entry->memory_scaling);

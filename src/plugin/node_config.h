@@ -30,6 +30,9 @@ struct Exclusion {
   bool operator==(const Exclusion&) const = default;
 };
 
+// The resources of HAMi's own device-config.yaml, for a node without one.
+device::NvidiaConfig HamisNames();
+
 struct NodeSettings {
   std::string resource_name = "nvidia.com/gpu";
   OperatingMode mode = OperatingMode::kHamiCore;
@@ -43,6 +46,7 @@ struct NodeSettings {
   bool disable_core_limit = false;
   Exclusion excluded;
   std::vector<device::MigAllowance> mig_allowlist;
+  device::NvidiaConfig requests = HamisNames();  // how the scheduler reads what pods ask for
   bool operator==(const NodeSettings&) const = default;
 };
 
@@ -59,6 +63,7 @@ struct NodeEntry {
   std::optional<bool> numa_topology;
   std::optional<bool> align_allocation;
   std::optional<Exclusion> excluded;
+  std::string mistake;  // what of it can not be honoured; only its own nodes go by that
 };
 
 struct NodeConfig {
@@ -79,11 +84,15 @@ struct ConfigTexts {
 // Refuses a --resource-name that is not CONFIGURED, the resourceCountName of device-config.yaml or what it defaults to.
 base::Status CheckResourceName(const Options& options, const std::string& configured);
 
+// A mistake in an entry with another node's name, or with a selector, is kept in the entry.
 base::Result<NodeConfig> ParseNodeConfig(const ConfigTexts& texts, const Options& options);
 
 // An entry with exactly this name, else the first whose selector fits LABELS, else the first whose pattern fits; else
 // the defaults.
 NodeSettings SettingsFor(const NodeConfig& config, const std::string& node, const Labels& labels);
+
+// What is wrong with the entry that is this node's; empty: nothing, or there is none.
+std::string MistakeFor(const NodeConfig& config, const std::string& node, const Labels& labels);
 
 // Reads both files named in OPTIONS. The node configuration may be absent; device-config.yaml, if named, may not.
 base::Result<ConfigTexts> LoadConfigTexts(const Options& options);

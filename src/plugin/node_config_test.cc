@@ -16,7 +16,13 @@ ConfigTexts Texts(std::optional<std::string> device, std::optional<std::string> 
   return {"device.yaml", std::move(device), "config.json", std::move(node)};
 }
 
-std::string ErrorOf(const ConfigTexts& texts, const Options& options = {}) {
+Options OfNode(const std::string& name) {
+  Options options;
+  options.node_name = name;
+  return options;
+}
+
+std::string ErrorOf(const ConfigTexts& texts, const Options& options = OfNode("n")) {
   const auto config = ParseNodeConfig(texts, options);
   return config ? "" : config.error().message;
 }
@@ -109,6 +115,36 @@ TEST(NodeConfigTest, GivenMistakes_WhenParsed_ThenTheErrorNamesFileLineAndKey) {
             "config.json:2: nodeconfig[0].name: either name or selector says which nodes are meant");
   EXPECT_EQ(ErrorOf(Texts(std::nullopt, "{\"nodeconfig\": []}\n---\n{\"nodeconfig\": []}")),
             "config.json:3: a second document, which nobody would read");
+}
+
+// Each node judges its own entry, found by name, selector or pattern.
+TEST(NodeConfigTest, MistakeOfAnotherNode_IsNotOurs) {
+  const std::string text = R"({"nodeconfig": [{"name": "a", "operatingmode": "mig"}, {"name": "b", "nonsense": 1},
+    {"selector": "pool=mig", "migstrategy": "mixed"}, {"name": "c-*", "devicesplitcount": 0},
+    {"name": "n", "devicesplitcount": 3}]})";
+  EXPECT_EQ(ErrorOf(Texts(std::nullopt, text)), "");
+  EXPECT_THAT(ErrorOf(Texts(std::nullopt, text), OfNode("a")), HasSubstr("nodeconfig[0].operatingmode: mig"));
+  EXPECT_THAT(ErrorOf(Texts(std::nullopt, text), OfNode("b")), HasSubstr("nodeconfig[1].nonsense: unknown key"));
+  const auto config = ParseNodeConfig(Texts(std::nullopt, text), OfNode("d"));
+  ASSERT_TRUE(config);
+  EXPECT_EQ(MistakeFor(*config, "n", {}), "");
+  EXPECT_EQ(MistakeFor(*config, "d", {}), "");
+  EXPECT_THAT(MistakeFor(*config, "d", {{"pool", "mig"}}), HasSubstr("nodeconfig[2].migstrategy: must be none"));
+  EXPECT_THAT(MistakeFor(*config, "c-1", {}), HasSubstr("nodeconfig[3].devicesplitcount"));
+}
+
+TEST(NodeConfigTest, EmptyLogLevel_IsNoVariable) {
+  EXPECT_EQ(ParseNodeConfig(Texts("nvidia:\n  libCudaLogLevel: \"\"\n"), {})->defaults.log_level, "");
+  EXPECT_EQ(ParseNodeConfig(Texts("nvidia:\n  libCudaLogLevel: 3\n"), {})->defaults.log_level, "3");
+  EXPECT_NE(ErrorOf(Texts("nvidia:\n  libCudaLogLevel: loud\n")), "");
+}
+
+// Requests are read as the scheduler reads them: by the same file, and by HAMi's names where there is none.
+TEST(NodeConfigTest, Requests_AreReadByTheSchedulersNames) {
+  EXPECT_EQ(ParseNodeConfig(Texts(std::nullopt), {})->defaults.requests.memory_resource, "nvidia.com/gpumem");
+  const auto config = ParseNodeConfig(Texts("nvidia:\n  resourceCountName: a/b\n  resourceMemoryName: a/m\n"), {});
+  EXPECT_EQ(config->defaults.requests.count_resource, "a/b");
+  EXPECT_EQ(config->defaults.requests.memory_resource, "a/m");
 }
 
 TEST(NodeConfigTest, GivenDefaultsOutOfRange_WhenParsed_ThenTheErrorNamesFileLineAndKey) {

@@ -15,14 +15,14 @@
 
 #include "base/fd.h"
 #include "device/annotations.h"
-#include "kube/fake_apiserver.h"
-#include "plugin/allocation_world_test.h"
+#include "kube/testing/fake_apiserver.h"
 #include "plugin/cdi.h"
-#include "plugin/fake_kubelet_test.h"
 #include "plugin/kube_cluster.h"
 #include "plugin/library_install.h"
 #include "plugin/lock_folder.h"
 #include "plugin/share_folders.h"
+#include "plugin/testing/allocation_world.h"
+#include "plugin/testing/fake_kubelet.h"
 #include "region/reader.h"
 
 namespace hami::plugin {
@@ -72,6 +72,31 @@ TEST_F(FoldersTest, GivenLimitsWhenAFolderIsMadeThenTheRegionHoldsThemByUuid) {
   EXPECT_EQ(snapshot->flags, region::kFlagFixedDevices) << "the container's own variables would count";
 }
 
+TEST_F(FoldersTest, ShareFile_ThenItSaysWhatTheEnvironmentSays) {
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1000 << 20, 30, 80ULL << 30}, {CardName(1), 2000ULL << 20, 0, 80ULL << 30}};
+  settings.priority = 0;
+  settings.core_policy = CorePolicy::kForce;
+  settings.runs_as = 4711;
+  Record record = ShareRecord("shares/x");
+  record.share_file = true;
+  const mode_t before = ::umask(077);
+  const base::Status made = folders_.Make(record, settings);
+  ::umask(before);
+  ASSERT_TRUE(made);
+  const std::string path = temp_.path() + "/shares/x/share.env";
+  EXPECT_EQ(Text(path), "CUDA_DEVICE_MEMORY_SHARED_CACHE=" + temp_.path() +
+                            "/r.cache\n"
+                            "CUDA_DEVICE_MEMORY_LIMIT_0=1048576000\nCUDA_DEVICE_SM_LIMIT_0=30\n"
+                            "CUDA_DEVICE_MEMORY_LIMIT_1=2097152000\nCUDA_DEVICE_SM_LIMIT_1=0\n"
+                            "HAMI_DEVICE_LIMITS=" +
+                            CardName(0) + "=1048576000:30," + CardName(1) +
+                            "=2097152000:0\n"
+                            "CUDA_TASK_PRIORITY=0\nGPU_CORE_UTILIZATION_POLICY=force\nCUDA_OVERSUBSCRIBE=false\n"
+                            "HAMI_FAIL_OPEN=false\nHAMI_COMMON_AREA=/run/hami-cpp/gpu-time\n");
+  EXPECT_EQ(ModeOf(path), 0644u);
+}
+
 // A8
 TEST_F(FoldersTest, GivenAPlaceThatIsTakenWhenAFolderIsMadeThenThatIsAnErrorThatNamesIt) {
   std::ofstream(temp_.path() + "/shares") << "no folder";
@@ -103,9 +128,37 @@ TEST_F(FoldersTest, GivenAShareWhenItsContainerIsKnownThenItsNameLeadsToItAndGoe
   ASSERT_TRUE(folders_.Link(record));
   const std::string name = temp_.path() + "/containers/uid-a_c0";
   EXPECT_TRUE(fs::exists(name + "/r.cache"));
+  // HAMi's monitor follows no links, and the container was told of the other place.
+  EXPECT_TRUE(fs::is_directory(fs::symlink_status(name)));
+  EXPECT_TRUE(fs::exists(temp_.path() + "/shares/x/r.cache"));
+  EXPECT_TRUE(folders_.Has(record));
   folders_.Remove(record);
+  EXPECT_FALSE(folders_.Has(record));
   EXPECT_FALSE(fs::exists(fs::symlink_status(name)));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(temp_.path() + "/shares/x")));
   EXPECT_FALSE(fs::exists(temp_.path() + "/shares/x"));
+}
+
+// It was another container's, after all: the folder goes to the other name, and one of an earlier life there goes.
+TEST_F(FoldersTest, ShareOfAnotherContainer_HasItsNameThen) {
+  RegionSettings settings;
+  settings.limits = {{CardName(0), 1 << 20, 0, 0}};
+  Record record = ShareRecord("shares/x");
+  ASSERT_TRUE(folders_.Make(record, settings));
+  ASSERT_TRUE(folders_.Link(record));
+  record.owner.uid = "uid-b";
+  fs::create_directories(temp_.path() + "/containers/uid-b_c0/old");
+  ASSERT_TRUE(folders_.Link(record));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(temp_.path() + "/containers/uid-a_c0")));
+  EXPECT_TRUE(fs::is_regular_file(temp_.path() + "/containers/uid-b_c0/r.cache"));
+  EXPECT_FALSE(fs::exists(temp_.path() + "/containers/uid-b_c0/old"));
+  EXPECT_TRUE(folders_.Has(record));
+  // Nothing outside is touched for a link that is not ours.
+  fs::remove(temp_.path() + "/shares/x");
+  fs::create_directory_symlink("../../etc", temp_.path() + "/shares/x");
+  EXPECT_FALSE(folders_.Link(record));
+  folders_.Remove(record);
+  EXPECT_TRUE(fs::exists(temp_.path() + "/containers/uid-b_c0"));
 }
 
 TEST_F(FoldersTest, GivenLeftoversWhenItStartsThenOnlyOursWithoutARecordGo) {
@@ -193,6 +246,54 @@ TEST_F(FoldersTest, GivenRecordsWhenTheyAreSavedThenANewLifeReadsThem) {
   EXPECT_EQ(*DiskRecordKeeper(temp_.path() + "/state/records.json").Load(), records);
   std::ofstream(temp_.path() + "/state/records.json") << "{";
   EXPECT_FALSE(keeper.Load());
+}
+
+TEST_F(FoldersTest, RecordsSavedByAnother_AreNotOverwritten) {
+  DiskRecordKeeper one(temp_.path() + "/records.json");
+  DiskRecordKeeper two(temp_.path() + "/records.json");
+  ASSERT_TRUE(one.Load() && two.Load());
+  ASSERT_TRUE(one.Save({ShareRecord("shares/x")}));
+  EXPECT_FALSE(one.Changed());
+  EXPECT_TRUE(two.Changed());
+  EXPECT_FALSE(two.Save({}));
+  EXPECT_EQ(two.Load()->size(), 1u);
+  EXPECT_TRUE(two.Save({}));
+  EXPECT_TRUE(one.Changed());
+}
+
+// What containers mount may be gone, or be a folder that a runtime made of a missing file.
+TEST_F(FoldersTest, InstalledFilesThatAreGone_AreMissedAndPutBack) {
+  const std::string source = temp_.path() + "/libvgpu.so";
+  const std::string folder = temp_.path() + "/vgpu";
+  std::ofstream(source) << "one";
+  const std::string library = *InstallLibrary(source, folder);
+  EXPECT_EQ(MissingFrom(folder, library), "");
+  for (const std::string& path : {folder + "/ld.so.preload", folder + "/libvgpu.so", library}) {
+    fs::remove(path);
+    EXPECT_THAT(MissingFrom(folder, library), HasSubstr(path.substr(folder.size())));
+    fs::create_directory(path);
+    EXPECT_NE(MissingFrom(folder, library), "");
+    ASSERT_TRUE(InstallLibrary(source, folder)) << path;
+    EXPECT_EQ(MissingFrom(folder, library), "");
+  }
+  fs::remove(folder + "/ld.so.preload");
+  fs::create_directories(folder + "/ld.so.preload/x");
+  const auto refused = InstallLibrary(source, folder);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("ld.so.preload is a folder, and not an empty one"));
+}
+
+// A folder that was removed while it is open, which is what a mount of it is, cannot be put back from here.
+TEST_F(FoldersTest, RemovedFolder_IsRecognised) {
+  const std::string path = temp_.path() + "/lock";
+  EXPECT_FALSE(IsRemoved(path));
+  ASSERT_TRUE(MakeLockFolder(path));
+  EXPECT_FALSE(IsRemoved(path));
+  const auto held = base::Open(path, O_RDONLY | O_DIRECTORY);
+  ASSERT_TRUE(held);
+  fs::remove(path);
+  const std::string there = "/proc/self/fd/" + std::to_string(held->get());
+  EXPECT_TRUE(IsRemoved(there));
 }
 
 TEST_F(FoldersTest, GivenALibraryWhenItIsInstalledAnewThenTheOldFileStaysAsItIsWhileInUse) {
@@ -304,99 +405,6 @@ TEST_F(FoldersTest, GivenAnImexChannelWhenItsNodeIsThereThenItIsPresent) {
   EXPECT_THAT(PresentImexChannels(options), IsEmpty());
   std::ofstream(temp_.path() + "/root/dev/nvidia-caps-imex-channels/channel0") << "";
   EXPECT_EQ(PresentImexChannels(options), std::vector<int>{0});
-}
-
-class ClusterTest : public ::testing::Test {
- protected:
-  ClusterTest() {
-    api_.Put(kube::kNodes, {{"metadata", {{"name", kNode}, {"annotations", {{device::kNodeLock, kLock}}}}}});
-    api_.Put(kube::kPods,
-             {{"metadata", {{"name", "a"}, {"namespace", "default"}, {"uid", "u1"}}}, {"spec", {{"nodeName", kNode}}}});
-    api_.Put(kube::kPods, {{"metadata", {{"name", "b"}, {"namespace", "default"}, {"uid", "u2"}}},
-                           {"spec", {{"nodeName", "node-2"}}}});
-  }
-  static net::Deadline Soon() { return net::After(std::chrono::seconds(10)); }
-
-  static constexpr const char* kLock = "2026-08-01T10:00:00Z,default,a";
-  kube::FakeApiServer api_;
-  std::unique_ptr<kube::Client> client_ = *kube::Client::Make(api_.config());
-};
-
-TEST_F(ClusterTest, GivenPodsOfTwoNodesWhenWatchedThenOnlyOursAreKnown) {
-  KubeCluster cluster(*client_, kNode, [] {});
-  const auto listed = cluster.ListPods(Soon());
-  ASSERT_TRUE(listed);
-  ASSERT_EQ(listed->size(), 1u);
-  EXPECT_EQ(listed->front()->name, "a");
-  cluster.Start();
-  cluster.SeeLock(kLock);
-  for (const net::Deadline end = Soon(); !cluster.Synced() && net::Clock::now() < end;) {
-    cluster.AwaitChange(cluster.Changes(), net::After(std::chrono::milliseconds(5)));
-  }
-  EXPECT_EQ(cluster.Pods().size(), 1u);
-}
-
-TEST_F(ClusterTest, GivenAChangeWhenItIsAwaitedThenWhoeverHasNotSeenItHearsOfItAtOnce) {
-  KubeCluster cluster(*client_, kNode, [] {});
-  const std::uint64_t before = cluster.Changes();
-  EXPECT_FALSE(cluster.AwaitChange(before, net::After(std::chrono::milliseconds(1))));
-  std::thread change([&] { cluster.SeeLock(kLock); });
-  EXPECT_TRUE(cluster.AwaitChange(before, Soon()));
-  change.join();
-  EXPECT_TRUE(cluster.AwaitChange(before, Soon())) << "also when it came first";
-  EXPECT_FALSE(cluster.AwaitChange(cluster.Changes(), net::After(std::chrono::milliseconds(1))));
-}
-
-TEST_F(ClusterTest, GivenAPodOfTheSameNameWhenAnotherUidIsPatchedThenItIsRefusedAsAConflict) {
-  KubeCluster cluster(*client_, kNode, [] {});
-  EXPECT_TRUE(cluster.PatchPod({"default", "a", "u1"}, {{"k", "v"}}, Soon()));
-  const auto refused = cluster.PatchPod({"default", "a", "u0"}, {{"k", "w"}}, Soon());
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().reason, kube::Reason::kConflict);
-}
-
-TEST_F(ClusterTest, GivenALockWhenItIsSomebodyElsesByNowThenItStays) {
-  KubeCluster cluster(*client_, kNode, [] {});
-  EXPECT_TRUE(cluster.ReleaseLock("2026-08-01T09:00:00Z,default,a", Soon()));
-  EXPECT_TRUE(
-      api_.Get(kube::kNodes, "", kNode)->at("metadata").at("annotations").as_object().contains(device::kNodeLock));
-  EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon()));
-  EXPECT_FALSE(
-      api_.Get(kube::kNodes, "", kNode)->at("metadata").at("annotations").as_object().contains(device::kNodeLock));
-  EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon())) << "none is as good";
-}
-
-TEST_F(ClusterTest, GivenTheNodesLockWhenItIsSeenThenChangesAreToldOnce) {
-  int told = 0;
-  KubeCluster cluster(*client_, kNode, [&] { ++told; });
-  EXPECT_FALSE(cluster.Synced());
-  cluster.SeeLock(std::nullopt);
-  EXPECT_EQ(told, 1) << "now it is known that there is none";
-  cluster.SeeLock(kLock);
-  cluster.SeeLock(kLock);
-  EXPECT_EQ(told, 2);
-  EXPECT_EQ(cluster.Lock(), kLock);
-  EXPECT_FALSE(cluster.Synced()) << "the pods are not known yet";
-}
-
-TEST_F(ClusterTest, GivenANodeThatIsGoneWhenItsLockIsReleasedThenThatIsDone) {
-  api_.Remove(kube::kNodes, "", kNode);
-  KubeCluster cluster(*client_, kNode, [] {});
-  EXPECT_TRUE(cluster.ReleaseLock(kLock, Soon()));
-}
-
-// A3
-TEST_F(ClusterTest, GivenAnApiServerThatHangsWhenAskedThenTheCallEndsByItsDeadline) {
-  kube::FakeFault slow;
-  slow.kind = kube::FakeFault::Kind::kDelay;
-  slow.delay = std::chrono::seconds(1);
-  slow.times = 1;
-  api_.Add(slow);
-  KubeCluster cluster(*client_, kNode, [] {});
-  const auto refused =
-      cluster.PatchPod({"default", "a", "u1"}, {{"k", "v"}}, net::After(std::chrono::milliseconds(50)));
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().reason, kube::Reason::kTimeout);
 }
 
 }  // namespace

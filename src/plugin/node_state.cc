@@ -19,7 +19,23 @@ constexpr UnixSeconds kForgetAfter = 3600;
 NodeState::NodeState(std::string node, XidPolicy policy, HealthRules rules)
     : node_(std::move(node)), policy_(std::move(policy)), book_(rules) {}
 
-void NodeState::Configure(NodeConfig config) { config_ = std::move(config); }
+std::string NodeState::Objection(const NodeConfig& config) const {
+  return node_seen_ ? MistakeFor(config, node_, labels_) : std::string();
+}
+
+void NodeState::Configure(NodeConfig config) {
+  config_ = std::move(config);
+  JudgeConfig();
+}
+
+// The labels may choose an entry that can not be honoured. Until that is mended nothing new is told.
+void NodeState::JudgeConfig() {
+  std::string objection = Objection(config_);
+  if (!objection.empty() && objection != objection_) {
+    events_.push_back({true, "InvalidDeviceConfig", "the configuration of this node can not be used: " + objection});
+  }
+  objection_ = std::move(objection);
+}
 
 void NodeState::SeeNode(const Labels& labels, const device::StringMap& annotations, UnixSeconds now) {
   labels_ = labels;
@@ -31,6 +47,7 @@ void NodeState::SeeNode(const Labels& labels, const device::StringMap& annotatio
     for (const auto& [uuid, reason] : found) book_.Condemn(uuid, reason, now);
   }
   for (const std::string& uuid : LiftedCordons(annotations)) book_.Readmit(uuid, now);
+  JudgeConfig();
   NoteChanges();
 }
 

@@ -43,6 +43,8 @@ class NodeState {
  public:
   NodeState(std::string node, XidPolicy policy, HealthRules rules = {});
 
+  // Why CONFIG can not be this node's, as far as its labels are known; empty: it can.
+  std::string Objection(const NodeConfig& config) const;
   void Configure(NodeConfig config);
   // The first time also brings back the GPUs' past.
   void SeeNode(const Labels& labels, const device::StringMap& annotations, UnixSeconds now);
@@ -54,7 +56,7 @@ class NodeState {
   // True when the GPU should be looked at soon.
   bool SeeXid(const nvml::XidEvent& event, UnixSeconds now);
 
-  bool ready() const { return node_seen_ && first_look_.has_value(); }
+  bool ready() const { return node_seen_ && first_look_.has_value() && objection_.empty(); }
   Cards MakeCards() const;
   // Of CARDS; only the parts that are this class's to know.
   Registration MakeRegistration(const Cards& cards, bool with_scores, UnixSeconds now) const;
@@ -80,7 +82,10 @@ class NodeState {
 
   const std::string node_;
   const XidPolicy policy_;
+  void JudgeConfig();
+
   NodeConfig config_;
+  std::string objection_;  // to the configuration
   Labels labels_;
   bool node_seen_ = false;
   std::optional<UnixSeconds> first_look_;  // at the GPUs

@@ -295,6 +295,25 @@ TEST(NodeStateTest, GivenSettingsByLabel_WhenTheLabelChanges_ThenTheCardsDo) {
   EXPECT_EQ(state.MakeCards().cards[0].slots, 3);
 }
 
+// A mistake in an entry that the labels choose is this node's from then on, and nothing new is told until it is mended.
+TEST(NodeStateTest, MistakeChosenByALabel_IsToldAndNothingChanges) {
+  NodeState state = Ready();
+  const std::string text = R"({"nodeconfig":[{"selector":"pool=mig","operatingmode":"mig"}]})";
+  const auto config = ParseNodeConfig({"", std::nullopt, "config.json", text}, {});
+  ASSERT_TRUE(config);
+  EXPECT_EQ(state.Objection(*config), "");
+  state.Configure(*config);
+  EXPECT_TRUE(state.ready());
+  state.SeeNode({{"pool", "mig"}}, {}, 1010);
+  EXPECT_FALSE(state.ready());
+  EXPECT_THAT(state.Objection(*config), HasSubstr("operatingmode: mig"));
+  const auto events = state.TakeEvents();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].reason, "InvalidDeviceConfig");
+  state.SeeNode({}, {}, 1020);
+  EXPECT_TRUE(state.ready());
+}
+
 TEST(NodeStateTest, GivenALinkThatFails_WhenTheTopologyIsReadAgain_ThenTheScoresFollow) {
   NodeState state = Ready();
   const auto link = [](const std::string& to, bool up) { return nvml::NvLink{0, up, nvml::LinkPeer::kGpu, to}; };

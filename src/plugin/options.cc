@@ -49,7 +49,7 @@ class ListFlag {
   bool fresh_ = true;
 };
 
-Result<std::string> ReadNamespace(const std::string& text) { return text; }
+Result<std::string> ReadName(const std::string& text) { return text; }
 
 // What several spellings and sources fill; lives as long as the flags do.
 struct Targets {
@@ -57,12 +57,14 @@ struct Targets {
       : out(options),
         strategies(options.list_strategies, ReadListStrategy),
         channels(options.imex_channels, ReadChannel),
-        namespaces(options.disable_control_in, ReadNamespace) {}
+        namespaces(options.disable_control_in, ReadName),
+        schedulers(options.scheduler_names, ReadName) {}
 
   void NewSource() {
     strategies.NewSource();
     channels.NewSource();
     namespaces.NewSource();
+    schedulers.NewSource();
   }
 
   Options& out;
@@ -70,6 +72,7 @@ struct Targets {
   ListFlag<ListStrategy> strategies;
   ListFlag<int> channels;
   ListFlag<std::string> namespaces;
+  ListFlag<std::string> schedulers;
 };
 
 Status TakeDiscovery(const std::string& value) {
@@ -100,6 +103,13 @@ void AddNodeFlags(FlagSet& flags, Targets& to) {
   flags.Text("hook-path", "DIR", out.hook_path, "libvgpu lives in DIR/vgpu, on the node and in containers [HOOK_PATH]");
   flags.Custom("allocate-timeout", "SECONDS", "10", base::TakeNumber(out.allocate_seconds, 1, 600),
                "for all that is asked of the API server in one allocation [ALLOCATE_TIMEOUT]");
+  flags.Custom(
+      "scheduler-name", "LIST", "hami-scheduler", [&to](const std::string& value) { return to.schedulers.Take(value); },
+      "schedulerName, or patterns of it, of the pods that are given GPUs without the node's lock and without a seal "
+      "[SCHEDULER_NAME]");
+  flags.Text("grant-key-file", "FILE", out.grant_key_file,
+             "keys that grants are sealed with, as the scheduler's: what is not sealed is not given without the node's "
+             "lock [HAMI_GRANT_KEY_FILE]");
   flags.Bool("answer-handshake", out.answer_handshake, "answer schedulers that expect it (HAMi before 2.10)");
   flags.Custom("v", "LEVEL", "0", base::TakeNumber(out.verbosity, 0, 10), "more messages");
   flags.Shorthand('v');
@@ -218,7 +228,7 @@ struct Variable {
 };
 
 // Where two name one flag, the later one wins.
-constexpr std::array<Variable, 34> kVariables = {{
+constexpr std::array<Variable, 36> kVariables = {{
     {"NodeName", "node-name"},
     {"NODE_NAME", "node-name"},
     {"CONFIG_FILE", "config-file"},
@@ -246,6 +256,8 @@ constexpr std::array<Variable, 34> kVariables = {{
     {"IMEX_REQUIRED", "imex-required"},
     {"COMMON_AREA", "common-area"},
     {"DISABLE_CONTROL_IN", "disable-control-in"},
+    {"SCHEDULER_NAME", "scheduler-name"},
+    {"HAMI_GRANT_KEY_FILE", "grant-key-file"},
     {"ALLOCATE_TIMEOUT", "allocate-timeout"},
     {"DEVICE_SPLIT_COUNT", "device-split-count"},
     {"DEVICE_MEMORY_SCALING", "device-memory-scaling"},
@@ -333,6 +345,7 @@ Status Check(const Options& options) {
     return Fail(base::Concat({"--", flag, " must be an absolute path, not ", base::ShellQuote(*path)}));
   }
   if (options.list_strategies.empty()) return Fail("--device-list-strategy names no strategy");
+  if (options.scheduler_names.empty()) return Fail("--scheduler-name names no scheduler");
   return {};
 }
 

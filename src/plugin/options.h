@@ -62,7 +62,10 @@ struct Options {
   bool common_area = true;         // let containers on one GPU tell each other about its time
   // Namespaces, or patterns of them, whose pods may switch the limits off with CUDA_DISABLE_CONTROL.
   std::vector<std::string> disable_control_in = {"*"};
-  int allocate_seconds = 10;  // for all that is asked of the API server in one allocation
+  // spec.schedulerName, or patterns of it, of pods that hami-scheduler places.
+  std::vector<std::string> scheduler_names = {"hami-scheduler"};
+  std::string grant_key_file;  // of the keys that grants are sealed with; empty: they are not
+  int allocate_seconds = 10;   // for all that is asked of the API server in one allocation
 
   // Towards older schedulers.
   bool answer_handshake = false;  // write Reported_… when a scheduler asks

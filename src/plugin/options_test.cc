@@ -195,6 +195,13 @@ TEST(OptionsTest, GivenNothing_WhenRead_ThenContainersMayTellEachOtherOfTheGpusT
   EXPECT_FALSE(Given({}, {{"COMMON_AREA", "false"}}).common_area);
 }
 
+TEST(OptionsTest, SchedulersAndKeys_AreRead) {
+  EXPECT_THAT(Given({}).scheduler_names, ElementsAre("hami-scheduler"));
+  EXPECT_THAT(Given({"--scheduler-name=a,b-*"}).scheduler_names, ElementsAre("a", "b-*"));
+  EXPECT_THAT(Given({}, {{"SCHEDULER_NAME", "c"}}).scheduler_names, ElementsAre("c"));
+  EXPECT_EQ(Given({}, {{"HAMI_GRANT_KEY_FILE", "/keys"}}).grant_key_file, "/keys");
+}
+
 TEST(OptionsTest, GivenNamespacesThatMayDisableControl_WhenRead_ThenAllMayUnlessSomeAreNamedOrNone) {
   EXPECT_THAT(Given({}).disable_control_in, ElementsAre("*"));
   EXPECT_THAT(Given({"--disable-control-in=kube-*,admins"}).disable_control_in, ElementsAre("kube-*", "admins"));

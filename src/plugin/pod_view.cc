@@ -7,7 +7,9 @@
 #include "base/strings.h"
 #include "device/allocation_codec.h"
 #include "device/annotations.h"
+#include "device/grant_seal.h"
 #include "device/lists.h"
+#include "kube/timestamp.h"
 #include "kube/views.h"
 
 namespace hami::plugin {
@@ -52,6 +54,36 @@ void ReadEnvironment(const json::object& object, ContainerView& container) {
   }
 }
 
+// Extended resources have a '/' in their names, and they alone are asked of plugins.
+void ReadAmounts(const json::object* amounts, device::StringMap& out) {
+  if (amounts == nullptr) return;
+  for (const auto& [key, value] : *amounts) {
+    const std::string name = key;
+    if (name.find('/') != std::string::npos) out[name] = device::QuantityText(value);
+  }
+}
+
+void ReadAsk(const json::object& container, device::Container& ask) {
+  const json::object* resources = Object(&container, "resources");
+  ReadAmounts(Object(resources, "limits"), ask.limits);
+  ReadAmounts(Object(resources, "requests"), ask.requests);
+}
+
+// When the API server bound it. One that was made with the name of a node was never bound.
+std::int64_t BoundAt(const json::object* metadata, const json::object* status) {
+  const json::array* conditions = status == nullptr ? nullptr : base::GetArray(*status, "conditions");
+  if (conditions != nullptr) {
+    for (const json::value& item : *conditions) {
+      const json::object* condition = item.if_object();
+      if (condition == nullptr || base::GetString(*condition, "type") != "PodScheduled") continue;
+      const auto at = kube::ParseUnixTime(base::GetString(*condition, "lastTransitionTime").value_or(""));
+      if (at && base::GetString(*condition, "status") == "True") return *at;
+    }
+  }
+  if (metadata == nullptr) return 0;
+  return kube::ParseUnixTime(base::GetString(*metadata, "creationTimestamp").value_or("")).value_or(0);
+}
+
 void ReadContainers(const json::object* spec, const char* key, bool init, PodView& pod) {
   const json::array* list = spec == nullptr ? nullptr : base::GetArray(*spec, key);
   if (list == nullptr) return;
@@ -67,6 +99,7 @@ void ReadContainers(const json::object* spec, const char* key, bool init, PodVie
     ReadEnvironment(*object, container);
     const std::optional<std::uint32_t> own = UserOf(Object(object, "securityContext"));
     if (!mapped) container.runs_as = own ? own : pods_user;
+    ReadAsk(*object, pod.asks.emplace_back());
   }
 }
 
@@ -87,6 +120,8 @@ void ReadGrants(const kube::StringMap& annotations, PodView& pod) {
   read(kAllocated, pod.allocated);
   for (const auto& [key, value] : annotations) {
     if (key != kToAllocate && key.ends_with("devices-to-allocate") && HasShare(value)) pod.others_pending = true;
+    const bool claim = device::IsAllocatedKey(key) || key == device::kMigAllocations || key == device::kGrantSeal;
+    if (claim) pod.claims[key] = value;
   }
 }
 
@@ -103,7 +138,10 @@ kube::Result<PodView> ReadPodView(const json::value& document) {
   const json::object* spec = Object(document.if_object(), "spec");
   const json::object* status = Object(document.if_object(), "status");
   if (spec != nullptr) pod.node = base::GetString(*spec, "nodeName").value_or("");
+  if (spec != nullptr) pod.scheduler_name = base::GetString(*spec, "schedulerName").value_or("");
   if (status != nullptr) pod.status_phase = base::GetString(*status, "phase").value_or("");
+  pod.admitted = status != nullptr && status->contains("startTime");
+  pod.bound_at = BoundAt(Object(document.if_object(), "metadata"), status);
   ReadContainers(spec, "initContainers", true, pod);
   ReadContainers(spec, "containers", false, pod);
   const auto text = [&](const char* key) {

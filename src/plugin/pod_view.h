@@ -7,12 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "device/pod.h"
 #include "device/types.h"
 #include "kube/error.h"
 
@@ -43,13 +45,20 @@ struct PodView {
   std::string node;           // spec.nodeName
   std::string assigned_node;  // by the scheduler's filter
   std::string status_phase;   // Pending, Running, Succeeded, Failed
+  std::string scheduler_name;
   bool deleting = false;
+  std::int64_t bound_at = 0;  // unix seconds, by the API server: bound to its node, or made with one
+  std::uint64_t arrival = 0;  // the place among the pods that the watch told of; 0: unknown
+  bool admitted = false;      // the kubelet has said something of it
   std::string bind_phase;
   std::int64_t bind_time = 0;
   std::vector<ContainerView> containers;  // init containers first, as in grants
+  std::vector<device::Container> asks;    // of the same containers: what they ask for, of what is no CPU or memory
   device::PodGrant to_allocate;           // what is still to be handed out
   device::PodGrant allocated;             // everything that the pod was granted
   std::string grant_error;                // why one of the two could not be read
+  bool misplaced = false;                 // the annotations have rows at other places than these
+  device::StringMap claims;               // the annotations that a seal is of, and the seal
   bool others_pending = false;            // another vendor's part is still to be handed out
   bool operator==(const PodView&) const = default;
 
@@ -57,6 +66,8 @@ struct PodView {
   bool Pending() const { return status_phase.empty() || status_phase == "Pending"; }
   std::string FullName() const { return ns + "/" + name; }
 };
+
+using PodPtr = std::shared_ptr<const PodView>;
 
 kube::Result<PodView> ReadPodView(const base::json::value& pod);
 

@@ -39,6 +39,7 @@ json::object ToObject(const Record& record) {
           {"cache", record.cache},
           {"library", record.library},
           {"preload", record.preload},
+          {"shareFile", record.share_file},
           {"givenAt", record.given_at}};
 }
 
@@ -76,7 +77,9 @@ Result<Record> ReadRecord(const json::value& value) {
   flag("owed", record.owed);
   flag("assumed", record.assumed);
   flag("preload", record.preload);
-  record.alike = base::GetBool(*object, "alike").value_or(false);  // younger than the others
+  // Younger than the others.
+  record.alike = base::GetBool(*object, "alike").value_or(false);
+  record.share_file = base::GetBool(*object, "shareFile").value_or(false);
   const auto container = base::GetUint(*object, "container");
   const auto given_at = base::GetUint(*object, "givenAt");
   const json::array* slots = base::GetArray(*object, "slots");

@@ -40,6 +40,7 @@ struct Record {
   std::string cache;               // the region's file in it
   std::string library;             // the libvgpu.so that the container mounts
   bool preload = true;             // false: the container asked to be left alone
+  bool share_file = false;         // its folder has one, which the container mounts (region/layout.h)
   std::int64_t given_at = 0;       // unix seconds: to the slots, or to its owner
   bool operator==(const Record&) const = default;
 };

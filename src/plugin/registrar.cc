@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <random>
+#include <utility>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -80,8 +81,21 @@ void Registrar::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Registrar::Withdraw() {
+  std::optional<json::value> patch;
+  {
+    const std::scoped_lock lock(mutex_);
+    withdrawn_ = true;
+    if (!wanted_ || !wanted_->concurrent_allocate) return;
+    wanted_->concurrent_allocate = false;
+    if (node_) patch = PatchFor(node_->annotations, *wanted_, options_.clock());
+  }
+  if (patch) Send(*patch);
+}
+
 void Registrar::Want(Registration registration) {
   const std::scoped_lock lock(mutex_);
+  registration.concurrent_allocate = registration.concurrent_allocate && !withdrawn_;
   if (wanted_ == registration) return;
   wanted_ = std::move(registration);
   registered_ = false;
@@ -112,23 +126,52 @@ void Registrar::OnChange(const kube::Change& change) {
 
 std::optional<json::value> Registrar::NextPatch(net::Deadline now, net::Deadline& again) {
   again = net::kNever;
+  NoteAbsence(now);
+  if (!node_) again = now + options_.node_patience / 4;
   if (!wanted_ || !node_) return std::nullopt;
   auto patch = PatchFor(node_->annotations, *wanted_, options_.clock());
   registered_ = !patch.has_value();
   if (!patch) {
     settled_ = wanted_;
+    if (wanted_->concurrent_allocate) again = now + options_.look_every;
     return std::nullopt;
   }
   again = retry_at_;
   // It said so before: somebody else changed it.
-  const bool contested = settled_ == wanted_;
+  const bool contested = settled_ == wanted_ && !OnlySaysAlive(*patch);
   if (contested) again = std::max(again, contest_at_);
   if (now < again) return std::nullopt;
   if (contested) {
-    if (now - contest_at_ > kPeace) contest_.Reset();
+    if (now - contest_at_ > kPeace) {
+      contest_.Reset();
+      told_contest_ = false;
+    }
+    if (!std::exchange(told_contest_, true)) {
+      base::LogWarning(base::Concat({"somebody else writes what node ", options_.node, " says of its GPUs: ",
+                                     "is NODE_NAME right, or does another device plugin serve this node?"}));
+    }
     contest_at_ = now + contest_.Next(options_.random());
   }
   return patch;
+}
+
+// A wrong name is a node that is not there, which no watch complains about.
+void Registrar::NoteAbsence(net::Deadline now) {
+  if (node_ || !reflector_.synced()) {
+    absent_since_.reset();
+    if (node_) trouble_.clear();
+    return;
+  }
+  if (!absent_since_) absent_since_ = now;
+  if (now - *absent_since_ < options_.node_patience || !trouble_.empty()) return;
+  trouble_ = base::Concat({"there is no node ", base::Printable(options_.node),
+                           ": set NODE_NAME from spec.nodeName (fieldRef), or --node-name"});
+  base::LogError(trouble_ + "; nothing is offered until there is one");
+}
+
+std::string Registrar::trouble() const {
+  const std::scoped_lock lock(mutex_);
+  return trouble_;
 }
 
 void Registrar::Run() {

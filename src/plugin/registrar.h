@@ -48,12 +48,15 @@ class ApiNode final : public NodeApi {
 };
 
 struct RegistrarOptions {
+  std::string node;                                       // its name, for people
+  net::Duration node_patience = std::chrono::seconds(3);  // until a node that is not there is said
   net::Duration call_timeout = std::chrono::seconds(2);
   net::Duration retry_first = std::chrono::milliseconds(500);
   net::Duration retry_most = std::chrono::seconds(30);
   // Between patches that only undo what somebody else wrote.
   net::Duration contest_first = std::chrono::seconds(1);
   net::Duration contest_most = std::chrono::seconds(20);
+  net::Duration look_every = std::chrono::seconds(30);  // whether it is time to say that we live
   kube::ReflectorOptions watch;
   std::function<device::LocalClock()> clock;  // default: the system's
   std::function<double()> random;             // in [0, 1); default: a generator of its own
@@ -79,11 +82,15 @@ class Registrar : private kube::Handler {
 
   void Start();
   void Stop();
+  // Takes back, in one call and for good, what holds only while somebody serves here.
+  void Withdraw();
   // What the node is to say from now on. Nothing is written before the first call.
   void Want(Registration registration);
 
   // The API server's node says what is wanted, as far as is known.
   bool registered() const { return registered_.load(); }
+  // Why nothing can be registered, as far as that is known; empty: nothing stands in the way.
+  std::string trouble() const;
   struct Counters {
     std::uint64_t patches = 0;
     std::uint64_t failures = 0;
@@ -97,6 +104,7 @@ class Registrar : private kube::Handler {
   std::optional<base::json::value> NextPatch(net::Deadline now, net::Deadline& again);
   void Send(const base::json::value& patch);
   void Take(const kube::Metadata& node);
+  void NoteAbsence(net::Deadline now);
 
   NodeApi& api_;
   const OnNode on_node_;
@@ -106,9 +114,13 @@ class Registrar : private kube::Handler {
   kube::Backoff retry_;
   kube::Backoff contest_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::optional<net::Deadline> absent_since_;  // the API server has no such node
+  std::string trouble_;
+  bool told_contest_ = false;
   bool stopping_ = false;
+  bool withdrawn_ = false;
   std::optional<Registration> wanted_;
   std::optional<kube::Metadata> node_;   // the newest state known
   std::optional<Registration> settled_;  // what the node already said once

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kube/fake_apiserver.h"
-#include "kube/json_patch.h"
+#include <atomic>
+
+#include "kube/testing/fake_apiserver.h"
+#include "kube/testing/json_patch.h"
 
 namespace hami::plugin {
 namespace {
@@ -24,7 +26,7 @@ class FakeNode final : public NodeApi, public kube::ListWatcher {
 
   kube::Result<std::string> List(const kube::ListSink& sink, const net::Canceller&) override {
     const std::scoped_lock lock(mutex_);
-    sink.item(Document());
+    if (!absent) sink.item(Document());
     return std::to_string(version_);
   }
 
@@ -82,6 +84,7 @@ class FakeNode final : public NodeApi, public kube::ListWatcher {
     return true;
   }
   int patches() const { return patches_; }
+  bool absent = false;  // from the first list
   bool Says(const std::string& key, const std::string& text) const {
     const json::value* const value = annotations_.if_contains(key);
     return value != nullptr && value->as_string() == text;
@@ -166,6 +169,62 @@ TEST(RegistrarTest, GivenAnAnswerThatIsLost_WhenTheWatchTellsOfThePatch_ThenItIs
   registrar.Start();
   EXPECT_TRUE(node.Await([&] { return registrar.registered(); }));
   EXPECT_EQ(node.patches(), 1);
+}
+
+// What was promised is taken back at once, and nothing promises it again.
+TEST(RegistrarTest, Withdrawn_SaysNothingOfConcurrencyAnyMore) {
+  FakeNode node;
+  Registrar registrar(
+      node, [](const SeenNode&) {}, Quick());
+  Registration wanted = Wanted("[1]");
+  wanted.concurrent_allocate = true;
+  registrar.Want(wanted);
+  registrar.Start();
+  ASSERT_TRUE(node.Await([&] { return registrar.registered() && node.Says(kConcurrentKey, "1"); }));
+  registrar.Withdraw();
+  EXPECT_TRUE(node.Await([&] { return !node.Says(kConcurrentKey, "1"); }));
+  registrar.Want(wanted);
+  wanted.cards = "[2]";
+  registrar.Want(wanted);
+  EXPECT_TRUE(node.Await([&] { return node.Says(kRegisterKey, "[2]"); }));
+  EXPECT_FALSE(node.Says(kConcurrentKey, "1"));
+}
+
+TEST(RegistrarTest, TimeToSayThatItLives_IsNoticed) {
+  FakeNode node;
+  std::atomic<device::UnixSeconds> now = 1'800'000'000;
+  RegistrarOptions options = Quick();
+  options.contest_first = options.contest_most = 1h;
+  options.look_every = 1ms;
+  options.clock = [&] { return device::LocalClock{now.load(), 0}; };
+  Registrar registrar(
+      node, [](const SeenNode&) {}, options);
+  Registration wanted = Wanted("[1]");
+  wanted.concurrent_allocate = true;
+  registrar.Want(wanted);
+  registrar.Start();
+  const auto said = [&] { return node.Says(device::kPluginAlive, device::FormatAlive(now, "[1]")); };
+  ASSERT_TRUE(node.Await(said));
+  for (int i = 0; i < 2; ++i) {
+    now += device::kAliveEvery;
+    EXPECT_TRUE(node.Await(said)) << "it is no dispute";
+  }
+  EXPECT_EQ(node.patches(), 3);
+}
+
+TEST(RegistrarTest, NodeThatIsNotThere_IsSaid) {
+  FakeNode node;
+  node.absent = true;
+  RegistrarOptions options = Quick();
+  options.node = "node-x";
+  options.node_patience = 5ms;
+  Registrar registrar(
+      node, [](const SeenNode&) {}, options);
+  registrar.Want(Wanted("[1]"));
+  registrar.Start();
+  EXPECT_TRUE(node.Await([&] { return registrar.trouble().find("there is no node node-x") == 0; }));
+  node.Write("somebody/else", "1");  // there it is
+  EXPECT_TRUE(node.Await([&] { return registrar.registered() && registrar.trouble().empty(); }));
 }
 
 TEST(RegistrarTest, GivenSomebodyWhoDeletesTheAnnotation_WhenItIsNoticed_ThenItComesBack) {

@@ -3,6 +3,7 @@
 #include "plugin/registration.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -78,11 +79,19 @@ void Cordon(const StringMap& annotations, const HealthJournal& health, Changes& 
   if (cordons.size() != before) changes.Set(device::kDeviceCordon, base::Join(cordons, ","));
 }
 
+// The promise above is kept as long as we live, and whoever goes by it must be able to tell.
+void SayAlive(const StringMap& annotations, const Registration& wanted, device::UnixSeconds now, Changes& changes) {
+  if (!wanted.concurrent_allocate) return changes.Remove(device::kPluginAlive);
+  const auto since = device::AliveSince(device::TextAt(annotations, device::kPluginAlive), wanted.cards);
+  if (since && std::abs(now - *since) < device::kAliveEvery) return;
+  changes.Set(device::kPluginAlive, device::FormatAlive(now, wanted.cards));
+}
+
 }  // namespace
 
 bool IsNodeKey(std::string_view key) {
   return key == kRegisterKey || key == kScoreKey || key == kHandshakeKey || key == kConcurrentKey ||
-         key == kHealthKey || key == device::kDeviceCordon || key == device::kNodeLock;
+         key == device::kPluginAlive || key == kHealthKey || key == device::kDeviceCordon || key == device::kNodeLock;
 }
 
 std::string EncodeCards(const Cards& cards) {
@@ -110,12 +119,18 @@ std::optional<json::value> PatchFor(const StringMap& annotations, const Registra
   changes.Set(kRegisterKey, wanted.cards);
   changes.SetOrRemove(kScoreKey, wanted.scores.value_or(""));
   changes.SetOrRemove(kConcurrentKey, wanted.concurrent_allocate ? "1" : "");
+  SayAlive(annotations, wanted, clock.now, changes);
   changes.SetOrRemove(kHealthKey, EncodeJournal(wanted.health));
   Cordon(annotations, wanted.health, changes);
   if (wanted.answer_handshake && device::TextAt(annotations, kHandshakeKey).starts_with(kRequesting)) {
     changes.Set(kHandshakeKey, "Reported" + device::RequestingText(clock).substr(kRequesting.size()));
   }
   return std::move(changes).Patch();
+}
+
+bool OnlySaysAlive(const json::value& patch) {
+  const auto& changes = patch.at("metadata").at("annotations").as_object();
+  return changes.size() == 1 && changes.contains(device::kPluginAlive);
 }
 
 HealthJournal JournalOf(const StringMap& annotations) {

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "device/handshake.h"
 #include "device/register_codec.h"
+#include "device/sign_of_life.h"
 #include "plugin/health.h"
 #include "plugin/inventory.h"
 
@@ -23,7 +24,7 @@ namespace hami::plugin {
 inline constexpr const char* kRegisterKey = "hami.io/node-nvidia-register";
 inline constexpr const char* kScoreKey = "hami.io/node-nvidia-score";
 inline constexpr const char* kHandshakeKey = "hami.io/node-handshake";
-inline constexpr const char* kConcurrentKey = "hami-cpp/concurrent-allocate";
+inline constexpr const char* kConcurrentKey = device::kConcurrentAllocate;
 inline constexpr const char* kHealthKey = "hami-cpp/gpu-health";
 
 // Whether the annotation is of interest here; for filtering what is kept of a node.
@@ -45,6 +46,9 @@ std::string EncodeScores(const device::PairScores& scores, const Cards& cards);
 // The merge patch that turns a node with ANNOTATIONS into one that says WANTED; nothing when it does.
 std::optional<base::json::value> PatchFor(const device::StringMap& annotations, const Registration& wanted,
                                           const device::LocalClock& clock);
+
+// Whether PATCH says nothing but that we still live.
+bool OnlySaysAlive(const base::json::value& patch);
 
 // What a node with ANNOTATIONS remembers of its GPUs' health. What is not understood is nothing.
 HealthJournal JournalOf(const device::StringMap& annotations);

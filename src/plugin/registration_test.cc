@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "device/annotations.h"
-#include "kube/json_patch.h"
+#include "kube/testing/json_patch.h"
 
 namespace hami::plugin {
 namespace {
@@ -80,6 +80,33 @@ TEST(RegistrationTest, GivenABareNode_WhenPatched_ThenItSaysWhatIsWantedAndNeeds
   EXPECT_THAT(after.at(kHealthKey), HasSubstr("XID 48"));
   EXPECT_EQ(after.at("other"), "kept");
   EXPECT_FALSE(PatchFor(after, wanted, kClock));
+}
+
+// Now and then, and at once when it is of another registration; a scheduler goes by it for longer than that.
+TEST(RegistrationTest, ConcurrentNode_SaysThatItsPluginLives) {
+  Registration wanted = Wanted();
+  wanted.concurrent_allocate = true;
+  const auto at = [](device::UnixSeconds later) {
+    device::LocalClock clock = kClock;
+    clock.now += later;
+    return clock;
+  };
+  const auto after = After({}, *PatchFor({}, wanted, kClock));
+  EXPECT_TRUE(device::AllocatesConcurrently(after, wanted.cards, kClock.now + device::kAliveFor));
+  EXPECT_FALSE(device::AllocatesConcurrently(after, wanted.cards, kClock.now + device::kAliveFor + 1));
+  EXPECT_FALSE(device::AllocatesConcurrently(after, wanted.cards + " ", kClock.now));
+  EXPECT_FALSE(PatchFor(after, wanted, at(device::kAliveEvery - 1)));
+  const auto again = PatchFor(after, wanted, at(device::kAliveEvery));
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(OnlySaysAlive(*again));
+  EXPECT_TRUE(device::AllocatesConcurrently(After(after, *again), wanted.cards, kClock.now + device::kAliveFor + 1));
+  Registration other = wanted;
+  other.cards = "[]";
+  EXPECT_FALSE(OnlySaysAlive(*PatchFor(after, other, kClock)));
+  EXPECT_FALSE(After(after, *PatchFor(after, Wanted(), kClock)).contains(device::kPluginAlive));
+  for (const char* text : {"", "1", ",", "x,y", "99999999999999999999,0000000000000000"}) {
+    EXPECT_FALSE(device::AliveSince(text, wanted.cards)) << text;
+  }
 }
 
 TEST(RegistrationTest, GivenAnAnnotationThatSomebodyDeleted_WhenCompared_ThenItComesBack) {

@@ -67,14 +67,99 @@ const Choice& BestOfOldest(const std::vector<Choice>& candidates, const std::vec
   return oldest;
 }
 
-const Record* AskedAgain(const std::vector<std::string>& slots, const Situation& situation, const Records& records) {
-  for (const Record& record : records) {
-    if (record.owed || slots.empty() || record.slots != slots) continue;
-    for (const PodPtr& pod : situation.pods) {
-      if (pod->uid == record.owner.uid && pod->Pending()) return &record;
-    }
+const PodView* AliveOwner(const Record& record, const Situation& situation) {
+  for (const PodPtr& pod : situation.pods) {
+    if (pod->uid == record.owner.uid) return pod->Ended() ? nullptr : pod.get();
   }
   return nullptr;
+}
+
+bool KubeletKnows(const PodView& pod, std::string_view container, const Holdings& holdings) {
+  return std::any_of(holdings.begin(), holdings.end(), [&](const Holding& holding) {
+    return holding.ns == pod.ns && holding.pod == pod.name && (container.empty() || holding.container == container);
+  });
+}
+
+// A container that runs and of which the kubelet knows nothing, so that it will ask for it. What it holds for init
+// containers it does not tell; it asks for them before it asks for the others of their pod.
+bool IsForgotten(const Record& record, const PodView& pod, const Situation& situation, const Records& records) {
+  if (pod.Pending() || situation.told_again.contains({pod.uid, record.container})) return false;
+  const auto index = static_cast<std::size_t>(record.container);
+  const bool init = index < pod.containers.size() && pod.containers[index].init;
+  if (!init) return !KubeletKnows(pod, record.container_name, *situation.holdings);
+  const bool alone = std::all_of(records.begin(), records.end(), [&](const Record& other) {
+    const auto row = static_cast<std::size_t>(other.container);
+    return other.owner.uid != pod.uid || (row < pod.containers.size() && pod.containers[row].init);
+  });
+  return !alone && !KubeletKnows(pod, {}, *situation.holdings);
+}
+
+// What was recorded for a container that the kubelet asks for once more.
+const Record* AskedAgain(const std::vector<std::string>& slots, std::size_t size, const Situation& situation,
+                         const Records& records) {
+  for (const Record& record : records) {
+    if (!record.owed && !slots.empty() && record.slots == slots && AliveOwner(record, situation) != nullptr) {
+      return &record;
+    }
+  }
+  if (!situation.holdings) return nullptr;
+  const Record* first = nullptr;
+  const auto rank = [&](const Record& record) {
+    return std::tuple(AliveOwner(record, situation)->bound_at, record.owner.uid, record.container);
+  };
+  for (const Record& record : records) {
+    const PodView* pod = record.owed || record.grant.size() != size ? nullptr : AliveOwner(record, situation);
+    if (pod == nullptr || !IsForgotten(record, *pod, situation, records)) continue;
+    if (first == nullptr || rank(record) < rank(*first)) first = &record;
+  }
+  return first;
+}
+
+// Whether A came to this node before B, as far as is known. The kubelet admits pods in the order in which it is told of
+// them, and is told as our watch is.
+bool CameBefore(const PodView& a, const PodView& b) {
+  if (a.arrival != 0 && b.arrival != 0 && a.arrival != b.arrival) return a.arrival < b.arrival;
+  return a.bound_at != 0 && b.bound_at != 0 && a.bound_at < b.bound_at;
+}
+
+// The pods that may be asking.
+struct Queue {
+  std::vector<Choice> in_flight;
+  std::vector<Stranger> strangers;
+};
+
+Queue WhoMayAsk(const Situation& situation, const Records& records) {
+  Queue queue;
+  const OriginInput origin{situation.rules, situation.cards.get(), &situation.pods, &records, situation.now};
+  for (const PodPtr& pod : situation.pods) {
+    const bool owns_lock = Owns(situation.lock, *pod);
+    auto next = NextOf(pod, records, situation.node, owns_lock);
+    const bool recorded = next && FindRecord(records, pod->uid, next->container) != nullptr;
+    const bool judged = situation.rules != nullptr && situation.cards != nullptr && !recorded;
+    std::string why = next && judged ? Distrust(*pod, owns_lock, origin) : "";
+    if (next && why.empty()) {
+      queue.in_flight.push_back(*std::move(next));
+      continue;
+    }
+    if (!judged || situation.passed.contains(pod->uid) || HasRecords(records, pod->uid)) continue;
+    if (pod->node != situation.node || !pod->Pending() || pod->admitted || !pod->grant_error.empty()) continue;
+    const std::vector<int> counts = CountsOf(*pod, VendorOf(situation.cards->settings));
+    const auto first = std::find_if(counts.begin(), counts.end(), [](int count) { return count > 0; });
+    if (first == counts.end()) continue;
+    if (!next) why = "it has no grant that is still to be given";
+    queue.strangers.push_back({pod, static_cast<std::size_t>(*first), std::move(why)});
+  }
+  return queue;
+}
+
+// The one of SIZE that came first.
+const Stranger* FirstStranger(const std::vector<Stranger>& strangers, std::size_t size) {
+  const Stranger* first = nullptr;
+  for (const Stranger& stranger : strangers) {
+    if (stranger.size != size) continue;
+    if (first == nullptr || CameBefore(*stranger.pod, *first->pod)) first = &stranger;
+  }
+  return first;
 }
 
 std::string WhyNone(std::size_t size, const std::vector<Choice>& in_flight, const std::string& node) {
@@ -137,10 +222,7 @@ std::optional<Choice> NextOf(const PodPtr& pod, const Records& records, const st
 Resolution Resolve(std::span<const std::string> slots, std::size_t size, const Situation& situation,
                    const Records& records) {
   const std::vector<std::string> key = Sorted({slots.begin(), slots.end()});
-  std::vector<Choice> in_flight;
-  for (const PodPtr& pod : situation.pods) {
-    if (auto next = NextOf(pod, records, situation.node, Owns(situation.lock, *pod))) in_flight.push_back(*next);
-  }
+  const auto [in_flight, strangers] = WhoMayAsk(situation, records);
   std::vector<Choice> candidates;
   // Slots go from an init container to a later one, but never from one app container to another: there the kubelet
   // repeats itself, or means another pod.
@@ -149,6 +231,7 @@ Resolution Resolve(std::span<const std::string> slots, std::size_t size, const S
   });
   std::sort(candidates.begin(), candidates.end(), Earlier);
 
+  const Stranger* stranger = FirstStranger(strangers, size);
   Resolution resolution;
   if (const Choice* holder = FindChoice(candidates, [&](const PodView& p) { return Holds(records, p, key, true); })) {
     resolution.choice = *holder;
@@ -164,10 +247,20 @@ Resolution Resolve(std::span<const std::string> slots, std::size_t size, const S
   } else if (!candidates.empty()) {
     resolution.choice = BestOfOldest(candidates, key);
     resolution.choice->assumed = situation.concurrent || candidates.size() > 1;
-  } else if (const Record* again = AskedAgain(key, situation, records)) {
+  } else if (stranger != nullptr) {
+    resolution.stranger = *stranger;
+  } else if (const Record* again = AskedAgain(key, size, situation, records)) {
     resolution.recorded = again;
   } else {
     resolution.why = WhyNone(size, in_flight, situation.node);
+  }
+  if (stranger != nullptr && resolution.choice && !resolution.choice->continues) {
+    // The kubelet will tell which of the two it was.
+    resolution.choice->assumed = resolution.choice->assumed || situation.concurrent;
+    if (CameBefore(*stranger->pod, *resolution.choice->pod)) {
+      resolution.choice.reset();
+      resolution.stranger = *stranger;
+    }
   }
   if (resolution.choice) {
     // One that the watch does not show yet is no other: nobody is sent here together with pods that he is unlike.

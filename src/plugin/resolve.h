@@ -6,24 +6,45 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "plugin/origin.h"
 #include "plugin/pod_view.h"
 #include "plugin/record.h"
 
 namespace hami::plugin {
 
-using PodPtr = std::shared_ptr<const PodView>;
+// What one container holds, as the kubelet reports it. Ordinary init containers are not reported.
+struct Holding {
+  std::string ns;
+  std::string pod;
+  std::string container;
+  std::vector<std::string> slots;  // sorted
+  bool operator==(const Holding&) const = default;
+};
+using Holdings = std::vector<Holding>;
+
+using ContainerKey = std::pair<std::string, int>;  // uid of the pod, position
 
 struct Situation {
   std::string node;
   std::vector<PodPtr> pods;  // of this node
   std::optional<LockOwner> lock;
   bool concurrent = false;  // several pods may be in flight although nothing tells them apart
+  const OriginRules* rules = nullptr;
+  std::shared_ptr<const Cards> cards;
+  std::int64_t now = 0;          // unix seconds
+  std::set<std::string> passed;  // uids of pods that the kubelet is done with, though they do not show it yet
+  // Only where the pods are of this moment: what the kubelet holds, and which containers it was told of once more.
+  std::optional<Holdings> holdings;
+  std::set<ContainerKey> told_again;
 };
 
 struct Choice {
@@ -35,10 +56,18 @@ struct Choice {
   bool continues = false;  // the pod has been given something before
 };
 
+// A pod that may ask, and is to be given nothing.
+struct Stranger {
+  PodPtr pod;
+  std::size_t size = 0;  // of its first container's request
+  std::string why;       // a sentence without its subject's name
+};
+
 struct Resolution {
   std::optional<Choice> choice;
   const Record* recorded = nullptr;  // the kubelet asks again: this is what it was told
-  std::string why;                   // when there is neither
+  std::optional<Stranger> stranger;  // it is this one's turn
+  std::string why;                   // when there is none of the others
 };
 
 // The next container of POD that is to be served; nothing when none is, or when the pod is not in flight on NODE.
@@ -50,8 +79,10 @@ std::optional<Choice> NextOf(const PodPtr& pod, const Records& records, const st
 //   2. the owner of the node lock;
 //   3. a pod that is partly served: the kubelet admits one pod after the other;
 //   4. of those bound longest ago and their like, the one whose GPUs the slots are on, otherwise the first.
-// A pod counts only if its next container wants SIZE. When none does and exactly these slots were given before to a pod
-// that has not started yet, the answer is the record.
+// A pod counts only if its next container wants SIZE, and if what its annotations say is the scheduler's. One that asks
+// for SIZE and was never placed is not served; when it came to this node before the one that would be, it is its turn.
+// When nobody waits, a kubelet without its checkpoint asks anew for what runs: for the container that was given exactly
+// these slots, else for the first that was given SIZE and of which the kubelet knows nothing, the oldest pod first.
 Resolution Resolve(std::span<const std::string> slots, std::size_t size, const Situation& situation,
                    const Records& records);
 

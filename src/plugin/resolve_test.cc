@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "device/annotations.h"
-#include "plugin/allocation_world_test.h"
 #include "plugin/preferred.h"
+#include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
 namespace {
@@ -32,7 +32,9 @@ class ResolveTest : public ::testing::Test {
   Resolution Ask(const std::vector<std::string>& slots) { return Resolve(slots, slots.size(), situation_, records_); }
   void Add(PodView pod) { situation_.pods.push_back(Ptr(std::move(pod))); }
 
-  Situation situation_{kNode, {}, {}, false};
+  ResolveTest() { situation_.node = kNode; }
+
+  Situation situation_;
   Records records_;
 };
 

@@ -108,6 +108,10 @@ void AddLibrary(const Record& record, const ResponseSettings& settings, Response
   // The folder first: a runtime that mounts in this order would else hide the library behind it.
   response.mounts.push_back({vgpu, Concat({vgpu, "/", record.folder}), false});
   response.mounts.push_back({vgpu + "/libvgpu.so", record.library, true});
+  if (record.share_file) {
+    const std::string name = Concat({"/", region::kShareFile});
+    response.mounts.push_back({vgpu + name, Concat({vgpu, "/", record.folder, name}), true});
+  }
   response.mounts.push_back({"/tmp/vgpulock", "/tmp/vgpulock", false});
   const bool may_disable = MayDisableControl(record, *settings.options);
   if (record.preload || !may_disable) {

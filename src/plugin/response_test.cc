@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugin/allocation_world_test.h"
 #include "plugin/card_metrics.h"
 #include "plugin/cdi.h"
 #include "plugin/device_list.h"
+#include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
 namespace {
@@ -66,6 +66,15 @@ TEST_F(ResponseTest, GivenOneShareWhenAnsweredThenEnvironmentAndMountsAreHamisAn
                           Mount{"/etc/ld.so.preload", "/usr/local/vgpu/ld.so.preload", true}));
   EXPECT_THAT(response.devices, IsEmpty());
   EXPECT_THAT(response.annotations, IsEmpty());
+}
+
+TEST_F(ResponseTest, ShareFile_ThenItIsMountedBesideTheLibraryAndReadOnly) {
+  record_.share_file = true;
+  const Response response = Make();
+  ASSERT_EQ(response.mounts.size(), 5u);
+  EXPECT_EQ(response.mounts[0].container_path, "/usr/local/vgpu") << "what is mounted in it comes after it";
+  EXPECT_EQ(response.mounts[2],
+            (Mount{"/usr/local/vgpu/share.env", "/usr/local/vgpu/containers/uid-a_c0/share.env", true}));
 }
 
 // A7

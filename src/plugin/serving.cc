@@ -5,10 +5,15 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstdio>
+#include <random>
 #include <utility>
 
 #include "base/log.h"
@@ -30,6 +35,25 @@ void Drain(int fd) {
   std::array<char, 4096> buffer;
   while (::read(fd, buffer.data(), buffer.size()) > 0) {
   }
+}
+
+// Whether some process listens at SOCKET.
+bool Listens(const std::string& socket) {
+  sockaddr_un address{};
+  if (socket.size() >= sizeof address.sun_path) return false;
+  address.sun_family = AF_UNIX;
+  socket.copy(address.sun_path, sizeof address.sun_path - 1);
+  const base::Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return false;
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return true;
+  return errno == EAGAIN || errno == EINPROGRESS;
+}
+
+// NAME.sock → NAME-xxxxxxxx.sock
+std::string Unique(const std::string& endpoint) {
+  std::array<char, 10> suffix{};
+  std::snprintf(suffix.data(), suffix.size(), "-%08x", std::random_device()());
+  return endpoint.substr(0, endpoint.rfind('.')) + suffix.data() + ".sock";
 }
 
 }  // namespace
@@ -78,6 +102,13 @@ void Serving::Run() {
 net::Duration Serving::Step() {
   Watch();
   if (restart_.exchange(false) || options_.resource_name() != resource_) server_.reset();
+  // Another plugin has our name now. To take it back would be a fight, and to stop would remove its socket.
+  if (server_ && IdentityOf(OwnSocket()) != own_ && Listens(OwnSocket())) {
+    registered_.store(false);
+    Say(Concat({"another device plugin took over ", OwnSocket(), " and ", resource_,
+                " with it; this one serves again when that one ends"}));
+    return options_.look_every;
+  }
   // A kubelet that starts empties the folder, our socket included.
   if (server_ && IdentityOf(OwnSocket()) != own_) {
     base::LogInfo("serving: our socket is gone, serving starts anew");
@@ -102,10 +133,30 @@ net::Duration Serving::Step() {
   return kubelet == told_to_ ? options_.look_every : Register(*kubelet);
 }
 
+void Serving::Say(std::string trouble) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (trouble_ == trouble) return;
+    trouble_ = trouble;
+  }
+  base::LogWarning("serving: " + trouble);
+  if (options_.on_trouble) options_.on_trouble(trouble);
+}
+
+std::string Serving::trouble() const {
+  const std::scoped_lock lock(mutex_);
+  return trouble_;
+}
+
 // Zero: it serves.
 net::Duration Serving::StartServer() {
   resource_ = options_.resource_name();
   endpoint_ = SocketName(resource_);
+  if (Listens(OwnSocket())) {
+    const std::string other = OwnSocket();
+    endpoint_ = Unique(endpoint_);
+    Say(Concat({"another device plugin serves ", resource_, " at ", other, "; this one takes over, at ", OwnSocket()}));
+  }
   auto server = KubeletServer::Start(OwnSocket(), backend_);
   if (server) {
     server_ = *std::move(server);
@@ -131,6 +182,10 @@ net::Duration Serving::Register(const FileIdentity& kubelet) {
     return backoff_.Next(0.5);
   }
   last_trouble_.clear();
+  {
+    const std::scoped_lock lock(mutex_);
+    trouble_.clear();
+  }
   backoff_.Reset();
   told_to_ = kubelet;
   registered_.store(true);

@@ -3,7 +3,9 @@
 // Our life with the kubelet: a socket of our own, and the kubelet's knowledge of it. The state is looked at, whatever
 // the event was: a kubelet socket that is another file than the one we registered at means a new kubelet, a socket of
 // ours that is gone means that a kubelet cleaned its folder. Serving starts anew without anything else being touched:
-// GPUs, health and records live on. A server that can not be started is tried again, but not for ever.
+// GPUs, health and records live on. Of two plugins that serve one resource the kubelet knows the one that registered
+// last: the one that starts takes over, with a socket of another name while the first is in use, and the other leaves
+// it at that, so that they do not fight. A server that can not be started is tried again, but not for ever.
 
 #pragma once
 
@@ -12,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -56,7 +59,8 @@ struct ServingOptions {
   std::string folder;                          // of our socket
   std::function<std::string()> resource_name;  // empty: not known yet, and nothing is served
   std::function<bool()> preferred_allocation;
-  net::Duration look_every = std::chrono::seconds(5);  // should a notification get lost
+  std::function<void(const std::string& trouble)> on_trouble;  // another plugin serves the same resource
+  net::Duration look_every = std::chrono::seconds(5);          // should a notification get lost
   net::Duration first_retry = std::chrono::milliseconds(500);
   net::Duration most_retry = std::chrono::seconds(30);
 };
@@ -77,6 +81,8 @@ class Serving {
   void Look();
 
   bool registered() const { return registered_.load(); }
+  // Why it does not serve; empty: it does, or nothing is known to stand in the way.
+  std::string trouble() const;
   std::uint64_t registrations() const { return registrations_.load(); }
 
  private:
@@ -87,6 +93,7 @@ class Serving {
   net::Duration Register(const FileIdentity& kubelet);
   void Watch();
   void Wait(net::Duration pause);
+  void Say(std::string trouble);
   std::string OwnSocket() const { return options_.folder + "/" + endpoint_; }
 
   const ServingOptions options_;
@@ -98,6 +105,8 @@ class Serving {
   std::atomic<bool> registered_ = false;
   std::atomic<std::uint64_t> registrations_ = 0;
   std::thread thread_;
+  mutable std::mutex mutex_;
+  std::string trouble_;
 
   // Of the thread alone:
   base::Fd notify_;

@@ -31,24 +31,13 @@ const PodView* HolderOf(const std::vector<std::string>& slots, const Holdings& h
   return nullptr;
 }
 
+bool HasShares(const device::PodGrant& grant) {
+  return std::any_of(grant.begin(), grant.end(), [](const auto& row) { return !row.empty(); });
+}
+
 bool HeldByAnybody(const std::vector<std::string>& slots, const Holdings& holdings) {
   return std::any_of(holdings.begin(), holdings.end(),
                      [&](const Holding& holding) { return Overlap(holding.slots, slots); });
-}
-
-// Every row that POD is still to be given becomes a record, so that the records are all there is to exchange.
-void Materialise(const PodView& pod, Records& records, std::int64_t now) {
-  for (std::size_t i = 0; i < pod.to_allocate.size(); ++i) {
-    const int container = static_cast<int>(i);
-    if (pod.to_allocate[i].empty() || FindRecord(records, pod.uid, container) != nullptr) continue;
-    Record owed;
-    owed.owner = KeyOf(pod);
-    owed.container = container;
-    owed.grant = pod.to_allocate[i];
-    owed.owed = true;
-    owed.given_at = now;
-    records.push_back(std::move(owed));
-  }
 }
 
 std::string NameOfContainer(const PodView* pod, const Record& record) {
@@ -76,6 +65,19 @@ Exchange Swap(const PodKey& assumed, const PodView& actual, const std::vector<Po
   return {assumed, actual_key, other == nullptr || Alike(*other, actual)};
 }
 
+bool HasClaim(const PodView& pod, const Records& records) {
+  return HasRecords(records, pod.uid) || HasShares(pod.allocated) || HasShares(pod.to_allocate);
+}
+
+// A pod that was never placed holds what RECORD's owner was promised, to whom it is still owed. The place of it is the
+// holder's now.
+Exchange GiveAgain(Record& record, const PodView& holder) {
+  record.owed = true;
+  record.assumed = false;
+  record.slots.clear();
+  return {record.owner, KeyOf(holder), false, true};
+}
+
 void Identify(Settled& settled, const std::vector<PodPtr>& pods, const Holdings& holdings, std::int64_t now) {
   // An exchange puts at least one pod right. One that the kubelet contradicts itself about is not exchanged for ever.
   std::size_t most = settled.records.size();
@@ -84,6 +86,10 @@ void Identify(Settled& settled, const std::vector<PodPtr>& pods, const Holdings&
     if (record.owed) continue;
     const PodView* holder = HolderOf(record.slots, holdings, pods);
     if (holder == nullptr) continue;
+    if (holder->uid != record.owner.uid && !HasClaim(*holder, settled.records)) {
+      settled.exchanges.push_back(GiveAgain(settled.records[i], *holder));
+      continue;
+    }
     if (holder->uid != record.owner.uid) {
       if (most-- == 0) return;
       settled.exchanges.push_back(Swap(PodKey(record.owner), *holder, pods, settled.records, now));
@@ -141,6 +147,20 @@ bool IsOver(const Record& record, const std::vector<PodPtr>& pods, const std::op
 
 }  // namespace
 
+void Materialise(const PodView& pod, Records& records, std::int64_t now) {
+  for (std::size_t i = 0; i < pod.to_allocate.size(); ++i) {
+    const int container = static_cast<int>(i);
+    if (pod.to_allocate[i].empty() || FindRecord(records, pod.uid, container) != nullptr) continue;
+    Record owed;
+    owed.owner = KeyOf(pod);
+    owed.container = container;
+    owed.grant = pod.to_allocate[i];
+    owed.owed = true;
+    owed.given_at = now;
+    records.push_back(std::move(owed));
+  }
+}
+
 Settled Settle(Records records, const std::vector<PodPtr>& pods, const std::optional<Holdings>& holdings,
                const SettleOptions& options) {
   Settled settled;
@@ -168,30 +188,51 @@ void Supersede(Records& records, const std::vector<std::string>& slots, const st
   }
 }
 
-Desired DesiredAnnotations(const PodView& pod, const Records& records) {
-  device::PodGrant allocated = pod.allocated;
-  device::PodGrant to_allocate = pod.to_allocate;
+namespace {
+
+// What the grants of POD would be by RECORDS.
+struct Booked {
+  device::PodGrant allocated;
+  device::PodGrant to_allocate;
   bool given = false;
   bool owed = false;
+};
+
+Booked BookedOf(const PodView& pod, const Records& records) {
+  Booked booked{pod.allocated, pod.to_allocate};
   for (const Record& record : records) {
     if (record.owner.uid != pod.uid) continue;
     const auto row = static_cast<std::size_t>(record.container);
-    if (row < allocated.size()) allocated[row] = record.grant;
-    if (record.owed && row >= to_allocate.size()) to_allocate.resize(row + 1);
-    if (row < to_allocate.size()) to_allocate[row] = record.owed ? record.grant : device::ContainerGrant();
-    (record.owed ? owed : given) = true;
+    // A pod may have removed what it was granted.
+    if (row >= booked.allocated.size()) booked.allocated.resize(std::max(row + 1, pod.containers.size()));
+    booked.allocated[row] = record.grant;
+    if (record.owed && row >= booked.to_allocate.size()) booked.to_allocate.resize(row + 1);
+    if (row < booked.to_allocate.size())
+      booked.to_allocate[row] = record.owed ? record.grant : device::ContainerGrant();
+    (record.owed ? booked.owed : booked.given) = true;
   }
-  const bool pending =
-      std::any_of(to_allocate.begin(), to_allocate.end(), [](const auto& row) { return !row.empty(); });
+  return booked;
+}
 
+}  // namespace
+
+Desired DesiredAnnotations(const PodView& pod, const Records& records) {
+  const Booked booked = BookedOf(pod, records);
   Desired desired;
-  if (allocated != pod.allocated) desired.changes[kAllocated] = device::EncodeGrant(allocated);
-  if (to_allocate != pod.to_allocate) desired.changes[kToAllocate] = device::EncodeGrant(to_allocate);
+  if (booked.allocated != pod.allocated || pod.misplaced) {
+    desired.changes[kAllocated] = device::EncodeGrant(booked.allocated);
+  }
+  if (booked.to_allocate != pod.to_allocate || pod.misplaced) {
+    desired.changes[kToAllocate] = device::EncodeGrant(booked.to_allocate);
+  }
+  // The books go by it, and the pod is where it is.
+  if ((booked.given || booked.owed) && pod.assigned_node != pod.node) desired.changes[device::kAssignedNode] = pod.node;
   if (pod.bind_phase == device::kPhaseFailed) return desired;
-  desired.finished = given && !pending && !pod.others_pending;
+  desired.finished = booked.given && !HasShares(booked.to_allocate) && !pod.others_pending;
   if (desired.finished && pod.bind_phase != device::kPhaseSuccess)
     desired.changes[device::kBindPhase] = device::kPhaseSuccess;
-  if (owed && pod.bind_phase == device::kPhaseSuccess) desired.changes[device::kBindPhase] = device::kPhaseAllocating;
+  if (booked.owed && pod.bind_phase == device::kPhaseSuccess)
+    desired.changes[device::kBindPhase] = device::kPhaseAllocating;
   return desired;
 }
 

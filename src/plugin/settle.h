@@ -15,20 +15,11 @@
 
 namespace hami::plugin {
 
-// What one container holds, as the kubelet reports it. Ordinary init containers are not reported.
-struct Holding {
-  std::string ns;
-  std::string pod;
-  std::string container;
-  std::vector<std::string> slots;  // sorted
-  bool operator==(const Holding&) const = default;
-};
-using Holdings = std::vector<Holding>;
-
 struct Exchange {
   PodKey assumed;
   PodKey actual;
-  bool alike = true;  // false: the books are right now, but one of the two was promised something else
+  bool alike = true;      // false: the books are right now, but one of the two was promised something else
+  bool stranger = false;  // ACTUAL was never placed here; what ASSUMED was promised is still to be given to it
   bool operator==(const Exchange&) const = default;
 };
 
@@ -48,6 +39,10 @@ struct SettleOptions {
   // true when PODS and HOLDINGS are of this moment and no answer is on its way to the kubelet.
   bool find_undelivered = false;
 };
+
+// Every row that POD is still to be given becomes a record, so that the records are all there is: from here on nothing
+// that the pod says of itself changes what it gets.
+void Materialise(const PodView& pod, Records& records, std::int64_t now);
 
 Settled Settle(Records records, const std::vector<PodPtr>& pods, const std::optional<Holdings>& holdings,
                const SettleOptions& options);

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "device/annotations.h"
-#include "plugin/allocation_world_test.h"
+#include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
 namespace {

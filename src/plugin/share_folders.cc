@@ -3,11 +3,13 @@
 #include "plugin/share_folders.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 
 #include "base/fd.h"
@@ -15,6 +17,8 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "base/trash.h"
+#include "base/watched_file.h"
+#include "plugin/response.h"
 #include "region/region.h"
 
 namespace hami::plugin {
@@ -53,6 +57,43 @@ base::Status MakeRegion(const std::string& path, const RegionSettings& settings)
   const std::string text = "can not make the region " + path;
   if (error_number != 0) return base::FailErrno(text, error_number);
   return base::Fail(Concat({text, " (", region::StatusName(made), ")"}));
+}
+
+const char* PolicyName(CorePolicy policy) {
+  switch (policy) {
+    case CorePolicy::kForce:
+      return "force";
+    case CorePolicy::kDisable:
+      return "disable";
+    case CorePolicy::kDefault:
+      break;
+  }
+  return "default";
+}
+
+// The container's environment once more, for the processes that do not have it: logins over ssh, MPI between pods,
+// cron. The library takes from the environment only what gives them no more than this.
+std::string ShareText(const std::string& region_path, const RegionSettings& settings) {
+  std::vector<std::string> by_uuid;
+  std::string text = Concat({"CUDA_DEVICE_MEMORY_SHARED_CACHE=", region_path, "\n"});
+  for (std::size_t i = 0; i < settings.limits.size(); ++i) {
+    const DeviceLimit& limit = settings.limits[i];
+    const std::string memory = std::to_string(limit.memory_bytes), cores = std::to_string(limit.cores);
+    text += Concat({"CUDA_DEVICE_MEMORY_LIMIT_", std::to_string(i), "=", memory, "\n"});
+    text += Concat({"CUDA_DEVICE_SM_LIMIT_", std::to_string(i), "=", cores, "\n"});
+    by_uuid.push_back(Concat({limit.uuid, "=", memory, ":", cores}));
+  }
+  return Concat({text, "HAMI_DEVICE_LIMITS=", base::Join(by_uuid, ","), "\nCUDA_TASK_PRIORITY=",
+                 std::to_string(settings.priority), "\nGPU_CORE_UTILIZATION_POLICY=", PolicyName(settings.core_policy),
+                 "\nCUDA_OVERSUBSCRIBE=", settings.oversubscribe ? "true" : "false",
+                 "\nHAMI_FAIL_OPEN=false\nHAMI_COMMON_AREA=", kCommonInContainer, "\n"});
+}
+
+base::Status MakeShareFile(const std::string& path, const std::string& text) {
+  HAMI_TRY(base::WriteNewFile(path, text, 0644));
+  // Whoever the container runs as reads it.
+  if (::chmod(path.c_str(), 0644) != 0) return base::FailErrno("can not set the mode of " + path);
+  return {};
 }
 
 // A container whose user is known needs nobody else in its folder. Root may become anybody, so root's is open.
@@ -97,32 +138,72 @@ std::string DiskShareFolders::LinkOf(const Record& record) const {
   return Concat({root_, "/", kContainers, "/", record.owner.uid, "_", record.container_name});
 }
 
+bool DiskShareFolders::Has(const Record& record) {
+  std::error_code ignored;
+  return fs::is_regular_file(fs::symlink_status(Concat({PathOf(record), "/", record.cache}), ignored));
+}
+
 base::Status DiskShareFolders::Make(const Record& record, const RegionSettings& settings) {
   const std::string path = PathOf(record);
   HAMI_TRY(base::MakeFolders(path.substr(0, path.rfind('/')), 0755));
   HAMI_TRY(TakeAway(path));
   if (::mkdir(path.c_str(), 0700) != 0) return base::FailErrno("can not make the folder " + path);
   HAMI_TRY(MakeRegion(Concat({path, "/", record.cache}), settings));
+  if (record.share_file) {
+    // The folder has the same name in the container as root_ has here.
+    const std::string text = ShareText(Concat({root_, "/", record.cache}), settings);
+    HAMI_TRY(MakeShareFile(Concat({path, "/", region::kShareFile}), text));
+  }
   return SetOwner(path, settings.runs_as);
 }
 
+// From then on the folder itself has the container's name, as HAMi's monitor knows it, and where it was a link leads to
+// it, for the container was told of that place. The two change places in one step, so that both are always there.
 base::Status DiskShareFolders::Link(const Record& record) {
-  const std::string link = LinkOf(record);
-  const std::string target = "../" + record.folder;
+  const std::string place = PathOf(record);
+  const std::string name = LinkOf(record);
+  const std::string target = Concat({"../", name.substr(root_.size() + 1)});
   std::error_code error;
-  if (const fs::path present = fs::read_symlink(link, error); !error && present == target) return {};
-  // Another share was assumed to be this container's, or a folder of an earlier life has the name.
+  const std::string present = fs::read_symlink(place, error).string();
+  if (present == target) return {};
+  // Another container was assumed to be the one.
+  if (!present.empty()) HAMI_TRY(Unname(place, NamedBy(present)));
   HAMI_TRY(base::MakeFolders(Concat({root_, "/", kContainers}), 0755));
-  if (fs::is_directory(fs::symlink_status(link, error))) HAMI_TRY(TakeAway(link));
-  return base::ReplaceLink(link, target);
+  if (fs::read_symlink(name, error).string() == "../" + record.folder) return {};
+  // A folder of an earlier life may have the name.
+  if (fs::is_directory(fs::symlink_status(name, error))) HAMI_TRY(TakeAway(name));
+  HAMI_TRY(base::ReplaceLink(name, target));
+  if (::renameat2(AT_FDCWD, place.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) == 0) return {};
+  // A file system that cannot: the name is the link, then.
+  return base::ReplaceLink(name, "../" + record.folder);
+}
+
+// The folder that TARGET of a link among the shares leads to; empty when it is not one of ours.
+std::string DiskShareFolders::NamedBy(const std::string& target) const {
+  const std::string prefix = Concat({"../", kContainers, "/"});
+  const bool ours = target.starts_with(prefix) && target.find('/', prefix.size()) == std::string::npos;
+  return ours ? Concat({root_, "/", target.substr(3)}) : std::string();
+}
+
+// Puts the folder NAME back to PLACE, where a link leads to it.
+base::Status DiskShareFolders::Unname(const std::string& place, const std::string& name) const {
+  if (name.empty()) return base::Fail(place + " is a link that is not ours");
+  if (::renameat2(AT_FDCWD, place.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) != 0) {
+    return base::FailErrno(Concat({"can not move ", name, " back to ", place}));
+  }
+  std::error_code ignored;
+  fs::remove(name, ignored);
+  return {};
 }
 
 void DiskShareFolders::Remove(const Record& record) {
   if (record.folder.empty()) return;
   std::error_code ignored;
+  const std::string place = PathOf(record);
+  if (const std::string name = NamedBy(fs::read_symlink(place, ignored).string()); !name.empty()) TakeAwayOrSay(name);
   const std::string link = LinkOf(record);
   if (fs::read_symlink(link, ignored) == "../" + record.folder) fs::remove(link, ignored);
-  TakeAwayOrSay(PathOf(record));
+  TakeAwayOrSay(place);
 }
 
 // Only in our own folder: names in the other may be HAMi's.
@@ -139,7 +220,12 @@ void DiskShareFolders::RemoveAllBut(const Records& records) {
   if (error && error != std::errc::no_such_file_or_directory) {
     base::LogWarning(Concat({"can not list ", root_, "/", kShares, ": ", error.message()}));
   }
-  for (const fs::path& orphan : orphans) TakeAwayOrSay(orphan);
+  for (const fs::path& orphan : orphans) {
+    const std::string name = NamedBy(fs::read_symlink(orphan, error).string());
+    const bool known = std::any_of(records.begin(), records.end(), [&](const auto& r) { return PathOf(r) == name; });
+    if (!name.empty() && !known) TakeAwayOrSay(name);
+    TakeAwayOrSay(orphan);
+  }
   RemoveLostLinks(Concat({root_, "/", kContainers}));
 }
 
@@ -160,7 +246,10 @@ bool DiskShareFolders::EmptyTrash() {
   return more;
 }
 
+bool DiskRecordKeeper::Changed() { return !stamp_.empty() && base::FileStamp(path_) != stamp_; }
+
 base::Result<Records> DiskRecordKeeper::Load() {
+  stamp_ = base::FileStamp(path_);
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path_, error))) {
     if (error && error != std::errc::no_such_file_or_directory) {
@@ -180,7 +269,13 @@ base::Result<Records> DiskRecordKeeper::Load() {
 
 base::Status DiskRecordKeeper::Save(const Records& records) {
   HAMI_TRY(base::MakeFolders(path_.substr(0, path_.rfind('/')), 0755));
-  return base::ReplaceFile(path_, EncodeRecords(records), 0600);
+  // The lock goes with the descriptor.
+  const base::Fd lock(::open((path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return base::FailErrno("can not lock " + path_);
+  if (Changed()) return base::Fail(path_ + " was written by another hami-device-plugin a moment ago");
+  HAMI_TRY(base::ReplaceFile(path_, EncodeRecords(records), 0600));
+  stamp_ = base::FileStamp(path_);
+  return {};
 }
 
 }  // namespace hami::plugin

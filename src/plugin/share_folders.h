@@ -2,7 +2,8 @@
 //
 // The folders below <hook path>/vgpu that containers get to write to, each with its region and nothing else at first.
 // `containers/<pod uid>_<container>` is where everybody looks for them; where that name was not known in time the
-// folder is `shares/<id>` and the name a link to it, because a folder that was promised to a container never moves.
+// folder is made as `shares/<id>`. Once the name is known the folder has it, and `shares/<id>` is a link to it: what
+// was promised to a container stays where it was promised, and HAMi's monitor, which follows no links, finds a folder.
 // Refuses to follow links that it did not make. A container may have filled its folder with whatever it liked, so what
 // is removed only gets another name, which takes no time; EmptyTrash does the rest.
 
@@ -19,6 +20,7 @@ class DiskShareFolders final : public ShareFolders {
   // ROOT: <hook path>/vgpu.
   explicit DiskShareFolders(std::string root) : root_(std::move(root)) {}
 
+  bool Has(const Record& record) override;
   base::Status Make(const Record& record, const RegionSettings& settings) override;
   base::Status Link(const Record& record) override;
   void Remove(const Record& record) override;
@@ -31,6 +33,8 @@ class DiskShareFolders final : public ShareFolders {
  private:
   std::string PathOf(const Record& record) const { return root_ + "/" + record.folder; }
   std::string LinkOf(const Record& record) const;
+  std::string NamedBy(const std::string& target) const;
+  base::Status Unname(const std::string& place, const std::string& name) const;
 
   const std::string root_;
   std::string stuck_;  // of EmptyTrash: what could not be deleted, as it was told
@@ -42,10 +46,12 @@ class DiskRecordKeeper final : public RecordKeeper {
   explicit DiskRecordKeeper(std::string path) : path_(std::move(path)) {}
   // No file: no records. A file that can not be read whole is an error and stays as it is.
   base::Result<Records> Load() override;
+  bool Changed() override;
   base::Status Save(const Records& records) override;
 
  private:
   const std::string path_;
+  std::string stamp_;  // of the file as it was read or written
 };
 
 }  // namespace hami::plugin

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "region/process.h"
+#include "region/write_signals.h"
 
 namespace hami::region {
 namespace {
@@ -104,6 +105,7 @@ CommonArea* Map(int fd) {
 bool CreateCommonArea(const char* path) {
   const int fd = open(path, kFlags | O_CREAT, 0600);
   if (fd < 0) return false;
+  const WithoutWriteSignals quiet;
   // Growing a file fills it with zeros; whoever comes second finds it so and changes nothing.
   const FileStatus status = StatFile(fd);
   const uint64_t magic = kCommonMagic;

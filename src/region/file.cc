@@ -8,9 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "region/adopt.h"
 #include "region/gpu_time.h"
 #include "region/lock.h"
 #include "region/process.h"
+#include "region/write_signals.h"
 
 namespace hami::region {
 namespace {
@@ -119,15 +121,12 @@ Status MapFile(Attachment* attachment) {
   return Status::kOk;
 }
 
-// The pages that are written at once must have room on the disk: see ProvideSlot in table.cc.
+// The pages that are written at once must have room on the disk.
 bool ProvideRoom(int fd) {
   constexpr auto kTail = static_cast<int64_t>(offsetof(Region, slot_count));
   constexpr auto kArea = static_cast<int64_t>(kPrivateOffset);
-  const bool full =
-      (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, offsetof(Region, slots) + sizeof(Slot)) != 0 && errno == ENOSPC) ||
-      (fallocate(fd, FALLOC_FL_KEEP_SIZE, kTail, 64) != 0 && errno == ENOSPC) ||
-      (fallocate(fd, FALLOC_FL_KEEP_SIZE, kArea, offsetof(PrivateArea, gpu_time)) != 0 && errno == ENOSPC);
-  return !full;
+  return HasRoom(fd, 0, offsetof(Region, slots) + sizeof(Slot)) && HasRoom(fd, kTail, 64) &&
+         HasRoom(fd, kArea, offsetof(PrivateArea, gpu_time));
 }
 
 void FillArea(PrivateArea* area, const Config* config, bool foreign) {
@@ -178,10 +177,11 @@ void FillRegion(Region* region, const Config& config) {
 Status Initialise(Attachment* attachment, FileKind kind, bool known_to_others, const Config* config) {
   if (kind == FileKind::kFresh && config == nullptr) return Status::kCorrupt;
   const FileStatus before = StatFile(attachment->fd);
+  const WithoutWriteSignals quiet;
   if (before.size < static_cast<int64_t>(kFileBytes) && ftruncate(attachment->fd, kFileBytes) != 0) {
     return Fail(attachment, Status::kIo, errno);
   }
-  if (!ProvideRoom(attachment->fd)) return Fail(attachment, Status::kIo, ENOSPC);
+  if (!ProvideRoom(attachment->fd)) return Fail(attachment, Status::kIo, errno);
   HAMI_KILL_POINT(19);
   const Status status = MapFile(attachment);
   if (status != Status::kOk) return status;
@@ -200,7 +200,16 @@ Status Initialise(Attachment* attachment, FileKind kind, bool known_to_others, c
   return Status::kOk;
 }
 
-Status InitialiseOrMap(Attachment* attachment, const Config* config) {
+// The new file that is not needed; not what may be at its path by now.
+void RemoveOwnName(const Attachment& attachment) {
+  const int fd = open(attachment.path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+  const FileStatus status = StatFile(fd);
+  if (fd >= 0) close(fd);
+  if (status.ok && status.device == attachment.device && status.inode == attachment.inode) unlink(attachment.path);
+}
+
+// `living` becomes a descriptor of the region that was at this path and is to be had in place of a new one.
+Status InitialiseOrMap(Attachment* attachment, const Config* config, int* living) {
   const int64_t deadline = MonotonicNanos() + kCreationTimeout;
   int64_t pause = 20'000;
   for (;;) {
@@ -214,6 +223,12 @@ Status InitialiseOrMap(Attachment* attachment, const Config* config) {
       const FileKind again = Classify(attachment->fd, size.size);
       Status status = StatusOf(attachment, again);
       if (status == Status::kOk && again == FileKind::kReady) status = MapFile(attachment);
+      // Only by those that would make a new one: to look is slow.
+      if (living != nullptr && size.size == 0) *living = OpenDeleted(attachment->path);
+      if (living != nullptr && *living >= 0) {
+        RemoveOwnName(*attachment);
+        status = Status::kMissing;
+      }
       if (status == Status::kOk && again != FileKind::kReady) {
         status = Initialise(attachment, again, size.size != 0, config);
       }
@@ -226,23 +241,18 @@ Status InitialiseOrMap(Attachment* attachment, const Config* config) {
   }
 }
 
-}  // namespace
-
-Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config) {
-  const size_t length = strlen(path);
-  if (length >= sizeof attachment->path) return Fail(attachment, Status::kIo, ENAMETOOLONG);
-  const int fd = OpenFile(path, create);
-  if (fd < 0) return Fail(attachment, errno == ENOENT && !create ? Status::kMissing : Status::kIo, errno);
+// `fd` is taken over.
+Status MapDescriptor(Attachment* attachment, int fd, const Config* config, int* living) {
   attachment->fd = fd;
+  GuardAgainstCleaners(fd);
   const FileStatus file = StatFile(fd);
   Status status = file.ok && file.regular ? Status::kOk : Status::kCorrupt;
   if (status == Status::kOk) {
     attachment->device = file.device;
     attachment->inode = file.inode;
-    memcpy(attachment->path, path, length + 1);
     // Record locks do not keep the threads of one process apart.
     if (LockProcess()) {
-      status = InitialiseOrMap(attachment, config);
+      status = InitialiseOrMap(attachment, config, living);
       UnlockProcess();
     } else {
       status = Status::kBusy;
@@ -252,6 +262,19 @@ Status MapRegion(Attachment* attachment, const char* path, bool create, const Co
   return status;
 }
 
+}  // namespace
+
+Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config, bool join) {
+  const size_t length = strlen(path);
+  if (length >= sizeof attachment->path) return Fail(attachment, Status::kIo, ENAMETOOLONG);
+  const int fd = OpenFile(path, create);
+  if (fd < 0) return Fail(attachment, errno == ENOENT && !create ? Status::kMissing : Status::kIo, errno);
+  memcpy(attachment->path, path, length + 1);
+  int living = -1;
+  const Status status = MapDescriptor(attachment, fd, config, create && join ? &living : nullptr);
+  return living < 0 ? status : MapDescriptor(attachment, MoveHigh(living), config, nullptr);
+}
+
 void UnmapRegion(Attachment* attachment) {
   if (attachment->region != nullptr) munmap(attachment->region, kFileBytes);
   attachment->region = nullptr;
@@ -259,6 +282,25 @@ void UnmapRegion(Attachment* attachment) {
   // Unless the program made something else of our number.
   if (DescriptorIsOurs(*attachment)) close(attachment->fd);
   attachment->fd = -1;
+}
+
+bool HasRoom(int fd, int64_t offset, int64_t length) {
+  int result;
+  do result = fallocate(fd, FALLOC_FL_KEEP_SIZE, offset, length);
+  while (result != 0 && errno == EINTR);
+  if (result == 0) return true;
+  if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) {
+    return errno != ENOSPC && errno != EDQUOT && errno != EFBIG && errno != EIO;
+  }
+  // A file system that cannot be asked: a byte of each page that is a hole is written, which needs room, too.
+  constexpr int64_t kPage = 4096;
+  const WithoutWriteSignals quiet;
+  for (int64_t at = offset; at < offset + length; at = (at / kPage + 1) * kPage) {
+    char byte = 0;
+    if (pread(fd, &byte, 1, at) != 1) return false;
+    if (byte == 0 && pwrite(fd, &byte, 1, at) != 1) return false;
+  }
+  return true;
 }
 
 bool DescriptorIsOurs(const Attachment& attachment) {

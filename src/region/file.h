@@ -11,9 +11,14 @@
 namespace hami::region {
 
 // Opens (creating if `create`), validates, initialises from `config` where needed, and maps. On failure nothing stays
-// open. `config` may be null if `create` is false: then a HAMi region without private area gets an empty one.
-Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config);
+// open. `config` may be null if `create` is false: then a HAMi region without private area gets an empty one. `join`:
+// where a file of this path was deleted while processes have it, that one is mapped, and not a new one (adopt.h).
+Status MapRegion(Attachment* attachment, const char* path, bool create, const Config* config, bool join = true);
 void UnmapRegion(Attachment* attachment);
+
+// Whether the disk has room for a piece of the file. A page that was never written may have none, which a store through
+// the map would answer with SIGBUS; asking first turns that into an error (errno).
+bool HasRoom(int fd, int64_t offset, int64_t length);
 
 // Whether our descriptor still is one of the region's file: a program may close it, and give its number to another.
 bool DescriptorIsOurs(const Attachment& attachment);

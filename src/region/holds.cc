@@ -20,7 +20,7 @@ bool ProvideHold(Attachment* attachment, uint32_t index) {
   if (!DescriptorIsOurs(*attachment)) return true;
   const auto offset = static_cast<int64_t>(kPrivateOffset + offsetof(PrivateArea, holds) +
                                            offsetof(PrivateHolds, entries) + index * sizeof(PrivateHold));
-  return fallocate(attachment->fd, FALLOC_FL_KEEP_SIZE, offset, sizeof(PrivateHold)) == 0 || errno != ENOSPC;
+  return HasRoom(attachment->fd, offset, sizeof(PrivateHold));
 }
 
 PrivateHold* FreeEntry(Attachment* attachment) {

@@ -8,7 +8,7 @@
 #include "region/lock.h"
 #include "region/process.h"
 #include "region/reader.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

@@ -165,6 +165,9 @@ inline constexpr size_t kShareNameBytes = 64;
 // nor renamed, but any folder around it can, except for the root folder.
 inline constexpr char kControlSign[] = "/.hami-cpp-control";
 
+// A file of this name beside the library or the life line says what the share may have, where the environment does not.
+inline constexpr char kShareFile[] = "share.env";
+
 // PrivateMeta.flags
 inline constexpr uint32_t kFlagFixedDevices = 1;   // NVML enumerates only the uuids of the region
 inline constexpr uint32_t kFlagOversubscribe = 2;  // allocations past the physical memory may spill to the host
@@ -195,7 +198,7 @@ struct PrivateSlot {
   uint32_t reserved0;
   int64_t attached_at;  // unix seconds
   char command[16];     // as in /proc/self/comm
-  uint64_t reserved;
+  uint64_t life;        // number of the process's life line, 0 = it has none
 };
 
 // What the creator says about the whole container (or `hami run`); written once, before the magic.
@@ -276,6 +279,9 @@ static_assert(kFileBytes == 2'146'304);
 inline constexpr int64_t kPostInitLockByte = 0x4000'0000;  // upstream's place for the post-init lock
 inline constexpr int64_t kSlotLockByte = 0x5000'0000;      // + slot index: held while the slot's process lives
 inline constexpr int64_t kAttachLockByte = kSlotLockByte + kMaxSlots;
+// Some bytes from there on are attachers', too (lock.h).
+// + a number that is never given twice: the life line of a process (process.h), a lock of an open file.
+inline constexpr int64_t kLifeLockByte = int64_t{1} << 44;
 
 // A token is (number << 22) | pid. A slot whose token does not carry its own pid was written over by a library that
 // knows no tokens, so the token is a leftover and the slot counts as foreign.

@@ -32,14 +32,22 @@ void SetHeld(Attachment* attachment, uint32_t device, Kind kind, uint64_t bytes)
   __atomic_store_n(&attachment->held[device][static_cast<int>(kind)], bytes, __ATOMIC_RELAXED);
 }
 
+// Adds to what is there, for the lock may have been lost. A sum below what we hold can only be damage; it must not
+// wrap.
+void ChangeSum(Attachment* attachment, uint32_t device, uint64_t more, uint64_t less) {
+  uint64_t& sum = attachment->area->devices[device].charged;
+  for (;;) {
+    const uint64_t charged = Load(sum);
+    const uint64_t grown = SaturatingAdd(charged, more);
+    if (CompareExchange(sum, charged, less > grown ? 0 : grown - less)) return;
+  }
+}
+
 // Under the lock: changes what this process holds, its slot and the sum, by the same amount.
 void Apply(Attachment* attachment, uint32_t device, Kind kind, uint64_t more, uint64_t less) {
   SetHeld(attachment, device, kind, Held(*attachment, device, kind) + more - less);
-  PrivateDevice& books = attachment->area->devices[device];
-  const uint64_t charged = Load(books.charged);
   HAMI_KILL_POINT(30);
-  // A sum below what we hold can only be damage; it must not wrap.
-  Store(books.charged, less > charged + more ? 0 : charged + more - less);
+  ChangeSum(attachment, device, more, less);
   HAMI_KILL_POINT(31);
   PublishHeld(attachment, device);
   HAMI_KILL_POINT(32);
@@ -92,8 +100,7 @@ void EndOwnHold(Attachment* attachment, PrivateHold* hold) {
     HAMI_KILL_POINT(42);
     PublishHeld(attachment, device);
     // A program that gave back more than it should have is no reason to count less than the heir will have.
-    uint64_t& charged = attachment->area->devices[device].charged;
-    Store(charged, SaturatingAdd(Load(charged), bytes - less));
+    ChangeSum(attachment, device, bytes - less, 0);
   }
 }
 
@@ -133,7 +140,12 @@ Status EnterLedger(Attachment* attachment) {
   return status;
 }
 
-void LeaveLedger(Attachment* attachment) { Unlock(attachment, attachment->lock_id); }
+// False when the lock was lost in between: what this process holds has been written again.
+bool LeaveLedger(Attachment* attachment) {
+  if (Unlock(attachment, attachment->lock_id)) return true;
+  Reaffirm(attachment);
+  return false;
+}
 
 enum class Answer : uint8_t { kGranted, kRefused, kMayBeDead };
 
@@ -152,21 +164,33 @@ Answer TryReserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind 
   return sum == held[0] + held[1] + held[2] ? Answer::kRefused : Answer::kMayBeDead;
 }
 
+bool Exceeds(const Attachment& attachment, uint32_t device) {
+  const uint64_t limit = Load(attachment.region->limit[device]);
+  return limit != 0 && Sum(attachment, device) > limit;
+}
+
 }  // namespace
 
 Status Reserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kind) {
   if (device >= kMaxDevices) return Status::kBadDevice;
-  for (bool swept = false;; swept = true) {
+  for (bool swept = false;;) {
     const Status status = EnterLedger(attachment);
     if (status != Status::kOk) return status;
     const Answer answer = TryReserve(attachment, device, bytes, kind);
     const bool final = answer != Answer::kMayBeDead || swept;
-    LeaveLedger(attachment);
+    const bool kept = LeaveLedger(attachment);
+    if (answer == Answer::kGranted && !kept && Exceeds(*attachment, device)) {
+      // Granted by what was true before others went on without this process.
+      Refund(attachment, device, bytes, kind);
+      swept = false;
+      continue;
+    }
     if (answer == Answer::kGranted) return Status::kOk;
     // A refusal is rare enough to afford the question whether the file is still whole.
     if (!CheckSize(attachment)) return Status::kBroken;
     if (final) return Status::kOverLimit;
     SweepTable(attachment, attachment->lock_id);
+    swept = true;
   }
 }
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "region/lock.h"
 #include "region/process.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {
@@ -147,9 +147,24 @@ TEST_F(LedgerTest, GivenTheLockOfADeadProcess_WhenItIsNeeded_ThenItIsTakenWithin
   EXPECT_EQ(Used(attachment_, 0), 1U);
 }
 
-TEST_F(LedgerTest, GivenALiveProcessThatKeepsTheLock_WhenItIsNeeded_ThenTheWaitIsBoundedAndRefundsAreRemembered) {
+TEST_F(LedgerTest, GivenALiveProcessThatKeepsTheLock_WhenItIsNeeded_ThenWhatFitsIsGrantedAllTheSame) {
   ASSERT_EQ(Reserve(&attachment_, 0, 500, Kind::kData), Status::kOk);
   const pid_t other = Holder(300, true);
+  const int64_t begin = MonotonicNanos();
+  EXPECT_EQ(Reserve(&attachment_, 0, 1, Kind::kData), Status::kOk);
+  EXPECT_LT(MonotonicNanos() - begin, 2'000'000'000);
+  EXPECT_EQ(Refund(&attachment_, 0, 200, Kind::kData), Status::kOk);
+  EXPECT_EQ(OwnUsed(attachment_, 0, Kind::kData), 301U);
+  EXPECT_EQ(Used(attachment_, 0), 601U);
+  EXPECT_EQ(Reserve(&attachment_, 0, 400, Kind::kData), Status::kOverLimit);
+  Kill(other);
+  EXPECT_EQ(Reserve(&attachment_, 0, 400, Kind::kData), Status::kOk);
+}
+
+// Another thread of this process cannot be told from this one: there the wait is bounded, and refunds are remembered.
+TEST_F(LedgerTest, GivenAThreadThatKeepsTheLock_WhenItIsNeeded_ThenTheWaitIsBoundedAndRefundsAreRemembered) {
+  ASSERT_EQ(Reserve(&attachment_, 0, 500, Kind::kData), Status::kOk);
+  ASSERT_EQ(Lock(&attachment_, attachment_.lock_id), Status::kOk);
   const int64_t begin = MonotonicNanos();
   EXPECT_EQ(Reserve(&attachment_, 0, 1, Kind::kData), Status::kBusy);
   const int64_t waited = MonotonicNanos() - begin;
@@ -157,7 +172,7 @@ TEST_F(LedgerTest, GivenALiveProcessThatKeepsTheLock_WhenItIsNeeded_ThenTheWaitI
   EXPECT_LT(waited, 4'000'000'000);
   EXPECT_EQ(Refund(&attachment_, 0, 200, Kind::kData), Status::kOk);
   EXPECT_EQ(OwnUsed(attachment_, 0, Kind::kData), 500U);
-  Kill(other);
+  EXPECT_TRUE(Unlock(&attachment_, attachment_.lock_id));
   EXPECT_EQ(Reserve(&attachment_, 0, 1, Kind::kData), Status::kOk);
   EXPECT_EQ(OwnUsed(attachment_, 0, Kind::kData), 301U);
 }

@@ -10,6 +10,7 @@ namespace {
 constexpr int kSpins = 64;
 constexpr int64_t kWaitSlice = 1'000'000;
 constexpr int64_t kAttachWaitSlice = 20'000'000;
+constexpr int64_t kLaneTime = 300'000'000;
 // How long a lock may be held by somebody who is not in the table: a live peer only during its Detach, for some µs.
 constexpr int64_t kStrangerGrace = 20'000'000;
 
@@ -26,16 +27,18 @@ void Pause() {
 
 const uint32_t* FutexOf(const uint64_t& word) { return reinterpret_cast<const uint32_t*>(&word); }
 
+int64_t ByteOfLane(uint32_t index) { return kAttachLockByte + (index - kAttacherIndex); }
+
 enum class Owner : uint8_t { kAlive, kDead, kStranger };
 
 Owner JudgeOwner(Attachment* attachment, uint64_t word, uint64_t own_id) {
   const uint32_t index = LockIndex(word);
-  if (index > kAttacherIndex) return Owner::kDead;  // nobody writes that: the word is garbage
-  if (index == kAttacherIndex) {
-    if (LockIndex(own_id) == kAttacherIndex) return Owner::kDead;  // there is only one, and it is this thread
+  if (index >= kAttacherIndex + kAttachLanes) return Owner::kDead;  // nobody writes that: the word is garbage
+  if (index >= kAttacherIndex) {
+    if (LockIndex(own_id) == index) return Owner::kDead;  // there is only one, and it is this thread
     // A record lock of the own process is invisible to it, hence the second question.
     int32_t holder = 0;
-    const LockHeld held = AskRecordLock(attachment->fd, kAttachLockByte, 1, &holder);
+    const LockHeld held = AskRecordLock(attachment->fd, ByteOfLane(index), 1, &holder);
     if (held == LockHeld::kYes || (word & ~kLockWaiters) == Load(local_attacher)) return Owner::kAlive;
     return held == LockHeld::kNo ? Owner::kDead : Owner::kStranger;
   }
@@ -87,7 +90,9 @@ Status LockSlow(Attachment* attachment, uint64_t id) {
       continue;
     }
     const Owner owner = JudgeOwner(attachment, word, id);
-    if (owner == Owner::kDead || (owner == Owner::kStranger && now - unchanged_since > kStrangerGrace)) {
+    // Not from another thread of this process, which has the same identity.
+    const bool idle = now - unchanged_since > kLoanTime && LockNumber(word) != LockNumber(id);
+    if (owner == Owner::kDead || idle || (owner == Owner::kStranger && now - unchanged_since > kStrangerGrace)) {
       if (!CompareExchange(lock, word, mine)) continue;
       HAMI_KILL_POINT(2);
       RepairAfterDeath(attachment);
@@ -97,9 +102,10 @@ Status LockSlow(Attachment* attachment, uint64_t id) {
   }
 }
 
-void UnlockSlow(Attachment* attachment, uint64_t id) {
-  // Not ours any more only if somebody took us for dead (see SlotAlive for when that can be): then it is theirs.
-  if (CompareExchange(attachment->area->lock, id | kLockWaiters, 0)) FutexWake(FutexOf(attachment->area->lock), 1);
+bool UnlockSlow(Attachment* attachment, uint64_t id) {
+  if (!CompareExchange(attachment->area->lock, id | kLockWaiters, 0)) return false;
+  FutexWake(FutexOf(attachment->area->lock), 1);
+  return true;
 }
 
 bool LockProcess() {
@@ -123,25 +129,36 @@ void ResetProcessLock() {
 Status BecomeAttacher(Attachment* attachment, int64_t timeout_ns, uint64_t* id) {
   const int64_t deadline = MonotonicNanos() + timeout_ns;
   const uint32_t& turn = attachment->area->attach_turn;
+  uint32_t lane = 0;
+  uint32_t last = Load(turn);
+  int64_t since = MonotonicNanos();
   for (;;) {
     const uint32_t seen = Load(turn);
-    if (TryRecordLock(attachment->fd, kAttachLockByte, 1)) break;
+    if (TryRecordLock(attachment->fd, kAttachLockByte + lane, 1)) break;
     if (!CheckSize(attachment)) return Status::kBroken;
-    if (MonotonicNanos() > deadline) return Status::kBusy;
+    const int64_t now = MonotonicNanos();
+    if (now > deadline) return Status::kBusy;
+    if (seen != last) since = now;
+    last = seen;
+    if (now - since > kLaneTime) {  // nobody has finished for so long
+      lane = (lane + 1) % kAttachLanes;
+      since = now;
+    }
     // Each attacher wakes one successor; the time-out is for one that died and woke nobody.
     FutexWait(&turn, seen, kAttachWaitSlice);
   }
   // A number of its own even for this short role: an observer must not mistake a new attacher for a dead one.
   const uint64_t number = __atomic_add_fetch(&attachment->area->next_token, 1, __ATOMIC_ACQ_REL) & kTokenNumberMask;
-  *id = MakeLockId(kAttacherIndex, number);
+  *id = MakeLockId(kAttacherIndex + lane, number);
   Store(local_attacher, *id);
   return Status::kOk;
 }
 
 void ResignAttacher(Attachment* attachment) {
   uint32_t& turn = attachment->area->attach_turn;
+  const uint32_t index = LockIndex(Load(local_attacher));
   Store(local_attacher, 0);
-  RecordUnlock(attachment->fd, kAttachLockByte, 1);
+  RecordUnlock(attachment->fd, ByteOfLane(index), 1);
   __atomic_add_fetch(&turn, 1, __ATOMIC_ACQ_REL);
   FutexWake(&turn, 1);
 }

@@ -5,8 +5,15 @@
 // owner lives (SlotAlive) and take the lock from the dead; the recovery then repairs what the dead left half done. Held
 // for a few stores, or, while the slot table changes, for a few system calls. No wait is longer than kLockTimeout.
 //
-// Before it has a slot a process takes the lock as "the attacher", of which there is only one at a time: it holds
-// the record lock kAttachLockByte, and, against its own threads, a process-local lock.
+// A process that was stopped inside (a debugger, Ctrl-Z, a frozen container) keeps nobody out: after kLoanTime the lock
+// is taken from the living, too. What that owner does when it goes on is made right by itself: a sum is only changed by
+// adding to what is there or if it is still what it was, nobody else writes an owner's slot, and Unlock says that the
+// lock was lost, whereupon the owner takes it again, writes its slot anew and counts the sums (Reaffirm). Until then a
+// grant is not made: it is looked at once more against the limit, before the driver is asked.
+//
+// Before it has a slot a process takes the lock as "an attacher", one at a time: it holds the record lock
+// kAttachLockByte, and, against its own threads, a process-local lock. When that one does not get on, the next one goes
+// by another lane, with a byte of its own.
 
 #pragma once
 
@@ -23,11 +30,14 @@
 namespace hami::region {
 
 inline constexpr int64_t kLockTimeout = 2'000'000'000;
+// Longer than any owner that runs holds it.
+inline constexpr int64_t kLoanTime = 100'000'000;
 
 static_assert(std::endian::native == std::endian::little, "the futex is the low half of the lock word");
 inline constexpr uint64_t kLockWaiters = uint64_t{1} << 31;
 inline constexpr uint64_t kLockIndexMask = 0x7ff;
-inline constexpr uint32_t kAttacherIndex = kMaxSlots;
+inline constexpr uint32_t kAttacherIndex = kMaxSlots;  // of the first lane
+inline constexpr uint32_t kAttachLanes = 8;
 
 constexpr uint64_t MakeLockId(uint32_t index, uint64_t number) {
   number &= kTokenNumberMask;
@@ -43,16 +53,20 @@ inline bool CompareExchange(uint64_t& word, uint64_t expected, uint64_t desired)
 }
 
 Status LockSlow(Attachment* attachment, uint64_t id);
-void UnlockSlow(Attachment* attachment, uint64_t id);
+bool UnlockSlow(Attachment* attachment, uint64_t id);
 
 // kOk, kBusy or kBroken.
 inline Status Lock(Attachment* attachment, uint64_t id) {
   if (CompareExchange(attachment->area->lock, 0, id)) return Status::kOk;
   return LockSlow(attachment, id);
 }
-inline void Unlock(Attachment* attachment, uint64_t id) {
+// False when it was lost meanwhile.
+inline bool Unlock(Attachment* attachment, uint64_t id) {
   HAMI_KILL_POINT(1);
-  if (!CompareExchange(attachment->area->lock, id, 0)) UnlockSlow(attachment, id);
+  return CompareExchange(attachment->area->lock, id, 0) || UnlockSlow(attachment, id);
+}
+inline bool Locked(const Attachment& attachment, uint64_t id) {
+  return (Load(attachment.area->lock) & ~kLockWaiters) == (id & ~kLockWaiters);
 }
 
 // The process-local half of being the attacher. Bounded; false on time-out.
@@ -61,7 +75,8 @@ void UnlockProcess();
 // In the child of a fork: the thread that held it is not here.
 void ResetProcessLock();
 
-// Serialises attachers over all processes of the region and gives them a lock identity. kBusy after `timeout_ns`.
+// Serialises attachers over all processes of the region, as far as they get on, and gives them a lock identity. kBusy
+// after `timeout_ns`.
 Status BecomeAttacher(Attachment* attachment, int64_t timeout_ns, uint64_t* id);
 void ResignAttacher(Attachment* attachment);
 

@@ -10,8 +10,8 @@
 
 #include "region/ledger.h"
 #include "region/process.h"
-#include "region/region_test_util.h"
 #include "region/table.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "region/process.h"
 #include "region/region.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

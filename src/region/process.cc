@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -13,20 +14,16 @@
 
 #include "region/keep_errno.h"
 
+// Locks of an open file: glibc has the names since 2.20.
+#ifndef F_OFD_GETLK
+#define F_OFD_GETLK 36
+#define F_OFD_SETLK 37
+#endif
+
 namespace hami::region {
 namespace {
 
-// Appends a number without stdio; the end of the text.
-char* AppendNumber(char* out, uint32_t number) {
-  char digits[12];
-  int count = 0;
-  for (uint32_t rest = number; rest != 0 || count == 0; rest /= 10) {
-    digits[count++] = static_cast<char>('0' + rest % 10);
-  }
-  while (count > 0) *out++ = digits[--count];
-  *out = '\0';
-  return out;
-}
+constexpr size_t kLifePage = 4096;
 
 // Builds "/proc/<pid>/<leaf>".
 void ProcPath(int32_t pid, const char* leaf, char (&path)[40]) {
@@ -125,23 +122,40 @@ int OpenProc(int32_t pid, const char* leaf) {
 
 }  // namespace
 
-bool ParseProcessStat(const char* text, size_t size, char* state, uint64_t* start_time) {
+char* AppendNumber(char* out, uint32_t number) {
+  char digits[12];
+  int count = 0;
+  for (uint32_t rest = number; rest != 0 || count == 0; rest /= 10) {
+    digits[count++] = static_cast<char>('0' + rest % 10);
+  }
+  while (count > 0) *out++ = digits[--count];
+  *out = '\0';
+  return out;
+}
+
+bool ParseProcessStat(const char* text, size_t size, char* state, uint64_t* threads, uint64_t* start_time) {
   size_t at = size;
   while (at > 0 && text[at - 1] != ')') --at;
   if (at == 0 || at + 2 >= size || text[at] != ' ') return false;
   ++at;
   *state = text[at];
+  const auto number = [&](uint64_t* out) {
+    const size_t begin = at;
+    *out = 0;
+    for (; at < size && text[at] >= '0' && text[at] <= '9'; ++at) {
+      *out = *out * 10 + static_cast<uint64_t>(text[at] - '0');
+    }
+    return at != begin;
+  };
   for (int field = 3; field < 22; ++at) {
     if (at >= size) return false;
-    if (text[at] == ' ') ++field;
+    if (text[at] != ' ') continue;
+    if (++field != 20) continue;
+    ++at;
+    if (!number(threads)) return false;
+    --at;
   }
-  uint64_t value = 0;
-  bool any = false;
-  for (; at < size && text[at] >= '0' && text[at] <= '9'; ++at, any = true) {
-    value = value * 10 + static_cast<uint64_t>(text[at] - '0');
-  }
-  *start_time = value;
-  return any;
+  return number(start_time);
 }
 
 ProcessStat ReadProcessStat(int32_t pid) {
@@ -165,8 +179,11 @@ ProcessStat ReadProcessStat(int32_t pid) {
     return result;
   }
   char state = '\0';
-  if (!ParseProcessStat(text, static_cast<size_t>(got), &state, &result.start_time)) return result;
-  result.presence = state == 'Z' || state == 'X' || state == 'x' ? Presence::kGone : Presence::kThere;
+  uint64_t threads = 0;
+  if (!ParseProcessStat(text, static_cast<size_t>(got), &state, &threads, &result.start_time)) return result;
+  // A main thread that has ended is a zombie while the others go on, and counts as one of them.
+  const bool zombie = state == 'Z' || state == 'X' || state == 'x';
+  result.presence = zombie && threads <= 1 ? Presence::kGone : Presence::kThere;
   result.stopped = state == 'T' || state == 't';
   return result;
 }
@@ -196,7 +213,8 @@ uint64_t RandomNumber() {
 
 uint64_t OwnPidNamespace() {
   char text[64];
-  const ssize_t got = readlink("/proc/self/ns/pid", text, sizeof text);  // "pid:[4026531836]"
+  ssize_t got = readlink("/proc/self/ns/pid", text, sizeof text);              // "pid:[4026531836]"
+  if (got < 0) got = readlink("/proc/thread-self/ns/pid", text, sizeof text);  // the main thread has ended
   uint64_t inode = 0;
   for (ssize_t i = 0; i < got; ++i) {
     if (text[i] >= '0' && text[i] <= '9') inode = inode * 10 + static_cast<uint64_t>(text[i] - '0');
@@ -217,7 +235,8 @@ Presence ProcessMapsSameFile(int32_t pid, const void* address) {
   char wanted[64] = {};
   char file[64];
   uintptr_t start = 0;
-  const int own = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  int own = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);  // the main thread may have ended
+  if (own < 0) own = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (own < 0) return Presence::kUnknown;
   LineReader mine(own);
   while (mine.Next()) {
@@ -273,6 +292,34 @@ LockHeld AskRecordLock(int fd, int64_t start, int64_t length, int32_t* holder) {
   if (range.l_type == F_UNLCK) return LockHeld::kNo;
   *holder = range.l_pid > 0 ? range.l_pid : 0;
   return LockHeld::kYes;
+}
+
+void* HoldLifeLine(int fd, int64_t byte) {
+  // Another opening of the same file, whatever became of its name.
+  char path[40] = "/proc/thread-self/fd/";
+  AppendNumber(path + strlen(path), static_cast<uint32_t>(fd));
+  const int own = fd < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (own < 0) return nullptr;
+  struct flock range = Range(F_WRLCK, byte, 1);
+  void* page = MAP_FAILED;
+  // The mapping keeps the opened file, and with it the lock, when the descriptor is closed.
+  if (fcntl(own, F_OFD_SETLK, &range) == 0) page = mmap(nullptr, kLifePage, PROT_NONE, MAP_SHARED, own, 0);
+  if (page != MAP_FAILED && madvise(page, kLifePage, MADV_DONTFORK) != 0) {
+    munmap(page, kLifePage);
+    page = MAP_FAILED;
+  }
+  close(own);
+  return page == MAP_FAILED ? nullptr : page;
+}
+
+void DropLifeLine(void* line) {
+  if (line != nullptr) munmap(line, kLifePage);
+}
+
+LockHeld AskLifeLine(int fd, int64_t byte) {
+  struct flock range = Range(F_WRLCK, byte, 1);
+  if (fd < 0 || fcntl(fd, F_OFD_GETLK, &range) != 0) return LockHeld::kUnknown;
+  return range.l_type == F_UNLCK ? LockHeld::kNo : LockHeld::kYes;
 }
 
 int64_t MonotonicNanos() {

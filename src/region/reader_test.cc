@@ -8,7 +8,7 @@
 
 #include "region/gpu_time.h"
 #include "region/process.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {
@@ -240,7 +240,10 @@ TEST_F(ReaderTest, GivenBytesInMemory_WhenParsed_ThenTheResultIsThatOfTheFile) {
 
 TEST(ProcessStatTest, GivenAnyCommandName_WhenParsed_ThenStateAndStartTimeAreFound) {
   const auto parse = [](const std::string& text, char* state, uint64_t* start) {
-    return ParseProcessStat(text.data(), text.size(), state, start);
+    uint64_t threads = 0;
+    const bool parsed = ParseProcessStat(text.data(), text.size(), state, &threads, start);
+    EXPECT_TRUE(!parsed || threads == 17);
+    return parsed;
   };
   char state = 0;
   uint64_t start = 0;

@@ -21,6 +21,8 @@
 namespace hami::region {
 namespace {
 
+uint64_t post_init_here = 0;  // 1: a thread of this process has the post-init lock, or asks for it
+
 constexpr int64_t kAttachTimeout = 10'000'000'000;
 constexpr int64_t kSemaphoreWait = 1'000'000'000;
 constexpr size_t kGuardBytes = 4096;
@@ -51,16 +53,18 @@ void DisarmForkGuard(Attachment* attachment) {
 }
 
 // Nobody else is here: what the file says about processes is history. Limits, metadata, peaks and refusals stay.
-void ResetTable(Attachment* attachment, bool* semaphore) {
+void ResetTable(Attachment* attachment, uint64_t id, bool* semaphore) {
   Region& region = *attachment->region;
   const uint32_t count = SlotCount(*attachment);
   for (uint32_t i = 0; i < count; ++i) {
     if (Load(region.slots[i].pid) > 0 && SlotAlive(*attachment, i)) continue;
+    if (!Locked(*attachment, id)) return;
     FreeSlot(attachment, i);
   }
   EndOrphans(attachment);
   uint32_t live = count;
   while (live > 0 && Load(region.slots[live - 1].pid) == 0) --live;
+  if (!Locked(*attachment, id)) return;
   Store(region.slot_count, static_cast<int32_t>(live));
   Recount(attachment);
   if (live != 0) return;
@@ -80,11 +84,19 @@ bool NobodyElseLocks(const Attachment& attachment) {
   return AskRecordLock(attachment.fd, kSlotLockByte, kMaxSlots, &holder) == LockHeld::kNo;
 }
 
+// Before the first record lock, which it would end.
+void HoldLife(Attachment* attachment) {
+  DropLifeLine(attachment->life_line);
+  attachment->life = __atomic_add_fetch(&attachment->area->next_token, 1, __ATOMIC_ACQ_REL) & kTokenNumberMask;
+  attachment->life_line = HoldLifeLine(attachment->fd, kLifeLockByte + static_cast<int64_t>(attachment->life));
+}
+
 // With the process-local lock.
 Status AcquireSlot(Attachment* attachment) {
   RecoverDescriptor(attachment);
   if (!CheckSize(attachment)) return Status::kBroken;
   Identify(attachment);
+  HoldLife(attachment);
   uint64_t id = 0;
   Status status = BecomeAttacher(attachment, kAttachTimeout, &id);
   if (status != Status::kOk) return status;
@@ -99,20 +111,20 @@ Status AcquireSlot(Attachment* attachment) {
   const bool first = NobodyElseLocks(*attachment);
   status = EnterTable(attachment, id, kSemaphoreWait, true, &semaphore);
   if (status == Status::kOk) {
-    if (first) ResetTable(attachment, &semaphore);
+    if (first) ResetTable(attachment, id, &semaphore);
     status = ClaimSlot(attachment, number);
     if (status == Status::kOk) {
       Recount(attachment);
       attachment->lock_id = MakeLockId(static_cast<uint32_t>(attachment->slot), number);
     }
-    LeaveTable(attachment, id, semaphore);
+    if (!LeaveTable(attachment, id, semaphore)) Reaffirm(attachment);
     HAMI_KILL_POINT(22);
   }
   if (status == Status::kTableFull && SweepTable(attachment, id) > 0 &&
       (status = EnterTable(attachment, id, kSemaphoreWait, true, &semaphore)) == Status::kOk) {
     status = ClaimSlot(attachment, number);
     if (status == Status::kOk) attachment->lock_id = MakeLockId(static_cast<uint32_t>(attachment->slot), number);
-    LeaveTable(attachment, id, semaphore);
+    if (!LeaveTable(attachment, id, semaphore)) Reaffirm(attachment);
   }
   ResignAttacher(attachment);
   if (status != Status::kOk) RemoveLocalToken(token);
@@ -169,7 +181,7 @@ Status Create(const char* path, const Config& config, int* error) {
     for (size_t i = 1; i <= 8; ++i, mark >>= 5) {
       temporary[length + i] = "abcdefghijklmnopqrstuvwxyz012345"[mark >> 20 & 31];
     }
-    status = MapRegion(&draft, temporary, true, &config);
+    status = MapRegion(&draft, temporary, true, &config, false);
     if (status == Status::kOk) {
       if (link(temporary, path) != 0) {
         draft.error = errno;
@@ -228,6 +240,7 @@ void Detach(Attachment* attachment) {
     }
   }
   RemoveLocalToken(attachment->token);
+  DropLifeLine(attachment->life_line);
   DisarmForkGuard(attachment);
   const int error = attachment->error;
   UnmapRegion(attachment);
@@ -237,11 +250,13 @@ void Detach(Attachment* attachment) {
 
 void AttachmentAfterFork(Attachment* attachment) {
   ResetProcessLock();
+  Store(post_init_here, 0);
   ClearLocalTokens();
   if (attachment->region == nullptr) return;
   Store(attachment->slot, -1);
   attachment->token = 0;
   attachment->lock_id = 0;
+  attachment->life_line = nullptr;  // the parent's, which is not mapped here
   memset(attachment->held, 0, sizeof attachment->held);
   memset(attachment->owed, 0, sizeof attachment->owed);
   attachment->any_owed = 0;
@@ -284,6 +299,54 @@ int FindDevice(const Attachment& attachment, const char* uuid) {
     if (uuid[0] != '\0' && strncmp(attachment.region->uuids[i], uuid, kUuidBytes) == 0) return static_cast<int>(i);
   }
   return -1;
+}
+
+namespace {
+
+bool LockDevices(Attachment* attachment) {
+  return (Flags(*attachment) & kFlagFixedDevices) == 0 && EnsureSlot(attachment) == Status::kOk &&
+         Lock(attachment, attachment->lock_id) == Status::kOk;
+}
+
+void WriteLimits(Attachment* attachment, uint32_t device, uint64_t memory_limit, uint64_t sm_limit) {
+  Store(attachment->region->limit[device], memory_limit);
+  Store(attachment->region->sm_limit[device], sm_limit);
+  PrivateDevice& books = attachment->area->devices[device];
+  Store(books.context_bytes, 0);
+  Store(books.pool_steps[0], 0);
+  Store(books.pool_steps[1], 0);
+  Store(books.graph_steps, 0);
+}
+
+}  // namespace
+
+bool ReplaceDevices(Attachment* attachment, const char (&judged)[kMaxDevices][kUuidBytes], const DeviceList& list) {
+  if (!LockDevices(attachment)) return false;
+  const bool same = memcmp(attachment->region->uuids, judged, sizeof judged) == 0;
+  if (same) {
+    const uint32_t count = list.count < kMaxDevices ? list.count : kMaxDevices;
+    for (uint32_t i = 0; i < count; ++i) WriteLimits(attachment, i, list.memory_limit[i], list.sm_limit[i]);
+    SetDevices(attachment, count, list.uuids);
+  }
+  Unlock(attachment, attachment->lock_id);
+  return same;
+}
+
+int AddDevice(Attachment* attachment, const char (&uuid)[kUuidBytes], uint64_t memory_limit, uint64_t sm_limit) {
+  if (!LockDevices(attachment)) return -1;
+  int device = FindDevice(*attachment, uuid);
+  const uint32_t count = DeviceCount(*attachment);
+  if (device < 0 && count < kMaxDevices) {
+    WriteLimits(attachment, count, memory_limit, sm_limit);
+    for (size_t byte = 0; byte < kUuidBytes; ++byte) {
+      __atomic_store_n(&attachment->region->uuids[count][byte], byte + 1 < kUuidBytes ? uuid[byte] : '\0',
+                       __ATOMIC_RELEASE);
+    }
+    Store(attachment->region->device_count, uint64_t{count} + 1);
+    device = static_cast<int>(count);
+  }
+  Unlock(attachment, attachment->lock_id);
+  return device;
 }
 
 uint32_t DeviceCount(const Attachment& attachment) {
@@ -367,8 +430,13 @@ bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& 
   int64_t looked = begin;
   // Hundreds may wait: they must not keep the holder from working.
   for (int64_t nap = kShortestNap; Load(done) == 0; nap = nap * 2 < kLongestNap ? nap * 2 : kLongestNap) {
-    if (TryRecordLock(attachment->fd, kPostInitLockByte, 1)) return true;
-    if (errno != EAGAIN && errno != EACCES) return false;  // nobody has it, and there is no lock to be had here
+    // Record locks do not keep the threads of one process apart.
+    if (CompareExchange(post_init_here, 0, 1)) {
+      if (TryRecordLock(attachment->fd, kPostInitLockByte, 1)) return true;
+      const int error = errno;
+      Store(post_init_here, 0);
+      if (error != EAGAIN && error != EACCES) return false;  // nobody has it, and there is no lock to be had here
+    }
     const int64_t now = MonotonicNanos();
     if (now - begin > patience.in_all_ns) return false;
     if (now - looked > patience.with_stopped_ns) {
@@ -380,6 +448,16 @@ bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& 
   return false;
 }
 
-void PostInitUnlock(Attachment* attachment) { RecordUnlock(attachment->fd, kPostInitLockByte, 1); }
+bool PostInitHeldByOther(const Attachment& attachment) {
+  if (Load(post_init_here) != 0) return false;
+  const KeepErrno keep;
+  int32_t holder = 0;
+  return AskRecordLock(attachment.fd, kPostInitLockByte, 1, &holder) == LockHeld::kYes;
+}
+
+void PostInitUnlock(Attachment* attachment) {
+  RecordUnlock(attachment->fd, kPostInitLockByte, 1);
+  Store(post_init_here, 0);
+}
 
 }  // namespace hami::region

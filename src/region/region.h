@@ -76,6 +76,8 @@ struct Attachment {
   uint64_t start_time = 0;
   uint64_t pid_namespace = 0;
   uint64_t lock_id = 0;                     // what this process writes into the lock word
+  uint64_t life = 0;                        // number of `life_line`
+  void* life_line = nullptr;                // see HoldLifeLine
   uint32_t* fork_guard = nullptr;           // reads 0 in a child that no fork handler announced
   uint32_t broken = 0;                      // 1 once the file was seen too small
   uint64_t device = 0, inode = 0;           // of the file, to know whether `fd` is still ours
@@ -114,6 +116,17 @@ void SetDevices(Attachment* attachment, uint32_t count, const char (*uuids)[kUui
 bool Unnamed(const Attachment& attachment, uint32_t device);
 void NameDevice(Attachment* attachment, uint32_t device, const char (&uuid)[kUuidBytes]);
 int FindDevice(const Attachment& attachment, const char* uuid);
+// For a file that was made for other GPUs, and whose devices no creator fixed. What was learnt of theirs is forgotten.
+struct DeviceList {
+  uint32_t count;
+  char uuids[kMaxDevices][kUuidBytes];
+  uint64_t memory_limit[kMaxDevices];
+  uint64_t sm_limit[kMaxDevices];
+};
+// Only while the names are those of `judged`, so that one of many that start does it. True if this was the one.
+bool ReplaceDevices(Attachment* attachment, const char (&judged)[kMaxDevices][kUuidBytes], const DeviceList& list);
+// One more device. Its index, also where it is there already; -1 without a place for it.
+int AddDevice(Attachment* attachment, const char (&uuid)[kUuidBytes], uint64_t memory_limit, uint64_t sm_limit);
 uint32_t DeviceCount(const Attachment& attachment);  // clamped to 16
 void SetPhysicalBytes(Attachment* attachment, uint32_t device, uint64_t bytes);
 uint32_t Flags(const Attachment& attachment);
@@ -143,5 +156,7 @@ struct Patience {
 };
 bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& patience = {});
 void PostInitUnlock(Attachment* attachment);
+// By another process.
+bool PostInitHeldByOther(const Attachment& attachment);
 
 }  // namespace hami::region

@@ -14,7 +14,7 @@
 #include "region/holds.h"
 #include "region/ledger.h"
 #include "region/process.h"
-#include "region/region_fuzz_input.h"
+#include "region/testing/fuzz_input.h"
 
 namespace hami::region {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "region/file.h"
 #include "region/reader.h"
-#include "region/region_fuzz_input.h"
+#include "region/testing/fuzz_input.h"
 
 namespace hami::region {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "region/process.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "region/reader.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "region/holds.h"
-#include "region/kill_point_hook.h"
 #include "region/process.h"
-#include "region/region_test_util.h"
 #include "region/table.h"
+#include "region/testing/kill_point_hook.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

@@ -2,9 +2,9 @@
 #include "region/table.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
+#include "region/file.h"
 #include "region/holds.h"
 #include "region/process.h"
 
@@ -34,10 +34,14 @@ const PrivateSlot* FindRecord(const Attachment& attachment, uint32_t hint, uint6
   return nullptr;
 }
 
-bool SameNamespace(const Attachment& attachment, uint32_t index, uint64_t token) {
-  const PrivateSlot* record = FindRecord(attachment, index, token);
+bool SameNamespace(const Attachment& attachment, const PrivateSlot* record) {
   const uint64_t theirs = record == nullptr ? 0 : Load(record->pid_namespace);
   return theirs == 0 || attachment.pid_namespace == 0 || theirs == attachment.pid_namespace;
+}
+
+bool LifeLineHeld(const Attachment& attachment, const PrivateSlot* record) {
+  const uint64_t life = record == nullptr ? 0 : Load(record->life) & kTokenNumberMask;
+  return life != 0 && AskLifeLine(attachment.fd, kLifeLockByte + static_cast<int64_t>(life)) == LockHeld::kYes;
 }
 
 bool ForeignAlive(const Attachment& attachment, int32_t pid) {
@@ -49,8 +53,8 @@ bool ForeignAlive(const Attachment& attachment, int32_t pid) {
 // with SIGBUS. Asking for the room first turns that into an error.
 Status ProvideSlot(Attachment* attachment, uint32_t index) {
   const auto offset = static_cast<int64_t>(offsetof(Region, slots) + index * sizeof(Slot));
-  if (fallocate(attachment->fd, FALLOC_FL_KEEP_SIZE, offset, sizeof(Slot)) != 0 && errno == ENOSPC) {
-    attachment->error = ENOSPC;
+  if (!HasRoom(attachment->fd, offset, sizeof(Slot))) {
+    attachment->error = errno;
     return Status::kIo;
   }
   return Status::kOk;
@@ -81,6 +85,7 @@ void WriteRecord(Attachment* attachment, uint32_t index) {
   Store(record.pid_namespace, attachment->pid_namespace);
   Store(record.pid, attachment->pid);
   Store(record.attached_at, UnixSeconds());
+  Store(record.life, attachment->life_line == nullptr ? 0 : attachment->life);
   OwnCommand(&record.command);
   Store(record.token, attachment->token);
 }
@@ -135,10 +140,13 @@ bool SlotAlive(const Attachment& attachment, uint32_t index) {
   if (!identity.ours) return ForeignAlive(attachment, identity.pid);
   if (IsLocalToken(identity.token)) return true;
   int32_t holder = 0;
-  const bool locked = AskRecordLock(attachment.fd, kSlotLockByte + index, 1, &holder) == LockHeld::kYes;
-  const bool same_namespace = SameNamespace(attachment, index, identity.token);
-  if (locked && (holder == 0 || holder == identity.pid || !same_namespace)) return true;
-  if (!same_namespace) return false;
+  const LockHeld held = AskRecordLock(attachment.fd, kSlotLockByte + index, 1, &holder);
+  const PrivateSlot* record = FindRecord(attachment, index, identity.token);
+  const bool same_namespace = SameNamespace(attachment, record);
+  if (held == LockHeld::kYes && (holder == 0 || holder == identity.pid || !same_namespace)) return true;
+  if (LifeLineHeld(attachment, record)) return true;
+  // With nothing to ask by nobody is dead.
+  if (!same_namespace) return held == LockHeld::kUnknown;
   const ProcessStat stat = ReadProcessStat(identity.pid);
   if (stat.presence == Presence::kGone) return false;
   if (stat.presence == Presence::kUnknown) return true;
@@ -150,7 +158,9 @@ bool SlotAlive(const Attachment& attachment, uint32_t index) {
 bool OwnerAlive(const Attachment& attachment, uint64_t token) {
   if (IsLocalToken(token)) return true;
   const PrivateSlot* record = FindRecord(attachment, 0, token);
-  if (record == nullptr || Load(record->pid_namespace) != attachment.pid_namespace) return false;
+  if (record == nullptr) return false;
+  if (LifeLineHeld(attachment, record)) return true;
+  if (Load(record->pid_namespace) != attachment.pid_namespace) return false;
   const ProcessStat stat = ReadProcessStat(Load(record->pid));
   if (stat.presence != Presence::kThere) return stat.presence == Presence::kUnknown;
   return stat.start_time == Load(record->start_time);
@@ -189,10 +199,24 @@ Status EnterTable(Attachment* attachment, uint64_t id, int64_t wait_ns, bool for
   }
 }
 
-void LeaveTable(Attachment* attachment, uint64_t id, bool semaphore) {
-  if (semaphore) ReleaseSemaphore(attachment);
+bool LeaveTable(Attachment* attachment, uint64_t id, bool semaphore) {
+  if (semaphore && Locked(*attachment, id)) ReleaseSemaphore(attachment);
   HAMI_KILL_POINT(8);
-  Unlock(attachment, id);
+  return Unlock(attachment, id);
+}
+
+void Reaffirm(Attachment* attachment) {
+  constexpr int kTries = 8;
+  for (int tries = 0; tries < kTries && Load(attachment->slot) >= 0; ++tries) {
+    if (Lock(attachment, attachment->lock_id) != Status::kOk) return;
+    if (!OwnSlotIntact(*attachment)) {
+      HealOwnSlot(attachment);
+    } else {
+      for (uint32_t device = 0; device < kMaxDevices; ++device) PublishHeld(attachment, device);
+      Recount(attachment);
+    }
+    if (Unlock(attachment, attachment->lock_id)) return;
+  }
 }
 
 Status ClaimSlot(Attachment* attachment, uint64_t number) {
@@ -224,7 +248,7 @@ Status ClaimSlot(Attachment* attachment, uint64_t number) {
   HAMI_KILL_POINT(9);
   Store(slot.pid, attachment->pid);
   HAMI_KILL_POINT(10);
-  if (index >= count) Store(region.slot_count, static_cast<int32_t>(index + 1));
+  if (index >= SlotCount(*attachment)) Store(region.slot_count, static_cast<int32_t>(index + 1));
   Store(slot.status, kStatusRunning);
   HAMI_KILL_POINT(11);
   Store(attachment->slot, static_cast<int32_t>(index));
@@ -283,6 +307,9 @@ void PublishHeld(Attachment* attachment, uint32_t device) {
 
 void Recount(Attachment* attachment) {
   uint64_t sums[kMaxDevices] = {};
+  uint64_t before[kMaxDevices];
+  for (uint32_t device = 0; device < kMaxDevices; ++device)
+    before[device] = Load(attachment->area->devices[device].charged);
   const uint32_t count = SlotCount(*attachment);
   for (uint32_t i = 0; i < count; ++i) {
     const Slot& slot = attachment->region->slots[i];
@@ -294,7 +321,7 @@ void Recount(Attachment* attachment) {
   AddHeirs(attachment, sums);
   for (uint32_t device = 0; device < kMaxDevices; ++device) {
     HAMI_KILL_POINT(17);
-    Store(attachment->area->devices[device].charged, sums[device]);
+    CompareExchange(attachment->area->devices[device].charged, before[device], sums[device]);
   }
 }
 
@@ -344,19 +371,19 @@ int SweepTable(Attachment* attachment, uint64_t id) {
     for (int i = 0; i < found; ++i) {
       const SlotIdentity now = IdentifySlot(attachment->region->slots[dead[i]]);
       if (now.pid != identities[i].pid || now.token != identities[i].token ||
-          now.start_time != identities[i].start_time) {
+          now.start_time != identities[i].start_time || !Locked(*attachment, id)) {
         continue;
       }
       FreeSlot(attachment, dead[i]);
       ++freed;
     }
     Recount(attachment);
-    LeaveTable(attachment, id, semaphore);
+    if (!LeaveTable(attachment, id, semaphore)) Reaffirm(attachment);
   }
   if (AnyOrphan(*attachment) && Lock(attachment, id) == Status::kOk) {
     EndOrphans(attachment);
     Recount(attachment);
-    Unlock(attachment, id);
+    if (!Unlock(attachment, id)) Reaffirm(attachment);
   }
   // Somebody may have died with the lock after its slot was freed: then only the sums and the semaphore tell of it.
   if (freed == 0 && Load(attachment->area->lock) != 0 && Lock(attachment, id) == Status::kOk) Unlock(attachment, id);

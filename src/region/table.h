@@ -35,9 +35,10 @@ struct SlotIdentity {
 };
 SlotIdentity IdentifySlot(const Slot& slot);
 
-// No lock needed. A slot with a token lives while its record lock is held, or, if it is not, while a process of its pid
-// and start time in this pid namespace still maps the file (it may have closed all its descriptors). Such a process in
-// another pid namespace is taken for dead. Without a token: while there is a process of that pid.
+// No lock needed. A slot with a token lives while its record lock or its life line (process.h) is held, or, if neither
+// is, while a process of its pid and start time in this pid namespace still maps the file (it may have closed all its
+// descriptors, and had no life line). Such a process in another pid namespace is taken for dead. Without a token: while
+// there is a process of that pid.
 bool SlotAlive(const Attachment& attachment, uint32_t index);
 // No lock needed. Whether the process of a token that no slot carries any more may be there still.
 bool OwnerAlive(const Attachment& attachment, uint64_t token);
@@ -47,7 +48,10 @@ int32_t FindSlotByNumber(const Attachment& attachment, uint32_t hint, uint64_t n
 // Takes lock and semaphore. The semaphore is waited for at most `wait_ns`, without the lock, and then done without
 // (`forced`: taken over). `*semaphore` tells Leave.
 Status EnterTable(Attachment* attachment, uint64_t id, int64_t wait_ns, bool forced, bool* semaphore);
-void LeaveTable(Attachment* attachment, uint64_t id, bool semaphore);
+// False when the lock was lost meanwhile.
+bool LeaveTable(Attachment* attachment, uint64_t id, bool semaphore);
+// After the lock was lost: what this process holds is in its slot and in the sums again. Takes the lock itself.
+void Reaffirm(Attachment* attachment);
 
 // Claims a hole or appends; fills `attachment->slot`. `number` is the attacher's.
 Status ClaimSlot(Attachment* attachment, uint64_t number);
@@ -66,7 +70,8 @@ Status HealOwnSlot(Attachment* attachment);
 // Copies `held` of one device into the own slot, under its seqlock.
 void PublishHeld(Attachment* attachment, uint32_t device);
 
-// Charged := the sum over the slots with tokens, and what heirs have to claim.
+// Charged := the sum over the slots with tokens, and what heirs have to claim. Unless the sum is another one by then,
+// which means that the lock was lost.
 void Recount(Attachment* attachment);
 // After the lock was taken from a dead owner.
 void RepairAfterDeath(Attachment* attachment);

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 
 namespace hami::region {
 namespace {

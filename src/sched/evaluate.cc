@@ -3,6 +3,7 @@
 #include "sched/evaluate.h"
 
 #include <boost/container/small_vector.hpp>
+#include <cmath>
 
 namespace hami::sched {
 namespace {
@@ -10,6 +11,9 @@ namespace {
 using boost::container::small_vector;
 using device::CardView;
 using device::MigInstance;
+
+// Costs of cards that differ by less than a thousandth of a card are the same: rounding must not choose.
+constexpr double kCostSteps = 1000;
 
 // Holds everything that the pod was given so far, and asks whether one more share stays inside the quota.
 class Gate final : public device::QuotaGate {
@@ -49,28 +53,41 @@ class Gate final : public device::QuotaGate {
 
 class Evaluation {
  public:
-  Evaluation(const Node& node, const Plan& plan, const device::Vendors& vendors, std::span<const QuotaRoom> room)
-      : node_(node), plan_(plan), vendors_(vendors), room_(room) {
+  Evaluation(const Node& node, const Plan& plan, const device::Vendors& vendors, std::span<const QuotaRoom> room,
+             const FragmentView* fragments)
+      : node_(node), plan_(plan), vendors_(vendors), room_(room), fragments_(fragments) {
     const std::size_t n = node.devices().size();
     views_.reserve(n);
     for (std::size_t i = 0; i < n; ++i) {
       views_.push_back({&node.devices()[i], node.lower_type(i), node.used()[i], node.usable(i)});
     }
     instances_.assign(node.instances().begin(), node.instances().end());
+    if (fragments_ != nullptr) host_ = fragments_->hosts->Room(node.name());
   }
 
   Verdict Run(Placement* placement) {
     if (!node_.readable()) return Fail(device::kNodeUsageUnavailable);
     if (!node_.registered()) return Fail(device::kNodeUnregistered);
+    const double before = ByCost() ? Measure(host_).Total() : 0;
     if (!PlaceAll(Role::kSidecar, false)) return Fail(reason_);
     if (!PlaceAll(Role::kInit, true)) return Fail(reason_);
     if (!PlaceAll(Role::kApp, false)) return Fail(reason_);
-    Verdict verdict{true, node_.base_score() + Bonus(), {}};
+    Verdict verdict{true, ByCost() ? CostScore(before) : node_.base_score() + Bonus(), {}};
     if (placement != nullptr) *placement = std::move(placed_);
     return verdict;
   }
 
  private:
+  bool ByCost() const { return plan_.fragment_nodes && fragments_ != nullptr; }
+  Fragments Measure(const HostRoom& host) const {
+    return Fragments(node_, {views_.data(), views_.size()}, host, *fragments_->workload);
+  }
+  float CostScore(double before) const {
+    const HostRoom host = After(host_, plan_.host);
+    const Fragments after = Measure(host);
+    return PlacementScore(after.Total() - before, after.free_share(), host, *fragments_);
+  }
+
   static Verdict Fail(std::string reason) { return {false, 0, std::move(reason)}; }
 
   // ALONE: each container sees the cards as they were before any of them.
@@ -108,7 +125,8 @@ class Evaluation {
     const auto vendor_index = static_cast<std::size_t>(ask.vendor);
     const device::Vendor& vendor = *vendors_[vendor_index];
     const DevicePolicy& policy = plan_.policies[vendor_index];
-    const small_vector<int, 16> walk = Walk(ask.vendor, policy, scores);
+    const bool by_cost = policy.fragmentation && fragments_ != nullptr;
+    const small_vector<int, 16> walk = by_cost ? WalkByCost(ask, policy) : Walk(ask.vendor, policy, scores);
 
     static const QuotaRoom kNoQuota;
     const QuotaRoom& room = room_.empty() ? kNoQuota : room_[vendor_index];
@@ -143,6 +161,29 @@ class Evaluation {
       const device::Device& device = *views_[i].device;
       ranks.push_back({static_cast<int>(i), scores[i], device.numa, views_[i].state.slots, device.index});
     }
+    return Ordered(ranks, policy);
+  }
+
+  // Cards whose use costs least first; of several cards each is judged as if it were the only one.
+  small_vector<int, 16> WalkByCost(const Ask& ask, const DevicePolicy& policy) const {
+    const Fragments measure = Measure(After(host_, plan_.host));
+    small_vector<CardRank, 16> ranks;
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      if (!node_.belongs(i, ask.vendor)) continue;
+      const device::Device& device = *views_[i].device;
+      const device::Request& request = ask.request;
+      device::MiB memory = request.memory;
+      if (memory == 0 && request.memory_percent != device::kPercentUnset) {
+        memory = device.memory * request.memory_percent / 100;
+      }
+      const double cost = measure.With(i, memory, request.cores);
+      ranks.push_back({static_cast<int>(i), -std::round(cost * kCostSteps), device.numa, views_[i].state.slots,
+                       device.index, measure.free_share(i)});
+    }
+    return Ordered(ranks, policy);
+  }
+
+  static small_vector<int, 16> Ordered(small_vector<CardRank, 16>& ranks, const DevicePolicy& policy) {
     OrderCards({ranks.data(), ranks.size()}, policy);
     small_vector<int, 16> walk;
     for (const CardRank& rank : ranks) walk.push_back(rank.card);
@@ -173,6 +214,8 @@ class Evaluation {
   const Plan& plan_;
   const device::Vendors& vendors_;
   std::span<const QuotaRoom> room_;
+  const FragmentView* fragments_;
+  HostRoom host_;
   small_vector<CardView, 16> views_;
   small_vector<MigInstance, 8> instances_;
   Placement placed_;
@@ -204,8 +247,8 @@ float CardScore(const device::Device& device, const device::CardState& used, con
 }
 
 Verdict Evaluate(const Node& node, const Plan& plan, const device::Vendors& vendors, std::span<const QuotaRoom> room,
-                 Placement* placement) {
-  return Evaluation(node, plan, vendors, room).Run(placement);
+                 const FragmentView* fragments, Placement* placement) {
+  return Evaluation(node, plan, vendors, room, plan.Fragments() ? fragments : nullptr).Run(placement);
 }
 
 }  // namespace hami::sched

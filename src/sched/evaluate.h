@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/vendor.h"
+#include "sched/fragmentation.h"
 #include "sched/node.h"
 #include "sched/plan.h"
 #include "sched/quota.h"
@@ -31,9 +32,10 @@ struct Verdict {
   std::string reason;  // when it does not fit
 };
 
-// ROOM: what the namespace's quota leaves, one per vendor; empty when no quota can matter.
+// ROOM: what the namespace's quota leaves, one per vendor; empty when no quota can matter. FRAGMENTS: what the
+// fragmentation policy goes by; without it a plan that asks for that policy is scored as under binpack.
 Verdict Evaluate(const Node& node, const Plan& plan, const device::Vendors& vendors, std::span<const QuotaRoom> room,
-                 Placement* placement = nullptr);
+                 const FragmentView* fragments = nullptr, Placement* placement = nullptr);
 
 // 10 × (ws·slots + wc·cores + wm·memory), each as a part of the card's, ASKS of the card's own type included.
 float CardScore(const device::Device& device, const device::CardState& used, const ContainerPlan& container,

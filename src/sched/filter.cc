@@ -42,7 +42,7 @@ bool TooLong(const device::Allocation& allocation) {
 
 }  // namespace
 
-std::optional<Filter::Question> Filter::MakeQuestion(const device::Pod& pod, Decision& decision) const {
+std::optional<Filter::Question> Filter::MakeQuestion(const device::Pod& pod, Decision& decision) {
   base::Result<Plan> plan = MakePlan(pod, vendors_, defaults_);
   if (!plan) {
     decision = Error(plan.error().message);
@@ -56,11 +56,32 @@ std::optional<Filter::Question> Filter::MakeQuestion(const device::Pod& pod, Dec
   question.plan = std::move(*plan);
   question.room = Room(pod, question.plan);
   question.key = question.plan.shape;
+  if (learns_ || question.plan.Fragments()) workload_.See(pod.uid, question.plan);
+  if (question.plan.Fragments()) {
+    question.key.append("w").append(std::to_string(workload_.Current().version));
+  }
   for (const QuotaRoom& room : question.room) {
     const auto text = [](const std::optional<std::int64_t>& left) { return left ? std::to_string(*left) : "-"; };
     question.key += base::Concat({"|", text(room.memory), ",", text(room.cores)});
   }
   return question;
+}
+
+Filter::Filter(const Ledger& ledger, const device::Vendors& vendors, PolicyDefaults defaults, const HostBooks& hosts)
+    : ledger_(ledger),
+      vendors_(vendors),
+      defaults_(std::move(defaults)),
+      hosts_(hosts),
+      learns_(defaults_.node == kFragmentation || defaults_.device == kFragmentation) {}
+
+void Filter::Learn(const device::Pod& pod) {
+  const base::Result<Plan> plan = MakePlan(pod, vendors_, defaults_);
+  if (plan && !plan->empty()) workload_.See(pod.uid, *plan);
+}
+
+const HostBooks& Filter::NoHosts() {
+  static const HostBooks none;
+  return none;
 }
 
 // The most that the pod could be charged fits: then no card can be refused for the quota, and pods of namespaces with
@@ -87,7 +108,7 @@ std::vector<QuotaRoom> Filter::Room(const device::Pod& pod, const Plan& plan) co
   for (std::size_t v = 0; v < vendors_.size(); ++v) {
     const int vendor = static_cast<int>(v);
     if (!plan.Asks(vendor)) continue;
-    const QuotaRoom room = ledger_.quotas().Room(pod.ns, vendor);
+    const QuotaRoom room = ledger_.quotas().Room(pod.ns, pod.traits, vendor);
     if (!room.limited() || !QuotaCanMatter(plan, vendor, room)) continue;
     rooms[v] = room;
     matters = true;
@@ -110,15 +131,17 @@ ShapeIndex& Filter::Current(const Question& question) {
     ++counters_.shapes_built;
   }
   ShapeIndex& index = shapes_.front().index;
-  counters_.nodes_asked +=
-      index.Refresh(ledger_, [&](const Node& node) { return Evaluate(node, question.plan, vendors_, question.room); });
+  const FragmentView view = View();
+  counters_.nodes_asked += index.Refresh(
+      ledger_, [&](const Node& node) { return Evaluate(node, question.plan, vendors_, question.room, &view); });
   return index;
 }
 
 void Filter::Place(const device::Pod& pod, const Question& question, const Node& node, device::UnixSeconds now,
                    Decision& decision) const {
   Placement placement;
-  const Verdict verdict = Evaluate(node, question.plan, vendors_, question.room, &placement);
+  const FragmentView view = View();
+  const Verdict verdict = Evaluate(node, question.plan, vendors_, question.room, &view, &placement);
   if (!verdict.fits) {
     decision = Error("the books of node " + node.name() + " changed during the decision");
     return;

@@ -18,6 +18,7 @@
 #include "sched/ledger.h"
 #include "sched/plan.h"
 #include "sched/shape_index.h"
+#include "sched/workload.h"
 
 namespace hami::sched {
 
@@ -34,13 +35,19 @@ struct FilterCounters {
 
 class Filter {
  public:
+  // HOSTS: what the fragmentation policy knows of CPU and memory.
+  Filter(const Ledger& ledger, const device::Vendors& vendors, PolicyDefaults defaults, const HostBooks& hosts);
   Filter(const Ledger& ledger, const device::Vendors& vendors, PolicyDefaults defaults)
-      : ledger_(ledger), vendors_(vendors), defaults_(std::move(defaults)) {}
+      : Filter(ledger, vendors, std::move(defaults), NoHosts()) {}
 
   // Among NAMES (an unknown one fails as unregistered). The pod must not be charged any more: Ledger::Forget first.
   Decision Decide(const device::Pod& pod, std::span<const std::string_view> names, const FilterOptions& options);
   // Among all registered nodes.
   Decision DecideAny(const device::Pod& pod, const FilterOptions& options);
+
+  // A pod that runs already is part of the workload, too.
+  void Learn(const device::Pod& pod);
+  WorkloadBook& workload() { return workload_; }
 
   const FilterCounters& counters() const { return counters_; }
 
@@ -55,7 +62,9 @@ class Filter {
     ShapeIndex index;
   };
   // Nothing when DECISION already answers: an error, or a pod that asks for no device.
-  std::optional<Question> MakeQuestion(const device::Pod& pod, Decision& decision) const;
+  std::optional<Question> MakeQuestion(const device::Pod& pod, Decision& decision);
+  static const HostBooks& NoHosts();
+  FragmentView View() const { return {&workload_.Current(), &hosts_, ledger_.most_cards()}; }
   std::vector<QuotaRoom> Room(const device::Pod& pod, const Plan& plan) const;
   bool QuotaCanMatter(const Plan& plan, int vendor, const QuotaRoom& room) const;
   ShapeIndex& Current(const Question& question);
@@ -65,6 +74,9 @@ class Filter {
   const Ledger& ledger_;
   const device::Vendors& vendors_;
   PolicyDefaults defaults_;
+  const HostBooks& hosts_;
+  const bool learns_;  // fragmentation is a default: every pod is part of the workload
+  WorkloadBook workload_;
   // Most recently used first.
   std::list<Shape> shapes_;
   std::unordered_map<std::string_view, std::list<Shape>::iterator> by_key_;

@@ -16,7 +16,7 @@
 #include "device/annotations.h"
 #include "device/config.h"
 #include "device/vendors/nvidia.h"
-#include "kube/json_patch.h"
+#include "kube/testing/json_patch.h"
 #include "sched/filter.h"
 #include "sched/simulate.h"
 #include "sched/webhook.h"
@@ -46,6 +46,21 @@ device::StringMap Map(const json::value* value) {
   if (value == nullptr) return map;
   for (const auto& pair : value->as_object()) map[std::string(pair.key())] = pair.value().as_string().c_str();
   return map;
+}
+
+// `"scopes": [["PriorityClass", "In", "high", "low"], ["Terminating"]]`.
+QuotaScopes Scopes(const json::object& quota) {
+  QuotaScopes scopes;
+  const json::array* list = base::GetArray(quota, "scopes");
+  if (list == nullptr) return scopes;
+  for (const json::value& item : *list) {
+    const json::array& words = item.as_array();
+    QuotaScope& scope = scopes.emplace_back();
+    scope.name = words.at(0).as_string().c_str();
+    if (words.size() > 1) scope.what = words.at(1).as_string().c_str();
+    for (std::size_t i = 2; i < words.size(); ++i) scope.values.emplace_back(words[i].as_string().c_str());
+  }
+  return scopes;
 }
 
 device::Vendors MakeVendors(const json::object& test) {
@@ -102,7 +117,10 @@ json::value RunningPod(const json::object& run) {
   }
   json::object spec{{"containers", containers}, {"initContainers", inits}};
   if (base::GetBool(run, "bound").value_or(true)) spec.emplace("nodeName", node);
-  json::object status{{"phase", Text(run, "phase", "Running")}};
+  for (const char* key : {"restartPolicy", "priorityClassName", "activeDeadlineSeconds", "affinity"}) {
+    if (const json::value* value = run.if_contains(key)) spec.emplace(key, *value);
+  }
+  json::object status{{"phase", Text(run, "phase", "Running")}, {"qosClass", Text(run, "qosClass", "Burstable")}};
   if (base::GetBool(run, "initDone").value_or(false)) status.emplace("initContainerStatuses", statuses);
   return {{"metadata",
            {{"uid", run.at("uid")},
@@ -138,7 +156,7 @@ struct World {
     if (quota.contains("remove")) {
       ledger.quotas().Remove(ns, name);
     } else {
-      ledger.quotas().Set(ns, name, Map(quota.if_contains("hard")));
+      ledger.quotas().Set(ns, name, Map(quota.if_contains("hard")), Scopes(quota));
     }
   }
 
@@ -216,7 +234,7 @@ void RunFilter(const json::object& test, World& world) {
   Filter filter(world.ledger, world.vendors, policies);
   const device::Pod pod = *device::ReadPod(json::serialize(test.at("pod")));
   if (Text(test, "kind") == "simulate") {
-    const auto room = world.ledger.quotas().Rooms(pod.ns);
+    const auto room = world.ledger.quotas().Rooms(pod.ns, pod.traits);
     CheckDecision(test.at("expect").as_object(), Simulate(pod, world.simulated, world.vendors, policies, room));
     return;
   }
@@ -244,9 +262,15 @@ void RunWebhook(const json::object& test, World& world) {
   }
   const json::value& pod = test.at("pod");
   const json::object& expect = test.at("expect").as_object();
-  const Admission admission = Admit(pod, config, world.vendors, world.ledger.quotas().Rooms("default"));
+  const Admission admission = Admit(pod, config, world.vendors,
+                                    [&](const auto& traits) { return world.ledger.quotas().Rooms("default", traits); });
   EXPECT_EQ(admission.code, static_cast<int>(base::GetUint(expect, "code").value_or(200)));
   EXPECT_EQ(admission.message, Text(expect, "message"));
+  std::vector<std::string> warnings;
+  if (const json::array* list = base::GetArray(expect, "warnings")) {
+    for (const json::value& warning : *list) warnings.emplace_back(warning.as_string().c_str());
+  }
+  EXPECT_EQ(admission.warnings, warnings);
   EXPECT_EQ(admission.allowed, expect.contains("mutated"));
   if (!expect.contains("mutated")) return;
   json::value mutated = pod;

@@ -5,38 +5,11 @@
 #include <algorithm>
 #include <charconv>
 
-#include "device/allocation_codec.h"
 #include "device/annotations.h"
+#include "device/lists.h"
 
 namespace hami::sched {
 namespace {
-
-// What a pod's annotations say about it.
-struct Told {
-  bool any = false;
-  bool unreadable = false;
-  device::Allocation allocation;
-};
-
-Told ReadAllocation(const device::Pod& pod, const device::Vendors& vendors) {
-  Told told;
-  for (std::size_t v = 0; v < vendors.size(); ++v) {
-    const std::string* text = device::Find(pod.annotations, vendors[v]->allocated_annotation());
-    if (text == nullptr) continue;
-    told.any = true;
-    auto grant = device::DecodeGrant(*text);
-    if (!grant) {
-      told.unreadable = true;
-      continue;
-    }
-    told.allocation.grants.emplace_back(static_cast<int>(v), std::move(*grant));
-  }
-  if (const std::string* text = device::Find(pod.annotations, device::kMigAllocations)) {
-    // Malformed means none; a MIG card in use without one is fenced, so nothing is given away twice.
-    if (auto reservations = device::DecodeReservations(*text)) told.allocation.reservations = std::move(*reservations);
-  }
-  return told;
-}
 
 device::UnixSeconds AssignedTime(const device::Pod& pod) {
   const std::string* text = device::Find(pod.annotations, device::kAssignedTime);
@@ -107,12 +80,23 @@ void Ledger::SetCards(std::string_view name, int vendor, const device::NodeCards
     }
   }
   if (!node.SetCards(vendor, cards, vendors_)) return;
+  most_cards_ = std::max(most_cards_, node.devices().size());
   for (const PodId pod : node.pods) {
-    node.Apply(pods_[pod]->charge);
+    PodRecord& record = *pods_[pod];
+    if (record.believed) {  // for a part of cards that are others now
+      ChargeQuota(record, true);
+      Charge(record);
+      ChargeQuota(record, false);
+    }
+    node.Apply(record.charge);
     ++counters_.pods_charged;
   }
   Touch(id);
   Release(id);
+}
+
+void Ledger::HostChanged(std::string_view node) {
+  if (const NodeId id = Find(node); id != kNoNode) Touch(id);
 }
 
 void Ledger::RemoveNode(std::string_view name) {
@@ -164,9 +148,9 @@ void Ledger::ChargeQuota(const PodRecord& record, bool refund) {
     }
     if (use == QuotaUse{}) continue;
     if (refund) {
-      quotas_.Refund(record.ns, static_cast<int>(v), use);
+      quotas_.Refund(record.ns, record.traits, static_cast<int>(v), use);
     } else {
-      quotas_.Charge(record.ns, static_cast<int>(v), use);
+      quotas_.Charge(record.ns, record.traits, static_cast<int>(v), use);
     }
   }
 }
@@ -208,30 +192,47 @@ void Ledger::RemovePod(std::string_view uid) {
   if (const auto found = by_uid_.find(uid); found != by_uid_.end()) Erase(found->second);
 }
 
-bool Ledger::UpsertPod(const device::Pod& pod) {
+// What the record's allocation amounts to on its node.
+void Ledger::Charge(PodRecord& record) {
+  record.charge = record.believed ? ChargeOf(WithinLimits(record.allocation, record.limits, *nodes_[record.node]),
+                                             record.roles, record.init_done)
+                                  : ChargeOf(record.allocation, record.roles, record.init_done);
+  record.charge.unreadable = record.unreadable;
+}
+
+bool Ledger::UpsertPod(const device::Pod& pod, Trust trust) {
   const PodRecord* known = FindPod(pod.uid);
   const bool bound = !pod.node_name.empty();
-  // A view from before the decision was written: what was decided here stands.
-  const bool stale = known != nullptr && known->own && !bound;
   const auto remove = [&] {
     const bool changed = known != nullptr;
     RemovePod(pod.uid);
     return changed;
   };
-  const std::string* assigned = device::Find(pod.annotations, device::kAssignedNode);
-  if (pod.terminated || assigned == nullptr || assigned->empty()) {
-    return (!stale || pod.terminated) && remove();
+  if (pod.terminated) return remove();
+  if (known != nullptr && bound && nodes_[known->node]->name() == pod.node_name &&
+      (known->bound || (known->own && trust == Trust::kDoubted))) {
+    return UpsertSettled(*known, pod, trust);
   }
+  // A view from before the decision was written: what was decided here stands.
+  const bool stale = known != nullptr && known->own && !bound;
+  const std::string assigned(device::TextAt(pod.annotations, device::kAssignedNode));
+  if (assigned.empty()) return !stale && remove();
   // It holds nothing of a node on which it does not run, whoever wrote that it does.
-  if (bound && pod.node_name != *assigned) return remove();
-  Told told = ReadAllocation(pod, vendors_);
-  if (!told.any) return !stale && remove();
+  if (bound && pod.node_name != assigned) return remove();
+  Claim claim = ReadClaim(pod, vendors_, trust);
+  if (!claim.any) return !stale && remove();
   if (stale) return false;
 
   PodRecord record;
+  record.uid = pod.uid;
+  record.ns = pod.ns;
+  record.name = pod.name;
   record.roles = Roles(pod);
-  record.unreadable = told.unreadable;
-  // Once the init containers have ended they do not come back for this pod.
+  record.allocation = std::move(claim.allocation);
+  record.limits = std::move(claim.limits);
+  record.believed = trust != Trust::kProven;
+  record.unreadable = claim.unreadable;
+  record.traits = pod.traits;
   record.init_done = pod.init_done || (known != nullptr && known->init_done);
   record.bound = bound || (known != nullptr && known->bound);
   record.assigned = AssignedTime(pod);
@@ -240,40 +241,90 @@ bool Ledger::UpsertPod(const device::Pod& pod) {
   if (known != nullptr && !known->own && known->assigned == record.assigned) record.deadline = known->deadline;
   const auto over = ahead_.find(pod.uid);
   if (over != ahead_.end() && !record.bound && over->second == record.assigned) return false;
-  const bool moved = known != nullptr && (nodes_[known->node]->name() != *assigned || known->ns != pod.ns);
-  const bool stays = known != nullptr && !moved && known->bound == record.bound;
-  // All that a charge is made of: then it need not be made.
-  const bool alike = stays && known->allocation == told.allocation && known->roles == record.roles &&
-                     known->unreadable == record.unreadable && known->init_done == record.init_done;
-  if (!alike) {
-    record.allocation = std::move(told.allocation);
-    record.charge = ChargeOf(record.allocation, record.roles, record.init_done);
-    record.charge.unreadable = record.unreadable;
-  }
-  const bool recharged = !alike && (known == nullptr || moved || known->charge != record.charge);
-  if (stays && !recharged) {
+  return Replace(std::move(record), assigned);
+}
+
+// The pod runs where it is charged.
+bool Ledger::UpsertSettled(const PodRecord& known, const device::Pod& pod, Trust trust) {
+  Claim claim = ReadClaim(pod, vendors_, trust);
+  const bool init_done = known.init_done || pod.init_done;
+  const bool same =
+      claim.any && !claim.unreadable && !known.unreadable && SameGrant(claim.allocation, known.allocation);
+  const bool told_nothing = !claim.any || (claim.unreadable && !known.unreadable);
+  const bool proves = known.believed && trust == Trust::kProven;
+  const bool nothing_new = told_nothing || (same && !proves && claim.allocation == known.allocation);
+  if (known.bound && known.init_done == init_done && known.traits == pod.traits && nothing_new) {
     ++counters_.events;
-    PodRecord* same = Mutable(pod.uid);
-    if (!alike) {
-      same->allocation = std::move(record.allocation);  // the plugin may have added identities
-      same->roles = std::move(record.roles);
-      same->init_done = record.init_done;
-    }
-    same->own = same->own && !bound;
-    same->assigned = record.assigned;
-    if (!same->bound && same->deadline != record.deadline) {  // it was placed there once more
-      ClearDeadline(*same);
-      SetDeadline(*same, record.deadline);
-    }
     return false;
   }
-  record.uid = pod.uid;
-  record.ns = pod.ns;
-  record.name = pod.name;
-  RemovePod(pod.uid);
-  NodeAt(*assigned, record.node);
+  PodRecord next = known;
+  // By us, or by another scheduler with another grant: until our Binding is known to be the one, or the grant is
+  // proven, nobody can tell.
+  if (!known.bound && trust == Trust::kDoubted) next.unreadable = true;
+  next.bound = true;
+  next.own = next.held = false;
+  next.init_done = init_done;
+  next.roles = Roles(pod);
+  next.traits = pod.traits;
+  if (same && !proves) next.allocation = std::move(claim.allocation);  // the plugin may have added identities
+  if (!told_nothing && (!same || proves)) {
+    PodRecord told = next;
+    told.allocation = std::move(claim.allocation);
+    told.limits = std::move(claim.limits);
+    told.believed = trust != Trust::kProven;
+    told.unreadable = claim.unreadable;
+    Charge(told);
+    if (trust == Trust::kProven || (known.believed && Covers(told.charge, known.charge))) next = std::move(told);
+  }
+  return Replace(std::move(next), nodes_[known.node]->name());
+}
+
+// Puts RECORD in the place of what is known of its pod.
+bool Ledger::Replace(PodRecord record, const std::string& at) {
+  const std::string node = at;  // of a name that may go with what is removed
+  const PodRecord* known = FindPod(record.uid);
+  const bool was = known != nullptr;
+  const bool requoted = was && (known->ns != record.ns || known->traits != record.traits);
+  const bool moved = was && (requoted || nodes_[known->node]->name() != node);
+  NodeCharge before;
+  if (was && !moved) {
+    const bool alike = known->allocation == record.allocation && known->limits == record.limits &&
+                       known->believed == record.believed && known->roles == record.roles &&
+                       known->unreadable == record.unreadable && known->init_done == record.init_done;
+    record.node = known->node;
+    if (alike) {
+      record.charge = known->charge;
+    } else {
+      Charge(record);
+    }
+    if (known->bound == record.bound && record.charge == known->charge) {
+      ++counters_.events;
+      PodRecord* const same = Mutable(record.uid);
+      Refresh(*same, std::move(record));
+      return false;
+    }
+    before = known->charge;
+  }
+  RemovePod(record.uid);
+  NodeAt(node, record.node);
+  Charge(record);
+  const bool recharged = !was || moved || before != record.charge;
   Insert(std::move(record));
   return recharged;
+}
+
+// What does not change the charge.
+void Ledger::Refresh(PodRecord& same, PodRecord record) {
+  same.allocation = std::move(record.allocation);  // the plugin may have added identities
+  same.limits = std::move(record.limits);
+  same.believed = record.believed;
+  same.roles = std::move(record.roles);
+  same.init_done = record.init_done;
+  same.own = same.own && !same.bound;
+  same.assigned = record.assigned;
+  if (same.bound || same.deadline == record.deadline) return;  // else it was placed there once more
+  ClearDeadline(same);
+  SetDeadline(same, record.deadline);
 }
 
 void Ledger::Assume(const device::Pod& pod, std::string_view node, const device::Allocation& allocation,
@@ -283,12 +334,13 @@ void Ledger::Assume(const device::Pod& pod, std::string_view node, const device:
   record.uid = pod.uid;
   record.ns = pod.ns;
   record.name = pod.name;
+  record.traits = pod.traits;
   record.roles = Roles(pod);
   record.allocation = allocation;
-  record.charge = ChargeOf(record.allocation, record.roles, false);
   record.own = true;
   record.deadline = deadline;
   NodeAt(node, record.node);
+  Charge(record);
   Insert(std::move(record));
 }
 
@@ -305,7 +357,16 @@ bool Ledger::Confirm(std::string_view uid) {
   ClearDeadline(*record);
   record->bound = true;
   record->own = record->held = false;
+  if (record->unreadable && !record->believed) {
+    PodRecord clear = *record;
+    clear.unreadable = false;
+    Replace(std::move(clear), nodes_[record->node]->name());
+  }
   return true;
+}
+
+void Ledger::NoteAnswered(std::string_view uid) {
+  if (PodRecord* record = Mutable(uid)) record->answered = true;
 }
 
 bool Ledger::Forget(std::string_view uid) {

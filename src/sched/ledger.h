@@ -22,6 +22,7 @@
 
 #include "device/pod.h"
 #include "device/vendor.h"
+#include "sched/claim.h"
 #include "sched/node.h"
 #include "sched/node_names.h"
 #include "sched/quota.h"
@@ -34,13 +35,17 @@ struct PodRecord {
   std::string uid;
   std::string ns;
   std::string name;
+  device::PodTraits traits;
   NodeId node = kNoNode;
   std::vector<Role> roles;
   device::Allocation allocation;
+  std::vector<ShareLimit> limits;  // of a claim that nothing proves
+  bool believed = false;           // that is what it is
   bool unreadable = false;
   bool init_done = false;
   bool bound = false;
   bool own = false;                  // decided here, and not yet seen bound
+  bool answered = false;             // its plugin has served or refused it
   bool held = false;                 // a bind call is at work on it: the charge does not expire
   device::UnixSeconds assigned = 0;  // when another scheduler placed it, as the object says
   device::UnixSeconds deadline = 0;  // of a charge that is neither bound nor held
@@ -65,10 +70,14 @@ class Ledger {
   void SetCards(std::string_view node, int vendor, const device::NodeCards& cards);
   void RemoveNode(std::string_view node);
 
-  // Pods as the API server tells. A terminated pod is a removed one. Whether it is charged otherwise than before, or
-  // elsewhere.
-  bool UpsertPod(const device::Pod& pod);
+  // Pods as the API server tells. A terminated pod is a removed one. What was charged for a pod on the node where it
+  // runs stays until it ends: later annotations change that only if they are proven, or if they say more where nothing
+  // was. Whether it is charged otherwise than before, or elsewhere.
+  bool UpsertPod(const device::Pod& pod, Trust trust = Trust::kProven);
   void RemovePod(std::string_view uid);
+
+  // What is not in these books changed on NODE (its CPU and memory): verdicts about it are to be asked for anew.
+  void HostChanged(std::string_view node);
 
   QuotaBooks& quotas() { return quotas_; }
   const QuotaBooks& quotas() const { return quotas_; }
@@ -81,6 +90,7 @@ class Ledger {
   void Hold(std::string_view uid);
   // The pod was bound: the charge stays. False when there is none (it expired, or was never there).
   bool Confirm(std::string_view uid);
+  void NoteAnswered(std::string_view uid);
   // Takes back the charge of a pod that is not bound.
   bool Forget(std::string_view uid);
   // Takes back every charge whose deadline is at or before NOW; returns the pods' UIDs. Brings deadlines that lie
@@ -104,6 +114,7 @@ class Ledger {
   // The most that any card or MIG profile seen so far has, and whether a card was in MIG mode: bounds for the quota's
   // short cut.
   device::MiB largest_card() const { return largest_card_; }
+  std::size_t most_cards() const { return most_cards_; }  // that any node had
   int largest_profile_cores() const { return largest_profile_cores_; }
   bool seen_mig() const { return seen_mig_; }
 
@@ -119,6 +130,10 @@ class Ledger {
   template <typename T>
   using ByText = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
 
+  bool UpsertSettled(const PodRecord& known, const device::Pod& pod, Trust trust);
+  bool Replace(PodRecord record, const std::string& at);
+  void Refresh(PodRecord& same, PodRecord record);
+  void Charge(PodRecord& record);
   Node& NodeAt(std::string_view name, NodeId& id);
   void Touch(NodeId id);
   void Release(NodeId id);  // frees a node that holds nothing
@@ -148,6 +163,7 @@ class Ledger {
   std::uint64_t last_version_ = 0;
   LedgerCounters counters_;
   device::MiB largest_card_ = 0;
+  std::size_t most_cards_ = 0;
   int largest_profile_cores_ = 0;
   bool seen_mig_ = false;
 };

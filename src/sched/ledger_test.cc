@@ -6,7 +6,7 @@
 
 #include "device/allocation_codec.h"
 #include "device/annotations.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::sched {
 namespace {

@@ -12,11 +12,13 @@ namespace {
 
 using base::Result;
 
-ContainerPlan PlanContainer(const device::Container& container, Role role, const device::Vendors& vendors) {
+Result<ContainerPlan> PlanContainer(const device::Container& container, Role role, const device::Vendors& vendors) {
   ContainerPlan plan;
   plan.role = role;
   for (std::size_t i = 0; i < vendors.size(); ++i) {
-    if (auto request = vendors[i]->ParseRequest(container)) plan.asks.push_back({static_cast<int>(i), *request});
+    const auto request = vendors[i]->ParseRequest(container);
+    HAMI_TRY(request);
+    if (*request) plan.asks.push_back({static_cast<int>(i), **request});
   }
   return plan;
 }
@@ -42,10 +44,22 @@ class ShapeText {
   std::string text_;
 };
 
+// Amounts of CPU and memory that are within a quarter of each other share a verdict: they only shift a score.
+std::int64_t HostStep(std::int64_t amount) {
+  std::int64_t step = 1;
+  while (step < amount) step += std::max<std::int64_t>(step / 4, 1);
+  return amount <= 0 ? 0 : step;
+}
+
 std::string ShapeOf(const Plan& plan, std::string_view device_policy) {
   ShapeText shape;
   shape.Text(device_policy);
   shape.Number(plan.spread_nodes ? 1 : 0);
+  if (plan.Fragments()) {
+    shape.Number(plan.fragment_nodes ? 1 : 0);
+    shape.Number(HostStep(plan.host.cpu));
+    shape.Number(HostStep(plan.host.memory));
+  }
   shape.Number(plan.weights.slot);
   shape.Number(plan.weights.core);
   shape.Number(plan.weights.memory);
@@ -85,20 +99,37 @@ bool Plan::Asks(int vendor) const {
   });
 }
 
+bool Plan::Fragments() const {
+  return fragment_nodes ||
+         std::any_of(policies.begin(), policies.end(), [](const DevicePolicy& policy) { return policy.fragmentation; });
+}
+
 bool Plan::empty() const {
   return std::all_of(containers.begin(), containers.end(),
                      [](const ContainerPlan& container) { return container.asks.empty(); });
 }
 
-Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, const PolicyDefaults& defaults) {
-  Plan plan;
-  plan.containers.reserve(pod.init_containers.size() + pod.containers.size());
+Result<std::vector<ContainerPlan>> PlanContainers(const device::Pod& pod, const device::Vendors& vendors) {
+  std::vector<ContainerPlan> plans;
+  plans.reserve(pod.init_containers.size() + pod.containers.size());
   for (const device::InitContainer& container : pod.init_containers) {
-    plan.containers.push_back(PlanContainer(container, container.sidecar ? Role::kSidecar : Role::kInit, vendors));
+    auto plan = PlanContainer(container, container.sidecar ? Role::kSidecar : Role::kInit, vendors);
+    HAMI_TRY(plan);
+    plans.push_back(*std::move(plan));
   }
   for (const device::Container& container : pod.containers) {
-    plan.containers.push_back(PlanContainer(container, Role::kApp, vendors));
+    auto plan = PlanContainer(container, Role::kApp, vendors);
+    HAMI_TRY(plan);
+    plans.push_back(*std::move(plan));
   }
+  return plans;
+}
+
+Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, const PolicyDefaults& defaults) {
+  Plan plan;
+  auto containers = PlanContainers(pod, vendors);
+  HAMI_TRY(containers);
+  plan.containers = *std::move(containers);
   if (plan.empty()) return plan;
 
   const std::string* text = device::Find(pod.annotations, device::kScoringWeights);
@@ -107,7 +138,10 @@ Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, co
     HAMI_TRY(weights);
     plan.weights = *weights;
   }
-  plan.spread_nodes = SpreadsNodes(Chosen(pod.annotations, device::kNodePolicy, defaults.node));
+  const std::string_view node_policy = Chosen(pod.annotations, device::kNodePolicy, defaults.node);
+  plan.spread_nodes = SpreadsNodes(node_policy);
+  plan.fragment_nodes = node_policy == kFragmentation;
+  plan.host = HostRequest(pod);
   const std::string_view device_policy = Chosen(pod.annotations, device::kDevicePolicy, defaults.device);
   for (const auto& vendor : vendors) {
     plan.rules.push_back(vendor->ParseRules(pod.annotations));

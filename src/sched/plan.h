@@ -13,6 +13,7 @@
 #include "device/lists.h"
 #include "device/vendor.h"
 #include "sched/accounting.h"
+#include "sched/host_books.h"
 #include "sched/policy.h"
 
 namespace hami::sched {
@@ -37,15 +38,22 @@ struct Plan {
   std::vector<device::CardRules> rules;   // one per vendor
   std::vector<DevicePolicy> policies;     // one per vendor: NUMA binding changes the order
   bool spread_nodes = false;
+  bool fragment_nodes = false;  // by what the placement costs, not by how full the node is
+  HostAmounts host;             // what the pod requests of its node beside devices
   device::ScoringWeights weights;
   std::string shape;
 
   // Whether some container asks for VENDOR, or for anything.
   bool Asks(int vendor) const;
+  // Whether nodes or cards are chosen by fragmentation.
+  bool Fragments() const;
   bool empty() const;
 };
 
-// Errors: scoring weights that are not understood.
+// What the containers ask, init first. Errors: an amount that cannot be taken.
+base::Result<std::vector<ContainerPlan>> PlanContainers(const device::Pod& pod, const device::Vendors& vendors);
+
+// Errors: the same, or scoring weights that are not understood.
 base::Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, const PolicyDefaults& defaults);
 
 }  // namespace hami::sched

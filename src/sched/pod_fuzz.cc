@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "device/pod_testing.h"
-#include "kube/json_patch.h"
-#include "sched/testing.h"
+#include "device/testing/pod.h"
+#include "kube/testing/json_patch.h"
+#include "sched/testing/samples.h"
 #include "sched/webhook.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -26,7 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ledger.SetCards("a", 0, sched::testing::Cards("a", 2));
   ledger.quotas().Set("default", "q", {{"limits.nvidia.com/gpumem", "9000"}});
 
-  const auto admission = sched::Admit(*document, {"hami-scheduler", true}, vendors, ledger.quotas().Rooms("default"));
+  const auto admission = sched::Admit(*document, {"hami-scheduler", true}, vendors,
+                                      [&](const auto& traits) { return ledger.quotas().Rooms("default", traits); });
   auto mutated = *document;
   if (admission.allowed && !kube::ApplyJsonPatch(mutated, admission.patch)) std::abort();
   const auto pod = device::ReadPod(text);

@@ -42,6 +42,8 @@ int Compare(SortKey key, const CardRank& a, const CardRank& b) {
       return sign(b.used, a.used);
     case SortKey::kIndexUp:
       return sign(a.index, b.index);
+    case SortKey::kFreeDown:
+      return sign(b.free, a.free);
   }
   return 0;
 }
@@ -50,13 +52,26 @@ int Compare(SortKey key, const CardRank& a, const CardRank& b) {
 
 bool SpreadsNodes(std::string_view policy) { return policy == "spread"; }
 
+bool KnownDevicePolicy(std::string_view policy) {
+  if (policy == "mutex" || policy == "topology-aware") return true;
+  const std::vector<std::string> parts = base::Split(policy, ',');
+  return std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
+    const std::string_view word = base::Trim(part);
+    return word == "binpack" || word == "spread" || word == "numa";
+  });
+}
+
 DevicePolicy ParseDevicePolicy(std::string_view policy, bool numa_bind) {
   if (policy.find(',') != std::string_view::npos || policy == "numa") return ParseChain(policy, numa_bind);
   DevicePolicy out;
   out.mutex = policy == "mutex";
   out.topology = policy == "topology-aware";
+  out.fragmentation = policy == kFragmentation;
   if (out.mutex) {
     out.keys = {SortKey::kUsedDown, SortKey::kNumaUp};
+  } else if (out.fragmentation) {
+    out.keys = {SortKey::kScoreUp, SortKey::kFreeDown, SortKey::kIndexUp};
+    if (numa_bind) out.keys.insert(out.keys.begin(), SortKey::kNumaDown);
   } else if (policy == "binpack") {
     out.keys = {SortKey::kScoreUp, SortKey::kNumaUp};
     if (numa_bind) out.keys = {SortKey::kNumaDown, SortKey::kScoreUp};

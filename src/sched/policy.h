@@ -15,23 +15,32 @@ namespace hami::sched {
 
 bool SpreadsNodes(std::string_view policy);
 
-enum class SortKey : std::uint8_t { kScoreUp, kScoreDown, kNumaUp, kNumaDown, kUsedDown, kIndexUp };
+// Of nodes and of cards: what is placed costs the least capacity for the pods that usually come
+// (sched/fragmentation.h).
+inline constexpr std::string_view kFragmentation = "fragmentation";
+
+enum class SortKey : std::uint8_t { kScoreUp, kScoreDown, kNumaUp, kNumaDown, kUsedDown, kIndexUp, kFreeDown };
 
 struct DevicePolicy {
   boost::container::small_vector<SortKey, 4> keys;
   bool mutex = false;
   bool topology = false;
+  bool fragmentation = false;  // the score is what the card's use costs
 };
+
+// Whether every word of POLICY says something; empty does: the default.
+bool KnownDevicePolicy(std::string_view policy);
 
 DevicePolicy ParseDevicePolicy(std::string_view policy, bool numa_bind);
 
 // What the keys look at.
 struct CardRank {
   int card = 0;
-  float score = 0;
+  double score = 0;
   int numa = 0;
   int used = 0;
   int index = 0;
+  double free = 0;  // the free share of the card, where the policy asks for it
 };
 
 // Sorts by the keys, equal cards in the order given, and reverses: cards are taken from the end of the sorted list, so

@@ -12,10 +12,10 @@
 #include <map>
 
 #include "device/allocation_codec.h"
-#include "kube/json_patch.h"
+#include "kube/testing/json_patch.h"
 #include "sched/json_patch.h"
-#include "sched/reference.h"
-#include "sched/testing.h"
+#include "sched/testing/reference.h"
+#include "sched/testing/samples.h"
 #include "sched/webhook.h"
 
 namespace hami::sched {

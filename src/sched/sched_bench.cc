@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::sched {
 namespace {

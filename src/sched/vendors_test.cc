@@ -10,7 +10,7 @@
 
 #include "sched/filter.h"
 #include "sched/ledger.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::sched {
 namespace {
@@ -27,12 +27,16 @@ class OtherVendor final : public device::Vendor {
   std::string_view allocated_annotation() const override { return "other/allocated"; }
   std::string_view register_annotation() const override { return "other/register"; }
   std::string_view count_resource() const override { return "other/card"; }
-  std::optional<device::Request> ParseRequest(const device::Container& container) const override {
+  std::vector<std::string_view> resources() const override { return {count_resource()}; }
+  std::optional<device::Request> MostOf(const device::Container& container) const override {
+    return *ParseRequest(container);
+  }
+  base::Result<std::optional<device::Request>> ParseRequest(const device::Container& container) const override {
     const std::string* count = container.Resource(std::string(count_resource()));
-    if (count == nullptr) return std::nullopt;
+    if (count == nullptr) return std::optional<device::Request>();
     device::Request request;
     request.count = std::stoi(*count);
-    return request;
+    return std::optional<device::Request>(request);
   }
   device::CardRules ParseRules(const device::StringMap&) const override { return {}; }
   base::Result<device::NodeCards> ReadNode(std::string_view, const device::StringMap&) const override {
@@ -57,7 +61,9 @@ class OtherVendor final : public device::Vendor {
   void Annotate(const device::PodGrant& grant, device::StringMap& out) const override {
     out["other/containers"] = std::to_string(grant.size());
   }
-  base::Result<bool> Mutate(base::json::object&, base::json::object&) const override { return false; }
+  base::Result<bool> Mutate(base::json::object&, base::json::object&, device::Warnings&) const override {
+    return false;
+  }
 };
 
 device::Vendors Both() {

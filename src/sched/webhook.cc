@@ -3,13 +3,16 @@
 #include "sched/webhook.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "base/strings.h"
-#include "device/pod.h"
+#include "device/annotations.h"
+#include "device/lists.h"
 #include "sched/accounting.h"
 #include "sched/json_patch.h"
 #include "sched/plan.h"
+#include "sched/policy.h"
 
 namespace hami::sched {
 namespace {
@@ -41,18 +44,18 @@ std::optional<std::string> PrivilegedContainer(const json::object& spec) {
   return std::nullopt;
 }
 
-// What the pod asks at most at one time. A percentage is of a card that is not chosen yet and counts nothing here.
-QuotaUse Asked(const device::Pod& pod, const device::Vendor& vendor) {
+// What the pod asks of VENDOR at most at one time. A percentage is of a card that is not chosen yet and counts nothing
+// here.
+QuotaUse Asked(const std::vector<ContainerPlan>& containers, int vendor) {
   std::vector<Entry> entries;
-  const std::vector<Role> roles = Roles(pod);
-  for (std::size_t i = 0; i < roles.size(); ++i) {
-    const std::size_t inits = pod.init_containers.size();
-    const device::Container& container = i < inits ? pod.init_containers[i] : pod.containers[i - inits];
-    const auto request = vendor.ParseRequest(container);
-    if (!request) continue;
-    const device::MiB memory = std::min(request->memory * request->count, kMostAsked);
-    const std::int64_t cores = std::min(std::int64_t{request->cores} * request->count, kMostAsked);
-    entries.push_back({0, static_cast<int>(i), roles[i], memory, cores});
+  for (std::size_t i = 0; i < containers.size(); ++i) {
+    for (const Ask& ask : containers[i].asks) {
+      if (ask.vendor != vendor) continue;
+      const device::Request& request = ask.request;
+      const device::MiB memory = std::min(request.memory * request.count, kMostAsked);
+      const std::int64_t cores = std::min(std::int64_t{request.cores} * request.count, kMostAsked);
+      entries.push_back({0, static_cast<int>(i), containers[i].role, memory, cores});
+    }
   }
   QuotaUse use;
   for (const CardCharge& charge : Collapse(entries, false)) {
@@ -62,25 +65,43 @@ QuotaUse Asked(const device::Pod& pod, const device::Vendor& vendor) {
   return use;
 }
 
-bool ExceedsQuota(const json::value& pod_json, const device::Vendors& vendors, std::span<const QuotaRoom> room) {
-  if (std::none_of(room.begin(), room.end(), [](const QuotaRoom& one) { return one.limited(); })) return false;
-  const Result<device::Pod> pod = device::ReadPod(json::serialize(pod_json));
-  if (!pod) return false;
-  for (std::size_t v = 0; v < vendors.size(); ++v) {
-    if (!room[v].limited()) continue;
-    const QuotaUse use = Asked(*pod, *vendors[v]);
-    if (use != QuotaUse{} && !room[v].Admits(use.memory, use.cores)) return true;
+// What a decision about the pod will not go by, though it says so; and why there can be none.
+void RemarkPolicies(const device::StringMap& annotations, device::Warnings& warnings) {
+  const auto say = [&](const char* key, std::string_view what) {
+    warnings.push_back(base::Concat({"annotation ", key, what}));
+  };
+  const std::string_view node = device::TextAt(annotations, device::kNodePolicy);
+  if (!node.empty() && node != "binpack" && node != "spread") {
+    say(device::kNodePolicy, base::Concat({" ", node, " is not known: binpack is taken"}));
   }
-  return false;
+  const std::string_view card = device::TextAt(annotations, device::kDevicePolicy);
+  if (!KnownDevicePolicy(card)) say(device::kDevicePolicy, base::Concat({" ", card, " is not wholly known"}));
+  const std::string_view weights = device::TextAt(annotations, device::kScoringWeights);
+  const auto read = weights.empty() ? Result<device::ScoringWeights>() : device::ParseScoringWeights(weights);
+  if (!read) warnings.push_back(read.error().message);
+  for (const auto& [key, text] : annotations) {
+    if (key.starts_with("hami.io/vgpu") || key.starts_with("hami.io/bind")) continue;  // the protocol's
+    const auto meant = device::Misspelt(key, {device::kNodePolicy, device::kDevicePolicy, device::kScoringWeights});
+    if (meant) say(key.c_str(), base::Concat({" says nothing: ", *meant, " may be meant"}));
+  }
 }
 
 class Reviewer {
  public:
-  Reviewer(const WebhookConfig& config, const device::Vendors& vendors, std::span<const QuotaRoom> room)
+  Reviewer(const WebhookConfig& config, const device::Vendors& vendors, const RoomOf& room)
       : config_(config), vendors_(vendors), room_(room) {}
 
   Admission Review(const json::value& submitted) {
     json::value pod = submitted;
+    Admission admission = Judge(pod);
+    if (admission.allowed && admission.message.empty()) admission.patch = DiffJson(submitted, pod);
+    admission.warnings = std::move(warnings_);
+    return admission;
+  }
+
+ private:
+  // Changes POD to what it implies.
+  Admission Judge(json::value& pod) {
     json::object* object = pod.if_object();
     if (object == nullptr) return Deny(400, "the object is not a pod");
     json::value* spec_value = object->if_contains("spec");
@@ -91,19 +112,34 @@ class Reviewer {
 
     bool uses = false;
     if (auto error = Mutate(*spec, uses)) return Deny(500, std::move(*error));
-    if (uses) {
-      if (const auto name = PrivilegedContainer(*spec)) return Deny(403, "container " + *name + " is privileged");
-      if (!config_.scheduler_name.empty()) {
-        const auto node = base::GetString(*spec, "nodeName");
-        if (node && !node->empty()) return Deny(403, "pod has node assigned");
-        (*spec)["schedulerName"] = config_.scheduler_name;
-      }
-      if (ExceedsQuota(pod, vendors_, room_)) return Deny(403, "exceeding resource quota");
+    if (!uses) return {};
+    if (const auto name = PrivilegedContainer(*spec)) return Deny(403, "container " + *name + " is privileged");
+    if (!config_.scheduler_name.empty()) {
+      const auto node = base::GetString(*spec, "nodeName");
+      if (node && !node->empty()) return Deny(403, "pod has node assigned");
+      (*spec)["schedulerName"] = config_.scheduler_name;
     }
-    return {true, 200, "", DiffJson(submitted, pod)};
+    return JudgeAmounts(pod);
   }
 
- private:
+  // As a decision about it will read the pod.
+  Admission JudgeAmounts(const json::value& document) {
+    const Result<device::Pod> pod = device::ReadPod(json::serialize(document));
+    if (!pod) return Deny(400, pod.error().message);
+    const auto containers = PlanContainers(*pod, vendors_);
+    if (!containers) return Deny(500, containers.error().message);
+    RemarkPolicies(pod->annotations, warnings_);
+    for (const auto& vendor : vendors_) vendor->Remark(pod->annotations, warnings_);
+    const std::vector<QuotaRoom> room = room_(pod->traits);
+    for (std::size_t v = 0; v < vendors_.size(); ++v) {
+      const QuotaUse use = Asked(*containers, static_cast<int>(v));
+      if (use == QuotaUse{} || room[v].Admits(use.memory, use.cores)) continue;
+      if (!room[v].complaint.empty()) warnings_.push_back(room[v].complaint);
+      return Deny(403, "exceeding resource quota");
+    }
+    return {};
+  }
+
   bool OthersScheduler(const json::object& spec) const {
     const std::string name = base::GetString(spec, "schedulerName").value_or("");
     if (name.empty() || name == config_.scheduler_name) return false;
@@ -111,7 +147,7 @@ class Reviewer {
   }
 
   // The error's text, if some container's request means nothing.
-  std::optional<std::string> Mutate(json::object& spec, bool& uses) const {
+  std::optional<std::string> Mutate(json::object& spec, bool& uses) {
     for (const char* key : kContainerLists) {
       json::value* member = spec.if_contains(key);
       if (member == nullptr || !member->is_array()) continue;
@@ -126,9 +162,9 @@ class Reviewer {
     return std::nullopt;
   }
 
-  std::optional<std::string> MutateOne(json::object& container, json::object& spec, bool& uses) const {
+  std::optional<std::string> MutateOne(json::object& container, json::object& spec, bool& uses) {
     for (const auto& vendor : vendors_) {
-      const Result<bool> used = vendor->Mutate(container, spec);
+      const Result<bool> used = vendor->Mutate(container, spec, warnings_);
       if (!used) return used.error().message;
       uses = uses || *used;
     }
@@ -137,14 +173,34 @@ class Reviewer {
 
   const WebhookConfig& config_;
   const device::Vendors& vendors_;
-  std::span<const QuotaRoom> room_;
+  const RoomOf& room_;
+  device::Warnings warnings_;
 };
 
 }  // namespace
 
 Admission Admit(const json::value& pod, const WebhookConfig& config, const device::Vendors& vendors,
-                std::span<const QuotaRoom> room) {
+                const RoomOf& room) {
   return Reviewer(config, vendors, room).Review(pod);
+}
+
+bool AsksForDevices(const json::value& pod, const device::Vendors& vendors) {
+  const json::object* object = pod.if_object();
+  const json::value* member = object == nullptr ? nullptr : object->if_contains("spec");
+  if (member == nullptr || !member->is_object()) return false;
+  json::object spec = member->get_object();
+  const auto asks = [&](const json::value& item) {
+    if (!item.is_object()) return false;
+    json::object container = item.get_object();
+    return std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
+      const Result<bool> used = vendor->Mutate(container, spec);
+      return !used || *used;
+    });
+  };
+  return std::any_of(std::begin(kContainerLists), std::end(kContainerLists), [&](const char* key) {
+    const json::array* list = base::GetArray(member->get_object(), key);
+    return list != nullptr && std::any_of(list->begin(), list->end(), asks);
+  });
 }
 
 }  // namespace hami::sched

@@ -22,8 +22,10 @@ struct Review {
   std::string api_version = kV1;
   std::string uid;
   std::string ns;
-  bool creates_pod = false;
+  std::string user;
+  bool of_pod = false;
   const json::value* object = nullptr;  // may be absent
+  const json::value* before = nullptr;  // of a change
 };
 
 const json::object* FindObject(const json::object& object, std::string_view key) {
@@ -41,8 +43,8 @@ std::string_view KindOf(const json::value& document) {
 
 // Requests for pods and nothing below them (pods/ephemeralcontainers). What does not say its kind is taken for a pod,
 // as webhooks are registered for pods.
-bool CreatesPod(const json::object& request) {
-  if (base::GetString(request, "operation").value_or("CREATE") != "CREATE") return false;
+bool WritesPod(const json::object& request, std::string_view operation) {
+  if (operation != "CREATE" && operation != "UPDATE") return false;
   if (!base::GetString(request, "subResource").value_or("").empty()) return false;
   const json::object* kind = FindObject(request, "kind");
   return kind == nullptr || base::GetString(*kind, "kind").value_or("Pod") == "Pod";
@@ -68,8 +70,14 @@ Result<Review> ReadReview(const json::value& document, std::string& version) {
   review.uid = base::GetString(*request, "uid").value_or("");
   if (review.uid.empty()) return Fail("the AdmissionReview's request has no uid");
   review.ns = base::GetString(*request, "namespace").value_or("");
-  review.creates_pod = CreatesPod(*request);
+  if (const json::object* user = FindObject(*request, "userInfo")) {
+    review.user = base::GetString(*user, "username").value_or("");
+  }
+  const std::string operation = base::GetString(*request, "operation").value_or("CREATE");
   review.object = request->if_contains("object");
+  if (operation == "UPDATE") review.before = request->if_contains("oldObject");
+  // An API server says of every change what was before.
+  review.of_pod = WritesPod(*request, operation) && (operation == "CREATE" || review.before != nullptr);
   return review;
 }
 
@@ -82,6 +90,32 @@ std::string_view StatusReason(int code) {
     default:
       return code >= 500 ? "InternalError" : "";
   }
+}
+
+// At most LIMIT characters of UTF-8 text.
+std::string Shortened(std::string text, std::size_t limit) {
+  constexpr std::string_view kEllipsis = "...";
+  std::size_t characters = 0;
+  std::size_t cut = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U) continue;
+    if (characters == limit - kEllipsis.size()) cut = i;
+    if (++characters > limit) return text.substr(0, cut).append(kEllipsis);
+  }
+  return text;
+}
+
+// A header of the API server's answer carries each: control characters would make it drop the sentence.
+json::array Bounded(const std::vector<std::string>& warnings) {
+  json::array bounded;
+  for (const std::string& warning : warnings) {
+    if (bounded.size() == kMostWarnings) {
+      bounded.emplace_back(std::to_string(warnings.size() - kMostWarnings) + " more warnings are left out");
+      break;
+    }
+    bounded.emplace_back(Shortened(base::Printable(warning), kWarningCharacters));
+  }
+  return bounded;
 }
 
 AdmissionAnswer Write(const std::string& api_version, const std::string& uid, const sched::Admission& admission) {
@@ -99,6 +133,7 @@ AdmissionAnswer Write(const std::string& api_version, const std::string& uid, co
     }
     response["status"] = std::move(status);
   }
+  if (!admission.warnings.empty()) response["warnings"] = Bounded(admission.warnings);
   const json::object answer{
       {"kind", "AdmissionReview"}, {"apiVersion", api_version}, {"response", std::move(response)}};
   return {200, json::serialize(answer), admission.allowed, patched};
@@ -119,9 +154,9 @@ AdmissionAnswer AnswerReview(std::string_view body, const AdmitPod& admit) {
   if (!document) return NotUnderstood(version, "the body is not JSON: " + document.error().message);
   const Result<Review> review = ReadReview(*document, version);
   if (!review) return NotUnderstood(version, review.error().message);
-  if (!review->creates_pod) return Write(version, review->uid, {});
+  if (!review->of_pod) return Write(version, review->uid, {});
   if (review->object == nullptr) return Write(version, review->uid, {false, 400, "the request has no object", {}});
-  return Write(version, review->uid, admit(*review->object, review->ns));
+  return Write(version, review->uid, admit(*review->object, {review->ns, review->user, review->before}));
 }
 
 }  // namespace hami::scheduler

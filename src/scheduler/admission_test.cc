@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "kube/base64.h"
-#include "kube/json_patch.h"
-#include "sched/testing.h"
+#include "kube/testing/json_patch.h"
+#include "sched/testing/samples.h"
 
 namespace hami::scheduler {
 namespace {
@@ -19,10 +19,13 @@ class AdmissionReview : public testing::Test {
  protected:
   AdmissionAnswer Answer(const json::value& review) { return AnswerText(json::serialize(review)); }
   AdmissionAnswer AnswerText(const std::string& body) {
-    return AnswerReview(body, [this](const json::value& pod, std::string_view ns) {
+    return AnswerReview(body, [this](const json::value& pod, const PodReview& review) {
       ++asked_;
-      namespace_ = ns;
-      return sched::Admit(pod, {"hami-scheduler", true}, vendors_, quotas_.Rooms(ns));
+      namespace_ = review.ns;
+      user_ = review.user;
+      changes_ = review.before != nullptr;
+      return sched::Admit(pod, {"hami-scheduler", true}, vendors_,
+                          [&](const auto& traits) { return quotas_.Rooms(review.ns, traits); });
     });
   }
   static json::object Request(const json::value& pod) {
@@ -40,6 +43,15 @@ class AdmissionReview : public testing::Test {
         {"name":"main","resources":{"limits":{"nvidia.com/gpumem":"3000"}}}]}})");
   }
 
+  static std::vector<std::string> Warnings(const AdmissionAnswer& answer) {
+    std::vector<std::string> warnings;
+    const json::value document = json::parse(answer.body);
+    for (const json::value& warning : document.at("response").at("warnings").as_array()) {
+      warnings.emplace_back(warning.as_string().c_str());
+    }
+    return warnings;
+  }
+
   device::Vendors vendors_ = [] {
     device::NvidiaConfig config = sched::testing::DefaultNvidia();
     config.default_count = 1;
@@ -48,6 +60,8 @@ class AdmissionReview : public testing::Test {
   sched::QuotaBooks quotas_{vendors_};
   int asked_ = 0;
   std::string namespace_;
+  std::string user_;
+  bool changes_ = false;
 };
 
 TEST_F(AdmissionReview, AGpuPodIsPatchedAndTheUidComesBack) {
@@ -103,6 +117,45 @@ TEST_F(AdmissionReview, SomebodyElsesPodIsAllowedWithAnExplanation) {
 TEST_F(AdmissionReview, TheQuotaOfTheReviewsNamespaceCounts) {
   quotas_.Set("team", "q", {{"limits.nvidia.com/gpumem", "2000"}});
   EXPECT_THAT(Answer(Review(Request(GpuPod()))).body, HasSubstr("exceeding resource quota"));
+}
+
+TEST_F(AdmissionReview, OfAChangeTheUserAndWhatWasBeforeAreAskedAbout) {
+  json::object request = Request(GpuPod());
+  request["userInfo"] = {{"username", "eve"}, {"groups", {"system:authenticated"}}};
+  Answer(Review(request));
+  EXPECT_EQ(user_, "eve");
+  EXPECT_FALSE(changes_);
+  request["operation"] = "UPDATE";
+  request["oldObject"] = GpuPod();
+  Answer(Review(request));
+  EXPECT_TRUE(changes_);
+  EXPECT_EQ(asked_, 2);
+}
+
+TEST_F(AdmissionReview, WarningsComeBackShortAndFew) {
+  sched::Admission admission;
+  admission.warnings = {"short", std::string(120, 'x'), std::string(121, 'y'), "a\nline", ""};
+  for (int i = 0; i < 121; ++i) admission.warnings.back() += "é";
+  for (const char* version : {"admission.k8s.io/v1", "admission.k8s.io/v1beta1"}) {
+    for (const bool allowed : {true, false}) {
+      admission.allowed = allowed;
+      const auto review = json::serialize(Review(Request(GpuPod()), version));
+      const AdmissionAnswer answer = AnswerReview(review, [&](const auto&, auto) { return admission; });
+      const std::vector<std::string> warnings = Warnings(answer);
+      ASSERT_EQ(warnings.size(), 5U);
+      EXPECT_EQ(warnings[0], "short");
+      EXPECT_EQ(warnings[1], std::string(120, 'x'));
+      EXPECT_EQ(warnings[2], std::string(117, 'y') + "...");
+      EXPECT_EQ(warnings[3], "a?line");
+      EXPECT_EQ(warnings[4].size(), 117U * 2 + 3) << "117 characters of two bytes, and an ellipsis";
+    }
+  }
+  admission.warnings.assign(12, "again");
+  const AdmissionAnswer answer =
+      AnswerReview(json::serialize(Review(Request(GpuPod()))), [&](const auto&, auto) { return admission; });
+  const std::vector<std::string> warnings = Warnings(answer);
+  ASSERT_EQ(warnings.size(), kMostWarnings + 1);
+  EXPECT_EQ(warnings[kMostWarnings], "2 more warnings are left out");
 }
 
 TEST_F(AdmissionReview, WhatIsNoCreationOfAPodIsAllowedAsItIs) {

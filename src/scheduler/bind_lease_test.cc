@@ -2,7 +2,7 @@
 
 #include "scheduler/bind_lease.h"
 
-#include "scheduler/binder_testing.h"
+#include "scheduler/testing/binder.h"
 
 namespace hami::scheduler {
 namespace {

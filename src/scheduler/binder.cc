@@ -412,6 +412,7 @@ base::Status Binder::Prepare(State& state, Work& work) {
   binding.annotations[device::kBindTime] = std::to_string(now);
   binding.annotations[kBoundBy] = options_.writer;
   binding.labels = LabelsFor(work.node);
+  Seal(binding, pending->candidate.pod.annotations);
   // The server takes anything with a Binding, and no later write of a pod that has too much.
   const std::size_t bytes = BytesOfBoth(pending->candidate.pod.annotations, binding.annotations);
   if (bytes > kMostAnnotationBytes) {
@@ -419,6 +420,17 @@ base::Status Binder::Prepare(State& state, Work& work) {
                                     " bytes, more than the API server's ", std::to_string(kMostAnnotationBytes)}));
   }
   return {};
+}
+
+// As the pod will look, that carries CARRIED now.
+void Binder::Seal(Binding& binding, const device::StringMap& carried) const {
+  if (options_.keys == nullptr) return;
+  device::StringMap annotations = binding.annotations;
+  for (const auto& [key, value] : carried) {
+    if (device::IsAllocatedKey(key)) annotations.emplace(key, value);
+  }
+  const std::string text = device::SealedText(binding.uid, binding.node, annotations);
+  binding.annotations[device::kGrantSeal] = options_.keys->Get()->Seal(text);
 }
 
 base::Status Binder::Post(Work& work) {
@@ -460,6 +472,7 @@ base::Status Binder::Post(Work& work) {
     if (revoked) break;
     why = "the pod changes faster than it can be bound";
     work.binding.version = pod->version;
+    Seal(work.binding, pod->annotations);
   }
   GiveBack(work.pod, work.node, work.trace);
   return base::Fail(why);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/grant_seal.h"
 #include "scheduler/api.h"
 #include "scheduler/bind_lease.h"
 #include "scheduler/books.h"
@@ -35,6 +36,7 @@ struct BindRequest {
 struct BinderOptions {
   std::string writer = "hami-scheduler";  // NewWriterName: tells our tickets from those of others
   LockOptions lock;
+  device::GrantKeyring* keys = nullptr;  // what grants are sealed with; none: they are not
   // How long a bind call waits for a node that is taken: members of a PodGroup, which fail together, and others.
   Millis group_wait = 28'000;
   Millis other_wait = 2'000;
@@ -111,9 +113,11 @@ class Binder {
   static Pending* OnOurHands(State& state, const Owner& owner, const std::string& node);
   void AdoptRevoked(const Owner& owner, const std::string& node, const PodView& pod);
   base::Status Prepare(State& state, Work& work);
+  void Seal(Binding& binding, const device::StringMap& carried) const;
   base::Status Post(Work& work);
   base::Status AfterSilence(Work& work, const Pending& pending, const kube::Error& error);
   Fate Examine(const Pending& pending, const PodView& pod, std::string& why) const;
+  Fate ExamineSealed(const Pending& pending, const PodView& pod, std::string& why) const;
   static device::StringMap LabelsFor(const std::string& node);
   void Succeed(const Owner& pod);
   // The same of a Binding whose answer was not heard.

@@ -32,6 +32,7 @@ bool IsThePlugins(const std::string& key, const device::Vendors& vendors) {
 Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::string& why) const {
   why = "the pod is gone";
   if (pod.uid != pending.candidate.pod.uid || pod.terminated) return Fate::kLost;
+  if (!pod.node.empty() && options_.keys != nullptr) return ExamineSealed(pending, pod, why);
   if (!pod.node.empty()) {
     const bool ours = pod.node == pending.node && device::TextAt(pod.annotations, kBoundBy) == options_.writer &&
                       std::all_of(pending.annotations.begin(), pending.annotations.end(), [&](const auto& written) {
@@ -43,6 +44,25 @@ Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::st
   }
   why = "the pod is being deleted";
   return pod.deleting ? Fate::kLost : Fate::kFree;
+}
+
+// What a tenant wrote on the pod since says nothing, only the seal does. Without one nobody can tell whose Binding it
+// was: the books learn that the pod is bound before our charge is given back.
+Binder::Fate Binder::ExamineSealed(const Pending& pending, const PodView& pod, std::string& why) const {
+  why = "the pod is assigned to node " + pod.node + " already";
+  const bool sealed = device::IsSealed(options_.keys->Get().get(), pod.uid, pod.node, pod.annotations);
+  const auto same = [&](const auto& written) {
+    return !device::IsAllocatedKey(written.first) ||
+           device::TextAt(pod.annotations, written.first) == written.second.value_or("");
+  };
+  const auto& annotations = pending.annotations;
+  const bool ours = sealed && pod.node == pending.node && std::all_of(annotations.begin(), annotations.end(), same);
+  if (ours) return Fate::kOurs;
+  device::Pod bound = pending.candidate.pod;
+  bound.node_name = pod.node;
+  bound.annotations = pod.annotations;
+  books_.Locked([&](State& state) { state.PodBorrowed(bound, time_.Now() / kSecond); });
+  return Fate::kLost;
 }
 
 // The server takes any label with a Binding, and no later write of a pod that has too long a one.

@@ -5,7 +5,7 @@
 #include "scheduler/binder.h"
 
 #include "device/annotations.h"
-#include "scheduler/binder_testing.h"
+#include "scheduler/testing/binder.h"
 
 namespace hami::scheduler {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "scheduler/binder_testing.h"
+#include "scheduler/testing/binder.h"
 
 namespace hami::scheduler {
 namespace {

@@ -35,6 +35,12 @@ bool WaitsForPlugin(const device::Pod& pod) {
   return !pod.node_name.empty() && !pod.terminated && phase != nullptr && *phase == device::kPhaseAllocating;
 }
 
+// By the plugin, as the pod says.
+bool WasAnswered(const device::Pod& pod) {
+  const std::string_view phase = device::TextAt(pod.annotations, device::kBindPhase);
+  return phase == device::kPhaseSuccess || phase == device::kPhaseFailed;
+}
+
 // But for what bind calls write.
 bool SameForRegistration(const NodeView& a, const NodeView& b) {
   const auto skip = [](auto at, const device::StringMap& map) {
@@ -53,6 +59,14 @@ bool SameForRegistration(const NodeView& a, const NodeView& b) {
 
 }  // namespace
 
+JudgeClaim JudgeSeals(device::GrantKeyring& keys, bool believe_unsealed) {
+  const sched::Trust unsealed = believe_unsealed ? sched::Trust::kBelieved : sched::Trust::kDoubted;
+  return [&keys, unsealed](const device::Pod& pod) {
+    const bool sealed = device::IsSealed(keys.Get().get(), pod.uid, pod.node_name, pod.annotations);
+    return sealed ? sched::Trust::kProven : unsealed;
+  };
+}
+
 bool State::PodSeen(const device::Pod& pod) {
   borrowed_.erase(pod.uid);
   const sched::PodRecord* known = ledger.FindPod(pod.uid);
@@ -63,7 +77,7 @@ bool State::PodSeen(const device::Pod& pod) {
   const bool known_before = known != nullptr;
   const bool unreadable_before = known_before && known->unreadable;
   const std::string node_before = known == nullptr ? std::string() : ledger.node(known->node).name();
-  const bool recharged = ledger.UpsertPod(pod);
+  const bool recharged = Book(pod);
   const sched::PodRecord* record = ledger.FindPod(pod.uid);
   if (known_before && (record == nullptr || recharged)) RoomMade(node_before);
   if (record == nullptr) {
@@ -76,12 +90,26 @@ bool State::PodSeen(const device::Pod& pod) {
   const std::string& node = ledger.node(record->node).name();
   if (node != node_before) ForgetInFlight(pod.uid, node_before);
   if (node != node_before || recharged) Changed(node);
-  if (WaitsForPlugin(pod)) {
+  if (WaitsForPlugin(pod) && !record->answered) {
     NoteInFlight(pod, *record);
   } else if (bound) {
     ForgetInFlight(pod.uid, node);
+    // For good: a phase that is written back later holds nobody up.
+    if (WasAnswered(pod)) ledger.NoteAnswered(pod.uid);
   }
   return record->unreadable && !unreadable_before;
+}
+
+bool State::Book(const device::Pod& pod) {
+  const sched::Trust trust = judge_ ? judge_(pod) : sched::Trust::kBelieved;
+  const std::string_view told = device::TextAt(pod.annotations, device::kAssignedNode);
+  if (trust == sched::Trust::kBelieved || pod.node_name.empty() || told == pod.node_name) {
+    return ledger.UpsertPod(pod, trust);
+  }
+  // With keys only the node counts on which it runs, whatever is written.
+  device::Pod there = pod;
+  there.annotations[device::kAssignedNode] = pod.node_name;
+  return ledger.UpsertPod(there, trust);
 }
 
 void State::PodGone(std::string_view uid) {

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/grant_seal.h"
 #include "device/handshake.h"
 #include "device/pod.h"
 #include "device/vendor.h"
@@ -81,13 +82,20 @@ struct Borrowed {
 // On a node: when room was last made here, or elsewhere, that pods had been refused for; milliseconds.
 inline constexpr const char* kRoomMade = "hami-cpp/room-made";
 
+// What is believed of a pod's annotations. Without one they are believed up to what the pod asks for.
+using JudgeClaim = std::function<sched::Trust(const device::Pod& pod)>;
+// By the seals of KEYS, which must outlive it; what has none is believed, or not.
+JudgeClaim JudgeSeals(device::GrantKeyring& keys, bool believe_unsealed);
+
 class State {
  public:
-  State(const device::Vendors& vendors, sched::PolicyDefaults defaults, device::UnixSeconds assume_seconds)
+  State(const device::Vendors& vendors, sched::PolicyDefaults defaults, device::UnixSeconds assume_seconds,
+        JudgeClaim judge)
       : ledger(vendors, assume_seconds),
         filter(ledger, vendors, std::move(defaults)),
         vendors_(vendors),
-        assume_seconds_(assume_seconds) {}
+        assume_seconds_(assume_seconds),
+        judge_(std::move(judge)) {}
 
   // What the API server tells. True: the pod is from now on one whose grant nobody can read, which closes its node.
   bool PodSeen(const device::Pod& pod);
@@ -170,11 +178,14 @@ class State {
   void NoteInFlight(const device::Pod& pod, const sched::PodRecord& record);
   void ForgetInFlight(std::string_view uid, std::string_view node);
   void ForgetPlaced(std::string_view uid);
+  // The ledger's part of PodSeen.
+  bool Book(const device::Pod& pod);
   // Takes the grants and annotations out of the decision.
   void Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds deadline);
 
   const device::Vendors& vendors_;
   const device::UnixSeconds assume_seconds_;
+  const JudgeClaim judge_;
   ByText<Pending> pendings_;
   ByText<device::UnixSeconds> passed_;     // asked for nothing and wait for their bind call, until when
   ByText<device::UnixSeconds> simulated_;  // likewise, some of those that were only asked for with whole nodes
@@ -188,8 +199,11 @@ class State {
 class Books {
  public:
   // ASSUME_SECONDS: how long a pod that was placed keeps its charge without being bound.
-  Books(device::Vendors vendors, sched::PolicyDefaults defaults, device::UnixSeconds assume_seconds = 300)
-      : vendors_(std::move(vendors)), defaults_(std::move(defaults)), state_(vendors_, defaults_, assume_seconds) {}
+  Books(device::Vendors vendors, sched::PolicyDefaults defaults, device::UnixSeconds assume_seconds = 300,
+        JudgeClaim judge = {})
+      : vendors_(std::move(vendors)),
+        defaults_(std::move(defaults)),
+        state_(vendors_, defaults_, assume_seconds, std::move(judge)) {}
   Books(const Books&) = delete;
   Books& operator=(const Books&) = delete;
 

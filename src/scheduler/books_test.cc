@@ -4,7 +4,7 @@
 
 #include "scheduler/books.h"
 
-#include "scheduler/binder_testing.h"
+#include "scheduler/testing/binder.h"
 
 namespace hami::scheduler {
 namespace {
@@ -182,8 +182,9 @@ TEST_F(BooksTest, GivenAWriteOfANode_WhenItIsAnsweredAfterTheNodesEnd_ThenTheNod
 }
 
 TEST_F(BooksTest, GivenAPodThatFencesItsNode_WhenItGoesToAnother_ThenTheRoomIsShownWhereItWas) {
-  device::Pod fence = sched::testing::PodOf("fence", sched::testing::Wants(1, 100));
-  fence.annotations = {{device::kAssignedNode, "n"}, {"hami.io/vgpu-devices-allocated", "what is this"}};
+  // Another scheduler placed it. (A text that cannot be read would close nothing: the pod runs nowhere yet.)
+  device::Pod fence = sched::testing::PodOf("fence", sched::testing::Wants(1, 16000));
+  fence.annotations = {{device::kAssignedNode, "n"}, {"hami.io/vgpu-devices-allocated", "n-0,NVIDIA,16000,0:;"}};
   AddPod("p");
   a_->books.Locked([&](State& state) { state.PodSeen(fence); });
   ASSERT_FALSE(Place(*a_, "p"));

@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "device/allocation_codec.h"
 #include "device/annotations.h"
+#include "device/grant_seal.h"
 #include "device/lists.h"
 #include "kube/views.h"
 #include "net/time.h"
@@ -42,21 +43,29 @@ class PodFeed final : public kube::Handler {
     if (change.type == kube::ChangeType::kDeleted) {
       return books_.Locked([&](State& state) { state.PodGone(change.uid); });
     }
-    if (books_.Locked([&](State& state) { return state.PodSeen(read_.pod); })) WarnOf(read_.pod);
-    WarnIfElsewhere(read_.pod);
+    bool charged = false;
+    const bool closes = books_.Locked([&](State& state) {
+      const bool unreadable = state.PodSeen(read_.pod);
+      charged = state.ledger.FindPod(read_.pod.uid) != nullptr;
+      return unreadable;
+    });
+    if (closes) WarnOf(read_.pod);
+    WarnIfElsewhere(read_.pod, charged);
   }
 
  private:
   // Some such pod may be told of every few seconds: one line in a while.
-  void WarnIfElsewhere(const device::Pod& pod) {
+  void WarnIfElsewhere(const device::Pod& pod, bool charged) {
     const std::string_view node = device::TextAt(pod.annotations, device::kAssignedNode);
     if (node.empty() || pod.node_name.empty() || node == pod.node_name || net::Clock::now() < warn_again_) return;
     warn_again_ = net::After(std::chrono::minutes(1));
     base::LogWarning(
         base::Concat({"pod ", pod.ns, "/", pod.name, ": annotation ", device::kAssignedNode, " says ",
-                      base::Printable(node), ", and it runs on ", pod.node_name, ": nothing is charged for it"}));
+                      base::Printable(node), ", and it runs on ", pod.node_name,
+                      charged ? ", where what it was granted stays charged" : ": nothing is charged for it"}));
   }
   void WarnOf(const device::Pod& pod) const {
+    bool said = false;
     for (const auto& vendor : books_.vendors()) {
       const std::string* text = device::Find(pod.annotations, vendor->allocated_annotation());
       const auto grant = device::DecodeGrant(text == nullptr ? "" : *text);
@@ -66,7 +75,14 @@ class PodFeed final : public kube::Handler {
           base::Concat({"pod ", pod.ns, "/", pod.name, ": annotation ", vendor->allocated_annotation(), ": ",
                         grant.error().message, "; nobody knows what it holds, so node ", node == nullptr ? "" : *node,
                         " takes no pods until it is corrected or the pod deleted"}));
+      said = true;
     }
+    if (said) return;
+    base::LogWarning(
+        base::Concat({"pod ", pod.ns, "/", pod.name, " runs on node ", pod.node_name,
+                      ", asks for devices and has no grant with a seal by --grant-key-file: node ", pod.node_name,
+                      " takes no pods until its plugin has written the grant anew or "
+                      "refused the pod, which ends it"}));
   }
 
   Books& books_;
@@ -114,9 +130,14 @@ class QuotaFeed final : public kube::Handler {
     }
     const auto quota = kube::ReadQuota(*change.object);
     if (!quota) return base::LogWarning("a resource quota is left out: " + quota.error().message);
-    books_.Locked([&](State& state) {
-      if (state.ledger.quotas().Set(change.ns, change.name, quota->hard)) state.RoomMade({});
+    sched::QuotaScopes scopes;
+    for (const kube::QuotaScope& scope : quota->scopes) scopes.push_back({scope.name, scope.what, scope.values});
+    const std::string complaint = books_.Locked([&](State& state) {
+      sched::QuotaBooks& quotas = state.ledger.quotas();
+      if (quotas.Set(change.ns, change.name, quota->hard, std::move(scopes))) state.RoomMade({});
+      return quotas.Complaint(change.ns, change.name);
     });
+    if (!complaint.empty()) base::LogWarning(base::Concat({"namespace ", change.ns, ": ", complaint}));
   }
 
  private:
@@ -149,9 +170,12 @@ constexpr base::Part kNodeMembers[] = {{"metadata", kube::kMetadataMembers}, {"s
 const base::Parts kNodeParts = kNodeMembers;
 
 BookedPod::BookedPod(const device::Vendors& vendors)
-    : annotations_{device::kAssignedNode, device::kAssignedTime, device::kBindPhase, device::kBindTime,
-                   device::kMigAllocations} {
-  for (const auto& vendor : vendors) annotations_.emplace_back(vendor->allocated_annotation());
+    : annotations_{device::kAssignedNode, device::kAssignedTime,   device::kBindPhase,
+                   device::kBindTime,     device::kMigAllocations, device::kGrantSeal} {
+  for (const auto& vendor : vendors) {
+    annotations_.emplace_back(vendor->allocated_annotation());
+    for (const std::string_view resource : vendor->resources()) quantities_.push_back(resource);
+  }
 }
 
 kube::ReadObject ReadPods(const device::PodFields& fields, device::PodObject& object) {

@@ -27,15 +27,16 @@ struct CacheOptions {
                                       .backoff_most = std::chrono::seconds(5)};
 };
 
-// What the books look at of a pod: what it was given, and the roles and terms of its containers; not what it asks for.
-// VENDORS must outlive this.
+// What the books look at of a pod: what it was given and what it asks for of VENDORS, which must outlive this, and the
+// roles and terms of its containers.
 class BookedPod {
  public:
   explicit BookedPod(const device::Vendors& vendors);
-  device::PodFields fields() const { return {.resources = false, .annotations = annotations_}; }
+  device::PodFields fields() const { return {.annotations = annotations_, .quantities = quantities_}; }
 
  private:
   std::vector<std::string_view> annotations_;
+  std::vector<std::string_view> quantities_;
 };
 
 class Cache {

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler {
 namespace {
@@ -40,6 +40,7 @@ class Pods {
     if (Seldom()) spec["hostUsers"] = Often();
     if (Seldom()) spec["securityContext"] = {{"runAsUser", 1000}, {"fsGroup", 1}};
     if (Seldom()) spec["initContainers"] = Containers();
+    if (Often()) spec["restartPolicy"] = "Never";
     json::object status{{"phase", Any({"Pending", "Running", "Succeeded"})}};
     if (Often()) {
       const json::value ended = {{"terminated", {{"exitCode", Often() ? 0 : 1}, {"reason", "x"}}}};

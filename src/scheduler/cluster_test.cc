@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "device/annotations.h"
 #include "device/register_codec.h"
-#include "kube/fake_apiserver.h"
-#include "sched/testing.h"
+#include "kube/testing/fake_apiserver.h"
+#include "sched/testing/samples.h"
 #include "scheduler/cache.h"
 #include "scheduler/extender.h"
 #include "scheduler/extender_body.h"
@@ -44,7 +44,11 @@ json::value NodeObject(const std::string& name, bool concurrent) {
   json::object annotations{
       {"hami.io/node-nvidia-register", device::EncodeRegisterJson(sched::testing::Cards(name, 2).devices)},
       {"somebody.else/s", "business"}};
-  if (concurrent) annotations[kConcurrentAllocate] = "1";
+  if (concurrent) {
+    annotations[kConcurrentAllocate] = "1";
+    const std::string registered(annotations["hami.io/node-nvidia-register"].as_string());
+    annotations[device::kPluginAlive] = device::FormatAlive(std::time(nullptr), registered);
+  }
   return {{"metadata", {{"name", name}, {"annotations", annotations}}},
           {"status", {{"allocatable", {{"nvidia.com/gpu", "20"}, {"cpu", "8"}}}}}};
 }
@@ -393,7 +397,7 @@ TEST_F(ClusterTest, GivenAPodThatWasRefused_WhenAQuotasUseIsWritten_ThenNoNodeCh
   server_.Put(kube::kResourceQuotas, {{"metadata", {{"name", "q"}, {"namespace", "next"}}},
                                       {"spec", {{"hard", {{"limits.nvidia.com/gpumem", "100"}}}}}});
   ASSERT_TRUE(Eventually([&] {
-    return scheduler.books.Read([](const State& state) { return state.ledger.quotas().Room("next", 0).limited(); });
+    return scheduler.books.Read([](const State& state) { return state.ledger.quotas().Room("next", {}, 0).limited(); });
   }));
   scheduler.keeper.RunOnce();
   EXPECT_EQ(NodeAnnotation("n1", kRoomMade) + NodeAnnotation("n2", kRoomMade), "");

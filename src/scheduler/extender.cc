@@ -107,7 +107,7 @@ std::string Extender::Simulate(const FilterBody& body) {
   const device::Pod& pod = body.pod->pod;
   const auto room = books_.Locked([&](State& state) {
     state.Simulated(pod.uid, time_.Now() / 1000);
-    return state.ledger.quotas().Rooms(pod.ns);
+    return state.ledger.quotas().Rooms(pod.ns, pod.traits);
   });
   const sched::Decision decision = sched::Simulate(pod, *nodes, books_.vendors(), books_.defaults(), room);
   if (decision.outcome == sched::Outcome::kError) return Refusal(decision.error);

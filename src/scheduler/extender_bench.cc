@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "scheduler/extender.h"
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/json_cursor.h"
 #include "base/log.h"
 #include "scheduler/extender.h"
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "scheduler/extender_body.h"
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler {
 namespace {
@@ -202,14 +202,18 @@ class TellingVendor final : public device::Vendor {
   std::string_view allocated_annotation() const override { return "allocated"; }
   std::string_view register_annotation() const override { return "register"; }
   std::string_view count_resource() const override { return "nvidia.com/gpu"; }
-  std::optional<device::Request> ParseRequest(const device::Container&) const override { return device::Request{}; }
+  base::Result<std::optional<device::Request>> ParseRequest(const device::Container&) const override {
+    return std::optional<device::Request>(device::Request{});
+  }
+  std::optional<device::Request> MostOf(const device::Container&) const override { return device::Request{}; }
+  std::vector<std::string_view> resources() const override { return {}; }
   device::CardRules ParseRules(const device::StringMap&) const override { return {}; }
   base::Result<device::NodeCards> ReadNode(std::string_view node, const device::StringMap&) const override {
     on_read_();
     return sched::testing::Cards(std::string(node), 1);
   }
   device::FitResult Fit(const device::FitInput&) const override { return {.fits = true, .picks = {}, .reasons = {}}; }
-  base::Result<bool> Mutate(json::object&, json::object&) const override { return false; }
+  base::Result<bool> Mutate(json::object&, json::object&, device::Warnings&) const override { return false; }
 
  private:
   const std::function<void()>& on_read_;

@@ -7,7 +7,7 @@
 
 #include <future>
 
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 
 namespace hami::scheduler {
 namespace {

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::scheduler {
 namespace {

@@ -16,10 +16,12 @@
 namespace hami::scheduler {
 namespace {
 
+constexpr const char* kRegister = "hami.io/node-nvidia-register";
+
 std::optional<Millis> ParseTime(std::string_view text) {
-  const auto time = kube::ParseTime(text);
-  if (!time) return std::nullopt;
-  return std::chrono::floor<std::chrono::seconds>(*time).time_since_epoch().count() * kSecond;
+  const auto seconds = kube::ParseUnixTime(text);
+  if (!seconds) return std::nullopt;
+  return *seconds * kSecond;
 }
 
 const InFlight* FindByName(const GateInput& input, std::string_view ns, std::string_view name) {
@@ -37,9 +39,9 @@ GateVerdict Taken(std::string reason) {
   return verdict;
 }
 
-bool Concurrent(const NodeView& node) {
-  const std::string* text = device::Find(node.annotations, kConcurrentAllocate);
-  return text != nullptr && *text == "1";
+bool Concurrent(const GateInput& input) {
+  const device::StringMap& annotations = input.node.annotations;
+  return device::AllocatesConcurrently(annotations, device::TextAt(annotations, kRegister), input.now / kSecond);
 }
 
 // Nothing: what other schedulers did here is in our books.
@@ -203,7 +205,7 @@ std::string FormatTicket(const Ticket& ticket) {
 GateVerdict JudgeGate(const GateInput& input, const LockOptions& options) {
   std::string_view text;
   const std::optional<Ticket> ticket = TicketOf(input.node, text);
-  const bool concurrent = Concurrent(input.node);
+  const bool concurrent = Concurrent(input);
   const bool locks = input.takes_lock && !concurrent;
   // Also where nobody takes locks any more: one that stands is another scheduler's, which knows of no other way.
   if (input.takes_lock) {

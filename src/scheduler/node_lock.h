@@ -5,11 +5,11 @@
 //
 // Two annotations guard a node. `hami.io/mutex.lock` is the protocol with HAMi's plugin: one pod at a time between bind
 // and Allocate, which the plugin recognises by it and then releases. A node whose plugin needs none says so by
-// `hami-cpp/concurrent-allocate: "1"`. `hami-cpp/bind-ticket` is between schedulers: it names its writer and the pods
-// whose Binding the writer is about to post. Both go out in one write that holds only for the version of the node it
-// was based on, so that of two schedulers one must see the other's ticket. It goes on only when its books hold every
-// pod that the other may have bound: the last ones named are in its books (a watch that showed them has shown the
-// earlier ones), or it has read the node's pods anew.
+// `hami-cpp/concurrent-allocate: "1"`, which counts while that plugin lives. `hami-cpp/bind-ticket` is between
+// schedulers: it names its writer and the pods whose Binding the writer is about to post. Both go out in one write that
+// holds only for the version of the node it was based on, so that of two schedulers one must see the other's ticket. It
+// goes on only when its books hold every pod that the other may have bound: the last ones named are in its books (a
+// watch that showed them has shown the earlier ones), or it has read the node's pods anew.
 
 #pragma once
 
@@ -20,13 +20,14 @@
 #include <string_view>
 #include <vector>
 
+#include "device/sign_of_life.h"
 #include "scheduler/api.h"
 #include "scheduler/in_flight.h"
 
 namespace hami::scheduler {
 
 inline constexpr const char* kBindTicket = "hami-cpp/bind-ticket";
-inline constexpr const char* kConcurrentAllocate = "hami-cpp/concurrent-allocate";
+using device::kConcurrentAllocate;
 // On a pod: the writer whose Binding it was. Two schedulers may decide alike down to the second.
 inline constexpr const char* kBoundBy = "hami-cpp/bound-by";
 // On a pod: what makes a Binding posted before fail. Its value only has to be new.

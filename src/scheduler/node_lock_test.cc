@@ -48,6 +48,12 @@ class GateTest : public ::testing::Test {
                       .bound_here = [this](const std::string& uid) { return bound_.count(uid) > 0; }},
                      options_);
   }
+  // As our plugin does, AT that time.
+  void SayConcurrent(device::UnixSeconds at) {
+    node_.annotations["hami.io/node-nvidia-register"] = "[ours]";
+    node_.annotations[kConcurrentAllocate] = "1";
+    node_.annotations[device::kPluginAlive] = device::FormatAlive(at, "[ours]");
+  }
   // It has stood there for AGE, and says that it has stood for CLAIMED.
   void Lock(Millis age, const std::string& pod) { Lock(age, pod, age); }
   void Lock(Millis age, const std::string& pod, Millis claimed) {
@@ -180,7 +186,7 @@ TEST_F(GateTest, GivenAnOwnerlessLock_WhenItIsYoung_ThenNobodyIsAskedAndTheNodeI
 
 // HAMi's scheduler knows of no ticket and of no nodes that need no lock.
 TEST_F(GateTest, GivenAConcurrentNode_WhenALockOfHamisSchedulerStands_ThenItIsHonoured) {
-  node_.annotations[kConcurrentAllocate] = "1";
+  SayConcurrent(kNow / 1000);
   Lock(1000, "other");
   EXPECT_EQ(Judge().kind, Kind::kAskOwner);
   Lock(options_.lock_timeout + 1, "other");
@@ -197,7 +203,7 @@ TEST_F(GateTest, GivenALockNobodyUnderstands_WhenAPodWantsTheNode_ThenItIsRefuse
 }
 
 TEST_F(GateTest, GivenAConcurrentNode_WhenPodsInFlightAreAlike_ThenTheyGoTogetherWithoutALock) {
-  node_.annotations[kConcurrentAllocate] = "1";
+  SayConcurrent(kNow / 1000);
   Add("bound", Stage::kBound, Grant({1}, 1000));
   Add("along", Stage::kWaiting, Grant({1}, 1000));
   Add("unlike", Stage::kWaiting, Grant({1}, 2000));
@@ -207,8 +213,29 @@ TEST_F(GateTest, GivenAConcurrentNode_WhenPodsInFlightAreAlike_ThenTheyGoTogethe
   EXPECT_EQ(verdict.named, (std::vector<std::string>{"along", "me"}));
 }
 
+// A plugin that was killed takes nothing back, and HAMi's may serve the node by now: one pod after the other.
+TEST_F(GateTest, PromiseOfAPluginThatIsGone_DoesNotCount) {
+  const auto locks = [this] {
+    const GateVerdict verdict = Judge();
+    EXPECT_EQ(verdict.kind, Kind::kGo);
+    return verdict.changes.size() == 2;  // the ticket, and the lock
+  };
+  SayConcurrent(kNow / 1000 - device::kAliveFor);
+  EXPECT_FALSE(locks());
+  SayConcurrent(kNow / 1000 + device::kAliveFor);
+  EXPECT_FALSE(locks()) << "clocks differ";
+  SayConcurrent(kNow / 1000 - device::kAliveFor - 1);
+  EXPECT_TRUE(locks());
+  SayConcurrent(kNow / 1000);
+  node_.annotations["hami.io/node-nvidia-register"] = "[another plugin's]";
+  EXPECT_TRUE(locks());
+  SayConcurrent(kNow / 1000);
+  node_.annotations.erase(device::kPluginAlive);
+  EXPECT_TRUE(locks());
+}
+
 TEST_F(GateTest, GivenAConcurrentNode_WhenAPodOfTheSameSizeDiffers_ThenItWaits) {
-  node_.annotations[kConcurrentAllocate] = "1";
+  SayConcurrent(kNow / 1000);
   Add("bound", Stage::kBound, Grant({1}, 2000));
   EXPECT_EQ(Judge().kind, Kind::kTaken);
   Add("bound", Stage::kBound, Grant({2}, 2000));
@@ -310,7 +337,7 @@ TEST(InFlightTest, GivenAValueThatReadsLikeSeveral_WhenComparedWithThose_ThenItI
 }
 
 TEST_F(GateTest, GivenAPodWhoseBindTimeIsAheadOfTheClock_WhenItIsWaitedFor_ThenNotForLongerThanALockWouldLast) {
-  node_.annotations[kConcurrentAllocate] = "1";
+  SayConcurrent(kNow / 1000);
   Add("other", Stage::kBound, Grant({1}, 2000), kNow / 1000 + 365 * 86'400);
   EXPECT_EQ(Judge().kind, Kind::kGo);
   Add("other", Stage::kBound, Grant({1}, 2000), kNow / 1000 + 60);

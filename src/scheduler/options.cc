@@ -42,6 +42,7 @@ constexpr const char* kEpilogue =
     "                           service account\n"
     "  POD_NAME, POD_NAMESPACE  the pod we run in: it gets the label hami.io/scheduler-role\n"
     "  HAMI_NODELOCK_EXPIRE     as --node-lock-timeout, which wins over it\n"
+    "  HAMI_GRANT_KEY_FILE      as --grant-key-file, which wins over it\n"
     "\n"
     "SIGHUP opens the log file anew; certificates and tokens are read anew by themselves; what else is in files is "
     "read\n"
@@ -117,6 +118,21 @@ Status TakeLease(LeaseName& out, const std::string& text) {
   return {};
 }
 
+// "system:serviceaccount:kube-system:hami-*,admin". Several flags add up.
+Status TakeUsers(std::vector<std::string>& out, const std::string& text) {
+  for (const std::string& part : base::Split(text, ',')) {
+    const std::string user(base::Trim(part));
+    const std::size_t star = user.find('*');
+    if (user.empty() || user == "*" || (star != std::string::npos && star + 1 != user.size())) {
+      return Fail("'" + part + "' is no user's name",
+                  "name users as the API server does, like system:serviceaccount:kube-system:hami-*, with a * at the "
+                  "end alone");
+    }
+    out.push_back(user);
+  }
+  return {};
+}
+
 Status TakeQps(double& out, const std::string& text) {
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -131,10 +147,12 @@ struct Reader {
   Options options;
   FlagSet flags;
   bool lock_timeout_given = false;
+  bool trusted_writers_given = false;
 
   Reader() {
     AddServing();
     AddDeciding();
+    AddTrusting();
     AddKubernetes();
     AddReplicas();
     AddWatching();
@@ -183,6 +201,28 @@ struct Reader {
                  base::TakeParsed(options.lock_retry_timeout, base::ParseGoDuration),
                  "how long the binding of a member of a PodGroup waits for a locked node; 0: not at all. Keep it below "
                  "the extender's httpTimeout");
+  }
+
+  void AddTrusting() {
+    flags.Group("Trusting");
+    flags.Custom(
+        "trusted-writers", "USER,...", "system:serviceaccount:NAMESPACE:hami-*",
+        [this](const std::string& text) {
+          trusted_writers_given = true;
+          return TakeUsers(options.trusted_writers, text);
+        },
+        "who may write HAMi's own annotations and labels on pods, as the API server names users; a * at the end stands "
+        "for anything. From others they are taken off new pods, and refused later. NAMESPACE is $POD_NAMESPACE, or "
+        "kube-system");
+    flags.Text("grant-key-file", "FILE", options.grant_key_file,
+               "keys that grants are sealed with, the same as the device plugins have: one a line, 16 bytes or more in "
+               "hex or base64; the first one seals, all prove. Read again when it changes. Without it grants are not "
+               "sealed");
+    flags.Bool(
+        "trust-unsealed", options.trust_unsealed,
+        "with --grant-key-file: grants without a seal count for at most what their pods ask for, as those of HAMi's "
+        "scheduler. Set it to false when no such pod runs any more: then a running pod without a seal closes its "
+        "node until the plugin has written its grant anew or refused it");
   }
 
   void AddKubernetes() {
@@ -251,6 +291,10 @@ Status CheckTogether(const Options& options) {
     return Fail(options.cert_file.empty() ? "--key_file without --cert_file" : "--cert_file without --key_file",
                 "HTTPS needs both; leave both out for plain HTTP");
   }
+  if (!options.trust_unsealed && options.grant_key_file.empty()) {
+    return Fail("--trust-unsealed=false without --grant-key-file: no grant would ever count",
+                "give the file of keys that the device plugins have, too");
+  }
   if (options.leader_elect && (options.lease_name.empty() || options.lease_namespace.empty())) {
     return Fail("--leader-elect does not know which lease to watch",
                 "add --leader-elect-resource-name and --leader-elect-resource-namespace as kube-scheduler has them");
@@ -283,6 +327,7 @@ void WarnOfOddities(Options& options) {
 Status ReadEnvironment(const Environment& environment, Options& options, bool lock_timeout_given) {
   options.pod_name = environment("POD_NAME").value_or("");
   options.pod_namespace = environment("POD_NAMESPACE").value_or("");
+  if (options.grant_key_file.empty()) options.grant_key_file = environment("HAMI_GRANT_KEY_FILE").value_or("");
   const auto expire = environment("HAMI_NODELOCK_EXPIRE");
   if (!expire || expire->empty() || lock_timeout_given) return {};
   const auto parsed = base::ParseGoDuration(*expire);
@@ -310,6 +355,10 @@ std::variant<Options, Message> ParseOptions(const std::vector<std::string>& argu
   }
   Status good = ReadEnvironment(environment, reader.options, reader.lock_timeout_given);
   if (good) good = CheckTogether(reader.options);
+  if (!reader.trusted_writers_given) {
+    const std::string& ns = reader.options.pod_namespace;
+    reader.options.trusted_writers = {"system:serviceaccount:" + (ns.empty() ? "kube-system" : ns) + ":hami-*"};
+  }
   if (!good) return Mistake(good.error());
   reader.options.warnings = std::move(parsed->warnings);
   for (std::string& warning : base::LogFileWarnings(*parsed, reader.options.log_files)) {

@@ -34,6 +34,9 @@ struct Options {
   std::map<std::string, std::string> node_selector;
   std::string device_config_file;
   bool overwrite_default_scheduler = true;
+  std::vector<std::string> trusted_writers;  // user names; a * at the end stands for anything
+  std::string grant_key_file;                // empty: grants are not sealed
+  bool trust_unsealed = true;
   std::chrono::milliseconds lock_timeout = std::chrono::minutes(5);
   std::chrono::milliseconds lock_retry_timeout = std::chrono::seconds(28);
 

@@ -56,6 +56,26 @@ TEST(SchedulerOptions, DefaultsAreThoseOfHami) {
   EXPECT_THAT(options.warnings, IsEmpty());
 }
 
+TEST(SchedulerOptions, WritersAreTheServiceAccountsOfTheChartUnlessNamed) {
+  EXPECT_THAT(Good({}).trusted_writers, ElementsAre("system:serviceaccount:kube-system:hami-*"));
+  EXPECT_THAT(Good({}, {{"POD_NAMESPACE", "gpu"}}).trusted_writers, ElementsAre("system:serviceaccount:gpu:hami-*"));
+  EXPECT_THAT(
+      Good({"--trusted-writers=a, system:b:*", "--trusted-writers=c"}, {{"POD_NAMESPACE", "gpu"}}).trusted_writers,
+      ElementsAre("a", "system:b:*", "c"));
+  for (const char* bad : {"a,,b", "*", "a*b", " "}) {
+    EXPECT_THAT(Refused({std::string("--trusted-writers=") + bad}), HasSubstr("no user's name")) << bad;
+  }
+}
+
+TEST(SchedulerOptions, KeysOfGrantsAreAFileOfTheFlagOrTheEnvironment) {
+  EXPECT_EQ(Good({}).grant_key_file, "");
+  EXPECT_TRUE(Good({}).trust_unsealed);
+  EXPECT_EQ(Good({}, {{"HAMI_GRANT_KEY_FILE", "/keys"}}).grant_key_file, "/keys");
+  EXPECT_EQ(Good({"--grant-key-file=/other"}, {{"HAMI_GRANT_KEY_FILE", "/keys"}}).grant_key_file, "/other");
+  EXPECT_FALSE(Good({"--grant-key-file=/keys", "--trust-unsealed=false"}).trust_unsealed);
+  EXPECT_THAT(Refused({"--device-config-file=/c", "--trust-unsealed=false"}), HasSubstr("--grant-key-file"));
+}
+
 TEST(SchedulerOptions, TheCommandLineOfTheChartIsUnderstood) {
   const Options options = Good({"--scheduler-name=hami-scheduler",
                                 "--kube-qps=100",

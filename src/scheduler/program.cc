@@ -138,21 +138,27 @@ const char* ResultOf(const AdmissionAnswer& answer) {
 
 }  // namespace
 
+constexpr device::UnixSeconds kAssumeSeconds = 300;  // a pod that was placed keeps its charge so long without a bind
+
 class Program::Parts {
  public:
-  Parts(const Options& options, const std::string& host, device::Vendors vendors, std::unique_ptr<kube::Client> client)
+  Parts(const Options& options, const std::string& host, device::Vendors vendors, std::unique_ptr<kube::Client> client,
+        std::unique_ptr<device::GrantKeyring> keys)
       : options_(options),
+        keys_(std::move(keys)),
         client_(std::move(client)),
-        books_(std::move(vendors), {options.node_policy, options.device_policy}),
+        books_(std::move(vendors), {options.node_policy, options.device_policy}, kAssumeSeconds,
+               keys_ == nullptr ? JudgeClaim() : JudgeSeals(*keys_, options.trust_unsealed)),
         recorder_(*client_, RecorderOptionsFor(options, host)),
         leader_(*client_, LeaderOptionsFor(options, host)),
         api_(*client_, books_.vendors(), options.node_selector, CallTime(options), options.bind_lease, &give_up_),
         lease_(api_, time_, LeaseNeeds(), BindLeaseOptionsFor(options, writer_)),
-        binder_(books_, api_, time_, lease_, Recording(), BinderOptionsFor(options, writer_)),
+        binder_(books_, api_, time_, lease_, Recording(), BinderOptionsFor(options, writer_, keys_.get())),
         keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
         cache_(*client_, books_, registration_, time_, {.node_selector = options.node_selector}),
         extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); }),
-        reviews_(books_, {options.scheduler_name, options.overwrite_default_scheduler}),
+        reviews_(books_, {options.scheduler_name, options.overwrite_default_scheduler},
+                 sched::Writers(options.trusted_writers)),
         metrics_({[this](const auto& use) { books_.Read([&](const State& state) { use(state.ledger); }); },
                   [this] { return Count(); }, options.legacy_metrics}) {}
 
@@ -167,7 +173,7 @@ class Program::Parts {
   static kube::RecorderOptions RecorderOptionsFor(const Options& options, const std::string& host);
   static LeaderOptions LeaderOptionsFor(const Options& options, const std::string& host);
   static BindLeaseOptions BindLeaseOptionsFor(const Options& options, const std::string& writer);
-  static BinderOptions BinderOptionsFor(const Options& options, const std::string& writer);
+  static BinderOptions BinderOptionsFor(const Options& options, const std::string& writer, device::GrantKeyring* keys);
   BindLease::Needs LeaseNeeds();
   RecordEvent Recording();
   Endpoints MakeEndpoints();
@@ -175,6 +181,7 @@ class Program::Parts {
   base::Status Listen();
 
   const Options options_;
+  const std::unique_ptr<device::GrantKeyring> keys_;  // none: grants are not sealed
   const std::string writer_ = NewWriterName();
   net::Canceller hurry_;  // thrown first: whoever waits for a node or for the books answers now
   net::Canceller enough_;
@@ -230,8 +237,10 @@ BindLease::Needs Program::Parts::LeaseNeeds() {
           [this] { return cache_.Reached(); }, [this](const Owner& pod) { return binder_.RevokeBefore(pod); }};
 }
 
-BinderOptions Program::Parts::BinderOptionsFor(const Options& options, const std::string& writer) {
+BinderOptions Program::Parts::BinderOptionsFor(const Options& options, const std::string& writer,
+                                               device::GrantKeyring* keys) {
   BinderOptions binder;
+  binder.keys = keys;
   binder.writer = writer;
   binder.lock.lock_timeout = options.lock_timeout.count();
   binder.group_wait = options.lock_retry_timeout.count();
@@ -355,7 +364,13 @@ base::Result<std::unique_ptr<Program>> Program::Start(const Options& options, co
   if (!vendors) return tl::unexpected(vendors.error());
   auto client = ConnectTo(options);
   if (!client) return tl::unexpected(client.error());
-  auto parts = std::make_unique<Parts>(options, host, *std::move(vendors), *std::move(client));
+  std::unique_ptr<device::GrantKeyring> keys;
+  if (!options.grant_key_file.empty()) {
+    auto read = device::GrantKeyring::OfFile(options.grant_key_file);
+    if (!read) return base::Fail("--grant-key-file: " + read.error().message, read.error().hint);
+    keys = *std::move(read);
+  }
+  auto parts = std::make_unique<Parts>(options, host, *std::move(vendors), *std::move(client), std::move(keys));
   HAMI_TRY(parts->Start());
   return std::unique_ptr<Program>(new Program(std::move(parts)));
 }

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/log.h"
-#include "scheduler/sim_cluster.h"
+#include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler {
 namespace {

@@ -33,9 +33,12 @@ AdmissionAnswer Reviews::Answer(std::string_view body) {
 }
 
 AdmissionAnswer Reviews::Decide(std::string_view body) const {
-  return AnswerReview(body, [this](const base::json::value& pod, std::string_view ns) {
-    const auto room = books_.Read([ns](const State& state) { return state.ledger.quotas().Rooms(ns); });
-    return sched::Admit(pod, config_, books_.vendors(), room);
+  return AnswerReview(body, [this](const base::json::value& pod, const PodReview& review) {
+    if (review.before != nullptr) return sched::AdmitUpdate(*review.before, pod, review.user, writers_);
+    const auto room = [&](const device::PodTraits& traits) {
+      return books_.Read([&](const State& state) { return state.ledger.quotas().Rooms(review.ns, traits); });
+    };
+    return sched::AdmitCreation(pod, review.user, writers_, config_, books_.vendors(), room);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "sched/trust.h"
 #include "sched/webhook.h"
 #include "scheduler/admission.h"
 #include "scheduler/books.h"
@@ -22,7 +23,9 @@ class Reviews {
   static constexpr std::size_t kLargeBytes = 64U << 10U;  // more is large
   static constexpr unsigned kMostLarge = 5;               // the one that is looked at, and those that wait
 
-  Reviews(const Books& books, sched::WebhookConfig config) : books_(books), config_(std::move(config)) {}
+  // WRITERS may write HAMi's annotations.
+  Reviews(const Books& books, sched::WebhookConfig config, sched::Writers writers = {})
+      : books_(books), config_(std::move(config)), writers_(std::move(writers)) {}
 
   // Also to be called on several threads at once.
   AdmissionAnswer Answer(std::string_view body);
@@ -32,6 +35,7 @@ class Reviews {
 
   const Books& books_;
   const sched::WebhookConfig config_;
+  const sched::Writers writers_;
   std::mutex large_;
   std::atomic<unsigned> large_there_ = 0;
 };

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::scheduler {
 namespace {
@@ -27,14 +27,19 @@ class Watched : public device::Vendor {
  public:
   explicit Watched(const std::function<void()>& look) : look_(look) {}
 
-  base::Result<bool> Mutate(json::object& container, json::object& pod_spec) const override {
+  base::Result<bool> Mutate(json::object& container, json::object& pod_spec,
+                            device::Warnings& warnings) const override {
     look_();
-    return inner_.Mutate(container, pod_spec);
+    return inner_.Mutate(container, pod_spec, warnings);
   }
-  std::optional<device::Request> ParseRequest(const device::Container& container) const override {
+  base::Result<std::optional<device::Request>> ParseRequest(const device::Container& container) const override {
     look_();
     return inner_.ParseRequest(container);
   }
+  std::optional<device::Request> MostOf(const device::Container& container) const override {
+    return inner_.MostOf(container);
+  }
+  std::vector<std::string_view> resources() const override { return inner_.resources(); }
   std::string_view key() const override { return inner_.key(); }
   std::string_view to_allocate_annotation() const override { return inner_.to_allocate_annotation(); }
   std::string_view allocated_annotation() const override { return inner_.allocated_annotation(); }

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "device/lists.h"
-#include "scheduler/binder_testing.h"
+#include "scheduler/testing/binder.h"
 
 namespace hami::scheduler {
 namespace {

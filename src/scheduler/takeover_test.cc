@@ -2,7 +2,7 @@
 //
 // What another one left on a node when it died, and how soon it is out of the way.
 
-#include "scheduler/binder_testing.h"
+#include "scheduler/testing/binder.h"
 
 namespace hami::scheduler {
 namespace {

@@ -26,7 +26,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/strings.h"
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 #include "net/client.h"
 #include "region/ledger.h"
 #include "region/region.h"

@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/strings.h"
+#include "device/sign_of_life.h"
 #include "net/client.h"
 #include "test/integration/objects.h"
 
@@ -138,7 +139,10 @@ Cell::Cell(CellOptions options) : options_(std::move(options)) {
     names_.push_back(NodeName(n));
     json::value node = testcluster::GpuNode(names_.back(), kCards);
     if (!options_.locks) {
-      node.at("metadata").at("annotations").as_object()["hami-cpp/concurrent-allocate"] = "1";
+      json::object& annotations = node.at("metadata").at("annotations").as_object();
+      const std::string registered(annotations.at("hami.io/node-nvidia-register").as_string());
+      annotations[device::kConcurrentAllocate] = "1";
+      annotations[device::kPluginAlive] = device::FormatAlive(std::time(nullptr), registered);
     }
     api_.Put(kube::kNodes, node);
   }

@@ -13,7 +13,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 #include "test/integration/child.h"
 
 namespace hami::bench {

@@ -15,7 +15,7 @@
 
 #include "base/flags.h"
 #include "base/strings.h"
-#include "net/test_certificates.h"
+#include "net/testing/certificates.h"
 #include "test/bench/sched_cell.h"
 #include "test/bench/sched_null.h"
 #include "test/bench/sched_pure.h"

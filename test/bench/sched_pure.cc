@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "sched/testing.h"
+#include "sched/testing/samples.h"
 
 namespace hami::bench {
 namespace {

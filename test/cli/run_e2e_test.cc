@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <thread>
 
 #include "harness.h"
 
@@ -22,7 +23,8 @@ using RunCommand = Machine;
 TEST_F(RunCommand, GivenCommand_WhenRun_ThenItsEnvironmentIsTheShares) {
   const Outcome outcome = Hami({"run", "--mem", "3g", "--cores", "30", "--name", "n", "--", "env"});
   EXPECT_EQ(outcome.exit_status(), 0) << outcome.err;
-  EXPECT_THAT(outcome.out, ContainsRegex("CUDA_VISIBLE_DEVICES=GPU-[0-9a-f-]{36}\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nCUDA_VISIBLE_DEVICES=0\n")) << "programs call int() on it";
+  EXPECT_THAT(outcome.out, ContainsRegex("HAMI_DEVICE_LIMITS=GPU-[0-9a-f-]{36}=3072m:30\n"));
   EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_MEMORY_LIMIT_0=3072m\n"));
   EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_SM_LIMIT=30\n"));
   EXPECT_THAT(outcome.out, HasSubstr("CUDA_DEVICE_MEMORY_SHARED_CACHE=" + folder_ + "/state/shares/n/region.cache\n"));
@@ -53,6 +55,20 @@ TEST_F(RunCommand, GivenSignal_WhenSentToHami_ThenTheCommandDecides) {
   ASSERT_TRUE(Eventually([&] { return Output(run) == "ready\n"; }));
   ASSERT_EQ(::kill(run.pid, SIGTERM), 0);
   EXPECT_EQ(Wait(run).exit_status(), 42);
+  EXPECT_THAT(Folders(), IsEmpty());
+}
+
+// `timeout hami run …`, Ctrl-C in scripts, a service that is stopped.
+TEST_F(RunCommand, SignalToTheGroup_ThenTheCommandGetsItOnce) {
+  const Process run = Start({"run", "--mem", "1g", "--", "sh", "-c",
+                             "trap 'n=x$n; echo $n' TERM; echo ready; while [ ${#n} -lt 2 ]; do sleep 0.05; done"});
+  ASSERT_TRUE(Eventually([&] { return Output(run) == "ready\n"; }));
+  ASSERT_EQ(::kill(-run.pid, SIGTERM), 0);
+  ASSERT_TRUE(Eventually([&] { return Output(run) != "ready\n"; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(Output(run), "ready\nx\n");
+  ASSERT_EQ(::kill(run.pid, SIGTERM), 0);
+  EXPECT_EQ(Wait(run).out, "ready\nx\nxx\n");
   EXPECT_THAT(Folders(), IsEmpty());
 }
 
@@ -196,6 +212,23 @@ TEST_F(RunCommand, GivenGuestWithinItsLimit_WhenRun_ThenItSeesTheLimitEverywhere
   EXPECT_EQ(outcome.exit_status(), 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("cuda_total 3221225472\n"));
   EXPECT_THAT(outcome.out, HasSubstr("nvml_total 3221225472\n"));
+}
+
+// What a script loses on its way (env -i, sudo, a scheduler of its own) does not lift the limit while the library is
+// there.
+TEST_F(RunCommand, GuestWithAnotherEnvironment_ThenTheLimitHolds) {
+  const std::string guest = HAMI_GUESTS "/guest_steady 0.1 1025 1";
+  const std::string names = "CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_DEVICE_MEMORY_SHARED_CACHE HAMI_DEVICE_LIMITS";
+  const std::vector<std::string> lines{
+      "unset " + names + "; exec " + guest,
+      "CUDA_DEVICE_MEMORY_LIMIT_0=0 HAMI_DEVICE_LIMITS= CUDA_DEVICE_MEMORY_SHARED_CACHE=" + folder_ + "/own exec " +
+          guest};
+  for (const std::string& line : lines) {
+    const Outcome outcome = Hami({"run", "--mem", "1g", "--", "sh", "-c", line});
+    EXPECT_EQ(outcome.exit_status(), 1) << line;
+    EXPECT_THAT(outcome.err, HasSubstr("failed with 2")) << line;
+  }
+  EXPECT_FALSE(base::ReadFile(folder_ + "/own", 1)) << "a region of its own";
 }
 
 TEST_F(RunCommand, GivenGuestThatWantsMore_WhenRun_ThenOutOfMemory) {

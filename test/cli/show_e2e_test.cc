@@ -3,6 +3,7 @@
 // hami ps and hami smi: what is shown, and how a watch ends.
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -14,6 +15,7 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 class Showing : public Machine {
@@ -75,6 +77,18 @@ TEST_F(Showing, GivenWatch_WhenInterrupted_ThenFramesAndStatusZero) {
     const Outcome outcome = Wait(watch);
     EXPECT_EQ(outcome.exit_status(), 0);
     EXPECT_TRUE(base::ParseJson(outcome.out.substr(0, outcome.out.find('\n')))) << "one document per line";
+  }
+}
+
+// hami ps --watch | head -1
+TEST_F(Showing, WatchWhoseReaderLeaves_ThenItEndsQuietly) {
+  for (const char* output : {"table", "json"}) {
+    const std::string line = std::string(HAMI_PROGRAM) + " ps --watch --interval 0.05 --output " + output +
+                             "; echo $? > " + folder_ + "/status";
+    const Outcome outcome = Hami({"sim", "--", "sh", "-c", "(" + line + ") | head -1"});
+    EXPECT_THAT(outcome.err, IsEmpty()) << output;
+    ASSERT_TRUE(Eventually([&] { return base::ReadFile(folder_ + "/status", 10).value_or("") == "0\n"; })) << output;
+    ::unlink((folder_ + "/status").c_str());
   }
 }
 

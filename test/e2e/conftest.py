@@ -20,6 +20,7 @@ from rig.node import Node
 from rig.programs import free_ports, wait_for
 
 TALLY = pytest.StashKey[collections.Counter]()  # test: 1 passed, 2 skipped, 3 failed
+FAILED = "failed"  # in the session's folder: names of tests, a line each, for run.py
 PASSED = pytest.StashKey[bool]()  # of a test: did its body pass?
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -28,7 +29,9 @@ def pytest_addoption(parser):
     parser.addoption("--build", default=str(ROOT / "build"), help="build folder with our programs")
     parser.addoption("--folder", help="where the session lives; run.py makes and removes it", default="")
     parser.addoption("--keep", action="store_true", help="leave the folder as it is")
+    parser.addoption("--chart", action="store_true", help="the chart's tests, and no others")
     parser.addoption("--no-node", action="store_true", help="skip what needs a kubelet")
+    parser.addoption("--failed", metavar="FILE", help="run only the tests whose names FILE holds, a line each")
     parser.addoption("--no-kubelet-because", help="why there can be no kubelet here")
 
 
@@ -41,7 +44,17 @@ def pytest_configure(config):
     config.stash[TALLY] = collections.Counter()
 
 
-def pytest_collection_modifyitems(items):
+def pytest_ignore_collect(collection_path, config):
+    """The chart brings its own programs into a cluster: a session has either it or the rig's."""
+    if collection_path.is_dir() or collection_path.name == "conftest.py":
+        return None
+    return (collection_path.parent.name == "chart") != config.option.chart or None
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.option.failed:
+        wanted = set(pathlib.Path(config.option.failed).read_text().splitlines())
+        items[:] = [item for item in items if item.nodeid in wanted]
     items.sort(key=lambda item: "node" in item.fixturenames)  # the kubelet starts when all others are done
 
 
@@ -60,6 +73,9 @@ def pytest_runtest_makereport(item, call):
 def pytest_unconfigure(config):
     if config.option.collectonly:
         return
+    failed = [name for name, verdict in config.stash[TALLY].items() if verdict == 3]
+    if config.option.folder:
+        (pathlib.Path(config.option.folder) / FAILED).write_text("".join(f"{name}\n" for name in failed))
     verdicts = collections.Counter(config.stash[TALLY].values())
     skipped = f", {verdicts[2]} skipped" if verdicts[2] else ""
     print(f"{verdicts[1]} passed, {verdicts[3]} failed{skipped}")

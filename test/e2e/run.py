@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the end-to-end tests in a room of their own.
 
-    run.py [pytest options]
+    run.py [--remember FILE] [pytest options]
 
+The names of the tests that failed are in FILE afterwards, a line each; conftest's --failed takes such a file.
 As root the tests get their own process, network and mount namespaces: nothing they start outlives them, whoever ends
 them and however; no port, address or route of this machine is touched; what they write to /var, /run and /tmp stays in
 the room. Without these rights they run as they are, and what needs a kubelet is skipped.
@@ -85,6 +86,9 @@ def room(folder, isolated, argv):
 
 
 def main(argv):
+    remember = None
+    if argv[:1] == ["--remember"]:
+        remember, argv = pathlib.Path(argv[1]), argv[2:]
     folder = pathlib.Path(tempfile.mkdtemp(prefix="hami-k8s-"))
     folder.chmod(0o755)  # containers look into it
     isolated = new_process_namespace()
@@ -106,6 +110,8 @@ def main(argv):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, tell)
     status = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+    if remember and (folder / "failed").exists():  # written inside, where FILE's folder may be another
+        shutil.copyfile(folder / "failed", remember)
     if "--keep" in argv:
         print(f"kept: {folder}", file=sys.stderr)
     else:

@@ -10,6 +10,12 @@ def limits(pod, index=0):
     return pod["spec"]["containers"][index]["resources"]["limits"]
 
 
+def warned(lab, name, **asks):
+    """The warnings that come with the pod's creation."""
+    path = f"/api/v1/namespaces/{lab.name}/pods"
+    return lab.api.warnings(path, lab.manifest(name, **asks))
+
+
 @pytest.fixture
 def card(lab):
     lab.node("a", [lab.card("A0")])
@@ -72,12 +78,29 @@ def test_ignored_pod_never_reaches_the_webhook(lab, card):
     "why, change, words",
     [
         ("privileged", {"securityContext": {"privileged": True}}, "container main is privileged"),
+        ("giga", {"resources": {"limits": {"nvidia.com/gpumem": "20G"}}}, "write 19073Mi"),
+        ("bytes", {"resources": {"limits": {"nvidia.com/gpumem": "2147483648"}}}, "write 2048Mi"),
+        ("kibi", {"resources": {"limits": {"nvidia.com/gpumem": "2Ki"}}}, "less than 1 MiB"),
         ("percent", {"resources": {"limits": {"nvidia.com/gpumem-percentage": "101"}}}, "between 0 and 100"),
     ],
 )
 def test_refused(lab, card, why, change, words):
     with pytest.raises(Failed, match=words):
         lab.apply(why, containers=[container(gpu=1, mem=1000) | change])
+
+
+def test_bytes_are_written_out_with_a_warning(lab, card):
+    """kubectl prints warnings of an answer."""
+    said = warned(lab, "p", gpu=1, mem="2Gi")
+    assert "nvidia.com/gpumem 2Gi is taken as 2048 MiB" in said
+    resources = lab.read("p")["spec"]["containers"][0]["resources"]
+    assert resources["limits"]["nvidia.com/gpumem"] == "2048" == resources["requests"]["nvidia.com/gpumem"]
+
+
+def test_what_gives_nothing_is_said(lab, card):
+    said = warned(lab, "p", gpu=1, notes={"nvidia.com/gpumem": "3000"})
+    assert "annotation nvidia.com/gpumem gives nothing" in said
+    assert "gpucores 150 is taken as 100" in warned(lab, "q", gpu=1, mem=1000, cores=150)
 
 
 def test_node_name_is_refused(lab, card):

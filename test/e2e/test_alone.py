@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from rig import annotations, extender as rig, metrics
-from rig.annotations import CONCURRENT, TICKET, of
+from rig.annotations import TICKET, of
 from rig.lab import everybody_runs
 from rig.programs import free_ports, wait_for
 
@@ -34,7 +34,7 @@ def nodes(lab, extender):
     """Two nodes whose plugin needs no lock; and nobody else binds at the begin."""
     lab.nodes_of(2, cards_each=2, memory=16000)
     for name in ("n00", "n01"):
-        lab.annotate_node(name, {CONCURRENT: "1"})
+        lab.annotate_node(name, annotations.concurrent(lab.read_node(name)))
     wait_for("the scheduler to be alone", lambda: alone(extender.metrics_url), 30)
 
 

@@ -60,6 +60,39 @@ def test_container_sees_the_card_of_its_grant(bench):
     assert said.splitlines()[-1].endswith("/vgpu/libvgpu.so")
 
 
+# What the simulated driver must know; nothing of HAMi's.
+BARE = 'env -i PATH="$PATH" LD_LIBRARY_PATH="$LD_LIBRARY_PATH" ' + " ".join(
+    f'{name}="${name}"' for name in ("SIMGPU_STATE", "SIMGPU_QUIET", "SIMGPU_CONTAINER", "NVIDIA_VISIBLE_DEVICES")
+)
+
+
+def test_limit_holds_without_the_environment(bench):
+    """A login over ssh, MPI between pods, cron: the variables are gone, or others."""
+    lines = {
+        "empty": f"{BARE} guest_greedy 2",
+        "lifted": f"{BARE} CUDA_DEVICE_MEMORY_LIMIT_0=0 CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/own guest_greedy 2",
+        "kept": "echo > $(dirname $CUDA_DEVICE_MEMORY_SHARED_CACHE)/share.env",
+    }
+    bench.pod("p", *(bench.guest(name, "sh", "-c", line, gpu=1, mem=2000) for name, line in lines.items()))
+    bench.phase("p", "Failed")
+    for name in ("empty", "lifted"):
+        greedy = bench.reports("p", name)
+        assert (greedy["cuda_total"], greedy["nvml_total"]) == (2000 * MIB, 2000 * MIB), name
+        assert greedy["refused"] > 0 and greedy["most_bytes"] <= 2000 * MIB, name
+    assert "share.env" in bench.logs("p", "kept"), "a container must not change what it may have"
+
+
+def test_limits_by_number(bench):
+    """Two of eight cards: each number is one of these two, and has its limit, also where the region is gone."""
+    lines = [f"CUDA_VISIBLE_DEVICES={i} guest_steady 0.1 100 100" for i in (0, 1)]
+    lines += ["rm $CUDA_DEVICE_MEMORY_SHARED_CACHE", *lines]
+    bench.pod("p", bench.guest("c", "sh", "-ec", "; ".join(lines), gpu=2, mem=2000))
+    bench.phase("p", "Succeeded")
+    said = bench.logs("p", "c")
+    assert said.count(f"cuda_total {2000 * MIB}") == 4, said
+    assert said.count(f"nvml_total {2000 * MIB}") == 4, said
+
+
 def test_metrics_of_running_containers(bench, agents):
     """The monitor tells of each container what its own region says."""
     limits = {"c": 2000, "d": 3000}

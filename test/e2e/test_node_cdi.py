@@ -4,10 +4,12 @@
 The image has no driver: libraries, device nodes and programs that the container sees can only have come this way.
 """
 import pathlib
+import signal
 
 import pytest
 
 from rig import annotations, driver_root
+from rig.agents import INSIDE
 from rig.bench import MIB
 from rig.driver_root import DriverRoot
 from rig.node import BARE
@@ -53,12 +55,31 @@ def test_container_gets_its_gpu(bench, cdi, node):  # pylint: disable=unused-arg
     assert greedy["refused"] > 0 and greedy["most_bytes"] <= 3000 * MIB
 
 
-def test_file_is_what_counts(bench, cdi):  # pylint: disable=unused-argument
-    """Without the file containerd knows no such device, and the container does not start without its GPU."""
-    SPEC.rename(SPEC.with_suffix(".away"))
+def test_file_is_what_counts(bench, cdi, agents):  # pylint: disable=unused-argument
+    """Without the file containerd knows no such device, and a container that starts again there does not get on without
+    its GPU; the plugin, which is held meanwhile, writes the file anew, and the container runs."""
+    mark = f"{INSIDE}/{bench.name}"
+    twice = f"[ -e {mark} ] && exec guest_greedy 2; touch {mark}; exec guest_steady 120 1000 100"
+    bench.pod("p", bench.guest("c", "sh", "-c", twice, image=BARE, gpu=1, mem=3000), policy="OnFailure")
+    wait_for("the container's first life", lambda: bench.processes("p", "guest_steady"), 60)
+    written = SPEC.read_text()
+    agents.plugin.signal(signal.SIGSTOP)
     try:
-        bench.pod("p", bench.guest("c", "true", image=BARE, gpu=1, mem=3000))
+        SPEC.unlink()
+        bench.kill("p", "guest_steady")
         bench.event("p", "Failed", "unresolvable CDI devices", timeout=60)
+        assert not SPEC.exists()
     finally:
-        SPEC.with_suffix(".away").rename(SPEC)
+        agents.plugin.signal(signal.SIGCONT)
+    wait_for("the specification to be back", SPEC.exists, 40)  # looked at every 30 s
+    assert SPEC.read_text() == written
+    bench.phase("p", "Succeeded", timeout=90)  # the kubelet tries again after 10 s, then after 20
+    assert bench.reports("p", "c")["cuda_total"] == 3000 * MIB
+
+
+def test_removed_file_is_back(bench, cdi):  # pylint: disable=unused-argument
+    """A cleaned /var/run/cdi costs no pod its start."""
+    SPEC.unlink()
+    bench.pod("p", bench.guest("c", "true", image=BARE, gpu=1, mem=3000))
     bench.phase("p", "Succeeded")
+    assert SPEC.exists()

@@ -10,9 +10,11 @@ def card(lab):
     lab.node("a", [lab.card("A0")])
 
 
-def limit(lab, name="q", **hard):
+def limit(lab, name="q", scopes=None, **hard):
     names = {"mem": "limits.nvidia.com/gpumem", "cores": "limits.nvidia.com/gpucores"}
     spec = {"hard": {names[word]: str(amount) for word, amount in hard.items()}}
+    if scopes:
+        spec["scopes"] = scopes
     meta = {"name": name, "namespace": lab.name}
     lab.kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})
 
@@ -38,6 +40,25 @@ def test_memory_beyond_the_quota_is_not_admitted(lab, card):
     lab.run("p1", gpu=1, mem=3000)
     refused_at_admission(lab, "p2", gpu=1, mem=1001)
     lab.run("p3", gpu=1, mem=1000)
+
+
+def test_a_quota_has_units_too(lab, card):
+    limit(lab, mem="2Gi")
+    refused_at_admission(lab, "p0", gpu=1, mem=2049)
+    lab.run("p1", gpu=1, mem="2Gi")
+
+
+def test_a_quota_that_cannot_be_read_blocks(lab, card):
+    limit(lab, mem="20G")
+    refused_at_admission(lab, "p0", gpu=1, mem=1)
+
+
+def test_a_quota_is_about_the_pods_of_its_scopes(lab, card):
+    limit(lab, mem=1000, scopes=["Terminating"])
+    refused_at_admission(lab, "p0", gpu=1, mem=1001, spec={"activeDeadlineSeconds": 600})
+    lab.run("p1", gpu=1, mem=4000)
+    lab.run("p2", gpu=1, mem=1000, spec={"activeDeadlineSeconds": 600})
+    refused_at_admission(lab, "p3", gpu=1, mem=1, spec={"activeDeadlineSeconds": 600})
 
 
 def test_cores_beyond_the_quota_are_not_admitted(lab, card):

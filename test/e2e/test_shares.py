@@ -32,10 +32,38 @@ def test_percentage_of_the_card(lab, card):
     assert "1/1 CardInsufficientMemory" in lab.refused("p4", gpu=1, percent=1)
 
 
-@pytest.mark.parametrize("text, mib", [("3k", 3000), ("2Ki", 2048), ("1e3", 1000)])
+@pytest.mark.parametrize("text, mib", [("3k", 3000), ("16Gi", 16384), ("1536Mi", 1536), ("1e3", 1000)])
 def test_quantities(lab, card, text, mib):
     lab.run("p", gpu=1, mem=text)
     assert lab.shares("p")[0].memory == mib
+
+
+def unseen(lab, name, **asks):
+    """A pod that no webhook saw, for our scheduler."""
+    thing = lab.manifest(name, **asks)
+    thing["metadata"]["labels"] = {"hami.io/webhook": "ignore"}
+    thing["spec"]["schedulerName"] = "hami-scheduler"
+    lab.kubectl.apply(thing)
+
+
+def test_bytes_mean_the_same_without_the_webhook(lab, card):
+    unseen(lab, "p", gpu=1, mem="3Gi")
+    lab.placed("p")
+    assert lab.shares("p")[0].memory == 3072
+
+
+@pytest.mark.parametrize("text", ["20G", "2147483648", "2Ki"])
+def test_what_cannot_be_taken_never_binds_without_a_grant(lab, card, text):
+    unseen(lab, "p", gpu=1, mem=text)
+    lab.event("p", "FilteringFailed", "container main: nvidia.com/gpumem")
+    assert "nodeName" not in lab.read("p")["spec"]
+
+
+def test_count_of_zero_is_no_request(lab, card):
+    lab.apply("p", gpu=0)
+    pod = lab.read("p")
+    assert pod["spec"]["schedulerName"] == "default-scheduler"
+    assert "nvidia.com/gpucores" not in pod["spec"]["containers"][0]["resources"]["limits"]
 
 
 def test_cores(lab, card):

@@ -9,7 +9,7 @@
 #include <ctime>
 
 #include "kube/base64.h"
-#include "kube/json_patch.h"
+#include "kube/testing/json_patch.h"
 #include "test/integration/scheduler_program.h"
 
 namespace hami::testcluster {

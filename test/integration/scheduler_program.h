@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 #include "net/client.h"
-#include "net/test_certificates.h"
+#include "net/testing/certificates.h"
 #include "test/integration/child.h"
 #include "test/integration/objects.h"
 

@@ -39,6 +39,7 @@ void Node::SetUp() {
   folder_ = pattern;
   std::filesystem::create_directories(folder_ + "/vgpu/containers");
   api_ = std::make_unique<kube::FakeApiServer>();
+  api_->Put(kube::kNodes, {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "node-1"}}}});
   const std::string kubeconfig =
       "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: \"http://127.0.0.1:" +
       std::to_string(api_->port()) +

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 #include "net/client.h"
 
 namespace hami::test {

@@ -12,7 +12,7 @@
 
 #include "base/strings.h"
 #include "net/server.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 #include "test/monitor/node.h"
 
 namespace hami::test {
@@ -189,7 +189,7 @@ TEST_F(Node, GivenAResizeAnnotation_WhenTheProgramRuns_ThenItsLimitChangesAndAnE
   Annotate("train", "hami-cpp/resize", R"({"main": {"memory": "5Gi"}})");
   EXPECT_TRUE(Eventually([&] { return told("ResizeRefused"); }));
   // What its role has to allow, and no more.
-  const std::set<std::string> allowed = {"create events", "list pods", "patch events", "watch pods"};
+  const std::set<std::string> allowed = {"create events", "get nodes", "list pods", "patch events", "watch pods"};
   for (const std::string& permission : api_->Permissions()) EXPECT_TRUE(allowed.contains(permission)) << permission;
   EXPECT_EQ(api_->watching(), 1);
   EXPECT_EQ(Metric({"hami_vgpu_memory_limit_bytes{", "pod=\"train\""}), 2048 * kMiB);
@@ -281,6 +281,19 @@ TEST_F(Node, GivenNoNodeNameOrNoKubeconfig_ThenTheProgramSaysSoAndFails) {
   EXPECT_THAT(nameless.err(), HasSubstr("NODE_NAME is not set"));
   const Process homeless = StartMonitorOnly({"--kubeconfig=" + folder_ + "/nothing"});
   EXPECT_EQ(Wait(homeless), 1);
+}
+
+// A node of another name has no pods, which looks like one that has nothing to do.
+TEST_F(Node, WrongNodeName_IsSaidAndNotReady) {
+  api_->Remove(kube::kNodes, "", "node-1");
+  StartServing({});
+  ASSERT_TRUE(Eventually([&] { return Get("/readyz").body.find("there is no node node-1") != std::string::npos; }))
+      << Get("/readyz").body;
+  EXPECT_EQ(Get("/readyz").status, 503);
+  EXPECT_EQ(Get("/healthz").status, 200);
+  EXPECT_THAT(monitor_.err(), HasSubstr("set NODE_NAME from spec.nodeName"));
+  api_->Put(kube::kNodes, {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "node-1"}}}});
+  EXPECT_TRUE(Eventually([&] { return Get("/readyz").status == 200; })) << Get("/readyz").body;
 }
 
 }  // namespace

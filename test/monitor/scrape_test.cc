@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "base/strings.h"
-#include "region/region_test_util.h"
+#include "region/testing/region.h"
 #include "test/monitor/node.h"
 
 namespace hami::test {

@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <set>
 
+#include "base/fd.h"
 #include "base/strings.h"
+#include "plugin/record.h"
 #include "region/common_area.h"
 #include "test/plugin/rig.h"
 
@@ -62,6 +64,59 @@ TEST(PluginStartTest, GivenADriverThatHangsWhenItStartsThenItSaysSoIsAliveAndEnd
   EXPECT_EQ(rig.Ask("/readyz").status, 503);
   rig.plugin().Signal(SIGTERM);
   EXPECT_EQ(rig.plugin().Wait(plugin::kPatience), 0) << rig.plugin().Log();
+}
+
+// A node that is not there is nothing that a watch complains about.
+TEST(PluginStartTest, WrongNodeName_IsSaidAndNotReady) {
+  Rig rig("1xH100");
+  rig.api().Remove(kube::kNodes, "", kNode);
+  rig.StartPlugin();
+  EXPECT_TRUE(Eventually([&] { return rig.plugin().Log().find("there is no node node-1") != std::string::npos; }))
+      << rig.plugin().Log();
+  EXPECT_THAT(rig.plugin().Log(), HasSubstr("set NODE_NAME from spec.nodeName"));
+  EXPECT_TRUE(Eventually([&] { return rig.Ask("/readyz").body.find("there is no node") != std::string::npos; }))
+      << rig.Ask("/readyz").body;
+}
+
+// A container whose list of libraries to preload is not there would have no limits: it is put back first.
+TEST_F(PluginProgramTest, FilesOfTheNodeThatAreGone_AreThereForTheNextContainer) {
+  const std::string list = rig_.hook() + "/vgpu/ld.so.preload";
+  std::filesystem::remove(list);
+  std::filesystem::create_directory(list);  // as a runtime does that is to mount what is not there
+  rig_.BindPod("a", {cards_[0]}, 3000, true);
+  plugin::PluginClient client(rig_.socket());
+  v1beta1::AllocateResponse response;
+  ASSERT_TRUE(client.Allocate({cards_[0] + "-0"}, &response).ok()) << rig_.plugin().Log();
+  EXPECT_TRUE(std::filesystem::is_regular_file(list));
+  EXPECT_THAT(rig_.plugin().Log(), HasSubstr("it is put in place again"));
+  // What cannot be put back is said, and nothing is given without it.
+  std::filesystem::remove(list);
+  std::filesystem::create_directories(list + "/somebody's");
+  rig_.BindPod("b", {cards_[0]}, 3000, true);
+  EXPECT_THAT(client.Allocate({cards_[0] + "-1"}, &response).error_message(), HasSubstr("not an empty one"));
+}
+
+// An update that starts the next one before this one ends: the kubelet goes over to it, and no grant is forgotten.
+TEST_F(PluginProgramTest, SecondPluginOfTheNode_TakesOverWithASocketOfItsOwn) {
+  rig_.BindPod("a", {cards_[0]}, 3000, true);
+  v1beta1::AllocateResponse response;
+  ASSERT_TRUE(plugin::PluginClient(rig_.socket()).Allocate({cards_[0] + "-0"}, &response).ok());
+  rig_.kubelet().SetHolding("default", "a", "main", "nvidia.com/gpu", {cards_[0] + "-0"});
+  rig_.StartSecond();
+  ASSERT_TRUE(rig_.kubelet().WaitForRegistrations(2)) << rig_.second().Log();
+  const std::string endpoint = rig_.kubelet().registrations().back().endpoint();
+  EXPECT_THAT(endpoint, ::testing::MatchesRegex("nvidia-gpu-[0-9a-f]+\\.sock"));
+  EXPECT_THAT(rig_.second().Log(), HasSubstr("another device plugin serves nvidia.com/gpu"));
+  const std::string socket = rig_.socket().substr(0, rig_.socket().rfind('/') + 1) + endpoint;
+  rig_.BindPod("b", {cards_[1]}, 3000, true);
+  ASSERT_TRUE(plugin::PluginClient(socket).Allocate({cards_[1] + "-0"}, &response).ok()) << rig_.second().Log();
+  rig_.plugin().Signal(SIGTERM);
+  EXPECT_EQ(rig_.plugin().Wait(plugin::kPatience), 0) << rig_.plugin().Log();
+  const auto records = plugin::DecodeRecords(base::ReadFile(rig_.hook() + "/vgpu/allocations.json", 1 << 20).value());
+  ASSERT_TRUE(records);
+  EXPECT_THAT(*records, SizeIs(2));
+  EXPECT_TRUE(Eventually([&] { return rig_.NodeAnnotation("hami-cpp/concurrent-allocate") == "1"; }))
+      << "it is the second one's, too";
 }
 
 TEST_F(PluginProgramTest, GivenAPodWhenItIsAllocatedThenItHasItsShareARegionAndAnOutcome) {
@@ -213,9 +268,14 @@ TEST_F(PluginProgramTest, GivenAKubeletThatRestartsWhenItsSocketIsAnotherThenWeA
 }
 
 TEST_F(PluginProgramTest, GivenATermSignalWhenItEndsThenItsSocketIsGoneAndItSaysSuccess) {
+  ASSERT_TRUE(Eventually([&] { return !rig_.NodeAnnotation("hami-cpp/plugin-alive").empty(); }));
   rig_.plugin().Signal(SIGTERM);
   EXPECT_EQ(rig_.plugin().Wait(plugin::kPatience), 0);
   EXPECT_FALSE(std::filesystem::exists(rig_.socket()));
+  // What holds only while it lives is gone with it; what was registered is not.
+  EXPECT_EQ(rig_.NodeAnnotation("hami-cpp/concurrent-allocate"), "");
+  EXPECT_EQ(rig_.NodeAnnotation("hami-cpp/plugin-alive"), "");
+  EXPECT_NE(rig_.NodeAnnotation("hami.io/node-nvidia-register"), "");
   EXPECT_THAT(rig_.plugin().Log(), HasSubstr("stopping on signal Terminated"));
   EXPECT_THAT(rig_.plugin().Log(), HasSubstr("hami-device-plugin: hami-device-plugin "));
 }

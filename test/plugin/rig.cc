@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <fstream>
 
 #include "base/strings.h"
@@ -26,6 +27,10 @@ Rig::Rig(const std::string& gpus) : gpus_(gpus) {
 }
 
 Rig::~Rig() {
+  if (second_) {
+    second_->Signal(SIGKILL);
+    second_->Wait(plugin::kPatience);
+  }
   if (plugin_) KillPlugin();
 }
 
@@ -53,6 +58,11 @@ net::Response Rig::Ask(const std::string& target) {
 }
 
 void Rig::StartPlugin(const testcluster::Child::Variables& more) {
+  port_.clear();
+  plugin_ = Launch(more);
+}
+
+std::unique_ptr<testcluster::Child> Rig::Launch(const testcluster::Child::Variables& more) {
   const std::vector<std::string> words = {HAMI_PLUGIN_PROGRAM,
                                           "--node-name",
                                           kNode,
@@ -73,9 +83,7 @@ void Rig::StartPlugin(const testcluster::Child::Variables& more) {
   testcluster::Child::Variables environment = Machine();
   environment["HAMI_LIBVGPU"] = HAMI_VGPU_LIBRARY;
   for (const auto& [name, value] : more) environment[name] = value;
-  port_.clear();
-  plugin_ =
-      std::make_unique<testcluster::Child>(words, environment, folder_.path() + "/log-" + std::to_string(lives_++));
+  return std::make_unique<testcluster::Child>(words, environment, folder_.path() + "/log-" + std::to_string(lives_++));
 }
 
 bool Rig::WaitUntilRegistered(std::size_t registrations) {
@@ -108,10 +116,13 @@ void Rig::BindPod(const std::string& name, const std::vector<std::string>& cards
   std::string grant;
   for (const std::string& card : cards) grant += base::Concat({card, ",NVIDIA,", std::to_string(memory), ",30:"});
   grant += ";";
+  const json::value limits = {{"nvidia.com/gpu", std::to_string(cards.size())},
+                              {"nvidia.com/gpumem", std::to_string(memory)},
+                              {"nvidia.com/gpucores", "30"}};
   if (locked) {
     json::value node = *api_.Get(kube::kNodes, "", kNode);
     node.as_object()["metadata"].as_object()["annotations"].emplace_object();
-    for (const char* key : {"hami.io/node-nvidia-register", "hami-cpp/concurrent-allocate"}) {
+    for (const char* key : {"hami.io/node-nvidia-register", "hami-cpp/concurrent-allocate", "hami-cpp/plugin-alive"}) {
       if (const std::string text = NodeAnnotation(key); !text.empty())
         node.at("metadata").at("annotations").as_object()[key] = text;
     }
@@ -127,9 +138,12 @@ void Rig::BindPod(const std::string& name, const std::vector<std::string>& cards
                             {{"hami.io/vgpu-devices-to-allocate", grant},
                              {"hami.io/vgpu-devices-allocated", grant},
                              {device::kBindPhase, "allocating"},
-                             {device::kBindTime, "100"},
+                             {device::kBindTime, std::to_string(std::time(nullptr))},
                              {device::kAssignedNode, kNode}}}}},
-                         {"spec", {{"nodeName", kNode}, {"containers", json::array{{{"name", "main"}}}}}},
+                         {"spec",
+                          {{"nodeName", kNode},
+                           {"schedulerName", "hami-scheduler"},
+                           {"containers", json::array{{{"name", "main"}, {"resources", {{"limits", limits}}}}}}}},
                          {"status", {{"phase", "Pending"}}}});
 }
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "kube/fake_apiserver.h"
+#include "kube/testing/fake_apiserver.h"
 #include "net/http.h"
-#include "plugin/fake_kubelet_test.h"
+#include "plugin/testing/fake_kubelet.h"
 #include "test/integration/child.h"
 
 namespace hami::plugintest {
@@ -30,6 +30,9 @@ class Rig {
 
   // With variables that win over the rig's own.
   void StartPlugin(const testcluster::Child::Variables& more = {});
+  // Another one on the same node.
+  void StartSecond() { second_ = Launch({}); }
+  testcluster::Child& second() { return *second_; }
   // How long until the kubelet and the API server know it, from the start of the process; nothing when they never do.
   bool WaitUntilRegistered(std::size_t registrations = 1);
   void RestartKubelet();
@@ -59,7 +62,9 @@ class Rig {
   kube::FakeApiServer api_;
   std::unique_ptr<plugin::FakeKubelet> kubelet_;
   std::unique_ptr<testcluster::Child> plugin_;
+  std::unique_ptr<testcluster::Child> second_;
   testcluster::Child::Variables Machine() const;
+  std::unique_ptr<testcluster::Child> Launch(const testcluster::Child::Variables& more);
 
   const std::string gpus_;
   std::string port_;  // of the plugin's probes

@@ -35,6 +35,16 @@ SCENARIO(unlimited) {
   EXPECT(MemInfo().total > 60 * kGiB);
 }
 
+// Nothing is granted, by any way.
+SCENARIO(refused_for_ever) {
+  EXPECT_SAME(cuInit(0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_SAME(cuInit(0), CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr block = 0;
+  EXPECT(cuMemAlloc_v2(&block, 1 * kMiB) != CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  EXPECT(cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS);
+}
+
 // One request each that is refused, by several ways to ask.
 SCENARIO(refused_five_times) {
   Begin();
@@ -68,6 +78,10 @@ SCENARIO(oversubscribed) {
   OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, blocks.back()));
   EXPECT_SAME(managed, 1);
   OK(cuMemsetD8_v2(blocks.back(), 1, kMiB));
+  // What lies on the host has no name for other processes, as no managed memory has.
+  CUipcMemHandle handle{};
+  OK(cuIpcGetMemHandle(&handle, blocks.front()));
+  EXPECT_SAME(cuIpcGetMemHandle(&handle, blocks.back()), CUDA_ERROR_INVALID_VALUE);
   for (const CUdeviceptr b : blocks) OK(cuMemFree_v2(b));
   // Stream-ordered memory spills too, and is freed in order.
   blocks.clear();

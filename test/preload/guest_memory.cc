@@ -27,6 +27,16 @@ SCENARIO(plain_limit) {
   Balanced();
 }
 
+// A program that clears or changes its own environment, as php-fpm's workers do, before it uses a GPU.
+SCENARIO(changed_own_environment) {
+  for (const char* name : {"CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_SHARED_CACHE"}) unsetenv(name);
+  for (const std::string& setting : arguments) {
+    const size_t equals = setting.find('=');
+    setenv(setting.substr(0, equals).c_str(), setting.c_str() + equals + 1, 1);
+  }
+  Scenario_plain_limit({});
+}
+
 SCENARIO(small_blocks) {
   Begin();
   std::vector<CUdeviceptr> blocks(1000);

@@ -93,7 +93,7 @@ TEST_F(Preload, GivenFixedDevices_ThenOthersDoNotExistByAnyName) {
   }
   Pass({"limits", "2048"}, {{"CUDA_VISIBLE_DEVICES", uuids[1]}});
   // A device that the region does not name is not to be had by naming it.
-  Pass({"first_context_too_large"}, {{"CUDA_VISIBLE_DEVICES", uuids[2]}});
+  Pass({"visible"}, {{"CUDA_VISIBLE_DEVICES", uuids[2]}});
 }
 
 // Two instances of one GPU; the first is the container's.
@@ -124,9 +124,9 @@ TEST_F(Mig, GivenRegionThatNamesTheInstance_ThenItsLimitHolds) {
 
 TEST_F(Mig, GivenRegionOfTheWholeGpu_ThenTheInstanceIsPartOfIt) { Pass({"in_mig", "1024"}); }
 
-TEST_F(Mig, GivenRegionOfAnotherInstance_ThenNotLimitedAndOneLineSaysSo) {
+TEST_F(Mig, GivenRegionOfAnotherInstance_ThenTheEnvironmentsLimitHolds) {
   CreateRegionFor(uuids_[1]);
-  const Outcome outcome = Run({"in_mig", "0"});
+  const Outcome outcome = Run({"in_mig", "1024"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_NE(outcome.err.find("not in the region"), std::string::npos);

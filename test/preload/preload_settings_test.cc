@@ -51,7 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Lists, VisibleDevices,
                          [](const testing::TestParamInfo<Visible>& list) { return std::string(list.param.name); });
 
 TEST_F(Preload, GivenManySpellings_ThenTheObviousSize) {
-  for (const char* spelling : {"1g", "1024m", "1GiB", "1Gi", "1GB", "1048576k", "1073741824", "0x40000000", "01g"}) {
+  for (const char* spelling : {"1g", "1024m", "1GiB", "1Gi", "1GB", "1048576k", "1073741824", "0x40000000", "01g",
+                               "1G ", "1g\r", "1.0g", " 1024 MiB\n", "1048576.0k"}) {
     std::filesystem::remove(region());
     Pass({"total_is_limit"}, {{"CUDA_DEVICE_MEMORY_LIMIT", spelling}});
   }
@@ -112,15 +113,42 @@ TEST_F(Preload, GivenProgramWithoutGpu_ThenNothingIsOpenedLoadedOrChanged) {
   EXPECT_FALSE(std::filesystem::exists(region()));
 }
 
+// None of these, as it is taken, gives the program more than it was meant to have.
 TEST_F(Preload, GivenSettingsOfGpuTimeThatMeanNothing_ThenALineEachAndTheProgramRuns) {
-  const Outcome outcome = Run({"plain_limit"}, {{"CUDA_DEVICE_SM_LIMIT", "-5"},
-                                                {"CUDA_DEVICE_SM_LIMIT_0", "lots"},
+  const Outcome outcome = Run({"plain_limit"}, {{"CUDA_DEVICE_SM_LIMIT", "101"},
+                                                {"CUDA_DEVICE_SM_LIMIT_0", "150"},
                                                 {"CUDA_TASK_PRIORITY", "high"},
                                                 {"GPU_CORE_UTILIZATION_POLICY", "off"},
                                                 {"HAMI_CORES_BURST", "200"}});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 5) << outcome.err;
 }
+
+class UnreadLimit : public Preload, public testing::WithParamInterface<std::pair<const char*, const char*>> {};
+
+// A limit that was meant never becomes none.
+TEST_P(UnreadLimit, NothingIsGrantedUntilItIsCorrected) {
+  const auto& [name, value] = GetParam();
+  const Outcome refused = Run({"refused_for_ever"}, {{name, value}});
+  EXPECT_EQ(refused.status, 0) << refused.err;
+  EXPECT_NE(refused.err.find(std::string(name) + "=" + value + ": not a"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("correct or unset it"), std::string::npos) << refused.err;
+  EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  const Outcome open = Run({"refused_for_ever"}, {{name, value}, {"HAMI_FAIL_OPEN", "1"}});
+  EXPECT_EQ(open.status, 0) << open.err;
+  EXPECT_FALSE(std::filesystem::exists(region())) << "it would say for ever that there is no limit";
+  Pass({"plain_limit"});
+  // Now the limits are in the region, which is what counts.
+  if (std::string(name).find("MEMORY") == std::string::npos) return;
+  const Outcome known = Run({"plain_limit"}, {{name, value}});
+  EXPECT_EQ(known.status, 0) << known.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, UnreadLimit,
+    testing::Values(std::pair{"CUDA_DEVICE_MEMORY_LIMIT", "1g,"}, std::pair{"CUDA_DEVICE_MEMORY_LIMIT", "-1"},
+                    std::pair{"CUDA_DEVICE_MEMORY_LIMIT_0", "lots"}, std::pair{"CUDA_DEVICE_SM_LIMIT", "-5"},
+                    std::pair{"CUDA_DEVICE_SM_LIMIT_0", "30g"}, std::pair{"HAMI_DEVICE_LIMITS", "GPU-1=1g"}));
 
 TEST_F(Preload, GivenLogLevel_ThenRefusalsAreExplained) {
   const Outcome quiet = Run({"plain_limit"});

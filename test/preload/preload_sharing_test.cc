@@ -36,17 +36,20 @@ class SharedGpu : public Pacing {
   }
 };
 
+// Tests of it that take long, as what they wait for is rare.
+using SlowSharedGpu = SharedGpu;
+
 TEST_F(SharedGpu, GivenAKernelOfWhichOneInTwentyTakesThreeHundredTimesAsLong_ThenTheShareIsRight) {
   Pass({"paced", "rare", "25", "4"}, Container("alone", {{"CUDA_DEVICE_SM_LIMIT", "25"}}));
 }
 
-TEST_F(SharedGpu, WhenAKernelComesToTakeAHundredTimesAsLong_ThenThatIsMadeUpFor) {
+TEST_F(SlowSharedGpu, WhenAKernelComesToTakeAHundredTimesAsLong_ThenThatIsMadeUpFor) {
   Pass({"paced_switch", "25", "7"}, Container("alone", {{"CUDA_DEVICE_SM_LIMIT", "25"}}));
 }
 
 // What is guessed, and takes longer beside another, may have been the other's time; were it always taken for that, or a
 // graph for another one at its place, the share would be 42 to 57.
-TEST_F(SharedGpu, GivenGraphsThatAreGuessedWrongBesideAnother_ThenTheLimitHolds) {
+TEST_F(SlowSharedGpu, GivenGraphsThatAreGuessedWrongBesideAnother_ThenTheLimitHolds) {
   for (const char* shape : {"graph_mixed", "graph_dearer", "graph_anew"}) {
     Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "70"}}));
     Begin(shape, Container(shape, {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", shape);
@@ -70,7 +73,7 @@ TEST_F(SharedGpu, GivenGridsThatAreNewWithEachLaunchBesideAnother_ThenEachHasIts
 
 // Two that never have the GPU to themselves: had each to pay for the turns of the other, they would have 17 and 69, or
 // 20 beside short ones. Windows of some seconds, as a step of 30 % is there once in 0.33 s.
-TEST_F(SharedGpu, GivenStepsOfAHundredMillisecondsBesideAnother_ThenEachHasItsShare) {
+TEST_F(SlowSharedGpu, GivenStepsOfAHundredMillisecondsBesideAnother_ThenEachHasItsShare) {
   for (const char* beside : {"step100", "half"}) {
     Begin("small", Container("small", {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", "step100");
     Begin("large", Container("large", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", beside);
@@ -83,7 +86,7 @@ TEST_F(SharedGpu, GivenStepsOfAHundredMillisecondsBesideAnother_ThenEachHasItsSh
 
 // A step of 500 ms takes half of the GPU for a second, and what the other misses meanwhile is more than is kept else:
 // he would have 64.
-TEST_F(SharedGpu, GivenStepsOfHalfASecondBesideShortKernels_ThenEachHasItsShare) {
+TEST_F(SlowSharedGpu, GivenStepsOfHalfASecondBesideShortKernels_ThenEachHasItsShare) {
   Begin("small", Container("small", {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", "step500");
   Begin("large", Container("large", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", "half");
   ExpectShare("large", "3", "70", "3", "5");
@@ -91,7 +94,7 @@ TEST_F(SharedGpu, GivenStepsOfHalfASecondBesideShortKernels_ThenEachHasItsShare)
 
 // Each of several processes has as many turns as another container: counted as one, the container would have some 21 of
 // 30, and alone, as each pays for the turns of all in its first launch, 37 of 50.
-TEST_F(SharedGpu, GivenProcessesOfOneContainerWithLongSteps_ThenEachPaysForItsOwn) {
+TEST_F(SlowSharedGpu, GivenProcessesOfOneContainerWithLongSteps_ThenEachPaysForItsOwn) {
   const Environment four = Container("four", {{"CUDA_DEVICE_SM_LIMIT", "50"}});
   for (const char* name : {"1", "2", "3", "4"}) Begin(name, four, "paced_worker", "step100");
   tries_ = 1;
@@ -107,7 +110,7 @@ TEST_F(SharedGpu, GivenProcessesOfOneContainerWithLongSteps_ThenEachPaysForItsOw
 
 // Who has no limit has what others leave: were the GPU divided by equal turns, and what has the others' turns in it
 // charged in full, they would have 16 and 50.
-TEST_F(SharedGpu, GivenOneWithoutALimitBesideOneThatHasOne_ThenThatHasItsShare_AndTheOtherAllElse) {
+TEST_F(SlowSharedGpu, GivenOneWithoutALimitBesideOneThatHasOne_ThenThatHasItsShare_AndTheOtherAllElse) {
   Begin("free", Container("free", {}));
   const std::vector<std::pair<const char*, const char*>> limited = {{"step100", "30"}, {"half", "70"}};
   for (const auto& [shape, limit] : limited) {
@@ -299,7 +302,7 @@ TEST_F(SharedGpu, WhenTheRegionsBurstChanges_ThenTheRunningProgramFollows) {
 }
 
 // With `held` the second one's first launch waits for so long that its library's thread has gone to sleep.
-TEST_F(SharedGpu, WhenThePrioritiesChangePlaces_ThenTheRunningProgramsFollow) {
+TEST_F(SlowSharedGpu, WhenThePrioritiesChangePlaces_ThenTheRunningProgramsFollow) {
   const auto set_priority = [&](const char* name, int32_t priority) {
     const int fd = open((folder() + "/" + name).c_str(), O_RDWR | O_CLOEXEC);
     EXPECT_EQ(hami::region::WritePriority({fd, 1}, priority), hami::region::Status::kOk);
@@ -320,7 +323,7 @@ TEST_F(SharedGpu, WhenThePrioritiesChangePlaces_ThenTheRunningProgramsFollow) {
   }
 }
 
-TEST_F(SharedGpu, GivenAreaOfAnyContent_ThenTheLimitHolds) {
+TEST_F(SlowSharedGpu, GivenAreaOfAnyContent_ThenTheLimitHolds) {
   environment_["CUDA_DEVICE_SM_LIMIT"] = "25";
   for (const char byte : {'\x7f', '\xff'}) {
     std::ofstream file(common(), std::ios::in | std::ios::out | std::ios::binary);

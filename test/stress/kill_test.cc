@@ -117,7 +117,7 @@ class Deaths : public testing::Test {
 };
 
 TEST_F(Deaths, GivenWorkersKilledAtRandom_ThenTheBooksAreTheDriversAndNobodyWaits) {
-  const uint64_t kills = FromEnvironment("STRESS_KILLS", 10'000);
+  const uint64_t kills = FromEnvironment("STRESS_KILLS", 2'000);
   // What a context costs is learnt once.
   Order(0);
   ASSERT_EQ(container_.AwaitBarrier(cells_, 30), "");

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/strings.h"
+#include "device/amount.h"
 #include "device/annotations.h"
-#include "device/quantity.h"
 #include "device/register_codec.h"
 
 namespace hami::device {
@@ -17,11 +17,24 @@ using base::Result;
 using base::Status;
 
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+constexpr int kWholeCard = 100;  // percent
 constexpr const char* kScore = "hami.io/node-nvidia-score";
 
-std::optional<std::int64_t> Amount(const Container& container, const std::string& resource) {
+// ERROR with the place that it is of.
+tl::unexpected<base::Error> Refuse(const Container& container, const std::string& resource, const std::string& text,
+                                   const base::Error& error) {
+  return base::Fail(
+      base::Concat({"container ", base::Printable(container.name), ": ", resource, " ", base::Printable(text), " ",
+                    error.message, error.hint.empty() ? "" : ": ", error.hint}));
+}
+
+// Nothing where it is not asked.
+Result<std::optional<std::int64_t>> Amount(const Container& container, const std::string& resource) {
   const std::string* text = container.Resource(resource);
-  return text == nullptr ? std::nullopt : QuantityAsInt64(*text);
+  if (text == nullptr) return std::optional<std::int64_t>();
+  const Result<std::int64_t> amount = ReadCount(*text, kInt32Max);
+  if (!amount) return Refuse(container, resource, *text, amount.error());
+  return std::optional<std::int64_t>(*amount);
 }
 
 // Absent pairs, and cards that the annotation does not name, score 0; where all do, there is no table.
@@ -49,27 +62,57 @@ QuotaResources NvidiaVendor::quota_resources() const {
   return {config_.memory_resource, config_.core_resource, std::max<std::int64_t>(config_.memory_factor, 1)};
 }
 
-std::optional<Request> NvidiaVendor::ParseRequest(const Container& container) const {
+Result<std::optional<Request>> NvidiaVendor::ParseRequest(const Container& container) const {
   Request request;
   const auto count = Amount(container, config_.count_resource);
-  if (!count || *count <= 0 || *count > kInt32Max) return std::nullopt;
-  request.count = static_cast<int>(*count);
+  HAMI_TRY(count);
+  if (count->value_or(0) == 0) return std::optional<Request>();
+  request.count = static_cast<int>(**count);
 
-  if (container.Resource(config_.memory_resource) != nullptr) {
-    const auto memory = Amount(container, config_.memory_resource);
-    const std::int64_t factor = std::max<std::int64_t>(config_.memory_factor, 1);
-    if (!memory || *memory < 0 || *memory > kInt32Max / factor) return std::nullopt;
-    request.memory = *memory * factor;
+  if (const std::string* text = container.Resource(config_.memory_resource)) {
+    const auto memory = ReadMemory(*text, config_.memory_factor, kMostOfCard);
+    if (!memory) return Refuse(container, config_.memory_resource, *text, memory.error());
+    request.memory = memory->mib;
   }
-  if (const auto percent = Amount(container, config_.memory_percent_resource)) {
-    request.memory_percent = *percent <= 0 ? kPercentUnset : static_cast<int>(std::min<std::int64_t>(*percent, 100));
+  const auto percent = Amount(container, config_.memory_percent_resource);
+  HAMI_TRY(percent);
+  if (percent->value_or(0) > 0) {
+    request.memory_percent = static_cast<int>(std::min<std::int64_t>(**percent, kWholeCard));
   }
   if (request.memory == 0 && request.memory_percent == kPercentUnset) {
     request.memory = config_.default_memory;
-    if (request.memory == 0) request.memory_percent = 100;
+    if (request.memory == 0) request.memory_percent = kWholeCard;
   }
-  const std::int64_t cores = Amount(container, config_.core_resource).value_or(config_.default_cores);
-  request.cores = static_cast<int>(std::clamp<std::int64_t>(cores, 0, kInt32Max));
+  const auto cores = Amount(container, config_.core_resource);
+  HAMI_TRY(cores);
+  request.cores = static_cast<int>(std::clamp<std::int64_t>(cores->value_or(config_.default_cores), 0, kWholeCard));
+  return std::optional<Request>(request);
+}
+
+std::vector<std::string_view> NvidiaVendor::resources() const {
+  return {config_.count_resource, config_.memory_resource, config_.memory_percent_resource, config_.core_resource};
+}
+
+std::optional<Request> NvidiaVendor::MostOf(const Container& container) const {
+  const auto count = Amount(container, config_.count_resource);
+  if (!count || count->value_or(0) == 0) return std::nullopt;
+  Request request;
+  request.count = static_cast<int>(**count);
+  request.memory_percent = kWholeCard;
+  request.cores = kWholeCard;
+  const auto asked = ParseRequest(container);
+  if (!asked) return request;
+  const auto says = [&](const std::string& resource) {
+    const auto amount = Amount(container, resource);
+    return amount && amount->value_or(0) > 0;
+  };
+  const std::string* memory = container.Resource(config_.memory_resource);
+  if ((memory != nullptr && (*asked)->memory > 0) || says(config_.memory_percent_resource)) {
+    request.memory = (*asked)->memory;
+    request.memory_percent = (*asked)->memory_percent;
+  }
+  // Where it is 0, too, a whole card is given with all its cores.
+  if (says(config_.core_resource)) request.cores = (*asked)->cores;
   return request;
 }
 
@@ -83,14 +126,14 @@ CardRules NvidiaVendor::ParseRules(const StringMap& annotations) const {
     return names;
   };
   CardRules rules;
-  rules.use_types = lower(list("nvidia.com/use-gputype"));
-  rules.avoid_types = lower(list("nvidia.com/nouse-gputype"));
-  rules.use_uuids = list("nvidia.com/use-gpuuuid");
-  rules.avoid_uuids = list("nvidia.com/nouse-gpuuuid");
-  if (const std::string* bind = Find(annotations, "nvidia.com/numa-bind")) {
+  rules.use_types = lower(list(kUseType));
+  rules.avoid_types = lower(list(kAvoidType));
+  rules.use_uuids = list(kUseUuid);
+  rules.avoid_uuids = list(kAvoidUuid);
+  if (const std::string* bind = Find(annotations, kNumaBind)) {
     rules.numa_bind = ParseBool(*bind).value_or(false);
   }
-  if (const std::string* mode = Find(annotations, "nvidia.com/vgpu-mode")) rules.mode = *mode;
+  if (const std::string* mode = Find(annotations, kMode)) rules.mode = *mode;
   return rules;
 }
 

@@ -10,6 +10,14 @@
 
 namespace hami::device {
 
+// Which cards a pod accepts.
+inline constexpr const char* kUseType = "nvidia.com/use-gputype";
+inline constexpr const char* kAvoidType = "nvidia.com/nouse-gputype";
+inline constexpr const char* kUseUuid = "nvidia.com/use-gpuuuid";
+inline constexpr const char* kAvoidUuid = "nvidia.com/nouse-gpuuuid";
+inline constexpr const char* kNumaBind = "nvidia.com/numa-bind";
+inline constexpr const char* kMode = "nvidia.com/vgpu-mode";
+
 class NvidiaVendor final : public Vendor {
  public:
   explicit NvidiaVendor(NvidiaConfig config) : config_(std::move(config)) {}
@@ -21,13 +29,17 @@ class NvidiaVendor final : public Vendor {
   std::string_view handshake_annotation() const override { return "hami.io/node-handshake"; }
   std::string_view count_resource() const override { return config_.count_resource; }
   QuotaResources quota_resources() const override;
+  std::vector<std::string_view> resources() const override;
 
-  std::optional<Request> ParseRequest(const Container& container) const override;
+  base::Result<std::optional<Request>> ParseRequest(const Container& container) const override;
+  std::optional<Request> MostOf(const Container& container) const override;
   CardRules ParseRules(const StringMap& annotations) const override;
   base::Result<NodeCards> ReadNode(std::string_view node, const StringMap& annotations) const override;
   FitResult Fit(const FitInput& input) const override;
   bool MaySharePhysicalCards(const FitInput& input) const override;
-  base::Result<bool> Mutate(base::json::object& container, base::json::object& pod_spec) const override;
+  base::Result<bool> Mutate(base::json::object& container, base::json::object& pod_spec,
+                            Warnings& warnings) const override;
+  void Remark(const StringMap& annotations, Warnings& warnings) const override;
 
  private:
   NvidiaConfig config_;

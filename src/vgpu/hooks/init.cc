@@ -5,14 +5,17 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/loader/proc_address.h"
 #include "vgpu/policy/process.h"
+#include "vgpu/policy/visible.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
-// Attaching here rather than at the first allocation makes the process visible to the monitor from the start.
+// Attaching here rather than at the first allocation makes the process visible to the monitor from the start, and says
+// which devices the driver may show.
 HAMI_EXPORT CUresult cuInit(unsigned flags) {
-  const CUresult result = real::cuInit(flags);
-  if (result == CUDA_SUCCESS) Active();
-  return result;
+  if (!real::cuInit || !Active()) return real::cuInit(flags);
+  if (RefusesAll()) return CUDA_ERROR_INVALID_VALUE;
+  const VisibleForDriver visible;
+  return real::cuInit(flags);
 }
 
 // The driver answers, with its own rules for version, flags and status; only the pointer is ours where we have one.

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The exported dlsym and dlvsym. For a name that we replace, and that the driver really has, they answer our
-// replacement, whichever handle is asked. Every other question is passed on by a jump that leaves registers and return
-// address as they were, so that the C library sees the true caller: RTLD_NEXT and RTLD_DEFAULT depend on it.
+// replacement, whichever handle is asked, except to the driver itself: a libcuda.so.1 that only loads the driver proper
+// (WSL2 has one) must get what it asks for, or it would call us and we it. Every other question is passed on by a jump
+// that leaves registers and return address as they were, so that the C library sees the true caller: RTLD_NEXT and
+// RTLD_DEFAULT depend on it.
+//
+// Nothing here may be replaceable by the program: sanitizers and allocators ask dlsym for the real memcpy, strlen or
+// dl_iterate_phdr from inside their own, before those work (see own_functions.cc).
 
 #include <string.h>
 
@@ -38,9 +43,17 @@ bool IsDriverCode(void* address) {
   return strncmp(file, "libcuda.so", 10) == 0 || strncmp(file, "libnvidia-ml.so", 15) == 0;
 }
 
-void* Replace(void* handle, const char* name, void* (*look_up)(void*, const char*, const char*), const char* version) {
+struct Question {
+  void* handle;
+  const char* name;
+  const char* version;
+  void* caller;  // an address in the code that asks
+};
+
+void* Replace(const Question& question, void* (*look_up)(void*, const char*, const char*)) {
+  const auto [handle, name, version, caller] = question;
   const Sym sym = FindHook(name);
-  if (sym == Sym::kNone || hami::vgpu::ControlDisabled()) return kForward;
+  if (sym == Sym::kNone || hami::vgpu::ControlDisabled() || IsDriverCode(caller)) return kForward;
   void* const hook = HookAddress(sym);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
     // Without a loaded driver nobody would find the name; asked from here, "next" is everything behind us.
@@ -66,35 +79,35 @@ extern "C" {
 __attribute__((visibility("hidden"))) void* hami_real_dlsym = nullptr;
 __attribute__((visibility("hidden"))) void* hami_real_dlvsym = nullptr;
 
-__attribute__((visibility("hidden"), used)) void* hami_dlsym(void* handle, const char* name) {
+__attribute__((visibility("hidden"), used)) void* hami_dlsym(void* handle, const char* name, const char*,
+                                                             void* caller) {
   if (__atomic_load_n(&hami_real_dlsym, __ATOMIC_RELAXED) == nullptr) {
     void* const found = reinterpret_cast<void*>(RealDlsym());
     if (found == nullptr) return nullptr;
     __atomic_store_n(&hami_real_dlsym, found, __ATOMIC_RELAXED);
   }
   if (!MayBeOurs(name)) return kForward;
-  return Replace(
-      handle, name, [](void* h, const char* n, const char*) { return RealDlsym()(h, n); }, nullptr);
+  return Replace({handle, name, nullptr, caller},
+                 [](void* h, const char* n, const char*) { return RealDlsym()(h, n); });
 }
 
-__attribute__((visibility("hidden"), used)) void* hami_dlvsym(void* handle, const char* name, const char* version) {
+__attribute__((visibility("hidden"), used)) void* hami_dlvsym(void* handle, const char* name, const char* version,
+                                                              void* caller) {
   if (__atomic_load_n(&hami_real_dlvsym, __ATOMIC_RELAXED) == nullptr) {
     void* const found = FindInLibc("dlvsym");
     if (found == nullptr) return nullptr;
     __atomic_store_n(&hami_real_dlvsym, found, __ATOMIC_RELAXED);
   }
   if (!MayBeOurs(name)) return kForward;
-  return Replace(
-      handle, name,
-      [](void* h, const char* n, const char* v) {
-        return reinterpret_cast<void* (*)(void*, const char*, const char*)>(hami_real_dlvsym)(h, n, v);
-      },
-      version);
+  return Replace({handle, name, version, caller}, [](void* h, const char* n, const char* v) {
+    return reinterpret_cast<void* (*)(void*, const char*, const char*)>(hami_real_dlvsym)(h, n, v);
+  });
 }
 
 }  // extern "C"
 
-// Ask; unless the answer is "pass on", return it. Otherwise jump with everything as it was at entry.
+// Ask, with the return address as the fourth argument; unless the answer is "pass on", return it. Otherwise jump with
+// everything as it was at entry.
 #if defined(__x86_64__)
 #define HAMI_TAIL_JUMP(symbol, decide, target)             \
   __asm__(".pushsection .text\n.p2align 4\n.globl " symbol \
@@ -106,6 +119,7 @@ __attribute__((visibility("hidden"), used)) void* hami_dlvsym(void* handle, cons
           "  pushq %rdi\n  .cfi_adjust_cfa_offset 8\n"     \
           "  pushq %rsi\n  .cfi_adjust_cfa_offset 8\n"     \
           "  pushq %rdx\n  .cfi_adjust_cfa_offset 8\n"     \
+          "  movq 24(%rsp), %rcx\n"                        \
           "  call " decide                                 \
           "\n"                                             \
           "  popq %rdx\n  .cfi_adjust_cfa_offset -8\n"     \
@@ -131,6 +145,7 @@ __attribute__((visibility("hidden"), used)) void* hami_dlvsym(void* handle, cons
           "  .cfi_offset 29, -48\n  .cfi_offset 30, -40\n" \
           "  stp x0, x1, [sp, #16]\n"                      \
           "  str x2, [sp, #32]\n"                          \
+          "  mov x3, x30\n"                                \
           "  bl " decide                                   \
           "\n"                                             \
           "  mov x16, x0\n"                                \

@@ -8,6 +8,10 @@
 
 #include <initializer_list>
 
+// What debuggers read to know the loaded objects: glibc's list, and musl's, whose entries begin alike.
+#pragma weak _r_debug
+extern "C" r_debug* _dl_debug_addr __attribute__((weak));
+
 namespace hami::vgpu {
 namespace {
 
@@ -94,36 +98,26 @@ bool IsLibc(const char* path) {
   return false;
 }
 
-struct Search {
-  const char* name;
-  void* found;
-};
-
-int Visit(dl_phdr_info* object, size_t, void* data) {
-  auto* search = static_cast<Search*>(data);
-  if (object->dlpi_name == nullptr || !IsLibc(object->dlpi_name)) return 0;
-  for (int i = 0; i < object->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object->dlpi_phdr[i];
-    if (segment.p_type != PT_DYNAMIC) continue;
-    const auto* dynamic = reinterpret_cast<const ElfW(Dyn)*>(object->dlpi_addr + segment.p_vaddr);  // NOLINT
-    const Tables t = ReadDynamic(object->dlpi_addr, dynamic);
-    if (t.symbols == nullptr || t.strings == nullptr) continue;
-    const uint32_t index = t.gnu_hash != nullptr    ? FindGnu(t, search->name)
-                           : t.sysv_hash != nullptr ? FindSysv(t, search->name)
-                                                    : 0;
-    if (index == 0) continue;
-    search->found = reinterpret_cast<void*>(object->dlpi_addr + t.symbols[index].st_value);  // NOLINT
-    return 1;
-  }
-  return 0;
+void* FindIn(const link_map& object, const char* name) {
+  if (object.l_name == nullptr || object.l_ld == nullptr || !IsLibc(object.l_name)) return nullptr;
+  const Tables t = ReadDynamic(object.l_addr, object.l_ld);
+  if (t.symbols == nullptr || t.strings == nullptr) return nullptr;
+  const uint32_t index = t.gnu_hash != nullptr ? FindGnu(t, name) : t.sysv_hash != nullptr ? FindSysv(t, name) : 0;
+  return index == 0 ? nullptr : reinterpret_cast<void*>(object.l_addr + t.symbols[index].st_value);  // NOLINT
 }
 
 }  // namespace
 
+// The C library is loaded before any code of the program runs, and stays: the list is read up to there only.
 void* FindInLibc(const char* name) {
-  Search search{name, nullptr};
-  dl_iterate_phdr(&Visit, &search);
-  return search.found;
+  const r_debug* const loaded = &_r_debug != nullptr         ? &_r_debug
+                                : &_dl_debug_addr != nullptr ? _dl_debug_addr
+                                                             : nullptr;
+  for (const link_map* object = loaded == nullptr ? nullptr : loaded->r_map; object != nullptr;
+       object = object->l_next) {
+    if (void* const found = FindIn(*object, name); found != nullptr) return found;
+  }
+  return nullptr;
 }
 
 }  // namespace hami::vgpu

@@ -28,7 +28,7 @@ bool ReserveReclaiming(int device, uint64_t bytes, Kind kind) {
     if (graphs_trimmed || !TrimGraphs(device)) break;
     if (TryReserve(device, bytes, kind)) return true;
   }
-  return false;
+  return AwaitStarts(device, bytes, kind);
 }
 
 bool Reserve(int device, uint64_t bytes, Kind kind) {

@@ -8,6 +8,7 @@
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/graphs.h"
+#include "vgpu/policy/identity.h"
 #include "vgpu/policy/lock.h"
 #include "vgpu/policy/marks.h"
 #include "vgpu/policy/modules.h"
@@ -128,22 +129,32 @@ bool ReserveContext(int device, uint64_t* reserved) {
   return Reserve(device, kAllocationUnit, Kind::kContext) && (*reserved = kAllocationUnit);
 }
 
-// While nobody knows what a context costs, processes make theirs one after the other: what the first one holds in
-// reserve meanwhile would refuse the others. They wait for as long as it may get on; not for the dead or the stopped.
-class FirstOfContainer {
+// One process of the container at a time: what is held in reserve only for a moment would refuse the others. A process
+// takes the turn while nobody knows what a context costs, and while it identifies itself (identity.h). The turn is
+// waited for as long as its holder may get on; not for the dead or the stopped. A request that does not fit meanwhile
+// waits for the end of the turn (AwaitStarts).
+class Turn {
  public:
-  explicit FirstOfContainer(int device) {
+  explicit Turn(int device) {
     region::Attachment* const a = attachment();
     if (a == nullptr || device < 0 || LimitBytes(device) == 0 || LearntBytes(device) != 0) return;
     const uint64_t& learnt = a->area->devices[device].context_bytes;
     if (region::PostInitLock(a, learnt)) held_ = a;
     if (region::Load(learnt) != 0) Release();  // somebody has found out
   }
-  ~FirstOfContainer() { Release(); }
-  FirstOfContainer(const FirstOfContainer&) = delete;
-  FirstOfContainer& operator=(const FirstOfContainer&) = delete;
+  ~Turn() { Release(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  // Where it can not be had the process goes on without it.
+  void Take() {
+    constexpr uint64_t kNever = 0;
+    region::Attachment* const a = attachment();
+    if (held_ == nullptr && a != nullptr && region::PostInitLock(a, kNever, kPatience)) held_ = a;
+  }
 
  private:
+  static constexpr region::Patience kPatience{200'000'000, 10'000'000'000};
   void Release() {
     if (held_ != nullptr) region::PostInitUnlock(held_);
     held_ = nullptr;
@@ -193,27 +204,37 @@ class Sizing {
   }
 
   // `made` is nullptr where the driver can not be asked in it.
-  void Made(CUcontext made) {
+  void Made(CUcontext made, Turn* turn) {
     if (measurable_) {
       after_ = Look(device_, handle_, &g_after);
     } else if (made != nullptr) {
       after_ = ByDriver(AskDriverAfter(made, &before_.seen));
     }
     if (!measurable_ || NvmlPid() != 0) return;
-    const Measurement& was = before_.seen;
-    IdentifySelf(g_before, g_after, was.free > after_.seen.free ? was.free - after_.seen.free : 0);
+    if (!IdentifyByPid(g_after)) {
+      if (made == nullptr || g_after.count == 0) return;
+      turn->Take();
+      if (!IdentifyByProbe(device_, handle_, made)) return;
+    }
+    FindOwn(g_before, &before_.seen);
     FindOwn(g_after, &after_.seen);
+  }
+
+  // Whether the size is this context's alone, and may be learnt.
+  bool Sure() const {
+    return alone_ && Quiet(before_) && Quiet(after_) && (after_.seen.own_known || !measurable_ || !OthersMoved());
   }
 
   // What a measurement that others disturbed shows is a guess: better what a quiet one has shown.
   uint64_t Bytes(uint64_t learnt) const {
-    if (learnt != 0 && !(alone_ && Quiet(before_) && Quiet(after_))) return learnt;
+    if (learnt != 0 && !Sure()) return learnt;
     uint64_t size = 0;
     if (after_.seen.own_known) {
       size = after_.unstated() - before_.unstated();
     } else if (before_.seen.free_known && after_.seen.free_known) {
       size = before_.seen.free - after_.seen.free - (after_.data - before_.data);
       if (learnt != 0 && size > 2 * learnt) size = learnt;
+      if (!Sure() && size > kFirstContext) size = kFirstContext;
     } else {
       size = learnt;
     }
@@ -222,6 +243,19 @@ class Sizing {
 
  private:
   static bool Quiet(const Reading& reading) { return reading.exact && !reading.imports; }
+
+  // Another process came, went, or changed between the looks: the loss of free memory is not this context's alone.
+  static bool OthersMoved() {
+    unsigned common = 0;
+    for (unsigned i = 0; i < g_after.count; ++i) {
+      for (unsigned j = 0; j < g_before.count; ++j) {
+        if (g_before.items[j].pid != g_after.items[i].pid) continue;
+        if (g_before.items[j].usedGpuMemory != g_after.items[i].usedGpuMemory) return true;
+        ++common;
+      }
+    }
+    return common != g_before.count || g_after.count > common + 1;
+  }
 
   Reading ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
 
@@ -292,7 +326,7 @@ OnContextOf::~OnContextOf() {
   const int device = DeviceOfOrdinal(ordinal);
   if (device == kUnlimited) return maker.create(maker.arg);
   const Locked making(g_making_lock);
-  const FirstOfContainer first(device);
+  Turn turn(device);
   const Passage passage(Way::kAlone);
   const uint64_t learnt = LearntBytes(device);
   uint64_t reserved = 0;
@@ -304,14 +338,14 @@ OnContextOf::~OnContextOf() {
     return result;
   }
   const CUcontext made = maker.handle(maker.arg);
-  sizing.Made(kind == ContextKind::kGreen ? nullptr : made);
+  sizing.Made(kind == ContextKind::kGreen ? nullptr : made, &turn);
   const uint64_t size = sizing.Bytes(learnt);
   const bool fits = size <= reserved || Reserve(device, size - reserved, Kind::kContext);
   if (!fits) maker.undo(maker.arg);
   const uint64_t kept = fits ? size : 0;
   if (kept < reserved) Refund(device, reserved - kept, Kind::kContext);
   // Last, for now others go on, and need what was held in reserve.
-  if (size != 0 && kind != ContextKind::kGreen) Learn(device, size);
+  if (size != 0 && kind != ContextKind::kGreen && sizing.Sure()) Learn(device, size);
   if (!fits) return CUDA_ERROR_OUT_OF_MEMORY;
   Remember(made, ordinal, kind, size);
   PacerEnterContext(device);

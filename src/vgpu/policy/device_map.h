@@ -20,12 +20,16 @@ int DeviceOfHandle(nvmlDevice_t handle);
 // The NVML handle of a CUDA ordinal, for somebody who holds an NvmlUse.
 bool HandleOfOrdinal(CUdevice ordinal, nvmlDevice_t* out);
 
-// NVML shows only the region's devices.
+// CUDA and NVML show only the devices of the region, or without one those that the settings name.
 bool DevicesAreFixed();
 
-// Number of region devices, and their handles in region order. For an enumeration that is restricted to them.
+// Number of these devices, their whole UUIDs and their handles, in the region's order. For an enumeration that is
+// restricted to them.
 unsigned FixedDeviceCount();
+const char* FixedDeviceName(unsigned index);  // index below the count
 nvmlReturn_t FixedDeviceHandle(unsigned index, nvmlDevice_t* out);
+// True for a MIG instance of one of them.
+bool IsPartOfFixedDevice(const char* mig_uuid);
 
 void ResetDeviceMap();
 

@@ -19,6 +19,7 @@ namespace {
 
 constexpr unsigned kDevices = 20;
 constinit region::Attachment g_region{};
+Settings g_settings{};
 constinit int g_lost = -1;  // the device that does not answer
 
 // Device i has the uuid i, i, i …; a handle is its index + 1.
@@ -58,6 +59,18 @@ nvmlReturn_t GetByIndex(unsigned index, nvmlDevice_t* out) {
   *out = HandleOf(index);
   return NVML_SUCCESS;
 }
+nvmlReturn_t GetByUuid(const char* uuid, nvmlDevice_t* out) {
+  for (unsigned i = 0; i < kDevices; ++i) {
+    if (NameOf(i) != uuid) continue;
+    *out = HandleOf(i);
+    return NVML_SUCCESS;
+  }
+  return NVML_ERROR_NOT_FOUND;
+}
+nvmlReturn_t GetIndex(nvmlDevice_t handle, unsigned* out) {
+  *out = IndexOf(handle);
+  return NVML_SUCCESS;
+}
 nvmlReturn_t GetMemory(nvmlDevice_t, nvmlMemory_t* out) {
   out->total = 80;
   return NVML_SUCCESS;
@@ -79,7 +92,15 @@ class DeviceMapTest : public testing::Test {
     unlink(path_.c_str());
     ResetDeviceMap();
     g_lost = -1;
+    g_settings = {};
   }
+  // As a file is that was made for other GPUs.
+  static void NameAs(uint32_t count, const char* name) {
+    char names[region::kMaxDevices][region::kUuidBytes] = {};
+    for (uint32_t i = 0; i < count; ++i) std::snprintf(names[i], sizeof names[i], "%s%u", name, i);
+    region::SetDevices(&g_region, count, names);
+  }
+  static uint64_t LimitOf(int device) { return g_region.region->limit[device]; }
   std::string path_;
 };
 
@@ -131,6 +152,49 @@ TEST_F(DeviceMapTest, GivenADeviceThatComesBackWhileTheProcessRuns_WhenItIsMet_T
   EXPECT_EQ(DeviceOfOrdinal(3), 3);
 }
 
+TEST_F(DeviceMapTest, GivenAFileOfAnotherMachine_ThenTheEnvironmentsLimitsHold) {
+  NameAs(3, "GPU-elsewhere-");
+  for (int i = 0; i < 16; ++i) g_settings.memory_limit[i] = 100 + static_cast<uint64_t>(i);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(DeviceOfOrdinal(i), i);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(LimitOf(i), 100u + static_cast<uint64_t>(i));
+  EXPECT_EQ(std::string(g_region.region->uuids[2]), NameOf(2));
+}
+
+TEST_F(DeviceMapTest, GivenAFileOfAnotherMachineAndNoEnvironment_ThenTheLeastOfTheFileHolds) {
+  NameAs(3, "GPU-elsewhere-");
+  g_region.region->limit[0] = 700;
+  g_region.region->limit[1] = 500;
+  g_region.region->sm_limit[1] = 30;
+  g_settings.sm_limit[1] = 100;
+  EXPECT_EQ(DeviceOfHandle(HandleOf(1)), 1);
+  EXPECT_EQ(DeviceOfOrdinal(1), 1);
+  EXPECT_EQ(LimitOf(1), 500u);
+  EXPECT_EQ(g_region.region->sm_limit[1], 30u);
+}
+
+TEST_F(DeviceMapTest, GivenAFileWithoutOneOfItsDevices_ThenThatIsAddedWithTheEnvironmentsLimit) {
+  char names[region::kMaxDevices][region::kUuidBytes] = {};
+  std::snprintf(names[0], sizeof names[0], "%s", NameOf(5).c_str());
+  region::SetDevices(&g_region, 1, names);
+  g_region.region->limit[0] = 900;
+  g_settings.memory_limit[7] = 300;
+  EXPECT_EQ(DeviceOfHandle(HandleOf(7)), kUnlimited);  // nobody has used it
+  EXPECT_EQ(DeviceOfOrdinal(5), 0);
+  EXPECT_EQ(DeviceOfOrdinal(7), 1);
+  EXPECT_EQ(DeviceOfHandle(HandleOf(7)), 1);
+  EXPECT_EQ(LimitOf(0), 900u);
+  EXPECT_EQ(LimitOf(1), 300u);
+  ResetDeviceMap();  // another process
+  EXPECT_EQ(DeviceOfOrdinal(7), 1);
+}
+
+TEST_F(DeviceMapTest, GivenNamesThatMeanNothing_ThenTheyAreReplaced) {
+  NameAs(16, "\xff\x01 not a uuid ");
+  g_settings.memory_limit[3] = 300;
+  EXPECT_EQ(DeviceOfOrdinal(3), 3);
+  EXPECT_EQ(LimitOf(3), 300u);
+}
+
 // More handles than are remembered are looked up each time.
 TEST_F(DeviceMapTest, GivenManyHandles_ThenNoneIsMistaken) {
   for (unsigned i = 0; i < 200; ++i) EXPECT_EQ(DeviceOfHandle(HandleOf(i)), i < 16 ? static_cast<int>(i) : kUnlimited);
@@ -139,7 +203,12 @@ TEST_F(DeviceMapTest, GivenManyHandles_ThenNoneIsMistaken) {
 }  // namespace
 
 // What the map is built on.
+const Settings& settings() { return g_settings; }
 region::Attachment* attachment() { return &g_region; }
+const Settings& settings() {
+  static const Settings nothing{};
+  return nothing;
+}
 NvmlUse::NvmlUse() : open_(true) {}
 NvmlUse::~NvmlUse() = default;
 
@@ -153,6 +222,10 @@ void* DriverSymbol(Sym sym) {
       return reinterpret_cast<void*>(&GetNvmlCount);
     case Sym::nvmlDeviceGetHandleByIndex_v2:
       return reinterpret_cast<void*>(&GetByIndex);
+    case Sym::nvmlDeviceGetHandleByUUID:
+      return reinterpret_cast<void*>(&GetByUuid);
+    case Sym::nvmlDeviceGetIndex:
+      return reinterpret_cast<void*>(&GetIndex);
     case Sym::nvmlDeviceGetMemoryInfo:
       return reinterpret_cast<void*>(&GetMemory);
     case Sym::nvmlDeviceGetUUID:

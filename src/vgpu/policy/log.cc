@@ -3,15 +3,38 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "region/keep_errno.h"
+#include "region/write_signals.h"
 
 namespace hami::vgpu {
 namespace {
 
 // -1 = not read yet. Racing readers find the same.
 constinit int g_level = -1;
+
+struct Stderr {
+  dev_t device;
+  ino_t inode;
+  bool open;
+  bool operator==(const Stderr&) const = default;
+};
+constinit Stderr g_stderr{};
+
+Stderr Descriptor2() {
+  struct stat raw;
+  // The wrapper became a symbol of its own in glibc 2.33; the system call has always been there.
+  if (syscall(SYS_fstat, STDERR_FILENO, &raw) != 0) return {};
+  return {raw.st_dev, raw.st_ino, true};
+}
+
+[[gnu::constructor]] void Loaded() {
+  const region::KeepErrno keep;
+  RememberStderr();
+}
 
 int CurrentLevel() {
   int level = __atomic_load_n(&g_level, __ATOMIC_RELAXED);
@@ -49,6 +72,8 @@ const char* LevelName(Level level) {
 
 }  // namespace
 
+void RememberStderr() { g_stderr = Descriptor2(); }
+
 bool LogEnabled(Level level) { return level == Level::kError || CurrentLevel() >= static_cast<int>(level); }
 
 LogLine::LogLine(Level level) : enabled_(LogEnabled(level)) {
@@ -58,8 +83,10 @@ LogLine::LogLine(Level level) : enabled_(LogEnabled(level)) {
 LogLine::~LogLine() {
   if (!enabled_) return;
   const region::KeepErrno keep;
+  if (const Stderr now = Descriptor2(); !now.open || now != g_stderr) return;
   line_[length_++] = '\n';
-  // A partial or failed write is nobody's to repair.
+  // A partial or failed write is nobody's to repair, and no reason for a signal.
+  const region::WithoutWriteSignals quiet;
   const ssize_t written = write(STDERR_FILENO, line_, length_);
   static_cast<void>(written);
 }
@@ -68,6 +95,11 @@ LogLine& LogLine::Text(const char* text) {
   if (!enabled_ || text == nullptr) return *this;
   while (*text != '\0' && length_ < kCapacity - 1) line_[length_++] = *text++;
   return *this;
+}
+
+LogLine& LogLine::Cut(const char* text, size_t most) {
+  for (; enabled_ && most != 0 && *text != '\0' && length_ < kCapacity - 1; --most) line_[length_++] = *text++;
+  return *text != '\0' ? Text("…") : *this;
 }
 
 LogLine& LogLine::Number(uint64_t value) {

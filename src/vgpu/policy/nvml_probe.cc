@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/policy/nvml_probe.h"
 
-#include <unistd.h>
-
 #include <atomic>
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/lock.h"
-#include "vgpu/policy/nvml_view.h"
 #include "vgpu/policy/pages.h"
 #include "vgpu/policy/process.h"
 
@@ -22,16 +19,6 @@ constinit std::atomic<int> g_program{0};    // the program's initialisations les
 constinit std::atomic<unsigned> g_pid{0};
 
 constexpr uint64_t kNotAvailable = ~uint64_t{0};  // NVML_VALUE_NOT_AVAILABLE
-// How far a new process's memory may differ from what the device lost.
-constexpr uint64_t kSlack = uint64_t{64} << 20;
-
-bool Contains(const ProcessList& list, unsigned pid) {
-  for (unsigned i = 0; i < list.count; ++i) {
-    if (list.items[i].pid == pid) return true;
-  }
-  return false;
-}
-
 void LeaveLocked() {
   if (--g_uses != 0) return;
   g_open.store(false, std::memory_order_relaxed);
@@ -121,27 +108,9 @@ Measurement Measure(nvmlDevice_t handle) {
   return out;
 }
 
-void IdentifySelf(const ProcessList& before, const ProcessList& after, uint64_t lost_bytes) {
-  if (NvmlPid() != 0) return;
-  unsigned arrived = 0;
-  const nvmlProcessInfo_t* candidate = nullptr;
-  for (unsigned i = 0; i < after.count; ++i) {
-    if (Contains(before, after.items[i].pid)) continue;
-    ++arrived;
-    candidate = &after.items[i];
-    if (candidate->pid != static_cast<unsigned>(getpid())) continue;
-    arrived = 1;
-    break;
-  }
-  if (arrived != 1) return;
-  const uint64_t bytes = candidate->usedGpuMemory;
-  const uint64_t difference = bytes > lost_bytes ? bytes - lost_bytes : lost_bytes - bytes;
-  const bool own_pid = candidate->pid == static_cast<unsigned>(getpid());
-  if (!own_pid && (difference > kSlack || IsOurs(candidate->pid))) return;
-  g_pid.store(candidate->pid, std::memory_order_relaxed);
-  if (region::Attachment* const a = attachment(); a != nullptr) {
-    region::SetHostPid(a, static_cast<int32_t>(candidate->pid));
-  }
+void SetNvmlPid(unsigned pid) {
+  g_pid.store(pid, std::memory_order_relaxed);
+  if (region::Attachment* const a = attachment(); a != nullptr) region::SetHostPid(a, static_cast<int32_t>(pid));
 }
 
 // In the child NVML is open as often as it was in the parent. Our own opening passes to the next NvmlUse.

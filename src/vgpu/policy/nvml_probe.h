@@ -60,13 +60,9 @@ Measurement Measure(nvmlDevice_t handle, ProcessList* list);
 // The same for a list taken earlier, with what has been learnt since.
 void FindOwn(const ProcessList& list, Measurement* measurement);
 
-// Learns the pid by which NVML knows this process, from lists taken just before and just after it made its first
-// context: a container counts pids differently than the host. It is the own pid if that appeared; else the only one
-// that did, if it holds about what the device lost and is no other process of the container. Otherwise it stays
-// unknown, and only figures that need it do without.
-void IdentifySelf(const ProcessList& before, const ProcessList& after, uint64_t lost_bytes);
-// 0 = not known.
+// The pid by which NVML knows this process; see identity.h. 0 = not known.
 unsigned NvmlPid();
+void SetNvmlPid(unsigned pid);
 
 void ResetNvmlProbe();
 

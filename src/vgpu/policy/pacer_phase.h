@@ -14,7 +14,7 @@ namespace hami::vgpu {
 // The work of one stream in one phase, and an event behind most of it. Not behind every launch: to record an event
 // takes as long as to launch a short kernel, and streams that are fed half as fast overlap half as much.
 struct Mark {
-  StreamName on;
+  LaunchQueueKey on;
   CUevent event;   // nullptr while none was due
   int64_t cost;    // ns, of all launches,
   int64_t marked;  // and of those before the event

@@ -237,7 +237,7 @@ int64_t HoldUntil(int device) { return g_hold_until[device].load(std::memory_ord
 int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now) {
   CUcontext context = nullptr;
   if (g_pending.load(std::memory_order_relaxed) == 0 || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return 0;
-  const StreamName name = NameOf(stream, per_thread);
+  const LaunchQueueKey name = NameOf(stream, per_thread);
   const Locked locked(g_samples_lock);
   for (TimedLaunch& t : g_timed) {
     const bool ahead = t.stage.load(std::memory_order_acquire) == Stage::kPending && t.patience && t.begun_at != 0 &&
@@ -257,7 +257,7 @@ int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now)
 
 [[gnu::cold]] Cover TakeCover(int device, CUstream stream, bool per_thread, int64_t end, int64_t now) {
   if (g_pending.load(std::memory_order_relaxed) == 0) return Cover::kNone;
-  const StreamName name = NameOf(stream, per_thread);
+  const LaunchQueueKey name = NameOf(stream, per_thread);
   const Locked locked(g_samples_lock);
   for (TimedLaunch& t : g_timed) {
     if (t.stage.load(std::memory_order_acquire) != Stage::kPending || t.device != device || t.on == name) continue;

@@ -33,7 +33,7 @@ struct TimedLaunch {
   int64_t charged = 0;
   int64_t launched_at = 0;
   int64_t recorded_at = 0;  // the first event
-  StreamName on{};
+  LaunchQueueKey on{};
   int64_t begun_at = 0;   // of kinds that are not known; 0 = not yet, as far as is known
   bool patience = false;  // what comes behind it on its stream waits for its end,
   bool held = false;      // and something did

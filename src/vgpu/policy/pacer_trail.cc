@@ -17,7 +17,7 @@ struct Mark {
   CUevent event;
   CUcontext context;
   CUdevice ordinal;
-  StreamName on;
+  LaunchQueueKey on;
   int64_t issued;  // up to here
   int64_t at;      // 0 = not recorded yet
 };
@@ -60,14 +60,14 @@ void PopFirst(Trail* t, bool events_live, int64_t now) {
 
 }  // namespace
 
-StreamName NameOf(CUstream stream, bool per_thread) {
+LaunchQueueKey NameOf(CUstream stream, bool per_thread) {
   const bool own = stream == CU_STREAM_PER_THREAD || (per_thread && stream == nullptr);
   if (own) return {CU_STREAM_PER_THREAD, &t_self};
   return {stream == CU_STREAM_LEGACY ? nullptr : stream, nullptr};
 }
 
 void LaunchesOn(int device, CUstream stream, bool per_thread, int64_t now) {
-  const StreamName name = NameOf(stream, per_thread);
+  const LaunchQueueKey name = NameOf(stream, per_thread);
   LastStream& last = g_last_stream[device];
   const bool same = last.stream.load(std::memory_order_relaxed) == name.stream && last.thread == name.thread;
   if (same && last.known.load(std::memory_order_relaxed)) return;
@@ -139,7 +139,7 @@ Progress ProgressLocked(int device) {
 CUevent LayMarkLocked(int device, CUstream stream, bool per_thread, int64_t spacing, int64_t now) {
   Trail& t = g_trails[device];
   InFlightLocked(device, now);  // makes room
-  const StreamName name = NameOf(stream, per_thread);
+  const LaunchQueueKey name = NameOf(stream, per_thread);
   const int64_t issued = t.issued.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < t.count; ++i) {
     if (t.at(i).on == name && issued - t.at(i).issued < spacing) return nullptr;
@@ -170,7 +170,7 @@ void MarkLaidLocked(int device, CUevent event, bool recorded) {
 namespace {
 
 // Whether one that was laid before then is not.
-[[gnu::cold]] bool AnyAhead(int device, const StreamName& name, int64_t before) {
+[[gnu::cold]] bool AnyAhead(int device, const LaunchQueueKey& name, int64_t before) {
   Trail& t = g_trails[device];
   const RelaxedCapture relaxed;
   for (uint32_t i = 0; i < t.count; ++i) {
@@ -201,7 +201,7 @@ bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now)
   return AnyAhead(device, NameOf(stream, per_thread), now - kBehind);
 }
 
-[[gnu::cold]] bool MarkedAheadLocked(int device, const StreamName& name) {
+[[gnu::cold]] bool MarkedAheadLocked(int device, const LaunchQueueKey& name) {
   return AnyAhead(device, name, INT64_MAX) || !MakeRoom(&g_trails[device]);
 }
 

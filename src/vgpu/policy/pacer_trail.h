@@ -18,13 +18,13 @@ namespace hami::vgpu {
 inline constexpr int64_t kBehind = 10'000;
 
 // Which stream is meant: the default stream of a thread is another one for each thread.
-struct StreamName {
+struct LaunchQueueKey {
   CUstream stream;
   const void* thread;
 
-  bool operator==(const StreamName&) const = default;
+  bool operator==(const LaunchQueueKey&) const = default;
 };
-StreamName NameOf(CUstream stream, bool per_thread);
+LaunchQueueKey NameOf(CUstream stream, bool per_thread);
 
 // A launch takes the slow path; and since when all did on one stream: of streams side by side, one is in the way of the
 // other's measurements.
@@ -60,7 +60,7 @@ void SkipLaggingLocked(int device, int64_t now);
 bool BackloggedLocked(int device, CUstream stream, bool per_thread, int64_t now);
 
 // Whether a mark on this stream is not reached yet, or none could be laid there.
-bool MarkedAheadLocked(int device, const StreamName& name);
+bool MarkedAheadLocked(int device, const LaunchQueueKey& name);
 
 // Whatever is under way counts as done.
 void DropTrailLocked(int device, bool events_live);

@@ -206,7 +206,7 @@ TEST_F(TrailTest, WhenDroppedOrItsContextEnds_ThenNothingIsInFlight) {
 
 // A long launch on one stream is at the front, and all marks behind it are taken.
 TEST_F(TrailTest, GivenALaunchThatTakesLong_ThenItIsKnownOnOtherStreamsWhetherTheirsAreDone) {
-  const StreamName two{kTwo, nullptr};
+  const LaunchQueueKey two{kTwo, nullptr};
   Launch(kOne, 100'000 * kUs, kStart);
   EXPECT_FALSE(MarkedAheadLocked(0, two));
   for (int i = 0; i < 200; ++i) {

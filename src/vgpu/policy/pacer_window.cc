@@ -130,7 +130,7 @@ void EndCount(Window* w) {
   if (g_open.fetch_sub(1) == 1) SetWindowOpen(false);
 }
 
-Mark* FindMark(Window* w, int side, const StreamName& name) {
+Mark* FindMark(Window* w, int side, const LaunchQueueKey& name) {
   for (int i = 0; i < w->marks[side]; ++i) {
     if (MarksOf(*w, side)[i].on == name) return &MarksOf(*w, side)[i];
   }
@@ -316,7 +316,8 @@ static bool EndsTogether(const Window& w, int64_t ahead, int64_t charge, int64_t
   return wait != 0 ? ahead + charge > kTogether : ahead <= 0 && w.launches > 0;
 }
 
-int64_t WindowWaitLocked(int device, const StreamName& on, int64_t ahead, int64_t charge, int64_t wait, int64_t now) {
+int64_t WindowWaitLocked(int device, const LaunchQueueKey& on, int64_t ahead, int64_t charge, int64_t wait,
+                         int64_t now) {
   Window& w = g_windows[device];
   switch (w.phase) {
     case Phase::kRest: {
@@ -381,7 +382,7 @@ CUevent WindowMarkLocked(int device, CUstream stream, bool per_thread, int64_t c
     w.bad = true;
     return nullptr;
   }
-  const StreamName name = NameOf(stream, per_thread);
+  const LaunchQueueKey name = NameOf(stream, per_thread);
   Mark* mark = FindMark(&w, side, name);
   if (mark == nullptr) {
     if (w.marks[side] == kStreams) {

@@ -33,7 +33,8 @@ bool WindowGoesOnLocked(int device, int64_t now);
 void CountWindowLocked(int device, int64_t quiet_until, int64_t now);
 // Of who may have little in flight: streams that are let go one by one do not overlap, so now and then a launch of each
 // goes together. How long a launch that would wait for `wait` with `ahead` in flight is to wait for that.
-int64_t WindowWaitLocked(int device, const StreamName& on, int64_t ahead, int64_t charge, int64_t wait, int64_t now);
+int64_t WindowWaitLocked(int device, const LaunchQueueKey& on, int64_t ahead, int64_t charge, int64_t wait,
+                         int64_t now);
 // The event to record before the launch, nullptr when none is due.
 CUevent WindowStartLocked(int device);
 // The event to record after it, nullptr when none is due; counts its cost.

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -21,6 +22,8 @@
 #include "vgpu/policy/nvml_probe.h"
 #include "vgpu/policy/pacer.h"
 #include "vgpu/policy/pools.h"
+#include "vgpu/policy/share_file.h"
+#include "vgpu/policy/visible.h"
 #include "vgpu/policy/vmm.h"
 
 #ifndef MADV_WIPEONFORK
@@ -28,10 +31,15 @@
 #endif
 
 #ifdef HAMI_FREESTANDING
-// The compiler's start files, which we do without, would define what pthread_atfork calls this library.
+// The compiler's start files, which we do without, would define how a fork handler is known to be this library's.
 extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
 void* __dso_handle = &__dso_handle;
 #endif
+// How glibc calls what pthread_atfork does there; other C libraries (musl) have only the latter.
+extern "C" {
+int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) __attribute__((weak));
+int pthread_atfork(void (*prepare)(), void (*parent)(), void (*child)()) __attribute__((weak));
+}
 
 namespace hami::vgpu {
 
@@ -43,11 +51,15 @@ namespace {
 
 enum : uint32_t { kNew = 0, kStarting = 1, kOff = 2, kShared = 3, kPrivate = 4 };
 
+// As long as another process starts, and gets on with it.
+constexpr region::Patience kStartPatience{200'000'000, 10'000'000'000};
+
 constinit Settings g_settings{};
 constinit Table g_table{};
 constinit region::Attachment g_attachment{};
 constinit bool g_was_attached = false;
 constinit bool g_fork_guarded = false;
+constinit bool g_refuses = false;
 
 // The account of a process that could not map its region.
 constinit std::atomic<uint64_t> g_private_used[region::kMaxDevices][region::kKinds]{};
@@ -62,8 +74,13 @@ void ForgetWords() {
 void GuardFork() {
   if (g_fork_guarded) return;
   g_fork_guarded = true;
+  if (madvise(&g_words, sizeof g_words, MADV_WIPEONFORK) == 0) return;
   // Kernels before 4.14 know no such advice: a fork handler does the same, except for raw clones.
-  if (madvise(&g_words, sizeof g_words, MADV_WIPEONFORK) != 0) pthread_atfork(nullptr, nullptr, &ForgetWords);
+  if (__register_atfork != nullptr) {
+    __register_atfork(nullptr, nullptr, &ForgetWords, &__dso_handle);
+  } else if (pthread_atfork != nullptr) {
+    pthread_atfork(nullptr, nullptr, &ForgetWords);
+  }
 }
 
 void ResetTables() {
@@ -78,6 +95,7 @@ void ResetTables() {
   ResetDeviceMap();
   ResetNvmlProbe();
   ResetPacer();
+  ResetVisible();
   for (auto& device : g_private_used) {
     for (auto& used : device) used.store(0, std::memory_order_relaxed);
   }
@@ -96,6 +114,62 @@ void FillConfig() {
   g_config.policy = static_cast<int32_t>(g_settings.policy);
   g_config.utilization_switch = g_settings.policy == UtilizationPolicy::kDisable ? 0 : 1;
   if (g_settings.oversubscribe) g_config.flags |= region::kFlagOversubscribe;
+  if (g_settings.device_count != 0) g_config.flags |= region::kFlagFixedDevices;
+  g_config.device_count = g_settings.device_count;
+  for (uint32_t i = 0; i < g_settings.device_count; ++i) {
+    memcpy(g_config.devices[i].uuid, g_settings.uuids[i], sizeof g_config.devices[i].uuid);
+  }
+}
+
+// A limit that was meant cannot be read, and the region has none in its place.
+bool LacksLimit() {
+  const uint32_t unread = g_settings.unread_memory_limits | g_settings.unread_sm_limits;
+  if (g_attachment.region == nullptr) return unread != 0;
+  const bool fixed = (region::Flags(g_attachment) & region::kFlagFixedDevices) != 0;
+  const uint32_t count = fixed ? region::DeviceCount(g_attachment) : region::kMaxDevices;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t percent = region::SmLimit(g_attachment, i);
+    if ((g_settings.unread_memory_limits >> i & 1) != 0 && region::Limit(g_attachment, i) == 0) return true;
+    if ((g_settings.unread_sm_limits >> i & 1) != 0 && (percent == 0 || percent >= 100)) return true;
+  }
+  return false;
+}
+
+// No byte more: what was meant to be limited is not used without its limit.
+uint32_t RefuseAll() {
+  region::Detach(&g_attachment);
+  for (uint64_t& limit : g_settings.memory_limit) limit = 1;
+  g_refuses = true;
+  return kPrivate;
+}
+
+// A region that this process would make now would hold, for all after it, that there is no limit.
+region::Status AttachRegion() {
+  if (g_settings.region_path[0] == '\0') return region::Status::kIo;
+  if (LacksLimit() && access(g_settings.region_path, F_OK) != 0) return region::Status::kMissing;
+  return region::Attach(&g_attachment, g_settings.region_path, g_config);
+}
+
+// A file without a limit where the environment has one: made by a process that had none, old, or damaged. The creator
+// of a share whose devices are fixed meant what it says.
+void RestoreLimits() {
+  if ((region::Flags(g_attachment) & region::kFlagFixedDevices) != 0) return;
+  bool restored = false;
+  region::Region& file = *g_attachment.region;
+  const uint32_t named = region::DeviceCount(g_attachment);
+  for (uint32_t i = 0; i < (named != 0 ? named : region::kMaxDevices); ++i) {
+    if (region::Load(file.limit[i]) == 0 && g_settings.memory_limit[i] != 0) {
+      region::Store(file.limit[i], g_settings.memory_limit[i]);
+      restored = true;
+    }
+    if (region::Load(file.sm_limit[i]) == 0) region::Store(file.sm_limit[i], g_settings.sm_limit[i]);
+  }
+  if (restored) {
+    LogLine(Level::kError)
+        .Text("region ")
+        .Text(g_settings.region_path)
+        .Text(": has no limit of device memory; it has that of the environment now");
+  }
 }
 
 // The mode of a new process.
@@ -103,17 +177,18 @@ uint32_t Start() {
   if (ControlDisabled()) return kOff;
   if (g_was_attached) {  // the child of a process that had started
     ResetTables();
-    if (g_attachment.region == nullptr) return g_settings.fail_open ? kOff : kPrivate;
+    if (g_attachment.region == nullptr) return g_settings.fail_open && !g_refuses ? kOff : kPrivate;
     region::AttachmentAfterFork(&g_attachment);
     return kShared;
   }
   ReadSettings(&g_settings, &getenv);
+  KeepToOwnShare(&g_settings);
   FillConfig();
-  const region::Status status = g_settings.region_path[0] == '\0'
-                                    ? region::Status::kIo
-                                    : region::Attach(&g_attachment, g_settings.region_path, g_config);
+  const region::Status status = AttachRegion();
   g_was_attached = true;
+  if (LacksLimit()) return RefuseAll();
   if (status == region::Status::kOk) {
+    RestoreLimits();
     if ((region::Flags(g_attachment) & region::kFlagOversubscribe) != 0) g_settings.oversubscribe = true;
     return kShared;
   }
@@ -159,6 +234,7 @@ bool PrivateReserve(int device, uint64_t bytes, bool force) {
 }  // namespace
 
 bool Active() { return CurrentPhase() != kOff; }
+bool RefusesAll() { return g_refuses; }
 
 const Settings& settings() { return g_settings; }
 Table& table() { return g_table; }
@@ -172,6 +248,18 @@ bool TryReserve(int device, uint64_t bytes, Kind kind) {
   if (!PrivateReserve(device, bytes, false)) return false;
   g_private_used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
   return true;
+}
+
+bool AwaitStarts(int device, uint64_t bytes, Kind kind) {
+  constexpr uint64_t kNever = 0;
+  region::Attachment* const a = attachment();
+  if (a == nullptr || device < 0 || bytes > LimitBytes(device)) return false;
+  // While this process has the turn nobody holds more than it will keep. Where none starts (any more), what was held
+  // has been given back.
+  const bool turn = region::PostInitHeldByOther(*a) && region::PostInitLock(a, kNever, kStartPatience);
+  const bool granted = TryReserve(device, bytes, kind);
+  if (turn) region::PostInitUnlock(a);
+  return granted;
 }
 
 void ChargeAnyway(int device, uint64_t bytes, Kind kind) {

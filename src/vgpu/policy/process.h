@@ -39,6 +39,9 @@ extern WipedWords g_words;
 // True when hooks have anything to do. The first call attaches; later ones cost one load.
 bool Active();
 
+// Once Active() was true: a limit that was meant cannot be read, so this process gets nothing.
+bool RefusesAll();
+
 const Settings& settings();  // valid once Active() was true
 Table& table();
 // nullptr while the counters are private.
@@ -47,6 +50,9 @@ region::Attachment* attachment();
 // The account. `device` is a region index, kUnlimited (granted, not counted) or kForbidden (refused).
 // TryReserve: false when it does not fit right now; nothing was counted then.
 bool TryReserve(int device, uint64_t bytes, Kind kind);
+// As TryReserve, for a request that was refused. While another process of the container starts it may hold more in
+// reserve than it will keep: that is waited for, as long as it gets on, and 10 s at most.
+bool AwaitStarts(int device, uint64_t bytes, Kind kind);
 // Counts what is there already, whatever the limit.
 void ChargeAnyway(int device, uint64_t bytes, Kind kind);
 void Refund(int device, uint64_t bytes, Kind kind);

@@ -2,7 +2,8 @@
 //
 // What the environment asks for: the names and meanings of HAMi, read once, when the first hooked function is called.
 // Values that HAMi parses sensibly mean the same here; the obvious spellings it misreads ("1GB" was one byte) mean
-// what they say, with one warning. Nothing here allocates, and nothing is cached from before the first use.
+// what they say, with one warning. A limit that cannot be read is refused, not ignored: one that was meant never
+// becomes none. Nothing here allocates, and nothing is cached from before the first use.
 #pragma once
 
 #include <stddef.h>
@@ -12,24 +13,30 @@
 
 namespace hami::vgpu {
 
-struct ParsedSize {
-  uint64_t bytes = 0;    // 0 = no limit
-  bool warn = false;     // understood, but HAMi would have read something else
-  bool invalid = false;  // not understood: counts as unset
+// What a source says itself, where that differs from the default.
+enum Says : uint32_t {
+  kSaysRegion = 1,
+  kSaysCommon = 2,
+  kSaysPolicy = 4,
+  kSaysOversubscribe = 8,
+  kSaysFailOpen = 16,
+  kSaysBurst = 32,
 };
-
-// "3g", "512M", "1GiB", "15360MB", "0x40000000", "1073741824". Multiples are of 1024, as HAMi's.
-ParsedSize ParseSize(const char* text);
-
-// "true", "1", "t", "yes", "on" in any case, and their opposites; `otherwise` for anything else.
-bool ParseBool(const char* text, bool otherwise);
 
 enum class UtilizationPolicy : int { kDefault = 0, kForce = 1, kDisable = 2 };
 
 struct Settings {
   uint64_t memory_limit[region::kMaxDevices] = {};
   uint64_t sm_limit[region::kMaxDevices] = {};  // percent, 1…100
-  int priority = 1;
+  // Bit i: device i was meant to have a limit that cannot be read. Unless it has one from elsewhere, nothing is granted
+  // to the process at all.
+  uint32_t unread_memory_limits = 0;
+  uint32_t unread_sm_limits = 0;
+  // HAMI_DEVICE_LIMITS: the devices that were granted, in the order of their numbers; 0 = it does not say.
+  uint32_t device_count = 0;
+  char uuids[region::kMaxDevices][region::kUuidBytes] = {};
+  uint32_t says = 0;  // bits of Says
+  int priority = 0;   // 1 where nothing says it; all zeros here, so that none of this lies in the library's file
   bool says_priority = false;  // the environment itself does: above 0, where no common area tells of others, a task
                                // that must stop quickly
   UtilizationPolicy policy = UtilizationPolicy::kDefault;
@@ -43,6 +50,10 @@ struct Settings {
 
 // Fills `out` from what `get` answers (getenv, in production) and warns through the log.
 void ReadSettings(Settings* out, char* (*get)(const char*));
+
+// What holds for a process of a share: what the share says, and of what the environment says only that which gives no
+// more. The answer is in `environment`; what it loses there is said through the log.
+void KeepToShare(Settings* environment, const Settings& share);
 
 // CUDA_DISABLE_CONTROL: this library must behave as if it were not there. Unless there is a file SIGN, which whoever
 // made the container puts there where nobody may switch the limits off.

@@ -8,6 +8,9 @@
 #include <map>
 #include <string>
 
+#include "vgpu/policy/amounts.h"
+#include "vgpu/policy/log.h"
+
 namespace hami::vgpu {
 namespace {
 
@@ -58,6 +61,20 @@ INSTANTIATE_TEST_SUITE_P(
                     SizeCase{"2t", 2048 * kGiB, true, false}, SizeCase{"512b", 512, true, false},
                     // HAMi reads octal: 8 GiB.
                     SizeCase{"010g", 10 * kGiB, true, false}, SizeCase{"  7m", 7 * kMiB, false, false},
+                    // HAMi reads these as 1 byte, or as far as the point.
+                    SizeCase{"1.5g", kGiB + 512 * kMiB, true, false}, SizeCase{"0.5m", 512 * 1024, true, false},
+                    SizeCase{"1.25", 1, true, false}, SizeCase{"0.25t", 256 * kGiB, true, false},
+                    SizeCase{"1G ", kGiB, false, false}, SizeCase{"1g\r", kGiB, false, false},
+                    SizeCase{"1g\r\n", kGiB, false, false}, SizeCase{" 1 GiB\n", kGiB, true, false},
+                    SizeCase{"1024\t", 1024, false, false}, SizeCase{"  \n", 0, false, false},
+                    SizeCase{"0.0", 0, true, false},
+                    // Less than a byte is not none.
+                    SizeCase{"0.5", 0, false, true}, SizeCase{"0.0001k", 0, false, true},
+                    SizeCase{"1g,", 0, false, true}, SizeCase{"1g;2g", 0, false, true}, SizeCase{"1.g", 0, false, true},
+                    SizeCase{".5g", 0, false, true}, SizeCase{"1.5.5g", 0, false, true},
+                    SizeCase{"1,5g", 0, false, true}, SizeCase{"1e9", 0, false, true}, SizeCase{"30%", 0, false, true},
+                    SizeCase{"1.1234567890g", 0, false, true}, SizeCase{"none", 0, false, true},
+                    SizeCase{"16777215.999999999t", 16777215ull * 1024 * kGiB + 1073741822ull * 1024, true, false},
                     SizeCase{"3x", 0, false, true}, SizeCase{"g", 0, false, true}, SizeCase{"-1", 0, false, true},
                     SizeCase{"1gig", 0, false, true}, SizeCase{"18446744073709551615", UINT64_MAX, false, false},
                     SizeCase{"18446744073709551616", 0, false, true}, SizeCase{"17179869184g", 0, false, true}));
@@ -136,6 +153,7 @@ class WrongSettings : public testing::TestWithParam<WrongCase> {};
 TEST_P(WrongSettings, GivenAValue_ThenOneLineWhereItMeansNothing) {
   const WrongCase& c = GetParam();
   testing::internal::CaptureStderr();
+  RememberStderr();
   Read({{c.name, c.text}});
   const std::string line = testing::internal::GetCapturedStderr();
   if (c.says == nullptr) {
@@ -151,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(
     Values, WrongSettings,
     testing::Values(
         WrongCase{"CUDA_DEVICE_SM_LIMIT", "-5", "percent"}, WrongCase{"CUDA_DEVICE_SM_LIMIT", "101", "percent"},
-        WrongCase{"CUDA_DEVICE_SM_LIMIT", "30%", "percent"}, WrongCase{"CUDA_DEVICE_SM_LIMIT", "30g", "percent"},
+        WrongCase{"CUDA_DEVICE_SM_LIMIT", "30%", nullptr}, WrongCase{"CUDA_DEVICE_SM_LIMIT", "30g", "percent"},
         WrongCase{"CUDA_DEVICE_SM_LIMIT", "much", "percent"}, WrongCase{"CUDA_DEVICE_SM_LIMIT_1", "1000", "percent"},
         WrongCase{"CUDA_DEVICE_SM_LIMIT_15", "x", "percent"},
         WrongCase{"CUDA_DEVICE_SM_LIMIT", "99999999999999999999", "percent"},
@@ -171,18 +189,130 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"HAMI_FAIL_OPEN", "x", "neither yes nor no"}, WrongCase{"CUDA_OVERSUBSCRIBE", "", nullptr},
         WrongCase{"ACTIVE_OOM_KILLER", "off", nullptr}));
 
+TEST(ReadSettings, LimitThatCannotBeRead_ThenItIsNotNone) {
+  const Settings global = Read({{"CUDA_DEVICE_MEMORY_LIMIT", "1g,"}, {"CUDA_DEVICE_MEMORY_LIMIT_1", "2g"}});
+  EXPECT_EQ(global.unread_memory_limits, 0xfffdu) << "all but the one that has its own";
+  EXPECT_EQ(global.unread_sm_limits, 0u);
+  const Settings numbered = Read({{"CUDA_DEVICE_MEMORY_LIMIT", "1g"}, {"CUDA_DEVICE_MEMORY_LIMIT_3", "much"}});
+  EXPECT_EQ(numbered.unread_memory_limits, 8u);
+  EXPECT_EQ(numbered.memory_limit[2], kGiB);
+  EXPECT_EQ(Read({{"CUDA_DEVICE_SM_LIMIT", "30"}, {"CUDA_DEVICE_SM_LIMIT_1", "-5"}}).unread_sm_limits, 2u);
+  EXPECT_EQ(Read({{"CUDA_DEVICE_MEMORY_LIMIT", ""}, {"CUDA_DEVICE_SM_LIMIT", " "}}).unread_memory_limits, 0u);
+  EXPECT_EQ(Read({{"CUDA_DEVICE_SM_LIMIT", " 30 %\r"}}).sm_limit[7], 30u);
+}
+
+const std::string kFirst = "GPU-00000000-0000-0000-0000-000000000001";
+const std::string kSecond = "GPU-00000000-0000-0000-0000-000000000002";
+
+TEST(ReadSettings, DeviceLimitsByName_ThenDevicesAndTheLowerLimits) {
+  const Settings s =
+      Read({{"HAMI_DEVICE_LIMITS", kFirst + "=3072m:30," + kSecond + "=1024m:0"}, {"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
+  ASSERT_EQ(s.device_count, 2u);
+  EXPECT_EQ(s.uuids[0], kFirst);
+  EXPECT_EQ(s.uuids[1], kSecond);
+  EXPECT_EQ(s.memory_limit[0], 2 * kGiB);
+  EXPECT_EQ(s.memory_limit[1], 1 * kGiB);
+  EXPECT_EQ(s.sm_limit[0], 30u);
+  EXPECT_EQ(s.sm_limit[1], 100u);
+  for (const std::string& wrong :
+       {kFirst, kFirst + "=1g", kFirst + "=x:1", std::string("=1g:1"), kFirst + "=1g:1,", kFirst + "=1g:1,,"}) {
+    const Settings unread = Read({{"HAMI_DEVICE_LIMITS", wrong}});
+    EXPECT_EQ(unread.device_count, 0u) << wrong;
+    EXPECT_NE(unread.unread_memory_limits, 0u) << wrong;
+  }
+}
+
+TEST(ReadSettings, NamesOfTheRuntime_ThenOnlyWhereTheirOrderIsNone) {
+  const auto count = [](const std::string& names, const std::string& first, const std::string& second) {
+    return Read({{"NVIDIA_VISIBLE_DEVICES", names},
+                 {"CUDA_DEVICE_MEMORY_LIMIT_0", first},
+                 {"CUDA_DEVICE_MEMORY_LIMIT_1", second}})
+        .device_count;
+  };
+  EXPECT_EQ(count(kSecond + "," + kFirst, "1g", "1g"), 2u);
+  EXPECT_EQ(count(kSecond + "," + kFirst, "1g", "2g"), 0u) << "which of them has the lower limit is not known";
+  EXPECT_EQ(count(kFirst, "1g", "1g"), 0u);
+  for (const char* other : {"all", "void", "0,1", "", "/var/run/nvidia-container-devices"}) {
+    EXPECT_EQ(count(other, "1g", "1g"), 0u) << other;
+  }
+  EXPECT_EQ(Read({{"NVIDIA_VISIBLE_DEVICES", kFirst}}).device_count, 0u) << "nothing is limited here";
+}
+
 TEST(ReadSettings, GivenValuesThatMeanNothing_ThenWhatHoldsWithoutThem) {
   const Settings s = Read({{"CUDA_DEVICE_SM_LIMIT", "40"},
-                           {"CUDA_DEVICE_SM_LIMIT_1", "-5"},
                            {"CUDA_DEVICE_SM_LIMIT_2", "101"},
                            {"CUDA_TASK_PRIORITY", "high"},
                            {"GPU_CORE_UTILIZATION_POLICY", "forced"}});
   EXPECT_EQ(s.sm_limit[0], 40u);
-  EXPECT_EQ(s.sm_limit[1], 40u);
   EXPECT_EQ(s.sm_limit[2], 100u) << "as HAMi has it: a limit above 100 is none";
   EXPECT_EQ(s.priority, 1) << "not the most important of all";
   EXPECT_FALSE(s.says_priority);
   EXPECT_EQ(s.policy, UtilizationPolicy::kDefault);
+}
+
+Settings Kept(std::map<std::string, std::string> environment, std::map<std::string, std::string> share) {
+  const Settings of_share = Read(std::move(share));
+  Settings kept = Read(std::move(environment));
+  KeepToShare(&kept, of_share);
+  return kept;
+}
+
+const std::map<std::string, std::string> kShare{{"CUDA_DEVICE_MEMORY_LIMIT_0", "2g"},
+                                                {"CUDA_DEVICE_SM_LIMIT", "30"},
+                                                {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/share/region.cache"},
+                                                {"CUDA_TASK_PRIORITY", "1"},
+                                                {"GPU_CORE_UTILIZATION_POLICY", "default"},
+                                                {"CUDA_OVERSUBSCRIBE", "false"},
+                                                {"HAMI_FAIL_OPEN", "false"},
+                                                {"HAMI_CORES_BURST", "0"},
+                                                {"HAMI_DEVICE_LIMITS", kFirst + "=2048m:30"}};
+
+TEST(KeepToShare, EmptyEnvironment_ThenWhatTheShareSays) {
+  const Settings kept = Kept({}, kShare);
+  EXPECT_EQ(kept.memory_limit[0], 2 * kGiB);
+  EXPECT_EQ(kept.sm_limit[0], 30u);
+  EXPECT_STREQ(kept.region_path, "/share/region.cache");
+  EXPECT_EQ(kept.device_count, 1u);
+  EXPECT_EQ(kept.uuids[0], kFirst);
+}
+
+TEST(KeepToShare, EnvironmentThatWantsMore_ThenItGetsNoMore) {
+  const Settings kept = Kept({{"CUDA_DEVICE_MEMORY_LIMIT_0", "8g"},
+                              {"CUDA_DEVICE_MEMORY_LIMIT", "0"},
+                              {"CUDA_DEVICE_SM_LIMIT", "100"},
+                              {"CUDA_DEVICE_MEMORY_SHARED_CACHE", "/tmp/mine"},
+                              {"CUDA_TASK_PRIORITY", "0"},
+                              {"GPU_CORE_UTILIZATION_POLICY", "disable"},
+                              {"CUDA_OVERSUBSCRIBE", "true"},
+                              {"HAMI_FAIL_OPEN", "true"},
+                              {"HAMI_CORES_BURST", "90"},
+                              {"HAMI_DEVICE_LIMITS", kSecond + "=8g:0"}},
+                             kShare);
+  EXPECT_EQ(kept.memory_limit[0], 2 * kGiB);
+  EXPECT_EQ(kept.sm_limit[0], 30u);
+  EXPECT_STREQ(kept.region_path, "/share/region.cache");
+  EXPECT_EQ(kept.priority, 1);
+  EXPECT_EQ(kept.policy, UtilizationPolicy::kDefault);
+  EXPECT_FALSE(kept.oversubscribe);
+  EXPECT_FALSE(kept.fail_open);
+  EXPECT_EQ(kept.cores_burst, 0u);
+  EXPECT_EQ(kept.uuids[0], kFirst);
+}
+
+TEST(KeepToShare, EnvironmentThatWantsLess_ThenItGetsLess) {
+  const Settings kept =
+      Kept({{"CUDA_DEVICE_MEMORY_LIMIT_0", "1g"}, {"CUDA_DEVICE_SM_LIMIT", "10"}, {"CUDA_TASK_PRIORITY", "2"}}, kShare);
+  EXPECT_EQ(kept.memory_limit[0], kGiB);
+  EXPECT_EQ(kept.sm_limit[0], 10u);
+  EXPECT_EQ(kept.priority, 2);
+}
+
+TEST(KeepToShare, LimitThatCannotBeRead_ThenTheSharesHolds) {
+  const Settings kept = Kept({{"CUDA_DEVICE_MEMORY_LIMIT_0", "x"}, {"CUDA_DEVICE_SM_LIMIT", "x"}}, kShare);
+  EXPECT_EQ(kept.unread_memory_limits, 0u);
+  EXPECT_EQ(kept.unread_sm_limits, 0u);
+  EXPECT_EQ(kept.memory_limit[0], 2 * kGiB);
+  EXPECT_NE(Kept({}, {{"CUDA_DEVICE_MEMORY_LIMIT_0", "x"}}).unread_memory_limits, 0u) << "the share's own";
 }
 
 TEST(ParseBool, GivenUsualSpellings_ThenUnderstood) {

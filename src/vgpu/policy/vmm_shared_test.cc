@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Physical memory that other processes have too: what was imported, exported, and what descriptors keep.
-#include "vgpu/policy/vmm_world_test.h"
+#include "vgpu/testing/vmm_world.h"
 
 namespace hami::vgpu {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of physical memory, against an account of three lines.
-#include "vgpu/policy/vmm_world_test.h"
+#include "vgpu/testing/vmm_world.h"
 
 namespace hami::vgpu {
 namespace {

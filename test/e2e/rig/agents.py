@@ -32,18 +32,6 @@ RULES = {
     ],
 }
 
-# What NVIDIA's container runtime and kernel driver do, as far as a program can tell: only the GPUs that the variable
-# names are there, or when CDI put it out of force, those whose device nodes are.
-VISIBLE = b"""#!/bin/sh
-export CUDA_VISIBLE_DEVICES="$NVIDIA_VISIBLE_DEVICES"
-if [ "$CUDA_VISIBLE_DEVICES" = void ]; then
-  CUDA_VISIBLE_DEVICES=
-  for node in /dev/nvidia[0-9]*; do
-    CUDA_VISIBLE_DEVICES="$CUDA_VISIBLE_DEVICES${CUDA_VISIBLE_DEVICES:+,}${node#/dev/nvidia}"
-  done
-fi
-exec "$@"
-"""
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
@@ -65,7 +53,6 @@ def base_layer(build):
     layer.busybox()
     for guest in ("steady", "greedy", "witness"):
         layer.program(build / f"test/demo/guest_{guest}", f"/bin/guest_{guest}")
-    layer.write(VISIBLE, "/bin/visible")
     for library in DRIVER:
         layer.needs_of(build / "simgpu" / library)
     return layer

@@ -51,9 +51,15 @@ class Api:
             value = json.loads(raw) if raw.strip() else {}
         except ValueError:
             value = {"message": raw[:200].decode(errors="replace")}
+        self.mine.warnings = answer.headers.get_all("Warning") or []
         if answer.status >= 400:
             raise ApiError(f"{method} {path}", answer.status, value.get("message", value))
         return value
+
+    def warnings(self, path, thing):
+        """What the server warns of when `thing` is created."""
+        self.create(path, thing)
+        return "\n".join(self.mine.warnings)
 
     def get(self, path):
         return self.call("GET", path)

@@ -22,10 +22,14 @@ class Bench(Lab):
         self.agents = agents
 
     def guest(self, name, *command, image=node.GUEST, **asks):
-        """A container that runs `command`; the driver knows its processes by the node's pids, not by its own."""
-        variables = {"SIMGPU_STATE": f"{INSIDE}/state", "SIMGPU_QUIET": "1", "SIMGPU_PID_OFFSET": str(next(PIDS))}
+        """A container that runs `command`. The driver knows its processes by the node's pids, not by its own, and shows
+        the GPUs that NVIDIA's runtime lets in."""
+        variables = {
+            "SIMGPU_STATE": f"{INSIDE}/state", "SIMGPU_QUIET": "1", "SIMGPU_CONTAINER": "1",
+            "SIMGPU_PID_OFFSET": str(next(PIDS)),
+        }  # fmt: skip
         return {
-            "name": name, "image": image, "imagePullPolicy": "Never", "command": ["visible", *command],
+            "name": name, "image": image, "imagePullPolicy": "Never", "command": list(command),
             "env": [{"name": key, "value": value} for key, value in variables.items()],
             "volumeMounts": [{"name": "simgpu", "mountPath": INSIDE}],
             "resources": {"limits": {RESOURCES[word]: str(amount) for word, amount in asks.items()}},

@@ -38,6 +38,7 @@ class ControlPlane:
         self.admin = Api(self.api_port, self.pki, "admin")
         self.kubectl = Kubectl(self.bin / "kubectl", self.pki.kubeconfig("admin", self.server))
         self.apiserver = None
+        self.apiserver_flags = []  # in addition to the usual
 
     def identities(self):
         local = ("DNS:localhost", "IP:127.0.0.1")
@@ -50,17 +51,21 @@ class ControlPlane:
         issue("hami-scheduler", "/CN=hami-scheduler", local)
         issue("hami-device-plugin", "/CN=hami-device-plugin")
         issue("hami-monitor", "/CN=hami-monitor")
+        issue("tenant", "/CN=tenant")
 
     def kubeconfig(self, identity):
         return self.pki.kubeconfig(identity, self.server)
 
     # ---- one program after the other
 
-    def start(self):
+    def start(self, extended=True):
+        """Not `extended`: as in a cluster that has nothing of ours yet."""
         self.start_etcd()
         self.start_apiserver()
         self.start_manager()
-        self.start_scheduler("kube-scheduler", PROFILES, f"https://127.0.0.1:{self.extender_port}", self.scheduler_port)
+        profiles = PROFILES if extended else PROFILES[:1]
+        extender = f"https://127.0.0.1:{self.extender_port}" if extended else None
+        self.start_scheduler("kube-scheduler", profiles, extender, self.scheduler_port)
         wait_for("the default service account", lambda: self.has_account("default"), 60)
 
     def start_etcd(self):
@@ -90,7 +95,7 @@ class ControlPlane:
             # Node names do not resolve here.
             "--kubelet-preferred-address-types=InternalIP", f"--kubelet-certificate-authority={cert('ca')}",
             f"--kubelet-client-certificate={cert('kubelet-client')}", f"--kubelet-client-key={key('kubelet-client')}",
-        ])  # fmt: skip
+            *self.apiserver_flags])  # fmt: skip
         self.wait_for_apiserver()
 
     def wait_for_apiserver(self):
@@ -117,7 +122,7 @@ class ControlPlane:
             # A refused pod is tried again after 1 s, then 2 s: tests do not wait for the usual 10.
             "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2,
             "profiles": [{"schedulerName": profile} for profile in profiles],
-            "extenders": [{
+            "extenders": [] if extender is None else [{
                 "urlPrefix": extender, "filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True,
                 "weight": 1, "httpTimeout": "30s", "enableHTTPS": extender.startswith("https"),
                 **({"tlsConfig": {"insecure": True}} if extender.startswith("https") else {}),

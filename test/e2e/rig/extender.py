@@ -2,12 +2,19 @@
 """hami-scheduler as a cluster would run it: its configuration, its rights and no more, its webhook."""
 import json
 import os
+import pathlib
 
 from rig.control_plane import answers
 from rig.metrics import scrape
+from rig.programs import Failed
 from rig.rights import grant
 
 NAME = "hami-scheduler"
+
+# Who writes HAMi's annotations here: our programs' certificates, and `admin`, as which the rig stands in for plugins and
+# for HAMi's own scheduler.
+WRITERS = (NAME, "hami-device-plugin", "hami-monitor", "admin")
+POLICY = pathlib.Path(__file__).resolve().parents[3] / "deploy/policy/hami-annotations.yaml"
 
 # What HAMi's chart grants; what is not in here must not be needed.
 CLUSTER_RULES = [
@@ -51,9 +58,18 @@ def rights():
 NOT_IGNORED = {"matchExpressions": [{"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}]}
 
 
-def webhook(name, where, chosen, versions=("v1",)):
-    """The webhook as HAMi's chart registers it, except that a pod is refused when it does not answer: the tests want to
-    know. `chosen` selects namespaces and pods."""
+def policy():
+    """The admission policy as it is delivered, with the writers of this cluster."""
+    text = POLICY.read_text()
+    delivered = "['system:serviceaccount:kube-system:hami-*']"
+    if delivered not in text:
+        raise Failed(f"{POLICY} does not name its writers as {delivered}")
+    return text.replace(delivered, repr(list(WRITERS)))
+
+
+def webhook(name, where, chosen, versions=("v1",), operations=("CREATE", "UPDATE")):
+    """The webhook as HAMi's chart registers it, except that it sees changes, too, and that a pod is refused when it does
+    not answer: the tests want to know. `chosen` selects namespaces and pods."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
@@ -70,7 +86,7 @@ def webhook(name, where, chosen, versions=("v1",)):
                 "timeoutSeconds": 10,
                 "namespaceSelector": NOT_IGNORED,
                 "objectSelector": chosen,
-                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": list(operations), "resources": ["pods"]}],
             }
         ],
     }
@@ -85,7 +101,7 @@ def start(plane, program, name, address, metrics_port, *flags, pod=(NAME, "kube-
     return plane.programs.start(name, [
         *within, program, f"--http_bind={address}", f"--cert_file={plane.pki.cert(tls)}",
         f"--key_file={plane.pki.key(tls)}", f"--metrics-bind-address=127.0.0.1:{metrics_port}",
-        f"--device-config-file={config}", "--node-lock-timeout=5m", "--legacy-metrics", "-v=4", *flags,
+        f"--device-config-file={config}", f"--trusted-writers={','.join(WRITERS)}", "--node-lock-timeout=5m", "--legacy-metrics", "-v=4", *flags,
     ], env=environment)  # fmt: skip
 
 
@@ -97,6 +113,7 @@ class Extender:
         self.url = f"https://127.0.0.1:{plane.extender_port}"
         self.metrics_url = f"http://127.0.0.1:{plane.metrics_port}/metrics"
         plane.kubectl.apply(*rights())
+        plane.kubectl("apply", "-f", "-", stdin=policy())
         address = f"127.0.0.1:{plane.extender_port}"
         self.program = start(plane, program, NAME, address, plane.metrics_port, f"--scheduler-name={NAME}")
         self.wait()

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table against the code that uses the keys, the policy for the time without a webhook, and the documentation.
+
+#include "device/annotation_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace hami::device {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string TextOf(const fs::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool EndsWith(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+bool IsTestFile(const std::string& name) {
+  for (const char* word : {"_test.cc", "_fuzz.cc", "_bench.cc", "_testing.h", "testing.h", "sim_cluster.h"}) {
+    if (EndsWith(name, word)) return true;
+  }
+  return false;
+}
+
+// Every literal of the product that is a key of ours, without the fuzzers' and tests' own.
+std::set<std::string> KeysInCode() {
+  const std::regex key(R"re("((?:hami\.io|hami-cpp|nvidia\.com)/[A-Za-z0-9._-]+)")re");
+  std::set<std::string> keys;
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(HAMI_SOURCE) / "src")) {
+    const std::string name = entry.path().filename().string();
+    if ((!EndsWith(name, ".cc") && !EndsWith(name, ".h")) || IsTestFile(name)) continue;
+    const std::string text = TextOf(entry.path());
+    for (std::sregex_iterator at(text.begin(), text.end(), key), end; at != end; ++at) keys.insert((*at)[1]);
+  }
+  return keys;
+}
+
+bool InTable(const std::string& key) {
+  const auto table = AnnotationTable();
+  return std::any_of(table.begin(), table.end(), [&](const KeyRule& rule) { return rule.key == key; });
+}
+
+TEST(AnnotationTableTest, HoldsEveryKeyOfTheCode) {
+  // Names of resources, a domain of seals, and a test's world that no program is linked with.
+  const std::set<std::string> others = {"nvidia.com/gpu",      "nvidia.com/gpumem",   "nvidia.com/gpumem-percentage",
+                                        "nvidia.com/gpucores", "nvidia.com/priority", "hami-cpp/grant-seal/v1"};
+  int found = 0;
+  for (const std::string& key : KeysInCode()) {
+    if (others.count(key) > 0) continue;
+    EXPECT_TRUE(InTable(key)) << key << " is used by the code and stands in no row of annotation_table.cc";
+    ++found;
+  }
+  EXPECT_GT(found, 20) << "the search finds keys at all";
+}
+
+TEST(AnnotationTableTest, WhatIsOursIsGuardedAndWhatUsersAskForIsNot) {
+  for (const char* key : {"hami.io/vgpu-node", "hami.io/vgpu-devices-allocated", "hami.io/dcu-devices-to-allocate",
+                          "hami.io/bind-phase", "hami-cpp/grant-seal", "hami.io/of-a-later-version", "hami-cpp/x"}) {
+    EXPECT_TRUE(IsGuarded(key, Carrier::kPod)) << key;
+  }
+  for (const char* key :
+       {"hami.io/node-scheduler-policy", "hami.io/gpu-scheduler-policy", "nvidia.com/use-gpuuuid", "hami-cpp/resize",
+        "hami.io/webhook", "hami.io/use-Ascend910B-uuid", "team/hami.io", "hami.io", "hami-cpp"}) {
+    EXPECT_FALSE(IsGuarded(key, Carrier::kPod)) << key;
+  }
+  EXPECT_TRUE(IsGuarded("hami.io/node-nvidia-register", Carrier::kNode));
+  EXPECT_TRUE(IsGuarded("hami.io/mutex.lock", Carrier::kNode));
+  EXPECT_FALSE(IsGuarded("hami.io/device-cordon", Carrier::kNode));
+  EXPECT_TRUE(IsGuarded("hami.io/device-cordon", Carrier::kPod)) << "an operator's word for nodes is none on a pod";
+}
+
+// `| key | who | on | text |`, each as the table has it; prose stands around them.
+TEST(AnnotationTableTest, IsTheOneOfTheDocumentation) {
+  const std::string text = TextOf(fs::path(HAMI_SOURCE) / "docs/trust.md");
+  std::size_t rows = 0;
+  for (const KeyRule& rule : AnnotationTable()) {
+    const char* on = rule.carrier == Carrier::kPod ? "pod" : rule.carrier == Carrier::kNode ? "node" : "lease";
+    const std::string row = "| `" + std::string(rule.key) + "` | " + std::string(NameOf(rule.author)) + " | " + on +
+                            " | " + std::string(rule.text) + " |";
+    EXPECT_NE(text.find(row), std::string::npos) << "docs/trust.md lacks this row:\n" << row;
+    ++rows;
+  }
+  const std::regex any(R"(\n\| `[^`]+` \| (tenant|operator|scheduler|plugin|monitor) \|)");
+  const auto all = std::distance(std::sregex_iterator(text.begin(), text.end(), any), std::sregex_iterator());
+  EXPECT_EQ(static_cast<std::size_t>(all), rows) << "docs/trust.md has rows that the table has not";
+}
+
+// The policy names what is not guarded, and nothing else.
+TEST(AnnotationTableTest, IsTheOneOfTheAdmissionPolicy) {
+  const std::string text = TextOf(fs::path(HAMI_SOURCE) / "deploy/policy/hami-annotations.yaml");
+  for (const KeyRule& rule : AnnotationTable()) {
+    if (rule.carrier == Carrier::kLease) continue;
+    const std::string key(rule.key);
+    const bool ours = key.substr(0, 8) == "hami.io/" || key.substr(0, 9) == "hami-cpp/";
+    const bool open = rule.author == Author::kTenant || rule.author == Author::kOperator;
+    const std::size_t star = key.find('*');
+    if (star != std::string::npos && !open) continue;
+    const std::string head = "'" + key.substr(0, star) + "'";
+    EXPECT_EQ(text.find(head) != std::string::npos, ours && open) << key;
+    if (star == std::string::npos || !ours || !open) continue;
+    EXPECT_NE(text.find("'" + key.substr(star + 1) + "'"), std::string::npos) << key;
+  }
+}
+
+}  // namespace
+}  // namespace hami::device

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sched/fragmentation.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace hami::sched {
+namespace {
+
+constexpr int kWholeCard = 100;
+constexpr double kFullness = 0.1;
+
+double PartOf(std::int64_t amount, std::int64_t all) {
+  if (all <= 0) return 1;  // a card that does not have it is not short of it
+  return std::clamp(static_cast<double>(amount) / static_cast<double>(all), 0.0, 1.0);
+}
+
+double FreeShare(const device::CardView& card, const device::CardState& state) {
+  const device::Device& device = *card.device;
+  const bool closed = !card.usable || device.cordoned || device.IsMig() || state.slots >= device.count;
+  if (closed) return 0;
+  return std::min(PartOf(device.memory - state.memory, device.memory),
+                  PartOf(device.cores - state.cores, device.cores));
+}
+
+device::MiB MemoryOf(const device::Request& request, const device::Device& device) {
+  if (request.memory > 0) return request.memory;
+  return request.memory_percent == device::kPercentUnset ? 0 : device.memory * request.memory_percent / 100;
+}
+
+// What one card of a request is of a card, at most 1.
+double ShareOf(const device::Request& request, const device::Device& device) {
+  const double memory = device.memory > 0 ? PartOf(MemoryOf(request, device), device.memory) : 0;
+  const double cores = device.cores > 0 ? PartOf(request.cores, device.cores) : 0;
+  return std::max(memory, cores);
+}
+
+}  // namespace
+
+Fragments::Fragments(const Node& node, std::span<const device::CardView> cards, const HostRoom& host,
+                     const Workload& workload)
+    : node_(node), cards_(cards), workload_(workload) {
+  for (const device::CardView& card : cards_) {
+    free_.push_back(FreeShare(card, card.state));
+    all_free_ += free_.back();
+  }
+  for (const RequestClass& one : workload_.classes) {
+    Uses uses;
+    uses.host_fits = !host.known || (one.host.cpu <= host.free.cpu && one.host.memory <= host.free.memory);
+    uses.most = MostByHost(one, host);
+    for (std::size_t i = 0; uses.host_fits && i < cards_.size(); ++i) {
+      if (free_[i] <= 0 || !CanUse(one, i, cards_[i].state)) continue;
+      ++uses.cards;
+      uses.share += free_[i];
+    }
+    uses_.push_back(uses);
+  }
+}
+
+double Fragments::MostByHost(const RequestClass& one, const HostRoom& host) const {
+  double pods = std::numeric_limits<double>::infinity();
+  if (!host.known) return pods;
+  const auto limit = [&](std::int64_t free, std::int64_t each) {
+    if (each > 0)
+      pods = std::min(pods, static_cast<double>(std::max<std::int64_t>(free, 0)) / static_cast<double>(each));
+  };
+  limit(host.free.cpu, one.host.cpu);
+  limit(host.free.memory, one.host.memory);
+  for (std::size_t i = 0; i < cards_.size(); ++i) {
+    if (!node_.belongs(i, one.ask.vendor)) continue;
+    return pods * one.ask.request.count * ShareOf(one.ask.request, *cards_[i].device);
+  }
+  return 0;
+}
+
+// As the vendors' own rules, but for quotas, NUMA nodes and lists of UUIDs, which are no property of a workload.
+bool Fragments::CanUse(const RequestClass& one, std::size_t card, const device::CardState& state) const {
+  if (!node_.belongs(card, one.ask.vendor)) return false;
+  const device::CardView& view = cards_[card];
+  const device::Device& device = *view.device;
+  const device::Request& request = one.ask.request;
+  if (device.memory - state.memory < MemoryOf(request, device)) return false;
+  const int cores = std::min(request.cores, kWholeCard);
+  if (device.cores - state.cores < cores) return false;
+  if (cores == kWholeCard && device.cores == kWholeCard && state.slots > 0) return false;
+  if (cores == 0 && device.cores != 0 && state.cores == device.cores) return false;
+  return one.rules.AcceptsType(view.lower_type) &&
+         (one.rules.mode.empty() || one.rules.mode.find(device.mode) != std::string::npos);
+}
+
+double Fragments::Part(const RequestClass& one, const Uses& uses, double all_free) const {
+  const bool fits = uses.host_fits && uses.cards >= one.ask.request.count;
+  return one.weight * (fits ? all_free - std::min(uses.share, uses.most) : all_free);
+}
+
+double Fragments::Total() const {
+  double total = 0;
+  for (std::size_t c = 0; c < uses_.size(); ++c) total += Part(workload_.classes[c], uses_[c], all_free_);
+  return total;
+}
+
+double Fragments::With(std::size_t card, device::MiB memory, std::int64_t cores) const {
+  device::CardState after = cards_[card].state;
+  after.memory += memory;
+  after.cores += cores;
+  ++after.slots;
+  const double free_after = FreeShare(cards_[card], after);
+  const double all_after = all_free_ - free_[card] + free_after;
+  double total = 0;
+  for (std::size_t c = 0; c < uses_.size(); ++c) {
+    const RequestClass& one = workload_.classes[c];
+    Uses uses = uses_[c];
+    if (uses.host_fits && free_[card] > 0 && CanUse(one, card, cards_[card].state)) {
+      --uses.cards;
+      uses.share -= free_[card];
+    }
+    if (uses.host_fits && free_after > 0 && CanUse(one, card, after)) {
+      ++uses.cards;
+      uses.share += free_after;
+    }
+    total += Part(one, uses, all_after);
+  }
+  return total;
+}
+
+NodeFragments FragmentsOf(const Node& node, const HostRoom& host, const Workload& workload) {
+  boost::container::small_vector<device::CardView, 16> views;
+  for (std::size_t i = 0; i < node.devices().size(); ++i) {
+    views.push_back({&node.devices()[i], node.lower_type(i), node.used()[i], node.usable(i)});
+  }
+  const Fragments fragments(node, {views.data(), views.size()}, host, workload);
+  return {fragments.free_share(), fragments.Total()};
+}
+
+float PlacementScore(double growth, double free_share_after, const HostRoom& host_after, const FragmentView& view) {
+  double left = free_share_after / static_cast<double>(std::max<std::size_t>(view.most_cards, 1));
+  if (host_after.known) left += PartOf(host_after.free.cpu, std::max<std::int64_t>(view.hosts->largest().cpu, 1));
+  return static_cast<float>(-growth - kFullness * left);
+}
+
+HostRoom After(HostRoom host, const HostAmounts& amounts) {
+  host.free.cpu -= amounts.cpu;
+  host.free.memory -= amounts.memory;
+  return host;
+}
+
+}  // namespace hami::sched
