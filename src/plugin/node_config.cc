@@ -236,7 +236,8 @@ Result<NodeConfig> ParseNodeConfig(const ConfigTexts& texts, const Options& opti
   }
   // By its name an entry is a node's for certain; for the others the labels must be known.
   for (const NodeEntry& entry : config.entries) {
-    if (entry.name == options.node_name && !entry.mistake.empty()) return Fail(entry.mistake);
+    const bool ours = !entry.name.empty() && entry.name == options.node_name;
+    if (ours && !entry.mistake.empty()) return Fail(entry.mistake);
   }
   return config;
 }
