@@ -165,10 +165,13 @@ class Generator {
                    {"env", [this, variable] { return List(variable); }},
                    {"securityContext", User()},
                    {"restartPolicy", Policy()},
-                   {"restartPolicyRules", [this] { return List([this] { return Word(); }); }}});
+                   {"restartPolicyRules", [this] {
+                      return Any({"[]", "[]", "[]", "[]", "[]", "[]", "[7]"});
+                    }}});
   }
+  // Mostly one that starts nothing anew.
   Make Policy() {
-    return [this] { return Any({R"("Never")", R"("Never")", R"("Never")", R"("Always")", R"("\u004ever")", R"("")"}); };
+    return [this] { return Pick(9) != 0 ? R"("Never")" : Any({R"("Always")", R"("\u004ever")", R"("")"}); };
   }
   std::string Affinity() {
     const Make term = [this] {

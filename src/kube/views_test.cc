@@ -77,6 +77,19 @@ TEST(ReadQuota, GivenAQuotaWhenReadThenHardAndUsedAreThere) {
   EXPECT_EQ(quota->used, (StringMap{{"a", "1"}}));
 }
 
+TEST(ReadQuota, ScopesAndExpressionsAreOneList) {
+  const auto quota = ReadQuota(json::parse(R"({"metadata": {"name": "q"}, "spec": {"scopes": ["Terminating"],
+      "scopeSelector": {"matchExpressions": [
+          {"scopeName": "PriorityClass", "operator": "In", "values": ["high", "higher"]}]}}})"));
+  ASSERT_TRUE(quota);
+  ASSERT_EQ(quota->scopes.size(), 2U);
+  EXPECT_EQ(quota->scopes[0].name, "Terminating");
+  EXPECT_EQ(quota->scopes[0].what, "Exists");
+  EXPECT_EQ(quota->scopes[1].name, "PriorityClass");
+  EXPECT_EQ(quota->scopes[1].what, "In");
+  EXPECT_EQ(quota->scopes[1].values, (std::vector<std::string>{"high", "higher"}));
+}
+
 Lease LeaseOf(const std::string& holder, const std::string& renewed) {
   return *ReadLease({{"metadata", {{"name", "l"}}},
                      {"spec", {{"holderIdentity", holder}, {"leaseDurationSeconds", 15}, {"renewTime", renewed}}}});

@@ -57,6 +57,23 @@ TEST_F(LedgerTest, GivenViewsOfAPod_WhenSeen_ThenTheBooksSayWhetherItsChargeIsAn
   EXPECT_FALSE(ledger_.UpsertPod(seen)) << "it is gone";
 }
 
+// A deadline may be set on a pod that runs, which makes it another quota's.
+TEST_F(LedgerTest, AQuotaIsAboutAPodAsItIsNow) {
+  ledger_.quotas().Set("default", "q", {{"limits.nvidia.com/gpumem", "1000"}}, {{"Terminating", "Exists", {}}});
+  const device::Pod pod = PodOf("one", Wants(1, 700));
+  device::Pod seen = testing::Written(pod, Decide(pod), true);
+  EXPECT_TRUE(ledger_.UpsertPod(seen));
+  const device::PodTraits terminating{true, false, false, ""};
+  EXPECT_EQ(ledger_.quotas().Room("default", terminating, 0).memory, 1000);
+  EXPECT_FALSE(ledger_.quotas().Room("default", {}, 0).limited());
+  seen.traits = terminating;
+  EXPECT_TRUE(ledger_.UpsertPod(seen));
+  EXPECT_EQ(ledger_.quotas().Room("default", terminating, 0).memory, 300);
+  EXPECT_EQ(Used("a"), 700);
+  ledger_.RemovePod(pod.uid);
+  EXPECT_EQ(ledger_.quotas().Room("default", terminating, 0).memory, 1000);
+}
+
 // What could not be read again would close its node to all.
 TEST_F(LedgerTest, GivenMoreSharesOrContainersThanAGrantCanHave_WhenDecided_ThenThePodIsRefused) {
   device::NodeCards cards = Cards("a", 2);
@@ -310,6 +327,14 @@ TEST(QuotaBooks, GivenAQuotaObject_WhenSet_ThenItSaysWhetherThatLeavesMore) {
   EXPECT_TRUE(quotas.Remove("ns", "r"));
   EXPECT_FALSE(quotas.Remove("ns", "r"));
   EXPECT_FALSE(quotas.Remove("none", "r"));
+  const QuotaScopes scopes = {{"Terminating", "Exists", {}}};
+  EXPECT_FALSE(quotas.Set("ns", "s", small, scopes));
+  EXPECT_FALSE(quotas.Set("ns", "s", small, scopes));
+  EXPECT_TRUE(quotas.Set("ns", "s", small, {{"NotTerminating", "Exists", {}}})) << "about other pods";
+  EXPECT_TRUE(quotas.Remove("ns", "s"));
+  EXPECT_EQ(quotas.Complaint("ns", "s"), "");
+  quotas.Set("ns", "s", {{"limits.nvidia.com/gpucores", "1500m"}});
+  EXPECT_EQ(quotas.Complaint("ns", "s"), "quota s blocks: limits.nvidia.com/gpucores 1500m is no whole number");
 }
 
 }  // namespace
