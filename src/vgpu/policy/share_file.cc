@@ -37,11 +37,12 @@ char* Get(const char* name) {
 
 // Reads all of a file into pages of its own. nullptr, with errno: it cannot be had.
 char* ReadAll(const char* path) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0) return nullptr;
   auto* const text = static_cast<char*>(MapPages(kMostText));
   size_t length = 0;
   ssize_t got = text == nullptr ? -1 : 1;
+  if (text == nullptr) errno = ENOMEM;
   while (got > 0 && length < kMostText - 2) {
     got = read(fd, text + length, kMostText - 2 - length);
     if (got > 0) length += static_cast<size_t>(got);
