@@ -128,6 +128,12 @@ bool IsRest(const device::PodGrant& left, const device::PodGrant& granted) {
                                                      [](const auto& a, const auto& b) { return a.empty() || a == b; });
 }
 
+// What cannot be read was granted by no scheduler of ours, and HAMi's takes it for nothing.
+std::optional<device::Request> AskedBy(const device::Container& container, const device::NvidiaVendor& vendor) {
+  const auto request = vendor.ParseRequest(container);
+  return request ? *request : std::nullopt;
+}
+
 std::string Disagreement(const PodView& pod, const OriginInput& input) {
   if (!pod.allocated.empty() && !IsRest(pod.to_allocate, pod.allocated)) {
     return "what is to be given to it is not what it was granted";
@@ -136,7 +142,7 @@ std::string Disagreement(const PodView& pod, const OriginInput& input) {
   const device::PodGrant& grant = pod.allocated.empty() ? pod.to_allocate : pod.allocated;
   for (std::size_t row = 0; row < grant.size(); ++row) {
     if (grant[row].empty()) continue;
-    const auto request = row < pod.asks.size() ? vendor.ParseRequest(pod.asks[row]) : std::optional<device::Request>();
+    const auto request = row < pod.asks.size() ? AskedBy(pod.asks[row], vendor) : std::nullopt;
     const std::string who = "its container " + (row < pod.containers.size() ? pod.containers[row].name : "of no name");
     const std::size_t asked = request ? static_cast<std::size_t>(request->count) : 0;
     if (grant[row].size() != asked) {
@@ -184,7 +190,7 @@ device::NvidiaVendor VendorOf(const NodeSettings& settings) { return device::Nvi
 std::vector<int> CountsOf(const PodView& pod, const device::NvidiaVendor& vendor) {
   std::vector<int> counts;
   for (const device::Container& ask : pod.asks) {
-    const auto request = vendor.ParseRequest(ask);
+    const auto request = AskedBy(ask, vendor);
     counts.push_back(request ? request->count : 0);
   }
   return counts;

@@ -138,7 +138,7 @@ Exact PlainMiB(const Spelling& spelling, std::int64_t factor) {
   return spelling.binary ? *spelling.number / Exact(1 << 20) : *spelling.number * Exact(factor);
 }
 
-class Amounts : public testing::Test {
+class Amounts : public ::testing::Test {
  protected:
   static constexpr device::MiB kCard = 16384;
 
@@ -169,7 +169,7 @@ class Amounts : public testing::Test {
     if (zero) return;
     ++asked_;
     Placement placement;
-    if (!Evaluate(*node_, *plan, vendors_, {}, &placement).fits) return;
+    if (!Evaluate(*node_, *plan, vendors_, {}, nullptr, &placement).fits) return;
     ++placed_;
     ASSERT_EQ(placement.size(), 1U);
     ASSERT_EQ(Exact(placement[0].picks.size()), *count.number);
@@ -198,7 +198,9 @@ class Amounts : public testing::Test {
     const auto before = MakePlan(pod, vendors_, {});
     const Admission admission = Admit(document, {"hami-scheduler", true}, vendors_,
                                       [&](const auto& traits) { return quotas_.Rooms("default", traits); });
-    if (!before) ASSERT_FALSE(admission.allowed);
+    if (!before) {
+      ASSERT_FALSE(admission.allowed);
+    }
     for (const auto& operation : admission.patch) {
       const auto& change = operation.as_object();
       const std::string path = change.at("path").as_string().c_str();
@@ -209,7 +211,9 @@ class Amounts : public testing::Test {
     const auto after = MakePlan(pod, vendors_, {});
     ASSERT_TRUE(after);
     ASSERT_EQ(after->containers[0].asks.empty(), before->containers[0].asks.empty());
-    if (!after->empty()) ASSERT_EQ(after->containers[0].asks[0].request, before->containers[0].asks[0].request);
+    if (!after->empty()) {
+      ASSERT_EQ(after->containers[0].asks[0].request, before->containers[0].asks[0].request);
+    }
   }
 
   void Quota(Spellings& dice) {

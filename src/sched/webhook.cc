@@ -192,8 +192,9 @@ bool AsksForDevices(const json::value& pod, const device::Vendors& vendors) {
   const auto asks = [&](const json::value& item) {
     if (!item.is_object()) return false;
     json::object container = item.get_object();
+    device::Warnings unsaid;
     return std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
-      const Result<bool> used = vendor->Mutate(container, spec);
+      const Result<bool> used = vendor->Mutate(container, spec, unsaid);
       return !used || *used;
     });
   };

@@ -205,10 +205,6 @@ TEST_F(DeviceMapTest, GivenManyHandles_ThenNoneIsMistaken) {
 // What the map is built on.
 const Settings& settings() { return g_settings; }
 region::Attachment* attachment() { return &g_region; }
-const Settings& settings() {
-  static const Settings nothing{};
-  return nothing;
-}
 NvmlUse::NvmlUse() : open_(true) {}
 NvmlUse::~NvmlUse() = default;
 
