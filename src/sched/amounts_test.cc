@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/multiprecision/cpp_int.hpp>
 #include <cstdlib>
 #include <random>
@@ -138,7 +139,7 @@ Exact PlainMiB(const Spelling& spelling, std::int64_t factor) {
   return spelling.binary ? *spelling.number / Exact(1 << 20) : *spelling.number * Exact(factor);
 }
 
-class Amounts : public testing::Test {
+class Amounts : public ::testing::Test {
  protected:
   static constexpr device::MiB kCard = 16384;
 
