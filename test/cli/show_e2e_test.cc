@@ -83,7 +83,7 @@ TEST_F(Showing, GivenWatch_WhenInterrupted_ThenFramesAndStatusZero) {
 // hami ps --watch | head -1
 TEST_F(Showing, WatchWhoseReaderLeaves_ThenItEndsQuietly) {
   for (const char* output : {"table", "json"}) {
-    const std::string line = std::string(HAMI_PROGRAM) + " ps --watch --interval 0.05 --output " + output +
+    const std::string line = std::string(HAMI_PROGRAM) + " ps --watch --interval 0.1 --output " + output +
                              "; echo $? > " + folder_ + "/status";
     const Outcome outcome = Hami({"sim", "--", "sh", "-c", "(" + line + ") | head -1"});
     EXPECT_THAT(outcome.err, IsEmpty()) << output;

@@ -157,11 +157,21 @@ bool StillSays(const char* entry) {
   return now != nullptr && strcmp(now, equals + 1) == 0;
 }
 
+// A process that names another region now was made another container's by its parent, without an exec.
+bool NamesAnotherRegion(const Settings& environment, const char* entry) {
+  constexpr char kName[] = "CUDA_DEVICE_MEMORY_SHARED_CACHE=";
+  return (environment.says & kSaysRegion) != 0 && strncmp(entry, kName, sizeof kName - 1) == 0 && !StillSays(entry);
+}
+
 // A program may have written over it, to be called something else in `ps`: what is left has none of our names.
 void AsStarted(Settings* environment) {
   char* const text = ReadAll("/proc/self/environ");
   bool changed = false;
   for (char* entry = text; entry != nullptr && *entry != '\0'; entry += strlen(entry) + 1) {
+    if (NamesAnotherRegion(*environment, entry)) {
+      changed = false;
+      break;
+    }
     changed = changed || (IsSetting(entry) && !StillSays(entry));
   }
   if (changed) return KeepToText(environment, text);
