@@ -6,6 +6,7 @@
 
 deploy/images/runtime-packages against the libraries that the programs name (DT_NEEDED) and Debian's packages of them.
 """
+import functools
 import pathlib
 import re
 import subprocess
@@ -20,6 +21,7 @@ ALWAYS = {"libc6", "libgcc-s1", "libstdc++6"}
 BY_NAME = {"libgoogle-perftools4": "profiles of hami-scheduler"}
 
 
+@functools.cache
 def output(*words):
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
