@@ -54,6 +54,7 @@ constexpr KeyRule kTable[] = {
     {"hami-cpp/bind-ticket", kScheduler, kNode, "the pods whose Binding is about to be posted"},
     {"hami-cpp/room-made", kScheduler, kNode, "when room was last made"},
     {"hami-cpp/concurrent-allocate", kPlugin, kNode, "the plugin needs no lock"},
+    {"hami-cpp/plugin-alive", kPlugin, kNode, "when the plugin last said that it serves the node"},
     {"hami-cpp/gpu-health", kPlugin, kNode, "the state of each card"},
     // The lease of the schedulers.
     {"hami-cpp/binders", kScheduler, kLease, "who binds or wants to"},

@@ -165,13 +165,11 @@ class Generator {
                    {"env", [this, variable] { return List(variable); }},
                    {"securityContext", User()},
                    {"restartPolicy", Policy()},
-                   {"restartPolicyRules", [this] {
-                      return Any({"[]", "[]", "[]", "[]", "[]", "[]", "[7]"});
-                    }}});
+                   {"restartPolicyRules", [this] { return Pick(30) != 0 ? "[]" : "[7]"; }}});
   }
   // Mostly one that starts nothing anew.
   Make Policy() {
-    return [this] { return Pick(9) != 0 ? R"("Never")" : Any({R"("Always")", R"("\u004ever")", R"("")"}); };
+    return [this] { return Pick(30) != 0 ? R"("Never")" : Any({R"("Always")", R"("\u004ever")", R"("")"}); };
   }
   std::string Affinity() {
     const Make term = [this] {

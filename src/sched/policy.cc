@@ -53,7 +53,7 @@ int Compare(SortKey key, const CardRank& a, const CardRank& b) {
 bool SpreadsNodes(std::string_view policy) { return policy == "spread"; }
 
 bool KnownDevicePolicy(std::string_view policy) {
-  if (policy == "mutex" || policy == "topology-aware") return true;
+  if (policy == "mutex" || policy == "topology-aware" || policy == kFragmentation) return true;
   const std::vector<std::string> parts = base::Split(policy, ',');
   return std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
     const std::string_view word = base::Trim(part);

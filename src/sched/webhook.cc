@@ -71,7 +71,7 @@ void RemarkPolicies(const device::StringMap& annotations, device::Warnings& warn
     warnings.push_back(base::Concat({"annotation ", key, what}));
   };
   const std::string_view node = device::TextAt(annotations, device::kNodePolicy);
-  if (!node.empty() && node != "binpack" && node != "spread") {
+  if (!node.empty() && node != "binpack" && node != "spread" && node != kFragmentation) {
     say(device::kNodePolicy, base::Concat({" ", node, " is not known: binpack is taken"}));
   }
   const std::string_view card = device::TextAt(annotations, device::kDevicePolicy);

@@ -180,11 +180,12 @@ struct Reader {
                "written to spec.schedulerName by the webhook; also the source of our events");
     flags.Bool("force-overwrite-default-scheduler", options.overwrite_default_scheduler,
                "also take over pods that name default-scheduler");
-    flags.Text(
-        "node-scheduler-policy", "POLICY", options.node_policy,
-        "binpack: the fullest node that fits; spread: the emptiest. hami.io/node-scheduler-policy on a pod wins");
+    flags.Text("node-scheduler-policy", "POLICY", options.node_policy,
+               "binpack: the fullest node that fits; spread: the emptiest; fragmentation: the one where the pod costs "
+               "the pods "
+               "that usually come the least. hami.io/node-scheduler-policy on a pod wins");
     flags.Text("gpu-scheduler-policy", "POLICY", options.device_policy,
-               "binpack, spread, topology-aware, mutex, numa, or a chain like numa,binpack. "
+               "binpack, spread, fragmentation, topology-aware, mutex, numa, or a chain like numa,binpack. "
                "hami.io/gpu-scheduler-policy on a pod wins");
     flags.Custom(
         "node-label-selector", "KEY=VALUE,...", "",
@@ -309,12 +310,13 @@ bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> word
 // What works, and hardly as it was meant.
 void WarnOfOddities(Options& options) {
   const auto warn = [&](std::string_view text) { options.warnings.emplace_back(text); };
-  if (!IsOneOf(options.node_policy, {"binpack", "spread"})) {
-    warn("--node-scheduler-policy=" + options.node_policy + " is neither binpack nor spread, and means binpack");
+  if (!IsOneOf(options.node_policy, {"binpack", "spread", "fragmentation"})) {
+    warn("--node-scheduler-policy=" + options.node_policy +
+         " is neither binpack, spread nor fragmentation, and means binpack");
   }
   const std::vector<std::string> words = base::Split(options.device_policy, ',');
   for (const std::string& word : words) {
-    if (IsOneOf(base::Trim(word), {"binpack", "spread", "topology-aware", "mutex", "numa"})) continue;
+    if (IsOneOf(base::Trim(word), {"binpack", "spread", "topology-aware", "mutex", "numa", "fragmentation"})) continue;
     warn("--gpu-scheduler-policy: '" + word + "' is no policy, and " +
          (words.size() > 1 ? "is left out" : "means spread"));
   }
