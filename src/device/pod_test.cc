@@ -165,11 +165,11 @@ class Generator {
                    {"env", [this, variable] { return List(variable); }},
                    {"securityContext", User()},
                    {"restartPolicy", Policy()},
-                   {"restartPolicyRules", [this] { return Pick(30) != 0 ? "[]" : "[7]"; }}});
+                   {"restartPolicyRules", [this] { return Pick(100) != 0 ? "[]" : "[7]"; }}});
   }
   // Mostly one that starts nothing anew.
   Make Policy() {
-    return [this] { return Pick(30) != 0 ? R"("Never")" : Any({R"("Always")", R"("\u004ever")", R"("")"}); };
+    return [this] { return Pick(100) != 0 ? R"("Never")" : Any({R"("Always")", R"("\u004ever")", R"("")"}); };
   }
   std::string Affinity() {
     const Make term = [this] {
@@ -205,7 +205,7 @@ class Generator {
                     }}});
   }
   std::string Status() {
-    const Make ended = [this] { return Object({{"exitCode", [this] { return Any({"0", "0", "-0", "1"}); }}}); };
+    const Make ended = [this] { return Object({{"exitCode", [this] { return Any({"0", "0", "0", "0", "0", "0", "-0", "1"}); }}}); };
     const Make state = [this, ended] { return Object({{"terminated", ended}}); };
     const Make status = [this, state] { return Object({{"name", Name()}, {"state", state}}); };
     return Object({{"phase", AnyString()},

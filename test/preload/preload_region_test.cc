@@ -134,7 +134,7 @@ TEST_F(Preload, GivenADiskThatIsFull_ThenOneLineAndTheProgramRuns) {
 TEST_F(Preload, GivenADaemonThatClosedItsDescriptors_ThenNoLineGoesIntoItsFiles) {
   const Outcome outcome =
       Run({"daemon_closes_all", folder() + "/data"},
-          {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/folder/region"}, {"CUDA_DEVICE_SM_LIMIT", "lots"}});
+          {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/folder/region"}, {"CUDA_TASK_PRIORITY", "lots"}});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(Slurp(folder() + "/data"), "data");
 }

@@ -82,7 +82,7 @@ annotations:
 
 {{/* The admission policy that came with the chart (policy/ is a link to deploy/policy), for this release; or nothing. */}}
 {{- define "hami.policy" -}}
-{{- if and .Values.annotationPolicy.enabled (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+{{- if and (eq (include "hami.choose" (list . .Values.annotationPolicy.enabled true false)) "true") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
 {{- $writers := printf "system:serviceaccount:%s:%s-*" (include "hami.namespace" .) (include "hami.fullname" .) -}}
 {{- range $path, $_ := .Files.Glob "policy/*.yaml" }}
 ---
