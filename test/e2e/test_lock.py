@@ -52,14 +52,30 @@ def test_lock_of_a_pod_that_is_gone_is_taken_over(lab, card):
     assert lab.run("p", gpu=1, mem=1000) == ("a", ["A0"])
 
 
-def test_old_lock_is_taken_over(lab, card, actor):
-    """The owner lives and its plugin never answered: after five minutes others may go on."""
+@pytest.fixture
+def impatient(extender):
+    """A lock is old after ten seconds."""
+    usual = list(extender.program.argv)
+    others = [word for word in usual if not word.startswith("--node-lock-timeout")]
+    for argv in ([*others, "--node-lock-timeout=10s"], usual):
+        extender.program.stop(10)
+        extender.program.argv = argv
+        extender.start_again()
+        extender.wait()
+        if argv is not usual:
+            yield
+
+
+def test_old_lock_is_taken_over(lab, card, actor, impatient):
+    """The owner lives and its plugin never answered: others go on when the scheduler has seen the lock for that long."""
     actor.paused.add(lab.full("a"))
     lab.apply("p1", gpu=1, mem=1000)
     wait_for("p1 to be bound", lambda: lab.read("p1")["spec"].get("nodeName"))
-    lock(lab, "p1", age=301)
+    lock(lab, "p1", age=301)  # what another's clock says of it counts for nothing
+    began = time.monotonic()
     lab.apply("p2", gpu=1, mem=1000)
-    wait_for("p2 to be bound", lambda: lab.read("p2")["spec"].get("nodeName"))
+    wait_for("p2 to be bound", lambda: lab.read("p2")["spec"].get("nodeName"), 60)
+    assert time.monotonic() - began > 5
     assert of(lab.read_node("a"))[LOCK].endswith(f",{lab.name},p2")
     actor.resume(lab.full("a"))
     lab.placed("p2")
