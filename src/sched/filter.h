@@ -45,6 +45,8 @@ class Filter {
   // Among all registered nodes.
   Decision DecideAny(const device::Pod& pod, const FilterOptions& options);
 
+  // Fragmentation is a default: every pod is part of the workload, and CPU and memory of nodes matter.
+  bool learns() const { return learns_; }
   // A pod that runs already is part of the workload, too.
   void Learn(const device::Pod& pod);
   WorkloadBook& workload() { return workload_; }
@@ -75,7 +77,7 @@ class Filter {
   const device::Vendors& vendors_;
   PolicyDefaults defaults_;
   const HostBooks& hosts_;
-  const bool learns_;  // fragmentation is a default: every pod is part of the workload
+  const bool learns_;
   WorkloadBook workload_;
   // Most recently used first.
   std::list<Shape> shapes_;

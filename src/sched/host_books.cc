@@ -119,6 +119,11 @@ std::string HostBooks::Drop(std::string_view uid) {
   return name;
 }
 
+std::string HostBooks::NodeOf(std::string_view uid) const {
+  const auto found = pods_.find(uid);
+  return found == pods_.end() ? std::string() : *found->second.name;
+}
+
 HostRoom HostBooks::Room(std::string_view node) const {
   const auto found = nodes_.find(node);
   if (found == nodes_.end() || !found->second.known) return {};

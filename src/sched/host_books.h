@@ -46,6 +46,8 @@ class HostBooks {
   // Returns the node that the pod was on; empty: none.
   std::string Drop(std::string_view uid);
 
+  // Empty: none.
+  std::string NodeOf(std::string_view uid) const;
   HostRoom Room(std::string_view node) const;
   // The most that any node had so far.
   const HostAmounts& largest() const { return largest_; }

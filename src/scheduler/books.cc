@@ -73,6 +73,7 @@ bool State::PodSeen(const device::Pod& pod) {
   const bool bound = !pod.node_name.empty();
   // A pod that is bound does not come loose, and one that was placed here is bound by us or by nobody.
   if (!bound && !pod.terminated && known != nullptr && (known->own || known->bound)) return false;
+  if (filter.learns()) BookHost(pod);
 
   const bool known_before = known != nullptr;
   const bool unreadable_before = known_before && known->unreadable;
@@ -112,7 +113,22 @@ bool State::Book(const device::Pod& pod) {
   return ledger.UpsertPod(there, trust);
 }
 
+void State::BookHost(const device::Pod& pod) {
+  if (pod.terminated) return DropHost(pod.uid);
+  if (pod.node_name.empty()) return;
+  const std::string before = hosts.NodeOf(pod.uid);
+  if (!hosts.Use(pod.uid, pod.node_name, sched::HostRequest(pod))) return;
+  if (before.empty()) filter.Learn(pod);
+  if (!before.empty() && before != pod.node_name) ledger.HostChanged(before);
+  ledger.HostChanged(pod.node_name);
+}
+
+void State::DropHost(std::string_view uid) {
+  if (const std::string node = hosts.Drop(uid); !node.empty()) ledger.HostChanged(node);
+}
+
 void State::PodGone(std::string_view uid) {
+  DropHost(uid);
   borrowed_.erase(std::string(uid));
   if (const sched::PodRecord* known = ledger.FindPod(uid)) {
     const std::string& node = ledger.node(known->node).name();
@@ -180,6 +196,9 @@ bool State::NodeSeen(NodeView view, bool restored) {
   if (!restored && book.exists && Number(view.version) < Number(book.view.version)) return false;
   const bool looked_at = book.exists && book.looked_at == book.view.version && SameForRegistration(book.view, view);
   if (looked_at) book.looked_at = view.version;
+  if (filter.learns() && hosts.SetNode(view.name, sched::ReadHostAmounts(view.allocatable))) {
+    ledger.HostChanged(view.name);
+  }
   book.exists = true;
   book.view = std::move(view);
   return true;
@@ -201,6 +220,7 @@ bool State::KnowsNode(std::string_view name, std::string_view version) const {
 
 void State::NodeGone(std::string_view name) {
   ledger.RemoveNode(name);
+  hosts.RemoveNode(name);
   NodeBook* book = FindNode(name);
   if (book == nullptr) return;
   Changed(name);
@@ -246,6 +266,7 @@ sched::Decision State::Place(Candidate candidate, std::span<const std::string_vi
 }
 
 void State::Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds deadline) {
+  if (filter.learns()) hosts.Use(candidate.pod.uid, decision.node, sched::HostRequest(candidate.pod));
   ledger.Assume(candidate.pod, decision.node, decision.allocation, deadline);
   Pending& pending = pendings_[candidate.pod.uid];
   pending.candidate = std::move(candidate);
@@ -270,6 +291,7 @@ bool State::StillFits(std::string_view uid, device::UnixSeconds now) {
   if (pending->foreign == node.foreign) return record != nullptr;
   const std::string_view names[] = {name};
   ledger.Forget(uid);
+  DropHost(uid);
   sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
   if (decision.outcome != sched::Outcome::kPlaced) {
     RoomMade(name);
@@ -285,7 +307,7 @@ void State::Drop(std::string_view uid) {
     LeaveNode(uid, found->second.node);
     pendings_.erase(found);
   }
-  ledger.Forget(uid);
+  if (ledger.Forget(uid)) DropHost(uid);
 }
 
 void State::GiveUp(std::string_view uid) {
@@ -341,6 +363,7 @@ std::vector<std::string> State::Expire(device::UnixSeconds now) {
     const auto found = pendings_.find(uid);
     // A bind call at work holds its charge and ends by itself, and so does the question what became of one.
     if (found != pendings_.end() && found->second.stage == Pending::Stage::kPlaced) Drop(uid);
+    DropHost(uid);
   }
   std::erase_if(passed_, [&](const auto& pod) { return pod.second <= now; });
   std::erase_if(simulated_, [&](const auto& pod) { return pod.second <= now; });

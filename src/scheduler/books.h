@@ -92,7 +92,7 @@ class State {
   State(const device::Vendors& vendors, sched::PolicyDefaults defaults, device::UnixSeconds assume_seconds,
         JudgeClaim judge)
       : ledger(vendors, assume_seconds),
-        filter(ledger, vendors, std::move(defaults)),
+        filter(ledger, vendors, std::move(defaults), hosts),
         vendors_(vendors),
         assume_seconds_(assume_seconds),
         judge_(std::move(judge)) {}
@@ -161,6 +161,7 @@ class State {
   const auto& borrowed() const { return borrowed_; }
 
   sched::Ledger ledger;
+  sched::HostBooks hosts;  // empty unless fragmentation is a default
   sched::Filter filter;
 
  private:
@@ -180,6 +181,9 @@ class State {
   void ForgetPlaced(std::string_view uid);
   // The ledger's part of PodSeen.
   bool Book(const device::Pod& pod);
+  // What the pod requests of its node beside devices; and that it does so no more.
+  void BookHost(const device::Pod& pod);
+  void DropHost(std::string_view uid);
   // Takes the grants and annotations out of the decision.
   void Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds deadline);
 

@@ -33,7 +33,8 @@ device::LocalClock ClockOf(Time& time) { return {time.Now() / 1000, time.UtcOffs
 
 class PodFeed final : public kube::Handler {
  public:
-  explicit PodFeed(Books& books) : books_(books), booked_(books.vendors()) {}
+  explicit PodFeed(Books& books)
+      : books_(books), booked_(books.vendors(), books.Read([](const State& state) { return state.filter.learns(); })) {}
   PodFeed(const PodFeed&) = delete;
   PodFeed& operator=(const PodFeed&) = delete;
 
@@ -169,13 +170,14 @@ constexpr base::Part kNodeMembers[] = {{"metadata", kube::kMetadataMembers}, {"s
 
 const base::Parts kNodeParts = kNodeMembers;
 
-BookedPod::BookedPod(const device::Vendors& vendors)
+BookedPod::BookedPod(const device::Vendors& vendors, bool host)
     : annotations_{device::kAssignedNode, device::kAssignedTime,   device::kBindPhase,
                    device::kBindTime,     device::kMigAllocations, device::kGrantSeal} {
   for (const auto& vendor : vendors) {
     annotations_.emplace_back(vendor->allocated_annotation());
     for (const std::string_view resource : vendor->resources()) quantities_.push_back(resource);
   }
+  if (host) quantities_.insert(quantities_.end(), {"cpu", "memory"});
 }
 
 kube::ReadObject ReadPods(const device::PodFields& fields, device::PodObject& object) {
@@ -248,8 +250,9 @@ kube::Result<NodeView> ReadNode(const json::value& object, const device::Vendors
                                 const std::map<std::string, std::string>& selector) {
   const auto keep_annotation = [&](std::string_view key) { return OfInterest(key, vendors); };
   const auto keep_resource = [&](std::string_view key) {
-    return std::any_of(vendors.begin(), vendors.end(),
-                       [&](const auto& vendor) { return key == vendor->count_resource(); });
+    return key == "cpu" || key == "memory" || std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
+             return key == vendor->count_resource();
+           });
   };
   auto node = kube::ReadNode(object, keep_annotation, keep_resource);
   if (!node) return tl::unexpected(node.error());

@@ -31,7 +31,8 @@ struct CacheOptions {
 // roles and terms of its containers.
 class BookedPod {
  public:
-  explicit BookedPod(const device::Vendors& vendors);
+  // HOST: also what the pod requests of its node beside devices.
+  explicit BookedPod(const device::Vendors& vendors, bool host = false);
   device::PodFields fields() const { return {.annotations = annotations_, .quantities = quantities_}; }
 
  private:

@@ -111,13 +111,17 @@ def test_damaged_register_annotation_changes_no_node(lab):
     lab.annotate_node("a", {annotations.REGISTER: whole})  # the lab counts by it in the end
 
 
-def test_unreadable_grant_of_a_running_pod_closes_its_node(lab, extender):
-    """Nobody can know what that pod holds: better no placement than a wrong one. The log says which pod it is."""
+def test_unreadable_grant_of_a_running_pod_closes_its_node(lab, alive):
+    """A scheduler that starts cannot know what that pod holds: better no placement than a wrong one. The log says which
+    pod it is."""
     lab.node("a", [lab.card("A0")])
     lab.run("p1", gpu=1, mem=1000)
     lab.annotate_pod("p1", {annotations.ALLOCATED: "what is this;"})
+    alive.program.kill()
+    alive.start_again()
+    alive.wait()
     assert "node usage unavailable" in lab.refused("p2", gpu=1, mem=1000)
     blame = f"pod {lab.name}/p1: annotation {annotations.ALLOCATED}: pod annotation format error"
-    assert blame in extender.program.log.read_text()
+    assert blame in alive.program.log.read_text()
     lab.remove("p1")
     assert lab.placed("p2") == ("a", ["A0"])

@@ -53,7 +53,7 @@ def test_bytes_mean_the_same_without_the_webhook(lab, card):
 
 
 @pytest.mark.parametrize("text", ["20G", "2147483648", "2Ki"])
-def test_what_cannot_be_taken_never_binds_without_a_grant(lab, card, text):
+def test_unreadable_amount_never_binds(lab, card, text):
     unseen(lab, "p", gpu=1, mem=text)
     lab.event("p", "FilteringFailed", "container main: nvidia.com/gpumem")
     assert "nodeName" not in lab.read("p")["spec"]

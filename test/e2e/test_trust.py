@@ -181,11 +181,11 @@ def test_running_pod_gives_nothing_back(lab, card):
 
 
 def test_claim_counts_for_no_more_than_its_request(lab, card, alive):
-    lab.run("p", gpu=1, mem=4000)
+    lab.run("p", gpu=1, mem=4000, cores=30)
     lab.annotate_pod("p", {ALLOCATED: f"{lab.full('A0')},NVIDIA,16384,100:;"})
     alive.program.kill()
     alive.start_again()
-    lab.run("q", containers=[container(gpu=1, mem=12000)])
+    lab.run("q", containers=[container(gpu=1, mem=12000, cores=70)])
     lab.remove("p")
 
 

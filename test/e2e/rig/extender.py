@@ -67,28 +67,30 @@ def policy():
     return text.replace(delivered, repr(list(WRITERS)))
 
 
-def webhook(name, where, chosen, versions=("v1",), operations=("CREATE", "UPDATE")):
-    """The webhook as HAMi's chart registers it, except that it sees changes, too, and that a pod is refused when it does
-    not answer: the tests want to know. `chosen` selects namespaces and pods."""
+def webhook(name, where, chosen, versions=("v1",)):
+    """The webhook as the chart registers it, except that a new pod is refused when it does not answer: the tests want to
+    know. A change goes on without it. `chosen` selects namespaces and pods."""
+
+    def one(what, operation, failure):
+        return {
+            "name": what,
+            "admissionReviewVersions": list(versions),
+            "clientConfig": where,
+            "failurePolicy": failure,
+            "matchPolicy": "Equivalent",
+            "reinvocationPolicy": "Never",
+            "sideEffects": "None",
+            "timeoutSeconds": 10,
+            "namespaceSelector": NOT_IGNORED,
+            "objectSelector": chosen,
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": ["pods"]}],
+        }
+
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": name},
-        "webhooks": [
-            {
-                "name": "vgpu.hami.io",
-                "admissionReviewVersions": list(versions),
-                "clientConfig": where,
-                "failurePolicy": "Fail",
-                "matchPolicy": "Equivalent",
-                "reinvocationPolicy": "Never",
-                "sideEffects": "None",
-                "timeoutSeconds": 10,
-                "namespaceSelector": NOT_IGNORED,
-                "objectSelector": chosen,
-                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": list(operations), "resources": ["pods"]}],
-            }
-        ],
+        "webhooks": [one("vgpu.hami.io", "CREATE", "Fail"), one("changes.vgpu.hami.io", "UPDATE", "Ignore")],
     }
 
 
