@@ -21,7 +21,7 @@ class BooksHostTest : public ::testing::Test {
       NodeView view;
       view.name = name;
       view.version = "1";
-      view.allocatable = {{"cpu", "8"}, {"memory", "1Gi"}};
+      view.allocatable = {{"cpu", view.name == "a" ? "8" : "64"}, {"memory", "1Gi"}};
       state_.NodeSeen(view);
       state_.CardsSeen(state_.NodeAt(name), 0, st::Cards(name, 2));
     }
@@ -73,7 +73,7 @@ TEST_F(BooksHostTest, APodIsNotPutWhereItLeavesCardsWithoutCpu) {
   filler.node_name = "a";
   state_.PodSeen(filler);
   state_.filter.workload().Fix({{{0, {1, 4000, device::kPercentUnset, 0}}, {}, {2000, 0}, 1}});
-  // Six of a's CPUs would leave two cards without any; on b two stay.
+  // Six of a's CPUs would leave its cards without any; b has more CPUs than its cards have room for such pods.
   EXPECT_EQ(Place(PodOf("p", "6")).node, "b");
 }
 
