@@ -205,7 +205,9 @@ class Generator {
                     }}});
   }
   std::string Status() {
-    const Make ended = [this] { return Object({{"exitCode", [this] { return Any({"0", "0", "0", "0", "0", "0", "-0", "1"}); }}}); };
+    const Make ended = [this] {
+      return Object({{"exitCode", [this] { return Any({"0", "0", "0", "0", "0", "0", "-0", "1"}); }}});
+    };
     const Make state = [this, ended] { return Object({{"terminated", ended}}); };
     const Make status = [this, state] { return Object({{"name", Name()}, {"state", state}}); };
     return Object({{"phase", AnyString()},

@@ -242,8 +242,9 @@ TEST(SchedulerOptions, WhatCanNotWorkIsRefusedWithItsRemedy) {
 
 // As in HAMi a word that is no policy means the default; it is hardly what was meant.
 TEST(SchedulerOptions, WhatIsHardlyMeantStartsWithAWarning) {
-  EXPECT_THAT(Good({"--node-scheduler-policy=binpak"}).warnings,
-              ElementsAre("--node-scheduler-policy=binpak is neither binpack, spread nor fragmentation, and means binpack"));
+  EXPECT_THAT(
+      Good({"--node-scheduler-policy=binpak"}).warnings,
+      ElementsAre("--node-scheduler-policy=binpak is neither binpack, spread nor fragmentation, and means binpack"));
   EXPECT_THAT(Good({"--gpu-scheduler-policy=topology"}).warnings,
               ElementsAre("--gpu-scheduler-policy: 'topology' is no policy, and means spread"));
   EXPECT_THAT(Good({"--gpu-scheduler-policy=numa, binpac"}).warnings,
