@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "device/annotations.h"
+#include "sched/policy.h"
 #include "sched/testing/samples.h"
 
 namespace hami::sched {
@@ -119,11 +121,48 @@ void NoFit(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 
+// The same two by fragmentation, with as many classes of requests as the policy goes by. Against EveryName and
+// NewShape.
+device::Pod ByFragmentation(device::Pod pod) {
+  pod.annotations[device::kNodePolicy] = pod.annotations[device::kDevicePolicy] = kFragmentation;
+  return pod;
+}
+
+void LearnManyClasses(Cluster& cluster) {
+  for (int i = 0; i < 2000; ++i) {
+    device::Container container = Wants(1, 1000 * (1 + i % 20), i % 4 * 25);
+    container.requests["cpu"] = std::to_string(1 + i % 7);
+    cluster.filter.Learn(PodOf("uid-learnt" + std::to_string(i), container));
+  }
+}
+
+void EveryNameByFragmentation(benchmark::State& state) {
+  Cluster& cluster = At(static_cast<int>(state.range(0)));
+  LearnManyClasses(cluster);
+  Run(state, cluster,
+      [&](const device::Pod& pod) { return cluster.filter.Decide(ByFragmentation(pod), cluster.views, {kNow}); });
+  state.counters["classes"] = static_cast<double>(cluster.filter.workload().Current().classes.size());
+}
+
+void NewShapeByFragmentation(benchmark::State& state) {
+  Cluster& cluster = At(static_cast<int>(state.range(0)));
+  LearnManyClasses(cluster);
+  device::MiB memory = 1000;
+  for (auto _ : state) {
+    const device::Pod pod = ByFragmentation(PodOf("uid-new", Wants(1, ++memory)));
+    benchmark::DoNotOptimize(cluster.filter.DecideAny(pod, {kNow}));
+    if (memory > 3000) memory = 1000;
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+
 BENCHMARK(AllNodes)->Arg(100)->Arg(1000)->Arg(5000);
 BENCHMARK(EveryName)->Arg(100)->Arg(1000)->Arg(5000);
 BENCHMARK(EveryNameExplained)->Arg(5000);
 BENCHMARK(NewShape)->Arg(100)->Arg(5000);
 BENCHMARK(NoFit)->Arg(5000);
+BENCHMARK(EveryNameByFragmentation)->Arg(100)->Arg(5000);
+BENCHMARK(NewShapeByFragmentation)->Arg(100)->Arg(5000);
 
 }  // namespace
 }  // namespace hami::sched
