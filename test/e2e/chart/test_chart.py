@@ -27,9 +27,9 @@ def guest(release, name, *command, limits):
             "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
             "volumes": [{"name": "simgpu", "hostPath": {"path": str(release.machine), "type": "Directory"}}],
             "containers": [{
-                "name": "c", "image": node.GUEST, "imagePullPolicy": "Never", "command": ["visible", *command],
+                "name": "c", "image": node.GUEST, "imagePullPolicy": "Never", "command": list(command),
                 "env": [{"name": "SIMGPU_STATE", "value": "/simgpu/state"}, {"name": "SIMGPU_QUIET", "value": "1"},
-                        {"name": "SIMGPU_PID_OFFSET", "value": "100000"}],
+                        {"name": "SIMGPU_CONTAINER", "value": "1"}, {"name": "SIMGPU_PID_OFFSET", "value": "100000"}],
                 "volumeMounts": [{"name": "simgpu", "mountPath": "/simgpu"}],
                 "resources": {"limits": limits},
             }],
