@@ -49,6 +49,7 @@ class Server::Impl {
   }
 
   Status Open();
+  void Drain(Duration span);
   void Stop(Duration grace);
   std::uint16_t port() const { return port_; }
   const ServerShared& shared() const { return shared_; }
@@ -332,6 +333,12 @@ void Server::Impl::Serve(Connection connection) {
   open_.fetch_sub(1);
 }
 
+void Server::Impl::Drain(Duration span) {
+  constexpr auto kLook = std::chrono::milliseconds(20);
+  shared_.draining = true;
+  for (const Deadline end = After(span); open_.load() > 0 && Clock::now() < end;) std::this_thread::sleep_for(kLook);
+}
+
 void Server::Impl::Stop(Duration grace) {
   {
     const std::scoped_lock lock(mutex_);
@@ -377,6 +384,7 @@ Result<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Hand
 }
 
 std::uint16_t Server::port() const { return impl_->port(); }
+void Server::Drain(Duration span) { impl_->Drain(span); }
 void Server::Stop(Duration grace) { impl_->Stop(grace); }
 
 Server::Counters Server::counters() const {

@@ -197,7 +197,7 @@ ServerConnection::Turn ServerConnection::ServeRequest() {
   } else {
     request.body = {};  // whoever reads the answer finds its room
     share_.GiveBack();
-    keep_alive = keep_alive && !shared_.stopping.cancelled();
+    keep_alive = keep_alive && !shared_.draining.load() && !shared_.stopping.cancelled();
     keep_alive = Answer(response, request.method == "HEAD", http_1_0, keep_alive);
   }
   return keep_alive ? Turn::kServed : Turn::kOver;

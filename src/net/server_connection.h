@@ -25,6 +25,7 @@ struct ServerShared {
   std::unique_ptr<ReloadingContext> tls;  // null: plain
   Canceller stopping;                     // no new requests
   Canceller cutting;                      // no new bytes either
+  std::atomic<bool> draining = false;     // a connection ends with its answer
   std::atomic<std::uint64_t> connections = 0;
   std::atomic<std::uint64_t> requests = 0;
   std::atomic<std::uint64_t> refused = 0;

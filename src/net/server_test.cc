@@ -364,6 +364,24 @@ TEST(Server, GivenAClientThatHungUpWhenTheHandlerLooksThenTheRequestIsAbandoned)
   EXPECT_TRUE(noticed.get_future().get());
 }
 
+// A client that keeps its connection hears with the next answer that it ends; nothing is cut.
+TEST(ServerStop, DrainEndsConnectionsWithTheirAnswers) {
+  const auto server = StartServer(Echo);
+  const auto kept = ClientOf(*server);
+  ASSERT_TRUE(kept->Send(Post("before")));
+  const auto began = std::chrono::steady_clock::now();
+  auto drained = std::async(std::launch::async, [&] { server->Drain(20s); });
+  std::this_thread::sleep_for(50ms);
+  const auto answer = kept->Send(Post("while"));
+  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_NE(answer->headers.Find("connection"), nullptr);
+  EXPECT_EQ(*answer->headers.Find("connection"), "close");
+  const auto late = ClientOf(*server)->Send(Post("late"));
+  ASSERT_TRUE(late) << "new connections are served until the stop";
+  drained.get();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 15s) << "it waits for connections, not for its time";
+}
+
 TEST(ServerStop, GivenARequestInFlightWhenStoppedThenItIsAnsweredFirst) {
   std::latch begun(1);
   std::promise<void> go_on;

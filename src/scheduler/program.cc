@@ -41,6 +41,9 @@ constexpr std::uint64_t kMetricsBodyBytes = 4U << 10U;
 constexpr std::size_t kMainConnections = 1024;
 constexpr std::size_t kOtherDescriptors = 64;  // files, watches, epoll sets
 constexpr auto kFinishTime = std::chrono::seconds(15);
+// The API server keeps connections, and sends no admission a second time that was cut off under way. Those in use end
+// within this time, as each answer ends its connection.
+constexpr auto kDrainTime = std::chrono::seconds(1);
 constexpr auto kLastEventsTime = std::chrono::seconds(2);
 
 // A file for several vendors starts this program unchanged; whoever has their devices should know.
@@ -333,7 +336,10 @@ void Program::Parts::Stop() {
   std::thread patience([this] {
     if (!ended_.SleepUntil(net::After(kFinishTime))) give_up_.Cancel();
   });
-  if (main_server_) main_server_->Stop(kFinishTime);
+  if (main_server_) {
+    main_server_->Drain(kDrainTime);
+    main_server_->Stop(kFinishTime);
+  }
   enough_.Cancel();
   if (keeping_.joinable()) keeping_.join();
   if (leasing_.joinable()) leasing_.join();

@@ -71,13 +71,21 @@ def test_the_manifests_pass_a_server_side_dry_run(helm):
 def test_helm_install_brings_every_program_up_as_pods(release):
     release.install(release.values())
     release.wait_for_gpus()
-    ready = {}
-    for pod in release.pods():
-        if pod["status"]["phase"] == "Running":
+
+    def ready():
+        """How many pods of each component have all their containers ready."""
+        counts = {}
+        for pod in release.pods():
+            if pod["status"]["phase"] != "Running":
+                continue
+            statuses = pod["status"]["containerStatuses"]
+            assert all(one["restartCount"] == 0 for one in statuses), pod
             component = pod["metadata"]["labels"]["app.kubernetes.io/component"]
-            assert all(one["ready"] and one["restartCount"] == 0 for one in pod["status"]["containerStatuses"]), pod
-            ready[component] = ready.get(component, 0) + 1
-    assert ready == {"hami-scheduler": 2, "hami-device-plugin": 1, "hami-monitor": 1}
+            counts[component] = counts.get(component, 0) + all(one["ready"] for one in statuses)
+        return counts
+
+    wanted = {"hami-scheduler": 2, "hami-device-plugin": 1, "hami-monitor": 1}
+    wait_for("every program to be ready", lambda: ready() == wanted, 30)
     assert len(annotations.cards(release.node.read())) == CARDS
 
 
