@@ -56,8 +56,8 @@ class Server {
 
   std::uint16_t port() const;
 
-  // From now on every answer ends its connection, new ones included, so that a client that keeps connections sends nothing
-  // into one that Stop is about to cut. Returns when no connection is left, after SPAN at the latest.
+  // From now on every answer ends its connection, new ones included, so that a client that keeps connections sends
+  // nothing into one that Stop is about to cut. Returns when no connection is left, after SPAN at the latest.
   void Drain(Duration span);
 
   // Refuses new connections, ends streams, lets requests in flight finish for GRACE; then cuts the connections. Returns
