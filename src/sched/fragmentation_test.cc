@@ -168,7 +168,6 @@ TEST(FragmentationPolicyTest, CardsBehindAFullCpuAreNotMadeMore) {
 
 TEST(FragmentationPolicyTest, APodMayChooseThePolicyByAnnotation) {
   Decider decider;
-  const Filter other(decider.ledger, decider.vendors, {});
   device::Pod pod = testing::PodOf("p", testing::Wants(1, 4000));
   pod.annotations["hami.io/node-scheduler-policy"] = "fragmentation";
   const auto plan = MakePlan(pod, decider.vendors, {});
