@@ -243,6 +243,12 @@ TEST(TakePod, GivenAnyTextThenAPodIsWhatAParserMakesOfIt) {
   EXPECT_GT(best_effort, 1000);
 }
 
+TEST(TakePod, GivenNoObjectThenAPodIsWhatAParserMakesOfIt) {
+  for (const char* text : {"3", R"("a%")", "[]", "null", "true", "{}", R"({"spec":3})", R"({"spec":[]})", ""}) {
+    EXPECT_TRUE(testing::ReadAlike(text)) << text;
+  }
+}
+
 TEST(TakePod, GivenDeepTextsThenTheSameDepthIsTooDeep) {
   for (std::size_t depth = 55; depth < 70; ++depth) {
     for (const std::string& begin : {std::string(R"({"metadata":{"x":)"), std::string(R"({"spec":{"containers":[)")}) {

@@ -164,8 +164,9 @@ inline PodTraits ReadTraits(const json::object* spec, const json::object* status
 inline PodObject FromDocument(const json::value& document) {
   PodObject out;
   const json::object* object = document.if_object();
-  if (object == nullptr) return out;
   Pod& pod = out.pod;
+  pod.traits = ReadTraits(nullptr, nullptr);
+  if (object == nullptr) return out;
   if (const json::object* metadata = Object(*object, "metadata")) {
     pod.ns = GetString(*metadata, "namespace").value_or("");
     pod.name = GetString(*metadata, "name").value_or("");
