@@ -33,7 +33,8 @@ ALLOWED = {
     "plugin": ["nvml", "kube", "device", "region"],
     "monitor": ["nvml", "kube", "device", "region"],
     "cert": ["kube"],
-    "cli": ["region", "nvml", "device", "sched", "simcluster", "cert"],
+    "upgrade": ["kube"],
+    "cli": ["region", "nvml", "device", "sched", "simcluster", "cert", "upgrade"],
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
     "simgpu/image": ["simgpu"],

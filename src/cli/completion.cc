@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "cert/command.h"
 #include "cli/options.h"
+#include "upgrade/command.h"
 
 namespace hami::cli {
 namespace {
@@ -153,6 +154,7 @@ std::string Bash(const std::vector<Command>& commands) {
     }
     out +=
         "    " + Quoted(command.name) + ")\n      words=" + Quoted(words) + " takes=" + Quoted(takes) + " files=yes\n";
+    if (command.name == "upgrade") out += "      seconds='scheduler node'\n";
     if (const auto second = SecondWords(commands, command.name); !second.empty()) {
       out += "      seconds=" + Quoted(Joined(second, " ")) + "\n";
     }
@@ -251,6 +253,11 @@ std::string HelpJson(std::string_view command) {
   if (command == "cert") {
     const auto answer = cert::ParseOptions({"--help=json"});
     const auto* message = std::get_if<cert::Message>(&answer);
+    return message == nullptr ? "" : message->text;
+  }
+  if (command == "upgrade") {
+    const auto answer = upgrade::ParseOptions({"--help=json"});
+    const auto* message = std::get_if<upgrade::Message>(&answer);
     return message == nullptr ? "" : message->text;
   }
   std::vector<std::string> words = base::Split(command, ' ');

@@ -66,6 +66,7 @@ TEST_F(Completion, GivenACommand_WhenBashCompletes_ThenItsFlagsAndTheirValues) {
   EXPECT_THAT(Offered({"hami", "config", "check", "--fo"}), ElementsAre("--for"));
   EXPECT_THAT(Offered({"hami", "cert", "--renew"}), ElementsAre("--renew-before"));
   EXPECT_THAT(Offered({"hami", "completion", "z"}), ElementsAre("zsh"));
+  EXPECT_THAT(Offered({"hami", "upgrade", "sch"}), ElementsAre("scheduler"));
 }
 
 TEST_F(Completion, GivenTheDashes_WhenBashCompletes_ThenTheOtherProgramsWords) {

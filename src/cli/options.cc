@@ -479,6 +479,7 @@ std::span<const CommandName> CommandNames() {
       {"sim cluster", "replay a list of pods under several placement policies"},
       {"config check", "what programs would do with a device-config.yaml"},
       {"cert", "keep the certificate of hami-scheduler's webhook"},
+      {"upgrade", "take a cluster over from HAMi, and give it back"},
       {"completion", "completion of these commands for bash, zsh or fish"},
   };
   return kNames;
