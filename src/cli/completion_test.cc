@@ -77,7 +77,7 @@ TEST_F(Completion, GivenTheDashes_WhenBashCompletes_ThenTheOtherProgramsWords) {
 // A command that is added and describes no flags would be completed as if it had none.
 TEST_F(Completion, GivenEveryCommand_ThenItDescribesItself) {
   for (const CommandName& command : CommandNames()) {
-    EXPECT_THAT(HelpJson(command.name), HasSubstr("\"program\": \"hami " + std::string(command.name) + "\""))
+    EXPECT_THAT(HelpOf(command.name, "json"), HasSubstr("\"program\": \"hami " + std::string(command.name) + "\""))
         << command.name;
     EXPECT_FALSE(command.summary.empty());
   }
