@@ -6,7 +6,7 @@
 
 In every *.md of the tree: relative links, with their anchors; `make TARGET` and tools/SCRIPT; files and folders named in
 `backticks` under src/, simgpu/, test/, tools/ and cmake/. In docs/design/architecture.md: each folder that holds sources has a
-row in its table. Every command under tools/ answers --help, from any folder, and does nothing else then.
+row in its table. A translation (README.zh.md) has the headings, commands and links of its original. Every command under tools/ answers --help, from any folder, and does nothing else then.
 Exit status: 0 all of it is there, 1 it is not.
 """
 
@@ -74,6 +74,28 @@ def unnamed_folders(root):
             yield f"no row for {folder}/"
 
 
+# What a translation leaves as it is, in order: the ranks of headings, commands without their comments, links, words in backticks.
+def frame(text):
+    ranks = re.findall(r"^(#+) ", text, re.M)
+    commands = [line.split("  #")[0].strip() for line in text.splitlines() if line.startswith("    ")]
+    links = [link for link in LINK.findall(text) if not re.fullmatch(r"README(\.\w+)?\.md", link)]
+    return {"headings": ranks, "commands": commands, "links": sorted(links), "words": sorted(re.findall(r"`([^`]+)`", text))}
+
+
+def untrue_translations(root):
+    for path in sorted(root.glob("*.*.md")):
+        original = root / f"{path.name.split('.')[0]}.md"
+        if not original.exists():
+            yield f"{path.name}: translates nothing"
+            continue
+        theirs, ours = frame(original.read_text()), frame(path.read_text())
+        for kind, wanted in theirs.items():
+            lacks = [one for one in wanted if ours[kind].count(one) < wanted.count(one)]
+            more = [one for one in ours[kind] if wanted.count(one) < ours[kind].count(one)]
+            if lacks or more or (kind in ("headings", "commands") and wanted != ours[kind]):
+                yield f"{path.name}: {kind} differ from {original.name}: lacks {lacks[:3]}, has beside {more[:3]}"
+
+
 def mute_commands(root):
     for path in sorted((root / "tools").glob("*")):
         if path.suffix or not path.is_file():
@@ -90,7 +112,7 @@ def check(root):
         where = path.relative_to(root)
         found += [f"{where}: {what}" for what in (*bad_links(path, text), *bad_names(root, text))]
     found += [f"docs/design/architecture.md: {what}" for what in unnamed_folders(root)]
-    return found + list(mute_commands(root))
+    return found + list(untrue_translations(root)) + list(mute_commands(root))
 
 
 def main(arguments):

@@ -48,6 +48,18 @@ class DocsCheckTest(unittest.TestCase):
         self.write("src/net/x.cc", "")
         self.assertEqual(docs_check.check(self.root), ["docs/design/architecture.md: no row for src/net/"])
 
+    def test_given_a_translation_out_of_step_then_it_is_named(self):
+        self.write("README.md", "# A\n\n    tools/go --x    # why\n\n[a](docs/design/architecture.md)\n")
+        self.write("README.zh.md", "# B\n\n    tools/go --x    # 为什么\n\n[b](docs/design/architecture.md) [en](README.md)\n")
+        self.assertEqual(docs_check.check(self.root), [])
+        for kind, text in (
+            ("headings", "# B\n\n## C\n\n    tools/go --x\n\n[b](docs/design/architecture.md)\n"),
+            ("commands", "# B\n\n    tools/go --y    # why\n\n[b](docs/design/architecture.md)\n"),
+            ("links", "# B\n\n    tools/go --x\n"),
+        ):
+            self.write("README.zh.md", text)
+            self.assertEqual([line.split(" differ")[0] for line in docs_check.check(self.root)], [f"README.zh.md: {kind}"])
+
     def test_given_a_command_without_help_then_it_is_named(self):
         for script in ("#!/bin/sh\nexit 1\n", "#!/bin/sh\necho building\n"):
             self.write("tools/go", script)

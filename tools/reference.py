@@ -25,7 +25,7 @@ HEAD = "<!-- Written by tools/reference.py from the programs; a change here is l
 READ = re.compile(r'\b(?:getenv|get|[eE]nvironment|Variable|ProcessEnvironment|SaysYes|ReadPerDevice|require)\(\s*"([A-Za-z_]\w+)"')
 NAMED = re.compile(r'"((?:HAMI|SIMGPU|CUDA|NVIDIA|GPU|LIBCUDA|ACTIVE)_[A-Z_]*[A-Z])"')
 NO_VARIABLES = {"CUDA_SUCCESS", "CUDA_ERROR", "NVIDIA_GPU"}
-EVENT = re.compile(r'(?:\{(?:true|false),|kWarning,|kNormal,|Warn\([^"\n]*?,|MarkFailed\([^"\n]*?,|return \{(?:true|false),)\s*"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"')
+EVENT = re.compile(r'(?:\{(?:true|false),|kWarning,|kNormal,|Warn\([^"\n]*?,|MarkFailed\([^"\n]*?,|return \{(?:true|false),)\s*"([A-Z][a-z]+(?:[A-Z][a-z]+)*)"')
 TEXT = r'((?:"(?:[^"\\]|\\.)*"\s*)+)'
 METRIC = re.compile(
     r'"((?:hami_|Host|Device|vGPU|GPU|node[A-Z]|Quota|Mig)\w+)"\s*,\s*(?:(?:base::)?(?:Exposition::)?(?:Type::)?k(Gauge|Counter|Histogram)\s*,\s*)?' + TEXT

@@ -82,6 +82,7 @@ constexpr EventRow kEvents[] = {
     {"AllocateFailed", "Warning", "pod", "hami-device-plugin", "why the container was not given its share"},
     {"GrantMismatch", "Warning", "pod", "hami-device-plugin",
      "the annotations say something else than what the container was given"},
+    {"Resized", "Normal", "pod", "hami-monitor", "the limits that a container has now"},
     {"ResizeRefused", "Warning", "pod", "hami-monitor", "hami-cpp/resize cannot be applied, and why"},
     {"GpuUnhealthy", "Warning", "node", "hami-device-plugin", "a GPU is not given out any more, and why"},
     {"GpuCordoned", "Warning", "node", "hami-device-plugin", "hami.io/device-cordon takes a GPU out of use"},
