@@ -83,7 +83,7 @@ TEST_F(Routes, WrongMethodsAndPathsSayWhatIsRight) {
   EXPECT_EQ(method.status, 405);
   EXPECT_EQ(*method.headers.Find("Allow"), "POST");
   EXPECT_EQ(*main_(Ask("DELETE", "/healthz")).headers.Find("Allow"), "GET");
-  EXPECT_EQ(main_(Ask("POST", "/prioritize", "x")).status, 404);
+  EXPECT_EQ(main_(Ask("POST", "/refit", "x")).status, 404);
   EXPECT_THAT(main_(Ask("GET", "/")).body, HasSubstr("/webhook"));
 }
 
