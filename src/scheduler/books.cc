@@ -235,7 +235,7 @@ void State::CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards
 }
 
 sched::Decision State::Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
-                             bool explain) {
+                             bool explain, std::size_t offer) {
   const device::Pod& pod = candidate.pod;
   if (pod.uid.empty()) return Refuse("the pod has no uid");
   const Pending* pending = FindPending(pod.uid);
@@ -249,7 +249,8 @@ sched::Decision State::Place(Candidate candidate, std::span<const std::string_vi
   simulated_.erase(pod.uid);
   const std::string before = known == nullptr ? std::string() : ledger.node(known->node).name();
   Drop(pod.uid);
-  sched::Decision decision = filter.Decide(pod, names, {now, explain});
+  sched::Decision decision =
+      filter.Decide(pod, names, {now, explain, candidate.group ? std::min<std::size_t>(offer, 1) : offer});
   // What it had, and does not get again, is room for those who were refused before it.
   if (known != nullptr && (decision.outcome != sched::Outcome::kPlaced || decision.node != before)) RoomMade(before);
   if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
@@ -266,7 +267,25 @@ void State::Keep(Candidate candidate, sched::Decision& decision, device::UnixSec
   pending.node = decision.node;
   pending.allocation = std::move(decision.allocation);
   pending.annotations = std::move(decision.annotations);
+  pending.offered = decision.offered;
   pending.foreign = NodeAt(decision.node).foreign;
+}
+
+bool State::MoveTo(std::string_view uid, const std::string& node, device::UnixSeconds now) {
+  Pending* pending = FindPending(uid);
+  if (pending == nullptr) return false;
+  const std::string before = pending->node;
+  ledger.Forget(uid);
+  DropHost(uid);
+  const std::string_view names[] = {node};
+  sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
+  RoomMade(before);
+  if (decision.outcome != sched::Outcome::kPlaced) {
+    pendings_.erase(pendings_.find(uid));
+    return false;
+  }
+  Keep(std::move(pending->candidate), decision, now + assume_seconds_);
+  return true;
 }
 
 void State::BindBegins(Pending& pending) {

@@ -47,6 +47,8 @@ struct Pending {
   std::string node;
   device::Allocation allocation;
   Changes annotations;
+  // Where else kube-scheduler may bind it, the node itself included, best first; empty: nowhere.
+  std::vector<sched::NodeScore> offered;
   std::uint64_t foreign = 0;  // the node's, when this was decided
   Stage stage = Stage::kPlaced;
 };
@@ -113,9 +115,14 @@ class State {
   void CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards);
 
   // Decides where the pod goes and charges it. What is to be written for a pod that was placed is in its Pending, and
-  // no more in the decision.
+  // no more in the decision. OFFER: so many nodes kube-scheduler may choose from (MoveTo). The pod is charged on the
+  // best of them, where it will mostly go. A member of a group may wait for the others before it is bound, for longer
+  // than others may be kept from two nodes: it is offered the one where it is charged.
   sched::Decision Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
-                        bool explain);
+                        bool explain, std::size_t offer = 0);
+  // kube-scheduler chose NODE of those that the pod was offered: decided there, and charged there and no more where it
+  // was. False: there is no room any more, and the pod holds nothing.
+  bool MoveTo(std::string_view uid, const std::string& node, device::UnixSeconds now);
   // A bind call is at work on the pod: until that ends, or it is known how it ended, the charge stays.
   void BindBegins(Pending& pending);
   // Whether what was decided for a pod that is being bound can still be had. Where the node has changed by other hands

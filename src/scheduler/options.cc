@@ -134,6 +134,12 @@ Status TakeUsers(std::vector<std::string>& out, const std::string& text) {
   return {};
 }
 
+Status TakeMode(bool& prioritize, const std::string& text) {
+  if (text != "filter" && text != "prioritize") return Fail("'" + text + "' is not filter or prioritize");
+  prioritize = text == "prioritize";
+  return {};
+}
+
 Status TakeQps(double& out, const std::string& text) {
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -188,6 +194,13 @@ struct Reader {
     flags.Text("gpu-scheduler-policy", "POLICY", options.device_policy,
                "binpack, spread, fragmentation, topology-aware, mutex, numa, or a chain like numa,binpack. "
                "hami.io/gpu-scheduler-policy on a pod wins");
+    flags.Custom(
+        "extender-mode", "MODE", "filter",
+        [this](const std::string& text) { return TakeMode(options.prioritize, text); },
+        "filter: /filter names the one node where the pod goes, as HAMi does; prioritize: it names those that fit, 100 "
+        "at "
+        "most, and kube-scheduler chooses by its own scores and those of /prioritize, with prioritizeVerb: prioritize "
+        "and a weight in its configuration");
     flags.Custom(
         "node-label-selector", "KEY=VALUE,...", "",
         [this](const std::string& text) { return TakeSelector(options.node_selector, text); },

@@ -33,6 +33,7 @@ struct Options {
   std::string device_policy = "spread";
   std::map<std::string, std::string> node_selector;
   std::string device_config_file;
+  bool prioritize = false;  // kube-scheduler chooses among the nodes that fit
   bool overwrite_default_scheduler = true;
   std::vector<std::string> trusted_writers;  // user names; a * at the end stands for anything
   std::string grant_key_file;                // empty: grants are not sealed

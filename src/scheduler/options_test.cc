@@ -56,6 +56,13 @@ TEST(SchedulerOptions, DefaultsAreThoseOfHami) {
   EXPECT_THAT(options.warnings, IsEmpty());
 }
 
+TEST(SchedulerOptions, KubeSchedulerChoosesWhereItIsTold) {
+  EXPECT_FALSE(Good({}).prioritize);
+  EXPECT_FALSE(Good({"--extender-mode=filter"}).prioritize);
+  EXPECT_TRUE(Good({"--extender-mode=prioritize"}).prioritize);
+  EXPECT_THAT(Refused({"--extender-mode=both"}), HasSubstr("'both' is not filter or prioritize"));
+}
+
 TEST(SchedulerOptions, WritersAreTheServiceAccountsOfTheChartUnlessNamed) {
   EXPECT_THAT(Good({}).trusted_writers, ElementsAre("system:serviceaccount:kube-system:hami-*"));
   EXPECT_THAT(Good({}, {{"POD_NAMESPACE", "gpu"}}).trusted_writers, ElementsAre("system:serviceaccount:gpu:hami-*"));

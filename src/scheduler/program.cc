@@ -159,7 +159,8 @@ class Program::Parts {
         binder_(books_, api_, time_, lease_, Recording(), BinderOptionsFor(options, writer_, keys_.get())),
         keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
         cache_(*client_, books_, registration_, time_, {.node_selector = options.node_selector}),
-        extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); }),
+        extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); },
+                  {.offer_nodes = options.prioritize ? kOfferedNodes : 0}),
         reviews_(books_, {options.scheduler_name, options.overwrite_default_scheduler},
                  sched::Writers(options.trusted_writers)),
         metrics_({[this](const auto& use) { books_.Read([&](const State& state) { use(state.ledger); }); },
@@ -273,6 +274,7 @@ Endpoints Program::Parts::MakeEndpoints() {
     metrics_.ObserveFilter(SecondsSince(begin));
     return reply;
   };
+  endpoints.prioritize = [this](std::string_view body) { return extender_.Prioritize(body); };
   endpoints.bind = [this](std::string_view body, const Abandoned& abandoned) {
     const net::Deadline begin = net::Clock::now();
     Reply reply = extender_.Bind(body, abandoned);
