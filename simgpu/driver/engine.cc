@@ -352,6 +352,7 @@ CUresult WaitStream(Stream& s) {
     }
     sched->WaitSeq(s, s.submitted);
   }
+  SpendHost(kWakeNanos);
   return AfterWait(*s.ctx);
 }
 
