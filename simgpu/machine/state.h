@@ -15,7 +15,7 @@
 namespace simgpu {
 
 inline constexpr std::uint64_t kStateMagic = 0x3175'7067'6d69'7301;
-inline constexpr std::uint32_t kStateVersion = 3;
+inline constexpr std::uint32_t kStateVersion = 4;
 inline constexpr int kMaxShared = 4096;
 inline constexpr int kMaxFaults = 64;
 inline constexpr int kEventRing = 256;
