@@ -193,17 +193,6 @@ Result<std::optional<std::string>> LoadIfThere(const std::string& path) {
 
 }  // namespace
 
-const char* ModeName(OperatingMode mode) {
-  switch (mode) {
-    case OperatingMode::kMig:
-      return "mig";
-    case OperatingMode::kMps:
-      return "mps";
-    default:
-      return "hami-core";
-  }
-}
-
 device::NvidiaConfig HamisNames() {
   device::NvidiaConfig names;
   names.count_resource = "nvidia.com/gpu";

@@ -14,14 +14,11 @@
 
 #include "base/result.h"
 #include "device/config.h"
+#include "plugin/mode.h"
 #include "plugin/node_selector.h"
 #include "plugin/options.h"
 
 namespace hami::plugin {
-
-enum class OperatingMode { kHamiCore, kMig, kMps };
-// As it is registered: "hami-core", "mig", "mps".
-const char* ModeName(OperatingMode mode);
 
 // GPUs that this node keeps for itself.
 struct Exclusion {
