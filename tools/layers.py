@@ -30,10 +30,11 @@ ALLOWED = {
     "simcluster": ["sched"],
     "scheduler": ["kube", "sched"],
     "nvml": ["abi", "base"],
-    "plugin": ["nvml", "kube", "device", "region"],
+    "mps": ["base", "region"],
+    "plugin": ["nvml", "kube", "device", "region", "mps"],
     "monitor": ["nvml", "kube", "device", "region"],
     "cert": ["kube"],
-    "cli": ["region", "nvml", "device", "sched", "simcluster", "cert"],
+    "cli": ["region", "nvml", "mps", "device", "sched", "simcluster", "cert"],
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
     "simgpu/image": ["simgpu"],
