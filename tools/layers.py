@@ -38,8 +38,9 @@ ALLOWED = {
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
     "simgpu/image": ["simgpu"],
+    "simgpu/mps": ["simgpu"],
     "simgpu/nvml": ["abi", "simgpu/machine", "simgpu/image"],
-    "simgpu/driver": ["abi", "simgpu/machine", "simgpu/image"],
+    "simgpu/driver": ["abi", "simgpu/machine", "simgpu/image", "simgpu/mps"],
 }
 
 # Whose tests, fuzzers, benchmarks need more than their source may have.

@@ -8,6 +8,9 @@
 // their demand are runnable and take turns: round robin, one quantum each, an exhausted one yields at once. Intervals
 // remember which stretch of v was which stretch of wall time, so every process computes exact time stamps for itself.
 //
+// Clients of MPS do not take turns as long as their percentages fit beside each other: each gets a lane, which is a
+// partition of its own. A client for which there is no room any more shares the lane with the fewest others.
+//
 // Invariants: v never exceeds the demand; wall time and v never go back; within a partition intervals never overlap.
 // The caller holds the device's arbiter lock around every function but TryRaise. Refuses: a context beyond
 // kMaxContexts.
@@ -20,8 +23,10 @@
 namespace simgpu {
 
 inline constexpr int kMaxContexts = 1024;  // of one device, all processes
-inline constexpr int kPartitions = 9;      // 0: the whole device; 1 + n: GPU instance n, which has SMs of its own
-inline constexpr int kIntervals = 128;     // remembered stretches of one context
+inline constexpr int kFirstLane = 9;       // 0: the whole device; 1 + n: GPU instance n, which has SMs of its own
+inline constexpr int kLanes = 60;          // of MPS clients, which run beside each other
+inline constexpr int kPartitions = kFirstLane + kLanes;
+inline constexpr int kIntervals = 128;  // remembered stretches of one context
 inline constexpr std::int64_t kDefaultQuantum = 2'000'000;
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
@@ -39,6 +44,7 @@ struct ArbiterContext {
   std::int32_t owner;        // process slot
   std::uint16_t next, prev;  // rotation, while runnable
   std::uint8_t used, runnable, partition;
+  std::uint8_t percent;  // of the SMs, of an MPS client
 };
 
 struct ArbiterPartition {
@@ -63,6 +69,8 @@ struct ArbiterState {
 
   // A new context with v = 0 and no work; -1 when the table is full.
   int Attach(std::int32_t owner, int partition);
+  // The same for an MPS client with PERCENT of the SMs; all contexts of an owner are in one lane.
+  int AttachBeside(std::int32_t owner, int percent);
   void Detach(int ctx);
   // Everything a dead process had. Call it when a process is reaped.
   void RemoveOwner(std::int32_t owner);
@@ -95,6 +103,7 @@ struct ArbiterState {
 
  private:
   std::int64_t Quantum() const { return quantum_ns > 0 ? quantum_ns : kDefaultQuantum; }
+  int LaneFor(std::int32_t owner, int percent) const;
   void Link(int ctx);
   void Unlink(int ctx);
   void MarkChanged(int ctx) { changed[ctx / 64] |= std::uint64_t{1} << (ctx % 64); }
