@@ -30,15 +30,17 @@ ALLOWED = {
     "simcluster": ["sched"],
     "scheduler": ["kube", "sched"],
     "nvml": ["abi", "base"],
-    "plugin": ["nvml", "kube", "device", "region"],
+    "mps": ["base", "region"],
+    "plugin": ["nvml", "kube", "device", "region", "mps"],
     "monitor": ["nvml", "kube", "device", "region"],
     "cert": ["kube"],
-    "cli": ["region", "nvml", "device", "sched", "simcluster", "cert"],
+    "cli": ["region", "nvml", "mps", "device", "sched", "simcluster", "cert"],
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
     "simgpu/image": ["simgpu"],
+    "simgpu/mps": ["simgpu"],
     "simgpu/nvml": ["abi", "simgpu/machine", "simgpu/image"],
-    "simgpu/driver": ["abi", "simgpu/machine", "simgpu/image"],
+    "simgpu/driver": ["abi", "simgpu/machine", "simgpu/image", "simgpu/mps"],
 }
 
 # Whose tests, fuzzers, benchmarks need more than their source may have.
