@@ -82,6 +82,7 @@ std::string Extender::Place(FilterBody& body) {
       [&](State& state) { return state.Place(std::move(*body.pod), body.names, time_.Now() / 1000, explain); });
   Count(decision);
   for (const sched::Event& event : EventsOf(decision, options_.event_nodes)) record_({ns, name, uid}, event);
+  if (options_.decided) options_.decided({ns, name, uid}, decision);
   FilterResult result;
   switch (decision.outcome) {
     case sched::Outcome::kNotOurs:

@@ -23,6 +23,8 @@ struct ExtenderOptions {
   std::size_t explain_nodes = 100;
   // The API's limit of a message is 1024 bytes; a longer list of nodes is cut.
   std::size_t event_nodes = 40;
+  // Told of each decision, after it was made and without the books' mutex.
+  std::function<void(const PodName& pod, const sched::Decision& decision)> decided{};
 };
 
 struct FilterBody;
