@@ -49,6 +49,9 @@ class Page(unittest.TestCase):
         cls.tab.close()
 
     def setUp(self):
+        # The page before asks a server that has gone.
+        self.tab.send("Page.navigate", url="about:blank")
+        self.tab.wait("location.href === 'about:blank'")
         self.tab.emulate()
         self.tab.events.clear()
 
@@ -82,7 +85,7 @@ class Page(unittest.TestCase):
     def test_a_large_cluster_is_there_within_a_second(self):
         stage = self.stage(1000, 8)
         best = None
-        for _ in range(3):
+        for _ in range(5):  # others may use the machine
             self.tab.send("Page.navigate", url="about:blank")
             self.tab.open(stage.url)
             # From the start of the navigation to the first frame with the cluster in it.
@@ -214,8 +217,8 @@ class Page(unittest.TestCase):
         stage.do("pod node-1 0 <img/src=x/onerror=window.hit=1> 10")
         self.tab.open(f"{stage.url}?x#view=waiting&node=node-1&card=0")
         self.unfold()
+        self.tab.wait("document.getElementById('detail').innerText.includes('<img/src')")
         self.assertIn("<script>window.hit=1</script>", self.tab.run("document.getElementById('panel').innerText"))
-        self.assertIn("<img/src", self.tab.run("document.getElementById('detail').innerText"))
         self.assertEqual(self.tab.run("document.querySelectorAll('img, main b b, main script').length"), 0)
         self.assertIsNone(self.tab.run("window.hit"))
         asked = [e["params"]["request"]["url"] for e in self.tab.events if e["method"] == "Network.requestWillBeSent"]
