@@ -83,6 +83,7 @@ std::string Extender::Place(FilterBody& body) {
   });
   Count(decision);
   for (const sched::Event& event : EventsOf(decision, options_.event_nodes)) record_({ns, name, uid}, event);
+  if (options_.decided) options_.decided({ns, name, uid}, decision);
   FilterResult result;
   switch (decision.outcome) {
     case sched::Outcome::kNotOurs:

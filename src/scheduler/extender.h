@@ -25,6 +25,8 @@ struct ExtenderOptions {
   std::size_t event_nodes = 40;
   // So many nodes are named to kube-scheduler, which chooses. 0: HAMi's way, the one where the pod goes.
   std::size_t offer_nodes = 0;
+  // Told of each decision, after it was made and without the books' mutex.
+  std::function<void(const PodName& pod, const sched::Decision& decision)> decided{};
 };
 
 // Of --extender-mode=prioritize. kube-scheduler scores each of them by all its plugins, for every pod.

@@ -150,14 +150,18 @@ Status TakeQps(double& out, const std::string& text) {
   return {};
 }
 
+enum class PageAuth { kAuto, kNone, kToken };
+
 struct Reader {
   Options options;
+  PageAuth page_auth = PageAuth::kAuto;
   FlagSet flags;
   bool lock_timeout_given = false;
   bool trusted_writers_given = false;
 
   Reader() {
     AddServing();
+    AddPage();
     AddDeciding();
     AddTrusting();
     AddKubernetes();
@@ -177,6 +181,25 @@ struct Reader {
     flags.Bool("profiling", options.profiling,
                "answer /debug/pprof/ beside /filter, for `go tool pprof .../debug/pprof/profile`. Needs gperftools' "
                "libprofiler.so.0");
+  }
+
+  void AddPage() {
+    flags.Group("The page");
+    flags.Custom(
+        "page-bind-address", "HOST:PORT", "127.0.0.1:9396",
+        [this](const std::string& text) -> Status {
+          options.page_given = true;
+          options.page.reset();
+          if (text.empty()) return {};
+          return base::TakeParsed(options.page, base::ParseHostPort)(text);
+        },
+        "where people look at the cluster with a browser, and `hami cluster --server` reads it; read-only. Empty: "
+        "nowhere. Beyond the loopback it has the certificate of --cert_file, where one is given");
+    flags.Custom("page-auth", "auto|none|token", "auto",
+                 base::TakeChoice<PageAuth>(
+                     page_auth, {{"auto", PageAuth::kAuto}, {"none", PageAuth::kNone}, {"token", PageAuth::kToken}}),
+                 "token: readers bring a bearer token whose user may get the nonResourceURL /v1/state, as the API "
+                 "server is asked by TokenReview and SubjectAccessReview; auto: token beyond the loopback, none on it");
   }
 
   void AddDeciding() {
@@ -339,6 +362,18 @@ void WarnOfOddities(Options& options) {
   }
 }
 
+void SettlePage(PageAuth auth, Options& options) {
+  if (!options.page) return;
+  const bool loopback = IsLoopback(*options.page);
+  options.page_tokens = auth == PageAuth::kToken || (auth == PageAuth::kAuto && !loopback);
+  if (loopback) return;
+  if (!options.page_tokens) {
+    options.warnings.emplace_back("--page-auth=none: whatever reaches the page's port reads who runs what");
+  } else if (options.cert_file.empty()) {
+    options.warnings.emplace_back("--page-bind-address without --cert_file: readers' tokens travel in plain text");
+  }
+}
+
 // An explicit flag wins over the environment, which wins over the default.
 Status ReadEnvironment(const Environment& environment, Options& options, bool lock_timeout_given) {
   options.pod_name = environment("POD_NAME").value_or("");
@@ -353,6 +388,10 @@ Status ReadEnvironment(const Environment& environment, Options& options, bool lo
 }
 
 }  // namespace
+
+bool IsLoopback(const base::HostPort& address) {
+  return address.host == "localhost" || address.host == "::1" || address.host.starts_with("127.");
+}
 
 std::string VersionLine() { return base::VersionOf("hami-scheduler"); }
 
@@ -380,6 +419,7 @@ std::variant<Options, Message> ParseOptions(const std::vector<std::string>& argu
   }
   if (!good) return Mistake(good.error());
   reader.options.warnings = std::move(parsed->warnings);
+  SettlePage(reader.page_auth, reader.options);
   for (std::string& warning : base::LogFileWarnings(*parsed, reader.options.log_files)) {
     reader.options.warnings.push_back(std::move(warning));
   }

@@ -277,5 +277,22 @@ TEST(SchedulerOptions, VersionAndHelpEndWellWithoutAnyOtherFlag) {
   }
 }
 
+TEST(PageFlags, OnTheLoopbackNobodyIsAskedAndBeyondItEveryReader) {
+  const Options standard = Good({});
+  ASSERT_TRUE(standard.page);
+  EXPECT_EQ(standard.page->host, "127.0.0.1");
+  EXPECT_FALSE(standard.page_given);
+  EXPECT_FALSE(standard.page_tokens);
+  const Options open = Good({"--page-bind-address=:9396"});
+  EXPECT_TRUE(open.page_given);
+  EXPECT_TRUE(open.page_tokens);
+  EXPECT_THAT(open.warnings, testing::Contains(HasSubstr("plain text")));
+  EXPECT_TRUE(Good({"--page-auth=token"}).page_tokens);
+  const Options none = Good({"--page-bind-address=0.0.0.0:1", "--page-auth=none"});
+  EXPECT_FALSE(none.page_tokens);
+  EXPECT_THAT(none.warnings, testing::Contains(HasSubstr("who runs what")));
+  EXPECT_FALSE(Good({"--page-bind-address="}).page);
+}
+
 }  // namespace
 }  // namespace hami::scheduler
