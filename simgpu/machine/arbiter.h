@@ -56,7 +56,7 @@ struct ArbiterContext {
   std::uint16_t next, prev;  // rotation, while runnable
   std::uint8_t used, runnable, partition;
   std::uint8_t interrupted;  // its last turn ended by time
-  std::uint8_t percent;  // of the SMs, of an MPS client
+  std::uint8_t percent;      // of the SMs, of an MPS client
 };
 
 struct ArbiterPartition {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of the page's document as JSON text (docs/page.md has its members). Whatever a name holds, the text stays
+// The parts of the page's document as JSON text (docs/operate/page.md has its members). Whatever a name holds, the text stays
 // JSON. Nothing in it grows older by itself: the same state is the same text.
 
 #pragma once
