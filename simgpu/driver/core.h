@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "abi/cuda_abi.h"
+#include "simgpu/driver/host_cost.h"
 #include "simgpu/machine/machine.h"
 
 namespace simgpu {
@@ -85,7 +86,9 @@ inline CUresult Enter(const char* function) {
 }
 
 // The first statement of an exported function: SIMGPU_ENTER(cuMemAlloc_v2);
-#define SIMGPU_ENTER(function) \
+#define SIMGPU_ENTER(function)                                                               \
+  static constexpr ::simgpu::HostNanos simgpu_host_nanos = ::simgpu::HostNanosOf(#function); \
+  const ::simgpu::CallTime simgpu_host_call(simgpu_host_nanos);                              \
   if (const CUresult simgpu_entered = ::simgpu::Enter(#function); simgpu_entered != 0) return simgpu_entered
 
 // Returns the error of an expression that is a CUresult, if it is one.

@@ -65,6 +65,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t size) {
   SIMGPU_TRY(NeedContext(&ctx));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIMGPU_TRY(CheckUnsafeCall());
+  if (size > (std::size_t{2} << 20)) SpendHost(static_cast<std::int64_t>(size >> 20) * kAllocNanosPerMiB);
   return AllocDevice(*ctx, size, MemKind::kDevice, out);
 }
 

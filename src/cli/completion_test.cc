@@ -39,7 +39,7 @@ class Completion : public testing::Test {
     std::string script = "source " + path + "; COMP_WORDS=(";
     for (const std::string& word : words) script += " " + (word.empty() ? std::string("''") : base::ShellQuote(word));
     script += "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _hami; printf '%s\\n' \"${COMPREPLY[@]}\"";
-    const auto done = base::RunCommand({{"bash", "--norc", "-c", script}, {}});
+    const auto done = base::RunCommand({{"bash", "--norc", "-c", script}, {}, {}});
     EXPECT_TRUE(done) << done.error().message;
     EXPECT_EQ(done->err, "");
     std::vector<std::string> lines;
@@ -85,7 +85,7 @@ TEST_F(Completion, GivenEveryCommand_ThenItDescribesItself) {
 
 TEST_F(Completion, GivenZshAndFish_WhenTheyReadTheirs_ThenTheyUnderstandIt) {
   for (const char* shell : {"zsh", "fish"}) {
-    const auto done = base::RunCommand({{shell, "-n", FileWith(shell)}, {}});
+    const auto done = base::RunCommand({{shell, "-n", FileWith(shell)}, {}, {}});
     if (!done) continue;  // not installed here; tools/setup --check installs both
     EXPECT_EQ(done->status, 0) << shell << ": " << done->err;
   }

@@ -316,6 +316,14 @@ void CardKeeper::SeeNode(const Labels& labels, const device::StringMap& annotati
   core_->Settle();
 }
 
+void CardKeeper::UseMode(OperatingMode mode) {
+  const std::scoped_lock lock(core_->mutex);
+  core_->state.UseMode(mode);
+  core_->look_now = true;  // GPUs that are divided say so
+  core_->changed.notify_all();
+  core_->Settle();
+}
+
 void CardKeeper::AllowConcurrentAllocate(bool allowed) {
   const std::scoped_lock lock(core_->mutex);
   core_->concurrent = allowed;

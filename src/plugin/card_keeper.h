@@ -60,6 +60,8 @@ class CardKeeper {
 
   // From the registrar's watch.
   void SeeNode(const Labels& labels, const device::StringMap& annotations);
+  // The mode that is in force from now on.
+  void UseMode(OperatingMode mode);
   // Whether several pods at once are safe here; part of the registration.
   void AllowConcurrentAllocate(bool allowed);
 

@@ -160,6 +160,7 @@ Cards NodeState::MakeCards() const {
   Cards cards;
   cards.ready = ready();
   cards.settings = SettingsFor(config_, node_, labels_);
+  cards.settings.mode = mode_.value_or(cards.settings.mode);
   std::vector<nvml::Device> devices;
   Troubles troubles = book_.Current();
   for (const auto& [uuid, known] : known_) {
