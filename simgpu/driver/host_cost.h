@@ -33,7 +33,7 @@ inline constexpr HostCost kHostCosts[] = {
 };
 inline constexpr HostNanos kEventRecordTimed = {800, 500};
 inline constexpr HostNanos kEventRecordUntimed = {150, 0};
-inline constexpr std::int64_t kWakeNanos = 1650;          // of a wait, from the end of the work to the caller
+inline constexpr std::int64_t kWakeNanos = 1650;         // of a wait, from the end of the work to the caller
 inline constexpr std::int64_t kAllocNanosPerMiB = 1285;  // beyond what small blocks cost
 inline constexpr std::int64_t kInitNanos = 100'000'000;
 inline constexpr std::int64_t kContextNanos = 100'000'000;
