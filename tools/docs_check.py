@@ -5,7 +5,7 @@
     docs_check.py [ROOT]
 
 In every *.md of the tree: relative links, with their anchors; `make TARGET` and tools/SCRIPT; files and folders named in
-`backticks` under src/, simgpu/, test/, tools/ and cmake/. In docs/architecture.md: each folder that holds sources has a
+`backticks` under src/, simgpu/, test/, tools/ and cmake/. In docs/design/architecture.md: each folder that holds sources has a
 row in its table. Every command under tools/ answers --help, from any folder, and does nothing else then.
 Exit status: 0 all of it is there, 1 it is not.
 """
@@ -63,7 +63,7 @@ def bad_names(root, text):
 
 
 def unnamed_folders(root):
-    architecture = root / "docs/architecture.md"
+    architecture = root / "docs/design/architecture.md"
     if not architecture.exists():
         return
     rows = "\n".join(line.split("|")[1] for line in architecture.read_text().splitlines() if line.startswith("| `"))
@@ -89,7 +89,7 @@ def check(root):
         text = path.read_text()
         where = path.relative_to(root)
         found += [f"{where}: {what}" for what in (*bad_links(path, text), *bad_names(root, text))]
-    found += [f"docs/architecture.md: {what}" for what in unnamed_folders(root)]
+    found += [f"docs/design/architecture.md: {what}" for what in unnamed_folders(root)]
     return found + list(mute_commands(root))
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when an #include in src/ or simgpu/ breaks the rule of who may look at whom (docs/architecture.md).
+"""Fails when an #include in src/ or simgpu/ breaks the rule of who may look at whom (docs/design/architecture.md).
 
     layers.py [ROOT]
 

@@ -98,7 +98,7 @@ class State {
         judge_(std::move(judge)) {}
 
   // What the API server tells. True: the pod is from now on one whose grant nobody can read, which closes its node.
-  bool PodSeen(const device::Pod& pod);
+  bool PodSeen(const device::Pod& pod, device::UnixSeconds now);
   void PodGone(std::string_view uid);
   // Read past the watch, which may not have come that far.
   void PodBorrowed(const device::Pod& pod, device::UnixSeconds now);
@@ -176,7 +176,7 @@ class State {
   void Changed(std::string_view node);
   // Of a node that does not exist nothing is kept but what bind calls and plugins are at work on.
   void DropIfGone(std::string_view node);
-  void NoteInFlight(const device::Pod& pod, const sched::PodRecord& record);
+  void NoteInFlight(const device::Pod& pod, const sched::PodRecord& record, device::UnixSeconds now);
   void ForgetInFlight(std::string_view uid, std::string_view node);
   void ForgetPlaced(std::string_view uid);
   // The ledger's part of PodSeen.

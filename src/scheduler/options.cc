@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/build_info.h"
+#include "base/help_page.h"
 #include "base/strings.h"
 
 namespace hami::scheduler {
@@ -385,7 +386,10 @@ std::variant<Options, Message> ParseOptions(const std::vector<std::string>& argu
   Reader reader;
   auto parsed = reader.flags.Parse(arguments);
   if (!parsed) return Mistake(parsed.error());
-  if (parsed->help) return Message{kOverview + reader.flags.Help() + kEpilogue, 0};
+  if (parsed->help) {
+    const base::HelpPage page{"hami-scheduler", 8, "places pods that ask for shares of GPUs", kOverview, kEpilogue};
+    return Message{base::Render(page, reader.flags, parsed->form, base::kBuildInfo), 0};
+  }
   if (!parsed->words.empty() && parsed->words.front() == "version") {
     if (parsed->words.size() == 1) return Message{VersionLine() + "\n", 0};
     return Mistake({"'" + parsed->words[1] + "' is one word too many", "`version` stands alone"});
