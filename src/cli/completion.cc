@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "cert/command.h"
 #include "cli/options.h"
+#include "upgrade/command.h"
 
 namespace hami::cli {
 namespace {
@@ -41,7 +42,7 @@ std::vector<Command> AllCommands() {
   std::vector<Command> all;
   for (const CommandName& known : CommandNames()) {
     Command& command = all.emplace_back(Command{std::string(known.name), std::string(known.summary), {}});
-    const auto described = base::ParseJson(HelpJson(known.name));
+    const auto described = base::ParseJson(HelpOf(known.name, "json"));
     if (!described || !described->is_object()) continue;
     const base::json::array* flags = base::GetArray(described->as_object(), "flags");
     if (flags == nullptr) continue;
@@ -153,6 +154,7 @@ std::string Bash(const std::vector<Command>& commands) {
     }
     out +=
         "    " + Quoted(command.name) + ")\n      words=" + Quoted(words) + " takes=" + Quoted(takes) + " files=yes\n";
+    if (command.name == "upgrade") out += "      seconds='scheduler node'\n";
     if (const auto second = SecondWords(commands, command.name); !second.empty()) {
       out += "      seconds=" + Quoted(Joined(second, " ")) + "\n";
     }
@@ -247,14 +249,20 @@ std::string Fish(const std::vector<Command>& commands) {
 
 }  // namespace
 
-std::string HelpJson(std::string_view command) {
+std::string HelpOf(std::string_view command, std::string_view form) {
+  const std::string flag = base::Concat({"--help=", form});
   if (command == "cert") {
-    const auto answer = cert::ParseOptions({"--help=json"});
+    const auto answer = cert::ParseOptions({flag});
     const auto* message = std::get_if<cert::Message>(&answer);
     return message == nullptr ? "" : message->text;
   }
+  if (command == "upgrade") {
+    const auto answer = upgrade::ParseOptions({flag});
+    const auto* message = std::get_if<upgrade::Message>(&answer);
+    return message == nullptr ? "" : message->text;
+  }
   std::vector<std::string> words = base::Split(command, ' ');
-  words.emplace_back("--help=json");
+  words.push_back(flag);
   const Options answer = ParseOptions(words);
   const auto* message = std::get_if<Message>(&answer);
   return message == nullptr ? "" : message->text;

@@ -15,7 +15,7 @@ namespace hami::cli {
 // Refuses shells other than bash, zsh and fish.
 base::Result<std::string> CompletionScript(const std::string& shell);
 
-// The `--help=json` of COMMAND, as `hami help` knows it ("sim cluster").
-std::string HelpJson(std::string_view command);
+// `hami COMMAND --help=FORM`, whichever part of the program has COMMAND ("sim cluster", "cert").
+std::string HelpOf(std::string_view command, std::string_view form);
 
 }  // namespace hami::cli

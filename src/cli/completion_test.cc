@@ -66,6 +66,7 @@ TEST_F(Completion, GivenACommand_WhenBashCompletes_ThenItsFlagsAndTheirValues) {
   EXPECT_THAT(Offered({"hami", "config", "check", "--fo"}), ElementsAre("--for"));
   EXPECT_THAT(Offered({"hami", "cert", "--renew"}), ElementsAre("--renew-before"));
   EXPECT_THAT(Offered({"hami", "completion", "z"}), ElementsAre("zsh"));
+  EXPECT_THAT(Offered({"hami", "upgrade", "sch"}), ElementsAre("scheduler"));
 }
 
 TEST_F(Completion, GivenTheDashes_WhenBashCompletes_ThenTheOtherProgramsWords) {
@@ -76,7 +77,7 @@ TEST_F(Completion, GivenTheDashes_WhenBashCompletes_ThenTheOtherProgramsWords) {
 // A command that is added and describes no flags would be completed as if it had none.
 TEST_F(Completion, GivenEveryCommand_ThenItDescribesItself) {
   for (const CommandName& command : CommandNames()) {
-    EXPECT_THAT(HelpJson(command.name), HasSubstr("\"program\": \"hami " + std::string(command.name) + "\""))
+    EXPECT_THAT(HelpOf(command.name, "json"), HasSubstr("\"program\": \"hami " + std::string(command.name) + "\""))
         << command.name;
     EXPECT_FALSE(command.summary.empty());
   }

@@ -459,7 +459,7 @@ Message NoCommand(const std::string& word) {
   std::vector<std::string> candidates;
   if (option) candidates = {"--help", "--version"};
   if (!option) {
-    for (const Entry& entry : kEntries) candidates.emplace_back(entry.name);
+    for (const CommandName& command : CommandNames()) candidates.emplace_back(command.name);
   }
   const auto near = base::Nearest(word.substr(0, word.find('=')), candidates);
   return Mistake(nullptr, {std::string("unknown ") + (option ? "option" : "command") + " '" + word + "'" +
@@ -479,6 +479,7 @@ std::span<const CommandName> CommandNames() {
       {"sim cluster", "replay a list of pods under several placement policies"},
       {"config check", "what programs would do with a device-config.yaml"},
       {"cert", "keep the certificate of hami-scheduler's webhook"},
+      {"upgrade", "take a cluster over from HAMi, and give it back"},
       {"completion", "completion of these commands for bash, zsh or fish"},
   };
   return kNames;
@@ -487,6 +488,9 @@ std::span<const CommandName> CommandNames() {
 Options ParseOptions(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments.front() == "help") {  // as people ask other programs
     std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
+    if (asked == std::vector<std::string>{"cert"} || asked == std::vector<std::string>{"upgrade"}) {
+      return Message{HelpOf(asked.front(), "text"), 0};
+    }
     asked.emplace_back("--help");
     return ParseOptions(asked);
   }
