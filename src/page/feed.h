@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The JSON document of the page (docs/operate/page.md), and its history: each snapshot that differs from the one before raises
-// the revision, and a reader that names the revision it has is told what changed since. Keeps the text of every node,
-// what became of the cards' health, and which nodes went, all bounded. A revision of another start, or from before
-// what is kept, is answered with everything. Thread-safe.
+// The JSON document of the page (docs/operate/page.md), and its history: each snapshot that differs from the one before
+// raises the revision, and a reader that names the revision it has is told what changed since. Keeps the text of every
+// node, what became of the cards' health, and which nodes went, all bounded. A revision of another start, or from
+// before what is kept, is answered with everything. Thread-safe.
 
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of the page's document as JSON text (docs/operate/page.md has its members). Whatever a name holds, the text stays
-// JSON. Nothing in it grows older by itself: the same state is the same text.
+// The parts of the page's document as JSON text (docs/operate/page.md has its members). Whatever a name holds, the text
+// stays JSON. Nothing in it grows older by itself: the same state is the same text.
 
 #pragma once
 
