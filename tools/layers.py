@@ -35,6 +35,7 @@ ALLOWED = {
     "plugin": ["nvml", "kube", "device", "region", "mps"],
     "monitor": ["nvml", "kube", "device", "region"],
     "cert": ["kube"],
+    "upgrade": ["kube"],
     "cli": ["region", "nvml", "mps", "device", "sched", "simcluster", "cert", "upgrade"],
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
