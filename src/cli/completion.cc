@@ -9,7 +9,9 @@
 #include "base/json.h"
 #include "base/strings.h"
 #include "cert/command.h"
+#include "cli/doctor.h"
 #include "cli/options.h"
+#include "cluster/command.h"
 
 namespace hami::cli {
 namespace {
@@ -251,6 +253,16 @@ std::string HelpJson(std::string_view command) {
   if (command == "cert") {
     const auto answer = cert::ParseOptions({"--help=json"});
     const auto* message = std::get_if<cert::Message>(&answer);
+    return message == nullptr ? "" : message->text;
+  }
+  if (command == "cluster") {
+    const auto answer = cluster::ParseOptions({"--help=json"});
+    const auto* message = std::get_if<cluster::Message>(&answer);
+    return message == nullptr ? "" : message->text;
+  }
+  if (command == "doctor") {
+    const auto answer = ParseDoctor({"--help=json"});
+    const auto* message = std::get_if<Message>(&answer);
     return message == nullptr ? "" : message->text;
   }
   std::vector<std::string> words = base::Split(command, ' ');

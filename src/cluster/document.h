@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The document of the page (docs/operate/page.md), from whichever source can be had: hami-scheduler's --page-bind-address,
-// or made here of what the API server lists. Nothing is written anywhere. What only the scheduler knows (the health
-// time-line) is empty in a document that was made here; the reasons of pods that wait are worked out anew.
+// The document of the page (docs/operate/page.md), from whichever source can be had: hami-scheduler's
+// --page-bind-address, or made here of what the API server lists. Nothing is written anywhere. What only the scheduler
+// knows (the health time-line) is empty in a document that was made here; the reasons of pods that wait are worked out
+// anew.
 
 #pragma once
 
