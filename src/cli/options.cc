@@ -25,6 +25,8 @@ constexpr const char* kOverview =
     "  hami set NAME --mem 6g                    new limits for a share that runs\n"
     "  hami smi                                  the GPUs, with the shares drawn in\n"
     "  hami sim --gpus 2xH100 -- hami run …      all of this without a GPU\n"
+    "  hami cluster top                          the same of a Kubernetes cluster\n"
+    "  hami doctor                               what is wrong, and what to do about it\n"
     "  hami cert --help                          the certificate of hami-scheduler's webhook\n";
 
 constexpr const char* kRunExamples =
@@ -478,6 +480,8 @@ std::span<const CommandName> CommandNames() {
       {"sim", "run a program on simulated GPUs"},
       {"sim cluster", "replay a list of pods under several placement policies"},
       {"config check", "what programs would do with a device-config.yaml"},
+      {"cluster", "who has what in a cluster, and why a pod waits"},
+      {"doctor", "what is wrong with a machine or a cluster, and what to do about it"},
       {"cert", "keep the certificate of hami-scheduler's webhook"},
       {"upgrade", "take a cluster over from HAMi, and give it back"},
       {"completion", "completion of these commands for bash, zsh or fish"},
