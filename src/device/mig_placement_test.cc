@@ -92,5 +92,12 @@ TEST(MigPlacement, RandomCardsFilledUp_EveryChoiceIsTheBestOfAll) {
   }
 }
 
+TEST(MigOldForm, TemplateSlot_NamesItsGpu) {
+  EXPECT_EQ(GpuOfOldInstance("GPU-abc[1-0]"), "GPU-abc");
+  for (const char* text : {"GPU-abc", "GPU-abc[]", "GPU-abc[1]", "[1-0]", "GPU-abc[1-0", "GPU-abc[a-0]"}) {
+    EXPECT_EQ(GpuOfOldInstance(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace hami::device

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "device/vendors/mig_placement.h"
 #include "plugin/health.h"
 #include "plugin/mig_journal.h"
 #include "plugin/mig_nodes.h"
@@ -61,7 +62,7 @@ void OwnFiles(const std::string& text) {
   }
   if (const auto mode = DecodeModeFile(text)) Require(EncodeModeFile(*mode) == text);
   if (const auto nodes = MigCapabilities(text, 0, 3, 0)) Require(nodes->size() == 2);
-  if (const auto gpu = GpuOfOldInstance(text)) Require(gpu->size() < text.size());
+  if (const auto gpu = device::GpuOfOldInstance(text)) Require(gpu->size() < text.size());
 }
 
 void Annotation(const std::string& text) {

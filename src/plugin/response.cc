@@ -6,9 +6,9 @@
 
 #include "base/strings.h"
 #include "base/units.h"
+#include "device/vendors/mig_placement.h"
 #include "plugin/cdi.h"
 #include "plugin/mig_nodes.h"
-#include "plugin/mig_profiles.h"
 #include "plugin/node_selector.h"
 #include "region/layout.h"
 
@@ -186,7 +186,7 @@ bool MayDisableControl(const Record& record, const Options& options) {
 base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& grant, const Cards& cards) {
   std::vector<DeviceLimit> limits;
   for (const device::Share& share : grant) {
-    if (GpuOfOldInstance(share.uuid)) {
+    if (device::GpuOfOldInstance(share.uuid)) {
       return base::Fail(
           "the grant names " + base::Printable(share.uuid) + ", a MIG instance as HAMi before 2.10 wrote it",
           "its scheduler plans other instances than this plugin makes: upgrade it, and delete the pod");
