@@ -70,11 +70,9 @@ base::Result<GpuChoice> ParseGpus(const std::string& text) {
   if (names.size() > 16) return base::Fail("at most 16 GPUs fit into a share");
   if (names.empty()) names.emplace_back();
   for (const std::string& name : names) {
-    if (name.starts_with("MIG-"))
-      return base::Fail("MIG devices can not be shared yet", "name a whole GPU (hami smi lists them)");
-    if (!name.starts_with("GPU-")) {
+    if (!name.starts_with("GPU-") && !name.starts_with("MIG-")) {
       return base::Fail("'" + name + "' is neither a number of GPUs from 1 to 16 nor a UUID",
-                        "UUIDs look like GPU-5ef1…; hami smi lists them");
+                        "UUIDs look like GPU-5ef1… or MIG-c0de…; hami smi lists them");
     }
   }
   return GpuChoice(std::move(names));

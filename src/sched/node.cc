@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "device/vendors/mig_placement.h"
 
 namespace hami::sched {
 namespace {
@@ -59,6 +60,8 @@ int Node::FindCard(std::string_view uuid) const {
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     if (devices_[i].uuid == uuid) return static_cast<int>(i);
   }
+  // An instance of HAMi before 2.10: its GPU is in use, and where is not known here.
+  if (const auto gpu = device::GpuOfOldInstance(uuid)) return FindCard(*gpu);
   return -1;
 }
 
