@@ -35,6 +35,7 @@ class CostBook {
   }
   // It does something else from now on; the last cost is still the best guess.
   void Forget(uint64_t id) { Set(id, 0); }
+  void ForgetHandle(uint64_t handle) { Set(OfHandle(handle), 0); }
   void Reset() {
     for (Kind& kind : kinds_) kind = {};
   }
