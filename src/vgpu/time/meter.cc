@@ -35,6 +35,7 @@ void Meter::Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost
   track->kind = kind;
   if (handle != 0) track->handle = handle;
   track->since += cost.charged;
+  track->unmeasured += cost.charged;
   track->cost += cost.expected;
   track->busy_until += cost.expected - cost.expected / kUnsure;
   track->launches += launches;
@@ -62,7 +63,7 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing
   if (!plan.busy || now > track->busy_until) track->dense = false;
   if (!track->dense) track->busy_until = now;
   const bool unknown = book_->Price(launch.kind) == 0;
-  plan.end = unknown || track->since + charged >= spacing;
+  plan.end = unknown || track->unmeasured + charged >= spacing;
   // Apart from what went before: to know it alone, and because a stream that rested says nothing about the time
   // between.
   plan.begin = !track->dense || (unknown && track->since != 0);
@@ -82,6 +83,7 @@ void Meter::Push(Track* track, Event event, bool dense, int64_t least, bool ends
               .kind = track->kind,
               .handle = track->handle,
               .launches = track->mixed ? 0 : track->launches,
+              .others = static_cast<int16_t>(others_),
               .dense = dense,
               .ends_pair = ends_pair};
   ++pending_;
@@ -102,7 +104,8 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
   if (end != nullptr) {
     // On a stream that rested the begin was reached before the launch was there.
     const bool rested = plan.begin && !plan.busy;
-    const bool dense = track->dense && (!rested || took < 10 * kIdleStart);
+    const bool dense = track->dense && (!rested || took < Most(10 * kIdleStart, launch.cost / 64));
+    track->unmeasured = 0;
     Push(track, end, dense, rested ? Least(took, kIdleStart) : 0, false);
   }
   track->since_at = now;
@@ -121,7 +124,9 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
       correction = -mark.charged;
     } else {
       const int64_t busy = Most(elapsed - pair_ - mark.least, 0);
-      const int64_t turns = mark.others == 0 ? busy : Most(mark.cost, busy / (1 + mark.others));
+      // Beside others it is their time that is above the expected, but where it had turns of its own among theirs.
+      const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
+      const int64_t turns = mark.others == 0 ? busy : Most(mark.cost, own);
       const int64_t length = mark.dense ? Least(busy, turns) : Least(busy, mark.cost);
       // Where the stream rested in between nobody knows; what is launched at once after a rest begins with it.
       const int64_t from = mark.dense ? at - length : track->at;
@@ -155,16 +160,16 @@ void Meter::Teach(const Mark& mark, int64_t busy, int64_t paid) {
   }
   if (mark.others != 0) return;
   paid_ += paid;
-  charged_ += mark.charged;
-  if (charged_ < kSegment) return;
+  cost_ += mark.cost;
+  if (cost_ < 8 * kSegment) return;
   // What is charged shall be what is paid.
-  const int64_t right = paid_ * scale_ / Most(charged_, 1);
-  scale_ += (right - scale_) / kSmooth;
+  scale_ += (paid_ * kScale / cost_ - scale_) / kSmooth;
   scale_ = Most(kLeastScale, Least(scale_, kScale));
-  paid_ = charged_ = 0;
+  paid_ = cost_ = 0;
 }
 
 int64_t Meter::Poll(int others, int64_t now) {
+  others_ = others;
   if (pending_ == 0) return 0;
   int64_t correction = 0;
   for (int i = 0; i < used_; ++i) {

@@ -89,6 +89,7 @@ class Meter {
     int first = 0, count = 0;
     // Since the last mark.
     int64_t since = 0, cost = 0, since_at = 0;
+    int64_t unmeasured = 0;  // ns that were charged since a mark lay right behind a launch
     int64_t busy_until = 0;  // it has work until then, if what was expected is right
     uint64_t kind = 0, handle = 0;
     int32_t launches = 0;
@@ -109,6 +110,7 @@ class Meter {
   Track tracks_[kStreams] = {};
   int used_ = 0;
   int pending_ = 0;
+  int others_ = 0;  // at work when it was last polled
   BusyUnion busy_;
   Event reference_ = nullptr;  // every moment is measured from it
   int64_t reference_at_ = 0, reference_taken_ = 0;
@@ -117,8 +119,8 @@ class Meter {
   int64_t pair_ = 0;
   int pairs_ = 0;
   int64_t scale_ = 1024;
-  int64_t paid_ = 0, charged_ = 0;  // since the scale moved
-  int64_t reached_at_ = 0;          // when the last one of them was
+  int64_t paid_ = 0, cost_ = 0;  // since the scale moved
+  int64_t reached_at_ = 0;       // when the last one of them was
 };
 
 }  // namespace hami::vgpu::time

@@ -109,6 +109,7 @@ void Turns::Publish(const State& state, int64_t now) {
 
 Turns::Verdict Turns::Go(Verdict verdict) {
   yields_ = refused_ = false;
+  waits_since_ = 0;
   Store(mine()->waiting_at, int64_t{0});
   return verdict;
 }
@@ -150,7 +151,8 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   const bool outranks = known && Outranks(state.rank, Load(table_.lines[holder].rank));
   const bool first = view.best < 0 || Better(line_, view.best);
   // What can not be interrupted does not keep the others from launching beside it.
-  const bool over = known && now >= SinceOf(word) + kTurn + kFlight && Better(line_, holder);
+  if (waits_since_ < SinceOf(word)) waits_since_ = now;
+  const bool over = known && now >= waits_since_ + kTurn + kFlight && Better(line_, holder);
   if ((outranks || over || now >= free_at) && first &&
       __atomic_compare_exchange_n(table_.word, &word, WordOf(line_, now), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     return Go(verdict);

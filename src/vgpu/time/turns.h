@@ -103,6 +103,7 @@ class Turns {
 
   TurnTable table_;
   int line_ = -1;
+  int64_t waits_since_ = 0;  // for the one that has the turn
   bool yields_ = false;
   bool refused_ = false;  // it had to wait since it last had nothing to do
 };

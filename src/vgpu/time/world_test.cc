@@ -94,7 +94,7 @@ TEST(GpuTimeWorld, GivenOneWithoutALimit_ThenItHasWhatIsLeft) {
   world.Add({.limit = 3000}, Endless(500 * kUs));
   world.Add({}, Endless(500 * kUs));
   const std::vector<double> shares = SharesOf(world, kSeconds);
-  EXPECT_NEAR(shares[0], 30, 1.2);
+  EXPECT_NEAR(shares[0], 30, 1.0);
   EXPECT_GE(SumOf(shares), 98.0);
 }
 
