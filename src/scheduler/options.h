@@ -17,6 +17,7 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/log_file.h"
+#include "device/vendors/sections.h"
 #include "scheduler/api.h"
 
 namespace hami::scheduler {
@@ -33,6 +34,7 @@ struct Options {
   std::string device_policy = "spread";
   std::map<std::string, std::string> node_selector;
   std::string device_config_file;
+  device::VendorSwitches vendors;  // which multi-chip vendors are on
   bool overwrite_default_scheduler = true;
   std::vector<std::string> trusted_writers;  // user names; a * at the end stands for anything
   std::string grant_key_file;                // empty: grants are not sealed
