@@ -155,7 +155,7 @@ void Filter::Place(const device::Pod& pod, const Question& question, const Node&
         {"the pod has more than ", std::to_string(device::kMostShares), " containers, or asks for more shares"}));
     return;
   }
-  decision.annotations = MakeAnnotations(pod, node.name(), decision.allocation, vendors_, now);
+  decision.annotations = MakeAnnotations(pod, node, question.plan, decision.allocation, vendors_, now);
 }
 
 std::vector<NodeScore> Filter::Best(const ShapeIndex& index, std::span<const std::string_view> names,

@@ -23,6 +23,13 @@ void PlaceScores(const device::NodeCards& cards, std::size_t first, std::size_t 
 
 }  // namespace
 
+void AddMarks(device::CardState& state, device::Marks marks, int count) {
+  if (marks == 0) return;
+  for (std::size_t i = 0; i < state.marked.size(); ++i) {
+    if ((marks >> i & 1U) != 0) state.marked[i] += count;
+  }
+}
+
 bool Node::SetCards(int vendor, const device::NodeCards& cards, const device::Vendors& vendors) {
   device::NodeCards& mine = by_vendor_[static_cast<std::size_t>(vendor)];
   if (mine == cards) return false;
@@ -41,9 +48,10 @@ bool Node::SetCards(int vendor, const device::NodeCards& cards, const device::Ve
   }
   for (const device::Device& device : devices_) {
     lower_types_.push_back(base::ToLower(device.type));
-    std::uint32_t owners = 0;
+    std::uint64_t owners = 0;
     for (std::size_t v = 0; v < vendors.size(); ++v) {
-      if (lower_types_.back().find(base::ToLower(vendors[v]->key())) != std::string::npos) owners |= 1U << v;
+      if (lower_types_.back().find(base::ToLower(vendors[v]->key())) != std::string::npos)
+        owners |= std::uint64_t{1} << v;
     }
     owners_.push_back(owners);
   }
@@ -54,6 +62,14 @@ bool Node::SetCards(int vendor, const device::NodeCards& cards, const device::Ve
   unreadable_ = 0;
   Score();
   return true;
+}
+
+int Node::vendor_of(std::size_t card) const {
+  std::size_t vendor = 0;
+  for (std::size_t first = 0; card >= first + by_vendor_[vendor].devices.size(); ++vendor) {
+    first += by_vendor_[vendor].devices.size();
+  }
+  return static_cast<int>(vendor);
 }
 
 int Node::FindCard(std::string_view uuid) const {
@@ -74,6 +90,7 @@ void Node::Change(const NodeCharge& charge, int sign) {
     state.memory += sign * pod.memory;
     state.cores += sign * pod.cores;
     state.slots += sign * pod.slots;
+    AddMarks(state, charge.marks, sign * pod.slots);
   }
   ChangeMig(charge, sign);
   Score();

@@ -39,7 +39,8 @@ bool SameForRegistration(const NodeView& a, const NodeView& b) {
     while (at != map.end() && (at->first == device::kNodeLock || at->first == kBindTicket)) ++at;
     return at;
   };
-  if (a.selected != b.selected || a.allocatable != b.allocatable) return false;
+  if (a.selected != b.selected || a.allocatable != b.allocatable || a.capacity != b.capacity) return false;
+  if (a.instance_type != b.instance_type) return false;
   auto left = skip(a.annotations.begin(), a.annotations);
   auto right = skip(b.annotations.begin(), b.annotations);
   while (left != a.annotations.end() && right != b.annotations.end() && *left == *right) {

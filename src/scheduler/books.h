@@ -63,6 +63,7 @@ struct NodeBook {
   std::map<std::string, InFlight, std::less<>> in_flight;  // by uid
   bool patching = false;                                   // a bind call is changing the node
   LockSighting lock;                                       // of the view's
+  LockSighting own_lock;                                   // of one vendor
   std::string digested;                                    // the other scheduler's ticket that was looked into
   std::string stranger;                                    // the one that is being looked into
   Millis stranger_since = 0;                               // by the steady clock

@@ -93,9 +93,9 @@ base::Status ForEachNode(std::string_view nodes, Each each) {
     json::monotonic_resource memory;
     const auto node = kube::ParseDocument(item, &memory);
     if (!node) return tl::unexpected(node.error());
-    auto metadata = kube::ReadMetadata(*node);
-    if (!metadata) return tl::unexpected(metadata.error());
-    each(item, *metadata);
+    auto view = kube::ReadNode(*node);
+    if (!view) return tl::unexpected(view.error());
+    each(item, *view);
     return {};
   });
   if (const auto fed = scanner.Feed(nodes); !fed) return base::Fail("Nodes: " + fed.error().message);
@@ -146,16 +146,19 @@ base::Result<FilterBody> ReadFilterBody(std::string_view text) {
 
 base::Result<std::vector<sched::SimulatedNode>> ReadSimulatedNodes(std::string_view nodes) {
   std::vector<sched::SimulatedNode> found;
-  HAMI_TRY(ForEachNode(nodes, [&](std::string_view, kube::Metadata& metadata) {
-    found.push_back({std::move(metadata.name), std::move(metadata.annotations)});
+  HAMI_TRY(ForEachNode(nodes, [&](std::string_view, kube::Node& node) {
+    kube::Metadata& metadata = node.metadata;
+    std::string type = metadata.labels[kInstanceType];
+    found.push_back(
+        {std::move(metadata.name), std::move(metadata.annotations), std::move(node.capacity), std::move(type)});
   }));
   return found;
 }
 
 std::string FindNodeText(std::string_view nodes, std::string_view name) {
   std::string found;
-  const base::Status read = ForEachNode(nodes, [&](std::string_view item, const kube::Metadata& metadata) {
-    if (found.empty() && metadata.name == name) found = item;
+  const base::Status read = ForEachNode(nodes, [&](std::string_view item, const kube::Node& node) {
+    if (found.empty() && node.metadata.name == name) found = item;
   });
   return read ? found : std::string();
 }

@@ -129,11 +129,17 @@ TEST(SchedulerOptions, TheCommandLineOfTheChartIsUnderstood) {
 
 TEST(SchedulerOptions, FlagsThatDecideNothingAreAcceptedWithAWarningEach) {
   const Options options =
-      Good({"--default-mem=5000", "--cambricon-mlu-name", "cambricon.com/vmlu", "--sgpu-topology-aware",
-            "--enable-ascend=true", "--debug", "--logtostderr=true", "--stderrthreshold", "ERROR"});
-  EXPECT_THAT(options.warnings,
-              ElementsAre(HasSubstr("--default-mem"), HasSubstr("--cambricon-mlu-name"),
-                          HasSubstr("--sgpu-topology-aware"), HasSubstr("--enable-ascend"), HasSubstr("--debug")));
+      Good({"--default-mem=5000", "--cambricon-mlu-name", "cambricon.com/vmlu", "--sgpu-topology-aware", "--debug",
+            "--logtostderr=true", "--stderrthreshold", "ERROR"});
+  EXPECT_THAT(options.warnings, ElementsAre(HasSubstr("--default-mem"), HasSubstr("--cambricon-mlu-name"),
+                                            HasSubstr("--sgpu-topology-aware"), HasSubstr("--debug")));
+}
+
+TEST(SchedulerOptions, MultiChipVendorsAreOffUnlessNamed) {
+  EXPECT_FALSE(Good({}).vendors.ascend || Good({}).vendors.iluvatar);
+  const Options options = Good({"--enable-ascend=true", "--enable-iluvatar"});
+  EXPECT_TRUE(options.vendors.ascend && options.vendors.iluvatar);
+  EXPECT_THAT(options.warnings, IsEmpty());
 }
 
 TEST(SchedulerOptions, ProfilesAreTakenOnlyWhenAsked) {

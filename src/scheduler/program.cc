@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "device/config.h"
-#include "device/vendors/nvidia.h"
+#include "device/vendors/sections.h"
 #include "kube/recorder.h"
 #include "net/server.h"
 #include "scheduler/cache.h"
@@ -48,18 +48,28 @@ constexpr auto kDrainTime = std::chrono::seconds(1);
 constexpr auto kLastEventsTime = std::chrono::seconds(2);
 
 // A file for several vendors starts this program unchanged; whoever has their devices should know.
-void SayWhatIsScheduled(const std::string& file, const device::DeviceConfig& config) {
+void SayWhatIsScheduled(const std::string& file, const device::DeviceConfig& config,
+                        const device::VendorSwitches& switches) {
   if (config.nvidia.count_resource.empty()) {
     base::LogWarning(file + ": nvidia.resourceCountName is empty: no pod is given a GPU");
   }
-  std::set<std::string> others;
-  for (const auto& [path, value] : config.others) others.insert(path.substr(0, path.find_first_of(".[")));
-  std::string list;
-  for (const std::string& name : others) list += (list.empty() ? "" : ", ") + name;
-  if (!list.empty()) base::LogInfo(file + ": this program schedules NVIDIA's devices, and none of: " + list);
+  const auto waits = [&](const char* section, bool on, const char* flag) {
+    const auto first = config.others.lower_bound(section);
+    if (on || first == config.others.end() || !first->first.starts_with(section)) return;
+    base::LogInfo(base::Concat({file, ": devices of ", section, " are not scheduled without ", flag}));
+  };
+  waits("vnpus", switches.ascend, "--enable-ascend");
+  waits("iluvatars", switches.iluvatar, "--enable-iluvatar");
 }
 
-base::Result<device::Vendors> LoadVendors(const std::string& file) {
+std::string NamesOf(const device::Vendors& vendors) {
+  std::vector<std::string> names;
+  for (const auto& vendor : vendors) names.emplace_back(vendor->key());
+  return base::Join(names, ", ");
+}
+
+base::Result<device::Vendors> LoadVendors(const Options& options) {
+  const std::string& file = options.device_config_file;
   const auto text = base::ReadLinkedFile(file, kMostConfigBytes);
   if (!text) {
     return base::Fail("--device-config-file=" + file + ": " + text.error().message,
@@ -67,9 +77,9 @@ base::Result<device::Vendors> LoadVendors(const std::string& file) {
   }
   auto config = device::ParseDeviceConfig(*text, file);
   if (!config) return tl::unexpected(config.error());
-  SayWhatIsScheduled(file, *config);
-  device::Vendors vendors;
-  vendors.push_back(std::make_unique<device::NvidiaVendor>(std::move(config->nvidia)));
+  SayWhatIsScheduled(file, *config, options.vendors);
+  device::Vendors vendors = device::MakeVendors(*config, options.vendors);
+  base::LogInfo(base::Concat({file, ": devices that are scheduled: ", NamesOf(vendors)}));
   return vendors;
 }
 
@@ -378,7 +388,7 @@ Program::~Program() = default;
 
 base::Result<std::unique_ptr<Program>> Program::Start(const Options& options, const std::string& host) {
   for (const std::string& warning : options.warnings) base::LogWarning(warning);
-  auto vendors = LoadVendors(options.device_config_file);
+  auto vendors = LoadVendors(options);
   if (!vendors) return tl::unexpected(vendors.error());
   auto client = ConnectTo(options);
   if (!client) return tl::unexpected(client.error());
