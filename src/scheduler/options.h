@@ -37,7 +37,7 @@ struct Options {
   std::string device_policy = "spread";
   std::map<std::string, std::string> node_selector;
   std::string device_config_file;
-  bool prioritize = false;  // kube-scheduler chooses among the nodes that fit
+  bool prioritize = false;         // kube-scheduler chooses among the nodes that fit
   device::VendorSwitches vendors;  // which multi-chip vendors are on
   bool overwrite_default_scheduler = true;
   std::vector<std::string> trusted_writers;  // user names; a * at the end stands for anything
