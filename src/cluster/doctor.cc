@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/strings.h"
+#include "cluster/document.h"
 #include "cluster/fields.h"
 #include "device/annotations.h"
 #include "kube/timestamp.h"
@@ -153,7 +154,7 @@ class Examiner {
     const auto& annotations = node.metadata.annotations;
     std::size_t cards = 0;
     for (const auto& vendor : vendors_) {
-      const auto read = vendor->ReadNode(node.metadata.name, annotations);
+      const auto read = vendor->ReadNode(FactsOf(node));
       if (!read) {
         Err(about, std::string(vendor->register_annotation()) + " cannot be read: " + read.error().message,
             "restart hami-device-plugin on this node, which writes it anew");

@@ -11,6 +11,7 @@
 #include "device/annotations.h"
 #include "device/config.h"
 #include "device/vendors/nvidia.h"
+#include "device/vendors/sections.h"
 #include "kube/timestamp.h"
 #include "kube/views.h"
 #include "net/client.h"
@@ -56,7 +57,7 @@ void AddNode(const device::Vendors& vendors, const json::value& object, sched::L
     // The plugin has gone, and so have its cards.
     const std::string_view handshake = device::TextAt(node->metadata.annotations, vendor.handshake_annotation());
     if (handshake.starts_with("Deleted")) continue;
-    const auto cards = vendor.ReadNode(node->metadata.name, node->metadata.annotations);
+    const auto cards = vendor.ReadNode(FactsOf(*node));
     if (cards) ledger.SetCards(node->metadata.name, static_cast<int>(v), *cards);
   }
 }
@@ -151,8 +152,12 @@ base::Result<device::Vendors> VendorsOf(const Source& source) {
   if (!text) return tl::unexpected(text.error());
   auto config = device::ParseDeviceConfig(*text, source.device_config_file);
   if (!config) return tl::unexpected(config.error());
-  vendors.push_back(std::make_unique<device::NvidiaVendor>(std::move(config->nvidia)));
-  return vendors;
+  return device::MakeVendors(*config, {.ascend = true, .iluvatar = true});
+}
+
+device::NodeFacts FactsOf(const kube::Node& node) {
+  const std::string_view type = device::TextAt(node.metadata.labels, "node.kubernetes.io/instance-type");
+  return {node.metadata.name, node.metadata.annotations, node.capacity, type};
 }
 
 base::Result<std::unique_ptr<kube::Client>> Connect(const Source& source) {
