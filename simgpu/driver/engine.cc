@@ -15,6 +15,7 @@
 #include "simgpu/driver/engine_state.h"
 #include "simgpu/driver/event.h"
 #include "simgpu/driver/graph.h"
+#include "simgpu/driver/mps_client.h"
 
 namespace simgpu {
 namespace {
@@ -30,7 +31,12 @@ Share* NewShare(const Context& ctx) {
   share->table = &machine.arbiter(ctx.machine());
   {
     ArbiterLock arbiter(*share);
-    share->arbiter = arbiter->Attach(machine.slot(), share->partition);
+    if (IsMpsClient() && !ctx.device->mig()) {
+      share->arbiter = arbiter->AttachBeside(machine.slot(), MpsTerms().percent);
+      if (share->arbiter >= 0) share->partition = arbiter->contexts[share->arbiter].partition;
+    } else {
+      share->arbiter = arbiter->Attach(machine.slot(), share->partition);
+    }
   }
   if (share->arbiter < 0) {
     static ArbiterState* const kOwn = new ArbiterState();

@@ -7,6 +7,7 @@
 
 #include "simgpu/driver/context.h"
 #include "simgpu/driver/engine_state.h"
+#include "simgpu/driver/mps_client.h"
 
 namespace simgpu {
 namespace {
@@ -107,6 +108,7 @@ void RunKernelAction(void* arg) {
   if (result != CUDA_SUCCESS) {
     int none = 0;  // the first fault is the one that is told
     action->ctx->sticky_error.compare_exchange_strong(none, static_cast<int>(result));
+    TellMpsFault();
   }
   delete action;
 }

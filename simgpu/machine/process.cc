@@ -271,6 +271,7 @@ std::size_t Machine::Processes(int dev, ProcessUsage* out, std::size_t room) {
     usage.pid = slot.pid;
     usage.host_pid = slot.host_pid;
     usage.contexts = device.contexts;
+    usage.mps = device.mps != 0;
     usage.gpu_instance = device.gpu_instance;
     usage.compute_instance = device.compute_instance;
     if (found < room) out[found] = usage;

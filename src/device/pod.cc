@@ -430,6 +430,12 @@ class PodReader {
 
 }  // namespace
 
+const Container* ContainerAt(const Pod& pod, std::size_t place) {
+  const std::size_t inits = pod.init_containers.size();
+  if (place < inits) return &pod.init_containers[place];
+  return place - inits < pod.containers.size() ? &pod.containers[place - inits] : nullptr;
+}
+
 const std::string* Container::Resource(std::string_view resource) const {
   if (resource.empty()) return nullptr;
   const std::string* limit = Find(limits, resource);

@@ -68,6 +68,9 @@ struct PodObject {
   bool operator==(const PodObject&) const = default;
 };
 
+// The container at PLACE of the order of every grant: init containers first; nullptr beyond the last.
+const Container* ContainerAt(const Pod& pod, std::size_t place);
+
 // What is read of a pod.
 struct PodFields {
   bool resources = true;  // of its containers

@@ -15,6 +15,7 @@
 
 #include "device/pod.h"
 #include "device/types.h"
+#include "device/vendor.h"
 #include "kube/error.h"
 #include "kube/views.h"
 
@@ -23,12 +24,18 @@ namespace hami::scheduler {
 using Millis = std::int64_t;
 inline constexpr Millis kSecond = 1000;
 
+inline constexpr const char* kInstanceType = "node.kubernetes.io/instance-type";
+
 struct NodeView {
   std::string name;
   std::string version;            // resourceVersion
   device::StringMap annotations;  // those of the protocol
   device::StringMap allocatable;  // of the vendors' count resources
-  bool selected = true;           // its labels are those that we register
+  device::StringMap capacity;     // of the vendors' resources
+  std::string instance_type;
+  bool selected = true;  // its labels are those that we register
+
+  device::NodeFacts facts() const { return {name, annotations, capacity, instance_type}; }
 };
 
 struct PodView {

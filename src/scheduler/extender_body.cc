@@ -3,6 +3,7 @@
 #include "scheduler/extender_body.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/json.h"
 #include "base/json_cursor.h"
@@ -19,6 +20,7 @@ namespace json = base::json;
 constexpr std::size_t kUsualNameBytes = 16;        // of a name in the request, quotation marks and comma included
 constexpr std::size_t kMostNamesExpected = 16384;  // before they are seen
 constexpr std::size_t kUsualAnswerBytes = 256;
+constexpr int kBestScore = 10;  // kube-scheduler's MaxExtenderPriority
 
 tl::unexpected<base::Error> Broken(std::string_view what, const base::JsonCursor& cursor) {
   return base::Fail(base::Concat({what, ": not JSON at byte ", std::to_string(cursor.at())}));
@@ -91,9 +93,9 @@ base::Status ForEachNode(std::string_view nodes, Each each) {
     json::monotonic_resource memory;
     const auto node = kube::ParseDocument(item, &memory);
     if (!node) return tl::unexpected(node.error());
-    auto metadata = kube::ReadMetadata(*node);
-    if (!metadata) return tl::unexpected(metadata.error());
-    each(item, *metadata);
+    auto view = kube::ReadNode(*node);
+    if (!view) return tl::unexpected(view.error());
+    each(item, *view);
     return {};
   });
   if (const auto fed = scanner.Feed(nodes); !fed) return base::Fail("Nodes: " + fed.error().message);
@@ -144,16 +146,19 @@ base::Result<FilterBody> ReadFilterBody(std::string_view text) {
 
 base::Result<std::vector<sched::SimulatedNode>> ReadSimulatedNodes(std::string_view nodes) {
   std::vector<sched::SimulatedNode> found;
-  HAMI_TRY(ForEachNode(nodes, [&](std::string_view, kube::Metadata& metadata) {
-    found.push_back({std::move(metadata.name), std::move(metadata.annotations)});
+  HAMI_TRY(ForEachNode(nodes, [&](std::string_view, kube::Node& node) {
+    kube::Metadata& metadata = node.metadata;
+    std::string type = metadata.labels[kInstanceType];
+    found.push_back(
+        {std::move(metadata.name), std::move(metadata.annotations), std::move(node.capacity), std::move(type)});
   }));
   return found;
 }
 
 std::string FindNodeText(std::string_view nodes, std::string_view name) {
   std::string found;
-  const base::Status read = ForEachNode(nodes, [&](std::string_view item, const kube::Metadata& metadata) {
-    if (found.empty() && metadata.name == name) found = item;
+  const base::Status read = ForEachNode(nodes, [&](std::string_view item, const kube::Node& node) {
+    if (found.empty() && node.metadata.name == name) found = item;
   });
   return read ? found : std::string();
 }
@@ -216,6 +221,34 @@ std::string WriteBindResult(std::string_view error) {
 std::string OneName(std::string_view name) {
   std::string out = "[";
   AppendText(out, name);
+  return out += ']';
+}
+
+std::string NamesOf(const std::vector<sched::NodeScore>& nodes) {
+  std::string out = "[";
+  for (const sched::NodeScore& one : nodes) {
+    if (&one != nodes.data()) out += ',';
+    AppendText(out, one.node);
+  }
+  return out += ']';
+}
+
+std::string WritePriorities(std::span<const std::string_view> names, const std::vector<sched::NodeScore>& offered) {
+  std::unordered_map<std::string_view, int> scores;
+  const float span = offered.empty() ? 0 : offered.back().score - offered.front().score;
+  for (const sched::NodeScore& one : offered) {
+    const float rest = span == 0 ? 0 : (offered.back().score - one.score) / span;
+    const bool first = &one == offered.data();
+    scores.emplace(one.node, first ? kBestScore : static_cast<int>(static_cast<float>(kBestScore - 1) * rest));
+  }
+  std::string out = "[";
+  for (const std::string_view& name : names) {
+    if (&name != names.data()) out += ',';
+    out += R"({"Host":)";
+    AppendText(out, name);
+    const auto found = scores.find(name);
+    out += base::Concat({R"(,"Score":)", std::to_string(found == scores.end() ? 0 : found->second), "}"});
+  }
   return out += ']';
 }
 
