@@ -127,7 +127,10 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
       // Beside others it is their time that is above the expected, but where it had turns of its own among theirs.
       const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
       const int64_t turns = mark.others == 0 ? busy : Most(mark.cost, own);
-      const int64_t length = mark.dense ? Least(busy, turns) : Least(busy, mark.cost);
+      const int64_t expected = mark.cost + track->carry;
+      const int64_t length = mark.dense ? Least(busy, turns) : Least(busy, expected);
+      // Of kernels that vary the short ones show that less was paid for, so the long ones make up for it.
+      if (!mark.dense) track->carry = Least(expected - length, kLease);
       // Where the stream rested in between nobody knows; what is launched at once after a rest begins with it.
       const int64_t from = mark.dense ? at - length : track->at;
       const int64_t paid = busy_.Add(from, from + length);
@@ -152,20 +155,20 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
   return correction;
 }
 
-void Meter::Teach(const Mark& mark, int64_t busy, int64_t paid) {
+void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
   const bool taught = mark.dense && mark.launches > 0;
   // Beside others it may be theirs; a first guess is better than none.
   if (taught && (mark.others == 0 || book_->Price(mark.kind) == 0)) {
-    book_->Teach(mark.kind, mark.handle, busy / mark.launches);
+    book_->Teach(mark.kind, mark.handle, length / mark.launches);
   }
   if (mark.others != 0) return;
   paid_ += paid;
-  cost_ += mark.cost;
-  if (cost_ < 8 * kSegment) return;
-  // What is charged shall be what is paid.
-  scale_ += (paid_ * kScale / cost_ - scale_) / kSmooth;
+  length_ += length;
+  if (length_ < 8 * kSegment) return;
+  // How much streams overlap.
+  scale_ += (paid_ * kScale / length_ - scale_) / kSmooth;
   scale_ = Most(kLeastScale, Least(scale_, kScale));
-  paid_ = cost_ = 0;
+  paid_ = length_ = 0;
 }
 
 int64_t Meter::Poll(int others, int64_t now) {

@@ -89,6 +89,7 @@ class Meter {
     int first = 0, count = 0;
     // Since the last mark.
     int64_t since = 0, cost = 0, since_at = 0;
+    int64_t carry = 0;       // ns that a segment was too short for
     int64_t unmeasured = 0;  // ns that were charged since a mark lay right behind a launch
     int64_t busy_until = 0;  // it has work until then, if what was expected is right
     uint64_t kind = 0, handle = 0;
@@ -102,7 +103,7 @@ class Meter {
   void Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches);
   void Push(Track* track, Event event, bool dense, int64_t least, bool ends_pair);
   int64_t Settle(Track* track, const Mark& mark, int64_t now);
-  void Teach(const Mark& mark, int64_t busy, int64_t paid);
+  void Teach(const Mark& mark, int64_t length, int64_t paid);
   void DropTrack(Track* track);
 
   const DriverPort* driver_ = nullptr;
@@ -119,8 +120,8 @@ class Meter {
   int64_t pair_ = 0;
   int pairs_ = 0;
   int64_t scale_ = 1024;
-  int64_t paid_ = 0, cost_ = 0;  // since the scale moved
-  int64_t reached_at_ = 0;       // when the last one of them was
+  int64_t paid_ = 0, length_ = 0;  // since the scale moved
+  int64_t reached_at_ = 0;         // when the last one of them was
 };
 
 }  // namespace hami::vgpu::time

@@ -43,6 +43,18 @@ TEST(GpuTimeWorld, GivenALimit_ThenEachShapeHasThat) {
   }
 }
 
+// Each is waited for, so none has work ahead, and how long the stream rested between them nobody knows.
+TEST(GpuTimeWorld, GivenShortKernelsOneByOne_ThenTheMeanIsPaid) {
+  for (const uint32_t limit : {1000, 2500}) {
+    World world;
+    world.Add({.limit = limit}, [random = std::mt19937(1), n = 0](int64_t) mutable {
+      const int64_t length = random() % 2 == 0 ? 20 * kUs : 80 * kUs;
+      return Step{n++ % 2 == 0 ? Step::kLaunch : Step::kSync, length, 0, 1};
+    });
+    EXPECT_NEAR(SharesOf(world, kSeconds)[0], limit / 100.0, 1.0) << limit;
+  }
+}
+
 TEST(GpuTimeWorld, GivenLongKernels_ThenTheFirstAreSoonPaidFor) {
   for (const uint32_t limit : {3000, 7500}) {
     World world;
