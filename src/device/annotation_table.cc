@@ -71,7 +71,6 @@ constexpr KeyRule kTable[] = {
     {"mthreads.com/gpu-index", kScheduler, kPod, "Moore Threads' cards"},
     {"mthreads.com/predicate-time", kScheduler, kPod, "when they were granted"},
     {"mthreads.com/predicate-node", kScheduler, kPod, "their node"},
-    {"mthreads.com/request-gpu-num", kScheduler, kPod, "how many cards the webhook read of the request"},
     // Nodes.
     {"hami.io/device-cordon", kOperator, kNode, "cards that take no new pods"},
     {"hami.io/node-nvidia-register", kPlugin, kNode, "the node's cards"},
