@@ -89,8 +89,9 @@ net::Response Get(const Endpoints& endpoints, std::string_view path, const net::
 net::Handler MainRoutes(Endpoints endpoints) {
   return [endpoints = std::make_shared<const Endpoints>(std::move(endpoints))](const net::Request& request) {
     const std::string_view path = net::PathOf(request.target);
-    if (path == "/filter" || path == "/prioritize" || path == "/bind" || path == "/webhook")
-      return Post(*endpoints, path, request);
+    static constexpr std::array<std::string_view, 5> kPosts = {"/filter", "/prioritize", "/preempt", "/bind",
+                                                               "/webhook"};
+    if (std::find(kPosts.begin(), kPosts.end(), path) != kPosts.end()) return Post(*endpoints, path, request);
     if (path == "/healthz" || path == "/readyz" || path == "/version") return Get(*endpoints, path, request);
     if (endpoints->pprof && path.starts_with(kPprofPath)) return endpoints->pprof(request);
     return Text(404,
