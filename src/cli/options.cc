@@ -292,6 +292,8 @@ Options ParseSimCluster(const Words& words) {
   command.flags.Custom("seed", "N", "1", base::TakeNumber(cluster.seed, 0, 1 << 30), "order of nodes in requests");
   command.flags.Custom("sample", "PERCENT", "100", base::TakeNumber(cluster.sample_percent, 1, 100),
                        "of the nodes that fit, how many kube-scheduler names");
+  command.flags.Text("workload", "FILE", cluster.workload,
+                     "what pods usually ask for, as for hami-scheduler --workload-file; without it that is learnt");
   command.flags.Bool("advise", cluster.advise, "also list which shares, if moved, would free whole cards");
   AddOutput(command, cluster.output);
   Message message;

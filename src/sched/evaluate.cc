@@ -204,6 +204,7 @@ class Evaluation {
   // Cards whose use costs least first; of several cards each is judged as if it were the only one.
   small_vector<int, 16> WalkByCost(const Ask& ask, const DevicePolicy& policy) {
     const Fragments& measure = Measure();
+    const FragmentTuning& tuning = fragments_->workload->tuning;
     small_vector<CardRank, 16> ranks;
     double before = 0;
     for (std::size_t i = 0; i < views_.size(); ++i) {
@@ -216,8 +217,8 @@ class Evaluation {
       }
       const double cost = LikeBefore(i) ? before : measure.With(i, memory, request.cores);
       before = cost;
-      ranks.push_back({static_cast<int>(i), -std::round(cost * kCostSteps), device.numa, views_[i].state.slots,
-                       device.index, measure.free_share(i)});
+      ranks.push_back({static_cast<int>(i), -std::round(tuning.growth * cost * kCostSteps), device.numa,
+                       views_[i].state.slots, device.index, measure.free_share(i)});
     }
     return Ordered(ranks, policy);
   }

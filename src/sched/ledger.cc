@@ -250,6 +250,7 @@ bool Ledger::UpsertPod(const device::Pod& pod, Trust trust) {
   record.believed = trust != Trust::kProven;
   record.unreadable = claim.unreadable;
   record.traits = pod.traits;
+  record.priority = pod.priority;
   record.init_done = pod.init_done || (known != nullptr && known->init_done);
   record.bound = bound || (known != nullptr && known->bound);
   record.assigned = AssignedTime(pod);
@@ -352,6 +353,7 @@ void Ledger::Assume(const device::Pod& pod, std::string_view node, const device:
   record.ns = pod.ns;
   record.name = pod.name;
   record.traits = pod.traits;
+  record.priority = pod.priority;
   record.roles = Roles(pod);
   record.allocation = allocation;
   record.marks = MarksOf(pod, allocation);

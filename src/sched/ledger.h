@@ -36,6 +36,7 @@ struct PodRecord {
   std::string ns;
   std::string name;
   device::PodTraits traits;
+  std::int32_t priority = 0;
   NodeId node = kNoNode;
   std::vector<Role> roles;
   device::Allocation allocation;

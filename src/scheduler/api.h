@@ -93,6 +93,8 @@ class Api {
   // What the server knows now of the pods bound to NODE; no cache in between.
   virtual kube::Result<std::vector<device::Pod>> PodsOn(std::string_view node) = 0;
   virtual kube::Status Bind(const Binding& binding) = 0;
+  // Has the pod with this uid go, if its disruption budget allows that (kTooManyRequests: not now). ONLY_TRY: whether.
+  virtual kube::Status Evict(const Owner& pod, bool only_try) = 0;
   // Sees to it that a pod that turned out to be bound has the Binding's labels, which some servers leave behind.
   virtual void BringLabels(const Binding& binding) = 0;
   // What has no node yet and asks for something of ours; no cache in between.

@@ -310,6 +310,7 @@ TEST_F(ExtenderTest, GivenBindBodiesInAnyWords_WhenBound_ThenWhatTheySayIsRead) 
 TEST(CandidateTest, GivenPodGroups_WhenRead_ThenTheirMembersAreKnown) {
   EXPECT_TRUE(ReadFilterBody(R"({"Pod":{"metadata":{"labels":{"scheduling.x-k8s.io/pod-group":"g"}}}})")->pod->group);
   EXPECT_TRUE(ReadFilterBody(R"({"pod":{"spec":{"schedulingGroup":{"podGroupName":"g"}}}})")->pod->group);
+  EXPECT_TRUE(ReadFilterBody(R"({"pod":{"spec":{"workloadRef":{"name":"w","podGroup":"g"}}}})")->pod->group);
   EXPECT_FALSE(ReadFilterBody(R"({"Pod":{"metadata":{"labels":{"a":"b"}}}})")->pod->group);
 }
 

@@ -225,6 +225,15 @@ struct Reader {
         "at "
         "most, and kube-scheduler chooses by its own scores and those of /prioritize, with prioritizeVerb: prioritize "
         "and a weight in its configuration");
+    flags.Text(
+        "workload-file", "FILE", options.workload_file,
+        "what pods usually ask for, for the policy fragmentation: CSV, a class of pods a line, with the columns "
+        "weight, cpu, memory, resources and annotations as in a pod (| divides lists). Without it that is learnt "
+        "from the pods");
+    flags.Bool(
+        "preemption", options.preemption,
+        "a pod that finds no place has pods of lower priority evicted, the fewest of the lowest priorities on one "
+        "node; disruption budgets hold. Needs the right to create pods/eviction");
     flags.Custom(
         "node-label-selector", "KEY=VALUE,...", "",
         [this](const std::string& text) { return TakeSelector(options.node_selector, text); },

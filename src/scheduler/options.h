@@ -35,8 +35,10 @@ struct Options {
   std::string scheduler_name;
   std::string node_policy = "binpack";
   std::string device_policy = "spread";
+  std::string workload_file;  // empty: learnt
   std::map<std::string, std::string> node_selector;
   std::string device_config_file;
+  bool preemption = false;         // pods go for others of higher priority
   bool prioritize = false;         // kube-scheduler chooses among the nodes that fit
   device::VendorSwitches vendors;  // which multi-chip vendors are on
   bool overwrite_default_scheduler = true;

@@ -63,6 +63,13 @@ TEST(SchedulerOptions, KubeSchedulerChoosesWhereItIsTold) {
   EXPECT_THAT(Refused({"--extender-mode=both"}), HasSubstr("'both' is not filter or prioritize"));
 }
 
+TEST(SchedulerOptions, NobodyGoesForOthersUnlessItIsWanted) {
+  EXPECT_FALSE(Good({}).preemption);
+  EXPECT_TRUE(Good({"--preemption"}).preemption);
+  EXPECT_EQ(Good({}).workload_file, "");
+  EXPECT_EQ(Good({"--workload-file=/w.csv"}).workload_file, "/w.csv");
+}
+
 TEST(SchedulerOptions, WritersAreTheServiceAccountsOfTheChartUnlessNamed) {
   EXPECT_THAT(Good({}).trusted_writers, ElementsAre("system:serviceaccount:kube-system:hami-*"));
   EXPECT_THAT(Good({}, {{"POD_NAMESPACE", "gpu"}}).trusted_writers, ElementsAre("system:serviceaccount:gpu:hami-*"));

@@ -16,9 +16,11 @@
 #include "device/vendors/sections.h"
 #include "kube/recorder.h"
 #include "net/server.h"
+#include "sched/workload_text.h"
 #include "scheduler/cache.h"
 #include "scheduler/counters.h"
 #include "scheduler/cpu_profile.h"
+#include "scheduler/evictor.h"
 #include "scheduler/extender.h"
 #include "scheduler/keeper.h"
 #include "scheduler/kube_api.h"
@@ -152,7 +154,23 @@ const char* ResultOf(const AdmissionAnswer& answer) {
 
 }  // namespace
 
+constexpr std::size_t kMostWorkloadBytes = 1U << 20U;
+constexpr auto kEvictionRound = std::chrono::milliseconds(200);
 constexpr device::UnixSeconds kAssumeSeconds = 300;  // a pod that was placed keeps its charge so long without a bind
+
+namespace {
+
+// Nothing where no file is named.
+base::Result<std::vector<sched::RequestClass>> LoadWorkload(const std::string& file, const device::Vendors& vendors) {
+  if (file.empty()) return std::vector<sched::RequestClass>();
+  const auto text = base::ReadLinkedFile(file, kMostWorkloadBytes);
+  if (!text) return base::Fail("--workload-file: " + text.error().message, text.error().hint);
+  auto read = sched::ReadWorkload(*text, file, vendors);
+  if (!read) return base::Fail("--workload-file: " + read.error().message, read.error().hint);
+  return read;
+}
+
+}  // namespace
 
 class Program::Parts {
  public:
@@ -168,12 +186,14 @@ class Program::Parts {
         api_(*client_, books_.vendors(), options.node_selector, CallTime(options), options.bind_lease, &give_up_),
         lease_(api_, time_, LeaseNeeds(), BindLeaseOptionsFor(options, writer_)),
         binder_(books_, api_, time_, lease_, Recording(), BinderOptionsFor(options, writer_, keys_.get())),
+        evictor_(books_, api_, Recording()),
         keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
         cache_(
             *client_, books_, registration_, time_,
             {.settled = [this](std::string_view uid) { page_.Settled(uid); }, .node_selector = options.node_selector}),
         extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); },
                   {.offer_nodes = options.prioritize ? kOfferedNodes : 0,
+                   .preempt = options.preemption,
                    .decided = [this](const PodName& pod, const auto& decision) { page_.Decided(pod, decision); }}),
         reviews_(books_, {options.scheduler_name, options.overwrite_default_scheduler},
                  sched::Writers(options.trusted_writers)),
@@ -184,6 +204,9 @@ class Program::Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
+  void Fix(std::vector<sched::RequestClass> workload) {
+    books_.Locked([&](State& state) { state.filter.workload().Fix(std::move(workload)); });
+  }
   base::Status Start();
   void Stop();
 
@@ -213,6 +236,7 @@ class Program::Parts {
   WallTime time_{hurry_};
   BindLease lease_;
   Binder binder_;
+  Evictor evictor_;
   PageService page_{
       options_,
       writer_,
@@ -225,6 +249,7 @@ class Program::Parts {
   Metrics metrics_;
   std::thread keeping_;
   std::thread leasing_;
+  std::thread evicting_;
   std::unique_ptr<net::Server> metrics_server_;
   std::unique_ptr<net::Server> main_server_;  // last: it calls into all of the above
 };
@@ -293,6 +318,7 @@ Endpoints Program::Parts::MakeEndpoints() {
     return reply;
   };
   endpoints.prioritize = [this](std::string_view body) { return extender_.Prioritize(body); };
+  endpoints.preempt = [this](std::string_view body) { return extender_.Preempt(body); };
   endpoints.bind = [this](std::string_view body, const Abandoned& abandoned) {
     const net::Deadline begin = net::Clock::now();
     Reply reply = extender_.Bind(body, abandoned);
@@ -348,6 +374,12 @@ base::Status Program::Parts::Start() {
   cache_.Start();
   keeping_ = std::thread([this] { keeper_.Run(enough_); });
   leasing_ = std::thread([this] { lease_.Run(enough_); });
+  if (!options_.preemption) return {};
+  evicting_ = std::thread([this] {
+    do {
+      evictor_.RunOnce();
+    } while (!enough_.SleepUntil(net::After(kEvictionRound)));
+  });
   return {};
 }
 
@@ -365,6 +397,7 @@ void Program::Parts::Stop() {
   enough_.Cancel();
   if (keeping_.joinable()) keeping_.join();
   if (leasing_.joinable()) leasing_.join();
+  if (evicting_.joinable()) evicting_.join();
   ended_.Cancel();
   patience.join();
   leader_.Stop();
@@ -398,7 +431,10 @@ base::Result<std::unique_ptr<Program>> Program::Start(const Options& options, co
     if (!read) return base::Fail("--grant-key-file: " + read.error().message, read.error().hint);
     keys = *std::move(read);
   }
+  auto workload = LoadWorkload(options.workload_file, *vendors);
+  if (!workload) return tl::unexpected(workload.error());
   auto parts = std::make_unique<Parts>(options, host, *std::move(vendors), *std::move(client), std::move(keys));
+  if (!workload->empty()) parts->Fix(*std::move(workload));
   HAMI_TRY(parts->Start());
   return std::unique_ptr<Program>(new Program(std::move(parts)));
 }

@@ -147,6 +147,16 @@ class Rendered(unittest.TestCase):
             scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
             self.assertIn(f"--extender-mode={mode}", scheduler["args"])
 
+    def test_evictions_are_allowed_where_they_are_wanted(self):
+        for preset, wanted in (("default", False), ("strict", True)):
+            things = read(preset)
+            rules = one(things, "ClusterRole", "hami-scheduler")["rules"]
+            self.assertEqual(any("pods/eviction" in rule["resources"] for rule in rules), wanted)
+            config = yaml.safe_load(one(things, "ConfigMap", "hami-scheduler")["data"]["config.yaml"])["extenders"][0]
+            self.assertEqual("preemptVerb" in config, wanted)
+            scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
+            self.assertEqual("--preemption" in scheduler["args"], wanted)
+
     def test_a_plugin_is_held_to_its_node_where_tokens_name_it(self):
         for version in VERSIONS:
             every = [t for t in read("default", version) if t["kind"] == "ValidatingAdmissionPolicy"]
