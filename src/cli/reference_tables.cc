@@ -101,6 +101,9 @@ constexpr EventRow kEvents[] = {
      "the configuration cannot be used; the last good one counts"},
     {"NodeFilesMissing", "Warning", "node", "hami-device-plugin", "a folder or the library of the node is not there"},
     {"AnotherDevicePlugin", "Warning", "node", "hami-device-plugin", "another plugin serves the same resource"},
+    {"OperatingModeChanged", "Normal", "node", "hami-device-plugin", "the mode that is in force from now on"},
+    {"OperatingModeRefused", "Warning", "node", "hami-device-plugin",
+     "why the mode is not the configured one: by whom the GPUs are in use, or what the driver refused"},
 };
 
 constexpr std::string_view kDevice = "device-config.yaml";
