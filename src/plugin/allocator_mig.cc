@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "device/annotations.h"
 #include "plugin/allocator.h"
+#include "plugin/slots.h"
 
 namespace hami::plugin {
 namespace {
@@ -57,20 +58,37 @@ base::Status Allocator::RealiseMig(Record& record, const Cards& cards, net::Dead
 }
 
 MigKeeper::Holders Allocator::MigHolders() {
-  std::set<std::string> ended;
-  for (const PodPtr& pod : KnownPods()) {
-    if (pod->Ended()) ended.insert(pod->uid);
+  const std::vector<PodPtr> pods = KnownPods();
+  const bool synced = parts_.cluster->Synced();
+  const auto is_over = [&](const PodKey& owner) {
+    const auto pod = std::find_if(pods.begin(), pods.end(), [&](const PodPtr& one) { return one->uid == owner.uid; });
+    return pod == pods.end() ? synced || parts_.cluster->IsGone(owner.uid) : (*pod)->Ended();
+  };
+  std::optional<Holdings> holdings;
+  bool asked = false;
+  Records holding;
+  for (const Record& record : records_) {
+    if (record.mig.empty()) continue;
+    if (is_over(record.owner)) {
+      // While only the kubelet knows which of several like pods it is, that one of them is over says nothing.
+      if (!record.assumed) continue;
+      if (!asked) holdings = AskKubelet(net::After(options_.call_timeout));
+      asked = true;
+      const bool held = !holdings || std::any_of(holdings->begin(), holdings->end(),
+                                                 [&](const Holding& one) { return Overlap(one.slots, record.slots); });
+      if (!held) continue;
+    }
+    holding.push_back(record);
   }
-  return [this, ended = std::move(ended)](const MigEntry& entry) -> std::optional<PodKey> {
-    for (const Record& record : records_) {
+  return [holding = std::move(holding)](const MigEntry& entry) -> std::optional<PodKey> {
+    std::optional<PodKey> other;
+    for (const Record& record : holding) {
       const bool has = entry.Made() && std::any_of(record.mig.begin(), record.mig.end(),
                                                    [&](const auto& one) { return one.mig_uuid == entry.mig_uuid; });
-      if (!has) continue;
-      // While only the kubelet knows which pod it is, that one pod is over says nothing.
-      const bool over = ended.contains(record.owner.uid) || parts_.cluster->IsGone(record.owner.uid);
-      if (record.assumed || !over) return record.owner;
+      if (has && record.owner.uid == entry.owner.uid) return record.owner;
+      if (has) other = record.owner;
     }
-    return std::nullopt;
+    return other;
   };
 }
 
