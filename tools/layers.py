@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when an #include in src/ or simgpu/ breaks the rule of who may look at whom (docs/architecture.md).
+"""Fails when an #include in src/ or simgpu/ breaks the rule of who may look at whom (docs/design/architecture.md).
 
     layers.py [ROOT]
 
@@ -28,17 +28,22 @@ ALLOWED = {
     "device": ["base"],
     "sched": ["device"],
     "simcluster": ["sched"],
-    "scheduler": ["kube", "sched"],
+    "page": ["kube", "sched"],
+    "cluster": ["page"],
+    "scheduler": ["page"],
     "nvml": ["abi", "base"],
-    "plugin": ["nvml", "kube", "device", "region"],
+    "mps": ["base", "region"],
+    "plugin": ["nvml", "kube", "device", "region", "mps"],
     "monitor": ["nvml", "kube", "device", "region"],
     "cert": ["kube"],
-    "cli": ["region", "nvml", "device", "sched", "simcluster", "cert"],
+    "upgrade": ["kube"],
+    "cli": ["region", "nvml", "mps", "device", "sched", "simcluster", "cert", "cluster", "upgrade"],
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
     "simgpu/image": ["simgpu"],
+    "simgpu/mps": ["simgpu"],
     "simgpu/nvml": ["abi", "simgpu/machine", "simgpu/image"],
-    "simgpu/driver": ["abi", "simgpu/machine", "simgpu/image"],
+    "simgpu/driver": ["abi", "simgpu/machine", "simgpu/image", "simgpu/mps"],
 }
 
 # Whose tests, fuzzers, benchmarks need more than their source may have.

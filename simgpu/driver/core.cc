@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "simgpu/driver/context.h"
+#include "simgpu/driver/mps_client.h"
 #include "simgpu/driver/visible.h"
 #include "simgpu/machine/container.h"
 #include "simgpu/machine/control.h"
@@ -42,7 +43,8 @@ std::vector<MigInstance> ComputeInstancesOf(Machine& machine, int dev) {
     MigInstance cis[kMaxComputeInstances];
     const std::size_t found = std::min<std::size_t>(
         machine.ComputeInstances(dev, gis[i].gpu_instance, cis, kMaxComputeInstances), kMaxComputeInstances);
-    all.insert(all.end(), cis, cis + found);
+    std::copy_if(cis, cis + found, std::back_inserter(all),
+                 [&](const MigInstance& compute) { return IsPresent(machine, dev, compute); });
   }
   return all;
 }
@@ -78,19 +80,41 @@ void AddDevice(Machine& machine, const Selected& selected, const std::vector<Mig
     device.compute_instance = instance.compute_instance;
     device.sm_count = static_cast<int>(instance.sm_count);
   }
+  if (IsMpsClient()) {
+    const mps::Terms& terms = MpsTerms();
+    device.sm_count = std::max(device.sm_count * terms.percent / 100, 1);
+    const auto limit = terms.limits.find(device.ordinal);
+    machine.JoinMps(device.machine, limit == terms.limits.end() ? 0 : limit->second);
+  }
   ++g_devices.count;
 }
 
 CUresult Discover(Machine& machine) {
   std::vector<Candidate> gpus;
   std::vector<std::vector<MigInstance>> instances;
-  const Present present = PresentDevices(machine);
+  Present present = PresentDevices(machine);
   for (int i = 0; i < present.count; ++i) {
     instances.push_back(ComputeInstancesOf(machine, present.dev[i]));
     gpus.push_back(Describe(machine, present.dev[i], instances.back()));
   }
   const char* order = std::getenv("CUDA_DEVICE_ORDER");
   const bool pci = order != nullptr && std::strcmp(order, "PCI_BUS_ID") == 0;
+  if (present.count > 0) SIMGPU_TRY(JoinMps(static_cast<int>(machine.spec(present.dev[0]).cc_major)));
+  // The daemon's devices are all that its clients can name.
+  if (IsMpsClient() && MpsTerms().devices != "*") {
+    std::vector<Candidate> served;
+    Present served_present;
+    std::vector<std::vector<MigInstance>> served_instances;
+    for (const Selected& selected : SelectDevices(gpus, MpsTerms().devices.c_str(), pci)) {
+      const auto index = static_cast<std::size_t>(selected.machine);
+      served.push_back(gpus[index]);
+      served_instances.push_back(instances[index]);
+      served_present.dev[served_present.count++] = present.dev[selected.machine];
+    }
+    gpus = std::move(served);
+    instances = std::move(served_instances);
+    present = served_present;
+  }
   for (const Selected& selected : SelectDevices(gpus, std::getenv("CUDA_VISIBLE_DEVICES"), pci)) {
     AddDevice(machine, {present.dev[selected.machine], selected.instance},
               instances[static_cast<std::size_t>(selected.machine)]);
@@ -101,6 +125,7 @@ CUresult Discover(Machine& machine) {
 // A child inherits objects whose memory, threads and books are its parent's; like the real driver, it is told so.
 void InChild() {
   if (g_phase.load(std::memory_order_relaxed) == Phase::kReady) {
+    ForgetMps();
     g_phase.store(Phase::kForked, std::memory_order_release);
   }
 }
@@ -139,6 +164,7 @@ CUresult NotReady() { return CUDA_ERROR_NOT_INITIALIZED; }
 
 CUresult FaultOf(const char* function) {
   Machine& machine = Machine::Get();
+  SIMGPU_TRY(MpsTrouble());
   if (machine.NothingInjected()) return CUDA_SUCCESS;
   Context* ctx = CurrentContext();
   int dev = ctx != nullptr ? ctx->machine() : -1;

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "abi/cuda_abi.h"
+#include "simgpu/driver/capture_rules.h"
 #include "simgpu/driver/host_cost.h"
 #include "simgpu/machine/machine.h"
 
@@ -62,7 +63,10 @@ struct Context {
   std::atomic<int> cache_config{0};
 
   std::uint64_t primary_life = 0;  // of a green context: the life of the primary one that it holds a reference of
-  std::uint64_t charged = 0;       // context memory in the machine's books; guarded by the core lock
+  std::size_t local_bytes = 0;     // most that a kernel that was launched needs of each thread; guarded as the limits
+  std::uint64_t streams = 0;       // that live, and the bytes charged for as many as ever lived; guarded as the limits
+  std::uint64_t streams_charged = 0;
+  std::uint64_t charged = 0;  // context memory in the machine's books; guarded by the core lock
 
   int ordinal() const { return device->ordinal; }
   int machine() const { return device->machine; }
@@ -76,20 +80,30 @@ extern std::atomic<Phase> g_phase;
 CUresult NotReady();
 CUresult FaultOf(const char* function);
 
+// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture forbids calls of this kind to this thread.
+CUresult CheckCaptureRule(CaptureRule rule);
+
 // CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED (before cuInit, or in the child of a process that had called it), or what
-// the machine's fault list demands of this call.
-inline CUresult Enter(const char* function) {
+// the machine's fault list or a capture demands of this call.
+template <CaptureRule rule>
+CUresult Enter(const char* function) {
   if (g_phase.load(std::memory_order_acquire) != Phase::kReady) [[unlikely]] {
     return NotReady();
   }
-  return FaultOf(function);
+  const CUresult fault = FaultOf(function);
+  if constexpr (rule != CaptureRule::kSafe) {
+    if (fault == CUDA_SUCCESS) return CheckCaptureRule(rule);
+  }
+  return fault;
 }
 
 // The first statement of an exported function: SIMGPU_ENTER(cuMemAlloc_v2);
-#define SIMGPU_ENTER(function)                                                      \
-  static constexpr std::int64_t simgpu_host_nanos = ::simgpu::HostNanos(#function); \
-  const ::simgpu::CallTime simgpu_host_call(simgpu_host_nanos);                     \
-  if (const CUresult simgpu_entered = ::simgpu::Enter(#function); simgpu_entered != 0) return simgpu_entered
+#define SIMGPU_ENTER(function)                                                                         \
+  static constexpr ::simgpu::HostNanos simgpu_host_nanos = ::simgpu::HostNanosOf(#function);           \
+  const ::simgpu::CallTime simgpu_host_call(simgpu_host_nanos);                                        \
+  if (const CUresult simgpu_entered = ::simgpu::Enter< ::simgpu::CaptureRuleOf(#function)>(#function); \
+      simgpu_entered != 0)                                                                             \
+  return simgpu_entered
 
 // Returns the error of an expression that is a CUresult, if it is one.
 #define SIMGPU_TRY(expression) \

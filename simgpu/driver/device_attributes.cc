@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "simgpu/driver/core.h"
+#include "simgpu/driver/mps_client.h"
 
 namespace simgpu {
 namespace {
@@ -117,7 +118,6 @@ constexpr Constant kConstants[] = {
     {CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 0},
     {CU_DEVICE_ATTRIBUTE_NUMA_CONFIG, 0},
     {CU_DEVICE_ATTRIBUTE_NUMA_ID, -1},
-    {CU_DEVICE_ATTRIBUTE_MPS_ENABLED, 0},
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1},
     {CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED, 0},
     {CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, 0},
@@ -158,6 +158,9 @@ bool OfModel(const Device& device, CUdevice_attribute attribute, std::uint64_t* 
       break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = static_cast<std::uint64_t>(device.sm_count);
+      break;
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+      *value = IsMpsClient() ? 1 : 0;
       break;
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
       *value = spec.ecc;

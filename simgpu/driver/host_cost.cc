@@ -14,8 +14,9 @@ namespace {
 
 // From here on a thread sleeps, and gives the processor to others, instead of looking at the clock.
 constexpr std::int64_t kWorthASleep = 1'000'000;
-// A call is about to end when the work that it submits reaches the GPU.
-constexpr std::int64_t kSubmitsAfterPercent = 85;
+
+// What a caller sees beyond what is measured here: the call itself, and the last look at the clock.
+constexpr std::int64_t kUnseen = 45;
 
 std::int64_t RealNow() {
   timespec now;
@@ -45,11 +46,10 @@ void WaitOut(std::int64_t end) {
   }
 }
 
-void CallTime::Begin(std::int64_t nanos) {
+void CallTime::Begin(const HostNanos& nanos) {
   const std::int64_t now = RealNow();
-  const std::int64_t length = nanos * g_host_percent / 100;
-  end_ = now + length;
-  WaitOut(now + length * kSubmitsAfterPercent / 100);
+  end_ = now + nanos.total * g_host_percent / 100 - kUnseen;
+  if (nanos.before != 0) WaitOut(now + nanos.before * g_host_percent / 100);
 }
 
 }  // namespace simgpu

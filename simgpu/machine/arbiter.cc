@@ -83,9 +83,43 @@ int ArbiterState::Attach(std::int32_t owner, int partition) {
   c.runnable = 0;
   c.interrupted = 0;
   c.partition = static_cast<std::uint8_t>(partition);
+  c.percent = 0;
   MarkChanged(ctx);
   c.used = 1;
   high_water = std::max(high_water, static_cast<std::uint16_t>(ctx + 1));
+  return ctx;
+}
+
+int ArbiterState::LaneFor(std::int32_t owner, int percent) const {
+  std::array<int, kLanes> width{};
+  std::array<int, kLanes> members{};
+  for (int ctx = 0; ctx < high_water; ++ctx) {
+    const ArbiterContext& c = contexts[ctx];
+    if (c.used == 0 || c.partition < kFirstLane) continue;
+    if (c.owner == owner) return c.partition;
+    const auto lane = static_cast<std::size_t>(c.partition - kFirstLane);
+    width[lane] = std::max(width[lane], int{c.percent});
+    ++members[lane];
+  }
+  int taken = 0;
+  int fewest = -1;
+  int empty = -1;
+  for (std::size_t lane = 0; lane < width.size(); ++lane) {
+    taken += width[lane];
+    if (members[lane] == 0) {
+      empty = empty < 0 ? static_cast<int>(lane) : empty;
+    } else if (fewest < 0 || members[lane] < members[static_cast<std::size_t>(fewest)]) {
+      fewest = static_cast<int>(lane);
+    }
+  }
+  const bool fits = empty >= 0 && (taken + percent <= 100 || fewest < 0);
+  return kFirstLane + (fits ? empty : fewest);
+}
+
+int ArbiterState::AttachBeside(std::int32_t owner, int percent) {
+  const int lane = LaneFor(owner, percent);
+  const int ctx = Attach(owner, lane);
+  if (ctx >= 0) contexts[ctx].percent = static_cast<std::uint8_t>(percent);
   return ctx;
 }
 

@@ -10,6 +10,9 @@
 // From one context to another the partition loses time that nobody is given (ArbiterTiming): the switch, and at the
 // beginning of its turn what an interrupted context needs before it makes progress.
 //
+// Clients of MPS do not take turns as long as their percentages fit beside each other: each gets a lane, which is a
+// partition of its own. A client for which there is no room any more shares the lane with the fewest others.
+//
 // Invariants: v never exceeds the demand; wall time and v never go back; within a partition intervals never overlap.
 // The caller holds the device's arbiter lock around every function but TryRaise. Refuses: a context beyond
 // kMaxContexts.
@@ -24,8 +27,10 @@
 namespace simgpu {
 
 inline constexpr int kMaxContexts = 1024;  // of one device, all processes
-inline constexpr int kPartitions = 9;      // 0: the whole device; 1 + n: GPU instance n, which has SMs of its own
-inline constexpr int kIntervals = 128;     // remembered stretches of one context
+inline constexpr int kFirstLane = 9;       // 0: the whole device; 1 + n: GPU instance n, which has SMs of its own
+inline constexpr int kLanes = 60;          // of MPS clients, which run beside each other
+inline constexpr int kPartitions = kFirstLane + kLanes;
+inline constexpr int kIntervals = 128;  // remembered stretches of one context
 inline constexpr std::int64_t kDefaultQuantum = 2'000'000;
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
@@ -51,6 +56,7 @@ struct ArbiterContext {
   std::uint16_t next, prev;  // rotation, while runnable
   std::uint8_t used, runnable, partition;
   std::uint8_t interrupted;  // its last turn ended by time
+  std::uint8_t percent;      // of the SMs, of an MPS client
 };
 
 struct ArbiterPartition {
@@ -82,6 +88,8 @@ struct ArbiterState {
 
   // A new context with v = 0 and no work; -1 when the table is full.
   int Attach(std::int32_t owner, int partition);
+  // The same for an MPS client with PERCENT of the SMs; all contexts of an owner are in one lane.
+  int AttachBeside(std::int32_t owner, int percent);
   void Detach(int ctx);
   // Everything a dead process had. Call it when a process is reaped.
   void RemoveOwner(std::int32_t owner);
@@ -120,6 +128,7 @@ struct ArbiterState {
   }
   void BeginTurn(ArbiterPartition& p, std::uint16_t ctx);
   void BeginSwitch(ArbiterPartition& p);
+  int LaneFor(std::int32_t owner, int percent) const;
   void Link(int ctx);
   void Unlink(int ctx);
   void MarkChanged(int ctx) { changed[ctx / 64] |= std::uint64_t{1} << (ctx % 64); }

@@ -217,5 +217,24 @@ TEST_F(ArbiterTest, GivenCopiesWhenReservedThenAnEngineDoesOneAtATime) {
   EXPECT_EQ(state_->ReserveCopy(1, 100, 50), 100);
 }
 
+TEST_F(ArbiterTest, ClientsThatFitBesideEachOtherHaveALaneEach) {
+  int lanes[4] = {};
+  for (int owner = 0; owner < 4; ++owner) {
+    const int ctx = state_->AttachBeside(owner, 25);
+    ASSERT_GE(ctx, 0);
+    lanes[owner] = state_->contexts[ctx].partition;
+    EXPECT_GE(lanes[owner], kFirstLane);
+    for (int other = 0; other < owner; ++other) EXPECT_NE(lanes[owner], lanes[other]);
+  }
+  EXPECT_EQ(state_->contexts[state_->AttachBeside(2, 25)].partition, lanes[2]) << "one lane for all of an owner's";
+  const int fifth = state_->AttachBeside(4, 25);
+  EXPECT_EQ(state_->contexts[fifth].partition, lanes[0]) << "with no room left it takes turns";
+  const int sixth = state_->AttachBeside(5, 25);
+  EXPECT_EQ(state_->contexts[sixth].partition, lanes[1]);
+  state_->RemoveOwner(3);
+  const int seventh = state_->AttachBeside(6, 20);
+  EXPECT_EQ(state_->contexts[seventh].partition, lanes[3]);
+}
+
 }  // namespace
 }  // namespace simgpu

@@ -4,6 +4,7 @@
 // that Recount computes again after a death.
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -39,7 +40,12 @@ std::uint64_t InstanceUsed(const State& state, int dev, int gpu_instance) {
 // What this process may still take.
 std::uint64_t RoomLocked(const State& state, int dev, int own) {
   const std::uint64_t total = state.spec[dev].total_bytes, used = Sum(state.device[dev].used);
-  const std::uint64_t room = used < total ? total - used : 0;
+  std::uint64_t room = used < total ? total - used : 0;
+  if (own >= 0 && state.process[own].device[dev].pinned != 0) {
+    const ProcessDevice& mine = state.process[own].device[dev];
+    const std::uint64_t held = Sum(mine.used) + Sum(mine.shared);
+    room = std::min(room, held < mine.pinned ? mine.pinned - held : 0);
+  }
   const int gi = own < 0 ? -1 : state.process[own].device[dev].gpu_instance;
   if (gi < 0) return room;
   const std::uint64_t capacity = InstanceBytes(state, dev, gi), taken = InstanceUsed(state, dev, gi);
@@ -189,6 +195,17 @@ bool Machine::Charge(int dev, std::uint64_t bytes, Use use) {
   state_->device[dev].used[static_cast<int>(use)] += bytes;
   ShowGrowth(*state_, dev);
   return true;
+}
+
+void Machine::JoinMps(int dev, std::uint64_t pinned) {
+  if (dev < 0 || dev >= device_count()) return;
+  StateLock lock(state_);
+  const int own = OwnSlotLocked(*state_);
+  if (own < 0) return;
+  ProcessDevice& device = state_->process[own].device[dev];
+  Touch(device);
+  device.mps = 1;
+  device.pinned = pinned;
 }
 
 void Machine::LookAtBooks(const BooksLook& look) {

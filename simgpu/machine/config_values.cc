@@ -30,6 +30,7 @@ constexpr NumberKey<Options> kOptions[] = {
     {"nvml_lag_ms", 0, 60'000, kMillion, [](Options* o, std::uint64_t v) { o->nvml_lag_ns = v; }},
     {"nvml_period_ms", 1, 10'000, kMillion, [](Options* o, std::uint64_t v) { o->nvml_period_ns = v; }},
     {"virtual_step_ns", 0, kBillion, 1, [](Options* o, std::uint64_t v) { o->virtual_step_ns = v; }},
+    {"strict_capture", 0, 1, 1, [](Options* o, std::uint64_t v) { o->strict_capture = static_cast<std::uint32_t>(v); }},
     {"pid_offset", 0, 1'000'000'000, 1,
      [](Options* o, std::uint64_t v) { o->pid_offset = static_cast<std::int32_t>(v); }},
     {"driver_version", 11000, 99990, 1,
@@ -52,6 +53,9 @@ constexpr NumberKey<Profile> kProfileNumbers[] = {
     {"graph_gap_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->graph_gap_ns = v; }},
     {"event_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->event_ns = v; }},
     {"context_mib", 0, 1 << 20, kMiB, [](Profile* p, std::uint64_t v) { p->context_bytes = v; }},
+    {"stream_kib", 0, 1 << 20, 1024, [](Profile* p, std::uint64_t v) { p->stream_bytes = v; }},
+    {"pool_step_mib", 2, 512, kMiB, [](Profile* p, std::uint64_t v) { p->pool_step_bytes = v; }},
+    {"blocks", 0, 1, 1, [](Profile* p, std::uint64_t v) { p->blocks = U32(v); }},
 };
 
 constexpr NumberKey<DeviceSpec> kDeviceNumbers[] = {

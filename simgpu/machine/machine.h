@@ -48,6 +48,7 @@ struct ProcessUsage {
   std::int32_t host_pid;  // as the host sees it: what NVML shows
   std::uint64_t used[kUses];
   std::uint32_t contexts;
+  bool mps;                            // a client of MPS
   int gpu_instance, compute_instance;  // -1: uses the whole device
   std::uint64_t total() const { return used[0] + used[1] + used[2]; }
 };
@@ -201,6 +202,10 @@ class Machine {
   std::uint64_t InstanceUsedBytes(int dev, int gpu_instance);
   // This process runs inside a compute instance from now on: Charge and FreeBytes then mean the instance's memory.
   bool UseInstance(int dev, int gpu_instance, int compute_instance);
+
+  // --- MPS -----------------------------------------------------------------------------------------------------
+  // This process is a client from now on, and takes no more than PINNED bytes of the device; 0: no limit.
+  void JoinMps(int dev, std::uint64_t pinned);
 
   State* state() { return state_; }
 

@@ -110,6 +110,7 @@ struct Options {
   std::uint64_t nvml_lag_ns;      // how old the newest utilisation sample is at least
   std::uint64_t nvml_period_ns;   // length of one utilisation sample
   std::uint64_t virtual_step_ns;  // virtual clock only: what each look at the clock adds
+  std::uint32_t strict_capture;   // 1: a capture forbids every call that is not known to be allowed
   std::uint32_t virtual_clock;    // 1: time is a shared counter
   std::int32_t pid_offset;        // host pid = pid + offset (SIMGPU_PID_OFFSET of a process wins)
   std::uint32_t cuda_version;     // cuDriverGetVersion, 13000

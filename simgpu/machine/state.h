@@ -35,6 +35,8 @@ struct ProcessDevice {
   std::uint32_t contexts;
   std::uint32_t touched;  // anything here is worth clearing; set by Touch
   std::int32_t gpu_instance, compute_instance;
+  std::uint32_t mps;     // it is a client of MPS
+  std::uint64_t pinned;  // bytes that MPS lets it take; 0: no limit
   std::uint64_t busy_ns[kBusyKinds];
   Bucket bucket[kBusyKinds][kProcessBuckets];
 };

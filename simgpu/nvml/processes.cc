@@ -35,12 +35,13 @@ void Fill(const ProcessUsage& from, nvmlProcessInfo_v2_t* to) {
 }
 
 // The two-call pattern: too little room answers INSUFFICIENT_SIZE and how much it takes.
+using Lister = std::vector<ProcessUsage>(const Place& at);
 template <typename Info>
-nvmlReturn_t Compute(const char* function, nvmlDevice_t device, unsigned int* count, Info* infos) {
+nvmlReturn_t Listed(const char* function, nvmlDevice_t device, unsigned int* count, Info* infos, Lister* lister) {
   Place at = {};
   if (const nvmlReturn_t entered = EnterDevice(function, device, &at); entered != NVML_SUCCESS) return entered;
   SIMGPU_NVML_NEED(count != nullptr && (*count == 0 || infos != nullptr));
-  const std::vector<ProcessUsage> list = List(at);
+  const std::vector<ProcessUsage> list = lister(at);
   const unsigned int room = *count;
   *count = static_cast<unsigned int>(list.size());
   if (list.size() > room) return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -48,7 +49,14 @@ nvmlReturn_t Compute(const char* function, nvmlDevice_t device, unsigned int* co
   return NVML_SUCCESS;
 }
 
-// Nobody draws pictures here, and there is no MPS server.
+// Clients of MPS are in both lists: they have contexts of compute, and those are the server's.
+std::vector<ProcessUsage> ListMps(const Place& at) {
+  std::vector<ProcessUsage> list = List(at);
+  std::erase_if(list, [](const ProcessUsage& p) { return !p.mps; });
+  return list;
+}
+
+// Nobody draws pictures here.
 template <typename Info>
 nvmlReturn_t None(const char* function, nvmlDevice_t device, unsigned int* count, Info* infos) {
   Place at = {};
@@ -78,13 +86,13 @@ std::vector<Used> Samples(int dev, unsigned long long last_seen) {
 }  // namespace
 
 SIMGPU_NVML nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t d, unsigned int* count, nvmlProcessInfo_v1_t* infos) {
-  return Compute("nvmlDeviceGetComputeRunningProcesses", d, count, infos);
+  return Listed("nvmlDeviceGetComputeRunningProcesses", d, count, infos, List);
 }
 SIMGPU_NVML nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t d, unsigned int* count, nvmlProcessInfo_v2_t* infos) {
-  return Compute("nvmlDeviceGetComputeRunningProcesses_v2", d, count, infos);
+  return Listed("nvmlDeviceGetComputeRunningProcesses_v2", d, count, infos, List);
 }
 SIMGPU_NVML nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigned int* count, nvmlProcessInfo_t* infos) {
-  return Compute("nvmlDeviceGetComputeRunningProcesses_v3", d, count, infos);
+  return Listed("nvmlDeviceGetComputeRunningProcesses_v3", d, count, infos, List);
 }
 SIMGPU_NVML nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t d, unsigned int* count, nvmlProcessInfo_v1_t* infos) {
   return None("nvmlDeviceGetGraphicsRunningProcesses", d, count, infos);
@@ -96,14 +104,14 @@ SIMGPU_NVML nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t d, unsigned in
   return None("nvmlDeviceGetGraphicsRunningProcesses_v3", d, count, infos);
 }
 SIMGPU_NVML nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t d, unsigned int* count, nvmlProcessInfo_v1_t* infos) {
-  return None("nvmlDeviceGetMPSComputeRunningProcesses", d, count, infos);
+  return Listed("nvmlDeviceGetMPSComputeRunningProcesses", d, count, infos, ListMps);
 }
 SIMGPU_NVML nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t d, unsigned int* count,
                                                        nvmlProcessInfo_v2_t* infos) {
-  return None("nvmlDeviceGetMPSComputeRunningProcesses_v2", d, count, infos);
+  return Listed("nvmlDeviceGetMPSComputeRunningProcesses_v2", d, count, infos, ListMps);
 }
 SIMGPU_NVML nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t d, unsigned int* count, nvmlProcessInfo_t* infos) {
-  return None("nvmlDeviceGetMPSComputeRunningProcesses_v3", d, count, infos);
+  return Listed("nvmlDeviceGetMPSComputeRunningProcesses_v3", d, count, infos, ListMps);
 }
 
 SIMGPU_NVML nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t* list) {
@@ -114,6 +122,7 @@ SIMGPU_NVML nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProce
   SIMGPU_NVML_NEED(list->numProcArrayEntries == 0 || list->procArray != nullptr);
   std::vector<ProcessUsage> processes;
   if (list->mode == NVML_PROCESS_MODE_COMPUTE || list->mode == NVML_PROCESS_MODE_ALL) processes = List(at);
+  if (list->mode == NVML_PROCESS_MODE_MPS) processes = ListMps(at);
   const unsigned int room = list->numProcArrayEntries;
   list->numProcArrayEntries = static_cast<unsigned int>(processes.size());
   if (processes.size() > room) return NVML_ERROR_INSUFFICIENT_SIZE;

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -58,10 +59,25 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-Result<pid_t> Spawn(const Command& command, int out, int err) {
+// The read end of a pipe that holds TEXT; no file where there is no text.
+Result<Fd> InputOf(const std::string& text) {
+  // What a pipe always has room for: nobody reads while it is written.
+  if (text.size() > PIPE_BUF) return Fail("the input is longer than " + std::to_string(PIPE_BUF) + " bytes");
+  if (text.empty()) return Fd();
+  auto pipe = NewPipe();
+  if (!pipe) return tl::unexpected(pipe.error());
+  HAMI_TRY(WriteAll(pipe->write.get(), text));
+  return std::move(pipe->read);
+}
+
+Result<pid_t> Spawn(const Command& command, int in, int out, int err) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (in >= 0) {
+    ::posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+  } else {
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  }
   ::posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
   posix_spawnattr_t attributes;
@@ -135,8 +151,10 @@ Result<CommandResult> RunCommand(const Command& command) {
   auto err = NewPipe();
   if (!out) return tl::unexpected(out.error());
   if (!err) return tl::unexpected(err.error());
+  const auto in = InputOf(command.input);
+  if (!in) return tl::unexpected(in.error());
   const Clock::time_point end = Clock::now() + command.limit;
-  const auto pid = Spawn(command, out->write.get(), err->write.get());
+  const auto pid = Spawn(command, in->get(), out->write.get(), err->write.get());
   if (!pid) return tl::unexpected(pid.error());
   out->write.Reset();
   err->write.Reset();

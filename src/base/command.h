@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs another program and takes what it writes. Bounded in time and in output: past either the program's whole process
-// group is killed. It has no terminal, no standard input, and the signal mask of a fresh process.
+// group is killed. It has no terminal, no standard input but the one it is given, and the signal mask of a fresh
+// process.
 
 #pragma once
 
@@ -18,6 +19,7 @@ namespace hami::base {
 struct Command {
   std::vector<std::string> words;                                // the first is looked up in $PATH where it has no '/'
   std::vector<std::pair<std::string, std::string>> environment;  // beside ours, and before it
+  std::string input;                                             // its standard input, at most 4096 bytes
   std::chrono::milliseconds limit{30'000};
   std::size_t most_bytes = 1U << 20U;  // of standard output; of standard error the first part is kept
 };

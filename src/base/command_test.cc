@@ -37,6 +37,16 @@ TEST(RunCommandTest, ItsVariablesWinOverOurs) {
   ::unsetenv("HAMI_TEST_COMMAND");
 }
 
+TEST(RunCommandTest, ReadsTheInputThatItIsGiven) {
+  Command command = Shell("cat; read line || echo end");
+  command.input = "one\ntwo\n";
+  EXPECT_EQ(RunCommand(command)->out, "one\ntwo\nend\n");
+  command.input = std::string(5000, 'x');
+  const auto refused = RunCommand(command);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("longer than 4096 bytes"));
+}
+
 TEST(RunCommandTest, ADaemonsSignalsAreNotInherited) {
   sigset_t all;
   sigset_t before;

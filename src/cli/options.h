@@ -6,7 +6,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -60,7 +62,8 @@ struct ConfigOptions {
 struct ClusterOptions {
   std::string nodes;  // files
   std::string pods;
-  std::string mix;  // instead of the files: a made-up workload
+  std::string mix;       // instead of the files: a made-up workload
+  std::string workload;  // file; empty: it is learnt
   std::vector<std::string> policies;
   double demand = 0;  // part of all cards; 0: every pod of the list
   int seed = 1;
@@ -77,6 +80,13 @@ struct Message {
 
 using Options =
     std::variant<RunOptions, SetOptions, PsOptions, SmiOptions, SimOptions, ConfigOptions, ClusterOptions, Message>;
+
+// Every command of `hami`, in the order in which a newcomer meets them.
+struct CommandName {
+  std::string_view name;  // "sim cluster"
+  std::string_view summary;
+};
+std::span<const CommandName> CommandNames();
 
 // ARGUMENTS without the program's name.
 Options ParseOptions(const std::vector<std::string>& arguments);

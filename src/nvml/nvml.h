@@ -62,6 +62,46 @@ struct MigDevice {
   std::optional<Memory> memory;
 };
 
+// The memory slices [start, start + size) of a GPU.
+struct MigPlace {
+  unsigned start = 0;
+  unsigned size = 0;
+  bool operator==(const MigPlace&) const = default;
+};
+
+// A kind of GPU instance that a GPU can be divided into.
+struct MigProfile {
+  unsigned id = 0;
+  std::string name;             // "1g.10gb+me"
+  unsigned slices = 0;          // of compute
+  unsigned most_instances = 0;  // that may live at once
+  unsigned multiprocessors = 0;
+  std::uint64_t memory_mib = 0;
+  std::vector<MigPlace> places;
+  bool operator==(const MigProfile&) const = default;
+};
+
+struct ComputeInstance {
+  unsigned id = 0;
+  std::string uuid;  // "MIG-…", of the MIG device that it is
+  bool operator==(const ComputeInstance&) const = default;
+};
+
+struct GpuInstance {
+  unsigned id = 0;
+  unsigned profile_id = 0;
+  MigPlace place;
+  std::vector<ComputeInstance> compute;
+  bool operator==(const GpuInstance&) const = default;
+};
+
+// How a GPU can be divided, and how it is.
+struct MigLayout {
+  std::vector<MigProfile> profiles;
+  std::vector<GpuInstance> instances;
+  bool operator==(const MigLayout&) const = default;
+};
+
 enum class ComputeMode { kDefault, kExclusiveThread, kProhibited, kExclusiveProcess };
 
 struct ComputeCapability {
@@ -85,6 +125,7 @@ struct Device {
   std::optional<ComputeMode> compute_mode;
   std::optional<MigMode> mig_mode;
   std::vector<MigDevice> mig_devices;
+  std::optional<MigLayout> mig_layout;  // where it was asked for: see ReadMigLayout
 };
 
 struct EccCounts {
@@ -247,6 +288,18 @@ class Library {
                                                                         std::uint64_t since_microseconds) const;
 
   base::Result<std::unique_ptr<XidWatch>> WatchXids() const;
+
+  // What a GPU in MIG mode can be divided into, and its instances.
+  base::Result<MigLayout> ReadMigLayout(const std::string& uuid) const;
+  // The mode after the request: pending while it waits for a reset.
+  base::Result<MigMode> SetMigMode(const std::string& uuid, bool on) const;
+  // Exactly there, or an error. Returns the instance's id.
+  base::Result<unsigned> CreateGpuInstance(const std::string& uuid, unsigned profile_id, MigPlace place) const;
+  // One that takes all of the GPU instance.
+  base::Result<ComputeInstance> CreateComputeInstance(const std::string& uuid, unsigned gpu_instance) const;
+  // Of one that a process uses, and of a GPU instance with compute instances: an error.
+  base::Status DestroyComputeInstance(const std::string& uuid, unsigned gpu_instance, unsigned compute_instance) const;
+  base::Status DestroyGpuInstance(const std::string& uuid, unsigned gpu_instance) const;
 
  private:
   explicit Library(std::shared_ptr<const Functions> functions, std::string sysfs);

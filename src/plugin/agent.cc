@@ -33,6 +33,8 @@
 #include "plugin/kubelet_client.h"
 #include "plugin/library_install.h"
 #include "plugin/lock_folder.h"
+#include "plugin/mig_mode.h"
+#include "plugin/mode_keeper.h"
 #include "plugin/registrar.h"
 #include "plugin/serving.h"
 #include "plugin/share_folders.h"
@@ -44,6 +46,7 @@ namespace {
 namespace fs = std::filesystem;
 using base::Concat;
 
+constexpr std::size_t kMostMinorsBytes = 1 << 20;
 constexpr net::Duration kProbeEvery = std::chrono::seconds(20);
 
 base::Result<std::unique_ptr<kube::Client>> Connect(const Options& options) {
@@ -92,6 +95,9 @@ struct Agent::Impl {
   bool Ready() const;
   std::string WhyNotReady() const;
   base::Result<Response> Respond(const Record& record, const Cards& cards);
+  base::Status StartModes();
+  bool LookAtMode();
+  std::vector<CdiInstance> MigInstances(const Cards& cards);
 
   const Options options;
   const std::string vgpu_folder;
@@ -111,6 +117,11 @@ struct Agent::Impl {
   int book_failures = 0;
   net::Deadline next_probe{};
   std::unique_ptr<device::GrantKeyring> keys;  // null: grants are not sealed
+  std::unique_ptr<NvmlMigDriver> mig_driver;
+  std::unique_ptr<DiskMigJournal> mig_journal;
+  std::unique_ptr<MigKeeper> mig;
+  std::unique_ptr<ModeKeeper> modes;
+  std::string mode_trouble;  // as it was told
   std::unique_ptr<Allocator> allocator;
   CdiFolder cdi;
   std::string library;  // that new containers mount
@@ -126,6 +137,10 @@ struct Agent::Impl {
 };
 
 base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
+  nvml::LoadOptions load;
+  load.library = options.nvml_library;
+  mig_driver = std::make_unique<NvmlMigDriver>(load);
+  HAMI_TRY(StartModes());
   auto made = Connect(options);
   if (!made) return tl::unexpected(made.error());
   client = *std::move(made);
@@ -146,10 +161,73 @@ base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
     events->Record(NodeTarget(options.node_name), event.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
                    event.reason, event.message);
   };
-  nvml::LoadOptions load;
-  load.library = options.nvml_library;
+  hooks.own_instances = [this] { return mig->entries(); };
   keeper = std::make_unique<CardKeeper>(options, board, std::move(hooks), KeeperTimes{}, load);
+  keeper->UseMode(modes->in_force());
   return keeper->Start(interrupted);
+}
+
+// What earlier lives left on the GPUs.
+base::Status Agent::Impl::StartModes() {
+  mig_journal = std::make_unique<DiskMigJournal>(vgpu_folder + "/mig.json");
+  mig = std::make_unique<MigKeeper>(*mig_driver, *mig_journal);
+  HAMI_TRY(mig->Start());
+  cdi.UseInstances([this](const Cards& cards) { return MigInstances(cards); });
+  ModeSteps steps;
+  steps.enter = [this](OperatingMode mode) -> base::Status {
+    if (mode != OperatingMode::kMig) return {};
+    return EnterMig(*mig_driver, board.Current()->settings.excluded);
+  };
+  steps.leave = [this](OperatingMode mode) -> base::Status {
+    if (mode != OperatingMode::kMig) return {};
+    return LeaveMig(*mig_driver, *mig, board.Current()->settings.excluded);
+  };
+  modes = std::make_unique<ModeKeeper>(vgpu_folder + "/mode", std::move(steps));
+  return modes->Start();
+}
+
+// The mode of the configuration, once nothing stands in its way. True when it does not hold yet.
+bool Agent::Impl::LookAtMode() {
+  const CardBoard::Snapshot cards = board.Current();
+  if (!cards->ready) return true;
+  const NodeSettings& settings = cards->settings;
+  ModeKeeper::Outcome outcome;
+  allocator->Exclusively([&](const std::vector<std::string>& pods) {
+    outcome = modes->Look(settings.wanted_mode, [&] {
+      std::vector<std::string> holders = pods;
+      for (std::string& user : UsersOf(*mig_driver, mig->entries(), settings.excluded)) {
+        holders.push_back(std::move(user));
+      }
+      return holders;
+    });
+  });
+  if (outcome.changed) {
+    const std::string text = Concat({"the mode of this node is ", ModeName(modes->in_force()), " now"});
+    base::LogInfo("mode: " + text);
+    events->Record(NodeTarget(options.node_name), kube::EventType::kNormal, "OperatingModeChanged", text);
+  }
+  if (outcome.changed || modes->in_force() != settings.mode) keeper->UseMode(modes->in_force());
+  const std::string trouble = outcome.refusal.empty() ? outcome.trouble : outcome.refusal;
+  if (!trouble.empty() && trouble != mode_trouble) {
+    base::LogWarning("mode: " + trouble);
+    events->Record(NodeTarget(options.node_name), kube::EventType::kWarning, "OperatingModeRefused", trouble);
+  }
+  mode_trouble = trouble;
+  return !trouble.empty();
+}
+
+std::vector<CdiInstance> Agent::Impl::MigInstances(const Cards& cards) {
+  std::vector<CdiInstance> instances;
+  const auto minors = base::ReadLinkedFile(options.mig_minors_file, kMostMinorsBytes);
+  for (const MigEntry& entry : mig->entries()) {
+    const Card* card = cards.Find(entry.gpu_uuid);
+    if (!entry.Made() || card == nullptr || !card->minor) continue;
+    CdiInstance one{entry.mig_uuid, {"/dev/nvidia" + std::to_string(*card->minor)}};
+    auto nodes = MigCapabilities(minors.value_or(""), *card->minor, entry.gpu_instance, entry.compute_instance);
+    if (nodes) one.nodes.insert(one.nodes.end(), nodes->begin(), nodes->end());
+    instances.push_back(std::move(one));
+  }
+  return instances;
 }
 
 void Agent::Impl::SeeNode(const SeenNode& node) {
@@ -203,6 +281,11 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
   }
   settings.cdi_modes = CdiModesOf(cdi.path());
   settings.imex_channels = PresentImexChannels(options);
+  if (!record.mig.empty()) {
+    settings.mig_minors = base::ReadLinkedFile(options.mig_minors_file, kMostMinorsBytes).value_or("");
+    // A runtime looks there for the instance before the container starts.
+    cdi.Refresh(cards);
+  }
   OfferCommonAreas(cards);
   if (common_areas != nullptr) settings.common_areas = common_areas->Cards();
   return MakeResponse(record, cards, settings);
@@ -250,6 +333,7 @@ base::Status Agent::Impl::StartAllocations() {
   parts.cluster = cluster.get();
   parts.keeper = records.get();
   parts.folders = folders.get();
+  parts.mig = mig.get();
   if (!options.pod_resources_socket.empty()) {
     book = std::make_unique<PodResourcesBook>(options.pod_resources_socket,
                                               [this] { return board.Current()->settings.resource_name; });
@@ -301,8 +385,10 @@ bool Agent::Impl::Tend() {
   cdi.Refresh(*board.Current());
   OfferCommonAreas(*board.Current());
   ProbeBook();
+  const bool mode_left = LookAtMode();
   const bool left = allocator->Tend();
-  return folders->EmptyTrash() || left;
+  if (!mig->entries().empty()) cdi.Refresh(*board.Current());
+  return folders->EmptyTrash() || left || mode_left;
 }
 
 base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {

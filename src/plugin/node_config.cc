@@ -57,15 +57,8 @@ void ReadMode(ConfigReader& in, NodeEntry& entry) {
   std::string mode;
   in.Text(kKey, mode);
   if (mode.empty()) return;
-  if (mode == ModeName(OperatingMode::kHamiCore)) {
-    entry.mode = OperatingMode::kHamiCore;
-  } else if (mode == ModeName(OperatingMode::kMps)) {
-    entry.mode = OperatingMode::kMps;
-  } else if (mode == ModeName(OperatingMode::kMig)) {
-    in.Fail(kKey, "mig is not supported; use hami-core");
-  } else {
-    in.Fail(kKey, "must be hami-core or mps");
-  }
+  entry.mode = ParseMode(mode);
+  if (!entry.mode) in.Fail(kKey, "must be hami-core, mig or mps");
 }
 
 void CheckEntry(ConfigReader& in, const NodeEntry& entry) {
@@ -193,17 +186,6 @@ Result<std::optional<std::string>> LoadIfThere(const std::string& path) {
 
 }  // namespace
 
-const char* ModeName(OperatingMode mode) {
-  switch (mode) {
-    case OperatingMode::kMig:
-      return "mig";
-    case OperatingMode::kMps:
-      return "mps";
-    default:
-      return "hami-core";
-  }
-}
-
 device::NvidiaConfig HamisNames() {
   device::NvidiaConfig names;
   names.count_resource = "nvidia.com/gpu";
@@ -252,6 +234,7 @@ NodeSettings SettingsFor(const NodeConfig& config, const std::string& node, cons
   const NodeEntry* const entry = EntryFor(config, node, labels);
   if (entry == nullptr || !entry->mistake.empty()) return out;
   Override(out.mode, entry->mode);
+  out.wanted_mode = out.mode;
   Override(out.split_count, entry->split_count);
   Override(out.memory_scaling, entry->memory_scaling);
   Override(out.core_scaling, entry->core_scaling);

@@ -14,14 +14,11 @@
 
 #include "base/result.h"
 #include "device/config.h"
+#include "plugin/mode.h"
 #include "plugin/node_selector.h"
 #include "plugin/options.h"
 
 namespace hami::plugin {
-
-enum class OperatingMode { kHamiCore, kMig, kMps };
-// As it is registered: "hami-core", "mig", "mps".
-const char* ModeName(OperatingMode mode);
 
 // GPUs that this node keeps for itself.
 struct Exclusion {
@@ -35,8 +32,9 @@ device::NvidiaConfig HamisNames();
 
 struct NodeSettings {
   std::string resource_name = "nvidia.com/gpu";
-  OperatingMode mode = OperatingMode::kHamiCore;
-  std::int64_t split_count = 10;  // slots of a GPU
+  OperatingMode mode = OperatingMode::kHamiCore;         // in force
+  OperatingMode wanted_mode = OperatingMode::kHamiCore;  // as configured
+  std::int64_t split_count = 10;                         // slots of a GPU
   double memory_scaling = 1;
   double core_scaling = 1;
   std::int64_t preconfigured_memory = 0;  // MiB, where the driver tells no size

@@ -105,6 +105,7 @@ void NodeState::SeeDriver(const DriverReading& reading, UnixSeconds now) {
   for (const nvml::Device& device : reading.devices) {
     if (!device.uuid.empty() && device.condition == Condition::kAnswers) known_[device.uuid].device = device;
   }
+  foreign_ = reading.foreign;
   Judge(reading, now);
   NoteNameless(reading.devices);
   if (reading.topology) NoteTopology(*reading.topology);
@@ -160,6 +161,7 @@ Cards NodeState::MakeCards() const {
   Cards cards;
   cards.ready = ready();
   cards.settings = SettingsFor(config_, node_, labels_);
+  cards.settings.mode = mode_.value_or(cards.settings.mode);
   std::vector<nvml::Device> devices;
   Troubles troubles = book_.Current();
   for (const auto& [uuid, known] : known_) {
@@ -167,7 +169,7 @@ Cards NodeState::MakeCards() const {
     if (!driver_trouble_.empty()) troubles[uuid] = driver_trouble_;
   }
   cards.left_out = nameless_;
-  cards.cards = plugin::MakeCards(devices, cards.settings, troubles, &cards.left_out);
+  cards.cards = plugin::MakeCards(devices, cards.settings, troubles, &cards.left_out, foreign_);
   return cards;
 }
 

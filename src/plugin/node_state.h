@@ -36,7 +36,8 @@ struct DriverReading {
   std::vector<nvml::Device> devices;
   std::map<std::string, nvml::HealthSigns> health;  // by UUID
   std::optional<nvml::Topology> topology;           // absent: not looked at this time
-  std::set<std::string> unheard{};                  // UUIDs whose XIDs may have been missed since the last look
+  ForeignInstances foreign{};
+  std::set<std::string> unheard{};  // UUIDs whose XIDs may have been missed since the last look
 };
 
 class NodeState {
@@ -53,6 +54,8 @@ class NodeState {
   void SeeDriver(const DriverReading& reading, UnixSeconds now);
   // The driver does not answer as a whole; no GPU is to be given out until it does. No mark against any GPU.
   void LoseDriver(const std::string& why);
+  // The mode that is in force, whatever is configured. Until it is said, the configured one.
+  void UseMode(OperatingMode mode) { mode_ = mode; }
   // True when the GPU should be looked at soon.
   bool SeeXid(const nvml::XidEvent& event, UnixSeconds now);
 
@@ -91,7 +94,9 @@ class NodeState {
   std::optional<UnixSeconds> first_look_;  // at the GPUs
   std::string driver_trouble_;
   std::map<std::string, Known> known_;  // by UUID
-  std::vector<std::string> nameless_;   // GPUs in trouble since the start, a line each
+  std::optional<OperatingMode> mode_;
+  ForeignInstances foreign_;
+  std::vector<std::string> nameless_;  // GPUs in trouble since the start, a line each
   HealthBook book_;
   TopologyScore topology_;
   std::vector<NodeEvent> events_;

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/log_file.h"
 #include "base/result.h"
+#include "plugin/mig_nodes.h"
 
 namespace hami::plugin {
 
@@ -36,6 +37,7 @@ struct Options {
   std::string hook_path = "/usr/local";                                      // libvgpu lives in <hook_path>/vgpu
   std::string config_file;                                                   // device-config.yaml; empty: defaults
   std::string node_config_file = "/config/config.json";
+  std::string mig_minors_file = kMigMinors;
   std::string nvml_library;  // empty: libnvidia-ml.so.1 of the dynamic linker
 
   // GPUs.
@@ -85,6 +87,7 @@ struct Options {
 struct Start {
   enum class Action { kRun, kHelp, kVersion };
   Action action = Action::kRun;
+  base::HelpForm help_form = base::HelpForm::kText;
   Options options;
   std::vector<std::string> warnings;  // for the log
 };
@@ -96,7 +99,7 @@ using ReadText = std::function<base::Result<std::string>(const std::string& path
 base::Result<Start> ReadOptions(const std::vector<std::string>& arguments, const Environment& environment,
                                 const ReadText& read);
 
-std::string HelpText();
+std::string HelpText(base::HelpForm form = base::HelpForm::kText);
 
 // What the operating system has.
 std::optional<std::string> ProcessEnvironment(const std::string& name);

@@ -31,6 +31,11 @@ std::vector<std::string> Kinds(const std::string& reason) {
 }
 
 Event Success(const Decision& decision, std::size_t max_nodes) {
+  if (decision.offered.size() > 1) {  // kube-scheduler chooses
+    return {false, "FilteringSucceed",
+            base::Concat({"find ", std::to_string(decision.offered.size()), " fit nodes among ",
+                          std::to_string(decision.candidates), " nodes, the best is node(", decision.node, ")"})};
+  }
   if (decision.fits.empty()) {  // it was not asked for every node's answer
     return {false, "FilteringSucceed",
             base::Concat({"find fit node(", decision.node, ") among ", std::to_string(decision.candidates), " nodes"})};
@@ -61,6 +66,12 @@ std::vector<Event> Failure(const Decision& decision, std::size_t max_nodes) {
   events.push_back(
       {true, "FilteringFailed",
        base::Concat({"no available node, ", std::to_string(decision.failures.size()), " nodes do not meet"})});
+  if (!decision.evicts.empty()) {
+    events.push_back({false, "Preempting",
+                      base::Concat({"room is made on node(", decision.node, ") by the eviction of ",
+                                    std::to_string(decision.evicts.size()),
+                                    " pods of lower priority: ", List(decision.evicts, max_nodes)})});
+  }
   return events;
 }
 

@@ -42,7 +42,9 @@ struct Decision {
   device::Allocation allocation;
   std::vector<NodeReason> failures;  // one per candidate that does not fit, when there is no fit or all was asked for
   std::vector<NodeScore> fits;       // worst to best, when all was asked for
+  std::vector<NodeScore> offered;    // best to worst, when kube-scheduler is to choose
   std::size_t candidates = 0;
+  std::vector<std::string> evicts;  // pods of lower priority that will go from NODE, where the pod then has its place
 };
 
 // Worst to best, so that the last is the one chosen.

@@ -4,6 +4,7 @@
 
 #include <boost/container/small_vector.hpp>
 #include <cmath>
+#include <optional>
 
 namespace hami::sched {
 namespace {
@@ -18,8 +19,13 @@ constexpr double kCostSteps = 1000;
 // Holds everything that the pod was given so far, and asks whether one more share stays inside the quota.
 class Gate final : public device::QuotaGate {
  public:
-  Gate(const Plan& plan, const Placement& placed, const QuotaRoom& room, int container, int vendor)
-      : plan_(plan), room_(room), container_(container) {
+  Gate(const Plan& plan, const Placement& placed, const QuotaRoom& room, int container, int vendor,
+       std::span<const CardView> cards, const device::Vendors& vendors)
+      : plan_(plan),
+        room_(room),
+        container_(container),
+        cards_(cards),
+        vendor_(*vendors[static_cast<std::size_t>(vendor)]) {
     for (const Placed& one : placed) {
       if (one.vendor != vendor) continue;
       for (const device::Pick& pick : one.picks) Add(one.container, pick, before_);
@@ -42,12 +48,15 @@ class Gate final : public device::QuotaGate {
  private:
   void Add(int container, const device::Pick& pick, std::vector<Entry>& entries) const {
     const Role role = plan_.containers[static_cast<std::size_t>(container)].role;
-    entries.push_back({pick.card, container, role, pick.memory, pick.cores});
+    const device::Device& card = *cards_[static_cast<std::size_t>(pick.card)].device;
+    entries.push_back({pick.card, container, role, pick.memory, vendor_.CorePercent(card, pick.cores)});
   }
 
   const Plan& plan_;
   const QuotaRoom& room_;
   int container_;
+  std::span<const CardView> cards_;
+  const device::Vendor& vendor_;
   std::vector<Entry> before_;
 };
 
@@ -68,7 +77,7 @@ class Evaluation {
   Verdict Run(Placement* placement) {
     if (!node_.readable()) return Fail(device::kNodeUsageUnavailable);
     if (!node_.registered()) return Fail(device::kNodeUnregistered);
-    const double before = ByCost() ? Measure(host_).Total() : 0;
+    const double before = ByCost() ? MeasureBefore() : 0;
     if (!PlaceAll(Role::kSidecar, false)) return Fail(reason_);
     if (!PlaceAll(Role::kInit, true)) return Fail(reason_);
     if (!PlaceAll(Role::kApp, false)) return Fail(reason_);
@@ -79,13 +88,26 @@ class Evaluation {
 
  private:
   bool ByCost() const { return plan_.fragment_nodes && fragments_ != nullptr; }
-  Fragments Measure(const HostRoom& host) const {
-    return Fragments(node_, {views_.data(), views_.size()}, host, *fragments_->workload);
+  // What the node is before the pod; from then on its CPU and memory count as given.
+  double MeasureBefore() {
+    measure_.emplace(node_, std::span<const CardView>(views_.data(), views_.size()), host_, *fragments_->workload);
+    const double before = measure_->Total();
+    host_ = After(host_, plan_.host);
+    measure_->SetHost(host_);
+    return before;
+  }
+  // The views are as they were before.
+  void Remeasure() {
+    if (measure_) {
+      measure_.emplace(node_, std::span<const CardView>(views_.data(), views_.size()), host_, *fragments_->workload);
+    }
+  }
+  const Fragments& Measure() {
+    if (!measure_) MeasureBefore();
+    return *measure_;
   }
   float CostScore(double before) const {
-    const HostRoom host = After(host_, plan_.host);
-    const Fragments after = Measure(host);
-    return PlacementScore(after.Total() - before, after.free_share(), host, *fragments_);
+    return PlacementScore(measure_->Total() - before, measure_->free_share(), host_, *fragments_);
   }
 
   static Verdict Fail(std::string reason) { return {false, 0, std::move(reason)}; }
@@ -104,6 +126,7 @@ class Evaluation {
       if (!PlaceContainer(static_cast<int>(i))) return false;
       views_ = views;
       instances_ = instances;
+      Remeasure();
     }
     return true;
   }
@@ -130,11 +153,16 @@ class Evaluation {
 
     static const QuotaRoom kNoQuota;
     const QuotaRoom& room = room_.empty() ? kNoQuota : room_[vendor_index];
-    const Gate gate(plan_, placed_, room, container, ask.vendor);
+    const Gate gate(plan_, placed_, room, container, ask.vendor, {views_.data(), views_.size()}, vendors_);
+    std::vector<device::Picks> earlier;
+    for (const Placed& one : placed_) {
+      if (one.vendor == ask.vendor) earlier.push_back(one.picks);
+    }
     const device::FitInput input{.cards = {views_.data(), views_.size()},
                                  .walk = {walk.data(), walk.size()},
                                  .instances = {instances_.data(), instances_.size()},
                                  .pair_scores = node_.pair_scores(),
+                                 .earlier = earlier,
                                  .request = ask.request,
                                  .rules = plan_.rules[vendor_index],
                                  .mutex = policy.mutex,
@@ -146,10 +174,10 @@ class Evaluation {
     }
     device::FitResult result = vendor.Fit(input);
     if (!result.fits) {
-      reason_ = result.reasons.Text(walk.size());
+      reason_ = result.reasons.Text(result.judged > 0 ? static_cast<std::size_t>(result.judged) : walk.size());
       return false;
     }
-    for (const device::Pick& pick : result.picks) Use(pick);
+    for (const device::Pick& pick : result.picks) Use(pick, plan_.marks[vendor_index]);
     placed_.push_back({container, ask.vendor, std::move(result.picks)});
     return true;
   }
@@ -164,10 +192,21 @@ class Evaluation {
     return Ordered(ranks, policy);
   }
 
+  // Whether card I is the same as the one before it, with as much in use.
+  bool LikeBefore(std::size_t i) const {
+    if (i == 0 || views_[i].state != views_[i - 1].state || views_[i].usable != views_[i - 1].usable) return false;
+    const device::Device& a = *views_[i - 1].device;
+    const device::Device& b = *views_[i].device;
+    return a.type == b.type && a.mode == b.mode && a.memory == b.memory && a.cores == b.cores && a.count == b.count &&
+           a.cordoned == b.cordoned;
+  }
+
   // Cards whose use costs least first; of several cards each is judged as if it were the only one.
-  small_vector<int, 16> WalkByCost(const Ask& ask, const DevicePolicy& policy) const {
-    const Fragments measure = Measure(After(host_, plan_.host));
+  small_vector<int, 16> WalkByCost(const Ask& ask, const DevicePolicy& policy) {
+    const Fragments& measure = Measure();
+    const FragmentTuning& tuning = fragments_->workload->tuning;
     small_vector<CardRank, 16> ranks;
+    double before = 0;
     for (std::size_t i = 0; i < views_.size(); ++i) {
       if (!node_.belongs(i, ask.vendor)) continue;
       const device::Device& device = *views_[i].device;
@@ -176,9 +215,10 @@ class Evaluation {
       if (memory == 0 && request.memory_percent != device::kPercentUnset) {
         memory = device.memory * request.memory_percent / 100;
       }
-      const double cost = measure.With(i, memory, request.cores);
-      ranks.push_back({static_cast<int>(i), -std::round(cost * kCostSteps), device.numa, views_[i].state.slots,
-                       device.index, measure.free_share(i)});
+      const double cost = LikeBefore(i) ? before : measure.With(i, memory, request.cores);
+      before = cost;
+      ranks.push_back({static_cast<int>(i), -std::round(tuning.growth * cost * kCostSteps), device.numa,
+                       views_[i].state.slots, device.index, measure.free_share(i)});
     }
     return Ordered(ranks, policy);
   }
@@ -190,22 +230,28 @@ class Evaluation {
     return walk;
   }
 
-  void Use(const device::Pick& pick) {
+  void Use(const device::Pick& pick, device::Marks marks) {
+    if (measure_) measure_->Take(static_cast<std::size_t>(pick.card), pick.memory, pick.cores);
     device::CardState& state = views_[static_cast<std::size_t>(pick.card)].state;
     state.memory += pick.memory;
     state.cores += pick.cores;
     ++state.slots;
+    AddMarks(state, marks, 1);
     if (pick.profile >= 0) instances_.push_back({pick.card, pick.placement});
   }
 
   float Bonus() const {
     float bonus = 0;
     for (std::size_t v = 0; v < vendors_.size(); ++v) {
+      if (!vendors_[v]->has_bonus()) continue;
       std::vector<device::Picks> picks;
       for (const Placed& one : placed_) {
         if (one.vendor == static_cast<int>(v)) picks.push_back(one.picks);
       }
-      if (!picks.empty()) bonus += vendors_[v]->Bonus(picks, plan_.spread_nodes);
+      if (picks.empty()) continue;
+      small_vector<CardView, 16> before = views_;
+      for (std::size_t i = 0; i < before.size(); ++i) before[i].state = node_.used()[i];
+      bonus += vendors_[v]->Bonus({{before.data(), before.size()}, picks, plan_.rules[v], plan_.spread_nodes});
     }
     return bonus;
   }
@@ -215,7 +261,8 @@ class Evaluation {
   const device::Vendors& vendors_;
   std::span<const QuotaRoom> room_;
   const FragmentView* fragments_;
-  HostRoom host_;
+  HostRoom host_;  // until it is measured, before the pod
+  std::optional<Fragments> measure_;
   small_vector<CardView, 16> views_;
   small_vector<MigInstance, 8> instances_;
   Placement placed_;

@@ -14,6 +14,7 @@ namespace hami::sched {
 namespace {
 
 constexpr std::size_t kMaxShapes = 64;
+constexpr std::size_t kMostPreempted = 64;  // nodes with pods that could go are looked at, in the order of the request
 
 // Names differ in their last characters more than in their first.
 bool Contains(std::span<const std::string_view> names, std::string_view wanted) {
@@ -155,7 +156,27 @@ void Filter::Place(const device::Pod& pod, const Question& question, const Node&
         {"the pod has more than ", std::to_string(device::kMostShares), " containers, or asks for more shares"}));
     return;
   }
-  decision.annotations = MakeAnnotations(pod, node.name(), decision.allocation, vendors_, now);
+  decision.annotations = MakeAnnotations(pod, node, question.plan, decision.allocation, vendors_, now);
+}
+
+std::vector<NodeScore> Filter::Best(const ShapeIndex& index, std::span<const std::string_view> names,
+                                    std::span<const NodeId> guessed, std::size_t most) const {
+  std::vector<std::size_t> fits;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const NodeId id = guessed[i];
+    if (id != kNoNode && index.fits(id) && ledger_.node(id).name() == names[i]) fits.push_back(i);
+  }
+  const auto better = [&](std::size_t a, std::size_t b) {
+    return index.Beats(guessed[a], names[a], guessed[b], names[b]);
+  };
+  std::sort(fits.begin(), fits.end(), better);
+  fits.erase(std::unique(fits.begin(), fits.end(), [&](std::size_t a, std::size_t b) { return names[a] == names[b]; }),
+             fits.end());
+  if (fits.size() > most) fits.resize(most);
+  std::vector<NodeScore> best;
+  best.reserve(fits.size());
+  for (const std::size_t i : fits) best.push_back({std::string(names[i]), index.score(guessed[i])});
+  return best;
 }
 
 Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view> names, const FilterOptions& options) {
@@ -169,7 +190,8 @@ Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view
   // Where most nodes are named, the best of all is nearly always among them, and one name is found sooner in the
   // request than all of its names in the books.
   const NodeId favourite = names.size() < ledger_.node_count() / 2 ? kNoNode : index.Best();
-  if (!options.explain && favourite != kNoNode && Contains(names, ledger_.node(favourite).name())) {
+  if (!options.explain && options.offer == 0 && favourite != kNoNode &&
+      Contains(names, ledger_.node(favourite).name())) {
     Place(pod, *question, ledger_.node(favourite), options.now, decision);
     return decision;
   }
@@ -185,6 +207,7 @@ Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view
     best = id;
     best_name = names[i];
   }
+  if (options.offer > 0) decision.offered = Best(index, names, guessed, options.offer);
   if (best == kNoNode || options.explain) {
     const std::vector<NodeId> ids = ledger_.FindAll(names);
     ++round_;
@@ -210,6 +233,25 @@ Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view
     Place(pod, *question, ledger_.node(best), options.now, decision);
   }
   return decision;
+}
+
+std::optional<Victims> Filter::FindVictims(const device::Pod& pod, std::span<const std::string_view> names,
+                                           const Spared& spared, std::span<const PodRecord* const> gone) {
+  Decision none;
+  const std::optional<Question> question = MakeQuestion(pod, none);
+  if (!question) return std::nullopt;
+  const FragmentView view = View();
+  const Preemptor preemptor{question->plan, question->room, &view, pod.priority};
+  std::optional<Victims> best;
+  std::size_t found = 0;
+  for (const NodeId id : ledger_.FindAll(names)) {
+    if (id == kNoNode || !ledger_.node(id).registered() || !ledger_.node(id).readable()) continue;
+    std::optional<Victims> victims = FewestVictims(ledger_, id, vendors_, preemptor, gone, spared);
+    if (!victims) continue;
+    if (!best || CostsLess(*victims, *best)) best = std::move(victims);
+    if (++found >= kMostPreempted) break;
+  }
+  return best;
 }
 
 Decision Filter::DecideAny(const device::Pod& pod, const FilterOptions& options) {

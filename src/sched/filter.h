@@ -18,13 +18,15 @@
 #include "sched/ledger.h"
 #include "sched/plan.h"
 #include "sched/shape_index.h"
+#include "sched/victims.h"
 #include "sched/workload.h"
 
 namespace hami::sched {
 
 struct FilterOptions {
   device::UnixSeconds now = 0;
-  bool explain = false;  // list every fit and every failure, also when a node was found
+  bool explain = false;   // list every fit and every failure, also when a node was found
+  std::size_t offer = 0;  // so many of the nodes that fit are named, best first
 };
 
 struct FilterCounters {
@@ -44,6 +46,11 @@ class Filter {
   Decision Decide(const device::Pod& pod, std::span<const std::string_view> names, const FilterOptions& options);
   // Among all registered nodes.
   Decision DecideAny(const device::Pod& pod, const FilterOptions& options);
+
+  // The pods that would have to go from one of NAMES so that POD fits there; nothing: nowhere, or it is no pod of ours.
+  // Looks at a bounded number of nodes. GONE: those that go in any case, by what names only a node.
+  std::optional<Victims> FindVictims(const device::Pod& pod, std::span<const std::string_view> names,
+                                     const Spared& spared, std::span<const PodRecord* const> gone = {});
 
   // Fragmentation is a default: every pod is part of the workload, and CPU and memory of nodes matter.
   bool learns() const { return learns_; }
@@ -70,6 +77,9 @@ class Filter {
   std::vector<QuotaRoom> Room(const device::Pod& pod, const Plan& plan) const;
   bool QuotaCanMatter(const Plan& plan, int vendor, const QuotaRoom& room) const;
   ShapeIndex& Current(const Question& question);
+  // The MOST best of NAMES that fit, best first. GUESSED: their ids, as the ledger guesses them.
+  std::vector<NodeScore> Best(const ShapeIndex& index, std::span<const std::string_view> names,
+                              std::span<const NodeId> guessed, std::size_t most) const;
   void Place(const device::Pod& pod, const Question& question, const Node& node, device::UnixSeconds now,
              Decision& decision) const;
 

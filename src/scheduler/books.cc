@@ -14,13 +14,13 @@
 namespace hami::scheduler {
 namespace {
 
-constexpr std::uint64_t kLatest = 1ULL << 40U;  // keeps sums with a lifetime, in milliseconds, inside 64 bits
-
 std::uint64_t Number(std::string_view text) {
   std::uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
 }
+
+constexpr device::UnixSeconds kEvictAgain = 10;  // a pod that has not gone by then may never have heard of it
 
 sched::Decision Refuse(std::string text) {
   sched::Decision decision;
@@ -35,19 +35,14 @@ bool WaitsForPlugin(const device::Pod& pod) {
   return !pod.node_name.empty() && !pod.terminated && phase != nullptr && *phase == device::kPhaseAllocating;
 }
 
-// By the plugin, as the pod says.
-bool WasAnswered(const device::Pod& pod) {
-  const std::string_view phase = device::TextAt(pod.annotations, device::kBindPhase);
-  return phase == device::kPhaseSuccess || phase == device::kPhaseFailed;
-}
-
 // But for what bind calls write.
 bool SameForRegistration(const NodeView& a, const NodeView& b) {
   const auto skip = [](auto at, const device::StringMap& map) {
     while (at != map.end() && (at->first == device::kNodeLock || at->first == kBindTicket)) ++at;
     return at;
   };
-  if (a.selected != b.selected || a.allocatable != b.allocatable) return false;
+  if (a.selected != b.selected || a.allocatable != b.allocatable || a.capacity != b.capacity) return false;
+  if (a.instance_type != b.instance_type) return false;
   auto left = skip(a.annotations.begin(), a.annotations);
   auto right = skip(b.annotations.begin(), b.annotations);
   while (left != a.annotations.end() && right != b.annotations.end() && *left == *right) {
@@ -67,7 +62,7 @@ JudgeClaim JudgeSeals(device::GrantKeyring& keys, bool believe_unsealed) {
   };
 }
 
-bool State::PodSeen(const device::Pod& pod) {
+bool State::PodSeen(const device::Pod& pod, device::UnixSeconds now) {
   borrowed_.erase(pod.uid);
   const sched::PodRecord* known = ledger.FindPod(pod.uid);
   const bool bound = !pod.node_name.empty();
@@ -88,15 +83,17 @@ bool State::PodSeen(const device::Pod& pod) {
     return false;
   }
   if (bound) ForgetPlaced(pod.uid);
+  if (bound) nominations_.erase(pod.uid);
   const std::string& node = ledger.node(record->node).name();
   if (node != node_before) ForgetInFlight(pod.uid, node_before);
   if (node != node_before || recharged) Changed(node);
   if (WaitsForPlugin(pod) && !record->answered) {
-    NoteInFlight(pod, *record);
+    NoteInFlight(pod, *record, now);
   } else if (bound) {
     ForgetInFlight(pod.uid, node);
-    // For good: a phase that is written back later holds nobody up.
-    if (WasAnswered(pod)) ledger.NoteAnswered(pod.uid);
+    // For good: it was bound with the phase that its plugin answers, and one that is written back later holds nobody
+    // up.
+    ledger.NoteAnswered(pod.uid);
   }
   return record->unreadable && !unreadable_before;
 }
@@ -137,13 +134,14 @@ void State::PodGone(std::string_view uid) {
   }
   ledger.RemovePod(uid);
   ForgetPlaced(uid);
+  if (const auto nominated = nominations_.find(uid); nominated != nominations_.end()) nominations_.erase(nominated);
 }
 
 void State::PodBorrowed(const device::Pod& pod, device::UnixSeconds now) {
   // Of one that the watch has shown on its node, it will tell the end.
   const sched::PodRecord* known = ledger.FindPod(pod.uid);
   const bool shown = known != nullptr && known->bound && borrowed_.count(pod.uid) == 0;
-  PodSeen(pod);
+  PodSeen(pod, now);
   if (!shown && ledger.FindPod(pod.uid) != nullptr) borrowed_[pod.uid] = {pod.ns, pod.name, now};
 }
 
@@ -156,15 +154,15 @@ bool State::IsBoundTo(std::string_view uid, std::string_view node) const {
   return record != nullptr && record->bound && ledger.node(record->node).name() == node;
 }
 
-void State::NoteInFlight(const device::Pod& pod, const sched::PodRecord& record) {
+void State::NoteInFlight(const device::Pod& pod, const sched::PodRecord& record, device::UnixSeconds now) {
   NodeBook& node = NodeAt(ledger.node(record.node).name());
   InFlight& entry = node.in_flight[pod.uid];
   entry.ns = pod.ns;
   entry.name = pod.name;
   entry.shape = ShapeOf(record.allocation, pod);
+  // By our own clock: how long a plugin is waited for is nothing that a pod's annotations decide.
+  if (entry.stage != InFlight::Stage::kBound) entry.since = now;
   entry.stage = InFlight::Stage::kBound;
-  const std::string* time = device::Find(pod.annotations, device::kBindTime);
-  entry.since = time == nullptr ? 0 : static_cast<device::UnixSeconds>(std::min(Number(*time), kLatest));
 }
 
 void State::ForgetInFlight(std::string_view uid, std::string_view node) {
@@ -242,7 +240,7 @@ void State::CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards
 }
 
 sched::Decision State::Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
-                             bool explain) {
+                             const PlaceOptions& options) {
   const device::Pod& pod = candidate.pod;
   if (pod.uid.empty()) return Refuse("the pod has no uid");
   const Pending* pending = FindPending(pod.uid);
@@ -255,14 +253,61 @@ sched::Decision State::Place(Candidate candidate, std::span<const std::string_vi
   }
   simulated_.erase(pod.uid);
   const std::string before = known == nullptr ? std::string() : ledger.node(known->node).name();
+  const std::size_t offer = candidate.group ? std::min<std::size_t>(options.offer, 1) : options.offer;
   Drop(pod.uid);
-  sched::Decision decision = filter.Decide(pod, names, {now, explain});
-  // What it had, and does not get again, is room for those who were refused before it.
-  if (known != nullptr && (decision.outcome != sched::Outcome::kPlaced || decision.node != before)) RoomMade(before);
-  if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
+  sched::Decision decision = filter.Decide(pod, names, {now, options.explain, offer});
+  const bool was_refused = std::exchange(refused_, refused_ || decision.outcome == sched::Outcome::kNoFit);
+  if (decision.outcome == sched::Outcome::kNoFit && options.preempt && candidate.preempts) {
+    Nominate(candidate, names, now, decision);
+  } else {
+    nominations_.erase(pod.uid);
+  }
   if (decision.outcome == sched::Outcome::kNotOurs) passed_[pod.uid] = now + assume_seconds_;
+  const std::string uid = pod.uid;
   if (decision.outcome == sched::Outcome::kPlaced) Keep(std::move(candidate), decision, now + assume_seconds_);
+  // What it had, and does not get again, is room for those who were refused before it.
+  const sched::PodRecord* holds = ledger.FindPod(uid);
+  const bool as_before = holds != nullptr && ledger.node(holds->node).name() == before;
+  if (!before.empty() && !as_before && was_refused) RoomMade(before);
   return decision;
+}
+
+void State::Nominate(const Candidate& candidate, std::span<const std::string_view> names, device::UnixSeconds now,
+                     sched::Decision& decision) {
+  const device::Pod& pod = candidate.pod;
+  Nomination& wanted = nominations_[pod.uid];
+  wanted.until = now + assume_seconds_;
+  std::erase_if(wanted.victims, [&](const Owner& victim) { return !IsBoundTo(victim.uid, wanted.node); });
+  const bool named = std::find(names.begin(), names.end(), wanted.node) != names.end();
+  if (wanted.victims.empty() || !named) {
+    const auto found =
+        filter.FindVictims(pod, names, [&](std::string_view uid) { return wanted.spared.count(std::string(uid)) > 0; });
+    wanted.victims.clear();
+    if (!found || found->pods.empty()) return;
+    wanted.node = found->node;
+    wanted.allocation = found->allocation;
+    wanted.asked = 0;
+    for (const sched::PodRecord* victim : found->pods)
+      wanted.victims.push_back({victim->ns, victim->name, victim->uid});
+  }
+  // No other pod gets what they leave.
+  ledger.Assume(pod, wanted.node, wanted.allocation, wanted.until);
+  if (now - wanted.asked < kEvictAgain) return;
+  wanted.asked = now;
+  decision.node = wanted.node;
+  for (const Owner& victim : wanted.victims) {
+    evictions_.push_back({victim, {pod.ns, pod.name, pod.uid}});
+    decision.evicts.push_back(base::Concat({victim.ns, "/", victim.name}));
+  }
+}
+
+void State::EvictionRefused(const Eviction& eviction) {
+  const auto found = nominations_.find(eviction.preemptor.uid);
+  if (found == nominations_.end()) return;
+  found->second.spared.insert(eviction.victim.uid);
+  found->second.victims.clear();
+  refused_ = true;
+  if (FindPending(eviction.preemptor.uid) == nullptr) GiveUp(eviction.preemptor.uid);
 }
 
 void State::Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds deadline) {
@@ -273,7 +318,25 @@ void State::Keep(Candidate candidate, sched::Decision& decision, device::UnixSec
   pending.node = decision.node;
   pending.allocation = std::move(decision.allocation);
   pending.annotations = std::move(decision.annotations);
+  pending.offered = decision.offered;
   pending.foreign = NodeAt(decision.node).foreign;
+}
+
+bool State::MoveTo(std::string_view uid, const std::string& node, device::UnixSeconds now) {
+  Pending* pending = FindPending(uid);
+  if (pending == nullptr) return false;
+  const std::string before = pending->node;
+  ledger.Forget(uid);
+  DropHost(uid);
+  const std::string_view names[] = {node};
+  sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
+  RoomMade(before);
+  if (decision.outcome != sched::Outcome::kPlaced) {
+    pendings_.erase(pendings_.find(uid));
+    return false;
+  }
+  Keep(std::move(pending->candidate), decision, now + assume_seconds_);
+  return true;
 }
 
 void State::BindBegins(Pending& pending) {
@@ -366,6 +429,7 @@ std::vector<std::string> State::Expire(device::UnixSeconds now) {
     DropHost(uid);
   }
   std::erase_if(passed_, [&](const auto& pod) { return pod.second <= now; });
+  std::erase_if(nominations_, [&](const auto& pod) { return pod.second.until <= now; });
   std::erase_if(simulated_, [&](const auto& pod) { return pod.second <= now; });
   if (!expired.empty()) RoomMade({});
   return expired;

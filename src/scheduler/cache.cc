@@ -25,7 +25,9 @@ bool StartsWith(std::string_view text, std::string_view prefix) { return text.su
 bool OfInterest(std::string_view key, const device::Vendors& vendors) {
   if (StartsWith(key, "hami.io/") || StartsWith(key, "hami-cpp/")) return true;
   return std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
-    return key == vendor->register_annotation() || key == vendor->handshake_annotation();
+    const auto others = vendor->node_annotations();
+    return key == vendor->register_annotation() || key == vendor->handshake_annotation() ||
+           key == vendor->own_lock_annotation() || std::find(others.begin(), others.end(), key) != others.end();
   });
 }
 
@@ -33,8 +35,11 @@ device::LocalClock ClockOf(Time& time) { return {time.Now() / 1000, time.UtcOffs
 
 class PodFeed final : public kube::Handler {
  public:
-  explicit PodFeed(Books& books)
-      : books_(books), booked_(books.vendors(), books.Read([](const State& state) { return state.filter.learns(); })) {}
+  PodFeed(Books& books, Time& time, std::function<void(std::string_view uid)> settled)
+      : books_(books),
+        time_(time),
+        settled_(std::move(settled)),
+        booked_(books.vendors(), books.Read([](const State& state) { return state.filter.learns(); })) {}
   PodFeed(const PodFeed&) = delete;
   PodFeed& operator=(const PodFeed&) = delete;
 
@@ -42,11 +47,13 @@ class PodFeed final : public kube::Handler {
 
   void OnChange(const kube::Change& change) override {
     if (change.type == kube::ChangeType::kDeleted) {
+      if (settled_) settled_(change.uid);
       return books_.Locked([&](State& state) { state.PodGone(change.uid); });
     }
+    if (settled_ && !read_.pod.node_name.empty()) settled_(read_.pod.uid);
     bool charged = false;
     const bool closes = books_.Locked([&](State& state) {
-      const bool unreadable = state.PodSeen(read_.pod);
+      const bool unreadable = state.PodSeen(read_.pod, time_.Now() / kSecond);
       charged = state.ledger.FindPod(read_.pod.uid) != nullptr;
       return unreadable;
     });
@@ -87,6 +94,8 @@ class PodFeed final : public kube::Handler {
   }
 
   Books& books_;
+  Time& time_;
+  const std::function<void(std::string_view uid)> settled_;
   const BookedPod booked_;
   device::PodObject read_;
   net::Deadline warn_again_{};
@@ -163,7 +172,7 @@ kube::Selection Living() { return {{}, "status.phase!=Succeeded,status.phase!=Fa
 
 constexpr std::uint32_t kPage = 500;  // objects in an answer to a list
 
-constexpr base::Part kAllocatable[] = {{"allocatable"}};
+constexpr base::Part kAllocatable[] = {{"allocatable"}, {"capacity"}};
 constexpr base::Part kNodeMembers[] = {{"metadata", kube::kMetadataMembers}, {"status", kAllocatable}};
 
 }  // namespace
@@ -171,10 +180,11 @@ constexpr base::Part kNodeMembers[] = {{"metadata", kube::kMetadataMembers}, {"s
 const base::Parts kNodeParts = kNodeMembers;
 
 BookedPod::BookedPod(const device::Vendors& vendors, bool host)
-    : annotations_{device::kAssignedNode, device::kAssignedTime,   device::kBindPhase,
-                   device::kBindTime,     device::kMigAllocations, device::kGrantSeal} {
+    : annotations_{device::kAssignedNode, device::kAssignedTime, device::kBindPhase, device::kMigAllocations,
+                   device::kGrantSeal} {
   for (const auto& vendor : vendors) {
     annotations_.emplace_back(vendor->allocated_annotation());
+    for (const std::string_view mark : vendor->mark_annotations()) annotations_.push_back(mark);
     for (const std::string_view resource : vendor->resources()) quantities_.push_back(resource);
   }
   if (host) quantities_.insert(quantities_.end(), {"cpu", "memory"});
@@ -205,11 +215,11 @@ struct Cache::Feed {
         handler(std::move(to)),
         reflector(source, *handler, options) {}
 
-  static std::unique_ptr<Feed> OfPods(kube::Client& client, Books& books, const kube::ReflectorOptions& options) {
-    auto to = std::make_unique<PodFeed>(books);
+  static std::unique_ptr<Feed> OfPods(kube::Client& client, Books& books, Time& time, const CacheOptions& cache) {
+    auto to = std::make_unique<PodFeed>(books, time, cache.settled);
     kube::ReadObject read = to->Reader();
-    return std::make_unique<Feed>(client, kube::kPods, Living(), base::Parts{}, std::move(to), Named(options, "pods"),
-                                  std::move(read));
+    return std::make_unique<Feed>(client, kube::kPods, Living(), base::Parts{}, std::move(to),
+                                  Named(cache.reflector, "pods"), std::move(read));
   }
 
   kube::ApiListWatcher source;
@@ -218,7 +228,7 @@ struct Cache::Feed {
 };
 
 Cache::Cache(kube::Client& client, Books& books, Registration& registration, Time& time, const CacheOptions& options)
-    : pods_(Feed::OfPods(client, books, options.reflector)),
+    : pods_(Feed::OfPods(client, books, time, options)),
       nodes_(std::make_unique<Feed>(client, kube::kNodes, kube::Selection{}, kNodeParts,
                                     std::make_unique<NodeFeed>(books, registration, time, options.node_selector),
                                     KnowingNodes(Named(options.reflector, "nodes"), books))),
@@ -251,7 +261,8 @@ kube::Result<NodeView> ReadNode(const json::value& object, const device::Vendors
   const auto keep_annotation = [&](std::string_view key) { return OfInterest(key, vendors); };
   const auto keep_resource = [&](std::string_view key) {
     return key == "cpu" || key == "memory" || std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
-             return key == vendor->count_resource();
+             const auto names = vendor->resources();
+             return std::find(names.begin(), names.end(), key) != names.end();
            });
   };
   auto node = kube::ReadNode(object, keep_annotation, keep_resource);
@@ -261,6 +272,11 @@ kube::Result<NodeView> ReadNode(const json::value& object, const device::Vendors
   view.version = std::move(node->metadata.resource_version);
   view.annotations = std::move(node->metadata.annotations);
   view.allocatable = std::move(node->allocatable);
+  view.capacity = std::move(node->capacity);
+  for (const char* other : {"cpu", "memory"}) view.capacity.erase(other);
+  if (const auto type = node->metadata.labels.find(kInstanceType); type != node->metadata.labels.end()) {
+    view.instance_type = type->second;
+  }
   view.selected = std::all_of(selector.begin(), selector.end(), [&](const auto& wanted) {
     const auto found = node->metadata.labels.find(wanted.first);
     return found != node->metadata.labels.end() && found->second == wanted.second;

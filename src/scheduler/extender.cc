@@ -78,17 +78,20 @@ std::string Extender::Place(FilterBody& body) {
   const std::string ns = body.pod->pod.ns;
   const std::string name = body.pod->pod.name;
   const std::string uid = body.pod->pod.uid;
-  const sched::Decision decision = books_.Locked(
-      [&](State& state) { return state.Place(std::move(*body.pod), body.names, time_.Now() / 1000, explain); });
+  const sched::Decision decision = books_.Locked([&](State& state) {
+    return state.Place(std::move(*body.pod), body.names, time_.Now() / 1000,
+                       PlaceOptions{explain, options_.offer_nodes, options_.preempt});
+  });
   Count(decision);
   for (const sched::Event& event : EventsOf(decision, options_.event_nodes)) record_({ns, name, uid}, event);
+  if (options_.decided) options_.decided({ns, name, uid}, decision);
   FilterResult result;
   switch (decision.outcome) {
     case sched::Outcome::kNotOurs:
       result.node_names = body.names_text;
       break;
     case sched::Outcome::kPlaced:
-      result.node_names = OneName(decision.node);
+      result.node_names = options_.offer_nodes > 0 ? NamesOf(decision.offered) : OneName(decision.node);
       break;
     case sched::Outcome::kNoFit:
       result.failed = &decision.failures;
@@ -122,6 +125,42 @@ std::string Extender::Simulate(const FilterBody& body) {
     result.nodes = base::Concat({R"({"metadata":{},"items":[)", FindNodeText(body.nodes, decision.node), "]}"});
   }
   return WriteFilterResult(result);
+}
+
+Reply Extender::Prioritize(std::string_view text) {
+  if (text.empty()) return NoBody();
+  const base::Result<FilterBody> body = ReadFilterBody(text);
+  // kube-scheduler goes on without the scores of an extender that it does not understand.
+  if (!body || !body->pod) return {400, body ? "extender args missing pod" : body.error().message};
+  const std::vector<sched::NodeScore> offered = books_.Locked([&](State& state) {
+    const Pending* pending = state.FindPending(body->pod->pod.uid);
+    return pending == nullptr ? std::vector<sched::NodeScore>() : pending->offered;
+  });
+  return {200, WritePriorities(body->names, offered)};
+}
+
+Reply Extender::Preempt(std::string_view text) {
+  if (text.empty()) return NoBody();
+  const base::Result<FilterBody> body = ReadFilterBody(text);
+  if (!body || !body->pod) return {400, body ? "extender args missing pod" : body.error().message};
+  const base::Result<std::vector<MetaVictims>> asked = ReadVictims(body->victims);
+  if (!asked) return {400, asked.error().message};
+  std::vector<MetaVictims> answer;
+  books_.Locked([&](State& state) {
+    for (const MetaVictims& one : *asked) {
+      std::vector<const sched::PodRecord*> gone;
+      for (const std::string& uid : one.uids) {
+        if (state.IsBoundTo(uid, one.node)) gone.push_back(state.ledger.FindPod(uid));
+      }
+      const std::string_view names[] = {one.node};
+      const auto none = [](std::string_view) { return false; };
+      const auto found = state.filter.FindVictims(body->pod->pod, names, none, gone);
+      if (!found) continue;
+      answer.push_back(one);
+      for (const sched::PodRecord* pod : found->pods) answer.back().uids.push_back(pod->uid);
+    }
+  });
+  return {200, WriteVictims(answer)};
 }
 
 Reply Extender::Bind(std::string_view text, const Abandoned& abandoned) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +29,16 @@ struct FilterBody {
   bool pod_is_object = false;
   std::string_view nodes;       // JSON of a NodeList; empty: absent or null
   std::string_view names_text;  // JSON of the names; empty: absent or null
+  std::string_view victims;     // JSON of what a preemption would evict by node; empty: absent or null
   std::vector<std::string_view> names;
   std::vector<std::string> decoded;  // names that were written with escapes
+};
+
+// What kube-scheduler would evict on one node.
+struct MetaVictims {
+  std::string node;
+  std::vector<std::string> uids;
+  std::int64_t budgets = 0;  // disruption budgets that this violates
 };
 
 base::Result<FilterBody> ReadFilterBody(std::string_view body);
@@ -37,6 +46,9 @@ base::Result<FilterBody> ReadFilterBody(std::string_view body);
 base::Result<std::vector<sched::SimulatedNode>> ReadSimulatedNodes(std::string_view nodes);
 // The text of the item called NAME.
 std::string FindNodeText(std::string_view nodes, std::string_view name);
+// By their uids, or as whole pods. Errors: what is neither.
+base::Result<std::vector<MetaVictims>> ReadVictims(std::string_view text);
+std::string WriteVictims(const std::vector<MetaVictims>& nodes);
 base::Result<BindRequest> ReadBindBody(std::string_view body);
 
 // The fields of an ExtenderFilterResult as JSON; empty: null.
@@ -50,5 +62,10 @@ std::string WriteFilterResult(const FilterResult& result);
 std::string WriteBindResult(std::string_view error);
 // ["NAME"].
 std::string OneName(std::string_view name);
+std::string NamesOf(const std::vector<sched::NodeScore>& nodes);
+
+// A HostPriorityList: from 0 to 10, as the protocol has it. Of OFFERED, best to worst, the first has 10 and no other
+// has: kube-scheduler draws lots between nodes of one score. What is not among them has 0.
+std::string WritePriorities(std::span<const std::string_view> names, const std::vector<sched::NodeScore>& offered);
 
 }  // namespace hami::scheduler

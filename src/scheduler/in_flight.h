@@ -33,13 +33,14 @@ struct InFlight {
   std::string ns;
   std::string name;
   GrantShape shape;
-  device::UnixSeconds since = 0;
+  device::UnixSeconds since = 0;  // it was bound, or its bind call came, as far as we know and by our own clock
   enum class Stage {
     kWaiting,   // wants the node
     kTicketed,  // the node's ticket names it; its Binding is not known to have happened
     kBound,     // bound, its plugin has not answered for it yet
   };
   Stage stage = Stage::kWaiting;
+  bool own_lock = false;  // it takes the lock of one vendor, too
 };
 
 }  // namespace hami::scheduler

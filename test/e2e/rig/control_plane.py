@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler; no root needed."""
 import json
+import pathlib
+import re
 import shutil
 import ssl
 import urllib.error
@@ -12,6 +14,13 @@ from rig.programs import Failed, Programs, free_ports, wait_for
 
 PROFILES = ("default-scheduler", "hami-scheduler")
 RESOURCES = ("gpu", "gpumem", "gpumem-percentage", "gpucores", "priority")
+VENDORS = pathlib.Path(__file__).resolve().parents[2] / "golden/vendors/device-config.yaml"
+
+
+def resources():
+    """Every resource that the extender decides upon."""
+    others = re.findall(r"resource\w+: ([^\s,}]+/[^\s,}]+)", VENDORS.read_text())
+    return sorted({*(f"nvidia.com/{name}" for name in RESOURCES), *others})
 
 
 def answers(url):
@@ -112,8 +121,9 @@ class ControlPlane:
             # Nodes that exist only as objects send no heartbeat.
             f"--node-monitor-grace-period={year}", f"--node-startup-grace-period={year}"])  # fmt: skip
 
-    def start_scheduler(self, name, profiles, extender, port, election=None, within=()):
-        """A kube-scheduler with these profiles and our extender at that address, configured as HAMi's chart does."""
+    def start_scheduler(self, name, profiles, extender, port, election=None, within=(), verbs=None, flags=()):
+        """A kube-scheduler with these profiles and our extender at that address, configured as HAMi's chart does, with
+        `verbs` in addition."""
         identity = self.kubeconfig("kube-scheduler")
         config = self.folder / f"{name}.yaml"
         config.write_text(json.dumps({
@@ -123,18 +133,18 @@ class ControlPlane:
             "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2,
             "profiles": [{"schedulerName": profile} for profile in profiles],
             "extenders": [] if extender is None else [{
-                "urlPrefix": extender, "filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True,
+                "urlPrefix": extender, "filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True, **(verbs or {}),
                 "weight": 1, "httpTimeout": "30s", "enableHTTPS": extender.startswith("https"),
                 **({"tlsConfig": {"insecure": True}} if extender.startswith("https") else {}),
                 "managedResources": [
-                    {"name": f"nvidia.com/{resource}", "ignoredByScheduler": True} for resource in RESOURCES
+                    {"name": resource, "ignoredByScheduler": True} for resource in resources()
                 ],
             }],
         }, indent=1))  # fmt: skip
         scheduler = self.programs.start(name, [
             *within, self.bin / "kube-scheduler", f"--config={config}", f"--authentication-kubeconfig={identity}",
             f"--authorization-kubeconfig={identity}", "--bind-address=127.0.0.1", f"--secure-port={port}",
-            f"--cert-dir={self.folder}/{name}-certs", "-v=2"])  # fmt: skip
+            f"--cert-dir={self.folder}/{name}-certs", "-v=2", *flags])  # fmt: skip
         scheduler.wait_until("healthy", lambda: answers(f"https://127.0.0.1:{port}/healthz"))
         return scheduler
 
