@@ -195,7 +195,7 @@ class NeuronVendor final : public PlainVendor {
          first += anywhere ? 1 : wanted) {
       const auto idle = [&](const Pick& pick) {
         const CardView& card = CardOf(input, pick.card);
-        return card.usable && card.state.slots == 0;
+        return card.usable && card.state.slots == 0 && card.device->count > 0;  // cores of a node may be untold
       };
       const auto begin = order.begin() + static_cast<std::ptrdiff_t>(first);
       const auto end = begin + count;
