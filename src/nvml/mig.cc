@@ -177,8 +177,9 @@ Result<ComputeInstance> Library::CreateComputeInstance(const std::string& uuid, 
   unsigned most = 0;
   unsigned whole = 0;
   for (unsigned number = 0; number < kMostProfileNumbers; ++number) {
-    const auto info = Get<nvmlComputeInstanceProfileInfo_t>(f.nvmlGpuInstanceGetComputeInstanceProfileInfo, *instance,
-                                                            number, NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED);
+    const auto info =
+        Get<nvmlComputeInstanceProfileInfo_t>(f.nvmlGpuInstanceGetComputeInstanceProfileInfo, *instance, number,
+                                              static_cast<unsigned>(NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED));
     if (!info || info->sliceCount <= most) continue;
     most = info->sliceCount;
     whole = info->id;

@@ -117,9 +117,10 @@ void Binder::Owe(Release release) {
 // The pod may have been placed and bound here again since, and then what names it is the new binding's. That is looked
 // at after the node was: what comes later changes the node before it relies on it, and so meets our write.
 kube::Result<Binder::Left> Binder::ReleaseNode(const Release& release) {
-  const auto& [node, pod, unheard, own_lock] = release;
-  const std::string_view own = own_lock ? OwnLock(books_.vendors()) : std::string_view();
-  kube::Result<NodeView> view = unheard ? api_.GetNode(node) : NodeView{};
+  const auto& node = release.node;
+  const auto& pod = release.pod;
+  const std::string_view own = release.own_lock ? OwnLock(books_.vendors()) : std::string_view();
+  kube::Result<NodeView> view = release.unheard ? api_.GetNode(node) : NodeView{};
   kube::Error why;
   for (int tries = 0; tries < kMostTries; ++tries) {
     if (!view) {

@@ -231,7 +231,9 @@ Result<Steps> PlanScheduler(const Cluster& cluster, int replicas, bool back) {
   Steps steps;
   const std::int64_t runs = Number(to.deployment, "/spec/replicas");
   const std::string kept = Note(to.deployment, kReplicas);
-  const std::int64_t wanted = runs > 0 ? runs : base::ParseNumber(kept).value_or(static_cast<std::uint64_t>(replicas));
+  const std::int64_t wanted =
+      runs > 0 ? runs
+               : static_cast<std::int64_t>(base::ParseNumber(kept).value_or(static_cast<std::uint64_t>(replicas)));
   if (runs != wanted) steps.push_back(Scale(to, wanted, false));
   steps.push_back(Waits(Step::Kind::kAvailable,
                         Concat({"wait until ", to.called, "'s scheduler is ready; ", from.called, "'s holds the lease ",
