@@ -26,6 +26,20 @@ Daemons::~Daemons() {
 
 void Daemons::Want(const std::string& uuid, const Limits& limits) {
   const std::scoped_lock lock(mutex_);
+  WantLocked(uuid, limits);
+}
+
+void Daemons::WantAtLeast(const std::string& uuid, Limits limits) {
+  const std::scoped_lock lock(mutex_);
+  if (const auto entry = entries_.find(uuid); entry != entries_.end() && entry->second.wanted.running) {
+    const Limits& before = entry->second.wanted.limits;
+    limits.percent = std::max(limits.percent, before.percent);
+    limits.memory_mib = std::max(limits.memory_mib, before.memory_mib);
+  }
+  WantLocked(uuid, limits);
+}
+
+void Daemons::WantLocked(const std::string& uuid, const Limits& limits) {
   const Wanted wanted{true, limits};
   Entry& entry = entries_[uuid];
   if (entry.wanted == wanted) return;
@@ -41,11 +55,7 @@ void Daemons::WantNone() {
     const std::string uuid = one.path().filename();
     if (fs::exists(PlaceOf(uuid).ProcessFile(), error)) entries_.try_emplace(uuid);
   }
-  for (auto& [uuid, entry] : entries_) {
-    // Not looked at yet, it may run.
-    if (entry.memory.state == State::kStopped) entry.memory.state = State::kStarting;
-    entry.wanted = {};
-  }
+  for (auto& [uuid, entry] : entries_) entry.wanted = {};
   poked_ = true;
   changed_.notify_all();
 }
@@ -53,7 +63,7 @@ void Daemons::WantNone() {
 bool Daemons::AllStopped() const {
   const std::scoped_lock lock(mutex_);
   for (const auto& [uuid, entry] : entries_) {
-    if (entry.wanted.running || entry.memory.state != State::kStopped) return false;
+    if (!IsStopped(entry)) return false;
   }
   return true;
 }
@@ -92,6 +102,7 @@ void Daemons::TendOne(const std::string& uuid) {
   {
     const std::scoped_lock lock(mutex_);
     entries_[uuid].memory = std::move(entry.memory);
+    entries_[uuid].looked_at = true;
     changed_.notify_all();
   }
   if (options_.on_notice) {
@@ -105,7 +116,7 @@ void Daemons::TendAll() {
   {
     const std::scoped_lock lock(mutex_);
     for (const auto& [uuid, entry] : entries_) {
-      if (entry.wanted.running || entry.memory.state != State::kStopped) uuids.push_back(uuid);
+      if (!IsStopped(entry)) uuids.push_back(uuid);
     }
   }
   for (const std::string& uuid : uuids) TendOne(uuid);
@@ -123,7 +134,7 @@ void Daemons::Run() {
     bool waited_for = false;
     for (const auto& [uuid, entry] : entries_) {
       const State state = entry.memory.state;
-      waited_for = waited_for || (entry.wanted.running ? state == State::kStarting : state != State::kStopped);
+      waited_for = waited_for || (entry.wanted.running ? state == State::kStarting : !IsStopped(entry));
     }
     changed_.wait_for(lock, waited_for ? std::min(kSoon, options_.every) : options_.every,
                       [&] { return stopping_ || poked_; });

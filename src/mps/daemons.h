@@ -38,6 +38,8 @@ class Daemons {
   Daemons& operator=(const Daemons&) = delete;
 
   void Want(const std::string& uuid, const Limits& limits);
+  // The same, without lowering what others were promised.
+  void WantAtLeast(const std::string& uuid, Limits limits);
   // Ends all daemons, those of an earlier process too.
   void WantNone();
   bool AllStopped() const;
@@ -52,7 +54,12 @@ class Daemons {
   struct Entry {
     Wanted wanted;
     Memory memory;
+    bool looked_at = false;  // until then nobody knows whether it runs
   };
+  static bool IsStopped(const Entry& entry) {
+    return !entry.wanted.running && entry.looked_at && entry.memory.state == State::kStopped;
+  }
+  void WantLocked(const std::string& uuid, const Limits& limits);
   Place PlaceOf(const std::string& uuid) const { return {options_.program, uuid, options_.folder + "/" + uuid}; }
   void Run();
   void TendAll();

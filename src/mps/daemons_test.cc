@@ -76,6 +76,14 @@ TEST_F(DaemonsTest, EachGpuHasItsOwnAndItIsStartedWhenWanted) {
   EXPECT_GE(changes_.load(), 2);
 }
 
+TEST_F(DaemonsTest, ANewcomerDoesNotLowerWhatOthersWerePromised) {
+  Daemons daemons(options_);
+  daemons.Want("GPU-1", {50, 1000});
+  ASSERT_TRUE(daemons.Await("GPU-1", milliseconds(5'000)));
+  daemons.WantAtLeast("GPU-1", {25, 2000});
+  EXPECT_TRUE(Until([&] { return daemons.Look().at("GPU-1").limits == Limits{50, 2000}; }));
+}
+
 TEST_F(DaemonsTest, AKilledDaemonServesAgainAndTheOthersNeverStop) {
   Daemons daemons(options_);
   daemons.Want("GPU-1", {});
@@ -116,6 +124,8 @@ TEST_F(DaemonsTest, WantingNoneEndsThoseOfAnEarlierProcessToo) {
   daemons.WantNone();
   EXPECT_FALSE(daemons.AllStopped());
   ASSERT_TRUE(Until([&] { return daemons.AllStopped(); }));
+  daemons.WantNone();
+  EXPECT_TRUE(daemons.AllStopped()) << "said again it is as true";
   EXPECT_TRUE(Until([&] { return ::kill(first, 0) != 0; }));
 }
 

@@ -33,6 +33,8 @@
 #include "plugin/kubelet_client.h"
 #include "plugin/library_install.h"
 #include "plugin/lock_folder.h"
+#include "plugin/mode_keeper.h"
+#include "plugin/mps_mode.h"
 #include "plugin/registrar.h"
 #include "plugin/serving.h"
 #include "plugin/share_folders.h"
@@ -86,6 +88,10 @@ struct Agent::Impl {
   void CheckNodeFiles();
   base::Status StartServing(const std::function<void()>& on_give_up);
   base::Status StartProbes();
+  base::Status StartModes();
+  void TendMode();
+  std::vector<std::string> Holders() const;
+  void TellMode(const ModeKeeper::Outcome& outcome);
   bool Tend();
   void ProbeBook();
   void OfferCommonAreas(const Cards& cards);
@@ -112,6 +118,9 @@ struct Agent::Impl {
   net::Deadline next_probe{};
   std::unique_ptr<device::GrantKeyring> keys;  // null: grants are not sealed
   std::unique_ptr<Allocator> allocator;
+  std::unique_ptr<MpsMode> mps;
+  std::unique_ptr<ModeKeeper> modes;  // of the tending thread
+  std::string mode_told;              // refusal and trouble
   CdiFolder cdi;
   std::string library;  // that new containers mount
   std::function<void()> give_up;
@@ -205,7 +214,72 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
   settings.imex_channels = PresentImexChannels(options);
   OfferCommonAreas(cards);
   if (common_areas != nullptr) settings.common_areas = common_areas->Cards();
+  if (cards.settings.mode == OperatingMode::kMps) {
+    auto share = mps->Serve(record, cards);
+    if (!share) return tl::unexpected(share.error());
+    settings.mps = *std::move(share);
+  }
   return MakeResponse(record, cards, settings);
+}
+
+// What a mode does to the GPUs, and what is in the way of another one.
+base::Status Agent::Impl::StartModes() {
+  MpsHooks hooks;
+  hooks.on_notice = [this](const std::string& uuid, const mps::Notice& notice) {
+    const std::string message = Concat({uuid, ": ", notice.message});
+    base::Log(notice.warning ? base::LogLevel::kWarning : base::LogLevel::kInfo, message);
+    events->Record(NodeTarget(options.node_name), notice.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
+                   notice.reason, message);
+  };
+  hooks.on_change = [this] { keeper->SeeMps(mps->CurrentTroubles()); };
+  mps = std::make_unique<MpsMode>(options, std::move(hooks));
+  ModeSteps steps;
+  steps.enter = [this](OperatingMode mode) {
+    return mode == OperatingMode::kMps ? mps->Enter(*board.Current(), allocator->records()) : base::Status();
+  };
+  steps.leave = [this](OperatingMode mode) { return mode == OperatingMode::kMps ? mps->Leave() : base::Status(); };
+  modes = std::make_unique<ModeKeeper>(vgpu_folder + "/mode", std::move(steps));
+  HAMI_TRY(modes->Start());
+  keeper->UseMode(modes->in_force());
+  return {};
+}
+
+std::vector<std::string> Agent::Impl::Holders() const {
+  std::set<std::string> pods;
+  for (const Record& record : allocator->records()) {
+    pods.insert(Concat({"pod ", record.owner.ns, "/", record.owner.name}));
+  }
+  return {pods.begin(), pods.end()};
+}
+
+void Agent::Impl::TendMode() {
+  const CardBoard::Snapshot cards = board.Current();
+  if (!cards->ready) return;
+  const ModeKeeper::Outcome outcome = modes->Look(cards->settings.wanted_mode, [this] { return Holders(); });
+  if (outcome.changed) {
+    const std::string message = Concat({"the mode of this node is ", ModeName(modes->in_force()), " now"});
+    base::LogInfo(message);
+    events->Record(NodeTarget(options.node_name), kube::EventType::kNormal, "ModeChanged", message);
+    keeper->UseMode(modes->in_force());
+  }
+  TellMode(outcome);
+}
+
+// Once, as long as it stays the same.
+void Agent::Impl::TellMode(const ModeKeeper::Outcome& outcome) {
+  const std::string& news = outcome.refusal.empty() ? outcome.trouble : outcome.refusal;
+  if (news == mode_told) return;
+  mode_told = news;
+  // Without what the mode needs no GPU can be given out by it.
+  Troubles troubles = mps->CurrentTroubles();
+  if (!outcome.trouble.empty() && modes->in_force() == OperatingMode::kMps) {
+    for (const Card& card : board.Current()->cards) troubles[card.uuid] = "MPS: " + outcome.trouble;
+  }
+  keeper->SeeMps(std::move(troubles));
+  if (news.empty()) return;
+  base::LogWarning(news);
+  events->Record(NodeTarget(options.node_name), kube::EventType::kWarning,
+                 outcome.refusal.empty() ? "ModeTrouble" : "ModeChangeRefused", news);
 }
 
 // By whom a pod may have been placed.
@@ -269,6 +343,7 @@ base::Status Agent::Impl::StartAllocations() {
   for (const Record& record : allocator->records()) in_use.insert(record.library);
   RemoveOldLibraries(vgpu_folder, library, in_use);
 
+  HAMI_TRY(StartModes());
   tender = std::make_unique<Tender>([this] { return Tend(); });
   ProbeBook();
   cluster->Start();
@@ -298,11 +373,12 @@ void Agent::Impl::ProbeBook() {
 
 bool Agent::Impl::Tend() {
   CheckNodeFiles();
+  TendMode();
   cdi.Refresh(*board.Current());
   OfferCommonAreas(*board.Current());
   ProbeBook();
   const bool left = allocator->Tend();
-  return folders->EmptyTrash() || left;
+  return folders->EmptyTrash() || left || modes->in_force() != board.Current()->settings.wanted_mode;
 }
 
 base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {
@@ -369,6 +445,7 @@ base::Status Agent::Impl::StartProbes() {
     } else if (path == "/metrics") {
       response.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}};
       response.body = RenderCardMetrics(options.node_name, *board.Current());
+      if (started.load()) response.body += RenderMpsMetrics(options.node_name, mps->Look());
       response = net::Compressed(request, std::move(response));
     } else {
       response.status = 404;
@@ -410,6 +487,7 @@ void Agent::Stop() {
   if (all.registrar) all.registrar->Withdraw();
   if (all.cluster) all.cluster->Stop();
   if (all.registrar) all.registrar->Stop();
+  if (all.mps) all.mps.reset();  // the daemons and their clients go on
   if (all.keeper) all.keeper->Stop();
   if (all.events) all.events->Stop(std::chrono::seconds(1));
 }
