@@ -2,7 +2,18 @@
 # What every target of the house shares.
 
 find_package(Threads REQUIRED)
-find_package(GTest)
+if(CMAKE_CROSSCOMPILING)
+  # Debian's sources of it, for the other machine.
+  add_subdirectory(/usr/src/googletest ${CMAKE_BINARY_DIR}/googletest EXCLUDE_FROM_ALL SYSTEM)
+  set(GTest_FOUND TRUE)
+  foreach(_library IN ITEMS gtest gmock gtest_main)
+    if(NOT TARGET GTest::${_library})
+      add_library(GTest::${_library} ALIAS ${_library})
+    endif()
+  endforeach()
+else()
+  find_package(GTest)
+endif()
 
 add_library(hami_flags INTERFACE)
 target_include_directories(hami_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})

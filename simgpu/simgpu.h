@@ -16,8 +16,8 @@ extern "C" {
 /* Devices of the machine; 0 when there is no usable one (the reason was written to stderr). */
 int simgpu_device_count(void);
 
-/* Applies statements (fault, clear, xid, lost, recover, set, link; docs/simgpu.md) to the running machine. 0 and
-   nothing applied when the text is wrong; then `error` (may be NULL) says why. */
+/* Applies statements (fault, clear, xid, lost, recover, set, link; docs/develop/simgpu.md) to the running machine. 0
+   and nothing applied when the text is wrong; then `error` (may be NULL) says why. */
 int simgpu_inject(const char* text, char* error, size_t error_size);
 
 /* Exact nanoseconds that kernels of a process kept the device; pid 0: of all processes, dead ones too. */

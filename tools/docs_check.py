@@ -5,8 +5,8 @@
     docs_check.py [ROOT]
 
 In every *.md of the tree: relative links, with their anchors; `make TARGET` and tools/SCRIPT; files and folders named in
-`backticks` under src/, simgpu/, test/, tools/ and cmake/. In docs/architecture.md: each folder that holds sources has a
-row in its table. Every command under tools/ answers --help, from any folder, and does nothing else then.
+`backticks` under src/, simgpu/, test/, tools/ and cmake/. In docs/design/architecture.md: each folder that holds sources has a
+row in its table. A translation (README.zh.md) has the headings, commands and links of its original. Every command under tools/ answers --help, from any folder, and does nothing else then.
 Exit status: 0 all of it is there, 1 it is not.
 """
 
@@ -63,7 +63,7 @@ def bad_names(root, text):
 
 
 def unnamed_folders(root):
-    architecture = root / "docs/architecture.md"
+    architecture = root / "docs/design/architecture.md"
     if not architecture.exists():
         return
     rows = "\n".join(line.split("|")[1] for line in architecture.read_text().splitlines() if line.startswith("| `"))
@@ -72,6 +72,28 @@ def unnamed_folders(root):
     for folder in sorted(folders):
         if folder.rpartition("/")[2] != "__pycache__" and f"`{folder}/`" not in rows:
             yield f"no row for {folder}/"
+
+
+# What a translation leaves as it is, in order: the ranks of headings, commands without their comments, links, words in backticks.
+def frame(text):
+    ranks = re.findall(r"^(#+) ", text, re.M)
+    commands = [line.split("  #")[0].strip() for line in text.splitlines() if line.startswith("    ")]
+    links = [link for link in LINK.findall(text) if not re.fullmatch(r"README(\.\w+)?\.md", link)]
+    return {"headings": ranks, "commands": commands, "links": sorted(links), "words": sorted(re.findall(r"`([^`]+)`", text))}
+
+
+def untrue_translations(root):
+    for path in sorted(root.glob("*.*.md")):
+        original = root / f"{path.name.split('.')[0]}.md"
+        if not original.exists():
+            yield f"{path.name}: translates nothing"
+            continue
+        theirs, ours = frame(original.read_text()), frame(path.read_text())
+        for kind, wanted in theirs.items():
+            lacks = [one for one in wanted if ours[kind].count(one) < wanted.count(one)]
+            more = [one for one in ours[kind] if wanted.count(one) < ours[kind].count(one)]
+            if lacks or more or (kind in ("headings", "commands") and wanted != ours[kind]):
+                yield f"{path.name}: {kind} differ from {original.name}: lacks {lacks[:3]}, has beside {more[:3]}"
 
 
 def mute_commands(root):
@@ -89,8 +111,8 @@ def check(root):
         text = path.read_text()
         where = path.relative_to(root)
         found += [f"{where}: {what}" for what in (*bad_links(path, text), *bad_names(root, text))]
-    found += [f"docs/architecture.md: {what}" for what in unnamed_folders(root)]
-    return found + list(mute_commands(root))
+    found += [f"docs/design/architecture.md: {what}" for what in unnamed_folders(root)]
+    return found + list(untrue_translations(root)) + list(mute_commands(root))
 
 
 def main(arguments):

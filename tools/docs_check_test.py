@@ -17,9 +17,9 @@ class DocsCheckTest(unittest.TestCase):
         self.root = pathlib.Path(self.folder.name)
         self.write("Makefile", "test: ## all\n")
         self.write("src/cli/run.cc", "")
-        self.write("docs/architecture.md", "# A b\n| `src/cli/` | x |\n| `tools/`, `docs/` | y |\n")
+        self.write("docs/design/architecture.md", "# A b\n| `src/cli/` | x |\n| `tools/`, `docs/` | y |\n")
         self.write("tools/go", HELP)
-        self.write("README.md", "[a](docs/architecture.md#a-b) `make test` tools/go `src/cli/run.cc` [w](https://x/y)\n")
+        self.write("README.md", "[a](docs/design/architecture.md#a-b) `make test` tools/go `src/cli/run.cc` [w](https://x/y)\n")
 
     def tearDown(self):
         self.folder.cleanup()
@@ -36,7 +36,7 @@ class DocsCheckTest(unittest.TestCase):
     def test_given_something_that_is_not_there_then_it_is_named(self):
         for text, what in (
             ("[a](docs/none.md)", "no such file: docs/none.md"),
-            ("[a](docs/architecture.md#none)", "no such heading: docs/architecture.md#none"),
+            ("[a](docs/design/architecture.md#none)", "no such heading: docs/design/architecture.md#none"),
             ("`make none`", "no such target: make none"),
             ("`tools/none --x`", "no such command: tools/none"),
             ("`src/cli/none.cc`", "no such place: src/cli/none.cc"),
@@ -46,7 +46,19 @@ class DocsCheckTest(unittest.TestCase):
 
     def test_given_a_folder_without_a_row_then_it_is_named(self):
         self.write("src/net/x.cc", "")
-        self.assertEqual(docs_check.check(self.root), ["docs/architecture.md: no row for src/net/"])
+        self.assertEqual(docs_check.check(self.root), ["docs/design/architecture.md: no row for src/net/"])
+
+    def test_given_a_translation_out_of_step_then_it_is_named(self):
+        self.write("README.md", "# A\n\n    tools/go --x    # why\n\n[a](docs/design/architecture.md)\n")
+        self.write("README.zh.md", "# B\n\n    tools/go --x    # 为什么\n\n[b](docs/design/architecture.md) [en](README.md)\n")
+        self.assertEqual(docs_check.check(self.root), [])
+        for kind, text in (
+            ("headings", "# B\n\n## C\n\n    tools/go --x\n\n[b](docs/design/architecture.md)\n"),
+            ("commands", "# B\n\n    tools/go --y    # why\n\n[b](docs/design/architecture.md)\n"),
+            ("links", "# B\n\n    tools/go --x\n"),
+        ):
+            self.write("README.zh.md", text)
+            self.assertEqual([line.split(" differ")[0] for line in docs_check.check(self.root)], [f"README.zh.md: {kind}"])
 
     def test_given_a_command_without_help_then_it_is_named(self):
         for script in ("#!/bin/sh\nexit 1\n", "#!/bin/sh\necho building\n"):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a table in the documentation names a test that is not there.
 
-    test_names.py [ROOT] [FILE...]      default: docs/hazards.md, docs/device-plugin.md and docs/device-plugin-rows.md
+    test_names.py [ROOT] [FILE...]      default: the files in FILES below
 
 Looked at are the words in `backticks` in the last column of each table row that is headed `test`. Each is one of
     SuiteTest.GivenThisWhenThat…   GivenThis…   SuiteTest.*   SuiteTest   Suite/parameter     of GoogleTest
@@ -15,7 +15,7 @@ import pathlib
 import re
 import sys
 
-FILES = ("docs/hazards.md", "docs/device-plugin.md", "docs/device-plugin-rows.md")
+FILES = ("docs/develop/hazards.md", "docs/operate/device-plugin.md", "docs/develop/device-plugin-rows.md")
 TEST = re.compile(r"\bTEST(?:_F|_P)?\(\s*(\w+)\s*,\s*(\w+)\s*\)")
 SUITE = re.compile(r"\b(?:INSTANTIATE_TEST_SUITE_P\(\s*\w+\s*,\s*(\w+)|(?:class|struct)\s+(\w+))")
 WORD = re.compile(r"[A-Za-z_]\w*")

@@ -70,7 +70,6 @@ CUresult Create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& desc) {
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  SIMGPU_TRY(CheckUnsafeCall());
   Array made;
   SIMGPU_TRY(LayOut(desc, &made.layout));
   SIMGPU_TRY(Store(*ctx, desc, 1, false, made.layout.bytes, &made.storage, &made.memory));
@@ -87,7 +86,6 @@ CUresult CreateMipmap(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& desc
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
   if (out == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  SIMGPU_TRY(CheckUnsafeCall());
   std::vector<Array> levels(std::min(count, MaxLevels(desc)));
   std::size_t bytes = 0;
   for (unsigned i = 0; i < levels.size(); ++i) {
@@ -155,7 +153,6 @@ CUresult GetDescriptor(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray handle) {
 CUresult Drain() {
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
-  SIMGPU_TRY(CheckUnsafeCall());
   DrainContext(*ctx);
   return CUDA_SUCCESS;
 }

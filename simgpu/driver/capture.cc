@@ -210,6 +210,16 @@ CUresult CheckUnsafeCall() {
   return result;
 }
 
+CUresult CheckCaptureRule(CaptureRule rule) {
+  if (Table().count.load(std::memory_order_acquire) == 0) {
+    return CUDA_SUCCESS;
+  }
+  if (rule == CaptureRule::kUnknown && Machine::Get().options().strict_capture == 0) {
+    return CUDA_SUCCESS;
+  }
+  return CheckUnsafeCall();
+}
+
 CUresult CaptureNode(Stream& s, NodeParams&& params, GraphNode** out) {
   const GraphLock lock;
   Capture* capture = CaptureOf(s);

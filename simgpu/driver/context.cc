@@ -71,9 +71,10 @@ void ResetLimits(Context& ctx) {
 // Charges what a context costs, then lets it live.
 CUresult Start(Context& ctx) {
   Machine& machine = Machine::Get();
-  const std::uint64_t bytes = machine.options().context_bytes;
+  const std::uint64_t bytes = ctx.device->spec->profile.context_bytes;
   if (!ChargeBytes(ctx.machine(), bytes, true)) return CUDA_ERROR_OUT_OF_MEMORY;
   machine.AddContext(ctx.machine());
+  SpendHost(kContextNanos);
   ResetLimits(ctx);
   ctx.charged = bytes;
   ctx.engine = NewEngine(ctx);

@@ -145,6 +145,8 @@ CUresult Initialise() {
   machine.Reap();
   SIMGPU_TRY(static_cast<CUresult>(machine.FaultFor("cuInit")));
   SIMGPU_TRY(Discover(machine));
+  ReadHostCosts(g_devices.list[0].machine);
+  SpendHost(kInitNanos);
   PrepareContexts(g_devices.list, g_devices.count);
   static constinit bool registered = false;
   if (!registered) {

@@ -15,6 +15,8 @@
 #include <cstdint>
 
 #include "abi/cuda_abi.h"
+#include "simgpu/driver/capture_rules.h"
+#include "simgpu/driver/host_cost.h"
 #include "simgpu/machine/machine.h"
 
 namespace simgpu {
@@ -75,18 +77,30 @@ extern std::atomic<Phase> g_phase;
 CUresult NotReady();
 CUresult FaultOf(const char* function);
 
+// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture forbids calls of this kind to this thread.
+CUresult CheckCaptureRule(CaptureRule rule);
+
 // CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED (before cuInit, or in the child of a process that had called it), or what
-// the machine's fault list demands of this call.
-inline CUresult Enter(const char* function) {
+// the machine's fault list or a capture demands of this call.
+template <CaptureRule rule>
+CUresult Enter(const char* function) {
   if (g_phase.load(std::memory_order_acquire) != Phase::kReady) [[unlikely]] {
     return NotReady();
   }
-  return FaultOf(function);
+  const CUresult fault = FaultOf(function);
+  if constexpr (rule != CaptureRule::kSafe) {
+    if (fault == CUDA_SUCCESS) return CheckCaptureRule(rule);
+  }
+  return fault;
 }
 
 // The first statement of an exported function: SIMGPU_ENTER(cuMemAlloc_v2);
-#define SIMGPU_ENTER(function) \
-  if (const CUresult simgpu_entered = ::simgpu::Enter(#function); simgpu_entered != 0) return simgpu_entered
+#define SIMGPU_ENTER(function)                                                                         \
+  static constexpr ::simgpu::HostNanos simgpu_host_nanos = ::simgpu::HostNanosOf(#function);           \
+  const ::simgpu::CallTime simgpu_host_call(simgpu_host_nanos);                                        \
+  if (const CUresult simgpu_entered = ::simgpu::Enter< ::simgpu::CaptureRuleOf(#function)>(#function); \
+      simgpu_entered != 0)                                                                             \
+  return simgpu_entered
 
 // Returns the error of an expression that is a CUresult, if it is one.
 #define SIMGPU_TRY(expression) \

@@ -25,11 +25,11 @@ Share* NewShare(const Context& ctx) {
   share->machine = ctx.machine();
   // A context in a MIG instance takes turns with the others of that GPU instance only.
   share->partition = ctx.device->mig() ? 1 + ctx.device->gpu_instance : 0;
+  share->profile = ctx.device->spec->profile;
   share->sm_count = static_cast<std::uint32_t>(std::max(ctx.device->sm_count, 1));
   share->table = &machine.arbiter(ctx.machine());
   {
     ArbiterLock arbiter(*share);
-    arbiter->quantum_ns = static_cast<std::int64_t>(machine.options().quantum_ns);
     if (IsMpsClient() && !ctx.device->mig()) {
       share->arbiter = arbiter->AttachBeside(machine.slot(), MpsTerms().percent);
       if (share->arbiter >= 0) share->partition = arbiter->contexts[share->arbiter].partition;
@@ -39,6 +39,7 @@ Share* NewShare(const Context& ctx) {
   }
   if (share->arbiter < 0) {
     static ArbiterState* const kOwn = new ArbiterState();
+    kOwn->timing = TimingOf(share->profile);
     share->shared_table = false;
     share->table = kOwn;
     share->arbiter = std::max(kOwn->Attach(0, share->partition), 0);
@@ -166,8 +167,11 @@ Scheduler& Scheduler::Get() {
     pthread_condattr_destroy(&monotonic);
     const Options& options = Machine::Get().options();
     sched->virtual_clock = options.virtual_clock != 0;
-    sched->launch_latency = static_cast<Nanos>(options.launch_latency_ns);
-    sched->heartbeat = HeartbeatFor(static_cast<Nanos>(options.quantum_ns));
+    for (int i = 0; i < Machine::Get().device_count(); ++i) {
+      const Profile& profile = Machine::Get().spec(i).profile;
+      sched->heartbeat = std::min(sched->heartbeat, HeartbeatFor(static_cast<Nanos>(profile.turn_ns)));
+    }
+    sched->jitter = options.seed + static_cast<std::uint64_t>(Machine::Get().slot()) * 1'000'003;
     // With short turns somebody has to look while nobody waits: the first launch starts the thread.
     sched->thread_asleep = !sched->virtual_clock && sched->heartbeat < kHeartbeat;
     return sched;
@@ -354,6 +358,7 @@ CUresult WaitStream(Stream& s) {
     }
     sched->WaitSeq(s, s.submitted);
   }
+  SpendHost(kWakeNanos);
   return AfterWait(*s.ctx);
 }
 

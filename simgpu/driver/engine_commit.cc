@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "simgpu/driver/engine_state.h"
+#include "simgpu/driver/event.h"
 #include "simgpu/driver/stream_memop.h"
 
 namespace simgpu {
@@ -26,7 +27,7 @@ void Scheduler::DealSms(Share& share) {
   std::uint32_t free = share.sm_count;
   for (Stream* s : share.running) {
     Engine& engine = *s->engine;
-    const std::uint32_t width = s->At(s->completed + 1).width;
+    const std::uint32_t width = s->lead > 0 ? 0 : s->At(s->completed + 1).width;
     s->granted_sms = std::min({width, free, engine.sm_limit - engine.granted_sms});
     engine.granted_sms += s->granted_sms;
     free -= s->granted_sms;
@@ -37,7 +38,11 @@ std::int64_t Scheduler::NextFinish(Share& share) {
   DealSms(share);
   std::int64_t shortest = kNever;
   for (const Stream* s : share.running) {
-    if (s->granted_sms > 0) {
+    if (s->lead > 0) {
+      shortest = std::min(shortest, s->lead);
+    } else if (s->left == 0) {
+      shortest = 0;
+    } else if (s->granted_sms > 0) {
       shortest = std::min(shortest, DivideUp(s->left, s->granted_sms));
     }
   }
@@ -59,6 +64,11 @@ void Scheduler::StepShare(Share& share, std::int64_t to) {
     const std::int64_t finish = NextFinish(share);
     const std::int64_t step = std::min(finish, to) - share.v;
     for (Stream* s : share.running) {
+      if (s->lead > 0) {
+        s->lead -= std::min(s->lead, step);
+        share.allocation_stale |= s->lead == 0;
+        continue;
+      }
       const std::int64_t done = std::min<std::int64_t>(s->left, step * s->granted_sms);
       s->left -= done;
       share.work -= done;
@@ -69,9 +79,11 @@ void Scheduler::StepShare(Share& share, std::int64_t to) {
       continue;
     }
     const Nanos t = WallAt(share, share.v);
-    const auto finished =
-        std::stable_partition(share.running.begin(), share.running.end(), [](const Stream* s) { return s->left > 0; });
+    const auto finished = std::stable_partition(share.running.begin(), share.running.end(),
+                                                [](const Stream* s) { return s->lead > 0 || s->left > 0; });
     for (auto it = finished; it != share.running.end(); ++it) {
+      const Op& op = (*it)->At((*it)->completed + 1);
+      if (op.kind == OpKind::kRecord) RecordReached(*this, *op.event.object, op.event.serial, t);
       Complete(**it, t);
     }
     share.running.erase(finished, share.running.end());

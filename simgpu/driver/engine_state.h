@@ -30,13 +30,13 @@ struct EventObject;
 struct Share;
 
 enum class OpKind : std::uint8_t {
-  kKernel,      // `length` SM-nanoseconds, `width` SMs
+  kKernel,      // `lead` ns on no SM, then `length` SM-nanoseconds, `width` SMs
   kCopy,        // payload; `length` ns on copy engine `engine`
   kFill,        // payload; `length` ns
   kDelay,       // `length` ns
   kCall,        // call
   kHost,        // call, on the engine's thread
-  kRecord,      // event
+  kRecord,      // event, after `lead` ns on no SM
   kWait,        // until another stream has come to `wait.seq`
   kWriteValue,  // memop
   kWaitValue,   // memop
@@ -80,6 +80,7 @@ struct Op {
   std::uint8_t compare = 0;  // kWaitValue: CU_STREAM_WAIT_VALUE_* without the flush bit
   std::uint32_t width = 0;
   std::int64_t length = 0;
+  std::int64_t lead = 0;   // of the context's time, whatever else runs in it
   std::int64_t bound = 0;  // once planned: v before which it can not be done
   union {
     Call call;
@@ -93,7 +94,7 @@ struct Op {
 
 enum class Head : std::uint8_t {
   kNone,     // the queue is empty
-  kRunning,  // a kernel, in its share's running list
+  kRunning,  // a kernel or what takes its context's time, in its share's running list
   kTimed,    // done at `head_end`
   kHost,     // a host function is queued or running
   kWait,     // for another stream
@@ -136,6 +137,7 @@ struct Stream {
   Head head = Head::kNone;
   Transfer bytes = Transfer::kNone;
   Nanos head_end = 0;
+  std::int64_t lead = 0;  // ns before it takes SMs
   std::int64_t left = 0;  // SM-nanoseconds
   std::uint32_t granted_sms = 0;
   std::uint64_t start_order = 0;
@@ -156,6 +158,7 @@ struct Stream {
 struct Share {
   int machine = 0;
   int partition = 0;
+  Profile profile{};
   ArbiterState* table = nullptr;  // the machine's; or the process' own when that was full: it then runs as if alone
   bool shared_table = true;
   int arbiter = -1;  // index in *table
@@ -223,7 +226,7 @@ struct Scheduler {
   std::vector<std::pair<Stream*, Nanos>> ready;  // streams whose head may start, and when
 
   bool virtual_clock = false;
-  Nanos launch_latency = 0;
+  std::uint64_t jitter = 0;  // state of the sequence that kernels' lengths scatter by
   // Between two looks at the arbiter, at most: it remembers only so many turns.
   Nanos heartbeat = kHeartbeat;
   bool thread_started = false;
@@ -324,7 +327,9 @@ void OrderQueue(Scheduler& sched, Stream& s);  // order only: it does not wait
 // Appends `op` and starts it if it can. `now` is the time of the call.
 void Enqueue(Scheduler& sched, Stream& s, const Op& op, Nanos now);
 void EnqueueWait(Scheduler& sched, Stream& s, Stream& target, std::uint64_t seq, Nanos now);
-void EnqueueKernel(Scheduler& sched, Stream& s, std::uint64_t sm_nanos, std::uint32_t width, Nanos now);
+// `gap`: what the stream needs before the kernel, as in Profile.
+void EnqueueKernel(Scheduler& sched, Stream& s, std::uint64_t sm_nanos, std::uint32_t width, std::uint64_t gap,
+                   Nanos now);
 void EnqueueCopy(Scheduler& sched, Stream& s, const CopyOp& copy, Nanos now);
 void EnqueueFill(Scheduler& sched, Stream& s, const FillOp& fill, Nanos now);
 // What every submission ends with: demand published, the engine's thread woken if it has to do something.

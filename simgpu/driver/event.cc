@@ -122,6 +122,7 @@ CUresult Record(CUevent handle, CUstream stream, unsigned flags, bool per_thread
   if (event == nullptr) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
+  const CallTime call((event->flags & CU_EVENT_DISABLE_TIMING) != 0 ? kEventRecordUntimed : kEventRecordTimed);
   SIMGPU_STREAM(s, stream, per_thread);
   if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -224,6 +225,9 @@ void EnqueueRecord(Scheduler& sched, Stream& s, EventObject& event, Nanos now) {
     return;
   }
   op.kind = OpKind::kRecord;
+  if ((event.flags & CU_EVENT_DISABLE_TIMING) == 0) {
+    op.lead = static_cast<std::int64_t>(s.engine->share->profile.event_ns);
+  }
   op.event = {&event, ++event.serial};
   ++event.pending;
   event.stream = &s;

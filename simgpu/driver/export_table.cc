@@ -18,7 +18,8 @@ void TellOnce() {
   if (g_told.exchange(true, std::memory_order_relaxed) || std::getenv("SIMGPU_QUIET") != nullptr) return;
   std::fputs(
       "simgpu: this program asked for tables that only NVIDIA's driver has. Programs of the CUDA runtime API need a "
-      "machine with an NVIDIA GPU; programs of the driver API and of NVML run here (docs/simgpu.md; SIMGPU_QUIET=1 "
+      "machine with an NVIDIA GPU; programs of the driver API and of NVML run here (docs/develop/simgpu.md; "
+      "SIMGPU_QUIET=1 "
       "hides this line)\n",
       stderr);
 }

@@ -206,7 +206,7 @@ struct Submitter {
   void operator()(ConditionalNode&) const {}  // its body is part of the program, or it is not
   void operator()(AllocNode&) const {}        // backed before the launch
   void operator()(KernelNode& node) const {
-    EnqueueKernel(sched, s, node.prepared.sm_nanos, node.prepared.width, now);
+    EnqueueKernel(sched, s, node.prepared.sm_nanos, node.prepared.width, s.engine->share->profile.graph_gap_ns, now);
     if (void* action = NewKernelAction(*node.ctx, node.prepared.kernel, node.packed)) {
       EnqueueCall(sched, s, RunKernelAction, action, OpKind::kCall, now);
     }

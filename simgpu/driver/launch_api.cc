@@ -75,7 +75,7 @@ CUresult LaunchOn(Stream& s, const LaunchRequest& request) {
   if (completion != nullptr) {
     EnqueueRecord(*sched, s, *completion, now);
   }
-  EnqueueKernel(*sched, s, prepared.sm_nanos, prepared.width, now);
+  EnqueueKernel(*sched, s, prepared.sm_nanos, prepared.width, s.engine->share->profile.gap_ns, now);
   if (action != nullptr) {
     Op op;
     op.kind = OpKind::kCall;

@@ -64,7 +64,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t size) {
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  SIMGPU_TRY(CheckUnsafeCall());
+  if (size > (std::size_t{2} << 20)) SpendHost(static_cast<std::int64_t>(size >> 20) * kAllocNanosPerMiB);
   return AllocDevice(*ctx, size, MemKind::kDevice, out);
 }
 
@@ -74,7 +74,6 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_
   SIMGPU_TRY(NeedContext(&ctx));
   if (out == nullptr || pitch == nullptr || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
   if (element != 4 && element != 8 && element != 16) return CUDA_ERROR_INVALID_VALUE;
-  SIMGPU_TRY(CheckUnsafeCall());
   if (!Plausible(width)) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::size_t row = RoundUp(width, kPitchAlignment);
   std::size_t bytes = 0;

@@ -246,7 +246,6 @@ CUresult cuMemAllocManaged(CUdeviceptr* out, size_t size, unsigned int flags) {
   SIMGPU_TRY(NeedContext(&ctx));
   if (out == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
-  SIMGPU_TRY(CheckUnsafeCall());
   return AllocManaged(*ctx, size, flags, out);
 }
 

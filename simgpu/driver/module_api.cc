@@ -14,7 +14,6 @@ namespace {
 CUresult LoadModule(const ImageParts& parts, JitOptions* options, CUmodule* out) {
   Context* ctx = nullptr;
   SIMGPU_TRY(NeedContext(&ctx));
-  SIMGPU_TRY(CheckUnsafeCall());
   std::shared_ptr<const Image> image;
   std::string log;
   const CUresult parsed = ParseParts(parts, Target{ComputeCapability(*ctx->device)}, &image, &log);
@@ -69,7 +68,6 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 
 CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
   SIMGPU_ENTER(cuModuleUnload);
-  SIMGPU_TRY(CheckUnsafeCall());
   const ModuleRef found = Registry::Get().Find(hmod);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
   if (!found->library.expired()) return CUDA_ERROR_NOT_PERMITTED;

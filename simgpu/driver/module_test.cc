@@ -55,6 +55,7 @@ class Environment : public testing::Environment {
     path_ = "/dev/shm/simgpu-module-test-" + std::to_string(getpid());
     setenv("SIMGPU", "1xH100,1xT4", 1);
     setenv("SIMGPU_STATE", path_.c_str(), 1);
+    setenv("SIMGPU_PROFILE", "ideal", 1);
     unsetenv("SIMGPU_CONFIG");
     ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
   }

@@ -18,7 +18,7 @@ add_test(NAME simgpu_late_calls COMMAND ${CMAKE_COMMAND} -E env sh -c "rm -f lat
   WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/test)
 set_tests_properties(simgpu_late_calls PROPERTIES TIMEOUT 30 LABELS simgpu
   PASS_REGULAR_EXPRESSION "late calls: 3 of 3 succeeded" ENVIRONMENT
-  "SIMGPU_STATE=${CMAKE_BINARY_DIR}/test/late_calls.state;ASAN_OPTIONS=detect_leaks=0")
+  "SIMGPU_STATE=${CMAKE_BINARY_DIR}/test/late_calls.state;SIMGPU_PROFILE=ideal;ASAN_OPTIONS=detect_leaks=0")
 
 # The driver's state is never destroyed, because calls arrive after static destructors, and lies in mappings that a leak
 # detector does not look into: in a test that uses the driver in its own process it would take it for a leak.

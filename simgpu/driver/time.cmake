@@ -6,7 +6,7 @@ target_sources(simgpu_cuda PRIVATE
   graph_exec.cc graph_exec_api.cc graph_node_api.cc graph_params.cc graph_update.cc launch.cc launch_api.cc occupancy.cc
   stream.cc stream_memop.cc user_object.cc)
 
-foreach(part IN ITEMS time graph order launch thread fault share_time ipc_event external_semaphore graph_condition drain graph_life mps)
+foreach(part IN ITEMS time graph order launch thread fault share_time ipc_event external_semaphore graph_condition drain graph_life profile mps capture_rules)
   hami_test(simgpu_${part}_test SOURCES ${part}_test.cc LIBS simgpu_cuda ${CMAKE_DL_LIBS} LABELS simgpu TIMEOUT 180)
 endforeach()
 if(TARGET simgpu_share_time_test)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // simgpu's own image format: a few lines of text that declare kernels with their cost and globals with their size
-// (docs/simgpu-image.md), so that tests and demos need no compiler. Refuses any word it does not know, by line number.
+// (docs/develop/simgpu-image.md), so that tests and demos need no compiler. Refuses any word it does not know, by line
+// number.
 #pragma once
 
 #include "simgpu/image/image.h"

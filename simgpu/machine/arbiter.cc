@@ -10,10 +10,62 @@ namespace {
 // One member of the rotation, as Predict plays it forward.
 struct Player {
   std::int64_t left;
-  bool target;
+  int ctx;
+  bool interrupted;
 };
 
+// The wall time of a rotation that is played forward, and who has the SMs in it.
+struct Course {
+  const ArbiterTiming& timing;
+  std::int64_t wall, slice, loss;
+  int resident;  // -1: nobody
+  bool cut;
+
+  void Begin(Player& player) {
+    if (resident != player.ctx) {
+      if (loss == 0 && resident >= 0) loss = cut ? timing.switch_ns : timing.idle_switch_ns;
+      resident = player.ctx;
+      cut = false;
+      if (player.interrupted) {
+        const std::int64_t resume = std::min(timing.resume_ns, slice / 2);
+        loss += resume;
+        slice -= resume;
+        player.interrupted = false;
+      }
+    }
+    wall += loss;
+    loss = 0;
+  }
+};
+
+constexpr std::int64_t kLoadWindow = 50'000'000;  // about what a GPU's power control looks back
+constexpr std::int64_t kMillion = 1'000'000;
+
+// `length` ns more that somebody had the GPU, or nobody: an exponential average, to the first order.
+void Remember(ArbiterPartition& p, std::int64_t length, bool busy) {
+  const std::int64_t step = std::min(length, 100 * kLoadWindow);  // what was before then counts for a hundredth
+  const std::int64_t load = p.load.load(std::memory_order_relaxed);
+  const std::int64_t target = busy ? kMillion : 0;
+  p.load.store(static_cast<std::int32_t>(load + (target - load) * step / (kLoadWindow + step)),
+               std::memory_order_relaxed);
+}
+
+// From -1000 to 1000, the same for the same number.
+std::int64_t Scatter(std::int64_t number) {
+  auto z = static_cast<std::uint64_t>(number) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return static_cast<std::int64_t>((z ^ (z >> 31)) % 2001) - 1000;
+}
+
 }  // namespace
+
+ArbiterTiming TimingOf(const Profile& profile) {
+  const std::uint64_t idle = profile.idle_switch_ns == kHalfASwitch ? profile.switch_ns / 2 : profile.idle_switch_ns;
+  return {static_cast<std::int64_t>(profile.turn_ns), static_cast<std::int64_t>(profile.switch_ns),
+          static_cast<std::int64_t>(idle), static_cast<std::int64_t>(profile.resume_ns),
+          static_cast<std::int64_t>(profile.turn_jitter_permille)};
+}
 
 int ArbiterState::Attach(std::int32_t owner, int partition) {
   int ctx = 0;
@@ -29,6 +81,7 @@ int ArbiterState::Attach(std::int32_t owner, int partition) {
   c.intervals = 0;
   c.owner = owner;
   c.runnable = 0;
+  c.interrupted = 0;
   c.partition = static_cast<std::uint8_t>(partition);
   c.percent = 0;
   MarkChanged(ctx);
@@ -88,6 +141,7 @@ void ArbiterState::Repair() {
   for (ArbiterPartition& p : partitions) {
     p.runnable = 0;
     p.slice_left = 0;
+    p.loss_left = 0;
   }
   for (int ctx = 0; ctx < high_water; ++ctx) {
     ArbiterContext& c = contexts[ctx];
@@ -109,8 +163,7 @@ void ArbiterState::Link(int ctx) {
   const auto self = static_cast<std::uint16_t>(ctx);
   if (p.runnable == 0) {
     c.next = c.prev = self;
-    p.current = self;
-    p.slice_left = Quantum();
+    BeginTurn(p, self);
   } else {
     // Behind everybody else: just before the one whose turn it is.
     ArbiterContext& current = contexts[p.current];
@@ -128,12 +181,37 @@ void ArbiterState::Unlink(int ctx) {
   ArbiterPartition& p = partitions[c.partition];
   contexts[c.prev].next = c.next;
   contexts[c.next].prev = c.prev;
-  if (p.current == ctx) {
-    p.current = c.next;
-    p.slice_left = Quantum();
-  }
+  if (p.current == ctx) BeginTurn(p, c.next);
+  if (p.resident == ctx + 1) p.cut = 0;
+  c.interrupted = 0;
   c.runnable = 0;
   --p.runnable;
+}
+
+std::int64_t ArbiterState::Jittered(const ArbiterPartition& p, std::int64_t length) const {
+  return length + length * timing.jitter_permille / 1000 * Scatter(p.turns) / 1000;
+}
+
+void ArbiterState::BeginTurn(ArbiterPartition& p, std::uint16_t ctx) {
+  ++p.turns;
+  p.current = ctx;
+  p.slice_left = Jittered(p, Quantum());
+}
+
+// The SMs change to the current context, if they are not its own already.
+void ArbiterState::BeginSwitch(ArbiterPartition& p) {
+  if (p.resident == p.current + 1) return;
+  // A switch that is under way goes on: it is as long to the next one.
+  if (p.loss_left == 0 && p.resident != 0) p.loss_left = Jittered(p, SwitchCost(p));
+  p.resident = static_cast<std::uint16_t>(p.current + 1);
+  p.cut = 0;
+  ArbiterContext& c = contexts[p.current];
+  if (c.interrupted != 0) {
+    c.interrupted = 0;
+    const std::int64_t resume = std::min(timing.resume_ns, p.slice_left / 2);
+    p.loss_left += resume;
+    p.slice_left -= resume;
+  }
 }
 
 void ArbiterState::Grant(int ctx, std::int64_t wall, std::int64_t length) {
@@ -166,6 +244,15 @@ void ArbiterState::Advance(int partition, std::int64_t now) {
       }
       continue;
     }
+    BeginSwitch(p);
+    if (p.loss_left > 0) {
+      const std::int64_t lost = std::min(now - p.now, p.loss_left);
+      Remember(p, lost, true);
+      p.now += lost;
+      p.lost += lost;
+      p.loss_left -= lost;
+      continue;
+    }
     std::int64_t run = std::min(now - p.now, left);
     if (p.runnable > 1) {
       run = std::min(run, p.slice_left);
@@ -176,14 +263,15 @@ void ArbiterState::Advance(int partition, std::int64_t now) {
       p.slice_left = run < p.slice_left ? p.slice_left - run : quantum - (run - p.slice_left) % quantum;
     }
     Grant(ctx, p.now, run);
+    Remember(p, run, true);
     p.now += run;
     p.busy += run;
     if (run == left) {
       continue;  // exhausted: the next turn of the loop takes it out, unless more work came
     }
     if (p.slice_left == 0) {
-      p.current = c.next;
-      p.slice_left = Quantum();
+      if (c.next != ctx) p.cut = c.interrupted = 1;
+      BeginTurn(p, c.next);
     }
   }
   // Nobody wants the rest. Those who ran out exactly at `now` are taken out, so that new work meets a clean rotation.
@@ -195,7 +283,11 @@ void ArbiterState::Advance(int partition, std::int64_t now) {
     }
     Unlink(p.current);
   }
-  p.now = std::max(p.now, now);
+  if (p.now < now) {
+    Remember(p, now - p.now, false);
+    p.loss_left = std::max<std::int64_t>(p.loss_left - (now - p.now), 0);
+    p.now = now;
+  }
 }
 
 void ArbiterState::Raise(int ctx, std::int64_t demand) {
@@ -229,42 +321,45 @@ std::int64_t ArbiterState::Predict(int ctx, std::int64_t v) const {
     return kNever;
   }
   const ArbiterPartition& p = partitions[target.partition];
+  Course course{timing, p.now, p.slice_left, p.loss_left, p.resident - 1, p.cut != 0};
   if (p.runnable == 1) {
-    return p.now + (v - target.granted);
+    Player alone{0, ctx, target.interrupted != 0};
+    course.Begin(alone);
+    return course.wall + (v - target.granted);
   }
   std::array<Player, kMaxContexts> players;
   std::size_t count = 0;
   for (std::uint16_t i = p.current; count < p.runnable; i = contexts[i].next) {
-    const bool is_target = i == ctx;
-    players[count++] = {(is_target ? v : DemandOf(i)) - contexts[i].granted, is_target};
+    players[count++] = {(i == ctx ? v : DemandOf(i)) - contexts[i].granted, i, contexts[i].interrupted != 0};
   }
   const std::int64_t quantum = Quantum();
-  std::int64_t wall = p.now;
-  std::int64_t slice = p.slice_left;
   for (;;) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < count; ++i) {
       Player player = players[i];
-      const std::int64_t run = std::min(std::max<std::int64_t>(player.left, 0), slice);
-      wall += run;
+      course.Begin(player);
+      const std::int64_t run = std::min(std::max<std::int64_t>(player.left, 0), course.slice);
+      course.wall += run;
       player.left -= run;
-      slice = quantum;
+      course.slice = quantum;
       if (player.left > 0) {
+        course.cut = player.interrupted = kept + (count - i) > 1;
         players[kept++] = player;
-      } else if (player.target) {
-        return wall;
+      } else if (player.ctx == ctx) {
+        return course.wall;
       }
     }
     count = kept;
     // Rounds in which nobody finishes are alike: skip them at once.
+    const std::int64_t progress = count > 1 ? quantum - std::min(timing.resume_ns, quantum / 2) : quantum;
     std::int64_t rounds = kNever;
     for (std::size_t i = 0; i < count; ++i) {
-      rounds = std::min(rounds, (players[i].left - 1) / quantum);
+      rounds = std::min(rounds, (players[i].left - 1) / progress);
     }
     for (std::size_t i = 0; i < count; ++i) {
-      players[i].left -= rounds * quantum;
+      players[i].left -= rounds * progress;
     }
-    wall += rounds * quantum * static_cast<std::int64_t>(count);
+    course.wall += rounds * (quantum + (count > 1 ? timing.switch_ns : 0)) * static_cast<std::int64_t>(count);
   }
 }
 

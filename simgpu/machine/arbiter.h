@@ -7,6 +7,8 @@
 // queues in v and publishes how far it can run without further news (the demand). Contexts whose v has not reached
 // their demand are runnable and take turns: round robin, one quantum each, an exhausted one yields at once. Intervals
 // remember which stretch of v was which stretch of wall time, so every process computes exact time stamps for itself.
+// From one context to another the partition loses time that nobody is given (ArbiterTiming): the switch, and at the
+// beginning of its turn what an interrupted context needs before it makes progress.
 //
 // Clients of MPS do not take turns as long as their percentages fit beside each other: each gets a lane, which is a
 // partition of its own. A client for which there is no room any more shares the lane with the fewest others.
@@ -20,6 +22,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "simgpu/machine/profile.h"
+
 namespace simgpu {
 
 inline constexpr int kMaxContexts = 1024;  // of one device, all processes
@@ -29,6 +33,13 @@ inline constexpr int kPartitions = kFirstLane + kLanes;
 inline constexpr int kIntervals = 128;  // remembered stretches of one context
 inline constexpr std::int64_t kDefaultQuantum = 2'000'000;
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+// What turns take and cost, as in Profile. All zero: turns of kDefaultQuantum that cost nothing.
+struct ArbiterTiming {
+  std::int64_t turn_ns, switch_ns, idle_switch_ns, resume_ns;
+  std::int64_t jitter_permille;
+};
+ArbiterTiming TimingOf(const Profile& profile);
 
 // A context held the GPU from wall time `wall` on for `length` ns, which took it from v to v + length.
 struct GrantInterval {
@@ -44,20 +55,28 @@ struct ArbiterContext {
   std::int32_t owner;        // process slot
   std::uint16_t next, prev;  // rotation, while runnable
   std::uint8_t used, runnable, partition;
-  std::uint8_t percent;  // of the SMs, of an MPS client
+  std::uint8_t interrupted;  // its last turn ended by time
+  std::uint8_t percent;      // of the SMs, of an MPS client
 };
 
 struct ArbiterPartition {
   std::int64_t now;         // wall time up to which the GPU's time has been given out
   std::int64_t slice_left;  // of the current context's quantum
   std::int64_t busy;        // ns that any context held the GPU
+  std::int64_t lost;        // ns that switches took
+  std::int64_t loss_left;   // of the switch that is under way, and of what follows it
+  std::int64_t turns;       // begun so far: what jitter is computed from
+  // Parts in a million of the recent past (kLoadWindow) that somebody held the GPU. Read without the lock.
+  std::atomic<std::int32_t> load;
   std::uint16_t current, runnable;
+  std::uint16_t resident;  // 1 + the context whose state the SMs hold; 0: nobody's
+  std::uint8_t cut;        // the resident's turn ended by time
 };
 
 struct ArbiterState {
   static constexpr std::int64_t kIdleBit = std::numeric_limits<std::int64_t>::min();
 
-  std::int64_t quantum_ns;   // 0: kDefaultQuantum
+  ArbiterTiming timing;
   std::uint16_t high_water;  // contexts beyond this were never used
   // Bit per context that was attached or granted time since somebody cleared it: whoever follows the grants looks only
   // at these.
@@ -102,7 +121,13 @@ struct ArbiterState {
   std::int64_t ReserveCopy(int engine, std::int64_t ready, std::int64_t length);
 
  private:
-  std::int64_t Quantum() const { return quantum_ns > 0 ? quantum_ns : kDefaultQuantum; }
+  std::int64_t Quantum() const { return timing.turn_ns > 0 ? timing.turn_ns : kDefaultQuantum; }
+  std::int64_t Jittered(const ArbiterPartition& p, std::int64_t length) const;
+  std::int64_t SwitchCost(const ArbiterPartition& p) const {
+    return p.cut != 0 ? timing.switch_ns : timing.idle_switch_ns;
+  }
+  void BeginTurn(ArbiterPartition& p, std::uint16_t ctx);
+  void BeginSwitch(ArbiterPartition& p);
   int LaneFor(std::int32_t owner, int percent) const;
   void Link(int ctx);
   void Unlink(int ctx);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 
 namespace simgpu {
@@ -12,7 +13,7 @@ constexpr std::int64_t kQuantum = 1000;
 
 class ArbiterTest : public ::testing::Test {
  protected:
-  ArbiterTest() : state_(std::make_unique<ArbiterState>()) { state_->quantum_ns = kQuantum; }
+  ArbiterTest() : state_(std::make_unique<ArbiterState>()) { state_->timing.turn_ns = kQuantum; }
 
   // A context that asks for `work` ns at wall time `now`.
   int Busy(std::int64_t now, std::int64_t work, int owner = 1) {
@@ -74,6 +75,82 @@ TEST_F(ArbiterTest, GivenManyContextsWhenPredictedThenAdvancingShowsTheSame) {
   EXPECT_EQ(state_->WallOf(a, 123'456), when_a);
   EXPECT_EQ(state_->WallOf(b, 7'890), when_b);
   EXPECT_EQ(state_->WallOf(c, 33'333), when_c);
+}
+
+TEST_F(ArbiterTest, GivenSwitchesThatCost_WhenTwoTakeTurns_ThenEachLosesThem) {
+  state_->timing = {kQuantum, 100, 40, 0, 0};
+  const int a = Busy(0, 10'000);
+  const int b = Busy(0, 1'500);
+  state_->Advance(0, 2'000);
+  EXPECT_EQ(Granted(a), 1'000) << "nobody was there before";
+  EXPECT_EQ(Granted(b), 900) << "after a switch of 100";
+  state_->Advance(0, 10'000);
+  EXPECT_EQ(state_->WallOf(a, 1'001), 2'201);
+  EXPECT_EQ(state_->WallOf(b, 1'500), 3'800) << "its second turn ends when its work does";
+  EXPECT_EQ(state_->WallOf(a, 2'001), 3'841) << "then the switch is the shorter one";
+  EXPECT_EQ(state_->partitions[0].lost, 340);
+}
+
+TEST_F(ArbiterTest, GivenSwitchesThatCost_WhenOneComesBackAlone_ThenItLosesNothing) {
+  state_->timing = {kQuantum, 100, 40, 0, 0};
+  const int a = Busy(0, 500);
+  state_->Advance(0, 5'000);
+  state_->Raise(a, 1'000);
+  state_->Advance(0, 6'000);
+  EXPECT_EQ(state_->WallOf(a, 1'000), 5'500);
+  EXPECT_EQ(state_->partitions[0].lost, 0);
+}
+
+TEST_F(ArbiterTest, GivenACostOfResuming_WhenInterrupted_ThenItIsPartOfTheTurn) {
+  state_->timing = {kQuantum, 100, 40, 30, 0};
+  const int a = Busy(0, 100'000);
+  const int b = Busy(0, 100'000);
+  state_->Advance(0, 4 * 1'100);
+  EXPECT_EQ(Granted(a), 1'970);
+  EXPECT_EQ(Granted(b), 1'970 - 0);
+  EXPECT_EQ(state_->WallOf(a, 1'001), 2'231);
+}
+
+TEST_F(ArbiterTest, GivenCostsWhenPredictedThenAdvancingShowsTheSame) {
+  state_->timing = {kQuantum, 100, 40, 30, 0};
+  const int a = Busy(0, 123'456);
+  const int b = Busy(10, 7'890);
+  const int c = Busy(20, 45'000);
+  for (const std::int64_t passed : {0, 500, 1'050, 5'555, 20'000}) {
+    state_->Advance(0, passed);
+    const std::int64_t when_a = state_->Predict(a, 123'456);
+    const std::int64_t when_b = state_->Predict(b, 7'890);
+    const std::int64_t when_c = state_->Predict(c, 33'333);
+    auto later = std::make_unique<ArbiterState>();
+    std::memcpy(static_cast<void*>(later.get()), state_.get(), sizeof(ArbiterState));
+    later->Advance(0, 1'000'000);
+    EXPECT_EQ(later->WallOf(a, 123'456), when_a) << passed;
+    EXPECT_EQ(later->WallOf(b, 7'890), when_b) << passed;
+    EXPECT_EQ(later->WallOf(c, 33'333), when_c) << passed;
+  }
+}
+
+TEST_F(ArbiterTest, GivenJitter_WhenTurnsPass_ThenTheyDifferAndTheirMeanDoesNot) {
+  state_->timing = {kQuantum, 0, 0, 0, 200};
+  const int a = Busy(0, 1'000'000'000);
+  Busy(0, 1'000'000'000);
+  state_->Advance(0, 4'000'000);
+  EXPECT_NEAR(static_cast<double>(Granted(a)), 2e6, 4e4);
+  bool differ = false;
+  for (int i = 1; i < kIntervals; ++i) {
+    const std::int64_t length = state_->rings[a][i].length;
+    EXPECT_NEAR(static_cast<double>(length), kQuantum, 0.2 * kQuantum);
+    differ |= length != state_->rings[a][1].length;
+  }
+  EXPECT_TRUE(differ);
+}
+
+TEST_F(ArbiterTest, GivenRest_WhenTimePasses_ThenTheLoadFollows) {
+  Busy(0, 500'000'000);
+  state_->Advance(0, 500'000'000);
+  EXPECT_GT(state_->partitions[0].load.load(), 900'000);
+  state_->Advance(0, 1'000'000'000);
+  EXPECT_LT(state_->partitions[0].load.load(), 100'000);
 }
 
 TEST_F(ArbiterTest, GivenDemandBelowWhenPredictedThenItNeverComes) {

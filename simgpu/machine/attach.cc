@@ -33,7 +33,7 @@ std::uint64_t Fnv(std::uint64_t hash, std::string_view text) {
 }
 
 struct Wish {
-  std::string simgpu, config_path, config_text, state_path, description;
+  std::string simgpu, profile, config_path, config_text, state_path, description;
   bool any = false;  // nothing was said: whatever machine the file holds will do
   std::uint64_t hash = 0;
 };
@@ -78,9 +78,11 @@ bool CheckPidOffset(std::string* error) {
 bool ReadWish(Wish* wish, std::string* error) {
   if (!CheckPidOffset(error)) return false;
   wish->simgpu = EnvText("SIMGPU");
+  wish->profile = EnvText("SIMGPU_PROFILE");
   wish->config_path = EnvText("SIMGPU_CONFIG");
   if (!wish->config_path.empty() && !ReadConfig(wish->config_path, &wish->config_text, error)) return false;
   wish->hash = Fnv(Fnv(0xcbf29ce484222325u, wish->simgpu) * 31, wish->config_text);
+  if (!wish->profile.empty()) wish->hash = Fnv(wish->hash * 31, wish->profile);
   wish->state_path = EnvText("SIMGPU_STATE");
   wish->any = wish->simgpu.empty() && wish->config_path.empty() && !wish->state_path.empty();
   if (wish->state_path.empty()) {
@@ -92,6 +94,7 @@ bool ReadWish(Wish* wish, std::string* error) {
     wish->state_path = name;
   }
   wish->description.append("SIMGPU=").append(wish->simgpu.empty() ? "(unset)" : wish->simgpu);
+  if (!wish->profile.empty()) wish->description.append(" SIMGPU_PROFILE=").append(wish->profile);
   if (!wish->config_path.empty()) wish->description.append(" SIMGPU_CONFIG=").append(wish->config_path);
   return true;
 }
@@ -132,7 +135,7 @@ void Build(State* state, const Plan& plan, const Wish& wish) {
   for (int i = 0; i < plan.device_count; ++i) {
     DeviceState& device = state->device[i];
     InitRobustMutex(&device.arbiter_mutex);
-    device.arbiter.quantum_ns = static_cast<std::int64_t>(plan.options.quantum_ns);
+    device.arbiter.timing = TimingOf(plan.device[i].profile);
   }
   state->random = plan.options.seed * 2 + 1;
   state->next_shared = 1;
@@ -198,7 +201,7 @@ State* MapState(int fd, const Wish& wish, std::string* error) {
   Plan* plan = nullptr;
   if (fresh) {
     plan = new Plan;  // too large for a small thread's stack
-    if (!MakePlan(wish.simgpu, wish.config_text, wish.config_path, plan, error)) {
+    if (!MakePlan(wish.simgpu, wish.config_text, wish.config_path, plan, error, wish.profile)) {
       delete plan;
       return nullptr;
     }

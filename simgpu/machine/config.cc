@@ -16,8 +16,6 @@
 namespace simgpu {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-
 struct Word {
   std::string key, value;  // a bare word has an empty key
 };
@@ -148,12 +146,9 @@ bool ParseGpus(std::string_view text, std::uint64_t seed, Plan* plan, std::strin
 Options DefaultOptions() {
   Options o = {};
   o.seed = 1;
-  o.context_bytes = 300 * kMiB;
-  o.quantum_ns = 2'000'000;
   o.kernel_ns = 10'000;
   o.nvml_lag_ns = 100'000'000;
   o.nvml_period_ns = 166'666'667;
-  o.launch_latency_ns = 2'000;
   o.cuda_version = 13000;
   std::strcpy(o.driver_version, "580.95.05");
   return o;
@@ -198,7 +193,31 @@ bool ApplyOptions(const Statement& s, Plan* plan, Complaint& complain) {
   if (s.words.empty()) return complain.At(s.line, "which option? write: option clock=virtual");
   for (const Word& word : s.words) {
     std::string why;
+    if (IsProfileKey(word.key)) continue;  // they wait until there are devices
     if (!SetOption(word.key, word.value, &plan->options, &why)) return complain.At(s.line, why);
+  }
+  return true;
+}
+
+// What the options say of the profile, for all devices: its name first, then what differs from it.
+bool ApplyProfiles(const std::vector<Statement>& statements, std::string_view variable, Plan* plan,
+                   Complaint& complain) {
+  std::string why;
+  for (const bool by_name : {true, false}) {
+    for (const Statement& s : statements) {
+      if (s.verb != "option") continue;
+      for (const Word& word : s.words) {
+        if (!IsProfileKey(word.key) || (word.key == "profile") != by_name) continue;
+        for (int d = 0; d < plan->device_count; ++d) {
+          if (!SetProfileField(word.key, word.value, &plan->device[d].profile, &why)) return complain.At(s.line, why);
+        }
+      }
+    }
+    for (int d = 0; by_name && !variable.empty() && d < plan->device_count; ++d) {
+      if (!SetProfileField("profile", variable, &plan->device[d].profile, &why)) {
+        return complain.Plain(Text({"SIMGPU_PROFILE: ", why}));
+      }
+    }
   }
   return true;
 }
@@ -230,7 +249,8 @@ bool ChangeOf(const Statement& s, int device_count, Complaint& complain, Change*
 
 }  // namespace
 
-bool MakePlan(std::string_view simgpu, std::string_view text, std::string_view origin, Plan* plan, std::string* error) {
+bool MakePlan(std::string_view simgpu, std::string_view text, std::string_view origin, Plan* plan, std::string* error,
+              std::string_view profile) {
   Complaint complain(origin, error);
   std::vector<Statement> statements;
   if (!Split(text, complain, &statements)) return false;
@@ -252,6 +272,7 @@ bool MakePlan(std::string_view simgpu, std::string_view text, std::string_view o
   if (!ParseGpus(gpus, plan->options.seed, plan, &why)) {
     return simgpu.empty() ? complain.At(gpus_line, why) : complain.Plain(Text({"SIMGPU=", simgpu, ": ", why}));
   }
+  if (!ApplyProfiles(statements, profile, plan, complain)) return false;
   for (const Statement& s : statements) {
     if (s.verb == "option" || s.verb == "gpus") continue;
     if (s.verb == "device") {

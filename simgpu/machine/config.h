@@ -43,8 +43,9 @@ struct Plan {
 };
 
 // Builds the plan of a machine from SIMGPU ("8xH100,2xT4", may be empty) and the text of a configuration file (may be
-// empty; `origin` is its name in messages). Nothing of either: one H100.
-bool MakePlan(std::string_view simgpu, std::string_view text, std::string_view origin, Plan* plan, std::string* error);
+// empty; `origin` is its name in messages). Nothing of either: one H100. `profile`: SIMGPU_PROFILE, or empty.
+bool MakePlan(std::string_view simgpu, std::string_view text, std::string_view origin, Plan* plan, std::string* error,
+              std::string_view profile = {});
 
 // Parses statements that change a running machine of `device_count` devices.
 bool ParseChanges(std::string_view text, std::string_view origin, int device_count, std::vector<Change>* changes,

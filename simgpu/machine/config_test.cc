@@ -35,9 +35,37 @@ TEST(ConfigTest, GivenNothing_WhenPlanned_ThenOneH100) {
   ASSERT_TRUE(made.ok) << made.error;
   EXPECT_EQ(1, made.plan->device_count);
   EXPECT_STREQ("NVIDIA H100 80GB HBM3", made.plan->device[0].name);
-  EXPECT_EQ(300 * kMiB, made.plan->options.context_bytes);
-  EXPECT_EQ(2'000'000u, made.plan->options.quantum_ns);
+  EXPECT_EQ(300 * kMiB, made.plan->device[0].profile.context_bytes);
+  EXPECT_EQ(2'083'000u, made.plan->device[0].profile.turn_ns);
   EXPECT_EQ(13000u, made.plan->options.cuda_version);
+}
+
+TEST(ConfigTest, GivenModels_WhenPlanned_ThenEachHasTheProfileOfItsKind) {
+  const Made made = Make("H100,T4,H200,B200", "");
+  EXPECT_STREQ("h200", made.plan->device[0].profile.name);
+  EXPECT_STREQ("ideal", made.plan->device[1].profile.name);
+  EXPECT_STREQ("h200", made.plan->device[2].profile.name);
+  EXPECT_STREQ("h200", made.plan->device[3].profile.name);
+  EXPECT_EQ(0u, made.plan->device[1].profile.switch_ns);
+  EXPECT_EQ(160'000u, made.plan->device[0].profile.switch_ns);
+}
+
+TEST(ConfigTest, GivenAProfile_WhenOptionsDiffer_ThenOrderDoesNotMatter) {
+  const Made made = Make("2xT4", "device 1 gap_ns=7\noption switch_us=300\noption profile=h200\n");
+  ASSERT_TRUE(made.ok) << made.error;
+  EXPECT_EQ(300'000u, made.plan->device[0].profile.switch_ns);
+  EXPECT_EQ(kHalfASwitch, made.plan->device[0].profile.idle_switch_ns);
+  EXPECT_EQ(1'790u, made.plan->device[0].profile.gap_ns);
+  EXPECT_EQ(7u, made.plan->device[1].profile.gap_ns);
+}
+
+TEST(ConfigTest, GivenTheVariable_WhenAFileNamesAProfileToo_ThenTheVariableWins) {
+  Made made;
+  ASSERT_TRUE(MakePlan("H100", "option profile=h200 gap_ns=7", "box.conf", made.plan.get(), &made.error, "ideal"));
+  EXPECT_STREQ("ideal", made.plan->device[0].profile.name);
+  EXPECT_EQ(7u, made.plan->device[0].profile.gap_ns);
+  EXPECT_FALSE(MakePlan("H100", "", "box.conf", made.plan.get(), &made.error, "h300"));
+  EXPECT_THAT(made.error, AllOf(StartsWith("SIMGPU_PROFILE: 'h300'"), HasSubstr("ideal, h200")));
 }
 
 TEST(ConfigTest, GivenAMix_WhenPlanned_ThenTheOrderIsKeptAndAllDiffer) {
@@ -70,7 +98,7 @@ link device=* link=3 state=down
   ASSERT_TRUE(made.ok) << made.error;
   EXPECT_EQ(3, made.plan->device_count);
   EXPECT_EQ(1u, made.plan->options.virtual_clock);
-  EXPECT_EQ(0u, made.plan->options.context_bytes);
+  EXPECT_EQ(0u, made.plan->device[0].profile.context_bytes);
   EXPECT_STREQ("550.54.15", made.plan->options.driver_version);
   EXPECT_EQ(4000 * kMiB, made.plan->device[2].total_bytes);
   EXPECT_EQ(4096 * kMiB, made.plan->device[2].physical_bytes());
@@ -119,6 +147,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"option quantum_us=0", "box.conf:1:", "from 1 to"}, Bad{"option quantum_us=-1", "box.conf:1:", "from 1 to"},
         Bad{"option quantum_us=99999999999999999999", "box.conf:1:", "from 1 to"},
         Bad{"option context_mib=1e3", "box.conf:1:", "whole number"},
+        Bad{"option profile=h300", "box.conf:1:", "write one of: ideal, h200"},
+        Bad{"option boost_percent=101", "box.conf:1:", "from 0 to 100"},
+        Bad{"device 0 switch_us=2000000", "box.conf:1:", "from 0 to"},
         Bad{"option colour=red", "box.conf:1:", "known: clock"}, Bad{"device 0", "box.conf:1:", "which field"},
         Bad{"device memory_mib=3", "box.conf:1:", "which device"},
         Bad{"device 1 memory_mib=3", "box.conf:1:", "0 to 0"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simgpu/machine/config_values.h"
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -25,13 +26,11 @@ struct NumberKey {
 
 constexpr NumberKey<Options> kOptions[] = {
     {"seed", 0, std::numeric_limits<std::uint32_t>::max(), 1, [](Options* o, std::uint64_t v) { o->seed = v; }},
-    {"context_mib", 0, 1 << 20, kMiB, [](Options* o, std::uint64_t v) { o->context_bytes = v; }},
-    {"quantum_us", 1, 10 * kMillion, 1000, [](Options* o, std::uint64_t v) { o->quantum_ns = v; }},
     {"kernel_ns", 0, 100 * kBillion, 1, [](Options* o, std::uint64_t v) { o->kernel_ns = v; }},
-    {"launch_ns", 0, kBillion, 1, [](Options* o, std::uint64_t v) { o->launch_latency_ns = v; }},
     {"nvml_lag_ms", 0, 60'000, kMillion, [](Options* o, std::uint64_t v) { o->nvml_lag_ns = v; }},
     {"nvml_period_ms", 1, 10'000, kMillion, [](Options* o, std::uint64_t v) { o->nvml_period_ns = v; }},
     {"virtual_step_ns", 0, kBillion, 1, [](Options* o, std::uint64_t v) { o->virtual_step_ns = v; }},
+    {"strict_capture", 0, 1, 1, [](Options* o, std::uint64_t v) { o->strict_capture = static_cast<std::uint32_t>(v); }},
     {"pid_offset", 0, 1'000'000'000, 1,
      [](Options* o, std::uint64_t v) { o->pid_offset = static_cast<std::int32_t>(v); }},
     {"driver_version", 11000, 99990, 1,
@@ -39,6 +38,22 @@ constexpr NumberKey<Options> kOptions[] = {
 };
 
 std::uint32_t U32(std::uint64_t v) { return static_cast<std::uint32_t>(v); }
+
+constexpr NumberKey<Profile> kProfileNumbers[] = {
+    {"quantum_us", 1, 10 * kMillion, 1000, [](Profile* p, std::uint64_t v) { p->turn_ns = v; }},
+    {"switch_us", 0, kMillion, 1000, [](Profile* p, std::uint64_t v) { p->switch_ns = v; }},
+    {"idle_switch_us", 0, kMillion, 1000, [](Profile* p, std::uint64_t v) { p->idle_switch_ns = v; }},
+    {"resume_us", 0, kMillion, 1000, [](Profile* p, std::uint64_t v) { p->resume_ns = v; }},
+    {"turn_jitter_permille", 0, 900, 1, [](Profile* p, std::uint64_t v) { p->turn_jitter_permille = U32(v); }},
+    {"kernel_jitter_permille", 0, 900, 1, [](Profile* p, std::uint64_t v) { p->kernel_jitter_permille = U32(v); }},
+    {"boost_percent", 0, 100, 1, [](Profile* p, std::uint64_t v) { p->boost_percent = U32(v); }},
+    {"host_percent", 0, 1000, 1, [](Profile* p, std::uint64_t v) { p->host_percent = U32(v); }},
+    {"launch_ns", 0, kBillion, 1, [](Profile* p, std::uint64_t v) { p->launch_ns = v; }},
+    {"gap_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->gap_ns = v; }},
+    {"graph_gap_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->graph_gap_ns = v; }},
+    {"event_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->event_ns = v; }},
+    {"context_mib", 0, 1 << 20, kMiB, [](Profile* p, std::uint64_t v) { p->context_bytes = v; }},
+};
 
 constexpr NumberKey<DeviceSpec> kDeviceNumbers[] = {
     {"memory_mib", 1, 1 << 24, kMiB, [](DeviceSpec* s, std::uint64_t v) { s->total_bytes = v; }},
@@ -245,13 +260,32 @@ bool SetOption(std::string_view key, std::string_view value, Options* options, s
     return true;
   }
   if (key == "driver_text") return StoreText(key, value, options->driver_version, why);
-  *why = Text({"'", key.empty() ? value : key, "' is no option; known: clock, driver_text, ", Names(kOptions)});
+  *why = Text({"'", key.empty() ? value : key, "' is no option; known: clock, driver_text, profile, ", Names(kOptions),
+               ", ", Names(kProfileNumbers)});
   return false;
+}
+
+bool IsProfileKey(std::string_view key) {
+  return key == "profile" || std::any_of(std::begin(kProfileNumbers), std::end(kProfileNumbers),
+                                         [key](const NumberKey<Profile>& row) { return key == row.name; });
+}
+
+bool SetProfileField(std::string_view key, std::string_view value, Profile* profile, std::string* why) {
+  bool ok = false;
+  if (StoreNumber(kProfileNumbers, key, value, profile, &ok, why)) return ok;
+  const Profile* const named = FindProfile(value);
+  if (named == nullptr) {
+    *why = Bad(key, value, Text({"write one of: ", ProfileNames()}));
+    return false;
+  }
+  *profile = *named;
+  return true;
 }
 
 bool SetDeviceField(std::string_view key, std::string_view value, DeviceSpec* spec, std::string* why) {
   bool ok = false;
   if (StoreNumber(kDeviceNumbers, key, value, spec, &ok, why)) return ok;
+  if (IsProfileKey(key)) return SetProfileField(key, value, &spec->profile, why);
   if (key == "name") return StoreText(key, value, spec->name, why);
   if (key == "serial") return StoreText(key, value, spec->serial, why);
   if (key == "uuid") {
@@ -269,8 +303,9 @@ bool SetDeviceField(std::string_view key, std::string_view value, DeviceSpec* sp
     if (!ok) *why = Bad(key, value, "write a compute capability, e.g. 9.0");
     return ok;
   }
-  *why = Text({"'", key.empty() ? value : key, "' is no field of a device; known: name, serial, uuid, pci, cc, ",
-               Names(kDeviceNumbers)});
+  *why =
+      Text({"'", key.empty() ? value : key, "' is no field of a device; known: name, serial, uuid, pci, cc, profile, ",
+            Names(kDeviceNumbers), ", ", Names(kProfileNumbers)});
   return false;
 }
 

@@ -26,6 +26,10 @@ bool ParseUnsigned(std::string_view text, std::uint64_t low, std::uint64_t high,
 bool SetOption(std::string_view key, std::string_view value, Options* options, std::string* why);
 bool SetDeviceField(std::string_view key, std::string_view value, DeviceSpec* spec, std::string* why);
 
+// The keys of a Profile are options (for all devices) and fields of a device alike.
+bool IsProfileKey(std::string_view key);
+bool SetProfileField(std::string_view key, std::string_view value, Profile* profile, std::string* why);
+
 bool StartChange(std::string_view verb, Change* change);
 bool SetChangeField(std::string_view key, std::string_view value, Change* change, std::string* why);
 // Whether what a statement needs was said.

@@ -148,6 +148,7 @@ DeviceSpec Base(std::string_view preset, std::string_view name, std::string_view
   s.ecc = 1;
   s.brand = 14;
   s.numa_node = -1;
+  s.profile = *FindProfile("ideal");
   return s;
 }
 
@@ -243,6 +244,7 @@ DeviceSpec MakeH100() {
   s.copy_engines = 3;
   SetNvLink(&s, 18, 4, 25);
   SetMig(&s, kMigH100, false);
+  s.profile = *FindProfile("h200");
   return s;
 }
 DeviceSpec MakeH200() {
@@ -253,6 +255,7 @@ DeviceSpec MakeH200() {
   s.copy_engines = 3;
   SetNvLink(&s, 18, 4, 25);
   SetMig(&s, kMigH200, false);
+  s.profile = *FindProfile("h200");
   return s;
 }
 DeviceSpec MakeB200() {
@@ -263,6 +266,7 @@ DeviceSpec MakeB200() {
   s.copy_engines = 3;
   SetNvLink(&s, 18, 5, 50);
   SetMig(&s, kMigB200, false);
+  s.profile = *FindProfile("h200");
   return s;
 }
 DeviceSpec MakeRtx4090() {

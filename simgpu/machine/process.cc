@@ -223,7 +223,8 @@ void FreeSlot(State& state, int index) {
 }
 
 void ReapLocked(State& state, bool thorough) {
-  const std::uint64_t ns = PidNamespace();
+  const int own = Page().slot_plus_one.load(std::memory_order_acquire) - 1;
+  std::uint64_t ns = 0;  // read when there is another process than this one
   const std::int32_t self = getpid();
   if (!thorough) {
     timespec ts = {};
@@ -236,8 +237,9 @@ void ReapLocked(State& state, bool thorough) {
   }
   for (std::uint32_t i = 0; i < state.slots_used; ++i) {
     const ProcessSlot& slot = state.process[i];
-    if (slot.live == 0) continue;
     const int index = static_cast<int>(i);
+    if (slot.live == 0 || index == own) continue;
+    if (ns == 0) ns = PidNamespace();
     bool alive = true;
     if (slot.pid_namespace != ns) {
       alive = !thorough || slot.life_line == 0 || LifeLineHeld(index);

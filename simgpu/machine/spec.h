@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "simgpu/machine/profile.h"
+
 namespace simgpu {
 
 using Nanos = std::int64_t;
@@ -97,22 +99,22 @@ struct DeviceSpec {
   std::uint32_t mig_needs_reset;    // a mode change stays pending while clients run (A100); Hopper and later: at once
   MigProfile mig[kMaxMigProfiles];
 
+  Profile profile;
+
   std::uint64_t physical_bytes() const { return total_bytes + reserved_bytes; }
 };
 
 struct Options {
   std::uint64_t seed;
-  std::uint64_t context_bytes;      // cost of one context
-  std::uint64_t quantum_ns;         // time slice between processes
-  std::uint64_t kernel_ns;          // cost of a kernel that declares none: SM-nanoseconds per block
-  std::uint64_t nvml_lag_ns;        // how old the newest utilisation sample is at least
-  std::uint64_t nvml_period_ns;     // length of one utilisation sample
-  std::uint64_t launch_latency_ns;  // from submission to the earliest start
-  std::uint64_t virtual_step_ns;    // virtual clock only: what each look at the clock adds
-  std::uint32_t virtual_clock;      // 1: time is a shared counter
-  std::int32_t pid_offset;          // host pid = pid + offset (SIMGPU_PID_OFFSET of a process wins)
-  std::uint32_t cuda_version;       // cuDriverGetVersion, 13000
-  char driver_version[32];          // "580.95.05"
+  std::uint64_t kernel_ns;        // cost of a kernel that declares none: SM-nanoseconds per block
+  std::uint64_t nvml_lag_ns;      // how old the newest utilisation sample is at least
+  std::uint64_t nvml_period_ns;   // length of one utilisation sample
+  std::uint64_t virtual_step_ns;  // virtual clock only: what each look at the clock adds
+  std::uint32_t strict_capture;   // 1: a capture forbids every call that is not known to be allowed
+  std::uint32_t virtual_clock;    // 1: time is a shared counter
+  std::int32_t pid_offset;        // host pid = pid + offset (SIMGPU_PID_OFFSET of a process wins)
+  std::uint32_t cuda_version;     // cuDriverGetVersion, 13000
+  char driver_version[32];        // "580.95.05"
 };
 
 }  // namespace simgpu

@@ -168,6 +168,13 @@ Result<FlagSet::Parsed> FlagSet::Parse(const std::vector<std::string>& arguments
       parsed.help = true;
       return parsed;
     }
+    if (word.starts_with("--help=")) {
+      parsed.help = true;
+      HAMI_TRY(TakeChoice<HelpForm>(
+          parsed.form,
+          {{"text", HelpForm::kText}, {"json", HelpForm::kJson}, {"man", HelpForm::kMan}})(word.substr(7)));
+      return parsed;
+    }
     if (word == "--version") {
       parsed.version = true;
       parsed.words = {"version"};

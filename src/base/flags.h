@@ -22,6 +22,9 @@
 
 namespace hami::base {
 
+// What `--help` is written as: `--help`, `--help=json`, `--help=man`.
+enum class HelpForm { kText, kJson, kMan };
+
 class FlagSet {
  public:
   enum class Dialect {
@@ -49,9 +52,10 @@ class FlagSet {
   void Quiet(const std::vector<std::string>& names, bool is_bool);
 
   struct Parsed {
-    bool help = false;               // -h or --help was there; the rest was not looked at
-    bool version = false;            // --version was there; the rest was not looked at
-    std::vector<std::string> words;  // just `version` where --version was there
+    bool help = false;                // -h or --help was there; the rest was not looked at
+    HelpForm form = HelpForm::kText;  // of the help
+    bool version = false;             // --version was there; the rest was not looked at
+    std::vector<std::string> words;   // just `version` where --version was there
     std::vector<std::string> warnings;
     std::set<std::string> given;  // the names of the flags that were there
   };
@@ -61,7 +65,6 @@ class FlagSet {
   // Every flag that does something, by group.
   std::string Help() const;
 
- private:
   struct Flag {
     std::string name;
     std::string type;
@@ -73,6 +76,10 @@ class FlagSet {
     bool is_bool = false;
     char letter = 0;
   };
+  // In the order in which they were added, those that do nothing included.
+  const std::vector<Flag>& flags() const { return flags_; }
+
+ private:
   struct Given {
     const Flag* flag;
     std::string spelled;  // as the user wrote it

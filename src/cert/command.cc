@@ -4,7 +4,9 @@
 
 #include <iostream>
 
+#include "base/build_info.h"
 #include "base/flags.h"
+#include "base/help_page.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "kube/timestamp.h"
@@ -131,7 +133,10 @@ std::variant<Options, Message> ParseOptions(const std::vector<std::string>& argu
   AddFlags(flags, options);
   const auto parsed = flags.Parse(arguments);
   if (!parsed) return Mistake(parsed.error());
-  if (parsed->help) return Message{kOverview + flags.Help() + kEpilogue, 0};
+  if (parsed->help) {
+    const base::HelpPage page{"hami cert", 1, "keep the certificate of hami-scheduler's webhook", kOverview, kEpilogue};
+    return Message{base::Render(page, flags, parsed->form, base::kBuildInfo), 0};
+  }
   if (!parsed->words.empty())
     return Mistake({"'" + parsed->words.front() + "' is not understood", "hami cert --help lists every flag"});
   if (const auto good = CheckTogether(options); !good) return Mistake(good.error());

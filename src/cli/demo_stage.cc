@@ -71,6 +71,7 @@ base::Result<Stage> Stage::Build(const std::string& gpus) {
   ::setenv("SIMGPU", gpus.c_str(), 1);
   ::unsetenv("SIMGPU_CONFIG");
   ::setenv("SIMGPU_STATE", (stage.folder_ + "/machine").c_str(), 1);
+  ::setenv("SIMGPU_PROFILE", "ideal", 1);
   ::setenv("HAMI_STATE_DIR", stage.StateFolder().c_str(), 1);
   ::setenv("LD_LIBRARY_PATH", simgpu->c_str(), 1);
   return stage;

@@ -12,6 +12,7 @@
 #include "cli/environment.h"
 #include "cli/paths.h"
 #include "cli/supervise.h"
+#include "upgrade/command.h"
 
 namespace {
 
@@ -64,6 +65,8 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments{argv + (argc > 0 ? 1 : 0), argv + argc};
   if (!arguments.empty() && arguments.front() == "cert")
     return hami::cert::Main({arguments.begin() + 1, arguments.end()});
+  if (!arguments.empty() && arguments.front() == "upgrade")
+    return hami::upgrade::Main({arguments.begin() + 1, arguments.end()});
   const hami::cli::Options options = hami::cli::ParseOptions(arguments);
   if (LooksAtTheMachine(options)) SeeTheMachine(arguments);
   const int status = std::visit(Dispatch{}, options);

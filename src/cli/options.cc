@@ -9,8 +9,11 @@
 
 #include "base/build_info.h"
 #include "base/flags.h"
+#include "base/help_page.h"
 #include "base/strings.h"
 #include "base/units.h"
+#include "cli/completion.h"
+#include "cli/reference.h"
 
 namespace hami::cli {
 namespace {
@@ -101,18 +104,9 @@ base::Result<double> ParseInterval(const std::string& text) {
 
 using base::FlagSet;
 
-constexpr const char* kCommands =
-    "\nUsage: hami COMMAND [OPTIONS]\n\n"
-    "Commands:\n"
-    "  run   run a program with a share of the GPUs\n"
-    "  set   change the limits of a running share\n"
-    "  ps    show the shares and their processes\n"
-    "  smi   show the GPUs with the shares drawn in\n"
-    "  sim   run a program on simulated GPUs\n"
-    "  sim cluster    replay a list of pods under several placement policies\n"
-    "  config check   what programs would do with a device-config.yaml\n\n"
+constexpr const char* kGeneralOptions =
     "Options:\n"
-    "  -h, --help     this; hami COMMAND --help says more of a command\n"
+    "  -h, --help     this; hami COMMAND --help says more of a command, --help=man a manual page\n"
     "  -V, --version  the version of this program\n";
 
 // A command and its flags; the words of its usage line and its text come from the tables above.
@@ -127,9 +121,7 @@ struct Command {
     flags.Group("Options");
   }
   bool runs() const { return name == "run" || name == "sim"; }
-  std::string Help() const {
-    return "Usage: hami " + name + " " + usage + "\n" + flags.Help() + (footer.empty() ? "" : "\n" + footer + "\n");
-  }
+  std::string Help(base::HelpForm form) const;
 };
 
 void AddOutput(Command& command, Output& output) {
@@ -226,7 +218,7 @@ std::optional<FlagSet::Parsed> Read(const Command& command, const Words& words, 
   if (!parsed) {
     message = Mistake(&command, parsed.error());
   } else if (parsed->help) {
-    message = {command.Help(), 0};
+    message = {command.Help(parsed->form), 0};
   } else if (parsed->version) {
     message = {base::VersionOf("hami") + "\n", 0};
   } else {
@@ -377,7 +369,7 @@ Options ParseSmi(const Words& words) {
 
 Options ParseConfig(const Words& words) {
   ConfigOptions config;
-  Command command("config", "check [--for hami] FILE",
+  Command command("config check", "[--for hami] FILE",
                   "Examples:\n"
                   "  hami config check device-config.yaml              what our programs would do with it\n"
                   "  hami config check --for hami device-config.yaml   before a cluster goes back to HAMi\n\n"
@@ -398,26 +390,76 @@ Options ParseConfig(const Words& words) {
   return config;
 }
 
+Options ParseCompletion(const Words& words) {
+  Command command("completion", "bash|zsh|fish",
+                  "Examples:\n"
+                  "  hami completion bash > /etc/bash_completion.d/hami\n"
+                  "  source <(hami completion zsh)\n"
+                  "  hami completion fish > ~/.config/fish/completions/hami.fish",
+                  FlagSet::Dialect::kCommand);
+  Message message;
+  const auto parsed = Read(command, words, message);
+  if (!parsed) return message;
+  const std::vector<std::string> rest = AllWords(*parsed, words);
+  if (rest.empty()) return Mistake(&command, {"no shell is named", "bash, zsh or fish"});
+  if (rest.size() > 1) return UnknownArgument(command, rest[1]);
+  const auto script = CompletionScript(rest.front());
+  if (!script) return Mistake(&command, script.error());
+  return Message{*script, 0};
+}
+
 struct Entry {
   const char* name;
   Options (*parse)(const Words& words);
 };
-constexpr std::array<Entry, 6> kEntries = {{{"run", ParseRun},
+constexpr std::array<Entry, 7> kEntries = {{{"run", ParseRun},
                                             {"set", ParseSet},
                                             {"ps", ParsePs},
                                             {"smi", ParseSmi},
                                             {"sim", ParseSim},
-                                            {"config", ParseConfig}}};
+                                            {"config", ParseConfig},
+                                            {"completion", ParseCompletion}}};
+
+std::string CommandList() {
+  std::string text = "\nUsage: hami COMMAND [OPTIONS]\n\nCommands:\n";
+  for (const CommandName& command : CommandNames()) {
+    std::string name(command.name);
+    name.resize(std::max<std::size_t>(name.size() + 1, 15), ' ');
+    text += base::Concat({"  ", name, command.summary, "\n"});
+  }
+  return text + "\n";
+}
+
+std::string Command::Help(base::HelpForm form) const {
+  base::HelpPage page{"hami " + name, 1, "", "Usage: hami " + name + " " + usage + "\n",
+                      footer.empty() ? "" : "\n" + footer + "\n"};
+  for (const CommandName& command : CommandNames()) {
+    if (command.name == name) page.summary = command.summary;
+  }
+  return base::Render(page, flags, form, base::kBuildInfo);
+}
+
+// Of `hami` itself.
+Message Overview(const std::string& form) {
+  if (form == "reference") return {ReferenceText(), 0};
+  FlagSet none;
+  const auto parsed = none.Parse({form.empty() ? "--help" : "--help=" + form});
+  if (!parsed) return Mistake(nullptr, parsed.error());
+  const base::HelpPage page{"hami", 1, "share the GPUs of this machine between programs, with limits that hold",
+                            kOverview + CommandList() + kGeneralOptions, ""};
+  return {base::Render(page, none, parsed->form, base::kBuildInfo), 0};
+}
 
 // Where the first word names no command.
 Message NoCommand(const std::string& word) {
-  if (word == "-h" || word == "--help") return {std::string(kOverview) + kCommands, 0};
+  if (word == "-h" || word == "--help") return Overview("");
+  if (word.starts_with("--help=")) return Overview(word.substr(7));
   if (word == "-V" || word == "--version") return {base::VersionOf("hami") + "\n", 0};
   const bool option = word.starts_with("-");
   std::vector<std::string> candidates;
   if (option) candidates = {"--help", "--version"};
   if (!option) {
-    for (const Entry& entry : kEntries) candidates.emplace_back(entry.name);
+    for (const CommandName& command : CommandNames()) candidates.emplace_back(command.name);
   }
   const auto near = base::Nearest(word.substr(0, word.find('=')), candidates);
   return Mistake(nullptr, {std::string("unknown ") + (option ? "option" : "command") + " '" + word + "'" +
@@ -427,13 +469,32 @@ Message NoCommand(const std::string& word) {
 
 }  // namespace
 
+std::span<const CommandName> CommandNames() {
+  static constexpr CommandName kNames[] = {
+      {"run", "run a program with a share of the GPUs"},
+      {"set", "change the limits of a running share"},
+      {"ps", "show the shares and their processes"},
+      {"smi", "show the GPUs with the shares drawn in"},
+      {"sim", "run a program on simulated GPUs"},
+      {"sim cluster", "replay a list of pods under several placement policies"},
+      {"config check", "what programs would do with a device-config.yaml"},
+      {"cert", "keep the certificate of hami-scheduler's webhook"},
+      {"upgrade", "take a cluster over from HAMi, and give it back"},
+      {"completion", "completion of these commands for bash, zsh or fish"},
+  };
+  return kNames;
+}
+
 Options ParseOptions(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments.front() == "help") {  // as people ask other programs
     std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
+    if (asked == std::vector<std::string>{"cert"} || asked == std::vector<std::string>{"upgrade"}) {
+      return Message{HelpOf(asked.front(), "text"), 0};
+    }
     asked.emplace_back("--help");
     return ParseOptions(asked);
   }
-  if (arguments.empty()) return Message{std::string(kOverview) + kCommands, kUsage};
+  if (arguments.empty()) return Message{Overview("").text, kUsage};
   const auto entry =
       std::find_if(kEntries.begin(), kEntries.end(), [&](const Entry& one) { return arguments.front() == one.name; });
   if (entry == kEntries.end()) return NoCommand(arguments.front());

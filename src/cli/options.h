@@ -6,7 +6,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -77,6 +79,13 @@ struct Message {
 
 using Options =
     std::variant<RunOptions, SetOptions, PsOptions, SmiOptions, SimOptions, ConfigOptions, ClusterOptions, Message>;
+
+// Every command of `hami`, in the order in which a newcomer meets them.
+struct CommandName {
+  std::string_view name;  // "sim cluster"
+  std::string_view summary;
+};
+std::span<const CommandName> CommandNames();
 
 // ARGUMENTS without the program's name.
 Options ParseOptions(const std::vector<std::string>& arguments);

@@ -147,6 +147,9 @@ TEST(Help, GivenHelpOrVersion_WhenAsked_ThenPrintedWithStatusZero) {
   EXPECT_EQ(Answer({"help"}).text, Answer({"--help"}).text);
   EXPECT_EQ(Answer({"help"}).exit_status, 0);
   EXPECT_EQ(Answer({"help", "run"}).text, Answer({"run", "--help"}).text);
+  EXPECT_THAT(Answer({"help", "cert"}).text, HasSubstr("Usage: hami cert"));
+  EXPECT_THAT(Answer({"help", "upgrade"}).text, HasSubstr("Usage: hami upgrade"));
+  EXPECT_THAT(Answer({"upgrad"}).text, HasSubstr("did you mean upgrade?"));
   EXPECT_EQ(Answer({"-V"}).text, Answer({"--version"}).text);
   for (const char* command : {"run", "set", "ps", "smi", "sim"}) {
     EXPECT_EQ(Answer({command, "-h"}).exit_status, 0) << command;

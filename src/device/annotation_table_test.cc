@@ -98,13 +98,13 @@ TEST(AnnotationTableTest, WhatIsOursIsGuardedAndWhatUsersAskForIsNot) {
 
 // `| key | who | on | text |`, each as the table has it; prose stands around them.
 TEST(AnnotationTableTest, IsTheOneOfTheDocumentation) {
-  const std::string text = TextOf(fs::path(HAMI_SOURCE) / "docs/trust.md");
+  const std::string text = TextOf(fs::path(HAMI_SOURCE) / "docs/operate/security.md");
   std::size_t rows = 0;
   for (const KeyRule& rule : AnnotationTable()) {
     const char* on = rule.carrier == Carrier::kPod ? "pod" : rule.carrier == Carrier::kNode ? "node" : "lease";
     const std::string row = "| `" + std::string(rule.key) + "` | " + std::string(NameOf(rule.author)) + " | " + on +
                             " | " + std::string(rule.text) + " |";
-    EXPECT_NE(text.find(row), std::string::npos) << "docs/trust.md lacks this row:\n" << row;
+    EXPECT_NE(text.find(row), std::string::npos) << "docs/operate/security.md lacks this row:\n" << row;
     ++rows;
   }
   std::ptrdiff_t all = 0;
@@ -116,7 +116,7 @@ TEST(AnnotationTableTest, IsTheOneOfTheDocumentation) {
     const auto authors = {"tenant", "operator", "scheduler", "plugin", "monitor"};
     all += std::count(authors.begin(), authors.end(), author);
   }
-  EXPECT_EQ(static_cast<std::size_t>(all), rows) << "docs/trust.md has rows that the table has not";
+  EXPECT_EQ(static_cast<std::size_t>(all), rows) << "docs/operate/security.md has rows that the table has not";
 }
 
 // The policy names what is not guarded, and nothing else.

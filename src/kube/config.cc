@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/strings.h"
 #include "kube/base64.h"
+#include "kube/proxy.h"
 
 namespace hami::kube {
 namespace {
@@ -130,36 +131,15 @@ base::Status ReadFlag(const Entry& entry, const char* key, bool& out) {
   return base::Fail(Place(entry, key) + key + ": must be true or false");
 }
 
-// "http://[user:password@]host[:port]".
-base::Status ReadProxy(const Entry& entry, std::string text, Config& config) {
-  const std::string place = Place(entry, "proxy-url") + "proxy-url: ";
-  const std::size_t scheme = text.find("://");
-  if (scheme == std::string::npos || base::ToLower(text.substr(0, scheme)) != "http") {
-    return base::Fail(
-        place + "only proxies that are spoken to over http are supported",
-        "name an HTTP proxy like http://proxy.example:3128; what goes through it is encrypted all the same");
-  }
-  net::Proxy proxy;
-  const std::size_t begin = scheme + 3;
-  if (const std::size_t at = text.find('@'); at != std::string::npos && at < text.find('/', begin)) {
-    const auto user = net::PercentDecode(text.substr(begin, at - begin));
-    if (!user) return base::Fail(place + "its user and password are not percent-encoded as they should be");
-    proxy.authorization = "Basic " + Base64Encode(user->find(':') == std::string::npos ? *user + ":" : *user);
-    text.erase(begin, at + 1 - begin);
-  }
-  auto url = net::ParseUrl(text);
-  if (!url) return base::Fail(place + url.error().message);
-  proxy.url = *std::move(url);
-  config.proxy = std::move(proxy);
-  return {};
-}
-
 base::Status ReadCluster(const Entry& entry, Config& config) {
   auto server = net::ParseUrl(Text(entry.node, "server"));
   if (!server) return base::Fail(Place(entry, "server") + "server: " + server.error().message);
   config.server = *std::move(server);
-  if (const std::string proxy = Text(entry.node, "proxy-url"); !proxy.empty())
-    HAMI_TRY(ReadProxy(entry, proxy, config));
+  if (std::string text = Text(entry.node, "proxy-url"); !text.empty()) {
+    auto proxy = ReadProxy(std::move(text), Place(entry, "proxy-url") + "proxy-url: ");
+    if (!proxy) return tl::unexpected(proxy.error());
+    config.proxy = *std::move(proxy);
+  }
   auto ca = ReadPem(entry, "certificate-authority");
   if (!ca) return tl::unexpected(ca.error());
   config.tls.ca = *std::move(ca);
@@ -406,7 +386,9 @@ base::Result<Config> InClusterConfig(const ConfigSources& sources) {
   return config;
 }
 
-base::Result<Config> FindConfig(const ConfigSources& sources) {
+namespace {
+
+base::Result<Config> WithoutProxy(const ConfigSources& sources) {
   if (!sources.kubeconfig.empty()) return FromFiles({sources.kubeconfig}, sources.context);
   std::vector<std::string> paths;
   for (const std::string& path : base::Split(sources.environment("KUBECONFIG").value_or(""), ':')) {
@@ -423,6 +405,17 @@ base::Result<Config> FindConfig(const ConfigSources& sources) {
                         " names no file that exists, there is no " + home +
                         ", and this is no pod with a service account",
                     "correct KUBECONFIG");
+}
+
+}  // namespace
+
+base::Result<Config> FindConfig(const ConfigSources& sources) {
+  auto config = WithoutProxy(sources);
+  if (!config || config->proxy) return config;
+  auto proxy = ProxyOfEnvironment(config->server, sources.environment);
+  if (!proxy) return tl::unexpected(proxy.error());
+  config->proxy = *std::move(proxy);
+  return config;
 }
 
 }  // namespace hami::kube

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "kube/exec_credential.h"
+#include "kube/proxy.h"
 #include "net/client.h"
 #include "net/tls.h"
 #include "net/url.h"
@@ -41,7 +42,6 @@ struct KubeconfigText {
 // current context. CONTEXT, if not empty, is used instead of that.
 base::Result<Config> ReadKubeconfig(const std::vector<KubeconfigText>& files, const std::string& context = {});
 
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> ProcessEnvironment(const std::string& name);
 
 struct ConfigSources {
@@ -52,6 +52,7 @@ struct ConfigSources {
 };
 
 // The kubeconfig asked for; else those of $KUBECONFIG; else $HOME/.kube/config if it exists; else the pod's account.
+// Where that names no proxy, the environment may.
 base::Result<Config> FindConfig(const ConfigSources& sources);
 base::Result<Config> InClusterConfig(const ConfigSources& sources);
 

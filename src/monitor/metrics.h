@@ -2,7 +2,7 @@
 //
 // The metrics page: HAMi's names and labels as its dashboards and alerts know them, ours beside them. Pure: a picture,
 // the last answer of the driver and the time in, text out. What is not known is left out, one figure at a time; nothing
-// is shown as zero because it could not be asked. The names are listed in docs/monitor.md.
+// is shown as zero because it could not be asked. The names are listed in docs/operate/monitor.md.
 
 #pragma once
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/build_info.h"
+#include "base/help_page.h"
 #include "base/strings.h"
 
 namespace hami::monitor {
@@ -114,7 +115,10 @@ Command ParseCommand(const std::vector<std::string>& arguments, const Environmen
   AddFlags(flags, options);
   auto parsed = flags.Parse(arguments);
   if (!parsed) return Mistake(parsed.error());
-  if (parsed->help) return {std::nullopt, {kOverview + flags.Help() + kEndpoints, 0}};
+  if (parsed->help) {
+    const base::HelpPage page{"hami-monitor", 8, "measures the GPU shares of one node", kOverview, kEndpoints};
+    return {std::nullopt, {base::Render(page, flags, parsed->form, base::kBuildInfo), 0}};
+  }
   if (parsed->words == std::vector<std::string>{"version"})
     return {std::nullopt, {base::VersionOf("hami-monitor") + "\n", 0}};
   if (!parsed->words.empty()) {

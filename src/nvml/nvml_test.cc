@@ -30,6 +30,7 @@ class NvmlTest : public ::testing::Test {
     folder_ = fs::temp_directory_path() / ("hami-nvml-test-" + std::to_string(::getpid()));
     fs::create_directories(folder_);
     ::setenv("SIMGPU_STATE", (folder_ / "state").c_str(), 1);
+    ::setenv("SIMGPU_PROFILE", "ideal", 1);
     ::setenv("SIMGPU", "2xH100", 1);
     ::unsetenv("SIMGPU_CONFIG");
     options_.library = SIMGPU_NVML_PATH;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One allocation after the other, with everything that can go wrong on the way. The letters are those of
-// docs/hazards.md.
+// docs/develop/hazards.md.
 
 #include "plugin/allocator.h"
 

@@ -27,6 +27,7 @@ class DriverSessionTest : public ::testing::Test {
     folder_ = fs::temp_directory_path() / ("hami-session-test-" + std::to_string(::getpid()));
     fs::create_directories(folder_ / "gpus/0000:3b:00.0");
     ::setenv("SIMGPU_STATE", (folder_ / "state").c_str(), 1);
+    ::setenv("SIMGPU_PROFILE", "ideal", 1);
     ::setenv("SIMGPU", "2xH100", 1);
     ::unsetenv("SIMGPU_CONFIG");
   }

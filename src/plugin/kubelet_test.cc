@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Life with a kubelet that is real as far as gRPC goes: registration, streams, replaced sockets. The letters are those
-// of docs/device-plugin.md.
+// of docs/operate/device-plugin.md.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
     base::LogError(start.error());
     return kBadUsage;
   }
-  if (start->action == plugin::Start::Action::kHelp) return Print(plugin::HelpText());
+  if (start->action == plugin::Start::Action::kHelp) return Print(plugin::HelpText(start->help_form));
   if (start->action == plugin::Start::Action::kVersion) return Print(base::VersionOf("hami-device-plugin") + "\n");
   const plugin::Options& options = start->options;
   const auto level = options.verbosity >= 4 ? base::LogLevel::kDebug : base::LogLevel::kInfo;

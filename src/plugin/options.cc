@@ -6,8 +6,10 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/build_info.h"
 #include "base/fd.h"
 #include "base/flags.h"
+#include "base/help_page.h"
 #include "base/strings.h"
 #include "plugin/node_config.h"
 #include "plugin/options_file.h"
@@ -167,7 +169,8 @@ void AddContainerFlags(FlagSet& flags, Targets& to) {
   flags.Text("driver-root-ctr-path", "DIR", out.driver_root_in_container,
              "where the driver root is mounted for this program [DRIVER_ROOT_CTR_PATH]");
   flags.Text("container-driver-root", "DIR", out.driver_root_in_container, "the same as --driver-root-ctr-path");
-  flags.Text("cdi-annotation-prefix", "TEXT", out.cdi_annotation_prefix, "[CDI_ANNOTATION_PREFIX]");
+  flags.Text("cdi-annotation-prefix", "TEXT", out.cdi_annotation_prefix,
+             "what the annotations of containers begin with under cdi-annotations [CDI_ANNOTATION_PREFIX]");
   flags.Text("nvidia-cdi-hook-path", "FILE", out.cdi_hook_path,
              "program that CDI specs call [NVIDIA_CDI_HOOK_PATH, NVIDIA_CTK_PATH]");
   flags.Text("nvidia-ctk-path", "FILE", out.cdi_hook_path, "the same as --nvidia-cdi-hook-path");
@@ -330,10 +333,11 @@ Status JudgeResourceName(const Options& options, const std::optional<std::string
 }
 
 // Help and the version are for everybody, whatever the environment says.
-Start::Action WhatIsAsked(const std::vector<std::string>& arguments) {
+Start::Action WhatIsAsked(const std::vector<std::string>& arguments, base::HelpForm& form) {
   Options ignored;
   Targets to(ignored);
   const auto parsed = MakeFlags(to).Parse(arguments);
+  if (parsed) form = parsed->form;
   if (parsed && parsed->help) return Start::Action::kHelp;
   if (parsed && parsed->words == std::vector<std::string>{"version"}) return Start::Action::kVersion;
   return Start::Action::kRun;
@@ -365,7 +369,7 @@ Status Check(const Options& options) {
 Result<Start> ReadOptions(const std::vector<std::string>& arguments, const Environment& environment,
                           const ReadText& read) {
   Start start;
-  if (const auto action = WhatIsAsked(arguments); action != Start::Action::kRun) {
+  if (const auto action = WhatIsAsked(arguments, start.help_form); action != Start::Action::kRun) {
     start.action = action;
     return start;
   }
@@ -393,22 +397,24 @@ Result<Start> ReadOptions(const std::vector<std::string>& arguments, const Envir
   return start;
 }
 
-std::string HelpText() {
+std::string HelpText(base::HelpForm form) {
   Options options;
   Targets to(options);
-  return "hami-device-plugin: offers this node's NVIDIA GPUs, in shares, to Kubernetes.\n\n"
-         "    hami-device-plugin [FLAGS]      run; every flag may come from the variable in [brackets]\n"
-         "    hami-device-plugin version | --version\n" +
-         MakeFlags(to).Help() +
-         "\nEnvironment, besides: HAMI_LIBVGPU names the library that is installed; unset: the one beside this "
-         "program.\n"
-         "The API server is found by --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else the pod's service "
-         "account.\n"
-         "Endpoints: /metrics; /healthz (it runs); /readyz (registered with the kubelet and on the node).\n"
-         "SIGHUP: open the log file, serve and register anew. Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when "
-         "it can not go on, 2 "
-         "for\n"
-         "a mistake in flags, environment or the flags section of --config-file.\n";
+  const base::HelpPage page{
+      "hami-device-plugin", 8, "offers a node's GPUs, in shares, to Kubernetes",
+      "hami-device-plugin: offers this node's NVIDIA GPUs, in shares, to Kubernetes.\n\n"
+      "    hami-device-plugin [FLAGS]      run; every flag may come from the variable in [brackets]\n"
+      "    hami-device-plugin version | --version\n",
+      "\nEnvironment, besides: HAMI_LIBVGPU names the library that is installed; unset: the one beside this "
+      "program.\n"
+      "The API server is found by --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else the pod's service "
+      "account.\n"
+      "Endpoints: /metrics; /healthz (it runs); /readyz (registered with the kubelet and on the node).\n"
+      "SIGHUP: open the log file, serve and register anew. Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when "
+      "it can not go on, 2 "
+      "for\n"
+      "a mistake in flags, environment or the flags section of --config-file.\n"};
+  return base::Render(page, MakeFlags(to), form, base::kBuildInfo);
 }
 
 std::optional<std::string> ProcessEnvironment(const std::string& name) {

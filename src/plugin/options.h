@@ -87,6 +87,7 @@ struct Options {
 struct Start {
   enum class Action { kRun, kHelp, kVersion };
   Action action = Action::kRun;
+  base::HelpForm help_form = base::HelpForm::kText;
   Options options;
   std::vector<std::string> warnings;  // for the log
 };
@@ -98,7 +99,7 @@ using ReadText = std::function<base::Result<std::string>(const std::string& path
 base::Result<Start> ReadOptions(const std::vector<std::string>& arguments, const Environment& environment,
                                 const ReadText& read);
 
-std::string HelpText();
+std::string HelpText(base::HelpForm form = base::HelpForm::kText);
 
 // What the operating system has.
 std::optional<std::string> ProcessEnvironment(const std::string& name);

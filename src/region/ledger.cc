@@ -152,7 +152,7 @@ enum class Answer : uint8_t { kGranted, kRefused, kMayBeDead };
 // Under the lock. kMayBeDead: it does not fit, but others hold something, and they may be dead.
 Answer TryReserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind kind) {
   const uint64_t sum = Sum(*attachment, device);
-  const uint64_t limit = Load(attachment->region->limit[device]);
+  const uint64_t limit = Limit(*attachment, device);
   uint64_t after;
   const bool overflow = __builtin_add_overflow(sum, bytes, &after);
   if (!overflow && (limit == 0 || after <= limit)) {
@@ -165,7 +165,7 @@ Answer TryReserve(Attachment* attachment, uint32_t device, uint64_t bytes, Kind 
 }
 
 bool Exceeds(const Attachment& attachment, uint32_t device) {
-  const uint64_t limit = Load(attachment.region->limit[device]);
+  const uint64_t limit = Limit(attachment, device);
   return limit != 0 && Sum(attachment, device) > limit;
 }
 
@@ -300,7 +300,10 @@ uint64_t Used(const Attachment& attachment, uint32_t device) {
 }
 
 uint64_t Limit(const Attachment& attachment, uint32_t device) {
-  return attachment.region == nullptr || device >= kMaxDevices ? 0 : Load(attachment.region->limit[device]);
+  if (attachment.region == nullptr || device >= kMaxDevices) return 0;
+  const uint64_t limit = Load(attachment.region->limit[device]);
+  const uint64_t own = attachment.own_limit[device];
+  return own != 0 && (limit == 0 || own < limit) ? own : limit;
 }
 
 uint64_t FreeUnderLimit(const Attachment& attachment, uint32_t device) {

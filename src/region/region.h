@@ -84,6 +84,7 @@ struct Attachment {
   uint64_t held[kMaxDevices][kKinds] = {};  // what this process was granted; the truth behind its slot
   uint64_t owed[kMaxDevices][kKinds] = {};  // refunds that met a busy lock, given back with the next turn
   uint32_t any_owed = 0;
+  uint64_t own_limit[kMaxDevices] = {};  // bytes: what this process keeps to where that is less; 0 = no less
   char path[1024] = {};
 };
 

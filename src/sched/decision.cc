@@ -31,6 +31,11 @@ std::vector<std::string> Kinds(const std::string& reason) {
 }
 
 Event Success(const Decision& decision, std::size_t max_nodes) {
+  if (decision.offered.size() > 1) {  // kube-scheduler chooses
+    return {false, "FilteringSucceed",
+            base::Concat({"find ", std::to_string(decision.offered.size()), " fit nodes among ",
+                          std::to_string(decision.candidates), " nodes, the best is node(", decision.node, ")"})};
+  }
   if (decision.fits.empty()) {  // it was not asked for every node's answer
     return {false, "FilteringSucceed",
             base::Concat({"find fit node(", decision.node, ") among ", std::to_string(decision.candidates), " nodes"})};

@@ -42,6 +42,7 @@ struct Decision {
   device::Allocation allocation;
   std::vector<NodeReason> failures;  // one per candidate that does not fit, when there is no fit or all was asked for
   std::vector<NodeScore> fits;       // worst to best, when all was asked for
+  std::vector<NodeScore> offered;    // best to worst, when kube-scheduler is to choose
   std::size_t candidates = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <boost/container/small_vector.hpp>
 #include <cmath>
+#include <optional>
 
 namespace hami::sched {
 namespace {
@@ -68,7 +69,7 @@ class Evaluation {
   Verdict Run(Placement* placement) {
     if (!node_.readable()) return Fail(device::kNodeUsageUnavailable);
     if (!node_.registered()) return Fail(device::kNodeUnregistered);
-    const double before = ByCost() ? Measure(host_).Total() : 0;
+    const double before = ByCost() ? MeasureBefore() : 0;
     if (!PlaceAll(Role::kSidecar, false)) return Fail(reason_);
     if (!PlaceAll(Role::kInit, true)) return Fail(reason_);
     if (!PlaceAll(Role::kApp, false)) return Fail(reason_);
@@ -79,13 +80,26 @@ class Evaluation {
 
  private:
   bool ByCost() const { return plan_.fragment_nodes && fragments_ != nullptr; }
-  Fragments Measure(const HostRoom& host) const {
-    return Fragments(node_, {views_.data(), views_.size()}, host, *fragments_->workload);
+  // What the node is before the pod; from then on its CPU and memory count as given.
+  double MeasureBefore() {
+    measure_.emplace(node_, std::span<const CardView>(views_.data(), views_.size()), host_, *fragments_->workload);
+    const double before = measure_->Total();
+    host_ = After(host_, plan_.host);
+    measure_->SetHost(host_);
+    return before;
+  }
+  // The views are as they were before.
+  void Remeasure() {
+    if (measure_) {
+      measure_.emplace(node_, std::span<const CardView>(views_.data(), views_.size()), host_, *fragments_->workload);
+    }
+  }
+  const Fragments& Measure() {
+    if (!measure_) MeasureBefore();
+    return *measure_;
   }
   float CostScore(double before) const {
-    const HostRoom host = After(host_, plan_.host);
-    const Fragments after = Measure(host);
-    return PlacementScore(after.Total() - before, after.free_share(), host, *fragments_);
+    return PlacementScore(measure_->Total() - before, measure_->free_share(), host_, *fragments_);
   }
 
   static Verdict Fail(std::string reason) { return {false, 0, std::move(reason)}; }
@@ -104,6 +118,7 @@ class Evaluation {
       if (!PlaceContainer(static_cast<int>(i))) return false;
       views_ = views;
       instances_ = instances;
+      Remeasure();
     }
     return true;
   }
@@ -164,10 +179,20 @@ class Evaluation {
     return Ordered(ranks, policy);
   }
 
+  // Whether card I is the same as the one before it, with as much in use.
+  bool LikeBefore(std::size_t i) const {
+    if (i == 0 || views_[i].state != views_[i - 1].state || views_[i].usable != views_[i - 1].usable) return false;
+    const device::Device& a = *views_[i - 1].device;
+    const device::Device& b = *views_[i].device;
+    return a.type == b.type && a.mode == b.mode && a.memory == b.memory && a.cores == b.cores && a.count == b.count &&
+           a.cordoned == b.cordoned;
+  }
+
   // Cards whose use costs least first; of several cards each is judged as if it were the only one.
-  small_vector<int, 16> WalkByCost(const Ask& ask, const DevicePolicy& policy) const {
-    const Fragments measure = Measure(After(host_, plan_.host));
+  small_vector<int, 16> WalkByCost(const Ask& ask, const DevicePolicy& policy) {
+    const Fragments& measure = Measure();
     small_vector<CardRank, 16> ranks;
+    double before = 0;
     for (std::size_t i = 0; i < views_.size(); ++i) {
       if (!node_.belongs(i, ask.vendor)) continue;
       const device::Device& device = *views_[i].device;
@@ -176,7 +201,8 @@ class Evaluation {
       if (memory == 0 && request.memory_percent != device::kPercentUnset) {
         memory = device.memory * request.memory_percent / 100;
       }
-      const double cost = measure.With(i, memory, request.cores);
+      const double cost = LikeBefore(i) ? before : measure.With(i, memory, request.cores);
+      before = cost;
       ranks.push_back({static_cast<int>(i), -std::round(cost * kCostSteps), device.numa, views_[i].state.slots,
                        device.index, measure.free_share(i)});
     }
@@ -191,6 +217,7 @@ class Evaluation {
   }
 
   void Use(const device::Pick& pick) {
+    if (measure_) measure_->Take(static_cast<std::size_t>(pick.card), pick.memory, pick.cores);
     device::CardState& state = views_[static_cast<std::size_t>(pick.card)].state;
     state.memory += pick.memory;
     state.cores += pick.cores;
@@ -215,7 +242,8 @@ class Evaluation {
   const device::Vendors& vendors_;
   std::span<const QuotaRoom> room_;
   const FragmentView* fragments_;
-  HostRoom host_;
+  HostRoom host_;  // until it is measured, before the pod
+  std::optional<Fragments> measure_;
   small_vector<CardView, 16> views_;
   small_vector<MigInstance, 8> instances_;
   Placement placed_;

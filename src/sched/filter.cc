@@ -158,6 +158,26 @@ void Filter::Place(const device::Pod& pod, const Question& question, const Node&
   decision.annotations = MakeAnnotations(pod, node.name(), decision.allocation, vendors_, now);
 }
 
+std::vector<NodeScore> Filter::Best(const ShapeIndex& index, std::span<const std::string_view> names,
+                                    std::span<const NodeId> guessed, std::size_t most) const {
+  std::vector<std::size_t> fits;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const NodeId id = guessed[i];
+    if (id != kNoNode && index.fits(id) && ledger_.node(id).name() == names[i]) fits.push_back(i);
+  }
+  const auto better = [&](std::size_t a, std::size_t b) {
+    return index.Beats(guessed[a], names[a], guessed[b], names[b]);
+  };
+  std::sort(fits.begin(), fits.end(), better);
+  fits.erase(std::unique(fits.begin(), fits.end(), [&](std::size_t a, std::size_t b) { return names[a] == names[b]; }),
+             fits.end());
+  if (fits.size() > most) fits.resize(most);
+  std::vector<NodeScore> best;
+  best.reserve(fits.size());
+  for (const std::size_t i : fits) best.push_back({std::string(names[i]), index.score(guessed[i])});
+  return best;
+}
+
 Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view> names, const FilterOptions& options) {
   Decision decision;
   decision.candidates = names.size();
@@ -169,7 +189,8 @@ Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view
   // Where most nodes are named, the best of all is nearly always among them, and one name is found sooner in the
   // request than all of its names in the books.
   const NodeId favourite = names.size() < ledger_.node_count() / 2 ? kNoNode : index.Best();
-  if (!options.explain && favourite != kNoNode && Contains(names, ledger_.node(favourite).name())) {
+  if (!options.explain && options.offer == 0 && favourite != kNoNode &&
+      Contains(names, ledger_.node(favourite).name())) {
     Place(pod, *question, ledger_.node(favourite), options.now, decision);
     return decision;
   }
@@ -185,6 +206,7 @@ Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view
     best = id;
     best_name = names[i];
   }
+  if (options.offer > 0) decision.offered = Best(index, names, guessed, options.offer);
   if (best == kNoNode || options.explain) {
     const std::vector<NodeId> ids = ledger_.FindAll(names);
     ++round_;

@@ -24,7 +24,8 @@ namespace hami::sched {
 
 struct FilterOptions {
   device::UnixSeconds now = 0;
-  bool explain = false;  // list every fit and every failure, also when a node was found
+  bool explain = false;   // list every fit and every failure, also when a node was found
+  std::size_t offer = 0;  // so many of the nodes that fit are named, best first
 };
 
 struct FilterCounters {
@@ -70,6 +71,9 @@ class Filter {
   std::vector<QuotaRoom> Room(const device::Pod& pod, const Plan& plan) const;
   bool QuotaCanMatter(const Plan& plan, int vendor, const QuotaRoom& room) const;
   ShapeIndex& Current(const Question& question);
+  // The MOST best of NAMES that fit, best first. GUESSED: their ids, as the ledger guesses them.
+  std::vector<NodeScore> Best(const ShapeIndex& index, std::span<const std::string_view> names,
+                              std::span<const NodeId> guessed, std::size_t most) const;
   void Place(const device::Pod& pod, const Question& question, const Node& node, device::UnixSeconds now,
              Decision& decision) const;
 

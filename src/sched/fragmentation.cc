@@ -42,20 +42,52 @@ Fragments::Fragments(const Node& node, std::span<const device::CardView> cards, 
                      const Workload& workload)
     : node_(node), cards_(cards), workload_(workload) {
   for (const device::CardView& card : cards_) {
+    states_.push_back(card.state);
     free_.push_back(FreeShare(card, card.state));
     all_free_ += free_.back();
   }
   for (const RequestClass& one : workload_.classes) {
     Uses uses;
-    uses.host_fits = !host.known || (one.host.cpu <= host.free.cpu && one.host.memory <= host.free.memory);
-    uses.most = MostByHost(one, host);
-    for (std::size_t i = 0; uses.host_fits && i < cards_.size(); ++i) {
-      if (free_[i] <= 0 || !CanUse(one, i, cards_[i].state)) continue;
-      ++uses.cards;
-      uses.share += free_[i];
+    if (one.same_cards && !uses_.empty()) {
+      uses.cards = uses_.back().cards;
+    } else {
+      for (std::size_t i = 0; i < cards_.size(); ++i) {
+        if (free_[i] <= 0 || !CanUse(one, i, states_[i])) continue;
+        ++uses.cards.cards;
+        uses.cards.share += free_[i];
+      }
     }
     uses_.push_back(uses);
   }
+  SetHost(host);
+}
+
+void Fragments::SetHost(const HostRoom& host) {
+  for (std::size_t c = 0; c < uses_.size(); ++c) {
+    const RequestClass& one = workload_.classes[c];
+    uses_[c].host_fits = !host.known || (one.host.cpu <= host.free.cpu && one.host.memory <= host.free.memory);
+    uses_[c].most = MostByHost(one, host);
+  }
+}
+
+device::CardState Fragments::Plus(device::CardState state, device::MiB memory, std::int64_t cores) {
+  state.memory += memory;
+  state.cores += cores;
+  ++state.slots;
+  return state;
+}
+
+void Fragments::Take(std::size_t card, device::MiB memory, std::int64_t cores) {
+  const device::CardState after = Plus(states_[card], memory, cores);
+  const double free_after = FreeShare(cards_[card], after);
+  for (std::size_t c = 0; c < uses_.size(); ++c) {
+    const RequestClass& one = workload_.classes[c];
+    uses_[c].cards =
+        one.same_cards && c > 0 ? uses_[c - 1].cards : Changed(one, uses_[c].cards, card, after, free_after);
+  }
+  all_free_ += free_after - free_[card];
+  states_[card] = after;
+  free_[card] = free_after;
 }
 
 double Fragments::MostByHost(const RequestClass& one, const HostRoom& host) const {
@@ -85,41 +117,46 @@ bool Fragments::CanUse(const RequestClass& one, std::size_t card, const device::
   if (device.cores - state.cores < cores) return false;
   if (cores == kWholeCard && device.cores == kWholeCard && state.slots > 0) return false;
   if (cores == 0 && device.cores != 0 && state.cores == device.cores) return false;
-  return one.rules.AcceptsType(view.lower_type) &&
+  const bool any_type = one.rules.use_types.empty() && one.rules.avoid_types.empty();
+  return (any_type || one.rules.AcceptsType(view.lower_type)) &&
          (one.rules.mode.empty() || one.rules.mode.find(device.mode) != std::string::npos);
 }
 
-double Fragments::Part(const RequestClass& one, const Uses& uses, double all_free) const {
-  const bool fits = uses.host_fits && uses.cards >= one.ask.request.count;
-  return one.weight * (fits ? all_free - std::min(uses.share, uses.most) : all_free);
+double Fragments::Part(const RequestClass& one, const Uses& uses, const Cards& cards, double all_free) {
+  const bool fits = uses.host_fits && cards.cards >= one.ask.request.count;
+  return one.weight * (fits ? all_free - std::min(cards.share, uses.most) : all_free);
+}
+
+Fragments::Cards Fragments::Changed(const RequestClass& one, Cards cards, std::size_t card,
+                                    const device::CardState& after, double free_after) const {
+  if (free_[card] > 0 && CanUse(one, card, states_[card])) {
+    --cards.cards;
+    cards.share -= free_[card];
+  }
+  if (free_after > 0 && CanUse(one, card, after)) {
+    ++cards.cards;
+    cards.share += free_after;
+  }
+  return cards;
 }
 
 double Fragments::Total() const {
   double total = 0;
-  for (std::size_t c = 0; c < uses_.size(); ++c) total += Part(workload_.classes[c], uses_[c], all_free_);
+  for (std::size_t c = 0; c < uses_.size(); ++c)
+    total += Part(workload_.classes[c], uses_[c], uses_[c].cards, all_free_);
   return total;
 }
 
 double Fragments::With(std::size_t card, device::MiB memory, std::int64_t cores) const {
-  device::CardState after = cards_[card].state;
-  after.memory += memory;
-  after.cores += cores;
-  ++after.slots;
+  const device::CardState after = Plus(states_[card], memory, cores);
   const double free_after = FreeShare(cards_[card], after);
   const double all_after = all_free_ - free_[card] + free_after;
   double total = 0;
+  Cards cards;
   for (std::size_t c = 0; c < uses_.size(); ++c) {
     const RequestClass& one = workload_.classes[c];
-    Uses uses = uses_[c];
-    if (uses.host_fits && free_[card] > 0 && CanUse(one, card, cards_[card].state)) {
-      --uses.cards;
-      uses.share -= free_[card];
-    }
-    if (uses.host_fits && free_after > 0 && CanUse(one, card, after)) {
-      ++uses.cards;
-      uses.share += free_after;
-    }
-    total += Part(one, uses, all_after);
+    if (!one.same_cards || c == 0) cards = Changed(one, uses_[c].cards, card, after, free_after);
+    total += Part(one, uses_[c], cards, all_after);
   }
   return total;
 }

@@ -40,6 +40,11 @@ class Fragments {
   // HOST: what is left of the node's CPU and memory; nothing where it is not known.
   Fragments(const Node& node, std::span<const device::CardView> cards, const HostRoom& host, const Workload& workload);
 
+  // The same cards with other CPU and memory left.
+  void SetHost(const HostRoom& host);
+  // CARD holds MEMORY and CORES and one share more: what follows for it is worked out anew, and for no other.
+  void Take(std::size_t card, device::MiB memory, std::int64_t cores);
+
   // In cards.
   double Total() const;
   // The total if CARD held MEMORY and CORES and one share more.
@@ -48,19 +53,27 @@ class Fragments {
   double free_share() const { return all_free_; }
 
  private:
-  struct Uses {
-    bool host_fits = true;
-    double most = 0;   // the share that such pods could have, by the node's CPU and memory
+  struct Cards {
     int cards = 0;     // that the class could use
     double share = 0;  // their free share
   };
+  struct Uses {
+    bool host_fits = true;
+    double most = 0;  // the share that such pods could have, by the node's CPU and memory
+    Cards cards;      // as far as the cards themselves go
+  };
   double MostByHost(const RequestClass& one, const HostRoom& host) const;
   bool CanUse(const RequestClass& one, std::size_t card, const device::CardState& state) const;
-  double Part(const RequestClass& one, const Uses& uses, double all_free) const;
+  static device::CardState Plus(device::CardState state, device::MiB memory, std::int64_t cores);
+  // What the class can use when CARD goes from one state, with so much free, to another.
+  Cards Changed(const RequestClass& one, Cards cards, std::size_t card, const device::CardState& after,
+                double free_after) const;
+  static double Part(const RequestClass& one, const Uses& uses, const Cards& cards, double all_free);
 
   const Node& node_;
   std::span<const device::CardView> cards_;
   const Workload& workload_;
+  boost::container::small_vector<device::CardState, 16> states_;
   boost::container::small_vector<double, 16> free_;
   boost::container::small_vector<Uses, 48> uses_;
   double all_free_ = 0;

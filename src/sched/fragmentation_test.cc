@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "sched/filter.h"
@@ -101,7 +102,99 @@ TEST(FragmentsTest, TheTotalWithAShareIsThatOfTheNodeAfterIt) {
     states[card].cores += cores;
     ++states[card].slots;
     const World after(states);
-    ASSERT_NEAR(world.Measure(workload).With(card, memory, cores), after.Measure(workload).Total(), 1e-9) << round;
+    const double expected = after.Measure(workload).Total();
+    ASSERT_NEAR(world.Measure(workload).With(card, memory, cores), expected, 1e-9) << round;
+    Fragments taken = world.Measure(workload);
+    taken.Take(card, memory, cores);
+    ASSERT_NEAR(taken.Total(), expected, 1e-9) << round;
+    ASSERT_NEAR(taken.free_share(), after.Measure(workload).free_share(), 1e-9) << round;
+  }
+}
+
+// Nodes and workloads by chance; amounts of memory alone, in eighths of a card.
+struct Chance {
+  explicit Chance(unsigned seed) : random(seed) {}
+  int Upto(int most) { return static_cast<int>(random() % static_cast<unsigned>(most)); }
+  device::MiB Eighths(int most) { return (1 + Upto(most)) * (kCard / 8); }
+  std::vector<device::CardState> States(int cards) {
+    std::vector<device::CardState> states;
+    for (int i = 0; i < cards; ++i) states.push_back(Used(Upto(9) * (kCard / 8)));
+    return states;
+  }
+  Workload Asking(int most_count) {
+    std::vector<RequestClass> classes;
+    for (int i = 0; i < 4; ++i) {
+      classes.push_back(Class(1 + Upto(most_count), Eighths(8), 0, 0.25, {1000 * Upto(4), 0}));
+    }
+    return Of(classes);
+  }
+  HostRoom Room() { return {{1000 * Upto(9), 1000}, {8000, 1000}, Upto(2) == 0}; }
+  std::mt19937 random;
+};
+
+TEST(FragmentsPropertyTest, WhatChangesNothingCostsNothing) {
+  Chance chance(11);
+  int asked = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const World world(chance.States(4));
+    const Workload workload = chance.Asking(3);
+    const Fragments measure = world.Measure(workload, chance.Room());
+    const auto card = static_cast<std::size_t>(chance.Upto(4));
+    if (world.states[card].slots == 0) continue;  // the first share takes the card from those that ask for all of it
+    ++asked;
+    ASSERT_DOUBLE_EQ(measure.With(card, 0, 0), measure.Total()) << round;
+  }
+  EXPECT_GT(asked, 1000);
+}
+
+TEST(FragmentsPropertyTest, ItIsAPartOfWhatIsFree) {
+  Chance chance(12);
+  for (int round = 0; round < 2000; ++round) {
+    const World world(chance.States(4));
+    const Workload workload = chance.Asking(3);
+    const Fragments measure = world.Measure(workload, chance.Room());
+    ASSERT_GE(measure.Total(), -1e-9) << round;
+    ASSERT_LE(measure.Total(), measure.free_share() + 1e-9) << round;
+  }
+}
+
+TEST(FragmentsPropertyTest, WhoAsksForMoreFindsMoreOfItInPieces) {
+  Chance chance(13);
+  for (int round = 0; round < 2000; ++round) {
+    const World world(chance.States(4));
+    const HostRoom room = chance.Room();
+    Workload workload = chance.Asking(2);
+    const double before = world.Measure(workload, room).Total();
+    RequestClass& one = workload.classes[static_cast<std::size_t>(chance.Upto(4))];
+    switch (chance.Upto(3)) {
+      case 0:
+        // Of a node's CPU alone, as one of twice the size may use twice as much of the cards with the same CPU.
+        one.host.cpu += 1000;
+        break;
+      case 1:
+        if (room.known && one.host.cpu > 0) continue;
+        one.ask.request.count += 1;
+        break;
+      default:
+        if (room.known && one.host.cpu > 0) continue;
+        one.ask.request.memory += kCard / 8;
+    }
+    ASSERT_GE(world.Measure(workload, room).Total(), before - 1e-9) << round;
+  }
+}
+
+TEST(FragmentsPropertyTest, LessCpuLeavesMoreOfTheCardsInPieces) {
+  Chance chance(14);
+  for (int round = 0; round < 2000; ++round) {
+    const World world(chance.States(4));
+    const Workload workload = chance.Asking(3);
+    Fragments measure = world.Measure(workload, {{8000, 1000}, {8000, 1000}, true});
+    double before = measure.Total();
+    for (int cpu = 7; cpu >= 0; --cpu) {
+      measure.SetHost({{1000 * cpu, 1000}, {8000, 1000}, true});
+      ASSERT_GE(measure.Total(), before - 1e-9) << round;
+      before = measure.Total();
+    }
   }
 }
 
@@ -151,6 +244,34 @@ TEST(FragmentationPolicyTest, AnExactRestIsFilledFirst) {
   const auto large = decider.Place("p1", 1, 12000, 75);
   ASSERT_NE(half, large);
   EXPECT_EQ(decider.Place("p2", 1, 4000, 25), large);
+}
+
+// Whatever else is asked for, as long as it is of one card.
+TEST(FragmentationPolicyTest, TheCardThatAPodFillsComesFirst) {
+  Chance chance(21);
+  int filled = 0;
+  for (int round = 0; round < 500; ++round) {
+    Decider decider;
+    decider.filter.workload().Fix(chance.Asking(1).classes);
+    decider.Add("a", 6);
+    std::vector<device::MiB> used(6);
+    for (int card = 0; card < 6; ++card) {
+      const device::MiB memory = chance.Upto(8) * (kCard / 8);
+      if (memory == 0) continue;
+      device::Pod pod = testing::PodOf("on-" + std::to_string(card), testing::Wants(1, memory));
+      pod.annotations["nvidia.com/use-gpuuuid"] = "a-" + std::to_string(card);
+      const Decision decision = decider.filter.DecideAny(pod, {});
+      ASSERT_EQ(decision.outcome, Outcome::kPlaced);
+      decider.ledger.Assume(pod, decision.node, decision.allocation, 1LL << 40);
+      used[static_cast<std::size_t>(card)] = memory;
+    }
+    const device::MiB wanted = chance.Eighths(7);
+    if (std::find(used.begin(), used.end(), kCard - wanted) == used.end()) continue;
+    const std::string uuid = decider.Place("p", 1, wanted).second;
+    ++filled;
+    ASSERT_EQ(used[static_cast<std::size_t>(uuid.back() - '0')] + wanted, kCard) << round << " " << uuid;
+  }
+  EXPECT_GT(filled, 100);
 }
 
 TEST(FragmentationPolicyTest, CardsBehindAFullCpuAreNotMadeMore) {

@@ -23,6 +23,7 @@ using testing::Wants;
 
 constexpr device::UnixSeconds kNow = 1'800'000'000;
 constexpr int kPodsPerNode = 20;
+constexpr int kUids = 10'000;  // more of one kind would leave nothing of the other classes in the workload
 
 std::string NodeName(int i) { return "node-" + std::to_string(i); }
 
@@ -68,7 +69,7 @@ void Run(benchmark::State& state, Cluster& cluster, DecideOne decide) {
   std::deque<std::string> charged;
   int serial = 0;
   for (auto _ : state) {
-    const device::Pod pod = PodOf("uid-" + std::to_string(serial++), Wants(1, 2000));
+    const device::Pod pod = PodOf("uid-" + std::to_string(serial++ % kUids), Wants(1, 2000));
     const Decision decision = decide(pod);
     if (decision.outcome != Outcome::kPlaced) state.SkipWithError("the pod was not placed");
     cluster.ledger.Assume(pod, decision.node, decision.allocation, kNow + 300);

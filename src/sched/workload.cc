@@ -156,7 +156,7 @@ std::vector<RequestClass> WorkloadBook::Picture() const {
     const std::size_t points = varies ? kHostPoints : 1;
     for (std::size_t p = 0; p < points; ++p) {
       const HostAmounts& host = hosts[(2 * p + 1) * hosts.size() / (2 * points)];
-      out.push_back({seen.ask, seen.rules, host, seen.weight / static_cast<double>(points)});
+      out.push_back({seen.ask, seen.rules, host, seen.weight / static_cast<double>(points), p > 0});
     }
   }
   for (RequestClass& one : out) one.weight /= covered;
@@ -173,7 +173,12 @@ void WorkloadBook::Revise() {
 void WorkloadBook::Fix(std::vector<RequestClass> classes) {
   double sum = 0;
   for (const RequestClass& one : classes) sum += one.weight;
-  for (RequestClass& one : classes) one.weight = sum > 0 ? one.weight / sum : 0;
+  const RequestClass* before = nullptr;
+  for (RequestClass& one : classes) {
+    one.weight = sum > 0 ? one.weight / sum : 0;
+    one.same_cards = before != nullptr && KeyOf(one.ask, one.rules) == KeyOf(before->ask, before->rules);
+    before = &one;
+  }
   current_ = {std::move(classes), current_.version + 1};
   fixed_ = true;
 }

@@ -27,6 +27,9 @@ struct RequestClass {
   device::CardRules rules;  // types and mode; lists of UUIDs are no property of a workload
   HostAmounts host;
   double weight = 0;  // the part of all requests that it stands for; of all classes together 1
+  // It asks for the same cards as the class before it, and differs from it in CPU and memory alone: what that can use
+  // need not be asked again.
+  bool same_cards = false;
 };
 
 struct Workload {

@@ -158,7 +158,16 @@ base::Status Binder::Start(State& state, Work& work) {
     return base::Fail(base::Concat({"pod ", work.pod.ns, "/", work.pod.name, why}));
   }
   if (pending->stage != Pending::Stage::kPlaced) return base::Fail("another bind call is at work on this pod");
+  const bool offered = std::any_of(pending->offered.begin(), pending->offered.end(),
+                                   [&](const sched::NodeScore& one) { return one.node == work.node; });
   const NodeBook* node = state.FindNode(work.node);
+  if (offered && pending->node != work.node && node != nullptr && node->exists) {
+    if (!state.MoveTo(work.pod.uid, work.node, time_.Now() / kSecond)) {
+      return base::Fail(
+          base::Concat({"node ", work.node, " has no room for the pod any more; it will be placed again"}));
+    }
+    pending = state.FindPending(work.pod.uid);
+  }
   std::string why;
   if (pending->node != work.node) {
     why = base::Concat({"the pod was placed on node ", pending->node, " and not on ", work.node});

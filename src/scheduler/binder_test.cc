@@ -375,7 +375,7 @@ TEST_F(BinderTest, GivenNodesThatAreGone_WhenTheirPodsAreGoneToo_ThenNothingIsKe
                          {"hami.io/vgpu-devices-allocated", "x,NVIDIA,16,0:;"}};
       if (bound) pod.node_name = node;
       a_->books.Locked([&](State& state) {
-        state.PodSeen(pod);
+        state.PodSeen(pod, cluster_.now / 1000);
         state.PodGone(pod.uid);
       });
       EXPECT_EQ(kept(), before) << node;

@@ -14,8 +14,6 @@
 namespace hami::scheduler {
 namespace {
 
-constexpr std::uint64_t kLatest = 1ULL << 40U;  // keeps sums with a lifetime, in milliseconds, inside 64 bits
-
 std::uint64_t Number(std::string_view text) {
   std::uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
@@ -33,12 +31,6 @@ sched::Decision Refuse(std::string text) {
 bool WaitsForPlugin(const device::Pod& pod) {
   const std::string* phase = device::Find(pod.annotations, device::kBindPhase);
   return !pod.node_name.empty() && !pod.terminated && phase != nullptr && *phase == device::kPhaseAllocating;
-}
-
-// By the plugin, as the pod says.
-bool WasAnswered(const device::Pod& pod) {
-  const std::string_view phase = device::TextAt(pod.annotations, device::kBindPhase);
-  return phase == device::kPhaseSuccess || phase == device::kPhaseFailed;
 }
 
 // But for what bind calls write.
@@ -67,7 +59,7 @@ JudgeClaim JudgeSeals(device::GrantKeyring& keys, bool believe_unsealed) {
   };
 }
 
-bool State::PodSeen(const device::Pod& pod) {
+bool State::PodSeen(const device::Pod& pod, device::UnixSeconds now) {
   borrowed_.erase(pod.uid);
   const sched::PodRecord* known = ledger.FindPod(pod.uid);
   const bool bound = !pod.node_name.empty();
@@ -92,11 +84,12 @@ bool State::PodSeen(const device::Pod& pod) {
   if (node != node_before) ForgetInFlight(pod.uid, node_before);
   if (node != node_before || recharged) Changed(node);
   if (WaitsForPlugin(pod) && !record->answered) {
-    NoteInFlight(pod, *record);
+    NoteInFlight(pod, *record, now);
   } else if (bound) {
     ForgetInFlight(pod.uid, node);
-    // For good: a phase that is written back later holds nobody up.
-    if (WasAnswered(pod)) ledger.NoteAnswered(pod.uid);
+    // For good: it was bound with the phase that its plugin answers, and one that is written back later holds nobody
+    // up.
+    ledger.NoteAnswered(pod.uid);
   }
   return record->unreadable && !unreadable_before;
 }
@@ -143,7 +136,7 @@ void State::PodBorrowed(const device::Pod& pod, device::UnixSeconds now) {
   // Of one that the watch has shown on its node, it will tell the end.
   const sched::PodRecord* known = ledger.FindPod(pod.uid);
   const bool shown = known != nullptr && known->bound && borrowed_.count(pod.uid) == 0;
-  PodSeen(pod);
+  PodSeen(pod, now);
   if (!shown && ledger.FindPod(pod.uid) != nullptr) borrowed_[pod.uid] = {pod.ns, pod.name, now};
 }
 
@@ -156,15 +149,15 @@ bool State::IsBoundTo(std::string_view uid, std::string_view node) const {
   return record != nullptr && record->bound && ledger.node(record->node).name() == node;
 }
 
-void State::NoteInFlight(const device::Pod& pod, const sched::PodRecord& record) {
+void State::NoteInFlight(const device::Pod& pod, const sched::PodRecord& record, device::UnixSeconds now) {
   NodeBook& node = NodeAt(ledger.node(record.node).name());
   InFlight& entry = node.in_flight[pod.uid];
   entry.ns = pod.ns;
   entry.name = pod.name;
   entry.shape = ShapeOf(record.allocation, pod);
+  // By our own clock: how long a plugin is waited for is nothing that a pod's annotations decide.
+  if (entry.stage != InFlight::Stage::kBound) entry.since = now;
   entry.stage = InFlight::Stage::kBound;
-  const std::string* time = device::Find(pod.annotations, device::kBindTime);
-  entry.since = time == nullptr ? 0 : static_cast<device::UnixSeconds>(std::min(Number(*time), kLatest));
 }
 
 void State::ForgetInFlight(std::string_view uid, std::string_view node) {
@@ -242,7 +235,7 @@ void State::CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards
 }
 
 sched::Decision State::Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
-                             bool explain) {
+                             bool explain, std::size_t offer) {
   const device::Pod& pod = candidate.pod;
   if (pod.uid.empty()) return Refuse("the pod has no uid");
   const Pending* pending = FindPending(pod.uid);
@@ -256,7 +249,8 @@ sched::Decision State::Place(Candidate candidate, std::span<const std::string_vi
   simulated_.erase(pod.uid);
   const std::string before = known == nullptr ? std::string() : ledger.node(known->node).name();
   Drop(pod.uid);
-  sched::Decision decision = filter.Decide(pod, names, {now, explain});
+  sched::Decision decision =
+      filter.Decide(pod, names, {now, explain, candidate.group ? std::min<std::size_t>(offer, 1) : offer});
   // What it had, and does not get again, is room for those who were refused before it.
   if (known != nullptr && (decision.outcome != sched::Outcome::kPlaced || decision.node != before)) RoomMade(before);
   if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
@@ -273,7 +267,25 @@ void State::Keep(Candidate candidate, sched::Decision& decision, device::UnixSec
   pending.node = decision.node;
   pending.allocation = std::move(decision.allocation);
   pending.annotations = std::move(decision.annotations);
+  pending.offered = decision.offered;
   pending.foreign = NodeAt(decision.node).foreign;
+}
+
+bool State::MoveTo(std::string_view uid, const std::string& node, device::UnixSeconds now) {
+  Pending* pending = FindPending(uid);
+  if (pending == nullptr) return false;
+  const std::string before = pending->node;
+  ledger.Forget(uid);
+  DropHost(uid);
+  const std::string_view names[] = {node};
+  sched::Decision decision = filter.Decide(pending->candidate.pod, names, {now, false});
+  RoomMade(before);
+  if (decision.outcome != sched::Outcome::kPlaced) {
+    pendings_.erase(pendings_.find(uid));
+    return false;
+  }
+  Keep(std::move(pending->candidate), decision, now + assume_seconds_);
+  return true;
 }
 
 void State::BindBegins(Pending& pending) {

@@ -47,6 +47,8 @@ struct Pending {
   std::string node;
   device::Allocation allocation;
   Changes annotations;
+  // Where else kube-scheduler may bind it, the node itself included, best first; empty: nowhere.
+  std::vector<sched::NodeScore> offered;
   std::uint64_t foreign = 0;  // the node's, when this was decided
   Stage stage = Stage::kPlaced;
 };
@@ -98,7 +100,7 @@ class State {
         judge_(std::move(judge)) {}
 
   // What the API server tells. True: the pod is from now on one whose grant nobody can read, which closes its node.
-  bool PodSeen(const device::Pod& pod);
+  bool PodSeen(const device::Pod& pod, device::UnixSeconds now);
   void PodGone(std::string_view uid);
   // Read past the watch, which may not have come that far.
   void PodBorrowed(const device::Pod& pod, device::UnixSeconds now);
@@ -113,9 +115,14 @@ class State {
   void CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards);
 
   // Decides where the pod goes and charges it. What is to be written for a pod that was placed is in its Pending, and
-  // no more in the decision.
+  // no more in the decision. OFFER: so many nodes kube-scheduler may choose from (MoveTo). The pod is charged on the
+  // best of them, where it will mostly go. A member of a group may wait for the others before it is bound, for longer
+  // than others may be kept from two nodes: it is offered the one where it is charged.
   sched::Decision Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
-                        bool explain);
+                        bool explain, std::size_t offer = 0);
+  // kube-scheduler chose NODE of those that the pod was offered: decided there, and charged there and no more where it
+  // was. False: there is no room any more, and the pod holds nothing.
+  bool MoveTo(std::string_view uid, const std::string& node, device::UnixSeconds now);
   // A bind call is at work on the pod: until that ends, or it is known how it ended, the charge stays.
   void BindBegins(Pending& pending);
   // Whether what was decided for a pod that is being bound can still be had. Where the node has changed by other hands
@@ -176,7 +183,7 @@ class State {
   void Changed(std::string_view node);
   // Of a node that does not exist nothing is kept but what bind calls and plugins are at work on.
   void DropIfGone(std::string_view node);
-  void NoteInFlight(const device::Pod& pod, const sched::PodRecord& record);
+  void NoteInFlight(const device::Pod& pod, const sched::PodRecord& record, device::UnixSeconds now);
   void ForgetInFlight(std::string_view uid, std::string_view node);
   void ForgetPlaced(std::string_view uid);
   // The ledger's part of PodSeen.

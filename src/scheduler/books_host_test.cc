@@ -44,13 +44,13 @@ class BooksHostTest : public ::testing::Test {
 TEST_F(BooksHostTest, APodWithoutAGpuTakesCpuUntilItsEnd) {
   device::Pod pod = PodOf("p", "3", 0);
   pod.node_name = "a";
-  state_.PodSeen(pod);
+  state_.PodSeen(pod, 1'700'000'000);
   EXPECT_EQ(FreeCpu("a"), 5000);
   pod.terminated = true;
-  state_.PodSeen(pod);
+  state_.PodSeen(pod, 1'700'000'000);
   EXPECT_EQ(FreeCpu("a"), 8000);
   pod.terminated = false;
-  state_.PodSeen(pod);
+  state_.PodSeen(pod, 1'700'000'000);
   state_.PodGone("p");
   EXPECT_EQ(FreeCpu("a"), 8000);
 }
@@ -71,7 +71,7 @@ TEST_F(BooksHostTest, APlacementThatExpiresGivesItsCpuBack) {
 TEST_F(BooksHostTest, APodIsNotPutWhereItLeavesCardsWithoutCpu) {
   device::Pod filler = PodOf("filler", "2", 0);
   filler.node_name = "a";
-  state_.PodSeen(filler);
+  state_.PodSeen(filler, 1'700'000'000);
   state_.filter.workload().Fix({{{0, {1, 4000, device::kPercentUnset, 0}}, {}, {2000, 0}, 1}});
   // Six of a's CPUs would leave its cards without any; b has more CPUs than its cards have room for such pods.
   EXPECT_EQ(Place(PodOf("p", "6")).node, "b");
@@ -85,7 +85,7 @@ class WithoutTheDefault : public BooksHostTest {
 TEST_F(WithoutTheDefault, NothingIsKeptOfHosts) {
   device::Pod pod = PodOf("p", "3", 0);
   pod.node_name = "a";
-  state_.PodSeen(pod);
+  state_.PodSeen(pod, 1'700'000'000);
   EXPECT_FALSE(state_.hosts.Room("a").known);
 }
 

@@ -186,31 +186,45 @@ TEST_F(BooksTest, GivenAPodThatFencesItsNode_WhenItGoesToAnother_ThenTheRoomIsSh
   device::Pod fence = sched::testing::PodOf("fence", sched::testing::Wants(1, 16000));
   fence.annotations = {{device::kAssignedNode, "n"}, {"hami.io/vgpu-devices-allocated", "n-0,NVIDIA,16000,0:;"}};
   AddPod("p");
-  a_->books.Locked([&](State& state) { state.PodSeen(fence); });
+  a_->books.Locked([&](State& state) { state.PodSeen(fence, cluster_.now / 1000); });
   ASSERT_FALSE(Place(*a_, "p"));
   a_->books.Locked([&](State& state) {
     fence.annotations[device::kAssignedNode] = "c";
-    state.PodSeen(fence);
+    state.PodSeen(fence, cluster_.now / 1000);
     EXPECT_EQ(state.TakeRoom(), "n");
   });
 }
 
-TEST_F(BooksTest, GivenABindTimeBeyondAnyClock_WhenThePodIsSeen_ThenItIsATimeAllTheSame) {
-  for (const char* time : {"9223372036854775807", "18446744073709551615", "-5"}) {
-    AddPod("p");
-    device::Pod pod = Pod("p");
-    pod.node_name = "n";
+TEST_F(BooksTest, HowLongAPluginIsWaitedForIsByOurOwnClock) {
+  const device::UnixSeconds begin = cluster_.now / 1000;
+  AddPod("p");
+  device::Pod pod = Pod("p");
+  pod.node_name = "n";
+  for (const char* time : {"0", "1700000000", "1700009999", "9223372036854775807", "-5"}) {
     pod.annotations = {{device::kAssignedNode, "n"},
                        {device::kBindPhase, device::kPhaseAllocating},
                        {device::kBindTime, time},
                        {"hami.io/vgpu-devices-allocated", "n-0,NVIDIA,1000,0:;"}};
     a_->books.Locked([&](State& state) {
-      state.PodSeen(pod);
-      const device::UnixSeconds since = state.NodeAt("n").in_flight.at("p").since;
-      EXPECT_GE(since, 0) << time;
-      EXPECT_LE(since, device::UnixSeconds{1} << 40U) << time;
+      state.PodSeen(pod, cluster_.now / 1000);
+      EXPECT_EQ(state.NodeAt("n").in_flight.at("p").since, begin) << time;
     });
+    cluster_.now += 7000;
   }
+}
+
+TEST_F(BooksTest, APhaseThatWentAwayAndComesBackHoldsNobodyUp) {
+  AddPod("p");
+  device::Pod pod = Pod("p");
+  pod.node_name = "n";
+  pod.annotations = {{device::kAssignedNode, "n"}, {"hami.io/vgpu-devices-allocated", "n-0,NVIDIA,1000,0:;"}};
+  a_->books.Locked([&](State& state) {
+    for (const bool allocating : {true, false, true}) {
+      pod.annotations[device::kBindPhase] = allocating ? device::kPhaseAllocating : "";
+      state.PodSeen(pod, cluster_.now / 1000);
+    }
+    EXPECT_TRUE(state.NodeAt("n").in_flight.empty());
+  });
 }
 
 TEST_F(BooksTest, GivenPodsThatTheWatchHasShown_WhenTheyAreReadPastIt_ThenTheyAreNotAskedForFromThenOn) {

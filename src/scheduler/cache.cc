@@ -33,8 +33,11 @@ device::LocalClock ClockOf(Time& time) { return {time.Now() / 1000, time.UtcOffs
 
 class PodFeed final : public kube::Handler {
  public:
-  explicit PodFeed(Books& books)
-      : books_(books), booked_(books.vendors(), books.Read([](const State& state) { return state.filter.learns(); })) {}
+  PodFeed(Books& books, Time& time, std::function<void(std::string_view uid)> settled)
+      : books_(books),
+        time_(time),
+        settled_(std::move(settled)),
+        booked_(books.vendors(), books.Read([](const State& state) { return state.filter.learns(); })) {}
   PodFeed(const PodFeed&) = delete;
   PodFeed& operator=(const PodFeed&) = delete;
 
@@ -42,11 +45,13 @@ class PodFeed final : public kube::Handler {
 
   void OnChange(const kube::Change& change) override {
     if (change.type == kube::ChangeType::kDeleted) {
+      if (settled_) settled_(change.uid);
       return books_.Locked([&](State& state) { state.PodGone(change.uid); });
     }
+    if (settled_ && !read_.pod.node_name.empty()) settled_(read_.pod.uid);
     bool charged = false;
     const bool closes = books_.Locked([&](State& state) {
-      const bool unreadable = state.PodSeen(read_.pod);
+      const bool unreadable = state.PodSeen(read_.pod, time_.Now() / kSecond);
       charged = state.ledger.FindPod(read_.pod.uid) != nullptr;
       return unreadable;
     });
@@ -87,6 +92,8 @@ class PodFeed final : public kube::Handler {
   }
 
   Books& books_;
+  Time& time_;
+  const std::function<void(std::string_view uid)> settled_;
   const BookedPod booked_;
   device::PodObject read_;
   net::Deadline warn_again_{};
@@ -171,8 +178,8 @@ constexpr base::Part kNodeMembers[] = {{"metadata", kube::kMetadataMembers}, {"s
 const base::Parts kNodeParts = kNodeMembers;
 
 BookedPod::BookedPod(const device::Vendors& vendors, bool host)
-    : annotations_{device::kAssignedNode, device::kAssignedTime,   device::kBindPhase,
-                   device::kBindTime,     device::kMigAllocations, device::kGrantSeal} {
+    : annotations_{device::kAssignedNode, device::kAssignedTime, device::kBindPhase, device::kMigAllocations,
+                   device::kGrantSeal} {
   for (const auto& vendor : vendors) {
     annotations_.emplace_back(vendor->allocated_annotation());
     for (const std::string_view resource : vendor->resources()) quantities_.push_back(resource);
@@ -205,11 +212,11 @@ struct Cache::Feed {
         handler(std::move(to)),
         reflector(source, *handler, options) {}
 
-  static std::unique_ptr<Feed> OfPods(kube::Client& client, Books& books, const kube::ReflectorOptions& options) {
-    auto to = std::make_unique<PodFeed>(books);
+  static std::unique_ptr<Feed> OfPods(kube::Client& client, Books& books, Time& time, const CacheOptions& cache) {
+    auto to = std::make_unique<PodFeed>(books, time, cache.settled);
     kube::ReadObject read = to->Reader();
-    return std::make_unique<Feed>(client, kube::kPods, Living(), base::Parts{}, std::move(to), Named(options, "pods"),
-                                  std::move(read));
+    return std::make_unique<Feed>(client, kube::kPods, Living(), base::Parts{}, std::move(to),
+                                  Named(cache.reflector, "pods"), std::move(read));
   }
 
   kube::ApiListWatcher source;
@@ -218,7 +225,7 @@ struct Cache::Feed {
 };
 
 Cache::Cache(kube::Client& client, Books& books, Registration& registration, Time& time, const CacheOptions& options)
-    : pods_(Feed::OfPods(client, books, options.reflector)),
+    : pods_(Feed::OfPods(client, books, time, options)),
       nodes_(std::make_unique<Feed>(client, kube::kNodes, kube::Selection{}, kNodeParts,
                                     std::make_unique<NodeFeed>(books, registration, time, options.node_selector),
                                     KnowingNodes(Named(options.reflector, "nodes"), books))),

@@ -20,6 +20,8 @@
 namespace hami::scheduler {
 
 struct CacheOptions {
+  // Told of each pod that waits for no node any more: it has one, or it was deleted.
+  std::function<void(std::string_view uid)> settled{};
   std::map<std::string, std::string> node_selector;  // labels of the nodes that are registered
   // NAME is set for each. Replicas are few, and while they do not see what happens they decide on what was. What a
   // server or a proxy lost on the way holds a card no longer than an hour.

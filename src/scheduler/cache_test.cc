@@ -113,8 +113,8 @@ TEST(BookedPod, GivenAnyPodWhenOnlyWhatIsBookedIsReadThenTheBooksAreTheSame) {
     for (const char* field : {"name", "namespace", "uid", "resourceVersion"}) {
       EXPECT_EQ(told->at("metadata").at(field), pod.at("metadata").at(field));
     }
-    whole.Locked([&](State& state) { state.PodSeen(*device::ReadPod(text)); });
-    parts.Locked([&](State& state) { state.PodSeen(some.pod); });
+    whole.Locked([&](State& state) { state.PodSeen(*device::ReadPod(text), 1'700'000'000); });
+    parts.Locked([&](State& state) { state.PodSeen(some.pod, 1'700'000'000); });
     const std::string uid(pod.at("metadata").at("uid").as_string());
     const std::string kept = Kept(whole, uid);
     ASSERT_EQ(Kept(parts, uid), kept) << json::serialize(pod);

@@ -78,17 +78,19 @@ std::string Extender::Place(FilterBody& body) {
   const std::string ns = body.pod->pod.ns;
   const std::string name = body.pod->pod.name;
   const std::string uid = body.pod->pod.uid;
-  const sched::Decision decision = books_.Locked(
-      [&](State& state) { return state.Place(std::move(*body.pod), body.names, time_.Now() / 1000, explain); });
+  const sched::Decision decision = books_.Locked([&](State& state) {
+    return state.Place(std::move(*body.pod), body.names, time_.Now() / 1000, explain, options_.offer_nodes);
+  });
   Count(decision);
   for (const sched::Event& event : EventsOf(decision, options_.event_nodes)) record_({ns, name, uid}, event);
+  if (options_.decided) options_.decided({ns, name, uid}, decision);
   FilterResult result;
   switch (decision.outcome) {
     case sched::Outcome::kNotOurs:
       result.node_names = body.names_text;
       break;
     case sched::Outcome::kPlaced:
-      result.node_names = OneName(decision.node);
+      result.node_names = options_.offer_nodes > 0 ? NamesOf(decision.offered) : OneName(decision.node);
       break;
     case sched::Outcome::kNoFit:
       result.failed = &decision.failures;
@@ -122,6 +124,18 @@ std::string Extender::Simulate(const FilterBody& body) {
     result.nodes = base::Concat({R"({"metadata":{},"items":[)", FindNodeText(body.nodes, decision.node), "]}"});
   }
   return WriteFilterResult(result);
+}
+
+Reply Extender::Prioritize(std::string_view text) {
+  if (text.empty()) return NoBody();
+  const base::Result<FilterBody> body = ReadFilterBody(text);
+  // kube-scheduler goes on without the scores of an extender that it does not understand.
+  if (!body || !body->pod) return {400, body ? "extender args missing pod" : body.error().message};
+  const std::vector<sched::NodeScore> offered = books_.Locked([&](State& state) {
+    const Pending* pending = state.FindPending(body->pod->pod.uid);
+    return pending == nullptr ? std::vector<sched::NodeScore>() : pending->offered;
+  });
+  return {200, WritePriorities(body->names, offered)};
 }
 
 Reply Extender::Bind(std::string_view text, const Abandoned& abandoned) {

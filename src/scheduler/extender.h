@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two verbs of kube-scheduler's extender protocol: a JSON body in, a JSON body out. Every failure is answered in
+// The verbs of kube-scheduler's extender protocol: a JSON body in, a JSON body out. Every failure is answered in
 // the protocol's own field, so that it becomes the pod's event and the next cycle tries again; only a request without
 // any body is refused by status. Filter decides and charges, and writes nothing to the cluster. Thread-safe.
 
@@ -23,7 +23,14 @@ struct ExtenderOptions {
   std::size_t explain_nodes = 100;
   // The API's limit of a message is 1024 bytes; a longer list of nodes is cut.
   std::size_t event_nodes = 40;
+  // So many nodes are named to kube-scheduler, which chooses. 0: HAMi's way, the one where the pod goes.
+  std::size_t offer_nodes = 0;
+  // Told of each decision, after it was made and without the books' mutex.
+  std::function<void(const PodName& pod, const sched::Decision& decision)> decided{};
 };
+
+// Of --extender-mode=prioritize. kube-scheduler scores each of them by all its plugins, for every pod.
+inline constexpr std::size_t kOfferedNodes = 100;
 
 struct FilterBody;
 
@@ -48,6 +55,8 @@ class Extender {
         options_(options) {}
 
   Reply Filter(std::string_view body, const Abandoned& abandoned);
+  // How good the nodes are that a Filter has named for this pod. Always an answer: what is not known scores 0.
+  Reply Prioritize(std::string_view body);
   Reply Bind(std::string_view body, const Abandoned& abandoned);
 
   struct Counters {

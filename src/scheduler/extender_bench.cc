@@ -54,7 +54,7 @@ struct Setup {
                          {device::kBindPhase, device::kPhaseSuccess},
                          {"hami.io/vgpu-devices-allocated", "GPU-0a1b2c3d-aaaa-bbbb-cccc-" + pod.node_name + "-" +
                                                                 std::to_string(i / nodes % 8) + ",NVIDIA,8000,0:;"}};
-      books.Locked([&](State& state) { state.PodSeen(pod); });
+      books.Locked([&](State& state) { state.PodSeen(pod, 1'700'000'000); });
     }
   }
   // With the managed fields and defaults that a real pod comes with.

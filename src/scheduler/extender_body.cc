@@ -3,6 +3,7 @@
 #include "scheduler/extender_body.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/json.h"
 #include "base/json_cursor.h"
@@ -19,6 +20,7 @@ namespace json = base::json;
 constexpr std::size_t kUsualNameBytes = 16;        // of a name in the request, quotation marks and comma included
 constexpr std::size_t kMostNamesExpected = 16384;  // before they are seen
 constexpr std::size_t kUsualAnswerBytes = 256;
+constexpr int kBestScore = 10;  // kube-scheduler's MaxExtenderPriority
 
 tl::unexpected<base::Error> Broken(std::string_view what, const base::JsonCursor& cursor) {
   return base::Fail(base::Concat({what, ": not JSON at byte ", std::to_string(cursor.at())}));
@@ -216,6 +218,34 @@ std::string WriteBindResult(std::string_view error) {
 std::string OneName(std::string_view name) {
   std::string out = "[";
   AppendText(out, name);
+  return out += ']';
+}
+
+std::string NamesOf(const std::vector<sched::NodeScore>& nodes) {
+  std::string out = "[";
+  for (const sched::NodeScore& one : nodes) {
+    if (&one != nodes.data()) out += ',';
+    AppendText(out, one.node);
+  }
+  return out += ']';
+}
+
+std::string WritePriorities(std::span<const std::string_view> names, const std::vector<sched::NodeScore>& offered) {
+  std::unordered_map<std::string_view, int> scores;
+  const float span = offered.empty() ? 0 : offered.back().score - offered.front().score;
+  for (const sched::NodeScore& one : offered) {
+    const float rest = span == 0 ? 0 : (offered.back().score - one.score) / span;
+    const bool first = &one == offered.data();
+    scores.emplace(one.node, first ? kBestScore : static_cast<int>(static_cast<float>(kBestScore - 1) * rest));
+  }
+  std::string out = "[";
+  for (const std::string_view& name : names) {
+    if (&name != names.data()) out += ',';
+    out += R"({"Host":)";
+    AppendText(out, name);
+    const auto found = scores.find(name);
+    out += base::Concat({R"(,"Score":)", std::to_string(found == scores.end() ? 0 : found->second), "}"});
+  }
   return out += ']';
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,5 +51,10 @@ std::string WriteFilterResult(const FilterResult& result);
 std::string WriteBindResult(std::string_view error);
 // ["NAME"].
 std::string OneName(std::string_view name);
+std::string NamesOf(const std::vector<sched::NodeScore>& nodes);
+
+// A HostPriorityList: from 0 to 10, as the protocol has it. Of OFFERED, best to worst, the first has 10 and no other
+// has: kube-scheduler draws lots between nodes of one score. What is not among them has 0.
+std::string WritePriorities(std::span<const std::string_view> names, const std::vector<sched::NodeScore>& offered);
 
 }  // namespace hami::scheduler

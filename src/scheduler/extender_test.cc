@@ -79,6 +79,12 @@ TEST_F(ExtenderTest, GivenAPodThatFits_WhenFiltered_ThenOneNodeIsNamed) {
   EXPECT_EQ(books_.Read([](const State& state) { return state.ledger.pod_count(); }), 1U);
 }
 
+TEST_F(ExtenderTest, GivenHamisWay_WhenScoresAreAsked_ThenNoneIsGiven) {
+  (void)FilterNames(R"(["n1","n2"])");
+  EXPECT_EQ(extender_.Prioritize(base::Concat({R"({"Pod":)", kPod, R"(,"NodeNames":["n1"]})"})).body,
+            R"([{"Host":"n1","Score":0}])");
+}
+
 TEST_F(ExtenderTest, GivenMoreThanAHundredCandidates_WhenFiltered_ThenTheEventCountsThem) {
   std::string names = R"(["n2","n1")";
   for (int i = 0; i < 99; ++i) names += ",\"other-" + std::to_string(i) + "\"";

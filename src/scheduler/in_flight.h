@@ -33,7 +33,7 @@ struct InFlight {
   std::string ns;
   std::string name;
   GrantShape shape;
-  device::UnixSeconds since = 0;
+  device::UnixSeconds since = 0;  // it was bound, or its bind call came, as far as we know and by our own clock
   enum class Stage {
     kWaiting,   // wants the node
     kTicketed,  // the node's ticket names it; its Binding is not known to have happened

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/build_info.h"
+#include "base/help_page.h"
 #include "base/strings.h"
 
 namespace hami::scheduler {
@@ -133,6 +134,12 @@ Status TakeUsers(std::vector<std::string>& out, const std::string& text) {
   return {};
 }
 
+Status TakeMode(bool& prioritize, const std::string& text) {
+  if (text != "filter" && text != "prioritize") return Fail("'" + text + "' is not filter or prioritize");
+  prioritize = text == "prioritize";
+  return {};
+}
+
 Status TakeQps(double& out, const std::string& text) {
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -143,14 +150,18 @@ Status TakeQps(double& out, const std::string& text) {
   return {};
 }
 
+enum class PageAuth { kAuto, kNone, kToken };
+
 struct Reader {
   Options options;
+  PageAuth page_auth = PageAuth::kAuto;
   FlagSet flags;
   bool lock_timeout_given = false;
   bool trusted_writers_given = false;
 
   Reader() {
     AddServing();
+    AddPage();
     AddDeciding();
     AddTrusting();
     AddKubernetes();
@@ -172,6 +183,25 @@ struct Reader {
                "libprofiler.so.0");
   }
 
+  void AddPage() {
+    flags.Group("The page");
+    flags.Custom(
+        "page-bind-address", "HOST:PORT", "127.0.0.1:9396",
+        [this](const std::string& text) -> Status {
+          options.page_given = true;
+          options.page.reset();
+          if (text.empty()) return {};
+          return base::TakeParsed(options.page, base::ParseHostPort)(text);
+        },
+        "where people look at the cluster with a browser, and `hami cluster --server` reads it; read-only. Empty: "
+        "nowhere. Beyond the loopback it has the certificate of --cert_file, where one is given");
+    flags.Custom("page-auth", "auto|none|token", "auto",
+                 base::TakeChoice<PageAuth>(
+                     page_auth, {{"auto", PageAuth::kAuto}, {"none", PageAuth::kNone}, {"token", PageAuth::kToken}}),
+                 "token: readers bring a bearer token whose user may get the nonResourceURL /v1/state, as the API "
+                 "server is asked by TokenReview and SubjectAccessReview; auto: token beyond the loopback, none on it");
+  }
+
   void AddDeciding() {
     flags.Group("Deciding");
     flags.Text("device-config-file", "FILE", options.device_config_file,
@@ -187,6 +217,13 @@ struct Reader {
     flags.Text("gpu-scheduler-policy", "POLICY", options.device_policy,
                "binpack, spread, fragmentation, topology-aware, mutex, numa, or a chain like numa,binpack. "
                "hami.io/gpu-scheduler-policy on a pod wins");
+    flags.Custom(
+        "extender-mode", "MODE", "filter",
+        [this](const std::string& text) { return TakeMode(options.prioritize, text); },
+        "filter: /filter names the one node where the pod goes, as HAMi does; prioritize: it names those that fit, 100 "
+        "at "
+        "most, and kube-scheduler chooses by its own scores and those of /prioritize, with prioritizeVerb: prioritize "
+        "and a weight in its configuration");
     flags.Custom(
         "node-label-selector", "KEY=VALUE,...", "",
         [this](const std::string& text) { return TakeSelector(options.node_selector, text); },
@@ -325,6 +362,18 @@ void WarnOfOddities(Options& options) {
   }
 }
 
+void SettlePage(PageAuth auth, Options& options) {
+  if (!options.page) return;
+  const bool loopback = IsLoopback(*options.page);
+  options.page_tokens = auth == PageAuth::kToken || (auth == PageAuth::kAuto && !loopback);
+  if (loopback) return;
+  if (!options.page_tokens) {
+    options.warnings.emplace_back("--page-auth=none: whatever reaches the page's port reads who runs what");
+  } else if (options.cert_file.empty()) {
+    options.warnings.emplace_back("--page-bind-address without --cert_file: readers' tokens travel in plain text");
+  }
+}
+
 // An explicit flag wins over the environment, which wins over the default.
 Status ReadEnvironment(const Environment& environment, Options& options, bool lock_timeout_given) {
   options.pod_name = environment("POD_NAME").value_or("");
@@ -340,13 +389,20 @@ Status ReadEnvironment(const Environment& environment, Options& options, bool lo
 
 }  // namespace
 
+bool IsLoopback(const base::HostPort& address) {
+  return address.host == "localhost" || address.host == "::1" || address.host.starts_with("127.");
+}
+
 std::string VersionLine() { return base::VersionOf("hami-scheduler"); }
 
 std::variant<Options, Message> ParseOptions(const std::vector<std::string>& arguments, const Environment& environment) {
   Reader reader;
   auto parsed = reader.flags.Parse(arguments);
   if (!parsed) return Mistake(parsed.error());
-  if (parsed->help) return Message{kOverview + reader.flags.Help() + kEpilogue, 0};
+  if (parsed->help) {
+    const base::HelpPage page{"hami-scheduler", 8, "places pods that ask for shares of GPUs", kOverview, kEpilogue};
+    return Message{base::Render(page, reader.flags, parsed->form, base::kBuildInfo), 0};
+  }
   if (!parsed->words.empty() && parsed->words.front() == "version") {
     if (parsed->words.size() == 1) return Message{VersionLine() + "\n", 0};
     return Mistake({"'" + parsed->words[1] + "' is one word too many", "`version` stands alone"});
@@ -363,6 +419,7 @@ std::variant<Options, Message> ParseOptions(const std::vector<std::string>& argu
   }
   if (!good) return Mistake(good.error());
   reader.options.warnings = std::move(parsed->warnings);
+  SettlePage(reader.page_auth, reader.options);
   for (std::string& warning : base::LogFileWarnings(*parsed, reader.options.log_files)) {
     reader.options.warnings.push_back(std::move(warning));
   }

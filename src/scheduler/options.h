@@ -26,13 +26,17 @@ struct Options {
   base::HostPort metrics{"", 9395};
   std::string cert_file;  // both or neither
   std::string key_file;
-  bool profiling = false;  // is there a /debug/pprof/?
+  bool profiling = false;                                                 // is there a /debug/pprof/?
+  std::optional<base::HostPort> page{base::HostPort{"127.0.0.1", 9396}};  // nothing: there is no page
+  bool page_given = false;  // else a port that is taken is no reason not to start
+  bool page_tokens = false;
 
   std::string scheduler_name;
   std::string node_policy = "binpack";
   std::string device_policy = "spread";
   std::map<std::string, std::string> node_selector;
   std::string device_config_file;
+  bool prioritize = false;  // kube-scheduler chooses among the nodes that fit
   bool overwrite_default_scheduler = true;
   std::vector<std::string> trusted_writers;  // user names; a * at the end stands for anything
   std::string grant_key_file;                // empty: grants are not sealed
@@ -69,6 +73,9 @@ struct Message {
 
 inline constexpr int kFailed = 1;
 inline constexpr int kUsage = 2;
+
+// Whether only this machine reaches ADDRESS.
+bool IsLoopback(const base::HostPort& address);
 
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 

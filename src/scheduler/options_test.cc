@@ -56,6 +56,13 @@ TEST(SchedulerOptions, DefaultsAreThoseOfHami) {
   EXPECT_THAT(options.warnings, IsEmpty());
 }
 
+TEST(SchedulerOptions, KubeSchedulerChoosesWhereItIsTold) {
+  EXPECT_FALSE(Good({}).prioritize);
+  EXPECT_FALSE(Good({"--extender-mode=filter"}).prioritize);
+  EXPECT_TRUE(Good({"--extender-mode=prioritize"}).prioritize);
+  EXPECT_THAT(Refused({"--extender-mode=both"}), HasSubstr("'both' is not filter or prioritize"));
+}
+
 TEST(SchedulerOptions, WritersAreTheServiceAccountsOfTheChartUnlessNamed) {
   EXPECT_THAT(Good({}).trusted_writers, ElementsAre("system:serviceaccount:kube-system:hami-*"));
   EXPECT_THAT(Good({}, {{"POD_NAMESPACE", "gpu"}}).trusted_writers, ElementsAre("system:serviceaccount:gpu:hami-*"));
@@ -268,6 +275,23 @@ TEST(SchedulerOptions, VersionAndHelpEndWellWithoutAnyOtherFlag) {
   for (const char* word : {"--http_bind", "--device-config-file", "HAMI_NODELOCK_EXPIRE", "Exit status"}) {
     EXPECT_THAT(std::get<Message>(help).text, HasSubstr(word));
   }
+}
+
+TEST(PageFlags, OnTheLoopbackNobodyIsAskedAndBeyondItEveryReader) {
+  const Options standard = Good({});
+  ASSERT_TRUE(standard.page);
+  EXPECT_EQ(standard.page->host, "127.0.0.1");
+  EXPECT_FALSE(standard.page_given);
+  EXPECT_FALSE(standard.page_tokens);
+  const Options open = Good({"--page-bind-address=:9396"});
+  EXPECT_TRUE(open.page_given);
+  EXPECT_TRUE(open.page_tokens);
+  EXPECT_THAT(open.warnings, testing::Contains(HasSubstr("plain text")));
+  EXPECT_TRUE(Good({"--page-auth=token"}).page_tokens);
+  const Options none = Good({"--page-bind-address=0.0.0.0:1", "--page-auth=none"});
+  EXPECT_FALSE(none.page_tokens);
+  EXPECT_THAT(none.warnings, testing::Contains(HasSubstr("who runs what")));
+  EXPECT_FALSE(Good({"--page-bind-address="}).page);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include "scheduler/kube_api.h"
 #include "scheduler/leader.h"
 #include "scheduler/metrics.h"
+#include "scheduler/page_service.h"
 #include "scheduler/pprof.h"
 #include "scheduler/reviews.h"
 #include "scheduler/routes.h"
@@ -39,7 +40,7 @@ constexpr unsigned kMetricsThreads = 4;
 constexpr std::size_t kMetricsConnections = 32;
 constexpr std::uint64_t kMetricsBodyBytes = 4U << 10U;
 constexpr std::size_t kMainConnections = 1024;
-constexpr std::size_t kOtherDescriptors = 64;  // files, watches, epoll sets
+constexpr std::size_t kOtherDescriptors = 64 + PageService::kConnections;  // files, watches, epoll sets, the page
 constexpr auto kFinishTime = std::chrono::seconds(15);
 // The API server keeps connections, and sends no admission a second time that was cut off under way. Those in use end
 // within this time, as each answer ends its connection.
@@ -158,8 +159,12 @@ class Program::Parts {
         lease_(api_, time_, LeaseNeeds(), BindLeaseOptionsFor(options, writer_)),
         binder_(books_, api_, time_, lease_, Recording(), BinderOptionsFor(options, writer_, keys_.get())),
         keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
-        cache_(*client_, books_, registration_, time_, {.node_selector = options.node_selector}),
-        extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); }),
+        cache_(
+            *client_, books_, registration_, time_,
+            {.settled = [this](std::string_view uid) { page_.Settled(uid); }, .node_selector = options.node_selector}),
+        extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); },
+                  {.offer_nodes = options.prioritize ? kOfferedNodes : 0,
+                   .decided = [this](const PodName& pod, const auto& decision) { page_.Decided(pod, decision); }}),
         reviews_(books_, {options.scheduler_name, options.overwrite_default_scheduler},
                  sched::Writers(options.trusted_writers)),
         metrics_({[this](const auto& use) { books_.Read([&](const State& state) { use(state.ledger); }); },
@@ -198,6 +203,10 @@ class Program::Parts {
   WallTime time_{hurry_};
   BindLease lease_;
   Binder binder_;
+  PageService page_{
+      options_,
+      writer_,
+      {books_, *client_, time_, [this] { return leader_.leads(); }, [this] { return cache_.Synced(); }, hurry_}};
   Registration registration_;
   Keeper keeper_;
   Cache cache_;
@@ -273,6 +282,7 @@ Endpoints Program::Parts::MakeEndpoints() {
     metrics_.ObserveFilter(SecondsSince(begin));
     return reply;
   };
+  endpoints.prioritize = [this](std::string_view body) { return extender_.Prioritize(body); };
   endpoints.bind = [this](std::string_view body, const Abandoned& abandoned) {
     const net::Deadline begin = net::Clock::now();
     Reply reply = extender_.Bind(body, abandoned);
@@ -314,6 +324,7 @@ base::Status Program::Parts::Listen() {
       net::Server::Start(watching, MetricsRoutes([this](net::BodyWriter& out) { metrics_.Write(out); }));
   if (!metrics_server) return NotServing("--metrics-bind-address", metrics_server.error());
   metrics_server_ = *std::move(metrics_server);
+  HAMI_TRY(page_.Start());
   base::LogInfo(base::Concat({VersionLine(), " serves http", serving.tls ? "s" : "", " on ",
                               serving.host.empty() ? "*" : serving.host, ":", std::to_string(main_server_->port()),
                               ", metrics on ", watching.host.empty() ? "*" : watching.host, ":",
@@ -332,6 +343,7 @@ base::Status Program::Parts::Start() {
 
 void Program::Parts::Stop() {
   hurry_.Cancel();
+  page_.Stop();
   // What a call to a silent API server leaves unknown is settled by the next scheduler, which finds the lease unclean.
   std::thread patience([this] {
     if (!ended_.SleepUntil(net::After(kFinishTime))) give_up_.Cancel();

@@ -15,7 +15,7 @@ namespace hami::scheduler {
 net::BodyLimit BodyLimitOf(std::string_view target) {
   const std::string_view path = net::PathOf(target);
   // A simulation carries whole Node objects, thousands of them.
-  if (path == "/filter") {
+  if (path == "/filter" || path == "/prioritize") {
     return {256U << 20U,
             "nodeCacheCapable: true in kube-scheduler's extender configuration sends names instead of nodes"};
   }
@@ -66,7 +66,9 @@ net::Response Post(const Endpoints& endpoints, std::string_view path, const net:
     if (answer.http_status == 503) return Busy(std::move(answer.body));
     return Json(answer.http_status, std::move(answer.body));
   }
-  Reply reply = (path == "/filter" ? endpoints.filter : endpoints.bind)(request.body, request.abandoned);
+  Reply reply = path == "/prioritize"
+                    ? endpoints.prioritize(request.body)
+                    : (path == "/filter" ? endpoints.filter : endpoints.bind)(request.body, request.abandoned);
   return reply.status == 200 ? Json(200, std::move(reply.body)) : Text(reply.status, std::move(reply.body));
 }
 
@@ -82,10 +84,11 @@ net::Response Get(const Endpoints& endpoints, std::string_view path, const net::
 net::Handler MainRoutes(Endpoints endpoints) {
   return [endpoints = std::make_shared<const Endpoints>(std::move(endpoints))](const net::Request& request) {
     const std::string_view path = net::PathOf(request.target);
-    if (path == "/filter" || path == "/bind" || path == "/webhook") return Post(*endpoints, path, request);
+    if (path == "/filter" || path == "/prioritize" || path == "/bind" || path == "/webhook")
+      return Post(*endpoints, path, request);
     if (path == "/healthz" || path == "/readyz" || path == "/version") return Get(*endpoints, path, request);
     if (endpoints->pprof && path.starts_with(kPprofPath)) return endpoints->pprof(request);
-    return Text(404, "here are POST /filter, /bind, /webhook and GET /healthz, /readyz, /version\n");
+    return Text(404, "here are POST /filter, /prioritize, /bind, /webhook and GET /healthz, /readyz, /version\n");
   };
 }
 

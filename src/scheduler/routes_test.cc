@@ -30,6 +30,9 @@ class Routes : public testing::Test {
            return body.empty() ? Reply{400, "Please send a request body"} : Reply{200, "bound " + std::string(body)};
          },
          [](std::string_view body) {
+           return Reply{200, "scored " + std::string(body)};
+         },
+         [](std::string_view body) {
            if (body == "busy") return AdmissionAnswer{503, "try again\n", false, false};
            return AdmissionAnswer{body == "bad" ? 400 : 200, "reviewed", true, false};
          },
@@ -44,6 +47,7 @@ TEST_F(Routes, TheExtenderAnswersJson) {
   EXPECT_EQ(filter.body, "filtered a");
   EXPECT_EQ(ContentType(filter), "application/json");
   EXPECT_EQ(main_(Ask("POST", "/bind", "b")).body, "bound b");
+  EXPECT_EQ(main_(Ask("POST", "/prioritize", "c")).body, "scored c");
   const net::Response empty = main_(Ask("POST", "/bind"));
   EXPECT_EQ(empty.status, 400);
   EXPECT_EQ(empty.body, "Please send a request body");
@@ -79,7 +83,7 @@ TEST_F(Routes, WrongMethodsAndPathsSayWhatIsRight) {
   EXPECT_EQ(method.status, 405);
   EXPECT_EQ(*method.headers.Find("Allow"), "POST");
   EXPECT_EQ(*main_(Ask("DELETE", "/healthz")).headers.Find("Allow"), "GET");
-  EXPECT_EQ(main_(Ask("POST", "/prioritize", "x")).status, 404);
+  EXPECT_EQ(main_(Ask("POST", "/refit", "x")).status, 404);
   EXPECT_THAT(main_(Ask("GET", "/")).body, HasSubstr("/webhook"));
 }
 

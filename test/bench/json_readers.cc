@@ -3,7 +3,7 @@
 // Our JSON readers beside simdjson's On-Demand, on the three texts that hami-scheduler reads all day: a pod, the names
 // of a /filter request, a list of pods. Both read the same into the same structures, which are compared first. What
 // simdjson passes over it does not check; `dom` is its parser that checks everything, as ours do. See
-// docs/decisions.md.
+// docs/design/decisions.md.
 
 #include <benchmark/benchmark.h>
 #include <simdjson.h>

@@ -172,6 +172,7 @@ pid_t StartMonitor(const Options& options, const std::string& folder) {
     ::setenv("LD_LIBRARY_PATH", HAMI_SIMGPU_FOLDER, 1);
     ::setenv("SIMGPU", "8xH100", 1);
     ::setenv("SIMGPU_STATE", (folder + "/machine").c_str(), 1);
+    ::setenv("SIMGPU_PROFILE", "ideal", 1);
   }
   ::setenv("HOOK_PATH", folder.c_str(), 1);
   ::setenv("NODE_NAME", "node-1", 1);

@@ -29,7 +29,7 @@ class Machine:
         self.guest = str(build / "test/bench_guest")
         self.library = str(build / "lib/libvgpu.so")
         self.folder = pathlib.Path(folder)
-        self.bare = dict(os.environ, SIMGPU="1xH100", SIMGPU_STATE=str(self.folder / "machine"), SIMGPU_QUIET="1",
+        self.bare = dict(os.environ, SIMGPU="1xH100", SIMGPU_STATE=str(self.folder / "machine"), SIMGPU_QUIET="1", SIMGPU_PROFILE="ideal",
                          LD_LIBRARY_PATH=str(build / "simgpu"))
         self.bare.pop("LD_PRELOAD", None)
         self.with_library = dict(self.bare, LD_PRELOAD=self.library, CUDA_DEVICE_MEMORY_LIMIT=str(LIMIT),

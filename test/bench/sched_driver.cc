@@ -354,7 +354,7 @@ int Main(const std::vector<std::string>& words, const std::string& self) {
     return 2;
   }
   if (parsed->help) {
-    std::cout << "Measures hami-scheduler beside a null extender (docs/scheduler.md).\n" << flags.Help();
+    std::cout << "Measures hami-scheduler beside a null extender (docs/operate/scheduler.md).\n" << flags.Help();
     return 0;
   }
   return Bench(arguments, self);

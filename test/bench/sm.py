@@ -4,8 +4,9 @@
 
     sm.py --build DIR [PART...] [--quick] [--json FILE] ...
 
-Parts: table (limits x shapes x numbers of SMs), tenants, priority, step, cost; all of them when none is named. `judge` is
-another: the table without any limiter and with a perfect one, to see that this program can tell them apart.
+Parts: table (limits x shapes x numbers of SMs), tenants, priority, step, cost; all of them when none is named. Two more are run
+when they are named: `judge`, the table without any limiter and with a perfect one, to see that this program can tell them
+apart; and `facts`, simgpu beside the H200 that its profile is named for.
 Every cell is a machine of its own with fresh processes, in an order that the seed shuffles, native ones in between. The
 whole table takes hours: with --cells FILE what is measured is kept there and not measured again, --minutes N ends the run
 after so long, and the same command goes on with what is missing, or was disturbed by the host.
@@ -25,6 +26,7 @@ import time
 
 import sm_cell
 import sm_cells
+import sm_facts
 import sm_parts
 import sm_tenants
 
@@ -41,6 +43,8 @@ class Tools:
     library: pathlib.Path
     guest: pathlib.Path
     bench_guest: pathlib.Path
+    facts: pathlib.Path
+    options: str  # of the simulated machine, as in its configuration
     hami: pathlib.Path
 
 
@@ -230,7 +234,7 @@ def numbers(text):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = ("table", "tenants", "priority", "step", "cost", "judge")
+    parts = ("table", "tenants", "priority", "step", "cost", "judge", "facts")
     parser.add_argument("parts", nargs="*", choices=[[], *parts], metavar="PART")
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--library", type=pathlib.Path, help="lib/libvgpu.so of another build than DIR")
@@ -246,16 +250,20 @@ def parse():
     parser.add_argument("--seconds", type=float, help="measured in each cell; 10 s windows need more than 10")
     parser.add_argument("--retries", type=int, default=2, help="of a cell whose guests had to wait for a processor (2)")
     parser.add_argument("--jitter", type=float, default=0.1, help="kernels take this much more or less (0.1)")
+    parser.add_argument("--option", default="", help="of the simulated machine, as 'profile=ideal' or 'quantum_us=1000 "
+                        "switch_us=300' (docs/simgpu.md); left out: an H100 as it is")
     parser.add_argument("--limiter", choices=("library", "none", "fake"), default="library", help="of the table")
     parser.add_argument("--beside", type=lambda text: tuple(text.split(",")), default=tuple(sm_parts.BEST_EFFORT),
                         help="the best-effort loads of priority")
+    parser.add_argument("--requests", choices=("ten", "one", "warm"), default="ten", help="of priority: ten kernels of 200 us; "
+                        "one of 2 ms whose length is an argument; the same after it ran for other lengths at the same grid")
     parser.add_argument("--through", choices=("library", "hami", "fake"), default="hami", help="how tenants are started: by the "
                         "environment alone, by hami run, which gives them a common area (this if left out), or with a limiter of "
                         "their own")
     parser.add_argument("--groups", type=groups, help="of tenants: their shares, as 30:70,50:50")
     parser.add_argument("--loads", type=lambda text: tuple(text.split(",")), help="of the tenants of a group, in turn")
     options = parser.parse_args()
-    options.parts = options.parts or [part for part in parts if part != "judge"]
+    options.parts = options.parts or [part for part in parts if part not in ("judge", "facts")]
     quick = options.quick
     options.limits = options.limits or ((10, 30, 75) if quick else LIMITS)
     options.shapes = options.shapes or sm_cell.SHAPES
@@ -288,10 +296,10 @@ def main():
         build = options.build.resolve()
         library = (options.library or build / "lib/libvgpu.so").resolve()
         # hami run takes the library of its own build.
-        tools = Tools(build, scratch, library, build / "test/sm_guest", build / "test/bench_guest",
+        tools = Tools(build, scratch, library, build / "test/sm_guest", build / "test/bench_guest", build / "test/sm_facts", options.option,
                       library.parent.parent / "bin/hami")
         known = dict(table=table, judge=judge, tenants=sm_tenants.tenants, priority=sm_parts.priority,
-                     step=sm_parts.step, cost=sm_parts.cost)
+                     step=sm_parts.step, cost=sm_parts.cost, facts=sm_facts.facts)
         for part in options.parts:
             results[part] = known[part](tools, options)
             missed += results[part]["missed"]

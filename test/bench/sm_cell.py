@@ -26,7 +26,7 @@ GRAIN = {"sync50": 0.05, "sync100": 0.1, "long500": 0.5}
 BURST_PERIOD, BURST_WORK = 0.25, 0.05
 PROCESSES = {"procs8": 8}
 SHAPES = ("tiny", "sync50", "long500", "graph100", "streams8", "procs8", "bursty")
-BY_NAME = ("half", "sync100", "sync40us", "mixed", "mixed-sync", "anew")  # measured when asked for
+BY_NAME = ("half", "us20", "sync100", "sync40us", "mixed", "mixed-sync", "anew")  # measured when asked for
 UNSATURATED = ("bursty", "sync40us", "mixed-sync")  # without a limit they leave the GPU idle by themselves
 
 
@@ -83,13 +83,14 @@ class Cell:
     def __init__(self, tools, sms=132, model="1xH100"):
         self.tools = tools
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hami-sm-", dir=tools.scratch))
-        (self.folder / "config").write_text(f"gpus {model}\ndevice * sms={sms}\n")
+        option = f"option {tools.options}\n" if tools.options else ""
+        (self.folder / "config").write_text(f"gpus {model}\ndevice * sms={sms}\n{option}")
         self.board = Board(self.folder / "board")
         self.bare = dict(os.environ, SIMGPU_CONFIG=str(self.folder / "config"), SIMGPU_QUIET="1",
                          SIMGPU_STATE=str(self.folder / "machine"), LD_LIBRARY_PATH=str(tools.build / "simgpu"),
                          HAMI_STATE_DIR=str(self.folder / "hami"))
         for name in ("LD_PRELOAD", "SIMGPU", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_SM_LIMIT", "CUDA_TASK_PRIORITY",
-                     "GPU_CORE_UTILIZATION_POLICY", "CUDA_DISABLE_CONTROL"):
+                     "GPU_CORE_UTILIZATION_POLICY", "CUDA_DISABLE_CONTROL", "SIMGPU_PROFILE"):
             self.bare.pop(name, None)
         self.guests, self.processes = [], []
 

@@ -6,8 +6,9 @@
 //
 //   sm_guest load BOARD SLOT SHAPE SEED JITTER FAKE
 //       until the board says stop; FAKE: a limit that it keeps by itself, 0 for none
-//   sm_guest requests BOARD SLOT SEED RATE SECONDS
-//       Poisson requests of 2 ms GPU time; prints latency and ideal in us
+//   sm_guest requests BOARD SLOT SEED RATE SECONDS [one | warm]
+//       Poisson requests of 2 ms GPU time; prints latency and ideal in us. Ten kernels; `one`: a single one whose
+//       length is an argument; `warm`: it ran for 0.06 to 0.36 ms at the same grid before
 //   sm_guest watch BOARD SLOTS SECONDS INTERVAL_MS
 //       the judge: a line for each sample
 //
@@ -314,9 +315,13 @@ class Guest {
   }
 
   // Requests at Poisson times; each latency counts from when the request was due.
-  void Requests(double rate, double seconds) {
-    constexpr int kKernels = 10;
-    constexpr Nanos kEach = 200 * kMicro;
+  void Requests(double rate, double seconds, const std::string& how) {
+    const int kernels = how.empty() ? 10 : 1;
+    const Nanos each = 2 * kMilli / kernels;
+    for (int i = 0; how == "warm" && i < 120; ++i) {
+      Launch(streams_[0], (60 + 60 * (i / 20)) * kMicro, sms_);
+      if (i % 20 == 19) Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
+    }
     std::exponential_distribution<double> gap(rate);
     std::vector<std::pair<double, double>> latencies;
     Nanos done = 0, free = 0;
@@ -324,13 +329,13 @@ class Guest {
     Nanos due = Now() + 50 * kMilli;
     while (due < end) {
       SleepUntil(due);
-      for (int i = 0; i < kKernels; ++i) Launch(streams_[0], kEach, sms_);
+      for (int i = 0; i < kernels; ++i) Launch(streams_[0], each, sms_);
       Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
       const Nanos now = Now();
       // On a device of its own, with a host that takes no time, a request waits for the ones before it alone.
-      free = std::max(free, due) + kKernels * kEach;
+      free = std::max(free, due) + kernels * each;
       latencies.emplace_back(static_cast<double>(now - due) / 1e3, static_cast<double>(free - due) / 1e3);
-      Tell(done += kKernels * kEach, now);
+      Tell(done += kernels * each, now);
       due += static_cast<Nanos>(gap(random_) * kSecond);
     }
     for (const auto& [latency, ideal] : latencies) std::printf("%.1f %.1f\n", latency, ideal);
@@ -393,6 +398,8 @@ class Guest {
 int Load(Guest& guest, const std::string& shape) {
   if (shape == "tiny") {
     guest.Async(5 * kMicro);
+  } else if (shape == "us20") {
+    guest.Async(20 * kMicro);
   } else if (shape == "ahead") {
     guest.Async(100 * kMicro);
   } else if (shape == "half") {
@@ -487,9 +494,10 @@ int main(int argc, char** argv) {
                 std::atof(argv[7]));
     return Load(guest, argv[4]);
   }
-  if (what == "requests" && argc == 7) {
+  const std::string how = argc > 7 ? argv[7] : "";
+  if (what == "requests" && (argc == 7 || (argc == 8 && (how == "one" || how == "warm")))) {
     Guest guest(Board::Map(argv[2]), std::atoi(argv[3]), std::strtoull(argv[4], nullptr, 10), 0, 0);
-    guest.Requests(std::atof(argv[5]), std::atof(argv[6]));
+    guest.Requests(std::atof(argv[5]), std::atof(argv[6]), how);
     return 0;
   }
   if (what == "watch" && argc == 6) {

@@ -117,6 +117,7 @@ def serve(tools, options, beside, seed):
         else:
             argv, (env, _) = [], cell.container("high", 100, priority=0)
         argv += [tools.guest, "requests", cell.board.path, 0, seed, REQUEST_RATE, seconds]
+        argv += [] if options.requests == "ten" else [options.requests]
         server = cell.start(argv, env, stdout=subprocess.PIPE)
         cell.board.wait_for([0], [server])
         judge = cell.watch(2, seconds - 0.2, 0.1)

@@ -25,6 +25,7 @@ void Machine::SetUp() {
   environment_ = {{"PATH", "/usr/bin:/bin"},
                   {"SIMGPU", "2xH100"},
                   {"SIMGPU_STATE", folder_ + "/machine"},
+                  {"SIMGPU_PROFILE", "ideal"},
                   {"HAMI_STATE_DIR", folder_ + "/state"},
                   {"LD_LIBRARY_PATH", HAMI_SIMGPU_FOLDER}};
   if (const char* options = std::getenv("ASAN_OPTIONS")) environment_["ASAN_OPTIONS"] = options;

@@ -38,6 +38,7 @@ class Bench:
         self.env = dict(
             os.environ,
             SIMGPU="1xH100",
+            SIMGPU_PROFILE="ideal",
             SIMGPU_STATE=str(self.folder / "machine"),
             SIMGPU_QUIET="1",
             HAMI_STATE_DIR=str(self.folder / "shares"),

@@ -124,6 +124,14 @@ class Rendered(unittest.TestCase):
         unsaid = one(read("default"), "MutatingWebhookConfiguration", "hami-webhook")["webhooks"][0]
         self.assertEqual((unsaid["failurePolicy"], "matchConditions" in unsaid), ("Ignore", False))
 
+    def test_both_sides_agree_who_chooses_the_node(self):
+        for preset, mode, verb, weight in (("default", "filter", None, 1), ("strict", "prioritize", "prioritize", 5)):
+            things = read(preset)
+            config = yaml.safe_load(one(things, "ConfigMap", "hami-scheduler")["data"]["config.yaml"])["extenders"][0]
+            self.assertEqual((config.get("prioritizeVerb"), config["weight"]), (verb, weight))
+            scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
+            self.assertIn(f"--extender-mode={mode}", scheduler["args"])
+
     def test_a_plugin_is_held_to_its_node_where_tokens_name_it(self):
         for version in VERSIONS:
             every = [t for t in read("default", version) if t["kind"] == "ValidatingAdmissionPolicy"]

@@ -148,7 +148,7 @@ TEST_F(SchedulerProgram, ABodyThatIsTooLargeForItsRouteIsRefusedAndTold) {
   EXPECT_THAT(child_->Log(), HasSubstr("/webhook takes bodies of at most 16777216 bytes: no pod that"));
 }
 
-// The table of docs/scheduler.md. HAMi's roles allow all of it but "patch events".
+// The table of docs/operate/scheduler.md. HAMi's roles allow all of it but "patch events".
 TEST_F(SchedulerProgram, TheMetricsPortTakesNeitherItsDescriptorsNorItsMemory) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -60,6 +60,7 @@ Node::Environment Node::Machine() const {
   Environment environment{{"PATH", "/usr/bin:/bin"},
                           {"SIMGPU_CONFIG", folder_ + "/machine.conf"},
                           {"SIMGPU_STATE", folder_ + "/machine"},
+                          {"SIMGPU_PROFILE", "ideal"},
                           {"LD_LIBRARY_PATH", HAMI_SIMGPU_FOLDER}};
   if (const char* options = std::getenv("ASAN_OPTIONS")) environment["ASAN_OPTIONS"] = options;
   return environment;

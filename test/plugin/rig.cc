@@ -35,7 +35,7 @@ Rig::~Rig() {
 }
 
 testcluster::Child::Variables Rig::Machine() const {
-  return {{"SIMGPU", gpus_}, {"SIMGPU_STATE", folder_.path() + "/simgpu"}};
+  return {{"SIMGPU", gpus_}, {"SIMGPU_STATE", folder_.path() + "/simgpu"}, {"SIMGPU_PROFILE", "ideal"}};
 }
 
 void Rig::Inject(const std::string& statement) {

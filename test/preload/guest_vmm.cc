@@ -122,7 +122,7 @@ SCENARIO(vmm_exported) {
       EXPECT(Truth() <= kGiB);
     }
     EXPECT_SAME(before - Room(), kept.size() * 256 * kMiB);
-    Balanced(kGiB);  // simgpu lets go of it, as docs/simgpu.md says
+    Balanced(kGiB);  // simgpu lets go of it, as docs/develop/simgpu.md says
     for (const int fd : kept) close(fd);
     CUdeviceptr all = 0;
     OK(cuMemAlloc_v2(&all, before));  // noticed because it would not fit

@@ -49,6 +49,7 @@ Preload::Preload() {
                   {"LD_LIBRARY_PATH", PRELOAD_DRIVER_FOLDER},
                   {"SIMGPU", "1xH100"},
                   {"SIMGPU_STATE", machine()},
+                  {"SIMGPU_PROFILE", "ideal"},
                   {"CUDA_DEVICE_MEMORY_SHARED_CACHE", region()},
                   {"CUDA_DEVICE_MEMORY_LIMIT", "1g"},
                   {"PATH", "/usr/bin:/bin"},

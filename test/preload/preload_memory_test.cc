@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No path past the limit, nothing refused that fits, everything given back. docs/hazards.md says which defect of the
-// predecessor each of these would have caught.
+// No path past the limit, nothing refused that fits, everything given back. docs/develop/hazards.md says which defect
+// of the predecessor each of these would have caught.
 #include "test/preload/harness.h"
 
 namespace preload {

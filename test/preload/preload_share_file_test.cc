@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "region/ledger.h"
 #include "region/region.h"
 #include "test/preload/harness.h"
 
@@ -56,6 +57,18 @@ TEST_F(Mounted, EnvironmentThatWantsMore_ThenItIsNotObeyed) {
 TEST_F(Mounted, EnvironmentThatWantsLess_ThenItGetsLess) {
   Say("CUDA_DEVICE_MEMORY_SHARED_CACHE=" + Cache() + "\nCUDA_DEVICE_MEMORY_LIMIT_0=2g\n");
   Pass({"plain_limit"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "1g"}});
+}
+
+TEST_F(Mounted, LessOfAShareThatIsThere_ThenThisProgramAloneHasLess) {
+  constexpr std::uint64_t kShare = std::uint64_t{2} << 30;
+  Say("CUDA_DEVICE_MEMORY_SHARED_CACHE=" + Cache() + "\nCUDA_DEVICE_MEMORY_LIMIT_0=2g\n");
+  for (int round = 0; round < 2; ++round) {  // as the first in the region, and as one of many
+    Pass({"plain_limit"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "1g"}});
+    hami::region::Attachment look;
+    ASSERT_EQ(hami::region::Open(&look, Cache().c_str()), hami::region::Status::kOk);
+    EXPECT_EQ(hami::region::Limit(look, 0), kShare);
+    hami::region::Detach(&look);
+  }
 }
 
 TEST_F(Mounted, RegionThatCannotBeHad_ThenTheSharesLimitHolds) {

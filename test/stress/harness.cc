@@ -29,6 +29,7 @@ const std::string& MachineFolder() {
     std::ofstream(*made + "/simgpu.conf") << "gpus 1xH100\noption context_mib=" << (kContextBytes >> 20) << "\n";
     setenv("SIMGPU_CONFIG", (*made + "/simgpu.conf").c_str(), 1);
     setenv("SIMGPU_STATE", (*made + "/machine").c_str(), 1);
+    setenv("SIMGPU_PROFILE", "ideal", 1);
     unsetenv("SIMGPU");
     std::atexit([] {
       std::error_code ignored;
@@ -84,9 +85,9 @@ pid_t Container::Start(const std::string& mode, const std::vector<std::pair<std:
                                     "context=" + Number(kContextBytes)};
   for (const auto& [name, value] : arguments) words.push_back(name + "=" + Number(value));
   std::vector<std::string> variables = {
-      "LD_LIBRARY_PATH=" STRESS_DRIVER_FOLDER, "SIMGPU_CONFIG=" + MachineFolder() + "/simgpu.conf",
-      "SIMGPU_STATE=" + MachineFolder() + "/machine", "CUDA_DEVICE_MEMORY_SHARED_CACHE=" + region_,
-      "CUDA_DEVICE_MEMORY_LIMIT=" + Number(limit_)};
+      "LD_LIBRARY_PATH=" STRESS_DRIVER_FOLDER,        "SIMGPU_CONFIG=" + MachineFolder() + "/simgpu.conf",
+      "SIMGPU_STATE=" + MachineFolder() + "/machine", "SIMGPU_PROFILE=ideal",
+      "CUDA_DEVICE_MEMORY_SHARED_CACHE=" + region_,   "CUDA_DEVICE_MEMORY_LIMIT=" + Number(limit_)};
   if (under_library) variables.emplace_back("LD_PRELOAD=" STRESS_LIBRARY);
   std::vector<char*> argv;
   std::vector<char*> envp;

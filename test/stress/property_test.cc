@@ -28,7 +28,7 @@ struct Shape {
   uint64_t slack = 0;  // what measured memory may take beyond the limit for a moment
   bool exact = false, measured = false, contexts = false, fork = false, import = false, arrays = false;
   bool kill = false;
-  const char* fault = nullptr;  // of the driver, as docs/simgpu.md has them
+  const char* fault = nullptr;  // of the driver, as docs/develop/simgpu.md has them
 
   friend void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 };

@@ -107,6 +107,7 @@ class DriverTest : public ::testing::Test {
                                        << "option context_mib=64\noption clock=virtual\n"
                                        << "device * memory_mib=1024\n";
     setenv("SIMGPU_STATE", (folder_ + "/state").c_str(), 1);
+    setenv("SIMGPU_PROFILE", "ideal", 1);
     setenv("SIMGPU_CONFIG", (folder_ + "/config").c_str(), 1);
     unsetenv("SIMGPU");
     unsetenv("CUDA_VISIBLE_DEVICES");

@@ -33,6 +33,7 @@ class MachineTest : public ::testing::Test {
     state_ = TempPath("state");
     config_ = TempPath("config");
     setenv("SIMGPU_STATE", state_.c_str(), 1);
+    setenv("SIMGPU_PROFILE", "ideal", 1);
     setenv("SIMGPU", "2xH100", 1);
     unsetenv("SIMGPU_CONFIG");
     unsetenv("SIMGPU_PID_OFFSET");

@@ -37,6 +37,7 @@ class NvmlTest : public ::testing::Test {
     config_ = state_ + ".conf";
     unlink(state_.c_str());
     setenv("SIMGPU_STATE", state_.c_str(), 1);
+    setenv("SIMGPU_PROFILE", "ideal", 1);
     setenv("SIMGPU", "2xH100", 1);
     unsetenv("SIMGPU_CONFIG");
     unsetenv("SIMGPU_PID_OFFSET");

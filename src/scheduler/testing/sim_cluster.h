@@ -409,7 +409,7 @@ class SimWatch {
       if (pod.pod.terminated) {
         state.PodGone(pod.pod.uid);
       } else {
-        state.PodSeen(pod.pod);
+        state.PodSeen(pod.pod, cluster_.now / 1000);
       }
     });
   }

@@ -7,6 +7,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/bindings.h"
+#include "vgpu/policy/capture.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/marks.h"
 #include "vgpu/policy/modules.h"
@@ -20,6 +21,11 @@ namespace {
 bool PlaceOfStream(CUstream stream, Place* out) {
   const OnContextOf there(stream);
   return CurrentPlace(out);
+}
+
+bool CurrentPool(const Place& place, CUmemoryPool* pool) {
+  const RelaxedCapture relaxed;
+  return real::cuDeviceGetMemPool(pool, place.ordinal) == CUDA_SUCCESS;
 }
 
 CUstream Meant(CUstream stream, bool per_thread) {
@@ -40,8 +46,9 @@ template <typename Allocate>
 CUresult FromCurrentPool(CUdeviceptr* out, size_t bytes, CUstream stream, Allocate allocate) {
   Place place;
   CUmemoryPool pool = nullptr;
-  if (!Active() || out == nullptr || bytes == 0 || !PlaceOfStream(stream, &place) ||
-      real::cuDeviceGetMemPool(&pool, place.ordinal) != CUDA_SUCCESS) {
+  // Recorded into a graph, nothing is allocated now: the graph's memory is charged when it is launched.
+  if (!Active() || out == nullptr || bytes == 0 || BeingCaptured(stream) || !PlaceOfStream(stream, &place) ||
+      !CurrentPool(place, &pool)) {
     return allocate();
   }
   return FromPool(out, bytes, place, pool, stream, allocate);
@@ -50,7 +57,8 @@ CUresult FromCurrentPool(CUdeviceptr* out, size_t bytes, CUstream stream, Alloca
 template <typename Allocate>
 CUresult FromGivenPool(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream, Allocate allocate) {
   Place place;
-  if (!Active() || out == nullptr || bytes == 0 || pool == nullptr || !PlaceOfStream(stream, &place)) {
+  if (!Active() || out == nullptr || bytes == 0 || pool == nullptr || BeingCaptured(stream) ||
+      !PlaceOfStream(stream, &place)) {
     return allocate();
   }
   return FromPool(out, bytes, place, pool, stream, allocate);
@@ -74,8 +82,10 @@ CUresult FreePlainInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
 // Memory that stands in for a pool's has no stream-ordered free: the stream is waited for instead.
 template <typename Free>
 CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
+  // Of a free that is recorded nothing is known but that it may come later: what is charged stays.
+  if (!Active() || BeingCaptured(stream)) return free();
   Entry entry;
-  if (Active()) table().Find(Space::kPointer, pointer, &entry);
+  table().Find(Space::kPointer, pointer, &entry);
   if ((entry.flags & kFromPool) != 0) {
     const StreamName name = NameOf(stream);
     PoolFreeBegins(entry);

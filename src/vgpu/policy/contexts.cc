@@ -5,6 +5,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/bindings.h"
+#include "vgpu/policy/capture.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/graphs.h"
@@ -164,6 +165,7 @@ class Turn {
 
 // Without NVML the driver itself is asked for the device's free memory; that needs a context on the device.
 Measurement AskDriver() {
+  const RelaxedCapture relaxed;
   Measurement out;
   size_t free = 0;
   size_t total = 0;

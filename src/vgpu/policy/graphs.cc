@@ -2,6 +2,7 @@
 #include "vgpu/policy/graphs.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/capture.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/lock.h"
@@ -25,6 +26,7 @@ constinit Lock g_lock{};
 constinit GraphMemory g_memory[region::kMaxDevices]{};
 
 uint64_t Attribute(CUdevice ordinal, CUgraphMem_attribute attribute) {
+  const RelaxedCapture relaxed;
   cuuint64_t value = 0;
   return real::cuDeviceGetGraphMemAttribute(ordinal, attribute, &value) == CUDA_SUCCESS ? value : 0;
 }
@@ -193,7 +195,10 @@ bool TrimGraphs(int device) {
   const uint64_t before = memory.charged;
   if (memory.ordinal < 0 || before == 0) return false;
   if (Attribute(memory.ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) >= before) return false;
-  real::cuDeviceGraphMemTrim(memory.ordinal);
+  {
+    const RelaxedCapture relaxed;
+    real::cuDeviceGraphMemTrim(memory.ordinal);
+  }
   SettleLocked(device);
   return memory.charged < before;
 }

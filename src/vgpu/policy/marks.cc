@@ -68,11 +68,7 @@ bool AddMark(const Mark& mark) {
 }  // namespace
 
 bool MarkFree(CUstream stream, const StreamName& name) {
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (name.number == 0 || !ContextLives(name.context)) return true;
-  if (real::cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_NONE) {
-    return true;
-  }
+  if (name.number == 0 || !ContextLives(name.context) || BeingCaptured(stream)) return true;
   const RelaxedCapture relaxed;
   if (real::cuCtxPushCurrent_v2(name.context) != CUDA_SUCCESS) return true;
   bool few = true;

@@ -3,6 +3,7 @@
 
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/policy/capture.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/nvml_probe.h"
@@ -41,6 +42,7 @@ constinit ProcessList g_list{};                 // of who is alone
 constinit std::atomic<uint32_t> g_loads{0};     // LoadWatches alive
 
 bool FreeMemory(uint64_t* out) {
+  const RelaxedCapture relaxed;
   size_t free = 0;
   size_t total = 0;
   if (real::cuMemGetInfo_v2(&free, &total) != CUDA_SUCCESS) return false;

@@ -176,6 +176,7 @@ TimedLaunch* StartTiming(LaunchKind* kind, const LaunchName& name, const Ticket&
 }
 
 void StopTiming(TimedLaunch* t, CUstream stream, bool per_thread, bool launched) {
+  const RelaxedCapture relaxed;
   if (launched && t->gap == Gap::kUnsure && real::cuEventQuery(t->start) == CUDA_SUCCESS) t->gap = Gap::kCertain;
   if (launched && RecordEvent(t->end, stream, per_thread) == CUDA_SUCCESS) {
     const int64_t now = MonotonicNanos();
@@ -258,6 +259,7 @@ int64_t BehindUnknown(int device, CUstream stream, bool per_thread, int64_t now)
 [[gnu::cold]] Cover TakeCover(int device, CUstream stream, bool per_thread, int64_t end, int64_t now) {
   if (g_pending.load(std::memory_order_relaxed) == 0) return Cover::kNone;
   const LaunchQueueKey name = NameOf(stream, per_thread);
+  const RelaxedCapture relaxed;
   const Locked locked(g_samples_lock);
   for (TimedLaunch& t : g_timed) {
     if (t.stage.load(std::memory_order_acquire) != Stage::kPending || t.device != device || t.on == name) continue;

@@ -4,6 +4,7 @@
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/bindings.h"
+#include "vgpu/policy/capture.h"
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/device_map.h"
 #include "vgpu/policy/graphs.h"
@@ -41,6 +42,13 @@ constinit Lock g_lock{};
 constinit Growing<Pool> g_pools{};
 constinit uint64_t g_next_id = 1;
 constinit std::atomic<int64_t> g_no_wait_before{0};  // monotonic nanoseconds
+
+// The pools' lock, for what asks the driver.
+class Asking {
+ private:
+  RelaxedCapture relaxed_;
+  Locked locked_{g_lock};
+};
 
 // What the driver takes for a block of a pool.
 uint64_t Blocks(uint64_t bytes) { return RoundUp(bytes, kAllocationUnit); }
@@ -253,11 +261,7 @@ Room RoomLocked(const PoolRequest& request) {
 
 Begun BeginPoolAllocation(const PoolRequest& request, uint64_t* growth) {
   if (request.out == nullptr || request.place.device == kUnlimited) return Begun::kUncounted;
-  // Recorded into a graph: nothing is allocated now, and the graph's memory is charged when it is launched.
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (real::cuStreamIsCapturing(request.stream, &capture) == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE) {
-    return Begun::kUncounted;
-  }
+  const RelaxedCapture relaxed;
   g_lock.Acquire();
   Pool* const pool = FindOrAddLocked(request.pool, request.place.device);
   if (pool == nullptr || pool->on_host) {
@@ -278,7 +282,7 @@ bool AwaitFrees(const PoolRequest& request) {
   if (begin < g_no_wait_before.load(std::memory_order_relaxed)) return false;
   for (int64_t nap = kShortestNap;; nap = nap < kLongestNap / 2 ? nap * 2 : kLongestNap) {
     {
-      const Locked locked(g_lock);
+      const Asking asking;
       AskStreams(&ContextLives);
       const Room room = RoomLocked(request);
       if (room != Room::kComing) return room == Room::kThere;
@@ -304,6 +308,7 @@ CUresult RefusePoolAllocation(const PoolRequest& request) {
 }
 
 bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult result) {
+  const RelaxedCapture relaxed;
   // Trimming while reserving may have moved or changed the record: look again.
   Pool* const pool = FindLocked(request.pool);
   bool fits = true;
@@ -344,6 +349,7 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
 }
 
 void AfterPoolUndo(const PoolRequest& request) {
+  const RelaxedCapture relaxed;
   {
     const Locked locked(g_lock);
     if (const Pool* const pool = FindLocked(request.pool); pool != nullptr) {
@@ -368,7 +374,7 @@ void PoolMet(CUmemoryPool handle, const CUmemLocation& location) {
 }
 
 void PoolDestroying(CUmemoryPool handle) {
-  const Locked locked(g_lock);
+  const Asking asking;
   Pool* const pool = FindLocked(handle);
   if (pool == nullptr || pool->on_host) return;
   real::cuMemPoolTrimTo(handle, 0);
@@ -377,7 +383,7 @@ void PoolDestroying(CUmemoryPool handle) {
 }
 
 void PoolDestroyed(CUmemoryPool handle) {
-  const Locked locked(g_lock);
+  const Asking asking;
   if (Pool* const pool = FindLocked(handle); pool != nullptr) pool->destroyed = true;
   SettleAllLocked(kAllDevices);
 }
@@ -390,7 +396,7 @@ void PoolBlockFreed(const Entry& entry) {
 
 bool SettlePools(int device) {
   if (g_pools.size() == 0) return true;
-  const Locked locked(g_lock);
+  const Asking asking;
   return SettleAllLocked(device);
 }
 
@@ -406,7 +412,7 @@ void PoolFreeEnds(const Entry& entry, const StreamName& stream, CUstream handle,
 
 void PoolsSynchronised(const Waited& waited) {
   if (g_pools.size() == 0) return;
-  const Locked locked(g_lock);
+  const Asking asking;
   FreesReached(waited);
   SettleAllLocked(kAllDevices);
 }
@@ -420,20 +426,20 @@ void PoolsLoseStream(CUstream stream) {
 void PoolsLeaveEnding() { const Locked locked(g_lock); }
 
 void SettleFrees() {
-  const Locked locked(g_lock);
+  const Asking asking;
   SettleFreesLocked();
 }
 
 void PoolsLostContext(CUcontext context) {
   if (g_pools.size() == 0) return;
-  const Locked locked(g_lock);
+  const Asking asking;
   FreesEnded(context);
   SettleAllLocked(kAllDevices);
 }
 
 bool TrimPools(int device, uint64_t needed) {
   if (g_pools.size() == 0) return false;
-  const Locked locked(g_lock);
+  const Asking asking;
   return TrimLocked(device, needed);
 }
 

@@ -138,7 +138,7 @@ bool LacksLimit() {
 // No byte more: what was meant to be limited is not used without its limit.
 uint32_t RefuseAll() {
   region::Detach(&g_attachment);
-  for (uint64_t& limit : g_settings.memory_limit) limit = 1;
+  for (uint64_t& limit : g_settings.own_memory_limit) limit = 1;
   g_refuses = true;
   return kPrivate;
 }
@@ -188,6 +188,7 @@ uint32_t Start() {
   g_was_attached = true;
   if (LacksLimit()) return RefuseAll();
   if (status == region::Status::kOk) {
+    memcpy(g_attachment.own_limit, g_settings.own_memory_limit, sizeof g_attachment.own_limit);
     RestoreLimits();
     if ((region::Flags(g_attachment) & region::kFlagOversubscribe) != 0) g_settings.oversubscribe = true;
     return kShared;
@@ -223,7 +224,7 @@ uint32_t CurrentPhase() {
 
 bool PrivateReserve(int device, uint64_t bytes, bool force) {
   std::atomic<uint64_t>& total = g_private_total[device];
-  const uint64_t limit = g_settings.memory_limit[device];
+  const uint64_t limit = LimitBytes(device);
   uint64_t used = total.load(std::memory_order_relaxed);
   for (;;) {
     if (!force && limit != 0 && (bytes > limit || used > limit - bytes)) return false;
@@ -300,7 +301,8 @@ uint64_t LimitBytes(int device) {
   if (const region::Attachment* const a = attachment(); a != nullptr) {
     return region::Limit(*a, static_cast<uint32_t>(device));
   }
-  return g_settings.memory_limit[device];
+  const uint64_t own = g_settings.own_memory_limit[device];
+  return own != 0 ? own : g_settings.memory_limit[device];
 }
 
 uint32_t CoresBurst(int device) {

@@ -243,7 +243,8 @@ void KeepToShare(Settings* environment, const Settings& share) {
     const uint32_t bit = uint32_t{1} << i;
     if (share.memory_limit[i] != 0) e.unread_memory_limits &= ~bit;
     if (share.sm_limit[i] < 100) e.unread_sm_limits &= ~bit;
-    e.memory_limit[i] = LowerLimit(e.memory_limit[i], share.memory_limit[i]);
+    if (e.memory_limit[i] != 0 && e.memory_limit[i] < share.memory_limit[i]) e.own_memory_limit[i] = e.memory_limit[i];
+    if (share.memory_limit[i] != 0) e.memory_limit[i] = share.memory_limit[i];
     e.sm_limit[i] = LowerLimit(e.sm_limit[i], share.sm_limit[i]);
   }
   e.unread_memory_limits |= share.unread_memory_limits;

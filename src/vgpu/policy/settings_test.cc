@@ -289,6 +289,7 @@ TEST(KeepToShare, EnvironmentThatWantsMore_ThenItGetsNoMore) {
                               {"HAMI_DEVICE_LIMITS", kSecond + "=8g:0"}},
                              kShare);
   EXPECT_EQ(kept.memory_limit[0], 2 * kGiB);
+  EXPECT_EQ(kept.own_memory_limit[0], 0u);
   EXPECT_EQ(kept.sm_limit[0], 30u);
   EXPECT_STREQ(kept.region_path, "/share/region.cache");
   EXPECT_EQ(kept.priority, 1);
@@ -302,7 +303,8 @@ TEST(KeepToShare, EnvironmentThatWantsMore_ThenItGetsNoMore) {
 TEST(KeepToShare, EnvironmentThatWantsLess_ThenItGetsLess) {
   const Settings kept =
       Kept({{"CUDA_DEVICE_MEMORY_LIMIT_0", "1g"}, {"CUDA_DEVICE_SM_LIMIT", "10"}, {"CUDA_TASK_PRIORITY", "2"}}, kShare);
-  EXPECT_EQ(kept.memory_limit[0], kGiB);
+  EXPECT_EQ(kept.own_memory_limit[0], kGiB);
+  EXPECT_EQ(kept.memory_limit[0], 2 * kGiB) << "what a region that it makes holds for all";
   EXPECT_EQ(kept.sm_limit[0], 10u);
   EXPECT_EQ(kept.priority, 2);
 }

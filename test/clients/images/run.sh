@@ -57,7 +57,7 @@ compile() {
 
 # check MACHINE KIND FILE
 check() {
-  export SIMGPU=$1 SIMGPU_STATE=$work/machine-$1
+  export SIMGPU=$1 SIMGPU_PROFILE=ideal SIMGPU_STATE=$work/machine-$1
   "$work/images" "bare, $3" "$2" "$work/$3" 0 || failed=1
   "$build/bin/hami" run --mem ${limit}m -- "${between[@]}" \
     "$work/images" "limited, $3" "$2" "$work/$3" $limit || failed=1

@@ -18,7 +18,7 @@ PLUGIN, MONITOR = "hami-device-plugin", "hami-monitor"
 CARDS = 8
 SLOTS = 10 * CARDS  # what the kubelet counts
 INSIDE = "/simgpu"  # where containers find the machine's state
-# What docs/device-plugin.md and docs/monitor.md say that they need. RBAC can hold a list or watch to one node by its
+# What docs/operate/device-plugin.md and docs/operate/monitor.md say that they need. RBAC can hold a list or watch to one node by its
 # name, to the pods of one node it can not.
 RULES = {
     PLUGIN: [

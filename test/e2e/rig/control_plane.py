@@ -112,8 +112,9 @@ class ControlPlane:
             # Nodes that exist only as objects send no heartbeat.
             f"--node-monitor-grace-period={year}", f"--node-startup-grace-period={year}"])  # fmt: skip
 
-    def start_scheduler(self, name, profiles, extender, port, election=None, within=()):
-        """A kube-scheduler with these profiles and our extender at that address, configured as HAMi's chart does."""
+    def start_scheduler(self, name, profiles, extender, port, election=None, within=(), verbs=None, flags=()):
+        """A kube-scheduler with these profiles and our extender at that address, configured as HAMi's chart does, with
+        `verbs` in addition."""
         identity = self.kubeconfig("kube-scheduler")
         config = self.folder / f"{name}.yaml"
         config.write_text(json.dumps({
@@ -123,7 +124,7 @@ class ControlPlane:
             "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2,
             "profiles": [{"schedulerName": profile} for profile in profiles],
             "extenders": [] if extender is None else [{
-                "urlPrefix": extender, "filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True,
+                "urlPrefix": extender, "filterVerb": "filter", "bindVerb": "bind", "nodeCacheCapable": True, **(verbs or {}),
                 "weight": 1, "httpTimeout": "30s", "enableHTTPS": extender.startswith("https"),
                 **({"tlsConfig": {"insecure": True}} if extender.startswith("https") else {}),
                 "managedResources": [
@@ -134,7 +135,7 @@ class ControlPlane:
         scheduler = self.programs.start(name, [
             *within, self.bin / "kube-scheduler", f"--config={config}", f"--authentication-kubeconfig={identity}",
             f"--authorization-kubeconfig={identity}", "--bind-address=127.0.0.1", f"--secure-port={port}",
-            f"--cert-dir={self.folder}/{name}-certs", "-v=2"])  # fmt: skip
+            f"--cert-dir={self.folder}/{name}-certs", "-v=2", *flags])  # fmt: skip
         scheduler.wait_until("healthy", lambda: answers(f"https://127.0.0.1:{port}/healthz"))
         return scheduler
 
