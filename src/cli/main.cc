@@ -10,6 +10,7 @@
 #include "cert/command.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/mps.h"
 #include "cli/paths.h"
 #include "cli/supervise.h"
 #include "upgrade/command.h"
@@ -67,6 +68,9 @@ int main(int argc, char** argv) {
     return hami::cert::Main({arguments.begin() + 1, arguments.end()});
   if (!arguments.empty() && arguments.front() == "upgrade")
     return hami::upgrade::Main({arguments.begin() + 1, arguments.end()});
+  if (!arguments.empty() && arguments.front() == "mps-keeper") {
+    return hami::cli::KeepMps({arguments.begin() + 1, arguments.end()});
+  }
   const hami::cli::Options options = hami::cli::ParseOptions(arguments);
   if (LooksAtTheMachine(options)) SeeTheMachine(arguments);
   const int status = std::visit(Dispatch{}, options);
