@@ -29,6 +29,7 @@ ALLOWED = {
     "sched": ["device"],
     "simcluster": ["sched"],
     "page": ["kube", "sched"],
+    "cluster": ["page"],
     "scheduler": ["page"],
     "nvml": ["abi", "base"],
     "mps": ["base", "region"],
@@ -36,7 +37,7 @@ ALLOWED = {
     "monitor": ["nvml", "kube", "device", "region"],
     "cert": ["kube"],
     "upgrade": ["kube"],
-    "cli": ["region", "nvml", "mps", "device", "sched", "simcluster", "cert", "upgrade"],
+    "cli": ["region", "nvml", "mps", "device", "sched", "simcluster", "cert", "cluster", "upgrade"],
     "simgpu": [],  # files directly in simgpu/: what its users include
     "simgpu/machine": ["simgpu"],
     "simgpu/image": ["simgpu"],

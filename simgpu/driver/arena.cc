@@ -107,10 +107,13 @@ bool Arena::IsTold(int fd, std::size_t file_size, std::size_t offset, std::uint6
          pread(fd, &entry, sizeof entry, EntryAt(memory, offset)) == static_cast<ssize_t>(sizeof entry) && entry == id;
 }
 
-void Arena::Free(Allocation* allocation) {
+std::size_t Arena::Free(Allocation* allocation) {
   if (allocation->told) WriteEntry(*allocation, 0);
   const Entry entry = table_[allocation->slab];
-  if ((entry & kTags) == kSmallTag) {
+  std::size_t given_back = 0;
+  if ((entry & kTags) == kPackedTag) {
+    given_back = FreePacked(reinterpret_cast<PackedSlab*>(entry & ~kTags), allocation);
+  } else if ((entry & kTags) == kSmallTag) {
     FreeSmall(reinterpret_cast<SmallSlab*>(entry & ~kTags), allocation);
   } else {
     const auto slabs = static_cast<std::uint32_t>(RoundUp(allocation->size, kSlab) >> kSlabShift);
@@ -119,6 +122,62 @@ void Arena::Free(Allocation* allocation) {
     GiveRun(allocation->slab, slabs);
   }
   free_nodes_.push_back(allocation);
+  return given_back;
+}
+
+// Where in the slab the first hole of that size begins, kSlab if there is none; and how large its largest one is.
+std::size_t Arena::HoleFor(const PackedSlab& slab, std::size_t size, std::size_t* largest) {
+  std::size_t end = 0;
+  std::size_t found = kSlab;
+  *largest = 0;
+  const auto look = [&](std::size_t until) {
+    if (found == kSlab && until - end >= size) found = end;
+    *largest = std::max(*largest, until - end);
+  };
+  for (const auto& [offset, allocation] : slab.blocks) {
+    look(offset);
+    end = offset + RoundUp(allocation->size, kUnit);
+  }
+  look(kSlab);
+  return found;
+}
+
+Allocation* Arena::AllocatePacked(std::size_t size, std::uint32_t group, bool open) {
+  const std::size_t rounded = RoundUp(size, kUnit);
+  PackedSlab* slab = nullptr;
+  if (open) {
+    std::uint32_t index = 0;
+    if (!TakeRun(1, &index)) return nullptr;
+    slab = new PackedSlab{index, group, kSlab, {}};
+    table_[index] = reinterpret_cast<Entry>(slab) | kPackedTag;
+    packed_.push_back(slab);
+  } else {
+    const auto found = std::find_if(packed_.begin(), packed_.end(), [&](const PackedSlab* other) {
+      return other->group == group && other->largest_hole >= rounded;
+    });
+    if (found == packed_.end()) return nullptr;
+    slab = *found;
+  }
+  Allocation* node = NewNode();
+  const std::size_t offset = HoleFor(*slab, rounded, &slab->largest_hole);
+  node->base = base_ + (std::size_t{slab->index} << kSlabShift) + offset;
+  node->size = size;
+  node->slab = slab->index;
+  slab->blocks.emplace(offset, node);
+  HoleFor(*slab, kSlab, &slab->largest_hole);
+  return node;
+}
+
+std::size_t Arena::FreePacked(PackedSlab* slab, const Allocation* allocation) {
+  slab->blocks.erase((allocation->base - base_) & (kSlab - 1));
+  HoleFor(*slab, kSlab, &slab->largest_hole);
+  if (!slab->blocks.empty()) return 0;
+  table_[slab->index] = 0;
+  Discard(slab->index, 1);
+  GiveRun(slab->index, 1);
+  std::erase(packed_, slab);
+  delete slab;
+  return kSlab;
 }
 
 Allocation* Arena::Find(CUdeviceptr address) const {
@@ -132,6 +191,10 @@ Allocation* Arena::Find(CUdeviceptr address) const {
     const auto* slab = reinterpret_cast<SmallSlab*>(entry & ~kTags);
     const std::uintptr_t block = slab->blocks[(offset & (kSlab - 1)) >> slab->shift];
     if ((block & 1) == 0) found = reinterpret_cast<Allocation*>(block);
+  } else if ((entry & kTags) == kPackedTag) {
+    const auto& blocks = reinterpret_cast<const PackedSlab*>(entry & ~kTags)->blocks;
+    const auto next = blocks.upper_bound(offset & (kSlab - 1));
+    if (next != blocks.begin()) found = std::prev(next)->second;
   }
   return found != nullptr && address - found->base < found->size ? found : nullptr;
 }

@@ -58,7 +58,11 @@ class Arena {
 
   // Null when the addresses are used up.
   Allocation* Allocate(std::size_t size);
-  void Free(Allocation* allocation);
+  // From a slab that small allocations of any size share, first fit; `group`: slabs are not shared between groups. Null
+  // without `open` when none has room; with it a new slab is opened, whatever room there is.
+  Allocation* AllocatePacked(std::size_t size, std::uint32_t group, bool open);
+  // Bytes of a shared slab that this was the last allocation of; 0 otherwise.
+  std::size_t Free(Allocation* allocation);
 
   // The live allocation whose block contains `address` and whose `size` reaches it.
   Allocation* Find(CUdeviceptr address) const;
@@ -93,14 +97,24 @@ class Arena {
   };
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  // What a slab of the arena is: 0 free, 1 + SmallSlab*, 2 + Allocation* (part of its run).
+  // A slab of allocations of any size, by where in it they begin.
+  struct PackedSlab {
+    std::uint32_t index;
+    std::uint32_t group;
+    std::size_t largest_hole;
+    std::map<std::size_t, Allocation*> blocks;
+  };
+
+  // What a slab of the arena is: 0 free, 1 + SmallSlab*, 2 + Allocation* (part of its run), 3 + PackedSlab*.
   using Entry = std::uintptr_t;
-  static constexpr Entry kSmallTag = 1, kLargeTag = 2, kTags = 3;
+  static constexpr Entry kSmallTag = 1, kLargeTag = 2, kPackedTag = 3, kTags = 3;
 
   Allocation* AllocateSmall(std::size_t size);
   Allocation* AllocateLarge(std::size_t size);
   void FreeSmall(SmallSlab* slab, Allocation* allocation);
   SmallSlab* NewSmallSlab(int shift);
+  static std::size_t HoleFor(const PackedSlab& slab, std::size_t size, std::size_t* largest);
+  std::size_t FreePacked(PackedSlab* slab, const Allocation* allocation);
   void Link(SmallSlab* slab);
   void Unlink(SmallSlab* slab);
   bool TakeRun(std::uint32_t slabs, std::uint32_t* start);
@@ -118,6 +132,7 @@ class Arena {
   std::map<std::uint32_t, std::uint32_t> holes_;               // start -> slabs
   std::set<std::pair<std::uint32_t, std::uint32_t>> by_size_;  // (slabs, start)
   std::vector<Allocation*> free_nodes_;
+  std::vector<PackedSlab*> packed_;
 };
 
 template <typename Visit>
@@ -131,6 +146,8 @@ void Arena::ForEach(Visit visit) const {
       for (const std::uintptr_t block : reinterpret_cast<SmallSlab*>(entry & ~kTags)->blocks) {
         if ((block & 1) == 0) visit(reinterpret_cast<Allocation*>(block));
       }
+    } else if ((entry & kTags) == kPackedTag) {
+      for (const auto& [offset, allocation] : reinterpret_cast<PackedSlab*>(entry & ~kTags)->blocks) visit(allocation);
     }
   }
 }

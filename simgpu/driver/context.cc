@@ -64,6 +64,8 @@ void ResetLimits(Context& ctx) {
   ctx.stack_bytes = fresh.stack_bytes.load();
   ctx.printf_bytes = fresh.printf_bytes.load();
   ctx.heap_bytes = fresh.heap_bytes.load();
+  ctx.local_bytes = 0;
+  ctx.streams = ctx.streams_charged = 0;
   ctx.sticky_error = 0;
   ctx.peers = 0;
 }

@@ -17,6 +17,13 @@ CUresult NewContext(const Device& device, ContextKind kind, unsigned flags, int 
 // Ends it: its work is dropped, its modules and memory go away. False when somebody else did so first.
 bool EndContext(Context& ctx);
 
+// Device memory beside what every context costs, where the device's profile says so: for the local memory of kernels,
+// as much as the most demanding one needs of each thread that the GPU can hold, and for streams, as many as lived at
+// once. CUDA_ERROR_OUT_OF_MEMORY when it does not fit. It stays until the context ends.
+CUresult NeedLocalMemory(Context& ctx, std::size_t bytes);
+CUresult StreamBegins(Context& ctx);
+void StreamEnds(Context& ctx);
+
 // How often the primary context is retained; 0: inactive.
 int PrimaryReferences(int ordinal);
 // Ends the primary context whatever its references.

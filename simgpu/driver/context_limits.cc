@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuCtx*Limit and the cache and bank configurations. Stack and heaps grow in device memory: growth is charged at once.
+#include <algorithm>
 #include <mutex>
 
 #include "simgpu/driver/context.h"
@@ -18,16 +19,18 @@ constinit std::mutex g_limits_lock;
 std::uint64_t Beyond(std::size_t value, std::size_t included) { return value > included ? value - included : 0; }
 
 // What the limits cost beyond what every context's cost includes: every thread the GPU can hold has a stack.
-std::uint64_t LimitBytes(const Context& ctx, std::size_t stack, std::size_t printf_bytes, std::size_t heap) {
+std::uint64_t LimitBytes(const Context& ctx, std::size_t stack, std::size_t printf_bytes, std::size_t heap,
+                         std::size_t local) {
   const std::uint64_t threads =
       std::uint64_t{ctx.device->spec->max_threads_per_sm} * static_cast<std::uint64_t>(ctx.device->sm_count);
-  return Beyond(stack, kDefaultStack) * threads + Beyond(printf_bytes, kDefaultPrintf) + Beyond(heap, kDefaultHeap);
+  return Beyond(std::max(stack, local), kDefaultStack) * threads + Beyond(printf_bytes, kDefaultPrintf) +
+         Beyond(heap, kDefaultHeap);
 }
 
 CUresult Grow(Context& ctx, std::size_t stack, std::size_t printf_bytes, std::size_t heap) {
   const std::lock_guard<std::mutex> guard(g_limits_lock);
-  const std::uint64_t now = LimitBytes(ctx, ctx.stack_bytes, ctx.printf_bytes, ctx.heap_bytes);
-  const std::uint64_t then = LimitBytes(ctx, stack, printf_bytes, heap);
+  const std::uint64_t now = LimitBytes(ctx, ctx.stack_bytes, ctx.printf_bytes, ctx.heap_bytes, ctx.local_bytes);
+  const std::uint64_t then = LimitBytes(ctx, stack, printf_bytes, heap, ctx.local_bytes);
   if (then > now && !ChargeBytes(ctx.machine(), then - now, true)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (then < now) RefundBytes(ctx.machine(), now - then, true);
   ctx.charged += then - now;
@@ -94,6 +97,37 @@ CUresult GetLimit(const Context& ctx, CUlimit limit, std::size_t* value) {
 }
 
 }  // namespace
+
+CUresult NeedLocalMemory(Context& ctx, std::size_t bytes) {
+  if (ctx.device->spec->profile.blocks == 0) return CUDA_SUCCESS;
+  const std::lock_guard<std::mutex> guard(g_limits_lock);
+  if (bytes <= ctx.local_bytes) return CUDA_SUCCESS;
+  const std::uint64_t now = LimitBytes(ctx, ctx.stack_bytes, ctx.printf_bytes, ctx.heap_bytes, ctx.local_bytes);
+  const std::uint64_t then = LimitBytes(ctx, ctx.stack_bytes, ctx.printf_bytes, ctx.heap_bytes, bytes);
+  if (then > now && !ChargeBytes(ctx.machine(), then - now, true)) return CUDA_ERROR_OUT_OF_MEMORY;
+  ctx.charged += then - now;
+  ctx.local_bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult StreamBegins(Context& ctx) {
+  const std::lock_guard<std::mutex> guard(g_limits_lock);
+  const std::uint64_t bytes = (ctx.streams + 1) * ctx.device->spec->profile.stream_bytes;
+  const std::uint64_t wanted = (bytes + kGranule - 1) / kGranule * kGranule;
+  if (wanted > ctx.streams_charged) {
+    if (!ChargeBytes(ctx.machine(), wanted - ctx.streams_charged, true)) return CUDA_ERROR_OUT_OF_MEMORY;
+    ctx.charged += wanted - ctx.streams_charged;
+    ctx.streams_charged = wanted;
+  }
+  ++ctx.streams;
+  return CUDA_SUCCESS;
+}
+
+void StreamEnds(Context& ctx) {
+  const std::lock_guard<std::mutex> guard(g_limits_lock);
+  if (ctx.streams > 0) --ctx.streams;
+}
+
 }  // namespace simgpu
 
 using namespace simgpu;

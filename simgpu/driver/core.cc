@@ -43,7 +43,8 @@ std::vector<MigInstance> ComputeInstancesOf(Machine& machine, int dev) {
     MigInstance cis[kMaxComputeInstances];
     const std::size_t found = std::min<std::size_t>(
         machine.ComputeInstances(dev, gis[i].gpu_instance, cis, kMaxComputeInstances), kMaxComputeInstances);
-    all.insert(all.end(), cis, cis + found);
+    std::copy_if(cis, cis + found, std::back_inserter(all),
+                 [&](const MigInstance& compute) { return IsPresent(machine, dev, compute); });
   }
   return all;
 }

@@ -63,7 +63,10 @@ struct Context {
   std::atomic<int> cache_config{0};
 
   std::uint64_t primary_life = 0;  // of a green context: the life of the primary one that it holds a reference of
-  std::uint64_t charged = 0;       // context memory in the machine's books; guarded by the core lock
+  std::size_t local_bytes = 0;     // most that a kernel that was launched needs of each thread; guarded as the limits
+  std::uint64_t streams = 0;       // that live, and the bytes charged for as many as ever lived; guarded as the limits
+  std::uint64_t streams_charged = 0;
+  std::uint64_t charged = 0;  // context memory in the machine's books; guarded by the core lock
 
   int ordinal() const { return device->ordinal; }
   int machine() const { return device->machine; }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "simgpu/driver/capture.h"
+#include "simgpu/driver/context.h"
 #include "simgpu/driver/engine_state.h"
 #include "simgpu/driver/event.h"
 #include "simgpu/driver/graph.h"
@@ -277,14 +278,14 @@ CUresult CreateStream(Context& ctx, unsigned flags, int priority, CUstream* out)
   if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  SIMGPU_TRY(StreamBegins(ctx));
   EngineLock sched;
-  if (ctx.engine == nullptr) {
-    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  }
-  Stream* s = NewStream(*sched, *ctx.engine, StreamKind::kCreated, flags,
-                        std::clamp(priority, kHighestStreamPriority, kLowestStreamPriority));
+  Stream* s = ctx.engine == nullptr ? nullptr
+                                    : NewStream(*sched, *ctx.engine, StreamKind::kCreated, flags,
+                                                std::clamp(priority, kHighestStreamPriority, kLowestStreamPriority));
   if (s == nullptr) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    StreamEnds(ctx);
+    return ctx.engine == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_OUT_OF_MEMORY;
   }
   *out = reinterpret_cast<CUstream>(s);
   return CUDA_SUCCESS;

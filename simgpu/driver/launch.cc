@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "simgpu/driver/context.h"
 #include "simgpu/driver/engine_state.h"
 #include "simgpu/driver/mps_client.h"
 
@@ -86,6 +87,7 @@ CUresult PrepareLaunch(const Context& ctx, KernelRef kernel, const LaunchShape& 
   if (shape.cooperative && blocks > sms * static_cast<std::uint64_t>(per_sm)) {
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
+  SIMGPU_TRY(NeedLocalMemory(const_cast<Context&>(ctx), InfoOf(*kernel).local_bytes));
   const auto resident = static_cast<std::uint64_t>(per_sm);
   out->width = static_cast<std::uint32_t>(std::min(sms, (blocks + resident - 1) / resident));
   out->sm_nanos = KernelCost(InfoOf(*kernel), packed, blocks, Machine::Get().options().kernel_ns);

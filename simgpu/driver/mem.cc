@@ -100,10 +100,11 @@ Allocation* NewLocked(int machine, std::size_t size, MemKind kind, const MemLock
   return made;
 }
 
-void DeleteLocked(Allocation* allocation, const MemLock&) {
+std::uint64_t DeleteLocked(Allocation* allocation, const MemLock&) {
   for (Arena* arena : TheTables().arenas) {
     if (arena != nullptr && arena->Contains(allocation->base)) return arena->Free(allocation);
   }
+  return 0;
 }
 
 Allocation* FirstFrom(CUdeviceptr address, const MemLock&) {
@@ -215,10 +216,40 @@ CUresult ReserveDevice(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// In a block of device memory that small allocations share; the first one pays for all of it, and the last one to go
+// gives it back.
+bool PlaceShared(Context& ctx, std::size_t size, MemKind kind, bool open, CUdeviceptr* out) {
+  const MemLock held = LockMemory();
+  Arena* arena = NeedArena(ctx.machine());
+  Allocation* made =
+      arena != nullptr ? arena->AllocatePacked(size, static_cast<std::uint32_t>(UseOf(kind)), open) : nullptr;
+  if (made == nullptr) return false;
+  made->kind = kind;
+  made->machine = ctx.machine();
+  made->id = TheTables().next_id++;
+  made->ctx = &ctx;
+  *out = made->base;
+  return true;
+}
+
+CUresult AllocShared(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr* out) {
+  if (PlaceShared(ctx, size, kind, false, out)) return CUDA_SUCCESS;
+  if (!ChargeUse(ctx.machine(), kGranule, UseOf(kind))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (PlaceShared(ctx, size, kind, true, out)) return CUDA_SUCCESS;
+  Machine::Get().Refund(ctx.machine(), kGranule, UseOf(kind));
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+}  // namespace
+
 CUresult AllocDevice(Context& ctx, std::size_t size, MemKind kind, CUdeviceptr* out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!Plausible(size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const std::size_t rounded = RoundUp(size, kAllocationUnit);
+  const bool in_blocks = ctx.device->spec->profile.blocks != 0;
+  if (in_blocks && size < kGranule) return AllocShared(ctx, size, kind, out);
+  const std::size_t rounded = RoundUp(size, in_blocks ? kGranule : kAllocationUnit);
   if (!ChargeUse(ctx.machine(), rounded, UseOf(kind))) return CUDA_ERROR_OUT_OF_MEMORY;
   {
     const MemLock held = LockMemory();
@@ -247,7 +278,7 @@ CUresult FreeDevice(CUdeviceptr base) {
     charged = found->charged;
     machine = found->machine;
     use = UseOf(found->kind);
-    DeleteLocked(found, held);
+    charged += DeleteLocked(found, held);
   }
   Machine::Get().Refund(machine, charged, use);
   return CUDA_SUCCESS;
@@ -262,7 +293,7 @@ void Destroy(CUdeviceptr base) {
     if (found->kind == MemKind::kManaged) RefundManaged(found);
     gone = *found;
     if (InArena(gone.kind)) {
-      DeleteLocked(found, held);
+      gone.charged += DeleteLocked(found, held);
     } else {
       if (gone.kind == MemKind::kIpc || gone.kind == MemKind::kExternal || gone.kind == MemKind::kPoolImport) {
         const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));

@@ -24,8 +24,9 @@ Allocation* FindBase(CUdeviceptr base, const MemLock& held);
 
 // From the arena of `machine` (-1: host). Null when there are no addresses left.
 Allocation* NewLocked(int machine, std::size_t size, MemKind kind, const MemLock& held);
-// Takes a range of an arena out of the table and ends the object.
-void DeleteLocked(Allocation* allocation, const MemLock& held);
+// Takes a range of an arena out of the table and ends the object. Bytes of a block of device memory that it was the
+// last in, which are to be refunded beside what is its own.
+std::uint64_t DeleteLocked(Allocation* allocation, const MemLock& held);
 
 // Ranges outside the arenas: the caller owns the mapping. `Insert` refuses (null) an overlap.
 Allocation* InsertLocked(CUdeviceptr base, std::size_t size, MemKind kind, const MemLock& held);

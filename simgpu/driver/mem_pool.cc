@@ -38,6 +38,9 @@ constinit std::atomic<bool> g_dirty{false};
 
 std::uint64_t Taken(const Pool& pool) { return pool.used + pool.pending; }
 
+// What the pool grows and is trimmed by.
+std::uint64_t StepOf(const Pool& pool) { return pool.device->spec->profile.pool_step_bytes; }
+
 void SetReserved(Pool& pool, std::uint64_t bytes) {
   if (bytes < pool.reserved) Machine::Get().Refund(pool.device->machine, pool.reserved - bytes, Use::kData);
   pool.reserved = bytes;
@@ -57,7 +60,7 @@ bool ReclaimLocked(int machine) {
 // Down to the chunks in use, but not below `keep`. Compared before rounding: `keep` may be UINT64_MAX.
 void TrimLocked(Pool& pool, std::uint64_t keep) {
   if (keep >= pool.reserved) return;
-  const std::uint64_t target = std::max<std::uint64_t>(keep, RoundUp(Taken(pool), kGranule));
+  const std::uint64_t target = std::max<std::uint64_t>(keep, RoundUp(Taken(pool), StepOf(pool)));
   if (target < pool.reserved) SetReserved(pool, target);
 }
 
@@ -73,10 +76,10 @@ bool GrowLocked(Pool& pool, std::uint64_t bytes) {
     SetReserved(pool, reserved);
     return true;
   };
-  if (grow_to(RoundUp(Taken(pool) + bytes, kGranule))) return true;
+  if (grow_to(RoundUp(Taken(pool) + bytes, StepOf(pool)))) return true;
   ReclaimLocked(dev);
   // Near the end a whole chunk may not fit where the request does.
-  return grow_to(RoundUp(Taken(pool) + bytes, kGranule)) || grow_to(Taken(pool) + bytes);
+  return grow_to(RoundUp(Taken(pool) + bytes, StepOf(pool))) || grow_to(Taken(pool) + bytes);
 }
 
 void AddUsed(Pool& pool, std::uint64_t bytes) {

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "simgpu/driver/capture.h"
+#include "simgpu/driver/context.h"
 #include "simgpu/driver/engine_state.h"
 #include "simgpu/driver/graph.h"
 
@@ -20,6 +21,7 @@ CUresult DestroyStream(CUstream handle) {
     return err;
   }
   EndCaptureOf(*s);
+  StreamEnds(*s->ctx);
   EngineLock sched;
   sched->Commit(Machine::Get().Now());
   GiveStream(*sched, *s);

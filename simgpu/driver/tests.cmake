@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of devices, contexts and memory. They run against the built library; each file is one program.
-foreach(part IN ITEMS mem mem_pool share device copy texture multicast sparse)
+foreach(part IN ITEMS mem mem_pool blocks share device copy texture multicast sparse)
   hami_test(simgpu_${part}_test SOURCES ${part}_test.cc LIBS simgpu_cuda LABELS simgpu)
 endforeach()
 

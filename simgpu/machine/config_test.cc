@@ -35,7 +35,7 @@ TEST(ConfigTest, GivenNothing_WhenPlanned_ThenOneH100) {
   ASSERT_TRUE(made.ok) << made.error;
   EXPECT_EQ(1, made.plan->device_count);
   EXPECT_STREQ("NVIDIA H100 80GB HBM3", made.plan->device[0].name);
-  EXPECT_EQ(300 * kMiB, made.plan->device[0].profile.context_bytes);
+  EXPECT_EQ(518 * kMiB, made.plan->device[0].profile.context_bytes);
   EXPECT_EQ(2'083'000u, made.plan->device[0].profile.turn_ns);
   EXPECT_EQ(13000u, made.plan->options.cuda_version);
 }

@@ -53,6 +53,9 @@ constexpr NumberKey<Profile> kProfileNumbers[] = {
     {"graph_gap_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->graph_gap_ns = v; }},
     {"event_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->event_ns = v; }},
     {"context_mib", 0, 1 << 20, kMiB, [](Profile* p, std::uint64_t v) { p->context_bytes = v; }},
+    {"stream_kib", 0, 1 << 20, 1024, [](Profile* p, std::uint64_t v) { p->stream_bytes = v; }},
+    {"pool_step_mib", 2, 512, kMiB, [](Profile* p, std::uint64_t v) { p->pool_step_bytes = v; }},
+    {"blocks", 0, 1, 1, [](Profile* p, std::uint64_t v) { p->blocks = U32(v); }},
 };
 
 constexpr NumberKey<DeviceSpec> kDeviceNumbers[] = {

@@ -36,16 +36,35 @@ bool IsNamed(Machine& machine, int dev, std::string_view entry) {
   return false;
 }
 
-bool IsInList(Machine& machine, int dev, std::string_view list) {
+// The entries of LIST, one after the other, until ACCEPT says so.
+template <typename Accept>
+bool AnyEntry(std::string_view list, const Accept& accept) {
   for (;;) {
     const std::size_t comma = list.find(',');
-    if (IsNamed(machine, dev, list.substr(0, comma))) return true;
+    if (accept(list.substr(0, comma))) return true;
     if (comma == list.npos) return false;
     list.remove_prefix(comma + 1);
   }
 }
 
 }  // namespace
+
+bool IsLetIn(Machine& machine, int dev, const MigInstance& compute, const char* visible) {
+  const std::string_view text = visible == nullptr ? "void" : visible;
+  char gpu[64], uuid[64];
+  FormatUuid("GPU-", machine.spec(dev).uuid, gpu);
+  FormatUuid("MIG-", compute.uuid, uuid);
+  const bool by_node = text.empty() || text == "void" || text == "all";
+  return by_node || AnyEntry(text, [&](std::string_view entry) {
+           return entry == uuid || entry == gpu || entry == std::to_string(dev);
+         });
+}
+
+bool IsPresent(Machine& machine, int dev, const MigInstance& compute) {
+  const char* const container = std::getenv("SIMGPU_CONTAINER");
+  if (container == nullptr || *container == '\0') return true;
+  return IsLetIn(machine, dev, compute, std::getenv("NVIDIA_VISIBLE_DEVICES"));
+}
 
 int Present::IndexOf(int device) const {
   for (int i = 0; i < count; ++i) {
@@ -59,7 +78,9 @@ Present DevicesFor(Machine& machine, const char* visible, bool (*has_node)(unsig
   const bool by_node = text.empty() || text == "void";
   Present present;
   for (int dev = 0; dev < machine.device_count() && text != "none"; ++dev) {
-    const bool there = by_node ? has_node(machine.spec(dev).minor) : text == "all" || IsInList(machine, dev, text);
+    const bool there =
+        by_node ? has_node(machine.spec(dev).minor)
+                : text == "all" || AnyEntry(text, [&](std::string_view entry) { return IsNamed(machine, dev, entry); });
     if (there) present.dev[present.count++] = dev;
   }
   return present;

@@ -19,6 +19,10 @@ struct Present {
 
 Present PresentDevices(Machine& machine);
 
+// Whether a compute instance of a GPU is there: in a container that names instances of that GPU, only those.
+bool IsPresent(Machine& machine, int dev, const MigInstance& compute);
+bool IsLetIn(Machine& machine, int dev, const MigInstance& compute, const char* visible);
+
 // The same for a value of the variable (nullptr: unset). `has_node(minor)`: /dev/nvidia<minor> is there, which decides
 // where CDI lets GPUs in and says "void".
 Present DevicesFor(Machine& machine, const char* visible, bool (*has_node)(unsigned minor));

@@ -35,6 +35,25 @@ TEST_F(MachineTest, ContainersList_ThenWhatTheRuntimeWouldLetIn) {
             }));
 }
 
+TEST_F(MachineTest, ContainerOfAnInstance_OthersOfItsGpuAreNotThere) {
+  setenv("SIMGPU", "1xH100", 1);
+  EXPECT_EQ(0, InChild([] {
+              Machine& machine = Machine::Get();
+              MigInstance gpu[2] = {}, compute[2] = {};
+              CHECK_OR(1, machine.SetMigMode(0, true) == MigError::kOk);
+              for (int i = 0; i < 2; ++i) {
+                CHECK_OR(2, machine.CreateGpuInstance(0, 0, i, &gpu[i]) == MigError::kOk);
+                CHECK_OR(3, machine.CreateComputeInstance(0, gpu[i].gpu_instance, 1, -1, &compute[i]) == MigError::kOk);
+              }
+              char uuid[64];
+              FormatUuid("MIG-", compute[1].uuid, uuid);
+              CHECK_OR(4, For(uuid) == "0 " && IsLetIn(machine, 0, compute[1], uuid));
+              CHECK_OR(5, !IsLetIn(machine, 0, compute[0], uuid));
+              CHECK_OR(6, IsLetIn(machine, 0, compute[0], "0") && IsLetIn(machine, 0, compute[0], "all"));
+              return 0;
+            }));
+}
+
 TEST_F(MachineTest, NoContainer_ThenEveryGpuWhateverTheVariableSays) {
   EXPECT_EQ(0, InChild([] {
               setenv("NVIDIA_VISIBLE_DEVICES", "1", 1);

@@ -6,6 +6,7 @@
 namespace simgpu {
 namespace {
 
+constexpr std::uint64_t kKiB = std::uint64_t{1} << 10;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 constexpr void Name(std::string_view name, char* to) { std::copy(name.begin(), name.end(), to); }
@@ -17,6 +18,7 @@ constexpr Profile Ideal() {
   p.idle_switch_ns = kHalfASwitch;
   p.launch_ns = 2'000;
   p.context_bytes = 300 * kMiB;
+  p.pool_step_bytes = 2 * kMiB;
   return p;
 }
 
@@ -34,7 +36,10 @@ constexpr Profile H200() {
   p.gap_ns = 1'790;
   p.graph_gap_ns = 1'020;
   p.event_ns = 1'280;
-  p.context_bytes = 300 * kMiB;
+  p.context_bytes = 518 * kMiB;
+  p.stream_bytes = 544 * kKiB;  // 64 of them take 34 MiB
+  p.pool_step_bytes = 32 * kMiB;
+  p.blocks = 1;
   return p;
 }
 

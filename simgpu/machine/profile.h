@@ -32,7 +32,10 @@ struct Profile {
   std::uint64_t event_ns;                // of a timed event on its stream
 
   // Memory.
-  std::uint64_t context_bytes;  // cost of one context
+  std::uint64_t context_bytes;    // cost of one context
+  std::uint64_t stream_bytes;     // of each stream of it, in blocks of 2 MiB
+  std::uint64_t pool_step_bytes;  // by which pools grow and shrink
+  std::uint32_t blocks;  // 1: plain memory in blocks of 2 MiB, kernels' local memory is charged; 0: to 512 bytes
 };
 
 inline constexpr std::uint64_t kHalfASwitch = ~std::uint64_t{0};

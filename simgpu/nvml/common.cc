@@ -4,6 +4,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "simgpu/machine/container.h"
+
 namespace simgpu::nvml {
 namespace {
 
@@ -94,8 +96,9 @@ nvmlDevice_t MigHandleAt(int dev, unsigned int index) {
   for (std::size_t i = 0; i < n; ++i) {
     const int gi = instances[i].gpu_instance;
     const std::size_t m = Sim().ComputeInstances(dev, gi, computes, kMaxComputeInstances);
-    for (std::size_t k = 0; k < m; ++k, ++number) {
-      if (number == index) return MigHandle(dev, gi, computes[k].compute_instance);
+    for (std::size_t k = 0; k < m; ++k) {
+      if (!IsPresent(Sim(), dev, computes[k])) continue;
+      if (number++ == index) return MigHandle(dev, gi, computes[k].compute_instance);
     }
   }
   return nullptr;

@@ -19,8 +19,9 @@ using simcluster::TraceNode;
 using simcluster::TracePod;
 
 constexpr std::size_t kMostBytes = 1U << 30U;  // a list of millions of pods
-constexpr std::size_t kMostAdvised = 1000;     // cards that advice is sought for
-constexpr double kUsualDemand = 1.3;           // of a made-up workload
+constexpr std::size_t kMostWorkloadBytes = 1U << 20U;
+constexpr std::size_t kMostAdvised = 1000;  // cards that advice is sought for
+constexpr double kUsualDemand = 1.3;        // of a made-up workload
 
 struct Lists {
   std::vector<TraceNode> nodes;
@@ -76,9 +77,21 @@ int Cluster(const ClusterOptions& options) {
     base::LogError(lists.error());
     return kFailed;
   }
+  std::vector<sched::RequestClass> workload;
+  if (!options.workload.empty()) {
+    const auto text = base::ReadLinkedFile(options.workload, kMostWorkloadBytes);
+    auto read = text ? simcluster::ReadWorkload(*text, options.workload)
+                     : base::Result<std::vector<sched::RequestClass>>(tl::unexpected(text.error()));
+    if (!read) {
+      base::LogError(read.error());
+      return kFailed;
+    }
+    workload = *std::move(read);
+  }
   std::vector<simcluster::Row> rows;
   for (const simcluster::NamedPolicy& policy : *policies) {
     simcluster::Simulation simulation(lists->nodes, {.policy = policy.policy,
+                                                     .workload = workload,
                                                      .demand = options.demand,
                                                      .seed = static_cast<std::uint64_t>(options.seed),
                                                      .sample_percent = options.sample_percent});

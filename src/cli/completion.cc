@@ -9,7 +9,9 @@
 #include "base/json.h"
 #include "base/strings.h"
 #include "cert/command.h"
+#include "cli/doctor.h"
 #include "cli/options.h"
+#include "cluster/command.h"
 #include "upgrade/command.h"
 
 namespace hami::cli {
@@ -259,6 +261,16 @@ std::string HelpOf(std::string_view command, std::string_view form) {
   if (command == "upgrade") {
     const auto answer = upgrade::ParseOptions({flag});
     const auto* message = std::get_if<upgrade::Message>(&answer);
+    return message == nullptr ? "" : message->text;
+  }
+  if (command == "cluster") {
+    const auto answer = cluster::ParseOptions({"--help=json"});
+    const auto* message = std::get_if<cluster::Message>(&answer);
+    return message == nullptr ? "" : message->text;
+  }
+  if (command == "doctor") {
+    const auto answer = ParseDoctor({"--help=json"});
+    const auto* message = std::get_if<Message>(&answer);
     return message == nullptr ? "" : message->text;
   }
   std::vector<std::string> words = base::Split(command, ' ');

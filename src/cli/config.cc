@@ -18,6 +18,7 @@ namespace json = base::json;
 constexpr std::size_t kMostBytes = 4U << 20U;
 
 const char* LevelName(const device::Finding& finding) {
+  if (finding.level == device::Finding::Level::kNote) return "note";
   return finding.level == device::Finding::Level::kError ? "error" : "warning";
 }
 
@@ -28,7 +29,10 @@ void PrintText(const std::vector<device::Finding>& findings, const ConfigOptions
               << "\n";
     if (!finding.remedy.empty()) std::cout << "  " << base::Printable(finding.remedy) << "\n";
   }
-  if (!findings.empty()) return;
+  const bool fine = std::all_of(findings.begin(), findings.end(), [](const device::Finding& finding) {
+    return finding.level == device::Finding::Level::kNote;
+  });
+  if (!fine) return;
   std::cout << base::Printable(options.file) << ": "
             << (options.for_hami ? "nothing is known of HAMi 2.10's programs that would stop them\n"
                                  : "hami-scheduler and hami-device-plugin take it as it is\n");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 
 #include "base/strings.h"
@@ -55,8 +56,32 @@ Gpu ReadGpu(const nvml::Library& library, const nvml::Device& device) {
 std::string TroubleOf(const nvml::Device& device) {
   if (device.condition != nvml::Condition::kAnswers) return "does not answer: " + device.trouble;
   if (!device.memory) return "has no memory of its own to share";
-  if (device.mig_mode && device.mig_mode->current) return "is divided by MIG, and such GPUs can not be shared yet";
+  if (device.mig_mode && device.mig_mode->current) return "is divided by MIG: its instances are shared, each by itself";
   return "";
+}
+
+std::vector<Gpu> InstancesOf(const nvml::Device& device, const std::vector<nvml::Process>& processes) {
+  std::vector<Gpu> instances;
+  for (const nvml::MigDevice& mig : device.mig_devices) {
+    Gpu gpu;
+    gpu.index = device.index;
+    gpu.uuid = mig.uuid;
+    gpu.name = mig.name;
+    if (!mig.memory) {
+      gpu.trouble = "does not tell its memory";
+    } else {
+      const std::uint64_t reserved = mig.memory->reserved.value_or(0);
+      gpu.total_bytes = mig.memory->total - reserved;
+      gpu.used_bytes = mig.memory->used > reserved ? mig.memory->used - reserved : 0;
+    }
+    std::vector<nvml::Process> own;
+    std::copy_if(processes.begin(), processes.end(), std::back_inserter(own), [&](const nvml::Process& process) {
+      return process.gpu_instance == mig.gpu_instance && process.compute_instance == mig.compute_instance;
+    });
+    gpu.processes = Gather(own);
+    instances.push_back(std::move(gpu));
+  }
+  return instances;
 }
 
 std::vector<GpuProcess> Gather(const std::vector<nvml::Process>& listed) {
@@ -84,7 +109,12 @@ base::Result<Inventory> Nvml::Read() const {
   const nvml::System system = library_.ReadSystem();
   inventory.driver_version = system.driver_version;
   inventory.cuda_version = system.cuda_version;
-  for (const nvml::Device& device : *devices) inventory.gpus.push_back(ReadGpu(library_, device));
+  for (const nvml::Device& device : *devices) {
+    inventory.gpus.push_back(ReadGpu(library_, device));
+    if (device.mig_devices.empty()) continue;
+    const auto processes = library_.ReadProcesses(device.uuid).value_or(std::vector<nvml::Process>{});
+    for (Gpu& instance : InstancesOf(device, processes)) inventory.gpus.push_back(std::move(instance));
+  }
   return inventory;
 }
 

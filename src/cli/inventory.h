@@ -24,7 +24,7 @@ struct GpuProcess {
 
 struct Gpu {
   unsigned index = 0;  // NVML's
-  std::string uuid;
+  std::string uuid;    // "GPU-…", or "MIG-…"
   std::string name;
   std::uint64_t total_bytes = 0;  // what programs can use: without the driver's own reserve
   std::uint64_t used_bytes = 0;
@@ -34,6 +34,10 @@ struct Gpu {
   std::vector<GpuProcess> processes;  // of every kind: what a desktop draws takes memory, too
   std::string trouble = {};           // why it can not be used; what it did not say is then empty or zero
 };
+
+// The MIG devices of DEVICE, each as a GPU of its own: its index is that of the GPU it is a part of. PROCESSES are all
+// of that GPU.
+std::vector<Gpu> InstancesOf(const nvml::Device& device, const std::vector<nvml::Process>& processes);
 
 // Why nothing can be granted on DEVICE; empty: it can.
 std::string TroubleOf(const nvml::Device& device);

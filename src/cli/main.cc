@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,12 @@
 #include "base/log.h"
 #include "cert/command.h"
 #include "cli/commands.h"
+#include "cli/doctor.h"
 #include "cli/environment.h"
 #include "cli/mps.h"
 #include "cli/paths.h"
 #include "cli/supervise.h"
+#include "cluster/command.h"
 #include "upgrade/command.h"
 
 namespace {
@@ -57,6 +60,19 @@ void TakeLargeFilesAsErrors() {
   ::sigaction(SIGXFSZ, &action, nullptr);
 }
 
+// The commands with flags of their own; nothing: it is none of them.
+std::optional<int> OfCluster(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return std::nullopt;
+  if (arguments.size() == 2 && arguments.front() == "help") return OfCluster({arguments.back(), "--help"});
+  const std::vector<std::string> rest{arguments.begin() + 1, arguments.end()};
+  if (arguments.front() == "cert") return hami::cert::Main(rest);
+  if (arguments.front() == "cluster") return hami::cluster::Main(rest);
+  if (arguments.front() == "upgrade") return hami::upgrade::Main(rest);
+  if (arguments.front() != "doctor") return std::nullopt;
+  SeeTheMachine(arguments);
+  return hami::cli::DoctorMain(rest);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -64,10 +80,7 @@ int main(int argc, char** argv) {
   hami::base::StartLog("hami");
   TakeLargeFilesAsErrors();
   const std::vector<std::string> arguments{argv + (argc > 0 ? 1 : 0), argv + argc};
-  if (!arguments.empty() && arguments.front() == "cert")
-    return hami::cert::Main({arguments.begin() + 1, arguments.end()});
-  if (!arguments.empty() && arguments.front() == "upgrade")
-    return hami::upgrade::Main({arguments.begin() + 1, arguments.end()});
+  if (const auto status = OfCluster(arguments)) return *status;
   if (!arguments.empty() && arguments.front() == "mps-keeper") {
     return hami::cli::KeepMps({arguments.begin() + 1, arguments.end()});
   }

@@ -25,6 +25,8 @@ constexpr const char* kOverview =
     "  hami set NAME --mem 6g                    new limits for a share that runs\n"
     "  hami smi                                  the GPUs, with the shares drawn in\n"
     "  hami sim --gpus 2xH100 -- hami run …      all of this without a GPU\n"
+    "  hami cluster top                          the same of a Kubernetes cluster\n"
+    "  hami doctor                               what is wrong, and what to do about it\n"
     "  hami cert --help                          the certificate of hami-scheduler's webhook\n";
 
 constexpr const char* kRunExamples =
@@ -68,11 +70,9 @@ base::Result<GpuChoice> ParseGpus(const std::string& text) {
   if (names.size() > 16) return base::Fail("at most 16 GPUs fit into a share");
   if (names.empty()) names.emplace_back();
   for (const std::string& name : names) {
-    if (name.starts_with("MIG-"))
-      return base::Fail("MIG devices can not be shared yet", "name a whole GPU (hami smi lists them)");
-    if (!name.starts_with("GPU-")) {
+    if (!name.starts_with("GPU-") && !name.starts_with("MIG-")) {
       return base::Fail("'" + name + "' is neither a number of GPUs from 1 to 16 nor a UUID",
-                        "UUIDs look like GPU-5ef1…; hami smi lists them");
+                        "UUIDs look like GPU-5ef1… or MIG-c0de…; hami smi lists them");
     }
   }
   return GpuChoice(std::move(names));
@@ -309,6 +309,8 @@ Options ParseSimCluster(const Words& words) {
   command.flags.Custom("seed", "N", "1", base::TakeNumber(cluster.seed, 0, 1 << 30), "order of nodes in requests");
   command.flags.Custom("sample", "PERCENT", "100", base::TakeNumber(cluster.sample_percent, 1, 100),
                        "of the nodes that fit, how many kube-scheduler names");
+  command.flags.Text("workload", "FILE", cluster.workload,
+                     "what pods usually ask for, as for hami-scheduler --workload-file; without it that is learnt");
   command.flags.Bool("advise", cluster.advise, "also list which shares, if moved, would free whole cards");
   AddOutput(command, cluster.output);
   Message message;
@@ -495,6 +497,8 @@ std::span<const CommandName> CommandNames() {
       {"sim", "run a program on simulated GPUs"},
       {"sim cluster", "replay a list of pods under several placement policies"},
       {"config check", "what programs would do with a device-config.yaml"},
+      {"cluster", "who has what in a cluster, and why a pod waits"},
+      {"doctor", "what is wrong with a machine or a cluster, and what to do about it"},
       {"cert", "keep the certificate of hami-scheduler's webhook"},
       {"upgrade", "take a cluster over from HAMi, and give it back"},
       {"completion", "completion of these commands for bash, zsh or fish"},

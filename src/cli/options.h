@@ -64,7 +64,8 @@ struct ConfigOptions {
 struct ClusterOptions {
   std::string nodes;  // files
   std::string pods;
-  std::string mix;  // instead of the files: a made-up workload
+  std::string mix;       // instead of the files: a made-up workload
+  std::string workload;  // file; empty: it is learnt
   std::vector<std::string> policies;
   double demand = 0;  // part of all cards; 0: every pod of the list
   int seed = 1;

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "base/units.h"
+#include "base/watch.h"
 #include "cli/commands.h"
-#include "cli/watch.h"
 
 namespace hami::cli {
 namespace {
@@ -142,12 +142,12 @@ int Ps(const PsOptions& options) {
     status = ShowOnce(options, nvml, nullptr);
   } else {
     base::Screen screen(1, options.output == Output::kJson ? base::Screen::Kind::kInline : base::Screen::Kind::kWhole);
-    Repeat(options.interval_seconds, [&] {
+    base::Repeat(options.interval_seconds, [&] {
       status = ShowOnce(options, nvml, &screen);
       return status.has_value();
     });
   }
-  if (status || (options.watch && ReaderIsGone(1))) return 0;
+  if (status || (options.watch && base::ReaderIsGone(1))) return 0;
   base::LogError(status.error());
   return kFailed;
 }

@@ -96,10 +96,6 @@ constexpr EventRow kEvents[] = {
     {"ResizeRefused", "Warning", "pod", "hami-monitor", "hami-cpp/resize cannot be applied, and why"},
     {"GpuUnhealthy", "Warning", "node", "hami-device-plugin", "a GPU is not given out any more, and why"},
     {"GpuCordoned", "Warning", "node", "hami-device-plugin", "hami.io/device-cordon takes a GPU out of use"},
-    {"ModeChanged", "Normal", "node", "hami-device-plugin", "the mode that the node's GPUs are in now"},
-    {"ModeChangeRefused", "Warning", "node", "hami-device-plugin",
-     "why the configured mode does not hold, and which pods it waits for"},
-    {"ModeTrouble", "Warning", "node", "hami-device-plugin", "what the mode in force needs and the node does not have"},
     {"MpsDaemonDown", "Warning", "node", "hami-device-plugin",
      "a GPU's MPS control daemon ended or does not answer; it is started anew"},
     {"MpsDaemonServes", "Normal", "node", "hami-device-plugin", "it serves clients again"},
@@ -113,6 +109,10 @@ constexpr EventRow kEvents[] = {
      "the configuration cannot be used; the last good one counts"},
     {"NodeFilesMissing", "Warning", "node", "hami-device-plugin", "a folder or the library of the node is not there"},
     {"AnotherDevicePlugin", "Warning", "node", "hami-device-plugin", "another plugin serves the same resource"},
+    {"OperatingModeChanged", "Normal", "node", "hami-device-plugin", "the mode that is in force from now on"},
+    {"OperatingModeRefused", "Warning", "node", "hami-device-plugin",
+     "why the mode is not the configured one: by whom the GPUs are in use, or what the driver refused; or what the mode "
+     "in force needs and the node does not have"},
 };
 
 constexpr std::string_view kDevice = "device-config.yaml";

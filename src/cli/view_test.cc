@@ -50,6 +50,25 @@ TEST(Inventories, GivenGpusThatCanNotBeShared_WhenAsked_ThenTheReason) {
   EXPECT_EQ(TroubleOf(device), "does not answer: GPU is lost");
 }
 
+TEST(Inventories, DividedGpu_EachInstanceIsAGpuWithItsOwnProcesses) {
+  nvml::Device device;
+  device.index = 3;
+  const nvml::Memory memory{10 * kGiB, 2 * kGiB, 8 * kGiB, {}};
+  device.mig_devices = {{0, "MIG-a", "H100 MIG 1g.10gb", 7, 0, memory}, {1, "MIG-b", "H100 MIG 1g.10gb", 8, 0, {}}};
+  const auto instances = InstancesOf(device, {{11, nvml::ProcessKind::kCompute, kGiB, 7, 0},
+                                              {12, nvml::ProcessKind::kCompute, kGiB, 8, 0},
+                                              {13, nvml::ProcessKind::kCompute, kGiB, {}, {}}});
+  ASSERT_THAT(instances, SizeIs(2));
+  EXPECT_EQ(instances[0].uuid, "MIG-a");
+  EXPECT_EQ(instances[0].index, 3U);
+  EXPECT_EQ(instances[0].total_bytes, 10 * kGiB);
+  EXPECT_EQ(instances[0].used_bytes, 2 * kGiB);
+  ASSERT_THAT(instances[0].processes, SizeIs(1));
+  EXPECT_EQ(instances[0].processes[0].pid, 11);
+  EXPECT_EQ(instances[0].trouble, "");
+  EXPECT_THAT(instances[1].trouble, HasSubstr("memory"));
+}
+
 class Views : public testing::Test {
  protected:
   void SetUp() override {

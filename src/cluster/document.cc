@@ -11,6 +11,7 @@
 #include "device/annotations.h"
 #include "device/config.h"
 #include "device/vendors/nvidia.h"
+#include "device/vendors/sections.h"
 #include "kube/timestamp.h"
 #include "kube/views.h"
 #include "net/client.h"
@@ -28,9 +29,20 @@ constexpr auto kPatience = std::chrono::seconds(30);
 // What a pod that fits waits for is not ours to say.
 constexpr const char* kFits = "fits: something else keeps it (kube-scheduler's own filters, or it was not asked yet)";
 
+device::NvidiaConfig UsualNames() {
+  device::NvidiaConfig config;
+  config.count_resource = "nvidia.com/gpu";
+  config.memory_resource = "nvidia.com/gpumem";
+  config.memory_percent_resource = "nvidia.com/gpumem-percentage";
+  config.core_resource = "nvidia.com/gpucores";
+  config.priority_resource = "nvidia.com/priority";
+  return config;
+}
+
 base::Result<std::vector<json::value>> ListAll(kube::Client& client, const kube::Resource& resource) {
   std::vector<json::value> items;
-  const kube::ListSink sink{[&](const json::value& item) { items.push_back(item); }, [&] { items.clear(); }};
+  const kube::ListSink sink{[&](const json::value& item) { items.emplace_back(item, json::storage_ptr()); },
+                            [&] { items.clear(); }};
   const auto listed = client.List(resource, {}, {}, sink);
   if (listed) return items;
   return base::Fail("the API server does not list " + std::string(resource.plural) + ": " + listed.error().message,
@@ -45,7 +57,7 @@ void AddNode(const device::Vendors& vendors, const json::value& object, sched::L
     // The plugin has gone, and so have its cards.
     const std::string_view handshake = device::TextAt(node->metadata.annotations, vendor.handshake_annotation());
     if (handshake.starts_with("Deleted")) continue;
-    const auto cards = vendor.ReadNode(node->metadata.name, node->metadata.annotations);
+    const auto cards = vendor.ReadNode(FactsOf(*node));
     if (cards) ledger.SetCards(node->metadata.name, static_cast<int>(v), *cards);
   }
 }
@@ -65,8 +77,7 @@ device::UnixSeconds CreatedAt(const json::value& object) {
   const auto* metadata = object.is_object() ? object.get_object().if_contains("metadata") : nullptr;
   const auto* members = metadata == nullptr ? nullptr : metadata->if_object();
   const auto text = members == nullptr ? std::nullopt : base::GetString(*members, "creationTimestamp");
-  const auto time = text ? kube::ParseTimestamp(*text) : std::nullopt;
-  return time ? std::chrono::duration_cast<std::chrono::seconds>(time->time_since_epoch()).count() : 0;
+  return text ? kube::ParseUnixTime(*text).value_or(0) : 0;
 }
 
 page::WaitingPod Explain(sched::Filter& filter, const device::Pod& pod, device::UnixSeconds created,
@@ -134,15 +145,19 @@ page::Snapshot SnapshotOf(const device::Vendors& vendors, const std::vector<json
 base::Result<device::Vendors> VendorsOf(const Source& source) {
   device::Vendors vendors;
   if (source.device_config_file.empty()) {
-    vendors.push_back(std::make_unique<device::NvidiaVendor>(device::NvidiaConfig{}));
+    vendors.push_back(std::make_unique<device::NvidiaVendor>(UsualNames()));
     return vendors;
   }
   const auto text = base::ReadLinkedFile(source.device_config_file, kMostFileBytes);
   if (!text) return tl::unexpected(text.error());
   auto config = device::ParseDeviceConfig(*text, source.device_config_file);
   if (!config) return tl::unexpected(config.error());
-  vendors.push_back(std::make_unique<device::NvidiaVendor>(std::move(config->nvidia)));
-  return vendors;
+  return device::MakeVendors(*config, {.ascend = true, .iluvatar = true});
+}
+
+device::NodeFacts FactsOf(const kube::Node& node) {
+  const std::string_view type = device::TextAt(node.metadata.labels, "node.kubernetes.io/instance-type");
+  return {node.metadata.name, node.metadata.annotations, node.capacity, type};
 }
 
 base::Result<std::unique_ptr<kube::Client>> Connect(const Source& source) {

@@ -13,7 +13,9 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "device/vendor.h"
 #include "kube/client.h"
+#include "kube/views.h"
 #include "page/snapshot.h"
 
 namespace hami::cluster {
@@ -35,6 +37,8 @@ base::Result<base::json::value> Fetch(const Source& source);
 
 base::Result<std::unique_ptr<kube::Client>> Connect(const Source& source);
 base::Result<device::Vendors> VendorsOf(const Source& source);
+// What the vendors read of NODE, which must outlive it.
+device::NodeFacts FactsOf(const kube::Node& node);
 
 // The snapshot of raw objects, as the API server lists them. Pods that have no node and ask for a device wait, with the
 // reasons that VENDORS give.

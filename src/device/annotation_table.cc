@@ -42,6 +42,35 @@ constexpr KeyRule kTable[] = {
     {"hami-cpp/bind-revoked", kScheduler, kPod, "makes a Binding that is on its way fail"},
     {"hami-cpp/grant-seal", kScheduler, kPod, "the proof that the grant is the scheduler's"},
     {"hami-cpp/allocate-failure", kPlugin, kPod, "why the pod was not served"},
+    // What other vendors' plugins read under names of their own.
+    {"huawei.com/Ascend910A", kScheduler, kPod, "the cards of that Ascend chip"},
+    {"huawei.com/Ascend910B2", kScheduler, kPod, "the cards of that Ascend chip"},
+    {"huawei.com/Ascend910B3", kScheduler, kPod, "the cards of that Ascend chip"},
+    {"huawei.com/Ascend910B4", kScheduler, kPod, "the cards of that Ascend chip"},
+    {"huawei.com/Ascend910B4-1", kScheduler, kPod, "the cards of that Ascend chip"},
+    {"huawei.com/Ascend910C", kScheduler, kPod, "the cards of that Ascend chip"},
+    {"huawei.com/Ascend310P", kScheduler, kPod, "the cards of that Ascend chip"},
+    {"predicate-time", kScheduler, kPod, "when an Ascend chip was granted"},
+    {"AWS_NEURON_IDS", kScheduler, kPod, "the Neuron devices or cores"},
+    {"NEURON_ALLOC_TIME", kScheduler, kPod, "when they were granted"},
+    {"NEURON_ALLOCATED", kScheduler, kPod, "whether their plugin has handed them out"},
+    {"NEURON_RESOURCE_TYPE", kScheduler, kPod, "that cores are meant"},
+    {"aws.amazon.com/predicate-node", kScheduler, kPod, "their node"},
+    {"CAMBRICON_DSMLU_ASSIGNED", kScheduler, kPod, "whether the MLU's plugin has handed it out"},
+    {"CAMBRICON_DSMLU_PROFILE", kScheduler, kPod, "the MLU, its cores and memory"},
+    {"enflame.com/gcu-assigned", kScheduler, kPod, "whether the slices' plugin has handed them out"},
+    {"enflame.com/gcu-assigned-id", kScheduler, kPod, "their card"},
+    {"enflame.com/gcu-assigned-index", kScheduler, kPod, "its index"},
+    {"enflame.com/gcu-assigned-minor", kScheduler, kPod, "its minor number"},
+    {"enflame.com/gcu-assigned-time", kScheduler, kPod, "when they were granted"},
+    {"enflame.com/gcu-request-size", kScheduler, kPod, "how many they are"},
+    {"assigned-containers", kScheduler, kPod, "the slices of each container"},
+    {"BAIDU_COM_DEVICE_IDX", kScheduler, kPod, "Kunlun's cards"},
+    {"metax-tech.com/gpu-devices-allocated", kScheduler, kPod, "MetaX's sGPUs"},
+    {"metax-tech.com/predicate-time", kScheduler, kPod, "when they were granted"},
+    {"mthreads.com/gpu-index", kScheduler, kPod, "Moore Threads' cards"},
+    {"mthreads.com/predicate-time", kScheduler, kPod, "when they were granted"},
+    {"mthreads.com/predicate-node", kScheduler, kPod, "their node"},
     // Nodes.
     {"hami.io/device-cordon", kOperator, kNode, "cards that take no new pods"},
     {"hami.io/node-nvidia-register", kPlugin, kNode, "the node's cards"},
@@ -51,6 +80,7 @@ constexpr KeyRule kTable[] = {
     {"hami.io/node-handshake", kScheduler, kNode, "whether the plugin lives"},
     {"hami.io/node-handshake-*", kScheduler, kNode, "whether another vendor's plugin lives"},
     {"hami.io/mutex.lock", kScheduler, kNode, "the pod that is between its binding and Allocate"},
+    {"cambricon.com/dsmlu.lock", kScheduler, kNode, "the same for Cambricon's plugin"},
     {"hami-cpp/bind-ticket", kScheduler, kNode, "the pods whose Binding is about to be posted"},
     {"hami-cpp/room-made", kScheduler, kNode, "when room was last made"},
     {"hami-cpp/concurrent-allocate", kPlugin, kNode, "the plugin needs no lock"},
@@ -94,11 +124,13 @@ std::string_view NameOf(Author author) {
 }
 
 bool IsGuarded(std::string_view key, Carrier carrier) {
-  if (!IsOurDomain(key)) return false;
-  return std::none_of(std::begin(kTable), std::end(kTable), [&](const KeyRule& rule) {
+  const bool ours = IsOurDomain(key);
+  const auto named = [&](const KeyRule& rule) {
     const bool others = rule.author == kTenant || rule.author == kOperator;
-    return others && rule.carrier == carrier && Matches(rule.key, key);
-  });
+    return others == ours && rule.carrier == carrier && Matches(rule.key, key);
+  };
+  // Of our domains all that is not somebody else's; of others only what is named.
+  return std::any_of(std::begin(kTable), std::end(kTable), named) != ours;
 }
 
 }  // namespace hami::device

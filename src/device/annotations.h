@@ -24,12 +24,15 @@ inline constexpr const char* kScoringWeights = "hami.io/device-scoring-weights";
 inline constexpr const char* kDeviceCordon = "hami.io/device-cordon";
 inline constexpr const char* kNodeLock = "hami.io/mutex.lock";
 
+// Kunlun's whole cards are the one exception of the next.
+inline constexpr std::string_view kKunlunAllocated = "hami.io/kunlun-allocated";
 // What one vendor's scheduler granted, of whatever vendor: `hami.io/<word>-devices-allocated`.
 constexpr bool IsAllocatedKey(std::string_view key) {
   constexpr std::string_view kPrefix = "hami.io/";
   constexpr std::string_view kSuffix = "-devices-allocated";
-  return key.size() > kPrefix.size() + kSuffix.size() && key.substr(0, kPrefix.size()) == kPrefix &&
-         key.substr(key.size() - kSuffix.size()) == kSuffix;
+  return key == kKunlunAllocated ||
+         (key.size() > kPrefix.size() + kSuffix.size() && key.substr(0, kPrefix.size()) == kPrefix &&
+          key.substr(key.size() - kSuffix.size()) == kSuffix);
 }
 
 }  // namespace hami::device

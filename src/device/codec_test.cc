@@ -186,14 +186,14 @@ TEST(NvidiaNode, GivenNoScoreOfAnyPair_WhenRead_ThenThereIsNoTableOfThem) {
   StringMap annotations = {{"hami.io/node-nvidia-register", EncodeRegisterJson(devices)}};
   for (const char* scores : {"[]", R"([{"uuid":"other","score":{"GPU-1":3}}])"}) {
     annotations["hami.io/node-nvidia-score"] = scores;
-    const auto cards = vendor.ReadNode("n", annotations);
+    const auto cards = vendor.ReadNode({"n", annotations, {}, {}});
     ASSERT_TRUE(cards);
     EXPECT_EQ(cards->devices.size(), 2U);
     EXPECT_TRUE(cards->pair_scores.empty()) << scores;
   }
   annotations["hami.io/node-nvidia-score"] =
       R"([{"uuid":"GPU-1","score":{"GPU-2":3}},{"uuid":"GPU-2","score":{"GPU-1":3}}])";
-  EXPECT_EQ(vendor.ReadNode("n", annotations)->pair_scores, (std::vector<std::int32_t>{0, 3, 3, 0}));
+  EXPECT_EQ(vendor.ReadNode({"n", annotations, {}, {}})->pair_scores, (std::vector<std::int32_t>{0, 3, 3, 0}));
 }
 
 }  // namespace

@@ -201,8 +201,10 @@ void ReadNpuChip(ConfigReader& chip, const std::string& path, OtherSections& out
           {"chipName", "commonWord", "resourceName", "resourceMemoryName", "resourceCoreName", "memoryAllocatable",
            "memoryCapacity", "memoryFactor", "aiCore", "aiCPU", "runtimeClassName", "overwriteEnv", "superPod"},
           out);
+  std::size_t index = 0;
   chip.Each("templates", [&](ConfigReader& entry) {
-    for (const char* key : {"name", "memory", "aiCore", "aiCPU"}) KeepTyped(entry, key);
+    KeepAll(entry, base::Concat({path, ".templates[", std::to_string(index++), "]"}),
+            {"name", "memory", "aiCore", "aiCPU"}, out);
   });
 }
 

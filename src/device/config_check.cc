@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "device/config.h"
 #include "device/config_reader.h"
+#include "device/vendors/sections.h"
 
 namespace hami::device {
 namespace {
@@ -104,9 +105,25 @@ std::vector<Finding> CheckForOurs(std::string_view text, const std::string& file
   }
   std::set<std::string> others;
   for (const auto& [path, value] : config->others) others.insert(path.substr(0, path.find_first_of(".[")));
+  const VendorSwitches all{.ascend = true, .iluvatar = true};
   for (const std::string& name : others) {
-    findings.push_back({Level::kWarning, file, name, "hami-scheduler schedules NVIDIA's cards, and none of these",
-                        "leave HAMi's scheduler in charge of pods that ask for them"});
+    DeviceConfig alone;
+    for (const auto& [path, value] : config->others) {
+      if (path.substr(0, path.find_first_of(".[")) == name) alone.others.emplace(path, value);
+    }
+    std::vector<std::string> kinds;
+    for (const auto& vendor : MakeVendors(alone, all)) {
+      if (!vendor->count_resource().empty())
+        kinds.push_back(base::Concat({vendor->key(), " (", vendor->count_resource(), ")"}));
+    }
+    if (kinds.empty()) {
+      findings.push_back({Level::kWarning, file, name, "hami-scheduler gives no pod one of these devices",
+                          "write the resource names that pods ask for"});
+      continue;
+    }
+    const char* flag = name == "vnpus" ? " with --enable-ascend" : name == "iluvatars" ? " with --enable-iluvatar" : "";
+    findings.push_back({Level::kNote, file, name,
+                        base::Concat({"hami-scheduler schedules", flag, ": ", base::Join(kinds, ", ")}), ""});
   }
   return findings;
 }

@@ -13,7 +13,7 @@
 namespace hami::device {
 
 struct Finding {
-  enum class Level { kError, kWarning };
+  enum class Level { kError, kWarning, kNote };
   Level level = Level::kError;
   std::string where;    // "FILE:LINE", or FILE
   std::string key;      // "nvidia.libCudaLogLevel"; empty: the whole file

@@ -54,10 +54,25 @@ TEST(ConfigCheckTest, AMistakeNamesFileLineAndKey) {
   EXPECT_THAT(CheckForHami("", "f"), testing::SizeIs(1));
 }
 
-TEST(ConfigCheckTest, OtherVendorsAreSaidToBeLeftAlone) {
+TEST(ConfigCheckTest, OtherVendorsAreNamedWithWhatTheyTake) {
   const auto findings = CheckForOurs(std::string(kWhole) + "hygon:\n  resourceCountName: hygon.com/dcunum\n", "f");
   ASSERT_THAT(Keys(findings), ElementsAre("f hygon"));
+  EXPECT_EQ(findings[0].level, Finding::Level::kNote);
+  EXPECT_THAT(findings[0].message, HasSubstr("DCU (hygon.com/dcunum)"));
+}
+
+TEST(ConfigCheckTest, VendorsWithoutACountAreWarnedOf) {
+  const auto findings = CheckForOurs(std::string(kWhole) + "hygon:\n  resourceMemoryName: hygon.com/dcumem\n", "f");
+  ASSERT_THAT(Keys(findings), ElementsAre("f hygon"));
   EXPECT_EQ(findings[0].level, Finding::Level::kWarning);
+}
+
+TEST(ConfigCheckTest, MultiChipVendorsNameTheirFlag) {
+  const auto findings = CheckForOurs(
+      std::string(kWhole) + "vnpus:\n  configs:\n  - {commonWord: Ascend910B4, resourceName: huawei.com/Ascend910B4}\n",
+      "f");
+  ASSERT_THAT(Keys(findings), ElementsAre("f vnpus"));
+  EXPECT_THAT(findings[0].message, HasSubstr("with --enable-ascend: Ascend910B4"));
 }
 
 }  // namespace

@@ -16,6 +16,23 @@ json::object& ObjectAt(json::object& parent, std::string_view key) {
   return value.is_object() ? value.get_object() : value.emplace_object();
 }
 
+Container ReadContainer(const json::object& object) {
+  Container container;
+  container.name = base::GetString(object, "name").value_or("");
+  const json::value* resources = object.if_contains("resources");
+  if (resources == nullptr || !resources->is_object()) return container;
+  const auto fill = [&](const char* key, StringMap& out) {
+    const json::value* map = resources->get_object().if_contains(key);
+    if (map == nullptr || !map->is_object()) return;
+    for (const json::key_value_pair& pair : map->get_object()) {
+      out.emplace(std::string(pair.key().data(), pair.key().size()), QuantityText(pair.value()));
+    }
+  };
+  fill("limits", container.limits);
+  fill("requests", container.requests);
+  return container;
+}
+
 json::array& ArrayAt(json::object& parent, std::string_view key) {
   json::value& value = parent[View(key)];
   return value.is_array() ? value.get_array() : value.emplace_array();

@@ -8,10 +8,14 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "device/pod.h"
 
 namespace hami::device {
 
 base::json::object& ObjectAt(base::json::object& parent, std::string_view key);
+// Name, limits and requests of a container as it was submitted.
+Container ReadContainer(const base::json::object& container);
+
 base::json::array& ArrayAt(base::json::object& parent, std::string_view key);
 
 // KIND: "limits" or "requests".

@@ -49,6 +49,7 @@ struct CardRules {
   std::vector<std::string> avoid_uuids;
   bool numa_bind = false;
   std::string mode;  // empty: any
+  StringMap words;   // what else of the pod its vendor goes by
   bool operator==(const CardRules&) const = default;
 
   bool AcceptsUuid(std::string_view uuid) const;

@@ -56,7 +56,7 @@ class PodReader {
       if (key == "status") return Status();
       return Pass();
     });
-    out_.group = labelled_ || grouped_;
+    out_.group = labelled_ || grouped_ || working_;
     pod_.init_done = never_ && !inits_again_ && !containers_again_ && InitDone();
     pod_.traits.best_effort = quality_.empty() ? fields_.resources && AsksNoHost() : quality_ == "BestEffort";
     return taken;
@@ -165,7 +165,9 @@ class PodReader {
     pod_.containers.clear();
     pod_.traits = {};
     whole_ = {};
-    grouped_ = never_ = inits_again_ = containers_again_ = false;
+    pod_.priority = 0;
+    out_.preempts = true;
+    grouped_ = working_ = never_ = inits_again_ = containers_again_ = false;
     std::optional<std::string> user;
     bool own_users = false;  // in a user namespace the container's ids are others than the node's
     const bool taken = Members([&](std::string_view key) {
@@ -175,6 +177,9 @@ class PodReader {
       if (key == "securityContext") return User(user);
       if (key == "hostUsers") return IsFalse(own_users);
       if (key == "schedulingGroup") return Filled("podGroupName", grouped_);
+      if (key == "workloadRef") return Filled("podGroup", working_);
+      if (key == "priority") return Priority();
+      if (key == "preemptionPolicy") return Preempts();
       if (key == "restartPolicy") return Never();
       if (key == "priorityClassName") return Text(pod_.traits.priority_class);
       if (key == "activeDeadlineSeconds") return Deadline();
@@ -206,6 +211,18 @@ class PodReader {
   bool Never() {
     const bool taken = Text(text_);
     never_ = text_ == kNever;
+    return taken;
+  }
+
+  bool Priority() {
+    const bool taken = Quantity(text_);
+    pod_.priority = PriorityOf(text_);
+    return taken;
+  }
+
+  bool Preempts() {
+    const bool taken = Text(text_);
+    out_.preempts = text_ != kNever;
     return taken;
   }
 
@@ -418,6 +435,7 @@ class PodReader {
   Pod& pod_;
   bool labelled_ = false;
   bool grouped_ = false;
+  bool working_ = false;                            // by spec.workloadRef, as Kubernetes 1.35 has it
   bool never_ = false;                              // restartPolicy
   bool inits_again_ = false;                        // one of the containers has a policy or rules of its own
   bool containers_again_ = false;                   // likewise
@@ -430,10 +448,23 @@ class PodReader {
 
 }  // namespace
 
+const Container* ContainerAt(const Pod& pod, std::size_t place) {
+  const std::size_t inits = pod.init_containers.size();
+  if (place < inits) return &pod.init_containers[place];
+  return place - inits < pod.containers.size() ? &pod.containers[place - inits] : nullptr;
+}
+
 const std::string* Container::Resource(std::string_view resource) const {
   if (resource.empty()) return nullptr;
   const std::string* limit = Find(limits, resource);
   return limit != nullptr ? limit : Find(requests, resource);
+}
+
+std::int32_t PriorityOf(std::string_view quantity) {
+  std::int32_t priority = 0;
+  const char* const end = quantity.data() + quantity.size();
+  const auto read = std::from_chars(quantity.data(), end, priority);
+  return read.ec == std::errc() && read.ptr == end ? priority : 0;
 }
 
 std::string QuantityText(const json::value& value) {

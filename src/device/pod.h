@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +57,7 @@ struct Pod {
   // Every ordinary init container ended with exit code 0, and none runs again. Only where nothing in the pod may be
   // started anew: a lost sandbox (a reboot) starts all else from its first init container.
   bool init_done = false;
+  std::int32_t priority = 0;  // spec.priority; the more, the later it is evicted
   PodTraits traits;
   bool operator==(const Pod&) const = default;
 };
@@ -63,10 +65,14 @@ struct Pod {
 // A pod as the API server writes it: with what else of it a scheduler goes by.
 struct PodObject {
   Pod pod;
-  std::string version;  // resourceVersion
-  bool group = false;   // member of a PodGroup, by either way to say so
+  std::string version;   // resourceVersion
+  bool group = false;    // member of a PodGroup, by any of the ways to say so
+  bool preempts = true;  // it may have pods of lower priority evicted
   bool operator==(const PodObject&) const = default;
 };
+
+// The container at PLACE of the order of every grant: init containers first; nullptr beyond the last.
+const Container* ContainerAt(const Pod& pod, std::size_t place);
 
 // What is read of a pod.
 struct PodFields {
@@ -81,6 +87,9 @@ struct PodFields {
 bool TakePod(base::JsonCursor& cursor, const PodFields& fields, PodObject& out);
 
 base::Result<Pod> ReadPod(std::string_view text);
+
+// Of a quantity's text; 0 where it is no whole number of 32 bits.
+std::int32_t PriorityOf(std::string_view quantity);
 
 // Quantities may be JSON numbers in what users submit.
 std::string QuantityText(const base::json::value& value);

@@ -200,6 +200,12 @@ class Generator {
                     [this] {
                       return Object({{"limits", Map()}, {"requests", Map()}});
                     }},
+                   {"priority", [this] { return Word(); }},
+                   {"preemptionPolicy", Policy()},
+                   {"workloadRef",
+                    [this] {
+                      return Object({{"name", AnyString()}, {"podGroup", AnyString()}});
+                    }},
                    {"schedulingGroup", [this] {
                       return Object({{"podGroupName", AnyString()}});
                     }}});

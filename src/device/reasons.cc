@@ -35,6 +35,16 @@ const char* Word(Reason reason) {
       return "CardMigTopologyInfeasible";
     case Reason::kNumaNotFit:
       return "NumaNotFit";
+    case Reason::kCardNotFoundCustomFilterRule:
+      return "CardNotFoundCustomFilterRule";
+    case Reason::kModeNotFit:
+      return "ModeNotFit";
+    case Reason::kCardQosPolicyMismatch:
+      return "CardQosPolicyMismatch";
+    case Reason::kCardAppClassMismatch:
+      return "CardAppClassMismatch";
+    case Reason::kCardUnhealthy:
+      return "CardUnhealthy";
     case Reason::kAllocatedCardsInsufficientRequest:
       return "AllocatedCardsInsufficientRequest";
     case Reason::kCount:

@@ -24,6 +24,11 @@ enum class Reason {
   kCardComputeUnitsExhausted,
   kCardMigTopologyInfeasible,
   kNumaNotFit,
+  kCardNotFoundCustomFilterRule,
+  kModeNotFit,
+  kCardQosPolicyMismatch,
+  kCardAppClassMismatch,
+  kCardUnhealthy,  // as one vendor words it
   kAllocatedCardsInsufficientRequest,
   kCount,
 };

@@ -56,6 +56,7 @@ struct Device {
   bool healthy = false;
   bool cordoned = false;  // not on the wire: from the node's cordon list
   std::vector<MigProfile> mig_profiles;
+  int group = -1;  // not on the wire as such: the network, link zone or board that it shares with others
   std::string vendor;
   std::string custom_info;  // a JSON object as text, or empty
   bool operator==(const Device&) const = default;

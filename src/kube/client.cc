@@ -464,4 +464,17 @@ Status Client::PostBinding(const Binding& binding, const CallContext& context) {
   return ExchangeStatus(std::move(call));
 }
 
+Status Client::Evict(std::string_view ns, std::string_view pod, std::string_view uid, bool only_try,
+                     const CallContext& context) {
+  net::Call call = NewCall("POST", PathTo(kPods, ns, pod, "eviction"), context);
+  call.headers.emplace_back("Content-Type", "application/json");
+  call.body = R"({"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":)";
+  base::AppendJsonString(call.body, pod);
+  AppendMember(call.body, "namespace", ns);
+  call.body += R"(},"deleteOptions":{"preconditions":{"uid":)";
+  base::AppendJsonString(call.body, uid);
+  call.body += only_try ? R"(},"dryRun":["All"]}})" : "}}}";
+  return ExchangeStatus(std::move(call));
+}
+
 }  // namespace hami::kube

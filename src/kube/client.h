@@ -121,6 +121,11 @@ class Client {
   // The same with all that a Binding can say.
   Status PostBinding(const Binding& binding, const CallContext& context = {});
 
+  // POST pods/eviction of the pod with this UID. ONLY_TRY: nothing happens to it. kTooManyRequests: its disruption
+  // budget does not allow it now.
+  Status Evict(std::string_view ns, std::string_view pod, std::string_view uid, bool only_try,
+               const CallContext& context = {});
+
   struct Counters {
     std::uint64_t calls = 0;
     std::uint64_t retries = 0;

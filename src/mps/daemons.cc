@@ -15,13 +15,15 @@ namespace fs = std::filesystem;
 
 Daemons::Daemons(DaemonsOptions options) : options_(std::move(options)), thread_([this] { Run(); }) {}
 
-Daemons::~Daemons() {
+Daemons::~Daemons() { Stop(); }
+
+void Daemons::Stop() {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Daemons::Want(const std::string& uuid, const Limits& limits) {
@@ -48,13 +50,28 @@ void Daemons::WantLocked(const std::string& uuid, const Limits& limits) {
   changed_.notify_all();
 }
 
-void Daemons::WantNone() {
-  const std::scoped_lock lock(mutex_);
+void Daemons::FindOthersLocked() {
   std::error_code error;
   for (const fs::directory_entry& one : fs::directory_iterator(options_.folder, error)) {
     const std::string uuid = one.path().filename();
-    if (fs::exists(PlaceOf(uuid).ProcessFile(), error)) entries_.try_emplace(uuid);
+    // What else lies there is no daemon's: the clients' shared memory, which containers write to.
+    if (!uuid.starts_with("GPU-")) continue;
+    if (!entries_.contains(uuid) && fs::exists(PlaceOf(uuid).ProcessFile(), error)) {
+      entries_.try_emplace(uuid);
+      poked_ = true;
+    }
   }
+  if (poked_) changed_.notify_all();
+}
+
+void Daemons::EndOthers() {
+  const std::scoped_lock lock(mutex_);
+  FindOthersLocked();
+}
+
+void Daemons::WantNone() {
+  const std::scoped_lock lock(mutex_);
+  FindOthersLocked();
   for (auto& [uuid, entry] : entries_) entry.wanted = {};
   poked_ = true;
   changed_.notify_all();

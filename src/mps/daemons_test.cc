@@ -98,6 +98,28 @@ TEST_F(DaemonsTest, AKilledDaemonServesAgainAndTheOthersNeverStop) {
   EXPECT_EQ(daemons.Look().at("GPU-2").restarts, 0U);
 }
 
+TEST_F(DaemonsTest, WhatAnEarlierLifeLeftAndNothingWantsEnds) {
+  {
+    Daemons before(options_);
+    before.Want("GPU-1", {});
+    before.Want("GPU-2", {});
+    ASSERT_TRUE(before.Await("GPU-1", milliseconds(5'000)));
+    ASSERT_TRUE(before.Await("GPU-2", milliseconds(5'000)));
+  }
+  const int wanted = PidOf("GPU-1");
+  const int other = PidOf("GPU-2");
+  // What containers can write is no daemon.
+  fs::create_directories(options_.folder + "/shm");
+  fs::copy_file(options_.folder + "/GPU-1/process", options_.folder + "/shm/process");
+  Daemons daemons(options_);
+  daemons.Want("GPU-1", {});
+  daemons.EndOthers();
+  EXPECT_TRUE(Until([&] { return ::kill(other, 0) != 0; }));
+  EXPECT_TRUE(daemons.Await("GPU-1", milliseconds(5'000)));
+  EXPECT_EQ(::kill(wanted, 0), 0);
+  EXPECT_FALSE(daemons.Look().contains("shm"));
+}
+
 TEST_F(DaemonsTest, TheyOutliveTheirSupervisorAndAreFoundAgain) {
   int first = 0;
   {

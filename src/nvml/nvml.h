@@ -125,6 +125,7 @@ struct Device {
   std::optional<ComputeMode> compute_mode;
   std::optional<MigMode> mig_mode;
   std::vector<MigDevice> mig_devices;
+  std::optional<MigLayout> mig_layout;  // where it was asked for: see ReadMigLayout
 };
 
 struct EccCounts {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -218,6 +219,39 @@ TEST_F(NvmlTest, GivenMigInstances_WhenRead_ThenTheyComeWithTheirIds) {
               const MigDevice& mig = devices->front().mig_devices.front();
               CHECK_OR(8, mig.uuid.starts_with("MIG-") && mig.memory && mig.name.find("3g") != std::string::npos);
               CHECK_OR(9, !library->Sample(devices->front().uuid).gpu_percent);  // not told while MIG is on
+              return 0;
+            }));
+}
+
+TEST_F(NvmlTest, GpuDividedByUs_IsReadAndUndoneByNamesAndPlaces) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              const auto library = Library::Load(options_);
+              CHECK_OR(1, library);
+              const std::string uuid = library->ReadDevices()->front().uuid;
+              CHECK_OR(2, !library->ReadMigLayout(uuid));  // MIG is off
+              const auto mode = library->SetMigMode(uuid, true);
+              CHECK_OR(3, mode && mode->current && mode->pending);
+              auto layout = library->ReadMigLayout(uuid);
+              CHECK_OR(4, layout && layout->instances.empty());
+              const auto named = [&](const char* name) {
+                return std::find_if(layout->profiles.begin(), layout->profiles.end(),
+                                    [&](const MigProfile& profile) { return profile.name == name; });
+              };
+              CHECK_OR(5, named("1g.10gb+me") != layout->profiles.end() && named("1g.10gb+me")->most_instances == 1);
+              const MigProfile three = *named("3g.40gb");
+              CHECK_OR(6, three.slices == 3 && three.places.size() == 2 && three.places[1] == (MigPlace{4, 4}));
+              const auto gpu = library->CreateGpuInstance(uuid, three.id, {4, 4});
+              CHECK_OR(7, gpu && !library->CreateGpuInstance(uuid, three.id, {4, 4}));  // it is taken
+              const auto compute = library->CreateComputeInstance(uuid, *gpu);
+              CHECK_OR(8, compute && compute->uuid.starts_with("MIG-"));
+              layout = library->ReadMigLayout(uuid);
+              CHECK_OR(9, layout && layout->instances.size() == 1 && layout->instances[0].place == (MigPlace{4, 4}));
+              CHECK_OR(10, layout->instances[0].compute == std::vector<ComputeInstance>{*compute});
+              CHECK_OR(11, !library->DestroyGpuInstance(uuid, *gpu));   // it has a compute instance
+              CHECK_OR(12, library->SetMigMode(uuid, false)->current);  // in use
+              CHECK_OR(13, library->DestroyComputeInstance(uuid, *gpu, compute->id));
+              CHECK_OR(14, library->DestroyGpuInstance(uuid, *gpu));
+              CHECK_OR(15, !library->SetMigMode(uuid, false)->current);
               return 0;
             }));
 }

@@ -33,8 +33,7 @@
 #include "plugin/kubelet_client.h"
 #include "plugin/library_install.h"
 #include "plugin/lock_folder.h"
-#include "plugin/mode_keeper.h"
-#include "plugin/mps_mode.h"
+#include "plugin/modes.h"
 #include "plugin/registrar.h"
 #include "plugin/serving.h"
 #include "plugin/share_folders.h"
@@ -88,16 +87,14 @@ struct Agent::Impl {
   void CheckNodeFiles();
   base::Status StartServing(const std::function<void()>& on_give_up);
   base::Status StartProbes();
-  base::Status StartModes();
-  void TendMode();
-  std::vector<std::string> Holders() const;
-  void TellMode(const ModeKeeper::Outcome& outcome);
   bool Tend();
   void ProbeBook();
   void OfferCommonAreas(const Cards& cards);
   bool Ready() const;
   std::string WhyNotReady() const;
   base::Result<Response> Respond(const Record& record, const Cards& cards);
+  base::Status StartModes(const nvml::LoadOptions& load);
+  void Tell(const NodeEvent& event);
 
   const Options options;
   const std::string vgpu_folder;
@@ -117,10 +114,8 @@ struct Agent::Impl {
   int book_failures = 0;
   net::Deadline next_probe{};
   std::unique_ptr<device::GrantKeyring> keys;  // null: grants are not sealed
+  std::unique_ptr<Modes> modes;
   std::unique_ptr<Allocator> allocator;
-  std::unique_ptr<MpsMode> mps;
-  std::unique_ptr<ModeKeeper> modes;  // of the tending thread
-  std::string mode_told;              // refusal and trouble
   CdiFolder cdi;
   std::string library;  // that new containers mount
   std::function<void()> give_up;
@@ -135,6 +130,9 @@ struct Agent::Impl {
 };
 
 base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
+  nvml::LoadOptions load;
+  load.library = options.nvml_library;
+  HAMI_TRY(StartModes(load));
   auto made = Connect(options);
   if (!made) return tl::unexpected(made.error());
   client = *std::move(made);
@@ -151,14 +149,29 @@ base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
   // A container that is given a slot needs its GPU's name in the file.
   hooks.before_cards = [this](const Cards& cards) { cdi.Refresh(cards); };
   hooks.on_registration = [this](const Registration& registration) { registrar->Want(registration); };
-  hooks.on_event = [this](const NodeEvent& event) {
-    events->Record(NodeTarget(options.node_name), event.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
-                   event.reason, event.message);
-  };
-  nvml::LoadOptions load;
-  load.library = options.nvml_library;
+  hooks.on_event = [this](const NodeEvent& event) { Tell(event); };
+  hooks.own_instances = [this] { return modes->mig().entries(); };
   keeper = std::make_unique<CardKeeper>(options, board, std::move(hooks), KeeperTimes{}, load);
+  keeper->UseMode(modes->in_force());
   return keeper->Start(interrupted);
+}
+
+base::Status Agent::Impl::StartModes(const nvml::LoadOptions& load) {
+  ModesHooks hooks;
+  hooks.cards = [this] { return board.Current(); };
+  hooks.on_event = [this](const NodeEvent& event) { Tell(event); };
+  hooks.on_mode = [this](OperatingMode mode) { keeper->UseMode(mode); };
+  hooks.on_troubles = [this](Troubles troubles) { keeper->SeeMps(std::move(troubles)); };
+  modes = std::make_unique<Modes>(options, load, std::move(hooks));
+  HAMI_TRY(modes->Start());
+  cdi.UseInstances(
+      [this](const Cards& cards) { return CdiInstancesOf(modes->mig().entries(), cards, ReadMigMinors(options)); });
+  return {};
+}
+
+void Agent::Impl::Tell(const NodeEvent& event) {
+  events->Record(NodeTarget(options.node_name), event.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
+                 event.reason, event.message);
 }
 
 void Agent::Impl::SeeNode(const SeenNode& node) {
@@ -195,7 +208,7 @@ void Agent::Impl::CheckNodeFiles() {
   const std::scoped_lock lock(files_mutex);
   if (!mended && trouble != files_trouble) {
     base::LogError(mended.error());
-    events->Record(NodeTarget(options.node_name), kube::EventType::kWarning, "NodeFilesMissing", trouble);
+    Tell({true, "NodeFilesMissing", trouble});
     if (give_up && (IsRemoved(kLockFolder) || IsRemoved(vgpu_folder))) give_up();
   }
   files_trouble = trouble;
@@ -212,74 +225,19 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
   }
   settings.cdi_modes = CdiModesOf(cdi.path());
   settings.imex_channels = PresentImexChannels(options);
+  if (!record.mig.empty()) {
+    settings.mig_minors = ReadMigMinors(options);
+    // A runtime looks there for the instance before the container starts.
+    cdi.Refresh(cards);
+  }
   OfferCommonAreas(cards);
   if (common_areas != nullptr) settings.common_areas = common_areas->Cards();
   if (cards.settings.mode == OperatingMode::kMps) {
-    auto share = mps->Serve(record, cards);
+    auto share = modes->mps().Serve(record, cards);
     if (!share) return tl::unexpected(share.error());
     settings.mps = *std::move(share);
   }
   return MakeResponse(record, cards, settings);
-}
-
-// What a mode does to the GPUs, and what is in the way of another one.
-base::Status Agent::Impl::StartModes() {
-  MpsHooks hooks;
-  hooks.on_notice = [this](const std::string& uuid, const mps::Notice& notice) {
-    const std::string message = Concat({uuid, ": ", notice.message});
-    base::Log(notice.warning ? base::LogLevel::kWarning : base::LogLevel::kInfo, message);
-    events->Record(NodeTarget(options.node_name), notice.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
-                   notice.reason, message);
-  };
-  hooks.on_change = [this] { keeper->SeeMps(mps->CurrentTroubles()); };
-  mps = std::make_unique<MpsMode>(options, std::move(hooks));
-  ModeSteps steps;
-  steps.enter = [this](OperatingMode mode) {
-    return mode == OperatingMode::kMps ? mps->Enter(*board.Current(), allocator->records()) : base::Status();
-  };
-  steps.leave = [this](OperatingMode mode) { return mode == OperatingMode::kMps ? mps->Leave() : base::Status(); };
-  modes = std::make_unique<ModeKeeper>(vgpu_folder + "/mode", std::move(steps));
-  HAMI_TRY(modes->Start());
-  keeper->UseMode(modes->in_force());
-  return {};
-}
-
-std::vector<std::string> Agent::Impl::Holders() const {
-  std::set<std::string> pods;
-  for (const Record& record : allocator->records()) {
-    pods.insert(Concat({"pod ", record.owner.ns, "/", record.owner.name}));
-  }
-  return {pods.begin(), pods.end()};
-}
-
-void Agent::Impl::TendMode() {
-  const CardBoard::Snapshot cards = board.Current();
-  if (!cards->ready) return;
-  const ModeKeeper::Outcome outcome = modes->Look(cards->settings.wanted_mode, [this] { return Holders(); });
-  if (outcome.changed) {
-    const std::string message = Concat({"the mode of this node is ", ModeName(modes->in_force()), " now"});
-    base::LogInfo(message);
-    events->Record(NodeTarget(options.node_name), kube::EventType::kNormal, "ModeChanged", message);
-    keeper->UseMode(modes->in_force());
-  }
-  TellMode(outcome);
-}
-
-// Once, as long as it stays the same.
-void Agent::Impl::TellMode(const ModeKeeper::Outcome& outcome) {
-  const std::string& news = outcome.refusal.empty() ? outcome.trouble : outcome.refusal;
-  if (news == mode_told) return;
-  mode_told = news;
-  // Without what the mode needs no GPU can be given out by it.
-  Troubles troubles = mps->CurrentTroubles();
-  if (!outcome.trouble.empty() && modes->in_force() == OperatingMode::kMps) {
-    for (const Card& card : board.Current()->cards) troubles[card.uuid] = "MPS: " + outcome.trouble;
-  }
-  keeper->SeeMps(std::move(troubles));
-  if (news.empty()) return;
-  base::LogWarning(news);
-  events->Record(NodeTarget(options.node_name), kube::EventType::kWarning,
-                 outcome.refusal.empty() ? "ModeTrouble" : "ModeChangeRefused", news);
 }
 
 // By whom a pod may have been placed.
@@ -324,6 +282,7 @@ base::Status Agent::Impl::StartAllocations() {
   parts.cluster = cluster.get();
   parts.keeper = records.get();
   parts.folders = folders.get();
+  parts.mig = &modes->mig();
   if (!options.pod_resources_socket.empty()) {
     book = std::make_unique<PodResourcesBook>(options.pod_resources_socket,
                                               [this] { return board.Current()->settings.resource_name; });
@@ -343,7 +302,6 @@ base::Status Agent::Impl::StartAllocations() {
   for (const Record& record : allocator->records()) in_use.insert(record.library);
   RemoveOldLibraries(vgpu_folder, library, in_use);
 
-  HAMI_TRY(StartModes());
   tender = std::make_unique<Tender>([this] { return Tend(); });
   ProbeBook();
   cluster->Start();
@@ -373,20 +331,19 @@ void Agent::Impl::ProbeBook() {
 
 bool Agent::Impl::Tend() {
   CheckNodeFiles();
-  TendMode();
   cdi.Refresh(*board.Current());
   OfferCommonAreas(*board.Current());
   ProbeBook();
+  const bool mode_left = modes->Look(*allocator);
   const bool left = allocator->Tend();
-  return folders->EmptyTrash() || left || modes->in_force() != board.Current()->settings.wanted_mode;
+  if (!modes->mig().entries().empty()) cdi.Refresh(*board.Current());
+  return folders->EmptyTrash() || left || mode_left;
 }
 
 base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {
   give_up = on_give_up;
   ServingOptions serve;
-  serve.on_trouble = [this](const std::string& trouble) {
-    events->Record(NodeTarget(options.node_name), kube::EventType::kWarning, "AnotherDevicePlugin", trouble);
-  };
+  serve.on_trouble = [this](const std::string& trouble) { Tell({true, "AnotherDevicePlugin", trouble}); };
   serve.kubelet_socket = options.kubelet_socket;
   serve.folder = options.kubelet_socket.substr(0, options.kubelet_socket.rfind('/'));
   serve.resource_name = [this] {
@@ -445,7 +402,7 @@ base::Status Agent::Impl::StartProbes() {
     } else if (path == "/metrics") {
       response.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}};
       response.body = RenderCardMetrics(options.node_name, *board.Current());
-      if (started.load()) response.body += RenderMpsMetrics(options.node_name, mps->Look());
+      if (started.load()) response.body += RenderMpsMetrics(options.node_name, modes->mps().Look());
       response = net::Compressed(request, std::move(response));
     } else {
       response.status = 404;
@@ -483,11 +440,11 @@ void Agent::Stop() {
   all.subscription = {};
   if (all.serving) all.serving->Stop();
   if (all.tender) all.tender->Stop();
+  if (all.modes) all.modes->Stop();
   // Whoever serves this node next knows nothing of it.
   if (all.registrar) all.registrar->Withdraw();
   if (all.cluster) all.cluster->Stop();
   if (all.registrar) all.registrar->Stop();
-  if (all.mps) all.mps.reset();  // the daemons and their clients go on
   if (all.keeper) all.keeper->Stop();
   if (all.events) all.events->Stop(std::chrono::seconds(1));
 }

@@ -49,6 +49,7 @@ Record NewRecord(const Choice& choice, const std::vector<std::string>& slots, st
   record.container = choice.container;
   record.container_name = container != nullptr ? container->name : "container-" + std::to_string(choice.container);
   record.grant = choice.grant;
+  record.mig = choice.mig;
   record.assumed = choice.assumed;
   record.alike = choice.alike;
   record.slots = Sorted(slots);
@@ -220,7 +221,7 @@ base::Result<Response> Allocator::Allocate(const std::vector<std::string>& slots
     if (found.choice) return Grant(*found.choice, slots, end).response;
   }
   if (found.stranger) return tl::unexpected(Refuse(*found.stranger, end));
-  if (found.recorded != nullptr) return AnswerAgain(*found.recorded, slots);
+  if (found.recorded != nullptr) return AnswerAgain(*found.recorded, slots, end);
   base::LogError(Concat({"allocate: ", found.why, "; slots=", base::Join(slots, ",")}));
   FailUnreadable(end);
   return base::Fail(found.why);
@@ -243,17 +244,18 @@ base::Error Allocator::Refuse(const Stranger& stranger, net::Deadline end) {
 }
 
 // A folder that is there may be in use by what runs in the container, whatever the kubelet has forgotten.
-base::Result<Response> Allocator::AnswerAgain(Record record, const std::vector<std::string>& slots) {
+base::Result<Response> Allocator::AnswerAgain(Record record, const std::vector<std::string>& slots, net::Deadline end) {
   const CardBoard::Snapshot cards = parts_.cards();
+  HAMI_TRY(RealiseMig(record, *cards, end));
   auto response = parts_.respond(record, *cards);
   if (!response) return response;
   const std::vector<PodPtr> pods = KnownPods();
   const auto owner =
       std::find_if(pods.begin(), pods.end(), [&](const PodPtr& pod) { return pod->uid == record.owner.uid; });
   if (owner != pods.end() && !parts_.folders->Has(record)) {
-    auto limits = LimitsOf(record.grant, *cards);
+    auto limits = LimitsOf(record, *cards);
     if (!limits) return tl::unexpected(limits.error());
-    Choice choice{*owner, record.container, record.grant, record.assumed, record.alike};
+    Choice choice{*owner, record.container, record.grant, record.mig, record.assumed, record.alike};
     HAMI_TRY(parts_.folders->Make(record, SettingsOf(choice, cards->settings, *std::move(limits))));
   }
   if (record.slots != Sorted(slots)) {
@@ -294,9 +296,10 @@ std::vector<std::string> Allocator::Prefer(const PreferredRequest& request) {
 }
 
 Allocator::Granted Allocator::Grant(const Choice& choice, const std::vector<std::string>& slots, net::Deadline end) {
-  auto response = Commit(choice, slots);
+  auto response = Commit(choice, slots, end);
   if (!response) {
     MarkFailed(*choice.pod, "AllocateFailed", response.error().message, end);
+    TendMig();
     return {std::move(response)};
   }
   if (const kube::Status published = Publish(*choice.pod, end); !published) {
@@ -333,15 +336,17 @@ void Allocator::KeepOrLeave(const Record& before, Record& record) const {
 }
 
 // On disk before anything else is told: from here on the grant is taken, whatever happens to us.
-base::Result<Response> Allocator::Commit(const Choice& choice, const std::vector<std::string>& slots) {
+base::Result<Response> Allocator::Commit(const Choice& choice, const std::vector<std::string>& slots,
+                                         net::Deadline end) {
   const CardBoard::Snapshot cards = parts_.cards();
   const Record* before = FindRecord(records_, choice.pod->uid, choice.container);
   Record record = NewRecord(choice, slots, options_.unix_time());
   record.library = parts_.library;
   if (before != nullptr && !before->folder.empty()) KeepOrLeave(*before, record);
+  HAMI_TRY(RealiseMig(record, *cards, end));
   auto response = parts_.respond(record, *cards);
   if (!response) return response;
-  auto limits = LimitsOf(record.grant, *cards);
+  auto limits = LimitsOf(record, *cards);
   if (!limits) return tl::unexpected(limits.error());
 
   Records records = records_;
@@ -388,6 +393,7 @@ void Allocator::TakeBack(const PodView& pod, int container) {
   parts_.folders->Remove(*record);
   std::erase_if(records, [&](const Record& r) { return r.owner.uid == pod.uid && r.container == container; });
   if (const base::Status saved = Save(std::move(records)); !saved) base::LogError(saved.error());
+  TendMig();
 }
 
 void Allocator::MarkFailed(const PodView& pod, const char* event, const std::string& why, net::Deadline end) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "plugin/allocation_parts.h"
+#include "plugin/mig_keeper.h"
 
 namespace hami::plugin {
 
@@ -36,6 +37,7 @@ struct AllocatorParts {
   RecordKeeper* keeper = nullptr;
   ShareFolders* folders = nullptr;
   KubeletBook* book = nullptr;  // null: nobody tells who holds which slots
+  MigKeeper* mig = nullptr;     // null: no GPU is divided here
   std::function<base::Result<Response>(const Record&, const Cards&)> respond;
   std::function<CardBoard::Snapshot()> cards;
   std::string library;  // host path of the libvgpu.so for new containers
@@ -69,6 +71,10 @@ class Allocator {
 
   Records records() const;
 
+  // CHANGE runs while nothing is allocated; it is told which pods use this node's GPUs, or are on their way to, and
+  // what was given out.
+  void Exclusively(const std::function<void(const std::vector<std::string>& pods, const Records& records)>& change);
+
  private:
   // What was last written to a pod, until the watch shows it.
   struct Told {
@@ -98,10 +104,14 @@ class Allocator {
     bool pod_is_gone = false;  // it was known from the watch only
   };
   Granted Grant(const Choice& choice, const std::vector<std::string>& slots, net::Deadline end);
+  // The instances that RECORD's container has reserved are there from now on.
+  base::Status RealiseMig(Record& record, const Cards& cards, net::Deadline end);
+  bool TendMig();
+  MigKeeper::Holders MigHolders();
   // What was recorded, for a kubelet that asks once more, perhaps for other slots.
-  base::Result<Response> AnswerAgain(Record record, const std::vector<std::string>& slots);
+  base::Result<Response> AnswerAgain(Record record, const std::vector<std::string>& slots, net::Deadline end);
   base::Error Refuse(const Stranger& stranger, net::Deadline end);
-  base::Result<Response> Commit(const Choice& choice, const std::vector<std::string>& slots);
+  base::Result<Response> Commit(const Choice& choice, const std::vector<std::string>& slots, net::Deadline end);
   void KeepOrLeave(const Record& before, Record& record) const;
   kube::Status Confirm(const PodView& pod, net::Deadline end);
   kube::Status Publish(const PodView& pod, net::Deadline end);

@@ -200,9 +200,10 @@ bool Allocator::Tend() {
     base::LogError(settled.error());
     return true;
   }
+  const bool divided = TendMig();
   const bool linked = LinkFolders();
   const bool mended = MendPods(pods, end) && MendLock(pods, end);
-  return !linked || !mended || AnyAssumed(records_);
+  return divided || !linked || !mended || AnyAssumed(records_);
 }
 
 }  // namespace hami::plugin

@@ -13,8 +13,23 @@
 #include "net/cancel.h"
 #include "plugin/driver_session.h"
 #include "plugin/file_watch.h"
+#include "plugin/mig_keeper.h"
 
 namespace hami::plugin {
+
+namespace {
+
+ForeignInstances ForeignOf(const std::vector<nvml::Device>& devices, const MigEntries& own) {
+  ForeignInstances foreign;
+  for (const nvml::Device& device : devices) {
+    if (!device.mig_layout) continue;
+    auto places = ForeignPlaces(*device.mig_layout, device.uuid, own);
+    if (!places.empty()) foreign[device.uuid] = std::move(places);
+  }
+  return foreign;
+}
+
+}  // namespace
 
 using base::Status;
 using Clock = std::chrono::steady_clock;
@@ -37,6 +52,7 @@ struct CardKeeper::Core {
   Status Look();
   void Settle();  // under the lock: publishes what the state says
   bool NoteFirst(const Status& looked);
+  MigEntries OwnInstances();
   void WatchDriver();
   void WatchXids();
   void WatchConfig();
@@ -146,7 +162,12 @@ Status CardKeeper::Core::Look() {
     with_topology = options.topology_score && now >= next_topology;
     if (with_topology) next_topology = now + times.topology;
   }
-  const auto reading = session.Read(with_topology);
+  // One that is made or removed meanwhile is in one of the two lists.
+  MigEntries own = OwnInstances();
+  auto reading = session.Read(with_topology);
+  const MigEntries since = OwnInstances();
+  own.insert(own.end(), since.begin(), since.end());
+  if (reading) reading->foreign = ForeignOf(reading->devices, own);
   const std::scoped_lock lock(mutex);
   look_began = {};
   if (reading) {
@@ -158,6 +179,11 @@ Status CardKeeper::Core::Look() {
   Settle();
   if (!reading) return tl::unexpected(reading.error());
   return {};
+}
+
+MigEntries CardKeeper::Core::OwnInstances() {
+  const std::scoped_lock lock(mutex);
+  return hooks.own_instances ? hooks.own_instances() : MigEntries();
 }
 
 // True for the first. What is to be said of that, Start says.
@@ -301,6 +327,7 @@ void CardKeeper::Stop() {
     core_->hooks.before_cards = nullptr;
     core_->hooks.on_registration = nullptr;
     core_->hooks.on_event = nullptr;
+    core_->hooks.own_instances = nullptr;
   }
   if (!ended) base::LogWarning("the GPU driver does not answer; leaving a call to it behind");
   for (std::thread& thread : threads_) {

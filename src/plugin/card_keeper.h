@@ -16,6 +16,7 @@
 
 #include "nvml/nvml.h"
 #include "plugin/inventory.h"
+#include "plugin/mig_journal.h"
 #include "plugin/node_config.h"
 #include "plugin/node_state.h"
 #include "plugin/options.h"
@@ -40,6 +41,8 @@ struct KeeperHooks {
   std::function<void(const Cards& cards)> before_cards;
   std::function<void(const Registration& registration)> on_registration;
   std::function<void(const NodeEvent& event)> on_event;
+  // The MIG instances that are ours. Empty: none are.
+  std::function<MigEntries()> own_instances;
   std::function<UnixSeconds()> clock;  // default: the system's
 };
 

@@ -121,10 +121,12 @@ std::string CdiName(std::string_view device_class, std::string_view id) {
 
 std::string CdiSpec::FileName() const { return Concat({kCdiVendor, "-", device_class, ".json"}); }
 
-std::vector<CdiSpec> MakeCdiSpecs(const Cards& cards, const DriverFiles& files, const Options& options) {
+std::vector<CdiSpec> MakeCdiSpecs(const Cards& cards, const DriverFiles& files, const Options& options,
+                                  const std::vector<CdiInstance>& instances) {
   std::vector<CdiSpec> specs;
   const std::string root = HostRoot(options, true);
   if (json::array gpus = GpuDevices(cards, options); !gpus.empty()) {
+    for (const CdiInstance& one : instances) gpus.push_back(DeviceEdit(one.uuid, NodeEdits(one.nodes, root)));
     specs.push_back(MakeSpec("gpu", std::move(gpus), CommonEdits(files, options)));
   }
   json::array channels;

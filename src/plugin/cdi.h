@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -45,8 +46,16 @@ struct CdiSpec {
   std::string FileName() const;
 };
 
-// The specifications for CARDS. A class without a device, or a mode without a device node, has none.
-std::vector<CdiSpec> MakeCdiSpecs(const Cards& cards, const DriverFiles& files, const Options& options);
+// A MIG device, with the nodes that let a container use it.
+struct CdiInstance {
+  std::string uuid;
+  std::vector<std::string> nodes;
+};
+
+// The specifications for CARDS, and for INSTANCES of them. A class without a device, or a mode without a device node,
+// has none.
+std::vector<CdiSpec> MakeCdiSpecs(const Cards& cards, const DriverFiles& files, const Options& options,
+                                  const std::vector<CdiInstance>& instances = {});
 
 // Looks below OPTIONS.driver_root_in_container (the driver's root as mounted here), or below driver_root when that
 // is not there. The driver's version is that of its libcuda.so.<version>; without one, libcuda.so.1 and
@@ -66,11 +75,16 @@ class CdiFolder {
   CdiFolder(const Options& options, std::string path) : options_(options), path_(std::move(path)) {}
   // Nothing to do where no container is told of devices in this way, and while the GPUs are not known. Thread-safe.
   void Refresh(const Cards& cards);
+  // Before the first Refresh: the MIG devices that containers may be given.
+  void UseInstances(std::function<std::vector<CdiInstance>(const Cards& cards)> instances) {
+    instances_ = std::move(instances);
+  }
   const std::string& path() const { return path_; }
 
  private:
   const Options& options_;
   const std::string path_;
+  std::function<std::vector<CdiInstance>(const Cards& cards)> instances_;
   std::mutex mutex_;
   std::string trouble_;  // as it was told
 };

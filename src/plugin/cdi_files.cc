@@ -149,7 +149,9 @@ void CdiFolder::Refresh(const Cards& cards) {
   });
   if (!wanted || !cards.ready) return;
   const std::scoped_lock lock(mutex_);
-  const base::Status written = WriteCdiSpecs(MakeCdiSpecs(cards, FindDriverFiles(options_), options_), path_);
+  const base::Status written = WriteCdiSpecs(MakeCdiSpecs(cards, FindDriverFiles(options_), options_,
+                                                          instances_ ? instances_(cards) : std::vector<CdiInstance>()),
+                                             path_);
   std::string trouble = written ? std::string() : written.error().message;
   if (!written && trouble != trouble_) base::LogError(written.error());
   trouble_ = std::move(trouble);

@@ -8,7 +8,12 @@
 #include <string>
 #include <string_view>
 
+#include "device/vendors/mig_placement.h"
 #include "plugin/health.h"
+#include "plugin/mig_journal.h"
+#include "plugin/mig_nodes.h"
+#include "plugin/mig_profiles.h"
+#include "plugin/mode.h"
 #include "plugin/node_config.h"
 #include "plugin/options.h"
 #include "plugin/registration.h"
@@ -49,7 +54,19 @@ void DeviceFile(const std::string& text) {
   if (!config) Require(config.error().message.starts_with("f:"));
 }
 
+// What our own earlier life wrote to disk, and what the driver lists.
+void OwnFiles(const std::string& text) {
+  if (const auto journal = DecodeMigJournal(text)) {
+    const auto again = DecodeMigJournal(EncodeMigJournal(*journal));
+    Require(again && *again == *journal);
+  }
+  if (const auto mode = DecodeModeFile(text)) Require(EncodeModeFile(*mode) == text);
+  if (const auto nodes = MigCapabilities(text, 0, 3, 0)) Require(nodes->size() == 2);
+  if (const auto gpu = device::GpuOfOldInstance(text)) Require(gpu->size() < text.size());
+}
+
 void Annotation(const std::string& text) {
+  OwnFiles(text);
   const auto journal = DecodeJournal(text);
   if (journal) {
     const auto again = DecodeJournal(EncodeJournal(*journal));
@@ -72,6 +89,8 @@ void Words(const std::string& text) {
   const std::size_t half = text.size() / 2;
   static_cast<void>(MatchesPattern(std::string_view(text).substr(0, half), std::string_view(text).substr(half)));
   Require(MatchesPattern("*", text));
+  static_cast<void>(IsModel(text, "NVIDIA H100 80GB HBM3", 81559));
+  static_cast<void>(IsProfile(text, "1g.10gb+me"));
 }
 
 }  // namespace

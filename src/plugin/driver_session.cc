@@ -55,6 +55,11 @@ Result<DriverReading> DriverSession::Read(bool with_topology) {
   // First: what happens from here on is heard, what happened before is read.
   WatchXidsOf(reading.devices);
   reading.unheard = TakeUnheard(reading.devices);
+  for (nvml::Device& device : reading.devices) {
+    if (!device.mig_mode || !device.mig_mode->current) continue;
+    auto layout = library_->ReadMigLayout(device.uuid);
+    if (layout) device.mig_layout = *std::move(layout);
+  }
   for (const nvml::Device& device : reading.devices) {
     if (!device.uuid.empty()) reading.health[device.uuid] = library_->ReadHealth(device.uuid);
   }

@@ -10,15 +10,10 @@
 #include "base/strings.h"
 #include "base/units.h"
 #include "mps/place.h"
+#include "plugin/mig_profiles.h"
 
 namespace hami::plugin {
 namespace {
-
-bool IsExcluded(const nvml::Device& device, const Exclusion& excluded) {
-  return std::find(excluded.uuids.begin(), excluded.uuids.end(), device.uuid) != excluded.uuids.end() ||
-         std::find(excluded.indices.begin(), excluded.indices.end(), std::int64_t{device.index}) !=
-             excluded.indices.end();
-}
 
 std::string TypeOf(const std::string& name) { return name.starts_with("NVIDIA") ? name : "NVIDIA-" + name; }
 
@@ -33,7 +28,8 @@ Number Scale(Number value, double factor) {
   return static_cast<Number>(std::floor(static_cast<double>(value) * factor + 1e-6));
 }
 
-Card MakeCard(const nvml::Device& device, const NodeSettings& settings, const Troubles& troubles) {
+Card MakeCard(const nvml::Device& device, const NodeSettings& settings, const Troubles& troubles,
+              const MigOffer* offer) {
   Card card;
   card.uuid = device.uuid;
   card.index = device.index;
@@ -52,6 +48,10 @@ Card MakeCard(const nvml::Device& device, const NodeSettings& settings, const Tr
     const int most = mps::MostClients(device.compute_capability ? device.compute_capability->major : 0);
     card.slots = std::min(card.slots, most);
   }
+  if (offer != nullptr) {
+    card.slots = offer->count;
+    card.mig_profiles = offer->profiles;
+  }
   if (const auto trouble = troubles.find(device.uuid); trouble != troubles.end()) {
     card.healthy = false;
     card.trouble = trouble->second;
@@ -59,15 +59,48 @@ Card MakeCard(const nvml::Device& device, const NodeSettings& settings, const Tr
   return card;
 }
 
+// In mode mig, what DEVICE can be divided into.
+MigOffer OfferOf(const nvml::Device& device, const NodeSettings& settings, const std::vector<nvml::MigPlace>& foreign) {
+  MigOffer offer;
+  if (!device.mig_mode) {
+    offer.trouble = "it has no MIG; filterdevices keeps it for others";
+  } else if (!device.mig_mode->current) {
+    offer.trouble = device.mig_mode->pending ? "MIG waits for a reset of the GPU (nvidia-smi --gpu-reset)"
+                                             : "MIG is off and is being switched on";
+  } else if (!device.mig_layout) {
+    offer.trouble = "the driver does not tell how it can be divided";
+  } else {
+    offer = plugin::OfferOf(*device.mig_layout, device.name, PhysicalMemory(device, settings), settings.mig_allowlist,
+                            foreign);
+  }
+  return offer;
+}
+
+void NoteForeign(const Card& card, const std::vector<nvml::MigPlace>& places, std::vector<std::string>* left_out) {
+  for (const nvml::MigPlace& place : places) {
+    if (left_out == nullptr) return;
+    left_out->push_back(base::Concat({"GPU ", std::to_string(card.index), " (", card.uuid, "): slices ",
+                                      std::to_string(place.start), " to ", std::to_string(place.start + place.size - 1),
+                                      " are not offered: a MIG instance that is not ours has them"}));
+  }
+}
+
 auto OrderOf(const Card& card) { return std::tie(card.bus_id, card.uuid); }
 
 }  // namespace
+
+bool IsExcluded(const nvml::Device& device, const Exclusion& excluded) {
+  return std::find(excluded.uuids.begin(), excluded.uuids.end(), device.uuid) != excluded.uuids.end() ||
+         std::find(excluded.indices.begin(), excluded.indices.end(), std::int64_t{device.index}) !=
+             excluded.indices.end();
+}
 
 bool Card::operator==(const Card& other) const {
   const auto version = [](const std::optional<nvml::ComputeCapability>& capability) {
     return capability ? std::pair(capability->major, capability->minor) : std::pair(0, 0);
   };
-  return std::tie(uuid, index, name, type, bus_id, numa_node, minor, physical_memory, memory, cores, slots, healthy,
+  return mig_profiles == other.mig_profiles &&
+         std::tie(uuid, index, name, type, bus_id, numa_node, minor, physical_memory, memory, cores, slots, healthy,
                   trouble) == std::tie(other.uuid, other.index, other.name, other.type, other.bus_id, other.numa_node,
                                        other.minor, other.physical_memory, other.memory, other.cores, other.slots,
                                        other.healthy, other.trouble) &&
@@ -80,9 +113,10 @@ const Card* Cards::Find(std::string_view uuid) const {
 }
 
 std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const NodeSettings& settings,
-                            const Troubles& troubles, std::vector<std::string>* left_out) {
+                            const Troubles& troubles, std::vector<std::string>* left_out,
+                            const ForeignInstances& foreign) {
   std::vector<Card> cards;
-  const auto note = [&](const nvml::Device& device, const char* why) {
+  const auto note = [&](const nvml::Device& device, std::string_view why) {
     if (left_out == nullptr) return;
     left_out->push_back(
         base::Concat({"GPU ", std::to_string(device.index), " (", device.uuid, ") is left out: ", why}));
@@ -92,8 +126,18 @@ std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const Node
       note(device, "filterdevices names it");
     } else if (PhysicalMemory(device, settings) <= 0) {
       note(device, "the driver does not tell its memory; set preConfiguredDeviceMemory to its size in MiB");
+    } else if (settings.mode == OperatingMode::kMig) {
+      const auto taken = foreign.find(device.uuid);
+      const MigOffer offer =
+          OfferOf(device, settings, taken == foreign.end() ? std::vector<nvml::MigPlace>() : taken->second);
+      if (!offer.trouble.empty()) {
+        note(device, offer.trouble);
+        continue;
+      }
+      cards.push_back(MakeCard(device, settings, troubles, &offer));
+      if (taken != foreign.end()) NoteForeign(cards.back(), taken->second, left_out);
     } else {
-      cards.push_back(MakeCard(device, settings, troubles));
+      cards.push_back(MakeCard(device, settings, troubles, nullptr));
     }
   }
   std::sort(cards.begin(), cards.end(), [](const Card& a, const Card& b) { return OrderOf(a) < OrderOf(b); });

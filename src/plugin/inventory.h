@@ -33,9 +33,10 @@ struct Card {
   std::optional<unsigned> minor;  // of /dev/nvidia<minor>
   std::optional<nvml::ComputeCapability> compute_capability;
   device::MiB physical_memory = 0;
-  device::MiB memory = 0;  // offered: scaled
-  int cores = 0;           // offered, percent: scaled
-  int slots = 0;           // how many containers may share it
+  device::MiB memory = 0;                        // offered: scaled
+  int cores = 0;                                 // offered, percent: scaled
+  int slots = 0;                                 // how many containers may share it
+  std::vector<device::MigProfile> mig_profiles;  // that it can be divided into, in mode mig
   bool healthy = true;
   std::string trouble;  // why it is not, for people
 
@@ -57,10 +58,16 @@ struct Cards {
 // Which cards are out of order, and why.
 using Troubles = std::map<std::string, std::string, std::less<>>;
 
+// Places that MIG instances take which are not ours, by GPU.
+using ForeignInstances = std::map<std::string, std::vector<nvml::MigPlace>>;
+
 // DEVICES that answer, or did once (see node_state.h). One that is filtered or whose memory size nobody knows is left
 // out, with a line in LEFT_OUT.
 std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const NodeSettings& settings,
-                            const Troubles& troubles, std::vector<std::string>* left_out = nullptr);
+                            const Troubles& troubles, std::vector<std::string>* left_out = nullptr,
+                            const ForeignInstances& foreign = {});
+
+bool IsExcluded(const nvml::Device& device, const Exclusion& excluded);
 
 // The latest cards. Thread-safe.
 class CardBoard {

@@ -7,6 +7,9 @@
 
 #include <thread>
 
+#include "plugin/registration.h"
+#include "plugin/testing/mig_world.h"
+
 namespace hami::plugin {
 namespace {
 
@@ -23,6 +26,23 @@ nvml::Device Gpu(unsigned index, const std::string& uuid, const std::string& bus
   device.bus_id = bus_id;
   device.memory = nvml::Memory{mib * kMiB + 5, 0, 0, std::nullopt};
   return device;
+}
+
+// A GPU of a node in mode mig, and how the driver shows it.
+nvml::Device Divided(bool current, bool pending) {
+  nvml::Device device = Gpu(0, "GPU-a", "x", 81559);
+  device.name = "NVIDIA H100 80GB HBM3";
+  device.mig_mode = nvml::MigMode{current, pending};
+  if (current) device.mig_layout = nvml::MigLayout{H100Profiles(), {}};
+  return device;
+}
+
+NodeSettings MigSettings() {
+  NodeSettings settings;
+  settings.mode = settings.wanted_mode = OperatingMode::kMig;
+  settings.memory_scaling = 2;
+  settings.split_count = 10;
+  return settings;
 }
 
 std::vector<std::string> Uuids(const std::vector<Card>& cards) {
@@ -144,6 +164,39 @@ TEST(CardBoardTest, GivenAnEndedSubscription_WhenPublished_ThenItIsNotCalled) {
   }
   board.Publish(WithCard("GPU-b"));
   EXPECT_EQ(told, 1);
+}
+
+TEST(InventoryTest, ModeMig_OffersProfilesAndAsManySlotsAsInstances) {
+  Cards cards;
+  cards.settings = MigSettings();
+  cards.cards = MakeCards({Divided(true, true)}, cards.settings, {});
+  ASSERT_EQ(cards.cards.size(), 1U);
+  EXPECT_EQ(cards.cards[0].slots, 7);
+  EXPECT_EQ(cards.cards[0].memory, 81559) << "an instance is what it is, whatever the scaling";
+  const std::string text = EncodeCards(cards);
+  EXPECT_THAT(text,
+              HasSubstr(R"("mode":"mig","migProfiles":[{"name":"1g.10gb","memoryMB":9984,"core":13,"sliceCount":1)"));
+  EXPECT_THAT(text, HasSubstr(R"("count":7)"));
+}
+
+TEST(InventoryTest, ModeMig_GpuThatCannotBeDividedIsLeftOutWithTheReason) {
+  const auto why = [](nvml::Device device, const ForeignInstances& foreign = {}) {
+    std::vector<std::string> notes;
+    EXPECT_TRUE(MakeCards({std::move(device)}, MigSettings(), {}, &notes, foreign).empty());
+    return notes.empty() ? std::string() : notes[0];
+  };
+  EXPECT_THAT(why(Gpu(0, "GPU-t4", "x")), HasSubstr("has no MIG"));
+  EXPECT_THAT(why(Divided(false, true)), HasSubstr("waits for a reset"));
+  EXPECT_THAT(why(Divided(false, false)), HasSubstr("is off"));
+  EXPECT_THAT(why(Divided(true, true), {{"GPU-a", {{0, 8}}}}), HasSubstr("not ours"));
+}
+
+TEST(InventoryTest, ForeignInstance_IsNamedAndItsPlacesAreNotOffered) {
+  std::vector<std::string> notes;
+  const auto cards = MakeCards({Divided(true, true)}, MigSettings(), {}, &notes, {{"GPU-a", {{4, 2}}}});
+  ASSERT_EQ(cards.size(), 1U);
+  EXPECT_EQ(cards[0].mig_profiles[0].placements.size(), 5U);
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("slices 4 to 5")));
 }
 
 TEST(CardBoardTest, GivenAnotherReasonToLeaveAGpuOut_WhenPublished_ThenItIsAChange) {

@@ -22,8 +22,8 @@ target_include_directories(hami_kubelet_protocol SYSTEM PUBLIC ${_proto_dir})
 target_link_libraries(hami_kubelet_protocol PUBLIC gRPC::grpc++ protobuf::libprotobuf Threads::Threads)
 
 add_library(hami_plugin_kubelet STATIC
-  agent.cc allocator.cc allocator_tend.cc card_metrics.cc cdi.cc cdi_files.cc common_areas.cc device_list.cc kube_cluster.cc kubelet_client.cc
-  kubelet_server.cc library_install.cc lock_folder.cc mps_mode.cc origin.cc pod_view.cc preferred.cc record.cc resolve.cc response.cc serving.cc settle.cc
+  agent.cc allocator.cc allocator_mig.cc allocator_tend.cc card_metrics.cc cdi.cc cdi_files.cc common_areas.cc device_list.cc kube_cluster.cc kubelet_client.cc
+  kubelet_server.cc library_install.cc lock_folder.cc modes.cc mps_mode.cc origin.cc pod_view.cc preferred.cc record.cc resolve.cc response.cc serving.cc settle.cc
   share_folders.cc slots.cc)
 target_link_libraries(hami_plugin_kubelet PUBLIC hami_plugin_node hami_region_hosted PRIVATE hami_kubelet_protocol)
 
@@ -31,7 +31,7 @@ add_executable(hami-device-plugin main.cc)
 target_link_libraries(hami-device-plugin PRIVATE hami_plugin_kubelet hami_build_info)
 
 hami_test(plugin_allocation_test
-  SOURCES allocator_test.cc interleaving_test.cc origin_test.cc resolve_test.cc response_test.cc settle_test.cc
+  SOURCES allocator_mig_test.cc allocator_test.cc interleaving_test.cc origin_test.cc resolve_test.cc response_test.cc settle_test.cc
   LIBS hami_plugin_kubelet)
 hami_test(plugin_kubelet_test
   SOURCES common_areas_test.cc kube_cluster_test.cc kubelet_test.cc node_files_test.cc

@@ -69,6 +69,10 @@ Status NvmlMigDriver::DestroyGpuInstance(const std::string& gpu, unsigned gpu_in
   return With([&](const nvml::Library& library) { return library.DestroyGpuInstance(gpu, gpu_instance); });
 }
 
+Result<std::vector<nvml::Device>> NvmlMigDriver::Gpus() {
+  return With([&](const nvml::Library& library) { return library.ReadDevices(); });
+}
+
 Result<nvml::MigMode> NvmlMigDriver::SetMigMode(const std::string& gpu, bool on) {
   return With([&](const nvml::Library& library) { return library.SetMigMode(gpu, on); });
 }

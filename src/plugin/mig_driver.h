@@ -23,6 +23,7 @@ class NvmlMigDriver final : public MigDriver {
   base::Status DestroyComputeInstance(const std::string& gpu, unsigned gpu_instance, unsigned compute) override;
   base::Status DestroyGpuInstance(const std::string& gpu, unsigned gpu_instance) override;
 
+  base::Result<std::vector<nvml::Device>> Gpus();
   base::Result<nvml::MigMode> SetMigMode(const std::string& gpu, bool on);
   // Processes on GPU, in any instance of it or in none.
   base::Result<std::vector<nvml::Process>> Processes(const std::string& gpu);

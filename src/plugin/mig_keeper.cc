@@ -99,20 +99,25 @@ Status MigKeeper::Start() {
   const std::lock_guard lock(mutex_);
   auto loaded = journal_.Load();
   if (!loaded) return tl::unexpected(loaded.error());
-  entries_ = *std::move(loaded);
+  Use(*std::move(loaded));
   return {};
 }
 
 MigEntries MigKeeper::entries() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(entries_mutex_);
   return entries_;
+}
+
+void MigKeeper::Use(MigEntries entries) {
+  const std::lock_guard lock(entries_mutex_);
+  entries_ = std::move(entries);
 }
 
 Status MigKeeper::Reload() {
   if (!journal_.Changed()) return {};
   auto loaded = journal_.Load();
   if (!loaded) return tl::unexpected(loaded.error());
-  entries_ = *std::move(loaded);
+  Use(*std::move(loaded));
   return {};
 }
 
@@ -125,7 +130,7 @@ Status MigKeeper::Forget(const MigEntry& entry) {
   MigEntries left = entries_;
   std::erase_if(left, [&](const MigEntry& other) { return SameEntry(other, entry); });
   HAMI_TRY(journal_.Save(left));
-  entries_ = std::move(left);
+  Use(std::move(left));
   return {};
 }
 
@@ -186,7 +191,7 @@ Status MigKeeper::TakeOver(MigEntry& entry, const PodKey& owner, Reservation& wa
   HAMI_TRY(journal_.Save(changed));
   Fill(entry, want);
   base::LogInfo(Concat({"mig: ", Describe(entry), " goes over to pod ", owner.ns, "/", owner.name}));
-  entries_ = std::move(changed);
+  Use(std::move(changed));
   return {};
 }
 
@@ -215,14 +220,14 @@ Status MigKeeper::Make(MigEntry entry, unsigned profile_id) {
   entry.gpu_instance = entry.compute_instance = -1;
   intended.push_back(entry);
   HAMI_TRY(journal_.Save(intended));
-  entries_ = intended;
+  Use(intended);
   Status done = MakeInstance(entry, profile_id);
   if (done) {
     made.push_back(entry);
     done = journal_.Save(made);
   }
   if (done) {
-    entries_ = std::move(made);
+    Use(std::move(made));
     base::LogInfo(Concat(
         {"mig: made ", Describe(entry), " uuid=", entry.mig_uuid, " for pod ", entry.owner.ns, "/", entry.owner.name}));
     return {};

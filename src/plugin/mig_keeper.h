@@ -85,10 +85,13 @@ class MigKeeper {
   base::Status Forget(const MigEntry& entry);
   bool TendOne(const MigEntry& entry, bool held);
   void Complain(const std::string& trouble);
+  void Use(MigEntries entries);
 
   MigDriver& driver_;
   MigJournal& journal_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
+  // Written with both held: a look at the entries does not wait for the driver.
+  mutable std::mutex entries_mutex_;
   MigEntries entries_;
   std::set<std::string> troubles_;  // as they were told
 };

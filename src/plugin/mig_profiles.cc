@@ -152,16 +152,4 @@ MigOffer OfferOf(const nvml::MigLayout& layout, std::string_view model, device::
   return offer;
 }
 
-std::optional<std::string_view> GpuOfOldInstance(std::string_view uuid) {
-  const std::size_t open = uuid.find('[');
-  if (open == std::string_view::npos || open == 0 || !uuid.ends_with(']')) return std::nullopt;
-  const std::string_view slot = uuid.substr(open + 1, uuid.size() - open - 2);
-  const std::size_t dash = slot.find('-');
-  if (dash == std::string_view::npos || !base::ParseNumber(slot.substr(0, dash)) ||
-      !base::ParseNumber(slot.substr(dash + 1))) {
-    return std::nullopt;
-  }
-  return uuid.substr(0, open);
-}
-
 }  // namespace hami::plugin

@@ -38,7 +38,4 @@ bool IsProfile(std::string_view listed, std::string_view name);
 
 const nvml::MigProfile* FindProfile(const nvml::MigLayout& layout, std::string_view name);
 
-// HAMi before 2.10 wrote an instance as "GPU-…[template-slot]": the GPU's part; nothing for any other text.
-std::optional<std::string_view> GpuOfOldInstance(std::string_view uuid);
-
 }  // namespace hami::plugin

@@ -79,12 +79,5 @@ TEST(MigModel, ProfileNames_DifferByRoundingAlone) {
   EXPECT_TRUE(IsProfile("1g.24gb+gfx", "1g.24gb+gfx"));
 }
 
-TEST(MigOldForm, TemplateSlot_NamesItsGpu) {
-  EXPECT_EQ(GpuOfOldInstance("GPU-abc[1-0]"), "GPU-abc");
-  for (const char* text : {"GPU-abc", "GPU-abc[]", "GPU-abc[1]", "[1-0]", "GPU-abc[1-0", "GPU-abc[a-0]"}) {
-    EXPECT_EQ(GpuOfOldInstance(text), std::nullopt) << text;
-  }
-}
-
 }  // namespace
 }  // namespace hami::plugin

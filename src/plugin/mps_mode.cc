@@ -57,8 +57,17 @@ mps::Daemons& MpsMode::Get() {
 }
 
 base::Status MpsMode::Enter(const Cards& cards, const Records& records) {
-  if (const auto program = mps::FindProgram(options_.mps_control); !program) return tl::unexpected(program.error());
+  const auto program = mps::FindProgram(options_.mps_control);
+  {
+    const std::scoped_lock lock(mutex_);
+    unserved_.clear();
+    if (!program) {
+      for (const Card& card : cards.cards) unserved_[card.uuid] = "MPS: " + program.error().message;
+    }
+  }
+  if (!program) return tl::unexpected(program.error());
   for (const auto& [uuid, limits] : DaemonLimits(records, cards)) Get().Want(uuid, limits);
+  Get().EndOthers();
   return {};
 }
 
@@ -76,7 +85,7 @@ base::Result<MpsShare> MpsMode::Serve(const Record& record, const Cards& cards) 
                       "ask for one GPU, or for nvidia.com/vgpu-mode: hami-core");
   }
   const std::string& uuid = limits->front().uuid;
-  HAMI_TRY(Enter({}, {}));
+  if (const auto program = mps::FindProgram(options_.mps_control); !program) return tl::unexpected(program.error());
   for (const auto& [wanted, most] : DaemonLimits({record}, cards)) Get().WantAtLeast(wanted, most);
   HAMI_TRY(Get().Await(uuid, kServeWithin));
   auto shared = SharedMemoryFolder(options_.mps_root);
@@ -85,11 +94,30 @@ base::Result<MpsShare> MpsMode::Serve(const Record& record, const Cards& cards) 
 }
 
 Troubles MpsMode::CurrentTroubles() const {
-  Troubles troubles;
-  for (const auto& [uuid, memory] : Look()) {
+  const auto daemons = Look();
+  const std::scoped_lock lock(mutex_);
+  Troubles troubles = unserved_;
+  for (const auto& [uuid, memory] : daemons) {
     if (HasFallen(memory)) troubles[uuid] = "MPS: " + memory.trouble;
   }
   return troubles;
+}
+
+std::set<int> MpsMode::Servers() const {
+  std::set<int> pids;
+  for (const auto& [uuid, memory] : Look()) {
+    for (const mps::Server& server : memory.servers) pids.insert(server.pid);
+  }
+  return pids;
+}
+
+void MpsMode::Stop() {
+  mps::Daemons* daemons = nullptr;
+  {
+    const std::scoped_lock lock(mutex_);
+    daemons = daemons_.get();
+  }
+  if (daemons != nullptr) daemons->Stop();
 }
 
 std::map<std::string, mps::Memory> MpsMode::Look() const {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ class MpsMode {
  public:
   MpsMode(const Options& options, MpsHooks hooks);
 
-  // The GPUs that RECORDS share have their daemons. An error: there is no control program.
+  // The GPUs that RECORDS share have their daemons; those of an earlier life that none shares end. An error: there is
+  // no control program, and no GPU of CARDS is served.
   base::Status Enter(const Cards& cards, const Records& records);
   // An error while some daemon has not ended.
   base::Status Leave();
@@ -39,9 +41,14 @@ class MpsMode {
   // The daemon that RECORD's container is a client of serves within a few seconds.
   base::Result<MpsShare> Serve(const Record& record, const Cards& cards);
 
-  // GPUs whose daemon does not serve though it was started, and why.
+  // GPUs of which no share can be given out, and why.
   Troubles CurrentTroubles() const;
+  // Processes on the GPUs that are the daemons' own.
+  std::set<int> Servers() const;
   std::map<std::string, mps::Memory> Look() const;
+
+  // No hook is called after it. The daemons go on.
+  void Stop();
 
  private:
   mps::Daemons& Get();
@@ -50,6 +57,7 @@ class MpsMode {
   const MpsHooks hooks_;
   mutable std::mutex mutex_;
   std::unique_ptr<mps::Daemons> daemons_;  // made when they are first needed, and stays
+  Troubles unserved_;                      // for want of a control program
 };
 
 // The clients' limits that the daemon of each card in RECORDS has to allow: the highest of its containers'.

@@ -58,8 +58,7 @@ void ReadMode(ConfigReader& in, NodeEntry& entry) {
   in.Text(kKey, mode);
   if (mode.empty()) return;
   entry.mode = ParseMode(mode);
-  if (!entry.mode) in.Fail(kKey, "must be hami-core or mps");
-  if (entry.mode == OperatingMode::kMig) in.Fail(kKey, "mig is not supported; use hami-core");
+  if (!entry.mode) in.Fail(kKey, "must be hami-core, mig or mps");
 }
 
 void CheckEntry(ConfigReader& in, const NodeEntry& entry) {

@@ -119,11 +119,11 @@ TEST(NodeConfigTest, GivenMistakes_WhenParsed_ThenTheErrorNamesFileLineAndKey) {
 
 // Each node judges its own entry, found by name, selector or pattern.
 TEST(NodeConfigTest, MistakeOfAnotherNode_IsNotOurs) {
-  const std::string text = R"({"nodeconfig": [{"name": "a", "operatingmode": "mig"}, {"name": "b", "nonsense": 1},
+  const std::string text = R"({"nodeconfig": [{"name": "a", "operatingmode": "fast"}, {"name": "b", "nonsense": 1},
     {"selector": "pool=mig", "migstrategy": "mixed"}, {"name": "c-*", "devicesplitcount": 0},
     {"name": "n", "devicesplitcount": 3}]})";
   EXPECT_EQ(ErrorOf(Texts(std::nullopt, text)), "");
-  EXPECT_THAT(ErrorOf(Texts(std::nullopt, text), OfNode("a")), HasSubstr("nodeconfig[0].operatingmode: mig"));
+  EXPECT_THAT(ErrorOf(Texts(std::nullopt, text), OfNode("a")), HasSubstr("nodeconfig[0].operatingmode: must be"));
   EXPECT_THAT(ErrorOf(Texts(std::nullopt, text), OfNode("b")), HasSubstr("nodeconfig[1].nonsense: unknown key"));
   const auto config = ParseNodeConfig(Texts(std::nullopt, text), OfNode("d"));
   ASSERT_TRUE(config);
@@ -161,9 +161,9 @@ TEST(NodeConfigTest, GivenValuesOutOfRange_WhenParsed_ThenEachIsRefused) {
   for (const char* field :
        {R"("devicememoryscaling":0)", R"("devicememoryscaling":-1)", R"("devicecorescaling":101)",
         R"("devicesplitcount":257)", R"("preconfigureddevicememory":-1)", R"("libcudaloglevel":"9")",
-        R"("operatingmode":"fast")", R"("operatingmode":"mig")", R"("migstrategy":"mixed")",
-        R"("filterdevices":{"index":[-1]})", R"("filterdevices":{"uid":["x"]})", R"("devicememoryscaling":".nan")",
-        R"("selector":"a in b")", R"("enablenumatopology":"perhaps")"}) {
+        R"("operatingmode":"fast")", R"("migstrategy":"mixed")", R"("filterdevices":{"index":[-1]})",
+        R"("filterdevices":{"uid":["x"]})", R"("devicememoryscaling":".nan")", R"("selector":"a in b")",
+        R"("enablenumatopology":"perhaps")"}) {
     EXPECT_NE(ErrorOf(Texts(std::nullopt, R"({"nodeconfig":[{"name":"n",)" + std::string(field) + "}]}")), "") << field;
   }
   for (const char* text : {R"({"nodeconfig":[{}]})", R"({"nodeconfig":[{"name":"n","selector":"a"}]})",

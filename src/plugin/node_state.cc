@@ -105,6 +105,7 @@ void NodeState::SeeDriver(const DriverReading& reading, UnixSeconds now) {
   for (const nvml::Device& device : reading.devices) {
     if (!device.uuid.empty() && device.condition == Condition::kAnswers) known_[device.uuid].device = device;
   }
+  foreign_ = reading.foreign;
   Judge(reading, now);
   NoteNameless(reading.devices);
   if (reading.topology) NoteTopology(*reading.topology);
@@ -169,7 +170,7 @@ Cards NodeState::MakeCards() const {
   }
   if (cards.settings.mode == OperatingMode::kMps) troubles.insert(mps_troubles_.begin(), mps_troubles_.end());
   cards.left_out = nameless_;
-  cards.cards = plugin::MakeCards(devices, cards.settings, troubles, &cards.left_out);
+  cards.cards = plugin::MakeCards(devices, cards.settings, troubles, &cards.left_out, foreign_);
   return cards;
 }
 

@@ -36,7 +36,8 @@ struct DriverReading {
   std::vector<nvml::Device> devices;
   std::map<std::string, nvml::HealthSigns> health;  // by UUID
   std::optional<nvml::Topology> topology;           // absent: not looked at this time
-  std::set<std::string> unheard{};                  // UUIDs whose XIDs may have been missed since the last look
+  ForeignInstances foreign{};
+  std::set<std::string> unheard{};  // UUIDs whose XIDs may have been missed since the last look
 };
 
 class NodeState {
@@ -97,6 +98,7 @@ class NodeState {
   std::map<std::string, Known> known_;  // by UUID
   std::optional<OperatingMode> mode_;
   Troubles mps_troubles_;
+  ForeignInstances foreign_;
   std::vector<std::string> nameless_;  // GPUs in trouble since the start, a line each
   HealthBook book_;
   TopologyScore topology_;

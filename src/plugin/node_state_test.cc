@@ -298,7 +298,7 @@ TEST(NodeStateTest, GivenSettingsByLabel_WhenTheLabelChanges_ThenTheCardsDo) {
 // A mistake in an entry that the labels choose is this node's from then on, and nothing new is told until it is mended.
 TEST(NodeStateTest, MistakeChosenByALabel_IsToldAndNothingChanges) {
   NodeState state = Ready();
-  const std::string text = R"({"nodeconfig":[{"selector":"pool=mig","operatingmode":"mig"}]})";
+  const std::string text = R"({"nodeconfig":[{"selector":"pool=mig","operatingmode":"fast"}]})";
   const auto config = ParseNodeConfig({"", std::nullopt, "config.json", text}, {});
   ASSERT_TRUE(config);
   EXPECT_EQ(state.Objection(*config), "");
@@ -306,7 +306,7 @@ TEST(NodeStateTest, MistakeChosenByALabel_IsToldAndNothingChanges) {
   EXPECT_TRUE(state.ready());
   state.SeeNode({{"pool", "mig"}}, {}, 1010);
   EXPECT_FALSE(state.ready());
-  EXPECT_THAT(state.Objection(*config), HasSubstr("operatingmode: mig"));
+  EXPECT_THAT(state.Objection(*config), HasSubstr("operatingmode: must be"));
   const auto events = state.TakeEvents();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].reason, "InvalidDeviceConfig");

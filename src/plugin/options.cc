@@ -129,6 +129,8 @@ void AddGpuFlags(FlagSet& flags, Targets& to) {
                "only none: MIG devices that exist already are not offered [MIG_STRATEGY]");
   flags.Custom("device-discovery-strategy", "auto|nvml", "auto", TakeDiscovery,
                "how GPUs are found [DEVICE_DISCOVERY_STRATEGY]");
+  flags.Text("mig-minors-file", "FILE", out.mig_minors_file,
+             "where the driver lists the capabilities of MIG instances, for device nodes of containers");
   flags.Text("nvml-library", "FILE", out.nvml_library, "the driver's libnvidia-ml.so.1; empty: as the linker finds it");
   flags.Bool("topology-score", out.topology_score,
              "register how close GPUs are, for topology-aware placement [ENABLE_TOPOLOGY_SCORE]");

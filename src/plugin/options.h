@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/log_file.h"
 #include "base/result.h"
+#include "plugin/mig_nodes.h"
 
 namespace hami::plugin {
 
@@ -36,6 +37,7 @@ struct Options {
   std::string hook_path = "/usr/local";                                      // libvgpu lives in <hook_path>/vgpu
   std::string config_file;                                                   // device-config.yaml; empty: defaults
   std::string node_config_file = "/config/config.json";
+  std::string mig_minors_file = kMigMinors;
   std::string nvml_library;  // empty: libnvidia-ml.so.1 of the dynamic linker
 
   // GPUs.

@@ -79,7 +79,8 @@ std::string LackOfRoom(const PodView& pod, const OriginInput& input) {
   const Uses given = Given(pod, input);
   for (const auto& [uuid, use] : Needed(pod, pod.allocated.empty() ? pod.to_allocate : pod.allocated)) {
     const Card* card = input.cards->Find(uuid);
-    if (card == nullptr) continue;  // whoever makes the answer says so
+    if (card == nullptr) continue;              // whoever makes the answer says so
+    if (!card->mig_profiles.empty()) continue;  // instances have places, and the driver gives none twice
     const auto found = given.find(uuid);
     const Use used = found == given.end() ? Use() : found->second;
     if (used.memory + use.memory > card->memory) {
@@ -100,6 +101,19 @@ device::MiB MostMemory(const device::Request& request, const Card& card) {
   return card.memory * std::min(request.memory_percent, kWholeCard) / kWholeCard;
 }
 
+// An instance is as large as its profile, and one is chosen that holds what is asked for.
+bool IsAnInstance(const device::Share& share, const device::Request& request, const Card& card) {
+  return std::any_of(card.mig_profiles.begin(), card.mig_profiles.end(), [&](const device::MigProfile& profile) {
+    return profile.memory == share.memory && profile.cores == share.cores &&
+           profile.memory >= (request.memory > 0 ? request.memory : 0);
+  });
+}
+
+std::string NoInstance(const device::Share& share) {
+  return Concat({"it is granted ", std::to_string(share.memory), " MiB and ", std::to_string(share.cores),
+                 " percent of ", share.uuid, ", which is no MIG instance that holds what it asks for"});
+}
+
 std::string MoreThanAsked(const device::Share& share, const device::Request& request, const Cards& cards) {
   // Less than nothing would make room for others, and sums must stay numbers.
   if (share.memory <= 0 || share.memory > kMostMemory || share.cores < 0) {
@@ -108,6 +122,7 @@ std::string MoreThanAsked(const device::Share& share, const device::Request& req
   }
   const Card* card = cards.Find(share.uuid);
   if (card == nullptr) return {};
+  if (!card->mig_profiles.empty()) return IsAnInstance(share, request, *card) ? "" : NoInstance(share);
   const device::MiB most = MostMemory(request, *card);
   if (share.memory > most) {
     return Concat({"it is granted ", std::to_string(share.memory), " MiB of ", share.uuid, " and asks for ",
@@ -212,9 +227,13 @@ std::string Distrust(const PodView& pod, bool owns_lock, const OriginInput& inpu
 }
 
 device::StringMap WithSeal(const PodView& pod, device::StringMap changes, const OriginRules& rules) {
-  if (!rules.seal || !changes.contains(kAllocated)) return changes;
   device::StringMap claims = pod.claims;
-  claims[kAllocated] = changes[kAllocated];
+  for (const char* key : {kAllocated, device::kMigAllocations}) {
+    if (const auto change = changes.find(key); change != changes.end()) claims[key] = change->second;
+  }
+  // That an instance was made changes nothing of what is claimed.
+  const bool same = device::SealedText(pod.uid, pod.node, claims) == device::SealedText(pod.uid, pod.node, pod.claims);
+  if (!rules.seal || same) return changes;
   changes[device::kGrantSeal] = rules.seal(pod, claims);
   return changes;
 }

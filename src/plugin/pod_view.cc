@@ -2,6 +2,8 @@
 
 #include "plugin/pod_view.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "base/strings.h"
@@ -118,6 +120,14 @@ void ReadGrants(const kube::StringMap& annotations, PodView& pod) {
   };
   read(kToAllocate, pod.to_allocate);
   read(kAllocated, pod.allocated);
+  if (const std::string* text = device::Find(annotations, device::kMigAllocations)) {
+    auto reservations = device::DecodeReservations(*text);
+    if (reservations) {
+      pod.reservations = *std::move(reservations);
+    } else {
+      pod.grant_error = base::Concat({device::kMigAllocations, ": ", reservations.error().message});
+    }
+  }
   for (const auto& [key, value] : annotations) {
     if (key != kToAllocate && key.ends_with("devices-to-allocate") && HasShare(value)) pod.others_pending = true;
     const bool claim = device::IsAllocatedKey(key) || key == device::kMigAllocations || key == device::kGrantSeal;
@@ -154,6 +164,14 @@ kube::Result<PodView> ReadPodView(const json::value& document) {
   pod.bind_time = bound && *bound < std::uint64_t{1} << 40 ? static_cast<std::int64_t>(*bound) : 0;
   ReadGrants(metadata->annotations, pod);
   return pod;
+}
+
+std::vector<device::MigReservation> ReservationsOf(const PodView& pod, int container) {
+  std::vector<device::MigReservation> found;
+  std::copy_if(pod.reservations.begin(), pod.reservations.end(), std::back_inserter(found),
+               [&](const device::MigReservation& one) { return one.container == container; });
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
+  return found;
 }
 
 std::optional<LockOwner> ReadLock(std::string_view value) {

@@ -56,16 +56,20 @@ struct PodView {
   std::vector<device::Container> asks;    // of the same containers: what they ask for, of what is no CPU or memory
   device::PodGrant to_allocate;           // what is still to be handed out
   device::PodGrant allocated;             // everything that the pod was granted
-  std::string grant_error;                // why one of the two could not be read
-  bool misplaced = false;                 // the annotations have rows at other places than these
-  device::StringMap claims;               // the annotations that a seal is of, and the seal
-  bool others_pending = false;            // another vendor's part is still to be handed out
+  std::vector<device::MigReservation> reservations;  // where its MIG instances are to be
+  std::string grant_error;                           // why one of the two could not be read
+  bool misplaced = false;                            // the annotations have rows at other places than these
+  device::StringMap claims;                          // the annotations that a seal is of, and the seal
+  bool others_pending = false;                       // another vendor's part is still to be handed out
   bool operator==(const PodView&) const = default;
 
   bool Ended() const { return status_phase == "Succeeded" || status_phase == "Failed"; }
   bool Pending() const { return status_phase.empty() || status_phase == "Pending"; }
   std::string FullName() const { return ns + "/" + name; }
 };
+
+// Of one container, in the order of its shares.
+std::vector<device::MigReservation> ReservationsOf(const PodView& pod, int container);
 
 using PodPtr = std::shared_ptr<const PodView>;
 

@@ -25,22 +25,24 @@ json::array ToArray(const std::vector<std::string>& texts) {
 }
 
 json::object ToObject(const Record& record) {
-  return {{"namespace", record.owner.ns},
-          {"pod", record.owner.name},
-          {"uid", record.owner.uid},
-          {"container", record.container},
-          {"containerName", record.container_name},
-          {"grant", device::EncodeGrant({record.grant})},
-          {"owed", record.owed},
-          {"assumed", record.assumed},
-          {"alike", record.alike},
-          {"slots", ToArray(record.slots)},
-          {"folder", record.folder},
-          {"cache", record.cache},
-          {"library", record.library},
-          {"preload", record.preload},
-          {"shareFile", record.share_file},
-          {"givenAt", record.given_at}};
+  json::object object{{"namespace", record.owner.ns},
+                      {"pod", record.owner.name},
+                      {"uid", record.owner.uid},
+                      {"container", record.container},
+                      {"containerName", record.container_name},
+                      {"grant", device::EncodeGrant({record.grant})},
+                      {"owed", record.owed},
+                      {"assumed", record.assumed},
+                      {"alike", record.alike},
+                      {"slots", ToArray(record.slots)},
+                      {"folder", record.folder},
+                      {"cache", record.cache},
+                      {"library", record.library},
+                      {"preload", record.preload},
+                      {"shareFile", record.share_file},
+                      {"givenAt", record.given_at}};
+  if (!record.mig.empty()) object["mig"] = device::EncodeReservations(record.mig);
+  return object;
 }
 
 // A name that is joined to a path of ours.
@@ -99,6 +101,13 @@ Result<Record> ReadRecord(const json::value& value) {
   if (!decoded) return tl::unexpected(decoded.error());
   if (decoded->size() != 1) return Fail("a record's grant is not that of one container");
   record.grant = std::move(decoded->front());
+  if (const auto mig = base::GetString(*object, "mig")) {
+    auto reservations = device::DecodeReservations(*mig);
+    if (!reservations) return tl::unexpected(reservations.error());
+    record.mig = *std::move(reservations);
+  } else if (object->contains("mig")) {
+    return Fail("a record's MIG instances are not a text");
+  }
   return record;
 }
 

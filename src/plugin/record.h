@@ -30,6 +30,7 @@ struct Record {
   int container = 0;  // position in the grants: init containers first
   std::string container_name;
   device::ContainerGrant grant;
+  std::vector<device::MigReservation> mig;  // one for each share that is a MIG instance, or none at all
   bool owed = false;
   bool assumed = false;
   bool alike = false;  // of an assumed one: whoever it is, what it says of its share is known

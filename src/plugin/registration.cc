@@ -29,6 +29,7 @@ device::Device Registered(const Card& card, const NodeSettings& settings) {
   out.numa = card.numa_node.value_or(0);
   out.mode = ModeName(settings.mode);
   out.healthy = card.healthy;
+  out.mig_profiles = card.mig_profiles;
   return out;
 }
 

@@ -207,14 +207,14 @@ std::optional<Choice> NextOf(const PodPtr& pod, const Records& records, const st
   const auto count = static_cast<int>(std::max(pod->to_allocate.size(), pod->allocated.size()));
   for (int i = 0; i < count; ++i) {
     if (const Record* record = FindRecord(records, pod->uid, i)) {
-      if (record->owed) return Choice{pod, i, record->grant};
+      if (record->owed) return Choice{pod, i, record->grant, record->mig};
       continue;
     }
     const bool in_flight =
         pod->bind_phase == device::kPhaseAllocating || (owns_lock && pod->bind_phase == device::kPhaseSuccess);
     const auto row = static_cast<std::size_t>(i);
     if (!in_flight || row >= pod->to_allocate.size() || pod->to_allocate[row].empty()) continue;
-    return Choice{pod, i, pod->to_allocate[row]};
+    return Choice{pod, i, pod->to_allocate[row], ReservationsOf(*pod, i)};
   }
   return std::nullopt;
 }

@@ -51,6 +51,7 @@ struct Choice {
   PodPtr pod;
   int container = 0;
   device::ContainerGrant grant;
+  std::vector<device::MigReservation> mig;
   bool assumed = false;    // another pod just like it may be the one
   bool alike = false;      // and whichever it is, its containers say the same of how they use their shares
   bool continues = false;  // the pod has been given something before

@@ -6,8 +6,10 @@
 
 #include "base/strings.h"
 #include "base/units.h"
+#include "device/vendors/mig_placement.h"
 #include "mps/client.h"
 #include "plugin/cdi.h"
+#include "plugin/mig_nodes.h"
 #include "plugin/node_selector.h"
 #include "region/layout.h"
 
@@ -29,10 +31,23 @@ std::string IdOf(const Card& card, const Options& options) {
   return options.id_strategy == IdStrategy::kIndex ? std::to_string(card.index) : card.uuid;
 }
 
-void AddDevices(const std::vector<const Card*>& cards, const ResponseSettings& settings, Response& response) {
+// What the container is given: whole GPUs, or instances of them.
+struct Given {
+  std::vector<const Card*> cards;
+  std::vector<device::MigReservation> mig;  // empty: the cards themselves
+
+  std::vector<std::string> Ids(const Options& options) const {
+    std::vector<std::string> ids;
+    for (const device::MigReservation& instance : mig) ids.push_back(instance.mig_uuid);
+    if (!mig.empty()) return ids;
+    for (const Card* card : cards) ids.push_back(IdOf(*card, options));
+    return ids;
+  }
+};
+
+void AddDevices(const Given& given, const ResponseSettings& settings, Response& response) {
   const Options& options = *settings.options;
-  std::vector<std::string> ids;
-  for (const Card* card : cards) ids.push_back(IdOf(*card, options));
+  const std::vector<std::string> ids = given.Ids(options);
   std::vector<std::string> channels;
   for (const int channel : settings.imex_channels) channels.push_back(std::to_string(channel));
 
@@ -52,14 +67,13 @@ void AddDevices(const std::vector<const Card*>& cards, const ResponseSettings& s
   if (options.mofed) response.environment["NVIDIA_MOFED"] = "enabled";
 }
 
-void AddCdi(const Record& record, const std::vector<const Card*>& cards, const ResponseSettings& settings,
-            Response& response) {
+void AddCdi(const Record& record, const Given& given, const ResponseSettings& settings, Response& response) {
   const Options& options = *settings.options;
   const bool by_annotation = Uses(options, ListStrategy::kCdiAnnotations);
   const bool by_field = Uses(options, ListStrategy::kCdiCri);
   if (!by_annotation && !by_field) return;
   std::vector<std::string> names;
-  for (const Card* card : cards) names.push_back(CdiName("gpu", IdOf(*card, options)));
+  for (const std::string& id : given.Ids(options)) names.push_back(CdiName("gpu", id));
   for (const int channel : settings.imex_channels) names.push_back(CdiName("imex-channel", std::to_string(channel)));
   for (const std::string& mode : settings.cdi_modes) names.push_back(CdiName(mode, "all"));
   if (by_annotation) {
@@ -70,16 +84,30 @@ void AddCdi(const Record& record, const std::vector<const Card*>& cards, const R
   if (by_field) response.cdi_devices = std::move(names);
 }
 
-void AddDeviceNodes(const std::vector<const Card*>& cards, const ResponseSettings& settings, Response& response) {
+base::Status AddDeviceNodes(const Given& given, const Cards& cards, const ResponseSettings& settings,
+                            Response& response) {
   const Options& options = *settings.options;
-  if (!options.pass_device_specs) return;
+  if (!options.pass_device_specs) return {};
   std::string root = options.dev_root.empty() ? options.driver_root : options.dev_root;
   while (!root.empty() && root.back() == '/') root.pop_back();
   const auto add = [&](const std::string& path) { response.devices.push_back({path, root + path, "rw"}); };
   for (const std::string& path : settings.node_paths) add(path);
-  for (const Card* card : cards) {
+  for (const Card* card : given.cards) {
     if (card->minor) add("/dev/nvidia" + std::to_string(*card->minor));
   }
+  for (const device::MigReservation& instance : given.mig) {
+    const Card* card = cards.Find(instance.gpu_uuid);
+    if (card == nullptr || !card->minor) continue;
+    const auto nodes =
+        MigCapabilities(settings.mig_minors, *card->minor, instance.gpu_instance, instance.compute_instance);
+    if (!nodes) {
+      return base::Fail(Concat({kMigMinors, " has no capability of ", instance.mig_uuid, " (GPU instance ",
+                                std::to_string(instance.gpu_instance), " of ", instance.gpu_uuid, ")"}),
+                        "the kernel module nvidia makes it; --pass-device-specs=false goes on without device nodes");
+    }
+    for (const std::string& node : *nodes) add(node);
+  }
+  return {};
 }
 
 std::string MebibytesText(std::uint64_t bytes) { return std::to_string(bytes / base::kMiB) + "m"; }
@@ -148,6 +176,17 @@ void AddMps(const DeviceLimit& limit, const MpsShare& share, Response& response)
   response.mounts.push_back({"/dev/shm", share.shared_memory, false});
 }
 
+bool IsGranted(const Card& card, const device::ContainerGrant& grant) {
+  return std::any_of(grant.begin(), grant.end(), [&](const device::Share& share) { return share.uuid == card.uuid; });
+}
+
+// As the driver numbers the instances of one GPU.
+std::vector<device::MigReservation> InOrder(std::vector<device::MigReservation> instances) {
+  std::sort(instances.begin(), instances.end(),
+            [](const auto& a, const auto& b) { return a.gpu_instance < b.gpu_instance; });
+  return instances;
+}
+
 }  // namespace
 
 bool MayDisableControl(const Record& record, const Options& options) {
@@ -160,6 +199,11 @@ bool MayDisableControl(const Record& record, const Options& options) {
 base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& grant, const Cards& cards) {
   std::vector<DeviceLimit> limits;
   for (const device::Share& share : grant) {
+    if (device::GpuOfOldInstance(share.uuid)) {
+      return base::Fail(
+          "the grant names " + base::Printable(share.uuid) + ", a MIG instance as HAMi before 2.10 wrote it",
+          "its scheduler plans other instances than this plugin makes: upgrade it, and delete the pod");
+    }
     if (cards.Find(share.uuid) == nullptr) {
       return base::Fail("the grant names " + base::Printable(share.uuid) + ", which is no GPU of this node",
                         "the scheduler's picture of this node is older than its GPUs; delete the pod to place it anew");
@@ -181,21 +225,46 @@ base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& gr
   return limits;
 }
 
+base::Result<std::vector<DeviceLimit>> LimitsOf(const Record& record, const Cards& cards) {
+  auto limits = LimitsOf(record.grant, cards);
+  if (!limits || record.mig.empty() || cards.settings.mode != OperatingMode::kMig) return limits;
+  if (record.mig.size() != record.grant.size()) return base::Fail("the grant has not one MIG instance for each share");
+  std::vector<DeviceLimit> instances;
+  for (const Card& card : cards.cards) {
+    for (const device::MigReservation& one : InOrder(record.mig)) {
+      if (one.gpu_uuid != card.uuid) continue;
+      if (!one.Realised()) return base::Fail("a MIG instance of the grant has not been made");
+      const device::MiB memory = record.grant[static_cast<std::size_t>(one.device)].memory;
+      const auto bytes = static_cast<std::uint64_t>(memory) * base::kMiB;
+      // Its part of the GPU's time is its own: the hardware keeps it.
+      instances.push_back({one.mig_uuid, bytes, 0, bytes});
+    }
+  }
+  return instances;
+}
+
 base::Result<Response> MakeResponse(const Record& record, const Cards& cards, const ResponseSettings& settings) {
-  const auto limits = LimitsOf(record.grant, cards);
+  const auto limits = LimitsOf(record, cards);
   if (!limits) return tl::unexpected(limits.error());
   if (settings.options->imex_required && settings.imex_channels.size() < settings.options->imex_channels.size()) {
     return base::Fail("an IMEX channel is required and its device node is not there");
   }
-  std::vector<const Card*> used;
-  for (const DeviceLimit& limit : *limits) used.push_back(cards.Find(limit.uuid));
+  Given given;
+  for (const Card& card : cards.cards) {
+    if (IsGranted(card, record.grant)) given.cards.push_back(&card);
+  }
+  for (const DeviceLimit& limit : *limits) {
+    for (const device::MigReservation& one : record.mig) {
+      if (one.mig_uuid == limit.uuid) given.mig.push_back(one);
+    }
+  }
   Response response;
-  AddDevices(used, settings, response);
-  AddCdi(record, used, settings, response);
-  AddDeviceNodes(used, settings, response);
+  AddDevices(given, settings, response);
+  AddCdi(record, given, settings, response);
+  HAMI_TRY(AddDeviceNodes(given, cards, settings, response));
   AddLimits(*limits, cards.settings, response);
   AddLibrary(record, settings, response);
-  AddCommonAreas(used, settings, response);
+  if (given.mig.empty()) AddCommonAreas(given.cards, settings, response);
   if (settings.mps) AddMps(limits->front(), *settings.mps, response);
   return response;
 }

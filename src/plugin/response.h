@@ -55,6 +55,8 @@ struct DeviceLimit {
 // One entry per card, in the order of PCI bus ids: the order in which the driver numbers them inside the container. Two
 // shares of one card add up.
 base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& grant, const Cards& cards);
+// The same of what was recorded: a MIG instance has an entry of its own, under its own name.
+base::Result<std::vector<DeviceLimit>> LimitsOf(const Record& record, const Cards& cards);
 
 // What a container on a node in mode mps shares with its GPU's control daemon: folders of the node.
 struct MpsShare {
@@ -69,6 +71,7 @@ struct ResponseSettings {
   std::vector<std::string> node_paths;  // of the control device nodes that exist, below the device root
   std::vector<std::string> cdi_modes;   // gdrcopy, gds, mofed: those with a specification
   std::vector<int> imex_channels;       // of those that are wanted, those with a device node
+  std::string mig_minors;               // the text of kMigMinors
   std::set<std::string> common_areas;   // cards whose users can tell each other about its time
   std::optional<MpsShare> mps;          // in mode mps
 };

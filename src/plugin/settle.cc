@@ -155,6 +155,7 @@ void Materialise(const PodView& pod, Records& records, std::int64_t now) {
     owed.owner = KeyOf(pod);
     owed.container = container;
     owed.grant = pod.to_allocate[i];
+    owed.mig = ReservationsOf(pod, container);
     owed.owed = true;
     owed.given_at = now;
     records.push_back(std::move(owed));
@@ -194,24 +195,36 @@ namespace {
 struct Booked {
   device::PodGrant allocated;
   device::PodGrant to_allocate;
+  std::vector<device::MigReservation> reservations;
   bool given = false;
   bool owed = false;
 };
 
 Booked BookedOf(const PodView& pod, const Records& records) {
-  Booked booked{pod.allocated, pod.to_allocate};
+  Booked booked{pod.allocated, pod.to_allocate, pod.reservations};
   for (const Record& record : records) {
     if (record.owner.uid != pod.uid) continue;
     const auto row = static_cast<std::size_t>(record.container);
     // A pod may have removed what it was granted.
     if (row >= booked.allocated.size()) booked.allocated.resize(std::max(row + 1, pod.containers.size()));
     booked.allocated[row] = record.grant;
+    std::erase_if(booked.reservations, [&](const auto& one) { return one.container == record.container; });
+    booked.reservations.insert(booked.reservations.end(), record.mig.begin(), record.mig.end());
     if (record.owed && row >= booked.to_allocate.size()) booked.to_allocate.resize(row + 1);
     if (row < booked.to_allocate.size())
       booked.to_allocate[row] = record.owed ? record.grant : device::ContainerGrant();
     (record.owed ? booked.owed : booked.given) = true;
   }
+  std::sort(booked.reservations.begin(), booked.reservations.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.container, a.device) < std::pair(b.container, b.device);
+  });
   return booked;
+}
+
+bool SameReservations(const std::vector<device::MigReservation>& sorted, const PodView& pod) {
+  return sorted.size() == pod.reservations.size() && std::all_of(sorted.begin(), sorted.end(), [&](const auto& one) {
+           return std::find(pod.reservations.begin(), pod.reservations.end(), one) != pod.reservations.end();
+         });
 }
 
 }  // namespace
@@ -224,6 +237,9 @@ Desired DesiredAnnotations(const PodView& pod, const Records& records) {
   }
   if (booked.to_allocate != pod.to_allocate || pod.misplaced) {
     desired.changes[kToAllocate] = device::EncodeGrant(booked.to_allocate);
+  }
+  if (!SameReservations(booked.reservations, pod)) {
+    desired.changes[device::kMigAllocations] = device::EncodeReservations(booked.reservations);
   }
   // The books go by it, and the pod is where it is.
   if ((booked.given || booked.owed) && pod.assigned_node != pod.node) desired.changes[device::kAssignedNode] = pod.node;

@@ -18,15 +18,9 @@ using device::MigReservation;
 
 constexpr int kWholeCard = 100;
 
-const device::Container* ContainerAt(const device::Pod& pod, std::size_t index) {
-  const std::size_t inits = pod.init_containers.size();
-  if (index < inits) return &pod.init_containers[index];
-  return index - inits < pod.containers.size() ? &pod.containers[index - inits] : nullptr;
-}
-
 // What a container may hold at most of a vendor.
 std::optional<device::Request> Most(const device::Pod& pod, std::size_t container, const device::Vendor& vendor) {
-  const device::Container* one = ContainerAt(pod, container);
+  const device::Container* one = device::ContainerAt(pod, container);
   return one == nullptr ? std::nullopt : vendor.MostOf(*one);
 }
 
@@ -129,7 +123,8 @@ Claim ReadClaim(const device::Pod& pod, const device::Vendors& vendors, Trust tr
   return claim;
 }
 
-Allocation WithinLimits(Allocation allocation, const std::vector<ShareLimit>& limits, const Node& node) {
+Allocation WithinLimits(Allocation allocation, const std::vector<ShareLimit>& limits, const Node& node,
+                        const device::Vendors& vendors) {
   for (const ShareLimit& limit : limits) {
     const auto of_vendor = [&](const auto& one) { return one.first == limit.vendor; };
     const auto grant = std::find_if(allocation.grants.begin(), allocation.grants.end(), of_vendor);
@@ -140,7 +135,9 @@ Allocation WithinLimits(Allocation allocation, const std::vector<ShareLimit>& li
       const device::Device* card = CardOf(node, row[i].uuid);
       const bool instance = card != nullptr && card->IsMig() && IsInstance(allocation, container, i, row[i].uuid);
       row[i].memory = std::clamp<device::MiB>(row[i].memory, 0, MostMemory(limit, card, instance));
-      row[i].cores = std::clamp(row[i].cores, 0, instance ? kWholeCard : limit.cores);
+      const device::Vendor& vendor = *vendors[static_cast<std::size_t>(limit.vendor)];
+      const int cores = card == nullptr ? limit.cores : vendor.MostCores(*card, limit.cores);
+      row[i].cores = std::clamp(row[i].cores, 0, instance ? kWholeCard : cores);
     }
   }
   std::erase_if(allocation.reservations, [&](const MigReservation& one) {

@@ -43,7 +43,8 @@ Claim ReadClaim(const device::Pod& pod, const device::Vendors& vendors, Trust tr
 // ALLOCATION within LIMITS on NODE's cards. A MIG instance has the memory of its profile, which may be more than was
 // asked for, up to the whole card, and is one on a MIG card alone. Of a card that is not there a part is nothing, also
 // for the quota.
-device::Allocation WithinLimits(device::Allocation allocation, const std::vector<ShareLimit>& limits, const Node& node);
+device::Allocation WithinLimits(device::Allocation allocation, const std::vector<ShareLimit>& limits, const Node& node,
+                                const device::Vendors& vendors);
 
 // Whether HELD is all in CLAIMED: a claim that nothing proves never takes anything back.
 bool Covers(const NodeCharge& claimed, const NodeCharge& held);

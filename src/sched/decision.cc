@@ -66,6 +66,12 @@ std::vector<Event> Failure(const Decision& decision, std::size_t max_nodes) {
   events.push_back(
       {true, "FilteringFailed",
        base::Concat({"no available node, ", std::to_string(decision.failures.size()), " nodes do not meet"})});
+  if (!decision.evicts.empty()) {
+    events.push_back({false, "Preempting",
+                      base::Concat({"room is made on node(", decision.node, ") by the eviction of ",
+                                    std::to_string(decision.evicts.size()),
+                                    " pods of lower priority: ", List(decision.evicts, max_nodes)})});
+  }
   return events;
 }
 

@@ -44,6 +44,7 @@ struct Decision {
   std::vector<NodeScore> fits;       // worst to best, when all was asked for
   std::vector<NodeScore> offered;    // best to worst, when kube-scheduler is to choose
   std::size_t candidates = 0;
+  std::vector<std::string> evicts;  // pods of lower priority that will go from NODE, where the pod then has its place
 };
 
 // Worst to best, so that the last is the one chosen.

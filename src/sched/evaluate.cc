@@ -19,8 +19,13 @@ constexpr double kCostSteps = 1000;
 // Holds everything that the pod was given so far, and asks whether one more share stays inside the quota.
 class Gate final : public device::QuotaGate {
  public:
-  Gate(const Plan& plan, const Placement& placed, const QuotaRoom& room, int container, int vendor)
-      : plan_(plan), room_(room), container_(container) {
+  Gate(const Plan& plan, const Placement& placed, const QuotaRoom& room, int container, int vendor,
+       std::span<const CardView> cards, const device::Vendors& vendors)
+      : plan_(plan),
+        room_(room),
+        container_(container),
+        cards_(cards),
+        vendor_(*vendors[static_cast<std::size_t>(vendor)]) {
     for (const Placed& one : placed) {
       if (one.vendor != vendor) continue;
       for (const device::Pick& pick : one.picks) Add(one.container, pick, before_);
@@ -43,12 +48,15 @@ class Gate final : public device::QuotaGate {
  private:
   void Add(int container, const device::Pick& pick, std::vector<Entry>& entries) const {
     const Role role = plan_.containers[static_cast<std::size_t>(container)].role;
-    entries.push_back({pick.card, container, role, pick.memory, pick.cores});
+    const device::Device& card = *cards_[static_cast<std::size_t>(pick.card)].device;
+    entries.push_back({pick.card, container, role, pick.memory, vendor_.CorePercent(card, pick.cores)});
   }
 
   const Plan& plan_;
   const QuotaRoom& room_;
   int container_;
+  std::span<const CardView> cards_;
+  const device::Vendor& vendor_;
   std::vector<Entry> before_;
 };
 
@@ -145,11 +153,16 @@ class Evaluation {
 
     static const QuotaRoom kNoQuota;
     const QuotaRoom& room = room_.empty() ? kNoQuota : room_[vendor_index];
-    const Gate gate(plan_, placed_, room, container, ask.vendor);
+    const Gate gate(plan_, placed_, room, container, ask.vendor, {views_.data(), views_.size()}, vendors_);
+    std::vector<device::Picks> earlier;
+    for (const Placed& one : placed_) {
+      if (one.vendor == ask.vendor) earlier.push_back(one.picks);
+    }
     const device::FitInput input{.cards = {views_.data(), views_.size()},
                                  .walk = {walk.data(), walk.size()},
                                  .instances = {instances_.data(), instances_.size()},
                                  .pair_scores = node_.pair_scores(),
+                                 .earlier = earlier,
                                  .request = ask.request,
                                  .rules = plan_.rules[vendor_index],
                                  .mutex = policy.mutex,
@@ -161,10 +174,10 @@ class Evaluation {
     }
     device::FitResult result = vendor.Fit(input);
     if (!result.fits) {
-      reason_ = result.reasons.Text(walk.size());
+      reason_ = result.reasons.Text(result.judged > 0 ? static_cast<std::size_t>(result.judged) : walk.size());
       return false;
     }
-    for (const device::Pick& pick : result.picks) Use(pick);
+    for (const device::Pick& pick : result.picks) Use(pick, plan_.marks[vendor_index]);
     placed_.push_back({container, ask.vendor, std::move(result.picks)});
     return true;
   }
@@ -191,6 +204,7 @@ class Evaluation {
   // Cards whose use costs least first; of several cards each is judged as if it were the only one.
   small_vector<int, 16> WalkByCost(const Ask& ask, const DevicePolicy& policy) {
     const Fragments& measure = Measure();
+    const FragmentTuning& tuning = fragments_->workload->tuning;
     small_vector<CardRank, 16> ranks;
     double before = 0;
     for (std::size_t i = 0; i < views_.size(); ++i) {
@@ -203,8 +217,8 @@ class Evaluation {
       }
       const double cost = LikeBefore(i) ? before : measure.With(i, memory, request.cores);
       before = cost;
-      ranks.push_back({static_cast<int>(i), -std::round(cost * kCostSteps), device.numa, views_[i].state.slots,
-                       device.index, measure.free_share(i)});
+      ranks.push_back({static_cast<int>(i), -std::round(tuning.growth * cost * kCostSteps), device.numa,
+                       views_[i].state.slots, device.index, measure.free_share(i)});
     }
     return Ordered(ranks, policy);
   }
@@ -216,23 +230,28 @@ class Evaluation {
     return walk;
   }
 
-  void Use(const device::Pick& pick) {
+  void Use(const device::Pick& pick, device::Marks marks) {
     if (measure_) measure_->Take(static_cast<std::size_t>(pick.card), pick.memory, pick.cores);
     device::CardState& state = views_[static_cast<std::size_t>(pick.card)].state;
     state.memory += pick.memory;
     state.cores += pick.cores;
     ++state.slots;
+    AddMarks(state, marks, 1);
     if (pick.profile >= 0) instances_.push_back({pick.card, pick.placement});
   }
 
   float Bonus() const {
     float bonus = 0;
     for (std::size_t v = 0; v < vendors_.size(); ++v) {
+      if (!vendors_[v]->has_bonus()) continue;
       std::vector<device::Picks> picks;
       for (const Placed& one : placed_) {
         if (one.vendor == static_cast<int>(v)) picks.push_back(one.picks);
       }
-      if (!picks.empty()) bonus += vendors_[v]->Bonus(picks, plan_.spread_nodes);
+      if (picks.empty()) continue;
+      small_vector<CardView, 16> before = views_;
+      for (std::size_t i = 0; i < before.size(); ++i) before[i].state = node_.used()[i];
+      bonus += vendors_[v]->Bonus({{before.data(), before.size()}, picks, plan_.rules[v], plan_.spread_nodes});
     }
     return bonus;
   }

@@ -14,6 +14,7 @@ namespace hami::sched {
 namespace {
 
 constexpr std::size_t kMaxShapes = 64;
+constexpr std::size_t kMostPreempted = 64;  // nodes with pods that could go are looked at, in the order of the request
 
 // Names differ in their last characters more than in their first.
 bool Contains(std::span<const std::string_view> names, std::string_view wanted) {
@@ -155,7 +156,7 @@ void Filter::Place(const device::Pod& pod, const Question& question, const Node&
         {"the pod has more than ", std::to_string(device::kMostShares), " containers, or asks for more shares"}));
     return;
   }
-  decision.annotations = MakeAnnotations(pod, node.name(), decision.allocation, vendors_, now);
+  decision.annotations = MakeAnnotations(pod, node, question.plan, decision.allocation, vendors_, now);
 }
 
 std::vector<NodeScore> Filter::Best(const ShapeIndex& index, std::span<const std::string_view> names,
@@ -232,6 +233,25 @@ Decision Filter::Decide(const device::Pod& pod, std::span<const std::string_view
     Place(pod, *question, ledger_.node(best), options.now, decision);
   }
   return decision;
+}
+
+std::optional<Victims> Filter::FindVictims(const device::Pod& pod, std::span<const std::string_view> names,
+                                           const Spared& spared, std::span<const PodRecord* const> gone) {
+  Decision none;
+  const std::optional<Question> question = MakeQuestion(pod, none);
+  if (!question) return std::nullopt;
+  const FragmentView view = View();
+  const Preemptor preemptor{question->plan, question->room, &view, pod.priority};
+  std::optional<Victims> best;
+  std::size_t found = 0;
+  for (const NodeId id : ledger_.FindAll(names)) {
+    if (id == kNoNode || !ledger_.node(id).registered() || !ledger_.node(id).readable()) continue;
+    std::optional<Victims> victims = FewestVictims(ledger_, id, vendors_, preemptor, gone, spared);
+    if (!victims) continue;
+    if (!best || CostsLess(*victims, *best)) best = std::move(victims);
+    if (++found >= kMostPreempted) break;
+  }
+  return best;
 }
 
 Decision Filter::DecideAny(const device::Pod& pod, const FilterOptions& options) {

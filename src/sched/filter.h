@@ -18,6 +18,7 @@
 #include "sched/ledger.h"
 #include "sched/plan.h"
 #include "sched/shape_index.h"
+#include "sched/victims.h"
 #include "sched/workload.h"
 
 namespace hami::sched {
@@ -45,6 +46,11 @@ class Filter {
   Decision Decide(const device::Pod& pod, std::span<const std::string_view> names, const FilterOptions& options);
   // Among all registered nodes.
   Decision DecideAny(const device::Pod& pod, const FilterOptions& options);
+
+  // The pods that would have to go from one of NAMES so that POD fits there; nothing: nowhere, or it is no pod of ours.
+  // Looks at a bounded number of nodes. GONE: those that go in any case, by what names only a node.
+  std::optional<Victims> FindVictims(const device::Pod& pod, std::span<const std::string_view> names,
+                                     const Spared& spared, std::span<const PodRecord* const> gone = {});
 
   // Fragmentation is a default: every pod is part of the workload, and CPU and memory of nodes matter.
   bool learns() const { return learns_; }

@@ -9,7 +9,6 @@ namespace hami::sched {
 namespace {
 
 constexpr int kWholeCard = 100;
-constexpr double kFullness = 0.1;
 
 double PartOf(std::int64_t amount, std::int64_t all) {
   if (all <= 0) return 1;  // a card that does not have it is not short of it
@@ -92,7 +91,7 @@ void Fragments::Take(std::size_t card, device::MiB memory, std::int64_t cores) {
 
 double Fragments::MostByHost(const RequestClass& one, const HostRoom& host) const {
   double pods = std::numeric_limits<double>::infinity();
-  if (!host.known) return pods;
+  if (!host.known || !workload_.tuning.by_host) return pods;
   const auto limit = [&](std::int64_t free, std::int64_t each) {
     if (each > 0)
       pods = std::min(pods, static_cast<double>(std::max<std::int64_t>(free, 0)) / static_cast<double>(each));
@@ -173,7 +172,8 @@ NodeFragments FragmentsOf(const Node& node, const HostRoom& host, const Workload
 float PlacementScore(double growth, double free_share_after, const HostRoom& host_after, const FragmentView& view) {
   double left = free_share_after / static_cast<double>(std::max<std::size_t>(view.most_cards, 1));
   if (host_after.known) left += PartOf(host_after.free.cpu, std::max<std::int64_t>(view.hosts->largest().cpu, 1));
-  return static_cast<float>(-growth - kFullness * left);
+  const FragmentTuning tuning = view.workload == nullptr ? FragmentTuning() : view.workload->tuning;
+  return static_cast<float>(-tuning.growth * growth - tuning.fullness * left);
 }
 
 HostRoom After(HostRoom host, const HostAmounts& amounts) {

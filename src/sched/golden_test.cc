@@ -137,7 +137,7 @@ struct World {
       for (const auto& pair : nodes->as_object()) {
         names.emplace_back(pair.key());
         simulated.push_back({names.back(), NodeAnnotations(pair.value().as_object())});
-        const auto cards = vendors[0]->ReadNode(names.back(), simulated.back().annotations);
+        const auto cards = vendors[0]->ReadNode(simulated.back().facts());
         if (cards) ledger.SetCards(names.back(), 0, *cards);
       }
     }

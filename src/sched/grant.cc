@@ -36,20 +36,20 @@ device::Allocation MakeAllocation(const Node& node, const Plan& plan, const devi
 }
 
 std::vector<std::pair<std::string, std::optional<std::string>>> MakeAnnotations(const device::Pod& pod,
-                                                                                const std::string& node,
+                                                                                const Node& node, const Plan& plan,
                                                                                 const device::Allocation& allocation,
                                                                                 const device::Vendors& vendors,
                                                                                 device::UnixSeconds now) {
   std::vector<std::pair<std::string, std::optional<std::string>>> out;
-  out.emplace_back(device::kAssignedNode, node);
+  out.emplace_back(device::kAssignedNode, node.name());
   out.emplace_back(device::kAssignedTime, std::to_string(now));
   for (const auto& [index, grant] : allocation.grants) {
     const device::Vendor& vendor = *vendors[static_cast<std::size_t>(index)];
     std::string text = device::EncodeGrant(grant);
-    out.emplace_back(vendor.to_allocate_annotation(), text);
+    if (!vendor.to_allocate_annotation().empty()) out.emplace_back(vendor.to_allocate_annotation(), text);
     out.emplace_back(vendor.allocated_annotation(), std::move(text));
     device::StringMap extra;
-    vendor.Annotate(grant, extra);
+    vendor.Annotate({grant, pod, node.name(), node.devices(), plan.rules[static_cast<std::size_t>(index)], now}, extra);
     for (auto& [key, value] : extra) out.emplace_back(key, std::move(value));
   }
   if (!allocation.reservations.empty()) {

@@ -19,7 +19,7 @@ device::Allocation MakeAllocation(const Node& node, const Plan& plan, const devi
 
 // The merge patch. A MIG annotation of an earlier decision is removed when this one has no instances.
 std::vector<std::pair<std::string, std::optional<std::string>>> MakeAnnotations(const device::Pod& pod,
-                                                                                const std::string& node,
+                                                                                const Node& node, const Plan& plan,
                                                                                 const device::Allocation& allocation,
                                                                                 const device::Vendors& vendors,
                                                                                 device::UnixSeconds now);

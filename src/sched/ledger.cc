@@ -83,11 +83,10 @@ void Ledger::SetCards(std::string_view name, int vendor, const device::NodeCards
   most_cards_ = std::max(most_cards_, node.devices().size());
   for (const PodId pod : node.pods) {
     PodRecord& record = *pods_[pod];
-    if (record.believed) {  // for a part of cards that are others now
-      ChargeQuota(record, true);
-      Charge(record);
-      ChargeQuota(record, false);
-    }
+    // Parts are of cards that are others now.
+    ChargeQuota(record, true);
+    Charge(record);
+    ChargeQuota(record, false);
     node.Apply(record.charge);
     ++counters_.pods_charged;
   }
@@ -144,7 +143,7 @@ void Ledger::ChargeQuota(const PodRecord& record, bool refund) {
     for (const PodCharge& card : record.charge.cards) {
       if (card.vendor != static_cast<int>(v)) continue;
       use.memory += card.memory;
-      use.cores += card.cores;
+      use.cores += card.percent;
     }
     if (use == QuotaUse{}) continue;
     if (refund) {
@@ -194,10 +193,27 @@ void Ledger::RemovePod(std::string_view uid) {
 
 // What the record's allocation amounts to on its node.
 void Ledger::Charge(PodRecord& record) {
-  record.charge = record.believed ? ChargeOf(WithinLimits(record.allocation, record.limits, *nodes_[record.node]),
-                                             record.roles, record.init_done)
-                                  : ChargeOf(record.allocation, record.roles, record.init_done);
+  record.charge = record.believed
+                      ? ChargeOf(WithinLimits(record.allocation, record.limits, *nodes_[record.node], vendors_),
+                                 record.roles, record.init_done)
+                      : ChargeOf(record.allocation, record.roles, record.init_done);
   record.charge.unreadable = record.unreadable;
+  record.charge.marks = record.marks;
+  const Node& node = *nodes_[record.node];
+  for (PodCharge& card : record.charge.cards) {
+    const int place = node.FindCard(card.uuid);
+    const device::Vendor& vendor = *vendors_[static_cast<std::size_t>(card.vendor)];
+    card.percent =
+        place < 0 ? card.cores : vendor.CorePercent(node.devices()[static_cast<std::size_t>(place)], card.cores);
+  }
+}
+
+device::Marks Ledger::MarksOf(const device::Pod& pod, const device::Allocation& allocation) const {
+  device::Marks marks = 0;
+  for (const auto& [vendor, grant] : allocation.grants) {
+    marks |= vendors_[static_cast<std::size_t>(vendor)]->MarksOf(pod.annotations);
+  }
+  return marks;
 }
 
 bool Ledger::UpsertPod(const device::Pod& pod, Trust trust) {
@@ -228,11 +244,13 @@ bool Ledger::UpsertPod(const device::Pod& pod, Trust trust) {
   record.ns = pod.ns;
   record.name = pod.name;
   record.roles = Roles(pod);
+  record.marks = MarksOf(pod, claim.allocation);
   record.allocation = std::move(claim.allocation);
   record.limits = std::move(claim.limits);
   record.believed = trust != Trust::kProven;
   record.unreadable = claim.unreadable;
   record.traits = pod.traits;
+  record.priority = pod.priority;
   record.init_done = pod.init_done || (known != nullptr && known->init_done);
   record.bound = bound || (known != nullptr && known->bound);
   record.assigned = AssignedTime(pod);
@@ -335,8 +353,10 @@ void Ledger::Assume(const device::Pod& pod, std::string_view node, const device:
   record.ns = pod.ns;
   record.name = pod.name;
   record.traits = pod.traits;
+  record.priority = pod.priority;
   record.roles = Roles(pod);
   record.allocation = allocation;
+  record.marks = MarksOf(pod, allocation);
   record.own = true;
   record.deadline = deadline;
   NodeAt(node, record.node);

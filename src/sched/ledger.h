@@ -36,11 +36,13 @@ struct PodRecord {
   std::string ns;
   std::string name;
   device::PodTraits traits;
+  std::int32_t priority = 0;
   NodeId node = kNoNode;
   std::vector<Role> roles;
   device::Allocation allocation;
   std::vector<ShareLimit> limits;  // of a claim that nothing proves
   bool believed = false;           // that is what it is
+  device::Marks marks = 0;         // of the one vendor that has some
   bool unreadable = false;
   bool init_done = false;
   bool bound = false;
@@ -81,6 +83,7 @@ class Ledger {
 
   QuotaBooks& quotas() { return quotas_; }
   const QuotaBooks& quotas() const { return quotas_; }
+  const device::Vendors& vendors() const { return vendors_; }
 
   // A decision is charged at once, until DEADLINE.
   void Assume(const device::Pod& pod, std::string_view node, const device::Allocation& allocation,
@@ -144,6 +147,7 @@ class Ledger {
   void Detach(PodId id);
   void SetDeadline(PodRecord& record, device::UnixSeconds deadline);
   void ClearDeadline(const PodRecord& record);
+  device::Marks MarksOf(const device::Pod& pod, const device::Allocation& allocation) const;
   void ChargeQuota(const PodRecord& record, bool refund);
 
   const device::Vendors& vendors_;

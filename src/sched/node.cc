@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "device/vendors/mig_placement.h"
 
 namespace hami::sched {
 namespace {
@@ -21,6 +22,13 @@ void PlaceScores(const device::NodeCards& cards, std::size_t first, std::size_t 
 }
 
 }  // namespace
+
+void AddMarks(device::CardState& state, device::Marks marks, int count) {
+  if (marks == 0) return;
+  for (std::size_t i = 0; i < state.marked.size(); ++i) {
+    if ((marks >> i & 1U) != 0) state.marked[i] += count;
+  }
+}
 
 bool Node::SetCards(int vendor, const device::NodeCards& cards, const device::Vendors& vendors) {
   device::NodeCards& mine = by_vendor_[static_cast<std::size_t>(vendor)];
@@ -40,9 +48,10 @@ bool Node::SetCards(int vendor, const device::NodeCards& cards, const device::Ve
   }
   for (const device::Device& device : devices_) {
     lower_types_.push_back(base::ToLower(device.type));
-    std::uint32_t owners = 0;
+    std::uint64_t owners = 0;
     for (std::size_t v = 0; v < vendors.size(); ++v) {
-      if (lower_types_.back().find(base::ToLower(vendors[v]->key())) != std::string::npos) owners |= 1U << v;
+      if (lower_types_.back().find(base::ToLower(vendors[v]->key())) != std::string::npos)
+        owners |= std::uint64_t{1} << v;
     }
     owners_.push_back(owners);
   }
@@ -55,10 +64,20 @@ bool Node::SetCards(int vendor, const device::NodeCards& cards, const device::Ve
   return true;
 }
 
+int Node::vendor_of(std::size_t card) const {
+  std::size_t vendor = 0;
+  for (std::size_t first = 0; card >= first + by_vendor_[vendor].devices.size(); ++vendor) {
+    first += by_vendor_[vendor].devices.size();
+  }
+  return static_cast<int>(vendor);
+}
+
 int Node::FindCard(std::string_view uuid) const {
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     if (devices_[i].uuid == uuid) return static_cast<int>(i);
   }
+  // An instance of HAMi before 2.10: its GPU is in use, and where is not known here.
+  if (const auto gpu = device::GpuOfOldInstance(uuid)) return FindCard(*gpu);
   return -1;
 }
 
@@ -71,6 +90,7 @@ void Node::Change(const NodeCharge& charge, int sign) {
     state.memory += sign * pod.memory;
     state.cores += sign * pod.cores;
     state.slots += sign * pod.slots;
+    AddMarks(state, charge.marks, sign * pod.slots);
   }
   ChangeMig(charge, sign);
   Score();

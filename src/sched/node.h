@@ -23,6 +23,7 @@ struct PodCharge {
   device::MiB memory = 0;
   std::int64_t cores = 0;
   int slots = 0;
+  std::int64_t percent = 0;  // of cores, for the quota
   bool operator==(const PodCharge&) const = default;
 };
 
@@ -32,9 +33,13 @@ struct NodeCharge {
   // Shares in the order of the grant, one MIG reservation each at most: what is checked against the cards' modes.
   std::vector<std::string> shares;
   std::vector<device::MigReservation> reservations;
+  device::Marks marks = 0;
   bool unreadable = false;  // the pod holds something here, and nobody can tell what
   bool operator==(const NodeCharge&) const = default;
 };
+
+// COUNT shares of a pod with MARKS more on a card.
+void AddMarks(device::CardState& state, device::Marks marks, int count);
 
 class Node {
  public:
@@ -45,6 +50,10 @@ class Node {
   const std::vector<device::CardState>& used() const { return used_; }
   const std::vector<device::MigInstance>& instances() const { return instances_; }
   const std::vector<std::int32_t>& pair_scores() const { return pair_scores_; }
+  // Which vendor registered the card.
+  int vendor_of(std::size_t card) const;
+  // Its place, or -1.
+  int FindCard(std::string_view uuid) const;
   std::string_view lower_type(std::size_t card) const { return lower_types_[card]; }
 
   bool registered() const { return !devices_.empty(); }
@@ -54,7 +63,9 @@ class Node {
     return devices_[card].healthy && fences_[card] == 0 && (mig_fences_ == 0 || !devices_[card].IsMig());
   }
   // Whether VENDOR's requests may look at the card: its type contains the vendor's key, whatever the case.
-  bool belongs(std::size_t card, int vendor) const { return (owners_[card] >> vendor & 1) != 0; }
+  bool belongs(std::size_t card, int vendor) const {
+    return (owners_[card] >> static_cast<unsigned>(vendor) & 1U) != 0;
+  }
   // 10 × (slots + cores + memory in use, each as a part of the node's); 0 where the node has none of one.
   float base_score() const { return base_score_; }
 
@@ -71,14 +82,13 @@ class Node {
   void Change(const NodeCharge& charge, int sign);
   void ChangeMig(const NodeCharge& charge, int sign);
   void ChangeInstance(const device::MigInstance& instance, int sign);
-  int FindCard(std::string_view uuid) const;
   void Score();
 
   std::string name_;
   std::vector<device::NodeCards> by_vendor_;
   std::vector<device::Device> devices_;  // by vendor, each in the order of registration
   std::vector<std::string> lower_types_;
-  std::vector<std::uint32_t> owners_;
+  std::vector<std::uint64_t> owners_;
   std::vector<std::int32_t> pair_scores_;
   std::vector<device::CardState> used_;
   std::vector<int> fences_;

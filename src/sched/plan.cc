@@ -75,12 +75,20 @@ std::string ShapeOf(const Plan& plan, std::string_view device_policy) {
     }
   }
   for (const device::CardRules& rules : plan.rules) {
+    if (rules == device::CardRules{}) {
+      shape.Number(-1);
+      continue;
+    }
     shape.List(rules.use_types);
     shape.List(rules.avoid_types);
     shape.List(rules.use_uuids);
     shape.List(rules.avoid_uuids);
     shape.Number(rules.numa_bind ? 1 : 0);
     shape.Text(rules.mode);
+    for (const auto& [word, text] : rules.words) {
+      shape.Text(word);
+      shape.Text(text);
+    }
   }
   return shape.Take();
 }
@@ -143,8 +151,10 @@ Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, co
   plan.fragment_nodes = node_policy == kFragmentation;
   plan.host = HostRequest(pod);
   const std::string_view device_policy = Chosen(pod.annotations, device::kDevicePolicy, defaults.device);
-  for (const auto& vendor : vendors) {
-    plan.rules.push_back(vendor->ParseRules(pod.annotations));
+  for (std::size_t v = 0; v < vendors.size(); ++v) {
+    const bool asked = plan.Asks(static_cast<int>(v));
+    plan.rules.push_back(asked ? vendors[v]->ParseRules(pod.annotations) : device::CardRules{});
+    plan.marks.push_back(asked ? vendors[v]->MarksOf(pod.annotations) : device::Marks{0});
     plan.policies.push_back(ParseDevicePolicy(device_policy, plan.rules.back().numa_bind));
   }
   plan.shape = ShapeOf(plan, device_policy);

@@ -36,6 +36,7 @@ struct ContainerPlan {
 struct Plan {
   std::vector<ContainerPlan> containers;  // init first
   std::vector<device::CardRules> rules;   // one per vendor
+  std::vector<device::Marks> marks;       // one per vendor
   std::vector<DevicePolicy> policies;     // one per vendor: NUMA binding changes the order
   bool spread_nodes = false;
   bool fragment_nodes = false;  // by what the placement costs, not by how full the node is

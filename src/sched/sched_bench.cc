@@ -7,12 +7,14 @@
 
 #include <deque>
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "device/annotations.h"
 #include "sched/policy.h"
 #include "sched/testing/samples.h"
+#include "sched/testing/vendors.h"
 
 namespace hami::sched {
 namespace {
@@ -28,19 +30,41 @@ constexpr int kUids = 10'000;  // more of one kind would leave nothing of the ot
 std::string NodeName(int i) { return "node-" + std::to_string(i); }
 
 struct Cluster {
-  explicit Cluster(int nodes) : vendors(testing::NvidiaOnly()), ledger(vendors), filter(ledger, vendors, {}) {
+  // MIXED: every vendor is configured, and each fourth node and pod is another's.
+  explicit Cluster(int nodes, bool mixed = false)
+      : vendors(mixed ? testing::AllVendors() : testing::NvidiaOnly()), ledger(vendors), filter(ledger, vendors, {}) {
     for (int i = 0; i < nodes; ++i) {
       names.push_back(NodeName(i));
+      if (mixed && i % 4 == 3) {
+        AddOthers(names.back(), i / 4);
+        continue;
+      }
       ledger.SetCards(names.back(), 0, Cards("GPU-0a1b2c3d-aaaa-bbbb-cccc-" + names.back(), 8, 81559));
     }
     for (int i = 0; i < nodes * kPodsPerNode; ++i) {
-      const device::Pod pod = PodOf("11111111-2222-3333-4444-running" + std::to_string(i), Wants(1, 8000 + i % 5));
+      device::Pod pod = PodOf("11111111-2222-3333-4444-running" + std::to_string(i), Wants(1, 8000 + i % 5));
+      if (mixed && i % 4 == 3) {
+        testing::VendorAsk ask = testing::AnyAsk(below);
+        pod.containers[0] = ask.container;
+        pod.annotations = ask.annotations;
+      }
       const Decision decision = filter.DecideAny(pod, {kNow});
+      if (decision.outcome != Outcome::kPlaced) continue;
       ledger.UpsertPod(testing::Written(pod, decision, true));
     }
     views.assign(names.begin(), names.end());
   }
 
+  void AddOthers(const std::string& name, int number) {
+    SimulatedNode node{name, {}};
+    testing::AddCards(node, number % testing::NodeKinds(), below);
+    for (std::size_t v = 0; v < vendors.size(); ++v) {
+      ledger.SetCards(name, static_cast<int>(v), *vendors[v]->ReadNode(node.facts()));
+    }
+  }
+
+  std::mt19937_64 random{1};
+  testing::Chance below = [this](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
   device::Vendors vendors;
   Ledger ledger;
   Filter filter;
@@ -48,10 +72,10 @@ struct Cluster {
   std::vector<std::string_view> views;
 };
 
-Cluster& At(int nodes) {
-  static std::map<int, std::unique_ptr<Cluster>> clusters;
-  auto& cluster = clusters[nodes];
-  if (cluster == nullptr) cluster = std::make_unique<Cluster>(nodes);
+Cluster& At(int nodes, bool mixed = false) {
+  static std::map<std::pair<int, bool>, std::unique_ptr<Cluster>> clusters;
+  auto& cluster = clusters[{nodes, mixed}];
+  if (cluster == nullptr) cluster = std::make_unique<Cluster>(nodes, mixed);
   return *cluster;
 }
 
@@ -157,11 +181,30 @@ void NewShapeByFragmentation(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 
+// The same as EveryName and NewShape in a cluster of every vendor's nodes.
+void EveryNameMixed(benchmark::State& state) {
+  Cluster& cluster = At(static_cast<int>(state.range(0)), true);
+  Run(state, cluster, [&](const device::Pod& pod) { return cluster.filter.Decide(pod, cluster.views, {kNow}); });
+}
+
+void NewShapeMixed(benchmark::State& state) {
+  Cluster& cluster = At(static_cast<int>(state.range(0)), true);
+  device::MiB memory = 1000;
+  for (auto _ : state) {
+    const device::Pod pod = PodOf("uid-new", Wants(1, ++memory));
+    benchmark::DoNotOptimize(cluster.filter.DecideAny(pod, {kNow}));
+    if (memory > 3000) memory = 1000;
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+
 BENCHMARK(AllNodes)->Arg(100)->Arg(1000)->Arg(5000);
 BENCHMARK(EveryName)->Arg(100)->Arg(1000)->Arg(5000);
 BENCHMARK(EveryNameExplained)->Arg(5000);
 BENCHMARK(NewShape)->Arg(100)->Arg(5000);
 BENCHMARK(NoFit)->Arg(5000);
+BENCHMARK(EveryNameMixed)->Arg(100)->Arg(5000);
+BENCHMARK(NewShapeMixed)->Arg(100)->Arg(5000);
 BENCHMARK(EveryNameByFragmentation)->Arg(100)->Arg(5000);
 BENCHMARK(NewShapeByFragmentation)->Arg(100)->Arg(5000);
 

@@ -24,7 +24,7 @@ Decision Simulate(const device::Pod& pod, std::span<const SimulatedNode> nodes, 
     Node node(simulated.name, vendors.size());
     for (std::size_t v = 0; v < vendors.size(); ++v) {
       // Annotations that can not be read register nothing.
-      if (auto cards = vendors[v]->ReadNode(simulated.name, simulated.annotations)) {
+      if (auto cards = vendors[v]->ReadNode(simulated.facts())) {
         node.SetCards(static_cast<int>(v), *cards, vendors);
       }
     }

@@ -14,10 +14,14 @@
 
 namespace hami::sched {
 
-// Its annotations and nothing else.
+// What its cards are read from, and nothing else.
 struct SimulatedNode {
   std::string name;
   device::StringMap annotations;
+  device::StringMap capacity = {};
+  std::string instance_type = {};
+
+  device::NodeFacts facts() const { return {name, annotations, capacity, instance_type}; }
 };
 
 // Among NODES as if nothing ran on them; reasons are listed whatever the outcome. ROOM: what the quotas of the pod's

@@ -39,9 +39,7 @@ class OtherVendor final : public device::Vendor {
     return std::optional<device::Request>(request);
   }
   device::CardRules ParseRules(const device::StringMap&) const override { return {}; }
-  base::Result<device::NodeCards> ReadNode(std::string_view, const device::StringMap&) const override {
-    return device::NodeCards{};
-  }
+  base::Result<device::NodeCards> ReadNode(const device::NodeFacts&) const override { return device::NodeCards{}; }
   device::FitResult Fit(const device::FitInput& input) const override {
     device::FitResult result;
     for (const int card : input.walk.first(static_cast<std::size_t>(input.request.count))) {
@@ -51,19 +49,18 @@ class OtherVendor final : public device::Vendor {
     result.fits = true;
     return result;
   }
-  float Bonus(std::span<const device::Picks> picks, bool spread) const override {
+  bool has_bonus() const override { return true; }
+  float Bonus(const device::BonusInput& input) const override {
     float bonus = 0;
-    for (const device::Picks& container : picks) {
+    for (const device::Picks& container : input.picks) {
       for (const device::Pick& pick : container) bonus += static_cast<float>(pick.memory);
     }
-    return spread ? -bonus : bonus;
+    return input.spread ? -bonus : bonus;
   }
-  void Annotate(const device::PodGrant& grant, device::StringMap& out) const override {
-    out["other/containers"] = std::to_string(grant.size());
+  void Annotate(const device::GrantInfo& grant, device::StringMap& out) const override {
+    out["other/containers"] = std::to_string(grant.grant.size());
   }
-  base::Result<bool> Mutate(base::json::object&, base::json::object&, device::Warnings&) const override {
-    return false;
-  }
+  base::Result<bool> Mutate(base::json::object&, device::PodDraft&, device::Warnings&) const override { return false; }
 };
 
 device::Vendors Both() {

@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "device/annotations.h"
+#include "device/json_edit.h"
 #include "device/lists.h"
 #include "sched/accounting.h"
 #include "sched/json_patch.h"
@@ -23,6 +24,22 @@ namespace json = base::json;
 constexpr const char* kContainerLists[] = {"initContainers", "containers"};
 
 Admission Deny(int code, std::string message) { return {false, code, std::move(message), {}}; }
+
+const json::object* MapIn(const json::object* object, std::string_view key) {
+  const json::value* member =
+      object == nullptr ? nullptr : object->if_contains(json::string_view(key.data(), key.size()));
+  return member == nullptr ? nullptr : member->if_object();
+}
+
+device::StringMap Texts(const json::object& map) {
+  device::StringMap texts;
+  for (const json::key_value_pair& pair : map) {
+    if (const json::string* text = pair.value().if_string()) {
+      texts[std::string(pair.key().data(), pair.key().size())] = std::string(text->data(), text->size());
+    }
+  }
+  return texts;
+}
 
 std::string Name(const json::object& container) { return base::GetString(container, "name").value_or(""); }
 
@@ -111,13 +128,20 @@ class Reviewer {
     if (OthersScheduler(*spec)) return {true, 200, "pod already has different scheduler assigned", {}};
 
     bool uses = false;
-    if (auto error = Mutate(*spec, uses)) return Deny(500, std::move(*error));
+    const json::value* metadata = object->if_contains("metadata");
+    const json::object* notes = metadata == nullptr ? nullptr : MapIn(metadata->if_object(), "annotations");
+    device::PodDraft draft{*spec, device::StringMap{}};
+    if (notes != nullptr) draft.annotations = Texts(*notes);
+    if (auto error = Mutate(draft, uses)) return Deny(500, std::move(*error));
     if (!uses) return {};
     if (const auto name = PrivilegedContainer(*spec)) return Deny(403, "container " + *name + " is privileged");
     if (!config_.scheduler_name.empty()) {
       const auto node = base::GetString(*spec, "nodeName");
       if (node && !node->empty()) return Deny(403, "pod has node assigned");
       (*spec)["schedulerName"] = config_.scheduler_name;
+    }
+    for (const auto& [key, text] : draft.added) {
+      device::ObjectAt(device::ObjectAt(*object, "metadata"), "annotations")[key] = text;
     }
     return JudgeAmounts(pod);
   }
@@ -147,7 +171,8 @@ class Reviewer {
   }
 
   // The error's text, if some container's request means nothing.
-  std::optional<std::string> Mutate(json::object& spec, bool& uses) {
+  std::optional<std::string> Mutate(device::PodDraft& draft, bool& uses) {
+    json::object& spec = draft.spec;
     for (const char* key : kContainerLists) {
       json::value* member = spec.if_contains(key);
       if (member == nullptr || !member->is_array()) continue;
@@ -155,16 +180,16 @@ class Reviewer {
       json::value list = std::move(*member);
       for (json::value& item : list.get_array()) {
         if (!item.is_object()) continue;
-        if (auto error = MutateOne(item.get_object(), spec, uses)) return error;
+        if (auto error = MutateOne(item.get_object(), draft, uses)) return error;
       }
       spec[key] = std::move(list);
     }
     return std::nullopt;
   }
 
-  std::optional<std::string> MutateOne(json::object& container, json::object& spec, bool& uses) {
+  std::optional<std::string> MutateOne(json::object& container, device::PodDraft& draft, bool& uses) {
     for (const auto& vendor : vendors_) {
-      const Result<bool> used = vendor->Mutate(container, spec, warnings_);
+      const Result<bool> used = vendor->Mutate(container, draft, warnings_);
       if (!used) return used.error().message;
       uses = uses || *used;
     }
@@ -189,12 +214,13 @@ bool AsksForDevices(const json::value& pod, const device::Vendors& vendors) {
   const json::value* member = object == nullptr ? nullptr : object->if_contains("spec");
   if (member == nullptr || !member->is_object()) return false;
   json::object spec = member->get_object();
+  device::PodDraft draft{spec, device::StringMap{}};
   const auto asks = [&](const json::value& item) {
     if (!item.is_object()) return false;
     json::object container = item.get_object();
     device::Warnings unsaid;
     return std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
-      const Result<bool> used = vendor->Mutate(container, spec, unsaid);
+      const Result<bool> used = vendor->Mutate(container, draft, unsaid);
       return !used || *used;
     });
   };

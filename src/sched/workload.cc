@@ -88,6 +88,22 @@ double Distance(const std::vector<RequestClass>& a, const std::vector<RequestCla
 
 }  // namespace
 
+std::vector<RequestClass> ClassesOf(const Plan& plan) {
+  std::vector<RequestClass> classes;
+  for (const ContainerPlan& container : plan.containers) {
+    for (const Ask& ask : container.asks) {
+      RequestClass& one = classes.emplace_back();
+      one.ask = ask;
+      one.rules = plan.rules[static_cast<std::size_t>(ask.vendor)];
+      one.rules.use_uuids.clear();
+      one.rules.avoid_uuids.clear();
+      one.rules.numa_bind = false;
+      one.host = plan.host;
+    }
+  }
+  return classes;
+}
+
 bool WorkloadBook::FirstTime(std::string_view uid) {
   const std::uint64_t digest = std::hash<std::string_view>{}(uid);
   if (young_.count(digest) > 0 || old_.count(digest) > 0) return false;
@@ -98,15 +114,7 @@ bool WorkloadBook::FirstTime(std::string_view uid) {
 
 void WorkloadBook::See(std::string_view uid, const Plan& plan) {
   if (fixed_ || !FirstTime(uid)) return;
-  for (const ContainerPlan& container : plan.containers) {
-    for (const Ask& ask : container.asks) {
-      device::CardRules rules = plan.rules[static_cast<std::size_t>(ask.vendor)];
-      rules.use_uuids.clear();
-      rules.avoid_uuids.clear();
-      rules.numa_bind = false;
-      Count(ask, rules, plan.host);
-    }
-  }
+  for (const RequestClass& one : ClassesOf(plan)) Count(one.ask, one.rules, one.host);
   ++pods_;
   if (pods_ >= revise_at_) Revise();
 }
@@ -167,7 +175,7 @@ void WorkloadBook::Revise() {
   revise_at_ = pods_ + std::min(pods_, kReviseEvery);
   std::vector<RequestClass> picture = Picture();
   if (Distance(current_.classes, picture) <= kNews) return;
-  current_ = {std::move(picture), current_.version + 1};
+  current_ = {std::move(picture), current_.version + 1, current_.tuning};
 }
 
 void WorkloadBook::Fix(std::vector<RequestClass> classes) {
@@ -179,7 +187,7 @@ void WorkloadBook::Fix(std::vector<RequestClass> classes) {
     one.same_cards = before != nullptr && KeyOf(one.ask, one.rules) == KeyOf(before->ask, before->rules);
     before = &one;
   }
-  current_ = {std::move(classes), current_.version + 1};
+  current_ = {std::move(classes), current_.version + 1, current_.tuning};
   fixed_ = true;
 }
 

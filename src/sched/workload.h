@@ -32,10 +32,21 @@ struct RequestClass {
   bool same_cards = false;
 };
 
+// What a placement is scored by. Other values than these are for comparisons: docs/results/placement.md.
+struct FragmentTuning {
+  double growth = 1;      // the part of the growth of F
+  double fullness = 0.1;  // of what the node has left
+  bool by_host = true;    // F is bounded by what CPU and memory leave
+};
+
 struct Workload {
   std::vector<RequestClass> classes;  // most frequent first
   std::uint64_t version = 0;          // another number for another content
+  FragmentTuning tuning{};
 };
+
+// What the containers of PLAN ask for, without weights.
+std::vector<RequestClass> ClassesOf(const Plan& plan);
 
 class WorkloadBook {
  public:
@@ -45,6 +56,7 @@ class WorkloadBook {
   const Workload& Current() const { return current_; }
   // From now on exactly this: what is seen changes nothing.
   void Fix(std::vector<RequestClass> classes);
+  void Tune(const FragmentTuning& tuning) { current_.tuning = tuning; }
 
  private:
   struct Seen {

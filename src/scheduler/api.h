@@ -15,6 +15,7 @@
 
 #include "device/pod.h"
 #include "device/types.h"
+#include "device/vendor.h"
 #include "kube/error.h"
 #include "kube/views.h"
 
@@ -23,12 +24,18 @@ namespace hami::scheduler {
 using Millis = std::int64_t;
 inline constexpr Millis kSecond = 1000;
 
+inline constexpr const char* kInstanceType = "node.kubernetes.io/instance-type";
+
 struct NodeView {
   std::string name;
   std::string version;            // resourceVersion
   device::StringMap annotations;  // those of the protocol
   device::StringMap allocatable;  // of the vendors' count resources
-  bool selected = true;           // its labels are those that we register
+  device::StringMap capacity;     // of the vendors' resources
+  std::string instance_type;
+  bool selected = true;  // its labels are those that we register
+
+  device::NodeFacts facts() const { return {name, annotations, capacity, instance_type}; }
 };
 
 struct PodView {
@@ -86,6 +93,8 @@ class Api {
   // What the server knows now of the pods bound to NODE; no cache in between.
   virtual kube::Result<std::vector<device::Pod>> PodsOn(std::string_view node) = 0;
   virtual kube::Status Bind(const Binding& binding) = 0;
+  // Has the pod with this uid go, if its disruption budget allows that (kTooManyRequests: not now). ONLY_TRY: whether.
+  virtual kube::Status Evict(const Owner& pod, bool only_try) = 0;
   // Sees to it that a pod that turned out to be bound has the Binding's labels, which some servers leave behind.
   virtual void BringLabels(const Binding& binding) = 0;
   // What has no node yet and asks for something of ours; no cache in between.

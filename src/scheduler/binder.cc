@@ -24,16 +24,26 @@ std::size_t BytesOfBoth(const device::StringMap& old, const device::StringMap& n
   return bytes;
 }
 
-// Does an app container hold a share of a vendor whose plugin recognises its pod by the lock?
-bool TakesLock(const Pending& pending, const device::Vendors& vendors) {
+// The locks of the vendors of which an app container holds a share: those by which their plugins recognise the pod.
+struct Locks {
+  bool node = false;
+  bool may_do_without = true;
+  std::string_view own;
+};
+Locks LocksFor(const Pending& pending, const device::Vendors& vendors) {
   const std::size_t first_app = pending.candidate.pod.init_containers.size();
-  return std::any_of(pending.allocation.grants.begin(), pending.allocation.grants.end(), [&](const auto& grant) {
-    if (!vendors[static_cast<std::size_t>(grant.first)]->takes_node_lock()) return false;
-    for (std::size_t i = first_app; i < grant.second.size(); ++i) {
-      if (!grant.second[i].empty()) return true;
+  Locks locks;
+  for (const auto& [index, grant] : pending.allocation.grants) {
+    const device::Vendor& vendor = *vendors[static_cast<std::size_t>(index)];
+    const auto from = grant.begin() + static_cast<std::ptrdiff_t>(std::min(first_app, grant.size()));
+    if (std::all_of(from, grant.end(), [](const auto& row) { return row.empty(); })) continue;
+    if (vendor.takes_node_lock()) {
+      locks.node = true;
+      locks.may_do_without = locks.may_do_without && vendor.may_do_without_lock();
     }
-    return false;
-  });
+    if (!vendor.own_lock_annotation().empty()) locks.own = vendor.own_lock_annotation();
+  }
+  return locks;
 }
 
 // The server may have done it all the same.
@@ -74,7 +84,7 @@ struct Binder::Work {
   Owner pod;
   std::string node;
   bool bare = false;  // it asked for nothing
-  bool takes_lock = true;
+  Locks locks;
   bool group = false;
   BindTerm term;
   bool ticketed = false;  // the node is ours
@@ -181,11 +191,15 @@ base::Status Binder::Start(State& state, Work& work) {
     return base::Fail(std::move(why));
   }
   state.BindBegins(*pending);
-  work.takes_lock = TakesLock(*pending, books_.vendors());
+  work.locks = LocksFor(*pending, books_.vendors());
   work.group = pending->candidate.group;
   InFlight& entry = state.NodeAt(work.node).in_flight[work.pod.uid];
-  entry = {work.pod.ns, work.pod.name, ShapeOf(pending->allocation, pending->candidate.pod), time_.Now() / kSecond,
-           InFlight::Stage::kWaiting};
+  entry = {work.pod.ns,
+           work.pod.name,
+           ShapeOf(pending->allocation, pending->candidate.pod),
+           time_.Now() / kSecond,
+           InFlight::Stage::kWaiting,
+           !work.locks.own.empty()};
   return {};
 }
 
@@ -215,12 +229,17 @@ GateVerdict Binder::Judge(State& state, Work& work, bool caught_up) {
   // A lock names its pod and a second: the ticket beside it tells one from that of a successor with the same name.
   const std::string lock(device::TextAt(node->view.annotations, device::kNodeLock));
   work.lock = base::Concat({lock, ";", device::TextAt(node->view.annotations, kBindTicket)});
+  const std::string own(work.locks.own.empty() ? "" : device::TextAt(node->view.annotations, work.locks.own));
+  const Millis own_age = work.locks.own.empty() ? 0 : node->own_lock.See(own, time_.Steady());
   const auto bound_here = [&](const std::string& uid) { return state.IsBoundTo(uid, work.node); };
   const GateInput input{.node = node->view,
                         .in_flight = node->in_flight,
                         .uid = work.pod.uid,
                         .writer = options_.writer,
-                        .takes_lock = work.takes_lock,
+                        .takes_lock = work.locks.node,
+                        .may_do_without = work.locks.may_do_without,
+                        .own_lock = work.locks.own,
+                        .own_lock_age = own_age,
                         .lock_age = node->lock.See(lock, time_.Steady()),
                         .lock_orphaned = work.lock == work.orphaned_lock,
                         .alone = work.term.mode == BindMode::kAlone,

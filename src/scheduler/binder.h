@@ -93,6 +93,7 @@ class Binder {
     std::string node;
     Owner pod;
     bool unheard = false;
+    bool own_lock = false;  // the pod took that of its vendor, too
   };
 
   base::Status Run(Work& work, const std::function<bool()>& abandoned);
@@ -123,7 +124,7 @@ class Binder {
   // The same of a Binding whose answer was not heard.
   void FoundBound(const Owner& pod, const std::string& node);
   void GiveBack(const Owner& pod, const std::string& node, Trace trace);
-  kube::Result<Left> ReleaseNode(const std::string& node, const Owner& pod, bool unheard);
+  kube::Result<Left> ReleaseNode(const Release& release);
   void Owe(Release release);
   kube::Result<PodView> Revoke(const Owner& owner);
   void SettleUnknown();

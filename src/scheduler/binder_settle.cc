@@ -20,11 +20,18 @@ bool NobodyToAsk(kube::Reason reason) {
          reason == kube::Reason::kNotSent;
 }
 
-// Annotations of a placement that the node's plugin writes over, as it hands out the shares and makes MIG instances.
-bool IsThePlugins(const std::string& key, const device::Vendors& vendors) {
-  return key == device::kMigAllocations || std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
-           return key == vendor->to_allocate_annotation();
-         });
+// Annotations of a placement that the node's plugins may write over, as they hand out the shares, make MIG instances
+// and say that they did: all but what the scheduler itself counts by.
+bool IsThePlugins(const std::string& key) {
+  return key != device::kAssignedNode && key != device::kAssignedTime && !device::IsAllocatedKey(key);
+}
+
+// Of the vendor that has one.
+std::string_view OwnLock(const device::Vendors& vendors) {
+  for (const auto& vendor : vendors) {
+    if (!vendor->own_lock_annotation().empty()) return vendor->own_lock_annotation();
+  }
+  return {};
 }
 
 }  // namespace
@@ -36,7 +43,7 @@ Binder::Fate Binder::Examine(const Pending& pending, const PodView& pod, std::st
   if (!pod.node.empty()) {
     const bool ours = pod.node == pending.node && device::TextAt(pod.annotations, kBoundBy) == options_.writer &&
                       std::all_of(pending.annotations.begin(), pending.annotations.end(), [&](const auto& written) {
-                        return IsThePlugins(written.first, books_.vendors()) ||
+                        return IsThePlugins(written.first) ||
                                device::TextAt(pod.annotations, written.first) == written.second.value_or("[]");
                       });
     why = "the pod is assigned to node " + pod.node + " already";
@@ -82,14 +89,19 @@ void Binder::Succeed(const Owner& pod) {
 }
 
 void Binder::GiveBack(const Owner& pod, const std::string& node, Trace trace) {
+  Release release{node, pod, trace == Trace::kUnheard};
   books_.Locked([&](State& state) {
+    const NodeBook* book = state.FindNode(node);
+    if (book != nullptr) {
+      const auto entry = book->in_flight.find(pod.uid);
+      release.own_lock = entry != book->in_flight.end() && entry->second.own_lock;
+    }
     state.GiveUp(pod.uid);
     state.LeaveNode(pod.uid, node);
   });
   if (trace == Trace::kNone) return;
-  const bool unheard = trace == Trace::kUnheard;
-  const kube::Result<Left> left = ReleaseNode(node, pod, unheard);
-  if (!left || *left == Left::kInUse) Owe({node, pod, unheard});
+  const kube::Result<Left> left = ReleaseNode(release);
+  if (!left || *left == Left::kInUse) Owe(std::move(release));
 }
 
 void Binder::Owe(Release release) {
@@ -99,11 +111,14 @@ void Binder::Owe(Release release) {
   });
   if (same == owed_.end()) return owed_.push_back(std::move(release));
   same->unheard = same->unheard || release.unheard;
+  same->own_lock = same->own_lock || release.own_lock;
 }
 
 // The pod may have been placed and bound here again since, and then what names it is the new binding's. That is looked
 // at after the node was: what comes later changes the node before it relies on it, and so meets our write.
-kube::Result<Binder::Left> Binder::ReleaseNode(const std::string& node, const Owner& pod, bool unheard) {
+kube::Result<Binder::Left> Binder::ReleaseNode(const Release& release) {
+  const auto& [node, pod, unheard, own_lock] = release;
+  const std::string_view own = own_lock ? OwnLock(books_.vendors()) : std::string_view();
   kube::Result<NodeView> view = unheard ? api_.GetNode(node) : NodeView{};
   kube::Error why;
   for (int tries = 0; tries < kMostTries; ++tries) {
@@ -123,7 +138,7 @@ kube::Result<Binder::Left> Binder::ReleaseNode(const std::string& node, const Ow
       return in_flight || state.IsBoundTo(pod.uid, node);
     });
     if (again || view->version.empty()) return left;  // without a version it is gone, with all that was on it
-    const Changes changes = ReleaseChanges(*view, pod, options_.writer, time_.Now());
+    const Changes changes = ReleaseChanges(*view, pod, options_.writer, time_.Now(), own);
     if (changes.empty()) return Left::kNothing;
     kube::Result<NodeView> written = api_.PatchNode(node, view->version, changes);
     if (written) {
@@ -232,7 +247,7 @@ void Binder::SettleReleases() {
   bool nobody_to_ask = false;
   for (const Release& release : owed) {
     if (!nobody_to_ask) {
-      const kube::Result<Left> left = ReleaseNode(release.node, release.pod, release.unheard);
+      const kube::Result<Left> left = ReleaseNode(release);
       if (left && *left == Left::kNothing) continue;
       nobody_to_ask = !left && NobodyToAsk(left.error().reason);
     }

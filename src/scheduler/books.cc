@@ -20,6 +20,8 @@ std::uint64_t Number(std::string_view text) {
   return number;
 }
 
+constexpr device::UnixSeconds kEvictAgain = 10;  // a pod that has not gone by then may never have heard of it
+
 sched::Decision Refuse(std::string text) {
   sched::Decision decision;
   decision.outcome = sched::Outcome::kError;
@@ -39,7 +41,8 @@ bool SameForRegistration(const NodeView& a, const NodeView& b) {
     while (at != map.end() && (at->first == device::kNodeLock || at->first == kBindTicket)) ++at;
     return at;
   };
-  if (a.selected != b.selected || a.allocatable != b.allocatable) return false;
+  if (a.selected != b.selected || a.allocatable != b.allocatable || a.capacity != b.capacity) return false;
+  if (a.instance_type != b.instance_type) return false;
   auto left = skip(a.annotations.begin(), a.annotations);
   auto right = skip(b.annotations.begin(), b.annotations);
   while (left != a.annotations.end() && right != b.annotations.end() && *left == *right) {
@@ -80,6 +83,7 @@ bool State::PodSeen(const device::Pod& pod, device::UnixSeconds now) {
     return false;
   }
   if (bound) ForgetPlaced(pod.uid);
+  if (bound) nominations_.erase(pod.uid);
   const std::string& node = ledger.node(record->node).name();
   if (node != node_before) ForgetInFlight(pod.uid, node_before);
   if (node != node_before || recharged) Changed(node);
@@ -130,6 +134,7 @@ void State::PodGone(std::string_view uid) {
   }
   ledger.RemovePod(uid);
   ForgetPlaced(uid);
+  if (const auto nominated = nominations_.find(uid); nominated != nominations_.end()) nominations_.erase(nominated);
 }
 
 void State::PodBorrowed(const device::Pod& pod, device::UnixSeconds now) {
@@ -235,7 +240,7 @@ void State::CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards
 }
 
 sched::Decision State::Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
-                             bool explain, std::size_t offer) {
+                             const PlaceOptions& options) {
   const device::Pod& pod = candidate.pod;
   if (pod.uid.empty()) return Refuse("the pod has no uid");
   const Pending* pending = FindPending(pod.uid);
@@ -248,15 +253,61 @@ sched::Decision State::Place(Candidate candidate, std::span<const std::string_vi
   }
   simulated_.erase(pod.uid);
   const std::string before = known == nullptr ? std::string() : ledger.node(known->node).name();
+  const std::size_t offer = candidate.group ? std::min<std::size_t>(options.offer, 1) : options.offer;
   Drop(pod.uid);
-  sched::Decision decision =
-      filter.Decide(pod, names, {now, explain, candidate.group ? std::min<std::size_t>(offer, 1) : offer});
-  // What it had, and does not get again, is room for those who were refused before it.
-  if (known != nullptr && (decision.outcome != sched::Outcome::kPlaced || decision.node != before)) RoomMade(before);
-  if (decision.outcome == sched::Outcome::kNoFit) refused_ = true;
+  sched::Decision decision = filter.Decide(pod, names, {now, options.explain, offer});
+  const bool was_refused = std::exchange(refused_, refused_ || decision.outcome == sched::Outcome::kNoFit);
+  if (decision.outcome == sched::Outcome::kNoFit && options.preempt && candidate.preempts) {
+    Nominate(candidate, names, now, decision);
+  } else {
+    nominations_.erase(pod.uid);
+  }
   if (decision.outcome == sched::Outcome::kNotOurs) passed_[pod.uid] = now + assume_seconds_;
+  const std::string uid = pod.uid;
   if (decision.outcome == sched::Outcome::kPlaced) Keep(std::move(candidate), decision, now + assume_seconds_);
+  // What it had, and does not get again, is room for those who were refused before it.
+  const sched::PodRecord* holds = ledger.FindPod(uid);
+  const bool as_before = holds != nullptr && ledger.node(holds->node).name() == before;
+  if (!before.empty() && !as_before && was_refused) RoomMade(before);
   return decision;
+}
+
+void State::Nominate(const Candidate& candidate, std::span<const std::string_view> names, device::UnixSeconds now,
+                     sched::Decision& decision) {
+  const device::Pod& pod = candidate.pod;
+  Nomination& wanted = nominations_[pod.uid];
+  wanted.until = now + assume_seconds_;
+  std::erase_if(wanted.victims, [&](const Owner& victim) { return !IsBoundTo(victim.uid, wanted.node); });
+  const bool named = std::find(names.begin(), names.end(), wanted.node) != names.end();
+  if (wanted.victims.empty() || !named) {
+    const auto found =
+        filter.FindVictims(pod, names, [&](std::string_view uid) { return wanted.spared.count(std::string(uid)) > 0; });
+    wanted.victims.clear();
+    if (!found || found->pods.empty()) return;
+    wanted.node = found->node;
+    wanted.allocation = found->allocation;
+    wanted.asked = 0;
+    for (const sched::PodRecord* victim : found->pods)
+      wanted.victims.push_back({victim->ns, victim->name, victim->uid});
+  }
+  // No other pod gets what they leave.
+  ledger.Assume(pod, wanted.node, wanted.allocation, wanted.until);
+  if (now - wanted.asked < kEvictAgain) return;
+  wanted.asked = now;
+  decision.node = wanted.node;
+  for (const Owner& victim : wanted.victims) {
+    evictions_.push_back({victim, {pod.ns, pod.name, pod.uid}});
+    decision.evicts.push_back(base::Concat({victim.ns, "/", victim.name}));
+  }
+}
+
+void State::EvictionRefused(const Eviction& eviction) {
+  const auto found = nominations_.find(eviction.preemptor.uid);
+  if (found == nominations_.end()) return;
+  found->second.spared.insert(eviction.victim.uid);
+  found->second.victims.clear();
+  refused_ = true;
+  if (FindPending(eviction.preemptor.uid) == nullptr) GiveUp(eviction.preemptor.uid);
 }
 
 void State::Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds deadline) {
@@ -378,6 +429,7 @@ std::vector<std::string> State::Expire(device::UnixSeconds now) {
     DropHost(uid);
   }
   std::erase_if(passed_, [&](const auto& pod) { return pod.second <= now; });
+  std::erase_if(nominations_, [&](const auto& pod) { return pod.second.until <= now; });
   std::erase_if(simulated_, [&](const auto& pod) { return pod.second <= now; });
   if (!expired.empty()) RoomMade({});
   return expired;

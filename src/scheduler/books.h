@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,6 +64,7 @@ struct NodeBook {
   std::map<std::string, InFlight, std::less<>> in_flight;  // by uid
   bool patching = false;                                   // a bind call is changing the node
   LockSighting lock;                                       // of the view's
+  LockSighting own_lock;                                   // of one vendor
   std::string digested;                                    // the other scheduler's ticket that was looked into
   std::string stranger;                                    // the one that is being looked into
   Millis stranger_since = 0;                               // by the steady clock
@@ -79,6 +81,29 @@ struct Borrowed {
   std::string ns;
   std::string name;
   device::UnixSeconds since = 0;
+};
+
+// How a pod is to be placed.
+struct PlaceOptions {
+  bool explain = false;   // list every node's answer
+  std::size_t offer = 0;  // so many nodes kube-scheduler may choose from; 0: it goes where it is placed
+  bool preempt = false;   // where it finds no place, pods of lower priority are to go
+};
+
+// A pod that finds its place when others have gone.
+struct Nomination {
+  std::string node;
+  std::vector<Owner> victims;
+  device::Allocation allocation;  // what is kept for it meanwhile
+  device::UnixSeconds asked = 0;  // for their eviction, last
+  device::UnixSeconds until = 0;  // it is asked for no more
+  std::set<std::string> spared;   // uids that cannot be evicted now
+};
+
+// A pod that is to go, and the one that it goes for.
+struct Eviction {
+  Owner victim;
+  Owner preemptor;
 };
 
 // On a node: when room was last made here, or elsewhere, that pods had been refused for; milliseconds.
@@ -115,11 +140,15 @@ class State {
   void CardsSeen(NodeBook& node, int vendor, const device::NodeCards& cards);
 
   // Decides where the pod goes and charges it. What is to be written for a pod that was placed is in its Pending, and
-  // no more in the decision. OFFER: so many nodes kube-scheduler may choose from (MoveTo). The pod is charged on the
-  // best of them, where it will mostly go. A member of a group may wait for the others before it is bound, for longer
-  // than others may be kept from two nodes: it is offered the one where it is charged.
+  // no more in the decision. Where kube-scheduler may choose (MoveTo), the pod is charged on the best of the nodes,
+  // where it will mostly go. A member of a group may wait for the others before it is bound, for longer than others may
+  // be kept from two nodes: it is offered the one where it is charged.
   sched::Decision Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
-                        bool explain, std::size_t offer = 0);
+                        const PlaceOptions& options);
+  sched::Decision Place(Candidate candidate, std::span<const std::string_view> names, device::UnixSeconds now,
+                        bool explain) {
+    return Place(std::move(candidate), names, now, PlaceOptions{.explain = explain});
+  }
   // kube-scheduler chose NODE of those that the pod was offered: decided there, and charged there and no more where it
   // was. False: there is no room any more, and the pod holds nothing.
   bool MoveTo(std::string_view uid, const std::string& node, device::UnixSeconds now);
@@ -137,6 +166,10 @@ class State {
   // The pod was asked for with whole nodes, which is a simulation; and whether it was of late, not with names since.
   void Simulated(const std::string& uid, device::UnixSeconds now);
   bool OnlySimulated(const std::string& uid) const { return simulated_.count(uid) > 0; }
+  // What is to be evicted now, once.
+  std::vector<Eviction> TakeEvictions() { return std::exchange(evictions_, {}); }
+  // It cannot go: another choice is made when the pod that needs the room is asked for again.
+  void EvictionRefused(const Eviction& eviction);
   // Ends the wish of a pod, that is not bound, for the node.
   void LeaveNode(std::string_view uid, std::string_view node);
   // The pod was bound with what its Pending says.
@@ -191,6 +224,9 @@ class State {
   // What the pod requests of its node beside devices; and that it does so no more.
   void BookHost(const device::Pod& pod);
   void DropHost(std::string_view uid);
+  // Room for a pod that found none: whose pods are to go, and what they have is kept for it.
+  void Nominate(const Candidate& candidate, std::span<const std::string_view> names, device::UnixSeconds now,
+                sched::Decision& decision);
   // Takes the grants and annotations out of the decision.
   void Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds deadline);
 
@@ -201,6 +237,8 @@ class State {
   ByText<device::UnixSeconds> passed_;     // asked for nothing and wait for their bind call, until when
   ByText<device::UnixSeconds> simulated_;  // likewise, some of those that were only asked for with whole nodes
   ByText<NodeBook> nodes_;
+  std::map<std::string, Nomination, std::less<>> nominations_;  // by uid
+  std::vector<Eviction> evictions_;
   std::map<std::string, Borrowed> borrowed_;  // by uid
   std::uint64_t changes_ = 0;
   bool refused_ = false;  // somebody found no place since room was last shown

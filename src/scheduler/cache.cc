@@ -25,7 +25,9 @@ bool StartsWith(std::string_view text, std::string_view prefix) { return text.su
 bool OfInterest(std::string_view key, const device::Vendors& vendors) {
   if (StartsWith(key, "hami.io/") || StartsWith(key, "hami-cpp/")) return true;
   return std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
-    return key == vendor->register_annotation() || key == vendor->handshake_annotation();
+    const auto others = vendor->node_annotations();
+    return key == vendor->register_annotation() || key == vendor->handshake_annotation() ||
+           key == vendor->own_lock_annotation() || std::find(others.begin(), others.end(), key) != others.end();
   });
 }
 
@@ -170,7 +172,7 @@ kube::Selection Living() { return {{}, "status.phase!=Succeeded,status.phase!=Fa
 
 constexpr std::uint32_t kPage = 500;  // objects in an answer to a list
 
-constexpr base::Part kAllocatable[] = {{"allocatable"}};
+constexpr base::Part kAllocatable[] = {{"allocatable"}, {"capacity"}};
 constexpr base::Part kNodeMembers[] = {{"metadata", kube::kMetadataMembers}, {"status", kAllocatable}};
 
 }  // namespace
@@ -182,6 +184,7 @@ BookedPod::BookedPod(const device::Vendors& vendors, bool host)
                    device::kGrantSeal} {
   for (const auto& vendor : vendors) {
     annotations_.emplace_back(vendor->allocated_annotation());
+    for (const std::string_view mark : vendor->mark_annotations()) annotations_.push_back(mark);
     for (const std::string_view resource : vendor->resources()) quantities_.push_back(resource);
   }
   if (host) quantities_.insert(quantities_.end(), {"cpu", "memory"});
@@ -258,7 +261,8 @@ kube::Result<NodeView> ReadNode(const json::value& object, const device::Vendors
   const auto keep_annotation = [&](std::string_view key) { return OfInterest(key, vendors); };
   const auto keep_resource = [&](std::string_view key) {
     return key == "cpu" || key == "memory" || std::any_of(vendors.begin(), vendors.end(), [&](const auto& vendor) {
-             return key == vendor->count_resource();
+             const auto names = vendor->resources();
+             return std::find(names.begin(), names.end(), key) != names.end();
            });
   };
   auto node = kube::ReadNode(object, keep_annotation, keep_resource);
@@ -268,6 +272,11 @@ kube::Result<NodeView> ReadNode(const json::value& object, const device::Vendors
   view.version = std::move(node->metadata.resource_version);
   view.annotations = std::move(node->metadata.annotations);
   view.allocatable = std::move(node->allocatable);
+  view.capacity = std::move(node->capacity);
+  for (const char* other : {"cpu", "memory"}) view.capacity.erase(other);
+  if (const auto type = node->metadata.labels.find(kInstanceType); type != node->metadata.labels.end()) {
+    view.instance_type = type->second;
+  }
   view.selected = std::all_of(selector.begin(), selector.end(), [&](const auto& wanted) {
     const auto found = node->metadata.labels.find(wanted.first);
     return found != node->metadata.labels.end() && found->second == wanted.second;

@@ -79,7 +79,8 @@ std::string Extender::Place(FilterBody& body) {
   const std::string name = body.pod->pod.name;
   const std::string uid = body.pod->pod.uid;
   const sched::Decision decision = books_.Locked([&](State& state) {
-    return state.Place(std::move(*body.pod), body.names, time_.Now() / 1000, explain, options_.offer_nodes);
+    return state.Place(std::move(*body.pod), body.names, time_.Now() / 1000,
+                       PlaceOptions{explain, options_.offer_nodes, options_.preempt});
   });
   Count(decision);
   for (const sched::Event& event : EventsOf(decision, options_.event_nodes)) record_({ns, name, uid}, event);
@@ -136,6 +137,30 @@ Reply Extender::Prioritize(std::string_view text) {
     return pending == nullptr ? std::vector<sched::NodeScore>() : pending->offered;
   });
   return {200, WritePriorities(body->names, offered)};
+}
+
+Reply Extender::Preempt(std::string_view text) {
+  if (text.empty()) return NoBody();
+  const base::Result<FilterBody> body = ReadFilterBody(text);
+  if (!body || !body->pod) return {400, body ? "extender args missing pod" : body.error().message};
+  const base::Result<std::vector<MetaVictims>> asked = ReadVictims(body->victims);
+  if (!asked) return {400, asked.error().message};
+  std::vector<MetaVictims> answer;
+  books_.Locked([&](State& state) {
+    for (const MetaVictims& one : *asked) {
+      std::vector<const sched::PodRecord*> gone;
+      for (const std::string& uid : one.uids) {
+        if (state.IsBoundTo(uid, one.node)) gone.push_back(state.ledger.FindPod(uid));
+      }
+      const std::string_view names[] = {one.node};
+      const auto none = [](std::string_view) { return false; };
+      const auto found = state.filter.FindVictims(body->pod->pod, names, none, gone);
+      if (!found) continue;
+      answer.push_back(one);
+      for (const sched::PodRecord* pod : found->pods) answer.back().uids.push_back(pod->uid);
+    }
+  });
+  return {200, WriteVictims(answer)};
 }
 
 Reply Extender::Bind(std::string_view text, const Abandoned& abandoned) {

@@ -25,6 +25,8 @@ struct ExtenderOptions {
   std::size_t event_nodes = 40;
   // So many nodes are named to kube-scheduler, which chooses. 0: HAMi's way, the one where the pod goes.
   std::size_t offer_nodes = 0;
+  // Where a pod finds no place, pods of lower priority are to go.
+  bool preempt = false;
   // Told of each decision, after it was made and without the books' mutex.
   std::function<void(const PodName& pod, const sched::Decision& decision)> decided{};
 };
@@ -57,6 +59,10 @@ class Extender {
   Reply Filter(std::string_view body, const Abandoned& abandoned);
   // How good the nodes are that a Filter has named for this pod. Always an answer: what is not known scores 0.
   Reply Prioritize(std::string_view body);
+  // kube-scheduler's choice of pods that go for another: nodes where that would give it no GPU are left out, and where
+  // more have to go for its GPUs than for the rest, they are added. Of its own choice nothing is taken out: each of
+  // them is one that it could not leave where it is.
+  Reply Preempt(std::string_view body);
   Reply Bind(std::string_view body, const Abandoned& abandoned);
 
   struct Counters {

@@ -93,9 +93,9 @@ base::Status ForEachNode(std::string_view nodes, Each each) {
     json::monotonic_resource memory;
     const auto node = kube::ParseDocument(item, &memory);
     if (!node) return tl::unexpected(node.error());
-    auto metadata = kube::ReadMetadata(*node);
-    if (!metadata) return tl::unexpected(metadata.error());
-    each(item, *metadata);
+    auto view = kube::ReadNode(*node);
+    if (!view) return tl::unexpected(view.error());
+    each(item, *view);
     return {};
   });
   if (const auto fed = scanner.Feed(nodes); !fed) return base::Fail("Nodes: " + fed.error().message);
@@ -134,6 +134,10 @@ base::Result<FilterBody> ReadFilterBody(std::string_view text) {
       }
       if (!cursor.TakeValue(value)) return Broken("request", cursor);
       if (value == "null") value = {};
+      if (SameKey(key, "nodenametometavictims") || SameKey(key, "nodenametovictims")) {
+        if (!value.empty()) body.victims = value;
+        continue;
+      }
       if (!SameKey(key, "nodes")) continue;
       if (!value.empty() && value.front() != '{') return base::Fail("Nodes is not a list object");
       body.nodes = value;
@@ -146,18 +150,67 @@ base::Result<FilterBody> ReadFilterBody(std::string_view text) {
 
 base::Result<std::vector<sched::SimulatedNode>> ReadSimulatedNodes(std::string_view nodes) {
   std::vector<sched::SimulatedNode> found;
-  HAMI_TRY(ForEachNode(nodes, [&](std::string_view, kube::Metadata& metadata) {
-    found.push_back({std::move(metadata.name), std::move(metadata.annotations)});
+  HAMI_TRY(ForEachNode(nodes, [&](std::string_view, kube::Node& node) {
+    kube::Metadata& metadata = node.metadata;
+    std::string type = metadata.labels[kInstanceType];
+    found.push_back(
+        {std::move(metadata.name), std::move(metadata.annotations), std::move(node.capacity), std::move(type)});
   }));
   return found;
 }
 
 std::string FindNodeText(std::string_view nodes, std::string_view name) {
   std::string found;
-  const base::Status read = ForEachNode(nodes, [&](std::string_view item, const kube::Metadata& metadata) {
-    if (found.empty() && metadata.name == name) found = item;
+  const base::Status read = ForEachNode(nodes, [&](std::string_view item, const kube::Node& node) {
+    if (found.empty() && node.metadata.name == name) found = item;
   });
   return read ? found : std::string();
+}
+
+base::Result<std::vector<MetaVictims>> ReadVictims(std::string_view text) {
+  std::vector<MetaVictims> nodes;
+  if (text.empty()) return nodes;
+  const auto document = base::ParseJson(text);
+  if (!document) return tl::unexpected(document.error());
+  const json::object* by_node = document->if_object();
+  if (by_node == nullptr) return base::Fail("the victims are no object");
+  for (const auto& [node, value] : *by_node) {
+    MetaVictims& victims = nodes.emplace_back();
+    victims.node = std::string(node);
+    const json::object* one = value.if_object();
+    const json::value* pods = one == nullptr ? nullptr : one->if_contains("Pods");
+    if (const json::value* budgets = one == nullptr ? nullptr : one->if_contains("NumPDBViolations")) {
+      if (const std::int64_t* number = budgets->if_int64()) victims.budgets = *number;
+    }
+    if (pods == nullptr || !pods->is_array()) continue;
+    for (const json::value& item : pods->get_array()) {
+      const json::object* pod = item.if_object();
+      const json::value* metadata = pod == nullptr ? nullptr : pod->if_contains("metadata");
+      const json::object* whole = metadata == nullptr ? nullptr : metadata->if_object();
+      const auto uid = pod == nullptr
+                           ? std::nullopt
+                           : (whole == nullptr ? base::GetString(*pod, "UID") : base::GetString(*whole, "uid"));
+      if (!uid) return base::Fail(base::Concat({"a victim on node ", base::Printable(victims.node), " has no uid"}));
+      victims.uids.push_back(*uid);
+    }
+  }
+  return nodes;
+}
+
+std::string WriteVictims(const std::vector<MetaVictims>& nodes) {
+  std::string out = R"({"NodeNameToMetaVictims":{)";
+  for (const MetaVictims& one : nodes) {
+    if (&one != nodes.data()) out += ',';
+    AppendText(out, one.node);
+    out += R"(:{"Pods":[)";
+    for (const std::string& uid : one.uids) {
+      out += &uid == one.uids.data() ? R"({"UID":)" : R"(,{"UID":)";
+      AppendText(out, uid);
+      out += '}';
+    }
+    out += base::Concat({R"(],"NumPDBViolations":)", std::to_string(one.budgets), "}"});
+  }
+  return out += "}}";
 }
 
 base::Result<BindRequest> ReadBindBody(std::string_view body) {

@@ -29,8 +29,16 @@ struct FilterBody {
   bool pod_is_object = false;
   std::string_view nodes;       // JSON of a NodeList; empty: absent or null
   std::string_view names_text;  // JSON of the names; empty: absent or null
+  std::string_view victims;     // JSON of what a preemption would evict by node; empty: absent or null
   std::vector<std::string_view> names;
   std::vector<std::string> decoded;  // names that were written with escapes
+};
+
+// What kube-scheduler would evict on one node.
+struct MetaVictims {
+  std::string node;
+  std::vector<std::string> uids;
+  std::int64_t budgets = 0;  // disruption budgets that this violates
 };
 
 base::Result<FilterBody> ReadFilterBody(std::string_view body);
@@ -38,6 +46,9 @@ base::Result<FilterBody> ReadFilterBody(std::string_view body);
 base::Result<std::vector<sched::SimulatedNode>> ReadSimulatedNodes(std::string_view nodes);
 // The text of the item called NAME.
 std::string FindNodeText(std::string_view nodes, std::string_view name);
+// By their uids, or as whole pods. Errors: what is neither.
+base::Result<std::vector<MetaVictims>> ReadVictims(std::string_view text);
+std::string WriteVictims(const std::vector<MetaVictims>& nodes);
 base::Result<BindRequest> ReadBindBody(std::string_view body);
 
 // The fields of an ExtenderFilterResult as JSON; empty: null.

@@ -56,10 +56,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   BindLease lease(api, cluster, {}, {.enabled = false});
   Binder binder(books, api, cluster, lease, record, {});
   Extender extender(books, binder, cluster, record, [] { return true; });
-  Extender offering(books, binder, cluster, record, [] { return true; }, {.offer_nodes = 2});
+  Extender offering(books, binder, cluster, record, [] { return true; }, {.offer_nodes = 2, .preempt = true});
   const auto present = [] { return false; };
   for (const Reply& reply : {extender.Filter(text, present), offering.Filter(text, present), offering.Prioritize(text),
-                             extender.Bind(text, present)}) {
+                             offering.Preempt(text), extender.Bind(text, present)}) {
     if (reply.status == 200 && !base::ParseJson(reply.body)) std::abort();
   }
   (void)ParseLock(text);

@@ -214,12 +214,12 @@ class TellingVendor final : public device::Vendor {
   std::optional<device::Request> MostOf(const device::Container&) const override { return device::Request{}; }
   std::vector<std::string_view> resources() const override { return {}; }
   device::CardRules ParseRules(const device::StringMap&) const override { return {}; }
-  base::Result<device::NodeCards> ReadNode(std::string_view node, const device::StringMap&) const override {
+  base::Result<device::NodeCards> ReadNode(const device::NodeFacts& node) const override {
     on_read_();
-    return sched::testing::Cards(std::string(node), 1);
+    return sched::testing::Cards(std::string(node.name), 1);
   }
   device::FitResult Fit(const device::FitInput&) const override { return {.fits = true, .picks = {}, .reasons = {}}; }
-  base::Result<bool> Mutate(json::object&, json::object&, device::Warnings&) const override { return false; }
+  base::Result<bool> Mutate(json::object&, device::PodDraft&, device::Warnings&) const override { return false; }
 
  private:
   const std::function<void()>& on_read_;
@@ -310,6 +310,7 @@ TEST_F(ExtenderTest, GivenBindBodiesInAnyWords_WhenBound_ThenWhatTheySayIsRead) 
 TEST(CandidateTest, GivenPodGroups_WhenRead_ThenTheirMembersAreKnown) {
   EXPECT_TRUE(ReadFilterBody(R"({"Pod":{"metadata":{"labels":{"scheduling.x-k8s.io/pod-group":"g"}}}})")->pod->group);
   EXPECT_TRUE(ReadFilterBody(R"({"pod":{"spec":{"schedulingGroup":{"podGroupName":"g"}}}})")->pod->group);
+  EXPECT_TRUE(ReadFilterBody(R"({"pod":{"spec":{"workloadRef":{"name":"w","podGroup":"g"}}}})")->pod->group);
   EXPECT_FALSE(ReadFilterBody(R"({"Pod":{"metadata":{"labels":{"a":"b"}}}})")->pod->group);
 }
 

@@ -40,6 +40,7 @@ struct InFlight {
     kBound,     // bound, its plugin has not answered for it yet
   };
   Stage stage = Stage::kWaiting;
+  bool own_lock = false;  // it takes the lock of one vendor, too
 };
 
 }  // namespace hami::scheduler

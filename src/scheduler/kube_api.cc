@@ -113,6 +113,10 @@ kube::Status KubeApi::Bind(const Binding& binding) {
   return bound;
 }
 
+kube::Status KubeApi::Evict(const Owner& pod, bool only_try) {
+  return client_.Evict(pod.ns, pod.name, pod.uid, only_try, {give_up_, timeout_});
+}
+
 // The pod is bound and nothing here changes that: who reads the label (the node's monitor) can wait, or do without.
 void KubeApi::BringLabels(const Binding& binding) {
   if (binding.labels.empty() || labels_ == Labels::kCarried) return;

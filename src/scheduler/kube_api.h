@@ -39,6 +39,7 @@ class KubeApi final : public Api {
   kube::Result<PodView> PatchPod(std::string_view ns, std::string_view name, std::string_view uid,
                                  const Changes& changes) override;
   kube::Result<std::vector<device::Pod>> PodsOn(std::string_view node) override;
+  kube::Status Evict(const Owner& pod, bool only_try) override;
   kube::Status Bind(const Binding& binding) override;
   void BringLabels(const Binding& binding) override;
   kube::Result<std::vector<Owner>> Unbound() override;

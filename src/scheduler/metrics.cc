@@ -28,7 +28,7 @@ Picture::Pod CopyPod(const sched::PodRecord& record) {
   Picture::Pod pod{record.ns, record.name, {}, {}};
   pod.shares.reserve(record.charge.cards.size());
   for (const sched::PodCharge& charge : record.charge.cards) {
-    pod.shares.push_back({charge.uuid, charge.memory, charge.cores});
+    pod.shares.push_back({charge.uuid, charge.memory, charge.percent});
   }
   for (const device::MigReservation& reservation : record.allocation.reservations) {
     if (reservation.Realised()) pod.instances.push_back(reservation);
@@ -41,8 +41,11 @@ Picture::Node CopyNode(const sched::Ledger& ledger, const sched::Node& node) {
   copy.cards.reserve(node.devices().size());
   for (std::size_t i = 0; i < node.devices().size(); ++i) {
     const device::Device& device = node.devices()[i];
-    copy.cards.push_back({device.uuid, device.type, std::to_string(device.index), device.memory, device.cores,
-                          node.used()[i], device.IsMig()});
+    const device::Vendor& vendor = *ledger.vendors()[static_cast<std::size_t>(node.vendor_of(i))];
+    device::CardState used = node.used()[i];
+    used.cores = vendor.CorePercent(device, used.cores);
+    copy.cards.push_back({device.uuid, device.type, std::to_string(device.index), device.memory,
+                          static_cast<int>(vendor.CorePercent(device, device.cores)), used, device.IsMig()});
   }
   copy.pods.reserve(node.pods.size());
   for (const sched::PodId id : node.pods) copy.pods.push_back(CopyPod(ledger.pod(id)));

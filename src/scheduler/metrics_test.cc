@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "device/vendors/sections.h"
 #include "sched/testing/samples.h"
 
 namespace hami::scheduler {
@@ -95,6 +96,31 @@ TEST_F(Scrape, EveryMetricOfTheClusterHasHamisNameAndLabels) {
       Lines(text, "hami_build_info"),
       ElementsAre(testing::MatchesRegex("\\{version=\"[^\"]+\",revision=\"[^\"]+\",build_date=\"[^\"]+\","
                                         "go_version=\"\",compiler=\"[^\"]+\",platform=\"linux/[a-z0-9]+\"\\} 1")));
+}
+
+// AMD's cards count their units, and are asked for in percent.
+TEST(ScrapeOfVendors, CoresAreInPercentWhateverACardCounts) {
+  device::DeviceConfig config;
+  config.others = {{"amd.resourceCountName", "amd.com/gpu"}, {"amd.resourceCoreName", "amd.com/gpucores"}};
+  const device::Vendors vendors = device::MakeVendors(config, {});
+  sched::Ledger ledger{vendors};
+  device::NodeCards cards = sched::testing::Cards("GPU", 1);
+  cards.devices[0].type = "AMD Instinct";
+  cards.devices[0].cores = 304;
+  ledger.SetCards("node-1", 1, cards);
+  device::Pod pod = sched::testing::PodOf("1", {});
+  pod.node_name = "node-1";
+  pod.annotations["hami.io/vgpu-node"] = "node-1";
+  pod.annotations["hami.io/amd-devices-allocated"] = "GPU-0,AMD Instinct,1000,100:;";
+  ledger.UpsertPod(pod);
+  const Metrics metrics({[&](const std::function<void(const sched::Ledger&)>& use) { use(ledger); }, {}, false});
+  Collected out;
+  metrics.Write(out);
+  const std::string card =
+      R"({zone="vGPU",node="node-1",device_uuid="GPU-0",device_index="0",device_type="AMD Instinct"} )";
+  EXPECT_THAT(out.text, HasSubstr("hami_gpu_core_limit_ratio" + card + "100"));
+  EXPECT_THAT(out.text, HasSubstr("hami_gpu_core_allocated_ratio" + card + "33"));
+  EXPECT_THAT(out.text, HasSubstr(R"(quota_name="amd.com/gpucores",limit="0"} 33)"));
 }
 
 TEST_F(Scrape, OlderNamesAreThereOnlyWhenAskedFor) {

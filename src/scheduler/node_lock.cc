@@ -40,6 +40,7 @@ GateVerdict Taken(std::string reason) {
 }
 
 bool Concurrent(const GateInput& input) {
+  if (!input.may_do_without) return false;
   const device::StringMap& annotations = input.node.annotations;
   return device::AllocatesConcurrently(annotations, device::TextAt(annotations, kRegister), input.now / kSecond);
 }
@@ -102,6 +103,13 @@ std::optional<GateVerdict> JudgeLock(const GateInput& input, const std::optional
   return taken;
 }
 
+// Nothing: the vendor's own lock does not stand in the way. That of a pod that was never bound is taken over in time.
+std::optional<GateVerdict> JudgeOwnLock(const GateInput& input) {
+  if (input.own_lock.empty() || device::TextAt(input.node.annotations, input.own_lock).empty()) return std::nullopt;
+  if (input.own_lock_age > kOwnLockTimeout) return std::nullopt;
+  return Taken(base::Concat({"node ", input.node.name, " has been locked within 2 minutes: node lock contention"}));
+}
+
 // Nothing: the pods in flight here leave room for this one. Comes after the lock, so that LOCKS means: no lock stands,
 // or one that may be taken over.
 std::optional<GateVerdict> JudgeInFlight(const GateInput& input, bool locks, const LockOptions& options) {
@@ -138,6 +146,9 @@ GateVerdict Go(const GateInput& input, bool locks, bool concurrent) {
     verdict.changes.emplace_back(device::kNodeLock,
                                  FormatLock(input.now, input.utc_offset_seconds, self.ns, self.name));
   }
+  if (!input.own_lock.empty()) {
+    verdict.changes.emplace_back(input.own_lock, FormatTime(input.now, input.utc_offset_seconds));
+  }
   return verdict;
 }
 
@@ -160,7 +171,7 @@ std::optional<LockText> ParseLock(std::string_view text) {
   return LockText{*time, parts[1], parts[2]};
 }
 
-std::string FormatLock(Millis time, int offset_seconds, std::string_view ns, std::string_view pod) {
+std::string FormatTime(Millis time, int offset_seconds) {
   const std::int64_t minutes = offset_seconds / 60;
   const auto local = std::chrono::sys_seconds(std::chrono::seconds(time / kSecond + minutes * 60));
   const auto day = std::chrono::floor<std::chrono::days>(local);
@@ -178,7 +189,11 @@ std::string FormatLock(Millis time, int offset_seconds, std::string_view ns, std
     length = std::snprintf(text.data(), text.size(), "%c%02d:%02d", minutes < 0 ? '-' : '+', away / 60, away % 60);
     out.append(text.data(), static_cast<std::size_t>(length));
   }
-  return base::Concat({out, ",", ns, ",", pod});
+  return out;
+}
+
+std::string FormatLock(Millis time, int offset_seconds, std::string_view ns, std::string_view pod) {
+  return base::Concat({FormatTime(time, offset_seconds), ",", ns, ",", pod});
 }
 
 std::optional<Ticket> ParseTicket(std::string_view text) {
@@ -212,8 +227,9 @@ GateVerdict JudgeGate(const GateInput& input, const LockOptions& options) {
     if (auto verdict = JudgeLock(input, ticket, text, options)) return *verdict;
     if (auto verdict = JudgeInFlight(input, locks, options)) return *verdict;
   }
+  if (auto verdict = JudgeOwnLock(input)) return *verdict;
   if (auto verdict = JudgeTicket(input, ticket, text)) return *verdict;
-  if (input.alone && !locks) {
+  if (input.alone && !locks && input.own_lock.empty()) {
     GateVerdict verdict;
     verdict.kind = GateVerdict::Kind::kGo;
     return verdict;
@@ -221,7 +237,8 @@ GateVerdict JudgeGate(const GateInput& input, const LockOptions& options) {
   return Go(input, locks, concurrent);
 }
 
-Changes ReleaseChanges(const NodeView& node, const Owner& pod, const std::string& writer, Millis now) {
+Changes ReleaseChanges(const NodeView& node, const Owner& pod, const std::string& writer, Millis now,
+                       std::string_view own_lock) {
   Changes changes;
   std::string_view text;
   std::optional<Ticket> ticket = TicketOf(node, text);
@@ -232,6 +249,9 @@ Changes ReleaseChanges(const NodeView& node, const Owner& pod, const std::string
   const std::string* found = device::Find(node.annotations, device::kNodeLock);
   const std::optional<LockText> lock = found == nullptr ? std::nullopt : ParseLock(*found);
   if (lock && lock->ns == pod.ns && lock->pod == pod.name) changes.emplace_back(device::kNodeLock, std::nullopt);
+  if (!own_lock.empty() && device::Find(node.annotations, own_lock) != nullptr) {
+    changes.emplace_back(own_lock, std::nullopt);
+  }
   return changes;
 }
 

@@ -67,6 +67,7 @@ class LockSighting {
 };
 
 // RFC 3339, at OFFSET seconds from UTC.
+std::string FormatTime(Millis time, int offset_seconds);
 std::string FormatLock(Millis time, int offset_seconds, std::string_view ns, std::string_view pod);
 
 struct Ticket {
@@ -84,6 +85,9 @@ struct GateInput {
   const std::string& uid;                                         // of the pod that wants the node
   const std::string& writer;                                      // who we are
   bool takes_lock = true;
+  bool may_do_without = true;   // every plugin that would be waited for may say that it needs no lock
+  std::string_view own_lock{};  // of one vendor, beside the node's; empty: the pod needs none
+  Millis own_lock_age = 0;
   Millis lock_age = 0;         // LockSighting's
   bool lock_orphaned = false;  // its owner was looked for and will not come
   bool alone = false;          // nobody else binds: no ticket is needed where no lock is
@@ -113,8 +117,13 @@ struct GateVerdict {
 
 GateVerdict JudgeGate(const GateInput& input, const LockOptions& options);
 
-// What gives the node back after POD was not bound: its lock, and its place on our ticket. The rest of the ticket
-// stays: another scheduler has to know that we were here. Empty when there is nothing to give back.
-Changes ReleaseChanges(const NodeView& node, const Owner& pod, const std::string& writer, Millis now);
+// A lock of one vendor names no owner: it stands until its plugin has served the pod, or for this long.
+inline constexpr Millis kOwnLockTimeout = 120'000;
+
+// What gives the node back after POD was not bound: its locks, OWN_LOCK if it took one, and its place on our ticket.
+// The rest of the ticket stays: another scheduler has to know that we were here. Empty when there is nothing to give
+// back.
+Changes ReleaseChanges(const NodeView& node, const Owner& pod, const std::string& writer, Millis now,
+                       std::string_view own_lock = {});
 
 }  // namespace hami::scheduler

@@ -41,7 +41,11 @@ class GateTest : public ::testing::Test {
                       .uid = me,
                       .writer = writer,
                       .takes_lock = takes_lock_,
+                      .may_do_without = may_do_without_,
+                      .own_lock = own_lock_,
+                      .own_lock_age = own_lock_age_,
                       .lock_age = lock_age_,
+                      .alone = alone_,
                       .digested = digested_,
                       .now = kNow,
                       .utc_offset_seconds = 0,
@@ -65,7 +69,11 @@ class GateTest : public ::testing::Test {
   std::map<std::string, InFlight, std::less<>> in_flight_;
   std::map<std::string, bool> bound_;
   bool takes_lock_ = true;
+  bool may_do_without_ = true;
+  std::string own_lock_;
+  Millis own_lock_age_ = 0;
   Millis lock_age_ = 0;
+  bool alone_ = false;
   std::string digested_;
   LockOptions options_;
 };
@@ -286,6 +294,57 @@ TEST_F(GateTest, GivenLockAndTicket_WhenGivenBack_ThenOnlyWhatIsOursGoes) {
   EXPECT_TRUE(ReleaseChanges(node_, me, "w2", kNow).empty()) << "the same pod, bound by another scheduler";
   Lock(0, "b");
   EXPECT_EQ(ReleaseChanges(node_, me, "w1", kNow).size(), 1U);
+}
+
+constexpr const char* kOwnLock = "cambricon.com/dsmlu.lock";
+
+TEST_F(GateTest, TwoVendorsLocksGoInOneWriteAndComeBackTogether) {
+  own_lock_ = kOwnLock;
+  const GateVerdict verdict = Judge();
+  ASSERT_EQ(verdict.kind, Kind::kGo);
+  EXPECT_EQ(verdict.changes, (Changes{{kBindTicket, "1700000000000;w1;ns/me/me"},
+                                      {device::kNodeLock, "2023-11-14T22:13:20Z,ns,me"},
+                                      {kOwnLock, "2023-11-14T22:13:20Z"}}));
+  for (const auto& [key, value] : verdict.changes) node_.annotations[key] = *value;
+  EXPECT_EQ(ReleaseChanges(node_, {"ns", "me", "me"}, "w1", kNow, kOwnLock),
+            (Changes{{kBindTicket, "1700000000000;w1"}, {device::kNodeLock, std::nullopt}, {kOwnLock, std::nullopt}}));
+  EXPECT_EQ(ReleaseChanges(node_, {"ns", "me", "me"}, "w1", kNow).size(), 2U) << "of a pod that did not take it";
+}
+
+TEST_F(GateTest, EitherOfTwoLocksLeavesNoneBehind) {
+  own_lock_ = kOwnLock;
+  node_.annotations[kOwnLock] = "2023-11-14T22:13:19Z";
+  EXPECT_EQ(Judge().kind, Kind::kTaken);
+  EXPECT_EQ(Judge().reason, "node n has been locked within 2 minutes: node lock contention");
+  EXPECT_TRUE(Judge().changes.empty());
+  node_.annotations.erase(kOwnLock);
+  Lock(1000, "other");
+  EXPECT_EQ(Judge().kind, Kind::kAskOwner);
+  EXPECT_TRUE(Judge().changes.empty());
+}
+
+TEST_F(GateTest, AnOwnLockIsTakenOverAfterTwoMinutes) {
+  own_lock_ = kOwnLock;
+  takes_lock_ = false;
+  alone_ = true;
+  node_.annotations[kOwnLock] = "2023-11-14T22:10:00Z";
+  own_lock_age_ = kOwnLockTimeout;
+  EXPECT_EQ(Judge().kind, Kind::kTaken);
+  own_lock_age_ = kOwnLockTimeout + 1;
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+  EXPECT_EQ(Judge().changes.back().first, kOwnLock);
+}
+
+TEST_F(GateTest, OthersOwnLockIsNothingToAPodWithoutOne) {
+  node_.annotations[kOwnLock] = "2023-11-14T22:13:19Z";
+  EXPECT_EQ(Judge().kind, Kind::kGo);
+}
+
+TEST_F(GateTest, APluginThatNeedsNoLockSpeaksForItselfAlone) {
+  SayConcurrent(kNow / 1000);
+  EXPECT_EQ(Judge().changes.size(), 1U);
+  may_do_without_ = false;
+  EXPECT_EQ(Judge().changes.size(), 2U) << "another vendor's plugin finds its pod by the lock";
 }
 
 TEST(InFlightTest, GivenGrants_WhenCompared_ThenCardsDoNotMatterButAmountsDo) {

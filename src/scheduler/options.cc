@@ -51,7 +51,6 @@ constexpr const char* kEpilogue =
     "Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when the start failed, 2 for a mistake on the command line.\n";
 
 constexpr const char* kFileDecides = "resource names come from --device-config-file";
-constexpr const char* kNoVendorYet = "this vendor's devices are not scheduled by this program";
 
 void AddDead(FlagSet& flags) {
   flags.Dead({"cambricon-mlu-name",
@@ -81,7 +80,6 @@ void AddDead(FlagSet& flags) {
   flags.Dead({"sgpu-topology-aware"}, true, kFileDecides);
   flags.Dead({"default-mem", "default-cores", "default-gpu"}, false,
              "defaults come from nvidia.defaultMemory, defaultCores and defaultGPUNum in --device-config-file");
-  flags.Dead({"enable-ascend", "enable-iluvatar"}, true, kNoVendorYet);
   flags.Dead({"debug"}, true, "use -v=4");
 }
 
@@ -206,6 +204,9 @@ struct Reader {
     flags.Group("Deciding");
     flags.Text("device-config-file", "FILE", options.device_config_file,
                "device-config.yaml: which resources each vendor owns. Required; HAMi's own files load unchanged");
+    flags.Bool("enable-ascend", options.vendors.ascend, "schedule the Ascend chips of vnpus in device-config.yaml");
+    flags.Bool("enable-iluvatar", options.vendors.iluvatar,
+               "schedule the Iluvatar chips of iluvatars in device-config.yaml");
     flags.Text("scheduler-name", "NAME", options.scheduler_name,
                "written to spec.schedulerName by the webhook; also the source of our events");
     flags.Bool("force-overwrite-default-scheduler", options.overwrite_default_scheduler,
@@ -224,6 +225,15 @@ struct Reader {
         "at "
         "most, and kube-scheduler chooses by its own scores and those of /prioritize, with prioritizeVerb: prioritize "
         "and a weight in its configuration");
+    flags.Text(
+        "workload-file", "FILE", options.workload_file,
+        "what pods usually ask for, for the policy fragmentation: CSV, a class of pods a line, with the columns "
+        "weight, cpu, memory, resources and annotations as in a pod (| divides lists). Without it that is learnt "
+        "from the pods");
+    flags.Bool(
+        "preemption", options.preemption,
+        "a pod that finds no place has pods of lower priority evicted, the fewest of the lowest priorities on one "
+        "node; disruption budgets hold. Needs the right to create pods/eviction");
     flags.Custom(
         "node-label-selector", "KEY=VALUE,...", "",
         [this](const std::string& text) { return TakeSelector(options.node_selector, text); },

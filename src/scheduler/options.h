@@ -17,6 +17,7 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/log_file.h"
+#include "device/vendors/sections.h"
 #include "scheduler/api.h"
 
 namespace hami::scheduler {
@@ -34,9 +35,12 @@ struct Options {
   std::string scheduler_name;
   std::string node_policy = "binpack";
   std::string device_policy = "spread";
+  std::string workload_file;  // empty: learnt
   std::map<std::string, std::string> node_selector;
   std::string device_config_file;
-  bool prioritize = false;  // kube-scheduler chooses among the nodes that fit
+  bool preemption = false;         // pods go for others of higher priority
+  bool prioritize = false;         // kube-scheduler chooses among the nodes that fit
+  device::VendorSwitches vendors;  // which multi-chip vendors are on
   bool overwrite_default_scheduler = true;
   std::vector<std::string> trusted_writers;  // user names; a * at the end stands for anything
   std::string grant_key_file;                // empty: grants are not sealed

@@ -63,6 +63,13 @@ TEST(SchedulerOptions, KubeSchedulerChoosesWhereItIsTold) {
   EXPECT_THAT(Refused({"--extender-mode=both"}), HasSubstr("'both' is not filter or prioritize"));
 }
 
+TEST(SchedulerOptions, NobodyGoesForOthersUnlessItIsWanted) {
+  EXPECT_FALSE(Good({}).preemption);
+  EXPECT_TRUE(Good({"--preemption"}).preemption);
+  EXPECT_EQ(Good({}).workload_file, "");
+  EXPECT_EQ(Good({"--workload-file=/w.csv"}).workload_file, "/w.csv");
+}
+
 TEST(SchedulerOptions, WritersAreTheServiceAccountsOfTheChartUnlessNamed) {
   EXPECT_THAT(Good({}).trusted_writers, ElementsAre("system:serviceaccount:kube-system:hami-*"));
   EXPECT_THAT(Good({}, {{"POD_NAMESPACE", "gpu"}}).trusted_writers, ElementsAre("system:serviceaccount:gpu:hami-*"));
@@ -129,11 +136,17 @@ TEST(SchedulerOptions, TheCommandLineOfTheChartIsUnderstood) {
 
 TEST(SchedulerOptions, FlagsThatDecideNothingAreAcceptedWithAWarningEach) {
   const Options options =
-      Good({"--default-mem=5000", "--cambricon-mlu-name", "cambricon.com/vmlu", "--sgpu-topology-aware",
-            "--enable-ascend=true", "--debug", "--logtostderr=true", "--stderrthreshold", "ERROR"});
-  EXPECT_THAT(options.warnings,
-              ElementsAre(HasSubstr("--default-mem"), HasSubstr("--cambricon-mlu-name"),
-                          HasSubstr("--sgpu-topology-aware"), HasSubstr("--enable-ascend"), HasSubstr("--debug")));
+      Good({"--default-mem=5000", "--cambricon-mlu-name", "cambricon.com/vmlu", "--sgpu-topology-aware", "--debug",
+            "--logtostderr=true", "--stderrthreshold", "ERROR"});
+  EXPECT_THAT(options.warnings, ElementsAre(HasSubstr("--default-mem"), HasSubstr("--cambricon-mlu-name"),
+                                            HasSubstr("--sgpu-topology-aware"), HasSubstr("--debug")));
+}
+
+TEST(SchedulerOptions, MultiChipVendorsAreOffUnlessNamed) {
+  EXPECT_FALSE(Good({}).vendors.ascend || Good({}).vendors.iluvatar);
+  const Options options = Good({"--enable-ascend=true", "--enable-iluvatar"});
+  EXPECT_TRUE(options.vendors.ascend && options.vendors.iluvatar);
+  EXPECT_THAT(options.warnings, IsEmpty());
 }
 
 TEST(SchedulerOptions, ProfilesAreTakenOnlyWhenAsked) {

@@ -13,12 +13,14 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "device/config.h"
-#include "device/vendors/nvidia.h"
+#include "device/vendors/sections.h"
 #include "kube/recorder.h"
 #include "net/server.h"
+#include "sched/workload_text.h"
 #include "scheduler/cache.h"
 #include "scheduler/counters.h"
 #include "scheduler/cpu_profile.h"
+#include "scheduler/evictor.h"
 #include "scheduler/extender.h"
 #include "scheduler/keeper.h"
 #include "scheduler/kube_api.h"
@@ -48,18 +50,28 @@ constexpr auto kDrainTime = std::chrono::seconds(1);
 constexpr auto kLastEventsTime = std::chrono::seconds(2);
 
 // A file for several vendors starts this program unchanged; whoever has their devices should know.
-void SayWhatIsScheduled(const std::string& file, const device::DeviceConfig& config) {
+void SayWhatIsScheduled(const std::string& file, const device::DeviceConfig& config,
+                        const device::VendorSwitches& switches) {
   if (config.nvidia.count_resource.empty()) {
     base::LogWarning(file + ": nvidia.resourceCountName is empty: no pod is given a GPU");
   }
-  std::set<std::string> others;
-  for (const auto& [path, value] : config.others) others.insert(path.substr(0, path.find_first_of(".[")));
-  std::string list;
-  for (const std::string& name : others) list += (list.empty() ? "" : ", ") + name;
-  if (!list.empty()) base::LogInfo(file + ": this program schedules NVIDIA's devices, and none of: " + list);
+  const auto waits = [&](const char* section, bool on, const char* flag) {
+    const auto first = config.others.lower_bound(section);
+    if (on || first == config.others.end() || !first->first.starts_with(section)) return;
+    base::LogInfo(base::Concat({file, ": devices of ", section, " are not scheduled without ", flag}));
+  };
+  waits("vnpus", switches.ascend, "--enable-ascend");
+  waits("iluvatars", switches.iluvatar, "--enable-iluvatar");
 }
 
-base::Result<device::Vendors> LoadVendors(const std::string& file) {
+std::string NamesOf(const device::Vendors& vendors) {
+  std::vector<std::string> names;
+  for (const auto& vendor : vendors) names.emplace_back(vendor->key());
+  return base::Join(names, ", ");
+}
+
+base::Result<device::Vendors> LoadVendors(const Options& options) {
+  const std::string& file = options.device_config_file;
   const auto text = base::ReadLinkedFile(file, kMostConfigBytes);
   if (!text) {
     return base::Fail("--device-config-file=" + file + ": " + text.error().message,
@@ -67,9 +79,9 @@ base::Result<device::Vendors> LoadVendors(const std::string& file) {
   }
   auto config = device::ParseDeviceConfig(*text, file);
   if (!config) return tl::unexpected(config.error());
-  SayWhatIsScheduled(file, *config);
-  device::Vendors vendors;
-  vendors.push_back(std::make_unique<device::NvidiaVendor>(std::move(config->nvidia)));
+  SayWhatIsScheduled(file, *config, options.vendors);
+  device::Vendors vendors = device::MakeVendors(*config, options.vendors);
+  base::LogInfo(base::Concat({file, ": devices that are scheduled: ", NamesOf(vendors)}));
   return vendors;
 }
 
@@ -142,7 +154,23 @@ const char* ResultOf(const AdmissionAnswer& answer) {
 
 }  // namespace
 
+constexpr std::size_t kMostWorkloadBytes = 1U << 20U;
+constexpr auto kEvictionRound = std::chrono::milliseconds(200);
 constexpr device::UnixSeconds kAssumeSeconds = 300;  // a pod that was placed keeps its charge so long without a bind
+
+namespace {
+
+// Nothing where no file is named.
+base::Result<std::vector<sched::RequestClass>> LoadWorkload(const std::string& file, const device::Vendors& vendors) {
+  if (file.empty()) return std::vector<sched::RequestClass>();
+  const auto text = base::ReadLinkedFile(file, kMostWorkloadBytes);
+  if (!text) return base::Fail("--workload-file: " + text.error().message, text.error().hint);
+  auto read = sched::ReadWorkload(*text, file, vendors);
+  if (!read) return base::Fail("--workload-file: " + read.error().message, read.error().hint);
+  return read;
+}
+
+}  // namespace
 
 class Program::Parts {
  public:
@@ -158,12 +186,14 @@ class Program::Parts {
         api_(*client_, books_.vendors(), options.node_selector, CallTime(options), options.bind_lease, &give_up_),
         lease_(api_, time_, LeaseNeeds(), BindLeaseOptionsFor(options, writer_)),
         binder_(books_, api_, time_, lease_, Recording(), BinderOptionsFor(options, writer_, keys_.get())),
+        evictor_(books_, api_, Recording()),
         keeper_(books_, api_, time_, binder_, registration_, [this] { return leader_.leads(); }),
         cache_(
             *client_, books_, registration_, time_,
             {.settled = [this](std::string_view uid) { page_.Settled(uid); }, .node_selector = options.node_selector}),
         extender_(books_, binder_, time_, Recording(), [this] { return cache_.Synced() && leader_.leads(); },
                   {.offer_nodes = options.prioritize ? kOfferedNodes : 0,
+                   .preempt = options.preemption,
                    .decided = [this](const PodName& pod, const auto& decision) { page_.Decided(pod, decision); }}),
         reviews_(books_, {options.scheduler_name, options.overwrite_default_scheduler},
                  sched::Writers(options.trusted_writers)),
@@ -174,6 +204,9 @@ class Program::Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
+  void Fix(std::vector<sched::RequestClass> workload) {
+    books_.Locked([&](State& state) { state.filter.workload().Fix(std::move(workload)); });
+  }
   base::Status Start();
   void Stop();
 
@@ -203,6 +236,7 @@ class Program::Parts {
   WallTime time_{hurry_};
   BindLease lease_;
   Binder binder_;
+  Evictor evictor_;
   PageService page_{
       options_,
       writer_,
@@ -215,6 +249,7 @@ class Program::Parts {
   Metrics metrics_;
   std::thread keeping_;
   std::thread leasing_;
+  std::thread evicting_;
   std::unique_ptr<net::Server> metrics_server_;
   std::unique_ptr<net::Server> main_server_;  // last: it calls into all of the above
 };
@@ -283,6 +318,7 @@ Endpoints Program::Parts::MakeEndpoints() {
     return reply;
   };
   endpoints.prioritize = [this](std::string_view body) { return extender_.Prioritize(body); };
+  endpoints.preempt = [this](std::string_view body) { return extender_.Preempt(body); };
   endpoints.bind = [this](std::string_view body, const Abandoned& abandoned) {
     const net::Deadline begin = net::Clock::now();
     Reply reply = extender_.Bind(body, abandoned);
@@ -338,6 +374,12 @@ base::Status Program::Parts::Start() {
   cache_.Start();
   keeping_ = std::thread([this] { keeper_.Run(enough_); });
   leasing_ = std::thread([this] { lease_.Run(enough_); });
+  if (!options_.preemption) return {};
+  evicting_ = std::thread([this] {
+    do {
+      evictor_.RunOnce();
+    } while (!enough_.SleepUntil(net::After(kEvictionRound)));
+  });
   return {};
 }
 
@@ -355,6 +397,7 @@ void Program::Parts::Stop() {
   enough_.Cancel();
   if (keeping_.joinable()) keeping_.join();
   if (leasing_.joinable()) leasing_.join();
+  if (evicting_.joinable()) evicting_.join();
   ended_.Cancel();
   patience.join();
   leader_.Stop();
@@ -378,7 +421,7 @@ Program::~Program() = default;
 
 base::Result<std::unique_ptr<Program>> Program::Start(const Options& options, const std::string& host) {
   for (const std::string& warning : options.warnings) base::LogWarning(warning);
-  auto vendors = LoadVendors(options.device_config_file);
+  auto vendors = LoadVendors(options);
   if (!vendors) return tl::unexpected(vendors.error());
   auto client = ConnectTo(options);
   if (!client) return tl::unexpected(client.error());
@@ -388,7 +431,10 @@ base::Result<std::unique_ptr<Program>> Program::Start(const Options& options, co
     if (!read) return base::Fail("--grant-key-file: " + read.error().message, read.error().hint);
     keys = *std::move(read);
   }
+  auto workload = LoadWorkload(options.workload_file, *vendors);
+  if (!workload) return tl::unexpected(workload.error());
   auto parts = std::make_unique<Parts>(options, host, *std::move(vendors), *std::move(client), std::move(keys));
+  if (!workload->empty()) parts->Fix(*std::move(workload));
   HAMI_TRY(parts->Start());
   return std::unique_ptr<Program>(new Program(std::move(parts)));
 }

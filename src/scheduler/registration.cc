@@ -47,14 +47,20 @@ HandshakeAction StillOwed(HandshakeAction owed, const device::HandshakeVerdict& 
 
 }  // namespace
 
-std::size_t CardsDigest(const device::StringMap& annotations, const device::Vendor& vendor) {
+std::size_t CardsDigest(const device::NodeFacts& node, const device::Vendor& vendor) {
   std::size_t digest = 1;
   const std::hash<std::string_view> hash;
-  for (const auto& [key, value] : annotations) {
+  const auto add = [&](std::string_view text) { digest = (digest ^ hash(text)) * 0x9E3779B97F4A7C15ULL; };
+  for (const auto& [key, value] : node.annotations) {
     if (key == device::kNodeLock || key == kBindTicket || key == vendor.handshake_annotation()) continue;
-    digest = (digest ^ hash(key)) * 0x9E3779B97F4A7C15ULL;
-    digest = (digest ^ hash(value)) * 0x9E3779B97F4A7C15ULL;
+    add(key);
+    add(value);
   }
+  for (const auto& [key, value] : node.capacity) {
+    add(key);
+    add(value);
+  }
+  add(node.instance_type);
   return digest == 0 ? 1 : digest;
 }
 
@@ -67,7 +73,7 @@ void Registration::LookAtVendor(State& state, NodeBook& node, int index, const d
   const device::Vendor& vendor = *state.vendors()[static_cast<std::size_t>(index)];
   NodeBook::Vendor& known = node.vendors[static_cast<std::size_t>(index)];
   const std::string_view registered = device::TextAt(node.view.annotations, vendor.register_annotation());
-  if (!node.view.selected || registered.empty()) {
+  if (!node.view.selected || !vendor.Registers(node.view.facts())) {
     known.memory = {};
     known.owed = HandshakeAction::kNothing;
     return DropCards(state, node, index);
@@ -82,6 +88,7 @@ void Registration::LookAtVendor(State& state, NodeBook& node, int index, const d
   const device::HandshakeVerdict verdict = Judge(vendor, input, known.memory);
   known.memory = verdict.memory;
   known.owed = StillOwed(known.owed, verdict, input.value);
+  if (known.owed == HandshakeAction::kDelete && !vendor.clears_handshake()) known.owed = HandshakeAction::kNothing;
   // A plugin that was asked has a minute to answer.
   if (verdict.healthy && Requesting(input.value) && input.allocatable == 0) {
     const auto asked = device::ParseRequesting(*input.value, clock.utc_offset_seconds);
@@ -94,9 +101,9 @@ void Registration::LookAtVendor(State& state, NodeBook& node, int index, const d
     }
     return DropCards(state, node, index);
   }
-  const std::size_t digest = CardsDigest(node.view.annotations, vendor);
+  const std::size_t digest = CardsDigest(node.view.facts(), vendor);
   if (digest == known.read_from) return;
-  const auto cards = vendor.ReadNode(node.view.name, node.view.annotations);
+  const auto cards = vendor.ReadNode(node.view.facts());
   known.read_from = digest;
   if (cards && !cards->complaint.empty()) {
     base::LogWarning(base::Concat({"node ", node.view.name, ": ", cards->complaint}));

@@ -44,6 +44,6 @@ class Registration {
 };
 
 // Two readings of one node whose cards must be the same have the same digest.
-std::size_t CardsDigest(const device::StringMap& annotations, const device::Vendor& vendor);
+std::size_t CardsDigest(const device::NodeFacts& node, const device::Vendor& vendor);
 
 }  // namespace hami::scheduler

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/log.h"
+#include "device/vendors/sections.h"
 #include "scheduler/testing/sim_cluster.h"
 
 namespace hami::scheduler {
@@ -184,6 +185,41 @@ TEST_F(RegistrationTest, GivenANodeThatLosesItsLabel_WhenSeen_ThenItsCardsGo) {
   view_.selected = false;
   Look();
   EXPECT_EQ(Cards(), 0U);
+}
+
+// Cards that a node tells by its capacity, and a plugin whose handshake stays when it goes.
+TEST(RegistrationOfVendors, CapacityIsAsGoodAsAnAnnotation) {
+  base::StartLog("test", base::LogLevel::kOff);
+  device::DeviceConfig config;
+  config.others = {{"enflame.resourceNameGCU", "enflame.com/gcu"},
+                   {"iluvatars[0].commonWord", "MR-V100"},
+                   {"iluvatars[0].resourceCountName", "iluvatar.ai/MR-V100-vgpu"}};
+  Books books(device::MakeVendors(config, {.ascend = false, .iluvatar = true}), {});
+  Registration registration;
+  NodeView view;
+  view.name = "n";
+  view.capacity["enflame.com/gcu"] = "4";
+  int version = 0;
+  const auto look = [&](device::UnixSeconds now) {
+    view.version = std::to_string(++version);
+    return books.Locked([&](State& state) {
+      EXPECT_TRUE(state.NodeSeen(view));
+      registration.Look(state, state.NodeAt("n"), {now, 0});
+      const sched::NodeId id = state.ledger.Find("n");
+      return id == sched::kNoNode ? 0 : state.ledger.node(id).devices().size();
+    });
+  };
+  EXPECT_EQ(look(kNow), 4U);
+  view.capacity["enflame.com/gcu"] = "3";
+  EXPECT_EQ(look(kNow), 3U);
+  view.annotations["hami.io/node-MR-V100-register"] = "G,10,100,100,MR-V100,0,true:";
+  view.annotations["hami.io/node-handshake-MR-V100"] = "Requesting_2023-11-14 22:13:20";
+  EXPECT_EQ(look(kNow + 30), 4U);
+  EXPECT_EQ(look(kNow + 60), 3U) << "its plugin is gone";
+  const auto due = books.Locked([&](State& state) { return registration.Due(state, {kNow + 60, 0}, 100); });
+  EXPECT_TRUE(due.empty()) << "and its handshake stays";
+  view.capacity.clear();
+  EXPECT_EQ(look(kNow + 61), 0U);
 }
 
 }  // namespace

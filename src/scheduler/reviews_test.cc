@@ -27,10 +27,9 @@ class Watched : public device::Vendor {
  public:
   explicit Watched(const std::function<void()>& look) : look_(look) {}
 
-  base::Result<bool> Mutate(json::object& container, json::object& pod_spec,
-                            device::Warnings& warnings) const override {
+  base::Result<bool> Mutate(json::object& container, device::PodDraft& pod, device::Warnings& warnings) const override {
     look_();
-    return inner_.Mutate(container, pod_spec, warnings);
+    return inner_.Mutate(container, pod, warnings);
   }
   base::Result<std::optional<device::Request>> ParseRequest(const device::Container& container) const override {
     look_();
@@ -49,8 +48,8 @@ class Watched : public device::Vendor {
   device::CardRules ParseRules(const device::StringMap& annotations) const override {
     return inner_.ParseRules(annotations);
   }
-  base::Result<device::NodeCards> ReadNode(std::string_view node, const device::StringMap& annotations) const override {
-    return inner_.ReadNode(node, annotations);
+  base::Result<device::NodeCards> ReadNode(const device::NodeFacts& node) const override {
+    return inner_.ReadNode(node);
   }
   device::FitResult Fit(const device::FitInput& input) const override { return inner_.Fit(input); }
 

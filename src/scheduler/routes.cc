@@ -2,6 +2,8 @@
 
 #include "scheduler/routes.h"
 
+#include <algorithm>
+#include <array>
 #include <memory>
 
 #include "base/strings.h"
@@ -15,7 +17,7 @@ namespace hami::scheduler {
 net::BodyLimit BodyLimitOf(std::string_view target) {
   const std::string_view path = net::PathOf(target);
   // A simulation carries whole Node objects, thousands of them.
-  if (path == "/filter" || path == "/prioritize") {
+  if (path == "/filter" || path == "/prioritize" || path == "/preempt") {
     return {256U << 20U,
             "nodeCacheCapable: true in kube-scheduler's extender configuration sends names instead of nodes"};
   }
@@ -66,9 +68,12 @@ net::Response Post(const Endpoints& endpoints, std::string_view path, const net:
     if (answer.http_status == 503) return Busy(std::move(answer.body));
     return Json(answer.http_status, std::move(answer.body));
   }
-  Reply reply = path == "/prioritize"
-                    ? endpoints.prioritize(request.body)
-                    : (path == "/filter" ? endpoints.filter : endpoints.bind)(request.body, request.abandoned);
+  const auto ask = [&]() -> Reply {
+    if (path == "/prioritize") return endpoints.prioritize(request.body);
+    if (path == "/preempt") return endpoints.preempt(request.body);
+    return (path == "/filter" ? endpoints.filter : endpoints.bind)(request.body, request.abandoned);
+  };
+  Reply reply = ask();
   return reply.status == 200 ? Json(200, std::move(reply.body)) : Text(reply.status, std::move(reply.body));
 }
 
@@ -84,11 +89,13 @@ net::Response Get(const Endpoints& endpoints, std::string_view path, const net::
 net::Handler MainRoutes(Endpoints endpoints) {
   return [endpoints = std::make_shared<const Endpoints>(std::move(endpoints))](const net::Request& request) {
     const std::string_view path = net::PathOf(request.target);
-    if (path == "/filter" || path == "/prioritize" || path == "/bind" || path == "/webhook")
-      return Post(*endpoints, path, request);
+    static constexpr std::array<std::string_view, 5> kPosts = {"/filter", "/prioritize", "/preempt", "/bind",
+                                                               "/webhook"};
+    if (std::find(kPosts.begin(), kPosts.end(), path) != kPosts.end()) return Post(*endpoints, path, request);
     if (path == "/healthz" || path == "/readyz" || path == "/version") return Get(*endpoints, path, request);
     if (endpoints->pprof && path.starts_with(kPprofPath)) return endpoints->pprof(request);
-    return Text(404, "here are POST /filter, /prioritize, /bind, /webhook and GET /healthz, /readyz, /version\n");
+    return Text(404,
+                "here are POST /filter, /prioritize, /preempt, /bind, /webhook and GET /healthz, /readyz, /version\n");
   };
 }
 

@@ -24,6 +24,7 @@ struct Endpoints {
   std::function<Reply(std::string_view body, const Abandoned& abandoned)> filter;
   std::function<Reply(std::string_view body, const Abandoned& abandoned)> bind;
   std::function<Reply(std::string_view body)> prioritize;
+  std::function<Reply(std::string_view body)> preempt;
   std::function<AdmissionAnswer(std::string_view body)> review;
   std::function<std::string()> readiness;  // one line for /readyz
   // Everything below /debug/pprof/; without it there is nothing there.

@@ -33,6 +33,9 @@ class Routes : public testing::Test {
            return Reply{200, "scored " + std::string(body)};
          },
          [](std::string_view body) {
+           return Reply{200, "evicted " + std::string(body)};
+         },
+         [](std::string_view body) {
            if (body == "busy") return AdmissionAnswer{503, "try again\n", false, false};
            return AdmissionAnswer{body == "bad" ? 400 : 200, "reviewed", true, false};
          },
@@ -48,6 +51,7 @@ TEST_F(Routes, TheExtenderAnswersJson) {
   EXPECT_EQ(ContentType(filter), "application/json");
   EXPECT_EQ(main_(Ask("POST", "/bind", "b")).body, "bound b");
   EXPECT_EQ(main_(Ask("POST", "/prioritize", "c")).body, "scored c");
+  EXPECT_EQ(main_(Ask("POST", "/preempt", "d")).body, "evicted d");
   const net::Response empty = main_(Ask("POST", "/bind"));
   EXPECT_EQ(empty.status, 400);
   EXPECT_EQ(empty.body, "Please send a request body");

@@ -48,7 +48,7 @@ base::Result<std::vector<NamedPolicy>> ParsePolicies(const std::vector<std::stri
   std::vector<NamedPolicy> out;
   for (const std::string& name : names) {
     const std::size_t slash = name.find('/');
-    NamedPolicy one{name, {name, name}};
+    NamedPolicy one{name, {name, name}, {}};
     if (slash != std::string::npos) one.policy = {name.substr(0, slash), name.substr(slash + 1)};
     HAMI_TRY(Known(kNodePolicies, one.policy.node));
     HAMI_TRY(Known(kCardPolicies, one.policy.device));
@@ -91,6 +91,7 @@ json::object JsonOf(const std::vector<Row>& rows, bool with_advice) {
                      {"submitted_milli", r.submitted},
                      {"allocated_milli", r.allocated},
                      {"most_allocated_milli", r.most_allocated},
+                     {"mean_allocated_milli", r.mean_allocated},
                      {"pods", r.pods},
                      {"refused", r.refused},
                      {"waited", r.waited},

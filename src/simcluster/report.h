@@ -16,6 +16,7 @@ namespace hami::simcluster {
 struct NamedPolicy {
   std::string name;
   sched::PolicyDefaults policy;
+  sched::FragmentTuning tuning{};
 };
 
 // `binpack`, `spread` and `fragmentation` are for nodes and cards both; `NODE/CARD` names each (`binpack/spread` is the

@@ -15,6 +15,7 @@
 #include "device/annotations.h"
 #include "device/vendors/nvidia.h"
 #include "sched/filter.h"
+#include "sched/workload_text.h"
 
 namespace hami::simcluster {
 namespace {
@@ -91,6 +92,10 @@ struct Event {
 
 }  // namespace
 
+base::Result<std::vector<sched::RequestClass>> ReadWorkload(std::string_view text, const std::string& file) {
+  return sched::ReadWorkload(text, file, OneVendor());
+}
+
 struct Simulation::Cluster {
   Cluster(const std::vector<TraceNode>& trace_nodes, const SimulationOptions& with)
       : options(with),
@@ -99,6 +104,8 @@ struct Simulation::Cluster {
         ledger(vendors),
         filter(ledger, vendors, options.policy, hosts),
         random(options.seed) {
+    filter.workload().Tune(options.tuning);
+    if (!options.workload.empty()) filter.workload().Fix(options.workload);
     for (const TraceNode& node : nodes) {
       Up(node);
       capacity += std::int64_t{node.cards} * kWhole;
@@ -223,6 +230,7 @@ class Replay {
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
+      Sum(event.at);
       const bool room = Handle(event);
       if (room) Retry(event.at);
     }
@@ -235,14 +243,24 @@ class Replay {
     for (std::size_t i = 0; i < pods.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return pods[a].arrives < pods[b].arrives; });
+    if (!order.empty()) first_ = last_ = summed_ = pods[order.front()].arrives;
     const double most = cluster_.options.demand * static_cast<double>(cluster_.capacity);
     for (const std::size_t i : order) {
       if (most > 0 && static_cast<double>(report_.submitted) >= most) break;
       report_.submitted += pods[i].demand();
+      last_ = pods[i].arrives;
       if (pods[i].cards > 0) ++report_.pods;
       cluster_.pods.push_back({&pods[i], PodOf(pods[i], "uid-" + std::to_string(i)), {}, false, 0});
       events_.push({pods[i].arrives, Kind::kArrival, cluster_.pods.size() - 1, 0});
     }
+  }
+
+  // What was allocated until NOW, in the second half of the arrivals.
+  void Sum(Seconds now) {
+    const Seconds until = std::min(now, last_);
+    const Seconds from = std::max(summed_, first_ + (last_ - first_) / 2);
+    if (until > from) sum_ += static_cast<double>(cluster_.allocated) * static_cast<double>(until - from);
+    summed_ = std::max(summed_, until);
   }
 
   // Whether there may be room for those that wait.
@@ -305,6 +323,8 @@ class Replay {
   Report Summary() {
     report_.allocated = cluster_.allocated;
     report_.most_allocated = cluster_.most_allocated;
+    const Seconds half = last_ - (first_ + (last_ - first_) / 2);
+    report_.mean_allocated = half > 0 ? sum_ / static_cast<double>(half) : static_cast<double>(cluster_.allocated);
     for (const std::size_t index : waiting_) report_.refused += cluster_.pods[index].trace->cards > 0 ? 1 : 0;
     const sched::Workload& workload = cluster_.filter.workload().Current();
     cluster_.ledger.ForEachNode([&](const sched::Node& node) {
@@ -320,6 +340,8 @@ class Replay {
   Report report_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::deque<std::size_t> waiting_;
+  Seconds first_ = 0, last_ = 0, summed_ = 0;  // arrivals, and until when it was summed up
+  double sum_ = 0;
 };
 
 }  // namespace

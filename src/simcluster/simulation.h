@@ -10,15 +10,20 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sched/plan.h"
+#include "sched/workload.h"
 #include "simcluster/trace.h"
 
 namespace hami::simcluster {
 
 struct SimulationOptions {
   sched::PolicyDefaults policy;
+  sched::FragmentTuning tuning{};
+  // What pods usually ask for; empty: it is learnt from the pods of the list.
+  std::vector<sched::RequestClass> workload{};
   // Only so many pods are submitted that their demand is this part of all cards; 0: every pod of the list.
   double demand = 0;
   std::uint64_t seed = 1;
@@ -26,11 +31,16 @@ struct SimulationOptions {
   int sample_percent = 100;
 };
 
+// As hami-scheduler reads its --workload-file, with the resources that simulated pods ask for: `nvidia.com/gpu` and so
+// on.
+base::Result<std::vector<sched::RequestClass>> ReadWorkload(std::string_view text, const std::string& file);
+
 struct Report {
   std::int64_t capacity = 0;        // thousandths of a card, at the start
   std::int64_t submitted = 0;       // demand of all pods that arrived
   std::int64_t allocated = 0;       // at the end
   std::int64_t most_allocated = 0;  // at any time
+  double mean_allocated = 0;        // while pods arrive, from the middle of that time on
   std::size_t pods = 0;             // that ask for a card and arrived
   std::size_t refused = 0;          // that never found a place
   std::size_t waited = 0;           // that found one later than at first

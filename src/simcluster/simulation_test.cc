@@ -72,6 +72,48 @@ TEST(SimulationTest, AShareGoesWhereItLeavesWholeCards) {
   EXPECT_EQ(Simulation(nodes, With("fragmentation")).Run(pods).refused, 0U);
 }
 
+TEST(SimulationTest, WhatIsHeldInTheMeanIsOfTheSecondHalf) {
+  Simulation simulation({NodeOf("a", 2)}, With("binpack"));
+  // Arrivals from 0 to 100: one card all the time, and one more from 50 to 75.
+  const Report report = simulation.Run({PodOf("p", 1, 1000, 0), PodOf("q", 1, 1000, 50, 75), PodOf("r", 2, 1000, 100)});
+  EXPECT_DOUBLE_EQ(report.mean_allocated, 1500);
+}
+
+TEST(SimulationTest, PodsThatComeAndGoHoldWhatWasWanted) {
+  std::vector<TracePod> pods = MakePods(*FindMix("eighths"), 400'000, 1);
+  EndInTime(pods, 20'000, 2);
+  Simulation simulation({NodeOf("a", 8), NodeOf("b", 8), NodeOf("c", 8), NodeOf("d", 8), NodeOf("e", 8)},
+                        With("binpack"));
+  const Report report = simulation.Run(pods);
+  EXPECT_NEAR(report.mean_allocated, 20'000, 7'000);
+  EXPECT_EQ(report.allocated, 0);
+}
+
+TEST(SimulationTest, ABurstIsOfOneKindAtOneTime) {
+  std::vector<TracePod> pods = MakePods(*FindMix("trace-typed"), 100'000, 1);
+  ComeInBursts(pods, 16);
+  for (std::size_t i = 0; i < pods.size(); ++i) {
+    const TracePod& first = pods[i - i % 16];
+    EXPECT_EQ(pods[i].arrives, first.arrives);
+    EXPECT_EQ(pods[i].demand(), first.demand());
+    EXPECT_EQ(pods[i].models, first.models);
+    EXPECT_NE(pods[i].name, pods[(i + 1) % pods.size()].name);
+  }
+}
+
+TEST(SimulationTest, AGivenWorkloadIsWhatPlacementsGoBy) {
+  // For whole cards alone: a half goes where a half is. For halves alone it does not matter; learnt from one pod
+  // neither.
+  const auto whole = ReadWorkload("nvidia.com/gpu,nvidia.com/gpucores\n1,100\n", "w");
+  ASSERT_TRUE(whole);
+  SimulationOptions options = With("fragmentation");
+  options.workload = *whole;
+  Simulation simulation({NodeOf("a", 1), NodeOf("b", 1)}, options);
+  const Report report = simulation.Run({PodOf("p0", 1, 500), PodOf("p1", 1, 500, 1), PodOf("p2", 1, 1000, 2)});
+  EXPECT_EQ(report.refused, 0U);
+  EXPECT_NEAR(report.fragmented, 0, 1e-9);
+}
+
 TEST(SimulationTest, TheSameSeedGivesTheSameReport) {
   const std::vector<TracePod> pods = MakePods(*FindMix("trace"), 200000, 3);
   const std::vector<TraceNode> nodes = {NodeOf("a", 8), NodeOf("b", 8), NodeOf("c", 2)};

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists of nodes and pods are files that a user brings: whatever they hold, they are read or refused, and what was read
-// is read again from what is written of it.
+// Lists of nodes and pods, and workloads, are files that a user brings: whatever they hold, they are read or refused,
+// and what was read is read again from what is written of it.
 
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "simcluster/simulation.h"
 #include "simcluster/trace.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -18,6 +19,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto pods = hami::simcluster::ReadPods(text, "pods.csv")) {
     const auto again = hami::simcluster::ReadPods(hami::simcluster::WritePods(*pods), "again");
     if (!again || *again != *pods) std::abort();
+  }
+  if (const auto classes = hami::simcluster::ReadWorkload(text, "workload.csv")) {
+    for (const auto& one : *classes) {
+      if (one.weight <= 0 || one.ask.request.count <= 0) std::abort();
+    }
   }
   return 0;
 }

@@ -139,4 +139,30 @@ std::vector<TracePod> MakePods(const Mix& mix, std::int64_t demand, std::uint64_
   return pods;
 }
 
+void ComeInBursts(std::vector<TracePod>& pods, std::size_t burst) {
+  for (std::size_t i = 0; i < pods.size(); ++i) {
+    const TracePod& first = pods[i - i % burst];
+    TracePod& pod = pods[i];
+    pod.host = first.host;
+    pod.cards = first.cards;
+    pod.milli = first.milli;
+    pod.models = first.models;
+    pod.arrives = first.arrives;
+  }
+}
+
+void EndInTime(std::vector<TracePod>& pods, std::int64_t held, std::uint64_t seed) {
+  Random random(seed);
+  std::int64_t demand = 0;
+  for (const TracePod& pod : pods) demand += pod.demand();
+  if (pods.empty() || demand == 0) return;
+  // Little's law: what is held is what comes in a second, times how long it stays.
+  const double a_second =
+      static_cast<double>(demand) / static_cast<double>(pods.back().arrives - pods.front().arrives + 1);
+  const double mean = static_cast<double>(held) / a_second;
+  for (TracePod& pod : pods) {
+    pod.ends = pod.arrives + 1 + static_cast<Seconds>(-mean * std::log(std::max(Uniform(random), 1e-12)));
+  }
+}
+
 }  // namespace hami::simcluster

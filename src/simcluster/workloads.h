@@ -37,5 +37,10 @@ const Mix* FindMix(std::string_view name);
 std::vector<TraceNode> UsualNodes(std::uint64_t seed);
 // Pods whose demand is at least DEMAND thousandths of a card, one a second, without an end.
 std::vector<TracePod> MakePods(const Mix& mix, std::int64_t demand, std::uint64_t seed);
+// PODS come in bursts of BURST of the same kind at once: each is as the first of its burst.
+void ComeInBursts(std::vector<TracePod>& pods, std::size_t burst);
+// Each of PODS ends after a time of its own, so long that pods which never waited would hold HELD thousandths of a card
+// in the mean; exponentially distributed.
+void EndInTime(std::vector<TracePod>& pods, std::int64_t held, std::uint64_t seed);
 
 }  // namespace hami::simcluster

@@ -42,30 +42,55 @@ std::string Note(const json::value& object, std::string_view key) {
 
 std::string Version(const json::value& object) { return Text(object, "/metadata/resourceVersion"); }
 
-// The lease that a Deployment's programs hold, "NS/NAME"; empty: they elect nobody.
-std::string LeaseOf(const json::value& deployment) {
-  std::string name;
-  std::string ns;
-  bool elects = false;
+// Every word with which the containers of a Deployment are started.
+std::vector<std::string> WordsOf(const json::value& deployment) {
+  std::vector<std::string> all;
   const json::value* containers = Find(deployment, "/spec/template/spec/containers");
-  if (containers == nullptr || !containers->is_array()) return "";
+  if (containers == nullptr || !containers->is_array()) return all;
   for (const json::value& container : containers->get_array()) {
     for (const char* list : {"/command", "/args"}) {
       const json::value* words = Find(container, list);
       if (words == nullptr || !words->is_array()) continue;
       for (const json::value& one : words->get_array()) {
-        if (!one.is_string()) continue;
-        const std::string word(one.get_string());
-        const auto value = [&](std::string_view flag) -> std::optional<std::string> {
-          if (!word.starts_with(flag)) return std::nullopt;
-          return word.substr(flag.size());
-        };
-        if (word == "--leader-elect" || word == "--leader-elect=true") elects = true;
-        if (word == "--leader-elect=false") elects = false;
-        if (const auto given = value("--leader-elect-resource-name=")) name = *given;
-        if (const auto given = value("--leader-elect-resource-namespace=")) ns = *given;
+        if (one.is_string()) all.emplace_back(one.get_string());
       }
     }
+  }
+  return all;
+}
+
+// Whether our scheduler believes what HAMi's plugin writes; else that is refused on nodes that still have it.
+base::Status CheckWriters(const Cluster& cluster) {
+  constexpr std::string_view kFlag = "--trusted-writers=";
+  const std::string plugin = Concat({"system:serviceaccount:", cluster.hami.ns, ":", cluster.hami.plugin});
+  bool given = false;
+  for (const std::string& word : WordsOf(cluster.ours.deployment)) {
+    if (!word.starts_with(kFlag)) continue;
+    given = true;
+    for (const std::string& writer : base::Split(word.substr(kFlag.size()), ',')) {
+      const bool open = writer.ends_with('*');
+      if (open ? plugin.starts_with(writer.substr(0, writer.size() - 1)) : plugin == writer) return {};
+    }
+  }
+  if (!given) return {};
+  return Fail(Concat({"our scheduler does not believe ", plugin, ": HAMi's plugin could serve no pod of its"}),
+              "helm upgrade ours with --set compat.besideRelease=RELEASE, the name of HAMi's release");
+}
+
+// The lease that a Deployment's programs hold, "NS/NAME"; empty: they elect nobody.
+std::string LeaseOf(const json::value& deployment) {
+  std::string name;
+  std::string ns;
+  bool elects = false;
+  for (const std::string& word : WordsOf(deployment)) {
+    const auto value = [&](std::string_view flag) -> std::optional<std::string> {
+      if (!word.starts_with(flag)) return std::nullopt;
+      return word.substr(flag.size());
+    };
+    if (word == "--leader-elect" || word == "--leader-elect=true") elects = true;
+    if (word == "--leader-elect=false") elects = false;
+    if (const auto given = value("--leader-elect-resource-name=")) name = *given;
+    if (const auto given = value("--leader-elect-resource-namespace=")) ns = *given;
   }
   return elects && !name.empty() && !ns.empty() ? ns + "/" + name : "";
 }
@@ -194,6 +219,7 @@ Result<Steps> PlanScheduler(const Cluster& cluster, int replicas, bool back) {
                   "--hami and --ours name the releases, NAMESPACE/NAME");
     }
   }
+  if (!back) HAMI_TRY(CheckWriters(cluster));
   const std::string lease = LeaseOf(from.deployment);
   const std::string other = LeaseOf(to.deployment);
   if (lease.empty() || lease != other) {

@@ -17,7 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-json::value Deployment(const std::string& name, int replicas, const std::string& lease = "hami-scheduler") {
+json::value Deployment(const std::string& name, int replicas, const std::string& lease = "hami-scheduler",
+                       const std::string& writers = "system:serviceaccount:kube-system:hami-*") {
   return {
       {"metadata", {{"name", name}, {"namespace", "kube-system"}, {"generation", 1}}},
       {"spec",
@@ -26,7 +27,8 @@ json::value Deployment(const std::string& name, int replicas, const std::string&
          {{"spec",
            {{"containers", json::array{{{"name", "x"},
                                         {"args", json::array{"--leader-elect", "--leader-elect-resource-name=" + lease,
-                                                             "--leader-elect-resource-namespace=kube-system"}}}}}}}}}}},
+                                                             "--leader-elect-resource-namespace=kube-system",
+                                                             "--trusted-writers=" + writers}}}}}}}}}}},
       {"status", {{"observedGeneration", 1}, {"replicas", replicas}, {"availableReplicas", replicas}}}};
 }
 
@@ -167,6 +169,19 @@ TEST_F(UpgradeTest, SchedulersWithoutACommonLeaseAreRefused) {
   EXPECT_THAT(plan.error().hint, HasSubstr("leaderElect=true"));
   server_.Remove(kDeployments, "kube-system", "hami-cpp-scheduler");
   EXPECT_THAT(Texts(PlanScheduler(Now(), 2, false))[0], HasSubstr("no Deployment kube-system/hami-cpp-scheduler"));
+}
+
+TEST_F(UpgradeTest, SchedulerThatDisbelievesHamisPluginIsRefused) {
+  const std::string ours = "system:serviceaccount:kube-system:hami-cpp-*";
+  server_.Put(kDeployments, Deployment("hami-cpp-scheduler", 0, "hami-scheduler", ours));
+  const auto plan = PlanScheduler(Now(), 2, false);
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message, HasSubstr("does not believe system:serviceaccount:kube-system:hami-device-plugin"));
+  EXPECT_THAT(plan.error().hint, HasSubstr("compat.besideRelease"));
+  EXPECT_TRUE(PlanScheduler(Now(), 2, true)) << "the way back needs none of it";
+  const std::string both = ours + ",system:serviceaccount:kube-system:hami-*";
+  server_.Put(kDeployments, Deployment("hami-cpp-scheduler", 0, "hami-scheduler", both));
+  EXPECT_TRUE(PlanScheduler(Now(), 2, false));
 }
 
 TEST_F(UpgradeTest, NodeChangesItsPluginAndChangesBack) {

@@ -95,6 +95,21 @@ class Rendered(unittest.TestCase):
         self.assertEqual(ports["hami-monitor"]["ports"][0]["nodePort"], 31992)
         self.assertFalse([t for t in things if t["kind"] in ("NetworkPolicy", "PodDisruptionBudget")])
 
+    def test_the_page_is_reached_only_where_it_is_switched_on(self):
+        for preset, there in (("default", False), ("page", True)):
+            things = read(preset)
+            scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
+            self.assertEqual("--page-bind-address=0.0.0.0:9396" in scheduler["args"], there, preset)
+            services = [t["metadata"]["name"] for t in things if t["kind"] == "Service"]
+            self.assertEqual("hami-scheduler-page" in services, there, preset)
+            rules = one(things, "ClusterRole", "hami-scheduler")["rules"]
+            reviews = [r for r in rules if "tokenreviews" in r["resources"]]
+            self.assertEqual(bool(reviews), there, preset)
+        reader = one(things, "ClusterRoleBinding", "hami-scheduler-page-reader")
+        self.assertEqual(reader["subjects"][0]["name"], "sre")
+        ports = [p["port"] for t in things if t["kind"] == "NetworkPolicy" for i in t["spec"]["ingress"] for p in i["ports"]]
+        self.assertIn(9396, ports)
+
     def test_hamis_values_are_taken(self):
         things = read("hami-like")
         plugin = pod_of(one(things, "DaemonSet", "hami-device-plugin"))
@@ -131,6 +146,16 @@ class Rendered(unittest.TestCase):
             self.assertEqual((config.get("prioritizeVerb"), config["weight"]), (verb, weight))
             scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
             self.assertIn(f"--extender-mode={mode}", scheduler["args"])
+
+    def test_evictions_are_allowed_where_they_are_wanted(self):
+        for preset, wanted in (("default", False), ("strict", True)):
+            things = read(preset)
+            rules = one(things, "ClusterRole", "hami-scheduler")["rules"]
+            self.assertEqual(any("pods/eviction" in rule["resources"] for rule in rules), wanted)
+            config = yaml.safe_load(one(things, "ConfigMap", "hami-scheduler")["data"]["config.yaml"])["extenders"][0]
+            self.assertEqual("preemptVerb" in config, wanted)
+            scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
+            self.assertEqual("--preemption" in scheduler["args"], wanted)
 
     def test_a_plugin_is_held_to_its_node_where_tokens_name_it(self):
         for version in VERSIONS:

@@ -94,6 +94,7 @@ def build(request):
 @pytest.fixture(scope="session")
 def plane(folder):
     one = ControlPlane(folder, binaries.kubernetes().bin)
+    one.apiserver_flags += ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha1=true"]
     try:
         one.start()
         yield one

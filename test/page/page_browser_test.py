@@ -66,6 +66,12 @@ class Page(unittest.TestCase):
     def until(self, key, value):
         self.tab.wait(f"document.querySelector('[data-figure={key}] b')?.textContent === {json.dumps(value)}")
 
+    def go(self, view, node):
+        """To a view, with a card's details beside it."""
+        self.tab.run(f"location.hash = 'view={view}&node={node}&card=0'")
+        self.tab.wait(f"document.getElementById('tab-{view}').ariaSelected === 'true'")
+        self.tab.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
     def unfold(self):
         """The reasons of the pod that waits."""
         self.tab.wait("document.querySelector('details') !== null")
@@ -162,8 +168,9 @@ class Page(unittest.TestCase):
         stage = self.stage()
         stage.do("wait big 8/8 CardInsufficientMemory")
         stage.do("lock node-1 train")
+        self.tab.open(stage.url)
         for view in VIEWS:
-            self.tab.open(f"{stage.url}?{view}#view={view}&node=node-3&card=0")
+            self.go(view, "node-3")
             tree = self.tab.tree()
             for role in ("button", "tab", "combobox", "searchbox", "table", "meter", "tablist", "tabpanel", "heading"):
                 unnamed = [node for node in tree if node[0] == role and not node[1].strip()]
@@ -177,8 +184,9 @@ class Page(unittest.TestCase):
             stage.do(line)
         for scheme, language in (("light", "en"), ("dark", "zh")):
             self.tab.emulate(scheme, language)
+            self.tab.open(f"{stage.url}?{scheme}")
             for view in VIEWS:
-                self.tab.open(f"{stage.url}?{scheme}{view}#view={view}&node=node-5&card=0")
+                self.go(view, "node-5")
                 if view == "waiting":
                     self.unfold()
                 self.assertEqual(self.tab.run("document.documentElement.dataset.theme"), scheme)
@@ -186,6 +194,10 @@ class Page(unittest.TestCase):
                 overflow = self.tab.run("document.documentElement.scrollWidth - innerWidth")
                 self.assertLessEqual(overflow, 0, view)
                 self.tab.picture(PICTURES / f"{view}-{scheme}-{language}.png")
+            self.tab.run("document.getElementById('detail').scrollTop = 1e6")
+            self.tab.picture(PICTURES / f"card-{scheme}-{language}.png")
+            slices = "[...document.querySelectorAll('.mig .taken')].map(b => b.style.gridColumn).join(' | ')"
+            self.assertEqual(self.tab.run(slices), "1 / span 4 | 7 / span 1")
         self.assertEqual(self.complaints(), [])
 
     def test_text_can_be_read_against_its_ground(self):

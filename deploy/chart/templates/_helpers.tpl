@@ -80,10 +80,21 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{/* Whose annotations are believed, divided by BETWEEN: (dict "root" . "between" ","). */}}
+{{- define "hami.writers" -}}
+{{- $names := list (include "hami.fullname" .root) -}}
+{{- with .root.Values.compat.besideRelease -}}
+{{- $names = append $names (contains "hami" . | ternary . (printf "%s-hami" .)) -}}
+{{- end -}}
+{{- $writers := list -}}
+{{- range $names }}{{ $writers = append $writers (printf "system:serviceaccount:%s:%s-*" (include "hami.namespace" $.root) .) }}{{ end -}}
+{{- join .between $writers -}}
+{{- end -}}
+
 {{/* The admission policy that came with the chart (policy/ is a link to deploy/policy), for this release; or nothing. */}}
 {{- define "hami.policy" -}}
 {{- if and (eq (include "hami.choose" (list . .Values.annotationPolicy.enabled true false)) "true") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
-{{- $writers := printf "system:serviceaccount:%s:%s-*" (include "hami.namespace" .) (include "hami.fullname" .) -}}
+{{- $writers := include "hami.writers" (dict "root" . "between" "', '") -}}
 {{- range $path, $_ := .Files.Glob "policy/*.yaml" }}
 ---
 {{ $.Files.Get $path | replace "system:serviceaccount:kube-system:hami-*" $writers | replace "hami-annotations" (printf "%s-annotations" (include "hami.fullname" $)) }}

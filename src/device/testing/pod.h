@@ -180,6 +180,11 @@ inline PodObject FromDocument(const json::value& document) {
   if (spec != nullptr) pod.node_name = GetString(*spec, "nodeName").value_or("");
   const json::object* group = spec == nullptr ? nullptr : Object(*spec, "schedulingGroup");
   if (group != nullptr && !GetString(*group, "podGroupName").value_or("").empty()) out.group = true;
+  const json::object* work = spec == nullptr ? nullptr : Object(*spec, "workloadRef");
+  if (work != nullptr && !GetString(*work, "podGroup").value_or("").empty()) out.group = true;
+  const json::value* priority = spec == nullptr ? nullptr : spec->if_contains("priority");
+  if (priority != nullptr) pod.priority = PriorityOf(QuantityText(*priority));
+  if (spec != nullptr) out.preempts = GetString(*spec, "preemptionPolicy").value_or("") != "Never";
   ForEach(spec, "initContainers", [&](const json::object& item) {
     InitContainer& container = pod.init_containers.emplace_back();
     ReadContainer(item, *spec, container);

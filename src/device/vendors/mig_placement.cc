@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/strings.h"
+
 namespace hami::device {
 namespace {
 
@@ -41,6 +43,18 @@ std::optional<MigChoice> ChooseMig(const std::vector<MigProfile>& profiles, MiB 
     if (const auto placement = FreePlacement(profile, taken)) return MigChoice{index, *placement};
   }
   return std::nullopt;
+}
+
+std::optional<std::string_view> GpuOfOldInstance(std::string_view uuid) {
+  const std::size_t open = uuid.find('[');
+  if (open == std::string_view::npos || open == 0 || !uuid.ends_with(']')) return std::nullopt;
+  const std::string_view slot = uuid.substr(open + 1, uuid.size() - open - 2);
+  const std::size_t dash = slot.find('-');
+  if (dash == std::string_view::npos || !base::ParseNumber(slot.substr(0, dash)) ||
+      !base::ParseNumber(slot.substr(dash + 1))) {
+    return std::nullopt;
+  }
+  return uuid.substr(0, open);
 }
 
 }  // namespace hami::device

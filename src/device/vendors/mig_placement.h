@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "device/types.h"
 
@@ -20,5 +21,8 @@ struct MigChoice {
 // end, which keeps the middle open for the large ones.
 std::optional<MigChoice> ChooseMig(const std::vector<MigProfile>& profiles, MiB memory,
                                    std::span<const MigPlacement> taken);
+
+// HAMi before 2.10 wrote an instance as "GPU-…[template-slot]": the GPU's part; nothing for any other text.
+std::optional<std::string_view> GpuOfOldInstance(std::string_view uuid);
 
 }  // namespace hami::device

@@ -137,7 +137,8 @@ CardRules NvidiaVendor::ParseRules(const StringMap& annotations) const {
   return rules;
 }
 
-Result<NodeCards> NvidiaVendor::ReadNode(std::string_view /*node*/, const StringMap& annotations) const {
+Result<NodeCards> NvidiaVendor::ReadNode(const NodeFacts& node) const {
+  const StringMap& annotations = node.annotations;
   NodeCards cards;
   const std::string* text = Find(annotations, register_annotation());
   if (text == nullptr || base::Trim(*text).empty()) return cards;

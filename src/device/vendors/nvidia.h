@@ -28,17 +28,17 @@ class NvidiaVendor final : public Vendor {
   std::string_view register_annotation() const override { return "hami.io/node-nvidia-register"; }
   std::string_view handshake_annotation() const override { return "hami.io/node-handshake"; }
   std::string_view count_resource() const override { return config_.count_resource; }
+  bool may_do_without_lock() const override { return true; }
   QuotaResources quota_resources() const override;
   std::vector<std::string_view> resources() const override;
 
   base::Result<std::optional<Request>> ParseRequest(const Container& container) const override;
   std::optional<Request> MostOf(const Container& container) const override;
   CardRules ParseRules(const StringMap& annotations) const override;
-  base::Result<NodeCards> ReadNode(std::string_view node, const StringMap& annotations) const override;
+  base::Result<NodeCards> ReadNode(const NodeFacts& node) const override;
   FitResult Fit(const FitInput& input) const override;
   bool MaySharePhysicalCards(const FitInput& input) const override;
-  base::Result<bool> Mutate(base::json::object& container, base::json::object& pod_spec,
-                            Warnings& warnings) const override;
+  base::Result<bool> Mutate(base::json::object& container, PodDraft& pod, Warnings& warnings) const override;
   void Remark(const StringMap& annotations, Warnings& warnings) const override;
 
  private:

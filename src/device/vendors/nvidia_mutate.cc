@@ -24,23 +24,6 @@ namespace json = base::json;
 constexpr std::int64_t kWholeCard = 100;  // percent
 constexpr std::int64_t kMostCores = std::numeric_limits<std::int32_t>::max();
 
-Container Read(const json::object& object) {
-  Container container;
-  container.name = base::GetString(object, "name").value_or("");
-  const json::value* resources = object.if_contains("resources");
-  if (resources == nullptr || !resources->is_object()) return container;
-  const auto fill = [&](const char* key, StringMap& out) {
-    const json::value* map = resources->get_object().if_contains(key);
-    if (map == nullptr || !map->is_object()) return;
-    for (const json::key_value_pair& pair : map->get_object()) {
-      out.emplace(std::string(pair.key().data(), pair.key().size()), QuantityText(pair.value()));
-    }
-  };
-  fill("limits", container.limits);
-  fill("requests", container.requests);
-  return container;
-}
-
 bool Limits(const Container& container, const std::string& resource) {
   return !resource.empty() && container.limits.contains(resource);
 }
@@ -133,8 +116,8 @@ class Remarks {
 
 }  // namespace
 
-Result<bool> NvidiaVendor::Mutate(json::object& object, json::object& pod_spec, Warnings& warnings) const {
-  const Container container = Read(object);
+Result<bool> NvidiaVendor::Mutate(json::object& object, PodDraft& pod, Warnings& warnings) const {
+  const Container container = ReadContainer(object);
   HAMI_TRY(CheckPercent(container, config_.memory_percent_resource));
   if (Limits(container, config_.priority_resource)) {
     const auto priority = ParseQuantity(container.limits.find(config_.priority_resource)->second);
@@ -160,8 +143,8 @@ Result<bool> NvidiaVendor::Mutate(json::object& object, json::object& pod_spec, 
   WriteMemoryOut(object, container, config_, warnings);
   if (ImpliesAllCores(container, config_)) SetQuantity(object, "limits", config_.core_resource, "100");
   if (!config_.runtime_class.empty()) {
-    const auto chosen = base::GetString(pod_spec, "runtimeClassName");
-    if (!chosen || chosen->empty()) pod_spec["runtimeClassName"] = config_.runtime_class;
+    const auto chosen = base::GetString(pod.spec, "runtimeClassName");
+    if (!chosen || chosen->empty()) pod.spec["runtimeClassName"] = config_.runtime_class;
   }
   return true;
 }

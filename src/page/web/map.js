@@ -46,7 +46,7 @@ export class CardMap {
     this.label = few ? 18 : 0;
     this.cell = few ? {w: 22, h: 40} : {w: 8, h: 18};
     this.block = {w: most * (this.cell.w + kGap) + (few ? 16 : 9), h: this.cell.h + this.label + (few ? 14 : 8)};
-    this.columns = Math.max(1, Math.floor(width / this.block.w));
+    this.columns = Math.max(1, Math.floor((width - kGap) / this.block.w));
     const rows = Math.ceil(this.nodes.length / this.columns);
     const scale = window.devicePixelRatio || 1;
     this.canvas.width = width * scale;
@@ -85,7 +85,7 @@ export class CardMap {
 
   drawNode(context, index, top) {
     const node = this.nodes[index];
-    const x = (index % this.columns) * this.block.w;
+    const x = (index % this.columns) * this.block.w + kGap;
     const y = Math.floor(index / this.columns) * this.block.h - top;
     if (this.label > 0) {
       context.fillStyle = this.colours.text;
@@ -169,12 +169,12 @@ export class CardMap {
   }
 
   click(event) {
-    const column = Math.floor(event.offsetX / this.block.w);
+    const column = Math.floor(Math.max(0, event.offsetX - kGap) / this.block.w);
     const row = Math.floor((event.offsetY + this.holder.scrollTop) / this.block.h);
     const index = row * this.columns + column;
     if (column >= this.columns || index >= this.nodes.length) return;
-    const card = Math.floor((event.offsetX - column * this.block.w) / (this.cell.w + kGap));
-    this.at = {node: index, card: Math.min(card, this.nodes[index].cards.length - 1)};
+    const card = Math.floor((event.offsetX - kGap - column * this.block.w) / (this.cell.w + kGap));
+    this.at = {node: index, card: Math.max(0, Math.min(card, this.nodes[index].cards.length - 1))};
     this.on.choose(this.nodes[index], this.at.card);
     this.plan();
   }

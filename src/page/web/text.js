@@ -9,7 +9,7 @@ const english = {
   detail: 'Details', close: 'Close', map: 'Map', nodes: 'Nodes', waiting: 'Waiting', health: 'Health',
   quotas: 'Quotas', locks: 'Locks', login: 'A token is needed', token: 'Token', loginGo: 'Show the cluster',
   loginWhy: 'Paste a bearer token whose user may get the nonResourceURL /v1/state, for example of ' +
-    '`kubectl -n kube-system create token hami-page-reader`. It stays in this tab.',
+    '`kubectl -n kube-system create token READER`. It stays in this tab.',
   connecting: 'Connecting…', live: 'live', lost: 'Connection lost, trying again: {0}',
   following: 'this replica does not lead: who waits is known by the leading one', incomplete: 'books are still being read',
   cards: 'Cards', memory: 'Memory given', cores: 'Cores given', shares: 'Shares', pods: 'Pods', sick: 'Not usable',
@@ -37,7 +37,7 @@ const chinese = {
   detail: '详情', close: '关闭', map: '地图', nodes: '节点', waiting: '等待中', health: '健康',
   quotas: '配额', locks: '锁', login: '需要令牌', token: '令牌', loginGo: '显示集群',
   loginWhy: '请粘贴 bearer 令牌，其用户须能 get nonResourceURL /v1/state，例如用 ' +
-    '`kubectl -n kube-system create token hami-page-reader` 得到的令牌。它只保存在此标签页中。',
+    '`kubectl -n kube-system create token READER` 得到的令牌。它只保存在此标签页中。',
   connecting: '正在连接…', live: '实时', lost: '连接中断，正在重试：{0}',
   following: '此副本不是主副本：等待中的 Pod 由主副本掌握', incomplete: '账目仍在读取',
   cards: '卡', memory: '已分配显存', cores: '已分配算力', shares: '份额', pods: 'Pod', sick: '不可用',

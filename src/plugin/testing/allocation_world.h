@@ -20,6 +20,7 @@
 #include "device/annotations.h"
 #include "plugin/allocator.h"
 #include "plugin/slots.h"
+#include "plugin/testing/mig_world.h"
 
 namespace hami::plugin {
 
@@ -126,6 +127,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
   bool full_disk = false;                           // no folder can be made
   net::Duration budget = std::chrono::seconds(10);  // of the next life's allocations
   bool book_works = true;
+  MigWorld* mig = nullptr;  // null: no GPU is divided
 
   // What was asked.
   int calls = 0;
@@ -189,6 +191,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
       if (name == device::kBindPhase) found->second.bind_phase = value;
       if (name == kToAllocate) found->second.to_allocate = *device::DecodeGrant(value);
       if (name == kAllocated) found->second.allocated = *device::DecodeGrant(value);
+      if (name == device::kMigAllocations) found->second.reservations = *device::DecodeReservations(value);
       if (name == device::kAssignedNode) found->second.assigned_node = value;
     }
     step.Done();
@@ -265,6 +268,11 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
     parts.keeper = this;
     parts.folders = this;
     parts.book = this;
+    if (mig != nullptr) {
+      keeper_ = std::make_unique<MigKeeper>(*mig, *mig);
+      if (!keeper_->Start()) return nullptr;
+      parts.mig = keeper_.get();
+    }
     parts.library = "/usr/local/vgpu/libvgpu.so.hami-cpp-1";
     parts.cards = [this] { return board_; };
     parts.respond = [this](const Record& record, const Cards& now_cards) {
@@ -320,6 +328,7 @@ class World : public Cluster, public RecordKeeper, public ShareFolders, public K
 
   std::map<std::string, PodView> seen_;
   CardBoard::Snapshot board_;
+  std::unique_ptr<MigKeeper> keeper_;
   Options options_;
 };
 

@@ -189,6 +189,16 @@ class SimCluster final : public Time {
     return {};
   }
 
+  // A pod of a disruption budget stays; another goes at once.
+  kube::Status Evict(const Owner& owner, bool only_try) {
+    const SimPod* pod = FindPod(owner.ns, owner.name);
+    if (pod == nullptr) return kube::Fail(kube::Reason::kNotFound, "pod not found");
+    if (pod->pod.uid != owner.uid) return kube::Fail(kube::Reason::kConflict, "uid");
+    if (kept.count(owner.uid) > 0) return kube::Fail(kube::Reason::kTooManyRequests, "disruption budget");
+    if (!only_try) RemovePod(owner.ns, owner.name);
+    return {};
+  }
+
   // What the pods bound to NODE hold of its cards, against what the cards have; and who waits for the plugin.
   void CheckNode(const std::string& node, const SimPod& newest) {
     std::map<std::string, device::CardState> used;
@@ -229,6 +239,7 @@ class SimCluster final : public Time {
   std::map<std::string, SimPod> pods;
   std::vector<SimEvent> history;
   std::map<std::string, device::Device> capacity;
+  std::set<std::string> kept;  // uids of pods that no eviction may end
   std::vector<std::string> violations;
   std::uint64_t revision = 0;
   std::uint64_t bindings = 0;
@@ -311,6 +322,10 @@ class SimApi final : public Api {
   }
   kube::Status Bind(const Binding& binding) override {
     return Do<kube::Status>("BIND", [&cluster = cluster_, binding] { return cluster.Bind(binding); });
+  }
+  kube::Status Evict(const Owner& pod, bool only_try) override {
+    return Do<kube::Status>(only_try ? "TRY eviction" : "EVICT",
+                            [&cluster = cluster_, pod, only_try] { return cluster.Evict(pod, only_try); });
   }
   void BringLabels(const Binding& binding) override { labelled.push_back(binding); }
   kube::Result<std::vector<Owner>> Unbound() override {

@@ -6,7 +6,10 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/policy/charge.h"
+#include "vgpu/policy/pacer.h"
+#ifndef HAMI_GPU_TIME_ANEW
 #include "vgpu/policy/pacer_samples.h"
+#endif
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -11,6 +11,7 @@
 #include "vgpu/policy/charge.h"
 #include "vgpu/policy/marks.h"
 #include "vgpu/policy/modules.h"
+#include "vgpu/policy/pacer.h"
 #include "vgpu/policy/spill.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
@@ -148,6 +149,11 @@ CUresult Met(CUresult result, const CUmemoryPool* out, CUdevice ordinal) {
   return Met(result, out, location);
 }
 
+void StreamEnds(CUstream stream) {
+  PoolsLoseStream(stream);
+  PacerLeaveStream(stream);
+}
+
 }  // namespace
 
 HAMI_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
@@ -212,12 +218,12 @@ HAMI_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 }
 
 HAMI_EXPORT CUresult cuStreamDestroy(CUstream stream) {
-  if (Active()) PoolsLoseStream(stream);
+  if (Active()) StreamEnds(stream);
   const StreamEnd end;
   return real::cuStreamDestroy(stream);
 }
 HAMI_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
-  if (Active()) PoolsLoseStream(stream);
+  if (Active()) StreamEnds(stream);
   const StreamEnd end;
   return real::cuStreamDestroy_v2(stream);
 }

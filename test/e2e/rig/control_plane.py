@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler; no root needed."""
 import json
+import pathlib
+import re
 import shutil
 import ssl
 import urllib.error
@@ -12,6 +14,13 @@ from rig.programs import Failed, Programs, free_ports, wait_for
 
 PROFILES = ("default-scheduler", "hami-scheduler")
 RESOURCES = ("gpu", "gpumem", "gpumem-percentage", "gpucores", "priority")
+VENDORS = pathlib.Path(__file__).resolve().parents[2] / "golden/vendors/device-config.yaml"
+
+
+def resources():
+    """Every resource that the extender decides upon."""
+    others = re.findall(r"resource\w+: ([^\s,}]+/[^\s,}]+)", VENDORS.read_text())
+    return sorted({*(f"nvidia.com/{name}" for name in RESOURCES), *others})
 
 
 def answers(url):
@@ -128,7 +137,7 @@ class ControlPlane:
                 "weight": 1, "httpTimeout": "30s", "enableHTTPS": extender.startswith("https"),
                 **({"tlsConfig": {"insecure": True}} if extender.startswith("https") else {}),
                 "managedResources": [
-                    {"name": f"nvidia.com/{resource}", "ignoredByScheduler": True} for resource in RESOURCES
+                    {"name": resource, "ignoredByScheduler": True} for resource in resources()
                 ],
             }],
         }, indent=1))  # fmt: skip

@@ -49,6 +49,11 @@ nvidia:
 """
 
 
+# The other vendors, as HAMi's chart configures them.
+VENDORS = (pathlib.Path(__file__).resolve().parents[2] / "golden/vendors/device-config.yaml").read_text()
+VENDORS = VENDORS[VENDORS.index("cambricon:") :]
+
+
 def rights():
     """Those of hami-scheduler's certificate."""
     name = f"e2e-{NAME}"
@@ -99,11 +104,12 @@ def start(plane, program, name, address, metrics_port, *flags, pod=(NAME, "kube-
     environment = {"PATH": os.environ["PATH"], "HOME": str(plane.folder), "TZ": os.environ.get("TZ", "UTC")}
     environment |= {"KUBECONFIG": str(plane.kubeconfig(NAME)), "POD_NAME": pod[0], "POD_NAMESPACE": pod[1]}
     config = plane.folder / "device-config.yaml"
-    config.write_text(DEVICE_CONFIG)
+    config.write_text(DEVICE_CONFIG + VENDORS)
     return plane.programs.start(name, [
         *within, program, f"--http_bind={address}", f"--cert_file={plane.pki.cert(tls)}",
         f"--key_file={plane.pki.key(tls)}", f"--metrics-bind-address=127.0.0.1:{metrics_port}",
-        f"--device-config-file={config}", f"--trusted-writers={','.join(WRITERS)}", "--node-lock-timeout=5m", "--legacy-metrics", "-v=4", *flags,
+        f"--device-config-file={config}", f"--trusted-writers={','.join(WRITERS)}", "--node-lock-timeout=5m", "--legacy-metrics", "-v=4",
+        "--enable-ascend", "--enable-iluvatar", *flags,
     ], env=environment)  # fmt: skip
 
 

@@ -30,8 +30,9 @@ def register(cards):
     return json.dumps([dict(one, index=index) if index else one for index, one in enumerate(cards)])
 
 
-def create(api, name, group, cards, scores=None):
+def create(api, name, group, cards, scores=None, notes=None, capacity=None):
     annotations = {REGISTER: register(cards)} if cards else {}
+    annotations |= notes or {}
     if scores:
         annotations[SCORE] = json.dumps(pair_scores(scores))
     labels = {GROUP: group, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
@@ -39,6 +40,7 @@ def create(api, name, group, cards, scores=None):
     api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta})
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     room = {"cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "100Gi"}
+    room |= capacity or {}
     if cards:
         room["nvidia.com/gpu"] = str(sum(one["count"] for one in cards))
     ready = {"type": "Ready", "status": "True", "reason": "E2E", "message": "there is nothing behind this node"}

@@ -54,6 +54,11 @@ class Lab:
         fake_nodes.create(self.api, self.full(name), self.name, cards, pairs)
         self.nodes.append(self.full(name))
 
+    def other_node(self, name, notes=None, capacity=None):
+        """A node with another vendor's cards, as its plugin tells them."""
+        fake_nodes.create(self.api, self.full(name), self.name, [], notes=notes, capacity=capacity)
+        self.nodes.append(self.full(name))
+
     def nodes_of(self, count, cards_each=1, **features):
         """Nodes `n00`, `n01`, … with the cards `n00-0`, … each."""
         for number in range(count):

@@ -7,7 +7,7 @@
 
 #include <functional>
 
-namespace hami::cli {
+namespace hami::base {
 
 // Nobody will read what is written to FD, a pipe or a terminal: no reason to complain, `| head` ends so.
 bool ReaderIsGone(int fd);
@@ -16,4 +16,4 @@ bool ReaderIsGone(int fd);
 // how a watch normally ends.
 void Repeat(double interval_seconds, const std::function<bool()>& show);
 
-}  // namespace hami::cli
+}  // namespace hami::base

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "cli/watch.h"
+#include "base/watch.h"
 
 #include <poll.h>
 
 #include <csignal>
 #include <ctime>
 
-namespace hami::cli {
+namespace hami::base {
 
 bool ReaderIsGone(int fd) {
   pollfd asked{fd, 0, 0};
@@ -35,4 +35,4 @@ void Repeat(double interval_seconds, const std::function<bool()>& show) {
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
-}  // namespace hami::cli
+}  // namespace hami::base

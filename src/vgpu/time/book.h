@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What each kind of launch is expected to cost. It decides when launches are held, never what is paid in the end.
+// Readers take no lock; whoever teaches holds the gate's. A kind that is not known costs what its kernel or graph cost
+// last, in whatever grid; one of which nothing is known is left to the gate. A kind that finds no place is not known.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vgpu/time/constants.h"
+
+namespace hami::vgpu::time {
+
+class CostBook {
+ public:
+  static constexpr size_t kKinds = 8192;
+
+  // ns; 0: not known.
+  int64_t Price(uint64_t id) const {
+    const Kind* const kind = Find(id);
+    return kind == nullptr ? 0 : __atomic_load_n(&kind->price, __ATOMIC_RELAXED);
+  }
+  int64_t Expected(uint64_t id, uint64_t handle) const {
+    const int64_t price = Price(id);
+    return price != 0 ? price : Price(OfHandle(handle));
+  }
+
+  void Teach(uint64_t id, uint64_t handle, int64_t measured) {
+    const int64_t cost = measured > 0 ? measured : 1;
+    const int64_t known = Price(id);
+    const int64_t part = (cost - known) / kSmooth;
+    Set(id, known == 0 ? cost : known + (part != 0 ? part : (cost > known) - (cost < known)));
+    Set(OfHandle(handle), cost);
+  }
+  // It does something else from now on; the last cost is still the best guess.
+  void Forget(uint64_t id) { Set(id, 0); }
+  void ForgetHandle(uint64_t handle) { Set(OfHandle(handle), 0); }
+  void Reset() {
+    for (Kind& kind : kinds_) kind = {};
+  }
+
+ private:
+  struct Kind {
+    uint64_t id = 0;
+    int64_t price = 0;
+  };
+  static uint64_t OfHandle(uint64_t handle) { return handle * 0x9e37'79b9'7f4a'7c15 | 2; }
+
+  const Kind* Find(uint64_t id) const {
+    const Kind* kind = &kinds_[Slot(id)];
+    if (__atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id) return kind;
+    kind = &kinds_[Slot(id) ^ 1];
+    return __atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id ? kind : nullptr;
+  }
+  void Set(uint64_t id, int64_t price) {
+    Kind* kind = const_cast<Kind*>(Find(id));
+    if (kind == nullptr) {
+      if (price == 0) return;
+      kind = &kinds_[Slot(id)];
+      if (kind->id != 0) kind = &kinds_[Slot(id) ^ 1];
+      __atomic_store_n(&kind->price, int64_t{0}, __ATOMIC_RELAXED);
+      __atomic_store_n(&kind->id, id, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&kind->price, price, __ATOMIC_RELAXED);
+  }
+  static size_t Slot(uint64_t id) { return (id >> 3) % kKinds; }
+
+  Kind kinds_[kKinds] = {};
+};
+
+}  // namespace hami::vgpu::time

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/time/gate.h"
+
+namespace hami::vgpu::time {
+namespace {
+
+constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are read again
+constexpr int64_t kShortestSleep = kHandover / 4;
+constexpr int64_t kLongestPoll = 500'000;
+constexpr int64_t kLeastRate = 100;  // of 10000
+
+int64_t Clamp(int64_t value, int64_t least, int64_t most) {
+  return value < least ? least : value > most ? most : value;
+}
+
+}  // namespace
+
+void Gate::Use(region::GpuTimeDevice* account, CostBook* book, const DriverPort* driver) {
+  account_ = account;
+  book_ = book;
+  driver_ = driver;
+}
+
+Meter* Gate::MeterOf(const void* context) {
+  Measured* unused = nullptr;
+  for (Measured& m : measured_) {
+    if (m.context == context) return &m.meter;
+    if (m.context == nullptr && unused == nullptr) unused = &m;
+  }
+  if (unused == nullptr) return nullptr;
+  unused->context = context;
+  unused->meter.Use(driver_, book_);
+  return &unused->meter;
+}
+
+void Gate::DropContext(const void* context) {
+  for (Measured& m : measured_) {
+    if (m.context != context || context == nullptr) continue;
+    m.meter.DropAll();
+    m.context = nullptr;
+  }
+}
+
+void Gate::DropStream(const void* stream) {
+  for (Measured& m : measured_) {
+    if (m.context != nullptr) m.meter.DropStream(stream);
+  }
+}
+
+void Gate::DropAll() {
+  for (Measured& m : measured_) {
+    if (m.context != nullptr) m.meter.DropAll();
+    m.context = nullptr;
+  }
+}
+
+bool Gate::Pending() const {
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr && m.meter.Pending()) return true;
+  }
+  return false;
+}
+
+bool Gate::Overdue() const {
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr && m.meter.Overdue()) return true;
+  }
+  return false;
+}
+
+int64_t Gate::InFlight(int64_t now) const {
+  int64_t all = 0;
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr) all += m.meter.InFlight(now);
+  }
+  return all;
+}
+
+// Of one without a limit: an equal part of what the limits of the others leave. It holds nothing, and only says whose
+// turn is next.
+uint32_t Gate::RateOf(const Terms& terms, const TurnView& view) const {
+  if (terms.limit == 0) {
+    const int64_t left = (region::kFullRate - view.limited) / (1 + view.unlimited);
+    return static_cast<uint32_t>(Clamp(left, kLeastRate, region::kFullRate - 1));
+  }
+  return region::CommonBurstRate(terms.limit, terms.ceiling, view.limited + view.unlimited * region::kFullRate);
+}
+
+int64_t Gate::Flight(const Terms& terms, const TurnView& view) const {
+  if (terms.gives_way || view.higher) return kFlightUnder;
+  if (view.present == 0) return kFlightAlone;
+  // Beside one that can not be interrupted the driver gives slices: enough for more than one.
+  return view.beside ? 2 * kLeastTurn : kFlight;
+}
+
+int64_t Gate::Spacing(const Terms& terms, int64_t now) const {
+  const TurnView view = turns_.Look(terms.rank, now);
+  const int64_t half = Flight(terms, view) / 2;
+  return view.lower ? kHandover : half < kSegment ? half : kSegment;
+}
+
+Turns::State Gate::StateOf(const Terms& terms, int64_t balance, int64_t cost, int64_t now) const {
+  return {.rank = terms.rank,
+          .rate = terms.limit,
+          .owed = terms.limit != 0 && balance > 0,
+          .zero_at = region::Load(account_->zero_at),
+          .long_launch = cost >= kTurn || Overdue(),
+          .in_flight = InFlight(now)};
+}
+
+// What a full GPU loses is missing to all, so a share lags by kBank at most while no other lags less. One without a
+// limit neither saves nor owes more than that: the others had use for what it had, or they had not.
+void Gate::Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now) {
+  const int64_t lag = now - region::Load(account_->zero_at);
+  if (lag > kBank && (terms.limit == 0 || (view.limited != 0 && lag <= view.least_lag))) {
+    region::GpuTimeForgo(account_, -region::GpuTimeEarned(kBank, rate), now, rate);
+  }
+  if (terms.limit == 0 && lag < -kBank) region::Store(account_->zero_at, now + kBank);
+}
+
+Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
+  Polled polled;
+  const TurnView view = turns_.Look(terms.rank, now);
+  const uint32_t rate = RateOf(terms, view);
+  int64_t correction = 0;
+  for (Measured& m : measured_) {
+    if (m.context != nullptr) correction += m.meter.Poll(view.at_work, now);
+  }
+  if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
+  if (!Pending() && InFlight(now) == 0) {
+    polled.ended = turns_.Ended(now);
+  } else if (view.lower) {
+    turns_.Went(InFlight(now), true, now);
+    polled.watch = true;
+  }
+  return polled;
+}
+
+Turns::Verdict Gate::Ask(const Terms& terms, int64_t cost, Wait* wait, int64_t now) {
+  Poll(terms, now);
+  const TurnView view = turns_.Look(terms.rank, now);
+  const uint32_t rate = RateOf(terms, view);
+  const int64_t balance = region::GpuTimeBalance(account_, now, rate);
+  Turns::Verdict held{.go = false};
+  if (terms.limit != 0) {
+    const int64_t needed = !wait->overdrawn ? 0 : view.hungry != 0 ? kTurn : kBurst;
+    if (balance <= needed) {
+      wait->overdrawn = true;
+      region::GpuTimeWaits(account_, now);
+      turns_.Rests(now);
+      const int64_t missing = (view.hungry != 0 ? kTurn : kBurst) - balance;
+      held.until = now + Clamp(region::WallToEarn(missing, rate), kShortestSleep, kLongestSleep);
+      return held;
+    }
+  }
+  const int64_t most = Flight(terms, view);
+  const int64_t in_flight = InFlight(now);
+  const int64_t ahead = most - cost > kHandover ? most - cost : kHandover;
+  const bool overdue = Overdue();
+  if (!overdue) patience_ = kPatience;
+  if (in_flight > ahead || overdue) {
+    if (wait->held_since == 0) wait->held_since = now;
+    if (now - wait->held_since < patience_) {
+      turns_.Went(in_flight + 2 * kHandover, view.lower, now);  // more is to come
+      held.until = now + Clamp(in_flight - ahead, kShortestSleep, kLongestPoll);
+      return held;
+    }
+    patience_ *= 2;  // in vain: it was not what the GPU waited for, or there is more of it
+  }
+  const Turns::Verdict verdict = turns_.Ask(view, StateOf(terms, balance, cost, now), now);
+  if (!verdict.go) region::GpuTimeWaits(account_, now);
+  return verdict;
+}
+
+Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now) {
+  const TurnView view = turns_.Look(terms.rank, now);
+  const uint32_t rate = RateOf(terms, view);
+  int64_t scale = 1024;
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr) scale = m.meter.scale();
+  }
+  Paid paid;
+  paid.watch = view.lower;
+  paid.lease = view.higher || view.lower || terms.gives_way ? 0 : kLease;
+  const int64_t taken = (cost + paid.lease - left) * scale / 1024;
+  paid.charged = cost * scale / 1024;
+  region::GpuTimeCharge(account_, taken, now, rate);
+  Forgive(terms, view, rate, now);
+  // Of launches that are short against the lease more are to come.
+  const int64_t more = 4 * cost < paid.lease ? paid.lease : 0;
+  turns_.Went(InFlight(now) + paid.charged + more, view.lower, now);
+  return paid;
+}
+
+void Gate::GiveBack(const Terms& terms, int64_t lease, int64_t now) {
+  region::GpuTimeCharge(account_, -lease, now, RateOf(terms, turns_.Look(terms.rank, now)));
+}
+
+}  // namespace hami::vgpu::time

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/time/meter.h"
+
+namespace hami::vgpu::time {
+namespace {
+
+constexpr int64_t kUnsure = 16;                   // of what is expected to be ahead one part may not be
+constexpr int64_t kClockDrift = 20'000;           // ns in kReferenceAge
+constexpr int kPairs = 4;                         // the empty pair is the shortest of so many
+constexpr int64_t kReferenceAge = 1'000'000'000;  // a float of ms is exact to 0.1 us over that
+constexpr int64_t kScale = 1024;
+constexpr int64_t kLeastScale = kScale / Meter::kStreams;
+
+int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+}  // namespace
+
+Meter::Track* Meter::TrackOf(const StreamRef& stream) {
+  Track* rests = nullptr;
+  for (int i = 0; i < used_; ++i) {
+    if (tracks_[i].stream == stream) return &tracks_[i];
+    if (rests == nullptr && tracks_[i].count == 0 && tracks_[i].since == 0) rests = &tracks_[i];
+  }
+  Track* const track = used_ < kStreams ? &tracks_[used_++] : rests;
+  if (track != nullptr) {
+    *track = Track{};
+    track->stream = stream;
+  }
+  return track;
+}
+
+void Meter::Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches) {
+  track->mixed |= track->launches != 0 && track->kind != kind;
+  track->kind = kind;
+  if (handle != 0) track->handle = handle;
+  track->since += cost.charged;
+  track->unmeasured += cost.charged;
+  track->cost += cost.expected;
+  track->busy_until += cost.expected - cost.expected / kUnsure;
+  track->launches += launches;
+}
+
+void Meter::Spent(const StreamRef& stream, uint64_t kind, const Cost& cost, int launches) {
+  Track* const track = TrackOf(stream);
+  if (track == nullptr) return;
+  Count(track, kind, 0, cost, launches);
+}
+
+Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing, int64_t now) {
+  Plan plan;
+  plan.cost = {charged, launch.cost};
+  Track* const track = TrackOf(launch.stream);
+  if (track == nullptr || track->count >= kMarks - 2) {
+    if (track != nullptr) Count(track, launch.kind, launch.handle, plan.cost, 1);
+    return plan;
+  }
+  // `Poll` came just before, so a mark that is still there was not reached, and what was launched behind it is ahead.
+  // So the stream has work until then, however late the next launch is seen.
+  plan.busy = track->count != 0 || driver_->busy(driver_->self, launch.stream);
+  const int64_t behind = now + track->cost - track->cost / kUnsure;
+  if (track->count != 0 && track->busy_until < behind) track->busy_until = behind;
+  if (!plan.busy || now > track->busy_until) track->dense = false;
+  if (!track->dense) track->busy_until = now;
+  const bool unknown = book_->Price(launch.kind) == 0;
+  plan.end = unknown || track->unmeasured + charged >= spacing;
+  // Apart from what went before: to know it alone, and because a stream that rested says nothing about the time
+  // between.
+  plan.begin = !track->dense || (unknown && track->since != 0);
+  plan.empty = plan.begin && !plan.busy && !plan.end && pairs_ < kPairs;
+  if (!plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
+  if (InFlight(now) == 0) reached_at_ = now;
+  track->since_at = now;
+  return plan;
+}
+
+void Meter::Push(Track* track, Event event, bool dense, int64_t least, bool ends_pair) {
+  Mark& mark = track->marks[(track->first + track->count++) % kMarks];
+  mark = Mark{.event = event,
+              .charged = track->since,
+              .cost = track->cost,
+              .least = least,
+              .kind = track->kind,
+              .handle = track->handle,
+              .launches = track->mixed ? 0 : track->launches,
+              .others = static_cast<int16_t>(others_),
+              .dense = dense,
+              .ends_pair = ends_pair};
+  ++pending_;
+  track->since = 0;
+  track->cost = 0;
+  track->launches = 0;
+  track->mixed = false;
+  track->dense = true;
+}
+
+void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took,
+                  int64_t now) {
+  Track* const track = TrackOf(launch.stream);
+  if (track == nullptr) return;
+  if (empty != nullptr) Push(track, empty, false, 0, false);
+  if (begin != nullptr) Push(track, begin, empty != nullptr || track->dense, 0, empty != nullptr);
+  if (plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
+  if (end != nullptr) {
+    // On a stream that rested the begin was reached before the launch was there.
+    const bool rested = plan.begin && !plan.busy;
+    const bool dense = track->dense && (!rested || took < Most(10 * kIdleStart, launch.cost / 64));
+    track->unmeasured = 0;
+    Push(track, end, dense, rested ? Least(took, kIdleStart) : 0, false);
+  }
+  track->since_at = now;
+}
+
+int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
+  const int64_t since_reference = reference_ == nullptr ? 0 : driver_->between(driver_->self, reference_, mark.event);
+  const bool told = since_reference != kUnknownTime;
+  const int64_t at = reference_ == nullptr ? now : reference_at_ + since_reference;
+  int64_t correction = 0;
+  if (told && track->known) {
+    const int64_t elapsed = at - track->at;
+    if (mark.ends_pair) {
+      if (pairs_ == 0 || elapsed < pair_) pair_ = elapsed;
+      ++pairs_;
+      correction = -mark.charged;
+    } else {
+      const int64_t busy = Most(elapsed - pair_ - mark.least, 0);
+      // Beside others it is their time that is above the expected, but where it had turns of its own among theirs.
+      const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
+      const int64_t turns = mark.others == 0 ? busy : Most(mark.cost, own);
+      const int64_t expected = mark.cost + track->carry;
+      const int64_t length = mark.dense ? Least(busy, turns) : Least(busy, expected);
+      // Of kernels that vary the short ones show that less was paid for, so the long ones make up for it.
+      if (!mark.dense) track->carry = Least(expected - length, kLease);
+      // Where the stream rested in between nobody knows; what is launched at once after a rest begins with it.
+      const int64_t from = mark.dense ? at - length : track->at;
+      const int64_t paid = busy_.Add(from, from + length);
+      correction = paid - mark.charged;
+      Teach(mark, length, paid);
+    }
+  }
+  track->known = told;
+  track->at = at;
+  // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
+  if (now - at < behind_) behind_ = now - at;
+  reached_at_ = told ? Most(reached_at_, at + behind_) : now;
+  if (told && (reference_ == nullptr || now - reference_taken_ > kReferenceAge)) {
+    if (reference_ != nullptr) driver_->release(driver_->self, reference_);
+    reference_ = mark.event;
+    reference_at_ = at;
+    reference_taken_ = now;
+    behind_ += kClockDrift;
+  } else {
+    driver_->release(driver_->self, mark.event);
+  }
+  return correction;
+}
+
+void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
+  const bool taught = mark.dense && mark.launches > 0;
+  // Beside others it may be theirs; a first guess is better than none.
+  if (taught && (mark.others == 0 || book_->Price(mark.kind) == 0)) {
+    book_->Teach(mark.kind, mark.handle, length / mark.launches);
+  }
+  if (mark.others != 0) return;
+  paid_ += paid;
+  length_ += length;
+  if (length_ < 8 * kSegment) return;
+  // How much streams overlap.
+  scale_ += (paid_ * kScale / length_ - scale_) / kSmooth;
+  scale_ = Most(kLeastScale, Least(scale_, kScale));
+  paid_ = length_ = 0;
+}
+
+int64_t Meter::Poll(int others, int64_t now) {
+  others_ = others;
+  if (pending_ == 0) return 0;
+  int64_t correction = 0;
+  for (int i = 0; i < used_; ++i) {
+    Track& track = tracks_[i];
+    for (int k = 0; k < track.count; ++k) {
+      Mark& mark = track.marks[(track.first + k) % kMarks];
+      if (mark.others < others) mark.others = static_cast<int16_t>(others);
+    }
+    while (track.count != 0) {
+      const Mark& mark = track.marks[track.first];
+      const int reached = driver_->reached(driver_->self, mark.event);
+      if (reached == 0) break;
+      if (reached > 0) {
+        correction += Settle(&track, mark, now);
+      } else {
+        driver_->release(driver_->self, mark.event);
+        track.known = false;
+      }
+      track.first = (track.first + 1) % kMarks;
+      --track.count;
+      --pending_;
+    }
+  }
+  return correction + Grow(now);
+}
+
+// What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
+// something that the program can only launch when it is not held.
+int64_t Meter::Grow(int64_t now) {
+  Mark* longest = nullptr;
+  for (int i = 0; i < used_; ++i) {
+    Track& track = tracks_[i];
+    Mark& mark = track.marks[track.first];
+    if (track.count != 0 && (longest == nullptr || mark.charged > longest->charged)) longest = &mark;
+  }
+  if (longest == nullptr) return 0;
+  const int64_t passed = (now - reached_at_) / (1 + longest->others);
+  const int64_t grown = Least(passed - longest->charged, kPatience - longest->grown);
+  if (grown <= 0) return 0;
+  longest->grown += grown;
+  longest->charged += grown;
+  return grown;
+}
+
+int64_t Meter::InFlight(int64_t now) const {
+  int64_t all = 0;
+  int64_t first = 0;  // what the GPU is at
+  for (int i = 0; i < used_; ++i) {
+    const Track& track = tracks_[i];
+    for (int k = 0; k < track.count; ++k) all += track.marks[(track.first + k) % kMarks].charged;
+    if (track.count != 0) {
+      all += track.since;
+      first = Most(first, track.marks[track.first].charged);
+    } else if (now - track.since_at < track.since) {
+      all += track.since;
+      first = Most(first, track.since);
+    }
+  }
+  // No more than the segment at hand can have gone since a mark was reached.
+  return Most(all - Least(Most(now - reached_at_, 0), first), 0);
+}
+
+bool Meter::Overdue() const {
+  for (int i = 0; i < used_; ++i) {
+    if (tracks_[i].count != 0 && tracks_[i].marks[tracks_[i].first].grown >= kPatience) return true;
+  }
+  return false;
+}
+
+void Meter::DropTrack(Track* track) {
+  for (int k = 0; k < track->count; ++k) {
+    driver_->release(driver_->self, track->marks[(track->first + k) % kMarks].event);
+  }
+  pending_ -= track->count;
+  track->count = 0;
+  track->since = track->cost = 0;
+  track->known = false;
+}
+
+void Meter::DropStream(const void* stream) {
+  for (int i = 0; i < used_; ++i) {
+    if (tracks_[i].stream.stream == stream) DropTrack(&tracks_[i]);
+  }
+}
+
+void Meter::DropAll() {
+  for (int i = 0; i < used_; ++i) DropTrack(&tracks_[i]);
+  used_ = 0;
+  if (reference_ != nullptr) driver_->release(driver_->self, reference_);
+  reference_ = nullptr;
+  behind_ = kNever;
+}
+
+}  // namespace hami::vgpu::time

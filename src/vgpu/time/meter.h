@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one context had of the GPU. Marks (timed events) lie on its streams, one behind each segment of work. From mark
+// to mark a stream was busy all the time when the launches between were made before the first mark was reached;
+// otherwise it rested for a while, and was busy for no longer than was expected. The union of all streams is what is
+// paid in the end: the difference to what was charged comes out of Poll. A mark's own time is measured once and
+// subtracted.
+//
+// The caller holds the gate's lock. Recording an event is the caller's, outside of the lock: Before says which.
+#pragma once
+
+#include <stdint.h>
+
+#include "vgpu/time/book.h"
+#include "vgpu/time/busy_union.h"
+#include "vgpu/time/ports.h"
+
+namespace hami::vgpu::time {
+
+struct Launch {
+  StreamRef stream;
+  uint64_t kind = 0;    // of the book
+  uint64_t handle = 0;  // its kernel or graph
+  int64_t cost = 0;     // as the book has it
+};
+
+class Meter {
+ public:
+  static constexpr int kStreams = 128;
+  static constexpr int kMarks = 8;  // of one stream, not reached yet
+
+  void Use(const DriverPort* driver, CostBook* book) {
+    driver_ = driver;
+    book_ = book;
+  }
+
+  struct Cost {
+    int64_t charged = 0;   // on the account
+    int64_t expected = 0;  // of its stream's time
+  };
+  // Events to record: `empty` and `begin` before the launch, `end` behind it.
+  struct Plan {
+    bool empty = false, begin = false, end = false;
+    bool busy = false;  // the stream has work ahead
+    Cost cost;
+  };
+  // A launch of `charged` ns is about to go. `spacing`: ns of work between marks.
+  Plan Before(const Launch& launch, int64_t charged, int64_t spacing, int64_t now);
+  // The launch is made; events are null where none was recorded. `took`: ns of the host between `begin` and the end of
+  // the call.
+  void After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took, int64_t now);
+  // Launches that were paid from a lease.
+  void Spent(const StreamRef& stream, uint64_t kind, const Cost& cost, int launches);
+
+  // Collects what was reached. `others`: so many others are at work on the GPU. Returns what is to be paid beyond what
+  // was charged, ns.
+  int64_t Poll(int others, int64_t now);
+
+  // ns of work that was charged and is not known to be done.
+  int64_t InFlight(int64_t now) const;
+  // What is under way takes kPatience longer than was expected.
+  bool Overdue() const;
+  // A mark is not reached.
+  bool Pending() const { return pending_ != 0; }
+  // What is charged for one ns of the book, in 1/1024: streams overlap.
+  int64_t scale() const { return scale_; }
+  int64_t reached_at() const { return reached_at_; }
+  int64_t empty_pair() const { return pair_; }
+
+  // The stream is gone, or all of them; its marks are released.
+  void DropStream(const void* stream);
+  void DropAll();
+
+ private:
+  struct Mark {
+    Event event = nullptr;
+    int64_t charged = 0;  // between the mark before and this one
+    int64_t cost = 0;
+    int64_t least = 0;  // ns that the host may have added
+    int64_t grown = 0;  // of `charged`, as the time passed
+    uint64_t kind = 0, handle = 0;
+    int32_t launches = 0;  // all of that kind; 0: of several
+    int16_t others = 0;
+    bool dense = false, ends_pair = false;
+  };
+  struct Track {
+    StreamRef stream;
+    Mark marks[kMarks];
+    int first = 0, count = 0;
+    // Since the last mark.
+    int64_t since = 0, cost = 0, since_at = 0;
+    int64_t carry = 0;       // ns that a segment was too short for
+    int64_t unmeasured = 0;  // ns that were charged since a mark lay right behind a launch
+    int64_t busy_until = 0;  // it has work until then, if what was expected is right
+    uint64_t kind = 0, handle = 0;
+    int32_t launches = 0;
+    bool dense = false, mixed = false, known = false;  // known: `at` is
+    int64_t at = 0;                                    // the device's clock at the last mark that was reached
+  };
+
+  int64_t Grow(int64_t now);
+  Track* TrackOf(const StreamRef& stream);
+  void Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches);
+  void Push(Track* track, Event event, bool dense, int64_t least, bool ends_pair);
+  int64_t Settle(Track* track, const Mark& mark, int64_t now);
+  void Teach(const Mark& mark, int64_t length, int64_t paid);
+  void DropTrack(Track* track);
+
+  const DriverPort* driver_ = nullptr;
+  CostBook* book_ = nullptr;
+  Track tracks_[kStreams] = {};
+  int used_ = 0;
+  int pending_ = 0;
+  int others_ = 0;  // at work when it was last polled
+  BusyUnion busy_;
+  Event reference_ = nullptr;  // every moment is measured from it
+  int64_t reference_at_ = 0, reference_taken_ = 0;
+  static constexpr int64_t kNever = INT64_MAX / 2;
+  int64_t behind_ = kNever;  // the host's clock before the device's
+  int64_t pair_ = 0;
+  int pairs_ = 0;
+  int64_t scale_ = 1024;
+  int64_t paid_ = 0, length_ = 0;  // since the scale moved
+  int64_t reached_at_ = 0;         // when the last one of them was
+};
+
+}  // namespace hami::vgpu::time

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/time/pacer.h"
+
+#include <time.h>
+
+#include <atomic>
+
+#include "region/keep_errno.h"
+#include "region/process.h"
+#include "vgpu/loader/driver.h"
+#include "vgpu/policy/contexts.h"
+#include "vgpu/policy/device_map.h"
+#include "vgpu/time/runtime.h"
+
+namespace hami::vgpu {
+namespace time {
+void WhenThreadEnds(void (*give_back)(void* lease), Lease* lease);
+}  // namespace time
+
+constinit time::CostBook g_book{};
+constinit thread_local Lease t_lease{};
+
+namespace {
+
+using time::DeviceOf;
+using time::DeviceTime;
+
+constexpr int64_t kNoteInterval = 100'000'000;  // ns; the monitor wants to know of launches, twice a second would do
+constexpr int64_t kBlockedPoll = 5'000'000;
+constexpr int64_t kScale = 1024;
+
+constinit std::atomic<uint32_t> g_epoch{1};
+constinit std::atomic<int64_t> g_noted_at{0};
+constinit std::atomic<int> g_devices{0};  // of the driver; 0 = not asked yet
+
+void NoteLaunch(int64_t now) {
+  if (now - g_noted_at.load(std::memory_order_relaxed) < kNoteInterval) return;
+  g_noted_at.store(now, std::memory_order_relaxed);
+  if (region::Attachment* const a = attachment(); a != nullptr) {
+    timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    region::NoteLaunch(a, static_cast<uint64_t>(wall.tv_sec));
+  }
+}
+
+bool OnlyDevice() {
+  int devices = g_devices.load(std::memory_order_relaxed);
+  if (devices == 0) {
+    if (real::cuDeviceGetCount(&devices) != CUDA_SUCCESS) return false;
+    g_devices.store(devices, std::memory_order_relaxed);
+  }
+  return devices == 1;
+}
+
+// The fast path does not look whether a launch is captured.
+void PublishEpoch() {
+  const bool fast = time::g_captures.load() == 0;
+  __atomic_store_n(&g_words.lease_epoch, fast ? g_epoch.load() : 0, __ATOMIC_RELEASE);
+}
+
+const void* PlaceOf(CUstream stream) {
+  if (!OfCurrentContext(stream)) return stream;
+  CUcontext current = nullptr;
+  return real::cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : nullptr;
+}
+
+time::StreamRef RefOf(CUstream stream) {
+  return {stream, stream == CU_STREAM_PER_THREAD ? static_cast<const void*>(&t_lease) : nullptr};
+}
+
+// Tells the meter what was paid from the lease. With the device's lock held.
+void FlushLease(Lease* lease, time::Meter* meter) {
+  for (Lease::Spent& s : lease->spent) {
+    if (s.launches == 0) continue;
+    if (meter != nullptr) {
+      meter->Spent(RefOf(s.stream), s.kind, {s.cost * lease->scale / kScale, s.cost}, s.launches);
+    }
+    s.launches = 0;
+    s.cost = 0;
+  }
+}
+
+// What is left of a lease for another device, or of another epoch, goes back where it came from.
+void ReturnLease(Lease* lease, int64_t now) {
+  DeviceTime* const device = DeviceOf(lease->device, false);
+  if (device != nullptr) {
+    const Locked locked(device->lock);
+    FlushLease(lease, nullptr);
+    if (lease->credit > 0) {
+      device->gate.GiveBack(time::TermsOf(lease->device, true), lease->credit * lease->scale / kScale, now);
+    }
+  }
+  lease->credit = 0;
+}
+
+// What the one thread of a fork's child has, before it did anything itself, is its parent's.
+void ReturnLastLease(void* lease) {
+  if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) != 0) {
+    ReturnLease(static_cast<Lease*>(lease), region::MonotonicNanos());
+  }
+  *static_cast<Lease*>(lease) = {};
+}
+
+void WaitWhileBlocked() {
+  while (time::Blocked()) {
+    time::WasBlocked();
+    region::SleepNanos(kBlockedPoll);
+  }
+}
+
+// Sleeps until then, or until the turn changes hands.
+void Sleep(const time::Turns& turns, const time::Turns::Verdict& verdict, int64_t now) {
+  const int64_t span = verdict.until - now;
+  if (span <= 0) return;
+  if (verdict.seen == 0 || turns.table().word == nullptr) {
+    region::SleepNanos(span);
+  } else {
+    region::FutexWait(reinterpret_cast<const uint32_t*>(turns.table().word), static_cast<uint32_t>(verdict.seen), span);
+  }
+}
+
+void WakeOthers(const time::Turns& turns) {
+  if (turns.table().word == nullptr) return;
+  const region::KeepErrno keep;
+  region::FutexWake(reinterpret_cast<const uint32_t*>(turns.table().word), INT32_MAX);
+}
+
+struct Asked {
+  DeviceTime* device;
+  int index;
+  time::Terms terms;
+  bool gated;
+  int64_t now;
+};
+
+// Waits until a launch of `name` may go. Comes back with the lock held when it is gated.
+Asked Await(int index, const LaunchName& name) {
+  Asked asked{DeviceOf(index, true), index, {}, false, 0};
+  if (asked.device == nullptr) return asked;
+  time::Gate::Wait wait;
+  const int64_t began = region::MonotonicNanos();
+  for (;;) {
+    WaitWhileBlocked();
+    asked.now = region::MonotonicNanos();
+    asked.device->lock.Acquire();
+    const bool in_area = time::Meet(asked.device, index, asked.now);
+    asked.terms = time::TermsOf(index, in_area);
+    asked.gated = asked.terms.limit != 0 || asked.terms.gives_way || !asked.device->gate.Alone(asked.terms, asked.now);
+    if (!asked.gated) {
+      asked.device->gate.turns().Rests(asked.now);
+      asked.device->lock.Release();
+      return asked;
+    }
+    const int64_t known = g_book.Expected(name.kind, name.handle);
+    const time::Turns::Verdict verdict =
+        asked.device->gate.Ask(asked.terms, known != 0 ? known : time::kFlight, &wait, asked.now);
+    if (verdict.go) break;
+    asked.device->lock.Release();
+    if (verdict.passed) WakeOthers(asked.device->gate.turns());
+    Sleep(asked.device->gate.turns(), verdict, asked.now);
+    time::KeepHelperAwake(false);
+  }
+  if (asked.now - began > time::kHandover) {
+    region::NoteThrottled(attachment(), static_cast<uint32_t>(index), static_cast<uint64_t>(asked.now - began));
+  }
+  return asked;
+}
+
+// Lets launches pass without a look, until the helper closes the gate again. A limit that came in between closes it.
+void OpenGate(int index) {
+  __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_SEQ_CST);
+  time::KeepHelperAwake(false);
+  bool any = time::Blocked();
+  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
+    DeviceTime* const device = DeviceOf(i, false);
+    const time::Terms terms = time::TermsOf(i, device != nullptr && device->file.area != nullptr);
+    any |= terms.limit != 0;
+    if (i == index || device == nullptr) continue;
+    const Locked locked(device->lock);
+    any |= terms.gives_way || !device->gate.Alone(terms, region::MonotonicNanos());
+  }
+  if (any) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
+}
+
+}  // namespace
+
+namespace time {
+
+void VoidLeases() {
+  g_epoch.fetch_add(1);
+  PublishEpoch();
+}
+void CloseGate() { __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_SEQ_CST); }
+
+}  // namespace time
+
+bool GoesToDeviceOf(const Lease& lease, CUstream stream) { return lease.places.Has(PlaceOf(stream), HandleEpoch()); }
+
+void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticket* ticket) {
+  if (!Active()) {
+    __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_RELEASE);
+    return;
+  }
+  if (time::g_captures.load(std::memory_order_relaxed) > 0 && time::Capturing(stream, per_thread)) return;
+  const uint32_t handles = HandleEpoch();
+  const OnContextOf there(stream);
+  Place place;
+  CUcontext context = nullptr;
+  if (!CurrentPlace(&place) || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
+  const int index = place.device;
+  time::KeepHelperAwake(false);
+  NoteLaunch(region::MonotonicNanos());
+  const Asked asked = Await(index, name);
+  if (asked.device == nullptr || !asked.gated) {
+    if (asked.device == nullptr) WaitWhileBlocked();
+    OpenGate(index);
+    return;
+  }
+  if (time::Capturing(stream, per_thread)) {
+    asked.device->lock.Release();
+    return;
+  }
+  Lease& lease = t_lease;
+  const uint32_t epoch = g_epoch.load(std::memory_order_relaxed);
+  asked.device->ordinal = place.ordinal;
+  time::Meter* const meter = asked.device->gate.MeterOf(context);
+  if (lease.epoch != epoch || lease.device != index) {
+    asked.device->lock.Release();
+    if (lease.epoch == 0) time::WhenThreadEnds(&ReturnLastLease, &lease);
+    ReturnLease(&lease, asked.now);
+    lease.device = index;
+    lease.epoch = epoch;
+    lease.only_device = OnlyDevice();
+    lease.places.Clear();
+    PublishEpoch();
+    asked.device->lock.Acquire();
+  }
+  FlushLease(&lease, meter);
+  if (!lease.only_device && there.there()) {
+    if (const void* const seen = PlaceOf(stream); seen != nullptr) lease.places.Add(seen, handles);
+  }
+  const int64_t known = g_book.Expected(name.kind, name.handle);
+  const int64_t cost = known != 0 ? known : time::kFlight;
+  const time::Gate::Paid paid = asked.device->gate.Pay(asked.terms, cost, lease.credit, asked.now);
+  lease.credit = paid.lease;
+  lease.scale = meter != nullptr ? meter->scale() : kScale;
+  ticket->launch = {RefOf(StreamOf(stream, per_thread)), name.kind, name.handle, cost};
+  ticket->stream = stream;
+  ticket->device = index;
+  ticket->per_thread = per_thread;
+  ticket->elsewhere = there.elsewhere();
+  ticket->context = context;
+  if (meter != nullptr) {
+    ticket->plan =
+        meter->Before(ticket->launch, paid.charged, asked.device->gate.Spacing(asked.terms, asked.now), asked.now);
+  }
+  asked.device->lock.Release();
+  if (paid.watch) time::KeepHelperAwake(true);
+  const auto record = [&](bool wanted) -> time::Event {
+    time::Event const event = wanted ? time::TakeEvent(context) : nullptr;
+    if (event == nullptr || time::RecordEvent(event, stream, per_thread)) return event;
+    time::kDriver.release(nullptr, event);
+    return nullptr;
+  };
+  ticket->empty = record(ticket->plan.empty);
+  ticket->begin = record(ticket->plan.begin);
+  ticket->began_at = ticket->plan.begin ? region::MonotonicNanos() : 0;
+}
+
+void AwaitLaunch(const LaunchName& name, CUstream stream) {
+  const OnContextOf there(Active() ? stream : nullptr);
+  Place place;
+  if (!Active() || !CurrentPlace(&place) || place.device < 0 || time::Capturing(stream, false)) return;
+  const Asked asked = Await(place.device, name);
+  if (asked.device != nullptr && asked.gated) asked.device->lock.Release();
+}
+
+void EndLaunch(Ticket* ticket, CUresult result) {
+  if (ticket->device < 0) return;
+  DeviceTime* const device = DeviceOf(ticket->device, false);
+  if (device == nullptr) return;
+  const bool launched = result == CUDA_SUCCESS;
+  // A launch that did not take place is not paid for.
+  if (!launched && t_lease.device == ticket->device) t_lease.credit += ticket->launch.cost;
+  const time::Meter::Plan& plan = ticket->plan;
+  if (!plan.begin && !plan.end) return;
+  const OnContextOf there(ticket->elsewhere ? ticket->stream : nullptr);
+  const int64_t took = plan.begin ? region::MonotonicNanos() - ticket->began_at : 0;
+  time::Event end =
+      plan.end && launched ? time::TakeEvent(static_cast<CUcontext>(const_cast<void*>(ticket->context))) : nullptr;
+  if (end != nullptr && !time::RecordEvent(end, ticket->stream, ticket->per_thread)) {
+    time::kDriver.release(nullptr, end);
+    end = nullptr;
+  }
+  const Locked locked(device->lock);
+  time::Meter* const meter = device->gate.MeterOf(ticket->context);
+  if (meter == nullptr) return;
+  meter->After(ticket->launch, plan, ticket->empty, ticket->begin, end, took, region::MonotonicNanos());
+}
+
+void CaptureBegan() {
+  time::g_captures.fetch_add(1);
+  PublishEpoch();
+}
+
+void CaptureEnded() {
+  if (time::g_captures.fetch_sub(1) <= 0) time::g_captures.fetch_add(1);
+  PublishEpoch();
+}
+
+void GraphChanged(CUgraphExec exec) { g_book.Forget(ExecutableGraph{exec}.Kind()); }
+void ForgetGraph(CUgraphExec exec) {
+  g_book.Forget(ExecutableGraph{exec}.Kind());
+  g_book.ForgetHandle(ExecutableGraph{exec}.Name().handle);
+}
+void ForgetGuesses() { g_book.Reset(); }
+
+void PacerEnterContext(int index) {
+  DeviceTime* const device = DeviceOf(index, true);
+  if (device == nullptr) return;
+  const Locked locked(device->lock);
+  const int64_t now = region::MonotonicNanos();
+  const bool in_area = time::Meet(device, index, now);
+  const time::Terms terms = time::TermsOf(index, in_area);
+  if (in_area) device->gate.turns().Publish({.rank = terms.rank, .rate = terms.limit, .zero_at = now}, now);
+}
+
+void PacerLeaveContext(CUcontext context) {
+  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
+    DeviceTime* const device = DeviceOf(i, false);
+    if (device == nullptr) continue;
+    const Locked locked(device->lock);
+    device->gate.DropContext(context);
+  }
+  time::DropEvents(context);
+}
+
+void PacerLeavePrimary(CUdevice ordinal) {
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext context = nullptr;
+  if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active == 0) return;
+  if (real::cuDevicePrimaryCtxRetain(&context, ordinal) != CUDA_SUCCESS) return;
+  real::cuDevicePrimaryCtxRelease_v2(ordinal);
+  PacerLeaveContext(context);
+}
+
+void PacerLeaveStream(CUstream stream) {
+  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
+    DeviceTime* const device = DeviceOf(i, false);
+    if (device == nullptr) continue;
+    const Locked locked(device->lock);
+    device->gate.DropStream(stream);
+  }
+}
+
+void ResetPacer() {
+  g_epoch.fetch_add(1);
+  g_noted_at.store(0);
+  t_lease = {};
+  g_book.Reset();
+  time::ResetDevices();
+  time::ResetTerms();
+  time::ResetEvents();
+  time::ResetHelper();
+}
+
+}  // namespace hami::vgpu

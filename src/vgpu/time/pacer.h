@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What hooks see of GPU time: the gate that every launch passes. Without a limit, and with nobody else on the GPU, it
+// costs one load and one branch. Else a launch is paid from a lease of its thread: a look-up and a subtraction, no
+// lock, no clock, no shared write. A thread whose lease is used up takes the slow path (gate.h), and may wait there.
+//
+// Launches into a stream that is being captured are not touched. The words the fast path reads are zero in the child of
+// a fork, so that a new process always starts on the slow path.
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda_abi.h"
+#include "vgpu/policy/places.h"
+#include "vgpu/policy/process.h"
+#include "vgpu/time/book.h"
+#include "vgpu/time/meter.h"
+
+namespace hami::vgpu {
+
+// A name for a kind of launch, well mixed; never 0.
+constexpr uint64_t LaunchId(uint64_t handle, uint64_t a, uint64_t b, uint64_t c) {
+  constexpr uint64_t kMultiplier = 0x9e37'79b9'7f4a'7c15;
+  uint64_t h = (handle ^ a) * kMultiplier;
+  h = (h ^ h >> 29 ^ b) * kMultiplier;
+  h = (h ^ h >> 31 ^ c) * kMultiplier;
+  return (h ^ h >> 32) | 1;
+}
+struct LaunchName {
+  uint64_t kind = 0;
+  uint64_t handle = 0;
+  uint64_t threads = 0;
+};
+
+extern time::CostBook g_book;
+
+// What this thread may still launch on one device, in ns of expected cost. Valid while `epoch` is the process's.
+struct Lease {
+  static constexpr unsigned kStreams = 8;
+  struct Spent {
+    CUstream stream;
+    uint64_t kind;  // 0: several
+    int64_t cost;
+    int launches;
+  };
+  uint32_t epoch = 0;
+  int32_t device = -1;
+  int64_t credit = 0;
+  int64_t scale = 0;  // as it was taken from the account
+  bool only_device = false;
+  Places places = {};
+  Spent spent[kStreams] = {};  // since the meter was told
+
+  // False: the meter is to be told first.
+  bool Take(CUstream stream, uint64_t kind, int64_t cost) {
+    Spent& s = spent[reinterpret_cast<uintptr_t>(stream) * 0x9e37'79b9u >> 29 & (kStreams - 1)];
+    if (s.launches != 0 && s.stream != stream) return false;
+    s.kind = s.launches == 0 || s.kind == kind ? kind : 0;
+    s.stream = stream;
+    s.cost += cost;
+    ++s.launches;
+    credit -= cost;
+    return true;
+  }
+};
+extern constinit thread_local Lease t_lease;
+
+// The default stream of a thread has a name of its own.
+inline CUstream StreamOf(CUstream stream, bool per_thread) {
+  return stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
+}
+// Whether a launch on the stream is known to be for the device of the lease, where there are several.
+bool GoesToDeviceOf(const Lease& lease, CUstream stream);
+
+// A launch between its admission and its return from the driver.
+struct Ticket {
+  time::Launch launch;
+  time::Meter::Plan plan;
+  time::Event empty = nullptr, begin = nullptr;
+  const void* context = nullptr;
+  int64_t began_at = 0;
+  CUstream stream = nullptr;
+  int32_t device = -1;  // below 0: it is not counted
+  bool per_thread = false;
+  bool elsewhere = false;  // the stream's context is not the current one
+};
+
+// The slow path, before and after the driver's own function.
+void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticket* ticket);
+void EndLaunch(Ticket* ticket, CUresult result);
+// Waits as the first of them would, and begins nothing: for launches of which several go at once.
+void AwaitLaunch(const LaunchName& name, CUstream stream);
+
+inline bool LaunchesOpen() {
+  return __builtin_expect(__atomic_load_n(&g_words.launches_open, __ATOMIC_RELAXED) != 0, 1);
+}
+
+template <typename What, typename Launch>
+inline CUresult PacedLaunch(const What& what, CUstream stream, bool per_thread, Launch launch) {
+  if (LaunchesOpen()) return launch();
+  const uint32_t epoch = __atomic_load_n(&g_words.lease_epoch, __ATOMIC_RELAXED);
+  Lease& lease = t_lease;
+  if (epoch != 0 && lease.epoch == epoch) {
+    const uint64_t kind = what.Kind();
+    const int64_t cost = g_book.Price(kind);
+    if (cost > 0 && cost <= lease.credit && (lease.only_device || GoesToDeviceOf(lease, stream)) &&
+        lease.Take(StreamOf(stream, per_thread), kind, cost)) {
+      return launch();
+    }
+  }
+  Ticket ticket;
+  BeginLaunch(what.Name(), stream, per_thread, &ticket);
+  const CUresult result = launch();
+  EndLaunch(&ticket, result);
+  return result;
+}
+
+void CaptureBegan();
+void CaptureEnded();
+
+// An executable graph does something else from now on, or is gone.
+void GraphChanged(CUgraphExec exec);
+void ForgetGraph(CUgraphExec exec);
+struct ExecutableGraph {
+  CUgraphExec exec;
+
+  uint64_t Kind() const { return LaunchId(reinterpret_cast<uintptr_t>(exec), 0, ~uint64_t{0}, 0); }
+  LaunchName Name() const { return {Kind(), reinterpret_cast<uintptr_t>(exec), 1}; }
+};
+// Code is gone: its handles may come to be others'.
+void ForgetGuesses();
+
+// There is a context on the device: others are told before it launches.
+void PacerEnterContext(int device);
+// Before a context or a stream may end: nothing of ours may be left in it.
+void PacerLeaveContext(CUcontext context);
+void PacerLeavePrimary(CUdevice ordinal);
+void PacerLeaveStream(CUstream stream);
+
+void ResetPacer();
+
+}  // namespace hami::vgpu

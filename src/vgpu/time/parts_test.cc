@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <bitset>
+#include <random>
+
+#include "vgpu/time/book.h"
+#include "vgpu/time/busy_union.h"
+#include "vgpu/time/turns.h"
+
+namespace hami::vgpu::time {
+namespace {
+
+TEST(BusyUnion, GivenAnyStretches_ThenWhatTwoCoverCountsOnce) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    BusyUnion busy;
+    std::bitset<1000> covered;
+    for (int i = 0; i < 20; ++i) {
+      const auto begin = random() % 900;
+      const auto end = begin + random() % 100;
+      const auto before = covered.count();
+      for (auto at = begin; at < end; ++at) covered.set(at);
+      ASSERT_EQ(busy.Add(begin, end), static_cast<int64_t>(covered.count() - before));
+    }
+  }
+}
+
+TEST(BusyUnion, GivenMoreStretchesThanItKeeps_ThenALateOneCountsAtMostOnce) {
+  BusyUnion busy;
+  for (int i = 0; i < 3 * BusyUnion::kStretches; ++i) EXPECT_EQ(busy.Add(10 * i, 10 * i + 5), 5);
+  EXPECT_EQ(busy.Add(0, 7), 0);
+  EXPECT_EQ(busy.Add(10 * (3 * BusyUnion::kStretches - 1), 10 * (3 * BusyUnion::kStretches)), 5);
+}
+
+constinit CostBook g_book;
+
+TEST(CostBook, GivenAKindInAnotherGrid_ThenTheLastCostOfItsKernelIsTheGuess) {
+  g_book.Reset();
+  EXPECT_EQ(g_book.Expected(9, 77), 0);
+  g_book.Teach(9, 77, 1'000);
+  EXPECT_EQ(g_book.Price(9), 1'000);
+  EXPECT_EQ(g_book.Price(17), 0);
+  EXPECT_EQ(g_book.Expected(17, 77), 1'000);
+  g_book.Forget(9);
+  EXPECT_EQ(g_book.Price(9), 0);
+  EXPECT_EQ(g_book.Expected(9, 77), 1'000);
+}
+
+TEST(CostBook, GivenManyMeasurements_ThenThePriceIsTheirMean) {
+  g_book.Reset();
+  for (int i = 0; i < 200; ++i) g_book.Teach(9, 77, i % 2 == 0 ? 900 : 1'100);
+  EXPECT_NEAR(static_cast<double>(g_book.Price(9)), 1'000, 60);
+}
+
+TEST(Turns, GivenAnyContent_ThenALaunchGoesAfterAWhile) {
+  std::mt19937_64 random(2);
+  constexpr int kLines = 8;
+  for (int round = 0; round < 300; ++round) {
+    TurnLine lines[kLines];
+    uint64_t word = random();
+    for (TurnLine& line : lines) {
+      auto* const words = reinterpret_cast<uint64_t*>(&line);
+      for (size_t i = 0; i < sizeof line / sizeof *words; ++i) words[i] = random() % 4 == 0 ? random() : random() % 3;
+      line.gpu = 7;
+    }
+    Turns turns;
+    turns.Join({lines, kLines, 7, &word}, 0);
+    int64_t now = 1'000'000'000;
+    const int64_t end = now + 5'000'000'000;
+    Turns::Verdict verdict{.go = false};
+    while (!verdict.go && now < end) {
+      verdict = turns.Ask(turns.Look(1, now), {.rank = 1, .owed = true, .zero_at = now - 1}, now);
+      ASSERT_TRUE(verdict.go || (verdict.until > now && verdict.until < now + 10'000'000));
+      now = verdict.until;
+    }
+    EXPECT_TRUE(verdict.go) << round;
+  }
+}
+
+}  // namespace
+}  // namespace hami::vgpu::time

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs for the world: what they launch, and when they wait.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <random>
+
+#include "vgpu/time/testing/world.h"
+
+namespace hami::vgpu::time::testing {
+
+// Kernels of `length` without end, on `streams` by turns.
+inline Tenant::Program Endless(int64_t length, int streams = 1) {
+  return [=, n = 0](int64_t) mutable { return Step{Step::kLaunch, length, n++ % streams, 1}; };
+}
+
+// Of one kind, and as long as its argument says.
+inline Tenant::Program ByArgument(int64_t least, int64_t most) {
+  return [=, random = std::mt19937_64(3)](int64_t) mutable {
+    return Step{Step::kLaunch, least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least)), 0, 1};
+  };
+}
+
+// Launches one, waits for it, and thinks for `host`.
+inline Tenant::Program OneByOne(int64_t length, int64_t host) {
+  return [=, n = 0](int64_t) mutable {
+    switch (n++ % 3) {
+      case 0:
+        return Step{Step::kLaunch, length, 0, 1};
+      case 1:
+        return Step{Step::kSync, 0, 0, 1};
+      default:
+        return Step{Step::kThink, host, 0, 1};
+    }
+  };
+}
+
+// As an eager framework: kernels of 10 to 70 us, a wait after each 200 of them, and a ms without any.
+inline Tenant::Program Mixed() {
+  return [n = 0](int64_t) mutable {
+    const int i = n++ % 202;
+    if (i == 200) return Step{Step::kSync, 0, 0, 1};
+    if (i == 201) return Step{Step::kThink, kMs, 0, 1};
+    return Step{Step::kLaunch, (i % 7 + 1) * 10 * kUs, 0, static_cast<uint64_t>(i % 7 + 1)};
+  };
+}
+
+// Requests that come at random, `rate` a second.
+inline Tenant::Program Requests(int64_t length, double rate) {
+  return [=, random = std::mt19937_64(5), n = 0, next = int64_t{0}](int64_t now) mutable {
+    switch (n++ % 3) {
+      case 0:
+        next += static_cast<int64_t>(std::exponential_distribution<double>(rate)(random) * 1e9);
+        return Step{Step::kThink, std::max<int64_t>(0, next - now), 0, 1};
+      case 1:
+        return Step{Step::kLaunch, length, 0, 1};
+      default:
+        return Step{Step::kSync, 0, 0, 1};
+    }
+  };
+}
+
+// What each tenant has of the GPU in percent, over `seconds` after the first one.
+inline std::vector<double> SharesOf(World& world, int64_t seconds) {
+  constexpr int64_t kSecond = 1'000 * kMs;
+  world.RunUntil(kSecond);
+  std::vector<int64_t> before;
+  for (auto& tenant : world.tenants) {
+    before.push_back(world.gpu.BusyOf(tenant->context));
+    tenant->latencies.clear();
+  }
+  world.RunUntil((1 + seconds) * kSecond);
+  std::vector<double> shares;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const int64_t had = world.gpu.BusyOf(world.tenants[i]->context) - before[i];
+    shares.push_back(100.0 * static_cast<double>(had) / static_cast<double>(seconds * kSecond));
+  }
+  return shares;
+}
+
+inline double SumOf(const std::vector<double>& shares) {
+  double sum = 0;
+  for (const double share : shares) sum += share;
+  return sum;
+}
+
+// ms; one of 100 takes longer.
+inline double Percentile99(const Tenant& tenant) {
+  std::vector<int64_t> sorted = tenant.latencies;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted.empty() ? 0 : static_cast<double>(sorted[sorted.size() * 99 / 100]) / 1e6;
+}
+
+}  // namespace hami::vgpu::time::testing

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A GPU that is shared by time slices, and programs that launch on it through gates, on a clock that nobody waits for.
+// The GPU has what was measured on a real one: turns of 2.083 ms round robin among the contexts that have work, 0.16 ms
+// to change between them, half of that when the one before has nothing left, 1.79 us between kernels, 1.28 us for an
+// event, 2 us more on a stream that was idle (most of which is the
+// launch's way there). Hosts take 3 us for a launch and 50 us to wake. All of it is deterministic.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "vgpu/time/gate.h"
+
+namespace hami::vgpu::time::testing {
+
+inline constexpr int64_t kUs = 1'000;
+inline constexpr int64_t kMs = 1'000'000;
+
+struct GpuModel {
+  int64_t slice = 2'083'000, change = 160'000, change_idle = 80'000;
+  int64_t gap = 1'790, event = 1'280, idle_start = 280;
+};
+
+class Gpu {
+ public:
+  struct Item {
+    int64_t left = 0;
+    int event = -1;  // -1: a kernel
+  };
+  struct Stream {
+    std::deque<Item> items;
+  };
+  struct Context {
+    std::map<int, Stream> streams;
+    bool overlaps = false;  // streams run side by side, else one after the other
+    int64_t busy = 0;       // ns that it held the GPU
+    bool HasWork() const {
+      for (const auto& [_, stream] : streams) {
+        if (!stream.items.empty()) return true;
+      }
+      return false;
+    }
+  };
+
+  explicit Gpu(const GpuModel& model) : model_(model) {}
+  int NewContext(bool overlaps) {
+    contexts_.push_back({});
+    contexts_.back().overlaps = overlaps;
+    return static_cast<int>(contexts_.size()) - 1;
+  }
+  void Launch(int context, int stream, int64_t length) {
+    auto& items = contexts_[context].streams[stream].items;
+    const int64_t start = items.empty() ? model_.idle_start : 0;
+    items.push_back({start + length + model_.gap, -1});
+  }
+  int Record(int context, int stream) {
+    reached_.push_back(-1);
+    contexts_[context].streams[stream].items.push_back({model_.event, static_cast<int>(reached_.size()) - 1});
+    return static_cast<int>(reached_.size()) - 1;
+  }
+  int64_t ReachedAt(int event) const { return reached_[event]; }
+  int64_t BusyOf(int context) const { return contexts_[context].busy; }
+  size_t Queued(int context) const {
+    size_t all = 0;
+    for (const auto& [_, stream] : contexts_[context].streams) all += stream.items.size();
+    return all;
+  }
+  bool Idle(int context, int stream) { return contexts_[context].streams[stream].items.empty(); }
+
+  int64_t changes[2] = {};  // while the one before had work, and when it had not
+  int64_t idle = 0;         // ns without any work
+
+  void Advance(int64_t now) {
+    while (now_ < now) Step(now);
+  }
+
+ private:
+  // Until something ends, `now` at the latest.
+  void Step(int64_t now) {
+    if (changing_ > 0) {
+      const int64_t part = std::min(changing_, now - now_);
+      changing_ -= part;
+      now_ += part;
+      return;
+    }
+    if (current_ < 0 || slice_left_ == 0 || !contexts_[current_].HasWork()) {
+      if (!Choose(now)) return;
+      if (changing_ > 0) return;
+    }
+    Context& context = contexts_[current_];
+    int64_t part = std::min(slice_left_, now - now_);
+    std::vector<Stream*> running;
+    for (auto& [_, stream] : context.streams) {
+      if (stream.items.empty()) continue;
+      running.push_back(&stream);
+      part = std::min(part, stream.items.front().left);
+      if (!context.overlaps) break;
+    }
+    now_ += part;
+    slice_left_ -= part;
+    context.busy += part;
+    for (Stream* stream : running) {
+      stream->items.front().left -= part;
+      while (!stream->items.empty() && stream->items.front().left == 0) {
+        if (const int event = stream->items.front().event; event >= 0) reached_[event] = now_;
+        stream->items.pop_front();
+      }
+    }
+  }
+  bool Choose(int64_t now) {
+    const int count = static_cast<int>(contexts_.size());
+    int next = -1;
+    for (int i = 1; i <= count && next < 0; ++i) {
+      const int candidate = (current_ + i + count) % count;
+      if (contexts_[candidate].HasWork()) next = candidate;
+    }
+    if (next < 0) {
+      idle += now - now_;
+      now_ = now;
+      return false;
+    }
+    if (next != current_ && current_ >= 0) {
+      const bool full = contexts_[current_].HasWork();
+      changing_ = full ? model_.change : model_.change_idle;
+      ++changes[full ? 0 : 1];
+    }
+    current_ = next;
+    slice_left_ = model_.slice;
+    return true;
+  }
+
+  GpuModel model_;
+  std::vector<Context> contexts_;
+  std::vector<int64_t> reached_;
+  int64_t now_ = 0, slice_left_ = 0, changing_ = 0;
+  int current_ = -1;
+};
+
+class World;
+
+// What a program does next on its one thread.
+struct Step {
+  enum What { kLaunch, kSync, kThink, kEnd } what = kEnd;
+  int64_t length = 0;  // of the kernel, or of the thought
+  int stream = 0;
+  uint64_t kind = 1;
+};
+
+class Tenant {
+ public:
+  using Program = std::function<Step(int64_t now)>;
+  Tenant(World* world, Terms terms, bool paced, bool overlaps, uint32_t container, Program program);
+
+  void Run(int64_t now);
+  void Help(int64_t now);
+
+  int64_t wake = 0, help_at = 0;
+  bool waits_for_turn = false;
+  int context;
+  int64_t done = 0;  // ns of kernels that were launched
+  Terms terms;
+  Gate gate;
+  region::GpuTimeDevice account{};
+  std::vector<int64_t> latencies;  // of launches that were waited for
+
+ private:
+  struct Spent {
+    uint64_t kind = 0;
+    int64_t cost = 0;
+    int launches = 0;
+  };
+  static constexpr size_t kQueue = 1024;
+  bool Launch(const Step& step, int64_t* now);
+  Event Record(int stream) { return reinterpret_cast<Event>(static_cast<intptr_t>(gpu_->Record(context, stream) + 1)); }
+
+  World* world_;
+  Gpu* gpu_;
+  bool paced_;
+  Program program_;
+  Step step_;
+  bool has_step_ = false;
+  int64_t sync_since_ = 0, began_ = 0;
+  Gate::Wait wait_;
+  CostBook book_;
+  int64_t lease_ = 0, lease_scale_ = 1024;
+  std::map<int, Spent> spent_;
+  DriverPort driver_;
+  friend class World;
+};
+
+class World {
+ public:
+  explicit World(const GpuModel& model = {}) : gpu(model) { std::memset(static_cast<void*>(lines_), 0, sizeof lines_); }
+  Tenant& Add(const Terms& terms, Tenant::Program program, bool paced = true, bool overlaps = false,
+              int container = 0) {
+    const int index = static_cast<int>(tenants.size());
+    tenants.push_back(std::make_unique<Tenant>(this, terms, paced, overlaps,
+                                               static_cast<uint32_t>(container != 0 ? container : 100 + index),
+                                               std::move(program)));
+    return *tenants.back();
+  }
+  void RunUntil(int64_t end) {
+    while (true) {
+      Tenant* next = nullptr;
+      bool helps = false;
+      int64_t at = end;
+      for (auto& tenant : tenants) {
+        if (tenant->wake < at) next = tenant.get(), at = tenant->wake, helps = false;
+        if (tenant->help_at < at) next = tenant.get(), at = tenant->help_at, helps = true;
+      }
+      if (next == nullptr) break;
+      gpu.Advance(at);
+      const uint64_t before = word;
+      helps ? next->Help(at) : next->Run(at);
+      if (before == word && !ended) continue;
+      ended = false;
+      for (auto& tenant : tenants) {
+        if (tenant.get() != next && tenant->waits_for_turn) tenant->wake = std::min(tenant->wake, at + wake_latency);
+      }
+    }
+    gpu.Advance(end);
+    now = end;
+  }
+  double Busy(const Tenant& tenant, int64_t since_busy, int64_t span) const {
+    return 100.0 * static_cast<double>(gpu.BusyOf(tenant.context) - since_busy) / static_cast<double>(span);
+  }
+
+  Gpu gpu;
+  int64_t now = 0;
+  int64_t wake_latency = 50 * kUs;
+  int64_t launch_cost = 3 * kUs;
+  uint64_t word = 0;
+  bool ended = false;
+  std::vector<std::unique_ptr<Tenant>> tenants;
+
+ private:
+  TurnLine lines_[32];
+  friend class Tenant;
+};
+
+inline Tenant::Tenant(World* world, Terms terms_in, bool paced, bool overlaps, uint32_t container, Program program)
+    : context(world->gpu.NewContext(overlaps)),
+      terms(terms_in),
+      world_(world),
+      gpu_(&world->gpu),
+      paced_(paced),
+      program_(std::move(program)) {
+  driver_ = {this,
+             [](void* self, Event event) {
+               const auto id = static_cast<int>(reinterpret_cast<intptr_t>(event)) - 1;
+               return static_cast<Tenant*>(self)->world_->gpu.ReachedAt(id) >= 0 ? 1 : 0;
+             },
+             [](void* self, Event from, Event to) {
+               const Gpu& gpu = static_cast<Tenant*>(self)->world_->gpu;
+               return gpu.ReachedAt(static_cast<int>(reinterpret_cast<intptr_t>(to)) - 1) -
+                      gpu.ReachedAt(static_cast<int>(reinterpret_cast<intptr_t>(from)) - 1);
+             },
+             [](void*, Event) {},
+             [](void* self, const StreamRef& stream) {
+               auto* const tenant = static_cast<Tenant*>(self);
+               const auto id = static_cast<int>(reinterpret_cast<intptr_t>(stream.stream)) - 1;
+               return !tenant->gpu_->Idle(tenant->context, id);
+             }};
+  gate.Use(&account, &book_, &driver_);
+  const int line = static_cast<int>(world->tenants.size());
+  if (paced_) {
+    world->lines_[line] = {};
+    world->lines_[line].process = uint64_t{container} << 32 | static_cast<uint32_t>(line + 1);
+    world->lines_[line].gpu = 7;
+    for (auto& other : world->tenants) {
+      other->gate.turns().Join({world->lines_, line + 1, 7, &world->word}, static_cast<int>(other->context));
+    }
+    gate.turns().Join({world->lines_, line + 1, 7, &world->word}, line);
+    help_at = 10 * kMs;
+  } else {
+    help_at = INT64_MAX;
+  }
+}
+
+// False: it is held, and asks again at `wake`.
+inline bool Tenant::Launch(const Step& step, int64_t* now) {
+  const StreamRef stream{reinterpret_cast<const void*>(static_cast<intptr_t>(step.stream + 1)), nullptr};
+  const uint64_t kind = step.kind << 3 | 1;
+  const int64_t price = book_.Price(kind);
+  Meter* const meter = gate.MeterOf(this);
+  if (!paced_ || (price > 0 && price <= lease_)) {
+    if (paced_) {
+      lease_ -= price;
+      Spent& spent = spent_[step.stream];
+      spent.kind = kind;
+      spent.cost += price;
+      ++spent.launches;
+    }
+    *now += world_->launch_cost;
+    world_->gpu.Advance(*now);
+    world_->gpu.Launch(context, step.stream, step.length);
+    return true;
+  }
+  for (auto& [id, spent] : spent_) {
+    meter->Spent({reinterpret_cast<const void*>(static_cast<intptr_t>(id + 1)), nullptr}, spent.kind,
+                 {spent.cost * lease_scale_ / 1024, spent.cost}, spent.launches);
+  }
+  spent_.clear();
+  const int64_t known = book_.Expected(kind, step.kind);
+  const int64_t cost = known != 0 ? known : kFlight;
+  const Turns::Verdict verdict = gate.Ask(terms, cost, &wait_, *now);
+  waits_for_turn = !verdict.go && verdict.seen != 0;
+  if (!verdict.go) {
+    wake = std::max(verdict.until, *now + kUs) + world_->wake_latency;
+    return false;
+  }
+  wait_ = {};
+  const Gate::Paid paid = gate.Pay(terms, cost, lease_, *now);
+  lease_ = paid.lease;
+  if (paid.watch) help_at = std::min(help_at, *now + 150 * kUs);
+  lease_scale_ = meter->scale();
+  const time::Launch launch{stream, kind, step.kind, cost};
+  const Meter::Plan plan = meter->Before(launch, paid.charged, gate.Spacing(terms, *now), *now);
+  const Event empty = plan.empty ? Record(step.stream) : nullptr;
+  const Event begin = plan.begin ? Record(step.stream) : nullptr;
+  *now += world_->launch_cost;
+  world_->gpu.Advance(*now);
+  world_->gpu.Launch(context, step.stream, step.length);
+  const Event end = plan.end ? Record(step.stream) : nullptr;
+  meter->After(launch, plan, empty, begin, end, world_->launch_cost, *now);
+  return true;
+}
+
+inline void Tenant::Run(int64_t now) {
+  for (int i = 0; i < 4; ++i) {
+    if (!has_step_) {
+      step_ = program_(now);
+      has_step_ = true;
+      sync_since_ = now;
+    }
+    switch (step_.what) {
+      case Step::kLaunch:
+        // A driver takes so many and then waits.
+        if (world_->gpu.Queued(context) >= kQueue) {
+          wake = now + 20 * kUs;
+          return;
+        }
+        if (!Launch(step_, &now)) return;
+        done += step_.length;
+        if (began_ == 0) began_ = sync_since_;
+        break;
+      case Step::kSync:
+        if (!world_->gpu.Idle(context, step_.stream)) {
+          wake = now + 5 * kUs;
+          return;
+        }
+        latencies.push_back(now - began_);
+        began_ = 0;
+        break;
+      case Step::kThink:
+        now += step_.length;
+        break;
+      case Step::kEnd:
+        wake = INT64_MAX;
+        return;
+    }
+    has_step_ = false;
+    if (step_.what == Step::kThink) break;
+  }
+  wake = now;
+}
+
+inline void Tenant::Help(int64_t now) {
+  const Gate::Polled polled = gate.Poll(terms, now);
+  // Others that wait look again.
+  if (polled.ended) world_->ended = true;
+  help_at = now + (polled.watch ? 150 * kUs : 10 * kMs);
+}
+
+}  // namespace hami::vgpu::time::testing

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/time/turns.h"
+
+namespace hami::vgpu::time {
+namespace {
+
+using region::Load;
+using region::Store;
+
+constexpr int kLineBits = 10;
+constexpr uint64_t kLineMask = (uint64_t{1} << kLineBits) - 1;
+constexpr int64_t kTick = 1'000;          // ns; the word has us
+constexpr int64_t kWaitSeen = 5'000'000;  // one that waits says so again before that
+constexpr int64_t kLongestWait = kWaitSeen / 5;
+
+uint64_t WordOf(int line, int64_t now) {
+  return static_cast<uint64_t>(now / kTick) << kLineBits | static_cast<uint64_t>(line + 1);
+}
+int LineOf(uint64_t word) { return static_cast<int>(word & kLineMask) - 1; }
+int64_t SinceOf(uint64_t word) { return static_cast<int64_t>(word >> kLineBits) * kTick; }
+
+bool Outranks(int32_t a, int32_t b) { return a >= 0 && a < b; }
+uint64_t ContainerOf(const TurnLine& line) { return Load(line.process) >> 32; }
+// Times out of reach say nothing.
+int64_t Sane(int64_t until, int64_t now) { return until < now + region::kCommonReach ? until : 0; }
+bool Within(int64_t at, int64_t now, int64_t span) { return at > now - span && at < now + span; }
+
+}  // namespace
+
+bool Turns::Waits(const TurnLine& line, int64_t now) const { return Within(Load(line.waiting_at), now, kWaitSeen); }
+
+bool Turns::Better(int a, int b) const {
+  if (b < 0) return true;
+  const TurnLine& x = table_.lines[a];
+  const TurnLine& y = table_.lines[b];
+  const int32_t rank_x = Load(x.rank), rank_y = Load(y.rank);
+  if (Outranks(rank_x, rank_y) || Outranks(rank_y, rank_x)) return Outranks(rank_x, rank_y);
+  const bool owed_x = (Load(x.flags) & kOwed) != 0, owed_y = (Load(y.flags) & kOwed) != 0;
+  if (owed_x != owed_y) return owed_x;
+  const int64_t zero_x = Load(x.zero_at), zero_y = Load(y.zero_at);
+  if (ContainerOf(x) != ContainerOf(y) && zero_x != zero_y) return zero_x < zero_y;
+  const uint64_t ended_x = Load(x.word), ended_y = Load(y.word);
+  return ended_x != ended_y ? ended_x < ended_y : a < b;
+}
+
+TurnView Turns::Look(int32_t rank, int64_t now) const {
+  TurnView view;
+  if (!joined()) return view;
+  const uint64_t container = ContainerOf(*mine());
+  for (int i = 0; i < table_.count; ++i) {
+    const TurnLine& line = table_.lines[i];
+    const uint64_t process = Load(line.process);
+    if (i == line_ || process == 0 || process == kTurnItself || Load(line.gpu) != table_.gpu) continue;
+    if (!Within(Load(line.seen_at), now, region::kCommonPresent)) continue;
+    ++view.present;
+    const int32_t other = Load(line.rank);
+    view.higher |= Outranks(other, rank);
+    view.lower |= Outranks(rank, other);
+    const int64_t until = Sane(Load(line.work_until), now);
+    const bool works = until > now;
+    view.beside |= works && (Load(line.flags) & kLong) != 0;
+    view.at_work += works ? 1 : 0;
+    if (Waits(line, now) && (view.best < 0 || Better(i, view.best))) view.best = i;
+    if (!works && !Within(Load(line.seen_at), now, kWants)) continue;
+    ++view.hungry;
+    const uint32_t rate = Load(line.rate);
+    const int64_t lag = now - Load(line.zero_at);
+    if (rate != 0 && lag < view.least_lag) view.least_lag = lag;
+    if (process >> 32 != container) {
+      view.limited += rate;
+      view.unlimited += rate == 0 ? 1 : 0;
+    }
+  }
+  return view;
+}
+
+int64_t Turns::FreeAt(int holder, int64_t since) const {
+  if (holder < 0 || holder >= table_.count) return 0;
+  const TurnLine& line = table_.lines[holder];
+  const int64_t until = Load(line.work_until);
+  const int64_t unused = since + kUnused;
+  // One that was given the turn and did not launch yet may still do so.
+  const int64_t free = until > since ? until : unused;
+  return free - kHandover;
+}
+
+bool Turns::Yields(const TurnView& view, const State& state, int64_t since, int64_t now) const {
+  if (view.best < 0) return false;
+  const TurnLine& best = table_.lines[view.best];
+  const int32_t other = Load(best.rank);
+  if (Outranks(other, state.rank)) return true;
+  if (Outranks(state.rank, other)) return false;
+  const uint16_t flags = Load(best.flags);
+  const bool owed = (flags & kOwed) != 0;
+  const bool soon = (owed && !state.owed) || ((flags & kFresh) != 0 && owed == state.owed);
+  const int64_t end = since + (soon ? kLeastTurn : kTurn);
+  return now + state.in_flight > end && (soon || Better(view.best, line_));
+}
+
+void Turns::Publish(const State& state, int64_t now) {
+  TurnLine* const line = mine();
+  Store(line->rank, state.rank);
+  Store(line->rate, static_cast<uint16_t>(state.rate));
+  Store(line->zero_at, state.zero_at);
+  Store(line->flags,
+        static_cast<uint16_t>((state.owed ? kOwed : 0) | (refused_ ? 0 : kFresh) | (state.long_launch ? kLong : 0)));
+  Store(line->seen_at, now);
+}
+
+Turns::Verdict Turns::Go(Verdict verdict) {
+  yields_ = refused_ = false;
+  waits_since_ = 0;
+  Store(mine()->waiting_at, int64_t{0});
+  return verdict;
+}
+
+Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now) {
+  Verdict verdict;
+  if (!joined()) return verdict;
+  TurnLine* const line = mine();
+  Publish(state, now);
+  uint64_t word = Load(*table_.word);
+  verdict.seen = word;
+  const int holder = LineOf(word);
+  if (holder == line_) {
+    if (Load(line->word) < static_cast<uint64_t>(SinceOf(word)))
+      Store(line->word, static_cast<uint64_t>(SinceOf(word)));
+    yields_ = yields_ || Yields(view, state, SinceOf(word), now);
+    if (!yields_ || view.best < 0) {
+      return Go(verdict);
+    }
+    refused_ = true;
+    Publish(state, now);
+    Store(line->waiting_at, now);
+    verdict.go = false;
+    const int64_t left = state.in_flight - kHandover;
+    if (left > 0) {
+      verdict.until = now + left;
+      return verdict;
+    }
+    yields_ = false;
+    verdict.passed = __atomic_compare_exchange_n(table_.word, &word, WordOf(view.best, now), false, __ATOMIC_ACQ_REL,
+                                                 __ATOMIC_ACQUIRE);
+    verdict.seen = Load(*table_.word);
+    verdict.until = now + 2 * kHandover;  // it is known by then how long that lasts
+    return verdict;
+  }
+  yields_ = false;
+  const bool known = holder >= 0 && holder < table_.count;
+  const int64_t free_at = FreeAt(holder, SinceOf(word));
+  const bool outranks = known && Outranks(state.rank, Load(table_.lines[holder].rank));
+  const bool first = view.best < 0 || Better(line_, view.best);
+  // What can not be interrupted does not keep the others from launching beside it.
+  if (waits_since_ < SinceOf(word)) waits_since_ = now;
+  const bool over = known && now >= waits_since_ + kTurn + kFlight && Better(line_, holder);
+  if ((outranks || over || now >= free_at) && first &&
+      __atomic_compare_exchange_n(table_.word, &word, WordOf(line_, now), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    return Go(verdict);
+  }
+  Store(line->waiting_at, now);
+  verdict.go = false;
+  const int64_t soonest = now + kHandover / 4;
+  verdict.until = free_at > now + kLongestWait ? now + kLongestWait : free_at < soonest ? soonest : free_at;
+  return verdict;
+}
+
+void Turns::Went(int64_t work, bool holds, int64_t now) {
+  if (!joined()) return;
+  const int64_t least = holds ? kPatience : 0;
+  Store(mine()->work_until, now + (work > least ? work : least));
+}
+
+bool Turns::Ended(int64_t now) {
+  if (!joined() || Load(mine()->work_until) <= now) return false;
+  Store(mine()->work_until, now);
+  return true;
+}
+
+void Turns::Rests(int64_t now) {
+  if (!joined()) return;
+  refused_ = true;
+  Store(mine()->waiting_at, int64_t{0});
+  Store(mine()->seen_at, now);
+}
+
+}  // namespace hami::vgpu::time

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who has the turn on a GPU. Each process has a line in a table that all of them map, and one word of it names the
+// line that has the turn, and since when. One turn at a time, so that the driver has no two contexts to switch between.
+//
+// A turn goes to the more important first, then to the one whose share is owed for the longest. It ends when its holder
+// has nothing in flight while others wait, after kTurn when another waits, after kLeastTurn when one comes that is owed
+// and did not wait before; at once for a more important one. Nobody has to give it back: a line says until when its
+// work is expected to last, and a turn whose holder is past that is anybody's.
+//
+// Everything in the table is advice. A line that says nonsense costs time: no limit is decided here.
+#pragma once
+
+#include <stdint.h>
+
+#include "region/common_area.h"
+#include "vgpu/time/constants.h"
+
+namespace hami::vgpu::time {
+
+// Of a process on a GPU; laid over the lines of the common area.
+struct alignas(64) TurnLine {
+  uint64_t process;    // the container in the upper half; 0: free
+  uint64_t gpu;        // a hash of its UUID
+  int64_t seen_at;     // the last launch, or wait for one
+  int64_t work_until;  // when what was launched is expected to end
+  uint16_t rate;       // this process's part of the container's limit, 1/10000; 0: no limit
+  uint16_t flags;
+  int32_t rank;        // lower is more important; below 0 goes before nobody
+  int64_t waiting_at;  // when it last said that it waits for the turn
+  int64_t zero_at;     // of its account: the share of the smaller is owed for longer
+  uint64_t word;       // when its last turn began; of the line of the GPU itself: the turn
+};
+static_assert(sizeof(TurnLine) == sizeof(region::CommonMember) && offsetof(TurnLine, rank) == 36);
+inline constexpr uint16_t kOwed = 1;                            // its balance is above zero
+inline constexpr uint16_t kFresh = 2;                           // it did not have to wait before
+inline constexpr uint16_t kLong = 4;                            // one of its launches is longer than a turn
+inline constexpr uint64_t kTurnItself = 0x6e72'7554'0000'0001;  // the process of the line that has the turn's word
+
+struct TurnTable {
+  TurnLine* lines = nullptr;
+  int count = 0;  // that were ever used
+  uint64_t gpu = 0;
+  uint64_t* word = nullptr;  // nullptr: there is no table
+};
+
+// Of the others on this GPU.
+struct TurnView {
+  int present = 0;                // seen within kCommonPresent
+  int hungry = 0;                 // launched, or waited to, within kWants
+  int at_work = 0;                // have work that is expected to last
+  bool beside = false;            // one of them has a launch that is longer than a turn
+  bool higher = false;            // one that is present is more important
+  bool lower = false;             // or less
+  int best = -1;                  // of those that wait
+  int64_t least_lag = INT64_MAX;  // ns of wall time, of those that are hungry and have a limit
+  int64_t limited = 0;            // rates of those of other containers that are hungry and have a limit,
+  int64_t unlimited = 0;          // and how many have none
+};
+
+class Turns {
+ public:
+  struct Verdict {
+    bool go = true;
+    int64_t until = 0;  // else: ask again then, or when the word has changed from `seen`
+    uint64_t seen = 0;
+    bool passed = false;  // the turn went to another, who may sleep
+  };
+  struct State {
+    int32_t rank = 0;
+    uint32_t rate = 0;
+    bool owed = false;
+    int64_t zero_at = 0;
+    bool long_launch = false;
+    int64_t in_flight = 0;  // ns
+  };
+
+  void Join(const TurnTable& table, int line) {
+    table_ = table;
+    line_ = line;
+  }
+  bool joined() const { return table_.word != nullptr && line_ >= 0; }
+  const TurnTable& table() const { return table_; }
+
+  TurnView Look(int32_t rank, int64_t now) const;
+  // A launch is about to go.
+  Verdict Ask(const TurnView& view, const State& state, int64_t now);
+  // It went: `work` ns are under way; `holds`: until it is seen to have ended, kPatience at most.
+  void Went(int64_t work, bool holds, int64_t now);
+  // Nothing of this process is under way any more. True when others may be waiting for that.
+  bool Ended(int64_t now);
+  // It has no use for the turn now: its account is overdrawn.
+  void Rests(int64_t now);
+  void Publish(const State& state, int64_t now);
+
+ private:
+  TurnLine* mine() const { return &table_.lines[line_]; }
+  Verdict Go(Verdict verdict);
+  bool Better(int a, int b) const;
+  bool Waits(const TurnLine& line, int64_t now) const;
+  bool Yields(const TurnView& view, const State& state, int64_t since, int64_t now) const;
+  int64_t FreeAt(int holder, int64_t since) const;
+
+  TurnTable table_;
+  int line_ = -1;
+  int64_t waits_since_ = 0;  // for the one that has the turn
+  bool yields_ = false;
+  bool refused_ = false;  // it had to wait since it last had nothing to do
+};
+
+}  // namespace hami::vgpu::time

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What limits, turns and priority come to on a GPU that changes between contexts as a real one does. No clock is waited
+// for: each row is some seconds of the GPU in some milliseconds, and the same each time.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "vgpu/time/testing/programs.h"
+
+namespace hami::vgpu::time::testing {
+namespace {
+
+constexpr int64_t kSeconds = 4;
+
+struct Shape {
+  const char* name;
+  Tenant::Program program;
+  bool overlaps = false;
+  double natural = 100;  // percent without a limit
+};
+
+std::vector<Shape> Shapes() {
+  return {{"5us", Endless(5 * kUs)},
+          {"20us", Endless(20 * kUs)},
+          {"half_ms", Endless(500 * kUs)},
+          {"50ms_sync", OneByOne(50 * kMs, 0)},
+          {"8_streams", Endless(200 * kUs, 8), true},
+          {"by_argument", ByArgument(20 * kUs, 2 * kMs)},
+          {"short_by_argument", ByArgument(20 * kUs, 80 * kUs)},
+          {"mixed", Mixed(), false, 89}};
+}
+
+TEST(GpuTimeWorld, GivenALimit_ThenEachShapeHasThat) {
+  for (const uint32_t limit : {500, 1000, 3000, 5000, 7500, 9000, 9500}) {
+    for (const Shape& shape : Shapes()) {
+      World world;
+      world.Add({.limit = limit}, shape.program, true, shape.overlaps);
+      const double expected = std::min(limit / 100.0, shape.natural);
+      EXPECT_NEAR(SharesOf(world, kSeconds)[0], expected, 1.0) << shape.name << " at " << limit;
+    }
+  }
+}
+
+// Each is waited for, so none has work ahead, and how long the stream rested between them nobody knows.
+TEST(GpuTimeWorld, GivenShortKernelsOneByOne_ThenTheMeanIsPaid) {
+  for (const uint32_t limit : {1000, 2500}) {
+    World world;
+    world.Add({.limit = limit}, [random = std::mt19937(1), n = 0](int64_t) mutable {
+      const int64_t length = random() % 2 == 0 ? 20 * kUs : 80 * kUs;
+      return Step{n++ % 2 == 0 ? Step::kLaunch : Step::kSync, length, 0, 1};
+    });
+    EXPECT_NEAR(SharesOf(world, kSeconds)[0], limit / 100.0, 1.0) << limit;
+  }
+}
+
+TEST(GpuTimeWorld, GivenLongKernels_ThenTheFirstAreSoonPaidFor) {
+  for (const uint32_t limit : {3000, 7500}) {
+    World world;
+    world.Add({.limit = limit}, Endless(500 * kMs));
+    EXPECT_NEAR(SharesOf(world, 40)[0], limit / 100.0, 1.3) << limit;
+  }
+}
+
+// The GPU's turns and changes as they were measured, and others.
+std::vector<GpuModel> Models() {
+  return {GpuModel{}, GpuModel{.slice = kMs, .change = 300 * kUs, .change_idle = 150 * kUs},
+          GpuModel{.slice = 6 * kMs, .change = 50 * kUs, .change_idle = 50 * kUs},
+          GpuModel{.change = 0, .change_idle = 0}};
+}
+
+TEST(GpuTimeWorld, GivenSharesOf100Percent_ThenEachHasItsShare) {
+  const std::vector<std::vector<uint32_t>> groups = {{3000, 7000}, {5000, 5000}, {1000, 2000, 3000, 4000}};
+  for (const GpuModel& model : Models()) {
+    for (const auto& group : groups) {
+      World world(model);
+      const int64_t lengths[] = {500 * kUs, 20 * kUs, kMs, 5 * kUs};
+      for (size_t i = 0; i < group.size(); ++i) world.Add({.limit = group[i]}, Endless(lengths[i]));
+      const std::vector<double> shares = SharesOf(world, kSeconds);
+      const double all = SumOf(shares);
+      for (size_t i = 0; i < group.size(); ++i) EXPECT_NEAR(shares[i], group[i] * all / 10'000, 1.0) << model.change;
+      // A change in 10 ms.
+      EXPECT_GE(all, 98.7 - 100.0 * static_cast<double>(model.change_idle) / kTurn)
+          << group.size() << " " << model.change;
+    }
+  }
+}
+
+TEST(GpuTimeWorld, GivenNoLibrary_ThenTheGpuLosesWhatItTakesToChange) {
+  World world;
+  for (int i = 0; i < 2; ++i) world.Add({}, Endless(500 * kUs), false);
+  EXPECT_NEAR(SumOf(SharesOf(world, kSeconds)), 92.9, 0.2);
+}
+
+TEST(GpuTimeWorld, GivenEightProcessesOfOneContainer_ThenTheyTakeTurns) {
+  World world;
+  for (int i = 0; i < 8; ++i) world.Add({}, Endless(500 * kUs), true, false, 7);
+  const std::vector<double> shares = SharesOf(world, kSeconds);
+  EXPECT_GE(SumOf(shares), 98.0);
+  for (const double share : shares) EXPECT_NEAR(share, 12.4, 1.0);
+}
+
+TEST(GpuTimeWorld, GivenOneWithoutALimit_ThenItHasWhatIsLeft) {
+  World world;
+  world.Add({.limit = 3000}, Endless(500 * kUs));
+  world.Add({}, Endless(500 * kUs));
+  const std::vector<double> shares = SharesOf(world, kSeconds);
+  EXPECT_NEAR(shares[0], 30, 1.0);
+  EXPECT_GE(SumOf(shares), 98.0);
+}
+
+TEST(GpuTimeWorld, GivenIdleTime_WhenBurstIsAllowed_ThenItIsUsed) {
+  World world;
+  world.Add({.limit = 3000, .ceiling = 9000}, Endless(500 * kUs));
+  EXPECT_NEAR(SharesOf(world, kSeconds)[0], 90, 1.0);
+}
+
+// Each of them, and all together, beside the same without the library.
+void ExpectNoLess(const std::vector<Tenant::Program>& programs) {
+  std::vector<double> shares[2];
+  for (const bool ours : {false, true}) {
+    World world;
+    for (const auto& program : programs) world.Add({}, program, ours);
+    shares[ours ? 1 : 0] = SharesOf(world, kSeconds);
+  }
+  for (size_t i = 0; i < programs.size(); ++i) EXPECT_GE(shares[1][i], shares[0][i] * 0.98) << i;
+  EXPECT_GE(SumOf(shares[1]), SumOf(shares[0]) * 0.98);
+}
+
+TEST(GpuTimeWorld, GivenHostsThatHoldUpTheGpu_ThenTheyHaveNoLess) {
+  const auto held_up = OneByOne(200 * kUs, 200 * kUs);
+  ExpectNoLess({held_up, held_up});
+  ExpectNoLess({held_up, held_up, held_up});
+  ExpectNoLess({held_up, Endless(500 * kUs)});
+}
+
+TEST(GpuTimeWorld, GivenAMoreImportantOne_ThenItWaitsForOneLaunch) {
+  World alone;
+  Tenant& by_itself = alone.Add({.rank = 0}, Requests(2 * kMs, 150));
+  const double idle = 100 - SharesOf(alone, 20)[0];
+  for (const int64_t length : {5 * kUs, 500 * kUs, 2 * kMs}) {
+    World world;
+    Tenant& requests = world.Add({.rank = 0}, Requests(2 * kMs, 150));
+    world.Add({.rank = 1}, Endless(length));
+    const std::vector<double> shares = SharesOf(world, 20);
+    const double floor = Percentile99(by_itself) + static_cast<double>(length) / 1e6 + 0.16;
+    EXPECT_LE(Percentile99(requests), 1.1 * floor) << length;
+    EXPECT_GE(shares[1], 0.8 * idle) << length;
+  }
+}
+
+TEST(GpuTimeWorld, GivenALightTenant_ThenItsLaunchesWaitNoLonger) {
+  double p99[2];
+  for (const bool ours : {false, true}) {
+    World world;
+    Tenant& light = world.Add({.limit = 5000}, OneByOne(kMs, 19 * kMs), ours);
+    world.Add({.limit = 5000}, Endless(500 * kUs), ours);
+    SharesOf(world, kSeconds);
+    p99[ours ? 1 : 0] = Percentile99(light);
+  }
+  EXPECT_LE(p99[1], p99[0]);
+}
+
+TEST(GpuTimeWorld, WhenAHolderVanishes_ThenTheOthersGoOn) {
+  World world;
+  Tenant& gone = world.Add({}, Endless(500 * kUs));
+  Tenant& other = world.Add({}, Endless(500 * kUs));
+  world.RunUntil(500 * kMs);
+  gone.wake = gone.help_at = INT64_MAX;
+  world.RunUntil(530 * kMs);
+  const int64_t before = world.gpu.BusyOf(other.context);
+  world.RunUntil(630 * kMs);
+  EXPECT_GE(world.gpu.BusyOf(other.context) - before, 98 * kMs);
+}
+
+}  // namespace
+}  // namespace hami::vgpu::time::testing
