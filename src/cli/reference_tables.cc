@@ -111,7 +111,8 @@ constexpr EventRow kEvents[] = {
     {"AnotherDevicePlugin", "Warning", "node", "hami-device-plugin", "another plugin serves the same resource"},
     {"OperatingModeChanged", "Normal", "node", "hami-device-plugin", "the mode that is in force from now on"},
     {"OperatingModeRefused", "Warning", "node", "hami-device-plugin",
-     "why the mode is not the configured one: by whom the GPUs are in use, or what the driver refused; or what the mode "
+     "why the mode is not the configured one: by whom the GPUs are in use, or what the driver refused; or what the "
+     "mode "
      "in force needs and the node does not have"},
 };
 
