@@ -9,7 +9,6 @@ import pytest
 from rig import annotations
 from rig.agents import SLOTS
 from rig.metrics import parse, scrape, select
-from rig.node import NAME
 from rig.programs import wait_for
 
 MPS = {"nvidia.com/vgpu-mode": "mps"}
@@ -35,10 +34,6 @@ class Daemon:
         os.kill(self.pid(), signal.SIGKILL)
 
 
-def use_mode(agents, mode):
-    agents.node_config.write_text(json.dumps({"nodeconfig": [{"name": NAME, "operatingmode": mode}]}))
-
-
 @pytest.fixture(scope="module")
 def daemon(agents, node):
     """The node has another GPU for these tests, and the mode from its start on."""
@@ -54,7 +49,7 @@ def daemon(agents, node):
     mode = agents.hook / "vgpu/mode"
     before = mode.read_text() if mode.exists() else None
     mode.write_text("mps\n")
-    use_mode(agents, "mps")
+    agents.use_mode("mps")
     agents.start_plugin_again()
     wait_for("ten slots of a GPU in mode mps", lambda: node.gpus() == 10, 60)
     yield one
