@@ -23,7 +23,8 @@ using ::testing::SizeIs;
 class MpsProgramTest : public ::testing::Test {
  protected:
   ~MpsProgramTest() override {
-    // The daemons outlive the plugin.
+    // The daemons outlive the plugin, which would start them anew.
+    rig_.KillPlugin();
     if (rig_.NodeAnnotation("hami.io/node-nvidia-register").empty()) return;
     for (const std::string& card : rig_.CardsOfNode()) {
       if (const int pid = DaemonOf(card); pid > 0) ::kill(pid, SIGKILL);
