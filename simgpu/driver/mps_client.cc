@@ -61,7 +61,9 @@ CUresult JoinMps(int capability_major) {
   constexpr std::string_view kServer = "server ";
   if (answer.rfind(kServer, 0) != 0) return ErrorIn(answer);
   std::string welcome;
-  const int server = Ask(answer.substr(kServer.size()), "hello " + std::to_string(capability_major) + "\n", &welcome);
+  // Its name in the folder of `control`, as this process sees it.
+  const std::string socket = mps::PipeFolder() + "/" + answer.substr(kServer.size());
+  const int server = Ask(socket, "hello " + std::to_string(capability_major) + "\n", &welcome);
   if (server < 0) return CUDA_ERROR_MPS_CONNECTION_FAILED;
   if (!mps::ParseTerms(welcome, &Terms())) {
     close(server);

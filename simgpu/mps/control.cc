@@ -50,6 +50,9 @@ std::vector<std::string> WordsOf(const std::string& line) {
   return words;
 }
 
+// In the pipe folder, which clients may see under another path.
+std::string NameOf(const std::string& socket) { return socket.substr(socket.rfind('/') + 1); }
+
 class Daemon {
  public:
   explicit Daemon(std::string pipe) : pipe_(std::move(pipe)) {
@@ -219,7 +222,7 @@ class Daemon {
   std::string ServerFor(uid_t user) {
     Reap();
     for (auto server = servers_.begin(); server != servers_.end();) {
-      if (server->user == user) return "server " + server->socket + "\n";
+      if (server->user == user) return "server " + NameOf(server->socket) + "\n";
       if (!Tell(*server, "clients").empty()) return "error " + std::to_string(kServerNotReady) + "\n";
       kill(server->pid, SIGTERM);
       waitpid(server->pid, nullptr, 0);
@@ -227,7 +230,8 @@ class Daemon {
       server = servers_.erase(server);
     }
     const ServerProcess* made = NewServer(user);
-    return made == nullptr ? "error " + std::to_string(kServerNotReady) + "\n" : "server " + made->socket + "\n";
+    return made == nullptr ? "error " + std::to_string(kServerNotReady) + "\n"
+                           : "server " + NameOf(made->socket) + "\n";
   }
 
   ServerProcess* NewServer(uid_t user) {

@@ -27,7 +27,8 @@ std::string LimitText(std::uint64_t bytes) {
 bool IsStale(const std::string& name) {
   return name.starts_with("CUDA_DEVICE_MEMORY_LIMIT") || name.starts_with("CUDA_DEVICE_SM_LIMIT") ||
          name == "HAMI_DEVICE_LIMITS" || name == "CUDA_OVERSUBSCRIBE" || name == "CUDA_DISABLE_CONTROL" ||
-         name == kCommonAreaVariable || name == kBurstVariable || name == "GPU_CORE_UTILIZATION_POLICY";
+         name == kCommonAreaVariable || name == kBurstVariable || name == "GPU_CORE_UTILIZATION_POLICY" ||
+         name.starts_with("CUDA_MPS_");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/doctor.h"
 #include "cli/environment.h"
+#include "cli/mps.h"
 #include "cli/paths.h"
 #include "cli/supervise.h"
 #include "cluster/command.h"
@@ -80,6 +81,9 @@ int main(int argc, char** argv) {
   TakeLargeFilesAsErrors();
   const std::vector<std::string> arguments{argv + (argc > 0 ? 1 : 0), argv + argc};
   if (const auto status = OfCluster(arguments)) return *status;
+  if (!arguments.empty() && arguments.front() == "mps-keeper") {
+    return hami::cli::KeepMps({arguments.begin() + 1, arguments.end()});
+  }
   const hami::cli::Options options = hami::cli::ParseOptions(arguments);
   if (LooksAtTheMachine(options)) SeeTheMachine(arguments);
   const int status = std::visit(Dispatch{}, options);

@@ -161,6 +161,10 @@ void AddRun(Command& command, RunOptions& run) {
                "name of the share; made from COMMAND if left out");
   flags.Bool("oversubscribe", request.oversubscribe,
              "let the limit exceed what is free: what does not fit on the GPU spills to host memory");
+  flags.Custom("mode", "hami-core|mps", "hami-core",
+               base::TakeChoice<bool>(run.mps, {{"hami-core", false}, {"mps", true}}),
+               "how shares of a GPU get its time: in turns, or side by side by NVIDIA's MPS");
+  flags.Text("mps-control", "PROGRAM", run.mps_control, "of --mode mps: a path, or a name in $PATH");
   flags.Bool("dry-run", run.dry_run, "show the plan and the environment, run nothing");
   AddOutput(command, run.output);
 }
@@ -256,6 +260,18 @@ base::Status CheckBurst(const Request& request) {
   return {};
 }
 
+base::Status CheckMode(const RunOptions& run) {
+  if (!run.mps) return {};
+  const auto* count = std::get_if<AnyGpus>(&run.request.gpus);
+  const std::size_t gpus =
+      count != nullptr ? count->count : std::get<std::vector<std::string>>(run.request.gpus).size();
+  if (gpus > 1) return base::Fail("--mode mps is for one GPU: a program can be the client of one MPS daemon only");
+  if (run.request.burst != 0) {
+    return base::Fail("--burst is not for --mode mps, whose percentages are fixed", "leave --burst or --mode out");
+  }
+  return {};
+}
+
 Options ParseRun(const Words& words) {
   RunOptions run;
   Command command("run", "[OPTIONS] -- COMMAND [ARGUMENT...]", kRunExamples, FlagSet::Dialect::kRunner);
@@ -264,6 +280,7 @@ Options ParseRun(const Words& words) {
   const auto parsed = Read(command, words, message);
   if (!parsed) return message;
   base::Status good = CheckBurst(run.request);
+  if (good) good = CheckMode(run);
   if (good) good = TakeCommand(*parsed, words, run.command);
   if (!good) return Mistake(&command, good.error());
   return run;

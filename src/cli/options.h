@@ -24,6 +24,8 @@ struct RunOptions {
   Request request;
   Priority priority = Priority::kLow;
   std::string name;  // empty: choose one
+  bool mps = false;  // mode mps; else hami-core
+  std::string mps_control = "nvidia-cuda-mps-control";
   bool dry_run = false;
   Output output = Output::kTable;
   std::vector<std::string> command;

@@ -46,7 +46,7 @@ void AddShare(const ShareView& share, std::int64_t now, Table& table) {
                LimitText(device),
                {FormatBytes(device.used_bytes), UsedStyle(device)},
                FormatBytes(device.peak_bytes),
-               CoresText(device.cores, device.burst),
+               CoresText(device.cores, device.burst) + (share.mps ? " mps" : ""),
                once(std::to_string(share.processes.size())),
                {std::to_string(device.refusals), device.refusals == 0 ? Style::kPlain : Style::kYellow},
                {once(share.state), StateStyle(share.state)},

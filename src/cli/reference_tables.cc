@@ -99,6 +99,14 @@ constexpr EventRow kEvents[] = {
     {"ResizeRefused", "Warning", "pod", "hami-monitor", "hami-cpp/resize cannot be applied, and why"},
     {"GpuUnhealthy", "Warning", "node", "hami-device-plugin", "a GPU is not given out any more, and why"},
     {"GpuCordoned", "Warning", "node", "hami-device-plugin", "hami.io/device-cordon takes a GPU out of use"},
+    {"MpsDaemonDown", "Warning", "node", "hami-device-plugin",
+     "a GPU's MPS control daemon ended or does not answer; it is started anew"},
+    {"MpsDaemonServes", "Normal", "node", "hami-device-plugin", "it serves clients again"},
+    {"MpsDaemonTrouble", "Warning", "node", "hami-device-plugin",
+     "an MPS control daemon cannot be started, told its limits, or ended"},
+    {"MpsServerFault", "Warning", "node", "hami-device-plugin",
+     "a fault of one MPS client ended the work of all on that GPU"},
+    {"MpsServerLost", "Warning", "node", "hami-device-plugin", "an MPS server ended, and its clients with it"},
     {"GpuRecovered", "Normal", "node", "hami-device-plugin", "the GPU is given out again"},
     {"InvalidDeviceConfig", "Warning", "node", "hami-device-plugin",
      "the configuration cannot be used; the last good one counts"},
@@ -106,7 +114,9 @@ constexpr EventRow kEvents[] = {
     {"AnotherDevicePlugin", "Warning", "node", "hami-device-plugin", "another plugin serves the same resource"},
     {"OperatingModeChanged", "Normal", "node", "hami-device-plugin", "the mode that is in force from now on"},
     {"OperatingModeRefused", "Warning", "node", "hami-device-plugin",
-     "why the mode is not the configured one: by whom the GPUs are in use, or what the driver refused"},
+     "why the mode is not the configured one: by whom the GPUs are in use, or what the driver refused; or what the "
+     "mode "
+     "in force needs and the node does not have"},
 };
 
 constexpr std::string_view kDevice = "device-config.yaml";

@@ -10,6 +10,7 @@
 #include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/mps.h"
 #include "cli/paths.h"
 #include "cli/state.h"
 #include "cli/supervise.h"
@@ -177,19 +178,31 @@ base::Result<Prepared> PlanAndCreate(const RunOptions& options, const State& sta
   situation.inventory = *std::move(inventory);
   situation.shares = ViewShares(lock->shares(), &situation.inventory);
   situation.devices = DevicesOf(situation.inventory, situation.shares);
+  RefuseOtherMode(situation.devices, situation.shares, options.mps);
   const auto holders = HoldersOf(situation.shares);
   if (!holders) return tl::unexpected(holders.error());
   situation.plan = MakePlan(situation.devices, *holders, options.request);
   Prepared prepared;
   if (!situation.plan.refusal.empty()) return prepared;
 
-  prepared.record = {ChooseName(options, *lock),    options.command,  situation.plan.grants,
-                     options.request.oversubscribe, options.priority, static_cast<std::int64_t>(std::time(nullptr))};
+  prepared.record = {ChooseName(options, *lock),
+                     options.command,
+                     situation.plan.grants,
+                     options.request.oversubscribe,
+                     options.priority,
+                     static_cast<std::int64_t>(std::time(nullptr)),
+                     options.mps};
   auto settings = ShareSettings(prepared.record, lock->RegionPath(prepared.record.name), library, CurrentEnvironment());
   if (!settings) return tl::unexpected(settings.error());
   prepared.settings = *std::move(settings);
   const std::string common_area = state.CommonAreaPath();
   AddGpuTime(&prepared.settings, common_area, options.request.burst);
+  if (options.mps) {
+    std::erase_if(prepared.settings, [](const Setting& setting) {
+      return setting.name.starts_with("CUDA_MPS_") || setting.name == "GPU_CORE_UTILIZATION_POLICY";
+    });
+    AddMps(&prepared.settings, state, prepared.record.grants.front());
+  }
   if (options.dry_run) {
     if (auto free = lock->CheckNameIsFree(prepared.record.name); !free) return tl::unexpected(std::move(free).error());
     return prepared;
@@ -260,6 +273,14 @@ int Run(const RunOptions& options) {
   if (options.dry_run) {
     options.output == Output::kJson ? PrintPlanAsJson(situation, *prepared) : PrintPlan(situation, *prepared);
     return 0;
+  }
+  if (options.mps) {
+    const std::string& uuid = prepared->record.grants.front().uuid;
+    if (const base::Status served = ServeMps(*state, uuid, options.mps_control); !served) {
+      prepared->life_line.Reset();
+      Finish(*state, prepared->record.name);
+      return RefuseUnplanned(options, served.error());
+    }
   }
   std::vector<base::Fd> kept;
   kept.push_back(std::move(prepared->life_line));

@@ -77,6 +77,7 @@ std::string EncodeRecord(const ShareRecord& record) {
   object["oversubscribe"] = record.oversubscribe;
   object["priority"] = record.priority == Priority::kHigh ? "high" : "low";
   object["created_at"] = record.created_at;
+  object["mps"] = record.mps;
   return base::Pretty(object);
 }
 
@@ -107,6 +108,10 @@ base::Result<ShareRecord> DecodeRecord(std::string_view text) {
   const auto created_at = base::GetUint(*object, "created_at");
   if (!oversubscribe || !priority || (*priority != "high" && *priority != "low")) return Invalid("priority");
   if (!created_at || *created_at > std::uint64_t{1} << 40) return Invalid("date");
+  // Records of before there were modes have none.
+  const auto mps = object->contains("mps") ? base::GetBool(*object, "mps") : std::optional(false);
+  if (!mps) return Invalid("mode");
+  record.mps = *mps;
   record.oversubscribe = *oversubscribe;
   record.priority = *priority == "high" ? Priority::kHigh : Priority::kLow;
   record.created_at = static_cast<std::int64_t>(*created_at);

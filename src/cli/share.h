@@ -25,6 +25,7 @@ struct ShareRecord {
   bool oversubscribe = false;
   Priority priority = Priority::kLow;
   std::int64_t created_at = 0;  // unix seconds
+  bool mps = false;             // mode mps; else hami-core
 };
 
 // A name is also the name of a folder: letters, digits, '.', '_' and '-', the first a letter or a digit, at most 63.

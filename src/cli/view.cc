@@ -23,6 +23,7 @@ void AddRecord(const ShareRecord& record, const Inventory* inventory, ShareView&
   view.recorded = true;
   view.command = record.command;
   view.oversubscribe = record.oversubscribe;
+  view.mps = record.mps;
   view.priority = record.priority;
   view.created_at = record.created_at;
   for (const Grant& grant : record.grants) {
@@ -209,6 +210,7 @@ base::json::array SharesToJson(const std::vector<ShareView>& shares, std::int64_
       entry["age_seconds"] = std::max<std::int64_t>(0, now - share.created_at);
       entry["priority"] = share.priority == Priority::kHigh ? "high" : "low";
       entry["oversubscribe"] = share.oversubscribe;
+      entry["mode"] = share.mps ? "mps" : "hami-core";
     }
     array devices;
     for (const DeviceView& device : share.devices) {

@@ -46,6 +46,7 @@ struct ShareView {
   bool recorded = false;  // false: its record can not be read, and of what follows nothing is known
   std::vector<std::string> command;
   bool oversubscribe = false;
+  bool mps = false;  // mode mps; else hami-core
   Priority priority = Priority::kLow;
   std::int64_t created_at = 0;  // unix seconds
   std::vector<DeviceView> devices;

@@ -15,17 +15,33 @@ namespace fs = std::filesystem;
 
 Daemons::Daemons(DaemonsOptions options) : options_(std::move(options)), thread_([this] { Run(); }) {}
 
-Daemons::~Daemons() {
+Daemons::~Daemons() { Stop(); }
+
+void Daemons::Stop() {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Daemons::Want(const std::string& uuid, const Limits& limits) {
   const std::scoped_lock lock(mutex_);
+  WantLocked(uuid, limits);
+}
+
+void Daemons::WantAtLeast(const std::string& uuid, Limits limits) {
+  const std::scoped_lock lock(mutex_);
+  if (const auto entry = entries_.find(uuid); entry != entries_.end() && entry->second.wanted.running) {
+    const Limits& before = entry->second.wanted.limits;
+    limits.percent = std::max(limits.percent, before.percent);
+    limits.memory_mib = std::max(limits.memory_mib, before.memory_mib);
+  }
+  WantLocked(uuid, limits);
+}
+
+void Daemons::WantLocked(const std::string& uuid, const Limits& limits) {
   const Wanted wanted{true, limits};
   Entry& entry = entries_[uuid];
   if (entry.wanted == wanted) return;
@@ -34,18 +50,29 @@ void Daemons::Want(const std::string& uuid, const Limits& limits) {
   changed_.notify_all();
 }
 
-void Daemons::WantNone() {
-  const std::scoped_lock lock(mutex_);
+void Daemons::FindOthersLocked() {
   std::error_code error;
   for (const fs::directory_entry& one : fs::directory_iterator(options_.folder, error)) {
     const std::string uuid = one.path().filename();
-    if (fs::exists(PlaceOf(uuid).ProcessFile(), error)) entries_.try_emplace(uuid);
+    // What else lies there is no daemon's: the clients' shared memory, which containers write to.
+    if (!uuid.starts_with("GPU-")) continue;
+    if (!entries_.contains(uuid) && fs::exists(PlaceOf(uuid).ProcessFile(), error)) {
+      entries_.try_emplace(uuid);
+      poked_ = true;
+    }
   }
-  for (auto& [uuid, entry] : entries_) {
-    // Not looked at yet, it may run.
-    if (entry.memory.state == State::kStopped) entry.memory.state = State::kStarting;
-    entry.wanted = {};
-  }
+  if (poked_) changed_.notify_all();
+}
+
+void Daemons::EndOthers() {
+  const std::scoped_lock lock(mutex_);
+  FindOthersLocked();
+}
+
+void Daemons::WantNone() {
+  const std::scoped_lock lock(mutex_);
+  FindOthersLocked();
+  for (auto& [uuid, entry] : entries_) entry.wanted = {};
   poked_ = true;
   changed_.notify_all();
 }
@@ -53,7 +80,7 @@ void Daemons::WantNone() {
 bool Daemons::AllStopped() const {
   const std::scoped_lock lock(mutex_);
   for (const auto& [uuid, entry] : entries_) {
-    if (entry.wanted.running || entry.memory.state != State::kStopped) return false;
+    if (!IsStopped(entry)) return false;
   }
   return true;
 }
@@ -92,6 +119,7 @@ void Daemons::TendOne(const std::string& uuid) {
   {
     const std::scoped_lock lock(mutex_);
     entries_[uuid].memory = std::move(entry.memory);
+    entries_[uuid].looked_at = true;
     changed_.notify_all();
   }
   if (options_.on_notice) {
@@ -105,7 +133,7 @@ void Daemons::TendAll() {
   {
     const std::scoped_lock lock(mutex_);
     for (const auto& [uuid, entry] : entries_) {
-      if (entry.wanted.running || entry.memory.state != State::kStopped) uuids.push_back(uuid);
+      if (!IsStopped(entry)) uuids.push_back(uuid);
     }
   }
   for (const std::string& uuid : uuids) TendOne(uuid);
@@ -123,7 +151,7 @@ void Daemons::Run() {
     bool waited_for = false;
     for (const auto& [uuid, entry] : entries_) {
       const State state = entry.memory.state;
-      waited_for = waited_for || (entry.wanted.running ? state == State::kStarting : state != State::kStopped);
+      waited_for = waited_for || (entry.wanted.running ? state == State::kStarting : !IsStopped(entry));
     }
     changed_.wait_for(lock, waited_for ? std::min(kSoon, options_.every) : options_.every,
                       [&] { return stopping_ || poked_; });

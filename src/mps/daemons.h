@@ -38,9 +38,15 @@ class Daemons {
   Daemons& operator=(const Daemons&) = delete;
 
   void Want(const std::string& uuid, const Limits& limits);
+  // The same, without lowering what others were promised.
+  void WantAtLeast(const std::string& uuid, Limits limits);
+  // Ends the daemons of an earlier process that nothing has wanted since.
+  void EndOthers();
   // Ends all daemons, those of an earlier process too.
   void WantNone();
   bool AllStopped() const;
+  // Nothing is looked at, and no callback comes, any more. The daemons go on.
+  void Stop();
 
   // Until the daemon of UUID, which is wanted, serves clients. An error says why it does not.
   base::Status Await(const std::string& uuid, std::chrono::milliseconds within) const;
@@ -52,7 +58,13 @@ class Daemons {
   struct Entry {
     Wanted wanted;
     Memory memory;
+    bool looked_at = false;  // until then nobody knows whether it runs
   };
+  static bool IsStopped(const Entry& entry) {
+    return !entry.wanted.running && entry.looked_at && entry.memory.state == State::kStopped;
+  }
+  void FindOthersLocked();
+  void WantLocked(const std::string& uuid, const Limits& limits);
   Place PlaceOf(const std::string& uuid) const { return {options_.program, uuid, options_.folder + "/" + uuid}; }
   void Run();
   void TendAll();

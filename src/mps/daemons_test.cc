@@ -76,6 +76,14 @@ TEST_F(DaemonsTest, EachGpuHasItsOwnAndItIsStartedWhenWanted) {
   EXPECT_GE(changes_.load(), 2);
 }
 
+TEST_F(DaemonsTest, ANewcomerDoesNotLowerWhatOthersWerePromised) {
+  Daemons daemons(options_);
+  daemons.Want("GPU-1", {50, 1000});
+  ASSERT_TRUE(daemons.Await("GPU-1", milliseconds(5'000)));
+  daemons.WantAtLeast("GPU-1", {25, 2000});
+  EXPECT_TRUE(Until([&] { return daemons.Look().at("GPU-1").limits == Limits{50, 2000}; }));
+}
+
 TEST_F(DaemonsTest, AKilledDaemonServesAgainAndTheOthersNeverStop) {
   Daemons daemons(options_);
   daemons.Want("GPU-1", {});
@@ -88,6 +96,28 @@ TEST_F(DaemonsTest, AKilledDaemonServesAgainAndTheOthersNeverStop) {
   EXPECT_TRUE(daemons.Await("GPU-1", milliseconds(5'000)));
   EXPECT_EQ(PidOf("GPU-2"), other);
   EXPECT_EQ(daemons.Look().at("GPU-2").restarts, 0U);
+}
+
+TEST_F(DaemonsTest, WhatAnEarlierLifeLeftAndNothingWantsEnds) {
+  {
+    Daemons before(options_);
+    before.Want("GPU-1", {});
+    before.Want("GPU-2", {});
+    ASSERT_TRUE(before.Await("GPU-1", milliseconds(5'000)));
+    ASSERT_TRUE(before.Await("GPU-2", milliseconds(5'000)));
+  }
+  const int wanted = PidOf("GPU-1");
+  const int other = PidOf("GPU-2");
+  // What containers can write is no daemon.
+  fs::create_directories(options_.folder + "/shm");
+  fs::copy_file(options_.folder + "/GPU-1/process", options_.folder + "/shm/process");
+  Daemons daemons(options_);
+  daemons.Want("GPU-1", {});
+  daemons.EndOthers();
+  EXPECT_TRUE(Until([&] { return ::kill(other, 0) != 0; }));
+  EXPECT_TRUE(daemons.Await("GPU-1", milliseconds(5'000)));
+  EXPECT_EQ(::kill(wanted, 0), 0);
+  EXPECT_FALSE(daemons.Look().contains("shm"));
 }
 
 TEST_F(DaemonsTest, TheyOutliveTheirSupervisorAndAreFoundAgain) {
@@ -116,6 +146,8 @@ TEST_F(DaemonsTest, WantingNoneEndsThoseOfAnEarlierProcessToo) {
   daemons.WantNone();
   EXPECT_FALSE(daemons.AllStopped());
   ASSERT_TRUE(Until([&] { return daemons.AllStopped(); }));
+  daemons.WantNone();
+  EXPECT_TRUE(daemons.AllStopped()) << "said again it is as true";
   EXPECT_TRUE(Until([&] { return ::kill(first, 0) != 0; }));
 }
 

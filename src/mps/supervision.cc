@@ -121,6 +121,8 @@ void JudgeUnwanted(Decision& decision, const Seen& seen, Millis now, const Rules
     memory.faults = faults;
     return;
   }
+  // One that an earlier process left behind.
+  if (memory.state == State::kStopped) Enter(memory, seen.answers ? State::kRunning : State::kStarting, {}, now);
   // Its end is asked for at every look, and forced after the patience.
   if (memory.silent_since < 0) memory.silent_since = now;
   decision.action = now - memory.silent_since >= rules.patience ? Action::kKill : Action::kQuit;

@@ -33,8 +33,7 @@
 #include "plugin/kubelet_client.h"
 #include "plugin/library_install.h"
 #include "plugin/lock_folder.h"
-#include "plugin/mig_mode.h"
-#include "plugin/mode_keeper.h"
+#include "plugin/modes.h"
 #include "plugin/registrar.h"
 #include "plugin/serving.h"
 #include "plugin/share_folders.h"
@@ -46,7 +45,6 @@ namespace {
 namespace fs = std::filesystem;
 using base::Concat;
 
-constexpr std::size_t kMostMinorsBytes = 1 << 20;
 constexpr net::Duration kProbeEvery = std::chrono::seconds(20);
 
 base::Result<std::unique_ptr<kube::Client>> Connect(const Options& options) {
@@ -95,9 +93,8 @@ struct Agent::Impl {
   bool Ready() const;
   std::string WhyNotReady() const;
   base::Result<Response> Respond(const Record& record, const Cards& cards);
-  base::Status StartModes();
-  bool LookAtMode();
-  std::vector<CdiInstance> MigInstances(const Cards& cards);
+  base::Status StartModes(const nvml::LoadOptions& load);
+  void Tell(const NodeEvent& event);
 
   const Options options;
   const std::string vgpu_folder;
@@ -117,11 +114,7 @@ struct Agent::Impl {
   int book_failures = 0;
   net::Deadline next_probe{};
   std::unique_ptr<device::GrantKeyring> keys;  // null: grants are not sealed
-  std::unique_ptr<NvmlMigDriver> mig_driver;
-  std::unique_ptr<DiskMigJournal> mig_journal;
-  std::unique_ptr<MigKeeper> mig;
-  std::unique_ptr<ModeKeeper> modes;
-  std::string mode_trouble;  // as it was told
+  std::unique_ptr<Modes> modes;
   std::unique_ptr<Allocator> allocator;
   CdiFolder cdi;
   std::string library;  // that new containers mount
@@ -139,8 +132,7 @@ struct Agent::Impl {
 base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
   nvml::LoadOptions load;
   load.library = options.nvml_library;
-  mig_driver = std::make_unique<NvmlMigDriver>(load);
-  HAMI_TRY(StartModes());
+  HAMI_TRY(StartModes(load));
   auto made = Connect(options);
   if (!made) return tl::unexpected(made.error());
   client = *std::move(made);
@@ -157,77 +149,29 @@ base::Status Agent::Impl::StartNode(const std::function<bool()>& interrupted) {
   // A container that is given a slot needs its GPU's name in the file.
   hooks.before_cards = [this](const Cards& cards) { cdi.Refresh(cards); };
   hooks.on_registration = [this](const Registration& registration) { registrar->Want(registration); };
-  hooks.on_event = [this](const NodeEvent& event) {
-    events->Record(NodeTarget(options.node_name), event.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
-                   event.reason, event.message);
-  };
-  hooks.own_instances = [this] { return mig->entries(); };
+  hooks.on_event = [this](const NodeEvent& event) { Tell(event); };
+  hooks.own_instances = [this] { return modes->mig().entries(); };
   keeper = std::make_unique<CardKeeper>(options, board, std::move(hooks), KeeperTimes{}, load);
   keeper->UseMode(modes->in_force());
   return keeper->Start(interrupted);
 }
 
-// What earlier lives left on the GPUs.
-base::Status Agent::Impl::StartModes() {
-  mig_journal = std::make_unique<DiskMigJournal>(vgpu_folder + "/mig.json");
-  mig = std::make_unique<MigKeeper>(*mig_driver, *mig_journal);
-  HAMI_TRY(mig->Start());
-  cdi.UseInstances([this](const Cards& cards) { return MigInstances(cards); });
-  ModeSteps steps;
-  steps.enter = [this](OperatingMode mode) -> base::Status {
-    if (mode != OperatingMode::kMig) return {};
-    return EnterMig(*mig_driver, board.Current()->settings.excluded);
-  };
-  steps.leave = [this](OperatingMode mode) -> base::Status {
-    if (mode != OperatingMode::kMig) return {};
-    return LeaveMig(*mig_driver, *mig, board.Current()->settings.excluded);
-  };
-  modes = std::make_unique<ModeKeeper>(vgpu_folder + "/mode", std::move(steps));
-  return modes->Start();
+base::Status Agent::Impl::StartModes(const nvml::LoadOptions& load) {
+  ModesHooks hooks;
+  hooks.cards = [this] { return board.Current(); };
+  hooks.on_event = [this](const NodeEvent& event) { Tell(event); };
+  hooks.on_mode = [this](OperatingMode mode) { keeper->UseMode(mode); };
+  hooks.on_troubles = [this](Troubles troubles) { keeper->SeeMps(std::move(troubles)); };
+  modes = std::make_unique<Modes>(options, load, std::move(hooks));
+  HAMI_TRY(modes->Start());
+  cdi.UseInstances(
+      [this](const Cards& cards) { return CdiInstancesOf(modes->mig().entries(), cards, ReadMigMinors(options)); });
+  return {};
 }
 
-// The mode of the configuration, once nothing stands in its way. True when it does not hold yet.
-bool Agent::Impl::LookAtMode() {
-  const CardBoard::Snapshot cards = board.Current();
-  if (!cards->ready) return true;
-  const NodeSettings& settings = cards->settings;
-  ModeKeeper::Outcome outcome;
-  allocator->Exclusively([&](const std::vector<std::string>& pods) {
-    outcome = modes->Look(settings.wanted_mode, [&] {
-      std::vector<std::string> holders = pods;
-      for (std::string& user : UsersOf(*mig_driver, mig->entries(), settings.excluded)) {
-        holders.push_back(std::move(user));
-      }
-      return holders;
-    });
-  });
-  if (outcome.changed) {
-    const std::string text = Concat({"the mode of this node is ", ModeName(modes->in_force()), " now"});
-    base::LogInfo("mode: " + text);
-    events->Record(NodeTarget(options.node_name), kube::EventType::kNormal, "OperatingModeChanged", text);
-  }
-  if (outcome.changed || modes->in_force() != settings.mode) keeper->UseMode(modes->in_force());
-  const std::string trouble = outcome.refusal.empty() ? outcome.trouble : outcome.refusal;
-  if (!trouble.empty() && trouble != mode_trouble) {
-    base::LogWarning("mode: " + trouble);
-    events->Record(NodeTarget(options.node_name), kube::EventType::kWarning, "OperatingModeRefused", trouble);
-  }
-  mode_trouble = trouble;
-  return !trouble.empty();
-}
-
-std::vector<CdiInstance> Agent::Impl::MigInstances(const Cards& cards) {
-  std::vector<CdiInstance> instances;
-  const auto minors = base::ReadLinkedFile(options.mig_minors_file, kMostMinorsBytes);
-  for (const MigEntry& entry : mig->entries()) {
-    const Card* card = cards.Find(entry.gpu_uuid);
-    if (!entry.Made() || card == nullptr || !card->minor) continue;
-    CdiInstance one{entry.mig_uuid, {"/dev/nvidia" + std::to_string(*card->minor)}};
-    auto nodes = MigCapabilities(minors.value_or(""), *card->minor, entry.gpu_instance, entry.compute_instance);
-    if (nodes) one.nodes.insert(one.nodes.end(), nodes->begin(), nodes->end());
-    instances.push_back(std::move(one));
-  }
-  return instances;
+void Agent::Impl::Tell(const NodeEvent& event) {
+  events->Record(NodeTarget(options.node_name), event.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
+                 event.reason, event.message);
 }
 
 void Agent::Impl::SeeNode(const SeenNode& node) {
@@ -264,7 +208,7 @@ void Agent::Impl::CheckNodeFiles() {
   const std::scoped_lock lock(files_mutex);
   if (!mended && trouble != files_trouble) {
     base::LogError(mended.error());
-    events->Record(NodeTarget(options.node_name), kube::EventType::kWarning, "NodeFilesMissing", trouble);
+    Tell({true, "NodeFilesMissing", trouble});
     if (give_up && (IsRemoved(kLockFolder) || IsRemoved(vgpu_folder))) give_up();
   }
   files_trouble = trouble;
@@ -282,12 +226,17 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
   settings.cdi_modes = CdiModesOf(cdi.path());
   settings.imex_channels = PresentImexChannels(options);
   if (!record.mig.empty()) {
-    settings.mig_minors = base::ReadLinkedFile(options.mig_minors_file, kMostMinorsBytes).value_or("");
+    settings.mig_minors = ReadMigMinors(options);
     // A runtime looks there for the instance before the container starts.
     cdi.Refresh(cards);
   }
   OfferCommonAreas(cards);
   if (common_areas != nullptr) settings.common_areas = common_areas->Cards();
+  if (cards.settings.mode == OperatingMode::kMps) {
+    auto share = modes->mps().Serve(record, cards);
+    if (!share) return tl::unexpected(share.error());
+    settings.mps = *std::move(share);
+  }
   return MakeResponse(record, cards, settings);
 }
 
@@ -333,7 +282,7 @@ base::Status Agent::Impl::StartAllocations() {
   parts.cluster = cluster.get();
   parts.keeper = records.get();
   parts.folders = folders.get();
-  parts.mig = mig.get();
+  parts.mig = &modes->mig();
   if (!options.pod_resources_socket.empty()) {
     book = std::make_unique<PodResourcesBook>(options.pod_resources_socket,
                                               [this] { return board.Current()->settings.resource_name; });
@@ -385,18 +334,16 @@ bool Agent::Impl::Tend() {
   cdi.Refresh(*board.Current());
   OfferCommonAreas(*board.Current());
   ProbeBook();
-  const bool mode_left = LookAtMode();
+  const bool mode_left = modes->Look(*allocator);
   const bool left = allocator->Tend();
-  if (!mig->entries().empty()) cdi.Refresh(*board.Current());
+  if (!modes->mig().entries().empty()) cdi.Refresh(*board.Current());
   return folders->EmptyTrash() || left || mode_left;
 }
 
 base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) {
   give_up = on_give_up;
   ServingOptions serve;
-  serve.on_trouble = [this](const std::string& trouble) {
-    events->Record(NodeTarget(options.node_name), kube::EventType::kWarning, "AnotherDevicePlugin", trouble);
-  };
+  serve.on_trouble = [this](const std::string& trouble) { Tell({true, "AnotherDevicePlugin", trouble}); };
   serve.kubelet_socket = options.kubelet_socket;
   serve.folder = options.kubelet_socket.substr(0, options.kubelet_socket.rfind('/'));
   serve.resource_name = [this] {
@@ -455,6 +402,7 @@ base::Status Agent::Impl::StartProbes() {
     } else if (path == "/metrics") {
       response.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}};
       response.body = RenderCardMetrics(options.node_name, *board.Current());
+      if (started.load()) response.body += RenderMpsMetrics(options.node_name, modes->mps().Look());
       response = net::Compressed(request, std::move(response));
     } else {
       response.status = 404;
@@ -492,6 +440,7 @@ void Agent::Stop() {
   all.subscription = {};
   if (all.serving) all.serving->Stop();
   if (all.tender) all.tender->Stop();
+  if (all.modes) all.modes->Stop();
   // Whoever serves this node next knows nothing of it.
   if (all.registrar) all.registrar->Withdraw();
   if (all.cluster) all.cluster->Stop();

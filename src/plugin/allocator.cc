@@ -67,11 +67,13 @@ Record NewRecord(const Choice& choice, const std::vector<std::string>& slots, st
 RegionSettings SettingsOf(const Choice& choice, const NodeSettings& node, std::vector<DeviceLimit> limits) {
   RegionSettings settings;
   settings.limits = std::move(limits);
-  settings.core_policy = node.disable_core_limit ? CorePolicy::kDisable : CorePolicy::kDefault;
+  const bool unpaced = node.disable_core_limit || node.mode == OperatingMode::kMps;
+  settings.core_policy = unpaced ? CorePolicy::kDisable : CorePolicy::kDefault;
   settings.oversubscribe = node.memory_scaling > 1;
   if (const ContainerView* container = ContainerOf(choice)) {
     settings.priority = container->priority;
     settings.core_policy = container->core_policy.value_or(settings.core_policy);
+    if (node.mode == OperatingMode::kMps) settings.core_policy = CorePolicy::kDisable;  // MPS shares the GPU's time
     settings.oversubscribe = settings.oversubscribe || container->oversubscribe;
     if (!choice.assumed || choice.alike) settings.runs_as = container->runs_as;
   }

@@ -71,8 +71,9 @@ class Allocator {
 
   Records records() const;
 
-  // CHANGE runs while nothing is allocated; it is told which pods use this node's GPUs, or are on their way to.
-  void Exclusively(const std::function<void(const std::vector<std::string>& pods)>& change);
+  // CHANGE runs while nothing is allocated; it is told which pods use this node's GPUs, or are on their way to, and
+  // what was given out.
+  void Exclusively(const std::function<void(const std::vector<std::string>& pods, const Records& records)>& change);
 
  private:
   // What was last written to a pod, until the watch shows it.

@@ -97,7 +97,8 @@ bool Allocator::TendMig() {
   return parts_.mig->Tend(MigHolders());
 }
 
-void Allocator::Exclusively(const std::function<void(const std::vector<std::string>& pods)>& change) {
+void Allocator::Exclusively(
+    const std::function<void(const std::vector<std::string>& pods, const Records& records)>& change) {
   const std::lock_guard lock(mutex_);
   const auto any = [](const device::PodGrant& grant) {
     return std::any_of(grant.begin(), grant.end(), [](const auto& row) { return !row.empty(); });
@@ -116,7 +117,7 @@ void Allocator::Exclusively(const std::function<void(const std::vector<std::stri
                                   [&](const PodPtr& pod) { return pod->uid == record.owner.uid && pod->Ended(); });
     if (record.assumed || !over) pods.insert(Concat({"pod ", record.owner.ns, "/", record.owner.name}));
   }
-  change({pods.begin(), pods.end()});
+  change({pods.begin(), pods.end()}, records_);
 }
 
 }  // namespace hami::plugin

@@ -280,7 +280,7 @@ TEST_F(AllocatorMigTest, Exclusively_NamesWhoeverIsOnItsWayOrHere) {
   world_.Pod("a").status_phase = "Running";
   Add("c", "1g.10gb", 4, 1, 102).status_phase = "Succeeded";
   std::vector<std::string> pods;
-  allocator_->Exclusively([&](const auto& holders) { pods = holders; });
+  allocator_->Exclusively([&](const auto& holders, const Records&) { pods = holders; });
   EXPECT_EQ(pods, (std::vector<std::string>{"pod default/a", "pod default/b"}));
 }
 

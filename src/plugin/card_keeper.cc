@@ -351,6 +351,12 @@ void CardKeeper::UseMode(OperatingMode mode) {
   core_->Settle();
 }
 
+void CardKeeper::SeeMps(Troubles troubles) {
+  const std::scoped_lock lock(core_->mutex);
+  core_->state.SeeMps(std::move(troubles));
+  core_->Settle();
+}
+
 void CardKeeper::AllowConcurrentAllocate(bool allowed) {
   const std::scoped_lock lock(core_->mutex);
   core_->concurrent = allowed;

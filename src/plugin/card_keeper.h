@@ -65,6 +65,7 @@ class CardKeeper {
   void SeeNode(const Labels& labels, const device::StringMap& annotations);
   // The mode that is in force from now on.
   void UseMode(OperatingMode mode);
+  void SeeMps(Troubles troubles);
   // Whether several pods at once are safe here; part of the registration.
   void AllowConcurrentAllocate(bool allowed);
 

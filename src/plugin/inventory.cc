@@ -9,6 +9,7 @@
 
 #include "base/strings.h"
 #include "base/units.h"
+#include "mps/place.h"
 #include "plugin/mig_profiles.h"
 
 namespace hami::plugin {
@@ -43,6 +44,10 @@ Card MakeCard(const nvml::Device& device, const NodeSettings& settings, const Tr
   card.memory = whole ? card.physical_memory : Scale(card.physical_memory, settings.memory_scaling);
   card.cores = whole ? 100 : Scale(100, settings.core_scaling);
   card.slots = static_cast<int>(settings.split_count);
+  if (settings.mode == OperatingMode::kMps) {
+    const int most = mps::MostClients(device.compute_capability ? device.compute_capability->major : 0);
+    card.slots = std::min(card.slots, most);
+  }
   if (offer != nullptr) {
     card.slots = offer->count;
     card.mig_profiles = offer->profiles;

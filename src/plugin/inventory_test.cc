@@ -70,6 +70,20 @@ TEST(InventoryTest, GivenScaling_WhenMadeIntoCards_ThenTheOfferIsScaledAndTheCar
   EXPECT_EQ(cards[0].slots, 7);
 }
 
+TEST(InventoryTest, InModeMpsSlotsAreNoMoreThanClients) {
+  NodeSettings settings;
+  settings.split_count = 100;
+  std::vector<nvml::Device> devices = {Gpu(0, "GPU-a", "x"), Gpu(1, "GPU-b", "y")};
+  devices[0].compute_capability = nvml::ComputeCapability{9, 0};
+  devices[1].compute_capability = nvml::ComputeCapability{10, 0};
+  EXPECT_EQ(MakeCards(devices, settings, {})[0].slots, 100);
+  settings.mode = OperatingMode::kMps;
+  EXPECT_EQ(MakeCards(devices, settings, {})[0].slots, 48);
+  EXPECT_EQ(MakeCards(devices, settings, {})[1].slots, 60);
+  settings.split_count = 10;
+  EXPECT_EQ(MakeCards(devices, settings, {})[0].slots, 10);
+}
+
 TEST(InventoryTest, GivenNames_WhenRegistered_ThenTheTypeSaysNvidiaOnce) {
   std::vector<nvml::Device> devices = {Gpu(0, "GPU-a", "x"), Gpu(1, "GPU-b", "y")};
   devices[1].name = "Tesla T4";

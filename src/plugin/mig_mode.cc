@@ -48,7 +48,8 @@ Status LeaveMig(NvmlMigDriver& driver, MigKeeper& keeper, const Exclusion& exclu
   return Switch(driver, excluded, false);
 }
 
-std::vector<std::string> UsersOf(NvmlMigDriver& driver, const MigEntries& own, const Exclusion& excluded) {
+std::vector<std::string> UsersOf(NvmlMigDriver& driver, const MigEntries& own, const std::set<int>& own_processes,
+                                 const Exclusion& excluded) {
   std::vector<std::string> users;
   const auto gpus = driver.Gpus();
   if (!gpus) return {"a driver that does not answer: " + gpus.error().message};
@@ -56,6 +57,7 @@ std::vector<std::string> UsersOf(NvmlMigDriver& driver, const MigEntries& own, c
     if (IsExcluded(gpu, excluded) || gpu.uuid.empty()) continue;
     if (const auto processes = driver.Processes(gpu.uuid)) {
       for (const nvml::Process& process : *processes) {
+        if (own_processes.contains(process.pid)) continue;
         users.push_back(Concat({"process ", std::to_string(process.pid), " on ", gpu.uuid}));
       }
     }

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace hami::plugin {
 base::Status EnterMig(NvmlMigDriver& driver, const Exclusion& excluded);
 base::Status LeaveMig(NvmlMigDriver& driver, MigKeeper& keeper, const Exclusion& excluded);
 
-// What uses the GPUs besides pods: processes, and instances that are not ours.
-std::vector<std::string> UsersOf(NvmlMigDriver& driver, const MigEntries& own, const Exclusion& excluded);
+// What uses the GPUs besides pods: processes other than OWN_PROCESSES, and instances that are not ours.
+std::vector<std::string> UsersOf(NvmlMigDriver& driver, const MigEntries& own, const std::set<int>& own_processes,
+                                 const Exclusion& excluded);
 
 }  // namespace hami::plugin

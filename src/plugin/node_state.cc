@@ -168,6 +168,7 @@ Cards NodeState::MakeCards() const {
     devices.push_back(known.device);
     if (!driver_trouble_.empty()) troubles[uuid] = driver_trouble_;
   }
+  if (cards.settings.mode == OperatingMode::kMps) troubles.insert(mps_troubles_.begin(), mps_troubles_.end());
   cards.left_out = nameless_;
   cards.cards = plugin::MakeCards(devices, cards.settings, troubles, &cards.left_out, foreign_);
   return cards;

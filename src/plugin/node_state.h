@@ -56,6 +56,8 @@ class NodeState {
   void LoseDriver(const std::string& why);
   // The mode that is in force, whatever is configured. Until it is said, the configured one.
   void UseMode(OperatingMode mode) { mode_ = mode; }
+  // GPUs that MPS does not serve, in mode mps. No mark against the GPU itself.
+  void SeeMps(Troubles troubles) { mps_troubles_ = std::move(troubles); }
   // True when the GPU should be looked at soon.
   bool SeeXid(const nvml::XidEvent& event, UnixSeconds now);
 
@@ -95,6 +97,7 @@ class NodeState {
   std::string driver_trouble_;
   std::map<std::string, Known> known_;  // by UUID
   std::optional<OperatingMode> mode_;
+  Troubles mps_troubles_;
   ForeignInstances foreign_;
   std::vector<std::string> nameless_;  // GPUs in trouble since the start, a line each
   HealthBook book_;

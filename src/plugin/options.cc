@@ -148,6 +148,14 @@ void AddGpuFlags(FlagSet& flags, Targets& to) {
                "all, or XID codes that count all the same [DP_ENABLE_HEALTHCHECKS]");
 }
 
+void AddMpsFlags(FlagSet& flags, Targets& to) {
+  flags.Group("Mode mps");
+  flags.Text("mps-control", "PROGRAM", to.out.mps_control,
+             "NVIDIA's MPS control daemon: a path, or a name in $PATH [MPS_CONTROL]");
+  flags.Text("mps-root", "DIR", to.out.mps_root,
+             "the daemons' pipes and logs, under the same path on the node and here [MPS_ROOT]");
+}
+
 void AddContainerFlags(FlagSet& flags, Targets& to) {
   Options& out = to.out;
   flags.Group("What containers get");
@@ -221,6 +229,7 @@ FlagSet MakeFlags(Targets& to) {
   FlagSet flags;
   AddNodeFlags(flags, to);
   AddGpuFlags(flags, to);
+  AddMpsFlags(flags, to);
   AddContainerFlags(flags, to);
   AddShareFlags(flags, to);
   flags.Dead({"use-node-feature-api"}, true, "node features are not published");
@@ -233,7 +242,7 @@ struct Variable {
 };
 
 // Where two name one flag, the later one wins.
-constexpr std::array<Variable, 36> kVariables = {{
+constexpr std::array<Variable, 38> kVariables = {{
     {"NodeName", "node-name"},
     {"NODE_NAME", "node-name"},
     {"CONFIG_FILE", "config-file"},
@@ -264,6 +273,8 @@ constexpr std::array<Variable, 36> kVariables = {{
     {"SCHEDULER_NAME", "scheduler-name"},
     {"HAMI_GRANT_KEY_FILE", "grant-key-file"},
     {"ALLOCATE_TIMEOUT", "allocate-timeout"},
+    {"MPS_CONTROL", "mps-control"},
+    {"MPS_ROOT", "mps-root"},
     {"DEVICE_SPLIT_COUNT", "device-split-count"},
     {"DEVICE_MEMORY_SCALING", "device-memory-scaling"},
     {"DEVICE_CORES_SCALING", "device-cores-scaling"},

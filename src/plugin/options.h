@@ -66,8 +66,10 @@ struct Options {
   std::vector<std::string> disable_control_in = {"*"};
   // spec.schedulerName, or patterns of it, of pods that hami-scheduler places.
   std::vector<std::string> scheduler_names = {"hami-scheduler"};
-  std::string grant_key_file;  // of the keys that grants are sealed with; empty: they are not
-  int allocate_seconds = 10;   // for all that is asked of the API server in one allocation
+  std::string grant_key_file;                           // of the keys that grants are sealed with; empty: they are not
+  std::string mps_control = "nvidia-cuda-mps-control";  // in mode mps: a path, or looked up in $PATH
+  std::string mps_root = "/run/hami-cpp/mps";           // folders of the control daemons, the same on the node
+  int allocate_seconds = 10;                            // for all that is asked of the API server in one allocation
 
   // Towards older schedulers.
   bool answer_handshake = false;  // write Reported_… when a scheduler asks

@@ -191,6 +191,9 @@ TEST(OptionsTest, GivenFlagsThatHamiNeverRead_WhenGiven_ThenTheyCount) {
 
 TEST(OptionsTest, GivenNothing_WhenRead_ThenContainersMayTellEachOtherOfTheGpusTime_AndItCanBeTurnedOff) {
   EXPECT_TRUE(Given({}).common_area);
+  EXPECT_EQ(Given({}).mps_control, "nvidia-cuda-mps-control");
+  EXPECT_EQ(Given({}, {{"MPS_CONTROL", "/x"}, {"MPS_ROOT", "/y"}}).mps_root, "/y");
+  EXPECT_EQ(Given({"--mps-control=/x", "--mps-root=/y"}).mps_control, "/x");
   EXPECT_FALSE(Given({"--common-area=false"}).common_area);
   EXPECT_FALSE(Given({}, {{"COMMON_AREA", "false"}}).common_area);
 }

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "base/units.h"
 #include "device/vendors/mig_placement.h"
+#include "mps/client.h"
 #include "plugin/cdi.h"
 #include "plugin/mig_nodes.h"
 #include "plugin/node_selector.h"
@@ -163,6 +164,18 @@ void AddCommonAreas(const std::vector<const Card*>& cards, const ResponseSetting
   }
 }
 
+// The GPU's time is shared by MPS, so that libvgpu keeps to memory.
+void AddMps(const DeviceLimit& limit, const MpsShare& share, Response& response) {
+  mps::ClientLimits limits;
+  limits.percent = limit.cores;
+  limits.memory_mib = std::min(limit.memory_bytes, limit.physical_bytes) / base::kMiB;
+  for (const auto& [name, value] : mps::ClientEnvironment(mps::kDefaultPipe, limits))
+    response.environment[name] = value;
+  response.environment["GPU_CORE_UTILIZATION_POLICY"] = "disable";
+  response.mounts.push_back({mps::kDefaultPipe, share.pipe, false});
+  response.mounts.push_back({"/dev/shm", share.shared_memory, false});
+}
+
 bool IsGranted(const Card& card, const device::ContainerGrant& grant) {
   return std::any_of(grant.begin(), grant.end(), [&](const device::Share& share) { return share.uuid == card.uuid; });
 }
@@ -252,6 +265,7 @@ base::Result<Response> MakeResponse(const Record& record, const Cards& cards, co
   AddLimits(*limits, cards.settings, response);
   AddLibrary(record, settings, response);
   if (given.mig.empty()) AddCommonAreas(given.cards, settings, response);
+  if (settings.mps) AddMps(limits->front(), *settings.mps, response);
   return response;
 }
 

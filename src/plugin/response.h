@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,6 +58,12 @@ base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& gr
 // The same of what was recorded: a MIG instance has an entry of its own, under its own name.
 base::Result<std::vector<DeviceLimit>> LimitsOf(const Record& record, const Cards& cards);
 
+// What a container on a node in mode mps shares with its GPU's control daemon: folders of the node.
+struct MpsShare {
+  std::string pipe;
+  std::string shared_memory;
+};
+
 // What the answer depends on besides the record.
 struct ResponseSettings {
   const Options* options = nullptr;
@@ -66,6 +73,7 @@ struct ResponseSettings {
   std::vector<int> imex_channels;       // of those that are wanted, those with a device node
   std::string mig_minors;               // the text of kMigMinors
   std::set<std::string> common_areas;   // cards whose users can tell each other about its time
+  std::optional<MpsShare> mps;          // in mode mps
 };
 
 // Whether CUDA_DISABLE_CONTROL counts in the container of RECORD. Where it may be that of a pod which says something

@@ -8,6 +8,7 @@
 #include "plugin/card_metrics.h"
 #include "plugin/cdi.h"
 #include "plugin/device_list.h"
+#include "plugin/mps_mode.h"
 #include "plugin/testing/allocation_world.h"
 
 namespace hami::plugin {
@@ -75,6 +76,58 @@ TEST_F(ResponseTest, ShareFile_ThenItIsMountedBesideTheLibraryAndReadOnly) {
   EXPECT_EQ(response.mounts[0].container_path, "/usr/local/vgpu") << "what is mounted in it comes after it";
   EXPECT_EQ(response.mounts[2],
             (Mount{"/usr/local/vgpu/share.env", "/usr/local/vgpu/containers/uid-a_c0/share.env", true}));
+}
+
+TEST_F(ResponseTest, InModeMpsTheContainerIsAClientOfItsGpusDaemon) {
+  settings_.mps = MpsShare{"/run/hami-cpp/mps/GPU/pipe", "/run/hami-cpp/mps/shm"};
+  const Response response = Make();
+  EXPECT_EQ(response.environment.at("CUDA_MPS_PIPE_DIRECTORY"), "/tmp/nvidia-mps");
+  EXPECT_EQ(response.environment.at("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), "0=1000M");
+  EXPECT_EQ(response.environment.at("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "30");
+  EXPECT_EQ(response.environment.at("GPU_CORE_UTILIZATION_POLICY"), "disable") << "libvgpu keeps to memory";
+  EXPECT_EQ(response.environment.at("CUDA_DEVICE_MEMORY_LIMIT_0"), "1000m");
+  EXPECT_THAT(response.mounts, Contains(Mount{"/tmp/nvidia-mps", "/run/hami-cpp/mps/GPU/pipe", false}));
+  EXPECT_THAT(response.mounts, Contains(Mount{"/dev/shm", "/run/hami-cpp/mps/shm", false}));
+  record_.grant = {ShareOf(0, 1000, 0)};
+  EXPECT_FALSE(Make().environment.contains("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")) << "no limit of time";
+}
+
+TEST(MpsModeTest, TheDaemonAllowsWhatItsLargestContainerMayUse) {
+  const Cards cards = MakeTestCards(2);
+  Records records(3);
+  records[0].grant = {ShareOf(0, 1000, 25)};
+  records[1].grant = {ShareOf(0, 3000, 10)};
+  records[2].grant = {ShareOf(1, 999'999, 0)};
+  const auto limits = DaemonLimits(records, cards);
+  EXPECT_EQ(limits.at(CardName(0)), (mps::Limits{25, 3000}));
+  EXPECT_EQ(limits.at(CardName(1)), (mps::Limits{100, 81920})) << "no more than there is";
+}
+
+TEST(MpsModeTest, SeveralGpusOrNoControlProgramAreRefused) {
+  Options options;
+  options.mps_control = "no-such-mps-control";
+  MpsMode mode(options, {});
+  Record record;
+  record.grant = {ShareOf(0, 1000), ShareOf(1, 1000)};
+  const auto two = mode.Serve(record, MakeTestCards(2));
+  ASSERT_FALSE(two);
+  EXPECT_THAT(two.error().message, HasSubstr("has 2 GPUs"));
+  record.grant = {ShareOf(0, 1000)};
+  const auto none = mode.Serve(record, MakeTestCards(2));
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("no-such-mps-control is not in $PATH"));
+}
+
+TEST(MpsModeTest, MetricsTellTheDaemonsState) {
+  mps::Memory memory;
+  memory.state = mps::State::kFaulted;
+  memory.servers = {{1, mps::ServerStatus::kFault, {2, 3}}};
+  memory.restarts = 4;
+  const std::string page = RenderMpsMetrics("n", {{"GPU-1", memory}});
+  EXPECT_THAT(page, HasSubstr("hami_mps_daemon_state{node=\"n\",device_uuid=\"GPU-1\",state=\"faulted\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("hami_mps_clients{node=\"n\",device_uuid=\"GPU-1\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr("hami_mps_daemon_restarts_total{node=\"n\",device_uuid=\"GPU-1\"} 4\n"));
+  EXPECT_EQ(RenderMpsMetrics("n", {}), "");
 }
 
 // A7

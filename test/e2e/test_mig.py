@@ -9,7 +9,6 @@ import pytest
 from rig import annotations
 from rig.agents import SLOTS
 from rig.bench import MIB
-from rig.node import NAME
 from rig.programs import wait_for
 
 MIG = {"nvidia.com/vgpu-mode": "mig"}
@@ -59,10 +58,6 @@ class Machine:
         wait_for("every instance to be gone", lambda: not self.instances(), 30)
 
 
-def use_mode(agents, mode):
-    agents.node_config.write_text(json.dumps({"nodeconfig": [{"name": NAME, "operatingmode": mode}]}))
-
-
 @pytest.fixture(scope="module")
 def machine(agents, node):
     """The node has another GPU for these tests."""
@@ -71,11 +66,11 @@ def machine(agents, node):
     agents.machine = agents.folder / "h100"
     agents.machine.mkdir()
     agents.plugin.env = usual | {"SIMGPU": "1xH100", "SIMGPU_STATE": str(agents.machine / "state")}
-    use_mode(agents, "mig")
+    agents.use_mode("mig")
     agents.start_plugin_again()
     wait_for("seven slots of a divided GPU", lambda: node.gpus() == 7, 60)
     yield Machine(agents)
-    use_mode(agents, "hami-core")
+    agents.use_mode("hami-core")
     # What was served counts for a minute after its pod is gone.
     wait_for("ten slots of a shared GPU", lambda: node.gpus() == 10, 120)
     agents.plugin.stop()

@@ -57,6 +57,12 @@ net::Response Rig::Ask(const std::string& target) {
   return (*client)->Send(call).value_or(none);
 }
 
+void Rig::WriteNodeConfig(const std::string& text) const {
+  const std::string path = folder_.path() + "/node-config.json";
+  std::ofstream(path + ".new") << text;
+  std::filesystem::rename(path + ".new", path);
+}
+
 void Rig::StartPlugin(const testcluster::Child::Variables& more) {
   port_.clear();
   plugin_ = Launch(more);
@@ -75,7 +81,7 @@ std::unique_ptr<testcluster::Child> Rig::Launch(const testcluster::Child::Variab
                                           "--hook-path",
                                           hook(),
                                           "--node-config-file",
-                                          folder_.path() + "/none.json",
+                                          folder_.path() + "/node-config.json",
                                           "--nvml-library",
                                           HAMI_SIMGPU_NVML,
                                           "--metrics-bind-address",

@@ -33,6 +33,8 @@ class Rig {
   // Another one on the same node.
   void StartSecond() { second_ = Launch({}); }
   testcluster::Child& second() { return *second_; }
+  // What the node configuration says from now on.
+  void WriteNodeConfig(const std::string& text) const;
   // How long until the kubelet and the API server know it, from the start of the process; nothing when they never do.
   bool WaitUntilRegistered(std::size_t registrations = 1);
   void RestartKubelet();
@@ -51,6 +53,7 @@ class Rig {
   void SetPodPhase(const std::string& name, const std::string& phase);
 
   std::string socket() const { return folder_.path() + "/nvidia-gpu.sock"; }
+  std::string folder() const { return folder_.path(); }
   std::string hook() const { return folder_.path() + "/hook"; }
   kube::FakeApiServer& api() { return api_; }
   plugin::FakeKubelet& kubelet() { return *kubelet_; }

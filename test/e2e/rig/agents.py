@@ -103,6 +103,10 @@ class Agents:
         self.usual_monitor = self.monitor.argv
         self.wait()
 
+    def use_mode(self, mode):
+        """The node configuration says so from now on."""
+        self.node_config.write_text(json.dumps({"nodeconfig": [{"name": node.NAME, "operatingmode": mode}]}))
+
     def start_plugin_again(self, *flags):
         """As usual, with these flags in addition; returns when the kubelet knows of it."""
         before = self.registrations()
