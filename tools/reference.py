@@ -105,7 +105,7 @@ def unknown_variables(code):
 def unknown_events(code):
     known = {row["reason"] for row in code.tables["events"]}
     written = {}
-    for path, text in sources(code.root, "src/scheduler", "src/sched", "src/plugin", "src/monitor"):
+    for path, text in sources(code.root, "src/scheduler", "src/sched", "src/plugin", "src/monitor", "src/mps"):
         for reason in EVENT.findall(text):
             written.setdefault(reason, path.relative_to(code.root))
     for reason in sorted(set(written) - known):
@@ -131,7 +131,7 @@ def unknown_keys(code):
 
 def unknown_metrics(code):
     known = {row["name"] for row in code.metrics}
-    for path, text in sources(code.root, "src/scheduler", "src/plugin", "src/monitor"):
+    for path, text in sources(code.root, "src/scheduler", "src/plugin", "src/monitor", "src/mps"):
         for name in METRIC_NAME.findall(text):
             if name not in known and not name.endswith("_"):
                 yield f"{path.relative_to(code.root)}: {name} has no text beside it that could be taken for its help"
