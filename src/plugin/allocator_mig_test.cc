@@ -142,6 +142,28 @@ TEST_F(AllocatorMigTest, DeletedPod_ItsPlaceCanBeGivenAtOnce) {
   ExpectBooksAgree();
 }
 
+// Which of two like pods was served is a guess until the kubelet tells. The guess must not outlive the pods.
+TEST_F(AllocatorMigTest, LikePodsAreGone_TheirPlacesAreTheNextPods) {
+  concurrent_ = true;
+  NewLife();
+  Add("a", "1g.10gb", 6, 1, 100);
+  Add("b", "1g.10gb", 5, 1, 101);
+  ASSERT_TRUE(allocator_->Allocate({Slot(0)}));
+  ASSERT_TRUE(allocator_->Allocate({Slot(1)}));
+  EXPECT_EQ(mig_.Count(CardName(0)), 2U);
+  for (const char* uid : {"uid-a", "uid-b"}) world_.api.erase(uid);
+  world_.Deliver();
+  Add("c", "1g.10gb", 6, 1, 102);
+  const auto response = allocator_->Allocate({Slot(2)});
+  ASSERT_TRUE(response) << response.error().message;
+  (void)allocator_->Tend();
+  EXPECT_EQ(mig_.Count(CardName(0)), 1U) << "that of c alone";
+  End("c");
+  (void)allocator_->Tend();
+  EXPECT_EQ(mig_.Count(CardName(0)), 0U);
+  ExpectBooksAgree();
+}
+
 TEST_F(AllocatorMigTest, PodWithoutAPlace_FailsWithTheReason) {
   PodView pod = BoundPod("a", {{Instance("1g.10gb")}});
   pod.asks[0].limits["nvidia.com/gpumem"] = "5000";
