@@ -125,6 +125,10 @@ std::vector<Finding> CheckForOurs(std::string_view text, const std::string& file
     findings.push_back({Level::kNote, file, name,
                         base::Concat({"hami-scheduler schedules", flag, ": ", base::Join(kinds, ", ")}), ""});
   }
+  if (const auto plain = CheckVendors(MakeVendors(*config, all)); !plain) {
+    findings.push_back(
+        {Level::kError, file, "", "hami-scheduler does not start: " + plain.error().message, plain.error().hint});
+  }
   return findings;
 }
 

@@ -67,6 +67,13 @@ TEST(ConfigCheckTest, VendorsWithoutACountAreWarnedOf) {
   EXPECT_EQ(findings[0].level, Finding::Level::kWarning);
 }
 
+TEST(ConfigCheckTest, TwoVendorsAskedForByOneNameAreAnError) {
+  const auto findings = CheckForOurs(std::string(kWhole) + "hygon:\n  resourceCountName: nvidia.com/gpu\n", "f");
+  ASSERT_THAT(Keys(findings), ElementsAre("f hygon", "f "));
+  EXPECT_EQ(findings[1].level, Finding::Level::kError);
+  EXPECT_THAT(findings[1].message, HasSubstr("NVIDIA and DCU are both asked for by nvidia.com/gpu"));
+}
+
 TEST(ConfigCheckTest, MultiChipVendorsNameTheirFlag) {
   const auto findings = CheckForOurs(
       std::string(kWhole) + "vnpus:\n  configs:\n  - {commonWord: Ascend910B4, resourceName: huawei.com/Ascend910B4}\n",

@@ -81,6 +81,9 @@ base::Result<device::Vendors> LoadVendors(const Options& options) {
   if (!config) return tl::unexpected(config.error());
   SayWhatIsScheduled(file, *config, options.vendors);
   device::Vendors vendors = device::MakeVendors(*config, options.vendors);
+  if (const auto plain = device::CheckVendors(vendors); !plain) {
+    return base::Fail(file + ": " + plain.error().message, plain.error().hint);
+  }
   base::LogInfo(base::Concat({file, ": devices that are scheduled: ", NamesOf(vendors)}));
   return vendors;
 }

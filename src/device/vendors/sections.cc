@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 
 #include "base/strings.h"
 #include "device/vendors/nvidia.h"
@@ -60,6 +61,23 @@ Vendors MakeVendors(const DeviceConfig& config, const VendorSwitches& switches) 
   AddNeuron(config.others, vendors);
   AddVastai(config.others, vendors);
   return vendors;
+}
+
+base::Status CheckVendors(const Vendors& vendors) {
+  if (vendors.size() > kMostVendors) {
+    return base::Fail(base::Concat({std::to_string(vendors.size()), " kinds of devices are configured, and at most ",
+                                    std::to_string(kMostVendors), " can be told apart"}),
+                      "remove the sections of chips that the cluster does not have");
+  }
+  std::map<std::string_view, std::string_view> owners;
+  for (const auto& vendor : vendors) {
+    if (vendor->count_resource().empty()) continue;
+    const auto [owner, is_new] = owners.emplace(vendor->count_resource(), vendor->key());
+    if (is_new) continue;
+    return base::Fail(base::Concat({owner->second, " and ", vendor->key(), " are both asked for by ", owner->first}),
+                      "give each its own resource name");
+  }
+  return {};
 }
 
 }  // namespace hami::device

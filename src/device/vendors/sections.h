@@ -57,4 +57,8 @@ struct VendorSwitches {
 // NVIDIA first, then the others by name.
 Vendors MakeVendors(const DeviceConfig& config, const VendorSwitches& switches);
 
+// Which vendor a pod's request is for must be plain, and a node's books know 64 of them at most.
+inline constexpr std::size_t kMostVendors = 64;
+base::Status CheckVendors(const Vendors& vendors);
+
 }  // namespace hami::device
