@@ -123,6 +123,8 @@ class Traffic:
             name = f"guest{self.count}"
             thing = self.lab.manifest(name, gpu=1, mem=2000, spec={"schedulerName": "hami-scheduler"})
             thing["metadata"]["labels"] = dict(IGNORED)  # it names its scheduler itself, as the webhook would
+            # To both nodes: one of them is locked for a while.
+            thing["metadata"].setdefault("annotations", {})["hami.io/node-scheduler-policy"] = "spread"
             self.lab.kubectl.apply(thing)
             self.count += 1
             if self.count > 6:
