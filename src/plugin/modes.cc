@@ -16,8 +16,7 @@ using base::Concat;
 using base::Status;
 
 Modes::Modes(const Options& options, const nvml::LoadOptions& load, ModesHooks hooks)
-    : options_(options),
-      hooks_(std::move(hooks)),
+    : hooks_(std::move(hooks)),
       mig_driver_(load),
       mig_journal_(options.hook_path + "/vgpu/mig.json"),
       mig_(mig_driver_, mig_journal_),

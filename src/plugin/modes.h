@@ -55,7 +55,6 @@ class Modes {
   MpsHooks HooksOfMps();
   void TellTroubles();
 
-  const Options& options_;
   const ModesHooks hooks_;
   NvmlMigDriver mig_driver_;
   DiskMigJournal mig_journal_;
