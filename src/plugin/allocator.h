@@ -73,7 +73,8 @@ class Allocator {
 
   // CHANGE runs while nothing is allocated; it is told which pods use this node's GPUs, or are on their way to, and
   // what was given out.
-  void Exclusively(const std::function<void(const std::vector<std::string>& pods, const Records& records)>& change);
+  void Exclusively(const std::function<void(const std::function<std::vector<std::string>()>& users,
+                                            const Records& records)>& change);
 
  private:
   // What was last written to a pod, until the watch shows it.
@@ -108,6 +109,9 @@ class Allocator {
   base::Status RealiseMig(Record& record, const Cards& cards, net::Deadline end);
   bool TendMig();
   MigKeeper::Holders MigHolders();
+  // Those whose pod is not over, and those that the kubelet alone can tell and still holds. Asks it only then.
+  Records RecordsInUse(const std::vector<PodPtr>& pods);
+  std::vector<std::string> Users();
   // What was recorded, for a kubelet that asks once more, perhaps for other slots.
   base::Result<Response> AnswerAgain(Record record, const std::vector<std::string>& slots, net::Deadline end);
   base::Error Refuse(const Stranger& stranger, net::Deadline end);

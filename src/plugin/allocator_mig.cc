@@ -57,8 +57,7 @@ base::Status Allocator::RealiseMig(Record& record, const Cards& cards, net::Dead
   return {};
 }
 
-MigKeeper::Holders Allocator::MigHolders() {
-  const std::vector<PodPtr> pods = KnownPods();
+Records Allocator::RecordsInUse(const std::vector<PodPtr>& pods) {
   const bool synced = parts_.cluster->Synced();
   const auto is_over = [&](const PodKey& owner) {
     const auto pod = std::find_if(pods.begin(), pods.end(), [&](const PodPtr& one) { return one->uid == owner.uid; });
@@ -68,7 +67,6 @@ MigKeeper::Holders Allocator::MigHolders() {
   bool asked = false;
   Records holding;
   for (const Record& record : records_) {
-    if (record.mig.empty()) continue;
     if (is_over(record.owner)) {
       // While only the kubelet knows which of several like pods it is, that one of them is over says nothing.
       if (!record.assumed) continue;
@@ -80,7 +78,11 @@ MigKeeper::Holders Allocator::MigHolders() {
     }
     holding.push_back(record);
   }
-  return [holding = std::move(holding)](const MigEntry& entry) -> std::optional<PodKey> {
+  return holding;
+}
+
+MigKeeper::Holders Allocator::MigHolders() {
+  return [holding = RecordsInUse(KnownPods())](const MigEntry& entry) -> std::optional<PodKey> {
     std::optional<PodKey> other;
     for (const Record& record : holding) {
       const bool has = entry.Made() && std::any_of(record.mig.begin(), record.mig.end(),
@@ -97,27 +99,28 @@ bool Allocator::TendMig() {
   return parts_.mig->Tend(MigHolders());
 }
 
-void Allocator::Exclusively(
-    const std::function<void(const std::vector<std::string>& pods, const Records& records)>& change) {
-  const std::lock_guard lock(mutex_);
+std::vector<std::string> Allocator::Users() {
   const auto any = [](const device::PodGrant& grant) {
     return std::any_of(grant.begin(), grant.end(), [](const auto& row) { return !row.empty(); });
   };
-  std::set<std::string> pods;
-  const std::vector<PodPtr> known = KnownPods();
-  for (const PodPtr& pod : known) {
+  std::set<std::string> users;
+  const std::vector<PodPtr> pods = KnownPods();
+  for (const PodPtr& pod : pods) {
     const bool refused = pod->Pending() && pod->bind_phase == device::kPhaseFailed;
     if (!pod->Ended() && !refused && (any(pod->allocated) || any(pod->to_allocate))) {
-      pods.insert("pod " + pod->FullName());
+      users.insert("pod " + pod->FullName());
     }
   }
-  for (const Record& record : records_) {
-    const bool over = parts_.cluster->IsGone(record.owner.uid) ||
-                      std::any_of(known.begin(), known.end(),
-                                  [&](const PodPtr& pod) { return pod->uid == record.owner.uid && pod->Ended(); });
-    if (record.assumed || !over) pods.insert(Concat({"pod ", record.owner.ns, "/", record.owner.name}));
+  for (const Record& record : RecordsInUse(pods)) {
+    users.insert(Concat({"pod ", record.owner.ns, "/", record.owner.name}));
   }
-  change({pods.begin(), pods.end()}, records_);
+  return {users.begin(), users.end()};
+}
+
+void Allocator::Exclusively(
+    const std::function<void(const std::function<std::vector<std::string>()>& users, const Records& records)>& change) {
+  const std::lock_guard lock(mutex_);
+  change([this] { return Users(); }, records_);
 }
 
 }  // namespace hami::plugin

@@ -153,6 +153,9 @@ TEST_F(AllocatorMigTest, LikePodsAreGone_TheirPlacesAreTheNextPods) {
   EXPECT_EQ(mig_.Count(CardName(0)), 2U);
   for (const char* uid : {"uid-a", "uid-b"}) world_.api.erase(uid);
   world_.Deliver();
+  std::vector<std::string> users{"unasked"};
+  allocator_->Exclusively([&](const auto& pods, const Records&) { users = pods(); });
+  EXPECT_THAT(users, IsEmpty()) << "a mode that changes waits for nobody";
   Add("c", "1g.10gb", 6, 1, 102);
   const auto response = allocator_->Allocate({Slot(2)});
   ASSERT_TRUE(response) << response.error().message;
@@ -302,7 +305,7 @@ TEST_F(AllocatorMigTest, Exclusively_NamesWhoeverIsOnItsWayOrHere) {
   world_.Pod("a").status_phase = "Running";
   Add("c", "1g.10gb", 4, 1, 102).status_phase = "Succeeded";
   std::vector<std::string> pods;
-  allocator_->Exclusively([&](const auto& holders, const Records&) { pods = holders; });
+  allocator_->Exclusively([&](const auto& users, const Records&) { pods = users(); });
   EXPECT_EQ(pods, (std::vector<std::string>{"pod default/a", "pod default/b"}));
 }
 

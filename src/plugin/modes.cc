@@ -61,8 +61,7 @@ Status Modes::Leave(OperatingMode mode) {
   return {};
 }
 
-std::vector<std::string> Modes::Users(const std::vector<std::string>& pods, const Exclusion& excluded) {
-  std::vector<std::string> users = pods;
+std::vector<std::string> Modes::Users(std::vector<std::string> users, const Exclusion& excluded) {
   for (std::string& user : UsersOf(mig_driver_, mig_.entries(), mps_.Servers(), excluded)) {
     users.push_back(std::move(user));
   }
@@ -74,9 +73,9 @@ bool Modes::Look(Allocator& allocator) {
   if (!cards->ready) return true;
   const NodeSettings& settings = cards->settings;
   ModeKeeper::Outcome outcome;
-  allocator.Exclusively([&](const std::vector<std::string>& pods, const Records& records) {
+  allocator.Exclusively([&](const auto& pods, const Records& records) {
     records_ = &records;
-    outcome = keeper_.Look(settings.wanted_mode, [&] { return Users(pods, settings.excluded); });
+    outcome = keeper_.Look(settings.wanted_mode, [&] { return Users(pods(), settings.excluded); });
     records_ = nullptr;
   });
   if (outcome.changed) {

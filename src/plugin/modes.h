@@ -51,7 +51,7 @@ class Modes {
  private:
   base::Status Enter(OperatingMode mode);
   base::Status Leave(OperatingMode mode);
-  std::vector<std::string> Users(const std::vector<std::string>& pods, const Exclusion& excluded);
+  std::vector<std::string> Users(std::vector<std::string> users, const Exclusion& excluded);
   MpsHooks HooksOfMps();
   void TellTroubles();
 

@@ -71,8 +71,7 @@ def machine(agents, node):
     wait_for("seven slots of a divided GPU", lambda: node.gpus() == 7, 60)
     yield Machine(agents)
     agents.use_mode("hami-core")
-    # What was served counts for a minute after its pod is gone.
-    wait_for("ten slots of a shared GPU", lambda: node.gpus() == 10, 120)
+    wait_for("ten slots of a shared GPU", lambda: node.gpus() == 10, 60)
     agents.plugin.stop()
     agents.plugin.env, agents.machine = usual, place
     agents.node_config.write_text(json.dumps({"nodeconfig": []}))
