@@ -300,4 +300,10 @@ Result<HostPort> ParseHostPort(std::string_view text) {
   return HostPort{std::string(host), static_cast<std::uint16_t>(*port)};
 }
 
+std::string MistakeText(std::string_view program, const Error& error) {
+  std::string text = Concat({program, ": error: ", Printable(error.message), "\n"});
+  if (!error.hint.empty()) text += Concat({"  ", Printable(error.hint), "\n"});
+  return text;
+}
+
 }  // namespace hami::base

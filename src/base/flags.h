@@ -137,6 +137,9 @@ Result<std::chrono::milliseconds> ParseGoDuration(std::string_view text);
 // As Go prints it: "28s", "5m0s", "1h30m0s", "1.5s", "250ms". SPAN is not negative.
 std::string FormatGoDuration(std::chrono::milliseconds span);
 
+// What PROGRAM ("hami cert") says of a mistake on its command line: a line, and its hint as a second one.
+std::string MistakeText(std::string_view program, const Error& error);
+
 struct HostPort {
   std::string host;  // empty: every interface
   std::uint16_t port = 0;

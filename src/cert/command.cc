@@ -32,11 +32,7 @@ constexpr const char* kEpilogue =
     "The authority's key is used once and kept nowhere.\n"
     "Exit status: 0 all is well, 1 it is not, with the reason; 2 a mistake on the command line.\n";
 
-Message Mistake(const base::Error& error) {
-  return {"hami cert: error: " + base::Printable(error.message) + "\n" +
-              (error.hint.empty() ? "" : "  " + base::Printable(error.hint) + "\n"),
-          kUsage};
-}
+Message Mistake(const base::Error& error) { return {base::MistakeText("hami cert", error), kUsage}; }
 
 base::FlagSet::Take Seconds(std::chrono::seconds& out, int most) {
   return [&out, most](const std::string& text) -> base::Status {

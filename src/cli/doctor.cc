@@ -34,11 +34,7 @@ constexpr const char* kOverview =
 constexpr const char* kEpilogue =
     "\nExit status: 0 nothing is wrong, 1 something is; warnings do not count. 2: a mistake on the command line.\n";
 
-Message Mistake(const base::Error& error) {
-  return {"hami doctor: error: " + base::Printable(error.message) + "\n" +
-              (error.hint.empty() ? "" : "  " + base::Printable(error.hint) + "\n"),
-          kUsage};
-}
+Message Mistake(const base::Error& error) { return {base::MistakeText("hami doctor", error), kUsage}; }
 
 void Driver(std::vector<Finding>& findings) {
   const auto nvml = Nvml::Load();

@@ -33,11 +33,7 @@ constexpr const char* kEpilogue =
     "list\non nodes, pods and resourcequotas. With --server they are those that the scheduler gave.\n"
     "Exit status: 0, 1 when the cluster cannot be read or there is no such pod, 2 for a mistake on the command line.\n";
 
-Message Mistake(const base::Error& error) {
-  return {"hami cluster: error: " + base::Printable(error.message) + "\n" +
-              (error.hint.empty() ? "" : "  " + base::Printable(error.hint) + "\n"),
-          kUsage};
-}
+Message Mistake(const base::Error& error) { return {base::MistakeText("hami cluster", error), kUsage}; }
 
 constexpr std::pair<std::string_view, View> kViews[] = {
     {"top", View::kTop}, {"nodes", View::kNodes}, {"cards", View::kCards},  {"pods", View::kPods},

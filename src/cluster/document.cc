@@ -29,16 +29,6 @@ constexpr auto kPatience = std::chrono::seconds(30);
 // What a pod that fits waits for is not ours to say.
 constexpr const char* kFits = "fits: something else keeps it (kube-scheduler's own filters, or it was not asked yet)";
 
-device::NvidiaConfig UsualNames() {
-  device::NvidiaConfig config;
-  config.count_resource = "nvidia.com/gpu";
-  config.memory_resource = "nvidia.com/gpumem";
-  config.memory_percent_resource = "nvidia.com/gpumem-percentage";
-  config.core_resource = "nvidia.com/gpucores";
-  config.priority_resource = "nvidia.com/priority";
-  return config;
-}
-
 base::Result<std::vector<json::value>> ListAll(kube::Client& client, const kube::Resource& resource) {
   std::vector<json::value> items;
   const kube::ListSink sink{[&](const json::value& item) { items.emplace_back(item, json::storage_ptr()); },
@@ -145,7 +135,7 @@ page::Snapshot SnapshotOf(const device::Vendors& vendors, const std::vector<json
 base::Result<device::Vendors> VendorsOf(const Source& source) {
   device::Vendors vendors;
   if (source.device_config_file.empty()) {
-    vendors.push_back(std::make_unique<device::NvidiaVendor>(UsualNames()));
+    vendors.push_back(std::make_unique<device::NvidiaVendor>(device::HamisNames()));
     return vendors;
   }
   const auto text = base::ReadLinkedFile(source.device_config_file, kMostFileBytes);

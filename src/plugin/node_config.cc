@@ -186,15 +186,6 @@ Result<std::optional<std::string>> LoadIfThere(const std::string& path) {
 
 }  // namespace
 
-device::NvidiaConfig HamisNames() {
-  device::NvidiaConfig names;
-  names.count_resource = "nvidia.com/gpu";
-  names.memory_resource = "nvidia.com/gpumem";
-  names.memory_percent_resource = "nvidia.com/gpumem-percentage";
-  names.core_resource = "nvidia.com/gpucores";
-  return names;
-}
-
 base::Status CheckResourceName(const Options& options, const std::string& configured) {
   if (options.resource_name.empty() || options.resource_name == configured) return {};
   return Fail(base::Concat(

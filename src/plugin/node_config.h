@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "device/config.h"
+#include "device/vendors/nvidia.h"
 #include "plugin/mode.h"
 #include "plugin/node_selector.h"
 #include "plugin/options.h"
@@ -26,9 +27,6 @@ struct Exclusion {
   std::vector<std::int64_t> indices;
   bool operator==(const Exclusion&) const = default;
 };
-
-// The resources of HAMi's own device-config.yaml, for a node without one.
-device::NvidiaConfig HamisNames();
 
 struct NodeSettings {
   std::string resource_name = "nvidia.com/gpu";
@@ -44,7 +42,7 @@ struct NodeSettings {
   bool disable_core_limit = false;
   Exclusion excluded;
   std::vector<device::MigAllowance> mig_allowlist;
-  device::NvidiaConfig requests = HamisNames();  // how the scheduler reads what pods ask for
+  device::NvidiaConfig requests = device::HamisNames();  // how the scheduler reads what pods ask for
   bool operator==(const NodeSettings&) const = default;
 };
 

@@ -322,11 +322,7 @@ struct Reader {
   }
 };
 
-Message Mistake(const base::Error& error) {
-  std::string text = "hami-scheduler: error: " + base::Printable(error.message) + "\n";
-  if (!error.hint.empty()) text += "  " + base::Printable(error.hint) + "\n";
-  return {text, kUsage};
-}
+Message Mistake(const base::Error& error) { return {base::MistakeText("hami-scheduler", error), kUsage}; }
 
 // What no single flag can see.
 Status CheckTogether(const Options& options) {

@@ -31,11 +31,7 @@ constexpr const char* kEpilogue =
     "pods.\n"
     "Exit status: 0 done, or said; 1 it cannot be done, with the reason; 2 a mistake on the command line.\n";
 
-Message Mistake(const base::Error& error) {
-  return {"hami upgrade: error: " + base::Printable(error.message) + "\n" +
-              (error.hint.empty() ? "" : "  " + base::Printable(error.hint) + "\n"),
-          kUsage};
-}
+Message Mistake(const base::Error& error) { return {base::MistakeText("hami upgrade", error), kUsage}; }
 
 // "NAMESPACE/RELEASE", and what the chart makes of the release's name.
 base::FlagSet::Take TakeRelease(std::string& ns, std::string& name) {

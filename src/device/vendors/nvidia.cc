@@ -161,4 +161,13 @@ Result<NodeCards> NvidiaVendor::ReadNode(const NodeFacts& node) const {
   return cards;
 }
 
+NvidiaConfig HamisNames() {
+  NvidiaConfig names;
+  names.count_resource = "nvidia.com/gpu";
+  names.memory_resource = "nvidia.com/gpumem";
+  names.memory_percent_resource = "nvidia.com/gpumem-percentage";
+  names.core_resource = "nvidia.com/gpucores";
+  return names;
+}
+
 }  // namespace hami::device

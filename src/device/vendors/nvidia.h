@@ -45,4 +45,7 @@ class NvidiaVendor final : public Vendor {
   NvidiaConfig config_;
 };
 
+// The resources of HAMi's own device-config.yaml, where there is none.
+NvidiaConfig HamisNames();
+
 }  // namespace hami::device
