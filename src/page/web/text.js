@@ -22,7 +22,7 @@ const english = {
   noNodes: 'No node has registered a card. hami-device-plugin registers them: look at its pods and at `hami doctor cluster`.',
   noMatch: 'Nothing matches.', nobodyWaits: 'No pod waits for a GPU.', noQuotas: 'No namespace holds or limits anything.',
   noLocks: 'No node is locked.', noEvents: 'Since this scheduler started, nothing happened to any card.',
-  tenants: 'Pods on this card', noTenants: 'Nobody holds a share of this card.', mig: 'MIG instances',
+  tenants: 'Pods on this card', noTenants: 'No pod holds a share of this card.', mig: 'MIG instances',
   waitsSince: 'waits {0}', tries: 'asked {0} times', reasons: 'Why not', onNodes: '{0} nodes', allNodes: 'Nodes',
   notKept: 'names of nodes are not kept', reason: 'Reason', resource: 'Resource', used: 'Used', limit: 'Limit',
   holder: 'Holder', since: 'Since', age: 'Age', time: 'Time', what: 'What', unknownHolder: 'names no pod',
