@@ -3,9 +3,9 @@
 // Arrays, mipmapped arrays and external memory.
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/bindings.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/shapes.h"
+#include "vgpu/memory/bindings.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/shapes.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -2,12 +2,12 @@
 //
 // Contexts: made between reserving and settling their memory, and everything in them given back when they go.
 
-#include "vgpu/policy/contexts.h"
+#include "vgpu/memory/contexts.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/pacer.h"
-#include "vgpu/policy/pools.h"
-#include "vgpu/policy/process.h"
+#include "vgpu/memory/pools.h"
+#include "vgpu/pacing/pacer.h"
+#include "vgpu/runtime/process.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

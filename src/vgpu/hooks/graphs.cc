@@ -2,12 +2,12 @@
 //
 // Graphs: what they allocate, and the GPU time of their launches.
 
-#include "vgpu/policy/graphs.h"
+#include "vgpu/memory/graphs.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/device_map.h"
-#include "vgpu/policy/pacer.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/pacing/pacer.h"
+#include "vgpu/runtime/device_map.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -2,13 +2,13 @@
 //
 // What loads code and globals, or makes a context's own memory grow: measured, and undone where it does not fit.
 
-#include "vgpu/policy/modules.h"
+#include "vgpu/memory/modules.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/pacer.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/pacing/pacer.h"
 #ifndef HAMI_GPU_TIME_ANEW
-#include "vgpu/policy/pacer_samples.h"
+#include "vgpu/pacing/pacer_samples.h"
 #endif
 
 using namespace hami::vgpu;  // NOLINT: this file only exports

@@ -3,16 +3,16 @@
 // Stream-ordered allocation, pools, and the synchronisations at which a pool gives memory back. Each function and its
 // per-thread-stream twin share one body.
 
-#include "vgpu/policy/pools.h"
+#include "vgpu/memory/pools.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/bindings.h"
-#include "vgpu/policy/capture.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/marks.h"
-#include "vgpu/policy/modules.h"
-#include "vgpu/policy/pacer.h"
-#include "vgpu/policy/spill.h"
+#include "vgpu/memory/bindings.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/marks.h"
+#include "vgpu/memory/modules.h"
+#include "vgpu/memory/spill.h"
+#include "vgpu/pacing/pacer.h"
+#include "vgpu/runtime/capture.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Virtual memory management: the charge follows the physical memory, see policy/vmm.h and policy/bindings.h.
+// Virtual memory management: the charge follows the physical memory, see memory/vmm.h and memory/bindings.h.
 
-#include "vgpu/policy/vmm.h"
+#include "vgpu/memory/vmm.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/bindings.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/device_map.h"
-#include "vgpu/policy/marks.h"
-#include "vgpu/policy/pages.h"
-#include "vgpu/policy/pools.h"
+#include "vgpu/memory/bindings.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/marks.h"
+#include "vgpu/memory/pools.h"
+#include "vgpu/runtime/device_map.h"
+#include "vgpu/runtime/pages.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -5,11 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include "vgpu/policy/bindings.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/device_map.h"
-#include "vgpu/policy/sharing.h"
-#include "vgpu/policy/vmm.h"
+#include "vgpu/memory/bindings.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/sharing.h"
+#include "vgpu/memory/vmm.h"
+#include "vgpu/runtime/device_map.h"
 
 namespace hami::vgpu {
 

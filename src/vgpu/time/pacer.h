@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "abi/cuda_abi.h"
-#include "vgpu/policy/places.h"
-#include "vgpu/policy/process.h"
+#include "vgpu/runtime/places.h"
+#include "vgpu/runtime/process.h"
 #include "vgpu/time/book.h"
 #include "vgpu/time/meter.h"
 
