@@ -4,8 +4,8 @@
 // Dimensions go into the name of a launch one by one.
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/allocation_size.h"
 #include "vgpu/memory/contexts.h"
-#include "vgpu/memory/shapes.h"
 #include "vgpu/pacing/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports

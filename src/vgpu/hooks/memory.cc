@@ -3,11 +3,11 @@
 // Plain, pitched and managed allocations, their free, and what a program is told about memory.
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/allocation_size.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/oversubscription.h"
 #include "vgpu/memory/pools.h"
 #include "vgpu/memory/queries.h"
-#include "vgpu/memory/shapes.h"
-#include "vgpu/memory/spill.h"
 #include "vgpu/runtime/device_map.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports

@@ -43,18 +43,18 @@ CUresult WatchedLibrary(CUlibrary* out, Load load) {
 template <typename Unload>
 CUresult Unloaded(Unload unload) {
   if (!Active()) return unload();
-  Passage passage(Way::kShared);
+  MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = unload();
   if (result == CUDA_SUCCESS) ForgetGuesses();
   Place place;
-  if (result == CUDA_SUCCESS && CurrentPlace(&place)) SettleModules(place.device, &passage);
+  if (result == CUDA_SUCCESS && CurrentPlace(&place)) SettleModules(place.device, &measure_lock);
   return result;
 }
 
 template <typename Use>
 CUresult FirstUse(Use use) {
   if (!Active()) return use();
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = use();
   NoteFirstUse();
   return result;

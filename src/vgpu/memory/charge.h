@@ -10,7 +10,7 @@
 #include "abi/cuda_abi.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/contexts.h"
-#include "vgpu/memory/gate.h"
+#include "vgpu/memory/measure_lock.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/runtime/process.h"
 
@@ -23,13 +23,14 @@ constexpr uint64_t RoundUp(uint64_t bytes, uint64_t unit) {
   return bytes > UINT64_MAX - unit ? UINT64_MAX - unit + 1 : (bytes + unit - 1) / unit * unit;
 }
 
-// A passage for whatever is charged to a device. What modules grew by is measured first, because nobody can inside.
+// The measure lock, shared, for whatever is charged to a device. What modules grew by is measured first, because
+// nothing can be while the lock is held.
 class Charging {
  public:
-  explicit Charging(int device) : passage_((SettlePendingModules(device), Way::kShared)) {}
+  explicit Charging(int device) : measure_lock_((SettlePendingModules(device), LockMode::kShared)) {}
 
  private:
-  const Passage passage_;
+  const MeasureLock measure_lock_;
 };
 
 // TryReserve; when that fails, takes back what this process holds without using, and tries again.
@@ -99,7 +100,7 @@ CUresult Uncharged(Space space, Handle handle, Free free) {
   Entry entry;
   // Taken out before the call: afterwards the driver may give the same handle to another thread.
   if (!Active()) return free();
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const bool known = table().Take(space, key, &entry);
   const CUresult result = free();
   if (!known) return result;

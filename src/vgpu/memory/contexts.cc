@@ -4,20 +4,20 @@
 #include <atomic>
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/memory/bindings.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/free_events.h"
 #include "vgpu/memory/graphs.h"
-#include "vgpu/memory/marks.h"
+#include "vgpu/memory/memory_snapshot.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/memory/pools.h"
-#include "vgpu/memory/reading.h"
+#include "vgpu/memory/sparse_multicast.h"
 #include "vgpu/pacing/pacer.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/device_map.h"
 #include "vgpu/runtime/identity.h"
 #include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/nvml_probe.h"
-#include "vgpu/runtime/pages.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {
@@ -50,7 +50,7 @@ constinit Lock g_primary_lock{};
 constinit Lock g_making_lock{};    // one context is made at a time, so that its size can be measured
 constinit ProcessList g_before{};  // guarded by it, like its twin
 constinit ProcessList g_after{};
-constinit Growing<Known> g_known{};
+constinit MappedVector<Known> g_known{};
 constinit uint32_t g_next_id = 1;
 constinit uint64_t g_next_left = 1;
 
@@ -202,13 +202,13 @@ class Sizing {
  public:
   Sizing(CUdevice ordinal, int device, bool alone)
       : device_(device), alone_(alone), measurable_(nvml_ && HandleOfOrdinal(ordinal, &handle_)) {
-    before_ = measurable_ ? Look(device_, handle_, &g_before) : ByDriver(AskDriverBefore(ordinal));
+    before_ = measurable_ ? TakeSnapshot(device_, handle_, &g_before) : ByDriver(AskDriverBefore(ordinal));
   }
 
   // `made` is nullptr where the driver can not be asked in it.
   void Made(CUcontext made, Turn* turn) {
     if (measurable_) {
-      after_ = Look(device_, handle_, &g_after);
+      after_ = TakeSnapshot(device_, handle_, &g_after);
     } else if (made != nullptr) {
       after_ = ByDriver(AskDriverAfter(made, &before_.seen));
     }
@@ -244,7 +244,7 @@ class Sizing {
   }
 
  private:
-  static bool Quiet(const Reading& reading) { return reading.exact && !reading.imports; }
+  static bool Quiet(const MemorySnapshot& reading) { return reading.exact && !reading.imports; }
 
   // Another process came, went, or changed between the looks: the loss of free memory is not this context's alone.
   static bool OthersMoved() {
@@ -259,15 +259,15 @@ class Sizing {
     return common != g_before.count || g_after.count > common + 1;
   }
 
-  Reading ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
+  MemorySnapshot ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
 
   const int device_;
   const bool alone_;
   const NvmlUse nvml_;
   nvmlDevice_t handle_ = nullptr;
   const bool measurable_;
-  Reading before_;
-  Reading after_;
+  MemorySnapshot before_;
+  MemorySnapshot after_;
 };
 
 void Remember(CUcontext made, CUdevice ordinal, ContextKind kind, uint64_t bytes) {
@@ -329,11 +329,11 @@ OnContextOf::~OnContextOf() {
   if (device == kUnlimited) return maker.create(maker.arg);
   const Locked making(g_making_lock);
   Turn turn(device);
-  const Passage passage(Way::kAlone);
+  const MeasureLock measure_lock(LockMode::kExclusive);
   const uint64_t learnt = LearntBytes(device);
   uint64_t reserved = 0;
   if (!ReserveContext(device, &reserved)) return CUDA_ERROR_OUT_OF_MEMORY;
-  Sizing sizing(ordinal, device, passage.alone());
+  Sizing sizing(ordinal, device, measure_lock.exclusive());
   const CUresult result = maker.create(maker.arg);
   if (result != CUDA_SUCCESS) {
     Refund(device, reserved, Kind::kContext);
@@ -371,7 +371,7 @@ CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker) {
   return CUDA_SUCCESS;
 }
 
-void ContextGone(CUcontext handle, Passage* passage) {
+void ContextGone(CUcontext handle, MeasureLock* measure_lock) {
   Known gone{};
   {
     const Locked locked(g_lock);
@@ -386,10 +386,10 @@ void ContextGone(CUcontext handle, Passage* passage) {
   Entry entry;
   while (table().TakeOfContext(gone.id, &entry)) RefundEntry(entry);
   PoolsLostContext(handle);
-  ForgetMarks(handle);
+  ForgetFreeEvents(handle);
   VmmLostContext(handle);
   if (g_graph_devices.load(std::memory_order_relaxed) != 0) SettleGraphs(gone.device, gone.ordinal);
-  SettleModules(gone.device, passage);
+  SettleModules(gone.device, measure_lock);
 }
 
 ContextEnd::ContextEnd(CUcontext handle) {
@@ -402,7 +402,7 @@ ContextEnd::ContextEnd(CUcontext handle) {
     ++known->ends;
     id_ = known->id;
   }
-  LeaveEndingMarks();
+  LeaveEndingFreeEvents();
   PoolsLeaveEnding();
 }
 
@@ -453,11 +453,11 @@ bool LastOfPrimary(CUdevice ordinal) {
   return known == nullptr || known->retained <= 1;
 }
 
-void PrimaryLetGo(CUdevice ordinal, Passage* passage) {
+void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock) {
   unsigned flags = 0;
   int active = 0;
   const bool gone = real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0;
-  if (const CUcontext handle = PrimaryOf(ordinal); gone && handle != nullptr) ContextGone(handle, passage);
+  if (const CUcontext handle = PrimaryOf(ordinal); gone && handle != nullptr) ContextGone(handle, measure_lock);
   const Locked locked(g_lock);
   Known* const known = FindPrimaryLocked(ordinal);
   if (known != nullptr && known->retained > 0) --known->retained;

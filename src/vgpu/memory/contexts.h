@@ -10,7 +10,7 @@
 #include <atomic>
 
 #include "abi/cuda_abi.h"
-#include "vgpu/memory/gate.h"
+#include "vgpu/memory/measure_lock.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/runtime/lock.h"
 
@@ -80,7 +80,7 @@ struct ContextMaker {
 CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker);
 
 // Held while a reference to a primary context is taken or let go of, so that what its state says stays true until that
-// is done. Comes before the gate.
+// is done. Comes before the measure lock.
 Lock& PrimaryLock();
 // As MakeContext when the primary context is not active yet, else just `create`.
 CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker);
@@ -109,13 +109,13 @@ inline bool LeftToContext(const Entry& entry) {
 // Known, and nobody has begun to end it. What of ours lives in it may be used then.
 bool ContextLives(CUcontext handle);
 
-// After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave), in the passage in
-// which it did; that becomes the one in which the rest is measured.
-void ContextGone(CUcontext handle, Passage* passage);
+// After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave), under the measure
+// lock under which it did; the rest is measured under the same one.
+void ContextGone(CUcontext handle, MeasureLock* measure_lock);
 // Whether a release would be the last, as far as references were taken through us. With PrimaryLock held, as for:
 bool LastOfPrimary(CUdevice ordinal);
 // After a release or reset of the primary context: settles if it is no longer active.
-void PrimaryLetGo(CUdevice ordinal, Passage* passage);
+void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock);
 
 // Live contexts that this process is known to have on a region device.
 int ContextsOn(int device);

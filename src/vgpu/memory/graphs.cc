@@ -3,11 +3,11 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
-#include "vgpu/memory/steps.h"
+#include "vgpu/memory/pool_granularity.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/device_map.h"
 #include "vgpu/runtime/lock.h"
-#include "vgpu/runtime/pages.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 
@@ -66,7 +66,7 @@ void AddNode(CUgraphNode node, int depth, Demand* demand) {
     const int device = DeviceOfOrdinal(ordinal);
     if (device == kForbidden) demand->forbidden = true;
     if (device < 0) return;
-    demand->bytes[device] += RoundUp(params.bytesize, kLeastStep);
+    demand->bytes[device] += RoundUp(params.bytesize, kLeastGranularity);
     demand->ordinals[device] = ordinal;
   }
 }
@@ -113,8 +113,8 @@ bool ReserveParts(Part* parts, int count) {
   for (int i = 0; i < count; ++i) {
     Part& part = parts[i];
     SettleGraphs(part.device, part.ordinal);
-    const uint64_t step = LearntStep(part.device, Grows::kGraph, part.bytes);
-    part.growth = RoundUp(part.bytes, step != 0 ? step : kLeastStep);
+    const uint64_t step = LearntGranularity(part.device, Grows::kGraph, part.bytes);
+    part.growth = RoundUp(part.bytes, step != 0 ? step : kLeastGranularity);
     if (!Reserve(part.device, part.growth, Kind::kData)) {
       while (i-- > 0) Refund(parts[i].device, parts[i].growth, Kind::kData);
       return false;
@@ -167,7 +167,7 @@ CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg
     // The reservation becomes part of the pool's charge, and that is then made exact.
     const uint64_t grown = Attribute(part.ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
     if (result == CUDA_SUCCESS && grown > part.reserved) {
-      LearnStep(part.device, Grows::kGraph, part.bytes, grown - part.reserved);
+      LearnGranularity(part.device, Grows::kGraph, part.bytes, grown - part.reserved);
     }
     g_memory[part.device].charged += part.growth;
     SettleLocked(part.device);

@@ -4,7 +4,7 @@
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
-#include "vgpu/memory/reading.h"
+#include "vgpu/memory/memory_snapshot.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/device_map.h"
 #include "vgpu/runtime/nvml_probe.h"
@@ -95,7 +95,7 @@ Measured Adjust(int device, bool judged = false) {
   nvmlDevice_t handle = nullptr;
   const NvmlUse nvml;
   if (!nvml || ordinal < 0 || !HandleOfOrdinal(ordinal, &handle)) return Measured::kNo;
-  const Reading now = Look(device, handle, &g_list);
+  const MemorySnapshot now = TakeSnapshot(device, handle, &g_list);
   if (!now.seen.own_known) return Measured::kNo;
   const uint64_t counted = OwnBytes(device, Kind::kContext) + now.data;
   const uint64_t charged = modules.charged.load(std::memory_order_relaxed);
@@ -124,7 +124,8 @@ Measured Adjust(int device, bool judged = false) {
 
 }  // namespace
 
-LoadWatch::LoadWatch() : passage_(NvmlPid() != 0 ? Way::kShared : Way::kAlone), has_place_(CurrentPlace(&place_)) {
+LoadWatch::LoadWatch()
+    : measure_lock_(NvmlPid() != 0 ? LockMode::kShared : LockMode::kExclusive), has_place_(CurrentPlace(&place_)) {
   g_loads.fetch_add(1, std::memory_order_acq_rel);
   has_place_ = has_place_ && place_.device >= 0 && FreeMemory(&free_before_);
   if (has_place_) counted_before_ = OwnBytes(place_.device);
@@ -145,12 +146,12 @@ bool LoadWatch::Fits() {
   const uint64_t at_most = (free_before_ > free_after ? free_before_ - free_after : growth) + kDoubt;
   const int64_t deadline = CoarseMillis() + kJudgeMillis;
   for (;;) {
-    passage_.Become(Way::kAlone);
-    if (passage_.alone()) {
+    measure_lock_.Become(LockMode::kExclusive);
+    if (measure_lock_.exclusive()) {
       const Measured measured = Adjust(device, true);
       if (measured != Measured::kNo) return measured == Measured::kFits;
     }
-    const bool last = passage_.alone() || CoarseMillis() > deadline;
+    const bool last = measure_lock_.exclusive() || CoarseMillis() > deadline;
     if ((last || HasRoom(device, at_most)) && ReserveReclaiming(device, growth, Kind::kModule)) {
       modules.charged.fetch_add(growth, std::memory_order_relaxed);
       modules.may_have_shrunk.store(true, std::memory_order_relaxed);  // it may be too much,
@@ -158,14 +159,14 @@ bool LoadWatch::Fits() {
       return true;
     }
     if (last) return false;
-    passage_.Become(Way::kTryAlone);
-    if (!passage_.alone()) region::SleepNanos(kJudgeNap);  // outside: somebody else may want to be alone
+    measure_lock_.Become(LockMode::kTryExclusive);
+    if (!measure_lock_.exclusive()) region::SleepNanos(kJudgeNap);  // outside: somebody else may want to be alone
   }
 }
 
 Lock& ContextLimitLock() { return g_limit_lock; }
 
-void LoadWatch::Undone() { SettleModules(place_.device, &passage_); }
+void LoadWatch::Undone() { SettleModules(place_.device, &measure_lock_); }
 
 // What the device lost around the load, but for what this process has counted meanwhile. A neighbour's part in it is
 // included.
@@ -179,8 +180,8 @@ void SettlePendingModulesSlow(int device) {
   if (device < 0) return;
   NoteOrdinal(device);
   if (g_modules[device].ordinal.load(std::memory_order_relaxed) < 0) return;
-  const Passage passage(Way::kTryAlone);
-  if (!passage.alone() || CoarseMillis() - g_modules[device].measured_at < kPendingMillis) return;
+  const MeasureLock measure_lock(LockMode::kTryExclusive);
+  if (!measure_lock.exclusive() || CoarseMillis() - g_modules[device].measured_at < kPendingMillis) return;
   g_modules_pending.store(false, std::memory_order_relaxed);
   g_modules[device].measured_at = CoarseMillis();
   Adjust(device);
@@ -194,8 +195,8 @@ void ModulesSynchronisedSlow() {
   Place place;
   if (!Active() || !CurrentPlace(&place) || place.device < 0) return;
   g_modules[place.device].ordinal.store(place.ordinal, std::memory_order_relaxed);
-  const Passage passage(Way::kTryAlone);
-  if (!passage.alone()) {
+  const MeasureLock measure_lock(LockMode::kTryExclusive);
+  if (!measure_lock.exclusive()) {
     g_next_look.store(now + kPendingMillis, std::memory_order_relaxed);
     return;
   }
@@ -203,12 +204,12 @@ void ModulesSynchronisedSlow() {
   Adjust(place.device);
 }
 
-void SettleModules(int device, Passage* passage) {
+void SettleModules(int device, MeasureLock* measure_lock) {
   if (device < 0) return;
   NoteOrdinal(device);
   g_modules[device].may_have_shrunk.store(true, std::memory_order_relaxed);
-  passage->Become(Way::kAlone);
-  if (passage->alone()) {
+  measure_lock->Become(LockMode::kExclusive);
+  if (measure_lock->exclusive()) {
     Adjust(device);
   } else {
     NoteFirstUse();
@@ -221,9 +222,9 @@ void SettleModulesForQuery(int device) {
   DeviceModules& modules = g_modules[device];
   if (modules.ordinal.load(std::memory_order_relaxed) < 0) return;
   const bool pending = g_modules_pending.load(std::memory_order_relaxed);
-  const Passage passage(pending ? Way::kAlone : Way::kTryAlone);
+  const MeasureLock measure_lock(pending ? LockMode::kExclusive : LockMode::kTryExclusive);
   const int64_t now = CoarseMillis();
-  if (!passage.alone() || (!pending && now - modules.queried_at < kQueryMillis)) return;
+  if (!measure_lock.exclusive() || (!pending && now - modules.queried_at < kQueryMillis)) return;
   g_modules_pending.store(false, std::memory_order_relaxed);
   modules.queried_at = now;
   Adjust(device);

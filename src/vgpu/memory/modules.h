@@ -2,7 +2,7 @@
 //
 // Memory that nobody states: code and globals of modules, stacks, heaps, what a kernel's first use loads. It is
 // measured: whatever the driver says this process holds beyond what is counted already becomes module memory. A
-// measurement is made alone (gate.h); one that can not be is made up for as soon as it can.
+// measurement is made exclusively (measure_lock.h); one that cannot be is made up for as soon as it can.
 // Invariant: after each load, unload, limit change and query the container's count is not below what the driver sees
 // (where NVML shows this process; elsewhere the change of free memory around a call is taken). A load that would pass
 // the limit is undone, and none is kept that was not judged: while one is under way, what is measured is counted only
@@ -15,7 +15,7 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/memory/contexts.h"
-#include "vgpu/memory/gate.h"
+#include "vgpu/memory/measure_lock.h"
 #include "vgpu/runtime/lock.h"
 
 namespace hami::vgpu {
@@ -39,7 +39,7 @@ class LoadWatch {
  private:
   uint64_t Uncounted(uint64_t free_after) const;
 
-  Passage passage_;
+  MeasureLock measure_lock_;
   Place place_;
   bool has_place_;
   uint64_t free_before_ = 0;
@@ -47,7 +47,7 @@ class LoadWatch {
 };
 
 // Held from the reading of a context's limit to the judgement of the new one: what does not fit is set back, and must
-// not be set back to another thread's that did not fit either. Comes before the gate.
+// not be set back to another thread's that did not fit either. Comes before the measure lock.
 Lock& ContextLimitLock();
 
 // Something may have grown; to be measured when memory is asked for or queried next.
@@ -68,7 +68,7 @@ inline void ModulesSynchronised() {
 }
 
 // Measures now, alone if that can be had, and lets the count fall too: after an unload, or the end of a context.
-void SettleModules(int device, Passage* passage);
+void SettleModules(int device, MeasureLock* measure_lock);
 // For queries: measures what is pending, and everything once a second.
 void SettleModulesForQuery(int device);
 

@@ -3,16 +3,16 @@
 
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/memory/bindings.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/free_events.h"
 #include "vgpu/memory/graphs.h"
-#include "vgpu/memory/marks.h"
-#include "vgpu/memory/steps.h"
+#include "vgpu/memory/pool_granularity.h"
+#include "vgpu/memory/sparse_multicast.h"
 #include "vgpu/memory/vmm.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/device_map.h"
 #include "vgpu/runtime/lock.h"
-#include "vgpu/runtime/pages.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 
@@ -39,7 +39,7 @@ constexpr int64_t kShortestNap = 50'000;
 constexpr int64_t kLongestNap = 2'000'000;
 
 constinit Lock g_lock{};
-constinit Growing<Pool> g_pools{};
+constinit MappedVector<Pool> g_pools{};
 constinit uint64_t g_next_id = 1;
 constinit std::atomic<int64_t> g_no_wait_before{0};  // monotonic nanoseconds
 
@@ -159,11 +159,11 @@ void RecordLocked(const Entry& entry) {
 // As charge.h's Reserve, for a caller that holds the pools' lock: reserves what the pool may grow by when it needs
 // `bytes` that it does not have.
 bool ReserveStepsLocked(int device, uint64_t bytes, uint64_t* growth) {
-  const uint64_t learnt = LearntStep(device, Grows::kPool, bytes);
-  *growth = RoundUp(bytes, learnt != 0 ? learnt : kGuessedStep);
+  const uint64_t learnt = LearntGranularity(device, Grows::kPool, bytes);
+  *growth = RoundUp(bytes, learnt != 0 ? learnt : kGuessedGranularity);
   if (TryReserve(device, *growth, Kind::kData)) return true;
   if (learnt != 0) return false;
-  *growth = RoundUp(bytes, kLeastStep);
+  *growth = RoundUp(bytes, kLeastGranularity);
   return TryReserve(device, *growth, Kind::kData);
 }
 
@@ -184,7 +184,7 @@ bool ReserveGrowthLocked(const PoolRequest& request, bool whole, uint64_t* growt
   const uint64_t bytes = Blocks(request.bytes);
   if (bytes <= usable) return true;
   // A pool that was trimmed to an odd size goes on to the end of the step that it is in.
-  const uint64_t odd = pool->charged % kLeastStep;
+  const uint64_t odd = pool->charged % kLeastGranularity;
   return ReserveStepsLocked(pool->device, bytes - (whole ? 0 : usable) + odd, growth);
 }
 
@@ -195,7 +195,7 @@ uint64_t ExcessOver(uint64_t limit, int device, uint64_t bytes) {
 
 void SettleFreesLocked() {
   Waited proved;
-  while (TakePassedMark(&proved)) {
+  while (TakePassedFreeEvent(&proved)) {
     VmmReached(proved);
     FreesReached(proved);
   }
@@ -208,8 +208,8 @@ bool ReclaimAndReserveLocked(const PoolRequest& request, int device, uint64_t* g
   VmmSettleDescriptors();
   SettleAllLocked(device);
   if (ReserveGrowthLocked(request, true, growth)) return true;
-  const uint64_t learnt = LearntStep(device, Grows::kPool, request.bytes);
-  const uint64_t whole = RoundUp(request.bytes, learnt != 0 ? learnt : kLeastStep);
+  const uint64_t learnt = LearntGranularity(device, Grows::kPool, request.bytes);
+  const uint64_t whole = RoundUp(request.bytes, learnt != 0 ? learnt : kLeastGranularity);
   const uint64_t limit = LimitBytes(device);
   for (bool graphs_trimmed = false; whole <= limit; graphs_trimmed = true) {
     if (TrimLocked(device, ExcessOver(limit, device, whole)) && ReserveGrowthLocked(request, true, growth)) return true;
@@ -225,7 +225,7 @@ uint64_t ComingLocked(int device) {
   uint64_t coming = 0;
   for (const Pool& pool : g_pools) {
     if (!Askable(pool, device)) continue;
-    const uint64_t spare = Spare(pool) / kLeastStep * kLeastStep;
+    const uint64_t spare = Spare(pool) / kLeastGranularity * kLeastGranularity;
     const uint64_t unreached = Unreached(pool.id);
     coming += spare < unreached ? spare : unreached;
   }
@@ -320,7 +320,7 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
     const uint64_t reserved = Reserved(*pool);
     // The block's whole size is taken for what the pool lacked: it may have had room that it could not use.
     if (result == CUDA_SUCCESS && reserved > pool->charged) {
-      LearnStep(pool->device, Grows::kPool, request.bytes, reserved - pool->charged);
+      LearnGranularity(pool->device, Grows::kPool, request.bytes, reserved - pool->charged);
     }
     const uint64_t granted = pool->charged + growth;
     pool->charged = granted;
@@ -405,7 +405,7 @@ void PoolFreeBegins(const Entry& entry) {
   FreeBegins(entry.extra, Blocks(entry.bytes));
 }
 
-void PoolFreeEnds(const Entry& entry, const StreamName& stream, CUstream handle, bool freed) {
+void PoolFreeEnds(const Entry& entry, const StreamId& stream, CUstream handle, bool freed) {
   const Locked locked(g_lock);
   FreeEnds(entry.extra, Blocks(entry.bytes), stream, handle, freed);
 }
@@ -445,7 +445,7 @@ bool TrimPools(int device, uint64_t needed) {
 
 void ResetPools() {
   g_lock.Reset();
-  ResetFrees();
+  ResetPendingFrees();
   g_no_wait_before.store(0, std::memory_order_relaxed);
   g_pools.Clear();
   g_pools_may_shrink.store(false, std::memory_order_relaxed);

@@ -7,8 +7,8 @@
 // steps in which the driver was seen to grow pools on this device; every process of the container learns from the
 // others' (the region keeps it), so only the very first growth can come as a surprise, and one that does not fit is
 // undone. What a pool has unused spares a reservation only where the driver can surely use it: not while its free is
-// under way on another stream (frees.h). A request that fits only when such frees are reached waits for them, a little.
-// Host pools are not charged.
+// under way on another stream (pending_frees.h). A request that fits only when such frees are reached waits for them, a
+// little. Host pools are not charged.
 #pragma once
 
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #include "abi/cuda_abi.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/contexts.h"
-#include "vgpu/memory/frees.h"
+#include "vgpu/memory/pending_frees.h"
 #include "vgpu/memory/table.h"
 
 namespace hami::vgpu {
@@ -31,7 +31,7 @@ struct PoolRequest {
   CUdeviceptr* out;
   size_t bytes;
   CUstream stream;
-  StreamName name;  // of the stream
+  StreamId name;  // of the stream
 };
 template <typename Allocate, typename Undo>
 CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo);
@@ -48,7 +48,7 @@ void PoolDestroyed(CUmemoryPool pool);
 void PoolBlockFreed(const Entry& entry);
 // Around all that when it is freed in stream order: by which stream.
 void PoolFreeBegins(const Entry& entry);
-void PoolFreeEnds(const Entry& entry, const StreamName& stream, CUstream handle, bool freed);
+void PoolFreeEnds(const Entry& entry, const StreamId& stream, CUstream handle, bool freed);
 
 // Makes the charges of a device's pools equal to what they hold; kAllDevices for all.
 inline constexpr int kAllDevices = -3;
@@ -68,7 +68,7 @@ void PoolsLoseStream(CUstream stream);
 // From now on no stream of a context that is ending is asked about; for contexts.cc, once that can be seen.
 void PoolsLeaveEnding();
 // Gives back what streams were asked to free and the driver says they did, plain memory and that of pools. Waits for
-// nothing; in a passage.
+// nothing; with the measure lock held.
 void SettleFrees();
 // All frees on its streams are done with.
 void PoolsLostContext(CUcontext context);
@@ -86,7 +86,7 @@ Begun BeginPoolAllocation(const PoolRequest& request, uint64_t* growth);
 bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult result);
 void AfterPoolUndo(const PoolRequest& request);
 // Waits for frees under way that will make room for the request; false when there are none, or not soon. Not to be
-// called in a passage: who measures could not wait for that.
+// called with the measure lock held: a measurement could not wait for that.
 bool AwaitFrees(const PoolRequest& request);
 CUresult RefusePoolAllocation(const PoolRequest& request);
 

@@ -30,7 +30,7 @@ MemoryView ViewOf(int device, uint64_t physical_total, uint64_t physical_free) {
   view.limited = true;
   SweepForQuery();
   {
-    const Passage passage(Way::kShared);
+    const MeasureLock measure_lock(LockMode::kShared);
     SettleFrees();
     VmmSettleDescriptors();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/memory/table.h"
 
-#include "vgpu/runtime/pages.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/memory/vmm.h"
 
-#include "vgpu/memory/bindings.h"
 #include "vgpu/memory/charge.h"
-#include "vgpu/memory/physical.h"
-#include "vgpu/memory/sharing.h"
+#include "vgpu/memory/shared_memory.h"
+#include "vgpu/memory/sparse_multicast.h"
+#include "vgpu/memory/vmm_handles.h"
 #include "vgpu/runtime/device_map.h"
 
 namespace hami::vgpu {
@@ -183,7 +183,7 @@ bool VmmHoldsSharedImports() { return HeldImports().shared != 0; }
 
 void ResetVmm() {
   ResetPhysical();
-  ResetBindings();
+  ResetSparseMulticast();
 }
 
 }  // namespace hami::vgpu

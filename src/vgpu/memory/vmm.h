@@ -2,12 +2,12 @@
 //
 // Virtual memory management: physical memory that a handle names and mappings use. Invariant: a physical allocation is
 // charged once, to the device it lies on, from its creation until the last reference to its handle is released *and*
-// its last use is gone, in whatever order. Uses are mappings into the address space, and what bindings.h is about.
-// Memory of which this process exported or imported a descriptor counts until that is closed here, too: the driver
-// keeps it.
-// Memory that processes of this container share counts once for all of them, for as long as one holds it (sharing.h).
-// Memory imported from elsewhere is charged while it is used here, because its maker may let go of it while we hold it:
-// nothing that a driver exports says reliably that two handles are one memory, and where that is unknown, it counts.
+// its last use is gone, in whatever order. Uses are mappings into the address space, and what sparse_multicast.h is
+// about. Memory of which this process exported or imported a descriptor counts until that is closed here, too: the
+// driver keeps it. Memory that processes of this container share counts once for all of them, for as long as one holds
+// it (shared_memory.h). Memory imported from elsewhere is charged while it is used here, because its maker may let go
+// of it while we hold it: nothing that a driver exports says reliably that two handles are one memory, and where that
+// is unknown, it counts.
 #pragma once
 
 #include <stddef.h>
@@ -41,7 +41,7 @@ void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address);
 uint64_t VmmReleasing(CUmemGenericAllocationHandle handle);
 void VmmReleased(CUmemGenericAllocationHandle handle, uint64_t id, bool released);
 // A use of memory that begins: before the driver's call, so that nobody else lets go of it meanwhile. False when
-// imported memory does not fit. Afterwards it becomes a mapping (or a binding, see bindings.h), or ends.
+// imported memory does not fit. Afterwards it becomes a mapping (or a binding, see sparse_multicast.h), or ends.
 struct VmmUse {
   uint64_t id = 0;  // of the physical memory; 0 = not ours
   uint64_t bytes = 0;
@@ -52,7 +52,8 @@ void VmmUnused(const VmmUse& use);
 void VmmMapped(const VmmUse& use, CUdeviceptr address, bool mapped);
 void VmmUnmapped(CUdeviceptr address, uint64_t bytes);
 
-// Ends what only descriptors kept that are closed now. For who needs the count or the room; in a passage.
+// Ends what only descriptors kept that are closed now. For a caller that needs the count or the room,
+// with the measure lock held.
 void VmmSettleDescriptors();
 
 // Whether this process holds imported memory (or such that only descriptors keep), and such that it does not use and

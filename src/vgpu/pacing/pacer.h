@@ -21,7 +21,7 @@
 #include "region/gpu_time.h"
 #include "vgpu/memory/contexts.h"
 #include "vgpu/pacing/pacer_model.h"
-#include "vgpu/runtime/places.h"
+#include "vgpu/runtime/handle_cache.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {
@@ -55,7 +55,7 @@ struct Lease {
   int32_t device = -1;
   int64_t credit = 0;
   bool only_device = false;  // whatever it launches is for this one
-  Places places = {};        // else only what goes there
+  HandleCache places = {};   // else only what goes there
 };
 extern constinit thread_local Lease t_lease;
 

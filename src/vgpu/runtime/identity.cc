@@ -6,7 +6,7 @@
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/runtime/capture.h"
-#include "vgpu/runtime/pages.h"
+#include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {

@@ -39,7 +39,7 @@ class Suspects {
 };
 
 // `listed`: who is on the device now that this process has `context` there. True when the pid is known (NvmlPid). The
-// caller is alone (gate.h), and no other process of the container probes at the same time.
+// caller alone may change this process's memory, and no other process of the container probes at the same time.
 bool IdentifyByPid(const ProcessList& listed);
 bool IdentifyByProbe(int device, nvmlDevice_t handle, CUcontext context);
 

@@ -5,7 +5,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/runtime/lock.h"
-#include "vgpu/runtime/pages.h"
+#include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {

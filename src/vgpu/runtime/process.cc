@@ -13,9 +13,9 @@
 
 #include "region/keep_errno.h"
 #include "vgpu/memory/contexts.h"
-#include "vgpu/memory/gate.h"
+#include "vgpu/memory/free_events.h"
 #include "vgpu/memory/graphs.h"
-#include "vgpu/memory/marks.h"
+#include "vgpu/memory/measure_lock.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/memory/pools.h"
 #include "vgpu/memory/vmm.h"
@@ -84,11 +84,11 @@ void GuardFork() {
 }
 
 void ResetTables() {
-  ResetGate();
+  ResetMeasureLock();
   g_table.Reset();
   ResetContexts();
   ResetPools();
-  ResetMarks();
+  ResetFreeEvents();
   ResetVmm();
   ResetModules();
   ResetGraphs();

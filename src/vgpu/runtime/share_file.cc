@@ -13,7 +13,7 @@
 #include "region/keep_errno.h"
 #include "vgpu/libc.h"
 #include "vgpu/runtime/log.h"
-#include "vgpu/runtime/pages.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "vgpu/runtime/device_map.h"
 #include "vgpu/runtime/lock.h"
-#include "vgpu/runtime/pages.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One look at this process's memory from both sides: what the driver says it holds, and what of that is counted as data
-// (allocations, pools, graphs). The difference is what nobody states: contexts and modules. To be taken alone (gate.h);
-// what is left to disturb it then are pools, which give memory back in synchronisations of other threads: such a look
-// is taken again.
+// One snapshot of this process's memory from both sides: what the driver says it holds, and what of that is counted as
+// data (allocations, pools, graphs). The difference is what nobody states: contexts and modules. To be taken with the
+// measure lock held exclusively; what is left to disturb it then are pools, which give memory back in synchronisations
+// of other threads: such a snapshot is taken again.
 #pragma once
 
 #include <stdint.h>
@@ -12,7 +12,7 @@
 
 namespace hami::vgpu {
 
-struct Reading {
+struct MemorySnapshot {
   Measurement seen;
   uint64_t data = 0;   // counted as such
   bool exact = false;  // both of the same moment
@@ -32,6 +32,6 @@ struct Reading {
 };
 
 // `list` receives who is on the device.
-Reading Look(int device, nvmlDevice_t handle, ProcessList* list);
+MemorySnapshot TakeSnapshot(int device, nvmlDevice_t handle, ProcessList* list);
 
 }  // namespace hami::vgpu

@@ -11,7 +11,7 @@
 
 namespace hami::vgpu {
 
-class Places {
+class HandleCache {
  public:
   bool Has(const void* handle, uint32_t epoch) const {
     return epoch == epoch_ && handle != nullptr && seen_[IndexOf(handle)] == handle;

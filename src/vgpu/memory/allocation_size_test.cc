@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/shapes.h"
+#include "vgpu/memory/allocation_size.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 //
 // What keeps physical memory in use without an address: tiles of sparse arrays, and parts of multicast objects.
 // Invariant: each tile is a use of the memory that was mapped there last, however many of them one call maps or unmaps;
-// a use that a call on a stream ends lasts until a wait of the program has proved that the stream got there (frees.h
-// says what is proved), because the driver holds the memory until then.
+// a use that a call on a stream ends lasts until a wait of the program has proved that the stream got there
+// (pending_frees.h says what is proved), because the driver holds the memory until then.
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <atomic>
 
 #include "abi/cuda_abi.h"
-#include "vgpu/memory/frees.h"
+#include "vgpu/memory/pending_frees.h"
 #include "vgpu/memory/vmm.h"
 
 namespace hami::vgpu {
@@ -37,12 +37,12 @@ inline constexpr uint64_t kTileBytes = uint64_t{64} << 10;
 TileBox BoxOf(const CUarrayMapInfo& map, const CUDA_ARRAY_SPARSE_PROPERTIES::Extent& tile, uint64_t whole);
 
 // After the driver has taken a list of mappings for the stream. `use` began before that, and becomes the box's.
-void VmmTilesMapped(uint64_t array, const TileBox& box, const VmmUse& use, const StreamName& stream);
-void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamName& stream);
+void VmmTilesMapped(uint64_t array, const TileBox& box, const VmmUse& use, const StreamId& stream);
+void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamId& stream);
 void VmmArrayGone(uint64_t array);
 
 // Bytes that are charged as data, and that the stream has just been asked to free.
-void VmmFreedLater(int device, uint64_t bytes, const StreamName& stream);
+void VmmFreedLater(int device, uint64_t bytes, const StreamId& stream);
 
 // True while uses wait for a stream to get to their end.
 extern std::atomic<bool> g_vmm_uses_end_later;
@@ -64,6 +64,6 @@ void VmmMulticastUnbound(const MulticastRange& at, int device);
 // Neither references nor mappings are left; `id` is its number as physical memory. The caller holds g_vmm_lock.
 void EndMulticastObject(uint64_t id);
 
-void ResetBindings();
+void ResetSparseMulticast();
 
 }  // namespace hami::vgpu

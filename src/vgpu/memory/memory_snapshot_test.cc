@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One look at the driver's figures, while the other processes of the container move.
-#include "vgpu/memory/reading.h"
+#include "vgpu/memory/memory_snapshot.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "vgpu/memory/graphs.h"
 #include "vgpu/memory/pools.h"
-#include "vgpu/memory/sharing.h"
+#include "vgpu/memory/shared_memory.h"
 #include "vgpu/memory/vmm.h"
 #include "vgpu/runtime/process.h"
 
@@ -61,9 +61,9 @@ Measurement Measure(nvmlDevice_t, ProcessList* list) {
 
 namespace {
 
-class ReadingTest : public testing::Test {
+class MemorySnapshotTest : public testing::Test {
  protected:
-  ReadingTest() {
+  MemorySnapshotTest() {
     g_region = {};
     g_region.slot_count = 2;
     for (int i = 0; i < 2; ++i) {
@@ -77,38 +77,39 @@ class ReadingTest : public testing::Test {
     g_other_seen = 100 * kMiB;
     g_before_measure = g_after_measure = nullptr;
   }
-  static Reading LookNow() { return Look(0, nullptr, &g_list); }
+  static MemorySnapshot SnapshotNow() { return TakeSnapshot(0, nullptr, &g_list); }
 };
 
-TEST_F(ReadingTest, GivenSharedMemoryThatTheDriverShowsHere_ThenNothingIsUncounted) {
-  const Reading reading = LookNow();
+TEST_F(MemorySnapshotTest, GivenSharedMemoryThatTheDriverShowsHere_ThenNothingIsUncounted) {
+  const MemorySnapshot reading = SnapshotNow();
   EXPECT_EQ(reading.unstated(), 2 * kMiB);
   EXPECT_EQ(reading.paid_elsewhere, 2 * kMiB);
   EXPECT_EQ(reading.uncounted, 0u);
 }
 
-TEST_F(ReadingTest, GivenGrowthThatNobodyCounts_ThenItIsUncounted) {
+TEST_F(MemorySnapshotTest, GivenGrowthThatNobodyCounts_ThenItIsUncounted) {
   g_own_seen += 5 * kMiB;
-  EXPECT_EQ(LookNow().uncounted, 5 * kMiB);
+  EXPECT_EQ(SnapshotNow().uncounted, 5 * kMiB);
 }
 
 // The one way to see too much: no count taken before or after is that of the moment. It is no more than what moved, it
 // only makes what is shared count twice for as long as that, and the next look knows better.
-TEST_F(ReadingTest, GivenAnotherThatTakesAndGivesBackAroundTheLook_ThenThatMuchSeemsUncounted_AndTheNextLookKnows) {
+TEST_F(MemorySnapshotTest,
+       GivenAnotherThatTakesAndGivesBackAroundTheLook_ThenThatMuchSeemsUncounted_AndTheNextLookKnows) {
   g_before_measure = [] { g_other_counted += 2 * kMiB, g_other_seen += 2 * kMiB; };
   g_after_measure = [] { g_other_seen -= 2 * kMiB, g_other_counted -= 2 * kMiB; };
-  EXPECT_EQ(LookNow().uncounted, 2 * kMiB);
+  EXPECT_EQ(SnapshotNow().uncounted, 2 * kMiB);
   g_before_measure = g_after_measure = nullptr;
-  EXPECT_EQ(LookNow().uncounted, 0u);
+  EXPECT_EQ(SnapshotNow().uncounted, 0u);
 }
 
 // Either alone is seen through.
-TEST_F(ReadingTest, GivenAnotherThatOnlyTakesOrOnlyGivesBack_ThenNothingSeemsUncounted) {
+TEST_F(MemorySnapshotTest, GivenAnotherThatOnlyTakesOrOnlyGivesBack_ThenNothingSeemsUncounted) {
   g_before_measure = [] { g_other_counted += 2 * kMiB, g_other_seen += 2 * kMiB; };
-  EXPECT_EQ(LookNow().uncounted, 0u);
+  EXPECT_EQ(SnapshotNow().uncounted, 0u);
   g_before_measure = nullptr;
   g_after_measure = [] { g_other_seen -= 2 * kMiB, g_other_counted -= 2 * kMiB; };
-  EXPECT_EQ(LookNow().uncounted, 0u);
+  EXPECT_EQ(SnapshotNow().uncounted, 0u);
 }
 
 }  // namespace

@@ -11,26 +11,26 @@
 #include <atomic>
 
 #include "abi/cuda_abi.h"
-#include "vgpu/memory/frees.h"
+#include "vgpu/memory/pending_frees.h"
 
 namespace hami::vgpu {
 
 // Behind what the stream has just been asked to let go of. `name` is the stream's. False: there are many by now, and it
 // is time to ask.
-bool MarkFree(CUstream stream, const StreamName& name);
+bool RecordFreeEvent(CUstream stream, const StreamId& name);
 
-extern std::atomic<bool> g_marks_left;
-bool TakePassedMarkSlow(Waited* proved);
+extern std::atomic<bool> g_free_events_left;
+bool TakePassedFreeEventSlow(Waited* proved);
 // What the driver says now, one stream after the other; false when nothing more is proved.
-inline bool TakePassedMark(Waited* proved) {
-  return g_marks_left.load(std::memory_order_relaxed) && TakePassedMarkSlow(proved);
+inline bool TakePassedFreeEvent(Waited* proved) {
+  return g_free_events_left.load(std::memory_order_relaxed) && TakePassedFreeEventSlow(proved);
 }
 
 // From now on no mark of a context that is ending is asked about; for contexts.cc, once that can be seen.
-void LeaveEndingMarks();
+void LeaveEndingFreeEvents();
 // The context has ended, and its marks with it.
-void ForgetMarks(CUcontext context);
+void ForgetFreeEvents(CUcontext context);
 
-void ResetMarks();
+void ResetFreeEvents();
 
 }  // namespace hami::vgpu

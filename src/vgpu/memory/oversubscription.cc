@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/spill.h"
+#include "vgpu/memory/oversubscription.h"
 
 #include "vgpu/loader/driver.h"
 

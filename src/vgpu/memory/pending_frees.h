@@ -16,32 +16,32 @@
 namespace hami::vgpu {
 
 // A stream as the driver knows it. 0 and nullptr: unknown, and never the same as another.
-struct StreamName {
+struct StreamId {
   uint64_t number = 0;
   CUcontext context = nullptr;
 };
 // No lock needed. A per-thread stream is the calling thread's.
-StreamName NameOf(CUstream stream);
+StreamId StreamIdOf(CUstream stream);
 
 // What a wait of the program's has proved: all that was freed before it began, on one stream or in one context.
 struct Waited {
   uint64_t frees = 0;  // FreesSoFar() before the wait
-  StreamName on;       // unknown parts match nothing
+  StreamId on;         // unknown parts match nothing
 };
 // No lock needed.
 uint64_t FreesSoFar();
 // The number of something that a stream has just been asked to let go of, and whether a wait has proved that it did.
 // No lock needed.
 uint64_t NextFree();
-bool Reaches(const Waited& waited, const StreamName& on, uint64_t number);
+bool Reaches(const Waited& waited, const StreamId& on, uint64_t number);
 
 // Around the driver's call. Until it ends, no wait can be one for this free. `handle` is the stream as the program
 // named it.
 void FreeBegins(uint64_t pool, uint64_t bytes);
-void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, CUstream handle, bool freed);
+void FreeEnds(uint64_t pool, uint64_t bytes, const StreamId& stream, CUstream handle, bool freed);
 
 // Bytes that the driver may not be able to reuse on that stream now; of all streams, if it is unknown.
-uint64_t Unreached(uint64_t pool, const StreamName& stream = {});
+uint64_t Unreached(uint64_t pool, const StreamId& stream = {});
 void FreesReached(const Waited& waited);
 // Streams that have nothing left to do have reached what they freed. Asks the driver, and waits for nothing. `lives`
 // answers whether what is in a context may be used.
@@ -52,6 +52,6 @@ void ForgetStream(CUstream handle);
 void FreesEnded(CUcontext context);
 void ForgetFrees(uint64_t pool);
 
-void ResetFrees();
+void ResetPendingFrees();
 
 }  // namespace hami::vgpu

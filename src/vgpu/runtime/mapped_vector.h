@@ -27,7 +27,7 @@ inline void UnmapPages(void* pages, size_t bytes) {
 }
 
 template <typename T>
-class Growing {
+class MappedVector {
  public:
   size_t size() const { return size_; }
   T* begin() { return items_; }

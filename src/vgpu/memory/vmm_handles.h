@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Physical memory as this process knows it: which handles name it, how many references and uses it has. What begins and
-// ends uses is elsewhere: mappings in vmm.cc, parts of sparse arrays and of multicast objects in bindings.cc.
+// ends uses is elsewhere: mappings in vmm.cc, parts of sparse arrays and of multicast objects in sparse_multicast.cc.
 // Invariant: memory without references and uses is forgotten, and its charge given back, in the same moment, unless a
 // descriptor that this process exported or imported keeps it: then when that is seen to be closed, which nobody tells
 // us. The caller holds g_vmm_lock; nothing here calls the driver.
@@ -24,7 +24,7 @@ struct Physical {
   uint32_t references;
   uint32_t uses;
   bool imported;
-  bool shared;  // with others of the container, and charged once for all; see sharing.h
+  bool shared;  // with others of the container, and charged once for all; see shared_memory.h
 
   // But for descriptors.
   bool ended() const { return references == 0 && uses == 0; }

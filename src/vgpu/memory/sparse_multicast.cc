@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/bindings.h"
+#include "vgpu/memory/sparse_multicast.h"
 
-#include "vgpu/memory/physical.h"
-#include "vgpu/runtime/pages.h"
+#include "vgpu/memory/vmm_handles.h"
+#include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {
@@ -23,9 +23,9 @@ struct Ending {
   uint64_t uses;
   uint64_t bytes;
   uint64_t last;  // number of the youngest of the calls that end them
-  StreamName on;
+  StreamId on;
 };
-constinit Growing<Ending> g_ending{};
+constinit MappedVector<Ending> g_ending{};
 constinit uint32_t g_next_owner = 1;  // of sparse arrays and multicast objects
 
 // Owners are arrays, by their handle, and multicast objects, by their number. Handles are addresses of user space.
@@ -138,7 +138,7 @@ void EndOwner(uint64_t owner) {
 }
 
 // Without memory to remember it in, the uses last for ever: too careful is not wrong.
-void EndLater(uint64_t id, uint64_t uses, uint64_t bytes, const StreamName& on, uint64_t number) {
+void EndLater(uint64_t id, uint64_t uses, uint64_t bytes, const StreamId& on, uint64_t number) {
   Ending* at = nullptr;
   for (Ending& ending : g_ending) {
     if (ending.id == id && ending.on.number == on.number && ending.on.context == on.context) at = &ending;
@@ -212,7 +212,7 @@ TileBox BoxOf(const CUarrayMapInfo& map, const CUDA_ARRAY_SPARSE_PROPERTIES::Ext
   return box;
 }
 
-void VmmTilesMapped(uint64_t array, const TileBox& box, const VmmUse& use, const StreamName& stream) {
+void VmmTilesMapped(uint64_t array, const TileBox& box, const VmmUse& use, const StreamId& stream) {
   if (use.id == 0) {
     VmmTilesUnmapped(array, box, stream);
     return;
@@ -238,7 +238,7 @@ void VmmTilesMapped(uint64_t array, const TileBox& box, const VmmUse& use, const
 }
 
 // Costs as much as the box has tiles, or as there are names: a box may be as large as all that an array can address.
-void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamName& stream) {
+void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamId& stream) {
   const Locked locked(g_vmm_lock);
   const uint32_t number = OwnerNumber(array, false);
   if (number == 0) return;
@@ -258,7 +258,7 @@ void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamName& stre
   tally.Finish(end);
 }
 
-void VmmFreedLater(int device, uint64_t bytes, const StreamName& stream) {
+void VmmFreedLater(int device, uint64_t bytes, const StreamId& stream) {
   const Locked locked(g_vmm_lock);
   EndLater(AddNameless(bytes, device), 1, 0, stream, NextFree());
 }
@@ -320,7 +320,7 @@ void VmmMulticastUnbound(const MulticastRange& at, int device) {
 
 void EndMulticastObject(uint64_t id) { EndOwner(MulticastOwner(id)); }
 
-void ResetBindings() {
+void ResetSparseMulticast() {
   g_ending.Clear();
   g_vmm_uses_end_later.store(false, std::memory_order_relaxed);
 }

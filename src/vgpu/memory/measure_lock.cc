@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/gate.h"
+#include "vgpu/memory/measure_lock.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -14,16 +14,16 @@
 namespace hami::vgpu {
 namespace {
 
-constexpr uint32_t kClosed = uint32_t{1} << 31;  // somebody is alone, or waits to be; below it, how many share
+constexpr uint32_t kClosed = uint32_t{1} << 31;  // held exclusively, or awaited so; below it, how many share
 constexpr int64_t kMilli = 1'000'000;
-constexpr int64_t kPatienceToBeAlone = 100 * kMilli;
+constexpr int64_t kPatienceToExclude = 100 * kMilli;
 constexpr int64_t kPatienceToShare = 2000 * kMilli;
-// After a wait in vain the next ones are not tried for a while: each holds up everybody else.
+// After a wait in vain the next ones are not tried for a while: each holds up all other threads.
 constexpr int64_t kPause = 1000 * kMilli;
 
 constinit uint32_t g_word = 0;
 constinit std::atomic<int64_t> g_no_wait_before{0};
-constinit thread_local uint32_t t_inside = 0;  // passages of this thread
+constinit thread_local uint32_t t_inside = 0;  // how often this thread holds it
 
 int64_t Now() {
   timespec now;
@@ -68,15 +68,15 @@ void Open() {
   WakeAll();
 }
 
-bool TryAlone() {
+bool TryExclusive() {
   uint32_t nobody = 0;
   return __atomic_compare_exchange_n(&g_word, &nobody, kClosed, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-bool WaitAlone() {
+bool WaitExclusive() {
   const int64_t start = Now();
   if (start < g_no_wait_before.load(std::memory_order_relaxed)) return false;
-  const int64_t deadline = start + kPatienceToBeAlone;
+  const int64_t deadline = start + kPatienceToExclude;
   for (uint32_t word = Word();; word = Word()) {
     if ((word & kClosed) != 0) {
       if (!WaitWhile(word, deadline)) return false;  // another one's measurement: it will be done soon
@@ -95,12 +95,12 @@ bool WaitAlone() {
 
 }  // namespace
 
-void Passage::Enter(Way way) {
+void MeasureLock::Enter(LockMode mode) {
   if (t_inside != 0) {
     state_ = State::kNested;
-  } else if (way != Way::kShared && (TryAlone() || (way == Way::kAlone && WaitAlone()))) {
-    state_ = State::kAlone;
-  } else if (way == Way::kShared || way == Way::kAlone) {
+  } else if (mode != LockMode::kShared && (TryExclusive() || (mode == LockMode::kExclusive && WaitExclusive()))) {
+    state_ = State::kExclusive;
+  } else if (mode == LockMode::kShared || mode == LockMode::kExclusive) {
     Share();
     state_ = State::kShared;
   } else {
@@ -109,15 +109,15 @@ void Passage::Enter(Way way) {
   ++t_inside;
 }
 
-void Passage::Leave() {
+void MeasureLock::Leave() {
   if (state_ == State::kOutside) return;
   --t_inside;
   if (state_ == State::kShared) LeaveShared();
-  if (state_ == State::kAlone) Open();
+  if (state_ == State::kExclusive) Open();
   state_ = State::kOutside;
 }
 
-void ResetGate() {
+void ResetMeasureLock() {
   __atomic_store_n(&g_word, 0u, __ATOMIC_RELAXED);
   g_no_wait_before.store(0, std::memory_order_relaxed);
   t_inside = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/sharing.h"
+#include "vgpu/memory/shared_memory.h"
 
 #include "region/holds.h"
 #include "region/keep_errno.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/reading.h"
+#include "vgpu/memory/memory_snapshot.h"
 
 #include "vgpu/memory/graphs.h"
 #include "vgpu/memory/pools.h"
-#include "vgpu/memory/sharing.h"
+#include "vgpu/memory/shared_memory.h"
 #include "vgpu/memory/vmm.h"
 #include "vgpu/runtime/process.h"
 
@@ -56,8 +56,8 @@ uint64_t Uncounted(int device, const ProcessList& list, uint64_t used_before) {
 
 }  // namespace
 
-Reading Look(int device, nvmlDevice_t handle, ProcessList* list) {
-  Reading out;
+MemorySnapshot TakeSnapshot(int device, nvmlDevice_t handle, ProcessList* list) {
+  MemorySnapshot out;
   out.imports = VmmHoldsImports();
   out.unused_imports = VmmHoldsUnusedImports();
   out.shared_imports = VmmHoldsSharedImports();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/runtime/places.h"
+#include "vgpu/runtime/handle_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@ namespace {
 
 const void* Handle(uintptr_t number) { return reinterpret_cast<const void*>(number); }
 
-TEST(Places, GivenNothing_ThenNothingIsThere) {
-  const Places places;
+TEST(HandleCache, GivenNothing_ThenNothingIsThere) {
+  const HandleCache places;
   EXPECT_FALSE(places.Has(Handle(0x1000), 0));
   EXPECT_FALSE(places.Has(nullptr, 0)) << "an empty entry is no handle";
 }
 
-TEST(Places, GivenAHandle_ThenItIsThereUntilTheEpochMovesOn) {
-  Places places;
+TEST(HandleCache, GivenAHandle_ThenItIsThereUntilTheEpochMovesOn) {
+  HandleCache places;
   places.Add(Handle(0x1000), 7);
   EXPECT_TRUE(places.Has(Handle(0x1000), 7));
   EXPECT_FALSE(places.Has(Handle(0x1008), 7));
@@ -23,16 +23,16 @@ TEST(Places, GivenAHandle_ThenItIsThereUntilTheEpochMovesOn) {
   EXPECT_FALSE(places.Has(Handle(0x1000), 6)) << "another thread may read an older one later";
 }
 
-TEST(Places, GivenAHandleOfALaterEpoch_ThenTheEarlierOnesAreGone) {
-  Places places;
+TEST(HandleCache, GivenAHandleOfALaterEpoch_ThenTheEarlierOnesAreGone) {
+  HandleCache places;
   for (uintptr_t i = 1; i <= 100; ++i) places.Add(Handle(i * 0x40), 7);
   places.Add(Handle(0x10000), 8);
   for (uintptr_t i = 1; i <= 100; ++i) EXPECT_FALSE(places.Has(Handle(i * 0x40), 8)) << i;
   EXPECT_TRUE(places.Has(Handle(0x10000), 8));
 }
 
-TEST(Places, GivenMoreThanItHolds_ThenTheLastIsThereAndNoneIsTakenForAnother) {
-  Places places;
+TEST(HandleCache, GivenMoreThanItHolds_ThenTheLastIsThereAndNoneIsTakenForAnother) {
+  HandleCache places;
   for (uintptr_t i = 1; i <= 100; ++i) {
     places.Add(Handle(i * 0x40), 7);
     EXPECT_TRUE(places.Has(Handle(i * 0x40), 7));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/marks.h"
+#include "vgpu/memory/free_events.h"
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/contexts.h"
@@ -8,7 +8,7 @@
 
 namespace hami::vgpu {
 
-constinit std::atomic<bool> g_marks_left{false};
+constinit std::atomic<bool> g_free_events_left{false};
 
 namespace {
 
@@ -17,14 +17,14 @@ constexpr size_t kMarks = 64;
 
 struct Mark {
   CUevent event;
-  StreamName on;
+  StreamId on;
   uint64_t number;  // of the youngest free that it is behind
 };
 constinit Lock g_lock{};
 constinit Mark g_marks[kMarks]{};  // of one stream: in its order
 constinit size_t g_count = 0;
 
-Mark* LastOf(const StreamName& on) {
+Mark* LastOf(const StreamId& on) {
   for (size_t i = g_count; i-- > 0;) {
     if (g_marks[i].on.number == on.number) return &g_marks[i];
   }
@@ -38,11 +38,11 @@ void RemoveLocked(Which which) {
     if (!which(g_marks[i])) g_marks[kept++] = g_marks[i];
   }
   g_count = kept;
-  g_marks_left.store(kept != 0, std::memory_order_relaxed);
+  g_free_events_left.store(kept != 0, std::memory_order_relaxed);
 }
 
 // An event to record. Where there is no room for one more, the last of the stream, which then moves on.
-CUevent EventFor(const StreamName& on) {
+CUevent EventFor(const StreamId& on) {
   {
     const Locked locked(g_lock);
     if (g_count == kMarks) {
@@ -61,13 +61,13 @@ bool AddMark(const Mark& mark) {
   const Locked locked(g_lock);
   if (g_count == kMarks || !ContextLives(mark.on.context)) return false;
   g_marks[g_count++] = mark;
-  g_marks_left.store(true, std::memory_order_relaxed);
+  g_free_events_left.store(true, std::memory_order_relaxed);
   return g_count < kMarks / 2;
 }
 
 }  // namespace
 
-bool MarkFree(CUstream stream, const StreamName& name) {
+bool RecordFreeEvent(CUstream stream, const StreamId& name) {
   if (name.number == 0 || !ContextLives(name.context) || BeingCaptured(stream)) return true;
   const RelaxedCapture relaxed;
   if (real::cuCtxPushCurrent_v2(name.context) != CUDA_SUCCESS) return true;
@@ -85,7 +85,7 @@ bool MarkFree(CUstream stream, const StreamName& name) {
   return few;
 }
 
-bool TakePassedMarkSlow(Waited* proved) {
+bool TakePassedFreeEventSlow(Waited* proved) {
   const RelaxedCapture relaxed;
   const Locked locked(g_lock);
   *proved = {};
@@ -112,17 +112,17 @@ bool TakePassedMarkSlow(Waited* proved) {
   return true;
 }
 
-void LeaveEndingMarks() { const Locked locked(g_lock); }
+void LeaveEndingFreeEvents() { const Locked locked(g_lock); }
 
-void ForgetMarks(CUcontext context) {
+void ForgetFreeEvents(CUcontext context) {
   const Locked locked(g_lock);
   RemoveLocked([context](const Mark& mark) { return mark.on.context == context; });
 }
 
-void ResetMarks() {
+void ResetFreeEvents() {
   g_lock.Reset();
   g_count = 0;
-  g_marks_left.store(false, std::memory_order_relaxed);
+  g_free_events_left.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What may still be under way, against the order of frees and waits.
-#include "vgpu/memory/frees.h"
+#include "vgpu/memory/pending_frees.h"
 
 #include <gtest/gtest.h>
 
@@ -58,16 +58,16 @@ namespace {
 
 constexpr uint64_t kPool = 7;
 
-class FreesTest : public testing::Test {
+class PendingFreesTest : public testing::Test {
  protected:
-  ~FreesTest() override {
-    ResetFrees();
+  ~PendingFreesTest() override {
+    ResetPendingFrees();
     g_asked = {};
   }
   static CUstream Handle(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
   static CUcontext Context(uintptr_t number) { return reinterpret_cast<CUcontext>(number * 16); }
-  static StreamName Stream(uint64_t number, uintptr_t context = 1) { return {number, Context(context)}; }
-  static void Free(uint64_t bytes, const StreamName& stream, uint64_t pool = kPool) {
+  static StreamId Stream(uint64_t number, uintptr_t context = 1) { return {number, Context(context)}; }
+  static void Free(uint64_t bytes, const StreamId& stream, uint64_t pool = kPool) {
     FreeBegins(pool, bytes);
     FreeEnds(pool, bytes, stream, Handle(stream.number), true);
   }
@@ -75,7 +75,7 @@ class FreesTest : public testing::Test {
   static void WaitFor(CUcontext context) { FreesReached({FreesSoFar(), {0, context}}); }
 };
 
-TEST_F(FreesTest, GivenAFree_ThenItIsUnderWayForEveryOtherStream) {
+TEST_F(PendingFreesTest, GivenAFree_ThenItIsUnderWayForEveryOtherStream) {
   Free(100, Stream(1));
   EXPECT_EQ(Unreached(kPool), 100u);
   EXPECT_EQ(Unreached(kPool, Stream(2)), 100u);
@@ -83,7 +83,7 @@ TEST_F(FreesTest, GivenAFree_ThenItIsUnderWayForEveryOtherStream) {
   EXPECT_EQ(Unreached(kPool + 1), 0u);
 }
 
-TEST_F(FreesTest, GivenStreamsThatTheDriverDoesNotName_ThenNoneIsTheSame) {
+TEST_F(PendingFreesTest, GivenStreamsThatTheDriverDoesNotName_ThenNoneIsTheSame) {
   Free(100, Stream(0));
   EXPECT_EQ(Unreached(kPool, Stream(0)), 100u);
   WaitFor(uint64_t{0});
@@ -92,7 +92,7 @@ TEST_F(FreesTest, GivenStreamsThatTheDriverDoesNotName_ThenNoneIsTheSame) {
   EXPECT_EQ(Unreached(kPool), 0u);
 }
 
-TEST_F(FreesTest, GivenAWait_ThenOnlyWhatItWaitedForIsReached) {
+TEST_F(PendingFreesTest, GivenAWait_ThenOnlyWhatItWaitedForIsReached) {
   Free(1, Stream(1));
   Free(10, Stream(2));
   Free(100, Stream(3, 2));
@@ -107,7 +107,7 @@ TEST_F(FreesTest, GivenAWait_ThenOnlyWhatItWaitedForIsReached) {
   EXPECT_EQ(Unreached(kPool), 0u);
 }
 
-TEST_F(FreesTest, GivenAFreeAfterTheWaitBegan_ThenItIsNotReached) {
+TEST_F(PendingFreesTest, GivenAFreeAfterTheWaitBegan_ThenItIsNotReached) {
   Free(1, Stream(1));
   const Waited waited{FreesSoFar(), {1, nullptr}};
   Free(10, Stream(1));
@@ -117,7 +117,7 @@ TEST_F(FreesTest, GivenAFreeAfterTheWaitBegan_ThenItIsNotReached) {
   EXPECT_EQ(Unreached(kPool), 0u);
 }
 
-TEST_F(FreesTest, GivenAFreeInTheDriversCall_ThenNoWaitReachesItAndNoStreamHasIt) {
+TEST_F(PendingFreesTest, GivenAFreeInTheDriversCall_ThenNoWaitReachesItAndNoStreamHasIt) {
   FreeBegins(kPool, 10);
   WaitFor(1);
   WaitFor(Context(1));
@@ -127,7 +127,7 @@ TEST_F(FreesTest, GivenAFreeInTheDriversCall_ThenNoWaitReachesItAndNoStreamHasIt
   EXPECT_EQ(Unreached(kPool), 0u);
 }
 
-TEST_F(FreesTest, GivenMoreStreamsThanAreToldApart_ThenNothingIsLostAndTheContextEndsIt) {
+TEST_F(PendingFreesTest, GivenMoreStreamsThanAreToldApart_ThenNothingIsLostAndTheContextEndsIt) {
   for (uint64_t stream = 1; stream <= 100; ++stream) Free(1, Stream(stream));
   EXPECT_EQ(Unreached(kPool), 100u);
   EXPECT_EQ(Unreached(kPool, Stream(100)), 100u);
@@ -137,7 +137,7 @@ TEST_F(FreesTest, GivenMoreStreamsThanAreToldApart_ThenNothingIsLostAndTheContex
   EXPECT_EQ(Unreached(kPool), 0u);
 }
 
-TEST_F(FreesTest, GivenAStreamThatHasNothingLeftToDo_WhenAsked_ThenItsFreesAreReachedAndNoOthers) {
+TEST_F(PendingFreesTest, GivenAStreamThatHasNothingLeftToDo_WhenAsked_ThenItsFreesAreReachedAndNoOthers) {
   Free(1, Stream(1));
   Free(10, Stream(1), kPool + 1);
   Free(100, {0, Context(1)});
@@ -150,7 +150,7 @@ TEST_F(FreesTest, GivenAStreamThatHasNothingLeftToDo_WhenAsked_ThenItsFreesAreRe
   EXPECT_EQ(Unreached(kPool + 1), 0u);
 }
 
-TEST_F(FreesTest, GivenAStreamThatMayNotBeTouched_WhenAsked_ThenItIsNot) {
+TEST_F(PendingFreesTest, GivenAStreamThatMayNotBeTouched_WhenAsked_ThenItIsNot) {
   Free(1, Stream(1));
   g_asked.lives = false;
   AskStreams(&Lives);
@@ -168,7 +168,7 @@ TEST_F(FreesTest, GivenAStreamThatMayNotBeTouched_WhenAsked_ThenItIsNot) {
   EXPECT_EQ(g_asked.queries, 0);
 }
 
-TEST_F(FreesTest, GivenAHandleThatMeansAnotherStreamHere_WhenAsked_ThenNothingIsReached) {
+TEST_F(PendingFreesTest, GivenAHandleThatMeansAnotherStreamHere_WhenAsked_ThenNothingIsReached) {
   FreeBegins(kPool, 1);
   FreeEnds(kPool, 1, Stream(1), Handle(2), true);
   AskStreams(&Lives);
@@ -176,7 +176,7 @@ TEST_F(FreesTest, GivenAHandleThatMeansAnotherStreamHere_WhenAsked_ThenNothingIs
   EXPECT_EQ(Unreached(kPool), 1u);
 }
 
-TEST_F(FreesTest, GivenAFreeInTheDriversCall_WhenAsked_ThenItIsNotReached) {
+TEST_F(PendingFreesTest, GivenAFreeInTheDriversCall_WhenAsked_ThenItIsNotReached) {
   FreeBegins(kPool, 1);
   AskStreams(&Lives);
   EXPECT_EQ(Unreached(kPool), 1u);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/physical.h"
+#include "vgpu/memory/vmm_handles.h"
 
 #include <atomic>
 
-#include "vgpu/memory/bindings.h"
-#include "vgpu/memory/sharing.h"
-#include "vgpu/runtime/pages.h"
+#include "vgpu/memory/shared_memory.h"
+#include "vgpu/memory/sparse_multicast.h"
+#include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {
@@ -28,7 +28,7 @@ struct Descriptor {
   FileName file;
   int fd;
 };
-constinit Growing<Descriptor> g_descriptors{};
+constinit MappedVector<Descriptor> g_descriptors{};
 constinit size_t g_looked_down_to = 0;  // where the next look goes on
 
 // Forgets the closed ones that it meets.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/frees.h"
+#include "vgpu/memory/pending_frees.h"
 
 #include <atomic>
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/runtime/capture.h"
-#include "vgpu/runtime/pages.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 namespace {
@@ -17,16 +17,16 @@ struct Freed {
   uint64_t pool;
   uint64_t bytes;
   uint64_t last;  // number of the youngest free in it
-  StreamName on;
+  StreamId on;
   CUstream handle;
   bool in_call;  // the driver is being asked; not to be reached by any wait
   bool askable;  // the handle is valid
 };
-constinit Growing<Freed> g_freed{};
+constinit MappedVector<Freed> g_freed{};
 constinit std::atomic<uint64_t> g_frees{0};
 
 // The record to add to; nullptr without memory.
-Freed* RecordOf(uint64_t pool, const StreamName& on, bool in_call) {
+Freed* RecordOf(uint64_t pool, const StreamId& on, bool in_call) {
   int streams = 0;
   for (Freed& freed : g_freed) {
     if (freed.pool != pool || freed.in_call != in_call) continue;
@@ -52,7 +52,7 @@ bool Idle(const Freed& freed) {
   CUcontext popped = nullptr;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   if (real::cuCtxPushCurrent_v2(freed.on.context) != CUDA_SUCCESS) return false;
-  const bool idle = NameOf(freed.handle).number == freed.on.number &&
+  const bool idle = StreamIdOf(freed.handle).number == freed.on.number &&
                     real::cuStreamIsCapturing(freed.handle, &capture) == CUDA_SUCCESS &&
                     capture == CU_STREAM_CAPTURE_STATUS_NONE && real::cuStreamQuery(freed.handle) == CUDA_SUCCESS;
   real::cuCtxPopCurrent_v2(&popped);
@@ -61,8 +61,8 @@ bool Idle(const Freed& freed) {
 
 }  // namespace
 
-StreamName NameOf(CUstream stream) {
-  StreamName name;
+StreamId StreamIdOf(CUstream stream) {
+  StreamId name;
   unsigned long long number = 0;
   if (real::cuStreamGetId(stream, &number) == CUDA_SUCCESS) name.number = number;
   if (real::cuStreamGetCtx(stream, &name.context) != CUDA_SUCCESS) name.context = nullptr;
@@ -73,7 +73,7 @@ uint64_t FreesSoFar() { return g_frees.load(std::memory_order_acquire); }
 
 uint64_t NextFree() { return g_frees.fetch_add(1, std::memory_order_release) + 1; }
 
-bool Reaches(const Waited& waited, const StreamName& on, uint64_t number) {
+bool Reaches(const Waited& waited, const StreamId& on, uint64_t number) {
   const bool stream = waited.on.number != 0 && on.number == waited.on.number;
   const bool context = waited.on.context != nullptr && on.context == waited.on.context;
   return number <= waited.frees && (stream || context);
@@ -83,7 +83,7 @@ void FreeBegins(uint64_t pool, uint64_t bytes) {
   if (Freed* const record = RecordOf(pool, {}, true); record != nullptr) record->bytes += bytes;
 }
 
-void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, CUstream handle, bool freed) {
+void FreeEnds(uint64_t pool, uint64_t bytes, const StreamId& stream, CUstream handle, bool freed) {
   Freed* const added = freed ? RecordOf(pool, stream, false) : nullptr;
   if (added != nullptr) {
     added->bytes += bytes;
@@ -99,7 +99,7 @@ void FreeEnds(uint64_t pool, uint64_t bytes, const StreamName& stream, CUstream 
   if (begun->bytes == 0) g_freed.Remove(begun);
 }
 
-uint64_t Unreached(uint64_t pool, const StreamName& stream) {
+uint64_t Unreached(uint64_t pool, const StreamId& stream) {
   uint64_t sum = 0;
   for (const Freed& freed : g_freed) {
     const bool same = stream.number != 0 && freed.on.number == stream.number && !freed.in_call;
@@ -141,7 +141,7 @@ void ForgetFrees(uint64_t pool) {
   RemoveIf([&](const Freed& freed) { return !freed.in_call && freed.pool == pool; });
 }
 
-void ResetFrees() {
+void ResetPendingFrees() {
   g_freed.Clear();
   g_frees.store(0, std::memory_order_relaxed);
 }
