@@ -2,11 +2,10 @@
 //
 // Contexts: made between reserving and settling their memory, and everything in them given back when they go.
 
-#include "vgpu/memory/contexts.h"
+#include "vgpu/memory/context_memory.h"
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/pools.h"
-#include "vgpu/pacing/pacer.h"
 #include "vgpu/runtime/process.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
@@ -55,7 +54,7 @@ template <typename Release>
 CUresult PrimaryLeft(CUdevice ordinal, bool resets, Release release) {
   if (!Active()) return release();
   const Locked locked(PrimaryLock());
-  if (resets || LastOfPrimary(ordinal)) PacerLeavePrimary(ordinal);
+  if (resets || LastOfPrimary(ordinal)) TellPrimaryMayEnd(ordinal);
   MeasureLock measure_lock(LockMode::kShared);
   const ContextEnd end(ordinal);
   const CUresult result = release();
@@ -83,18 +82,18 @@ HAMI_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, u
 }
 
 HAMI_EXPORT CUresult cuCtxDestroy(CUcontext context) {
-  if (Active()) PacerLeaveContext(context);
+  if (Active()) TellContextMayEnd(context);
   return Destroyed(context, [&] { return real::cuCtxDestroy(context); });
 }
 HAMI_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
-  if (Active()) PacerLeaveContext(context);
+  if (Active()) TellContextMayEnd(context);
   return Destroyed(context, [&] { return real::cuCtxDestroy_v2(context); });
 }
 
 // Ends the context when it was the last reference; which it was, only the driver knows.
 HAMI_EXPORT CUresult cuCtxDetach(CUcontext context) {
   if (!Active()) return real::cuCtxDetach(context);
-  PacerLeaveContext(context);
+  TellContextMayEnd(context);
   MeasureLock measure_lock(LockMode::kShared);
   const ContextEnd end(context);
   const CUresult result = real::cuCtxDetach(context);
@@ -139,7 +138,7 @@ HAMI_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   if (!Active()) return real::cuGreenCtxDestroy(green);
   MeasureLock measure_lock(LockMode::kShared);
   const bool known = real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;
-  if (known) PacerLeaveContext(as_context);
+  if (known) TellContextMayEnd(as_context);
   PoolsLoseStream(nullptr);  // its streams are those of the context that it is part of, for all we are told
   const ContextEnd end(as_context);
   const CUresult result = real::cuGreenCtxDestroy(green);

@@ -2,8 +2,8 @@
 //
 // The first call, and the look-up of all others.
 
+#include "vgpu/hooks/proc_address.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/loader/proc_address.h"
 #include "vgpu/runtime/process.h"
 #include "vgpu/runtime/visible.h"
 

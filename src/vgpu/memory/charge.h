@@ -9,7 +9,7 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/memory/contexts.h"
+#include "vgpu/memory/context_memory.h"
 #include "vgpu/memory/measure_lock.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/runtime/process.h"

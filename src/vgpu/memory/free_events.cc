@@ -2,8 +2,8 @@
 #include "vgpu/memory/free_events.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/memory/contexts.h"
 #include "vgpu/runtime/capture.h"
+#include "vgpu/runtime/contexts.h"
 #include "vgpu/runtime/lock.h"
 
 namespace hami::vgpu {
@@ -20,7 +20,7 @@ struct Mark {
   StreamId on;
   uint64_t number;  // of the youngest free that it is behind
 };
-constinit Lock g_lock{};
+constinit Lock g_lock{LockRank::kFreeEvents};
 constinit Mark g_marks[kMarks]{};  // of one stream: in its order
 constinit size_t g_count = 0;
 

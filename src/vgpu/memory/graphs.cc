@@ -21,8 +21,8 @@ struct GraphMemory {
   uint64_t charged = 0;
   CUdevice ordinal = -1;
 };
-constinit Lock g_launch_lock{};  // two launches must not count on the same unused memory; taken before any other lock
-constinit Lock g_lock{};
+constinit Lock g_launch_lock{LockRank::kGraphLaunch};  // two launches must not count on the same unused memory
+constinit Lock g_lock{LockRank::kGraphMemory};
 constinit GraphMemory g_memory[region::kMaxDevices]{};
 
 uint64_t Attribute(CUdevice ordinal, CUgraphMem_attribute attribute) {

@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "region/keep_errno.h"
+#include "vgpu/runtime/lock_order.h"
 
 namespace hami::vgpu {
 namespace {
@@ -96,6 +97,7 @@ bool WaitExclusive() {
 }  // namespace
 
 void MeasureLock::Enter(LockMode mode) {
+  if (t_inside == 0 && mode != LockMode::kTryExclusive) WaitsForLock(LockRank::kMeasure);
   if (t_inside != 0) {
     state_ = State::kNested;
   } else if (mode != LockMode::kShared && (TryExclusive() || (mode == LockMode::kExclusive && WaitExclusive()))) {
@@ -106,12 +108,12 @@ void MeasureLock::Enter(LockMode mode) {
   } else {
     return;
   }
-  ++t_inside;
+  if (t_inside++ == 0) TookLock(LockRank::kMeasure);
 }
 
 void MeasureLock::Leave() {
   if (state_ == State::kOutside) return;
-  --t_inside;
+  if (--t_inside == 0) ReleasedLock(LockRank::kMeasure);
   if (state_ == State::kShared) LeaveShared();
   if (state_ == State::kExclusive) Open();
   state_ = State::kOutside;

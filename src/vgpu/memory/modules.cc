@@ -17,7 +17,7 @@ constinit std::atomic<bool> g_modules_measured{false};
 
 namespace {
 
-constinit Lock g_limit_lock{};
+constinit Lock g_limit_lock{LockRank::kContextLimit};
 
 // The pace of measurements that nobody asked for by name. One costs a round through NVML.
 constexpr int64_t kPendingMillis = 50;

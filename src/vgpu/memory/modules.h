@@ -14,7 +14,7 @@
 #include <atomic>
 
 #include "abi/cuda_abi.h"
-#include "vgpu/memory/contexts.h"
+#include "vgpu/memory/context_memory.h"
 #include "vgpu/memory/measure_lock.h"
 #include "vgpu/runtime/lock.h"
 

@@ -38,7 +38,7 @@ constexpr int64_t kPause = 5'000'000'000;
 constexpr int64_t kShortestNap = 50'000;
 constexpr int64_t kLongestNap = 2'000'000;
 
-constinit Lock g_lock{};
+constinit Lock g_lock{LockRank::kPools};
 constinit MappedVector<Pool> g_pools{};
 constinit uint64_t g_next_id = 1;
 constinit std::atomic<int64_t> g_no_wait_before{0};  // monotonic nanoseconds

@@ -18,7 +18,7 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/memory/charge.h"
-#include "vgpu/memory/contexts.h"
+#include "vgpu/memory/context_memory.h"
 #include "vgpu/memory/pending_frees.h"
 #include "vgpu/memory/table.h"
 

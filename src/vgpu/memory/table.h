@@ -93,7 +93,7 @@ class Table {
 
  private:
   struct alignas(64) Shard {
-    Lock lock;
+    Lock lock{LockRank::kTable};
     uint32_t count = 0;
     uint32_t capacity = 0;  // power of two
     Entry* entries = nullptr;
@@ -109,5 +109,8 @@ class Table {
 
   Shard shards_[kShards];
 };
+
+// What is charged in this process.
+Table& table();
 
 }  // namespace hami::vgpu

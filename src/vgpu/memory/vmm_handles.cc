@@ -10,7 +10,7 @@
 
 namespace hami::vgpu {
 
-constinit Lock g_vmm_lock{};
+constinit Lock g_vmm_lock{LockRank::kVmm};
 constinit Table g_vmm_names{};
 
 namespace {

@@ -7,13 +7,13 @@
 
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/memory/contexts.h"
 #include "vgpu/pacing/pacer_admit.h"
 #include "vgpu/pacing/pacer_alone.h"
 #include "vgpu/pacing/pacer_common.h"
 #include "vgpu/pacing/pacer_crowd.h"
 #include "vgpu/pacing/pacer_samples.h"
 #include "vgpu/pacing/pacer_trail.h"
+#include "vgpu/runtime/contexts.h"
 #include "vgpu/runtime/device_map.h"
 
 namespace hami::vgpu {

@@ -19,8 +19,8 @@
 #include "abi/cuda_abi.h"
 #include "region/common_area.h"
 #include "region/gpu_time.h"
-#include "vgpu/memory/contexts.h"
 #include "vgpu/pacing/pacer_model.h"
+#include "vgpu/runtime/contexts.h"
 #include "vgpu/runtime/handle_cache.h"
 #include "vgpu/runtime/process.h"
 

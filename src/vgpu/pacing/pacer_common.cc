@@ -45,7 +45,7 @@ struct MeetingPlace {
   int64_t looked_at = 0;
   uint32_t opened = 0;
 };
-constinit Lock g_lock{};
+constinit Lock g_lock{LockRank::kPacerCommon};
 constinit MeetingPlace g_places[region::kMaxDevices]{};
 constinit std::atomic<uint64_t> g_container{0};
 constinit std::atomic<int64_t> g_asked_at{0};

@@ -10,7 +10,7 @@
 
 namespace hami::vgpu {
 
-constinit Lock g_samples_lock{};
+constinit Lock g_samples_lock{LockRank::kPacerSamples};
 
 namespace {
 

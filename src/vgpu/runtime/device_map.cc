@@ -27,7 +27,7 @@ struct HandleEntry {
   std::atomic<int> device{0};
 };
 constinit HandleEntry g_by_handle[kHandles]{};
-constinit Lock g_lock{};
+constinit Lock g_lock{LockRank::kDeviceMap};
 constinit bool g_listed = false;
 constinit bool g_replaced = false;
 

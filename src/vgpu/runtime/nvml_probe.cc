@@ -11,7 +11,7 @@
 namespace hami::vgpu {
 namespace {
 
-constinit Lock g_lock{};
+constinit Lock g_lock{LockRank::kNvml};
 constinit int g_uses = 0;                   // NvmlUses alive, the process's own included
 constinit bool g_kept = false;              // the process's own is one of them
 constinit std::atomic<bool> g_open{false};  // initialised by us

@@ -12,15 +12,9 @@
 #include <atomic>
 
 #include "region/keep_errno.h"
-#include "vgpu/memory/contexts.h"
-#include "vgpu/memory/free_events.h"
-#include "vgpu/memory/graphs.h"
-#include "vgpu/memory/measure_lock.h"
-#include "vgpu/memory/modules.h"
-#include "vgpu/memory/pools.h"
-#include "vgpu/memory/vmm.h"
-#include "vgpu/pacing/pacer.h"
+#include "vgpu/runtime/contexts.h"
 #include "vgpu/runtime/device_map.h"
+#include "vgpu/runtime/listeners.h"
 #include "vgpu/runtime/log.h"
 #include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/share_file.h"
@@ -55,7 +49,6 @@ enum : uint32_t { kNew = 0, kStarting = 1, kOff = 2, kShared = 3, kPrivate = 4 }
 constexpr region::Patience kStartPatience{200'000'000, 10'000'000'000};
 
 constinit Settings g_settings{};
-constinit Table g_table{};
 constinit region::Attachment g_attachment{};
 constinit bool g_was_attached = false;
 constinit bool g_fork_guarded = false;
@@ -84,18 +77,11 @@ void GuardFork() {
 }
 
 void ResetTables() {
-  ResetMeasureLock();
-  g_table.Reset();
   ResetContexts();
-  ResetPools();
-  ResetFreeEvents();
-  ResetVmm();
-  ResetModules();
-  ResetGraphs();
   ResetDeviceMap();
   ResetNvmlProbe();
-  ResetPacer();
   ResetVisible();
+  TellForked();
   for (auto& device : g_private_used) {
     for (auto& used : device) used.store(0, std::memory_order_relaxed);
   }
@@ -238,7 +224,6 @@ bool Active() { return CurrentPhase() != kOff; }
 bool RefusesAll() { return g_refuses; }
 
 const Settings& settings() { return g_settings; }
-Table& table() { return g_table; }
 region::Attachment* attachment() { return CurrentPhase() == kShared ? &g_attachment : nullptr; }
 
 bool TryReserve(int device, uint64_t bytes, Kind kind) {

@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "region/ledger.h"
-#include "vgpu/memory/table.h"
 #include "vgpu/runtime/settings.h"
 
 namespace hami::vgpu {
@@ -43,7 +42,6 @@ bool Active();
 bool RefusesAll();
 
 const Settings& settings();  // valid once Active() was true
-Table& table();
 // nullptr while the counters are private.
 region::Attachment* attachment();
 

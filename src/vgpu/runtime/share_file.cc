@@ -11,7 +11,7 @@
 #include <initializer_list>
 
 #include "region/keep_errno.h"
-#include "vgpu/libc.h"
+#include "vgpu/loader/libc.h"
 #include "vgpu/runtime/log.h"
 #include "vgpu/runtime/mapped_vector.h"
 

@@ -16,7 +16,7 @@ constexpr size_t kVariableLength = sizeof kVariable - 1;
 constexpr size_t kTextBytes = 8192;  // 16 UUIDs are 656 bytes; MIG instances may be seven times as many
 constexpr size_t kNameBytes = 96;
 
-constinit Lock g_lock{};
+constinit Lock g_lock{LockRank::kVisible};
 constinit int g_showing = 0;                // VisibleForDrivers alive
 constinit char g_text[kTextBytes]{};        // the entry of the environment that the driver is shown
 constinit char* g_program_entry = nullptr;  // what stood there; nullptr: nothing did

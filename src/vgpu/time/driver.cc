@@ -17,7 +17,7 @@ struct OwnEvent {
   CUcontext context;
   bool taken;
 };
-constinit Lock g_lock{};
+constinit Lock g_lock{LockRank::kTimeEvents};
 constinit OwnEvent g_events[kEvents]{};
 constinit int g_used = 0;
 

@@ -8,7 +8,7 @@
 #include "region/keep_errno.h"
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/memory/contexts.h"
+#include "vgpu/runtime/contexts.h"
 #include "vgpu/runtime/device_map.h"
 #include "vgpu/time/runtime.h"
 

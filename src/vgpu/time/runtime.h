@@ -17,7 +17,7 @@ namespace hami::vgpu::time {
 
 // Of one device. Everything but `ready` is guarded by the lock.
 struct DeviceTime {
-  Lock lock;
+  Lock lock{LockRank::kTimeDevice};
   Gate gate;
   CUdevice ordinal = -1;
   // The common area, and this process's line in it.

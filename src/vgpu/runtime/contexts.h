@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Contexts: which device a call is about, what each context costs, and what ends with it. A context's size is not known
-// before it exists, so the size the container learnt last is reserved first and the difference is settled afterwards;
-// one that does not fit then is taken down again. When a context dies, everything charged in it is refunded.
+// Contexts: which one and which device a call is about, which ones this process has, and their end. Invariant: a
+// context that the driver may be ending is known as such (ContextLives) before its end begins. What a context's memory
+// costs is memory/context_memory.h's business; whoever keeps something of a context hears of its end (listeners.h).
 #pragma once
 
 #include <stdint.h>
@@ -10,9 +10,7 @@
 #include <atomic>
 
 #include "abi/cuda_abi.h"
-#include "vgpu/memory/measure_lock.h"
-#include "vgpu/memory/table.h"
-#include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/listeners.h"
 
 namespace hami::vgpu {
 
@@ -35,8 +33,8 @@ extern constinit Handles g_handles;
 inline uint32_t HandleEpoch() { return g_handles.epoch.load(std::memory_order_acquire); }
 inline void HandlesChange() { g_handles.epoch.fetch_add(1, std::memory_order_acq_rel); }
 
-// Lives around the driver's call that ends a stream. Whoever launches on the stream meanwhile may see it before or
-// after the call.
+// Lives around the driver's call that ends a stream. A launch on the stream meanwhile may see it before or after the
+// call.
 class StreamEnd {
  public:
   StreamEnd() { HandlesChange(); }
@@ -59,7 +57,7 @@ class OnContextOf {
   OnContextOf(const OnContextOf&) = delete;
   OnContextOf& operator=(const OnContextOf&) = delete;
   bool elsewhere() const { return elsewhere_; }
-  // The current context is the stream's. Where the driver did not tell, nobody knows.
+  // The current context is the stream's. Where the driver did not tell, it is unknown.
   bool there() const { return there_; }
 
  private:
@@ -69,25 +67,12 @@ class OnContextOf {
 
 enum class ContextKind : uint8_t { kPrimary, kCreated, kGreen };
 
-// Runs `create` (which makes a context on `ordinal` and answers the driver's result) between reserving and settling;
-// `undo` takes it down. `handle` names the context afterwards; for a green context that is the CUgreenCtx.
-struct ContextMaker {
-  CUresult (*create)(void* arg);
-  void (*undo)(void* arg);
-  CUcontext (*handle)(void* arg);
-  void* arg;
-};
-CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker);
-
-// Held while a reference to a primary context is taken or let go of, so that what its state says stays true until that
-// is done. Comes before the measure lock.
-Lock& PrimaryLock();
-// As MakeContext when the primary context is not active yet, else just `create`.
-CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker);
+// After the driver made a context, or gave one more reference to a primary one. `bytes` is what it was charged.
+void ContextMade(CUcontext handle, CUdevice ordinal, ContextKind kind, uint64_t bytes);
 
 // Lives around the driver's call that ends a context, or a reference to it, and what follows from that. The driver
 // takes a context down piece by piece, and an address may be another thread's before its bytes are free: whatever was
-// charged in the context counts until this ends, whoever frees that address or is given it.
+// charged in the context counts until this ends, even if another thread frees or reuses the address meanwhile.
 class ContextEnd {
  public:
   explicit ContextEnd(CUcontext handle);
@@ -99,23 +84,22 @@ class ContextEnd {
  private:
   uint32_t id_ = 0;
 };
-// True when a ContextEnd will refund it.
-bool LeftToContextSlow(const Entry& entry);
 extern std::atomic<uint32_t> g_context_ends;  // alive
-inline bool LeftToContext(const Entry& entry) {
-  return g_context_ends.load(std::memory_order_relaxed) != 0 && LeftToContextSlow(entry);
-}
+// Calls `leave` with the registry locked and answers true, while a ContextEnd of that context lives.
+bool LeaveToContextEnd(uint32_t id, void (*leave)(void* what), void* what);
 
-// Known, and nobody has begun to end it. What of ours lives in it may be used then.
+// Known, and its end has not begun. What of ours lives in it may be used then.
 bool ContextLives(CUcontext handle);
 
-// After the driver destroyed a context (or a green context: pass what MakeContext's `handle` gave), under the measure
-// lock under which it did; the rest is measured under the same one.
-void ContextGone(CUcontext handle, MeasureLock* measure_lock);
-// Whether a release would be the last, as far as references were taken through us. With PrimaryLock held, as for:
+// After the driver ended a context (a green one goes by what ContextMade got). False: it was not known.
+bool ForgetContext(CUcontext handle, EndedContext* out);
+
+// The primary context as far as it is known; else nullptr.
+CUcontext PrimaryOf(CUdevice ordinal);
+// Whether a release would be the last, as far as references were taken through us.
 bool LastOfPrimary(CUdevice ordinal);
-// After a release or reset of the primary context: settles if it is no longer active.
-void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock);
+// After a release or a reset.
+void PrimaryReleased(CUdevice ordinal);
 
 // Live contexts that this process is known to have on a region device.
 int ContextsOn(int device);

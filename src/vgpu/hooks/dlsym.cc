@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-#include "vgpu/libc.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/loader/elf_lookup.h"
+#include "vgpu/loader/libc.h"
 #include "vgpu/runtime/settings.h"
 
 namespace {

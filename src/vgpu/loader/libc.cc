@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/libc.h"
+#include "vgpu/loader/libc.h"
 
 #include <atomic>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/loader/proc_address.h"
+#include "vgpu/hooks/proc_address.h"
 
-#include "vgpu/libc.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/loader/libc.h"
 #include "vgpu/runtime/settings.h"
 
 namespace hami::vgpu {

@@ -1,30 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/memory/contexts.h"
-
-#include <atomic>
+#include "vgpu/memory/context_memory.h"
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
-#include "vgpu/memory/free_events.h"
-#include "vgpu/memory/graphs.h"
 #include "vgpu/memory/memory_snapshot.h"
 #include "vgpu/memory/modules.h"
-#include "vgpu/memory/pools.h"
-#include "vgpu/memory/sparse_multicast.h"
-#include "vgpu/pacing/pacer.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/device_map.h"
 #include "vgpu/runtime/identity.h"
 #include "vgpu/runtime/lock.h"
-#include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {
-
-constinit std::atomic<uint32_t> g_context_ends{0};
-constinit Handles g_handles{};
-
 namespace {
 
 // More than any context was ever seen to take; a larger difference is somebody else's allocation.
@@ -32,78 +20,12 @@ constexpr uint64_t kLargestContext = uint64_t{4} << 30;
 // Held while the container's very first context is made, when nobody knows yet what one costs.
 constexpr uint64_t kFirstContext = uint64_t{512} << 20;
 
-struct Known {
-  CUcontext handle;
-  CUdevice ordinal;
-  int device;
-  uint32_t id;
-  uint64_t bytes;  // charged as context memory
-  ContextKind kind;
-  bool counted;       // made through us; others were only seen being current
-  uint32_t retained;  // a primary one, by this process since it was first seen
-  uint32_t ends;      // ContextEnds alive
-  bool left;          // entries are left to them
-};
-
-constinit Lock g_lock{};  // guards g_known and the numbers
-constinit Lock g_primary_lock{};
-constinit Lock g_making_lock{};    // one context is made at a time, so that its size can be measured
+constinit Lock g_primary_lock{LockRank::kPrimaryContext};
+constinit Lock g_making_lock{
+    LockRank::kContextMaking};     // one context is made at a time, so that its size can be measured
 constinit ProcessList g_before{};  // guarded by it, like its twin
 constinit ProcessList g_after{};
-constinit MappedVector<Known> g_known{};
-constinit uint32_t g_next_id = 1;
-constinit uint64_t g_next_left = 1;
-
-// The last answer of CurrentPlace in this thread.
-struct Remembered {
-  CUcontext handle;
-  uint32_t epoch;
-  Place place;
-};
-constinit thread_local Remembered t_last{};
-
-Known* FindLocked(CUcontext handle) {
-  for (Known& known : g_known) {
-    if (known.handle == handle) return &known;
-  }
-  return nullptr;
-}
-
-Known* FindIdLocked(uint32_t id) {
-  for (Known& known : g_known) {
-    if (known.id == id) return &known;
-  }
-  return nullptr;
-}
-
-Known* AddLocked(CUcontext handle, CUdevice ordinal, int device, ContextKind kind) {
-  Known* const known = g_known.Add();
-  if (known == nullptr) return nullptr;
-  *known = {handle, ordinal, device, g_next_id++, 0, kind, false, 0, 0, false};
-  return known;
-}
-
-int CountLocked(int device = kAllDevices) {
-  int count = 0;
-  for (const Known& known : g_known) {
-    count += known.counted && (device == kAllDevices || known.device == device) ? 1 : 0;
-  }
-  return count;
-}
-
-Known* FindPrimaryLocked(CUdevice ordinal) {
-  for (Known& known : g_known) {
-    if (known.ordinal == ordinal && known.kind == ContextKind::kPrimary) return &known;
-  }
-  return nullptr;
-}
-
-// nullptr when it is not known.
-CUcontext PrimaryOf(CUdevice ordinal) {
-  const Locked locked(g_lock);
-  const Known* const known = FindPrimaryLocked(ordinal);
-  return known == nullptr ? nullptr : known->handle;
-}
+constinit uint64_t g_next_left = 1;  // guarded by the registry's lock
 
 uint64_t LearntBytes(int device) {
   const region::Attachment* const a = attachment();
@@ -270,59 +192,7 @@ class Sizing {
   MemorySnapshot after_;
 };
 
-void Remember(CUcontext made, CUdevice ordinal, ContextKind kind, uint64_t bytes) {
-  const int device = DeviceOfOrdinal(ordinal);
-  const Locked locked(g_lock);
-  Known* known = FindLocked(made);
-  if (known == nullptr) known = AddLocked(made, ordinal, device, kind);
-  if (known != nullptr) {
-    known->kind = kind;
-    known->bytes += bytes;
-    known->counted = true;
-    ++known->retained;
-  }
-  KeepNvmlWhile(CountLocked());
-}
-
 }  // namespace
-
-bool CurrentPlace(Place* out) {
-  CUcontext current = nullptr;
-  if (real::cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr) return false;
-  const uint32_t epoch = HandleEpoch();
-  Remembered& last = t_last;
-  if (last.handle == current && last.epoch == epoch) {
-    *out = last.place;
-    return true;
-  }
-  CUdevice ordinal = 0;
-  if (real::cuCtxGetDevice(&ordinal) != CUDA_SUCCESS) return false;
-  const int device = DeviceOfOrdinal(ordinal);
-  const Locked locked(g_lock);
-  Known* known = FindLocked(current);
-  if (known == nullptr) known = AddLocked(current, ordinal, device, ContextKind::kCreated);
-  *out = {known == nullptr ? 0 : known->id, ordinal, device};
-  last = {current, epoch, *out};
-  return true;
-}
-
-OnContextOf::OnContextOf(CUstream stream) {
-  there_ = OfCurrentContext(stream);
-  if (there_) return;
-  CUcontext of_stream = nullptr;
-  CUcontext current = nullptr;
-  if (real::cuStreamGetCtx(stream, &of_stream) != CUDA_SUCCESS || of_stream == nullptr) return;
-  if (real::cuCtxGetCurrent(&current) != CUDA_SUCCESS) return;
-  there_ = current == of_stream;
-  if (there_) return;
-  elsewhere_ = real::cuCtxPushCurrent_v2(of_stream) == CUDA_SUCCESS;
-  there_ = elsewhere_;
-}
-
-OnContextOf::~OnContextOf() {
-  CUcontext popped = nullptr;
-  if (elsewhere_) real::cuCtxPopCurrent_v2(&popped);
-}
 
 [[gnu::cold]] CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
   const int device = DeviceOfOrdinal(ordinal);
@@ -349,8 +219,8 @@ OnContextOf::~OnContextOf() {
   // Last, for now others go on, and need what was held in reserve.
   if (size != 0 && kind != ContextKind::kGreen && sizing.Sure()) Learn(device, size);
   if (!fits) return CUDA_ERROR_OUT_OF_MEMORY;
-  Remember(made, ordinal, kind, size);
-  PacerEnterContext(device);
+  ContextMade(made, ordinal, kind, size);
+  TellContextMade(device);
   return CUDA_SUCCESS;
 }
 
@@ -367,90 +237,15 @@ CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker) {
   if (result != CUDA_SUCCESS) return result;
   // Alive before we saw it being made (a library was loaded first): know it, so that its end is noticed.
   const NvmlUse nvml;
-  Remember(maker.handle(maker.arg), ordinal, ContextKind::kPrimary, 0);
+  ContextMade(maker.handle(maker.arg), ordinal, ContextKind::kPrimary, 0);
   return CUDA_SUCCESS;
 }
 
 void ContextGone(CUcontext handle, MeasureLock* measure_lock) {
-  Known gone{};
-  {
-    const Locked locked(g_lock);
-    Known* const known = FindLocked(handle);
-    if (known == nullptr) return;
-    gone = *known;
-    g_known.Remove(known);
-    HandlesChange();
-    KeepNvmlWhile(CountLocked());
-  }
-  Refund(gone.device, gone.bytes, Kind::kContext);
-  Entry entry;
-  while (table().TakeOfContext(gone.id, &entry)) RefundEntry(entry);
-  PoolsLostContext(handle);
-  ForgetFreeEvents(handle);
-  VmmLostContext(handle);
-  if (g_graph_devices.load(std::memory_order_relaxed) != 0) SettleGraphs(gone.device, gone.ordinal);
-  SettleModules(gone.device, measure_lock);
-}
-
-ContextEnd::ContextEnd(CUcontext handle) {
-  HandlesChange();  // its streams end with it
-  g_context_ends.fetch_add(1, std::memory_order_relaxed);
-  {
-    const Locked locked(g_lock);
-    Known* const known = FindLocked(handle);
-    if (known == nullptr) return;
-    ++known->ends;
-    id_ = known->id;
-  }
-  LeaveEndingFreeEvents();
-  PoolsLeaveEnding();
-}
-
-ContextEnd::ContextEnd(CUdevice of_primary) : ContextEnd(PrimaryOf(of_primary)) {}
-
-ContextEnd::~ContextEnd() {
-  HandlesChange();
-  Entry sum;
-  {
-    const Locked locked(g_lock);
-    Known* const known = FindIdLocked(id_);
-    if (known != nullptr && --known->ends == 0 && known->left) {  // it was not the end
-      known->left = false;
-      table().TakeIf([&](const Entry& entry) {
-        if (entry.space != Space::kLeft || entry.context != id_) return false;
-        sum.bytes += entry.bytes;
-        sum.device = entry.device;
-        return true;
-      });
-    }
-  }
-  Refund(sum.device, sum.bytes, Kind::kData);
-  g_context_ends.fetch_sub(1, std::memory_order_relaxed);
-}
-
-bool LeftToContextSlow(const Entry& entry) {
-  // Not to be missed by those who look for it when the context is no longer known, or no longer ending.
-  const Locked locked(g_lock);
-  Known* const known = FindIdLocked(entry.context);
-  if (known == nullptr || known->ends == 0) return false;
-  known->left = true;
-  Entry left = entry;
-  left.space = Space::kLeft;
-  left.key = g_next_left++;
-  table().Insert(left);  // without memory it counts for ever: too careful is not wrong
-  return true;
-}
-
-bool ContextLives(CUcontext handle) {
-  const Locked locked(g_lock);
-  const Known* const known = FindLocked(handle);
-  return known != nullptr && known->ends == 0;
-}
-
-bool LastOfPrimary(CUdevice ordinal) {
-  const Locked locked(g_lock);
-  const Known* const known = FindPrimaryLocked(ordinal);
-  return known == nullptr || known->retained <= 1;
+  EndedContext ended;
+  if (!ForgetContext(handle, &ended)) return;
+  TellContextEnded(ended);
+  SettleModules(ended.device, measure_lock);
 }
 
 void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock) {
@@ -458,23 +253,34 @@ void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock) {
   int active = 0;
   const bool gone = real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0;
   if (const CUcontext handle = PrimaryOf(ordinal); gone && handle != nullptr) ContextGone(handle, measure_lock);
-  const Locked locked(g_lock);
-  Known* const known = FindPrimaryLocked(ordinal);
-  if (known != nullptr && known->retained > 0) --known->retained;
+  PrimaryReleased(ordinal);
 }
 
-int ContextsOn(int device) {
-  const Locked locked(g_lock);
-  return CountLocked(device);
+bool LeftToContextSlow(const Entry& entry) {
+  Entry left = entry;
+  left.space = Space::kLeft;
+  const auto leave = [](void* what) {
+    auto* const e = static_cast<Entry*>(what);
+    e->key = g_next_left++;
+    table().Insert(*e);  // without memory it counts for ever: too careful is not wrong
+  };
+  return LeaveToContextEnd(entry.context, leave, &left);
 }
 
-void ResetContexts() {
-  g_lock.Reset();
+void RefundLeft(uint32_t context) {
+  Entry sum;
+  table().TakeIf([&](const Entry& entry) {
+    if (entry.space != Space::kLeft || entry.context != context) return false;
+    sum.bytes += entry.bytes;
+    sum.device = entry.device;
+    return true;
+  });
+  Refund(sum.device, sum.bytes, Kind::kData);
+}
+
+void ResetContextMemory() {
   g_primary_lock.Reset();
   g_making_lock.Reset();
-  g_known.Clear();
-  g_context_ends.store(0, std::memory_order_relaxed);
-  HandlesChange();
 }
 
 }  // namespace hami::vgpu
