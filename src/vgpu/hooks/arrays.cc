@@ -3,9 +3,9 @@
 // Arrays, mipmapped arrays and external memory.
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/bindings.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/shapes.h"
+#include "vgpu/memory/allocation_size.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/sparse_multicast.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -15,7 +15,7 @@ namespace {
 template <typename Array, typename Destroy>
 CUresult Destroyed(Space space, Array array, Destroy destroy) {
   if (!Active()) return destroy();
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = Uncharged(space, array, destroy);
   if (result == CUDA_SUCCESS) VmmArrayGone(KeyOf(array));
   return result;

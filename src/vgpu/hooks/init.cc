@@ -4,8 +4,8 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/loader/proc_address.h"
-#include "vgpu/policy/process.h"
-#include "vgpu/policy/visible.h"
+#include "vgpu/runtime/process.h"
+#include "vgpu/runtime/visible.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

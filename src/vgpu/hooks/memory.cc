@@ -3,12 +3,12 @@
 // Plain, pitched and managed allocations, their free, and what a program is told about memory.
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/device_map.h"
-#include "vgpu/policy/pools.h"
-#include "vgpu/policy/queries.h"
-#include "vgpu/policy/shapes.h"
-#include "vgpu/policy/spill.h"
+#include "vgpu/memory/allocation_size.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/oversubscription.h"
+#include "vgpu/memory/pools.h"
+#include "vgpu/memory/queries.h"
+#include "vgpu/runtime/device_map.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -14,7 +14,7 @@
 #include "vgpu/libc.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/loader/elf_lookup.h"
-#include "vgpu/policy/settings.h"
+#include "vgpu/runtime/settings.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "vgpu/libc.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/settings.h"
+#include "vgpu/runtime/settings.h"
 
 namespace hami::vgpu {
 namespace {

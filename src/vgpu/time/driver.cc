@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/capture.h"
+#include "vgpu/runtime/capture.h"
 #include "vgpu/time/runtime.h"
 
 namespace hami::vgpu::time {

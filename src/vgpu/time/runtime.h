@@ -10,7 +10,7 @@
 
 #include "abi/cuda_abi.h"
 #include "region/common_area.h"
-#include "vgpu/policy/lock.h"
+#include "vgpu/runtime/lock.h"
 #include "vgpu/time/gate.h"
 
 namespace hami::vgpu::time {

@@ -13,7 +13,7 @@
 #include "region/keep_errno.h"
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/process.h"
+#include "vgpu/runtime/process.h"
 #include "vgpu/time/pacer.h"
 #include "vgpu/time/runtime.h"
 

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/memory/contexts.h"
+
+#include <atomic>
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/free_events.h"
+#include "vgpu/memory/graphs.h"
+#include "vgpu/memory/memory_snapshot.h"
+#include "vgpu/memory/modules.h"
+#include "vgpu/memory/pools.h"
+#include "vgpu/memory/sparse_multicast.h"
+#include "vgpu/pacing/pacer.h"
+#include "vgpu/runtime/capture.h"
+#include "vgpu/runtime/device_map.h"
+#include "vgpu/runtime/identity.h"
+#include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/mapped_vector.h"
+#include "vgpu/runtime/nvml_probe.h"
+#include "vgpu/runtime/process.h"
+
+namespace hami::vgpu {
+
+constinit std::atomic<uint32_t> g_context_ends{0};
+constinit Handles g_handles{};
+
+namespace {
+
+// More than any context was ever seen to take; a larger difference is somebody else's allocation.
+constexpr uint64_t kLargestContext = uint64_t{4} << 30;
+// Held while the container's very first context is made, when nobody knows yet what one costs.
+constexpr uint64_t kFirstContext = uint64_t{512} << 20;
+
+struct Known {
+  CUcontext handle;
+  CUdevice ordinal;
+  int device;
+  uint32_t id;
+  uint64_t bytes;  // charged as context memory
+  ContextKind kind;
+  bool counted;       // made through us; others were only seen being current
+  uint32_t retained;  // a primary one, by this process since it was first seen
+  uint32_t ends;      // ContextEnds alive
+  bool left;          // entries are left to them
+};
+
+constinit Lock g_lock{};  // guards g_known and the numbers
+constinit Lock g_primary_lock{};
+constinit Lock g_making_lock{};    // one context is made at a time, so that its size can be measured
+constinit ProcessList g_before{};  // guarded by it, like its twin
+constinit ProcessList g_after{};
+constinit MappedVector<Known> g_known{};
+constinit uint32_t g_next_id = 1;
+constinit uint64_t g_next_left = 1;
+
+// The last answer of CurrentPlace in this thread.
+struct Remembered {
+  CUcontext handle;
+  uint32_t epoch;
+  Place place;
+};
+constinit thread_local Remembered t_last{};
+
+Known* FindLocked(CUcontext handle) {
+  for (Known& known : g_known) {
+    if (known.handle == handle) return &known;
+  }
+  return nullptr;
+}
+
+Known* FindIdLocked(uint32_t id) {
+  for (Known& known : g_known) {
+    if (known.id == id) return &known;
+  }
+  return nullptr;
+}
+
+Known* AddLocked(CUcontext handle, CUdevice ordinal, int device, ContextKind kind) {
+  Known* const known = g_known.Add();
+  if (known == nullptr) return nullptr;
+  *known = {handle, ordinal, device, g_next_id++, 0, kind, false, 0, 0, false};
+  return known;
+}
+
+int CountLocked(int device = kAllDevices) {
+  int count = 0;
+  for (const Known& known : g_known) {
+    count += known.counted && (device == kAllDevices || known.device == device) ? 1 : 0;
+  }
+  return count;
+}
+
+Known* FindPrimaryLocked(CUdevice ordinal) {
+  for (Known& known : g_known) {
+    if (known.ordinal == ordinal && known.kind == ContextKind::kPrimary) return &known;
+  }
+  return nullptr;
+}
+
+// nullptr when it is not known.
+CUcontext PrimaryOf(CUdevice ordinal) {
+  const Locked locked(g_lock);
+  const Known* const known = FindPrimaryLocked(ordinal);
+  return known == nullptr ? nullptr : known->handle;
+}
+
+uint64_t LearntBytes(int device) {
+  const region::Attachment* const a = attachment();
+  return a == nullptr || device < 0 ? 0 : region::Load(a->area->devices[device].context_bytes);
+}
+
+void Learn(int device, uint64_t bytes) {
+  region::Attachment* const a = attachment();
+  if (a != nullptr && device >= 0) region::Store(a->area->devices[device].context_bytes, bytes);
+}
+
+// Reserves for a context that is about to be made: what one cost last, or, the first time, what there is up to
+// kFirstContext. False: there is no room.
+bool ReserveContext(int device, uint64_t* reserved) {
+  *reserved = LearntBytes(device);
+  if (*reserved != 0 || LimitBytes(device) == 0) return Reserve(device, *reserved, Kind::kContext);
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    const uint64_t limit = LimitBytes(device);
+    const uint64_t used = UsedBytes(device);
+    if (used >= limit) break;
+    *reserved = limit - used < kFirstContext ? limit - used : kFirstContext;
+    if (TryReserve(device, *reserved, Kind::kContext)) return true;
+  }
+  return Reserve(device, kAllocationUnit, Kind::kContext) && (*reserved = kAllocationUnit);
+}
+
+// One process of the container at a time: what is held in reserve only for a moment would refuse the others. A process
+// takes the turn while nobody knows what a context costs, and while it identifies itself (identity.h). The turn is
+// waited for as long as its holder may get on; not for the dead or the stopped. A request that does not fit meanwhile
+// waits for the end of the turn (AwaitStarts).
+class Turn {
+ public:
+  explicit Turn(int device) {
+    region::Attachment* const a = attachment();
+    if (a == nullptr || device < 0 || LimitBytes(device) == 0 || LearntBytes(device) != 0) return;
+    const uint64_t& learnt = a->area->devices[device].context_bytes;
+    if (region::PostInitLock(a, learnt)) held_ = a;
+    if (region::Load(learnt) != 0) Release();  // somebody has found out
+  }
+  ~Turn() { Release(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  // Where it can not be had the process goes on without it.
+  void Take() {
+    constexpr uint64_t kNever = 0;
+    region::Attachment* const a = attachment();
+    if (held_ == nullptr && a != nullptr && region::PostInitLock(a, kNever, kPatience)) held_ = a;
+  }
+
+ private:
+  static constexpr region::Patience kPatience{200'000'000, 10'000'000'000};
+  void Release() {
+    if (held_ != nullptr) region::PostInitUnlock(held_);
+    held_ = nullptr;
+  }
+  region::Attachment* held_ = nullptr;
+};
+
+// Without NVML the driver itself is asked for the device's free memory; that needs a context on the device.
+Measurement AskDriver() {
+  const RelaxedCapture relaxed;
+  Measurement out;
+  size_t free = 0;
+  size_t total = 0;
+  if (real::cuMemGetInfo_v2(&free, &total) != CUDA_SUCCESS) return out;
+  out.free_known = true;
+  out.free = free;
+  return out;
+}
+
+Measurement AskDriverBefore(CUdevice ordinal) {
+  Place place;
+  return CurrentPlace(&place) && place.ordinal == ordinal ? AskDriver() : Measurement{};
+}
+
+// With the new context current. `before` of the first context is the whole device: a neighbour's part then counts, too,
+// up to what a first context is trusted to take.
+Measurement AskDriverAfter(CUcontext made, Measurement* before) {
+  if (real::cuCtxPushCurrent_v2(made) != CUDA_SUCCESS) return {};
+  const Measurement after = AskDriver();
+  size_t free = 0;
+  size_t total = 0;
+  if (after.free_known && !before->free_known && real::cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS) {
+    before->free_known = true;
+    before->free = total - after.free > kFirstContext ? after.free + kFirstContext : total;
+  }
+  CUcontext popped = nullptr;
+  real::cuCtxPopCurrent_v2(&popped);
+  return after;
+}
+
+// The size of a context, from a look before its making and one after. What the driver says about this process alone is
+// preferred: the device's free memory also moves with the neighbours.
+class Sizing {
+ public:
+  Sizing(CUdevice ordinal, int device, bool alone)
+      : device_(device), alone_(alone), measurable_(nvml_ && HandleOfOrdinal(ordinal, &handle_)) {
+    before_ = measurable_ ? TakeSnapshot(device_, handle_, &g_before) : ByDriver(AskDriverBefore(ordinal));
+  }
+
+  // `made` is nullptr where the driver can not be asked in it.
+  void Made(CUcontext made, Turn* turn) {
+    if (measurable_) {
+      after_ = TakeSnapshot(device_, handle_, &g_after);
+    } else if (made != nullptr) {
+      after_ = ByDriver(AskDriverAfter(made, &before_.seen));
+    }
+    if (!measurable_ || NvmlPid() != 0) return;
+    if (!IdentifyByPid(g_after)) {
+      if (made == nullptr || g_after.count == 0) return;
+      turn->Take();
+      if (!IdentifyByProbe(device_, handle_, made)) return;
+    }
+    FindOwn(g_before, &before_.seen);
+    FindOwn(g_after, &after_.seen);
+  }
+
+  // Whether the size is this context's alone, and may be learnt.
+  bool Sure() const {
+    return alone_ && Quiet(before_) && Quiet(after_) && (after_.seen.own_known || !measurable_ || !OthersMoved());
+  }
+
+  // What a measurement that others disturbed shows is a guess: better what a quiet one has shown.
+  uint64_t Bytes(uint64_t learnt) const {
+    if (learnt != 0 && !Sure()) return learnt;
+    uint64_t size = 0;
+    if (after_.seen.own_known) {
+      size = after_.unstated() - before_.unstated();
+    } else if (before_.seen.free_known && after_.seen.free_known) {
+      size = before_.seen.free - after_.seen.free - (after_.data - before_.data);
+      if (learnt != 0 && size > 2 * learnt) size = learnt;
+      if (!Sure() && size > kFirstContext) size = kFirstContext;
+    } else {
+      size = learnt;
+    }
+    return size > kLargestContext ? learnt : size;  // also where more went than came
+  }
+
+ private:
+  static bool Quiet(const MemorySnapshot& reading) { return reading.exact && !reading.imports; }
+
+  // Another process came, went, or changed between the looks: the loss of free memory is not this context's alone.
+  static bool OthersMoved() {
+    unsigned common = 0;
+    for (unsigned i = 0; i < g_after.count; ++i) {
+      for (unsigned j = 0; j < g_before.count; ++j) {
+        if (g_before.items[j].pid != g_after.items[i].pid) continue;
+        if (g_before.items[j].usedGpuMemory != g_after.items[i].usedGpuMemory) return true;
+        ++common;
+      }
+    }
+    return common != g_before.count || g_after.count > common + 1;
+  }
+
+  MemorySnapshot ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
+
+  const int device_;
+  const bool alone_;
+  const NvmlUse nvml_;
+  nvmlDevice_t handle_ = nullptr;
+  const bool measurable_;
+  MemorySnapshot before_;
+  MemorySnapshot after_;
+};
+
+void Remember(CUcontext made, CUdevice ordinal, ContextKind kind, uint64_t bytes) {
+  const int device = DeviceOfOrdinal(ordinal);
+  const Locked locked(g_lock);
+  Known* known = FindLocked(made);
+  if (known == nullptr) known = AddLocked(made, ordinal, device, kind);
+  if (known != nullptr) {
+    known->kind = kind;
+    known->bytes += bytes;
+    known->counted = true;
+    ++known->retained;
+  }
+  KeepNvmlWhile(CountLocked());
+}
+
+}  // namespace
+
+bool CurrentPlace(Place* out) {
+  CUcontext current = nullptr;
+  if (real::cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr) return false;
+  const uint32_t epoch = HandleEpoch();
+  Remembered& last = t_last;
+  if (last.handle == current && last.epoch == epoch) {
+    *out = last.place;
+    return true;
+  }
+  CUdevice ordinal = 0;
+  if (real::cuCtxGetDevice(&ordinal) != CUDA_SUCCESS) return false;
+  const int device = DeviceOfOrdinal(ordinal);
+  const Locked locked(g_lock);
+  Known* known = FindLocked(current);
+  if (known == nullptr) known = AddLocked(current, ordinal, device, ContextKind::kCreated);
+  *out = {known == nullptr ? 0 : known->id, ordinal, device};
+  last = {current, epoch, *out};
+  return true;
+}
+
+OnContextOf::OnContextOf(CUstream stream) {
+  there_ = OfCurrentContext(stream);
+  if (there_) return;
+  CUcontext of_stream = nullptr;
+  CUcontext current = nullptr;
+  if (real::cuStreamGetCtx(stream, &of_stream) != CUDA_SUCCESS || of_stream == nullptr) return;
+  if (real::cuCtxGetCurrent(&current) != CUDA_SUCCESS) return;
+  there_ = current == of_stream;
+  if (there_) return;
+  elsewhere_ = real::cuCtxPushCurrent_v2(of_stream) == CUDA_SUCCESS;
+  there_ = elsewhere_;
+}
+
+OnContextOf::~OnContextOf() {
+  CUcontext popped = nullptr;
+  if (elsewhere_) real::cuCtxPopCurrent_v2(&popped);
+}
+
+[[gnu::cold]] CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
+  const int device = DeviceOfOrdinal(ordinal);
+  if (device == kUnlimited) return maker.create(maker.arg);
+  const Locked making(g_making_lock);
+  Turn turn(device);
+  const MeasureLock measure_lock(LockMode::kExclusive);
+  const uint64_t learnt = LearntBytes(device);
+  uint64_t reserved = 0;
+  if (!ReserveContext(device, &reserved)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Sizing sizing(ordinal, device, measure_lock.exclusive());
+  const CUresult result = maker.create(maker.arg);
+  if (result != CUDA_SUCCESS) {
+    Refund(device, reserved, Kind::kContext);
+    return result;
+  }
+  const CUcontext made = maker.handle(maker.arg);
+  sizing.Made(kind == ContextKind::kGreen ? nullptr : made, &turn);
+  const uint64_t size = sizing.Bytes(learnt);
+  const bool fits = size <= reserved || Reserve(device, size - reserved, Kind::kContext);
+  if (!fits) maker.undo(maker.arg);
+  const uint64_t kept = fits ? size : 0;
+  if (kept < reserved) Refund(device, reserved - kept, Kind::kContext);
+  // Last, for now others go on, and need what was held in reserve.
+  if (size != 0 && kind != ContextKind::kGreen && sizing.Sure()) Learn(device, size);
+  if (!fits) return CUDA_ERROR_OUT_OF_MEMORY;
+  Remember(made, ordinal, kind, size);
+  PacerEnterContext(device);
+  return CUDA_SUCCESS;
+}
+
+Lock& PrimaryLock() { return g_primary_lock; }
+
+CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker) {
+  const Locked locked(g_primary_lock);
+  unsigned flags = 0;
+  int active = 0;
+  if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0) {
+    return MakeContext(ordinal, ContextKind::kPrimary, maker);
+  }
+  const CUresult result = maker.create(maker.arg);
+  if (result != CUDA_SUCCESS) return result;
+  // Alive before we saw it being made (a library was loaded first): know it, so that its end is noticed.
+  const NvmlUse nvml;
+  Remember(maker.handle(maker.arg), ordinal, ContextKind::kPrimary, 0);
+  return CUDA_SUCCESS;
+}
+
+void ContextGone(CUcontext handle, MeasureLock* measure_lock) {
+  Known gone{};
+  {
+    const Locked locked(g_lock);
+    Known* const known = FindLocked(handle);
+    if (known == nullptr) return;
+    gone = *known;
+    g_known.Remove(known);
+    HandlesChange();
+    KeepNvmlWhile(CountLocked());
+  }
+  Refund(gone.device, gone.bytes, Kind::kContext);
+  Entry entry;
+  while (table().TakeOfContext(gone.id, &entry)) RefundEntry(entry);
+  PoolsLostContext(handle);
+  ForgetFreeEvents(handle);
+  VmmLostContext(handle);
+  if (g_graph_devices.load(std::memory_order_relaxed) != 0) SettleGraphs(gone.device, gone.ordinal);
+  SettleModules(gone.device, measure_lock);
+}
+
+ContextEnd::ContextEnd(CUcontext handle) {
+  HandlesChange();  // its streams end with it
+  g_context_ends.fetch_add(1, std::memory_order_relaxed);
+  {
+    const Locked locked(g_lock);
+    Known* const known = FindLocked(handle);
+    if (known == nullptr) return;
+    ++known->ends;
+    id_ = known->id;
+  }
+  LeaveEndingFreeEvents();
+  PoolsLeaveEnding();
+}
+
+ContextEnd::ContextEnd(CUdevice of_primary) : ContextEnd(PrimaryOf(of_primary)) {}
+
+ContextEnd::~ContextEnd() {
+  HandlesChange();
+  Entry sum;
+  {
+    const Locked locked(g_lock);
+    Known* const known = FindIdLocked(id_);
+    if (known != nullptr && --known->ends == 0 && known->left) {  // it was not the end
+      known->left = false;
+      table().TakeIf([&](const Entry& entry) {
+        if (entry.space != Space::kLeft || entry.context != id_) return false;
+        sum.bytes += entry.bytes;
+        sum.device = entry.device;
+        return true;
+      });
+    }
+  }
+  Refund(sum.device, sum.bytes, Kind::kData);
+  g_context_ends.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool LeftToContextSlow(const Entry& entry) {
+  // Not to be missed by those who look for it when the context is no longer known, or no longer ending.
+  const Locked locked(g_lock);
+  Known* const known = FindIdLocked(entry.context);
+  if (known == nullptr || known->ends == 0) return false;
+  known->left = true;
+  Entry left = entry;
+  left.space = Space::kLeft;
+  left.key = g_next_left++;
+  table().Insert(left);  // without memory it counts for ever: too careful is not wrong
+  return true;
+}
+
+bool ContextLives(CUcontext handle) {
+  const Locked locked(g_lock);
+  const Known* const known = FindLocked(handle);
+  return known != nullptr && known->ends == 0;
+}
+
+bool LastOfPrimary(CUdevice ordinal) {
+  const Locked locked(g_lock);
+  const Known* const known = FindPrimaryLocked(ordinal);
+  return known == nullptr || known->retained <= 1;
+}
+
+void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock) {
+  unsigned flags = 0;
+  int active = 0;
+  const bool gone = real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0;
+  if (const CUcontext handle = PrimaryOf(ordinal); gone && handle != nullptr) ContextGone(handle, measure_lock);
+  const Locked locked(g_lock);
+  Known* const known = FindPrimaryLocked(ordinal);
+  if (known != nullptr && known->retained > 0) --known->retained;
+}
+
+int ContextsOn(int device) {
+  const Locked locked(g_lock);
+  return CountLocked(device);
+}
+
+void ResetContexts() {
+  g_lock.Reset();
+  g_primary_lock.Reset();
+  g_making_lock.Reset();
+  g_known.Clear();
+  g_context_ends.store(0, std::memory_order_relaxed);
+  HandlesChange();
+}
+
+}  // namespace hami::vgpu
