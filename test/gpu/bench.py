@@ -6,6 +6,7 @@ utilisation. Times are CLOCK_MONOTONIC in seconds.
 """
 import os
 import pathlib
+import shlex
 import shutil
 import statistics
 import struct
@@ -119,10 +120,11 @@ class Bench:
                 process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def pinned(self, argv, slot):
+        return ["taskset", "-c", self.cpus[2 * slot % len(self.cpus)], *argv] if self.cpus else argv
+
     def start(self, argv, env, slot=0, **options):
-        if self.cpus:
-            argv = ["taskset", "-c", self.cpus[2 * slot % len(self.cpus)], *argv]
-        process = subprocess.Popen([str(word) for word in argv], env=env, text=True, **options)
+        process = subprocess.Popen([str(word) for word in self.pinned(argv, slot)], env=env, text=True, **options)
         self.processes.append(process)
         return process
 
@@ -154,19 +156,23 @@ class Bench:
             raise Trouble(f"{pathlib.Path(str(argv[0])).name} ended with {process.returncode}")
         return out
 
-    def load(self, setup, board, shape, slot, box, jitter=0.1, **limits):
-        """A guest that is at work until the board says stop."""
-        argv = [self.guest, "load", board.path, slot, shape, slot + 1, jitter, 0]
-        return self.start(*setup.wrap(self, argv, box, **limits), slot)
+    def load(self, setup, board, shape, slots, box, jitter=0.1, **limits):
+        """Guests of one container, on these slots, that are at work until the board says stop."""
+        each = [self.pinned([self.guest, "load", board.path, slot, shape, slot + 1, jitter, 0], slot) for slot in slots]
+        argv = each[0]
+        if len(each) > 1:
+            argv = ["sh", "-c", " & ".join(shlex.join(map(str, words)) for words in each) + " & wait"]
+        return self.start(*setup.wrap(self, argv, box, **limits), slots[0])
 
     def work(self, loads, seconds, settle=1.0):
-        """Runs loads (setup, shape, box, limits) side by side; the curve of each after `settle` seconds."""
-        board = self.board()
-        guests = [self.load(setup, board, shape, slot, box, **limits)
-                  for slot, (setup, shape, box, limits) in enumerate(loads)]
-        curves = [Curve() for _ in guests]
+        """Runs loads (setup, shape, processes, box, limits) side by side; the curve of each process after `settle` seconds."""
+        board, first, guests = self.board(), 0, []
         try:
-            self.await_all(board, guests)
+            for setup, shape, count, box, limits in loads:
+                guests.append(self.load(setup, board, shape, range(first, first + count), box, **limits))
+                first += count
+            curves = [Curve() for _ in range(first)]
+            self.await_all(board, guests, first)
             time.sleep(settle)
             self.look(board, curves, seconds)
         finally:
@@ -174,9 +180,10 @@ class Bench:
         return curves
 
     @staticmethod
-    def await_all(board, guests, timeout=30):
+    def await_all(board, guests, count=None, timeout=30):
+        """Until `count` slots (one for each of the guests) are at work."""
         end = time.monotonic() + timeout
-        while not all(board.pid(slot) for slot in range(len(guests))):
+        while not all(board.pid(slot) for slot in range(count or len(guests))):
             ended = [guest for guest in guests if guest.poll() is not None]
             if ended or time.monotonic() > end:
                 raise Trouble(f"a load did not begin ({[guest.returncode for guest in ended] or 'time is over'})")

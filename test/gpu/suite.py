@@ -66,14 +66,15 @@ class Suite:
     def all(self):
         return [BARE, *self.setups]
 
-    def boxes(self, setup, shape, limits, box):
-        """The processes of one container that has the load `shape`."""
-        return [(setup, shape, box, limits) for _ in range(PROCESSES.get(shape, 1))]
+    @staticmethod
+    def one(setup, shape, box="", **limits):
+        """A container that has the load `shape`, as Bench.work wants it."""
+        return setup, shape, PROCESSES.get(shape, 1), box, limits
 
     def alone(self, shape):
         """GPU seconds of work a second that the load does bare, measured once."""
         if shape not in self.native:
-            self.native[shape] = bench.total(self.gpu.work(self.boxes(BARE, shape, {}, "bare"), self.short, 0.5))
+            self.native[shape] = bench.total(self.gpu.work([self.one(BARE, shape)], self.short, 0.5))
         return self.native[shape]
 
     # --- parts ---
@@ -85,7 +86,7 @@ class Suite:
                 self.tell_facts(what, setup, what[0])
         for others in (1, 2):
             board = self.gpu.board()
-            loads = [self.gpu.load(BARE, board, "half", slot, "") for slot in range(others)]
+            loads = [self.gpu.load(BARE, board, "half", [slot], "") for slot in range(others)]
             try:
                 self.gpu.await_all(board, loads)
                 self.tell_facts(("turns", "2"), BARE, f"{others + 1} processes", slot=others)
@@ -102,7 +103,7 @@ class Suite:
     def turns(self):
         base = self.turned(1, 50.0)
         for count in (2, 3):
-            curves = self.gpu.work([(BARE, "half", "", {})] * count, self.short, 0.5)
+            curves = self.gpu.work([self.one(BARE, "half")] * count, self.short, 0.5)
             self.sheet.add("turns", f"{count} processes, the driver's slices", "bare", of_one=100 * bench.total(curves) / base)
             for ms in (2.0, 5.0, 10.0, 20.0):
                 self.sheet.add("turns", f"{count} processes, turns of {ms:g} ms", "bare",
@@ -127,7 +128,7 @@ class Suite:
             native = self.alone(shape)
             for setup in self.setups:
                 for limit in LIMITS:
-                    curves = self.gpu.work(self.boxes(setup, shape, dict(cores=limit), self.gpu.box(shape)), self.long)
+                    curves = self.gpu.work([self.one(setup, shape, self.gpu.box(shape), cores=limit)], self.long)
                     share = 100 * bench.total(curves) / native
                     grain = 100 * GRAIN.get(shape, 0)
                     self.sheet.add("limits", f"{shape} at {limit}", setup.name, 1.0 + grain, False,
@@ -137,10 +138,10 @@ class Suite:
     def tenants(self):
         native = self.alone("half")
         for shares in TENANTS[:1] if self.quick else TENANTS:
-            bare = self.gpu.work([(BARE, "half", "", {}) for _ in shares], self.short)
+            bare = self.gpu.work([self.one(BARE, "half")] * len(shares), self.short)
             self.sheet.add("tenants", f"{len(shares)} together", "bare", of_one=100 * bench.total(bare) / native)
             for setup in self.setups:
-                loads = [(setup, "half", f"{self.gpu.box(i)}t", dict(cores=share)) for i, share in enumerate(shares)]
+                loads = [self.one(setup, "half", self.gpu.box(f"t{i}"), cores=share) for i, share in enumerate(shares)]
                 curves = self.gpu.work(loads, self.long)
                 got = [100 * curve.rate() / native for curve in curves]
                 name = ":".join(map(str, shares))
@@ -149,16 +150,16 @@ class Suite:
                     self.sheet.add("tenants", f"{name}, the {share}", setup.name, 1.0, False, error=abs(value - share), share=value)
         native = self.alone("procs8")
         for setup in self.setups:
-            curves = self.gpu.work(self.boxes(setup, "procs8", {}, self.gpu.box("p")), self.long)
+            curves = self.gpu.work([self.one(setup, "procs8", self.gpu.box("p"))], self.long)
             self.sheet.add("tenants", "eight processes, no limit", setup.name, of_bare=100 * bench.total(curves) / native)
 
     def host(self):
         for shapes in HOST_BOUND[:1] if self.quick else HOST_BOUND:
-            bare = [curve.rate() for curve in self.gpu.work([(BARE, shape, "", {}) for shape in shapes], self.short)]
+            bare = [curve.rate() for curve in self.gpu.work([self.one(BARE, shape) for shape in shapes], self.short)]
             name = " + ".join(shapes)
             self.sheet.add("host", name, "bare", together=100 * sum(bare), first=100 * bare[0], second=100 * bare[1])
             for setup in self.setups:
-                loads = [(setup, shape, f"{self.gpu.box(i)}h", dict(cores=50)) for i, shape in enumerate(shapes)]
+                loads = [self.one(setup, shape, self.gpu.box(f"h{i}"), cores=50) for i, shape in enumerate(shapes)]
                 got = [curve.rate() for curve in self.gpu.work(loads, self.long)]
                 self.sheet.add("host", name, setup.name, 98.0, of_bare=100 * min(sum(got) / sum(bare), *(
                     mine / its for mine, its in zip(got, bare))), first=100 * got[0], second=100 * got[1])
@@ -181,13 +182,11 @@ class Suite:
         try:
             if beside:
                 native = self.alone(beside)
-                board.map[64:128] = bytes(64)  # slot 0 is not at work yet
-                argv = [self.gpu.guest, "load", board.path, 0, beside, 1, 0.1, 0]
-                loads = [self.gpu.start(*setup.wrap(self.gpu, argv, f"{self.gpu.box(0)}low", priority="low"), 0)]
+                loads = [self.gpu.load(setup, board, beside, [0], self.gpu.box("low"), priority="low")]
                 self.gpu.await_all(board, loads)
                 time.sleep(0.5)
             argv = [self.gpu.guest, "requests", board.path, 1, 7, RATE, seconds, "warm"]
-            asking = self.gpu.start(*setup.wrap(self.gpu, argv, f"{self.gpu.box(1)}high", priority="high"), 1,
+            asking = self.gpu.start(*setup.wrap(self.gpu, argv, self.gpu.box("high"), priority="high"), 1,
                                     stdout=subprocess.PIPE)
             loads.append(asking)
             if beside:
@@ -210,12 +209,12 @@ class Suite:
 
     def lightly(self, setup):
         board = self.gpu.board()
-        loads = [self.gpu.load(setup, board, "half", 0, f"{self.gpu.box(0)}heavy", cores=50)]
+        loads = [self.gpu.load(setup, board, "half", [0], self.gpu.box("heavy"), cores=50)]
         try:
             self.gpu.await_all(board, loads)
             time.sleep(0.5)
             argv = [self.gpu.guest, "light", board.path, 1, 2 * self.long]
-            out = self.gpu.run(*setup.wrap(self.gpu, argv, f"{self.gpu.box(1)}light", cores=50), slot=1)
+            out = self.gpu.run(*setup.wrap(self.gpu, argv, self.gpu.box("light"), cores=50), slot=1)
         finally:
             self.gpu.stop(board, loads)
         values = [float(line.split()[0]) / 1e3 for line in out.splitlines()]
