@@ -97,13 +97,24 @@ bool Modes::Look(Allocator& allocator) {
 
 std::vector<CdiInstance> CdiInstancesOf(const MigEntries& entries, const Cards& cards, const std::string& minors) {
   std::vector<CdiInstance> instances;
+  const auto add = [&](const std::string& uuid, unsigned minor, int gpu_instance, int compute_instance,
+                       std::string index) {
+    CdiInstance one{uuid, {"/dev/nvidia" + std::to_string(minor)}, std::move(index)};
+    auto nodes = MigCapabilities(minors, minor, gpu_instance, compute_instance);
+    if (nodes) one.nodes.insert(one.nodes.end(), nodes->begin(), nodes->end());
+    instances.push_back(std::move(one));
+  };
   for (const MigEntry& entry : entries) {
     const Card* card = cards.Find(entry.gpu_uuid);
     if (!entry.Made() || card == nullptr || !card->minor) continue;
-    CdiInstance one{entry.mig_uuid, {"/dev/nvidia" + std::to_string(*card->minor)}};
-    auto nodes = MigCapabilities(minors, *card->minor, entry.gpu_instance, entry.compute_instance);
-    if (nodes) one.nodes.insert(one.nodes.end(), nodes->begin(), nodes->end());
-    instances.push_back(std::move(one));
+    add(entry.mig_uuid, *card->minor, entry.gpu_instance, entry.compute_instance, {});
+  }
+  for (const auto* list : {&cards.cards, &cards.parts}) {
+    for (const Card& card : *list) {
+      if (!card.part || !card.minor) continue;
+      add(card.uuid, *card.minor, static_cast<int>(card.part->gpu_instance),
+          static_cast<int>(card.part->compute_instance), IndexOf(card));
+    }
   }
   return instances;
 }

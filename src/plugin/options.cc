@@ -125,8 +125,9 @@ void AddGpuFlags(FlagSet& flags, Targets& to) {
   flags.Group("GPUs");
   flags.Bool("fail-on-init-error", out.fail_on_init_error,
              "without a driver at start: end; false: wait for one [FAIL_ON_INIT_ERROR]");
-  flags.Custom("mig-strategy", "none", "none", base::TakeParsed(out.mig_strategy, ReadMigStrategy),
-               "only none: MIG devices that exist already are not offered [MIG_STRATEGY]");
+  flags.Custom("mig-strategy", "none|single|mixed", "none", base::TakeParsed(out.mig_strategy, ReadMigStrategy),
+               "MIG devices that were made before, in mode hami-core: none: not looked at; single: they are what the "
+               "resource of GPUs counts; mixed: each profile is a resource, as nvidia.com/mig-1g.10gb [MIG_STRATEGY]");
   flags.Custom("device-discovery-strategy", "auto|nvml", "auto", TakeDiscovery,
                "how GPUs are found [DEVICE_DISCOVERY_STRATEGY]");
   flags.Text("mig-minors-file", "FILE", out.mig_minors_file,
@@ -428,10 +429,9 @@ Result<std::string> ReadConfigText(const std::string& path) { return base::ReadL
 
 Result<MigStrategy> ReadMigStrategy(const std::string& text) {
   if (text == "none" || text.empty()) return MigStrategy::kNone;
-  if (text == "single" || text == "mixed") {
-    return Fail("MIG devices that exist already can not be offered; use none");
-  }
-  return Fail("must be none");
+  if (text == "single") return MigStrategy::kSingle;
+  if (text == "mixed") return MigStrategy::kMixed;
+  return Fail("must be none, single or mixed");
 }
 
 Result<ListStrategy> ReadListStrategy(const std::string& text) {

@@ -83,6 +83,15 @@ TEST_P(Starts, GivenEightAtOnce_ThenEachIsChargedItsOwnContext) {
   }
 }
 
+// A first context has all of it in reserve: a process finds itself among foreign pids with what the context leaves
+// over.
+TEST_P(Starts, GivenLittleRoom_WhenAModuleIsUnloaded_ThenUncharged) {
+  Begin("start_and_unload", {}, {{"CUDA_DEVICE_MEMORY_LIMIT", "400m"}});
+  ASSERT_TRUE(Await(".made"));
+  EXPECT_EQ(Used(region()), kContext);
+  End();
+}
+
 TEST_P(Starts, GivenFourContainersAtOnce_ThenEachHasOneContext) {
   for (int round = 0; round < Rounds(5); ++round) {
     for (int i = 0; i < 4; ++i) {

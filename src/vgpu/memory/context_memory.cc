@@ -127,8 +127,8 @@ class Sizing {
     before_ = measurable_ ? TakeSnapshot(device_, handle_, &g_before) : ByDriver(AskDriverBefore(ordinal));
   }
 
-  // `made` is nullptr where the driver can not be asked in it.
-  void Made(CUcontext made, Turn* turn) {
+  // `made` is nullptr where the driver can not be asked in it. `reserved` is what the container has set aside for it.
+  void Made(CUcontext made, uint64_t reserved, Turn* turn) {
     if (measurable_) {
       after_ = TakeSnapshot(device_, handle_, &g_after);
     } else if (made != nullptr) {
@@ -138,7 +138,7 @@ class Sizing {
     if (!IdentifyByPid(g_after)) {
       if (made == nullptr || g_after.count == 0) return;
       turn->Take();
-      if (!IdentifyByProbe(device_, handle_, made)) return;
+      if (!IdentifyByProbe(device_, handle_, made, Spare(reserved))) return;
     }
     FindOwn(g_before, &before_.seen);
     FindOwn(g_after, &after_.seen);
@@ -167,6 +167,20 @@ class Sizing {
 
  private:
   static bool Quiet(const MemorySnapshot& reading) { return reading.exact && !reading.imports; }
+
+  // What of the reservation is left whichever of the listed processes is this one.
+  uint64_t Spare(uint64_t reserved) const {
+    uint64_t taken = before_.seen.free > after_.seen.free ? before_.seen.free - after_.seen.free : 0;
+    for (unsigned i = 0; i < g_after.count; ++i) {
+      uint64_t grown = g_after.items[i].usedGpuMemory;
+      for (unsigned j = 0; j < g_before.count; ++j) {
+        if (g_before.items[j].pid != g_after.items[i].pid) continue;
+        grown = grown > g_before.items[j].usedGpuMemory ? grown - g_before.items[j].usedGpuMemory : 0;
+      }
+      taken = grown > taken ? grown : taken;
+    }
+    return reserved > taken ? reserved - taken : 0;
+  }
 
   // Another process came, went, or changed between the looks: the loss of free memory is not this context's alone.
   static bool OthersMoved() {
@@ -210,7 +224,7 @@ class Sizing {
     return result;
   }
   const CUcontext made = maker.handle(maker.arg);
-  sizing.Made(kind == ContextKind::kGreen ? nullptr : made, &turn);
+  sizing.Made(kind == ContextKind::kGreen ? nullptr : made, reserved, &turn);
   const uint64_t size = sizing.Bytes(learnt);
   const bool fits = size <= reserved || Reserve(device, size - reserved, Kind::kContext);
   if (!fits) maker.undo(maker.arg);

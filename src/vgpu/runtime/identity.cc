@@ -27,13 +27,14 @@ bool MovedBy(uint64_t before, uint64_t after, uint64_t bytes) {
   return after - before >= bytes && after - before < bytes + kProbeUnit;  // modulo 2^64: a loss is huge
 }
 
-// Memory that is held for a moment, and counted for as long. A container that has no room for it has none to give.
+// Memory that is held for a moment, and counted for as long where it is not already. A container that has no room for
+// it has none to give.
 class Probe {
  public:
-  Probe(int device, uint64_t bytes) : device_(device), bytes_(bytes) {
-    if (!TryReserve(device_, bytes_, Kind::kContext)) return;
+  Probe(int device, uint64_t bytes, uint64_t spare) : device_(device), bytes_(bytes), counts_(bytes > spare) {
+    if (counts_ && !TryReserve(device_, bytes_, Kind::kContext)) return;
     taken_ = real::cuMemAlloc_v2(&block_, bytes_) == CUDA_SUCCESS;
-    if (!taken_) Refund(device_, bytes_, Kind::kContext);
+    if (!taken_) Uncount();
   }
   ~Probe() { GiveBack(); }
   Probe(const Probe&) = delete;
@@ -43,13 +44,18 @@ class Probe {
   void GiveBack() {
     if (!taken_) return;
     real::cuMemFree_v2(block_);
-    Refund(device_, bytes_, Kind::kContext);
+    Uncount();
     taken_ = false;
   }
 
  private:
+  void Uncount() {
+    if (counts_) Refund(device_, bytes_, Kind::kContext);
+  }
+
   const int device_;
   const uint64_t bytes_;
+  const bool counts_;
   CUdeviceptr block_ = 0;
   bool taken_ = false;
 };
@@ -58,12 +64,12 @@ struct Lists {
   ProcessList base, up, down;
 };
 
-unsigned Search(int device, nvmlDevice_t handle, Lists* lists) {
+unsigned Search(int device, nvmlDevice_t handle, uint64_t spare, Lists* lists) {
   Suspects suspects;
   Measure(handle, &lists->base);
   for (int round = 0; round < kMostRounds && !suspects.Hopeless(); ++round) {
     const uint64_t bytes = (1 + region::RandomNumber() % kProbeUnits) * kProbeUnit;
-    Probe probe(device, bytes);
+    Probe probe(device, bytes, spare);
     if (!probe) return 0;
     Measure(handle, &lists->up);
     probe.GiveBack();
@@ -111,13 +117,13 @@ bool IdentifyByPid(const ProcessList& listed) {
   return false;
 }
 
-bool IdentifyByProbe(int device, nvmlDevice_t handle, CUcontext context) {
+bool IdentifyByProbe(int device, nvmlDevice_t handle, CUcontext context, uint64_t spare) {
   auto* const lists = static_cast<Lists*>(MapPages(sizeof(Lists)));
   if (lists == nullptr) return false;
   unsigned found = 0;
   const RelaxedCapture relaxed;
   if (real::cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
-    found = Search(device, handle, lists);
+    found = Search(device, handle, spare, lists);
     CUcontext popped = nullptr;
     real::cuCtxPopCurrent_v2(&popped);
   }

@@ -39,8 +39,9 @@ class Suspects {
 };
 
 // `listed`: who is on the device now that this process has `context` there. True when the pid is known (NvmlPid). The
-// caller alone may change this process's memory, and no other process of the container probes at the same time.
+// caller alone may change this process's memory, and no other process of the container probes at the same time. `spare`
+// is what it has counted and not taken: a probe of no more needs no room of its own.
 bool IdentifyByPid(const ProcessList& listed);
-bool IdentifyByProbe(int device, nvmlDevice_t handle, CUcontext context);
+bool IdentifyByProbe(int device, nvmlDevice_t handle, CUcontext context, uint64_t spare);
 
 }  // namespace hami::vgpu

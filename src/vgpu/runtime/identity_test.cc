@@ -82,7 +82,7 @@ class IdentityTest : public testing::Test {
     g_world = {};
     g_pid = 0;
   }
-  static bool Search() { return IdentifyByProbe(0, nullptr, nullptr); }
+  static bool Search() { return IdentifyByProbe(0, nullptr, nullptr, 0); }
 };
 
 TEST_F(IdentityTest, GivenNobodyElse_ThenFoundAndNothingStaysCounted) {

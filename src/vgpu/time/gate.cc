@@ -68,6 +68,13 @@ bool Gate::Overdue() const {
   return false;
 }
 
+bool Gate::Fits(const StreamRef& stream, int64_t cost, int64_t now) const {
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr && m.meter.Fits(stream, cost, now)) return true;
+  }
+  return false;
+}
+
 int64_t Gate::InFlight(int64_t now) const {
   int64_t all = 0;
   for (const Measured& m : measured_) {
@@ -84,6 +91,21 @@ uint32_t Gate::RateOf(const Terms& terms, const TurnView& view) const {
     return static_cast<uint32_t>(Clamp(left, kLeastRate, region::kFullRate - 1));
   }
   return region::CommonBurstRate(terms.limit, terms.ceiling, view.limited + view.unlimited * region::kFullRate);
+}
+
+int64_t Gate::Scale() const {
+  int64_t scale = Meter::kWhole;
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr) scale = m.meter.scale();
+  }
+  return scale;
+}
+
+// What an overdrawn account waits for. Streams that run side by side never end together, so the more there are the
+// longer they go on.
+int64_t Gate::Release(const TurnView& view) const {
+  if (view.hungry != 0) return kTurn;
+  return Clamp(kBurst * Meter::kWhole / Scale(), kBurst, kFlightAlone);
 }
 
 int64_t Gate::Flight(const Terms& terms, const TurnView& view) const {
@@ -127,6 +149,7 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
     if (m.context != nullptr) correction += m.meter.Poll(view.at_work, now);
   }
   if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
+  turns_.Had(view, correction);
   if (!Pending() && InFlight(now) == 0) {
     polled.ended = turns_.Ended(now);
   } else if (view.lower) {
@@ -136,20 +159,22 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
   return polled;
 }
 
-Turns::Verdict Gate::Ask(const Terms& terms, int64_t cost, Wait* wait, int64_t now) {
+Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t cost, Wait* wait, int64_t now) {
   Poll(terms, now);
   const TurnView view = turns_.Look(terms.rank, now);
   const uint32_t rate = RateOf(terms, view);
   const int64_t balance = region::GpuTimeBalance(account_, now, rate);
   Turns::Verdict held{.go = false};
   if (terms.limit != 0) {
-    const int64_t needed = !wait->overdrawn ? 0 : view.hungry != 0 ? kTurn : kBurst;
-    if (balance <= needed) {
+    // As soon as one process of the container goes on all may, and the one that waits for longest is to be the first.
+    const int64_t release = view.sibling ? 0 : Release(view) + view.before * kHandover;
+    // Streams that run side by side end together, or the last one would have the GPU for itself.
+    const bool fills = balance > -kBurst && Fits(stream, cost, now);
+    if (balance <= (wait->overdrawn ? release : 0) && !fills) {
       wait->overdrawn = true;
       region::GpuTimeWaits(account_, now);
       turns_.Rests(now);
-      const int64_t missing = (view.hungry != 0 ? kTurn : kBurst) - balance;
-      held.until = now + Clamp(region::WallToEarn(missing, rate), kShortestSleep, kLongestSleep);
+      held.until = now + Clamp(region::WallToEarn(release - balance, rate), kShortestSleep, kLongestSleep);
       return held;
     }
   }
@@ -175,16 +200,14 @@ Turns::Verdict Gate::Ask(const Terms& terms, int64_t cost, Wait* wait, int64_t n
 Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now) {
   const TurnView view = turns_.Look(terms.rank, now);
   const uint32_t rate = RateOf(terms, view);
-  int64_t scale = 1024;
-  for (const Measured& m : measured_) {
-    if (m.context != nullptr) scale = m.meter.scale();
-  }
+  const int64_t scale = Scale();
   Paid paid;
   paid.watch = view.lower;
   paid.lease = view.higher || view.lower || terms.gives_way ? 0 : kLease;
-  const int64_t taken = (cost + paid.lease - left) * scale / 1024;
-  paid.charged = cost * scale / 1024;
+  const int64_t taken = (cost + paid.lease - left) * scale / Meter::kWhole;
+  paid.charged = cost * scale / Meter::kWhole;
   region::GpuTimeCharge(account_, taken, now, rate);
+  turns_.Had(view, taken);
   Forgive(terms, view, rate, now);
   // Of launches that are short against the lease more are to come.
   const int64_t more = 4 * cost < paid.lease ? paid.lease : 0;

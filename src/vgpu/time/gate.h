@@ -39,7 +39,7 @@ class Gate {
   void Use(region::GpuTimeDevice* account, CostBook* book, const DriverPort* driver);
   Turns& turns() { return turns_; }
 
-  Turns::Verdict Ask(const Terms& terms, int64_t cost, Wait* wait, int64_t now);
+  Turns::Verdict Ask(const Terms& terms, const StreamRef& stream, int64_t cost, Wait* wait, int64_t now);
   // It goes: takes what it costs from the account, and a lease, of which `left` is still there.
   Paid Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now);
   void GiveBack(const Terms& terms, int64_t lease, int64_t now);
@@ -66,10 +66,13 @@ class Gate {
  private:
   uint32_t RateOf(const Terms& terms, const TurnView& view) const;
   int64_t Flight(const Terms& terms, const TurnView& view) const;
+  int64_t Release(const TurnView& view) const;
+  int64_t Scale() const;
   Turns::State StateOf(const Terms& terms, int64_t balance, int64_t cost, int64_t now) const;
   void Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
 
   bool Overdue() const;
+  bool Fits(const StreamRef& stream, int64_t cost, int64_t now) const;
 
   struct Measured {
     const void* context = nullptr;
