@@ -105,11 +105,11 @@ CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
 template <typename Name, typename Wait>
 CUresult Synchronised(Name name, Wait wait) {
   Waited waited;
-  if (g_pools_may_shrink.load(std::memory_order_relaxed) || g_vmm_uses_end_later.load(std::memory_order_relaxed)) {
+  if (g_pools_may_shrink.load(std::memory_order_relaxed) || VmmUsesEndLater()) {
     waited = {FreesSoFar(), name()};
   }
   const CUresult result = wait();
-  if (result == CUDA_SUCCESS && g_vmm_uses_end_later.load(std::memory_order_relaxed)) {
+  if (result == CUDA_SUCCESS && VmmUsesEndLater()) {
     const MeasureLock measure_lock(LockMode::kShared);
     VmmReached(waited);
     SettleFrees();

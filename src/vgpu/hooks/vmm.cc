@@ -83,7 +83,7 @@ CUresult Mapped(const CUarrayMapInfo* maps, unsigned count, CUstream stream, Map
   const CUresult result = fits ? map_all() : CUDA_ERROR_OUT_OF_MEMORY;
   const StreamId name = StreamIdOf(stream);
   for (const ArrayStep& step : steps) EndStep(step, name, result == CUDA_SUCCESS);
-  const bool ended = result == CUDA_SUCCESS && g_vmm_uses_end_later.load(std::memory_order_relaxed);
+  const bool ended = result == CUDA_SUCCESS && VmmUsesEndLater();
   if (ended && !RecordFreeEvent(stream, name)) SettleFrees();
   steps.Clear();
   return result;

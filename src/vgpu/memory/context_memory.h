@@ -13,6 +13,7 @@
 #include "vgpu/memory/table.h"
 #include "vgpu/runtime/contexts.h"
 #include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/runtime.h"
 
 namespace hami::vgpu {
 
@@ -35,7 +36,7 @@ CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker);
 // True when the end of its context, which is under way, will refund it.
 bool LeftToContextSlow(const Entry& entry);
 inline bool LeftToContext(const Entry& entry) {
-  return g_context_ends.load(std::memory_order_relaxed) != 0 && LeftToContextSlow(entry);
+  return g_runtime.contexts.ends.load(std::memory_order_relaxed) != 0 && LeftToContextSlow(entry);
 }
 // The context stays: what was left to its end is refunded after all.
 void RefundLeft(uint32_t context);

@@ -12,12 +12,9 @@
 
 namespace hami::vgpu {
 
-constinit std::atomic<bool> g_modules_pending{false};
-constinit std::atomic<bool> g_modules_measured{false};
+constinit ModuleBook g_modules{};
 
 namespace {
-
-constinit Lock g_limit_lock{LockRank::kContextLimit};
 
 // The pace of measurements that nobody asked for by name. One costs a round through NVML.
 constexpr int64_t kPendingMillis = 50;
@@ -28,18 +25,8 @@ constexpr int64_t kJudgeNap = 2'000'000;
 // What others may be giving back unseen while a load's loss is looked at.
 constexpr uint64_t kDoubt = uint64_t{256} << 20;
 
-// The business of who is alone, but for what is atomic.
-struct DeviceModules {
-  std::atomic<uint64_t> charged{0};
-  int64_t measured_at = 0;
-  int64_t queried_at = 0;
-  std::atomic<CUdevice> ordinal{-1};
-  std::atomic<bool> may_have_shrunk{false};
-};
-constinit DeviceModules g_modules[region::kMaxDevices]{};
-constinit std::atomic<int64_t> g_next_look{0};  // CoarseMillis before which no synchronisation measures
-constinit ProcessList g_list{};                 // of who is alone
-constinit std::atomic<uint32_t> g_loads{0};     // LoadWatches alive
+using DeviceModules = ModuleBook::Device;
+constinit ProcessList g_list{};  // of the thread that measures
 
 bool FreeMemory(uint64_t* out) {
   const RelaxedCapture relaxed;
@@ -53,14 +40,14 @@ bool FreeMemory(uint64_t* out) {
 void NoteOrdinal(int device) {
   Place place;
   if (CurrentPlace(&place) && place.device == device) {
-    g_modules[device].ordinal.store(place.ordinal, std::memory_order_relaxed);
+    g_modules.devices[device].ordinal.store(place.ordinal, std::memory_order_relaxed);
   }
 }
 
 enum class Measured { kNo, kFits, kDoesNotFit };
 
 void LowerTo(int device, uint64_t bytes) {
-  const uint64_t charged = g_modules[device].charged.exchange(bytes, std::memory_order_relaxed);
+  const uint64_t charged = g_modules.devices[device].charged.exchange(bytes, std::memory_order_relaxed);
   if (bytes < charged) Refund(device, charged - bytes, Kind::kModule);
 }
 
@@ -71,20 +58,20 @@ bool HasRoom(int device, uint64_t bytes) {
 
 // What was measured beyond the count. `judged`: it is a load's, and refused if it does not fit.
 Measured CountGrowth(int device, uint64_t growth, bool judged) {
-  if (!judged && g_loads.load(std::memory_order_acquire) == 0) {
+  if (!judged && g_modules.loads.load(std::memory_order_acquire) == 0) {
     ChargeAnyway(device, growth, Kind::kModule);
   } else if (judged ? !ReserveReclaiming(device, growth, Kind::kModule)
                     : !HasRoom(device, growth) || !TryReserve(device, growth, Kind::kModule)) {
     if (!judged) NoteFirstUse();  // to be looked at again, when the load has been judged
     return Measured::kDoesNotFit;
   }
-  g_modules[device].charged.fetch_add(growth, std::memory_order_relaxed);
+  g_modules.devices[device].charged.fetch_add(growth, std::memory_order_relaxed);
   return Measured::kFits;
 }
 
 // Brings the module count to (what the driver sees − what is counted otherwise). The caller is alone.
 Measured Adjust(int device, bool judged = false) {
-  DeviceModules& modules = g_modules[device];
+  DeviceModules& modules = g_modules.devices[device];
   const CUdevice ordinal = modules.ordinal.load(std::memory_order_relaxed);
   const bool may_shrink = modules.may_have_shrunk.load(std::memory_order_relaxed);
   if (may_shrink && ContextsOn(device) == 0) {
@@ -126,20 +113,20 @@ Measured Adjust(int device, bool judged = false) {
 
 LoadWatch::LoadWatch()
     : measure_lock_(NvmlPid() != 0 ? LockMode::kShared : LockMode::kExclusive), has_place_(CurrentPlace(&place_)) {
-  g_loads.fetch_add(1, std::memory_order_acq_rel);
+  g_modules.loads.fetch_add(1, std::memory_order_acq_rel);
   has_place_ = has_place_ && place_.device >= 0 && FreeMemory(&free_before_);
   if (has_place_) counted_before_ = OwnBytes(place_.device);
 }
 
-LoadWatch::~LoadWatch() { g_loads.fetch_sub(1, std::memory_order_acq_rel); }
+LoadWatch::~LoadWatch() { g_modules.loads.fetch_sub(1, std::memory_order_acq_rel); }
 
 bool LoadWatch::Fits() {
   NoteFirstUse();  // a part may be loaded later
-  g_modules_measured.store(true, std::memory_order_relaxed);
+  g_modules.measured.store(true, std::memory_order_relaxed);
   uint64_t free_after = 0;
   if (!has_place_ || !FreeMemory(&free_after)) return true;
   const int device = place_.device;
-  DeviceModules& modules = g_modules[device];
+  DeviceModules& modules = g_modules.devices[device];
   modules.ordinal.store(place_.ordinal, std::memory_order_relaxed);
   const uint64_t growth = Uncounted(free_after);
   // What others have reserved they may not have taken yet, and then it was this load that took it.
@@ -164,7 +151,7 @@ bool LoadWatch::Fits() {
   }
 }
 
-Lock& ContextLimitLock() { return g_limit_lock; }
+Lock& ContextLimitLock() { return g_modules.limit_lock; }
 
 void LoadWatch::Undone() { SettleModules(place_.device, &measure_lock_); }
 
@@ -179,35 +166,37 @@ uint64_t LoadWatch::Uncounted(uint64_t free_after) const {
 void SettlePendingModulesSlow(int device) {
   if (device < 0) return;
   NoteOrdinal(device);
-  if (g_modules[device].ordinal.load(std::memory_order_relaxed) < 0) return;
+  if (g_modules.devices[device].ordinal.load(std::memory_order_relaxed) < 0) return;
   const MeasureLock measure_lock(LockMode::kTryExclusive);
-  if (!measure_lock.exclusive() || CoarseMillis() - g_modules[device].measured_at < kPendingMillis) return;
-  g_modules_pending.store(false, std::memory_order_relaxed);
-  g_modules[device].measured_at = CoarseMillis();
+  if (!measure_lock.exclusive() || CoarseMillis() - g_modules.devices[device].measured_at < kPendingMillis) return;
+  g_modules.pending.store(false, std::memory_order_relaxed);
+  g_modules.devices[device].measured_at = CoarseMillis();
   Adjust(device);
 }
 
 void ModulesSynchronisedSlow() {
   const int64_t now = CoarseMillis();
-  int64_t next = g_next_look.load(std::memory_order_relaxed);
-  const int64_t due = g_modules_pending.load(std::memory_order_relaxed) ? next - kQueryMillis + kPendingMillis : next;
-  if (now < due || !g_next_look.compare_exchange_strong(next, now + kQueryMillis, std::memory_order_relaxed)) return;
-  Place place;
-  if (!Active() || !CurrentPlace(&place) || place.device < 0) return;
-  g_modules[place.device].ordinal.store(place.ordinal, std::memory_order_relaxed);
-  const MeasureLock measure_lock(LockMode::kTryExclusive);
-  if (!measure_lock.exclusive()) {
-    g_next_look.store(now + kPendingMillis, std::memory_order_relaxed);
+  int64_t next = g_modules.next_look.load(std::memory_order_relaxed);
+  const int64_t due = g_modules.pending.load(std::memory_order_relaxed) ? next - kQueryMillis + kPendingMillis : next;
+  if (now < due || !g_modules.next_look.compare_exchange_strong(next, now + kQueryMillis, std::memory_order_relaxed)) {
     return;
   }
-  g_modules_pending.store(false, std::memory_order_relaxed);
+  Place place;
+  if (!Active() || !CurrentPlace(&place) || place.device < 0) return;
+  g_modules.devices[place.device].ordinal.store(place.ordinal, std::memory_order_relaxed);
+  const MeasureLock measure_lock(LockMode::kTryExclusive);
+  if (!measure_lock.exclusive()) {
+    g_modules.next_look.store(now + kPendingMillis, std::memory_order_relaxed);
+    return;
+  }
+  g_modules.pending.store(false, std::memory_order_relaxed);
   Adjust(place.device);
 }
 
 void SettleModules(int device, MeasureLock* measure_lock) {
   if (device < 0) return;
   NoteOrdinal(device);
-  g_modules[device].may_have_shrunk.store(true, std::memory_order_relaxed);
+  g_modules.devices[device].may_have_shrunk.store(true, std::memory_order_relaxed);
   measure_lock->Become(LockMode::kExclusive);
   if (measure_lock->exclusive()) {
     Adjust(device);
@@ -219,30 +208,30 @@ void SettleModules(int device, MeasureLock* measure_lock) {
 void SettleModulesForQuery(int device) {
   if (device < 0) return;
   NoteOrdinal(device);
-  DeviceModules& modules = g_modules[device];
+  DeviceModules& modules = g_modules.devices[device];
   if (modules.ordinal.load(std::memory_order_relaxed) < 0) return;
-  const bool pending = g_modules_pending.load(std::memory_order_relaxed);
+  const bool pending = g_modules.pending.load(std::memory_order_relaxed);
   const MeasureLock measure_lock(pending ? LockMode::kExclusive : LockMode::kTryExclusive);
   const int64_t now = CoarseMillis();
   if (!measure_lock.exclusive() || (!pending && now - modules.queried_at < kQueryMillis)) return;
-  g_modules_pending.store(false, std::memory_order_relaxed);
+  g_modules.pending.store(false, std::memory_order_relaxed);
   modules.queried_at = now;
   Adjust(device);
 }
 
 void ResetModules() {
-  g_limit_lock.Reset();
-  for (DeviceModules& modules : g_modules) {
+  g_modules.limit_lock.Reset();
+  for (DeviceModules& modules : g_modules.devices) {
     modules.charged.store(0, std::memory_order_relaxed);
     modules.measured_at = 0;
     modules.queried_at = 0;
     modules.ordinal.store(-1, std::memory_order_relaxed);
     modules.may_have_shrunk.store(false, std::memory_order_relaxed);
   }
-  g_modules_pending.store(false, std::memory_order_relaxed);
-  g_modules_measured.store(false, std::memory_order_relaxed);
-  g_loads.store(0, std::memory_order_relaxed);
-  g_next_look.store(0, std::memory_order_relaxed);
+  g_modules.pending.store(false, std::memory_order_relaxed);
+  g_modules.measured.store(false, std::memory_order_relaxed);
+  g_modules.loads.store(0, std::memory_order_relaxed);
+  g_modules.next_look.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

@@ -20,6 +20,27 @@
 
 namespace hami::vgpu {
 
+// All that is known of the growth of modules. What is not atomic belongs to the thread that holds the measure lock
+// exclusively.
+struct ModuleBook {
+  struct Device {
+    std::atomic<uint64_t> charged{0};
+    int64_t measured_at = 0;
+    int64_t queried_at = 0;
+    std::atomic<CUdevice> ordinal{-1};
+    std::atomic<bool> may_have_shrunk{false};
+  };
+
+  std::atomic<bool> pending{
+      false};  // something may have grown; to be measured when memory is asked for or queried next
+  std::atomic<bool> measured{false};  // there is a device to look at
+  Lock limit_lock{LockRank::kContextLimit};
+  Device devices[region::kMaxDevices] = {};
+  std::atomic<int64_t> next_look{0};  // CoarseMillis before which no synchronisation measures
+  std::atomic<uint32_t> loads{0};     // LoadWatches alive
+};
+extern ModuleBook g_modules;
+
 // A load, from before the driver's call to after the undoing of one that does not fit. It passes shared, because a
 // driver may compile for seconds, and only what it took is measured alone. Where that can not be done now, or NVML does
 // not show this process, it is judged by what the device lost and nobody has counted; near the limit it is given time
@@ -50,21 +71,18 @@ class LoadWatch {
 // not be set back to another thread's that did not fit either. Comes before the measure lock.
 Lock& ContextLimitLock();
 
-// Something may have grown; to be measured when memory is asked for or queried next.
-extern std::atomic<bool> g_modules_pending;
-inline void NoteFirstUse() { g_modules_pending.store(true, std::memory_order_relaxed); }
+inline void NoteFirstUse() { g_modules.pending.store(true, std::memory_order_relaxed); }
 void SettlePendingModulesSlow(int device);
 inline void SettlePendingModules(int device) {
-  if (g_modules_pending.load(std::memory_order_relaxed)) SettlePendingModulesSlow(device);
+  if (g_modules.pending.load(std::memory_order_relaxed)) SettlePendingModulesSlow(device);
 }
 
 // A synchronisation has waited for kernels whose first launch may have loaded code or grown the stack, which the launch
 // itself, being the driver's own function, could not notice. Measured here, soon after something was loaded and
 // otherwise once a second.
-extern std::atomic<bool> g_modules_measured;  // there is a device to look at
 void ModulesSynchronisedSlow();
 inline void ModulesSynchronised() {
-  if (g_modules_measured.load(std::memory_order_relaxed)) ModulesSynchronisedSlow();
+  if (g_modules.measured.load(std::memory_order_relaxed)) ModulesSynchronisedSlow();
 }
 
 // Measures now, alone if that can be had, and lets the count fall too: after an unload, or the end of a context.

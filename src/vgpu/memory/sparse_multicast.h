@@ -14,6 +14,7 @@
 #include "abi/cuda_abi.h"
 #include "vgpu/memory/pending_frees.h"
 #include "vgpu/memory/vmm.h"
+#include "vgpu/memory/vmm_handles.h"
 
 namespace hami::vgpu {
 
@@ -45,7 +46,7 @@ void VmmArrayGone(uint64_t array);
 void VmmFreedLater(int device, uint64_t bytes, const StreamId& stream);
 
 // True while uses wait for a stream to get to their end.
-extern std::atomic<bool> g_vmm_uses_end_later;
+inline bool VmmUsesEndLater() { return g_vmm.uses_end_later.load(std::memory_order_relaxed); }
 void VmmReached(const Waited& waited);
 // The context and all its streams have ended.
 void VmmLostContext(CUcontext context);
@@ -61,7 +62,7 @@ struct MulticastRange {
 void VmmMulticastBound(const MulticastRange& at, const VmmUse& use, bool bound);
 void VmmMulticastBoundAddress(const MulticastRange& at, CUdeviceptr address);
 void VmmMulticastUnbound(const MulticastRange& at, int device);
-// Neither references nor mappings are left; `id` is its number as physical memory. The caller holds g_vmm_lock.
+// Neither references nor mappings are left; `id` is its number as physical memory. The caller holds the book's lock.
 void EndMulticastObject(uint64_t id);
 
 void ResetSparseMulticast();

@@ -4,15 +4,20 @@
 // ends uses is elsewhere: mappings in vmm.cc, parts of sparse arrays and of multicast objects in sparse_multicast.cc.
 // Invariant: memory without references and uses is forgotten, and its charge given back, in the same moment, unless a
 // descriptor that this process exported or imported keeps it: then when that is seen to be closed, which nobody tells
-// us. The caller holds g_vmm_lock; nothing here calls the driver.
+// us. The caller holds the book's lock; nothing here calls the driver.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include <atomic>
+
 #include "abi/cuda_abi.h"
+#include "vgpu/memory/pending_frees.h"
+#include "vgpu/memory/shared_memory.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 
@@ -32,10 +37,41 @@ struct Physical {
   bool foreign() const { return imported && !shared; }
 };
 
-extern Lock g_vmm_lock;
-// Handles, mapped addresses, bindings and the physical memory behind them. Apart from the process's table because an
-// entry here is a name and not a charge.
-extern Table g_vmm_names;
+// A descriptor of some memory: the last one of each number, so there are no more than the process may have open.
+struct VmmDescriptor {
+  uint64_t id;  // of the memory
+  FileName file;
+  int fd;
+};
+
+// Uses whose end is queued on a stream.
+struct VmmEndingUse {
+  uint64_t id;
+  uint64_t uses;
+  uint64_t bytes;
+  uint64_t last;  // number of the youngest of the calls that end them
+  StreamId on;
+};
+
+// All that this process knows of physical memory. All zeros while that is nothing.
+struct VmmBook {
+  Lock lock{LockRank::kVmm};  // guards what is not atomic
+  // Handles, mapped addresses, bindings and the physical memory behind them. Apart from the process's table because an
+  // entry here is a name and not a charge.
+  Table names;
+  uint64_t last_id = 0;
+  uint32_t last_owner = 0;  // of sparse arrays and multicast objects
+  MappedVector<VmmDescriptor> descriptors;
+  size_t looked_down_to = 0;  // where the next look at them goes on
+  MappedVector<VmmEndingUse> ending;
+
+  std::atomic<uint32_t> imports{0};
+  std::atomic<uint32_t> unused_imports{0};
+  std::atomic<uint32_t> shared_imports{0};
+  std::atomic<uint32_t> kept{0};  // by descriptors alone
+  std::atomic<bool> uses_end_later{false};
+};
+extern VmmBook g_vmm;
 
 void StoreName(Space space, uint64_t key, uint64_t id, uint64_t bytes);
 bool LoadPhysical(uint64_t id, Physical* out);

@@ -3,36 +3,21 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/runtime/device_map.h"
-#include "vgpu/runtime/lock.h"
-#include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/process.h"
+#include "vgpu/runtime/runtime.h"
 
 namespace hami::vgpu {
 
-constinit std::atomic<uint32_t> g_context_ends{0};
 constinit Handles g_handles{};
 
 namespace {
 
 constexpr int kEveryDevice = -3;
 
-struct Known {
-  CUcontext handle;
-  CUdevice ordinal;
-  int device;
-  uint32_t id;
-  uint64_t bytes;  // charged as context memory
-  ContextKind kind;
-  bool counted;       // made through us; others were only seen being current
-  uint32_t retained;  // a primary one, by this process since it was first seen
-  uint32_t ends;      // ContextEnds alive
-  bool left;          // something is left to them
-};
+using Known = KnownContext;
 
-constinit Lock g_lock{LockRank::kContexts};  // guards g_known and the numbers
-constinit MappedVector<Known> g_known{};
-constinit uint32_t g_next_id = 1;
+ContextRegistry& Registry() { return g_runtime.contexts; }
 
 // The last answer of CurrentPlace in this thread.
 struct Remembered {
@@ -43,36 +28,36 @@ struct Remembered {
 constinit thread_local Remembered t_last{};
 
 Known* FindLocked(CUcontext handle) {
-  for (Known& known : g_known) {
+  for (Known& known : Registry().known) {
     if (known.handle == handle) return &known;
   }
   return nullptr;
 }
 
 Known* FindIdLocked(uint32_t id) {
-  for (Known& known : g_known) {
+  for (Known& known : Registry().known) {
     if (known.id == id) return &known;
   }
   return nullptr;
 }
 
 Known* AddLocked(CUcontext handle, CUdevice ordinal, int device, ContextKind kind) {
-  Known* const known = g_known.Add();
+  Known* const known = Registry().known.Add();
   if (known == nullptr) return nullptr;
-  *known = {handle, ordinal, device, g_next_id++, 0, kind, false, 0, 0, false};
+  *known = {handle, ordinal, device, ++Registry().last_id, 0, kind, false, 0, 0, false};
   return known;
 }
 
 int CountLocked(int device = kEveryDevice) {
   int count = 0;
-  for (const Known& known : g_known) {
+  for (const Known& known : Registry().known) {
     count += known.counted && (device == kEveryDevice || known.device == device) ? 1 : 0;
   }
   return count;
 }
 
 Known* FindPrimaryLocked(CUdevice ordinal) {
-  for (Known& known : g_known) {
+  for (Known& known : Registry().known) {
     if (known.ordinal == ordinal && known.kind == ContextKind::kPrimary) return &known;
   }
   return nullptr;
@@ -92,7 +77,7 @@ bool CurrentPlace(Place* out) {
   CUdevice ordinal = 0;
   if (real::cuCtxGetDevice(&ordinal) != CUDA_SUCCESS) return false;
   const int device = DeviceOfOrdinal(ordinal);
-  const Locked locked(g_lock);
+  const Locked locked(Registry().lock);
   Known* known = FindLocked(current);
   if (known == nullptr) known = AddLocked(current, ordinal, device, ContextKind::kCreated);
   *out = {known == nullptr ? 0 : known->id, ordinal, device};
@@ -120,7 +105,7 @@ OnContextOf::~OnContextOf() {
 
 void ContextMade(CUcontext handle, CUdevice ordinal, ContextKind kind, uint64_t bytes) {
   const int device = DeviceOfOrdinal(ordinal);
-  const Locked locked(g_lock);
+  const Locked locked(Registry().lock);
   Known* known = FindLocked(handle);
   if (known == nullptr) known = AddLocked(handle, ordinal, device, kind);
   if (known != nullptr) {
@@ -133,11 +118,11 @@ void ContextMade(CUcontext handle, CUdevice ordinal, ContextKind kind, uint64_t 
 }
 
 bool ForgetContext(CUcontext handle, EndedContext* out) {
-  const Locked locked(g_lock);
+  const Locked locked(Registry().lock);
   Known* const known = FindLocked(handle);
   if (known == nullptr) return false;
   *out = {handle, known->ordinal, known->device, known->id, known->bytes};
-  g_known.Remove(known);
+  Registry().known.Remove(known);
   HandlesChange();
   KeepNvmlWhile(CountLocked());
   return true;
@@ -145,9 +130,9 @@ bool ForgetContext(CUcontext handle, EndedContext* out) {
 
 ContextEnd::ContextEnd(CUcontext handle) {
   HandlesChange();  // its streams end with it
-  g_context_ends.fetch_add(1, std::memory_order_relaxed);
+  Registry().ends.fetch_add(1, std::memory_order_relaxed);
   {
-    const Locked locked(g_lock);
+    const Locked locked(Registry().lock);
     Known* const known = FindLocked(handle);
     if (known == nullptr) return;
     ++known->ends;
@@ -162,7 +147,7 @@ ContextEnd::~ContextEnd() {
   HandlesChange();
   bool left = false;
   {
-    const Locked locked(g_lock);
+    const Locked locked(Registry().lock);
     Known* const known = FindIdLocked(id_);
     if (known != nullptr && --known->ends == 0) {  // it was not the end
       left = known->left;
@@ -170,12 +155,12 @@ ContextEnd::~ContextEnd() {
     }
   }
   if (left) TellContextStays(id_);
-  g_context_ends.fetch_sub(1, std::memory_order_relaxed);
+  Registry().ends.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool LeaveToContextEnd(uint32_t id, void (*leave)(void* what), void* what) {
   // Not to be missed by those that look for it when the context is no longer known, or no longer ending.
-  const Locked locked(g_lock);
+  const Locked locked(Registry().lock);
   Known* const known = FindIdLocked(id);
   if (known == nullptr || known->ends == 0) return false;
   known->left = true;
@@ -184,38 +169,38 @@ bool LeaveToContextEnd(uint32_t id, void (*leave)(void* what), void* what) {
 }
 
 bool ContextLives(CUcontext handle) {
-  const Locked locked(g_lock);
+  const Locked locked(Registry().lock);
   const Known* const known = FindLocked(handle);
   return known != nullptr && known->ends == 0;
 }
 
 CUcontext PrimaryOf(CUdevice ordinal) {
-  const Locked locked(g_lock);
+  const Locked locked(Registry().lock);
   const Known* const known = FindPrimaryLocked(ordinal);
   return known == nullptr ? nullptr : known->handle;
 }
 
 bool LastOfPrimary(CUdevice ordinal) {
-  const Locked locked(g_lock);
+  const Locked locked(Registry().lock);
   const Known* const known = FindPrimaryLocked(ordinal);
   return known == nullptr || known->retained <= 1;
 }
 
 void PrimaryReleased(CUdevice ordinal) {
-  const Locked locked(g_lock);
+  const Locked locked(Registry().lock);
   Known* const known = FindPrimaryLocked(ordinal);
   if (known != nullptr && known->retained > 0) --known->retained;
 }
 
 int ContextsOn(int device) {
-  const Locked locked(g_lock);
+  const Locked locked(Registry().lock);
   return CountLocked(device);
 }
 
 void ResetContexts() {
-  g_lock.Reset();
-  g_known.Clear();
-  g_context_ends.store(0, std::memory_order_relaxed);
+  Registry().lock.Reset();
+  Registry().known.Clear();
+  Registry().ends.store(0, std::memory_order_relaxed);
   HandlesChange();
 }
 

@@ -11,6 +11,8 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/runtime/listeners.h"
+#include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 
@@ -67,6 +69,28 @@ class OnContextOf {
 
 enum class ContextKind : uint8_t { kPrimary, kCreated, kGreen };
 
+struct KnownContext {
+  CUcontext handle;
+  CUdevice ordinal;
+  int device;
+  uint32_t id;
+  uint64_t bytes;  // charged as context memory
+  ContextKind kind;
+  bool counted;       // made through us; others were only seen being current
+  uint32_t retained;  // a primary one, by this process since it was first seen
+  uint32_t ends;      // ContextEnds alive
+  bool left;          // something is left to them
+};
+
+// The contexts of this process (runtime.h).
+struct ContextRegistry {
+  Lock lock{LockRank::kContexts};  // guards what follows
+  MappedVector<KnownContext> known;
+  uint32_t last_id = 0;
+
+  std::atomic<uint32_t> ends{0};  // ContextEnds alive
+};
+
 // After the driver made a context, or gave one more reference to a primary one. `bytes` is what it was charged.
 void ContextMade(CUcontext handle, CUdevice ordinal, ContextKind kind, uint64_t bytes);
 
@@ -84,7 +108,6 @@ class ContextEnd {
  private:
   uint32_t id_ = 0;
 };
-extern std::atomic<uint32_t> g_context_ends;  // alive
 // Calls `leave` with the registry locked and answers true, while a ContextEnd of that context lives.
 bool LeaveToContextEnd(uint32_t id, void (*leave)(void* what), void* what);
 

@@ -4,32 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <atomic>
 #include <initializer_list>
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/runtime/lock.h"
 #include "vgpu/runtime/log.h"
 #include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/process.h"
+#include "vgpu/runtime/runtime.h"
 
 namespace hami::vgpu {
 namespace {
 
-constexpr int kOrdinals = 128;
 constexpr int kUnknown = -100;
 constexpr int kEncode = 1000;  // stored values are never 0, so that zeroed memory means "not known"
-constexpr int kHandles = 64;
 
-constinit std::atomic<int> g_by_ordinal[kOrdinals]{};
-struct HandleEntry {
-  std::atomic<nvmlDevice_t> handle{nullptr};
-  std::atomic<int> device{0};
-};
-constinit HandleEntry g_by_handle[kHandles]{};
-constinit Lock g_lock{LockRank::kDeviceMap};
-constinit bool g_listed = false;
-constinit bool g_replaced = false;
+DeviceMap& Map() { return g_runtime.devices; }
 
 void FormatUuid(const char* prefix, const CUuuid& uuid, char (&out)[region::kUuidBytes]) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -47,7 +36,7 @@ void FormatUuid(const char* prefix, const CUuuid& uuid, char (&out)[region::kUui
 // A GPU that did not answer when the others were listed has a place without a name, until somebody meets it again.
 bool NamesAreMissing(const region::Attachment& a) {
   const uint32_t count = region::DeviceCount(a);
-  if (count == 0) return !g_listed;
+  if (count == 0) return !Map().listed;
   if (DevicesAreFixed()) return false;
   for (uint32_t i = 0; i < count; ++i) {
     if (region::Unnamed(a, i)) return true;
@@ -70,7 +59,7 @@ bool UuidAt(unsigned index, char (&uuid)[region::kUuidBytes], region::Attachment
 // others may be writing just now is not looked at: they write the same.
 void ListDevices(region::Attachment* a) {
   if (!NamesAreMissing(*a)) return;
-  g_listed = true;
+  Map().listed = true;
   char uuids[region::kMaxDevices][region::kUuidBytes] = {};
   unsigned count = 0;
   const NvmlUse nvml;
@@ -166,11 +155,11 @@ bool NamesAreForeign(const char (&names)[region::kMaxDevices][region::kUuidBytes
 
 // A file that came here from another machine, or stayed when the GPUs were changed, is made this machine's.
 void ReplaceForeignNames(region::Attachment* a) {
-  if (g_replaced || DevicesAreFixed()) return;
-  g_replaced = true;
+  if (Map().replaced || DevicesAreFixed()) return;
+  Map().replaced = true;
   char names[region::kMaxDevices][region::kUuidBytes];
   memcpy(names, a->region->uuids, sizeof names);
-  static constinit region::DeviceList list{};  // under g_lock
+  region::DeviceList& list = Map().found;
   unsigned count = 0;
   const NvmlUse nvml;
   if (!nvml || !NamesAreForeign(names, region::DeviceCount(*a)) ||
@@ -256,10 +245,10 @@ int Determine(CUdevice ordinal) {
 }  // namespace
 
 int DeviceOfOrdinal(CUdevice ordinal) {
-  if (ordinal < 0 || ordinal >= kOrdinals) return kUnlimited;
-  std::atomic<int>& known = g_by_ordinal[ordinal];
+  if (ordinal < 0 || ordinal >= DeviceMap::kOrdinals) return kUnlimited;
+  std::atomic<int>& known = Map().by_ordinal[ordinal];
   if (const int stored = known.load(std::memory_order_acquire); stored != 0) return stored - kEncode;
-  const Locked locked(g_lock);
+  const Locked locked(Map().lock);
   if (const int stored = known.load(std::memory_order_relaxed); stored != 0) return stored - kEncode;
   const int device = Determine(ordinal);
   if (device == kUnknown) return kUnlimited;
@@ -268,7 +257,7 @@ int DeviceOfOrdinal(CUdevice ordinal) {
 }
 
 int DeviceOfHandle(nvmlDevice_t handle) {
-  for (HandleEntry& entry : g_by_handle) {
+  for (DeviceMap::Handle& entry : Map().by_handle) {
     const nvmlDevice_t known = entry.handle.load(std::memory_order_acquire);
     if (known == handle) return entry.device.load(std::memory_order_relaxed) - kEncode;
     if (known == nullptr) break;
@@ -278,7 +267,7 @@ int DeviceOfHandle(nvmlDevice_t handle) {
   region::Attachment* const a = attachment();
   unsigned index = 0;
   int device = kUnlimited;
-  const Locked locked(g_lock);
+  const Locked locked(Map().lock);
   if (a != nullptr) ListDevices(a);
   if (a != nullptr || DevicesAreFixed()) {
     device = FindByName(uuid);
@@ -295,7 +284,7 @@ int DeviceOfHandle(nvmlDevice_t handle) {
   } else if (real::nvmlDeviceGetIndex(handle, &index) == NVML_SUCCESS && index < region::kMaxDevices) {
     device = static_cast<int>(index);
   }
-  for (HandleEntry& entry : g_by_handle) {
+  for (DeviceMap::Handle& entry : Map().by_handle) {
     if (entry.handle.load(std::memory_order_relaxed) != nullptr) continue;
     entry.device.store(device + kEncode, std::memory_order_relaxed);
     entry.handle.store(handle, std::memory_order_release);
@@ -344,11 +333,11 @@ nvmlReturn_t FixedDeviceHandle(unsigned index, nvmlDevice_t* out) {
 
 void ResetDeviceMap() {
   // Handles and ordinals mean the same in the child; only a lock held by a thread that is gone must not stay.
-  g_lock.Reset();
-  g_listed = false;
-  g_replaced = false;
-  for (auto& known : g_by_ordinal) known.store(0, std::memory_order_relaxed);
-  for (auto& entry : g_by_handle) entry.handle.store(nullptr, std::memory_order_relaxed);
+  Map().lock.Reset();
+  Map().listed = false;
+  Map().replaced = false;
+  for (auto& known : Map().by_ordinal) known.store(0, std::memory_order_relaxed);
+  for (auto& entry : Map().by_handle) entry.handle.store(nullptr, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

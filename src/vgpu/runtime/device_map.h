@@ -6,10 +6,33 @@
 // kUnlimited, kForbidden, see process.h) and are remembered.
 #pragma once
 
+#include <atomic>
 #include "abi/cuda_abi.h"
+
 #include "abi/nvml_abi.h"
+#include "region/region.h"
+#include "vgpu/runtime/lock.h"
 
 namespace hami::vgpu {
+
+// What was found out so far (runtime.h); all zeros while that is nothing.
+struct DeviceMap {
+  static constexpr int kOrdinals = 128;
+  static constexpr int kHandles = 64;
+  struct Handle {
+    std::atomic<nvmlDevice_t> handle{nullptr};
+    std::atomic<int> device{0};
+  };
+
+  // Written under the lock, read without it.
+  std::atomic<int> by_ordinal[kOrdinals] = {};
+  Handle by_handle[kHandles] = {};
+
+  Lock lock{LockRank::kDeviceMap};
+  bool listed = false;
+  bool replaced = false;
+  region::DeviceList found = {};  // too large for a program's stack
+};
 
 // `ordinal` as the CUDA driver counts. Needs cuInit to have succeeded; before that kUnlimited, and not remembered.
 int DeviceOfOrdinal(CUdevice ordinal);

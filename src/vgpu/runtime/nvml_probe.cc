@@ -1,67 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/runtime/nvml_probe.h"
 
-#include <atomic>
-
 #include "vgpu/loader/driver.h"
-#include "vgpu/runtime/lock.h"
 #include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/process.h"
+#include "vgpu/runtime/runtime.h"
 
 namespace hami::vgpu {
 namespace {
 
-constinit Lock g_lock{LockRank::kNvml};
-constinit int g_uses = 0;                   // NvmlUses alive, the process's own included
-constinit bool g_kept = false;              // the process's own is one of them
-constinit std::atomic<bool> g_open{false};  // initialised by us
-constinit std::atomic<int> g_program{0};    // the program's initialisations less its shutdowns
-constinit std::atomic<unsigned> g_pid{0};
+NvmlSessions& Nvml() { return g_runtime.nvml; }
 
 constexpr uint64_t kNotAvailable = ~uint64_t{0};  // NVML_VALUE_NOT_AVAILABLE
+
 void LeaveLocked() {
-  if (--g_uses != 0) return;
-  g_open.store(false, std::memory_order_relaxed);
+  if (--Nvml().uses != 0) return;
+  Nvml().open.store(false, std::memory_order_relaxed);
   real::nvmlShutdown();
 }
 
 }  // namespace
 
 NvmlUse::NvmlUse() {
-  const Locked locked(g_lock);
-  if (g_uses == 0 && !g_open.load(std::memory_order_relaxed)) {
-    if (real::nvmlInit_v2() == NVML_SUCCESS) g_open.store(true, std::memory_order_relaxed);
+  const Locked locked(Nvml().lock);
+  if (Nvml().uses == 0 && !Nvml().open.load(std::memory_order_relaxed)) {
+    if (real::nvmlInit_v2() == NVML_SUCCESS) Nvml().open.store(true, std::memory_order_relaxed);
   }
-  open_ = g_open.load(std::memory_order_relaxed);
-  if (open_) ++g_uses;
+  open_ = Nvml().open.load(std::memory_order_relaxed);
+  if (open_) ++Nvml().uses;
 }
 
 NvmlUse::~NvmlUse() {
-  const Locked locked(g_lock);
+  const Locked locked(Nvml().lock);
   if (open_) LeaveLocked();
 }
 
 void KeepNvmlWhile(int contexts) {
-  const Locked locked(g_lock);
-  if ((contexts != 0) == g_kept) return;
-  if (contexts != 0 && g_uses != 0) {  // the caller has it open
-    g_kept = true;
-    ++g_uses;
+  const Locked locked(Nvml().lock);
+  if ((contexts != 0) == Nvml().kept) return;
+  if (contexts != 0 && Nvml().uses != 0) {  // the caller has it open
+    Nvml().kept = true;
+    ++Nvml().uses;
   } else if (contexts == 0) {
-    g_kept = false;
+    Nvml().kept = false;
     LeaveLocked();
   }
 }
 
 nvmlReturn_t ProgramInitialised(nvmlReturn_t result) {
-  if (result == NVML_SUCCESS) g_program.fetch_add(1, std::memory_order_relaxed);
+  if (result == NVML_SUCCESS) Nvml().program.fetch_add(1, std::memory_order_relaxed);
   return result;
 }
 
 nvmlReturn_t ProgramShutsDown() {
-  int sessions = g_program.load(std::memory_order_relaxed);
+  int sessions = Nvml().program.load(std::memory_order_relaxed);
   while (sessions > 0) {
-    if (!g_program.compare_exchange_weak(sessions, sessions - 1, std::memory_order_relaxed)) continue;
+    if (!Nvml().program.compare_exchange_weak(sessions, sessions - 1, std::memory_order_relaxed)) continue;
     return real::nvmlShutdown();
   }
   // One too many would end our own.
@@ -69,10 +63,10 @@ nvmlReturn_t ProgramShutsDown() {
 }
 
 bool NvmlHiddenFromProgram() {
-  return g_open.load(std::memory_order_relaxed) && g_program.load(std::memory_order_relaxed) == 0;
+  return Nvml().open.load(std::memory_order_relaxed) && Nvml().program.load(std::memory_order_relaxed) == 0;
 }
 
-unsigned NvmlPid() { return g_pid.load(std::memory_order_relaxed); }
+unsigned NvmlPid() { return Nvml().pid.load(std::memory_order_relaxed); }
 
 void FindOwn(const ProcessList& list, Measurement* measurement) {
   const unsigned self = NvmlPid();
@@ -109,16 +103,16 @@ Measurement Measure(nvmlDevice_t handle) {
 }
 
 void SetNvmlPid(unsigned pid) {
-  g_pid.store(pid, std::memory_order_relaxed);
+  Nvml().pid.store(pid, std::memory_order_relaxed);
   if (region::Attachment* const a = attachment(); a != nullptr) region::SetHostPid(a, static_cast<int32_t>(pid));
 }
 
 // In the child NVML is open as often as it was in the parent. Our own opening passes to the next NvmlUse.
 void ResetNvmlProbe() {
-  g_lock.Reset();
-  g_uses = 0;
-  g_kept = false;
-  g_pid.store(0, std::memory_order_relaxed);
+  Nvml().lock.Reset();
+  Nvml().uses = 0;
+  Nvml().kept = false;
+  Nvml().pid.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

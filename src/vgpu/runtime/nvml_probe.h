@@ -10,9 +10,22 @@
 
 #include <stdint.h>
 
+#include <atomic>
+
 #include "abi/nvml_abi.h"
+#include "vgpu/runtime/lock.h"
 
 namespace hami::vgpu {
+
+// How NVML is open (runtime.h).
+struct NvmlSessions {
+  Lock lock{LockRank::kNvml};
+  int uses = 0;                   // NvmlUses alive, the process's own included
+  bool kept = false;              // the process's own is one of them
+  std::atomic<bool> open{false};  // initialised by us
+  std::atomic<int> program{0};    // the program's initialisations less its shutdowns
+  std::atomic<unsigned> pid{0};   // what NVML calls this process; 0 = not known
+};
 
 // NVML can be asked for as long as this lives; false without NVML. A failure is tried again by the next one.
 class NvmlUse {

@@ -17,6 +17,7 @@
 #include "vgpu/runtime/listeners.h"
 #include "vgpu/runtime/log.h"
 #include "vgpu/runtime/nvml_probe.h"
+#include "vgpu/runtime/runtime.h"
 #include "vgpu/runtime/share_file.h"
 #include "vgpu/runtime/visible.h"
 
@@ -48,16 +49,6 @@ enum : uint32_t { kNew = 0, kStarting = 1, kOff = 2, kShared = 3, kPrivate = 4 }
 // As long as another process starts, and gets on with it.
 constexpr region::Patience kStartPatience{200'000'000, 10'000'000'000};
 
-constinit Settings g_settings{};
-constinit region::Attachment g_attachment{};
-constinit bool g_was_attached = false;
-constinit bool g_fork_guarded = false;
-constinit bool g_refuses = false;
-
-// The account of a process that could not map its region.
-constinit std::atomic<uint64_t> g_private_used[region::kMaxDevices][region::kKinds]{};
-constinit std::atomic<uint64_t> g_private_total[region::kMaxDevices]{};
-
 void ForgetWords() {
   __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELAXED);
   __atomic_store_n(&g_words.lease_epoch, 0u, __ATOMIC_RELAXED);
@@ -65,8 +56,8 @@ void ForgetWords() {
 }
 
 void GuardFork() {
-  if (g_fork_guarded) return;
-  g_fork_guarded = true;
+  if (g_runtime.fork_guarded) return;
+  g_runtime.fork_guarded = true;
   if (madvise(&g_words, sizeof g_words, MADV_WIPEONFORK) == 0) return;
   // Kernels before 4.14 know no such advice: a fork handler does the same, except for raw clones.
   if (__register_atfork != nullptr) {
@@ -82,110 +73,110 @@ void ResetTables() {
   ResetNvmlProbe();
   ResetVisible();
   TellForked();
-  for (auto& device : g_private_used) {
+  for (auto& device : g_runtime.account.used) {
     for (auto& used : device) used.store(0, std::memory_order_relaxed);
   }
-  for (auto& total : g_private_total) total.store(0, std::memory_order_relaxed);
+  for (auto& total : g_runtime.account.total) total.store(0, std::memory_order_relaxed);
 }
 
-constinit region::Config g_config{};
-
-void FillConfig() {
+void FillConfig(Runtime& own) {
   for (uint32_t i = 0; i < region::kMaxDevices; ++i) {
-    g_config.devices[i].memory_limit = g_settings.memory_limit[i];
-    g_config.devices[i].sm_limit = g_settings.sm_limit[i];
-    g_config.devices[i].burst = g_settings.cores_burst;
+    own.config->devices[i].memory_limit = own.settings.memory_limit[i];
+    own.config->devices[i].sm_limit = own.settings.sm_limit[i];
+    own.config->devices[i].burst = own.settings.cores_burst;
   }
-  g_config.priority = g_settings.priority;
-  g_config.policy = static_cast<int32_t>(g_settings.policy);
-  g_config.utilization_switch = g_settings.policy == UtilizationPolicy::kDisable ? 0 : 1;
-  if (g_settings.oversubscribe) g_config.flags |= region::kFlagOversubscribe;
-  if (g_settings.device_count != 0) g_config.flags |= region::kFlagFixedDevices;
-  g_config.device_count = g_settings.device_count;
-  for (uint32_t i = 0; i < g_settings.device_count; ++i) {
-    memcpy(g_config.devices[i].uuid, g_settings.uuids[i], sizeof g_config.devices[i].uuid);
+  own.config->priority = own.settings.priority;
+  own.config->policy = static_cast<int32_t>(own.settings.policy);
+  own.config->utilization_switch = own.settings.policy == UtilizationPolicy::kDisable ? 0 : 1;
+  if (own.settings.oversubscribe) own.config->flags |= region::kFlagOversubscribe;
+  if (own.settings.device_count != 0) own.config->flags |= region::kFlagFixedDevices;
+  own.config->device_count = own.settings.device_count;
+  for (uint32_t i = 0; i < own.settings.device_count; ++i) {
+    memcpy(own.config->devices[i].uuid, own.settings.uuids[i], sizeof own.config->devices[i].uuid);
   }
 }
 
 // A limit that was meant cannot be read, and the region has none in its place.
-bool LacksLimit() {
-  const uint32_t unread = g_settings.unread_memory_limits | g_settings.unread_sm_limits;
-  if (g_attachment.region == nullptr) return unread != 0;
-  const bool fixed = (region::Flags(g_attachment) & region::kFlagFixedDevices) != 0;
-  const uint32_t count = fixed ? region::DeviceCount(g_attachment) : region::kMaxDevices;
+bool LacksLimit(Runtime& own) {
+  const uint32_t unread = own.settings.unread_memory_limits | own.settings.unread_sm_limits;
+  if (own.attachment->region == nullptr) return unread != 0;
+  const bool fixed = (region::Flags(*own.attachment) & region::kFlagFixedDevices) != 0;
+  const uint32_t count = fixed ? region::DeviceCount(*own.attachment) : region::kMaxDevices;
   for (uint32_t i = 0; i < count; ++i) {
-    const uint64_t percent = region::SmLimit(g_attachment, i);
-    if ((g_settings.unread_memory_limits >> i & 1) != 0 && region::Limit(g_attachment, i) == 0) return true;
-    if ((g_settings.unread_sm_limits >> i & 1) != 0 && (percent == 0 || percent >= 100)) return true;
+    const uint64_t percent = region::SmLimit(*own.attachment, i);
+    if ((own.settings.unread_memory_limits >> i & 1) != 0 && region::Limit(*own.attachment, i) == 0) return true;
+    if ((own.settings.unread_sm_limits >> i & 1) != 0 && (percent == 0 || percent >= 100)) return true;
   }
   return false;
 }
 
 // No byte more: what was meant to be limited is not used without its limit.
-uint32_t RefuseAll() {
-  region::Detach(&g_attachment);
-  for (uint64_t& limit : g_settings.own_memory_limit) limit = 1;
-  g_refuses = true;
+uint32_t RefuseAll(Runtime& own) {
+  region::Detach(&*own.attachment);
+  for (uint64_t& limit : own.settings.own_memory_limit) limit = 1;
+  own.refuses = true;
   return kPrivate;
 }
 
 // A region that this process would make now would hold, for all after it, that there is no limit.
-region::Status AttachRegion() {
-  if (g_settings.region_path[0] == '\0') return region::Status::kIo;
-  if (LacksLimit() && access(g_settings.region_path, F_OK) != 0) return region::Status::kMissing;
-  return region::Attach(&g_attachment, g_settings.region_path, g_config);
+region::Status AttachRegion(Runtime& own) {
+  if (own.settings.region_path[0] == '\0') return region::Status::kIo;
+  if (LacksLimit(own) && access(own.settings.region_path, F_OK) != 0) return region::Status::kMissing;
+  return region::Attach(&*own.attachment, own.settings.region_path, *own.config);
 }
 
 // A file without a limit where the environment has one: made by a process that had none, old, or damaged. The creator
 // of a share whose devices are fixed meant what it says.
-void RestoreLimits() {
-  if ((region::Flags(g_attachment) & region::kFlagFixedDevices) != 0) return;
+void RestoreLimits(Runtime& own) {
+  if ((region::Flags(*own.attachment) & region::kFlagFixedDevices) != 0) return;
   bool restored = false;
-  region::Region& file = *g_attachment.region;
-  const uint32_t named = region::DeviceCount(g_attachment);
+  region::Region& file = *own.attachment->region;
+  const uint32_t named = region::DeviceCount(*own.attachment);
   for (uint32_t i = 0; i < (named != 0 ? named : region::kMaxDevices); ++i) {
-    if (region::Load(file.limit[i]) == 0 && g_settings.memory_limit[i] != 0) {
-      region::Store(file.limit[i], g_settings.memory_limit[i]);
+    if (region::Load(file.limit[i]) == 0 && own.settings.memory_limit[i] != 0) {
+      region::Store(file.limit[i], own.settings.memory_limit[i]);
       restored = true;
     }
-    if (region::Load(file.sm_limit[i]) == 0) region::Store(file.sm_limit[i], g_settings.sm_limit[i]);
+    if (region::Load(file.sm_limit[i]) == 0) region::Store(file.sm_limit[i], own.settings.sm_limit[i]);
   }
   if (restored) {
     LogLine(Level::kError)
         .Text("region ")
-        .Text(g_settings.region_path)
+        .Text(own.settings.region_path)
         .Text(": has no limit of device memory; it has that of the environment now");
   }
 }
 
 // The mode of a new process.
-uint32_t Start() {
+uint32_t Start(Runtime& own) {
   if (ControlDisabled()) return kOff;
-  if (g_was_attached) {  // the child of a process that had started
+  if (own.attached) {  // the child of a process that had started
     ResetTables();
-    if (g_attachment.region == nullptr) return g_settings.fail_open && !g_refuses ? kOff : kPrivate;
-    region::AttachmentAfterFork(&g_attachment);
+    if (own.attachment->region == nullptr) return own.settings.fail_open && !own.refuses ? kOff : kPrivate;
+    region::AttachmentAfterFork(&*own.attachment);
     return kShared;
   }
-  ReadSettings(&g_settings, &getenv);
-  KeepToOwnShare(&g_settings);
-  FillConfig();
-  const region::Status status = AttachRegion();
-  g_was_attached = true;
-  if (LacksLimit()) return RefuseAll();
+  own.config.Build();
+  own.attachment.Build();
+  ReadSettings(&own.settings, &getenv);
+  KeepToOwnShare(&own.settings);
+  FillConfig(own);
+  const region::Status status = AttachRegion(own);
+  own.attached = true;
+  if (LacksLimit(own)) return RefuseAll(own);
   if (status == region::Status::kOk) {
-    memcpy(g_attachment.own_limit, g_settings.own_memory_limit, sizeof g_attachment.own_limit);
-    RestoreLimits();
-    if ((region::Flags(g_attachment) & region::kFlagOversubscribe) != 0) g_settings.oversubscribe = true;
+    memcpy(own.attachment->own_limit, own.settings.own_memory_limit, sizeof own.attachment->own_limit);
+    RestoreLimits(own);
+    if ((region::Flags(*own.attachment) & region::kFlagOversubscribe) != 0) own.settings.oversubscribe = true;
     return kShared;
   }
   LogLine(Level::kError)
       .Text("region ")
-      .Text(g_settings.region_path)
+      .Text(own.settings.region_path)
       .Text(": ")
-      .Text(g_attachment.error != 0 ? strerror(g_attachment.error) : region::StatusName(status))
-      .Text(g_settings.fail_open ? "; not limited (HAMI_FAIL_OPEN)" : "; limits are enforced per process");
-  return g_settings.fail_open ? kOff : kPrivate;
+      .Text(own.attachment->error != 0 ? strerror(own.attachment->error) : region::StatusName(status))
+      .Text(own.settings.fail_open ? "; not limited (HAMI_FAIL_OPEN)" : "; limits are enforced per process");
+  return own.settings.fail_open ? kOff : kPrivate;
 }
 
 // Slow path of Active: exactly one thread starts, the others wait for it.
@@ -195,7 +186,7 @@ uint32_t WaitForStart() {
     uint32_t phase = kNew;
     if (__atomic_compare_exchange_n(&g_words.phase, &phase, kStarting, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
       GuardFork();
-      phase = Start();
+      phase = Start(g_runtime);
       __atomic_store_n(&g_words.phase, phase, __ATOMIC_RELEASE);
     }
     if (phase != kStarting) return phase;
@@ -209,7 +200,7 @@ uint32_t CurrentPhase() {
 }
 
 bool PrivateReserve(int device, uint64_t bytes, bool force) {
-  std::atomic<uint64_t>& total = g_private_total[device];
+  std::atomic<uint64_t>& total = g_runtime.account.total[device];
   const uint64_t limit = LimitBytes(device);
   uint64_t used = total.load(std::memory_order_relaxed);
   for (;;) {
@@ -221,10 +212,10 @@ bool PrivateReserve(int device, uint64_t bytes, bool force) {
 }  // namespace
 
 bool Active() { return CurrentPhase() != kOff; }
-bool RefusesAll() { return g_refuses; }
+bool RefusesAll() { return g_runtime.refuses; }
 
-const Settings& settings() { return g_settings; }
-region::Attachment* attachment() { return CurrentPhase() == kShared ? &g_attachment : nullptr; }
+const Settings& settings() { return g_runtime.settings; }
+region::Attachment* attachment() { return CurrentPhase() == kShared ? &*g_runtime.attachment : nullptr; }
 
 bool TryReserve(int device, uint64_t bytes, Kind kind) {
   if (device < 0) return device != kForbidden;
@@ -232,7 +223,7 @@ bool TryReserve(int device, uint64_t bytes, Kind kind) {
     return region::Reserve(a, static_cast<uint32_t>(device), bytes, kind) == region::Status::kOk;
   }
   if (!PrivateReserve(device, bytes, false)) return false;
-  g_private_used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+  g_runtime.account.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
   return true;
 }
 
@@ -255,7 +246,7 @@ void ChargeAnyway(int device, uint64_t bytes, Kind kind) {
     return;
   }
   PrivateReserve(device, bytes, true);
-  g_private_used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+  g_runtime.account.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
 }
 
 void Refund(int device, uint64_t bytes, Kind kind) {
@@ -264,8 +255,8 @@ void Refund(int device, uint64_t bytes, Kind kind) {
     region::Refund(a, static_cast<uint32_t>(device), bytes, kind);
     return;
   }
-  g_private_used[device][static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
-  g_private_total[device].fetch_sub(bytes, std::memory_order_relaxed);
+  g_runtime.account.used[device][static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
+  g_runtime.account.total[device].fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 void CountRefusal(int device) {
@@ -278,7 +269,7 @@ uint64_t UsedBytes(int device) {
   if (const region::Attachment* const a = attachment(); a != nullptr) {
     return region::Used(*a, static_cast<uint32_t>(device));
   }
-  return g_private_total[device].load(std::memory_order_relaxed);
+  return g_runtime.account.total[device].load(std::memory_order_relaxed);
 }
 
 uint64_t LimitBytes(int device) {
@@ -286,14 +277,14 @@ uint64_t LimitBytes(int device) {
   if (const region::Attachment* const a = attachment(); a != nullptr) {
     return region::Limit(*a, static_cast<uint32_t>(device));
   }
-  const uint64_t own = g_settings.own_memory_limit[device];
-  return own != 0 ? own : g_settings.memory_limit[device];
+  const uint64_t own = g_runtime.settings.own_memory_limit[device];
+  return own != 0 ? own : g_runtime.settings.memory_limit[device];
 }
 
 uint32_t CoresBurst(int device) {
   const region::Attachment* const a = attachment();
   const uint32_t told = a == nullptr || device < 0 ? 0 : region::CoresBurst(*a, static_cast<uint32_t>(device));
-  return told != 0 ? told : g_settings.cores_burst;
+  return told != 0 ? told : g_runtime.settings.cores_burst;
 }
 
 uint64_t OwnBytes(int device, Kind kind) {
@@ -301,7 +292,7 @@ uint64_t OwnBytes(int device, Kind kind) {
   if (const region::Attachment* const a = attachment(); a != nullptr) {
     return region::OwnUsed(*a, static_cast<uint32_t>(device), kind);
   }
-  return g_private_used[device][static_cast<int>(kind)].load(std::memory_order_relaxed);
+  return g_runtime.account.used[device][static_cast<int>(kind)].load(std::memory_order_relaxed);
 }
 
 uint64_t OwnBytes(int device) {

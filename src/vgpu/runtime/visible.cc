@@ -5,23 +5,17 @@
 #include <unistd.h>
 
 #include "vgpu/runtime/device_map.h"
-#include "vgpu/runtime/lock.h"
 #include "vgpu/runtime/mapped_vector.h"
+#include "vgpu/runtime/runtime.h"
 
 namespace hami::vgpu {
 namespace {
 
 constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES=";
 constexpr size_t kVariableLength = sizeof kVariable - 1;
-constexpr size_t kTextBytes = 8192;  // 16 UUIDs are 656 bytes; MIG instances may be seven times as many
 constexpr size_t kNameBytes = 96;
 
-constinit Lock g_lock{LockRank::kVisible};
-constinit int g_showing = 0;                // VisibleForDrivers alive
-constinit char g_text[kTextBytes]{};        // the entry of the environment that the driver is shown
-constinit char* g_program_entry = nullptr;  // what stood there; nullptr: nothing did
-constinit char** g_copy = nullptr;          // the environment with room for one entry more
-constinit size_t g_copy_room = 0;
+ShownEnvironment& Shown() { return g_runtime.shown; }
 
 struct Entry {
   const char* begin;
@@ -110,32 +104,32 @@ void Put(char** place, char* entry) { __atomic_store_n(place, entry, __ATOMIC_RE
 void Append(char* entry) {
   size_t count = 0;
   while (environ != nullptr && environ[count] != nullptr) ++count;
-  if (environ == nullptr || environ != g_copy || count + 2 > g_copy_room) {
-    g_copy_room = count + 2;
-    g_copy = static_cast<char**>(MapPages(g_copy_room * sizeof(char*)));
-    if (g_copy == nullptr) return;
-    for (size_t i = 0; i < count; ++i) g_copy[i] = environ[i];
-    __atomic_store_n(&environ, g_copy, __ATOMIC_RELEASE);
+  if (environ == nullptr || environ != Shown().copy || count + 2 > Shown().copy_room) {
+    Shown().copy_room = count + 2;
+    Shown().copy = static_cast<char**>(MapPages(Shown().copy_room * sizeof(char*)));
+    if (Shown().copy == nullptr) return;
+    for (size_t i = 0; i < count; ++i) Shown().copy[i] = environ[i];
+    __atomic_store_n(&environ, Shown().copy, __ATOMIC_RELEASE);
   }
-  Put(g_copy + count + 1, nullptr);
-  Put(g_copy + count, entry);
+  Put(Shown().copy + count + 1, nullptr);
+  Put(Shown().copy + count, entry);
 }
 
 void Show() {
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     if (!IsVariable(*at)) continue;
-    g_program_entry = *at;
-    return Put(at, g_text);
+    Shown().program_entry = *at;
+    return Put(at, Shown().text);
   }
-  g_program_entry = nullptr;
-  Append(g_text);
+  Shown().program_entry = nullptr;
+  Append(Shown().text);
 }
 
 // The program may have changed its environment meanwhile: what it wrote over ours is its own.
 void Hide() {
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
-    if (*at != g_text) continue;
-    if (g_program_entry != nullptr) return Put(at, g_program_entry);
+    if (*at != Shown().text) continue;
+    if (Shown().program_entry != nullptr) return Put(at, Shown().program_entry);
     for (; *at != nullptr; ++at) Put(at, at[1]);
     return;
   }
@@ -169,24 +163,24 @@ void WriteVisible(const char* list, const ShownDevices& shown, char* out, size_t
 
 VisibleForDriver::VisibleForDriver() : changed_(DevicesAreFixed()) {
   if (!changed_) return;
-  const Locked locked(g_lock);
-  if (g_showing++ != 0) return;
-  memcpy(g_text, kVariable, kVariableLength);
+  const Locked locked(Shown().lock);
+  if (Shown().showing++ != 0) return;
+  memcpy(Shown().text, kVariable, kVariableLength);
   const ShownDevices shown{FixedDeviceCount(), &FixedDeviceName, &IsPartOfFixedDevice};
-  WriteVisible(ProgramsList(), shown, g_text + kVariableLength, sizeof g_text - kVariableLength);
+  WriteVisible(ProgramsList(), shown, Shown().text + kVariableLength, ShownEnvironment::kTextBytes - kVariableLength);
   Show();
 }
 
 VisibleForDriver::~VisibleForDriver() {
   if (!changed_) return;
-  const Locked locked(g_lock);
-  if (--g_showing == 0) Hide();
+  const Locked locked(Shown().lock);
+  if (--Shown().showing == 0) Hide();
 }
 
 void ResetVisible() {
-  g_lock.Reset();
-  if (g_showing != 0) Hide();
-  g_showing = 0;
+  Shown().lock.Reset();
+  if (Shown().showing != 0) Hide();
+  Shown().showing = 0;
 }
 
 }  // namespace hami::vgpu

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vgpu/runtime/lock.h"
+
 namespace hami::vgpu {
 
 // The devices that a share shows.
@@ -33,6 +35,18 @@ class VisibleForDriver {
 
  private:
   bool changed_;
+};
+
+// What the environment has of ours (runtime.h).
+struct ShownEnvironment {
+  static constexpr size_t kTextBytes = 8192;  // 16 UUIDs are 656 bytes; MIG instances may be seven times as many
+
+  Lock lock{LockRank::kVisible};
+  int showing = 0;                // VisibleForDrivers alive
+  char text[kTextBytes] = {};     // the entry that the driver is shown
+  char* program_entry = nullptr;  // what stood there; nullptr: nothing did
+  char** copy = nullptr;          // the environment with room for one entry more
+  size_t copy_room = 0;
 };
 
 // In the child of a fork that happened in the middle of another thread's cuInit.
