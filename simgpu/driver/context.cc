@@ -66,6 +66,8 @@ void ResetLimits(Context& ctx) {
   ctx.heap_bytes = fresh.heap_bytes.load();
   ctx.local_bytes = 0;
   ctx.streams = ctx.streams_charged = 0;
+  ctx.graph_nodes = ctx.graph_nodes_charged = 0;
+  ctx.device_heap = false;
   ctx.sticky_error = 0;
   ctx.peers = 0;
 }
