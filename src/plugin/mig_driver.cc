@@ -77,6 +77,10 @@ Result<nvml::MigMode> NvmlMigDriver::SetMigMode(const std::string& gpu, bool on)
   return With([&](const nvml::Library& library) { return library.SetMigMode(gpu, on); });
 }
 
+Status NvmlMigDriver::SetComputeMode(const std::string& gpu, nvml::ComputeMode mode) {
+  return With([&](const nvml::Library& library) { return library.SetComputeMode(gpu, mode); });
+}
+
 bool DiskMigJournal::Changed() { return !stamp_.empty() && base::FileStamp(path_) != stamp_; }
 
 Result<MigEntries> DiskMigJournal::Load() {
