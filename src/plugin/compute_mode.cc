@@ -3,13 +3,12 @@
 #include "plugin/compute_mode.h"
 
 #include <algorithm>
-#include <filesystem>
 
-#include "base/fd.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "plugin/mig_static.h"
+#include "plugin/own_file.h"
 
 namespace hami::plugin {
 namespace {
@@ -29,11 +28,9 @@ bool MayTouch(const nvml::Device& gpu, const Exclusion& excluded) {
 
 base::Result<std::set<std::string>> ComputeModes::Changed() const {
   std::set<std::string> uuids;
-  std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path_, error)) && !error) return uuids;
-  const auto text = base::ReadFile(path_, kMostBytes);
+  const auto text = ReadOwnFile(path_, kMostBytes);
   if (!text) return tl::unexpected(text.error());
-  for (const std::string& line : base::Split(*text, '\n')) {
+  for (const std::string& line : base::Split(text->value_or(""), '\n')) {
     if (!line.empty()) uuids.insert(line);
   }
   return uuids;

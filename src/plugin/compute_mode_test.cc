@@ -90,6 +90,13 @@ TEST_F(ComputeModesTest, RefusedChange_IsSaidAndTheOthersGoOn) {
   EXPECT_THAT(Exclusive(), ElementsAre(false, false, false));
 }
 
+TEST_F(ComputeModesTest, ListThatCannotBeRead_IsAnErrorAndNothingIsChanged) {
+  std::filesystem::create_directories(folder_ + "/vgpu/compute-mode");
+  EXPECT_FALSE(Next().Exclude({}));
+  EXPECT_FALSE(Next().Restore());
+  EXPECT_THAT(Exclusive(), ElementsAre(false, false, false));
+}
+
 TEST_F(ComputeModesTest, GpuThatIsGone_IsForgotten) {
   ASSERT_TRUE(Next().Exclude({}));
   gpus_.pop_back();
