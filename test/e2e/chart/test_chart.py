@@ -223,7 +223,7 @@ def granted(release, account):
     name, rights = f"{NAME}-{account}", set()
     for kind in ("roles", "clusterroles"):
         for role in release.plane.kubectl.json("get", kind, "-A", "-l", f"app.kubernetes.io/instance={NAME}")["items"]:
-            if role["metadata"]["name"] in (name, f"{name}-bind-lease"):
+            if role["metadata"]["name"] in (name, f"{name}-bind-lease", f"{name}-page"):
                 rights |= {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
     return rights
 
