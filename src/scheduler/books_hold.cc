@@ -75,7 +75,6 @@ bool State::IsTaken(std::string_view node, device::UnixSeconds now) const {
 void State::NodeWasTaken(const std::string& node, device::UnixSeconds now) {
   const NodeBook* book = FindNode(node);
   if (book == nullptr) return;
-  std::erase_if(taken_, [&](const auto& entry) { return !IsTaken(entry.first, now); });
   taken_[node] = {now + kTakenFor, std::string(device::TextAt(book->view.annotations, device::kNodeLock))};
 }
 
@@ -83,8 +82,9 @@ sched::Decision State::Decide(const device::Pod& pod, std::span<const std::strin
                               const sched::FilterOptions& options) {
   std::vector<std::string_view> others;
   if (!taken_.empty()) {
+    std::erase_if(taken_, [&](const auto& entry) { return !IsTaken(entry.first, options.now); });
     std::copy_if(names.begin(), names.end(), std::back_inserter(others),
-                 [&](std::string_view name) { return !IsTaken(name, options.now); });
+                 [&](std::string_view name) { return taken_.find(name) == taken_.end(); });
   }
   if (!others.empty() && others.size() < names.size()) {
     sched::Decision decision = filter.Decide(pod, others, options);
