@@ -14,8 +14,9 @@ inline constexpr int64_t kLease = 200'000;
 inline constexpr int64_t kBurst = 2'000'000;
 // ns of expected work in flight while nobody else is there. It bounds what an order to stop comes late by.
 inline constexpr int64_t kFlightAlone = 8'000'000;
-// The same beside others: what the next one waits for. Below the GPU's own turn, above what a host thread misses.
-inline constexpr int64_t kFlight = 1'000'000;
+// The same beside others: what the next one waits for, as it would for the GPU's own turn. Less, and a thread that wakes
+// late leaves the GPU idle.
+inline constexpr int64_t kFlight = 2'000'000;
 // The same beside a more important one, each of whose requests waits for it.
 inline constexpr int64_t kFlightUnder = 200'000;
 // ns of a turn while another waits. A change of turns costs up to 0.16 ms, 2 % of it.
