@@ -5,7 +5,6 @@ namespace hami::vgpu::time {
 namespace {
 
 constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are read again
-constexpr int64_t kShortestSleep = kHandover / 4;
 constexpr int64_t kLongestPoll = 500'000;
 constexpr int64_t kLeastRate = 100;  // of 10000
 
@@ -174,7 +173,7 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
       wait->overdrawn = true;
       region::GpuTimeWaits(account_, now);
       turns_.Rests(now);
-      held.until = now + Clamp(region::WallToEarn(release - balance, rate), kShortestSleep, kLongestSleep);
+      held.until = now + Clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
       return held;
     }
   }
@@ -187,7 +186,7 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
     if (wait->held_since == 0) wait->held_since = now;
     if (now - wait->held_since < patience_) {
       turns_.Went(in_flight + 2 * kHandover, view.lower, now);  // more is to come
-      held.until = now + Clamp(in_flight - ahead, kShortestSleep, kLongestPoll);
+      held.until = now + Clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
       return held;
     }
     patience_ *= 2;  // in vain: it was not what the GPU waited for, or there is more of it

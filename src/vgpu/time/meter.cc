@@ -140,10 +140,11 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
 // well as the segment that was measured next says. Not more than there was time for; what did not fit is paid later, as
 // of kernels that vary the short ones show that less was paid for, and the long ones make up for it.
 int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t length) {
+  if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
+    track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
+  }
   if (track->rested_cost == 0) return 0;
-  const bool tells = mark.cost > 0 && !mark.guessed && mark.others == 0;
-  const int64_t cost = tells ? track->rested_cost * length / mark.cost : track->rested_cost;
-  const int64_t due = cost + track->carry;
+  const int64_t due = track->rested_cost * track->wrong / kExactly + track->carry;
   const int64_t paid = Least(track->rested, due);
   track->carry = Least(due - paid, kFlightAlone);
   const int64_t correction = busy_.Add(track->rested_from, track->rested_from + paid) - track->rested_charged;
@@ -154,12 +155,13 @@ int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t length) {
 int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at) {
   const int64_t busy = Most(elapsed - pair_ - mark.least, 0);
   if (!mark.dense) {
-    if (mark.charged == 0) return 0;
+    const int64_t own = busy_.Add(at - pair_, at);
+    if (mark.charged == 0) return own;
     if (track->rested_cost == 0) track->rested_from = track->at;
     track->rested += busy;
     track->rested_cost += mark.cost;
     track->rested_charged += mark.charged;
-    return 0;
+    return own;
   }
   // Beside others it is their time that is above the expected, but where it had turns of its own among theirs.
   const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;

@@ -27,6 +27,7 @@ struct Launch {
 class Meter {
  public:
   static constexpr int64_t kWhole = 1024;  // of a scale
+  static constexpr int64_t kExactly = 1 << 20;
   static constexpr int kStreams = 128;
   static constexpr int kMarks = 8;  // of one stream, not reached yet
 
@@ -99,9 +100,10 @@ class Meter {
     int64_t since = 0, cost = 0, since_at = 0;
     // Paid when the next segment is measured, which says how wrong the book is: a stream that rested between launches.
     int64_t rested_from = 0, rested = 0, rested_cost = 0, rested_charged = 0;
-    int64_t carry = 0;       // ns that it was too short for
-    int64_t unmeasured = 0;  // ns that were charged since a mark lay right behind a launch
-    int64_t busy_until = 0;  // it has work until then, if what was expected is right
+    int64_t wrong = kExactly;  // what was measured, of what the book had
+    int64_t carry = 0;         // ns that it was too short for
+    int64_t unmeasured = 0;    // ns that were charged since a mark lay right behind a launch
+    int64_t busy_until = 0;    // it has work until then, if what was expected is right
     uint64_t kind = 0, handle = 0;
     int32_t launches = 0;
     bool dense = false, guessed = false, known = false;  // known: `at` is
