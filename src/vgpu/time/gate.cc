@@ -7,6 +7,7 @@ namespace {
 constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are read again
 constexpr int64_t kLongestPoll = 500'000;
 constexpr int64_t kLeastRate = 100;  // of 10000
+constexpr int64_t kOwnStream = 50;   // times kPatience
 
 int64_t Clamp(int64_t value, int64_t least, int64_t most) {
   return value < least ? least : value > most ? most : value;
@@ -60,11 +61,13 @@ bool Gate::Pending() const {
   return false;
 }
 
-bool Gate::Overdue() const {
+Meter::Late Gate::LateFor(const StreamRef& stream) const {
+  Meter::Late latest = Meter::kInTime;
   for (const Measured& m : measured_) {
-    if (m.context != nullptr && m.meter.Overdue()) return true;
+    const Meter::Late late = m.context == nullptr ? Meter::kInTime : m.meter.LateFor(stream);
+    latest = late > latest ? late : latest;
   }
-  return false;
+  return latest;
 }
 
 bool Gate::Fits(const StreamRef& stream, int64_t cost, int64_t now) const {
@@ -120,12 +123,12 @@ int64_t Gate::Spacing(const Terms& terms, int64_t now) const {
   return view.lower ? kHandover : half < kSegment ? half : kSegment;
 }
 
-Turns::State Gate::StateOf(const Terms& terms, int64_t balance, int64_t cost, int64_t now) const {
+Turns::State Gate::StateOf(const Terms& terms, int64_t balance, bool long_launch, int64_t now) const {
   return {.rank = terms.rank,
           .rate = terms.limit,
           .owed = terms.limit != 0 && balance > 0,
           .zero_at = region::Load(account_->zero_at),
-          .long_launch = cost >= kTurn || Overdue(),
+          .long_launch = long_launch,
           .in_flight = InFlight(now)};
 }
 
@@ -180,18 +183,25 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   const int64_t most = Flight(terms, view);
   const int64_t in_flight = InFlight(now);
   const int64_t ahead = most - cost > kHandover ? most - cost : kHandover;
-  const bool overdue = Overdue();
-  if (!overdue) patience_ = kPatience;
-  if (in_flight > ahead || overdue) {
-    if (wait->held_since == 0) wait->held_since = now;
-    if (now - wait->held_since < patience_) {
-      turns_.Went(in_flight + 2 * kHandover, view.lower, now);  // more is to come
-      held.until = now + Clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
-      return held;
-    }
-    patience_ *= 2;  // in vain: it was not what the GPU waited for, or there is more of it
+  // What waits for something that was launched before it is not what the GPU waits for, or is behind that in its
+  // thread.
+  const Meter::Late late = LateFor(stream);
+  if (late == Meter::kInTime) {
+    patience_ = kPatience;
+    wait->held_since = 0;
+  } else if (wait->held_since == 0) {
+    wait->held_since = now;
   }
-  const Turns::Verdict verdict = turns_.Ask(view, StateOf(terms, balance, cost, now), now);
+  const int64_t patience = late == Meter::kOwnStream ? kOwnStream * patience_ : patience_;
+  if (late != Meter::kInTime && now - wait->held_since >= patience) {
+    patience_ *= 2;  // in vain: it was not what the GPU waited for, or there is more of it
+  } else if (in_flight > ahead || late != Meter::kInTime) {
+    turns_.Went(in_flight + 2 * kHandover, view.lower, now);  // more is to come
+    held.until = now + Clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
+    return held;
+  }
+  const Turns::Verdict verdict =
+      turns_.Ask(view, StateOf(terms, balance, cost >= kTurn || late != Meter::kInTime, now), now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);
   return verdict;
 }

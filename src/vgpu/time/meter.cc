@@ -294,11 +294,14 @@ bool Meter::Fits(const StreamRef& stream, int64_t cost, int64_t now) const {
   return own + cost / 2 <= last;
 }
 
-bool Meter::Overdue() const {
-  for (int i = 0; i < used_; ++i) {
-    if (tracks_[i].count != 0 && tracks_[i].marks[tracks_[i].first].grown >= kPatience) return true;
+Meter::Late Meter::LateFor(const StreamRef& stream) const {
+  Late late = kInTime;
+  for (int i = 0; i < used_ && late != kOwnStream; ++i) {
+    const Track& track = tracks_[i];
+    if (track.count == 0 || track.marks[track.first].grown < kPatience) continue;
+    late = track.stream == stream ? kOwnStream : kOtherStream;
   }
-  return false;
+  return late;
 }
 
 void Meter::DropTrack(Track* track) {

@@ -67,8 +67,9 @@ class Meter {
   int64_t InFlight(int64_t now) const;
   // Half of it at least would go beside what is under way on another stream, if they run side by side.
   bool Fits(const StreamRef& stream, int64_t cost, int64_t now) const;
-  // What is under way takes kPatience longer than was expected.
-  bool Overdue() const;
+  // What is under way takes kPatience longer than was expected: on another stream, on this one.
+  enum Late { kInTime, kOtherStream, kOwnStream };
+  Late LateFor(const StreamRef& stream) const;
   // A mark is not reached.
   bool Pending() const { return pending_ != 0; }
   // What is charged for one ns of the book, in 1/kWhole: streams overlap.
