@@ -106,7 +106,9 @@ int64_t Gate::Scale() const {
 // What an overdrawn account waits for. Streams that run side by side never end together, so the more there are the
 // longer they go on.
 int64_t Gate::Release(const TurnView& view) const {
-  if (view.hungry != 0) return kTurn;
+  // Beside others that rest, too, the GPU would be idle.
+  const bool beside = view.limited != 0 || view.unlimited != 0;
+  if (view.hungry != 0 && (!beside || view.at_work != 0)) return kTurn;
   return Clamp(kBurst * Meter::kWhole / Scale(), kBurst, kFlightAlone);
 }
 
