@@ -6,8 +6,9 @@ namespace {
 
 constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are read again
 constexpr int64_t kLongestPoll = 500'000;
-constexpr int64_t kLeastRate = 100;  // of 10000
-constexpr int64_t kOwnStream = 50;   // times kPatience
+constexpr int64_t kLeastRate = 100;       // of 10000
+constexpr int64_t kUnknownPatience = 50;  // times kPatience: behind what was never measured, on its stream
+constexpr int kMostVain = 20;
 
 int64_t Clamp(int64_t value, int64_t least, int64_t most) {
   return value < least ? least : value > most ? most : value;
@@ -70,9 +71,18 @@ Meter::Late Gate::LateFor(const StreamRef& stream) const {
   return latest;
 }
 
-bool Gate::Fits(const StreamRef& stream, int64_t cost, int64_t now) const {
+int64_t Gate::Covered(const StreamRef& stream, int64_t cost, int64_t now) const {
+  int64_t most = 0;
   for (const Measured& m : measured_) {
-    if (m.context != nullptr && m.meter.Fits(stream, cost, now)) return true;
+    const int64_t covered = m.context == nullptr ? 0 : m.meter.Covered(stream, cost, now);
+    most = covered > most ? covered : most;
+  }
+  return most;
+}
+
+bool Gate::Guesses() const {
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr && m.meter.Guesses()) return true;
   }
   return false;
 }
@@ -144,6 +154,14 @@ void Gate::Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int6
   if (terms.limit == 0 && lag < -kBank) region::Store(account_->zero_at, now + kBank);
 }
 
+// Who rests beside others has left them its time, and what was saved at a higher limit is not had at a lower one.
+void Gate::Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now) {
+  const bool rested = view.hungry != 0 && now - region::Load(account_->last_charge) > kWants;
+  if (rested) region::GpuTimeForgo(account_, -region::kIdleCap, now, rate);
+  if (terms.limit < limit_) region::GpuTimeForgo(account_, -region::GpuTimeEarned(kBank, rate), now, rate);
+  limit_ = terms.limit;
+}
+
 Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
   Polled polled;
   const TurnView view = turns_.Look(terms.rank, now);
@@ -151,6 +169,11 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
   int64_t correction = 0;
   for (Measured& m : measured_) {
     if (m.context != nullptr) correction += m.meter.Poll(view.at_work, now);
+  }
+  // What is saved up while something late runs is not lost, and pays for that.
+  const int64_t saved = Pending() && terms.limit != 0 ? region::GpuTimeBalance(account_, now, rate) - correction : 0;
+  for (Measured& m : measured_) {
+    if (m.context != nullptr && saved > region::kIdleCap) correction += m.meter.PayAhead(saved - region::kIdleCap);
   }
   if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
   turns_.Had(view, correction);
@@ -167,14 +190,16 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   Poll(terms, now);
   const TurnView view = turns_.Look(terms.rank, now);
   const uint32_t rate = RateOf(terms, view);
+  region::GpuTimeBalance(account_, now, rate);
+  Forgo(terms, view, rate, now);
   const int64_t balance = region::GpuTimeBalance(account_, now, rate);
   Turns::Verdict held{.go = false};
+  // Streams that run side by side end together, or the last one would have the GPU for itself.
+  const int64_t covered = Covered(stream, cost, now) * Scale() / Meter::kWhole;
   if (terms.limit != 0) {
     // As soon as one process of the container goes on all may, and the one that waits for longest is to be the first.
     const int64_t release = view.sibling ? 0 : Release(view) + view.before * kHandover;
-    // Streams that run side by side end together, or the last one would have the GPU for itself.
-    const bool fills = balance > -kBurst && Fits(stream, cost, now);
-    if (balance <= (wait->overdrawn ? release : 0) && !fills) {
+    if (balance <= (wait->overdrawn ? release : 0) && covered == 0) {
       wait->overdrawn = true;
       region::GpuTimeWaits(account_, now);
       turns_.Rests(now);
@@ -184,20 +209,20 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   }
   const int64_t most = Flight(terms, view);
   const int64_t in_flight = InFlight(now);
-  const int64_t ahead = most - cost > kHandover ? most - cost : kHandover;
-  // What waits for something that was launched before it is not what the GPU waits for, or is behind that in its
-  // thread.
+  const int64_t ahead = covered + (most - cost > kHandover ? most - cost : kHandover);
   const Meter::Late late = LateFor(stream);
   if (late == Meter::kInTime) {
-    patience_ = kPatience;
+    vain_ = 0;
     wait->held_since = 0;
   } else if (wait->held_since == 0) {
     wait->held_since = now;
   }
-  const int64_t patience = late == Meter::kOwnStream ? kOwnStream * patience_ : patience_;
-  if (late != Meter::kInTime && now - wait->held_since >= patience) {
-    patience_ *= 2;  // in vain: it was not what the GPU waited for, or there is more of it
-  } else if (in_flight > ahead || late != Meter::kInTime) {
+  // The GPU may wait for a launch that is held, so after a while it goes, and after each one twice as much.
+  const int64_t allowed = (most << vain_) - most - cost;
+  const int64_t patience = late == Meter::kUnknown ? kUnknownPatience * kPatience : kPatience;
+  if (late != Meter::kInTime && in_flight > allowed && now - wait->held_since >= patience) {
+    if (vain_ < kMostVain) ++vain_;
+  } else if (late != Meter::kInTime ? in_flight > allowed : in_flight > ahead || Guesses()) {
     turns_.Went(in_flight + 2 * kHandover, view.lower, now);  // more is to come
     held.until = now + Clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
     return held;
