@@ -20,7 +20,7 @@ namespace hami::plugin {
 // name.
 std::optional<std::string> ProfileOfDevice(std::string_view name);
 
-// "nvidia.com/mig-1g.10gb.me"
+// nvidia.com/mig-1g.10gb.me for 1g.10gb+me
 std::string MigResource(std::string_view profile);
 
 bool IsDivided(const nvml::Device& device);
