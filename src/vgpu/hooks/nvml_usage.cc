@@ -3,6 +3,7 @@
 // Memory, processes and utilisation in NVML: the container's own.
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/nvml_view.h"
 #include "vgpu/memory/queries.h"
 #include "vgpu/runtime/device_map.h"

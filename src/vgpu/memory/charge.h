@@ -9,6 +9,7 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/blocks.h"
 #include "vgpu/memory/context_memory.h"
 #include "vgpu/memory/measure_lock.h"

@@ -2,12 +2,13 @@
 #include "vgpu/memory/context_memory.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/identity.h"
 #include "vgpu/memory/memory_snapshot.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/device_map.h"
-#include "vgpu/runtime/identity.h"
 #include "vgpu/runtime/lock.h"
 #include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/process.h"
@@ -20,12 +21,14 @@ constexpr uint64_t kLargestContext = uint64_t{4} << 30;
 // Held while the container's very first context is made, when nobody knows yet what one costs.
 constexpr uint64_t kFirstContext = uint64_t{512} << 20;
 
-constinit Lock g_primary_lock{LockRank::kPrimaryContext};
-constinit Lock g_making_lock{
-    LockRank::kContextMaking};     // one context is made at a time, so that its size can be measured
-constinit ProcessList g_before{};  // guarded by it, like its twin
+struct Making {
+  Lock primary_lock{LockRank::kPrimaryContext};
+  Lock lock{LockRank::kContextMaking};  // one context is made at a time, so that its size can be measured
+  uint64_t last_left = 0;               // guarded by the registry's lock
+};
+constinit Making g_making{};
+constinit ProcessList g_before{};  // guarded by its lock, like its twin
 constinit ProcessList g_after{};
-constinit uint64_t g_next_left = 1;  // guarded by the registry's lock
 
 uint64_t LearntBytes(int device) {
   const region::Attachment* const a = attachment();
@@ -218,7 +221,7 @@ void LearnBlockIn(CUcontext context, int device) {
 [[gnu::cold]] CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
   const int device = DeviceOfOrdinal(ordinal);
   if (device == kUnlimited) return maker.create(maker.arg);
-  const Locked making(g_making_lock);
+  const Locked making(g_making.lock);
   Turn turn(device);
   const MeasureLock measure_lock(LockMode::kExclusive);
   const uint64_t learnt = LearntBytes(device);
@@ -246,10 +249,10 @@ void LearnBlockIn(CUcontext context, int device) {
   return CUDA_SUCCESS;
 }
 
-Lock& PrimaryLock() { return g_primary_lock; }
+Lock& PrimaryLock() { return g_making.primary_lock; }
 
 CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker) {
-  const Locked locked(g_primary_lock);
+  const Locked locked(g_making.primary_lock);
   unsigned flags = 0;
   int active = 0;
   if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0) {
@@ -283,7 +286,7 @@ bool LeftToContextSlow(const Entry& entry) {
   left.space = Space::kLeft;
   const auto leave = [](void* what) {
     auto* const e = static_cast<Entry*>(what);
-    e->key = g_next_left++;
+    e->key = ++g_making.last_left;
     table().Insert(*e);  // without memory it counts for ever: too careful is not wrong
   };
   return LeaveToContextEnd(entry.context, leave, &left);
@@ -297,8 +300,8 @@ void RefundLeft(uint32_t context) {
 }
 
 void ResetContextMemory() {
-  g_primary_lock.Reset();
-  g_making_lock.Reset();
+  g_making.primary_lock.Reset();
+  g_making.lock.Reset();
 }
 
 }  // namespace hami::vgpu

@@ -4,29 +4,18 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/contexts.h"
-#include "vgpu/runtime/lock.h"
 
 namespace hami::vgpu {
 
-constinit std::atomic<bool> g_free_events_left{false};
+constinit FreeEvents g_free_events{};
 
 namespace {
 
-// When there are as many, the last of a stream moves on: what came before it is known later then.
-constexpr size_t kMarks = 64;
-
-struct Mark {
-  CUevent event;
-  StreamId on;
-  uint64_t number;  // of the youngest free that it is behind
-};
-constinit Lock g_lock{LockRank::kFreeEvents};
-constinit Mark g_marks[kMarks]{};  // of one stream: in its order
-constinit size_t g_count = 0;
+using Mark = FreeEvents::Mark;
 
 Mark* LastOf(const StreamId& on) {
-  for (size_t i = g_count; i-- > 0;) {
-    if (g_marks[i].on.number == on.number) return &g_marks[i];
+  for (size_t i = g_free_events.count; i-- > 0;) {
+    if (g_free_events.marks[i].on.number == on.number) return &g_free_events.marks[i];
   }
   return nullptr;
 }
@@ -34,18 +23,18 @@ Mark* LastOf(const StreamId& on) {
 template <typename Which>
 void RemoveLocked(Which which) {
   size_t kept = 0;
-  for (size_t i = 0; i < g_count; ++i) {
-    if (!which(g_marks[i])) g_marks[kept++] = g_marks[i];
+  for (size_t i = 0; i < g_free_events.count; ++i) {
+    if (!which(g_free_events.marks[i])) g_free_events.marks[kept++] = g_free_events.marks[i];
   }
-  g_count = kept;
-  g_free_events_left.store(kept != 0, std::memory_order_relaxed);
+  g_free_events.count = kept;
+  g_free_events.left.store(kept != 0, std::memory_order_relaxed);
 }
 
 // An event to record. Where there is no room for one more, the last of the stream, which then moves on.
 CUevent EventFor(const StreamId& on) {
   {
-    const Locked locked(g_lock);
-    if (g_count == kMarks) {
+    const Locked locked(g_free_events.lock);
+    if (g_free_events.count == FreeEvents::kMost) {
       Mark* const last = LastOf(on);
       const CUevent event = last == nullptr ? nullptr : last->event;
       RemoveLocked([last](const Mark& mark) { return &mark == last; });
@@ -58,11 +47,11 @@ CUevent EventFor(const StreamId& on) {
 
 // False: many are left.
 bool AddMark(const Mark& mark) {
-  const Locked locked(g_lock);
-  if (g_count == kMarks || !ContextLives(mark.on.context)) return false;
-  g_marks[g_count++] = mark;
-  g_free_events_left.store(true, std::memory_order_relaxed);
-  return g_count < kMarks / 2;
+  const Locked locked(g_free_events.lock);
+  if (g_free_events.count == FreeEvents::kMost || !ContextLives(mark.on.context)) return false;
+  g_free_events.marks[g_free_events.count++] = mark;
+  g_free_events.left.store(true, std::memory_order_relaxed);
+  return g_free_events.count < FreeEvents::kMost / 2;
 }
 
 }  // namespace
@@ -87,11 +76,11 @@ bool RecordFreeEvent(CUstream stream, const StreamId& name) {
 
 bool TakePassedFreeEventSlow(Waited* proved) {
   const RelaxedCapture relaxed;
-  const Locked locked(g_lock);
+  const Locked locked(g_free_events.lock);
   *proved = {};
   uint64_t standing = 0;  // the stream asked last, if it has not got there
-  for (size_t i = 0; i < g_count; ++i) {
-    const Mark& mark = g_marks[i];
+  for (size_t i = 0; i < g_free_events.count; ++i) {
+    const Mark& mark = g_free_events.marks[i];
     const bool wanted = proved->on.number == 0 ? mark.on.number != standing : mark.on.number == proved->on.number;
     if (!wanted || !ContextLives(mark.on.context)) continue;
     if (real::cuEventQuery(mark.event) == CUDA_SUCCESS) {
@@ -112,17 +101,17 @@ bool TakePassedFreeEventSlow(Waited* proved) {
   return true;
 }
 
-void LeaveEndingFreeEvents() { const Locked locked(g_lock); }
+void LeaveEndingFreeEvents() { const Locked locked(g_free_events.lock); }
 
 void ForgetFreeEvents(CUcontext context) {
-  const Locked locked(g_lock);
+  const Locked locked(g_free_events.lock);
   RemoveLocked([context](const Mark& mark) { return mark.on.context == context; });
 }
 
 void ResetFreeEvents() {
-  g_lock.Reset();
-  g_count = 0;
-  g_free_events_left.store(false, std::memory_order_relaxed);
+  g_free_events.lock.Reset();
+  g_free_events.count = 0;
+  g_free_events.left.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

@@ -8,22 +8,41 @@
 // Not for pools: a free there is too frequent, and what a pool is charged is the driver's own figure.
 #pragma once
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include <atomic>
 
 #include "abi/cuda_abi.h"
 #include "vgpu/memory/pending_frees.h"
+#include "vgpu/runtime/lock.h"
 
 namespace hami::vgpu {
+
+struct FreeEvents {
+  // When there are as many, the last of a stream moves on: what came before it is known later then.
+  static constexpr size_t kMost = 64;
+  struct Mark {
+    CUevent event;
+    StreamId on;
+    uint64_t number;  // of the youngest free that it is behind
+  };
+
+  Lock lock{LockRank::kFreeEvents};
+  Mark marks[kMost] = {};  // of one stream: in its order
+  size_t count = 0;
+  std::atomic<bool> left{false};
+};
+extern FreeEvents g_free_events;
 
 // Behind what the stream has just been asked to let go of. `name` is the stream's. False: there are many by now, and it
 // is time to ask.
 bool RecordFreeEvent(CUstream stream, const StreamId& name);
 
-extern std::atomic<bool> g_free_events_left;
 bool TakePassedFreeEventSlow(Waited* proved);
 // What the driver says now, one stream after the other; false when nothing more is proved.
 inline bool TakePassedFreeEvent(Waited* proved) {
-  return g_free_events_left.load(std::memory_order_relaxed) && TakePassedFreeEventSlow(proved);
+  return g_free_events.left.load(std::memory_order_relaxed) && TakePassedFreeEventSlow(proved);
 }
 
 // From now on no mark of a context that is ending is asked about; for contexts.cc, once that can be seen.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/memory/listener.h"
 
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/context_memory.h"
 #include "vgpu/memory/free_events.h"
@@ -31,6 +32,7 @@ void MemoryOfContextEnded(const EndedContext& context) {
 }
 
 void ForgetMemory() {
+  ResetAccount();
   ResetMeasureLock();
   table().Reset();
   ResetContextMemory();

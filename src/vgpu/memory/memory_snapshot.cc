@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/memory/memory_snapshot.h"
 
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/graphs.h"
 #include "vgpu/memory/pools.h"
 #include "vgpu/memory/shared_memory.h"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/graphs.h"
 #include "vgpu/memory/pools.h"
 #include "vgpu/memory/shared_memory.h"

@@ -3,6 +3,7 @@
 
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/memory_snapshot.h"
 #include "vgpu/runtime/capture.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/process.h"
 

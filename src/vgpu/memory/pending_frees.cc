@@ -22,27 +22,30 @@ struct Freed {
   bool in_call;  // the driver is being asked; not to be reached by any wait
   bool askable;  // the handle is valid
 };
-constinit MappedVector<Freed> g_freed{};
-constinit std::atomic<uint64_t> g_frees{0};
+struct PendingFrees {
+  MappedVector<Freed> list;
+  std::atomic<uint64_t> so_far{0};
+};
+constinit PendingFrees g_pending{};
 
 // The record to add to; nullptr without memory.
 Freed* RecordOf(uint64_t pool, const StreamId& on, bool in_call) {
   int streams = 0;
-  for (Freed& freed : g_freed) {
+  for (Freed& freed : g_pending.list) {
     if (freed.pool != pool || freed.in_call != in_call) continue;
     if (freed.on.number == on.number && freed.on.context == on.context) return &freed;
     ++streams;
   }
   if (streams >= kStreamsOfAPool && on.number != 0) return RecordOf(pool, {0, on.context}, in_call);
-  Freed* const added = g_freed.Add();
+  Freed* const added = g_pending.list.Add();
   if (added != nullptr) *added = {pool, 0, 0, on, nullptr, in_call, false};
   return added;
 }
 
 template <typename Which>
 void RemoveIf(Which which) {
-  for (size_t i = g_freed.size(); i-- > 0;) {
-    if (which(g_freed[i])) g_freed.Remove(&g_freed[i]);
+  for (size_t i = g_pending.list.size(); i-- > 0;) {
+    if (which(g_pending.list[i])) g_pending.list.Remove(&g_pending.list[i]);
   }
 }
 
@@ -69,9 +72,9 @@ StreamId StreamIdOf(CUstream stream) {
   return name;
 }
 
-uint64_t FreesSoFar() { return g_frees.load(std::memory_order_acquire); }
+uint64_t FreesSoFar() { return g_pending.so_far.load(std::memory_order_acquire); }
 
-uint64_t NextFree() { return g_frees.fetch_add(1, std::memory_order_release) + 1; }
+uint64_t NextFree() { return g_pending.so_far.fetch_add(1, std::memory_order_release) + 1; }
 
 bool Reaches(const Waited& waited, const StreamId& on, uint64_t number) {
   const bool stream = waited.on.number != 0 && on.number == waited.on.number;
@@ -96,12 +99,12 @@ void FreeEnds(uint64_t pool, uint64_t bytes, const StreamId& stream, CUstream ha
   Freed* const begun = RecordOf(pool, {}, true);
   if (begun == nullptr) return;
   begun->bytes -= bytes < begun->bytes ? bytes : begun->bytes;
-  if (begun->bytes == 0) g_freed.Remove(begun);
+  if (begun->bytes == 0) g_pending.list.Remove(begun);
 }
 
 uint64_t Unreached(uint64_t pool, const StreamId& stream) {
   uint64_t sum = 0;
-  for (const Freed& freed : g_freed) {
+  for (const Freed& freed : g_pending.list) {
     const bool same = stream.number != 0 && freed.on.number == stream.number && !freed.in_call;
     if (freed.pool == pool && !same) sum += freed.bytes;
   }
@@ -113,11 +116,11 @@ void FreesReached(const Waited& waited) {
 }
 
 void AskStreams(bool (*lives)(CUcontext context)) {
-  if (g_freed.size() == 0) return;
+  if (g_pending.list.size() == 0) return;
   const RelaxedCapture relaxed;
   const uint64_t so_far = FreesSoFar();
-  for (size_t i = 0; i < g_freed.size();) {
-    const Freed& freed = g_freed[i];
+  for (size_t i = 0; i < g_pending.list.size();) {
+    const Freed& freed = g_pending.list[i];
     if (!freed.in_call && freed.askable && lives(freed.on.context) && Idle(freed)) {
       FreesReached({so_far, {freed.on.number, nullptr}});
       i = 0;  // this one is gone, and others
@@ -128,7 +131,7 @@ void AskStreams(bool (*lives)(CUcontext context)) {
 }
 
 void ForgetStream(CUstream handle) {
-  for (Freed& freed : g_freed) {
+  for (Freed& freed : g_pending.list) {
     if (handle == nullptr || freed.handle == handle) freed.askable = false;
   }
 }
@@ -142,8 +145,8 @@ void ForgetFrees(uint64_t pool) {
 }
 
 void ResetPendingFrees() {
-  g_freed.Clear();
-  g_frees.store(0, std::memory_order_relaxed);
+  g_pending.list.Clear();
+  g_pending.so_far.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

@@ -2,6 +2,7 @@
 #include "vgpu/memory/queries.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/memory/pools.h"

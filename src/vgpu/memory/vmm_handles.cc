@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/memory/vmm_handles.h"
 
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/sparse_multicast.h"
 #include "vgpu/runtime/process.h"
 

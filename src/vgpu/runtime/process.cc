@@ -46,9 +46,6 @@ namespace {
 
 enum : uint32_t { kNew = 0, kStarting = 1, kOff = 2, kShared = 3, kPrivate = 4 };
 
-// As long as another process starts, and gets on with it.
-constexpr region::Patience kStartPatience{200'000'000, 10'000'000'000};
-
 void ForgetWords() {
   __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELAXED);
   __atomic_store_n(&g_words.lease_epoch, 0u, __ATOMIC_RELAXED);
@@ -73,10 +70,6 @@ void ResetTables() {
   ResetNvmlProbe();
   ResetVisible();
   TellForked();
-  for (auto& device : g_runtime.account.used) {
-    for (auto& used : device) used.store(0, std::memory_order_relaxed);
-  }
-  for (auto& total : g_runtime.account.total) total.store(0, std::memory_order_relaxed);
 }
 
 void FillConfig(Runtime& own) {
@@ -199,16 +192,6 @@ uint32_t CurrentPhase() {
   return phase > kStarting ? phase : WaitForStart();
 }
 
-bool PrivateReserve(int device, uint64_t bytes, bool force) {
-  std::atomic<uint64_t>& total = g_runtime.account.total[device];
-  const uint64_t limit = LimitBytes(device);
-  uint64_t used = total.load(std::memory_order_relaxed);
-  for (;;) {
-    if (!force && limit != 0 && (bytes > limit || used > limit - bytes)) return false;
-    if (total.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed)) return true;
-  }
-}
-
 }  // namespace
 
 bool Active() { return CurrentPhase() != kOff; }
@@ -217,94 +200,10 @@ bool RefusesAll() { return g_runtime.refuses; }
 const Settings& settings() { return g_runtime.settings; }
 region::Attachment* attachment() { return CurrentPhase() == kShared ? &*g_runtime.attachment : nullptr; }
 
-bool TryReserve(int device, uint64_t bytes, Kind kind) {
-  if (device < 0) return device != kForbidden;
-  if (region::Attachment* const a = attachment(); a != nullptr) {
-    return region::Reserve(a, static_cast<uint32_t>(device), bytes, kind) == region::Status::kOk;
-  }
-  if (!PrivateReserve(device, bytes, false)) return false;
-  g_runtime.account.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
-  return true;
-}
-
-bool AwaitStarts(int device, uint64_t bytes, Kind kind) {
-  constexpr uint64_t kNever = 0;
-  region::Attachment* const a = attachment();
-  if (a == nullptr || device < 0 || bytes > LimitBytes(device)) return false;
-  // While this process has the turn nobody holds more than it will keep. Where none starts (any more), what was held
-  // has been given back.
-  const bool turn = region::PostInitHeldByOther(*a) && region::PostInitLock(a, kNever, kStartPatience);
-  const bool granted = TryReserve(device, bytes, kind);
-  if (turn) region::PostInitUnlock(a);
-  return granted;
-}
-
-void ChargeAnyway(int device, uint64_t bytes, Kind kind) {
-  if (device < 0 || bytes == 0) return;
-  if (region::Attachment* const a = attachment(); a != nullptr) {
-    region::Charge(a, static_cast<uint32_t>(device), bytes, kind);
-    return;
-  }
-  PrivateReserve(device, bytes, true);
-  g_runtime.account.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
-}
-
-void Refund(int device, uint64_t bytes, Kind kind) {
-  if (device < 0 || bytes == 0) return;
-  if (region::Attachment* const a = attachment(); a != nullptr) {
-    region::Refund(a, static_cast<uint32_t>(device), bytes, kind);
-    return;
-  }
-  g_runtime.account.used[device][static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
-  g_runtime.account.total[device].fetch_sub(bytes, std::memory_order_relaxed);
-}
-
-void CountRefusal(int device) {
-  region::Attachment* const a = attachment();
-  if (a != nullptr && device >= 0) region::NoteRefusal(a, static_cast<uint32_t>(device));
-}
-
-uint64_t UsedBytes(int device) {
-  if (device < 0) return 0;
-  if (const region::Attachment* const a = attachment(); a != nullptr) {
-    return region::Used(*a, static_cast<uint32_t>(device));
-  }
-  return g_runtime.account.total[device].load(std::memory_order_relaxed);
-}
-
-uint64_t LimitBytes(int device) {
-  if (device < 0) return 0;
-  if (const region::Attachment* const a = attachment(); a != nullptr) {
-    return region::Limit(*a, static_cast<uint32_t>(device));
-  }
-  const uint64_t own = g_runtime.settings.own_memory_limit[device];
-  return own != 0 ? own : g_runtime.settings.memory_limit[device];
-}
-
 uint32_t CoresBurst(int device) {
   const region::Attachment* const a = attachment();
   const uint32_t told = a == nullptr || device < 0 ? 0 : region::CoresBurst(*a, static_cast<uint32_t>(device));
   return told != 0 ? told : g_runtime.settings.cores_burst;
-}
-
-uint64_t OwnBytes(int device, Kind kind) {
-  if (device < 0) return 0;
-  if (const region::Attachment* const a = attachment(); a != nullptr) {
-    return region::OwnUsed(*a, static_cast<uint32_t>(device), kind);
-  }
-  return g_runtime.account.used[device][static_cast<int>(kind)].load(std::memory_order_relaxed);
-}
-
-uint64_t OwnBytes(int device) {
-  return OwnBytes(device, Kind::kContext) + OwnBytes(device, Kind::kModule) + OwnBytes(device, Kind::kData);
-}
-
-void SweepForQuery() {
-  region::Attachment* const a = attachment();
-  if (a == nullptr) return;
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  region::SweepIfStale(a, static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
 }
 
 int64_t CoarseMillis() {

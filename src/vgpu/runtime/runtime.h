@@ -13,7 +13,7 @@
 #include <atomic>
 #include <new>
 
-#include "region/ledger.h"
+#include "region/region.h"
 #include "vgpu/runtime/contexts.h"
 #include "vgpu/runtime/device_map.h"
 #include "vgpu/runtime/nvml_probe.h"
@@ -34,12 +34,6 @@ class Built {
   alignas(T) unsigned char bytes_[sizeof(T)] = {};
 };
 
-// The account of a process that could not map its region.
-struct PrivateAccount {
-  std::atomic<uint64_t> used[region::kMaxDevices][region::kKinds] = {};
-  std::atomic<uint64_t> total[region::kMaxDevices] = {};
-};
-
 struct Runtime {
   Settings settings;
   Built<region::Config> config;  // what a region that this process makes says
@@ -47,7 +41,6 @@ struct Runtime {
   bool attached = false;  // there was a start, here or in the parent of a fork
   bool fork_guarded = false;
   bool refuses = false;
-  PrivateAccount account;
   ContextRegistry contexts;
   DeviceMap devices;
   NvmlSessions nvml;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process that looks for itself among processes that start, grow and end at the same moment.
-#include "vgpu/runtime/identity.h"
+#include "vgpu/memory/identity.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/runtime/identity.h"
+#include "vgpu/memory/identity.h"
 
 #include <unistd.h>
 
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/process.h"

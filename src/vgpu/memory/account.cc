@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/memory/account.h"
+
+#include <time.h>
+
+#include <atomic>
+
+namespace hami::vgpu {
+namespace {
+
+// As long as another process starts, and gets on with it.
+constexpr region::Patience kStartPatience{200'000'000, 10'000'000'000};
+
+// Of a process that could not map its region.
+struct PrivateAccount {
+  std::atomic<uint64_t> used[region::kMaxDevices][region::kKinds] = {};
+  std::atomic<uint64_t> total[region::kMaxDevices] = {};
+};
+constinit PrivateAccount g_private{};
+
+bool PrivateReserve(int device, uint64_t bytes, bool force) {
+  std::atomic<uint64_t>& total = g_private.total[device];
+  const uint64_t limit = LimitBytes(device);
+  uint64_t used = total.load(std::memory_order_relaxed);
+  for (;;) {
+    if (!force && limit != 0 && (bytes > limit || used > limit - bytes)) return false;
+    if (total.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed)) return true;
+  }
+}
+
+}  // namespace
+
+bool TryReserve(int device, uint64_t bytes, Kind kind) {
+  if (device < 0) return device != kForbidden;
+  if (region::Attachment* const a = attachment(); a != nullptr) {
+    return region::Reserve(a, static_cast<uint32_t>(device), bytes, kind) == region::Status::kOk;
+  }
+  if (!PrivateReserve(device, bytes, false)) return false;
+  g_private.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+  return true;
+}
+
+bool AwaitStarts(int device, uint64_t bytes, Kind kind) {
+  constexpr uint64_t kNever = 0;
+  region::Attachment* const a = attachment();
+  if (a == nullptr || device < 0 || bytes > LimitBytes(device)) return false;
+  // While this process has the turn nobody holds more than it will keep. Where none starts (any more), what was held
+  // has been given back.
+  const bool turn = region::PostInitHeldByOther(*a) && region::PostInitLock(a, kNever, kStartPatience);
+  const bool granted = TryReserve(device, bytes, kind);
+  if (turn) region::PostInitUnlock(a);
+  return granted;
+}
+
+void ChargeAnyway(int device, uint64_t bytes, Kind kind) {
+  if (device < 0 || bytes == 0) return;
+  if (region::Attachment* const a = attachment(); a != nullptr) {
+    region::Charge(a, static_cast<uint32_t>(device), bytes, kind);
+    return;
+  }
+  PrivateReserve(device, bytes, true);
+  g_private.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void Refund(int device, uint64_t bytes, Kind kind) {
+  if (device < 0 || bytes == 0) return;
+  if (region::Attachment* const a = attachment(); a != nullptr) {
+    region::Refund(a, static_cast<uint32_t>(device), bytes, kind);
+    return;
+  }
+  g_private.used[device][static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
+  g_private.total[device].fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+void CountRefusal(int device) {
+  region::Attachment* const a = attachment();
+  if (a != nullptr && device >= 0) region::NoteRefusal(a, static_cast<uint32_t>(device));
+}
+
+uint64_t UsedBytes(int device) {
+  if (device < 0) return 0;
+  if (const region::Attachment* const a = attachment(); a != nullptr) {
+    return region::Used(*a, static_cast<uint32_t>(device));
+  }
+  return g_private.total[device].load(std::memory_order_relaxed);
+}
+
+uint64_t LimitBytes(int device) {
+  if (device < 0) return 0;
+  if (const region::Attachment* const a = attachment(); a != nullptr) {
+    return region::Limit(*a, static_cast<uint32_t>(device));
+  }
+  const uint64_t own = settings().own_memory_limit[device];
+  return own != 0 ? own : settings().memory_limit[device];
+}
+
+uint64_t OwnBytes(int device, Kind kind) {
+  if (device < 0) return 0;
+  if (const region::Attachment* const a = attachment(); a != nullptr) {
+    return region::OwnUsed(*a, static_cast<uint32_t>(device), kind);
+  }
+  return g_private.used[device][static_cast<int>(kind)].load(std::memory_order_relaxed);
+}
+
+uint64_t OwnBytes(int device) {
+  return OwnBytes(device, Kind::kContext) + OwnBytes(device, Kind::kModule) + OwnBytes(device, Kind::kData);
+}
+
+void SweepForQuery() {
+  region::Attachment* const a = attachment();
+  if (a == nullptr) return;
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  region::SweepIfStale(a, static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
+}
+
+void ResetAccount() {
+  for (auto& device : g_private.used) {
+    for (auto& used : device) used.store(0, std::memory_order_relaxed);
+  }
+  for (auto& total : g_private.total) total.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace hami::vgpu
