@@ -160,6 +160,16 @@ SCENARIO(any_sizes) {
   AgreesTo(0);
 }
 
+uint64_t UsedByNvml() {
+  nvmlDevice_t device = nullptr;
+  nvmlMemory_t memory{};
+  EXPECT_SAME(nvmlInit_v2(), NVML_SUCCESS);
+  EXPECT_SAME(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+  EXPECT_SAME(nvmlDeviceGetMemoryInfo(device, &memory), NVML_SUCCESS);
+  EXPECT_SAME(nvmlShutdown(), NVML_SUCCESS);
+  return memory.used;
+}
+
 // Without what the driver does not account for in blocks, to the block.
 SCENARIO(blocks_agree) {
   Begin();
@@ -180,6 +190,7 @@ SCENARIO(blocks_agree) {
     }
     AgreesTo(0);
   }
+  EXPECT_SAME(UsedByNvml(), Truth());
   for (const CUdeviceptr address : held) OK(cuMemFree_v2(address));
   AgreesTo(0);
 }
