@@ -86,6 +86,11 @@ class Holder {
       result = cuMemAllocAsync(&made.address, bytes, stream_);
     } else if (made.how == kPitched) {
       result = cuMemAllocPitch_v2(&made.address, &pitch, 1 + bytes % 4096, 1 + bytes / 4096, 4);
+    } else if (made.how == kArray) {
+      CUarray array = nullptr;
+      const CUDA_ARRAY_DESCRIPTOR shape{1 + bytes % 1000, 1 + bytes / 1000, CU_AD_FORMAT_FLOAT, 1};
+      result = cuArrayCreate_v2(&array, &shape);
+      made.address = reinterpret_cast<uintptr_t>(array);
     } else if (made.how == kManaged) {
       result = cuMemAllocManaged(&made.address, bytes, CU_MEM_ATTACH_GLOBAL);
     } else {
@@ -98,9 +103,10 @@ class Holder {
     }
   }
 
-  size_t managed() const {
-    return static_cast<size_t>(
-        std::count_if(held_.begin(), held_.end(), [](const Held& h) { return h.how == kManaged; }));
+  // What counts in blocks of its own, while this driver packs it: arrays, and managed memory, page by page.
+  size_t in_own_blocks() const {
+    const auto its_own = [](const Held& held) { return held.how == kManaged || held.how == kArray; };
+    return static_cast<size_t>(std::count_if(held_.begin(), held_.end(), its_own));
   }
 
   void FreeAll() {
@@ -110,7 +116,7 @@ class Holder {
   }
 
  private:
-  enum : size_t { kPooled, kPitched, kManaged, kFreedInOrder };
+  enum : size_t { kPooled, kPitched, kManaged, kFreedInOrder, kArray };
   struct Held {
     CUdeviceptr address;
     size_t how;
@@ -119,6 +125,8 @@ class Holder {
   void Free(const Held& held) {
     if (held.how == kPooled || held.how == kFreedInOrder) {
       OK(cuMemFreeAsync(held.address, stream_));
+    } else if (held.how == kArray) {
+      OK(cuArrayDestroy(reinterpret_cast<CUarray>(held.address)));
     } else {
       OK(cuMemFree_v2(held.address));
     }
@@ -147,7 +155,7 @@ SCENARIO(any_sizes) {
       holder.Step();
       if (threads == 1 && i % 1024 == 0) {
         OK(cuCtxSynchronize());
-        AgreesTo((1 + holder.managed()) * kBlock);  // whose pages this driver counts one by one
+        AgreesTo((1 + holder.in_own_blocks()) * kBlock);
       }
     }
   };
@@ -158,6 +166,16 @@ SCENARIO(any_sizes) {
   for (Holder& holder : holders) holder.FreeAll();
   OK(cuCtxSynchronize());
   AgreesTo(0);
+}
+
+uint64_t UsedByNvml() {
+  nvmlDevice_t device = nullptr;
+  nvmlMemory_t memory{};
+  EXPECT_SAME(nvmlInit_v2(), NVML_SUCCESS);
+  EXPECT_SAME(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+  EXPECT_SAME(nvmlDeviceGetMemoryInfo(device, &memory), NVML_SUCCESS);
+  EXPECT_SAME(nvmlShutdown(), NVML_SUCCESS);
+  return memory.used;
 }
 
 // Without what the driver does not account for in blocks, to the block.
@@ -180,6 +198,7 @@ SCENARIO(blocks_agree) {
     }
     AgreesTo(0);
   }
+  EXPECT_SAME(UsedByNvml(), Truth());
   for (const CUdeviceptr address : held) OK(cuMemFree_v2(address));
   AgreesTo(0);
 }
