@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Debian's cross compiler for arm64, and Debian's arm64 packages in a folder of their own (`tools/setup --arm64` brings both).
-# What is built runs here under qemu-aarch64-static.
+# What is built runs here under qemu-user.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
@@ -16,4 +16,4 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${CMAKE_SYSROOT})
+set(CMAKE_CROSSCOMPILING_EMULATOR ${CMAKE_SYSROOT}/usr/bin/qemu-aarch64 -L ${CMAKE_SYSROOT})

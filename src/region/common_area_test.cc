@@ -21,6 +21,10 @@ class CommonAreaTest : public testing::Test {
  protected:
   int Join(uint64_t container, int32_t priority = 1, uint16_t rate = 3000, uint64_t gpu = kGpu) {
     const int line = CommonJoin(area_.get(), container, gpu, kNow);
+    if (line < 0) {
+      ADD_FAILURE() << "the area is full";
+      return 0;
+    }
     area_->members[line].priority = priority;
     area_->members[line].rate = rate;
     return line;

@@ -83,7 +83,7 @@ class IdentityTest : public testing::Test {
     g_world = {};
     g_pid = 0;
   }
-  static bool Search() { return IdentifyByProbe(0, nullptr, nullptr, 0); }
+  static bool Search(uint64_t spare = 0) { return IdentifyByProbe(0, nullptr, nullptr, spare); }
 };
 
 TEST_F(IdentityTest, GivenNobodyElse_ThenFoundAndNothingStaysCounted) {
@@ -141,6 +141,20 @@ TEST_F(IdentityTest, GivenNoRoomUnderTheLimit_ThenUnknownAndNothingCounted) {
   g_world.room = false;
   EXPECT_FALSE(Search());
   EXPECT_EQ(g_world.counted, 0u);
+}
+
+TEST_F(IdentityTest, GivenRoomInReserveAlone_ThenFound) {
+  g_world.room = false;
+  EXPECT_TRUE(Search(kLargestProbe));
+  EXPECT_EQ(g_pid, kSelf);
+  EXPECT_EQ(g_world.counted, 0u);
+  EXPECT_EQ(g_world.taken, 0u);
+}
+
+TEST_F(IdentityTest, GivenTooLittleInReserve_ThenUnknown) {
+  g_world.room = false;
+  EXPECT_FALSE(Search(kProbeUnit - 1));
+  EXPECT_EQ(g_world.taken, 0u);
 }
 
 }  // namespace

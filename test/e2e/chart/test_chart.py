@@ -65,6 +65,7 @@ def test_every_object_passes_a_server_side_dry_run(helm, preset):
     assert dry_run(helm, helm.template(f"--values={ROOT}/test/deploy/values/{preset}.yaml")) > 10
 
 
+@pytest.mark.since(32)  # what they hold: lifecycle.preStop.sleep, admission policies
 def test_the_manifests_pass_a_server_side_dry_run(helm):
     assert dry_run(helm, ROOT / "deploy/manifests/hami.yaml") > 30
 
@@ -204,6 +205,7 @@ def served(pod):
     return base64.b64encode(pem.encode()).decode()
 
 
+@pytest.mark.since(32)
 def test_a_plugin_changes_its_own_node_alone(release):
     """With the token of the plugin's pod, as an intruder would have it."""
     plane = release.plane
