@@ -73,6 +73,40 @@ class Rendered(unittest.TestCase):
             if name == "hami-scheduler":
                 self.assertTrue(all(c["securityContext"]["runAsNonRoot"] for c in pod_of(thing)["containers"]))
 
+    def test_rights_come_with_the_mode_that_needs_them(self):
+        def plugin(things):
+            pod = pod_of(one(things, "DaemonSet", "hami-device-plugin"))
+            return pod, pod["containers"][0]
+
+        pod, container = plugin(read("default"))
+        self.assertNotIn("hostPID", pod)
+        names = {env["name"] for env in container["env"]}
+        self.assertNotIn("NVIDIA_MIG_CONFIG_DEVICES", names)
+        self.assertFalse([volume for volume in pod["volumes"] if volume["name"].startswith("mps")])
+
+        for value in ("devicePlugin.mig.enabled=true", "devicePlugin.migStrategy=single"):
+            pod, container = plugin(helm("--set", value))
+            context = container["securityContext"]
+            self.assertIn("SYS_ADMIN", context["capabilities"]["add"])
+            self.assertFalse(context["privileged"])
+            self.assertNotIn("hostPID", pod)
+            makes = {"name": "NVIDIA_MIG_CONFIG_DEVICES", "value": "all"} in container["env"]
+            self.assertEqual(makes, "mig.enabled" in value)
+
+        pod, container = plugin(read("modes"))
+        self.assertTrue(pod["hostPID"])
+        self.assertEqual(container["securityContext"], {"privileged": True})
+        self.assertIn("--mps-root=/run/mps", container["args"])
+        self.assertIn("--mps-control=/usr/bin/nvidia-cuda-mps-control", container["args"])
+        paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        self.assertEqual((paths["mps"], mounts["mps"]), ("/run/mps", "/run/mps"), "containers mount the node's path")
+        self.assertEqual((paths["mps-shm"], mounts["mps-shm"]), ("/run/mps/shm", "/dev/shm"))
+
+        _, container = plugin(helm("--set", "devicePlugin.mps.enabled=true,devicePlugin.securityContext.runAsUser=0"))
+        self.assertEqual(container["securityContext"], {"runAsUser": 0}, "what is given wins")
+        self.assertIn("root", helm("--set", "devicePlugin.mps.root=relative", fails=True))
+
     def test_every_container_has_probes(self):
         for thing in workloads(read("default")).values():
             for container in pod_of(thing)["containers"]:

@@ -26,12 +26,11 @@ class CostBook {
     return price != 0 ? price : Price(OfHandle(handle));
   }
 
+  // Launches of a kind, or of several (0) of one kernel or graph, or of several (0).
   void Teach(uint64_t id, uint64_t handle, int64_t measured) {
     const int64_t cost = measured > 0 ? measured : 1;
-    const int64_t known = Price(id);
-    const int64_t part = (cost - known) / kSmooth;
-    Set(id, known == 0 ? cost : known + (part != 0 ? part : (cost > known) - (cost < known)));
-    Set(OfHandle(handle), cost);
+    if (id != 0) Move(id, cost);
+    if (handle != 0) Move(OfHandle(handle), cost);
   }
   // It does something else from now on; the last cost is still the best guess.
   void Forget(uint64_t id) { Set(id, 0); }
@@ -47,6 +46,11 @@ class CostBook {
   };
   static uint64_t OfHandle(uint64_t handle) { return handle * 0x9e37'79b9'7f4a'7c15 | 2; }
 
+  void Move(uint64_t id, int64_t cost) {
+    const int64_t known = Price(id);
+    const int64_t part = (cost - known) / kSmooth;
+    Set(id, known == 0 ? cost : known + (part != 0 ? part : (cost > known) - (cost < known)));
+  }
   const Kind* Find(uint64_t id) const {
     const Kind* kind = &kinds_[Slot(id)];
     if (__atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id) return kind;

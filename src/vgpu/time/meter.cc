@@ -8,8 +8,7 @@ constexpr int64_t kUnsure = 16;                   // of what is expected to be a
 constexpr int64_t kClockDrift = 20'000;           // ns in kReferenceAge
 constexpr int kPairs = 4;                         // the empty pair is the shortest of so many
 constexpr int64_t kReferenceAge = 1'000'000'000;  // a float of ms is exact to 0.1 us over that
-constexpr int64_t kScale = 1024;
-constexpr int64_t kLeastScale = kScale / Meter::kStreams;
+constexpr int64_t kLeastScale = Meter::kWhole / Meter::kStreams;
 
 int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -31,9 +30,9 @@ Meter::Track* Meter::TrackOf(const StreamRef& stream) {
 }
 
 void Meter::Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches) {
-  track->mixed |= track->launches != 0 && track->kind != kind;
-  track->kind = kind;
-  if (handle != 0) track->handle = handle;
+  const bool first = track->launches == 0;
+  track->kind = first || track->kind == kind ? kind : 0;
+  if (handle != 0) track->handle = first || track->handle == handle ? handle : 0;
   track->since += cost.charged;
   track->unmeasured += cost.charged;
   track->cost += cost.expected;
@@ -47,6 +46,34 @@ void Meter::Spent(const StreamRef& stream, uint64_t kind, const Cost& cost, int 
   Count(track, kind, 0, cost, launches);
 }
 
+// Whether the stream has work, and had all the time since its last mark. `Poll` came just before, so a mark that is
+// still there was not reached, and what was launched behind it is ahead, however late the next launch is seen.
+bool Meter::LookAhead(Track* track, int64_t now) {
+  const bool busy = track->count != 0 || driver_->busy(driver_->self, track->stream);
+  const int64_t behind = now + track->cost - track->cost / kUnsure;
+  if (track->count != 0 && track->busy_until < behind) track->busy_until = behind;
+  if (!busy || now > track->busy_until) track->dense = false;
+  if (!track->dense) track->busy_until = now;
+  return busy;
+}
+
+bool Meter::WantsTail(const StreamRef& stream, int64_t now) {
+  for (int i = 0; i < used_; ++i) {
+    Track& track = tracks_[i];
+    if (track.stream != stream || track.since == 0 || track.count >= kMarks - 2) continue;
+    LookAhead(&track, now);
+    return track.dense;
+  }
+  return false;
+}
+
+void Meter::Tail(const StreamRef& stream, Event event) {
+  Track* const track = TrackOf(stream);
+  if (track == nullptr) return driver_->release(driver_->self, event);
+  track->unmeasured = 0;
+  Push(track, event, track->dense, 0, false);
+}
+
 Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing, int64_t now) {
   Plan plan;
   plan.cost = {charged, launch.cost};
@@ -55,43 +82,41 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing
     if (track != nullptr) Count(track, launch.kind, launch.handle, plan.cost, 1);
     return plan;
   }
-  // `Poll` came just before, so a mark that is still there was not reached, and what was launched behind it is ahead.
-  // So the stream has work until then, however late the next launch is seen.
-  plan.busy = track->count != 0 || driver_->busy(driver_->self, launch.stream);
-  const int64_t behind = now + track->cost - track->cost / kUnsure;
-  if (track->count != 0 && track->busy_until < behind) track->busy_until = behind;
-  if (!plan.busy || now > track->busy_until) track->dense = false;
-  if (!track->dense) track->busy_until = now;
-  const bool unknown = book_->Price(launch.kind) == 0;
-  plan.end = unknown || track->unmeasured + charged >= spacing;
+  plan.busy = LookAhead(track, now);
+  const bool unknown = book_->Expected(launch.kind, launch.handle) == 0;
   // Apart from what went before: to know it alone, and because a stream that rested says nothing about the time
   // between.
   plan.begin = !track->dense || (unknown && track->since != 0);
-  plan.empty = plan.begin && !plan.busy && !plan.end && pairs_ < kPairs;
+  plan.end = plan.begin || unknown || track->unmeasured + charged >= spacing;
+  plan.empty = plan.begin && !plan.busy && pairs_ < kPairs;
+  plan.guessed = unknown;
   if (!plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
   if (InFlight(now) == 0) reached_at_ = now;
+  if (!plan.busy) track->reached_at = now;
   track->since_at = now;
   return plan;
 }
 
-void Meter::Push(Track* track, Event event, bool dense, int64_t least, bool ends_pair) {
+void Meter::Push(Track* track, Event event, bool dense, int64_t took, bool ends_pair) {
   Mark& mark = track->marks[(track->first + track->count++) % kMarks];
   mark = Mark{.event = event,
               .charged = track->since,
               .cost = track->cost,
-              .least = least,
+              .took = took,
               .kind = track->kind,
               .handle = track->handle,
-              .launches = track->mixed ? 0 : track->launches,
+              .launches = track->launches,
               .others = static_cast<int16_t>(others_),
               .dense = dense,
-              .ends_pair = ends_pair};
+              .ends_pair = ends_pair,
+              .guessed = track->guessed};
   ++pending_;
   track->since = 0;
   track->cost = 0;
   track->launches = 0;
-  track->mixed = false;
+  track->handle = 0;
   track->dense = true;
+  track->guessed = false;
 }
 
 void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took,
@@ -101,14 +126,50 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
   if (empty != nullptr) Push(track, empty, false, 0, false);
   if (begin != nullptr) Push(track, begin, empty != nullptr || track->dense, 0, empty != nullptr);
   if (plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
+  track->guessed |= plan.guessed;
   if (end != nullptr) {
-    // On a stream that rested the begin was reached before the launch was there.
-    const bool rested = plan.begin && !plan.busy;
-    const bool dense = track->dense && (!rested || took < Most(10 * kIdleStart, launch.cost / 64));
     track->unmeasured = 0;
-    Push(track, end, dense, rested ? Least(took, kIdleStart) : 0, false);
+    // On a stream that rested the begin was reached before the launch was there.
+    Push(track, end, track->dense, plan.begin && !plan.busy ? took : 0, false);
   }
   track->since_at = now;
+}
+
+// Launches on a stream that rested between them: where it was busy nobody knows, and for how long the book does, as
+// well as the segment that was measured next says. Not more than there was time for; what did not fit is paid later, as
+// of kernels that vary the short ones show that less was paid for, and the long ones make up for it.
+int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t length) {
+  if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
+    track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
+  }
+  if (track->rested_cost == 0) return 0;
+  const int64_t due = track->rested_cost * track->wrong / kExactly + track->carry;
+  const int64_t paid = Least(track->rested, due);
+  track->carry = Least(due - paid, kFlightAlone);
+  const int64_t correction = busy_.Add(track->rested_from, track->rested_from + paid) - track->rested_charged;
+  track->rested = track->rested_cost = track->rested_charged = 0;
+  return correction;
+}
+
+int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at) {
+  const int64_t busy = Most(elapsed - pair_ - Least(mark.took, kIdleStart), 0);
+  if (!mark.dense || mark.took > Most(10 * kIdleStart, busy / 64)) {
+    const int64_t own = busy_.Add(at - pair_, at);
+    if (mark.charged == 0) return own;
+    if (track->rested_cost == 0) track->rested_from = track->at;
+    track->rested += busy;
+    track->rested_cost += mark.cost;
+    track->rested_charged += mark.charged;
+    return own;
+  }
+  // Beside others it is their time that is above the expected, but where it had turns of its own among theirs.
+  const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
+  const int64_t length = Least(busy, mark.others == 0 ? busy : Most(mark.cost, own));
+  const int64_t before = PayRested(track, mark, length);
+  // The mark is on the container's stream, so it is paid, and is no part of what the launches cost.
+  const int64_t paid = busy_.Add(at - length - pair_, at);
+  Teach(mark, length, paid);
+  return before + paid - mark.charged;
 }
 
 int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
@@ -123,26 +184,15 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
       ++pairs_;
       correction = -mark.charged;
     } else {
-      const int64_t busy = Most(elapsed - pair_ - mark.least, 0);
-      // Beside others it is their time that is above the expected, but where it had turns of its own among theirs.
-      const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
-      const int64_t turns = mark.others == 0 ? busy : Most(mark.cost, own);
-      const int64_t expected = mark.cost + track->carry;
-      const int64_t length = mark.dense ? Least(busy, turns) : Least(busy, expected);
-      // Of kernels that vary the short ones show that less was paid for, so the long ones make up for it.
-      if (!mark.dense) track->carry = Least(expected - length, kLease);
-      // Where the stream rested in between nobody knows; what is launched at once after a rest begins with it.
-      const int64_t from = mark.dense ? at - length : track->at;
-      const int64_t paid = busy_.Add(from, from + length);
-      correction = paid - mark.charged;
-      Teach(mark, length, paid);
+      correction = PaySegment(track, mark, elapsed, at);
     }
   }
   track->known = told;
   track->at = at;
   // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
   if (now - at < behind_) behind_ = now - at;
-  reached_at_ = told ? Most(reached_at_, at + behind_) : now;
+  track->reached_at = told ? Most(track->reached_at, at + behind_) : now;
+  reached_at_ = Most(reached_at_, track->reached_at);
   if (told && (reference_ == nullptr || now - reference_taken_ > kReferenceAge)) {
     if (reference_ != nullptr) driver_->release(driver_->self, reference_);
     reference_ = mark.event;
@@ -156,9 +206,8 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
 }
 
 void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
-  const bool taught = mark.dense && mark.launches > 0;
   // Beside others it may be theirs; a first guess is better than none.
-  if (taught && (mark.others == 0 || book_->Price(mark.kind) == 0)) {
+  if (mark.launches > 0 && (mark.others == 0 || mark.guessed)) {
     book_->Teach(mark.kind, mark.handle, length / mark.launches);
   }
   if (mark.others != 0) return;
@@ -166,8 +215,8 @@ void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
   length_ += length;
   if (length_ < 8 * kSegment) return;
   // How much streams overlap.
-  scale_ += (paid_ * kScale / length_ - scale_) / kSmooth;
-  scale_ = Most(kLeastScale, Least(scale_, kScale));
+  scale_ += (paid_ * kWhole / length_ - scale_) / kSmooth;
+  scale_ = Most(kLeastScale, Least(scale_, kWhole));
   paid_ = length_ = 0;
 }
 
@@ -199,15 +248,27 @@ int64_t Meter::Poll(int others, int64_t now) {
   return correction + Grow(now);
 }
 
-// What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
-// something that the program can only launch when it is not held.
-int64_t Meter::Grow(int64_t now) {
+Meter::Mark* Meter::Longest() {
   Mark* longest = nullptr;
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
     Mark& mark = track.marks[track.first];
     if (track.count != 0 && (longest == nullptr || mark.charged > longest->charged)) longest = &mark;
   }
+  return longest;
+}
+
+int64_t Meter::PayAhead(int64_t ns) {
+  Mark* const longest = Longest();
+  if (longest == nullptr || longest->grown < kPatience || ns <= 0) return 0;
+  longest->charged += ns;
+  return ns;
+}
+
+// What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
+// something that the program can only launch when it is not held.
+int64_t Meter::Grow(int64_t now) {
+  Mark* const longest = Longest();
   if (longest == nullptr) return 0;
   const int64_t passed = (now - reached_at_) / (1 + longest->others);
   const int64_t grown = Least(passed - longest->charged, kPatience - longest->grown);
@@ -219,27 +280,47 @@ int64_t Meter::Grow(int64_t now) {
 
 int64_t Meter::InFlight(int64_t now) const {
   int64_t all = 0;
-  int64_t first = 0;  // what the GPU is at
   for (int i = 0; i < used_; ++i) {
     const Track& track = tracks_[i];
-    for (int k = 0; k < track.count; ++k) all += track.marks[(track.first + k) % kMarks].charged;
-    if (track.count != 0) {
-      all += track.since;
-      first = Most(first, track.marks[track.first].charged);
-    } else if (now - track.since_at < track.since) {
-      all += track.since;
-      first = Most(first, track.since);
-    }
+    if (track.count == 0 && now - track.since_at >= track.since) continue;
+    int64_t own = track.since;
+    for (int k = 0; k < track.count; ++k) own += track.marks[(track.first + k) % kMarks].charged;
+    // No more than the segment at hand can have gone since a mark was reached.
+    const int64_t gone = Most(now - track.reached_at, 0) * scale_ / kWhole;
+    all += own - Least(gone, track.count != 0 ? track.marks[track.first].charged : track.since);
   }
-  // No more than the segment at hand can have gone since a mark was reached.
-  return Most(all - Least(Most(now - reached_at_, 0), first), 0);
+  return all;
 }
 
-bool Meter::Overdue() const {
+int64_t Meter::Covered(const StreamRef& stream, int64_t cost, int64_t now) const {
+  int64_t own = now, last = 0;
   for (int i = 0; i < used_; ++i) {
-    if (tracks_[i].count != 0 && tracks_[i].marks[tracks_[i].first].grown >= kPatience) return true;
+    const Track& track = tracks_[i];
+    last = Most(last, track.busy_until);
+    if (track.stream == stream) own = Most(own, track.busy_until);
+  }
+  return own + cost / 2 <= last ? last - now : 0;
+}
+
+bool Meter::Guesses() const {
+  for (int i = 0; i < used_; ++i) {
+    const Track& track = tracks_[i];
+    for (int k = 0; k < track.count; ++k) {
+      if (track.marks[(track.first + k) % kMarks].guessed) return true;
+    }
   }
   return false;
+}
+
+Meter::Late Meter::LateFor(const StreamRef& stream) const {
+  Late late = kInTime;
+  for (int i = 0; i < used_ && late != kUnknown; ++i) {
+    const Track& track = tracks_[i];
+    const Mark& mark = track.marks[track.first];
+    if (track.count == 0 || mark.grown < kPatience) continue;
+    late = mark.guessed && track.stream == stream ? kUnknown : kKnown;
+  }
+  return late;
 }
 
 void Meter::DropTrack(Track* track) {

@@ -26,6 +26,8 @@ struct Launch {
 
 class Meter {
  public:
+  static constexpr int64_t kWhole = 1024;  // of a scale
+  static constexpr int64_t kExactly = 1 << 20;
   static constexpr int kStreams = 128;
   static constexpr int kMarks = 8;  // of one stream, not reached yet
 
@@ -41,7 +43,8 @@ class Meter {
   // Events to record: `empty` and `begin` before the launch, `end` behind it.
   struct Plan {
     bool empty = false, begin = false, end = false;
-    bool busy = false;  // the stream has work ahead
+    bool busy = false;     // the stream has work ahead
+    bool guessed = false;  // nothing is known of its cost
     Cost cost;
   };
   // A launch of `charged` ns is about to go. `spacing`: ns of work between marks.
@@ -49,6 +52,10 @@ class Meter {
   // The launch is made; events are null where none was recorded. `took`: ns of the host between `begin` and the end of
   // the call.
   void After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took, int64_t now);
+  // The thread that launched on the stream is held, so nothing follows for a while: an event is to be recorded behind
+  // what was launched, or that would end with a rest whose length nobody knows.
+  bool WantsTail(const StreamRef& stream, int64_t now);
+  void Tail(const StreamRef& stream, Event event);
   // Launches that were paid from a lease.
   void Spent(const StreamRef& stream, uint64_t kind, const Cost& cost, int launches);
 
@@ -56,13 +63,20 @@ class Meter {
   // was charged, ns.
   int64_t Poll(int others, int64_t now);
 
+  // Pays up to so many ns ahead for what takes kPatience longer than was expected; returns how many.
+  int64_t PayAhead(int64_t ns);
   // ns of work that was charged and is not known to be done.
   int64_t InFlight(int64_t now) const;
-  // What is under way takes kPatience longer than was expected.
-  bool Overdue() const;
+  // ns for which another stream has work, when half of a launch at least would go beside that if they run side by side.
+  int64_t Covered(const StreamRef& stream, int64_t cost, int64_t now) const;
+  // Something is under way of which nothing is known.
+  bool Guesses() const;
+  // What is under way takes kPatience longer than was expected; or it was never measured, and is on this stream.
+  enum Late { kInTime, kKnown, kUnknown };
+  Late LateFor(const StreamRef& stream) const;
   // A mark is not reached.
   bool Pending() const { return pending_ != 0; }
-  // What is charged for one ns of the book, in 1/1024: streams overlap.
+  // What is charged for one ns of the book, in 1/kWhole: streams overlap.
   int64_t scale() const { return scale_; }
   int64_t reached_at() const { return reached_at_; }
   int64_t empty_pair() const { return pair_; }
@@ -76,12 +90,12 @@ class Meter {
     Event event = nullptr;
     int64_t charged = 0;  // between the mark before and this one
     int64_t cost = 0;
-    int64_t least = 0;  // ns that the host may have added
-    int64_t grown = 0;  // of `charged`, as the time passed
-    uint64_t kind = 0, handle = 0;
-    int32_t launches = 0;  // all of that kind; 0: of several
+    int64_t took = 0;               // ns of the host between the event before and the launch
+    int64_t grown = 0;              // of `charged`, as the time passed
+    uint64_t kind = 0, handle = 0;  // 0: of several
+    int32_t launches = 0;
     int16_t others = 0;
-    bool dense = false, ends_pair = false;
+    bool dense = false, ends_pair = false, guessed = false;
   };
   struct Track {
     StreamRef stream;
@@ -89,20 +103,28 @@ class Meter {
     int first = 0, count = 0;
     // Since the last mark.
     int64_t since = 0, cost = 0, since_at = 0;
-    int64_t carry = 0;       // ns that a segment was too short for
-    int64_t unmeasured = 0;  // ns that were charged since a mark lay right behind a launch
-    int64_t busy_until = 0;  // it has work until then, if what was expected is right
+    int64_t reached_at = 0;  // host's clock, of the last mark, or when it began to have work
+    // Paid when the next segment is measured, which says how wrong the book is: a stream that rested between launches.
+    int64_t rested_from = 0, rested = 0, rested_cost = 0, rested_charged = 0;
+    int64_t wrong = kExactly;  // what was measured, of what the book had
+    int64_t carry = 0;         // ns that it was too short for
+    int64_t unmeasured = 0;    // ns that were charged since a mark lay right behind a launch
+    int64_t busy_until = 0;    // it has work until then, if what was expected is right
     uint64_t kind = 0, handle = 0;
     int32_t launches = 0;
-    bool dense = false, mixed = false, known = false;  // known: `at` is
-    int64_t at = 0;                                    // the device's clock at the last mark that was reached
+    bool dense = false, guessed = false, known = false;  // known: `at` is
+    int64_t at = 0;                                      // the device's clock at the last mark that was reached
   };
 
+  Mark* Longest();
   int64_t Grow(int64_t now);
+  bool LookAhead(Track* track, int64_t now);
   Track* TrackOf(const StreamRef& stream);
   void Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches);
-  void Push(Track* track, Event event, bool dense, int64_t least, bool ends_pair);
+  void Push(Track* track, Event event, bool dense, int64_t took, bool ends_pair);
   int64_t Settle(Track* track, const Mark& mark, int64_t now);
+  int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at);
+  int64_t PayRested(Track* track, const Mark& mark, int64_t length);
   void Teach(const Mark& mark, int64_t length, int64_t paid);
   void DropTrack(Track* track);
 
@@ -119,7 +141,7 @@ class Meter {
   int64_t behind_ = kNever;  // the host's clock before the device's
   int64_t pair_ = 0;
   int pairs_ = 0;
-  int64_t scale_ = 1024;
+  int64_t scale_ = kWhole;
   int64_t paid_ = 0, length_ = 0;  // since the scale moved
   int64_t reached_at_ = 0;         // when the last one of them was
 };

@@ -8,8 +8,8 @@
 #include "region/keep_errno.h"
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/contexts.h"
-#include "vgpu/policy/device_map.h"
+#include "vgpu/runtime/contexts.h"
+#include "vgpu/runtime/device_map.h"
 #include "vgpu/time/runtime.h"
 
 namespace hami::vgpu {
@@ -86,6 +86,7 @@ void ReturnLease(Lease* lease, int64_t now) {
   if (device != nullptr) {
     const Locked locked(device->lock);
     FlushLease(lease, nullptr);
+    lease->Close();
     if (lease->credit > 0) {
       device->gate.GiveBack(time::TermsOf(lease->device, true), lease->credit * lease->scale / kScale, now);
     }
@@ -130,12 +131,40 @@ struct Asked {
   int index;
   time::Terms terms;
   bool gated;
+  bool held;
   int64_t now;
 };
 
+struct Where {
+  CUcontext context;  // nullptr: nothing is to be recorded there
+  CUstream stream;
+  bool per_thread;
+};
+
+time::Event Record(const Where& where) {
+  time::Event const event = time::TakeEvent(where.context);
+  if (event == nullptr || time::RecordEvent(event, where.stream, where.per_thread)) return event;
+  time::kDriver.release(nullptr, event);
+  return nullptr;
+}
+
+// The thread is held: what it launched is measured as far as it goes.
+void MarkTail(DeviceTime* device, const Where& where) {
+  if (time::Capturing(where.stream, where.per_thread)) return;
+  time::Event const event = Record(where);
+  if (event == nullptr) return;
+  const Locked locked(device->lock);
+  if (time::Meter* const meter = device->gate.MeterOf(where.context); meter != nullptr) {
+    meter->Tail(RefOf(StreamOf(where.stream, where.per_thread)), event);
+  } else {
+    time::kDriver.release(nullptr, event);
+  }
+}
+
 // Waits until a launch of `name` may go. Comes back with the lock held when it is gated.
-Asked Await(int index, const LaunchName& name) {
-  Asked asked{DeviceOf(index, true), index, {}, false, 0};
+Asked Await(int index, const LaunchName& name, const Where& where) {
+  const time::StreamRef stream = RefOf(StreamOf(where.stream, where.per_thread));
+  Asked asked{DeviceOf(index, true), index, {}, false, false, 0};
   if (asked.device == nullptr) return asked;
   time::Gate::Wait wait;
   const int64_t began = region::MonotonicNanos();
@@ -151,11 +180,16 @@ Asked Await(int index, const LaunchName& name) {
       asked.device->lock.Release();
       return asked;
     }
+    time::Meter* const meter = where.context == nullptr ? nullptr : asked.device->gate.MeterOf(where.context);
+    if (!asked.held && t_lease.device == index) FlushLease(&t_lease, meter);
     const int64_t known = g_book.Expected(name.kind, name.handle);
     const time::Turns::Verdict verdict =
-        asked.device->gate.Ask(asked.terms, known != 0 ? known : time::kFlight, &wait, asked.now);
+        asked.device->gate.Ask(asked.terms, stream, known != 0 ? known : time::kFlight, &wait, asked.now);
     if (verdict.go) break;
+    const bool tail = !asked.held && meter != nullptr && meter->WantsTail(stream, asked.now);
+    asked.held = true;
     asked.device->lock.Release();
+    if (tail) MarkTail(asked.device, where);
     if (verdict.passed) WakeOthers(asked.device->gate.turns());
     Sleep(asked.device->gate.turns(), verdict, asked.now);
     time::KeepHelperAwake(false);
@@ -210,7 +244,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   const int index = place.device;
   time::KeepHelperAwake(false);
   NoteLaunch(region::MonotonicNanos());
-  const Asked asked = Await(index, name);
+  const Asked asked = Await(index, name, {context, stream, per_thread});
   if (asked.device == nullptr || !asked.gated) {
     if (asked.device == nullptr) WaitWhileBlocked();
     OpenGate(index);
@@ -235,7 +269,8 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
     PublishEpoch();
     asked.device->lock.Acquire();
   }
-  FlushLease(&lease, meter);
+  if (asked.held) lease.Close();
+  lease.Open(StreamOf(stream, per_thread));
   if (!lease.only_device && there.there()) {
     if (const void* const seen = PlaceOf(stream); seen != nullptr) lease.places.Add(seen, handles);
   }
@@ -256,14 +291,8 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   }
   asked.device->lock.Release();
   if (paid.watch) time::KeepHelperAwake(true);
-  const auto record = [&](bool wanted) -> time::Event {
-    time::Event const event = wanted ? time::TakeEvent(context) : nullptr;
-    if (event == nullptr || time::RecordEvent(event, stream, per_thread)) return event;
-    time::kDriver.release(nullptr, event);
-    return nullptr;
-  };
-  ticket->empty = record(ticket->plan.empty);
-  ticket->begin = record(ticket->plan.begin);
+  if (ticket->plan.empty) ticket->empty = Record({context, stream, per_thread});
+  if (ticket->plan.begin) ticket->begin = Record({context, stream, per_thread});
   ticket->began_at = ticket->plan.begin ? region::MonotonicNanos() : 0;
 }
 
@@ -271,7 +300,7 @@ void AwaitLaunch(const LaunchName& name, CUstream stream) {
   const OnContextOf there(Active() ? stream : nullptr);
   Place place;
   if (!Active() || !CurrentPlace(&place) || place.device < 0 || time::Capturing(stream, false)) return;
-  const Asked asked = Await(place.device, name);
+  const Asked asked = Await(place.device, name, {nullptr, stream, false});
   if (asked.device != nullptr && asked.gated) asked.device->lock.Release();
 }
 
@@ -286,12 +315,8 @@ void EndLaunch(Ticket* ticket, CUresult result) {
   if (!plan.begin && !plan.end) return;
   const OnContextOf there(ticket->elsewhere ? ticket->stream : nullptr);
   const int64_t took = plan.begin ? region::MonotonicNanos() - ticket->began_at : 0;
-  time::Event end =
-      plan.end && launched ? time::TakeEvent(static_cast<CUcontext>(const_cast<void*>(ticket->context))) : nullptr;
-  if (end != nullptr && !time::RecordEvent(end, ticket->stream, ticket->per_thread)) {
-    time::kDriver.release(nullptr, end);
-    end = nullptr;
-  }
+  const Where where{static_cast<CUcontext>(const_cast<void*>(ticket->context)), ticket->stream, ticket->per_thread};
+  time::Event const end = plan.end && launched ? Record(where) : nullptr;
   const Locked locked(device->lock);
   time::Meter* const meter = device->gate.MeterOf(ticket->context);
   if (meter == nullptr) return;

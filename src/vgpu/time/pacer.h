@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "abi/cuda_abi.h"
-#include "vgpu/policy/places.h"
-#include "vgpu/policy/process.h"
+#include "vgpu/runtime/handle_cache.h"
+#include "vgpu/runtime/process.h"
 #include "vgpu/time/book.h"
 #include "vgpu/time/meter.h"
 
@@ -42,21 +42,36 @@ struct Lease {
     uint64_t kind;  // 0: several
     int64_t cost;
     int launches;
+    bool open;  // the meter saw a launch on the stream since the thread was held
   };
   uint32_t epoch = 0;
   int32_t device = -1;
   int64_t credit = 0;
   int64_t scale = 0;  // as it was taken from the account
   bool only_device = false;
-  Places places = {};
+  unsigned next = 0;
+  HandleCache places = {};
   Spent spent[kStreams] = {};  // since the meter was told
 
+  void Open(CUstream stream) {
+    Spent* free = &spent[next++ % kStreams];
+    for (Spent& s : spent) {
+      if (s.stream == stream && s.open) return;
+      if (!s.open) free = &s;
+    }
+    *free = {stream, 0, 0, 0, true};
+  }
+  void Close() {
+    for (Spent& s : spent) s.open = false;
+  }
   // False: the meter is to be told first.
   bool Take(CUstream stream, uint64_t kind, int64_t cost) {
-    Spent& s = spent[reinterpret_cast<uintptr_t>(stream) * 0x9e37'79b9u >> 29 & (kStreams - 1)];
-    if (s.launches != 0 && s.stream != stream) return false;
+    Spent* at = spent;
+    while (!at->open || at->stream != stream) {
+      if (++at == spent + kStreams) return false;
+    }
+    Spent& s = *at;
     s.kind = s.launches == 0 || s.kind == kind ? kind : 0;
-    s.stream = stream;
     s.cost += cost;
     ++s.launches;
     credit -= cost;

@@ -13,7 +13,7 @@
 #include "region/keep_errno.h"
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/process.h"
+#include "vgpu/runtime/process.h"
 #include "vgpu/time/pacer.h"
 #include "vgpu/time/runtime.h"
 
@@ -26,7 +26,7 @@ constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, 
 constinit std::atomic<bool> g_was_blocked{false};
 constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
 constinit std::atomic<DeviceTime*> g_devices[region::kMaxDevices]{};
-constinit Lock g_making{};
+constinit Lock g_making{LockRank::kTimeMaking};
 
 uint64_t Mix(uint64_t h, uint64_t value) {
   h = (h ^ value) * 0x9e37'79b9'7f4a'7c15;
@@ -67,11 +67,12 @@ using Path = char[sizeof(Settings::common_path) + 128];
   device->file = {};
   device->line = device->turn = -1;
   device->gate.turns().Join({}, -1);
+  device->process = Mix(Mix(1, a.device), a.inode) << 32 |
+                    static_cast<uint32_t>(Mix(a.pid_namespace, static_cast<uint64_t>(getpid())));
   if (device->opened >= kMostOpened || !PathOf(a, index, path)) return;
   device->file = region::OpenCommonArea(path);
   if (device->file.area == nullptr) return;
   ++device->opened;
-  device->process = Mix(Mix(1, a.device), a.inode) << 32 | static_cast<uint32_t>(getpid());
 }
 
 }  // namespace
@@ -138,28 +139,24 @@ void ResetTerms() {
 
 bool Meet(DeviceTime* device, int index, int64_t now) {
   const region::Attachment* const a = attachment();
-  if (a == nullptr || settings().common_path[0] == '\0') return false;
+  if (a == nullptr) return false;
   if (device->gpu == 0) device->gpu = GpuOf(*a, index);
   if (device->gpu == 0) return false;
   if (device->looked_at == 0) OpenArea(*a, device, index, now);
   region::CommonArea* const area = device->file.area;
-  if (area == nullptr) return false;
-  if (!region::CommonIsMine(*area, device->line, device->process, device->gpu)) {
-    device->line = region::CommonJoin(area, device->process, device->gpu, now);
-  }
-  if (!region::CommonIsMine(*area, device->turn, kTurnItself, device->gpu)) {
-    device->turn = region::CommonJoin(area, kTurnItself, device->gpu, now);
-  }
+  const TurnLines lines = area != nullptr ? TurnLinesOf(area) : TurnLinesOf(a->area);
+  device->line = lines.Join(device->line, device->process, device->gpu, now);
+  device->turn = lines.Join(device->turn, kTurnItself, device->gpu, now);
   if (device->line < 0 || device->turn < 0) {
     device->gate.turns().Join({}, -1);
     return false;
   }
-  auto* const lines = reinterpret_cast<TurnLine*>(area->members);
-  const uint32_t used = region::Load(area->used);
-  const int count = static_cast<int>(used < region::kCommonMembers ? used : region::kCommonMembers);
-  region::Store(lines[device->turn].seen_at, now);
-  device->gate.turns().Join({lines, count, device->gpu, &lines[device->turn].word}, device->line);
-  return true;
+  TurnLine& turn = lines.lines[device->turn];
+  const uint32_t used = region::Load(*lines.used);
+  const int count = used < static_cast<uint32_t>(lines.room) ? static_cast<int>(used) : lines.room;
+  region::Store(turn.seen_at, now);
+  device->gate.turns().Join({lines.lines, count, device->gpu, &turn.word}, device->line);
+  return area != nullptr;
 }
 
 [[gnu::cold]] void CheckArea(DeviceTime* device, int index, int64_t now) {

@@ -27,6 +27,43 @@ bool Within(int64_t at, int64_t now, int64_t span) { return at > now - span && a
 
 }  // namespace
 
+TurnLines TurnLinesOf(region::CommonArea* area) {
+  return {reinterpret_cast<TurnLine*>(area->members), &area->used, region::kCommonMembers};
+}
+
+TurnLines TurnLinesOf(region::PrivateArea* area) {
+  auto* const turns = reinterpret_cast<RegionTurns*>(area + 1);
+  return {turns->lines, &turns->used, sizeof turns->lines / sizeof turns->lines[0]};
+}
+
+int TurnLines::Join(int line, uint64_t process, uint64_t gpu, int64_t now) const {
+  const auto mine = [&](int i) { return Load(lines[i].process) == process && Load(lines[i].gpu) == gpu; };
+  if (line >= 0 && line < room && mine(line)) return line;
+  const uint32_t known = Load(*used);
+  for (int i = 0; i < room && i < static_cast<int64_t>(known); ++i) {
+    if (mine(i)) return i;
+  }
+  for (int i = 0; i < room; ++i) {
+    uint64_t owner = Load(lines[i].process);
+    if (owner != 0 && Within(Load(lines[i].seen_at), now, region::kCommonPresent)) continue;
+    if (!__atomic_compare_exchange_n(&lines[i].process, &owner, process, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+      continue;
+    }
+    Store(lines[i].gpu, gpu);
+    Store(lines[i].work_until, int64_t{0});
+    Store(lines[i].waiting_at, int64_t{0});
+    Store(lines[i].zero_at, int64_t{0});
+    Store(lines[i].word, uint64_t{0});
+    Store(lines[i].seen_at, now);
+    const auto count = static_cast<uint32_t>(i) + 1;
+    for (uint32_t seen = Load(*used); seen < count || seen > static_cast<uint32_t>(room);) {
+      if (__atomic_compare_exchange_n(used, &seen, count, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
+    }
+    return i;
+  }
+  return -1;
+}
+
 bool Turns::Waits(const TurnLine& line, int64_t now) const { return Within(Load(line.waiting_at), now, kWaitSeen); }
 
 bool Turns::Better(int a, int b) const {
@@ -39,8 +76,8 @@ bool Turns::Better(int a, int b) const {
   if (owed_x != owed_y) return owed_x;
   const int64_t zero_x = Load(x.zero_at), zero_y = Load(y.zero_at);
   if (ContainerOf(x) != ContainerOf(y) && zero_x != zero_y) return zero_x < zero_y;
-  const uint64_t ended_x = Load(x.word), ended_y = Load(y.word);
-  return ended_x != ended_y ? ended_x < ended_y : a < b;
+  const uint64_t had_x = Load(x.word), had_y = Load(y.word);
+  return had_x != had_y ? had_x < had_y : a < b;
 }
 
 TurnView Turns::Look(int32_t rank, int64_t now) const {
@@ -66,7 +103,12 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     const uint32_t rate = Load(line.rate);
     const int64_t lag = now - Load(line.zero_at);
     if (rate != 0 && lag < view.least_lag) view.least_lag = lag;
-    if (process >> 32 != container) {
+    if (process >> 32 == container) {
+      view.sibling |= works;
+      const uint64_t had = Load(line.word);
+      view.before += had < Load(mine()->word) ? 1 : 0;
+      view.most = had > view.most ? had : view.most;
+    } else {
       view.limited += rate;
       view.unlimited += rate == 0 ? 1 : 0;
     }
@@ -107,6 +149,14 @@ void Turns::Publish(const State& state, int64_t now) {
   Store(line->seen_at, now);
 }
 
+void Turns::Had(const TurnView& view, int64_t ns) {
+  if (!joined()) return;
+  const auto before = static_cast<int64_t>(Load(mine()->word));
+  const int64_t least = static_cast<int64_t>(view.most) - kBank;
+  const int64_t after = (before < least ? least : before) + ns;
+  Store(mine()->word, static_cast<uint64_t>(after > 0 ? after : 0));
+}
+
 Turns::Verdict Turns::Go(Verdict verdict) {
   yields_ = refused_ = false;
   waits_since_ = 0;
@@ -123,8 +173,6 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   verdict.seen = word;
   const int holder = LineOf(word);
   if (holder == line_) {
-    if (Load(line->word) < static_cast<uint64_t>(SinceOf(word)))
-      Store(line->word, static_cast<uint64_t>(SinceOf(word)));
     yields_ = yields_ || Yields(view, state, SinceOf(word), now);
     if (!yields_ || view.best < 0) {
       return Go(verdict);

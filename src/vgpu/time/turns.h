@@ -29,13 +29,31 @@ struct alignas(64) TurnLine {
   int32_t rank;        // lower is more important; below 0 goes before nobody
   int64_t waiting_at;  // when it last said that it waits for the turn
   int64_t zero_at;     // of its account: the share of the smaller is owed for longer
-  uint64_t word;       // when its last turn began; of the line of the GPU itself: the turn
+  uint64_t word;       // ns that it had, to be compared within a container; of the line of the GPU itself: the turn
 };
 static_assert(sizeof(TurnLine) == sizeof(region::CommonMember) && offsetof(TurnLine, rank) == 36);
 inline constexpr uint16_t kOwed = 1;                            // its balance is above zero
 inline constexpr uint16_t kFresh = 2;                           // it did not have to wait before
 inline constexpr uint16_t kLong = 4;                            // one of its launches is longer than a turn
 inline constexpr uint64_t kTurnItself = 0x6e72'7554'0000'0001;  // the process of the line that has the turn's word
+
+// Where processes meet: the common area of a GPU, or for those of one container what is left of its region's last page.
+struct TurnLines {
+  TurnLine* lines = nullptr;
+  uint32_t* used = nullptr;  // lines from there on were never used
+  int room = 0;
+
+  // The line of a process on a GPU, `line` when it still is; -1 when there is no room.
+  int Join(int line, uint64_t process, uint64_t gpu, int64_t now) const;
+};
+struct RegionTurns {
+  alignas(64) uint32_t used;
+  TurnLine lines[42];
+};
+static_assert(sizeof(region::PrivateArea) % alignof(RegionTurns) == 0 &&
+              region::kPrivateOffset + sizeof(region::PrivateArea) + sizeof(RegionTurns) == region::kFileBytes);
+TurnLines TurnLinesOf(region::CommonArea* area);
+TurnLines TurnLinesOf(region::PrivateArea* area);
 
 struct TurnTable {
   TurnLine* lines = nullptr;
@@ -49,6 +67,9 @@ struct TurnView {
   int present = 0;                // seen within kCommonPresent
   int hungry = 0;                 // launched, or waited to, within kWants
   int at_work = 0;                // have work that is expected to last
+  bool sibling = false;           // one of them is of the same container
+  int before = 0;                 // so many of the same container that are hungry had less
+  uint64_t most = 0;              // that one of the same container had
   bool beside = false;            // one of them has a launch that is longer than a turn
   bool higher = false;            // one that is present is more important
   bool lower = false;             // or less
@@ -92,6 +113,8 @@ class Turns {
   // It has no use for the turn now: its account is overdrawn.
   void Rests(int64_t now);
   void Publish(const State& state, int64_t now);
+  // It had so much of the GPU. Nobody makes up for more than kBank.
+  void Had(const TurnView& view, int64_t ns);
 
  private:
   TurnLine* mine() const { return &table_.lines[line_]; }

@@ -29,6 +29,7 @@ std::vector<Shape> Shapes() {
           {"8_streams", Endless(200 * kUs, 8), true},
           {"by_argument", ByArgument(20 * kUs, 2 * kMs)},
           {"short_by_argument", ByArgument(20 * kUs, 80 * kUs)},
+          {"new_grids", NewGrids()},
           {"mixed", Mixed(), false, 89}};
 }
 
@@ -45,13 +46,27 @@ TEST(GpuTimeWorld, GivenALimit_ThenEachShapeHasThat) {
 
 // Each is waited for, so none has work ahead, and how long the stream rested between them nobody knows.
 TEST(GpuTimeWorld, GivenShortKernelsOneByOne_ThenTheMeanIsPaid) {
-  for (const uint32_t limit : {1000, 2500}) {
+  for (const uint32_t limit : {1000, 2500, 5000, 7500}) {
+    for (const int64_t host : {100 * int64_t{1}, 8 * kUs}) {
+      World world;
+      world.Add({.limit = limit}, OneByOneByChance(20 * kUs, 80 * kUs, host));
+      // An event is 1.3 us of the GPU's time, and is not paid for.
+      EXPECT_NEAR(SharesOf(world, kSeconds)[0], limit / 100.0, std::max(1.0, limit / 100.0 / 50))
+          << limit << " " << host;
+    }
+  }
+}
+
+// What ends raggedly does less: most of the work that as much time without a limit would do is done.
+TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
+  double work[2];
+  for (const uint32_t limit : {10'000, 2500, 5000, 9000}) {
     World world;
-    world.Add({.limit = limit}, [random = std::mt19937(1), n = 0](int64_t) mutable {
-      const int64_t length = random() % 2 == 0 ? 20 * kUs : 80 * kUs;
-      return Step{n++ % 2 == 0 ? Step::kLaunch : Step::kSync, length, 0, 1};
-    });
-    EXPECT_NEAR(SharesOf(world, kSeconds)[0], limit / 100.0, 1.0) << limit;
+    Tenant& tenant = world.Add({.limit = limit % 10'000}, SideBySide(200 * kUs), true, true);
+    const double share = SharesOf(world, kSeconds)[0];
+    work[limit == 10'000 ? 0 : 1] = static_cast<double>(tenant.done) / static_cast<double>(limit);
+    EXPECT_NEAR(share, limit / 100.0, 1.0) << limit;
+    EXPECT_GE(work[limit == 10'000 ? 0 : 1], 0.97 * work[0]) << limit;
   }
 }
 
@@ -99,6 +114,34 @@ TEST(GpuTimeWorld, GivenEightProcessesOfOneContainer_ThenTheyTakeTurns) {
   const std::vector<double> shares = SharesOf(world, kSeconds);
   EXPECT_GE(SumOf(shares), 98.0);
   for (const double share : shares) EXPECT_NEAR(share, 12.4, 1.0);
+}
+
+// One account, and none of them comes too short, however late threads wake: two cores may serve 16.
+TEST(GpuTimeWorld, GivenEightProcessesWithALimit_ThenEachHasAnEighthOfIt) {
+  for (const int late : {0, 20}) {
+    for (const uint32_t limit : {1000, 2500, 5000, 9000}) {
+      World world;
+      world.late_in_thousand = late;
+      for (int i = 0; i < 8; ++i) world.Add({.limit = limit}, Endless(kMs), true, false, 7);
+      // Turns of 10 ms each, and all that a limit of 10 % has in 100 ms is one.
+      const std::vector<double> shares = SharesOf(world, limit == 1000 ? 5 * kSeconds : kSeconds);
+      EXPECT_NEAR(SumOf(shares), limit / 100.0, 1.0) << late;
+      for (const double share : shares) EXPECT_NEAR(share, limit / 800.0, limit / 1600.0) << limit << " " << late;
+    }
+  }
+}
+
+// Threads that wake 4 ms late one time in 50.
+TEST(GpuTimeWorld, GivenThreadsThatWakeLate_ThenEachShapeHasItsLimit) {
+  for (const uint32_t limit : {1000, 2500, 5000, 9000}) {
+    for (const Shape& shape : Shapes()) {
+      World world;
+      world.late_in_thousand = 20;
+      world.Add({.limit = limit}, shape.program, true, shape.overlaps);
+      // What is late is not made up for, where there is next to nothing to spare.
+      EXPECT_NEAR(SharesOf(world, kSeconds)[0], std::min(limit / 100.0, shape.natural), 1.0) << shape.name << limit;
+    }
+  }
 }
 
 TEST(GpuTimeWorld, GivenOneWithoutALimit_ThenItHasWhatIsLeft) {

@@ -5,6 +5,7 @@ import base64
 import copy
 import http.client
 import json
+import pathlib
 import ssl
 import threading
 
@@ -327,8 +328,12 @@ def test_a_change_of_the_nodes_configuration_rolls_out(release):
     values = copy.deepcopy(release.values())
     config = {"nodeconfig": [{"name": node.NAME, "devicesplitcount": 4}]}
     values["devicePlugin"]["nodeConfiguration"] = {"config": json.dumps(config)}
+    # With what a node needs for another mode, which it may have later.
+    values["devicePlugin"] |= {"mig": {"enabled": True}, "mps": {"enabled": True, "root": f"{HOOK}/mps"}}
     release.upgrade(values)
     release.wait_for_gpus(4 * CARDS)
+    (pod,) = release.pods("hami-device-plugin")
+    assert pod["spec"]["hostPID"] and pathlib.Path(f"{HOOK}/mps/shm").is_dir()
     with pytest.raises(Failed, match="hami.io/bind-phase"):  # no release is beside ours any more
         as_writer(release, f"{BEFORE}-hami-device-plugin")
     assert before.isdisjoint({pod["metadata"]["uid"] for pod in release.pods("hami-device-plugin")})

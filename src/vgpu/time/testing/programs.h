@@ -23,6 +23,36 @@ inline Tenant::Program ByArgument(int64_t least, int64_t most) {
   };
 }
 
+// Of one kernel, and no two in a row of the same grid.
+inline Tenant::Program NewGrids() {
+  return [n = 0](int64_t) mutable {
+    const int64_t size = n++ * 97 % 924;
+    return Step{Step::kLaunch, 80 * kUs * (132 + size) / 1056, 0, static_cast<uint64_t>(1'000 + n), 7};
+  };
+}
+
+// An eighth of the GPU wide, on eight streams by turns, a tenth longer or shorter by chance.
+inline Tenant::Program SideBySide(int64_t length) {
+  return [=, random = std::mt19937(1), n = 0](int64_t) mutable {
+    const auto tenth = static_cast<uint64_t>(length / 10);
+    return Step{Step::kLaunch, length - length / 10 + static_cast<int64_t>(random() % (2 * tenth)), n++ % 8, 1};
+  };
+}
+
+// Each is waited for, and long or short by chance; the host takes `host` in between, more or less.
+inline Tenant::Program OneByOneByChance(int64_t shorter, int64_t longer, int64_t host) {
+  return [=, random = std::mt19937(1), n = 0](int64_t) mutable {
+    switch (n++ % 3) {
+      case 0:
+        return Step{Step::kLaunch, random() % 2 == 0 ? shorter : longer, 0, 1};
+      case 1:
+        return Step{Step::kSync, 0, 0, 1};
+      default:
+        return Step{Step::kThink, host / 2 + static_cast<int64_t>(random() % static_cast<uint64_t>(host)), 0, 1};
+    }
+  };
+}
+
 // Launches one, waits for it, and thinks for `host`.
 inline Tenant::Program OneByOne(int64_t length, int64_t host) {
   return [=, n = 0](int64_t) mutable {

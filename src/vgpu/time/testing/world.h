@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "vgpu/time/gate.h"
@@ -151,6 +152,8 @@ struct Step {
   int64_t length = 0;  // of the kernel, or of the thought
   int stream = 0;
   uint64_t kind = 1;
+  uint64_t handle = 0;  // 0: as the kind
+  uint64_t Handle() const { return handle != 0 ? handle : kind; }
 };
 
 class Tenant {
@@ -165,9 +168,10 @@ class Tenant {
   bool waits_for_turn = false;
   int context;
   int64_t done = 0;  // ns of kernels that were launched
+  int64_t looks = 0, holds = 0, marks = 0, most_in_flight = 0;
+  CostBook& book() { return book_; }
   Terms terms;
   Gate gate;
-  region::GpuTimeDevice account{};
   std::vector<int64_t> latencies;  // of launches that were waited for
 
  private:
@@ -178,7 +182,10 @@ class Tenant {
   };
   static constexpr size_t kQueue = 1024;
   bool Launch(const Step& step, int64_t* now);
-  Event Record(int stream) { return reinterpret_cast<Event>(static_cast<intptr_t>(gpu_->Record(context, stream) + 1)); }
+  Event Record(int stream) {
+    ++marks;
+    return reinterpret_cast<Event>(static_cast<intptr_t>(gpu_->Record(context, stream) + 1));
+  }
 
   World* world_;
   Gpu* gpu_;
@@ -191,6 +198,7 @@ class Tenant {
   CostBook book_;
   int64_t lease_ = 0, lease_scale_ = 1024;
   std::map<int, Spent> spent_;
+  std::set<int> open_;  // streams that the lease is for
   DriverPort driver_;
   friend class World;
 };
@@ -222,7 +230,7 @@ class World {
       if (before == word && !ended) continue;
       ended = false;
       for (auto& tenant : tenants) {
-        if (tenant.get() != next && tenant->waits_for_turn) tenant->wake = std::min(tenant->wake, at + wake_latency);
+        if (tenant.get() != next && tenant->waits_for_turn) tenant->wake = std::min(tenant->wake, at + Late());
       }
     }
     gpu.Advance(end);
@@ -232,9 +240,18 @@ class World {
     return 100.0 * static_cast<double>(gpu.BusyOf(tenant.context) - since_busy) / static_cast<double>(span);
   }
 
+  region::GpuTimeDevice* AccountOf(uint32_t container) { return &accounts_[container]; }
+  // What a thread that sleeps wakes late by: at times far more, as where two cores serve 16 threads.
+  int64_t Late() {
+    if (late_in_thousand == 0 || static_cast<int>(random_() % 1'000) >= late_in_thousand) return wake_latency;
+    return static_cast<int64_t>(random_() % static_cast<uint64_t>(latest));
+  }
+
   Gpu gpu;
   int64_t now = 0;
   int64_t wake_latency = 50 * kUs;
+  int late_in_thousand = 0;
+  int64_t latest = 8 * kMs;
   int64_t launch_cost = 3 * kUs;
   uint64_t word = 0;
   bool ended = false;
@@ -242,6 +259,8 @@ class World {
 
  private:
   TurnLine lines_[32];
+  std::map<uint32_t, region::GpuTimeDevice> accounts_;
+  std::mt19937 random_{7};
   friend class Tenant;
 };
 
@@ -268,7 +287,7 @@ inline Tenant::Tenant(World* world, Terms terms_in, bool paced, bool overlaps, u
                const auto id = static_cast<int>(reinterpret_cast<intptr_t>(stream.stream)) - 1;
                return !tenant->gpu_->Idle(tenant->context, id);
              }};
-  gate.Use(&account, &book_, &driver_);
+  gate.Use(world->AccountOf(container), &book_, &driver_);
   const int line = static_cast<int>(world->tenants.size());
   if (paced_) {
     world->lines_[line] = {};
@@ -290,7 +309,7 @@ inline bool Tenant::Launch(const Step& step, int64_t* now) {
   const uint64_t kind = step.kind << 3 | 1;
   const int64_t price = book_.Price(kind);
   Meter* const meter = gate.MeterOf(this);
-  if (!paced_ || (price > 0 && price <= lease_)) {
+  if (!paced_ || (price > 0 && price <= lease_ && open_.count(step.stream) != 0)) {
     if (paced_) {
       lease_ -= price;
       Spent& spent = spent_[step.stream];
@@ -308,20 +327,26 @@ inline bool Tenant::Launch(const Step& step, int64_t* now) {
                  {spent.cost * lease_scale_ / 1024, spent.cost}, spent.launches);
   }
   spent_.clear();
-  const int64_t known = book_.Expected(kind, step.kind);
+  const int64_t known = book_.Expected(kind, step.Handle());
   const int64_t cost = known != 0 ? known : kFlight;
-  const Turns::Verdict verdict = gate.Ask(terms, cost, &wait_, *now);
+  ++looks;
+  const Turns::Verdict verdict = gate.Ask(terms, stream, cost, &wait_, *now);
   waits_for_turn = !verdict.go && verdict.seen != 0;
   if (!verdict.go) {
-    wake = std::max(verdict.until, *now + kUs) + world_->wake_latency;
+    holds += open_.empty() ? 0 : 1;
+    open_.clear();
+    if (meter->WantsTail(stream, *now)) meter->Tail(stream, Record(step.stream));
+    wake = std::max(verdict.until, *now + kUs) + world_->Late();
     return false;
   }
   wait_ = {};
+  open_.insert(step.stream);
   const Gate::Paid paid = gate.Pay(terms, cost, lease_, *now);
   lease_ = paid.lease;
   if (paid.watch) help_at = std::min(help_at, *now + 150 * kUs);
+  most_in_flight = std::max(most_in_flight, gate.InFlight(*now));
   lease_scale_ = meter->scale();
-  const time::Launch launch{stream, kind, step.kind, cost};
+  const time::Launch launch{stream, kind, step.Handle(), cost};
   const Meter::Plan plan = meter->Before(launch, paid.charged, gate.Spacing(terms, *now), *now);
   const Event empty = plan.empty ? Record(step.stream) : nullptr;
   const Event begin = plan.begin ? Record(step.stream) : nullptr;
@@ -376,7 +401,7 @@ inline void Tenant::Help(int64_t now) {
   const Gate::Polled polled = gate.Poll(terms, now);
   // Others that wait look again.
   if (polled.ended) world_->ended = true;
-  help_at = now + (polled.watch ? 150 * kUs : 10 * kMs);
+  help_at = now + (polled.watch ? 150 * kUs : 10 * kMs) + world_->Late();
 }
 
 }  // namespace hami::vgpu::time::testing
