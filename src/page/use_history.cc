@@ -20,7 +20,7 @@ void UseHistory::Add(std::vector<Sample>& samples, const device::ShareUse& share
   // A clock that was set back: what is later than now is no history.
   while (!samples.empty() && samples.back().time / kSlot >= now / kSlot) samples.pop_back();
   Sample sample;
-  sample.time = now;
+  sample.time = static_cast<std::uint32_t>(now);
   sample.used = static_cast<std::int32_t>(share.used);
   sample.limit = static_cast<std::int32_t>(share.limit);
   sample.core_percent = static_cast<std::int16_t>(share.core_percent.value_or(-1));
@@ -121,8 +121,9 @@ std::string UseHistory::Render(std::string_view node, device::UnixSeconds now) c
     for (const Sample& sample : samples) {
       if (sample.time <= now - kSpan || sample.time > now) continue;
       ListWriter numbers(list.Next());
-      for (const std::int64_t number : {sample.time, std::int64_t{sample.used}, std::int64_t{sample.limit},
-                                        std::int64_t{sample.core_percent}, std::int64_t{sample.core_limit}}) {
+      for (const std::int64_t number :
+           {std::int64_t{sample.time}, std::int64_t{sample.used}, std::int64_t{sample.limit},
+            std::int64_t{sample.core_percent}, std::int64_t{sample.core_limit}}) {
         AppendNumber(numbers.Next(), number);
       }
       numbers.End();

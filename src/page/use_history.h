@@ -41,8 +41,8 @@ class UseHistory {
 
  private:
   struct Sample {
-    std::int64_t time = 0;
-    std::int32_t used = 0;  // MiB
+    std::uint32_t time = 0;  // seconds since 1970
+    std::int32_t used = 0;   // MiB
     std::int32_t limit = 0;
     std::int16_t core_percent = -1;  // -1: not known
     std::int16_t core_limit = 100;

@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
+#include "device/use_report.h"
+#include "net/server.h"
 #include "test/integration/scheduler_program.h"
 
 namespace hami::testcluster {
@@ -84,6 +88,48 @@ TEST_F(SchedulerPage, ALockShowsItsHolder) {
   ASSERT_TRUE(Eventually([&] { return !State().at("nodes").as_array().empty(); }));
   EXPECT_THAT(json::serialize(State().at("nodes").at(0).at("lock")),
               HasSubstr(R"("namespace":"team","pod":"train-0")"));
+  EXPECT_EQ(End(), 0);
+}
+
+TEST_F(SchedulerPage, WhatMonitorsSayOfUseIsShownUntilTheyAreSilent) {
+  constexpr kube::Resource kSlices{"discovery.k8s.io/v1", "endpointslices", "EndpointSlice"};
+  std::atomic<int> status = 200;
+  auto monitor = net::Server::Start({}, [&](const net::Request&) {
+    const device::UseReport report{"node-1", {{"team", "train", "main", "GPU-1", 1500, 3000, 30, 27}}};
+    return net::Response{status, {}, device::WriteUse(report), {}};
+  });
+  ASSERT_TRUE(monitor);
+  const auto slice = [&](const char* name, const char* service, const char* node, std::uint16_t port) {
+    json::value object = {{"metadata", {{"name", name}, {"namespace", "gpu"}}}, {"addressType", "IPv4"}};
+    object.at("metadata").as_object()["labels"] = {{"kubernetes.io/service-name", service}};
+    object.as_object()["endpoints"] = json::array{{{"addresses", json::array{"127.0.0.1"}}, {"nodeName", node}}};
+    object.as_object()["ports"] = json::array{{{"name", "monitorport"}, {"port", port}}};
+    api_.Put(kSlices, object);
+  };
+  slice("a", "hami-monitor", "node-1", (*monitor)->port());
+  slice("b", "hami-monitor", "node-2", (*monitor)->port());
+  slice("c", "another", "node-3", (*monitor)->port());
+  ServePage({"--page-monitors=gpu/hami-monitor", "--page-sample-interval=1s"});
+  const auto use = [&](const std::string& node) { return json::parse(Ask("/v1/use?node=" + node).body); };
+  ASSERT_TRUE(Eventually([&] { return !use("node-1").at("shares").as_array().empty(); }));
+  const json::value share = use("node-1").at("shares").at(0);
+  EXPECT_EQ(share.at("pod"), "train");
+  json::array sample = share.at("samples").as_array().back().as_array();
+  sample.erase(sample.begin());
+  EXPECT_EQ(sample, (json::array{1500, 3000, 27, 30}));
+  EXPECT_EQ(use("node-1").at("problem"), "");
+  ASSERT_TRUE(Eventually([&] { return use("node-2").at("problem") != ""; }));
+  EXPECT_THAT(json::serialize(use("node-2")), HasSubstr("says that it is that of node node-1"));
+  EXPECT_THAT(json::serialize(use("node-3")), HasSubstr("no hami-monitor is found"));
+  status = 404;
+  ASSERT_TRUE(Eventually([&] { return json::serialize(use("node-1")).find("it is HAMi's") != std::string::npos; }));
+  EXPECT_EQ(use("node-1").at("shares").as_array().size(), 1U) << "the hour stays";
+  EXPECT_EQ(End(), 0);
+}
+
+TEST_F(SchedulerPage, UseIsNotAskedForWithoutMonitors) {
+  ServePage();
+  EXPECT_EQ(json::parse(Ask("/v1/use?node=node-1").body).at("asked"), false);
   EXPECT_EQ(End(), 0);
 }
 

@@ -25,8 +25,9 @@ export function useParts(node, card, tenants, use, problem, now) {
   const held = new Set(tenants.map(({pod}) => `${pod.namespace}/${pod.name}`));
   const seen = new Set(series.map((one) => one.tenant));
   for (const one of series) parts.push(tenantParts(node, one, held.has(one.tenant), now));
+  if (series.length > 0) parts.push(hourAxis(now));
   for (const tenant of held) {
-    if (!seen.has(tenant)) parts.push(make('p', {class: 'dim'}, say('useUnknown', tenant)));
+    if (!use.problem && !seen.has(tenant)) parts.push(make('p', {class: 'dim'}, say('useUnknown', tenant)));
   }
   return parts;
 }

@@ -205,7 +205,7 @@ function cardParts(model, node, card, position, use) {
       tenants.map(({pod, share}) => [`${pod.namespace}/${pod.name}`, memory(share.memory_mib),
         `${number(share.cores)} %`, say(pod.state)])));
   if (card.mode === 'mig' || card.mig.length > 0) parts.push(make('h3', {}, say('mig')), migMap(card));
-  parts.push(...useParts(node, card, tenants, use.document, use.problem, model.now()), hourAxis(model.now()),
+  parts.push(...useParts(node, card, tenants, use.document, use.problem, model.now()),
     make('h3', {}, say('healthOverHour')), healthStrip(model, node.name, card.uuid, say('healthOverHour')),
     hourAxis(model.now()));
   return parts;
