@@ -170,10 +170,13 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
   for (Measured& m : measured_) {
     if (m.context != nullptr) correction += m.meter.Poll(view.at_work, now);
   }
-  // What is saved up while something late runs is not lost, and pays for that.
-  const int64_t saved = Pending() && terms.limit != 0 ? region::GpuTimeBalance(account_, now, rate) - correction : 0;
-  for (Measured& m : measured_) {
-    if (m.context != nullptr && saved > region::kIdleCap) correction += m.meter.PayAhead(saved - region::kIdleCap);
+  // What is saved up while something late runs is not lost, and pays for that, but for what a launch may wait for.
+  if (Pending() && terms.limit != 0) {
+    region::GpuTimeWaits(account_, now);
+    const int64_t saved = region::GpuTimeBalance(account_, now, rate) - correction;
+    for (Measured& m : measured_) {
+      if (m.context != nullptr) correction += m.meter.PayAhead(saved - 2 * kTurn);
+    }
   }
   if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
   turns_.Had(view, correction);
