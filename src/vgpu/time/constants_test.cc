@@ -137,7 +137,7 @@ std::vector<Row> Rows() {
       {"kTurn", &kTurn, "changes of turns", &ChangesOfTwo, 1.5, 0.7},
       {"kLeastTurn", &kLeastTurn, "share of one that its host holds up", &ShareOfOneThatItsHostHoldsUp, 1, 0.98},
       {"kHandover", &kHandover, "idle time between turns", &IdleBetweenTurns, 1, 0.8},
-      {"kUnused", &kUnused, "idle time for a thread that is late", &IdleWhereThreadsWakeLate, 1.05, 0.98},
+      {"kUnused", &kUnused, "idle time for a thread that is late", &IdleWhereThreadsWakeLate, 1.02, 0.98},
       {"kPatience", &kPatience, "launched behind a late one", &LaunchedBehindALateOne, 1.05, 0.7},
       {"kBank", &kBank, "what a full GPU saves up", &SavedUpOnAFullGpu, 0.8, 1.3},
       {"kSegment", &kSegment, "marks", &MarksOfShortKernels, 1.15, 0.85},
