@@ -2,18 +2,7 @@
 # What every target of the house shares.
 
 find_package(Threads REQUIRED)
-if(CMAKE_CROSSCOMPILING)
-  # Debian's sources of it, for the other machine.
-  add_subdirectory(/usr/src/googletest ${CMAKE_BINARY_DIR}/googletest EXCLUDE_FROM_ALL SYSTEM)
-  set(GTest_FOUND TRUE)
-  foreach(_library IN ITEMS gtest gmock gtest_main)
-    if(NOT TARGET GTest::${_library})
-      add_library(GTest::${_library} ALIAS ${_library})
-    endif()
-  endforeach()
-else()
-  find_package(GTest)
-endif()
+find_package(GTest)
 
 add_library(hami_flags INTERFACE)
 target_include_directories(hami_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})

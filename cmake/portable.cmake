@@ -17,7 +17,8 @@ set(HAMI_GLIBC_FLOOR 2.28)
 set(_floor ${CMAKE_BINARY_DIR}/floor)
 add_custom_command(OUTPUT ${_floor}/libc.so
   COMMAND python3 -B ${CMAKE_SOURCE_DIR}/tools/glibc_floor.py ${HAMI_GLIBC_FLOOR} ${_floor}
-  DEPENDS ${CMAKE_SOURCE_DIR}/tools/glibc_floor.py)
+    ${CMAKE_C_COMPILER} "$<$<BOOL:${CMAKE_SYSROOT}>:--sysroot=${CMAKE_SYSROOT}>"
+  DEPENDS ${CMAKE_SOURCE_DIR}/tools/glibc_floor.py COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(glibc_floor DEPENDS ${_floor}/libc.so)
 
 function(hami_portable target)

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes libraries to link with, so that what is linked starts on an older glibc than this machine's.
 
-    glibc_floor.py FLOOR OUT        e.g. glibc_floor.py 2.28 build/floor
+    glibc_floor.py FLOOR OUT COMPILER...        e.g. glibc_floor.py 2.28 build/floor cc
+
+COMPILER is a command with its options; the glibc is the one that it links with, this machine's or another's.
 
 A program asks for the newest version of each symbol that it was linked with. OUT gets a libc.so and its kin that have the
 names of this machine's glibc, each in its newest version that FLOOR knows, and nothing else: what came later is an error of
@@ -58,28 +60,35 @@ def version_script(symbols):
 
 
 def path_of(compiler, name):
-    return subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run([*compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def loader_of(compiler, out):
+    """The dynamic loader of what this compiler links."""
+    probe = out / "probe"
+    subprocess.run([*compiler, "-x", "c", "-", "-o", probe], input="int main(void) { return 0; }", text=True, check=True)
+    headers = subprocess.run(["readelf", "-lW", probe], capture_output=True, text=True, check=True).stdout
+    probe.unlink()
+    return path_of(compiler, pathlib.Path(re.search(r"interpreter: (\S+)\]", headers)[1]).name)
 
 
 def make(compiler, source, name, floor, out):
     symbols = symbols_of(source, floor) if source else {}
     (out / f"{name}.s").write_text(assembler(symbols))
     (out / f"{name}.map").write_text(version_script(symbols))
-    command = [compiler, "-shared", "-nostdlib", f"-Wl,-soname,{name}", f"-Wl,--version-script,{out}/{name}.map"]
+    command = [*compiler, "-shared", "-nostdlib", f"-Wl,-soname,{name}", f"-Wl,--version-script,{out}/{name}.map"]
     subprocess.run([*command, "-o", out / name, out / f"{name}.s"], check=True)
 
 
 def main(argv):
-    if len(argv) != 2:
+    if len(argv) < 3:
         print(__doc__, file=sys.stderr)
         return 2
-    floor, out, compiler = numbers(argv[0]), pathlib.Path(argv[1]).resolve(), "cc"
+    floor, out, compiler = numbers(argv[0]), pathlib.Path(argv[1]).resolve(), argv[2:]
     out.mkdir(parents=True, exist_ok=True)
     for name in LIBRARIES:
         make(compiler, path_of(compiler, name), name, floor, out)
-    loader = pathlib.Path(
-        re.search(r"interpreter: (\S+)\]", subprocess.run(["readelf", "-lW", sys.executable], capture_output=True, text=True,
-                                                          check=True).stdout)[1])  # fmt: skip
+    loader = pathlib.Path(loader_of(compiler, out))
     make(compiler, loader, loader.name, floor, out)
     nonshared = path_of(compiler, "libc_nonshared.a")
     (out / "libc.so").write_text(f"GROUP ( {out}/libc.so.6 {nonshared} AS_NEEDED ( {out}/{loader.name} ) )\n")

@@ -9,6 +9,7 @@ their source and may include anything, as may everything under test/ and in a fo
 library's tests stand there and nowhere else, no product includes them, and no target of a product is made of them or linked
 with one that is (CMakeLists.txt, *.cmake). An include of ours that is not written from src/ or from
 the root, or that names no file, is an error too: otherwise a rule could be stepped around by writing it another way.
+Variables that change and belong to no object are counted where MUTABLE says how many a folder may have.
 Exit status: 0 the rule holds, 1 it does not.
 """
 
@@ -21,7 +22,14 @@ import sys
 ALLOWED = {
     "abi": [],
     "region": [],
-    "vgpu": ["abi", "region"],
+    # Its sub-folders are rooms of their own. Files directly in it: what the library has instead of a C runtime.
+    "vgpu": [],
+    "vgpu/loader": ["abi", "region"],
+    "vgpu/runtime": ["vgpu/loader"],
+    "vgpu/memory": ["vgpu/runtime"],  # knows nothing of GPU time
+    "vgpu/time": ["vgpu/runtime"],  # knows nothing of memory
+    "vgpu/pacing": ["vgpu/time"],  # likewise; its successor stands in for it in a library that is only measured
+    "vgpu/hooks": ["vgpu/memory", "vgpu/pacing"],
     "base": [],
     "net": ["base"],
     "kube": ["net"],
@@ -45,6 +53,20 @@ ALLOWED = {
     "simgpu/nvml": ["abi", "simgpu/machine", "simgpu/image"],
     "simgpu/driver": ["abi", "simgpu/machine", "simgpu/image", "simgpu/mps"],
 }
+
+# Folders under src/ in which each sub-folder has a line of its own.
+SPLIT = {folder.split("/")[0] for folder in ALLOWED if "/" in folder and not folder.startswith("simgpu/")}
+
+# How many variables that change, and belong to no object, a folder may have. The number only falls: new state goes into an
+# object that is passed in or is part of one that the folder has. The loader works before any object is built; the words that
+# a fork wipes, what a thread has, and what the linker wants are variables of their own.
+MUTABLE = {"vgpu/loader": 6, "vgpu/runtime": 10, "vgpu/memory": 28, "vgpu/time": 18, "vgpu/pacing": 56, "vgpu/hooks": 0, "vgpu": 0}
+VARIABLE = re.compile(
+    r"^(?:(?:constinit|static|inline|thread_local|volatile|alignas\([^)]*\)) )*"
+    r"(?!(?:extern|using|return|typedef|friend|namespace|template|enum|struct|class|union|const|constexpr|goto|case|else|[A-Z_]+_CONSTANT)\b)"  # a constant but for the test that varies it
+    r"[\w:]+(?:<.*>)?(?P<pointer> ?[*&]+(?: ?const)? ?| )(?!operator)(?P<name>\w+)(?:\[[^\]]*\])*(?:\{.*|;| = .*)$"
+)
+LOCAL = re.compile(r"^ +(?:constinit )?static (?!(?:constexpr|const|inline|void|bool)\b|.*[\w>]\()")
 
 # Whose tests, fuzzers, benchmarks need more than their source may have.
 FREE = re.compile(r"_(test|fuzz|bench)\.(cc|c|h|py)$")
@@ -70,7 +92,7 @@ def folder_of(path):
     """The folder of the rule that a path relative to the root belongs to, or None."""
     parts = path.parts
     if len(parts) > 2 and parts[0] == "src":
-        return parts[1]
+        return "/".join(parts[1 : min(len(parts) - 1, 3)]) if parts[1] in SPLIT else parts[1]
     if len(parts) > 1 and parts[0] == "simgpu":
         return "/".join(parts[: min(len(parts) - 1, 2)])
     return None
@@ -123,6 +145,40 @@ def check_file(root, path):
     return errors
 
 
+def variables(text):
+    """Names of the variables of a file that may change and belong to no object, as the formatter leaves them."""
+    names, inside = [], 0
+    for line in without_comments(text).splitlines():
+        line = line.rstrip()
+        found = VARIABLE.match(line)
+        if found and "const" not in found["pointer"] and not line.startswith(("constinit const ", "static const ", "inline const ")):
+            names.append(found["name"])
+        elif LOCAL.match(line) and line.endswith((";", "{")) and inside == 0:
+            names.append(line.strip())
+        inside = max(0, inside + (1 if re.match(r"^(?:class|struct|union) .*\{$", line) else 0) - (1 if line == "};" else 0))
+    return names
+
+
+class Mutable:
+    """How many such variables there are in the folders that MUTABLE names."""
+
+    def __init__(self, root):
+        self.found = {folder: [] for folder in MUTABLE}
+        for path in sorted(p for top in ("src", "simgpu") for p in (root / top).rglob("*")):
+            relative = path.relative_to(root)
+            folder = folder_of(relative)
+            if folder in self.found and path.suffix in SOURCE and not FREE.search(path.name) and TESTING not in relative.parts:
+                self.found[folder] += [f"{relative}: {name}" for name in variables(path.read_text(encoding="utf-8"))]
+
+    def errors(self):
+        return [
+            f"{folder}: {len(found)} variables that change and belong to no object, {MUTABLE[folder]} may be; put the new one into an "
+            "object, see MUTABLE in tools/layers.py. They are " + ", ".join(found)
+            for folder, found in self.found.items()
+            if len(found) > MUTABLE[folder]
+        ]
+
+
 class Targets:
     """What the build files of a tree make, as far as it matters what is linked with what."""
 
@@ -172,7 +228,7 @@ def check_tree(root):
             if path.suffix in SOURCE and path.is_file():
                 files += 1
                 errors += check_file(root, path)
-    return files, errors + Targets(root).errors
+    return files, errors + Targets(root).errors + Mutable(root).errors()
 
 
 def main():
@@ -182,7 +238,8 @@ def main():
         print(error, file=sys.stderr)
     if files == 0:
         print(f"no sources under {root}", file=sys.stderr)
-    print(f"{files} files, {len(errors)} things against the rule")
+    counted = ", ".join(f"{folder} {len(found)} of {MUTABLE[folder]}" for folder, found in Mutable(root).found.items())
+    print(f"{files} files, {len(errors)} things against the rule; mutable variables of no object: {counted}")
     return 1 if errors or files == 0 else 0
 
 

@@ -24,6 +24,11 @@ class Layers(unittest.TestCase):
         "src/abi/cuda_abi.h": "",
         "src/base/log.h": "",
         "src/region/region.h": "",
+        "src/vgpu/loader/driver.h": "",
+        "src/vgpu/runtime/process.h": "",
+        "src/vgpu/memory/charge.h": "",
+        "src/vgpu/time/pacer.h": "",
+        "src/vgpu/hooks/proc_address.h": "",
         "src/kube/client.h": "",
         "src/sched/fit.h": "",
         "simgpu/simgpu.h": "",
@@ -37,7 +42,11 @@ class Layers(unittest.TestCase):
 
     def test_given_a_folder_below_when_included_then_nothing_is_said(self):
         for path, line in {
-            "src/vgpu/a.cc": '#include "abi/cuda_abi.h"',
+            "src/vgpu/loader/a.cc": '#include "abi/cuda_abi.h"',
+            "src/vgpu/memory/a.cc": '#include "vgpu/runtime/process.h"',
+            "src/vgpu/time/a.cc": '#include "vgpu/runtime/process.h"',
+            "src/vgpu/hooks/a.cc": '#include "vgpu/memory/charge.h"',
+            "src/vgpu/runtime/a.cc": '#include "vgpu/loader/driver.h"',
             "src/cli/a.cc": '#include "base/log.h"',
             "src/scheduler/a.cc": '#include "base/log.h"',  # through kube and net
             "simgpu/driver/a.cc": '#include "simgpu/machine/machine.h"',
@@ -52,6 +61,13 @@ class Layers(unittest.TestCase):
             "src/base/a.h": '#include "kube/client.h"',
             "src/abi/a.h": '#include "region/region.h"',
             "src/vgpu/a.cc": '#include "base/log.h"',
+            "src/vgpu/b.cc": '#include "vgpu/runtime/process.h"',
+            "src/vgpu/time/a.cc": '#include "vgpu/memory/charge.h"',
+            "src/vgpu/memory/a.cc": '#include "vgpu/time/pacer.h"',
+            "src/vgpu/runtime/a.cc": '#include "vgpu/memory/charge.h"',
+            "src/vgpu/runtime/b.cc": '#include "vgpu/time/pacer.h"',
+            "src/vgpu/loader/a.cc": '#include "vgpu/runtime/process.h"',
+            "src/vgpu/memory/b.cc": '#include "vgpu/hooks/proc_address.h"',
             "src/region/a.cc": '#include "base/log.h"',
             "src/sched/a.cc": '#include "kube/client.h"',
             "src/cli/a.cc": '#include "simgpu/machine/machine.h"',
@@ -115,6 +131,28 @@ class Layers(unittest.TestCase):
             errors = self.check({**self.HEADERS, "src/kube/CMakeLists.txt": good, "src/net/more.cmake": bad})
             self.assertEqual(len(errors), 1, bad)
             self.assertIn("for tests", errors[0])
+
+    def test_given_variables_that_change_then_they_are_counted_and_nothing_else_is(self):
+        for line in (
+            "int g_a = 0;", "constinit Lock g_b{Rank::kX};", "constinit std::atomic<uint64_t> g_c[4][2]{};", "char* g_d = nullptr;",
+            "constinit Lock g_e{", "inline constinit thread_local Held t_f{};", "void* __dso_handle = &__dso_handle;",
+            "  static unsigned calls = 0;", "static std::atomic<int*> g_h{nullptr};",
+        ):
+            self.assertEqual(len(layers.variables(line + "\n")), 1, line)
+        for line in (
+            "constexpr int kA = 0;", "extern Lock g_b;", "const char* const kC[] = {", "int F(int a);", "int F() {", "using A = B;",
+            "inline constexpr uint64_t kD{1};", "// int g_a = 0;", "  int local = 0;", "struct A {", "enum class B : int {", "return x;",
+            "static const int kE = 1;", "constinit const Port kF{", "template <typename T>", "namespace a {", "  static bool Is(int a);",
+            "  static constexpr int kG = 1;", "bool operator==(const A&) const = default;",
+        ):
+            self.assertEqual(layers.variables(line + "\n"), [], line)
+
+    def test_given_one_variable_more_than_a_folder_may_have_then_it_is_an_error(self):
+        self.assertEqual(self.including("src/vgpu/hooks/a.cc", "constexpr int kA = 0;"), [])
+        errors = self.including("src/vgpu/hooks/a.cc", "int g_a = 0;")
+        self.assertEqual(len(errors), 1)
+        self.assertIn("src/vgpu/hooks/a.cc: g_a", errors[0])
+        self.assertEqual(self.including("src/vgpu/hooks/a_test.cc", "int g_a = 0;"), [])
 
     def test_given_the_rule_when_followed_then_it_has_no_cycle(self):
         self.assertEqual(layers.cycles(), [])

@@ -99,6 +99,8 @@ constexpr EventRow kEvents[] = {
     {"ResizeRefused", "Warning", "pod", "hami-monitor", "hami-cpp/resize cannot be applied, and why"},
     {"GpuUnhealthy", "Warning", "node", "hami-device-plugin", "a GPU is not given out any more, and why"},
     {"GpuCordoned", "Warning", "node", "hami-device-plugin", "hami.io/device-cordon takes a GPU out of use"},
+    {"MigStrategyRefused", "Warning", "node", "hami-device-plugin",
+     "--mig-strategy=single offers nothing: the GPUs are not divided alike"},
     {"MpsDaemonDown", "Warning", "node", "hami-device-plugin",
      "a GPU's MPS control daemon ended or does not answer; it is started anew"},
     {"MpsDaemonServes", "Normal", "node", "hami-device-plugin", "it serves clients again"},

@@ -35,7 +35,7 @@
 #include "plugin/lock_folder.h"
 #include "plugin/modes.h"
 #include "plugin/registrar.h"
-#include "plugin/serving.h"
+#include "plugin/resource_servers.h"
 #include "plugin/share_folders.h"
 #include "plugin/tender.h"
 
@@ -92,7 +92,9 @@ struct Agent::Impl {
   void OfferCommonAreas(const Cards& cards);
   bool Ready() const;
   std::string WhyNotReady() const;
+  ResponseSettings SettingsNow(const Cards& cards);
   base::Result<Response> Respond(const Record& record, const Cards& cards);
+  base::Result<Response> RespondParts(const std::vector<std::string>& slots);
   base::Status StartModes(const nvml::LoadOptions& load);
   void Tell(const NodeEvent& event);
 
@@ -122,7 +124,7 @@ struct Agent::Impl {
   std::mutex files_mutex;
   std::string files_trouble;  // as it was told
 
-  std::unique_ptr<Serving> serving;
+  std::unique_ptr<ResourceServers> serving;
   std::unique_ptr<Tender> tender;
   CardBoard::Subscription subscription;
   std::unique_ptr<net::Server> probes;
@@ -184,7 +186,9 @@ void Agent::Impl::SeeNode(const SeenNode& node) {
 void Agent::Impl::OfferCommonAreas(const Cards& cards) {
   if (common_areas == nullptr) return;
   std::vector<std::string> uuids;
-  for (const Card& card : cards.cards) uuids.push_back(card.uuid);
+  for (const Card& card : cards.cards) {
+    if (!card.part) uuids.push_back(card.uuid);  // a MIG device has no neighbours
+  }
   if (const base::Status offered = common_areas->Offer(uuids); !offered) base::LogError(offered.error());
 }
 
@@ -214,8 +218,7 @@ void Agent::Impl::CheckNodeFiles() {
   files_trouble = trouble;
 }
 
-base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& cards) {
-  HAMI_TRY(MendNodeFiles());
+ResponseSettings Agent::Impl::SettingsNow(const Cards& cards) {
   ResponseSettings settings;
   settings.options = &options;
   std::error_code ignored;
@@ -225,11 +228,24 @@ base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& c
   }
   settings.cdi_modes = CdiModesOf(cdi.path());
   settings.imex_channels = PresentImexChannels(options);
-  if (!record.mig.empty()) {
+  const bool has_parts = !cards.parts.empty() || std::any_of(cards.cards.begin(), cards.cards.end(),
+                                                             [](const Card& card) { return card.part.has_value(); });
+  if (has_parts || cards.settings.mode == OperatingMode::kMig) {
     settings.mig_minors = ReadMigMinors(options);
     // A runtime looks there for the instance before the container starts.
     cdi.Refresh(cards);
   }
+  return settings;
+}
+
+base::Result<Response> Agent::Impl::RespondParts(const std::vector<std::string>& slots) {
+  const auto cards = board.Current();
+  return MakePartResponse(slots, *cards, SettingsNow(*cards));
+}
+
+base::Result<Response> Agent::Impl::Respond(const Record& record, const Cards& cards) {
+  HAMI_TRY(MendNodeFiles());
+  ResponseSettings settings = SettingsNow(cards);
   OfferCommonAreas(cards);
   if (common_areas != nullptr) settings.common_areas = common_areas->Cards();
   if (cards.settings.mode == OperatingMode::kMps) {
@@ -333,6 +349,7 @@ bool Agent::Impl::Tend() {
   CheckNodeFiles();
   cdi.Refresh(*board.Current());
   OfferCommonAreas(*board.Current());
+  serving->Follow(*board.Current());
   ProbeBook();
   const bool mode_left = modes->Look(*allocator);
   const bool left = allocator->Tend();
@@ -359,7 +376,8 @@ base::Status Agent::Impl::StartServing(const std::function<void()>& on_give_up) 
     return response;
   };
   backend.prefer = [this](const PreferredRequest& request) { return allocator->Prefer(request); };
-  serving = std::make_unique<Serving>(std::move(serve), std::move(backend));
+  serving = std::make_unique<ResourceServers>(std::move(serve), std::move(backend),
+                                              [this](const auto& slots) { return RespondParts(slots); });
   subscription = board.Subscribe([this] {
     serving->Look();
     tender->Call();

@@ -145,7 +145,8 @@ void CardKeeper::Core::Settle() {
   if (cards.left_out != board->Current()->left_out) {
     for (const std::string& line : cards.left_out) base::LogWarning(line);
   }
-  if (const auto before = board->Current(); hooks.before_cards && (!before->ready || before->cards != cards.cards)) {
+  if (const auto before = board->Current();
+      hooks.before_cards && (!before->ready || before->cards != cards.cards || before->parts != cards.parts)) {
     hooks.before_cards(cards);
   }
   board->Publish(cards);

@@ -100,7 +100,7 @@ json::array GpuDevices(const Cards& cards, const Options& options) {
   std::vector<std::string> all;
   const std::string root = HostRoot(options, true);
   for (const Card& card : cards.cards) {
-    if (!card.minor) continue;
+    if (!card.minor || card.part) continue;
     const std::string path = "/dev/nvidia" + std::to_string(*card.minor);
     all.push_back(path);
     // By either name, whichever way the containers are told.
@@ -125,8 +125,12 @@ std::vector<CdiSpec> MakeCdiSpecs(const Cards& cards, const DriverFiles& files, 
                                   const std::vector<CdiInstance>& instances) {
   std::vector<CdiSpec> specs;
   const std::string root = HostRoot(options, true);
-  if (json::array gpus = GpuDevices(cards, options); !gpus.empty()) {
-    for (const CdiInstance& one : instances) gpus.push_back(DeviceEdit(one.uuid, NodeEdits(one.nodes, root)));
+  json::array gpus = GpuDevices(cards, options);
+  for (const CdiInstance& one : instances) {
+    gpus.push_back(DeviceEdit(one.uuid, NodeEdits(one.nodes, root)));
+    if (!one.index.empty()) gpus.push_back(DeviceEdit(one.index, NodeEdits(one.nodes, root)));
+  }
+  if (!gpus.empty()) {
     specs.push_back(MakeSpec("gpu", std::move(gpus), CommonEdits(files, options)));
   }
   json::array channels;

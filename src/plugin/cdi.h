@@ -50,6 +50,7 @@ struct CdiSpec {
 struct CdiInstance {
   std::string uuid;
   std::vector<std::string> nodes;
+  std::string index{};  // "0:1"; empty: it goes by its UUID alone
 };
 
 // The specifications for CARDS, and for INSTANCES of them. A class without a device, or a mode without a device node,

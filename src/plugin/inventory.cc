@@ -11,11 +11,10 @@
 #include "base/units.h"
 #include "mps/place.h"
 #include "plugin/mig_profiles.h"
+#include "plugin/mig_static.h"
 
 namespace hami::plugin {
 namespace {
-
-std::string TypeOf(const std::string& name) { return name.starts_with("NVIDIA") ? name : "NVIDIA-" + name; }
 
 // What the driver says, or where it says nothing (memory shared with the CPU) what the node's owner says.
 device::MiB PhysicalMemory(const nvml::Device& device, const NodeSettings& settings) {
@@ -30,15 +29,7 @@ Number Scale(Number value, double factor) {
 
 Card MakeCard(const nvml::Device& device, const NodeSettings& settings, const Troubles& troubles,
               const MigOffer* offer) {
-  Card card;
-  card.uuid = device.uuid;
-  card.index = device.index;
-  card.name = device.name;
-  card.type = TypeOf(device.name);
-  card.bus_id = device.bus_id;
-  card.numa_node = device.numa_node;
-  card.minor = device.minor;
-  card.compute_capability = device.compute_capability;
+  Card card = BareCard(device, device.uuid, device.name);
   card.physical_memory = PhysicalMemory(device, settings);
   const bool whole = settings.mode == OperatingMode::kMig;  // an instance is what it is
   card.memory = whole ? card.physical_memory : Scale(card.physical_memory, settings.memory_scaling);
@@ -85,9 +76,45 @@ void NoteForeign(const Card& card, const std::vector<nvml::MigPlace>& places, st
   }
 }
 
-auto OrderOf(const Card& card) { return std::tie(card.bus_id, card.uuid); }
+// MIG devices of DEVICE that are not offered.
+void NoteParts(const nvml::Device& device, std::vector<std::string>* left_out) {
+  for (const nvml::MigDevice& mig : device.mig_devices) {
+    if (left_out == nullptr) return;
+    if (ProfileOfDevice(mig.name) && mig.memory) continue;
+    left_out->push_back(base::Concat({"MIG device ", mig.uuid, " (", base::Printable(mig.name), ") of GPU ",
+                                      std::to_string(device.index),
+                                      " is left out: only one that takes all of its GPU instance is offered"}));
+  }
+}
+
+auto OrderOf(const Card& card) {
+  const auto instance = card.part ? std::pair(card.part->gpu_instance, card.part->compute_instance) : std::pair(0U, 0U);
+  return std::tuple(std::string_view(card.bus_id), instance, std::string_view(card.uuid));
+}
 
 }  // namespace
+
+std::string IndexOf(const Card& card) {
+  std::string index = std::to_string(card.index);
+  return card.part ? base::Concat({index, ":", std::to_string(card.part->index)}) : index;
+}
+
+Card BareCard(const nvml::Device& device, const std::string& uuid, const std::string& name) {
+  Card card;
+  card.uuid = uuid;
+  card.index = device.index;
+  card.name = name;
+  card.type = name.starts_with("NVIDIA") ? name : "NVIDIA-" + name;
+  card.bus_id = device.bus_id;
+  card.numa_node = device.numa_node;
+  card.minor = device.minor;
+  card.compute_capability = device.compute_capability;
+  return card;
+}
+
+void SortCards(std::vector<Card>& cards) {
+  std::sort(cards.begin(), cards.end(), [](const Card& a, const Card& b) { return OrderOf(a) < OrderOf(b); });
+}
 
 bool IsExcluded(const nvml::Device& device, const Exclusion& excluded) {
   return std::find(excluded.uuids.begin(), excluded.uuids.end(), device.uuid) != excluded.uuids.end() ||
@@ -99,7 +126,7 @@ bool Card::operator==(const Card& other) const {
   const auto version = [](const std::optional<nvml::ComputeCapability>& capability) {
     return capability ? std::pair(capability->major, capability->minor) : std::pair(0, 0);
   };
-  return mig_profiles == other.mig_profiles &&
+  return mig_profiles == other.mig_profiles && part == other.part &&
          std::tie(uuid, index, name, type, bus_id, numa_node, minor, physical_memory, memory, cores, slots, healthy,
                   trouble) == std::tie(other.uuid, other.index, other.name, other.type, other.bus_id, other.numa_node,
                                        other.minor, other.physical_memory, other.memory, other.cores, other.slots,
@@ -121,9 +148,19 @@ std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const Node
     left_out->push_back(
         base::Concat({"GPU ", std::to_string(device.index), " (", device.uuid, ") is left out: ", why}));
   };
+  const MigStrategy strategy = settings.Strategy();
+  const bool refused = strategy == MigStrategy::kSingle && !SingleTrouble(devices, settings.excluded).empty();
   for (const nvml::Device& device : devices) {
     if (IsExcluded(device, settings.excluded)) {
       note(device, "filterdevices names it");
+    } else if (refused) {
+      note(device, "--mig-strategy=single needs all GPUs divided alike");
+    } else if (IsDivided(device) && strategy != MigStrategy::kNone) {
+      NoteParts(device, left_out);
+      if (strategy == MigStrategy::kMixed) continue;  // they are MakeParts'
+      for (Card& card : PartsOf(device, settings.excluded, troubles)) cards.push_back(std::move(card));
+    } else if (IsDivided(device) && settings.mode == OperatingMode::kMps) {
+      note(device, "it is in MIG mode, and MPS does not serve such a GPU as a whole");
     } else if (PhysicalMemory(device, settings) <= 0) {
       note(device, "the driver does not tell its memory; set preConfiguredDeviceMemory to its size in MiB");
     } else if (settings.mode == OperatingMode::kMig) {
@@ -140,7 +177,7 @@ std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const Node
       cards.push_back(MakeCard(device, settings, troubles, nullptr));
     }
   }
-  std::sort(cards.begin(), cards.end(), [](const Card& a, const Card& b) { return OrderOf(a) < OrderOf(b); });
+  SortCards(cards);
   return cards;
 }
 
@@ -162,7 +199,7 @@ bool CardBoard::Publish(Cards cards) {
   {
     const std::scoped_lock lock(mutex_);
     if (cards.ready == current_->ready && cards.settings == current_->settings && cards.cards == current_->cards &&
-        cards.left_out == current_->left_out) {
+        cards.parts == current_->parts && cards.left_out == current_->left_out) {
       return false;
     }
     cards.generation = current_->generation + 1;

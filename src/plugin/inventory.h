@@ -23,9 +23,19 @@
 
 namespace hami::plugin {
 
+// What a card is that is a MIG device which was there before (mig_static.h).
+struct MigPart {
+  std::string gpu_uuid;
+  std::string profile;  // "1g.10gb"
+  unsigned index = 0;   // among the MIG devices of its GPU
+  unsigned gpu_instance = 0;
+  unsigned compute_instance = 0;
+  bool operator==(const MigPart&) const = default;
+};
+
 struct Card {
   std::string uuid;
-  unsigned index = 0;  // the driver's
+  unsigned index = 0;  // the driver's; of a MIG device its GPU's
   std::string name;    // the driver's
   std::string type;    // as registered: with "NVIDIA-" in front unless NAME begins with NVIDIA
   std::string bus_id;  // "0000:3b:00.0"; empty when unknown
@@ -37,6 +47,7 @@ struct Card {
   int cores = 0;                                 // offered, percent: scaled
   int slots = 0;                                 // how many containers may share it
   std::vector<device::MigProfile> mig_profiles;  // that it can be divided into, in mode mig
+  std::optional<MigPart> part;                   // absent: it is a GPU
   bool healthy = true;
   std::string trouble;  // why it is not, for people
 
@@ -50,6 +61,7 @@ struct Cards {
   bool ready = false;            // the driver was read at least once
   NodeSettings settings;
   std::vector<Card> cards;
+  std::vector<Card> parts;            // MIG devices that the kubelet counts by their profiles, and no scheduler places
   std::vector<std::string> left_out;  // GPUs that are not offered, a line each with the reason
 
   const Card* Find(std::string_view uuid) const;
@@ -66,6 +78,15 @@ using ForeignInstances = std::map<std::string, std::vector<nvml::MigPlace>>;
 std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const NodeSettings& settings,
                             const Troubles& troubles, std::vector<std::string>* left_out = nullptr,
                             const ForeignInstances& foreign = {});
+
+// The driver's number of it: "1", or "1:0" of a MIG device.
+std::string IndexOf(const Card& card);
+
+// What DEVICE, or a MIG device of it, is by the driver; nothing that is offered.
+Card BareCard(const nvml::Device& device, const std::string& uuid, const std::string& name);
+
+// By PCI bus id, then by instance, then by UUID.
+void SortCards(std::vector<Card>& cards);
 
 bool IsExcluded(const nvml::Device& device, const Exclusion& excluded);
 

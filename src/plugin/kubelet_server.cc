@@ -132,7 +132,7 @@ class Service final : public wire::DevicePlugin::Service {
         const CardBoard::Snapshot cards = backend_.board->Current();
         // Before the driver was read there is nothing to say, and "no device" would be something.
         if (cards->ready) {
-          std::vector<SlotState> slots = ListSlots(*cards);
+          std::vector<SlotState> slots = backend_.slots(*cards);
           if (told != slots && !out->Write(ToWire(slots))) break;
           told = std::move(slots);
         }

@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "plugin/allocator.h"
+#include "plugin/device_list.h"
 #include "plugin/inventory.h"
 
 namespace hami::plugin {
@@ -22,7 +23,8 @@ namespace hami::plugin {
 struct KubeletBackend {
   std::function<base::Result<Response>(const std::vector<std::string>& slots)> allocate;
   std::function<std::vector<std::string>(const PreferredRequest& request)> prefer;
-  CardBoard* board = nullptr;  // the slots; must outlive the server
+  CardBoard* board = nullptr;  // must outlive the server
+  std::function<std::vector<SlotState>(const Cards& cards)> slots = ListSlots;
 };
 
 class KubeletServer {

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -28,7 +29,7 @@
 #include "base/strings.h"
 #include "device_plugin.grpc.pb.h"
 #include "plugin/kubelet_client.h"
-#include "plugin/serving.h"
+#include "plugin/resource_servers.h"
 #include "plugin/testing/allocation_world.h"
 #include "plugin/testing/fake_kubelet.h"
 
@@ -38,6 +39,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 class KubeletTest : public ::testing::Test {
@@ -379,6 +381,53 @@ TEST(CrashBudgetTest, GivenFailuresAnHourApartWhenTheyGoOnForEverThenNobodyGives
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(budget.Allows(now));
   EXPECT_TRUE(budget.Allows(now));
   EXPECT_FALSE(budget.Allows(now));
+}
+
+// --mig-strategy=mixed: a resource, a socket and slots of their own for each profile, for as long as there are devices.
+TEST_F(KubeletTest, ProfilesOfMigDevices_HaveASocketEach) {
+  const auto with = [](const std::vector<std::string>& profiles) {
+    Cards cards = MakeTestCards(1, 1);
+    for (unsigned i = 0; i < profiles.size(); ++i) {
+      Card card = cards.cards[0];
+      card.uuid = base::Concat({"MIG-", std::to_string(i)});
+      card.part = MigPart{CardName(0), profiles[i], i, i, 0};
+      cards.parts.push_back(std::move(card));
+    }
+    return cards;
+  };
+  Publish(with({"1g.10gb", "3g.40gb", "1g.10gb"}));
+  ServingOptions options;
+  options.kubelet_socket = folder_.path() + "/kubelet.sock";
+  options.folder = folder_.path();
+  options.resource_name = [] { return std::string("nvidia.com/gpu"); };
+  options.preferred_allocation = [] { return true; };
+  KubeletBackend backend;
+  backend.board = &board_;
+  backend.allocate = [](const auto&) -> base::Result<Response> { return base::Fail("these are shares"); };
+  ResourceServers servers(std::move(options), std::move(backend), [](const auto& slots) -> base::Result<Response> {
+    Response response;
+    response.environment["PARTS"] = base::Join(slots, ",");
+    return response;
+  });
+  servers.Start([](const base::Error&) {});
+  ASSERT_TRUE(kubelet_->WaitForRegistrations(3));
+  std::map<std::string, std::string> endpoints;
+  for (const auto& one : kubelet_->registrations()) endpoints[one.resource_name()] = one.endpoint();
+  EXPECT_THAT(endpoints, ElementsAre(Pair("nvidia.com/gpu", "nvidia-gpu.sock"),
+                                     Pair("nvidia.com/mig-1g.10gb", "nvidia-mig-1g.10gb.sock"),
+                                     Pair("nvidia.com/mig-3g.40gb", "nvidia-mig-3g.40gb.sock")));
+  const std::string small = folder_.path() + "/nvidia-mig-1g.10gb.sock";
+  EXPECT_THAT(SlotWatcher(small).Next(), ElementsAre("MIG-0 Healthy", "MIG-2 Healthy"));
+  v1beta1::AllocateResponse response;
+  EXPECT_TRUE(PluginClient(small).Allocate({"MIG-2"}, &response).ok());
+  EXPECT_EQ(response.container_responses(0).envs().at("PARTS"), "MIG-2");
+
+  Publish(with({"1g.10gb"}));
+  servers.Follow(*board_.Current());
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/nvidia-mig-3g.40gb.sock"));
+  EXPECT_TRUE(std::filesystem::exists(small));
+  servers.Stop();
+  EXPECT_FALSE(std::filesystem::exists(small));
 }
 
 TEST_F(KubeletTest, GivenPodResourcesWhenTheyAreListedThenHoldingsAreOfOurResourceAlone) {

@@ -10,6 +10,7 @@
 
 #include "base/strings.h"
 #include "device/config_reader.h"
+#include "plugin/options_file.h"
 
 namespace hami::plugin {
 namespace {
@@ -61,6 +62,20 @@ void ReadMode(ConfigReader& in, NodeEntry& entry) {
   if (!entry.mode) in.Fail(kKey, "must be hami-core, mig or mps");
 }
 
+void ReadStrategy(ConfigReader& in, NodeEntry& entry) {
+  constexpr const char* kKey = "migstrategy";
+  std::string text;
+  in.Text(kKey, text);
+  if (text.empty()) return;
+  const auto strategy = ReadMigStrategy(text);
+  if (!strategy) return in.Fail(kKey, strategy.error().message);
+  entry.mig_strategy = *strategy;
+  const OperatingMode mode = entry.mode.value_or(OperatingMode::kHamiCore);
+  if (*strategy == MigStrategy::kNone || mode == OperatingMode::kHamiCore) return;
+  in.Fail(kKey, base::Concat({"must be none with operatingmode ", ModeName(mode),
+                              ": it offers MIG devices that were there before, in mode hami-core"}));
+}
+
 void CheckEntry(ConfigReader& in, const NodeEntry& entry) {
   if (entry.split_count && !SlotsFit(*entry.split_count)) in.Fail("devicesplitcount", kSlotsRange);
   if (entry.memory_scaling && !ScalingFits(*entry.memory_scaling)) in.Fail("devicememoryscaling", kScalingRange);
@@ -98,9 +113,7 @@ void ReadEntry(ConfigReader& in, NodeEntry& entry, std::vector<std::string>& nam
   Maybe(in, "libcudaloglevel", entry.log_level, &ConfigReader::Text);
   Maybe(in, "enablenumatopology", entry.numa_topology, &ConfigReader::Bool);
   Maybe(in, "enablegetpreferredallocation", entry.align_allocation, &ConfigReader::Bool);
-  std::string strategy;
-  in.Text("migstrategy", strategy);
-  if (!strategy.empty() && strategy != "none") in.Fail("migstrategy", "must be none");
+  ReadStrategy(in, entry);
   if (in.Has("filterdevices")) entry.excluded.emplace();
   in.Section("filterdevices", [&](ConfigReader& inner) { ReadExclusion(inner, *entry.excluded); });
   CheckEntry(in, entry);
@@ -132,6 +145,7 @@ Result<NodeSettings> Defaults(const ConfigTexts& texts, const Options& options) 
   if (!nvidia.count_resource.empty()) out.resource_name = nvidia.count_resource;
   if (texts.device_text) out.requests = nvidia;
   out.requests.count_resource = out.resource_name;
+  out.mig_strategy = options.mig_strategy;
   out.split_count = options.split_count.value_or(nvidia.split_count);
   out.memory_scaling = options.memory_scaling.value_or(nvidia.memory_scaling);
   out.core_scaling = options.core_scaling.value_or(nvidia.core_scaling);
@@ -226,6 +240,7 @@ NodeSettings SettingsFor(const NodeConfig& config, const std::string& node, cons
   if (entry == nullptr || !entry->mistake.empty()) return out;
   Override(out.mode, entry->mode);
   out.wanted_mode = out.mode;
+  Override(out.mig_strategy, entry->mig_strategy);
   Override(out.split_count, entry->split_count);
   Override(out.memory_scaling, entry->memory_scaling);
   Override(out.core_scaling, entry->core_scaling);

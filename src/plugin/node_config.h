@@ -32,6 +32,7 @@ struct NodeSettings {
   std::string resource_name = "nvidia.com/gpu";
   OperatingMode mode = OperatingMode::kHamiCore;         // in force
   OperatingMode wanted_mode = OperatingMode::kHamiCore;  // as configured
+  MigStrategy mig_strategy = MigStrategy::kNone;         // as configured
   std::int64_t split_count = 10;                         // slots of a GPU
   double memory_scaling = 1;
   double core_scaling = 1;
@@ -43,6 +44,9 @@ struct NodeSettings {
   Exclusion excluded;
   std::vector<device::MigAllowance> mig_allowlist;
   device::NvidiaConfig requests = device::HamisNames();  // how the scheduler reads what pods ask for
+
+  // What is offered of MIG devices that were there before. Other modes have an answer of their own.
+  MigStrategy Strategy() const { return mode == OperatingMode::kHamiCore ? mig_strategy : MigStrategy::kNone; }
   bool operator==(const NodeSettings&) const = default;
 };
 
@@ -51,6 +55,7 @@ struct NodeEntry {
   std::string name;      // exact, or with * and ?
   std::string selector;  // of node labels: `a=b,c!=d,e,!f`; empty: by name
   std::optional<OperatingMode> mode;
+  std::optional<MigStrategy> mig_strategy;
   std::optional<std::int64_t> split_count;
   std::optional<double> memory_scaling;
   std::optional<double> core_scaling;

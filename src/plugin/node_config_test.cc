@@ -120,7 +120,7 @@ TEST(NodeConfigTest, GivenMistakes_WhenParsed_ThenTheErrorNamesFileLineAndKey) {
 // Each node judges its own entry, found by name, selector or pattern.
 TEST(NodeConfigTest, MistakeOfAnotherNode_IsNotOurs) {
   const std::string text = R"({"nodeconfig": [{"name": "a", "operatingmode": "fast"}, {"name": "b", "nonsense": 1},
-    {"selector": "pool=mig", "migstrategy": "mixed"}, {"name": "c-*", "devicesplitcount": 0},
+    {"selector": "pool=mig", "migstrategy": "both"}, {"name": "c-*", "devicesplitcount": 0},
     {"name": "n", "devicesplitcount": 3}]})";
   EXPECT_EQ(ErrorOf(Texts(std::nullopt, text)), "");
   EXPECT_THAT(ErrorOf(Texts(std::nullopt, text), OfNode("a")), HasSubstr("nodeconfig[0].operatingmode: must be"));
@@ -131,6 +131,19 @@ TEST(NodeConfigTest, MistakeOfAnotherNode_IsNotOurs) {
   EXPECT_EQ(MistakeFor(*config, "d", {}), "");
   EXPECT_THAT(MistakeFor(*config, "d", {{"pool", "mig"}}), HasSubstr("nodeconfig[2].migstrategy: must be none"));
   EXPECT_THAT(MistakeFor(*config, "c-1", {}), HasSubstr("nodeconfig[3].devicesplitcount"));
+}
+
+TEST(NodeConfigTest, MigStrategy_IsTheFlagsOrTheEntrys) {
+  const std::string text = R"({"nodeconfig": [{"name": "a", "migstrategy": "single"}, {"name": "b", "migstrategy": ""},
+    {"name": "c", "operatingmode": "mig"}, {"name": "d", "migstrategy": "none"}]})";
+  Options options;
+  options.mig_strategy = MigStrategy::kMixed;
+  const auto config = ParseNodeConfig(Texts(std::nullopt, text), options);
+  ASSERT_TRUE(config);
+  EXPECT_EQ(SettingsFor(*config, "a", {}).Strategy(), MigStrategy::kSingle);
+  EXPECT_EQ(SettingsFor(*config, "b", {}).Strategy(), MigStrategy::kMixed);
+  EXPECT_EQ(SettingsFor(*config, "c", {}).Strategy(), MigStrategy::kNone) << "this mode divides GPUs itself";
+  EXPECT_EQ(SettingsFor(*config, "d", {}).Strategy(), MigStrategy::kNone);
 }
 
 TEST(NodeConfigTest, EmptyLogLevel_IsNoVariable) {
@@ -161,7 +174,8 @@ TEST(NodeConfigTest, GivenValuesOutOfRange_WhenParsed_ThenEachIsRefused) {
   for (const char* field :
        {R"("devicememoryscaling":0)", R"("devicememoryscaling":-1)", R"("devicecorescaling":101)",
         R"("devicesplitcount":257)", R"("preconfigureddevicememory":-1)", R"("libcudaloglevel":"9")",
-        R"("operatingmode":"fast")", R"("migstrategy":"mixed")", R"("filterdevices":{"index":[-1]})",
+        R"("operatingmode":"fast")", R"("migstrategy":"both")", R"("migstrategy":"mixed","operatingmode":"mig")",
+        R"("operatingmode":"mps","migstrategy":"single")", R"("filterdevices":{"index":[-1]})",
         R"("filterdevices":{"uid":["x"]})", R"("devicememoryscaling":".nan")", R"("selector":"a in b")",
         R"("enablenumatopology":"perhaps")"}) {
     EXPECT_NE(ErrorOf(Texts(std::nullopt, R"({"nodeconfig":[{"name":"n",)" + std::string(field) + "}]}")), "") << field;

@@ -35,6 +35,7 @@ void NodeState::JudgeConfig() {
     events_.push_back({true, "InvalidDeviceConfig", "the configuration of this node can not be used: " + objection});
   }
   objection_ = std::move(objection);
+  NoteStrategy();
 }
 
 void NodeState::SeeNode(const Labels& labels, const device::StringMap& annotations, UnixSeconds now) {
@@ -82,13 +83,30 @@ void NodeState::Judge(const DriverReading& reading, UnixSeconds now) {
       look.condition = device->condition;
       look.trouble = device->trouble;
     }
-    if (policy_.readings_count()) book_.Look(uuid, look, now);
+    if (policy_.readings_count()) {
+      book_.Look(uuid, look, now);
+      JudgeParts(known->second, look, now);
+    }
     ++known;
   }
   // The node may remember GPUs that were taken out of it, or that have not said their names yet.
   if (now - *first_look_ >= kForgetAfter) {
-    book_.KeepOnly([&](const std::string& uuid) { return known_.contains(uuid); });
+    book_.KeepOnly([&](const std::string& uuid) { return IsKnown(uuid); });
   }
+}
+
+// A MIG device in trouble recovers as a GPU does, while its GPU is well. What befalls the GPU is not each one's own.
+void NodeState::JudgeParts(const Known& known, const Reading& look, UnixSeconds now) {
+  if (!look.listed || look.condition != Condition::kAnswers || look.worn_out || look.reset_pending) return;
+  for (const nvml::MigDevice& part : known.device.mig_devices) book_.Look(part.uuid, {}, now);
+}
+
+bool NodeState::IsKnown(const std::string& uuid) const {
+  return std::any_of(known_.begin(), known_.end(), [&](const auto& entry) {
+    const auto& parts = entry.second.device.mig_devices;
+    return entry.first == uuid ||
+           std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return part.uuid == uuid; });
+  });
 }
 
 void NodeState::JudgeDamage(const std::string& uuid, Known& known, const Damage& told, UnixSeconds now) {
@@ -108,6 +126,7 @@ void NodeState::SeeDriver(const DriverReading& reading, UnixSeconds now) {
   foreign_ = reading.foreign;
   Judge(reading, now);
   NoteNameless(reading.devices);
+  NoteStrategy();
   if (reading.topology) NoteTopology(*reading.topology);
   NoteChanges();
 }
@@ -121,6 +140,19 @@ void NodeState::NoteNameless(const std::vector<nvml::Device>& devices) {
     nameless_.push_back(
         base::Concat({"GPU ", std::to_string(device.index), " is left out: it does not answer: ", device.trouble}));
   }
+}
+
+void NodeState::NoteStrategy() {
+  if (!first_look_ || !node_seen_) return;
+  const NodeSettings settings = Settings();
+  std::string trouble;
+  if (settings.Strategy() == MigStrategy::kSingle) trouble = SingleTrouble(Devices(), settings.excluded);
+  if (!trouble.empty() && trouble != strategy_trouble_) {
+    events_.push_back({true, "MigStrategyRefused",
+                       base::Concat({"no GPU is offered by --mig-strategy=single: ", trouble,
+                                     "; divide all GPUs alike, or use mixed"})});
+  }
+  strategy_trouble_ = std::move(trouble);
 }
 
 void NodeState::NoteTopology(const nvml::Topology& topology) {
@@ -151,26 +183,45 @@ bool NodeState::Blame(const std::string& uuid, std::uint64_t code, const std::st
   return false;
 }
 
+// Where instances are not offered by themselves, an error of one speaks for its GPU.
+std::string NodeState::SubjectOf(const nvml::XidEvent& event) const {
+  const auto known = known_.find(event.uuid);
+  if (known == known_.end() || Settings().Strategy() == MigStrategy::kNone) return event.uuid;
+  const nvml::MigDevice* part = FindPart(known->second.device, event.gpu_instance, event.compute_instance);
+  return part == nullptr ? event.uuid : part->uuid;
+}
+
 bool NodeState::SeeXid(const nvml::XidEvent& event, UnixSeconds now) {
-  if (!known_.contains(event.uuid) || !Blame(event.uuid, event.code, XidText(event.code), now)) return false;
+  if (!known_.contains(event.uuid) || !Blame(SubjectOf(event), event.code, XidText(event.code), now)) return false;
   NoteChanges();
   return true;
+}
+
+std::vector<nvml::Device> NodeState::Devices() const {
+  std::vector<nvml::Device> devices;
+  for (const auto& [uuid, known] : known_) devices.push_back(known.device);
+  return devices;
+}
+
+NodeSettings NodeState::Settings() const {
+  NodeSettings settings = SettingsFor(config_, node_, labels_);
+  settings.mode = mode_.value_or(settings.mode);
+  return settings;
 }
 
 Cards NodeState::MakeCards() const {
   Cards cards;
   cards.ready = ready();
-  cards.settings = SettingsFor(config_, node_, labels_);
-  cards.settings.mode = mode_.value_or(cards.settings.mode);
-  std::vector<nvml::Device> devices;
+  cards.settings = Settings();
+  const std::vector<nvml::Device> devices = Devices();
   Troubles troubles = book_.Current();
-  for (const auto& [uuid, known] : known_) {
-    devices.push_back(known.device);
-    if (!driver_trouble_.empty()) troubles[uuid] = driver_trouble_;
+  for (const nvml::Device& device : devices) {
+    if (!driver_trouble_.empty()) troubles[device.uuid] = driver_trouble_;
   }
   if (cards.settings.mode == OperatingMode::kMps) troubles.insert(mps_troubles_.begin(), mps_troubles_.end());
   cards.left_out = nameless_;
   cards.cards = plugin::MakeCards(devices, cards.settings, troubles, &cards.left_out, foreign_);
+  cards.parts = MakeParts(devices, cards.settings, troubles);
   return cards;
 }
 
@@ -184,7 +235,7 @@ Registration NodeState::MakeRegistration(const Cards& cards, bool with_scores, U
 
 std::string NodeState::NameOf(const std::string& uuid) const {
   const auto known = known_.find(uuid);
-  if (known == known_.end()) return uuid;
+  if (known == known_.end()) return uuid.starts_with("MIG-") ? "MIG device " + uuid : uuid;
   return base::Concat({"GPU ", std::to_string(known->second.device.index), " (", uuid, ")"});
 }
 

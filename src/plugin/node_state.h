@@ -18,6 +18,7 @@
 #include "nvml/nvml.h"
 #include "plugin/health.h"
 #include "plugin/inventory.h"
+#include "plugin/mig_static.h"
 #include "plugin/node_config.h"
 #include "plugin/registration.h"
 #include "plugin/topology_score.h"
@@ -55,7 +56,10 @@ class NodeState {
   // The driver does not answer as a whole; no GPU is to be given out until it does. No mark against any GPU.
   void LoseDriver(const std::string& why);
   // The mode that is in force, whatever is configured. Until it is said, the configured one.
-  void UseMode(OperatingMode mode) { mode_ = mode; }
+  void UseMode(OperatingMode mode) {
+    mode_ = mode;
+    NoteStrategy();
+  }
   // GPUs that MPS does not serve, in mode mps. No mark against the GPU itself.
   void SeeMps(Troubles troubles) { mps_troubles_ = std::move(troubles); }
   // True when the GPU should be looked at soon.
@@ -63,6 +67,7 @@ class NodeState {
 
   bool ready() const { return node_seen_ && first_look_.has_value() && objection_.empty(); }
   Cards MakeCards() const;
+  NodeSettings Settings() const;
   // Of CARDS; only the parts that are this class's to know.
   Registration MakeRegistration(const Cards& cards, bool with_scores, UnixSeconds now) const;
   std::vector<NodeEvent> TakeEvents();
@@ -80,6 +85,12 @@ class NodeState {
   void JudgeDamage(const std::string& uuid, Known& known, const Damage& told, UnixSeconds now);
   // True when XID CODE counts.
   bool Blame(const std::string& uuid, std::uint64_t code, const std::string& reason, UnixSeconds now);
+  // The health book's name of what EVENT is about: the GPU, or a MIG device of it that is offered by itself.
+  std::string SubjectOf(const nvml::XidEvent& event) const;
+  void JudgeParts(const Known& known, const Reading& look, UnixSeconds now);
+  bool IsKnown(const std::string& uuid) const;
+  void NoteStrategy();
+  std::vector<nvml::Device> Devices() const;
   void NoteNameless(const std::vector<nvml::Device>& devices);
   void NoteTopology(const nvml::Topology& topology);
   void NoteChanges();
@@ -99,6 +110,7 @@ class NodeState {
   std::optional<OperatingMode> mode_;
   Troubles mps_troubles_;
   ForeignInstances foreign_;
+  std::string strategy_trouble_;       // why --mig-strategy=single offers nothing, as it was told
   std::vector<std::string> nameless_;  // GPUs in trouble since the start, a line each
   HealthBook book_;
   TopologyScore topology_;

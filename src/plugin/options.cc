@@ -125,8 +125,9 @@ void AddGpuFlags(FlagSet& flags, Targets& to) {
   flags.Group("GPUs");
   flags.Bool("fail-on-init-error", out.fail_on_init_error,
              "without a driver at start: end; false: wait for one [FAIL_ON_INIT_ERROR]");
-  flags.Custom("mig-strategy", "none", "none", base::TakeParsed(out.mig_strategy, ReadMigStrategy),
-               "only none: MIG devices that exist already are not offered [MIG_STRATEGY]");
+  flags.Custom("mig-strategy", "none|single|mixed", "none", base::TakeParsed(out.mig_strategy, ReadMigStrategy),
+               "MIG devices that were made before, in mode hami-core: none: not looked at; single: they are what the "
+               "resource of GPUs counts; mixed: each profile is a resource, as nvidia.com/mig-1g.10gb [MIG_STRATEGY]");
   flags.Custom("device-discovery-strategy", "auto|nvml", "auto", TakeDiscovery,
                "how GPUs are found [DEVICE_DISCOVERY_STRATEGY]");
   flags.Text("mig-minors-file", "FILE", out.mig_minors_file,
@@ -154,6 +155,9 @@ void AddMpsFlags(FlagSet& flags, Targets& to) {
              "NVIDIA's MPS control daemon: a path, or a name in $PATH [MPS_CONTROL]");
   flags.Text("mps-root", "DIR", to.out.mps_root,
              "the daemons' pipes and logs, under the same path on the node and here [MPS_ROOT]");
+  flags.Bool("mps-exclusive", to.out.mps_exclusive,
+             "compute mode EXCLUSIVE_PROCESS while MPS serves a GPU: a program without MPS is refused there "
+             "[MPS_EXCLUSIVE]");
 }
 
 void AddContainerFlags(FlagSet& flags, Targets& to) {
@@ -242,7 +246,7 @@ struct Variable {
 };
 
 // Where two name one flag, the later one wins.
-constexpr std::array<Variable, 38> kVariables = {{
+constexpr std::array<Variable, 39> kVariables = {{
     {"NodeName", "node-name"},
     {"NODE_NAME", "node-name"},
     {"CONFIG_FILE", "config-file"},
@@ -275,6 +279,7 @@ constexpr std::array<Variable, 38> kVariables = {{
     {"ALLOCATE_TIMEOUT", "allocate-timeout"},
     {"MPS_CONTROL", "mps-control"},
     {"MPS_ROOT", "mps-root"},
+    {"MPS_EXCLUSIVE", "mps-exclusive"},
     {"DEVICE_SPLIT_COUNT", "device-split-count"},
     {"DEVICE_MEMORY_SCALING", "device-memory-scaling"},
     {"DEVICE_CORES_SCALING", "device-cores-scaling"},
@@ -428,10 +433,9 @@ Result<std::string> ReadConfigText(const std::string& path) { return base::ReadL
 
 Result<MigStrategy> ReadMigStrategy(const std::string& text) {
   if (text == "none" || text.empty()) return MigStrategy::kNone;
-  if (text == "single" || text == "mixed") {
-    return Fail("MIG devices that exist already can not be offered; use none");
-  }
-  return Fail("must be none");
+  if (text == "single") return MigStrategy::kSingle;
+  if (text == "mixed") return MigStrategy::kMixed;
+  return Fail("must be none, single or mixed");
 }
 
 Result<ListStrategy> ReadListStrategy(const std::string& text) {

@@ -212,8 +212,17 @@ TEST(OptionsTest, GivenNamespacesThatMayDisableControl_WhenRead_ThenAllMayUnless
   EXPECT_TRUE(Given({"--disable-control-in="}, {{"DISABLE_CONTROL_IN", "admins"}}).disable_control_in.empty());
 }
 
+TEST(OptionsTest, MigStrategy_IsReadFromFlagVariableAndFile) {
+  EXPECT_EQ(Given({}).mig_strategy, MigStrategy::kNone);
+  EXPECT_EQ(Given({"--mig-strategy=single"}, {{"MIG_STRATEGY", "mixed"}}).mig_strategy, MigStrategy::kSingle);
+  EXPECT_EQ(Given({}, {{"MIG_STRATEGY", "mixed"}}).mig_strategy, MigStrategy::kMixed);
+  const auto start = Read({"--config-file=config.yaml"}, {}, "flags: {migStrategy: mixed}\n");
+  ASSERT_TRUE(start);
+  EXPECT_EQ(start->options.mig_strategy, MigStrategy::kMixed);
+}
+
 TEST(OptionsTest, GivenWhatCanNotBeHonoured_WhenGiven_ThenItIsRefusedByName) {
-  EXPECT_THAT(ErrorOf({"--mig-strategy=single"}), StartsWith("--mig-strategy=single: "));
+  EXPECT_THAT(ErrorOf({"--mig-strategy=both"}), StartsWith("--mig-strategy=both: must be none, single or mixed"));
   EXPECT_THAT(ErrorOf({"--device-discovery-strategy=tegra"}), HasSubstr("Tegra"));
   EXPECT_THAT(ErrorOf({"--imex-channel-ids=0,1"}), HasSubstr("imex-channel-ids"));
   EXPECT_THAT(ErrorOf({"--device-split-count=0"}), HasSubstr("1 to 256"));
@@ -227,7 +236,7 @@ TEST(OptionsTest, GivenWhatCanNotBeHonoured_WhenGiven_ThenItIsRefusedByName) {
                 HasSubstr(base::Concat({"--", flag, " must be an absolute path"})));
   }
   EXPECT_THAT(ErrorOf({"--hook-path="}), HasSubstr("absolute"));
-  EXPECT_THAT(ErrorOf({}, {{"MIG_STRATEGY", "mixed"}}), StartsWith("environment variable MIG_STRATEGY: "));
+  EXPECT_THAT(ErrorOf({}, {{"MIG_STRATEGY", "both"}}), StartsWith("environment variable MIG_STRATEGY: "));
   EXPECT_THAT(ErrorOf({"--no-such-flag"}), HasSubstr("--no-such-flag"));
   EXPECT_THAT(ErrorOf({"serve"}), HasSubstr("serve"));
   EXPECT_THAT(ErrorOf({"--config-file=missing.yaml"}), HasSubstr("missing.yaml"));
@@ -269,7 +278,7 @@ TEST(OptionsTest, GivenMistakesInTheFile_WhenRead_ThenFileLineAndKeyAreNamed) {
               StartsWith("config.yaml:2: flags.failOnIntiError: unknown key; did you mean failOnInitError?"));
   EXPECT_THAT(ErrorOf(use, {}, "sharing:\n  timeSlicing: {}\n"), HasSubstr("deviceSplitCount"));
   EXPECT_THAT(ErrorOf(use, {}, "version: v2\n"), StartsWith("config.yaml:1: version: must be v1"));
-  EXPECT_THAT(ErrorOf(use, {}, "flags: {migStrategy: single}\n"), HasSubstr("flags.migStrategy"));
+  EXPECT_THAT(ErrorOf(use, {}, "flags: {migStrategy: both}\n"), HasSubstr("flags.migStrategy"));
   EXPECT_THAT(ErrorOf(use, {}, "flags: [\n"), StartsWith("config.yaml:"));
   const auto start =
       Read(use, {}, "version: v1\nresources: {gpus: []}\nflags: {gfd: {oneshot: false}}\nimex: {channelIDs: [0]}\n");
@@ -292,7 +301,7 @@ TEST(OptionsTest, GivenAnAddressOrASocketThatIsEmpty_WhenRead_ThenThatServiceIsN
 TEST(OptionsTest, GivenHelpOrVersion_WhenRead_ThenNothingElseIsNeeded) {
   EXPECT_EQ(Read({"--help", "--nonsense"}, {{"NODE_NAME", ""}})->action, Start::Action::kHelp);
   EXPECT_EQ(Read({"version"}, {{"NODE_NAME", ""}})->action, Start::Action::kVersion);
-  for (const char* word : {"--help", "--version"}) EXPECT_TRUE(Read({word}, {{"MIG_STRATEGY", "mixed"}})) << word;
+  for (const char* word : {"--help", "--version"}) EXPECT_TRUE(Read({word}, {{"MIG_STRATEGY", "both"}})) << word;
   EXPECT_THAT(HelpText(), HasSubstr("--device-list-strategy"));
   for (const char* word : {"[DP_DISABLE_HEALTHCHECKS]", "--version", "HAMI_LIBVGPU", "~/.kube/config", "/readyz",
                            "SIGHUP", "Exit status"}) {

@@ -28,20 +28,48 @@ bool Uses(const Options& options, ListStrategy strategy) {
 
 // By which name the container is told of a card.
 std::string IdOf(const Card& card, const Options& options) {
-  return options.id_strategy == IdStrategy::kIndex ? std::to_string(card.index) : card.uuid;
+  return options.id_strategy == IdStrategy::kIndex ? IndexOf(card) : card.uuid;
 }
 
-// What the container is given: whole GPUs, or instances of them.
+// A MIG device of GPU number MINOR.
+struct GivenInstance {
+  std::string uuid;
+  std::string gpu_uuid;
+  std::optional<unsigned> minor;
+  int gpu_instance = 0;
+  int compute_instance = 0;
+};
+
+// What the container is given: GPUs, or MIG devices, either those that were there before or those that were made for
+// it.
 struct Given {
   std::vector<const Card*> cards;
-  std::vector<device::MigReservation> mig;  // empty: the cards themselves
+  std::vector<GivenInstance> made;  // empty: the cards themselves
 
   std::vector<std::string> Ids(const Options& options) const {
     std::vector<std::string> ids;
-    for (const device::MigReservation& instance : mig) ids.push_back(instance.mig_uuid);
-    if (!mig.empty()) return ids;
+    for (const GivenInstance& instance : made) ids.push_back(instance.uuid);
+    if (!made.empty()) return ids;
     for (const Card* card : cards) ids.push_back(IdOf(*card, options));
     return ids;
+  }
+
+  std::set<unsigned> Minors() const {
+    std::set<unsigned> minors;
+    for (const Card* card : cards) {
+      if (card->minor) minors.insert(*card->minor);
+    }
+    return minors;
+  }
+
+  std::vector<GivenInstance> Instances() const {
+    std::vector<GivenInstance> all = made;
+    for (const Card* card : cards) {
+      if (!card->part) continue;
+      all.push_back({card->uuid, card->part->gpu_uuid, card->minor, static_cast<int>(card->part->gpu_instance),
+                     static_cast<int>(card->part->compute_instance)});
+    }
+    return all;
   }
 };
 
@@ -67,7 +95,8 @@ void AddDevices(const Given& given, const ResponseSettings& settings, Response& 
   if (options.mofed) response.environment["NVIDIA_MOFED"] = "enabled";
 }
 
-void AddCdi(const Record& record, const Given& given, const ResponseSettings& settings, Response& response) {
+// What is RANDOM must be the same when the question is repeated.
+void AddCdi(const std::string& random, const Given& given, const ResponseSettings& settings, Response& response) {
   const Options& options = *settings.options;
   const bool by_annotation = Uses(options, ListStrategy::kCdiAnnotations);
   const bool by_field = Uses(options, ListStrategy::kCdiCri);
@@ -77,34 +106,34 @@ void AddCdi(const Record& record, const Given& given, const ResponseSettings& se
   for (const int channel : settings.imex_channels) names.push_back(CdiName("imex-channel", std::to_string(channel)));
   for (const std::string& mode : settings.cdi_modes) names.push_back(CdiName(mode, "all"));
   if (by_annotation) {
-    // HAMi puts a random id behind the name; ours must be the same when the question is repeated.
-    const std::string key = Concat({options.cdi_annotation_prefix, "nvidia-device-plugin_", record.cache});
-    response.annotations[key.substr(0, key.rfind(".cache"))] = base::Join(names, ",");
+    response.annotations[Concat({options.cdi_annotation_prefix, "nvidia-device-plugin_", random})] =
+        base::Join(names, ",");
   }
   if (by_field) response.cdi_devices = std::move(names);
 }
 
-base::Status AddDeviceNodes(const Given& given, const Cards& cards, const ResponseSettings& settings,
-                            Response& response) {
+// The device nodes of a MIG device. An error where a container would be given it and could not use it.
+base::Result<std::vector<std::string>> CapabilitiesOf(const GivenInstance& instance, const ResponseSettings& settings) {
+  auto nodes = MigCapabilities(settings.mig_minors, *instance.minor, instance.gpu_instance, instance.compute_instance);
+  if (nodes) return *std::move(nodes);
+  return base::Fail(
+      Concat({settings.options->mig_minors_file, " has no capability of ", instance.uuid, " (GPU instance ",
+              std::to_string(instance.gpu_instance), " of ", instance.gpu_uuid, ")"}),
+      "the kernel module nvidia makes it; --device-list-strategy=envvar without --pass-device-specs needs none");
+}
+
+base::Status AddDeviceNodes(const Given& given, const ResponseSettings& settings, Response& response) {
   const Options& options = *settings.options;
   if (!options.pass_device_specs) return {};
   std::string root = options.dev_root.empty() ? options.driver_root : options.dev_root;
   while (!root.empty() && root.back() == '/') root.pop_back();
   const auto add = [&](const std::string& path) { response.devices.push_back({path, root + path, "rw"}); };
   for (const std::string& path : settings.node_paths) add(path);
-  for (const Card* card : given.cards) {
-    if (card->minor) add("/dev/nvidia" + std::to_string(*card->minor));
-  }
-  for (const device::MigReservation& instance : given.mig) {
-    const Card* card = cards.Find(instance.gpu_uuid);
-    if (card == nullptr || !card->minor) continue;
-    const auto nodes =
-        MigCapabilities(settings.mig_minors, *card->minor, instance.gpu_instance, instance.compute_instance);
-    if (!nodes) {
-      return base::Fail(Concat({kMigMinors, " has no capability of ", instance.mig_uuid, " (GPU instance ",
-                                std::to_string(instance.gpu_instance), " of ", instance.gpu_uuid, ")"}),
-                        "the kernel module nvidia makes it; --pass-device-specs=false goes on without device nodes");
-    }
+  for (const unsigned minor : given.Minors()) add("/dev/nvidia" + std::to_string(minor));
+  for (const GivenInstance& instance : given.Instances()) {
+    if (!instance.minor) continue;
+    const auto nodes = CapabilitiesOf(instance, settings);
+    if (!nodes) return tl::unexpected(nodes.error());
     for (const std::string& node : *nodes) add(node);
   }
   return {};
@@ -158,7 +187,7 @@ void AddLibrary(const Record& record, const ResponseSettings& settings, Response
 void AddCommonAreas(const std::vector<const Card*>& cards, const ResponseSettings& settings, Response& response) {
   const std::string here = Concat({settings.options->hook_path, "/vgpu/", kCommonFolder, "/"});
   for (const Card* card : cards) {
-    if (!settings.common_areas.contains(card->uuid)) continue;
+    if (card->part || !settings.common_areas.contains(card->uuid)) continue;
     response.environment["HAMI_COMMON_AREA"] = kCommonInContainer;
     response.mounts.push_back({Concat({kCommonInContainer, "/", card->uuid}), here + card->uuid, true});
   }
@@ -219,6 +248,7 @@ base::Result<std::vector<DeviceLimit>> LimitsOf(const device::ContainerGrant& gr
       limit.memory_bytes += static_cast<std::uint64_t>(share.memory) * base::kMiB;
       limit.cores = std::min(100, limit.cores + share.cores);
     }
+    if (card.part) limit.cores = 0;  // its part of the GPU's time is its own: the hardware keeps it
     if (limit.memory_bytes > 0) limits.push_back(std::move(limit));
   }
   if (limits.empty()) return base::Fail("the grant is empty");
@@ -255,17 +285,40 @@ base::Result<Response> MakeResponse(const Record& record, const Cards& cards, co
   }
   for (const DeviceLimit& limit : *limits) {
     for (const device::MigReservation& one : record.mig) {
-      if (one.mig_uuid == limit.uuid) given.mig.push_back(one);
+      if (one.mig_uuid != limit.uuid) continue;
+      const Card* card = cards.Find(one.gpu_uuid);
+      given.made.push_back({one.mig_uuid, one.gpu_uuid, card == nullptr ? std::nullopt : card->minor, one.gpu_instance,
+                            one.compute_instance});
     }
   }
   Response response;
   AddDevices(given, settings, response);
-  AddCdi(record, given, settings, response);
-  HAMI_TRY(AddDeviceNodes(given, cards, settings, response));
+  AddCdi(record.cache.substr(0, record.cache.rfind(".cache")), given, settings, response);
+  HAMI_TRY(AddDeviceNodes(given, settings, response));
   AddLimits(*limits, cards.settings, response);
   AddLibrary(record, settings, response);
-  if (given.mig.empty()) AddCommonAreas(given.cards, settings, response);
+  if (given.made.empty()) AddCommonAreas(given.cards, settings, response);
   if (settings.mps) AddMps(limits->front(), *settings.mps, response);
+  return response;
+}
+
+base::Result<Response> MakePartResponse(const std::vector<std::string>& slots, const Cards& cards,
+                                        const ResponseSettings& settings) {
+  Given given;
+  for (const std::string& slot : slots) {
+    const auto part =
+        std::find_if(cards.parts.begin(), cards.parts.end(), [&](const auto& c) { return c.uuid == slot; });
+    if (part == cards.parts.end()) {
+      return base::Fail(base::Printable(slot) + " is no MIG device of this node",
+                        "it was removed, or the GPU is divided otherwise now; delete the pod");
+    }
+    given.cards.push_back(&*part);
+  }
+  if (given.cards.empty()) return base::Fail("the kubelet asks for no MIG device");
+  Response response;
+  AddDevices(given, settings, response);
+  AddCdi(slots.front(), given, settings, response);
+  HAMI_TRY(AddDeviceNodes(given, settings, response));
   return response;
 }
 

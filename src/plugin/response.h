@@ -86,6 +86,11 @@ inline constexpr const char* kCommonInContainer = "/run/hami-cpp/gpu-time";
 
 base::Result<Response> MakeResponse(const Record& record, const Cards& cards, const ResponseSettings& settings);
 
+// Of MIG devices that the kubelet counts by their profile (Cards::parts): to be seen, and nothing else. No scheduler
+// granted anything, and which container it is nobody says.
+base::Result<Response> MakePartResponse(const std::vector<std::string>& slots, const Cards& cards,
+                                        const ResponseSettings& settings);
+
 // The device nodes of /dev that belong to no single GPU.
 const std::vector<std::string>& ControlNodes();
 

@@ -8,6 +8,7 @@
 #include "plugin/card_metrics.h"
 #include "plugin/cdi.h"
 #include "plugin/device_list.h"
+#include "plugin/modes.h"
 #include "plugin/mps_mode.h"
 #include "plugin/testing/allocation_world.h"
 
@@ -315,6 +316,83 @@ TEST(CardMetricsTest, GivenACardInTroubleWhenScrapedThenItSaysWhy) {
 
 TEST(DeviceListTest, GivenAResourceWhenItsSocketIsNamedThenItIsHamisName) {
   EXPECT_EQ(SocketName("nvidia.com/gpu"), "nvidia-gpu.sock");
+}
+
+// MIG devices that were there before: two on the first GPU.
+class PartsTest : public ResponseTest {
+ protected:
+  PartsTest() {
+    for (unsigned i = 0; i < 2; ++i) {
+      Card card = cards_.cards[0];
+      card.uuid = "MIG-" + std::to_string(i);
+      card.minor = 0;
+      card.slots = 1;
+      card.physical_memory = card.memory = 9984;
+      card.part = MigPart{CardName(0), "1g.10gb", i, 7 + i, 0};
+      parts_.push_back(std::move(card));
+    }
+    settings_.mig_minors =
+        "config 1\ngpu0/gi7/access 66\ngpu0/gi7/ci0/access 67\ngpu0/gi8/access 75\ngpu0/gi8/ci0/access 76\n";
+    options_.pass_device_specs = true;
+  }
+  static std::vector<std::string> Nodes(const Response& response) {
+    std::vector<std::string> paths;
+    for (const DeviceNode& node : response.devices) paths.push_back(node.container_path);
+    return paths;
+  }
+  std::vector<Card> parts_;
+};
+
+TEST_F(PartsTest, Mixed_IsToBeSeenAndNothingElse) {
+  cards_.parts = parts_;
+  options_.list_strategies = {ListStrategy::kEnvvar, ListStrategy::kCdiCri};
+  const auto response = MakePartResponse({"MIG-1", "MIG-0"}, cards_, settings_);
+  ASSERT_TRUE(response) << response.error().message;
+  EXPECT_THAT(response->environment, ElementsAre(Pair("NVIDIA_VISIBLE_DEVICES", "MIG-1,MIG-0")));
+  EXPECT_THAT(response->mounts, IsEmpty()) << "no scheduler granted anything";
+  EXPECT_THAT(response->cdi_devices, ElementsAre(CdiName("gpu", "MIG-1"), CdiName("gpu", "MIG-0")));
+  EXPECT_THAT(Nodes(*response), ElementsAre("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap75",
+                                            "/dev/nvidia-caps/nvidia-cap76", "/dev/nvidia-caps/nvidia-cap66",
+                                            "/dev/nvidia-caps/nvidia-cap67"));
+  options_.id_strategy = IdStrategy::kIndex;
+  EXPECT_EQ(MakePartResponse({"MIG-1"}, cards_, settings_)->environment.at("NVIDIA_VISIBLE_DEVICES"), "0:1");
+}
+
+TEST_F(PartsTest, Mixed_DeviceThatIsGoneIsRefused) {
+  cards_.parts = parts_;
+  EXPECT_THAT(RenderCardMetrics("n", cards_), HasSubstr("device_uuid=\"MIG-1\",reason=\"\"} 1"));
+  EXPECT_THAT(MakePartResponse({"MIG-0", "MIG-9"}, cards_, settings_).error().message,
+              HasSubstr("MIG-9 is no MIG device"));
+  EXPECT_FALSE(MakePartResponse({}, cards_, settings_));
+  settings_.mig_minors.clear();
+  EXPECT_THAT(MakePartResponse({"MIG-0"}, cards_, settings_).error().message, HasSubstr("has no capability of MIG-0"));
+}
+
+TEST_F(PartsTest, Single_IsAShareLikeAnyOther) {
+  cards_.cards = parts_;
+  record_.grant = {{"MIG-1", cards_.cards[1].type, 5000, 30}};
+  settings_.common_areas = {"MIG-1", CardName(0)};
+  const Response response = Make();
+  EXPECT_EQ(response.environment.at("NVIDIA_VISIBLE_DEVICES"), "MIG-1");
+  EXPECT_EQ(response.environment.at("HAMI_DEVICE_LIMITS"), "MIG-1=5000m:0") << "the hardware keeps its part of the SMs";
+  EXPECT_FALSE(response.environment.contains("HAMI_COMMON_AREA"));
+  EXPECT_THAT(Nodes(response), ElementsAre("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap75",
+                                           "/dev/nvidia-caps/nvidia-cap76"));
+}
+
+TEST_F(PartsTest, Cdi_NamesEachByUuidAndIndex) {
+  for (const bool single : {false, true}) {
+    Cards cards = MakeTestCards(1);
+    cards.cards.clear();
+    (single ? cards.cards : cards.parts) = parts_;
+    const auto instances = CdiInstancesOf({}, cards, settings_.mig_minors);
+    const auto specs = MakeCdiSpecs(cards, {}, options_, instances);
+    ASSERT_EQ(specs.size(), 1U);
+    const std::string& text = specs[0].text;
+    for (const char* part : {"\"MIG-0\"", "\"0:1\"", "/dev/nvidia0", "nvidia-cap75"})
+      EXPECT_THAT(text, HasSubstr(part));
+    EXPECT_THAT(text, Not(HasSubstr(CardName(0))));
+  }
 }
 
 }  // namespace

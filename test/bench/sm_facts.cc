@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What test/bench/sm_facts.py holds beside the figures of a real GPU: a program that measures the simulated one as that
-// was measured, through the driver's own functions alone. Prints a name and a figure a line, times in us.
+// What test/bench/sm_facts.py holds beside the figures of a real GPU: a program that measures the simulated one (or,
+// with SM_ROUND_NS, a real one) as that was measured, through the driver's own functions alone. Prints a name and a
+// figure a line, times in us.
 //
 //   sm_facts time              events, gaps between kernels, the same in a graph
 //   sm_facts turns SECONDS     how long this context has the GPU, and for how long it is away
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "abi/cuda_abi.h"
+#include "sm_kernel.h"
 
 namespace {
 
@@ -56,24 +58,27 @@ class Gpu {
     OK(cuDevicePrimaryCtxRetain(&context_, 0));
     retain_ = Now() - at;
     OK(cuCtxSetCurrent(context_));
-    CUmodule module = nullptr;
-    OK(cuModuleLoadData(&module, "simgpu-image 1\nkernel work\n  param 8\n  cost param 0\n"));
-    OK(cuModuleGetFunction(&function_, module, "work"));
+    OK(kernel_.Init([](const char* image, CUfunction* function) {
+      CUmodule module = nullptr;
+      const CUresult result = cuModuleLoadData(&module, image);
+      return result != CUDA_SUCCESS ? result : cuModuleGetFunction(function, module, "work");
+    }));
     OK(cuDeviceGetAttribute(&sms_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   }
 
   // A kernel that fills the GPU for `us`.
   CUresult Launch(double us) {
-    auto cost = static_cast<std::uint64_t>(us * 1e3 * sms_);
-    void* params[] = {&cost};
-    return cuLaunchKernel(function_, 2 * static_cast<unsigned>(sms_), 1, 1, 1024, 1, 1, 0, stream, params, nullptr);
+    std::uint64_t work = kernel_.Argument(us * 1e3, sms_);
+    void* params[] = {&work};
+    return cuLaunchKernel(kernel_.function, 2 * static_cast<unsigned>(sms_), 1, 1, 1024, 1, 1, 0, stream, params,
+                          nullptr);
   }
   // One block that is over at once.
   CUresult LaunchSmall() {
-    std::uint64_t cost = 1'500;
-    void* params[] = {&cost};
-    return cuLaunchKernel(function_, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr);
+    std::uint64_t work = kernel_.real ? 1 : 1'500;
+    void* params[] = {&work};
+    return cuLaunchKernel(kernel_.function, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr);
   }
   static CUevent Event(unsigned flags = 0) {
     CUevent event = nullptr;
@@ -92,7 +97,7 @@ class Gpu {
 
  private:
   CUcontext context_ = nullptr;
-  CUfunction function_ = nullptr;
+  sm::WorkKernel kernel_;
   int sms_ = 0;
   double init_ = 0, retain_ = 0;
 };

@@ -1,85 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What test/bench/sm.py runs: the programs whose GPU time is limited, and the judge that looks on. A guest finds the
-// driver as a client does (dlopen and dlsym) and knows nothing of limits. It tells how far it is through the board, a
-// file that guests, judge and sm.py map; the judge reads what the simulated device itself counts (simgpu_busy_ns).
+// What test/bench/sm.py and test/gpu/suite.py run: the programs whose GPU time is limited, and the judge that looks on.
+// A guest finds the driver as a client does (dlopen and dlsym) and knows nothing of limits. It tells how far it is
+// through the board, a file that guests, judge and sm.py map; the judge reads what the simulated device itself counts
+// (simgpu_busy_ns).
 //
 //   sm_guest load BOARD SLOT SHAPE SEED JITTER FAKE
 //       until the board says stop; FAKE: a limit that it keeps by itself, 0 for none
 //   sm_guest requests BOARD SLOT SEED RATE SECONDS [one | warm]
 //       Poisson requests of 2 ms GPU time; prints latency and ideal in us. Ten kernels; `one`: a single one whose
 //       length is an argument; `warm`: it ran for 0.06 to 0.36 ms at the same grid before
+//   sm_guest light BOARD SLOT SECONDS
+//       a launch of 1 ms each 20 ms; prints latency and ideal in us
+//   sm_guest turns BOARD SLOT COUNT MS
+//       kernels of 0.5 ms in turns that slots 0 to COUNT - 1 hand on, until the board says stop
+//   sm_guest calibrate BOARD
+//       ns of a round of the kernel on a real GPU, which all others want in SM_ROUND_NS
 //   sm_guest watch BOARD SLOTS SECONDS INTERVAL_MS
 //       the judge: a line for each sample
 //
 // FAKE is a limiter that cannot be had from outside: it knows what each kernel will take. It shows that the judge
 // tells good from bad.
 
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cerrno>
+#include <cmath>
 #include <csignal>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "abi/cuda_abi.h"
+#include "sm_board.h"
+#include "sm_kernel.h"
 
+namespace sm {
 namespace {
-
-using Nanos = std::int64_t;
-constexpr Nanos kMicro = 1'000;
-constexpr Nanos kMilli = 1'000'000;
-constexpr double kSecond = 1e9;
-
-Nanos Now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return Nanos{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-void SleepUntil(Nanos when) {
-  const timespec until{static_cast<time_t>(when / 1'000'000'000), static_cast<long>(when % 1'000'000'000)};
-  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
-  }
-}
-
-void* Driver() {
-  static void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-  if (handle == nullptr) {
-    std::fprintf(stderr, "sm_guest: %s\n", dlerror());
-    std::exit(2);
-  }
-  return handle;
-}
-
-template <typename F>
-F* Find(const char* name) {
-  auto* function = reinterpret_cast<F*>(dlsym(Driver(), name));
-  if (function == nullptr) {
-    std::fprintf(stderr, "sm_guest: the driver has no %s\n", name);
-    std::exit(2);
-  }
-  return function;
-}
-
-void Check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  std::fprintf(stderr, "sm_guest: %s gave %d\n", what, static_cast<int>(result));
-  std::exit(3);
-}
 
 struct Cuda {
 #define FIND(name) decltype(::name)* name = Find<decltype(::name)>(#name)
@@ -97,38 +56,13 @@ struct Cuda {
   FIND(cuEventCreate);
   FIND(cuEventRecord);
   FIND(cuEventSynchronize);
+  FIND(cuEventElapsedTime);
   FIND(cuGraphCreate);
   FIND(cuGraphAddKernelNode_v2);
   FIND(cuGraphInstantiateWithFlags);
   FIND(cuGraphLaunch);
 #undef FIND
 };
-
-// sm.py knows this layout.
-struct BoardSlot {
-  std::atomic<std::uint32_t> sequence;  // odd while being written
-  std::atomic<std::int32_t> pid;        // not 0: the guest is at work
-  std::atomic<Nanos> work;              // GPU time of what is done, had it run alone
-  std::atomic<Nanos> at;                // when that was so
-  std::uint64_t reserved[5];
-};
-struct Board {
-  std::atomic<std::uint32_t> stop;
-  std::uint32_t reserved[15];
-  BoardSlot slots[63];
-
-  static Board& Map(const char* path) {
-    const int fd = open(path, O_RDWR | O_CLOEXEC);
-    void* at = fd < 0 ? MAP_FAILED : mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED) {
-      std::perror(path);
-      std::exit(2);
-    }
-    close(fd);
-    return *static_cast<Board*>(at);
-  }
-};
-static_assert(sizeof(BoardSlot) == 64 && sizeof(Board) == 4096);
 
 // Keeps the guest's own limit, by knowing the cost of everything before it is launched.
 class SelfLimit {
@@ -165,14 +99,18 @@ class Guest {
     Check(cuda_.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
     Check(cuda_.cuCtxSetCurrent(context), "cuCtxSetCurrent");
     Check(cuda_.cuDeviceGetAttribute(&sms_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0), "cuDeviceGetAttribute");
-    CUmodule module = nullptr;
-    Check(cuda_.cuModuleLoadData(&module, "simgpu-image 1\nkernel work\n  param 8\n  cost param 0\n"),
-          "cuModuleLoadData");
-    Check(cuda_.cuModuleGetFunction(&function_, module, "work"), "cuModuleGetFunction");
-    Check(cuda_.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm_, function_, kBlock, 0), "occupancy");
+    const CUresult loaded = kernel_.Init([&](const char* image, CUfunction* function) {
+      CUmodule module = nullptr;
+      const CUresult result = cuda_.cuModuleLoadData(&module, image);
+      return result != CUDA_SUCCESS ? result : cuda_.cuModuleGetFunction(function, module, "work");
+    });
+    Check(loaded, "cuModuleLoadData");
+    Check(cuda_.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm_, kernel_.function, kBlock, 0), "occupancy");
     for (CUstream& stream : streams_) Check(cuda_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    slot_.pid.store(getpid());
   }
+
+  // Says that it is at work from now on.
+  void Begin() { slot_.pid.store(getpid()); }
 
   bool Stopped() const { return board_.stop.load(std::memory_order_relaxed) != 0; }
 
@@ -240,10 +178,10 @@ class Guest {
     CUgraphNode last = nullptr;
     for (int i = 0; i < nodes; ++i) {
       const Nanos cost = Jittered(nanos);
-      std::uint64_t work = static_cast<std::uint64_t>(cost) * static_cast<std::uint64_t>(sms_);
+      std::uint64_t work = kernel_.Argument(static_cast<double>(cost), sms_);
       void* params[] = {&work};
       CUDA_KERNEL_NODE_PARAMS node{};
-      node.func = function_;
+      node.func = kernel_.function;
       node.gridDimX = Blocks(sms_);
       node.gridDimY = node.gridDimZ = node.blockDimY = node.blockDimZ = 1;
       node.blockDimX = kBlock;
@@ -341,7 +279,86 @@ class Guest {
     for (const auto& [latency, ideal] : latencies) std::printf("%.1f %.1f\n", latency, ideal);
   }
 
+  // A program that its host holds up: `kernels` in a row and a wait, then `host` on the processor.
+  void HostBound(int kernels, Nanos nanos, Nanos host) {
+    Nanos done = 0;
+    while (!Stopped()) {
+      for (int i = 0; i < kernels; ++i) {
+        const Nanos cost = Jittered(nanos);
+        Launch(streams_[0], cost, sms_);
+        done += cost;
+      }
+      Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
+      Tell(done, Now());
+      for (const Nanos until = Now() + host; Now() < until;) {
+      }
+    }
+  }
+
+  // One launch of `nanos` every `period`, for so long; prints what each took from the moment it was due.
+  void Light(Nanos nanos, Nanos period, double seconds) {
+    const Nanos end = Now() + static_cast<Nanos>(seconds * kSecond);
+    Nanos done = 0;
+    for (Nanos due = Now() + period; due < end; due += period) {
+      SleepUntil(due);
+      Launch(streams_[0], nanos, sms_);
+      Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
+      const Nanos now = Now();
+      std::printf("%.1f %.1f\n", static_cast<double>(now - due) / 1e3, static_cast<double>(nanos) / 1e3);
+      Tell(done += nanos, now);
+    }
+  }
+
+  // Kernels of 0.5 ms, in turns of `turn` that `count` processes hand on after a synchronisation.
+  void InTurns(int me, int count, Nanos turn) {
+    constexpr Nanos kKernel = 500 * kMicro;
+    constexpr std::size_t kDepth = 4;
+    std::array<CUevent, kDepth> events{};
+    for (CUevent& event : events) Check(cuda_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    Nanos done = 0;
+    for (;;) {
+      while (!Stopped() && board_.turn.load(std::memory_order_acquire) != static_cast<std::uint32_t>(me)) {
+      }
+      if (Stopped()) return;
+      std::size_t launched = 0;
+      for (const Nanos until = Now() + turn; Now() < until; ++launched) {
+        if (launched >= kDepth) Check(cuda_.cuEventSynchronize(events[launched % kDepth]), "cuEventSynchronize");
+        Launch(streams_[0], kKernel, sms_);
+        Check(cuda_.cuEventRecord(events[launched % kDepth], streams_[0]), "cuEventRecord");
+      }
+      Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
+      Tell(done += static_cast<Nanos>(launched) * kKernel, Now());
+      board_.turn.store(static_cast<std::uint32_t>((me + 1) % count), std::memory_order_release);
+    }
+  }
+
+  // ns of a round of the kernel on a real GPU that it fills; 1 on a simulated one, whose kernels need none.
+  double RoundNs() {
+    if (!kernel_.real) return 1;
+    CUevent begin = nullptr;
+    CUevent end = nullptr;
+    Check(cuda_.cuEventCreate(&begin, 0), "cuEventCreate");
+    Check(cuda_.cuEventCreate(&end, 0), "cuEventCreate");
+    std::uint64_t rounds = 200'000;
+    void* params[] = {&rounds};
+    std::vector<double> each;
+    for (int i = 0; i < 200; ++i) {  // the clock takes some 100 ms to rise
+      Check(cuda_.cuEventRecord(begin, streams_[0]), "cuEventRecord");
+      Check(cuda_.cuLaunchKernel(kernel_.function, Blocks(sms_), 1, 1, kBlock, 1, 1, 0, streams_[0], params, nullptr),
+            "cuLaunchKernel");
+      Check(cuda_.cuEventRecord(end, streams_[0]), "cuEventRecord");
+      Check(cuda_.cuStreamSynchronize(streams_[0]), "cuStreamSynchronize");
+      float ms = 0;
+      Check(cuda_.cuEventElapsedTime(&ms, begin, end), "cuEventElapsedTime");
+      each.push_back((static_cast<double>(ms) * 1e6 - kAroundKernelNs) / static_cast<double>(rounds));
+    }
+    std::sort(each.begin(), each.end());
+    return each[each.size() / 4];
+  }
+
  private:
+  static constexpr double kAroundKernelNs =
+      4'950;  // what an event pair says beyond a kernel on an idle stream, on an H200
   static constexpr int kStreams = 8;
   static constexpr unsigned kBlock = 1024;
 
@@ -356,9 +373,10 @@ class Guest {
 
   // `cost` on so many SMs.
   void Launch(CUstream stream, Nanos cost, int width, unsigned blocks, unsigned threads) {
-    std::uint64_t work = static_cast<std::uint64_t>(cost) * static_cast<std::uint64_t>(width);
+    std::uint64_t work = kernel_.Argument(static_cast<double>(cost), width);
     void* params[] = {&work};
-    Check(cuda_.cuLaunchKernel(function_, blocks, 1, 1, threads, 1, 1, 0, stream, params, nullptr), "cuLaunchKernel");
+    Check(cuda_.cuLaunchKernel(kernel_.function, blocks, 1, 1, threads, 1, 1, 0, stream, params, nullptr),
+          "cuLaunchKernel");
   }
 
   // Calls `next`, which launches something and returns its cost, with at most `depth` of them in flight.
@@ -390,12 +408,13 @@ class Guest {
   std::mt19937_64 random_;
   double jitter_;
   SelfLimit self_;
-  CUfunction function_ = nullptr;
+  WorkKernel kernel_;
   std::array<CUstream, kStreams> streams_{};
   int sms_ = 0, per_sm_ = 1;
 };
 
 int Load(Guest& guest, const std::string& shape) {
+  guest.Begin();
   if (shape == "tiny") {
     guest.Async(5 * kMicro);
   } else if (shape == "us20") {
@@ -426,6 +445,10 @@ int Load(Guest& guest, const std::string& shape) {
     guest.Streams(200 * kMicro);
   } else if (shape == "procs8" || shape == "milli") {
     guest.Bounded(kMilli, 4);
+  } else if (shape == "host-bound") {
+    guest.HostBound(1, 200 * kMicro, 200 * kMicro);
+  } else if (shape == "token") {
+    guest.HostBound(20, 20 * kMicro, 300 * kMicro);
   } else if (shape == "bursty") {
     guest.Bursts(250 * kMilli, 50, kMilli);
   } else {
@@ -435,57 +458,11 @@ int Load(Guest& guest, const std::string& shape) {
   return 0;
 }
 
-struct Sample {
-  Nanos at;
-  std::uint64_t busy_all;
-  std::vector<std::uint64_t> busy;
-  std::vector<std::pair<Nanos, Nanos>> work;
-};
-
-std::pair<Nanos, Nanos> ReadWork(const BoardSlot& slot) {
-  for (;;) {
-    const std::uint32_t before = slot.sequence.load(std::memory_order_acquire);
-    const std::pair<Nanos, Nanos> seen{slot.work.load(std::memory_order_acquire),
-                                       slot.at.load(std::memory_order_acquire)};
-    if (before % 2 == 0 && slot.sequence.load(std::memory_order_acquire) == before) return seen;
-  }
-}
-
-// One line a sample: time, busy time of the device, then for each slot busy time of its process, work, time of that.
-int Watch(Board& board, std::size_t slots, double seconds, double interval_ms) {
-  const auto busy_ns = Find<std::uint64_t(int, int)>("simgpu_busy_ns");
-  std::vector<Sample> samples;
-  samples.reserve(static_cast<std::size_t>(seconds * 1e3 / interval_ms) + 2);
-  const Nanos begin = Now();
-  const auto interval = static_cast<Nanos>(interval_ms * 1e6);
-  for (Nanos due = begin; due <= begin + static_cast<Nanos>(seconds * kSecond); due += interval) {
-    SleepUntil(due);
-    Sample sample;
-    const Nanos before = Now();
-    sample.busy_all = busy_ns(0, 0);
-    sample.at = before + (Now() - before) / 2;  // the device was asked somewhere in between
-    for (std::size_t i = 0; i < slots; ++i) {
-      const int pid = board.slots[i].pid.load();
-      // A device with one guest has nobody else on it, and the books' lock need not be taken twice.
-      sample.busy.push_back(slots == 1 ? sample.busy_all : pid == 0 ? 0 : busy_ns(0, pid));
-      sample.work.push_back(ReadWork(board.slots[i]));
-    }
-    samples.push_back(std::move(sample));
-  }
-  for (const Sample& sample : samples) {
-    std::printf("%lld %llu", static_cast<long long>(sample.at), static_cast<unsigned long long>(sample.busy_all));
-    for (std::size_t i = 0; i < slots; ++i) {
-      std::printf(" %llu %lld %lld", static_cast<unsigned long long>(sample.busy[i]),
-                  static_cast<long long>(sample.work[i].first), static_cast<long long>(sample.work[i].second));
-    }
-    std::printf("\n");
-  }
-  return 0;
-}
-
 }  // namespace
+}  // namespace sm
 
 int main(int argc, char** argv) {
+  using namespace sm;
   prctl(PR_SET_TIMERSLACK, 1);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // a benchmark that is killed leaves no load behind
   const std::string what = argc > 1 ? argv[1] : "";
@@ -494,9 +471,27 @@ int main(int argc, char** argv) {
                 std::atof(argv[7]));
     return Load(guest, argv[4]);
   }
+  if (what == "calibrate" && argc == 3) {
+    Guest guest(Board::Map(argv[2]), 0, 1, 0, 0);
+    std::printf("%.6f\n", guest.RoundNs());
+    return 0;
+  }
+  if (what == "light" && argc == 5) {
+    Guest guest(Board::Map(argv[2]), std::atoi(argv[3]), 1, 0, 0);
+    guest.Begin();
+    guest.Light(kMilli, 20 * kMilli, std::atof(argv[4]));
+    return 0;
+  }
+  if (what == "turns" && argc == 6) {
+    Guest guest(Board::Map(argv[2]), std::atoi(argv[3]), 1, 0, 0);
+    guest.Begin();
+    guest.InTurns(std::atoi(argv[3]), std::atoi(argv[4]), static_cast<Nanos>(std::atof(argv[5]) * kMilli));
+    return 0;
+  }
   const std::string how = argc > 7 ? argv[7] : "";
   if (what == "requests" && (argc == 7 || (argc == 8 && (how == "one" || how == "warm")))) {
     Guest guest(Board::Map(argv[2]), std::atoi(argv[3]), std::strtoull(argv[4], nullptr, 10), 0, 0);
+    guest.Begin();
     guest.Requests(std::atof(argv[5]), std::atof(argv[6]), how);
     return 0;
   }

@@ -73,6 +73,40 @@ class Rendered(unittest.TestCase):
             if name == "hami-scheduler":
                 self.assertTrue(all(c["securityContext"]["runAsNonRoot"] for c in pod_of(thing)["containers"]))
 
+    def test_rights_come_with_the_mode_that_needs_them(self):
+        def plugin(things):
+            pod = pod_of(one(things, "DaemonSet", "hami-device-plugin"))
+            return pod, pod["containers"][0]
+
+        pod, container = plugin(read("default"))
+        self.assertNotIn("hostPID", pod)
+        names = {env["name"] for env in container["env"]}
+        self.assertNotIn("NVIDIA_MIG_CONFIG_DEVICES", names)
+        self.assertFalse([volume for volume in pod["volumes"] if volume["name"].startswith("mps")])
+
+        for value in ("devicePlugin.mig.enabled=true", "devicePlugin.migStrategy=single"):
+            pod, container = plugin(helm("--set", value))
+            context = container["securityContext"]
+            self.assertIn("SYS_ADMIN", context["capabilities"]["add"])
+            self.assertFalse(context["privileged"])
+            self.assertNotIn("hostPID", pod)
+            makes = {"name": "NVIDIA_MIG_CONFIG_DEVICES", "value": "all"} in container["env"]
+            self.assertEqual(makes, "mig.enabled" in value)
+
+        pod, container = plugin(read("modes"))
+        self.assertTrue(pod["hostPID"])
+        self.assertEqual(container["securityContext"], {"privileged": True})
+        self.assertIn("--mps-root=/run/mps", container["args"])
+        self.assertIn("--mps-control=/usr/bin/nvidia-cuda-mps-control", container["args"])
+        paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        self.assertEqual((paths["mps"], mounts["mps"]), ("/run/mps", "/run/mps"), "containers mount the node's path")
+        self.assertEqual((paths["mps-shm"], mounts["mps-shm"]), ("/run/mps/shm", "/dev/shm"))
+
+        _, container = plugin(helm("--set", "devicePlugin.mps.enabled=true,devicePlugin.securityContext.runAsUser=0"))
+        self.assertEqual(container["securityContext"], {"runAsUser": 0}, "what is given wins")
+        self.assertIn("root", helm("--set", "devicePlugin.mps.root=relative", fails=True))
+
     def test_every_container_has_probes(self):
         for thing in workloads(read("default")).values():
             for container in pod_of(thing)["containers"]:
@@ -109,6 +143,28 @@ class Rendered(unittest.TestCase):
         self.assertEqual(reader["subjects"][0]["name"], "sre")
         ports = [p["port"] for t in things if t["kind"] == "NetworkPolicy" for i in t["spec"]["ingress"] for p in i["ports"]]
         self.assertIn(9396, ports)
+
+    def test_the_scheduler_may_ask_the_monitors_for_its_page(self):
+        for preset in ("default", "page"):
+            things = read(preset)
+            scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
+            self.assertIn("--page-monitors=kube-system/hami-monitor", scheduler["args"])
+            monitors = [t["metadata"]["name"] for t in things if t["kind"] == "Service"]
+            self.assertIn("hami-monitor", monitors)
+            rules = one(things, "Role", "hami-scheduler-page")["rules"]
+            self.assertEqual(rules, [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}])
+        # Where metrics are held back from all but some, the scheduler is one of these.
+        ingress = one(things, "NetworkPolicy", "hami-monitor")["spec"]["ingress"]
+        selectors = [peer["podSelector"]["matchLabels"] for i in ingress for peer in i["from"] if "podSelector" in peer]
+        scheduler = one(things, "Deployment", "hami-scheduler")["spec"]["template"]["metadata"]["labels"]
+        self.assertEqual([s.items() <= scheduler.items() for s in selectors], [True])
+        others = [one(things, "NetworkPolicy", n)["spec"]["ingress"][-1]["from"] for n in ("hami-device-plugin", "hami-scheduler")]
+        self.assertEqual([len(peers) for peers in others], [1, 1], "they are not asked")
+        for off in ("scheduler.page.use=false", "devicePlugin.monitor.enabled=false"):
+            things = helm(f"--set={off}")
+            scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
+            self.assertFalse([word for word in scheduler["args"] if "page-monitors" in word], off)
+            self.assertFalse([t for t in things if t["kind"] == "Role" and t["metadata"]["name"] == "hami-scheduler-page"], off)
 
     def test_hamis_values_are_taken(self):
         things = read("hami-like")

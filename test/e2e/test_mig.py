@@ -1,79 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """One H100 in mode mig: instances come and go with their pods, exactly where the scheduler reserved them."""
 import json
-import subprocess
-import sys
 
 import pytest
 
 from rig import annotations
 from rig.agents import SLOTS
 from rig.bench import MIB
+from rig.mig import ONE, WHOLE, Machine
 from rig.programs import wait_for
 
 MIG = {"nvidia.com/vgpu-mode": "mig"}
 PLACES = "hami.io/vgpu-mig-allocations"
-ONE, WHOLE = 9984, 80896  # MiB of the instances 1g.10gb and 7g.80gb
-
-# What nvidia-smi mig would do: make an instance 1g.10gb at a slice, remove those at a slice, list all of the GPU.
-DIVIDE = """
-import ctypes, json, sys
-nvml, verb, slice = ctypes.CDLL(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-gpu, one = ctypes.c_void_p(), ctypes.c_void_p()
-nvml.nvmlInit_v2()
-nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(gpu))
-if verb == "make":
-    place = (ctypes.c_uint * 2)(slice, 1)
-    assert nvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, 19, place, ctypes.byref(one)) == 0
-found = []
-for number in range(64):
-    if nvml.nvmlDeviceGetGpuInstanceById(gpu, number, ctypes.byref(one)) != 0:
-        continue
-    info = (ctypes.c_uint * 8)()  # device (two words), id, profile, start, size
-    assert nvml.nvmlGpuInstanceGetInfo(one, info) == 0
-    found.append((info[4], info[5]))
-    if verb == "remove" and info[4] == slice:
-        assert nvml.nvmlGpuInstanceDestroy(one) == 0
-print(json.dumps(sorted(found)))
-"""
-
-
-class Machine:
-    """The simulated H100 beside the plugin."""
-
-    def __init__(self, agents):
-        self.agents = agents
-
-    def divide(self, verb, first=0):
-        """Past the plugin. (first slice, slices) of each instance."""
-        library = self.agents.build / "simgpu/libnvidia-ml.so.1"
-        command = [sys.executable, "-c", DIVIDE, library, verb, str(first)]
-        done = subprocess.run(command, env=self.agents.plugin.env, check=True, capture_output=True, text=True)
-        return [tuple(place) for place in json.loads(done.stdout)]
-
-    def instances(self):
-        return self.divide("list")
-
-    def undivided(self):
-        wait_for("every instance to be gone", lambda: not self.instances(), 30)
-
 
 @pytest.fixture(scope="module")
 def machine(agents, node):
     """The node has another GPU for these tests."""
-    usual, place = agents.plugin.env, agents.machine
     agents.plugin.stop()
-    agents.machine = agents.folder / "h100"
-    agents.machine.mkdir()
-    agents.plugin.env = usual | {"SIMGPU": "1xH100", "SIMGPU_STATE": str(agents.machine / "state")}
+    one = Machine(agents)
     agents.use_mode("mig")
     agents.start_plugin_again()
     wait_for("seven slots of a divided GPU", lambda: node.gpus() == 7, 60)
-    yield Machine(agents)
+    yield one
     agents.use_mode("hami-core")
     wait_for("ten slots of a shared GPU", lambda: node.gpus() == 10, 60)
     agents.plugin.stop()
-    agents.plugin.env, agents.machine = usual, place
+    one.give_back()
     agents.node_config.write_text(json.dumps({"nodeconfig": []}))
     agents.start_plugin_again()
     wait_for("the usual GPUs again", lambda: node.gpus() == SLOTS, 60)
@@ -160,3 +112,44 @@ def test_crash_before_the_record_leaves_nothing(bench, machine, agents):
     machine.undivided()
     start(bench, "p", 9000, "true")
     bench.phase("p", "Succeeded")
+
+
+def test_foreign_instance_in_the_way(bench, machine, agents):
+    """Made by somebody else where the scheduler has just reserved: the pod is told, the instance stays, others go on."""
+    machine.divide("make", 6)  # a small instance goes to the highest slice
+    start(bench, "late", 9000)
+    bench.event("late", "UnexpectedAdmissionError", "slices 6 to 6 of GPU")
+    assert machine.instances() == [(6, 1)]
+    agents.plugin.kill()
+    agents.start_plugin_again()  # or half a minute later: the place is not offered any more
+    start(bench, "p", 9000)
+    assert places(bench, "p")["p"][0] != 6
+    bench.phase("p", "Running")
+    assert (6, 1) in machine.instances() and len(machine.instances()) == 2
+    bench.remove("late", "p")
+    wait_for("our instance to be gone and no other", lambda: machine.instances() == [(6, 1)], 30)
+    machine.divide("remove", 6)
+    machine.undivided()
+
+
+def test_mode_change_waits_and_says_for_whom(bench, machine, agents, node):
+    start(bench, "p", 9000)
+    bench.phase("p", "Running")
+    agents.use_mode("hami-core")
+    refused = node_event(bench, "OperatingModeRefused", f"{bench.name}/p")
+    assert "from mig to hami-core" in refused
+    assert node.gpus() == 7 and machine.instances()
+    agents.use_mode("mig")
+    bench.remove("p")
+    machine.undivided()
+
+
+def node_event(bench, reason, text):
+    """The message of the node's event with that reason that contains the text."""
+
+    def seen():
+        listed = bench.api.get("/api/v1/namespaces/default/events")["items"]
+        found = [one["message"] for one in listed if one["reason"] == reason and text in one.get("message", "")]
+        return found[0] if found else None
+
+    return wait_for(f"an event {reason} with {text}", seen, 20)

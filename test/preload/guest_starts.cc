@@ -49,6 +49,17 @@ SCENARIO(start_and_ask) {
   Await("end");
 }
 
+// NAME: loads a module and gives it back.
+SCENARIO(start_and_unload) {
+  const std::string& name = arguments.at(0);
+  Begin();
+  CUmodule module = nullptr;
+  OK(cuModuleLoadData(&module, "simgpu-image 1\ncode 64K\nkernel spin\n  cost total 1us\nglobal room 1M\n"));
+  OK(cuModuleUnload(module));
+  Say(name + ".made");
+  Await("end");
+}
+
 // PATH: closes its descriptors as a daemon does; its data gets the number of stderr.
 SCENARIO(daemon_closes_all) {
   for (int fd = 0; fd < 3; ++fd) close(fd);

@@ -3,9 +3,9 @@
 // Arrays, mipmapped arrays and external memory.
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/bindings.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/shapes.h"
+#include "vgpu/memory/allocation_size.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/sparse_multicast.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -15,7 +15,7 @@ namespace {
 template <typename Array, typename Destroy>
 CUresult Destroyed(Space space, Array array, Destroy destroy) {
   if (!Active()) return destroy();
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = Uncharged(space, array, destroy);
   if (result == CUDA_SUCCESS) VmmArrayGone(KeyOf(array));
   return result;
@@ -32,14 +32,14 @@ HAMI_EXPORT CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR*
   flat.Height = shape->Height;
   flat.Format = shape->Format;
   flat.NumChannels = shape->NumChannels;
-  return Charged(place, Space::kArray, ArrayBytes(flat), out, create);
+  return Charged(place, Space::kArray, InBlocks(place.device, ArrayBytes(flat)), out, create);
 }
 
 HAMI_EXPORT CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
   const auto create = [&] { return real::cuArray3DCreate_v2(out, shape); };
   Place place;
   if (!Active() || out == nullptr || shape == nullptr || !CurrentPlace(&place)) return create();
-  return Charged(place, Space::kArray, ArrayBytes(*shape), out, create);
+  return Charged(place, Space::kArray, InBlocks(place.device, ArrayBytes(*shape)), out, create);
 }
 
 HAMI_EXPORT CUresult cuArrayDestroy(CUarray array) {
@@ -51,7 +51,7 @@ HAMI_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_AR
   const auto create = [&] { return real::cuMipmappedArrayCreate(out, shape, levels); };
   Place place;
   if (!Active() || out == nullptr || shape == nullptr || !CurrentPlace(&place)) return create();
-  return Charged(place, Space::kMipmap, MipmapBytes(*shape, levels), out, create);
+  return Charged(place, Space::kMipmap, InBlocks(place.device, MipmapBytes(*shape, levels)), out, create);
 }
 
 HAMI_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
@@ -62,7 +62,7 @@ HAMI_EXPORT CUresult cuImportExternalMemory(CUexternalMemory* out, const CUDA_EX
   const auto import = [&] { return real::cuImportExternalMemory(out, what); };
   Place place;
   if (!Active() || out == nullptr || what == nullptr || !CurrentPlace(&place)) return import();
-  return Charged(place, Space::kExternal, RoundUp(what->size, kAllocationUnit), out, import);
+  return Charged(place, Space::kExternal, InBlocks(place.device, what->size), out, import);
 }
 
 HAMI_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory) {

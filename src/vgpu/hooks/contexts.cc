@@ -2,12 +2,11 @@
 //
 // Contexts: made between reserving and settling their memory, and everything in them given back when they go.
 
-#include "vgpu/policy/contexts.h"
+#include "vgpu/memory/context_memory.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/pacer.h"
-#include "vgpu/policy/pools.h"
-#include "vgpu/policy/process.h"
+#include "vgpu/memory/pools.h"
+#include "vgpu/runtime/process.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -44,10 +43,10 @@ CUresult Create(CUcontext* out, CUdevice ordinal, Make make) {
 template <typename Destroy>
 CUresult Destroyed(CUcontext context, Destroy destroy) {
   if (!Active()) return destroy();
-  Passage passage(Way::kShared);
+  MeasureLock measure_lock(LockMode::kShared);
   const ContextEnd end(context);
   const CUresult result = destroy();
-  if (result == CUDA_SUCCESS) ContextGone(context, &passage);
+  if (result == CUDA_SUCCESS) ContextGone(context, &measure_lock);
   return result;
 }
 
@@ -55,11 +54,11 @@ template <typename Release>
 CUresult PrimaryLeft(CUdevice ordinal, bool resets, Release release) {
   if (!Active()) return release();
   const Locked locked(PrimaryLock());
-  if (resets || LastOfPrimary(ordinal)) PacerLeavePrimary(ordinal);
-  Passage passage(Way::kShared);
+  if (resets || LastOfPrimary(ordinal)) TellPrimaryMayEnd(ordinal);
+  MeasureLock measure_lock(LockMode::kShared);
   const ContextEnd end(ordinal);
   const CUresult result = release();
-  if (result == CUDA_SUCCESS) PrimaryLetGo(ordinal, &passage);
+  if (result == CUDA_SUCCESS) PrimaryLetGo(ordinal, &measure_lock);
   return result;
 }
 
@@ -83,24 +82,24 @@ HAMI_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, u
 }
 
 HAMI_EXPORT CUresult cuCtxDestroy(CUcontext context) {
-  if (Active()) PacerLeaveContext(context);
+  if (Active()) TellContextMayEnd(context);
   return Destroyed(context, [&] { return real::cuCtxDestroy(context); });
 }
 HAMI_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
-  if (Active()) PacerLeaveContext(context);
+  if (Active()) TellContextMayEnd(context);
   return Destroyed(context, [&] { return real::cuCtxDestroy_v2(context); });
 }
 
 // Ends the context when it was the last reference; which it was, only the driver knows.
 HAMI_EXPORT CUresult cuCtxDetach(CUcontext context) {
   if (!Active()) return real::cuCtxDetach(context);
-  PacerLeaveContext(context);
-  Passage passage(Way::kShared);
+  TellContextMayEnd(context);
+  MeasureLock measure_lock(LockMode::kShared);
   const ContextEnd end(context);
   const CUresult result = real::cuCtxDetach(context);
   unsigned version = 0;
   if (result == CUDA_SUCCESS && real::cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS) {
-    ContextGone(context, &passage);
+    ContextGone(context, &measure_lock);
   }
   return result;
 }
@@ -137,14 +136,14 @@ HAMI_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc resourc
 HAMI_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   CUcontext as_context = nullptr;
   if (!Active()) return real::cuGreenCtxDestroy(green);
-  Passage passage(Way::kShared);
+  MeasureLock measure_lock(LockMode::kShared);
   const bool known = real::cuCtxFromGreenCtx(&as_context, green) == CUDA_SUCCESS;
-  if (known) PacerLeaveContext(as_context);
+  if (known) TellContextMayEnd(as_context);
   PoolsLoseStream(nullptr);  // its streams are those of the context that it is part of, for all we are told
   const ContextEnd end(as_context);
   const CUresult result = real::cuGreenCtxDestroy(green);
   if (result != CUDA_SUCCESS) return result;
-  ContextGone(reinterpret_cast<CUcontext>(green), &passage);
-  if (known) ContextGone(as_context, &passage);
+  ContextGone(reinterpret_cast<CUcontext>(green), &measure_lock);
+  if (known) ContextGone(as_context, &measure_lock);
   return result;
 }

@@ -2,12 +2,12 @@
 //
 // Graphs: what they allocate, and the GPU time of their launches.
 
-#include "vgpu/policy/graphs.h"
+#include "vgpu/memory/graphs.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/device_map.h"
-#include "vgpu/policy/pacer.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/pacing/pacer.h"
+#include "vgpu/runtime/device_map.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -51,7 +51,7 @@ HAMI_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* exec, CUgrap
 
 HAMI_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
   if (!Active()) return real::cuGraphExecDestroy(exec);
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = real::cuGraphExecDestroy(exec);
   if (result == CUDA_SUCCESS) {
     GraphExecDestroyed(exec);
@@ -112,7 +112,7 @@ HAMI_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) {
 
 HAMI_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice ordinal) {
   if (!Active()) return real::cuDeviceGraphMemTrim(ordinal);
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = real::cuDeviceGraphMemTrim(ordinal);
   if (result == CUDA_SUCCESS) SettleGraphs(DeviceOfOrdinal(ordinal), ordinal);
   return result;

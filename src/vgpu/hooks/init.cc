@@ -2,10 +2,10 @@
 //
 // The first call, and the look-up of all others.
 
+#include "vgpu/hooks/proc_address.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/loader/proc_address.h"
-#include "vgpu/policy/process.h"
-#include "vgpu/policy/visible.h"
+#include "vgpu/runtime/process.h"
+#include "vgpu/runtime/visible.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -4,9 +4,9 @@
 // Dimensions go into the name of a launch one by one.
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/contexts.h"
-#include "vgpu/policy/pacer.h"
-#include "vgpu/policy/shapes.h"
+#include "vgpu/memory/allocation_size.h"
+#include "vgpu/pacing/pacer.h"
+#include "vgpu/runtime/contexts.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

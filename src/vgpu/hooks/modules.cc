@@ -2,13 +2,13 @@
 //
 // What loads code and globals, or makes a context's own memory grow: measured, and undone where it does not fit.
 
-#include "vgpu/policy/modules.h"
+#include "vgpu/memory/modules.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/pacer.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/pacing/pacer.h"
 #ifndef HAMI_GPU_TIME_ANEW
-#include "vgpu/policy/pacer_samples.h"
+#include "vgpu/pacing/pacer_samples.h"
 #endif
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
@@ -43,18 +43,18 @@ CUresult WatchedLibrary(CUlibrary* out, Load load) {
 template <typename Unload>
 CUresult Unloaded(Unload unload) {
   if (!Active()) return unload();
-  Passage passage(Way::kShared);
+  MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = unload();
   if (result == CUDA_SUCCESS) ForgetGuesses();
   Place place;
-  if (result == CUDA_SUCCESS && CurrentPlace(&place)) SettleModules(place.device, &passage);
+  if (result == CUDA_SUCCESS && CurrentPlace(&place)) SettleModules(place.device, &measure_lock);
   return result;
 }
 
 template <typename Use>
 CUresult FirstUse(Use use) {
   if (!Active()) return use();
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = use();
   NoteFirstUse();
   return result;

@@ -4,9 +4,9 @@
 // the others do not exist, and the region's order is the numbering.
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/device_map.h"
-#include "vgpu/policy/nvml_probe.h"
-#include "vgpu/policy/process.h"
+#include "vgpu/runtime/device_map.h"
+#include "vgpu/runtime/nvml_probe.h"
+#include "vgpu/runtime/process.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

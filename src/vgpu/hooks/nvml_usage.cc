@@ -3,11 +3,11 @@
 // Memory, processes and utilisation in NVML: the container's own.
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/device_map.h"
-#include "vgpu/policy/nvml_probe.h"
-#include "vgpu/policy/nvml_view.h"
-#include "vgpu/policy/process.h"
-#include "vgpu/policy/queries.h"
+#include "vgpu/memory/nvml_view.h"
+#include "vgpu/memory/queries.h"
+#include "vgpu/runtime/device_map.h"
+#include "vgpu/runtime/nvml_probe.h"
+#include "vgpu/runtime/process.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

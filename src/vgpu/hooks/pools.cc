@@ -3,16 +3,16 @@
 // Stream-ordered allocation, pools, and the synchronisations at which a pool gives memory back. Each function and its
 // per-thread-stream twin share one body.
 
-#include "vgpu/policy/pools.h"
+#include "vgpu/memory/pools.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/bindings.h"
-#include "vgpu/policy/capture.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/marks.h"
-#include "vgpu/policy/modules.h"
-#include "vgpu/policy/pacer.h"
-#include "vgpu/policy/spill.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/free_events.h"
+#include "vgpu/memory/modules.h"
+#include "vgpu/memory/oversubscription.h"
+#include "vgpu/memory/sparse_multicast.h"
+#include "vgpu/pacing/pacer.h"
+#include "vgpu/runtime/capture.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -37,10 +37,10 @@ CUstream Meant(CUstream stream, bool per_thread) {
 template <typename Allocate>
 CUresult FromPool(CUdeviceptr* out, size_t bytes, const Place& place, CUmemoryPool pool, CUstream stream,
                   Allocate allocate) {
-  const PoolRequest request{place, pool, out, bytes, stream, NameOf(stream)};
+  const PoolRequest request{place, pool, out, bytes, stream, StreamIdOf(stream)};
   const CUresult result = AllocateFromPool(request, allocate, [&] { real::cuMemFreeAsync(*out, stream); });
   if (result != CUDA_ERROR_OUT_OF_MEMORY || !settings().oversubscribe) return result;
-  return ChargedOrSpilled(place, RoundUp(bytes, kAllocationUnit), bytes, out, [] { return CUDA_ERROR_OUT_OF_MEMORY; });
+  return ChargedOrSpilled({place, bytes, out}, [] { return CUDA_ERROR_OUT_OF_MEMORY; });
 }
 
 template <typename Allocate>
@@ -67,16 +67,22 @@ CUresult FromGivenPool(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstre
 
 template <typename Free>
 CUresult FreePlainInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
-  const StreamName name = NameOf(stream);
-  const Passage passage(Way::kShared);
+  const StreamId name = StreamIdOf(stream);
+  const MeasureLock measure_lock(LockMode::kShared);
   Entry entry;
-  const bool known = table().Take(Space::kPointer, pointer, &entry);
+  if (!table().Take(Space::kPointer, pointer, &entry)) return free();
+  BeginLeave(&entry);
   const CUresult result = free();
-  if (known && result == CUDA_SUCCESS && !LeftToContext(entry)) {
-    VmmFreedLater(entry.device, entry.bytes, name);
-    if (!MarkFree(stream, name)) SettleFrees();
+  if (result != CUDA_SUCCESS) {
+    Restore(entry);
+  } else if (!LeftToContext(entry)) {
+    // Others may be in its blocks and leave them before the stream gets here: so long they count for it, whole.
+    const uint64_t blocks = BlocksOf(entry);
+    ChargeAnyway(entry.device, blocks, Kind::kData);
+    Refund(entry.device, LeaveBlocks(entry), Kind::kData);
+    VmmFreedLater(entry.device, blocks, name);
+    if (!RecordFreeEvent(stream, name)) SettleFrees();
   }
-  if (known && result != CUDA_SUCCESS) table().Insert(entry);
   return result;
 }
 
@@ -88,7 +94,7 @@ CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
   Entry entry;
   table().Find(Space::kPointer, pointer, &entry);
   if ((entry.flags & kFromPool) != 0) {
-    const StreamName name = NameOf(stream);
+    const StreamId name = StreamIdOf(stream);
     PoolFreeBegins(entry);
     const CUresult result = Uncharged(Space::kPointer, pointer, free);
     PoolFreeEnds(entry, name, stream, result == CUDA_SUCCESS);
@@ -105,12 +111,12 @@ CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
 template <typename Name, typename Wait>
 CUresult Synchronised(Name name, Wait wait) {
   Waited waited;
-  if (g_pools_may_shrink.load(std::memory_order_relaxed) || g_vmm_uses_end_later.load(std::memory_order_relaxed)) {
+  if (g_pools_may_shrink.load(std::memory_order_relaxed) || VmmUsesEndLater()) {
     waited = {FreesSoFar(), name()};
   }
   const CUresult result = wait();
-  if (result == CUDA_SUCCESS && g_vmm_uses_end_later.load(std::memory_order_relaxed)) {
-    const Passage passage(Way::kShared);
+  if (result == CUDA_SUCCESS && VmmUsesEndLater()) {
+    const MeasureLock measure_lock(LockMode::kShared);
     VmmReached(waited);
     SettleFrees();
   }
@@ -121,7 +127,7 @@ CUresult Synchronised(Name name, Wait wait) {
 
 template <typename Wait>
 CUresult StreamSynchronised(CUstream stream, Wait wait) {
-  const auto name = [stream] { return StreamName{NameOf(stream).number, nullptr}; };
+  const auto name = [stream] { return StreamId{StreamIdOf(stream).number, nullptr}; };
   return Synchronised(name, wait);
 }
 
@@ -130,12 +136,12 @@ CUresult ContextSynchronised(CUcontext context, Wait wait) {
   const auto name = [context] {
     CUcontext waited_for = context;
     if (context == nullptr) real::cuCtxGetCurrent(&waited_for);
-    return StreamName{0, waited_for};
+    return StreamId{0, waited_for};
   };
   return Synchronised(name, wait);
 }
 
-StreamName Nothing() { return {}; }
+StreamId Nothing() { return {}; }
 
 // A pool that the driver hands out of its own.
 CUresult Met(CUresult result, const CUmemoryPool* out, const CUmemLocation& location) {
@@ -206,7 +212,7 @@ HAMI_EXPORT CUresult cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location,
 
 HAMI_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (!Active()) return real::cuMemPoolDestroy(pool);
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   PoolDestroying(pool);
   const CUresult result = real::cuMemPoolDestroy(pool);
   if (result == CUDA_SUCCESS) PoolDestroyed(pool);

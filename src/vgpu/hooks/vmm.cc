@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Virtual memory management: the charge follows the physical memory, see policy/vmm.h and policy/bindings.h.
+// Virtual memory management: the charge follows the physical memory, see memory/vmm.h and memory/sparse_multicast.h.
 
-#include "vgpu/policy/vmm.h"
+#include "vgpu/memory/vmm.h"
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/bindings.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/device_map.h"
-#include "vgpu/policy/marks.h"
-#include "vgpu/policy/pages.h"
-#include "vgpu/policy/pools.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/free_events.h"
+#include "vgpu/memory/pools.h"
+#include "vgpu/memory/sparse_multicast.h"
+#include "vgpu/runtime/device_map.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -59,7 +59,7 @@ bool BeginStep(const CUarrayMapInfo& map, ArrayStep* step) {
   return !step->maps || VmmUsing(map.memHandle.memHandle, step->box.bytes(), &step->use);
 }
 
-void EndStep(const ArrayStep& step, const StreamName& stream, bool taken) {
+void EndStep(const ArrayStep& step, const StreamId& stream, bool taken) {
   if (!taken) {
     VmmUnused(step.use);
   } else if (step.maps) {
@@ -73,18 +73,18 @@ void EndStep(const ArrayStep& step, const StreamName& stream, bool taken) {
 template <typename Map>
 CUresult Mapped(const CUarrayMapInfo* maps, unsigned count, CUstream stream, Map map_all) {
   if (maps == nullptr || !Active()) return map_all();
-  const Passage passage(Way::kShared);
-  Growing<ArrayStep> steps;
+  const MeasureLock measure_lock(LockMode::kShared);
+  MappedVector<ArrayStep> steps;
   bool fits = true;
   for (unsigned i = 0; i < count && fits; ++i) {
     ArrayStep* const step = steps.Add();
     fits = step != nullptr && BeginStep(maps[i], step);
   }
   const CUresult result = fits ? map_all() : CUDA_ERROR_OUT_OF_MEMORY;
-  const StreamName name = NameOf(stream);
+  const StreamId name = StreamIdOf(stream);
   for (const ArrayStep& step : steps) EndStep(step, name, result == CUDA_SUCCESS);
-  const bool ended = result == CUDA_SUCCESS && g_vmm_uses_end_later.load(std::memory_order_relaxed);
-  if (ended && !MarkFree(stream, name)) SettleFrees();
+  const bool ended = result == CUDA_SUCCESS && VmmUsesEndLater();
+  if (ended && !RecordFreeEvent(stream, name)) SettleFrees();
   steps.Clear();
   return result;
 }
@@ -99,7 +99,7 @@ int DeviceOfHandle(CUmemGenericAllocationHandle handle) {
 template <typename Bind>
 CUresult Bound(const MulticastRange& at, CUmemGenericAllocationHandle memory, Bind bind) {
   if (!Active()) return bind();
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   VmmUse use;
   if (!VmmUsing(memory, at.bytes, &use)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = bind();
@@ -133,7 +133,7 @@ HAMI_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes
 
 HAMI_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (!Active()) return real::cuMemRelease(handle);
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const uint64_t id = VmmReleasing(handle);
   const CUresult result = real::cuMemRelease(handle);
   VmmReleased(handle, id, result == CUDA_SUCCESS);
@@ -149,7 +149,7 @@ HAMI_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* o
 HAMI_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                               unsigned long long flags) {
   if (!Active()) return real::cuMemMap(address, bytes, offset, handle, flags);
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   VmmUse use;
   if (!VmmUsing(handle, bytes, &use)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = real::cuMemMap(address, bytes, offset, handle, flags);
@@ -159,7 +159,7 @@ HAMI_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, 
 
 HAMI_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   if (!Active()) return real::cuMemUnmap(address, bytes);
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = real::cuMemUnmap(address, bytes);
   if (result == CUDA_SUCCESS) VmmUnmapped(address, bytes);
   return result;
@@ -168,7 +168,7 @@ HAMI_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
 HAMI_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void* os_handle,
                                                     CUmemAllocationHandleType type) {
   if (!Active()) return real::cuMemImportFromShareableHandle(out, os_handle, type);
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   VmmImport import;
   if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && !VmmImporting(static_cast<int>(KeyOf(os_handle)), &import)) {
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -186,7 +186,7 @@ HAMI_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle
 HAMI_EXPORT CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
                                                   CUmemAllocationHandleType type, unsigned long long flags) {
   if (!Active()) return real::cuMemExportToShareableHandle(out, handle, type, flags);
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = real::cuMemExportToShareableHandle(out, handle, type, flags);
   if (result == CUDA_SUCCESS && out != nullptr && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     VmmExported(handle, *static_cast<const int*>(out));
@@ -236,7 +236,7 @@ HAMI_EXPORT CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle multica
 HAMI_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle multicast, CUdevice ordinal, size_t at,
                                        size_t bytes) {
   if (!Active()) return real::cuMulticastUnbind(multicast, ordinal, at, bytes);
-  const Passage passage(Way::kShared);
+  const MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = real::cuMulticastUnbind(multicast, ordinal, at, bytes);
   if (result == CUDA_SUCCESS) VmmMulticastUnbound({multicast, at, bytes}, DeviceOfOrdinal(ordinal));
   return result;

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "vgpu/libc.h"
 #include "vgpu/loader/elf_lookup.h"
+#include "vgpu/loader/libc.h"
 
 namespace hami::vgpu {
 namespace {

@@ -5,11 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include "vgpu/policy/bindings.h"
-#include "vgpu/policy/charge.h"
-#include "vgpu/policy/device_map.h"
-#include "vgpu/policy/sharing.h"
-#include "vgpu/policy/vmm.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/shared_memory.h"
+#include "vgpu/memory/sparse_multicast.h"
+#include "vgpu/memory/vmm.h"
+#include "vgpu/runtime/device_map.h"
 
 namespace hami::vgpu {
 
@@ -20,7 +20,7 @@ inline constexpr CUmemGenericAllocationHandle kMulticast = 0x300;
 inline constexpr uint64_t kArray = 0x7000;
 
 inline constexpr int kDescriptor = 7;
-inline const StreamName kStream{5, reinterpret_cast<CUcontext>(uintptr_t{16})};
+inline const StreamId kStream{5, reinterpret_cast<CUcontext>(uintptr_t{16})};
 
 inline constinit uint64_t g_charged = 0;
 inline constinit uint64_t g_room = UINT64_MAX;
@@ -70,7 +70,7 @@ class VmmTest : public testing::Test {
     VmmTilesMapped(array, box, use, kStream);
   }
   static void UnmapTiles(uint64_t array, const TileBox& box) { VmmTilesUnmapped(array, box, kStream); }
-  static void Wait(const StreamName& on = kStream) { VmmReached({FreesSoFar(), on}); }
+  static void Wait(const StreamId& on = kStream) { VmmReached({FreesSoFar(), on}); }
   // As the hook does around the driver's call.
   static void Import(CUmemGenericAllocationHandle handle, bool agreed = true) {
     VmmImport import;

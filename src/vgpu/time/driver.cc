@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/capture.h"
+#include "vgpu/runtime/capture.h"
 #include "vgpu/time/runtime.h"
 
 namespace hami::vgpu::time {
@@ -17,7 +17,7 @@ struct OwnEvent {
   CUcontext context;
   bool taken;
 };
-constinit Lock g_lock{};
+constinit Lock g_lock{LockRank::kTimeEvents};
 constinit OwnEvent g_events[kEvents]{};
 constinit int g_used = 0;
 

@@ -8,8 +8,8 @@
 #include "region/keep_errno.h"
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/contexts.h"
-#include "vgpu/policy/device_map.h"
+#include "vgpu/runtime/contexts.h"
+#include "vgpu/runtime/device_map.h"
 #include "vgpu/time/runtime.h"
 
 namespace hami::vgpu {

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "abi/cuda_abi.h"
-#include "vgpu/policy/places.h"
-#include "vgpu/policy/process.h"
+#include "vgpu/runtime/handle_cache.h"
+#include "vgpu/runtime/process.h"
 #include "vgpu/time/book.h"
 #include "vgpu/time/meter.h"
 
@@ -50,7 +50,7 @@ struct Lease {
   int64_t scale = 0;  // as it was taken from the account
   bool only_device = false;
   unsigned next = 0;
-  Places places = {};
+  HandleCache places = {};
   Spent spent[kStreams] = {};  // since the meter was told
 
   void Open(CUstream stream) {

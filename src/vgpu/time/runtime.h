@@ -10,14 +10,14 @@
 
 #include "abi/cuda_abi.h"
 #include "region/common_area.h"
-#include "vgpu/policy/lock.h"
+#include "vgpu/runtime/lock.h"
 #include "vgpu/time/gate.h"
 
 namespace hami::vgpu::time {
 
 // Of one device. Everything but `ready` is guarded by the lock.
 struct DeviceTime {
-  Lock lock;
+  Lock lock{LockRank::kTimeDevice};
   Gate gate;
   CUdevice ordinal = -1;
   // The common area, and this process's line in it.

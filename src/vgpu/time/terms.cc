@@ -13,7 +13,7 @@
 #include "region/keep_errno.h"
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
-#include "vgpu/policy/process.h"
+#include "vgpu/runtime/process.h"
 #include "vgpu/time/pacer.h"
 #include "vgpu/time/runtime.h"
 
@@ -26,7 +26,7 @@ constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, 
 constinit std::atomic<bool> g_was_blocked{false};
 constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
 constinit std::atomic<DeviceTime*> g_devices[region::kMaxDevices]{};
-constinit Lock g_making{};
+constinit Lock g_making{LockRank::kTimeMaking};
 
 uint64_t Mix(uint64_t h, uint64_t value) {
   h = (h ^ value) * 0x9e37'79b9'7f4a'7c15;

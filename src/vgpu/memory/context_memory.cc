@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/memory/context_memory.h"
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/memory_snapshot.h"
+#include "vgpu/memory/modules.h"
+#include "vgpu/runtime/capture.h"
+#include "vgpu/runtime/device_map.h"
+#include "vgpu/runtime/identity.h"
+#include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/nvml_probe.h"
+#include "vgpu/runtime/process.h"
+
+namespace hami::vgpu {
+namespace {
+
+// More than any context was ever seen to take; a larger difference is somebody else's allocation.
+constexpr uint64_t kLargestContext = uint64_t{4} << 30;
+// Held while the container's very first context is made, when nobody knows yet what one costs.
+constexpr uint64_t kFirstContext = uint64_t{512} << 20;
+
+constinit Lock g_primary_lock{LockRank::kPrimaryContext};
+constinit Lock g_making_lock{
+    LockRank::kContextMaking};     // one context is made at a time, so that its size can be measured
+constinit ProcessList g_before{};  // guarded by it, like its twin
+constinit ProcessList g_after{};
+constinit uint64_t g_next_left = 1;  // guarded by the registry's lock
+
+uint64_t LearntBytes(int device) {
+  const region::Attachment* const a = attachment();
+  return a == nullptr || device < 0 ? 0 : region::Load(a->area->devices[device].context_bytes);
+}
+
+void Learn(int device, uint64_t bytes) {
+  region::Attachment* const a = attachment();
+  if (a != nullptr && device >= 0) region::Store(a->area->devices[device].context_bytes, bytes);
+}
+
+// Reserves for a context that is about to be made: what one cost last, or, the first time, what there is up to
+// kFirstContext. False: there is no room.
+bool ReserveContext(int device, uint64_t* reserved) {
+  *reserved = LearntBytes(device);
+  if (*reserved != 0 || LimitBytes(device) == 0) return Reserve(device, *reserved, Kind::kContext);
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    const uint64_t limit = LimitBytes(device);
+    const uint64_t used = UsedBytes(device);
+    if (used >= limit) break;
+    *reserved = limit - used < kFirstContext ? limit - used : kFirstContext;
+    if (TryReserve(device, *reserved, Kind::kContext)) return true;
+  }
+  return Reserve(device, kAllocationUnit, Kind::kContext) && (*reserved = kAllocationUnit);
+}
+
+// One process of the container at a time: what is held in reserve only for a moment would refuse the others. A process
+// takes the turn while nobody knows what a context costs, and while it identifies itself (identity.h). The turn is
+// waited for as long as its holder may get on; not for the dead or the stopped. A request that does not fit meanwhile
+// waits for the end of the turn (AwaitStarts).
+class Turn {
+ public:
+  explicit Turn(int device) {
+    region::Attachment* const a = attachment();
+    if (a == nullptr || device < 0 || LimitBytes(device) == 0 || LearntBytes(device) != 0) return;
+    const uint64_t& learnt = a->area->devices[device].context_bytes;
+    if (region::PostInitLock(a, learnt)) held_ = a;
+    if (region::Load(learnt) != 0) Release();  // somebody has found out
+  }
+  ~Turn() { Release(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  // Where it can not be had the process goes on without it.
+  void Take() {
+    constexpr uint64_t kNever = 0;
+    region::Attachment* const a = attachment();
+    if (held_ == nullptr && a != nullptr && region::PostInitLock(a, kNever, kPatience)) held_ = a;
+  }
+
+ private:
+  static constexpr region::Patience kPatience{200'000'000, 10'000'000'000};
+  void Release() {
+    if (held_ != nullptr) region::PostInitUnlock(held_);
+    held_ = nullptr;
+  }
+  region::Attachment* held_ = nullptr;
+};
+
+// Without NVML the driver itself is asked for the device's free memory; that needs a context on the device.
+Measurement AskDriver() {
+  const RelaxedCapture relaxed;
+  Measurement out;
+  size_t free = 0;
+  size_t total = 0;
+  if (real::cuMemGetInfo_v2(&free, &total) != CUDA_SUCCESS) return out;
+  out.free_known = true;
+  out.free = free;
+  return out;
+}
+
+Measurement AskDriverBefore(CUdevice ordinal) {
+  Place place;
+  return CurrentPlace(&place) && place.ordinal == ordinal ? AskDriver() : Measurement{};
+}
+
+// With the new context current. `before` of the first context is the whole device: a neighbour's part then counts, too,
+// up to what a first context is trusted to take.
+Measurement AskDriverAfter(CUcontext made, Measurement* before) {
+  if (real::cuCtxPushCurrent_v2(made) != CUDA_SUCCESS) return {};
+  const Measurement after = AskDriver();
+  size_t free = 0;
+  size_t total = 0;
+  if (after.free_known && !before->free_known && real::cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS) {
+    before->free_known = true;
+    before->free = total - after.free > kFirstContext ? after.free + kFirstContext : total;
+  }
+  CUcontext popped = nullptr;
+  real::cuCtxPopCurrent_v2(&popped);
+  return after;
+}
+
+// The size of a context, from a look before its making and one after. What the driver says about this process alone is
+// preferred: the device's free memory also moves with the neighbours.
+class Sizing {
+ public:
+  Sizing(CUdevice ordinal, int device, bool alone)
+      : device_(device), alone_(alone), measurable_(nvml_ && HandleOfOrdinal(ordinal, &handle_)) {
+    before_ = measurable_ ? TakeSnapshot(device_, handle_, &g_before) : ByDriver(AskDriverBefore(ordinal));
+  }
+
+  // `made` is nullptr where the driver can not be asked in it. `reserved` is what the container has set aside for it.
+  void Made(CUcontext made, uint64_t reserved, Turn* turn) {
+    if (measurable_) {
+      after_ = TakeSnapshot(device_, handle_, &g_after);
+    } else if (made != nullptr) {
+      after_ = ByDriver(AskDriverAfter(made, &before_.seen));
+    }
+    if (!measurable_ || NvmlPid() != 0) return;
+    if (!IdentifyByPid(g_after)) {
+      if (made == nullptr || g_after.count == 0) return;
+      turn->Take();
+      if (!IdentifyByProbe(device_, handle_, made, Spare(reserved))) return;
+    }
+    FindOwn(g_before, &before_.seen);
+    FindOwn(g_after, &after_.seen);
+  }
+
+  // Whether the size is this context's alone, and may be learnt.
+  bool Sure() const {
+    return alone_ && Quiet(before_) && Quiet(after_) && (after_.seen.own_known || !measurable_ || !OthersMoved());
+  }
+
+  // What a measurement that others disturbed shows is a guess: better what a quiet one has shown.
+  uint64_t Bytes(uint64_t learnt) const {
+    if (learnt != 0 && !Sure()) return learnt;
+    uint64_t size = 0;
+    if (after_.seen.own_known) {
+      size = after_.unstated() - before_.unstated();
+    } else if (before_.seen.free_known && after_.seen.free_known) {
+      size = before_.seen.free - after_.seen.free - (after_.data - before_.data);
+      if (learnt != 0 && size > 2 * learnt) size = learnt;
+      if (!Sure() && size > kFirstContext) size = kFirstContext;
+    } else {
+      size = learnt;
+    }
+    return size > kLargestContext ? learnt : size;  // also where more went than came
+  }
+
+ private:
+  static bool Quiet(const MemorySnapshot& reading) { return reading.exact && !reading.imports; }
+
+  // What of the reservation is left whichever of the listed processes is this one.
+  uint64_t Spare(uint64_t reserved) const {
+    uint64_t taken = before_.seen.free > after_.seen.free ? before_.seen.free - after_.seen.free : 0;
+    for (unsigned i = 0; i < g_after.count; ++i) {
+      uint64_t grown = g_after.items[i].usedGpuMemory;
+      for (unsigned j = 0; j < g_before.count; ++j) {
+        if (g_before.items[j].pid != g_after.items[i].pid) continue;
+        grown = grown > g_before.items[j].usedGpuMemory ? grown - g_before.items[j].usedGpuMemory : 0;
+      }
+      taken = grown > taken ? grown : taken;
+    }
+    return reserved > taken ? reserved - taken : 0;
+  }
+
+  // Another process came, went, or changed between the looks: the loss of free memory is not this context's alone.
+  static bool OthersMoved() {
+    unsigned common = 0;
+    for (unsigned i = 0; i < g_after.count; ++i) {
+      for (unsigned j = 0; j < g_before.count; ++j) {
+        if (g_before.items[j].pid != g_after.items[i].pid) continue;
+        if (g_before.items[j].usedGpuMemory != g_after.items[i].usedGpuMemory) return true;
+        ++common;
+      }
+    }
+    return common != g_before.count || g_after.count > common + 1;
+  }
+
+  MemorySnapshot ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
+
+  const int device_;
+  const bool alone_;
+  const NvmlUse nvml_;
+  nvmlDevice_t handle_ = nullptr;
+  const bool measurable_;
+  MemorySnapshot before_;
+  MemorySnapshot after_;
+};
+
+void LearnBlockIn(CUcontext context, int device) {
+  CUcontext popped = nullptr;
+  if (real::cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
+  LearnBlock(device);
+  real::cuCtxPopCurrent_v2(&popped);
+}
+
+}  // namespace
+
+[[gnu::cold]] CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
+  const int device = DeviceOfOrdinal(ordinal);
+  if (device == kUnlimited) return maker.create(maker.arg);
+  const Locked making(g_making_lock);
+  Turn turn(device);
+  const MeasureLock measure_lock(LockMode::kExclusive);
+  const uint64_t learnt = LearntBytes(device);
+  uint64_t reserved = 0;
+  if (!ReserveContext(device, &reserved)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Sizing sizing(ordinal, device, measure_lock.exclusive());
+  const CUresult result = maker.create(maker.arg);
+  if (result != CUDA_SUCCESS) {
+    Refund(device, reserved, Kind::kContext);
+    return result;
+  }
+  const CUcontext made = maker.handle(maker.arg);
+  sizing.Made(kind == ContextKind::kGreen ? nullptr : made, reserved, &turn);
+  const uint64_t size = sizing.Bytes(learnt);
+  const bool fits = size <= reserved || Reserve(device, size - reserved, Kind::kContext);
+  if (!fits) maker.undo(maker.arg);
+  const uint64_t kept = fits ? size : 0;
+  if (kept < reserved) Refund(device, reserved - kept, Kind::kContext);
+  if (fits && learnt == 0 && kind != ContextKind::kGreen) LearnBlockIn(made, device);
+  // Last, for now others go on, and need what was held in reserve.
+  if (size != 0 && kind != ContextKind::kGreen && sizing.Sure()) Learn(device, size);
+  if (!fits) return CUDA_ERROR_OUT_OF_MEMORY;
+  ContextMade(made, ordinal, kind, size);
+  TellContextMade(device);
+  return CUDA_SUCCESS;
+}
+
+Lock& PrimaryLock() { return g_primary_lock; }
+
+CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker) {
+  const Locked locked(g_primary_lock);
+  unsigned flags = 0;
+  int active = 0;
+  if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0) {
+    return MakeContext(ordinal, ContextKind::kPrimary, maker);
+  }
+  const CUresult result = maker.create(maker.arg);
+  if (result != CUDA_SUCCESS) return result;
+  // Alive before we saw it being made (a library was loaded first): know it, so that its end is noticed.
+  const NvmlUse nvml;
+  ContextMade(maker.handle(maker.arg), ordinal, ContextKind::kPrimary, 0);
+  return CUDA_SUCCESS;
+}
+
+void ContextGone(CUcontext handle, MeasureLock* measure_lock) {
+  EndedContext ended;
+  if (!ForgetContext(handle, &ended)) return;
+  TellContextEnded(ended);
+  SettleModules(ended.device, measure_lock);
+}
+
+void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock) {
+  unsigned flags = 0;
+  int active = 0;
+  const bool gone = real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0;
+  if (const CUcontext handle = PrimaryOf(ordinal); gone && handle != nullptr) ContextGone(handle, measure_lock);
+  PrimaryReleased(ordinal);
+}
+
+bool LeftToContextSlow(const Entry& entry) {
+  Entry left = entry;
+  left.space = Space::kLeft;
+  const auto leave = [](void* what) {
+    auto* const e = static_cast<Entry*>(what);
+    e->key = g_next_left++;
+    table().Insert(*e);  // without memory it counts for ever: too careful is not wrong
+  };
+  return LeaveToContextEnd(entry.context, leave, &left);
+}
+
+void RefundLeft(uint32_t context) {
+  const auto left = [context](const Entry& entry) { return entry.space == Space::kLeft && entry.context == context; };
+  for (Entry entry; table().FindIf(left, &entry);) {
+    if (table().Take(Space::kLeft, entry.key, &entry)) RefundEntry(entry);
+  }
+}
+
+void ResetContextMemory() {
+  g_primary_lock.Reset();
+  g_making_lock.Reset();
+}
+
+}  // namespace hami::vgpu

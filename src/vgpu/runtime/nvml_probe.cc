@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/runtime/nvml_probe.h"
+
+#include "vgpu/loader/driver.h"
+#include "vgpu/runtime/mapped_vector.h"
+#include "vgpu/runtime/process.h"
+#include "vgpu/runtime/runtime.h"
+
+namespace hami::vgpu {
+namespace {
+
+NvmlSessions& Nvml() { return g_runtime.nvml; }
+
+constexpr uint64_t kNotAvailable = ~uint64_t{0};  // NVML_VALUE_NOT_AVAILABLE
+
+void LeaveLocked() {
+  if (--Nvml().uses != 0) return;
+  Nvml().open.store(false, std::memory_order_relaxed);
+  real::nvmlShutdown();
+}
+
+}  // namespace
+
+NvmlUse::NvmlUse() {
+  const Locked locked(Nvml().lock);
+  if (Nvml().uses == 0 && !Nvml().open.load(std::memory_order_relaxed)) {
+    if (real::nvmlInit_v2() == NVML_SUCCESS) Nvml().open.store(true, std::memory_order_relaxed);
+  }
+  open_ = Nvml().open.load(std::memory_order_relaxed);
+  if (open_) ++Nvml().uses;
+}
+
+NvmlUse::~NvmlUse() {
+  const Locked locked(Nvml().lock);
+  if (open_) LeaveLocked();
+}
+
+void KeepNvmlWhile(int contexts) {
+  const Locked locked(Nvml().lock);
+  if ((contexts != 0) == Nvml().kept) return;
+  if (contexts != 0 && Nvml().uses != 0) {  // the caller has it open
+    Nvml().kept = true;
+    ++Nvml().uses;
+  } else if (contexts == 0) {
+    Nvml().kept = false;
+    LeaveLocked();
+  }
+}
+
+nvmlReturn_t ProgramInitialised(nvmlReturn_t result) {
+  if (result == NVML_SUCCESS) Nvml().program.fetch_add(1, std::memory_order_relaxed);
+  return result;
+}
+
+nvmlReturn_t ProgramShutsDown() {
+  int sessions = Nvml().program.load(std::memory_order_relaxed);
+  while (sessions > 0) {
+    if (!Nvml().program.compare_exchange_weak(sessions, sessions - 1, std::memory_order_relaxed)) continue;
+    return real::nvmlShutdown();
+  }
+  // One too many would end our own.
+  return ForProgram(real::nvmlShutdown);
+}
+
+bool NvmlHiddenFromProgram() {
+  return Nvml().open.load(std::memory_order_relaxed) && Nvml().program.load(std::memory_order_relaxed) == 0;
+}
+
+unsigned NvmlPid() { return Nvml().pid.load(std::memory_order_relaxed); }
+
+void FindOwn(const ProcessList& list, Measurement* measurement) {
+  const unsigned self = NvmlPid();
+  measurement->own = 0;
+  for (unsigned i = 0; i < list.count && self != 0; ++i) {
+    if (list.items[i].pid != self || list.items[i].usedGpuMemory == kNotAvailable) continue;
+    measurement->own_known = true;
+    measurement->own += list.items[i].usedGpuMemory;
+  }
+}
+
+Measurement Measure(nvmlDevice_t handle, ProcessList* list) {
+  Measurement out;
+  nvmlMemory_t memory{};
+  if (real::nvmlDeviceGetMemoryInfo(handle, &memory) == NVML_SUCCESS) {
+    out.free_known = true;
+    out.free = memory.free;
+  }
+  list->count = ProcessList::kRoom;
+  if (real::nvmlDeviceGetComputeRunningProcesses_v3(handle, &list->count, list->items) != NVML_SUCCESS) {
+    list->count = 0;
+  }
+  if (list->count > ProcessList::kRoom) list->count = ProcessList::kRoom;
+  FindOwn(*list, &out);
+  return out;
+}
+
+Measurement Measure(nvmlDevice_t handle) {
+  auto* const list = static_cast<ProcessList*>(MapPages(sizeof(ProcessList)));
+  if (list == nullptr) return {};
+  const Measurement out = Measure(handle, list);
+  UnmapPages(list, sizeof(ProcessList));
+  return out;
+}
+
+void SetNvmlPid(unsigned pid) {
+  Nvml().pid.store(pid, std::memory_order_relaxed);
+  if (region::Attachment* const a = attachment(); a != nullptr) region::SetHostPid(a, static_cast<int32_t>(pid));
+}
+
+// In the child NVML is open as often as it was in the parent. Our own opening passes to the next NvmlUse.
+void ResetNvmlProbe() {
+  Nvml().lock.Reset();
+  Nvml().uses = 0;
+  Nvml().kept = false;
+  Nvml().pid.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace hami::vgpu

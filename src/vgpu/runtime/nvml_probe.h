@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What NVML says about the physical device, asked through the driver's own functions. None of these figures is needed
+// to enforce a limit on memory that has a size; they measure what has none: contexts, modules, stacks.
+//
+// NVML counts its initialisations. Ours come on top of the program's and must not show: NVML is open for us only while
+// somebody holds an NvmlUse (the process does while it has a context, because opening costs milliseconds), and what the
+// program asks through our replacements is refused as NVML would while the program itself has not initialised it.
+#pragma once
+
+#include <stdint.h>
+
+#include <atomic>
+
+#include "abi/nvml_abi.h"
+#include "vgpu/runtime/lock.h"
+
+namespace hami::vgpu {
+
+// How NVML is open (runtime.h).
+struct NvmlSessions {
+  Lock lock{LockRank::kNvml};
+  int uses = 0;                   // NvmlUses alive, the process's own included
+  bool kept = false;              // the process's own is one of them
+  std::atomic<bool> open{false};  // initialised by us
+  std::atomic<int> program{0};    // the program's initialisations less its shutdowns
+  std::atomic<unsigned> pid{0};   // what NVML calls this process; 0 = not known
+};
+
+// NVML can be asked for as long as this lives; false without NVML. A failure is tried again by the next one.
+class NvmlUse {
+ public:
+  NvmlUse();
+  ~NvmlUse();
+  NvmlUse(const NvmlUse&) = delete;
+  NvmlUse& operator=(const NvmlUse&) = delete;
+  explicit operator bool() const { return open_; }
+
+ private:
+  bool open_;
+};
+// Holds one NvmlUse for the process while `contexts` is not zero.
+void KeepNvmlWhile(int contexts);
+
+// The program's own initialisations: a result of nvmlInit* or nvmlShutdown on its way back to it.
+nvmlReturn_t ProgramInitialised(nvmlReturn_t result);
+nvmlReturn_t ProgramShutsDown();
+// NVML is open, but not for the program.
+bool NvmlHiddenFromProgram();
+
+// Calls the driver's function on behalf of the program.
+template <typename Real, typename... A>
+nvmlReturn_t ForProgram(const Real& function, A... arguments) {
+  return NvmlHiddenFromProgram() ? NVML_ERROR_UNINITIALIZED : function(arguments...);
+}
+
+struct Measurement {
+  bool own_known = false;  // NVML lists this process, and which of the list it is is known
+  bool free_known = false;
+  uint64_t own = 0;   // bytes this process holds on the device, as the driver counts
+  uint64_t free = 0;  // physical bytes free on the device
+};
+
+// Who is on a device. Large: not for a stranger's stack.
+struct ProcessList {
+  static constexpr unsigned kRoom = 1024;
+  unsigned count = 0;
+  nvmlProcessInfo_t items[kRoom] = {};
+};
+
+Measurement Measure(nvmlDevice_t handle);
+Measurement Measure(nvmlDevice_t handle, ProcessList* list);
+// The same for a list taken earlier, with what has been learnt since.
+void FindOwn(const ProcessList& list, Measurement* measurement);
+
+// The pid by which NVML knows this process; see identity.h. 0 = not known.
+unsigned NvmlPid();
+void SetNvmlPid(unsigned pid);
+
+void ResetNvmlProbe();
+
+}  // namespace hami::vgpu

@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a real GPU does, bare and with a library before the driver, in one command of at most 8 minutes.
+
+    test/gpu/suite.py [--build build] [--library NAME=PATH]... [--minutes 8] [--out FILE.json] [PART]...
+
+Parts, in this order: facts (events, gaps, turns between contexts, what calls cost), turns (do exclusive turns beat the
+driver's time slices?), limits, tenants, host (programs that their host holds up), priority, light (a launch of 1 ms each
+20 ms beside a heavy tenant), memory (run.py's cases with PyTorch, CuPy and JAX). Each case runs bare first, then under
+`hami run`, then with each --library; processes are pinned to CPUs where there are eight. A part that fails costs itself
+only, and a part for which no time is left is said to be left out.
+
+Carry to the machine: build/bin/hami, build/lib/libvgpu.so, build/test/sm_guest, build/test/sm_facts.
+On a machine without a GPU: `hami sim --gpus 1xH200 -- test/gpu/suite.py facts limits --quick`, to see that it works.
+Exit status: 0 every figure that has a target met it, 1 some missed, 2 wrong use or no GPU.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import bench
+from bench import Setup, Trouble
+from run import gpu_name, has, has_gpu
+from sm_cell import quantile
+
+BARE = Setup("bare")
+LIMITED = ("us20", "half", "graph100", "streams8", "procs8", "sync50")
+LIMITS = (30, 75)
+PROCESSES = {"procs8": 8}
+GRAIN = {"sync50": 0.05}  # seconds that nothing can cut
+TENANTS = ((30, 70), (10, 20, 30, 40))
+RATE, REQUEST_US = 150, 2000  # Poisson requests of sm_guest
+PRIORITY_BESIDE = ("half", "graph100")
+HOST_BOUND = (("host-bound", "host-bound"), ("token", "token"), ("host-bound", "half"))
+MEMORY_CASES = ("fill", "graphs, cudaMallocAsync", "CuPy", "JAX", "nvidia-smi")
+
+
+class Sheet:
+    """Prints figures as they come and keeps them for the file."""
+
+    def __init__(self):
+        self.rows, self.missed = [], 0
+
+    def add(self, part, name, setup, target=None, at_least=True, **figures):
+        """`target` is of the first figure; None where a figure is for comparison alone."""
+        first = next(iter(figures.values()))
+        met = None if target is None else first is not None and (first >= target if at_least else first <= target)
+        self.missed += met is False
+        self.rows.append(dict(part=part, name=name, setup=setup, target=target, met=met, **figures))
+        text = "  ".join(f"{key} {'-' if value is None else format(value, '.2f')}" for key, value in figures.items())
+        verdict = "" if met is None else f"  {'met' if met else 'MISSED'} ({'>=' if at_least else '<='} {target:g})"
+        print(f"{part:9} {name:34} {setup:8} {text}{verdict}", flush=True)
+
+
+class Suite:
+    def __init__(self, gpu, setups, quick):
+        self.gpu, self.setups, self.sheet = gpu, setups, Sheet()
+        self.long, self.short = (2.5, 1.5) if quick else (5.0, 2.0)
+        self.quick, self.native = quick, {}
+
+    def all(self):
+        return [BARE, *self.setups]
+
+    @staticmethod
+    def one(setup, shape, box="", **limits):
+        """A container that has the load `shape`, as Bench.work wants it."""
+        return setup, shape, PROCESSES.get(shape, 1), box, limits
+
+    def alone(self, shape):
+        """GPU seconds of work a second that the load does bare, measured once."""
+        if shape not in self.native:
+            self.native[shape] = bench.total(self.gpu.work([self.one(BARE, shape)], self.short, 0.5))
+        return self.native[shape]
+
+    # --- parts ---
+
+    def facts(self):
+        words = (("time",), ("turns", "1"), ("host",))
+        for what in words:
+            for setup in self.all() if what == ("host",) else [BARE]:
+                self.tell_facts(what, setup, what[0])
+        for others in (1, 2):
+            board = self.gpu.board()
+            loads = [self.gpu.load(BARE, board, "half", [slot], "") for slot in range(others)]
+            try:
+                self.gpu.await_all(board, loads)
+                self.tell_facts(("turns", "2"), BARE, f"{others + 1} processes", slot=others)
+            finally:
+                self.gpu.stop(board, loads)
+
+    def tell_facts(self, words, setup, name, slot=0):
+        argv, env = setup.wrap(self.gpu, [self.gpu.facts, *words], f"facts-{setup.name}")
+        out = self.gpu.run(argv, env, slot=slot)
+        for line in out.splitlines():
+            what, value = line.rsplit(" ", 1)
+            self.sheet.add("facts", f"{name}: {what}", setup.name, us=float(value))
+
+    def turns(self):
+        base = self.turned(1, 50.0)
+        for count in (2, 3):
+            curves = self.gpu.work([self.one(BARE, "half")] * count, self.short, 0.5)
+            self.sheet.add("turns", f"{count} processes, the driver's slices", "bare", of_one=100 * bench.total(curves) / base)
+            for ms in (2.0, 5.0, 10.0, 20.0):
+                self.sheet.add("turns", f"{count} processes, turns of {ms:g} ms", "bare",
+                               of_one=100 * self.turned(count, ms) / base)
+
+    def turned(self, count, ms):
+        """Work a second of so many processes that hand the turn on."""
+        board = self.gpu.board()
+        guests = [self.gpu.start([self.gpu.guest, "turns", board.path, slot, count, ms], self.gpu.env, slot)
+                  for slot in range(count)]
+        curves = [bench.Curve() for _ in guests]
+        try:
+            self.gpu.await_all(board, guests)
+            time.sleep(0.5)
+            self.gpu.look(board, curves, self.short)
+        finally:
+            self.gpu.stop(board, guests)
+        return bench.total(curves)
+
+    def limits(self):
+        for shape in LIMITED[:2] if self.quick else LIMITED:
+            native = self.alone(shape)
+            for setup in self.setups:
+                for limit in LIMITS:
+                    curves = self.gpu.work([self.one(setup, shape, self.gpu.box(shape), cores=limit)], self.long)
+                    share = 100 * bench.total(curves) / native
+                    grain = 100 * GRAIN.get(shape, 0)
+                    self.sheet.add("limits", f"{shape} at {limit}", setup.name, 1.0 + grain, False,
+                                   error=abs(share - limit), share=share, work=100 * share / limit,
+                                   mae_1s=bench.window_error(curves, native, limit))
+
+    def tenants(self):
+        native = self.alone("half")
+        for shares in TENANTS[:1] if self.quick else TENANTS:
+            bare = self.gpu.work([self.one(BARE, "half")] * len(shares), self.short)
+            self.sheet.add("tenants", f"{len(shares)} together", "bare", of_one=100 * bench.total(bare) / native)
+            for setup in self.setups:
+                loads = [self.one(setup, "half", self.gpu.box(f"t{i}"), cores=share) for i, share in enumerate(shares)]
+                curves = self.gpu.work(loads, self.long)
+                got = [100 * curve.rate() / native for curve in curves]
+                name = ":".join(map(str, shares))
+                self.sheet.add("tenants", name, setup.name, 98.0, of_one=sum(got))
+                for share, value in zip(shares, got):
+                    self.sheet.add("tenants", f"{name}, the {share}", setup.name, 1.0, False, error=abs(value - share), share=value)
+        native = self.alone("procs8")
+        for setup in self.setups:
+            curves = self.gpu.work([self.one(setup, "procs8", self.gpu.box("p"))], self.long)
+            self.sheet.add("tenants", "eight processes, no limit", setup.name, of_bare=100 * bench.total(curves) / native)
+
+    def host(self):
+        for shapes in HOST_BOUND[:1] if self.quick else HOST_BOUND:
+            bare = [curve.rate() for curve in self.gpu.work([self.one(BARE, shape) for shape in shapes], self.short)]
+            name = " + ".join(shapes)
+            self.sheet.add("host", name, "bare", together=100 * sum(bare), first=100 * bare[0], second=100 * bare[1])
+            for setup in self.setups:
+                loads = [self.one(setup, shape, self.gpu.box(f"h{i}"), cores=50) for i, shape in enumerate(shapes)]
+                got = [curve.rate() for curve in self.gpu.work(loads, self.long)]
+                self.sheet.add("host", name, setup.name, 98.0, of_bare=100 * min(sum(got) / sum(bare), *(
+                    mine / its for mine, its in zip(got, bare))), first=100 * got[0], second=100 * got[1])
+
+    def priority(self):
+        seconds = 4.0 if self.quick else 8.0
+        beside = PRIORITY_BESIDE[:1] if self.quick else PRIORITY_BESIDE
+        for setup in self.all():
+            alone = self.requests(setup, None, seconds)
+            self.sheet.add("priority", "requests alone", setup.name, p99_ms=alone[1], p50_ms=alone[0])
+            for shape in beside:
+                p50, p99, used = self.requests(setup, shape, seconds)
+                self.sheet.add("priority", f"requests beside {shape}", setup.name,
+                               None if setup is BARE else 110.0, False, p99_percent=100 * p99 / alone[1], p99_ms=p99, p50_ms=p50,
+                               idle_used=used)
+
+    def requests(self, setup, beside, seconds):
+        """(p50, p99, percent of the idle time that best effort used) of requests in ms."""
+        board, loads, curve = self.gpu.board(), [], bench.Curve()
+        try:
+            if beside:
+                native = self.alone(beside)
+                loads = [self.gpu.load(setup, board, beside, [0], self.gpu.box("low"), priority="low")]
+                self.gpu.await_all(board, loads)
+                time.sleep(0.5)
+            argv = [self.gpu.guest, "requests", board.path, 1, 7, RATE, seconds, "warm"]
+            asking = self.gpu.start(*setup.wrap(self.gpu, argv, self.gpu.box("high"), priority="high"), 1,
+                                    stdout=subprocess.PIPE)
+            loads.append(asking)
+            if beside:
+                self.gpu.look(board, [curve], seconds)
+            out, _ = asking.communicate(timeout=seconds + 30)
+            if asking.returncode != 0:
+                raise Trouble(f"the requests ended with {asking.returncode}")
+        finally:
+            self.gpu.stop(board, loads)
+        values = [float(line.split()[0]) / 1e3 for line in out.splitlines()]
+        used = 100 * curve.rate() / native / (1 - RATE * REQUEST_US / 1e6) if beside else None
+        return quantile(values, 0.5), quantile(values, 0.99), used
+
+    def light(self):
+        bare = self.lightly(BARE)
+        self.sheet.add("light", "1 ms each 20 ms beside half", "bare", p99_ms=bare[1], p50_ms=bare[0])
+        for setup in self.setups:
+            p50, p99 = self.lightly(setup)
+            self.sheet.add("light", "1 ms each 20 ms beside half", setup.name, max(bare[1], 1.0) * 1.02, False, p99_ms=p99, p50_ms=p50)
+
+    def lightly(self, setup):
+        board = self.gpu.board()
+        loads = [self.gpu.load(setup, board, "half", [0], self.gpu.box("heavy"), cores=50)]
+        try:
+            self.gpu.await_all(board, loads)
+            time.sleep(0.5)
+            argv = [self.gpu.guest, "light", board.path, 1, 2 * self.long]
+            out = self.gpu.run(*setup.wrap(self.gpu, argv, self.gpu.box("light"), cores=50), slot=1)
+        finally:
+            self.gpu.stop(board, loads)
+        values = [float(line.split()[0]) / 1e3 for line in out.splitlines()]
+        return quantile(values, 0.5), quantile(values, 0.99)
+
+    def memory(self):
+        if not has("torch"):
+            raise Trouble("PyTorch is not installed")
+        file = self.gpu.folder / "memory.json"
+        words = [word for case in MEMORY_CASES for word in ("--only", case)]
+        subprocess.run([sys.executable, pathlib.Path(__file__).with_name("run.py"), "--build", self.gpu.build, "--mem", "4g",
+                        "--out", file, *words], env=self.gpu.env, check=False, timeout=150)
+        for name, case in json.loads(file.read_text())["cases"].items():
+            if case["verdict"] != "skip":
+                self.sheet.add("memory", name, "hami", 1, passed=float(case["verdict"] == "ok"))
+
+
+PARTS = ("facts", "turns", "limits", "tenants", "host", "priority", "light", "memory")
+
+
+def setups_of(libraries, parser):
+    setups = [Setup("hami")]
+    for text in libraries:
+        name, _, path = text.partition("=")
+        if not path or not pathlib.Path(path).is_file():
+            parser.error(f"--library {text}: NAME=PATH of a file is wanted")
+        setups.append(Setup(name, pathlib.Path(path).resolve()))
+    return setups
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("--build", type=pathlib.Path, default=bench.REPOSITORY / "build")
+    parser.add_argument("--library", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--quick", action="store_true", help="fewer cases, shorter")
+    parser.add_argument("--out", type=pathlib.Path)
+    options = parser.parse_args()
+    unknown = set(options.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if not has_gpu() and "SIMGPU" not in os.environ:
+        print("no NVIDIA GPU here: nothing was run", file=sys.stderr)
+        return 2
+    end = time.monotonic() + 60 * options.minutes
+    gpu = bench.Bench(options.build.resolve())
+    record = {"date": datetime.date.today().isoformat(), "machine": gpu_name() if has_gpu() else "simgpu", "left_out": {}}
+    suite = Suite(gpu, setups_of(options.library, parser), options.quick)
+    try:
+        record["round_ns"] = gpu.calibrate()
+        for part in options.parts or PARTS:
+            begin = time.monotonic()
+            try:
+                if begin >= end:
+                    raise Trouble("no time was left")
+                getattr(suite, part)()
+            except (Trouble, OSError, ValueError, subprocess.SubprocessError) as error:
+                record["left_out"][part] = str(error)
+                print(f"{part:9} NOT MEASURED: {error}", flush=True)
+            print(f"{part:9} took {time.monotonic() - begin:.0f} s", flush=True)
+            record["rows"] = suite.sheet.rows
+            if options.out:  # after each part: what ends the program takes no more than the part
+                options.out.write_text(json.dumps(record, indent=1) + "\n")
+    finally:
+        gpu.close()
+    judged = [row for row in suite.sheet.rows if row["met"] is not None]
+    print(f"{len(judged) - suite.sheet.missed} of {len(judged)} targets met" +
+          (f"; not measured: {', '.join(record['left_out'])}" if record["left_out"] else ""))
+    return 1 if suite.sheet.missed or record["left_out"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
