@@ -71,10 +71,10 @@ Meter::Late Gate::LateFor(const StreamRef& stream) const {
   return latest;
 }
 
-int64_t Gate::Covered(const StreamRef& stream, int64_t cost, int64_t now) const {
+int64_t Gate::Covered(const StreamRef& stream, int64_t part, int64_t now) const {
   int64_t most = 0;
   for (const Measured& m : measured_) {
-    const int64_t covered = m.context == nullptr ? 0 : m.meter.Covered(stream, cost, now);
+    const int64_t covered = m.context == nullptr ? 0 : m.meter.Covered(stream, part, now);
     most = covered > most ? covered : most;
   }
   return most;
@@ -198,7 +198,8 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   const int64_t balance = region::GpuTimeBalance(account_, now, rate);
   Turns::Verdict held{.go = false};
   // Streams that run side by side end together, or the last one would have the GPU for itself.
-  const int64_t covered = Covered(stream, cost, now) * Scale() / Meter::kWhole;
+  // What ends after the others makes a debt, so that is small: else each would be beside the one before, for ever.
+  const int64_t covered = Covered(stream, balance > -kBurst ? cost / 2 : cost, now) * Scale() / Meter::kWhole;
   if (terms.limit != 0) {
     // As soon as one process of the container goes on all may, and the one that waits for longest is to be the first.
     const int64_t release = view.sibling ? 0 : Release(view) + view.before * kHandover;

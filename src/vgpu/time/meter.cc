@@ -294,14 +294,14 @@ int64_t Meter::InFlight(int64_t now) const {
   return all;
 }
 
-int64_t Meter::Covered(const StreamRef& stream, int64_t cost, int64_t now) const {
+int64_t Meter::Covered(const StreamRef& stream, int64_t part, int64_t now) const {
   int64_t own = now, last = 0;
   for (int i = 0; i < used_; ++i) {
     const Track& track = tracks_[i];
     last = Most(last, track.busy_until);
     if (track.stream == stream) own = Most(own, track.busy_until);
   }
-  return own + cost / 2 <= last ? last - now : 0;
+  return own + part <= last ? last - now : 0;
 }
 
 bool Meter::Guesses() const {
