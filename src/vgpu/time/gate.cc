@@ -71,10 +71,10 @@ Meter::Late Gate::LateFor(const StreamRef& stream) const {
   return latest;
 }
 
-int64_t Gate::Covered(const StreamRef& stream, int64_t cost, int64_t now) const {
+int64_t Gate::Covered(const StreamRef& stream, int64_t part, int64_t now) const {
   int64_t most = 0;
   for (const Measured& m : measured_) {
-    const int64_t covered = m.context == nullptr ? 0 : m.meter.Covered(stream, cost, now);
+    const int64_t covered = m.context == nullptr ? 0 : m.meter.Covered(stream, part, now);
     most = covered > most ? covered : most;
   }
   return most;
@@ -170,10 +170,13 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
   for (Measured& m : measured_) {
     if (m.context != nullptr) correction += m.meter.Poll(view.at_work, now);
   }
-  // What is saved up while something late runs is not lost, and pays for that.
-  const int64_t saved = Pending() && terms.limit != 0 ? region::GpuTimeBalance(account_, now, rate) - correction : 0;
-  for (Measured& m : measured_) {
-    if (m.context != nullptr && saved > region::kIdleCap) correction += m.meter.PayAhead(saved - region::kIdleCap);
+  // What is saved up while something late runs is not lost, and pays for that, but for what a launch may wait for.
+  if (Pending() && terms.limit != 0) {
+    region::GpuTimeWaits(account_, now);
+    const int64_t saved = region::GpuTimeBalance(account_, now, rate) - correction;
+    for (Measured& m : measured_) {
+      if (m.context != nullptr) correction += m.meter.PayAhead(saved - 2 * kTurn);
+    }
   }
   if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
   turns_.Had(view, correction);
@@ -195,7 +198,8 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   const int64_t balance = region::GpuTimeBalance(account_, now, rate);
   Turns::Verdict held{.go = false};
   // Streams that run side by side end together, or the last one would have the GPU for itself.
-  const int64_t covered = Covered(stream, cost, now) * Scale() / Meter::kWhole;
+  // What ends after the others makes a debt, so that is small: else each would be beside the one before, for ever.
+  const int64_t covered = Covered(stream, balance > -kBurst ? cost / 2 : cost, now) * Scale() / Meter::kWhole;
   if (terms.limit != 0) {
     // As soon as one process of the container goes on all may, and the one that waits for longest is to be the first.
     const int64_t release = view.sibling ? 0 : Release(view) + view.before * kHandover;

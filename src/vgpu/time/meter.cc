@@ -162,9 +162,11 @@ int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64
     track->rested_charged += mark.charged;
     return own;
   }
-  // Beside others it is their time that is above the expected, but where it had turns of its own among theirs.
+  // Beside others it is their time that is above the expected, but where it had turns of its own among theirs. What is
+  // less than half of the GPU's own turn is none of theirs.
   const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
-  const int64_t length = Least(busy, mark.others == 0 ? busy : Most(mark.cost, own));
+  const bool alone = mark.others == 0 || busy < mark.cost + kLeastTurn / 2;
+  const int64_t length = alone ? busy : Least(busy, Most(mark.cost, own));
   const int64_t before = PayRested(track, mark, length);
   // The mark is on the container's stream, so it is paid, and is no part of what the launches cost.
   const int64_t paid = busy_.Add(at - length - pair_, at);
@@ -292,14 +294,14 @@ int64_t Meter::InFlight(int64_t now) const {
   return all;
 }
 
-int64_t Meter::Covered(const StreamRef& stream, int64_t cost, int64_t now) const {
+int64_t Meter::Covered(const StreamRef& stream, int64_t part, int64_t now) const {
   int64_t own = now, last = 0;
   for (int i = 0; i < used_; ++i) {
     const Track& track = tracks_[i];
     last = Most(last, track.busy_until);
     if (track.stream == stream) own = Most(own, track.busy_until);
   }
-  return own + cost / 2 <= last ? last - now : 0;
+  return own + part <= last ? last - now : 0;
 }
 
 bool Meter::Guesses() const {

@@ -67,8 +67,8 @@ class Meter {
   int64_t PayAhead(int64_t ns);
   // ns of work that was charged and is not known to be done.
   int64_t InFlight(int64_t now) const;
-  // ns for which another stream has work, when half of a launch at least would go beside that if they run side by side.
-  int64_t Covered(const StreamRef& stream, int64_t cost, int64_t now) const;
+  // ns for which another stream has work, when `part` of a launch would go beside that if they run side by side.
+  int64_t Covered(const StreamRef& stream, int64_t part, int64_t now) const;
   // Something is under way of which nothing is known.
   bool Guesses() const;
   // What is under way takes kPatience longer than was expected; or it was never measured, and is on this stream.

@@ -70,6 +70,15 @@ TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   }
 }
 
+// Each is beside another one, and together they go on for ever.
+TEST(GpuTimeWorld, GivenShortKernelsSideBySide_ThenTheLimitHolds) {
+  for (const int streams : {8, 16, 32}) {
+    World world;
+    world.Add({.limit = 5000}, Endless(20 * kUs, streams), true, true);
+    EXPECT_LE(SharesOf(world, kSeconds)[0], 51) << streams;
+  }
+}
+
 TEST(GpuTimeWorld, GivenLongKernels_ThenTheFirstAreSoonPaidFor) {
   for (const uint32_t limit : {3000, 7500}) {
     World world;
