@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/pool_granularity.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/process.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/account.h"
 #include "vgpu/memory/pool_granularity.h"
 #include "vgpu/runtime/process.h"
 
