@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Short names for the project's commands; each one is a script that can be called directly.
-.PHONY: chart package demo test mutants clients e2e bench bench-node bench-sm bench-sched check fuzz-smoke clean build
+.PHONY: chart package demo test mutants clients e2e bench bench-node bench-sm bench-sched bench-placement check fuzz-smoke clean build
 .DEFAULT_GOAL := build
 
 build: ## build everything into build/
@@ -29,6 +29,8 @@ bench-sm: ## how well limits on GPU time are kept: hours; tools/bench-sm --quick
 	tools/bench-sm
 bench-sched: ## hami-scheduler as kube-scheduler drives it, beside a null extender
 	tools/bench-sched
+bench-placement: ## how much of a cluster each placement policy gives away, simulated and through the program
+	tools/bench-placement
 check: ## formatting, linter, second compiler, sanitizers
 	tools/check
 fuzz-smoke: ## every fuzz target for a short while

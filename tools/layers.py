@@ -63,7 +63,7 @@ SPLIT = {folder.split("/")[0] for folder in ALLOWED if "/" in folder and not fol
 MUTABLE = {"vgpu/loader": 6, "vgpu/runtime": 10, "vgpu/memory": 22, "vgpu/time": 18, "vgpu/pacing": 56, "vgpu/hooks": 0, "vgpu": 0}
 VARIABLE = re.compile(
     r"^(?:(?:constinit|static|inline|thread_local|volatile|alignas\([^)]*\)) )*"
-    r"(?!(?:extern|using|return|typedef|friend|namespace|template|enum|struct|class|union|const|constexpr|goto|case|else)\b)"
+    r"(?!(?:extern|using|return|typedef|friend|namespace|template|enum|struct|class|union|const|constexpr|goto|case|else|[A-Z_]+_CONSTANT)\b)"  # a constant but for the test that varies it
     r"[\w:]+(?:<.*>)?(?P<pointer> ?[*&]+(?: ?const)? ?| )(?!operator)(?P<name>\w+)(?:\[[^\]]*\])*(?:\{.*|;| = .*)$"
 )
 LOCAL = re.compile(r"^ +(?:constinit )?static (?!(?:constexpr|const|inline|void|bool)\b|.*[\w>]\()")

@@ -202,6 +202,21 @@ def fenced(text):
     return "```\n" + text.strip("\n") + "\n```\n" if text.strip() else ""
 
 
+def annotations(rows):
+    """By whose word it is, as docs/operate/security.md has it."""
+    kinds = {
+        "Pods: the tenant's": lambda row: row["on"] == "pod" and row["author"] == "tenant",
+        "Pods: results": lambda row: row["on"] == "pod" and row["author"] != "tenant",
+        "Nodes": lambda row: row["on"] == "node",
+        "The lease": lambda row: row["on"] == "lease",
+    }
+    out = [HEAD, "# Annotations and labels\n", "What becomes of a key that another writes is said in [security](../operate/security.md).\n"]
+    for title, belongs in kinds.items():
+        own = [(code_cell(row["key"]), row["author"], cell(row["text"])) for row in rows if belongs(row)]
+        out += [f"## {title}\n", table(("key", "written by", "meaning"), own)]
+    return "\n".join(out)
+
+
 def pages(code):
     for page in code.daemons:
         yield page["program"] + ".md", "\n".join(
@@ -215,9 +230,7 @@ def pages(code):
     yield "hami.md", "\n".join(part for part in out if part)
     yield "variables.md", "\n".join([HEAD, "# Environment variables\n", table(("variable", "read by", "meaning"), [
         (code_cell(row["name"]), cell(row["reader"]), cell(row["text"])) for _, row in sorted(code.variables.items())])])
-    yield "annotations.md", "\n".join([HEAD, "# Annotations and labels\n", "Who may write which is said in [security](../operate/security.md).\n",
-        table(("key", "on", "written by", "meaning"), [
-            (code_cell(row["key"]), row["on"], row["author"], cell(row["text"])) for row in code.tables["annotations"]])])
+    yield "annotations.md", annotations(code.tables["annotations"])
     out = [HEAD, "# Metrics\n"]
     for program in DAEMONS:
         rows = [(code_cell(row["name"]), row["kind"], cell(row["text"])) for row in code.metrics if row["program"] == program]

@@ -87,6 +87,14 @@ TEST_F(BlocksTest, GivenStreamsLocalMemoryAndLimits_ThenTheContextGrows) {
     EXPECT_EQ(Step(), 3960);
     EXPECT_OK(cuLaunchKernel(local, 1, 1, 1, 1, 1, 1, 0, s, nullptr, nullptr));
     EXPECT_EQ(Step(), 0);
+    CUfunction allocates = nullptr;
+    ASSERT_OK(cuModuleLoadData(&module, "simgpu-image 1\nkernel k\n  allocates\n"));
+    ASSERT_OK(cuModuleGetFunction(&allocates, module, "k"));
+    Step();
+    EXPECT_OK(cuLaunchKernel(allocates, 1, 1, 1, 1, 1, 1, 0, s, nullptr, nullptr));
+    EXPECT_EQ(Step(), 10);
+    EXPECT_OK(cuLaunchKernel(allocates, 1, 1, 1, 1, 1, 1, 0, s, nullptr, nullptr));
+    EXPECT_EQ(Step(), 0);
     EXPECT_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 32 << 10));
     EXPECT_EQ(Step(), 4224);
     CUcontext second = nullptr;
@@ -94,6 +102,28 @@ TEST_F(BlocksTest, GivenStreamsLocalMemoryAndLimits_ThenTheContextGrows) {
     EXPECT_EQ(Step(), 518);
     EXPECT_OK(cuCtxDestroy_v2(second));
     EXPECT_EQ(Step(), -518);
+  });
+  Run([] { EXPECT_EQ(Used(), 0u); });
+}
+
+TEST_F(BlocksTest, GivenAGraphOf1000Nodes_ThenItTakesABlock) {
+  RunWithContext([] {
+    CUgraph graph = nullptr;
+    ASSERT_OK(cuGraphCreate(&graph, 0));
+    for (int i = 0; i < 1000; ++i) {
+      CUgraphNode node = nullptr;
+      ASSERT_OK(cuGraphAddEmptyNode(&node, graph, nullptr, 0));
+    }
+    CUgraphExec exec = nullptr;
+    Step();
+    ASSERT_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    EXPECT_EQ(Step(), 2);
+    EXPECT_OK(cuGraphLaunch(exec, nullptr));
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_EQ(Step(), 0);
+    EXPECT_OK(cuGraphExecDestroy(exec));
+    ASSERT_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    EXPECT_EQ(Step(), 0);
   });
   Run([] { EXPECT_EQ(Used(), 0u); });
 }

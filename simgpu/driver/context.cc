@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simgpu/driver/context.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <unordered_set>
@@ -9,6 +10,7 @@
 #include "simgpu/driver/engine.h"
 #include "simgpu/driver/kernel.h"
 #include "simgpu/driver/mem.h"
+#include "simgpu/driver/mps_client.h"
 
 namespace simgpu {
 namespace {
@@ -66,13 +68,32 @@ void ResetLimits(Context& ctx) {
   ctx.heap_bytes = fresh.heap_bytes.load();
   ctx.local_bytes = 0;
   ctx.streams = ctx.streams_charged = 0;
+  ctx.graph_nodes = ctx.graph_nodes_charged = 0;
+  ctx.device_heap = false;
   ctx.sticky_error = 0;
   ctx.peers = 0;
+}
+
+// Whether the GPU's compute mode lets this process use it: PROHIBITED nobody, EXCLUSIVE_PROCESS one at a time, where
+// the clients of MPS are one.
+bool IsLetIn(Machine& machine, int dev) {
+  constexpr std::uint64_t kProhibited = 2;
+  constexpr std::uint64_t kExclusiveProcess = 3;
+  std::uint64_t mode = 0;
+  machine.GetValue(dev, Machine::Value::kComputeMode, &mode);
+  if (mode == kProhibited) return false;
+  if (mode != kExclusiveProcess) return true;
+  std::vector<ProcessUsage> processes(Machine::kMaxProcesses);
+  processes.resize(std::min(machine.Processes(dev, processes.data(), processes.size()), processes.size()));
+  return std::all_of(processes.begin(), processes.end(), [&](const ProcessUsage& other) {
+    return other.contexts == 0 || other.slot == machine.slot() || (other.mps && IsMpsClient());
+  });
 }
 
 // Charges what a context costs, then lets it live.
 CUresult Start(Context& ctx) {
   Machine& machine = Machine::Get();
+  if (!IsLetIn(machine, ctx.machine())) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   const std::uint64_t bytes = ctx.device->spec->profile.context_bytes;
   if (!ChargeBytes(ctx.machine(), bytes, true)) return CUDA_ERROR_OUT_OF_MEMORY;
   machine.AddContext(ctx.machine());

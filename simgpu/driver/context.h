@@ -18,9 +18,13 @@ CUresult NewContext(const Device& device, ContextKind kind, unsigned flags, int 
 bool EndContext(Context& ctx);
 
 // Device memory beside what every context costs, where the device's profile says so: for the local memory of kernels,
-// as much as the most demanding one needs of each thread that the GPU can hold, and for streams, as many as lived at
-// once. CUDA_ERROR_OUT_OF_MEMORY when it does not fit. It stays until the context ends.
+// as much as the most demanding one needs of each thread that the GPU can hold, for kernels that allocate, and for
+// streams and the nodes of executable graphs, as many as lived at once. CUDA_ERROR_OUT_OF_MEMORY when it does not fit.
+// It stays until the context ends.
 CUresult NeedLocalMemory(Context& ctx, std::size_t bytes);
+CUresult NeedDeviceHeap(Context& ctx);
+CUresult GraphNodesBegin(Context& ctx, std::size_t count);
+void GraphNodesEnd(Context& ctx, std::size_t count);
 CUresult StreamBegins(Context& ctx);
 void StreamEnds(Context& ctx);
 

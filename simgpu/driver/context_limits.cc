@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "simgpu/driver/context.h"
-#include "simgpu/driver/mem.h"
+#include "simgpu/driver/mem_internal.h"
 
 namespace simgpu {
 namespace {
@@ -110,23 +110,49 @@ CUresult NeedLocalMemory(Context& ctx, std::size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult StreamBegins(Context& ctx) {
+CUresult NeedDeviceHeap(Context& ctx) {
   const std::lock_guard<std::mutex> guard(g_limits_lock);
-  const std::uint64_t bytes = (ctx.streams + 1) * ctx.device->spec->profile.stream_bytes;
-  const std::uint64_t wanted = (bytes + kGranule - 1) / kGranule * kGranule;
-  if (wanted > ctx.streams_charged) {
-    if (!ChargeBytes(ctx.machine(), wanted - ctx.streams_charged, true)) return CUDA_ERROR_OUT_OF_MEMORY;
-    ctx.charged += wanted - ctx.streams_charged;
-    ctx.streams_charged = wanted;
-  }
-  ++ctx.streams;
+  if (ctx.device_heap) return CUDA_SUCCESS;
+  const std::uint64_t bytes = ctx.device->spec->profile.device_heap_bytes;
+  if (bytes != 0 && !ChargeBytes(ctx.machine(), bytes, true)) return CUDA_ERROR_OUT_OF_MEMORY;
+  ctx.charged += bytes;
+  ctx.device_heap = true;
   return CUDA_SUCCESS;
 }
 
-void StreamEnds(Context& ctx) {
+namespace {
+
+// `count` more things of `each` bytes, all together in blocks, of which none is given back.
+CUresult Begins(Context& ctx, std::uint64_t count, std::uint64_t each, std::uint64_t* live, std::uint64_t* charged) {
   const std::lock_guard<std::mutex> guard(g_limits_lock);
-  if (ctx.streams > 0) --ctx.streams;
+  const std::uint64_t wanted = RoundUp((*live + count) * each, kGranule);
+  if (wanted > *charged) {
+    if (!ChargeBytes(ctx.machine(), wanted - *charged, true)) return CUDA_ERROR_OUT_OF_MEMORY;
+    ctx.charged += wanted - *charged;
+    *charged = wanted;
+  }
+  *live += count;
+  return CUDA_SUCCESS;
 }
+
+void Ends(std::uint64_t count, std::uint64_t* live) {
+  const std::lock_guard<std::mutex> guard(g_limits_lock);
+  *live -= std::min(count, *live);
+}
+
+}  // namespace
+
+CUresult StreamBegins(Context& ctx) {
+  return Begins(ctx, 1, ctx.device->spec->profile.stream_bytes, &ctx.streams, &ctx.streams_charged);
+}
+
+void StreamEnds(Context& ctx) { Ends(1, &ctx.streams); }
+
+CUresult GraphNodesBegin(Context& ctx, std::size_t count) {
+  return Begins(ctx, count, ctx.device->spec->profile.graph_node_bytes, &ctx.graph_nodes, &ctx.graph_nodes_charged);
+}
+
+void GraphNodesEnd(Context& ctx, std::size_t count) { Ends(count, &ctx.graph_nodes); }
 
 }  // namespace simgpu
 

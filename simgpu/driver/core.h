@@ -66,6 +66,9 @@ struct Context {
   std::size_t local_bytes = 0;     // most that a kernel that was launched needs of each thread; guarded as the limits
   std::uint64_t streams = 0;       // that live, and the bytes charged for as many as ever lived; guarded as the limits
   std::uint64_t streams_charged = 0;
+  std::uint64_t graph_nodes = 0;  // of executable graphs; likewise
+  std::uint64_t graph_nodes_charged = 0;
+  bool device_heap = false;   // a kernel that allocates was launched; guarded as the limits
   std::uint64_t charged = 0;  // context memory in the machine's books; guarded by the core lock
 
   int ordinal() const { return device->ordinal; }

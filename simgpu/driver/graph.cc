@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "simgpu/driver/context.h"
 #include "simgpu/driver/engine_state.h"
 #include "simgpu/driver/handle_arena.h"
 
@@ -313,6 +314,7 @@ void DeleteExec(GraphExec* exec) {
   }
   exec->program.clear();
   if (exec->graph != nullptr) {
+    if (exec->ctx != nullptr) GraphNodesEnd(*exec->ctx, exec->graph->nodes.size());
     HeldObjects held;
     TakeUserObjects(*exec->graph, &held);
     ReleaseAfterLaunches(*exec, std::move(held));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "simgpu/driver/capture.h"
+#include "simgpu/driver/context.h"
 #include "simgpu/driver/engine_state.h"
 #include "simgpu/driver/graph.h"
 #include "simgpu/driver/graph_exec.h"
@@ -42,12 +43,15 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   SIMGPU_TRY(CheckConditions(*graph, why));
+  const std::size_t nodes = graph->nodes.size();
+  SIMGPU_TRY(GraphNodesBegin(*ctx, nodes));
   GraphExec* exec = NewExec();
   Graph* clone = exec != nullptr ? CloneGraph(*graph, true) : nullptr;
   if (clone == nullptr) {
     if (exec != nullptr) {
       DeleteExec(exec);
     }
+    GraphNodesEnd(*ctx, nodes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   exec->ctx = ctx;

@@ -88,6 +88,7 @@ CUresult PrepareLaunch(const Context& ctx, KernelRef kernel, const LaunchShape& 
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   SIMGPU_TRY(NeedLocalMemory(const_cast<Context&>(ctx), InfoOf(*kernel).local_bytes));
+  if (InfoOf(*kernel).allocates) SIMGPU_TRY(NeedDeviceHeap(const_cast<Context&>(ctx)));
   const auto resident = static_cast<std::uint64_t>(per_sm);
   out->width = static_cast<std::uint32_t>(std::min(sms, (blocks + resident - 1) / resident));
   out->sm_nanos = KernelCost(InfoOf(*kernel), packed, blocks, Machine::Get().options().kernel_ns);

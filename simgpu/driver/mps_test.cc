@@ -303,6 +303,32 @@ TEST_F(MpsTest, OnlyTheDaemonsDevicesAreSeen) {
   });
 }
 
+TEST_F(MpsTest, ExclusiveProcessLetsClientsInAndNobodyElse) {
+  Child machine([] {
+    char error[256] = "";
+    EXPECT_EQ(simgpu_inject("set device=0 compute_mode=3", error, sizeof error), 1) << error;
+  });
+  machine.Join();
+  StartDaemon();
+  Client first;
+  Client second;
+  EXPECT_EQ(first.joined(), CUDA_SUCCESS);
+  EXPECT_EQ(second.joined(), CUDA_SUCCESS);
+  const std::string pipe = getenv("CUDA_MPS_PIPE_DIRECTORY");
+  setenv("CUDA_MPS_PIPE_DIRECTORY", (folder_ + "/nowhere").c_str(), 1);
+  {
+    Client stranger;
+    EXPECT_EQ(stranger.joined(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  }
+  first.End();
+  second.End();
+  Client alone;
+  EXPECT_EQ(alone.joined(), CUDA_SUCCESS);
+  setenv("CUDA_MPS_PIPE_DIRECTORY", pipe.c_str(), 1);
+  Client late;
+  EXPECT_EQ(late.joined(), CUDA_ERROR_DEVICE_UNAVAILABLE) << "a program without MPS has the GPU";
+}
+
 TEST_F(MpsTest, AForkedChildIsNoClient) {
   StartDaemon();
   Client client;

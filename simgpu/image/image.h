@@ -69,6 +69,7 @@ struct KernelInfo {
   std::uint32_t local_bytes = 0;                    // per thread
   std::uint32_t max_threads = 0;                    // 0: no bound of its own
   std::array<std::uint32_t, 3> required_cluster{};  // 0: the launch chooses
+  bool allocates = false;                           // device memory, by itself
   CostModel cost;
   HostAction action = HostAction::kNone;
 };

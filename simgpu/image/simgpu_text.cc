@@ -134,6 +134,7 @@ class TextParser {
     if (word == "regs") return Number32(255, {}, &kernel.registers);
     if (word == "shared") return Number32(1 << 20, kSizeUnits, &kernel.static_shared);
     if (word == "local") return Number32(1 << 20, kSizeUnits, &kernel.local_bytes);
+    if (word == "allocates") return kernel.allocates = true;
     if (word == "max-threads") return Number32(1024, {}, &kernel.max_threads);
     if (word == "cost") return ParseCost(&kernel.cost);
     if (word == "cluster") {

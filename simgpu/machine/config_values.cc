@@ -54,6 +54,8 @@ constexpr NumberKey<Profile> kProfileNumbers[] = {
     {"event_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->event_ns = v; }},
     {"context_mib", 0, 1 << 20, kMiB, [](Profile* p, std::uint64_t v) { p->context_bytes = v; }},
     {"stream_kib", 0, 1 << 20, 1024, [](Profile* p, std::uint64_t v) { p->stream_bytes = v; }},
+    {"device_heap_mib", 0, 1 << 20, kMiB, [](Profile* p, std::uint64_t v) { p->device_heap_bytes = v; }},
+    {"graph_node_kib", 0, 1 << 20, 1024, [](Profile* p, std::uint64_t v) { p->graph_node_bytes = v; }},
     {"pool_step_mib", 2, 512, kMiB, [](Profile* p, std::uint64_t v) { p->pool_step_bytes = v; }},
     {"blocks", 0, 1, 1, [](Profile* p, std::uint64_t v) { p->blocks = U32(v); }},
 };

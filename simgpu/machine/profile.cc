@@ -38,6 +38,8 @@ constexpr Profile H200() {
   p.event_ns = 1'280;
   p.context_bytes = 518 * kMiB;
   p.stream_bytes = 544 * kKiB;  // 64 of them take 34 MiB
+  p.device_heap_bytes = 10 * kMiB;
+  p.graph_node_bytes = 2 * kKiB;  // 1,000 of them take 2 MiB
   p.pool_step_bytes = 32 * kMiB;
   p.blocks = 1;
   return p;

@@ -32,9 +32,11 @@ struct Profile {
   std::uint64_t event_ns;                // of a timed event on its stream
 
   // Memory.
-  std::uint64_t context_bytes;    // cost of one context
-  std::uint64_t stream_bytes;     // of each stream of it, in blocks of 2 MiB
-  std::uint64_t pool_step_bytes;  // by which pools grow and shrink
+  std::uint64_t context_bytes;      // cost of one context
+  std::uint64_t stream_bytes;       // of each stream of it, in blocks of 2 MiB
+  std::uint64_t device_heap_bytes;  // of a context, from the first launch of a kernel that allocates memory itself on
+  std::uint64_t graph_node_bytes;   // of each node of its executable graphs, in blocks of 2 MiB
+  std::uint64_t pool_step_bytes;    // by which pools grow and shrink
   std::uint32_t blocks;  // 1: plain memory in blocks of 2 MiB, kernels' local memory is charged; 0: to 512 bytes
 };
 

@@ -66,13 +66,13 @@ TEST_F(ClusterDocument, IsMadeOfWhatTheApiServerLists) {
 
 TEST_F(ClusterDocument, AServerIsAskedInItsPlace) {
   const page::PageOptions open;
-  auto server = net::Server::Start({}, page::PageRoutes(
-                                           [](const auto&, const auto&) {
-                                             page::Snapshot snapshot;
-                                             snapshot.nodes.emplace_back().name = "from-the-page";
-                                             return page::Document(snapshot, "1", 1);
-                                           },
-                                           open));
+  auto server = net::Server::Start({}, page::PageRoutes({[](const auto&, const auto&) {
+                                                           page::Snapshot snapshot;
+                                                           snapshot.nodes.emplace_back().name = "from-the-page";
+                                                           return page::Document(snapshot, "1", 1);
+                                                         },
+                                                         {}},
+                                                        open));
   source_.server = "http://127.0.0.1:" + std::to_string((*server)->port());
   EXPECT_THAT(Show(View::kNodes), HasSubstr("from-the-page"));
   (*server)->Stop(std::chrono::milliseconds(1));
@@ -85,7 +85,7 @@ TEST_F(ClusterDocument, AReaderWithoutATokenIsToldSo) {
     return given != nullptr && *given == "Bearer good" ? page::Access::kAllowed : page::Access::kNoToken;
   };
   auto server = net::Server::Start(
-      {}, page::PageRoutes([](const auto&, const auto&) { return page::Document({}, "1", 1); }, closed));
+      {}, page::PageRoutes({[](const auto&, const auto&) { return page::Document({}, "1", 1); }, {}}, closed));
   source_.server = "http://127.0.0.1:" + std::to_string((*server)->port());
   EXPECT_THAT(Show(View::kNodes), HasSubstr("--token-file"));
   source_.token_file = Write("token", "good\n");

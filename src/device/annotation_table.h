@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every annotation and label of the protocol, and whose word it is: one table, which admission, the admission policy in
-// deploy/policy and docs/operate/security.md follow. Whatever begins with `hami.io/` or `hami-cpp/` belongs to HAMi's
-// programs unless the table gives it to the tenant or the operator: a key that a later version adds is guarded before
-// anybody lists it. Keys of other domains are never guarded, as other programs own them.
+// deploy/policy and docs/reference/annotations.md follow. Whatever begins with `hami.io/` or `hami-cpp/` belongs to
+// HAMi's programs unless the table gives it to the tenant or the operator: a key that a later version adds is guarded
+// before anybody lists it. Keys of other domains are never guarded, as other programs own them.
 
 #pragma once
 

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 #include <optional>
 #include <utility>
 
+#include "base/strings.h"
 #include "device/annotations.h"
 #include "device/lists.h"
 #include "device/quantity.h"
@@ -360,9 +362,11 @@ class PodReader {
     pod_.terminated = false;
     ended_.clear();
     quality_.clear();
+    out_.refusal = 0;
     return Members([this](std::string_view key) {
       if (key == "phase") return Phase();
       if (key == "qosClass") return Text(quality_);
+      if (key == "conditions") return Conditions();
       if (key == "initContainerStatuses") return InitStatuses();
       return Pass();
     });
@@ -372,6 +376,25 @@ class PodReader {
     const bool taken = Text(text_);
     pod_.terminated = text_ == "Succeeded" || text_ == "Failed";
     return taken;
+  }
+
+  bool Conditions() {
+    out_.refusal = 0;
+    return Objects([this] {
+      std::string type;
+      std::string status;
+      std::array<std::string, 3> words;
+      const bool taken = Members([&](std::string_view key) {
+        if (key == "type") return Text(type);
+        if (key == "status") return Text(status);
+        if (key == "reason") return Text(words[0]);
+        if (key == "message") return Text(words[1]);
+        if (key == "lastTransitionTime") return Text(words[2]);
+        return Pass();
+      });
+      if (type == "PodScheduled" && status == "False") out_.refusal = RefusalOf(words[0], words[1], words[2]);
+      return taken;
+    });
   }
 
   bool InitStatuses() {
@@ -471,6 +494,10 @@ std::string QuantityText(const json::value& value) {
   if (value.is_string()) return std::string(value.get_string().data(), value.get_string().size());
   if (value.is_int64() || value.is_uint64()) return json::serialize(value);
   return kNoQuantity;
+}
+
+std::uint64_t RefusalOf(std::string_view reason, std::string_view message, std::string_view since) {
+  return std::hash<std::string>{}(base::Concat({reason, "\n", message, "\n", since})) | 1U;
 }
 
 bool TakePod(base::JsonCursor& cursor, const PodFields& fields, PodObject& out) {

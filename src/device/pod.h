@@ -68,6 +68,8 @@ struct PodObject {
   std::string version;   // resourceVersion
   bool group = false;    // member of a PodGroup, by any of the ways to say so
   bool preempts = true;  // it may have pods of lower priority evicted
+  // A digest of what kube-scheduler says of a pod that it found no node for; 0: it says no such thing.
+  std::uint64_t refusal = 0;
   bool operator==(const PodObject&) const = default;
 };
 
@@ -87,6 +89,9 @@ struct PodFields {
 bool TakePod(base::JsonCursor& cursor, const PodFields& fields, PodObject& out);
 
 base::Result<Pod> ReadPod(std::string_view text);
+
+// PodObject::refusal of the condition PodScheduled, where that is False.
+std::uint64_t RefusalOf(std::string_view reason, std::string_view message, std::string_view since);
 
 // Of a quantity's text; 0 where it is no whole number of 32 bits.
 std::int32_t PriorityOf(std::string_view quantity);

@@ -216,7 +216,21 @@ class Generator {
     };
     const Make state = [this, ended] { return Object({{"terminated", ended}}); };
     const Make status = [this, state] { return Object({{"name", Name()}, {"state", state}}); };
+    const Make condition = [this] {
+      return Object({{"type",
+                      [this] {
+                        return Any({R"("PodScheduled")", R"("Ready")"});
+                      }},
+                     {"status",
+                      [this] {
+                        return Any({R"("False")", R"("True")", "null"});
+                      }},
+                     {"reason", AnyString()},
+                     {"message", AnyString()},
+                     {"lastTransitionTime", AnyString()}});
+    };
     return Object({{"phase", AnyString()},
+                   {"conditions", [this, condition] { return List(condition); }},
                    {"qosClass",
                     [this] {
                       return Any({R"("BestEffort")", R"("Burstable")", R"("")"});
@@ -232,6 +246,7 @@ TEST(TakePod, GivenAnyTextThenAPodIsWhatAParserMakesOfIt) {
   int done = 0;
   int crossing = 0;
   int best_effort = 0;
+  int without_node = 0;
   for (unsigned seed = 0; seed < 20'000; ++seed) {
     Generator generator(seed);
     const std::string text = generator.Broken(generator.Pod());
@@ -241,12 +256,14 @@ TEST(TakePod, GivenAnyTextThenAPodIsWhatAParserMakesOfIt) {
     done += pod && pod->pod.init_done ? 1 : 0;
     crossing += pod && pod->pod.traits.cross_namespace ? 1 : 0;
     best_effort += pod && pod->pod.traits.best_effort ? 1 : 0;
+    without_node += pod && pod->refusal != 0 ? 1 : 0;
   }
   EXPECT_GT(refused, 2000);
   EXPECT_LT(refused, 12'000);
   EXPECT_GT(done, 50);
   EXPECT_GT(crossing, 1000);
   EXPECT_GT(best_effort, 1000);
+  EXPECT_GT(without_node, 100);
 }
 
 TEST(TakePod, GivenNoObjectThenAPodIsWhatAParserMakesOfIt) {

@@ -114,6 +114,13 @@ struct QuotaResources {
 
 using Warnings = std::vector<std::string>;
 
+// What a share takes of a card, and how many cores the card has for such shares: in the card's own unit.
+struct Want {
+  MiB memory = 0;
+  int cores = 0;
+  int all_cores = 0;
+};
+
 // A placed pod, for a word in the choice of its node.
 struct BonusInput {
   std::span<const CardView> cards;  // every card of the node, as before the pod
@@ -186,6 +193,13 @@ class Vendor {
   virtual float Bonus(const BonusInput&) const { return 0; }
   // Further annotations that the vendor's plugin reads.
   virtual void Annotate(const GrantInfo&, StringMap&) const {}
+  // What one share of REQUEST takes of CARD; nothing: the card has no such share.
+  virtual std::optional<Want> WantOf(const Device& card, const Request& request, const CardRules& rules) const;
+  // CORES of a card, used or all, as a number of equal parts; and how many of them CARD has for shares.
+  virtual std::int64_t CoreParts(std::int64_t cores) const { return cores; }
+  virtual std::int64_t AllCoreParts(const Device& card) const { return CoreParts(card.cores); }
+  // How many shares CARD has, where they are given by number alone: its memory and cores are nobody's. 0: by these.
+  virtual int SharesOf(const Device& /*card*/) const { return 0; }
   // CORES of CARD, used or all, in percent.
   virtual std::int64_t CorePercent(const Device&, std::int64_t cores) const { return cores; }
   // As many as a share of ASKED cores may hold of CARD.

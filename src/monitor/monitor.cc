@@ -17,7 +17,6 @@ using std::chrono::seconds;
 
 constexpr int kFilesPerRound = 1000;    // deleted
 constexpr seconds kFreshProcesses{10};  // older sightings of busy processes say nothing, if looks are more frequent
-constexpr const char* kUnknownUuid = "unknown";
 
 // What may be shown as the UUID of a device of this pod. A region can claim anything, and each claim would be a series.
 std::unordered_set<std::string> TrustedUuids(const PodFacts& pod, const GpusPicture& gpus) {

@@ -28,8 +28,8 @@ constexpr const char* kOverview =
     "                        service account\n";
 
 constexpr const char* kEndpoints =
-    "\nEndpoints: /metrics; /healthz (rounds are made); /readyz (the pods are known, one round is done, and the\n"
-    "containers can be listed).\n"
+    "\nEndpoints: /metrics; /v1/use (what the shares use, as JSON); /healthz (rounds are made); /readyz (the pods are\n"
+    "known, one round is done, and the containers can be listed).\n"
     "SIGHUP opens the log file anew.\n"
     "Exit status: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when it can not go on, 2 for wrong flags or environment.\n";
 
@@ -47,7 +47,7 @@ void AddFlags(base::FlagSet& flags, Options& options) {
   flags.Group("Metrics");
   flags.Custom("metrics-bind-address", "HOST:PORT", ":9394",
                base::TakeParsed(options.metrics_address, base::ParseHostPort),
-               "where /metrics, /healthz and /readyz are served; no host: on every interface");
+               "where /metrics, /v1/use, /healthz and /readyz are served; no host: on every interface");
   flags.Bool("legacy-metrics", options.legacy_metrics,
              "also serve the metrics under HAMi's older names, like HostGPUMemoryUsage");
   flags.Bool("compat-labels", options.compat_labels,

@@ -21,6 +21,9 @@
 
 namespace hami::monitor {
 
+// In the place of a UUID that a region names and nobody else knows.
+inline constexpr const char* kUnknownUuid = "unknown";
+
 struct ContainerPicture {
   std::string ns;
   std::string pod;

@@ -12,6 +12,7 @@
 #include "monitor/metrics.h"
 #include "monitor/monitor.h"
 #include "monitor/probes.h"
+#include "monitor/use.h"
 #include "net/gzip.h"
 #include "net/server.h"
 #include "net/url.h"
@@ -167,12 +168,14 @@ class Service::Impl {
     net::Response response;
     if (path == "/metrics") {
       response = net::Compressed(request, Metrics());
+    } else if (path == "/v1/use") {
+      response = {200, {{"Content-Type", "application/json"}}, device::WriteUse(UseOf(*monitor_.Last())), {}};
     } else if (path == "/healthz") {
       response = Health(Clock::now() - last_round_.load());
     } else if (path == "/readyz") {
       response = Readiness(monitor_.Last()->self, NodeTrouble());
     } else {
-      response = PlainAnswer(404, "there are /metrics, /healthz and /readyz\n");
+      response = PlainAnswer(404, "there are /metrics, /v1/use, /healthz and /readyz\n");
     }
     if (request.method == "HEAD") response.body.clear();
     return response;

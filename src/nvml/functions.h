@@ -33,6 +33,7 @@ namespace hami::nvml {
   X(nvmlDeviceGetMemoryInfo_v2)                    \
   X(nvmlDeviceGetCudaComputeCapability)            \
   X(nvmlDeviceGetComputeMode)                      \
+  X(nvmlDeviceSetComputeMode)                      \
   X(nvmlDeviceGetMigMode)                          \
   X(nvmlDeviceGetMaxMigDeviceCount)                \
   X(nvmlDeviceGetMigDeviceHandleByIndex)           \

@@ -82,6 +82,19 @@ std::optional<ComputeMode> ComputeModeOf(const Functions& f, nvmlDevice_t device
   }
 }
 
+nvmlComputeMode_t CodeOf(ComputeMode mode) {
+  switch (mode) {
+    case ComputeMode::kExclusiveThread:
+      return NVML_COMPUTEMODE_EXCLUSIVE_THREAD;
+    case ComputeMode::kProhibited:
+      return NVML_COMPUTEMODE_PROHIBITED;
+    case ComputeMode::kExclusiveProcess:
+      return NVML_COMPUTEMODE_EXCLUSIVE_PROCESS;
+    default:
+      return NVML_COMPUTEMODE_DEFAULT;
+  }
+}
+
 void Describe(const Functions& f, nvmlDevice_t handle, const std::string& sysfs, Device& device) {
   device.name = GetText(f.nvmlDeviceGetName, handle);
   device.minor = Get<unsigned>(f.nvmlDeviceGetMinorNumber, handle);
@@ -234,6 +247,17 @@ std::optional<std::set<std::string>> KernelGpus(const std::string& proc_gpus) {
   }
   if (error) return std::nullopt;
   return names;
+}
+
+base::Status Library::SetComputeMode(const std::string& uuid, ComputeMode mode) const {
+  const Functions& f = *functions_;
+  if (f.nvmlDeviceSetComputeMode == nullptr) return base::Fail("this driver's NVML cannot set compute modes");
+  const Found found = Find(f, uuid);
+  nvmlReturn_t code = found.code;
+  if (code == NVML_SUCCESS) code = f.nvmlDeviceSetComputeMode(found.device, CodeOf(mode));
+  if (code == NVML_SUCCESS) return {};
+  return base::Fail(base::Concat({"the compute mode of ", uuid, " cannot be set: ", f.Explain(code)}),
+                    "the plugin must be root, and privileged in its container");
 }
 
 }  // namespace hami::nvml

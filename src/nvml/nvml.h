@@ -289,6 +289,9 @@ class Library {
 
   base::Result<std::unique_ptr<XidWatch>> WatchXids() const;
 
+  // Needs root.
+  base::Status SetComputeMode(const std::string& uuid, ComputeMode mode) const;
+
   // What a GPU in MIG mode can be divided into, and its instances.
   base::Result<MigLayout> ReadMigLayout(const std::string& uuid) const;
   // The mode after the request: pending while it waits for a reset.

@@ -12,6 +12,11 @@ void Feed::Note(std::uint64_t next, device::UnixSeconds now, std::string_view no
   if (events_.size() > kMostEvents) events_.pop_front();
 }
 
+void Feed::NoteTroubles(const Node& node, const Card& card, std::uint64_t next, device::UnixSeconds now) {
+  if (!card.healthy) Note(next, now, node.name, card.uuid, "unhealthy");
+  if (card.cordoned) Note(next, now, node.name, card.uuid, "cordoned");
+}
+
 void Feed::NoteHealth(const Node& node, const Entry& before, std::uint64_t next, device::UnixSeconds now) {
   const auto find = [](const auto& list, std::string_view uuid) {
     for (const auto& one : list) {
@@ -22,7 +27,8 @@ void Feed::NoteHealth(const Node& node, const Entry& before, std::uint64_t next,
   for (const Card& card : node.cards) {
     const CardHealth* was = find(before.health, card.uuid);
     if (was == nullptr) {
-      Note(next, now, node.name, card.uuid, card.healthy ? "added" : "unhealthy");
+      Note(next, now, node.name, card.uuid, "added");
+      NoteTroubles(node, card, next, now);
       continue;
     }
     if (was->healthy != card.healthy) Note(next, now, node.name, card.uuid, card.healthy ? "healthy" : "unhealthy");
@@ -47,10 +53,7 @@ void Feed::TakeNode(const Node& node, std::uint64_t next, device::UnixSeconds no
   } else {
     // What is there at the start is no event, unless something is wrong with it.
     if (settled_) Note(next, now, node.name, {}, "added");
-    for (const Card& card : node.cards) {
-      if (!card.healthy) Note(next, now, node.name, card.uuid, "unhealthy");
-      if (card.cordoned) Note(next, now, node.name, card.uuid, "cordoned");
-    }
+    for (const Card& card : node.cards) NoteTroubles(node, card, next, now);
   }
   entry.text = std::move(text);
   entry.revision = next;
@@ -97,7 +100,8 @@ void Feed::Take(const Snapshot& snapshot, device::UnixSeconds now) {
   AppendQuotas(text, snapshot.quotas);
   TakeSection(quotas_, std::move(text), next);
   text.clear();
-  AppendStatus(text, snapshot.leading, snapshot.complete);
+  if (since_ == 0 && snapshot.complete) since_ = now;
+  AppendStatus(text, snapshot.leading, snapshot.complete, since_);
   TakeSection(status_, std::move(text), next);
   settled_ = snapshot.complete;
 }

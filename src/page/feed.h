@@ -60,6 +60,7 @@ class Feed {
   };
   void TakeNode(const Node& node, std::uint64_t next, device::UnixSeconds now);
   void NoteHealth(const Node& node, const Entry& before, std::uint64_t next, device::UnixSeconds now);
+  void NoteTroubles(const Node& node, const Card& card, std::uint64_t next, device::UnixSeconds now);
   void Note(std::uint64_t next, device::UnixSeconds now, std::string_view node, std::string_view card,
             const char* what);
   void DropGone(std::uint64_t next, device::UnixSeconds now);
@@ -75,7 +76,8 @@ class Feed {
   Section waiting_, quotas_, status_;
   std::uint64_t revision_ = 0;
   std::uint64_t round_ = 0;
-  bool settled_ = false;  // all nodes were there the last time: one more is news
+  device::UnixSeconds since_ = 0;  // of the first snapshot with all nodes: the time-line begins
+  bool settled_ = false;           // all nodes were there the last time: one more is news
 };
 
 // The document of one snapshot, for those who look once.

@@ -109,6 +109,19 @@ TEST(Feed, HealthIsATimeLine) {
   EXPECT_THAT(Events(all),
               ElementsAre("a GPU-2 unhealthy", "a GPU-1 cordoned", "a GPU-2 healthy", "a GPU-2 gone", "b  added"));
   EXPECT_EQ(all.at("events").at(3).at("time"), 3);
+  EXPECT_EQ(all.at("status").at("since"), 1) << "before that nobody looked";
+}
+
+TEST(Feed, ACardThatComesUnwellIsAddedFirst) {
+  Feed feed("e", "1.0");
+  Snapshot snapshot;
+  snapshot.nodes = {ANode("a")};
+  feed.Take(snapshot, 1);
+  Card sick = ACard("GPU-2", false);
+  sick.cordoned = true;
+  snapshot.nodes[0].cards.push_back(sick);
+  feed.Take(snapshot, 2);
+  EXPECT_THAT(Events(Look(feed)), ElementsAre("a GPU-2 added", "a GPU-2 unhealthy", "a GPU-2 cordoned"));
 }
 
 TEST(Feed, NodesThatAreStillBeingListedAreNoNews) {
@@ -117,6 +130,7 @@ TEST(Feed, NodesThatAreStillBeingListedAreNoNews) {
   snapshot.complete = false;
   snapshot.nodes = {ANode("a")};
   feed.Take(snapshot, 1);
+  EXPECT_EQ(Look(feed).at("status").at("since"), 0);
   snapshot.complete = true;
   snapshot.nodes.push_back(ANode("b"));
   feed.Take(snapshot, 2);

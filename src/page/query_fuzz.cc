@@ -15,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto ask = hami::page::ParseAsk(text);
   if (ask && ask->wait > hami::page::kMostWait) std::abort();
   if (ask && ask->epoch.empty() && ask->since != 0) std::abort();
+  if (const auto node = hami::page::ParseUseAsk(text); node && (node->empty() || node->size() > 253)) std::abort();
   hami::page::NamesLoopback(text);
   hami::page::ReadLock(text);
   hami::page::Gate gate([](const std::string& token) {

@@ -2,45 +2,11 @@
 
 #include "page/render.h"
 
-#include <charconv>
-
 #include "base/json.h"
 #include "page/feed.h"
 
 namespace hami::page {
 namespace {
-
-template <typename T>
-void Number(std::string& out, T value) {
-  char text[24];
-  const auto written = std::to_chars(text, text + sizeof(text), value);
-  out.append(text, written.ptr);
-}
-
-// The members of one object.
-class Members {
- public:
-  explicit Members(std::string& out) : out_(out) { out_ += '{'; }
-  std::string& Name(std::string_view name) {
-    if (!first_) out_ += ',';
-    first_ = false;
-    out_ += '"';
-    out_ += name;
-    out_ += "\":";
-    return out_;
-  }
-  void Text(std::string_view name, std::string_view text) { AppendText(Name(name), text); }
-  void Flag(std::string_view name, bool value) { Name(name) += value ? "true" : "false"; }
-  template <typename T>
-  void Count(std::string_view name, T value) {
-    Number(Name(name), value);
-  }
-  void End() { out_ += '}'; }
-
- private:
-  std::string& out_;
-  bool first_ = true;
-};
 
 void AppendInstance(std::string& out, const Instance& instance) {
   Members members(out);
@@ -104,6 +70,15 @@ void AppendReason(std::string& out, const NodesReason& group) {
 }
 
 }  // namespace
+
+std::string& Members::Name(std::string_view name) {
+  if (!first_) out_ += ',';
+  first_ = false;
+  out_ += '"';
+  out_ += name;
+  out_ += "\":";
+  return out_;
+}
 
 void AppendText(std::string& out, std::string_view text) { base::AppendJsonString(out, text); }
 
@@ -180,10 +155,11 @@ void AppendQuotas(std::string& out, const std::vector<sched::QuotaBooks::Line>& 
   list.End();
 }
 
-void AppendStatus(std::string& out, bool leading, bool complete) {
+void AppendStatus(std::string& out, bool leading, bool complete, device::UnixSeconds since) {
   Members members(out);
   members.Flag("leading", leading);
   members.Flag("complete", complete);
+  members.Count("since", since);
   members.End();
 }
 

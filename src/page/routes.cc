@@ -16,6 +16,8 @@ constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'";
 
+constexpr std::size_t kMostNodeName = 253;
+
 net::Response Guarded(net::Response response, const char* cache) {
   for (const auto& [name, value] :
        {std::pair{"Content-Security-Policy", kPolicy}, std::pair{"X-Content-Type-Options", "nosniff"},
@@ -49,6 +51,19 @@ net::Response Refused(Access access) {
   return response;
 }
 
+base::Result<std::string> State(const PageAnswers& answers, const net::Request& request) {
+  const auto ask = ParseAsk(request.target);
+  if (!ask) return tl::unexpected(ask.error());
+  return answers.state(*ask, request.abandoned);
+}
+
+base::Result<std::string> Use(const PageAnswers& answers, const net::Request& request) {
+  const auto node = ParseUseAsk(request.target);
+  if (!node) return tl::unexpected(node.error());
+  if (!answers.use) return std::string("{\"schema\":1,\"asked\":false}\n");
+  return answers.use(*node);
+}
+
 }  // namespace
 
 bool NamesLoopback(std::string_view host) {
@@ -60,12 +75,21 @@ bool NamesLoopback(std::string_view host) {
   return name.starts_with("127.") && name.find_first_not_of("0123456789.") == std::string::npos;
 }
 
-net::Handler PageRoutes(AnswerState answer, PageOptions options) {
+base::Result<std::string> ParseUseAsk(std::string_view target) {
+  const net::Query pairs = net::ParseQuery(target);
+  if (pairs.size() != 1 || pairs.front().first != "node" || pairs.front().second.empty() ||
+      pairs.front().second.size() > kMostNodeName) {
+    return base::Fail("the query is not node=NAME");
+  }
+  return pairs.front().second;
+}
+
+net::Handler PageRoutes(PageAnswers answers, PageOptions options) {
   struct Room {
-    AnswerState answer;
+    PageAnswers answers;
     PageOptions options;
   };
-  const auto room = std::make_shared<const Room>(Room{std::move(answer), std::move(options)});
+  const auto room = std::make_shared<const Room>(Room{std::move(answers), std::move(options)});
   return [room](const net::Request& request) {
     const std::string* host = request.headers.Find("Host");
     if (room->options.loopback_only && (host == nullptr || !NamesLoopback(*host))) {
@@ -77,9 +101,9 @@ net::Handler PageRoutes(AnswerState answer, PageOptions options) {
       return response;
     }
     const std::string_view path = net::PathOf(request.target);
-    if (path != "/v1/state") {
+    if (path != "/v1/state" && path != "/v1/use") {
       const Asset* asset = FindAsset(path == "/" ? "/index.html" : path);
-      if (asset == nullptr) return Complaint(404, "here are the page (/) and GET /v1/state\n");
+      if (asset == nullptr) return Complaint(404, "here are the page (/), GET /v1/state and GET /v1/use\n");
       net::Response file{200, {{"Content-Type", std::string(asset->type)}}, std::string(asset->text), {}};
       return net::Compressed(request, Guarded(std::move(file), "no-cache"));
     }
@@ -87,12 +111,12 @@ net::Handler PageRoutes(AnswerState answer, PageOptions options) {
       const Access access = room->options.check(request.headers.Find("Authorization"));
       if (access != Access::kAllowed) return Refused(access);
     }
-    const auto ask = ParseAsk(request.target);
-    if (!ask) {
-      return Complaint(400, ask.error().message + (ask.error().hint.empty() ? "" : "; " + ask.error().hint) + "\n");
+    const auto body = path == "/v1/use" ? Use(room->answers, request) : State(room->answers, request);
+    if (!body) {
+      return Complaint(400, body.error().message + (body.error().hint.empty() ? "" : "; " + body.error().hint) + "\n");
     }
-    net::Response state{200, {{"Content-Type", "application/json"}}, room->answer(*ask, request.abandoned), {}};
-    return net::Compressed(request, Guarded(std::move(state), "no-store"));
+    net::Response data{200, {{"Content-Type", "application/json"}}, *body, {}};
+    return net::Compressed(request, Guarded(std::move(data), "no-store"));
   };
 }
 

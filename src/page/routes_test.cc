@@ -24,7 +24,8 @@ std::string Header(const net::Response& response, const char* name) {
 }
 
 net::Handler Routes(PageOptions options = {}) {
-  return PageRoutes([](const Ask& ask, const auto&) { return "since " + std::to_string(ask.since); },
+  return PageRoutes({[](const Ask& ask, const auto&) { return "since " + std::to_string(ask.since); },
+                     [](const std::string& node) { return "use of " + node; }},
                     std::move(options));
 }
 
@@ -47,6 +48,11 @@ TEST(PageRoutes, ThePageAndItsStateAreThereAndNothingCanBeWritten) {
   EXPECT_EQ(routes(Get("/v1/state?since=e.7")).body, "since 7");
   EXPECT_EQ(Header(routes(Get("/v1/state")), "Cache-Control"), "no-store");
   EXPECT_EQ(routes(Get("/v1/state?x=1")).status, 400);
+  EXPECT_EQ(routes(Get("/v1/use?node=node-1")).body, "use of node-1");
+  for (const char* bad : {"/v1/use", "/v1/use?node=", "/v1/use?node=a&node=b", "/v1/use?card=a"}) {
+    EXPECT_EQ(routes(Get(bad)).status, 400) << bad;
+  }
+  EXPECT_EQ(routes(Get("/v1/use?node=" + std::string(254, 'n'))).status, 400);
   for (const char* method : {"POST", "PUT", "DELETE", "PATCH", "OPTIONS"}) {
     EXPECT_EQ(routes(Get("/v1/state", {{"Host", "localhost"}}, method)).status, 405) << method;
   }
@@ -71,6 +77,7 @@ TEST(PageRoutes, ReadersWithoutTheRightSeeThePageAndNoState) {
   EXPECT_EQ(routes(Get("/")).status, 200);
   EXPECT_EQ(routes(Get("/v1/state")).status, 401);
   EXPECT_EQ(Header(routes(Get("/v1/state")), "WWW-Authenticate"), "Bearer");
+  EXPECT_EQ(routes(Get("/v1/use?node=n")).status, 401);
   access = Access::kForbidden;
   EXPECT_EQ(routes(Get("/v1/state")).status, 403);
   access = Access::kUnreachable;

@@ -10,9 +10,11 @@ namespace hami::plugin {
 std::string RenderCardMetrics(const std::string& node, const Cards& cards) {
   base::Exposition page;
   page.Family("hami_device_plugin_gpu_healthy", base::Exposition::Type::kGauge, "1 while the GPU is given out");
-  for (const Card& card : cards.cards) {
-    page.Sample(base::LabelText{{"node", node}, {"device_uuid", card.uuid}, {"reason", card.trouble}},
-                std::uint64_t{card.healthy ? 1U : 0U});
+  for (const auto* list : {&cards.cards, &cards.parts}) {
+    for (const Card& card : *list) {
+      page.Sample(base::LabelText{{"node", node}, {"device_uuid", card.uuid}, {"reason", card.trouble}},
+                  std::uint64_t{card.healthy ? 1U : 0U});
+    }
   }
   return page.Take();
 }

@@ -13,6 +13,7 @@
 #include "plugin/mig_journal.h"
 #include "plugin/mig_nodes.h"
 #include "plugin/mig_profiles.h"
+#include "plugin/mig_static.h"
 #include "plugin/mode.h"
 #include "plugin/node_config.h"
 #include "plugin/options.h"
@@ -47,6 +48,7 @@ void NodeFile(const std::string& text) {
   const NodeSettings settings = SettingsFor(*config, "node-1", {{"a", "b"}});
   Require(settings.split_count >= 1 && settings.split_count <= 256);
   Require(settings.memory_scaling > 0 && settings.memory_scaling <= 100);
+  Require(settings.Strategy() == MigStrategy::kNone || settings.mode == OperatingMode::kHamiCore);
 }
 
 void DeviceFile(const std::string& text) {
@@ -91,6 +93,11 @@ void Words(const std::string& text) {
   Require(MatchesPattern("*", text));
   static_cast<void>(IsModel(text, "NVIDIA H100 80GB HBM3", 81559));
   static_cast<void>(IsProfile(text, "1g.10gb+me"));
+  if (const auto profile = ProfileOfDevice(text)) {
+    const std::string resource = MigResource(*profile);  // a name that the kubelet takes, and of a socket
+    Require(resource.starts_with("nvidia.com/mig-") && resource.find_first_of("+ \n", 0) == std::string::npos);
+    Require(resource.find('/', 11) == std::string::npos);
+  }
 }
 
 }  // namespace

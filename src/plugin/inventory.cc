@@ -29,15 +29,7 @@ Number Scale(Number value, double factor) {
 
 Card MakeCard(const nvml::Device& device, const NodeSettings& settings, const Troubles& troubles,
               const MigOffer* offer) {
-  Card card;
-  card.uuid = device.uuid;
-  card.index = device.index;
-  card.name = device.name;
-  card.type = TypeOf(device.name);
-  card.bus_id = device.bus_id;
-  card.numa_node = device.numa_node;
-  card.minor = device.minor;
-  card.compute_capability = device.compute_capability;
+  Card card = BareCard(device, device.uuid, device.name);
   card.physical_memory = PhysicalMemory(device, settings);
   const bool whole = settings.mode == OperatingMode::kMig;  // an instance is what it is
   card.memory = whole ? card.physical_memory : Scale(card.physical_memory, settings.memory_scaling);
@@ -107,7 +99,18 @@ std::string IndexOf(const Card& card) {
   return card.part ? base::Concat({index, ":", std::to_string(card.part->index)}) : index;
 }
 
-std::string TypeOf(const std::string& name) { return name.starts_with("NVIDIA") ? name : "NVIDIA-" + name; }
+Card BareCard(const nvml::Device& device, const std::string& uuid, const std::string& name) {
+  Card card;
+  card.uuid = uuid;
+  card.index = device.index;
+  card.name = name;
+  card.type = name.starts_with("NVIDIA") ? name : "NVIDIA-" + name;
+  card.bus_id = device.bus_id;
+  card.numa_node = device.numa_node;
+  card.minor = device.minor;
+  card.compute_capability = device.compute_capability;
+  return card;
+}
 
 void SortCards(std::vector<Card>& cards) {
   std::sort(cards.begin(), cards.end(), [](const Card& a, const Card& b) { return OrderOf(a) < OrderOf(b); });
@@ -155,7 +158,7 @@ std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const Node
     } else if (IsDivided(device) && strategy != MigStrategy::kNone) {
       NoteParts(device, left_out);
       if (strategy == MigStrategy::kMixed) continue;  // they are MakeParts'
-      for (Card& card : PartsOf(device, troubles)) cards.push_back(std::move(card));
+      for (Card& card : PartsOf(device, settings.excluded, troubles)) cards.push_back(std::move(card));
     } else if (IsDivided(device) && settings.mode == OperatingMode::kMps) {
       note(device, "it is in MIG mode, and MPS does not serve such a GPU as a whole");
     } else if (PhysicalMemory(device, settings) <= 0) {

@@ -82,8 +82,8 @@ std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const Node
 // The driver's number of it: "1", or "1:0" of a MIG device.
 std::string IndexOf(const Card& card);
 
-// "NVIDIA-Tesla T4" for "Tesla T4".
-std::string TypeOf(const std::string& name);
+// What DEVICE, or a MIG device of it, is by the driver; nothing that is offered.
+Card BareCard(const nvml::Device& device, const std::string& uuid, const std::string& name);
 
 // By PCI bus id, then by instance, then by UUID.
 void SortCards(std::vector<Card>& cards);

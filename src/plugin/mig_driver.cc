@@ -3,12 +3,11 @@
 #include "plugin/mig_driver.h"
 
 #include <algorithm>
-#include <filesystem>
 
-#include "base/fd.h"
 #include "base/files.h"
 #include "base/strings.h"
 #include "base/watched_file.h"
+#include "plugin/own_file.h"
 
 namespace hami::plugin {
 
@@ -77,20 +76,18 @@ Result<nvml::MigMode> NvmlMigDriver::SetMigMode(const std::string& gpu, bool on)
   return With([&](const nvml::Library& library) { return library.SetMigMode(gpu, on); });
 }
 
+Status NvmlMigDriver::SetComputeMode(const std::string& gpu, nvml::ComputeMode mode) {
+  return With([&](const nvml::Library& library) { return library.SetComputeMode(gpu, mode); });
+}
+
 bool DiskMigJournal::Changed() { return !stamp_.empty() && base::FileStamp(path_) != stamp_; }
 
 Result<MigEntries> DiskMigJournal::Load() {
   stamp_ = base::FileStamp(path_);
-  std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path_, error))) {
-    if (error && error != std::errc::no_such_file_or_directory) {
-      return base::Fail(Concat({"cannot read ", path_, ": ", error.message()}));
-    }
-    return MigEntries();
-  }
-  const auto text = base::ReadFile(path_, kMostJournalBytes);
+  const auto text = ReadOwnFile(path_, kMostJournalBytes);
   if (!text) return tl::unexpected(text.error());
-  auto entries = DecodeMigJournal(*text);
+  if (!*text) return MigEntries();
+  auto entries = DecodeMigJournal(**text);
   if (!entries) {
     return base::Fail(Concat({path_, ": ", entries.error().message}),
                       "it says which MIG instances are ours; drain the node, remove them and then the file");

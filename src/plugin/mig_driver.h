@@ -25,6 +25,7 @@ class NvmlMigDriver final : public MigDriver {
 
   base::Result<std::vector<nvml::Device>> Gpus();
   base::Result<nvml::MigMode> SetMigMode(const std::string& gpu, bool on);
+  base::Status SetComputeMode(const std::string& gpu, nvml::ComputeMode mode);
   // Processes on GPU, in any instance of it or in none.
   base::Result<std::vector<nvml::Process>> Processes(const std::string& gpu);
 

@@ -27,15 +27,7 @@ bool IsPlain(std::string_view text) {
 }
 
 Card PartCard(const nvml::Device& device, const nvml::MigDevice& mig, std::string profile) {
-  Card card;
-  card.uuid = mig.uuid;
-  card.index = device.index;
-  card.name = mig.name;
-  card.type = TypeOf(mig.name);
-  card.bus_id = device.bus_id;
-  card.numa_node = device.numa_node;
-  card.minor = device.minor;
-  card.compute_capability = device.compute_capability;
+  Card card = BareCard(device, mig.uuid, mig.name);
   card.physical_memory = static_cast<device::MiB>(mig.memory->total / base::kMiB);
   card.memory = card.physical_memory;
   card.cores = 100;
@@ -64,12 +56,13 @@ std::string MigResource(std::string_view profile) {
 
 bool IsDivided(const nvml::Device& device) { return device.mig_mode && device.mig_mode->current; }
 
-std::vector<Card> PartsOf(const nvml::Device& device, const Troubles& troubles) {
+std::vector<Card> PartsOf(const nvml::Device& device, const Exclusion& excluded, const Troubles& troubles) {
   std::vector<Card> parts;
   if (!IsDivided(device)) return parts;
   for (const nvml::MigDevice& mig : device.mig_devices) {
     auto profile = ProfileOfDevice(mig.name);
-    if (!profile || mig.uuid.empty() || !mig.memory) continue;
+    const bool kept = std::find(excluded.uuids.begin(), excluded.uuids.end(), mig.uuid) != excluded.uuids.end();
+    if (!profile || mig.uuid.empty() || !mig.memory || kept) continue;
     Card card = PartCard(device, mig, *std::move(profile));
     auto trouble = troubles.find(mig.uuid);
     if (trouble == troubles.end()) trouble = troubles.find(device.uuid);
@@ -96,7 +89,7 @@ std::string SingleTrouble(const std::vector<nvml::Device>& devices, const Exclus
   std::string profile;
   for (const nvml::Device& device : devices) {
     if (IsExcluded(device, excluded)) continue;
-    const std::vector<Card> parts = PartsOf(device, {});
+    const std::vector<Card> parts = PartsOf(device, excluded, {});
     if (parts.empty()) return Concat({NameOf(device), " is in MIG mode and has no MIG device that can be offered"});
     for (const Card& card : parts) {
       if (profile.empty()) profile = card.part->profile;
@@ -114,7 +107,7 @@ std::vector<Card> MakeParts(const std::vector<nvml::Device>& devices, const Node
   if (settings.Strategy() != MigStrategy::kMixed) return all;
   for (const nvml::Device& device : devices) {
     if (IsExcluded(device, settings.excluded)) continue;
-    for (Card& card : PartsOf(device, troubles)) all.push_back(std::move(card));
+    for (Card& card : PartsOf(device, settings.excluded, troubles)) all.push_back(std::move(card));
   }
   SortCards(all);
   return all;

@@ -29,8 +29,9 @@ bool IsDivided(const nvml::Device& device);
 // Empty: it can.
 std::string SingleTrouble(const std::vector<nvml::Device>& devices, const Exclusion& excluded);
 
-// Those MIG devices of DEVICE that can be offered. TROUBLES name MIG devices, or the GPU for all of them.
-std::vector<Card> PartsOf(const nvml::Device& device, const Troubles& troubles);
+// Those MIG devices of DEVICE that can be offered, without those whose UUIDs EXCLUDED names. TROUBLES name MIG devices,
+// or the GPU for all of them.
+std::vector<Card> PartsOf(const nvml::Device& device, const Exclusion& excluded, const Troubles& troubles);
 
 // With --mig-strategy=mixed: the MIG devices of DEVICES, which the kubelet counts by their profiles and no scheduler
 // of ours places.

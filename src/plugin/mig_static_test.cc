@@ -117,6 +117,15 @@ TEST(MigStaticTest, Single_NothingIsOfferedWhereGpusAreNotDividedAlike) {
   EXPECT_EQ(notes.size(), 2U);
 }
 
+TEST(MigStaticTest, Filterdevices_KeepsAMigDeviceForOthers) {
+  NodeSettings settings = With(MigStrategy::kSingle);
+  settings.excluded.uuids = {"MIG-0-1"};
+  const std::vector<nvml::Device> devices = {Divided(0, {"1g.10gb", "3g.40gb"})};
+  EXPECT_THAT(Uuids(MakeCards(devices, settings, {})), ElementsAre("MIG-0-0")) << "and the others are of one profile";
+  settings.mig_strategy = MigStrategy::kMixed;
+  EXPECT_THAT(Uuids(MakeParts(devices, settings, {})), ElementsAre("MIG-0-0"));
+}
+
 TEST(MigStaticTest, PartOfAnInstance_IsLeftOutWithTheReason) {
   std::vector<std::string> notes;
   const std::vector<nvml::Device> devices = {Divided(0, {"1c.3g.40gb", "3g.40gb"})};

@@ -2,11 +2,9 @@
 
 #include "plugin/mode_keeper.h"
 
-#include <filesystem>
-
-#include "base/fd.h"
 #include "base/files.h"
 #include "base/strings.h"
+#include "plugin/own_file.h"
 
 namespace hami::plugin {
 
@@ -18,18 +16,12 @@ constexpr std::size_t kMostBytes = 64;
 }
 
 Status ModeKeeper::Start() {
-  std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path_, error))) {
-    if (error && error != std::errc::no_such_file_or_directory) {
-      return base::Fail(Concat({"cannot read ", path_, ": ", error.message()}));
-    }
-    return {};
-  }
-  const auto text = base::ReadFile(path_, kMostBytes);
+  const auto text = ReadOwnFile(path_, kMostBytes);
   if (!text) return tl::unexpected(text.error());
-  const auto mode = DecodeModeFile(*text);
+  if (!*text) return {};
+  const auto mode = DecodeModeFile(**text);
   if (!mode) {
-    return base::Fail(Concat({path_, " names no operating mode: ", base::Printable(*text)}),
+    return base::Fail(Concat({path_, " names no operating mode: ", base::Printable(**text)}),
                       "it says how the GPUs of this node are divided: write hami-core, mig or mps and a newline");
   }
   in_force_ = *mode;

@@ -21,6 +21,11 @@ Modes::Modes(const Options& options, const nvml::LoadOptions& load, ModesHooks h
       mig_journal_(options.hook_path + "/vgpu/mig.json"),
       mig_(mig_driver_, mig_journal_),
       mps_(options, HooksOfMps()),
+      exclusive_(options.mps_exclusive),
+      compute_modes_(
+          {[this] { return mig_driver_.Gpus(); },
+           [this](const std::string& uuid, nvml::ComputeMode to) { return mig_driver_.SetComputeMode(uuid, to); }},
+          options.hook_path + "/vgpu/compute-mode"),
       keeper_(options.hook_path + "/vgpu/mode", {[this](OperatingMode mode) { return Enter(mode); },
                                                  [this](OperatingMode mode) { return Leave(mode); }}) {}
 
@@ -51,14 +56,17 @@ Status Modes::Start() {
 Status Modes::Enter(OperatingMode mode) {
   const auto cards = hooks_.cards();
   if (mode == OperatingMode::kMig) return EnterMig(mig_driver_, cards->settings.excluded);
-  if (mode == OperatingMode::kMps) return mps_.Enter(*cards, *records_);
-  return {};
+  if (mode != OperatingMode::kMps) return {};
+  const Status exclusive = exclusive_ ? compute_modes_.Exclude(cards->settings.excluded) : compute_modes_.Restore();
+  HAMI_TRY(mps_.Enter(*cards, *records_));
+  return exclusive;
 }
 
 Status Modes::Leave(OperatingMode mode) {
   if (mode == OperatingMode::kMig) return LeaveMig(mig_driver_, mig_, hooks_.cards()->settings.excluded);
-  if (mode == OperatingMode::kMps) return mps_.Leave();
-  return {};
+  if (mode != OperatingMode::kMps) return {};
+  HAMI_TRY(mps_.Leave());
+  return compute_modes_.Restore();
 }
 
 std::vector<std::string> Modes::Users(std::vector<std::string> users, const Exclusion& excluded) {

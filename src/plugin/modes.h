@@ -14,6 +14,7 @@
 #include "nvml/nvml.h"
 #include "plugin/allocator.h"
 #include "plugin/cdi.h"
+#include "plugin/compute_mode.h"
 #include "plugin/inventory.h"
 #include "plugin/mig_driver.h"
 #include "plugin/mig_keeper.h"
@@ -62,6 +63,8 @@ class Modes {
   std::mutex troubles_mutex_;
   Troubles troubles_;  // as they were told
   MpsMode mps_;
+  const bool exclusive_;  // wanted in mode mps
+  ComputeModes compute_modes_;
   ModeKeeper keeper_;
   const Records* records_ = nullptr;  // of the look that goes on
   std::string told_;                  // refusal or trouble

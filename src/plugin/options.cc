@@ -155,6 +155,9 @@ void AddMpsFlags(FlagSet& flags, Targets& to) {
              "NVIDIA's MPS control daemon: a path, or a name in $PATH [MPS_CONTROL]");
   flags.Text("mps-root", "DIR", to.out.mps_root,
              "the daemons' pipes and logs, under the same path on the node and here [MPS_ROOT]");
+  flags.Bool("mps-exclusive", to.out.mps_exclusive,
+             "compute mode EXCLUSIVE_PROCESS while MPS serves a GPU: a program without MPS is refused there "
+             "[MPS_EXCLUSIVE]");
 }
 
 void AddContainerFlags(FlagSet& flags, Targets& to) {
@@ -243,7 +246,7 @@ struct Variable {
 };
 
 // Where two name one flag, the later one wins.
-constexpr std::array<Variable, 38> kVariables = {{
+constexpr std::array<Variable, 39> kVariables = {{
     {"NodeName", "node-name"},
     {"NODE_NAME", "node-name"},
     {"CONFIG_FILE", "config-file"},
@@ -276,6 +279,7 @@ constexpr std::array<Variable, 38> kVariables = {{
     {"ALLOCATE_TIMEOUT", "allocate-timeout"},
     {"MPS_CONTROL", "mps-control"},
     {"MPS_ROOT", "mps-root"},
+    {"MPS_EXCLUSIVE", "mps-exclusive"},
     {"DEVICE_SPLIT_COUNT", "device-split-count"},
     {"DEVICE_MEMORY_SCALING", "device-memory-scaling"},
     {"DEVICE_CORES_SCALING", "device-cores-scaling"},

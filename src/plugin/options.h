@@ -69,6 +69,7 @@ struct Options {
   std::string grant_key_file;                           // of the keys that grants are sealed with; empty: they are not
   std::string mps_control = "nvidia-cuda-mps-control";  // in mode mps: a path, or looked up in $PATH
   std::string mps_root = "/run/hami-cpp/mps";           // folders of the control daemons, the same on the node
+  bool mps_exclusive = false;                           // compute mode EXCLUSIVE_PROCESS while MPS serves a GPU
   int allocate_seconds = 10;                            // for all that is asked of the API server in one allocation
 
   // Towards older schedulers.

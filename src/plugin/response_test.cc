@@ -360,6 +360,7 @@ TEST_F(PartsTest, Mixed_IsToBeSeenAndNothingElse) {
 
 TEST_F(PartsTest, Mixed_DeviceThatIsGoneIsRefused) {
   cards_.parts = parts_;
+  EXPECT_THAT(RenderCardMetrics("n", cards_), HasSubstr("device_uuid=\"MIG-1\",reason=\"\"} 1"));
   EXPECT_THAT(MakePartResponse({"MIG-0", "MIG-9"}, cards_, settings_).error().message,
               HasSubstr("MIG-9 is no MIG device"));
   EXPECT_FALSE(MakePartResponse({}, cards_, settings_));

@@ -18,6 +18,7 @@
 #include "base/strings.h"
 #include "base/trash.h"
 #include "base/watched_file.h"
+#include "plugin/own_file.h"
 #include "plugin/response.h"
 #include "region/region.h"
 
@@ -250,16 +251,10 @@ bool DiskRecordKeeper::Changed() { return !stamp_.empty() && base::FileStamp(pat
 
 base::Result<Records> DiskRecordKeeper::Load() {
   stamp_ = base::FileStamp(path_);
-  std::error_code error;
-  if (!fs::exists(fs::symlink_status(path_, error))) {
-    if (error && error != std::errc::no_such_file_or_directory) {
-      return base::Fail(Concat({"can not read ", path_, ": ", error.message()}));
-    }
-    return Records();
-  }
-  const auto text = base::ReadFile(path_, kMostRecordBytes);
+  const auto text = ReadOwnFile(path_, kMostRecordBytes);
   if (!text) return tl::unexpected(text.error());
-  auto records = DecodeRecords(*text);
+  if (!*text) return Records();
+  auto records = DecodeRecords(**text);
   if (!records) {
     return base::Fail(Concat({path_, ": ", records.error().message}),
                       "it says which GPUs the running containers hold; drain the node before removing it");

@@ -182,11 +182,13 @@ struct PrivateDevice {
   uint64_t graph_steps;     // the same for the memory of graphs
 };
 
-// What an observer may want to know and nobody decides by: only ever counted up, by whoever it happens to.
+// What an observer may want to know: only ever counted up, by whichever process it happens to.
 struct PrivateTally {
   uint64_t throttled_ns;   // how long threads waited for GPU time, summed over the threads
   uint64_t spilled_bytes;  // handed out as host memory because the device was full
-  uint64_t reserved[6];
+  // No tally: the blocks in which the driver takes plain memory from the device, 0 = not known yet.
+  uint64_t block_bytes;
+  uint64_t reserved[5];
 };
 
 // What a process says about itself; valid for the slot that carries the same token.

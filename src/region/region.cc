@@ -316,6 +316,7 @@ void WriteLimits(Attachment* attachment, uint32_t device, uint64_t memory_limit,
   Store(books.pool_steps[0], 0);
   Store(books.pool_steps[1], 0);
   Store(books.graph_steps, 0);
+  Store(attachment->area->tallies[device].block_bytes, 0);
 }
 
 }  // namespace

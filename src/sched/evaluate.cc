@@ -90,7 +90,8 @@ class Evaluation {
   bool ByCost() const { return plan_.fragment_nodes && fragments_ != nullptr; }
   // What the node is before the pod; from then on its CPU and memory count as given.
   double MeasureBefore() {
-    measure_.emplace(node_, std::span<const CardView>(views_.data(), views_.size()), host_, *fragments_->workload);
+    measure_.emplace(node_, std::span<const CardView>(views_.data(), views_.size()), vendors_, host_,
+                     *fragments_->workload);
     const double before = measure_->Total();
     host_ = After(host_, plan_.host);
     measure_->SetHost(host_);
@@ -99,7 +100,8 @@ class Evaluation {
   // The views are as they were before.
   void Remeasure() {
     if (measure_) {
-      measure_.emplace(node_, std::span<const CardView>(views_.data(), views_.size()), host_, *fragments_->workload);
+      measure_.emplace(node_, std::span<const CardView>(views_.data(), views_.size()), vendors_, host_,
+                       *fragments_->workload);
     }
   }
   const Fragments& Measure() {
@@ -204,19 +206,19 @@ class Evaluation {
   // Cards whose use costs least first; of several cards each is judged as if it were the only one.
   small_vector<int, 16> WalkByCost(const Ask& ask, const DevicePolicy& policy) {
     const Fragments& measure = Measure();
+    const device::Vendor& vendor = *vendors_[static_cast<std::size_t>(ask.vendor)];
+    const device::CardRules& rules = plan_.rules[static_cast<std::size_t>(ask.vendor)];
     const FragmentTuning& tuning = fragments_->workload->tuning;
     small_vector<CardRank, 16> ranks;
     double before = 0;
     for (std::size_t i = 0; i < views_.size(); ++i) {
       if (!node_.belongs(i, ask.vendor)) continue;
       const device::Device& device = *views_[i].device;
-      const device::Request& request = ask.request;
-      device::MiB memory = request.memory;
-      if (memory == 0 && request.memory_percent != device::kPercentUnset) {
-        memory = device.memory * request.memory_percent / 100;
+      if (!LikeBefore(i)) {
+        const device::Want want = vendor.WantOf(device, ask.request, rules).value_or(device::Want{});
+        before = measure.With(i, want.memory, want.cores);
       }
-      const double cost = LikeBefore(i) ? before : measure.With(i, memory, request.cores);
-      before = cost;
+      const double cost = before;
       ranks.push_back({static_cast<int>(i), -std::round(tuning.growth * cost * kCostSteps), device.numa,
                        views_[i].state.slots, device.index, measure.free_share(i)});
     }
@@ -231,7 +233,11 @@ class Evaluation {
   }
 
   void Use(const device::Pick& pick, device::Marks marks) {
-    if (measure_) measure_->Take(static_cast<std::size_t>(pick.card), pick.memory, pick.cores);
+    if (measure_) {
+      const auto card = static_cast<std::size_t>(pick.card);
+      const device::Vendor& vendor = *vendors_[static_cast<std::size_t>(node_.vendor_of(card))];
+      measure_->Take(card, pick.memory, vendor.CoreParts(pick.cores));
+    }
     device::CardState& state = views_[static_cast<std::size_t>(pick.card)].state;
     state.memory += pick.memory;
     state.cores += pick.cores;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace hami::sched {
 namespace {
@@ -15,34 +16,26 @@ double PartOf(std::int64_t amount, std::int64_t all) {
   return std::clamp(static_cast<double>(amount) / static_cast<double>(all), 0.0, 1.0);
 }
 
-double FreeShare(const device::CardView& card, const device::CardState& state) {
-  const device::Device& device = *card.device;
-  const bool closed = !card.usable || device.cordoned || device.IsMig() || state.slots >= device.count;
-  if (closed) return 0;
-  return std::min(PartOf(device.memory - state.memory, device.memory),
-                  PartOf(device.cores - state.cores, device.cores));
-}
-
-device::MiB MemoryOf(const device::Request& request, const device::Device& device) {
-  if (request.memory > 0) return request.memory;
-  return request.memory_percent == device::kPercentUnset ? 0 : device.memory * request.memory_percent / 100;
-}
-
-// What one card of a request is of a card, at most 1.
-double ShareOf(const device::Request& request, const device::Device& device) {
-  const double memory = device.memory > 0 ? PartOf(MemoryOf(request, device), device.memory) : 0;
-  const double cores = device.cores > 0 ? PartOf(request.cores, device.cores) : 0;
-  return std::max(memory, cores);
-}
-
 }  // namespace
 
-Fragments::Fragments(const Node& node, std::span<const device::CardView> cards, const HostRoom& host,
-                     const Workload& workload)
-    : node_(node), cards_(cards), workload_(workload) {
-  for (const device::CardView& card : cards_) {
-    states_.push_back(card.state);
-    free_.push_back(FreeShare(card, card.state));
+double PartOfCard(const device::Vendor& vendor, const device::Device& card, const device::Request& request,
+                  const device::CardRules& rules) {
+  if (const int shares = vendor.SharesOf(card); shares > 0) return PartOf(1, shares);
+  const std::optional<device::Want> want = vendor.WantOf(card, request, rules);
+  if (!want) return 0;
+  const std::int64_t cores = vendor.AllCoreParts(card);
+  return std::max(card.memory > 0 ? PartOf(want->memory, card.memory) : 0, cores > 0 ? PartOf(want->cores, cores) : 0);
+}
+
+Fragments::Fragments(const Node& node, std::span<const device::CardView> cards, const device::Vendors& vendors,
+                     const HostRoom& host, const Workload& workload)
+    : node_(node), cards_(cards), vendors_(vendors), workload_(workload) {
+  for (std::size_t i = 0; i < cards_.size(); ++i) {
+    const device::Vendor& vendor = *vendors_[static_cast<std::size_t>(node_.vendor_of(i))];
+    units_.push_back({vendor.AllCoreParts(*cards_[i].device), vendor.SharesOf(*cards_[i].device)});
+    states_.push_back(cards_[i].state);
+    states_.back().cores = vendor.CoreParts(states_.back().cores);
+    free_.push_back(FreeShare(i, states_.back()));
     all_free_ += free_.back();
   }
   for (const RequestClass& one : workload_.classes) {
@@ -69,6 +62,15 @@ void Fragments::SetHost(const HostRoom& host) {
   }
 }
 
+double Fragments::FreeShare(std::size_t card, const device::CardState& state) const {
+  const device::Device& device = *cards_[card].device;
+  const bool closed = !cards_[card].usable || device.cordoned || device.IsMig() || state.slots >= device.count;
+  if (closed) return 0;
+  if (const int shares = units_[card].shares; shares > 0) return PartOf(shares - state.slots, shares);
+  return std::min(PartOf(device.memory - state.memory, device.memory),
+                  PartOf(units_[card].cores - state.cores, units_[card].cores));
+}
+
 device::CardState Fragments::Plus(device::CardState state, device::MiB memory, std::int64_t cores) {
   state.memory += memory;
   state.cores += cores;
@@ -78,7 +80,7 @@ device::CardState Fragments::Plus(device::CardState state, device::MiB memory, s
 
 void Fragments::Take(std::size_t card, device::MiB memory, std::int64_t cores) {
   const device::CardState after = Plus(states_[card], memory, cores);
-  const double free_after = FreeShare(cards_[card], after);
+  const double free_after = FreeShare(card, after);
   for (std::size_t c = 0; c < uses_.size(); ++c) {
     const RequestClass& one = workload_.classes[c];
     uses_[c].cards =
@@ -100,7 +102,8 @@ double Fragments::MostByHost(const RequestClass& one, const HostRoom& host) cons
   limit(host.free.memory, one.host.memory);
   for (std::size_t i = 0; i < cards_.size(); ++i) {
     if (!node_.belongs(i, one.ask.vendor)) continue;
-    return pods * one.ask.request.count * ShareOf(one.ask.request, *cards_[i].device);
+    const device::Vendor& vendor = *vendors_[static_cast<std::size_t>(one.ask.vendor)];
+    return pods * one.ask.request.count * PartOfCard(vendor, *cards_[i].device, one.ask.request, one.rules);
   }
   return 0;
 }
@@ -110,12 +113,16 @@ bool Fragments::CanUse(const RequestClass& one, std::size_t card, const device::
   if (!node_.belongs(card, one.ask.vendor)) return false;
   const device::CardView& view = cards_[card];
   const device::Device& device = *view.device;
-  const device::Request& request = one.ask.request;
-  if (device.memory - state.memory < MemoryOf(request, device)) return false;
-  const int cores = std::min(request.cores, kWholeCard);
-  if (device.cores - state.cores < cores) return false;
-  if (cores == kWholeCard && device.cores == kWholeCard && state.slots > 0) return false;
-  if (cores == 0 && device.cores != 0 && state.cores == device.cores) return false;
+  if (units_[card].shares == 0) {
+    const device::Vendor& vendor = *vendors_[static_cast<std::size_t>(one.ask.vendor)];
+    const std::optional<device::Want> want = vendor.WantOf(device, one.ask.request, one.rules);
+    if (!want || device.memory - state.memory < want->memory) return false;
+    const std::int64_t all = units_[card].cores;
+    const int cores = std::min(want->cores, static_cast<int>(std::max<std::int64_t>(all, 0)));
+    if (want->cores > 0 && (all - state.cores < cores || all <= 0)) return false;
+    if (cores == kWholeCard && all == kWholeCard && state.slots > 0) return false;
+    if (cores == 0 && all != 0 && state.cores == all) return false;
+  }
   const bool any_type = one.rules.use_types.empty() && one.rules.avoid_types.empty();
   return (any_type || one.rules.AcceptsType(view.lower_type)) &&
          (one.rules.mode.empty() || one.rules.mode.find(device.mode) != std::string::npos);
@@ -148,7 +155,7 @@ double Fragments::Total() const {
 
 double Fragments::With(std::size_t card, device::MiB memory, std::int64_t cores) const {
   const device::CardState after = Plus(states_[card], memory, cores);
-  const double free_after = FreeShare(cards_[card], after);
+  const double free_after = FreeShare(card, after);
   const double all_after = all_free_ - free_[card] + free_after;
   double total = 0;
   Cards cards;
@@ -160,12 +167,13 @@ double Fragments::With(std::size_t card, device::MiB memory, std::int64_t cores)
   return total;
 }
 
-NodeFragments FragmentsOf(const Node& node, const HostRoom& host, const Workload& workload) {
+NodeFragments FragmentsOf(const Node& node, const device::Vendors& vendors, const HostRoom& host,
+                          const Workload& workload) {
   boost::container::small_vector<device::CardView, 16> views;
   for (std::size_t i = 0; i < node.devices().size(); ++i) {
     views.push_back({&node.devices()[i], node.lower_type(i), node.used()[i], node.usable(i)});
   }
-  const Fragments fragments(node, {views.data(), views.size()}, host, workload);
+  const Fragments fragments(node, {views.data(), views.size()}, vendors, host, workload);
   return {fragments.free_share(), fragments.Total()};
 }
 

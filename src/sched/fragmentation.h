@@ -38,11 +38,13 @@ struct FragmentView {
 class Fragments {
  public:
   // HOST: what is left of the node's CPU and memory; nothing where it is not known.
-  Fragments(const Node& node, std::span<const device::CardView> cards, const HostRoom& host, const Workload& workload);
+  Fragments(const Node& node, std::span<const device::CardView> cards, const device::Vendors& vendors,
+            const HostRoom& host, const Workload& workload);
 
   // The same cards with other CPU and memory left.
   void SetHost(const HostRoom& host);
-  // CARD holds MEMORY and CORES and one share more: what follows for it is worked out anew, and for no other.
+  // CARD holds MEMORY and CORES (of the vendor's equal parts) and one share more: what follows for it is worked out
+  // anew, and for no other.
   void Take(std::size_t card, device::MiB memory, std::int64_t cores);
 
   // In cards.
@@ -53,6 +55,10 @@ class Fragments {
   double free_share() const { return all_free_; }
 
  private:
+  struct Unit {
+    std::int64_t cores = 0;  // equal parts of the card's
+    int shares = 0;          // of it, where they are given by number alone
+  };
   struct Cards {
     int cards = 0;     // that the class could use
     double share = 0;  // their free share
@@ -63,6 +69,7 @@ class Fragments {
     Cards cards;      // as far as the cards themselves go
   };
   double MostByHost(const RequestClass& one, const HostRoom& host) const;
+  double FreeShare(std::size_t card, const device::CardState& state) const;
   bool CanUse(const RequestClass& one, std::size_t card, const device::CardState& state) const;
   static device::CardState Plus(device::CardState state, device::MiB memory, std::int64_t cores);
   // What the class can use when CARD goes from one state, with so much free, to another.
@@ -72,8 +79,10 @@ class Fragments {
 
   const Node& node_;
   std::span<const device::CardView> cards_;
+  const device::Vendors& vendors_;
   const Workload& workload_;
-  boost::container::small_vector<device::CardState, 16> states_;
+  boost::container::small_vector<Unit, 16> units_;                // of each card
+  boost::container::small_vector<device::CardState, 16> states_;  // with cores in equal parts
   boost::container::small_vector<double, 16> free_;
   boost::container::small_vector<Uses, 48> uses_;
   double all_free_ = 0;
@@ -83,7 +92,13 @@ struct NodeFragments {
   double free_share = 0;  // of all cards, in cards
   double fragmented = 0;  // F
 };
-NodeFragments FragmentsOf(const Node& node, const HostRoom& host, const Workload& workload);
+NodeFragments FragmentsOf(const Node& node, const device::Vendors& vendors, const HostRoom& host,
+                          const Workload& workload);
+
+// What one share of REQUEST is of CARD, of 1; 0 where the card has no such share. Each vendor counts memory and cores
+// in a unit of its own, or shares alone.
+double PartOfCard(const device::Vendor& vendor, const device::Device& card, const device::Request& request,
+                  const device::CardRules& rules);
 
 // Higher is better: the growth that is spared, and a tenth of how full the node is afterwards. The second part decides
 // between placements that cost the same, and keeps whole nodes free; as a tenth it lost least in any workload of

@@ -27,7 +27,7 @@ struct World {
     }
   }
   Fragments Measure(const Workload& workload, const HostRoom& host = {}) const {
-    return Fragments(node, {views.data(), views.size()}, host, workload);
+    return Fragments(node, {views.data(), views.size()}, vendors, host, workload);
   }
 
   device::Vendors vendors;

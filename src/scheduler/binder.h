@@ -104,6 +104,8 @@ class Binder {
   base::Status TakeNode(Work& work, GateVerdict verdict, const std::function<bool()>& abandoned);
   GateVerdict Judge(State& state, Work& work, bool caught_up);
   GateVerdict JudgeAgain(Work& work);
+  // The node was waited for in vain: the next pods are for others, if they can be.
+  void GoElsewhere(const std::string& node);
   base::Status WriteTicket(Work& work, const GateVerdict& verdict);
   // Both: false when it is too early to go on.
   base::Result<bool> OwnerIsGone(Work& work, const Owner& owner);

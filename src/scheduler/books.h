@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -37,6 +38,13 @@ namespace hami::scheduler {
 // A pod as a Filter request brings it.
 using Candidate = device::PodObject;
 
+// A resourceVersion of the API server; 0: none.
+inline std::uint64_t VersionNumber(std::string_view text) {
+  std::uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
 // A pod that was placed and is not known to be bound.
 struct Pending {
   enum class Stage {
@@ -52,6 +60,14 @@ struct Pending {
   std::vector<sched::NodeScore> offered;
   std::uint64_t foreign = 0;  // the node's, when this was decided
   Stage stage = Stage::kPlaced;
+  device::UnixSeconds since = 0;
+  bool lapsed = false;  // nothing is charged any more: a bind call that comes all the same decides anew
+};
+
+// A node that a bind call waited for in vain.
+struct TakenNode {
+  device::UnixSeconds until = 0;
+  std::string lock;  // that stood there
 };
 
 // What is known of one node beside its cards.
@@ -152,6 +168,14 @@ class State {
   // kube-scheduler chose NODE of those that the pod was offered: decided there, and charged there and no more where it
   // was. False: there is no room any more, and the pod holds nothing.
   bool MoveTo(std::string_view uid, const std::string& node, device::UnixSeconds now);
+  // kube-scheduler says of a pod that was placed that it has no node, and says so since it asked where to put it: it is
+  // given up (a wait for its group timed out, a volume could not be had), and what it held is room for others. The same
+  // words again are not written, and not seen: from then on the pod is held for no longer than it took, and as long
+  // again.
+  void Refused(const device::PodObject& pod, device::UnixSeconds now);
+  // A bind call waited for NODE in vain. While the lock that stands there stays, and for half a minute at most, pods go
+  // there only when they fit on no other node.
+  void NodeWasTaken(const std::string& node, device::UnixSeconds now);
   // A bind call is at work on the pod: until that ends, or it is known how it ended, the charge stays.
   void BindBegins(Pending& pending);
   // Whether what was decided for a pod that is being bound can still be had. Where the node has changed by other hands
@@ -174,7 +198,7 @@ class State {
   void LeaveNode(std::string_view uid, std::string_view node);
   // The pod was bound with what its Pending says.
   void Bound(std::string_view uid, device::UnixSeconds now);
-  // Drops what was placed or passed and never bound; returns the UIDs of those that were placed.
+  // Takes the charge of what was placed or passed and never bound; returns the UIDs of those that were placed.
   std::vector<std::string> Expire(device::UnixSeconds now);
 
   // kube-scheduler asks again for the pods that we refused when it sees what made room, but it may see that before we
@@ -227,8 +251,14 @@ class State {
   // Room for a pod that found none: whose pods are to go, and what they have is kept for it.
   void Nominate(const Candidate& candidate, std::span<const std::string_view> names, device::UnixSeconds now,
                 sched::Decision& decision);
+  bool IsTaken(std::string_view node, device::UnixSeconds now) const;
+  // Nodes that are taken come after all others.
+  sched::Decision Decide(const device::Pod& pod, std::span<const std::string_view> names,
+                         const sched::FilterOptions& options);
+  // How long a placement is charged while no bind call comes.
+  device::UnixSeconds HoldFor(std::string_view uid) const;
   // Takes the grants and annotations out of the decision.
-  void Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds deadline);
+  void Keep(Candidate candidate, sched::Decision& decision, device::UnixSeconds now, device::UnixSeconds hold);
 
   const device::Vendors& vendors_;
   const device::UnixSeconds assume_seconds_;
@@ -237,6 +267,8 @@ class State {
   ByText<device::UnixSeconds> passed_;     // asked for nothing and wait for their bind call, until when
   ByText<device::UnixSeconds> simulated_;  // likewise, some of those that were only asked for with whole nodes
   ByText<NodeBook> nodes_;
+  std::map<std::string, TakenNode, std::less<>> taken_;
+  ByText<device::UnixSeconds> patience_;  // after how long kube-scheduler gave a pod up, that was placed; by uid
   std::map<std::string, Nomination, std::less<>> nominations_;  // by uid
   std::vector<Eviction> evictions_;
   std::map<std::string, Borrowed> borrowed_;  // by uid

@@ -53,6 +53,7 @@ class PodFeed final : public kube::Handler {
     if (settled_ && !read_.pod.node_name.empty()) settled_(read_.pod.uid);
     bool charged = false;
     const bool closes = books_.Locked([&](State& state) {
+      state.Refused(read_, time_.Now() / kSecond);
       const bool unreadable = state.PodSeen(read_.pod, time_.Now() / kSecond);
       charged = state.ledger.FindPod(read_.pod.uid) != nullptr;
       return unreadable;

@@ -198,6 +198,27 @@ struct Reader {
                      page_auth, {{"auto", PageAuth::kAuto}, {"none", PageAuth::kNone}, {"token", PageAuth::kToken}}),
                  "token: readers bring a bearer token whose user may get the nonResourceURL /v1/state, as the API "
                  "server is asked by TokenReview and SubjectAccessReview; auto: token beyond the loopback, none on it");
+    flags.Custom(
+        "page-monitors", "NAMESPACE/SERVICE", "",
+        [this](const std::string& text) -> Status {
+          options.page_monitors.reset();
+          if (text.empty()) return {};
+          return base::TakeParsed(options.page_monitors, page::ParseServiceName)(text);
+        },
+        "the Service of hami-monitor: the page shows what shares used over the last hour, as GET /v1/use of each "
+        "monitor behind it says. Needs list on endpointslices there. Empty: the page shows what was given alone");
+    flags.Custom(
+        "page-sample-interval", "DURATION", "1m", [this](const std::string& text) { return TakeSampling(text); },
+        "how often the monitors are asked, 1s to 10m; one sample a minute is kept");
+  }
+
+  Status TakeSampling(const std::string& text) {
+    HAMI_TRY(base::TakeParsed(options.page_sample_interval, base::ParseGoDuration)(text));
+    if (options.page_sample_interval >= std::chrono::seconds(1) &&
+        options.page_sample_interval <= std::chrono::minutes(10)) {
+      return {};
+    }
+    return Fail("it is 1s to 10m");
   }
 
   void AddDeciding() {

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/log_file.h"
 #include "device/vendors/sections.h"
+#include "page/monitors.h"
 #include "scheduler/api.h"
 
 namespace hami::scheduler {
@@ -31,6 +32,8 @@ struct Options {
   std::optional<base::HostPort> page{base::HostPort{"127.0.0.1", 9396}};  // nothing: there is no page
   bool page_given = false;  // else a port that is taken is no reason not to start
   bool page_tokens = false;
+  std::optional<page::ServiceName> page_monitors;  // nothing: use is not asked for
+  std::chrono::milliseconds page_sample_interval = std::chrono::minutes(1);
 
   std::string scheduler_name;
   std::string node_policy = "binpack";

@@ -305,6 +305,16 @@ TEST(PageFlags, OnTheLoopbackNobodyIsAskedAndBeyondItEveryReader) {
   EXPECT_FALSE(none.page_tokens);
   EXPECT_THAT(none.warnings, testing::Contains(HasSubstr("who runs what")));
   EXPECT_FALSE(Good({"--page-bind-address="}).page);
+  EXPECT_FALSE(standard.page_monitors);
+  const Options asking = Good({"--page-monitors=kube-system/hami-monitor", "--page-sample-interval=30s"});
+  ASSERT_TRUE(asking.page_monitors);
+  EXPECT_EQ(asking.page_monitors->ns, "kube-system");
+  EXPECT_EQ(asking.page_monitors->name, "hami-monitor");
+  EXPECT_EQ(asking.page_sample_interval, std::chrono::seconds(30));
+  for (const char* bad : {"--page-monitors=hami-monitor", "--page-monitors=a/b/c", "--page-monitors=/b",
+                          "--page-sample-interval=1ms", "--page-sample-interval=1h"}) {
+    EXPECT_THAT(Refused({bad}), HasSubstr("--page-")) << bad;
+  }
 }
 
 }  // namespace

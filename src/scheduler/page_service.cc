@@ -32,7 +32,12 @@ PageService::PageService(const Options& options, std::string epoch, Needs needs)
     : options_(options),
       needs_(std::move(needs)),
       live_(std::move(epoch), std::string(base::kBuildInfo.version),
-            {[this] { return Take(); }, [this] { return needs_.time.Now() / 1000; }}, needs_.stop) {}
+            {[this] { return Take(); }, [this] { return needs_.time.Now() / 1000; }}, needs_.stop),
+      sampler_(use_,
+               {[this] { return page::FindMonitors(needs_.client, *options_.page_monitors, needs_.stop); },
+                [this](const auto& monitor) { return page::AskMonitor(monitor, needs_.stop); },
+                [this] { return needs_.time.Now() / 1000; }},
+               options_.page_sample_interval, needs_.stop) {}
 
 PageService::~PageService() { Stop(); }
 
@@ -81,10 +86,12 @@ base::Status PageService::Start() {
     const auto gate = std::make_shared<page::Gate>(page::ReviewBy(needs_.client, "/v1/state"));
     page.check = [gate](const std::string* authorization) { return gate->Check(authorization); };
   }
-  auto server = net::Server::Start(
-      serving,
-      page::PageRoutes([this](const page::Ask& ask, const auto& abandoned) { return live_.Answer(ask, abandoned); },
-                       std::move(page)));
+  page::PageAnswers answers;
+  answers.state = [this](const page::Ask& ask, const auto& abandoned) { return live_.Answer(ask, abandoned); };
+  if (options_.page_monitors) {
+    answers.use = [this](const std::string& node) { return use_.Render(node, needs_.time.Now() / 1000); };
+  }
+  auto server = net::Server::Start(serving, page::PageRoutes(std::move(answers), std::move(page)));
   if (!server && !options_.page_given) {
     base::LogWarning("there is no page: " + server.error().message +
                      "; give --page-bind-address another port, or nothing");
@@ -96,6 +103,7 @@ base::Status PageService::Start() {
   }
   server_ = *std::move(server);
   live_.Start();
+  if (options_.page_monitors) sampler_.Start();
   base::LogInfo(
       base::Concat({"the page is on http", serving.tls ? "s" : "", "://", serving.host.empty() ? "*" : serving.host,
                     ":", std::to_string(server_->port()), options_.page_tokens ? "/, for readers with a token" : "/"}));
@@ -105,6 +113,7 @@ base::Status PageService::Start() {
 void PageService::Stop() {
   if (server_) server_->Stop(std::chrono::seconds(1));
   live_.Stop();
+  sampler_.Stop();
 }
 
 }  // namespace hami::scheduler

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page at work in hami-scheduler: what of the books is shown, and the listener. Reads the books and changes
-// nothing; a reader costs decisions no more than a scrape of the metrics does, and has neither their threads nor their
-// connections. A port that is taken ends the start only where the port was asked for.
+// The page at work in hami-scheduler: what of the books is shown, what the nodes' monitors say of use, and the
+// listener. Reads the books and changes nothing; a reader costs decisions no more than a scrape of the metrics does,
+// and has neither their threads nor their connections. A port that is taken ends the start only where the port was
+// asked for.
 
 #pragma once
 
@@ -15,6 +16,8 @@
 #include "net/cancel.h"
 #include "net/server.h"
 #include "page/live.h"
+#include "page/sampler.h"
+#include "page/use_history.h"
 #include "page/waiting.h"
 #include "scheduler/books.h"
 #include "scheduler/events.h"
@@ -54,6 +57,8 @@ class PageService {
   const Needs needs_;
   page::Waiting waiting_;
   page::Live live_;
+  page::UseHistory use_;
+  page::Sampler sampler_;
   std::unique_ptr<net::Server> server_;
 };
 

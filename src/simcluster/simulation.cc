@@ -328,7 +328,8 @@ class Replay {
     for (const std::size_t index : waiting_) report_.refused += cluster_.pods[index].trace->cards > 0 ? 1 : 0;
     const sched::Workload& workload = cluster_.filter.workload().Current();
     cluster_.ledger.ForEachNode([&](const sched::Node& node) {
-      const sched::NodeFragments now = sched::FragmentsOf(node, cluster_.hosts.Room(node.name()), workload);
+      const sched::NodeFragments now =
+          sched::FragmentsOf(node, cluster_.vendors, cluster_.hosts.Room(node.name()), workload);
       report_.free += now.free_share;
       report_.fragmented += now.fragmented;
       for (const device::CardState& used : node.used()) report_.whole_cards += used.slots == 0 ? 1 : 0;

@@ -138,7 +138,9 @@ Cell::Cell(CellOptions options) : options_(std::move(options)) {
   for (int n = 0; n < options_.nodes; ++n) {
     names_.push_back(NodeName(n));
     json::value node = testcluster::GpuNode(names_.back(), kCards);
-    if (!options_.locks) {
+    if (IsAmd(n)) {
+      testcluster::MakeAmd(node, kCards);
+    } else if (!options_.locks) {
       json::object& annotations = node.at("metadata").at("annotations").as_object();
       const std::string registered(annotations.at("hami.io/node-nvidia-register").as_string());
       annotations[device::kConcurrentAllocate] = "1";
@@ -149,7 +151,9 @@ Cell::Cell(CellOptions options) : options_(std::move(options)) {
   for (int p = 0; p < options_.running; ++p) {
     const std::string& node = names_[static_cast<std::size_t>(p) % names_.size()];
     const int card = p / options_.nodes % kCards;
-    api_.Put(kube::kPods, testcluster::RunningPod("running-" + std::to_string(p), node, card, 1000, 5));
+    json::value pod = testcluster::RunningPod("running-" + std::to_string(p), node, card, 1000, 5);
+    if (IsAmd(p % options_.nodes)) testcluster::MakeAmdPod(pod);
+    api_.Put(kube::kPods, pod);
   }
 }
 
@@ -163,13 +167,19 @@ Status Cell::StartScheduler() {
     return base::WriteNewFile(path, text, 0600);
   };
   HAMI_TRY(write("kubeconfig", testcluster::Kubeconfig("http://127.0.0.1:" + std::to_string(api_.port()))));
-  HAMI_TRY(write("device-config.yaml", testcluster::DeviceConfig()));
-  child_ = std::make_unique<testcluster::Child>(
-      std::vector<std::string>{options_.scheduler, "--kubeconfig=" + base_path + "kubeconfig",
-                               "--device-config-file=" + base_path + "device-config.yaml", "--http_bind=127.0.0.1:0",
-                               "--metrics-bind-address=127.0.0.1:0", "--scheduler-name=hami-scheduler",
-                               "--cert_file=" + base_path + "tls.crt", "--key_file=" + base_path + "tls.key"},
-      testcluster::Child::Variables{{"PATH", "/usr/bin:/bin"}}, base_path + "scheduler.log");
+  HAMI_TRY(
+      write("device-config.yaml", testcluster::DeviceConfig() + (options_.mixed ? testcluster::OtherVendors() : "")));
+  std::vector<std::string> words{options_.scheduler,
+                                 "--kubeconfig=" + base_path + "kubeconfig",
+                                 "--device-config-file=" + base_path + "device-config.yaml",
+                                 "--http_bind=127.0.0.1:0",
+                                 "--metrics-bind-address=127.0.0.1:0",
+                                 "--scheduler-name=hami-scheduler",
+                                 "--cert_file=" + base_path + "tls.crt",
+                                 "--key_file=" + base_path + "tls.key"};
+  if (options_.mixed) words.insert(words.end(), {"--enable-ascend", "--enable-iluvatar"});
+  child_ = std::make_unique<testcluster::Child>(words, testcluster::Child::Variables{{"PATH", "/usr/bin:/bin"}},
+                                                base_path + "scheduler.log");
   main_port_ = child_->Said("serves https on 127.0.0.1:", ",");
   metrics_port_ = child_->Said("metrics on 127.0.0.1:", "\n");
   if (main_port_.empty()) return Fail("hami-scheduler did not start:\n" + child_->Log());

@@ -25,6 +25,7 @@ struct CellOptions {
   int binders = 4;        // bindings at once
   int seconds = 30;       // a phase ends after this long, however many pods were placed
   bool locks = false;     // nodes whose plugin needs HAMi's node lock
+  bool mixed = false;     // every vendor is configured, and each fourth node with its running pods is AMD's
   std::string scheduler;  // path of the program
   std::string self;       // our own, for the null extender
   std::string folder;     // for files
@@ -69,6 +70,7 @@ class Cell {
   std::string Scrape() const;
   void FilterAll(Run& run);
   void BindAll(Run& run);
+  bool IsAmd(int node) const { return options_.mixed && node % 4 == 3; }
   void Plugin(const base::json::value& pod, const std::string& node);
 
   const CellOptions options_;

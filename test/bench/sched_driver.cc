@@ -32,6 +32,7 @@ constexpr int kTargetRunning = 100'000;
 struct Arguments {
   bool quick = false;
   bool locks = false;
+  bool mixed = false;
   std::string output = "table";
   std::string scheduler;
   std::string cells;
@@ -78,6 +79,7 @@ base::FlagSet FlagsFor(Arguments& arguments) {
   flags.Bool("quick", arguments.quick, "two cells instead of six, fewer pods");
   flags.Bool("locks", arguments.locks,
              "nodes whose plugin needs HAMi's node lock (one pod at a time between bind and Allocate)");
+  flags.Bool("mixed", arguments.mixed, "every vendor is configured, and each fourth node is AMD's, with its pods");
   flags.Custom(
       "output", "table|json", "table",
       [&arguments](const std::string& text) -> base::Status {
@@ -319,6 +321,7 @@ int Bench(const Arguments& arguments, const std::string& self) {
                         arguments.binders,
                         arguments.seconds,
                         arguments.locks,
+                        arguments.mixed,
                         arguments.scheduler,
                         self,
                         folder};

@@ -144,6 +144,28 @@ class Rendered(unittest.TestCase):
         ports = [p["port"] for t in things if t["kind"] == "NetworkPolicy" for i in t["spec"]["ingress"] for p in i["ports"]]
         self.assertIn(9396, ports)
 
+    def test_the_scheduler_may_ask_the_monitors_for_its_page(self):
+        for preset in ("default", "page"):
+            things = read(preset)
+            scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
+            self.assertIn("--page-monitors=kube-system/hami-monitor", scheduler["args"])
+            monitors = [t["metadata"]["name"] for t in things if t["kind"] == "Service"]
+            self.assertIn("hami-monitor", monitors)
+            rules = one(things, "Role", "hami-scheduler-page")["rules"]
+            self.assertEqual(rules, [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}])
+        # Where metrics are held back from all but some, the scheduler is one of these.
+        ingress = one(things, "NetworkPolicy", "hami-monitor")["spec"]["ingress"]
+        selectors = [peer["podSelector"]["matchLabels"] for i in ingress for peer in i["from"] if "podSelector" in peer]
+        scheduler = one(things, "Deployment", "hami-scheduler")["spec"]["template"]["metadata"]["labels"]
+        self.assertEqual([s.items() <= scheduler.items() for s in selectors], [True])
+        others = [one(things, "NetworkPolicy", n)["spec"]["ingress"][-1]["from"] for n in ("hami-device-plugin", "hami-scheduler")]
+        self.assertEqual([len(peers) for peers in others], [1, 1], "they are not asked")
+        for off in ("scheduler.page.use=false", "devicePlugin.monitor.enabled=false"):
+            things = helm(f"--set={off}")
+            scheduler = pod_of(one(things, "Deployment", "hami-scheduler"))["containers"][1]
+            self.assertFalse([word for word in scheduler["args"] if "page-monitors" in word], off)
+            self.assertFalse([t for t in things if t["kind"] == "Role" and t["metadata"]["name"] == "hami-scheduler-page"], off)
+
     def test_hamis_values_are_taken(self):
         things = read("hami-like")
         plugin = pod_of(one(things, "DaemonSet", "hami-device-plugin"))

@@ -12,7 +12,7 @@ from rig import binaries
 from rig.actor import Actor
 from rig.agents import MONITOR, PLUGIN, SLOTS, Agents, bare_layer, guest_layer
 from rig.bench import Bench
-from rig.control_plane import ControlPlane
+from rig.control_plane import GANGS_SINCE, ControlPlane
 from rig.extender import Extender
 from rig.gate import GATED, Gate
 from rig.lab import Lab
@@ -55,6 +55,11 @@ def pytest_collection_modifyitems(config, items):
     if config.option.failed:
         wanted = set(pathlib.Path(config.option.failed).read_text().splitlines())
         items[:] = [item for item in items if item.nodeid in wanted]
+    kubernetes = binaries.kubernetes()
+    for item in items:
+        for mark in item.iter_markers("since"):
+            if kubernetes.minor() < mark.args[0]:
+                item.add_marker(pytest.mark.skip(reason=f"Kubernetes 1.{mark.args[0]} is the first with it; this is {kubernetes.version}"))
     items.sort(key=lambda item: "node" in item.fixturenames)  # the kubelet starts when all others are done
 
 
@@ -93,8 +98,9 @@ def build(request):
 
 @pytest.fixture(scope="session")
 def plane(folder):
-    one = ControlPlane(folder, binaries.kubernetes().bin)
-    one.apiserver_flags += ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha1=true"]
+    one = ControlPlane(folder, binaries.kubernetes())
+    if one.minor >= GANGS_SINCE:
+        one.apiserver_flags += ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha1=true"]
     try:
         one.start()
         yield one

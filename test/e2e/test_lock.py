@@ -42,8 +42,10 @@ def test_failed_binding_costs_nothing(lab, card, actor):
     wait_for("p1 to be bound", lambda: lab.read("p1")["spec"].get("nodeName"))
     lab.apply("p2", gpu=1, mem=15000)
     lab.event("p2", "BindingFailed", "node lock contention")
-    lab.remove("p2")
+    # The fuller node was the better one; while its lock stands the other comes first.
+    assert lab.placed("p2") == ("b", ["B0"])
     actor.resume(lab.full("a"))
+    wait_for("a to be unlocked", lambda: LOCK not in of(lab.read_node("a")))
     assert lab.run("p3", gpu=1, mem=15384) == ("a", ["A0"])
 
 

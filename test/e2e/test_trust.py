@@ -6,7 +6,7 @@ import pytest
 
 from rig.annotations import ALLOCATED, NODE, PHASE, TO_ALLOCATE, of
 from rig.api import Api, ApiError
-from rig.extender import POLICY
+from rig.extender import POLICY, POLICY_SINCE
 from rig.lab import container
 from rig.programs import wait_for
 from rig.rights import grant
@@ -118,6 +118,7 @@ def test_changes_of_results_are_refused(lab, card, tenant):
     tenant.annotate("p", {"note": "mine", "hami-cpp/resize": "main:mem=1000"})
 
 
+@pytest.mark.since(POLICY_SINCE)
 def test_policy_refuses_what_no_webhook_sees(lab, card, tenant, no_webhook):
     tenant.refused(lambda: tenant.create("p", tenant.forged(), containers=CPU), "hami-annotations", "the writer is tenant")
     tenant.create("p", {"note": "mine", "hami.io/gpu-scheduler-policy": "spread"}, containers=CPU)
@@ -128,12 +129,14 @@ def test_policy_refuses_what_no_webhook_sees(lab, card, tenant, no_webhook):
     tenant.refused(lambda: tenant.api.patch(f"{tenant.path}/p", labelled), NODE)
 
 
+@pytest.mark.since(POLICY_SINCE)
 def test_policy_refuses_pods_that_shun_the_webhook(lab, card, tenant):
     thing = lab.manifest("p", notes=tenant.forged(), gpu=1)
     thing["metadata"]["labels"] = {"hami.io/webhook": "ignore"}
     tenant.refused(lambda: tenant.api.create(tenant.path, thing), "hami-annotations")
 
 
+@pytest.mark.since(POLICY_SINCE)
 @pytest.mark.parametrize("below", ["pods/p/binding", "bindings"])
 def test_policy_refuses_bindings_with_a_grant(lab, card, tenant, below):
     tenant.create("p", {}, containers=CPU, spec=ELSEWHERE)
@@ -146,6 +149,7 @@ def test_policy_refuses_bindings_with_a_grant(lab, card, tenant, below):
     assert lab.read("p")["spec"]["nodeName"] == lab.full("a")
 
 
+@pytest.mark.since(POLICY_SINCE)
 def test_policy_guards_nodes(lab, card, tenant):
     node = f"/api/v1/nodes/{lab.full('a')}"
     for key in ("hami.io/mutex.lock", "hami.io/node-nvidia-register", "hami-cpp/concurrent-allocate"):

@@ -4,7 +4,7 @@ plugin then finds on the pod. The plugins themselves are the vendors' and are no
 import json
 
 from rig.annotations import LOCK, NODE, PHASE, of
-from rig.programs import wait_for
+from rig.programs import Failed, wait_for
 
 OWN_LOCK = "cambricon.com/dsmlu.lock"
 
@@ -126,6 +126,14 @@ VENDORS = {
 }
 
 
+# Name: what its quota is of. The others count cards, which Kubernetes itself limits.
+QUOTAS = {
+    "amd": "amd.com/gpumem", "ascend": "huawei.com/Ascend910B4-memory", "cambricon": "cambricon.com/mlu.smlu.vmemory",
+    "hygon": "hygon.com/dcumem", "iluvatar": "iluvatar.ai/MR-V100.vMem", "vxpu": "kunlunxin.com/vxpu-memory",
+    "sgpu": "metax-tech.com/vmemory", "mthreads": "mthreads.com/sgpu-memory",
+}  # fmt: skip
+
+
 def asks(amounts):
     return [{"name": "main", "image": "local.test/nothing:1", "resources": {"limits": amounts}}]
 
@@ -182,4 +190,33 @@ def test_locks_of_two_vendors_are_both_or_none(lab, actor):
 
     given_back(lab, "a")
     bound(lab, "p2")
+    given_back(lab, "a")
+
+
+def test_quota_of_every_vendor_is_kept_at_admission(lab):
+    hard = {f"limits.{resource}": "1" for resource in QUOTAS.values()}
+    meta = {"name": "q", "namespace": lab.name}
+    lab.kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}})
+
+    def turned_away(name):
+        try:
+            lab.apply(name, containers=asks(VENDORS[name][2]))
+        except Failed as error:
+            assert "exceeding resource quota" in str(error)
+            return True
+        lab.remove(name)  # the quota has not reached the scheduler yet
+        return False
+
+    for name in QUOTAS:
+        wait_for(f"{name} to be turned away", lambda: turned_away(name), 20)
+
+
+def test_init_container_of_a_vendor_has_a_row_of_its_own(lab, actor):
+    """Its card is free again for the container that comes after it: together they would not fit."""
+    notes, capacity, amounts, _ = VENDORS["hygon"]
+    actor.paused.add(lab.full("a"))
+    lab.other_node("a", notes, capacity)
+    (first,), (later,) = (asks(amounts | {"hygon.com/dcumem": size}) for size in ("12000", "9000"))
+    lab.apply("p", containers=[later], init=[first | {"name": "first"}])
+    assert of(bound(lab, "p"))["hami.io/dcu-devices-to-allocate"] == "C0,DCU,12000,20:;C0,DCU,9000,20:;"
     given_back(lab, "a")

@@ -2,7 +2,7 @@
 """The verbs of kube-scheduler's extender protocol beside filter and bind, asked by a real kube-scheduler."""
 import pytest
 from rig import extender as rig
-from rig.control_plane import answers
+from rig.control_plane import GANGS_SINCE, answers
 from rig.lab import container
 from rig.programs import free_ports, wait_for
 from rig.rights import grant
@@ -23,7 +23,7 @@ def chooser(plane, extender):
     scheduler = plane.start_scheduler(
         f"kube-scheduler-{CHOOSES}", [CHOOSES], f"https://{address}", int(health.rpartition(":")[2]),
         verbs={"prioritizeVerb": "prioritize", "preemptVerb": "preempt"},
-        flags=["--feature-gates=GenericWorkload=true,GangScheduling=true"])  # fmt: skip
+        flags=["--feature-gates=GenericWorkload=true,GangScheduling=true"] if plane.minor >= GANGS_SINCE else [])  # fmt: skip
     yield program
     scheduler.stop()
     program.stop()
@@ -102,6 +102,7 @@ def gang(lab, name, count):
     lab.kubectl.apply(*[lab.manifest(f"{name}{index}", gpu=1, mem=16000, spec=spec) for index in range(count)])
 
 
+@pytest.mark.since(GANGS_SINCE)
 def test_a_group_is_placed_as_a_whole_or_not_at_all(lab, chooser):
     lab.nodes_of(2, memory=16000)
     gang(lab, "half", 3)

@@ -91,6 +91,37 @@ inline json::value RunningPod(const std::string& name, const std::string& node, 
   return pod;
 }
 
+// A node and a running pod as above, of AMD's cards.
+inline void MakeAmd(json::value& node, int count) {
+  json::object& annotations = node.at("metadata").at("annotations").as_object();
+  json::value cards = *base::ParseJson(std::string(annotations.at("hami.io/node-nvidia-register").as_string()));
+  for (json::value& card : cards.as_array()) {
+    card.as_object()["type"] = "AMD Instinct MI210";
+    card.as_object()["devcore"] = 104;
+    card.as_object().erase("mode");
+  }
+  annotations.erase("hami.io/node-nvidia-register");
+  annotations["hami.io/node-amd-register"] = json::serialize(cards);
+  for (const char* field : {"allocatable", "capacity"}) {
+    json::object& shares = node.at("status").at(field).as_object();
+    shares.erase("nvidia.com/gpu");
+    shares["amd.com/gpu"] = std::to_string(count * 10);
+  }
+}
+inline void MakeAmdPod(json::value& pod) {
+  json::object& annotations = pod.at("metadata").at("annotations").as_object();
+  std::string grant(annotations.at("hami.io/vgpu-devices-allocated").as_string());
+  grant.replace(grant.find("NVIDIA"), 6, "AMD Instinct MI210");
+  annotations.erase("hami.io/vgpu-devices-allocated");
+  annotations["hami.io/amd-devices-allocated"] = grant;
+  json::object& container = pod.at("spec").at("containers").as_array()[0].as_object();
+  const json::object& asked = container.at("resources").at("limits").as_object();
+  const json::object limits{{"amd.com/gpu", "1"},
+                            {"amd.com/gpumem", asked.at("nvidia.com/gpumem")},
+                            {"amd.com/gpucores", asked.at("nvidia.com/gpucores")}};
+  container["resources"] = json::object{{"limits", limits}, {"requests", limits}};
+}
+
 // As kube-scheduler writes it with nodeCacheCapable: true.
 inline std::string FilterBody(const json::value& pod, const std::vector<std::string>& names) {
   json::array list(names.begin(), names.end());
@@ -124,6 +155,35 @@ inline std::string DeviceConfig() {
          "  resourceCoreName: nvidia.com/gpucores\n"
          "  resourcePriorityName: nvidia.com/priority\n"
          "  defaultGPUNum: 1\n";
+}
+
+// A section of each other vendor; Ascend's and Iluvatar's count with their flags.
+inline std::string OtherVendors() {
+  return "cambricon: {resourceCountName: cambricon.com/vmlu, resourceMemoryName: cambricon.com/mlu.smlu.vmemory,\n"
+         "  resourceCoreName: cambricon.com/mlu.smlu.vcore}\n"
+         "hygon: {resourceCountName: hygon.com/dcunum, resourceMemoryName: hygon.com/dcumem,\n"
+         "  resourceCoreName: hygon.com/dcucores, memoryFactor: 1}\n"
+         "metax: {resourceCountName: metax-tech.com/gpu, resourceVCountName: metax-tech.com/sgpu,\n"
+         "  resourceVMemoryName: metax-tech.com/vmemory, resourceVCoreName: metax-tech.com/vcore}\n"
+         "enflame: {resourceNameGCU: enflame.com/gcu, resourceNameDRSGCU: enflame.com/drs-gcu,\n"
+         "  resourceNameGCUMemory: enflame.com/gcu-memory, resourceNameGCUCore: enflame.com/gcu-core}\n"
+         "mthreads: {resourceCountName: mthreads.com/vgpu, resourceMemoryName: mthreads.com/sgpu-memory,\n"
+         "  resourceCoreName: mthreads.com/sgpu-core}\n"
+         "kunlun: {resourceCountName: kunlunxin.com/xpu, resourceVCountName: kunlunxin.com/vxpu,\n"
+         "  resourceVMemoryName: kunlunxin.com/vxpu-memory}\n"
+         "awsneuron: {resourceCountName: aws.amazon.com/neuron, resourceCoreName: aws.amazon.com/neuroncore}\n"
+         "amd: {resourceCountName: amd.com/gpu, resourceMemoryName: amd.com/gpumem, resourceCoreName: "
+         "amd.com/gpucores}\n"
+         "vastai: {resourceCountName: vastaitech.com/va}\n"
+         "biren: {resourceCountName: birentech.com/gpu}\n"
+         "iluvatars:\n"
+         "- {chipName: MR-V100, commonWord: MR-V100, resourceCountName: iluvatar.ai/MR-V100-vgpu,\n"
+         "   resourceMemoryName: iluvatar.ai/MR-V100.vMem, resourceCoreName: iluvatar.ai/MR-V100.vCore}\n"
+         "vnpus:\n"
+         "  configs:\n"
+         "  - {chipName: 910B4, commonWord: Ascend910B4, resourceName: huawei.com/Ascend910B4,\n"
+         "     resourceMemoryName: huawei.com/Ascend910B4-memory, memoryAllocatable: 32768, memoryCapacity: 32768,\n"
+         "     aiCore: 20, templates: [{name: vir05_1c_8g, memory: 8192, aiCore: 5}]}\n";
 }
 
 inline std::string Kubeconfig(const std::string& server) {

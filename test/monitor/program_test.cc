@@ -6,11 +6,13 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <set>
 
 #include "base/strings.h"
+#include "device/use_report.h"
 #include "net/server.h"
 #include "region/testing/region.h"
 #include "test/monitor/node.h"
@@ -41,6 +43,15 @@ TEST_F(Node, GivenAContainerUnderTheLibrary_WhenScraped_ThenItsFiguresAndTheGpus
   EXPECT_EQ(Metric({"hami_host_gpu_healthy{", uuid_}), 1);
   EXPECT_GT(Metric({"hami_host_gpu_temperature_celsius{", uuid_}).value_or(0), 0);
   EXPECT_EQ(Metric({"hami_monitor_nvml_up{"}), 1);
+  const auto use = device::ReadUse(Get("/v1/use").body);
+  ASSERT_TRUE(use) << use.error().message;
+  const auto own = std::find_if(use->shares.begin(), use->shares.end(),
+                                [&](const device::ShareUse& share) { return share.uuid == uuid_; });
+  ASSERT_NE(own, use->shares.end()) << Get("/v1/use").body;
+  EXPECT_EQ(own->pod, "train");
+  EXPECT_EQ(own->limit, 4096);
+  EXPECT_GE(own->used, 1024);
+  EXPECT_EQ(own->core_limit, 30);
   EXPECT_EQ(Get("/healthz").status, 200);
   EXPECT_EQ(Get("/elsewhere").status, 404);
   EXPECT_THAT(Get("/metrics").body, Not(HasSubstr("vGPU_device_memory_usage_in_bytes")));

@@ -200,6 +200,92 @@ class Page(unittest.TestCase):
             self.assertEqual(self.tab.run(slices), "1 / span 4 | 7 / span 1")
         self.assertEqual(self.complaints(), [])
 
+    def text(self, selector):
+        return self.tab.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+
+    def test_a_cards_tenants_use_against_limit_over_the_hour(self):
+        stage = self.stage()
+        for line in ("use node-5", "leave node-5 train-0-1", "pod node-5 0 quiet 1024"):
+            stage.do(line)
+        for scheme, language in (("light", "en"), ("dark", "zh")):
+            self.tab.emulate(scheme, language)
+            self.tab.open(f"{stage.url}?{scheme}#view=map&node=node-5&card=0")
+            self.tab.wait("document.querySelectorAll('.tenant svg.plot .used').length > 0")
+            self.tab.run("document.querySelector('.tenant').scrollIntoView()")
+            self.tab.picture(PICTURES / f"use-{scheme}-{language}.png")
+        self.tab.emulate()
+        self.tab.open(f"{stage.url}?w#view=map&node=node-5&card=0")
+        self.tab.wait("document.querySelectorAll('.tenant').length === 3")
+        names = self.tab.run("[...document.querySelectorAll('.tenant h4')].map(h => h.innerText)")
+        since = self.tab.run("document.querySelector('.tenant svg.plot').getAttribute('aria-label').match(/at (..:..)/)[1]")
+        self.assertEqual(names, [f"team-a/train-0-0 · main · no sample since {since}",
+                                 "team-a/train-0-1 · main · not here any more", "team-a/train-0-2 · main"])  # fmt: skip
+        self.assertIn("team-a/quiet: nothing is known of its use", self.text("#detail"))
+        # The picture says what it shows, and the same is there as a table.
+        label = self.tab.run("document.querySelector('.tenant svg.plot').getAttribute('aria-label')")
+        self.assertRegex(label, r"^Memory of team-a/train-0-0 · main over the last hour: [\d.]+ GiB of 20 GiB \(\d+ %\) at \d\d:\d\d, at most")
+        images = [name for role, name in self.tab.tree() if role == "image"]
+        self.assertIn(label, images)
+        self.assertEqual([name for name in images if not name], [])
+        # A limit that was changed is a step: more than one level.
+        steps = "document.querySelectorAll('.tenant')[1].querySelector('.limit').getAttribute('points')"
+        self.assertEqual(len({point.split(",")[1] for point in self.tab.run(steps).split()}), 2)
+        self.tab.run("document.querySelector('.tenant summary').focus()")
+        self.tab.key("Enter")
+        self.tab.wait("document.querySelector('.tenant table') !== null")
+        self.assertEqual(self.tab.run("document.querySelectorAll('.tenant table')[0].tBodies[0].rows.length"), 30)
+        # What comes next is shown without a reload, and what was unfolded and focused stays so.
+        stage.do("uses node-5 0 train-0-2 20480")
+        self.tab.wait("document.querySelectorAll('.tenant')[2].innerText.includes('20 GiB of 20 GiB (100 %)')", 20)
+        self.assertTrue(self.tab.run("document.querySelector('.tenant details').open"))
+        self.assertEqual(self.tab.run("document.querySelectorAll('.tenant table')[0].tBodies[0].rows.length"), 30)
+        self.assertEqual(self.tab.run("document.activeElement.tagName"), "SUMMARY")
+        self.assertEqual(self.complaints(), [])
+
+    def test_a_monitor_that_is_silent_is_told(self):
+        stage = self.stage(2, 2)
+        stage.do("use node-1")
+        stage.do("silent node-1 hami-monitor does not answer: connection refused <b>")
+        self.tab.open(f"{stage.url}?m#view=map&node=node-1&card=1")
+        self.tab.wait("document.querySelectorAll('.tenant').length > 0")
+        self.assertIn("No new figures: hami-monitor does not answer: connection refused <b>. Last answer:", self.text("#detail"))
+
+    def test_the_health_of_cards_is_a_line_over_the_hour(self):
+        stage = self.stage(3, 4)
+        self.tab.open(f"{stage.url}?h#view=health")
+        self.assertIn("nothing happened to any card", self.text("#panel"))
+        for line in ("clock 600", "sick node-2 1"):
+            stage.do(line)
+        self.until("sick", "1")
+        for line in ("clock 900", "well node-2 1", "sick node-3 0"):
+            stage.do(line)
+        self.until("sick", "1")
+        self.tab.wait("document.querySelectorAll('.strips svg').length === 2")
+        stage.do("clock 1200")
+        stage.do("sick node-1 3")
+        self.tab.wait("document.querySelectorAll('.strips svg').length === 3")
+        bands = lambda uuid: self.tab.run(  # noqa: E731
+            f"[...document.querySelector('[data-card={json.dumps(uuid)}] svg').children].map(b =>"
+            " [b.getAttribute('class'), Math.round(b.getAttribute('x')), Math.round(b.getAttribute('width'))].join(' '))"
+        )
+        # The scheduler looks since 45 minutes; 900 s are a quarter of the picture.
+        near = lambda got, wanted: self.assertTrue(  # noqa: E731
+            len(got) == len(wanted) and all(
+                g.split()[0] == w[0] and abs(int(g.split()[1]) - w[1]) < 15 and abs(int(g.split()[2]) - w[2]) < 15
+                for g, w in zip(got, wanted)), got)
+        near(bands("GPU-2-1"), [("unknown", 0, 250), ("good", 250, 167), ("bad", 417, 250), ("good", 667, 333)])
+        near(bands("GPU-3-0"), [("unknown", 0, 250), ("good", 250, 417), ("bad", 667, 333)])
+        label = self.tab.run("document.querySelector('[data-card=\"GPU-2-1\"] svg').getAttribute('aria-label')")
+        self.assertRegex(label, r"^node-2 · Card 1: \d\d:\d\d not known, \d\d:\d\d healthy, \d\d:\d\d unhealthy, \d\d:\d\d healthy$")
+        for scheme, language in (("light", "en"), ("dark", "zh")):
+            self.tab.emulate(scheme, language)
+            self.tab.open(f"{stage.url}?{scheme}#view=health&node=node-2&card=1")
+            self.tab.wait("document.querySelectorAll('.strips svg').length === 3")
+            self.tab.picture(PICTURES / f"health-line-{scheme}-{language}.png")
+        self.tab.run("document.getElementById('detail').scrollTop = 1e6")
+        self.tab.picture(PICTURES / "health-card-dark-zh.png")
+        self.assertEqual(self.complaints(), [])
+
     def test_text_can_be_read_against_its_ground(self):
         stage = self.stage(1)
         self.tab.open(stage.url)

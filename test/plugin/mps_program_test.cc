@@ -31,9 +31,10 @@ class MpsProgramTest : public ::testing::Test {
     }
   }
 
-  void Start(const std::string& mode, const std::string& program = SIMGPU_MPS_CONTROL) {
+  void Start(const std::string& mode, const std::string& program = SIMGPU_MPS_CONTROL,
+             const char* exclusive = "false") {
     SetMode(mode);
-    rig_.StartPlugin({{"MPS_CONTROL", program}, {"MPS_ROOT", Root()}});
+    rig_.StartPlugin({{"MPS_CONTROL", program}, {"MPS_ROOT", Root()}, {"MPS_EXCLUSIVE", exclusive}});
     ASSERT_TRUE(rig_.WaitUntilRegistered()) << rig_.plugin().Log();
     ASSERT_TRUE(Eventually([&] { return Registered(mode); })) << rig_.plugin().Log();
     cards_ = rig_.CardsOfNode();
@@ -143,6 +144,16 @@ TEST_F(MpsProgramTest, LeavingTheModeEndsTheDaemons) {
   End("a");
   EXPECT_TRUE(Eventually([&] { return Registered("hami-core"); })) << rig_.plugin().Log();
   EXPECT_TRUE(Eventually([&] { return ::kill(daemon, 0) != 0; }));
+}
+
+TEST_F(MpsProgramTest, ExclusiveProcess_HoldsAsLongAsTheMode) {
+  Start("mps", SIMGPU_MPS_CONTROL, "true");
+  Allocate("a", cards_[0] + "-0");
+  for (const std::string& card : cards_) EXPECT_TRUE(Logged("the compute mode of " + card + " is EXCLUSIVE_PROCESS"));
+  End("a");
+  SetMode("hami-core");
+  EXPECT_TRUE(Eventually([&] { return Registered("hami-core"); })) << rig_.plugin().Log();
+  for (const std::string& card : cards_) EXPECT_TRUE(Logged("the compute mode of " + card + " is DEFAULT again"));
 }
 
 TEST_F(MpsProgramTest, WithoutAControlProgramNothingIsGivenOut) {

@@ -125,6 +125,66 @@ SCENARIO(capture_pool) {
   EXPECT_SAME(Room(), before);
 }
 
+// What else comes and goes beside a capture: plain memory freed in order, an explicit pool, the stream that each thread
+// has, graphs that another thread destroys, and frees that wait.
+SCENARIO(capture_beside_other_memory) {
+  Begin();
+  const CUstreamCaptureMode mode = ModeOf(arguments.at(0));
+  const std::string& who = arguments.at(1);
+  const CUstream stream = NewStream();
+  const CUstream side = NewStream();
+  Kernel();
+  CUmemPoolProps props{};
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemoryPool pool = nullptr;
+  OK(cuMemPoolCreate(&pool, &props));
+  OK(cuMemFreeAsync(Allocated(kMiB, side), side));
+  OK(cuStreamSynchronize(side));
+  const size_t before = Room();
+  CUdeviceptr plain = 0;
+  CUdeviceptr small = 0;
+  OK(cuMemAlloc_v2(&plain, 9 * kMiB));
+  OK(cuMemAlloc_v2(&small, 100));
+  CUdeviceptr of_pool = 0;
+  OK(cuMemAllocFromPoolAsync(&of_pool, 16 * kMiB, pool, side));
+  const Recording early = Record(side, mode, "this", [] {});
+  OK(cuGraphLaunch(early.exec, side));
+  OK(cuStreamSynchronize(side));
+  CUcontext context = nullptr;
+  OK(cuCtxGetCurrent(&context));
+  const Recording made = Record(stream, mode, who, [&] {
+    CUdeviceptr recorded = 0;
+    OK(cuMemAllocFromPoolAsync(&recorded, kMiB, pool, stream));
+    OK(cuMemFreeAsync(recorded, stream));
+    OK(cuMemFreeAsync(plain, side));
+    EXPECT(Active(stream));
+    OK(cuMemFreeAsync(small, side));
+    OK(cuMemFreeAsync(of_pool, side));
+    OK(cuMemFreeAsync(early.left, side));
+    EXPECT(Active(stream));
+    CUdeviceptr per_thread = 0;
+    OK(cuMemAllocAsync_ptsz(&per_thread, kMiB, nullptr));
+    OK(cuMemFreeAsync_ptsz(per_thread, nullptr));
+    EXPECT(Active(stream));
+    std::thread([&] {
+      OK(cuCtxSetCurrent(context));
+      Destroy(early);
+    }).join();
+    OK(cuStreamSynchronize(side));
+    EXPECT(Active(stream));
+  });
+  OK(cuGraphLaunch(made.exec, stream));
+  OK(cuMemFreeAsync(made.left, stream));
+  OK(cuStreamSynchronize(stream));
+  Destroy(made);
+  OK(cuDeviceGraphMemTrim(0));
+  OK(cuMemPoolDestroy(pool));
+  OK(cuCtxSynchronize());
+  Balanced();
+  EXPECT_SAME(Room(), before);
+}
+
 // More than the limit, by a capture: nothing is allocated by it, and the launch is refused.
 SCENARIO(capture_too_large) {
   Begin();

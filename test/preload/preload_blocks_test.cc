@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger in the driver's blocks, on drivers that take blocks of 2 MiB and of 512 bytes. BLOCKS_OPERATIONS is how
 // many there are of a seed.
+#include <signal.h>
+
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include "test/preload/harness.h"
 
@@ -34,6 +38,16 @@ TEST_P(Blocks, GivenThreadsInOneBlock_ThenTheCountIsNeverBelow) {
 
 TEST_P(Blocks, GivenPlainMemory_ThenTheCountIsTheDrivers) { Pass({"blocks_agree"}); }
 
+TEST_P(Blocks, GivenAProcessKilledAtAnyMoment_ThenItsBlocksCountNoMore) {
+  for (unsigned ms = 20; ms < 200; ms += 37) {
+    const pid_t pid = Start({"any_sizes", "100000000", std::to_string(ms), "4"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+    kill(pid, SIGKILL);
+    EXPECT_EQ(Wait(pid), SIGKILL);
+    Pass({"blocks_agree"});
+  }
+}
+
 TEST_P(Blocks, GivenSizesAsPyTorchs_Then99PercentOfTheLimitIsUsable) { Pass({"usable_to_99_percent"}); }
 
 INSTANTIATE_TEST_SUITE_P(Profiles, Blocks, testing::Values("h200", "ideal"),
@@ -43,6 +57,10 @@ class WholeBlocks : public Blocks {};
 
 TEST_P(WholeBlocks, GivenNoRoomForABlock_WhenASmallOneFitsIntoOne_ThenGranted) {
   Pass({"small_one_into_a_block_that_is_there"});
+}
+
+TEST_P(WholeBlocks, GivenStreamsGraphsAndKernels_WhenSynchronised_ThenTheContextsGrowthCounts) {
+  Pass({"context_grows_beside_allocations"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Profiles, WholeBlocks, testing::Values("h200"),

@@ -20,6 +20,10 @@ TEST_P(Captures, GivenPoolMemory_WhenCaptured_ThenTheCaptureIsLeftAlone) {
   Pass({"capture_pool", std::get<0>(GetParam()), std::get<1>(GetParam())});
 }
 
+TEST_P(Captures, GivenOtherMemory_WhenFreedBesideACapture_ThenItIsLeftAlone) {
+  Pass({"capture_beside_other_memory", std::get<0>(GetParam()), std::get<1>(GetParam())});
+}
+
 TEST_P(Captures, GivenMoreThanTheLimit_WhenCaptured_ThenItsLaunchIsRefused) {
   Pass({"capture_too_large", std::get<0>(GetParam())});
 }

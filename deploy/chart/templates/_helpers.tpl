@@ -20,6 +20,10 @@
 
 {{- define "hami.scheduler" -}}{{ include "hami.fullname" . }}-scheduler{{- end -}}
 {{- define "hami.plugin" -}}{{ include "hami.fullname" . }}-device-plugin{{- end -}}
+{{/* Does the page show what is used? It needs monitors to ask. */}}
+{{- define "hami.pageUse" -}}
+{{- and .Values.scheduler.page.use .Values.devicePlugin.enabled .Values.devicePlugin.monitor.enabled -}}
+{{- end -}}
 {{- define "hami.monitor" -}}{{ include "hami.fullname" . }}-monitor{{- end -}}
 {{- define "hami.cert" -}}{{ include "hami.fullname" . }}-cert{{- end -}}
 {{- define "hami.tls" -}}

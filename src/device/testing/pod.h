@@ -196,6 +196,11 @@ inline PodObject FromDocument(const json::value& document) {
   if (status != nullptr) {
     const std::string phase = GetString(*status, "phase").value_or("");
     pod.terminated = phase == "Succeeded" || phase == "Failed";
+    ForEach(status, "conditions", [&](const json::object& condition) {
+      const auto text = [&](const char* key) { return GetString(condition, key).value_or(""); };
+      if (text("type") != "PodScheduled" || text("status") != "False") return;
+      out.refusal = RefusalOf(text("reason"), text("message"), text("lastTransitionTime"));
+    });
   }
   pod.init_done = spec != nullptr && NeverAgain(*spec) && InitDone(pod.init_containers, status);
   pod.traits = ReadTraits(spec, status);

@@ -36,10 +36,9 @@ class AmdVendor final : public PlainVendor {
     return card.cores <= 0 ? cores : (cores * kWholeCard + card.cores - 1) / card.cores;
   }
 
- protected:
-  Want WantOf(const FitInput& input, const Device& card) const override {
-    Want want = PlainVendor::WantOf(input, card);
-    want.cores = MostCores(card, input.request.cores);
+  std::optional<Want> WantOf(const Device& card, const Request& request, const CardRules& rules) const override {
+    std::optional<Want> want = PlainVendor::WantOf(card, request, rules);
+    want->cores = MostCores(card, request.cores);
     return want;
   }
 };

@@ -90,6 +90,16 @@ class AscendVendor final : public PlainVendor {
     out["predicate-time"] = std::to_string(grant.now);
   }
 
+  // Soft shares are of percents, whatever number of cores the card registers.
+  std::optional<Want> WantOf(const Device& card, const Request& request, const CardRules& rules) const override {
+    std::optional<Want> want = PlainVendor::WantOf(card, request, rules);
+    if (IsSoft(rules)) want->all_cores = kWholeCard;
+    return want;
+  }
+  std::int64_t AllCoreParts(const Device& card) const override {
+    return card.mode == kModeHamiCore ? kWholeCard : card.cores;
+  }
+
   FitResult Fit(const FitInput& input) const override {
     FitResult result;
     const auto supports = [&](int card) { return CardOf(input, card).device->mode == kModeHamiCore; };
@@ -107,12 +117,6 @@ class AscendVendor final : public PlainVendor {
     device.group = static_cast<int>(NumberIn(CustomInfo(device), "NetworkID", -1));
     const std::string* soft = Find(node.annotations, kSoftNode);
     if (soft == nullptr ? chip_.soft : *soft == "true") device.mode = kModeHamiCore;
-  }
-
-  Want WantOf(const FitInput& input, const Device& card) const override {
-    Want want = PlainVendor::WantOf(input, card);
-    if (IsSoft(input.rules)) want.all_cores = kWholeCard;
-    return want;
   }
 
   bool Chooses(const FitInput& input) const override {

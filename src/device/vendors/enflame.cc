@@ -185,11 +185,13 @@ class EnflameSlices final : public PlainVendor {
     out["assigned-containers"] = json::serialize(containers);
   }
 
- protected:
-  Want WantOf(const FitInput& input, const Device& card) const override {
-    const MigProfile* profile = Chosen(input.request, card);
-    return profile == nullptr ? Want{} : Want{profile->memory, profile->cores, card.cores};
+  std::optional<Want> WantOf(const Device& card, const Request& request, const CardRules&) const override {
+    const MigProfile* profile = Chosen(request, card);
+    if (profile == nullptr) return std::nullopt;
+    return Want{profile->memory, profile->cores, card.cores};
   }
+
+ protected:
   std::optional<Reason> Early(const FitInput& input, const CardView& card) const override {
     return Chosen(input.request, *card.device) == nullptr ? std::optional<Reason>(Reason::kModeNotFit) : std::nullopt;
   }

@@ -132,6 +132,7 @@ class KunlunCards final : public KunlunVendor {
  public:
   using KunlunVendor::KunlunVendor;
 
+  int SharesOf(const Device&) const override { return 1; }
   bool has_bonus() const override { return true; }
   // Spread takes the lowest score.
   float Bonus(const BonusInput& input) const override {

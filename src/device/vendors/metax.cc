@@ -178,9 +178,9 @@ class MetaxShares final : public PlainVendor {
   }
 
  protected:
-  Want WantOf(const FitInput& input, const Device& card) const override {
-    Want want = PlainVendor::WantOf(input, card);
-    if (IsOnline(input.rules)) want.cores = 0;
+  std::optional<Want> WantOf(const Device& card, const Request& request, const CardRules& rules) const override {
+    std::optional<Want> want = PlainVendor::WantOf(card, request, rules);
+    if (IsOnline(rules)) want->cores = 0;
     return want;
   }
   bool JudgesCores(const FitInput& input) const override { return !IsOnline(input.rules); }

@@ -64,6 +64,12 @@ class NeuronVendor final : public PlainVendor {
   std::int64_t CorePercent(const Device& card, std::int64_t mask) const override {
     return CoresOf(card.cores) == 0 ? 0 : std::int64_t{CoresOf(mask)} * kWholeCard / CoresOf(card.cores);
   }
+  std::int64_t CoreParts(std::int64_t mask) const override { return CoresOf(mask); }
+  // Where whole cards are asked for by their cores, that of one of them.
+  std::optional<Want> WantOf(const Device& card, const Request& request, const CardRules&) const override {
+    const int all = CoresOf(card.cores);
+    return Want{0, request.cores == 0 ? all : std::min(request.cores, all), all};
+  }
   QuotaResources quota_resources() const override { return {}; }
 
   base::Result<bool> Mutate(base::json::object& object, PodDraft&, Warnings&) const override {

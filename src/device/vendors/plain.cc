@@ -232,7 +232,7 @@ class PlainWalk {
 
   std::optional<Reason> JudgeAmounts(const CardView& view, Pick& pick) {
     const Device& card = *view.device;
-    const Want want = vendor_.WantOf(in_, card);
+    const Want want = vendor_.WantOf(card, in_.request, in_.rules).value_or(Want{});
     pick.memory = want.memory;
     pick.cores = want.cores;
     if (!QuotaAdmits(pick)) return Reason::kResourceQuotaNotFit;
@@ -262,12 +262,11 @@ class PlainWalk {
   FitResult result_;
 };
 
-Want PlainVendor::WantOf(const FitInput& input, const Device& card) const {
-  const Request& request = input.request;
+std::optional<Want> Vendor::WantOf(const Device& card, const Request& request, const CardRules& /*rules*/) const {
   MiB memory = request.memory;
   if (memory == 0 && request.memory_percent != kPercentUnset)
     memory = card.memory * request.memory_percent / kWholeCard;
-  return {memory, request.cores, card.cores};
+  return Want{memory, request.cores, card.cores};
 }
 
 FitResult PlainVendor::Fit(const FitInput& input) const { return PlainWalk(*this, input).Run(); }

@@ -53,13 +53,6 @@ struct PlainSpec {
   void ListUuids(std::string_view domain);
 };
 
-// What a share takes of a card, and how many cores the card has for such shares.
-struct Want {
-  MiB memory = 0;
-  int cores = 0;
-  int all_cores = 0;
-};
-
 class PlainVendor : public Vendor {
  public:
   explicit PlainVendor(PlainSpec spec) : spec_(std::move(spec)) {}
@@ -82,6 +75,7 @@ class PlainVendor : public Vendor {
   bool Registers(const NodeFacts& node) const override;
   base::Result<NodeCards> ReadNode(const NodeFacts& node) const override;
   FitResult Fit(const FitInput& input) const override;
+  int SharesOf(const Device& card) const override { return spec_.count_only ? card.count : 0; }
   std::string_view GrantType(const Device& device) const override;
   base::Result<bool> Mutate(base::json::object& container, PodDraft& pod, Warnings& warnings) const override;
 
@@ -100,7 +94,6 @@ class PlainVendor : public Vendor {
   // The cards of a node that tells them by capacity.
   virtual base::Result<NodeCards> CountCards(const NodeFacts& node) const;
 
-  virtual Want WantOf(const FitInput& input, const Device& card) const;
   // Why CARD is not for the pod: before its UUID is looked at, and after everything else.
   virtual std::optional<Reason> Early(const FitInput& /*input*/, const CardView& /*card*/) const { return {}; }
   virtual std::optional<Reason> Late(const FitInput& /*input*/, const CardView& /*card*/,

@@ -2,19 +2,22 @@
 //
 // The page put together: the model, the views, what the reader chose (kept in the address and in this browser).
 
+import {make, replaceKeeping} from './elements.js';
 import {CardMap} from './map.js';
-import {Model, follow, matches} from './model.js';
+import {Model, UseWatch, follow, matches} from './model.js';
 import {languages, memory, number, percent, say, setLanguage} from './text.js';
-import {NodeTable, detailView, healthView, locksView, make, quotasView, stateOf, waitingView} from './views.js';
+import {NodeTable, detailView, healthView, locksView, quotasView, stateOf, waitingView} from './views.js';
 
 const views = ['map', 'nodes', 'waiting', 'health', 'quotas', 'locks'];
 const by = (id) => document.getElementById(id);
 const model = new Model();
+const use = new UseWatch(() => token, () => plan());
 const chosen = {view: 'map', node: null, card: -1, words: ''};
 let shown = null;    // the map or the table that is on the panel
 let problem = null;  // what is wrong with the connection
 let loaded = false;
 let drawPlanned = false;
+let token = '';
 
 function readAddress() {
   const hash = new URLSearchParams(location.hash.slice(1));
@@ -133,13 +136,7 @@ function drawPanel() {
     return;
   }
   const view = {waiting: waitingView, health: healthView, quotas: quotasView, locks: locksView}[chosen.view];
-  const open = new Set([...panel.querySelectorAll('details[open]')].map((details) => details.dataset.key));
-  const focused = document.activeElement?.closest('details')?.dataset.key;
-  panel.replaceChildren(...view(model, chosen.words));
-  for (const details of panel.querySelectorAll('details')) {
-    if (open.has(details.dataset.key)) details.open = true;
-    if (details.dataset.key === focused) details.querySelector('summary').focus({preventScroll: true});
-  }
+  replaceKeeping(panel, view(model, chosen.words));
 }
 
 function newMap(panel) {
@@ -161,10 +158,8 @@ function drawDetail() {
   const detail = by('detail');
   const node = chosen.node ? model.nodes.get(chosen.node) : undefined;
   detail.hidden = !node;
-  const focused = detail.contains(document.activeElement) ? document.activeElement.textContent : null;
-  detail.replaceChildren(...(node ? detailView(node, chosen.card, choose, closeDetail) : []));
-  if (focused === null) return;
-  [...detail.querySelectorAll('button')].find((button) => button.textContent === focused)?.focus();
+  use.follow(node && node.cards[chosen.card] ? node.name : null);
+  replaceKeeping(detail, node ? detailView(model, node, chosen.card, use, choose, closeDetail) : []);
 }
 
 function draw() {
@@ -233,7 +228,6 @@ function setUp(id, standard, apply) {
   apply(select.value);
 }
 
-let token = '';
 function login(status, text) {
   problem = null;
   by('login-error').textContent = token ? `${status}: ${text}` : '';
@@ -272,7 +266,7 @@ addEventListener('keydown', (event) => {
 });
 // Ages grow without news.
 setInterval(() => {
-  if (chosen.view === 'waiting' || chosen.view === 'locks') plan();
+  if (['waiting', 'locks', 'health'].includes(chosen.view) || chosen.node) plan();
 }, 10000);
 
 follow(model, {

@@ -5,6 +5,9 @@
 
 const kWait = 25;
 const kLongestPause = 15000;
+const kUseAgain = 10000;
+const kMostEvents = 1000;
+export const kHour = 3600;
 const collator = new Intl.Collator('en', {numeric: true});
 
 export class Model {
@@ -14,7 +17,7 @@ export class Model {
     this.waiting = [];
     this.quotas = [];
     this.events = [];
-    this.status = {leading: true, complete: true};
+    this.status = {leading: true, complete: true, since: 0};
     this.version = '';
     this.cursor = '';
     this.skew = 0;  // seconds that the server's clock is ahead of ours
@@ -38,7 +41,7 @@ export class Model {
     for (const part of ['waiting', 'quotas', 'status']) {
       if (part in document) this[part] = document[part];
     }
-    this.events = this.events.concat(document.events).slice(-1000);
+    this.events = this.events.concat(document.events).slice(-kMostEvents);
     this.version = document.version;
     this.cursor = `${document.epoch}.${document.revision}`;
     this.skew = document.time - Date.now() / 1000;
@@ -46,6 +49,12 @@ export class Model {
 
   now() {
     return Date.now() / 1000 + this.skew;
+  }
+
+  // From when on all that happened to cards is known.
+  timeLineSince() {
+    const oldest = this.events.length === kMostEvents ? this.events[0].time : 0;
+    return this.status.since > 0 ? Math.max(this.status.since, oldest) : this.now();
   }
 
   // Of the cluster as a whole.
@@ -93,6 +102,108 @@ export function tenantsOf(node, position) {
     }
   }
   return list;
+}
+
+// What a node's shares used: the document of /v1/use, asked for again and again while somebody looks at the node.
+export class UseWatch {
+  constructor(token, changed) {
+    this.token = token;
+    this.changed = changed;
+    this.node = null;
+    this.document = null;
+    this.problem = null;
+    this.timer = null;
+  }
+
+  // NODE: whose use is wanted; null: nobody's.
+  follow(node) {
+    if (node === this.node) return;
+    this.node = node;
+    this.document = null;
+    this.problem = null;
+    clearTimeout(this.timer);
+    if (node !== null) this.ask();
+  }
+
+  async ask() {
+    const node = this.node;
+    try {
+      const token = this.token();
+      const answer = await fetch(`v1/use?node=${encodeURIComponent(node)}`, {cache: 'no-store',
+        headers: token ? {Authorization: `Bearer ${token}`} : {}, signal: AbortSignal.timeout(15000)});
+      const document = answer.ok ? await answer.json() : null;
+      const text = answer.ok ? null : `${answer.status}: ${(await answer.text()).trim()}`;
+      if (node !== this.node) return;
+      this.document = document ?? this.document;
+      this.problem = text;
+    } catch (error) {
+      if (node !== this.node) return;
+      this.problem = error.message;
+    }
+    this.changed();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.ask(), kUseAgain);
+  }
+}
+
+// The shares in USE that are on CARD or on a MIG instance of it, each with its samples, the oldest first.
+export function seriesOf(use, card) {
+  const uuids = new Set([card.uuid, ...card.mig.map((instance) => instance.uuid)]);
+  const own = use.shares.filter((share) => uuids.has(share.uuid) && share.samples.length > 0);
+  return own.map((share) => ({
+    tenant: `${share.namespace}/${share.pod}`, name: `${share.namespace}/${share.pod} · ${share.container}`,
+    uuid: share.uuid,
+    samples: share.samples.map(([time, used, limit, cores, coreLimit]) =>
+      ({time, used, limit, cores: cores < 0 ? null : cores, coreLimit})),
+  }));
+}
+
+// What the card was over the last hour: {from, to, state}, without holes. Before the scheduler looked it is unknown.
+export function bandsOf(model, node, uuid, now) {
+  const begin = now - kHour;
+  const card = model.nodes.get(node)?.cards.find((one) => one.uuid === uuid);
+  const own = model.events.filter((event) => event.node === node && (event.card === uuid || event.card === ''));
+  const first = (yes, no, otherwise) => {
+    const event = own.find(({what}) => what === yes || what === no);
+    return event ? event.what === no : otherwise;
+  };
+  // Before the first event it was what that event ended.
+  const flags = {there: first('added', 'gone', card !== undefined), well: first('healthy', 'unhealthy', card?.healthy ?? true),
+    cordoned: first('cordoned', 'uncordoned', card?.cordoned ?? false)};
+  const known = Math.max(begin, model.timeLineSince());
+  const bands = known > begin ? [{from: begin, to: Math.min(known, now), state: 'unknown'}] : [];
+  const enter = (time) => {
+    const state = !flags.there ? 'gone' : !flags.well ? 'unhealthy' : flags.cordoned ? 'cordoned' : 'healthy';
+    const from = Math.min(now, Math.max(known, time));
+    while (bands.length > 0 && bands.at(-1).from >= from && bands.at(-1).state !== 'unknown') bands.pop();
+    if (bands.at(-1)?.state === state) return;
+    if (bands.length > 0) bands.at(-1).to = from;
+    bands.push({from, to: now, state});
+  };
+  enter(known);
+  for (const {time, what} of own) {
+    if (what === 'added') Object.assign(flags, {there: true, well: true, cordoned: false});
+    else if (what === 'gone') flags.there = false;
+    else if (what === 'healthy' || what === 'unhealthy') flags.well = what === 'healthy';
+    else flags.cordoned = what === 'cordoned';
+    enter(time);
+  }
+  return bands;
+}
+
+// The cards of EVENTS within the last hour: {node, uuid, index}, the latest first; of a node that came or went, all.
+export function changedWithin(model, events, now) {
+  const found = new Map();
+  for (const event of [...events].reverse()) {
+    if (event.time < now - kHour) break;
+    const cards = model.nodes.get(event.node)?.cards ?? [];
+    const uuids = event.card ? [event.card] : cards.map((card) => card.uuid);
+    for (const uuid of uuids) {
+      const index = cards.find((card) => card.uuid === uuid)?.index ?? null;
+      if (!found.has(uuid)) found.set(uuid, {node: event.node, uuid, index});
+    }
+  }
+  return [...found.values()];
 }
 
 // Asks for ever. ON: changed(), problem(kind, detail), token() -> string.

@@ -27,7 +27,15 @@ const english = {
   notKept: 'names of nodes are not kept', reason: 'Reason', resource: 'Resource', used: 'Used', limit: 'Limit',
   holder: 'Holder', since: 'Since', age: 'Age', time: 'Time', what: 'What', unknownHolder: 'names no pod',
   bound: 'bound', binding: 'being bound', placed: 'placed', added: 'added', gone: 'gone', uncordoned: 'back in use',
-  timeLine: 'Health of cards over time', uuid: 'UUID', numa: 'NUMA node', shareLimit: '{0} of {1}',
+  timeLine: 'Health of cards over the last hour', quietHour: 'No card changed within the last hour.', unknown: 'not known',
+  healthOverHour: 'Health over the last hour', useOverHour: 'Use against limit over the last hour',
+  useNotAsked: 'What is used is not asked for: start hami-scheduler with --page-monitors.',
+  useProblem: 'No new figures: {0}. Last answer: {1}.', useLeftOut: 'There is no room to keep {0} further shares of this node.',
+  useUnknown: '{0}: nothing is known of its use, as before its first call of the driver.',
+  useOfMemory: 'Memory of {0} over the last hour: {1} at {2}, at most {3}',
+  useOfCores: 'GPU time of {0} over the last hour: {1} at {2}', noSampleSince: 'no sample since {0}',
+  usedMemory: 'Memory', gpuTime: 'GPU time', ofLimit: '{0} of {1} ({2})', scaleTop: 'top: {0}', noLonger: 'not here any more',
+  notKnown: 'not known', never: 'never', asTable: 'As a table, {0} samples', uuid: 'UUID', numa: 'NUMA node', shareLimit: '{0} of {1}',
   changed: '{0} nodes, {1} cards, {2} pods wait', days: '{0} d', hours: '{0} h', minutes: '{0} min', seconds: '{0} s',
 };
 
@@ -54,7 +62,15 @@ const chinese = {
   notKept: '未保留节点名', reason: '原因', resource: '资源', used: '已用', limit: '上限',
   holder: '持有者', since: '起始', age: '时长', time: '时间', what: '事件', unknownHolder: '未指明 Pod',
   bound: '已绑定', binding: '绑定中', placed: '已选定', added: '加入', gone: '消失', uncordoned: '恢复使用',
-  timeLine: '卡的健康时间线', uuid: 'UUID', numa: 'NUMA 节点', shareLimit: '{0} / {1}',
+  timeLine: '最近一小时卡的健康状况', quietHour: '最近一小时没有卡发生变化。', unknown: '未知',
+  healthOverHour: '最近一小时的健康状况', useOverHour: '最近一小时的用量与上限',
+  useNotAsked: '未采集用量：请以 --page-monitors 启动 hami-scheduler。',
+  useProblem: '没有新数据：{0}。最近一次回答：{1}。', useLeftOut: '此节点另有 {0} 个份额没有空间保留。',
+  useUnknown: '{0}：用量未知，例如尚未首次调用驱动。',
+  useOfMemory: '{0} 最近一小时的显存：{2} 时为 {1}，最高 {3}',
+  useOfCores: '{0} 最近一小时的 GPU 时间：{2} 时为 {1}', noSampleSince: '自 {0} 起没有样本',
+  usedMemory: '显存', gpuTime: 'GPU 时间', ofLimit: '{0} / {1}（{2}）', scaleTop: '顶端：{0}', noLonger: '已不在此卡上',
+  notKnown: '未知', never: '从未', asTable: '以表格显示，{0} 个样本', uuid: 'UUID', numa: 'NUMA 节点', shareLimit: '{0} / {1}',
   changed: '{0} 个节点，{1} 张卡，{2} 个 Pod 等待', days: '{0} 天', hours: '{0} 小时', minutes: '{0} 分', seconds: '{0} 秒',
 };
 
@@ -94,6 +110,10 @@ export function percent(part, whole) {
 
 export function moment(seconds) {
   return new Date(seconds * 1000).toLocaleString(language);
+}
+
+export function clock(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString(language, {hour: '2-digit', minute: '2-digit', hourCycle: 'h23'});
 }
 
 export function span(seconds) {

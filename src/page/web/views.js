@@ -1,45 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The views beside the map: tables of nodes, pods that wait, health, quotas, locks, and the details of a node and a
-// card. Made of elements alone, never of text that is parsed: a pod's name is only ever text.
+// card.
 
+import {empty, gauge, make, table} from './elements.js';
+import {changedWithin, tenantsOf} from './model.js';
 import {memory, moment, number, percent, say, span} from './text.js';
-import {tenantsOf} from './model.js';
+import {healthStrip, hourAxis, useParts} from './trend.js';
 
 const kRowHeight = 30;
 const kMostShown = 300;
-
-// An element; PROPERTIES: attributes, or `on…` for listeners. CHILDREN: elements or text.
-export function make(name, properties = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(properties)) {
-    if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
-    else if (value !== undefined && value !== false) element.setAttribute(key, value === true ? '' : value);
-  }
-  element.append(...children.filter((child) => child !== undefined && child !== null));
-  return element;
-}
+const kMostStrips = 40;
 
 export function stateOf(card) {
   if (!card.healthy) return ['unhealthy', 'bad'];
   if (card.cordoned) return ['cordoned', 'warn'];
   if (!card.usable) return ['unusable', 'warn'];
   return ['healthy', 'good'];
-}
-
-function table(label, headings, rows) {
-  const head = headings.map(([text, numeric]) => make('th', {scope: 'col', class: numeric ? 'number' : undefined}, text));
-  const body = rows.map((cells) => make('tr', {}, ...cells.map((cell, i) =>
-    make('td', {class: headings[i][1] ? 'number' : undefined}, cell))));
-  return make('table', {'aria-label': say(label)}, make('thead', {}, make('tr', {}, ...head)), make('tbody', {}, ...body));
-}
-
-function empty(key) {
-  return make('p', {class: 'empty'}, say(key));
-}
-
-function gauge(part, whole, label) {
-  return make('meter', {min: 0, max: Math.max(whole, 1), value: Math.min(part, whole), 'aria-label': label});
 }
 
 // A table of every node, of which only the rows in sight exist.
@@ -176,34 +153,28 @@ const looks = {unhealthy: 'bad', gone: 'bad', cordoned: 'warn', healthy: 'good',
 export function healthView(model, words) {
   const events = model.events.filter((event) => `${event.node} ${event.card} ${event.what}`.toLowerCase().includes(words));
   if (events.length === 0) return [empty(model.events.length > 0 ? 'noMatch' : 'noEvents')];
-  return [timeLine(events, model.now()), table('health', [[say('time')], [say('node')], [say('card')], [say('what')]],
+  return [timeLine(model, events), table('health', [[say('time')], [say('node')], [say('card')], [say('what')]],
     events.slice(-kMostShown).reverse().map((event) => [moment(event.time), event.node, event.card || '–',
       make('span', {class: looks[event.what] ?? 'dim'}, say(event.what))]))];
 }
 
-function timeLine(events, now) {
-  const first = Math.min(events[0].time, now - 3600);
-  const draw = (name, attributes, text) => {
-    const element = document.createElementNS('http:' + '//www.w3.org/2000/svg', name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    if (text !== undefined) element.append(text);
-    return element;
-  };
-  const svg = draw('svg', {class: 'time', viewBox: '0 0 1000 80', preserveAspectRatio: 'none', role: 'img',
-    'aria-label': say('timeLine')});
-  for (let i = 0; i <= 4; ++i) svg.append(draw('line', {x1: 10 + i * 245, x2: 10 + i * 245, y1: 0, y2: 80}));
-  const lanes = {bad: 20, warn: 40, good: 60};
-  for (const event of events) {
-    const x = 10 + (980 * (event.time - first)) / Math.max(1, now - first);
-    const look = looks[event.what] ?? 'good';
-    svg.append(draw('rect', {class: look, x: x - 2, y: lanes[look] - 6, width: 4, height: 12}));
-  }
-  return make('figure', {}, svg, make('figcaption', {class: 'dim'}, `${moment(first)} – ${moment(now)}`));
+// A row for each card that changed within the last hour, the latest change first.
+function timeLine(model, events) {
+  const cards = changedWithin(model, events, model.now());
+  if (cards.length === 0) return make('p', {class: 'empty'}, say('quietHour'));
+  const rows = cards.slice(0, kMostStrips).map(({node, uuid, index}) => {
+    const label = index === null ? `${node} · ${uuid}` : `${node} · ${say('card')} ${index}`;
+    return make('div', {class: 'strips', 'data-card': uuid}, make('span', {title: uuid}, label),
+      healthStrip(model, node, uuid, label));
+  });
+  const more = cards.length - rows.length;
+  return make('section', {'aria-label': say('timeLine')}, make('h2', {}, say('timeLine')), ...rows,
+    make('div', {class: 'strips'}, make('span', {class: 'dim'}, more > 0 ? `… +${number(more)}` : ''), hourAxis(model.now())));
 }
 
-// A node and, where one is chosen, one of its cards.
-export function detailView(node, position, choose, close) {
-  const parts = [make('button', {class: 'close', type: 'button', onclick: close}, say('close')),
+// A node and, where one is chosen, one of its cards. USE: what UseWatch has of the node.
+export function detailView(model, node, position, use, choose, close) {
+  const parts = [make('button', {class: 'close', type: 'button', 'data-key': 'close', onclick: close}, say('close')),
     make('h2', {}, node.name)];
   if (!node.readable) parts.push(make('p', {class: 'bad'}, say('unreadable')));
   if (node.lock) {
@@ -213,17 +184,17 @@ export function detailView(node, position, choose, close) {
   parts.push(table('cards', [[say('card')], [say('memory'), true], [say('cores'), true], [say('shares'), true], [say('state')]],
     node.cards.map((card, i) => {
       const [state, look] = stateOf(card);
-      return [make('button', {type: 'button', 'aria-pressed': String(i === position), onclick: () => choose(node, i)},
+      return [make('button', {type: 'button', 'data-key': `card ${i}`, 'aria-pressed': String(i === position), onclick: () => choose(node, i)},
         String(card.index)), say('shareLimit', memory(card.used_memory_mib), memory(card.memory_mib)),
       `${number(card.used_cores)} %`, say('shareLimit', number(card.used_shares), number(card.shares)),
       make('span', {class: look}, say(state))];
     })));
   const card = node.cards[position];
-  if (card) parts.push(...cardParts(node, card, position));
+  if (card) parts.push(...cardParts(model, node, card, position, use));
   return parts;
 }
 
-function cardParts(node, card, position) {
+function cardParts(model, node, card, position, use) {
   const tenants = tenantsOf(node, position);
   const parts = [make('h3', {}, `${say('card')} ${card.index} · ${card.type}`),
     make('p', {class: 'dim'}, `${say('uuid')} ${card.uuid} · ${say('mode')} ${card.mode || '–'} · ` +
@@ -234,6 +205,9 @@ function cardParts(node, card, position) {
       tenants.map(({pod, share}) => [`${pod.namespace}/${pod.name}`, memory(share.memory_mib),
         `${number(share.cores)} %`, say(pod.state)])));
   if (card.mode === 'mig' || card.mig.length > 0) parts.push(make('h3', {}, say('mig')), migMap(card));
+  parts.push(...useParts(node, card, tenants, use.document, use.problem, model.now()), hourAxis(model.now()),
+    make('h3', {}, say('healthOverHour')), healthStrip(model, node.name, card.uuid, say('healthOverHour')),
+    hourAxis(model.now()));
   return parts;
 }
 

@@ -42,6 +42,7 @@ struct SimPod {
   device::Pod pod;
   std::string version;
   bool deleting = false;
+  std::uint64_t refusal = 0;  // as in PodObject
 };
 
 struct SimEvent {
@@ -82,7 +83,7 @@ class SimCluster final : public Time {
 
   void AddPod(const device::Pod& pod) {
     SimPod& stored = pods[Key(pod.ns, pod.name)];
-    stored = {pod, {}, false};
+    stored = {pod, {}, false, 0};
     PodChanged(stored);
   }
   SimPod* FindPod(const std::string& ns, const std::string& name) {
@@ -424,6 +425,7 @@ class SimWatch {
       if (pod.pod.terminated) {
         state.PodGone(pod.pod.uid);
       } else {
+        state.Refused({.pod = pod.pod, .version = pod.version, .refusal = pod.refusal}, cluster_.now / 1000);
         state.PodSeen(pod.pod, cluster_.now / 1000);
       }
     });

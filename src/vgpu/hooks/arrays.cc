@@ -32,14 +32,14 @@ HAMI_EXPORT CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR*
   flat.Height = shape->Height;
   flat.Format = shape->Format;
   flat.NumChannels = shape->NumChannels;
-  return Charged(place, Space::kArray, ArrayBytes(flat), out, create);
+  return Charged(place, Space::kArray, InBlocks(place.device, ArrayBytes(flat)), out, create);
 }
 
 HAMI_EXPORT CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
   const auto create = [&] { return real::cuArray3DCreate_v2(out, shape); };
   Place place;
   if (!Active() || out == nullptr || shape == nullptr || !CurrentPlace(&place)) return create();
-  return Charged(place, Space::kArray, ArrayBytes(*shape), out, create);
+  return Charged(place, Space::kArray, InBlocks(place.device, ArrayBytes(*shape)), out, create);
 }
 
 HAMI_EXPORT CUresult cuArrayDestroy(CUarray array) {
@@ -51,7 +51,7 @@ HAMI_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_AR
   const auto create = [&] { return real::cuMipmappedArrayCreate(out, shape, levels); };
   Place place;
   if (!Active() || out == nullptr || shape == nullptr || !CurrentPlace(&place)) return create();
-  return Charged(place, Space::kMipmap, MipmapBytes(*shape, levels), out, create);
+  return Charged(place, Space::kMipmap, InBlocks(place.device, MipmapBytes(*shape, levels)), out, create);
 }
 
 HAMI_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
@@ -62,7 +62,7 @@ HAMI_EXPORT CUresult cuImportExternalMemory(CUexternalMemory* out, const CUDA_EX
   const auto import = [&] { return real::cuImportExternalMemory(out, what); };
   Place place;
   if (!Active() || out == nullptr || what == nullptr || !CurrentPlace(&place)) return import();
-  return Charged(place, Space::kExternal, RoundUp(what->size, kAllocationUnit), out, import);
+  return Charged(place, Space::kExternal, InBlocks(place.device, what->size), out, import);
 }
 
 HAMI_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory) {

@@ -16,7 +16,7 @@ HAMI_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   const auto allocate = [&] { return real::cuMemAlloc_v2(out, bytes); };
   Place place;
   if (!Active() || out == nullptr || bytes == 0 || !CurrentPlace(&place)) return allocate();
-  return ChargedOrSpilled(place, RoundUp(bytes, kAllocationUnit), bytes, out, allocate);
+  return ChargedOrSpilled({place, bytes, out}, allocate);
 }
 
 // The pitch is the driver's choice; every GPU so far aligns rows to 512 bytes, and what it really was is settled after.
@@ -34,7 +34,7 @@ HAMI_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned 
   const auto allocate = [&] { return real::cuMemAllocManaged(out, bytes, flags); };
   Place place;
   if (!Active() || out == nullptr || bytes == 0 || !CurrentPlace(&place)) return allocate();
-  return Charged(place, Space::kPointer, RoundUp(bytes, kAllocationUnit), out, allocate);
+  return ChargedPointer({place, bytes, out}, [&](PointerRequest*) { return allocate(); });
 }
 
 HAMI_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {

@@ -40,7 +40,7 @@ CUresult FromPool(CUdeviceptr* out, size_t bytes, const Place& place, CUmemoryPo
   const PoolRequest request{place, pool, out, bytes, stream, StreamIdOf(stream)};
   const CUresult result = AllocateFromPool(request, allocate, [&] { real::cuMemFreeAsync(*out, stream); });
   if (result != CUDA_ERROR_OUT_OF_MEMORY || !settings().oversubscribe) return result;
-  return ChargedOrSpilled(place, RoundUp(bytes, kAllocationUnit), bytes, out, [] { return CUDA_ERROR_OUT_OF_MEMORY; });
+  return ChargedOrSpilled({place, bytes, out}, [] { return CUDA_ERROR_OUT_OF_MEMORY; });
 }
 
 template <typename Allocate>
@@ -70,13 +70,19 @@ CUresult FreePlainInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
   const StreamId name = StreamIdOf(stream);
   const MeasureLock measure_lock(LockMode::kShared);
   Entry entry;
-  const bool known = table().Take(Space::kPointer, pointer, &entry);
+  if (!table().Take(Space::kPointer, pointer, &entry)) return free();
+  BeginLeave(&entry);
   const CUresult result = free();
-  if (known && result == CUDA_SUCCESS && !LeftToContext(entry)) {
-    VmmFreedLater(entry.device, entry.bytes, name);
+  if (result != CUDA_SUCCESS) {
+    Restore(entry);
+  } else if (!LeftToContext(entry)) {
+    // Others may be in its blocks and leave them before the stream gets here: so long they count for it, whole.
+    const uint64_t blocks = BlocksOf(entry);
+    ChargeAnyway(entry.device, blocks, Kind::kData);
+    Refund(entry.device, LeaveBlocks(entry), Kind::kData);
+    VmmFreedLater(entry.device, blocks, name);
     if (!RecordFreeEvent(stream, name)) SettleFrees();
   }
-  if (known && result != CUDA_SUCCESS) table().Insert(entry);
   return result;
 }
 

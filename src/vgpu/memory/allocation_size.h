@@ -35,18 +35,15 @@ struct PitchRequest {
 
 template <typename Allocate>
 CUresult ChargedPitch(const Place& place, const PitchRequest& request, Allocate allocate) {
-  const CUdeviceptr out_before = *request.out;
   const size_t pitch_before = *request.pitch;
-  const Charging charging(place.device);  // until the size is settled, too
   const uint64_t expected = Times(RoundUp(request.width, kRowAlignment), request.height);
-  const CUresult result = Charged(place, Space::kPointer, expected, request.out, allocate);
-  if (result != CUDA_SUCCESS || place.device == kUnlimited) return result;
-  const uint64_t actual = RoundUp(Times(*request.pitch, request.height), kAllocationUnit);
-  if (actual == expected) return result;
-  return ResizeCharge(*request.out, actual, [&] {
-    *request.out = out_before;
-    *request.pitch = pitch_before;
+  const CUresult result = ChargedPointer({place, expected, request.out}, [&](PointerRequest* r) {
+    const CUresult allocated = allocate();
+    if (allocated == CUDA_SUCCESS) r->bytes = Times(*request.pitch, request.height);
+    return allocated;
   });
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) *request.pitch = pitch_before;
+  return result;
 }
 
 }  // namespace hami::vgpu

@@ -64,12 +64,89 @@ void Record(const Entry& entry) {
   if (replaced.space != Space::kNone) RefundEntry(replaced);
 }
 
+void Restore(Entry entry) {
+  Refund(entry.device, StayInBlocks(&entry), Kind::kData);
+  table().Insert(entry);
+}
+
+namespace {
+
+// Before the driver is asked. `tries`: nothing is left of the limit, but a block that is there seems to have room; it
+// counts as if another one was taken, and is given back if that is so.
+struct Reservation {
+  uint64_t bytes = 0;
+  bool tries = false;
+};
+
+// False: refused.
+bool ReservePointer(const PointerRequest& request, bool may_try, Reservation* reserved) {
+  const int device = request.place.device;
+  const uint64_t bytes = RoundUp(request.bytes, kAllocationUnit);
+  *reserved = {InBlocks(device, bytes), false};
+  if (TryReserve(device, reserved->bytes, Kind::kData)) return true;
+  if (may_try && device >= 0 && bytes < reserved->bytes && RoomInABlock(device, bytes)) {
+    reserved->tries = true;
+    ChargeAnyway(device, reserved->bytes, Kind::kData);
+    return true;
+  }
+  return Reserve(device, reserved->bytes, Kind::kData);
+}
+
+// After the driver's success. False: more than was reserved, and no room for it: it was freed.
+bool SettlePointer(const PointerRequest& request, const Reservation& reserved) {
+  const int device = request.place.device;
+  Entry entry;
+  entry.key = *request.out;
+  entry.bytes = request.bytes;
+  entry.context = request.place.context;
+  entry.space = Space::kPointer;
+  entry.device = static_cast<int8_t>(device);
+  entry.flags = request.flags;
+  const uint64_t counted = EnterBlocks(&entry, g_runtime.contexts.ends.load(std::memory_order_relaxed) == 0);
+  const bool fits = reserved.tries
+                        ? counted == 0
+                        : counted <= reserved.bytes || Reserve(device, counted - reserved.bytes, Kind::kData);
+  if (!fits) {
+    BeginLeave(&entry);
+    real::cuMemFree_v2(entry.key);
+    // Others may be in its blocks by now, or have left theirs to it: these stay counted, or go with it.
+    const uint64_t gone = LeaveBlocks(entry);
+    ChargeAnyway(device, counted, Kind::kData);
+    Refund(device, reserved.bytes + gone, Kind::kData);
+    return false;
+  }
+  if (counted < reserved.bytes) Refund(device, reserved.bytes - counted, Kind::kData);
+  Record(entry);
+  return true;
+}
+
+}  // namespace
+
+CUresult ChargedPointer(PointerRequest request, Allocator allocate, void* arg) {
+  const int device = request.place.device;
+  if (device == kUnlimited) return allocate(&request, arg);
+  const Charging charging(device);
+  const CUdeviceptr before = *request.out;
+  for (bool may_try = true;; may_try = false) {
+    Reservation reserved;
+    if (!ReservePointer(request, may_try, &reserved)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = allocate(&request, arg);
+    if (result != CUDA_SUCCESS) {
+      Refund(device, reserved.bytes, Kind::kData);
+      return result;
+    }
+    if (SettlePointer(request, reserved)) return result;
+    *request.out = before;
+    if (!reserved.tries) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+}
+
 void RefundEntry(const Entry& entry) {
   if (entry.space == Space::kGraphExec) return;
   if ((entry.flags & kFromPool) != 0) {
     PoolBlockFreed(entry);
   } else if (!LeftToContext(entry)) {
-    Refund(entry.device, entry.bytes, Kind::kData);
+    Refund(entry.device, entry.flags < kCountedInBlocks ? entry.bytes : LeaveBlocks(entry), Kind::kData);
   }
 }
 

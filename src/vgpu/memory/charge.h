@@ -10,19 +10,13 @@
 #include "abi/cuda_abi.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/account.h"
+#include "vgpu/memory/blocks.h"
 #include "vgpu/memory/context_memory.h"
 #include "vgpu/memory/measure_lock.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {
-
-// The driver's own rounding of plain allocations. Small ones share a larger block of it.
-inline constexpr uint64_t kAllocationUnit = 512;
-
-constexpr uint64_t RoundUp(uint64_t bytes, uint64_t unit) {
-  return bytes > UINT64_MAX - unit ? UINT64_MAX - unit + 1 : (bytes + unit - 1) / unit * unit;
-}
 
 // The measure lock, shared, for whatever is charged to a device. What modules grew by is measured first, because
 // nothing can be while the lock is held.
@@ -53,6 +47,8 @@ void RefundEntry(const Entry& entry);
 // Remembers what was charged. There may be an entry of the same handle left, of a context that ends on another thread,
 // or has ended.
 void Record(const Entry& entry);
+// An entry that was taken out, with the driver refusing to free what it stands for.
+void Restore(Entry entry);
 
 // The plain shape of a hook: reserve, call the driver, and either remember (handle → bytes) or refund.
 // `allocate` answers the driver's result and leaves the handle in *handle.
@@ -76,22 +72,20 @@ CUresult Charged(const Place& place, Space space, uint64_t bytes, Handle* handle
   return result;
 }
 
-// An allocation turned out to be larger or smaller than was reserved. If the rest does not fit it is freed, `forget` is
-// called, and the answer is out of memory.
-template <typename Forget>
-CUresult ResizeCharge(CUdeviceptr pointer, uint64_t bytes, Forget forget) {
-  Entry entry;
-  if (!table().Take(Space::kPointer, pointer, &entry)) return CUDA_SUCCESS;
-  if (bytes > entry.bytes && !Reserve(entry.device, bytes - entry.bytes, Kind::kData)) {
-    real::cuMemFree_v2(pointer);
-    RefundEntry(entry);
-    forget();
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (bytes < entry.bytes) Refund(entry.device, entry.bytes - bytes, Kind::kData);
-  entry.bytes = bytes;
-  table().Insert(entry);
-  return CUDA_SUCCESS;
+// A request for memory that has an address, which counts in blocks.
+struct PointerRequest {
+  const Place& place;
+  uint64_t bytes;  // as far as they are known; `allocate` may say better
+  CUdeviceptr* out;
+  uint16_t flags = 0;  // of the entry; likewise
+};
+using Allocator = CUresult (*)(PointerRequest* request, void* arg);
+// As Charged, for such memory.
+CUresult ChargedPointer(PointerRequest request, Allocator allocate, void* arg);
+template <typename Allocate>
+CUresult ChargedPointer(const PointerRequest& request, Allocate allocate) {
+  return ChargedPointer(
+      request, [](PointerRequest* r, void* arg) { return (*static_cast<Allocate*>(arg))(r); }, &allocate);
 }
 
 // The matching end: the driver first, then the refund. Handles we do not know are the driver's business alone.
@@ -102,13 +96,13 @@ CUresult Uncharged(Space space, Handle handle, Free free) {
   // Taken out before the call: afterwards the driver may give the same handle to another thread.
   if (!Active()) return free();
   const MeasureLock measure_lock(LockMode::kShared);
-  const bool known = table().Take(space, key, &entry);
+  if (!table().Take(space, key, &entry)) return free();
+  BeginLeave(&entry);
   const CUresult result = free();
-  if (!known) return result;
   if (result == CUDA_SUCCESS) {
     RefundEntry(entry);
   } else {
-    table().Insert(entry);
+    Restore(entry);
   }
   return result;
 }

@@ -209,6 +209,13 @@ class Sizing {
   MemorySnapshot after_;
 };
 
+void LearnBlockIn(CUcontext context, int device) {
+  CUcontext popped = nullptr;
+  if (real::cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
+  LearnBlock(device);
+  real::cuCtxPopCurrent_v2(&popped);
+}
+
 }  // namespace
 
 [[gnu::cold]] CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
@@ -233,6 +240,7 @@ class Sizing {
   if (!fits) maker.undo(maker.arg);
   const uint64_t kept = fits ? size : 0;
   if (kept < reserved) Refund(device, reserved - kept, Kind::kContext);
+  if (fits && learnt == 0 && kind != ContextKind::kGreen) LearnBlockIn(made, device);
   // Last, for now others go on, and need what was held in reserve.
   if (size != 0 && kind != ContextKind::kGreen && sizing.Sure()) Learn(device, size);
   if (!fits) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -285,14 +293,10 @@ bool LeftToContextSlow(const Entry& entry) {
 }
 
 void RefundLeft(uint32_t context) {
-  Entry sum;
-  table().TakeIf([&](const Entry& entry) {
-    if (entry.space != Space::kLeft || entry.context != context) return false;
-    sum.bytes += entry.bytes;
-    sum.device = entry.device;
-    return true;
-  });
-  Refund(sum.device, sum.bytes, Kind::kData);
+  const auto left = [context](const Entry& entry) { return entry.space == Space::kLeft && entry.context == context; };
+  for (Entry entry; table().FindIf(left, &entry);) {
+    if (table().Take(Space::kLeft, entry.key, &entry)) RefundEntry(entry);
+  }
 }
 
 void ResetContextMemory() {

@@ -4,6 +4,9 @@
 #include "vgpu/loader/driver.h"
 
 namespace hami::vgpu {
+namespace {
+
+// The container holds all of the physical memory already, so that asking the driver for more is pointless.
 
 bool PastPhysical(const Place& place, uint64_t bytes) {
   size_t total = 0;
@@ -18,6 +21,23 @@ CUresult AllocateSpilled(const Place& place, CUdeviceptr* out, size_t bytes) {
   real::cuMemAdvise(*out, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU);
   real::cuMemAdvise(*out, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, place.ordinal);
   return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult ChargedOrSpilled(const PointerRequest& request, Allocator allocate, void* arg) {
+  if (!settings().oversubscribe) return ChargedPointer(request, allocate, arg);
+  return ChargedPointer(request, [=](PointerRequest* r) {
+    r->flags = 0;
+    const bool past = r->place.device >= 0 && PastPhysical(r->place, r->bytes);
+    const CUresult result = past ? CUDA_ERROR_OUT_OF_MEMORY : allocate(r, arg);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || r->place.device == kUnlimited) return result;
+    const CUresult spilled = AllocateSpilled(r->place, r->out, r->bytes);
+    if (spilled != CUDA_SUCCESS) return spilled;
+    r->flags = kSpilled;
+    region::NoteSpilled(attachment(), static_cast<uint32_t>(r->place.device), r->bytes);
+    return spilled;
+  });
 }
 
 }  // namespace hami::vgpu

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/memory/pool_granularity.h"
 
+#include "vgpu/memory/blocks.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {
 namespace {
 
 constexpr int kGraphRow = 2;
+constexpr int kBlockRow = 3;
 // Of a process without a region.
-constinit uint64_t g_granularities[region::kMaxDevices][kGraphRow + 1]{};
+constinit uint64_t g_granularities[region::kMaxDevices][kBlockRow + 1]{};
 
 uint64_t& WordOf(int device, Grows what, uint64_t bytes) {
   region::Attachment* const a = attachment();
@@ -17,10 +19,15 @@ uint64_t& WordOf(int device, Grows what, uint64_t bytes) {
   return what == Grows::kGraph ? shared.graph_steps : shared.pool_steps[GranularityClass(bytes)];
 }
 
+uint64_t& BlockWord(int device) {
+  region::Attachment* const a = attachment();
+  return a == nullptr ? g_granularities[device][kBlockRow] : a->area->tallies[device].block_bytes;
+}
+
 // Whatever the file says, a step is one.
-uint64_t Sane(uint64_t step) {
+uint64_t Sane(uint64_t step, uint64_t least = kLeastGranularity, uint64_t largest = kLargestGranularity) {
   const bool power_of_two = step != 0 && (step & (step - 1)) == 0;
-  return power_of_two && step >= kLeastGranularity && step <= kLargestGranularity ? step : 0;
+  return power_of_two && step >= least && step <= largest ? step : 0;
 }
 
 }  // namespace
@@ -36,5 +43,11 @@ void LearnGranularity(int device, Grows what, uint64_t needed, uint64_t grown) {
   const uint64_t step = GranularityOf(known, needed, grown);
   if (step != known) region::Store(word, step);
 }
+
+uint64_t LearntBlock(int device) {
+  return device < 0 ? kLeastGranularity : Sane(region::Load(BlockWord(device)), kAllocationUnit, kLeastGranularity);
+}
+
+void StoreBlock(int device, uint64_t bytes) { region::Store(BlockWord(device), bytes); }
 
 }  // namespace hami::vgpu

@@ -28,4 +28,8 @@ enum class Grows { kPool, kGraph };
 uint64_t LearntGranularity(int device, Grows what, uint64_t bytes);  // 0 = not known yet
 void LearnGranularity(int device, Grows what, uint64_t needed, uint64_t grown);
 
+// The blocks of plain memory (blocks.h), from 512 bytes to 2 MiB; 0 = not known yet.
+uint64_t LearntBlock(int device);
+void StoreBlock(int device, uint64_t bytes);
+
 }  // namespace hami::vgpu

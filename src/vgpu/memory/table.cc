@@ -48,6 +48,16 @@ bool Table::Grow(Shard& shard) {
   return true;
 }
 
+bool Table::AddLocked(Shard& shard, const Entry& entry, uint64_t hash) {
+  // At most three quarters full, so that a search always meets a hole.
+  if ((shard.count + 1) * 4 > shard.capacity * 3 && !Grow(shard)) return false;
+  uint32_t at = HomeOf(hash, shard.capacity);
+  while (shard.entries[at].space != Space::kNone) at = (at + 1) & (shard.capacity - 1);
+  shard.entries[at] = entry;
+  ++shard.count;
+  return true;
+}
+
 bool Table::Insert(const Entry& entry, Entry* replaced) {
   if (replaced != nullptr) *replaced = Entry{};
   const uint64_t hash = Hash(entry.space, entry.key);
@@ -58,13 +68,23 @@ bool Table::Insert(const Entry& entry, Entry* replaced) {
     *old = entry;
     return true;
   }
-  // At most three quarters full, so that a search always meets a hole.
-  if ((shard.count + 1) * 4 > shard.capacity * 3 && !Grow(shard)) return false;
-  uint32_t at = HomeOf(hash, shard.capacity);
-  while (shard.entries[at].space != Space::kNone) at = (at + 1) & (shard.capacity - 1);
-  shard.entries[at] = entry;
-  ++shard.count;
-  return true;
+  return AddLocked(shard, entry, hash);
+}
+
+void Table::Update(const Entry& key, bool (*change)(Entry* entry, void* arg), void* arg) {
+  const uint64_t hash = Hash(key.space, key.key);
+  Shard& shard = ShardOf(hash);
+  const Locked locked(shard.lock);
+  Entry* const stored = Locate(shard, key.space, key.key, hash);
+  Entry entry = stored != nullptr ? *stored : key;
+  const bool stays = change(&entry, arg);
+  if (stored == nullptr) {
+    if (stays) AddLocked(shard, entry, hash);
+  } else if (stays) {
+    *stored = entry;
+  } else {
+    Erase(shard, stored);
+  }
 }
 
 bool Table::Find(Space space, uint64_t key, Entry* out) {

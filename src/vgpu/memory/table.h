@@ -27,6 +27,7 @@ enum class Space : uint8_t {
   kVmmShared,    // likewise; `extra` is the object that the region knows it as
   kVmmBinding,   // a part of a multicast object; `extra` as above, `context` its owner's number
   kVmmTile,      // of a sparse array; likewise, `bytes` is its place
+  kBlock,        // a block of device memory that small allocations share (blocks.h)
   kVmmOwner,     // the array, or the number of the multicast object's "physical memory"; `extra` is the owner's number
 };
 
@@ -35,6 +36,9 @@ inline constexpr uint16_t kFromPool = 1;  // `extra` is the number of the pool, 
 inline constexpr uint16_t kSpilled = 2;   // managed memory that stands in for device memory
 inline constexpr uint16_t kImported = 4;  // physical memory of another process
 inline constexpr uint16_t kJoint = 8;     // its charge is the region's business
+inline constexpr uint16_t kLeaving = 16;  // the driver is being asked to free it
+// From here on: of an entry that is counted in blocks, the logarithm of their size; `extra` is its address then.
+inline constexpr uint16_t kCountedInBlocks = 256;
 
 struct Entry {
   uint64_t key = 0;
@@ -56,6 +60,9 @@ class Table {
   bool Find(Space space, uint64_t key, Entry* out);
   // Takes the entry out; false when there is none.
   bool Take(Space space, uint64_t key, Entry* out);
+  // Calls `change` with the stored entry of `key`'s space and key, or with a copy of `key` where there is none; it
+  // answers whether the entry is to stay. Without memory what is new is not stored. `change` must not use the table.
+  void Update(const Entry& key, bool (*change)(Entry* entry, void* arg), void* arg);
   // Takes one entry of `context` out; false when there is none left. For contexts that die; costs a walk.
   bool TakeOfContext(uint32_t context, Entry* out);
   // Copies out one entry that `which` picks; false when there is none. Costs a walk; `which` must not use the table.
@@ -105,6 +112,7 @@ class Table {
   Shard& ShardOf(uint64_t hash) { return shards_[hash >> (64 - kShardBits)]; }
   static Entry* Locate(Shard& shard, Space space, uint64_t key, uint64_t hash);
   static bool Grow(Shard& shard);
+  static bool AddLocked(Shard& shard, const Entry& entry, uint64_t hash);
   static void Erase(Shard& shard, Entry* entry);
 
   Shard shards_[kShards];

@@ -5,9 +5,10 @@ namespace hami::vgpu::time {
 namespace {
 
 constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are read again
-constexpr int64_t kShortestSleep = kHandover / 4;
 constexpr int64_t kLongestPoll = 500'000;
-constexpr int64_t kLeastRate = 100;  // of 10000
+constexpr int64_t kLeastRate = 100;       // of 10000
+constexpr int64_t kUnknownPatience = 50;  // times kPatience: behind what was never measured, on its stream
+constexpr int kMostVain = 20;
 
 int64_t Clamp(int64_t value, int64_t least, int64_t most) {
   return value < least ? least : value > most ? most : value;
@@ -61,16 +62,27 @@ bool Gate::Pending() const {
   return false;
 }
 
-bool Gate::Overdue() const {
+Meter::Late Gate::LateFor(const StreamRef& stream) const {
+  Meter::Late latest = Meter::kInTime;
   for (const Measured& m : measured_) {
-    if (m.context != nullptr && m.meter.Overdue()) return true;
+    const Meter::Late late = m.context == nullptr ? Meter::kInTime : m.meter.LateFor(stream);
+    latest = late > latest ? late : latest;
   }
-  return false;
+  return latest;
 }
 
-bool Gate::Fits(const StreamRef& stream, int64_t cost, int64_t now) const {
+int64_t Gate::Covered(const StreamRef& stream, int64_t cost, int64_t now) const {
+  int64_t most = 0;
   for (const Measured& m : measured_) {
-    if (m.context != nullptr && m.meter.Fits(stream, cost, now)) return true;
+    const int64_t covered = m.context == nullptr ? 0 : m.meter.Covered(stream, cost, now);
+    most = covered > most ? covered : most;
+  }
+  return most;
+}
+
+bool Gate::Guesses() const {
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr && m.meter.Guesses()) return true;
   }
   return false;
 }
@@ -104,7 +116,9 @@ int64_t Gate::Scale() const {
 // What an overdrawn account waits for. Streams that run side by side never end together, so the more there are the
 // longer they go on.
 int64_t Gate::Release(const TurnView& view) const {
-  if (view.hungry != 0) return kTurn;
+  // Beside others that rest, too, the GPU would be idle.
+  const bool beside = view.limited != 0 || view.unlimited != 0;
+  if (view.hungry != 0 && (!beside || view.at_work != 0)) return kTurn;
   return Clamp(kBurst * Meter::kWhole / Scale(), kBurst, kFlightAlone);
 }
 
@@ -121,12 +135,12 @@ int64_t Gate::Spacing(const Terms& terms, int64_t now) const {
   return view.lower ? kHandover : half < kSegment ? half : kSegment;
 }
 
-Turns::State Gate::StateOf(const Terms& terms, int64_t balance, int64_t cost, int64_t now) const {
+Turns::State Gate::StateOf(const Terms& terms, int64_t balance, bool long_launch, int64_t now) const {
   return {.rank = terms.rank,
           .rate = terms.limit,
           .owed = terms.limit != 0 && balance > 0,
           .zero_at = region::Load(account_->zero_at),
-          .long_launch = cost >= kTurn || Overdue(),
+          .long_launch = long_launch,
           .in_flight = InFlight(now)};
 }
 
@@ -140,6 +154,14 @@ void Gate::Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int6
   if (terms.limit == 0 && lag < -kBank) region::Store(account_->zero_at, now + kBank);
 }
 
+// Who rests beside others has left them its time, and what was saved at a higher limit is not had at a lower one.
+void Gate::Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now) {
+  const bool rested = view.hungry != 0 && now - region::Load(account_->last_charge) > kWants;
+  if (rested) region::GpuTimeForgo(account_, -region::kIdleCap, now, rate);
+  if (terms.limit < limit_) region::GpuTimeForgo(account_, -region::GpuTimeEarned(kBank, rate), now, rate);
+  limit_ = terms.limit;
+}
+
 Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
   Polled polled;
   const TurnView view = turns_.Look(terms.rank, now);
@@ -147,6 +169,11 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
   int64_t correction = 0;
   for (Measured& m : measured_) {
     if (m.context != nullptr) correction += m.meter.Poll(view.at_work, now);
+  }
+  // What is saved up while something late runs is not lost, and pays for that.
+  const int64_t saved = Pending() && terms.limit != 0 ? region::GpuTimeBalance(account_, now, rate) - correction : 0;
+  for (Measured& m : measured_) {
+    if (m.context != nullptr && saved > region::kIdleCap) correction += m.meter.PayAhead(saved - region::kIdleCap);
   }
   if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
   turns_.Had(view, correction);
@@ -163,36 +190,45 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   Poll(terms, now);
   const TurnView view = turns_.Look(terms.rank, now);
   const uint32_t rate = RateOf(terms, view);
+  region::GpuTimeBalance(account_, now, rate);
+  Forgo(terms, view, rate, now);
   const int64_t balance = region::GpuTimeBalance(account_, now, rate);
   Turns::Verdict held{.go = false};
+  // Streams that run side by side end together, or the last one would have the GPU for itself.
+  const int64_t covered = Covered(stream, cost, now) * Scale() / Meter::kWhole;
   if (terms.limit != 0) {
     // As soon as one process of the container goes on all may, and the one that waits for longest is to be the first.
     const int64_t release = view.sibling ? 0 : Release(view) + view.before * kHandover;
-    // Streams that run side by side end together, or the last one would have the GPU for itself.
-    const bool fills = balance > -kBurst && Fits(stream, cost, now);
-    if (balance <= (wait->overdrawn ? release : 0) && !fills) {
+    if (balance <= (wait->overdrawn ? release : 0) && covered == 0) {
       wait->overdrawn = true;
       region::GpuTimeWaits(account_, now);
       turns_.Rests(now);
-      held.until = now + Clamp(region::WallToEarn(release - balance, rate), kShortestSleep, kLongestSleep);
+      held.until = now + Clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
       return held;
     }
   }
   const int64_t most = Flight(terms, view);
   const int64_t in_flight = InFlight(now);
-  const int64_t ahead = most - cost > kHandover ? most - cost : kHandover;
-  const bool overdue = Overdue();
-  if (!overdue) patience_ = kPatience;
-  if (in_flight > ahead || overdue) {
-    if (wait->held_since == 0) wait->held_since = now;
-    if (now - wait->held_since < patience_) {
-      turns_.Went(in_flight + 2 * kHandover, view.lower, now);  // more is to come
-      held.until = now + Clamp(in_flight - ahead, kShortestSleep, kLongestPoll);
-      return held;
-    }
-    patience_ *= 2;  // in vain: it was not what the GPU waited for, or there is more of it
+  const int64_t ahead = covered + (most - cost > kHandover ? most - cost : kHandover);
+  const Meter::Late late = LateFor(stream);
+  if (late == Meter::kInTime) {
+    vain_ = 0;
+    wait->held_since = 0;
+  } else if (wait->held_since == 0) {
+    wait->held_since = now;
   }
-  const Turns::Verdict verdict = turns_.Ask(view, StateOf(terms, balance, cost, now), now);
+  // The GPU may wait for a launch that is held, so after a while it goes, and after each one twice as much.
+  const int64_t allowed = (most << vain_) - most - cost;
+  const int64_t patience = late == Meter::kUnknown ? kUnknownPatience * kPatience : kPatience;
+  if (late != Meter::kInTime && in_flight > allowed && now - wait->held_since >= patience) {
+    if (vain_ < kMostVain) ++vain_;
+  } else if (late != Meter::kInTime ? in_flight > allowed : in_flight > ahead || Guesses()) {
+    turns_.Went(in_flight + 2 * kHandover, view.lower, now);  // more is to come
+    held.until = now + Clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
+    return held;
+  }
+  const Turns::Verdict verdict =
+      turns_.Ask(view, StateOf(terms, balance, cost >= kTurn || late != Meter::kInTime, now), now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);
   return verdict;
 }

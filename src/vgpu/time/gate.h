@@ -28,7 +28,7 @@ class Gate {
 
   struct Wait {
     bool overdrawn = false;
-    int64_t held_since = 0;  // for work in flight
+    int64_t held_since = 0;  // for what takes longer than was expected
   };
   struct Paid {
     int64_t charged = 0;
@@ -68,11 +68,13 @@ class Gate {
   int64_t Flight(const Terms& terms, const TurnView& view) const;
   int64_t Release(const TurnView& view) const;
   int64_t Scale() const;
-  Turns::State StateOf(const Terms& terms, int64_t balance, int64_t cost, int64_t now) const;
+  Turns::State StateOf(const Terms& terms, int64_t balance, bool long_launch, int64_t now) const;
   void Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
+  void Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
 
-  bool Overdue() const;
-  bool Fits(const StreamRef& stream, int64_t cost, int64_t now) const;
+  Meter::Late LateFor(const StreamRef& stream) const;
+  int64_t Covered(const StreamRef& stream, int64_t cost, int64_t now) const;
+  bool Guesses() const;
 
   struct Measured {
     const void* context = nullptr;
@@ -81,7 +83,8 @@ class Gate {
   region::GpuTimeDevice* account_ = nullptr;
   Turns turns_;
   Measured measured_[kContexts];
-  int64_t patience_ = kPatience;
+  int vain_ = 0;  // so often a launch went as the GPU might wait for it, since something was in time
+  uint32_t limit_ = 0;
   CostBook* book_ = nullptr;
   const DriverPort* driver_ = nullptr;
 };

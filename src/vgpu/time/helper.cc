@@ -42,11 +42,12 @@ Round Look(int64_t now) {
   Round round{Blocked() ? uint64_t{1} : 0, false, false};
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
-    Terms terms = TermsOf(i, device != nullptr && device->file.area != nullptr);
+    const Terms terms = TermsOf(i, device != nullptr && device->file.area != nullptr);
     bool alone = true;
     if (device != nullptr) {
       const Locked locked(device->lock);
       CheckArea(device, i, now);
+      Meet(device, i, now);  // there may be more lines than before
       const Gate::Polled polled = device->gate.Poll(terms, now);
       alone = device->gate.Alone(terms, now);
       round.watch |= polled.watch;

@@ -92,16 +92,17 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing
   plan.guessed = unknown;
   if (!plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
   if (InFlight(now) == 0) reached_at_ = now;
+  if (!plan.busy) track->reached_at = now;
   track->since_at = now;
   return plan;
 }
 
-void Meter::Push(Track* track, Event event, bool dense, int64_t least, bool ends_pair) {
+void Meter::Push(Track* track, Event event, bool dense, int64_t took, bool ends_pair) {
   Mark& mark = track->marks[(track->first + track->count++) % kMarks];
   mark = Mark{.event = event,
               .charged = track->since,
               .cost = track->cost,
-              .least = least,
+              .took = took,
               .kind = track->kind,
               .handle = track->handle,
               .launches = track->launches,
@@ -127,11 +128,9 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
   if (plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
   track->guessed |= plan.guessed;
   if (end != nullptr) {
-    // On a stream that rested the begin was reached before the launch was there.
-    const bool rested = plan.begin && !plan.busy;
-    const bool dense = track->dense && (!rested || took < Most(10 * kIdleStart, launch.cost / 64));
     track->unmeasured = 0;
-    Push(track, end, dense, rested ? Least(took, kIdleStart) : 0, false);
+    // On a stream that rested the begin was reached before the launch was there.
+    Push(track, end, track->dense, plan.begin && !plan.busy ? took : 0, false);
   }
   track->since_at = now;
 }
@@ -140,10 +139,11 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
 // well as the segment that was measured next says. Not more than there was time for; what did not fit is paid later, as
 // of kernels that vary the short ones show that less was paid for, and the long ones make up for it.
 int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t length) {
+  if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
+    track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
+  }
   if (track->rested_cost == 0) return 0;
-  const bool tells = mark.cost > 0 && !mark.guessed && mark.others == 0;
-  const int64_t cost = tells ? track->rested_cost * length / mark.cost : track->rested_cost;
-  const int64_t due = cost + track->carry;
+  const int64_t due = track->rested_cost * track->wrong / kExactly + track->carry;
   const int64_t paid = Least(track->rested, due);
   track->carry = Least(due - paid, kFlightAlone);
   const int64_t correction = busy_.Add(track->rested_from, track->rested_from + paid) - track->rested_charged;
@@ -152,14 +152,15 @@ int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t length) {
 }
 
 int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at) {
-  const int64_t busy = Most(elapsed - pair_ - mark.least, 0);
-  if (!mark.dense) {
-    if (mark.charged == 0) return 0;
+  const int64_t busy = Most(elapsed - pair_ - Least(mark.took, kIdleStart), 0);
+  if (!mark.dense || mark.took > Most(10 * kIdleStart, busy / 64)) {
+    const int64_t own = busy_.Add(at - pair_, at);
+    if (mark.charged == 0) return own;
     if (track->rested_cost == 0) track->rested_from = track->at;
     track->rested += busy;
     track->rested_cost += mark.cost;
     track->rested_charged += mark.charged;
-    return 0;
+    return own;
   }
   // Beside others it is their time that is above the expected, but where it had turns of its own among theirs.
   const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
@@ -190,7 +191,8 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
   track->at = at;
   // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
   if (now - at < behind_) behind_ = now - at;
-  reached_at_ = told ? Most(reached_at_, at + behind_) : now;
+  track->reached_at = told ? Most(track->reached_at, at + behind_) : now;
+  reached_at_ = Most(reached_at_, track->reached_at);
   if (told && (reference_ == nullptr || now - reference_taken_ > kReferenceAge)) {
     if (reference_ != nullptr) driver_->release(driver_->self, reference_);
     reference_ = mark.event;
@@ -246,15 +248,27 @@ int64_t Meter::Poll(int others, int64_t now) {
   return correction + Grow(now);
 }
 
-// What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
-// something that the program can only launch when it is not held.
-int64_t Meter::Grow(int64_t now) {
+Meter::Mark* Meter::Longest() {
   Mark* longest = nullptr;
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
     Mark& mark = track.marks[track.first];
     if (track.count != 0 && (longest == nullptr || mark.charged > longest->charged)) longest = &mark;
   }
+  return longest;
+}
+
+int64_t Meter::PayAhead(int64_t ns) {
+  Mark* const longest = Longest();
+  if (longest == nullptr || longest->grown < kPatience || ns <= 0) return 0;
+  longest->charged += ns;
+  return ns;
+}
+
+// What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
+// something that the program can only launch when it is not held.
+int64_t Meter::Grow(int64_t now) {
+  Mark* const longest = Longest();
   if (longest == nullptr) return 0;
   const int64_t passed = (now - reached_at_) / (1 + longest->others);
   const int64_t grown = Least(passed - longest->charged, kPatience - longest->grown);
@@ -266,37 +280,47 @@ int64_t Meter::Grow(int64_t now) {
 
 int64_t Meter::InFlight(int64_t now) const {
   int64_t all = 0;
-  int64_t first = 0;  // what the GPU is at
   for (int i = 0; i < used_; ++i) {
     const Track& track = tracks_[i];
-    for (int k = 0; k < track.count; ++k) all += track.marks[(track.first + k) % kMarks].charged;
-    if (track.count != 0) {
-      all += track.since;
-      first = Most(first, track.marks[track.first].charged);
-    } else if (now - track.since_at < track.since) {
-      all += track.since;
-      first = Most(first, track.since);
-    }
+    if (track.count == 0 && now - track.since_at >= track.since) continue;
+    int64_t own = track.since;
+    for (int k = 0; k < track.count; ++k) own += track.marks[(track.first + k) % kMarks].charged;
+    // No more than the segment at hand can have gone since a mark was reached.
+    const int64_t gone = Most(now - track.reached_at, 0) * scale_ / kWhole;
+    all += own - Least(gone, track.count != 0 ? track.marks[track.first].charged : track.since);
   }
-  // No more than the segment at hand can have gone since a mark was reached.
-  return Most(all - Least(Most(now - reached_at_, 0), first), 0);
+  return all;
 }
 
-bool Meter::Fits(const StreamRef& stream, int64_t cost, int64_t now) const {
+int64_t Meter::Covered(const StreamRef& stream, int64_t cost, int64_t now) const {
   int64_t own = now, last = 0;
   for (int i = 0; i < used_; ++i) {
     const Track& track = tracks_[i];
     last = Most(last, track.busy_until);
     if (track.stream == stream) own = Most(own, track.busy_until);
   }
-  return own + cost / 2 <= last;
+  return own + cost / 2 <= last ? last - now : 0;
 }
 
-bool Meter::Overdue() const {
+bool Meter::Guesses() const {
   for (int i = 0; i < used_; ++i) {
-    if (tracks_[i].count != 0 && tracks_[i].marks[tracks_[i].first].grown >= kPatience) return true;
+    const Track& track = tracks_[i];
+    for (int k = 0; k < track.count; ++k) {
+      if (track.marks[(track.first + k) % kMarks].guessed) return true;
+    }
   }
   return false;
+}
+
+Meter::Late Meter::LateFor(const StreamRef& stream) const {
+  Late late = kInTime;
+  for (int i = 0; i < used_ && late != kUnknown; ++i) {
+    const Track& track = tracks_[i];
+    const Mark& mark = track.marks[track.first];
+    if (track.count == 0 || mark.grown < kPatience) continue;
+    late = mark.guessed && track.stream == stream ? kUnknown : kKnown;
+  }
+  return late;
 }
 
 void Meter::DropTrack(Track* track) {

@@ -27,6 +27,7 @@ struct Launch {
 class Meter {
  public:
   static constexpr int64_t kWhole = 1024;  // of a scale
+  static constexpr int64_t kExactly = 1 << 20;
   static constexpr int kStreams = 128;
   static constexpr int kMarks = 8;  // of one stream, not reached yet
 
@@ -62,12 +63,17 @@ class Meter {
   // was charged, ns.
   int64_t Poll(int others, int64_t now);
 
+  // Pays up to so many ns ahead for what takes kPatience longer than was expected; returns how many.
+  int64_t PayAhead(int64_t ns);
   // ns of work that was charged and is not known to be done.
   int64_t InFlight(int64_t now) const;
-  // Half of it at least would go beside what is under way on another stream, if they run side by side.
-  bool Fits(const StreamRef& stream, int64_t cost, int64_t now) const;
-  // What is under way takes kPatience longer than was expected.
-  bool Overdue() const;
+  // ns for which another stream has work, when half of a launch at least would go beside that if they run side by side.
+  int64_t Covered(const StreamRef& stream, int64_t cost, int64_t now) const;
+  // Something is under way of which nothing is known.
+  bool Guesses() const;
+  // What is under way takes kPatience longer than was expected; or it was never measured, and is on this stream.
+  enum Late { kInTime, kKnown, kUnknown };
+  Late LateFor(const StreamRef& stream) const;
   // A mark is not reached.
   bool Pending() const { return pending_ != 0; }
   // What is charged for one ns of the book, in 1/kWhole: streams overlap.
@@ -84,7 +90,7 @@ class Meter {
     Event event = nullptr;
     int64_t charged = 0;  // between the mark before and this one
     int64_t cost = 0;
-    int64_t least = 0;              // ns that the host may have added
+    int64_t took = 0;               // ns of the host between the event before and the launch
     int64_t grown = 0;              // of `charged`, as the time passed
     uint64_t kind = 0, handle = 0;  // 0: of several
     int32_t launches = 0;
@@ -97,22 +103,25 @@ class Meter {
     int first = 0, count = 0;
     // Since the last mark.
     int64_t since = 0, cost = 0, since_at = 0;
+    int64_t reached_at = 0;  // host's clock, of the last mark, or when it began to have work
     // Paid when the next segment is measured, which says how wrong the book is: a stream that rested between launches.
     int64_t rested_from = 0, rested = 0, rested_cost = 0, rested_charged = 0;
-    int64_t carry = 0;       // ns that it was too short for
-    int64_t unmeasured = 0;  // ns that were charged since a mark lay right behind a launch
-    int64_t busy_until = 0;  // it has work until then, if what was expected is right
+    int64_t wrong = kExactly;  // what was measured, of what the book had
+    int64_t carry = 0;         // ns that it was too short for
+    int64_t unmeasured = 0;    // ns that were charged since a mark lay right behind a launch
+    int64_t busy_until = 0;    // it has work until then, if what was expected is right
     uint64_t kind = 0, handle = 0;
     int32_t launches = 0;
     bool dense = false, guessed = false, known = false;  // known: `at` is
     int64_t at = 0;                                      // the device's clock at the last mark that was reached
   };
 
+  Mark* Longest();
   int64_t Grow(int64_t now);
   bool LookAhead(Track* track, int64_t now);
   Track* TrackOf(const StreamRef& stream);
   void Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches);
-  void Push(Track* track, Event event, bool dense, int64_t least, bool ends_pair);
+  void Push(Track* track, Event event, bool dense, int64_t took, bool ends_pair);
   int64_t Settle(Track* track, const Mark& mark, int64_t now);
   int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at);
   int64_t PayRested(Track* track, const Mark& mark, int64_t length);

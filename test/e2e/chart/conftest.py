@@ -18,7 +18,7 @@ def audit(folder):
 
 @pytest.fixture(scope="session")
 def plane(folder, audit):
-    one = ControlPlane(folder, binaries.kubernetes().bin)
+    one = ControlPlane(folder, binaries.kubernetes())
     one.apiserver_flags = audit.flags
     try:
         one.start(extended=False)

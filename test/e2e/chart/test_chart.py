@@ -5,6 +5,7 @@ import base64
 import copy
 import http.client
 import json
+import pathlib
 import ssl
 import threading
 
@@ -68,8 +69,19 @@ def test_the_manifests_pass_a_server_side_dry_run(helm):
     assert dry_run(helm, ROOT / "deploy/manifests/hami.yaml") > 30
 
 
+READER = {"kind": "ServiceAccount", "name": "reader", "namespace": "default"}
+BEFORE = "before"  # a release of HAMi beside ours, as `hami upgrade` wants it
+
+
+def first_values(release, **scheduler):
+    """Those of the first revision: the page for a reader with a token, beside HAMi."""
+    page = {"enabled": True, "readers": [READER]}
+    often = {"extraArgs": ["--page-sample-interval=1s"]}
+    return release.values(scheduler={"page": page, "extender": often} | scheduler, compat={"besideRelease": BEFORE})
+
+
 def test_helm_install_brings_every_program_up_as_pods(release):
-    release.install(release.values())
+    release.install(first_values(release))
     release.wait_for_gpus()
 
     def ready():
@@ -102,6 +114,62 @@ def test_a_gpu_pod_keeps_to_its_share(release):
     assert int(said["refused"]) > 0
 
 
+def ask_page(pod, target, token=""):
+    """The status, and the document."""
+    context = ssl._create_unverified_context()  # no name of the certificate is an address
+    connection = http.client.HTTPSConnection(pod["status"]["podIP"], 9396, timeout=5, context=context)
+    connection.request("GET", target, headers={"Authorization": f"Bearer {token}"} if token else {})
+    answer = connection.getresponse()
+    text = answer.read()
+    return answer.status, json.loads(text) if answer.status == 200 else text
+
+
+def test_the_page_shows_what_a_pod_uses_under_its_limit(release):
+    kubectl = release.plane.kubectl
+    kubectl("create", "serviceaccount", READER["name"])
+    token = kubectl("create", "token", READER["name"]).strip()
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}
+    kubectl.apply(guest(release, "shown", "guest_steady", "600", "1000", "200", limits=limits))
+    phase(release, "shown", "Running")
+    for scheduler in release.pods("hami-scheduler"):
+        assert ask_page(scheduler, "/v1/state")[0] == 401
+
+        def use(scheduler=scheduler):
+            """The last sample: time, used, limit, percent, its limit."""
+            status, document = ask_page(scheduler, f"/v1/use?node={node.NAME}", token)
+            assert status == 200, document
+            shares = [share for share in document["shares"] if share["pod"] == "shown"]
+            return shares[0]["samples"][-1] if shares else [document["problem"], 0]
+
+        try:
+            wait_for("1000 MiB in use", lambda: use()[1] >= 1000, 10)
+        except Failed as error:
+            raise Failed(f"{error}: {use()}") from None
+        _, used, limit, _, core_limit = use()
+        assert (used <= limit, limit, core_limit) == (True, 3000, 30)
+    kubectl("delete", "pod", "shown", "--grace-period=0", "--force")
+
+
+def as_writer(release, name):
+    """Writes a result on a pod as that service account."""
+    user = f"system:serviceaccount:{NAMESPACE}:{name}"
+    meta = {"name": f"e2e-{name}"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
+    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}
+    release.plane.kubectl.apply(kind | {"metadata": meta, "roleRef": role, "subjects": subjects})
+    release.plane.kubectl("annotate", "pod", "greedy", f"hami.io/bind-phase={name}", "--overwrite", f"--as={user}")
+
+
+def test_what_the_release_beside_ours_writes_is_believed(release):
+    """compat.besideRelease: HAMi's plugin may say what became of a pod, and nobody else may."""
+    as_writer(release, f"{BEFORE}-hami-device-plugin")
+    assert of(read(release, "greedy"))[PHASE] == f"{BEFORE}-hami-device-plugin"
+    for stranger in ("other-hami-device-plugin", f"{BEFORE}-other"):
+        with pytest.raises(Failed, match="hami.io/bind-phase"):
+            as_writer(release, stranger)
+
+
 def test_helm_test_passes(release):
     release.helm("test", NAME, "--timeout=120s")
 
@@ -109,7 +177,7 @@ def test_helm_test_passes(release):
 def test_a_certificate_is_renewed_under_load_without_a_refusal(release):
     """`hami cert` as the CronJob runs it, while pods are admitted by a webhook that must answer."""
     kubectl = release.plane.kubectl
-    values = release.values(scheduler={"admissionWebhook": {"failurePolicy": "Fail"}})
+    values = first_values(release, admissionWebhook={"failurePolicy": "Fail"})
     release.upgrade(values)
     before = kubectl.json("get", "secret", "-n", NAMESPACE, f"{NAME}-scheduler-tls")["data"]["tls.crt"]
     job = kubectl.json("get", "cronjob", "-n", NAMESPACE, f"{NAME}-cert")["spec"]["jobTemplate"]["spec"]
@@ -223,7 +291,7 @@ def granted(release, account):
     name, rights = f"{NAME}-{account}", set()
     for kind in ("roles", "clusterroles"):
         for role in release.plane.kubectl.json("get", kind, "-A", "-l", f"app.kubernetes.io/instance={NAME}")["items"]:
-            if role["metadata"]["name"] in (name, f"{name}-bind-lease"):
+            if role["metadata"]["name"] in (name, f"{name}-bind-lease", f"{name}-page"):
                 rights |= {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
     return rights
 
@@ -260,8 +328,14 @@ def test_a_change_of_the_nodes_configuration_rolls_out(release):
     values = copy.deepcopy(release.values())
     config = {"nodeconfig": [{"name": node.NAME, "devicesplitcount": 4}]}
     values["devicePlugin"]["nodeConfiguration"] = {"config": json.dumps(config)}
+    # With what a node needs for another mode, which it may have later.
+    values["devicePlugin"] |= {"mig": {"enabled": True}, "mps": {"enabled": True, "root": f"{HOOK}/mps"}}
     release.upgrade(values)
     release.wait_for_gpus(4 * CARDS)
+    (pod,) = release.pods("hami-device-plugin")
+    assert pod["spec"]["hostPID"] and pathlib.Path(f"{HOOK}/mps/shm").is_dir()
+    with pytest.raises(Failed, match="hami.io/bind-phase"):  # no release is beside ours any more
+        as_writer(release, f"{BEFORE}-hami-device-plugin")
     assert before.isdisjoint({pod["metadata"]["uid"] for pod in release.pods("hami-device-plugin")})
 
 

@@ -4,10 +4,12 @@
     python3 -m rig.binaries [--list]
 
 They are kept in $HAMI_E2E_CACHE, else $XDG_CACHE_HOME/hami-cpp/e2e, else ~/.cache/hami-cpp/e2e, a folder per version.
+$HAMI_E2E_KUBERNETES names another Kubernetes than the pinned one (v1.29.15): its go.mod is made from the module's own.
 Exit status 3: they are not there and can not be had here (no Go, or its module proxy does not answer); standard output
 says why, and nothing else. The first build takes some minutes and 5 GB of Go's own caches.
 """
 import fcntl
+import json
 import os
 import pathlib
 import re
@@ -20,14 +22,30 @@ UNAVAILABLE = 3
 
 
 class Source:
-    """One go.mod of ours, the module it is about and the programs we want of it."""
+    """One go.mod, the module it is about and the programs we want of it."""
 
-    def __init__(self, folder, module, programs, cgo, tags=()):
-        self.folder, self.module, self.programs, self.cgo, self.tags = HERE / folder, module, programs, cgo, tags
+    mod = "readonly"
+
+    def __init__(self, name, module, programs, cgo, tags=()):
+        self.module, self.programs, self.cgo, self.tags = module, programs, cgo, tags
+        self.folder = self.where(name)
+        self.version, self.go = self.pins()
+        self.bin = cache() / f"{name}-{self.version}"
+
+    def where(self, name):
+        return HERE / name
+
+    def pins(self):
+        """The version, and the Go that it wants."""
         text = (self.folder / "go.mod").read_text()
-        self.version = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE).group(1)
-        self.go = tuple(int(n) for n in re.search(r"^go ([\d.]+)$", text, re.MULTILINE).group(1).split("."))
-        self.bin = cache() / f"{folder}-{self.version}"
+        version = re.search(rf"^\s*(?:require )?{re.escape(self.module)} (v\S+)", text, re.MULTILINE).group(1)
+        return version, tuple(int(n) for n in re.search(r"^go ([\d.]+)$", text, re.MULTILINE).group(1).split("."))
+
+    def prepare(self):
+        """What has to be there before Go is asked."""
+
+    def minor(self):
+        return int(self.version.split(".")[1])
 
     def package(self, program):
         return f"{self.module}/cmd/{program}"
@@ -45,6 +63,37 @@ class Source:
         return "-s -w " + " ".join(f"-X {where}.{key}={value}" for key, value in values.items())
 
 
+class Other(Source):
+    """Another Kubernetes than the pinned one. Its own go.mod replaces its staging modules by folders of its own tree; here
+    each is replaced by the release that was published from it (v1.N.M is v0.N.M there)."""
+
+    mod = "mod"
+
+    def __init__(self, other, name, module, programs, cgo):
+        self.other = other
+        super().__init__(name, module, programs, cgo)
+
+    def where(self, name):
+        return cache() / f"modules/{name}-{self.other}"
+
+    def pins(self):
+        return self.other, (1, 24)
+
+    def prepare(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if (self.folder / "go.mod").exists():
+            return
+        command = ["go", "mod", "download", "-json", f"{self.module}@{self.version}"]
+        text = subprocess.run(command, cwd=self.folder, env=go_environment(self), capture_output=True, text=True, check=False).stdout
+        found = json.loads(text or "{}")
+        if "GoMod" not in found:
+            raise LookupError(found.get("Error", f"{self.module} {self.version} cannot be fetched").splitlines()[-1])
+        text = pathlib.Path(found["GoMod"]).read_text()
+        text = re.sub(r"^module .*$", "module hami-cpp/e2e/kubernetes", text, count=1, flags=re.MULTILINE)
+        text = re.sub(r"=> \./staging/src/(\S+)$", rf"=> \1 v0{self.version[2:]}", text, flags=re.MULTILINE)
+        (self.folder / "go.mod").write_text(f"{text}\nrequire {self.module} {self.version}\n")
+
+
 def cache():
     if os.environ.get("HAMI_E2E_CACHE"):
         return pathlib.Path(os.environ["HAMI_E2E_CACHE"])
@@ -54,7 +103,13 @@ def cache():
 def kubernetes():
     # cgo is what the kubelet wants; the same for all, or every package would be compiled twice.
     programs = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl", "kubelet")
-    return Source("kubernetes", "k8s.io/kubernetes", programs, cgo="1")
+    words = ("kubernetes", "k8s.io/kubernetes", programs, "1")
+    other = os.environ.get("HAMI_E2E_KUBERNETES")
+    if not other:
+        return Source(*words)
+    if not re.fullmatch(r"v1\.\d+\.\d+", other):
+        raise SystemExit(f"HAMI_E2E_KUBERNETES: {other!r} is no version of Kubernetes; one looks like v1.29.15")
+    return Other(other, *words)
 
 
 def containerd():
@@ -64,7 +119,7 @@ def containerd():
 
 
 def go_environment(source):
-    return dict(os.environ, GOTOOLCHAIN="local", GOFLAGS="-mod=readonly", CGO_ENABLED=source.cgo, GOWORK="off")
+    return dict(os.environ, GOTOOLCHAIN="local", GOFLAGS=f"-mod={source.mod}", CGO_ENABLED=source.cgo, GOWORK="off")
 
 
 def why_not(sources):
@@ -79,6 +134,10 @@ def why_not(sources):
     if not found or tuple(map(int, found.group(1).split("."))) < newest:
         return f"`go version` says {said.strip()!r}; the Kubernetes programs are built with Go {wanted} or newer"
     for source in sources:
+        try:
+            source.prepare()
+        except LookupError as error:
+            return str(error)
         packages = [source.package(name) for name in source.missing()]
         fetched = subprocess.run(
             ["go", "list", "-deps", *packages],

@@ -12,6 +12,7 @@ from rig.api import Api, Kubectl
 from rig.pki import Pki
 from rig.programs import Failed, Programs, free_ports, wait_for
 
+GANGS_SINCE = 35  # the minor version of the first Kubernetes with gangs
 PROFILES = ("default-scheduler", "hami-scheduler")
 RESOURCES = ("gpu", "gpumem", "gpumem-percentage", "gpucores", "priority")
 VENDORS = pathlib.Path(__file__).resolve().parents[2] / "golden/vendors/device-config.yaml"
@@ -36,8 +37,8 @@ def answers(url):
 class ControlPlane:
     """Knows every port and file of the session. `start()` returns when pods could be created and scheduled."""
 
-    def __init__(self, folder, binaries):
-        self.folder, self.bin = folder, binaries
+    def __init__(self, folder, kubernetes):
+        self.folder, self.bin, self.minor = folder, kubernetes.bin, kubernetes.minor()
         self.programs = Programs(folder / "log")
         self.etcd_port, self.etcd_peer_port, self.api_port, self.manager_port, self.scheduler_port = free_ports(5)
         self.extender_port, self.metrics_port = free_ports(2)

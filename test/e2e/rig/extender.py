@@ -15,6 +15,7 @@ NAME = "hami-scheduler"
 # for HAMi's own scheduler.
 WRITERS = (NAME, "hami-device-plugin", "hami-monitor", "admin")
 POLICY = pathlib.Path(__file__).resolve().parents[3] / "deploy/policy/hami-annotations.yaml"
+POLICY_SINCE = 30
 
 # What HAMi's chart grants; what is not in here must not be needed.
 CLUSTER_RULES = [
@@ -121,7 +122,8 @@ class Extender:
         self.url = f"https://127.0.0.1:{plane.extender_port}"
         self.metrics_url = f"http://127.0.0.1:{plane.metrics_port}/metrics"
         plane.kubectl.apply(*rights())
-        plane.kubectl("apply", "-f", "-", stdin=policy())
+        if plane.minor >= POLICY_SINCE:
+            plane.kubectl("apply", "-f", "-", stdin=policy())
         address = f"127.0.0.1:{plane.extender_port}"
         self.program = start(plane, program, NAME, address, plane.metrics_port, f"--scheduler-name={NAME}")
         self.wait()

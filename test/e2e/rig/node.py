@@ -111,7 +111,7 @@ state = "{self.folder}/state"
         config = self.folder / "kubelet.json"
         config.write_text(json.dumps({
             "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-            "failCgroupV1": False, "cgroupDriver": "cgroupfs", "cgroupRoot": f"/{self.cgroup}", "failSwapOn": False,
+            "cgroupDriver": "cgroupfs", "cgroupRoot": f"/{self.cgroup}", "failSwapOn": False,
             "containerRuntimeEndpoint": f"unix://{self.socket}", "imageServiceEndpoint": f"unix://{self.socket}",
             "address": ADDRESS, "port": self.port, "readOnlyPort": 0,
             "healthzBindAddress": "127.0.0.1", "healthzPort": self.health_port,
@@ -121,15 +121,22 @@ state = "{self.folder}/state"
             "podLogsDir": f"{self.folder}/logs", "makeIPTablesUtilChains": False,
             "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
             "imageGCHighThresholdPercent": 100, "nodeStatusUpdateFrequency": "2s", "syncFrequency": "5s",
-            # A container that ended is started again after a second, not after ten.
-            "featureGates": {"KubeletCrashLoopBackOffMax": True},
-            "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
+            **self.of_newer_kubelets(),
         }, indent=1))  # fmt: skip
         self.kubelet = plane.programs.start("kubelet", [
             plane.bin / "kubelet", f"--config={config}", f"--kubeconfig={plane.kubeconfig('kubelet')}",
             f"--root-dir={KUBELET}", f"--cert-dir={self.folder}/kubelet-certs", f"--hostname-override={NAME}",
             f"--node-ip={ADDRESS}", "-v=2"], env=self.environment)  # fmt: skip
         self.wait_for_kubelet()
+
+    def of_newer_kubelets(self):
+        words = {}
+        if self.plane.minor >= 31:
+            words["failCgroupV1"] = False
+        if self.plane.minor >= 32:  # a container that ended is started again after a second, not after ten
+            words["featureGates"] = {"KubeletCrashLoopBackOffMax": True}
+            words["crashLoopBackOff"] = {"maxContainerRestartPeriod": "1s"}
+        return words
 
     def wait_for_kubelet(self):
         health = f"http://127.0.0.1:{self.health_port}/healthz"

@@ -168,6 +168,8 @@ class Tenant {
   bool waits_for_turn = false;
   int context;
   int64_t done = 0;  // ns of kernels that were launched
+  int64_t looks = 0, holds = 0, marks = 0, most_in_flight = 0;
+  CostBook& book() { return book_; }
   Terms terms;
   Gate gate;
   std::vector<int64_t> latencies;  // of launches that were waited for
@@ -180,7 +182,10 @@ class Tenant {
   };
   static constexpr size_t kQueue = 1024;
   bool Launch(const Step& step, int64_t* now);
-  Event Record(int stream) { return reinterpret_cast<Event>(static_cast<intptr_t>(gpu_->Record(context, stream) + 1)); }
+  Event Record(int stream) {
+    ++marks;
+    return reinterpret_cast<Event>(static_cast<intptr_t>(gpu_->Record(context, stream) + 1));
+  }
 
   World* world_;
   Gpu* gpu_;
@@ -324,9 +329,11 @@ inline bool Tenant::Launch(const Step& step, int64_t* now) {
   spent_.clear();
   const int64_t known = book_.Expected(kind, step.Handle());
   const int64_t cost = known != 0 ? known : kFlight;
+  ++looks;
   const Turns::Verdict verdict = gate.Ask(terms, stream, cost, &wait_, *now);
   waits_for_turn = !verdict.go && verdict.seen != 0;
   if (!verdict.go) {
+    holds += open_.empty() ? 0 : 1;
     open_.clear();
     if (meter->WantsTail(stream, *now)) meter->Tail(stream, Record(step.stream));
     wake = std::max(verdict.until, *now + kUs) + world_->Late();
@@ -337,6 +344,7 @@ inline bool Tenant::Launch(const Step& step, int64_t* now) {
   const Gate::Paid paid = gate.Pay(terms, cost, lease_, *now);
   lease_ = paid.lease;
   if (paid.watch) help_at = std::min(help_at, *now + 150 * kUs);
+  most_in_flight = std::max(most_in_flight, gate.InFlight(*now));
   lease_scale_ = meter->scale();
   const time::Launch launch{stream, kind, step.Handle(), cost};
   const Meter::Plan plan = meter->Before(launch, paid.charged, gate.Spacing(terms, *now), *now);
