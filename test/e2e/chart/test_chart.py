@@ -151,7 +151,7 @@ def test_the_page_shows_what_a_pod_uses_under_its_limit(release):
     kubectl("delete", "pod", "shown", "--grace-period=0", "--force")
 
 
-def as_writer(release, name):
+def as_writer(release, name, result="failed"):
     """Writes a result on a pod as that service account."""
     user = f"system:serviceaccount:{NAMESPACE}:{name}"
     meta = {"name": f"e2e-{name}"}
@@ -159,16 +159,16 @@ def as_writer(release, name):
     subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
     kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}
     release.plane.kubectl.apply(kind | {"metadata": meta, "roleRef": role, "subjects": subjects})
-    release.plane.kubectl("annotate", "pod", "greedy", f"hami.io/bind-phase={name}", "--overwrite", f"--as={user}")
+    release.plane.kubectl("annotate", "pod", "greedy", f"hami.io/bind-phase={result}", "--overwrite", f"--as={user}")
 
 
 def test_what_the_release_beside_ours_writes_is_believed(release):
     """compat.besideRelease: HAMi's plugin may say what became of a pod, and nobody else may."""
     as_writer(release, f"{BEFORE}-hami-device-plugin")
-    assert of(read(release, "greedy"))[PHASE] == f"{BEFORE}-hami-device-plugin"
+    assert of(read(release, "greedy"))[PHASE] == "failed"
     for stranger in ("other-hami-device-plugin", f"{BEFORE}-other"):
         with pytest.raises(Failed, match="by HAMi's own programs alone"):
-            as_writer(release, stranger)
+            as_writer(release, stranger, "success")
 
 
 def test_helm_test_passes(release):
@@ -337,7 +337,7 @@ def test_a_change_of_the_nodes_configuration_rolls_out(release):
     (pod,) = release.pods("hami-device-plugin")
     assert pod["spec"]["hostPID"] and pathlib.Path(f"{HOOK}/mps/shm").is_dir()
     with pytest.raises(Failed, match="by HAMi's own programs alone"):  # no release is beside ours any more
-        as_writer(release, f"{BEFORE}-hami-device-plugin")
+        as_writer(release, f"{BEFORE}-hami-device-plugin", "allocating")
     assert before.isdisjoint({pod["metadata"]["uid"] for pod in release.pods("hami-device-plugin")})
 
 
