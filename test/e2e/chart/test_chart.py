@@ -67,7 +67,8 @@ def test_every_object_passes_a_server_side_dry_run(helm, preset):
 
 @pytest.mark.since(32)  # what they hold: lifecycle.preStop.sleep, admission policies
 def test_the_manifests_pass_a_server_side_dry_run(helm):
-    assert dry_run(helm, ROOT / "deploy/manifests/hami.yaml") > 30
+    for manifests in ("deploy/manifests/hami.yaml", "deploy/manifests/before-1.32/hami.yaml"):
+        assert dry_run(helm, ROOT / manifests) > 30
 
 
 READER = {"kind": "ServiceAccount", "name": "reader", "namespace": "default"}
