@@ -155,7 +155,7 @@ Result<Plan> MakePlan(const device::Pod& pod, const device::Vendors& vendors, co
     const bool asked = plan.Asks(static_cast<int>(v));
     plan.rules.push_back(asked ? vendors[v]->ParseRules(pod.annotations) : device::CardRules{});
     plan.marks.push_back(asked ? vendors[v]->MarksOf(pod.annotations) : device::Marks{0});
-    plan.policies.push_back(ParseDevicePolicy(device_policy, plan.rules.back().numa_bind));
+    plan.policies.push_back(asked ? ParseDevicePolicy(device_policy, plan.rules.back().numa_bind) : DevicePolicy{});
   }
   plan.shape = ShapeOf(plan, device_policy);
   return plan;
