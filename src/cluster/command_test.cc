@@ -50,6 +50,14 @@ TEST(ClusterViews, EachViewShowsWhatItIsAbout) {
   EXPECT_THAT(Show(View::kQuotas), HasSubstr("16384"));
 }
 
+TEST(ClusterViews, NodesComeByWhatTheirNumbersCount) {
+  const auto document = base::ParseJson(R"({"nodes":[{"name":"node-10"},{"name":"node-2"},{"name":"node-1"}]})");
+  const Look look{View::kNodes, "", ""};
+  const std::string text = base::Join(Lines(*Select(*document, look), look, 1000, {}), "\n");
+  EXPECT_LT(text.find("node-1 "), text.find("node-2"));
+  EXPECT_LT(text.find("node-2"), text.find("node-10"));
+}
+
 TEST(ClusterViews, WhySaysWhatEveryNodeAnswered) {
   const std::string text = Show(View::kWhy, "team/big");
   EXPECT_THAT(text, HasSubstr("team/big waits for 1m00s"));

@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <string.h>  // strverscmp
+
 #include <algorithm>
+#include <vector>
 
 #include "cluster/fields.h"
 #include "cluster/tables.h"
 
 namespace hami::cluster {
 namespace {
+
+// By name, numbers in it by what they count: node-2 comes before node-10, as on the page.
+std::vector<const json::value*> NodesOf(const json::object& document) {
+  std::vector<const json::value*> nodes;
+  for (const json::value& node : List(document, "nodes")) nodes.push_back(&node);
+  std::stable_sort(nodes.begin(), nodes.end(), [](const json::value* a, const json::value* b) {
+    return strverscmp(Text(Object(*a), "name").c_str(), Text(Object(*b), "name").c_str()) < 0;
+  });
+  return nodes;
+}
 
 json::object CardRow(const json::object& node, const json::object& card) {
   json::object row{{"node", Text(node, "name")}};
@@ -42,15 +55,15 @@ json::object NodeRow(const json::object& node) {
 
 json::array Cards(const json::object& document) {
   json::array rows;
-  for (const json::value& node : List(document, "nodes")) {
-    for (const json::value& card : List(Object(node), "cards")) rows.push_back(CardRow(Object(node), Object(card)));
+  for (const json::value* node : NodesOf(document)) {
+    for (const json::value& card : List(Object(*node), "cards")) rows.push_back(CardRow(Object(*node), Object(card)));
   }
   return rows;
 }
 
 json::array Nodes(const json::object& document) {
   json::array rows;
-  for (const json::value& node : List(document, "nodes")) rows.push_back(NodeRow(Object(node)));
+  for (const json::value* node : NodesOf(document)) rows.push_back(NodeRow(Object(*node)));
   return rows;
 }
 
@@ -89,9 +102,9 @@ json::array Pods(const json::object& document, const std::string& ns) {
   for (const json::value& value : List(document, "waiting")) {
     if (wanted(Object(value))) rows.push_back(WaitingRow(Object(value)));
   }
-  for (const json::value& node : List(document, "nodes")) {
-    for (const json::value& pod : List(Object(node), "pods")) {
-      if (wanted(Object(pod))) rows.push_back(PodRow(Object(node), Object(pod)));
+  for (const json::value* node : NodesOf(document)) {
+    for (const json::value& pod : List(Object(*node), "pods")) {
+      if (wanted(Object(pod))) rows.push_back(PodRow(Object(*node), Object(pod)));
     }
   }
   return rows;
@@ -99,8 +112,8 @@ json::array Pods(const json::object& document, const std::string& ns) {
 
 json::array Locks(const json::object& document, const std::string& ns) {
   json::array rows;
-  for (const json::value& value : List(document, "nodes")) {
-    const json::object& node = Object(value);
+  for (const json::value* value : NodesOf(document)) {
+    const json::object& node = Object(*value);
     const json::value* lock = node.if_contains("lock");
     if (lock == nullptr || !lock->is_object()) continue;
     if (!ns.empty() && Text(lock->get_object(), "namespace") != ns) continue;
