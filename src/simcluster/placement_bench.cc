@@ -2,8 +2,9 @@
 //
 // The tables of docs/results/placement.md: how much of 6,182 cards each policy gives away, by workload, in the mean of
 // the seeds. As pods come that stay, to 130 % of the cards; or in bursts of 16 alike; or as they come and go.
-//   placement_bench [--seeds N] [--bursts | --departures] [--policies NAME,...] [--fullness PART] [MIX...]
-// --fullness adds the column `tried`: the policy with that part of the fullness in place of a tenth.
+//   placement_bench [--seeds N] [--bursts | --departures] [--policies NAME,...] [--fullness PART] [--ahead N] [MIX...]
+// --fullness adds the column `tried`: the policy with that part of the fullness in place of a tenth. --ahead: pods that
+// come at one moment are learnt from before any of them is placed, each as N.
 
 #include <algorithm>
 #include <cstdio>
@@ -40,7 +41,7 @@ std::vector<NamedPolicy> Policies() {
   return policies;
 }
 
-double Allocated(const Mix& mix, Kind kind, const NamedPolicy& policy, std::uint64_t seed) {
+double Allocated(const Mix& mix, Kind kind, const NamedPolicy& policy, int ahead, std::uint64_t seed) {
   const std::vector<TraceNode> nodes = UsualNodes(seed);
   std::int64_t capacity = 0;
   for (const TraceNode& node : nodes) capacity += std::int64_t{node.cards} * 1000;
@@ -49,7 +50,8 @@ double Allocated(const Mix& mix, Kind kind, const NamedPolicy& policy, std::uint
   if (kind == Kind::kBursts) ComeInBursts(pods, kBurst);
   if (kind == Kind::kDepartures) EndInTime(pods, part(kHeld), 2000 + seed);
   const double demand = kind == Kind::kDepartures ? 0 : kDemand;
-  Simulation simulation(nodes, {.policy = policy.policy, .tuning = policy.tuning, .demand = demand, .seed = seed});
+  Simulation simulation(
+      nodes, {.policy = policy.policy, .tuning = policy.tuning, .demand = demand, .seed = seed, .ahead = ahead});
   const Report report = simulation.Run(pods);
   const double given = kind == Kind::kDepartures ? report.mean_allocated : static_cast<double>(report.allocated);
   return 100.0 * given / static_cast<double>(report.capacity);
@@ -63,6 +65,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> wanted;
   std::vector<std::string> columns;
   double fullness = -1;
+  int ahead = 0;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--seeds" && i + 1 < argc) {
       seeds = hami::base::ParseNumber(argv[++i]).value_or(3);
@@ -70,6 +73,8 @@ int main(int argc, char** argv) {
       columns = hami::base::Split(argv[++i], ',');
     } else if (std::string(argv[i]) == "--fullness" && i + 1 < argc) {
       fullness = std::strtod(argv[++i], nullptr);
+    } else if (std::string(argv[i]) == "--ahead" && i + 1 < argc) {
+      ahead = std::atoi(argv[++i]);
     } else if (std::string(argv[i]) == "--bursts") {
       kind = Kind::kBursts;
     } else if (std::string(argv[i]) == "--departures") {
@@ -91,7 +96,7 @@ int main(int argc, char** argv) {
     std::printf("%-15s", mix.name.c_str());
     for (const NamedPolicy& policy : policies) {
       double sum = 0;
-      for (std::uint64_t seed = 1; seed <= seeds; ++seed) sum += Allocated(mix, kind, policy, seed);
+      for (std::uint64_t seed = 1; seed <= seeds; ++seed) sum += Allocated(mix, kind, policy, ahead, seed);
       std::printf(" %15.2f", sum / static_cast<double>(seeds));
       std::fflush(stdout);
     }

@@ -131,8 +131,10 @@ struct Simulation::Cluster {
     return room.known && wanted.cpu <= room.free.cpu && wanted.memory <= room.free.memory;
   }
 
-  // The nodes that kube-scheduler names, in random order.
-  std::vector<std::string_view> Named(const TracePod& pod) {
+  // The nodes that kube-scheduler names, in random order: of all, or of ONE.
+  std::vector<std::string_view> Named(const TracePod& pod, const std::string* one) {
+    if (one != nullptr && FitsHost(*one, pod.host)) return {*one};
+    if (one != nullptr) return {};
     std::vector<std::string_view> names;
     for (const std::string& name : up) {
       if (FitsHost(name, pod.host)) names.emplace_back(name);
@@ -143,10 +145,10 @@ struct Simulation::Cluster {
     return names;
   }
 
-  bool Place(Running& running) {
+  bool Place(Running& running, const std::string* one) {
     const TracePod& trace = *running.trace;
     if (trace.cards == 0) return PlaceOnHost(running);
-    const std::vector<std::string_view> names = Named(trace);
+    const std::vector<std::string_view> names = Named(trace, one);
     if (names.empty()) return false;
     const sched::Decision decision = filter.Decide(running.pod, names, {});
     if (decision.outcome != sched::Outcome::kPlaced) return false;
@@ -231,8 +233,8 @@ class Replay {
       const Event event = events_.top();
       events_.pop();
       Sum(event.at);
-      const bool room = Handle(event);
-      if (room) Retry(event.at);
+      const Room room = Handle(event);
+      if (room.any) Retry(event.at, room.node.empty() ? nullptr : &room.node);
     }
     return Summary();
   }
@@ -263,32 +265,51 @@ class Replay {
     summed_ = std::max(summed_, until);
   }
 
-  // Whether there may be room for those that wait.
-  bool Handle(const Event& event) {
+  // Where there may be room for those that wait: nowhere, on one node, or anywhere.
+  struct Room {
+    bool any = false;
+    std::string node{};
+  };
+  Room Handle(const Event& event) {
     switch (event.kind) {
       case Kind::kArrival:
-        cluster_.filter.Learn(cluster_.pods[event.index].pod);
-        if (!Place(event.index, event.at)) waiting_.push_back(event.index);
-        return false;
+        LearnUntil(event);
+        if (!Place(event.index, event.at, nullptr)) waiting_.push_back(event.index);
+        return {};
       case Kind::kEnd: {
         auto& running = cluster_.pods[event.index];
-        if (running.node.empty() || running.run != event.run) return false;
+        if (running.node.empty() || running.run != event.run) return {};
+        Room room{true, running.node};
+        // Where every node is named, those that wait were refused by all others, and nothing has changed there.
+        if (cluster_.options.sample_percent < 100) room.node.clear();
         cluster_.Remove(running);
-        return true;
+        return room;
       }
       case Kind::kNodeBack:
         cluster_.Up(cluster_.nodes[event.index]);
-        return true;
+        return {true};
       case Kind::kNodeFails:
         Fail(cluster_.nodes[event.index].name);
-        return true;  // elsewhere, for the pods that were lost
+        return {true};  // elsewhere, for the pods that were lost
     }
-    return false;
+    return {};
   }
 
-  bool Place(std::size_t index, Seconds now) {
+  void LearnUntil(const Event& event) {
+    if (cluster_.options.ahead == 0) return cluster_.filter.Learn(cluster_.pods[event.index].pod);
+    for (; learnt_ < cluster_.pods.size() && cluster_.pods[learnt_].trace->arrives <= event.at; ++learnt_) {
+      device::Pod pod = cluster_.pods[learnt_].pod;
+      cluster_.filter.Learn(pod);
+      for (int again = 1; again < cluster_.options.ahead; ++again) {
+        pod.uid += "+";
+        cluster_.filter.Learn(pod);
+      }
+    }
+  }
+
+  bool Place(std::size_t index, Seconds now, const std::string* one) {
     auto& running = cluster_.pods[index];
-    const bool placed = cluster_.Place(running);
+    const bool placed = cluster_.Place(running, one);
     if (placed && running.tried && running.trace->cards > 0) ++report_.waited;
     running.tried = true;
     if (placed && running.trace->ends != kNever) {
@@ -311,12 +332,19 @@ class Replay {
     cluster_.hosts.RemoveNode(name);
   }
 
-  // Once each, longest wait first.
-  void Retry(Seconds now) {
+  // Once each, longest wait first; on ONE node, if only there something has changed.
+  void Retry(Seconds now, const std::string* one) {
+    std::set<std::tuple<int, int, std::vector<std::string>>> refused;  // there, in this round: room only shrinks
     for (std::size_t left = waiting_.size(); left > 0; --left) {
       const std::size_t index = waiting_.front();
       waiting_.pop_front();
-      if (!Place(index, now)) waiting_.push_back(index);
+      const TracePod& trace = *cluster_.pods[index].trace;
+      const bool asks_there = one != nullptr && trace.cards > 0;
+      const auto ask = std::make_tuple(trace.cards, trace.milli, trace.models);
+      const bool hopeless = asks_there && (!cluster_.FitsHost(*one, trace.host) || refused.count(ask) > 0);
+      if (!hopeless && Place(index, now, one)) continue;
+      if (asks_there && !hopeless) refused.insert(ask);
+      waiting_.push_back(index);
     }
   }
 
@@ -341,6 +369,7 @@ class Replay {
   Report report_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::deque<std::size_t> waiting_;
+  std::size_t learnt_ = 0;                     // pods that were learnt from ahead
   Seconds first_ = 0, last_ = 0, summed_ = 0;  // arrivals, and until when it was summed up
   double sum_ = 0;
 };
@@ -425,7 +454,7 @@ class Adviser {
     pod.annotations["nvidia.com/nouse-gpuuuid"] = from.uuid;
     // Whatever policy the pods were placed by: the fullest card is the one to fill.
     pod.annotations[device::kNodePolicy] = pod.annotations[device::kDevicePolicy] = "binpack";
-    const sched::Decision decision = cluster_.filter.Decide(pod, cluster_.Named(*running.trace), {});
+    const sched::Decision decision = cluster_.filter.Decide(pod, cluster_.Named(*running.trace, nullptr), {});
     if (decision.outcome != sched::Outcome::kPlaced) return std::nullopt;
     const std::string to = decision.allocation.grants.front().second.front().front().uuid;
     if (cards_.count(to) == 0) return std::nullopt;  // nothing is won on an empty card
