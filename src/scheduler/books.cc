@@ -97,7 +97,7 @@ bool State::Book(const device::Pod& pod) {
 
 void State::BookHost(const device::Pod& pod) {
   if (pod.terminated) return DropHost(pod.uid);
-  if (pod.node_name.empty()) return;
+  if (pod.node_name.empty()) return filter.Learn(pod);  // those that wait are what is asked for next
   const std::string before = hosts.NodeOf(pod.uid);
   if (!hosts.Use(pod.uid, pod.node_name, sched::HostRequest(pod))) return;
   if (before.empty()) filter.Learn(pod);

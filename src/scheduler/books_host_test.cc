@@ -77,6 +77,13 @@ TEST_F(BooksHostTest, APodIsNotPutWhereItLeavesCardsWithoutCpu) {
   EXPECT_EQ(Place(PodOf("p", "6")).node, "b");
 }
 
+TEST_F(BooksHostTest, APodThatWaitsIsLearntFromBeforeItsTurn) {
+  state_.PodSeen(PodOf("p", "3"), 1'700'000'000);
+  ASSERT_EQ(state_.filter.workload().Current().classes.size(), 1u);
+  EXPECT_EQ(state_.filter.workload().Current().classes.front().ask.request.memory, 4000);
+  EXPECT_EQ(FreeCpu("a"), 8000);
+}
+
 class WithoutTheDefault : public BooksHostTest {
  protected:
   WithoutTheDefault() : BooksHostTest("binpack") {}

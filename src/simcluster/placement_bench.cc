@@ -4,7 +4,7 @@
 // the seeds. As pods come that stay, to 130 % of the cards; or in bursts of 16 alike; or as they come and go.
 //   placement_bench [--seeds N] [--bursts | --departures] [--policies NAME,...] [--fullness PART] [--ahead N] [MIX...]
 // --fullness adds the column `tried`: the policy with that part of the fullness in place of a tenth. --ahead: pods that
-// come at one moment are learnt from before any of them is placed, each as N.
+// come at one moment are learnt from before any of them is placed, each as N; 0: when its turn comes.
 
 #include <algorithm>
 #include <cstdio>
@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> wanted;
   std::vector<std::string> columns;
   double fullness = -1;
-  int ahead = 0;
+  int ahead = 1;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--seeds" && i + 1 < argc) {
       seeds = hami::base::ParseNumber(argv[++i]).value_or(3);

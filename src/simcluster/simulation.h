@@ -27,9 +27,9 @@ struct SimulationOptions {
   // Only so many pods are submitted that their demand is this part of all cards; 0: every pod of the list.
   double demand = 0;
   std::uint64_t seed = 1;
-  // Pods that arrive at one moment are learnt from before the first of them is placed, each as if there were so many of
-  // it; 0: each when its turn comes. Other values than 0 are for comparisons: docs/results/placement.md.
-  int ahead = 0;
+  // Pods that arrive at one moment are learnt from before the first of them is placed, as by hami-scheduler's watch,
+  // each as if there were so many of it; 0: each when its turn comes. Others than 1 are for comparisons.
+  int ahead = 1;
   // Of 100 nodes that fit, how many kube-scheduler names (percentageOfNodesToScore).
   int sample_percent = 100;
 };

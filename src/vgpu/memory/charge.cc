@@ -83,8 +83,9 @@ bool ReservePointer(const PointerRequest& request, bool may_try, Reservation* re
   const int device = request.place.device;
   const uint64_t bytes = RoundUp(request.bytes, kAllocationUnit);
   *reserved = {InBlocks(device, bytes), false};
-  if (TryReserve(device, reserved->bytes, Kind::kData)) return true;
-  if (may_try && device >= 0 && bytes < reserved->bytes && RoomInABlock(device, bytes)) {
+  const bool may_share = may_try && device >= 0 && bytes < InBlocks(device, 1);
+  if (may_share && TryReserve(device, reserved->bytes, Kind::kData)) return true;
+  if (may_share && RoomInABlock(device, bytes)) {
     reserved->tries = true;
     ChargeAnyway(device, reserved->bytes, Kind::kData);
     return true;
