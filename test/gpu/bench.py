@@ -24,10 +24,10 @@ CPUS_TO_PIN = 8  # a machine with fewer has none to spare for each process
 
 
 class Setup:
-    """How a process is started: `bare`, `hami` (through `hami run`), or with a library by its path."""
+    """How a process is started: `bare`, through `hami run` (`ours`: another build of its library), or with a library by path."""
 
-    def __init__(self, name, library=None):
-        self.name, self.library = name, library
+    def __init__(self, name, library=None, ours=None):
+        self.name, self.library, self.ours = name, library, ours
 
     def wrap(self, bench, argv, box, cores=None, priority=None, memory="8g"):
         """(argv, environment) of a process in the container `box`."""
@@ -37,6 +37,7 @@ class Setup:
         if self.library is None:
             words = ["--cores", cores] if cores else []
             words += ["--priority", priority] if priority else []
+            env |= {"HAMI_LIBVGPU": str(self.ours)} if self.ours else {}
             return [bench.hami, "run", "--name", box, *words, "--mem", memory, "--", *argv], env
         env |= {"LD_PRELOAD": str(self.library), "CUDA_DEVICE_SM_LIMIT": str(cores or 100), "LIBCUDA_LOG_LEVEL": "0",
                 "CUDA_DEVICE_MEMORY_LIMIT": memory, "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(bench.folder / f"{box}.cache")}

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a real GPU does, bare and with a library before the driver, in one command of at most 8 minutes.
 
-    test/gpu/suite.py [--build build] [--library NAME=PATH]... [--minutes 8] [--out FILE.json] [PART]...
+    test/gpu/suite.py [--build build] [--ours NAME=PATH]... [--library NAME=PATH]... [--minutes 8] [--out FILE.json] [PART]...
 
 Parts, in this order: facts (events, gaps, turns between contexts, what calls cost), turns (do exclusive turns beat the
 driver's time slices?), limits, tenants, host (programs that their host holds up), priority, light (a launch of 1 ms each
 20 ms beside a heavy tenant), memory (run.py's cases with PyTorch, CuPy and JAX). Each case runs bare first, then under
-`hami run`, then with each --library; processes are pinned to CPUs where there are eight. A part that fails costs itself
+`hami run`, then with each other build of our library (--ours) and each --library by another project; processes are
+pinned to CPUs where there are eight. A part that fails costs itself
 only, and a part for which no time is left is said to be left out.
 
 Carry to the machine: build/bin/hami, build/lib/libvgpu.so, build/test/sm_guest, build/test/sm_facts.
@@ -235,13 +236,14 @@ class Suite:
 PARTS = ("facts", "turns", "limits", "tenants", "host", "priority", "light", "memory")
 
 
-def setups_of(libraries, parser):
+def setups_of(options, parser):
     setups = [Setup("hami")]
-    for text in libraries:
-        name, _, path = text.partition("=")
-        if not path or not pathlib.Path(path).is_file():
-            parser.error(f"--library {text}: NAME=PATH of a file is wanted")
-        setups.append(Setup(name, pathlib.Path(path).resolve()))
+    for kind in ("ours", "library"):
+        for text in getattr(options, kind):
+            name, _, path = text.partition("=")
+            if not path or not pathlib.Path(path).is_file():
+                parser.error(f"--{kind} {text}: NAME=PATH of a file is wanted")
+            setups.append(Setup(name, **{kind: pathlib.Path(path).resolve()}))
     return setups
 
 
@@ -249,6 +251,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--build", type=pathlib.Path, default=bench.REPOSITORY / "build")
+    parser.add_argument("--ours", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--library", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--quick", action="store_true", help="fewer cases, shorter")
@@ -263,7 +266,7 @@ def main():
     end = time.monotonic() + 60 * options.minutes
     gpu = bench.Bench(options.build.resolve())
     record = {"date": datetime.date.today().isoformat(), "machine": gpu_name() if has_gpu() else "simgpu", "left_out": {}}
-    suite = Suite(gpu, setups_of(options.library, parser), options.quick)
+    suite = Suite(gpu, setups_of(options, parser), options.quick)
     try:
         record["round_ns"] = gpu.calibrate()
         for part in options.parts or PARTS:
