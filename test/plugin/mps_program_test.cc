@@ -150,8 +150,9 @@ TEST_F(MpsProgramTest, ExclusiveProcess_HoldsAsLongAsTheMode) {
   Start("mps", SIMGPU_MPS_CONTROL, "true");
   Allocate("a", cards_[0] + "-0");
   for (const std::string& card : cards_) EXPECT_TRUE(Logged("the compute mode of " + card + " is EXCLUSIVE_PROCESS"));
-  End("a");
   SetMode("hami-core");
+  EXPECT_TRUE(Eventually([&] { return Logged("while its GPUs are in use: pod default/a"); })) << rig_.plugin().Log();
+  End("a");
   EXPECT_TRUE(Eventually([&] { return Registered("hami-core"); })) << rig_.plugin().Log();
   for (const std::string& card : cards_) EXPECT_TRUE(Logged("the compute mode of " + card + " is DEFAULT again"));
 }
