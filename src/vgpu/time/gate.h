@@ -66,7 +66,7 @@ class Gate {
  private:
   uint32_t RateOf(const Terms& terms, const TurnView& view) const;
   int64_t Flight(const Terms& terms, const TurnView& view) const;
-  int64_t Release(const TurnView& view) const;
+  int64_t Release(const TurnView& view, int64_t now) const;
   int64_t Scale() const;
   Turns::State StateOf(const Terms& terms, int64_t balance, bool long_launch, int64_t now) const;
   void Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
