@@ -73,7 +73,7 @@ class Gate {
   void Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
 
   Meter::Late LateFor(const StreamRef& stream) const;
-  int64_t Covered(const StreamRef& stream, int64_t part, int64_t now) const;
+  int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
   bool Guesses() const;
 
   struct Measured {

@@ -287,28 +287,30 @@ int64_t Meter::Grow(int64_t now) {
   return grown;
 }
 
+int64_t Meter::InFlightOn(const Track& track, int64_t now) const {
+  if (track.count == 0 && now - track.since_at >= track.since) return 0;
+  int64_t own = track.since;
+  for (int k = 0; k < track.count; ++k) own += track.marks[(track.first + k) % kMarks].charged;
+  // No more than the segment at hand can have gone since a mark was reached.
+  const int64_t gone = Most(now - track.reached_at, 0) * scale_ / kWhole;
+  return own - Least(gone, track.count != 0 ? track.marks[track.first].charged : track.since);
+}
+
 int64_t Meter::InFlight(int64_t now) const {
   int64_t all = 0;
-  for (int i = 0; i < used_; ++i) {
-    const Track& track = tracks_[i];
-    if (track.count == 0 && now - track.since_at >= track.since) continue;
-    int64_t own = track.since;
-    for (int k = 0; k < track.count; ++k) own += track.marks[(track.first + k) % kMarks].charged;
-    // No more than the segment at hand can have gone since a mark was reached.
-    const int64_t gone = Most(now - track.reached_at, 0) * scale_ / kWhole;
-    all += own - Least(gone, track.count != 0 ? track.marks[track.first].charged : track.since);
-  }
+  for (int i = 0; i < used_; ++i) all += InFlightOn(tracks_[i], now);
   return all;
 }
 
-int64_t Meter::Covered(const StreamRef& stream, int64_t part, int64_t now) const {
-  int64_t own = now, last = 0;
+int64_t Meter::Beside(const StreamRef& stream, int64_t part, int64_t now) const {
+  int64_t own = now;
+  const Track* last = nullptr;
   for (int i = 0; i < used_; ++i) {
     const Track& track = tracks_[i];
-    last = Most(last, track.busy_until);
+    if (last == nullptr || track.busy_until > last->busy_until) last = &track;
     if (track.stream == stream) own = Most(own, track.busy_until);
   }
-  return own + part <= last ? last - now : 0;
+  return last != nullptr && own + part <= last->busy_until ? Most(InFlightOn(*last, now), 1) : 0;
 }
 
 int Meter::Streams(int64_t now) const {

@@ -68,8 +68,8 @@ class Meter {
   int64_t PayAhead(int64_t ns);
   // ns of work that was charged and is not known to be done.
   int64_t InFlight(int64_t now) const;
-  // ns for which another stream has work, when `part` of a launch would go beside that if they run side by side.
-  int64_t Covered(const StreamRef& stream, int64_t part, int64_t now) const;
+  // What is in flight on another stream, when `part` of a launch would go beside that if they run side by side; else 0.
+  int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
   // Streams that were launched on not long ago.
   int Streams(int64_t now) const;
   // Something is under way of which nothing is known.
@@ -117,6 +117,7 @@ class Meter {
     int64_t at = 0;                                      // the device's clock at the last mark that was reached
   };
 
+  int64_t InFlightOn(const Track& track, int64_t now) const;
   Mark* Longest();
   int64_t Earliest() const;
   int64_t Grow(int64_t now);

@@ -105,6 +105,23 @@ TEST(GpuTimeWorld, GivenShortKernelsOnManyStreams_ThenTheLimitHolds) {
   }
 }
 
+// Held until the long ones are paid for, the short ones would have a thousandth of the time.
+TEST(GpuTimeWorld, GivenLongLaunchesOnAStream_ThenShortOnesDoNotWaitForThem) {
+  for (const uint32_t limit : {2500, 5000, 9000}) {
+    for (const bool overlaps : {false, true}) {
+      World world;
+      Tenant& tenant = world.Add({.limit = limit}, ShortBesideLong(&world, 0), true, overlaps);
+      SharesOf(world, 2);
+      const int64_t before[] = {world.gpu.BusyOf(tenant.context), tenant.quick};
+      const int64_t span = 6'000 * kMs;
+      world.RunUntil(world.now + span);
+      EXPECT_NEAR(world.Busy(tenant, before[0], span), limit / 100.0, 1.0) << overlaps;
+      const double quick = 100.0 * static_cast<double>(tenant.quick - before[1]) / static_cast<double>(span);
+      if (overlaps) EXPECT_GE(quick, 0.95 * limit / 100) << limit;
+    }
+  }
+}
+
 TEST(GpuTimeWorld, GivenLongKernels_ThenTheFirstAreSoonPaidFor) {
   for (const uint32_t limit : {3000, 7500}) {
     World world;

@@ -167,7 +167,8 @@ class Tenant {
   int64_t wake = 0, help_at = 0;
   bool waits_for_turn = false;
   int context;
-  int64_t done = 0;  // ns of kernels that were launched
+  int64_t done = 0;   // ns of kernels that were launched
+  int64_t quick = 0;  // of those on other streams than the first
   int64_t looks = 0, holds = 0, marks = 0, most_in_flight = 0;
   CostBook& book() { return book_; }
   Terms terms;
@@ -379,6 +380,7 @@ inline void Tenant::Run(int64_t now) {
         }
         if (!Launch(step_, &now)) return;
         done += step_.length;
+        quick += step_.stream != 0 ? step_.length : 0;
         if (began_ == 0) began_ = sync_since_;
         break;
       case Step::kSync:
