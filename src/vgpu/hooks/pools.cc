@@ -8,6 +8,7 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/free_events.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/memory/oversubscription.h"
 #include "vgpu/memory/sparse_multicast.h"
@@ -111,8 +112,8 @@ CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
 template <typename Name, typename Wait>
 CUresult Synchronised(Name name, Wait wait) {
   Waited waited;
-  if (g_pools_may_shrink.load(std::memory_order_relaxed) || VmmUsesEndLater()) {
-    waited = {FreesSoFar(), name()};
+  if (g_memory_flags.pools_may_shrink.load(std::memory_order_relaxed) || VmmUsesEndLater()) {
+    waited = {g_memory.pools.frees.SoFar(), name()};
   }
   const CUresult result = wait();
   if (result == CUDA_SUCCESS && VmmUsesEndLater()) {

@@ -2,42 +2,25 @@
 #include "vgpu/memory/free_events.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/contexts.h"
 
 namespace hami::vgpu {
 
-constinit FreeEvents g_free_events{};
-
 namespace {
 
 using Mark = FreeEvents::Mark;
 
-Mark* LastOf(const StreamId& on) {
-  for (size_t i = g_free_events.count; i-- > 0;) {
-    if (g_free_events.marks[i].on.number == on.number) return &g_free_events.marks[i];
-  }
-  return nullptr;
-}
-
-template <typename Which>
-void RemoveLocked(Which which) {
-  size_t kept = 0;
-  for (size_t i = 0; i < g_free_events.count; ++i) {
-    if (!which(g_free_events.marks[i])) g_free_events.marks[kept++] = g_free_events.marks[i];
-  }
-  g_free_events.count = kept;
-  g_free_events.left.store(kept != 0, std::memory_order_relaxed);
-}
-
 // An event to record. Where there is no room for one more, the last of the stream, which then moves on.
 CUevent EventFor(const StreamId& on) {
   {
-    const Locked locked(g_free_events.lock);
-    if (g_free_events.count == FreeEvents::kMost) {
-      Mark* const last = LastOf(on);
+    FreeEvents& events = g_memory.free_events;
+    const Locked locked(events.lock);
+    if (events.count == FreeEvents::kMost) {
+      Mark* const last = events.LastOf(on);
       const CUevent event = last == nullptr ? nullptr : last->event;
-      RemoveLocked([last](const Mark& mark) { return &mark == last; });
+      events.RemoveIf([last](const Mark& mark) { return &mark == last; });
       return event;
     }
   }
@@ -47,11 +30,12 @@ CUevent EventFor(const StreamId& on) {
 
 // False: many are left.
 bool AddMark(const Mark& mark) {
-  const Locked locked(g_free_events.lock);
-  if (g_free_events.count == FreeEvents::kMost || !ContextLives(mark.on.context)) return false;
-  g_free_events.marks[g_free_events.count++] = mark;
-  g_free_events.left.store(true, std::memory_order_relaxed);
-  return g_free_events.count < FreeEvents::kMost / 2;
+  FreeEvents& events = g_memory.free_events;
+  const Locked locked(events.lock);
+  if (events.count == FreeEvents::kMost || !ContextLives(mark.on.context)) return false;
+  events.marks[events.count++] = mark;
+  g_memory_flags.free_events.store(true, std::memory_order_relaxed);
+  return events.count < FreeEvents::kMost / 2;
 }
 
 }  // namespace
@@ -62,7 +46,7 @@ bool RecordFreeEvent(CUstream stream, const StreamId& name) {
   if (real::cuCtxPushCurrent_v2(name.context) != CUDA_SUCCESS) return true;
   bool few = true;
   if (const CUevent event = EventFor(name); event != nullptr) {
-    const uint64_t number = FreesSoFar();  // before the event: all of them are on their streams already
+    const uint64_t number = g_memory.pools.frees.SoFar();  // before the event: all of them are on their streams already
     if (real::cuEventRecord(event, stream) == CUDA_SUCCESS) {
       few = AddMark({event, name, number});
     } else {
@@ -76,11 +60,12 @@ bool RecordFreeEvent(CUstream stream, const StreamId& name) {
 
 bool TakePassedFreeEventSlow(Waited* proved) {
   const RelaxedCapture relaxed;
-  const Locked locked(g_free_events.lock);
+  FreeEvents& events = g_memory.free_events;
+  const Locked locked(events.lock);
   *proved = {};
   uint64_t standing = 0;  // the stream asked last, if it has not got there
-  for (size_t i = 0; i < g_free_events.count; ++i) {
-    const Mark& mark = g_free_events.marks[i];
+  for (size_t i = 0; i < events.count; ++i) {
+    const Mark& mark = events.marks[i];
     const bool wanted = proved->on.number == 0 ? mark.on.number != standing : mark.on.number == proved->on.number;
     if (!wanted || !ContextLives(mark.on.context)) continue;
     if (real::cuEventQuery(mark.event) == CUDA_SUCCESS) {
@@ -93,7 +78,7 @@ bool TakePassedFreeEventSlow(Waited* proved) {
     }
   }
   if (proved->on.number == 0) return false;
-  RemoveLocked([proved](const Mark& mark) {
+  events.RemoveIf([proved](const Mark& mark) {
     const bool passed = mark.on.number == proved->on.number && mark.number <= proved->frees;
     if (passed) real::cuEventDestroy_v2(mark.event);
     return passed;
@@ -101,17 +86,24 @@ bool TakePassedFreeEventSlow(Waited* proved) {
   return true;
 }
 
-void LeaveEndingFreeEvents() { const Locked locked(g_free_events.lock); }
+void LeaveEndingFreeEvents() { const Locked locked(g_memory.free_events.lock); }
 
 void ForgetFreeEvents(CUcontext context) {
-  const Locked locked(g_free_events.lock);
-  RemoveLocked([context](const Mark& mark) { return mark.on.context == context; });
+  const Locked locked(g_memory.free_events.lock);
+  g_memory.free_events.RemoveIf([context](const Mark& mark) { return mark.on.context == context; });
 }
 
-void ResetFreeEvents() {
-  g_free_events.lock.Reset();
-  g_free_events.count = 0;
-  g_free_events.left.store(false, std::memory_order_relaxed);
+FreeEvents::Mark* FreeEvents::LastOf(const StreamId& on) {
+  for (size_t i = count; i-- > 0;) {
+    if (marks[i].on.number == on.number) return &marks[i];
+  }
+  return nullptr;
+}
+
+void FreeEvents::Reset() {
+  lock.Reset();
+  count = 0;
+  g_memory_flags.free_events.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

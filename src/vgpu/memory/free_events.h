@@ -11,9 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <atomic>
-
 #include "abi/cuda_abi.h"
+#include "vgpu/memory/flags.h"
 #include "vgpu/memory/pending_frees.h"
 #include "vgpu/runtime/lock.h"
 
@@ -31,9 +30,21 @@ struct FreeEvents {
   Lock lock{LockRank::kFreeEvents};
   Mark marks[kMost] = {};  // of one stream: in its order
   size_t count = 0;
-  std::atomic<bool> left{false};
+
+  void Reset();  // in the child of a fork
+
+  // With the lock held. The last of the stream's, or nullptr.
+  Mark* LastOf(const StreamId& on);
+  template <typename Which>
+  void RemoveIf(Which which) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (!which(static_cast<const Mark&>(marks[i]))) marks[kept++] = marks[i];
+    }
+    count = kept;
+    g_memory_flags.free_events.store(kept != 0, std::memory_order_relaxed);
+  }
 };
-extern FreeEvents g_free_events;
 
 // Behind what the stream has just been asked to let go of. `name` is the stream's. False: there are many by now, and it
 // is time to ask.
@@ -42,14 +53,12 @@ bool RecordFreeEvent(CUstream stream, const StreamId& name);
 bool TakePassedFreeEventSlow(Waited* proved);
 // What the driver says now, one stream after the other; false when nothing more is proved.
 inline bool TakePassedFreeEvent(Waited* proved) {
-  return g_free_events.left.load(std::memory_order_relaxed) && TakePassedFreeEventSlow(proved);
+  return g_memory_flags.free_events.load(std::memory_order_relaxed) && TakePassedFreeEventSlow(proved);
 }
 
 // From now on no mark of a context that is ending is asked about; for contexts.cc, once that can be seen.
 void LeaveEndingFreeEvents();
 // The context has ended, and its marks with it.
 void ForgetFreeEvents(CUcontext context);
-
-void ResetFreeEvents();
 
 }  // namespace hami::vgpu

@@ -31,7 +31,6 @@ constinit ProcessList g_list{};
 
 }  // namespace
 
-constinit std::atomic<uint32_t> g_graph_devices{0};
 void SettleGraphs(int) {}
 bool SettlePools(int) { return true; }
 void VmmSettleDescriptors() {}

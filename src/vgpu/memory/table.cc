@@ -10,11 +10,7 @@ constexpr uint32_t kFirstCapacity = 4096 / sizeof(Entry);
 
 uint32_t HomeOf(uint64_t hash, uint32_t capacity) { return static_cast<uint32_t>(hash) & (capacity - 1); }
 
-constinit Table g_table{};
-
 }  // namespace
-
-Table& table() { return g_table; }
 
 uint64_t Table::Hash(Space space, uint64_t key) {
   uint64_t h = (key ^ (static_cast<uint64_t>(space) << 56)) * 0x9e3779b97f4a7c15u;

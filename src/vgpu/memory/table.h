@@ -118,7 +118,7 @@ class Table {
   Shard shards_[kShards];
 };
 
-// What is charged in this process.
+// What is charged in this process (memory.h).
 Table& table();
 
 }  // namespace hami::vgpu

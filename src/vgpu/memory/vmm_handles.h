@@ -69,9 +69,9 @@ struct VmmBook {
   std::atomic<uint32_t> unused_imports{0};
   std::atomic<uint32_t> shared_imports{0};
   std::atomic<uint32_t> kept{0};  // by descriptors alone
-  std::atomic<bool> uses_end_later{false};
+
+  void Reset();
 };
-extern VmmBook g_vmm;
 
 void StoreName(Space space, uint64_t key, uint64_t id, uint64_t bytes);
 bool LoadPhysical(uint64_t id, Physical* out);
@@ -99,7 +99,5 @@ struct Imports {
   uint32_t shared;
 };
 Imports HeldImports();  // no lock needed
-
-void ResetPhysical();
 
 }  // namespace hami::vgpu
