@@ -37,9 +37,9 @@ bool AwaitStarts(int device, uint64_t bytes, Kind kind) {
   constexpr uint64_t kNever = 0;
   region::Attachment* const a = attachment();
   if (a == nullptr || device < 0 || bytes > LimitBytes(device)) return false;
-  // While this process has the turn nobody holds more than it will keep. Where none starts (any more), what was held
-  // has been given back.
-  const bool turn = region::PostInitHeldByOther(*a) && region::PostInitLock(a, kNever, kStartPatience);
+  // While this process has the turn nobody holds more than it will keep. To look whether another has it is not enough:
+  // the next may begin right after the look.
+  const bool turn = !region::PostInitHeldHere() && region::PostInitLock(a, kNever, kStartPatience);
   const bool granted = TryReserve(device, bytes, kind);
   if (turn) region::PostInitUnlock(a);
   return granted;

@@ -182,8 +182,10 @@ class Sizing {
     return reserved > taken ? reserved - taken : 0;
   }
 
-  // Another process came, went, or changed between the looks: the loss of free memory is not this context's alone.
+  // Another process came, went, or changed between the looks or during one of them: the loss of free memory is not this
+  // context's alone.
   bool OthersMoved() const {
+    if (!before_.seen.of_one_moment || !after_.seen.of_one_moment) return true;
     unsigned common = 0;
     for (unsigned i = 0; i < listed_after_.count; ++i) {
       for (unsigned j = 0; j < listed_before_.count; ++j) {

@@ -71,11 +71,11 @@ Meter::Late Gate::LateFor(const StreamRef& stream) const {
   return latest;
 }
 
-int64_t Gate::Covered(const StreamRef& stream, int64_t part, int64_t now) const {
+int64_t Gate::Beside(const StreamRef& stream, int64_t part, int64_t now) const {
   int64_t most = 0;
   for (const Measured& m : measured_) {
-    const int64_t covered = m.context == nullptr ? 0 : m.meter.Covered(stream, part, now);
-    most = covered > most ? covered : most;
+    const int64_t beside = m.context == nullptr ? 0 : m.meter.Beside(stream, part, now);
+    most = beside > most ? beside : most;
   }
   return most;
 }
@@ -113,13 +113,17 @@ int64_t Gate::Scale() const {
   return scale;
 }
 
-// What an overdrawn account waits for. Streams that run side by side never end together, so the more there are the
-// longer they go on.
-int64_t Gate::Release(const TurnView& view) const {
+// What an overdrawn account waits for. Streams never end together, and each takes marks where it begins and ends, so
+// the more there are the longer they go on.
+int64_t Gate::Release(const TurnView& view, int64_t now) const {
   // Beside others that rest, too, the GPU would be idle.
   const bool beside = view.limited != 0 || view.unlimited != 0;
   if (view.hungry != 0 && (!beside || view.at_work != 0)) return kTurn;
-  return Clamp(kBurst * Meter::kWhole / Scale(), kBurst, kFlightAlone);
+  int streams = 0;
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr) streams += m.meter.Streams(now);
+  }
+  return Clamp(kBurst * streams, kBurst, kFlightAlone);
 }
 
 int64_t Gate::Flight(const Terms& terms, const TurnView& view) const {
@@ -199,11 +203,11 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   Turns::Verdict held{.go = false};
   // Streams that run side by side end together, or the last one would have the GPU for itself.
   // What ends after the others makes a debt, so that is small: else each would be beside the one before, for ever.
-  const int64_t covered = Covered(stream, balance > -kBurst ? cost / 2 : cost, now) * Scale() / Meter::kWhole;
+  const int64_t beside = Beside(stream, balance > -kBurst ? cost / 2 : cost, now);
   if (terms.limit != 0) {
     // As soon as one process of the container goes on all may, and the one that waits for longest is to be the first.
-    const int64_t release = view.sibling ? 0 : Release(view) + view.before * kHandover;
-    if (balance <= (wait->overdrawn ? release : 0) && covered == 0) {
+    const int64_t release = view.sibling ? 0 : Release(view, now) + view.before * kHandover;
+    if (balance <= (wait->overdrawn ? release : 0) && beside == 0) {
       wait->overdrawn = true;
       region::GpuTimeWaits(account_, now);
       turns_.Rests(now);
@@ -213,7 +217,7 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   }
   const int64_t most = Flight(terms, view);
   const int64_t in_flight = InFlight(now);
-  const int64_t ahead = covered + (most - cost > kHandover ? most - cost : kHandover);
+  const int64_t ahead = beside + (most - cost > kHandover ? most - cost : kHandover);
   const Meter::Late late = LateFor(stream);
   if (late == Meter::kInTime) {
     vain_ = 0;

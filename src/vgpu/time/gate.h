@@ -66,14 +66,14 @@ class Gate {
  private:
   uint32_t RateOf(const Terms& terms, const TurnView& view) const;
   int64_t Flight(const Terms& terms, const TurnView& view) const;
-  int64_t Release(const TurnView& view) const;
+  int64_t Release(const TurnView& view, int64_t now) const;
   int64_t Scale() const;
   Turns::State StateOf(const Terms& terms, int64_t balance, bool long_launch, int64_t now) const;
   void Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
   void Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
 
   Meter::Late LateFor(const StreamRef& stream) const;
-  int64_t Covered(const StreamRef& stream, int64_t part, int64_t now) const;
+  int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
   bool Guesses() const;
 
   struct Measured {

@@ -57,12 +57,14 @@ bool Meter::LookAhead(Track* track, int64_t now) {
   return busy;
 }
 
-bool Meter::WantsTail(const StreamRef& stream, int64_t now) {
+bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t now) {
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
-    if (track.stream != stream || track.since == 0 || track.count >= kMarks - 2) continue;
+    if (track.since == 0 || track.count >= kMarks - 2) continue;
+    if (track.stream.thread != nullptr && track.stream.thread != thread) continue;
     LookAhead(&track, now);
-    return track.dense;
+    *stream = track.stream;
+    return true;
   }
   return false;
 }
@@ -71,7 +73,7 @@ void Meter::Tail(const StreamRef& stream, Event event) {
   Track* const track = TrackOf(stream);
   if (track == nullptr) return driver_->release(driver_->self, event);
   track->unmeasured = 0;
-  Push(track, event, track->dense, 0, false);
+  Push(track, event, track->dense, false);
 }
 
 Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing, int64_t now) {
@@ -87,7 +89,7 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing
   // Apart from what went before: to know it alone, and because a stream that rested says nothing about the time
   // between.
   plan.begin = !track->dense || (unknown && track->since != 0);
-  plan.end = plan.begin || unknown || track->unmeasured + charged >= spacing;
+  plan.end = unknown || track->unmeasured + charged >= spacing;
   plan.empty = plan.begin && !plan.busy && pairs_ < kPairs;
   plan.guessed = unknown;
   if (!plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
@@ -97,12 +99,12 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing
   return plan;
 }
 
-void Meter::Push(Track* track, Event event, bool dense, int64_t took, bool ends_pair) {
+void Meter::Push(Track* track, Event event, bool dense, bool ends_pair) {
   Mark& mark = track->marks[(track->first + track->count++) % kMarks];
   mark = Mark{.event = event,
               .charged = track->since,
               .cost = track->cost,
-              .took = took,
+              .took = track->took,
               .kind = track->kind,
               .handle = track->handle,
               .launches = track->launches,
@@ -113,6 +115,7 @@ void Meter::Push(Track* track, Event event, bool dense, int64_t took, bool ends_
   ++pending_;
   track->since = 0;
   track->cost = 0;
+  track->took = 0;
   track->launches = 0;
   track->handle = 0;
   track->dense = true;
@@ -123,32 +126,27 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
                   int64_t now) {
   Track* const track = TrackOf(launch.stream);
   if (track == nullptr) return;
-  if (empty != nullptr) Push(track, empty, false, 0, false);
-  if (begin != nullptr) Push(track, begin, empty != nullptr || track->dense, 0, empty != nullptr);
+  if (empty != nullptr) Push(track, empty, false, false);
+  if (begin != nullptr) Push(track, begin, empty != nullptr || track->dense, empty != nullptr);
   if (plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
+  // On a stream that rested the begin was reached before the launch was there.
+  if (plan.begin && !plan.busy) track->took = took;
   track->guessed |= plan.guessed;
   if (end != nullptr) {
     track->unmeasured = 0;
-    // On a stream that rested the begin was reached before the launch was there.
-    Push(track, end, track->dense, plan.begin && !plan.busy ? took : 0, false);
+    Push(track, end, track->dense, false);
   }
   track->since_at = now;
 }
 
 // Launches on a stream that rested between them: where it was busy nobody knows, and for how long the book does, as
-// well as the segment that was measured next says. Not more than there was time for; what did not fit is paid later, as
-// of kernels that vary the short ones show that less was paid for, and the long ones make up for it.
-int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t length) {
-  if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
-    track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
-  }
-  if (track->rested_cost == 0) return 0;
-  const int64_t due = track->rested_cost * track->wrong / kExactly + track->carry;
-  const int64_t paid = Least(track->rested, due);
+// well as what was measured on the stream says. Not more than there was time for; what did not fit is paid later, as of
+// kernels that vary the short ones show that less was paid for, and the long ones make up for it.
+int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t most) {
+  const int64_t due = mark.cost * track->wrong / kExactly + track->carry;
+  const int64_t paid = Least(most, due);
   track->carry = Least(due - paid, kFlightAlone);
-  const int64_t correction = busy_.Add(track->rested_from, track->rested_from + paid) - track->rested_charged;
-  track->rested = track->rested_cost = track->rested_charged = 0;
-  return correction;
+  return busy_.Fill(track->at, track->at + most, paid) - mark.charged;
 }
 
 int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at) {
@@ -156,22 +154,20 @@ int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64
   if (!mark.dense || mark.took > Most(10 * kIdleStart, busy / 64)) {
     const int64_t own = busy_.Add(at - pair_, at);
     if (mark.charged == 0) return own;
-    if (track->rested_cost == 0) track->rested_from = track->at;
-    track->rested += busy;
-    track->rested_cost += mark.cost;
-    track->rested_charged += mark.charged;
-    return own;
+    return own + PayRested(track, mark, busy);
   }
   // Beside others it is their time that is above the expected, but where it had turns of its own among theirs. What is
   // less than half of the GPU's own turn is none of theirs.
   const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
   const bool alone = mark.others == 0 || busy < mark.cost + kLeastTurn / 2;
   const int64_t length = alone ? busy : Least(busy, Most(mark.cost, own));
-  const int64_t before = PayRested(track, mark, length);
+  if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
+    track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
+  }
   // The mark is on the container's stream, so it is paid, and is no part of what the launches cost.
   const int64_t paid = busy_.Add(at - length - pair_, at);
   Teach(mark, length, paid);
-  return before + paid - mark.charged;
+  return paid - mark.charged;
 }
 
 int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
@@ -247,7 +243,18 @@ int64_t Meter::Poll(int others, int64_t now) {
       --pending_;
     }
   }
+  busy_.Forget(Earliest());
   return correction + Grow(now);
+}
+
+// Where the first stretch begins that is still to come, by the device's clock.
+int64_t Meter::Earliest() const {
+  int64_t earliest = INT64_MAX;
+  for (int i = 0; i < used_; ++i) {
+    const Track& track = tracks_[i];
+    if (track.known && (track.count != 0 || track.since != 0)) earliest = Least(earliest, track.at);
+  }
+  return earliest;
 }
 
 Meter::Mark* Meter::Longest() {
@@ -280,28 +287,36 @@ int64_t Meter::Grow(int64_t now) {
   return grown;
 }
 
+int64_t Meter::InFlightOn(const Track& track, int64_t now) const {
+  if (track.count == 0 && now - track.since_at >= track.since) return 0;
+  int64_t own = track.since;
+  for (int k = 0; k < track.count; ++k) own += track.marks[(track.first + k) % kMarks].charged;
+  // No more than the segment at hand can have gone since a mark was reached.
+  const int64_t gone = Most(now - track.reached_at, 0) * scale_ / kWhole;
+  return own - Least(gone, track.count != 0 ? track.marks[track.first].charged : track.since);
+}
+
 int64_t Meter::InFlight(int64_t now) const {
   int64_t all = 0;
-  for (int i = 0; i < used_; ++i) {
-    const Track& track = tracks_[i];
-    if (track.count == 0 && now - track.since_at >= track.since) continue;
-    int64_t own = track.since;
-    for (int k = 0; k < track.count; ++k) own += track.marks[(track.first + k) % kMarks].charged;
-    // No more than the segment at hand can have gone since a mark was reached.
-    const int64_t gone = Most(now - track.reached_at, 0) * scale_ / kWhole;
-    all += own - Least(gone, track.count != 0 ? track.marks[track.first].charged : track.since);
-  }
+  for (int i = 0; i < used_; ++i) all += InFlightOn(tracks_[i], now);
   return all;
 }
 
-int64_t Meter::Covered(const StreamRef& stream, int64_t part, int64_t now) const {
-  int64_t own = now, last = 0;
+int64_t Meter::Beside(const StreamRef& stream, int64_t part, int64_t now) const {
+  int64_t own = now;
+  const Track* last = nullptr;
   for (int i = 0; i < used_; ++i) {
     const Track& track = tracks_[i];
-    last = Most(last, track.busy_until);
+    if (last == nullptr || track.busy_until > last->busy_until) last = &track;
     if (track.stream == stream) own = Most(own, track.busy_until);
   }
-  return own + part <= last ? last - now : 0;
+  return last != nullptr && own + part <= last->busy_until ? Most(InFlightOn(*last, now), 1) : 0;
+}
+
+int Meter::Streams(int64_t now) const {
+  int streams = 0;
+  for (int i = 0; i < used_; ++i) streams += now - tracks_[i].since_at < kWants ? 1 : 0;
+  return streams;
 }
 
 bool Meter::Guesses() const {

@@ -148,16 +148,18 @@ time::Event Record(const Where& where) {
   return nullptr;
 }
 
-// The thread is held: what it launched is measured as far as it goes.
-void MarkTail(DeviceTime* device, const Where& where) {
-  if (time::Capturing(where.stream, where.per_thread)) return;
-  time::Event const event = Record(where);
-  if (event == nullptr) return;
-  const Locked locked(device->lock);
-  if (time::Meter* const meter = device->gate.MeterOf(where.context); meter != nullptr) {
-    meter->Tail(RefOf(StreamOf(where.stream, where.per_thread)), event);
-  } else {
-    time::kDriver.release(nullptr, event);
+// The thread is held: what was launched is measured as far as it goes, on all streams. With the lock held, or another
+// thread might end the stream meanwhile.
+void MarkTails(DeviceTime* device, CUcontext context) {
+  for (int i = 0; i < time::Meter::kStreams; ++i) {
+    const Locked locked(device->lock);
+    if (time::g_captures.load() > 0) return;
+    time::Meter* const meter = device->gate.MeterOf(context);
+    time::StreamRef stream;
+    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, region::MonotonicNanos())) return;
+    time::Event const event = Record({context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false});
+    if (event == nullptr) return;
+    meter->Tail(stream, event);
   }
 }
 
@@ -186,10 +188,10 @@ Asked Await(int index, const LaunchName& name, const Where& where) {
     const time::Turns::Verdict verdict =
         asked.device->gate.Ask(asked.terms, stream, known != 0 ? known : time::kFlight, &wait, asked.now);
     if (verdict.go) break;
-    const bool tail = !asked.held && meter != nullptr && meter->WantsTail(stream, asked.now);
+    const bool marks = !asked.held && meter != nullptr;
     asked.held = true;
     asked.device->lock.Release();
-    if (tail) MarkTail(asked.device, where);
+    if (marks) MarkTails(asked.device, where.context);
     if (verdict.passed) WakeOthers(asked.device->gate.turns());
     Sleep(asked.device->gate.turns(), verdict, asked.now);
     time::KeepHelperAwake(false);

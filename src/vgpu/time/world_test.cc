@@ -70,12 +70,55 @@ TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   }
 }
 
-// Each is beside another one, and together they go on for ever.
-TEST(GpuTimeWorld, GivenShortKernelsSideBySide_ThenTheLimitHolds) {
-  for (const int streams : {8, 16, 32}) {
-    World world;
-    world.Add({.limit = 5000}, Endless(20 * kUs, streams), true, true);
-    EXPECT_LE(SharesOf(world, kSeconds)[0], 51) << streams;
+// Busy and work in percent of the GPU's time, work as ns of kernels that were launched.
+struct BusyAndWork {
+  double busy, work;
+};
+BusyAndWork BusyAndWorkOf(uint32_t limit, const Tenant::Program& program, bool overlaps) {
+  World world;
+  Tenant& tenant = world.Add({.limit = limit}, program, limit != 0, overlaps);
+  SharesOf(world, 1);
+  const int64_t done = tenant.done;
+  const int64_t busy = world.gpu.BusyOf(tenant.context);
+  const int64_t span = kSeconds * 1'000 * kMs;
+  world.RunUntil(world.now + span);
+  return {world.Busy(tenant, busy, span), 100.0 * static_cast<double>(tenant.done - done) / static_cast<double>(span)};
+}
+
+// Of kernels that are shorter than a release, one after the other or side by side. Where streams rest between their
+// launches nobody sees for how long; and where each is beside another one they go on together.
+void ExpectLimitAndWork(const char* name, const Tenant::Program& program, bool overlaps) {
+  const double natural = BusyAndWorkOf(0, program, overlaps).work;
+  for (const uint32_t limit : {2500, 5000, 9000}) {
+    const BusyAndWork found = BusyAndWorkOf(limit, program, overlaps);
+    EXPECT_NEAR(found.busy, limit / 100.0, 1.0) << name << " at " << limit;
+    EXPECT_GE(found.work / natural, 0.97 * limit / 10'000) << name << " at " << limit;
+  }
+}
+
+TEST(GpuTimeWorld, GivenShortKernelsOnManyStreams_ThenTheLimitHolds) {
+  for (const int streams : {8, 16, 32, 100}) {
+    for (const bool overlaps : {false, true}) {
+      const std::string name = std::to_string(streams) + (overlaps ? " side by side" : " that fill the GPU");
+      ExpectLimitAndWork(name.c_str(), Endless(20 * kUs, streams), overlaps);
+    }
+  }
+}
+
+// Held until the long ones are paid for, the short ones would have a thousandth of the time.
+TEST(GpuTimeWorld, GivenLongLaunchesOnAStream_ThenShortOnesDoNotWaitForThem) {
+  for (const uint32_t limit : {2500, 5000, 9000}) {
+    for (const bool overlaps : {false, true}) {
+      World world;
+      Tenant& tenant = world.Add({.limit = limit}, ShortBesideLong(&world, 0), true, overlaps);
+      SharesOf(world, 2);
+      const int64_t before[] = {world.gpu.BusyOf(tenant.context), tenant.quick};
+      const int64_t span = 6'000 * kMs;
+      world.RunUntil(world.now + span);
+      EXPECT_NEAR(world.Busy(tenant, before[0], span), limit / 100.0, 1.0) << overlaps;
+      const double quick = 100.0 * static_cast<double>(tenant.quick - before[1]) / static_cast<double>(span);
+      EXPECT_GE(quick, overlaps ? 0.95 * limit / 100 : 0) << limit;
+    }
   }
 }
 
