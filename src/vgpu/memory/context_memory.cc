@@ -93,8 +93,8 @@ Measurement AskDriver() {
 }
 
 Measurement AskDriverBefore(CUdevice ordinal) {
-  Place place;
-  return CurrentPlace(&place) && place.ordinal == ordinal ? AskDriver() : Measurement{};
+  ContextRef context;
+  return CurrentContext(&context) && context.ordinal == ordinal ? AskDriver() : Measurement{};
 }
 
 // With the new context current. `before` of the first context is the whole device: a neighbour's part then counts, too,
@@ -146,10 +146,11 @@ class Sizing {
 
   // Whether the size is this context's alone, and may be learnt.
   bool Sure() const {
-    return alone_ && Quiet(before_) && Quiet(after_) && (after_.seen.own_known || !measurable_ || !OthersMoved());
+    return alone_ && Undisturbed(before_) && Undisturbed(after_) &&
+           (after_.seen.own_known || !measurable_ || !OthersMoved());
   }
 
-  // What a measurement that others disturbed shows is a guess: better what a quiet one has shown.
+  // What a measurement that others disturbed shows is a guess: better what an undisturbed one has shown.
   uint64_t Bytes(uint64_t learnt) const {
     if (learnt != 0 && !Sure()) return learnt;
     uint64_t size = 0;
@@ -166,7 +167,7 @@ class Sizing {
   }
 
  private:
-  static bool Quiet(const MemorySnapshot& reading) { return reading.exact && !reading.imports; }
+  static bool Undisturbed(const MemorySnapshot& snapshot) { return snapshot.exact && !snapshot.imports; }
 
   // What of the reservation is left whichever of the listed processes is this one.
   uint64_t Spare(uint64_t reserved) const {
@@ -285,19 +286,21 @@ void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock) {
 
 bool LeftToContextSlow(const Entry& entry) {
   Entry left = entry;
-  left.space = Space::kLeft;
+  left.kind = HandleKind::kEndingContext;
   const auto leave = [](void* what) {
     auto* const e = static_cast<Entry*>(what);
-    e->key = ++g_memory.making.last_left;
+    e->key = ++g_memory.making.last_ending;
     table().Insert(*e);  // without memory it counts for ever: too careful is not wrong
   };
   return LeaveToContextEnd(entry.context, leave, &left);
 }
 
 void RefundLeft(uint32_t context) {
-  const auto left = [context](const Entry& entry) { return entry.space == Space::kLeft && entry.context == context; };
+  const auto left = [context](const Entry& entry) {
+    return entry.kind == HandleKind::kEndingContext && entry.context == context;
+  };
   for (Entry entry; table().FindIf(left, &entry);) {
-    if (table().Take(Space::kLeft, entry.key, &entry)) RefundEntry(entry);
+    if (table().Take(HandleKind::kEndingContext, entry.key, &entry)) RefundEntry(entry);
   }
 }
 

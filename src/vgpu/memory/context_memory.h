@@ -54,7 +54,7 @@ struct ContextMaking {
   Lock lock{LockRank::kContextMaking};  // one context is made at a time, so that its size can be measured
   ProcessList before;                   // guarded by it, like its twin
   ProcessList after;
-  uint64_t last_left = 0;  // guarded by the registry's lock
+  uint64_t last_ending = 0;  // guarded by the registry's lock
 
   void Reset();
 };

@@ -10,7 +10,7 @@ namespace hami::vgpu {
 
 namespace {
 
-using Mark = FreeEvents::Mark;
+using Recorded = FreeEvents::Recorded;
 
 // An event to record. Where there is no room for one more, the last of the stream, which then moves on.
 CUevent EventFor(const StreamId& on) {
@@ -18,9 +18,9 @@ CUevent EventFor(const StreamId& on) {
     FreeEvents& events = g_memory.free_events;
     const Locked locked(events.lock);
     if (events.count == FreeEvents::kMost) {
-      Mark* const last = events.LastOf(on);
+      Recorded* const last = events.LastOf(on);
       const CUevent event = last == nullptr ? nullptr : last->event;
-      events.RemoveIf([last](const Mark& mark) { return &mark == last; });
+      events.RemoveIf([last](const Recorded& one) { return &one == last; });
       return event;
     }
   }
@@ -29,11 +29,11 @@ CUevent EventFor(const StreamId& on) {
 }
 
 // False: many are left.
-bool AddMark(const Mark& mark) {
+bool Add(const Recorded& one) {
   FreeEvents& events = g_memory.free_events;
   const Locked locked(events.lock);
-  if (events.count == FreeEvents::kMost || !ContextLives(mark.on.context)) return false;
-  events.marks[events.count++] = mark;
+  if (events.count == FreeEvents::kMost || !ContextLives(one.on.context)) return false;
+  events.list[events.count++] = one;
   g_memory_flags.free_events.store(true, std::memory_order_relaxed);
   return events.count < FreeEvents::kMost / 2;
 }
@@ -48,7 +48,7 @@ bool RecordFreeEvent(CUstream stream, const StreamId& name) {
   if (const CUevent event = EventFor(name); event != nullptr) {
     const uint64_t number = g_memory.pools.frees.SoFar();  // before the event: all of them are on their streams already
     if (real::cuEventRecord(event, stream) == CUDA_SUCCESS) {
-      few = AddMark({event, name, number});
+      few = Add({event, name, number});
     } else {
       real::cuEventDestroy_v2(event);
     }
@@ -65,22 +65,22 @@ bool TakePassedFreeEventSlow(Waited* proved) {
   *proved = {};
   uint64_t standing = 0;  // the stream asked last, if it has not got there
   for (size_t i = 0; i < events.count; ++i) {
-    const Mark& mark = events.marks[i];
-    const bool wanted = proved->on.number == 0 ? mark.on.number != standing : mark.on.number == proved->on.number;
-    if (!wanted || !ContextLives(mark.on.context)) continue;
-    if (real::cuEventQuery(mark.event) == CUDA_SUCCESS) {
-      proved->on.number = mark.on.number;
-      if (proved->frees < mark.number) proved->frees = mark.number;
+    const Recorded& one = events.list[i];
+    const bool wanted = proved->on.number == 0 ? one.on.number != standing : one.on.number == proved->on.number;
+    if (!wanted || !ContextLives(one.on.context)) continue;
+    if (real::cuEventQuery(one.event) == CUDA_SUCCESS) {
+      proved->on.number = one.on.number;
+      if (proved->frees < one.number) proved->frees = one.number;
     } else if (proved->on.number == 0) {
-      standing = mark.on.number;
+      standing = one.on.number;
     } else {
       break;
     }
   }
   if (proved->on.number == 0) return false;
-  events.RemoveIf([proved](const Mark& mark) {
-    const bool passed = mark.on.number == proved->on.number && mark.number <= proved->frees;
-    if (passed) real::cuEventDestroy_v2(mark.event);
+  events.RemoveIf([proved](const Recorded& one) {
+    const bool passed = one.on.number == proved->on.number && one.number <= proved->frees;
+    if (passed) real::cuEventDestroy_v2(one.event);
     return passed;
   });
   return true;
@@ -90,12 +90,12 @@ void LeaveEndingFreeEvents() { const Locked locked(g_memory.free_events.lock); }
 
 void ForgetFreeEvents(CUcontext context) {
   const Locked locked(g_memory.free_events.lock);
-  g_memory.free_events.RemoveIf([context](const Mark& mark) { return mark.on.context == context; });
+  g_memory.free_events.RemoveIf([context](const Recorded& one) { return one.on.context == context; });
 }
 
-FreeEvents::Mark* FreeEvents::LastOf(const StreamId& on) {
+FreeEvents::Recorded* FreeEvents::LastOf(const StreamId& on) {
   for (size_t i = count; i-- > 0;) {
-    if (marks[i].on.number == on.number) return &marks[i];
+    if (list[i].on.number == on.number) return &list[i];
   }
   return nullptr;
 }

@@ -74,7 +74,7 @@ void Remember(CUgraphExec exec, int key, int device, CUdevice ordinal, uint64_t 
   entry.key = KeyFor(exec, key);
   entry.bytes = bytes;
   entry.extra = static_cast<uint64_t>(ordinal);
-  entry.space = Space::kGraphExec;
+  entry.kind = HandleKind::kGraphExec;
   entry.device = static_cast<int8_t>(device);
   table().Insert(entry);
   g_memory_flags.graph_devices.fetch_or(1U << key, std::memory_order_relaxed);
@@ -131,7 +131,7 @@ void GraphInstantiated(CUgraph graph, CUgraphExec exec) {
 void GraphExecDestroyed(CUgraphExec exec) {
   for (int key = 0; key <= kForbiddenKey; ++key) {
     Entry entry;
-    if (!SomeGraphHas(key) || !table().Take(Space::kGraphExec, KeyFor(exec, key), &entry)) continue;
+    if (!SomeGraphHas(key) || !table().Take(HandleKind::kGraphExec, KeyFor(exec, key), &entry)) continue;
     SettleGraphs(entry.device, static_cast<CUdevice>(entry.extra));
   }
 }
@@ -142,7 +142,7 @@ CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg
   int count = 0;
   for (int key = 0; key <= kForbiddenKey; ++key) {
     Entry entry;
-    if (!SomeGraphHas(key) || !table().Find(Space::kGraphExec, KeyFor(exec, key), &entry)) continue;
+    if (!SomeGraphHas(key) || !table().Find(HandleKind::kGraphExec, KeyFor(exec, key), &entry)) continue;
     if (entry.device == kForbidden) return CUDA_ERROR_OUT_OF_MEMORY;
     parts[count++] = {entry.device, static_cast<CUdevice>(entry.extra), entry.bytes};
   }

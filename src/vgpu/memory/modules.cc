@@ -37,9 +37,9 @@ bool FreeMemory(uint64_t* out) {
 }
 
 void NoteOrdinal(int device) {
-  Place place;
-  if (CurrentPlace(&place) && place.device == device) {
-    g_memory.modules.devices[device].ordinal.Learn(place.ordinal);
+  ContextRef context;
+  if (CurrentContext(&context) && context.device == device) {
+    g_memory.modules.devices[device].ordinal.Learn(context.ordinal);
   }
 }
 
@@ -111,10 +111,11 @@ Measured Adjust(int device, bool judged = false) {
 }  // namespace
 
 LoadWatch::LoadWatch()
-    : measure_lock_(NvmlPid() != 0 ? LockMode::kShared : LockMode::kExclusive), has_place_(CurrentPlace(&place_)) {
+    : measure_lock_(NvmlPid() != 0 ? LockMode::kShared : LockMode::kExclusive),
+      has_context_(CurrentContext(&context_)) {
   g_memory.modules.loads.fetch_add(1, std::memory_order_acq_rel);
-  has_place_ = has_place_ && place_.device >= 0 && FreeMemory(&free_before_);
-  if (has_place_) counted_before_ = OwnBytes(place_.device);
+  has_context_ = has_context_ && context_.device >= 0 && FreeMemory(&free_before_);
+  if (has_context_) counted_before_ = OwnBytes(context_.device);
 }
 
 LoadWatch::~LoadWatch() { g_memory.modules.loads.fetch_sub(1, std::memory_order_acq_rel); }
@@ -123,10 +124,10 @@ bool LoadWatch::Fits() {
   NoteFirstUse();  // a part may be loaded later
   g_memory_flags.modules_known.store(true, std::memory_order_relaxed);
   uint64_t free_after = 0;
-  if (!has_place_ || !FreeMemory(&free_after)) return true;
-  const int device = place_.device;
+  if (!has_context_ || !FreeMemory(&free_after)) return true;
+  const int device = context_.device;
   DeviceModules& modules = g_memory.modules.devices[device];
-  modules.ordinal.Learn(place_.ordinal);
+  modules.ordinal.Learn(context_.ordinal);
   const uint64_t growth = Uncounted(free_after);
   // What others have reserved they may not have taken yet, and then it was this load that took it.
   const uint64_t at_most = (free_before_ > free_after ? free_before_ - free_after : growth) + kDoubt;
@@ -152,13 +153,13 @@ bool LoadWatch::Fits() {
 
 Lock& ContextLimitLock() { return g_memory.modules.limit_lock; }
 
-void LoadWatch::Undone() { SettleModules(place_.device, &measure_lock_); }
+void LoadWatch::Undone() { SettleModules(context_.device, &measure_lock_); }
 
 // What the device lost around the load, but for what this process has counted meanwhile. A neighbour's part in it is
 // included.
 uint64_t LoadWatch::Uncounted(uint64_t free_after) const {
   const auto lost = static_cast<int64_t>(free_before_ - free_after);
-  const auto stated = static_cast<int64_t>(OwnBytes(place_.device) - counted_before_);
+  const auto stated = static_cast<int64_t>(OwnBytes(context_.device) - counted_before_);
   return lost > stated ? static_cast<uint64_t>(lost - stated) : 0;
 }
 
@@ -183,16 +184,16 @@ void ModulesSynchronisedSlow() {
       !g_memory.modules.next_look.compare_exchange_strong(next, now + kQueryMillis, std::memory_order_relaxed)) {
     return;
   }
-  Place place;
-  if (!Active() || !CurrentPlace(&place) || place.device < 0) return;
-  g_memory.modules.devices[place.device].ordinal.Learn(place.ordinal);
+  ContextRef context;
+  if (!Active() || !CurrentContext(&context) || context.device < 0) return;
+  g_memory.modules.devices[context.device].ordinal.Learn(context.ordinal);
   const MeasureLock measure_lock(LockMode::kTryExclusive);
   if (!measure_lock.exclusive()) {
     g_memory.modules.next_look.store(now + kPendingMillis, std::memory_order_relaxed);
     return;
   }
   g_memory_flags.modules_pending.store(false, std::memory_order_relaxed);
-  Adjust(place.device);
+  Adjust(context.device);
 }
 
 void SettleModules(int device, MeasureLock* measure_lock) {

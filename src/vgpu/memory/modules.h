@@ -56,14 +56,14 @@ class LoadWatch {
   bool Fits();
   // After the undoing.
   void Undone();
-  int device() const { return place_.device; }
+  int device() const { return context_.device; }
 
  private:
   uint64_t Uncounted(uint64_t free_after) const;
 
   MeasureLock measure_lock_;
-  Place place_;
-  bool has_place_;
+  ContextRef context_;
+  bool has_context_;
   uint64_t free_before_ = 0;
   uint64_t counted_before_ = 0;
 };

@@ -132,7 +132,7 @@ bool TrimLocked(int device, uint64_t needed) {
 void RecordLocked(const Entry& entry) {
   Entry replaced;
   table().Insert(entry, &replaced);
-  if (replaced.space == Space::kNone) return;
+  if (replaced.kind == HandleKind::kNone) return;
   if ((replaced.flags & kFromPool) != 0) {
     BlockFreedLocked(replaced);
   } else {
@@ -244,10 +244,10 @@ Room RoomLocked(const PoolRequest& request) {
 }  // namespace
 
 Begun BeginPoolAllocation(const PoolRequest& request, uint64_t* growth) {
-  if (request.out == nullptr || request.place.device == kUnlimited) return Begun::kUncounted;
+  if (request.out == nullptr || request.context.device == kUnlimited) return Begun::kUncounted;
   const RelaxedCapture relaxed;
   g_memory.pools.lock.Acquire();
-  Pool* const pool = FindOrAddLocked(request.pool, request.place.device);
+  Pool* const pool = FindOrAddLocked(request.pool, request.context.device);
   if (pool == nullptr || pool->on_host) {
     g_memory.pools.lock.Release();
     return Begun::kUncounted;
@@ -282,7 +282,7 @@ bool AwaitFrees(const PoolRequest& request) {
 }
 
 CUresult RefusePoolAllocation(const PoolRequest& request) {
-  int device = request.place.device;
+  int device = request.context.device;
   {
     const Locked locked(g_memory.pools.lock);
     if (const Pool* const pool = FindLocked(request.pool); pool != nullptr) device = pool->device;
@@ -297,7 +297,7 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
   Pool* const pool = FindLocked(request.pool);
   bool fits = true;
   if (pool == nullptr) {
-    Refund(request.place.device, growth, Kind::kData);
+    Refund(request.context.device, growth, Kind::kData);
   } else {
     if (result == CUDA_SUCCESS) pool->live += request.bytes;
     if (pool->charged == 0) g_memory.pools.frees.ForgetPool(pool->id);  // nothing was unused, so nothing is under way
@@ -318,7 +318,7 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
       entry.key = *request.out;
       entry.bytes = request.bytes;
       entry.extra = pool->id;
-      entry.space = Space::kPointer;
+      entry.kind = HandleKind::kPointer;
       entry.flags = kFromPool;
       entry.device = static_cast<int8_t>(pool->device);
       RecordLocked(entry);
@@ -341,8 +341,8 @@ void AfterPoolUndo(const PoolRequest& request) {
     }
   }
   real::cuMemPoolTrimTo(request.pool, 0);
-  SettlePools(request.place.device);
-  PoolRefused(request.place.device, request.bytes);
+  SettlePools(request.context.device);
+  PoolRefused(request.context.device, request.bytes);
 }
 
 void PoolCreated(CUmemoryPool handle, const CUmemPoolProps& props) {

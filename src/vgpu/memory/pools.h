@@ -29,7 +29,7 @@ namespace hami::vgpu {
 
 // An allocation of `bytes` from `pool`. `allocate` calls the driver; `undo` gives back what it got.
 struct PoolRequest {
-  Place place;
+  ContextRef context;
   CUmemoryPool pool;
   CUdeviceptr* out;
   size_t bytes;
@@ -125,7 +125,7 @@ template <typename Allocate, typename Undo>
 CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo) {
   for (bool waited = false;; waited = true) {
     {
-      const Charging charging(request.place.device);
+      const Charging charging(request.context.device);
       uint64_t growth = 0;
       const Begun begun = BeginPoolAllocation(request, &growth);
       if (begun == Begun::kUncounted) return allocate();

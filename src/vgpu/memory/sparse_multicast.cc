@@ -24,9 +24,9 @@ constexpr uint64_t MulticastOwner(uint64_t id) { return id | uint64_t{1} << 63; 
 // The number of an owner, given when it first needs one; 0 = it has none.
 uint32_t OwnerNumber(uint64_t owner, bool give) {
   Entry entry;
-  if (g_memory.vmm.names.Find(Space::kVmmOwner, owner, &entry)) return static_cast<uint32_t>(entry.extra);
+  if (g_memory.vmm.names.Find(HandleKind::kVmmOwner, owner, &entry)) return static_cast<uint32_t>(entry.extra);
   if (!give) return 0;
-  StoreName(Space::kVmmOwner, owner, ++g_memory.vmm.last_owner, 0);
+  StoreName(HandleKind::kVmmOwner, owner, ++g_memory.vmm.last_owner, 0);
   return g_memory.vmm.last_owner;
 }
 
@@ -71,7 +71,7 @@ void ForEachPlace(const TileBox& box, Visit visit) {
 
 // What a tile (whose `bytes` are its place) or a part of a multicast object was charged, if its memory is foreign.
 uint64_t ChargedFor(const Entry& binding) {
-  if (binding.space == Space::kVmmBinding) return binding.bytes;
+  if (binding.kind == HandleKind::kVmmBinding) return binding.bytes;
   return binding.bytes >> 58 == kWholeLevel ? (binding.bytes & kSizeMask) * kTileBytes : kTileBytes;
 }
 
@@ -122,7 +122,7 @@ void TakeBindings(Which which, End end) {
 
 void EndOwner(uint64_t owner) {
   Entry entry;
-  if (!g_memory.vmm.names.Take(Space::kVmmOwner, owner, &entry)) return;
+  if (!g_memory.vmm.names.Take(HandleKind::kVmmOwner, owner, &entry)) return;
   const auto number = static_cast<uint32_t>(entry.extra);
   TakeBindings([number](const Entry& binding) { return binding.context == number; }, EndUses);
 }
@@ -155,7 +155,7 @@ constexpr uint64_t MulticastPart(uint64_t offset, int device) { return offset <<
 
 void Unbind(uint32_t number, uint64_t part) {
   Entry binding;
-  if (g_memory.vmm.names.Take(Space::kVmmBinding, BindingKey(number, part), &binding)) {
+  if (g_memory.vmm.names.Take(HandleKind::kVmmBinding, BindingKey(number, part), &binding)) {
     EndUses(binding.extra, 1, ChargedFor(binding));
   }
 }
@@ -173,7 +173,7 @@ void Bind(const MulticastRange& at, const Physical& physical) {
   binding.bytes = at.bytes;
   binding.extra = physical.id;
   binding.context = number;
-  binding.space = Space::kVmmBinding;
+  binding.kind = HandleKind::kVmmBinding;
   g_memory.vmm.names.Insert(binding);
 }
 
@@ -216,13 +216,13 @@ void VmmTilesMapped(uint64_t array, const TileBox& box, const VmmUse& use, const
   Entry tile;
   tile.extra = use.id;
   tile.context = OwnerNumber(array, true);
-  tile.space = Space::kVmmTile;
+  tile.kind = HandleKind::kVmmTile;
   ForEachPlace(box, [&](uint64_t place) {
     tile.key = BindingKey(tile.context, place);
     tile.bytes = place;
     Entry replaced;
     g_memory.vmm.names.Insert(tile, &replaced);
-    if (replaced.space != Space::kNone) EndLater(replaced.extra, 1, ChargedFor(replaced), stream, call);
+    if (replaced.kind != HandleKind::kNone) EndLater(replaced.extra, 1, ChargedFor(replaced), stream, call);
   });
   EndUses(use.id, 1, 0);  // the tiles go on with what it was charged
 }
@@ -241,7 +241,7 @@ void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamId& stream
   Tally tally;
   ForEachPlace(box, [&](uint64_t place) {
     Entry tile;
-    if (!g_memory.vmm.names.Take(Space::kVmmTile, BindingKey(number, place), &tile) || tally.Add(tile)) return;
+    if (!g_memory.vmm.names.Take(HandleKind::kVmmTile, BindingKey(number, place), &tile) || tally.Add(tile)) return;
     tally.Finish(end);
     tally.Add(tile);
   });

@@ -20,7 +20,7 @@ constexpr size_t kInPassing = 4;
 // Ends the mapping at `address`; its size, 0 when there is none.
 uint64_t EndMapping(CUdeviceptr address) {
   Entry mapping;
-  if (!g_memory.vmm.names.Take(Space::kVmmMapping, address, &mapping)) return 0;
+  if (!g_memory.vmm.names.Take(HandleKind::kVmmMapping, address, &mapping)) return 0;
   EndUses(mapping.extra, 1, mapping.bytes);
   return mapping.bytes;
 }
@@ -43,9 +43,9 @@ void VmmExported(CUmemGenericAllocationHandle handle, int fd) {
   if (!ByHandle(handle, &physical) || physical.foreign() || physical.bytes == 0) return;
   Entry shared;
   if (physical.shared) {
-    g_memory.vmm.names.Find(Space::kVmmShared, physical.id, &shared);
+    g_memory.vmm.names.Find(HandleKind::kVmmShared, physical.id, &shared);
   } else if (shared.extra = ShareMemory(physical.device, physical.bytes); shared.extra != 0) {
-    StoreName(Space::kVmmShared, physical.id, shared.extra, 0);
+    StoreName(HandleKind::kVmmShared, physical.id, shared.extra, 0);
     physical.shared = true;
     StorePhysical(physical);
   }
@@ -86,7 +86,7 @@ void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import) {
   const bool counts = import.device != kUnlimited;
   const uint64_t id = AddPhysical(handle, import.bytes, import.device, counts, import.object != 0);
   if (import.object == 0) return;
-  StoreName(Space::kVmmShared, id, import.object, 0);
+  StoreName(HandleKind::kVmmShared, id, import.object, 0);
   NoteDescriptor(id, import.fd);
   SweepDescriptors(kInPassing);
 }
@@ -102,7 +102,7 @@ void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address) {
     // The handle was released and comes back, perhaps with another value.
     ++physical.references;
     StorePhysical(physical);
-    StoreName(Space::kVmmHandle, handle, physical.id, 0);
+    StoreName(HandleKind::kVmmHandle, handle, physical.id, 0);
   }
 }
 
@@ -111,7 +111,7 @@ uint64_t VmmReleasing(CUmemGenericAllocationHandle handle) {
   Physical physical;
   if (!ByHandle(handle, &physical)) return 0;
   Entry name;
-  if (physical.references == 1) g_memory.vmm.names.Take(Space::kVmmHandle, handle, &name);
+  if (physical.references == 1) g_memory.vmm.names.Take(HandleKind::kVmmHandle, handle, &name);
   return physical.id;
 }
 
@@ -120,7 +120,7 @@ void VmmReleased(CUmemGenericAllocationHandle handle, uint64_t id, bool released
   Physical physical;
   if (id == 0 || !LoadPhysical(id, &physical)) return;
   if (!released) {
-    StoreName(Space::kVmmHandle, handle, id, 0);
+    StoreName(HandleKind::kVmmHandle, handle, id, 0);
     return;
   }
   if (physical.references != 0) --physical.references;
@@ -157,7 +157,7 @@ void VmmMapped(const VmmUse& use, CUdeviceptr address, bool mapped) {
   if (!mapped) VmmUnused(use);
   if (!mapped || use.id == 0) return;
   const Locked locked(g_memory.vmm.lock);
-  StoreName(Space::kVmmMapping, address, use.id, use.bytes);
+  StoreName(HandleKind::kVmmMapping, address, use.id, use.bytes);
 }
 
 void VmmUnmapped(CUdeviceptr address, uint64_t bytes) {

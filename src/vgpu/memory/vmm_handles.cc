@@ -36,28 +36,29 @@ void Count(const Physical& p, uint32_t change) {
 
 void EndPhysical(const Physical& p) {
   Entry entry;
-  g_memory.vmm.names.Take(Space::kVmmPhysical, p.id, &entry);
+  g_memory.vmm.names.Take(HandleKind::kVmmPhysical, p.id, &entry);
   // A region that knows nothing of it any more has not given it back either.
-  const bool left = p.shared && g_memory.vmm.names.Take(Space::kVmmShared, p.id, &entry) && LeaveMemory(entry.extra);
+  const bool left =
+      p.shared && g_memory.vmm.names.Take(HandleKind::kVmmShared, p.id, &entry) && LeaveMemory(entry.extra);
   if (!p.imported && !left) Refund(p.device, p.bytes, Kind::kData);
   if (p.device == kUnlimited && p.bytes == 0) EndMulticastObject(p.id);
 }
 
 }  // namespace
 
-void StoreName(Space space, uint64_t key, uint64_t id, uint64_t bytes) {
+void StoreName(HandleKind kind, uint64_t key, uint64_t id, uint64_t bytes) {
   Entry entry;
   entry.key = key;
   entry.bytes = bytes;
   entry.extra = id;
-  entry.space = space;
+  entry.kind = kind;
   g_memory.vmm.names.Insert(entry);
 }
 
 // A Physical is stored as an Entry: key = id, bytes, extra = references << 32 | uses, flags = kImported and kJoint.
 bool LoadPhysical(uint64_t id, Physical* out) {
   Entry entry;
-  if (!g_memory.vmm.names.Find(Space::kVmmPhysical, id, &entry)) return false;
+  if (!g_memory.vmm.names.Find(HandleKind::kVmmPhysical, id, &entry)) return false;
   *out = {id,
           entry.bytes,
           entry.device,
@@ -80,7 +81,7 @@ void StorePhysical(const Physical& p) {
   entry.key = p.id;
   entry.bytes = p.bytes;
   entry.extra = static_cast<uint64_t>(p.references) << 32 | p.uses;
-  entry.space = Space::kVmmPhysical;
+  entry.kind = HandleKind::kVmmPhysical;
   entry.device = static_cast<int8_t>(p.device);
   entry.flags = static_cast<uint16_t>((p.imported ? kImported : 0) | (p.shared ? kJoint : 0));
   g_memory.vmm.names.Insert(entry);
@@ -88,15 +89,15 @@ void StorePhysical(const Physical& p) {
 
 bool ByHandle(CUmemGenericAllocationHandle handle, Physical* out) {
   Entry entry;
-  return g_memory.vmm.names.Find(Space::kVmmHandle, handle, &entry) && LoadPhysical(entry.extra, out);
+  return g_memory.vmm.names.Find(HandleKind::kVmmHandle, handle, &entry) && LoadPhysical(entry.extra, out);
 }
 
 // Addresses inside a mapping are rarely named; only then is every mapping looked at.
 bool ByAddress(CUdeviceptr address, Entry* mapping) {
-  if (g_memory.vmm.names.Find(Space::kVmmMapping, address, mapping)) return true;
+  if (g_memory.vmm.names.Find(HandleKind::kVmmMapping, address, mapping)) return true;
   return g_memory.vmm.names.FindIf(
       [address](const Entry& entry) {
-        return entry.space == Space::kVmmMapping && address >= entry.key && address - entry.key < entry.bytes;
+        return entry.kind == HandleKind::kVmmMapping && address >= entry.key && address - entry.key < entry.bytes;
       },
       mapping);
 }
@@ -104,7 +105,7 @@ bool ByAddress(CUdeviceptr address, Entry* mapping) {
 uint64_t AddPhysical(CUmemGenericAllocationHandle handle, uint64_t bytes, int device, bool imported, bool shared) {
   const uint64_t id = ++g_memory.vmm.last_id;
   StorePhysical({id, bytes, device, 1, 0, imported, shared});
-  StoreName(Space::kVmmHandle, handle, id, 0);
+  StoreName(HandleKind::kVmmHandle, handle, id, 0);
   return id;
 }
 

@@ -73,7 +73,7 @@ struct VmmBook {
   void Reset();
 };
 
-void StoreName(Space space, uint64_t key, uint64_t id, uint64_t bytes);
+void StoreName(HandleKind kind, uint64_t key, uint64_t id, uint64_t bytes);
 bool LoadPhysical(uint64_t id, Physical* out);
 void StorePhysical(const Physical& physical);
 bool ByHandle(CUmemGenericAllocationHandle handle, Physical* out);
