@@ -46,8 +46,8 @@ CUresult Unloaded(Unload unload) {
   MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = unload();
   if (result == CUDA_SUCCESS) ForgetGuesses();
-  Place place;
-  if (result == CUDA_SUCCESS && CurrentPlace(&place)) SettleModules(place.device, &measure_lock);
+  ContextRef context;
+  if (result == CUDA_SUCCESS && CurrentContext(&context)) SettleModules(context.device, &measure_lock);
   return result;
 }
 
