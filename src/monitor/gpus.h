@@ -21,8 +21,8 @@
 
 namespace hami::monitor {
 
-// XIDs heard of each GPU, by UUID, since the program runs: code → how often.
-using XidCounts = std::map<std::string, std::map<std::uint64_t, std::uint64_t>>;
+// XIDs heard of each GPU and MIG device, by UUID.
+using XidCounts = std::map<std::string, XidsByCode>;
 
 // Where answers come from; called by one thread only. A look may block.
 class GpuSource {

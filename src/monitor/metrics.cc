@@ -62,7 +62,10 @@ std::string RenderMetrics(const Picture& picture, const GpusPicture& gpus, const
   std::size_t devices = 0;
   for (const ContainerPicture& container : picture.containers) devices += container.region.devices.size();
   base::Exposition page(kPageBytes + devices * kDeviceBytes);
-  if (!gpus.OlderThan(kStaleGpus, now.steady)) RenderGpus(picture.node, gpus, style, page);
+  if (!gpus.OlderThan(kStaleGpus, now.steady)) {
+    RenderGpus(picture.node, gpus, style, page);
+    RenderMigDevices(picture, gpus, page);
+  }
   RenderContainers(picture, style, now.unix_seconds, page);
   RenderSelf(picture, gpus, now, page);
   RenderBuild(page);

@@ -24,6 +24,8 @@ inline constexpr std::string_view kCompiler = "gcc";
 #endif
 
 void RenderGpus(const std::string& node, const GpusPicture& gpus, const MetricsStyle& style, base::Exposition& page);
+// Figures of MIG devices; of those that a reservation names also by container.
+void RenderMigDevices(const Picture& picture, const GpusPicture& gpus, base::Exposition& page);
 void RenderContainers(const Picture& picture, const MetricsStyle& style, std::int64_t unix_seconds,
                       base::Exposition& page);
 

@@ -170,6 +170,33 @@ TEST(Metrics, GivenProcessesOnAGpu_ThenTheyAreCountedByKindAndNoneIsALabel) {
   EXPECT_THAT(Render({false, false}, silent), Not(HasSubstr("hami_host_gpu_processes{"))) << "not known is not none";
 }
 
+TEST(Metrics, MigDevices_HaveFiguresOfTheirOwn) {
+  GpusPicture gpus = Gpus();
+  GpuPicture& gpu = gpus.gpus[0];
+  gpu.device.mig_devices = {
+      {0, "MIG-3", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 7, 0, nvml::Memory{10 * kGiB, kGiB, 9 * kGiB, {}}},
+      {1, "MIG-4", "NVIDIA H100 80GB HBM3 MIG 2g.20gb+me", 8, 0, std::nullopt}};
+  gpu.held = {{11, nvml::ProcessKind::kCompute, kGiB / 2, 7, 0},
+              {12, nvml::ProcessKind::kCompute, kGiB, 8, 0},
+              {13, nvml::ProcessKind::kMps, kGiB, {}, {}}};
+  gpu.mig_xids["MIG-3"][94] = 2;
+  const std::string page = Render({}, gpus);
+  const std::string gpu_label = R"(device_uuid="GPU-5ef1b8a0-0000-4000-8000-000000000001",)";
+  const std::string one =
+      R"({node="node-1",device_index="0",)" + gpu_label +
+      R"(mig_uuid="MIG-3",profile="1g.10gb",gpu_instance_id="7",compute_instance_id="0",zone="vGPU")";
+  EXPECT_THAT(page, HasSubstr("hami_host_mig_memory_used_bytes" + one + "} 1073741824\n"));
+  EXPECT_THAT(page, HasSubstr("hami_host_mig_memory_total_bytes" + one + "} 10737418240\n"));
+  EXPECT_THAT(page, HasSubstr("hami_host_mig_processes" + one + "} 1\n"));
+  EXPECT_THAT(page, HasSubstr("hami_host_mig_process_memory_bytes" + one + "} 536870912\n"));
+  EXPECT_THAT(page, HasSubstr("hami_host_mig_xid_errors_total" + one + ",xid=\"94\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr(R"(mig_uuid="MIG-4",profile="2g.20gb+me",)"));
+  EXPECT_THAT(page, HasSubstr(R"(hami_container_mig_memory_used_bytes{namespace="team",pod="mig-pod",container="main",)"
+                              R"(vdevice_index="1",device_uuid="GPU-2",mig_uuid="MIG-3",zone="vGPU"} 1073741824)"));
+  gpus.taken -= std::chrono::hours(1);
+  EXPECT_THAT(Render({}, gpus), Not(HasSubstr("_mig_memory")));
+}
+
 TEST(Metrics, GivenFiguresOfGpusThatAreTooOld_ThenOnlyTheirAgeIsShown) {
   GpusPicture gpus = Gpus();
   gpus.taken = kSteady - std::chrono::seconds(120);

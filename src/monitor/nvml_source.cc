@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -39,9 +40,11 @@ class NvmlSource : public GpuSource {
     }
     TakeEvents();
     const bool trouble = std::exchange(trouble_, false);
-    if (looks_++ % kSeldom == 0 || trouble) HAMI_TRY(LookAround());
+    const bool divided = std::exchange(divided_anew_, false);
+    if (looks_++ % kSeldom == 0 || trouble || divided) HAMI_TRY(LookAround());
     for (GpuPicture& gpu : gpus_) {
       LookAt(gpu);
+      LookAtInstances(gpu);
       if (const auto heard = heard_.find(gpu.device.uuid); heard != heard_.end()) gpu.xids = heard->second;
     }
     MeasureOne();
@@ -107,6 +110,35 @@ class NvmlSource : public GpuSource {
     }
   }
 
+  // MIG devices come and go without a word. One that is gone tells no memory, a new one that is used has processes.
+  void LookAtInstances(GpuPicture& gpu) {
+    for (nvml::MigDevice& mig : gpu.device.mig_devices) {
+      const bool told = mig.memory.has_value();
+      mig.memory = library_->ReadMemory(mig.uuid);
+      divided_anew_ = divided_anew_ || (told && !mig.memory);
+      if (const auto heard = heard_.find(mig.uuid); heard != heard_.end()) gpu.mig_xids[mig.uuid] = heard->second;
+    }
+    if (!gpu.held) return;
+    for (const nvml::Process& process : *gpu.held) {
+      const bool known = !process.gpu_instance ||
+                         std::any_of(gpu.device.mig_devices.begin(), gpu.device.mig_devices.end(),
+                                     [&](const auto& mig) { return mig.gpu_instance == *process.gpu_instance; });
+      divided_anew_ = divided_anew_ || !known;
+    }
+  }
+
+  void Count(const nvml::XidEvent& event) {
+    for (const GpuPicture& gpu : gpus_) {
+      if (gpu.device.uuid != event.uuid) continue;
+      ++heard_[event.uuid][event.code];
+      for (const nvml::MigDevice& mig : gpu.device.mig_devices) {
+        const bool compute =
+            event.compute_instance == nvml::kAnyInstance || event.compute_instance == mig.compute_instance;
+        if (mig.gpu_instance == event.gpu_instance && compute) ++heard_[mig.uuid][event.code];
+      }
+    }
+  }
+
   // The driver takes 40 ms for it, so it is one GPU's turn at a time.
   void MeasureOne() {
     if (gpus_.empty()) return;
@@ -134,9 +166,7 @@ class NvmlSource : public GpuSource {
       deaf_.clear();
       if (!event->has_value()) return;
       trouble_ = true;
-      for (const GpuPicture& gpu : gpus_) {
-        if (gpu.device.uuid == (*event)->uuid) ++heard_[gpu.device.uuid][(*event)->code];
-      }
+      Count(**event);
     }
   }
 
@@ -151,8 +181,9 @@ class NvmlSource : public GpuSource {
   std::unordered_map<std::string, std::uint64_t> since_;
   int looks_ = 0;
   bool trouble_ = false;
-  bool failed_ = false;  // the last wait of xids_
-  std::string deaf_;     // why, as was told
+  bool divided_anew_ = false;  // some GPU has other MIG devices than it had
+  bool failed_ = false;        // the last wait of xids_
+  std::string deaf_;           // why, as was told
 };
 
 }  // namespace

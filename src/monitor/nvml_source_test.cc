@@ -146,6 +146,38 @@ TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatGoesOnFailing_WhenItWorks_ThenTheN
             }));
 }
 
+TEST_F(NvmlSourceTest, MigDevices_TheirMemoryAndErrorsAreTheirOwn) {
+  EXPECT_EQ(0, simgpu::InChild([&] {
+              auto driver = nvml::Library::Load({SIMGPU_NVML_PATH, "/nowhere"});
+              CHECK_OR(1, driver);
+              const std::string gpu = driver->ReadDevices()->at(1).uuid;
+              CHECK_OR(2, driver->SetMigMode(gpu, true));
+              const nvml::MigLayout layout = *driver->ReadMigLayout(gpu);
+              const auto small = std::find_if(layout.profiles.begin(), layout.profiles.end(),
+                                              [](const auto& profile) { return profile.name == "1g.10gb"; });
+              CHECK_OR(3, small != layout.profiles.end());
+              const auto instance = driver->CreateGpuInstance(gpu, small->id, {6, 1});
+              CHECK_OR(4, instance);
+              const auto compute = driver->CreateComputeInstance(gpu, *instance);
+              CHECK_OR(5, compute);
+              const auto source = Make();
+              const GpuPicture seen = source->Look()->at(1);
+              CHECK_OR(6, seen.device.mig_devices.size() == 1 && seen.device.mig_devices[0].uuid == compute->uuid);
+              const auto& memory = seen.device.mig_devices[0].memory;
+              CHECK_OR(7, memory && memory->total > 0 && memory->total < seen.telemetry.memory->total / 4);
+              const std::string text =
+                  "xid device=1 code=94 gi=" + std::to_string(*instance) + " ci=0\nxid device=1 code=63";
+              CHECK_OR(8, Inject(text.c_str()));
+              const GpuPicture heard = source->Look()->at(1);
+              CHECK_OR(9, heard.mig_xids.at(compute->uuid) == XidsByCode({{94, 1}}));
+              CHECK_OR(10, heard.xids == XidsByCode({{63, 1}, {94, 1}}));
+              CHECK_OR(11, driver->DestroyComputeInstance(gpu, *instance, compute->id));
+              (void)source->Look();
+              CHECK_OR(12, source->Look()->at(1).device.mig_devices.empty());
+              return 0;
+            }));
+}
+
 TEST_F(NvmlSourceTest, GivenALookThatFailed_WhenTheSessionBeginsAnew_ThenTheErrorsOfBeforeStillCount) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               constexpr auto kPause = std::chrono::milliseconds(1);

@@ -43,15 +43,18 @@ struct MigPicture {
   device::MigReservation reservation;
 };
 
+using XidsByCode = std::map<std::uint64_t, std::uint64_t>;  // how often since this program runs
+
 struct GpuPicture {
-  nvml::Device device;
+  nvml::Device device;  // with the memory of its MIG devices as it is now
   nvml::Telemetry telemetry;
   std::vector<nvml::NvLink> links;
   // Busy ones, as last seen, and all that have a context. Absent: the driver does not say.
   std::optional<std::vector<nvml::ProcessUtilization>> processes;
   std::optional<std::vector<nvml::Process>> held;
-  nvml::PcieThroughput pcie;                    // measured now and then
-  std::map<std::uint64_t, std::uint64_t> xids;  // code → how often since this program runs
+  nvml::PcieThroughput pcie;                   // measured now and then
+  XidsByCode xids;                             // those of its MIG devices, too
+  std::map<std::string, XidsByCode> mig_xids;  // by UUID of the MIG device that they name
 };
 
 // What the driver said last, and whether it still answers.

@@ -17,6 +17,9 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/strings.h"
+#include "plugin/mig_mode.h"
+#include "plugin/mig_profiles.h"
 #include "simgpu/machine/in_child.h"
 #include "simgpu/simgpu.h"
 
@@ -81,12 +84,14 @@ class Bench {
   }
 
   CardBoard board;
+  MigEntries own;  // set before the start
   std::atomic<UnixSeconds> now = 1000;
 
  private:
   KeeperHooks Hooks() {
     KeeperHooks hooks;
     hooks.clock = [this] { return now.load(); };
+    hooks.own_instances = [this] { return own; };
     hooks.before_cards = [this](const Cards& cards) {
       const std::scoped_lock lock(mutex_);
       prepared_.emplace_back(cards.cards.size(), board.Current()->cards.size());
@@ -204,6 +209,43 @@ TEST_F(CardKeeperTest, GivenAnXid_WhenItIsInjected_ThenTheGpuIsOutAndComesBackAf
               CHECK_OR(9, bench.Told("GpuRecovered"));
               return 0;
             }));
+}
+
+// One instance of ours on GPU 0 of a node in mode mig.
+TEST_F(CardKeeperTest, XidOfAMigInstance_TakesOutItsPlaceAndNotTheGpu) {
+  EXPECT_EQ(
+      0, simgpu::InChild([&] {
+        NodeConfigFile(R"({"nodeconfig":[{"name":"node-1","operatingmode":"mig"}]})");
+        NvmlMigDriver driver({SIMGPU_NVML_PATH, "/nowhere"});
+        CHECK_OR(1, EnterMig(driver, {}));
+        MigEntry entry;
+        entry.gpu_uuid = driver.Gpus()->at(0).uuid;
+        const auto layout = driver.Layout(entry.gpu_uuid);
+        const nvml::MigProfile* const profile = FindProfile(*layout, entry.profile = "1g.10gb");
+        const auto gpu_instance = driver.CreateGpuInstance(entry.gpu_uuid, profile->id, {6, 1});
+        CHECK_OR(2, gpu_instance);
+        const auto compute = driver.CreateComputeInstance(entry.gpu_uuid, *gpu_instance);
+        CHECK_OR(3, compute);
+        entry.placement = {6, 1};
+        entry.gpu_instance = static_cast<int>(*gpu_instance);
+        entry.compute_instance = static_cast<int>(compute->id);
+        entry.mig_uuid = compute->uuid;
+        Bench bench(options_);
+        bench.own = {entry};
+        CHECK_OR(4, bench.keeper.Start());
+        bench.keeper.SeeNode({}, {});
+        const auto places = [&] { return bench.board.Current()->cards.at(0).mig_profiles.at(0).placements.size(); };
+        CHECK_OR(5, bench.Await([&] { return bench.board.Current()->cards.size() == 2 && places() == 7; }));
+        const std::string text = base::Concat({"xid device=0 code=48 gi=", std::to_string(*gpu_instance), " ci=0"});
+        CHECK_OR(6, Inject(text.c_str()));
+        CHECK_OR(7, bench.Await([&] { return bench.board.Current()->sick.size() == 1; }));
+        CHECK_OR(8, places() == 6 && bench.Healthy(0) && bench.Healthy(1));
+        CHECK_OR(9, bench.board.Current()->sick[0].uuid == compute->uuid && bench.Told("GpuUnhealthy"));
+        CHECK_OR(10, Inject("xid device=0 code=48"));
+        CHECK_OR(11, bench.Await([&] { return !bench.Healthy(0); }));
+        CHECK_OR(12, bench.Healthy(1));
+        return 0;
+      }));
 }
 
 TEST_F(CardKeeperTest, GivenAGpuThatFallsOffTheBus_WhenItReturns_ThenItIsOfferedAgain) {

@@ -16,6 +16,9 @@ std::string RenderCardMetrics(const std::string& node, const Cards& cards) {
                   std::uint64_t{card.healthy ? 1U : 0U});
     }
   }
+  for (const SickInstance& one : cards.sick) {
+    page.Sample(base::LabelText{{"node", node}, {"device_uuid", one.uuid}, {"reason", one.trouble}}, std::uint64_t{0});
+  }
   return page.Take();
 }
 

@@ -67,13 +67,35 @@ MigOffer OfferOf(const nvml::Device& device, const NodeSettings& settings, const
   return offer;
 }
 
+std::string SlicesOf(const Card& card, const nvml::MigPlace& place) {
+  return base::Concat({"GPU ", std::to_string(card.index), " (", card.uuid, "): slices ", std::to_string(place.start),
+                       " to ", std::to_string(place.start + place.size - 1)});
+}
+
 void NoteForeign(const Card& card, const std::vector<nvml::MigPlace>& places, std::vector<std::string>* left_out) {
   for (const nvml::MigPlace& place : places) {
     if (left_out == nullptr) return;
-    left_out->push_back(base::Concat({"GPU ", std::to_string(card.index), " (", card.uuid, "): slices ",
-                                      std::to_string(place.start), " to ", std::to_string(place.start + place.size - 1),
-                                      " are not offered: a MIG instance that is not ours has them"}));
+    left_out->push_back(SlicesOf(card, place) + " are not offered: a MIG instance that is not ours has them");
   }
+}
+
+// A profile without a place stays: containers have instances of it.
+void LeaveOutSick(Card& card, const std::vector<SickInstance>& sick, std::vector<std::string>* left_out) {
+  std::string trouble;
+  for (const SickInstance& one : sick) {
+    if (one.gpu_uuid != card.uuid) continue;
+    const device::MigPlacement taken{static_cast<int>(one.place.start), static_cast<int>(one.place.size)};
+    for (device::MigProfile& profile : card.mig_profiles) {
+      std::erase_if(profile.placements, [&](const auto& place) { return device::Overlap(place, taken); });
+    }
+    trouble = base::Concat({"MIG device ", one.uuid, " is out of order: ", one.trouble});
+    if (left_out != nullptr) left_out->push_back(SlicesOf(card, one.place) + " are not offered: " + trouble);
+  }
+  const bool full = std::all_of(card.mig_profiles.begin(), card.mig_profiles.end(),
+                                [](const device::MigProfile& profile) { return profile.placements.empty(); });
+  if (trouble.empty() || !full || !card.healthy) return;
+  card.healthy = false;
+  card.trouble = std::move(trouble);
 }
 
 // MIG devices of DEVICE that are not offered.
@@ -141,7 +163,7 @@ const Card* Cards::Find(std::string_view uuid) const {
 
 std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const NodeSettings& settings,
                             const Troubles& troubles, std::vector<std::string>* left_out,
-                            const ForeignInstances& foreign) {
+                            const ForeignInstances& foreign, const std::vector<SickInstance>& sick) {
   std::vector<Card> cards;
   const auto note = [&](const nvml::Device& device, std::string_view why) {
     if (left_out == nullptr) return;
@@ -173,6 +195,7 @@ std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const Node
       }
       cards.push_back(MakeCard(device, settings, troubles, &offer));
       if (taken != foreign.end()) NoteForeign(cards.back(), taken->second, left_out);
+      LeaveOutSick(cards.back(), sick, left_out);
     } else {
       cards.push_back(MakeCard(device, settings, troubles, nullptr));
     }
@@ -199,7 +222,7 @@ bool CardBoard::Publish(Cards cards) {
   {
     const std::scoped_lock lock(mutex_);
     if (cards.ready == current_->ready && cards.settings == current_->settings && cards.cards == current_->cards &&
-        cards.parts == current_->parts && cards.left_out == current_->left_out) {
+        cards.parts == current_->parts && cards.sick == current_->sick && cards.left_out == current_->left_out) {
       return false;
     }
     cards.generation = current_->generation + 1;

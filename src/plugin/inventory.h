@@ -54,6 +54,16 @@ struct Card {
   bool operator==(const Card& other) const;
 };
 
+// A MIG instance that is out of order, in mode mig. Its place is not offered even where it has been removed since.
+struct SickInstance {
+  std::string uuid;
+  std::string gpu_uuid;
+  std::string profile;  // empty: unknown
+  nvml::MigPlace place;
+  std::string trouble;
+  bool operator==(const SickInstance&) const = default;
+};
+
 // A state of the node's GPUs. Cards in the order of PCI bus id, then UUID: the order in which CUDA numbers them with
 // CUDA_DEVICE_ORDER=PCI_BUS_ID, and the same every time.
 struct Cards {
@@ -61,7 +71,8 @@ struct Cards {
   bool ready = false;            // the driver was read at least once
   NodeSettings settings;
   std::vector<Card> cards;
-  std::vector<Card> parts;            // MIG devices that the kubelet counts by their profiles, and no scheduler places
+  std::vector<Card> parts;  // MIG devices that the kubelet counts by their profiles, and no scheduler places
+  std::vector<SickInstance> sick;
   std::vector<std::string> left_out;  // GPUs that are not offered, a line each with the reason
 
   const Card* Find(std::string_view uuid) const;
@@ -77,7 +88,7 @@ using ForeignInstances = std::map<std::string, std::vector<nvml::MigPlace>>;
 // out, with a line in LEFT_OUT.
 std::vector<Card> MakeCards(const std::vector<nvml::Device>& devices, const NodeSettings& settings,
                             const Troubles& troubles, std::vector<std::string>* left_out = nullptr,
-                            const ForeignInstances& foreign = {});
+                            const ForeignInstances& foreign = {}, const std::vector<SickInstance>& sick = {});
 
 // The driver's number of it: "1", or "1:0" of a MIG device.
 std::string IndexOf(const Card& card);

@@ -22,7 +22,7 @@ target_include_directories(hami_kubelet_protocol SYSTEM PUBLIC ${_proto_dir})
 target_link_libraries(hami_kubelet_protocol PUBLIC gRPC::grpc++ protobuf::libprotobuf Threads::Threads)
 
 add_library(hami_plugin_kubelet STATIC
-  agent.cc allocator.cc allocator_mig.cc allocator_tend.cc card_metrics.cc cdi.cc cdi_files.cc common_areas.cc kube_cluster.cc kubelet_client.cc
+  agent.cc allocator.cc allocator_mig.cc allocator_tend.cc cdi.cc cdi_files.cc common_areas.cc kube_cluster.cc kubelet_client.cc
   kubelet_server.cc library_install.cc lock_folder.cc modes.cc mps_mode.cc origin.cc pod_view.cc preferred.cc record.cc resolve.cc resource_servers.cc response.cc serving.cc settle.cc
   share_folders.cc)
 target_link_libraries(hami_plugin_kubelet PUBLIC hami_plugin_node hami_region_hosted PRIVATE hami_kubelet_protocol)

@@ -95,18 +95,26 @@ void NodeState::Judge(const DriverReading& reading, UnixSeconds now) {
   }
 }
 
-// A MIG device in trouble recovers as a GPU does, while its GPU is well. What befalls the GPU is not each one's own.
+// A MIG device in trouble recovers as a GPU does, while its GPU is well; so does the place of one that was removed.
+// What befalls the GPU is not each one's own, but a repair that waits for a reset may be what the one in trouble needs.
 void NodeState::JudgeParts(const Known& known, const Reading& look, UnixSeconds now) {
-  if (!look.listed || look.condition != Condition::kAnswers || look.worn_out || look.reset_pending) return;
-  for (const nvml::MigDevice& part : known.device.mig_devices) book_.Look(part.uuid, {}, now);
+  if (!look.listed || look.condition != Condition::kAnswers || look.worn_out) return;
+  std::set<std::string_view> uuids;
+  for (const nvml::MigDevice& part : known.device.mig_devices) uuids.insert(part.uuid);
+  for (const auto& [uuid, place] : places_) {
+    if (place.gpu_uuid == known.device.uuid) uuids.insert(uuid);
+  }
+  Reading own;
+  own.reset_pending = look.reset_pending;
+  for (const std::string_view uuid : uuids) book_.Look(std::string(uuid), own, now);
 }
 
 bool NodeState::IsKnown(const std::string& uuid) const {
-  return std::any_of(known_.begin(), known_.end(), [&](const auto& entry) {
-    const auto& parts = entry.second.device.mig_devices;
-    return entry.first == uuid ||
-           std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return part.uuid == uuid; });
-  });
+  return places_.contains(uuid) || std::any_of(known_.begin(), known_.end(), [&](const auto& entry) {
+           const auto& parts = entry.second.device.mig_devices;
+           return entry.first == uuid ||
+                  std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return part.uuid == uuid; });
+         });
 }
 
 void NodeState::JudgeDamage(const std::string& uuid, Known& known, const Damage& told, UnixSeconds now) {
@@ -124,6 +132,9 @@ void NodeState::SeeDriver(const DriverReading& reading, UnixSeconds now) {
     if (!device.uuid.empty() && device.condition == Condition::kAnswers) known_[device.uuid].device = device;
   }
   foreign_ = reading.foreign;
+  for (const nvml::XidEvent& event : std::exchange(unplaced_, {})) {
+    Blame(SubjectOf(event).value_or(event.uuid), event.code, XidText(event.code), now);
+  }
   Judge(reading, now);
   NoteNameless(reading.devices);
   NoteStrategy();
@@ -183,18 +194,56 @@ bool NodeState::Blame(const std::string& uuid, std::uint64_t code, const std::st
   return false;
 }
 
-// Where instances are not offered by themselves, an error of one speaks for its GPU.
-std::string NodeState::SubjectOf(const nvml::XidEvent& event) const {
+// Where instances are not given out by themselves, an error of one speaks for its GPU.
+std::optional<std::string> NodeState::SubjectOf(const nvml::XidEvent& event) const {
+  const NodeSettings settings = Settings();
+  const bool apart = settings.mode == OperatingMode::kMig || settings.Strategy() != MigStrategy::kNone;
   const auto known = known_.find(event.uuid);
-  if (known == known_.end() || Settings().Strategy() == MigStrategy::kNone) return event.uuid;
+  if (event.gpu_instance == nvml::kAnyInstance || !apart || known == known_.end() || !IsDivided(known->second.device)) {
+    return event.uuid;
+  }
   const nvml::MigDevice* part = FindPart(known->second.device, event.gpu_instance, event.compute_instance);
-  return part == nullptr ? event.uuid : part->uuid;
+  return part == nullptr ? std::nullopt : std::optional(part->uuid);
 }
 
 bool NodeState::SeeXid(const nvml::XidEvent& event, UnixSeconds now) {
-  if (!known_.contains(event.uuid) || !Blame(SubjectOf(event), event.code, XidText(event.code), now)) return false;
+  if (!known_.contains(event.uuid) || policy_.Judge(event.code) == XidClass::kIgnored) return false;
+  const auto subject = SubjectOf(event);
+  if (!subject) {
+    unplaced_.push_back(event);
+    return true;
+  }
+  Blame(*subject, event.code, XidText(event.code), now);
   NoteChanges();
   return true;
+}
+
+// Where MIG devices in trouble are, for in mode mig they may be removed before they are well.
+void NodeState::NotePlaces() {
+  for (const auto& [gpu, known] : known_) {
+    if (!known.device.mig_layout) continue;
+    const nvml::MigLayout& layout = *known.device.mig_layout;
+    for (const nvml::GpuInstance& instance : layout.instances) {
+      const auto profile = std::find_if(layout.profiles.begin(), layout.profiles.end(),
+                                        [&](const nvml::MigProfile& one) { return one.id == instance.profile_id; });
+      for (const nvml::ComputeInstance& compute : instance.compute) {
+        if (book_.StateOf(compute.uuid) == HealthState::kHealthy) continue;
+        places_[compute.uuid] = {
+            compute.uuid, gpu, profile == layout.profiles.end() ? "" : profile->name, instance.place, {}};
+      }
+    }
+  }
+}
+
+std::vector<SickInstance> NodeState::SickInstances(const Troubles& troubles) const {
+  std::vector<SickInstance> sick;
+  for (const auto& [uuid, place] : places_) {
+    const auto trouble = troubles.find(uuid);
+    if (trouble == troubles.end()) continue;
+    sick.push_back(place);
+    sick.back().trouble = trouble->second;
+  }
+  return sick;
 }
 
 std::vector<nvml::Device> NodeState::Devices() const {
@@ -220,7 +269,8 @@ Cards NodeState::MakeCards() const {
   }
   if (cards.settings.mode == OperatingMode::kMps) troubles.insert(mps_troubles_.begin(), mps_troubles_.end());
   cards.left_out = nameless_;
-  cards.cards = plugin::MakeCards(devices, cards.settings, troubles, &cards.left_out, foreign_);
+  if (cards.settings.mode == OperatingMode::kMig) cards.sick = SickInstances(troubles);
+  cards.cards = plugin::MakeCards(devices, cards.settings, troubles, &cards.left_out, foreign_, cards.sick);
   cards.parts = MakeParts(devices, cards.settings, troubles);
   return cards;
 }
@@ -234,12 +284,18 @@ Registration NodeState::MakeRegistration(const Cards& cards, bool with_scores, U
 }
 
 std::string NodeState::NameOf(const std::string& uuid) const {
+  if (const auto part = places_.find(uuid); part != places_.end()) {
+    const SickInstance& at = part->second;
+    return base::Concat({"MIG device ", uuid, " (", at.profile, " at slice ", std::to_string(at.place.start), " of ",
+                         at.gpu_uuid, ")"});
+  }
   const auto known = known_.find(uuid);
   if (known == known_.end()) return uuid.starts_with("MIG-") ? "MIG device " + uuid : uuid;
   return base::Concat({"GPU ", std::to_string(known->second.device.index), " (", uuid, ")"});
 }
 
 void NodeState::NoteChanges() {
+  NotePlaces();
   for (const HealthChange& change : book_.TakeChanges()) {
     const std::string name = NameOf(change.uuid);
     switch (change.to) {
@@ -260,6 +316,7 @@ void NodeState::NoteChanges() {
         break;
     }
   }
+  std::erase_if(places_, [&](const auto& place) { return book_.StateOf(place.first) == HealthState::kHealthy; });
 }
 
 std::vector<NodeEvent> NodeState::TakeEvents() { return std::exchange(events_, {}); }

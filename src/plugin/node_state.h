@@ -85,8 +85,11 @@ class NodeState {
   void JudgeDamage(const std::string& uuid, Known& known, const Damage& told, UnixSeconds now);
   // True when XID CODE counts.
   bool Blame(const std::string& uuid, std::uint64_t code, const std::string& reason, UnixSeconds now);
-  // The health book's name of what EVENT is about: the GPU, or a MIG device of it that is offered by itself.
-  std::string SubjectOf(const nvml::XidEvent& event) const;
+  // The health book's name of what EVENT is about: the GPU, or a MIG device of it that is given out by itself. Nothing:
+  // an instance that the last look did not show.
+  std::optional<std::string> SubjectOf(const nvml::XidEvent& event) const;
+  void NotePlaces();
+  std::vector<SickInstance> SickInstances(const Troubles& troubles) const;
   void JudgeParts(const Known& known, const Reading& look, UnixSeconds now);
   bool IsKnown(const std::string& uuid) const;
   void NoteStrategy();
@@ -113,6 +116,8 @@ class NodeState {
   std::string strategy_trouble_;       // why --mig-strategy=single offers nothing, as it was told
   std::vector<std::string> nameless_;  // GPUs in trouble since the start, a line each
   HealthBook book_;
+  std::map<std::string, SickInstance> places_;  // by UUID, of MIG devices that are not healthy
+  std::vector<nvml::XidEvent> unplaced_;        // of instances that the next look may show
   TopologyScore topology_;
   std::vector<NodeEvent> events_;
 };

@@ -112,8 +112,20 @@ void AddCdi(const std::string& random, const Given& given, const ResponseSetting
   if (by_field) response.cdi_devices = std::move(names);
 }
 
+// Where NVIDIA's runtime reads names of devices, it knows their nodes. Otherwise they are ours to say, here or in the
+// CDI file.
+bool NeedsCapabilities(const Options& options) {
+  return options.pass_device_specs ||
+         (!Uses(options, ListStrategy::kEnvvar) && !Uses(options, ListStrategy::kVolumeMounts));
+}
+
 // The device nodes of a MIG device. An error where a container would be given it and could not use it.
 base::Result<std::vector<std::string>> CapabilitiesOf(const GivenInstance& instance, const ResponseSettings& settings) {
+  if (!instance.minor) {
+    return base::Fail(Concat({"the driver does not tell which /dev/nvidia<N> is ", instance.gpu_uuid, ", and ",
+                              instance.uuid, " is a part of it"}),
+                      "nvidia-smi -q names it as Minor Number; delete the pod when it does");
+  }
   auto nodes = MigCapabilities(settings.mig_minors, *instance.minor, instance.gpu_instance, instance.compute_instance);
   if (nodes) return *std::move(nodes);
   return base::Fail(
@@ -124,18 +136,20 @@ base::Result<std::vector<std::string>> CapabilitiesOf(const GivenInstance& insta
 
 base::Status AddDeviceNodes(const Given& given, const ResponseSettings& settings, Response& response) {
   const Options& options = *settings.options;
+  std::vector<std::string> capabilities;
+  for (const GivenInstance& instance : given.Instances()) {
+    if (!NeedsCapabilities(options)) break;
+    const auto nodes = CapabilitiesOf(instance, settings);
+    if (!nodes) return tl::unexpected(nodes.error());
+    capabilities.insert(capabilities.end(), nodes->begin(), nodes->end());
+  }
   if (!options.pass_device_specs) return {};
   std::string root = options.dev_root.empty() ? options.driver_root : options.dev_root;
   while (!root.empty() && root.back() == '/') root.pop_back();
   const auto add = [&](const std::string& path) { response.devices.push_back({path, root + path, "rw"}); };
   for (const std::string& path : settings.node_paths) add(path);
   for (const unsigned minor : given.Minors()) add("/dev/nvidia" + std::to_string(minor));
-  for (const GivenInstance& instance : given.Instances()) {
-    if (!instance.minor) continue;
-    const auto nodes = CapabilitiesOf(instance, settings);
-    if (!nodes) return tl::unexpected(nodes.error());
-    for (const std::string& node : *nodes) add(node);
-  }
+  for (const std::string& node : capabilities) add(node);
   return {};
 }
 

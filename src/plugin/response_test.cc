@@ -368,6 +368,27 @@ TEST_F(PartsTest, Mixed_DeviceThatIsGoneIsRefused) {
   EXPECT_THAT(MakePartResponse({"MIG-0"}, cards_, settings_).error().message, HasSubstr("has no capability of MIG-0"));
 }
 
+// What the CDI file cannot say of an instance, nobody else says: the container would start and see no device.
+TEST_F(PartsTest, CdiAlone_CapabilityThatIsMissingIsRefused) {
+  cards_.parts = parts_;
+  options_.pass_device_specs = false;
+  for (const ListStrategy strategy : {ListStrategy::kCdiCri, ListStrategy::kCdiAnnotations}) {
+    options_.list_strategies = {strategy};
+    EXPECT_TRUE(MakePartResponse({"MIG-0"}, cards_, settings_));
+  }
+  const std::string minors = std::exchange(settings_.mig_minors, {});
+  EXPECT_THAT(MakePartResponse({"MIG-0"}, cards_, settings_).error().message, HasSubstr("has no capability of MIG-0"));
+  cards_.cards = parts_;
+  record_.grant = {{"MIG-1", cards_.cards[1].type, 5000, 30}};
+  EXPECT_THAT(MakeResponse(record_, cards_, settings_).error().message, HasSubstr("has no capability of MIG-1"));
+  options_.list_strategies = {ListStrategy::kEnvvar, ListStrategy::kCdiCri};
+  EXPECT_TRUE(MakePartResponse({"MIG-0"}, cards_, settings_)) << "the runtime finds it by its name";
+  settings_.mig_minors = minors;
+  options_.list_strategies = {ListStrategy::kCdiCri};
+  cards_.parts[0].minor.reset();
+  EXPECT_THAT(MakePartResponse({"MIG-0"}, cards_, settings_).error().message, HasSubstr("/dev/nvidia<N>"));
+}
+
 TEST_F(PartsTest, Single_IsAShareLikeAnyOther) {
   cards_.cards = parts_;
   record_.grant = {{"MIG-1", cards_.cards[1].type, 5000, 30}};
