@@ -72,9 +72,7 @@ Records Allocator::RecordsInUse(const std::vector<PodPtr>& pods) {
       if (!record.assumed) continue;
       if (!asked) holdings = AskKubelet(net::After(options_.call_timeout));
       asked = true;
-      const bool held = !holdings || std::any_of(holdings->begin(), holdings->end(),
-                                                 [&](const Holding& one) { return Overlap(one.slots, record.slots); });
-      if (!held) continue;
+      if (holdings && !IsHeld(record.slots, *holdings, pods)) continue;
     }
     holding.push_back(record);
   }

@@ -167,6 +167,25 @@ TEST_F(AllocatorMigTest, LikePodsAreGone_TheirPlacesAreTheNextPods) {
   ExpectBooksAgree();
 }
 
+// It ended before anybody asked the kubelet whose the slots are, and the kubelet goes on naming it.
+TEST_F(AllocatorMigTest, LikePodEndsAtOnce_ItsInstanceGoesThoughItIsStillNamed) {
+  concurrent_ = true;
+  NewLife();
+  Add("a", "1g.10gb", 6, 1);
+  ASSERT_TRUE(allocator_->Allocate({Slot(0)}));
+  ASSERT_TRUE(allocator_->records().at(0).assumed);
+  world_.Hold("a", "c0", {Slot(0)});
+  End("a");
+  std::vector<std::string> users{"unasked"};
+  allocator_->Exclusively([&](const auto& pods, const Records&) { users = pods(); });
+  EXPECT_THAT(users, IsEmpty());
+  (void)allocator_->Tend();
+  EXPECT_EQ(mig_.Count(CardName(0)), 0U);
+  world_.now += kRecordGrace;
+  EXPECT_FALSE(allocator_->Tend()) << "nothing is left to be asked";
+  EXPECT_THAT(allocator_->records(), IsEmpty());
+}
+
 TEST_F(AllocatorMigTest, PodWithoutAPlace_FailsWithTheReason) {
   PodView pod = BoundPod("a", {{Instance("1g.10gb")}});
   pod.asks[0].limits["nvidia.com/gpumem"] = "5000";

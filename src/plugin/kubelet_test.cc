@@ -431,8 +431,8 @@ TEST_F(KubeletTest, ProfilesOfMigDevices_HaveASocketEach) {
 }
 
 TEST_F(KubeletTest, GivenPodResourcesWhenTheyAreListedThenHoldingsAreOfOurResourceAlone) {
-  kubelet_->SetHolding("default", "a", "c0", "nvidia.com/gpu", {"s2", "s1"});
-  kubelet_->SetHolding("default", "b", "c0", "other.com/nic", {"n1"});
+  kubelet_->AddHolding("default", "a", "c0", "nvidia.com/gpu", {"s2", "s1"});
+  kubelet_->AddHolding("default", "b", "c0", "other.com/nic", {"n1"});
   PodResourcesBook book(folder_.path() + "/pod-resources.sock", [] { return std::string("nvidia.com/gpu"); });
   const auto holdings = book.List(net::After(std::chrono::seconds(10)));
   ASSERT_TRUE(holdings) << holdings.error().message;

@@ -46,6 +46,7 @@ Status ModeKeeper::Change(OperatingMode to) {
 
 ModeKeeper::Outcome ModeKeeper::Look(OperatingMode wanted, const std::function<std::vector<std::string>()>& holders) {
   Outcome outcome;
+  bool leaving = false;
   if (wanted != in_force_) {
     ModeVerdict verdict = NextMode(in_force_, wanted, holders());
     outcome.refusal = std::move(verdict.refusal);
@@ -54,12 +55,14 @@ ModeKeeper::Outcome ModeKeeper::Look(OperatingMode wanted, const std::function<s
       const Status changed = Change(verdict.mode);
       outcome.changed = changed.has_value();
       if (!changed) {
+        leaving = from != OperatingMode::kHamiCore;
         outcome.refusal = Concat({"the mode does not change from ", ModeName(from), " to ", ModeName(wanted), ": ",
                                   changed.error().message});
       }
     }
   }
-  if (in_force_ == OperatingMode::kHamiCore) return outcome;
+  // What is being left, daemons that end or GPUs that wait for a reset, must not be begun anew at each look.
+  if (in_force_ == OperatingMode::kHamiCore || leaving) return outcome;
   if (const Status entered = steps_.enter(in_force_); !entered) outcome.trouble = entered.error().message;
   return outcome;
 }

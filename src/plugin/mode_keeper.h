@@ -17,7 +17,7 @@ namespace hami::plugin {
 
 // What a mode does to the GPUs. Both are idempotent, and are repeated after a death.
 struct ModeSteps {
-  std::function<base::Status(OperatingMode mode)> enter;  // again with every look
+  std::function<base::Status(OperatingMode mode)> enter;  // again with every look, but not while it is being left
   std::function<base::Status(OperatingMode mode)> leave;
 };
 

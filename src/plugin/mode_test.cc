@@ -125,8 +125,23 @@ TEST_F(ModeKeeperTest, HeldOrRefused_StaysAndSaysWhy) {
   const auto outcome = keeper.Look(kCore, Nobody);
   EXPECT_FALSE(outcome.changed);
   EXPECT_THAT(outcome.refusal, HasSubstr("in use"));
-  EXPECT_THAT(outcome.trouble, HasSubstr("waits for its reset"));
   EXPECT_EQ(NewLife().in_force(), kMig);
+  EXPECT_THAT(keeper.Look(kMig, Nobody).trouble, HasSubstr("waits for its reset"));
+}
+
+// Daemons that take a moment to end, a GPU that waits for a reset: entered again, they would never be done.
+TEST_F(ModeKeeperTest, LeftInSeveralLooks_IsNotEnteredMeanwhile) {
+  auto keeper = NewLife();
+  keeper.Look(kMps, Nobody);
+  refuse_ = true;
+  traces_.clear();
+  EXPECT_THAT(keeper.Look(kCore, Nobody).refusal, HasSubstr("in use"));
+  EXPECT_THAT(traces_, IsEmpty());
+  refuse_ = false;
+  EXPECT_TRUE(keeper.Look(kCore, Nobody).changed);
+  keeper.Look(kMps, Nobody);
+  keeper.Look(kCore, [] { return std::vector<std::string>{"pod a/b"}; });
+  EXPECT_TRUE(traces_.contains(kMps)) << "what is held holds";
 }
 
 TEST_F(ModeKeeperTest, FileThatSaysNothing_IsAnErrorAndStays) {

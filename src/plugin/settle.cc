@@ -35,9 +35,15 @@ bool HasShares(const device::PodGrant& grant) {
   return std::any_of(grant.begin(), grant.end(), [](const auto& row) { return !row.empty(); });
 }
 
-bool HeldByAnybody(const std::vector<std::string>& slots, const Holdings& holdings) {
-  return std::any_of(holdings.begin(), holdings.end(),
-                     [&](const Holding& holding) { return Overlap(holding.slots, slots); });
+// One that is not known may have come since.
+bool HasEnded(const Holding& holding, const std::vector<PodPtr>& pods) {
+  bool known = false;
+  for (const PodPtr& pod : pods) {
+    if (pod->ns != holding.ns || pod->name != holding.pod) continue;
+    if (!pod->Ended()) return false;
+    known = true;
+  }
+  return known;
 }
 
 std::string NameOfContainer(const PodView* pod, const Record& record) {
@@ -141,11 +147,16 @@ bool IsOver(const Record& record, const std::vector<PodPtr>& pods, const std::op
   if (pod == nullptr && young) return false;
   if (record.owed) return true;
   // Held by a pod that is not known yet: the next look will tell.
-  if (record.assumed && holdings && HeldByAnybody(record.slots, *holdings)) return false;
+  if (record.assumed && holdings && IsHeld(record.slots, *holdings, pods)) return false;
   return !(record.assumed && young);
 }
 
 }  // namespace
+
+bool IsHeld(const std::vector<std::string>& slots, const Holdings& holdings, const std::vector<PodPtr>& pods) {
+  return std::any_of(holdings.begin(), holdings.end(),
+                     [&](const Holding& holding) { return Overlap(holding.slots, slots) && !HasEnded(holding, pods); });
+}
 
 void Materialise(const PodView& pod, Records& records, std::int64_t now) {
   for (std::size_t i = 0; i < pod.to_allocate.size(); ++i) {

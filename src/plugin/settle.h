@@ -40,6 +40,10 @@ struct SettleOptions {
   bool find_undelivered = false;
 };
 
+// Whether the kubelet says that one of SLOTS is held by a pod that has not ended. One before Kubernetes 1.34 goes on
+// naming those that have until it admits another pod with devices.
+bool IsHeld(const std::vector<std::string>& slots, const Holdings& holdings, const std::vector<PodPtr>& pods);
+
 // Every row that POD is still to be given becomes a record, so that the records are all there is: from here on nothing
 // that the pod says of itself changes what it gets.
 void Materialise(const PodView& pod, Records& records, std::int64_t now);

@@ -108,6 +108,29 @@ TEST_F(SettleTest, GivenAPodThatEndedWhileOnlyAssumedWhenItIsYoungThenItsRecordW
   EXPECT_THAT(Settle({Given(a_, kX)}, {Ptr(ended), Ptr(b_)}, Holdings{}, {1001}).records, SizeIs(1));
 }
 
+// A kubelet before Kubernetes 1.34 goes on naming pods that have ended.
+TEST_F(SettleTest, EndedWhileOnlyAssumedAndStillNamed_TheRecordGoes) {
+  PodView ended = a_;
+  ended.status_phase = "Succeeded";
+  const Holdings holdings = {{"default", "a", "c0", kX}};
+  EXPECT_THAT(Settle({Given(a_, kX)}, {Ptr(ended)}, holdings, {1000 + kRecordGrace}).dropped, SizeIs(1));
+  EXPECT_THAT(Settle({Given(a_, kX)}, {Ptr(b_)}, holdings, {1000 + kRecordGrace}).dropped, IsEmpty())
+      << "named and not known: it may have come since";
+}
+
+TEST_F(SettleTest, IsHeld_ByAPodThatHasNotEnded) {
+  PodView ended = a_;
+  ended.status_phase = "Failed";
+  PodView again = a_;
+  again.uid = "uid-again";
+  const Holdings a_holds = {{"default", "a", "c0", kX}};
+  EXPECT_TRUE(IsHeld(kX, a_holds, pods_));
+  EXPECT_FALSE(IsHeld(kY, a_holds, pods_));
+  EXPECT_FALSE(IsHeld(kX, a_holds, {Ptr(ended)}));
+  EXPECT_TRUE(IsHeld(kX, a_holds, {Ptr(ended), Ptr(again)})) << "made anew under the same name";
+  EXPECT_TRUE(IsHeld(kX, {{"default", "a", "c0", kX}, {"default", "b", "c0", kX}}, {Ptr(ended), Ptr(b_)}));
+}
+
 TEST_F(SettleTest, GivenSlotsThatAreGivenAnewWhenSupersededThenOnlyOthersLoseThem) {
   Records records = {Given(a_, kX), Given(b_, kX)};
   Supersede(records, kX, b_.uid);

@@ -57,7 +57,7 @@ std::vector<double> Allocations(plugintest::Rig& rig, const std::string& prefix,
       std::exit(1);
     }
     rig.kubelet().ForgetHoldings();  // the one before has ended
-    rig.kubelet().SetHolding("default", pod, "main", "nvidia.com/gpu", {slot});
+    rig.kubelet().AddHolding("default", pod, "main", "nvidia.com/gpu", {slot});
     rig.SetPodPhase(pod, "Succeeded");
     // A node has some dozens of pods, not all that ever were.
     if (i >= kPodsOfNode) rig.api().Remove(kube::kPods, "default", prefix + std::to_string(i - kPodsOfNode));

@@ -59,16 +59,17 @@ class MpsProgramTest : public ::testing::Test {
     v1beta1::AllocateResponse response;
     const grpc::Status done = client.Allocate({slot}, &response);
     EXPECT_TRUE(done.ok()) << done.error_message() << rig_.plugin().Log();
-    rig_.kubelet().SetHolding("default", pod, "main", "nvidia.com/gpu", {slot});
+    rig_.kubelet().AddHolding("default", pod, "main", "nvidia.com/gpu", {slot});
     return response.container_responses_size() == 0 ? v1beta1::ContainerAllocateResponse()
                                                     : response.container_responses(0);
   }
 
-  // As the kubelet does once the containers have ended.
+  // As the kubelet does once the containers have ended, from Kubernetes 1.34 on and before.
   void End(const std::string& pod) {
-    rig_.kubelet().SetHolding("default", pod, "main", "nvidia.com/gpu", {});
-    rig_.SetPodPhase(pod, "Succeeded");
+    rig_.kubelet().ForgetHoldings();
+    EndStillNamed(pod);
   }
+  void EndStillNamed(const std::string& pod) { rig_.SetPodPhase(pod, "Succeeded"); }
 
   Rig rig_{"2xH100"};
   std::vector<std::string> cards_;
@@ -155,6 +156,21 @@ TEST_F(MpsProgramTest, ExclusiveProcess_HoldsAsLongAsTheMode) {
   End("a");
   EXPECT_TRUE(Eventually([&] { return Registered("hami-core"); })) << rig_.plugin().Log();
   for (const std::string& card : cards_) EXPECT_TRUE(Logged("the compute mode of " + card + " is DEFAULT again"));
+}
+
+// The kubelet names a pod that has ended until it admits the next one, or it does not.
+TEST_F(MpsProgramTest, TheModeIsLeftThoughThePodEndedJustBefore) {
+  Start("mps", SIMGPU_MPS_CONTROL, "true");
+  for (int round = 0; round < 4; ++round) {
+    const std::string pod = "a" + std::to_string(round);
+    Allocate(pod, cards_[0] + "-0");
+    round % 2 == 0 ? EndStillNamed(pod) : End(pod);
+    SetMode("hami-core");
+    ASSERT_TRUE(Eventually([&] { return Registered("hami-core"); })) << round << rig_.plugin().Log();
+    SetMode("mps");
+    ASSERT_TRUE(Eventually([&] { return Registered("mps"); })) << round << rig_.plugin().Log();
+    rig_.kubelet().ForgetHoldings();
+  }
 }
 
 TEST_F(MpsProgramTest, WithoutAControlProgramNothingIsGivenOut) {

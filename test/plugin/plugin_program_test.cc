@@ -100,7 +100,7 @@ TEST_F(PluginProgramTest, SecondPluginOfTheNode_TakesOverWithASocketOfItsOwn) {
   rig_.BindPod("a", {cards_[0]}, 3000, true);
   v1beta1::AllocateResponse response;
   ASSERT_TRUE(plugin::PluginClient(rig_.socket()).Allocate({cards_[0] + "-0"}, &response).ok());
-  rig_.kubelet().SetHolding("default", "a", "main", "nvidia.com/gpu", {cards_[0] + "-0"});
+  rig_.kubelet().AddHolding("default", "a", "main", "nvidia.com/gpu", {cards_[0] + "-0"});
   rig_.StartSecond();
   ASSERT_TRUE(rig_.kubelet().WaitForRegistrations(2)) << rig_.second().Log();
   const std::string endpoint = rig_.kubelet().registrations().back().endpoint();
@@ -222,7 +222,7 @@ TEST_F(PluginProgramTest, GivenLikePodsWhenTheKubeletNamesTheOtherOneThenTheBook
   plugin::PluginClient client(rig_.socket());
   v1beta1::AllocateResponse response;
   ASSERT_TRUE(client.Allocate({cards_[0] + "-0"}, &response).ok());
-  rig_.kubelet().SetHolding("default", "b", "main", "nvidia.com/gpu", {cards_[0] + "-0"});
+  rig_.kubelet().AddHolding("default", "b", "main", "nvidia.com/gpu", {cards_[0] + "-0"});
   EXPECT_TRUE(Eventually([&] {
     return rig_.PodAnnotation("b", "hami.io/vgpu-devices-allocated").find(cards_[0]) != std::string::npos &&
            rig_.PodAnnotation("a", "hami.io/vgpu-devices-allocated").find(cards_[1]) != std::string::npos &&

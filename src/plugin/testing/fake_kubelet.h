@@ -77,7 +77,8 @@ class FakeKubelet final : private v1beta1::Registration::Service, private v1::Po
     const std::lock_guard lock(mutex_);
     return registrations_;
   }
-  void SetHolding(const std::string& ns, const std::string& pod, const std::string& container,
+  // Beside what it says already.
+  void AddHolding(const std::string& ns, const std::string& pod, const std::string& container,
                   const std::string& resource, const std::vector<std::string>& slots) {
     const std::lock_guard lock(mutex_);
     auto& resources = *holdings_.add_pod_resources();
