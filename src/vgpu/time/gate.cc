@@ -80,6 +80,13 @@ int64_t Gate::Beside(const StreamRef& stream, int64_t part, int64_t now) const {
   return most;
 }
 
+bool Gate::Long() const {
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr && m.meter.Longest() >= kTurn) return true;
+  }
+  return false;
+}
+
 bool Gate::Guesses() const {
   for (const Measured& m : measured_) {
     if (m.context != nullptr && m.meter.Guesses()) return true;
@@ -235,8 +242,9 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
     held.until = now + Clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
     return held;
   }
-  const Turns::Verdict verdict =
-      turns_.Ask(view, StateOf(terms, balance, cost >= kTurn || late != Meter::kInTime, now), now);
+  Turns::State state = StateOf(terms, balance, cost >= kTurn || late != Meter::kInTime || Long(), now);
+  state.late = late != Meter::kInTime;
+  const Turns::Verdict verdict = turns_.Ask(view, state, now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);
   return verdict;
 }

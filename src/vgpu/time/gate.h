@@ -75,6 +75,7 @@ class Gate {
   Meter::Late LateFor(const StreamRef& stream) const;
   int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
   bool Guesses() const;
+  bool Long() const;
 
   struct Measured {
     const void* context = nullptr;

@@ -164,8 +164,10 @@ int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64
   if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
     track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
   }
-  // The mark is on the container's stream, so it is paid, and is no part of what the launches cost.
-  const int64_t paid = busy_.Add(at - length - pair_, at);
+  // The mark is on the container's stream, so it is paid, and is no part of what the launches cost. Where part of the
+  // time was others', nobody knows which.
+  const int64_t seen = busy_.Add(at - busy - pair_, at);
+  const int64_t paid = busy == length ? seen : seen * (length + pair_) / (busy + pair_);
   Teach(mark, length, paid);
   return paid - mark.charged;
 }
@@ -257,7 +259,7 @@ int64_t Meter::Earliest() const {
   return earliest;
 }
 
-Meter::Mark* Meter::Longest() {
+Meter::Mark* Meter::LongestMark() {
   Mark* longest = nullptr;
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
@@ -267,8 +269,17 @@ Meter::Mark* Meter::Longest() {
   return longest;
 }
 
+int64_t Meter::Longest() const {
+  int64_t longest = 0;
+  for (int i = 0; i < used_; ++i) {
+    const Track& track = tracks_[i];
+    if (track.count != 0) longest = Most(longest, track.marks[track.first].charged);
+  }
+  return longest;
+}
+
 int64_t Meter::PayAhead(int64_t ns) {
-  Mark* const longest = Longest();
+  Mark* const longest = LongestMark();
   if (longest == nullptr || longest->grown < kPatience || ns <= 0) return 0;
   longest->charged += ns;
   return ns;
@@ -277,7 +288,7 @@ int64_t Meter::PayAhead(int64_t ns) {
 // What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
 // something that the program can only launch when it is not held.
 int64_t Meter::Grow(int64_t now) {
-  Mark* const longest = Longest();
+  Mark* const longest = LongestMark();
   if (longest == nullptr) return 0;
   const int64_t passed = (now - reached_at_) / (1 + longest->others);
   const int64_t grown = Least(passed - longest->charged, kPatience - longest->grown);

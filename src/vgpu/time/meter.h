@@ -70,6 +70,8 @@ class Meter {
   int64_t InFlight(int64_t now) const;
   // What is in flight on another stream, when `part` of a launch would go beside that if they run side by side; else 0.
   int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
+  // What the longest of the segments that are under way was charged.
+  int64_t Longest() const;
   // Streams that were launched on not long ago.
   int Streams(int64_t now) const;
   // Something is under way of which nothing is known.
@@ -118,7 +120,7 @@ class Meter {
   };
 
   int64_t InFlightOn(const Track& track, int64_t now) const;
-  Mark* Longest();
+  Mark* LongestMark();
   int64_t Earliest() const;
   int64_t Grow(int64_t now);
   bool LookAhead(Track* track, int64_t now);

@@ -169,6 +169,7 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   if (!joined()) return verdict;
   TurnLine* const line = mine();
   Publish(state, now);
+  if (state.late) return verdict;
   uint64_t word = Load(*table_.word);
   verdict.seen = word;
   const int holder = LineOf(word);
@@ -200,8 +201,12 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   const bool first = view.best < 0 || Better(line_, view.best);
   // What can not be interrupted does not keep the others from launching beside it.
   if (waits_since_ < SinceOf(word)) waits_since_ = now;
-  const bool over = known && now >= waits_since_ + kTurn + kFlight && Better(line_, holder);
-  if ((outranks || over || now >= free_at) && first &&
+  const bool over = known && now >= waits_since_ + kTurn + kFlight;
+  if (over && view.beside && !Outranks(Load(table_.lines[holder].rank), state.rank)) {
+    Store(line->waiting_at, int64_t{0});
+    return verdict;
+  }
+  if ((outranks || (over && Better(line_, holder)) || now >= free_at) && first &&
       __atomic_compare_exchange_n(table_.word, &word, WordOf(line_, now), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     return Go(verdict);
   }

@@ -5,8 +5,9 @@
 //
 // A turn goes to the more important first, then to the one whose share is owed for the longest. It ends when its holder
 // has nothing in flight while others wait, after kTurn when another waits, after kLeastTurn when one comes that is owed
-// and did not wait before; at once for a more important one. Nobody has to give it back: a line says until when its
-// work is expected to last, and a turn whose holder is past that is anybody's.
+// and did not wait before; at once for a more important one. Beside a launch that is longer than that the others go on
+// as the driver lets them, and so does what the GPU may be waiting for. Nobody has to give it back: a line says until
+// when its work is expected to last, and a turn whose holder is past that is anybody's.
 //
 // Everything in the table is advice. A line that says nonsense costs time: no limit is decided here.
 #pragma once
@@ -93,6 +94,7 @@ class Turns {
     bool owed = false;
     int64_t zero_at = 0;
     bool long_launch = false;
+    bool late = false;      // the GPU may be waiting for this launch
     int64_t in_flight = 0;  // ns
   };
 

@@ -122,6 +122,38 @@ TEST(GpuTimeWorld, GivenLongLaunchesOnAStream_ThenShortOnesDoNotWaitForThem) {
   }
 }
 
+// What is longer than a turn goes on by slices of the GPU, and the other has each second one.
+TEST(GpuTimeWorld, GivenLongLaunchesBesideAnother_ThenEachHasHalf) {
+  for (const int64_t length : {5 * kUs, 20 * kUs, 500 * kUs}) {
+    World world;
+    Tenant& tenant = world.Add({.limit = 9000}, ShortBesideLong(&world, 0), true, true);
+    world.Add({.limit = 9500}, Endless(length));
+    const std::vector<double> shares = SharesOf(world, 12);
+    EXPECT_NEAR(shares[0], shares[1], 2.0) << length;
+    EXPECT_GE(SumOf(shares), 92.0) << length;
+    EXPECT_GE(static_cast<double>(tenant.quick), 0.9 * static_cast<double>(world.gpu.BusyOf(tenant.context))) << length;
+  }
+}
+
+// 60 ms of kernels behind a wait that the thread itself ends once it has launched them all.
+TEST(GpuTimeWorld, GivenALaunchThatTheGpuWaitsForBesideAnother_ThenItIsNotHeldForLong) {
+  for (const uint32_t limit : {0, 9000}) {
+    World world;
+    int64_t began = 0, ended = 0;
+    world.Add({.limit = limit}, [&, n = 0](int64_t now) mutable {
+      const int i = n++;
+      if (i == 2'000) world.gpu.Wait(0, 0), began = now;
+      if (i < 2'120) return Step{Step::kLaunch, 500 * kUs, 0, 1};
+      if (i == 2'120) world.gpu.EndWait(0, 0), ended = now;
+      return Step{};
+    });
+    world.Add({.limit = limit == 0 ? 0u : 9500u}, Endless(20 * kUs));
+    world.RunUntil(10'000 * kMs);
+    EXPECT_LE(ended - began, 300 * kMs) << limit;
+    EXPECT_GT(ended, began) << limit;
+  }
+}
+
 TEST(GpuTimeWorld, GivenLongKernels_ThenTheFirstAreSoonPaidFor) {
   for (const uint32_t limit : {3000, 7500}) {
     World world;
