@@ -190,12 +190,13 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
     }
   }
   if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
-  turns_.Had(view, correction);
+  turns_.Had(correction, region::Load(account_->zero_at));
   if (!Pending() && InFlight(now) == 0) {
     polled.ended = turns_.Ended(now);
-  } else if (view.lower) {
+  } else if (view.lower || Long()) {
+    // What takes its time beside others takes longer than was expected.
     turns_.Went(InFlight(now), true, now);
-    polled.watch = true;
+    polled.watch = view.lower;
   }
   return polled;
 }
@@ -203,7 +204,9 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
 Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t cost, Wait* wait, int64_t now) {
   Poll(terms, now);
   const TurnView view = turns_.Look(terms.rank, now);
+  turns_.Wants(view, now);
   const uint32_t rate = RateOf(terms, view);
+  if (view.beside || (view.at_work != 0 && Long())) region::GpuTimeBesideLong(account_, now);
   region::GpuTimeBalance(account_, now, rate);
   Forgo(terms, view, rate, now);
   const int64_t balance = region::GpuTimeBalance(account_, now, rate);
@@ -259,7 +262,7 @@ Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now
   const int64_t taken = (cost + paid.lease - left) * scale / Meter::kWhole;
   paid.charged = cost * scale / Meter::kWhole;
   region::GpuTimeCharge(account_, taken, now, rate);
-  turns_.Had(view, taken);
+  turns_.Had(taken, region::Load(account_->zero_at));
   Forgive(terms, view, rate, now);
   // Of launches that are short against the lease more are to come.
   const int64_t more = 4 * cost < paid.lease ? paid.lease : 0;

@@ -149,12 +149,19 @@ void Turns::Publish(const State& state, int64_t now) {
   Store(line->seen_at, now);
 }
 
-void Turns::Had(const TurnView& view, int64_t ns) {
+void Turns::Wants(const TurnView& view, int64_t now) {
   if (!joined()) return;
-  const auto before = static_cast<int64_t>(Load(mine()->word));
+  TurnLine* const line = mine();
   const int64_t least = static_cast<int64_t>(view.most) - kBank;
-  const int64_t after = (before < least ? least : before) + ns;
-  Store(mine()->word, static_cast<uint64_t>(after > 0 ? after : 0));
+  const bool rested = Load(line->seen_at) < now - kWants && Load(line->work_until) < now - kWants;
+  if (rested && static_cast<int64_t>(Load(line->word)) < least) Store(line->word, static_cast<uint64_t>(least));
+}
+
+void Turns::Had(int64_t ns, int64_t zero_at) {
+  if (!joined()) return;
+  const int64_t had = static_cast<int64_t>(Load(mine()->word)) + ns;
+  Store(mine()->word, static_cast<uint64_t>(had > 0 ? had : 0));
+  Store(mine()->zero_at, zero_at);
 }
 
 Turns::Verdict Turns::Go(Verdict verdict) {

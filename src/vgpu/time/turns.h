@@ -115,8 +115,10 @@ class Turns {
   // It has no use for the turn now: its account is overdrawn.
   void Rests(int64_t now);
   void Publish(const State& state, int64_t now);
-  // It had so much of the GPU. Nobody makes up for more than kBank.
-  void Had(const TurnView& view, int64_t ns);
+  // It has use for the GPU. Of what it missed while it had none it makes up for kBank at most.
+  void Wants(const TurnView& view, int64_t now);
+  // It had so much of the GPU, and its account is as it is then.
+  void Had(int64_t ns, int64_t zero_at);
 
  private:
   TurnLine* mine() const { return &table_.lines[line_]; }
