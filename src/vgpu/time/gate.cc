@@ -173,7 +173,7 @@ void Gate::Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_
   limit_ = terms.limit;
 }
 
-Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
+Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
   Polled polled;
   const TurnView view = turns_.Look(terms.rank, now);
   const uint32_t rate = RateOf(terms, view);
@@ -192,7 +192,7 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
   if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
   turns_.Had(correction, region::Load(account_->zero_at));
   if (!Pending() && InFlight(now) == 0) {
-    polled.ended = turns_.Ended(now);
+    polled.ended = !more_is_to_come && turns_.Ended(now);
   } else if (view.lower || Long()) {
     // What takes its time beside others takes longer than was expected.
     turns_.Went(InFlight(now), true, now);
@@ -202,7 +202,7 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
 }
 
 Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t cost, Wait* wait, int64_t now) {
-  Poll(terms, now);
+  Poll(terms, now, true);
   const TurnView view = turns_.Look(terms.rank, now);
   turns_.Wants(view, now);
   const uint32_t rate = RateOf(terms, view);
@@ -210,6 +210,7 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   region::GpuTimeBalance(account_, now, rate);
   Forgo(terms, view, rate, now);
   const int64_t balance = region::GpuTimeBalance(account_, now, rate);
+  const int64_t in_flight = InFlight(now);
   Turns::Verdict held{.go = false};
   // Streams that run side by side end together, or the last one would have the GPU for itself.
   // What ends after the others makes a debt, so that is small: else each would be beside the one before, for ever.
@@ -221,12 +222,12 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
       wait->overdrawn = true;
       region::GpuTimeWaits(account_, now);
       turns_.Rests(now);
+      if (!Pending() && in_flight == 0) turns_.Ended(now);
       held.until = now + Clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
       return held;
     }
   }
   const int64_t most = Flight(terms, view);
-  const int64_t in_flight = InFlight(now);
   const int64_t ahead = beside + (most - cost > kHandover ? most - cost : kHandover);
   const Meter::Late late = LateFor(stream);
   if (late == Meter::kInTime) {

@@ -70,7 +70,7 @@ struct TurnView {
   int at_work = 0;                // have work that is expected to last
   bool sibling = false;           // one of them is of the same container
   int before = 0;                 // so many of the same container that are hungry had less
-  uint64_t most = 0;              // that one of the same container had
+  int64_t most = 0;               // that one of the same container had, ns
   bool beside = false;            // one of them has a launch that is longer than a turn
   bool higher = false;            // one that is present is more important
   bool lower = false;             // or less
@@ -126,7 +126,7 @@ class Turns {
   bool Better(int a, int b) const;
   bool Waits(const TurnLine& line, int64_t now) const;
   bool Yields(const TurnView& view, const State& state, int64_t since, int64_t now) const;
-  int64_t FreeAt(int holder, int64_t since) const;
+  int64_t FreeAt(int holder, int64_t since, int64_t now) const;
 
   TurnTable table_;
   int line_ = -1;
