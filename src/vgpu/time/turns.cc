@@ -35,43 +35,6 @@ bool Within(int64_t at, int64_t now, int64_t span) { return at > now - span && a
 
 }  // namespace
 
-TurnLines TurnLinesOf(region::CommonArea* area) {
-  return {reinterpret_cast<TurnLine*>(area->members), &area->used, region::kCommonMembers};
-}
-
-TurnLines TurnLinesOf(region::PrivateArea* area) {
-  auto* const turns = reinterpret_cast<RegionTurns*>(area + 1);
-  return {turns->lines, &turns->used, sizeof turns->lines / sizeof turns->lines[0]};
-}
-
-int TurnLines::Join(int line, uint64_t process, uint64_t gpu, int64_t now) const {
-  const auto mine = [&](int i) { return Load(lines[i].process) == process && Load(lines[i].gpu) == gpu; };
-  if (line >= 0 && line < room && mine(line)) return line;
-  const uint32_t known = Load(*used);
-  for (int i = 0; i < room && i < static_cast<int64_t>(known); ++i) {
-    if (mine(i)) return i;
-  }
-  for (int i = 0; i < room; ++i) {
-    uint64_t owner = Load(lines[i].process);
-    if (owner != 0 && Within(Load(lines[i].seen_at), now, region::kCommonPresent)) continue;
-    if (!__atomic_compare_exchange_n(&lines[i].process, &owner, process, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-      continue;
-    }
-    Store(lines[i].gpu, gpu);
-    Store(lines[i].work_until, int64_t{0});
-    Store(lines[i].waiting_at, int64_t{0});
-    Store(lines[i].zero_at, int64_t{0});
-    Store(lines[i].word, uint64_t{0});
-    Store(lines[i].seen_at, now);
-    const auto count = static_cast<uint32_t>(i) + 1;
-    for (uint32_t seen = Load(*used); seen < count || seen > static_cast<uint32_t>(room);) {
-      if (__atomic_compare_exchange_n(used, &seen, count, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
-    }
-    return i;
-  }
-  return -1;
-}
-
 bool Turns::Waits(const TurnLine& line, int64_t now) const { return Within(Load(line.waiting_at), now, kWaitSeen); }
 
 bool Turns::Better(int a, int b) const {

@@ -19,42 +19,11 @@
 
 namespace hami::vgpu::time {
 
-// Of a process on a GPU; laid over the lines of the common area.
-struct alignas(64) TurnLine {
-  uint64_t process;    // the container in the upper half; 0: free
-  uint64_t gpu;        // a hash of its UUID
-  int64_t seen_at;     // the last launch, or wait for one
-  int64_t work_until;  // when what was launched is expected to end
-  uint16_t rate;       // this process's part of the container's limit, 1/10000; 0: no limit
-  uint16_t flags;
-  int32_t rank;        // lower is more important; below 0 goes before nobody
-  int64_t waiting_at;  // when it last said that it waits for the turn
-  int64_t zero_at;     // of its account: the share of the smaller is owed for longer
-  uint64_t word;       // ns that it had, to be compared within a container; of the line of the GPU itself: the turn
-};
-static_assert(sizeof(TurnLine) == sizeof(region::CommonMember) && offsetof(TurnLine, rank) == 36);
+using TurnLine = region::CommonMember;
 inline constexpr uint16_t kOwed = 1;                            // its balance is above zero
 inline constexpr uint16_t kFresh = 2;                           // it did not have to wait before
 inline constexpr uint16_t kLong = 4;                            // one of its launches is longer than a turn
 inline constexpr uint64_t kTurnItself = 0x6e72'7554'0000'0001;  // the process of the line that has the turn's word
-
-// Where processes meet: the common area of a GPU, or for those of one container what is left of its region's last page.
-struct TurnLines {
-  TurnLine* lines = nullptr;
-  uint32_t* used = nullptr;  // lines from there on were never used
-  int room = 0;
-
-  // The line of a process on a GPU, `line` when it still is; -1 when there is no room.
-  int Join(int line, uint64_t process, uint64_t gpu, int64_t now) const;
-};
-struct RegionTurns {
-  alignas(64) uint32_t used;
-  TurnLine lines[42];
-};
-static_assert(sizeof(region::PrivateArea) % alignof(RegionTurns) == 0 &&
-              region::kPrivateOffset + sizeof(region::PrivateArea) + sizeof(RegionTurns) == region::kFileBytes);
-TurnLines TurnLinesOf(region::CommonArea* area);
-TurnLines TurnLinesOf(region::PrivateArea* area);
 
 struct TurnTable {
   TurnLine* lines = nullptr;
