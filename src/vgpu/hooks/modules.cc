@@ -6,10 +6,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
-#include "vgpu/pacing/pacer.h"
-#ifndef HAMI_GPU_TIME_ANEW
-#include "vgpu/pacing/pacer_samples.h"
-#endif
+#include "vgpu/time/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -80,6 +80,13 @@ int64_t Gate::Beside(const StreamRef& stream, int64_t part, int64_t now) const {
   return most;
 }
 
+bool Gate::Long() const {
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr && m.meter.Longest() >= kTurn) return true;
+  }
+  return false;
+}
+
 bool Gate::Guesses() const {
   for (const Measured& m : measured_) {
     if (m.context != nullptr && m.meter.Guesses()) return true;
@@ -166,7 +173,7 @@ void Gate::Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_
   limit_ = terms.limit;
 }
 
-Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
+Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
   Polled polled;
   const TurnView view = turns_.Look(terms.rank, now);
   const uint32_t rate = RateOf(terms, view);
@@ -183,23 +190,27 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
     }
   }
   if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
-  turns_.Had(view, correction);
+  turns_.Had(correction, region::Load(account_->zero_at));
   if (!Pending() && InFlight(now) == 0) {
-    polled.ended = turns_.Ended(now);
-  } else if (view.lower) {
+    polled.ended = !more_is_to_come && turns_.Ended(now);
+  } else if (view.lower || Long()) {
+    // What takes its time beside others takes longer than was expected.
     turns_.Went(InFlight(now), true, now);
-    polled.watch = true;
+    polled.watch = view.lower;
   }
   return polled;
 }
 
 Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t cost, Wait* wait, int64_t now) {
-  Poll(terms, now);
+  Poll(terms, now, true);
   const TurnView view = turns_.Look(terms.rank, now);
+  turns_.Wants(view, now);
   const uint32_t rate = RateOf(terms, view);
+  if (view.beside || (view.at_work != 0 && Long())) region::GpuTimeBesideLong(account_, now);
   region::GpuTimeBalance(account_, now, rate);
   Forgo(terms, view, rate, now);
   const int64_t balance = region::GpuTimeBalance(account_, now, rate);
+  const int64_t in_flight = InFlight(now);
   Turns::Verdict held{.go = false};
   // Streams that run side by side end together, or the last one would have the GPU for itself.
   // What ends after the others makes a debt, so that is small: else each would be beside the one before, for ever.
@@ -211,12 +222,12 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
       wait->overdrawn = true;
       region::GpuTimeWaits(account_, now);
       turns_.Rests(now);
+      if (!Pending() && in_flight == 0) turns_.Ended(now);
       held.until = now + Clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
       return held;
     }
   }
   const int64_t most = Flight(terms, view);
-  const int64_t in_flight = InFlight(now);
   const int64_t ahead = beside + (most - cost > kHandover ? most - cost : kHandover);
   const Meter::Late late = LateFor(stream);
   if (late == Meter::kInTime) {
@@ -235,8 +246,9 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
     held.until = now + Clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
     return held;
   }
-  const Turns::Verdict verdict =
-      turns_.Ask(view, StateOf(terms, balance, cost >= kTurn || late != Meter::kInTime, now), now);
+  Turns::State state = StateOf(terms, balance, cost >= kTurn || late != Meter::kInTime || Long(), now);
+  state.late = late != Meter::kInTime;
+  const Turns::Verdict verdict = turns_.Ask(view, state, now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);
   return verdict;
 }
@@ -251,7 +263,7 @@ Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now
   const int64_t taken = (cost + paid.lease - left) * scale / Meter::kWhole;
   paid.charged = cost * scale / Meter::kWhole;
   region::GpuTimeCharge(account_, taken, now, rate);
-  turns_.Had(view, taken);
+  turns_.Had(taken, region::Load(account_->zero_at));
   Forgive(terms, view, rate, now);
   // Of launches that are short against the lease more are to come.
   const int64_t more = 4 * cost < paid.lease ? paid.lease : 0;

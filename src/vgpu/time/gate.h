@@ -57,7 +57,7 @@ class Gate {
     bool watch = false;
     bool ended = false;
   };
-  Polled Poll(const Terms& terms, int64_t now);
+  Polled Poll(const Terms& terms, int64_t now, bool more_is_to_come = false);
   bool Pending() const;
   int64_t InFlight(int64_t now) const;
   // Others are there, so no launch goes without a look.
@@ -75,6 +75,7 @@ class Gate {
   Meter::Late LateFor(const StreamRef& stream) const;
   int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
   bool Guesses() const;
+  bool Long() const;
 
   struct Measured {
     const void* context = nullptr;

@@ -10,6 +10,7 @@ constexpr int kPairs = 4;                         // the empty pair is the short
 constexpr int64_t kReferenceAge = 1'000'000'000;  // a float of ms is exact to 0.1 us over that
 constexpr int64_t kLeastScale = Meter::kWhole / Meter::kStreams;
 
+int64_t TheirsOf(int64_t span, int others) { return span * others / (1 + others); }
 int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -149,23 +150,33 @@ int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t most) {
   return busy_.Fill(track->at, track->at + most, paid) - mark.charged;
 }
 
-int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at) {
+// Beside others it is their time that is above the expected, but what is less than half of the GPU's own turn. What is
+// longer than a turn shows how much they had. The GPU's changes seem to be its own, so of two that are near each other
+// the less counts.
+int64_t Meter::LengthOf(const Mark& mark, int64_t busy, int64_t theirs) const {
+  // What had ended when the call came back may be as short as it likes.
+  if (mark.took != 0 && !mark.guessed && busy <= Most(mark.took, kIdleStart)) return Least(busy, mark.cost);
+  if (mark.others == 0 || (busy <= kTurn && busy < mark.cost + kLeastTurn / 2)) return busy;
+  const int64_t own = Most(busy - theirs, 0);
+  const bool near = own - mark.cost < mark.cost / 8 && mark.cost - own < mark.cost / 8;
+  return busy <= kTurn ? Least(busy, mark.cost) : near ? Least(own, mark.cost) : own;
+}
+
+int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at) {
   const int64_t busy = Most(elapsed - pair_ - Least(mark.took, kIdleStart), 0);
   if (!mark.dense || mark.took > Most(10 * kIdleStart, busy / 64)) {
     const int64_t own = busy_.Add(at - pair_, at);
     if (mark.charged == 0) return own;
     return own + PayRested(track, mark, busy);
   }
-  // Beside others it is their time that is above the expected, but where it had turns of its own among theirs. What is
-  // less than half of the GPU's own turn is none of theirs.
-  const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
-  const bool alone = mark.others == 0 || busy < mark.cost + kLeastTurn / 2;
-  const int64_t length = alone ? busy : Least(busy, Most(mark.cost, own));
+  const int64_t length = LengthOf(mark, busy, theirs);
   if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
     track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
   }
-  // The mark is on the container's stream, so it is paid, and is no part of what the launches cost.
-  const int64_t paid = busy_.Add(at - length - pair_, at);
+  // The mark is on the container's stream, so it is paid, and is no part of what the launches cost. Where part of the
+  // time was others', nobody knows which.
+  const int64_t seen = busy_.Add(at - busy - pair_, at);
+  const int64_t paid = busy == length ? seen : seen * (length + pair_) / (busy + pair_);
   Teach(mark, length, paid);
   return paid - mark.charged;
 }
@@ -174,6 +185,9 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
   const int64_t since_reference = reference_ == nullptr ? 0 : driver_->between(driver_->self, reference_, mark.event);
   const bool told = since_reference != kUnknownTime;
   const int64_t at = reference_ == nullptr ? now : reference_at_ + since_reference;
+  // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
+  if (now - at < behind_) behind_ = now - at;
+  const int64_t theirs = theirs_ - TheirsOf(now - at - behind_, others_);
   int64_t correction = 0;
   if (told && track->known) {
     const int64_t elapsed = at - track->at;
@@ -182,13 +196,12 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
       ++pairs_;
       correction = -mark.charged;
     } else {
-      correction = PaySegment(track, mark, elapsed, at);
+      correction = PaySegment(track, mark, elapsed, theirs - track->theirs_at, at);
     }
   }
   track->known = told;
   track->at = at;
-  // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
-  if (now - at < behind_) behind_ = now - at;
+  track->theirs_at = theirs;
   track->reached_at = told ? Most(track->reached_at, at + behind_) : now;
   reached_at_ = Most(reached_at_, track->reached_at);
   if (told && (reference_ == nullptr || now - reference_taken_ > kReferenceAge)) {
@@ -205,7 +218,7 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
 
 void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
   // Beside others it may be theirs; a first guess is better than none.
-  if (mark.launches > 0 && (mark.others == 0 || mark.guessed)) {
+  if (mark.launches > 0 && (mark.others == 0 || mark.guessed || length > kTurn)) {
     book_->Teach(mark.kind, mark.handle, length / mark.launches);
   }
   if (mark.others != 0) return;
@@ -219,11 +232,16 @@ void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
 }
 
 int64_t Meter::Poll(int others, int64_t now) {
+  const int64_t span = polled_at_ == 0 ? 0 : now - polled_at_;
+  const int64_t theirs = (TheirsOf(span, others_) + TheirsOf(span, others)) / 2;
+  theirs_ += theirs;
+  polled_at_ = now;
   others_ = others;
   if (pending_ == 0) return 0;
   int64_t correction = 0;
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
+    if (track.count != 0) track.busy_until += theirs;
     for (int k = 0; k < track.count; ++k) {
       Mark& mark = track.marks[(track.first + k) % kMarks];
       if (mark.others < others) mark.others = static_cast<int16_t>(others);
@@ -257,7 +275,7 @@ int64_t Meter::Earliest() const {
   return earliest;
 }
 
-Meter::Mark* Meter::Longest() {
+Meter::Mark* Meter::LongestMark() {
   Mark* longest = nullptr;
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
@@ -267,8 +285,17 @@ Meter::Mark* Meter::Longest() {
   return longest;
 }
 
+int64_t Meter::Longest() const {
+  int64_t longest = 0;
+  for (int i = 0; i < used_; ++i) {
+    const Track& track = tracks_[i];
+    if (track.count != 0) longest = Most(longest, track.marks[track.first].charged);
+  }
+  return longest;
+}
+
 int64_t Meter::PayAhead(int64_t ns) {
-  Mark* const longest = Longest();
+  Mark* const longest = LongestMark();
   if (longest == nullptr || longest->grown < kPatience || ns <= 0) return 0;
   longest->charged += ns;
   return ns;
@@ -277,7 +304,7 @@ int64_t Meter::PayAhead(int64_t ns) {
 // What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
 // something that the program can only launch when it is not held.
 int64_t Meter::Grow(int64_t now) {
-  Mark* const longest = Longest();
+  Mark* const longest = LongestMark();
   if (longest == nullptr) return 0;
   const int64_t passed = (now - reached_at_) / (1 + longest->others);
   const int64_t grown = Least(passed - longest->charged, kPatience - longest->grown);

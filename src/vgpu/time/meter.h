@@ -70,6 +70,8 @@ class Meter {
   int64_t InFlight(int64_t now) const;
   // What is in flight on another stream, when `part` of a launch would go beside that if they run side by side; else 0.
   int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
+  // What the longest of the segments that are under way was charged.
+  int64_t Longest() const;
   // Streams that were launched on not long ago.
   int Streams(int64_t now) const;
   // Something is under way of which nothing is known.
@@ -115,10 +117,12 @@ class Meter {
     int32_t launches = 0;
     bool dense = false, guessed = false, known = false;  // known: `at` is
     int64_t at = 0;                                      // the device's clock at the last mark that was reached
+    int64_t theirs_at = 0;                               // what others had until then
   };
 
+  int64_t LengthOf(const Mark& mark, int64_t busy, int64_t theirs) const;
   int64_t InFlightOn(const Track& track, int64_t now) const;
-  Mark* Longest();
+  Mark* LongestMark();
   int64_t Earliest() const;
   int64_t Grow(int64_t now);
   bool LookAhead(Track* track, int64_t now);
@@ -126,7 +130,7 @@ class Meter {
   void Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches);
   void Push(Track* track, Event event, bool dense, bool ends_pair);
   int64_t Settle(Track* track, const Mark& mark, int64_t now);
-  int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at);
+  int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at);
   int64_t PayRested(Track* track, const Mark& mark, int64_t most);
   void Teach(const Mark& mark, int64_t length, int64_t paid);
   void DropTrack(Track* track);
@@ -137,6 +141,8 @@ class Meter {
   int used_ = 0;
   int pending_ = 0;
   int others_ = 0;  // at work when it was last polled
+  int64_t polled_at_ = 0;
+  int64_t theirs_ = 0;  // ns that others had until then, where the GPU goes from one to the next
   BusyUnion busy_;
   Event reference_ = nullptr;  // every moment is measured from it
   int64_t reference_at_ = 0, reference_taken_ = 0;

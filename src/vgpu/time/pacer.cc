@@ -244,7 +244,6 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   CUcontext context = nullptr;
   if (!CurrentPlace(&place) || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
   const int index = place.device;
-  time::KeepHelperAwake(false);
   NoteLaunch(region::MonotonicNanos());
   const Asked asked = Await(index, name, {context, stream, per_thread});
   if (asked.device == nullptr || !asked.gated) {
@@ -292,7 +291,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
         meter->Before(ticket->launch, paid.charged, asked.device->gate.Spacing(asked.terms, asked.now), asked.now);
   }
   asked.device->lock.Release();
-  if (paid.watch) time::KeepHelperAwake(true);
+  time::KeepHelperAwake(paid.watch);
   if (ticket->plan.empty) ticket->empty = Record({context, stream, per_thread});
   if (ticket->plan.begin) ticket->begin = Record({context, stream, per_thread});
   ticket->began_at = ticket->plan.begin ? region::MonotonicNanos() : 0;

@@ -144,7 +144,7 @@ bool Meet(DeviceTime* device, int index, int64_t now) {
   if (device->gpu == 0) return false;
   if (device->looked_at == 0) OpenArea(*a, device, index, now);
   region::CommonArea* const area = device->file.area;
-  const TurnLines lines = area != nullptr ? TurnLinesOf(area) : TurnLinesOf(a->area);
+  const region::CommonLines lines = area != nullptr ? region::CommonLinesOf(area) : region::CommonLinesOf(a->area);
   device->line = lines.Join(device->line, device->process, device->gpu, now);
   device->turn = lines.Join(device->turn, kTurnItself, device->gpu, now);
   if (device->line < 0 || device->turn < 0) {

@@ -122,6 +122,74 @@ TEST(GpuTimeWorld, GivenLongLaunchesOnAStream_ThenShortOnesDoNotWaitForThem) {
   }
 }
 
+// What is longer than a turn goes on by slices of the GPU, and the other has each second one.
+TEST(GpuTimeWorld, GivenLongLaunchesBesideAnother_ThenEachHasHalf) {
+  for (const int64_t length : {5 * kUs, 20 * kUs, 500 * kUs}) {
+    World world;
+    Tenant& tenant = world.Add({.limit = 9000}, ShortBesideLong(&world, 0), true, true);
+    world.Add({.limit = 9500}, Endless(length));
+    const std::vector<double> shares = SharesOf(world, 12);
+    EXPECT_NEAR(shares[0], shares[1], 4.0) << length;
+    EXPECT_GE(SumOf(shares), 92.0) << length;
+    EXPECT_GE(static_cast<double>(tenant.quick), 0.75 * static_cast<double>(world.gpu.BusyOf(tenant.context)))
+        << length;
+  }
+}
+
+void ExpectShares(const char* name, uint32_t a, Tenant::Program first, uint32_t b, Tenant::Program second) {
+  World world;
+  world.Add({.limit = a}, std::move(first));
+  world.Add({.limit = b}, std::move(second));
+  const std::vector<double> shares = SharesOf(world, 20);
+  EXPECT_NEAR(shares[0], a / 100.0, 5.0) << name;
+  // Nobody has what the GPU takes to change.
+  EXPECT_LE(shares[0], a / 100.0 + 1) << name;
+  EXPECT_NEAR(shares[1], b / 100.0, 4.0) << name;
+}
+
+// Two that go on by slices of the GPU: each pays for its own, however long the other keeps it.
+TEST(GpuTimeWorld, GivenStepsBesideOthers_ThenEachHasItsShare) {
+  const auto step100 = OneByOne(100 * kMs, 0), step500 = OneByOne(500 * kMs, 0), half = Endless(500 * kUs);
+  ExpectShares("100 ms beside 100 ms", 3000, step100, 7000, step100);
+  ExpectShares("100 ms beside 0.5 ms", 3000, step100, 7000, half);
+  ExpectShares("500 ms beside 0.5 ms", 3000, step500, 7000, half);
+  ExpectShares("500 ms beside 500 ms", 3000, step500, 7000, step500);
+  ExpectShares("500 ms without end beside 0.5 ms", 7000, Endless(500 * kMs), 3000, half);
+}
+
+TEST(GpuTimeWorld, GivenProcessesOfOneContainerWithSteps_ThenEachHasItsPart) {
+  for (const bool beside : {false, true}) {
+    World world;
+    const int count = beside ? 3 : 4;
+    const uint32_t limit = beside ? 3000 : 5000;
+    for (int i = 0; i < count; ++i) world.Add({.limit = limit}, OneByOne(100 * kMs, 0), true, false, 7);
+    if (beside) world.Add({.limit = 7000}, OneByOne(100 * kMs, 0), true, false, 8);
+    const std::vector<double> shares = SharesOf(world, 20);
+    const double each = limit / 100.0 / count;
+    for (int i = 0; i < count; ++i) EXPECT_NEAR(shares[static_cast<size_t>(i)], each, 1.1) << beside;
+    EXPECT_NEAR(SumOf(shares), beside ? 98 : 50, 3.0);
+  }
+}
+
+// 60 ms of kernels behind a wait that the thread itself ends once it has launched them all.
+TEST(GpuTimeWorld, GivenALaunchThatTheGpuWaitsForBesideAnother_ThenItIsNotHeldForLong) {
+  for (const uint32_t limit : {0, 9000}) {
+    World world;
+    int64_t began = 0, ended = 0;
+    world.Add({.limit = limit}, [&, n = 0](int64_t now) mutable {
+      const int i = n++;
+      if (i == 2'000) world.gpu.Wait(0, 0), began = now;
+      if (i < 2'120) return Step{Step::kLaunch, 500 * kUs, 0, 1};
+      if (i == 2'120) world.gpu.EndWait(0, 0), ended = now;
+      return Step{};
+    });
+    world.Add({.limit = limit == 0 ? 0u : 9500u}, Endless(20 * kUs));
+    world.RunUntil(10'000 * kMs);
+    EXPECT_LE(ended - began, 300 * kMs) << limit;
+    EXPECT_GT(ended, began) << limit;
+  }
+}
+
 TEST(GpuTimeWorld, GivenLongKernels_ThenTheFirstAreSoonPaidFor) {
   for (const uint32_t limit : {3000, 7500}) {
     World world;

@@ -33,10 +33,12 @@ class Gpu {
  public:
   struct Item {
     int64_t left = 0;
-    int event = -1;  // -1: a kernel
+    int event = kKernel;
   };
+  static constexpr int kKernel = -1, kWait = -2;
   struct Stream {
     std::deque<Item> items;
+    bool HasWork() const { return !items.empty() && items.front().event != kWait; }
   };
   struct Context {
     std::map<int, Stream> streams;
@@ -44,7 +46,7 @@ class Gpu {
     int64_t busy = 0;       // ns that it held the GPU
     bool HasWork() const {
       for (const auto& [_, stream] : streams) {
-        if (!stream.items.empty()) return true;
+        if (stream.HasWork()) return true;
       }
       return false;
     }
@@ -59,7 +61,13 @@ class Gpu {
   void Launch(int context, int stream, int64_t length) {
     auto& items = contexts_[context].streams[stream].items;
     const int64_t start = items.empty() ? model_.idle_start : 0;
-    items.push_back({start + length + model_.gap, -1});
+    items.push_back({start + length + model_.gap, kKernel});
+  }
+  // What is launched behind it waits until the end of the wait.
+  void Wait(int context, int stream) { contexts_[context].streams[stream].items.push_back({0, kWait}); }
+  void EndWait(int context, int stream) {
+    auto& items = contexts_[context].streams[stream].items;
+    items.erase(std::find_if(items.begin(), items.end(), [](const Item& item) { return item.event == kWait; }));
   }
   int Record(int context, int stream) {
     reached_.push_back(-1);
@@ -99,7 +107,7 @@ class Gpu {
     int64_t part = std::min(slice_left_, now - now_);
     std::vector<Stream*> running;
     for (auto& [_, stream] : context.streams) {
-      if (stream.items.empty()) continue;
+      if (!stream.HasWork()) continue;
       running.push_back(&stream);
       part = std::min(part, stream.items.front().left);
       if (!context.overlaps) break;
@@ -109,7 +117,7 @@ class Gpu {
     context.busy += part;
     for (Stream* stream : running) {
       stream->items.front().left -= part;
-      while (!stream->items.empty() && stream->items.front().left == 0) {
+      while (stream->HasWork() && stream->items.front().left == 0) {
         if (const int event = stream->items.front().event; event >= 0) reached_[event] = now_;
         stream->items.pop_front();
       }
