@@ -166,6 +166,11 @@ void Gate::Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_
   limit_ = terms.limit;
 }
 
+void Gate::Charge(const Terms& terms, int64_t ns, uint32_t rate, int64_t now) {
+  region::GpuTimeCharge(account_, ns, now, rate);
+  if (terms.own != 0) region::GpuTimeCharge(&own_, ns, now, terms.own);
+}
+
 Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
   Polled polled;
   const TurnView view = turns_.Look(terms.rank, now);
@@ -182,7 +187,7 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
       if (m.context != nullptr) correction += m.meter.PayAhead(saved - 2 * kTurn);
     }
   }
-  if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
+  if (correction != 0) Charge(terms, correction, rate, now);
   turns_.Had(view, correction);
   if (!Pending() && InFlight(now) == 0) {
     polled.ended = turns_.Ended(now);
@@ -212,6 +217,16 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
       region::GpuTimeWaits(account_, now);
       turns_.Rests(now);
       held.until = now + Clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
+      return held;
+    }
+  }
+  if (terms.own != 0) {
+    const int64_t own = region::GpuTimeBalance(&own_, now, terms.own);
+    if (own <= (wait->own_overdrawn ? kBurst : 0)) {
+      wait->own_overdrawn = true;
+      region::GpuTimeWaits(&own_, now);
+      turns_.Rests(now);
+      held.until = now + Clamp(region::WallToEarn(kBurst - own, terms.own), kHandover / 4, kLongestSleep);
       return held;
     }
   }
@@ -250,7 +265,7 @@ Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now
   paid.lease = view.higher || view.lower || terms.gives_way ? 0 : kLease;
   const int64_t taken = (cost + paid.lease - left) * scale / Meter::kWhole;
   paid.charged = cost * scale / Meter::kWhole;
-  region::GpuTimeCharge(account_, taken, now, rate);
+  Charge(terms, taken, rate, now);
   turns_.Had(view, taken);
   Forgive(terms, view, rate, now);
   // Of launches that are short against the lease more are to come.
@@ -260,7 +275,7 @@ Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now
 }
 
 void Gate::GiveBack(const Terms& terms, int64_t lease, int64_t now) {
-  region::GpuTimeCharge(account_, -lease, now, RateOf(terms, turns_.Look(terms.rank, now)));
+  Charge(terms, -lease, RateOf(terms, turns_.Look(terms.rank, now)), now);
 }
 
 }  // namespace hami::vgpu::time
