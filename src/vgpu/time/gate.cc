@@ -173,6 +173,11 @@ void Gate::Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_
   limit_ = terms.limit;
 }
 
+void Gate::Charge(const Terms& terms, int64_t ns, uint32_t rate, int64_t now) {
+  region::GpuTimeCharge(account_, ns, now, rate);
+  if (terms.own != 0) region::GpuTimeCharge(&own_, ns, now, terms.own);
+}
+
 Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
   Polled polled;
   const TurnView view = turns_.Look(terms.rank, now);
@@ -189,7 +194,7 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
       if (m.context != nullptr) correction += m.meter.PayAhead(saved - 2 * kTurn);
     }
   }
-  if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
+  if (correction != 0) Charge(terms, correction, rate, now);
   turns_.Had(correction, region::Load(account_->zero_at));
   if (!Pending() && InFlight(now) == 0) {
     polled.ended = !more_is_to_come && turns_.Ended(now);
@@ -224,6 +229,16 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
       turns_.Rests(now);
       if (!Pending() && in_flight == 0) turns_.Ended(now);
       held.until = now + Clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
+      return held;
+    }
+  }
+  if (terms.own != 0) {
+    const int64_t own = region::GpuTimeBalance(&own_, now, terms.own);
+    if (own <= (wait->own_overdrawn ? kBurst : 0)) {
+      wait->own_overdrawn = true;
+      region::GpuTimeWaits(&own_, now);
+      turns_.Rests(now);
+      held.until = now + Clamp(region::WallToEarn(kBurst - own, terms.own), kHandover / 4, kLongestSleep);
       return held;
     }
   }
@@ -262,7 +277,7 @@ Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now
   paid.lease = view.higher || view.lower || terms.gives_way ? 0 : kLease;
   const int64_t taken = (cost + paid.lease - left) * scale / Meter::kWhole;
   paid.charged = cost * scale / Meter::kWhole;
-  region::GpuTimeCharge(account_, taken, now, rate);
+  Charge(terms, taken, rate, now);
   turns_.Had(taken, region::Load(account_->zero_at));
   Forgive(terms, view, rate, now);
   // Of launches that are short against the lease more are to come.
@@ -272,7 +287,7 @@ Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now
 }
 
 void Gate::GiveBack(const Terms& terms, int64_t lease, int64_t now) {
-  region::GpuTimeCharge(account_, -lease, now, RateOf(terms, turns_.Look(terms.rank, now)));
+  Charge(terms, -lease, RateOf(terms, turns_.Look(terms.rank, now)), now);
 }
 
 }  // namespace hami::vgpu::time

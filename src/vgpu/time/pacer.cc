@@ -176,7 +176,7 @@ Asked Await(int index, const LaunchName& name, const Where& where) {
     asked.device->lock.Acquire();
     const bool in_area = time::Meet(asked.device, index, asked.now);
     asked.terms = time::TermsOf(index, in_area);
-    asked.gated = asked.terms.limit != 0 || asked.terms.gives_way || !asked.device->gate.Alone(asked.terms, asked.now);
+    asked.gated = asked.terms.Limited() || asked.terms.gives_way || !asked.device->gate.Alone(asked.terms, asked.now);
     if (!asked.gated) {
       asked.device->gate.turns().Rests(asked.now);
       asked.device->lock.Release();
@@ -210,7 +210,7 @@ void OpenGate(int index) {
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
     const time::Terms terms = time::TermsOf(i, device != nullptr && device->file.area != nullptr);
-    any |= terms.limit != 0;
+    any |= terms.Limited();
     if (i == index || device == nullptr) continue;
     const Locked locked(device->lock);
     any |= terms.gives_way || !device->gate.Alone(terms, region::MonotonicNanos());

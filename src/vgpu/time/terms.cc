@@ -124,6 +124,8 @@ Terms TermsOf(int device, bool in_area) {
   const bool switched_off = a != nullptr && region::UtilizationSwitch(*a) == 0;
   const bool off = policy == UtilizationPolicy::kDisable || (policy != UtilizationPolicy::kForce && switched_off);
   if (percent != 0 && percent < 100 && !off) terms.limit = static_cast<uint32_t>(percent) * 100;
+  const auto own = static_cast<uint32_t>(settings().own_sm_limit[device]) * 100;
+  if (own != 0 && !off && (terms.limit == 0 || own < terms.limit)) terms.own = own;
   const uint32_t burst = CoresBurst(device) * 100;
   terms.ceiling = burst < region::kFullRate ? burst : static_cast<uint32_t>(region::kFullRate) - 1;
   terms.rank = a == nullptr ? settings().priority : region::Load(a->region->priority);

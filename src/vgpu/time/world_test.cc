@@ -58,6 +58,19 @@ TEST(GpuTimeWorld, GivenShortKernelsOneByOne_ThenTheMeanIsPaid) {
 }
 
 // What ends raggedly does less: most of the work that as much time without a limit would do is done.
+// A process that wants less than its container has leaves the rest to the others of it.
+TEST(GpuTimeWorld, GivenAProcessThatWantsLess_ThenItAloneHasLess) {
+  World world;
+  world.Add({.limit = 6000, .own = 2000}, Endless(500 * kUs), true, false, 7);
+  world.Add({.limit = 6000}, Endless(500 * kUs), true, false, 7);
+  const std::vector<double> shares = SharesOf(world, kSeconds);
+  EXPECT_NEAR(shares[0], 20, 1.0);
+  EXPECT_NEAR(shares[1], 40, 1.0);
+  World alone;
+  alone.Add({.own = 2000}, Endless(20 * kUs));
+  EXPECT_NEAR(SharesOf(alone, kSeconds)[0], 20, 1.0);
+}
+
 TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   double work[2];
   for (const uint32_t limit : {10'000, 2500, 5000, 9000}) {
