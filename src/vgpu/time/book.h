@@ -30,9 +30,25 @@ class CostBook {
   void Teach(uint64_t id, uint64_t handle, int64_t measured) {
     const int64_t cost = measured > 0 ? measured : 1;
     if (id != 0) Move(id, cost);
-    if (handle != 0) Move(OfHandle(handle), cost);
+    if (handle == 0) return;
+    Kind* const kind = const_cast<Kind*>(Find(OfHandle(handle)));
+    if (kind != nullptr && (kind->doubted || cost > 2 * kind->price)) {
+      kind->steady = cost <= 2 * kind->price ? kind->steady + 1 : 0;
+      kind->doubted = false;
+    }
+    Move(OfHandle(handle), cost);
   }
-  // It does something else from now on; the last cost is still the best guess.
+  // A graph does something else from now on. The last cost is still the best guess, and believed where what was
+  // measured after the last few changes was near it.
+  void Changed(uint64_t id, uint64_t handle) {
+    Set(id, 0);
+    Kind* const kind = const_cast<Kind*>(Find(OfHandle(handle)));
+    if (kind != nullptr) kind->doubted = kind->steady < kBelieved;
+  }
+  bool Doubted(uint64_t handle) const {
+    const Kind* const kind = Find(OfHandle(handle));
+    return kind != nullptr && kind->doubted;
+  }
   void Forget(uint64_t id) { Set(id, 0); }
   void ForgetHandle(uint64_t handle) { Set(OfHandle(handle), 0); }
   void Reset() {
@@ -43,7 +59,10 @@ class CostBook {
   struct Kind {
     uint64_t id = 0;
     int64_t price = 0;
+    int32_t steady = 0;  // measurements in a row that were less than twice what was expected, after a change
+    bool doubted = false;
   };
+  static constexpr int32_t kBelieved = 3;
   static uint64_t OfHandle(uint64_t handle) { return handle * 0x9e37'79b9'7f4a'7c15 | 2; }
 
   void Move(uint64_t id, int64_t cost) {

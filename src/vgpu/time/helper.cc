@@ -29,7 +29,7 @@ enum : uint32_t { kNone = 0, kRunning = 1, kAsleep = 2 };
 constinit uint32_t g_state = kNone;
 constinit uint32_t g_calls = 0;  // the helper sleeps on it
 constinit std::atomic<uint32_t> g_activity{0};
-constinit std::atomic<bool> g_watches{false}, g_ends{false};
+constinit std::atomic<bool> g_watches{false}, g_ends{false}, g_settles_at_exit{false};
 constinit uint32_t g_key_and_one = 0;  // of what each thread leaves; 0 = not made yet
 
 // Of all devices: what leases depend on, in one number, and whether the end of something is watched for.
@@ -148,6 +148,8 @@ void KeepHelperAwake(bool watch) {
     region::FutexWake(&g_calls, 1);
   } else if (state == kNone &&
              __atomic_compare_exchange_n(&g_state, &state, kRunning, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    // What is registered after the driver was loaded runs before the driver goes.
+    if (!g_settles_at_exit.exchange(true)) atexit(&SettleAtExit);
     StartThread();  // without it limits hold all the same; changes are seen at the next lease
   } else if (state == kAsleep &&
              __atomic_compare_exchange_n(&g_state, &state, kRunning, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {

@@ -86,7 +86,7 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing
     return plan;
   }
   plan.busy = LookAhead(track, now);
-  const bool unknown = book_->Expected(launch.kind, launch.handle) == 0;
+  const bool unknown = book_->Expected(launch.kind, launch.handle) == 0 || book_->Doubted(launch.handle);
   // Apart from what went before: to know it alone, and because a stream that rested says nothing about the time
   // between.
   plan.begin = !track->dense || (unknown && track->since != 0);

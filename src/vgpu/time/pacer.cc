@@ -28,6 +28,9 @@ using time::DeviceTime;
 constexpr int64_t kNoteInterval = 100'000'000;  // ns; the monitor wants to know of launches, twice a second would do
 constexpr int64_t kBlockedPoll = 5'000'000;
 constexpr int64_t kScale = 1024;
+// ns that the end of a context waits for what was launched there, and between two looks.
+constexpr int64_t kLongestEnd = 1'000'000'000;
+constexpr int64_t kEndPoll = 100'000;
 
 constinit std::atomic<uint32_t> g_epoch{1};
 constinit std::atomic<int64_t> g_noted_at{0};
@@ -78,6 +81,21 @@ void FlushLease(Lease* lease, time::Meter* meter) {
     s.launches = 0;
     s.cost = 0;
   }
+}
+
+// Collects what was measured on all devices. True while something is under way that a limit holds for.
+bool Collect() {
+  bool pending = false;
+  const int64_t now = region::MonotonicNanos();
+  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
+    DeviceTime* const device = DeviceOf(i, false);
+    if (device == nullptr) continue;
+    const Locked locked(device->lock);
+    const time::Terms terms = time::TermsOf(i, device->file.area != nullptr);
+    device->gate.Poll(terms, now, false);
+    pending |= terms.Limited() && device->gate.Pending();
+  }
+  return pending;
 }
 
 // What is left of a lease for another device, or of another epoch, goes back where it came from.
@@ -334,12 +352,26 @@ void CaptureEnded() {
   PublishEpoch();
 }
 
-void GraphChanged(CUgraphExec exec) { g_book.Forget(ExecutableGraph{exec}.Kind()); }
+void GraphChanged(CUgraphExec exec) {
+  const ExecutableGraph graph{exec};
+  g_book.Changed(graph.Kind(), graph.Name().handle);
+}
 void ForgetGraph(CUgraphExec exec) {
   g_book.Forget(ExecutableGraph{exec}.Kind());
   g_book.ForgetHandle(ExecutableGraph{exec}.Name().handle);
 }
 void ForgetGuesses() { g_book.Reset(); }
+
+namespace time {
+
+// The child of a fork that did nothing itself has nothing to settle: what it sees is its parent's.
+void SettleAtExit() {
+  if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) == 0) return;
+  ReturnLease(&t_lease, region::MonotonicNanos());
+  Collect();
+}
+
+}  // namespace time
 
 void PacerEnterContext(int index) {
   DeviceTime* const device = DeviceOf(index, true);
@@ -351,7 +383,10 @@ void PacerEnterContext(int index) {
   if (in_area) device->gate.turns().Publish({.rank = terms.rank, .rate = terms.limit, .zero_at = now}, now);
 }
 
+// What is under way in a context that ends is waited for, as the driver does at its end, or nobody would measure it.
 void PacerLeaveContext(CUcontext context) {
+  const int64_t begin = region::MonotonicNanos();
+  while (Collect() && region::MonotonicNanos() - begin < kLongestEnd) region::SleepNanos(kEndPoll);
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
     if (device == nullptr) continue;

@@ -62,5 +62,7 @@ void CloseGate();
 void KeepHelperAwake(bool watch);
 void ResetHelper();
 bool ProcessEnds();
+// The process ends, and the driver is still there: what was measured is paid, what was not used goes back.
+void SettleAtExit();
 
 }  // namespace hami::vgpu::time
