@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The keys of the configuration language: which there are, what values they take and where they go. Every refusal says
-// what would be right.
+// what would be right. Options, profiles and devices are in config_values.cc, changes in config_changes.cc.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,21 @@ inline std::string Text(std::initializer_list<std::string_view> parts) {
   std::string text;
   for (const std::string_view part : parts) text.append(part);
   return text;
+}
+
+// A refusal: VALUE is none of KEY's, and RIGHT would be.
+inline std::string Bad(std::string_view key, std::string_view value, std::string_view right) {
+  return Text({"'", value, "' is no value of ", key, "; ", right});
+}
+inline std::string Range(std::uint64_t low, std::uint64_t high) {
+  return Text({"write a whole number from ", std::to_string(low), " to ", std::to_string(high)});
+}
+// The names of a table's rows.
+template <typename Table>
+std::string Names(const Table& table) {
+  std::string names;
+  for (const auto& row : table) names.append(names.empty() ? "" : ", ").append(row.name);
+  return names;
 }
 
 // Digits only (or 0x and hexadecimal digits), within [low, high].

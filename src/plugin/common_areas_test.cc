@@ -96,9 +96,9 @@ class CommonAreasTest : public ::testing::Test {
 TEST_F(CommonAreasTest, GivenTwoContainersOnACardThenTheySeeEachOtherAndNobodyElse) {
   const region::CommonFile a = OpenAs("GPU-0"), b = OpenAs("GPU-0"), elsewhere = OpenAs("GPU-1");
   ASSERT_TRUE(a.area != nullptr && b.area != nullptr && elsewhere.area != nullptr);
-  const int line = region::CommonJoin(a.area, 1, 7, kNow);
-  EXPECT_TRUE(region::CommonIsMine(*b.area, line, 1, 7));
-  EXPECT_FALSE(region::CommonIsMine(*elsewhere.area, line, 1, 7));
+  const int line = region::CommonLinesOf(a.area).Join(-1, 1, 7, kNow);
+  EXPECT_TRUE(region::CommonLinesOf(b.area).Has(line, 1, 7));
+  EXPECT_FALSE(region::CommonLinesOf(elsewhere.area).Has(line, 1, 7));
 }
 
 // A file that is cut short under those who have it mapped kills them.
@@ -150,12 +150,12 @@ TEST_F(CommonAreasTest, WhenThePluginIsStartedAnewThenContainersKeepWhatTheyHave
   EXPECT_TRUE(region::CommonIsWhole(before, PathOf("GPU-0").c_str()));
   areas_.reset();
   EXPECT_TRUE(region::CommonIsWhole(before, PathOf("GPU-0").c_str())) << "nobody answers, which harms nobody";
-  before.area->members[0].container = 5;
+  before.area->members[0].process = 5;
   Restart();
   EXPECT_FALSE(region::CommonIsWhole(before, PathOf("GPU-0").c_str()));
   const region::CommonFile after = OpenAs("GPU-0");
   ASSERT_NE(after.area, nullptr);
-  EXPECT_EQ(after.area->members[0].container, 0u);
+  EXPECT_EQ(after.area->members[0].process, 0u);
 }
 
 TEST_F(CommonAreasTest, GivenAContainerThatAsksWithoutEndThenOthersAreAnswered) {

@@ -7,7 +7,7 @@
 // is not used is kept only up to a cap. Time is always a parameter.
 //
 // Refused: debts of more than kLongestDebt (a file that outlived a reboot carries points of another clock). A rate is
-// in 1/10000, from 1 to 9999, and above that for who has what others leave; who has no limit has no business here.
+// in 1/10000, from 1 to 9999; who has no limit has no business here.
 
 #pragma once
 
@@ -23,10 +23,9 @@ struct alignas(64) GpuTimeDevice {
   uint64_t charged;     // everything ever charged, ns of GPU time
   uint32_t rate;        // the rate that zero_at was written with
   uint32_t burst;       // percent up to which idle time may be used; not above the limit: none; 0 = not said
-  uint64_t workers;     // see GpuTimeWorkers
-  int64_t beside_long;  // when a long launch of another container was last seen under way
-  uint64_t longs;       // see GpuTimeLongs
-  int64_t used;  // by launches that are not long, of all processes, ns of GPU time; only differences say something
+  uint64_t reserved;
+  int64_t beside_long;  // when a launch longer than a turn was last seen under way beside others
+  uint64_t more_reserved[2];
 };
 static_assert(sizeof(GpuTimeDevice) == 64);
 
@@ -84,66 +83,6 @@ inline int64_t GpuTimeBalance(GpuTimeDevice* device, int64_t now, uint32_t rate)
   return GpuTimeEarned(now - zero_at, rate);
 }
 
-// How many processes are at work, the caller included: each adds itself once in a period, and what the period before
-// came to counts as long as the new one has not more. So nobody has to leave, and a killed process is not counted for
-// long. One word: the period, the count of the one before, the count. `counted_in`: the caller's own, of this device.
-inline constexpr int64_t kWorkPeriod = 64'000'000;
-inline uint32_t GpuTimeWorkers(GpuTimeDevice* device, int64_t now, uint32_t* counted_in) {
-  constexpr uint64_t kCount = 0xffff;
-  const auto period = static_cast<uint32_t>(now / kWorkPeriod);
-  const bool counted = __atomic_exchange_n(counted_in, period, __ATOMIC_RELAXED) == period;
-  uint64_t word = Load(device->workers);
-  for (;;) {
-    const auto age = period - static_cast<uint32_t>(word >> 32);
-    uint64_t before = age == 0 ? word >> 16 & kCount : age == 1 ? word & kCount : 0;
-    uint64_t count = age == 0 ? word & kCount : 0;
-    if (!counted && count < kCount) ++count;
-    const uint64_t next = uint64_t{period} << 32 | before << 16 | count;
-    if (next == word ||
-        __atomic_compare_exchange_n(&device->workers, &word, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-      const uint64_t workers = before > count ? before : count;
-      return workers == 0 ? 1 : static_cast<uint32_t>(workers);
-    }
-  }
-}
-
-// How many other processes have a long launch under way. Each says so again and again, in a byte of its own: when, in
-// 8 ms, or 0 for none. A killed process is forgotten by whoever looks next; of more than eight eight are counted.
-// `said`: the caller's own, of this device.
-inline constexpr int64_t kLongStamp = 8'000'000;
-inline constexpr uint32_t kLongStamps = 255;
-inline constexpr uint32_t kLongSeen = 7;  // stamps
-inline int64_t GpuTimeLongs(GpuTimeDevice* device, bool under_way, int64_t now, uint32_t* said) {
-  const auto stamp = static_cast<uint32_t>(now / kLongStamp % kLongStamps) + 1;
-  const uint32_t before = __atomic_load_n(said, __ATOMIC_RELAXED);  // byte + 1, stamp
-  uint64_t word = Load(device->longs);
-  for (;;) {
-    uint64_t next = 0;
-    int64_t others = 0;
-    int mine = -1, free = -1;
-    for (int i = 7; i >= 0; --i) {
-      const auto his = static_cast<uint32_t>(word >> 8 * i & 0xff);
-      // The clocks of two processes that look at them one after the other are one stamp apart at most.
-      const bool fresh = his != 0 && (stamp + 1 + kLongStamps - his) % kLongStamps <= kLongSeen + 1;
-      if (his != 0 && before == (static_cast<uint32_t>(i + 1) << 8 | his)) {
-        mine = i;
-      } else if (fresh) {
-        next |= uint64_t{his} << 8 * i;
-        ++others;
-      } else {
-        free = i;
-      }
-    }
-    const int place = !under_way ? -1 : mine >= 0 ? mine : free;
-    if (place >= 0) next |= uint64_t{stamp} << 8 * place;
-    if (next == word ||
-        __atomic_compare_exchange_n(&device->longs, &word, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-      __atomic_store_n(said, place < 0 ? 0 : static_cast<uint32_t>(place + 1) << 8 | stamp, __ATOMIC_RELAXED);
-      return others;
-    }
-  }
-}
-
 // Who waits for the balance to grow is not at rest.
 inline void GpuTimeWaits(GpuTimeDevice* device, int64_t now) { Store(device->last_charge, now); }
 
@@ -162,18 +101,6 @@ inline void GpuTimeCharge(GpuTimeDevice* device, int64_t gpu, int64_t now, uint3
   GpuTimeMove(device, gpu, rate);
   __atomic_fetch_add(&device->charged, static_cast<uint64_t>(gpu), __ATOMIC_RELAXED);
   if (gpu > 0) Store(device->last_charge, now);
-}
-
-// Leaves `gpu` nanoseconds to others: nobody had them on this account.
-inline void GpuTimeForfeit(GpuTimeDevice* device, int64_t gpu, uint32_t rate) {
-  if (gpu > 0) GpuTimeMove(device, gpu, rate);
-}
-
-// How much of `gpu` is to be charged when what comes back (below zero) shall make no balance above `most`.
-inline int64_t GpuTimePaidBack(GpuTimeDevice* device, int64_t gpu, int64_t most, int64_t now, uint32_t rate) {
-  if (gpu >= 0) return gpu;
-  const int64_t room = most - GpuTimeBalance(device, now, rate);
-  return room <= 0 ? 0 : gpu < -room ? -room : gpu;
 }
 
 // Leaves a debt of `gpu` nanoseconds at least, or if that is below zero no more than so many.

@@ -449,12 +449,7 @@ bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& 
   return false;
 }
 
-bool PostInitHeldByOther(const Attachment& attachment) {
-  if (Load(post_init_here) != 0) return false;
-  const KeepErrno keep;
-  int32_t holder = 0;
-  return AskRecordLock(attachment.fd, kPostInitLockByte, 1, &holder) == LockHeld::kYes;
-}
+bool PostInitHeldHere() { return Load(post_init_here) != 0; }
 
 void PostInitUnlock(Attachment* attachment) {
   RecordUnlock(attachment->fd, kPostInitLockByte, 1);

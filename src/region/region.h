@@ -157,7 +157,7 @@ struct Patience {
 };
 bool PostInitLock(Attachment* attachment, const uint64_t& done, const Patience& patience = {});
 void PostInitUnlock(Attachment* attachment);
-// By another process.
-bool PostInitHeldByOther(const Attachment& attachment);
+// By a thread of this process, so that no other process has it.
+bool PostInitHeldHere();
 
 }  // namespace hami::region

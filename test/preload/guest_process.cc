@@ -233,6 +233,62 @@ SCENARIO(fork_chain_leaks_nothing) {
   }
 }
 
+// A child of a fork waits for no lock that a thread of the parent holds at that moment: such a thread is not in it.
+SCENARIO(fork_amid_calls) {
+  CUcontext context = Begin();
+  CUmemoryPool pool = nullptr;
+  OK(cuDeviceGetDefaultMemPool(&pool, 0));
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      cuCtxSetCurrent(context);
+      for (CUdeviceptr block = 0; !stop;) {
+        if (cuMemAllocAsync(&block, kMiB, nullptr) == CUDA_SUCCESS) cuMemFreeAsync(block, nullptr);
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    CUcontext again = nullptr;
+    while (!stop && cuDevicePrimaryCtxRetain(&again, 0) == CUDA_SUCCESS) cuDevicePrimaryCtxRelease_v2(0);
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);  // whose signal ends a child that waits
+      CUcontext none = nullptr;
+      cuDevicePrimaryCtxRetain(&none, 0);
+      cuMemPoolDestroy(pool);
+      UseBothLibraries();
+      std::_Exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_SAME(status, 0);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Where a process keeps its own account, a child of a fork begins with an empty one.
+SCENARIO(fork_counts_anew) {
+  Begin();
+  CUdeviceptr block = 0;
+  OK(cuMemAlloc_v2(&block, 100 * kMiB));
+  const pid_t child = fork();
+  if (child == 0) {
+    nvmlDevice_t device = nullptr;
+    nvmlMemory_t memory{};
+    nvmlInit_v2();
+    if (nvmlDeviceGetHandleByIndex_v2(0, &device) != NVML_SUCCESS) std::_Exit(3);
+    if (nvmlDeviceGetMemoryInfo(device, &memory) != NVML_SUCCESS) std::_Exit(4);
+    std::_Exit(memory.used == 0 ? 0 : 5);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_SAME(status, 0);
+}
+
 SCENARIO(exec_again) {
   Begin();
   CUdeviceptr block = 0;

@@ -22,13 +22,20 @@ TEST_P(ProcessScenario, GivenLimitOf1GiB_ThenHolds) { Pass({GetParam()}); }
 
 INSTANTIATE_TEST_SUITE_P(Lives, ProcessScenario,
                          testing::Values("threads", "fork_then_free", "fork_leaks_nothing", "fork_chain_leaks_nothing",
-                                         "exec_again", "vfork_and_system", "good_guest", "no_descriptors"),
+                                         "fork_amid_calls", "exec_again", "vfork_and_system", "good_guest",
+                                         "no_descriptors"),
                          [](const testing::TestParamInfo<const char*>& scenario) {
                            return std::string(scenario.param);
                          });
 
 TEST_F(Preload, GivenForkBeforeInit_ThenParentAndChildShareTheLimit) {
   Pass({"fork_before_init"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
+}
+
+TEST_F(Preload, GivenAnAccountOfItsOwn_WhenForked_ThenTheChildsIsEmpty) {
+  const Outcome outcome =
+      Run({"fork_counts_anew"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/folder/region"}});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 
 TEST_F(Preload, GivenStaticDestructorsThatCallCuda_ThenTheProcessEnds) {

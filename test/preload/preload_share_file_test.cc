@@ -71,6 +71,17 @@ TEST_F(Mounted, LessOfAShareThatIsThere_ThenThisProgramAloneHasLess) {
   }
 }
 
+TEST_F(Mounted, LessGpuTimeOfAShareThatIsThere_ThenThisProgramHasLess) {
+  Say("CUDA_DEVICE_MEMORY_SHARED_CACHE=" + Cache() + "\nCUDA_DEVICE_SM_LIMIT=70\n");
+  for (int round = 0; round < 2; ++round) {  // as the first in the region, and as one of many
+    Pass({"paced", "streams", "25", "4"}, {{"CUDA_DEVICE_SM_LIMIT", "25"}});
+    hami::region::Attachment look;
+    ASSERT_EQ(hami::region::Open(&look, Cache().c_str()), hami::region::Status::kOk);
+    EXPECT_EQ(hami::region::SmLimit(look, 0), 70u);
+    hami::region::Detach(&look);
+  }
+}
+
 TEST_F(Mounted, RegionThatCannotBeHad_ThenTheSharesLimitHolds) {
   Say("CUDA_DEVICE_MEMORY_SHARED_CACHE=/no/such/folder/r.cache\nCUDA_DEVICE_MEMORY_LIMIT_0=1g\n");
   EXPECT_EQ(Run({"plain_limit"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "8g"}}).status, 0);

@@ -5,7 +5,7 @@
 
 #include "vgpu/memory/context_memory.h"
 #include "vgpu/memory/listener.h"
-#include "vgpu/pacing/pacer.h"
+#include "vgpu/time/pacer.h"
 
 namespace hami::vgpu {
 

@@ -6,10 +6,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
-#include "vgpu/pacing/pacer.h"
-#ifndef HAMI_GPU_TIME_ANEW
-#include "vgpu/pacing/pacer_samples.h"
-#endif
+#include "vgpu/time/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
@@ -46,8 +43,8 @@ CUresult Unloaded(Unload unload) {
   MeasureLock measure_lock(LockMode::kShared);
   const CUresult result = unload();
   if (result == CUDA_SUCCESS) ForgetGuesses();
-  Place place;
-  if (result == CUDA_SUCCESS && CurrentPlace(&place)) SettleModules(place.device, &measure_lock);
+  ContextRef context;
+  if (result == CUDA_SUCCESS && CurrentContext(&context)) SettleModules(context.device, &measure_lock);
   return result;
 }
 

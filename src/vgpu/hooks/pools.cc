@@ -8,25 +8,26 @@
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/free_events.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/memory/oversubscription.h"
 #include "vgpu/memory/sparse_multicast.h"
-#include "vgpu/pacing/pacer.h"
 #include "vgpu/runtime/capture.h"
+#include "vgpu/time/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 
 namespace {
 
 // Where memory for a stream comes from. A stream of another context than the current one is on that context's device.
-bool PlaceOfStream(CUstream stream, Place* out) {
+bool ContextOfStream(CUstream stream, ContextRef* out) {
   const OnContextOf there(stream);
-  return CurrentPlace(out);
+  return CurrentContext(out);
 }
 
-bool CurrentPool(const Place& place, CUmemoryPool* pool) {
+bool CurrentPool(const ContextRef& context, CUmemoryPool* pool) {
   const RelaxedCapture relaxed;
-  return real::cuDeviceGetMemPool(pool, place.ordinal) == CUDA_SUCCESS;
+  return real::cuDeviceGetMemPool(pool, context.ordinal) == CUDA_SUCCESS;
 }
 
 CUstream Meant(CUstream stream, bool per_thread) {
@@ -35,34 +36,34 @@ CUstream Meant(CUstream stream, bool per_thread) {
 
 // `allocate` is the driver's function with everything but `out` bound.
 template <typename Allocate>
-CUresult FromPool(CUdeviceptr* out, size_t bytes, const Place& place, CUmemoryPool pool, CUstream stream,
+CUresult FromPool(CUdeviceptr* out, size_t bytes, const ContextRef& context, CUmemoryPool pool, CUstream stream,
                   Allocate allocate) {
-  const PoolRequest request{place, pool, out, bytes, stream, StreamIdOf(stream)};
+  const PoolRequest request{context, pool, out, bytes, stream, StreamIdOf(stream)};
   const CUresult result = AllocateFromPool(request, allocate, [&] { real::cuMemFreeAsync(*out, stream); });
   if (result != CUDA_ERROR_OUT_OF_MEMORY || !settings().oversubscribe) return result;
-  return ChargedOrSpilled({place, bytes, out}, [] { return CUDA_ERROR_OUT_OF_MEMORY; });
+  return ChargedOrSpilled({context, bytes, out}, [] { return CUDA_ERROR_OUT_OF_MEMORY; });
 }
 
 template <typename Allocate>
 CUresult FromCurrentPool(CUdeviceptr* out, size_t bytes, CUstream stream, Allocate allocate) {
-  Place place;
+  ContextRef context;
   CUmemoryPool pool = nullptr;
   // Recorded into a graph, nothing is allocated now: the graph's memory is charged when it is launched.
-  if (!Active() || out == nullptr || bytes == 0 || BeingCaptured(stream) || !PlaceOfStream(stream, &place) ||
-      !CurrentPool(place, &pool)) {
+  if (!Active() || out == nullptr || bytes == 0 || BeingCaptured(stream) || !ContextOfStream(stream, &context) ||
+      !CurrentPool(context, &pool)) {
     return allocate();
   }
-  return FromPool(out, bytes, place, pool, stream, allocate);
+  return FromPool(out, bytes, context, pool, stream, allocate);
 }
 
 template <typename Allocate>
 CUresult FromGivenPool(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream, Allocate allocate) {
-  Place place;
+  ContextRef context;
   if (!Active() || out == nullptr || bytes == 0 || pool == nullptr || BeingCaptured(stream) ||
-      !PlaceOfStream(stream, &place)) {
+      !ContextOfStream(stream, &context)) {
     return allocate();
   }
-  return FromPool(out, bytes, place, pool, stream, allocate);
+  return FromPool(out, bytes, context, pool, stream, allocate);
 }
 
 template <typename Free>
@@ -70,7 +71,7 @@ CUresult FreePlainInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
   const StreamId name = StreamIdOf(stream);
   const MeasureLock measure_lock(LockMode::kShared);
   Entry entry;
-  if (!table().Take(Space::kPointer, pointer, &entry)) return free();
+  if (!table().Take(HandleKind::kPointer, pointer, &entry)) return free();
   BeginLeave(&entry);
   const CUresult result = free();
   if (result != CUDA_SUCCESS) {
@@ -92,27 +93,27 @@ CUresult FreeInOrder(CUdeviceptr pointer, CUstream stream, Free free) {
   // Of a free that is recorded nothing is known but that it may come later: what is charged stays.
   if (!Active() || BeingCaptured(stream)) return free();
   Entry entry;
-  table().Find(Space::kPointer, pointer, &entry);
+  table().Find(HandleKind::kPointer, pointer, &entry);
   if ((entry.flags & kFromPool) != 0) {
     const StreamId name = StreamIdOf(stream);
     PoolFreeBegins(entry);
-    const CUresult result = Uncharged(Space::kPointer, pointer, free);
+    const CUresult result = Uncharged(HandleKind::kPointer, pointer, free);
     PoolFreeEnds(entry, name, stream, result == CUDA_SUCCESS);
     return result;
   }
-  if (entry.space == Space::kNone) return free();
+  if (entry.kind == HandleKind::kNone) return free();
   if ((entry.flags & kSpilled) == 0) return FreePlainInOrder(pointer, stream, free);
   const CUresult result = real::cuStreamSynchronize(stream);
   if (result != CUDA_SUCCESS) return result;
-  return Uncharged(Space::kPointer, pointer, [&] { return real::cuMemFree_v2(pointer); });
+  return Uncharged(HandleKind::kPointer, pointer, [&] { return real::cuMemFree_v2(pointer); });
 }
 
 // The program's wait for what `name` tells; that is asked only if something may be learnt from it.
 template <typename Name, typename Wait>
 CUresult Synchronised(Name name, Wait wait) {
   Waited waited;
-  if (g_pools_may_shrink.load(std::memory_order_relaxed) || VmmUsesEndLater()) {
-    waited = {FreesSoFar(), name()};
+  if (g_memory_flags.pools_may_shrink.load(std::memory_order_relaxed) || VmmUsesEndLater()) {
+    waited = {g_memory.pools.frees.SoFar(), name()};
   }
   const CUresult result = wait();
   if (result == CUDA_SUCCESS && VmmUsesEndLater()) {
@@ -240,7 +241,7 @@ HAMI_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
 HAMI_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream) {
   return StreamSynchronised(Meant(stream, true), [&] { return real::cuStreamSynchronize_ptsz(stream); });
 }
-// Which streams an event stood on, nobody says; what it waited for may be known by a mark.
+// Which streams an event stood on, nobody says; what it waited for may be known by an event of ours.
 HAMI_EXPORT CUresult cuEventSynchronize(CUevent event) {
   return Synchronised(Nothing, [&] { return real::cuEventSynchronize(event); });
 }

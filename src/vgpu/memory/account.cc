@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-#include <atomic>
+#include "vgpu/memory/memory.h"
 
 namespace hami::vgpu {
 namespace {
@@ -11,15 +11,8 @@ namespace {
 // As long as another process starts, and gets on with it.
 constexpr region::Patience kStartPatience{200'000'000, 10'000'000'000};
 
-// Of a process that could not map its region.
-struct PrivateAccount {
-  std::atomic<uint64_t> used[region::kMaxDevices][region::kKinds] = {};
-  std::atomic<uint64_t> total[region::kMaxDevices] = {};
-};
-constinit PrivateAccount g_private{};
-
 bool PrivateReserve(int device, uint64_t bytes, bool force) {
-  std::atomic<uint64_t>& total = g_private.total[device];
+  std::atomic<uint64_t>& total = g_memory.account.total[device];
   const uint64_t limit = LimitBytes(device);
   uint64_t used = total.load(std::memory_order_relaxed);
   for (;;) {
@@ -36,7 +29,7 @@ bool TryReserve(int device, uint64_t bytes, Kind kind) {
     return region::Reserve(a, static_cast<uint32_t>(device), bytes, kind) == region::Status::kOk;
   }
   if (!PrivateReserve(device, bytes, false)) return false;
-  g_private.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+  g_memory.account.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
   return true;
 }
 
@@ -44,9 +37,9 @@ bool AwaitStarts(int device, uint64_t bytes, Kind kind) {
   constexpr uint64_t kNever = 0;
   region::Attachment* const a = attachment();
   if (a == nullptr || device < 0 || bytes > LimitBytes(device)) return false;
-  // While this process has the turn nobody holds more than it will keep. Where none starts (any more), what was held
-  // has been given back.
-  const bool turn = region::PostInitHeldByOther(*a) && region::PostInitLock(a, kNever, kStartPatience);
+  // While this process has the turn nobody holds more than it will keep. To look whether another has it is not enough:
+  // the next may begin right after the look.
+  const bool turn = !region::PostInitHeldHere() && region::PostInitLock(a, kNever, kStartPatience);
   const bool granted = TryReserve(device, bytes, kind);
   if (turn) region::PostInitUnlock(a);
   return granted;
@@ -59,7 +52,7 @@ void ChargeAnyway(int device, uint64_t bytes, Kind kind) {
     return;
   }
   PrivateReserve(device, bytes, true);
-  g_private.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+  g_memory.account.used[device][static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
 }
 
 void Refund(int device, uint64_t bytes, Kind kind) {
@@ -68,8 +61,8 @@ void Refund(int device, uint64_t bytes, Kind kind) {
     region::Refund(a, static_cast<uint32_t>(device), bytes, kind);
     return;
   }
-  g_private.used[device][static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
-  g_private.total[device].fetch_sub(bytes, std::memory_order_relaxed);
+  g_memory.account.used[device][static_cast<int>(kind)].fetch_sub(bytes, std::memory_order_relaxed);
+  g_memory.account.total[device].fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 void CountRefusal(int device) {
@@ -82,7 +75,7 @@ uint64_t UsedBytes(int device) {
   if (const region::Attachment* const a = attachment(); a != nullptr) {
     return region::Used(*a, static_cast<uint32_t>(device));
   }
-  return g_private.total[device].load(std::memory_order_relaxed);
+  return g_memory.account.total[device].load(std::memory_order_relaxed);
 }
 
 uint64_t LimitBytes(int device) {
@@ -99,7 +92,7 @@ uint64_t OwnBytes(int device, Kind kind) {
   if (const region::Attachment* const a = attachment(); a != nullptr) {
     return region::OwnUsed(*a, static_cast<uint32_t>(device), kind);
   }
-  return g_private.used[device][static_cast<int>(kind)].load(std::memory_order_relaxed);
+  return g_memory.account.used[device][static_cast<int>(kind)].load(std::memory_order_relaxed);
 }
 
 uint64_t OwnBytes(int device) {
@@ -114,11 +107,11 @@ void SweepForQuery() {
   region::SweepIfStale(a, static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
 }
 
-void ResetAccount() {
-  for (auto& device : g_private.used) {
-    for (auto& used : device) used.store(0, std::memory_order_relaxed);
+void PrivateAccount::Reset() {
+  for (auto& device : used) {
+    for (auto& bytes : device) bytes.store(0, std::memory_order_relaxed);
   }
-  for (auto& total : g_private.total) total.store(0, std::memory_order_relaxed);
+  for (auto& bytes : total) bytes.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

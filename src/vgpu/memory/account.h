@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include <atomic>
+
 #include "region/ledger.h"
 #include "vgpu/runtime/process.h"
 
@@ -34,7 +36,12 @@ uint64_t OwnBytes(int device);  // all kinds
 // The memory of processes that died must not show in answers for longer than a second.
 void SweepForQuery();
 
-// In the child of a fork, which holds nothing.
-void ResetAccount();
+// What a process counts that could not map its region.
+struct PrivateAccount {
+  std::atomic<uint64_t> used[region::kMaxDevices][region::kKinds] = {};
+  std::atomic<uint64_t> total[region::kMaxDevices] = {};
+
+  void Reset();
+};
 
 }  // namespace hami::vgpu

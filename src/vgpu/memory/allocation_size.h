@@ -34,10 +34,10 @@ struct PitchRequest {
 };
 
 template <typename Allocate>
-CUresult ChargedPitch(const Place& place, const PitchRequest& request, Allocate allocate) {
+CUresult ChargedPitch(const ContextRef& context, const PitchRequest& request, Allocate allocate) {
   const size_t pitch_before = *request.pitch;
   const uint64_t expected = Times(RoundUp(request.width, kRowAlignment), request.height);
-  const CUresult result = ChargedPointer({place, expected, request.out}, [&](PointerRequest* r) {
+  const CUresult result = ChargedPointer({context, expected, request.out}, [&](PointerRequest* r) {
     const CUresult allocated = allocate();
     if (allocated == CUDA_SUCCESS) r->bytes = Times(*request.pitch, request.height);
     return allocated;

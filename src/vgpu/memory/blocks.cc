@@ -103,7 +103,7 @@ uint64_t At(uint64_t address, const Entry& entry, Change change) {
   if (to - from == size) return 0;
   Entry key;
   key.key = address | static_cast<uint64_t>(entry.flags >> kShiftAt);
-  key.space = Space::kBlock;
+  key.kind = HandleKind::kBlock;
   key.device = entry.device;
   Part part{change, static_cast<uint32_t>(to - from), size, 0};
   table().Update(key, &ApplyStored, &part);
@@ -194,7 +194,7 @@ bool RoomInABlock(int device, uint64_t bytes) {
   Entry found;
   return table().FindIf(
       [&](const Entry& entry) {
-        if (entry.space != Space::kBlock || entry.device != device) return false;
+        if (entry.kind != HandleKind::kBlock || entry.device != device) return false;
         const Block block = Unpack(entry);
         return block.users != 0 && block.used + bytes <= uint64_t{1} << (entry.key & (kAllocationUnit - 1));
       },

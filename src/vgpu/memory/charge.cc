@@ -61,7 +61,7 @@ void Refused(int device, uint64_t bytes) {
 void Record(const Entry& entry) {
   Entry replaced;
   table().Insert(entry, &replaced);
-  if (replaced.space != Space::kNone) RefundEntry(replaced);
+  if (replaced.kind != HandleKind::kNone) RefundEntry(replaced);
 }
 
 void Restore(Entry entry) {
@@ -80,7 +80,7 @@ struct Reservation {
 
 // False: refused.
 bool ReservePointer(const PointerRequest& request, bool may_try, Reservation* reserved) {
-  const int device = request.place.device;
+  const int device = request.context.device;
   const uint64_t bytes = RoundUp(request.bytes, kAllocationUnit);
   *reserved = {InBlocks(device, bytes), false};
   const bool may_share = may_try && device >= 0 && bytes < InBlocks(device, 1);
@@ -95,12 +95,12 @@ bool ReservePointer(const PointerRequest& request, bool may_try, Reservation* re
 
 // After the driver's success. False: more than was reserved, and no room for it: it was freed.
 bool SettlePointer(const PointerRequest& request, const Reservation& reserved) {
-  const int device = request.place.device;
+  const int device = request.context.device;
   Entry entry;
   entry.key = *request.out;
   entry.bytes = request.bytes;
-  entry.context = request.place.context;
-  entry.space = Space::kPointer;
+  entry.context = request.context.id;
+  entry.kind = HandleKind::kPointer;
   entry.device = static_cast<int8_t>(device);
   entry.flags = request.flags;
   const uint64_t counted = EnterBlocks(&entry, g_runtime.contexts.ends.load(std::memory_order_relaxed) == 0);
@@ -124,7 +124,7 @@ bool SettlePointer(const PointerRequest& request, const Reservation& reserved) {
 }  // namespace
 
 CUresult ChargedPointer(PointerRequest request, Allocator allocate, void* arg) {
-  const int device = request.place.device;
+  const int device = request.context.device;
   if (device == kUnlimited) return allocate(&request, arg);
   const Charging charging(device);
   const CUdeviceptr before = *request.out;
@@ -143,7 +143,7 @@ CUresult ChargedPointer(PointerRequest request, Allocator allocate, void* arg) {
 }
 
 void RefundEntry(const Entry& entry) {
-  if (entry.space == Space::kGraphExec) return;
+  if (entry.kind == HandleKind::kGraphExec) return;
   if ((entry.flags & kFromPool) != 0) {
     PoolBlockFreed(entry);
   } else if (!LeftToContext(entry)) {

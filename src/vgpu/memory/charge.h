@@ -53,28 +53,28 @@ void Restore(Entry entry);
 // The plain shape of a hook: reserve, call the driver, and either remember (handle → bytes) or refund.
 // `allocate` answers the driver's result and leaves the handle in *handle.
 template <typename Handle, typename Allocate>
-CUresult Charged(const Place& place, Space space, uint64_t bytes, Handle* handle, Allocate allocate) {
-  if (place.device == kUnlimited) return allocate();
-  const Charging charging(place.device);
-  if (!Reserve(place.device, bytes, Kind::kData)) return CUDA_ERROR_OUT_OF_MEMORY;
+CUresult Charged(const ContextRef& context, HandleKind kind, uint64_t bytes, Handle* handle, Allocate allocate) {
+  if (context.device == kUnlimited) return allocate();
+  const Charging charging(context.device);
+  if (!Reserve(context.device, bytes, Kind::kData)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = allocate();
   if (result != CUDA_SUCCESS) {
-    Refund(place.device, bytes, Kind::kData);
+    Refund(context.device, bytes, Kind::kData);
     return result;
   }
   Entry entry;
   entry.key = KeyOf(*handle);
   entry.bytes = bytes;
-  entry.context = place.context;
-  entry.space = space;
-  entry.device = static_cast<int8_t>(place.device);
+  entry.context = context.id;
+  entry.kind = kind;
+  entry.device = static_cast<int8_t>(context.device);
   Record(entry);
   return result;
 }
 
 // A request for memory that has an address, which counts in blocks.
 struct PointerRequest {
-  const Place& place;
+  const ContextRef& context;
   uint64_t bytes;  // as far as they are known; `allocate` may say better
   CUdeviceptr* out;
   uint16_t flags = 0;  // of the entry; likewise
@@ -90,13 +90,13 @@ CUresult ChargedPointer(const PointerRequest& request, Allocate allocate) {
 
 // The matching end: the driver first, then the refund. Handles we do not know are the driver's business alone.
 template <typename Handle, typename Free>
-CUresult Uncharged(Space space, Handle handle, Free free) {
+CUresult Uncharged(HandleKind kind, Handle handle, Free free) {
   const uint64_t key = KeyOf(handle);
   Entry entry;
   // Taken out before the call: afterwards the driver may give the same handle to another thread.
   if (!Active()) return free();
   const MeasureLock measure_lock(LockMode::kShared);
-  if (!table().Take(space, key, &entry)) return free();
+  if (!table().Take(kind, key, &entry)) return free();
   BeginLeave(&entry);
   const CUresult result = free();
   if (result == CUDA_SUCCESS) {

@@ -5,6 +5,7 @@
 #include "vgpu/memory/account.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/identity.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/memory/memory_snapshot.h"
 #include "vgpu/memory/modules.h"
 #include "vgpu/runtime/capture.h"
@@ -20,15 +21,6 @@ namespace {
 constexpr uint64_t kLargestContext = uint64_t{4} << 30;
 // Held while the container's very first context is made, when nobody knows yet what one costs.
 constexpr uint64_t kFirstContext = uint64_t{512} << 20;
-
-struct Making {
-  Lock primary_lock{LockRank::kPrimaryContext};
-  Lock lock{LockRank::kContextMaking};  // one context is made at a time, so that its size can be measured
-  uint64_t last_left = 0;               // guarded by the registry's lock
-};
-constinit Making g_making{};
-constinit ProcessList g_before{};  // guarded by its lock, like its twin
-constinit ProcessList g_after{};
 
 uint64_t LearntBytes(int device) {
   const region::Attachment* const a = attachment();
@@ -101,8 +93,8 @@ Measurement AskDriver() {
 }
 
 Measurement AskDriverBefore(CUdevice ordinal) {
-  Place place;
-  return CurrentPlace(&place) && place.ordinal == ordinal ? AskDriver() : Measurement{};
+  ContextRef context;
+  return CurrentContext(&context) && context.ordinal == ordinal ? AskDriver() : Measurement{};
 }
 
 // With the new context current. `before` of the first context is the whole device: a neighbour's part then counts, too,
@@ -125,34 +117,40 @@ Measurement AskDriverAfter(CUcontext made, Measurement* before) {
 // preferred: the device's free memory also moves with the neighbours.
 class Sizing {
  public:
-  Sizing(CUdevice ordinal, int device, bool alone)
-      : device_(device), alone_(alone), measurable_(nvml_ && HandleOfOrdinal(ordinal, &handle_)) {
-    before_ = measurable_ ? TakeSnapshot(device_, handle_, &g_before) : ByDriver(AskDriverBefore(ordinal));
+  // `making`, whose lock is held, lends room for who is on the device.
+  Sizing(CUdevice ordinal, int device, bool alone, ContextMaking* making)
+      : device_(device),
+        alone_(alone),
+        measurable_(nvml_ && HandleOfOrdinal(ordinal, &handle_)),
+        listed_before_(making->before),
+        listed_after_(making->after) {
+    before_ = measurable_ ? TakeSnapshot(device_, handle_, &listed_before_) : ByDriver(AskDriverBefore(ordinal));
   }
 
   // `made` is nullptr where the driver can not be asked in it. `reserved` is what the container has set aside for it.
   void Made(CUcontext made, uint64_t reserved, Turn* turn) {
     if (measurable_) {
-      after_ = TakeSnapshot(device_, handle_, &g_after);
+      after_ = TakeSnapshot(device_, handle_, &listed_after_);
     } else if (made != nullptr) {
       after_ = ByDriver(AskDriverAfter(made, &before_.seen));
     }
     if (!measurable_ || NvmlPid() != 0) return;
-    if (!IdentifyByPid(g_after)) {
-      if (made == nullptr || g_after.count == 0) return;
+    if (!IdentifyByPid(listed_after_)) {
+      if (made == nullptr || listed_after_.count == 0) return;
       turn->Take();
       if (!IdentifyByProbe(device_, handle_, made, Spare(reserved))) return;
     }
-    FindOwn(g_before, &before_.seen);
-    FindOwn(g_after, &after_.seen);
+    FindOwn(listed_before_, &before_.seen);
+    FindOwn(listed_after_, &after_.seen);
   }
 
   // Whether the size is this context's alone, and may be learnt.
   bool Sure() const {
-    return alone_ && Quiet(before_) && Quiet(after_) && (after_.seen.own_known || !measurable_ || !OthersMoved());
+    return alone_ && Undisturbed(before_) && Undisturbed(after_) &&
+           (after_.seen.own_known || !measurable_ || !OthersMoved());
   }
 
-  // What a measurement that others disturbed shows is a guess: better what a quiet one has shown.
+  // What a measurement that others disturbed shows is a guess: better what an undisturbed one has shown.
   uint64_t Bytes(uint64_t learnt) const {
     if (learnt != 0 && !Sure()) return learnt;
     uint64_t size = 0;
@@ -169,33 +167,35 @@ class Sizing {
   }
 
  private:
-  static bool Quiet(const MemorySnapshot& reading) { return reading.exact && !reading.imports; }
+  static bool Undisturbed(const MemorySnapshot& snapshot) { return snapshot.exact && !snapshot.imports; }
 
   // What of the reservation is left whichever of the listed processes is this one.
   uint64_t Spare(uint64_t reserved) const {
     uint64_t taken = before_.seen.free > after_.seen.free ? before_.seen.free - after_.seen.free : 0;
-    for (unsigned i = 0; i < g_after.count; ++i) {
-      uint64_t grown = g_after.items[i].usedGpuMemory;
-      for (unsigned j = 0; j < g_before.count; ++j) {
-        if (g_before.items[j].pid != g_after.items[i].pid) continue;
-        grown = grown > g_before.items[j].usedGpuMemory ? grown - g_before.items[j].usedGpuMemory : 0;
+    for (unsigned i = 0; i < listed_after_.count; ++i) {
+      uint64_t grown = listed_after_.items[i].usedGpuMemory;
+      for (unsigned j = 0; j < listed_before_.count; ++j) {
+        if (listed_before_.items[j].pid != listed_after_.items[i].pid) continue;
+        grown = grown > listed_before_.items[j].usedGpuMemory ? grown - listed_before_.items[j].usedGpuMemory : 0;
       }
       taken = grown > taken ? grown : taken;
     }
     return reserved > taken ? reserved - taken : 0;
   }
 
-  // Another process came, went, or changed between the looks: the loss of free memory is not this context's alone.
-  static bool OthersMoved() {
+  // Another process came, went, or changed between the looks or during one of them: the loss of free memory is not this
+  // context's alone.
+  bool OthersMoved() const {
+    if (!before_.seen.of_one_moment || !after_.seen.of_one_moment) return true;
     unsigned common = 0;
-    for (unsigned i = 0; i < g_after.count; ++i) {
-      for (unsigned j = 0; j < g_before.count; ++j) {
-        if (g_before.items[j].pid != g_after.items[i].pid) continue;
-        if (g_before.items[j].usedGpuMemory != g_after.items[i].usedGpuMemory) return true;
+    for (unsigned i = 0; i < listed_after_.count; ++i) {
+      for (unsigned j = 0; j < listed_before_.count; ++j) {
+        if (listed_before_.items[j].pid != listed_after_.items[i].pid) continue;
+        if (listed_before_.items[j].usedGpuMemory != listed_after_.items[i].usedGpuMemory) return true;
         ++common;
       }
     }
-    return common != g_before.count || g_after.count > common + 1;
+    return common != listed_before_.count || listed_after_.count > common + 1;
   }
 
   MemorySnapshot ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
@@ -205,6 +205,8 @@ class Sizing {
   const NvmlUse nvml_;
   nvmlDevice_t handle_ = nullptr;
   const bool measurable_;
+  ProcessList& listed_before_;
+  ProcessList& listed_after_;
   MemorySnapshot before_;
   MemorySnapshot after_;
 };
@@ -221,13 +223,14 @@ void LearnBlockIn(CUcontext context, int device) {
 [[gnu::cold]] CUresult MakeContext(CUdevice ordinal, ContextKind kind, const ContextMaker& maker) {
   const int device = DeviceOfOrdinal(ordinal);
   if (device == kUnlimited) return maker.create(maker.arg);
-  const Locked making(g_making.lock);
+  ContextMaking& making = g_memory.making;
+  const Locked one_at_a_time(making.lock);
   Turn turn(device);
   const MeasureLock measure_lock(LockMode::kExclusive);
   const uint64_t learnt = LearntBytes(device);
   uint64_t reserved = 0;
   if (!ReserveContext(device, &reserved)) return CUDA_ERROR_OUT_OF_MEMORY;
-  Sizing sizing(ordinal, device, measure_lock.exclusive());
+  Sizing sizing(ordinal, device, measure_lock.exclusive(), &making);
   const CUresult result = maker.create(maker.arg);
   if (result != CUDA_SUCCESS) {
     Refund(device, reserved, Kind::kContext);
@@ -249,10 +252,10 @@ void LearnBlockIn(CUcontext context, int device) {
   return CUDA_SUCCESS;
 }
 
-Lock& PrimaryLock() { return g_making.primary_lock; }
+Lock& PrimaryLock() { return g_memory.making.primary_lock; }
 
 CUresult RetainPrimary(CUdevice ordinal, const ContextMaker& maker) {
-  const Locked locked(g_making.primary_lock);
+  const Locked locked(g_memory.making.primary_lock);
   unsigned flags = 0;
   int active = 0;
   if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0) {
@@ -283,25 +286,27 @@ void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock) {
 
 bool LeftToContextSlow(const Entry& entry) {
   Entry left = entry;
-  left.space = Space::kLeft;
+  left.kind = HandleKind::kEndingContext;
   const auto leave = [](void* what) {
     auto* const e = static_cast<Entry*>(what);
-    e->key = ++g_making.last_left;
+    e->key = ++g_memory.making.last_ending;
     table().Insert(*e);  // without memory it counts for ever: too careful is not wrong
   };
   return LeaveToContextEnd(entry.context, leave, &left);
 }
 
 void RefundLeft(uint32_t context) {
-  const auto left = [context](const Entry& entry) { return entry.space == Space::kLeft && entry.context == context; };
+  const auto left = [context](const Entry& entry) {
+    return entry.kind == HandleKind::kEndingContext && entry.context == context;
+  };
   for (Entry entry; table().FindIf(left, &entry);) {
-    if (table().Take(Space::kLeft, entry.key, &entry)) RefundEntry(entry);
+    if (table().Take(HandleKind::kEndingContext, entry.key, &entry)) RefundEntry(entry);
   }
 }
 
-void ResetContextMemory() {
-  g_making.primary_lock.Reset();
-  g_making.lock.Reset();
+void ContextMaking::Reset() {
+  primary_lock.Reset();
+  lock.Reset();
 }
 
 }  // namespace hami::vgpu

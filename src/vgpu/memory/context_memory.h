@@ -13,6 +13,7 @@
 #include "vgpu/memory/table.h"
 #include "vgpu/runtime/contexts.h"
 #include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/runtime.h"
 
 namespace hami::vgpu {
@@ -47,6 +48,15 @@ void ContextGone(CUcontext handle, MeasureLock* measure_lock);
 // After a release or reset of the primary context, with PrimaryLock held: settles if it is no longer active.
 void PrimaryLetGo(CUdevice ordinal, MeasureLock* measure_lock);
 
-void ResetContextMemory();
+// What the making of contexts needs.
+struct ContextMaking {
+  Lock primary_lock{LockRank::kPrimaryContext};
+  Lock lock{LockRank::kContextMaking};  // one context is made at a time, so that its size can be measured
+  ProcessList before;                   // guarded by it, like its twin
+  ProcessList after;
+  uint64_t last_ending = 0;  // guarded by the registry's lock
+
+  void Reset();
+};
 
 }  // namespace hami::vgpu

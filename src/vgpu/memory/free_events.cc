@@ -2,42 +2,25 @@
 #include "vgpu/memory/free_events.h"
 
 #include "vgpu/loader/driver.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/contexts.h"
 
 namespace hami::vgpu {
 
-constinit FreeEvents g_free_events{};
-
 namespace {
 
-using Mark = FreeEvents::Mark;
-
-Mark* LastOf(const StreamId& on) {
-  for (size_t i = g_free_events.count; i-- > 0;) {
-    if (g_free_events.marks[i].on.number == on.number) return &g_free_events.marks[i];
-  }
-  return nullptr;
-}
-
-template <typename Which>
-void RemoveLocked(Which which) {
-  size_t kept = 0;
-  for (size_t i = 0; i < g_free_events.count; ++i) {
-    if (!which(g_free_events.marks[i])) g_free_events.marks[kept++] = g_free_events.marks[i];
-  }
-  g_free_events.count = kept;
-  g_free_events.left.store(kept != 0, std::memory_order_relaxed);
-}
+using Recorded = FreeEvents::Recorded;
 
 // An event to record. Where there is no room for one more, the last of the stream, which then moves on.
 CUevent EventFor(const StreamId& on) {
   {
-    const Locked locked(g_free_events.lock);
-    if (g_free_events.count == FreeEvents::kMost) {
-      Mark* const last = LastOf(on);
+    FreeEvents& events = g_memory.free_events;
+    const Locked locked(events.lock);
+    if (events.count == FreeEvents::kMost) {
+      Recorded* const last = events.LastOf(on);
       const CUevent event = last == nullptr ? nullptr : last->event;
-      RemoveLocked([last](const Mark& mark) { return &mark == last; });
+      events.RemoveIf([last](const Recorded& one) { return &one == last; });
       return event;
     }
   }
@@ -46,12 +29,13 @@ CUevent EventFor(const StreamId& on) {
 }
 
 // False: many are left.
-bool AddMark(const Mark& mark) {
-  const Locked locked(g_free_events.lock);
-  if (g_free_events.count == FreeEvents::kMost || !ContextLives(mark.on.context)) return false;
-  g_free_events.marks[g_free_events.count++] = mark;
-  g_free_events.left.store(true, std::memory_order_relaxed);
-  return g_free_events.count < FreeEvents::kMost / 2;
+bool Add(const Recorded& one) {
+  FreeEvents& events = g_memory.free_events;
+  const Locked locked(events.lock);
+  if (events.count == FreeEvents::kMost || !ContextLives(one.on.context)) return false;
+  events.list[events.count++] = one;
+  g_memory_flags.free_events.store(true, std::memory_order_relaxed);
+  return events.count < FreeEvents::kMost / 2;
 }
 
 }  // namespace
@@ -62,9 +46,9 @@ bool RecordFreeEvent(CUstream stream, const StreamId& name) {
   if (real::cuCtxPushCurrent_v2(name.context) != CUDA_SUCCESS) return true;
   bool few = true;
   if (const CUevent event = EventFor(name); event != nullptr) {
-    const uint64_t number = FreesSoFar();  // before the event: all of them are on their streams already
+    const uint64_t number = g_memory.pools.frees.SoFar();  // before the event: all of them are on their streams already
     if (real::cuEventRecord(event, stream) == CUDA_SUCCESS) {
-      few = AddMark({event, name, number});
+      few = Add({event, name, number});
     } else {
       real::cuEventDestroy_v2(event);
     }
@@ -76,42 +60,50 @@ bool RecordFreeEvent(CUstream stream, const StreamId& name) {
 
 bool TakePassedFreeEventSlow(Waited* proved) {
   const RelaxedCapture relaxed;
-  const Locked locked(g_free_events.lock);
+  FreeEvents& events = g_memory.free_events;
+  const Locked locked(events.lock);
   *proved = {};
   uint64_t standing = 0;  // the stream asked last, if it has not got there
-  for (size_t i = 0; i < g_free_events.count; ++i) {
-    const Mark& mark = g_free_events.marks[i];
-    const bool wanted = proved->on.number == 0 ? mark.on.number != standing : mark.on.number == proved->on.number;
-    if (!wanted || !ContextLives(mark.on.context)) continue;
-    if (real::cuEventQuery(mark.event) == CUDA_SUCCESS) {
-      proved->on.number = mark.on.number;
-      if (proved->frees < mark.number) proved->frees = mark.number;
+  for (size_t i = 0; i < events.count; ++i) {
+    const Recorded& one = events.list[i];
+    const bool wanted = proved->on.number == 0 ? one.on.number != standing : one.on.number == proved->on.number;
+    if (!wanted || !ContextLives(one.on.context)) continue;
+    if (real::cuEventQuery(one.event) == CUDA_SUCCESS) {
+      proved->on.number = one.on.number;
+      if (proved->frees < one.number) proved->frees = one.number;
     } else if (proved->on.number == 0) {
-      standing = mark.on.number;
+      standing = one.on.number;
     } else {
       break;
     }
   }
   if (proved->on.number == 0) return false;
-  RemoveLocked([proved](const Mark& mark) {
-    const bool passed = mark.on.number == proved->on.number && mark.number <= proved->frees;
-    if (passed) real::cuEventDestroy_v2(mark.event);
+  events.RemoveIf([proved](const Recorded& one) {
+    const bool passed = one.on.number == proved->on.number && one.number <= proved->frees;
+    if (passed) real::cuEventDestroy_v2(one.event);
     return passed;
   });
   return true;
 }
 
-void LeaveEndingFreeEvents() { const Locked locked(g_free_events.lock); }
+void LeaveEndingFreeEvents() { const Locked locked(g_memory.free_events.lock); }
 
 void ForgetFreeEvents(CUcontext context) {
-  const Locked locked(g_free_events.lock);
-  RemoveLocked([context](const Mark& mark) { return mark.on.context == context; });
+  const Locked locked(g_memory.free_events.lock);
+  g_memory.free_events.RemoveIf([context](const Recorded& one) { return one.on.context == context; });
 }
 
-void ResetFreeEvents() {
-  g_free_events.lock.Reset();
-  g_free_events.count = 0;
-  g_free_events.left.store(false, std::memory_order_relaxed);
+FreeEvents::Recorded* FreeEvents::LastOf(const StreamId& on) {
+  for (size_t i = count; i-- > 0;) {
+    if (list[i].on.number == on.number) return &list[i];
+  }
+  return nullptr;
+}
+
+void FreeEvents::Reset() {
+  lock.Reset();
+  count = 0;
+  g_memory_flags.free_events.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

@@ -3,6 +3,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/memory/pool_granularity.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/device_map.h"
@@ -11,19 +12,9 @@
 
 namespace hami::vgpu {
 
-constinit std::atomic<uint32_t> g_graph_devices{0};
-
 namespace {
 
 constexpr int kDeepestChild = 16;
-
-struct GraphMemory {
-  uint64_t charged = 0;
-  CUdevice ordinal = -1;
-};
-constinit Lock g_launch_lock{LockRank::kGraphLaunch};  // two launches must not count on the same unused memory
-constinit Lock g_lock{LockRank::kGraphMemory};
-constinit GraphMemory g_memory[region::kMaxDevices]{};
 
 uint64_t Attribute(CUdevice ordinal, CUgraphMem_attribute attribute) {
   const RelaxedCapture relaxed;
@@ -76,17 +67,17 @@ void AddNode(CUgraphNode node, int depth, Demand* demand) {
 uint64_t KeyFor(CUgraphExec exec, int device) { return KeyOf(exec) + static_cast<uint64_t>(device); }
 constexpr int kForbiddenKey = region::kMaxDevices;
 
-bool SomeGraphHas(int key) { return (g_graph_devices.load(std::memory_order_relaxed) & 1U << key) != 0; }
+bool SomeGraphHas(int key) { return (g_memory_flags.graph_devices.load(std::memory_order_relaxed) & 1U << key) != 0; }
 
 void Remember(CUgraphExec exec, int key, int device, CUdevice ordinal, uint64_t bytes) {
   Entry entry;
   entry.key = KeyFor(exec, key);
   entry.bytes = bytes;
   entry.extra = static_cast<uint64_t>(ordinal);
-  entry.space = Space::kGraphExec;
+  entry.kind = HandleKind::kGraphExec;
   entry.device = static_cast<int8_t>(device);
   table().Insert(entry);
-  g_graph_devices.fetch_or(1U << key, std::memory_order_relaxed);
+  g_memory_flags.graph_devices.fetch_or(1U << key, std::memory_order_relaxed);
 }
 
 // One device's part of a launch.
@@ -99,9 +90,9 @@ struct Part {
 };
 
 void SettleLocked(int device) {
-  GraphMemory& memory = g_memory[device];
-  if (memory.ordinal < 0) return;
-  const uint64_t reserved = Attribute(memory.ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+  GraphBook::Device& memory = g_memory.graphs.devices[device];
+  if (!memory.ordinal.known()) return;
+  const uint64_t reserved = Attribute(memory.ordinal.get(), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
   if (reserved < memory.charged) Refund(device, memory.charged - reserved, Kind::kData);
   if (reserved > memory.charged) ChargeAnyway(device, reserved - memory.charged, Kind::kData);
   memory.charged = reserved;
@@ -140,7 +131,7 @@ void GraphInstantiated(CUgraph graph, CUgraphExec exec) {
 void GraphExecDestroyed(CUgraphExec exec) {
   for (int key = 0; key <= kForbiddenKey; ++key) {
     Entry entry;
-    if (!SomeGraphHas(key) || !table().Take(Space::kGraphExec, KeyFor(exec, key), &entry)) continue;
+    if (!SomeGraphHas(key) || !table().Take(HandleKind::kGraphExec, KeyFor(exec, key), &entry)) continue;
     SettleGraphs(entry.device, static_cast<CUdevice>(entry.extra));
   }
 }
@@ -151,17 +142,17 @@ CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg
   int count = 0;
   for (int key = 0; key <= kForbiddenKey; ++key) {
     Entry entry;
-    if (!SomeGraphHas(key) || !table().Find(Space::kGraphExec, KeyFor(exec, key), &entry)) continue;
+    if (!SomeGraphHas(key) || !table().Find(HandleKind::kGraphExec, KeyFor(exec, key), &entry)) continue;
     if (entry.device == kForbidden) return CUDA_ERROR_OUT_OF_MEMORY;
     parts[count++] = {entry.device, static_cast<CUdevice>(entry.extra), entry.bytes};
   }
   if (count == 0) return launch(arg);
   for (int i = 1; i < count; ++i) SettlePendingModules(parts[i].device);
   const Charging charging(parts[0].device);
-  const Locked launching(g_launch_lock);
+  const Locked launching(g_memory.graphs.launch_lock);
   if (!ReserveParts(parts, count)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = launch(arg);
-  const Locked locked(g_lock);
+  const Locked locked(g_memory.graphs.lock);
   for (int i = 0; i < count; ++i) {
     const Part& part = parts[i];
     // The reservation becomes part of the pool's charge, and that is then made exact.
@@ -169,7 +160,7 @@ CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg
     if (result == CUDA_SUCCESS && grown > part.reserved) {
       LearnGranularity(part.device, Grows::kGraph, part.bytes, grown - part.reserved);
     }
-    g_memory[part.device].charged += part.growth;
+    g_memory.graphs.devices[part.device].charged += part.growth;
     SettleLocked(part.device);
   }
   return result;
@@ -177,37 +168,40 @@ CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg
 
 void SettleGraphs(int device, CUdevice ordinal) {
   if (device < 0) return;
-  const Locked locked(g_lock);
-  g_memory[device].ordinal = ordinal;
+  const Locked locked(g_memory.graphs.lock);
+  g_memory.graphs.devices[device].ordinal.Learn(ordinal);
   SettleLocked(device);
 }
 
 void SettleGraphs(int device) {
   if (device < 0 || !SomeGraphHas(device)) return;
-  const Locked locked(g_lock);
+  const Locked locked(g_memory.graphs.lock);
   SettleLocked(device);
 }
 
 bool TrimGraphs(int device) {
   if (device < 0 || !SomeGraphHas(device)) return false;
-  const Locked locked(g_lock);
-  GraphMemory& memory = g_memory[device];
+  const Locked locked(g_memory.graphs.lock);
+  GraphBook::Device& memory = g_memory.graphs.devices[device];
   const uint64_t before = memory.charged;
-  if (memory.ordinal < 0 || before == 0) return false;
-  if (Attribute(memory.ordinal, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) >= before) return false;
+  if (!memory.ordinal.known() || before == 0) return false;
+  if (Attribute(memory.ordinal.get(), CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) >= before) return false;
   {
     const RelaxedCapture relaxed;
-    real::cuDeviceGraphMemTrim(memory.ordinal);
+    real::cuDeviceGraphMemTrim(memory.ordinal.get());
   }
   SettleLocked(device);
   return memory.charged < before;
 }
 
-void ResetGraphs() {
-  g_launch_lock.Reset();
-  g_lock.Reset();
-  for (GraphMemory& memory : g_memory) memory = GraphMemory{};
-  g_graph_devices.store(0, std::memory_order_relaxed);
+void GraphBook::Reset() {
+  launch_lock.Reset();
+  lock.Reset();
+  for (Device& device : devices) {
+    device.charged = 0;
+    device.ordinal.Reset();
+  }
+  g_memory_flags.graph_devices.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

@@ -8,9 +8,11 @@
 
 #include <stdint.h>
 
-#include <atomic>
-
 #include "abi/cuda_abi.h"
+#include "region/region.h"
+#include "vgpu/memory/flags.h"
+#include "vgpu/memory/learnt_ordinal.h"
+#include "vgpu/runtime/lock.h"
 
 namespace hami::vgpu {
 
@@ -18,14 +20,12 @@ namespace hami::vgpu {
 void GraphInstantiated(CUgraph graph, CUgraphExec exec);
 void GraphExecDestroyed(CUgraphExec exec);
 
-extern std::atomic<uint32_t> g_graph_devices;  // bit d: a graph with allocation nodes on device d was made
-
 CUresult LaunchAllocating(CUgraphExec exec, CUresult (*launch)(void*), void* arg);
 
 // Calls `launch` with what the graph may take reserved.
 template <typename Launch>
 CUresult LaunchGraph(CUgraphExec exec, Launch launch) {
-  if (g_graph_devices.load(std::memory_order_relaxed) == 0) return launch();
+  if (g_memory_flags.graph_devices.load(std::memory_order_relaxed) == 0) return launch();
   return LaunchAllocating(
       exec, [](void* arg) { return (*static_cast<Launch*>(arg))(); }, &launch);
 }
@@ -36,6 +36,17 @@ void SettleGraphs(int device);  // where its ordinal is known
 // Gives unused graph memory back to the device. True when that freed something.
 bool TrimGraphs(int device);
 
-void ResetGraphs();
+// What this process keeps of graphs' memory.
+struct GraphBook {
+  struct Device {
+    uint64_t charged = 0;
+    LearntOrdinal ordinal;
+  };
+  Lock launch_lock{LockRank::kGraphLaunch};  // two launches must not count on the same unused memory
+  Lock lock{LockRank::kGraphMemory};         // guards what follows
+  Device devices[region::kMaxDevices] = {};
+
+  void Reset();
+};
 
 }  // namespace hami::vgpu

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/memory/listener.h"
 
-#include "vgpu/memory/account.h"
 #include "vgpu/memory/charge.h"
-#include "vgpu/memory/context_memory.h"
-#include "vgpu/memory/free_events.h"
-#include "vgpu/memory/graphs.h"
-#include "vgpu/memory/measure_lock.h"
-#include "vgpu/memory/modules.h"
-#include "vgpu/memory/pools.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/memory/sparse_multicast.h"
-#include "vgpu/memory/table.h"
-#include "vgpu/memory/vmm.h"
 
 namespace hami::vgpu {
 
@@ -28,19 +20,19 @@ void MemoryOfContextEnded(const EndedContext& context) {
   PoolsLostContext(context.handle);
   ForgetFreeEvents(context.handle);
   VmmLostContext(context.handle);
-  if (g_graph_devices.load(std::memory_order_relaxed) != 0) SettleGraphs(context.device, context.ordinal);
+  if (g_memory_flags.graph_devices.load(std::memory_order_relaxed) != 0) SettleGraphs(context.device, context.ordinal);
 }
 
 void ForgetMemory() {
-  ResetAccount();
-  ResetMeasureLock();
-  table().Reset();
-  ResetContextMemory();
-  ResetPools();
-  ResetFreeEvents();
-  ResetVmm();
-  ResetModules();
-  ResetGraphs();
+  g_memory.account.Reset();
+  g_memory.measure_word.Reset();
+  g_memory.table.Reset();
+  g_memory.making.Reset();
+  g_memory.pools.Reset();
+  g_memory.free_events.Reset();
+  g_memory.vmm.Reset();
+  g_memory.modules.Reset();
+  g_memory.graphs.Reset();
 }
 
 }  // namespace hami::vgpu

@@ -7,9 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <atomic>
-
 #include "region/keep_errno.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/runtime/lock_order.h"
 
 namespace hami::vgpu {
@@ -22,11 +21,6 @@ constexpr int64_t kPatienceToShare = 2000 * kMilli;
 // After a wait in vain the next ones are not tried for a while: each holds up all other threads.
 constexpr int64_t kPause = 1000 * kMilli;
 
-struct State {
-  uint32_t word = 0;
-  std::atomic<int64_t> no_wait_before{0};
-};
-constinit State g_state{};
 constinit thread_local uint32_t t_inside = 0;  // how often this thread holds it
 
 int64_t Now() {
@@ -35,7 +29,7 @@ int64_t Now() {
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-uint32_t Word() { return __atomic_load_n(&g_state.word, __ATOMIC_ACQUIRE); }
+uint32_t Word() { return __atomic_load_n(&g_memory.measure_word.word, __ATOMIC_ACQUIRE); }
 
 // False when the deadline has passed.
 bool WaitWhile(uint32_t word, int64_t deadline) {
@@ -43,14 +37,14 @@ bool WaitWhile(uint32_t word, int64_t deadline) {
   if (left <= 0) return false;
   const timespec timeout{left / 1'000'000'000, left % 1'000'000'000};
   const region::KeepErrno keep;
-  syscall(SYS_futex, &g_state.word, FUTEX_WAIT_PRIVATE, word, &timeout, nullptr, 0);
+  syscall(SYS_futex, &g_memory.measure_word.word, FUTEX_WAIT_PRIVATE, word, &timeout, nullptr, 0);
   return true;
 }
 
-void WakeAll() { syscall(SYS_futex, &g_state.word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0); }
+void WakeAll() { syscall(SYS_futex, &g_memory.measure_word.word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0); }
 
 void LeaveShared() {
-  if ((__atomic_fetch_sub(&g_state.word, 1u, __ATOMIC_ACQ_REL) & kClosed) != 0) WakeAll();
+  if ((__atomic_fetch_sub(&g_memory.measure_word.word, 1u, __ATOMIC_ACQ_REL) & kClosed) != 0) WakeAll();
 }
 
 void WaitToShare() {
@@ -59,32 +53,35 @@ void WaitToShare() {
   for (;;) {
     uint32_t word = Word();
     if ((word & kClosed) != 0 && WaitWhile(word, deadline)) continue;
-    if (__atomic_compare_exchange_n(&g_state.word, &word, word + 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return;
+    if (__atomic_compare_exchange_n(&g_memory.measure_word.word, &word, word + 1, false, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_RELAXED))
+      return;
   }
 }
 
 void Share() {
-  if ((__atomic_fetch_add(&g_state.word, 1u, __ATOMIC_ACQUIRE) & kClosed) != 0) WaitToShare();
+  if ((__atomic_fetch_add(&g_memory.measure_word.word, 1u, __ATOMIC_ACQUIRE) & kClosed) != 0) WaitToShare();
 }
 
 void Open() {
-  __atomic_fetch_and(&g_state.word, ~kClosed, __ATOMIC_RELEASE);
+  __atomic_fetch_and(&g_memory.measure_word.word, ~kClosed, __ATOMIC_RELEASE);
   WakeAll();
 }
 
 bool TryExclusive() {
   uint32_t nobody = 0;
-  return __atomic_compare_exchange_n(&g_state.word, &nobody, kClosed, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+  return __atomic_compare_exchange_n(&g_memory.measure_word.word, &nobody, kClosed, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED);
 }
 
 bool WaitExclusive() {
   const int64_t start = Now();
-  if (start < g_state.no_wait_before.load(std::memory_order_relaxed)) return false;
+  if (start < g_memory.measure_word.no_wait_before.load(std::memory_order_relaxed)) return false;
   const int64_t deadline = start + kPatienceToExclude;
   for (uint32_t word = Word();; word = Word()) {
     if ((word & kClosed) != 0) {
       if (!WaitWhile(word, deadline)) return false;  // another one's measurement: it will be done soon
-    } else if (__atomic_compare_exchange_n(&g_state.word, &word, word | kClosed, false, __ATOMIC_ACQUIRE,
+    } else if (__atomic_compare_exchange_n(&g_memory.measure_word.word, &word, word | kClosed, false, __ATOMIC_ACQUIRE,
                                            __ATOMIC_RELAXED)) {
       break;
     }
@@ -92,7 +89,7 @@ bool WaitExclusive() {
   for (uint32_t word = Word(); word != kClosed; word = Word()) {
     if (WaitWhile(word, deadline)) continue;
     Open();
-    g_state.no_wait_before.store(Now() + kPause, std::memory_order_relaxed);
+    g_memory.measure_word.no_wait_before.store(Now() + kPause, std::memory_order_relaxed);
     return false;
   }
   return true;
@@ -123,9 +120,9 @@ void MeasureLock::Leave() {
   state_ = State::kOutside;
 }
 
-void ResetMeasureLock() {
-  __atomic_store_n(&g_state.word, 0u, __ATOMIC_RELAXED);
-  g_state.no_wait_before.store(0, std::memory_order_relaxed);
+void MeasureWord::Reset() {
+  __atomic_store_n(&word, 0u, __ATOMIC_RELAXED);
+  no_wait_before.store(0, std::memory_order_relaxed);
   t_inside = 0;
 }
 

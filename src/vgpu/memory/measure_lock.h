@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+#include <atomic>
+
 namespace hami::vgpu {
 
 enum class LockMode : uint8_t {
@@ -42,7 +44,12 @@ class MeasureLock {
   State state_ = State::kOutside;
 };
 
-// In the child of a fork.
-void ResetMeasureLock();
+// What the threads of this process wait at.
+struct alignas(64) MeasureWord {
+  uint32_t word = 0;
+  std::atomic<int64_t> no_wait_before{0};  // monotonic nanoseconds
+
+  void Reset();  // in the child of a fork
+};
 
 }  // namespace hami::vgpu

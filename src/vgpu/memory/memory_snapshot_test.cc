@@ -31,7 +31,6 @@ constinit ProcessList g_list{};
 
 }  // namespace
 
-constinit std::atomic<uint32_t> g_graph_devices{0};
 void SettleGraphs(int) {}
 bool SettlePools(int) { return true; }
 void VmmSettleDescriptors() {}
@@ -82,10 +81,10 @@ class MemorySnapshotTest : public testing::Test {
 };
 
 TEST_F(MemorySnapshotTest, GivenSharedMemoryThatTheDriverShowsHere_ThenNothingIsUncounted) {
-  const MemorySnapshot reading = SnapshotNow();
-  EXPECT_EQ(reading.unstated(), 2 * kMiB);
-  EXPECT_EQ(reading.paid_elsewhere, 2 * kMiB);
-  EXPECT_EQ(reading.uncounted, 0u);
+  const MemorySnapshot snapshot = SnapshotNow();
+  EXPECT_EQ(snapshot.unstated(), 2 * kMiB);
+  EXPECT_EQ(snapshot.paid_elsewhere, 2 * kMiB);
+  EXPECT_EQ(snapshot.uncounted, 0u);
 }
 
 TEST_F(MemorySnapshotTest, GivenGrowthThatNobodyCounts_ThenItIsUncounted) {

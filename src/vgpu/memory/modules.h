@@ -15,6 +15,8 @@
 
 #include "abi/cuda_abi.h"
 #include "vgpu/memory/context_memory.h"
+#include "vgpu/memory/flags.h"
+#include "vgpu/memory/learnt_ordinal.h"
 #include "vgpu/memory/measure_lock.h"
 #include "vgpu/runtime/lock.h"
 
@@ -27,19 +29,18 @@ struct ModuleBook {
     std::atomic<uint64_t> charged{0};
     int64_t measured_at = 0;
     int64_t queried_at = 0;
-    std::atomic<CUdevice> ordinal{-1};
+    LearntOrdinal ordinal;
     std::atomic<bool> may_have_shrunk{false};
   };
 
-  std::atomic<bool> pending{
-      false};  // something may have grown; to be measured when memory is asked for or queried next
-  std::atomic<bool> measured{false};  // there is a device to look at
   Lock limit_lock{LockRank::kContextLimit};
   Device devices[region::kMaxDevices] = {};
+  ProcessList list;
   std::atomic<int64_t> next_look{0};  // CoarseMillis before which no synchronisation measures
   std::atomic<uint32_t> loads{0};     // LoadWatches alive
+
+  void Reset();
 };
-extern ModuleBook g_modules;
 
 // A load, from before the driver's call to after the undoing of one that does not fit. It passes shared, because a
 // driver may compile for seconds, and only what it took is measured alone. Where that can not be done now, or NVML does
@@ -55,14 +56,14 @@ class LoadWatch {
   bool Fits();
   // After the undoing.
   void Undone();
-  int device() const { return place_.device; }
+  int device() const { return context_.device; }
 
  private:
   uint64_t Uncounted(uint64_t free_after) const;
 
   MeasureLock measure_lock_;
-  Place place_;
-  bool has_place_;
+  ContextRef context_;
+  bool has_context_;
   uint64_t free_before_ = 0;
   uint64_t counted_before_ = 0;
 };
@@ -71,10 +72,10 @@ class LoadWatch {
 // not be set back to another thread's that did not fit either. Comes before the measure lock.
 Lock& ContextLimitLock();
 
-inline void NoteFirstUse() { g_modules.pending.store(true, std::memory_order_relaxed); }
+inline void NoteFirstUse() { g_memory_flags.modules_pending.store(true, std::memory_order_relaxed); }
 void SettlePendingModulesSlow(int device);
 inline void SettlePendingModules(int device) {
-  if (g_modules.pending.load(std::memory_order_relaxed)) SettlePendingModulesSlow(device);
+  if (g_memory_flags.modules_pending.load(std::memory_order_relaxed)) SettlePendingModulesSlow(device);
 }
 
 // A synchronisation has waited for kernels whose first launch may have loaded code or grown the stack, which the launch
@@ -82,14 +83,12 @@ inline void SettlePendingModules(int device) {
 // otherwise once a second.
 void ModulesSynchronisedSlow();
 inline void ModulesSynchronised() {
-  if (g_modules.measured.load(std::memory_order_relaxed)) ModulesSynchronisedSlow();
+  if (g_memory_flags.modules_known.load(std::memory_order_relaxed)) ModulesSynchronisedSlow();
 }
 
 // Measures now, alone if that can be had, and lets the count fall too: after an unload, or the end of a context.
 void SettleModules(int device, MeasureLock* measure_lock);
 // For queries: measures what is pending, and everything once a second.
 void SettleModulesForQuery(int device);
-
-void ResetModules();
 
 }  // namespace hami::vgpu

@@ -61,35 +61,37 @@ constexpr uint64_t kPool = 7;
 class PendingFreesTest : public testing::Test {
  protected:
   ~PendingFreesTest() override {
-    ResetPendingFrees();
+    frees_.Reset();
     g_asked = {};
   }
   static CUstream Handle(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
   static CUcontext Context(uintptr_t number) { return reinterpret_cast<CUcontext>(number * 16); }
   static StreamId Stream(uint64_t number, uintptr_t context = 1) { return {number, Context(context)}; }
-  static void Free(uint64_t bytes, const StreamId& stream, uint64_t pool = kPool) {
-    FreeBegins(pool, bytes);
-    FreeEnds(pool, bytes, stream, Handle(stream.number), true);
+  void Free(uint64_t bytes, const StreamId& stream, uint64_t pool = kPool) {
+    frees_.Begin(pool, bytes);
+    frees_.End(pool, bytes, stream, Handle(stream.number), true);
   }
-  static void WaitFor(uint64_t stream) { FreesReached({FreesSoFar(), {stream, nullptr}}); }
-  static void WaitFor(CUcontext context) { FreesReached({FreesSoFar(), {0, context}}); }
+  void WaitFor(uint64_t stream) { frees_.Reached({frees_.SoFar(), {stream, nullptr}}); }
+  void WaitFor(CUcontext context) { frees_.Reached({frees_.SoFar(), {0, context}}); }
+
+  PendingFrees frees_;
 };
 
 TEST_F(PendingFreesTest, GivenAFree_ThenItIsUnderWayForEveryOtherStream) {
   Free(100, Stream(1));
-  EXPECT_EQ(Unreached(kPool), 100u);
-  EXPECT_EQ(Unreached(kPool, Stream(2)), 100u);
-  EXPECT_EQ(Unreached(kPool, Stream(1)), 0u);
-  EXPECT_EQ(Unreached(kPool + 1), 0u);
+  EXPECT_EQ(frees_.Unreached(kPool), 100u);
+  EXPECT_EQ(frees_.Unreached(kPool, Stream(2)), 100u);
+  EXPECT_EQ(frees_.Unreached(kPool, Stream(1)), 0u);
+  EXPECT_EQ(frees_.Unreached(kPool + 1), 0u);
 }
 
 TEST_F(PendingFreesTest, GivenStreamsThatTheDriverDoesNotName_ThenNoneIsTheSame) {
   Free(100, Stream(0));
-  EXPECT_EQ(Unreached(kPool, Stream(0)), 100u);
+  EXPECT_EQ(frees_.Unreached(kPool, Stream(0)), 100u);
   WaitFor(uint64_t{0});
-  EXPECT_EQ(Unreached(kPool), 100u);
+  EXPECT_EQ(frees_.Unreached(kPool), 100u);
   WaitFor(Context(1));
-  EXPECT_EQ(Unreached(kPool), 0u);
+  EXPECT_EQ(frees_.Unreached(kPool), 0u);
 }
 
 TEST_F(PendingFreesTest, GivenAWait_ThenOnlyWhatItWaitedForIsReached) {
@@ -98,43 +100,43 @@ TEST_F(PendingFreesTest, GivenAWait_ThenOnlyWhatItWaitedForIsReached) {
   Free(100, Stream(3, 2));
   Free(1000, {});
   WaitFor(2);
-  EXPECT_EQ(Unreached(kPool), 1101u);
+  EXPECT_EQ(frees_.Unreached(kPool), 1101u);
   WaitFor(Context(1));
-  EXPECT_EQ(Unreached(kPool), 1100u);
-  FreesEnded(Context(2));
-  EXPECT_EQ(Unreached(kPool), 1000u);
-  ForgetFrees(kPool);
-  EXPECT_EQ(Unreached(kPool), 0u);
+  EXPECT_EQ(frees_.Unreached(kPool), 1100u);
+  frees_.ForgetContext(Context(2));
+  EXPECT_EQ(frees_.Unreached(kPool), 1000u);
+  frees_.ForgetPool(kPool);
+  EXPECT_EQ(frees_.Unreached(kPool), 0u);
 }
 
 TEST_F(PendingFreesTest, GivenAFreeAfterTheWaitBegan_ThenItIsNotReached) {
   Free(1, Stream(1));
-  const Waited waited{FreesSoFar(), {1, nullptr}};
+  const Waited waited{frees_.SoFar(), {1, nullptr}};
   Free(10, Stream(1));
-  FreesReached(waited);
-  EXPECT_GE(Unreached(kPool), 10u);
+  frees_.Reached(waited);
+  EXPECT_GE(frees_.Unreached(kPool), 10u);
   WaitFor(1);
-  EXPECT_EQ(Unreached(kPool), 0u);
+  EXPECT_EQ(frees_.Unreached(kPool), 0u);
 }
 
 TEST_F(PendingFreesTest, GivenAFreeInTheDriversCall_ThenNoWaitReachesItAndNoStreamHasIt) {
-  FreeBegins(kPool, 10);
+  frees_.Begin(kPool, 10);
   WaitFor(1);
   WaitFor(Context(1));
-  ForgetFrees(kPool);
-  EXPECT_EQ(Unreached(kPool, Stream(1)), 10u);
-  FreeEnds(kPool, 10, Stream(1), nullptr, false);  // declined
-  EXPECT_EQ(Unreached(kPool), 0u);
+  frees_.ForgetPool(kPool);
+  EXPECT_EQ(frees_.Unreached(kPool, Stream(1)), 10u);
+  frees_.End(kPool, 10, Stream(1), nullptr, false);  // declined
+  EXPECT_EQ(frees_.Unreached(kPool), 0u);
 }
 
 TEST_F(PendingFreesTest, GivenMoreStreamsThanAreToldApart_ThenNothingIsLostAndTheContextEndsIt) {
   for (uint64_t stream = 1; stream <= 100; ++stream) Free(1, Stream(stream));
-  EXPECT_EQ(Unreached(kPool), 100u);
-  EXPECT_EQ(Unreached(kPool, Stream(100)), 100u);
+  EXPECT_EQ(frees_.Unreached(kPool), 100u);
+  EXPECT_EQ(frees_.Unreached(kPool, Stream(100)), 100u);
   for (uint64_t stream = 1; stream <= 100; ++stream) WaitFor(stream);
-  EXPECT_GT(Unreached(kPool), 0u);
+  EXPECT_GT(frees_.Unreached(kPool), 0u);
   WaitFor(Context(1));
-  EXPECT_EQ(Unreached(kPool), 0u);
+  EXPECT_EQ(frees_.Unreached(kPool), 0u);
 }
 
 TEST_F(PendingFreesTest, GivenAStreamThatHasNothingLeftToDo_WhenAsked_ThenItsFreesAreReachedAndNoOthers) {
@@ -142,44 +144,44 @@ TEST_F(PendingFreesTest, GivenAStreamThatHasNothingLeftToDo_WhenAsked_ThenItsFre
   Free(10, Stream(1), kPool + 1);
   Free(100, {0, Context(1)});
   g_asked.idle = false;
-  AskStreams(&Lives);
-  EXPECT_EQ(Unreached(kPool), 101u);
+  frees_.AskStreams(&Lives);
+  EXPECT_EQ(frees_.Unreached(kPool), 101u);
   g_asked.idle = true;
-  AskStreams(&Lives);
-  EXPECT_EQ(Unreached(kPool), 100u) << "a stream without a number is not known to be the one";
-  EXPECT_EQ(Unreached(kPool + 1), 0u);
+  frees_.AskStreams(&Lives);
+  EXPECT_EQ(frees_.Unreached(kPool), 100u) << "a stream without a number is not known to be the one";
+  EXPECT_EQ(frees_.Unreached(kPool + 1), 0u);
 }
 
 TEST_F(PendingFreesTest, GivenAStreamThatMayNotBeTouched_WhenAsked_ThenItIsNot) {
   Free(1, Stream(1));
   g_asked.lives = false;
-  AskStreams(&Lives);
+  frees_.AskStreams(&Lives);
   g_asked.lives = true;
   g_asked.capturing = true;
-  AskStreams(&Lives);
+  frees_.AskStreams(&Lives);
   g_asked.capturing = false;
-  ForgetStream(Handle(1));
-  AskStreams(&Lives);
+  frees_.ForgetStream(Handle(1));
+  frees_.AskStreams(&Lives);
   EXPECT_EQ(g_asked.queries, 0);
-  EXPECT_EQ(Unreached(kPool), 1u);
+  EXPECT_EQ(frees_.Unreached(kPool), 1u);
   Free(1, Stream(1));  // it was another handle's end, or there is a new one
-  ForgetStream(nullptr);
-  AskStreams(&Lives);
+  frees_.ForgetStream(nullptr);
+  frees_.AskStreams(&Lives);
   EXPECT_EQ(g_asked.queries, 0);
 }
 
 TEST_F(PendingFreesTest, GivenAHandleThatMeansAnotherStreamHere_WhenAsked_ThenNothingIsReached) {
-  FreeBegins(kPool, 1);
-  FreeEnds(kPool, 1, Stream(1), Handle(2), true);
-  AskStreams(&Lives);
+  frees_.Begin(kPool, 1);
+  frees_.End(kPool, 1, Stream(1), Handle(2), true);
+  frees_.AskStreams(&Lives);
   EXPECT_EQ(g_asked.queries, 0);
-  EXPECT_EQ(Unreached(kPool), 1u);
+  EXPECT_EQ(frees_.Unreached(kPool), 1u);
 }
 
 TEST_F(PendingFreesTest, GivenAFreeInTheDriversCall_WhenAsked_ThenItIsNotReached) {
-  FreeBegins(kPool, 1);
-  AskStreams(&Lives);
-  EXPECT_EQ(Unreached(kPool), 1u);
+  frees_.Begin(kPool, 1);
+  frees_.AskStreams(&Lives);
+  EXPECT_EQ(frees_.Unreached(kPool), 1u);
 }
 
 }  // namespace

@@ -2,26 +2,25 @@
 #include "vgpu/memory/pool_granularity.h"
 
 #include "vgpu/memory/blocks.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/runtime/process.h"
 
 namespace hami::vgpu {
 namespace {
 
-constexpr int kGraphRow = 2;
-constexpr int kBlockRow = 3;
-// Of a process without a region.
-constinit uint64_t g_granularities[region::kMaxDevices][kBlockRow + 1]{};
-
 uint64_t& WordOf(int device, Grows what, uint64_t bytes) {
   region::Attachment* const a = attachment();
-  if (a == nullptr) return g_granularities[device][what == Grows::kGraph ? kGraphRow : GranularityClass(bytes)];
+  if (a == nullptr) {
+    OwnGranularity& own = g_memory.granularity[device];
+    return what == Grows::kGraph ? own.graph : own.pool[GranularityClass(bytes)];
+  }
   region::PrivateDevice& shared = a->area->devices[device];
   return what == Grows::kGraph ? shared.graph_steps : shared.pool_steps[GranularityClass(bytes)];
 }
 
 uint64_t& BlockWord(int device) {
   region::Attachment* const a = attachment();
-  return a == nullptr ? g_granularities[device][kBlockRow] : a->area->tallies[device].block_bytes;
+  return a == nullptr ? g_memory.granularity[device].block : a->area->tallies[device].block_bytes;
 }
 
 // Whatever the file says, a step is one.

@@ -24,6 +24,13 @@ constexpr uint64_t GranularityOf(uint64_t known, uint64_t needed, uint64_t grown
 // Small blocks and large ones are treated differently.
 constexpr int GranularityClass(uint64_t bytes) { return bytes < kGuessedGranularity ? 0 : 1; }
 
+// What a process without a region has learnt of a device.
+struct OwnGranularity {
+  uint64_t pool[2] = {};
+  uint64_t graph = 0;
+  uint64_t block = 0;
+};
+
 enum class Grows { kPool, kGraph };
 uint64_t LearntGranularity(int device, Grows what, uint64_t bytes);  // 0 = not known yet
 void LearnGranularity(int device, Grows what, uint64_t needed, uint64_t grown);

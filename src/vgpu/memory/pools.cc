@@ -6,29 +6,18 @@
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/free_events.h"
 #include "vgpu/memory/graphs.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/memory/pool_granularity.h"
 #include "vgpu/memory/sparse_multicast.h"
 #include "vgpu/memory/vmm.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/runtime/device_map.h"
-#include "vgpu/runtime/lock.h"
-#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 
-constinit std::atomic<bool> g_pools_may_shrink{false};
-
 namespace {
 
-struct Pool {
-  CUmemoryPool handle;
-  uint64_t id;  // the handle of a destroyed pool may be another one's soon
-  int device;
-  uint64_t charged;  // what the region holds for it
-  uint64_t live;     // bytes of blocks that are out
-  bool on_host;
-  bool destroyed;
-};
+using Pool = PoolBook::Pool;
 
 // How long an allocation waits for frees under way that would make room for it. Work that takes longer is no reason to
 // hold up a program that may be the one to let it go on.
@@ -38,16 +27,11 @@ constexpr int64_t kPause = 5'000'000'000;
 constexpr int64_t kShortestNap = 50'000;
 constexpr int64_t kLongestNap = 2'000'000;
 
-constinit Lock g_lock{LockRank::kPools};
-constinit MappedVector<Pool> g_pools{};
-constinit uint64_t g_next_id = 1;
-constinit std::atomic<int64_t> g_no_wait_before{0};  // monotonic nanoseconds
-
 // The pools' lock, for what asks the driver.
 class Asking {
  private:
   RelaxedCapture relaxed_;
-  Locked locked_{g_lock};
+  Locked locked_{g_memory.pools.lock};
 };
 
 // What the driver takes for a block of a pool.
@@ -63,22 +47,22 @@ uint64_t Reserved(const Pool& pool) { return Attribute(pool.handle, CU_MEMPOOL_A
 uint64_t InUse(const Pool& pool) { return Attribute(pool.handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, pool.live); }
 
 Pool* FindLocked(CUmemoryPool handle) {
-  for (Pool& pool : g_pools) {
+  for (Pool& pool : g_memory.pools.list) {
     if (pool.handle == handle && !pool.destroyed) return &pool;
   }
   return nullptr;
 }
 
 Pool* FindIdLocked(uint64_t id) {
-  for (Pool& pool : g_pools) {
+  for (Pool& pool : g_memory.pools.list) {
     if (pool.id == id) return &pool;
   }
   return nullptr;
 }
 
 Pool* AddLocked(CUmemoryPool handle, int device, bool on_host) {
-  Pool* const pool = g_pools.Add();
-  if (pool != nullptr) *pool = {handle, g_next_id++, device, 0, 0, on_host, false};
+  Pool* const pool = g_memory.pools.list.Add();
+  if (pool != nullptr) *pool = {handle, ++g_memory.pools.last_id, device, 0, 0, on_host, false};
   return pool;
 }
 
@@ -103,7 +87,7 @@ void SettleLocked(Pool& pool) {
   if (pool.on_host) return;
   if (!pool.destroyed) {
     SetChargedLocked(pool, Reserved(pool));
-  } else if (pool.live == 0 && Unreached(pool.id) == 0) {
+  } else if (pool.live == 0 && g_memory.pools.frees.Unreached(pool.id) == 0) {
     SetChargedLocked(pool, 0);  // a destroyed pool can not be asked any more; its last frees have been reached
   }
 }
@@ -111,14 +95,14 @@ void SettleLocked(Pool& pool) {
 bool SettleAllLocked(int device) {
   bool may_shrink = false;
   bool known = true;
-  for (size_t i = g_pools.size(); i-- > 0;) {
-    Pool& pool = g_pools[i];
+  for (size_t i = g_memory.pools.list.size(); i-- > 0;) {
+    Pool& pool = g_memory.pools.list[i];
     if (device == kAllDevices || pool.device == device) SettleLocked(pool);
     may_shrink = may_shrink || pool.charged > pool.live;
     known = known && (!pool.destroyed || pool.charged == 0);
-    if (pool.destroyed && pool.charged == 0) g_pools.Remove(&pool);
+    if (pool.destroyed && pool.charged == 0) g_memory.pools.list.Remove(&pool);
   }
-  g_pools_may_shrink.store(may_shrink, std::memory_order_relaxed);
+  g_memory_flags.pools_may_shrink.store(may_shrink, std::memory_order_relaxed);
   return known;
 }
 
@@ -134,9 +118,9 @@ bool Askable(const Pool& pool, int device) {
 
 bool TrimLocked(int device, uint64_t needed) {
   uint64_t spare = 0;
-  for (const Pool& pool : g_pools) spare += Askable(pool, device) ? Spare(pool) : 0;
+  for (const Pool& pool : g_memory.pools.list) spare += Askable(pool, device) ? Spare(pool) : 0;
   if (spare == 0 || spare < needed) return false;
-  for (Pool& pool : g_pools) {
+  for (Pool& pool : g_memory.pools.list) {
     if (!Askable(pool, device)) continue;
     real::cuMemPoolTrimTo(pool.handle, 0);
     SettleLocked(pool);
@@ -148,7 +132,7 @@ bool TrimLocked(int device, uint64_t needed) {
 void RecordLocked(const Entry& entry) {
   Entry replaced;
   table().Insert(entry, &replaced);
-  if (replaced.space == Space::kNone) return;
+  if (replaced.kind == HandleKind::kNone) return;
   if ((replaced.flags & kFromPool) != 0) {
     BlockFreedLocked(replaced);
   } else {
@@ -170,7 +154,7 @@ bool ReserveStepsLocked(int device, uint64_t bytes, uint64_t* growth) {
 // What of the pool's spare memory the driver can surely use for the request.
 uint64_t UsableLocked(const Pool& pool, const PoolRequest& request) {
   const uint64_t spare = Spare(pool);
-  const uint64_t unreached = Unreached(pool.id, request.name);
+  const uint64_t unreached = g_memory.pools.frees.Unreached(pool.id, request.name);
   return spare > unreached ? spare - unreached : 0;
 }
 
@@ -197,9 +181,9 @@ void SettleFreesLocked() {
   Waited proved;
   while (TakePassedFreeEvent(&proved)) {
     VmmReached(proved);
-    FreesReached(proved);
+    g_memory.pools.frees.Reached(proved);
   }
-  AskStreams(&ContextLives);
+  g_memory.pools.frees.AskStreams(&ContextLives);
 }
 
 // As ReserveGrowthLocked, after what this process holds without using has been given back, as far as that is needed.
@@ -223,10 +207,10 @@ bool ReclaimAndReserveLocked(const PoolRequest& request, int device, uint64_t* g
 // rest beside blocks that are in use.
 uint64_t ComingLocked(int device) {
   uint64_t coming = 0;
-  for (const Pool& pool : g_pools) {
+  for (const Pool& pool : g_memory.pools.list) {
     if (!Askable(pool, device)) continue;
     const uint64_t spare = Spare(pool) / kLeastGranularity * kLeastGranularity;
-    const uint64_t unreached = Unreached(pool.id);
+    const uint64_t unreached = g_memory.pools.frees.Unreached(pool.id);
     coming += spare < unreached ? spare : unreached;
   }
   return coming;
@@ -260,12 +244,12 @@ Room RoomLocked(const PoolRequest& request) {
 }  // namespace
 
 Begun BeginPoolAllocation(const PoolRequest& request, uint64_t* growth) {
-  if (request.out == nullptr || request.place.device == kUnlimited) return Begun::kUncounted;
+  if (request.out == nullptr || request.context.device == kUnlimited) return Begun::kUncounted;
   const RelaxedCapture relaxed;
-  g_lock.Acquire();
-  Pool* const pool = FindOrAddLocked(request.pool, request.place.device);
+  g_memory.pools.lock.Acquire();
+  Pool* const pool = FindOrAddLocked(request.pool, request.context.device);
   if (pool == nullptr || pool->on_host) {
-    g_lock.Release();
+    g_memory.pools.lock.Release();
     return Begun::kUncounted;
   }
   SettleLocked(*pool);
@@ -273,24 +257,24 @@ Begun BeginPoolAllocation(const PoolRequest& request, uint64_t* growth) {
   if (ReserveGrowthLocked(request, true, growth) || (device >= 0 && ReclaimAndReserveLocked(request, device, growth))) {
     return Begun::kReserved;
   }
-  g_lock.Release();
+  g_memory.pools.lock.Release();
   return Begun::kNoRoom;
 }
 
 bool AwaitFrees(const PoolRequest& request) {
   const int64_t begin = region::MonotonicNanos();
-  if (begin < g_no_wait_before.load(std::memory_order_relaxed)) return false;
+  if (begin < g_memory.pools.no_wait_before.load(std::memory_order_relaxed)) return false;
   for (int64_t nap = kShortestNap;; nap = nap < kLongestNap / 2 ? nap * 2 : kLongestNap) {
     {
       const Asking asking;
-      AskStreams(&ContextLives);
+      g_memory.pools.frees.AskStreams(&ContextLives);
       const Room room = RoomLocked(request);
       if (room != Room::kComing) return room == Room::kThere;
       TrimLocked(FindLocked(request.pool)->device, 0);  // how the driver is asked
     }
     const int64_t now = region::MonotonicNanos();
     if (now - begin > kPatience) {
-      g_no_wait_before.store(now + kPause, std::memory_order_relaxed);
+      g_memory.pools.no_wait_before.store(now + kPause, std::memory_order_relaxed);
       return false;
     }
     region::SleepNanos(nap);
@@ -298,9 +282,9 @@ bool AwaitFrees(const PoolRequest& request) {
 }
 
 CUresult RefusePoolAllocation(const PoolRequest& request) {
-  int device = request.place.device;
+  int device = request.context.device;
   {
-    const Locked locked(g_lock);
+    const Locked locked(g_memory.pools.lock);
     if (const Pool* const pool = FindLocked(request.pool); pool != nullptr) device = pool->device;
   }
   PoolRefused(device, request.bytes);
@@ -313,10 +297,10 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
   Pool* const pool = FindLocked(request.pool);
   bool fits = true;
   if (pool == nullptr) {
-    Refund(request.place.device, growth, Kind::kData);
+    Refund(request.context.device, growth, Kind::kData);
   } else {
     if (result == CUDA_SUCCESS) pool->live += request.bytes;
-    if (pool->charged == 0) ForgetFrees(pool->id);  // nothing was unused, so nothing is under way
+    if (pool->charged == 0) g_memory.pools.frees.ForgetPool(pool->id);  // nothing was unused, so nothing is under way
     const uint64_t reserved = Reserved(*pool);
     // The block's whole size is taken for what the pool lacked: it may have had room that it could not use.
     if (result == CUDA_SUCCESS && reserved > pool->charged) {
@@ -334,42 +318,42 @@ bool EndPoolAllocation(const PoolRequest& request, uint64_t growth, CUresult res
       entry.key = *request.out;
       entry.bytes = request.bytes;
       entry.extra = pool->id;
-      entry.space = Space::kPointer;
+      entry.kind = HandleKind::kPointer;
       entry.flags = kFromPool;
       entry.device = static_cast<int8_t>(pool->device);
       RecordLocked(entry);
     }
     if (result == CUDA_SUCCESS && !fits) {
       pool->live -= request.bytes;
-      FreeBegins(pool->id, Blocks(request.bytes));
+      g_memory.pools.frees.Begin(pool->id, Blocks(request.bytes));
     }
   }
-  g_lock.Release();
+  g_memory.pools.lock.Release();
   return fits || result != CUDA_SUCCESS;
 }
 
 void AfterPoolUndo(const PoolRequest& request) {
   const RelaxedCapture relaxed;
   {
-    const Locked locked(g_lock);
+    const Locked locked(g_memory.pools.lock);
     if (const Pool* const pool = FindLocked(request.pool); pool != nullptr) {
-      FreeEnds(pool->id, Blocks(request.bytes), request.name, request.stream, true);
+      g_memory.pools.frees.End(pool->id, Blocks(request.bytes), request.name, request.stream, true);
     }
   }
   real::cuMemPoolTrimTo(request.pool, 0);
-  SettlePools(request.place.device);
-  PoolRefused(request.place.device, request.bytes);
+  SettlePools(request.context.device);
+  PoolRefused(request.context.device, request.bytes);
 }
 
 void PoolCreated(CUmemoryPool handle, const CUmemPoolProps& props) {
   const Where where = WhereIs(props.location);
-  const Locked locked(g_lock);
+  const Locked locked(g_memory.pools.lock);
   AddLocked(handle, where.device, where.on_host);
 }
 
 void PoolMet(CUmemoryPool handle, const CUmemLocation& location) {
   const Where where = WhereIs(location);
-  const Locked locked(g_lock);
+  const Locked locked(g_memory.pools.lock);
   if (FindLocked(handle) == nullptr) AddLocked(handle, where.device, where.on_host);
 }
 
@@ -379,7 +363,7 @@ void PoolDestroying(CUmemoryPool handle) {
   if (pool == nullptr || pool->on_host) return;
   real::cuMemPoolTrimTo(handle, 0);
   SettleLocked(*pool);
-  if (pool->charged == 0) ForgetFrees(pool->id);
+  if (pool->charged == 0) g_memory.pools.frees.ForgetPool(pool->id);
 }
 
 void PoolDestroyed(CUmemoryPool handle) {
@@ -389,41 +373,41 @@ void PoolDestroyed(CUmemoryPool handle) {
 }
 
 void PoolBlockFreed(const Entry& entry) {
-  const Locked locked(g_lock);
+  const Locked locked(g_memory.pools.lock);
   BlockFreedLocked(entry);
-  g_pools_may_shrink.store(true, std::memory_order_relaxed);
+  g_memory_flags.pools_may_shrink.store(true, std::memory_order_relaxed);
 }
 
 bool SettlePools(int device) {
-  if (g_pools.size() == 0) return true;
+  if (g_memory.pools.list.size() == 0) return true;
   const Asking asking;
   return SettleAllLocked(device);
 }
 
 void PoolFreeBegins(const Entry& entry) {
-  const Locked locked(g_lock);
-  FreeBegins(entry.extra, Blocks(entry.bytes));
+  const Locked locked(g_memory.pools.lock);
+  g_memory.pools.frees.Begin(entry.extra, Blocks(entry.bytes));
 }
 
 void PoolFreeEnds(const Entry& entry, const StreamId& stream, CUstream handle, bool freed) {
-  const Locked locked(g_lock);
-  FreeEnds(entry.extra, Blocks(entry.bytes), stream, handle, freed);
+  const Locked locked(g_memory.pools.lock);
+  g_memory.pools.frees.End(entry.extra, Blocks(entry.bytes), stream, handle, freed);
 }
 
 void PoolsSynchronised(const Waited& waited) {
-  if (g_pools.size() == 0) return;
+  if (g_memory.pools.list.size() == 0) return;
   const Asking asking;
-  FreesReached(waited);
+  g_memory.pools.frees.Reached(waited);
   SettleAllLocked(kAllDevices);
 }
 
 void PoolsLoseStream(CUstream stream) {
-  if (g_pools.size() == 0) return;
-  const Locked locked(g_lock);
-  ForgetStream(stream);
+  if (g_memory.pools.list.size() == 0) return;
+  const Locked locked(g_memory.pools.lock);
+  g_memory.pools.frees.ForgetStream(stream);
 }
 
-void PoolsLeaveEnding() { const Locked locked(g_lock); }
+void PoolsLeaveEnding() { const Locked locked(g_memory.pools.lock); }
 
 void SettleFrees() {
   const Asking asking;
@@ -431,24 +415,24 @@ void SettleFrees() {
 }
 
 void PoolsLostContext(CUcontext context) {
-  if (g_pools.size() == 0) return;
+  if (g_memory.pools.list.size() == 0) return;
   const Asking asking;
-  FreesEnded(context);
+  g_memory.pools.frees.ForgetContext(context);
   SettleAllLocked(kAllDevices);
 }
 
 bool TrimPools(int device, uint64_t needed) {
-  if (g_pools.size() == 0) return false;
+  if (g_memory.pools.list.size() == 0) return false;
   const Asking asking;
   return TrimLocked(device, needed);
 }
 
-void ResetPools() {
-  g_lock.Reset();
-  ResetPendingFrees();
-  g_no_wait_before.store(0, std::memory_order_relaxed);
-  g_pools.Clear();
-  g_pools_may_shrink.store(false, std::memory_order_relaxed);
+void PoolBook::Reset() {
+  lock.Reset();
+  frees.Reset();
+  no_wait_before.store(0, std::memory_order_relaxed);
+  list.Clear();
+  g_memory_flags.pools_may_shrink.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace hami::vgpu

@@ -19,14 +19,17 @@
 #include "abi/cuda_abi.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/context_memory.h"
+#include "vgpu/memory/flags.h"
 #include "vgpu/memory/pending_frees.h"
 #include "vgpu/memory/table.h"
+#include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/mapped_vector.h"
 
 namespace hami::vgpu {
 
 // An allocation of `bytes` from `pool`. `allocate` calls the driver; `undo` gives back what it got.
 struct PoolRequest {
-  Place place;
+  ContextRef context;
   CUmemoryPool pool;
   CUdeviceptr* out;
   size_t bytes;
@@ -57,11 +60,9 @@ bool SettlePools(int device);
 // Gives unused reserve back to the device if at least `needed` bytes can be had that way. True when it did.
 bool TrimPools(int device, uint64_t needed);
 
-// True while some pool holds memory that a synchronisation may release.
-extern std::atomic<bool> g_pools_may_shrink;
 void PoolsSynchronised(const Waited& waited);
 inline void AfterSynchronise(const Waited& waited = {}) {
-  if (g_pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised(waited);
+  if (g_memory_flags.pools_may_shrink.load(std::memory_order_relaxed)) PoolsSynchronised(waited);
 }
 // Before a stream is destroyed, and, with nullptr, before some are that nobody names.
 void PoolsLoseStream(CUstream stream);
@@ -73,7 +74,26 @@ void SettleFrees();
 // All frees on its streams are done with.
 void PoolsLostContext(CUcontext context);
 
-void ResetPools();
+// The pools of this process.
+struct PoolBook {
+  struct Pool {
+    CUmemoryPool handle;
+    uint64_t id;  // the handle of a destroyed pool may be another one's soon
+    int device;
+    uint64_t charged;  // what the region holds for it
+    uint64_t live;     // bytes of blocks that are out
+    bool on_host;
+    bool destroyed;
+  };
+
+  Lock lock{LockRank::kPools};  // guards what follows
+  MappedVector<Pool> list;
+  PendingFrees frees;
+  uint64_t last_id = 0;
+  std::atomic<int64_t> no_wait_before{0};  // monotonic nanoseconds; not guarded
+
+  void Reset();
+};
 
 // --- implementation of the template
 // ------------------------------------------------------------------------------------
@@ -105,7 +125,7 @@ template <typename Allocate, typename Undo>
 CUresult AllocateFromPool(const PoolRequest& request, Allocate allocate, Undo undo) {
   for (bool waited = false;; waited = true) {
     {
-      const Charging charging(request.place.device);
+      const Charging charging(request.context.device);
       uint64_t growth = 0;
       const Begun begun = BeginPoolAllocation(request, &growth);
       if (begun == Begun::kUncounted) return allocate();

@@ -2,6 +2,7 @@
 #include "vgpu/memory/sparse_multicast.h"
 
 #include "vgpu/memory/account.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/memory/vmm_handles.h"
 #include "vgpu/runtime/process.h"
 
@@ -23,10 +24,10 @@ constexpr uint64_t MulticastOwner(uint64_t id) { return id | uint64_t{1} << 63; 
 // The number of an owner, given when it first needs one; 0 = it has none.
 uint32_t OwnerNumber(uint64_t owner, bool give) {
   Entry entry;
-  if (g_vmm.names.Find(Space::kVmmOwner, owner, &entry)) return static_cast<uint32_t>(entry.extra);
+  if (g_memory.vmm.names.Find(HandleKind::kVmmOwner, owner, &entry)) return static_cast<uint32_t>(entry.extra);
   if (!give) return 0;
-  StoreName(Space::kVmmOwner, owner, ++g_vmm.last_owner, 0);
-  return g_vmm.last_owner;
+  StoreName(HandleKind::kVmmOwner, owner, ++g_memory.vmm.last_owner, 0);
+  return g_memory.vmm.last_owner;
 }
 
 // Two parts of one owner that fall on the same key would end each other early: 64 bits, well mixed.
@@ -70,7 +71,7 @@ void ForEachPlace(const TileBox& box, Visit visit) {
 
 // What a tile (whose `bytes` are its place) or a part of a multicast object was charged, if its memory is foreign.
 uint64_t ChargedFor(const Entry& binding) {
-  if (binding.space == Space::kVmmBinding) return binding.bytes;
+  if (binding.kind == HandleKind::kVmmBinding) return binding.bytes;
   return binding.bytes >> 58 == kWholeLevel ? (binding.bytes & kSizeMask) * kTileBytes : kTileBytes;
 }
 
@@ -109,7 +110,7 @@ void TakeBindings(Which which, End end) {
   for (bool all = false; !all;) {
     all = true;
     Tally tally;
-    g_vmm.names.TakeIf([&](const Entry& entry) {
+    g_memory.vmm.names.TakeIf([&](const Entry& entry) {
       if (!which(entry)) return false;
       const bool taken = tally.Add(entry);
       all = all && taken;
@@ -121,7 +122,7 @@ void TakeBindings(Which which, End end) {
 
 void EndOwner(uint64_t owner) {
   Entry entry;
-  if (!g_vmm.names.Take(Space::kVmmOwner, owner, &entry)) return;
+  if (!g_memory.vmm.names.Take(HandleKind::kVmmOwner, owner, &entry)) return;
   const auto number = static_cast<uint32_t>(entry.extra);
   TakeBindings([number](const Entry& binding) { return binding.context == number; }, EndUses);
 }
@@ -129,24 +130,24 @@ void EndOwner(uint64_t owner) {
 // Without memory to remember it in, the uses last for ever: too careful is not wrong.
 void EndLater(uint64_t id, uint64_t uses, uint64_t bytes, const StreamId& on, uint64_t number) {
   Ending* at = nullptr;
-  for (Ending& ending : g_vmm.ending) {
+  for (Ending& ending : g_memory.vmm.ending) {
     if (ending.id == id && ending.on.number == on.number && ending.on.context == on.context) at = &ending;
   }
-  if (at == nullptr) at = g_vmm.ending.Add();
+  if (at == nullptr) at = g_memory.vmm.ending.Add();
   if (at == nullptr) return;
   *at = {id, at->uses + uses, at->bytes + bytes, number, on};
-  g_vmm.uses_end_later.store(true, std::memory_order_relaxed);
+  g_memory_flags.uses_end_later.store(true, std::memory_order_relaxed);
 }
 
 template <typename Which>
 void FinishEnding(Which which) {
-  for (size_t i = g_vmm.ending.size(); i-- > 0;) {
-    const Ending ending = g_vmm.ending[i];
+  for (size_t i = g_memory.vmm.ending.size(); i-- > 0;) {
+    const Ending ending = g_memory.vmm.ending[i];
     if (!which(ending)) continue;
-    g_vmm.ending.Remove(&g_vmm.ending[i]);
+    g_memory.vmm.ending.Remove(&g_memory.vmm.ending[i]);
     EndUses(ending.id, ending.uses, ending.bytes);
   }
-  g_vmm.uses_end_later.store(g_vmm.ending.size() != 0, std::memory_order_relaxed);
+  g_memory_flags.uses_end_later.store(g_memory.vmm.ending.size() != 0, std::memory_order_relaxed);
 }
 
 // Each device binds its own memory at the same place.
@@ -154,7 +155,7 @@ constexpr uint64_t MulticastPart(uint64_t offset, int device) { return offset <<
 
 void Unbind(uint32_t number, uint64_t part) {
   Entry binding;
-  if (g_vmm.names.Take(Space::kVmmBinding, BindingKey(number, part), &binding)) {
+  if (g_memory.vmm.names.Take(HandleKind::kVmmBinding, BindingKey(number, part), &binding)) {
     EndUses(binding.extra, 1, ChargedFor(binding));
   }
 }
@@ -172,8 +173,8 @@ void Bind(const MulticastRange& at, const Physical& physical) {
   binding.bytes = at.bytes;
   binding.extra = physical.id;
   binding.context = number;
-  binding.space = Space::kVmmBinding;
-  g_vmm.names.Insert(binding);
+  binding.kind = HandleKind::kVmmBinding;
+  g_memory.vmm.names.Insert(binding);
 }
 
 }  // namespace
@@ -206,41 +207,41 @@ void VmmTilesMapped(uint64_t array, const TileBox& box, const VmmUse& use, const
     VmmTilesUnmapped(array, box, stream);
     return;
   }
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   Physical physical;
   if (!LoadPhysical(use.id, &physical)) return;
   physical.uses += static_cast<uint32_t>(box.tiles());
   StorePhysical(physical);
-  const uint64_t call = NextFree();
+  const uint64_t call = g_memory.pools.frees.Next();
   Entry tile;
   tile.extra = use.id;
   tile.context = OwnerNumber(array, true);
-  tile.space = Space::kVmmTile;
+  tile.kind = HandleKind::kVmmTile;
   ForEachPlace(box, [&](uint64_t place) {
     tile.key = BindingKey(tile.context, place);
     tile.bytes = place;
     Entry replaced;
-    g_vmm.names.Insert(tile, &replaced);
-    if (replaced.space != Space::kNone) EndLater(replaced.extra, 1, ChargedFor(replaced), stream, call);
+    g_memory.vmm.names.Insert(tile, &replaced);
+    if (replaced.kind != HandleKind::kNone) EndLater(replaced.extra, 1, ChargedFor(replaced), stream, call);
   });
   EndUses(use.id, 1, 0);  // the tiles go on with what it was charged
 }
 
 // Costs as much as the box has tiles, or as there are names: a box may be as large as all that an array can address.
 void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamId& stream) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   const uint32_t number = OwnerNumber(array, false);
   if (number == 0) return;
-  const uint64_t call = NextFree();
+  const uint64_t call = g_memory.pools.frees.Next();
   const auto end = [&](uint64_t id, uint64_t uses, uint64_t bytes) { EndLater(id, uses, bytes, stream, call); };
-  if (box.tiles() > g_vmm.names.size()) {
+  if (box.tiles() > g_memory.vmm.names.size()) {
     TakeBindings([&](const Entry& entry) { return entry.context == number && Contains(box, entry.bytes); }, end);
     return;
   }
   Tally tally;
   ForEachPlace(box, [&](uint64_t place) {
     Entry tile;
-    if (!g_vmm.names.Take(Space::kVmmTile, BindingKey(number, place), &tile) || tally.Add(tile)) return;
+    if (!g_memory.vmm.names.Take(HandleKind::kVmmTile, BindingKey(number, place), &tile) || tally.Add(tile)) return;
     tally.Finish(end);
     tally.Add(tile);
   });
@@ -248,23 +249,23 @@ void VmmTilesUnmapped(uint64_t array, const TileBox& box, const StreamId& stream
 }
 
 void VmmFreedLater(int device, uint64_t bytes, const StreamId& stream) {
-  const Locked locked(g_vmm.lock);
-  EndLater(AddNameless(bytes, device), 1, 0, stream, NextFree());
+  const Locked locked(g_memory.vmm.lock);
+  EndLater(AddNameless(bytes, device), 1, 0, stream, g_memory.pools.frees.Next());
 }
 
 void VmmArrayGone(uint64_t array) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   EndOwner(array);
 }
 
 void VmmReached(const Waited& waited) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   FinishEnding([&](const Ending& ending) { return Reaches(waited, ending.on, ending.last); });
 }
 
 void VmmLostContext(CUcontext context) {
   if (!VmmUsesEndLater()) return;
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   FinishEnding([context](const Ending& ending) { return ending.on.context == context; });
 }
 
@@ -273,13 +274,13 @@ void VmmMulticastCreated(CUmemGenericAllocationHandle handle) { VmmCreated(handl
 void VmmMulticastBound(const MulticastRange& at, const VmmUse& use, bool bound) {
   if (!bound) VmmUnused(use);
   if (!bound || use.id == 0) return;
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   Physical physical;
   if (LoadPhysical(use.id, &physical)) Bind(at, physical);
 }
 
 void VmmMulticastBoundAddress(const MulticastRange& at, CUdeviceptr address) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   Entry mapping;
   // The range may lie in several mappings, side by side.
   for (uint64_t done = 0; done < at.bytes && ByAddress(address + done, &mapping);) {
@@ -298,7 +299,7 @@ void VmmMulticastBoundAddress(const MulticastRange& at, CUdeviceptr address) {
 }
 
 void VmmMulticastUnbound(const MulticastRange& at, int device) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   Physical object;
   if (!ByHandle(at.multicast, &object)) return;
   const uint32_t number = OwnerNumber(MulticastOwner(object.id), false);
@@ -308,10 +309,5 @@ void VmmMulticastUnbound(const MulticastRange& at, int device) {
 }
 
 void EndMulticastObject(uint64_t id) { EndOwner(MulticastOwner(id)); }
-
-void ResetSparseMulticast() {
-  g_vmm.ending.Clear();
-  g_vmm.uses_end_later.store(false, std::memory_order_relaxed);
-}
 
 }  // namespace hami::vgpu

@@ -12,6 +12,7 @@
 #include <atomic>
 
 #include "abi/cuda_abi.h"
+#include "vgpu/memory/flags.h"
 #include "vgpu/memory/pending_frees.h"
 #include "vgpu/memory/vmm.h"
 #include "vgpu/memory/vmm_handles.h"
@@ -46,7 +47,7 @@ void VmmArrayGone(uint64_t array);
 void VmmFreedLater(int device, uint64_t bytes, const StreamId& stream);
 
 // True while uses wait for a stream to get to their end.
-inline bool VmmUsesEndLater() { return g_vmm.uses_end_later.load(std::memory_order_relaxed); }
+inline bool VmmUsesEndLater() { return g_memory_flags.uses_end_later.load(std::memory_order_relaxed); }
 void VmmReached(const Waited& waited);
 // The context and all its streams have ended.
 void VmmLostContext(CUcontext context);
@@ -64,7 +65,5 @@ void VmmMulticastBoundAddress(const MulticastRange& at, CUdeviceptr address);
 void VmmMulticastUnbound(const MulticastRange& at, int device);
 // Neither references nor mappings are left; `id` is its number as physical memory. The caller holds the book's lock.
 void EndMulticastObject(uint64_t id);
-
-void ResetSparseMulticast();
 
 }  // namespace hami::vgpu

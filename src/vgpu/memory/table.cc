@@ -10,24 +10,20 @@ constexpr uint32_t kFirstCapacity = 4096 / sizeof(Entry);
 
 uint32_t HomeOf(uint64_t hash, uint32_t capacity) { return static_cast<uint32_t>(hash) & (capacity - 1); }
 
-constinit Table g_table{};
-
 }  // namespace
 
-Table& table() { return g_table; }
-
-uint64_t Table::Hash(Space space, uint64_t key) {
-  uint64_t h = (key ^ (static_cast<uint64_t>(space) << 56)) * 0x9e3779b97f4a7c15u;
+uint64_t Table::Hash(HandleKind kind, uint64_t key) {
+  uint64_t h = (key ^ (static_cast<uint64_t>(kind) << 56)) * 0x9e3779b97f4a7c15u;
   h ^= h >> 29;  // pointers are multiples of 512: their low bits say nothing
   return h * 0xbf58476d1ce4e5b9u ^ h >> 32;
 }
 
-Entry* Table::Locate(Shard& shard, Space space, uint64_t key, uint64_t hash) {
+Entry* Table::Locate(Shard& shard, HandleKind kind, uint64_t key, uint64_t hash) {
   if (shard.capacity == 0) return nullptr;
   for (uint32_t at = HomeOf(hash, shard.capacity);; at = (at + 1) & (shard.capacity - 1)) {
     Entry& entry = shard.entries[at];
-    if (entry.space == Space::kNone) return nullptr;
-    if (entry.key == key && entry.space == space) return &entry;
+    if (entry.kind == HandleKind::kNone) return nullptr;
+    if (entry.key == key && entry.kind == kind) return &entry;
   }
 }
 
@@ -37,9 +33,9 @@ bool Table::Grow(Shard& shard) {
   if (entries == nullptr) return false;
   for (uint32_t i = 0; i < shard.capacity; ++i) {
     const Entry& entry = shard.entries[i];
-    if (entry.space == Space::kNone) continue;
-    uint32_t at = HomeOf(Hash(entry.space, entry.key), capacity);
-    while (entries[at].space != Space::kNone) at = (at + 1) & (capacity - 1);
+    if (entry.kind == HandleKind::kNone) continue;
+    uint32_t at = HomeOf(Hash(entry.kind, entry.key), capacity);
+    while (entries[at].kind != HandleKind::kNone) at = (at + 1) & (capacity - 1);
     entries[at] = entry;
   }
   UnmapPages(shard.entries, shard.capacity * sizeof(Entry));
@@ -52,7 +48,7 @@ bool Table::AddLocked(Shard& shard, const Entry& entry, uint64_t hash) {
   // At most three quarters full, so that a search always meets a hole.
   if ((shard.count + 1) * 4 > shard.capacity * 3 && !Grow(shard)) return false;
   uint32_t at = HomeOf(hash, shard.capacity);
-  while (shard.entries[at].space != Space::kNone) at = (at + 1) & (shard.capacity - 1);
+  while (shard.entries[at].kind != HandleKind::kNone) at = (at + 1) & (shard.capacity - 1);
   shard.entries[at] = entry;
   ++shard.count;
   return true;
@@ -60,10 +56,10 @@ bool Table::AddLocked(Shard& shard, const Entry& entry, uint64_t hash) {
 
 bool Table::Insert(const Entry& entry, Entry* replaced) {
   if (replaced != nullptr) *replaced = Entry{};
-  const uint64_t hash = Hash(entry.space, entry.key);
+  const uint64_t hash = Hash(entry.kind, entry.key);
   Shard& shard = ShardOf(hash);
   const Locked locked(shard.lock);
-  if (Entry* const old = Locate(shard, entry.space, entry.key, hash); old != nullptr) {
+  if (Entry* const old = Locate(shard, entry.kind, entry.key, hash); old != nullptr) {
     if (replaced != nullptr) *replaced = *old;
     *old = entry;
     return true;
@@ -72,10 +68,10 @@ bool Table::Insert(const Entry& entry, Entry* replaced) {
 }
 
 void Table::Update(const Entry& key, bool (*change)(Entry* entry, void* arg), void* arg) {
-  const uint64_t hash = Hash(key.space, key.key);
+  const uint64_t hash = Hash(key.kind, key.key);
   Shard& shard = ShardOf(hash);
   const Locked locked(shard.lock);
-  Entry* const stored = Locate(shard, key.space, key.key, hash);
+  Entry* const stored = Locate(shard, key.kind, key.key, hash);
   Entry entry = stored != nullptr ? *stored : key;
   const bool stays = change(&entry, arg);
   if (stored == nullptr) {
@@ -87,11 +83,11 @@ void Table::Update(const Entry& key, bool (*change)(Entry* entry, void* arg), vo
   }
 }
 
-bool Table::Find(Space space, uint64_t key, Entry* out) {
-  const uint64_t hash = Hash(space, key);
+bool Table::Find(HandleKind kind, uint64_t key, Entry* out) {
+  const uint64_t hash = Hash(kind, key);
   Shard& shard = ShardOf(hash);
   const Locked locked(shard.lock);
-  const Entry* const entry = Locate(shard, space, key, hash);
+  const Entry* const entry = Locate(shard, kind, key, hash);
   if (entry == nullptr) return false;
   *out = *entry;
   return true;
@@ -101,8 +97,8 @@ bool Table::Find(Space space, uint64_t key, Entry* out) {
 void Table::Erase(Shard& shard, Entry* entry) {
   const uint32_t mask = shard.capacity - 1;
   auto hole = static_cast<uint32_t>(entry - shard.entries);
-  for (uint32_t at = (hole + 1) & mask; shard.entries[at].space != Space::kNone; at = (at + 1) & mask) {
-    const uint32_t home = HomeOf(Hash(shard.entries[at].space, shard.entries[at].key), shard.capacity);
+  for (uint32_t at = (hole + 1) & mask; shard.entries[at].kind != HandleKind::kNone; at = (at + 1) & mask) {
+    const uint32_t home = HomeOf(Hash(shard.entries[at].kind, shard.entries[at].key), shard.capacity);
     if (((at - home) & mask) < ((at - hole) & mask)) continue;  // its home lies behind the hole
     shard.entries[hole] = shard.entries[at];
     hole = at;
@@ -111,11 +107,11 @@ void Table::Erase(Shard& shard, Entry* entry) {
   --shard.count;
 }
 
-bool Table::Take(Space space, uint64_t key, Entry* out) {
-  const uint64_t hash = Hash(space, key);
+bool Table::Take(HandleKind kind, uint64_t key, Entry* out) {
+  const uint64_t hash = Hash(kind, key);
   Shard& shard = ShardOf(hash);
   const Locked locked(shard.lock);
-  Entry* const entry = Locate(shard, space, key, hash);
+  Entry* const entry = Locate(shard, kind, key, hash);
   if (entry == nullptr) return false;
   *out = *entry;
   Erase(shard, entry);
@@ -127,7 +123,7 @@ bool Table::TakeOfContext(uint32_t context, Entry* out) {
     const Locked locked(shard.lock);
     for (uint32_t i = 0; i < shard.capacity; ++i) {
       Entry& entry = shard.entries[i];
-      if (entry.space == Space::kNone || entry.context != context) continue;
+      if (entry.kind == HandleKind::kNone || entry.context != context) continue;
       *out = entry;
       Erase(shard, &entry);
       return true;

@@ -12,23 +12,23 @@
 
 namespace hami::vgpu {
 
-// What `key` is. Handles of different spaces may have equal values.
-enum class Space : uint8_t {
+// What `key` is. Handles of different kinds may have equal values.
+enum class HandleKind : uint8_t {
   kNone = 0,
-  kPointer,      // a device pointer of any kind; see Entry.flags
-  kArray,        // CUarray
-  kMipmap,       // CUmipmappedArray
-  kExternal,     // CUexternalMemory
-  kLeft,         // a number; bytes in a context that is ending, under whatever handle they were allocated
-  kGraphExec,    // CUgraphExec; bytes = what its allocation nodes may need, not charged by itself
-  kVmmHandle,    // CUmemGenericAllocationHandle; `extra` is the number of the physical memory
-  kVmmMapping,   // mapped address; likewise
-  kVmmPhysical,  // that number
-  kVmmShared,    // likewise; `extra` is the object that the region knows it as
-  kVmmBinding,   // a part of a multicast object; `extra` as above, `context` its owner's number
-  kVmmTile,      // of a sparse array; likewise, `bytes` is its place
-  kBlock,        // a block of device memory that small allocations share (blocks.h)
-  kVmmOwner,     // the array, or the number of the multicast object's "physical memory"; `extra` is the owner's number
+  kPointer,        // a device pointer of any kind; see Entry.flags
+  kArray,          // CUarray
+  kMipmap,         // CUmipmappedArray
+  kExternal,       // CUexternalMemory
+  kEndingContext,  // a number; bytes in a context that is ending, under whatever handle they were allocated
+  kGraphExec,      // CUgraphExec; bytes = what its allocation nodes may need, not charged by itself
+  kVmmHandle,      // CUmemGenericAllocationHandle; `extra` is the number of the physical memory
+  kVmmMapping,     // mapped address; likewise
+  kVmmPhysical,    // that number
+  kVmmShared,      // likewise; `extra` is the object that the region knows it as
+  kVmmBinding,     // a part of a multicast object; `extra` as above, `context` its owner's number
+  kVmmTile,        // of a sparse array; likewise, `bytes` is its place
+  kBlock,          // a block of device memory that small allocations share (blocks.h)
+  kVmmOwner,  // the array, or the number of the multicast object's "physical memory"; `extra` is the owner's number
 };
 
 // Entry.flags
@@ -45,7 +45,7 @@ struct Entry {
   uint64_t bytes = 0;
   uint64_t extra = 0;
   uint32_t context = 0;  // ContextId, 0 = belongs to none
-  Space space = Space::kNone;
+  HandleKind kind = HandleKind::kNone;
   int8_t device = -1;  // region index
   uint16_t flags = 0;
 };
@@ -53,14 +53,14 @@ static_assert(sizeof(Entry) == 32);
 
 class Table {
  public:
-  // False without memory (then nothing was stored). An entry of the same key and space is replaced, and put into
-  // *replaced (whose space is kNone otherwise): the driver gave the key out anew, so what it was before is gone.
+  // False without memory (then nothing was stored). An entry of the same key and kind is replaced, and put into
+  // *replaced (whose kind is kNone otherwise): the driver gave the key out anew, so what it was before is gone.
   bool Insert(const Entry& entry, Entry* replaced = nullptr);
   // Copies the entry out; false when there is none.
-  bool Find(Space space, uint64_t key, Entry* out);
+  bool Find(HandleKind kind, uint64_t key, Entry* out);
   // Takes the entry out; false when there is none.
-  bool Take(Space space, uint64_t key, Entry* out);
-  // Calls `change` with the stored entry of `key`'s space and key, or with a copy of `key` where there is none; it
+  bool Take(HandleKind kind, uint64_t key, Entry* out);
+  // Calls `change` with the stored entry of `key`'s kind and key, or with a copy of `key` where there is none; it
   // answers whether the entry is to stay. Without memory what is new is not stored. `change` must not use the table.
   void Update(const Entry& key, bool (*change)(Entry* entry, void* arg), void* arg);
   // Takes one entry of `context` out; false when there is none left. For contexts that die; costs a walk.
@@ -72,7 +72,7 @@ class Table {
       const Locked locked(shard.lock);
       for (uint32_t i = 0; i < shard.capacity; ++i) {
         const Entry& entry = shard.entries[i];
-        if (entry.space == Space::kNone || !which(entry)) continue;
+        if (entry.kind == HandleKind::kNone || !which(entry)) continue;
         *out = entry;
         return true;
       }
@@ -86,7 +86,7 @@ class Table {
       const Locked locked(shard.lock);
       for (uint32_t i = 0; i < shard.capacity;) {
         Entry& entry = shard.entries[i];
-        if (entry.space != Space::kNone && which(static_cast<const Entry&>(entry))) {
+        if (entry.kind != HandleKind::kNone && which(static_cast<const Entry&>(entry))) {
           Erase(shard, &entry);  // what it moves here has not been looked at
         } else {
           ++i;
@@ -108,9 +108,9 @@ class Table {
   static constexpr uint32_t kShardBits = 6;
   static constexpr uint32_t kShards = 1u << kShardBits;
 
-  static uint64_t Hash(Space space, uint64_t key);
+  static uint64_t Hash(HandleKind kind, uint64_t key);
   Shard& ShardOf(uint64_t hash) { return shards_[hash >> (64 - kShardBits)]; }
-  static Entry* Locate(Shard& shard, Space space, uint64_t key, uint64_t hash);
+  static Entry* Locate(Shard& shard, HandleKind kind, uint64_t key, uint64_t hash);
   static bool Grow(Shard& shard);
   static bool AddLocked(Shard& shard, const Entry& entry, uint64_t hash);
   static void Erase(Shard& shard, Entry* entry);
@@ -118,7 +118,7 @@ class Table {
   Shard shards_[kShards];
 };
 
-// What is charged in this process.
+// What is charged in this process (memory.h).
 Table& table();
 
 }  // namespace hami::vgpu

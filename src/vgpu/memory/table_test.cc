@@ -12,9 +12,9 @@
 namespace hami::vgpu {
 namespace {
 
-Entry Make(Space space, uint64_t key, uint64_t bytes, uint32_t context = 0) {
+Entry Make(HandleKind kind, uint64_t key, uint64_t bytes, uint32_t context = 0) {
   Entry entry;
-  entry.space = space;
+  entry.kind = kind;
   entry.key = key;
   entry.bytes = bytes;
   entry.context = context;
@@ -29,27 +29,27 @@ class TableTest : public testing::Test {
 };
 
 TEST_F(TableTest, GivenEntry_WhenTakenTwice_ThenOnlyTheFirstGetsIt) {
-  ASSERT_TRUE(table_->Insert(Make(Space::kPointer, 0x1000, 7)));
-  EXPECT_TRUE(table_->Take(Space::kPointer, 0x1000, &out_));
+  ASSERT_TRUE(table_->Insert(Make(HandleKind::kPointer, 0x1000, 7)));
+  EXPECT_TRUE(table_->Take(HandleKind::kPointer, 0x1000, &out_));
   EXPECT_EQ(out_.bytes, 7u);
-  EXPECT_FALSE(table_->Take(Space::kPointer, 0x1000, &out_));
+  EXPECT_FALSE(table_->Take(HandleKind::kPointer, 0x1000, &out_));
 }
 
 TEST_F(TableTest, GivenSameKeyInTwoSpaces_ThenTheyAreTwoEntries) {
-  table_->Insert(Make(Space::kPointer, 0x1000, 1));
-  table_->Insert(Make(Space::kArray, 0x1000, 2));
-  ASSERT_TRUE(table_->Find(Space::kArray, 0x1000, &out_));
+  table_->Insert(Make(HandleKind::kPointer, 0x1000, 1));
+  table_->Insert(Make(HandleKind::kArray, 0x1000, 2));
+  ASSERT_TRUE(table_->Find(HandleKind::kArray, 0x1000, &out_));
   EXPECT_EQ(out_.bytes, 2u);
-  ASSERT_TRUE(table_->Find(Space::kPointer, 0x1000, &out_));
+  ASSERT_TRUE(table_->Find(HandleKind::kPointer, 0x1000, &out_));
   EXPECT_EQ(out_.bytes, 1u);
 }
 
 TEST_F(TableTest, GivenSameKeyAgain_ThenItIsReplaced) {
-  table_->Insert(Make(Space::kPointer, 0x1000, 1));
-  table_->Insert(Make(Space::kPointer, 0x1000, 5), &out_);
+  table_->Insert(Make(HandleKind::kPointer, 0x1000, 1));
+  table_->Insert(Make(HandleKind::kPointer, 0x1000, 5), &out_);
   EXPECT_EQ(out_.bytes, 1u);
   EXPECT_EQ(table_->size(), 1u);
-  table_->Find(Space::kPointer, 0x1000, &out_);
+  table_->Find(HandleKind::kPointer, 0x1000, &out_);
   EXPECT_EQ(out_.bytes, 5u);
 }
 
@@ -59,10 +59,10 @@ TEST_F(TableTest, GivenRandomInsertsAndTakes_ThenAgreesWithAMap) {
   for (int step = 0; step < 200'000; ++step) {
     const uint64_t key = (random() % 5000 + 1) * 512;
     if (random() % 2 == 0) {
-      table_->Insert(Make(Space::kPointer, key, static_cast<uint64_t>(step)));
+      table_->Insert(Make(HandleKind::kPointer, key, static_cast<uint64_t>(step)));
       model[key] = static_cast<uint64_t>(step);
     } else {
-      const bool taken = table_->Take(Space::kPointer, key, &out_);
+      const bool taken = table_->Take(HandleKind::kPointer, key, &out_);
       ASSERT_EQ(taken, model.count(key) == 1) << "step " << step;
       if (taken) {
         ASSERT_EQ(out_.bytes, model[key]);
@@ -72,13 +72,13 @@ TEST_F(TableTest, GivenRandomInsertsAndTakes_ThenAgreesWithAMap) {
   }
   EXPECT_EQ(table_->size(), model.size());
   for (const auto& [key, bytes] : model) {
-    ASSERT_TRUE(table_->Find(Space::kPointer, key, &out_));
+    ASSERT_TRUE(table_->Find(HandleKind::kPointer, key, &out_));
     ASSERT_EQ(out_.bytes, bytes);
   }
 }
 
 TEST_F(TableTest, GivenEntriesOfTwoContexts_WhenOneDies_ThenOnlyItsEntriesGo) {
-  for (uint64_t i = 1; i <= 1000; ++i) table_->Insert(Make(Space::kPointer, i * 512, i, i % 2 == 0 ? 3 : 4));
+  for (uint64_t i = 1; i <= 1000; ++i) table_->Insert(Make(HandleKind::kPointer, i * 512, i, i % 2 == 0 ? 3 : 4));
   int taken = 0;
   while (table_->TakeOfContext(3, &out_)) {
     EXPECT_EQ(out_.context, 3u);
@@ -89,26 +89,26 @@ TEST_F(TableTest, GivenEntriesOfTwoContexts_WhenOneDies_ThenOnlyItsEntriesGo) {
 }
 
 TEST_F(TableTest, GivenManyEntries_WhenSomeArePicked_ThenExactlyTheseAreTakenInOneWalk) {
-  for (uint64_t i = 1; i <= 10'000; ++i) table_->Insert(Make(Space::kPointer, i * 512, i));
+  for (uint64_t i = 1; i <= 10'000; ++i) table_->Insert(Make(HandleKind::kPointer, i * 512, i));
   const auto third = [](const Entry& entry) { return entry.bytes % 3 == 0; };
   ASSERT_TRUE(table_->FindIf(third, &out_));
   EXPECT_EQ(out_.bytes % 3, 0u);
   table_->TakeIf(third);
   EXPECT_FALSE(table_->FindIf(third, &out_));
   EXPECT_EQ(table_->size(), 6667u);
-  EXPECT_TRUE(table_->Find(Space::kPointer, 512, &out_));
+  EXPECT_TRUE(table_->Find(HandleKind::kPointer, 512, &out_));
 }
 
 TEST_F(TableTest, GivenThreadsTakingTheSameKeys_ThenEachEntryIsTakenOnce) {
   constexpr uint64_t kEntries = 20'000;
-  for (uint64_t i = 1; i <= kEntries; ++i) table_->Insert(Make(Space::kPointer, i * 512, 1));
+  for (uint64_t i = 1; i <= kEntries; ++i) table_->Insert(Make(HandleKind::kPointer, i * 512, 1));
   std::atomic<uint64_t> taken{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       Entry mine;
       for (uint64_t i = 1; i <= kEntries; ++i) {
-        if (table_->Take(Space::kPointer, i * 512, &mine)) taken.fetch_add(mine.bytes);
+        if (table_->Take(HandleKind::kPointer, i * 512, &mine)) taken.fetch_add(mine.bytes);
       }
     });
   }

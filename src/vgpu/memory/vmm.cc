@@ -2,6 +2,7 @@
 #include "vgpu/memory/vmm.h"
 
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/memory/shared_memory.h"
 #include "vgpu/memory/sparse_multicast.h"
 #include "vgpu/memory/vmm_handles.h"
@@ -19,7 +20,7 @@ constexpr size_t kInPassing = 4;
 // Ends the mapping at `address`; its size, 0 when there is none.
 uint64_t EndMapping(CUdeviceptr address) {
   Entry mapping;
-  if (!g_vmm.names.Take(Space::kVmmMapping, address, &mapping)) return 0;
+  if (!g_memory.vmm.names.Take(HandleKind::kVmmMapping, address, &mapping)) return 0;
   EndUses(mapping.extra, 1, mapping.bytes);
   return mapping.bytes;
 }
@@ -31,20 +32,20 @@ int DeviceOfProperties(const CUmemAllocationProp& prop) {
 }
 
 void VmmCreated(CUmemGenericAllocationHandle handle, uint64_t bytes, int device) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   AddPhysical(handle, bytes, device, false, false);
   SweepDescriptors(kInPassing);
 }
 
 void VmmExported(CUmemGenericAllocationHandle handle, int fd) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   Physical physical;
   if (!ByHandle(handle, &physical) || physical.foreign() || physical.bytes == 0) return;
   Entry shared;
   if (physical.shared) {
-    g_vmm.names.Find(Space::kVmmShared, physical.id, &shared);
+    g_memory.vmm.names.Find(HandleKind::kVmmShared, physical.id, &shared);
   } else if (shared.extra = ShareMemory(physical.device, physical.bytes); shared.extra != 0) {
-    StoreName(Space::kVmmShared, physical.id, shared.extra, 0);
+    StoreName(HandleKind::kVmmShared, physical.id, shared.extra, 0);
     physical.shared = true;
     StorePhysical(physical);
   }
@@ -70,7 +71,7 @@ void VmmImportFailed(const VmmImport& import) {
 }
 
 void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   Physical known;
   // Importing what this process holds may give the very same handle: one more reference, and no more uses of the
   // object.
@@ -85,13 +86,13 @@ void VmmImported(CUmemGenericAllocationHandle handle, const VmmImport& import) {
   const bool counts = import.device != kUnlimited;
   const uint64_t id = AddPhysical(handle, import.bytes, import.device, counts, import.object != 0);
   if (import.object == 0) return;
-  StoreName(Space::kVmmShared, id, import.object, 0);
+  StoreName(HandleKind::kVmmShared, id, import.object, 0);
   NoteDescriptor(id, import.fd);
   SweepDescriptors(kInPassing);
 }
 
 void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   Entry mapping;
   Physical physical;
   if (ByHandle(handle, &physical)) {
@@ -101,25 +102,25 @@ void VmmRetained(CUmemGenericAllocationHandle handle, CUdeviceptr address) {
     // The handle was released and comes back, perhaps with another value.
     ++physical.references;
     StorePhysical(physical);
-    StoreName(Space::kVmmHandle, handle, physical.id, 0);
+    StoreName(HandleKind::kVmmHandle, handle, physical.id, 0);
   }
 }
 
 uint64_t VmmReleasing(CUmemGenericAllocationHandle handle) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   Physical physical;
   if (!ByHandle(handle, &physical)) return 0;
   Entry name;
-  if (physical.references == 1) g_vmm.names.Take(Space::kVmmHandle, handle, &name);
+  if (physical.references == 1) g_memory.vmm.names.Take(HandleKind::kVmmHandle, handle, &name);
   return physical.id;
 }
 
 void VmmReleased(CUmemGenericAllocationHandle handle, uint64_t id, bool released) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   Physical physical;
   if (id == 0 || !LoadPhysical(id, &physical)) return;
   if (!released) {
-    StoreName(Space::kVmmHandle, handle, id, 0);
+    StoreName(HandleKind::kVmmHandle, handle, id, 0);
     return;
   }
   if (physical.references != 0) --physical.references;
@@ -129,38 +130,38 @@ void VmmReleased(CUmemGenericAllocationHandle handle, uint64_t id, bool released
 
 bool VmmUsing(CUmemGenericAllocationHandle handle, uint64_t bytes, VmmUse* use) {
   *use = {};
-  g_vmm.lock.Acquire();
+  g_memory.vmm.lock.Acquire();
   Physical physical;
   const bool known = ByHandle(handle, &physical);
   if (known) {
     ++physical.uses;
     StorePhysical(physical);
   }
-  g_vmm.lock.Release();
+  g_memory.vmm.lock.Release();
   if (!known) return true;
   *use = {physical.id, bytes};
   if (!physical.foreign() || Reserve(physical.device, bytes, Kind::kData)) return true;
   *use = {};
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   EndUses(physical.id, 1, 0);
   return false;
 }
 
 void VmmUnused(const VmmUse& use) {
   if (use.id == 0) return;
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   EndUses(use.id, 1, use.bytes);
 }
 
 void VmmMapped(const VmmUse& use, CUdeviceptr address, bool mapped) {
   if (!mapped) VmmUnused(use);
   if (!mapped || use.id == 0) return;
-  const Locked locked(g_vmm.lock);
-  StoreName(Space::kVmmMapping, address, use.id, use.bytes);
+  const Locked locked(g_memory.vmm.lock);
+  StoreName(HandleKind::kVmmMapping, address, use.id, use.bytes);
 }
 
 void VmmUnmapped(CUdeviceptr address, uint64_t bytes) {
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   // One call may end several mappings that lie side by side.
   for (const CUdeviceptr end = address + bytes; address < end;) {
     const uint64_t ended = EndMapping(address);
@@ -171,7 +172,7 @@ void VmmUnmapped(CUdeviceptr address, uint64_t bytes) {
 
 void VmmSettleDescriptors() {
   if (!DescriptorsKeepMemory()) return;
-  const Locked locked(g_vmm.lock);
+  const Locked locked(g_memory.vmm.lock);
   SweepDescriptors(SIZE_MAX);
 }
 
@@ -180,10 +181,5 @@ bool VmmHoldsImports() { return HeldImports().all != 0; }
 bool VmmHoldsUnusedImports() { return HeldImports().unused != 0; }
 
 bool VmmHoldsSharedImports() { return HeldImports().shared != 0; }
-
-void ResetVmm() {
-  ResetPhysical();
-  ResetSparseMulticast();
-}
 
 }  // namespace hami::vgpu

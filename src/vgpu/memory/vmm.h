@@ -63,6 +63,4 @@ bool VmmHoldsImports();
 bool VmmHoldsUnusedImports();
 bool VmmHoldsSharedImports();
 
-void ResetVmm();
-
 }  // namespace hami::vgpu

@@ -69,11 +69,11 @@ struct VmmBook {
   std::atomic<uint32_t> unused_imports{0};
   std::atomic<uint32_t> shared_imports{0};
   std::atomic<uint32_t> kept{0};  // by descriptors alone
-  std::atomic<bool> uses_end_later{false};
-};
-extern VmmBook g_vmm;
 
-void StoreName(Space space, uint64_t key, uint64_t id, uint64_t bytes);
+  void Reset();
+};
+
+void StoreName(HandleKind kind, uint64_t key, uint64_t id, uint64_t bytes);
 bool LoadPhysical(uint64_t id, Physical* out);
 void StorePhysical(const Physical& physical);
 bool ByHandle(CUmemGenericAllocationHandle handle, Physical* out);
@@ -99,7 +99,5 @@ struct Imports {
   uint32_t shared;
 };
 Imports HeldImports();  // no lock needed
-
-void ResetPhysical();
 
 }  // namespace hami::vgpu

@@ -120,7 +120,7 @@ TEST_F(VmmTest, GivenADescriptor_WhenItsNumberIsGivenOutAgain_ThenWhatItKeptEnds
   EXPECT_EQ(g_charged, 4 * kMiB);
   Release(kOther);
   EXPECT_EQ(g_charged, 4 * kMiB);
-  ResetVmm();  // the child of a fork has the descriptor, and no account
+  g_memory.vmm.Reset();  // the child of a fork has the descriptor, and no account
   VmmSettleDescriptors();
   EXPECT_EQ(g_charged, 4 * kMiB);
 }

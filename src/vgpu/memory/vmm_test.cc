@@ -108,10 +108,10 @@ TEST_F(VmmTest, GivenAnUnmappingBehindWork_ThenOnlyAWaitForItsStreamOrContextEnd
     Release(kHandle);
     UnmapTiles(kArray, Row(0, 2));
   };
-  EXPECT_FALSE(g_vmm.uses_end_later);
-  const Waited before{FreesSoFar(), kStream};
+  EXPECT_FALSE(VmmUsesEndLater());
+  const Waited before{g_memory.pools.frees.SoFar(), kStream};
   unmapped();
-  EXPECT_TRUE(g_vmm.uses_end_later);
+  EXPECT_TRUE(VmmUsesEndLater());
   VmmReached(before);
   VmmReached({});
   Wait({kStream.number + 1, nullptr});
@@ -126,7 +126,7 @@ TEST_F(VmmTest, GivenAnUnmappingBehindWork_ThenOnlyAWaitForItsStreamOrContextEnd
   unmapped();
   VmmLostContext(kStream.context);
   EXPECT_EQ(g_charged, 0u);
-  EXPECT_FALSE(g_vmm.uses_end_later);
+  EXPECT_FALSE(VmmUsesEndLater());
 }
 
 TEST_F(VmmTest, GivenAnotherContainersMemory_WhenAnArrayIsMappedAsAWhole_ThenItIsChargedUntilUnmappedOrGone) {

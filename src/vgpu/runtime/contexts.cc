@@ -19,11 +19,11 @@ using Known = KnownContext;
 
 ContextRegistry& Registry() { return g_runtime.contexts; }
 
-// The last answer of CurrentPlace in this thread.
+// The last answer of CurrentContext in this thread.
 struct Remembered {
   CUcontext handle;
   uint32_t epoch;
-  Place place;
+  ContextRef context;
 };
 constinit thread_local Remembered t_last{};
 
@@ -65,13 +65,13 @@ Known* FindPrimaryLocked(CUdevice ordinal) {
 
 }  // namespace
 
-bool CurrentPlace(Place* out) {
+bool CurrentContext(ContextRef* out) {
   CUcontext current = nullptr;
   if (real::cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr) return false;
   const uint32_t epoch = HandleEpoch();
   Remembered& last = t_last;
   if (last.handle == current && last.epoch == epoch) {
-    *out = last.place;
+    *out = last.context;
     return true;
   }
   CUdevice ordinal = 0;

@@ -16,15 +16,19 @@
 
 namespace hami::vgpu {
 
-// Where a call of this thread takes place. `context` is our number for the current context, 0 = none.
-struct Place {
-  uint32_t context = 0;
+// A context and its device, as this library counts them.
+struct ContextRef {
+  uint32_t id = 0;  // 0 = none
   CUdevice ordinal = -1;
   int device = -1;  // region index, kUnlimited or kForbidden
 };
 
 // False when the thread has no current context: the driver knows the right error.
-bool CurrentPlace(Place* out);
+bool CurrentContext(ContextRef* out);
+
+// What GPU time still calls these.
+using Place = ContextRef;
+inline bool CurrentPlace(Place* out) { return CurrentContext(out); }
 
 // Changes whenever a handle of a context or a stream may have become another one's, and before it may. Read at every
 // launch where there are several devices, written when one ends: a cache line of its own.

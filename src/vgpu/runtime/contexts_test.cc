@@ -17,7 +17,7 @@
 namespace hami::vgpu {
 namespace {
 
-CUcontext ContextAt(uintptr_t place) { return reinterpret_cast<CUcontext>(place); }
+CUcontext ContextAt(uintptr_t address) { return reinterpret_cast<CUcontext>(address); }
 const CUcontext kFirst = ContextAt(0x100);
 const CUcontext kSecond = ContextAt(0x200);
 
@@ -38,9 +38,9 @@ CUresult GetDevice(CUdevice* out) {
 
 uint32_t IdOf(CUcontext handle) {
   g_current = handle;
-  Place place;
-  EXPECT_TRUE(CurrentPlace(&place));
-  return place.context;
+  ContextRef context;
+  EXPECT_TRUE(CurrentContext(&context));
+  return context.id;
 }
 
 bool Leave(uint32_t id) {
@@ -62,11 +62,11 @@ class ContextsTest : public testing::Test {
 };
 
 TEST_F(ContextsTest, NoCurrentContext_IsNoPlace) {
-  Place place;
-  EXPECT_FALSE(CurrentPlace(&place));
+  ContextRef context;
+  EXPECT_FALSE(CurrentContext(&context));
 }
 
-TEST_F(ContextsTest, CurrentPlace_IsAskedOnceUntilAHandleMayBeAnothers) {
+TEST_F(ContextsTest, CurrentContext_IsAskedOnceUntilAHandleMayBeAnothers) {
   ContextMade(kFirst, 0, ContextKind::kCreated, 7);
   const uint32_t id = IdOf(kFirst);
   EXPECT_EQ(IdOf(kFirst), id);

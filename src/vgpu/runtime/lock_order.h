@@ -33,8 +33,6 @@ namespace hami::vgpu {
   X(kTimeDevice)     /* one device's GPU time: gate, meter, turns */                                            \
   X(kTimeMaking)     /* the devices whose GPU time is kept */                                                   \
   X(kTimeEvents)     /* timed events that are used again */                                                     \
-  X(kPacerSamples)   /* the pacer's samples, trails and windows */                                              \
-  X(kPacerCommon)    /* the pacer's common areas */                                                             \
   X(kContexts)       /* the registry of contexts */                                                             \
   X(kTable)          /* a shard of a table of handles */                                                        \
   X(kDeviceMap)      /* the driver's ordinals and the region's devices */                                       \

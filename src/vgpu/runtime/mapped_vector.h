@@ -32,6 +32,8 @@ class MappedVector {
   size_t size() const { return size_; }
   T* begin() { return items_; }
   T* end() { return items_ + size_; }
+  const T* begin() const { return items_; }
+  const T* end() const { return items_ + size_; }
   T& operator[](size_t i) { return items_[i]; }
 
   // The new, zeroed element; nullptr without memory. Invalidates pointers to elements.

@@ -11,6 +11,8 @@ namespace {
 
 NvmlSessions& Nvml() { return g_runtime.nvml; }
 
+// Others come and go meanwhile, but not for long.
+constexpr int kAttempts = 4;
 constexpr uint64_t kNotAvailable = ~uint64_t{0};  // NVML_VALUE_NOT_AVAILABLE
 
 void LeaveLocked() {
@@ -78,18 +80,34 @@ void FindOwn(const ProcessList& list, Measurement* measurement) {
   }
 }
 
-Measurement Measure(nvmlDevice_t handle, ProcessList* list) {
-  Measurement out;
+namespace {
+
+bool AskFree(nvmlDevice_t handle, uint64_t* free) {
   nvmlMemory_t memory{};
-  if (real::nvmlDeviceGetMemoryInfo(handle, &memory) == NVML_SUCCESS) {
-    out.free_known = true;
-    out.free = memory.free;
-  }
+  if (real::nvmlDeviceGetMemoryInfo(handle, &memory) != NVML_SUCCESS) return false;
+  *free = memory.free;
+  return true;
+}
+
+void AskList(nvmlDevice_t handle, ProcessList* list) {
   list->count = ProcessList::kRoom;
   if (real::nvmlDeviceGetComputeRunningProcesses_v3(handle, &list->count, list->items) != NVML_SUCCESS) {
     list->count = 0;
   }
   if (list->count > ProcessList::kRoom) list->count = ProcessList::kRoom;
+}
+
+}  // namespace
+
+Measurement Measure(nvmlDevice_t handle, ProcessList* list) {
+  Measurement out;
+  out.free_known = AskFree(handle, &out.free);
+  for (int attempt = 0; attempt < kAttempts && !out.of_one_moment; ++attempt) {
+    AskList(handle, list);
+    if (NvmlPid() != 0 || !out.free_known) break;
+    const uint64_t before = out.free;
+    out.of_one_moment = AskFree(handle, &out.free) && out.free == before;
+  }
   FindOwn(*list, &out);
   return out;
 }

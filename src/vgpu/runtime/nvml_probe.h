@@ -59,6 +59,9 @@ struct Measurement {
   bool free_known = false;
   uint64_t own = 0;   // bytes this process holds on the device, as the driver counts
   uint64_t free = 0;  // physical bytes free on the device
+  // What is free did not change while the list was asked for: a process that shows in one of them shows in both. Only
+  // asked where nobody knows which of the list this process is.
+  bool of_one_moment = false;
 };
 
 // Who is on a device. Large: not for a stranger's stack.

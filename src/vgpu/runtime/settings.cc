@@ -245,7 +245,8 @@ void KeepToShare(Settings* environment, const Settings& share) {
     if (share.sm_limit[i] < 100) e.unread_sm_limits &= ~bit;
     if (e.memory_limit[i] != 0 && e.memory_limit[i] < share.memory_limit[i]) e.own_memory_limit[i] = e.memory_limit[i];
     if (share.memory_limit[i] != 0) e.memory_limit[i] = share.memory_limit[i];
-    e.sm_limit[i] = LowerLimit(e.sm_limit[i], share.sm_limit[i]);
+    if (e.sm_limit[i] < share.sm_limit[i]) e.own_sm_limit[i] = e.sm_limit[i];
+    e.sm_limit[i] = share.sm_limit[i];
   }
   e.unread_memory_limits |= share.unread_memory_limits;
   e.unread_sm_limits |= share.unread_sm_limits;

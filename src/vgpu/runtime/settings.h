@@ -30,6 +30,7 @@ struct Settings {
   uint64_t sm_limit[region::kMaxDevices] = {};  // percent, 1…100
   // Bytes that this process wants to have at most, where that is less than its share has; 0 = no less.
   uint64_t own_memory_limit[region::kMaxDevices] = {};
+  uint64_t own_sm_limit[region::kMaxDevices] = {};  // percent, likewise
   // Bit i: device i was meant to have a limit that cannot be read. Unless it has one from elsewhere, nothing is granted
   // to the process at all.
   uint32_t unread_memory_limits = 0;

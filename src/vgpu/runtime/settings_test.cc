@@ -305,7 +305,8 @@ TEST(KeepToShare, EnvironmentThatWantsLess_ThenItGetsLess) {
       Kept({{"CUDA_DEVICE_MEMORY_LIMIT_0", "1g"}, {"CUDA_DEVICE_SM_LIMIT", "10"}, {"CUDA_TASK_PRIORITY", "2"}}, kShare);
   EXPECT_EQ(kept.own_memory_limit[0], kGiB);
   EXPECT_EQ(kept.memory_limit[0], 2 * kGiB) << "what a region that it makes holds for all";
-  EXPECT_EQ(kept.sm_limit[0], 10u);
+  EXPECT_EQ(kept.own_sm_limit[0], 10u);
+  EXPECT_EQ(kept.sm_limit[0], 30u) << "likewise";
   EXPECT_EQ(kept.priority, 2);
 }
 

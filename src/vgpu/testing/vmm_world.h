@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/memory/shared_memory.h"
 #include "vgpu/memory/sparse_multicast.h"
 #include "vgpu/memory/vmm.h"
@@ -38,7 +39,7 @@ inline constinit uint64_t g_files[16]{};  // what each descriptor is; 0 = closed
 class VmmTest : public testing::Test {
  protected:
   ~VmmTest() override {
-    ResetVmm();
+    g_memory.vmm.Reset();
     g_charged = 0;
     g_room = UINT64_MAX;
     g_shared = {};
@@ -70,7 +71,7 @@ class VmmTest : public testing::Test {
     VmmTilesMapped(array, box, use, kStream);
   }
   static void UnmapTiles(uint64_t array, const TileBox& box) { VmmTilesUnmapped(array, box, kStream); }
-  static void Wait(const StreamId& on = kStream) { VmmReached({FreesSoFar(), on}); }
+  static void Wait(const StreamId& on = kStream) { VmmReached({g_memory.pools.frees.SoFar(), on}); }
   // As the hook does around the driver's call.
   static void Import(CUmemGenericAllocationHandle handle, bool agreed = true) {
     VmmImport import;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The time that the GPU was busy with a context: stretches on several streams are added in any order, and what two of
-// them cover counts once. A few disjoint stretches are remembered; before the first of them everything counts as added,
-// so that a late one is paid once at most.
+// them cover counts once. Disjoint stretches are remembered for as long as another may come before their end. Where
+// there are more than it keeps, the shortest rest between two counts as busy: so nothing is lost, and what fills that
+// rest later is paid already.
 #pragma once
 
 #include <stdint.h>
@@ -15,7 +16,6 @@ class BusyUnion {
 
   // Adds [begin, end), in ns of the device's clock; returns how much of it was not there before.
   int64_t Add(int64_t begin, int64_t end) {
-    if (begin < floor_) begin = floor_;
     if (begin >= end) return 0;
     int64_t covered = 0;  // the remembered ones are disjoint, so what each covers adds up
     Stretch grown{begin, end};
@@ -32,7 +32,28 @@ class BusyUnion {
     }
     count_ = kept;
     Insert(grown);
-    return end - begin - covered;
+    return end - begin - covered + (count_ > kStretches ? CloseShortest() : 0);
+  }
+
+  // Adds `length` ns where nothing is yet, from `begin` on and before `end`; returns how many found room.
+  int64_t Fill(int64_t begin, int64_t end, int64_t length) {
+    int64_t at = begin, left = length;
+    for (int i = 0; i < count_ && left > 0 && at < end; ++i) {
+      if (seen_[i].end <= at) continue;
+      const int64_t room = seen_[i].begin < end ? seen_[i].begin - at : end - at;
+      if (room >= left) break;
+      if (room > 0) left -= room;
+      at = seen_[i].end;
+    }
+    return Add(begin, left < end - at ? at + left : end);
+  }
+
+  // Nothing is added before that from now on.
+  void Forget(int64_t before) {
+    int gone = 0;
+    while (gone < count_ && seen_[gone].end < before) ++gone;
+    for (int i = gone; i < count_; ++i) seen_[i - gone] = seen_[i];
+    count_ -= gone;
   }
 
  private:
@@ -40,20 +61,26 @@ class BusyUnion {
     int64_t begin, end;
   };
 
+  // Returns how long it was.
+  int64_t CloseShortest() {
+    int shortest = 1;
+    const auto rest = [this](int i) { return seen_[i].begin - seen_[i - 1].end; };
+    for (int i = 2; i < count_; ++i) shortest = rest(i) < rest(shortest) ? i : shortest;
+    const int64_t closed = rest(shortest);
+    seen_[shortest - 1].end = seen_[shortest].end;
+    for (int i = shortest + 1; i < count_; ++i) seen_[i - 1] = seen_[i];
+    --count_;
+    return closed;
+  }
+
   void Insert(const Stretch& s) {
-    if (count_ == kStretches) {
-      floor_ = seen_[0].end;
-      for (int i = 1; i < count_; ++i) seen_[i - 1] = seen_[i];
-      --count_;
-    }
     int at = count_++;
     for (; at > 0 && seen_[at - 1].begin > s.begin; --at) seen_[at] = seen_[at - 1];
     seen_[at] = s;
   }
 
-  Stretch seen_[kStretches] = {};  // by time
+  Stretch seen_[kStretches + 1] = {};  // by time
   int count_ = 0;
-  int64_t floor_ = INT64_MIN;
 };
 
 }  // namespace hami::vgpu::time

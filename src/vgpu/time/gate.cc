@@ -71,13 +71,20 @@ Meter::Late Gate::LateFor(const StreamRef& stream) const {
   return latest;
 }
 
-int64_t Gate::Covered(const StreamRef& stream, int64_t part, int64_t now) const {
+int64_t Gate::Beside(const StreamRef& stream, int64_t part, int64_t now) const {
   int64_t most = 0;
   for (const Measured& m : measured_) {
-    const int64_t covered = m.context == nullptr ? 0 : m.meter.Covered(stream, part, now);
-    most = covered > most ? covered : most;
+    const int64_t beside = m.context == nullptr ? 0 : m.meter.Beside(stream, part, now);
+    most = beside > most ? beside : most;
   }
   return most;
+}
+
+bool Gate::Long() const {
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr && m.meter.Longest() >= kTurn) return true;
+  }
+  return false;
 }
 
 bool Gate::Guesses() const {
@@ -113,13 +120,17 @@ int64_t Gate::Scale() const {
   return scale;
 }
 
-// What an overdrawn account waits for. Streams that run side by side never end together, so the more there are the
-// longer they go on.
-int64_t Gate::Release(const TurnView& view) const {
+// What an overdrawn account waits for. Streams never end together, and each takes marks where it begins and ends, so
+// the more there are the longer they go on.
+int64_t Gate::Release(const TurnView& view, int64_t now) const {
   // Beside others that rest, too, the GPU would be idle.
   const bool beside = view.limited != 0 || view.unlimited != 0;
   if (view.hungry != 0 && (!beside || view.at_work != 0)) return kTurn;
-  return Clamp(kBurst * Meter::kWhole / Scale(), kBurst, kFlightAlone);
+  int streams = 0;
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr) streams += m.meter.Streams(now);
+  }
+  return Clamp(kBurst * streams, kBurst, kFlightAlone);
 }
 
 int64_t Gate::Flight(const Terms& terms, const TurnView& view) const {
@@ -162,7 +173,12 @@ void Gate::Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_
   limit_ = terms.limit;
 }
 
-Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
+void Gate::Charge(const Terms& terms, int64_t ns, uint32_t rate, int64_t now) {
+  region::GpuTimeCharge(account_, ns, now, rate);
+  if (terms.own != 0) region::GpuTimeCharge(&own_, ns, now, terms.own);
+}
+
+Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
   Polled polled;
   const TurnView view = turns_.Look(terms.rank, now);
   const uint32_t rate = RateOf(terms, view);
@@ -178,42 +194,56 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now) {
       if (m.context != nullptr) correction += m.meter.PayAhead(saved - 2 * kTurn);
     }
   }
-  if (correction != 0) region::GpuTimeCharge(account_, correction, now, rate);
-  turns_.Had(view, correction);
+  if (correction != 0) Charge(terms, correction, rate, now);
+  turns_.Had(correction, region::Load(account_->zero_at));
   if (!Pending() && InFlight(now) == 0) {
-    polled.ended = turns_.Ended(now);
-  } else if (view.lower) {
+    polled.ended = !more_is_to_come && turns_.Ended(now);
+  } else if (view.lower || Long()) {
+    // What takes its time beside others takes longer than was expected.
     turns_.Went(InFlight(now), true, now);
-    polled.watch = true;
+    polled.watch = view.lower;
   }
   return polled;
 }
 
 Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t cost, Wait* wait, int64_t now) {
-  Poll(terms, now);
+  Poll(terms, now, true);
   const TurnView view = turns_.Look(terms.rank, now);
+  turns_.Wants(view, now);
   const uint32_t rate = RateOf(terms, view);
+  if (view.beside || (view.at_work != 0 && Long())) region::GpuTimeBesideLong(account_, now);
   region::GpuTimeBalance(account_, now, rate);
   Forgo(terms, view, rate, now);
   const int64_t balance = region::GpuTimeBalance(account_, now, rate);
+  const int64_t in_flight = InFlight(now);
   Turns::Verdict held{.go = false};
   // Streams that run side by side end together, or the last one would have the GPU for itself.
   // What ends after the others makes a debt, so that is small: else each would be beside the one before, for ever.
-  const int64_t covered = Covered(stream, balance > -kBurst ? cost / 2 : cost, now) * Scale() / Meter::kWhole;
+  const int64_t beside = Beside(stream, balance > -kBurst ? cost / 2 : cost, now);
   if (terms.limit != 0) {
     // As soon as one process of the container goes on all may, and the one that waits for longest is to be the first.
-    const int64_t release = view.sibling ? 0 : Release(view) + view.before * kHandover;
-    if (balance <= (wait->overdrawn ? release : 0) && covered == 0) {
+    const int64_t release = view.sibling ? 0 : Release(view, now) + view.before * kHandover;
+    if (balance <= (wait->overdrawn ? release : 0) && beside == 0) {
       wait->overdrawn = true;
       region::GpuTimeWaits(account_, now);
       turns_.Rests(now);
+      if (!Pending() && in_flight == 0) turns_.Ended(now);
       held.until = now + Clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
       return held;
     }
   }
+  if (terms.own != 0) {
+    const int64_t own = region::GpuTimeBalance(&own_, now, terms.own);
+    if (own <= (wait->own_overdrawn ? kBurst : 0)) {
+      wait->own_overdrawn = true;
+      region::GpuTimeWaits(&own_, now);
+      turns_.Rests(now);
+      held.until = now + Clamp(region::WallToEarn(kBurst - own, terms.own), kHandover / 4, kLongestSleep);
+      return held;
+    }
+  }
   const int64_t most = Flight(terms, view);
-  const int64_t in_flight = InFlight(now);
-  const int64_t ahead = covered + (most - cost > kHandover ? most - cost : kHandover);
+  const int64_t ahead = beside + (most - cost > kHandover ? most - cost : kHandover);
   const Meter::Late late = LateFor(stream);
   if (late == Meter::kInTime) {
     vain_ = 0;
@@ -231,8 +261,9 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
     held.until = now + Clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
     return held;
   }
-  const Turns::Verdict verdict =
-      turns_.Ask(view, StateOf(terms, balance, cost >= kTurn || late != Meter::kInTime, now), now);
+  Turns::State state = StateOf(terms, balance, cost >= kTurn || late != Meter::kInTime || Long(), now);
+  state.late = late != Meter::kInTime;
+  const Turns::Verdict verdict = turns_.Ask(view, state, now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);
   return verdict;
 }
@@ -246,8 +277,8 @@ Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now
   paid.lease = view.higher || view.lower || terms.gives_way ? 0 : kLease;
   const int64_t taken = (cost + paid.lease - left) * scale / Meter::kWhole;
   paid.charged = cost * scale / Meter::kWhole;
-  region::GpuTimeCharge(account_, taken, now, rate);
-  turns_.Had(view, taken);
+  Charge(terms, taken, rate, now);
+  turns_.Had(taken, region::Load(account_->zero_at));
   Forgive(terms, view, rate, now);
   // Of launches that are short against the lease more are to come.
   const int64_t more = 4 * cost < paid.lease ? paid.lease : 0;
@@ -256,7 +287,7 @@ Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now
 }
 
 void Gate::GiveBack(const Terms& terms, int64_t lease, int64_t now) {
-  region::GpuTimeCharge(account_, -lease, now, RateOf(terms, turns_.Look(terms.rank, now)));
+  Charge(terms, -lease, RateOf(terms, turns_.Look(terms.rank, now)), now);
 }
 
 }  // namespace hami::vgpu::time

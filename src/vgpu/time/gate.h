@@ -18,8 +18,11 @@ namespace hami::vgpu::time {
 struct Terms {
   uint32_t limit = 0;    // 1/10000 of the GPU's time; 0: none
   uint32_t ceiling = 0;  // up to which idle time may be used; not above the limit: none
+  uint32_t own = 0;      // what this process wants to have of that at most; 0: no less than all of it
   int32_t rank = 0;
   bool gives_way = false;  // it may be told to stop, by whom nobody knows before
+
+  bool Limited() const { return limit != 0 || own != 0; }
 };
 
 class Gate {
@@ -28,6 +31,7 @@ class Gate {
 
   struct Wait {
     bool overdrawn = false;
+    bool own_overdrawn = false;
     int64_t held_since = 0;  // for what takes longer than was expected
   };
   struct Paid {
@@ -57,7 +61,7 @@ class Gate {
     bool watch = false;
     bool ended = false;
   };
-  Polled Poll(const Terms& terms, int64_t now);
+  Polled Poll(const Terms& terms, int64_t now, bool more_is_to_come = false);
   bool Pending() const;
   int64_t InFlight(int64_t now) const;
   // Others are there, so no launch goes without a look.
@@ -66,21 +70,24 @@ class Gate {
  private:
   uint32_t RateOf(const Terms& terms, const TurnView& view) const;
   int64_t Flight(const Terms& terms, const TurnView& view) const;
-  int64_t Release(const TurnView& view) const;
+  int64_t Release(const TurnView& view, int64_t now) const;
   int64_t Scale() const;
   Turns::State StateOf(const Terms& terms, int64_t balance, bool long_launch, int64_t now) const;
   void Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
+  void Charge(const Terms& terms, int64_t ns, uint32_t rate, int64_t now);
   void Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
 
   Meter::Late LateFor(const StreamRef& stream) const;
-  int64_t Covered(const StreamRef& stream, int64_t part, int64_t now) const;
+  int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
   bool Guesses() const;
+  bool Long() const;
 
   struct Measured {
     const void* context = nullptr;
     Meter meter;
   };
   region::GpuTimeDevice* account_ = nullptr;
+  region::GpuTimeDevice own_{};  // of this process alone, where it wants less than its container has
   Turns turns_;
   Measured measured_[kContexts];
   int vain_ = 0;  // so often a launch went as the GPU might wait for it, since something was in time

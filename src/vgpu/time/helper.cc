@@ -58,7 +58,7 @@ Round Look(int64_t now) {
         region::FutexWake(reinterpret_cast<const uint32_t*>(word), INT32_MAX);
       }
     }
-    round.orders = round.orders * 10'007 + terms.limit * 4 + (terms.gives_way ? 2 : 0) + (alone ? 0 : 1);
+    round.orders = round.orders * 10'007 + (terms.limit + terms.own) * 4 + (terms.gives_way ? 2 : 0) + (alone ? 0 : 1);
   }
   return round;
 }

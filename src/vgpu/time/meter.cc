@@ -10,6 +10,7 @@ constexpr int kPairs = 4;                         // the empty pair is the short
 constexpr int64_t kReferenceAge = 1'000'000'000;  // a float of ms is exact to 0.1 us over that
 constexpr int64_t kLeastScale = Meter::kWhole / Meter::kStreams;
 
+int64_t TheirsOf(int64_t span, int others) { return span * others / (1 + others); }
 int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -57,12 +58,14 @@ bool Meter::LookAhead(Track* track, int64_t now) {
   return busy;
 }
 
-bool Meter::WantsTail(const StreamRef& stream, int64_t now) {
+bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t now) {
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
-    if (track.stream != stream || track.since == 0 || track.count >= kMarks - 2) continue;
+    if (track.since == 0 || track.count >= kMarks - 2) continue;
+    if (track.stream.thread != nullptr && track.stream.thread != thread) continue;
     LookAhead(&track, now);
-    return track.dense;
+    *stream = track.stream;
+    return true;
   }
   return false;
 }
@@ -71,7 +74,7 @@ void Meter::Tail(const StreamRef& stream, Event event) {
   Track* const track = TrackOf(stream);
   if (track == nullptr) return driver_->release(driver_->self, event);
   track->unmeasured = 0;
-  Push(track, event, track->dense, 0, false);
+  Push(track, event, track->dense, false);
 }
 
 Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing, int64_t now) {
@@ -87,7 +90,7 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing
   // Apart from what went before: to know it alone, and because a stream that rested says nothing about the time
   // between.
   plan.begin = !track->dense || (unknown && track->since != 0);
-  plan.end = plan.begin || unknown || track->unmeasured + charged >= spacing;
+  plan.end = unknown || track->unmeasured + charged >= spacing;
   plan.empty = plan.begin && !plan.busy && pairs_ < kPairs;
   plan.guessed = unknown;
   if (!plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
@@ -97,12 +100,12 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing
   return plan;
 }
 
-void Meter::Push(Track* track, Event event, bool dense, int64_t took, bool ends_pair) {
+void Meter::Push(Track* track, Event event, bool dense, bool ends_pair) {
   Mark& mark = track->marks[(track->first + track->count++) % kMarks];
   mark = Mark{.event = event,
               .charged = track->since,
               .cost = track->cost,
-              .took = took,
+              .took = track->took,
               .kind = track->kind,
               .handle = track->handle,
               .launches = track->launches,
@@ -113,6 +116,7 @@ void Meter::Push(Track* track, Event event, bool dense, int64_t took, bool ends_
   ++pending_;
   track->since = 0;
   track->cost = 0;
+  track->took = 0;
   track->launches = 0;
   track->handle = 0;
   track->dense = true;
@@ -123,61 +127,67 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
                   int64_t now) {
   Track* const track = TrackOf(launch.stream);
   if (track == nullptr) return;
-  if (empty != nullptr) Push(track, empty, false, 0, false);
-  if (begin != nullptr) Push(track, begin, empty != nullptr || track->dense, 0, empty != nullptr);
+  if (empty != nullptr) Push(track, empty, false, false);
+  if (begin != nullptr) Push(track, begin, empty != nullptr || track->dense, empty != nullptr);
   if (plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
+  // On a stream that rested the begin was reached before the launch was there.
+  if (plan.begin && !plan.busy) track->took = took;
   track->guessed |= plan.guessed;
   if (end != nullptr) {
     track->unmeasured = 0;
-    // On a stream that rested the begin was reached before the launch was there.
-    Push(track, end, track->dense, plan.begin && !plan.busy ? took : 0, false);
+    Push(track, end, track->dense, false);
   }
   track->since_at = now;
 }
 
 // Launches on a stream that rested between them: where it was busy nobody knows, and for how long the book does, as
-// well as the segment that was measured next says. Not more than there was time for; what did not fit is paid later, as
-// of kernels that vary the short ones show that less was paid for, and the long ones make up for it.
-int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t length) {
-  if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
-    track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
-  }
-  if (track->rested_cost == 0) return 0;
-  const int64_t due = track->rested_cost * track->wrong / kExactly + track->carry;
-  const int64_t paid = Least(track->rested, due);
+// well as what was measured on the stream says. Not more than there was time for; what did not fit is paid later, as of
+// kernels that vary the short ones show that less was paid for, and the long ones make up for it.
+int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t most) {
+  const int64_t due = mark.cost * track->wrong / kExactly + track->carry;
+  const int64_t paid = Least(most, due);
   track->carry = Least(due - paid, kFlightAlone);
-  const int64_t correction = busy_.Add(track->rested_from, track->rested_from + paid) - track->rested_charged;
-  track->rested = track->rested_cost = track->rested_charged = 0;
-  return correction;
+  return busy_.Fill(track->at, track->at + most, paid) - mark.charged;
 }
 
-int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at) {
+// Beside others it is their time that is above the expected, but what is less than half of the GPU's own turn. What is
+// longer than a turn shows how much they had. The GPU's changes seem to be its own, so of two that are near each other
+// the less counts.
+int64_t Meter::LengthOf(const Mark& mark, int64_t busy, int64_t theirs) const {
+  // What had ended when the call came back may be as short as it likes.
+  if (mark.took != 0 && !mark.guessed && busy <= Most(mark.took, kIdleStart)) return Least(busy, mark.cost);
+  if (mark.others == 0 || (busy <= kTurn && busy < mark.cost + kLeastTurn / 2)) return busy;
+  const int64_t own = Most(busy - theirs, 0);
+  const bool near = own - mark.cost < mark.cost / 8 && mark.cost - own < mark.cost / 8;
+  return busy <= kTurn ? Least(busy, mark.cost) : near ? Least(own, mark.cost) : own;
+}
+
+int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at) {
   const int64_t busy = Most(elapsed - pair_ - Least(mark.took, kIdleStart), 0);
   if (!mark.dense || mark.took > Most(10 * kIdleStart, busy / 64)) {
     const int64_t own = busy_.Add(at - pair_, at);
     if (mark.charged == 0) return own;
-    if (track->rested_cost == 0) track->rested_from = track->at;
-    track->rested += busy;
-    track->rested_cost += mark.cost;
-    track->rested_charged += mark.charged;
-    return own;
+    return own + PayRested(track, mark, busy);
   }
-  // Beside others it is their time that is above the expected, but where it had turns of its own among theirs. What is
-  // less than half of the GPU's own turn is none of theirs.
-  const int64_t own = busy > kTurn ? busy / (1 + mark.others) : 0;
-  const bool alone = mark.others == 0 || busy < mark.cost + kLeastTurn / 2;
-  const int64_t length = alone ? busy : Least(busy, Most(mark.cost, own));
-  const int64_t before = PayRested(track, mark, length);
-  // The mark is on the container's stream, so it is paid, and is no part of what the launches cost.
-  const int64_t paid = busy_.Add(at - length - pair_, at);
+  const int64_t length = LengthOf(mark, busy, theirs);
+  if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
+    track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
+  }
+  // The mark is on the container's stream, so it is paid, and is no part of what the launches cost. Where part of the
+  // time was others', nobody knows which.
+  const int64_t seen = busy_.Add(at - busy - pair_, at);
+  const int64_t paid = busy == length ? seen : seen * (length + pair_) / (busy + pair_);
   Teach(mark, length, paid);
-  return before + paid - mark.charged;
+  return paid - mark.charged;
 }
 
 int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
   const int64_t since_reference = reference_ == nullptr ? 0 : driver_->between(driver_->self, reference_, mark.event);
   const bool told = since_reference != kUnknownTime;
   const int64_t at = reference_ == nullptr ? now : reference_at_ + since_reference;
+  // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
+  if (now - at < behind_) behind_ = now - at;
+  const int64_t theirs = theirs_ - TheirsOf(now - at - behind_, others_);
   int64_t correction = 0;
   if (told && track->known) {
     const int64_t elapsed = at - track->at;
@@ -186,13 +196,12 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
       ++pairs_;
       correction = -mark.charged;
     } else {
-      correction = PaySegment(track, mark, elapsed, at);
+      correction = PaySegment(track, mark, elapsed, theirs - track->theirs_at, at);
     }
   }
   track->known = told;
   track->at = at;
-  // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
-  if (now - at < behind_) behind_ = now - at;
+  track->theirs_at = theirs;
   track->reached_at = told ? Most(track->reached_at, at + behind_) : now;
   reached_at_ = Most(reached_at_, track->reached_at);
   if (told && (reference_ == nullptr || now - reference_taken_ > kReferenceAge)) {
@@ -209,7 +218,7 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
 
 void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
   // Beside others it may be theirs; a first guess is better than none.
-  if (mark.launches > 0 && (mark.others == 0 || mark.guessed)) {
+  if (mark.launches > 0 && (mark.others == 0 || mark.guessed || length > kTurn)) {
     book_->Teach(mark.kind, mark.handle, length / mark.launches);
   }
   if (mark.others != 0) return;
@@ -223,11 +232,16 @@ void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
 }
 
 int64_t Meter::Poll(int others, int64_t now) {
+  const int64_t span = polled_at_ == 0 ? 0 : now - polled_at_;
+  const int64_t theirs = (TheirsOf(span, others_) + TheirsOf(span, others)) / 2;
+  theirs_ += theirs;
+  polled_at_ = now;
   others_ = others;
   if (pending_ == 0) return 0;
   int64_t correction = 0;
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
+    if (track.count != 0) track.busy_until += theirs;
     for (int k = 0; k < track.count; ++k) {
       Mark& mark = track.marks[(track.first + k) % kMarks];
       if (mark.others < others) mark.others = static_cast<int16_t>(others);
@@ -247,10 +261,21 @@ int64_t Meter::Poll(int others, int64_t now) {
       --pending_;
     }
   }
+  busy_.Forget(Earliest());
   return correction + Grow(now);
 }
 
-Meter::Mark* Meter::Longest() {
+// Where the first stretch begins that is still to come, by the device's clock.
+int64_t Meter::Earliest() const {
+  int64_t earliest = INT64_MAX;
+  for (int i = 0; i < used_; ++i) {
+    const Track& track = tracks_[i];
+    if (track.known && (track.count != 0 || track.since != 0)) earliest = Least(earliest, track.at);
+  }
+  return earliest;
+}
+
+Meter::Mark* Meter::LongestMark() {
   Mark* longest = nullptr;
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
@@ -260,8 +285,17 @@ Meter::Mark* Meter::Longest() {
   return longest;
 }
 
+int64_t Meter::Longest() const {
+  int64_t longest = 0;
+  for (int i = 0; i < used_; ++i) {
+    const Track& track = tracks_[i];
+    if (track.count != 0) longest = Most(longest, track.marks[track.first].charged);
+  }
+  return longest;
+}
+
 int64_t Meter::PayAhead(int64_t ns) {
-  Mark* const longest = Longest();
+  Mark* const longest = LongestMark();
   if (longest == nullptr || longest->grown < kPatience || ns <= 0) return 0;
   longest->charged += ns;
   return ns;
@@ -270,7 +304,7 @@ int64_t Meter::PayAhead(int64_t ns) {
 // What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
 // something that the program can only launch when it is not held.
 int64_t Meter::Grow(int64_t now) {
-  Mark* const longest = Longest();
+  Mark* const longest = LongestMark();
   if (longest == nullptr) return 0;
   const int64_t passed = (now - reached_at_) / (1 + longest->others);
   const int64_t grown = Least(passed - longest->charged, kPatience - longest->grown);
@@ -280,28 +314,36 @@ int64_t Meter::Grow(int64_t now) {
   return grown;
 }
 
+int64_t Meter::InFlightOn(const Track& track, int64_t now) const {
+  if (track.count == 0 && now - track.since_at >= track.since) return 0;
+  int64_t own = track.since;
+  for (int k = 0; k < track.count; ++k) own += track.marks[(track.first + k) % kMarks].charged;
+  // No more than the segment at hand can have gone since a mark was reached.
+  const int64_t gone = Most(now - track.reached_at, 0) * scale_ / kWhole;
+  return own - Least(gone, track.count != 0 ? track.marks[track.first].charged : track.since);
+}
+
 int64_t Meter::InFlight(int64_t now) const {
   int64_t all = 0;
-  for (int i = 0; i < used_; ++i) {
-    const Track& track = tracks_[i];
-    if (track.count == 0 && now - track.since_at >= track.since) continue;
-    int64_t own = track.since;
-    for (int k = 0; k < track.count; ++k) own += track.marks[(track.first + k) % kMarks].charged;
-    // No more than the segment at hand can have gone since a mark was reached.
-    const int64_t gone = Most(now - track.reached_at, 0) * scale_ / kWhole;
-    all += own - Least(gone, track.count != 0 ? track.marks[track.first].charged : track.since);
-  }
+  for (int i = 0; i < used_; ++i) all += InFlightOn(tracks_[i], now);
   return all;
 }
 
-int64_t Meter::Covered(const StreamRef& stream, int64_t part, int64_t now) const {
-  int64_t own = now, last = 0;
+int64_t Meter::Beside(const StreamRef& stream, int64_t part, int64_t now) const {
+  int64_t own = now;
+  const Track* last = nullptr;
   for (int i = 0; i < used_; ++i) {
     const Track& track = tracks_[i];
-    last = Most(last, track.busy_until);
+    if (last == nullptr || track.busy_until > last->busy_until) last = &track;
     if (track.stream == stream) own = Most(own, track.busy_until);
   }
-  return own + part <= last ? last - now : 0;
+  return last != nullptr && own + part <= last->busy_until ? Most(InFlightOn(*last, now), 1) : 0;
+}
+
+int Meter::Streams(int64_t now) const {
+  int streams = 0;
+  for (int i = 0; i < used_; ++i) streams += now - tracks_[i].since_at < kWants ? 1 : 0;
+  return streams;
 }
 
 bool Meter::Guesses() const {

@@ -52,9 +52,10 @@ class Meter {
   // The launch is made; events are null where none was recorded. `took`: ns of the host between `begin` and the end of
   // the call.
   void After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took, int64_t now);
-  // The thread that launched on the stream is held, so nothing follows for a while: an event is to be recorded behind
-  // what was launched, or that would end with a rest whose length nobody knows.
-  bool WantsTail(const StreamRef& stream, int64_t now);
+  // The thread is held, so nothing follows for a while: an event is to be recorded behind what was launched on the
+  // stream, or that would end with a rest whose length nobody knows. The default stream of another thread is out of
+  // reach.
+  bool WantsTail(const void* thread, StreamRef* stream, int64_t now);
   void Tail(const StreamRef& stream, Event event);
   // Launches that were paid from a lease.
   void Spent(const StreamRef& stream, uint64_t kind, const Cost& cost, int launches);
@@ -67,8 +68,12 @@ class Meter {
   int64_t PayAhead(int64_t ns);
   // ns of work that was charged and is not known to be done.
   int64_t InFlight(int64_t now) const;
-  // ns for which another stream has work, when `part` of a launch would go beside that if they run side by side.
-  int64_t Covered(const StreamRef& stream, int64_t part, int64_t now) const;
+  // What is in flight on another stream, when `part` of a launch would go beside that if they run side by side; else 0.
+  int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
+  // What the longest of the segments that are under way was charged.
+  int64_t Longest() const;
+  // Streams that were launched on not long ago.
+  int Streams(int64_t now) const;
   // Something is under way of which nothing is known.
   bool Guesses() const;
   // What is under way takes kPatience longer than was expected; or it was never measured, and is on this stream.
@@ -102,10 +107,8 @@ class Meter {
     Mark marks[kMarks];
     int first = 0, count = 0;
     // Since the last mark.
-    int64_t since = 0, cost = 0, since_at = 0;
-    int64_t reached_at = 0;  // host's clock, of the last mark, or when it began to have work
-    // Paid when the next segment is measured, which says how wrong the book is: a stream that rested between launches.
-    int64_t rested_from = 0, rested = 0, rested_cost = 0, rested_charged = 0;
+    int64_t since = 0, cost = 0, took = 0, since_at = 0;
+    int64_t reached_at = 0;    // host's clock, of the last mark, or when it began to have work
     int64_t wrong = kExactly;  // what was measured, of what the book had
     int64_t carry = 0;         // ns that it was too short for
     int64_t unmeasured = 0;    // ns that were charged since a mark lay right behind a launch
@@ -114,17 +117,21 @@ class Meter {
     int32_t launches = 0;
     bool dense = false, guessed = false, known = false;  // known: `at` is
     int64_t at = 0;                                      // the device's clock at the last mark that was reached
+    int64_t theirs_at = 0;                               // what others had until then
   };
 
-  Mark* Longest();
+  int64_t LengthOf(const Mark& mark, int64_t busy, int64_t theirs) const;
+  int64_t InFlightOn(const Track& track, int64_t now) const;
+  Mark* LongestMark();
+  int64_t Earliest() const;
   int64_t Grow(int64_t now);
   bool LookAhead(Track* track, int64_t now);
   Track* TrackOf(const StreamRef& stream);
   void Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches);
-  void Push(Track* track, Event event, bool dense, int64_t took, bool ends_pair);
+  void Push(Track* track, Event event, bool dense, bool ends_pair);
   int64_t Settle(Track* track, const Mark& mark, int64_t now);
-  int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t at);
-  int64_t PayRested(Track* track, const Mark& mark, int64_t length);
+  int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at);
+  int64_t PayRested(Track* track, const Mark& mark, int64_t most);
   void Teach(const Mark& mark, int64_t length, int64_t paid);
   void DropTrack(Track* track);
 
@@ -134,6 +141,8 @@ class Meter {
   int used_ = 0;
   int pending_ = 0;
   int others_ = 0;  // at work when it was last polled
+  int64_t polled_at_ = 0;
+  int64_t theirs_ = 0;  // ns that others had until then, where the GPU goes from one to the next
   BusyUnion busy_;
   Event reference_ = nullptr;  // every moment is measured from it
   int64_t reference_at_ = 0, reference_taken_ = 0;

@@ -148,16 +148,18 @@ time::Event Record(const Where& where) {
   return nullptr;
 }
 
-// The thread is held: what it launched is measured as far as it goes.
-void MarkTail(DeviceTime* device, const Where& where) {
-  if (time::Capturing(where.stream, where.per_thread)) return;
-  time::Event const event = Record(where);
-  if (event == nullptr) return;
-  const Locked locked(device->lock);
-  if (time::Meter* const meter = device->gate.MeterOf(where.context); meter != nullptr) {
-    meter->Tail(RefOf(StreamOf(where.stream, where.per_thread)), event);
-  } else {
-    time::kDriver.release(nullptr, event);
+// The thread is held: what was launched is measured as far as it goes, on all streams. With the lock held, or another
+// thread might end the stream meanwhile.
+void MarkTails(DeviceTime* device, CUcontext context) {
+  for (int i = 0; i < time::Meter::kStreams; ++i) {
+    const Locked locked(device->lock);
+    if (time::g_captures.load() > 0) return;
+    time::Meter* const meter = device->gate.MeterOf(context);
+    time::StreamRef stream;
+    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, region::MonotonicNanos())) return;
+    time::Event const event = Record({context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false});
+    if (event == nullptr) return;
+    meter->Tail(stream, event);
   }
 }
 
@@ -174,7 +176,7 @@ Asked Await(int index, const LaunchName& name, const Where& where) {
     asked.device->lock.Acquire();
     const bool in_area = time::Meet(asked.device, index, asked.now);
     asked.terms = time::TermsOf(index, in_area);
-    asked.gated = asked.terms.limit != 0 || asked.terms.gives_way || !asked.device->gate.Alone(asked.terms, asked.now);
+    asked.gated = asked.terms.Limited() || asked.terms.gives_way || !asked.device->gate.Alone(asked.terms, asked.now);
     if (!asked.gated) {
       asked.device->gate.turns().Rests(asked.now);
       asked.device->lock.Release();
@@ -186,10 +188,10 @@ Asked Await(int index, const LaunchName& name, const Where& where) {
     const time::Turns::Verdict verdict =
         asked.device->gate.Ask(asked.terms, stream, known != 0 ? known : time::kFlight, &wait, asked.now);
     if (verdict.go) break;
-    const bool tail = !asked.held && meter != nullptr && meter->WantsTail(stream, asked.now);
+    const bool marks = !asked.held && meter != nullptr;
     asked.held = true;
     asked.device->lock.Release();
-    if (tail) MarkTail(asked.device, where);
+    if (marks) MarkTails(asked.device, where.context);
     if (verdict.passed) WakeOthers(asked.device->gate.turns());
     Sleep(asked.device->gate.turns(), verdict, asked.now);
     time::KeepHelperAwake(false);
@@ -208,7 +210,7 @@ void OpenGate(int index) {
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
     const time::Terms terms = time::TermsOf(i, device != nullptr && device->file.area != nullptr);
-    any |= terms.limit != 0;
+    any |= terms.Limited();
     if (i == index || device == nullptr) continue;
     const Locked locked(device->lock);
     any |= terms.gives_way || !device->gate.Alone(terms, region::MonotonicNanos());
@@ -242,7 +244,6 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   CUcontext context = nullptr;
   if (!CurrentPlace(&place) || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
   const int index = place.device;
-  time::KeepHelperAwake(false);
   NoteLaunch(region::MonotonicNanos());
   const Asked asked = Await(index, name, {context, stream, per_thread});
   if (asked.device == nullptr || !asked.gated) {
@@ -290,7 +291,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
         meter->Before(ticket->launch, paid.charged, asked.device->gate.Spacing(asked.terms, asked.now), asked.now);
   }
   asked.device->lock.Release();
-  if (paid.watch) time::KeepHelperAwake(true);
+  time::KeepHelperAwake(paid.watch);
   if (ticket->plan.empty) ticket->empty = Record({context, stream, per_thread});
   if (ticket->plan.begin) ticket->begin = Record({context, stream, per_thread});
   ticket->began_at = ticket->plan.begin ? region::MonotonicNanos() : 0;

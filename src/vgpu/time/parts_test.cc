@@ -26,11 +26,34 @@ TEST(BusyUnion, GivenAnyStretches_ThenWhatTwoCoverCountsOnce) {
   }
 }
 
-TEST(BusyUnion, GivenMoreStretchesThanItKeeps_ThenALateOneCountsAtMostOnce) {
+TEST(BusyUnion, GivenMoreStretchesThanItKeeps_ThenNoneIsLost) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    BusyUnion busy;
+    std::bitset<10'000> covered;
+    int64_t paid = 0;
+    for (int i = 0; i < 500; ++i) {
+      const auto begin = random() % 9'000;
+      const auto end = begin + random() % 10;
+      for (auto at = begin; at < end; ++at) covered.set(at);
+      const int64_t added = busy.Add(begin, end);
+      ASSERT_GE(added, 0);
+      paid += added;
+      ASSERT_GE(paid, static_cast<int64_t>(covered.count()));
+    }
+    // What lies between is filled, and all of it is paid once.
+    paid += busy.Add(0, 10'000);
+    EXPECT_EQ(paid, 10'000);
+  }
+}
+
+TEST(BusyUnion, GivenOnesThatNoneComesBefore_ThenTheyTakeNoRoom) {
   BusyUnion busy;
-  for (int i = 0; i < 3 * BusyUnion::kStretches; ++i) EXPECT_EQ(busy.Add(10 * i, 10 * i + 5), 5);
-  EXPECT_EQ(busy.Add(0, 7), 0);
-  EXPECT_EQ(busy.Add(10 * (3 * BusyUnion::kStretches - 1), 10 * (3 * BusyUnion::kStretches)), 5);
+  for (int i = 0; i < 3 * BusyUnion::kStretches; ++i) {
+    EXPECT_EQ(busy.Add(10 * i, 10 * i + 5), 5);
+    busy.Forget(10 * i - 10);
+    EXPECT_EQ(busy.Add(10 * i, 10 * i + 2), 0);
+  }
 }
 
 constinit CostBook g_book;

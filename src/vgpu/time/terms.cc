@@ -124,6 +124,8 @@ Terms TermsOf(int device, bool in_area) {
   const bool switched_off = a != nullptr && region::UtilizationSwitch(*a) == 0;
   const bool off = policy == UtilizationPolicy::kDisable || (policy != UtilizationPolicy::kForce && switched_off);
   if (percent != 0 && percent < 100 && !off) terms.limit = static_cast<uint32_t>(percent) * 100;
+  const auto own = static_cast<uint32_t>(settings().own_sm_limit[device]) * 100;
+  if (own != 0 && !off && (terms.limit == 0 || own < terms.limit)) terms.own = own;
   const uint32_t burst = CoresBurst(device) * 100;
   terms.ceiling = burst < region::kFullRate ? burst : static_cast<uint32_t>(region::kFullRate) - 1;
   terms.rank = a == nullptr ? settings().priority : region::Load(a->region->priority);
@@ -144,7 +146,7 @@ bool Meet(DeviceTime* device, int index, int64_t now) {
   if (device->gpu == 0) return false;
   if (device->looked_at == 0) OpenArea(*a, device, index, now);
   region::CommonArea* const area = device->file.area;
-  const TurnLines lines = area != nullptr ? TurnLinesOf(area) : TurnLinesOf(a->area);
+  const region::CommonLines lines = area != nullptr ? region::CommonLinesOf(area) : region::CommonLinesOf(a->area);
   device->line = lines.Join(device->line, device->process, device->gpu, now);
   device->turn = lines.Join(device->turn, kTurnItself, device->gpu, now);
   if (device->line < 0 || device->turn < 0) {

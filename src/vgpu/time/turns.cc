@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/time/turns.h"
 
+#include "region/gpu_time.h"
+
 namespace hami::vgpu::time {
 namespace {
 
@@ -12,57 +14,26 @@ constexpr uint64_t kLineMask = (uint64_t{1} << kLineBits) - 1;
 constexpr int64_t kTick = 1'000;          // ns; the word has us
 constexpr int64_t kWaitSeen = 5'000'000;  // one that waits says so again before that
 constexpr int64_t kLongestWait = kWaitSeen / 5;
+constexpr uint64_t kMostHad = INT64_MAX / 2;  // ns, so that sums stay within bounds
 
 uint64_t WordOf(int line, int64_t now) {
   return static_cast<uint64_t>(now / kTick) << kLineBits | static_cast<uint64_t>(line + 1);
 }
 int LineOf(uint64_t word) { return static_cast<int>(word & kLineMask) - 1; }
-int64_t SinceOf(uint64_t word) { return static_cast<int64_t>(word >> kLineBits) * kTick; }
+// What lies ahead was never.
+int64_t SinceOf(uint64_t word, int64_t now) {
+  const uint64_t tick = word >> kLineBits;
+  return tick < static_cast<uint64_t>((now + kWants) / kTick) ? static_cast<int64_t>(tick) * kTick : 0;
+}
 
 bool Outranks(int32_t a, int32_t b) { return a >= 0 && a < b; }
 uint64_t ContainerOf(const TurnLine& line) { return Load(line.process) >> 32; }
 // Times out of reach say nothing.
 int64_t Sane(int64_t until, int64_t now) { return until < now + region::kCommonReach ? until : 0; }
+int64_t HadOf(const TurnLine& line) { return static_cast<int64_t>(Load(line.word) & kMostHad); }
 bool Within(int64_t at, int64_t now, int64_t span) { return at > now - span && at < now + span; }
 
 }  // namespace
-
-TurnLines TurnLinesOf(region::CommonArea* area) {
-  return {reinterpret_cast<TurnLine*>(area->members), &area->used, region::kCommonMembers};
-}
-
-TurnLines TurnLinesOf(region::PrivateArea* area) {
-  auto* const turns = reinterpret_cast<RegionTurns*>(area + 1);
-  return {turns->lines, &turns->used, sizeof turns->lines / sizeof turns->lines[0]};
-}
-
-int TurnLines::Join(int line, uint64_t process, uint64_t gpu, int64_t now) const {
-  const auto mine = [&](int i) { return Load(lines[i].process) == process && Load(lines[i].gpu) == gpu; };
-  if (line >= 0 && line < room && mine(line)) return line;
-  const uint32_t known = Load(*used);
-  for (int i = 0; i < room && i < static_cast<int64_t>(known); ++i) {
-    if (mine(i)) return i;
-  }
-  for (int i = 0; i < room; ++i) {
-    uint64_t owner = Load(lines[i].process);
-    if (owner != 0 && Within(Load(lines[i].seen_at), now, region::kCommonPresent)) continue;
-    if (!__atomic_compare_exchange_n(&lines[i].process, &owner, process, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-      continue;
-    }
-    Store(lines[i].gpu, gpu);
-    Store(lines[i].work_until, int64_t{0});
-    Store(lines[i].waiting_at, int64_t{0});
-    Store(lines[i].zero_at, int64_t{0});
-    Store(lines[i].word, uint64_t{0});
-    Store(lines[i].seen_at, now);
-    const auto count = static_cast<uint32_t>(i) + 1;
-    for (uint32_t seen = Load(*used); seen < count || seen > static_cast<uint32_t>(room);) {
-      if (__atomic_compare_exchange_n(used, &seen, count, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
-    }
-    return i;
-  }
-  return -1;
-}
 
 bool Turns::Waits(const TurnLine& line, int64_t now) const { return Within(Load(line.waiting_at), now, kWaitSeen); }
 
@@ -76,7 +47,7 @@ bool Turns::Better(int a, int b) const {
   if (owed_x != owed_y) return owed_x;
   const int64_t zero_x = Load(x.zero_at), zero_y = Load(y.zero_at);
   if (ContainerOf(x) != ContainerOf(y) && zero_x != zero_y) return zero_x < zero_y;
-  const uint64_t had_x = Load(x.word), had_y = Load(y.word);
+  const int64_t had_x = HadOf(x), had_y = HadOf(y);
   return had_x != had_y ? had_x < had_y : a < b;
 }
 
@@ -101,12 +72,13 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     if (!works && !Within(Load(line.seen_at), now, kWants)) continue;
     ++view.hungry;
     const uint32_t rate = Load(line.rate);
-    const int64_t lag = now - Load(line.zero_at);
+    const int64_t zero_at = Load(line.zero_at);
+    const int64_t lag = Within(zero_at, now, region::kLongestDebt) ? now - zero_at : 0;
     if (rate != 0 && lag < view.least_lag) view.least_lag = lag;
     if (process >> 32 == container) {
       view.sibling |= works;
-      const uint64_t had = Load(line.word);
-      view.before += had < Load(mine()->word) ? 1 : 0;
+      const int64_t had = HadOf(line);
+      view.before += had < HadOf(*mine()) ? 1 : 0;
       view.most = had > view.most ? had : view.most;
     } else {
       view.limited += rate;
@@ -116,10 +88,10 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
   return view;
 }
 
-int64_t Turns::FreeAt(int holder, int64_t since) const {
+int64_t Turns::FreeAt(int holder, int64_t since, int64_t now) const {
   if (holder < 0 || holder >= table_.count) return 0;
   const TurnLine& line = table_.lines[holder];
-  const int64_t until = Load(line.work_until);
+  const int64_t until = Sane(Load(line.work_until), now);
   const int64_t unused = since + kUnused;
   // One that was given the turn and did not launch yet may still do so.
   const int64_t free = until > since ? until : unused;
@@ -149,12 +121,19 @@ void Turns::Publish(const State& state, int64_t now) {
   Store(line->seen_at, now);
 }
 
-void Turns::Had(const TurnView& view, int64_t ns) {
+void Turns::Wants(const TurnView& view, int64_t now) {
   if (!joined()) return;
-  const auto before = static_cast<int64_t>(Load(mine()->word));
-  const int64_t least = static_cast<int64_t>(view.most) - kBank;
-  const int64_t after = (before < least ? least : before) + ns;
-  Store(mine()->word, static_cast<uint64_t>(after > 0 ? after : 0));
+  TurnLine* const line = mine();
+  const int64_t least = view.most - kBank;
+  const bool rested = Load(line->seen_at) < now - kWants && Load(line->work_until) < now - kWants;
+  if (rested && HadOf(*line) < least) Store(line->word, static_cast<uint64_t>(least));
+}
+
+void Turns::Had(int64_t ns, int64_t zero_at) {
+  if (!joined()) return;
+  const int64_t had = HadOf(*mine()) + ns;
+  Store(mine()->word, static_cast<uint64_t>(had > 0 ? had : 0));
+  Store(mine()->zero_at, zero_at);
 }
 
 Turns::Verdict Turns::Go(Verdict verdict) {
@@ -169,11 +148,12 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   if (!joined()) return verdict;
   TurnLine* const line = mine();
   Publish(state, now);
+  if (state.late) return verdict;
   uint64_t word = Load(*table_.word);
   verdict.seen = word;
   const int holder = LineOf(word);
   if (holder == line_) {
-    yields_ = yields_ || Yields(view, state, SinceOf(word), now);
+    yields_ = yields_ || Yields(view, state, SinceOf(word, now), now);
     if (!yields_ || view.best < 0) {
       return Go(verdict);
     }
@@ -195,13 +175,18 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   }
   yields_ = false;
   const bool known = holder >= 0 && holder < table_.count;
-  const int64_t free_at = FreeAt(holder, SinceOf(word));
+  const int64_t free_at = FreeAt(holder, SinceOf(word, now), now);
   const bool outranks = known && Outranks(state.rank, Load(table_.lines[holder].rank));
-  const bool first = view.best < 0 || Better(line_, view.best);
+  // One that has the turn, and says that it waits for one, had its time.
+  const bool first = view.best < 0 || view.best == holder || Better(line_, view.best);
   // What can not be interrupted does not keep the others from launching beside it.
-  if (waits_since_ < SinceOf(word)) waits_since_ = now;
-  const bool over = known && now >= waits_since_ + kTurn + kFlight && Better(line_, holder);
-  if ((outranks || over || now >= free_at) && first &&
+  if (waits_since_ < SinceOf(word, now)) waits_since_ = now;
+  const bool over = known && now >= waits_since_ + kTurn + kFlight;
+  if (over && view.beside && !Outranks(Load(table_.lines[holder].rank), state.rank)) {
+    Store(line->waiting_at, int64_t{0});
+    return verdict;
+  }
+  if ((outranks || (over && Better(line_, holder)) || now >= free_at) && first &&
       __atomic_compare_exchange_n(table_.word, &word, WordOf(line_, now), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     return Go(verdict);
   }

@@ -5,8 +5,9 @@
 //
 // A turn goes to the more important first, then to the one whose share is owed for the longest. It ends when its holder
 // has nothing in flight while others wait, after kTurn when another waits, after kLeastTurn when one comes that is owed
-// and did not wait before; at once for a more important one. Nobody has to give it back: a line says until when its
-// work is expected to last, and a turn whose holder is past that is anybody's.
+// and did not wait before; at once for a more important one. Beside a launch that is longer than that the others go on
+// as the driver lets them, and so does what the GPU may be waiting for. Nobody has to give it back: a line says until
+// when its work is expected to last, and a turn whose holder is past that is anybody's.
 //
 // Everything in the table is advice. A line that says nonsense costs time: no limit is decided here.
 #pragma once
@@ -18,42 +19,11 @@
 
 namespace hami::vgpu::time {
 
-// Of a process on a GPU; laid over the lines of the common area.
-struct alignas(64) TurnLine {
-  uint64_t process;    // the container in the upper half; 0: free
-  uint64_t gpu;        // a hash of its UUID
-  int64_t seen_at;     // the last launch, or wait for one
-  int64_t work_until;  // when what was launched is expected to end
-  uint16_t rate;       // this process's part of the container's limit, 1/10000; 0: no limit
-  uint16_t flags;
-  int32_t rank;        // lower is more important; below 0 goes before nobody
-  int64_t waiting_at;  // when it last said that it waits for the turn
-  int64_t zero_at;     // of its account: the share of the smaller is owed for longer
-  uint64_t word;       // ns that it had, to be compared within a container; of the line of the GPU itself: the turn
-};
-static_assert(sizeof(TurnLine) == sizeof(region::CommonMember) && offsetof(TurnLine, rank) == 36);
+using TurnLine = region::CommonMember;
 inline constexpr uint16_t kOwed = 1;                            // its balance is above zero
 inline constexpr uint16_t kFresh = 2;                           // it did not have to wait before
 inline constexpr uint16_t kLong = 4;                            // one of its launches is longer than a turn
 inline constexpr uint64_t kTurnItself = 0x6e72'7554'0000'0001;  // the process of the line that has the turn's word
-
-// Where processes meet: the common area of a GPU, or for those of one container what is left of its region's last page.
-struct TurnLines {
-  TurnLine* lines = nullptr;
-  uint32_t* used = nullptr;  // lines from there on were never used
-  int room = 0;
-
-  // The line of a process on a GPU, `line` when it still is; -1 when there is no room.
-  int Join(int line, uint64_t process, uint64_t gpu, int64_t now) const;
-};
-struct RegionTurns {
-  alignas(64) uint32_t used;
-  TurnLine lines[42];
-};
-static_assert(sizeof(region::PrivateArea) % alignof(RegionTurns) == 0 &&
-              region::kPrivateOffset + sizeof(region::PrivateArea) + sizeof(RegionTurns) == region::kFileBytes);
-TurnLines TurnLinesOf(region::CommonArea* area);
-TurnLines TurnLinesOf(region::PrivateArea* area);
 
 struct TurnTable {
   TurnLine* lines = nullptr;
@@ -69,7 +39,7 @@ struct TurnView {
   int at_work = 0;                // have work that is expected to last
   bool sibling = false;           // one of them is of the same container
   int before = 0;                 // so many of the same container that are hungry had less
-  uint64_t most = 0;              // that one of the same container had
+  int64_t most = 0;               // that one of the same container had, ns
   bool beside = false;            // one of them has a launch that is longer than a turn
   bool higher = false;            // one that is present is more important
   bool lower = false;             // or less
@@ -93,6 +63,7 @@ class Turns {
     bool owed = false;
     int64_t zero_at = 0;
     bool long_launch = false;
+    bool late = false;      // the GPU may be waiting for this launch
     int64_t in_flight = 0;  // ns
   };
 
@@ -113,8 +84,10 @@ class Turns {
   // It has no use for the turn now: its account is overdrawn.
   void Rests(int64_t now);
   void Publish(const State& state, int64_t now);
-  // It had so much of the GPU. Nobody makes up for more than kBank.
-  void Had(const TurnView& view, int64_t ns);
+  // It has use for the GPU. Of what it missed while it had none it makes up for kBank at most.
+  void Wants(const TurnView& view, int64_t now);
+  // It had so much of the GPU, and its account is as it is then.
+  void Had(int64_t ns, int64_t zero_at);
 
  private:
   TurnLine* mine() const { return &table_.lines[line_]; }
@@ -122,7 +95,7 @@ class Turns {
   bool Better(int a, int b) const;
   bool Waits(const TurnLine& line, int64_t now) const;
   bool Yields(const TurnView& view, const State& state, int64_t since, int64_t now) const;
-  int64_t FreeAt(int holder, int64_t since) const;
+  int64_t FreeAt(int holder, int64_t since, int64_t now) const;
 
   TurnTable table_;
   int line_ = -1;

@@ -58,6 +58,19 @@ TEST(GpuTimeWorld, GivenShortKernelsOneByOne_ThenTheMeanIsPaid) {
 }
 
 // What ends raggedly does less: most of the work that as much time without a limit would do is done.
+// A process that wants less than its container has leaves the rest to the others of it.
+TEST(GpuTimeWorld, GivenAProcessThatWantsLess_ThenItAloneHasLess) {
+  World world;
+  world.Add({.limit = 6000, .own = 2000}, Endless(500 * kUs), true, false, 7);
+  world.Add({.limit = 6000}, Endless(500 * kUs), true, false, 7);
+  const std::vector<double> shares = SharesOf(world, kSeconds);
+  EXPECT_NEAR(shares[0], 20, 1.0);
+  EXPECT_NEAR(shares[1], 40, 1.0);
+  World alone;
+  alone.Add({.own = 2000}, Endless(20 * kUs));
+  EXPECT_NEAR(SharesOf(alone, kSeconds)[0], 20, 1.0);
+}
+
 TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   double work[2];
   for (const uint32_t limit : {10'000, 2500, 5000, 9000}) {
@@ -70,12 +83,123 @@ TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   }
 }
 
-// Each is beside another one, and together they go on for ever.
-TEST(GpuTimeWorld, GivenShortKernelsSideBySide_ThenTheLimitHolds) {
-  for (const int streams : {8, 16, 32}) {
+// Busy and work in percent of the GPU's time, work as ns of kernels that were launched.
+struct BusyAndWork {
+  double busy, work;
+};
+BusyAndWork BusyAndWorkOf(uint32_t limit, const Tenant::Program& program, bool overlaps) {
+  World world;
+  Tenant& tenant = world.Add({.limit = limit}, program, limit != 0, overlaps);
+  SharesOf(world, 1);
+  const int64_t done = tenant.done;
+  const int64_t busy = world.gpu.BusyOf(tenant.context);
+  const int64_t span = kSeconds * 1'000 * kMs;
+  world.RunUntil(world.now + span);
+  return {world.Busy(tenant, busy, span), 100.0 * static_cast<double>(tenant.done - done) / static_cast<double>(span)};
+}
+
+// Of kernels that are shorter than a release, one after the other or side by side. Where streams rest between their
+// launches nobody sees for how long; and where each is beside another one they go on together.
+void ExpectLimitAndWork(const char* name, const Tenant::Program& program, bool overlaps) {
+  const double natural = BusyAndWorkOf(0, program, overlaps).work;
+  for (const uint32_t limit : {2500, 5000, 9000}) {
+    const BusyAndWork found = BusyAndWorkOf(limit, program, overlaps);
+    EXPECT_NEAR(found.busy, limit / 100.0, 1.0) << name << " at " << limit;
+    EXPECT_GE(found.work / natural, 0.97 * limit / 10'000) << name << " at " << limit;
+  }
+}
+
+TEST(GpuTimeWorld, GivenShortKernelsOnManyStreams_ThenTheLimitHolds) {
+  for (const int streams : {8, 16, 32, 100}) {
+    for (const bool overlaps : {false, true}) {
+      const std::string name = std::to_string(streams) + (overlaps ? " side by side" : " that fill the GPU");
+      ExpectLimitAndWork(name.c_str(), Endless(20 * kUs, streams), overlaps);
+    }
+  }
+}
+
+// Held until the long ones are paid for, the short ones would have a thousandth of the time.
+TEST(GpuTimeWorld, GivenLongLaunchesOnAStream_ThenShortOnesDoNotWaitForThem) {
+  for (const uint32_t limit : {2500, 5000, 9000}) {
+    for (const bool overlaps : {false, true}) {
+      World world;
+      Tenant& tenant = world.Add({.limit = limit}, ShortBesideLong(&world, 0), true, overlaps);
+      SharesOf(world, 2);
+      const int64_t before[] = {world.gpu.BusyOf(tenant.context), tenant.quick};
+      const int64_t span = 6'000 * kMs;
+      world.RunUntil(world.now + span);
+      EXPECT_NEAR(world.Busy(tenant, before[0], span), limit / 100.0, 1.0) << overlaps;
+      const double quick = 100.0 * static_cast<double>(tenant.quick - before[1]) / static_cast<double>(span);
+      EXPECT_GE(quick, overlaps ? 0.95 * limit / 100 : 0) << limit;
+    }
+  }
+}
+
+// What is longer than a turn goes on by slices of the GPU, and the other has each second one.
+TEST(GpuTimeWorld, GivenLongLaunchesBesideAnother_ThenEachHasHalf) {
+  for (const int64_t length : {5 * kUs, 20 * kUs, 500 * kUs}) {
     World world;
-    world.Add({.limit = 5000}, Endless(20 * kUs, streams), true, true);
-    EXPECT_LE(SharesOf(world, kSeconds)[0], 51) << streams;
+    Tenant& tenant = world.Add({.limit = 9000}, ShortBesideLong(&world, 0), true, true);
+    world.Add({.limit = 9500}, Endless(length));
+    const std::vector<double> shares = SharesOf(world, 12);
+    EXPECT_NEAR(shares[0], shares[1], 4.0) << length;
+    EXPECT_GE(SumOf(shares), 92.0) << length;
+    EXPECT_GE(static_cast<double>(tenant.quick), 0.75 * static_cast<double>(world.gpu.BusyOf(tenant.context)))
+        << length;
+  }
+}
+
+void ExpectShares(const char* name, uint32_t a, Tenant::Program first, uint32_t b, Tenant::Program second) {
+  World world;
+  world.Add({.limit = a}, std::move(first));
+  world.Add({.limit = b}, std::move(second));
+  const std::vector<double> shares = SharesOf(world, 20);
+  EXPECT_NEAR(shares[0], a / 100.0, 5.0) << name;
+  // Nobody has what the GPU takes to change.
+  EXPECT_LE(shares[0], a / 100.0 + 1) << name;
+  EXPECT_NEAR(shares[1], b / 100.0, 4.0) << name;
+}
+
+// Two that go on by slices of the GPU: each pays for its own, however long the other keeps it.
+TEST(GpuTimeWorld, GivenStepsBesideOthers_ThenEachHasItsShare) {
+  const auto step100 = OneByOne(100 * kMs, 0), step500 = OneByOne(500 * kMs, 0), half = Endless(500 * kUs);
+  ExpectShares("100 ms beside 100 ms", 3000, step100, 7000, step100);
+  ExpectShares("100 ms beside 0.5 ms", 3000, step100, 7000, half);
+  ExpectShares("500 ms beside 0.5 ms", 3000, step500, 7000, half);
+  ExpectShares("500 ms beside 500 ms", 3000, step500, 7000, step500);
+  ExpectShares("500 ms without end beside 0.5 ms", 7000, Endless(500 * kMs), 3000, half);
+}
+
+TEST(GpuTimeWorld, GivenProcessesOfOneContainerWithSteps_ThenEachHasItsPart) {
+  for (const bool beside : {false, true}) {
+    World world;
+    const int count = beside ? 3 : 4;
+    const uint32_t limit = beside ? 3000 : 5000;
+    for (int i = 0; i < count; ++i) world.Add({.limit = limit}, OneByOne(100 * kMs, 0), true, false, 7);
+    if (beside) world.Add({.limit = 7000}, OneByOne(100 * kMs, 0), true, false, 8);
+    const std::vector<double> shares = SharesOf(world, 20);
+    const double each = limit / 100.0 / count;
+    for (int i = 0; i < count; ++i) EXPECT_NEAR(shares[static_cast<size_t>(i)], each, 1.1) << beside;
+    EXPECT_NEAR(SumOf(shares), beside ? 98 : 50, 3.0);
+  }
+}
+
+// 60 ms of kernels behind a wait that the thread itself ends once it has launched them all.
+TEST(GpuTimeWorld, GivenALaunchThatTheGpuWaitsForBesideAnother_ThenItIsNotHeldForLong) {
+  for (const uint32_t limit : {0, 9000}) {
+    World world;
+    int64_t began = 0, ended = 0;
+    world.Add({.limit = limit}, [&, n = 0](int64_t now) mutable {
+      const int i = n++;
+      if (i == 2'000) world.gpu.Wait(0, 0), began = now;
+      if (i < 2'120) return Step{Step::kLaunch, 500 * kUs, 0, 1};
+      if (i == 2'120) world.gpu.EndWait(0, 0), ended = now;
+      return Step{};
+    });
+    world.Add({.limit = limit == 0 ? 0u : 9500u}, Endless(20 * kUs));
+    world.RunUntil(10'000 * kMs);
+    EXPECT_LE(ended - began, 300 * kMs) << limit;
+    EXPECT_GT(ended, began) << limit;
   }
 }
 

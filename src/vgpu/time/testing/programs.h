@@ -39,6 +39,14 @@ inline Tenant::Program SideBySide(int64_t length) {
   };
 }
 
+// Kernels of 0.2 ms on a stream, and on another one of 100 ms, the next as soon as that has ended. Tenant `context`.
+inline Tenant::Program ShortBesideLong(World* world, int context, int64_t length = 100 * kMs) {
+  return [=, turn = 0](int64_t) mutable {
+    const bool wants = turn++ % 2 == 0 && world->gpu.Idle(context, 0);
+    return wants ? Step{Step::kLaunch, length, 0, 1} : Step{Step::kLaunch, 200 * kUs, 1, 2};
+  };
+}
+
 // Each is waited for, and long or short by chance; the host takes `host` in between, more or less.
 inline Tenant::Program OneByOneByChance(int64_t shorter, int64_t longer, int64_t host) {
   return [=, random = std::mt19937(1), n = 0](int64_t) mutable {
