@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -50,7 +51,8 @@ struct CardKeeper::Core {
   Status LoadConfig();
   void ReloadConfig();
   Status Look();
-  void Settle();  // under the lock: publishes what the state says
+  void Settle();                // under the lock: publishes what the state says
+  void Use(NodeConfig config);  // under the lock
   bool NoteFirst(const Status& looked);
   MigEntries OwnInstances();
   void WatchDriver();
@@ -76,6 +78,7 @@ struct CardKeeper::Core {
   std::optional<Status> first_look;  // how it went
   NodeState state;
   ConfigTexts texts;
+  std::optional<NodeConfig> objected;  // what TEXTS say, while the node's labels speak against it
   bool concurrent = false;
   Clock::time_point look_began{};  // zero: none in progress
   Clock::time_point next_topology{};
@@ -111,16 +114,14 @@ void CardKeeper::Core::ReloadConfig() {
     }
     // Remembered even if it is wrong, so that it is judged once.
     texts = *loaded;
+    objected.reset();
     auto config = ParseNodeConfig(texts, options);
     const std::string objection = config ? state.Objection(*config) : std::string();
-    if (!objection.empty()) config = base::Fail(objection);
-    if (config) {
-      state.Configure(*std::move(config));
-      last_config_error.clear();
-      base::LogInfo("the configuration was read anew");
-      Settle();
-      return;
+    if (!objection.empty()) {
+      objected = *std::move(config);
+      config = base::Fail(objection);
     }
+    if (config) return Use(*std::move(config));
     outcome = tl::unexpected(config.error());
   } else {
     outcome = tl::unexpected(loaded.error());
@@ -130,6 +131,13 @@ void CardKeeper::Core::ReloadConfig() {
   last_config_error = outcome.error().message;
   base::LogError("the configuration changed and is not used: " + last_config_error);
   if (hooks.on_event) hooks.on_event({true, "InvalidDeviceConfig", last_config_error});
+}
+
+void CardKeeper::Core::Use(NodeConfig config) {
+  state.Configure(std::move(config));
+  last_config_error.clear();
+  base::LogInfo("the configuration was read anew");
+  Settle();
 }
 
 void CardKeeper::Core::Settle() {
@@ -253,12 +261,18 @@ void CardKeeper::Core::WatchConfig() {
   constexpr std::chrono::milliseconds kSettled{50};  // several files are changed together
   FileWatch files({options.config_file, options.node_config_file});
   auto next_look = Clock::now();  // they may have changed since Start
+  std::string deaf;
   while (!stop.cancelled()) {
+    if (files.trouble() != deaf && !files.trouble().empty()) {
+      base::LogWarning("changes of the configuration are looked for instead of heard: " + files.trouble());
+    }
+    deaf = files.trouble();
+    const auto pause = deaf.empty() ? times.config : std::min(times.config, times.deaf);
     if (Clock::now() >= next_look) {
       ReloadConfig();
-      next_look = Clock::now() + times.config;
+      next_look = Clock::now() + pause;
     }
-    if (files.Wait(std::min<net::Duration>(times.config, times.silence / 8), stop.fd())) {
+    if (files.Wait(std::min<net::Duration>(pause, times.silence / 8), stop.fd())) {
       if (Pause(kSettled)) return;
       next_look = {};
     }
@@ -341,6 +355,10 @@ void CardKeeper::Stop() {
 void CardKeeper::SeeNode(const Labels& labels, const device::StringMap& annotations) {
   const std::scoped_lock lock(core_->mutex);
   core_->state.SeeNode(labels, annotations, core_->hooks.clock());
+  // What was refused for the labels of before.
+  if (core_->objected && core_->state.Objection(*core_->objected).empty()) {
+    return core_->Use(*std::exchange(core_->objected, std::nullopt));
+  }
   core_->Settle();
 }
 

@@ -28,6 +28,7 @@ struct KeeperTimes {
   std::chrono::milliseconds reading{10'000};  // between looks at the GPUs
   std::chrono::milliseconds topology{30'000};
   std::chrono::milliseconds config{30'000};      // between looks at configuration files of which nothing is heard
+  std::chrono::milliseconds deaf{2'000};         // the same where nothing can be heard
   std::chrono::milliseconds retry_first{2'000};  // without a driver
   std::chrono::milliseconds retry_most{60'000};
   std::chrono::milliseconds silence{20'000};  // a look that takes longer means that the driver does not answer

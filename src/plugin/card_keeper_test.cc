@@ -454,6 +454,26 @@ TEST_F(CardKeeperTest, GivenAConfigurationThatChanges_WhenItIsBad_ThenTheLastGoo
       }));
 }
 
+TEST_F(CardKeeperTest, ConfigRefusedForALabel_IsUsedWhenTheLabelGoes) {
+  EXPECT_EQ(
+      0, simgpu::InChild([&] {
+        NodeConfigFile(R"({"nodeconfig":[{"name":"node-1","devicesplitcount":3}]})");
+        KeeperTimes times = Bench::Quick();
+        times.config = 60s;
+        Bench bench(options_, times);
+        CHECK_OR(1, bench.keeper.Start());
+        bench.keeper.SeeNode({{"pool", "odd"}}, {});
+        CHECK_OR(2, bench.board.Current()->cards[0].slots == 3);
+        NodeConfigFile(
+            R"({"nodeconfig":[{"selector":"pool=odd","operatingmode":"fast"},{"name":"node-*","devicesplitcount":5}]})");
+        CHECK_OR(3, bench.Await([&] { return bench.Told("InvalidDeviceConfig"); }));
+        CHECK_OR(4, bench.board.Current()->cards[0].slots == 3);
+        bench.keeper.SeeNode({}, {});
+        CHECK_OR(5, bench.board.Current()->cards[0].slots == 5);
+        return 0;
+      }));
+}
+
 // A mounted ConfigMap: the file is a link through `..data`, and that is what is swapped.
 TEST_F(CardKeeperTest, GivenAMountedConfigMap_WhenItIsSwapped_ThenThatIsNoticedAtOnce) {
   EXPECT_EQ(0, simgpu::InChild([&] {

@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+
+#include "base/strings.h"
 
 namespace hami::plugin {
 
-FileWatch::FileWatch(const std::vector<std::string>& files) : notify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+FileWatch::FileWatch(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     const std::size_t slash = file.rfind('/');
     if (!file.empty()) folders_.push_back(slash == std::string::npos ? "." : file.substr(0, slash + 1));
@@ -23,7 +27,18 @@ FileWatch::FileWatch(const std::vector<std::string>& files) : notify_(::inotify_
 void FileWatch::Watch() {
   constexpr std::uint32_t kEvents =
       IN_CREATE | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
-  for (const std::string& folder : folders_) ::inotify_add_watch(notify_.get(), folder.c_str(), kEvents);
+  trouble_.clear();
+  if (!notify_) notify_ = base::Fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!notify_) {
+    trouble_ = base::Concat({"inotify: ", std::strerror(errno), " (fs.inotify.max_user_instances, or ulimit -n)"});
+    return;
+  }
+  for (const std::string& folder : folders_) {
+    // A folder that is not there is no trouble: it may come.
+    if (::inotify_add_watch(notify_.get(), folder.c_str(), kEvents) >= 0 || errno == ENOENT || errno == ENOTDIR)
+      continue;
+    trouble_ = base::Concat({"inotify of ", folder, ": ", std::strerror(errno), " (fs.inotify.max_user_watches)"});
+  }
 }
 
 bool FileWatch::Wait(net::Duration span, int stop) {

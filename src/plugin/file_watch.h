@@ -20,12 +20,15 @@ class FileWatch {
 
   // Until there is news (true), SPAN is over, or STOP can be read.
   bool Wait(net::Duration span, int stop);
+  // Why nothing can be heard, as of the last Wait; each Wait tries again. Empty: what happens is heard.
+  const std::string& trouble() const { return trouble_; }
 
  private:
   void Watch();
 
   std::vector<std::string> folders_;
   base::Fd notify_;
+  std::string trouble_;
 };
 
 }  // namespace hami::plugin
