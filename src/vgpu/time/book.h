@@ -26,15 +26,16 @@ class CostBook {
     return price != 0 ? price : Price(OfHandle(handle));
   }
 
-  // Launches of a kind, or of several (0) of one kernel or graph, or of several (0).
-  void Teach(uint64_t id, uint64_t handle, int64_t measured) {
+  // Launches of a kind, or of several (0) of one kernel or graph, or of several (0). `alone`: launched when it was
+  // doubted.
+  void Teach(uint64_t id, uint64_t handle, int64_t measured, bool alone = false) {
     const int64_t cost = measured > 0 ? measured : 1;
     if (id != 0) Move(id, cost);
     if (handle == 0) return;
     Kind* const kind = const_cast<Kind*>(Find(OfHandle(handle)));
-    if (kind != nullptr && (kind->doubted || cost > 2 * kind->price)) {
+    if (kind != nullptr && (alone || cost > 2 * kind->price)) {
       kind->steady = cost <= 2 * kind->price ? kind->steady + 1 : 0;
-      kind->doubted = false;
+      if (alone) kind->doubted = false;
     }
     Move(OfHandle(handle), cost);
   }

@@ -34,6 +34,19 @@ Meter* Gate::MeterOf(const void* context) {
   return &unused->meter;
 }
 
+Meter* Gate::FindMeter(const void* context) {
+  for (Measured& m : measured_) {
+    if (m.context == context && context != nullptr) return &m.meter;
+  }
+  return nullptr;
+}
+
+void Gate::Changed(uint64_t kind) {
+  for (Measured& m : measured_) {
+    if (m.context != nullptr) m.meter.Changed(kind);
+  }
+}
+
 void Gate::DropContext(const void* context) {
   for (Measured& m : measured_) {
     if (m.context != context || context == nullptr) continue;
@@ -253,8 +266,9 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   }
   // The GPU may wait for a launch that is held, so after a while it goes, and after each one twice as much.
   const int64_t allowed = (most << vain_) - most - cost;
-  const int64_t patience = late == Meter::kUnknown ? kUnknownPatience * kPatience : kPatience;
+  const int64_t patience = late == Meter::kUnknown && !waits_ ? kUnknownPatience * kPatience : kPatience;
   if (late != Meter::kInTime && in_flight > allowed && now - wait->held_since >= patience) {
+    waits_ |= late == Meter::kUnknown;
     if (vain_ < kMostVain) ++vain_;
   } else if (late != Meter::kInTime ? in_flight > allowed : in_flight > ahead || Guesses()) {
     turns_.Went(in_flight + 2 * kHandover, view.lower, now);  // more is to come

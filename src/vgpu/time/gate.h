@@ -52,6 +52,9 @@ class Gate {
 
   // nullptr: this context is not measured.
   Meter* MeterOf(const void* context);
+  Meter* FindMeter(const void* context);
+  // A graph of this kind does something else from now on.
+  void Changed(uint64_t kind);
   void DropContext(const void* context);
   void DropStream(const void* stream);
   void DropAll();
@@ -90,6 +93,7 @@ class Gate {
   region::GpuTimeDevice own_{};  // of this process alone, where it wants less than its container has
   Turns turns_;
   Measured measured_[kContexts];
+  bool waits_ = false;  // something was late for a second, and only what was let go then made it end
   int vain_ = 0;  // so often a launch went as the GPU might wait for it, since something was in time
   uint32_t limit_ = 0;
   CostBook* book_ = nullptr;

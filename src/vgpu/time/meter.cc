@@ -123,6 +123,13 @@ void Meter::Push(Track* track, Event event, bool dense, bool ends_pair) {
   track->guessed = false;
 }
 
+void Meter::Failed(const Launch& launch, const Plan& plan, Event empty, Event begin) {
+  Track* const track = TrackOf(launch.stream);
+  if (empty != nullptr) driver_->release(driver_->self, empty);
+  if (begin != nullptr) driver_->release(driver_->self, begin);
+  if (track != nullptr && !plan.begin) Count(track, 0, 0, {-plan.cost.charged, -plan.cost.expected}, -1);
+}
+
 void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took,
                   int64_t now) {
   Track* const track = TrackOf(launch.stream);
@@ -219,7 +226,7 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
 void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
   // Beside others it may be theirs; a first guess is better than none.
   if (mark.launches > 0 && (mark.others == 0 || mark.guessed || length > kTurn)) {
-    book_->Teach(mark.kind, mark.handle, length / mark.launches);
+    book_->Teach(mark.kind, mark.handle, length / mark.launches, mark.guessed);
   }
   if (mark.others != 0) return;
   paid_ += paid;
@@ -365,6 +372,17 @@ Meter::Late Meter::LateFor(const StreamRef& stream) const {
     late = mark.guessed && track.stream == stream ? kUnknown : kKnown;
   }
   return late;
+}
+
+void Meter::Changed(uint64_t kind) {
+  for (int i = 0; i < used_; ++i) {
+    Track& track = tracks_[i];
+    for (int k = 0; k < track.count; ++k) {
+      Mark& mark = track.marks[(track.first + k) % kMarks];
+      if (mark.kind == kind) mark.kind = mark.handle = 0;
+    }
+    if (track.launches != 0 && track.kind == kind) track.kind = track.handle = 0;
+  }
 }
 
 void Meter::DropTrack(Track* track) {

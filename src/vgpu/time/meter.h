@@ -52,6 +52,8 @@ class Meter {
   // The launch is made; events are null where none was recorded. `took`: ns of the host between `begin` and the end of
   // the call.
   void After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took, int64_t now);
+  // It was refused by the driver.
+  void Failed(const Launch& launch, const Plan& plan, Event empty, Event begin);
   // The thread is held, so nothing follows for a while: an event is to be recorded behind what was launched on the
   // stream, or that would end with a rest whose length nobody knows. The default stream of another thread is out of
   // reach.
@@ -86,6 +88,8 @@ class Meter {
   int64_t reached_at() const { return reached_at_; }
   int64_t empty_pair() const { return pair_; }
 
+  // What is under way says nothing of what goes by this name from now on.
+  void Changed(uint64_t kind);
   // The stream is gone, or all of them; its marks are released.
   void DropStream(const void* stream);
   void DropAll();

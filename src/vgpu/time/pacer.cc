@@ -71,10 +71,11 @@ time::StreamRef RefOf(CUstream stream) {
   return {stream, stream == CU_STREAM_PER_THREAD ? static_cast<const void*>(&t_lease) : nullptr};
 }
 
-// Tells the meter what was paid from the lease. With the device's lock held.
-void FlushLease(Lease* lease, time::Meter* meter) {
+// Tells the meters what was paid from the lease. With the device's lock held.
+void FlushLease(Lease* lease, time::Gate* gate) {
   for (Lease::Spent& s : lease->spent) {
     if (s.launches == 0) continue;
+    time::Meter* const meter = gate->FindMeter(s.context);
     if (meter != nullptr) {
       meter->Spent(RefOf(s.stream), s.kind, {s.cost * lease->scale / kScale, s.cost}, s.launches);
     }
@@ -103,7 +104,7 @@ void ReturnLease(Lease* lease, int64_t now) {
   DeviceTime* const device = DeviceOf(lease->device, false);
   if (device != nullptr) {
     const Locked locked(device->lock);
-    FlushLease(lease, nullptr);
+    FlushLease(lease, &device->gate);
     lease->Close();
     if (lease->credit > 0) {
       device->gate.GiveBack(time::TermsOf(lease->device, true), lease->credit * lease->scale / kScale, now);
@@ -201,7 +202,7 @@ Asked Await(int index, const LaunchName& name, const Where& where) {
       return asked;
     }
     time::Meter* const meter = where.context == nullptr ? nullptr : asked.device->gate.MeterOf(where.context);
-    if (!asked.held && t_lease.device == index) FlushLease(&t_lease, meter);
+    if (!asked.held && t_lease.device == index) FlushLease(&t_lease, &asked.device->gate);
     const int64_t known = g_book.Expected(name.kind, name.handle);
     const time::Turns::Verdict verdict =
         asked.device->gate.Ask(asked.terms, stream, known != 0 ? known : time::kFlight, &wait, asked.now);
@@ -289,7 +290,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
     asked.device->lock.Acquire();
   }
   if (asked.held) lease.Close();
-  lease.Open(StreamOf(stream, per_thread));
+  lease.Open(StreamOf(stream, per_thread), context);
   if (!lease.only_device && there.there()) {
     if (const void* const seen = PlaceOf(stream); seen != nullptr) lease.places.Add(seen, handles);
   }
@@ -331,11 +332,17 @@ void EndLaunch(Ticket* ticket, CUresult result) {
   // A launch that did not take place is not paid for.
   if (!launched && t_lease.device == ticket->device) t_lease.credit += ticket->launch.cost;
   const time::Meter::Plan& plan = ticket->plan;
+  if (!launched) {
+    const Locked locked(device->lock);
+    time::Meter* const meter = device->gate.MeterOf(ticket->context);
+    if (meter != nullptr) meter->Failed(ticket->launch, plan, ticket->empty, ticket->begin);
+    return;
+  }
   if (!plan.begin && !plan.end) return;
   const OnContextOf there(ticket->elsewhere ? ticket->stream : nullptr);
   const int64_t took = plan.begin ? region::MonotonicNanos() - ticket->began_at : 0;
   const Where where{static_cast<CUcontext>(const_cast<void*>(ticket->context)), ticket->stream, ticket->per_thread};
-  time::Event const end = plan.end && launched ? Record(where) : nullptr;
+  time::Event const end = plan.end ? Record(where) : nullptr;
   const Locked locked(device->lock);
   time::Meter* const meter = device->gate.MeterOf(ticket->context);
   if (meter == nullptr) return;
@@ -355,6 +362,12 @@ void CaptureEnded() {
 void GraphChanged(CUgraphExec exec) {
   const ExecutableGraph graph{exec};
   g_book.Changed(graph.Kind(), graph.Name().handle);
+  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
+    DeviceTime* const device = DeviceOf(i, false);
+    if (device == nullptr) continue;
+    const Locked locked(device->lock);
+    device->gate.Changed(graph.Kind());
+  }
 }
 void ForgetGraph(CUgraphExec exec) {
   g_book.Forget(ExecutableGraph{exec}.Kind());

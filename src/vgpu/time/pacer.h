@@ -39,6 +39,7 @@ struct Lease {
   static constexpr unsigned kStreams = 8;
   struct Spent {
     CUstream stream;
+    const void* context;
     uint64_t kind;  // 0: several
     int64_t cost;
     int launches;
@@ -53,13 +54,13 @@ struct Lease {
   HandleCache places = {};
   Spent spent[kStreams] = {};  // since the meter was told
 
-  void Open(CUstream stream) {
+  void Open(CUstream stream, const void* context) {
     Spent* free = &spent[next++ % kStreams];
     for (Spent& s : spent) {
       if (s.stream == stream && s.open) return;
       if (!s.open) free = &s;
     }
-    *free = {stream, 0, 0, 0, true};
+    *free = {stream, context, 0, 0, 0, true};
   }
   void Close() {
     for (Spent& s : spent) s.open = false;
