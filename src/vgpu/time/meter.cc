@@ -153,7 +153,8 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
 int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t most) {
   const int64_t due = mark.cost * track->wrong / kExactly + track->carry;
   const int64_t paid = Least(most, due);
-  track->carry = Least(due - paid, kFlightAlone);
+  // What was only guessed is owed by nobody.
+  if (!mark.guessed) track->carry = Least(due - paid, kFlightAlone);
   return busy_.Fill(track->at, track->at + most, paid) - mark.charged;
 }
 
