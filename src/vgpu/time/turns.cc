@@ -214,7 +214,8 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   const bool known = holder >= 0 && holder < table_.count;
   const int64_t free_at = FreeAt(holder, SinceOf(word, now), now);
   const bool outranks = known && Outranks(state.rank, Load(table_.lines[holder].rank));
-  const bool first = view.best < 0 || Better(line_, view.best);
+  // One that has the turn, and says that it waits for one, had its time.
+  const bool first = view.best < 0 || view.best == holder || Better(line_, view.best);
   // What can not be interrupted does not keep the others from launching beside it.
   if (waits_since_ < SinceOf(word, now)) waits_since_ = now;
   const bool over = known && now >= waits_since_ + kTurn + kFlight;
