@@ -172,6 +172,8 @@ int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t most) {
     beyond_charged_ = 0;
   }
   beyond_charged_ = Least(beyond_charged_, kFlightAlone);
+  // What found no room was charged too high.
+  if (mark.others == 0) LearnOverlap(paid, covers);
   return covers - mark.charged;
 }
 
@@ -246,11 +248,14 @@ void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
   if (mark.launches > 0 && (mark.others == 0 || mark.guessed || length > kTurn)) {
     book_->Teach(mark.kind, mark.handle, length / mark.launches);
   }
-  if (mark.others != 0) return;
+  if (mark.others == 0) LearnOverlap(length, paid);
+}
+
+// Of `length` ns on one stream so much was not on another one as well.
+void Meter::LearnOverlap(int64_t length, int64_t paid) {
   paid_ += paid;
   length_ += length;
   if (length_ < 8 * kSegment) return;
-  // How much streams overlap.
   scale_ += (paid_ * kWhole / length_ - scale_) / kSmooth;
   scale_ = Most(kLeastScale, Least(scale_, kWhole));
   paid_ = length_ = 0;

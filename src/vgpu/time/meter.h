@@ -135,6 +135,7 @@ class Meter {
   int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at);
   int64_t PayRested(Track* track, const Mark& mark, int64_t most);
   void Teach(const Mark& mark, int64_t length, int64_t paid);
+  void LearnOverlap(int64_t length, int64_t paid);
   void DropTrack(Track* track);
 
   const DriverPort* driver_ = nullptr;

@@ -269,6 +269,7 @@ TEST(GpuTimeWorld, GivenABusyMachine_ThenEachShapeHasItsLimit) {
   const std::vector<Shape> shapes = {{"8_streams", Endless(200 * kUs, 8), true},
                                      {"8_streams_that_differ", SideBySide(200 * kUs), true},
                                      {"8_streams_in_batches", Batches(200 * kUs, 8, 128), true},
+                                     {"32_streams_of_short_ones", Endless(20 * kUs, 32), true},
                                      {"8_streams_that_fill_the_gpu", Batches(200 * kUs, 8, 128)},
                                      {"graphs", Bounded(2 * kMs, 4)},
                                      {"half_ms", Bounded(500 * kUs, 16)},
