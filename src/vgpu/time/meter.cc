@@ -58,6 +58,13 @@ bool Meter::LookAhead(Track* track, int64_t now) {
   return busy;
 }
 
+// What was launched last was so while its last mark was still ahead.
+bool Meter::StillAhead(const Track& track) const {
+  if (track.count == 0) return false;
+  const Mark& last = track.marks[(track.first + track.count - 1) % kMarks];
+  return driver_->reached(driver_->self, last.event) == 0;
+}
+
 bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t now) {
   for (int i = 0; i < used_; ++i) {
     Track& track = tracks_[i];
@@ -70,10 +77,11 @@ bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t now) {
   return false;
 }
 
-void Meter::Tail(const StreamRef& stream, Event event) {
+void Meter::Tail(const StreamRef& stream, Event event, int64_t now) {
   Track* const track = TrackOf(stream);
   if (track == nullptr) return driver_->release(driver_->self, event);
   track->unmeasured = 0;
+  if (now > track->busy_until && !StillAhead(*track) && !driver_->busy(driver_->self, stream)) track->dense = false;
   Push(track, event, track->dense, false);
 }
 
@@ -93,6 +101,7 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t charged, int64_t spacing
   plan.end = unknown || track->unmeasured + charged >= spacing;
   plan.empty = plan.begin && !plan.busy && pairs_ < kPairs;
   plan.guessed = unknown;
+  plan.until = track->busy_until;
   if (!plan.begin) Count(track, launch.kind, launch.handle, plan.cost, 1);
   if (InFlight(now) == 0) reached_at_ = now;
   if (!plan.busy) track->reached_at = now;
@@ -140,6 +149,12 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
   // On a stream that rested the begin was reached before the launch was there.
   if (plan.begin && !plan.busy) track->took = took;
   track->guessed |= plan.guessed;
+  // A thread that was taken off its processor since Before launched too late, or laid the mark behind a rest. A first
+  // guess is better than none.
+  if (!track->guessed && now > plan.until && !StillAhead(*track)) {
+    const bool late = !plan.begin || now > track->busy_until;
+    if (late && !(plan.begin && driver_->busy(driver_->self, launch.stream))) track->dense = false;
+  }
   if (end != nullptr) {
     track->unmeasured = 0;
     Push(track, end, track->dense, false);
@@ -150,12 +165,25 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
 // Launches on a stream that rested between them: where it was busy nobody knows, and for how long the book does, as
 // well as what was measured on the stream says. Not more than there was time for; what did not fit is paid later, as of
 // kernels that vary the short ones show that less was paid for, and the long ones make up for it.
+// The launches were ahead when the mark before was reached, so they went on from there, beside what other streams had:
+// what they cover of that is paid already. Where streams do not run side by side they cover nothing, and what was
+// charged, of which all streams together had as much as the GPU did, is paid all the same.
 int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t most) {
   const int64_t due = mark.cost * track->wrong / kExactly + track->carry;
   const int64_t paid = Least(most, due);
   // What was only guessed is owed by nobody.
-  if (!mark.guessed) track->carry = Least(due - paid, kFlightAlone);
-  return busy_.Fill(track->at, track->at + most, paid) - mark.charged;
+  if (mark.guessed) return busy_.Add(track->at, track->at + paid) - mark.charged;
+  track->carry = Least(due - paid, kFlightAlone);
+  int64_t covers = busy_.Add(track->at, track->at + paid);
+  beyond_charged_ += covers - (mark.charged - mark.grown) * track->wrong / kExactly;
+  if (beyond_charged_ < 0) {
+    covers += busy_.Fill(track->at, track->at + most, -beyond_charged_);
+    beyond_charged_ = 0;
+  }
+  beyond_charged_ = Least(beyond_charged_, kFlightAlone);
+  // What found no room was charged too high.
+  if (mark.others == 0) LearnOverlap(paid, covers);
+  return covers - mark.charged;
 }
 
 // Beside others it is their time that is above the expected, but what is less than half of the GPU's own turn. What is
@@ -229,11 +257,14 @@ void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
   if (mark.launches > 0 && (mark.others == 0 || mark.guessed || length > kTurn)) {
     book_->Teach(mark.kind, mark.handle, length / mark.launches, mark.guessed);
   }
-  if (mark.others != 0) return;
+  if (mark.others == 0) LearnOverlap(length, paid);
+}
+
+// Of `length` ns on one stream so much was not on another one as well.
+void Meter::LearnOverlap(int64_t length, int64_t paid) {
   paid_ += paid;
   length_ += length;
   if (length_ < 8 * kSegment) return;
-  // How much streams overlap.
   scale_ += (paid_ * kWhole / length_ - scale_) / kSmooth;
   scale_ = Most(kLeastScale, Least(scale_, kWhole));
   paid_ = length_ = 0;

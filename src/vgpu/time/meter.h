@@ -45,6 +45,7 @@ class Meter {
     bool empty = false, begin = false, end = false;
     bool busy = false;     // the stream has work ahead
     bool guessed = false;  // nothing is known of its cost
+    int64_t until = 0;     // the stream has work ahead until then, if what was expected is right
     Cost cost;
   };
   // A launch of `charged` ns is about to go. `spacing`: ns of work between marks.
@@ -58,7 +59,7 @@ class Meter {
   // stream, or that would end with a rest whose length nobody knows. The default stream of another thread is out of
   // reach.
   bool WantsTail(const void* thread, StreamRef* stream, int64_t now);
-  void Tail(const StreamRef& stream, Event event);
+  void Tail(const StreamRef& stream, Event event, int64_t now);
   // Launches that were paid from a lease.
   void Spent(const StreamRef& stream, uint64_t kind, const Cost& cost, int launches);
 
@@ -130,6 +131,7 @@ class Meter {
   int64_t Earliest() const;
   int64_t Grow(int64_t now);
   bool LookAhead(Track* track, int64_t now);
+  bool StillAhead(const Track& track) const;
   Track* TrackOf(const StreamRef& stream);
   void Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches);
   void Push(Track* track, Event event, bool dense, bool ends_pair);
@@ -137,6 +139,7 @@ class Meter {
   int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at);
   int64_t PayRested(Track* track, const Mark& mark, int64_t most);
   void Teach(const Mark& mark, int64_t length, int64_t paid);
+  void LearnOverlap(int64_t length, int64_t paid);
   void DropTrack(Track* track);
 
   const DriverPort* driver_ = nullptr;
@@ -156,6 +159,7 @@ class Meter {
   int pairs_ = 0;
   int64_t scale_ = kWhole;
   int64_t paid_ = 0, length_ = 0;  // since the scale moved
+  int64_t beyond_charged_ = 0;     // ns that streams that rested covered beyond what was charged for them
   int64_t reached_at_ = 0;         // when the last one of them was
 };
 

@@ -178,7 +178,7 @@ void MarkTails(DeviceTime* device, CUcontext context) {
     if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, region::MonotonicNanos())) return;
     time::Event const event = Record({context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false});
     if (event == nullptr) return;
-    meter->Tail(stream, event);
+    meter->Tail(stream, event, region::MonotonicNanos());
   }
 }
 

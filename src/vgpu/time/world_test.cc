@@ -277,6 +277,40 @@ TEST(GpuTimeWorld, GivenThreadsThatWakeLate_ThenEachShapeHasItsLimit) {
   }
 }
 
+// A GPU that waits for its host is not busy, and what it did not do is not paid for.
+TEST(GpuTimeWorld, GivenABusyMachine_ThenEachShapeHasItsLimit) {
+  const std::vector<Shape> shapes = {{"8_streams", Endless(200 * kUs, 8), true},
+                                     {"8_streams_that_differ", SideBySide(200 * kUs), true},
+                                     {"8_streams_in_batches", Batches(200 * kUs, 8, 128), true},
+                                     {"32_streams_of_short_ones", Endless(20 * kUs, 32), true},
+                                     {"8_streams_that_fill_the_gpu", Batches(200 * kUs, 8, 128)},
+                                     {"graphs", Bounded(2 * kMs, 4)},
+                                     {"half_ms", Bounded(500 * kUs, 16)},
+                                     {"20us", Endless(20 * kUs)},
+                                     {"50ms_sync", OneByOne(50 * kMs, 0)},
+                                     {"new_grids", NewGrids()},
+                                     {"mixed", Mixed()}};
+  for (const uint32_t limit : {1000, 2500, 5000}) {
+    for (const Shape& shape : shapes) {
+      World world;
+      world.MakeBusy();
+      world.Add({.limit = limit}, shape.program, true, shape.overlaps);
+      EXPECT_NEAR(SharesOf(world, kSeconds)[0], limit / 100.0, 0.5) << shape.name << " at " << limit;
+    }
+  }
+}
+
+// Between what is decided and the launch, or the launch and the mark behind it, the GPU may come to rest.
+TEST(GpuTimeWorld, WhenThreadsAreTakenOffInALaunch_ThenTheRestIsNotPaidFor) {
+  for (const int64_t length : {20 * kUs, 500 * kUs}) {
+    World world;
+    world.turn_of_others = 4 * kMs;
+    world.works_for = 400 * kUs;
+    world.Add({.limit = 2500}, Endless(length));
+    EXPECT_NEAR(SharesOf(world, kSeconds)[0], 25, 0.3) << length;
+  }
+}
+
 TEST(GpuTimeWorld, GivenOneWithoutALimit_ThenItHasWhatIsLeft) {
   World world;
   world.Add({.limit = 3000}, Endless(500 * kUs));

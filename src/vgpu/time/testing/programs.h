@@ -47,6 +47,24 @@ inline Tenant::Program ShortBesideLong(World* world, int context, int64_t length
   };
 }
 
+// `batch` of them by turns on `streams`, and no more than two batches under way.
+inline Tenant::Program Batches(int64_t length, int streams, int batch) {
+  return [=, random = std::mt19937(1), n = 0](int64_t) mutable {
+    const int i = n++ % (batch + 1);
+    if (i == batch) return Step{Step::kDrain, 2 * batch, 0, 1};
+    const auto tenth = static_cast<uint64_t>(length / 10);
+    return Step{Step::kLaunch, length - length / 10 + static_cast<int64_t>(random() % (2 * tenth)), i % streams, 1};
+  };
+}
+
+// Graphs and the like, no more than `depth` of them under way.
+inline Tenant::Program Bounded(int64_t length, int depth) {
+  return [=, n = 0](int64_t) mutable {
+    if (n++ % 2 == 0) return Step{Step::kDrain, depth - 1, 0, 1};
+    return Step{Step::kLaunch, length, 0, 1};
+  };
+}
+
 // Each is waited for, and long or short by chance; the host takes `host` in between, more or less.
 inline Tenant::Program OneByOneByChance(int64_t shorter, int64_t longer, int64_t host) {
   return [=, random = std::mt19937(1), n = 0](int64_t) mutable {

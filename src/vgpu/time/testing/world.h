@@ -81,6 +81,13 @@ class Gpu {
     for (const auto& [_, stream] : contexts_[context].streams) all += stream.items.size();
     return all;
   }
+  size_t Launched(int context) const {
+    size_t all = 0;
+    for (const auto& [_, stream] : contexts_[context].streams) {
+      for (const Item& item : stream.items) all += item.event < 0 ? 1 : 0;
+    }
+    return all;
+  }
   bool Idle(int context, int stream) { return contexts_[context].streams[stream].items.empty(); }
 
   int64_t changes[2] = {};  // while the one before had work, and when it had not
@@ -156,8 +163,8 @@ class World;
 
 // What a program does next on its one thread.
 struct Step {
-  enum What { kLaunch, kSync, kThink, kEnd } what = kEnd;
-  int64_t length = 0;  // of the kernel, or of the thought
+  enum What { kLaunch, kSync, kDrain, kThink, kEnd } what = kEnd;
+  int64_t length = 0;  // of the kernel, or of the thought; so many launches are left after a drain
   int stream = 0;
   uint64_t kind = 1;
   uint64_t handle = 0;  // 0: as the kind
@@ -191,7 +198,19 @@ class Tenant {
   };
   static constexpr size_t kQueue = 1024;
   static constexpr size_t kLeaseStreams = 8;
+  // Of a launch that was admitted: between what is decided and what is done the thread may be taken off its processor.
+  struct Admitted {
+    enum { kNone, kBegun, kLaunched } stage = kNone;
+    bool measured = false;
+    time::Launch launch;
+    Meter::Plan plan;
+    Event empty = nullptr, begin = nullptr;
+    int64_t began_at = 0;
+  };
   bool Launch(const Step& step, int64_t* now);
+  bool Admit(const Step& step, int64_t* now);
+  bool TakenOff(int64_t now);
+  bool Waits(bool over, int64_t now);
   Event Record(int stream) {
     ++marks;
     return reinterpret_cast<Event>(static_cast<intptr_t>(gpu_->Record(context, stream) + 1));
@@ -203,6 +222,8 @@ class Tenant {
   Program program_;
   Step step_;
   bool has_step_ = false;
+  Admitted admitted_;
+  bool waits_ = false;  // for the GPU
   int64_t sync_since_ = 0, began_ = 0;
   Gate::Wait wait_;
   CostBook book_;
@@ -254,7 +275,18 @@ class World {
   // What a thread that sleeps wakes late by: at times far more, as where two cores serve 16 threads.
   int64_t Late() {
     if (late_in_thousand == 0 || static_cast<int>(random_() % 1'000) >= late_in_thousand) return wake_latency;
-    return static_cast<int64_t>(random_() % static_cast<uint64_t>(latest));
+    return turn_of_others != 0 ? TurnOfOthers() : static_cast<int64_t>(random_() % static_cast<uint64_t>(latest));
+  }
+  // Two cores and six threads that never sleep beside the tenants', as measured: one wake-up in four is late, by 4 ms
+  // in the mean, and a thread that works for 4 ms is taken off for as long.
+  void MakeBusy() {
+    late_in_thousand = 250;
+    turn_of_others = works_for = 4 * kMs;
+  }
+  // ns until a thread that worked for `ns` of its own time goes on; 0: it was not taken off.
+  int64_t TakenOff(int64_t ns) {
+    if (works_for == 0 || static_cast<int64_t>(random_() % static_cast<uint64_t>(works_for)) >= ns) return 0;
+    return TurnOfOthers();
   }
 
   Gpu gpu;
@@ -262,6 +294,8 @@ class World {
   int64_t wake_latency = 50 * kUs;
   int late_in_thousand = 0;
   int64_t latest = 8 * kMs;
+  int64_t turn_of_others = 0;  // mean ns that other work has the processor for
+  int64_t works_for = 0;       // ns of its own time after which a thread is taken off; 0: never
   int64_t launch_cost = 3 * kUs;
   uint64_t word = 0;
   bool ended = false;
@@ -271,6 +305,10 @@ class World {
   TurnLine lines_[32];
   std::map<uint32_t, region::GpuTimeDevice> accounts_;
   std::mt19937 random_{7};
+  int64_t TurnOfOthers() {
+    const double turn = std::exponential_distribution<double>(1.0)(random_) * static_cast<double>(turn_of_others);
+    return std::min(static_cast<int64_t>(turn), 15 * turn_of_others);
+  }
   friend class Tenant;
 };
 
@@ -313,23 +351,42 @@ inline Tenant::Tenant(World* world, Terms terms_in, bool paced, bool overlaps, u
   }
 }
 
-// False: it is held, and asks again at `wake`.
+// False: it goes on at `wake`, where it was.
 inline bool Tenant::Launch(const Step& step, int64_t* now) {
+  if (admitted_.stage == Admitted::kNone) {
+    if (!Admit(step, now)) return false;
+    admitted_.stage = Admitted::kBegun;
+    if (TakenOff(*now)) return false;
+  }
+  if (admitted_.stage == Admitted::kBegun) {
+    *now += world_->launch_cost;
+    world_->gpu.Advance(*now);
+    world_->gpu.Launch(context, step.stream, step.length);
+    admitted_.stage = Admitted::kLaunched;
+    if (TakenOff(*now)) return false;
+  }
+  if (admitted_.measured) {
+    const Event end = admitted_.plan.end ? Record(step.stream) : nullptr;
+    gate.MeterOf(this)->After(admitted_.launch, admitted_.plan, admitted_.empty, admitted_.begin, end,
+                              *now - admitted_.began_at, *now);
+  }
+  admitted_ = {};
+  return true;
+}
+
+// False: it is held, and asks again at `wake`.
+inline bool Tenant::Admit(const Step& step, int64_t* now) {
   const StreamRef stream{reinterpret_cast<const void*>(static_cast<intptr_t>(step.stream + 1)), nullptr};
   const uint64_t kind = step.kind << 3 | 1;
   const int64_t price = book_.Price(kind);
   Meter* const meter = gate.MeterOf(this);
-  if (!paced_ || (price > 0 && price <= lease_ && std::find(open_.begin(), open_.end(), step.stream) != open_.end())) {
-    if (paced_) {
-      lease_ -= price;
-      Spent& spent = spent_[step.stream];
-      spent.kind = kind;
-      spent.cost += price;
-      ++spent.launches;
-    }
-    *now += world_->launch_cost;
-    world_->gpu.Advance(*now);
-    world_->gpu.Launch(context, step.stream, step.length);
+  if (!paced_) return true;
+  if (price > 0 && price <= lease_ && std::find(open_.begin(), open_.end(), step.stream) != open_.end()) {
+    lease_ -= price;
+    Spent& spent = spent_[step.stream];
+    spent.kind = kind;
+    spent.cost += price;
+    ++spent.launches;
     return true;
   }
   for (auto& [id, spent] : spent_) {
@@ -347,7 +404,7 @@ inline bool Tenant::Launch(const Step& step, int64_t* now) {
     open_.clear();
     StreamRef tail;
     while (meter->WantsTail(nullptr, &tail, *now)) {
-      meter->Tail(tail, Record(static_cast<int>(reinterpret_cast<intptr_t>(tail.stream)) - 1));
+      meter->Tail(tail, Record(static_cast<int>(reinterpret_cast<intptr_t>(tail.stream)) - 1), *now);
     }
     wake = std::max(verdict.until, *now + kUs) + world_->Late();
     return false;
@@ -360,16 +417,29 @@ inline bool Tenant::Launch(const Step& step, int64_t* now) {
   if (paid.watch) help_at = std::min(help_at, *now + 150 * kUs);
   most_in_flight = std::max(most_in_flight, gate.InFlight(*now));
   lease_scale_ = meter->scale();
-  const time::Launch launch{stream, kind, step.Handle(), cost};
-  const Meter::Plan plan = meter->Before(launch, paid.charged, gate.Spacing(terms, *now), *now);
-  const Event empty = plan.empty ? Record(step.stream) : nullptr;
-  const Event begin = plan.begin ? Record(step.stream) : nullptr;
-  *now += world_->launch_cost;
-  world_->gpu.Advance(*now);
-  world_->gpu.Launch(context, step.stream, step.length);
-  const Event end = plan.end ? Record(step.stream) : nullptr;
-  meter->After(launch, plan, empty, begin, end, world_->launch_cost, *now);
+  admitted_.measured = true;
+  admitted_.launch = {stream, kind, step.Handle(), cost};
+  admitted_.plan = meter->Before(admitted_.launch, paid.charged, gate.Spacing(terms, *now), *now);
+  admitted_.empty = admitted_.plan.empty ? Record(step.stream) : nullptr;
+  admitted_.begin = admitted_.plan.begin ? Record(step.stream) : nullptr;
+  admitted_.began_at = *now;
   return true;
+}
+
+// Others have its processor: it goes on at `wake`.
+inline bool Tenant::TakenOff(int64_t now) {
+  const int64_t off = world_->TakenOff(world_->launch_cost / 2);
+  wake = now + off;
+  return off > 0;
+}
+
+// For the GPU, looking again and again; on a busy machine it is woken.
+inline bool Tenant::Waits(bool over, int64_t now) {
+  const bool waited = waits_;
+  waits_ = !over;
+  const int64_t late = over && waited && world_->turn_of_others != 0 ? world_->Late() - world_->wake_latency : 0;
+  wake = over ? now + late : now + 5 * kUs;
+  return !over || late > 0;
 }
 
 inline void Tenant::Run(int64_t now) {
@@ -382,7 +452,7 @@ inline void Tenant::Run(int64_t now) {
     switch (step_.what) {
       case Step::kLaunch:
         // A driver takes so many and then waits.
-        if (world_->gpu.Queued(context) >= kQueue) {
+        if (admitted_.stage == Admitted::kNone && world_->gpu.Queued(context) >= kQueue) {
           wake = now + 20 * kUs;
           return;
         }
@@ -392,12 +462,12 @@ inline void Tenant::Run(int64_t now) {
         if (began_ == 0) began_ = sync_since_;
         break;
       case Step::kSync:
-        if (!world_->gpu.Idle(context, step_.stream)) {
-          wake = now + 5 * kUs;
-          return;
-        }
+        if (Waits(world_->gpu.Idle(context, step_.stream), now)) return;
         latencies.push_back(now - began_);
         began_ = 0;
+        break;
+      case Step::kDrain:
+        if (Waits(world_->gpu.Launched(context) <= static_cast<size_t>(step_.length), now)) return;
         break;
       case Step::kThink:
         now += step_.length;
