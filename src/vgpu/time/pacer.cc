@@ -148,19 +148,28 @@ time::Event Record(const Where& where) {
   return nullptr;
 }
 
-// The thread is held: what was launched is measured as far as it goes, on all streams. With the lock held, or another
-// thread might end the stream meanwhile.
-void MarkTails(DeviceTime* device, CUcontext context) {
-  for (int i = 0; i < time::Meter::kStreams; ++i) {
+bool MarkOneTail(DeviceTime* device, CUcontext context) {
+  time::StreamRef stream;
+  {
     const Locked locked(device->lock);
-    if (time::g_captures.load() > 0) return;
+    if (time::g_captures.load() > 0) return false;
     time::Meter* const meter = device->gate.MeterOf(context);
-    time::StreamRef stream;
-    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, region::MonotonicNanos())) return;
-    time::Event const event = Record({context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false});
-    if (event == nullptr) return;
-    meter->Tail(stream, event);
+    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, region::MonotonicNanos())) return false;
   }
+  time::Event const event = Record({context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false});
+  if (event == nullptr) return false;
+  const Locked locked(device->lock);
+  time::Meter* const meter = device->gate.MeterOf(context);
+  meter != nullptr ? meter->Tail(stream, event) : time::kDriver.release(nullptr, event);
+  return true;
+}
+
+// The thread is held: what was launched is measured as far as it goes, on all streams. None of them may end meanwhile,
+// but others may launch, as the driver waits where its queue is full. Where another thread is at it, it is for all.
+void MarkTails(DeviceTime* device, CUcontext context) {
+  if (!device->tails.TryAcquire()) return;
+  for (int i = 0; i < time::Meter::kStreams && MarkOneTail(device, context); ++i) continue;
+  device->tails.Release();
 }
 
 // Waits until a launch of `name` may go. Comes back with the lock held when it is gated.
@@ -355,6 +364,7 @@ void PacerLeaveContext(CUcontext context) {
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
     if (device == nullptr) continue;
+    const Locked recording(device->tails);
     const Locked locked(device->lock);
     device->gate.DropContext(context);
   }
@@ -375,6 +385,7 @@ void PacerLeaveStream(CUstream stream) {
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
     if (device == nullptr) continue;
+    const Locked recording(device->tails);
     const Locked locked(device->lock);
     device->gate.DropStream(stream);
   }
