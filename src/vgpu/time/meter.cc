@@ -140,6 +140,15 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
   track->since_at = now;
 }
 
+void Meter::Failed(const Launch& launch, const Plan& plan, Event empty, Event begin) {
+  if (empty != nullptr) driver_->release(driver_->self, empty);
+  if (begin != nullptr) driver_->release(driver_->self, begin);
+  Track* const track = plan.begin ? nullptr : TrackOf(launch.stream);
+  // A mark that another thread laid meanwhile has it: then the book is wrong about one more launch.
+  if (track != nullptr && track->launches > 0)
+    Count(track, launch.kind, 0, {-plan.cost.charged, -plan.cost.expected}, -1);
+}
+
 // Launches on a stream that rested between them: where it was busy nobody knows, and for how long the book does, as
 // well as what was measured on the stream says. Not more than there was time for; what did not fit is paid later, as of
 // kernels that vary the short ones show that less was paid for, and the long ones make up for it.

@@ -319,14 +319,21 @@ void EndLaunch(Ticket* ticket, CUresult result) {
   DeviceTime* const device = DeviceOf(ticket->device, false);
   if (device == nullptr) return;
   const bool launched = result == CUDA_SUCCESS;
-  // A launch that did not take place is not paid for.
-  if (!launched && t_lease.device == ticket->device) t_lease.credit += ticket->launch.cost;
   const time::Meter::Plan& plan = ticket->plan;
+  // A launch that did not take place is not paid for.
+  if (!launched) {
+    const Locked locked(device->lock);
+    const int64_t now = region::MonotonicNanos();
+    device->gate.GiveBack(time::TermsOf(ticket->device, true), plan.cost.charged, now);
+    time::Meter* const meter = device->gate.MeterOf(ticket->context);
+    if (meter != nullptr) meter->Failed(ticket->launch, plan, ticket->empty, ticket->begin);
+    return;
+  }
   if (!plan.begin && !plan.end) return;
   const OnContextOf there(ticket->elsewhere ? ticket->stream : nullptr);
   const int64_t took = plan.begin ? region::MonotonicNanos() - ticket->began_at : 0;
   const Where where{static_cast<CUcontext>(const_cast<void*>(ticket->context)), ticket->stream, ticket->per_thread};
-  time::Event const end = plan.end && launched ? Record(where) : nullptr;
+  time::Event const end = plan.end ? Record(where) : nullptr;
   const Locked locked(device->lock);
   time::Meter* const meter = device->gate.MeterOf(ticket->context);
   if (meter == nullptr) return;
