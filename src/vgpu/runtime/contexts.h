@@ -26,10 +26,6 @@ struct ContextRef {
 // False when the thread has no current context: the driver knows the right error.
 bool CurrentContext(ContextRef* out);
 
-// What GPU time still calls these.
-using Place = ContextRef;
-inline bool CurrentPlace(Place* out) { return CurrentContext(out); }
-
 // Changes whenever a handle of a context or a stream may have become another one's, and before it may. Read at every
 // launch where there are several devices, written when one ends: a cache line of its own.
 struct alignas(64) Handles {

@@ -30,6 +30,7 @@ namespace hami::vgpu {
   X(kGraphMemory)    /* what graphs' memory is charged */                                                       \
   X(kVmm)            /* handles, mappings and bindings of physical memory */                                    \
   X(kFreeEvents)     /* events behind frees */                                                                  \
+  X(kTimeTails)      /* streams of other threads while an event is recorded there */                            \
   X(kTimeDevice)     /* one device's GPU time: gate, meter, turns */                                            \
   X(kTimeMaking)     /* the devices whose GPU time is kept */                                                   \
   X(kTimeEvents)     /* timed events that are used again */                                                     \

@@ -94,7 +94,7 @@ class Gate {
   Turns turns_;
   Measured measured_[kContexts];
   bool waits_ = false;  // something was late for a second, and only what was let go then made it end
-  int vain_ = 0;  // so often a launch went as the GPU might wait for it, since something was in time
+  int vain_ = 0;        // so often a launch went as the GPU might wait for it, since something was in time
   uint32_t limit_ = 0;
   CostBook* book_ = nullptr;
   const DriverPort* driver_ = nullptr;

@@ -132,13 +132,6 @@ void Meter::Push(Track* track, Event event, bool dense, bool ends_pair) {
   track->guessed = false;
 }
 
-void Meter::Failed(const Launch& launch, const Plan& plan, Event empty, Event begin) {
-  Track* const track = TrackOf(launch.stream);
-  if (empty != nullptr) driver_->release(driver_->self, empty);
-  if (begin != nullptr) driver_->release(driver_->self, begin);
-  if (track != nullptr && !plan.begin) Count(track, 0, 0, {-plan.cost.charged, -plan.cost.expected}, -1);
-}
-
 void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took,
                   int64_t now) {
   Track* const track = TrackOf(launch.stream);
@@ -160,6 +153,15 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
     Push(track, end, track->dense, false);
   }
   track->since_at = now;
+}
+
+void Meter::Failed(const Launch& launch, const Plan& plan, Event empty, Event begin) {
+  if (empty != nullptr) driver_->release(driver_->self, empty);
+  if (begin != nullptr) driver_->release(driver_->self, begin);
+  Track* const track = plan.begin ? nullptr : TrackOf(launch.stream);
+  // A mark that another thread laid meanwhile has it: then the book is wrong about one more launch.
+  if (track != nullptr && track->launches > 0)
+    Count(track, launch.kind, 0, {-plan.cost.charged, -plan.cost.expected}, -1);
 }
 
 // Launches on a stream that rested between them: where it was busy nobody knows, and for how long the book does, as

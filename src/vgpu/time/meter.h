@@ -53,7 +53,7 @@ class Meter {
   // The launch is made; events are null where none was recorded. `took`: ns of the host between `begin` and the end of
   // the call.
   void After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took, int64_t now);
-  // It was refused by the driver.
+  // It did not take place.
   void Failed(const Launch& launch, const Plan& plan, Event empty, Event begin);
   // The thread is held, so nothing follows for a while: an event is to be recorded behind what was launched on the
   // stream, or that would end with a rest whose length nobody knows. The default stream of another thread is out of

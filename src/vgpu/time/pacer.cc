@@ -167,19 +167,28 @@ time::Event Record(const Where& where) {
   return nullptr;
 }
 
-// The thread is held: what was launched is measured as far as it goes, on all streams. With the lock held, or another
-// thread might end the stream meanwhile.
-void MarkTails(DeviceTime* device, CUcontext context) {
-  for (int i = 0; i < time::Meter::kStreams; ++i) {
+bool MarkOneTail(DeviceTime* device, CUcontext context) {
+  time::StreamRef stream;
+  {
     const Locked locked(device->lock);
-    if (time::g_captures.load() > 0) return;
+    if (time::g_captures.load() > 0) return false;
     time::Meter* const meter = device->gate.MeterOf(context);
-    time::StreamRef stream;
-    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, region::MonotonicNanos())) return;
-    time::Event const event = Record({context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false});
-    if (event == nullptr) return;
-    meter->Tail(stream, event, region::MonotonicNanos());
+    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, region::MonotonicNanos())) return false;
   }
+  time::Event const event = Record({context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false});
+  if (event == nullptr) return false;
+  const Locked locked(device->lock);
+  time::Meter* const meter = device->gate.MeterOf(context);
+  meter != nullptr ? meter->Tail(stream, event, region::MonotonicNanos()) : time::kDriver.release(nullptr, event);
+  return true;
+}
+
+// The thread is held: what was launched is measured as far as it goes, on all streams. None of them may end meanwhile,
+// but others may launch, as the driver waits where its queue is full. Where another thread is at it, it is for all.
+void MarkTails(DeviceTime* device, CUcontext context) {
+  if (!device->tails.TryAcquire()) return;
+  for (int i = 0; i < time::Meter::kStreams && MarkOneTail(device, context); ++i) continue;
+  device->tails.Release();
 }
 
 // Waits until a launch of `name` may go. Comes back with the lock held when it is gated.
@@ -259,9 +268,9 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   if (time::g_captures.load(std::memory_order_relaxed) > 0 && time::Capturing(stream, per_thread)) return;
   const uint32_t handles = HandleEpoch();
   const OnContextOf there(stream);
-  Place place;
+  ContextRef place;
   CUcontext context = nullptr;
-  if (!CurrentPlace(&place) || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
+  if (!CurrentContext(&place) || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
   const int index = place.device;
   NoteLaunch(region::MonotonicNanos());
   const Asked asked = Await(index, name, {context, stream, per_thread});
@@ -299,6 +308,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   const time::Gate::Paid paid = asked.device->gate.Pay(asked.terms, cost, lease.credit, asked.now);
   lease.credit = paid.lease;
   lease.scale = meter != nullptr ? meter->scale() : kScale;
+  ticket->charged = paid.charged;
   ticket->launch = {RefOf(StreamOf(stream, per_thread)), name.kind, name.handle, cost};
   ticket->stream = stream;
   ticket->device = index;
@@ -318,8 +328,8 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
 
 void AwaitLaunch(const LaunchName& name, CUstream stream) {
   const OnContextOf there(Active() ? stream : nullptr);
-  Place place;
-  if (!Active() || !CurrentPlace(&place) || place.device < 0 || time::Capturing(stream, false)) return;
+  ContextRef place;
+  if (!Active() || !CurrentContext(&place) || place.device < 0 || time::Capturing(stream, false)) return;
   const Asked asked = Await(place.device, name, {nullptr, stream, false});
   if (asked.device != nullptr && asked.gated) asked.device->lock.Release();
 }
@@ -329,11 +339,11 @@ void EndLaunch(Ticket* ticket, CUresult result) {
   DeviceTime* const device = DeviceOf(ticket->device, false);
   if (device == nullptr) return;
   const bool launched = result == CUDA_SUCCESS;
-  // A launch that did not take place is not paid for.
-  if (!launched && t_lease.device == ticket->device) t_lease.credit += ticket->launch.cost;
   const time::Meter::Plan& plan = ticket->plan;
+  // A launch that did not take place is not paid for.
   if (!launched) {
     const Locked locked(device->lock);
+    device->gate.GiveBack(time::TermsOf(ticket->device, true), ticket->charged, region::MonotonicNanos());
     time::Meter* const meter = device->gate.MeterOf(ticket->context);
     if (meter != nullptr) meter->Failed(ticket->launch, plan, ticket->empty, ticket->begin);
     return;
@@ -403,6 +413,7 @@ void PacerLeaveContext(CUcontext context) {
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
     if (device == nullptr) continue;
+    const Locked recording(device->tails);
     const Locked locked(device->lock);
     device->gate.DropContext(context);
   }
@@ -423,6 +434,7 @@ void PacerLeaveStream(CUstream stream) {
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
     if (device == nullptr) continue;
+    const Locked recording(device->tails);
     const Locked locked(device->lock);
     device->gate.DropStream(stream);
   }

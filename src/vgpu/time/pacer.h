@@ -94,6 +94,7 @@ struct Ticket {
   time::Meter::Plan plan;
   time::Event empty = nullptr, begin = nullptr;
   const void* context = nullptr;
+  int64_t charged = 0;
   int64_t began_at = 0;
   CUstream stream = nullptr;
   int32_t device = -1;  // below 0: it is not counted

@@ -15,9 +15,11 @@
 
 namespace hami::vgpu::time {
 
-// Of one device. Everything but `ready` is guarded by the lock.
+// Of one device. Everything but the locks is guarded by `lock`.
 struct DeviceTime {
   Lock lock{LockRank::kTimeDevice};
+  // Held while an event is recorded on a stream of another thread, which must not end meanwhile.
+  Lock tails{LockRank::kTimeTails};
   Gate gate;
   CUdevice ordinal = -1;
   // The common area, and this process's line in it.
