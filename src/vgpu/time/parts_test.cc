@@ -76,6 +76,27 @@ TEST(CostBook, GivenManyMeasurements_ThenThePriceIsTheirMean) {
   EXPECT_NEAR(static_cast<double>(g_book.Price(9)), 1'000, 60);
 }
 
+// Measured before more of it goes, until a few changes in a row have left what it takes as it was.
+TEST(CostBook, GivenAGraphThatChanges_ThenItIsDoubtedUntilChangesAreSteady) {
+  constexpr uint64_t kGraph = 8, kHandle = 99;
+  g_book.Reset();
+  g_book.Teach(kGraph, kHandle, 1'000, true);
+  for (int change = 0; change < 3; ++change) {
+    g_book.Changed(kGraph, kHandle);
+    EXPECT_TRUE(g_book.Doubted(kHandle)) << change;
+    EXPECT_EQ(g_book.Expected(kGraph, kHandle), 1'000) << "still the best guess";
+    g_book.Teach(kGraph, kHandle, 1'000, false);
+    EXPECT_TRUE(g_book.Doubted(kHandle)) << "what was launched before says nothing";
+    g_book.Teach(kGraph, kHandle, 1'000, true);
+    EXPECT_FALSE(g_book.Doubted(kHandle)) << change;
+  }
+  g_book.Changed(kGraph, kHandle);
+  EXPECT_FALSE(g_book.Doubted(kHandle));
+  g_book.Teach(kGraph, kHandle, 9'000, false);
+  g_book.Changed(kGraph, kHandle);
+  EXPECT_TRUE(g_book.Doubted(kHandle)) << "one was dearer";
+}
+
 TEST(Turns, GivenAnyContent_ThenALaunchGoesAfterAWhile) {
   std::mt19937_64 random(2);
   constexpr int kLines = 8;
