@@ -170,8 +170,8 @@ void Meter::Failed(const Launch& launch, const Plan& plan, Event empty, Event be
 // The launches were ahead when the mark before was reached, so they went on from there, beside what other streams had:
 // what they cover of that is paid already. Where streams do not run side by side they cover nothing, and what was
 // charged, of which all streams together had as much as the GPU did, is paid all the same.
-int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t most) {
-  const int64_t due = mark.cost * track->wrong / kExactly + track->carry;
+int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t least, int64_t most) {
+  const int64_t due = Most(mark.cost * track->wrong / kExactly + track->carry, least);
   const int64_t paid = Least(most, due);
   // What was only guessed is owed by nobody.
   if (mark.guessed) return busy_.Add(track->at, track->at + paid) - mark.charged;
@@ -205,7 +205,10 @@ int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64
   if (!mark.dense || mark.took > Most(10 * kIdleStart, busy / 64)) {
     const int64_t own = busy_.Add(at - pair_, at);
     if (mark.charged == 0) return own;
-    return own + PayRested(track, mark, busy);
+    // The launch was at work since the host's call came back, at the latest.
+    const int64_t least = mark.dense && mark.others == 0 ? Most(busy - mark.took, 0) : 0;
+    if (mark.guessed && least > 0) Teach(mark, least, least);
+    return own + PayRested(track, mark, least, busy);
   }
   const int64_t length = LengthOf(mark, busy, theirs);
   if (mark.cost > 0 && !mark.guessed && mark.others == 0) {

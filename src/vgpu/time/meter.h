@@ -137,7 +137,7 @@ class Meter {
   void Push(Track* track, Event event, bool dense, bool ends_pair);
   int64_t Settle(Track* track, const Mark& mark, int64_t now);
   int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at);
-  int64_t PayRested(Track* track, const Mark& mark, int64_t most);
+  int64_t PayRested(Track* track, const Mark& mark, int64_t least, int64_t most);
   void Teach(const Mark& mark, int64_t length, int64_t paid);
   void LearnOverlap(int64_t length, int64_t paid);
   void DropTrack(Track* track);

@@ -84,8 +84,8 @@ void FlushLease(Lease* lease, time::Gate* gate) {
   }
 }
 
-// Collects what was measured on all devices. True while something is under way that a limit holds for.
-bool Collect() {
+// Collects what was measured on all devices. True while something is under way in the context that a limit holds for.
+bool Collect(const void* context) {
   bool pending = false;
   const int64_t now = region::MonotonicNanos();
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
@@ -94,7 +94,8 @@ bool Collect() {
     const Locked locked(device->lock);
     const time::Terms terms = time::TermsOf(i, device->file.area != nullptr);
     device->gate.Poll(terms, now, false);
-    pending |= terms.Limited() && device->gate.Pending();
+    const time::Meter* const meter = device->gate.FindMeter(context);
+    pending |= terms.Limited() && meter != nullptr && meter->Pending();
   }
   return pending;
 }
@@ -322,8 +323,9 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   asked.device->lock.Release();
   time::KeepHelperAwake(paid.watch);
   if (ticket->plan.empty) ticket->empty = Record({context, stream, per_thread});
-  if (ticket->plan.begin) ticket->begin = Record({context, stream, per_thread});
+  // Before the event, or a host that goes away in between is taken for the GPU's work.
   ticket->began_at = ticket->plan.begin ? region::MonotonicNanos() : 0;
+  if (ticket->plan.begin) ticket->begin = Record({context, stream, per_thread});
 }
 
 void AwaitLaunch(const LaunchName& name, CUstream stream) {
@@ -391,7 +393,7 @@ namespace time {
 void SettleAtExit() {
   if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) == 0) return;
   ReturnLease(&t_lease, region::MonotonicNanos());
-  Collect();
+  Collect(nullptr);
 }
 
 }  // namespace time
@@ -409,7 +411,7 @@ void PacerEnterContext(int index) {
 // What is under way in a context that ends is waited for, as the driver does at its end, or nobody would measure it.
 void PacerLeaveContext(CUcontext context) {
   const int64_t begin = region::MonotonicNanos();
-  while (Collect() && region::MonotonicNanos() - begin < kLongestEnd) region::SleepNanos(kEndPoll);
+  while (Collect(context) && region::MonotonicNanos() - begin < kLongestEnd) region::SleepNanos(kEndPoll);
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
     if (device == nullptr) continue;
