@@ -416,12 +416,9 @@ void Meter::Changed(uint64_t kind) {
     Track& track = tracks_[i];
     for (int k = 0; k < track.count; ++k) {
       Mark& mark = track.marks[(track.first + k) % kMarks];
-      if (mark.kind != kind) continue;
-      mark.kind = 0;
-      // Whether the change before could be believed is still to be told.
-      if (!mark.guessed) mark.handle = 0;
+      if (mark.kind == kind) mark.kind = 0;
     }
-    if (track.launches != 0 && track.kind == kind) track.kind = track.handle = 0;
+    if (track.launches != 0 && track.kind == kind) track.kind = 0;
   }
 }
 
