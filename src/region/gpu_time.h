@@ -7,7 +7,7 @@
 // is not used is kept only up to a cap. Time is always a parameter.
 //
 // Refused: debts of more than kLongestDebt (a file that outlived a reboot carries points of another clock). A rate is
-// in 1/10000, from 1 to 9999; who has no limit has no business here.
+// in 1/10000, from 1 to 9999; a share without a limit has no business here.
 
 #pragma once
 

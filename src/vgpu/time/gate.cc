@@ -61,13 +61,6 @@ void Gate::DropStream(const void* stream) {
   }
 }
 
-void Gate::DropAll() {
-  for (Measured& m : measured_) {
-    if (m.context != nullptr) m.meter.DropAll();
-    m.context = nullptr;
-  }
-}
-
 bool Gate::Pending() const {
   for (const Measured& m : measured_) {
     if (m.context != nullptr && m.meter.Pending()) return true;
@@ -178,7 +171,8 @@ void Gate::Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int6
   if (terms.limit == 0 && lag < -kBank) region::Store(account_->zero_at, now + kBank);
 }
 
-// Who rests beside others has left them its time, and what was saved at a higher limit is not had at a lower one.
+// A share that rests beside others has left them its time, and what was saved at a higher limit is not had at a lower
+// one.
 void Gate::Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now) {
   const bool rested = view.hungry != 0 && now - region::Load(account_->last_charge) > kWants;
   if (rested) region::GpuTimeForgo(account_, -region::kIdleCap, now, rate);

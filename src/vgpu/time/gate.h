@@ -57,7 +57,6 @@ class Gate {
   void Changed(uint64_t kind);
   void DropContext(const void* context);
   void DropStream(const void* stream);
-  void DropAll();
 
   // Collects what was measured. `watch`: others wait for the end of what is under way, so it is to be looked for.
   struct Polled {

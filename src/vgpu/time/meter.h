@@ -86,8 +86,6 @@ class Meter {
   bool Pending() const { return pending_ != 0; }
   // What is charged for one ns of the book, in 1/kWhole: streams overlap.
   int64_t scale() const { return scale_; }
-  int64_t reached_at() const { return reached_at_; }
-  int64_t empty_pair() const { return pair_; }
 
   // What is under way says nothing of what goes by this name from now on.
   void Changed(uint64_t kind);

@@ -6,6 +6,7 @@
 
 #include "vgpu/time/book.h"
 #include "vgpu/time/busy_union.h"
+#include "vgpu/time/meter.h"
 #include "vgpu/time/turns.h"
 
 namespace hami::vgpu::time {
@@ -119,6 +120,30 @@ TEST(Turns, GivenAnyContent_ThenALaunchGoesAfterAWhile) {
       now = verdict.until;
     }
     EXPECT_TRUE(verdict.go) << round;
+  }
+}
+
+// Events that were all reached, each a moment of the device's clock.
+constexpr DriverPort kReachedDriver{
+    nullptr, [](void*, Event) { return 1; },
+    [](void*, Event from, Event to) { return *static_cast<int64_t*>(to) - *static_cast<int64_t*>(from); },
+    [](void*, Event) {}, [](void*, const StreamRef&) { return false; }};
+
+// The host lost its processor in the call: the kernel was at work since that came back, at the latest.
+TEST(Meter, GivenASlowCallOfAnUnknownKernel_ThenItsRestIsPaid) {
+  constexpr int64_t kMs = 1'000'000;
+  constexpr int64_t kGuess = 2 * kMs;
+  for (const int64_t took : {kMs, 5 * kMs}) {
+    g_book.Reset();
+    Meter meter;
+    meter.Use(&kReachedDriver, &g_book);
+    int64_t times[] = {100 * kMs, 100 * kMs, 105 * kMs};
+    const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = kGuess};
+    const Meter::Plan plan = meter.Before(launch, kGuess, kSegment, 200 * kMs);
+    ASSERT_TRUE(plan.empty && plan.begin && plan.end);
+    meter.After(launch, plan, &times[0], &times[1], &times[2], took, 201 * kMs);
+    EXPECT_NEAR(static_cast<double>(kGuess + meter.Poll(0, 206 * kMs)), took == kMs ? 4e6 : 2e6, 1e4) << took;
+    EXPECT_EQ(g_book.Expected(8, 99) > 0, took == kMs);
   }
 }
 

@@ -21,7 +21,7 @@ namespace hami::vgpu::time {
 namespace {
 
 constexpr int64_t kLookAgain = 1'000'000'000;  // ns; for an area where there was none
-constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, for somebody may be reading it
+constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, for another thread may be reading it
 
 constinit std::atomic<bool> g_was_blocked{false};
 constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who has the turn on a GPU. Each process has a line in a table that all of them map, and one word of it names the
-// line that has the turn, and since when. One turn at a time, so that the driver has no two contexts to switch between.
+// Which process has the turn on a GPU. Each process has a line in a table that all of them map, and one word of it
+// names the line that has the turn, and since when. One turn at a time, so that the driver has no two contexts to
+// switch between.
 //
 // A turn goes to the more important first, then to the one whose share is owed for the longest. It ends when its holder
 // has nothing in flight while others wait, after kTurn when another waits, after kLeastTurn when one comes that is owed
