@@ -12,6 +12,8 @@ typedef int (*Use)(void*);
 typedef int (*Allocate)(uint64_t*, size_t);
 typedef int (*Total)(size_t*, int);
 
+extern int cuInit(unsigned) __attribute__((weak));
+
 static int Fail(const char* what) {
   fprintf(stderr, "guest: %s\n", what);
   return 1;
@@ -35,6 +37,7 @@ static int UseGpu(void) {
 
 int main(void) {
   int status = -1;
+  if (cuInit != NULL) return Fail("a weak reference before there is a driver");
   if (UseGpu() != 0) return 1;
   pid_t child = fork();
   if (child == 0) _exit(UseGpu());

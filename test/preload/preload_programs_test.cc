@@ -27,6 +27,24 @@ TEST_P(Replacing, FunctionsOfTheCLibrary_ThenTheLimitHolds) {
 INSTANTIATE_TEST_SUITE_P(Programs, Replacing, testing::Values("interposer", "address", "thread", "undefined"),
                          [](const testing::TestParamInfo<const char*>& program) { return std::string(program.param); });
 
+class Weak : public Preload, public testing::WithParamInterface<const char*> {};
+
+// Such a program finds nothing, or all that the driver has.
+TEST_P(Weak, ReferencesWithoutADriver_ThenAllAreNull) {
+  const Outcome outcome = RunProgram(std::string(PRELOAD_PROGRAMS "/preload_") + GetParam(), {"none"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+TEST_P(Weak, ReferencesWithADriver_ThenTheLimitHolds) {
+  const std::string driver = PRELOAD_DRIVER_FOLDER "/libcuda.so.1";
+  const Outcome outcome = RunProgram(std::string(PRELOAD_PROGRAMS "/preload_") + GetParam(), {"all"},
+                                     {{"LD_PRELOAD", PRELOAD_LIBRARY ":" + driver}});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, Weak, testing::Values("weak", "weak_lazy"),
+                         [](const testing::TestParamInfo<const char*>& program) { return std::string(program.param); });
+
 TEST_F(Preload, ProgramOfMusl_ThenItStartsAndTheLimitHolds) {
   const std::string folder = PRELOAD_MUSL_FOLDER;
   if (folder.empty()) GTEST_SKIP() << "there is no musl-gcc; Debian's package musl-tools has it";
