@@ -60,16 +60,25 @@ class CostBook {
   struct Kind {
     uint64_t id = 0;
     int64_t price = 0;
-    int32_t steady = 0;  // measurements in a row that were less than twice what was expected, after a change
+    int16_t measured = 0;
+    int16_t steady = 0;  // measurements in a row that were less than twice what was expected, after a change
     bool doubted = false;
   };
   static constexpr int32_t kBelieved = 3;
   static uint64_t OfHandle(uint64_t handle) { return handle * 0x9e37'79b9'7f4a'7c15 | 2; }
 
+  // The first kSmooth measurements have equal weight, so that none of them counts for more than what comes later.
   void Move(uint64_t id, int64_t cost) {
     const int64_t known = Price(id);
-    const int64_t part = (cost - known) / kSmooth;
-    Set(id, known == 0 ? cost : known + (part != 0 ? part : (cost > known) - (cost < known)));
+    Kind* const kind = const_cast<Kind*>(Find(id));
+    if (known == 0 || kind == nullptr) {
+      Set(id, cost);
+      if (Kind* const made = const_cast<Kind*>(Find(id)); made != nullptr) made->measured = 1;
+      return;
+    }
+    if (kind->measured < kSmooth) ++kind->measured;
+    const int64_t part = (cost - known) / kind->measured;
+    Set(id, known + (part != 0 ? part : (cost > known) - (cost < known)));
   }
   const Kind* Find(uint64_t id) const {
     const Kind* kind = &kinds_[Slot(id)];

@@ -201,7 +201,7 @@ int64_t Meter::LengthOf(const Mark& mark, int64_t busy, int64_t theirs) const {
 }
 
 int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at) {
-  const int64_t busy = Most(elapsed - pair_ - Least(mark.took, kIdleStart), 0);
+  const int64_t busy = Most(elapsed - pair_ - (mark.took != 0 ? kIdleStart : 0), 0);
   if (!mark.dense || mark.took > Most(10 * kIdleStart, busy / 64)) {
     const int64_t own = busy_.Add(at - pair_, at);
     if (mark.charged == 0) return own;
