@@ -367,7 +367,7 @@ TEST_F(SharedGpu, GivenAnotherAreaForTheGpu_ThenTheyMeetThere) {
 TEST_F(SharedGpu, GivenStreamsSideBySideOfLowPriority_ThenTheyRunSideBySide) {
   Begin("high", Container("high", {{"CUDA_TASK_PRIORITY", "0"}}), "paced_server");
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  Pass({"paced_side_by_side", "3"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
+  Pass({"paced_side_by_side", "6"}, Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
   End("high");
 }
 

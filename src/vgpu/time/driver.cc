@@ -3,6 +3,7 @@
 // The driver as the meters see it: timed events, kept to be used again. What is asked here must not end a capture.
 #include <string.h>
 
+#include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/runtime/capture.h"
 #include "vgpu/time/runtime.h"
@@ -30,9 +31,9 @@ auto Relaxed(Call call) {
 
 CUevent Of(Event event) { return static_cast<OwnEvent*>(event)->event; }
 
-int Reached(void*, Event event) {
+int64_t Reached(void*, Event event) {
   const CUresult result = Relaxed([&] { return real::cuEventQuery(Of(event)); });
-  return result == CUDA_SUCCESS ? 1 : result == CUDA_ERROR_NOT_READY ? 0 : -1;
+  return result == CUDA_SUCCESS ? region::MonotonicNanos() : result == CUDA_ERROR_NOT_READY ? 0 : -1;
 }
 
 int64_t Between(void*, Event from, Event to) {

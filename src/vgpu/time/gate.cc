@@ -100,6 +100,14 @@ bool Gate::Guesses() const {
   return false;
 }
 
+int64_t Gate::ReachedAt() const {
+  int64_t last = 0;
+  for (const Measured& m : measured_) {
+    if (m.context != nullptr && m.meter.reached_at() > last) last = m.meter.reached_at();
+  }
+  return last;
+}
+
 int64_t Gate::InFlight(int64_t now) const {
   int64_t all = 0;
   for (const Measured& m : measured_) {
@@ -204,7 +212,9 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
   if (correction != 0) Charge(terms, correction, rate, now);
   turns_.Had(correction, region::Load(account_->zero_at));
   if (!Pending() && InFlight(now) == 0) {
-    polled.ended = !more_is_to_come && turns_.Ended(now);
+    // The thread of a more important one may be about to launch what comes next.
+    polled.watch = view.lower && now - ReachedAt() < kHandover;
+    polled.ended = !polled.watch && !more_is_to_come && turns_.Ended(now);
   } else if (view.lower || Long()) {
     // What takes its time beside others takes longer than was expected.
     turns_.Went(InFlight(now), true, now);
@@ -250,7 +260,8 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
     }
   }
   const int64_t most = Flight(terms, view);
-  const int64_t ahead = beside + (most - cost > kHandover ? most - cost : kHandover);
+  const int64_t adds = cost * Scale() / Meter::kWhole;  // to what is in flight, of which streams have parts side by side
+  const int64_t ahead = beside + (most - adds > kHandover ? most - adds : kHandover);
   const Meter::Late late = LateFor(stream);
   if (late == Meter::kInTime) {
     vain_ = 0;
@@ -259,7 +270,7 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
     wait->held_since = now;
   }
   // The GPU may wait for a launch that is held, so after a while it goes, and after each one twice as much.
-  const int64_t allowed = (most << vain_) - most - cost;
+  const int64_t allowed = (most << vain_) - most - adds;
   const int64_t patience = late == Meter::kUnknown && !waits_ ? kUnknownPatience * kPatience : kPatience;
   if (late != Meter::kInTime && in_flight > allowed && now - wait->held_since >= patience) {
     waits_ |= late == Meter::kUnknown;

@@ -83,6 +83,7 @@ class Gate {
   int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
   bool Guesses() const;
   bool Long() const;
+  int64_t ReachedAt() const;
 
   struct Measured {
     const void* context = nullptr;

@@ -188,29 +188,32 @@ int64_t Meter::PayRested(Track* track, const Mark& mark, int64_t least, int64_t 
   return covers - mark.charged;
 }
 
-// Beside others it is their time that is above the expected, but what is less than half of the GPU's own turn. What is
-// longer than a turn shows how much they had. The GPU's changes seem to be its own, so of two that are near each other
-// the less counts.
-int64_t Meter::LengthOf(const Mark& mark, int64_t busy, int64_t theirs) const {
+// Beside others it is their time that is above the expected, but what is less than half of the GPU's own turn, and what
+// they were not at work for (`least`). What is longer than a turn shows how much they had. The GPU's changes seem to be
+// its own, so of two that are near each other the less counts.
+int64_t Meter::LengthOf(const Mark& mark, int64_t busy, int64_t least, int64_t theirs) const {
   // What had ended when the call came back may be as short as it likes.
   if (mark.took != 0 && !mark.guessed && busy <= Most(mark.took, kIdleStart)) return Least(busy, mark.cost);
   if (mark.others == 0 || (busy <= kTurn && busy < mark.cost + kLeastTurn / 2)) return busy;
   const int64_t own = Most(busy - theirs, 0);
   const bool near = own - mark.cost < mark.cost / 8 && mark.cost - own < mark.cost / 8;
-  return busy <= kTurn ? Least(busy, mark.cost) : near ? Least(own, mark.cost) : own;
+  return busy <= kTurn ? Most(Least(busy, mark.cost), least) : near ? Least(own, mark.cost) : own;
 }
 
 int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at) {
   const int64_t busy = Most(elapsed - pair_ - (mark.took != 0 ? kIdleStart : 0), 0);
-  if (!mark.dense || mark.took > Most(10 * kIdleStart, busy / 64)) {
+  // The launch was at work since the host's call came back, at the latest; others had no more than all of the time in
+  // which they were at work.
+  const bool slow = mark.took > Most(10 * kIdleStart, busy / 64);
+  const int64_t beside = mark.others == 0 ? 0 : theirs * (1 + mark.others) / mark.others;
+  const int64_t least = Most(busy - beside - (slow ? mark.took : 0), 0);
+  if (!mark.dense || slow) {
     const int64_t own = busy_.Add(at - pair_, at);
     if (mark.charged == 0) return own;
-    // The launch was at work since the host's call came back, at the latest.
-    const int64_t least = mark.dense && mark.others == 0 ? Most(busy - mark.took, 0) : 0;
-    if (mark.guessed && least > 0) Teach(mark, least, least);
-    return own + PayRested(track, mark, least, busy);
+    if (mark.dense) Teach(mark, mark.guessed ? least : busy, least);
+    return own + PayRested(track, mark, mark.dense && mark.others == 0 ? least : 0, busy);
   }
-  const int64_t length = LengthOf(mark, busy, theirs);
+  const int64_t length = LengthOf(mark, busy, least, theirs);
   if (mark.cost > 0 && !mark.guessed && mark.others == 0) {
     track->wrong += (length * kExactly / mark.cost - track->wrong) / kSmooth;
   }
@@ -218,16 +221,17 @@ int64_t Meter::PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64
   // time was others', nobody knows which.
   const int64_t seen = busy_.Add(at - busy - pair_, at);
   const int64_t paid = busy == length ? seen : seen * (length + pair_) / (busy + pair_);
-  Teach(mark, length, paid);
+  Teach(mark, length, least);
+  if (mark.others == 0) LearnOverlap(length, paid);
   return paid - mark.charged;
 }
 
-int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
+int64_t Meter::Settle(Track* track, const Mark& mark, int64_t seen, int64_t now) {
   const int64_t since_reference = reference_ == nullptr ? 0 : driver_->between(driver_->self, reference_, mark.event);
   const bool told = since_reference != kUnknownTime;
-  const int64_t at = reference_ == nullptr ? now : reference_at_ + since_reference;
+  const int64_t at = reference_ == nullptr ? seen : reference_at_ + since_reference;
   // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
-  if (now - at < behind_) behind_ = now - at;
+  behind_ = Least(behind_, seen - at);
   const int64_t theirs = theirs_ - TheirsOf(now - at - behind_, others_);
   int64_t correction = 0;
   if (told && track->known) {
@@ -243,7 +247,7 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
   track->known = told;
   track->at = at;
   track->theirs_at = theirs;
-  track->reached_at = told ? Most(track->reached_at, at + behind_) : now;
+  track->reached_at = told ? Most(track->reached_at, at + behind_) : seen;
   reached_at_ = Most(reached_at_, track->reached_at);
   if (told && (reference_ == nullptr || now - reference_taken_ > kReferenceAge)) {
     if (reference_ != nullptr) driver_->release(driver_->self, reference_);
@@ -257,12 +261,11 @@ int64_t Meter::Settle(Track* track, const Mark& mark, int64_t now) {
   return correction;
 }
 
-void Meter::Teach(const Mark& mark, int64_t length, int64_t paid) {
-  // Beside others it may be theirs; a first guess is better than none.
-  if (mark.launches > 0 && (mark.others == 0 || mark.guessed || length > kTurn)) {
-    book_->Teach(mark.kind, mark.handle, length / mark.launches, mark.guessed);
-  }
-  if (mark.others == 0) LearnOverlap(length, paid);
+// What is expected moves to the nearest of what is possible. A first guess is better than none.
+void Meter::Teach(const Mark& mark, int64_t length, int64_t least) {
+  const bool exact = mark.guessed || length > kTurn;
+  const int64_t near = exact ? length : Most(least, Least(mark.cost, length));
+  if (mark.launches > 0 && near > 0) book_->Teach(mark.kind, mark.handle, near / mark.launches, mark.guessed);
 }
 
 // Of `length` ns on one stream so much was not on another one as well.
@@ -292,10 +295,10 @@ int64_t Meter::Poll(int others, int64_t now) {
     }
     while (track.count != 0) {
       const Mark& mark = track.marks[track.first];
-      const int reached = driver_->reached(driver_->self, mark.event);
+      const int64_t reached = driver_->reached(driver_->self, mark.event);
       if (reached == 0) break;
       if (reached > 0) {
-        correction += Settle(&track, mark, now);
+        correction += Settle(&track, mark, reached, now);
       } else {
         driver_->release(driver_->self, mark.event);
         track.known = false;

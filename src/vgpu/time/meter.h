@@ -84,6 +84,8 @@ class Meter {
   Late LateFor(const StreamRef& stream) const;
   // A mark is not reached.
   bool Pending() const { return pending_ != 0; }
+  // When the last mark was reached, by the host's clock.
+  int64_t reached_at() const { return reached_at_; }
   // What is charged for one ns of the book, in 1/kWhole: streams overlap.
   int64_t scale() const { return scale_; }
 
@@ -123,7 +125,7 @@ class Meter {
     int64_t theirs_at = 0;                               // what others had until then
   };
 
-  int64_t LengthOf(const Mark& mark, int64_t busy, int64_t theirs) const;
+  int64_t LengthOf(const Mark& mark, int64_t busy, int64_t least, int64_t theirs) const;
   int64_t InFlightOn(const Track& track, int64_t now) const;
   Mark* LongestMark();
   int64_t Earliest() const;
@@ -133,10 +135,10 @@ class Meter {
   Track* TrackOf(const StreamRef& stream);
   void Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches);
   void Push(Track* track, Event event, bool dense, bool ends_pair);
-  int64_t Settle(Track* track, const Mark& mark, int64_t now);
+  int64_t Settle(Track* track, const Mark& mark, int64_t seen, int64_t now);
   int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at);
   int64_t PayRested(Track* track, const Mark& mark, int64_t least, int64_t most);
-  void Teach(const Mark& mark, int64_t length, int64_t paid);
+  void Teach(const Mark& mark, int64_t length, int64_t least);
   void LearnOverlap(int64_t length, int64_t paid);
   void DropTrack(Track* track);
 

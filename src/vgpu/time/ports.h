@@ -19,8 +19,8 @@ inline constexpr int64_t kUnknownTime = INT64_MIN;
 
 struct DriverPort {
   void* self;
-  // 1: the GPU has come to it, 0: not yet, -1: it is lost.
-  int (*reached)(void* self, Event event);
+  // The host's clock when the GPU was seen to have come to it; 0: not yet, -1: it is lost.
+  int64_t (*reached)(void* self, Event event);
   // ns of the device's clock from one to the other, both reached, in any order; kUnknownTime: the driver does not say.
   int64_t (*between)(void* self, Event from, Event to);
   void (*release)(void* self, Event event);

@@ -255,7 +255,7 @@ class World {
         if (tenant->help_at < at) next = tenant.get(), at = tenant->help_at, helps = true;
       }
       if (next == nullptr) break;
-      gpu.Advance(at);
+      gpu.Advance(now = at);
       const uint64_t before = word;
       helps ? next->Help(at) : next->Run(at);
       if (before == word && !ended) continue;
@@ -322,7 +322,8 @@ inline Tenant::Tenant(World* world, Terms terms_in, bool paced, bool overlaps, u
   driver_ = {this,
              [](void* self, Event event) {
                const auto id = static_cast<int>(reinterpret_cast<intptr_t>(event)) - 1;
-               return static_cast<Tenant*>(self)->world_->gpu.ReachedAt(id) >= 0 ? 1 : 0;
+               const World& all = *static_cast<Tenant*>(self)->world_;
+               return all.gpu.ReachedAt(id) >= 0 ? all.now : 0;
              },
              [](void* self, Event from, Event to) {
                const Gpu& gpu = static_cast<Tenant*>(self)->world_->gpu;
