@@ -136,15 +136,19 @@ int64_t Gate::Scale() const {
 
 // What an overdrawn account waits for. Streams never end together, and each takes marks where it begins and ends, so
 // the more there are the longer they go on.
-int64_t Gate::Release(const TurnView& view, int64_t now) const {
+int64_t Gate::Release(const TurnView& view, int streams) const {
   // Beside others that rest, too, the GPU would be idle.
   const bool beside = view.limited != 0 || view.unlimited != 0;
   if (view.hungry != 0 && (!beside || view.at_work != 0)) return kTurn;
+  return Clamp(kBurst * streams, kBurst, kFlightAlone);
+}
+
+int Gate::Streams(int64_t now) const {
   int streams = 0;
   for (const Measured& m : measured_) {
     if (m.context != nullptr) streams += m.meter.Streams(now);
   }
-  return Clamp(kBurst * streams, kBurst, kFlightAlone);
+  return streams;
 }
 
 int64_t Gate::Flight(const Terms& terms, const TurnView& view) const {
@@ -239,7 +243,8 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
   const int64_t beside = Beside(stream, balance > -kBurst ? cost / 2 : cost, now);
   if (terms.limit != 0) {
     // As soon as one process of the container goes on all may, and the one that waits for longest is to be the first.
-    const int64_t release = view.sibling ? 0 : Release(view, now) + view.before * kHandover;
+    if (!wait->overdrawn) wait->streams = Streams(now);
+    const int64_t release = view.sibling ? 0 : Release(view, wait->streams) + view.before * kHandover;
     if (balance <= (wait->overdrawn ? release : 0) && beside == 0) {
       wait->overdrawn = true;
       region::GpuTimeWaits(account_, now);

@@ -32,6 +32,7 @@ class Gate {
   struct Wait {
     bool overdrawn = false;
     bool own_overdrawn = false;
+    int streams = 0;  // that were at work when it came to be overdrawn
     int64_t held_since = 0;  // for what takes longer than was expected
   };
   struct Paid {
@@ -72,7 +73,8 @@ class Gate {
  private:
   uint32_t RateOf(const Terms& terms, const TurnView& view) const;
   int64_t Flight(const Terms& terms, const TurnView& view) const;
-  int64_t Release(const TurnView& view, int64_t now) const;
+  int64_t Release(const TurnView& view, int streams) const;
+  int Streams(int64_t now) const;
   int64_t Scale() const;
   Turns::State StateOf(const Terms& terms, int64_t balance, bool long_launch, int64_t now) const;
   void Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
