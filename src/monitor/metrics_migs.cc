@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-
+//
+// The metrics of MIG instances: what each has, what is free of it, its processes and errors.
 #include "monitor/metrics_parts.h"
 
 namespace hami::monitor {

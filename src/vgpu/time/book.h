@@ -34,7 +34,11 @@ class CostBook {
     if (handle == 0) return;
     Kind* const kind = const_cast<Kind*>(Find(OfHandle(handle)));
     if (kind != nullptr && (alone || cost > 2 * kind->price)) {
-      kind->steady = cost <= 2 * kind->price ? kind->steady + 1 : 0;
+      if (cost > 2 * kind->price) {
+        kind->steady = 0;
+      } else if (kind->steady < kBelieved) {
+        ++kind->steady;
+      }
       if (alone) kind->doubted = false;
     }
     Move(OfHandle(handle), cost);
@@ -64,7 +68,7 @@ class CostBook {
     int16_t steady = 0;  // measurements in a row that were less than twice what was expected, after a change
     bool doubted = false;
   };
-  static constexpr int32_t kBelieved = 3;
+  static constexpr int16_t kBelieved = 3;
   static uint64_t OfHandle(uint64_t handle) { return handle * 0x9e37'79b9'7f4a'7c15 | 2; }
 
   // The first kSmooth measurements have equal weight, so that none of them counts for more than what comes later.
