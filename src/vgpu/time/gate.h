@@ -32,7 +32,7 @@ class Gate {
   struct Wait {
     bool overdrawn = false;
     bool own_overdrawn = false;
-    int streams = 0;  // that were at work when it came to be overdrawn
+    int streams = 0;         // that were at work when it came to be overdrawn
     int64_t held_since = 0;  // for what takes longer than was expected
   };
   struct Paid {
