@@ -265,8 +265,8 @@ Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t co
     }
   }
   const int64_t most = Flight(terms, view);
-  const int64_t adds =
-      cost * Scale() / Meter::kWhole;  // to what is in flight, of which streams have parts side by side
+  // To what is in flight, of which streams have parts side by side.
+  const int64_t adds = cost * Scale() / Meter::kWhole;
   const int64_t ahead = beside + (most - adds > kHandover ? most - adds : kHandover);
   const Meter::Late late = LateFor(stream);
   if (late == Meter::kInTime) {

@@ -73,7 +73,7 @@ TEST(GpuTimeWorld, GivenAProcessThatWantsLess_ThenItAloneHasLess) {
 
 TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   double work[2];
-  for (const uint32_t limit : {10'000, 2500, 5000, 9000}) {
+  for (const uint32_t limit : {10'000, 1000, 2500, 5000, 9000}) {
     World world;
     Tenant& tenant = world.Add({.limit = limit % 10'000}, SideBySide(200 * kUs), true, true);
     const double share = SharesOf(world, kSeconds)[0];
@@ -358,6 +358,13 @@ TEST(GpuTimeWorld, GivenAMoreImportantOne_ThenItWaitsForOneLaunch) {
     EXPECT_LE(Percentile99(requests), 1.1 * floor) << length;
     EXPECT_GE(shares[1], 0.8 * idle) << length;
   }
+}
+
+TEST(GpuTimeWorld, GivenAMoreImportantOneThatGoesOnAtOnce_ThenItKeepsTheTurn) {
+  World world;
+  world.Add({.rank = 0}, OneByOne(2 * kMs, 60 * kUs));
+  world.Add({.rank = 1}, Endless(500 * kUs));
+  EXPECT_GE(SharesOf(world, kSeconds)[0], 92.0);
 }
 
 TEST(GpuTimeWorld, GivenALightTenant_ThenItsLaunchesWaitNoLonger) {
