@@ -20,15 +20,7 @@ struct Kernel {
   unsigned gx, gy, gz, bx, by, bz;
 
   uint64_t Kind() const { return LaunchId(reinterpret_cast<uintptr_t>(f), Pair(gx, gy), Pair(gz, bx), Pair(by, bz)); }
-  LaunchName Name() const { return {Kind(), reinterpret_cast<uintptr_t>(f), Threads()}; }
-
- private:
-  // At most UINT64_MAX, so that an absurd grid is not taken for a small one.
-  uint64_t Threads() const {
-    uint64_t threads = 1;
-    for (const unsigned size : {gx, gy, gz, bx, by, bz}) threads = Times(threads, size);
-    return threads;
-  }
+  LaunchName Name() const { return {Kind(), reinterpret_cast<uintptr_t>(f)}; }
 };
 
 Kernel KernelOf(const CUlaunchConfig* c, CUfunction f) {

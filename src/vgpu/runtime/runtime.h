@@ -18,6 +18,7 @@
 #include "vgpu/runtime/device_map.h"
 #include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/settings.h"
+#include "vgpu/runtime/timed_events.h"
 #include "vgpu/runtime/visible.h"
 
 namespace hami::vgpu {
@@ -44,6 +45,8 @@ struct Runtime {
   ContextRegistry contexts;
   DeviceMap devices;
   NvmlSessions nvml;
+  TimedEvents events;
+  uint32_t thread_key_and_one = 0;  // threads.cc; 0: not made yet
   ShownEnvironment shown;
 };
 extern Runtime g_runtime;

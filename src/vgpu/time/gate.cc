@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/time/gate.h"
 
+#include <algorithm>
+
 namespace hami::vgpu::time {
 namespace {
 
-constexpr int64_t kLongestSleep = 5'000'000;  // then limits and orders are read again
-constexpr int64_t kLongestPoll = 500'000;
-constexpr int64_t kLeastRate = 100;       // of 10000
-constexpr int64_t kUnknownPatience = 50;  // times kPatience: behind what was never measured, on its stream
+constexpr int64_t kLongestSleep = 5'000'000;  // ns; then limits and orders are read again
+constexpr int64_t kLongestPoll = 500'000;     // ns, for the end of what is in flight
+constexpr int64_t kLeastRate = 100;           // of 10000
+constexpr int64_t kUnknownPatience = 50;      // times kPatience: behind what was never measured, on its stream
 constexpr int kMostVain = 20;
-
-int64_t Clamp(int64_t value, int64_t least, int64_t most) {
-  return value < least ? least : value > most ? most : value;
-}
 
 }  // namespace
 
@@ -22,297 +20,208 @@ void Gate::Use(region::GpuTimeDevice* account, CostBook* book, const DriverPort*
   driver_ = driver;
 }
 
-Meter* Gate::MeterOf(const void* context) {
-  Measured* unused = nullptr;
-  for (Measured& m : measured_) {
-    if (m.context == context) return &m.meter;
-    if (m.context == nullptr && unused == nullptr) unused = &m;
+Meter* Gate::MeterOf(const void* context, bool make) {
+  for (Meter& meter : meters_) {
+    if (meter.context() == context && context != nullptr) return &meter;
   }
-  if (unused == nullptr) return nullptr;
-  unused->context = context;
-  unused->meter.Use(driver_, book_);
-  return &unused->meter;
-}
-
-Meter* Gate::FindMeter(const void* context) {
-  for (Measured& m : measured_) {
-    if (m.context == context && context != nullptr) return &m.meter;
+  for (Meter& meter : meters_) {
+    if (!make || context == nullptr || meter.context() != nullptr) continue;
+    meter.Use(context, driver_, book_);
+    return &meter;
   }
   return nullptr;
 }
 
 void Gate::Changed(uint64_t kind) {
-  for (Measured& m : measured_) {
-    if (m.context != nullptr) m.meter.Changed(kind);
-  }
+  for (Meter& meter : meters_) meter.Changed(kind);
 }
-
 void Gate::DropContext(const void* context) {
-  for (Measured& m : measured_) {
-    if (m.context != context || context == nullptr) continue;
-    m.meter.DropAll();
-    m.context = nullptr;
-  }
+  if (Meter* const meter = MeterOf(context, false); meter != nullptr) meter->Drop();
 }
-
 void Gate::DropStream(const void* stream) {
-  for (Measured& m : measured_) {
-    if (m.context != nullptr) m.meter.DropStream(stream);
-  }
+  for (Meter& meter : meters_) meter.DropStream(stream);
 }
-
 bool Gate::Pending() const {
-  for (const Measured& m : measured_) {
-    if (m.context != nullptr && m.meter.Pending()) return true;
-  }
-  return false;
+  return Most([](const Meter& meter) { return meter.Pending(); });
 }
-
-Meter::Late Gate::LateFor(const StreamRef& stream) const {
-  Meter::Late latest = Meter::kInTime;
-  for (const Measured& m : measured_) {
-    const Meter::Late late = m.context == nullptr ? Meter::kInTime : m.meter.LateFor(stream);
-    latest = late > latest ? late : latest;
-  }
-  return latest;
-}
-
-int64_t Gate::Beside(const StreamRef& stream, int64_t part, int64_t now) const {
-  int64_t most = 0;
-  for (const Measured& m : measured_) {
-    const int64_t beside = m.context == nullptr ? 0 : m.meter.Beside(stream, part, now);
-    most = beside > most ? beside : most;
-  }
-  return most;
-}
-
-bool Gate::Long() const {
-  for (const Measured& m : measured_) {
-    if (m.context != nullptr && m.meter.Longest() >= kTurn) return true;
-  }
-  return false;
-}
-
-bool Gate::Guesses() const {
-  for (const Measured& m : measured_) {
-    if (m.context != nullptr && m.meter.Guesses()) return true;
-  }
-  return false;
-}
-
-int64_t Gate::ReachedAt() const {
-  int64_t last = 0;
-  for (const Measured& m : measured_) {
-    if (m.context != nullptr && m.meter.reached_at() > last) last = m.meter.reached_at();
-  }
-  return last;
-}
-
 int64_t Gate::InFlight(int64_t now) const {
   int64_t all = 0;
-  for (const Measured& m : measured_) {
-    if (m.context != nullptr) all += m.meter.InFlight(now);
-  }
+  for (const Meter& meter : meters_) all += meter.InFlight(now);
+  return all;
+}
+bool Gate::Long() const {
+  return Most([](const Meter& meter) { return meter.Longest(); }) >= kTurn;
+}
+int Gate::Streams(int64_t now) const {
+  int all = 0;
+  for (const Meter& meter : meters_) all += meter.Streams(now);
   return all;
 }
 
-// Of one without a limit: an equal part of what the limits of the others leave. It holds nothing, and only says whose
+// One without a limit has an equal part of what the limits of the others leave. It holds nothing, and only says whose
 // turn is next.
-uint32_t Gate::RateOf(const Terms& terms, const TurnView& view) const {
-  if (terms.limit == 0) {
-    const int64_t left = (region::kFullRate - view.limited) / (1 + view.unlimited);
-    return static_cast<uint32_t>(Clamp(left, kLeastRate, region::kFullRate - 1));
-  }
-  return region::CommonBurstRate(terms.limit, terms.ceiling, view.limited + view.unlimited * region::kFullRate);
-}
-
-int64_t Gate::Scale() const {
-  int64_t scale = Meter::kWhole;
-  for (const Measured& m : measured_) {
-    if (m.context != nullptr) scale = m.meter.scale();
-  }
-  return scale;
+void Gate::Look(const Terms& terms, int64_t now) {
+  view_ = turns_.Look(terms.rank, now);
+  const int64_t left = (region::kFullRate - view_.limited) / (1 + view_.unlimited);
+  rate_ = terms.limit == 0 ? static_cast<uint32_t>(std::clamp<int64_t>(left, kLeastRate, region::kFullRate - 1))
+                           : region::CommonBurstRate(terms.limit, terms.ceiling,
+                                                     view_.limited + view_.unlimited * region::kFullRate);
 }
 
 // What an overdrawn account waits for. Streams never end together, and each takes marks where it begins and ends, so
 // the more there are the longer they go on.
-int64_t Gate::Release(const TurnView& view, int streams) const {
+int64_t Gate::Release(int streams) const {
   // Beside others that rest, too, the GPU would be idle.
-  const bool beside = view.limited != 0 || view.unlimited != 0;
-  if (view.hungry != 0 && (!beside || view.at_work != 0)) return kTurn;
-  return Clamp(kBurst * streams, kBurst, kFlightAlone);
+  const bool beside = view_.limited != 0 || view_.unlimited != 0;
+  if (view_.hungry != 0 && (!beside || view_.at_work != 0)) return kTurn;
+  return std::clamp(kBurst * streams, kBurst, kFlightAlone);
 }
 
-int Gate::Streams(int64_t now) const {
-  int streams = 0;
-  for (const Measured& m : measured_) {
-    if (m.context != nullptr) streams += m.meter.Streams(now);
-  }
-  return streams;
+int64_t Gate::Flight(const Terms& terms) const {
+  if (terms.gives_way || view_.higher) return kFlightUnder;
+  return view_.present == 0 ? kFlightAlone : kFlight;
 }
 
-int64_t Gate::Flight(const Terms& terms, const TurnView& view) const {
-  if (terms.gives_way || view.higher) return kFlightUnder;
-  if (view.present == 0) return kFlightAlone;
-  // Beside one that can not be interrupted the driver gives slices: enough for more than one.
-  return view.beside ? 2 * kLeastTurn : kFlight;
-}
-
-int64_t Gate::Spacing(const Terms& terms, int64_t now) const {
-  const TurnView view = turns_.Look(terms.rank, now);
-  const int64_t half = Flight(terms, view) / 2;
-  return view.lower ? kHandover : half < kSegment ? half : kSegment;
-}
-
-Turns::State Gate::StateOf(const Terms& terms, int64_t balance, bool long_launch, int64_t now) const {
-  return {.rank = terms.rank,
-          .rate = terms.limit,
-          .owed = terms.limit != 0 && balance > 0,
-          .zero_at = region::Load(account_->zero_at),
-          .long_launch = long_launch,
-          .in_flight = InFlight(now)};
+int64_t Gate::Spacing(const Terms& terms) const {
+  return view_.lower ? kHandover : std::min(Flight(terms) / 2, kSegment);
 }
 
 // What a full GPU loses is missing to all, so a share lags by kBank at most while no other lags less. One without a
 // limit neither saves nor owes more than that: the others had use for what it had, or they had not.
-void Gate::Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now) {
+void Gate::Forgive(const Terms& terms, int64_t now) {
   const int64_t lag = now - region::Load(account_->zero_at);
-  if (lag > kBank && (terms.limit == 0 || (view.limited != 0 && lag <= view.least_lag))) {
-    region::GpuTimeForgo(account_, -region::GpuTimeEarned(kBank, rate), now, rate);
+  if (lag > kBank && (terms.limit == 0 || (view_.limited != 0 && lag <= view_.least_lag))) {
+    region::GpuTimeForgo(account_, -region::GpuTimeEarned(kBank, rate_), now, rate_);
   }
   if (terms.limit == 0 && lag < -kBank) region::Store(account_->zero_at, now + kBank);
 }
 
 // A share that rests beside others has left them its time, and what was saved at a higher limit is not had at a lower
 // one.
-void Gate::Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now) {
-  const bool rested = view.hungry != 0 && now - region::Load(account_->last_charge) > kWants;
-  if (rested) region::GpuTimeForgo(account_, -region::kIdleCap, now, rate);
-  if (terms.limit < limit_) region::GpuTimeForgo(account_, -region::GpuTimeEarned(kBank, rate), now, rate);
+void Gate::Forgo(const Terms& terms, int64_t now) {
+  const bool rested = view_.hungry != 0 && now - region::Load(account_->last_charge) > kWants;
+  if (rested) region::GpuTimeForgo(account_, -region::kIdleCap, now, rate_);
+  if (terms.limit < limit_) region::GpuTimeForgo(account_, -region::GpuTimeEarned(kBank, rate_), now, rate_);
   limit_ = terms.limit;
 }
 
-void Gate::Charge(const Terms& terms, int64_t ns, uint32_t rate, int64_t now) {
-  region::GpuTimeCharge(account_, ns, now, rate);
+void Gate::Charge(const Terms& terms, int64_t ns, int64_t now) {
+  region::GpuTimeCharge(account_, ns, now, rate_);
   if (terms.own != 0) region::GpuTimeCharge(&own_, ns, now, terms.own);
+  turns_.Had(ns, region::Load(account_->zero_at));
 }
 
 Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
-  Polled polled;
-  const TurnView view = turns_.Look(terms.rank, now);
-  const uint32_t rate = RateOf(terms, view);
+  Look(terms, now);
   int64_t correction = 0;
-  for (Measured& m : measured_) {
-    if (m.context != nullptr) correction += m.meter.Poll(view.at_work, now);
-  }
+  for (Meter& meter : meters_) correction += meter.Poll(view_.at_work, now);
   // What is saved up while something late runs is not lost, and pays for that, but for what a launch may wait for.
   if (Pending() && terms.limit != 0) {
     region::GpuTimeWaits(account_, now);
-    const int64_t saved = region::GpuTimeBalance(account_, now, rate) - correction;
-    for (Measured& m : measured_) {
-      if (m.context != nullptr) correction += m.meter.PayAhead(saved - 2 * kTurn);
-    }
+    const int64_t saved = region::GpuTimeBalance(account_, now, rate_) - correction;
+    for (Meter& meter : meters_) correction += meter.PayAhead(saved - 2 * kTurn);
   }
-  if (correction != 0) Charge(terms, correction, rate, now);
-  turns_.Had(correction, region::Load(account_->zero_at));
+  if (correction != 0) Charge(terms, correction, now);
+  Polled polled;
   if (!Pending() && InFlight(now) == 0) {
     // The thread of a more important one may be about to launch what comes next.
-    polled.watch = view.lower && now - ReachedAt() < kHandover;
+    const int64_t ended_at = Most([](const Meter& meter) { return meter.reached_at(); });
+    polled.watch = view_.lower && now - ended_at < kHandover;
     polled.ended = !polled.watch && !more_is_to_come && turns_.Ended(now);
-  } else if (view.lower || Long()) {
+  } else if (view_.lower || Long()) {
     // What takes its time beside others takes longer than was expected.
     turns_.Went(InFlight(now), true, now);
-    polled.watch = view.lower;
+    polled.watch = view_.lower;
   }
   return polled;
 }
 
-Turns::Verdict Gate::Ask(const Terms& terms, const StreamRef& stream, int64_t cost, Wait* wait, int64_t now) {
-  Poll(terms, now, true);
-  const TurnView view = turns_.Look(terms.rank, now);
-  turns_.Wants(view, now);
-  const uint32_t rate = RateOf(terms, view);
-  if (view.beside || (view.at_work != 0 && Long())) region::GpuTimeBesideLong(account_, now);
-  region::GpuTimeBalance(account_, now, rate);
-  Forgo(terms, view, rate, now);
-  const int64_t balance = region::GpuTimeBalance(account_, now, rate);
+Launch Gate::Expect(const StreamRef& stream, uint64_t kind, uint64_t handle, const Meter* meter) const {
+  const int64_t known = book_->Expected(kind, handle);
+  const int64_t cost = known != 0 ? known : kFlight;
+  return {stream, kind, handle, cost, meter == nullptr ? Launch::kWhole : meter->scale()};
+}
+
+// It waits for the balance to reach `release` once it was not above zero.
+bool Gate::Overdrawn(region::GpuTimeDevice* account, uint32_t rate, int64_t release, bool* overdrawn, int64_t now,
+                     int64_t* until) {
+  const int64_t balance = region::GpuTimeBalance(account, now, rate);
+  if (balance > (*overdrawn ? release : 0)) return false;
+  *overdrawn = true;
+  region::GpuTimeWaits(account, now);
+  turns_.Rests(now);
+  if (!Pending() && InFlight(now) == 0) turns_.Ended(now);
+  *until = now + std::clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
+  return true;
+}
+
+// The GPU may wait for a launch that is held behind something late, so after a while it goes, and after each one twice
+// as much.
+bool Gate::TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t beside, Wait* wait, int64_t now,
+                           int64_t* until) {
   const int64_t in_flight = InFlight(now);
-  Turns::Verdict held{.go = false};
-  // Streams that run side by side end together, or the last one would have the GPU for itself.
-  // What ends after the others makes a debt, so that is small: else each would be beside the one before, for ever.
-  const int64_t beside = Beside(stream, balance > -kBurst ? cost / 2 : cost, now);
-  if (terms.limit != 0) {
-    // As soon as one process of the container goes on all may, and the one that waits for longest is to be the first.
-    if (!wait->overdrawn) wait->streams = Streams(now);
-    const int64_t release = view.sibling ? 0 : Release(view, wait->streams) + view.before * kHandover;
-    if (balance <= (wait->overdrawn ? release : 0) && beside == 0) {
-      wait->overdrawn = true;
-      region::GpuTimeWaits(account_, now);
-      turns_.Rests(now);
-      if (!Pending() && in_flight == 0) turns_.Ended(now);
-      held.until = now + Clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
-      return held;
-    }
-  }
-  if (terms.own != 0) {
-    const int64_t own = region::GpuTimeBalance(&own_, now, terms.own);
-    if (own <= (wait->own_overdrawn ? kBurst : 0)) {
-      wait->own_overdrawn = true;
-      region::GpuTimeWaits(&own_, now);
-      turns_.Rests(now);
-      held.until = now + Clamp(region::WallToEarn(kBurst - own, terms.own), kHandover / 4, kLongestSleep);
-      return held;
-    }
-  }
-  const int64_t most = Flight(terms, view);
-  // To what is in flight, of which streams have parts side by side.
-  const int64_t adds = cost * Scale() / Meter::kWhole;
-  const int64_t ahead = beside + (most - adds > kHandover ? most - adds : kHandover);
-  const Meter::Late late = LateFor(stream);
-  if (late == Meter::kInTime) {
+  const int64_t most = Flight(terms);
+  const int64_t ahead = beside + std::max(most - launch.Charged(), kHandover);
+  if (wait->late == Meter::kInTime) {
     vain_ = 0;
     wait->held_since = 0;
-  } else if (wait->held_since == 0) {
-    wait->held_since = now;
+    if (in_flight <= ahead && !Most([](const Meter& meter) { return meter.Guesses(); })) return false;
+  } else {
+    if (wait->held_since == 0) wait->held_since = now;
+    if (in_flight <= (most << vain_) - most - launch.Charged()) return false;
+    const bool unknown = wait->late == Meter::kUnknown;
+    if (now - wait->held_since >= (unknown && !waits_ ? kUnknownPatience * kPatience : kPatience)) {
+      waits_ |= unknown;
+      vain_ = std::min(vain_ + 1, kMostVain);
+      return false;
+    }
   }
-  // The GPU may wait for a launch that is held, so after a while it goes, and after each one twice as much.
-  const int64_t allowed = (most << vain_) - most - adds;
-  const int64_t patience = late == Meter::kUnknown && !waits_ ? kUnknownPatience * kPatience : kPatience;
-  if (late != Meter::kInTime && in_flight > allowed && now - wait->held_since >= patience) {
-    waits_ |= late == Meter::kUnknown;
-    if (vain_ < kMostVain) ++vain_;
-  } else if (late != Meter::kInTime ? in_flight > allowed : in_flight > ahead || Guesses()) {
-    turns_.Went(in_flight + 2 * kHandover, view.lower, now);  // more is to come
-    held.until = now + Clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
-    return held;
+  turns_.Went(in_flight + 2 * kHandover, view_.lower, now);  // more is to come
+  *until = now + std::clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
+  return true;
+}
+
+Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, int64_t now) {
+  Poll(terms, now, true);
+  turns_.Wants(view_, now);
+  if (view_.beside || (view_.at_work != 0 && Long())) region::GpuTimeBesideLong(account_, now);
+  region::GpuTimeBalance(account_, now, rate_);
+  Forgo(terms, now);
+  Turns::Verdict held{.go = false};
+  // Streams that run side by side end together, or the last one would have the GPU for itself.
+  const int64_t beside = Most([&](const Meter& meter) { return meter.Beside(launch.stream, launch.cost, now); });
+  if (terms.limit != 0 && beside == 0) {
+    // As soon as one process of the container goes on all may, and the one that had the least is to be the first.
+    if (!wait->overdrawn) wait->streams = Streams(now);
+    const int64_t release = (view_.sibling ? 0 : Release(wait->streams)) + view_.before * kHandover;
+    if (Overdrawn(account_, rate_, release, &wait->overdrawn, now, &held.until)) return held;
   }
-  Turns::State state = StateOf(terms, balance, cost >= kTurn || late != Meter::kInTime || Long(), now);
-  state.late = late != Meter::kInTime;
-  const Turns::Verdict verdict = turns_.Ask(view, state, now);
+  if (terms.own != 0 && Overdrawn(&own_, terms.own, kBurst, &wait->own_overdrawn, now, &held.until)) return held;
+  wait->late = Most([&](const Meter& meter) { return meter.LateFor(launch.stream); });
+  if (TooMuchInFlight(terms, launch, beside, wait, now, &held.until)) return held;
+  const bool late = wait->late != Meter::kInTime;
+  const Turns::Verdict verdict =
+      turns_.Ask(view_,
+                 {.rank = terms.rank,
+                  .rate = terms.limit,
+                  .owed = terms.limit != 0 && region::GpuTimeBalance(account_, now, rate_) > 0,
+                  .zero_at = region::Load(account_->zero_at),
+                  .long_launch = launch.cost >= kTurn || late || Long(),
+                  .late = late,
+                  .in_flight = InFlight(now)},
+                 now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);
   return verdict;
 }
 
-Gate::Paid Gate::Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now) {
-  const TurnView view = turns_.Look(terms.rank, now);
-  const uint32_t rate = RateOf(terms, view);
-  const int64_t scale = Scale();
-  Paid paid;
-  paid.watch = view.lower;
-  paid.lease = view.higher || view.lower || terms.gives_way ? 0 : kLease;
-  const int64_t taken = (cost + paid.lease - left) * scale / Meter::kWhole;
-  paid.charged = cost * scale / Meter::kWhole;
-  Charge(terms, taken, rate, now);
-  turns_.Had(taken, region::Load(account_->zero_at));
-  Forgive(terms, view, rate, now);
+int64_t Gate::Pay(const Terms& terms, const Launch& launch, int64_t left, int64_t now) {
+  const int64_t lease = view_.higher || view_.lower || terms.gives_way ? 0 : kLease;
+  Charge(terms, launch.Charged(launch.cost + lease - left), now);
+  Forgive(terms, now);
   // Of launches that are short against the lease more are to come.
-  const int64_t more = 4 * cost < paid.lease ? paid.lease : 0;
-  turns_.Went(InFlight(now) + paid.charged + more, view.lower, now);
-  return paid;
-}
-
-void Gate::GiveBack(const Terms& terms, int64_t lease, int64_t now) {
-  Charge(terms, -lease, RateOf(terms, turns_.Look(terms.rank, now)), now);
+  const int64_t more = 4 * launch.cost < lease ? lease : 0;
+  turns_.Went(InFlight(now) + launch.Charged() + more, view_.lower, now);
+  return lease;
 }
 
 }  // namespace hami::vgpu::time

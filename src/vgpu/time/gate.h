@@ -29,31 +29,31 @@ class Gate {
  public:
   static constexpr int kContexts = 2;
 
+  // Of one launch that is held.
   struct Wait {
-    bool overdrawn = false;
-    bool own_overdrawn = false;
+    bool overdrawn = false, own_overdrawn = false;
     int streams = 0;         // that were at work when it came to be overdrawn
     int64_t held_since = 0;  // for what takes longer than was expected
-  };
-  struct Paid {
-    int64_t charged = 0;
-    bool watch = false;  // less important ones wait for its end, so that is to be looked for
-    int64_t lease = 0;   // what the thread may pay from besides, in the book's ns
+    Meter::Late late = Meter::kInTime;
   };
 
   void Use(region::GpuTimeDevice* account, CostBook* book, const DriverPort* driver);
   Turns& turns() { return turns_; }
 
-  Turns::Verdict Ask(const Terms& terms, const StreamRef& stream, int64_t cost, Wait* wait, int64_t now);
-  // It goes: takes what it costs from the account, and a lease, of which `left` is still there.
-  Paid Pay(const Terms& terms, int64_t cost, int64_t left, int64_t now);
-  void GiveBack(const Terms& terms, int64_t lease, int64_t now);
+  // A launch as the book and the meter of its context (nullptr: none) know it.
+  Launch Expect(const StreamRef& stream, uint64_t kind, uint64_t handle, const Meter* meter) const;
+  Turns::Verdict Ask(const Terms& terms, const Launch& launch, Wait* wait, int64_t now);
+  // It goes: takes what it costs from the account, and a lease, of which `left` is still there. Returns the lease: what
+  // the thread may pay from besides, in the book's ns.
+  int64_t Pay(const Terms& terms, const Launch& launch, int64_t left, int64_t now);
+  void GiveBack(const Terms& terms, int64_t ns, int64_t now) { Charge(terms, -ns, now); }
   // ns of work between marks.
-  int64_t Spacing(const Terms& terms, int64_t now) const;
+  int64_t Spacing(const Terms& terms) const;
+  // Less important ones wait for the end of what is launched, so that is to be looked for.
+  bool Watched() const { return view_.lower; }
 
-  // nullptr: this context is not measured.
-  Meter* MeterOf(const void* context);
-  Meter* FindMeter(const void* context);
+  // nullptr: this context is not measured. `make`: it is from now on, if there is room.
+  Meter* MeterOf(const void* context, bool make = true);
   // A graph of this kind does something else from now on.
   void Changed(uint64_t kind);
   void DropContext(const void* context);
@@ -71,30 +71,33 @@ class Gate {
   bool Alone(const Terms& terms, int64_t now) const { return turns_.Look(terms.rank, now).present == 0; }
 
  private:
-  uint32_t RateOf(const Terms& terms, const TurnView& view) const;
-  int64_t Flight(const Terms& terms, const TurnView& view) const;
-  int64_t Release(const TurnView& view, int streams) const;
+  void Look(const Terms& terms, int64_t now);
+  int64_t Flight(const Terms& terms) const;
+  int64_t Release(int streams) const;
   int Streams(int64_t now) const;
-  int64_t Scale() const;
-  Turns::State StateOf(const Terms& terms, int64_t balance, bool long_launch, int64_t now) const;
-  void Forgive(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
-  void Charge(const Terms& terms, int64_t ns, uint32_t rate, int64_t now);
-  void Forgo(const Terms& terms, const TurnView& view, uint32_t rate, int64_t now);
-
-  Meter::Late LateFor(const StreamRef& stream) const;
-  int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
-  bool Guesses() const;
+  // One of the launches under way is longer than a turn.
   bool Long() const;
-  int64_t ReachedAt() const;
+  bool Overdrawn(region::GpuTimeDevice* account, uint32_t rate, int64_t release, bool* overdrawn, int64_t now,
+                 int64_t* until);
+  bool TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t beside, Wait* wait, int64_t now,
+                       int64_t* until);
+  void Forgive(const Terms& terms, int64_t now);
+  void Forgo(const Terms& terms, int64_t now);
+  void Charge(const Terms& terms, int64_t ns, int64_t now);
+  // The most that `of` says of a meter.
+  template <typename Of>
+  auto Most(Of of) const {
+    auto most = of(meters_[0]);
+    for (const Meter& meter : meters_) most = of(meter) > most ? of(meter) : most;
+    return most;
+  }
 
-  struct Measured {
-    const void* context = nullptr;
-    Meter meter;
-  };
   region::GpuTimeDevice* account_ = nullptr;
   region::GpuTimeDevice own_{};  // of this process alone, where it wants less than its container has
   Turns turns_;
-  Measured measured_[kContexts];
+  TurnView view_;      // of the last look
+  uint32_t rate_ = 1;  // of the account, as of then
+  Meter meters_[kContexts];
   bool waits_ = false;  // something was late for a second, and only what was let go then made it end
   int vain_ = 0;        // so often a launch went as the GPU might wait for it, since something was in time
   uint32_t limit_ = 0;

@@ -11,6 +11,8 @@
 
 #include <stdint.h>
 
+#include <span>
+
 #include "vgpu/time/book.h"
 #include "vgpu/time/busy_union.h"
 #include "vgpu/time/ports.h"
@@ -18,38 +20,40 @@
 namespace hami::vgpu::time {
 
 struct Launch {
-  StreamRef stream;
+  StreamRef stream = {};
   uint64_t kind = 0;    // of the book
-  uint64_t handle = 0;  // its kernel or graph
-  int64_t cost = 0;     // as the book has it
+  uint64_t handle = 0;  // its kernel or graph; 0: not known any more
+  int64_t cost = 0;     // ns, as the book has it
+  int64_t scale = kWhole;
+
+  static constexpr int64_t kWhole = 1024;
+  // ns, on the account: streams overlap.
+  int64_t Charged(int64_t of) const { return of * scale / kWhole; }
+  int64_t Charged() const { return Charged(cost); }
 };
 
 class Meter {
  public:
-  static constexpr int64_t kWhole = 1024;  // of a scale
-  static constexpr int64_t kExactly = 1 << 20;
+  static constexpr int64_t kWhole = Launch::kWhole;
   static constexpr int kStreams = 128;
   static constexpr int kMarks = 8;  // of one stream, not reached yet
 
-  void Use(const DriverPort* driver, CostBook* book) {
+  void Use(const void* context, const DriverPort* driver, CostBook* book) {
+    context_ = context;
     driver_ = driver;
     book_ = book;
   }
+  const void* context() const { return context_; }
 
-  struct Cost {
-    int64_t charged = 0;   // on the account
-    int64_t expected = 0;  // of its stream's time
-  };
   // Events to record: `empty` and `begin` before the launch, `end` behind it.
   struct Plan {
     bool empty = false, begin = false, end = false;
     bool busy = false;     // the stream has work ahead
     bool guessed = false;  // nothing is known of its cost
     int64_t until = 0;     // the stream has work ahead until then, if what was expected is right
-    Cost cost;
   };
-  // A launch of `charged` ns is about to go. `spacing`: ns of work between marks.
-  Plan Before(const Launch& launch, int64_t charged, int64_t spacing, int64_t now);
+  // A launch is about to go. `spacing`: ns of work between marks.
+  Plan Before(const Launch& launch, int64_t spacing, int64_t now);
   // The launch is made; events are null where none was recorded. `took`: ns of the host between `begin` and the end of
   // the call.
   void After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took, int64_t now);
@@ -60,8 +64,8 @@ class Meter {
   // reach.
   bool WantsTail(const void* thread, StreamRef* stream, int64_t now);
   void Tail(const StreamRef& stream, Event event, int64_t now);
-  // Launches that were paid from a lease.
-  void Spent(const StreamRef& stream, uint64_t kind, const Cost& cost, int launches);
+  // Launches that were paid from a lease, together.
+  void Spent(const Launch& launches, int count);
 
   // Collects what was reached. `others`: so many others are at work on the GPU. Returns what is to be paid beyond what
   // was charged, ns.
@@ -91,57 +95,65 @@ class Meter {
 
   // What is under way says nothing of what goes by this name from now on.
   void Changed(uint64_t kind);
-  // The stream is gone, or all of them; its marks are released.
+  // The stream is gone, or the context; marks are released.
   void DropStream(const void* stream);
-  void DropAll();
+  void Drop();
 
  private:
-  struct Mark {
+  // Launches on one stream, and the event behind them.
+  struct Segment {
     Event event = nullptr;
-    int64_t charged = 0;  // between the mark before and this one
+    int64_t charged = 0;
     int64_t cost = 0;
     int64_t took = 0;               // ns of the host between the event before and the launch
     int64_t grown = 0;              // of `charged`, as the time passed
     uint64_t kind = 0, handle = 0;  // 0: of several
     int32_t launches = 0;
     int16_t others = 0;
-    bool dense = false, ends_pair = false, guessed = false;
+    bool dense = true;  // the stream was busy all the time since the event before
+    bool ends_pair = false, guessed = false;
   };
   struct Track {
-    StreamRef stream;
-    Mark marks[kMarks];
-    int first = 0, count = 0;
-    // Since the last mark.
-    int64_t since = 0, cost = 0, took = 0, since_at = 0;
+    StreamRef stream = {};
+    Segment marked[kMarks] = {};  // that are not reached yet, in their order
+    int count = 0;
+    Segment open = {};         // since the last mark
+    int64_t launched_at = 0;   // host's clock, of the last launch
     int64_t reached_at = 0;    // host's clock, of the last mark, or when it began to have work
     int64_t wrong = kExactly;  // what was measured, of what the book had
     int64_t carry = 0;         // ns that it was too short for
     int64_t unmeasured = 0;    // ns that were charged since a mark lay right behind a launch
     int64_t busy_until = 0;    // it has work until then, if what was expected is right
-    uint64_t kind = 0, handle = 0;
-    int32_t launches = 0;
-    bool dense = false, guessed = false, known = false;  // known: `at` is
-    int64_t at = 0;                                      // the device's clock at the last mark that was reached
-    int64_t theirs_at = 0;                               // what others had until then
-  };
+    bool known = false;        // `at` is
+    int64_t at = 0;            // the device's clock at the last mark that was reached
+    int64_t theirs_at = 0;     // what others had until then
 
-  int64_t LengthOf(const Mark& mark, int64_t busy, int64_t least, int64_t theirs) const;
-  int64_t InFlightOn(const Track& track, int64_t now) const;
-  Mark* LongestMark();
-  int64_t Earliest() const;
-  int64_t Grow(int64_t now);
+    std::span<Segment> Marked() { return {marked, static_cast<size_t>(count)}; }
+    std::span<const Segment> Marked() const { return {marked, static_cast<size_t>(count)}; }
+  };
+  static constexpr int64_t kExactly = 1 << 20;
+  static constexpr int64_t kNever = INT64_MAX / 2;
+
+  std::span<Track> Tracks() { return {tracks_, static_cast<size_t>(used_)}; }
+  std::span<const Track> Tracks() const { return {tracks_, static_cast<size_t>(used_)}; }
+  Track* TrackOf(const StreamRef& stream);
+  bool HasWork(const Track& track) const;
   bool LookAhead(Track* track, int64_t now);
   bool StillAhead(const Track& track) const;
-  Track* TrackOf(const StreamRef& stream);
-  void Count(Track* track, uint64_t kind, uint64_t handle, const Cost& cost, int launches);
-  void Push(Track* track, Event event, bool dense, bool ends_pair);
-  int64_t Settle(Track* track, const Mark& mark, int64_t seen, int64_t now);
-  int64_t PaySegment(Track* track, const Mark& mark, int64_t elapsed, int64_t theirs, int64_t at);
-  int64_t PayRested(Track* track, const Mark& mark, int64_t least, int64_t most);
-  void Teach(const Mark& mark, int64_t length, int64_t least);
+  void Count(Track* track, const Launch& launch, int count);
+  void Push(Track* track, Event event, bool ends_pair = false);
+  int64_t Settle(Track* track, const Segment& segment, int64_t seen, int64_t now);
+  int64_t Pay(Track* track, const Segment& segment, int64_t elapsed, int64_t theirs, int64_t at);
+  int64_t PayRested(Track* track, const Segment& segment, int64_t least, int64_t most);
+  int64_t LengthOf(const Segment& segment, int64_t busy, int64_t least, int64_t theirs) const;
+  void Teach(const Segment& segment, int64_t length, int64_t least);
   void LearnOverlap(int64_t length, int64_t paid);
+  Segment* LongestSegment();
+  int64_t Grow(int64_t now);
+  int64_t InFlightOn(const Track& track, int64_t now) const;
   void DropTrack(Track* track);
 
+  const void* context_ = nullptr;
   const DriverPort* driver_ = nullptr;
   CostBook* book_ = nullptr;
   Track tracks_[kStreams] = {};
@@ -153,7 +165,6 @@ class Meter {
   BusyUnion busy_;
   Event reference_ = nullptr;  // every moment is measured from it
   int64_t reference_at_ = 0, reference_taken_ = 0;
-  static constexpr int64_t kNever = INT64_MAX / 2;
   int64_t behind_ = kNever;  // the host's clock before the device's
   int64_t pair_ = 0;
   int pairs_ = 0;

@@ -3,42 +3,39 @@
 
 #include <time.h>
 
-#include <atomic>
-
-#include "region/keep_errno.h"
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
 #include "vgpu/runtime/contexts.h"
-#include "vgpu/runtime/device_map.h"
-#include "vgpu/time/runtime.h"
+#include "vgpu/runtime/runtime.h"
+#include "vgpu/runtime/threads.h"
+#include "vgpu/time/shell.h"
 
 namespace hami::vgpu {
-namespace time {
-void WhenThreadEnds(void (*give_back)(void* lease), Lease* lease);
-}  // namespace time
 
 constinit time::CostBook g_book{};
 constinit thread_local Lease t_lease{};
 
 namespace {
 
+using region::MonotonicNanos;
 using time::DeviceOf;
 using time::DeviceTime;
+using time::ForEachDevice;
+using time::g_shell;
 
 constexpr int64_t kNoteInterval = 100'000'000;  // ns; the monitor wants to know of launches, twice a second would do
-constexpr int64_t kBlockedPoll = 5'000'000;
-constexpr int64_t kScale = 1024;
-// ns that the end of a context waits for what was launched there, and between two looks.
-constexpr int64_t kLongestEnd = 1'000'000'000;
-constexpr int64_t kEndPoll = 100'000;
+constexpr int64_t kBlockedPoll = 5'000'000;     // ns
+constexpr int64_t kLongestEnd = 1'000'000'000;  // ns that the end of a context waits for what was launched there
+constexpr int64_t kEndPoll = 100'000;           // ns between two looks at that
 
-constinit std::atomic<uint32_t> g_epoch{1};
-constinit std::atomic<int64_t> g_noted_at{0};
-constinit std::atomic<int> g_devices{0};  // of the driver; 0 = not asked yet
+uint32_t CurrentEpoch() { return g_shell.voided.load() + 1; }
+
+// The fast path does not look whether a launch is captured.
+void PublishEpoch() { __atomic_store_n(&g_words.lease_epoch, AnyCapture() ? 0 : CurrentEpoch(), __ATOMIC_RELEASE); }
 
 void NoteLaunch(int64_t now) {
-  if (now - g_noted_at.load(std::memory_order_relaxed) < kNoteInterval) return;
-  g_noted_at.store(now, std::memory_order_relaxed);
+  if (now - g_shell.noted_at.load(std::memory_order_relaxed) < kNoteInterval) return;
+  g_shell.noted_at.store(now, std::memory_order_relaxed);
   if (region::Attachment* const a = attachment(); a != nullptr) {
     timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
@@ -47,18 +44,12 @@ void NoteLaunch(int64_t now) {
 }
 
 bool OnlyDevice() {
-  int devices = g_devices.load(std::memory_order_relaxed);
+  int devices = g_shell.driver_devices.load(std::memory_order_relaxed);
   if (devices == 0) {
     if (real::cuDeviceGetCount(&devices) != CUDA_SUCCESS) return false;
-    g_devices.store(devices, std::memory_order_relaxed);
+    g_shell.driver_devices.store(devices, std::memory_order_relaxed);
   }
   return devices == 1;
-}
-
-// The fast path does not look whether a launch is captured.
-void PublishEpoch() {
-  const bool fast = time::g_captures.load() == 0;
-  __atomic_store_n(&g_words.lease_epoch, fast ? g_epoch.load() : 0, __ATOMIC_RELEASE);
 }
 
 const void* PlaceOf(CUstream stream) {
@@ -75,9 +66,8 @@ time::StreamRef RefOf(CUstream stream) {
 void FlushLease(Lease* lease, time::Gate* gate) {
   for (Lease::Spent& s : lease->spent) {
     if (s.launches == 0) continue;
-    time::Meter* const meter = gate->FindMeter(s.context);
-    if (meter != nullptr) {
-      meter->Spent(RefOf(s.stream), s.kind, {s.cost * lease->scale / kScale, s.cost}, s.launches);
+    if (time::Meter* const meter = gate->MeterOf(s.context, false); meter != nullptr) {
+      meter->Spent({.stream = RefOf(s.stream), .kind = s.kind, .cost = s.cost, .scale = lease->scale}, s.launches);
     }
     s.launches = 0;
     s.cost = 0;
@@ -85,46 +75,53 @@ void FlushLease(Lease* lease, time::Gate* gate) {
 }
 
 // Collects what was measured on all devices. True while something is under way in the context that a limit holds for.
-bool Collect(const void* context) {
+bool Collect(CUcontext context) {
   bool pending = false;
-  const int64_t now = region::MonotonicNanos();
-  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
-    DeviceTime* const device = DeviceOf(i, false);
-    if (device == nullptr) continue;
+  ForEachDevice([&](int i, DeviceTime* device) {
     const Locked locked(device->lock);
-    const time::Terms terms = time::TermsOf(i, device->file.area != nullptr);
-    device->gate.Poll(terms, now, false);
-    const time::Meter* const meter = device->gate.FindMeter(context);
+    const time::Terms terms = time::TermsOf(i, device);
+    device->gate.Poll(terms, MonotonicNanos());
+    const time::Meter* const meter = device->gate.MeterOf(context, false);
     pending |= terms.Limited() && meter != nullptr && meter->Pending();
-  }
+  });
   return pending;
 }
 
-// What is left of a lease for another device, or of another epoch, goes back where it came from.
-void ReturnLease(Lease* lease, int64_t now) {
-  DeviceTime* const device = DeviceOf(lease->device, false);
-  if (device != nullptr) {
+// What is left of the lease goes back where it came from.
+void ReturnLease(Lease* lease) {
+  if (DeviceTime* const device = DeviceOf(lease->device, false); device != nullptr) {
     const Locked locked(device->lock);
     FlushLease(lease, &device->gate);
     lease->Close();
-    if (lease->credit > 0) {
-      device->gate.GiveBack(time::TermsOf(lease->device, true), lease->credit * lease->scale / kScale, now);
-    }
+    const int64_t charged = lease->credit * lease->scale / time::Launch::kWhole;
+    if (charged > 0) device->gate.GiveBack(time::TermsOf(lease->device, device), charged, MonotonicNanos());
   }
   lease->credit = 0;
 }
 
 // What the one thread of a fork's child has, before it did anything itself, is its parent's.
-void ReturnLastLease(void* lease) {
-  if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) != 0) {
-    ReturnLease(static_cast<Lease*>(lease), region::MonotonicNanos());
-  }
-  *static_cast<Lease*>(lease) = {};
+void ReturnLastLease(void* what) {
+  auto* const lease = static_cast<Lease*>(what);
+  if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) != 0) ReturnLease(lease);
+  *lease = {};
+}
+
+// Of another device, or of before all became void, it goes back.
+void RenewLease(Lease* lease, int index) {
+  const uint32_t epoch = CurrentEpoch();
+  if (lease->epoch == epoch && lease->device == index) return;
+  if (lease->epoch == 0) WhenThreadEnds(&ReturnLastLease, lease);
+  ReturnLease(lease);
+  lease->device = index;
+  lease->epoch = epoch;
+  lease->only_device = OnlyDevice();
+  lease->places.Clear();
+  PublishEpoch();
 }
 
 void WaitWhileBlocked() {
   while (time::Blocked()) {
-    time::WasBlocked();
+    g_shell.was_blocked.store(true, std::memory_order_relaxed);
     region::SleepNanos(kBlockedPoll);
   }
 }
@@ -140,47 +137,28 @@ void Sleep(const time::Turns& turns, const time::Turns::Verdict& verdict, int64_
   }
 }
 
-void WakeOthers(const time::Turns& turns) {
-  if (turns.table().word == nullptr) return;
-  const region::KeepErrno keep;
-  region::FutexWake(reinterpret_cast<const uint32_t*>(turns.table().word), INT32_MAX);
-}
-
-struct Asked {
-  DeviceTime* device;
-  int index;
-  time::Terms terms;
-  bool gated;
-  bool held;
-  int64_t now;
-};
-
+// Where a launch goes. `context`: nullptr: nothing is to be recorded there.
 struct Where {
-  CUcontext context;  // nullptr: nothing is to be recorded there
+  int index;
+  CUcontext context;
   CUstream stream;
   bool per_thread;
-};
 
-time::Event Record(const Where& where) {
-  time::Event const event = time::TakeEvent(where.context);
-  if (event == nullptr || time::RecordEvent(event, where.stream, where.per_thread)) return event;
-  time::kDriver.release(nullptr, event);
-  return nullptr;
-}
+  time::Event Record() const { return RecordTimedEvent(context, stream, per_thread); }
+};
 
 bool MarkOneTail(DeviceTime* device, CUcontext context) {
   time::StreamRef stream;
   {
     const Locked locked(device->lock);
-    if (time::g_captures.load() > 0) return false;
-    time::Meter* const meter = device->gate.MeterOf(context);
-    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, region::MonotonicNanos())) return false;
+    time::Meter* const meter = AnyCapture() ? nullptr : device->gate.MeterOf(context);
+    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, MonotonicNanos())) return false;
   }
-  time::Event const event = Record({context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false});
+  time::Event const event = RecordTimedEvent(context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false);
   if (event == nullptr) return false;
   const Locked locked(device->lock);
   time::Meter* const meter = device->gate.MeterOf(context);
-  meter != nullptr ? meter->Tail(stream, event, region::MonotonicNanos()) : time::kDriver.release(nullptr, event);
+  meter != nullptr ? meter->Tail(stream, event, MonotonicNanos()) : time::kDriver.release(nullptr, event);
   return true;
 }
 
@@ -192,43 +170,51 @@ void MarkTails(DeviceTime* device, CUcontext context) {
   device->tails.Release();
 }
 
-// Waits until a launch of `name` may go. Comes back with the lock held when it is gated.
-Asked Await(int index, const LaunchName& name, const Where& where) {
+// A launch that may go. `device`: nullptr without a limit and others; else its lock is held.
+struct Admitted {
+  DeviceTime* device = nullptr;
+  time::Launch launch;
+  time::Terms terms;
+  bool held = false;
+  int64_t now = 0;
+};
+
+// Waits until a launch of `name` may go.
+Admitted Await(const LaunchName& name, const Where& where) {
+  DeviceTime* const device = DeviceOf(where.index, true);
   const time::StreamRef stream = RefOf(StreamOf(where.stream, where.per_thread));
-  Asked asked{DeviceOf(index, true), index, {}, false, false, 0};
-  if (asked.device == nullptr) return asked;
+  Admitted a;
   time::Gate::Wait wait;
-  const int64_t began = region::MonotonicNanos();
+  const int64_t began = MonotonicNanos();
   for (;;) {
     WaitWhileBlocked();
-    asked.now = region::MonotonicNanos();
-    asked.device->lock.Acquire();
-    const bool in_area = time::Meet(asked.device, index, asked.now);
-    asked.terms = time::TermsOf(index, in_area);
-    asked.gated = asked.terms.Limited() || asked.terms.gives_way || !asked.device->gate.Alone(asked.terms, asked.now);
-    if (!asked.gated) {
-      asked.device->gate.turns().Rests(asked.now);
-      asked.device->lock.Release();
-      return asked;
+    if (device == nullptr) return a;
+    a.now = MonotonicNanos();
+    device->lock.Acquire();
+    time::Meet(device, where.index, a.now);
+    a.terms = time::TermsOf(where.index, device);
+    if (!a.terms.Limited() && !a.terms.gives_way && device->gate.Alone(a.terms, a.now)) {
+      device->gate.turns().Rests(a.now);
+      device->lock.Release();
+      return a;
     }
-    time::Meter* const meter = where.context == nullptr ? nullptr : asked.device->gate.MeterOf(where.context);
-    if (!asked.held && t_lease.device == index) FlushLease(&t_lease, &asked.device->gate);
-    const int64_t known = g_book.Expected(name.kind, name.handle);
-    const time::Turns::Verdict verdict =
-        asked.device->gate.Ask(asked.terms, stream, known != 0 ? known : time::kFlight, &wait, asked.now);
+    const time::Meter* const meter = where.context == nullptr ? nullptr : device->gate.MeterOf(where.context);
+    if (!a.held && t_lease.device == where.index) FlushLease(&t_lease, &device->gate);
+    a.launch = device->gate.Expect(stream, name.kind, name.handle, meter);
+    const time::Turns::Verdict verdict = device->gate.Ask(a.terms, a.launch, &wait, a.now);
     if (verdict.go) break;
-    const bool marks = !asked.held && meter != nullptr;
-    asked.held = true;
-    asked.device->lock.Release();
-    if (marks) MarkTails(asked.device, where.context);
-    if (verdict.passed) WakeOthers(asked.device->gate.turns());
-    Sleep(asked.device->gate.turns(), verdict, asked.now);
+    device->lock.Release();
+    if (!a.held && meter != nullptr) MarkTails(device, where.context);
+    a.held = true;
+    if (verdict.passed) time::WakeOthers(device->gate.turns());
+    Sleep(device->gate.turns(), verdict, a.now);
     time::KeepHelperAwake(false);
   }
-  if (asked.now - began > time::kHandover) {
-    region::NoteThrottled(attachment(), static_cast<uint32_t>(index), static_cast<uint64_t>(asked.now - began));
+  if (a.now - began > time::kHandover) {
+    region::NoteThrottled(attachment(), static_cast<uint32_t>(where.index), static_cast<uint64_t>(a.now - began));
   }
-  return asked;
+  a.device = device;
+  return a;
 }
 
 // Lets launches pass without a look, until the helper closes the gate again. A limit that came in between closes it.
@@ -238,24 +224,46 @@ void OpenGate(int index) {
   bool any = time::Blocked();
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
-    const time::Terms terms = time::TermsOf(i, device != nullptr && device->file.area != nullptr);
+    const time::Terms terms = time::TermsOf(i, device);
     any |= terms.Limited();
     if (i == index || device == nullptr) continue;
     const Locked locked(device->lock);
-    any |= terms.gives_way || !device->gate.Alone(terms, region::MonotonicNanos());
+    any |= terms.gives_way || !device->gate.Alone(terms, MonotonicNanos());
   }
   if (any) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
+}
+
+int64_t Reached(void*, time::Event event) {
+  const CUresult result = QueryTimedEvent(static_cast<const TimedEvent*>(event));
+  return result == CUDA_SUCCESS ? MonotonicNanos() : result == CUDA_ERROR_NOT_READY ? 0 : -1;
+}
+
+int64_t Between(void*, time::Event from, time::Event to) {
+  int64_t ns = 0;
+  const bool told = Elapsed(static_cast<const TimedEvent*>(from), static_cast<const TimedEvent*>(to), &ns);
+  return told ? ns : time::kUnknownTime;
 }
 
 }  // namespace
 
 namespace time {
 
-void VoidLeases() {
-  g_epoch.fetch_add(1);
+constinit const DriverPort kDriver{
+    nullptr, &Reached, &Between, [](void*, Event event) { ReleaseTimedEvent(static_cast<TimedEvent*>(event)); },
+    [](void*, const StreamRef& ref) { return StreamIsBusy(static_cast<CUstream>(const_cast<void*>(ref.stream))); }};
+
+void CloseGate() {
+  __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_SEQ_CST);
+  g_shell.voided.fetch_add(1);
   PublishEpoch();
 }
-void CloseGate() { __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_SEQ_CST); }
+
+// The child of a fork that did nothing itself has nothing to settle: what it sees is its parent's.
+void SettleAtExit() {
+  if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) == 0) return;
+  ReturnLease(&t_lease);
+  Collect(nullptr);
+}
 
 }  // namespace time
 
@@ -266,120 +274,94 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
     __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_RELEASE);
     return;
   }
-  if (time::g_captures.load(std::memory_order_relaxed) > 0 && time::Capturing(stream, per_thread)) return;
+  if (AnyCapture() && Capturing(stream, per_thread)) return;
   const uint32_t handles = HandleEpoch();
   const OnContextOf there(stream);
   ContextRef place;
   CUcontext context = nullptr;
   if (!CurrentContext(&place) || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
-  const int index = place.device;
-  NoteLaunch(region::MonotonicNanos());
-  const Asked asked = Await(index, name, {context, stream, per_thread});
-  if (asked.device == nullptr || !asked.gated) {
-    if (asked.device == nullptr) WaitWhileBlocked();
-    OpenGate(index);
-    return;
-  }
-  if (time::Capturing(stream, per_thread)) {
-    asked.device->lock.Release();
-    return;
-  }
+  NoteLaunch(MonotonicNanos());
   Lease& lease = t_lease;
-  const uint32_t epoch = g_epoch.load(std::memory_order_relaxed);
-  asked.device->ordinal = place.ordinal;
-  time::Meter* const meter = asked.device->gate.MeterOf(context);
-  if (lease.epoch != epoch || lease.device != index) {
-    asked.device->lock.Release();
-    if (lease.epoch == 0) time::WhenThreadEnds(&ReturnLastLease, &lease);
-    ReturnLease(&lease, asked.now);
-    lease.device = index;
-    lease.epoch = epoch;
-    lease.only_device = OnlyDevice();
-    lease.places.Clear();
-    PublishEpoch();
-    asked.device->lock.Acquire();
-  }
-  if (asked.held) lease.Close();
+  RenewLease(&lease, place.device);
+  const Where where{place.device, context, stream, per_thread};
+  const Admitted a = Await(name, where);
+  if (a.device == nullptr) return OpenGate(place.device);
+  if (Capturing(stream, per_thread)) return a.device->lock.Release();
+  if (a.held) lease.Close();
   lease.Open(StreamOf(stream, per_thread), context);
   if (!lease.only_device && there.there()) {
     if (const void* const seen = PlaceOf(stream); seen != nullptr) lease.places.Add(seen, handles);
   }
-  const int64_t known = g_book.Expected(name.kind, name.handle);
-  const int64_t cost = known != 0 ? known : time::kFlight;
-  const time::Gate::Paid paid = asked.device->gate.Pay(asked.terms, cost, lease.credit, asked.now);
-  lease.credit = paid.lease;
-  lease.scale = meter != nullptr ? meter->scale() : kScale;
-  ticket->charged = paid.charged;
-  ticket->launch = {RefOf(StreamOf(stream, per_thread)), name.kind, name.handle, cost};
+  time::Gate& gate = a.device->gate;
+  lease.credit = gate.Pay(a.terms, a.launch, lease.credit, a.now);
+  lease.scale = a.launch.scale;
+  ticket->launch = a.launch;
   ticket->stream = stream;
-  ticket->device = index;
+  ticket->device = place.device;
   ticket->per_thread = per_thread;
   ticket->elsewhere = there.elsewhere();
   ticket->context = context;
-  if (meter != nullptr) {
-    ticket->plan =
-        meter->Before(ticket->launch, paid.charged, asked.device->gate.Spacing(asked.terms, asked.now), asked.now);
+  if (time::Meter* const meter = gate.MeterOf(context); meter != nullptr) {
+    ticket->plan = meter->Before(a.launch, gate.Spacing(a.terms), a.now);
   }
-  asked.device->lock.Release();
-  time::KeepHelperAwake(paid.watch);
-  if (ticket->plan.empty) ticket->empty = Record({context, stream, per_thread});
+  const bool watched = gate.Watched();
+  a.device->lock.Release();
+  time::KeepHelperAwake(watched);
+  if (ticket->plan.empty) ticket->empty = where.Record();
+  if (!ticket->plan.begin) return;
   // Before the event, or a host that goes away in between is taken for the GPU's work.
-  ticket->began_at = ticket->plan.begin ? region::MonotonicNanos() : 0;
-  if (ticket->plan.begin) ticket->begin = Record({context, stream, per_thread});
+  ticket->began_at = MonotonicNanos();
+  ticket->begin = where.Record();
 }
 
 void AwaitLaunch(const LaunchName& name, CUstream stream) {
   const OnContextOf there(Active() ? stream : nullptr);
   ContextRef place;
-  if (!Active() || !CurrentContext(&place) || place.device < 0 || time::Capturing(stream, false)) return;
-  const Asked asked = Await(place.device, name, {nullptr, stream, false});
-  if (asked.device != nullptr && asked.gated) asked.device->lock.Release();
+  if (!Active() || !CurrentContext(&place) || place.device < 0 || Capturing(stream, false)) return;
+  const Admitted a = Await(name, {place.device, nullptr, stream, false});
+  if (a.device != nullptr) a.device->lock.Release();
 }
 
 void EndLaunch(Ticket* ticket, CUresult result) {
-  if (ticket->device < 0) return;
   DeviceTime* const device = DeviceOf(ticket->device, false);
   if (device == nullptr) return;
-  const bool launched = result == CUDA_SUCCESS;
   const time::Meter::Plan& plan = ticket->plan;
   // A launch that did not take place is not paid for.
-  if (!launched) {
+  if (result != CUDA_SUCCESS) {
     const Locked locked(device->lock);
-    device->gate.GiveBack(time::TermsOf(ticket->device, true), ticket->charged, region::MonotonicNanos());
+    device->gate.GiveBack(time::TermsOf(ticket->device, device), ticket->launch.Charged(), MonotonicNanos());
     time::Meter* const meter = device->gate.MeterOf(ticket->context);
     if (meter != nullptr) meter->Failed(ticket->launch, plan, ticket->empty, ticket->begin);
     return;
   }
   if (!plan.begin && !plan.end) return;
   const OnContextOf there(ticket->elsewhere ? ticket->stream : nullptr);
-  const int64_t took = plan.begin ? region::MonotonicNanos() - ticket->began_at : 0;
-  const Where where{static_cast<CUcontext>(const_cast<void*>(ticket->context)), ticket->stream, ticket->per_thread};
-  time::Event const end = plan.end ? Record(where) : nullptr;
+  const int64_t took = plan.begin ? MonotonicNanos() - ticket->began_at : 0;
+  const Where where{ticket->device, ticket->context, ticket->stream, ticket->per_thread};
+  time::Event const end = plan.end ? where.Record() : nullptr;
   const Locked locked(device->lock);
   time::Meter* const meter = device->gate.MeterOf(ticket->context);
   if (meter == nullptr) return;
-  meter->After(ticket->launch, plan, ticket->empty, ticket->begin, end, took, region::MonotonicNanos());
+  meter->After(ticket->launch, plan, ticket->empty, ticket->begin, end, took, MonotonicNanos());
 }
 
 void CaptureBegan() {
-  time::g_captures.fetch_add(1);
+  g_runtime.events.captures.fetch_add(1);
   PublishEpoch();
 }
 
 void CaptureEnded() {
-  if (time::g_captures.fetch_sub(1) <= 0) time::g_captures.fetch_add(1);
+  if (g_runtime.events.captures.fetch_sub(1) <= 0) g_runtime.events.captures.fetch_add(1);
   PublishEpoch();
 }
 
 void GraphChanged(CUgraphExec exec) {
-  const ExecutableGraph graph{exec};
-  g_book.Changed(graph.Kind(), graph.Name().handle);
-  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
-    DeviceTime* const device = DeviceOf(i, false);
-    if (device == nullptr) continue;
+  const LaunchName name = ExecutableGraph{exec}.Name();
+  g_book.Changed(name.kind, name.handle);
+  ForEachDevice([&](int, DeviceTime* device) {
     const Locked locked(device->lock);
-    device->gate.Changed(graph.Kind());
-  }
+    device->gate.Changed(name.kind);
+  });
 }
 void ForgetGraph(CUgraphExec exec) {
   g_book.Forget(ExecutableGraph{exec}.Kind());
@@ -387,39 +369,26 @@ void ForgetGraph(CUgraphExec exec) {
 }
 void ForgetGuesses() { g_book.Reset(); }
 
-namespace time {
-
-// The child of a fork that did nothing itself has nothing to settle: what it sees is its parent's.
-void SettleAtExit() {
-  if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) == 0) return;
-  ReturnLease(&t_lease, region::MonotonicNanos());
-  Collect(nullptr);
-}
-
-}  // namespace time
-
 void PacerEnterContext(int index) {
   DeviceTime* const device = DeviceOf(index, true);
   if (device == nullptr) return;
   const Locked locked(device->lock);
-  const int64_t now = region::MonotonicNanos();
-  const bool in_area = time::Meet(device, index, now);
-  const time::Terms terms = time::TermsOf(index, in_area);
-  if (in_area) device->gate.turns().Publish({.rank = terms.rank, .rate = terms.limit, .zero_at = now}, now);
+  const int64_t now = MonotonicNanos();
+  if (!time::Meet(device, index, now)) return;
+  const time::Terms terms = time::TermsOf(index, device);
+  device->gate.turns().Publish({.rank = terms.rank, .rate = terms.limit, .zero_at = now}, now);
 }
 
 // What is under way in a context that ends is waited for, as the driver does at its end, or nobody would measure it.
 void PacerLeaveContext(CUcontext context) {
-  const int64_t begin = region::MonotonicNanos();
-  while (Collect(context) && region::MonotonicNanos() - begin < kLongestEnd) region::SleepNanos(kEndPoll);
-  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
-    DeviceTime* const device = DeviceOf(i, false);
-    if (device == nullptr) continue;
+  const int64_t begin = MonotonicNanos();
+  while (Collect(context) && MonotonicNanos() - begin < kLongestEnd) region::SleepNanos(kEndPoll);
+  ForEachDevice([&](int, DeviceTime* device) {
     const Locked recording(device->tails);
     const Locked locked(device->lock);
     device->gate.DropContext(context);
-  }
-  time::DropEvents(context);
+  });
+  DropTimedEvents(context);
 }
 
 void PacerLeavePrimary(CUdevice ordinal) {
@@ -433,24 +402,23 @@ void PacerLeavePrimary(CUdevice ordinal) {
 }
 
 void PacerLeaveStream(CUstream stream) {
-  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
-    DeviceTime* const device = DeviceOf(i, false);
-    if (device == nullptr) continue;
+  ForEachDevice([&](int, DeviceTime* device) {
     const Locked recording(device->tails);
     const Locked locked(device->lock);
     device->gate.DropStream(stream);
-  }
+  });
 }
 
 void ResetPacer() {
-  g_epoch.fetch_add(1);
-  g_noted_at.store(0);
+  g_shell.voided.fetch_add(1);
+  g_shell.noted_at.store(0);
+  g_shell.was_blocked.store(false);
+  g_shell.helper.state = time::Helper::kNone;
+  g_shell.helper.watches.store(false);
   t_lease = {};
   g_book.Reset();
   time::ResetDevices();
-  time::ResetTerms();
-  time::ResetEvents();
-  time::ResetHelper();
+  ResetTimedEvents();
 }
 
 }  // namespace hami::vgpu

@@ -29,7 +29,6 @@ constexpr uint64_t LaunchId(uint64_t handle, uint64_t a, uint64_t b, uint64_t c)
 struct LaunchName {
   uint64_t kind = 0;
   uint64_t handle = 0;
-  uint64_t threads = 0;
 };
 
 extern time::CostBook g_book;
@@ -39,7 +38,7 @@ struct Lease {
   static constexpr unsigned kStreams = 8;
   struct Spent {
     CUstream stream;
-    const void* context;
+    CUcontext context;
     uint64_t kind;  // 0: several
     int64_t cost;
     int launches;
@@ -54,7 +53,7 @@ struct Lease {
   HandleCache places = {};
   Spent spent[kStreams] = {};  // since the meter was told
 
-  void Open(CUstream stream, const void* context) {
+  void Open(CUstream stream, CUcontext context) {
     Spent* free = &spent[next++ % kStreams];
     for (Spent& s : spent) {
       if (s.stream == stream && s.open) return;
@@ -93,8 +92,7 @@ struct Ticket {
   time::Launch launch;
   time::Meter::Plan plan;
   time::Event empty = nullptr, begin = nullptr;
-  const void* context = nullptr;
-  int64_t charged = 0;
+  CUcontext context = nullptr;
   int64_t began_at = 0;
   CUstream stream = nullptr;
   int32_t device = -1;  // below 0: it is not counted
@@ -142,7 +140,7 @@ struct ExecutableGraph {
   CUgraphExec exec;
 
   uint64_t Kind() const { return LaunchId(reinterpret_cast<uintptr_t>(exec), 0, ~uint64_t{0}, 0); }
-  LaunchName Name() const { return {Kind(), reinterpret_cast<uintptr_t>(exec), 1}; }
+  LaunchName Name() const { return {Kind(), reinterpret_cast<uintptr_t>(exec)}; }
 };
 // Code is gone: its handles may come to be others'.
 void ForgetGuesses();

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <bitset>
+#include <deque>
 #include <random>
 
 #include "vgpu/time/book.h"
@@ -143,10 +144,10 @@ TEST(Meter, GivenASlowCallOfAnUnknownKernel_ThenItsRestIsPaid) {
     Meter meter;
     int64_t clock = 206 * kMs;
     const DriverPort driver = DriverAt(&clock);
-    meter.Use(&driver, &g_book);
+    meter.Use(&meter, &driver, &g_book);
     int64_t times[] = {100 * kMs, 100 * kMs, 105 * kMs};
     const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = kGuess};
-    const Meter::Plan plan = meter.Before(launch, kGuess, kSegment, 200 * kMs);
+    const Meter::Plan plan = meter.Before(launch, kSegment, 200 * kMs);
     ASSERT_TRUE(plan.empty && plan.begin && plan.end);
     meter.After(launch, plan, &times[0], &times[1], &times[2], took, 201 * kMs);
     EXPECT_NEAR(static_cast<double>(kGuess + meter.Poll(0, 206 * kMs)), took == kMs ? 4e6 : 2e6, 1e4) << took;
@@ -164,14 +165,14 @@ TEST(Meter, GivenAKernelThatGrewBesideAnother_ThenTheBookLearnsIt) {
   Meter meter;
   int64_t clock = 0;
   const DriverPort driver = DriverAt(&clock);
-  meter.Use(&driver, &g_book);
+  meter.Use(&meter, &driver, &g_book);
   int64_t events[20][3];
   for (auto& times : events) {
     times[0] = times[1] = clock;
     times[2] = clock + 5 * kMs / 2;
     meter.Poll(1, clock);
     const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
-    const Meter::Plan plan = meter.Before(launch, launch.cost, kHandover, clock);
+    const Meter::Plan plan = meter.Before(launch, kHandover, clock);
     ASSERT_TRUE(plan.begin && plan.end);
     meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], kMs / 20, clock);
     meter.Poll(1, clock += kMs / 2);
@@ -179,6 +180,32 @@ TEST(Meter, GivenAKernelThatGrewBesideAnother_ThenTheBookLearnsIt) {
     meter.Poll(0, clock += 4 * kMs);
   }
   EXPECT_GT(g_book.Expected(8, 99), 17 * kMs / 10);
+}
+
+// One thread's kernel, whose other grid is known, among what another thread pays from its lease, on a stream that never
+// rests: no segment is of the one alone.
+TEST(Meter, GivenANewGridAmongAnothersLaunches_ThenItsKindIsLearnt) {
+  constexpr int64_t kUs = 1'000;
+  g_book.Reset();
+  g_book.Teach(16, 98, 10 * kUs);
+  g_book.Teach(24, 99, 10 * kUs);
+  Meter meter;
+  int64_t clock = 0;
+  DriverPort driver = DriverAt(&clock);
+  driver.busy = [](void*, const StreamRef&) { return true; };
+  meter.Use(&meter, &driver, &g_book);
+  std::deque<int64_t> events;
+  for (int i = 0; i < 200; ++i) {
+    meter.Spent({.stream = {}, .kind = 16, .cost = 10 * kUs}, 1);
+    const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
+    const Meter::Plan plan = meter.Before(launch, kSegment, clock);
+    Event const begin = plan.begin ? &events.emplace_back(clock + 10 * kUs) : nullptr;
+    Event const end = plan.end ? &events.emplace_back(clock + 20 * kUs) : nullptr;
+    meter.After(launch, plan, nullptr, begin, end, kUs, clock);
+    meter.Poll(0, clock += 20 * kUs);
+  }
+  EXPECT_GT(g_book.Price(8), 0);
+  EXPECT_LT(events.size(), 40U) << "not each launch is measured for that";
 }
 
 }  // namespace

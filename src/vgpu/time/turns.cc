@@ -106,7 +106,7 @@ bool Turns::Yields(const TurnView& view, const State& state, int64_t since, int6
   if (Outranks(state.rank, other)) return false;
   const uint16_t flags = Load(best.flags);
   const bool owed = (flags & kOwed) != 0;
-  const bool soon = (owed && !state.owed) || ((flags & kFresh) != 0 && owed == state.owed);
+  const bool soon = (flags & kFresh) != 0 && (owed || !state.owed);
   const int64_t end = since + (soon ? kLeastTurn : kTurn);
   return now + state.in_flight > end && (soon || Better(view.best, line_));
 }
@@ -186,7 +186,7 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
     Store(line->waiting_at, int64_t{0});
     return verdict;
   }
-  if ((outranks || (over && Better(line_, holder)) || now >= free_at) && first &&
+  if ((outranks || now >= free_at) && first &&
       __atomic_compare_exchange_n(table_.word, &word, WordOf(line_, now), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     return Go(verdict);
   }

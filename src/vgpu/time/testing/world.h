@@ -391,14 +391,16 @@ inline bool Tenant::Admit(const Step& step, int64_t* now) {
     return true;
   }
   for (auto& [id, spent] : spent_) {
-    meter->Spent({reinterpret_cast<const void*>(static_cast<intptr_t>(id + 1)), nullptr}, spent.kind,
-                 {spent.cost * lease_scale_ / 1024, spent.cost}, spent.launches);
+    meter->Spent({.stream = {reinterpret_cast<const void*>(static_cast<intptr_t>(id + 1)), nullptr},
+                  .kind = spent.kind,
+                  .cost = spent.cost,
+                  .scale = lease_scale_},
+                 spent.launches);
   }
   spent_.clear();
-  const int64_t known = book_.Expected(kind, step.Handle());
-  const int64_t cost = known != 0 ? known : kFlight;
   ++looks;
-  const Turns::Verdict verdict = gate.Ask(terms, stream, cost, &wait_, *now);
+  const time::Launch launch = gate.Expect(stream, kind, step.Handle(), meter);
+  const Turns::Verdict verdict = gate.Ask(terms, launch, &wait_, *now);
   waits_for_turn = !verdict.go && verdict.seen != 0;
   if (!verdict.go) {
     holds += open_.empty() ? 0 : 1;
@@ -413,14 +415,13 @@ inline bool Tenant::Admit(const Step& step, int64_t* now) {
   wait_ = {};
   if (std::find(open_.begin(), open_.end(), step.stream) == open_.end()) open_.push_back(step.stream);
   if (open_.size() > kLeaseStreams) open_.pop_front();
-  const Gate::Paid paid = gate.Pay(terms, cost, lease_, *now);
-  lease_ = paid.lease;
-  if (paid.watch) help_at = std::min(help_at, *now + 150 * kUs);
+  lease_ = gate.Pay(terms, launch, lease_, *now);
+  if (gate.Watched()) help_at = std::min(help_at, *now + 150 * kUs);
   most_in_flight = std::max(most_in_flight, gate.InFlight(*now));
-  lease_scale_ = meter->scale();
+  lease_scale_ = launch.scale;
   admitted_.measured = true;
-  admitted_.launch = {stream, kind, step.Handle(), cost};
-  admitted_.plan = meter->Before(admitted_.launch, paid.charged, gate.Spacing(terms, *now), *now);
+  admitted_.launch = launch;
+  admitted_.plan = meter->Before(launch, gate.Spacing(terms), *now);
   admitted_.empty = admitted_.plan.empty ? Record(step.stream) : nullptr;
   admitted_.begin = admitted_.plan.begin ? Record(step.stream) : nullptr;
   admitted_.began_at = *now;

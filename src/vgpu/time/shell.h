@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the shell around the gates has: one for each device of the process, made when it is first used, behind a lock;
-// the table in which it meets the others; the events. Nothing but this is shared between the files of the shell.
+// the table in which it meets the others; the helper thread.
 #pragma once
 
 #include <stdint.h>
@@ -11,6 +11,7 @@
 #include "abi/cuda_abi.h"
 #include "region/common_area.h"
 #include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/process.h"
 #include "vgpu/time/gate.h"
 
 namespace hami::vgpu::time {
@@ -21,7 +22,6 @@ struct DeviceTime {
   // Held while an event is recorded on a stream of another thread, which must not end meanwhile.
   Lock tails{LockRank::kTimeTails};
   Gate gate;
-  CUdevice ordinal = -1;
   // The common area, and this process's line in it.
   region::CommonFile file;
   uint64_t gpu = 0, process = 0;
@@ -30,40 +30,55 @@ struct DeviceTime {
   uint32_t opened = 0;
 };
 
+struct Helper {
+  enum : uint32_t { kNone = 0, kRunning = 1, kAsleep = 2 };
+  uint32_t state = kNone;
+  uint32_t calls = 0;  // the helper sleeps on it
+  std::atomic<uint32_t> activity{0};
+  std::atomic<bool> watches{false}, settles_at_exit{false};
+};
+
+struct Shell {
+  std::atomic<uint32_t> voided{0};  // so often all leases became void
+  std::atomic<int64_t> noted_at{0};
+  std::atomic<int> driver_devices{0};  // 0: not asked yet
+  std::atomic<bool> was_blocked{false};
+  Lock making{LockRank::kTimeMaking};
+  std::atomic<DeviceTime*> devices[region::kMaxDevices]{};
+  region::GpuTimeDevice private_accounts[region::kMaxDevices]{};
+  Helper helper;
+};
+extern Shell g_shell;
+
 // nullptr while the device was not used. `make`: it is used now.
 DeviceTime* DeviceOf(int device, bool make);
 void ResetDevices();
+// Of those that were used.
+template <typename Each>
+void ForEachDevice(Each each) {
+  for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
+    if (DeviceTime* const device = DeviceOf(i, false); device != nullptr) each(i, device);
+  }
+}
 
-// Limits and orders, read anew each time.
-Terms TermsOf(int device, bool in_area);
+// Limits and orders, read anew each time; `device` may be nullptr.
+Terms TermsOf(int index, const DeviceTime* device);
 bool Blocked();
-void WasBlocked();
-region::GpuTimeDevice* AccountOf(int device);
-void ResetTerms();
 
-// With the lock held: finds the area and the line, and renews them. True while there is one.
+// With the lock held: finds the area and the line, and renews them. True while there is an area.
 bool Meet(DeviceTime* device, int index, int64_t now);
 // The process's area may have come to be another, or is broken.
 void CheckArea(DeviceTime* device, int index, int64_t now);
+// Others that wait for the turn look again.
+void WakeOthers(const Turns& turns);
 
-// Events of ours, used again.
-Event TakeEvent(CUcontext context);
-bool RecordEvent(Event event, CUstream stream, bool per_thread);
-void DropEvents(CUcontext context);
-void ResetEvents();
 extern const DriverPort kDriver;
-bool Capturing(CUstream stream, bool per_thread);
-// Whether some capture is under way, so that our own calls must not count against it.
-extern std::atomic<int32_t> g_captures;
 
-// Leases of all threads become void.
-void VoidLeases();
+// Leases of all threads become void, and launches that went without a look are looked at again.
 void CloseGate();
 // The helper thread: started by the first launch, sleeps while nothing is launched. `watch`: it is to look for the end
 // of what is under way.
 void KeepHelperAwake(bool watch);
-void ResetHelper();
-bool ProcessEnds();
 // The process ends, and the driver is still there: what was measured is paid, what was not used goes back.
 void SettleAtExit();
 

@@ -2,6 +2,8 @@
 //
 // What this container may have of each GPU, and where it meets the others: read from the region and the environment at
 // every look, so that changes are live. A UUID is a name, never a path.
+#include "vgpu/time/shell.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,21 +14,17 @@
 
 #include "region/keep_errno.h"
 #include "region/process.h"
-#include "vgpu/loader/driver.h"
 #include "vgpu/runtime/process.h"
 #include "vgpu/time/pacer.h"
-#include "vgpu/time/runtime.h"
 
 namespace hami::vgpu::time {
+
+constinit Shell g_shell{};
+
 namespace {
 
 constexpr int64_t kLookAgain = 1'000'000'000;  // ns; for an area where there was none
 constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, for another thread may be reading it
-
-constinit std::atomic<bool> g_was_blocked{false};
-constinit region::GpuTimeDevice g_private_accounts[region::kMaxDevices]{};
-constinit std::atomic<DeviceTime*> g_devices[region::kMaxDevices]{};
-constinit Lock g_making{LockRank::kTimeMaking};
 
 uint64_t Mix(uint64_t h, uint64_t value) {
   h = (h ^ value) * 0x9e37'79b9'7f4a'7c15;
@@ -71,38 +69,39 @@ using Path = char[sizeof(Settings::common_path) + 128];
                     static_cast<uint32_t>(Mix(a.pid_namespace, static_cast<uint64_t>(getpid())));
   if (device->opened >= kMostOpened || !PathOf(a, index, path)) return;
   device->file = region::OpenCommonArea(path);
-  if (device->file.area == nullptr) return;
-  ++device->opened;
+  if (device->file.area != nullptr) ++device->opened;
+}
+
+region::GpuTimeDevice* AccountOf(int device) {
+  region::Attachment* const a = attachment();
+  return a == nullptr ? &g_shell.private_accounts[device] : &region::GpuTimeOf(a->area)->devices[device];
 }
 
 }  // namespace
 
 DeviceTime* DeviceOf(int device, bool make) {
   if (device < 0 || device >= static_cast<int>(region::kMaxDevices)) return nullptr;
-  DeviceTime* known = g_devices[device].load(std::memory_order_acquire);
+  std::atomic<DeviceTime*>& place = g_shell.devices[device];
+  DeviceTime* known = place.load(std::memory_order_acquire);
   if (known != nullptr || !make) return known;
-  const Locked locked(g_making);
-  known = g_devices[device].load(std::memory_order_relaxed);
+  const Locked locked(g_shell.making);
+  known = place.load(std::memory_order_relaxed);
   if (known != nullptr) return known;
   // Far larger than what a library may have in its file, and for most devices never needed.
   void* const room = mmap(nullptr, sizeof(DeviceTime), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) return nullptr;
   known = new (room) DeviceTime;
   known->gate.Use(AccountOf(device), &g_book, &kDriver);
-  g_devices[device].store(known, std::memory_order_release);
+  place.store(known, std::memory_order_release);
   return known;
 }
 
 void ResetDevices() {
-  g_making.Reset();
-  for (std::atomic<DeviceTime*>& device : g_devices) {
+  g_shell.making.Reset();
+  for (std::atomic<DeviceTime*>& device : g_shell.devices) {
     if (void* const room = device.exchange(nullptr); room != nullptr) munmap(room, sizeof(DeviceTime));
   }
-}
-
-region::GpuTimeDevice* AccountOf(int device) {
-  region::Attachment* const a = attachment();
-  return a == nullptr ? &g_private_accounts[device] : &region::GpuTimeOf(a->area)->devices[device];
+  for (region::GpuTimeDevice& account : g_shell.private_accounts) account = {};
 }
 
 bool Blocked() {
@@ -110,13 +109,11 @@ bool Blocked() {
   return a != nullptr && region::LaunchesBlocked(*a);
 }
 
-void WasBlocked() { g_was_blocked.store(true, std::memory_order_relaxed); }
-
-Terms TermsOf(int device, bool in_area) {
+Terms TermsOf(int index, const DeviceTime* device) {
   Terms terms;
   const region::Attachment* const a = attachment();
   const uint64_t percent =
-      a == nullptr ? settings().sm_limit[device] : region::SmLimit(*a, static_cast<uint32_t>(device));
+      a == nullptr ? settings().sm_limit[index] : region::SmLimit(*a, static_cast<uint32_t>(index));
   UtilizationPolicy policy = settings().policy;
   if (policy == UtilizationPolicy::kDefault && a != nullptr) {
     policy = static_cast<UtilizationPolicy>(region::Load(a->area->meta.policy));
@@ -124,19 +121,15 @@ Terms TermsOf(int device, bool in_area) {
   const bool switched_off = a != nullptr && region::UtilizationSwitch(*a) == 0;
   const bool off = policy == UtilizationPolicy::kDisable || (policy != UtilizationPolicy::kForce && switched_off);
   if (percent != 0 && percent < 100 && !off) terms.limit = static_cast<uint32_t>(percent) * 100;
-  const auto own = static_cast<uint32_t>(settings().own_sm_limit[device]) * 100;
+  const auto own = static_cast<uint32_t>(settings().own_sm_limit[index]) * 100;
   if (own != 0 && !off && (terms.limit == 0 || own < terms.limit)) terms.own = own;
-  const uint32_t burst = CoresBurst(device) * 100;
+  const uint32_t burst = CoresBurst(index) * 100;
   terms.ceiling = burst < region::kFullRate ? burst : static_cast<uint32_t>(region::kFullRate) - 1;
   terms.rank = a == nullptr ? settings().priority : region::Load(a->region->priority);
-  const bool blocked_before = g_was_blocked.load(std::memory_order_relaxed);
-  terms.gives_way = blocked_before || (!in_area && terms.rank > 0 && settings().says_priority);
+  const bool in_area = device != nullptr && device->file.area != nullptr;
+  terms.gives_way =
+      g_shell.was_blocked.load(std::memory_order_relaxed) || (!in_area && terms.rank > 0 && settings().says_priority);
   return terms;
-}
-
-void ResetTerms() {
-  g_was_blocked.store(false);
-  for (region::GpuTimeDevice& account : g_private_accounts) account = {};
 }
 
 bool Meet(DeviceTime* device, int index, int64_t now) {
@@ -171,6 +164,12 @@ bool Meet(DeviceTime* device, int index, int64_t now) {
     return;
   }
   OpenArea(*a, device, index, now);
+}
+
+void WakeOthers(const Turns& turns) {
+  if (turns.table().word == nullptr) return;
+  const region::KeepErrno keep;
+  region::FutexWake(reinterpret_cast<const uint32_t*>(turns.table().word), INT32_MAX);
 }
 
 }  // namespace hami::vgpu::time
