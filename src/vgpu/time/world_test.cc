@@ -320,6 +320,44 @@ TEST(GpuTimeWorld, GivenOneWithoutALimit_ThenItHasWhatIsLeft) {
   EXPECT_GE(SumOf(shares), 98.0);
 }
 
+// Little until `at`, and then as much as it can.
+Tenant::Program FirstLittle(int64_t at, const Tenant::Program& little) {
+  return [=, endless = Endless(500 * kUs)](int64_t now) mutable { return now < at ? little(now) : endless(now); };
+}
+
+// What each has in the second that begins at `at`.
+std::vector<double> SharesFrom(World& world, int64_t at) {
+  world.RunUntil(at);
+  std::vector<int64_t> before;
+  for (auto& tenant : world.tenants) before.push_back(world.gpu.BusyOf(tenant->context));
+  world.RunUntil(at + 1'000 * kMs);
+  std::vector<double> shares;
+  for (size_t i = 0; i < before.size(); ++i) {
+    shares.push_back(world.Busy(*world.tenants[i], before[i], 1'000 * kMs));
+  }
+  return shares;
+}
+
+TEST(GpuTimeWorld, GivenOneThatLeftItsTimeToAnother_ThenItHasHalfFromThenOn) {
+  constexpr int64_t kAt = 3'000 * kMs;
+  for (const int container : {0, 7}) {
+    World world;
+    world.Add({}, Endless(500 * kUs), true, false, container);
+    world.Add({}, FirstLittle(kAt, OneByOne(100 * kUs, 10 * kMs)), true, false, container);
+    world.Add({}, FirstLittle(kAt, [](int64_t) { return Step{Step::kThink, kMs, 0, 1}; }), true, false, container);
+    for (const double share : SharesFrom(world, kAt + 20 * kMs)) EXPECT_NEAR(share, 33, 2.5) << container;
+  }
+}
+
+TEST(GpuTimeWorld, WhenALimitIsLowered_ThenWhatWasSavedIsNotHad) {
+  constexpr int64_t kAt = 2'000 * kMs;
+  World world;
+  Tenant& tenant = world.Add({.limit = 8000}, FirstLittle(kAt, OneByOne(3 * kMs, 7 * kMs)));
+  world.RunUntil(kAt);
+  tenant.terms.limit = 2000;
+  EXPECT_NEAR(SharesFrom(world, kAt + 10 * kMs)[0], 20, 1.0);
+}
+
 TEST(GpuTimeWorld, GivenIdleTime_WhenBurstIsAllowed_ThenItIsUsed) {
   World world;
   world.Add({.limit = 3000, .ceiling = 9000}, Endless(500 * kUs));
