@@ -60,12 +60,13 @@ int Gate::Streams(int64_t now) const {
 
 // One without a limit has an equal part of what the limits of the others leave. It holds nothing, and only says whose
 // turn is next.
-void Gate::Look(const Terms& terms, int64_t now) {
+bool Gate::Look(const Terms& terms, int64_t now) {
   view_ = turns_.Look(terms.rank, now);
   const int64_t left = (region::kFullRate - view_.limited) / (1 + view_.unlimited);
   rate_ = terms.limit == 0 ? static_cast<uint32_t>(std::clamp<int64_t>(left, kLeastRate, region::kFullRate - 1))
                            : region::CommonBurstRate(terms.limit, terms.ceiling,
                                                      view_.limited + view_.unlimited * region::kFullRate);
+  return view_.present != 0;
 }
 
 // What an overdrawn account waits for. Streams never end together, and each takes marks where it begins and ends, so
@@ -112,7 +113,6 @@ void Gate::Charge(const Terms& terms, int64_t ns, int64_t now) {
 }
 
 Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
-  Look(terms, now);
   int64_t correction = 0;
   for (Meter& meter : meters_) correction += meter.Poll(view_.at_work, now);
   // What is saved up while something late runs is not lost, and pays for that, but for what a launch may wait for.

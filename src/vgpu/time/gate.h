@@ -40,6 +40,8 @@ class Gate {
   void Use(region::GpuTimeDevice* account, CostBook* book, const DriverPort* driver);
   Turns& turns() { return turns_; }
 
+  // What the others on the GPU do; what follows goes by it. False: there are none, so launches may go without a look.
+  bool Look(const Terms& terms, int64_t now);
   // A launch as the book and the meter of its context (nullptr: none) know it.
   Launch Expect(const StreamRef& stream, uint64_t kind, uint64_t handle, const Meter* meter) const;
   Turns::Verdict Ask(const Terms& terms, const Launch& launch, Wait* wait, int64_t now);
@@ -67,11 +69,8 @@ class Gate {
   Polled Poll(const Terms& terms, int64_t now, bool more_is_to_come = false);
   bool Pending() const;
   int64_t InFlight(int64_t now) const;
-  // Others are there, so no launch goes without a look.
-  bool Alone(const Terms& terms, int64_t now) const { return turns_.Look(terms.rank, now).present == 0; }
 
  private:
-  void Look(const Terms& terms, int64_t now);
   int64_t Flight(const Terms& terms) const;
   int64_t Release(int streams) const;
   int Streams(int64_t now) const;

@@ -38,8 +38,8 @@ Round Look(int64_t now) {
       const Locked locked(device->lock);
       CheckArea(device, i, now);
       Meet(device, i, now);  // there may be more lines than before
+      alone = !device->gate.Look(terms, now);
       const Gate::Polled polled = device->gate.Poll(terms, now);
-      alone = device->gate.Alone(terms, now);
       round.watch |= polled.watch;
       round.pending |= device->gate.Pending();
       if (polled.ended && !alone) WakeOthers(device->gate.turns());

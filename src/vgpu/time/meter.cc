@@ -119,15 +119,14 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
   if (empty != nullptr) Push(track, empty);
   if (begin != nullptr) Push(track, begin, empty != nullptr);
   if (plan.begin) Count(track, launch, 1);
-  // On a stream that rested the begin was reached before the launch was there.
-  if (plan.begin && !plan.busy) track->open.took = took;
   track->open.guessed |= plan.guessed;
   // A thread that was taken off its processor since Before launched too late, or laid the mark behind a rest. A first
   // guess is better than none.
-  if (!track->open.guessed && now > plan.until && !StillAhead(*track)) {
-    const bool late = !plan.begin || now > track->busy_until;
-    if (late && !(plan.begin && HasWork(*track))) track->open.dense = false;
-  }
+  const bool late = !track->open.guessed && (plan.begin ? end != nullptr && now > track->busy_until : now > plan.until);
+  const bool ahead = (!late && !(plan.begin && plan.busy)) || StillAhead(*track);
+  // On a stream that rested, or came to rest since, the begin was reached before the launch was there.
+  if (plan.begin && !(plan.busy && ahead)) track->open.took = took;
+  if (late && !ahead && !(plan.begin && HasWork(*track))) track->open.dense = false;
   if (end != nullptr) {
     track->unmeasured = 0;
     Push(track, end);

@@ -80,7 +80,9 @@ bool Collect(CUcontext context) {
   ForEachDevice([&](int i, DeviceTime* device) {
     const Locked locked(device->lock);
     const time::Terms terms = time::TermsOf(i, device);
-    device->gate.Poll(terms, MonotonicNanos());
+    const int64_t now = MonotonicNanos();
+    device->gate.Look(terms, now);
+    device->gate.Poll(terms, now);
     const time::Meter* const meter = device->gate.MeterOf(context, false);
     pending |= terms.Limited() && meter != nullptr && meter->Pending();
   });
@@ -185,15 +187,17 @@ Admitted Await(const LaunchName& name, const Where& where) {
   const time::StreamRef stream = RefOf(StreamOf(where.stream, where.per_thread));
   Admitted a;
   time::Gate::Wait wait;
-  const int64_t began = MonotonicNanos();
+  int64_t began = 0;
   for (;;) {
     WaitWhileBlocked();
     if (device == nullptr) return a;
     a.now = MonotonicNanos();
+    if (began == 0) began = a.now;
     device->lock.Acquire();
     time::Meet(device, where.index, a.now);
     a.terms = time::TermsOf(where.index, device);
-    if (!a.terms.Limited() && !a.terms.gives_way && device->gate.Alone(a.terms, a.now)) {
+    const bool others = device->gate.Look(a.terms, a.now);
+    if (!a.terms.Limited() && !a.terms.gives_way && !others) {
       device->gate.turns().Rests(a.now);
       device->lock.Release();
       return a;
@@ -228,7 +232,7 @@ void OpenGate(int index) {
     any |= terms.Limited();
     if (i == index || device == nullptr) continue;
     const Locked locked(device->lock);
-    any |= terms.gives_way || !device->gate.Alone(terms, MonotonicNanos());
+    any |= terms.gives_way || device->gate.Look(terms, MonotonicNanos());
   }
   if (any) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
 }
@@ -280,11 +284,11 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   ContextRef place;
   CUcontext context = nullptr;
   if (!CurrentContext(&place) || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
-  NoteLaunch(MonotonicNanos());
   Lease& lease = t_lease;
   RenewLease(&lease, place.device);
   const Where where{place.device, context, stream, per_thread};
   const Admitted a = Await(name, where);
+  NoteLaunch(a.now);
   if (a.device == nullptr) return OpenGate(place.device);
   if (Capturing(stream, per_thread)) return a.device->lock.Release();
   if (a.held) lease.Close();

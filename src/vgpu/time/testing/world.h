@@ -400,6 +400,7 @@ inline bool Tenant::Admit(const Step& step, int64_t* now) {
   spent_.clear();
   ++looks;
   const time::Launch launch = gate.Expect(stream, kind, step.Handle(), meter);
+  gate.Look(terms, *now);
   const Turns::Verdict verdict = gate.Ask(terms, launch, &wait_, *now);
   waits_for_turn = !verdict.go && verdict.seen != 0;
   if (!verdict.go) {
@@ -485,6 +486,7 @@ inline void Tenant::Run(int64_t now) {
 }
 
 inline void Tenant::Help(int64_t now) {
+  gate.Look(terms, now);
   const Gate::Polled polled = gate.Poll(terms, now);
   // Others that wait look again.
   if (polled.ended) world_->ended = true;
