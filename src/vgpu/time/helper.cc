@@ -36,7 +36,7 @@ Round Look(int64_t now) {
     bool alone = true;
     if (device != nullptr) {
       const Locked locked(device->lock);
-      CheckArea(device, i, now);
+      CheckMeeting(&device->meeting, i, now);
       Meet(device, i, now);  // there may be more lines than before
       alone = !device->gate.Look(terms, now);
       const Gate::Polled polled = device->gate.Poll(terms, now);

@@ -378,7 +378,8 @@ void PacerEnterContext(int index) {
   if (device == nullptr) return;
   const Locked locked(device->lock);
   const int64_t now = MonotonicNanos();
-  if (!time::Meet(device, index, now)) return;
+  time::Meet(device, index, now);
+  if (!device->meeting.in_area()) return;
   const time::Terms terms = time::TermsOf(index, device);
   device->gate.turns().Publish({.rank = terms.rank, .rate = terms.limit, .zero_at = now}, now);
 }

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this container may have of each GPU, and where it meets the others: read from the region and the environment at
-// every look, so that changes are live. A UUID is a name, never a path.
+// What this container may have of each GPU: read from the region and the environment at every look, so that changes are
+// live.
 #include "vgpu/time/shell.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <new>
 
@@ -22,55 +18,6 @@ namespace hami::vgpu::time {
 constinit Shell g_shell{};
 
 namespace {
-
-constexpr int64_t kLookAgain = 1'000'000'000;  // ns; for an area where there was none
-constexpr uint32_t kMostOpened = 64;           // each leaves a mapping behind, for another thread may be reading it
-
-uint64_t Mix(uint64_t h, uint64_t value) {
-  h = (h ^ value) * 0x9e37'79b9'7f4a'7c15;
-  return h ^ h >> 29;
-}
-
-// 0 while the device is not known.
-uint64_t GpuOf(const region::Attachment& a, int device) {
-  if (region::DeviceCount(a) <= static_cast<uint32_t>(device)) return 0;  // written last
-  uint64_t hash = 1;
-  for (const char c : a.region->uuids[device]) {
-    if (c == '\0') break;
-    hash = Mix(hash, static_cast<unsigned char>(c));
-  }
-  return hash | 1;
-}
-
-using Path = char[sizeof(Settings::common_path) + 128];
-
-// What was named, or below it.
-[[gnu::cold]] bool PathOf(const region::Attachment& a, int device, Path& path) {
-  const char* const named = settings().common_path;
-  if (named[0] == '\0') return false;
-  const int folder = open(named, O_PATH | O_CLOEXEC | O_DIRECTORY);
-  if (folder >= 0) close(folder);
-  char uuid[sizeof a.region->uuids[0]];
-  memcpy(uuid, a.region->uuids[device], sizeof uuid);
-  uuid[sizeof uuid - 1] = '\0';
-  if (folder >= 0 && (uuid[0] == '\0' || strchr(uuid, '/') != nullptr)) return false;
-  snprintf(path, sizeof path, folder >= 0 ? "%s/%s/area" : "%s", named, uuid);
-  return true;
-}
-
-[[gnu::cold]] void OpenArea(const region::Attachment& a, DeviceTime* device, int index, int64_t now) {
-  const region::KeepErrno keep;
-  Path path;
-  device->looked_at = now;
-  device->file = {};
-  device->line = device->turn = -1;
-  device->gate.turns().Join({}, -1);
-  device->process = Mix(Mix(1, a.device), a.inode) << 32 |
-                    static_cast<uint32_t>(Mix(a.pid_namespace, static_cast<uint64_t>(getpid())));
-  if (device->opened >= kMostOpened || !PathOf(a, index, path)) return;
-  device->file = region::OpenCommonArea(path);
-  if (device->file.area != nullptr) ++device->opened;
-}
 
 region::GpuTimeDevice* AccountOf(int device) {
   region::Attachment* const a = attachment();
@@ -126,44 +73,24 @@ Terms TermsOf(int index, const DeviceTime* device) {
   const uint32_t burst = CoresBurst(index) * 100;
   terms.ceiling = burst < region::kFullRate ? burst : static_cast<uint32_t>(region::kFullRate) - 1;
   terms.rank = a == nullptr ? settings().priority : region::Load(a->region->priority);
-  const bool in_area = device != nullptr && device->file.area != nullptr;
+  const bool in_area = device != nullptr && device->meeting.in_area();
   terms.gives_way =
       g_shell.was_blocked.load(std::memory_order_relaxed) || (!in_area && terms.rank > 0 && settings().says_priority);
   return terms;
 }
 
-bool Meet(DeviceTime* device, int index, int64_t now) {
-  const region::Attachment* const a = attachment();
-  if (a == nullptr) return false;
-  if (device->gpu == 0) device->gpu = GpuOf(*a, index);
-  if (device->gpu == 0) return false;
-  if (device->looked_at == 0) OpenArea(*a, device, index, now);
-  region::CommonArea* const area = device->file.area;
-  const region::CommonLines lines = area != nullptr ? region::CommonLinesOf(area) : region::CommonLinesOf(a->area);
-  device->line = lines.Join(device->line, device->process, device->gpu, now);
-  device->turn = lines.Join(device->turn, kTurnItself, device->gpu, now);
-  if (device->line < 0 || device->turn < 0) {
-    device->gate.turns().Join({}, -1);
-    return false;
-  }
+void Meet(DeviceTime* device, int index, int64_t now) {
+  const region::CommonLines lines = LinesOf(&device->meeting, index, now);
+  if (lines.lines == nullptr) return device->gate.turns().Join({}, -1);
+  const uint64_t gpu = device->meeting.gpu;
+  device->line = lines.Join(device->line, device->meeting.process, gpu, now);
+  device->turn = lines.Join(device->turn, kTurnItself, gpu, now);
+  if (device->line < 0 || device->turn < 0) return device->gate.turns().Join({}, -1);
   TurnLine& turn = lines.lines[device->turn];
   const uint32_t used = region::Load(*lines.used);
   const int count = used < static_cast<uint32_t>(lines.room) ? static_cast<int>(used) : lines.room;
   region::Store(turn.seen_at, now);
-  device->gate.turns().Join({lines.lines, count, device->gpu, &turn.word}, device->line);
-  return area != nullptr;
-}
-
-[[gnu::cold]] void CheckArea(DeviceTime* device, int index, int64_t now) {
-  const region::Attachment* const a = attachment();
-  if (a == nullptr || device->gpu == 0 || device->looked_at == 0) return;
-  Path path;
-  if (device->file.area == nullptr) {
-    if (now - device->looked_at < kLookAgain) return;
-  } else if (PathOf(*a, index, path) && region::CommonIsWhole(device->file, path)) {
-    return;
-  }
-  OpenArea(*a, device, index, now);
+  device->gate.turns().Join({lines.lines, count, gpu, &turn.word}, device->line);
 }
 
 void WakeOthers(const Turns& turns) {

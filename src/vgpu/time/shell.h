@@ -9,8 +9,8 @@
 #include <atomic>
 
 #include "abi/cuda_abi.h"
-#include "region/common_area.h"
 #include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/meeting.h"
 #include "vgpu/runtime/process.h"
 #include "vgpu/time/gate.h"
 
@@ -22,12 +22,9 @@ struct DeviceTime {
   // Held while an event is recorded on a stream of another thread, which must not end meanwhile.
   Lock tails{LockRank::kTimeTails};
   Gate gate;
-  // The common area, and this process's line in it.
-  region::CommonFile file;
-  uint64_t gpu = 0, process = 0;
+  // Where the others are met, this process's line there, and the turn's.
+  Meeting meeting;
   int line = -1, turn = -1;
-  int64_t looked_at = 0;
-  uint32_t opened = 0;
 };
 
 struct Helper {
@@ -65,10 +62,8 @@ void ForEachDevice(Each each) {
 Terms TermsOf(int index, const DeviceTime* device);
 bool Blocked();
 
-// With the lock held: finds the area and the line, and renews them. True while there is an area.
-bool Meet(DeviceTime* device, int index, int64_t now);
-// The process's area may have come to be another, or is broken.
-void CheckArea(DeviceTime* device, int index, int64_t now);
+// With the lock held: finds the others and the process's line, and renews them.
+void Meet(DeviceTime* device, int index, int64_t now);
 // Others that wait for the turn look again.
 void WakeOthers(const Turns& turns);
 

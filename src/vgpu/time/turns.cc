@@ -112,6 +112,7 @@ bool Turns::Yields(const TurnView& view, const State& state, int64_t since, int6
 }
 
 void Turns::Publish(const State& state, int64_t now) {
+  if (!joined()) return;
   TurnLine* const line = mine();
   Store(line->rank, state.rank);
   Store(line->rate, static_cast<uint16_t>(state.rate));
@@ -145,10 +146,9 @@ Turns::Verdict Turns::Go(Verdict verdict) {
 
 Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now) {
   Verdict verdict;
-  if (!joined()) return verdict;
-  TurnLine* const line = mine();
   Publish(state, now);
-  if (state.late) return verdict;
+  if (!joined() || state.late) return verdict;
+  TurnLine* const line = mine();
   uint64_t word = Load(*table_.word);
   verdict.seen = word;
   const int holder = LineOf(word);
