@@ -5,13 +5,16 @@
 
 #include "vgpu/memory/context_memory.h"
 #include "vgpu/memory/listener.h"
+#include "vgpu/runtime/contexts.h"
 #include "vgpu/time/pacer.h"
 
 namespace hami::vgpu {
 
 void TellContextMade(int device) { PacerEnterContext(device); }
 void TellContextMayEnd(CUcontext context) { PacerLeaveContext(context); }
-void TellPrimaryMayEnd(CUdevice ordinal) { PacerLeavePrimary(ordinal); }
+void TellPrimaryMayEnd(CUdevice ordinal) {
+  if (CUcontext const context = PrimaryOf(ordinal); context != nullptr) PacerLeaveContext(context);
+}
 void TellContextEnding() { MemoryOfContextEnding(); }
 void TellContextStays(uint32_t id) { RefundLeft(id); }
 void TellContextEnded(const EndedContext& context) { MemoryOfContextEnded(context); }

@@ -396,16 +396,6 @@ void PacerLeaveContext(CUcontext context) {
   DropTimedEvents(context);
 }
 
-void PacerLeavePrimary(CUdevice ordinal) {
-  unsigned flags = 0;
-  int active = 0;
-  CUcontext context = nullptr;
-  if (real::cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active == 0) return;
-  if (real::cuDevicePrimaryCtxRetain(&context, ordinal) != CUDA_SUCCESS) return;
-  real::cuDevicePrimaryCtxRelease_v2(ordinal);
-  PacerLeaveContext(context);
-}
-
 void PacerLeaveStream(CUstream stream) {
   ForEachDevice([&](int, DeviceTime* device) {
     const Locked recording(device->tails);

@@ -149,7 +149,6 @@ void ForgetGuesses();
 void PacerEnterContext(int device);
 // Before a context or a stream may end: nothing of ours may be left in it.
 void PacerLeaveContext(CUcontext context);
-void PacerLeavePrimary(CUdevice ordinal);
 void PacerLeaveStream(CUstream stream);
 
 void ResetPacer();
