@@ -260,15 +260,13 @@ void Meter::LearnOverlap(int64_t length, int64_t paid) {
 
 int64_t Meter::Poll(int others, int64_t now) {
   const int64_t span = polled_at_ == 0 ? 0 : now - polled_at_;
-  const int64_t theirs = TheirsOf(span, others);
-  theirs_ += theirs;
+  theirs_ += TheirsOf(span, others);
   polled_at_ = now;
   others_ = others;
   if (pending_ == 0) return 0;
   int64_t correction = 0;
   int64_t earliest = INT64_MAX;  // where the first stretch begins that is still to come, by the device's clock
   for (Track& track : Tracks()) {
-    if (track.count != 0) track.busy_until += theirs;
     for (Segment& segment : track.Marked()) segment.others = std::max(segment.others, static_cast<int16_t>(others));
     int done = 0;
     for (; done < track.count; ++done) {

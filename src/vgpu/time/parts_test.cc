@@ -182,6 +182,30 @@ TEST(Meter, GivenAKernelThatGrewBesideAnother_ThenTheBookLearnsIt) {
   EXPECT_GT(g_book.Expected(8, 99), 17 * kMs / 10);
 }
 
+// Another had the GPU for a part of the time: what a launch took longer is no reason to think it longer.
+TEST(Meter, GivenAKernelBesideAnother_ThenTheBookKeepsItsCost) {
+  constexpr int64_t kUs = 1'000;
+  g_book.Reset();
+  g_book.Teach(8, 99, 500 * kUs);
+  Meter meter;
+  int64_t clock = 1'000 * kUs;
+  const DriverPort driver = DriverAt(&clock);
+  meter.Use(&meter, &driver, &g_book);
+  int64_t events[20][3];
+  for (auto& times : events) {
+    times[0] = times[1] = clock;
+    times[2] = clock + 1'200 * kUs;
+    meter.Poll(1, clock);
+    const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
+    const Meter::Plan plan = meter.Before(launch, kHandover, clock);
+    ASSERT_TRUE(plan.begin && plan.end);
+    meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 5 * kUs, clock);
+    meter.Poll(1, clock);
+    meter.Poll(1, clock += 2'000 * kUs);
+  }
+  EXPECT_NEAR(static_cast<double>(g_book.Expected(8, 99)), 500e3, 50e3);
+}
+
 // One thread's kernel, whose other grid is known, among what another thread pays from its lease, on a stream that never
 // rests: no segment is of the one alone.
 TEST(Meter, GivenANewGridAmongAnothersLaunches_ThenItsKindIsLearnt) {
