@@ -185,7 +185,7 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   Poll(terms, now, true);
   turns_.Wants(view_, now);
   if (view_.beside || (view_.at_work != 0 && Long())) region::GpuTimeBesideLong(account_, now);
-  region::GpuTimeBalance(account_, now, rate_);
+  region::GpuTimeBalance(account_, now, rate_);  // what is saved goes by the rate of now, before some is given up
   Forgo(terms, now);
   Turns::Verdict held{.go = false};
   // Streams that run side by side end together, or the last one would have the GPU for itself.

@@ -190,8 +190,8 @@ Admitted Await(const LaunchName& name, const Where& where) {
   int64_t began = 0;
   for (;;) {
     WaitWhileBlocked();
-    if (device == nullptr) return a;
     a.now = MonotonicNanos();
+    if (device == nullptr) return a;
     if (began == 0) began = a.now;
     device->lock.Acquire();
     time::Meet(device, where.index, a.now);
@@ -285,7 +285,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   CUcontext context = nullptr;
   if (!CurrentContext(&place) || real::cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
   Lease& lease = t_lease;
-  RenewLease(&lease, place.device);
+  if (place.device >= 0) RenewLease(&lease, place.device);
   const Where where{place.device, context, stream, per_thread};
   const Admitted a = Await(name, where);
   NoteLaunch(a.now);
