@@ -89,10 +89,12 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t spacing, int64_t now) {
   plan.busy = LookAhead(track, now);
   plan.guessed = book_->Expected(launch.kind, launch.handle) == 0 || book_->Doubted(launch.handle);
   // Apart from what went before: to know it alone, and because a stream that rested says nothing about the time
-  // between. A grid whose kernel is known can wait for the next mark, and would never be known among other kernels.
-  const bool due = track->unmeasured + launch.Charged() >= spacing;
-  const bool unknown = due && book_->Price(launch.kind) == 0 && track->open.handle != launch.handle;
-  plan.begin = !track->open.dense || ((plan.guessed || unknown) && track->open.charged != 0);
+  // between. A grid whose kernel is known can wait for the next mark, or for the stream to rest, and would never be
+  // known among other kernels.
+  const bool known = book_->Price(launch.kind) != 0;
+  const bool due = track->unmeasured + launch.Charged() >= spacing || (!known && !track->open.dense);
+  const bool apart = plan.guessed || (due && !known && track->open.handle != launch.handle);
+  plan.begin = !track->open.dense || (apart && track->open.charged != 0);
   plan.end = plan.guessed || due;
   plan.empty = plan.begin && !plan.busy && pairs_ < kPairs;
   plan.until = track->busy_until;

@@ -206,6 +206,24 @@ TEST(Meter, GivenAKernelBesideAnother_ThenTheBookKeepsItsCost) {
   EXPECT_NEAR(static_cast<double>(g_book.Expected(8, 99)), 500e3, 50e3);
 }
 
+// A kernel so short that a mark's worth of its launches is thousands: until its grid is known each takes the slow path.
+TEST(Meter, GivenANewGridOfAShortKernelOnAStreamThatRests_ThenTheFirstLaunchIsMeasured) {
+  constexpr int64_t kUs = 1'000;
+  g_book.Reset();
+  g_book.Teach(16, 99, kUs / 10);
+  Meter meter;
+  int64_t clock = 100 * kUs;
+  const DriverPort driver = DriverAt(&clock);
+  meter.Use(&meter, &driver, &g_book);
+  int64_t times[] = {clock, clock, clock + kIdleStart + kUs / 10};
+  const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
+  const Meter::Plan plan = meter.Before(launch, kSegment, clock);
+  ASSERT_TRUE(plan.begin && plan.end);
+  meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 1, clock);
+  meter.Poll(0, clock += 10 * kUs);
+  EXPECT_GT(g_book.Price(8), 0);
+}
+
 // One thread's kernel, whose other grid is known, among what another thread pays from its lease, on a stream that never
 // rests: no segment is of the one alone.
 TEST(Meter, GivenANewGridAmongAnothersLaunches_ThenItsKindIsLearnt) {
