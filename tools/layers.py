@@ -27,8 +27,9 @@ ALLOWED = {
     "vgpu/loader": ["abi", "region"],
     "vgpu/runtime": ["vgpu/loader"],
     "vgpu/memory": ["vgpu/runtime"],  # knows nothing of GPU time
-    "vgpu/time": ["vgpu/runtime"],  # knows nothing of memory
-    "vgpu/hooks": ["vgpu/memory", "vgpu/time"],
+    "vgpu/time": ["region"],  # decides, and knows nothing of the driver, of memory, or of a clock
+    "vgpu/pacer": ["vgpu/time", "vgpu/runtime"],  # knows nothing of memory
+    "vgpu/hooks": ["vgpu/memory", "vgpu/pacer"],
     "base": [],
     "net": ["base"],
     "kube": ["net"],
@@ -59,7 +60,7 @@ SPLIT = {folder.split("/")[0] for folder in ALLOWED if "/" in folder and not fol
 # How many variables that change, and belong to no object, a folder may have. The number only falls: new state goes into an
 # object that is passed in or is part of one that the folder has. The loader works before any object is built; the words that
 # a fork wipes, those that fast paths read, what a thread has, and what the linker wants are variables of their own.
-MUTABLE = {"vgpu/loader": 6, "vgpu/runtime": 10, "vgpu/memory": 3, "vgpu/time": 3, "vgpu/hooks": 0, "vgpu": 0}
+MUTABLE = {"vgpu/loader": 6, "vgpu/runtime": 10, "vgpu/memory": 3, "vgpu/time": 0, "vgpu/pacer": 3, "vgpu/hooks": 0, "vgpu": 0}
 VARIABLE = re.compile(
     r"^(?:(?:constinit|static|inline|thread_local|volatile|alignas\([^)]*\)) )*"
     r"(?!(?:extern|using|return|typedef|friend|namespace|template|enum|struct|class|union|const|constexpr|goto|case|else|[A-Z_]+_CONSTANT)\b)"  # a constant but for the test that varies it

@@ -6,8 +6,8 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/pacer/pacer.h"
 #include "vgpu/runtime/device_map.h"
-#include "vgpu/time/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

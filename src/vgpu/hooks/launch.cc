@@ -5,8 +5,8 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/allocation_size.h"
+#include "vgpu/pacer/pacer.h"
 #include "vgpu/runtime/contexts.h"
-#include "vgpu/time/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -5,8 +5,8 @@
 
 #include "vgpu/memory/context_memory.h"
 #include "vgpu/memory/listener.h"
+#include "vgpu/pacer/pacer.h"
 #include "vgpu/runtime/contexts.h"
-#include "vgpu/time/pacer.h"
 
 namespace hami::vgpu {
 

@@ -6,7 +6,7 @@
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/charge.h"
-#include "vgpu/time/pacer.h"
+#include "vgpu/pacer/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -12,8 +12,8 @@
 #include "vgpu/memory/modules.h"
 #include "vgpu/memory/oversubscription.h"
 #include "vgpu/memory/sparse_multicast.h"
+#include "vgpu/pacer/pacer.h"
 #include "vgpu/runtime/capture.h"
-#include "vgpu/time/pacer.h"
 
 using namespace hami::vgpu;  // NOLINT: this file only exports
 

@@ -8,10 +8,10 @@
 
 #include "region/keep_errno.h"
 #include "region/process.h"
+#include "vgpu/pacer/shell.h"
 #include "vgpu/runtime/threads.h"
-#include "vgpu/time/shell.h"
 
-namespace hami::vgpu::time {
+namespace hami::vgpu::pacer {
 namespace {
 
 constexpr int64_t kTick = 10'000'000;
@@ -32,14 +32,14 @@ Round Look(int64_t now) {
   Round round{Blocked() ? uint64_t{1} : 0, false, false};
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
-    const Terms terms = TermsOf(i, device);
+    const time::Terms terms = TermsOf(i, device);
     bool alone = true;
     if (device != nullptr) {
       const Locked locked(device->lock);
       CheckMeeting(&device->meeting, i, now);
       Meet(device, i, now);  // there may be more lines than before
       alone = !device->gate.Look(terms, now);
-      const Gate::Polled polled = device->gate.Poll(terms, now);
+      const time::Gate::Polled polled = device->gate.Poll(terms, now);
       round.watch |= polled.watch;
       round.pending |= device->gate.Pending();
       if (polled.ended && !alone) WakeOthers(device->gate.turns());
@@ -117,4 +117,4 @@ void KeepHelperAwake(bool watch) {
   }
 }
 
-}  // namespace hami::vgpu::time
+}  // namespace hami::vgpu::pacer

@@ -2,7 +2,7 @@
 //
 // What this container may have of each GPU: read from the region and the environment at every look, so that changes are
 // live.
-#include "vgpu/time/shell.h"
+#include "vgpu/pacer/shell.h"
 
 #include <sys/mman.h>
 
@@ -10,10 +10,10 @@
 
 #include "region/keep_errno.h"
 #include "region/process.h"
+#include "vgpu/pacer/pacer.h"
 #include "vgpu/runtime/process.h"
-#include "vgpu/time/pacer.h"
 
-namespace hami::vgpu::time {
+namespace hami::vgpu::pacer {
 
 constinit Shell g_shell{};
 
@@ -56,8 +56,8 @@ bool Blocked() {
   return a != nullptr && region::LaunchesBlocked(*a);
 }
 
-Terms TermsOf(int index, const DeviceTime* device) {
-  Terms terms;
+time::Terms TermsOf(int index, const DeviceTime* device) {
+  time::Terms terms;
   const region::Attachment* const a = attachment();
   const uint64_t percent =
       a == nullptr ? settings().sm_limit[index] : region::SmLimit(*a, static_cast<uint32_t>(index));
@@ -84,19 +84,19 @@ void Meet(DeviceTime* device, int index, int64_t now) {
   if (lines.lines == nullptr) return device->gate.turns().Join({}, -1);
   const uint64_t gpu = device->meeting.gpu;
   device->line = lines.Join(device->line, device->meeting.process, gpu, now);
-  device->turn = lines.Join(device->turn, kTurnItself, gpu, now);
+  device->turn = lines.Join(device->turn, time::kTurnItself, gpu, now);
   if (device->line < 0 || device->turn < 0) return device->gate.turns().Join({}, -1);
-  TurnLine& turn = lines.lines[device->turn];
+  time::TurnLine& turn = lines.lines[device->turn];
   const uint32_t used = region::Load(*lines.used);
   const int count = used < static_cast<uint32_t>(lines.room) ? static_cast<int>(used) : lines.room;
   region::Store(turn.seen_at, now);
   device->gate.turns().Join({lines.lines, count, gpu, &turn.word}, device->line);
 }
 
-void WakeOthers(const Turns& turns) {
+void WakeOthers(const time::Turns& turns) {
   if (turns.table().word == nullptr) return;
   const region::KeepErrno keep;
   region::FutexWake(reinterpret_cast<const uint32_t*>(turns.table().word), INT32_MAX);
 }
 
-}  // namespace hami::vgpu::time
+}  // namespace hami::vgpu::pacer

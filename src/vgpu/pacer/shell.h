@@ -14,14 +14,14 @@
 #include "vgpu/runtime/process.h"
 #include "vgpu/time/gate.h"
 
-namespace hami::vgpu::time {
+namespace hami::vgpu::pacer {
 
 // Of one device. Everything but the locks is guarded by `lock`.
 struct DeviceTime {
   Lock lock{LockRank::kTimeDevice};
   // Held while an event is recorded on a stream of another thread, which must not end meanwhile.
   Lock tails{LockRank::kTimeTails};
-  Gate gate;
+  time::Gate gate;
   // Where the others are met, this process's line there, and the turn's.
   Meeting meeting;
   int line = -1, turn = -1;
@@ -59,15 +59,15 @@ void ForEachDevice(Each each) {
 }
 
 // Limits and orders, read anew each time; `device` may be nullptr.
-Terms TermsOf(int index, const DeviceTime* device);
+time::Terms TermsOf(int index, const DeviceTime* device);
 bool Blocked();
 
 // With the lock held: finds the others and the process's line, and renews them.
 void Meet(DeviceTime* device, int index, int64_t now);
 // Others that wait for the turn look again.
-void WakeOthers(const Turns& turns);
+void WakeOthers(const time::Turns& turns);
 
-extern const DriverPort kDriver;
+extern const time::DriverPort kDriver;
 
 // Leases of all threads become void, and launches that went without a look are looked at again.
 void CloseGate();
@@ -77,4 +77,4 @@ void KeepHelperAwake(bool watch);
 // The process ends, and the driver is still there: what was measured is paid, what was not used goes back.
 void SettleAtExit();
 
-}  // namespace hami::vgpu::time
+}  // namespace hami::vgpu::pacer

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/time/pacer.h"
+#include "vgpu/pacer/pacer.h"
 
 #include <time.h>
 
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/pacer/shell.h"
 #include "vgpu/runtime/contexts.h"
 #include "vgpu/runtime/runtime.h"
 #include "vgpu/runtime/threads.h"
-#include "vgpu/time/shell.h"
 
 namespace hami::vgpu {
 
@@ -17,11 +17,11 @@ constinit thread_local Lease t_lease{};
 
 namespace {
 
+using pacer::DeviceOf;
+using pacer::DeviceTime;
+using pacer::ForEachDevice;
+using pacer::g_shell;
 using region::MonotonicNanos;
-using time::DeviceOf;
-using time::DeviceTime;
-using time::ForEachDevice;
-using time::g_shell;
 
 constexpr int64_t kNoteInterval = 100'000'000;  // ns; the monitor wants to know of launches, twice a second would do
 constexpr int64_t kBlockedPoll = 5'000'000;     // ns
@@ -79,7 +79,7 @@ bool Collect(CUcontext context) {
   bool pending = false;
   ForEachDevice([&](int i, DeviceTime* device) {
     const Locked locked(device->lock);
-    const time::Terms terms = time::TermsOf(i, device);
+    const time::Terms terms = pacer::TermsOf(i, device);
     const int64_t now = MonotonicNanos();
     device->gate.Look(terms, now);
     device->gate.Poll(terms, now);
@@ -96,7 +96,7 @@ void ReturnLease(Lease* lease) {
     FlushLease(lease, &device->gate);
     lease->Close();
     const int64_t charged = lease->credit * lease->scale / time::Launch::kWhole;
-    if (charged > 0) device->gate.GiveBack(time::TermsOf(lease->device, device), charged, MonotonicNanos());
+    if (charged > 0) device->gate.GiveBack(pacer::TermsOf(lease->device, device), charged, MonotonicNanos());
   }
   lease->credit = 0;
 }
@@ -122,7 +122,7 @@ void RenewLease(Lease* lease, int index) {
 }
 
 void WaitWhileBlocked() {
-  while (time::Blocked()) {
+  while (pacer::Blocked()) {
     g_shell.was_blocked.store(true, std::memory_order_relaxed);
     region::SleepNanos(kBlockedPoll);
   }
@@ -160,7 +160,7 @@ bool MarkOneTail(DeviceTime* device, CUcontext context) {
   if (event == nullptr) return false;
   const Locked locked(device->lock);
   time::Meter* const meter = device->gate.MeterOf(context);
-  meter != nullptr ? meter->Tail(stream, event, MonotonicNanos()) : time::kDriver.release(nullptr, event);
+  meter != nullptr ? meter->Tail(stream, event, MonotonicNanos()) : pacer::kDriver.release(nullptr, event);
   return true;
 }
 
@@ -194,8 +194,8 @@ Admitted Await(const LaunchName& name, const Where& where) {
     if (device == nullptr) return a;
     if (began == 0) began = a.now;
     device->lock.Acquire();
-    time::Meet(device, where.index, a.now);
-    a.terms = time::TermsOf(where.index, device);
+    pacer::Meet(device, where.index, a.now);
+    a.terms = pacer::TermsOf(where.index, device);
     const bool others = device->gate.Look(a.terms, a.now);
     if (!a.terms.Limited() && !a.terms.gives_way && !others) {
       device->gate.turns().Rests(a.now);
@@ -210,9 +210,9 @@ Admitted Await(const LaunchName& name, const Where& where) {
     device->lock.Release();
     if (!a.held && meter != nullptr) MarkTails(device, where.context);
     a.held = true;
-    if (verdict.passed) time::WakeOthers(device->gate.turns());
+    if (verdict.passed) pacer::WakeOthers(device->gate.turns());
     Sleep(device->gate.turns(), verdict, a.now);
-    time::KeepHelperAwake(false);
+    pacer::KeepHelperAwake(false);
   }
   if (a.now - began > time::kHandover) {
     region::NoteThrottled(attachment(), static_cast<uint32_t>(where.index), static_cast<uint64_t>(a.now - began));
@@ -224,11 +224,11 @@ Admitted Await(const LaunchName& name, const Where& where) {
 // Lets launches pass without a look, until the helper closes the gate again. A limit that came in between closes it.
 void OpenGate(int index) {
   __atomic_store_n(&g_words.launches_open, 1u, __ATOMIC_SEQ_CST);
-  time::KeepHelperAwake(false);
-  bool any = time::Blocked();
+  pacer::KeepHelperAwake(false);
+  bool any = pacer::Blocked();
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
-    const time::Terms terms = time::TermsOf(i, device);
+    const time::Terms terms = pacer::TermsOf(i, device);
     any |= terms.Limited();
     if (i == index || device == nullptr) continue;
     const Locked locked(device->lock);
@@ -250,11 +250,13 @@ int64_t Between(void*, time::Event from, time::Event to) {
 
 }  // namespace
 
-namespace time {
+namespace pacer {
 
-constinit const DriverPort kDriver{
-    nullptr, &Reached, &Between, [](void*, Event event) { ReleaseTimedEvent(static_cast<TimedEvent*>(event)); },
-    [](void*, const StreamRef& ref) { return StreamIsBusy(static_cast<CUstream>(const_cast<void*>(ref.stream))); }};
+constinit const time::DriverPort kDriver{
+    nullptr, &Reached, &Between, [](void*, time::Event event) { ReleaseTimedEvent(static_cast<TimedEvent*>(event)); },
+    [](void*, const time::StreamRef& ref) {
+      return StreamIsBusy(static_cast<CUstream>(const_cast<void*>(ref.stream)));
+    }};
 
 void CloseGate() {
   __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_SEQ_CST);
@@ -269,7 +271,7 @@ void SettleAtExit() {
   Collect(nullptr);
 }
 
-}  // namespace time
+}  // namespace pacer
 
 bool GoesToDeviceOf(const Lease& lease, CUstream stream) { return lease.places.Has(PlaceOf(stream), HandleEpoch()); }
 
@@ -310,7 +312,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   }
   const bool watched = gate.Watched();
   a.device->lock.Release();
-  time::KeepHelperAwake(watched);
+  pacer::KeepHelperAwake(watched);
   if (ticket->plan.empty) ticket->empty = where.Record();
   if (!ticket->plan.begin) return;
   // Before the event, or a host that goes away in between is taken for the GPU's work.
@@ -333,7 +335,7 @@ void EndLaunch(Ticket* ticket, CUresult result) {
   // A launch that did not take place is not paid for.
   if (result != CUDA_SUCCESS) {
     const Locked locked(device->lock);
-    device->gate.GiveBack(time::TermsOf(ticket->device, device), ticket->launch.Charged(), MonotonicNanos());
+    device->gate.GiveBack(pacer::TermsOf(ticket->device, device), ticket->launch.Charged(), MonotonicNanos());
     time::Meter* const meter = device->gate.MeterOf(ticket->context);
     if (meter != nullptr) meter->Failed(ticket->launch, plan, ticket->empty, ticket->begin);
     return;
@@ -378,9 +380,9 @@ void PacerEnterContext(int index) {
   if (device == nullptr) return;
   const Locked locked(device->lock);
   const int64_t now = MonotonicNanos();
-  time::Meet(device, index, now);
+  pacer::Meet(device, index, now);
   if (!device->meeting.in_area()) return;
-  const time::Terms terms = time::TermsOf(index, device);
+  const time::Terms terms = pacer::TermsOf(index, device);
   device->gate.turns().Publish({.rank = terms.rank, .rate = terms.limit, .zero_at = now}, now);
 }
 
@@ -408,11 +410,11 @@ void ResetPacer() {
   g_shell.voided.fetch_add(1);
   g_shell.noted_at.store(0);
   g_shell.was_blocked.store(false);
-  g_shell.helper.state = time::Helper::kNone;
+  g_shell.helper.state = pacer::Helper::kNone;
   g_shell.helper.watches.store(false);
   t_lease = {};
   g_book.Reset();
-  time::ResetDevices();
+  pacer::ResetDevices();
   ResetTimedEvents();
 }
 
