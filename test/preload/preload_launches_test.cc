@@ -190,17 +190,26 @@ class MeteredTurns : public Metered, public testing::WithParamInterface<Turns> {
   }
 };
 
-// How much a short launch is thought to cost depends on the host, but is the same on both.
+// How much a short launch is thought to cost depends on the host, but is the same on both: once in three times, as the
+// programs run side by side and hold each other up. A lease for the wrong device is wrong each time.
 TEST_P(MeteredTurns, GivenLaunchesOnTwoDevicesByTurns_ThenEachIsChargedItsOwn) {
-  std::map<const char*, pid_t> guests;
-  for (const char* how : GetParam().hows) guests[how] = StartIn(how);
-  for (const auto& [how, guest] : guests) {
-    ASSERT_EQ(Wait(guest), 0) << how;
-    const double busy = BusyRatio(how);
-    EXPECT_NEAR(busy, 1.0 / 3, 0.1) << how;
-    EXPECT_GT(ChargedRatio(how), 0.7 * busy) << how;
-    EXPECT_LT(ChargedRatio(how), 1.4 * busy) << how;
+  std::string wrong = "not tried";
+  for (int tries = 0; tries < 3 && !wrong.empty(); ++tries) {
+    wrong.clear();
+    std::map<const char*, pid_t> guests;
+    for (const char* how : GetParam().hows) guests[how] = StartIn(how);
+    for (const auto& [how, guest] : guests) {
+      ASSERT_EQ(Wait(guest), 0) << how;
+      const double busy = BusyRatio(how);
+      EXPECT_NEAR(busy, 1.0 / 3, 0.1) << how;
+      const double charged = ChargedRatio(how);
+      if (charged > 0.7 * busy && charged < 1.4 * busy) continue;
+      wrong += std::string(how) + ": busy " + std::to_string(busy) + ", charged " + std::to_string(charged) + "\n";
+    }
+    std::filesystem::remove_all(folder());
+    std::filesystem::create_directory(folder());
   }
+  EXPECT_EQ(wrong, "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, MeteredTurns,

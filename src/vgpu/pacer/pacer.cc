@@ -237,15 +237,16 @@ void OpenGate(int index) {
   if (any) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
 }
 
-int64_t Reached(void*, time::Event event) {
-  const CUresult result = QueryTimedEvent(static_cast<const TimedEvent*>(event));
+int64_t Reached(void*, time::Event of, time::Event reference, int64_t* since) {
+  const auto* const event = static_cast<const TimedEvent*>(of);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  if (reference != nullptr) {
+    // One question instead of two.
+    result = Elapsed(static_cast<const TimedEvent*>(reference), event, since);
+    if (result != CUDA_SUCCESS) *since = time::kUnknownTime;
+  }
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) result = QueryTimedEvent(event);
   return result == CUDA_SUCCESS ? MonotonicNanos() : result == CUDA_ERROR_NOT_READY ? 0 : -1;
-}
-
-int64_t Between(void*, time::Event from, time::Event to) {
-  int64_t ns = 0;
-  const bool told = Elapsed(static_cast<const TimedEvent*>(from), static_cast<const TimedEvent*>(to), &ns);
-  return told ? ns : time::kUnknownTime;
 }
 
 }  // namespace
@@ -253,7 +254,7 @@ int64_t Between(void*, time::Event from, time::Event to) {
 namespace pacer {
 
 constinit const time::DriverPort kDriver{
-    nullptr, &Reached, &Between, [](void*, time::Event event) { ReleaseTimedEvent(static_cast<TimedEvent*>(event)); },
+    nullptr, &Reached, [](void*, time::Event event) { ReleaseTimedEvent(static_cast<TimedEvent*>(event)); },
     [](void*, const time::StreamRef& ref) {
       return StreamIsBusy(static_cast<CUstream>(const_cast<void*>(ref.stream)));
     }};

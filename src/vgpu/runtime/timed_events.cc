@@ -79,11 +79,11 @@ CUresult QueryTimedEvent(const TimedEvent* event) {
   return Relaxed([&] { return real::cuEventQuery(event->event); });
 }
 
-bool Elapsed(const TimedEvent* from, const TimedEvent* to, int64_t* ns) {
+CUresult Elapsed(const TimedEvent* from, const TimedEvent* to, int64_t* ns) {
   float ms = 0;
   const CUresult result = Relaxed([&] { return real::cuEventElapsedTime(&ms, from->event, to->event); });
   *ns = static_cast<int64_t>(static_cast<double>(ms) * 1e6);
-  return result == CUDA_SUCCESS;
+  return result;
 }
 
 bool StreamIsBusy(CUstream stream) {

@@ -37,8 +37,8 @@ void ResetTimedEvents();
 
 // What the driver says of it: CUDA_SUCCESS once the GPU came to it, CUDA_ERROR_NOT_READY before.
 CUresult QueryTimedEvent(const TimedEvent* event);
-// ns from one to the other; false: the driver does not say.
-bool Elapsed(const TimedEvent* from, const TimedEvent* to, int64_t* ns);
+// The same, and the ns to it from one that was reached; any other answer: the driver does not say.
+CUresult Elapsed(const TimedEvent* from, const TimedEvent* to, int64_t* ns);
 // Something that was launched on the stream has not ended.
 bool StreamIsBusy(CUstream stream);
 

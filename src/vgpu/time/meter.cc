@@ -57,7 +57,8 @@ bool Meter::LookAhead(Track* track, int64_t now) {
 
 // What was launched last was so while its last mark was still ahead.
 bool Meter::StillAhead(const Track& track) const {
-  return track.count != 0 && driver_->reached(driver_->self, track.marked[track.count - 1].event) == 0;
+  return track.count != 0 &&
+         driver_->reached(driver_->self, track.marked[track.count - 1].event, nullptr, nullptr) == 0;
 }
 
 bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t now) {
@@ -191,7 +192,8 @@ int64_t Meter::Pay(Track* track, const Segment& segment, int64_t elapsed, int64_
   if (!segment.dense || slow) {
     const int64_t own = busy_.Add(at - pair_, at);
     if (segment.charged == 0) return own;
-    if (segment.dense) Teach(segment, segment.guessed ? least : busy, least);
+    // A first guess that may be far too low would stay: what costs next to nothing is hardly ever measured.
+    if (segment.dense && (!segment.guessed || busy <= 2 * least)) Teach(segment, segment.guessed ? least : busy, least);
     return own + PayRested(track, segment, segment.dense && !beside ? least : 0, busy);
   }
   const int64_t length = LengthOf(segment, busy, least, theirs);
@@ -207,11 +209,9 @@ int64_t Meter::Pay(Track* track, const Segment& segment, int64_t elapsed, int64_
   return paid - segment.charged;
 }
 
-int64_t Meter::Settle(Track* track, const Segment& segment, int64_t seen, int64_t now) {
-  const int64_t since_reference =
-      reference_ == nullptr ? 0 : driver_->between(driver_->self, reference_, segment.event);
+int64_t Meter::Settle(Track* track, const Segment& segment, int64_t seen, int64_t since_reference, int64_t now) {
   const bool told = since_reference != kUnknownTime;
-  const int64_t at = reference_ == nullptr ? seen : reference_at_ + since_reference;
+  const int64_t at = reference_ == nullptr || !told ? seen : reference_at_ + since_reference;
   // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
   behind_ = std::min(behind_, seen - at);
   const int64_t theirs = theirs_ - TheirsOf(now - at - behind_, others_);
@@ -273,10 +273,11 @@ int64_t Meter::Poll(int others, int64_t now) {
     int done = 0;
     for (; done < track.count; ++done) {
       const Segment& segment = track.marked[done];
-      const int64_t reached = driver_->reached(driver_->self, segment.event);
+      int64_t since = 0;
+      const int64_t reached = driver_->reached(driver_->self, segment.event, reference_, &since);
       if (reached == 0) break;
       if (reached > 0) {
-        correction += Settle(&track, segment, reached, now);
+        correction += Settle(&track, segment, reached, since, now);
       } else {
         driver_->release(driver_->self, segment.event);
         track.known = false;

@@ -142,7 +142,7 @@ class Meter {
   bool StillAhead(const Track& track) const;
   void Count(Track* track, const Launch& launch, int count);
   void Push(Track* track, Event event, bool ends_pair = false);
-  int64_t Settle(Track* track, const Segment& segment, int64_t seen, int64_t now);
+  int64_t Settle(Track* track, const Segment& segment, int64_t seen, int64_t since_reference, int64_t now);
   int64_t Pay(Track* track, const Segment& segment, int64_t elapsed, int64_t theirs, int64_t at);
   int64_t PayRested(Track* track, const Segment& segment, int64_t least, int64_t most);
   int64_t LengthOf(const Segment& segment, int64_t busy, int64_t least, int64_t theirs) const;

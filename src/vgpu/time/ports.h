@@ -19,10 +19,10 @@ inline constexpr int64_t kUnknownTime = INT64_MIN;
 
 struct DriverPort {
   void* self;
-  // The host's clock when the GPU was seen to have come to it; 0: not yet, -1: it is lost.
-  int64_t (*reached)(void* self, Event event);
-  // ns of the device's clock from one to the other, both reached, in any order; kUnknownTime: the driver does not say.
-  int64_t (*between)(void* self, Event from, Event to);
+  // The host's clock when the GPU was seen to have come to it; 0: not yet, -1: it is lost. `since`: ns of the device's
+  // clock from `reference`, which was reached before or after it; kUnknownTime: the driver does not say. Without a
+  // reference (nullptr) it is left alone.
+  int64_t (*reached)(void* self, Event event, Event reference, int64_t* since);
   void (*release)(void* self, Event event);
   // Something that was launched on the stream has not ended.
   bool (*busy)(void* self, const StreamRef& stream);

@@ -320,15 +320,14 @@ inline Tenant::Tenant(World* world, Terms terms_in, bool paced, bool overlaps, u
       paced_(paced),
       program_(std::move(program)) {
   driver_ = {this,
-             [](void* self, Event event) {
-               const auto id = static_cast<int>(reinterpret_cast<intptr_t>(event)) - 1;
+             [](void* self, Event event, Event reference, int64_t* since) {
                const World& all = *static_cast<Tenant*>(self)->world_;
-               return all.gpu.ReachedAt(id) >= 0 ? all.now : 0;
-             },
-             [](void* self, Event from, Event to) {
-               const Gpu& gpu = static_cast<Tenant*>(self)->world_->gpu;
-               return gpu.ReachedAt(static_cast<int>(reinterpret_cast<intptr_t>(to)) - 1) -
-                      gpu.ReachedAt(static_cast<int>(reinterpret_cast<intptr_t>(from)) - 1);
+               const auto reached = [&](Event of) {
+                 return all.gpu.ReachedAt(static_cast<int>(reinterpret_cast<intptr_t>(of)) - 1);
+               };
+               if (reached(event) < 0) return int64_t{0};
+               if (reference != nullptr) *since = reached(event) - reached(reference);
+               return all.now;
              },
              [](void*, Event) {},
              [](void* self, const StreamRef& stream) {
