@@ -136,8 +136,9 @@ DriverPort DriverAt(int64_t* clock) {
           [](void*, Event) {}, [](void*, const StreamRef&) { return false; }};
 }
 
-// The host lost its processor in the call: the kernel was at work since that came back, at the latest. Where that leaves
-// much open nothing is learnt: of a kernel that is thought to take next to nothing the next mark would be far away.
+// The host lost its processor in the call: the kernel was at work since that came back, at the latest. Where that
+// leaves much open nothing is learnt: of a kernel that is thought to take next to nothing the next mark would be far
+// away.
 TEST(Meter, GivenASlowCallOfAnUnknownKernel_ThenItsRestIsPaid) {
   constexpr int64_t kMs = 1'000'000;
   constexpr int64_t kGuess = 2 * kMs;
