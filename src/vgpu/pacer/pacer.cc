@@ -249,15 +249,26 @@ int64_t Reached(void*, time::Event of, time::Event reference, int64_t* since) {
   return result == CUDA_SUCCESS ? MonotonicNanos() : result == CUDA_ERROR_NOT_READY ? 0 : -1;
 }
 
+bool IsBusy(void*, const void* of, const time::StreamRef& ref) {
+  const auto stream = static_cast<CUstream>(const_cast<void*>(ref.stream));
+  const auto context = static_cast<CUcontext>(const_cast<void*>(of));
+  if (ref.thread != nullptr && ref.thread != &t_lease) return false;
+  CUcontext current = nullptr;
+  const bool there =
+      !OfCurrentContext(stream) || (real::cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context);
+  if (there) return StreamIsBusy(stream);
+  if (real::cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return false;
+  const bool busy = StreamIsBusy(stream);
+  real::cuCtxPopCurrent_v2(&current);
+  return busy;
+}
+
 }  // namespace
 
 namespace pacer {
 
 constinit const time::DriverPort kDriver{
-    nullptr, &Reached, [](void*, time::Event event) { ReleaseTimedEvent(static_cast<TimedEvent*>(event)); },
-    [](void*, const time::StreamRef& ref) {
-      return StreamIsBusy(static_cast<CUstream>(const_cast<void*>(ref.stream)));
-    }};
+    nullptr, &Reached, [](void*, time::Event event) { ReleaseTimedEvent(static_cast<TimedEvent*>(event)); }, &IsBusy};
 
 void CloseGate() {
   __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_SEQ_CST);

@@ -6,10 +6,8 @@
 namespace hami::vgpu::time {
 namespace {
 
-constexpr int64_t kLongestSleep = 5'000'000;  // ns; then limits and orders are read again
-constexpr int64_t kLongestPoll = 500'000;     // ns, for the end of what is in flight
-constexpr int64_t kLeastRate = 100;           // of 10000
-constexpr int64_t kUnknownPatience = 50;      // times kPatience: behind what was never measured, on its stream
+constexpr int64_t kLeastRate = 100;       // of 10000
+constexpr int64_t kUnknownPatience = 50;  // times kPatience: behind what was never measured, on its stream
 constexpr int kMostVain = 20;
 
 }  // namespace
@@ -123,7 +121,9 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
   }
   if (correction != 0) Charge(terms, correction, now);
   Polled polled;
-  if (!Pending() && InFlight(now) == 0) {
+  // Less important ones wait until the work is seen to have ended, not until it was expected to.
+  const bool works = view_.lower && !Pending() && (meters_[0].Works(now) || meters_[1].Works(now));
+  if (!works && !Pending() && InFlight(now) == 0) {
     // The thread of a more important one may be about to launch what comes next.
     const int64_t ended_at = Most([](const Meter& meter) { return meter.reached_at(); });
     polled.watch = view_.lower && now - ended_at < kHandover;
@@ -151,7 +151,8 @@ bool Gate::Overdrawn(region::GpuTimeDevice* account, uint32_t rate, int64_t rele
   region::GpuTimeWaits(account, now);
   turns_.Rests(now);
   if (!Pending() && InFlight(now) == 0) turns_.Ended(now);
-  *until = now + std::clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kLongestSleep);
+  *until = now + std::clamp(region::WallToEarn(release - balance, rate), kHandover / 4,
+                            kTurn / 2);  // then limits and orders are read again
   return true;
 }
 
@@ -177,7 +178,7 @@ bool Gate::TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t bes
     }
   }
   turns_.Went(in_flight + 2 * kHandover, view_.lower, now);  // more is to come
-  *until = now + std::clamp(in_flight - ahead, kHandover / 4, kLongestPoll);
+  *until = now + std::clamp(in_flight - ahead, kHandover / 4, kFlight / 4);
   return true;
 }
 

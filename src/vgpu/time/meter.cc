@@ -35,6 +35,7 @@ void Meter::Count(Track* track, const Launch& launch, int count) {
   open.charged += launch.Charged();
   open.cost += launch.cost;
   open.launches += count;
+  track->rests = false;
   track->unmeasured += launch.Charged();
   track->busy_until += launch.cost;
 }
@@ -43,7 +44,7 @@ void Meter::Spent(const Launch& launches, int count) {
   if (Track* const track = TrackOf(launches.stream); track != nullptr) Count(track, launches, count);
 }
 
-bool Meter::HasWork(const Track& track) const { return driver_->busy(driver_->self, track.stream); }
+bool Meter::HasWork(const Track& track) const { return driver_->busy(driver_->self, context_, track.stream); }
 
 // Whether the stream has work, and had all the time since its last mark. `Poll` came just before, so a mark that is
 // still there was not reached, and what was launched behind it is ahead, however late the next launch is seen.
@@ -365,6 +366,16 @@ bool Meter::Guesses() const {
     for (const Segment& segment : track.Marked()) {
       if (segment.guessed) return true;
     }
+  }
+  return false;
+}
+
+bool Meter::Works(int64_t now) {
+  for (Track& track : Tracks()) {
+    if (track.rests) continue;
+    if (HasWork(track)) return true;
+    track.rests = true;
+    reached_at_ = now;
   }
   return false;
 }

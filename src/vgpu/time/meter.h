@@ -86,6 +86,8 @@ class Meter {
   // What is under way takes kPatience longer than was expected; or it was never measured, and is on this stream.
   enum Late { kInTime, kKnown, kUnknown };
   Late LateFor(const StreamRef& stream) const;
+  // Something that no mark lies behind is seen to be at work.
+  bool Works(int64_t now);
   // A mark is not reached.
   bool Pending() const { return pending_ != 0; }
   // When the last mark was reached, by the host's clock.
@@ -124,6 +126,7 @@ class Meter {
     int64_t carry = 0;         // ns that it was too short for
     int64_t unmeasured = 0;    // ns that were charged since a mark lay right behind a launch
     int64_t busy_until = 0;    // it has work until then, if what was expected is right
+    bool rests = true;         // was seen to, after the last launch
     bool known = false;        // `at` is
     int64_t at = 0;            // the device's clock at the last mark that was reached
     int64_t theirs_at = 0;     // what others had until then

@@ -133,7 +133,7 @@ DriverPort DriverAt(int64_t* clock) {
             if (at <= now && reference != nullptr) *since = at - *static_cast<int64_t*>(reference);
             return at <= now ? now : 0;
           },
-          [](void*, Event) {}, [](void*, const StreamRef&) { return false; }};
+          [](void*, Event) {}, [](void*, const void*, const StreamRef&) { return false; }};
 }
 
 // The host lost its processor in the call: the kernel was at work since that came back, at the latest. Where that
@@ -242,7 +242,7 @@ TEST(Meter, GivenANewGridAmongAnothersLaunches_ThenItsKindIsLearnt) {
   Meter meter;
   int64_t clock = 0;
   DriverPort driver = DriverAt(&clock);
-  driver.busy = [](void*, const StreamRef&) { return true; };
+  driver.busy = [](void*, const void*, const StreamRef&) { return true; };
   meter.Use(&meter, &driver, &g_book);
   std::deque<int64_t> events;
   for (int i = 0; i < 200; ++i) {

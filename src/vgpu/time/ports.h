@@ -24,8 +24,9 @@ struct DriverPort {
   // reference (nullptr) it is left alone.
   int64_t (*reached)(void* self, Event event, Event reference, int64_t* since);
   void (*release)(void* self, Event event);
-  // Something that was launched on the stream has not ended.
-  bool (*busy)(void* self, const StreamRef& stream);
+  // Something that was launched on the stream of the context has not ended. Of another thread's default stream nothing
+  // is known: false.
+  bool (*busy)(void* self, const void* context, const StreamRef& stream);
 };
 
 }  // namespace hami::vgpu::time

@@ -11,9 +11,7 @@ using region::Store;
 
 constexpr int kLineBits = 10;
 constexpr uint64_t kLineMask = (uint64_t{1} << kLineBits) - 1;
-constexpr int64_t kTick = 1'000;          // ns; the word has us
-constexpr int64_t kWaitSeen = 5'000'000;  // one that waits says so again before that
-constexpr int64_t kLongestWait = kWaitSeen / 5;
+constexpr int64_t kTick = 1'000;              // ns; the word has us
 constexpr uint64_t kMostHad = INT64_MAX / 2;  // ns, so that sums stay within bounds
 
 uint64_t WordOf(int line, int64_t now) {
@@ -35,7 +33,7 @@ bool Within(int64_t at, int64_t now, int64_t span) { return at > now - span && a
 
 }  // namespace
 
-bool Turns::Waits(const TurnLine& line, int64_t now) const { return Within(Load(line.waiting_at), now, kWaitSeen); }
+bool Turns::Waits(const TurnLine& line, int64_t now) const { return Within(Load(line.waiting_at), now, kTurn / 2); }
 
 bool Turns::Better(int a, int b) const {
   if (b < 0) return true;
@@ -190,10 +188,10 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
       __atomic_compare_exchange_n(table_.word, &word, WordOf(line_, now), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     return Go(verdict);
   }
-  Store(line->waiting_at, now);
+  Store(line->waiting_at, now);  // and again long before that counts no more
   verdict.go = false;
   const int64_t soonest = now + kHandover / 4;
-  verdict.until = free_at > now + kLongestWait ? now + kLongestWait : free_at < soonest ? soonest : free_at;
+  verdict.until = free_at > now + kUnused ? now + kUnused : free_at < soonest ? soonest : free_at;
   return verdict;
 }
 

@@ -330,7 +330,7 @@ inline Tenant::Tenant(World* world, Terms terms_in, bool paced, bool overlaps, u
                return all.now;
              },
              [](void*, Event) {},
-             [](void* self, const StreamRef& stream) {
+             [](void* self, const void*, const StreamRef& stream) {
                auto* const tenant = static_cast<Tenant*>(self);
                const auto id = static_cast<int>(reinterpret_cast<intptr_t>(stream.stream)) - 1;
                return !tenant->gpu_->Idle(tenant->context, id);
