@@ -102,10 +102,9 @@ void WarmUp(CUfunction f) {
     for (const CUstream stream : streams) LaunchAndWait(f, stream, 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  for (int device = 0; device < 2; ++device) {
-    OK(cuStreamDestroy_v2(streams[device]));
-    OK(cuDevicePrimaryCtxRelease_v2(device));
-  }
+  for (const CUstream stream : streams) OK(cuStreamDestroy_v2(stream));
+  Use(nullptr);  // not one that ends
+  for (int device = 0; device < 2; ++device) OK(cuDevicePrimaryCtxRelease_v2(device));
 }
 
 void TellBusy() {
@@ -142,7 +141,7 @@ SCENARIO(devices_by_handle) {
 // devices_by_context HOW: the same stream, which is the current context's.
 SCENARIO(devices_by_context) {
   const std::string& how = arguments.at(0);
-  const CUcontext second = Begin(1);
+  const CUcontext second = how == "created" ? nullptr : Begin(1);
   const CUcontext first = Begin(0);
   alarm(60);
   const CUfunction f = LibraryKernel();
@@ -158,7 +157,7 @@ SCENARIO(devices_by_context) {
     if (how == "pushed") {
       OK(cuCtxPushCurrent_v2(second));
     } else if (how == "created") {
-      OK(cuCtxCreate_v2(&was, 0, 1));  // makes it current
+      OK(cuCtxCreate_v2(&was, 0, 1));  // makes it current; until now there was no context on GPU 1
     } else if (how == "behind") {      // as a library may that has its own way to the driver
       OK(OWN(cuCtxSetCurrent)(second));
     } else {

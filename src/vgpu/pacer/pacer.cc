@@ -43,15 +43,6 @@ void NoteLaunch(int64_t now) {
   }
 }
 
-bool OnlyDevice() {
-  int devices = g_shell.driver_devices.load(std::memory_order_relaxed);
-  if (devices == 0) {
-    if (real::cuDeviceGetCount(&devices) != CUDA_SUCCESS) return false;
-    g_shell.driver_devices.store(devices, std::memory_order_relaxed);
-  }
-  return devices == 1;
-}
-
 const void* PlaceOf(CUstream stream) {
   if (!OfCurrentContext(stream)) return stream;
   CUcontext current = nullptr;
@@ -116,7 +107,7 @@ void RenewLease(Lease* lease, int index) {
   ReturnLease(lease);
   lease->device = index;
   lease->epoch = epoch;
-  lease->only_device = OnlyDevice();
+  lease->only_device = ContextsOnlyOn(index);
   lease->places.Clear();
   PublishEpoch();
 }
@@ -388,6 +379,7 @@ void ForgetGraph(CUgraphExec exec) {
 void ForgetGuesses() { g_book.Reset(); }
 
 void PacerEnterContext(int index) {
+  if (!ContextsOnlyOn(index)) pacer::CloseGate();  // leases for whatever is launched hold no more
   DeviceTime* const device = DeviceOf(index, true);
   if (device == nullptr) return;
   const Locked locked(device->lock);

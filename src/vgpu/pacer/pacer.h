@@ -47,8 +47,8 @@ struct Lease {
   uint32_t epoch = 0;
   int32_t device = -1;
   int64_t credit = 0;
-  int64_t scale = 0;  // as it was taken from the account
-  bool only_device = false;
+  int64_t scale = 0;         // as it was taken from the account
+  bool only_device = false;  // no context is known on another
   unsigned next = 0;
   HandleCache places = {};
   Spent spent[kStreams] = {};  // since the meter was told

@@ -38,7 +38,6 @@ struct Helper {
 struct Shell {
   std::atomic<uint32_t> voided{0};  // so often all leases became void
   std::atomic<int64_t> noted_at{0};
-  std::atomic<int> driver_devices{0};  // 0: not asked yet
   std::atomic<bool> was_blocked{false};
   Lock making{LockRank::kTimeMaking};
   std::atomic<DeviceTime*> devices[region::kMaxDevices]{};

@@ -197,6 +197,14 @@ int ContextsOn(int device) {
   return CountLocked(device);
 }
 
+bool ContextsOnlyOn(int device) {
+  const Locked locked(Registry().lock);
+  for (const Known& known : Registry().known) {
+    if (known.device != device) return false;
+  }
+  return true;
+}
+
 void ResetContexts() {
   Registry().lock.Reset();
   Registry().known.Clear();

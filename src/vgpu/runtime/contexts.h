@@ -126,6 +126,8 @@ void PrimaryReleased(CUdevice ordinal);
 
 // Live contexts that this process is known to have on a region device.
 int ContextsOn(int device);
+// None is known on another device.
+bool ContextsOnlyOn(int device);
 
 void ResetContexts();
 

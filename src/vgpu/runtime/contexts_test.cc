@@ -83,8 +83,10 @@ TEST_F(ContextsTest, NvmlIsKept_WhileThereAreContexts) {
   ContextMade(kSecond, 1, ContextKind::kCreated, 0);
   EXPECT_EQ(g_kept_for, 2);
   EXPECT_EQ(ContextsOn(1), 1);
+  EXPECT_FALSE(ContextsOnlyOn(1));
   EndedContext ended;
   EXPECT_TRUE(ForgetContext(kFirst, &ended));
+  EXPECT_TRUE(ContextsOnlyOn(1));
   EXPECT_TRUE(ForgetContext(kSecond, &ended));
   EXPECT_EQ(g_kept_for, 0);
   EXPECT_FALSE(ForgetContext(kSecond, &ended));
