@@ -39,7 +39,7 @@ class CostBook {
       } else if (kind->steady < kBelieved) {
         ++kind->steady;
       }
-      if (alone) kind->doubted = false;
+      if (alone && id != 0) kind->doubted = false;  // of before the last change it has no kind any more
     }
     Move(OfHandle(handle), cost);
   }

@@ -214,6 +214,27 @@ TEST(Meter, GivenAKernelBesideAnother_ThenTheBookKeepsItsCost) {
   EXPECT_NEAR(static_cast<double>(g_book.Expected(8, 99)), 500e3, 50e3);
 }
 
+// What is under way was launched before the change: its cost says nothing of what the graph does from now on.
+TEST(Meter, WhenAGraphChangesBeforeItsMeasurementIsSeen_ThenItIsStillDoubted) {
+  constexpr int64_t kUs = 1'000;
+  g_book.Reset();
+  g_book.Teach(8, 99, 10 * kUs, true);
+  g_book.Changed(8, 99);
+  Meter meter;
+  int64_t clock = 100 * kUs;
+  const DriverPort driver = DriverAt(&clock);
+  meter.Use(&meter, &driver, &g_book);
+  int64_t times[] = {clock, clock, clock + 10 * kUs};
+  const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
+  const Meter::Plan plan = meter.Before(launch, kSegment, clock);
+  ASSERT_TRUE(plan.guessed && plan.begin && plan.end);
+  meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 1, clock);
+  meter.Changed(8);
+  g_book.Changed(8, 99);
+  meter.Poll(0, clock += 100 * kUs);
+  EXPECT_TRUE(g_book.Doubted(99));
+}
+
 // A kernel so short that a mark's worth of its launches is thousands: until its grid is known each takes the slow path.
 TEST(Meter, GivenANewGridOfAShortKernelOnAStreamThatRests_ThenTheFirstLaunchIsMeasured) {
   constexpr int64_t kUs = 1'000;
