@@ -63,8 +63,13 @@ __attribute__((noinline)) CUresult GatedKernelExPerThread(const CUlaunchConfig* 
                      [&] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
 }
 
-CUresult Began(CUresult result) {
-  if (result == CUDA_SUCCESS && Active()) CaptureBegan();
+// Told before, so that nothing of ours asks about the stream when its capture begins.
+template <typename Begin>
+CUresult Began(Begin begin) {
+  if (!Active()) return begin();
+  CaptureBegan();
+  const CUresult result = begin();
+  if (result != CUDA_SUCCESS) CaptureEnded();
   return result;
 }
 
@@ -145,32 +150,34 @@ HAMI_EXPORT CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUst
   return Old(f, width, height, stream, [&] { return real::cuLaunchGridAsync(f, width, height, stream); });
 }
 
-HAMI_EXPORT CUresult cuStreamBeginCapture(CUstream stream) { return Began(real::cuStreamBeginCapture(stream)); }
+HAMI_EXPORT CUresult cuStreamBeginCapture(CUstream stream) {
+  return Began([&] { return real::cuStreamBeginCapture(stream); });
+}
 HAMI_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
-  return Began(real::cuStreamBeginCapture_ptsz(stream));
+  return Began([&] { return real::cuStreamBeginCapture_ptsz(stream); });
 }
 HAMI_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-  return Began(real::cuStreamBeginCapture_v2(stream, mode));
+  return Began([&] { return real::cuStreamBeginCapture_v2(stream, mode); });
 }
 HAMI_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
-  return Began(real::cuStreamBeginCapture_v2_ptsz(stream, mode));
+  return Began([&] { return real::cuStreamBeginCapture_v2_ptsz(stream, mode); });
 }
 HAMI_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
                                                  const CUgraphEdgeData* edges, size_t count, CUstreamCaptureMode mode) {
-  return Began(real::cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges, count, mode));
+  return Began([&] { return real::cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges, count, mode); });
 }
 HAMI_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
                                                       const CUgraphEdgeData* edges, size_t count,
                                                       CUstreamCaptureMode mode) {
-  return Began(real::cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges, count, mode));
+  return Began([&] { return real::cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges, count, mode); });
 }
 HAMI_EXPORT CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
                                                    CUgraphRecaptureCallback fn, void* user) {
-  return Began(real::cuStreamBeginRecaptureToGraph(stream, mode, graph, fn, user));
+  return Began([&] { return real::cuStreamBeginRecaptureToGraph(stream, mode, graph, fn, user); });
 }
 HAMI_EXPORT CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
                                                         CUgraphRecaptureCallback fn, void* user) {
-  return Began(real::cuStreamBeginRecaptureToGraph_ptsz(stream, mode, graph, fn, user));
+  return Began([&] { return real::cuStreamBeginRecaptureToGraph_ptsz(stream, mode, graph, fn, user); });
 }
 HAMI_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return Ended(real::cuStreamEndCapture(stream, graph));

@@ -244,6 +244,7 @@ bool IsBusy(void*, const void* of, const time::StreamRef& ref) {
   const auto stream = static_cast<CUstream>(const_cast<void*>(ref.stream));
   const auto context = static_cast<CUcontext>(const_cast<void*>(of));
   if (ref.thread != nullptr && ref.thread != &t_lease) return false;
+  if (AnyCapture()) return false;  // to ask about a stream that is captured would spoil that
   CUcontext current = nullptr;
   const bool there =
       !OfCurrentContext(stream) || (real::cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context);
@@ -357,6 +358,8 @@ void EndLaunch(Ticket* ticket, CUresult result) {
 void CaptureBegan() {
   g_runtime.events.captures.fetch_add(1);
   PublishEpoch();
+  // A thread that asks whether a stream is busy has done so.
+  ForEachDevice([](int, DeviceTime* device) { const Locked asked(device->lock); });
 }
 
 void CaptureEnded() {
