@@ -76,6 +76,29 @@ SCENARIO(paced_first_request) {
   Tell("others_ns", others() - before);
 }
 
+// paced_captures: short kernels, now and then one that takes longer than was expected, and captures while that is at
+// work.
+SCENARIO(paced_captures) {
+  BeginAhead();
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("given");
+  for (int i = 1; i <= 600; ++i) {
+    const bool is_long = i % 60 == 0;
+    uint64_t nanos = is_long ? 3'000'000 : 20'000;
+    void* params[] = {&nanos};
+    Launch(f, stream, 1, 1, params);
+    if (is_long) {
+      OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      Launch(f, stream, 1, 1, params);
+      CUgraph graph = nullptr;
+      OK(cuStreamEndCapture(stream, &graph));
+      OK(cuGraphDestroy(graph));
+    }
+    OK(cuStreamSynchronize(stream));
+  }
+}
+
 // paced_stop SHAPE [PID...]: how many ns of the GPU's time this process and those have in the 100 ms after an order,
 // which came at the time that the test writes into `ordered`; told in `done`. The device's own time counts, so it does
 // not matter how late anybody sees what.

@@ -266,6 +266,12 @@ TEST_F(SharedGpu, GivenAnImportantOneOfTwoProcesses_ThenItsLongRequestsGoBeforeT
   End("low");
 }
 
+// The library looks for the end of an important one's work, and must not ask about a stream that is captured.
+TEST_F(SharedGpu, GivenAnImportantOne_WhenItCapturesBehindALongKernel_ThenThatHolds) {
+  Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
+  Pass({"paced_captures"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+}
+
 // Who has a context will launch. A host that holds up this one between two launches leaves the GPU to the other: the
 // least of three counts.
 TEST_F(SharedGpu, GivenAnImportantOneThatBegins_ThenItsFirstRequestGoesBeforeTheOther) {
