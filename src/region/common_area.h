@@ -70,6 +70,11 @@ struct CommonLines {
   bool Has(int line, uint64_t process, uint64_t gpu) const {
     return line >= 0 && line < room && Load(lines[line].process) == process && Load(lines[line].gpu) == gpu;
   }
+  // The line is free at once, if it still is the process's.
+  void Leave(int line, uint64_t process, uint64_t gpu) const {
+    if (!Has(line, process, gpu)) return;
+    __atomic_compare_exchange_n(&lines[line].process, &process, uint64_t{0}, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  }
   // The line of a process on a GPU, `line` when it still is; -1 when there is no room.
   int Join(int line, uint64_t process, uint64_t gpu, int64_t now) const {
     if (Has(line, process, gpu)) return line;

@@ -6,9 +6,11 @@
 //
 //   sm_facts time              events, gaps between kernels, the same in a graph
 //   sm_facts turns SECONDS     how long this context has the GPU, and for how long it is away
+//   sm_facts start             cuInit, a first context, and a launch among many
 //   sm_facts host              what calls cost the thread that makes them: medians
 //
 // `turns` looks at the stamps of short kernels: a longer gap is somebody else's turn.
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -22,6 +24,7 @@
 
 #include "abi/cuda_abi.h"
 #include "sm_kernel.h"
+#include "vgpu/loader/elf_lookup.h"
 
 namespace {
 
@@ -75,10 +78,10 @@ class Gpu {
                           nullptr);
   }
   // One block that is over at once.
-  CUresult LaunchSmall() {
-    std::uint64_t work = kernel_.real ? 1 : 1'500;
+  CUresult LaunchSmall(decltype(cuLaunchKernel)* launch = &cuLaunchKernel) {
+    std::uint64_t work = kernel_.real ? 1 : 1'000;
     void* params[] = {&work};
-    return cuLaunchKernel(kernel_.function, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr);
+    return launch(kernel_.function, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr);
   }
   static CUevent Event(unsigned flags = 0) {
     CUevent event = nullptr;
@@ -184,6 +187,41 @@ void Cost(const char* name, int count, Call call) {
   Print(name, Median(costs));
 }
 
+// The driver's own function, also where a library stands before the driver: libc's dlsym is found by reading its
+// tables.
+template <typename Function>
+Function* Own(const char* name) {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  const auto look_up = reinterpret_cast<void* (*)(void*, const char*)>(hami::vgpu::FindInLibc("dlsym"));
+  return driver == nullptr || look_up == nullptr ? nullptr : reinterpret_cast<Function*>(look_up(driver, name));
+}
+
+// What a start takes, and what is added to a launch that the GPU keeps up with, with what a limiter does now and then.
+// Both ways of launching take turns in one process: two processes of one kind differ by more than is added.
+void Start(Gpu& gpu) {
+  Print("cuInit", gpu.init());
+  Print("primary context", gpu.retain());
+  constexpr int kLaunches = 400;
+  auto* const own = Own<decltype(cuLaunchKernel)>("cuLaunchKernel");
+  if (own == nullptr) Check(CUDA_ERROR_NOT_FOUND, "the driver's cuLaunchKernel");
+  std::vector<double> theirs;
+  std::vector<double> added;
+  for (int pair = 0; pair < 250; ++pair) {
+    double each[2];
+    for (int half = 0; half < 2; ++half) {
+      const bool direct = (half == 0) == (pair % 2 == 0);
+      const double at = Now();
+      for (int i = 0; i < kLaunches; ++i) OK(direct ? gpu.LaunchSmall(own) : gpu.LaunchSmall());
+      each[direct ? 0 : 1] = (Now() - at) / kLaunches;
+      OK(cuStreamSynchronize(gpu.stream));
+    }
+    theirs.push_back(each[0]);
+    added.push_back(each[1] - each[0]);
+  }
+  Print("cuLaunchKernel", Median(theirs));
+  Print("added to cuLaunchKernel", Median(added));
+}
+
 void HostOfMemory(Gpu& gpu) {
   const auto pair = [](std::size_t size) {
     CUdeviceptr p = 0;
@@ -256,6 +294,8 @@ int main(int argc, char** argv) {
     Time(gpu);
   } else if (what == "turns" && argc == 3) {
     Turns(gpu, std::atof(argv[2]));
+  } else if (what == "start" && argc == 2) {
+    Start(gpu);
   } else if (what == "host" && argc == 2) {
     Host(gpu);
   } else {

@@ -27,77 +27,29 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "sm_board.h"
+#include "sm_guest.h"
 #include "sm_kernel.h"
 
 namespace sm {
 namespace {
-
-struct Cuda {
-#define FIND(name) decltype(::name)* name = Find<decltype(::name)>(#name)
-  FIND(cuInit);
-  FIND(cuDeviceGetAttribute);
-  FIND(cuDevicePrimaryCtxRetain);
-  FIND(cuCtxSetCurrent);
-  FIND(cuCtxSynchronize);
-  FIND(cuModuleLoadData);
-  FIND(cuModuleGetFunction);
-  FIND(cuOccupancyMaxActiveBlocksPerMultiprocessor);
-  FIND(cuLaunchKernel);
-  FIND(cuStreamCreate);
-  FIND(cuStreamSynchronize);
-  FIND(cuEventCreate);
-  FIND(cuEventRecord);
-  FIND(cuEventSynchronize);
-  FIND(cuEventElapsedTime);
-  FIND(cuGraphCreate);
-  FIND(cuGraphAddKernelNode_v2);
-  FIND(cuGraphInstantiateWithFlags);
-  FIND(cuGraphLaunch);
-#undef FIND
-};
-
-// Keeps the guest's own limit, by knowing the cost of everything before it is launched.
-class SelfLimit {
- public:
-  explicit SelfLimit(double fraction) : fraction_(fraction) {}
-
-  void Before(double cost) {
-    if (fraction_ <= 0) return;
-    owed_ += cost / fraction_;
-    if (owed_ < next_look_) return;
-    next_look_ = owed_ + kChunk;
-    const Nanos now = Now();
-    if (begin_ == 0 || static_cast<double>(now - begin_) > owed_ + kCredit) {
-      begin_ = now;  // was idle: what it did not use is gone, but for a little
-      owed_ = next_look_ = cost / fraction_;
-    }
-    const double earliest = owed_ - cost / fraction_;
-    if (static_cast<double>(now - begin_) < earliest) SleepUntil(begin_ + static_cast<Nanos>(earliest));
-  }
-
- private:
-  static constexpr double kChunk = 0.5e6, kCredit = 8e6;  // ns
-  double fraction_;
-  double owed_ = 0, next_look_ = 0;
-  Nanos begin_ = 0;
-};
 
 class Guest {
  public:
   Guest(Board& board, int slot, std::uint64_t seed, double jitter, double limit)
       : board_(board), slot_(board.slots[slot]), random_(seed), jitter_(jitter), self_(limit) {
     Check(cuda_.cuInit(0), "cuInit");
-    CUcontext context = nullptr;
-    Check(cuda_.cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-    Check(cuda_.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    Check(cuda_.cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
+    Check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
     Check(cuda_.cuDeviceGetAttribute(&sms_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0), "cuDeviceGetAttribute");
     const CUresult loaded = kernel_.Init([&](const char* image, CUfunction* function) {
       CUmodule module = nullptr;
@@ -295,6 +247,54 @@ class Guest {
     }
   }
 
+  // As an eager training step of PyTorch: short kernels of many kinds that the host launches one by one, the first part
+  // on this thread and the others on another (autograd's), on the default stream, with four steps under way.
+  void Eager() {
+    constexpr int kForward = 120;
+    constexpr int kBackward = 230;
+    constexpr std::size_t kDepth = 4;
+    constexpr Nanos kHost = 19 * kMicro;
+    std::mt19937_64 shapes(1);
+    std::vector<Nanos> costs(kForward + kBackward);
+    for (Nanos& cost : costs)
+      cost = 2 * kMicro + static_cast<Nanos>(shapes() % 100 < 85 ? shapes() % 12'000 : shapes() % 80'000);
+    Nanos step = 0;
+    for (const Nanos cost : costs) step += cost;
+    const auto run = [&](int first, int last) {
+      for (int i = first; i < last; ++i) {
+        Launch(nullptr, costs[static_cast<std::size_t>(i)], sms_, Blocks(sms_), kBlock - static_cast<unsigned>(i));
+        for (const Nanos until = Now() + kHost; Now() < until;) {
+        }
+      }
+    };
+    std::atomic<int> turn = 0;  // 0: forward, 1: backward, 2: the end
+    std::thread autograd([&] {
+      Check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+      for (turn.wait(0); turn.load() != 2; turn.wait(0)) {
+        run(kForward, kForward + kBackward);
+        turn.store(0);
+        turn.notify_all();
+      }
+    });
+    Nanos done = 0;
+    std::array<CUevent, kDepth> events{};
+    for (CUevent& event : events) Check(cuda_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    for (std::size_t i = 0; !Stopped(); ++i) {
+      if (i >= kDepth) {
+        Check(cuda_.cuEventSynchronize(events[i % kDepth]), "cuEventSynchronize");
+        Tell(done += step, Now());
+      }
+      run(0, kForward);
+      turn.store(1);
+      turn.notify_all();
+      turn.wait(1);
+      Check(cuda_.cuEventRecord(events[i % kDepth], nullptr), "cuEventRecord");
+    }
+    turn.store(2);
+    turn.notify_all();
+    autograd.join();
+  }
+
   // One launch of `nanos` every `period`, for so long; prints what each took from the moment it was due.
   void Light(Nanos nanos, Nanos period, double seconds) {
     const Nanos end = Now() + static_cast<Nanos>(seconds * kSecond);
@@ -403,6 +403,7 @@ class Guest {
   }
 
   Cuda cuda_;
+  CUcontext context_ = nullptr;
   Board& board_;
   BoardSlot& slot_;
   std::mt19937_64 random_;
@@ -447,6 +448,8 @@ int Load(Guest& guest, const std::string& shape) {
     guest.Bounded(kMilli, 4);
   } else if (shape == "host-bound") {
     guest.HostBound(1, 200 * kMicro, 200 * kMicro);
+  } else if (shape == "eager") {
+    guest.Eager();
   } else if (shape == "token") {
     guest.HostBound(20, 20 * kMicro, 300 * kMicro);
   } else if (shape == "bursty") {

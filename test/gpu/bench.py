@@ -20,6 +20,7 @@ sys.path.append(str(REPOSITORY / "test/bench"))
 import sm_cell  # noqa: E402 (its folder is not on the path before)
 
 LOOK = 0.02  # seconds between looks at the board
+CHARGED_OFFSET = 2_011_136 + 66_880 + 16  # of the first device, in the region's private area (src/region/gpu_time.h)
 CPUS_TO_PIN = 8  # a machine with fewer has none to spare for each process
 
 
@@ -47,10 +48,11 @@ class Setup:
 
 
 class Curve:
-    """Work done by a process as it went: (seconds, GPU seconds of work)."""
+    """Work done by a process as it went: (seconds, GPU seconds of work). `paid`: what its container was charged, in % of
+    the time, or None without our library."""
 
     def __init__(self):
-        self.points = []
+        self.points, self.paid = [], None
 
     def note(self, at, work):
         if at and (not self.points or at > self.points[-1][0]):
@@ -175,10 +177,26 @@ class Bench:
             curves = [Curve() for _ in range(first)]
             self.await_all(board, guests, first)
             time.sleep(settle)
+            before, begin = [self.charged(load) for load in loads], time.monotonic()
             self.look(board, curves, seconds)
+            passed = time.monotonic() - begin
+            paid = [None if was is None else 100 * (self.charged(load) - was) / passed for load, was in zip(loads, before)]
         finally:
             self.stop(board, guests)
+        of_process = [value for load, value in zip(loads, paid) for _ in range(load[2])]
+        for curve, value in zip(curves, of_process):
+            curve.paid = value
         return curves
+
+    def charged(self, load):
+        """GPU seconds that the container of a load was ever charged, or None without our library."""
+        setup, _, _, box, _ = load
+        path = self.folder / "hami/shares" / box / "region.cache"
+        if setup.name == "bare" or setup.library is not None or not path.exists():
+            return None
+        with path.open("rb") as file:
+            file.seek(CHARGED_OFFSET)
+            return struct.unpack("<Q", file.read(8))[0] / 1e9
 
     @staticmethod
     def await_all(board, guests, count=None, timeout=30):

@@ -4,9 +4,10 @@
 
     test/gpu/suite.py [--build build] [--ours NAME=PATH]... [--library NAME=PATH]... [--minutes 8] [--out FILE.json] [PART]...
 
-Parts, in this order: facts (events, gaps, turns between contexts, what calls cost), turns (do exclusive turns beat the
-driver's time slices?), limits, tenants, host (programs that their host holds up), priority, light (a launch of 1 ms each
-20 ms beside a heavy tenant), memory (run.py's cases with PyTorch, CuPy and JAX). Each case runs bare first, then under
+Parts, in this order: facts (events, gaps, turns between contexts, what calls cost), cost (cuInit, a first context and a
+launch, bare and limited by turns), turns (do exclusive turns beat the driver's time slices?), limits, tenants, host
+(programs that their host holds up), priority, light (a launch of 1 ms each 20 ms beside a heavy tenant), nvml (what NVML
+says of a limited load), memory (run.py's cases with PyTorch, CuPy and JAX). Each case runs bare first, then under
 `hami run`, then with each other build of our library (--ours) and each --library by another project; processes are
 pinned to CPUs where there are eight. A part that fails costs itself
 only, and a part for which no time is left is said to be left out.
@@ -20,23 +21,32 @@ import datetime
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import time
 
 import bench
+import nvml_says
 from bench import Setup, Trouble
 from run import gpu_name, has, has_gpu
-from sm_cell import quantile
+from sm_cell import UNSATURATED, quantile
+from sm_parts import least_added
 
 BARE = Setup("bare")
-LIMITED = ("us20", "half", "graph100", "streams8", "procs8", "sync50")
+LIMITED = ("us20", "half", "graph100", "streams8", "procs8", "sync50", "mixed", "anew", "eager", "sync40us")
 LIMITS = (30, 75)
 PROCESSES = {"procs8": 8}
 GRAIN = {"sync50": 0.05}  # seconds that nothing can cut
+ONE_OF_MANY = {"procs8": "milli"}  # what one process of those does alone: several lose a tenth to the driver's slices
 TENANTS = ((30, 70), (10, 20, 30, 40))
+PAIRS = ("streams8", "sync100")  # two of them, 30 : 70: what they lose is known (docs/design/gpu-time.md)
 RATE, REQUEST_US = 150, 2000  # Poisson requests of sm_guest
-PRIORITY_BESIDE = ("half", "graph100")
+PRIORITY_BESIDE = {"half": 0.5e-3, "graph100": 2.1e-3, "streams8": 0.2e-3, "tiny": 5e-6}  # seconds of a launch
+P99_ADDED = 10  # percent, beyond what launches that nothing can cut make unavoidable
+ADDED = {"cuInit": 2000, "primary context": 3000}  # us that may be added
+ADDED_TO_A_LAUNCH = (10, 30)  # ns: without a limit, and with one that does not bind
+SAID = ("us20", "half", "streams8", "sync50")
 HOST_BOUND = (("host-bound",) * 2, ("token",) * 2, ("host-bound", "half"), ("host-bound",) * 3, ("token",) * 3)
 MEMORY_CASES = ("fill", "graphs, cudaMallocAsync", "CuPy", "JAX", "nvidia-smi")
 
@@ -59,9 +69,10 @@ class Sheet:
 
 
 class Suite:
-    def __init__(self, gpu, setups, quick):
+    def __init__(self, gpu, setups, options):
+        quick, self.shapes, self.percent, self.beside = options.quick, options.shapes, options.limits, options.beside
         self.gpu, self.setups, self.sheet = gpu, setups, Sheet()
-        self.long, self.short = (2.5, 1.5) if quick else (5.0, 2.0)
+        self.long, self.short = (2.5, 1.5) if quick else (4.0, 2.0)
         self.quick, self.native = quick, {}
 
     def all(self):
@@ -73,7 +84,8 @@ class Suite:
         return setup, shape, PROCESSES.get(shape, 1), box, limits
 
     def alone(self, shape):
-        """GPU seconds of work a second that the load does bare, measured once."""
+        """GPU seconds of work a second that the load does bare, or of several processes one, measured once."""
+        shape = ONE_OF_MANY.get(shape, shape)
         if shape not in self.native:
             self.native[shape] = bench.total(self.gpu.work([self.one(BARE, shape)], self.short, 0.5))
         return self.native[shape]
@@ -85,6 +97,8 @@ class Suite:
         for what in words:
             for setup in self.all() if what == ("host",) else [BARE]:
                 self.tell_facts(what, setup, what[0])
+        for setup in self.setups:  # a limit that hardly binds: what the pacer costs
+            self.tell_facts(("host",), setup, "host, 99 %", cores=99)
         for others in (1, 2):
             board = self.gpu.board()
             loads = [self.gpu.load(BARE, board, "half", [slot], "") for slot in range(others)]
@@ -94,12 +108,31 @@ class Suite:
             finally:
                 self.gpu.stop(board, loads)
 
-    def tell_facts(self, words, setup, name, slot=0):
-        argv, env = setup.wrap(self.gpu, [self.gpu.facts, *words], f"facts-{setup.name}")
+    def tell_facts(self, words, setup, name, slot=0, cores=None):
+        argv, env = setup.wrap(self.gpu, [self.gpu.facts, *words], f"facts-{setup.name}-{cores}", cores=cores)
         out = self.gpu.run(argv, env, slot=slot)
         for line in out.splitlines():
             what, value = line.rsplit(" ", 1)
             self.sheet.add("facts", f"{name}: {what}", setup.name, us=float(value))
+
+    def cost(self):
+        """Medians of processes that start one after the other, in turns, as two of one kind differ by more than is added."""
+        kinds = [("bare", BARE, None)]
+        for setup in self.setups:
+            kinds += [(setup.name, setup, None), (f"{setup.name} 99 %", setup, 99)]
+        seen = {name: [] for name, _, _ in kinds}
+        for turn in range(3 if self.quick else 8):
+            for name, setup, cores in kinds if turn % 2 == 0 else reversed(kinds):
+                argv, env = setup.wrap(self.gpu, [self.gpu.facts, "start"], f"cost{turn}-{setup.name}-{cores}", cores=cores)
+                seen[name].append(dict(line.rsplit(" ", 1) for line in self.gpu.run(argv, env).splitlines()))
+        middle = {name: {what: statistics.median(float(run[what]) for run in runs) for what in runs[0]} for name, runs in seen.items()}
+        for name, setup, cores in kinds:
+            for what, target in ADDED.items():
+                added = middle[name][what] - middle["bare"][what]
+                self.sheet.add("cost", f"{what}, {name}", setup.name, None if setup is BARE else target, False, added_us=added,
+                               us=middle[name][what])
+            self.sheet.add("cost", f"a launch, {name}", setup.name, None if setup is BARE else ADDED_TO_A_LAUNCH[cores is not None],
+                           False, added_ns=1e3 * middle[name]["added to cuLaunchKernel"], us=middle[name]["cuLaunchKernel"])
 
     def turns(self):
         base = self.turned(1, 50.0)
@@ -125,16 +158,18 @@ class Suite:
         return bench.total(curves)
 
     def limits(self):
-        for shape in LIMITED[:2] if self.quick else LIMITED:
+        for shape in self.shapes or (LIMITED[:2] if self.quick else LIMITED):
             native = self.alone(shape)
             for setup in self.setups:
-                for limit in LIMITS:
+                for limit in self.percent:
                     curves = self.gpu.work([self.one(setup, shape, self.gpu.box(shape), cores=limit)], self.long)
                     share = 100 * bench.total(curves) / native
                     grain = 100 * GRAIN.get(shape, 0)
-                    self.sheet.add("limits", f"{shape} at {limit}", setup.name, 1.0 + grain, False,
+                    # Of one that leaves the GPU idle by itself nothing but its own pace is known.
+                    target = None if shape in UNSATURATED else 1.0 + grain
+                    self.sheet.add("limits", f"{shape} at {limit}", setup.name, target, False,
                                    error=abs(share - limit), share=share, work=100 * share / limit,
-                                   mae_1s=bench.window_error(curves, native, limit))
+                                   paid=curves[0].paid, mae_1s=bench.window_error(curves, native, limit))
 
     def tenants(self):
         native = self.alone("half")
@@ -147,12 +182,26 @@ class Suite:
                 got = [100 * curve.rate() / native for curve in curves]
                 name = ":".join(map(str, shares))
                 self.sheet.add("tenants", name, setup.name, 98.0, of_one=sum(got))
-                for share, value in zip(shares, got):
-                    self.sheet.add("tenants", f"{name}, the {share}", setup.name, 1.0, False, error=abs(value - share), share=value)
+                for share, value, curve in zip(shares, got, curves):
+                    self.sheet.add("tenants", f"{name}, the {share}", setup.name, 1.0, False, error=abs(value - share), share=value,
+                                   paid=curve.paid)
         native = self.alone("procs8")
-        for setup in self.setups:
+        for setup in self.all():
             curves = self.gpu.work([self.one(setup, "procs8", self.gpu.box("p"))], self.long)
-            self.sheet.add("tenants", "eight processes, no limit", setup.name, of_bare=100 * bench.total(curves) / native)
+            self.sheet.add("tenants", "eight processes, no limit", setup.name, None if setup is BARE else 98.0,
+                           of_one=100 * bench.total(curves) / native)
+        for shape in () if self.quick else PAIRS:
+            native = self.alone(shape)
+            for setup in self.all():
+                loads = [self.one(setup, shape, self.gpu.box(f"{shape}-{share}"), cores=share) for share in (30, 70)]
+                got = [100 * curve.rate() / native for curve in self.gpu.work(loads, self.long)]
+                self.sheet.add("tenants", f"30:70 of {shape}", setup.name, of_one=sum(got), first=got[0], second=got[1])
+        for setup in self.setups:  # one that knows nothing of turns, and whose work this container may be charged for
+            loads = [self.one(setup, "half", self.gpu.box("known"), cores=30), self.one(BARE, "half")]
+            curves = self.gpu.work(loads, self.long)
+            native = self.alone("half")
+            self.sheet.add("tenants", "30 beside a stranger", setup.name, share=100 * curves[0].rate() / native,
+                           stranger=100 * curves[1].rate() / native, paid=curves[0].paid)
 
     def host(self):
         for shapes in HOST_BOUND[:1] if self.quick else HOST_BOUND:
@@ -172,15 +221,16 @@ class Suite:
 
     def priority(self):
         seconds = 4.0 if self.quick else 8.0
-        beside = PRIORITY_BESIDE[:1] if self.quick else PRIORITY_BESIDE
+        beside = self.beside or (list(PRIORITY_BESIDE)[:1] if self.quick else PRIORITY_BESIDE)
         for setup in self.all():
             alone = self.requests(setup, None, seconds)
             self.sheet.add("priority", "requests alone", setup.name, p99_ms=alone[1], p50_ms=alone[0])
             for shape in beside:
                 p50, p99, used = self.requests(setup, shape, seconds)
+                floor = 100 + least_added(PRIORITY_BESIDE[shape], min(used, 99))
                 self.sheet.add("priority", f"requests beside {shape}", setup.name,
-                               None if setup is BARE else 110.0, False, p99_percent=100 * p99 / alone[1], p99_ms=p99, p50_ms=p50,
-                               idle_used=used)
+                               None if setup is BARE else floor + P99_ADDED, False, p99_percent=100 * p99 / alone[1], floor=floor,
+                               p99_ms=p99, p50_ms=p50, idle_used=used)
 
     def requests(self, setup, beside, seconds):
         """(p50, p99, percent of the idle time that best effort used) of requests in ms."""
@@ -226,6 +276,16 @@ class Suite:
         values = [float(line.split()[0]) / 1e3 for line in out.splitlines()]
         return quantile(values, 0.5), quantile(values, 0.99)
 
+    def nvml(self):
+        for shape in SAID[:1] if self.quick else SAID:
+            native = self.alone(shape)
+            for setup in self.setups:
+                with nvml_says.Watch() as said:
+                    curves = self.gpu.work([self.one(setup, shape, self.gpu.box(shape), cores=30)], self.long)
+                    says = said.figures(self.long - 0.5)
+                self.sheet.add("nvml", f"{shape} at 30", setup.name, share=100 * bench.total(curves) / native,
+                               paid=curves[0].paid, **says)
+
     def memory(self):
         if not has("torch"):
             raise Trouble("PyTorch is not installed")
@@ -238,7 +298,7 @@ class Suite:
                 self.sheet.add("memory", name, "hami", 1, passed=float(case["verdict"] == "ok"))
 
 
-PARTS = ("facts", "turns", "limits", "tenants", "host", "priority", "light", "memory")
+PARTS = ("facts", "cost", "turns", "limits", "tenants", "host", "priority", "light", "nvml", "memory")
 
 
 def setups_of(options, parser):
@@ -259,6 +319,9 @@ def main():
     parser.add_argument("--ours", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--library", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--shapes", type=lambda text: text.split(","), default=(), help="of the part limits: A,B,...")
+    parser.add_argument("--limits", type=lambda text: [int(word) for word in text.split(",")], default=LIMITS, metavar="A,B,...")
+    parser.add_argument("--beside", type=lambda text: text.split(","), default=(), help=f"of the part priority: {','.join(PRIORITY_BESIDE)}")
     parser.add_argument("--quick", action="store_true", help="fewer cases, shorter")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
@@ -271,7 +334,7 @@ def main():
     end = time.monotonic() + 60 * options.minutes
     gpu = bench.Bench(options.build.resolve())
     record = {"date": datetime.date.today().isoformat(), "machine": gpu_name() if has_gpu() else "simgpu", "left_out": {}}
-    suite = Suite(gpu, setups_of(options, parser), options.quick)
+    suite = Suite(gpu, setups_of(options, parser), options)
     try:
         record["round_ns"] = gpu.calibrate()
         for part in options.parts or PARTS:

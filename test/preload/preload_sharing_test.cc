@@ -18,6 +18,7 @@
 #include "region/process.h"
 #include "region/remote.h"
 #include "test/preload/pacing.h"
+#include "vgpu/time/turns.h"
 
 namespace preload {
 namespace {
@@ -157,6 +158,23 @@ TEST_F(SharedGpu, GivenOneThatWaitsAndDoesNotLaunch_ThenTheOtherLosesLittle) {
   says.join();
   ExpectShare("other", "2.5", "100", "2");
   End("other");
+  munmap(file.area, sizeof *file.area);
+}
+
+// Or the next program would look out for it for two seconds, with each launch.
+TEST_F(SharedGpu, WhenAProcessEnds_ThenItLeavesTheOthersAtOnce) {
+  const hami::region::CommonFile file = hami::region::OpenCommonArea(common().c_str());
+  ASSERT_NE(file.area, nullptr);
+  const auto processes = [&] {
+    return std::ranges::count_if(file.area->members, [](const hami::region::CommonMember& member) {
+      return member.process != 0 && member.process != hami::vgpu::time::kTurnItself;
+    });
+  };
+  Begin("one", Container("one", {}), "paced_worker", "half");
+  ExpectShare("one", "0.3", "100", "2");
+  EXPECT_EQ(processes(), 1);
+  End("one");
+  EXPECT_EQ(processes(), 0);
   munmap(file.area, sizeof *file.area);
 }
 

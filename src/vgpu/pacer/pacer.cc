@@ -54,11 +54,11 @@ time::StreamRef RefOf(CUstream stream) {
 }
 
 // Tells the meters what was paid from the lease. With the device's lock held.
-void FlushLease(Lease* lease, time::Gate* gate) {
+void FlushLease(Lease* lease, time::Gate* gate, int64_t now) {
   for (Lease::Spent& s : lease->spent) {
     if (s.launches == 0) continue;
     if (time::Meter* const meter = gate->MeterOf(s.context, false); meter != nullptr) {
-      meter->Spent({.stream = RefOf(s.stream), .kind = s.kind, .cost = s.cost, .scale = lease->scale}, s.launches);
+      meter->Spent({.stream = RefOf(s.stream), .kind = s.kind, .cost = s.cost, .scale = lease->scale}, s.launches, now);
     }
     s.launches = 0;
     s.cost = 0;
@@ -84,7 +84,7 @@ bool Collect(CUcontext context) {
 void ReturnLease(Lease* lease) {
   if (DeviceTime* const device = DeviceOf(lease->device, false); device != nullptr) {
     const Locked locked(device->lock);
-    FlushLease(lease, &device->gate);
+    FlushLease(lease, &device->gate, MonotonicNanos());
     lease->Close();
     const int64_t charged = lease->credit * lease->scale / time::Launch::kWhole;
     if (charged > 0) device->gate.GiveBack(pacer::TermsOf(lease->device, device), charged, MonotonicNanos());
@@ -194,7 +194,7 @@ Admitted Await(const LaunchName& name, const Where& where) {
       return a;
     }
     const time::Meter* const meter = where.context == nullptr ? nullptr : device->gate.MeterOf(where.context);
-    if (!a.held && t_lease.device == where.index) FlushLease(&t_lease, &device->gate);
+    if (!a.held && t_lease.device == where.index) FlushLease(&t_lease, &device->gate, a.now);
     a.launch = device->gate.Expect(stream, name.kind, name.handle, meter);
     const time::Turns::Verdict verdict = device->gate.Ask(a.terms, a.launch, &wait, a.now);
     if (verdict.go) break;
@@ -273,6 +273,10 @@ void SettleAtExit() {
   if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) == 0) return;
   ReturnLease(&t_lease);
   Collect(nullptr);
+  ForEachDevice([](int i, DeviceTime* device) {
+    const Locked locked(device->lock);
+    pacer::Leave(device, i, MonotonicNanos());
+  });
 }
 
 }  // namespace pacer
@@ -313,6 +317,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   ticket->context = context;
   if (time::Meter* const meter = gate.MeterOf(context); meter != nullptr) {
     ticket->plan = meter->Before(a.launch, gate.Spacing(a.terms), a.now);
+    if (ticket->plan.again) lease.Close();
   }
   const bool watched = gate.Watched();
   a.device->lock.Release();

@@ -93,6 +93,13 @@ void Meet(DeviceTime* device, int index, int64_t now) {
   device->gate.turns().Join({lines.lines, count, gpu, &turn.word}, device->line);
 }
 
+void Leave(DeviceTime* device, int index, int64_t now) {
+  if (device->gate.Pending() || device->gate.InFlight(now) > 0) return;
+  LinesOf(&device->meeting, index, now).Leave(device->line, device->meeting.process, device->meeting.gpu);
+  WakeOthers(device->gate.turns());
+  device->gate.turns().Join({}, -1);
+}
+
 void WakeOthers(const time::Turns& turns) {
   if (turns.table().word == nullptr) return;
   const region::KeepErrno keep;

@@ -63,6 +63,8 @@ bool Blocked();
 
 // With the lock held: finds the others and the process's line, and renews them.
 void Meet(DeviceTime* device, int index, int64_t now);
+// With the lock held: the process ends, and where nothing of it is under way the others need not look out for it.
+void Leave(DeviceTime* device, int index, int64_t now);
 // Others that wait for the turn look again.
 void WakeOthers(const time::Turns& turns);
 

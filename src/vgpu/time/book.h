@@ -2,7 +2,8 @@
 //
 // What each kind of launch is expected to cost. It decides when launches are held, never what is paid in the end.
 // Readers take no lock; whoever teaches holds the gate's. A kind that is not known costs what its kernel or graph cost
-// last, in whatever grid; one of which nothing is known is left to the gate. A kind that finds no place is not known.
+// last, in whatever grid; one of which nothing is known is left to the gate. Where all places that a kind may have are
+// taken, it takes one of them in turn: two that only ever took each other's would never be known.
 #pragma once
 
 #include <stddef.h>
@@ -58,6 +59,7 @@ class CostBook {
   void ForgetHandle(uint64_t handle) { Set(OfHandle(handle), 0); }
   void Reset() {
     for (Kind& kind : kinds_) kind = {};
+    evicted_ = 0;
   }
 
  private:
@@ -85,25 +87,36 @@ class CostBook {
     Set(id, known + (part != 0 ? part : (cost > known) - (cost < known)));
   }
   const Kind* Find(uint64_t id) const {
-    const Kind* kind = &kinds_[Slot(id)];
-    if (__atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id) return kind;
-    kind = &kinds_[Slot(id) ^ 1];
-    return __atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id ? kind : nullptr;
+    for (size_t way = 0; way < kWays; ++way) {
+      const Kind* const kind = &kinds_[Place(id, way)];
+      if (__atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id) return kind;
+    }
+    return nullptr;
   }
   void Set(uint64_t id, int64_t price) {
     Kind* kind = const_cast<Kind*>(Find(id));
     if (kind == nullptr) {
       if (price == 0) return;
-      kind = &kinds_[Slot(id)];
-      if (kind->id != 0) kind = &kinds_[Slot(id) ^ 1];
+      kind = FreeFor(id);
       __atomic_store_n(&kind->price, int64_t{0}, __ATOMIC_RELAXED);
       __atomic_store_n(&kind->id, id, __ATOMIC_RELAXED);
+      kind->measured = kind->steady = 0;
+      kind->doubted = false;
     }
     __atomic_store_n(&kind->price, price, __ATOMIC_RELAXED);
   }
-  static size_t Slot(uint64_t id) { return (id >> 3) % kKinds; }
+  Kind* FreeFor(uint64_t id) {
+    for (size_t way = 0; way < kWays; ++way) {
+      if (kinds_[Place(id, way)].id == 0) return &kinds_[Place(id, way)];
+    }
+    return &kinds_[Place(id, ++evicted_ % kWays)];
+  }
+  // The ways of a kind lie side by side.
+  static constexpr size_t kWays = 8;
+  static size_t Place(uint64_t id, size_t way) { return (id >> 3) % kKinds ^ way; }
 
   Kind kinds_[kKinds] = {};
+  uint32_t evicted_ = 0;
 };
 
 }  // namespace hami::vgpu::time

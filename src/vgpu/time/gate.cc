@@ -139,7 +139,7 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
 Launch Gate::Expect(const StreamRef& stream, uint64_t kind, uint64_t handle, const Meter* meter) const {
   const int64_t known = book_->Expected(kind, handle);
   const int64_t cost = known != 0 ? known : kFlight;
-  return {stream, kind, handle, cost, meter == nullptr ? Launch::kWhole : meter->scale()};
+  return {stream, kind, handle, cost, meter == nullptr ? Launch::kWhole : meter->scale(), book_->Price(kind) != 0};
 }
 
 // It waits for the balance to reach `release` once it was not above zero.
@@ -215,8 +215,15 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   return verdict;
 }
 
+// One that is alone, and has less than its limit allows, does not have to look as often.
+int64_t Gate::LeaseFor(const Terms& terms, int64_t now) const {
+  if (view_.higher || view_.lower || terms.gives_way) return 0;
+  const bool spare = view_.present == 0 && region::GpuTimeBalance(account_, now, rate_) > kBank;
+  return spare ? kSegment : kLease;
+}
+
 int64_t Gate::Pay(const Terms& terms, const Launch& launch, int64_t left, int64_t now) {
-  const int64_t lease = view_.higher || view_.lower || terms.gives_way ? 0 : kLease;
+  const int64_t lease = LeaseFor(terms, now);
   Charge(terms, launch.Charged(launch.cost + lease - left), now);
   Forgive(terms, now);
   // Of launches that are short against the lease more are to come.

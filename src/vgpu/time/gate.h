@@ -73,6 +73,7 @@ class Gate {
  private:
   int64_t Flight(const Terms& terms) const;
   int64_t Release(int streams) const;
+  int64_t LeaseFor(const Terms& terms, int64_t now) const;
   int Streams(int64_t now) const;
   // One of the launches under way is longer than a turn.
   bool Long() const;

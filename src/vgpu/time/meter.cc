@@ -35,13 +35,18 @@ void Meter::Count(Track* track, const Launch& launch, int count) {
   open.charged += launch.Charged();
   open.cost += launch.cost;
   open.launches += count;
+  open.priced &= launch.priced;
   track->rests = false;
   track->unmeasured += launch.Charged();
   track->busy_until += launch.cost;
 }
 
-void Meter::Spent(const Launch& launches, int count) {
-  if (Track* const track = TrackOf(launches.stream); track != nullptr) Count(track, launches, count);
+void Meter::Spent(const Launch& launches, int count, int64_t now) {
+  Track* const track = TrackOf(launches.stream);
+  if (track == nullptr) return;
+  // What was there before did not last until now, so between them the stream may have rested.
+  track->open.sure &= now <= track->busy_until;
+  Count(track, launches, count);
 }
 
 bool Meter::HasWork(const Track& track) const { return driver_->busy(driver_->self, context_, track.stream); }
@@ -94,10 +99,14 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t spacing, int64_t now) {
   // between. A grid whose kernel is known can wait for the next mark, or for the stream to rest, and would never be
   // known among other kernels.
   const bool known = book_->Price(launch.kind) != 0;
-  const bool due = track->unmeasured + launch.Charged() >= spacing || (!known && !track->open.dense);
+  // Of those that are as long as their argument says, on a stream that rests, each stands for few.
+  const bool varied = !track->open.dense && track->spread > kExactly / kSmooth;
+  const int64_t apart_by = varied ? std::min(spacing, kLease) : spacing;
+  const bool due = track->unmeasured + launch.Charged() >= apart_by || (!known && !track->open.dense);
   const bool apart = plan.guessed || (due && !known && track->open.handle != launch.handle);
   plan.begin = !track->open.dense || (apart && track->open.charged != 0);
   plan.end = plan.guessed || due;
+  plan.again = plan.begin && due && !launch.priced && !plan.guessed;
   plan.empty = plan.begin && !plan.busy && pairs_ < kPairs;
   plan.until = track->busy_until;
   if (!plan.begin) Count(track, launch, 1);
@@ -132,7 +141,7 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
   if (plan.begin && !(plan.busy && ahead)) track->open.took = took;
   if (late && !ahead && !(plan.begin && HasWork(*track))) track->open.dense = false;
   if (end != nullptr) {
-    track->unmeasured = 0;
+    if (!plan.again) track->unmeasured = 0;
     Push(track, end);
   }
   track->launched_at = now;
@@ -198,8 +207,10 @@ int64_t Meter::Pay(Track* track, const Segment& segment, int64_t elapsed, int64_
     return own + PayRested(track, segment, segment.dense && !beside ? least : 0, busy);
   }
   const int64_t length = LengthOf(segment, busy, least, theirs);
-  if (segment.cost > 0 && !segment.guessed && !beside) {
-    track->wrong += (length * kExactly / segment.cost - track->wrong) / kSmooth;
+  if (segment.cost > 0 && segment.priced && segment.sure && !beside) {
+    const int64_t ratio = length * kExactly / segment.cost;
+    track->wrong += (ratio - track->wrong) / kSmooth;
+    track->spread += (std::abs(ratio - kExactly) - track->spread) / kSmooth;
   }
   // The mark is on the container's stream, so it is paid, and is no part of what the launches cost. Where part of the
   // time was others', nobody knows which.

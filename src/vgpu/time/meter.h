@@ -25,6 +25,7 @@ struct Launch {
   uint64_t handle = 0;  // its kernel or graph; 0: not known any more
   int64_t cost = 0;     // ns, as the book has it
   int64_t scale = kWhole;
+  bool priced = true;  // of its own kind; else `cost` is what its kernel takes on average
 
   static constexpr int64_t kWhole = 1024;
   // ns, on the account: streams overlap.
@@ -50,6 +51,7 @@ class Meter {
     bool empty = false, begin = false, end = false;
     bool busy = false;     // the stream has work ahead
     bool guessed = false;  // nothing is known of its cost
+    bool again = false;    // the next one is to come here, too: this one says nothing of those that are known
     int64_t until = 0;     // the stream has work ahead until then, if what was expected is right
   };
   // A launch is about to go. `spacing`: ns of work between marks.
@@ -65,7 +67,7 @@ class Meter {
   bool WantsTail(const void* thread, StreamRef* stream, int64_t now);
   void Tail(const StreamRef& stream, Event event, int64_t now);
   // Launches that were paid from a lease, together.
-  void Spent(const Launch& launches, int count);
+  void Spent(const Launch& launches, int count, int64_t now);
 
   // Collects what was reached. `others`: so many others are at work on the GPU. Returns what is to be paid beyond what
   // was charged, ns.
@@ -114,6 +116,8 @@ class Meter {
     int16_t others = 0;
     bool dense = true;  // the stream was busy all the time since the event before
     bool ends_pair = false, guessed = false;
+    bool priced = true;  // each launch was
+    bool sure = true;    // it was `dense` whatever the launches cost
   };
   struct Track {
     StreamRef stream = {};
@@ -123,6 +127,7 @@ class Meter {
     int64_t launched_at = 0;   // host's clock, of the last launch
     int64_t reached_at = 0;    // host's clock, of the last mark, or when it began to have work
     int64_t wrong = kExactly;  // what was measured, of what the book had
+    int64_t spread = 0;        // how far a measurement is from that, in the mean
     int64_t carry = 0;         // ns that it was too short for
     int64_t unmeasured = 0;    // ns that were charged since a mark lay right behind a launch
     int64_t busy_until = 0;    // it has work until then, if what was expected is right

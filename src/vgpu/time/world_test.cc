@@ -57,6 +57,54 @@ TEST(GpuTimeWorld, GivenShortKernelsOneByOne_ThenTheMeanIsPaid) {
   }
 }
 
+// Busy and work in percent of the GPU's time, work as ns of kernels that were launched.
+struct BusyAndWork {
+  double busy, work;
+};
+BusyAndWork BusyAndWorkOf(uint32_t limit, const Tenant::Program& program, bool overlaps) {
+  World world;
+  Tenant& tenant = world.Add({.limit = limit}, program, limit != 0, overlaps);
+  SharesOf(world, 1);
+  const int64_t done = tenant.done;
+  const int64_t busy = world.gpu.BusyOf(tenant.context);
+  const int64_t span = kSeconds * 1'000 * kMs;
+  world.RunUntil(world.now + span);
+  return {world.Busy(tenant, busy, span), 100.0 * static_cast<double>(tenant.done - done) / static_cast<double>(span)};
+}
+
+// Short kernels of many kinds, behind most of which the stream rests, as the host is slower than the GPU.
+TEST(GpuTimeWorld, GivenAnEagerFramework_ThenTheLimitHolds) {
+  for (const uint64_t handles : {uint64_t{1}, uint64_t{60}}) {
+    const double natural = BusyAndWorkOf(0, Eager(16 * kUs, handles), false).busy;
+    for (const uint32_t limit : {1000, 3000, 5000, 7500}) {
+      const BusyAndWork found = BusyAndWorkOf(limit, Eager(16 * kUs, handles), false);
+      EXPECT_NEAR(found.busy, std::min(natural, limit / 100.0), 1.0) << limit << " of " << natural << " " << handles;
+    }
+  }
+}
+
+// 15 us of GPU for each 19 of the host: at 95 % there is nothing to wait for, and hardly anything to look at.
+TEST(GpuTimeWorld, GivenALimitThatDoesNotBind_ThenLooksAreFew) {
+  World world;
+  Tenant& tenant = world.Add({.limit = 9500}, Eager(16 * kUs, 60));
+  world.RunUntil(1'000 * kMs);
+  const int64_t looks = tenant.looks;
+  const int64_t busy = world.gpu.BusyOf(tenant.context);
+  const int64_t span = kSeconds * 1'000 * kMs;
+  world.RunUntil(world.now + span);
+  EXPECT_GT(world.Busy(tenant, busy, span), 78.0);
+  EXPECT_LT(tenant.looks - looks, span / (19 * kUs) / 40);
+}
+
+// What was never seen costs what its kernel does on average, and says nothing of what is known.
+TEST(GpuTimeWorld, GivenLongNewGridsAmongKnown_ThenTheLimitHolds) {
+  const double natural = BusyAndWorkOf(0, NewGridsAmongKnown(18 * kUs), false).busy;
+  for (const uint32_t limit : {1000, 3000, 5000, 7500}) {
+    const BusyAndWork found = BusyAndWorkOf(limit, NewGridsAmongKnown(18 * kUs), false);
+    EXPECT_NEAR(found.busy, std::min(natural, limit / 100.0), 1.0) << limit << " of " << natural;
+  }
+}
+
 // What ends raggedly does less: most of the work that as much time without a limit would do is done.
 // A process that wants less than its container has leaves the rest to the others of it.
 TEST(GpuTimeWorld, GivenAProcessThatWantsLess_ThenItAloneHasLess) {
@@ -81,21 +129,6 @@ TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
     EXPECT_NEAR(share, limit / 100.0, 1.0) << limit;
     EXPECT_GE(work[limit == 10'000 ? 0 : 1], 0.97 * work[0]) << limit;
   }
-}
-
-// Busy and work in percent of the GPU's time, work as ns of kernels that were launched.
-struct BusyAndWork {
-  double busy, work;
-};
-BusyAndWork BusyAndWorkOf(uint32_t limit, const Tenant::Program& program, bool overlaps) {
-  World world;
-  Tenant& tenant = world.Add({.limit = limit}, program, limit != 0, overlaps);
-  SharesOf(world, 1);
-  const int64_t done = tenant.done;
-  const int64_t busy = world.gpu.BusyOf(tenant.context);
-  const int64_t span = kSeconds * 1'000 * kMs;
-  world.RunUntil(world.now + span);
-  return {world.Busy(tenant, busy, span), 100.0 * static_cast<double>(tenant.done - done) / static_cast<double>(span)};
 }
 
 // Of kernels that are shorter than a release, one after the other or side by side. Where streams rest between their

@@ -104,7 +104,8 @@ def speed():
     return {"seconds": time.perf_counter() - begin}
 
 
-facts = {"train": train, "graphs": graphs, "fill": fill, "speed": speed}[sys.argv[1]]()
-free, total = torch.cuda.mem_get_info()
-facts.update(total=total, free=free, device_total=torch.cuda.get_device_properties(0).total_memory, **nvml_view())
-print(json.dumps(facts))
+if __name__ == "__main__":
+    facts = {"train": train, "graphs": graphs, "fill": fill, "speed": speed}[sys.argv[1]]()
+    free, total = torch.cuda.mem_get_info()
+    facts.update(total=total, free=free, device_total=torch.cuda.get_device_properties(0).total_memory, **nvml_view())
+    print(json.dumps(facts))

@@ -103,6 +103,34 @@ inline Tenant::Program Mixed() {
   };
 }
 
+// A training step of an eager framework: 350 kernels of as many kinds, 2 to 14 us long, and some up to 82, with `host`
+// between two of them, so that the stream rests behind most of them.
+inline Tenant::Program Eager(int64_t host, uint64_t handles) {
+  constexpr int kKernels = 350;
+  std::mt19937 random(1);
+  std::vector<int64_t> lengths(kKernels);
+  for (int64_t& length : lengths) {
+    const bool is_short = random() % 100 < 85;
+    length = 2 * kUs + static_cast<int64_t>(random() % static_cast<uint64_t>((is_short ? 12 : 80) * kUs));
+  }
+  return [=, n = 0](int64_t) mutable {
+    const int i = n++ / 2 % kKernels;
+    if (n % 2 == 0) return Step{Step::kThink, host, 0, 1};
+    const auto kind = static_cast<uint64_t>(i + 1);
+    return Step{Step::kLaunch, lengths[static_cast<size_t>(i)], 0, kind, 10'000 + kind % handles};
+  };
+}
+
+// Kernels of 8 us, and each tenth of 80 us in a grid that was never seen, all of one function.
+inline Tenant::Program NewGridsAmongKnown(int64_t host) {
+  return [=, n = 0](int64_t) mutable {
+    const int i = n++ / 2;
+    if (n % 2 == 0) return Step{Step::kThink, host, 0, 1};
+    if (i % 10 != 0) return Step{Step::kLaunch, 8 * kUs, 0, 1, 7};
+    return Step{Step::kLaunch, 80 * kUs, 0, static_cast<uint64_t>(1'000 + i), 7};
+  };
+}
+
 // Requests that come at random, `rate` a second.
 inline Tenant::Program Requests(int64_t length, double rate) {
   return [=, random = std::mt19937_64(5), n = 0, next = int64_t{0}](int64_t now) mutable {

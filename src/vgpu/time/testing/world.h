@@ -394,7 +394,7 @@ inline bool Tenant::Admit(const Step& step, int64_t* now) {
                   .kind = spent.kind,
                   .cost = spent.cost,
                   .scale = lease_scale_},
-                 spent.launches);
+                 spent.launches, *now);
   }
   spent_.clear();
   ++looks;
@@ -422,6 +422,7 @@ inline bool Tenant::Admit(const Step& step, int64_t* now) {
   admitted_.measured = true;
   admitted_.launch = launch;
   admitted_.plan = meter->Before(launch, gate.Spacing(terms), *now);
+  if (admitted_.plan.again) open_.clear();
   admitted_.empty = admitted_.plan.empty ? Record(step.stream) : nullptr;
   admitted_.begin = admitted_.plan.begin ? Record(step.stream) : nullptr;
   admitted_.began_at = *now;
