@@ -51,6 +51,8 @@ struct Place {
 inline Machine& Sim() { return Machine::Get(); }
 
 bool Initialised();
+// The device is asked for: the first time in a session takes its while.
+void Attach(int dev);
 nvmlReturn_t Enter(const char* function, int dev);
 nvmlReturn_t EnterGpu(const char* function, nvmlDevice_t handle, int* dev);
 nvmlReturn_t EnterDevice(const char* function, nvmlDevice_t handle, Place* at);

@@ -44,6 +44,7 @@ nvmlReturn_t ByIndex(const char* function, unsigned int index, nvmlDevice_t* dev
   const int dev = known ? present.dev[index] : -1;
   if (const nvmlReturn_t entered = Enter(function, dev); entered != NVML_SUCCESS) return entered;
   SIMGPU_NVML_NEED(device != nullptr && known);
+  Attach(dev);
   *device = GpuHandle(dev);
   return NVML_SUCCESS;
 }
@@ -66,6 +67,7 @@ nvmlReturn_t ByPci(const char* text, nvmlDevice_t* device) {
     const DeviceSpec& spec = Sim().spec(dev);
     if (spec.pci_domain != parts[0] || spec.pci_bus != parts[1] || spec.pci_device != parts[2]) continue;
     if (Sim().Lost(dev)) return NVML_ERROR_GPU_IS_LOST;
+    Attach(dev);
     *device = GpuHandle(dev);
     return NVML_SUCCESS;
   }
@@ -81,6 +83,7 @@ nvmlReturn_t ByUuid(const char* text, nvmlDevice_t* device) {
     FormatUuid("GPU-", Sim().spec(dev).uuid, uuid);
     if (strcasecmp(text, uuid) == 0) {
       if (Sim().Lost(dev)) return NVML_ERROR_GPU_IS_LOST;
+      Attach(dev);
       *device = GpuHandle(dev);
       return NVML_SUCCESS;
     }
@@ -91,6 +94,7 @@ nvmlReturn_t ByUuid(const char* text, nvmlDevice_t* device) {
       for (std::size_t k = 0; k < m; ++k) {
         FormatUuid("MIG-", computes[k].uuid, uuid);
         if (strcasecmp(text, uuid) != 0) continue;
+        Attach(dev);
         *device = MigHandle(dev, computes[k].gpu_instance, computes[k].compute_instance);
         return NVML_SUCCESS;
       }

@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include "simgpu/machine/control.h"
 #include "simgpu/nvml/common.h"
@@ -14,13 +17,29 @@
 namespace simgpu::nvml {
 namespace {
 std::atomic<int> sessions{0};
+std::atomic<std::uint64_t> attached{0};  // devices, a bit each, of which somebody asked since the first session began
+
+// What an H200's NVML took in a process: to open, for the first handle of a device, and to close. Handles that are
+// asked for again take some us, as do memory and processes.
+constexpr std::int64_t kOpenNanos = 1'750'000;
+constexpr std::int64_t kAttachNanos = 6'100'000;
+constexpr std::int64_t kCloseNanos = 2'500'000;
+
+void Spend(int dev, std::int64_t nanos) {
+  const Machine& machine = Machine::Get();
+  const std::int64_t spent = nanos * machine.spec(dev).profile.host_percent / 100;
+  if (machine.options().virtual_clock != 0 || spent == 0) return;
+  timespec left = {0, static_cast<long>(spent)};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+  }
+}
 
 nvmlReturn_t Open(const char* function) {
   Machine& machine = Machine::Get();
   if (!machine.ok()) return NVML_ERROR_DRIVER_NOT_LOADED;
   if (const int fault = machine.FaultFor(function); fault != 0) return static_cast<nvmlReturn_t>(fault);
   machine.Reap();
-  ++sessions;
+  if (sessions.fetch_add(1) == 0) Spend(0, kOpenNanos);
   return NVML_SUCCESS;
 }
 
@@ -63,6 +82,11 @@ constexpr ErrorText kTexts[] = {
 
 }  // namespace
 
+void Attach(int dev) {
+  const std::uint64_t bit = std::uint64_t{1} << (dev % 64);
+  if ((attached.fetch_or(bit) & bit) == 0) Spend(dev, kAttachNanos);
+}
+
 bool Initialised() { return sessions.load(std::memory_order_acquire) > 0; }
 
 }  // namespace simgpu::nvml
@@ -77,6 +101,10 @@ SIMGPU_NVML nvmlInitWithFlags(unsigned int) { return Open("nvmlInitWithFlags"); 
 SIMGPU_NVML nvmlShutdown() {
   int count = sessions.load();
   while (count > 0 && !sessions.compare_exchange_weak(count, count - 1)) {
+  }
+  if (count == 1) {
+    attached = 0;
+    Spend(0, kCloseNanos);
   }
   return count > 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
 }

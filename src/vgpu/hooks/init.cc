@@ -4,6 +4,7 @@
 
 #include "vgpu/hooks/proc_address.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/process.h"
 #include "vgpu/runtime/visible.h"
 
@@ -15,6 +16,7 @@ HAMI_EXPORT CUresult cuInit(unsigned flags) {
   if (!real::cuInit || !Active()) return real::cuInit(flags);
   if (RefusesAll()) return CUDA_ERROR_INVALID_VALUE;
   const VisibleForDriver visible;
+  const NvmlAhead nvml;
   return real::cuInit(flags);
 }
 

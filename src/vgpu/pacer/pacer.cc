@@ -123,6 +123,10 @@ void WaitWhileBlocked() {
 void Sleep(const time::Turns& turns, const time::Turns::Verdict& verdict, int64_t now) {
   const int64_t span = verdict.until - now;
   if (span <= 0) return;
+  if (verdict.soon) {
+    while (MonotonicNanos() < verdict.until) continue;
+    return;
+  }
   if (verdict.seen == 0 || turns.table().word == nullptr) {
     region::SleepNanos(span);
   } else {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/runtime/nvml_probe.h"
 
+#include "region/process.h"
 #include "vgpu/loader/driver.h"
+#include "vgpu/runtime/device_map.h"
 #include "vgpu/runtime/mapped_vector.h"
 #include "vgpu/runtime/process.h"
 #include "vgpu/runtime/runtime.h"
+#include "vgpu/runtime/threads.h"
 
 namespace hami::vgpu {
 namespace {
@@ -14,6 +17,33 @@ NvmlSessions& Nvml() { return g_runtime.nvml; }
 // Others come and go meanwhile, but not for long.
 constexpr int kAttempts = 4;
 constexpr uint64_t kNotAvailable = ~uint64_t{0};  // NVML_VALUE_NOT_AVAILABLE
+
+// What is not ready soon after the driver's start is not waited for: the loader's lock may be held that it needs.
+constexpr int64_t kPatienceAhead = 20'000'000;  // ns
+
+uint32_t Ahead() { return __atomic_load_n(&Nvml().ahead, __ATOMIC_ACQUIRE); }
+bool MoveAhead(uint32_t from, uint32_t to) {
+  return __atomic_compare_exchange_n(&Nvml().ahead, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+void* OpenAhead(void*) {
+  const bool opened = real::nvmlInit_v2() == NVML_SUCCESS;
+  nvmlDevice_t device = nullptr;
+  for (unsigned i = 0; opened && i < FixedDeviceCount(); ++i) {
+    real::nvmlDeviceGetHandleByUUID(FixedDeviceName(i), &device);
+  }
+  if (!MoveAhead(NvmlSessions::kOpening, opened ? NvmlSessions::kReady : NvmlSessions::kGivenUp) && opened) {
+    real::nvmlShutdown();  // nobody waits for it any more
+  }
+  region::FutexWake(&Nvml().ahead, INT32_MAX);
+  return nullptr;
+}
+
+// False: there is none.
+bool TakeAhead() {
+  MoveAhead(NvmlSessions::kOpening, NvmlSessions::kGivenUp);
+  return MoveAhead(NvmlSessions::kReady, NvmlSessions::kGivenUp);
+}
 
 void LeaveLocked() {
   if (--Nvml().uses != 0) return;
@@ -26,7 +56,7 @@ void LeaveLocked() {
 NvmlUse::NvmlUse() {
   const Locked locked(Nvml().lock);
   if (Nvml().uses == 0 && !Nvml().open.load(std::memory_order_relaxed)) {
-    if (real::nvmlInit_v2() == NVML_SUCCESS) Nvml().open.store(true, std::memory_order_relaxed);
+    if (TakeAhead() || real::nvmlInit_v2() == NVML_SUCCESS) Nvml().open.store(true, std::memory_order_relaxed);
   }
   open_ = Nvml().open.load(std::memory_order_relaxed);
   if (open_) ++Nvml().uses;
@@ -35,6 +65,15 @@ NvmlUse::NvmlUse() {
 NvmlUse::~NvmlUse() {
   const Locked locked(Nvml().lock);
   if (open_) LeaveLocked();
+}
+
+NvmlAhead::NvmlAhead() {
+  if (!DevicesAreFixed() || !MoveAhead(NvmlSessions::kNone, NvmlSessions::kOpening)) return;
+  if (!real::nvmlInit_v2 || !StartThread(&OpenAhead)) MoveAhead(NvmlSessions::kOpening, NvmlSessions::kGivenUp);
+}
+
+NvmlAhead::~NvmlAhead() {
+  if (Ahead() == NvmlSessions::kOpening) region::FutexWait(&Nvml().ahead, NvmlSessions::kOpening, kPatienceAhead);
 }
 
 void KeepNvmlWhile(int contexts) {
@@ -65,7 +104,10 @@ nvmlReturn_t ProgramShutsDown() {
 }
 
 bool NvmlHiddenFromProgram() {
-  return Nvml().open.load(std::memory_order_relaxed) && Nvml().program.load(std::memory_order_relaxed) == 0;
+  const uint32_t ahead = Ahead();
+  const bool open =
+      Nvml().open.load(std::memory_order_relaxed) || ahead == NvmlSessions::kOpening || ahead == NvmlSessions::kReady;
+  return open && Nvml().program.load(std::memory_order_relaxed) == 0;
 }
 
 unsigned NvmlPid() { return Nvml().pid.load(std::memory_order_relaxed); }
@@ -131,6 +173,7 @@ void ResetNvmlProbe() {
   Nvml().uses = 0;
   Nvml().kept = false;
   Nvml().pid.store(0, std::memory_order_relaxed);
+  MoveAhead(NvmlSessions::kOpening, NvmlSessions::kGivenUp);
 }
 
 }  // namespace hami::vgpu

@@ -25,6 +25,9 @@ struct NvmlSessions {
   std::atomic<bool> open{false};  // initialised by us
   std::atomic<int> program{0};    // the program's initialisations less its shutdowns
   std::atomic<unsigned> pid{0};   // what NVML calls this process; 0 = not known
+  // A session that is opened ahead, for the first NvmlUse to take over.
+  enum : uint32_t { kNone, kOpening, kReady, kGivenUp };
+  uint32_t ahead = kNone;
 };
 
 // NVML can be asked for as long as this lives; false without NVML. A failure is tried again by the next one.
@@ -38,6 +41,15 @@ class NvmlUse {
 
  private:
   bool open_;
+};
+// Opens NVML and attaches the container's devices while this lives, on a thread of its own: on an H200 that takes 8 ms,
+// which the first context would take longer, and the driver's start 100. Once in a process.
+class NvmlAhead {
+ public:
+  NvmlAhead();
+  ~NvmlAhead();
+  NvmlAhead(const NvmlAhead&) = delete;
+  NvmlAhead& operator=(const NvmlAhead&) = delete;
 };
 // Holds one NvmlUse for the process while `contexts` is not zero.
 void KeepNvmlWhile(int contexts);

@@ -159,7 +159,7 @@ bool Gate::Overdrawn(region::GpuTimeDevice* account, uint32_t rate, int64_t rele
 // The GPU may wait for a launch that is held behind something late, so after a while it goes, and after each one twice
 // as much.
 bool Gate::TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t beside, Wait* wait, int64_t now,
-                           int64_t* until) {
+                           Turns::Verdict* held) {
   const int64_t in_flight = InFlight(now);
   const int64_t most = Flight(terms);
   const int64_t ahead = beside + std::max(most - launch.Charged(), kHandover);
@@ -178,7 +178,8 @@ bool Gate::TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t bes
     }
   }
   turns_.Went(in_flight + 2 * kHandover, view_.lower, now);  // more is to come
-  *until = now + std::clamp(in_flight - ahead, kHandover / 4, kFlight / 4);
+  held->until = now + std::clamp(in_flight - ahead, kHandover / 4, kFlight / 4);
+  held->soon = most == kFlightUnder && in_flight - ahead <= kHandover;
   return true;
 }
 
@@ -199,7 +200,7 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   }
   if (terms.own != 0 && Overdrawn(&own_, terms.own, kBurst, &wait->own_overdrawn, now, &held.until)) return held;
   wait->late = Most([&](const Meter& meter) { return meter.LateFor(launch.stream); });
-  if (TooMuchInFlight(terms, launch, beside, wait, now, &held.until)) return held;
+  if (TooMuchInFlight(terms, launch, beside, wait, now, &held)) return held;
   const bool late = wait->late != Meter::kInTime;
   const Turns::Verdict verdict =
       turns_.Ask(view_,

@@ -80,7 +80,7 @@ class Gate {
   bool Overdrawn(region::GpuTimeDevice* account, uint32_t rate, int64_t release, bool* overdrawn, int64_t now,
                  int64_t* until);
   bool TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t beside, Wait* wait, int64_t now,
-                       int64_t* until);
+                       Turns::Verdict* held);
   void Forgive(const Terms& terms, int64_t now);
   void Forgo(const Terms& terms, int64_t now);
   void Charge(const Terms& terms, int64_t ns, int64_t now);

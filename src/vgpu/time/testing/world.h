@@ -41,14 +41,11 @@ class Gpu {
     bool HasWork() const { return !items.empty() && items.front().event != kWait; }
   };
   struct Context {
-    std::map<int, Stream> streams;
+    std::vector<Stream> streams;
     bool overlaps = false;  // streams run side by side, else one after the other
     int64_t busy = 0;       // ns that it held the GPU
     bool HasWork() const {
-      for (const auto& [_, stream] : streams) {
-        if (stream.HasWork()) return true;
-      }
-      return false;
+      return std::any_of(streams.begin(), streams.end(), [](const Stream& stream) { return stream.HasWork(); });
     }
   };
 
@@ -59,36 +56,36 @@ class Gpu {
     return static_cast<int>(contexts_.size()) - 1;
   }
   void Launch(int context, int stream, int64_t length) {
-    auto& items = contexts_[context].streams[stream].items;
+    auto& items = Of(context, stream).items;
     const int64_t start = items.empty() ? model_.idle_start : 0;
     items.push_back({start + length + model_.gap, kKernel});
   }
   // What is launched behind it waits until the end of the wait.
-  void Wait(int context, int stream) { contexts_[context].streams[stream].items.push_back({0, kWait}); }
+  void Wait(int context, int stream) { Of(context, stream).items.push_back({0, kWait}); }
   void EndWait(int context, int stream) {
-    auto& items = contexts_[context].streams[stream].items;
+    auto& items = Of(context, stream).items;
     items.erase(std::find_if(items.begin(), items.end(), [](const Item& item) { return item.event == kWait; }));
   }
   int Record(int context, int stream) {
     reached_.push_back(-1);
-    contexts_[context].streams[stream].items.push_back({model_.event, static_cast<int>(reached_.size()) - 1});
+    Of(context, stream).items.push_back({model_.event, static_cast<int>(reached_.size()) - 1});
     return static_cast<int>(reached_.size()) - 1;
   }
   int64_t ReachedAt(int event) const { return reached_[event]; }
   int64_t BusyOf(int context) const { return contexts_[context].busy; }
   size_t Queued(int context) const {
     size_t all = 0;
-    for (const auto& [_, stream] : contexts_[context].streams) all += stream.items.size();
+    for (const Stream& stream : contexts_[context].streams) all += stream.items.size();
     return all;
   }
   size_t Launched(int context) const {
     size_t all = 0;
-    for (const auto& [_, stream] : contexts_[context].streams) {
+    for (const Stream& stream : contexts_[context].streams) {
       for (const Item& item : stream.items) all += item.event < 0 ? 1 : 0;
     }
     return all;
   }
-  bool Idle(int context, int stream) { return contexts_[context].streams[stream].items.empty(); }
+  bool Idle(int context, int stream) { return Of(context, stream).items.empty(); }
 
   int64_t changes[2] = {};  // while the one before had work, and when it had not
   int64_t idle = 0;         // ns without any work
@@ -98,6 +95,11 @@ class Gpu {
   }
 
  private:
+  Stream& Of(int context, int stream) {
+    auto& streams = contexts_[context].streams;
+    if (streams.size() <= static_cast<size_t>(stream)) streams.resize(static_cast<size_t>(stream) + 1);
+    return streams[static_cast<size_t>(stream)];
+  }
   // Until something ends, `now` at the latest.
   void Step(int64_t now) {
     if (changing_ > 0) {
@@ -112,8 +114,9 @@ class Gpu {
     }
     Context& context = contexts_[current_];
     int64_t part = std::min(slice_left_, now - now_);
-    std::vector<Stream*> running;
-    for (auto& [_, stream] : context.streams) {
+    std::vector<Stream*>& running = running_;
+    running.clear();
+    for (Stream& stream : context.streams) {
       if (!stream.HasWork()) continue;
       running.push_back(&stream);
       part = std::min(part, stream.items.front().left);
@@ -155,6 +158,7 @@ class Gpu {
   GpuModel model_;
   std::vector<Context> contexts_;
   std::vector<int64_t> reached_;
+  std::vector<Stream*> running_;  // of a step
   int64_t now_ = 0, slice_left_ = 0, changing_ = 0;
   int current_ = -1;
 };
@@ -409,7 +413,7 @@ inline bool Tenant::Admit(const Step& step, int64_t* now) {
     while (meter->WantsTail(nullptr, &tail, *now)) {
       meter->Tail(tail, Record(static_cast<int>(reinterpret_cast<intptr_t>(tail.stream)) - 1), *now);
     }
-    wake = std::max(verdict.until, *now + kUs) + world_->Late();
+    wake = std::max(verdict.until, *now + kUs) + (verdict.soon ? 0 : world_->Late());
     return false;
   }
   wait_ = {};
