@@ -139,7 +139,7 @@ class Suite:
         for count in (2, 3):
             curves = self.gpu.work([self.one(BARE, "half")] * count, self.short, 0.5)
             self.sheet.add("turns", f"{count} processes, the driver's slices", "bare", of_one=100 * bench.total(curves) / base)
-            for ms in (2.0, 5.0, 10.0, 20.0):
+            for ms in (2.0, 10.0):
                 self.sheet.add("turns", f"{count} processes, turns of {ms:g} ms", "bare",
                                of_one=100 * self.turned(count, ms) / base)
 

@@ -426,6 +426,7 @@ void ResetPacer() {
   g_shell.voided.fetch_add(1);
   g_shell.noted_at.store(0);
   g_shell.was_blocked.store(false);
+  g_shell.left.store(false);
   g_shell.helper.state = pacer::Helper::kNone;
   g_shell.helper.watches.store(false);
   t_lease = {};

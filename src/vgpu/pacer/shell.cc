@@ -80,6 +80,7 @@ time::Terms TermsOf(int index, const DeviceTime* device) {
 }
 
 void Meet(DeviceTime* device, int index, int64_t now) {
+  if (g_shell.left.load(std::memory_order_relaxed)) return;
   const region::CommonLines lines = LinesOf(&device->meeting, index, now);
   if (lines.lines == nullptr) return device->gate.turns().Join({}, -1);
   const uint64_t gpu = device->meeting.gpu;
@@ -94,6 +95,7 @@ void Meet(DeviceTime* device, int index, int64_t now) {
 }
 
 void Leave(DeviceTime* device, int index, int64_t now) {
+  g_shell.left.store(true, std::memory_order_relaxed);
   if (device->gate.Pending() || device->gate.InFlight(now) > 0) return;
   LinesOf(&device->meeting, index, now).Leave(device->line, device->meeting.process, device->meeting.gpu);
   WakeOthers(device->gate.turns());

@@ -39,6 +39,7 @@ struct Shell {
   std::atomic<uint32_t> voided{0};  // so often all leases became void
   std::atomic<int64_t> noted_at{0};
   std::atomic<bool> was_blocked{false};
+  std::atomic<bool> left{false};  // the process ends, and has left the others
   Lock making{LockRank::kTimeMaking};
   std::atomic<DeviceTime*> devices[region::kMaxDevices]{};
   region::GpuTimeDevice private_accounts[region::kMaxDevices]{};

@@ -107,7 +107,7 @@ class CostBook {
   }
   Kind* FreeFor(uint64_t id) {
     for (size_t way = 0; way < kWays; ++way) {
-      if (kinds_[Place(id, way)].id == 0) return &kinds_[Place(id, way)];
+      if (kinds_[Place(id, way)].price == 0) return &kinds_[Place(id, way)];
     }
     return &kinds_[Place(id, ++evicted_ % kWays)];
   }

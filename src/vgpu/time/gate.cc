@@ -179,7 +179,7 @@ bool Gate::TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t bes
   }
   turns_.Went(in_flight + 2 * kHandover, view_.lower, now);  // more is to come
   held->until = now + std::clamp(in_flight - ahead, kHandover / 4, kFlight / 4);
-  held->soon = most == kFlightUnder && in_flight - ahead <= kHandover;
+  held->soon = most == kFlightUnder && in_flight > ahead && in_flight - ahead <= kHandover;
   return true;
 }
 
@@ -216,10 +216,11 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   return verdict;
 }
 
-// One that is alone, and has less than its limit allows, does not have to look as often.
+// One that is alone, launches all the time, and has less than its limit allows, does not have to look as often.
 int64_t Gate::LeaseFor(const Terms& terms, int64_t now) const {
   if (view_.higher || view_.lower || terms.gives_way) return 0;
-  const bool spare = view_.present == 0 && region::GpuTimeBalance(account_, now, rate_) > kBank;
+  const bool busy = now - region::Load(account_->last_charge) < kTurn;
+  const bool spare = busy && view_.present == 0 && region::GpuTimeBalance(account_, now, rate_) > kBank;
   return spare ? kSegment : kLease;
 }
 
