@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "simgpu/driver/engine_state.h"
+#include "simgpu/machine/real_clock.h"
 
 namespace simgpu {
 namespace {
@@ -20,12 +21,6 @@ constexpr Nanos kLinger = 1'000'000'000;
 constexpr Nanos kReapInterval = 50'000'000;  // how long a dead rival may keep its turn
 
 timespec SpecOf(Nanos t) { return {static_cast<time_t>(t / 1'000'000'000), static_cast<long>(t % 1'000'000'000)}; }
-
-Nanos RealNow() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return Nanos{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 void* EnterThread(void* sched) {
   static_cast<Scheduler*>(sched)->ThreadMain();

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simgpu/driver/host_cost.h"
 
-#include <cerrno>
-#include <ctime>
-
 #include "simgpu/machine/machine.h"
 
 namespace simgpu {
@@ -12,17 +9,8 @@ constinit std::int32_t g_host_percent = 0;
 
 namespace {
 
-// From here on a thread sleeps, and gives the processor to others, instead of looking at the clock.
-constexpr std::int64_t kWorthASleep = 1'000'000;
-
 // What a caller sees beyond what is measured here: the call itself, and the last look at the clock.
 constexpr std::int64_t kUnseen = 45;
-
-std::int64_t RealNow() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 }  // namespace
 
@@ -34,16 +22,6 @@ void ReadHostCosts(int dev) {
 
 void SpendHost(std::int64_t nanos) {
   if (g_host_percent != 0 && nanos > 0) WaitOut(RealNow() + nanos * g_host_percent / 100);
-}
-
-void WaitOut(std::int64_t end) {
-  if (end - RealNow() > kWorthASleep) {
-    const timespec until = {static_cast<time_t>(end / 1'000'000'000), static_cast<long>(end % 1'000'000'000)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
-    }
-  }
-  while (RealNow() < end) {
-  }
 }
 
 void CallTime::Begin(const HostNanos& nanos) {

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "simgpu/machine/real_clock.h"
+
 namespace simgpu {
 
 struct HostNanos {
@@ -55,8 +57,6 @@ extern std::int32_t g_host_percent;
 void ReadHostCosts(int dev);
 // Keeps the thread for `nanos` of the table's time.
 void SpendHost(std::int64_t nanos);
-// Keeps the thread until CLOCK_MONOTONIC is at `end`.
-void WaitOut(std::int64_t end);
 
 // A call of `nanos` on the table: lasts until its scope ends, and no shorter than that.
 class CallTime {

@@ -13,6 +13,7 @@
 
 #include "simgpu/machine/config.h"
 #include "simgpu/machine/local.h"
+#include "simgpu/machine/real_clock.h"
 #include "simgpu/machine/state.h"
 
 namespace simgpu {
@@ -82,12 +83,6 @@ bool IsNvml(const char* function) { return std::strncmp(function, "nvml", 4) == 
 void Wake(State& state) {
   state.event_futex.fetch_add(1, std::memory_order_release);
   syscall(SYS_futex, &state.event_futex, FUTEX_WAKE, 0x7fffffff, nullptr, nullptr, 0);
-}
-
-Nanos RealNow() {
-  timespec ts = {};
-  clock_gettime(CLOCK_MONOTONIC, &ts);
-  return ts.tv_sec * 1'000'000'000 + ts.tv_nsec;
 }
 
 void AddFault(State& state, const Change& change) {

@@ -5,13 +5,12 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 
 #include "simgpu/machine/control.h"
+#include "simgpu/machine/real_clock.h"
 #include "simgpu/nvml/common.h"
 
 namespace simgpu::nvml {
@@ -28,10 +27,7 @@ constexpr std::int64_t kCloseNanos = 2'500'000;
 void Spend(int dev, std::int64_t nanos) {
   const Machine& machine = Machine::Get();
   const std::int64_t spent = nanos * machine.spec(dev).profile.host_percent / 100;
-  if (machine.options().virtual_clock != 0 || spent == 0) return;
-  timespec left = {0, static_cast<long>(spent)};
-  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-  }
+  if (machine.options().virtual_clock == 0 && spent != 0) WaitOut(RealNow() + spent);
 }
 
 nvmlReturn_t Open(const char* function) {

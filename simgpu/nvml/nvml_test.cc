@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "simgpu/machine/machine.h"
+#include "simgpu/machine/real_clock.h"
 #include "simgpu/nvml/testing/nvml.h"
 #include "simgpu/simgpu.h"
 
@@ -59,6 +60,23 @@ TEST_F(NvmlTest, GivenASession_WhenEveryNameIsCalledWithNulls_ThenNothingCrashes
                 if (text.find("nvmlDevice") != 0) continue;
                 reinterpret_cast<Any>(Symbol(name))(Gpu(0), nullptr, nullptr, nullptr, nullptr, nullptr);
               }
+              return 0;
+            }));
+}
+
+// Only lower bounds: a busy host makes a call longer.
+TEST_F(NvmlTest, GivenAnH200sTimes_ThenOpeningAttachingAndClosingTakeThose) {
+  setenv("SIMGPU_PROFILE", "h200", 1);
+  EXPECT_EQ(0, InChild([] {
+              const auto took = [](auto call) {
+                const std::int64_t begin = RealNow();
+                call();
+                return RealNow() - begin;
+              };
+              CHECK_OR(1, took([] { NVML(nvmlInit_v2)(); }) >= 1'750'000);
+              CHECK_OR(2, took([] { Gpu(0); }) >= 6'100'000);
+              CHECK_OR(3, took([] { Gpu(1); }) >= 6'100'000);
+              CHECK_OR(4, took([] { NVML(nvmlShutdown)(); }) >= 2'500'000);
               return 0;
             }));
 }

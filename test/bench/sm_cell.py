@@ -17,6 +17,7 @@ import time
 
 SM_LIMIT_OFFSET = 1728  # of the first device in the region (src/region/layout.h)
 RECENT_KERNEL_OFFSET = 2_008_904
+CHARGED_OFFSET = 2_011_136 + 66_880 + 16  # of the first device, in the private area (src/region/gpu_time.h)
 STEP_BETWEEN_WINDOWS = 0.1
 STARVED = 10.0  # percent of the time that guests wanted a processor and had none: from here on the host is to blame
 DRIVER_THREAD = "simgpu"  # guests have one thread; whatever there is beside it and the driver's, the library started
@@ -67,6 +68,11 @@ class Region:
     @sm_limit.setter
     def sm_limit(self, percent):
         struct.pack_into("<Q", self.map, SM_LIMIT_OFFSET, percent)
+
+    @property
+    def charged(self):
+        """Seconds of GPU time that the container was ever charged."""
+        return struct.unpack_from("<Q", self.map, CHARGED_OFFSET)[0] / 1e9
 
     def set_recent_kernel(self, value):
         struct.pack_into("<i", self.map, RECENT_KERNEL_OFFSET, value)

@@ -20,7 +20,6 @@ sys.path.append(str(REPOSITORY / "test/bench"))
 import sm_cell  # noqa: E402 (its folder is not on the path before)
 
 LOOK = 0.02  # seconds between looks at the board
-CHARGED_OFFSET = 2_011_136 + 66_880 + 16  # of the first device, in the region's private area (src/region/gpu_time.h)
 CPUS_TO_PIN = 8  # a machine with fewer has none to spare for each process
 
 
@@ -194,9 +193,7 @@ class Bench:
         path = self.folder / "hami/shares" / box / "region.cache"
         if setup.name == "bare" or setup.library is not None or not path.exists():
             return None
-        with path.open("rb") as file:
-            file.seek(CHARGED_OFFSET)
-            return struct.unpack("<Q", file.read(8))[0] / 1e9
+        return sm_cell.Region(path).charged
 
     @staticmethod
     def await_all(board, guests, count=None, timeout=30):

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <thread>
 
 #include "test/preload/guest_kernels.h"
 
@@ -77,6 +78,21 @@ SCENARIO(nvml_alone) {
   EXPECT_SAME(memory.used, 0);
   EXPECT_SAME(memory.free, kGiB);
   EXPECT(nvmlDeviceGetMemoryInfo(Device(), nullptr) == NVML_ERROR_INVALID_ARGUMENT);
+}
+
+// nvml_ahead: with the driver's start NVML is opened for the first context. Only a function that is not replaced tells.
+SCENARIO(nvml_ahead) {
+  nvmlBrandType_t brand{};
+  const auto session = [&] { return nvmlDeviceGetBrand(nullptr, &brand) != NVML_ERROR_UNINITIALIZED; };
+  EXPECT(!session());
+  OK(cuInit(0));
+  for (int i = 0; i < 1000 && !session(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT(session());
+  unsigned count = 0;
+  EXPECT_SAME(nvmlDeviceGetCount_v2(&count), NVML_ERROR_UNINITIALIZED);
+  EXPECT_SAME(nvmlShutdown(), NVML_ERROR_UNINITIALIZED);
+  Begin();
+  EXPECT(session());
 }
 
 // The library looks into NVML too; the program's own sessions are all that it may notice.

@@ -81,6 +81,14 @@ SCENARIO(paced_worker) {
   }
 }
 
+// paced_lingers: launches, and takes its time to end.
+SCENARIO(paced_lingers) {
+  std::atexit([] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });  // after what is registered later
+  BeginAhead();
+  LaunchWide(Kernel("us500"), nullptr);
+  OK(cuCtxSynchronize());
+}
+
 // paced_share_of DELAY SECONDS PERCENT TOLERANCE OWNER PID...: what one process has of the device, or with 0 all have,
 // by a process that launches nothing. PID... are those at work.
 SCENARIO(paced_share_of) {

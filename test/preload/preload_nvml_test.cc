@@ -86,6 +86,7 @@ TEST_F(Preload, GivenFixedDevices_ThenOthersDoNotExistByAnyName) {
   config.devices[0].memory_limit = uint64_t{2} << 30;
   ASSERT_EQ(hami::region::Create(region().c_str(), config), hami::region::Status::kOk);
   Pass({"nvml_fixed", uuids[0], uuids[1]});
+  Pass({"nvml_ahead"});
   {
     const std::string config_file = folder() + "/lost.cfg";
     std::ofstream(config_file) << "lost device=0\n";

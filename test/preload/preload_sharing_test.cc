@@ -175,6 +175,8 @@ TEST_F(SharedGpu, WhenAProcessEnds_ThenItLeavesTheOthersAtOnce) {
   EXPECT_EQ(processes(), 1);
   End("one");
   EXPECT_EQ(processes(), 0);
+  Pass({"paced_lingers"}, Container("one", {}));
+  EXPECT_EQ(processes(), 0);
   munmap(file.area, sizeof *file.area);
 }
 

@@ -277,6 +277,7 @@ void SettleAtExit() {
   if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) == 0) return;
   ReturnLease(&t_lease);
   Collect(nullptr);
+  g_shell.left.store(true, std::memory_order_relaxed);  // or the helper would come back for what is left of the process
   ForEachDevice([](int i, DeviceTime* device) {
     const Locked locked(device->lock);
     pacer::Leave(device, i, MonotonicNanos());

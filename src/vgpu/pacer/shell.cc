@@ -95,7 +95,6 @@ void Meet(DeviceTime* device, int index, int64_t now) {
 }
 
 void Leave(DeviceTime* device, int index, int64_t now) {
-  g_shell.left.store(true, std::memory_order_relaxed);
   if (device->gate.Pending() || device->gate.InFlight(now) > 0) return;
   LinesOf(&device->meeting, index, now).Leave(device->line, device->meeting.process, device->meeting.gpu);
   WakeOthers(device->gate.turns());

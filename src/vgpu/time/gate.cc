@@ -178,8 +178,12 @@ bool Gate::TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t bes
     }
   }
   turns_.Went(in_flight + 2 * kHandover, view_.lower, now);  // more is to come
-  held->until = now + std::clamp(in_flight - ahead, kHandover / 4, kFlight / 4);
-  held->soon = most == kFlightUnder && in_flight > ahead && in_flight - ahead <= kHandover;
+  // So little is in flight that all of it would have ended when a thread that sleeps wakes: the last of it is looked
+  // for.
+  const bool little = most == kFlightUnder;
+  const int64_t left = in_flight - ahead;
+  held->soon = little && left > 0 && left <= kFlightUnder;
+  held->until = now + std::clamp(little && !held->soon ? left - kFlightUnder : left, kHandover / 4, kFlight / 4);
   return true;
 }
 

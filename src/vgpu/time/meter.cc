@@ -101,8 +101,8 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t spacing, int64_t now) {
   const bool known = book_->Price(launch.kind) != 0;
   // Of those that are as long as their argument says, on a stream that rests, each stands for few.
   const bool varied = !track->open.dense && track->spread > kExactly / kSmooth;
-  const int64_t apart_by = varied ? std::min(spacing, kLease) : spacing;
-  const bool due = track->unmeasured + launch.Charged() >= apart_by || (!known && !track->open.dense);
+  const int64_t every = varied ? std::min(spacing, kLease) : spacing;
+  const bool due = track->unmeasured + launch.Charged() >= every || (!known && !track->open.dense);
   const bool apart = plan.guessed || (due && !known && track->open.handle != launch.handle);
   plan.begin = !track->open.dense || (apart && track->open.charged != 0);
   plan.end = plan.guessed || due;

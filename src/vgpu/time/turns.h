@@ -57,7 +57,7 @@ class Turns {
     int64_t until = 0;  // else: ask again then, or when the word has changed from `seen`
     uint64_t seen = 0;
     bool passed = false;  // the turn went to another, who may sleep
-    bool soon = false;    // `until` is no further than what a thread takes to wake, and all that is in flight
+    bool soon = false;    // `until` is looked for, as a thread that sleeps would wake too late
   };
   struct State {
     int32_t rank = 0;

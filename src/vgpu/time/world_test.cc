@@ -105,7 +105,6 @@ TEST(GpuTimeWorld, GivenLongNewGridsAmongKnown_ThenTheLimitHolds) {
   }
 }
 
-// What ends raggedly does less: most of the work that as much time without a limit would do is done.
 // A process that wants less than its container has leaves the rest to the others of it.
 TEST(GpuTimeWorld, GivenAProcessThatWantsLess_ThenItAloneHasLess) {
   World world;
@@ -119,6 +118,7 @@ TEST(GpuTimeWorld, GivenAProcessThatWantsLess_ThenItAloneHasLess) {
   EXPECT_NEAR(SharesOf(alone, kSeconds)[0], 20, 1.0);
 }
 
+// What ends raggedly does less: most of the work that as much time without a limit would do is done.
 TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   double work[2];
   for (const uint32_t limit : {10'000, 1000, 2500, 5000, 9000}) {
@@ -149,6 +149,20 @@ TEST(GpuTimeWorld, GivenShortKernelsOnManyStreams_ThenTheLimitHolds) {
       ExpectLimitAndWork(name.c_str(), Endless(20 * kUs, streams), overlaps);
     }
   }
+}
+
+// Beside a more important one so little is in flight that a thread that sleeps would wake when all of it has ended, and
+// never see that streams run side by side.
+TEST(GpuTimeWorld, GivenThreadsThatWakeLate_ThenStreamsThatGiveWayRunSideBySide) {
+  World world;
+  world.wake_latency = 150 * kUs;
+  world.Add({.rank = 0}, OneByOne(kMs, 20 * kMs));
+  Tenant& low = world.Add({.rank = 1}, Endless(200 * kUs, 8), true, true);
+  world.RunUntil(1'000 * kMs);
+  const int64_t done = low.done;
+  const int64_t busy = world.gpu.BusyOf(low.context);
+  world.RunUntil(3'000 * kMs);
+  EXPECT_GE(static_cast<double>(low.done - done), 6.0 * static_cast<double>(world.gpu.BusyOf(low.context) - busy));
 }
 
 // Held until the long ones are paid for, the short ones would have a thousandth of the time.
