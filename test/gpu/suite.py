@@ -277,6 +277,8 @@ class Suite:
         return quantile(values, 0.5), quantile(values, 0.99)
 
     def nvml(self):
+        if not has("pynvml"):
+            raise Trouble("nvidia-ml-py is not installed")
         for shape in SAID[:1] if self.quick else SAID:
             native = self.alone(shape)
             for setup in self.setups:
