@@ -114,7 +114,7 @@ class KeeperTest : public ::testing::Test {
   std::string InSecret(const std::string& key) {
     return *kube::Base64Decode(server_.Get(kSecrets, "gpu", "tls")->at("data").at(key).as_string());
   }
-  std::string Bundle(int hook = 0) {
+  std::string Bundle(std::size_t hook = 0) {
     const auto object = server_.Get(kWebhooks, "", "hook");
     return *kube::Base64Decode(object->at("webhooks").as_array()[hook].at("clientConfig").at("caBundle").as_string());
   }

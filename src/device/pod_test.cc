@@ -242,13 +242,18 @@ class Generator {
 };
 
 TEST(TakePod, GivenAnyTextThenAPodIsWhatAParserMakesOfIt) {
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr int kSeeds = 4'000;  // of 3 ms each
+#else
+  constexpr int kSeeds = 20'000;
+#endif
   int refused = 0;
   int done = 0;
   int crossing = 0;
   int best_effort = 0;
   int without_node = 0;
-  for (unsigned seed = 0; seed < 20'000; ++seed) {
-    Generator generator(seed);
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    Generator generator(static_cast<unsigned>(seed));
     const std::string text = generator.Broken(generator.Pod());
     ASSERT_TRUE(testing::ReadAlike(text)) << text;
     const auto pod = testing::PodByCursor(text);
@@ -258,12 +263,12 @@ TEST(TakePod, GivenAnyTextThenAPodIsWhatAParserMakesOfIt) {
     best_effort += pod && pod->pod.traits.best_effort ? 1 : 0;
     without_node += pod && pod->refusal != 0 ? 1 : 0;
   }
-  EXPECT_GT(refused, 2000);
-  EXPECT_LT(refused, 12'000);
-  EXPECT_GT(done, 50);
-  EXPECT_GT(crossing, 1000);
-  EXPECT_GT(best_effort, 1000);
-  EXPECT_GT(without_node, 100);
+  EXPECT_GT(refused, kSeeds / 10);
+  EXPECT_LT(refused, kSeeds * 6 / 10);
+  EXPECT_GT(done, kSeeds / 400);
+  EXPECT_GT(crossing, kSeeds / 20);
+  EXPECT_GT(best_effort, kSeeds / 20);
+  EXPECT_GT(without_node, kSeeds / 200);
 }
 
 TEST(TakePod, GivenNoObjectThenAPodIsWhatAParserMakesOfIt) {

@@ -66,11 +66,11 @@ class ReviewTest : public testing::Test {
       if (body.at("spec").at("token") != "good") {
         answer["status"] = {{"authenticated", false}};
       } else {
-        answer["status"] = {{"authenticated", true}, {"user", {{"username", "anna"}, {"groups", {"g"}}}}};
+        answer["status"] = {{"authenticated", true}, {"user", {{"username", "anna"}, {"groups", json::array{"g"}}}}};
       }
     } else if (request.target == "/apis/authorization.k8s.io/v1/subjectaccessreviews") {
       EXPECT_EQ(body.at("spec").at("user"), "anna");
-      EXPECT_EQ(body.at("spec").at("groups"), json::value({"g"}));
+      EXPECT_EQ(body.at("spec").at("groups"), json::array{"g"});
       EXPECT_EQ(body.at("spec").at("nonResourceAttributes").at("verb"), "get");
       answer["status"] = {{"allowed", body.at("spec").at("nonResourceAttributes").at("path") == "/v1/state"}};
     } else {

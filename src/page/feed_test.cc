@@ -86,7 +86,7 @@ TEST(Feed, ANodeThatGoesIsNamedAndOneThatComesBackIsNot) {
   Snapshot less;
   less.nodes = {ANode("a")};
   feed.Take(less, 2);
-  EXPECT_EQ(Look(feed, before).at("gone"), json::value({"b"}));
+  EXPECT_EQ(Look(feed, before).at("gone"), json::array{"b"});
   EXPECT_THAT(Events(Look(feed, before)), ElementsAre("b  gone"));
   feed.Take(snapshot, 3);
   EXPECT_EQ(Look(feed, before).at("gone"), json::array());

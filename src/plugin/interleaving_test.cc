@@ -24,10 +24,10 @@ constexpr int kSlotsPerCard = 6;
 constexpr device::MiB kCardMemory = 60000;
 
 // What a container was told it has: GPU → MiB.
-using Given = std::map<std::string, device::MiB>;
+using MemoryByCard = std::map<std::string, device::MiB>;
 
-Given ReadLimits(const Response& response) {
-  Given given;
+MemoryByCard ReadLimits(const Response& response) {
+  MemoryByCard given;
   for (const std::string& entry : base::Split(response.environment.at("HAMI_DEVICE_LIMITS"), ',')) {
     const std::size_t equals = entry.find('=');
     given[entry.substr(0, equals)] = std::stoll(entry.substr(equals + 1));
@@ -35,8 +35,8 @@ Given ReadLimits(const Response& response) {
   return given;
 }
 
-Given Sum(const device::ContainerGrant& grant) {
-  Given sum;
+MemoryByCard Sum(const device::ContainerGrant& grant) {
+  MemoryByCard sum;
   for (const device::Share& share : grant) sum[share.uuid] += share.memory;
   return sum;
 }
@@ -340,7 +340,7 @@ class Node {
   std::set<std::string> free_;
   std::vector<std::string> waiting_;  // bound, not yet admitted
   std::set<std::string> running_;
-  std::map<std::string, std::map<int, Given>> given_;  // by uid and container
+  std::map<std::string, std::map<int, MemoryByCard>> given_;  // by uid and container
   int next_pod_ = 0;
   int mismatches_ = 0;
   bool unsettled_ = false;  // what a pod that went was assumed to hold may be another's: nothing is bound meanwhile

@@ -19,9 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const device::PodGrant kOne = {{ShareOf(0, 1000)}};
-const std::string kSlot = SlotId(CardName(0), 0);
-
 class OriginTest : public ::testing::Test {
  protected:
   void SetUp() override { Start(true); }

@@ -38,7 +38,6 @@ class ResolveTest : public ::testing::Test {
   Records records_;
 };
 
-const device::PodGrant kOne = {{ShareOf(0, 1000)}};
 const device::PodGrant kTwo = {{ShareOf(0, 1000), ShareOf(1, 1000)}};
 
 TEST_F(ResolveTest, GivenALockOwnerThatIsGoneWhenOneOtherPodFitsThenThatOneIsServed) {

@@ -31,6 +31,7 @@ def pytest_addoption(parser):
     parser.addoption("--keep", action="store_true", help="leave the folder as it is")
     parser.addoption("--chart", action="store_true", help="the chart's tests, and no others")
     parser.addoption("--no-node", action="store_true", help="skip what needs a kubelet")
+    parser.addoption("--half", choices=("control-plane", "node"), help="only the tests without a kubelet, or with one")
     parser.addoption("--failed", metavar="FILE", help="run only the tests whose names FILE holds, a line each")
     parser.addoption("--no-kubelet-because", help="why there can be no kubelet here")
 
@@ -55,6 +56,8 @@ def pytest_collection_modifyitems(config, items):
     if config.option.failed:
         wanted = set(pathlib.Path(config.option.failed).read_text().splitlines())
         items[:] = [item for item in items if item.nodeid in wanted]
+    if config.option.half:
+        items[:] = [item for item in items if ("node" in item.fixturenames) == (config.option.half == "node")]
     kubernetes = binaries.kubernetes()
     for item in items:
         for mark in item.iter_markers("since"):

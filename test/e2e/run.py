@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the end-to-end tests in a room of their own.
 
-    run.py [--remember FILE] [pytest options]
+    run.py [--remember FILE] [--halves] [pytest options]
 
 The names of the tests that failed are in FILE afterwards, a line each; conftest's --failed takes such a file.
+With --halves two rooms are made at once: one for the tests that need only a control plane, one for those with a kubelet,
+whose output follows when both are done. Each half waits more than it computes. Without root's rights there is one room.
 As root the tests get their own process, network and mount namespaces: nothing they start outlives them, whoever ends
 them and however; no port, address or route of this machine is touched; what they write to /var, /run and /tmp stays in
 the room. Without these rights they run as they are, and what needs a kubelet is skipped.
@@ -23,6 +25,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
+HALVES = ("control-plane", "node")
+NO_TESTS = 5  # pytest's status
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -85,10 +89,49 @@ def room(folder, isolated, argv):
             return os.waitstatus_to_exitcode(status)
 
 
+def halves(remember, argv):
+    """Both halves in rooms of their own; the status is that of the first that failed."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="hami-k8s-"))
+    names = {half: folder / half for half in HALVES}
+    words = folder / "said"
+    runs = []
+    for half in HALVES:
+        command = [sys.executable, "-B", __file__, "--remember", names[half], f"--half={half}", *argv]
+        out = None if half == HALVES[0] else words.open("wb")  # its output comes when the other's has ended
+        runs.append(
+            subprocess.Popen(
+                command, stdout=out, stderr=out and subprocess.STDOUT, start_new_session=True,
+                preexec_fn=lambda: checked("prctl", LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)),
+            )  # fmt: skip
+        )
+
+    def tell(number, _):
+        for run in runs:
+            if run.poll() is None:
+                run.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, tell)
+    statuses = [run.wait() for run in runs]
+    print(f"\n=== the tests of the half `{HALVES[1]}`", flush=True)
+    sys.stdout.buffer.write(words.read_bytes())
+    sys.stdout.flush()
+    if remember:
+        remember.write_text("".join(name.read_text() for name in names.values() if name.exists()))
+    shutil.rmtree(folder, ignore_errors=True)
+    failed = [status for status in statuses if status != NO_TESTS]
+    worst = next((status for status in failed if status), 0) if failed else NO_TESTS
+    return worst if worst >= 0 else 128 - worst
+
+
 def main(argv):
     remember = None
     if argv[:1] == ["--remember"]:
         remember, argv = pathlib.Path(argv[1]), argv[2:]
+    if argv[:1] == ["--halves"]:
+        if os.geteuid() == 0:
+            return halves(remember, argv[1:])
+        argv = argv[1:]
     folder = pathlib.Path(tempfile.mkdtemp(prefix="hami-k8s-"))
     folder.chmod(0o755)  # containers look into it
     isolated = new_process_namespace()

@@ -52,6 +52,9 @@ inline device::Share ShareOf(int card, device::MiB memory, int cores = 30) {
   return {CardName(card), "NVIDIA", memory, cores};
 }
 
+inline const device::PodGrant kOne = {{ShareOf(0, 1000)}};
+inline const std::string kSlot = SlotId(CardName(0), 0);
+
 // What a pod asks for that is given GRANT.
 inline device::Container AskFor(const device::ContainerGrant& grant) {
   device::Container ask;
