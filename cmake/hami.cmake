@@ -34,14 +34,12 @@ if(HAMI_FUZZ)
 endif()
 
 # What only tests is compiled fast: it runs once, and to optimise GoogleTest's macros takes longer than they run. With a
-# check of each operation in them a file takes 30 s instead of 8. What a test has of the product is compiled as that is.
+# check of each operation in them a file takes 30 s instead of 8.
 add_library(hami_test_code INTERFACE)
 if(HAMI_FUZZ OR HAMI_SANITIZE MATCHES "address")
   target_compile_options(hami_test_code INTERFACE -O0 -fno-sanitize=undefined)
-  set(HAMI_TESTED_CODE -O1 -fsanitize=undefined)
 elseif(NOT HAMI_SANITIZE AND CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(hami_test_code INTERFACE -O1)
-  set(HAMI_TESTED_CODE -O3)
 endif()
 
 # hami_test(NAME SOURCES... LIBS ...): a GoogleTest program in build/test that ctest runs.
@@ -53,13 +51,24 @@ function(hami_test name)
   if(NOT GTest_FOUND)
     return()
   endif()
-  add_executable(${name} ${T_SOURCES})
-  target_link_libraries(${name} PRIVATE hami_hosted ${T_LIBS} GTest::gmock GTest::gtest_main hami_test_code)
-  # Their headers take longer to read than they do, so several are compiled as one.
+  set(_code ${T_SOURCES})
+  list(FILTER _code INCLUDE REGEX "_test\\.cc$")
   set(_tested ${T_SOURCES})
-  list(FILTER _tested EXCLUDE REGEX "_test\\.cc$")
-  set_property(SOURCE ${_tested} APPEND PROPERTY COMPILE_OPTIONS ${HAMI_TESTED_CODE})
-  set_property(SOURCE ${_tested} ${T_APART} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+  list(REMOVE_ITEM _tested ${_code})
+  add_executable(${name} ${_code})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${name} PRIVATE hami_hosted ${T_LIBS} GTest::gmock GTest::gtest_main hami_test_code)
+  if(_tested)  # compiled as the product is, with what the test defines
+    add_library(${name}_tested OBJECT ${_tested})
+    target_link_libraries(${name}_tested PRIVATE hami_hosted ${T_LIBS} GTest::gmock)
+    foreach(_property IN ITEMS DEFINITIONS OPTIONS)
+      set_property(TARGET ${name}_tested APPEND PROPERTY COMPILE_${_property} $<TARGET_PROPERTY:${name},COMPILE_${_property}>)
+    endforeach()
+    set_property(TARGET ${name}_tested APPEND PROPERTY INCLUDE_DIRECTORIES $<TARGET_PROPERTY:${name},INCLUDE_DIRECTORIES>)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${name}_tested>)
+  endif()
+  # Headers take longer to read than tests, so several files are compiled as one.
+  set_property(SOURCE ${T_APART} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
   if(NOT T_TIMEOUT)

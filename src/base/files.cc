@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <random>
+#include <sstream>
 
 #include "base/fd.h"
 
@@ -28,8 +30,6 @@ Status WriteDraft(const std::string& draft, std::string_view content, unsigned m
   return {};
 }
 
-}  // namespace
-
 Status SyncFolder(const std::string& folder) {
   const auto fd = Open(folder, O_RDONLY | O_DIRECTORY);
   if (!fd) return tl::unexpected(fd.error());
@@ -37,23 +37,34 @@ Status SyncFolder(const std::string& folder) {
   return {};
 }
 
-Status ReplaceFile(const std::string& path, std::string_view content, unsigned mode) {
-  const std::string draft = path + ".new";
-  if (::unlink(draft.c_str()) != 0 && errno != ENOENT) return FailErrno("can not remove " + draft);
-  Status written = WriteDraft(draft, content, mode);
-  // It takes the old one's place when it is complete and on disk.
-  if (written && ::rename(draft.c_str(), path.c_str()) != 0) written = FailErrno("can not replace " + path);
-  if (written) return SyncFolder(FolderOf(path));
+// Of this call alone: another thread, or another process in a container of its own, may replace the same file, and each
+// must put a whole one in place.
+std::string DraftOf(const std::string& path) {
+  std::random_device random;
+  std::ostringstream name;
+  name << path << '.' << std::hex << random() << random() << ".new";
+  return name.str();
+}
+
+// It takes the old one's place when it is complete and on disk.
+Status PutInPlace(const std::string& draft, const std::string& path, Status made) {
+  if (made && ::rename(draft.c_str(), path.c_str()) != 0) made = FailErrno("can not replace " + path);
+  if (made) return SyncFolder(FolderOf(path));
   ::unlink(draft.c_str());
-  return written;
+  return made;
+}
+
+}  // namespace
+
+Status ReplaceFile(const std::string& path, std::string_view content, unsigned mode) {
+  const std::string draft = DraftOf(path);
+  return PutInPlace(draft, path, WriteDraft(draft, content, mode));
 }
 
 Status ReplaceLink(const std::string& path, const std::string& target) {
-  const std::string draft = path + ".new";
-  if (::unlink(draft.c_str()) != 0 && errno != ENOENT) return FailErrno("can not remove " + draft);
-  if (::symlink(target.c_str(), draft.c_str()) != 0) return FailErrno("can not make the link " + draft);
-  if (::rename(draft.c_str(), path.c_str()) != 0) return FailErrno("can not replace " + path);
-  return SyncFolder(FolderOf(path));
+  const std::string draft = DraftOf(path);
+  const bool made = ::symlink(target.c_str(), draft.c_str()) == 0;
+  return PutInPlace(draft, path, made ? Status() : FailErrno("can not make the link " + draft));
 }
 
 Status MakeFolders(const std::string& folder, unsigned mode) {

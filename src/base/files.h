@@ -21,7 +21,4 @@ Status ReplaceLink(const std::string& path, const std::string& target);
 // FOLDER and its parents, with MODE where they are made.
 Status MakeFolders(const std::string& folder, unsigned mode);
 
-// What was written into FOLDER stays after a power failure.
-Status SyncFolder(const std::string& folder);
-
 }  // namespace hami::base

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from rig import binaries
+from run import COUNTS, FAILED, HALVES, counted
 from rig.actor import Actor
 from rig.agents import MONITOR, PLUGIN, SLOTS, Agents, bare_layer, guest_layer
 from rig.bench import Bench
@@ -20,7 +21,6 @@ from rig.node import Node
 from rig.programs import free_ports, wait_for
 
 TALLY = pytest.StashKey[collections.Counter]()  # test: 1 passed, 2 skipped, 3 failed
-FAILED = "failed"  # in the session's folder: names of tests, a line each, for run.py
 PASSED = pytest.StashKey[bool]()  # of a test: did its body pass?
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -31,7 +31,7 @@ def pytest_addoption(parser):
     parser.addoption("--keep", action="store_true", help="leave the folder as it is")
     parser.addoption("--chart", action="store_true", help="the chart's tests, and no others")
     parser.addoption("--no-node", action="store_true", help="skip what needs a kubelet")
-    parser.addoption("--half", choices=("control-plane", "node"), help="only the tests without a kubelet, or with one")
+    parser.addoption("--half", choices=HALVES, help="only the tests without a kubelet, or with one")
     parser.addoption("--failed", metavar="FILE", help="run only the tests whose names FILE holds, a line each")
     parser.addoption("--no-kubelet-because", help="why there can be no kubelet here")
 
@@ -82,11 +82,12 @@ def pytest_unconfigure(config):
     if config.option.collectonly:
         return
     failed = [name for name, verdict in config.stash[TALLY].items() if verdict == 3]
+    verdicts = collections.Counter(config.stash[TALLY].values())
     if config.option.folder:
         (pathlib.Path(config.option.folder) / FAILED).write_text("".join(f"{name}\n" for name in failed))
-    verdicts = collections.Counter(config.stash[TALLY].values())
-    skipped = f", {verdicts[2]} skipped" if verdicts[2] else ""
-    print(f"{verdicts[1]} passed, {verdicts[3]} failed{skipped}")
+        (pathlib.Path(config.option.folder) / COUNTS).write_text(f"{verdicts[1]} {verdicts[3]} {verdicts[2]}")
+    if not config.option.half:  # else run.py adds the other half's
+        print(counted(verdicts[1], verdicts[3], verdicts[2]))
 
 
 @pytest.fixture(scope="session")

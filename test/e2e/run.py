@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the end-to-end tests in a room of their own.
 
-    run.py [--remember FILE] [--halves] [pytest options]
+    run.py [--remember FILE] [--counts FILE] [--halves] [pytest options]
 
 The names of the tests that failed are in FILE afterwards, a line each; conftest's --failed takes such a file.
 With --halves two rooms are made at once: one for the tests that need only a control plane, one for those with a kubelet,
@@ -27,6 +27,12 @@ MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
 HALVES = ("control-plane", "node")
 NO_TESTS = 5  # pytest's status
+# In the folder of a session: names of tests, a line each; how many passed, failed, and were skipped.
+FAILED, COUNTS = "failed", "counts"
+
+
+def counted(passed, failed, skipped):
+    return f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else "")
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -93,10 +99,11 @@ def halves(remember, argv):
     """Both halves in rooms of their own; the status is that of the first that failed."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="hami-k8s-"))
     names = {half: folder / half for half in HALVES}
+    counts = {half: folder / f"{half}.counts" for half in HALVES}
     words = folder / "said"
     runs = []
     for half in HALVES:
-        command = [sys.executable, "-B", __file__, "--remember", names[half], f"--half={half}", *argv]
+        command = [sys.executable, "-B", __file__, "--remember", names[half], "--counts", counts[half], f"--half={half}", *argv]
         out = None if half == HALVES[0] else words.open("wb")  # its output comes when the other's has ended
         runs.append(
             subprocess.Popen(
@@ -116,6 +123,8 @@ def halves(remember, argv):
     print(f"\n=== the tests of the half `{HALVES[1]}`", flush=True)
     sys.stdout.buffer.write(words.read_bytes())
     sys.stdout.flush()
+    if all(path.exists() for path in counts.values()):
+        print(counted(*map(sum, zip(*(map(int, path.read_text().split()) for path in counts.values())))))
     if remember:
         remember.write_text("".join(name.read_text() for name in names.values() if name.exists()))
     shutil.rmtree(folder, ignore_errors=True)
@@ -125,9 +134,11 @@ def halves(remember, argv):
 
 
 def main(argv):
-    remember = None
+    remember = counts = None
     if argv[:1] == ["--remember"]:
         remember, argv = pathlib.Path(argv[1]), argv[2:]
+    if argv[:1] == ["--counts"]:
+        counts, argv = pathlib.Path(argv[1]), argv[2:]
     if argv[:1] == ["--halves"]:
         if os.geteuid() == 0:
             return halves(remember, argv[1:])
@@ -153,8 +164,10 @@ def main(argv):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, tell)
     status = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
-    if remember and (folder / "failed").exists():  # written inside, where FILE's folder may be another
-        shutil.copyfile(folder / "failed", remember)
+    if remember and (folder / FAILED).exists():  # written inside, where FILE's folder may be another
+        shutil.copyfile(folder / FAILED, remember)
+    if counts and (folder / COUNTS).exists():
+        shutil.copyfile(folder / COUNTS, counts)
     if "--keep" in argv:
         print(f"kept: {folder}", file=sys.stderr)
     else:
