@@ -46,7 +46,7 @@ SCENARIO(paced_requests) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   const int kernels = 2 * std::atoi(arguments.at(0).c_str());
   const double most = 1e-6 * std::atof(arguments.at(1).c_str());
-  double best = 1;
+  double best = HUGE_VAL;
   for (int round = 0; round < 8 && best > most; ++round) {
     std::vector<double> latencies;
     for (int i = 0; i < 100; ++i) {
