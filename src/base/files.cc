@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <ctime>
+#include <filesystem>
 #include <random>
 #include <sstream>
 
@@ -14,6 +16,8 @@
 
 namespace hami::base {
 namespace {
+
+constexpr std::time_t kOldDraftSeconds = 60;
 
 std::string FolderOf(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -46,9 +50,23 @@ std::string DraftOf(const std::string& path) {
   return name.str();
 }
 
+// Drafts of those that died while they wrote: a draft is there for moments.
+void RemoveOldDrafts(const std::string& path) {
+  const std::string prefix = path.substr(path.rfind('/') + 1) + ".";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(FolderOf(path), ignored)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(prefix) || !name.ends_with(".new")) continue;
+    struct stat status {};
+    if (::lstat(entry.path().c_str(), &status) != 0 || ::time(nullptr) - status.st_mtime < kOldDraftSeconds) continue;
+    ::unlink(entry.path().c_str());
+  }
+}
+
 // It takes the old one's place when it is complete and on disk.
 Status PutInPlace(const std::string& draft, const std::string& path, Status made) {
   if (made && ::rename(draft.c_str(), path.c_str()) != 0) made = FailErrno("can not replace " + path);
+  RemoveOldDrafts(path);
   if (made) return SyncFolder(FolderOf(path));
   ::unlink(draft.c_str());
   return made;

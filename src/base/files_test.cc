@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -67,6 +69,18 @@ TEST_F(ReplacedFiles, GivenNoRoom_WhenReplaced_ThenTheOldFileStaysAloneAndTheErr
   EXPECT_THAT(replaced.error().message, HasSubstr(path_));
   EXPECT_EQ(*ReadFile(path_, 100), "old");
   EXPECT_EQ(Files(), 1);
+}
+
+TEST_F(ReplacedFiles, GivenDraftsOfOnesThatDied_WhenReplaced_ThenTheyAreNoObstacleAndGone) {
+  for (const char* name : {".new", ".12ab.new"}) {
+    ASSERT_TRUE(WriteNewFile(path_ + name, "half", 0600));
+    const timespec hour_ago[2] = {{std::time(nullptr) - 3600, 0}, {std::time(nullptr) - 3600, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, (path_ + name).c_str(), hour_ago, 0), 0);
+  }
+  ASSERT_TRUE(WriteNewFile(path_ + ".34cd.new", "another's, under way", 0600));
+  ASSERT_TRUE(ReplaceFile(path_, "whole", 0600));
+  EXPECT_EQ(*ReadFile(path_, 100), "whole");
+  EXPECT_EQ(Files(), 2);
 }
 
 // A keeper that mends files, a container that is started, and the plugin of the next release may meet at one.
