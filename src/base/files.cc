@@ -53,13 +53,14 @@ std::string DraftOf(const std::string& path) {
 // Drafts of those that died while they wrote: a draft is there for moments.
 void RemoveOldDrafts(const std::string& path) {
   const std::string prefix = path.substr(path.rfind('/') + 1) + ".";
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(FolderOf(path), ignored)) {
-    const std::string name = entry.path().filename();
+  std::error_code failed;
+  auto entry = std::filesystem::directory_iterator(FolderOf(path), failed);
+  for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
+    const std::string name = entry->path().filename();
     if (!name.starts_with(prefix) || !name.ends_with(".new")) continue;
     struct stat status {};
-    if (::lstat(entry.path().c_str(), &status) != 0 || ::time(nullptr) - status.st_mtime < kOldDraftSeconds) continue;
-    ::unlink(entry.path().c_str());
+    if (::lstat(entry->path().c_str(), &status) != 0 || ::time(nullptr) - status.st_mtime < kOldDraftSeconds) continue;
+    ::unlink(entry->path().c_str());
   }
 }
 
