@@ -45,6 +45,7 @@ constexpr NumberKey<Profile> kProfileNumbers[] = {
     {"kernel_jitter_permille", 0, 900, 1, [](Profile* p, std::uint64_t v) { p->kernel_jitter_permille = U32(v); }},
     {"boost_percent", 0, 100, 1, [](Profile* p, std::uint64_t v) { p->boost_percent = U32(v); }},
     {"host_percent", 0, 1000, 1, [](Profile* p, std::uint64_t v) { p->host_percent = U32(v); }},
+    {"nvml_percent", 0, 100'000, 1, [](Profile* p, std::uint64_t v) { p->nvml_percent = U32(v); }},
     {"launch_ns", 0, kBillion, 1, [](Profile* p, std::uint64_t v) { p->launch_ns = v; }},
     {"gap_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->gap_ns = v; }},
     {"graph_gap_ns", 0, kMillion, 1, [](Profile* p, std::uint64_t v) { p->graph_gap_ns = v; }},

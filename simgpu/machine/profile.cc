@@ -32,6 +32,7 @@ constexpr Profile H200() {
   p.idle_switch_ns = kHalfASwitch;
   p.resume_ns = 70'000;
   p.host_percent = 100;
+  p.nvml_percent = 100;
   p.launch_ns = 0;  // what the call costs the host is the 2 us that an idle stream takes longer
   p.gap_ns = 1'790;
   p.graph_gap_ns = 1'020;

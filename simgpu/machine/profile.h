@@ -26,6 +26,7 @@ struct Profile {
   std::uint32_t kernel_jitter_permille;  // lengths of kernels vary by as much, up and down
   std::uint32_t boost_percent;           // the clock of a GPU that rests is higher by as much at most
   std::uint32_t host_percent;            // what the driver's calls cost the host, in percent of the measured table
+  std::uint32_t nvml_percent;            // the same of opening NVML
   std::uint64_t launch_ns;               // from the submission to an empty stream to the earliest start
   std::uint64_t gap_ns;                  // before each kernel of a stream
   std::uint64_t graph_gap_ns;            // before each kernel of a graph

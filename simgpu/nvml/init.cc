@@ -26,7 +26,7 @@ constexpr std::int64_t kCloseNanos = 2'500'000;
 
 void Spend(int dev, std::int64_t nanos) {
   const Machine& machine = Machine::Get();
-  const std::int64_t spent = nanos * machine.spec(dev).profile.host_percent / 100;
+  const std::int64_t spent = nanos * machine.spec(dev).profile.nvml_percent / 100;
   if (machine.options().virtual_clock == 0 && spent != 0) WaitOut(RealNow() + spent);
 }
 

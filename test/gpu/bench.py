@@ -123,7 +123,9 @@ class Bench:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def pinned(self, argv, slot):
-        return ["taskset", "-c", self.cpus[2 * slot % len(self.cpus)], *argv] if self.cpus else argv
+        """Two CPUs a process: a library's own threads have theirs, as in any container."""
+        first = 2 * slot % len(self.cpus) if self.cpus else 0
+        return ["taskset", "-c", ",".join(map(str, self.cpus[first:first + 2])), *argv] if self.cpus else argv
 
     def start(self, argv, env, slot=0, **options):
         process = subprocess.Popen([str(word) for word in self.pinned(argv, slot)], env=env, text=True, **options)

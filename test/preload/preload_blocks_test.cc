@@ -23,7 +23,7 @@ class Blocks : public Preload, public testing::WithParamInterface<const char*> {
   Blocks() {
     environment_["SIMGPU_PROFILE"] = GetParam();
     environment_["CUDA_DEVICE_MEMORY_LIMIT"] = "4g";
-    std::ofstream(folder() + "/fast.conf") << "option host_percent=0\n";
+    std::ofstream(folder() + "/fast.conf") << "option host_percent=0 nvml_percent=0\n";
     environment_["SIMGPU_CONFIG"] = folder() + "/fast.conf";
   }
 };

@@ -97,6 +97,32 @@ TEST_F(Preload, GivenFixedDevices_ThenOthersDoNotExistByAnyName) {
   Pass({"visible"}, {{"CUDA_VISIBLE_DEVICES", uuids[2]}});
 }
 
+// It is ready only after the first context, or not in time.
+TEST_F(Preload, GivenNvmlThatOpensSlowly_ThenTheFirstContextCounts) {
+  const Outcome listed = Run({"print_uuids"}, {{"LD_PRELOAD", "-"}});
+  ASSERT_TRUE(listed.ok()) << listed.err;
+  hami::region::Config config;
+  config.device_count = 1;
+  config.flags = hami::region::kFlagFixedDevices;
+  std::strncpy(config.devices[0].uuid, listed.out.substr(0, listed.out.find('\n')).c_str(),
+               hami::region::kUuidBytes - 1);
+  config.devices[0].memory_limit = uint64_t{2} << 30;
+  for (const char* option : {"nvml_percent=100", "nvml_percent=1000", "nvml_percent=100 pid_offset=5000"}) {
+    const std::string slow = folder() + "/" + option;
+    std::ofstream(slow + ".conf") << "option " << option << "\n";
+    ASSERT_EQ(hami::region::Create(slow.c_str(), config), hami::region::Status::kOk);
+    const Environment machine{{"SIMGPU_CONFIG", slow + ".conf"}, {"SIMGPU_STATE", slow + ".state"}};
+    Environment other = machine, own = machine;
+    other["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = slow + ".other";
+    own["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = slow;
+    const pid_t neighbour = Start({"hold", "104857600", slow + ".holds"}, other);
+    Await(slow + ".holds");
+    Pass({"context_counts"}, own);
+    kill(neighbour, SIGKILL);
+    Wait(neighbour);
+  }
+}
+
 // Two instances of one GPU; the first is the container's.
 class Mig : public Preload {
  protected:

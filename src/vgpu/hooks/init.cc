@@ -16,7 +16,7 @@ HAMI_EXPORT CUresult cuInit(unsigned flags) {
   if (!real::cuInit || !Active()) return real::cuInit(flags);
   if (RefusesAll()) return CUDA_ERROR_INVALID_VALUE;
   const VisibleForDriver visible;
-  const NvmlAhead nvml;
+  OpenNvmlAhead();
   return real::cuInit(flags);
 }
 

@@ -119,29 +119,32 @@ class Sizing {
  public:
   // `making`, whose lock is held, lends room for who is on the device.
   Sizing(CUdevice ordinal, int device, bool alone, ContextMaking* making)
-      : device_(device),
+      : ordinal_(ordinal),
+        device_(device),
         alone_(alone),
-        measurable_(nvml_ && HandleOfOrdinal(ordinal, &handle_)),
+        later_(NvmlOpening()),
+        nvml_(later_ ? NvmlUse::kLater : NvmlUse::kNow),
+        measurable_(Measurable()),
         listed_before_(making->before),
         listed_after_(making->after) {
+    listed_before_.count = 0;
     before_ = measurable_ ? TakeSnapshot(device_, handle_, &listed_before_) : ByDriver(AskDriverBefore(ordinal));
   }
 
   // `made` is nullptr where the driver can not be asked in it. `reserved` is what the container has set aside for it.
   void Made(CUcontext made, uint64_t reserved, Turn* turn) {
-    if (measurable_) {
+    // NVML would have had nothing to show before: it is open while the process has a context.
+    const bool late = later_ && nvml_.Open() && Measurable();
+    if (measurable_ || late) {
       after_ = TakeSnapshot(device_, handle_, &listed_after_);
-    } else if (made != nullptr) {
-      after_ = ByDriver(AskDriverAfter(made, &before_.seen));
+      if (NvmlPid() != 0 || Identify(made, reserved, turn)) {
+        FindOwn(listed_before_, &before_.seen);
+        FindOwn(listed_after_, &after_.seen);
+      }
     }
-    if (!measurable_ || NvmlPid() != 0) return;
-    if (!IdentifyByPid(listed_after_)) {
-      if (made == nullptr || listed_after_.count == 0) return;
-      turn->Take();
-      if (!IdentifyByProbe(device_, handle_, made, Spare(reserved))) return;
-    }
-    FindOwn(listed_before_, &before_.seen);
-    FindOwn(listed_after_, &after_.seen);
+    const bool shown = measurable_ || (late && after_.seen.own_known);
+    if (!shown && made != nullptr) after_ = ByDriver(AskDriverAfter(made, &before_.seen));
+    measurable_ |= late;
   }
 
   // Whether the size is this context's alone, and may be learnt.
@@ -167,6 +170,15 @@ class Sizing {
   }
 
  private:
+  bool Measurable() { return nvml_ && HandleOfOrdinal(ordinal_, &handle_); }
+
+  bool Identify(CUcontext made, uint64_t reserved, Turn* turn) {
+    if (IdentifyByPid(listed_after_)) return true;
+    if (made == nullptr || listed_after_.count == 0) return false;
+    turn->Take();
+    return IdentifyByProbe(device_, handle_, made, Spare(reserved));
+  }
+
   static bool Undisturbed(const MemorySnapshot& snapshot) { return snapshot.exact && !snapshot.imports; }
 
   // What of the reservation is left whichever of the listed processes is this one.
@@ -200,11 +212,13 @@ class Sizing {
 
   MemorySnapshot ByDriver(const Measurement& seen) const { return {seen, OwnBytes(device_, Kind::kData), true}; }
 
+  const CUdevice ordinal_;
   const int device_;
   const bool alone_;
-  const NvmlUse nvml_;
+  const bool later_;  // NVML is not there before the context is made
+  NvmlUse nvml_;
   nvmlDevice_t handle_ = nullptr;
-  const bool measurable_;
+  bool measurable_;  // by NVML
   ProcessList& listed_before_;
   ProcessList& listed_after_;
   MemorySnapshot before_;

@@ -42,6 +42,7 @@ Round Look(int64_t now) {
       const time::Gate::Polled polled = device->gate.Poll(terms, now);
       round.watch |= polled.watch;
       round.pending |= device->gate.Pending();
+      if (polled.ended && device->gate.Watched()) CloseGate();  // the next launch is to take the turn again
       if (polled.ended && !alone) WakeOthers(device->gate.turns());
     }
     round.orders = round.orders * 10'007 + (terms.limit + terms.own) * 4 + (terms.gives_way ? 2 : 0) + (alone ? 0 : 1);

@@ -105,7 +105,7 @@ void RenewLease(Lease* lease, int index) {
   if (lease->epoch == epoch && lease->device == index) return;
   if (lease->epoch == 0) WhenThreadEnds(&ReturnLastLease, lease);
   ReturnLease(lease);
-  lease->device = index;
+  lease->device = static_cast<int16_t>(index);
   lease->epoch = epoch;
   lease->only_device = ContextsOnlyOn(index);
   lease->places.Clear();

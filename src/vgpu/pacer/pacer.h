@@ -8,6 +8,7 @@
 // a fork, so that a new process always starts on the slow path.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "abi/cuda_abi.h"
@@ -33,25 +34,26 @@ struct LaunchName {
 
 extern time::CostBook g_book;
 
-// What this thread may still launch on one device, in ns of expected cost. Valid while `epoch` is the process's.
-struct Lease {
+// What this thread may still launch on one device, in ns of expected cost. Valid while `epoch` is the process's. What a
+// launch on one stream reads and writes lies in one cache line: the driver's own work leaves little in the nearest one.
+struct alignas(64) Lease {
   static constexpr unsigned kStreams = 8;
   struct Spent {
     CUstream stream;
-    CUcontext context;
     uint64_t kind;  // 0: several
     int64_t cost;
+    CUcontext context;
     int launches;
     bool open;  // the meter saw a launch on the stream since the thread was held
   };
   uint32_t epoch = 0;
-  int32_t device = -1;
-  int64_t credit = 0;
-  int64_t scale = 0;         // as it was taken from the account
+  int16_t device = -1;
   bool only_device = false;  // no context is known on another
+  int64_t credit = 0;
+  Spent spent[kStreams] = {};  // since the meter was told
+  int64_t scale = 0;           // as it was taken from the account
   unsigned next = 0;
   HandleCache places = {};
-  Spent spent[kStreams] = {};  // since the meter was told
 
   void Open(CUstream stream, CUcontext context) {
     Spent* free = &spent[next++ % kStreams];
@@ -59,7 +61,7 @@ struct Lease {
       if (s.stream == stream && s.open) return;
       if (!s.open) free = &s;
     }
-    *free = {stream, context, 0, 0, 0, true};
+    *free = {stream, 0, 0, context, 0, true};
   }
   void Close() {
     for (Spent& s : spent) s.open = false;
@@ -78,6 +80,7 @@ struct Lease {
     return true;
   }
 };
+static_assert(offsetof(Lease, spent) + sizeof(Lease::Spent) <= 64);
 extern constinit thread_local Lease t_lease;
 
 // The default stream of a thread has a name of its own.

@@ -205,7 +205,7 @@ TEST_F(DeviceMapTest, GivenManyHandles_ThenNoneIsMistaken) {
 // What the map is built on.
 const Settings& settings() { return g_settings; }
 region::Attachment* attachment() { return &g_region; }
-NvmlUse::NvmlUse() : open_(true) {}
+bool NvmlUse::Open() { return open_ = true; }
 NvmlUse::~NvmlUse() = default;
 
 void* DriverSymbol(Sym sym) {

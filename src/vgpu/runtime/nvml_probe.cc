@@ -18,7 +18,7 @@ NvmlSessions& Nvml() { return g_runtime.nvml; }
 constexpr int kAttempts = 4;
 constexpr uint64_t kNotAvailable = ~uint64_t{0};  // NVML_VALUE_NOT_AVAILABLE
 
-// What is not ready soon after the driver's start is not waited for: the loader's lock may be held that it needs.
+// What is not ready soon after it is needed is not waited for: the loader's lock may be held that it needs.
 constexpr int64_t kPatienceAhead = 20'000'000;  // ns
 
 uint32_t Ahead() { return __atomic_load_n(&Nvml().ahead, __ATOMIC_ACQUIRE); }
@@ -41,6 +41,10 @@ void* OpenAhead(void*) {
 
 // False: there is none.
 bool TakeAhead() {
+  const int64_t end = region::MonotonicNanos() + kPatienceAhead;
+  for (int64_t left = kPatienceAhead; left > 0 && NvmlOpening(); left = end - region::MonotonicNanos()) {
+    region::FutexWait(&Nvml().ahead, NvmlSessions::kOpening, left);
+  }
   MoveAhead(NvmlSessions::kOpening, NvmlSessions::kGivenUp);
   return MoveAhead(NvmlSessions::kReady, NvmlSessions::kGivenUp);
 }
@@ -53,13 +57,15 @@ void LeaveLocked() {
 
 }  // namespace
 
-NvmlUse::NvmlUse() {
+bool NvmlUse::Open() {
+  if (open_) return true;
   const Locked locked(Nvml().lock);
   if (Nvml().uses == 0 && !Nvml().open.load(std::memory_order_relaxed)) {
     if (TakeAhead() || real::nvmlInit_v2() == NVML_SUCCESS) Nvml().open.store(true, std::memory_order_relaxed);
   }
   open_ = Nvml().open.load(std::memory_order_relaxed);
   if (open_) ++Nvml().uses;
+  return open_;
 }
 
 NvmlUse::~NvmlUse() {
@@ -67,14 +73,12 @@ NvmlUse::~NvmlUse() {
   if (open_) LeaveLocked();
 }
 
-NvmlAhead::NvmlAhead() {
+void OpenNvmlAhead() {
   if (!DevicesAreFixed() || !MoveAhead(NvmlSessions::kNone, NvmlSessions::kOpening)) return;
   if (!real::nvmlInit_v2 || !StartThread(&OpenAhead)) MoveAhead(NvmlSessions::kOpening, NvmlSessions::kGivenUp);
 }
 
-NvmlAhead::~NvmlAhead() {
-  if (Ahead() == NvmlSessions::kOpening) region::FutexWait(&Nvml().ahead, NvmlSessions::kOpening, kPatienceAhead);
-}
+bool NvmlOpening() { return Ahead() == NvmlSessions::kOpening; }
 
 void KeepNvmlWhile(int contexts) {
   const Locked locked(Nvml().lock);

@@ -33,24 +33,25 @@ struct NvmlSessions {
 // NVML can be asked for as long as this lives; false without NVML. A failure is tried again by the next one.
 class NvmlUse {
  public:
-  NvmlUse();
+  enum When { kNow, kLater };
+  explicit NvmlUse(When when = kNow) {
+    if (when == kNow) Open();
+  }
   ~NvmlUse();
   NvmlUse(const NvmlUse&) = delete;
   NvmlUse& operator=(const NvmlUse&) = delete;
   explicit operator bool() const { return open_; }
+  bool Open();
 
  private:
-  bool open_;
+  bool open_ = false;
 };
-// Opens NVML and attaches the container's devices while this lives, on a thread of its own: on an H200 that takes 8 ms,
-// which the first context would take longer, and the driver's start 100. Once in a process.
-class NvmlAhead {
- public:
-  NvmlAhead();
-  ~NvmlAhead();
-  NvmlAhead(const NvmlAhead&) = delete;
-  NvmlAhead& operator=(const NvmlAhead&) = delete;
-};
+// Begins to open NVML and to attach the container's devices, on a thread of its own: on an H200 that takes 8 ms, which
+// the first context would take longer, and the driver's start 100. On an H100 with one CPU it was not done by the end
+// of that, so nothing waits for it before it is needed. Once in a process.
+void OpenNvmlAhead();
+// That thread is at it.
+bool NvmlOpening();
 // Holds one NvmlUse for the process while `contexts` is not zero.
 void KeepNvmlWhile(int contexts);
 

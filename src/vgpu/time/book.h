@@ -63,7 +63,7 @@ class CostBook {
   }
 
  private:
-  struct Kind {
+  struct alignas(32) Kind {  // in one cache line
     uint64_t id = 0;
     int64_t price = 0;
     int16_t measured = 0;

@@ -120,7 +120,7 @@ double LaunchesUntilLearnt() {
   });
   int64_t at = 100 * kMs;
   world.RunUntil(at);
-  while (tenant.book().Price(9) < 190 * kUs && at < 900 * kMs) world.RunUntil(at += kMs);
+  while (tenant.book().Price(KindOf(1)) < 190 * kUs && at < 900 * kMs) world.RunUntil(at += kMs);
   return static_cast<double>(at - 100 * kMs);
 }
 double PaidForOneByOne() {

@@ -220,12 +220,13 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   return verdict;
 }
 
-// One that is alone, launches all the time, and has less than its limit allows, does not have to look as often.
+// One that is alone, launches all the time, and has less than its limit allows, does not have to look as often. What a
+// more important one waits for is little.
 int64_t Gate::LeaseFor(const Terms& terms, int64_t now) const {
-  if (view_.higher || view_.lower || terms.gives_way) return 0;
-  const bool busy = now - region::Load(account_->last_charge) < kTurn;
+  if (view_.higher || terms.gives_way) return kFlightUnder / 4;
+  const bool busy = now - region::Load(account_->last_charge) < kWants;
   const bool spare = busy && view_.present == 0 && region::GpuTimeBalance(account_, now, rate_) > kBank;
-  return spare ? kSegment : kLease;
+  return spare ? std::max(kSegment, (kFlightAlone - InFlight(now)) / 2) : kLease;
 }
 
 int64_t Gate::Pay(const Terms& terms, const Launch& launch, int64_t left, int64_t now) {

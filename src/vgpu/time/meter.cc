@@ -118,6 +118,7 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t spacing, int64_t now) {
 
 void Meter::Push(Track* track, Event event, bool ends_pair) {
   track->open.event = event;
+  track->open.due = track->busy_until;
   track->open.others = static_cast<int16_t>(others_);
   track->open.ends_pair = ends_pair;
   track->marked[track->count++] = track->open;
@@ -321,12 +322,14 @@ int64_t Meter::PayAhead(int64_t ns) {
 }
 
 // What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
-// something that the program can only launch when it is not held.
+// something that the program can only launch when it is not held. What is charged is less than the stream takes where
+// others run beside it.
 int64_t Meter::Grow(int64_t now) {
   Segment* const longest = LongestSegment();
   if (longest == nullptr) return 0;
+  const int64_t expected = std::max(longest->charged - longest->grown, longest->due - reached_at_);
   const int64_t passed = (now - reached_at_) / (1 + longest->others);
-  const int64_t grown = std::min(passed - longest->charged, kPatience - longest->grown);
+  const int64_t grown = std::min(passed - expected, kPatience) - longest->grown;
   if (grown <= 0) return 0;
   longest->grown += grown;
   longest->charged += grown;
@@ -342,7 +345,7 @@ int64_t Meter::Longest() const {
 }
 
 int64_t Meter::InFlightOn(const Track& track, int64_t now) const {
-  if (track.count == 0 && now - track.launched_at >= track.open.charged) return 0;
+  if (track.count == 0 && now >= track.busy_until) return 0;
   int64_t own = track.open.charged;
   for (const Segment& segment : track.Marked()) own += segment.charged;
   // No more than the segment at hand can have gone since a mark was reached.
@@ -383,10 +386,11 @@ bool Meter::Guesses() const {
 
 bool Meter::Works(int64_t now) {
   for (Track& track : Tracks()) {
-    if (track.rests) continue;
+    // What a lease pays for goes unseen.
+    if (track.rests && now - track.launched_at > kWants) continue;
     if (HasWork(track)) return true;
+    if (!track.rests) reached_at_ = now;
     track.rests = true;
-    reached_at_ = now;
   }
   return false;
 }

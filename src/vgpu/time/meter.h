@@ -37,7 +37,7 @@ class Meter {
  public:
   static constexpr int64_t kWhole = Launch::kWhole;
   static constexpr int kStreams = 128;
-  static constexpr int kMarks = 8;  // of one stream, not reached yet
+  static constexpr int kMarks = 32;  // of one stream, not reached yet
 
   void Use(const void* context, const DriverPort* driver, CostBook* book) {
     context_ = context;
@@ -111,6 +111,7 @@ class Meter {
     int64_t cost = 0;
     int64_t took = 0;               // ns of the host between the event before and the launch
     int64_t grown = 0;              // of `charged`, as the time passed
+    int64_t due = 0;                // host's clock: when its stream is expected to be done with it
     uint64_t kind = 0, handle = 0;  // 0: of several
     int32_t launches = 0;
     int16_t others = 0;

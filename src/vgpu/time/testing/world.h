@@ -175,6 +175,9 @@ struct Step {
   uint64_t Handle() const { return handle != 0 ? handle : kind; }
 };
 
+// What the book knows a kind by: well mixed, as the library's.
+inline uint64_t KindOf(uint64_t kind) { return kind * 0x9e37'79b9'7f4a'7c15 | 1; }
+
 class Tenant {
  public:
   using Program = std::function<Step(int64_t now)>;
@@ -381,7 +384,7 @@ inline bool Tenant::Launch(const Step& step, int64_t* now) {
 // False: it is held, and asks again at `wake`.
 inline bool Tenant::Admit(const Step& step, int64_t* now) {
   const StreamRef stream{reinterpret_cast<const void*>(static_cast<intptr_t>(step.stream + 1)), nullptr};
-  const uint64_t kind = step.kind << 3 | 1;
+  const uint64_t kind = KindOf(step.kind);
   const int64_t price = book_.Price(kind);
   Meter* const meter = gate.MeterOf(this);
   if (!paced_) return true;
@@ -492,6 +495,7 @@ inline void Tenant::Run(int64_t now) {
 inline void Tenant::Help(int64_t now) {
   gate.Look(terms, now);
   const Gate::Polled polled = gate.Poll(terms, now);
+  if (polled.ended && gate.Watched()) open_.clear();  // the next launch is to take the turn again
   // Others that wait look again.
   if (polled.ended) world_->ended = true;
   help_at = now + (polled.watch ? 150 * kUs : 10 * kMs) + world_->Late();
