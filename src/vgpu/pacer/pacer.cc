@@ -144,12 +144,12 @@ struct Where {
   time::Event Record() const { return RecordTimedEvent(context, stream, per_thread); }
 };
 
-bool MarkOneTail(DeviceTime* device, CUcontext context) {
+bool MarkOneTail(DeviceTime* device, CUcontext context, int64_t until) {
   time::StreamRef stream;
   {
     const Locked locked(device->lock);
     time::Meter* const meter = AnyCapture() ? nullptr : device->gate.MeterOf(context);
-    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, MonotonicNanos())) return false;
+    if (meter == nullptr || !meter->WantsTail(&t_lease, &stream, until, MonotonicNanos())) return false;
   }
   time::Event const event = RecordTimedEvent(context, static_cast<CUstream>(const_cast<void*>(stream.stream)), false);
   if (event == nullptr) return false;
@@ -159,11 +159,12 @@ bool MarkOneTail(DeviceTime* device, CUcontext context) {
   return true;
 }
 
-// The thread is held: what was launched is measured as far as it goes, on all streams. None of them may end meanwhile,
-// but others may launch, as the driver waits where its queue is full. Where another thread is at it, it is for all.
-void MarkTails(DeviceTime* device, CUcontext context) {
+// The thread is held until then: what may be done before is measured as far as it goes, on all streams. None of them
+// may end meanwhile, but others may launch, as the driver waits where its queue is full. Where another thread is at it,
+// it is for all.
+void MarkTails(DeviceTime* device, CUcontext context, int64_t until) {
   if (!device->tails.TryAcquire()) return;
-  for (int i = 0; i < time::Meter::kStreams && MarkOneTail(device, context); ++i) continue;
+  for (int i = 0; i < time::Meter::kStreams && MarkOneTail(device, context, until); ++i) continue;
   device->tails.Release();
 }
 
@@ -203,7 +204,7 @@ Admitted Await(const LaunchName& name, const Where& where) {
     const time::Turns::Verdict verdict = device->gate.Ask(a.terms, a.launch, &wait, a.now);
     if (verdict.go) break;
     device->lock.Release();
-    if (!a.held && meter != nullptr) MarkTails(device, where.context);
+    if (meter != nullptr) MarkTails(device, where.context, verdict.until);
     a.held = true;
     if (verdict.passed) pacer::WakeOthers(device->gate.turns());
     Sleep(device->gate.turns(), verdict, a.now);

@@ -67,9 +67,10 @@ bool Meter::StillAhead(const Track& track) const {
          driver_->reached(driver_->self, track.marked[track.count - 1].event, nullptr, nullptr) == 0;
 }
 
-bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t now) {
+bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t until, int64_t now) {
   for (Track& track : Tracks()) {
     if (track.open.charged == 0 || track.count >= kMarks - 2) continue;
+    if (track.busy_until > until + kFlight) continue;  // the thread may wake late
     if (track.stream.thread != nullptr && track.stream.thread != thread) continue;
     LookAhead(&track, now);
     *stream = track.stream;

@@ -61,10 +61,10 @@ class Meter {
   void After(const Launch& launch, const Plan& plan, Event empty, Event begin, Event end, int64_t took, int64_t now);
   // It did not take place.
   void Failed(const Launch& launch, const Plan& plan, Event empty, Event begin);
-  // The thread is held, so nothing follows for a while: an event is to be recorded behind what was launched on the
-  // stream, or that would end with a rest whose length nobody knows. The default stream of another thread is out of
-  // reach.
-  bool WantsTail(const void* thread, StreamRef* stream, int64_t now);
+  // The thread is held until then, so nothing follows for a while: an event is to be recorded behind what was launched
+  // on a stream that may be done by then, or that would end with a rest whose length nobody knows. The default stream
+  // of another thread is out of reach.
+  bool WantsTail(const void* thread, StreamRef* stream, int64_t until, int64_t now);
   void Tail(const StreamRef& stream, Event event, int64_t now);
   // Launches that were paid from a lease, together.
   void Spent(const Launch& launches, int count, int64_t now);

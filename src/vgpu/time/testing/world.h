@@ -413,7 +413,7 @@ inline bool Tenant::Admit(const Step& step, int64_t* now) {
     holds += open_.empty() ? 0 : 1;
     open_.clear();
     StreamRef tail;
-    while (meter->WantsTail(nullptr, &tail, *now)) {
+    while (meter->WantsTail(nullptr, &tail, verdict.until, *now)) {
       meter->Tail(tail, Record(static_cast<int>(reinterpret_cast<intptr_t>(tail.stream)) - 1), *now);
     }
     wake = std::max(verdict.until, *now + kUs) + (verdict.soon ? 0 : world_->Late());
