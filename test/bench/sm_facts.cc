@@ -8,6 +8,8 @@
 //   sm_facts turns SECONDS     how long this context has the GPU, and for how long it is away
 //   sm_facts start             cuInit, a first context, and a launch among many
 //   sm_facts host              what calls cost the thread that makes them: medians
+//   sm_facts nvml WHEN         what a start takes where NVML is opened `before` the driver's, beside its `init` or its
+//                              first `context`, `after` that, or `never`
 //
 // `turns` looks at the stamps of short kernels: a longer gap is somebody else's turn.
 #include <dlfcn.h>
@@ -20,9 +22,11 @@
 #include <cstdlib>
 #include <ctime>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "abi/cuda_abi.h"
+#include "abi/nvml_abi.h"
 #include "sm_kernel.h"
 #include "vgpu/loader/elf_lookup.h"
 
@@ -283,12 +287,83 @@ void Host(Gpu& gpu) {
   HostOfMemory(gpu);
 }
 
+// A session of NVML and a first look at the device, and what that took.
+class NvmlSession {
+ public:
+  NvmlSession()
+      : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW)),
+        init_(Symbol<decltype(nvmlInit_v2)>("nvmlInit_v2")),
+        handle_(Symbol<decltype(nvmlDeviceGetHandleByIndex_v2)>("nvmlDeviceGetHandleByIndex_v2")),
+        memory_(Symbol<decltype(nvmlDeviceGetMemoryInfo)>("nvmlDeviceGetMemoryInfo")) {}
+
+  void Open() {
+    nvmlDevice_t device = nullptr;
+    nvmlMemory_t memory{};
+    const double at = Now();
+    Expect(init_());
+    const double opened = Now();
+    Expect(handle_(0, &device));
+    Expect(memory_(device, &memory));
+    open_ = opened - at;
+    look_ = Now() - opened;
+  }
+  void Tell() const {
+    Print("nvmlInit", open_);
+    Print("first look at the device", look_);
+  }
+
+ private:
+  template <typename Function>
+  Function* Symbol(const char* name) const {
+    auto* const found = library_ == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library_, name));
+    Check(found == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS, name);
+    return found;
+  }
+  static void Expect(nvmlReturn_t result) { Check(result == NVML_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, "NVML"); }
+
+  void* library_;
+  decltype(nvmlInit_v2)* init_;
+  decltype(nvmlDeviceGetHandleByIndex_v2)* handle_;
+  decltype(nvmlDeviceGetMemoryInfo)* memory_;
+  double open_ = 0, look_ = 0;
+};
+
+void StartWithNvml(const std::string& when) {
+  NvmlSession nvml;
+  std::thread beside;
+  const auto open = [&] { nvml.Open(); };
+  const double at = Now();
+  if (when == "before") open();
+  double since = Now();
+  if (when == "init") beside = std::thread(open);
+  OK(cuInit(0));
+  Print("cuInit", Now() - since);
+  since = Now();
+  if (when == "context") beside = std::thread(open);
+  CUcontext context = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&context, 0));
+  OK(cuCtxSetCurrent(context));
+  Print("primary context", Now() - since);
+  if (when == "after") open();
+  since = Now();
+  if (beside.joinable()) beside.join();
+  Print("until NVML was there", Now() - since);
+  CUdeviceptr memory = 0;
+  OK(cuMemAlloc_v2(&memory, std::size_t{4} << 20));
+  Print("all of it", Now() - at);
+  nvml.Tell();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   prctl(PR_SET_TIMERSLACK, 1);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "nvml" && argc == 3) {
+    StartWithNvml(argv[2]);
+    return 0;
+  }
   Gpu gpu;
   if (what == "time" && argc == 2) {
     Time(gpu);

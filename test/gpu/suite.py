@@ -5,7 +5,7 @@
     test/gpu/suite.py [--build build] [--ours NAME=PATH]... [--library NAME=PATH]... [--minutes 8] [--out FILE.json] [PART]...
 
 Parts, in this order: facts (events, gaps, turns between contexts, what calls cost), cost (cuInit, a first context and a
-launch, bare and limited by turns), turns (do exclusive turns beat the driver's time slices?), limits, tenants, host
+launch, bare and limited by turns), starts (what a start takes where NVML is opened before, beside or after it), turns (do exclusive turns beat the driver's time slices?), limits, tenants, host
 (programs that their host holds up), priority, light (a launch of 1 ms each 20 ms beside a heavy tenant), nvml (what NVML
 says of a limited load), memory (run.py's cases with PyTorch, CuPy and JAX). Each case runs bare first, then under
 `hami run`, then with each other build of our library (--ours) and each --library by another project; processes are
@@ -46,6 +46,7 @@ PRIORITY_BESIDE = {"half": 0.5e-3, "graph100": 2.1e-3, "streams8": 0.2e-3, "tiny
 P99_ADDED = 10  # percent, beyond what launches that nothing can cut make unavoidable
 ADDED = {"cuInit": 2000, "primary context": 3000}  # us that may be added
 ADDED_TO_A_LAUNCH = (10, 30)  # ns: without a limit, and with one that does not bind
+NVML_OPENS = ("never", "before", "init", "context", "after")  # what sm_facts nvml knows
 SAID = ("us20", "half", "streams8", "sync50")
 HOST_BOUND = (("host-bound",) * 2, ("token",) * 2, ("host-bound", "half"), ("host-bound",) * 3, ("token",) * 3)
 MEMORY_CASES = ("fill", "graphs, cudaMallocAsync", "CuPy", "JAX", "nvidia-smi")
@@ -133,6 +134,20 @@ class Suite:
                                us=middle[name][what])
             self.sheet.add("cost", f"a launch, {name}", setup.name, None if setup is BARE else ADDED_TO_A_LAUNCH[cores is not None],
                            False, added_ns=1e3 * middle[name]["added to cuLaunchKernel"], us=middle[name]["cuLaunchKernel"])
+
+    def starts(self):
+        """Bare, on two CPUs and on one."""
+        for one in (False, True) if self.gpu.cpus else (False,):
+            seen = {when: [] for when in NVML_OPENS}
+            for turn in range(2 if self.quick else 5):
+                for when in NVML_OPENS if turn % 2 == 0 else reversed(NVML_OPENS):
+                    argv = ["taskset", "-c", self.gpu.cpus[0]] if one else []
+                    out = self.gpu.run([*argv, self.gpu.facts, "nvml", when], self.gpu.env)
+                    seen[when].append({name: float(value) for name, value in (line.rsplit(" ", 1) for line in out.splitlines())})
+            for when, runs in seen.items():
+                figures = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+                self.sheet.add("starts", f"NVML {when}{', one CPU' if one else ''}", "bare", all_us=figures.pop("all of it"),
+                               **{name.replace(" ", "_"): value for name, value in figures.items()})
 
     def turns(self):
         base = self.turned(1, 50.0)
@@ -300,7 +315,7 @@ class Suite:
                 self.sheet.add("memory", name, "hami", 1, passed=float(case["verdict"] == "ok"))
 
 
-PARTS = ("facts", "cost", "turns", "limits", "tenants", "host", "priority", "light", "nvml", "memory")
+PARTS = ("facts", "cost", "starts", "turns", "limits", "tenants", "host", "priority", "light", "nvml", "memory")
 
 
 def setups_of(options, parser):
