@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/pacer/pacer.h"
 
+#include <sched.h>
 #include <time.h>
 
 #include "region/process.h"
@@ -124,7 +125,7 @@ void Sleep(const time::Turns& turns, const time::Turns::Verdict& verdict, int64_
   const int64_t span = verdict.until - now;
   if (span <= 0) return;
   if (verdict.soon) {
-    while (MonotonicNanos() < verdict.until) continue;
+    while (MonotonicNanos() < verdict.until) sched_yield();  // the more important one may want this processor
     return;
   }
   if (verdict.seen == 0 || turns.table().word == nullptr) {
