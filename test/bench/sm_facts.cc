@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -328,7 +329,10 @@ class NvmlSession {
   double open_ = 0, look_ = 0;
 };
 
-void StartWithNvml(const std::string& when) {
+// False: there is no such moment.
+bool StartWithNvml(const std::string& when) {
+  const char* const moments[] = {"never", "before", "init", "context", "after"};
+  if (std::find(std::begin(moments), std::end(moments), when) == std::end(moments)) return false;
   NvmlSession nvml;
   std::thread beside;
   const auto open = [&] { nvml.Open(); };
@@ -352,6 +356,7 @@ void StartWithNvml(const std::string& when) {
   OK(cuMemAlloc_v2(&memory, std::size_t{4} << 20));
   Print("all of it", Now() - at);
   nvml.Tell();
+  return true;
 }
 
 }  // namespace
@@ -360,9 +365,10 @@ int main(int argc, char** argv) {
   prctl(PR_SET_TIMERSLACK, 1);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   const std::string what = argc > 1 ? argv[1] : "";
-  if (what == "nvml" && argc == 3) {
-    StartWithNvml(argv[2]);
-    return 0;
+  if (what == "nvml" && argc == 3 && StartWithNvml(argv[2])) return 0;
+  if (what == "nvml") {
+    std::fprintf(stderr, "sm_facts: nvml never|before|init|context|after\n");
+    return 2;
   }
   Gpu gpu;
   if (what == "time" && argc == 2) {

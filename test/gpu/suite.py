@@ -5,8 +5,8 @@
     test/gpu/suite.py [--build build] [--ours NAME=PATH]... [--library NAME=PATH]... [--minutes 8] [--out FILE.json] [PART]...
 
 Parts, in this order: facts (events, gaps, turns between contexts, what calls cost), cost (cuInit, a first context and a
-launch, bare and limited by turns), starts (what a start takes where NVML is opened before, beside or after it), turns (do exclusive turns beat the driver's time slices?), limits, tenants, host
-(programs that their host holds up), priority, light (a launch of 1 ms each 20 ms beside a heavy tenant), nvml (what NVML
+launch, bare and limited by turns), starts (what a start takes where NVML is opened before, beside or after it), turns
+(do exclusive turns beat the driver's time slices?), limits, tenants, host (programs that their host holds up), priority, light (a launch of 1 ms each 20 ms beside a heavy tenant), nvml (what NVML
 says of a limited load), memory (run.py's cases with PyTorch, CuPy and JAX). Each case runs bare first, then under
 `hami run`, then with each other build of our library (--ours) and each --library by another project; processes are
 pinned to CPUs where there are eight. A part that fails costs itself

@@ -47,8 +47,8 @@ class NvmlUse {
   bool open_ = false;
 };
 // Begins to open NVML and to attach the container's devices, on a thread of its own: on an H200 that takes 8 ms, which
-// the first context would take longer, and the driver's start 100. On an H100 with one CPU it was not done by the end
-// of that, so nothing waits for it before it is needed. Once in a process.
+// the first context would take longer, and the driver's start 100. On an H100, with one CPU for both, cuInit took 17 ms
+// longer where its end waited for that, so nothing waits for it before it is needed. Once in a process.
 void OpenNvmlAhead();
 // That thread is at it.
 bool NvmlOpening();
