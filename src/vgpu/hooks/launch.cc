@@ -34,33 +34,32 @@ CUresult Old(CUfunction f, int width, int height, CUstream stream, Launch launch
                      launch);
 }
 
-__attribute__((noinline)) CUresult GatedKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                               unsigned by, unsigned bz, unsigned shared, CUstream stream,
-                                               void** params, void** extra) {
-  return PacedLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, false,
-                     [&] { return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
+// Apart from the exports, so that what passes at once touches few lines of code and moves no argument.
+__attribute__((noinline, cold)) CUresult HeldKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                                    unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                                                    void** params, void** extra) {
+  return HeldLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, false,
+                    [&] { return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
 }
 
-__attribute__((noinline)) CUresult GatedKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
-                                                 void** extra) {
-  if (config == nullptr) return real::cuLaunchKernelEx(config, f, params, extra);
-  return PacedLaunch(KernelOf(config, f), config->hStream, false,
-                     [&] { return real::cuLaunchKernelEx(config, f, params, extra); });
-}
-
-__attribute__((noinline)) CUresult GatedKernelPerThread(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
-                                                        unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                                                        CUstream stream, void** params, void** extra) {
-  return PacedLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, true, [&] {
+__attribute__((noinline, cold)) CUresult HeldKernelPerThread(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                                             unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                                             CUstream stream, void** params, void** extra) {
+  return HeldLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, true, [&] {
     return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
   });
 }
 
-__attribute__((noinline)) CUresult GatedKernelExPerThread(const CUlaunchConfig* config, CUfunction f, void** params,
-                                                          void** extra) {
-  if (config == nullptr) return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
-  return PacedLaunch(KernelOf(config, f), config->hStream, true,
-                     [&] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
+__attribute__((noinline, cold)) CUresult HeldKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
+                                                      void** extra) {
+  return HeldLaunch(KernelOf(config, f), config->hStream, false,
+                    [&] { return real::cuLaunchKernelEx(config, f, params, extra); });
+}
+
+__attribute__((noinline, cold)) CUresult HeldKernelExPerThread(const CUlaunchConfig* config, CUfunction f,
+                                                               void** params, void** extra) {
+  return HeldLaunch(KernelOf(config, f), config->hStream, true,
+                    [&] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
 }
 
 // Told before, so that nothing of ours asks about the stream when its capture begins.
@@ -85,24 +84,32 @@ CUresult Ended(CUresult result) {
 
 HAMI_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                     unsigned bz, unsigned shared, CUstream stream, void** params, void** extra) {
-  if (LaunchesOpen()) return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
-  return GatedKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  if (PassesAtOnce(Kernel{f, gx, gy, gz, bx, by, bz}, stream, false)) {
+    return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  }
+  return HeldKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 
 HAMI_EXPORT CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                          unsigned bz, unsigned shared, CUstream stream, void** params, void** extra) {
-  if (LaunchesOpen()) return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
-  return GatedKernelPerThread(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  if (PassesAtOnce(Kernel{f, gx, gy, gz, bx, by, bz}, stream, true)) {
+    return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  }
+  return HeldKernelPerThread(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 
 HAMI_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
-  if (LaunchesOpen()) return real::cuLaunchKernelEx(config, f, params, extra);
-  return GatedKernelEx(config, f, params, extra);
+  if (config == nullptr || PassesAtOnce(KernelOf(config, f), config->hStream, false)) {
+    return real::cuLaunchKernelEx(config, f, params, extra);
+  }
+  return HeldKernelEx(config, f, params, extra);
 }
 
 HAMI_EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
-  if (LaunchesOpen()) return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
-  return GatedKernelExPerThread(config, f, params, extra);
+  if (config == nullptr || PassesAtOnce(KernelOf(config, f), config->hStream, true)) {
+    return real::cuLaunchKernelEx_ptsz(config, f, params, extra);
+  }
+  return HeldKernelExPerThread(config, f, params, extra);
 }
 
 HAMI_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,

@@ -32,7 +32,7 @@ struct LaunchName {
   uint64_t handle = 0;
 };
 
-extern time::CostBook g_book;
+HAMI_HOT extern time::CostBook g_book;
 
 // What this thread may still launch on one device, in ns of expected cost. Valid while `epoch` is the process's. What a
 // launch on one stream reads and writes lies in one cache line: the driver's own work leaves little in the nearest one.
@@ -81,7 +81,7 @@ struct alignas(64) Lease {
   }
 };
 static_assert(offsetof(Lease, spent) + sizeof(Lease::Spent) <= 64);
-extern constinit thread_local Lease t_lease;
+HAMI_HOT extern constinit thread_local Lease t_lease;
 
 // The default stream of a thread has a name of its own.
 inline CUstream StreamOf(CUstream stream, bool per_thread) {
@@ -113,24 +113,43 @@ inline bool LaunchesOpen() {
   return __builtin_expect(__atomic_load_n(&g_words.launches_open, __ATOMIC_RELAXED) != 0, 1);
 }
 
-template <typename What, typename Launch>
-inline CUresult PacedLaunch(const What& what, CUstream stream, bool per_thread, Launch launch) {
-  if (LaunchesOpen()) return launch();
+// Whether this thread's lease pays for a launch of the kind.
+[[gnu::always_inline]] inline bool PaidFrom(Lease* lease, uint64_t kind, CUstream stream) {
+  const int64_t cost = g_book.Price(kind);
+  return cost > 0 && cost <= lease->credit && lease->Take(stream, kind, cost);
+}
+inline bool IsValid(const Lease& lease) {
   const uint32_t epoch = __atomic_load_n(&g_words.lease_epoch, __ATOMIC_RELAXED);
+  return epoch != 0 && lease.epoch == epoch;
+}
+
+// Whether a launch may go as it is, where that is known without a call: then nothing has to be kept across one.
+template <typename What>
+[[gnu::always_inline]] inline bool PassesAtOnce(const What& what, CUstream stream, bool per_thread) {
+  if (LaunchesOpen()) return true;
   Lease& lease = t_lease;
-  if (epoch != 0 && lease.epoch == epoch) {
-    const uint64_t kind = what.Kind();
-    const int64_t cost = g_book.Price(kind);
-    if (cost > 0 && cost <= lease.credit && (lease.only_device || GoesToDeviceOf(lease, stream)) &&
-        lease.Take(StreamOf(stream, per_thread), kind, cost)) {
-      return launch();
-    }
+  return IsValid(lease) && lease.only_device && PaidFrom(&lease, what.Kind(), StreamOf(stream, per_thread));
+}
+
+// All others.
+template <typename What, typename Launch>
+CUresult HeldLaunch(const What& what, CUstream stream, bool per_thread, Launch launch) {
+  Lease& lease = t_lease;
+  const LaunchName name = what.Name();
+  if (IsValid(lease) && !lease.only_device && GoesToDeviceOf(lease, stream) &&
+      PaidFrom(&lease, name.kind, StreamOf(stream, per_thread))) {
+    return launch();
   }
   Ticket ticket;
-  BeginLaunch(what.Name(), stream, per_thread, &ticket);
+  BeginLaunch(name, stream, per_thread, &ticket);
   const CUresult result = launch();
   EndLaunch(&ticket, result);
   return result;
+}
+
+template <typename What, typename Launch>
+inline CUresult PacedLaunch(const What& what, CUstream stream, bool per_thread, Launch launch) {
+  return PassesAtOnce(what, stream, per_thread) ? launch() : HeldLaunch(what, stream, per_thread, launch);
 }
 
 void CaptureBegan();

@@ -31,7 +31,9 @@ inline constexpr size_t kWipedPage = 4096;
 struct alignas(kWipedPage) WipedWords : ProcessWords {
   char rest[kWipedPage - sizeof(ProcessWords)];
 };
-extern WipedWords g_words;
+// What each launch reads: found without a look into the table of the library's addresses.
+#define HAMI_HOT __attribute__((visibility("hidden")))
+HAMI_HOT extern WipedWords g_words;
 
 // True when hooks have anything to do. The first call attaches; later ones cost one load.
 bool Active();
