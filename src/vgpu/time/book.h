@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <algorithm>
+
 #include "vgpu/time/constants.h"
 
 namespace hami::vgpu::time {
@@ -33,13 +35,9 @@ class CostBook {
     const int64_t cost = measured > 0 ? measured : 1;
     if (id != 0) Move(id, cost);
     if (handle == 0) return;
-    Kind* const kind = const_cast<Kind*>(Find(OfHandle(handle)));
-    if (kind != nullptr && (alone || cost > 2 * kind->price)) {
-      if (cost > 2 * kind->price) {
-        kind->steady = 0;
-      } else if (kind->steady < kBelieved) {
-        ++kind->steady;
-      }
+    const bool far = cost > 2 * Price(OfHandle(handle));
+    if (Kind* const kind = Find(OfHandle(handle)); kind != nullptr && (alone || far)) {
+      kind->steady = far ? int16_t{0} : std::min(kBelieved, static_cast<int16_t>(kind->steady + 1));
       if (alone && id != 0) kind->doubted = false;  // of before the last change it has no kind any more
     }
     Move(OfHandle(handle), cost);
@@ -47,16 +45,18 @@ class CostBook {
   // A graph does something else from now on. The last cost is still the best guess, and believed where what was
   // measured after the last few changes was near it.
   void Changed(uint64_t id, uint64_t handle) {
-    Set(id, 0);
-    Kind* const kind = const_cast<Kind*>(Find(OfHandle(handle)));
+    Forget(id);
+    Kind* const kind = Find(OfHandle(handle));
     if (kind != nullptr) kind->doubted = kind->steady < kBelieved;
   }
   bool Doubted(uint64_t handle) const {
     const Kind* const kind = Find(OfHandle(handle));
     return kind != nullptr && kind->doubted;
   }
-  void Forget(uint64_t id) { Set(id, 0); }
-  void ForgetHandle(uint64_t handle) { Set(OfHandle(handle), 0); }
+  void Forget(uint64_t id) {
+    if (Kind* const kind = Find(id); kind != nullptr) __atomic_store_n(&kind->price, int64_t{0}, __ATOMIC_RELAXED);
+  }
+  void ForgetHandle(uint64_t handle) { Forget(OfHandle(handle)); }
   void Reset() {
     for (Kind& kind : kinds_) kind = {};
     evicted_ = 0;
@@ -75,35 +75,30 @@ class CostBook {
 
   // The first kSmooth measurements have equal weight, so that none of them counts for more than what comes later.
   void Move(uint64_t id, int64_t cost) {
-    const int64_t known = Price(id);
-    Kind* const kind = const_cast<Kind*>(Find(id));
-    if (known == 0 || kind == nullptr) {
-      Set(id, cost);
-      if (Kind* const made = const_cast<Kind*>(Find(id)); made != nullptr) made->measured = 1;
-      return;
-    }
-    if (kind->measured < kSmooth) ++kind->measured;
+    Kind* const kind = Take(id);
+    const int64_t known = kind->price;
+    kind->measured =
+        known == 0 ? int16_t{1} : std::min(static_cast<int16_t>(kSmooth), static_cast<int16_t>(kind->measured + 1));
     const int64_t part = (cost - known) / kind->measured;
-    Set(id, known + (part != 0 ? part : (cost > known) - (cost < known)));
+    const int64_t price = known + (part != 0 ? part : (cost > known) - (cost < known));
+    __atomic_store_n(&kind->price, price, __ATOMIC_RELAXED);
   }
-  const Kind* Find(uint64_t id) const {
+  Kind* Find(uint64_t id) const {
     for (size_t way = 0; way < kWays; ++way) {
       const Kind* const kind = &kinds_[Place(id, way)];
-      if (__atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id) return kind;
+      if (__atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id) return const_cast<Kind*>(kind);
     }
     return nullptr;
   }
-  void Set(uint64_t id, int64_t price) {
-    Kind* kind = const_cast<Kind*>(Find(id));
-    if (kind == nullptr) {
-      if (price == 0) return;
-      kind = FreeFor(id);
-      __atomic_store_n(&kind->price, int64_t{0}, __ATOMIC_RELAXED);
-      __atomic_store_n(&kind->id, id, __ATOMIC_RELAXED);
-      kind->measured = kind->steady = 0;
-      kind->doubted = false;
-    }
-    __atomic_store_n(&kind->price, price, __ATOMIC_RELAXED);
+  Kind* Take(uint64_t id) {
+    Kind* kind = Find(id);
+    if (kind != nullptr) return kind;
+    kind = FreeFor(id);
+    __atomic_store_n(&kind->price, int64_t{0}, __ATOMIC_RELAXED);
+    __atomic_store_n(&kind->id, id, __ATOMIC_RELAXED);
+    kind->measured = kind->steady = 0;
+    kind->doubted = false;
+    return kind;
   }
   Kind* FreeFor(uint64_t id) {
     for (size_t way = 0; way < kWays; ++way) {

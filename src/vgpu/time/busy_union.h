@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include <algorithm>
+
 namespace hami::vgpu::time {
 
 class BusyUnion {
@@ -26,9 +28,8 @@ class BusyUnion {
         seen_[kept++] = s;
         continue;
       }
-      covered += (s.end < end ? s.end : end) - (s.begin > begin ? s.begin : begin);
-      if (s.begin < grown.begin) grown.begin = s.begin;
-      if (s.end > grown.end) grown.end = s.end;
+      covered += std::min(s.end, end) - std::max(s.begin, begin);
+      grown = {std::min(s.begin, grown.begin), std::max(s.end, grown.end)};
     }
     count_ = kept;
     Insert(grown);
@@ -52,7 +53,7 @@ class BusyUnion {
   void Forget(int64_t before) {
     int gone = 0;
     while (gone < count_ && seen_[gone].end < before) ++gone;
-    for (int i = gone; i < count_; ++i) seen_[i - gone] = seen_[i];
+    std::copy(seen_ + gone, seen_ + count_, seen_);
     count_ -= gone;
   }
 
@@ -68,8 +69,7 @@ class BusyUnion {
     for (int i = 2; i < count_; ++i) shortest = rest(i) < rest(shortest) ? i : shortest;
     const int64_t closed = rest(shortest);
     seen_[shortest - 1].end = seen_[shortest].end;
-    for (int i = shortest + 1; i < count_; ++i) seen_[i - 1] = seen_[i];
-    --count_;
+    std::copy(seen_ + shortest + 1, seen_ + count_--, seen_ + shortest);
     return closed;
   }
 

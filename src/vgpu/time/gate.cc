@@ -12,22 +12,15 @@ constexpr int kMostVain = 20;
 
 }  // namespace
 
-void Gate::Use(region::GpuTimeDevice* account, CostBook* book, const DriverPort* driver) {
-  account_ = account;
-  book_ = book;
-  driver_ = driver;
-}
-
 Meter* Gate::MeterOf(const void* context, bool make) {
+  Meter* free = nullptr;
   for (Meter& meter : meters_) {
     if (meter.context() == context && context != nullptr) return &meter;
+    if (meter.context() == nullptr) free = &meter;
   }
-  for (Meter& meter : meters_) {
-    if (!make || context == nullptr || meter.context() != nullptr) continue;
-    meter.Use(context, driver_, book_);
-    return &meter;
-  }
-  return nullptr;
+  if (!make || context == nullptr || free == nullptr) return nullptr;
+  free->Use(context, driver_, book_);
+  return free;
 }
 
 void Gate::Changed(uint64_t kind) {
@@ -38,22 +31,6 @@ void Gate::DropContext(const void* context) {
 }
 void Gate::DropStream(const void* stream) {
   for (Meter& meter : meters_) meter.DropStream(stream);
-}
-bool Gate::Pending() const {
-  return Most([](const Meter& meter) { return meter.Pending(); });
-}
-int64_t Gate::InFlight(int64_t now) const {
-  int64_t all = 0;
-  for (const Meter& meter : meters_) all += meter.InFlight(now);
-  return all;
-}
-bool Gate::Long() const {
-  return Most([](const Meter& meter) { return meter.Longest(); }) >= kTurn;
-}
-int Gate::Streams(int64_t now) const {
-  int all = 0;
-  for (const Meter& meter : meters_) all += meter.Streams(now);
-  return all;
 }
 
 // One without a limit has an equal part of what the limits of the others leave. It holds nothing, and only says whose
@@ -125,7 +102,7 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
   const bool works = view_.lower && !Pending() && (meters_[0].Works(now) || meters_[1].Works(now));
   if (!works && !Pending() && InFlight(now) == 0) {
     // The thread of a more important one may be about to launch what comes next.
-    const int64_t ended_at = Most([](const Meter& meter) { return meter.reached_at(); });
+    const int64_t ended_at = Most(&Meter::reached_at);
     polled.watch = view_.lower && now - ended_at < kHandover;
     polled.ended = !polled.watch && !more_is_to_come && turns_.Ended(now);
   } else if (view_.lower || Long()) {
@@ -166,7 +143,7 @@ bool Gate::TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t bes
   if (wait->late == Meter::kInTime) {
     vain_ = 0;
     wait->held_since = 0;
-    if (in_flight <= ahead && !Most([](const Meter& meter) { return meter.Guesses(); })) return false;
+    if (in_flight <= ahead && !Most(&Meter::Guesses)) return false;
   } else {
     if (wait->held_since == 0) wait->held_since = now;
     if (in_flight <= (most << vain_) - most - launch.Charged()) return false;

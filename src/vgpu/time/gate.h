@@ -7,6 +7,9 @@
 
 #include <stdint.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "region/gpu_time.h"
 #include "vgpu/time/book.h"
 #include "vgpu/time/meter.h"
@@ -27,8 +30,6 @@ struct Terms {
 
 class Gate {
  public:
-  static constexpr int kContexts = 2;
-
   // Of one launch that is held.
   struct Wait {
     bool overdrawn = false, own_overdrawn = false;
@@ -37,7 +38,11 @@ class Gate {
     Meter::Late late = Meter::kInTime;
   };
 
-  void Use(region::GpuTimeDevice* account, CostBook* book, const DriverPort* driver);
+  void Use(region::GpuTimeDevice* account, CostBook* book, const DriverPort* driver) {
+    account_ = account;
+    book_ = book;
+    driver_ = driver;
+  }
   Turns& turns() { return turns_; }
 
   // What the others on the GPU do; what follows goes by it. False: there are none, so launches may go without a look.
@@ -67,16 +72,16 @@ class Gate {
     bool ended = false;
   };
   Polled Poll(const Terms& terms, int64_t now, bool more_is_to_come = false);
-  bool Pending() const;
-  int64_t InFlight(int64_t now) const;
+  bool Pending() { return Most(&Meter::Pending); }
+  int64_t InFlight(int64_t now) const { return meters_[0].InFlight(now) + meters_[1].InFlight(now); }
 
  private:
   int64_t Flight(const Terms& terms) const;
   int64_t Release(int streams) const;
   int64_t LeaseFor(const Terms& terms, int64_t now) const;
-  int Streams(int64_t now) const;
+  int Streams(int64_t now) const { return meters_[0].Streams(now) + meters_[1].Streams(now); }
   // One of the launches under way is longer than a turn.
-  bool Long() const;
+  bool Long() { return Most(&Meter::Longest) >= kTurn; }
   bool Overdrawn(region::GpuTimeDevice* account, uint32_t rate, int64_t release, bool* overdrawn, int64_t now,
                  int64_t* until);
   bool TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t beside, Wait* wait, int64_t now,
@@ -86,18 +91,16 @@ class Gate {
   void Charge(const Terms& terms, int64_t ns, int64_t now);
   // The most that `of` says of a meter.
   template <typename Of>
-  auto Most(Of of) const {
-    auto most = of(meters_[0]);
-    for (const Meter& meter : meters_) most = of(meter) > most ? of(meter) : most;
-    return most;
+  std::invoke_result_t<Of, Meter&> Most(Of of) {
+    return std::max(std::invoke(of, meters_[0]), std::invoke(of, meters_[1]));
   }
 
   region::GpuTimeDevice* account_ = nullptr;
   region::GpuTimeDevice own_{};  // of this process alone, where it wants less than its container has
   Turns turns_;
-  TurnView view_;      // of the last look
-  uint32_t rate_ = 1;  // of the account, as of then
-  Meter meters_[kContexts];
+  TurnView view_;       // of the last look
+  uint32_t rate_ = 1;   // of the account, as of then
+  Meter meters_[2];     // one for each context
   bool waits_ = false;  // something was late for a second, and only what was let go then made it end
   int vain_ = 0;        // so often a launch went as the GPU might wait for it, since something was in time
   uint32_t limit_ = 0;

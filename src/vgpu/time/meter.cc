@@ -2,6 +2,7 @@
 #include "vgpu/time/meter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hami::vgpu::time {
 namespace {
@@ -244,15 +245,14 @@ int64_t Meter::Settle(Track* track, const Segment& segment, int64_t seen, int64_
   track->theirs_at = theirs;
   track->reached_at = told ? std::max(track->reached_at, at + behind_) : seen;
   reached_at_ = std::max(reached_at_, track->reached_at);
+  Event done = segment.event;
   if (told && (reference_ == nullptr || now - reference_taken_ > kReferenceAge)) {
-    if (reference_ != nullptr) driver_->release(driver_->self, reference_);
-    reference_ = segment.event;
+    std::swap(reference_, done);
     reference_at_ = at;
     reference_taken_ = now;
     behind_ += kClockDrift;
-  } else {
-    driver_->release(driver_->self, segment.event);
   }
+  if (done != nullptr) driver_->release(driver_->self, done);
   return correction;
 }
 
@@ -269,8 +269,8 @@ void Meter::LearnOverlap(int64_t length, int64_t paid) {
   paid_ += paid;
   length_ += length;
   if (length_ < 8 * kSegment) return;
-  scale_ += (paid_ * kWhole / length_ - scale_) / kSmooth;
-  scale_ = std::clamp<int64_t>(scale_, kWhole / kStreams, kWhole);
+  scale_ += (paid_ * Launch::kWhole / length_ - scale_) / kSmooth;
+  scale_ = std::clamp<int64_t>(scale_, Launch::kWhole / kStreams, Launch::kWhole);
   paid_ = length_ = 0;
 }
 
@@ -316,8 +316,8 @@ Meter::Segment* Meter::LongestSegment() {
 }
 
 int64_t Meter::PayAhead(int64_t ns) {
-  Segment* const longest = LongestSegment();
-  if (longest == nullptr || longest->grown < kPatience || ns <= 0) return 0;
+  Segment* const longest = ns > 0 ? LongestSegment() : nullptr;
+  if (longest == nullptr || longest->grown < kPatience) return 0;
   longest->charged += ns;
   return ns;
 }
@@ -337,12 +337,9 @@ int64_t Meter::Grow(int64_t now) {
   return grown;
 }
 
-int64_t Meter::Longest() const {
-  int64_t longest = 0;
-  for (const Track& track : Tracks()) {
-    if (track.count != 0) longest = std::max(longest, track.marked[0].charged);
-  }
-  return longest;
+int64_t Meter::Longest() {
+  const Segment* const longest = LongestSegment();
+  return longest == nullptr ? 0 : longest->charged;
 }
 
 int64_t Meter::InFlightOn(const Track& track, int64_t now) const {
@@ -350,7 +347,7 @@ int64_t Meter::InFlightOn(const Track& track, int64_t now) const {
   int64_t own = track.open.charged;
   for (const Segment& segment : track.Marked()) own += segment.charged;
   // No more than the segment at hand can have gone since a mark was reached.
-  const int64_t gone = std::max<int64_t>(now - track.reached_at, 0) * scale_ / kWhole;
+  const int64_t gone = std::max<int64_t>(now - track.reached_at, 0) * scale_ / Launch::kWhole;
   return own - std::min(gone, (track.count != 0 ? track.marked[0] : track.open).charged);
 }
 

@@ -35,7 +35,6 @@ struct Launch {
 
 class Meter {
  public:
-  static constexpr int64_t kWhole = Launch::kWhole;
   static constexpr int kStreams = 128;
   static constexpr int kMarks = 32;  // of one stream, not reached yet
 
@@ -80,7 +79,7 @@ class Meter {
   // What is in flight on another stream, when `part` of a launch would go beside that if they run side by side; else 0.
   int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
   // What the longest of the segments that are under way was charged.
-  int64_t Longest() const;
+  int64_t Longest();
   // Streams that were launched on not long ago.
   int Streams(int64_t now) const;
   // Something is under way of which nothing is known.
@@ -94,7 +93,7 @@ class Meter {
   bool Pending() const { return pending_ != 0; }
   // When the last mark was reached, by the host's clock.
   int64_t reached_at() const { return reached_at_; }
-  // What is charged for one ns of the book, in 1/kWhole: streams overlap.
+  // What is charged for one ns of the book, in 1/Launch::kWhole: streams overlap.
   int64_t scale() const { return scale_; }
 
   // What is under way says nothing of what goes by this name from now on.
@@ -177,7 +176,7 @@ class Meter {
   int64_t behind_ = kNever;  // the host's clock before the device's
   int64_t pair_ = 0;
   int pairs_ = 0;
-  int64_t scale_ = kWhole;
+  int64_t scale_ = Launch::kWhole;
   int64_t paid_ = 0, length_ = 0;  // since the scale moved
   int64_t beyond_charged_ = 0;     // ns that streams that rested covered beyond what was charged for them
   int64_t reached_at_ = 0;         // when the last one of them was

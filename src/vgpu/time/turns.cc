@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/time/turns.h"
 
+#include <algorithm>
+
 #include "region/gpu_time.h"
 
 namespace hami::vgpu::time {
@@ -62,8 +64,7 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     const int32_t other = Load(line.rank);
     view.higher |= Outranks(other, rank);
     view.lower |= Outranks(rank, other);
-    const int64_t until = Sane(Load(line.work_until), now);
-    const bool works = until > now;
+    const bool works = Sane(Load(line.work_until), now) > now;
     view.beside |= works && (Load(line.flags) & kLong) != 0;
     view.at_work += works ? 1 : 0;
     if (Waits(line, now) && (view.best < 0 || Better(i, view.best))) view.best = i;
@@ -72,12 +73,11 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     const uint32_t rate = Load(line.rate);
     const int64_t zero_at = Load(line.zero_at);
     const int64_t lag = Within(zero_at, now, region::kLongestDebt) ? now - zero_at : 0;
-    if (rate != 0 && lag < view.least_lag) view.least_lag = lag;
+    if (rate != 0) view.least_lag = std::min(view.least_lag, lag);
     if (process >> 32 == container) {
       view.sibling |= works;
-      const int64_t had = HadOf(line);
-      view.before += had < HadOf(*mine()) ? 1 : 0;
-      view.most = had > view.most ? had : view.most;
+      view.before += HadOf(line) < HadOf(*mine()) ? 1 : 0;
+      view.most = std::max(view.most, HadOf(line));
     } else {
       view.limited += rate;
       view.unlimited += rate == 0 ? 1 : 0;
@@ -88,12 +88,9 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
 
 int64_t Turns::FreeAt(int holder, int64_t since, int64_t now) const {
   if (holder < 0 || holder >= table_.count) return 0;
-  const TurnLine& line = table_.lines[holder];
-  const int64_t until = Sane(Load(line.work_until), now);
-  const int64_t unused = since + kUnused;
+  const int64_t until = Sane(Load(table_.lines[holder].work_until), now);
   // One that was given the turn and did not launch yet may still do so.
-  const int64_t free = until > since ? until : unused;
-  return free - kHandover;
+  return (until > since ? until : since + kUnused) - kHandover;
 }
 
 bool Turns::Yields(const TurnView& view, const State& state, int64_t since, int64_t now) const {
@@ -130,9 +127,12 @@ void Turns::Wants(const TurnView& view, int64_t now) {
 
 void Turns::Had(int64_t ns, int64_t zero_at) {
   if (!joined()) return;
-  const int64_t had = HadOf(*mine()) + ns;
-  Store(mine()->word, static_cast<uint64_t>(had > 0 ? had : 0));
+  Store(mine()->word, static_cast<uint64_t>(std::max<int64_t>(HadOf(*mine()) + ns, 0)));
   Store(mine()->zero_at, zero_at);
+}
+
+bool Turns::Pass(uint64_t word, int line, int64_t now) {
+  return __atomic_compare_exchange_n(table_.word, &word, WordOf(line, now), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
 Turns::Verdict Turns::Go(Verdict verdict) {
@@ -147,14 +147,12 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   Publish(state, now);
   if (!joined() || state.late) return verdict;
   TurnLine* const line = mine();
-  uint64_t word = Load(*table_.word);
+  const uint64_t word = Load(*table_.word);
   verdict.seen = word;
   const int holder = LineOf(word);
   if (holder == line_) {
     yields_ = yields_ || Yields(view, state, SinceOf(word, now), now);
-    if (!yields_ || view.best < 0) {
-      return Go(verdict);
-    }
+    if (!yields_ || view.best < 0) return Go(verdict);
     refused_ = true;
     Publish(state, now);
     Store(line->waiting_at, now);
@@ -165,8 +163,7 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
       return verdict;
     }
     yields_ = false;
-    verdict.passed = __atomic_compare_exchange_n(table_.word, &word, WordOf(view.best, now), false, __ATOMIC_ACQ_REL,
-                                                 __ATOMIC_ACQUIRE);
+    verdict.passed = Pass(word, view.best, now);
     verdict.seen = Load(*table_.word);
     verdict.until = now + 2 * kHandover;  // it is known by then how long that lasts
     return verdict;
@@ -184,21 +181,16 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
     Store(line->waiting_at, int64_t{0});
     return verdict;
   }
-  if ((outranks || now >= free_at) && first &&
-      __atomic_compare_exchange_n(table_.word, &word, WordOf(line_, now), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-    return Go(verdict);
-  }
+  if ((outranks || now >= free_at) && first && Pass(word, line_, now)) return Go(verdict);
   Store(line->waiting_at, now);  // and again long before that counts no more
   verdict.go = false;
-  const int64_t soonest = now + kHandover / 4;
-  verdict.until = free_at > now + kUnused ? now + kUnused : free_at < soonest ? soonest : free_at;
+  verdict.until = std::clamp(free_at, now + kHandover / 4, now + kUnused);
   return verdict;
 }
 
 void Turns::Went(int64_t work, bool holds, int64_t now) {
   if (!joined()) return;
-  const int64_t least = holds ? kPatience : 0;
-  Store(mine()->work_until, now + (work > least ? work : least));
+  Store(mine()->work_until, now + std::max(work, holds ? kPatience : 0));
 }
 
 bool Turns::Ended(int64_t now) {

@@ -94,6 +94,8 @@ class Turns {
  private:
   TurnLine* mine() const { return &table_.lines[line_]; }
   Verdict Go(Verdict verdict);
+  // The turn goes to that line, if nobody took it since.
+  bool Pass(uint64_t word, int line, int64_t now);
   bool Better(int a, int b) const;
   bool Waits(const TurnLine& line, int64_t now) const;
   bool Yields(const TurnView& view, const State& state, int64_t since, int64_t now) const;
