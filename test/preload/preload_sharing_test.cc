@@ -276,8 +276,8 @@ TEST_F(SharedGpu, GivenOneThatNamesNoPriority_ThenItGivesWayToTheImportant) {
   }
 }
 
-// What a lease pays for asks for no turn, so a lease must not outlast the work that the turn was for: it took 390 to 420
-// us, and 630 to 680 where it did.
+// What a lease pays for asks for no turn, so a lease must not outlast the work that the turn was for: it took 390 to
+// 420 us, and 630 to 680 where it did.
 TEST_F(SharedGpu, GivenShortRequestsOfAnImportantOne_ThenEachTakesTheTurn) {
   environment_["SIMGPU_PROFILE"] = "h200";  // whose turns last 2 ms
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
