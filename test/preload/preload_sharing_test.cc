@@ -35,6 +35,11 @@ class SharedGpu : public Pacing {
     settings["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = folder() + "/" + name;
     return settings;
   }
+  // Requests of so many ms wait for what `other` has on the GPU when they come, and for no more of it: 0.2 ms, and 2 ms
+  // and more where the ranks are equal.
+  void ExpectFirst(const char* ms, const Environment& settings, const char* other) {
+    Pass({"paced_requests", ms, std::to_string(at_work_.at(other)), "1000"}, settings);
+  }
 };
 
 // Tests of it that take long, as what they wait for is rare.
@@ -271,17 +276,17 @@ TEST_F(SharedGpu, GivenALaunchThatTheGpuWaitsForBehindOthers_ThenItIsNotHeldForL
 TEST_F(SharedGpu, GivenOneThatNamesNoPriority_ThenItGivesWayToTheImportant) {
   for (const char* limit : {"0", "90"}) {
     Begin("plain", Container(limit, {{"CUDA_DEVICE_SM_LIMIT", limit}}));
-    Pass({"paced_requests", "2"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+    ExpectFirst("2", Container("high", {{"CUDA_TASK_PRIORITY", "0"}}), "plain");
     End("plain");
   }
 }
 
-// What a lease pays for asks for no turn, so a lease must not outlast the work that the turn was for: it took 390 to
-// 420 us, and 630 to 680 where it did.
+// What a lease pays for asks for no turn, so a lease must not outlast the work that the turn was for: one request in
+// ten takes the turn where it does. 95 % of the requests took 390 to 420 us on a quiet host, and 630 to 680 then.
 TEST_F(SharedGpu, GivenShortRequestsOfAnImportantOne_ThenEachTakesTheTurn) {
   environment_["SIMGPU_PROFILE"] = "h200";  // whose turns last 2 ms
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
-  Pass({"paced_short_requests", "550"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+  Pass({"paced_short_requests"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
   End("low");
 }
 
@@ -290,7 +295,7 @@ TEST_F(SharedGpu, GivenAnImportantOneOfTwoProcesses_ThenItsLongRequestsGoBeforeT
   const Environment high = Container("high", {{"CUDA_TASK_PRIORITY", "0"}});
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
   Begin("blips", high, "paced_blips");
-  Pass({"paced_requests", "8"}, high);
+  ExpectFirst("8", high, "low");
   End("blips");
   End("low");
 }
