@@ -16,7 +16,8 @@ constexpr const char* kImage =
     "simgpu-image 1\n"
     "kernel half\n  cost total 500us\n"  // of one block, so on one SM
     "kernel cheap\n  cost total 5us\n"
-    "kernel dear\n  cost total 5ms\n";
+    "kernel dear\n  cost total 5ms\n"
+    "kernel given\n  param 8\n  cost param 0\n";
 
 CUfunction Kernel(const char* name) {
   static const CUmodule module = LoadImage(kImage);
@@ -267,6 +268,47 @@ SCENARIO(metered_update) {
   if (how == "child") OK(cuGraphExecChildGraphNodeSetParams(exec, node, GraphOf("dear")));
   if (how == "enabled") OK(cuGraphNodeSetEnabled(exec, node, 1));
   Metered([&] { OK(cuGraphLaunch(exec, stream)); }, 20);
+}
+
+// launch_arguments: what a launch is called with reaches the driver as it is, whether it was looked at or not: what is
+// wrong is refused as the driver does, and what a kernel is given decides how long it takes.
+SCENARIO(launch_arguments) {
+  Begin();
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("given");
+  uint64_t nanos = 1'000;
+  void* params[] = {&nanos};
+  size_t size = sizeof nanos;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &nanos, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  for (const auto launch : {&cuLaunchKernel, &cuLaunchKernel_ptsz}) {
+    for (int i = 0; i < 300; ++i) {  // so that a lease pays for the next ones, where there are leases
+      OK(launch(f, 2, 3, 4, 5, 6, 7, 8, stream, params, nullptr));
+      if (i % 10 == 0) OK(cuStreamSynchronize(stream));
+    }
+    EXPECT_SAME(launch(nullptr, 2, 3, 4, 5, 6, 7, 8, stream, params, nullptr), CUDA_ERROR_INVALID_HANDLE);
+    for (int wrong = 0; wrong < 6; ++wrong) {
+      unsigned n[] = {2, 3, 4, 5, 6, 7};
+      for (const unsigned value : {0u, ~0u}) {
+        if (wrong == 0 && value != 0) continue;  // a grid may be that wide
+        n[wrong] = value;
+        EXPECT_SAME(launch(f, n[0], n[1], n[2], n[3], n[4], n[5], 8, stream, params, nullptr),
+                    CUDA_ERROR_INVALID_VALUE);
+      }
+    }
+    EXPECT_SAME(launch(f, 2, 3, 4, 5, 6, 7, 1 << 20, stream, params, nullptr), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_SAME(launch(f, 2, 3, 4, 5, 6, 7, 8, reinterpret_cast<CUstream>(0x123450), params, nullptr),
+                CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_SAME(launch(f, 2, 3, 4, 5, 6, 7, 8, stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
+    for (const bool packed : {false, true}) {
+      OK(cuStreamSynchronize(stream));
+      const uint64_t before = simgpu_busy_ns(0, getpid());
+      nanos = 3'000'000;
+      OK(launch(f, 2, 3, 4, 5, 6, 7, 8, stream, packed ? nullptr : params, packed ? extra : nullptr));
+      OK(cuStreamSynchronize(stream));
+      EXPECT(simgpu_busy_ns(0, getpid()) - before >= nanos / 24);  // each block on an SM of its own
+      nanos = 1'000;
+    }
+  }
 }
 
 // Graphs of nothing: what is measured of them is next to nothing.

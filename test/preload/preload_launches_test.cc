@@ -149,6 +149,11 @@ TEST_F(Metered, GivenThreadsThatLaunchOnceAndEnd_ThenWhatTheyDidNotUseIsNotCharg
   EXPECT_LT(times, 3);
 }
 
+TEST_F(Metered, GivenALaunch_ThenItsArgumentsReachTheDriver) {
+  Pass({"launch_arguments"});
+  Pass({"launch_arguments"}, {{"CUDA_DEVICE_SM_LIMIT", "99"}});
+}
+
 // Each device's part of such a launch waits for the other's account; that is not what it costs.
 TEST_F(Metered, GivenTwoDevicesOfDifferentLimits_ThenEachIsChargedItsOwnPart) {
   Pass({"metered_two_devices"},

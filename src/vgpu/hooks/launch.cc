@@ -34,19 +34,28 @@ CUresult Old(CUfunction f, int width, int height, CUstream stream, Launch launch
                      launch);
 }
 
+// The arguments of a launch that its caller has put on the stack, as one.
+struct OnStack {
+  uint64_t bz, shared;
+  CUstream stream;
+  void** params;
+  void** extra;
+};
+
 // Apart from the exports, so that what passes at once touches few lines of code and moves no argument.
 __attribute__((noinline, cold)) CUresult HeldKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                                    unsigned by, unsigned bz, unsigned shared, CUstream stream,
-                                                    void** params, void** extra) {
-  return HeldLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, false,
-                    [&] { return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
+                                                    unsigned by, OnStack s) {
+  const auto bz = static_cast<unsigned>(s.bz), shared = static_cast<unsigned>(s.shared);
+  return HeldLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, s.stream, false, [&] {
+    return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, s.stream, s.params, s.extra);
+  });
 }
 
 __attribute__((noinline, cold)) CUresult HeldKernelPerThread(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
-                                                             unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                                                             CUstream stream, void** params, void** extra) {
-  return HeldLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, stream, true, [&] {
-    return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+                                                             unsigned bx, unsigned by, OnStack s) {
+  const auto bz = static_cast<unsigned>(s.bz), shared = static_cast<unsigned>(s.shared);
+  return HeldLaunch(Kernel{f, gx, gy, gz, bx, by, bz}, s.stream, true, [&] {
+    return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, s.stream, s.params, s.extra);
   });
 }
 
@@ -82,12 +91,34 @@ CUresult Ended(CUresult result) {
 
 }  // namespace
 
+#if defined(__x86_64__)
+// By the platform's convention (System V, class MEMORY) a struct of five words lies where the last five arguments do.
+// As one argument they stay there on the way to the driver; a compiler loads and stores each of five again.
+using KernelLaunch = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, OnStack);
+
+HAMI_EXPORT KernelLaunch LaunchKernel __asm__("cuLaunchKernel");
+CUresult LaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, OnStack s) {
+  if (PassesAtOnce(Kernel{f, gx, gy, gz, bx, by, static_cast<unsigned>(s.bz)}, s.stream, false)) {
+    return real::cuLaunchKernel.As<KernelLaunch>()(f, gx, gy, gz, bx, by, s);
+  }
+  return HeldKernel(f, gx, gy, gz, bx, by, s);
+}
+
+HAMI_EXPORT KernelLaunch LaunchKernelPerThread __asm__("cuLaunchKernel_ptsz");
+CUresult LaunchKernelPerThread(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                               OnStack s) {
+  if (PassesAtOnce(Kernel{f, gx, gy, gz, bx, by, static_cast<unsigned>(s.bz)}, s.stream, true)) {
+    return real::cuLaunchKernel_ptsz.As<KernelLaunch>()(f, gx, gy, gz, bx, by, s);
+  }
+  return HeldKernelPerThread(f, gx, gy, gz, bx, by, s);
+}
+#else
 HAMI_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                     unsigned bz, unsigned shared, CUstream stream, void** params, void** extra) {
   if (PassesAtOnce(Kernel{f, gx, gy, gz, bx, by, bz}, stream, false)) {
     return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
   }
-  return HeldKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  return HeldKernel(f, gx, gy, gz, bx, by, {bz, shared, stream, params, extra});
 }
 
 HAMI_EXPORT CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -95,8 +126,9 @@ HAMI_EXPORT CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy,
   if (PassesAtOnce(Kernel{f, gx, gy, gz, bx, by, bz}, stream, true)) {
     return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
   }
-  return HeldKernelPerThread(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  return HeldKernelPerThread(f, gx, gy, gz, bx, by, {bz, shared, stream, params, extra});
 }
+#endif
 
 HAMI_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
   if (config == nullptr || PassesAtOnce(KernelOf(config, f), config->hStream, false)) {

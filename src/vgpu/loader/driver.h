@@ -38,6 +38,11 @@ template <Sym kSym, typename R, typename... A>
 class Slot<kSym, R(A...)> {
  public:
   R operator()(A... args) const { return function_.load(std::memory_order_relaxed)(args...); }
+  // The same function under a type of the same calling convention.
+  template <typename F>
+  F* As() const {
+    return reinterpret_cast<F*>(reinterpret_cast<void*>(function_.load(std::memory_order_relaxed)));
+  }
   // False when the driver lacks the function.
   explicit operator bool() const {
     return function_.load(std::memory_order_relaxed) != &Bind || DriverSymbol(kSym) != nullptr;

@@ -29,7 +29,7 @@ constexpr int64_t kBlockedPoll = 5'000'000;     // ns
 constexpr int64_t kLongestEnd = 1'000'000'000;  // ns that the end of a context waits for what was launched there
 constexpr int64_t kEndPoll = 100'000;           // ns between two looks at that
 
-uint32_t CurrentEpoch() { return g_shell.voided.load() + 1; }
+uint32_t CurrentEpoch() { return g_shell.voided.load() * 2 + 1; }
 
 // The fast path does not look whether a launch is captured.
 void PublishEpoch() { __atomic_store_n(&g_words.lease_epoch, AnyCapture() ? 0 : CurrentEpoch(), __ATOMIC_RELEASE); }
@@ -108,7 +108,7 @@ void RenewLease(Lease* lease, int index) {
   ReturnLease(lease);
   lease->device = static_cast<int16_t>(index);
   lease->epoch = epoch;
-  lease->only_device = ContextsOnlyOn(index);
+  lease->sole_epoch = ContextsOnlyOn(index) ? epoch : Lease::kNoEpoch;
   lease->places.Clear();
   PublishEpoch();
 }
@@ -310,7 +310,7 @@ void BeginLaunch(const LaunchName& name, CUstream stream, bool per_thread, Ticke
   if (Capturing(stream, per_thread)) return a.device->lock.Release();
   if (a.held) lease.Close();
   lease.Open(StreamOf(stream, per_thread), context);
-  if (!lease.only_device && there.there()) {
+  if (lease.sole_epoch != lease.epoch && there.there()) {
     if (const void* const seen = PlaceOf(stream); seen != nullptr) lease.places.Add(seen, handles);
   }
   time::Gate& gate = a.device->gate;

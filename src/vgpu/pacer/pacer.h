@@ -38,6 +38,7 @@ HAMI_HOT extern time::CostBook g_book;
 // launch on one stream reads and writes lies in one cache line: the driver's own work leaves little in the nearest one.
 struct alignas(64) Lease {
   static constexpr unsigned kStreams = 8;
+  static constexpr uint32_t kNoEpoch = 2;  // epochs are odd
   struct Spent {
     CUstream stream;
     uint64_t kind;  // 0: several
@@ -46,21 +47,22 @@ struct alignas(64) Lease {
     int launches;
     bool open;  // the meter saw a launch on the stream since the thread was held
   };
-  uint32_t epoch = 0;
-  int16_t device = -1;
-  bool only_device = false;  // no context is known on another
+  uint32_t sole_epoch = kNoEpoch;  // `epoch`, where no context is known on another device
   int64_t credit = 0;
   Spent spent[kStreams] = {};  // since the meter was told
   int64_t scale = 0;           // as it was taken from the account
+  uint32_t epoch = 0;          // 0: it never had anything
+  int16_t device = -1;
   unsigned next = 0;
   HandleCache places = {};
 
   void Open(CUstream stream, CUcontext context) {
-    Spent* free = &spent[next++ % kStreams];
+    Spent* free = nullptr;
     for (Spent& s : spent) {
       if (s.stream == stream && s.open) return;
-      if (!s.open) free = &s;
+      if (!s.open && free == nullptr) free = &s;  // the first, so that a launch on one stream touches nothing behind it
     }
+    if (free == nullptr) free = &spent[next++ % kStreams];
     *free = {stream, 0, 0, context, 0, true};
   }
   void Close() {
@@ -73,7 +75,7 @@ struct alignas(64) Lease {
       if (++at == spent + kStreams) return false;
     }
     Spent& s = *at;
-    s.kind = s.launches == 0 || s.kind == kind ? kind : 0;
+    if (s.kind != kind) s.kind = s.launches == 0 ? kind : 0;
     s.cost += cost;
     ++s.launches;
     credit -= cost;
@@ -113,22 +115,22 @@ inline bool LaunchesOpen() {
   return __builtin_expect(__atomic_load_n(&g_words.launches_open, __ATOMIC_RELAXED) != 0, 1);
 }
 
-// Whether this thread's lease pays for a launch of the kind.
-[[gnu::always_inline]] inline bool PaidFrom(Lease* lease, uint64_t kind, CUstream stream) {
-  const int64_t cost = g_book.Price(kind);
+inline uint32_t LeaseEpoch() { return __atomic_load_n(&g_words.lease_epoch, __ATOMIC_RELAXED); }
+
+// Whether this thread's lease pays for a launch of the kind that costs so many ns; 0: it is not known.
+[[gnu::always_inline]] inline bool PaidFrom(Lease* lease, uint64_t kind, int64_t cost, CUstream stream) {
   return cost > 0 && cost <= lease->credit && lease->Take(stream, kind, cost);
 }
-inline bool IsValid(const Lease& lease) {
-  const uint32_t epoch = __atomic_load_n(&g_words.lease_epoch, __ATOMIC_RELAXED);
-  return epoch != 0 && lease.epoch == epoch;
-}
 
-// Whether a launch may go as it is, where that is known without a call: then nothing has to be kept across one.
+// Whether a launch may go as it is, where that is known without a call: then nothing has to be kept across one. Nearly
+// every kind is at the first of its places in the book.
 template <typename What>
 [[gnu::always_inline]] inline bool PassesAtOnce(const What& what, CUstream stream, bool per_thread) {
   if (LaunchesOpen()) return true;
   Lease& lease = t_lease;
-  return IsValid(lease) && lease.only_device && PaidFrom(&lease, what.Kind(), StreamOf(stream, per_thread));
+  if (lease.sole_epoch != LeaseEpoch()) return false;
+  const uint64_t kind = what.Kind();
+  return PaidFrom(&lease, kind, g_book.Price(kind, 1), StreamOf(stream, per_thread));
 }
 
 // All others.
@@ -136,8 +138,8 @@ template <typename What, typename Launch>
 CUresult HeldLaunch(const What& what, CUstream stream, bool per_thread, Launch launch) {
   Lease& lease = t_lease;
   const LaunchName name = what.Name();
-  if (IsValid(lease) && !lease.only_device && GoesToDeviceOf(lease, stream) &&
-      PaidFrom(&lease, name.kind, StreamOf(stream, per_thread))) {
+  if (lease.epoch == LeaseEpoch() && (lease.sole_epoch == lease.epoch || GoesToDeviceOf(lease, stream)) &&
+      PaidFrom(&lease, name.kind, g_book.Price(name.kind), StreamOf(stream, per_thread))) {
     return launch();
   }
   Ticket ticket;

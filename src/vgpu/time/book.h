@@ -19,9 +19,9 @@ class CostBook {
  public:
   static constexpr size_t kKinds = 8192;
 
-  // ns; 0: not known.
-  int64_t Price(uint64_t id) const {
-    const Kind* const kind = Find(id);
+  // ns; 0: not known, or not at one of so many places.
+  int64_t Price(uint64_t id, size_t ways = kWays) const {
+    const Kind* const kind = Find(id, ways);
     return kind == nullptr ? 0 : __atomic_load_n(&kind->price, __ATOMIC_RELAXED);
   }
   int64_t Expected(uint64_t id, uint64_t handle) const {
@@ -83,8 +83,8 @@ class CostBook {
     const int64_t price = known + (part != 0 ? part : (cost > known) - (cost < known));
     __atomic_store_n(&kind->price, price, __ATOMIC_RELAXED);
   }
-  Kind* Find(uint64_t id) const {
-    for (size_t way = 0; way < kWays; ++way) {
+  Kind* Find(uint64_t id, size_t ways = kWays) const {
+    for (size_t way = 0; way < ways; ++way) {
       const Kind* const kind = &kinds_[Place(id, way)];
       if (__atomic_load_n(&kind->id, __ATOMIC_RELAXED) == id) return const_cast<Kind*>(kind);
     }
