@@ -93,25 +93,32 @@ CUresult Ended(CUresult result) {
 
 #if defined(__x86_64__)
 // By the platform's convention (System V, class MEMORY) a struct of five words lies where the last five arguments do.
-// As one argument they stay there on the way to the driver; a compiler loads and stores each of five again.
+// As one argument they stay there on the way to the driver; a compiler loads and stores each of five again. The header
+// says another type of the name that is exported, so the assembler gives it that.
 using KernelLaunch = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, OnStack);
+#define HAMI_IN_PLACE extern "C" __attribute__((visibility("hidden"), used))
+#define HAMI_EXPORT_AS(symbol, function) \
+  __asm__(".globl " symbol "\n.type " symbol ", @function\n.set " symbol ", " function "\n")
 
-HAMI_EXPORT KernelLaunch LaunchKernel __asm__("cuLaunchKernel");
-CUresult LaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, OnStack s) {
+HAMI_IN_PLACE CUresult hami_launch_kernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                          OnStack s) {
   if (PassesAtOnce(Kernel{f, gx, gy, gz, bx, by, static_cast<unsigned>(s.bz)}, s.stream, false)) {
     return real::cuLaunchKernel.As<KernelLaunch>()(f, gx, gy, gz, bx, by, s);
   }
   return HeldKernel(f, gx, gy, gz, bx, by, s);
 }
+HAMI_EXPORT_AS("cuLaunchKernel", "hami_launch_kernel");
 
-HAMI_EXPORT KernelLaunch LaunchKernelPerThread __asm__("cuLaunchKernel_ptsz");
-CUresult LaunchKernelPerThread(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                               OnStack s) {
+HAMI_IN_PLACE CUresult hami_launch_kernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                               unsigned by, OnStack s) {
   if (PassesAtOnce(Kernel{f, gx, gy, gz, bx, by, static_cast<unsigned>(s.bz)}, s.stream, true)) {
     return real::cuLaunchKernel_ptsz.As<KernelLaunch>()(f, gx, gy, gz, bx, by, s);
   }
   return HeldKernelPerThread(f, gx, gy, gz, bx, by, s);
 }
+HAMI_EXPORT_AS("cuLaunchKernel_ptsz", "hami_launch_kernel_ptsz");
+#undef HAMI_EXPORT_AS
+#undef HAMI_IN_PLACE
 #else
 HAMI_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                     unsigned bz, unsigned shared, CUstream stream, void** params, void** extra) {
