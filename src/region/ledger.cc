@@ -45,7 +45,9 @@ void ChangeSum(Attachment* attachment, uint32_t device, uint64_t more, uint64_t 
 
 // Under the lock: changes what this process holds, its slot and the sum, by the same amount.
 void Apply(Attachment* attachment, uint32_t device, Kind kind, uint64_t more, uint64_t less) {
-  SetHeld(attachment, device, kind, Held(*attachment, device, kind) + more - less);
+  const uint64_t held = Held(*attachment, device, kind) + more - less;
+  HAMI_KILL_POINT(43);
+  SetHeld(attachment, device, kind, held);
   HAMI_KILL_POINT(30);
   ChangeSum(attachment, device, more, less);
   HAMI_KILL_POINT(31);
@@ -363,6 +365,14 @@ int SweepIfStale(Attachment* attachment, int64_t now_ns) {
     return 0;
   }
   return Sweep(attachment);
+}
+
+uint64_t Changes(const Attachment& attachment) {
+  if (attachment.region == nullptr) return 0;
+  uint64_t changes = 0;
+  const uint32_t count = SlotCount(attachment);
+  for (uint32_t i = 0; i < count; ++i) changes += Load(attachment.region->slots[i].seqlock);
+  return changes;
 }
 
 void ForEachProcess(const Attachment& attachment, bool (*visit)(const ProcessUsage& process, void* context),

@@ -75,5 +75,7 @@ struct ProcessUsage {
 };
 void ForEachProcess(const Attachment& attachment, bool (*visit)(const ProcessUsage& process, void* context),
                     void* context);
+// A number that changes with what any process of the region holds.
+uint64_t Changes(const Attachment& attachment);
 
 }  // namespace hami::region

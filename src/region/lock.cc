@@ -47,24 +47,27 @@ Owner JudgeOwner(Attachment* attachment, uint64_t word, uint64_t own_id) {
   return SlotAlive(*attachment, static_cast<uint32_t>(slot)) ? Owner::kAlive : Owner::kDead;
 }
 
-}  // namespace
-
-bool CheckSize(Attachment* attachment) {
-  const FileStatus status = StatFile(attachment->fd);
-  if (status.ok && status.device == attachment->device && status.inode == attachment->inode &&
-      status.size < static_cast<int64_t>(kFileBytes)) {
-    Store(attachment->broken, 1);
+bool AwaitTurn(Attachment* attachment, int64_t deadline) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (__atomic_load_n(&attachment->turn, __ATOMIC_RELAXED) == kTurnFree && TakeTurn(attachment)) return true;
+    Pause();
   }
-  return Load(attachment->broken) == 0;
+  while (!TakeTurn(attachment, kTurnAwaited)) {
+    if (MonotonicNanos() > deadline) return false;
+    uint32_t taken = kTurnTaken;
+    __atomic_compare_exchange_n(&attachment->turn, &taken, kTurnAwaited, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    FutexWait(&attachment->turn, kTurnAwaited, kAttachWaitSlice);
+  }
+  return true;
 }
 
-Status LockSlow(Attachment* attachment, uint64_t id) {
+// With the turn.
+Status LockWord(Attachment* attachment, uint64_t id, int64_t begin) {
   uint64_t& lock = attachment->area->lock;
   for (int spin = 0; spin < kSpins; ++spin) {
     if (__atomic_load_n(&lock, __ATOMIC_RELAXED) == 0 && CompareExchange(lock, 0, id)) return Status::kOk;
     Pause();
   }
-  const int64_t begin = MonotonicNanos();
   int64_t unchanged_since = begin;
   uint64_t last = 0;
   uint64_t mine = id;
@@ -90,8 +93,7 @@ Status LockSlow(Attachment* attachment, uint64_t id) {
       continue;
     }
     const Owner owner = JudgeOwner(attachment, word, id);
-    // Not from another thread of this process, which has the same identity.
-    const bool idle = now - unchanged_since > kLoanTime && LockNumber(word) != LockNumber(id);
+    const bool idle = now - unchanged_since > kLoanTime;
     if (owner == Owner::kDead || idle || (owner == Owner::kStranger && now - unchanged_since > kStrangerGrace)) {
       if (!CompareExchange(lock, word, mine)) continue;
       HAMI_KILL_POINT(2);
@@ -100,6 +102,25 @@ Status LockSlow(Attachment* attachment, uint64_t id) {
     }
     if (now - begin > kLockTimeout) return Status::kBusy;
   }
+}
+
+}  // namespace
+
+bool CheckSize(Attachment* attachment) {
+  const FileStatus status = StatFile(attachment->fd);
+  if (status.ok && status.device == attachment->device && status.inode == attachment->inode &&
+      status.size < static_cast<int64_t>(kFileBytes)) {
+    Store(attachment->broken, 1);
+  }
+  return Load(attachment->broken) == 0;
+}
+
+Status LockSlow(Attachment* attachment, uint64_t id, bool has_turn) {
+  const int64_t begin = MonotonicNanos();
+  if (!has_turn && !AwaitTurn(attachment, begin + kLockTimeout)) return Status::kBusy;
+  const Status status = LockWord(attachment, id, begin);
+  if (status != Status::kOk) EndTurn(attachment);
+  return status;
 }
 
 bool UnlockSlow(Attachment* attachment, uint64_t id) {

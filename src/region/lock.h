@@ -11,6 +11,9 @@
 // lock was lost, whereupon the owner takes it again, writes its slot anew and counts the sums (Reaffirm). Until then a
 // grant is not made: it is looked at once more against the limit, before the driver is asked.
 //
+// The word knows processes, so the threads of a process take turns first (Attachment.turn): else a thread whose lock
+// was taken from it could go on while another one has it in the same name.
+//
 // Before it has a slot a process takes the lock as "an attacher", one at a time: it holds the record lock
 // kAttachLockByte, and, against its own threads, a process-local lock. When that one does not get on, the next one goes
 // by another lane, with a byte of its own.
@@ -20,6 +23,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "region/process.h"
 #include "region/region.h"
 
 // A test defines this to die at chosen places.
@@ -52,18 +56,36 @@ inline bool CompareExchange(uint64_t& word, uint64_t expected, uint64_t desired)
   return __atomic_compare_exchange_n(&word, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-Status LockSlow(Attachment* attachment, uint64_t id);
+// Attachment.turn
+inline constexpr uint32_t kTurnFree = 0;
+inline constexpr uint32_t kTurnTaken = 1;
+inline constexpr uint32_t kTurnAwaited = 2;  // taken, and other threads may be asleep
+
+inline bool TakeTurn(Attachment* attachment, uint32_t as = kTurnTaken) {
+  uint32_t expected = kTurnFree;
+  return __atomic_compare_exchange_n(&attachment->turn, &expected, as, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+inline void EndTurn(Attachment* attachment) {
+  if (__atomic_exchange_n(&attachment->turn, kTurnFree, __ATOMIC_RELEASE) == kTurnAwaited) {
+    FutexWake(&attachment->turn, 1);
+  }
+}
+
+Status LockSlow(Attachment* attachment, uint64_t id, bool has_turn);
 bool UnlockSlow(Attachment* attachment, uint64_t id);
 
 // kOk, kBusy or kBroken.
 inline Status Lock(Attachment* attachment, uint64_t id) {
-  if (CompareExchange(attachment->area->lock, 0, id)) return Status::kOk;
-  return LockSlow(attachment, id);
+  const bool turn = TakeTurn(attachment);
+  if (turn && CompareExchange(attachment->area->lock, 0, id)) return Status::kOk;
+  return LockSlow(attachment, id, turn);
 }
 // False when it was lost meanwhile.
 inline bool Unlock(Attachment* attachment, uint64_t id) {
   HAMI_KILL_POINT(1);
-  return CompareExchange(attachment->area->lock, id, 0) || UnlockSlow(attachment, id);
+  const bool kept = CompareExchange(attachment->area->lock, id, 0) || UnlockSlow(attachment, id);
+  EndTurn(attachment);
+  return kept;
 }
 inline bool Locked(const Attachment& attachment, uint64_t id) {
   return (Load(attachment.area->lock) & ~kLockWaiters) == (id & ~kLockWaiters);

@@ -256,6 +256,7 @@ void AttachmentAfterFork(Attachment* attachment) {
   Store(attachment->slot, -1);
   attachment->token = 0;
   attachment->lock_id = 0;
+  Store(attachment->turn, kTurnFree);
   attachment->life_line = nullptr;  // the parent's, which is not mapped here
   memset(attachment->held, 0, sizeof attachment->held);
   memset(attachment->owed, 0, sizeof attachment->owed);

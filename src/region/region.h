@@ -76,6 +76,7 @@ struct Attachment {
   uint64_t start_time = 0;
   uint64_t pid_namespace = 0;
   uint64_t lock_id = 0;                     // what this process writes into the lock word
+  uint32_t turn = 0;                        // of its threads with the lock; see lock.h
   uint64_t life = 0;                        // number of `life_line`
   void* life_line = nullptr;                // see HoldLifeLine
   uint32_t* fork_guard = nullptr;           // reads 0 in a child that no fork handler announced

@@ -4,8 +4,10 @@
 // turn. The others go on, and when it goes on, too, the books are right and the limit has held.
 #include <atomic>
 #include <csignal>
+#include <thread>
 
 #include "region/process.h"
+#include "region/reader.h"
 #include "region/table.h"
 #include "region/testing/kill_point_hook.h"
 #include "region/testing/region.h"
@@ -14,12 +16,15 @@ namespace hami::region {
 namespace {
 
 std::atomic<int> stop_at_point{0};
+void (*when_it_goes_on)() = nullptr;  // in the thread that was stopped
 
 }  // namespace
 
 void KillPoint(int number) {
   int wanted = number;
-  if (stop_at_point.compare_exchange_strong(wanted, 0)) raise(SIGSTOP);
+  if (!stop_at_point.compare_exchange_strong(wanted, 0)) return;
+  raise(SIGSTOP);
+  if (when_it_goes_on != nullptr) when_it_goes_on();
 }
 
 namespace {
@@ -27,7 +32,7 @@ namespace {
 constexpr uint64_t kLimit = 1000;
 constexpr uint64_t kTheirs = 400;
 constexpr uint64_t kOurs = 700;
-constexpr int kKillPoints = 42;
+constexpr int kKillPoints = 43;
 // What the documentation says of any wait; on a machine that is not too busy a fraction of it.
 constexpr int64_t kLongestWait = 2'000'000'000;
 
@@ -133,6 +138,47 @@ TEST_P(StoppedTest, GivenAPeerStoppedWhileItSweeps_ThenOthersGoOn) {
   });
   ASSERT_EQ(Join(dead), 0);
   Run(Script::kSweep);
+}
+
+// The lock was taken from the process while it stood, so that another thread of it could have it first.
+TEST_P(StoppedTest, GivenTwoThreadsOfAStoppedPeer_ThenBothCount) {
+  static std::atomic<bool> go;
+  static std::atomic<bool> done;
+  Board& board = OnBoard();
+  board.step = 0;
+  const pid_t child = Spawn([&] {
+    AttachmentAfterFork(&attachment_);
+    if (Reserve(&attachment_, 0, 1, Kind::kData) != Status::kOk) return 1;
+    std::thread other([this] {
+      while (!go) usleep(100);
+      Refund(&attachment_, 0, 1, Kind::kData);
+      done = true;
+    });
+    when_it_goes_on = [] {
+      go = true;
+      for (int ms = 0; ms < 20 && !done; ++ms) usleep(1000);
+    };
+    stop_at_point = GetParam();
+    const Status status = Reserve(&attachment_, 0, kTheirs, Kind::kData);
+    stop_at_point = 0;
+    go = true;
+    other.join();
+    board.held = OwnUsed(attachment_, 0, Kind::kData);
+    board.step = 2;
+    while (board.step != 3) usleep(200);
+    return status == Status::kOk ? 0 : 2;
+  });
+  AwaitStop(child);
+  EXPECT_EQ(Reserve(&attachment_, 0, 1, Kind::kData), Status::kOk);
+  kill(child, SIGCONT);
+  while (board.step != 2 && waitpid(child, nullptr, WNOHANG) == 0) usleep(200);
+  EXPECT_EQ(board.held, kTheirs);
+  EXPECT_EQ(Used(attachment_, 0), kTheirs + 1);
+  Snapshot snapshot;
+  EXPECT_EQ(ReadSnapshotFile(path_.c_str(), true, &snapshot), Status::kOk);
+  EXPECT_EQ(snapshot.devices[0].used, kTheirs + 1);
+  board.step = 3;
+  EXPECT_EQ(Join(child), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(KillPoints, StoppedTest, ::testing::Range(1, kKillPoints + 1));

@@ -35,7 +35,7 @@ void KillPoint(int number) {
 namespace {
 
 constexpr uint64_t kLimit = 1000;
-constexpr int kKillPoints = 42;
+constexpr int kKillPoints = 43;
 constexpr int64_t kLongestWait = 2'000'000'000;
 
 template <typename T>

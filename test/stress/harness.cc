@@ -202,6 +202,10 @@ std::string Container::Compare(const std::map<pid_t, int>& cells, uint64_t patie
   }
   if (used != truth_in_all) {
     wrong += "the region's sum " + Number(used) + ", the driver's " + Number(truth_in_all) + "\n";
+    for (const auto& [pid, bytes] : RegionBooks()) {
+      wrong += "  process " + std::to_string(pid) + ": counted " + Number(bytes) + ", the driver's books " +
+               Number(simgpu_process_bytes(0, pid)) + "\n";
+    }
   }
   if (counted_in_all > limit_) wrong += "counted in all: " + Number(counted_in_all) + "\n";
   for (const auto& [pid, cell] : cells) {

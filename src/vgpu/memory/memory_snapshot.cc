@@ -43,14 +43,25 @@ bool AddSeen(const region::ProcessUsage& process, void* context) {
   return view->complete;
 }
 
-uint64_t Uncounted(int device, const ProcessList& list, uint64_t used_before) {
+// What is counted of the whole container, and a number that tells whether it still is.
+struct ContainerCount {
+  uint64_t used = 0;
+  uint64_t changes = 0;
+
+  bool operator==(const ContainerCount&) const = default;
+};
+ContainerCount CountContainer(int device) {
+  const region::Attachment* const a = attachment();
+  return {UsedBytes(device), a == nullptr ? 0 : region::Changes(*a)};
+}
+
+// How much of what is seen was not counted, neither before the look nor after it.
+uint64_t Uncounted(int device, const ProcessList& list, const ContainerCount& before, const ContainerCount& after) {
   const region::Attachment* const a = attachment();
   if (a == nullptr) return UINT64_MAX;
   ContainerView view = {&list, device, 0, true};
   region::ForEachProcess(*a, &AddSeen, &view);
-  // Others take and give back meanwhile: the larger count is the one that may have been true.
-  const uint64_t used_after = UsedBytes(device);
-  const uint64_t used = used_before > used_after ? used_before : used_after;
+  const uint64_t used = before.used > after.used ? before.used : after.used;
   if (!view.complete) return UINT64_MAX;
   return view.seen > used ? view.seen - used : 0;
 }
@@ -65,15 +76,20 @@ MemorySnapshot TakeSnapshot(int device, nvmlDevice_t handle, ProcessList* list) 
   // Who has died meanwhile is seen no more and still counted, and what it paid for may show here: once more then, when
   // it has been swept out.
   bool whole = true;
-  for (int attempt = 0; attempt < kAttempts && !(out.exact && (whole || attempt > 1)); ++attempt) {
+  // What others took and gave back during the look may be seen and not be counted.
+  bool still = true;
+  for (int attempt = 0; attempt < kAttempts && !(out.exact && still && (whole || attempt > 1)); ++attempt) {
     const bool known = SettleData(device);
     if (out.shared_imports) ClaimMemory();
     out.data = OwnBytes(device, Kind::kData);
-    const uint64_t used = UsedBytes(device);
+    const ContainerCount before = CountContainer(device);
     out.seen = Measure(handle, list);
     if (out.shared_imports) {
-      out.uncounted = Uncounted(device, *list, used);
-      whole = out.uncounted != UINT64_MAX;
+      const ContainerCount after = CountContainer(device);
+      const uint64_t uncounted = Uncounted(device, *list, before, after);
+      whole = uncounted != UINT64_MAX;
+      still = !whole || uncounted == 0 || before == after;
+      if (uncounted < out.uncounted) out.uncounted = uncounted;
       out.paid_elsewhere = GuestMemory(device);
     }
     out.exact = SettleData(device) && OwnBytes(device, Kind::kData) == out.data;
