@@ -31,8 +31,10 @@ class BusyUnion {
       covered += std::min(s.end, end) - std::max(s.begin, begin);
       grown = {std::min(s.begin, grown.begin), std::max(s.end, grown.end)};
     }
-    count_ = kept;
-    Insert(grown);
+    int at = kept;
+    for (; at > 0 && seen_[at - 1].begin > grown.begin; --at) seen_[at] = seen_[at - 1];
+    seen_[at] = grown;
+    count_ = kept + 1;
     return end - begin - covered + (count_ > kStretches ? CloseShortest() : 0);
   }
 
@@ -51,10 +53,8 @@ class BusyUnion {
 
   // Nothing is added before that from now on.
   void Forget(int64_t before) {
-    int gone = 0;
-    while (gone < count_ && seen_[gone].end < before) ++gone;
-    std::copy(seen_ + gone, seen_ + count_, seen_);
-    count_ -= gone;
+    const auto gone = [before](const Stretch& s) { return s.end < before; };
+    count_ = static_cast<int>(std::remove_if(seen_, seen_ + count_, gone) - seen_);
   }
 
  private:
@@ -71,12 +71,6 @@ class BusyUnion {
     seen_[shortest - 1].end = seen_[shortest].end;
     std::copy(seen_ + shortest + 1, seen_ + count_--, seen_ + shortest);
     return closed;
-  }
-
-  void Insert(const Stretch& s) {
-    int at = count_++;
-    for (; at > 0 && seen_[at - 1].begin > s.begin; --at) seen_[at] = seen_[at - 1];
-    seen_[at] = s;
   }
 
   Stretch seen_[kStretches + 1] = {};  // by time

@@ -62,13 +62,26 @@ int64_t Gate::Spacing(const Terms& terms) const {
   return view_.lower ? kHandover : std::min(Flight(terms) / 2, kSegment);
 }
 
-// What a full GPU loses is missing to all, so a share lags by kBank at most while no other lags less. One without a
-// limit neither saves nor owes more than that: the others had use for what it had, or they had not.
+// Wall ns that all shares lag by more than when they last did, as what they had is less than what they are to have.
+// What is in flight is had already, so it goes up and down.
+int64_t Gate::Missed(int64_t now) {
+  const int64_t rates = view_.limited + rate_;
+  const int64_t missed = now - common_.at - (view_.had - common_.had) * region::kFullRate / rates;
+  const bool same = rates == common_.rates && view_.hungry == common_.hungry && now - common_.seen_at < kWants;
+  common_.seen_at = now;
+  if (same && missed <= 0) return 0;
+  common_ = {now, now, view_.had, rates, view_.hungry};
+  return same ? missed / (1 + view_.siblings) : 0;
+}
+
+// What a full GPU loses is missing to all, and each gives up its part of that, unless one is near to having its own.
+// One without a limit neither saves nor owes more than kBank: the others had use for what it had, or they had not.
 void Gate::Forgive(const Terms& terms, int64_t now) {
   const int64_t lag = now - region::Load(account_->zero_at);
-  if (lag > kBank && (terms.limit == 0 || (view_.limited != 0 && lag <= view_.least_lag))) {
-    region::GpuTimeForgo(account_, -region::GpuTimeEarned(kBank, rate_), now, rate_);
-  }
+  const int64_t missed = view_.limited != 0 ? Missed(now) : 0;
+  int64_t most = terms.limit == 0 ? kBank : lag;
+  if (terms.limit != 0 && std::min(lag, view_.least_lag) > kBank) most = std::max(lag - missed, kBank);
+  if (lag > most) region::GpuTimeForgo(account_, -region::GpuTimeEarned(most, rate_), now, rate_);
   if (terms.limit == 0 && lag < -kBank) region::Store(account_->zero_at, now + kBank);
 }
 
@@ -180,17 +193,18 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
     if (Overdrawn(account_, rate_, release, &wait->overdrawn, now, &held.until)) return held;
   }
   if (terms.own != 0 && Overdrawn(&own_, terms.own, kBurst, &wait->own_overdrawn, now, &held.until)) return held;
+  Forgive(terms, now);
   wait->late = Most([&](const Meter& meter) { return meter.LateFor(launch.stream); });
   if (TooMuchInFlight(terms, launch, beside, wait, now, &held)) return held;
   const bool late = wait->late != Meter::kInTime;
   const Turns::Verdict verdict =
       turns_.Ask(view_,
                  {.rank = terms.rank,
-                  .rate = terms.limit,
+                  .rate = static_cast<uint32_t>((terms.limit + view_.siblings) / (1 + view_.siblings)),
                   .owed = terms.limit != 0 && region::GpuTimeBalance(account_, now, rate_) > 0,
                   .zero_at = region::Load(account_->zero_at),
                   .long_launch = launch.cost >= kTurn || late || Long(),
-                  .late = late,
+                  .free = late || beside >= kTurn || (beside != 0 && Long()),
                   .in_flight = InFlight(now)},
                  now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);
@@ -209,7 +223,6 @@ int64_t Gate::LeaseFor(const Terms& terms, int64_t now) const {
 int64_t Gate::Pay(const Terms& terms, const Launch& launch, int64_t left, int64_t now) {
   const int64_t lease = LeaseFor(terms, now);
   Charge(terms, launch.Charged(launch.cost + lease - left), now);
-  Forgive(terms, now);
   // Of launches that are short against the lease more are to come.
   const int64_t more = 4 * launch.cost < lease ? lease : 0;
   turns_.Went(InFlight(now) + launch.Charged() + more, view_.lower, now);

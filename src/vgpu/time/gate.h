@@ -86,6 +86,7 @@ class Gate {
                  int64_t* until);
   bool TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t beside, Wait* wait, int64_t now,
                        Turns::Verdict* held);
+  int64_t Missed(int64_t now);
   void Forgive(const Terms& terms, int64_t now);
   void Forgo(const Terms& terms, int64_t now);
   void Charge(const Terms& terms, int64_t ns, int64_t now);
@@ -104,6 +105,9 @@ class Gate {
   bool waits_ = false;  // something was late for a second, and only what was let go then made it end
   int vain_ = 0;        // so often a launch went as the GPU might wait for it, since something was in time
   uint32_t limit_ = 0;
+  struct Common {  // of all shares, when they last lagged by more
+    int64_t at = 0, seen_at = 0, had = 0, rates = 0, hungry = 0;
+  } common_;
   CostBook* book_ = nullptr;
   const DriverPort* driver_ = nullptr;
 };

@@ -151,9 +151,8 @@ void Meter::After(const Launch& launch, const Plan& plan, Event empty, Event beg
 }
 
 void Meter::Failed(const Launch& launch, const Plan& plan, Event empty, Event begin) {
-  for (Event event : {empty, begin}) {
-    if (event != nullptr) driver_->release(driver_->self, event);
-  }
+  if (empty != nullptr) driver_->release(driver_->self, empty);
+  if (begin != nullptr) driver_->release(driver_->self, begin);
   Track* const track = plan.begin ? nullptr : TrackOf(launch.stream);
   // A mark that another thread laid meanwhile has it: then the book is wrong about one more launch.
   if (track == nullptr || track->open.launches == 0) return;
@@ -307,12 +306,9 @@ int64_t Meter::Poll(int others, int64_t now) {
 }
 
 Meter::Segment* Meter::LongestSegment() {
-  Segment* longest = nullptr;
-  for (Track& track : Tracks()) {
-    if (track.count == 0) continue;
-    if (longest == nullptr || track.marked[0].charged > longest->charged) longest = &track.marked[0];
-  }
-  return longest;
+  const auto charged = [](const Track& track) { return track.count == 0 ? -1 : track.marked[0].charged; };
+  const auto longest = std::ranges::max_element(Tracks(), {}, charged);
+  return longest == Tracks().end() || longest->count == 0 ? nullptr : &longest->marked[0];
 }
 
 int64_t Meter::PayAhead(int64_t ns) {
@@ -330,8 +326,7 @@ int64_t Meter::Grow(int64_t now) {
   if (longest == nullptr) return 0;
   const int64_t expected = std::max(longest->charged - longest->grown, longest->due - reached_at_);
   const int64_t passed = (now - reached_at_) / (1 + longest->others);
-  const int64_t grown = std::min(passed - expected, kPatience) - longest->grown;
-  if (grown <= 0) return 0;
+  const int64_t grown = std::max<int64_t>(std::min(passed - expected, kPatience) - longest->grown, 0);
   longest->grown += grown;
   longest->charged += grown;
   return grown;
@@ -368,18 +363,13 @@ int64_t Meter::Beside(const StreamRef& stream, int64_t part, int64_t now) const 
 }
 
 int Meter::Streams(int64_t now) const {
-  int streams = 0;
-  for (const Track& track : Tracks()) streams += now - track.launched_at < kWants ? 1 : 0;
-  return streams;
+  return static_cast<int>(
+      std::ranges::count_if(Tracks(), [now](const Track& t) { return now - t.launched_at < kWants; }));
 }
 
 bool Meter::Guesses() const {
-  for (const Track& track : Tracks()) {
-    for (const Segment& segment : track.Marked()) {
-      if (segment.guessed) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(Tracks(),
+                             [](const Track& t) { return std::ranges::any_of(t.Marked(), &Segment::guessed); });
 }
 
 bool Meter::Works(int64_t now) {
@@ -398,8 +388,7 @@ Meter::Late Meter::LateFor(const StreamRef& stream) const {
   for (const Track& track : Tracks()) {
     const Segment& segment = track.marked[0];
     if (track.count == 0 || segment.grown < kPatience) continue;
-    if (segment.guessed && track.stream == stream) return kUnknown;
-    late = kKnown;
+    late = std::max(late, segment.guessed && track.stream == stream ? kUnknown : kKnown);
   }
   return late;
 }

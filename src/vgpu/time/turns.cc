@@ -2,6 +2,7 @@
 #include "vgpu/time/turns.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "region/gpu_time.h"
 
@@ -35,26 +36,24 @@ bool Within(int64_t at, int64_t now, int64_t span) { return at > now - span && a
 
 }  // namespace
 
-bool Turns::Waits(const TurnLine& line, int64_t now) const { return Within(Load(line.waiting_at), now, kTurn / 2); }
-
 bool Turns::Better(int a, int b) const {
   if (b < 0) return true;
   const TurnLine& x = table_.lines[a];
   const TurnLine& y = table_.lines[b];
   const int32_t rank_x = Load(x.rank), rank_y = Load(y.rank);
   if (Outranks(rank_x, rank_y) || Outranks(rank_y, rank_x)) return Outranks(rank_x, rank_y);
-  const bool owed_x = (Load(x.flags) & kOwed) != 0, owed_y = (Load(y.flags) & kOwed) != 0;
-  if (owed_x != owed_y) return owed_x;
-  const int64_t zero_x = Load(x.zero_at), zero_y = Load(y.zero_at);
-  if (ContainerOf(x) != ContainerOf(y) && zero_x != zero_y) return zero_x < zero_y;
-  const int64_t had_x = HadOf(x), had_y = HadOf(y);
-  return had_x != had_y ? had_x < had_y : a < b;
+  const bool siblings = ContainerOf(x) == ContainerOf(y);
+  const auto order = [siblings](const TurnLine& line, int i) {
+    return std::tuple((Load(line.flags) & kOwed) == 0, siblings ? 0 : Load(line.zero_at), HadOf(line), i);
+  };
+  return order(x, a) < order(y, b);
 }
 
 TurnView Turns::Look(int32_t rank, int64_t now) const {
   TurnView view;
   if (!joined()) return view;
   const uint64_t container = ContainerOf(*mine());
+  view.had = HadOf(*mine());
   for (int i = 0; i < table_.count; ++i) {
     const TurnLine& line = table_.lines[i];
     const uint64_t process = Load(line.process);
@@ -67,15 +66,16 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     const bool works = Sane(Load(line.work_until), now) > now;
     view.beside |= works && (Load(line.flags) & kLong) != 0;
     view.at_work += works ? 1 : 0;
-    if (Waits(line, now) && (view.best < 0 || Better(i, view.best))) view.best = i;
+    if (Within(Load(line.waiting_at), now, kTurn / 2) && (view.best < 0 || Better(i, view.best))) view.best = i;
     if (!works && !Within(Load(line.seen_at), now, kWants)) continue;
     ++view.hungry;
     const uint32_t rate = Load(line.rate);
     const int64_t zero_at = Load(line.zero_at);
     const int64_t lag = Within(zero_at, now, region::kLongestDebt) ? now - zero_at : 0;
-    if (rate != 0) view.least_lag = std::min(view.least_lag, lag);
+    if (rate != 0) view.least_lag = std::min(view.least_lag, lag), view.had += HadOf(line);
     if (process >> 32 == container) {
       view.sibling |= works;
+      ++view.siblings;
       view.before += HadOf(line) < HadOf(*mine()) ? 1 : 0;
       view.most = std::max(view.most, HadOf(line));
     } else {
@@ -145,7 +145,7 @@ Turns::Verdict Turns::Go(Verdict verdict) {
 Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now) {
   Verdict verdict;
   Publish(state, now);
-  if (!joined() || state.late) return verdict;
+  if (!joined() || state.free) return verdict;
   TurnLine* const line = mine();
   const uint64_t word = Load(*table_.word);
   verdict.seen = word;
@@ -172,8 +172,8 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   const bool known = holder >= 0 && holder < table_.count;
   const int64_t free_at = FreeAt(holder, SinceOf(word, now), now);
   const bool outranks = known && Outranks(state.rank, Load(table_.lines[holder].rank));
-  // One that has the turn, and says that it waits for one, had its time.
-  const bool first = view.best < 0 || view.best == holder || Better(line_, view.best);
+  // One that has the turn, and says that it waits for one, had its time, and so had one that did not take it.
+  const bool first = view.best < 0 || view.best == holder || now >= free_at + kUnused || Better(line_, view.best);
   // What can not be interrupted does not keep the others from launching beside it.
   if (waits_since_ < SinceOf(word, now)) waits_since_ = now;
   const bool over = known && now >= waits_since_ + kTurn + kFlight;

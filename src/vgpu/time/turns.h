@@ -39,6 +39,7 @@ struct TurnView {
   int hungry = 0;                 // launched, or waited to, within kWants
   int at_work = 0;                // have work that is expected to last
   bool sibling = false;           // one of them is of the same container
+  int siblings = 0;               // so many of the same container are hungry,
   int before = 0;                 // so many of the same container that are hungry had less
   int64_t most = 0;               // that one of the same container had, ns
   bool beside = false;            // one of them has a launch that is longer than a turn
@@ -46,6 +47,7 @@ struct TurnView {
   bool lower = false;             // or less
   int best = -1;                  // of those that wait
   int64_t least_lag = INT64_MAX;  // ns of wall time, of those that are hungry and have a limit
+  int64_t had = 0;                // of these and this one, ns
   int64_t limited = 0;            // rates of those of other containers that are hungry and have a limit,
   int64_t unlimited = 0;          // and how many have none
 };
@@ -65,7 +67,7 @@ class Turns {
     bool owed = false;
     int64_t zero_at = 0;
     bool long_launch = false;
-    bool late = false;      // the GPU may be waiting for this launch
+    bool free = false;      // needs no turn: the GPU may wait for it, or it ends before others of this process
     int64_t in_flight = 0;  // ns
   };
 
@@ -97,7 +99,6 @@ class Turns {
   // The turn goes to that line, if nobody took it since.
   bool Pass(uint64_t word, int line, int64_t now);
   bool Better(int a, int b) const;
-  bool Waits(const TurnLine& line, int64_t now) const;
   bool Yields(const TurnView& view, const State& state, int64_t since, int64_t now) const;
   int64_t FreeAt(int holder, int64_t since, int64_t now) const;
 

@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (verdict.go) turns.Went(kMs, false, now);
     turns.Had(kMs, now);
     state.in_flight = verdict.go ? kMs : 0;
-    state.late = now > kNow + 50 * kMs;
+    state.free = now > kNow + 50 * kMs;
   }
   turns.Ended(kNow + 100 * kMs);
   turns.Rests(kNow + 100 * kMs);

@@ -213,6 +213,15 @@ TEST(GpuTimeWorld, GivenLongLaunchesBesideAnother_ThenEachHasHalf) {
   }
 }
 
+// Beside its own long launch a short one takes nothing from the other, whatever the limit and the turn.
+TEST(GpuTimeWorld, GivenShortLaunchesBesideAnOwnLongOne_ThenTheyNeedNoTurn) {
+  World world;
+  Tenant& tenant = world.Add({.limit = 5000}, ShortBesideLong(&world, 0), true, true);
+  world.Add({.limit = 5000}, Endless(500 * kUs));
+  SharesOf(world, 12);
+  EXPECT_GE(static_cast<double>(tenant.quick), 0.4 * static_cast<double>(world.gpu.BusyOf(tenant.context)));
+}
+
 void ExpectShares(const char* name, uint32_t a, Tenant::Program first, uint32_t b, Tenant::Program second) {
   World world;
   world.Add({.limit = a}, std::move(first));
@@ -282,20 +291,38 @@ std::vector<GpuModel> Models() {
           GpuModel{.change = 0, .change_idle = 0}};
 }
 
-TEST(GpuTimeWorld, GivenSharesOf100Percent_ThenEachHasItsShare) {
-  const std::vector<std::vector<uint32_t>> groups = {{3000, 7000}, {5000, 5000}, {1000, 2000, 3000, 4000}};
+// What a change takes, and what is asked for beyond the whole GPU, is missing to each by the same part.
+TEST(GpuTimeWorld, GivenSharesOf100PercentOrMore_ThenEachHasItsPart) {
+  const std::vector<std::vector<uint32_t>> groups = {
+      {3000, 7000}, {7000, 3000}, {5000, 5000}, {1000, 2000, 3000, 4000}, {8000, 8000}, {9000, 6000, 2000}};
+  const Tenant::Program programs[] = {Bounded(500 * kUs, 16), Bounded(2'200 * kUs, 4), Endless(5 * kUs),
+                                      Bounded(kMs, 4)};
   for (const GpuModel& model : Models()) {
     for (const auto& group : groups) {
       World world(model);
-      const int64_t lengths[] = {500 * kUs, 20 * kUs, kMs, 5 * kUs};
-      for (size_t i = 0; i < group.size(); ++i) world.Add({.limit = group[i]}, Endless(lengths[i]));
+      for (size_t i = 0; i < group.size(); ++i) world.Add({.limit = group[i]}, programs[i]);
       const std::vector<double> shares = SharesOf(world, kSeconds);
       const double all = SumOf(shares);
-      for (size_t i = 0; i < group.size(); ++i) EXPECT_NEAR(shares[i], group[i] * all / 10'000, 1.0) << model.change;
+      const double asked = std::accumulate(group.begin(), group.end(), 0.0);
+      for (size_t i = 0; i < group.size(); ++i) {
+        EXPECT_NEAR(shares[i], group[i] * all / asked, 0.5) << group[0] << " " << i << " " << model.change;
+      }
       // A change in 10 ms.
       EXPECT_GE(all, 98.7 - 100.0 * static_cast<double>(model.change_idle) / kTurn)
           << group.size() << " " << model.change;
     }
+  }
+}
+
+// A container's processes have one account, and give up its part once.
+TEST(GpuTimeWorld, GivenAContainerOfSeveralBesideAnother_ThenEachHasItsPart) {
+  for (const uint32_t limit : {5000, 8000}) {
+    World world;
+    for (int i = 0; i < 4; ++i) world.Add({.limit = limit}, Endless(500 * kUs), true, false, 7);
+    world.Add({.limit = limit}, Endless(500 * kUs));
+    const std::vector<double> shares = SharesOf(world, 2 * kSeconds);
+    EXPECT_NEAR(shares[4], SumOf(shares) / 2, 0.5) << limit;
+    EXPECT_GE(SumOf(shares), 98.5) << limit;
   }
 }
 
