@@ -38,8 +38,8 @@ HAMI_TIME_CONSTANT kUnused = 1'000'000;
 // ns after which a launch that waits for work in flight goes all the same, as the GPU may wait for it; and for which
 // the word of a more important one that it is still at work counts.
 HAMI_TIME_CONSTANT kPatience = 20'000'000;
-// ns of wall time that a container may lag behind its share when no other lags less. What a full GPU loses is
-// everybody's.
+// ns of wall time that a container may lag behind its share. Beyond that, while no other lags less than that, each
+// gives up what all of them miss: what a full GPU loses is everybody's.
 HAMI_TIME_CONSTANT kBank = 20'000'000;
 // ns of work between two marks on a stream. A mark takes 1.3 us of the GPU.
 HAMI_TIME_CONSTANT kSegment = 1'000'000;
