@@ -14,8 +14,9 @@ using region::Store;
 
 constexpr int kLineBits = 10;
 constexpr uint64_t kLineMask = (uint64_t{1} << kLineBits) - 1;
-constexpr int64_t kTick = 1'000;              // ns; the word has us
-constexpr uint64_t kMostHad = INT64_MAX / 2;  // ns, so that sums stay within bounds
+constexpr int64_t kTick = 1'000;                 // ns; the word has us
+constexpr uint64_t kMostHad = INT64_MAX / 2;     // ns, so that the sum of two stays within bounds,
+constexpr int64_t kHadWraps = int64_t{1} << 48;  // and that of all
 
 uint64_t WordOf(int line, int64_t now) {
   return static_cast<uint64_t>(now / kTick) << kLineBits | static_cast<uint64_t>(line + 1);
@@ -53,7 +54,7 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
   TurnView view;
   if (!joined()) return view;
   const uint64_t container = ContainerOf(*mine());
-  view.had = HadOf(*mine());
+  view.had = HadOf(*mine()) % kHadWraps;
   for (int i = 0; i < table_.count; ++i) {
     const TurnLine& line = table_.lines[i];
     const uint64_t process = Load(line.process);
@@ -72,7 +73,7 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     const uint32_t rate = Load(line.rate);
     const int64_t zero_at = Load(line.zero_at);
     const int64_t lag = Within(zero_at, now, region::kLongestDebt) ? now - zero_at : 0;
-    if (rate != 0) view.least_lag = std::min(view.least_lag, lag), view.had += HadOf(line);
+    if (rate != 0) view.least_lag = std::min(view.least_lag, lag), view.had = (view.had + HadOf(line)) % kHadWraps;
     if (process >> 32 == container) {
       view.sibling |= works;
       ++view.siblings;
@@ -87,7 +88,6 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
 }
 
 int64_t Turns::FreeAt(int holder, int64_t since, int64_t now) const {
-  if (holder < 0 || holder >= table_.count) return 0;
   const int64_t until = Sane(Load(table_.lines[holder].work_until), now);
   // One that was given the turn and did not launch yet may still do so.
   return (until > since ? until : since + kUnused) - kHandover;
@@ -170,7 +170,7 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   }
   yields_ = false;
   const bool known = holder >= 0 && holder < table_.count;
-  const int64_t free_at = FreeAt(holder, SinceOf(word, now), now);
+  const int64_t free_at = known ? FreeAt(holder, SinceOf(word, now), now) : 0;
   const bool outranks = known && Outranks(state.rank, Load(table_.lines[holder].rank));
   // One that has the turn, and says that it waits for one, had its time, and so had one that did not take it.
   const bool first = view.best < 0 || view.best == holder || now >= free_at + kUnused || Better(line_, view.best);
