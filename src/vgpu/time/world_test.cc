@@ -326,6 +326,19 @@ TEST(GpuTimeWorld, GivenAContainerOfSeveralBesideAnother_ThenEachHasItsPart) {
   }
 }
 
+TEST(GpuTimeWorld, GivenOneThatWaitsAndDoesNotLaunch_ThenTheOtherLosesLittle) {
+  for (const uint32_t limit : {0, 9000}) {
+    World world;
+    Tenant& other = world.Add({.limit = limit}, Endless(500 * kUs));
+    Tenant& waits = world.Add({.limit = limit}, [](int64_t) { return Step{}; });
+    for (int ms = 0; ms < 2'000; ++ms) {
+      world.RunUntil(ms * kMs);
+      world.ClaimTurn(waits);
+    }
+    EXPECT_GE(world.Busy(other, 0, 2'000 * kMs), 80) << limit;
+  }
+}
+
 TEST(GpuTimeWorld, GivenNoLibrary_ThenTheGpuLosesWhatItTakesToChange) {
   World world;
   for (int i = 0; i < 2; ++i) world.Add({}, Endless(500 * kUs), false);

@@ -278,6 +278,14 @@ class World {
     return 100.0 * static_cast<double>(gpu.BusyOf(tenant.context) - since_busy) / static_cast<double>(span);
   }
 
+  // The tenant's line says that it waits, and is owed much, whatever its program does.
+  void ClaimTurn(const Tenant& tenant) {
+    TurnLine& line = lines_[tenant.context];
+    line.seen_at = line.waiting_at = now;
+    line.zero_at = now - 100 * kMs;
+    line.rate = static_cast<uint16_t>(tenant.terms.limit);
+  }
+
   region::GpuTimeDevice* AccountOf(uint32_t container) { return &accounts_[container]; }
   // What a thread that sleeps wakes late by: at times far more, as where two cores serve 16 threads.
   int64_t Late() {
