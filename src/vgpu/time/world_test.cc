@@ -222,6 +222,15 @@ TEST(GpuTimeWorld, GivenShortLaunchesBesideAnOwnLongOne_ThenTheyNeedNoTurn) {
   EXPECT_GE(static_cast<double>(tenant.quick), 0.4 * static_cast<double>(world.gpu.BusyOf(tenant.context)));
 }
 
+// However long the other's launch is, and whatever it is owed.
+TEST(GpuTimeWorld, GivenALongLaunchOfAnother_ThenOneBesideItWaitsForATurn) {
+  World world;
+  world.Add({.limit = 7000}, OneByOne(100 * kMs, 0));
+  Tenant& light = world.Add({.limit = 3000}, OneByOne(kMs, 10 * kMs));
+  world.RunUntil(8'000 * kMs);
+  EXPECT_LE(Percentile99(light), 20.0);
+}
+
 void ExpectShares(const char* name, uint32_t a, Tenant::Program first, uint32_t b, Tenant::Program second) {
   World world;
   world.Add({.limit = a}, std::move(first));
@@ -276,6 +285,15 @@ TEST(GpuTimeWorld, GivenALaunchThatTheGpuWaitsForBesideAnother_ThenItIsNotHeldFo
   }
 }
 
+// Else thousands of them might be ahead of everybody.
+TEST(GpuTimeWorld, GivenAKindOfWhichNothingIsKnown_ThenFewGoBehindIt) {
+  World world;
+  Tenant& tenant = world.Add({}, Endless(50 * kMs));
+  world.Add({}, Endless(500 * kUs));
+  world.RunUntil(40 * kMs);
+  EXPECT_LE(world.gpu.Launched(tenant.context), 4U);
+}
+
 TEST(GpuTimeWorld, GivenLongKernels_ThenTheFirstAreSoonPaidFor) {
   for (const uint32_t limit : {3000, 7500}) {
     World world;
@@ -295,12 +313,14 @@ std::vector<GpuModel> Models() {
 TEST(GpuTimeWorld, GivenSharesOf100PercentOrMore_ThenEachHasItsPart) {
   const std::vector<std::vector<uint32_t>> groups = {
       {3000, 7000}, {7000, 3000}, {5000, 5000}, {1000, 2000, 3000, 4000}, {8000, 8000}, {9000, 6000, 2000}};
-  const Tenant::Program programs[] = {Bounded(500 * kUs, 16), Bounded(2'200 * kUs, 4), Endless(5 * kUs),
-                                      Bounded(kMs, 4)};
+  const Tenant::Program bounded[] = {Bounded(500 * kUs, 16), Bounded(2'200 * kUs, 4), Endless(5 * kUs),
+                                     Bounded(kMs, 4)};
+  const Tenant::Program endless[] = {Endless(500 * kUs), Endless(20 * kUs), Endless(kMs), Endless(5 * kUs)};
   for (const GpuModel& model : Models()) {
-    for (const auto& group : groups) {
+    for (size_t n = 0; n < 2 * groups.size(); ++n) {
+      const auto& group = groups[n / 2];
       World world(model);
-      for (size_t i = 0; i < group.size(); ++i) world.Add({.limit = group[i]}, programs[i]);
+      for (size_t i = 0; i < group.size(); ++i) world.Add({.limit = group[i]}, (n % 2 == 0 ? bounded : endless)[i]);
       const std::vector<double> shares = SharesOf(world, kSeconds);
       const double all = SumOf(shares);
       const double asked = std::accumulate(group.begin(), group.end(), 0.0);
