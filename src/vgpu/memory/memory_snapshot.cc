@@ -82,7 +82,7 @@ MemorySnapshot TakeSnapshot(int device, nvmlDevice_t handle, ProcessList* list) 
     const bool known = SettleData(device);
     if (out.shared_imports) ClaimMemory();
     out.data = OwnBytes(device, Kind::kData);
-    const ContainerCount before = CountContainer(device);
+    const ContainerCount before = out.shared_imports ? CountContainer(device) : ContainerCount{};
     out.seen = Measure(handle, list);
     if (out.shared_imports) {
       const ContainerCount after = CountContainer(device);

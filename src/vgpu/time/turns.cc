@@ -38,7 +38,6 @@ bool Within(int64_t at, int64_t now, int64_t span) { return at > now - span && a
 }  // namespace
 
 bool Turns::Better(int a, int b) const {
-  if (b < 0) return true;
   const TurnLine& x = table_.lines[a];
   const TurnLine& y = table_.lines[b];
   const int32_t rank_x = Load(x.rank), rank_y = Load(y.rank);
@@ -73,7 +72,8 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     const uint32_t rate = Load(line.rate);
     const int64_t zero_at = Load(line.zero_at);
     const int64_t lag = Within(zero_at, now, region::kLongestDebt) ? now - zero_at : 0;
-    if (rate != 0) view.least_lag = std::min(view.least_lag, lag), view.had = (view.had + HadOf(line)) % kHadWraps;
+    view.least_lag = std::min(view.least_lag, rate != 0 ? lag : INT64_MAX);
+    view.had = (view.had + (rate != 0 ? HadOf(line) : 0)) % kHadWraps;
     if (process >> 32 == container) {
       view.sibling |= works;
       ++view.siblings;

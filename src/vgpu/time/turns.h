@@ -38,16 +38,16 @@ struct TurnView {
   int present = 0;                // seen within kCommonPresent
   int hungry = 0;                 // launched, or waited to, within kWants
   int at_work = 0;                // have work that is expected to last
-  bool sibling = false;           // one of them is of the same container
-  int siblings = 0;               // so many of the same container are hungry,
-  int before = 0;                 // so many of the same container that are hungry had less
+  bool sibling = false;           // one of the same container is among these
+  int siblings = 0;               // so many of the same container are hungry
+  int before = 0;                 // so many of them had less
   int64_t most = 0;               // that one of the same container had, ns
   bool beside = false;            // one of them has a launch that is longer than a turn
   bool higher = false;            // one that is present is more important
   bool lower = false;             // or less
   int best = -1;                  // of those that wait
   int64_t least_lag = INT64_MAX;  // ns of wall time, of those that are hungry and have a limit
-  int64_t had = 0;                // of these and this one, ns
+  int64_t had = 0;                // GPU time of those and of this process, ns
   int64_t limited = 0;            // rates of those of other containers that are hungry and have a limit,
   int64_t unlimited = 0;          // and how many have none
 };

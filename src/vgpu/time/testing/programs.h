@@ -11,6 +11,8 @@
 
 namespace hami::vgpu::time::testing {
 
+inline constexpr int64_t kSeconds = 4;  // of the GPU, that a row lasts
+
 // Kernels of `length` without end, on `streams` by turns.
 inline Tenant::Program Endless(int64_t length, int streams = 1) {
   return [=, n = 0](int64_t) mutable { return Step{Step::kLaunch, length, n++ % streams, 1}; };

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whose turn it is: those without a limit, limits that change, idle time, hosts that hold up the GPU, priority, light
+// tenants, and holders that vanish. On the same clock as world_test.cc.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "vgpu/time/testing/programs.h"
+
+namespace hami::vgpu::time::testing {
+namespace {
+
+TEST(GpuTimeWorld, GivenOneWithoutALimit_ThenItHasWhatIsLeft) {
+  World world;
+  world.Add({.limit = 3000}, Endless(500 * kUs));
+  world.Add({}, Endless(500 * kUs));
+  const std::vector<double> shares = SharesOf(world, kSeconds);
+  EXPECT_NEAR(shares[0], 30, 1.0);
+  EXPECT_GE(SumOf(shares), 98.0);
+}
+
+// Little until `at`, and then as much as it can.
+Tenant::Program FirstLittle(int64_t at, const Tenant::Program& little) {
+  return [=, endless = Endless(500 * kUs)](int64_t now) mutable { return now < at ? little(now) : endless(now); };
+}
+
+// What each has in the second that begins at `at`.
+std::vector<double> SharesFrom(World& world, int64_t at) {
+  world.RunUntil(at);
+  std::vector<int64_t> before;
+  for (auto& tenant : world.tenants) before.push_back(world.gpu.BusyOf(tenant->context));
+  world.RunUntil(at + 1'000 * kMs);
+  std::vector<double> shares;
+  for (size_t i = 0; i < before.size(); ++i) {
+    shares.push_back(world.Busy(*world.tenants[i], before[i], 1'000 * kMs));
+  }
+  return shares;
+}
+
+TEST(GpuTimeWorld, GivenOneThatLeftItsTimeToAnother_ThenItHasHalfFromThenOn) {
+  constexpr int64_t kAt = 3'000 * kMs;
+  for (const int container : {0, 7}) {
+    World world;
+    world.Add({}, Endless(500 * kUs), true, false, container);
+    world.Add({}, FirstLittle(kAt, OneByOne(100 * kUs, 10 * kMs)), true, false, container);
+    world.Add({}, FirstLittle(kAt, [](int64_t) { return Step{Step::kThink, kMs, 0, 1}; }), true, false, container);
+    for (const double share : SharesFrom(world, kAt + 20 * kMs)) EXPECT_NEAR(share, 33, 2.5) << container;
+  }
+}
+
+TEST(GpuTimeWorld, WhenALimitIsLowered_ThenWhatWasSavedIsNotHad) {
+  constexpr int64_t kAt = 2'000 * kMs;
+  World world;
+  Tenant& tenant = world.Add({.limit = 8000}, FirstLittle(kAt, OneByOne(3 * kMs, 7 * kMs)));
+  world.RunUntil(kAt);
+  tenant.terms.limit = 2000;
+  EXPECT_NEAR(SharesFrom(world, kAt + 10 * kMs)[0], 20, 1.0);
+}
+
+TEST(GpuTimeWorld, GivenIdleTime_WhenBurstIsAllowed_ThenItIsUsed) {
+  World world;
+  world.Add({.limit = 3000, .ceiling = 9000}, Endless(500 * kUs));
+  EXPECT_NEAR(SharesOf(world, kSeconds)[0], 90, 1.0);
+}
+
+// Each of them, and all together, beside the same without the library.
+void ExpectNoLess(const std::vector<Tenant::Program>& programs) {
+  std::vector<double> shares[2];
+  for (const bool ours : {false, true}) {
+    World world;
+    for (const auto& program : programs) world.Add({}, program, ours);
+    shares[ours ? 1 : 0] = SharesOf(world, kSeconds);
+  }
+  for (size_t i = 0; i < programs.size(); ++i) EXPECT_GE(shares[1][i], shares[0][i] * 0.98) << i;
+  EXPECT_GE(SumOf(shares[1]), SumOf(shares[0]) * 0.98);
+}
+
+TEST(GpuTimeWorld, GivenHostsThatHoldUpTheGpu_ThenTheyHaveNoLess) {
+  const auto held_up = OneByOne(200 * kUs, 200 * kUs);
+  ExpectNoLess({held_up, held_up});
+  ExpectNoLess({held_up, held_up, held_up});
+  ExpectNoLess({held_up, Endless(500 * kUs)});
+}
+
+TEST(GpuTimeWorld, GivenAMoreImportantOne_ThenItWaitsForOneLaunch) {
+  World alone;
+  Tenant& by_itself = alone.Add({.rank = 0}, Requests(2 * kMs, 150));
+  const double idle = 100 - SharesOf(alone, 20)[0];
+  for (const int64_t length : {5 * kUs, 500 * kUs, 2 * kMs}) {
+    World world;
+    Tenant& requests = world.Add({.rank = 0}, Requests(2 * kMs, 150));
+    world.Add({.rank = 1}, Endless(length));
+    const std::vector<double> shares = SharesOf(world, 20);
+    const double floor = Percentile99(by_itself) + static_cast<double>(length) / 1e6 + 0.16;
+    EXPECT_LE(Percentile99(requests), 1.1 * floor) << length;
+    EXPECT_GE(shares[1], 0.8 * idle) << length;
+  }
+}
+
+// Both launch short kernels all the time, the more important one 50 at once.
+TEST(GpuTimeWorld, GivenAMoreImportantOne_ThenNeitherLooksAtEachLaunch) {
+  World world;
+  Tenant& important = world.Add({.rank = 0}, [n = 0](int64_t) mutable {
+    const int i = n++ % 52;
+    if (i == 50) return Step{Step::kSync, 0, 0, 1};
+    return i == 51 ? Step{Step::kThink, 3 * kMs, 0, 1} : Step{Step::kLaunch, 10 * kUs, 0, 1};
+  });
+  Tenant& low = world.Add({.rank = 1}, Endless(5 * kUs));
+  world.RunUntil(2'000 * kMs);
+  EXPECT_LT(important.looks, important.done / (10 * kUs) / 4);
+  EXPECT_LT(low.looks, low.done / (5 * kUs) / 3) << "those that it is held for, too";
+  EXPECT_LE(Percentile99(important), 0.6 + 0.2 + 0.16) << "its work, what is in flight, a change";
+}
+
+// On average they are too short to be measured one by one: the end of a longer one is seen all the same.
+TEST(GpuTimeWorld, GivenAMoreImportantOnesShortKernels_WhenOneIsLong_ThenItKeepsTheTurn) {
+  for (const int stream : {0, 1}) {
+    World world;
+    Tenant& requests = world.Add({.rank = 0}, [n = 0, stream](int64_t) mutable {
+      const int i = n++ % 180;
+      if (i % 3 == 0) return Step{Step::kThink, 2 * kMs, stream, 1};
+      if (i % 3 == 1) return Step{Step::kLaunch, i == 178 ? 3 * kMs : 20 * kUs, stream, 1};
+      return Step{Step::kSync, 0, stream, 1};
+    });
+    world.Add({.rank = 1}, Endless(500 * kUs));
+    EXPECT_GE(SharesOf(world, 20)[1], 77.0) << "80 % of the idle time";
+    EXPECT_LE(static_cast<double>(*std::max_element(requests.latencies.begin(), requests.latencies.end())),
+              1.1 * 3.66e6)
+        << stream;
+  }
+}
+
+TEST(GpuTimeWorld, GivenAMoreImportantOneThatGoesOnAtOnce_ThenItKeepsTheTurn) {
+  World world;
+  world.Add({.rank = 0}, OneByOne(2 * kMs, 60 * kUs));
+  world.Add({.rank = 1}, Endless(500 * kUs));
+  EXPECT_GE(SharesOf(world, kSeconds)[0], 92.0);
+}
+
+TEST(GpuTimeWorld, GivenALightTenant_ThenItsLaunchesWaitNoLonger) {
+  double p99[2];
+  for (const bool ours : {false, true}) {
+    World world;
+    Tenant& light = world.Add({.limit = 5000}, OneByOne(kMs, 19 * kMs), ours);
+    world.Add({.limit = 5000}, Endless(500 * kUs), ours);
+    SharesOf(world, kSeconds);
+    p99[ours ? 1 : 0] = Percentile99(light);
+  }
+  EXPECT_LE(p99[1], p99[0]);
+}
+
+TEST(GpuTimeWorld, WhenAHolderVanishes_ThenTheOthersGoOn) {
+  World world;
+  Tenant& gone = world.Add({}, Endless(500 * kUs));
+  Tenant& other = world.Add({}, Endless(500 * kUs));
+  world.RunUntil(500 * kMs);
+  gone.wake = gone.help_at = INT64_MAX;
+  world.RunUntil(530 * kMs);
+  const int64_t before = world.gpu.BusyOf(other.context);
+  world.RunUntil(630 * kMs);
+  EXPECT_GE(world.gpu.BusyOf(other.context) - before, 98 * kMs);
+}
+
+}  // namespace
+}  // namespace hami::vgpu::time::testing
