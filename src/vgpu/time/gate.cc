@@ -200,7 +200,7 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   const Turns::Verdict verdict =
       turns_.Ask(view_,
                  {.rank = terms.rank,
-                  .rate = static_cast<uint32_t>((terms.limit + view_.siblings) / (1 + view_.siblings)),
+                  .rate = (terms.limit + view_.siblings) / (1 + view_.siblings),
                   .owed = terms.limit != 0 && region::GpuTimeBalance(account_, now, rate_) > 0,
                   .zero_at = region::Load(account_->zero_at),
                   .long_launch = launch.cost >= kTurn || late || Long(),

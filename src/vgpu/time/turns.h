@@ -39,7 +39,7 @@ struct TurnView {
   int hungry = 0;                 // launched, or waited to, within kWants
   int at_work = 0;                // have work that is expected to last
   bool sibling = false;           // one of the same container is among these
-  int siblings = 0;               // so many of the same container are hungry
+  uint32_t siblings = 0;          // so many of the same container are hungry
   int before = 0;                 // so many of them had less
   int64_t most = 0;               // that one of the same container had, ns
   bool beside = false;            // one of them has a launch that is longer than a turn
