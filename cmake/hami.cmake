@@ -7,7 +7,7 @@ find_package(GTest)
 add_library(hami_flags INTERFACE)
 target_include_directories(hami_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
 target_compile_options(hami_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion $<$<BOOL:${HAMI_WERROR}>:-Werror>
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion $<$<BOOL:${HAMI_WERROR}>:-Werror>
   -fvisibility=hidden
   # g++ 12 takes `"literal" + std::string` for an overlapping copy (GCC bug 105329); the warning has no true case here.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)

@@ -125,7 +125,7 @@ TEST(AnnotationTableTest, IsTheOneOfTheDocumentation) {
   }
   std::size_t all = 0;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) all += line.starts_with("| `") ? 1 : 0;
+  for (std::string line; std::getline(lines, line);) all += line.starts_with("| `") ? 1U : 0U;
   EXPECT_EQ(all, rows) << "docs/reference/annotations.md has rows that the table has not";
 }
 

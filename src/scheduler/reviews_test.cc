@@ -128,7 +128,7 @@ TEST_F(ReviewsTest, OfLargeOnesAFewWaitAndTheRestIsSentAway) {
   EXPECT_EQ(away, kTooMany);
   end.set_value();
   unsigned allowed = 0;
-  for (auto& answer : answers) allowed += answer.get().allowed ? 1 : 0;
+  for (auto& answer : answers) allowed += answer.get().allowed ? 1U : 0U;
   EXPECT_EQ(allowed, Reviews::kMostLarge);
   EXPECT_TRUE(reviews_.Answer(large).allowed) << "the room is given back";
 }

@@ -353,7 +353,7 @@ class Replay {
     report_.most_allocated = cluster_.most_allocated;
     const Seconds half = last_ - (first_ + (last_ - first_) / 2);
     report_.mean_allocated = half > 0 ? sum_ / static_cast<double>(half) : static_cast<double>(cluster_.allocated);
-    for (const std::size_t index : waiting_) report_.refused += cluster_.pods[index].trace->cards > 0 ? 1 : 0;
+    for (const std::size_t index : waiting_) report_.refused += cluster_.pods[index].trace->cards > 0 ? 1U : 0U;
     const sched::Workload& workload = cluster_.filter.workload().Current();
     cluster_.ledger.ForEachNode([&](const sched::Node& node) {
       const sched::NodeFragments now =

@@ -31,7 +31,7 @@ std::set<std::string> LabelNames(const std::string& labels) {
     if (equals == std::string::npos) break;
     names.insert(labels.substr(at, equals - at));
     std::size_t end = equals + 2;
-    while (end < labels.size() && labels[end] != '"') end += labels[end] == '\\' ? 2 : 1;
+    while (end < labels.size() && labels[end] != '"') end += labels[end] == '\\' ? 2U : 1U;
     at = end + 2;  // behind `",`
   }
   return names;

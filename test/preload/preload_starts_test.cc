@@ -46,7 +46,7 @@ class Starts : public Preload, public testing::WithParamInterface<const char*> {
   size_t Count(const std::string& extension) {
     size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-      count += entry.path().extension() == extension ? 1 : 0;
+      count += entry.path().extension() == extension ? 1U : 0U;
     }
     return count;
   }

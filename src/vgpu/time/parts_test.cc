@@ -19,10 +19,10 @@ TEST(BusyUnion, GivenAnyStretches_ThenWhatTwoCoverCountsOnce) {
     BusyUnion busy;
     std::bitset<1000> covered;
     for (int i = 0; i < 20; ++i) {
-      const auto begin = random() % 900;
-      const auto end = begin + random() % 100;
+      const int64_t begin = std::uniform_int_distribution(0, 899)(random);
+      const int64_t end = begin + std::uniform_int_distribution(0, 99)(random);
       const auto before = covered.count();
-      for (auto at = begin; at < end; ++at) covered.set(at);
+      for (int64_t at = begin; at < end; ++at) covered.set(static_cast<size_t>(at));
       ASSERT_EQ(busy.Add(begin, end), static_cast<int64_t>(covered.count() - before));
     }
   }
@@ -35,9 +35,9 @@ TEST(BusyUnion, GivenMoreStretchesThanItKeeps_ThenNoneIsLost) {
     std::bitset<10'000> covered;
     int64_t paid = 0;
     for (int i = 0; i < 500; ++i) {
-      const auto begin = random() % 9'000;
-      const auto end = begin + random() % 10;
-      for (auto at = begin; at < end; ++at) covered.set(at);
+      const int64_t begin = std::uniform_int_distribution(0, 8'999)(random);
+      const int64_t end = begin + std::uniform_int_distribution(0, 9)(random);
+      for (int64_t at = begin; at < end; ++at) covered.set(static_cast<size_t>(at));
       const int64_t added = busy.Add(begin, end);
       ASSERT_GE(added, 0);
       paid += added;

@@ -32,7 +32,7 @@ std::vector<Shape> Shapes() {
 }
 
 TEST(GpuTimeWorld, GivenALimit_ThenEachShapeHasThat) {
-  for (const uint32_t limit : {500, 1000, 3000, 5000, 7500, 9000, 9500}) {
+  for (const uint32_t limit : {500U, 1000U, 3000U, 5000U, 7500U, 9000U, 9500U}) {
     for (const Shape& shape : Shapes()) {
       World world;
       world.Add({.limit = limit}, shape.program, true, shape.overlaps);
@@ -44,7 +44,7 @@ TEST(GpuTimeWorld, GivenALimit_ThenEachShapeHasThat) {
 
 // Each is waited for, so none has work ahead, and how long the stream rested between them nobody knows.
 TEST(GpuTimeWorld, GivenShortKernelsOneByOne_ThenTheMeanIsPaid) {
-  for (const uint32_t limit : {1000, 2500, 5000, 7500}) {
+  for (const uint32_t limit : {1000U, 2500U, 5000U, 7500U}) {
     for (const int64_t host : {100 * int64_t{1}, 8 * kUs}) {
       World world;
       world.Add({.limit = limit}, OneByOneByChance(20 * kUs, 80 * kUs, host));
@@ -74,7 +74,7 @@ BusyAndWork BusyAndWorkOf(uint32_t limit, const Tenant::Program& program, bool o
 TEST(GpuTimeWorld, GivenAnEagerFramework_ThenTheLimitHolds) {
   for (const uint64_t handles : {uint64_t{1}, uint64_t{60}}) {
     const double natural = BusyAndWorkOf(0, Eager(16 * kUs, handles), false).busy;
-    for (const uint32_t limit : {1000, 3000, 5000, 7500}) {
+    for (const uint32_t limit : {1000U, 3000U, 5000U, 7500U}) {
       const BusyAndWork found = BusyAndWorkOf(limit, Eager(16 * kUs, handles), false);
       EXPECT_NEAR(found.busy, std::min(natural, limit / 100.0), 1.0) << limit << " of " << natural << " " << handles;
     }
@@ -84,7 +84,7 @@ TEST(GpuTimeWorld, GivenAnEagerFramework_ThenTheLimitHolds) {
 // What ends raggedly at a change of turns is all that is lost.
 TEST(GpuTimeWorld, GivenTwoTenantsWithStreamsSideBySide_ThenTheyDoWhatOneDoes) {
   const double alone = BusyAndWorkOf(0, SideBySide(200 * kUs), true).work;
-  for (const uint32_t limit : {0, 3000}) {
+  for (const uint32_t limit : {0U, 3000U}) {
     World world;
     Tenant& first = world.Add({.limit = limit}, SideBySide(200 * kUs), true, true);
     Tenant& second = world.Add({.limit = limit == 0 ? 0 : 10'000 - limit}, SideBySide(200 * kUs), true, true);
@@ -112,7 +112,7 @@ TEST(GpuTimeWorld, GivenALimitThatDoesNotBind_ThenLooksAreFew) {
 // What was never seen costs what its kernel does on average, and says nothing of what is known.
 TEST(GpuTimeWorld, GivenLongNewGridsAmongKnown_ThenTheLimitHolds) {
   const double natural = BusyAndWorkOf(0, NewGridsAmongKnown(18 * kUs), false).busy;
-  for (const uint32_t limit : {1000, 3000, 5000, 7500}) {
+  for (const uint32_t limit : {1000U, 3000U, 5000U, 7500U}) {
     const BusyAndWork found = BusyAndWorkOf(limit, NewGridsAmongKnown(18 * kUs), false);
     EXPECT_NEAR(found.busy, std::min(natural, limit / 100.0), 1.0) << limit << " of " << natural;
   }
@@ -134,7 +134,7 @@ TEST(GpuTimeWorld, GivenAProcessThatWantsLess_ThenItAloneHasLess) {
 // What ends raggedly does less: most of the work that as much time without a limit would do is done.
 TEST(GpuTimeWorld, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
   double work[2];
-  for (const uint32_t limit : {10'000, 1000, 2500, 5000, 9000}) {
+  for (const uint32_t limit : {10'000U, 1000U, 2500U, 5000U, 9000U}) {
     World world;
     Tenant& tenant = world.Add({.limit = limit % 10'000}, SideBySide(200 * kUs), true, true);
     const double share = SharesOf(world, kSeconds)[0];
@@ -182,7 +182,7 @@ TEST(GpuTimeWorld, GivenThreadsThatWakeLate_ThenStreamsThatGiveWayRunSideBySide)
 
 // Held until the long ones are paid for, the short ones would have a thousandth of the time.
 TEST(GpuTimeWorld, GivenLongLaunchesOnAStream_ThenShortOnesDoNotWaitForThem) {
-  for (const uint32_t limit : {2500, 5000, 9000}) {
+  for (const uint32_t limit : {2500U, 5000U, 9000U}) {
     for (const bool overlaps : {false, true}) {
       World world;
       Tenant& tenant = world.Add({.limit = limit}, ShortBesideLong(&world, 0), true, overlaps);
@@ -266,7 +266,7 @@ TEST(GpuTimeWorld, GivenProcessesOfOneContainerWithSteps_ThenEachHasItsPart) {
 
 // 60 ms of kernels behind a wait that the thread itself ends once it has launched them all.
 TEST(GpuTimeWorld, GivenALaunchThatTheGpuWaitsForBesideAnother_ThenItIsNotHeldForLong) {
-  for (const uint32_t limit : {0, 9000}) {
+  for (const uint32_t limit : {0U, 9000U}) {
     World world;
     int64_t began = 0, ended = 0;
     world.Add({.limit = limit}, [&, n = 0](int64_t now) mutable {
@@ -293,7 +293,7 @@ TEST(GpuTimeWorld, GivenAKindOfWhichNothingIsKnown_ThenFewGoBehindIt) {
 }
 
 TEST(GpuTimeWorld, GivenLongKernels_ThenTheFirstAreSoonPaidFor) {
-  for (const uint32_t limit : {3000, 7500}) {
+  for (const uint32_t limit : {3000U, 7500U}) {
     World world;
     world.Add({.limit = limit}, Endless(500 * kMs));
     EXPECT_NEAR(SharesOf(world, 40)[0], limit / 100.0, 1.3) << limit;
@@ -334,7 +334,7 @@ TEST(GpuTimeWorld, GivenSharesOf100PercentOrMore_ThenEachHasItsPart) {
 
 // A container's processes have one account, and give up its part once.
 TEST(GpuTimeWorld, GivenAContainerOfSeveralBesideAnother_ThenEachHasItsPart) {
-  for (const uint32_t limit : {5000, 8000}) {
+  for (const uint32_t limit : {5000U, 8000U}) {
     World world;
     for (int i = 0; i < 4; ++i) world.Add({.limit = limit}, Endless(500 * kUs), true, false, 7);
     world.Add({.limit = limit}, Endless(500 * kUs));
@@ -345,7 +345,7 @@ TEST(GpuTimeWorld, GivenAContainerOfSeveralBesideAnother_ThenEachHasItsPart) {
 }
 
 TEST(GpuTimeWorld, GivenOneThatWaitsAndDoesNotLaunch_ThenTheOtherLosesLittle) {
-  for (const uint32_t limit : {0, 9000}) {
+  for (const uint32_t limit : {0U, 9000U}) {
     World world;
     Tenant& other = world.Add({.limit = limit}, Endless(500 * kUs));
     Tenant& waits = world.Add({.limit = limit}, [](int64_t) { return Step{}; });
@@ -374,7 +374,7 @@ TEST(GpuTimeWorld, GivenEightProcessesOfOneContainer_ThenTheyTakeTurns) {
 // One account, and none of them comes too short, however late threads wake: two cores may serve 16.
 TEST(GpuTimeWorld, GivenEightProcessesWithALimit_ThenEachHasAnEighthOfIt) {
   for (const int late : {0, 20}) {
-    for (const uint32_t limit : {1000, 2500, 5000, 9000}) {
+    for (const uint32_t limit : {1000U, 2500U, 5000U, 9000U}) {
       World world;
       world.late_in_thousand = late;
       for (int i = 0; i < 8; ++i) world.Add({.limit = limit}, Endless(kMs), true, false, 7);
@@ -388,7 +388,7 @@ TEST(GpuTimeWorld, GivenEightProcessesWithALimit_ThenEachHasAnEighthOfIt) {
 
 // Threads that wake 4 ms late one time in 50.
 TEST(GpuTimeWorld, GivenThreadsThatWakeLate_ThenEachShapeHasItsLimit) {
-  for (const uint32_t limit : {1000, 2500, 5000, 9000}) {
+  for (const uint32_t limit : {1000U, 2500U, 5000U, 9000U}) {
     for (const Shape& shape : Shapes()) {
       World world;
       world.late_in_thousand = 20;
@@ -412,7 +412,7 @@ TEST(GpuTimeWorld, GivenABusyMachine_ThenEachShapeHasItsLimit) {
                                      {"50ms_sync", OneByOne(50 * kMs, 0)},
                                      {"new_grids", NewGrids()},
                                      {"mixed", Mixed()}};
-  for (const uint32_t limit : {1000, 2500, 5000}) {
+  for (const uint32_t limit : {1000U, 2500U, 5000U}) {
     for (const Shape& shape : shapes) {
       World world;
       world.MakeBusy();

@@ -71,17 +71,17 @@ class Gpu {
     Of(context, stream).items.push_back({model_.event, static_cast<int>(reached_.size()) - 1});
     return static_cast<int>(reached_.size()) - 1;
   }
-  int64_t ReachedAt(int event) const { return reached_[event]; }
-  int64_t BusyOf(int context) const { return contexts_[context].busy; }
+  int64_t ReachedAt(int event) const { return reached_[static_cast<size_t>(event)]; }
+  int64_t BusyOf(int context) const { return At(context).busy; }
   size_t Queued(int context) const {
     size_t all = 0;
-    for (const Stream& stream : contexts_[context].streams) all += stream.items.size();
+    for (const Stream& stream : At(context).streams) all += stream.items.size();
     return all;
   }
   size_t Launched(int context) const {
     size_t all = 0;
-    for (const Stream& stream : contexts_[context].streams) {
-      for (const Item& item : stream.items) all += item.event < 0 ? 1 : 0;
+    for (const Stream& stream : At(context).streams) {
+      for (const Item& item : stream.items) all += item.event < 0 ? 1U : 0U;
     }
     return all;
   }
@@ -95,8 +95,10 @@ class Gpu {
   }
 
  private:
+  Context& At(int context) { return contexts_[static_cast<size_t>(context)]; }
+  const Context& At(int context) const { return contexts_[static_cast<size_t>(context)]; }
   Stream& Of(int context, int stream) {
-    auto& streams = contexts_[context].streams;
+    auto& streams = At(context).streams;
     if (streams.size() <= static_cast<size_t>(stream)) streams.resize(static_cast<size_t>(stream) + 1);
     return streams[static_cast<size_t>(stream)];
   }
@@ -108,11 +110,11 @@ class Gpu {
       now_ += part;
       return;
     }
-    if (current_ < 0 || slice_left_ == 0 || !contexts_[current_].HasWork()) {
+    if (current_ < 0 || slice_left_ == 0 || !At(current_).HasWork()) {
       if (!Choose(now)) return;
       if (changing_ > 0) return;
     }
-    Context& context = contexts_[current_];
+    Context& context = At(current_);
     int64_t part = std::min(slice_left_, now - now_);
     std::vector<Stream*>& running = running_;
     running.clear();
@@ -128,7 +130,7 @@ class Gpu {
     for (Stream* stream : running) {
       stream->items.front().left -= part;
       while (stream->HasWork() && stream->items.front().left == 0) {
-        if (const int event = stream->items.front().event; event >= 0) reached_[event] = now_;
+        if (const int event = stream->items.front().event; event >= 0) reached_[static_cast<size_t>(event)] = now_;
         stream->items.pop_front();
       }
     }
@@ -138,7 +140,7 @@ class Gpu {
     int next = -1;
     for (int i = 1; i <= count && next < 0; ++i) {
       const int candidate = (current_ + i + count) % count;
-      if (contexts_[candidate].HasWork()) next = candidate;
+      if (At(candidate).HasWork()) next = candidate;
     }
     if (next < 0) {
       idle += now - now_;
@@ -146,7 +148,7 @@ class Gpu {
       return false;
     }
     if (next != current_ && current_ >= 0) {
-      const bool full = contexts_[current_].HasWork();
+      const bool full = At(current_).HasWork();
       changing_ = full ? model_.change : model_.change_idle;
       ++changes[full ? 0 : 1];
     }
