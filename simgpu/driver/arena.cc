@@ -299,6 +299,7 @@ bool Arena::TakeRun(std::uint32_t slabs, std::uint32_t* start) {
     by_size_.emplace(length - slabs, first + slabs);
   }
   high_water_ = std::max(high_water_, first + slabs);
+  if (kept_ - first < slabs) kept_ = kNone;
   *start = first;
   return true;
 }
@@ -324,6 +325,8 @@ void Arena::GiveRun(std::uint32_t start, std::uint32_t slabs) {
 }
 
 void Arena::Discard(std::uint32_t start, std::uint32_t slabs) {
+  if (slabs == 1) std::swap(start, kept_);
+  if (start == kNone) return;
   void* const first = reinterpret_cast<void*>(base_ + (std::size_t{start} << kSlabShift));
   madvise(first, std::size_t{slabs} << kSlabShift, fd_ >= 0 ? MADV_REMOVE : MADV_DONTNEED);
 }

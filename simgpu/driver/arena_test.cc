@@ -51,6 +51,26 @@ TEST(Arena, GivenRandomAllocationsWhenAskedForAnyAddressThenTheModelAgrees) {
   EXPECT_NE(arena.Allocate(std::size_t{1} << 29), nullptr) << "holes grow together again";
 }
 
+TEST(Arena, GivenASlabThatIsKeptThenItsNextBytesStay) {
+  Arena arena;
+  ASSERT_TRUE(arena.Create(64 * kMiB, kMiB, true));
+  Allocation* first = arena.AllocatePacked(4096, 0, true);
+  const CUdeviceptr base = first->base;
+  EXPECT_EQ(arena.Free(first), 2 * kMiB);
+  Allocation* again = arena.AllocatePacked(4096, 0, true);
+  EXPECT_EQ(again->base, base);
+  std::memset(reinterpret_cast<void*>(base), 7, 4096);
+  for (const std::uint32_t group : {1U, 2U}) arena.Free(arena.AllocatePacked(4096, group, true));
+  EXPECT_EQ(*reinterpret_cast<const unsigned char*>(base + 4095), 7);
+  arena.Free(again);
+  arena.Free(arena.AllocatePacked(4096, 0, true));
+  Allocation* large = arena.Allocate(8 * kMiB);
+  ASSERT_LE(large->base, base);
+  std::memset(reinterpret_cast<void*>(large->base), 9, 8 * kMiB);
+  for (const std::uint32_t group : {1U, 2U}) arena.Free(arena.AllocatePacked(4096, group, true));
+  EXPECT_EQ(*reinterpret_cast<const unsigned char*>(base), 9);
+}
+
 TEST(Arena, GivenNoAddressesLeftWhenAskedThenThereIsNoAllocation) {
   Arena arena;
   ASSERT_TRUE(arena.Create(8 * kMiB, kMiB, false));

@@ -52,6 +52,27 @@ TEST_F(CopyTest, GivenFlatCopiesThenEveryFormMovesTheBytes) {
   });
 }
 
+TEST_F(CopyTest, GivenFewPageableBytesThenTheyGoWithTheCall) {
+  RunWithContext([] {
+    const CUdeviceptr gate = Alloc(4);
+    const CUdeviceptr a = Alloc(4096);
+    EXPECT_OK(cuMemsetD32_v2(gate, 0, 1));
+    CUstream stream = nullptr;
+    CUstream other = nullptr;
+    ASSERT_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ASSERT_OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    EXPECT_OK(cuStreamWaitValue32_v2(stream, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+    const Bytes in = Counting(4096);
+    Bytes source = in;
+    EXPECT_OK(cuMemcpyHtoDAsync_v2(a, source.data(), source.size(), stream));
+    EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY) << "the call waits for nothing";
+    source.assign(source.size(), 0xFF);
+    EXPECT_OK(cuStreamWriteValue32_v2(other, gate, 1, 0));
+    EXPECT_OK(cuStreamSynchronize(stream));
+    EXPECT_EQ(Read(a, 4096), in) << "what the source held at the call";
+  });
+}
+
 TEST_F(CopyTest, GivenRangesOutsideAnAllocationThenNothingIsCopied) {
   RunWithContext([] {
     const CUdeviceptr a = Alloc(1000);

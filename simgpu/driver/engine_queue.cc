@@ -2,6 +2,7 @@
 //
 // The queues of the engine: what is appended, planned, started and finished, in stream order.
 #include <algorithm>
+#include <cstring>
 
 #include "simgpu/driver/engine_state.h"
 #include "simgpu/driver/event.h"
@@ -56,6 +57,14 @@ bool RunsWithoutClock(OpKind kind) {
   return kind == OpKind::kKernel || kind == OpKind::kRecord || kind == OpKind::kCall;
 }
 
+// What is submitted now is behind work that is planned and not done yet, without a look at how far that is.
+bool BusyForSure(const Stream& s, Nanos now) { return s.planned == s.submitted && !s.Empty() && now < s.busy_for_sure; }
+
+// Of a kernel that has its stream's context alone.
+std::int64_t RunNanos(const Stream& s, const Op& op) {
+  return DivideUp(op.length, std::min<std::int64_t>(op.width, s.engine->sm_limit));
+}
+
 }  // namespace
 
 Op& Scheduler::Append(Stream& s) {
@@ -93,7 +102,7 @@ void Scheduler::Plan(Stream& s) {
   for (; s.planned < s.submitted; ++s.planned) {
     Op& op = s.At(s.planned + 1);
     if (op.kind == OpKind::kKernel) {
-      s.plan_end += op.lead + DivideUp(op.length, std::min<std::int64_t>(op.width, s.engine->sm_limit));
+      s.plan_end += op.lead + RunNanos(s, op);
       share.work += op.length;
     } else if (op.kind == OpKind::kRecord) {
       s.plan_end += op.lead;
@@ -265,6 +274,7 @@ Payload* Scheduler::TakePayload() {
 }
 
 void Scheduler::GivePayload(Payload* payload) {
+  payload->staged.reset();
   payload->next = free_payloads;
   free_payloads = payload;
 }
@@ -357,7 +367,7 @@ void OrderQueue(Scheduler& sched, Stream& s) {
 }
 
 void Enqueue(Scheduler& sched, Stream& s, const Op& op, Nanos now) {
-  if (RunsWithoutClock(op.kind) && s.planned == s.submitted && !s.Empty() && now < s.busy_for_sure) {
+  if (RunsWithoutClock(op.kind) && BusyForSure(s, now)) {
     const std::int64_t before = s.plan_end;
     sched.Append(s) = op;
     sched.Plan(s);
@@ -402,7 +412,17 @@ void EnqueueKernel(Scheduler& sched, Stream& s, std::uint64_t sm_nanos, std::uin
       AsItRuns(sched, *s.engine->share, static_cast<std::int64_t>(std::min(sm_nanos, std::uint64_t{1} << 58)), now);
   op.lead = static_cast<std::int64_t>(gap);
   op.width = std::max<std::uint32_t>(width, 1);
-  Enqueue(sched, s, op, now);
+  if (!BusyForSure(s, now)) return Enqueue(sched, s, op, now);
+  // As Enqueue and Plan do it; a graph submits many at once.
+  Share& share = *s.engine->share;
+  const std::int64_t before = s.plan_end;
+  s.plan_end = std::max(before, share.v) + op.lead + RunNanos(s, op);
+  s.busy_for_sure += s.plan_end - before;
+  share.plan_max = std::max(share.plan_max, s.plan_end);
+  share.work += op.length;
+  op.bound = s.plan_end;
+  sched.Append(s) = op;
+  ++s.planned;
 }
 
 void EnqueueCopy(Scheduler& sched, Stream& s, const CopyOp& copy, Nanos now) {
@@ -412,6 +432,11 @@ void EnqueueCopy(Scheduler& sched, Stream& s, const CopyOp& copy, Nanos now) {
   op.length = CopyNanos(copy);
   op.payload = sched.TakePayload();
   op.payload->copy = copy;
+  if (copy.staged) {
+    op.payload->staged = std::make_unique<std::byte[]>(copy.width);
+    std::memcpy(op.payload->staged.get(), copy.src, copy.width);
+    op.payload->copy.src = op.payload->staged.get();
+  }
   Enqueue(sched, s, op, now);
 }
 

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "abi/cuda_abi.h"
@@ -49,6 +50,7 @@ struct Payload {
     FillOp fill;
     Payload* next;
   };
+  std::unique_ptr<std::byte[]> staged;  // what the copy reads, where the caller may change that
   Payload() : next(nullptr) {}
 };
 

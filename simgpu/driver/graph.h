@@ -232,6 +232,7 @@ struct GraphExec {
   unsigned long long flags = 0;
   Graph* graph = nullptr;  // a clone
   std::vector<Step> program;
+  bool of_memory = false;  // the program allocates or frees
   std::vector<Context*> lane_contexts;
   std::vector<Stream*> lanes;  // taken at the first launch; the first one only when the launching stream can not do it
   Stream* last_stream = nullptr;

@@ -129,7 +129,9 @@ void AssignLanes(GraphExec& exec) {
 // Allocation and free nodes of the same program learn of each other.
 void PairAllocations(GraphExec& exec) {
   std::unordered_map<CUdeviceptr, AllocNode*> made;
+  exec.of_memory = false;
   for (const Step& step : exec.program) {
+    exec.of_memory |= step.node->params.As<AllocNode>() != nullptr || step.node->params.As<FreeNode>() != nullptr;
     if (AllocNode* alloc = step.node->params.As<AllocNode>()) {
       alloc->freed_inside = false;
       made[alloc->params.dptr] = alloc;
@@ -156,6 +158,7 @@ std::vector<const AllocNode*> AllocationsOf(const GraphExec& exec) {
 // Memory of all allocation nodes, or of none. What an earlier launch left behind must have been freed, unless the graph
 // was told to free it at its next launch: it then simply keeps it.
 CUresult BackAllocations(const GraphExec& exec) {
+  if (!exec.of_memory) return CUDA_SUCCESS;
   std::vector<const AllocNode*> nodes = AllocationsOf(exec);
   const auto owed = [](const AllocNode* alloc) { return GraphIsOwed(alloc->params.dptr); };
   if ((exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0) {

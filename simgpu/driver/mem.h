@@ -133,6 +133,7 @@ struct CopyOp {
   Route route = Route::kHostToHost;
   std::int16_t dst_machine = -1, src_machine = -1;
   bool pageable = false;  // a host side is not pinned: an asynchronous copy stages it
+  bool staged = false;    // its bytes are taken when it is submitted, and the caller may change them from then on
 
   std::size_t bytes() const { return width * height * depth; }
 };
