@@ -24,7 +24,8 @@ CUresult Run(const CopyOp& op, const When& when) {
   if (stream == nullptr) return error;
   if (op.bytes() == 0) return CUDA_SUCCESS;
   // An asynchronous copy of pageable memory is staged by the driver: few bytes on their way to the device go with the
-  // call (an H200's driver is back from 4 KiB in 1.7 us, a wait alone takes 8), others wait. A graph node is not run now.
+  // call (an H200's driver is back from 4 KiB in 1.7 us, a wait alone takes 8), others wait. A graph node is not run
+  // now.
   const bool async = !when.wait && !IsCapturing(*stream);
   if (async && op.pageable && op.route == Route::kHostToDevice && op.bytes() == op.width && op.width <= kStagedAtOnce) {
     CopyOp staged = op;
