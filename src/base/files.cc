@@ -59,7 +59,7 @@ void RemoveOldDrafts(const std::string& path) {
     const std::string name = entry->path().filename();
     if (!name.starts_with(prefix) || !name.ends_with(".new")) continue;
     struct stat status {};
-    if (::lstat(entry->path().c_str(), &status) != 0 || ::time(nullptr) - status.st_mtime < kOldDraftSeconds) continue;
+    if (::lstat(entry->path().c_str(), &status) != 0 || status.st_mtime > ::time(nullptr) - kOldDraftSeconds) continue;
     ::unlink(entry->path().c_str());
   }
 }

@@ -10,7 +10,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const auto now = std::chrono::system_clock::from_time_t(1'800'000'000);
+  const auto now = hami::cert::WallTime(std::chrono::seconds(1'800'000'000));
   const hami::cert::Wanted wanted{{"a.svc"}, std::chrono::hours(24), std::chrono::hours(1)};
   if (hami::cert::Keep({{text, text}, text}, wanted, now) && text.empty()) std::abort();
   const auto next = hami::cert::NextBundle(text, text, now);

@@ -6,6 +6,7 @@
 #include "cert/command.h"
 #include "kube/base64.h"
 #include "kube/testing/fake_apiserver.h"
+#include "kube/timestamp.h"
 #include "net/client.h"
 #include "net/server.h"
 
@@ -21,7 +22,7 @@ constexpr kube::Resource kSecrets{"v1", "secrets", "Secret"};
 constexpr kube::Resource kWebhooks{"admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations",
                                    "MutatingWebhookConfiguration", false};
 
-WallTime Now() { return std::chrono::system_clock::now(); }
+WallTime Now() { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); }
 
 Options Usual() {
   Options options;
@@ -63,6 +64,15 @@ TEST(Certificate, NamesThatWouldBeReadAsMoreThanANameAreRefused) {
   for (const char* name : {"", "a,IP:1.2.3.4", "a\nb", "*.svc", "a b"})
     EXPECT_FALSE(Issue({name}, Now(), kDay)) << name;
   EXPECT_FALSE(Issue({}, Now(), kDay));
+}
+
+TEST(Certificate, OneThatIsToHaveNoEndIsGood) {
+  using namespace std::chrono;
+  const WallTime now = Now(), end = sys_days(year(9999) / 12 / 31) + hours(23);
+  const Issued one = *Issue(Usual().wanted().names, now, duration_cast<hours>(end - now));
+  const auto kept = Keep({{one.certificate, one.key}, one.authority}, Usual().wanted(), now);
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kube::FormatTime(*kept).substr(0, 10), "9999-12-31");
 }
 
 TEST(Plan, ACertificateIsKeptUntilItsEndComesNear) {

@@ -141,7 +141,7 @@ int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*user*/
 WallTime EndOf(X509* certificate) {
   std::tm end{};
   if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) return WallTime{};
-  return std::chrono::system_clock::from_time_t(timegm(&end));
+  return WallTime(std::chrono::seconds(timegm(&end)));
 }
 
 base::Status VouchedFor(X509* certificate, std::string_view authorities, WallTime now) {
@@ -153,7 +153,7 @@ base::Status VouchedFor(X509* certificate, std::string_view authorities, WallTim
     const Certificate one = NextCertificate(bio.get());
     if (one) X509_STORE_add_cert(store.get(), one.get());
   }
-  X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(store.get()), std::chrono::system_clock::to_time_t(now));
+  X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(store.get()), now.time_since_epoch().count());
   if (X509_STORE_CTX_init(context.get(), store.get(), certificate, nullptr) != 1) return FailTls("cannot verify");
   X509_STORE_CTX_set_purpose(context.get(), X509_PURPOSE_SSL_SERVER);
   if (X509_verify_cert(context.get()) == 1) return {};
@@ -169,7 +169,7 @@ Result<Issued> Issue(const std::vector<std::string>& names, WallTime now, std::c
   for (const std::string& name : names) {
     if (!IsName(name)) return Fail("'" + base::Printable(name) + "' is neither a host name nor an address");
   }
-  const auto at = [](WallTime time) { return std::chrono::system_clock::to_time_t(time); };
+  const auto at = [](WallTime time) { return std::time_t{time.time_since_epoch().count()}; };
   const Life span{at(now - std::chrono::hours(1)), at(now + life)};
   const Key authority_key(EVP_EC_gen("P-256"));
   const Key server_key(EVP_EC_gen("P-256"));

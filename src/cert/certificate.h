@@ -15,7 +15,9 @@
 
 namespace hami::cert {
 
-using WallTime = std::chrono::system_clock::time_point;
+// Whole seconds, as a certificate says them: a clock of nanoseconds ends in 2262, and one without an end says 9999 (RFC
+// 5280, 4.1.2.5).
+using WallTime = std::chrono::sys_seconds;
 
 struct Issued {
   std::string authority;    // PEM

@@ -16,7 +16,7 @@ constexpr kube::Resource kWebhooks{"admissionregistration.k8s.io/v1", "mutatingw
                                    "MutatingWebhookConfiguration", false};
 constexpr auto kPause = std::chrono::seconds(1);
 
-WallTime Now() { return std::chrono::system_clock::now(); }
+WallTime Now() { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); }
 
 const json::object* Member(const json::object& object, std::string_view key) {
   const json::value* found = object.if_contains(key);

@@ -11,10 +11,10 @@ namespace hami::kube {
 namespace {
 
 // Without strftime, which costs more than the rest of an event.
-std::string Seconds(WallTime time) {
+std::string Seconds(std::chrono::sys_seconds time) {
   const auto day = std::chrono::floor<std::chrono::days>(time);
   const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(std::chrono::floor<std::chrono::seconds>(time - day));
+  const std::chrono::hh_mm_ss clock(time - day);
   std::string text = "0000-00-00T00:00:00Z";
   const auto put = [&](std::size_t end, unsigned number) {
     for (; number > 0; number /= 10) text[--end] = static_cast<char>('0' + number % 10);
@@ -86,14 +86,16 @@ std::optional<std::int64_t> ParseUnixTime(std::string_view text) {
   return std::chrono::floor<std::chrono::seconds>(*time).time_since_epoch().count();
 }
 
-std::string FormatTime(WallTime time) { return Seconds(time); }
+std::string FormatTime(std::chrono::sys_seconds time) { return Seconds(time); }
+
+std::string FormatTime(WallTime time) { return Seconds(std::chrono::floor<std::chrono::seconds>(time)); }
 
 std::string FormatMicroTime(WallTime time) {
   const auto whole = std::chrono::floor<std::chrono::seconds>(time);
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time - whole).count();
   std::array<char, 16> text{};
   std::snprintf(text.data(), text.size(), ".%06dZ", static_cast<int>(micros));
-  std::string out = Seconds(time);
+  std::string out = Seconds(whole);
   out.pop_back();
   return out += text.data();
 }

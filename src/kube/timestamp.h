@@ -19,7 +19,8 @@ std::optional<WallTime> ParseTime(std::string_view text);
 // The same in Unix seconds.
 std::optional<std::int64_t> ParseUnixTime(std::string_view text);
 
-std::string FormatTime(WallTime time);       // "2006-01-02T15:04:05Z", metav1.Time
+std::string FormatTime(std::chrono::sys_seconds time);  // "2006-01-02T15:04:05Z", metav1.Time
+std::string FormatTime(WallTime time);
 std::string FormatMicroTime(WallTime time);  // "2006-01-02T15:04:05.000000Z", metav1.MicroTime
 
 }  // namespace hami::kube

@@ -20,9 +20,11 @@ constexpr int kMostFiles = 1024;    // looked at in a tenant's directory
 constexpr std::size_t kMostCaches = 64;
 constexpr int kDirectoryFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 
+// A tenant may give its file any time (utimensat), a clock of nanoseconds ends in 2262: what is further away is the
+// nearest of 1970 to 2223, so that no difference of two overflows.
 WallTime ToWallTime(const timespec& time) {
-  return WallTime(std::chrono::duration_cast<WallTime::duration>(std::chrono::seconds(time.tv_sec) +
-                                                                 std::chrono::nanoseconds(time.tv_nsec)));
+  const std::chrono::seconds whole(std::clamp<std::int64_t>(time.tv_sec, 0, 8'000'000'000));
+  return WallTime(std::chrono::duration_cast<WallTime::duration>(whole + std::chrono::nanoseconds(time.tv_nsec)));
 }
 
 // Calls each(name) for at most MOST entries; false when there may be more that could not be read. A fresh descriptor,

@@ -85,6 +85,18 @@ TEST_F(FolderTest, GivenAV0RegionAndAV11Region_WhenRead_ThenBothAreUnderstood) {
   EXPECT_EQ(Read().region.minor_version, 1U);
 }
 
+TEST_F(FolderTest, GivenAFileOfAYearNoClockCounts_ThenItsTimeIsTheFurthest) {
+  MakeHamiFile(Path("a.cache"));
+  const auto written_at = [&](std::time_t seconds) {
+    const std::array<timespec, 2> times{timespec{seconds, 0}, timespec{seconds, 999'999'999}};
+    EXPECT_EQ(::utimensat(AT_FDCWD, Path("a.cache").c_str(), times.data(), 0), 0);
+    return Read().written;
+  };
+  const WallTime now = std::chrono::system_clock::now();
+  EXPECT_GT(written_at(15'000'000'000) - now, std::chrono::hours(24 * 365 * 100)) << "the year 2445";
+  EXPECT_GT(now - written_at(-2'000'000'000), std::chrono::hours(24 * 365 * 50)) << "the year 1906";
+}
+
 // V1: HAMi maps the file; a tenant that truncates it kills the monitor with SIGBUS.
 TEST_F(FolderTest, GivenATenantThatTruncatesItsFileAllTheTime_WhenRead_ThenTheReaderLives) {
   ASSERT_EQ(region::Create(Path("a.cache").c_str(), region::TestConfig()), region::Status::kOk);
