@@ -60,9 +60,10 @@ bool RunsWithoutClock(OpKind kind) {
 // What is submitted now is behind work that is planned and not done yet, without a look at how far that is.
 bool BusyForSure(const Stream& s, Nanos now) { return s.planned == s.submitted && !s.Empty() && now < s.busy_for_sure; }
 
-// Of a kernel that has its stream's context alone.
-std::int64_t RunNanos(const Stream& s, const Op& op) {
-  return DivideUp(op.length, std::min<std::int64_t>(op.width, s.engine->sm_limit));
+// Behind what is planned of the stream, as a kernel that has its context alone.
+void PlanKernel(Stream& s, const Op& op) {
+  s.plan_end += op.lead + DivideUp(op.length, std::min<std::int64_t>(op.width, s.engine->sm_limit));
+  s.engine->share->work += op.length;
 }
 
 }  // namespace
@@ -102,8 +103,7 @@ void Scheduler::Plan(Stream& s) {
   for (; s.planned < s.submitted; ++s.planned) {
     Op& op = s.At(s.planned + 1);
     if (op.kind == OpKind::kKernel) {
-      s.plan_end += op.lead + RunNanos(s, op);
-      share.work += op.length;
+      PlanKernel(s, op);
     } else if (op.kind == OpKind::kRecord) {
       s.plan_end += op.lead;
     } else if (op.kind == OpKind::kWait) {
@@ -413,13 +413,13 @@ void EnqueueKernel(Scheduler& sched, Stream& s, std::uint64_t sm_nanos, std::uin
   op.lead = static_cast<std::int64_t>(gap);
   op.width = std::max<std::uint32_t>(width, 1);
   if (!BusyForSure(s, now)) return Enqueue(sched, s, op, now);
-  // As Enqueue and Plan do it; a graph submits many at once.
+  // As Enqueue does it, for this kind alone: a graph submits many at once.
   Share& share = *s.engine->share;
   const std::int64_t before = s.plan_end;
-  s.plan_end = std::max(before, share.v) + op.lead + RunNanos(s, op);
+  s.plan_end = std::max(before, share.v);
+  PlanKernel(s, op);
   s.busy_for_sure += s.plan_end - before;
   share.plan_max = std::max(share.plan_max, s.plan_end);
-  share.work += op.length;
   op.bound = s.plan_end;
   sched.Append(s) = op;
   ++s.planned;
