@@ -123,15 +123,15 @@ void WaitWhileBlocked() {
 // Sleeps until then, or until the turn changes hands.
 void Sleep(const time::Turns& turns, const time::Turns::Verdict& verdict, int64_t now) {
   const int64_t span = verdict.until - now;
+  const uint64_t* const word = verdict.seen == 0 ? nullptr : turns.table().word;
   if (span <= 0) return;
   if (verdict.soon) {
-    while (MonotonicNanos() < verdict.until) sched_yield();  // the more important one may want this processor
-    return;
-  }
-  if (verdict.seen == 0 || turns.table().word == nullptr) {
+    const auto changed = [&] { return word != nullptr && region::Load(*word) != verdict.seen; };
+    while (MonotonicNanos() < verdict.until && !changed()) sched_yield();  // others may want this processor
+  } else if (word == nullptr) {
     region::SleepNanos(span);
   } else {
-    region::FutexWait(reinterpret_cast<const uint32_t*>(turns.table().word), static_cast<uint32_t>(verdict.seen), span);
+    region::FutexWait(reinterpret_cast<const uint32_t*>(word), static_cast<uint32_t>(verdict.seen), span);
   }
 }
 

@@ -170,10 +170,7 @@ bool Gate::TooMuchInFlight(const Terms& terms, const Launch& launch, int64_t bes
   turns_.Went(in_flight + 2 * kHandover, view_.lower, now);  // more is to come
   // So little is in flight that all of it would have ended when a thread that sleeps wakes: the last of it is looked
   // for.
-  const bool little = most == kFlightUnder;
-  const int64_t left = in_flight - ahead;
-  held->soon = little && left > 0 && left <= kFlightUnder;
-  held->until = now + std::clamp(little && !held->soon ? left - kFlightUnder : left, kHandover / 4, kFlight / 4);
+  held->Wait(most == kFlightUnder, std::min(in_flight - ahead, kFlight / 4), now);
   return true;
 }
 

@@ -78,7 +78,6 @@ TEST(CostBook, GivenManyMeasurements_ThenThePriceIsTheirMean) {
   EXPECT_NEAR(static_cast<double>(g_book.Price(9)), 1'000, 60);
 }
 
-// Measured before more of it goes, until a few changes in a row have left what it takes as it was.
 // As of a framework whose batches differ in length. A kind that another one pushes out is measured again and again.
 TEST(CostBook, GivenThousandsOfKinds_ThenNoneIsPushedOut) {
   g_book.Reset();
@@ -99,6 +98,7 @@ TEST(CostBook, GivenMoreKindsThanRoom_ThenTheLastIsKnown) {
   }
 }
 
+// Measured before more of it goes, until a few changes in a row have left what it takes as it was.
 TEST(CostBook, GivenAGraphThatChanges_ThenItIsDoubtedUntilChangesAreSteady) {
   constexpr uint64_t kGraph = 8, kHandle = 99;
   g_book.Reset();
@@ -142,6 +142,28 @@ TEST(Turns, GivenAnyContent_ThenALaunchGoesAfterAWhile) {
     }
     EXPECT_TRUE(verdict.go) << round;
   }
+}
+
+// The end of one that launches again and again is never near: to look for it would take a processor.
+TEST(Turns, GivenAHolderThatGoesOn_ThenTheNextOneSleeps) {
+  TurnLine lines[2] = {};
+  uint64_t word = 0;
+  Turns holder, next;
+  int64_t now = 1'000'000'000;
+  for (int i = 0; i < 2; ++i) {
+    lines[i].process = static_cast<uint64_t>(i + 1) << 32 | 1;
+    lines[i].gpu = 7;
+    (i == 0 ? holder : next).Join({lines, 2, 7, &word}, i);
+  }
+  const Turns::State state{.rank = 1};
+  const auto ask = [&](Turns& turns) { return turns.Ask(turns.Look(1, now), state, now); };
+  ASSERT_TRUE(ask(holder).go);
+  for (int i = 0; i < 20; ++i, now += 50'000) {
+    holder.Went(250'000, false, now);
+    const Turns::Verdict verdict = ask(next);
+    ASSERT_FALSE(verdict.go || verdict.soon) << i;
+  }
+  EXPECT_TRUE(ask(next).soon) << "it did not go on";
 }
 
 // The host's clock is the device's; each event is a moment of it.

@@ -100,8 +100,7 @@ bool Turns::Yields(const TurnView& view, const State& state, int64_t since, int6
   if (Outranks(other, state.rank)) return true;
   if (Outranks(state.rank, other)) return false;
   const uint16_t flags = Load(best.flags);
-  const bool owed = (flags & kOwed) != 0;
-  const bool soon = (flags & kFresh) != 0 && (owed || !state.owed);
+  const bool soon = (flags & kFresh) != 0 && ((flags & kOwed) != 0 || !state.owed);
   const int64_t end = since + (soon ? kLeastTurn : kTurn);
   return now + state.in_flight > end && (soon || Better(view.best, line_));
 }
@@ -156,16 +155,12 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
     refused_ = true;
     Publish(state, now);
     Store(line->waiting_at, now);
-    verdict.go = false;
-    const int64_t left = state.in_flight - kHandover;
-    if (left > 0) {
-      verdict.until = now + left;
-      return verdict;
-    }
+    verdict.Wait(true, state.in_flight - kHandover, now);
+    if (state.in_flight > kHandover) return verdict;
     yields_ = false;
     verdict.passed = Pass(word, view.best, now);
     verdict.seen = Load(*table_.word);
-    verdict.until = now + 2 * kHandover;  // it is known by then how long that lasts
+    verdict.Wait(false, 2 * kHandover, now);  // it is known by then how long that lasts
     return verdict;
   }
   yields_ = false;
@@ -183,8 +178,9 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   }
   if ((outranks || now >= free_at) && first && Pass(word, line_, now)) return Go(verdict);
   Store(line->waiting_at, now);  // and again long before that counts no more
-  verdict.go = false;
-  verdict.until = std::clamp(free_at, now + kHandover / 4, now + kUnused);
+  verdict.Wait(first, std::min(free_at - now, kUnused), now);
+  verdict.soon &= free_at == free_at_;
+  free_at_ = free_at;
   return verdict;
 }
 

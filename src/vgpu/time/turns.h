@@ -15,6 +15,8 @@
 
 #include <stdint.h>
 
+#include <algorithm>
+
 #include "region/common_area.h"
 #include "vgpu/time/constants.h"
 
@@ -60,6 +62,12 @@ class Turns {
     uint64_t seen = 0;
     bool passed = false;  // the turn went to another, who may sleep
     bool soon = false;    // `until` is looked for, as a thread that sleeps would wake too late
+
+    void Wait(bool looks, int64_t ns, int64_t now) {
+      go = false;
+      soon = looks && ns > 0 && ns <= kFlightUnder;
+      until = now + std::max(looks && !soon ? ns - kFlightUnder : ns, kHandover / 4);
+    }
   };
   struct State {
     int32_t rank = 0;
@@ -106,6 +114,7 @@ class Turns {
   int line_ = -1;
   int64_t waits_since_ = 0;  // for the one that has the turn
   bool yields_ = false;
+  int64_t free_at_ = 0;   // as it was when it last looked
   bool refused_ = false;  // it had to wait since it last had nothing to do
 };
 

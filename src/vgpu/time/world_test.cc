@@ -311,9 +311,10 @@ std::vector<GpuModel> Models() {
 TEST(GpuTimeWorld, GivenSharesOf100PercentOrMore_ThenEachHasItsPart) {
   const std::vector<std::vector<uint32_t>> groups = {
       {3000, 7000}, {7000, 3000}, {5000, 5000}, {1000, 2000, 3000, 4000}, {8000, 8000}, {9000, 6000, 2000}};
-  const Tenant::Program bounded[] = {Bounded(500 * kUs, 16), Bounded(2'200 * kUs, 4), Endless(5 * kUs),
-                                     Bounded(kMs, 4)};
-  const Tenant::Program endless[] = {Endless(500 * kUs), Endless(20 * kUs), Endless(kMs), Endless(5 * kUs)};
+  // None in step with a slice: what ends just behind one costs a change.
+  const Tenant::Program bounded[] = {Bounded(470 * kUs, 16), Bounded(2'110 * kUs, 4), Endless(5 * kUs),
+                                     Bounded(930 * kUs, 4)};
+  const Tenant::Program endless[] = {Endless(470 * kUs), Endless(20 * kUs), Endless(930 * kUs), Endless(5 * kUs)};
   for (const GpuModel& model : Models()) {
     for (size_t n = 0; n < 2 * groups.size(); ++n) {
       const auto& group = groups[n / 2];

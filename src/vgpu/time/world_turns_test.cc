@@ -65,10 +65,11 @@ TEST(GpuTimeWorld, GivenIdleTime_WhenBurstIsAllowed_ThenItIsUsed) {
 }
 
 // Each of them, and all together, beside the same without the library.
-void ExpectNoLess(const std::vector<Tenant::Program>& programs) {
+void ExpectNoLess(const std::vector<Tenant::Program>& programs, int64_t wake_latency = 50 * kUs) {
   std::vector<double> shares[2];
   for (const bool ours : {false, true}) {
     World world;
+    world.wake_latency = wake_latency;
     for (const auto& program : programs) world.Add({}, program, ours);
     shares[ours ? 1 : 0] = SharesOf(world, kSeconds);
   }
@@ -81,6 +82,15 @@ TEST(GpuTimeWorld, GivenHostsThatHoldUpTheGpu_ThenTheyHaveNoLess) {
   ExpectNoLess({held_up, held_up});
   ExpectNoLess({held_up, held_up, held_up});
   ExpectNoLess({held_up, Endless(500 * kUs)});
+}
+
+// As on few cores: the turn would be free for as long as the next one takes to wake.
+TEST(GpuTimeWorld, GivenThreadsThatWakeLate_ThenTurnsChangeInTime) {
+  ExpectNoLess({OneByOne(200 * kUs, 200 * kUs), Endless(500 * kUs)}, 200 * kUs);
+  World world;
+  world.wake_latency = 200 * kUs;
+  for (int i = 0; i < 8; ++i) world.Add({}, Endless(500 * kUs), true, false, 77);
+  EXPECT_GE(SumOf(SharesOf(world, kSeconds)), 97.0);
 }
 
 TEST(GpuTimeWorld, GivenAMoreImportantOne_ThenItWaitsForOneLaunch) {
@@ -117,9 +127,10 @@ TEST(GpuTimeWorld, GivenAMoreImportantOne_ThenNeitherLooksAtEachLaunch) {
 TEST(GpuTimeWorld, GivenAMoreImportantOnesShortKernels_WhenOneIsLong_ThenItKeepsTheTurn) {
   for (const int stream : {0, 1}) {
     World world;
-    Tenant& requests = world.Add({.rank = 0}, [n = 0, stream](int64_t) mutable {
+    // Of any length between: where it always ends at the same moment of a kernel, one more or less fits.
+    Tenant& requests = world.Add({.rank = 0}, [n = 0, stream, random = std::mt19937(5)](int64_t) mutable {
       const int i = n++ % 180;
-      if (i % 3 == 0) return Step{Step::kThink, 2 * kMs, stream, 1};
+      if (i % 3 == 0) return Step{Step::kThink, kMs + static_cast<int64_t>(random() % (2 * kMs)), stream, 1};
       if (i % 3 == 1) return Step{Step::kLaunch, i == 178 ? 3 * kMs : 20 * kUs, stream, 1};
       return Step{Step::kSync, 0, stream, 1};
     });
