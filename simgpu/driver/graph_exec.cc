@@ -204,12 +204,15 @@ struct Submitter {
   Stream& s;
   Nanos now;
 
+  void Run(std::uint64_t kernels, std::uint64_t sm_nanos, std::uint32_t width) const {
+    EnqueueKernel(sched, s, sm_nanos, width, kernels * s.engine->share->profile.graph_gap_ns, now);
+  }
   void operator()(EmptyNode&) const {}
   void operator()(ChildNode&) const {}
   void operator()(ConditionalNode&) const {}  // its body is part of the program, or it is not
   void operator()(AllocNode&) const {}        // backed before the launch
   void operator()(KernelNode& node) const {
-    EnqueueKernel(sched, s, node.prepared.sm_nanos, node.prepared.width, s.engine->share->profile.graph_gap_ns, now);
+    Run(1, node.prepared.sm_nanos, node.prepared.width);
     if (void* action = NewKernelAction(*node.ctx, node.prepared.kernel, node.packed)) {
       EnqueueCall(sched, s, RunKernelAction, action, OpKind::kCall, now);
     }
@@ -237,6 +240,33 @@ struct Submitter {
   }
 };
 
+// A step that is a kernel and nothing more.
+const PreparedLaunch* PlainKernel(const Step& step) {
+  const KernelNode* const node = step.node->enabled ? step.node->params.As<KernelNode>() : nullptr;
+  return node != nullptr && !node->prepared.acts ? &node->prepared : nullptr;
+}
+
+// Kernels as wide as each other, of which each waits for the one before alone, go as one entry: a driver does not go
+// through a graph kernel by kernel. The step behind them; `first` where there are none.
+std::size_t SubmitRun(const Submitter& to, std::vector<Step>& program, std::size_t first) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 58;
+  std::uint64_t sm_nanos = 0;
+  std::uint32_t width = 0;
+  std::size_t end = first;
+  for (; end < program.size(); ++end) {
+    const PreparedLaunch* const kernel = PlainKernel(program[end]);
+    if (kernel == nullptr || (end > first && kernel->width != width)) break;
+    width = kernel->width;
+    sm_nanos = std::min(kMost, sm_nanos + std::min(kMost, kernel->sm_nanos));
+  }
+  if (end > first) to.Run(end - first, sm_nanos, width);
+  for (std::size_t i = first; i < end; ++i) {
+    program[i].stream = &to.s;
+    program[i].seq = to.s.submitted;
+  }
+  return end;
+}
+
 // The streams of the lanes; the launching one is the first if it is of the right context.
 bool TakeLanes(Scheduler& sched, GraphExec& exec, Stream& s) {
   exec.lanes.resize(exec.lane_contexts.size());
@@ -261,7 +291,12 @@ void SubmitProgram(Scheduler& sched, GraphExec& exec, Stream& s, Nanos now) {
   for (std::size_t i = first; i < exec.lanes.size(); ++i) {
     EnqueueWait(sched, *exec.lanes[i], s, start, now);
   }
-  for (Step& step : exec.program) {
+  // Where each kernel takes a length of its own by chance they go one by one.
+  const bool in_runs = exec.lanes.size() == 1 && s.engine->share->profile.kernel_jitter_permille == 0;
+  for (std::size_t i = 0; i < exec.program.size(); ++i) {
+    if (in_runs) i = SubmitRun({sched, first == 1 ? s : *exec.lanes[0], now}, exec.program, i);
+    if (i == exec.program.size()) break;
+    Step& step = exec.program[i];
     Stream& lane = step.lane < first ? s : *exec.lanes[step.lane];
     for (const std::size_t before : step.dependencies) {
       const Step& other = exec.program[before];

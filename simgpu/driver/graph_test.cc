@@ -273,6 +273,27 @@ TEST_F(GraphTest, GivenADisabledNodeWhenLaunchedThenItIsSkipped) {
   });
 }
 
+// As wide as each other they are submitted as one.
+TEST_F(GraphTest, GivenAChainOfKernelsWhenLaunchedThenEachTakesItsTime) {
+  RunWithContext([] {
+    const Gpu gpu;
+    CUgraph graph = nullptr;
+    ASSERT_OK(cuGraphCreate(&graph, 0));
+    std::vector<CUgraphNode> nodes;
+    const auto add = [&](std::int64_t ns, unsigned width) {
+      const std::vector<CUgraphNode> before(nodes.empty() ? nodes.end() : nodes.end() - 1, nodes.end());
+      nodes.push_back(AddSpin(gpu, graph, before, ns, width));
+    };
+    for (const unsigned width : {1U, 1U, 4U, 4U, 4U, 2U, 1U}) add(10 * kMicro, width);
+    CUgraphExec exec = Ready(graph);
+    EXPECT_EQ(TimeOf(exec), 70 * kMicro);
+    EXPECT_OK(cuGraphNodeSetEnabled(exec, nodes[3], 0));
+    EXPECT_EQ(TimeOf(exec), 60 * kMicro);
+    EXPECT_OK(cuGraphNodeSetEnabled(exec, nodes[6], 0));
+    EXPECT_EQ(TimeOf(exec), 50 * kMicro);
+  });
+}
+
 TEST_F(GraphTest, GivenAChildGraphWhenLaunchedThenItsNodesAreInPlace) {
   RunWithContext([] {
     const Gpu gpu;

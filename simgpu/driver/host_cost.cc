@@ -18,7 +18,7 @@ constinit std::int64_t g_unseen = 0;
 std::int64_t LookNanos() {
   constexpr int kLooks = 64;
   std::int64_t least = INT64_MAX;
-  for (int round = 0; round < 4; ++round) {
+  for (int round = 0; round < 32; ++round) {
     const std::int64_t begin = RealNow();
     for (int i = 1; i < kLooks; ++i) RealNow();
     least = std::min<std::int64_t>(least, (RealNow() - begin) / kLooks);

@@ -92,6 +92,7 @@ CUresult PrepareLaunch(const Context& ctx, KernelRef kernel, const LaunchShape& 
   const auto resident = static_cast<std::uint64_t>(per_sm);
   out->width = static_cast<std::uint32_t>(std::min(sms, (blocks + resident - 1) / resident));
   out->sm_nanos = KernelCost(InfoOf(*kernel), packed, blocks, Machine::Get().options().kernel_ns);
+  out->acts = InfoOf(*kernel).action != HostAction::kNone;
   out->kernel = std::move(kernel);
   return CUDA_SUCCESS;
 }

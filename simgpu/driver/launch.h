@@ -30,6 +30,7 @@ struct PreparedLaunch {
   KernelRef kernel;
   std::uint64_t sm_nanos = 0;
   std::uint32_t width = 1;
+  bool acts = false;  // it does something to memory: NewKernelAction
 };
 
 // Checks the shape against device and kernel and finds out what it costs; `packed` holds the parameters (PackParams).

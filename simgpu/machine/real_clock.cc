@@ -19,13 +19,13 @@ Nanos RealNow() {
 }
 
 void WaitOut(Nanos end) {
-  if (end - RealNow() > kWorthASleep) {
+  Nanos now = RealNow();
+  if (end - now > kWorthASleep) {
     const timespec until = {static_cast<time_t>(end / 1'000'000'000), static_cast<long>(end % 1'000'000'000)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
     }
   }
-  while (RealNow() < end) {
-  }
+  while (now < end) now = RealNow();
 }
 
 }  // namespace simgpu
