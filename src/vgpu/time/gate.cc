@@ -102,7 +102,7 @@ void Gate::Charge(const Terms& terms, int64_t ns, int64_t now) {
 
 Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
   int64_t correction = 0;
-  for (Meter& meter : meters_) correction += meter.Poll(view_.at_work, now);
+  for (Meter& meter : meters_) correction += meter.Poll(view_.at_work, view_.worked_until, now);
   // What is saved up while something late runs is not lost, and pays for that, but for what a launch may wait for.
   if (Pending() && terms.limit != 0) {
     region::GpuTimeWaits(account_, now);
@@ -141,8 +141,8 @@ bool Gate::Overdrawn(region::GpuTimeDevice* account, uint32_t rate, int64_t rele
   region::GpuTimeWaits(account, now);
   turns_.Rests(now);
   if (!Pending() && InFlight(now) == 0) turns_.Ended(now);
-  *until = now + std::clamp(region::WallToEarn(release - balance, rate), kHandover / 4,
-                            kTurn / 2);  // then limits and orders are read again
+  // Then limits and orders are read again.
+  *until = now + std::clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kTurn / 2);
   return true;
 }
 
@@ -194,16 +194,14 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   wait->late = Most([&](const Meter& meter) { return meter.LateFor(launch.stream); });
   if (TooMuchInFlight(terms, launch, beside, wait, now, &held)) return held;
   const bool late = wait->late != Meter::kInTime;
-  const Turns::Verdict verdict =
-      turns_.Ask(view_,
-                 {.rank = terms.rank,
-                  .rate = (terms.limit + view_.siblings) / (1 + view_.siblings),
-                  .owed = terms.limit != 0 && region::GpuTimeBalance(account_, now, rate_) > 0,
-                  .zero_at = region::Load(account_->zero_at),
-                  .long_launch = launch.cost >= kTurn || late || Long(),
-                  .free = late || beside >= kTurn || (beside != 0 && Long()),
-                  .in_flight = InFlight(now)},
-                 now);
+  const Turns::State state{.rank = terms.rank,
+                           .rate = (terms.limit + view_.siblings) / (1 + view_.siblings),
+                           .owed = terms.limit != 0 && region::GpuTimeBalance(account_, now, rate_) > 0,
+                           .zero_at = region::Load(account_->zero_at),
+                           .long_launch = launch.cost >= kTurn || late || Long(),
+                           .free = late || beside >= kTurn || (beside != 0 && Long()),
+                           .in_flight = InFlight(now)};
+  const Turns::Verdict verdict = turns_.Ask(view_, state, now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);
   return verdict;
 }

@@ -64,8 +64,8 @@ bool Meter::LookAhead(Track* track, int64_t now) {
 
 // What was launched last was so while its last mark was still ahead.
 bool Meter::StillAhead(const Track& track) const {
-  return track.count != 0 &&
-         driver_->reached(driver_->self, track.marked[track.count - 1].event, nullptr, nullptr) == 0;
+  const int last = track.count - 1;
+  return last >= 0 && driver_->reached(driver_->self, track.marked[last].event, nullptr, nullptr) == 0;
 }
 
 bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t until, int64_t now) {
@@ -228,7 +228,7 @@ int64_t Meter::Settle(Track* track, const Segment& segment, int64_t seen, int64_
   const int64_t at = reference_ == nullptr || !told ? seen : reference_at_ + since_reference;
   // When it was reached by the host's clock, which may see it late: as far behind as the one that was seen the soonest.
   behind_ = std::min(behind_, seen - at);
-  const int64_t theirs = theirs_ - TheirsOf(now - at - behind_, others_);
+  const int64_t theirs = theirs_ - TheirsOf(std::max<int64_t>(worked_until_ - at - behind_, 0), others_);
   int64_t correction = 0;
   if (told && track->known) {
     const int64_t elapsed = at - track->at;
@@ -273,16 +273,17 @@ void Meter::LearnOverlap(int64_t length, int64_t paid) {
   paid_ = length_ = 0;
 }
 
-int64_t Meter::Poll(int others, int64_t now) {
-  const int64_t span = polled_at_ == 0 ? 0 : now - polled_at_;
-  theirs_ += TheirsOf(span, others);
+int64_t Meter::Poll(int others, int64_t worked_until, int64_t now) {
+  // One may have begun and ended since.
+  others_ = std::max(others, worked_until > polled_at_ ? 1 : 0);
+  theirs_ += TheirsOf(std::max<int64_t>(worked_until - polled_at_, 0), others_);
   polled_at_ = now;
-  others_ = others;
+  worked_until_ = worked_until;
   if (pending_ == 0) return 0;
   int64_t correction = 0;
   int64_t earliest = INT64_MAX;  // where the first stretch begins that is still to come, by the device's clock
   for (Track& track : Tracks()) {
-    for (Segment& segment : track.Marked()) segment.others = std::max(segment.others, static_cast<int16_t>(others));
+    for (Segment& segment : track.Marked()) segment.others = std::max(segment.others, static_cast<int16_t>(others_));
     int done = 0;
     for (; done < track.count; ++done) {
       const Segment& segment = track.marked[done];

@@ -70,7 +70,7 @@ class Meter {
 
   // Collects what was reached. `others`: so many others are at work on the GPU. Returns what is to be paid beyond what
   // was charged, ns.
-  int64_t Poll(int others, int64_t now);
+  int64_t Poll(int others, int64_t worked_until, int64_t now);
 
   // Pays up to so many ns ahead for what takes kPatience longer than was expected; returns how many.
   int64_t PayAhead(int64_t ns);
@@ -167,8 +167,8 @@ class Meter {
   Track tracks_[kStreams] = {};
   int used_ = 0;
   int pending_ = 0;
-  int others_ = 0;  // at work when it was last polled
-  int64_t polled_at_ = 0;
+  int others_ = 0;  // at work when it was last polled, or since the time before
+  int64_t polled_at_ = 0, worked_until_ = 0;
   int64_t theirs_ = 0;  // ns that others had until then, where the GPU goes from one to the next
   BusyUnion busy_;
   Event reference_ = nullptr;  // every moment is measured from it

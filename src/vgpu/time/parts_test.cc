@@ -199,7 +199,7 @@ TEST(Meter, GivenASlowCallOfAnUnknownKernel_ThenItsRestIsPaid) {
     const Meter::Plan plan = meter.Before(launch, kSegment, 200 * kMs);
     ASSERT_TRUE(plan.empty && plan.begin && plan.end);
     meter.After(launch, plan, &times[0], &times[1], &times[2], given.took, 201 * kMs);
-    EXPECT_NEAR(static_cast<double>(kGuess + meter.Poll(0, 206 * kMs)), static_cast<double>(given.paid), 1e4)
+    EXPECT_NEAR(static_cast<double>(kGuess + meter.Poll(0, 0, 206 * kMs)), static_cast<double>(given.paid), 1e4)
         << given.took;
     EXPECT_EQ(g_book.Expected(8, 99) > 0, given.known) << given.took;
   }
@@ -220,14 +220,15 @@ TEST(Meter, GivenAKernelThatGrewBesideAnother_ThenTheBookLearnsIt) {
   for (auto& times : events) {
     times[0] = times[1] = clock;
     times[2] = clock + 5 * kMs / 2;
-    meter.Poll(1, clock);
+    meter.Poll(1, clock, clock);
     const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
     const Meter::Plan plan = meter.Before(launch, kHandover, clock);
     ASSERT_TRUE(plan.begin && plan.end);
     meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], kMs / 20, clock);
-    meter.Poll(1, clock += kMs / 2);
-    meter.Poll(0, clock);
-    meter.Poll(0, clock += 4 * kMs);
+    clock += kMs / 2;
+    meter.Poll(1, clock, clock);
+    meter.Poll(0, 0, clock);
+    meter.Poll(0, 0, clock += 4 * kMs);
   }
   EXPECT_GT(g_book.Expected(8, 99), 17 * kMs / 10);
 }
@@ -245,15 +246,42 @@ TEST(Meter, GivenAKernelBesideAnother_ThenTheBookKeepsItsCost) {
   for (auto& times : events) {
     times[0] = times[1] = clock;
     times[2] = clock + 1'200 * kUs;
-    meter.Poll(1, clock);
+    meter.Poll(1, clock, clock);
     const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
     const Meter::Plan plan = meter.Before(launch, kHandover, clock);
     ASSERT_TRUE(plan.begin && plan.end);
     meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 5 * kUs, clock);
-    meter.Poll(1, clock);
-    meter.Poll(1, clock += 2'000 * kUs);
+    meter.Poll(1, clock, clock);
+    clock += 2'000 * kUs;
+    meter.Poll(1, clock, clock);
   }
   EXPECT_NEAR(static_cast<double>(g_book.Expected(8, 99)), 500e3, 50e3);
+}
+
+// The thread slept while another came and went: what a launch took longer was that one's.
+TEST(Meter, GivenAnotherThatWorkedBetweenTwoLooks_ThenItsTimeIsNotPaid) {
+  constexpr int64_t kUs = 1'000;
+  g_book.Reset();
+  g_book.Teach(8, 99, 500 * kUs);
+  Meter meter;
+  int64_t clock = 1'000 * kUs;
+  const DriverPort driver = DriverAt(&clock);
+  meter.Use(&meter, &driver, &g_book);
+  int64_t events[2][3];
+  int64_t paid = 0;
+  for (const bool slept : {false, true}) {
+    int64_t* const times = events[slept ? 1 : 0];
+    times[0] = times[1] = clock;
+    times[2] = clock + (slept ? 2'100 : 500) * kUs;
+    meter.Poll(0, 0, clock);
+    const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = 500 * kUs};
+    const Meter::Plan plan = meter.Before(launch, kHandover, clock);
+    ASSERT_TRUE(plan.begin && plan.end);
+    meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 5 * kUs, clock);
+    clock += (slept ? 4'000 : 500) * kUs;
+    paid = meter.Poll(0, slept ? clock - 1'000 * kUs : 0, clock);
+  }
+  EXPECT_NEAR(static_cast<double>(paid), 0, 50e3) << "beside what was charged";
 }
 
 // What is under way was launched before the change: its cost says nothing of what the graph does from now on.
@@ -273,7 +301,7 @@ TEST(Meter, WhenAGraphChangesBeforeItsMeasurementIsSeen_ThenItIsStillDoubted) {
   meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 1, clock);
   meter.Changed(8);
   g_book.Changed(8, 99);
-  meter.Poll(0, clock += 100 * kUs);
+  meter.Poll(0, 0, clock += 100 * kUs);
   EXPECT_TRUE(g_book.Doubted(99));
 }
 
@@ -291,7 +319,7 @@ TEST(Meter, GivenANewGridOfAShortKernelOnAStreamThatRests_ThenTheFirstLaunchIsMe
   const Meter::Plan plan = meter.Before(launch, kSegment, clock);
   ASSERT_TRUE(plan.begin && plan.end);
   meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 1, clock);
-  meter.Poll(0, clock += 10 * kUs);
+  meter.Poll(0, 0, clock += 10 * kUs);
   EXPECT_GT(g_book.Price(8), 0);
 }
 
@@ -315,7 +343,7 @@ TEST(Meter, GivenANewGridAmongAnothersLaunches_ThenItsKindIsLearnt) {
     Event const begin = plan.begin ? &events.emplace_back(clock + 10 * kUs) : nullptr;
     Event const end = plan.end ? &events.emplace_back(clock + 20 * kUs) : nullptr;
     meter.After(launch, plan, nullptr, begin, end, kUs, clock);
-    meter.Poll(0, clock += 20 * kUs);
+    meter.Poll(0, 0, clock += 20 * kUs);
   }
   EXPECT_GT(g_book.Price(8), 0);
   EXPECT_LT(events.size(), 40U) << "not each launch is measured for that";

@@ -63,7 +63,9 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     const int32_t other = Load(line.rank);
     view.higher |= Outranks(other, rank);
     view.lower |= Outranks(rank, other);
-    const bool works = Sane(Load(line.work_until), now) > now;
+    const int64_t work_until = Sane(Load(line.work_until), now);
+    const bool works = work_until > now;
+    view.worked_until = std::max(view.worked_until, std::min(work_until, now));
     view.beside |= works && (Load(line.flags) & kLong) != 0;
     view.at_work += works ? 1 : 0;
     if (Within(Load(line.waiting_at), now, kTurn / 2) && (view.best < 0 || Better(i, view.best))) view.best = i;

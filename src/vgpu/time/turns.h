@@ -40,6 +40,7 @@ struct TurnView {
   int present = 0;                // seen within kCommonPresent
   int hungry = 0;                 // launched, or waited to, within kWants
   int at_work = 0;                // have work that is expected to last
+  int64_t worked_until = 0;       // the last of them; now, while one has
   bool sibling = false;           // one of the same container is among these
   uint32_t siblings = 0;          // so many of the same container are hungry
   int before = 0;                 // so many of them had less

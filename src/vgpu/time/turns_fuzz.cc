@@ -65,6 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (int64_t now = kNow; now < kNow + 100 * kMs; now += kMs) {
     const vgpu::time::TurnView view = turns.Look(state.rank, now);
     Check(view.present >= 0 && view.present < count && view.hungry <= view.present && view.at_work <= view.present);
+    Check(view.worked_until >= 0 && view.worked_until <= now);
     Check(view.had >= 0 && view.had < int64_t{1} << 48);
     Check(view.best >= -1 && view.best < count && view.limited >= 0 && view.unlimited >= 0);
     turns.Wants(view, now);

@@ -333,6 +333,15 @@ TEST(GpuTimeWorld, GivenSharesOf100PercentOrMore_ThenEachHasItsPart) {
   }
 }
 
+// Slices of 1 ms end within a change of turns, and one process finds that another had the GPU only once it wakes again.
+TEST(GpuTimeWorld, GivenProcessesOfOneLimitOnShortSlices_ThenNoneIsPaidTwice) {
+  for (const int64_t length : {130 * kUs, 500 * kUs, 930 * kUs}) {
+    World world(Models()[1]);
+    for (int i = 0; i < 8; ++i) world.Add({.limit = 7500}, Endless(length), true, false, 7);
+    EXPECT_NEAR(SumOf(SharesOf(world, kSeconds)), 75, 2.0) << length;
+  }
+}
+
 // A container's processes have one account, and give up its part once.
 TEST(GpuTimeWorld, GivenAContainerOfSeveralBesideAnother_ThenEachHasItsPart) {
   for (const uint32_t limit : {5000U, 8000U}) {
