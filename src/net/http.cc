@@ -51,12 +51,17 @@ struct TextBody : http::string_body {
   };
 };
 
+// Of a last chunk, `0 CRLF CRLF` or more. Beast asserts that it is whole when it looks at it for the second time. Of a
+// chunk's body such bytes have a CRLF behind them, too.
+bool BeginsLastChunk(std::string_view bytes) { return bytes.size() < 5 && bytes.starts_with("0\r\n"); }
+
 // A parser that is not eager stops behind the head.
 template <typename Parser>
 Result<std::size_t> FeedTo(Parser& parser, std::string_view bytes) {
   std::size_t taken = 0;
   // An exception can only be one of allocation.
   while (taken < bytes.size() && !parser.is_done() && (parser.eager() || !parser.is_header_done())) {
+    if (parser.is_header_done() && parser.chunked() && BeginsLastChunk(bytes.substr(taken))) break;
     error_code code;
     std::size_t now = 0;
     try {

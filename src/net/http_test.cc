@@ -81,6 +81,20 @@ TEST(ResponseParser, GivenAChunkedBodyInPiecesOfAnySizeWhenFedThenTheBodyIsWhole
   }
 }
 
+// Beast's assertions, which a release has not, hold as well.
+TEST(ResponseParser, GivenALastChunkAloneInPiecesWhenFedThenItIsTheEnd) {
+  for (const std::string_view end : {"0\r\n\r\n", "0\r\nAb: c\r\n\r\n", "3\r\n0\r\n\r\n0\r\n\r\n"}) {
+    for (std::size_t size = 1; size < 20; ++size) {
+      ResponseParser parser({}, false);
+      std::string body;
+      const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+      ASSERT_TRUE(FeedInPieces(parser, head + std::string(end), size, &body));
+      EXPECT_TRUE(parser.done()) << end << size;
+      EXPECT_EQ(body, end.starts_with('3') ? "0\r\n" : "");
+    }
+  }
+}
+
 TEST(ResponseParser, GivenAnInterimAnswerWhenFedThenTheFinalOneCounts) {
   ResponseParser parser({}, false);
   std::string body;
