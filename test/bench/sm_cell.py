@@ -27,7 +27,7 @@ GRAIN = {"sync50": 0.05, "sync100": 0.1, "long500": 0.5}
 BURST_PERIOD, BURST_WORK = 0.25, 0.05
 PROCESSES = {"procs8": 8}
 SHAPES = ("tiny", "sync50", "long500", "graph100", "streams8", "procs8", "bursty")
-BY_NAME = ("half", "us20", "sync100", "sync40us", "mixed", "mixed-sync", "anew", "eager")  # measured when asked for
+BY_NAME = ("half", "us20", "sync100", "sync40us", "mixed", "mixed-sync", "anew", "eager", "steps10")  # measured when asked for
 UNSATURATED = ("bursty", "sync40us", "mixed-sync", "eager")  # without a limit they leave the GPU idle by themselves
 
 

@@ -251,18 +251,15 @@ class Guest {
   // on this thread and the others on another (autograd's), on the default stream, with four steps under way.
   void Eager() {
     constexpr int kForward = 120;
-    constexpr int kBackward = 230;
+    constexpr int kAll = 350;
     constexpr std::size_t kDepth = 4;
     constexpr Nanos kHost = 19 * kMicro;
-    std::mt19937_64 shapes(1);
-    std::vector<Nanos> costs(kForward + kBackward);
-    for (Nanos& cost : costs)
-      cost = 2 * kMicro + static_cast<Nanos>(shapes() % 100 < 85 ? shapes() % 12'000 : shapes() % 80'000);
+    const std::vector<Nanos> costs = StepCosts(kAll);
     Nanos step = 0;
     for (const Nanos cost : costs) step += cost;
     const auto run = [&](int first, int last) {
       for (int i = first; i < last; ++i) {
-        Launch(nullptr, costs[static_cast<std::size_t>(i)], sms_, Blocks(sms_), kBlock - static_cast<unsigned>(i));
+        LaunchOfStep(costs, static_cast<std::size_t>(i));
         for (const Nanos until = Now() + kHost; Now() < until;) {
         }
       }
@@ -271,7 +268,7 @@ class Guest {
     std::thread autograd([&] {
       Check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
       for (turn.wait(0); turn.load() != 2; turn.wait(0)) {
-        run(kForward, kForward + kBackward);
+        run(kForward, kAll);
         turn.store(0);
         turn.notify_all();
       }
@@ -293,6 +290,19 @@ class Guest {
     turn.store(2);
     turn.notify_all();
     autograd.join();
+  }
+
+  // The same kernels as fast as they can be launched, and a synchronisation after each `every` of them.
+  void Steps(Nanos every) {
+    const std::vector<Nanos> costs = StepCosts(350);
+    Nanos done = 0;
+    for (std::size_t i = 0; !Stopped(); Tell(done, Now())) {
+      for (const Nanos until = done + every; done < until; i = (i + 1) % costs.size()) {
+        LaunchOfStep(costs, i);
+        done += costs[i];
+      }
+      Check(cuda_.cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+    }
   }
 
   // One launch of `nanos` every `period`, for so long; prints what each took from the moment it was due.
@@ -370,6 +380,20 @@ class Guest {
   unsigned Blocks(int width) const { return static_cast<unsigned>(width * per_sm_); }
 
   void Launch(CUstream stream, Nanos cost, int width) { Launch(stream, cost, width, Blocks(width), kBlock); }
+
+  // Most of 2 to 14 us, some of up to 82.
+  static std::vector<Nanos> StepCosts(int kernels) {
+    std::mt19937_64 shapes(1);
+    std::vector<Nanos> costs(static_cast<std::size_t>(kernels));
+    for (Nanos& cost : costs)
+      cost = 2 * kMicro + static_cast<Nanos>(shapes() % 100 < 85 ? shapes() % 12'000 : shapes() % 80'000);
+    return costs;
+  }
+
+  // Each in a grid of its own.
+  void LaunchOfStep(const std::vector<Nanos>& costs, std::size_t i) {
+    Launch(nullptr, costs[i], sms_, Blocks(sms_), kBlock - static_cast<unsigned>(i));
+  }
 
   // `cost` on so many SMs.
   void Launch(CUstream stream, Nanos cost, int width, unsigned blocks, unsigned threads) {
@@ -450,6 +474,8 @@ int Load(Guest& guest, const std::string& shape) {
     guest.HostBound(1, 200 * kMicro, 200 * kMicro);
   } else if (shape == "eager") {
     guest.Eager();
+  } else if (shape == "steps10") {
+    guest.Steps(10 * kMilli);
   } else if (shape == "token") {
     guest.HostBound(20, 20 * kMicro, 300 * kMicro);
   } else if (shape == "bursty") {
