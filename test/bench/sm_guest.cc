@@ -292,7 +292,7 @@ class Guest {
     autograd.join();
   }
 
-  // The same kernels as fast as they can be launched, and a synchronisation after each `every` of them.
+  // The same kernels as fast as they can be launched, and a synchronisation after each `every` ns of work.
   void Steps(Nanos every) {
     const std::vector<Nanos> costs = StepCosts(350);
     Nanos done = 0;

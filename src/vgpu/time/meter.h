@@ -68,8 +68,8 @@ class Meter {
   // Launches that were paid from a lease, together.
   void Spent(const Launch& launches, int count, int64_t now);
 
-  // Collects what was reached. `others`: so many others are at work on the GPU. Returns what is to be paid beyond what
-  // was charged, ns.
+  // Collects what was reached. `others`: so many others are at work on the GPU. `worked_until`: when the last of them
+  // was, by the host's clock; `now` while one is. Returns what is to be paid beyond what was charged, ns.
   int64_t Poll(int others, int64_t worked_until, int64_t now);
 
   // Pays up to so many ns ahead for what takes kPatience longer than was expected; returns how many.
