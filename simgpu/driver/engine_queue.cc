@@ -407,9 +407,7 @@ void EnqueueKernel(Scheduler& sched, Stream& s, std::uint64_t sm_nanos, std::uin
                    Nanos now) {
   Op op;
   op.kind = OpKind::kKernel;
-  // A kernel of more than 2^60 SM-nanoseconds never ends in practice; the bound keeps sums of them from overflowing.
-  op.length =
-      AsItRuns(sched, *s.engine->share, static_cast<std::int64_t>(std::min(sm_nanos, std::uint64_t{1} << 58)), now);
+  op.length = AsItRuns(sched, *s.engine->share, static_cast<std::int64_t>(std::min(sm_nanos, kMostSmNanos)), now);
   op.lead = static_cast<std::int64_t>(gap);
   op.width = std::max<std::uint32_t>(width, 1);
   if (!BusyForSure(s, now)) return Enqueue(sched, s, op, now);

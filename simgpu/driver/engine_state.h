@@ -329,6 +329,8 @@ void OrderQueue(Scheduler& sched, Stream& s);  // order only: it does not wait
 // Appends `op` and starts it if it can. `now` is the time of the call.
 void Enqueue(Scheduler& sched, Stream& s, const Op& op, Nanos now);
 void EnqueueWait(Scheduler& sched, Stream& s, Stream& target, std::uint64_t seq, Nanos now);
+// SM-nanoseconds. A kernel of more never ends in practice; the bound keeps sums of a few from overflowing.
+constexpr std::uint64_t kMostSmNanos = std::uint64_t{1} << 58;
 // `gap`: what the stream needs before the kernel, as in Profile.
 void EnqueueKernel(Scheduler& sched, Stream& s, std::uint64_t sm_nanos, std::uint32_t width, std::uint64_t gap,
                    Nanos now);

@@ -249,7 +249,6 @@ const PreparedLaunch* PlainKernel(const Step& step) {
 // Kernels as wide as each other, of which each waits for the one before alone, go as one entry: a driver does not go
 // through a graph kernel by kernel. The step behind them; `first` where there are none.
 std::size_t SubmitRun(const Submitter& to, std::vector<Step>& program, std::size_t first) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 58;
   std::uint64_t sm_nanos = 0;
   std::uint32_t width = 0;
   std::size_t end = first;
@@ -257,7 +256,7 @@ std::size_t SubmitRun(const Submitter& to, std::vector<Step>& program, std::size
     const PreparedLaunch* const kernel = PlainKernel(program[end]);
     if (kernel == nullptr || (end > first && kernel->width != width)) break;
     width = kernel->width;
-    sm_nanos = std::min(kMost, sm_nanos + std::min(kMost, kernel->sm_nanos));
+    sm_nanos = std::min(kMostSmNanos, sm_nanos + std::min(kMostSmNanos, kernel->sm_nanos));
   }
   if (end > first) to.Run(end - first, sm_nanos, width);
   for (std::size_t i = first; i < end; ++i) {
