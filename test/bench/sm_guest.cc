@@ -438,52 +438,44 @@ class Guest {
   int sms_ = 0, per_sm_ = 1;
 };
 
-int Load(Guest& guest, const std::string& shape) {
-  guest.Begin();
-  if (shape == "tiny") {
-    guest.Async(5 * kMicro);
-  } else if (shape == "us20") {
-    guest.Async(20 * kMicro);
-  } else if (shape == "ahead") {
-    guest.Async(100 * kMicro);
-  } else if (shape == "half") {
-    guest.Bounded(500 * kMicro, 16);
-  } else if (shape == "sync40us") {
-    guest.Bounded(40 * kMicro, 1);
-  } else if (shape == "mixed" || shape == "mixed-sync") {
-    guest.Mixed(20 * kMicro, shape == "mixed" ? 64 : 1);
-  } else if (shape == "anew") {
-    guest.Anew(80 * kMicro, 64);
-  } else if (shape == "half-sync") {
-    guest.Bounded(500 * kMicro, 1);
-  } else if (shape == "sync50") {
-    guest.Bounded(50 * kMilli, 1);
-  } else if (shape == "sync100") {
-    guest.Bounded(100 * kMilli, 1);
-  } else if (shape == "long500") {
-    guest.Bounded(500 * kMilli, 2);
-  } else if (shape == "graph100") {
-    guest.Graphs(100, 20 * kMicro, 4);
-  } else if (shape == "graph-tiny") {
-    guest.Graphs(100, 5 * kMicro, 16);
-  } else if (shape == "streams8") {
-    guest.Streams(200 * kMicro);
-  } else if (shape == "procs8" || shape == "milli") {
-    guest.Bounded(kMilli, 4);
-  } else if (shape == "host-bound") {
-    guest.HostBound(1, 200 * kMicro, 200 * kMicro);
-  } else if (shape == "eager") {
-    guest.Eager();
-  } else if (shape == "steps10") {
-    guest.Steps(10 * kMilli);
-  } else if (shape == "token") {
-    guest.HostBound(20, 20 * kMicro, 300 * kMicro);
-  } else if (shape == "bursty") {
-    guest.Bursts(250 * kMilli, 50, kMilli);
-  } else {
-    std::fprintf(stderr, "sm_guest: no shape is called %s\n", shape.c_str());
+struct Shape {
+  const char* name;
+  void (*run)(Guest& guest);
+};
+
+constexpr Shape kShapes[] = {
+    {"tiny", [](Guest& guest) { guest.Async(5 * kMicro); }},
+    {"us20", [](Guest& guest) { guest.Async(20 * kMicro); }},
+    {"ahead", [](Guest& guest) { guest.Async(100 * kMicro); }},
+    {"half", [](Guest& guest) { guest.Bounded(500 * kMicro, 16); }},
+    {"sync40us", [](Guest& guest) { guest.Bounded(40 * kMicro, 1); }},
+    {"mixed", [](Guest& guest) { guest.Mixed(20 * kMicro, 64); }},
+    {"mixed-sync", [](Guest& guest) { guest.Mixed(20 * kMicro, 1); }},
+    {"anew", [](Guest& guest) { guest.Anew(80 * kMicro, 64); }},
+    {"half-sync", [](Guest& guest) { guest.Bounded(500 * kMicro, 1); }},
+    {"sync50", [](Guest& guest) { guest.Bounded(50 * kMilli, 1); }},
+    {"sync100", [](Guest& guest) { guest.Bounded(100 * kMilli, 1); }},
+    {"long500", [](Guest& guest) { guest.Bounded(500 * kMilli, 2); }},
+    {"graph100", [](Guest& guest) { guest.Graphs(100, 20 * kMicro, 4); }},
+    {"graph-tiny", [](Guest& guest) { guest.Graphs(100, 5 * kMicro, 16); }},
+    {"streams8", [](Guest& guest) { guest.Streams(200 * kMicro); }},
+    {"procs8", [](Guest& guest) { guest.Bounded(kMilli, 4); }},
+    {"milli", [](Guest& guest) { guest.Bounded(kMilli, 4); }},
+    {"host-bound", [](Guest& guest) { guest.HostBound(1, 200 * kMicro, 200 * kMicro); }},
+    {"eager", [](Guest& guest) { guest.Eager(); }},
+    {"steps10", [](Guest& guest) { guest.Steps(10 * kMilli); }},
+    {"token", [](Guest& guest) { guest.HostBound(20, 20 * kMicro, 300 * kMicro); }},
+    {"bursty", [](Guest& guest) { guest.Bursts(250 * kMilli, 50, kMilli); }},
+};
+
+int Load(Guest& guest, const std::string& name) {
+  const auto* const shape = std::ranges::find(kShapes, name, &Shape::name);
+  if (shape == std::end(kShapes)) {
+    std::fprintf(stderr, "sm_guest: no shape is called %s\n", name.c_str());
     return 2;
   }
+  guest.Begin();
+  shape->run(guest);
   return 0;
 }
 
