@@ -121,7 +121,7 @@ Meter::Plan Meter::Before(const Launch& launch, int64_t spacing, int64_t now) {
 void Meter::Push(Track* track, Event event, bool ends_pair) {
   track->open.event = event;
   track->open.due = track->busy_until;
-  track->open.others = static_cast<int16_t>(others_);
+  track->open.others = static_cast<int16_t>(at_work_);
   track->open.ends_pair = ends_pair;
   track->marked[track->count++] = track->open;
   ++pending_;
@@ -274,6 +274,7 @@ void Meter::LearnOverlap(int64_t length, int64_t paid) {
 }
 
 int64_t Meter::Poll(int others, int64_t worked_until, int64_t now) {
+  at_work_ = others;
   // One may have begun and ended since.
   others_ = std::max(others, worked_until > polled_at_ ? 1 : 0);
   theirs_ += TheirsOf(std::max<int64_t>(worked_until - polled_at_, 0), others_);

@@ -165,9 +165,8 @@ class Meter {
   const DriverPort* driver_ = nullptr;
   CostBook* book_ = nullptr;
   Track tracks_[kStreams] = {};
-  int used_ = 0;
-  int pending_ = 0;
-  int others_ = 0;  // at work when it was last polled, or since the time before
+  int used_ = 0, pending_ = 0;    // tracks; marks that are not reached
+  int at_work_ = 0, others_ = 0;  // when it was last polled; since the time before
   int64_t polled_at_ = 0, worked_until_ = 0;
   int64_t theirs_ = 0;  // ns that others had until then, where the GPU goes from one to the next
   BusyUnion busy_;

@@ -178,11 +178,36 @@ DriverPort DriverAt(int64_t* clock) {
           [](void*, Event) {}, [](void*, const void*, const StreamRef&) { return false; }};
 }
 
+constexpr int64_t kUs = 1'000, kMs = 1'000'000;
+constexpr uint64_t kKind = 8, kHandle = 99;
+
+// A meter with a book that knows nothing yet.
+struct Metered {
+  int64_t clock;
+  DriverPort driver = DriverAt(&clock);
+  Meter meter;
+  std::deque<int64_t> events;
+
+  explicit Metered(int64_t at) : clock(at) {
+    g_book.Reset();
+    meter.Use(&meter, &driver, &g_book);
+  }
+  // A launch of kKind at this moment, at work from here on for `length` ns; the call takes the host `took` ns.
+  Meter::Plan Launch(int64_t cost, int64_t length, int64_t spacing, int64_t took) {
+    const time::Launch launch{.stream = {}, .kind = kKind, .handle = kHandle, .cost = cost};
+    const Meter::Plan plan = meter.Before(launch, spacing, clock);
+    Event const empty = plan.empty ? &events.emplace_back(clock) : nullptr;
+    Event const begin = plan.begin ? &events.emplace_back(clock) : nullptr;
+    Event const end = plan.end ? &events.emplace_back(clock + length) : nullptr;
+    meter.After(launch, plan, empty, begin, end, took, clock);
+    return plan;
+  }
+};
+
 // The host lost its processor in the call: the kernel was at work since that came back, at the latest. Where that
 // leaves much open nothing is learnt: of a kernel that is thought to take next to nothing the next mark would be far
 // away.
 TEST(Meter, GivenASlowCallOfAnUnknownKernel_ThenItsRestIsPaid) {
-  constexpr int64_t kMs = 1'000'000;
   constexpr int64_t kGuess = 2 * kMs;
   struct Given {
     int64_t took, paid;
@@ -208,125 +233,93 @@ TEST(Meter, GivenASlowCallOfAnUnknownKernel_ThenItsRestIsPaid) {
 // Of 2.5 ms that a launch took others were at work for 0.5 at most, and the host may have been away for 0.05: it took
 // 1.9 ms or more, so what was expected is wrong.
 TEST(Meter, GivenAKernelThatGrewBesideAnother_ThenTheBookLearnsIt) {
-  constexpr int64_t kMs = 1'000'000;
-  constexpr int64_t kKnown = kMs / 10;
-  g_book.Reset();
-  g_book.Teach(8, 99, kKnown);
-  Meter meter;
-  int64_t clock = 0;
-  const DriverPort driver = DriverAt(&clock);
-  meter.Use(&meter, &driver, &g_book);
-  int64_t events[20][3];
-  for (auto& times : events) {
-    times[0] = times[1] = clock;
-    times[2] = clock + 5 * kMs / 2;
-    meter.Poll(1, clock, clock);
-    const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
-    const Meter::Plan plan = meter.Before(launch, kHandover, clock);
+  Metered metered(0);
+  Meter& meter = metered.meter;
+  g_book.Teach(kKind, kHandle, kMs / 10);
+  for (int i = 0; i < 20; ++i) {
+    meter.Poll(1, metered.clock, metered.clock);
+    const Meter::Plan plan = metered.Launch(g_book.Expected(kKind, kHandle), 5 * kMs / 2, kHandover, kMs / 20);
     ASSERT_TRUE(plan.begin && plan.end);
-    meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], kMs / 20, clock);
-    clock += kMs / 2;
-    meter.Poll(1, clock, clock);
-    meter.Poll(0, 0, clock);
-    meter.Poll(0, 0, clock += 4 * kMs);
+    metered.clock += kMs / 2;
+    meter.Poll(1, metered.clock, metered.clock);
+    meter.Poll(0, 0, metered.clock);
+    meter.Poll(0, 0, metered.clock += 4 * kMs);
   }
-  EXPECT_GT(g_book.Expected(8, 99), 17 * kMs / 10);
+  EXPECT_GT(g_book.Expected(kKind, kHandle), 17 * kMs / 10);
 }
 
 // Another had the GPU for a part of the time: what a launch took longer is no reason to think it longer.
 TEST(Meter, GivenAKernelBesideAnother_ThenTheBookKeepsItsCost) {
-  constexpr int64_t kUs = 1'000;
-  g_book.Reset();
-  g_book.Teach(8, 99, 500 * kUs);
-  Meter meter;
-  int64_t clock = 1'000 * kUs;
-  const DriverPort driver = DriverAt(&clock);
-  meter.Use(&meter, &driver, &g_book);
-  int64_t events[20][3];
-  for (auto& times : events) {
-    times[0] = times[1] = clock;
-    times[2] = clock + 1'200 * kUs;
-    meter.Poll(1, clock, clock);
-    const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
-    const Meter::Plan plan = meter.Before(launch, kHandover, clock);
+  Metered metered(kMs);
+  Meter& meter = metered.meter;
+  g_book.Teach(kKind, kHandle, 500 * kUs);
+  for (int i = 0; i < 20; ++i) {
+    meter.Poll(1, metered.clock, metered.clock);
+    const Meter::Plan plan = metered.Launch(g_book.Expected(kKind, kHandle), 1'200 * kUs, kHandover, 5 * kUs);
     ASSERT_TRUE(plan.begin && plan.end);
-    meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 5 * kUs, clock);
-    meter.Poll(1, clock, clock);
-    clock += 2'000 * kUs;
-    meter.Poll(1, clock, clock);
+    meter.Poll(1, metered.clock, metered.clock);
+    metered.clock += 2 * kMs;
+    meter.Poll(1, metered.clock, metered.clock);
   }
-  EXPECT_NEAR(static_cast<double>(g_book.Expected(8, 99)), 500e3, 50e3);
+  EXPECT_NEAR(static_cast<double>(g_book.Expected(kKind, kHandle)), 500e3, 50e3);
 }
 
 // The thread slept while another came and went: what a launch took longer was that one's.
 TEST(Meter, GivenAnotherThatWorkedBetweenTwoLooks_ThenItsTimeIsNotPaid) {
-  constexpr int64_t kUs = 1'000;
-  g_book.Reset();
-  g_book.Teach(8, 99, 500 * kUs);
-  Meter meter;
-  int64_t clock = 1'000 * kUs;
-  const DriverPort driver = DriverAt(&clock);
-  meter.Use(&meter, &driver, &g_book);
-  int64_t events[2][3];
+  Metered metered(kMs);
+  Meter& meter = metered.meter;
+  g_book.Teach(kKind, kHandle, 500 * kUs);
   int64_t paid = 0;
   for (const bool slept : {false, true}) {
-    int64_t* const times = events[slept ? 1 : 0];
-    times[0] = times[1] = clock;
-    times[2] = clock + (slept ? 2'100 : 500) * kUs;
-    meter.Poll(0, 0, clock);
-    const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = 500 * kUs};
-    const Meter::Plan plan = meter.Before(launch, kHandover, clock);
+    meter.Poll(0, 0, metered.clock);
+    const Meter::Plan plan = metered.Launch(500 * kUs, (slept ? 2'100 : 500) * kUs, kHandover, 5 * kUs);
     ASSERT_TRUE(plan.begin && plan.end);
-    meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 5 * kUs, clock);
-    clock += (slept ? 4'000 : 500) * kUs;
-    paid = meter.Poll(0, slept ? clock - 1'000 * kUs : 0, clock);
+    metered.clock += (slept ? 4'000 : 500) * kUs;
+    paid = meter.Poll(0, slept ? metered.clock - kMs : 0, metered.clock);
   }
   EXPECT_NEAR(static_cast<double>(paid), 0, 50e3) << "beside what was charged";
 }
 
+// A neighbour that had ended by then: what takes longer than expected has the GPU to itself, and all of it is charged.
+TEST(Meter, GivenAnotherThatEndedBeforeTheLaunch_ThenAllOfItsTimeIsCharged) {
+  Metered metered(kMs);
+  Meter& meter = metered.meter;
+  g_book.Teach(kKind, kHandle, kMs);
+  const int64_t ended = metered.clock - kMs / 4;
+  meter.Poll(0, 0, metered.clock - kMs / 2);
+  meter.Poll(0, ended, metered.clock);
+  const Meter::Plan plan = metered.Launch(g_book.Expected(kKind, kHandle), 100 * kMs, kHandover, 5 * kUs);
+  ASSERT_TRUE(plan.begin && plan.end);
+  ASSERT_EQ(meter.Poll(0, ended, metered.clock), 0);
+  EXPECT_EQ(meter.Poll(0, ended, metered.clock + 3 * kMs / 2), kMs / 2);
+}
+
 // What is under way was launched before the change: its cost says nothing of what the graph does from now on.
 TEST(Meter, WhenAGraphChangesBeforeItsMeasurementIsSeen_ThenItIsStillDoubted) {
-  constexpr int64_t kUs = 1'000;
-  g_book.Reset();
-  g_book.Teach(8, 99, 10 * kUs, true);
-  g_book.Changed(8, 99);
-  Meter meter;
-  int64_t clock = 100 * kUs;
-  const DriverPort driver = DriverAt(&clock);
-  meter.Use(&meter, &driver, &g_book);
-  int64_t times[] = {clock, clock, clock + 10 * kUs};
-  const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
-  const Meter::Plan plan = meter.Before(launch, kSegment, clock);
+  Metered metered(100 * kUs);
+  g_book.Teach(kKind, kHandle, 10 * kUs, true);
+  g_book.Changed(kKind, kHandle);
+  const Meter::Plan plan = metered.Launch(g_book.Expected(kKind, kHandle), 10 * kUs, kSegment, 1);
   ASSERT_TRUE(plan.guessed && plan.begin && plan.end);
-  meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 1, clock);
-  meter.Changed(8);
-  g_book.Changed(8, 99);
-  meter.Poll(0, 0, clock += 100 * kUs);
-  EXPECT_TRUE(g_book.Doubted(99));
+  metered.meter.Changed(kKind);
+  g_book.Changed(kKind, kHandle);
+  metered.meter.Poll(0, 0, metered.clock += 100 * kUs);
+  EXPECT_TRUE(g_book.Doubted(kHandle));
 }
 
 // A kernel so short that a mark's worth of its launches is thousands: until its grid is known each takes the slow path.
 TEST(Meter, GivenANewGridOfAShortKernelOnAStreamThatRests_ThenTheFirstLaunchIsMeasured) {
-  constexpr int64_t kUs = 1'000;
-  g_book.Reset();
-  g_book.Teach(16, 99, kUs / 10);
-  Meter meter;
-  int64_t clock = 100 * kUs;
-  const DriverPort driver = DriverAt(&clock);
-  meter.Use(&meter, &driver, &g_book);
-  int64_t times[] = {clock, clock, clock + kIdleStart + kUs / 10};
-  const Launch launch{.stream = {}, .kind = 8, .handle = 99, .cost = g_book.Expected(8, 99)};
-  const Meter::Plan plan = meter.Before(launch, kSegment, clock);
+  Metered metered(100 * kUs);
+  g_book.Teach(16, kHandle, kUs / 10);
+  const Meter::Plan plan = metered.Launch(g_book.Expected(kKind, kHandle), kIdleStart + kUs / 10, kSegment, 1);
   ASSERT_TRUE(plan.begin && plan.end);
-  meter.After(launch, plan, plan.empty ? &times[0] : nullptr, &times[1], &times[2], 1, clock);
-  meter.Poll(0, 0, clock += 10 * kUs);
-  EXPECT_GT(g_book.Price(8), 0);
+  metered.meter.Poll(0, 0, metered.clock += 10 * kUs);
+  EXPECT_GT(g_book.Price(kKind), 0);
 }
 
 // One thread's kernel, whose other grid is known, among what another thread pays from its lease, on a stream that never
 // rests: no segment is of the one alone.
 TEST(Meter, GivenANewGridAmongAnothersLaunches_ThenItsKindIsLearnt) {
-  constexpr int64_t kUs = 1'000;
   g_book.Reset();
   g_book.Teach(16, 98, 10 * kUs);
   g_book.Teach(24, 99, 10 * kUs);
