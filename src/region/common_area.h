@@ -90,6 +90,9 @@ struct CommonLines {
         continue;
       }
       Store(m.gpu, gpu);
+      Store(m.rate, uint16_t{0});
+      Store(m.flags, uint16_t{0});
+      Store(m.rank, int32_t{-1});
       Store(m.work_until, int64_t{0});
       Store(m.waiting_at, int64_t{0});
       Store(m.zero_at, int64_t{0});

@@ -42,12 +42,16 @@ TEST(CommonLines, WhenALineIsTakenOver_ThenNothingOfTheOneBeforeIsInIt) {
   CommonMember& line = lines.lines[lines.Join(-1, 1, kGpu, kNow)];
   line.work_until = line.waiting_at = line.zero_at = kNow;
   line.word = 7;
+  line.rate = line.flags = 7;
+  line.rank = 0;
   const int64_t later = kNow + 2 * kCommonPresent;
   ASSERT_EQ(lines.Join(-1, 2, kGpu, later), &line - lines.lines);
   EXPECT_EQ(line.work_until, 0);
   EXPECT_EQ(line.waiting_at, 0);
   EXPECT_EQ(line.zero_at, 0);
   EXPECT_EQ(line.word, 0u);
+  EXPECT_EQ(line.rate | line.flags, 0);
+  EXPECT_LT(line.rank, 0) << "it goes before nobody until it says how important it is";
   EXPECT_EQ(line.seen_at, later);
 }
 

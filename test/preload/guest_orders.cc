@@ -2,6 +2,7 @@
 // GPU time beside others: requests that go first, orders that are obeyed, and what a bound on the work in flight must
 // not hold.
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -70,17 +71,46 @@ SCENARIO(paced_requests) {
   if (best > most) Fail(__FILE__, __LINE__, "us that the other had while a request was under way", best, most);
 }
 
-// The line of this process, the only one that is important, in the file where those that share a GPU meet.
-const hami::region::CommonMember* LineOfTheImportant() {
-  const int file = open(getenv("HAMI_COMMON_AREA"), O_RDONLY | O_CLOEXEC);
+// The file where those that share a GPU meet.
+hami::region::CommonArea* Area() {
+  const int file = open(getenv("HAMI_COMMON_AREA"), O_RDWR | O_CLOEXEC);
   EXPECT(file >= 0);
-  void* const mapped = mmap(nullptr, sizeof(hami::region::CommonArea), PROT_READ, MAP_SHARED, file, 0);
+  void* const mapped = mmap(nullptr, sizeof(hami::region::CommonArea), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   EXPECT(mapped != MAP_FAILED);
-  for (const auto& line : static_cast<const hami::region::CommonArea*>(mapped)->members) {
+  return static_cast<hami::region::CommonArea*>(mapped);
+}
+
+// The line of this process, which just launched and is the only important one: one that ended may have left its own.
+const hami::region::CommonMember* LineOfTheImportant(const hami::region::CommonArea& area) {
+  const hami::region::CommonMember* found = nullptr;
+  for (const auto& line : area.members) {
     const uint64_t process = hami::region::Load(line.process);
-    if (process != 0 && process != hami::vgpu::time::kTurnItself && hami::region::Load(line.rank) == 0) return &line;
+    if (process == 0 || process == hami::vgpu::time::kTurnItself || hami::region::Load(line.rank) != 0) continue;
+    if (found == nullptr || hami::region::Load(line.seen_at) > hami::region::Load(found->seen_at)) found = &line;
   }
-  Fail(__FILE__, __LINE__, "lines of an important one", 0, 1);
+  if (found == nullptr) Fail(__FILE__, __LINE__, "lines of an important one", 0, 1);
+  return found;
+}
+
+// paced_neighbour_at_start: one comes right after the first launch of a process without a limit, which was alone, and
+// before its helper thread looked. The next launch takes the turn. On one processor the helper comes when this thread
+// sleeps.
+SCENARIO(paced_neighbour_at_start) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+  EXPECT(sched_setaffinity(0, sizeof one, &one) == 0);
+  BeginAhead();
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("us20");
+  hami::region::CommonArea* const area = Area();
+  LaunchWide(f, stream);
+  const hami::region::CommonMember* const line = LineOfTheImportant(*area);
+  EXPECT(CommonLinesOf(area).Join(-1, uint64_t{1} << 32 | 1, hami::region::Load(line->gpu), Monotonic()) >= 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const int64_t begin = Monotonic();
+  LaunchWide(f, stream);
+  EXPECT(hami::region::Load(line->work_until) >= begin);
 }
 
 // paced_short_requests: single kernels of 20 us, of which a lease pays for several, with a pause after each: nine of
@@ -92,7 +122,7 @@ SCENARIO(paced_short_requests) {
   const CUfunction f = Kernel("us20");
   LaunchWide(f, stream);
   OK(cuStreamSynchronize(stream));
-  const hami::region::CommonMember* const line = LineOfTheImportant();
+  const hami::region::CommonMember* const line = LineOfTheImportant(*Area());
   int took = 0;
   for (int i = 0; i < kRequests; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

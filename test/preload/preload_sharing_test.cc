@@ -290,6 +290,11 @@ TEST_F(SharedGpu, GivenShortRequestsOfAnImportantOne_ThenEachTakesTheTurn) {
   End("low");
 }
 
+TEST_F(SharedGpu, GivenOneThatIsAlone_WhenAnotherComesBeforeItsHelperLooks_ThenItTakesTheTurn) {
+  tries_ = 1;  // the next one would see the lines of the first
+  Pass({"paced_neighbour_at_start"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
+}
+
 // What one process tells the others must not hide what another one of its container has under way.
 TEST_F(SharedGpu, GivenAnImportantOneOfTwoProcesses_ThenItsLongRequestsGoBeforeTheOther) {
   const Environment high = Container("high", {{"CUDA_TASK_PRIORITY", "0"}});

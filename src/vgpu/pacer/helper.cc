@@ -8,6 +8,7 @@
 
 #include "region/keep_errno.h"
 #include "region/process.h"
+#include "vgpu/pacer/pacer.h"
 #include "vgpu/pacer/shell.h"
 #include "vgpu/runtime/threads.h"
 
@@ -22,14 +23,16 @@ constexpr int64_t kForGood = 1'000'000'000'000;
 
 Helper& State() { return g_shell.helper; }
 
-// Of all devices: what leases depend on, in one number, and whether the end of something is watched for.
+// Of all devices: what leases depend on, in one number; whether launches are held by anything, whether the end of
+// something is watched for, and whether a mark is not reached.
 struct Round {
   uint64_t orders = 0;
-  bool watch = false, pending = false;
+  bool binds = false, watch = false, pending = false;
 };
 
 Round Look(int64_t now) {
-  Round round{Blocked() ? uint64_t{1} : 0, false, false};
+  const bool blocked = Blocked();
+  Round round{.orders = blocked ? uint64_t{1} : 0, .binds = blocked};
   for (int i = 0; i < static_cast<int>(region::kMaxDevices); ++i) {
     DeviceTime* const device = DeviceOf(i, false);
     const time::Terms terms = TermsOf(i, device);
@@ -45,6 +48,7 @@ Round Look(int64_t now) {
       if (polled.ended && device->gate.Watched()) CloseGate();  // the next launch is to take the turn again
       if (polled.ended && !alone) WakeOthers(device->gate.turns());
     }
+    round.binds |= terms.Limited() || terms.gives_way || !alone;
     round.orders = round.orders * 10'007 + (terms.limit + terms.own) * 4 + (terms.gives_way ? 2 : 0) + (alone ? 0 : 1);
   }
   return round;
@@ -67,7 +71,9 @@ void* Help(void*) {
     const uint32_t calls = __atomic_load_n(&State().calls, __ATOMIC_ACQUIRE);
     const int64_t now = region::MonotonicNanos();
     const Round round = Look(now);
-    if (round.orders != before.orders || now - reported_at > kReport) {
+    // A launch may have found less, and opened the gate, between two looks that are the same.
+    const bool past = round.binds && LaunchesOpen();
+    if (round.orders != before.orders || past || now - reported_at > kReport) {
       CloseGate();
       reported_at = now;
     }
