@@ -49,6 +49,18 @@ SCENARIO(start_and_ask) {
   Await("end");
 }
 
+// NAME BYTES: takes them and gives them back, again and again.
+SCENARIO(start_and_churn) {
+  const std::string& name = arguments.at(0);
+  Begin();
+  Say(name + ".made");
+  while (access(InFolder("end").c_str(), F_OK) != 0) {
+    CUdeviceptr block = 0;
+    OK(cuMemAlloc_v2(&block, std::strtoull(arguments.at(1).c_str(), nullptr, 10)));
+    OK(cuMemFree_v2(block));
+  }
+}
+
 // NAME: loads a module and gives it back.
 SCENARIO(start_and_unload) {
   const std::string& name = arguments.at(0);

@@ -290,7 +290,7 @@ TEST_F(SharedGpu, GivenShortRequestsOfAnImportantOne_ThenEachTakesTheTurn) {
   End("low");
 }
 
-TEST_F(SharedGpu, GivenOneThatIsAlone_WhenAnotherComesBeforeItsHelperLooks_ThenItTakesTheTurn) {
+TEST_F(SharedGpu, WhenAnotherComesBeforeTheHelperLooks_ThenItTakesTheTurn) {
   tries_ = 1;  // the next one would see the lines of the first
   Pass({"paced_neighbour_at_start"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
 }

@@ -132,6 +132,28 @@ TEST_P(Starts, GivenEightThatAskForBlocks_ThenExactlyOneIsGranted) {
   std::filesystem::remove(folder() + ".conf");
 }
 
+// In containers that have no more than what a first context has in reserve, beside one that holds nearly as much and
+// one that takes and gives back more. Where devices are named, NVML is opened beside cuInit.
+TEST_P(Starts, GivenLargeNeighbours_ThenAContextsOwnSizeCounts) {
+  const Outcome listed = Run({"print_uuids"}, {{"LD_PRELOAD", "-"}});
+  ASSERT_TRUE(listed.ok()) << listed.err;
+  Environment small{{"CUDA_DEVICE_MEMORY_LIMIT_0", "512m"},
+                    {"NVIDIA_VISIBLE_DEVICES", listed.out.substr(0, listed.out.find('\n'))}};
+  Say("go");
+  Say("ask");
+  Begin("start_and_ask", {std::to_string(uint64_t{208} << 20)});
+  Begin("start_and_churn", {std::to_string(uint64_t{1500} << 20)});
+  ASSERT_TRUE(Await(".made"));
+  for (int round = 0; round < Rounds(20); ++round) {
+    const std::string cache = folder() + "/small" + std::to_string(round) + ".cache";
+    small["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = cache;
+    Begin("start_and_unload", {}, small);
+    ASSERT_TRUE(Await(".made"));
+    EXPECT_EQ(Used(cache), kContext) << "round " << round;
+  }
+  End();
+}
+
 // What seven that start hold in reserve for a moment refuses nobody: with their contexts it fits to the last byte.
 TEST_P(Starts, GivenAllThatIsLeft_WhenAskedForWhileOthersStart_ThenGranted) {
   for (int round = 0; round < Rounds(5); ++round) {

@@ -113,6 +113,13 @@ Measurement AskDriverAfter(CUcontext made, Measurement* before) {
   return after;
 }
 
+// Then this process can find itself on the device though nobody knows what the others had there before. Else it has
+// only what its context leaves of the reservation.
+bool HasRoomForProbe(int device) {
+  const uint64_t limit = LimitBytes(device);
+  return limit == 0 || UsedBytes(device) + kLargestProbe <= limit;
+}
+
 // The size of a context, from a look before its making and one after. What the driver says about this process alone is
 // preferred: the device's free memory also moves with the neighbours.
 class Sizing {
@@ -122,7 +129,7 @@ class Sizing {
       : ordinal_(ordinal),
         device_(device),
         alone_(alone),
-        later_(NvmlOpening()),
+        later_(NvmlOpening() && HasRoomForProbe(device)),
         nvml_(later_ ? NvmlUse::kLater : NvmlUse::kNow),
         measurable_(Measurable()),
         listed_before_(making->before),
@@ -181,18 +188,19 @@ class Sizing {
 
   static bool Undisturbed(const MemorySnapshot& snapshot) { return snapshot.exact && !snapshot.imports; }
 
-  // What of the reservation is left whichever of the listed processes is this one.
+  // What of the reservation is left whichever of the listed processes is this one. One that has grown by more than that
+  // is another: were it this one, its context alone would be more than was set aside.
   uint64_t Spare(uint64_t reserved) const {
-    uint64_t taken = before_.seen.free > after_.seen.free ? before_.seen.free - after_.seen.free : 0;
+    uint64_t taken = 0;
     for (unsigned i = 0; i < listed_after_.count; ++i) {
       uint64_t grown = listed_after_.items[i].usedGpuMemory;
       for (unsigned j = 0; j < listed_before_.count; ++j) {
         if (listed_before_.items[j].pid != listed_after_.items[i].pid) continue;
         grown = grown > listed_before_.items[j].usedGpuMemory ? grown - listed_before_.items[j].usedGpuMemory : 0;
       }
-      taken = grown > taken ? grown : taken;
+      if (grown <= reserved && grown > taken) taken = grown;
     }
-    return reserved > taken ? reserved - taken : 0;
+    return reserved - taken;
   }
 
   // Another process came, went, or changed between the looks or during one of them: the loss of free memory is not this

@@ -281,7 +281,7 @@ TEST(Meter, GivenAnotherThatWorkedBetweenTwoLooks_ThenItsTimeIsNotPaid) {
 }
 
 // A neighbour that had ended by then: what takes longer than expected has the GPU to itself, and all of it is charged.
-TEST(Meter, GivenAnotherThatEndedBeforeTheLaunch_ThenAllOfItsTimeIsCharged) {
+TEST(Meter, GivenAnotherThatEndedBefore_ThenAllOfItsTimeIsCharged) {
   Metered metered(kMs);
   Meter& meter = metered.meter;
   g_book.Teach(kKind, kHandle, kMs);
