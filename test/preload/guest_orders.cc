@@ -80,16 +80,35 @@ hami::region::CommonArea* Area() {
   return static_cast<hami::region::CommonArea*>(mapped);
 }
 
-// The line of this process, which just launched and is the only important one: one that ended may have left its own.
-const hami::region::CommonMember* LineOfTheImportant(const hami::region::CommonArea& area) {
+// The line of this process, which just launched and is the only one of that rank: one that ended may have left its own.
+const hami::region::CommonMember* LineOf(const hami::region::CommonArea& area, int rank) {
   const hami::region::CommonMember* found = nullptr;
   for (const auto& line : area.members) {
     const uint64_t process = hami::region::Load(line.process);
-    if (process == 0 || process == hami::vgpu::time::kTurnItself || hami::region::Load(line.rank) != 0) continue;
+    if (process == 0 || process == hami::vgpu::time::kTurnItself || hami::region::Load(line.rank) != rank) continue;
     if (found == nullptr || hami::region::Load(line.seen_at) > hami::region::Load(found->seen_at)) found = &line;
   }
-  if (found == nullptr) Fail(__FILE__, __LINE__, "lines of an important one", 0, 1);
+  if (found == nullptr) Fail(__FILE__, __LINE__, "lines of that rank", 0, 1);
   return found;
+}
+
+// paced_alone: without a limit and with nobody else, launches are looked at once in 500 ms, for the monitor.
+SCENARIO(paced_alone) {
+  BeginAhead();
+  const CUstream stream = NewStream();
+  const CUfunction f = Kernel("us20");
+  LaunchWide(f, stream);
+  const hami::region::CommonMember* const line = LineOf(*Area(), std::atoi(getenv("CUDA_TASK_PRIORITY")));
+  int looks = 0;
+  int64_t seen_at = hami::region::Load(line->seen_at);
+  for (int i = 0; i < 300; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    LaunchWide(f, stream);
+    const int64_t now_seen = hami::region::Load(line->seen_at);
+    looks += now_seen != seen_at ? 1 : 0;
+    seen_at = now_seen;
+  }
+  if (looks > 5) Fail(__FILE__, __LINE__, "looks at 300 launches", looks, 5);
 }
 
 // paced_neighbour_at_start: one comes right after the first launch of a process without a limit, which was alone, and
@@ -105,7 +124,7 @@ SCENARIO(paced_neighbour_at_start) {
   const CUfunction f = Kernel("us20");
   hami::region::CommonArea* const area = Area();
   LaunchWide(f, stream);
-  const hami::region::CommonMember* const line = LineOfTheImportant(*area);
+  const hami::region::CommonMember* const line = LineOf(*area, 0);
   EXPECT(CommonLinesOf(area).Join(-1, uint64_t{1} << 32 | 1, hami::region::Load(line->gpu), Monotonic()) >= 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const int64_t begin = Monotonic();
@@ -122,7 +141,7 @@ SCENARIO(paced_short_requests) {
   const CUfunction f = Kernel("us20");
   LaunchWide(f, stream);
   OK(cuStreamSynchronize(stream));
-  const hami::region::CommonMember* const line = LineOfTheImportant(*Area());
+  const hami::region::CommonMember* const line = LineOf(*Area(), 0);
   int took = 0;
   for (int i = 0; i < kRequests; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

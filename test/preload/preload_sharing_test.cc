@@ -290,6 +290,10 @@ TEST_F(SharedGpu, GivenShortRequestsOfAnImportantOne_ThenEachTakesTheTurn) {
   End("low");
 }
 
+TEST_F(SharedGpu, GivenOneThatIsAloneWithoutALimit_ThenItsLaunchesGoUnseen) {
+  for (const char* rank : {"0", "1"}) Pass({"paced_alone"}, Container(rank, {{"CUDA_TASK_PRIORITY", rank}}));
+}
+
 TEST_F(SharedGpu, WhenAnotherComesBeforeTheHelperLooks_ThenItTakesTheTurn) {
   tries_ = 1;  // the next one would see the lines of the first
   Pass({"paced_neighbour_at_start"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
