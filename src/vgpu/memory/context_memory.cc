@@ -113,8 +113,8 @@ Measurement AskDriverAfter(CUcontext made, Measurement* before) {
   return after;
 }
 
-// Then this process can find itself on the device though nobody knows what the others had there before. Else it has
-// only what its context leaves of the reservation.
+// A probe has room of its own. Then this process can find itself on the device even where nobody knows what the others
+// had there before; else a probe has only what the context leaves of the reservation.
 bool HasRoomForProbe(int device) {
   const uint64_t limit = LimitBytes(device);
   return limit == 0 || UsedBytes(device) + kLargestProbe <= limit;
