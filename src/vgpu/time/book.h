@@ -91,9 +91,8 @@ class CostBook {
     return nullptr;
   }
   Kind* Take(uint64_t id) {
-    Kind* kind = Find(id);
-    if (kind != nullptr) return kind;
-    kind = FreeFor(id);
+    if (Kind* const kind = Find(id); kind != nullptr) return kind;
+    Kind* const kind = FreeFor(id);
     __atomic_store_n(&kind->price, int64_t{0}, __ATOMIC_RELAXED);
     __atomic_store_n(&kind->id, id, __ATOMIC_RELAXED);
     kind->measured = kind->steady = 0;

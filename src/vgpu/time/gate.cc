@@ -115,8 +115,7 @@ Gate::Polled Gate::Poll(const Terms& terms, int64_t now, bool more_is_to_come) {
   const bool works = view_.lower && !Pending() && (meters_[0].Works(now) || meters_[1].Works(now));
   if (!works && !Pending() && InFlight(now) == 0) {
     // The thread of a more important one may be about to launch what comes next.
-    const int64_t ended_at = Most(&Meter::reached_at);
-    polled.watch = view_.lower && now - ended_at < kHandover;
+    polled.watch = view_.lower && now - Most(&Meter::reached_at) < kHandover;
     polled.ended = !polled.watch && !more_is_to_come && turns_.Ended(now);
   } else if (view_.lower || Long()) {
     // What takes its time beside others takes longer than was expected.
@@ -207,8 +206,10 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
 }
 
 // One that is alone, launches all the time, and has less than its limit allows, does not have to look as often. What a
-// more important one waits for is little.
-int64_t Gate::LeaseFor(const Terms& terms, int64_t now) const {
+// more important one waits for is little. Beside others a launch that is paid from a lease may come when they have the
+// turn, so what is long against one looks for itself.
+int64_t Gate::LeaseFor(const Terms& terms, const Launch& launch, int64_t now) const {
+  if (view_.hungry != 0 && 4 * launch.Charged() >= kLease) return 0;
   if (view_.higher || terms.gives_way) return kFlightUnder / 4;
   const bool busy = now - region::Load(account_->last_charge) < kWants;
   const bool spare = busy && view_.present == 0 && region::GpuTimeBalance(account_, now, rate_) > kBank;
@@ -216,7 +217,7 @@ int64_t Gate::LeaseFor(const Terms& terms, int64_t now) const {
 }
 
 int64_t Gate::Pay(const Terms& terms, const Launch& launch, int64_t left, int64_t now) {
-  const int64_t lease = LeaseFor(terms, now);
+  const int64_t lease = LeaseFor(terms, launch, now);
   Charge(terms, launch.Charged(launch.cost + lease - left), now);
   // Of launches that are short against the lease more are to come.
   const int64_t more = 4 * launch.cost < lease ? lease : 0;

@@ -68,8 +68,7 @@ class Gate {
 
   // Collects what was measured. `watch`: others wait for the end of what is under way, so it is to be looked for.
   struct Polled {
-    bool watch = false;
-    bool ended = false;
+    bool watch = false, ended = false;
   };
   Polled Poll(const Terms& terms, int64_t now, bool more_is_to_come = false);
   bool Pending() { return Most(&Meter::Pending); }
@@ -78,7 +77,7 @@ class Gate {
  private:
   int64_t Flight(const Terms& terms) const;
   int64_t Release(int streams) const;
-  int64_t LeaseFor(const Terms& terms, int64_t now) const;
+  int64_t LeaseFor(const Terms& terms, const Launch& launch, int64_t now) const;
   int Streams(int64_t now) const { return meters_[0].Streams(now) + meters_[1].Streams(now); }
   // One of the launches under way is longer than a turn.
   bool Long() { return Most(&Meter::Longest) >= kTurn; }

@@ -64,8 +64,7 @@ bool Meter::LookAhead(Track* track, int64_t now) {
 
 // What was launched last was so while its last mark was still ahead.
 bool Meter::StillAhead(const Track& track) const {
-  const int last = track.count - 1;
-  return last >= 0 && driver_->reached(driver_->self, track.marked[last].event, nullptr, nullptr) == 0;
+  return track.count != 0 && driver_->reached(driver_->self, track.Marked().back().event, nullptr, nullptr) == 0;
 }
 
 bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t until, int64_t now) {
@@ -73,7 +72,8 @@ bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t until, int6
     if (track.open.charged == 0 || track.count >= kMarks - 2) continue;
     if (track.busy_until > until + kFlight) continue;  // the thread may wake late
     if (track.stream.thread != nullptr && track.stream.thread != thread) continue;
-    LookAhead(&track, now);
+    // The GPU would change to what rests, and back, for no more than the event.
+    if (!LookAhead(&track, now) && at_work_ != 0) continue;
     *stream = track.stream;
     return true;
   }
@@ -281,8 +281,7 @@ int64_t Meter::Poll(int others, int64_t worked_until, int64_t now) {
   polled_at_ = now;
   worked_until_ = worked_until;
   if (pending_ == 0) return 0;
-  int64_t correction = 0;
-  int64_t earliest = INT64_MAX;  // where the first stretch begins that is still to come, by the device's clock
+  int64_t correction = 0, earliest = INT64_MAX;  // the device's clock, where the first stretch to come begins
   for (Track& track : Tracks()) {
     for (Segment& segment : track.Marked()) segment.others = std::max(segment.others, static_cast<int16_t>(others_));
     int done = 0;

@@ -144,26 +144,50 @@ TEST(Turns, GivenAnyContent_ThenALaunchGoesAfterAWhile) {
   }
 }
 
-// The end of one that launches again and again is never near: to look for it would take a processor.
-TEST(Turns, GivenAHolderThatGoesOn_ThenTheNextOneSleeps) {
+// Two containers on one GPU.
+struct TwoInTurn {
   TurnLine lines[2] = {};
   uint64_t word = 0;
   Turns holder, next;
   int64_t now = 1'000'000'000;
-  for (int i = 0; i < 2; ++i) {
-    lines[i].process = static_cast<uint64_t>(i + 1) << 32 | 1;
-    lines[i].gpu = 7;
-    (i == 0 ? holder : next).Join({lines, 2, 7, &word}, i);
+
+  TwoInTurn() {
+    for (int i = 0; i < 2; ++i) {
+      lines[i].process = static_cast<uint64_t>(i + 1) << 32 | 1;
+      lines[i].gpu = 7;
+      (i == 0 ? holder : next).Join({lines, 2, 7, &word}, i);
+    }
   }
-  const Turns::State state{.rank = 1};
-  const auto ask = [&](Turns& turns) { return turns.Ask(turns.Look(1, now), state, now); };
-  ASSERT_TRUE(ask(holder).go);
-  for (int i = 0; i < 20; ++i, now += 50'000) {
-    holder.Went(250'000, false, now);
-    const Turns::Verdict verdict = ask(next);
+  Turns::Verdict Ask(Turns& turns, int64_t in_flight = 0) {
+    return turns.Ask(turns.Look(1, now), {.rank = 1, .in_flight = in_flight}, now);
+  }
+};
+
+// The end of one that launches again and again is never near: to look for it would take a processor.
+TEST(Turns, GivenAHolderThatGoesOn_ThenTheNextOneSleeps) {
+  TwoInTurn two;
+  ASSERT_TRUE(two.Ask(two.holder).go);
+  for (int i = 0; i < 20; ++i, two.now += 50'000) {
+    two.holder.Went(250'000, false, two.now);
+    const Turns::Verdict verdict = two.Ask(two.next);
     ASSERT_FALSE(verdict.go || verdict.soon) << i;
   }
-  EXPECT_TRUE(ask(next).soon) << "it did not go on";
+  EXPECT_TRUE(two.Ask(two.next).soon) << "it did not go on";
+}
+
+// While both have work in flight the GPU may change to the one, back for the rest of the other, and again.
+TEST(Turns, GivenANextOneThatIsAwake_ThenTheTurnGoesOnLater) {
+  for (const bool awake : {false, true}) {
+    TwoInTurn two;
+    ASSERT_TRUE(two.Ask(two.holder).go);
+    two.now += kTurn;
+    two.holder.Went(awake ? 250'000 : 1'000'000, false, two.now);
+    two.Ask(two.next);
+    ASSERT_EQ(awake, two.Ask(two.next).soon);
+    EXPECT_FALSE(two.Ask(two.holder, kHandover + 1).passed);
+    EXPECT_NE(awake, two.Ask(two.holder, kHandover).passed);
+    EXPECT_EQ(awake, two.Ask(two.holder, kHandover / 2).passed);
+  }
 }
 
 // The host's clock is the device's; each event is a moment of it.
@@ -292,6 +316,22 @@ TEST(Meter, GivenAnotherThatEndedBefore_ThenAllOfItsTimeIsCharged) {
   ASSERT_TRUE(plan.begin && plan.end);
   ASSERT_EQ(meter.Poll(0, ended, metered.clock), 0);
   EXPECT_EQ(meter.Poll(0, ended, metered.clock + 3 * kMs / 2), kMs / 2);
+}
+
+// The GPU would leave what another does for an event of a stream that has nothing else to do.
+TEST(Meter, GivenAStreamThatRests_ThenItIsMarkedOnlyWhenNoneIsAtWork) {
+  Metered metered(kMs);
+  Meter& meter = metered.meter;
+  g_book.Teach(kKind, kHandle, 20 * kUs);
+  metered.Launch(20 * kUs, 20 * kUs, kSegment, 1);
+  metered.clock += 100 * kUs;
+  StreamRef stream;
+  for (const int others : {1, 0}) {
+    ASSERT_FALSE(metered.Launch(20 * kUs, 20 * kUs, kSegment, 1).end);
+    metered.clock += 100 * kUs;
+    meter.Poll(others, metered.clock, metered.clock);
+    EXPECT_EQ(meter.WantsTail(nullptr, &stream, metered.clock, metered.clock), others == 0);
+  }
 }
 
 // What is under way was launched before the change: its cost says nothing of what the graph does from now on.

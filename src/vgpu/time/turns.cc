@@ -113,17 +113,16 @@ void Turns::Publish(const State& state, int64_t now) {
   Store(line->rank, state.rank);
   Store(line->rate, static_cast<uint16_t>(state.rate));
   Store(line->zero_at, state.zero_at);
-  Store(line->flags,
-        static_cast<uint16_t>((state.owed ? kOwed : 0) | (refused_ ? 0 : kFresh) | (state.long_launch ? kLong : 0)));
+  Store(line->flags, static_cast<uint16_t>((state.owed ? kOwed : 0) | (refused_ ? 0 : kFresh) |
+                                           (state.long_launch ? kLong : 0) | (looks_ ? kLooks : 0)));
   Store(line->seen_at, now);
 }
 
 void Turns::Wants(const TurnView& view, int64_t now) {
   if (!joined()) return;
-  TurnLine* const line = mine();
   const int64_t least = view.most - kBank;
-  const bool rested = Load(line->seen_at) < now - kWants && Load(line->work_until) < now - kWants;
-  if (rested && HadOf(*line) < least) Store(line->word, static_cast<uint64_t>(least));
+  const bool rested = waits_since_ == 0 && !refused_ && Load(mine()->work_until) < now - kUnused;
+  if (rested && HadOf(*mine()) < least) Store(mine()->word, static_cast<uint64_t>(least));
 }
 
 void Turns::Had(int64_t ns, int64_t zero_at) {
@@ -137,7 +136,7 @@ bool Turns::Pass(uint64_t word, int line, int64_t now) {
 }
 
 Turns::Verdict Turns::Go(Verdict verdict) {
-  yields_ = refused_ = false;
+  yields_ = refused_ = looks_ = false;
   waits_since_ = 0;
   Store(mine()->waiting_at, int64_t{0});
   return verdict;
@@ -157,8 +156,11 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
     refused_ = true;
     Publish(state, now);
     Store(line->waiting_at, now);
-    verdict.Wait(true, state.in_flight - kHandover, now);
-    if (state.in_flight > kHandover) return verdict;
+    // Where both have work the GPU may change to and fro, so that time is short where the next one does not have to
+    // wake.
+    const int64_t handover = (Load(table_.lines[view.best].flags) & kLooks) != 0 ? kHandover / 2 : kHandover;
+    verdict.Wait(true, state.in_flight - handover, now);
+    if (state.in_flight > handover) return verdict;
     yields_ = false;
     verdict.passed = Pass(word, view.best, now);
     verdict.seen = Load(*table_.word);
@@ -183,6 +185,8 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   verdict.Wait(first, std::min(free_at - now, kUnused), now);
   verdict.soon &= free_at == free_at_;
   free_at_ = free_at;
+  looks_ = verdict.soon;
+  Publish(state, now);
   return verdict;
 }
 

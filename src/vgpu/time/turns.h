@@ -26,6 +26,7 @@ using TurnLine = region::CommonMember;
 inline constexpr uint16_t kOwed = 1;                            // its balance is above zero
 inline constexpr uint16_t kFresh = 2;                           // it did not have to wait before
 inline constexpr uint16_t kLong = 4;                            // one of its launches is longer than a turn
+inline constexpr uint16_t kLooks = 8;                           // it waits awake for the turn
 inline constexpr uint64_t kTurnItself = 0x6e72'7554'0000'0001;  // the process of the line that has the turn's word
 
 struct TurnTable {
@@ -115,6 +116,7 @@ class Turns {
   int line_ = -1;
   int64_t waits_since_ = 0;  // for the one that has the turn
   bool yields_ = false;
+  bool looks_ = false;    // for the moment at which the turn is free
   int64_t free_at_ = 0;   // as it was when it last looked
   bool refused_ = false;  // it had to wait since it last had nothing to do
 };

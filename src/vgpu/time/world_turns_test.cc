@@ -38,14 +38,18 @@ std::vector<double> SharesFrom(World& world, int64_t at) {
   return shares;
 }
 
-TEST(GpuTimeWorld, GivenOneThatLeftItsTimeToAnother_ThenItHasHalfFromThenOn) {
+TEST(GpuTimeWorld, GivenOneThatLeftItsTimeToAnother_ThenItHasItsPartFromThenOn) {
   constexpr int64_t kAt = 3'000 * kMs;
   for (const int container : {0, 7}) {
-    World world;
-    world.Add({}, Endless(500 * kUs), true, false, container);
-    world.Add({}, FirstLittle(kAt, OneByOne(100 * kUs, 10 * kMs)), true, false, container);
-    world.Add({}, FirstLittle(kAt, [](int64_t) { return Step{Step::kThink, kMs, 0, 1}; }), true, false, container);
-    for (const double share : SharesFrom(world, kAt + 20 * kMs)) EXPECT_NEAR(share, 33, 2.5) << container;
+    for (const int64_t launch : {100 * kUs, 300 * kUs}) {  // paid from a lease, and not
+      World world;
+      world.Add({}, Endless(500 * kUs), true, false, container);
+      world.Add({}, FirstLittle(kAt, OneByOne(launch, 10 * kMs)), true, false, container);
+      world.Add({}, FirstLittle(kAt, [](int64_t) { return Step{Step::kThink, kMs, 0, 1}; }), true, false, container);
+      for (const double share : SharesFrom(world, kAt + 20 * kMs)) {
+        EXPECT_NEAR(share, 33, 2.5) << container << ", " << launch;
+      }
+    }
   }
 }
 
@@ -82,6 +86,17 @@ TEST(GpuTimeWorld, GivenHostsThatHoldUpTheGpu_ThenTheyHaveNoLess) {
   ExpectNoLess({held_up, held_up});
   ExpectNoLess({held_up, held_up, held_up});
   ExpectNoLess({held_up, Endless(500 * kUs)});
+}
+
+// A lease would pay for three launches more, the last of them while the other has the turn.
+TEST(GpuTimeWorld, GivenLaunchesLongAgainstALease_ThenEachTakesItsTurnBesideOthers) {
+  for (const bool beside : {false, true}) {
+    World world;
+    Tenant& held_up = world.Add({}, OneByOne(60 * kUs, 200 * kUs));
+    if (beside) world.Add({}, Endless(500 * kUs));
+    world.RunUntil(1'000 * kMs);
+    EXPECT_EQ(beside, held_up.looks >= held_up.done / (60 * kUs)) << held_up.looks << " of " << held_up.done;
+  }
 }
 
 // As on few cores: the turn would be free for as long as the next one takes to wake.
