@@ -48,8 +48,7 @@ Round Look(int64_t now) {
       if (polled.ended && device->gate.Watched()) CloseGate();  // the next launch is to take the turn again
       if (polled.ended && !alone) WakeOthers(device->gate.turns());
     }
-    // As OpenGate has it: a device that nothing was launched on is bound by its limit alone.
-    round.binds |= terms.Limited() || (device != nullptr && (terms.gives_way || !alone));
+    round.binds |= device == nullptr ? terms.Limited() : Binds(terms, !alone);
     round.orders = round.orders * 10'007 + (terms.limit + terms.own) * 4 + (terms.gives_way ? 2 : 0) + (alone ? 0 : 1);
   }
   return round;

@@ -194,7 +194,7 @@ Admitted Await(const LaunchName& name, const Where& where) {
     pacer::Meet(device, where.index, a.now);
     a.terms = pacer::TermsOf(where.index, device);
     const bool others = device->gate.Look(a.terms, a.now);
-    if (!a.terms.Limited() && !a.terms.gives_way && !others) {
+    if (!pacer::Binds(a.terms, others)) {
       device->gate.turns().Rests(a.now);
       device->lock.Release();
       return a;
@@ -229,7 +229,7 @@ void OpenGate(int index) {
     any |= terms.Limited();
     if (i == index || device == nullptr) continue;
     const Locked locked(device->lock);
-    any |= terms.gives_way || device->gate.Look(terms, MonotonicNanos());
+    any |= pacer::Binds(terms, device->gate.Look(terms, MonotonicNanos()));
   }
   if (any) __atomic_store_n(&g_words.launches_open, 0u, __ATOMIC_RELEASE);
 }
