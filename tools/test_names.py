@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when a table in the documentation names a test that is not there.
+"""Fails when a test's name is longer than 60 characters, or one is named that is not there: by a table in the documentation,
+or by the filter of a mutant (test/mutants/*.json), which would then be caught by nothing.
 
     test_names.py [ROOT] [FILE...]      default: the files in FILES below
 
@@ -11,6 +12,7 @@ Looked at are the words in `backticks` in the last column of each table row that
 and `…` or `*` stands for anything. A word with a space in it is a command and is not looked at.
 """
 
+import json
 import pathlib
 import re
 import sys
@@ -21,6 +23,8 @@ SUITE = re.compile(r"\b(?:INSTANTIATE_TEST_SUITE_P\(\s*\w+\s*,\s*(\w+)|(?:class|
 WORD = re.compile(r"[A-Za-z_]\w*")
 SOURCES = {".cc", ".h", ".c", ".py", ".cmake"}
 FOLDERS = ("src", "simgpu", "test", "cmake")
+LONGEST = 60  # characters: more do not fit beside a suite's name in a line of a test's output
+FILTER = "--gtest_filter="
 
 
 class Known:
@@ -50,6 +54,9 @@ class Known:
             return name in self.suites
         return any(fits(name, word) for word in self.words) if is_open(name) else name in self.words
 
+    def is_filtered(self, pattern):
+        return any(fits(pattern, f"{suite}.{test}") for suite, test in self.tests)
+
 
 def is_open(name):
     return "…" in name or "*" in name
@@ -75,10 +82,26 @@ def named(text):
                     yield number, word
 
 
+def filters(root):
+    """(file, pattern) of every test that a mutant is to be caught by, but for those of one row of a suite (`*/row`)."""
+    for path in sorted((root / "test/mutants").glob("*.json")):
+        for mutant in json.loads(path.read_text()):
+            for word in mutant["run"]:
+                if word.startswith(FILTER):
+                    for pattern in word.removeprefix(FILTER).split(":"):
+                        if "/" not in pattern:
+                            yield path.relative_to(root), pattern
+
+
 def check(root, files):
     known = Known(root)
-    errors = []
-    count = 0
+    errors = [f"{suite}.{test} has {len(test)} characters, more than {LONGEST}"
+              for suite, test in sorted(known.tests) if len(test) > LONGEST]
+    count = len(errors)
+    for file, pattern in filters(root):
+        count += 1
+        if not known.is_filtered(pattern):
+            errors.append(f"{file}: no test is {pattern}")
     for file in files:
         for number, word in named((root / file).read_text()):
             count += 1

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The check of the documentation's tests finds those that are there and, above all, those that are not."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -39,6 +40,28 @@ class TestNames(unittest.TestCase):
         errors, count = self.check(*words)
         self.assertEqual(count, len(words))
         self.assertEqual(errors, [f"doc.md:3: there is no test {word}" for word in words])
+
+    def test_given_a_name_that_is_too_long_then_it_is_told(self):
+        name = "Given" + "a" * 56
+        with tempfile.TemporaryDirectory() as tmp:
+            root = pathlib.Path(tmp)
+            (root / "src").mkdir()
+            (root / "src/box_test.cc").write_text(f"TEST(Box, {name}) {{}}\nTEST(Box, {name[:-1]}) {{}}")
+            self.assertEqual(test_names.check(root, []), ([f"Box.{name} has 61 characters, more than 60"], 1))
+
+    def test_given_filters_of_mutants_then_those_that_match_nothing_are_told(self):
+        right = ["BoxTest.GivenABox*", "*Opened*", "*.GivenShapes"]
+        wrong = ["BoxTest.GivenABall*", "ShapeTest"]
+        with tempfile.TemporaryDirectory() as tmp:
+            root = pathlib.Path(tmp)
+            (root / "src").mkdir()
+            (root / "test/mutants").mkdir(parents=True)
+            (root / "src/box_test.cc").write_text(SOURCE)
+            run = ["build/test/box_test", "--gtest_filter=" + ":".join([*right, *wrong, "*/row"])]
+            (root / "test/mutants/box.json").write_text(json.dumps([{"run": run}, {"run": ["tools/check"]}]))
+            errors, count = test_names.check(root, [])
+        self.assertEqual(count, len(right + wrong))
+        self.assertEqual(errors, [f"test/mutants/box.json: no test is {pattern}" for pattern in wrong])
 
     def test_given_a_command_or_another_column_when_looked_at_then_it_is_no_test(self):
         self.assertEqual(self.check("make bench"), ([], 0))

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-TEST(Arena, GivenRandomAllocationsWhenAskedForAnyAddressThenTheModelAgrees) {
+TEST(Arena, GivenRandomAllocations_WhenAskedForAddress_ThenModelAgrees) {
   Arena arena;
   ASSERT_TRUE(arena.Create(std::size_t{8} << 30, kMiB, true));
   std::map<CUdeviceptr, Allocation*> model;

@@ -55,7 +55,7 @@ TEST_F(DeviceTest, GivenAMachineThenItsDevicesAreDescribed) {
   });
 }
 
-TEST_F(DeviceTest, GivenVisibleDevicesThenOrdinalsFollowTheListAndTheBooksTheHardware) {
+TEST_F(DeviceTest, GivenVisibleDevices_ThenOrdinalsFollowListAndBooksHardware) {
   setenv("CUDA_VISIBLE_DEVICES", "1", 1);
   RunWithContext([] {
     int count = 0;
@@ -98,7 +98,7 @@ TEST_F(DeviceTest, GivenThreadsThenEachHasItsOwnStackOfContexts) {
   });
 }
 
-TEST_F(DeviceTest, GivenALimitWhenRaisedThenTheGrowthIsChargedAndShrinkingGivesItBack) {
+TEST_F(DeviceTest, GivenRaisedLimit_ThenGrowthIsChargedAndShrinkingGivesItBack) {
   RunWithContext([] {
     std::size_t value = 0;
     EXPECT_OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
@@ -133,7 +133,7 @@ TEST_F(DeviceTest, GivenPeersThenAccessIsEnabledOnce) {
   });
 }
 
-TEST_F(DeviceTest, GivenMoreContextsThanMemoryThenTheLastIsRefusedAndLeavesNothing) {
+TEST_F(DeviceTest, GivenMoreContextsThanMemory_ThenLastIsRefusedLeavingNothing) {
   Run([] {
     ASSERT_OK(cuInit(0));
     CUcontext ctx = nullptr;

@@ -46,7 +46,7 @@ TEST_F(DrainTest, GivenWorkOnAMapping_WhenItIsUnmapped_ThenTheWorkIsDone) {
   });
 }
 
-TEST_F(DrainTest, GivenWorkOnPinnedMemory_WhenItIsFreedOrUnregistered_ThenTheWorkIsDone) {
+TEST_F(DrainTest, GivenPinnedMemory_WhenFreedOrUnregistered_ThenItsWorkIsDone) {
   RunWithContext([] {
     const Gpu gpu;
     void* pinned = nullptr;
@@ -64,7 +64,7 @@ TEST_F(DrainTest, GivenWorkOnPinnedMemory_WhenItIsFreedOrUnregistered_ThenTheWor
   });
 }
 
-TEST_F(DrainTest, GivenWorkOnMemoryOfAnotherProcess_WhenItIsClosed_ThenTheWorkIsDone) {
+TEST_F(DrainTest, GivenMemoryOfAnotherProcess_WhenClosed_ThenItsWorkIsDone) {
   Pipe handles;
   Pipe done;
   Child owner([&] {
@@ -88,7 +88,7 @@ TEST_F(DrainTest, GivenWorkOnMemoryOfAnotherProcess_WhenItIsClosed_ThenTheWorkIs
   EXPECT_EQ(owner.Join(), 0);
 }
 
-TEST_F(DrainTest, GivenMemoryOfAnotherContext_WhenItIsFreed_ThenThatOnesWorkIsDone) {
+TEST_F(DrainTest, GivenMemoryOfAnotherContext_WhenFreed_ThenThatOnesWorkIsDone) {
   RunWithContext([] {
     const Gpu gpu;
     CUcontext first = nullptr;
@@ -107,7 +107,7 @@ TEST_F(DrainTest, GivenMemoryOfAnotherContext_WhenItIsFreed_ThenThatOnesWorkIsDo
   });
 }
 
-TEST_F(DrainTest, GivenAGreenContext_WhenItsPrimaryOneIsResetAndRetained_ThenItsEndLeavesTheNewOneAlone) {
+TEST_F(DrainTest, GivenGreenContext_WhenPrimaryIsRemade_ThenItsEndSparesNewOne) {
   Run([] {
     UsePrimary(0);
     CUdevResource sms{};
@@ -126,7 +126,7 @@ TEST_F(DrainTest, GivenAGreenContext_WhenItsPrimaryOneIsResetAndRetained_ThenIts
   });
 }
 
-TEST_F(DrainTest, GivenALibraryThatHoldsThePrimaryContext_WhenThatIsReset_ThenUnloadingLeavesTheNewOneAlone) {
+TEST_F(DrainTest, GivenLibraryHoldingPrimary_WhenReset_ThenUnloadSparesNewOne) {
   Run([] {
     ASSERT_OK(cuInit(0));
     static constexpr char kManaged[] = "simgpu-image 1\nkernel k\n  param 8\nglobal m 8 managed = 01\n";

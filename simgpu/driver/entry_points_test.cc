@@ -76,7 +76,7 @@ TEST(EntryPoints, GivenEveryRowWhenAskedAroundItsVersionThenTheRuleHolds) {
   EXPECT_GT(checks, 4000);
 }
 
-TEST(EntryPoints, GivenEveryTwinWhenLookedUpThenItBelongsToAPlainSymbolOfTheSameName) {
+TEST(EntryPoints, GivenEveryTwin_ThenItBelongsToPlainSymbolOfSameName) {
   for (const auto& [name, versions] : VersionsByName()) {
     std::set<std::string> plain;
     for (const auto& [since, symbol] : versions.plain) plain.insert(symbol);
@@ -91,7 +91,7 @@ struct Case {
   const char* symbol;
 };
 
-TEST(EntryPoints, GivenWhatRuntimesAskForOnPurposeWhenLookedUpThenTheyGetThatVersion) {
+TEST(EntryPoints, GivenWhatRuntimesAskForOnPurpose_ThenTheyGetThatVersion) {
   const Case cases[] = {
       {"cuDevicePrimaryCtxRelease", 7000, false, "cuDevicePrimaryCtxRelease"},
       {"cuDevicePrimaryCtxRelease", 11000, false, "cuDevicePrimaryCtxRelease_v2"},

@@ -53,7 +53,7 @@ TEST(Errors, GivenEnumeratorsWhenNamedThenNumberAndNameBelongTogether) {
   EXPECT_NAMED(CUDA_ERROR_UNKNOWN);
 }
 
-TEST(Errors, GivenEveryCodeWhenAskedThenNameAndTextAreThereAndNamesAreUnique) {
+TEST(Errors, GivenEveryCode_ThenNameAndTextExistAndNamesAreUnique) {
   std::set<std::string> names;
   int previous = -1;
   for (const Row& row : kRows) {

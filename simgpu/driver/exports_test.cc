@@ -131,14 +131,14 @@ TEST(Exports, GivenWhatIsNotSimulatedWhenCalledWithAnythingThenItDeclines) {
 }
 
 // The names that FFmpeg's loader of the driver asks for; without each of them it finds no CUDA at all.
-TEST(Exports, GivenOtherApisWhenAProgramLoadsTheDriverThenTheirNamesAreThere) {
+TEST(Exports, GivenOtherApis_WhenDriverIsLoaded_ThenTheirNamesAreThere) {
   for (const char* symbol : {"cuGLGetDevices_v2", "cuGraphicsGLRegisterImage", "cuEGLStreamProducerConnect",
                              "cuEGLStreamProducerPresentFrame", "cuEGLStreamConsumerDisconnect"}) {
     EXPECT_NE(dlsym(g_library, symbol), nullptr) << symbol;
   }
 }
 
-TEST(Exports, GivenExportTablesWhenAskedThenTheyAreDeclinedAndOneLineSaysWhy) {
+TEST(Exports, GivenExportTables_WhenAsked_ThenDeclinedAndOneLineSaysWhy) {
   unsetenv("SIMGPU_QUIET");
   const auto table = Get<int (*)(const void**, const void*)>("cuGetExportTable");
   const char id[16] = {};

@@ -56,7 +56,7 @@ class ExternalSemaphoreTest : public TimedTest {
   static constexpr auto kBinary = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD;
 };
 
-TEST_F(ExternalSemaphoreTest, GivenATimelineWhenSignalledThenItHasTheValueAfterTheWorkBefore) {
+TEST_F(ExternalSemaphoreTest, GivenTimeline_WhenSignalled_ThenItHasValueAfterEarlierWork) {
   RunWithContext([] {
     Outside outside;
     const Gpu gpu;
@@ -127,7 +127,7 @@ TEST_F(ExternalSemaphoreTest, GivenTwoProcessesWhenOneSignalsThenTheOtherGoesOn)
   EXPECT_EQ(signaller.Join(), 0);
 }
 
-TEST_F(ExternalSemaphoreTest, GivenAWaitThatIsQueuedWhenTheSemaphoreIsDestroyedThenTheStreamStillHasIt) {
+TEST_F(ExternalSemaphoreTest, GivenQueuedWait_WhenSemaphoreIsDestroyed_ThenStreamKeepsIt) {
   RunWithContext([] {
     Outside outside;
     const CUstream stream = NewStream();
@@ -141,7 +141,7 @@ TEST_F(ExternalSemaphoreTest, GivenAWaitThatIsQueuedWhenTheSemaphoreIsDestroyedT
   });
 }
 
-TEST_F(ExternalSemaphoreTest, GivenWhatIsNoSemaphoreThenItIsRefusedAndTheDescriptorStaysTheCallers) {
+TEST_F(ExternalSemaphoreTest, GivenNonSemaphore_ThenItIsRefusedAndDescriptorStaysCallers) {
   RunWithContext([] {
     CUexternalSemaphore semaphore = nullptr;
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC desc{};

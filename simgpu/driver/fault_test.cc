@@ -41,7 +41,7 @@ constexpr const char* kSymbols[] = {
 #include "abi/cuda_api.inc"
 };
 
-TEST_F(FaultTest, GivenAFaultOnEveryCallWhenAnyFunctionIsCalledThenItAnswersTheFault) {
+TEST_F(FaultTest, GivenFaultOnEveryCall_WhenAnyIsCalled_ThenItAnswersTheFault) {
   RunWithContext([] {
     Inject("fault call=* error=999");
     void* const library = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_NOW);

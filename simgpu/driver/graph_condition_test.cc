@@ -136,7 +136,7 @@ TEST_F(ConditionTest, GivenABodyThatIsCapturedIntoThenItsWorkIsTheBodys) {
   });
 }
 
-TEST_F(ConditionTest, GivenAnExecutableGraphWhenUpdatedThenTheNewDefaultAndTheNewWorkCount) {
+TEST_F(ConditionTest, GivenExecutableGraph_WhenUpdated_ThenNewDefaultAndWorkCount) {
   RunWithContext([] {
     const Gpu gpu;
     const Conditional old = Make(gpu, CU_GRAPH_COND_TYPE_IF, 1, {30, 50});

@@ -73,7 +73,7 @@ class GraphLifeTest : public TimedTest {
   }
 };
 
-TEST_F(GraphLifeTest, GivenMemoryThatNobodyFreed_WhenItsGraphsAreGone_ThenItLivesUntilItIsFreed) {
+TEST_F(GraphLifeTest, GivenUnfreedMemory_WhenItsGraphsGo_ThenItLivesUntilFreed) {
   RunWithContext([] {
     CUstream s = NewStream();
     CUgraph graph = NewGraph();
@@ -93,7 +93,7 @@ TEST_F(GraphLifeTest, GivenMemoryThatNobodyFreed_WhenItsGraphsAreGone_ThenItLive
   });
 }
 
-TEST_F(GraphLifeTest, GivenALaunchUnderWay_WhenItsGraphsAreDestroyed_ThenTheMemoryIsItsOwnUntilItIsDone) {
+TEST_F(GraphLifeTest, GivenLaunch_WhenGraphsAreDestroyed_ThenItOwnsMemoryUntilDone) {
   RunWithContext([] {
     const Gpu gpu;
     CUstream s = NewStream();
@@ -115,7 +115,7 @@ TEST_F(GraphLifeTest, GivenALaunchUnderWay_WhenItsGraphsAreDestroyed_ThenTheMemo
   });
 }
 
-TEST_F(GraphLifeTest, GivenALaunchUnderWay_WhenItsGraphIsDestroyed_ThenUserObjectsAreDestroyedAfterIt) {
+TEST_F(GraphLifeTest, GivenLaunch_WhenGraphIsDestroyed_ThenUserObjectsEndAfterIt) {
   RunWithContext([] {
     static std::atomic<int> destroyed{0};
     static std::atomic<int> seen{-1};
@@ -136,7 +136,7 @@ TEST_F(GraphLifeTest, GivenALaunchUnderWay_WhenItsGraphIsDestroyed_ThenUserObjec
   });
 }
 
-TEST_F(GraphLifeTest, GivenALaunchUnderWay_WhenItsContextIsDestroyed_ThenUserObjectsAreDestroyed) {
+TEST_F(GraphLifeTest, GivenLaunch_WhenItsContextIsDestroyed_ThenUserObjectsEnd) {
   RunWithContext([] {
     static std::atomic<int> destroyed{0};
     CUcontext ctx = nullptr;
@@ -159,7 +159,7 @@ TEST_F(GraphLifeTest, GivenALaunchUnderWay_WhenItsContextIsDestroyed_ThenUserObj
   });
 }
 
-TEST_F(GraphLifeTest, GivenALaunchUnderWay_WhenTheGraphIsUpdated_ThenObjectsChangePlacesAndTheOldOnesGoAfterIt) {
+TEST_F(GraphLifeTest, GivenLaunch_WhenUpdated_ThenObjectsSwapAndOldOnesEndAfterIt) {
   RunWithContext([] {
     static std::atomic<int> first{0};
     static std::atomic<int> second{0};
@@ -187,7 +187,7 @@ TEST_F(GraphLifeTest, GivenALaunchUnderWay_WhenTheGraphIsUpdated_ThenObjectsChan
   });
 }
 
-TEST_F(GraphLifeTest, GivenALaunchUnderWay_WhenAChildGraphIsReplaced_ThenItsObjectsGoAfterIt) {
+TEST_F(GraphLifeTest, GivenLaunchUnderWay_WhenChildReplaced_ThenItsObjectsGoAfter) {
   RunWithContext([] {
     static std::atomic<int> destroyed{0};
     const Gpu gpu;

@@ -79,7 +79,7 @@ TEST_F(GraphTest, GivenACycleWhenAddedThenItIsRefused) {
   });
 }
 
-TEST_F(GraphTest, GivenTwoStreamsJoinedByEventsWhenCapturedThenTheGraphHasTheirOrder) {
+TEST_F(GraphTest, GivenStreamsJoinedByEvents_WhenCaptured_ThenGraphHasTheOrder) {
   RunWithContext([] {
     const Gpu gpu;
     CUstream a = NewStream();
@@ -158,7 +158,7 @@ TEST_F(GraphTest, GivenARelaxedThreadWhenCapturingThenMemoryMayBeAllocated) {
   });
 }
 
-TEST_F(GraphTest, GivenACapturedAllocationWhenLaunchedThenItIsChargedAndStaysUntilTrimmed) {
+TEST_F(GraphTest, GivenCapturedAllocation_WhenLaunched_ThenChargedUntilTrimmed) {
   RunWithContext([] {
     CUstream s = NewStream();
     const std::uint64_t before = Used();
@@ -191,7 +191,7 @@ CUgraph AllocatingGraph(CUstream s, CUdeviceptr* address) {
   return graph;
 }
 
-TEST_F(GraphTest, GivenAGraphWhoseAllocationIsNotFreedWhenLaunchedAgainThenItIsRefused) {
+TEST_F(GraphTest, GivenUnfreedGraphAllocation_WhenLaunchedAgain_ThenRefused) {
   RunWithContext([] {
     const Gpu gpu;
     CUstream s = NewStream();
@@ -219,7 +219,7 @@ TEST_F(GraphTest, GivenAGraphWhoseAllocationIsNotFreedWhenLaunchedAgainThenItIsR
   });
 }
 
-TEST_F(GraphTest, GivenAGraphThatFreesAtItsNextLaunchWhenLaunchedTwiceThenTheMemoryIsThereOnce) {
+TEST_F(GraphTest, GivenAutoFreeOnLaunch_WhenLaunchedTwice_ThenMemoryThereOnce) {
   RunWithContext([] {
     CUstream s = NewStream();
     CUdeviceptr address = 0;
@@ -311,7 +311,7 @@ TEST_F(GraphTest, GivenAChildGraphWhenLaunchedThenItsNodesAreInPlace) {
   });
 }
 
-TEST_F(GraphTest, GivenAUserObjectWhenTheLastReferenceGoesThenItIsDestroyedOnce) {
+TEST_F(GraphTest, GivenUserObject_WhenLastReferenceGoes_ThenDestroyedOnce) {
   RunWithContext([] {
     static std::atomic<int> destroyed{0};
     CUgraph graph = nullptr;

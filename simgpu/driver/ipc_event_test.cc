@@ -24,7 +24,7 @@ class IpcEventTest : public TimedTest {
   }
 };
 
-TEST_F(IpcEventTest, GivenARecordBehindWorkWhenAnotherProcessWaitsThenItsStreamGoesOnAfterIt) {
+TEST_F(IpcEventTest, GivenRecordBehindWork_WhenPeerWaits_ThenPeerGoesOnAfterIt) {
   Pipe handles;
   Pipe go;
   Pipe done;
@@ -65,7 +65,7 @@ TEST_F(IpcEventTest, GivenARecordBehindWorkWhenAnotherProcessWaitsThenItsStreamG
   EXPECT_EQ(owner.Join(), 0);
 }
 
-TEST_F(IpcEventTest, GivenAnOpenedEventWhenThatProcessRecordsThenTheOwnerWaitsForIt) {
+TEST_F(IpcEventTest, GivenOpenedEvent_WhenOpenerRecords_ThenOwnerWaitsForIt) {
   Pipe handles;
   Pipe recorded;
   Pipe asked;
@@ -94,7 +94,7 @@ TEST_F(IpcEventTest, GivenAnOpenedEventWhenThatProcessRecordsThenTheOwnerWaitsFo
   EXPECT_EQ(peer.Join(), 0);
 }
 
-TEST_F(IpcEventTest, GivenAWaitWhenTheEventIsRecordedAnewThenTheWaitIsForTheFormerRecord) {
+TEST_F(IpcEventTest, GivenWait_WhenEventRecordedAnew_ThenWaitIsForFormerRecord) {
   Pipe handles;
   Pipe waiting;
   Pipe again;
@@ -127,7 +127,7 @@ TEST_F(IpcEventTest, GivenAWaitWhenTheEventIsRecordedAnewThenTheWaitIsForTheForm
   EXPECT_EQ(owner.Join(), 0);
 }
 
-TEST_F(IpcEventTest, GivenOneProcessWhenItUsesSuchAnEventThenItOrdersStreamsAsAnyOther) {
+TEST_F(IpcEventTest, GivenOneProcess_WhenItUsesIpcEvent_ThenItOrdersAsAnyOther) {
   RunWithContext([] {
     const Gpu gpu;
     const CUstream first = NewStream();
@@ -151,7 +151,7 @@ TEST_F(IpcEventTest, GivenOneProcessWhenItUsesSuchAnEventThenItOrdersStreamsAsAn
   });
 }
 
-TEST_F(IpcEventTest, GivenAContextThatIsDestroyedWithItsRecordPendingThenNobodyWaitsForItAnyMore) {
+TEST_F(IpcEventTest, GivenPendingRecord_WhenItsContextIsDestroyed_ThenNobodyWaits) {
   Pipe handles;
   Pipe opened;
   Pipe seen;
@@ -182,7 +182,7 @@ TEST_F(IpcEventTest, GivenAContextThatIsDestroyedWithItsRecordPendingThenNobodyW
   EXPECT_EQ(owner.Join(), 0);
 }
 
-TEST_F(IpcEventTest, GivenTheRealClockWhenTheRecorderDoesNothingElseThenItsRecordIsReachedAllTheSame) {
+TEST_F(IpcEventTest, GivenRealClock_WhenRecorderIsIdle_ThenItsRecordIsReached) {
   std::ofstream(folder_ + "/config", std::ios::app) << "option clock=real\n";
   Pipe handles;
   Pipe done;

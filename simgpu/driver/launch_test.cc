@@ -24,7 +24,7 @@ CUlaunchConfig Config(CUstream stream, unsigned blocks, CUlaunchAttribute* attri
   return config;
 }
 
-TEST_F(LaunchTest, GivenALaunchWithoutAttributesWhenLaunchedThenItIsLikeThePlainOne) {
+TEST_F(LaunchTest, GivenNoAttributes_WhenLaunched_ThenLikePlainLaunch) {
   RunWithContext([] {
     const Gpu gpu;
     CUstream s = NewStream();
@@ -40,7 +40,7 @@ TEST_F(LaunchTest, GivenALaunchWithoutAttributesWhenLaunchedThenItIsLikeThePlain
   });
 }
 
-TEST_F(LaunchTest, GivenACooperativeLaunchWhenItDoesNotFitAtOnceThenItIsTooLarge) {
+TEST_F(LaunchTest, GivenCooperativeLaunch_WhenItDoesNotFitAtOnce_ThenTooLarge) {
   RunWithContext([] {
     const Gpu gpu;
     CUstream s = NewStream();
@@ -60,7 +60,7 @@ TEST_F(LaunchTest, GivenACooperativeLaunchWhenItDoesNotFitAtOnceThenItIsTooLarge
   });
 }
 
-TEST_F(LaunchTest, GivenAKernelWhenOccupancyIsAskedThenTheScarcestResourceDecides) {
+TEST_F(LaunchTest, GivenKernel_WhenOccupancyAsked_ThenScarcestResourceDecides) {
   RunWithContext([] {
     const Gpu gpu;
     int blocks = 0;

@@ -36,7 +36,7 @@ class MemPoolTest : public DriverTest {
   }
 };
 
-TEST_F(MemPoolTest, GivenThresholdZeroWhenFreedThenTheReserveStaysUntilTheNextSynchronisation) {
+TEST_F(MemPoolTest, GivenThreshold0_WhenFreed_ThenReserveKeptUntilSynchronised) {
   RunWithContext([] {
     CUdeviceptr p = 0;
     ASSERT_OK(cuMemAllocAsync(&p, 3 * kMiB, nullptr));
@@ -56,7 +56,7 @@ TEST_F(MemPoolTest, GivenThresholdZeroWhenFreedThenTheReserveStaysUntilTheNextSy
   });
 }
 
-TEST_F(MemPoolTest, GivenAnEndlessThresholdWhenSynchronisedThenTheReserveStaysAndTrimTakesIt) {
+TEST_F(MemPoolTest, GivenEndlessThreshold_WhenSynchronised_ThenOnlyTrimTakesIt) {
   RunWithContext([] {
     CUdeviceptr p = 0;
     SetThreshold(Default(), UINT64_MAX);
@@ -75,7 +75,7 @@ TEST_F(MemPoolTest, GivenAnEndlessThresholdWhenSynchronisedThenTheReserveStaysAn
   });
 }
 
-TEST_F(MemPoolTest, GivenAFreeNotReachedWhenAllocatedThenItsOwnStreamTakesItAndAnotherGrowsThePool) {
+TEST_F(MemPoolTest, GivenFreeNotReached_WhenAllocated_ThenOnlyItsStreamReusesIt) {
   RunWithContext([] {
     CUstream blocked = nullptr;
     CUstream other = nullptr;
@@ -107,7 +107,7 @@ TEST_F(MemPoolTest, GivenAFreeNotReachedWhenAllocatedThenItsOwnStreamTakesItAndA
   });
 }
 
-TEST_F(MemPoolTest, GivenACreatedPoolWhenSynchronisedThenItTrimsLikeTheDefaultOne) {
+TEST_F(MemPoolTest, GivenCreatedPool_WhenSynchronised_ThenItTrimsLikeDefaultOne) {
   RunWithContext([] {
     const CUmemoryPool pool = Create();
     CUdeviceptr p = 0;
@@ -122,7 +122,7 @@ TEST_F(MemPoolTest, GivenACreatedPoolWhenSynchronisedThenItTrimsLikeTheDefaultOn
   });
 }
 
-TEST_F(MemPoolTest, GivenALivePointerWhenItsPoolIsDestroyedThenTheMemoryLivesUntilThePointerIsFreed) {
+TEST_F(MemPoolTest, GivenLivePointer_WhenPoolDestroyed_ThenMemoryLivesUntilFreed) {
   RunWithContext([] {
     const CUmemoryPool pool = Create();
     SetThreshold(pool, UINT64_MAX);
@@ -136,7 +136,7 @@ TEST_F(MemPoolTest, GivenALivePointerWhenItsPoolIsDestroyedThenTheMemoryLivesUnt
   });
 }
 
-TEST_F(MemPoolTest, GivenUnusedReserveWhenMemoryIsShortThenItIsTakenBackBeforeOutOfMemory) {
+TEST_F(MemPoolTest, GivenUnusedReserve_WhenMemoryShort_ThenTakenBackBeforeOom) {
   RunWithContext([] {
     SetThreshold(Default(), UINT64_MAX);
     CUdeviceptr p = 0;
@@ -154,7 +154,7 @@ TEST_F(MemPoolTest, GivenUnusedReserveWhenMemoryIsShortThenItIsTakenBackBeforeOu
   });
 }
 
-TEST_F(MemPoolTest, GivenLessThanAChunkFreeWhenThePoolGrowsThenItTakesExactlyWhatIsNeeded) {
+TEST_F(MemPoolTest, GivenLessThanChunkFree_WhenPoolGrows_ThenTakesExactlyTheNeed) {
   RunWithContext([] {
     CUdeviceptr plain = 0;
     CUdeviceptr p = 0;
@@ -173,7 +173,7 @@ TEST_F(MemPoolTest, GivenAMaximumWhenThePoolWouldPassItThenItRefuses) {
   });
 }
 
-TEST_F(MemPoolTest, GivenAnotherCurrentPoolWhenAllocatedThenItServesUntilDestroyed) {
+TEST_F(MemPoolTest, GivenOtherCurrentPool_WhenAllocated_ThenServesUntilDestroyed) {
   RunWithContext([] {
     const CUmemoryPool pool = Create();
     CUmemoryPool current = nullptr;
@@ -194,7 +194,7 @@ TEST_F(MemPoolTest, GivenAnotherCurrentPoolWhenAllocatedThenItServesUntilDestroy
   });
 }
 
-TEST_F(MemPoolTest, GivenPlainMemoryWhenFreedInStreamOrderThenItIsGoneAfterTheStream) {
+TEST_F(MemPoolTest, GivenPlainMemory_WhenFreedInStreamOrder_ThenGoneAfterStream) {
   RunWithContext([] {
     CUdeviceptr p = 0;
     ASSERT_OK(cuMemAlloc_v2(&p, kMiB));
@@ -204,7 +204,7 @@ TEST_F(MemPoolTest, GivenPlainMemoryWhenFreedInStreamOrderThenItIsGoneAfterTheSt
   });
 }
 
-TEST_F(MemPoolTest, GivenAnExportedPoolWhenAnotherProcessImportsAPointerThenItSeesTheBytesAndPaysNothing) {
+TEST_F(MemPoolTest, GivenExportedPool_WhenPointerImported_ThenBytesSeenUncharged) {
   struct Message {
     CUmemPoolPtrExportData data;
     pid_t pid;

@@ -18,7 +18,7 @@ void ExpectCost(std::uint64_t bytes, const std::function<void()>& make, const st
   EXPECT_EQ(simgpu_used_bytes(0), before);
 }
 
-TEST_F(MemTest, GivenAContextWhenItIsRetainedThenItCostsItsBytesOnceAndGivesThemBack) {
+TEST_F(MemTest, GivenContext_WhenRetained_ThenChargedOnceAndGivenBack) {
   Run([] {
     ASSERT_OK(cuInit(0));
     EXPECT_EQ(Used(), 0U);
@@ -96,7 +96,7 @@ TEST_F(MemTest, GivenArraysWhenCreatedThenTheirPaddedStorageIsCharged) {
   });
 }
 
-TEST_F(MemTest, GivenManagedMemoryWhenItsPreferredLocationChangesThenTheChargeMoves) {
+TEST_F(MemTest, GivenManaged_WhenPreferredLocationChanges_ThenChargeMoves) {
   RunWithContext([] {
     CUdeviceptr p = 0;
     ExpectCost(
@@ -119,7 +119,7 @@ TEST_F(MemTest, GivenManagedMemoryWhenItsPreferredLocationChangesThenTheChargeMo
   });
 }
 
-TEST_F(MemTest, GivenManagedMemoryLargerThanTheDeviceWhenAllocatedThenTheRestIsOnTheHost) {
+TEST_F(MemTest, GivenManagedAboveDeviceSize_WhenAllocated_ThenRestIsOnHost) {
   RunWithContext([] {
     CUdeviceptr p = 0;
     ASSERT_OK(cuMemAllocManaged(&p, 3 * kTotal, CU_MEM_ATTACH_GLOBAL));
@@ -151,7 +151,7 @@ TEST_F(MemTest, GivenHostMemoryWhenPinnedThenItCostsNoDeviceMemory) {
   });
 }
 
-TEST_F(MemTest, GivenADescriptorOfAnotherApiWhenImportedThenItIsChargedUntilDestroyed) {
+TEST_F(MemTest, GivenExternalMemory_WhenImported_ThenChargedUntilDestroyed) {
   RunWithContext([] {
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc{};
     desc.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD;
@@ -178,7 +178,7 @@ TEST_F(MemTest, GivenADescriptorOfAnotherApiWhenImportedThenItIsChargedUntilDest
   });
 }
 
-TEST_F(MemTest, GivenAFullDeviceWhenOneUnitMoreIsAskedThenItIsRefusedAndNothingIsLeftBehind) {
+TEST_F(MemTest, GivenFullDevice_WhenOneUnitMoreAsked_ThenRefusedNothingLeft) {
   RunWithContext([] {
     CUdeviceptr big = 0;
     CUdeviceptr last = 0;
@@ -224,7 +224,7 @@ TEST_F(MemTest, GivenACreatedContextWhenDestroyedThenAllOfItsMemoryIsFree) {
   });
 }
 
-TEST_F(MemTest, GivenAContextThatDiedElsewhereWhenUsedThenItIsAnErrorAndNoCrash) {
+TEST_F(MemTest, GivenContextThatDiedElsewhere_WhenUsed_ThenErrorAndNoCrash) {
   Run([] {
     ASSERT_OK(cuInit(0));
     CUcontext ctx = nullptr;
@@ -241,7 +241,7 @@ TEST_F(MemTest, GivenAContextThatDiedElsewhereWhenUsedThenItIsAnErrorAndNoCrash)
   });
 }
 
-TEST_F(MemTest, GivenAGreenContextWhenCreatedThenItCostsLikeAContextAndHasItsShareOfTheSms) {
+TEST_F(MemTest, GivenGreenContext_WhenCreated_ThenContextCostAndShareOfSms) {
   Run([] {
     ASSERT_OK(cuInit(0));
     CUdevResource whole{};
@@ -269,7 +269,7 @@ TEST_F(MemTest, GivenAGreenContextWhenCreatedThenItCostsLikeAContextAndHasItsSha
   });
 }
 
-TEST_F(MemTest, GivenTenThousandLiveAllocationsWhenFreedInAnyOrderThenTheBooksAreExact) {
+TEST_F(MemTest, GivenTenThousandAllocations_WhenFreedAnyOrder_ThenBooksExact) {
   RunWithContext([] {
     std::vector<CUdeviceptr> live(10000);
     for (std::size_t i = 0; i < live.size(); ++i) ASSERT_OK(cuMemAlloc_v2(&live[i], 1 + i * 7 % 9000));
@@ -320,7 +320,7 @@ TEST_F(MemTest, GivenWrongArgumentsThenTheDriversErrorsComeBack) {
   });
 }
 
-TEST_F(MemTest, GivenUnknownHostMemoryWhenAskedForAttributesThenTheListSaysZeroAndTheSingleQueryRefuses) {
+TEST_F(MemTest, GivenUnknownHostMemory_WhenQueried_ThenListZeroSingleRefused) {
   RunWithContext([] {
     int here = 0;
     const auto address = reinterpret_cast<CUdeviceptr>(&here);

@@ -142,7 +142,7 @@ TEST_F(ModuleTest, GivenReusedMemoryWhenLoadedAgainThenGlobalsAreFresh) {
   }
 }
 
-TEST_F(ModuleTest, GivenFunctionsWhenAskedThenAttributesNamesAndParametersAreTheImages) {
+TEST_F(ModuleTest, GivenFunctions_ThenAttributesNamesAndParametersAreTheImages) {
   CUmodule module = nullptr;
   ASSERT_EQ(cuModuleLoadData(&module, kText), CUDA_SUCCESS);
   CUfunction wide = nullptr;
@@ -228,7 +228,7 @@ TEST_F(ModuleTest, GivenBadImagesWhenLoadedThenEachIsRefusedForItsReason) {
   EXPECT_EQ(module, nullptr);
 }
 
-TEST_F(ModuleTest, GivenImageThatReachesBeyondItsMemoryWhenLoadedThenItIsInvalidAndNothingFaults) {
+TEST_F(ModuleTest, GivenImageBeyondItsMemory_WhenLoaded_ThenInvalidWithoutFault) {
   // The image lies at the end of a mapping; its header promises more than there is.
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   auto* pages =
@@ -260,7 +260,7 @@ TEST_F(ModuleTest, GivenErrorLogBufferWhenTextIsWrongThenItSaysWhere) {
   EXPECT_EQ(cuModuleLoadDataEx(&module, kText, 1, &unknown, values), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(ModuleTest, GivenImageThatDoesNotFitWhenLoadedThenItIsOutOfMemoryAndNothingStays) {
+TEST_F(ModuleTest, GivenTooLargeImage_WhenLoaded_ThenOutOfMemoryAndNothingStays) {
   const std::size_t before = Free();
   CUmodule module = nullptr;
   EXPECT_EQ(cuModuleLoadData(&module, "simgpu-image 1\nglobal a 1G\nglobal b 200G\n"), CUDA_ERROR_OUT_OF_MEMORY);
@@ -300,7 +300,7 @@ TEST_F(ModuleTest, GivenFillKernelWhenLaunchedThenItReallyFills) {
   EXPECT_EQ(cuMemFree_v2(memory), CUDA_SUCCESS);
 }
 
-TEST(Library, GivenNoContextWhenLoadedThenKernelsAndManagedVariablesAreThere) {
+TEST(Library, GivenNoContext_ThenLoadedKernelsAndManagedVariablesAreThere) {
   CUcontext current = nullptr;
   ASSERT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
   ASSERT_EQ(current, nullptr);
@@ -336,7 +336,7 @@ TEST(Library, GivenNoContextWhenLoadedThenKernelsAndManagedVariablesAreThere) {
   EXPECT_EQ(cuKernelGetLibrary(&home, wide), CUDA_ERROR_INVALID_HANDLE);
 }
 
-TEST_F(ModuleTest, GivenLibraryWhenFirstUsedInAContextThenItsMemoryIsChargedThere) {
+TEST_F(ModuleTest, GivenLibrary_WhenFirstUsedInContext_ThenMemoryChargedThere) {
   const std::size_t before = Free();
   CUlibrary library = nullptr;
   ASSERT_EQ(cuLibraryLoadData(&library, kText, nullptr, nullptr, 0, nullptr, nullptr, 0), CUDA_SUCCESS);
@@ -360,7 +360,7 @@ TEST_F(ModuleTest, GivenLibraryWhenFirstUsedInAContextThenItsMemoryIsChargedTher
   EXPECT_EQ(cuFuncGetAttribute(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, function), CUDA_ERROR_INVALID_HANDLE);
 }
 
-TEST_F(ModuleTest, GivenKernelSettingsWhenSetThenTheyHoldForItsFunctionsUntilThoseHaveTheirOwn) {
+TEST_F(ModuleTest, GivenKernelSettings_WhenSet_ThenHoldUntilFunctionHasItsOwn) {
   CUlibrary library = nullptr;
   ASSERT_EQ(cuLibraryLoadData(&library, kText, nullptr, nullptr, 0, nullptr, nullptr, 0), CUDA_SUCCESS);
   CUkernel kernel = nullptr;

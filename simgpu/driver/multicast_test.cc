@@ -97,7 +97,7 @@ TEST_F(MulticastTest, GivenADeviceWithoutItWhenAskedThenNotSupported) {
   });
 }
 
-TEST_F(MulticastTest, GivenPropertiesThenGranularityIsThatOfTheSwitchAndNonsenseIsRefused) {
+TEST_F(MulticastTest, GivenProperties_ThenGranularityOfSwitchAndNonsenseRefused) {
   RunWithContext([] {
     std::size_t granularity = 0;
     CUmemGenericAllocationHandle object = 0;
@@ -141,7 +141,7 @@ TEST_F(MulticastTest, GivenATeamWhenDevicesAreAddedThenEachOnceAndNoMoreThanItHa
   });
 }
 
-TEST_F(MulticastTest, GivenMemoryOfTwoDevicesWhenBoundAndReleasedThenItCountsUntilUnbound) {
+TEST_F(MulticastTest, GivenBoundMemoryOfTwoGpus_WhenReleased_ThenHeldUntilUnbound) {
   RunWithContext([] {
     const CUmemGenericAllocationHandle object = NewObject();
     const CUmemGenericAllocationHandle first = NewMemory(0);
@@ -182,7 +182,7 @@ TEST_F(MulticastTest, GivenBoundMemoryWhenTheObjectEndsThenSoDoesItsHold) {
   });
 }
 
-TEST_F(MulticastTest, GivenAMappedObjectWhenCopiedToThenItIsRefusedWhateverAccessIsSet) {
+TEST_F(MulticastTest, GivenMappedObject_WhenCopiedTo_ThenRefusedWhateverTheAccess) {
   RunWithContext([] {
     const CUmemGenericAllocationHandle object = NewObject();
     CUdeviceptr p = 0;
@@ -262,7 +262,7 @@ TEST_F(MulticastTest, GivenWhatDoesNotFitWhenBoundOrUnboundThenNothingChanges) {
   });
 }
 
-TEST_F(MulticastTest, GivenATeamThatIsNotCompleteWhenBoundThenItWaitsForTheLastDevice) {
+TEST_F(MulticastTest, GivenIncompleteTeam_WhenBound_ThenItWaitsForLastDevice) {
   RunWithContext([] {
     CUmemGenericAllocationHandle object = 0;
     const CUmulticastObjectProp prop = TeamOf(2);
@@ -284,7 +284,7 @@ TEST_F(MulticastTest, GivenATeamThatIsNotCompleteWhenBoundThenItWaitsForTheLastD
 }
 
 // One process a device, as collectives libraries do it.
-TEST_F(MulticastTest, GivenTwoProcessesWhenEachAddsItsDeviceAndBindsThenEachHoldsItsOwnUntilItEnds) {
+TEST_F(MulticastTest, GivenProcessPerDevice_WhenEachBinds_ThenEachHoldsUntilItEnds) {
   struct Message {
     pid_t pid;
     int fd;

@@ -123,7 +123,7 @@ void Play(unsigned seed, int steps, std::int64_t latency, bool alone = true) {
   player.Check(latency, alone);
 }
 
-TEST_F(OrderTest, GivenRandomWorkWithoutLatencyWhenDoneThenOrderAndTimeAreRight) {
+TEST_F(OrderTest, GivenRandomWorkWithoutLatency_WhenDone_ThenOrderAndTimeRight) {
   for (unsigned seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
     RunWithContext([seed] { Play(seed, 150, 0); });
@@ -159,7 +159,7 @@ TEST_F(OrderTest, GivenKernelsThatCostNothingWhenWaitedForThenTheWaitEnds) {
   });
 }
 
-TEST_F(OrderTest, GivenTwoProcessesWithCheapAndDearKernelsWhenBothWaitThenBothEnd) {
+TEST_F(OrderTest, GivenTwoProcessesWithUnequalKernels_WhenBothWait_ThenBothEnd) {
   Option("quantum_us=50");
   Child other([] {
     UsePrimary(0);

@@ -86,7 +86,7 @@ TEST_F(ProfileTest, GivenUntimedEvents_ThenTheyTakeNothing) {
   });
 }
 
-TEST_F(ProfileTest, GivenTwoContexts_WhenBothAlwaysHaveWork_ThenTurnsAndSwitchesAsOnTheGpu) {
+TEST_F(ProfileTest, GivenTwoContextsAlwaysBusy_ThenTurnsAndSwitchesAsOnTheGpu) {
   RunWithContext([] {
     CUcontext other = nullptr;
     const Gpu gpu;

@@ -135,7 +135,7 @@ TEST_F(ShareTest, GivenAnIpcHandleOfFreedMemory_WhenOpened_ThenItIsRefused) {
   EXPECT_EQ(owner.Join(), 0);
 }
 
-TEST_F(ShareTest, GivenAVmmAllocationWhenTheHandleIsReleasedThenTheMappingHoldsTheMemory) {
+TEST_F(ShareTest, GivenVmmAllocation_WhenHandleReleased_ThenMappingHoldsMemory) {
   RunWithContext([] {
     const CUmemAllocationProp prop = Prop(CU_MEM_HANDLE_TYPE_NONE);
     CUmemGenericAllocationHandle handle = 0;
@@ -196,7 +196,7 @@ TEST_F(ShareTest, GivenNoAccessWhenAMappingIsCopiedThenItIsRefused) {
   });
 }
 
-TEST_F(ShareTest, GivenAnExportedHandleWhenTheOwnerDiesThenTheImporterKeepsTheMemoryChargedOnce) {
+TEST_F(ShareTest, GivenExportedHandle_WhenOwnerDies_ThenImporterKeepsOneCharge) {
   struct Message {
     pid_t pid;
     int fd;
@@ -240,7 +240,7 @@ TEST_F(ShareTest, GivenAnExportedHandleWhenTheOwnerDiesThenTheImporterKeepsTheMe
   close(fd);
 }
 
-TEST_F(ShareTest, GivenAnInitialisedParentWhenItForksThenTheChildIsToldSoAndTheParentIsUnharmed) {
+TEST_F(ShareTest, GivenInitialised_WhenForked_ThenChildToldAndParentUnharmed) {
   Run([] {
     UsePrimary(0);
     CUdeviceptr p = 0;

@@ -65,7 +65,7 @@ TEST_F(ShareTimeTest, GivenShortTurns_WhenTheHostLooksLate_ThenEventTimesAreRigh
   });
 }
 
-TEST_F(ShareTimeTest, GivenTwoLiveProcessesWhenBothAlwaysHaveWorkThenEachHasHalfOfTheGpu) {
+TEST_F(ShareTimeTest, GivenTwoProcesses_WhenBothAlwaysBusy_ThenEachHasHalfOfTheGpu) {
   RealClock();
   Run([] {
     const Worker small(3 * kMilli, 900);
@@ -83,7 +83,7 @@ TEST_F(ShareTimeTest, GivenTwoLiveProcessesWhenBothAlwaysHaveWorkThenEachHasHalf
   });
 }
 
-TEST_F(ShareTimeTest, GivenAProcessThatIsKilledWhenAnotherWorksThenTheOtherHasTheWholeGpu) {
+TEST_F(ShareTimeTest, GivenKilledProcess_WhenAnotherWorks_ThenOtherHasWholeGpu) {
   RealClock();
   Run([] {
     const Worker survivor(3 * kMilli, 900);
@@ -112,7 +112,7 @@ TEST_F(ShareTimeTest, GivenAKernelOnTheRealClockWhenWaitedForThenItTookItsTime) 
   });
 }
 
-TEST_F(ShareTimeTest, GivenTwoGreenContextsWhenBothWorkThenTheyRunSideBySideOnTheirOwnSms) {
+TEST_F(ShareTimeTest, GivenTwoGreenContexts_WhenBothWork_ThenInParallelOnOwnSms) {
   RunWithContext([] {
     CUdevResource all{};
     ASSERT_OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
@@ -153,7 +153,7 @@ TEST_F(ShareTimeTest, GivenTwoGreenContextsWhenBothWorkThenTheyRunSideBySideOnTh
   });
 }
 
-TEST_F(ShareTimeTest, GivenAContextEventWhenRecordedThenItFollowsEveryStreamAndHoldsUpNone) {
+TEST_F(ShareTimeTest, GivenContextEvent_ThenItFollowsEveryStreamAndHoldsUpNone) {
   RunWithContext([] {
     CUcontext ctx = nullptr;
     ASSERT_OK(cuCtxGetCurrent(&ctx));
@@ -198,7 +198,7 @@ unsigned Listed(unsigned long long* bytes) {
   return count;
 }
 
-TEST_F(ShareTimeTest, GivenContextsWhenNvmlListsProcessesThenAProcessIsThereOnceWhileItHasOne) {
+TEST_F(ShareTimeTest, GivenContexts_WhenNvmlLists_ThenProcessOnceWhileAnyLives) {
   Run([] {
     unsigned long long bytes = 0;
     ASSERT_OK(cuInit(0));
@@ -268,7 +268,7 @@ std::int64_t WorkIn(const std::string& name, std::int64_t ns) {
   return simgpu_now_ns();
 }
 
-TEST_F(ShareTimeTest, GivenTwoMigInstancesWhenBothWorkThenNeitherTakesTheOthersTimeOrMemory) {
+TEST_F(ShareTimeTest, GivenTwoMigInstances_WhenBothWork_ThenTimeAndMemoryAreApart) {
   std::ofstream(folder_ + "/config") << "gpus 1xA100-40\noption context_mib=64 clock=virtual launch_ns=0\n";
   std::string names[2];
   Pipe pipe;

@@ -93,7 +93,7 @@ TEST(SparseLayout, GivenPartsThenTheyMustLieOnTilesAndMayEndAtTheEdge) {
   EXPECT_EQ(BytesOf(layout, Tail(0, 0, kTileBytes)), 0U) << "no tail";
 }
 
-TEST(SparseLayout, GivenAMipmapThenItsTailIsMappedInWholeTilesAndItsLevelsAreNot) {
+TEST(SparseLayout, GivenMipmap_ThenTailMappedInWholeTilesAndLevelsAreNot) {
   const SparseLayout layout =
       LayoutOf(Desc(256, 256, 2, 4, CU_AD_FORMAT_FLOAT, CUDA_ARRAY3D_LAYERED), 9, true);  // tiles of 64, tail from 32
   EXPECT_EQ(layout.first_tail_level, 3U);

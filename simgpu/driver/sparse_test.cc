@@ -142,7 +142,7 @@ TEST_F(SparseTest, GivenATileWhenItIsMappedAnewThenItLetsGoOfWhatItHad) {
   });
 }
 
-TEST_F(SparseTest, GivenWorkThatIsNotDoneWhenTilesAreUnmappedBehindItThenTheyHoldUntilThen) {
+TEST_F(SparseTest, GivenWorkPending_WhenTilesUnmappedBehind_ThenHeldUntilDone) {
   RunWithContext([] {
     const CUarray array = NewArray(Shape(1024, 1024, CUDA_ARRAY3D_SPARSE));
     CUstream stream = nullptr;
@@ -171,7 +171,7 @@ TEST_F(SparseTest, GivenWorkThatIsNotDoneWhenTilesAreUnmappedBehindItThenTheyHol
   });
 }
 
-TEST_F(SparseTest, GivenAnEntryThatIsWrongThenTheWholeListIsRefusedAndHoldsNothing) {
+TEST_F(SparseTest, GivenWrongEntry_ThenWholeListRefusedAndHoldsNothing) {
   RunWithContext([] {
     const CUarray array = NewArray(Shape(1024, 1024, CUDA_ARRAY3D_SPARSE));
     const CUarray plain = NewArray(Shape(64, 64, 0));
@@ -214,7 +214,7 @@ TEST_F(SparseTest, GivenAnEntryThatIsWrongThenTheWholeListIsRefusedAndHoldsNothi
   });
 }
 
-TEST_F(SparseTest, GivenAMipmapThenItsTailIsMappedApartAndItsLevelsNotByThemselves) {
+TEST_F(SparseTest, GivenMipmap_ThenTailMappedApartAndLevelsNotByThemselves) {
   RunWithContext([] {
     const CUDA_ARRAY3D_DESCRIPTOR desc = Shape(256, 256, CUDA_ARRAY3D_SPARSE);
     CUmipmappedArray mipmap = nullptr;
@@ -237,7 +237,7 @@ TEST_F(SparseTest, GivenAMipmapThenItsTailIsMappedApartAndItsLevelsNotByThemselv
   });
 }
 
-TEST_F(SparseTest, GivenADeferredMappingThenTheArrayAsksForMemoryAndTakesItAsAWhole) {
+TEST_F(SparseTest, GivenDeferredMapping_ThenArrayAsksForMemoryAndTakesItWhole) {
   RunWithContext([] {
     const CUarray array = NewArray(Shape(1024, 1024, CUDA_ARRAY3D_DEFERRED_MAPPING));
     EXPECT_EQ(Used(), kContext);

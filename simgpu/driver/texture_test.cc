@@ -72,7 +72,7 @@ TEST_F(TextureTest, GivenAPlaneWhenMadeATextureThenItTellsWhatItWasMadeFrom) {
   });
 }
 
-TEST_F(TextureTest, GivenAPlaneThatDoesNotFitItsMemoryWhenMadeATextureThenItIsRefused) {
+TEST_F(TextureTest, GivenPlaneBeyondItsMemory_WhenMadeTexture_ThenRefused) {
   RunWithContext([] {
     CUdeviceptr memory = 0;
     ASSERT_OK(cuMemAlloc_v2(&memory, 9 * 224 + 200));  // the last row without its padding
@@ -116,7 +116,7 @@ TEST_F(TextureTest, GivenLinearMemoryWhenMadeATextureThenItsEndIsChecked) {
   });
 }
 
-TEST_F(TextureTest, GivenArraysWhenMadeTexturesOrSurfacesThenOnlyLiveOnesOfTheRightKindAre) {
+TEST_F(TextureTest, GivenArrays_WhenMadeTextureOrSurface_ThenOnlyLiveOfRightKind) {
   RunWithContext([] {
     CUDA_RESOURCE_DESC desc{};
     desc.resType = CU_RESOURCE_TYPE_ARRAY;

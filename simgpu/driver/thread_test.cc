@@ -68,14 +68,14 @@ void MixInAll(const std::function<void(const std::function<void(int)>&)>& in_thr
   EXPECT_EQ(simgpu_used_bytes(0), before);
 }
 
-TEST_F(ThreadTest, GivenManyThreadsOnTheVirtualClockWhenTheyDoEverythingThenTheBooksAreRight) {
+TEST_F(ThreadTest, GivenManyThreadsOnVirtualClock_WhenDoingAll_ThenBooksRight) {
   RunWithContext([] {
     alarm(120);
     MixInAll(InThreads);
   });
 }
 
-TEST_F(ThreadTest, GivenManyThreadsOnTheRealClockWhenTheyDoEverythingThenTheBooksAreRight) {
+TEST_F(ThreadTest, GivenManyThreadsOnRealClock_WhenDoingAll_ThenBooksRight) {
   RealClock();
   RunWithContext([] {
     alarm(120);
@@ -83,7 +83,7 @@ TEST_F(ThreadTest, GivenManyThreadsOnTheRealClockWhenTheyDoEverythingThenTheBook
   });
 }
 
-TEST_F(ThreadTest, GivenThreadsThatMakeAndEndContextsWhenDoneThenTheirMemoryIsBack) {
+TEST_F(ThreadTest, GivenThreadsMakeAndEndContexts_WhenDone_ThenMemoryIsBack) {
   RunWithContext([] {
     alarm(120);
     const std::uint64_t before = simgpu_used_bytes(0);

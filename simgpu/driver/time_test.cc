@@ -27,7 +27,7 @@ TEST_F(TimeTest, GivenAKernelWhenAloneThenItTakesWorkDividedByWidth) {
   });
 }
 
-TEST_F(TimeTest, GivenNarrowKernelsInTwoStreamsWhenTheyFitTogetherThenTheyOverlap) {
+TEST_F(TimeTest, GivenNarrowKernelsInTwoStreams_WhenTheyFit_ThenTheyOverlap) {
   RunWithContext([] {
     const Gpu gpu;
     CUstream a = NewStream();
@@ -40,7 +40,7 @@ TEST_F(TimeTest, GivenNarrowKernelsInTwoStreamsWhenTheyFitTogetherThenTheyOverla
   });
 }
 
-TEST_F(TimeTest, GivenWideKernelsInTwoStreamsWhenRunThenTheLaterOneTakesTheRest) {
+TEST_F(TimeTest, GivenWideKernelsInTwoStreams_WhenRun_ThenLaterTakesTheRest) {
   RunWithContext([] {
     const Gpu gpu;
     CUstream a = NewStream();
@@ -104,7 +104,7 @@ TEST_F(TimeTest, GivenAnEventWhenAnotherStreamWaitsThenItsWorkComesAfter) {
   });
 }
 
-TEST_F(TimeTest, GivenACopyWhenAKernelRunsThenTheyOverlapAndTheBytesArriveInOrder) {
+TEST_F(TimeTest, GivenCopy_WhenKernelRuns_ThenTheyOverlapAndBytesInOrder) {
   RunWithContext([] {
     const Gpu gpu;
     CUstream a = NewStream();
@@ -131,7 +131,7 @@ TEST_F(TimeTest, GivenACopyWhenAKernelRunsThenTheyOverlapAndTheBytesArriveInOrde
   });
 }
 
-TEST_F(TimeTest, GivenTheLegacyStreamWhenUsedThenBlockingStreamsWaitAndOthersDoNot) {
+TEST_F(TimeTest, GivenLegacyStream_WhenUsed_ThenOnlyBlockingStreamsWait) {
   RunWithContext([] {
     const Gpu gpu;
     CUstream blocking = NewStream(CU_STREAM_DEFAULT);
@@ -218,7 +218,7 @@ TEST_F(TimeTest, GivenAContextWithWorkWhenDestroyedThenItsWorkIsDoneFirst) {
   });
 }
 
-TEST_F(TimeTest, GivenAContextThatWaitsForAValueWhenDestroyedThenItGoesAndTheGpuIsFree) {
+TEST_F(TimeTest, GivenContextWaitingForValue_WhenDestroyed_ThenGoneAndGpuFree) {
   RunWithContext([] {
     alarm(30);
     const Gpu gpu;

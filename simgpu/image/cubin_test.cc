@@ -75,7 +75,7 @@ TEST(Cubin, GivenOldGenerationWhenParsedThenArchitectureIsInTheLowByte) {
   EXPECT_EQ(image.kernels[0].static_shared, 1200u + 1024u);
 }
 
-TEST(Cubin, GivenRelocatableCubinWhenParsedThenNothingIsReservedAndItsObjectsCount) {
+TEST(Cubin, GivenRelocatable_WhenParsed_ThenNoReserveAndItsObjectsCount) {
   CubinSpec spec = Example();
   spec.relocatable = true;
   const Image image = Parsed(BuildCubin(spec));
@@ -83,7 +83,7 @@ TEST(Cubin, GivenRelocatableCubinWhenParsedThenNothingIsReservedAndItsObjectsCou
   EXPECT_EQ(image.globals.size(), 4u);
 }
 
-TEST(Cubin, GivenWideParameterRecordsWhenParsedThenLargeParametersAreKnown) {
+TEST(Cubin, GivenWideParameterRecords_WhenParsed_ThenLargeOnesAreKnown) {
   CubinSpec spec;
   spec.wide_params = true;
   spec.kernels = {{"huge", {{0, 20000}, {20000, 4}, {20008, 8}}, 9, 0, 0, {}}};
@@ -98,7 +98,7 @@ TEST(Cubin, GivenOverlappingParametersWhenParsedThenItIsInvalid) {
   EXPECT_EQ(ParseCubin(BuildCubin(spec), &image), ParseStatus::kInvalidImage);
 }
 
-TEST(Cubin, GivenAnyTruncationWhenParsedThenItIsInvalidAndNothingIsReadBeyond) {
+TEST(Cubin, GivenAnyTruncation_WhenParsed_ThenInvalidAndNoReadBeyond) {
   const Blob file = BuildCubin(Example());
   for (std::size_t size = 0; size < file.size(); ++size) {
     const Blob cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size));
@@ -114,7 +114,7 @@ TEST(Cubin, GivenForeignElfWhenParsedThenItIsInvalid) {
   EXPECT_EQ(ParseCubin(file, &image), ParseStatus::kInvalidImage);
 }
 
-TEST(Cubin, GivenAllSymbolsAtOneLongNameWhenParsedThenASmallFileDoesNotBecomeALargeImage) {
+TEST(Cubin, GivenAllSymbolsAtOneLongName_WhenParsed_ThenNoLargeImage) {
   CubinSpec spec;
   for (int i = 0; i < 4000; ++i) spec.variables.push_back({std::string(4000, 'x'), ".nv.global", 4, {}, false});
   spec.one_name = true;

@@ -74,7 +74,7 @@ TEST(Fatbin, GivenDamagedPackedBytesWhenParsedThenItIsInvalid) {
   }
 }
 
-TEST(Fatbin, GivenHugeUnpackedSizeWhenParsedThenItIsRefusedBeforeAnythingIsAllocated) {
+TEST(Fatbin, GivenHugeUnpackedSize_WhenParsed_ThenRefusedBeforeAllocation) {
   Blob file = BuildFatbin({{true, 90, Packing::kZstd, 64, CubinFor(90)}});
   const std::uint64_t huge = std::uint64_t{1} << 40;
   std::memcpy(file.data() + 16 + 56, &huge, sizeof huge);

@@ -31,7 +31,7 @@ TEST(Image, GivenFirstBytesWhenDetectedThenTheKindIsKnown) {
   EXPECT_EQ(DetectKind({}), ImageKind::kUnknown);
 }
 
-TEST(Image, GivenMoreBytesBehindWhenAskedForTheLengthThenOnlyTheImageCounts) {
+TEST(Image, GivenMoreBytesBehind_WhenLengthAsked_ThenOnlyImageCounts) {
   const std::pair<Blob, std::size_t> cases[] = {
       {SomeCubin(), SomeCubin().size()},
       {test::BuildFatbin({{true, 90, test::Packing::kRaw, 64, SomeCubin()}}),
@@ -62,7 +62,7 @@ TEST(Image, GivenLongTextWhenAskedForTheLengthThenItsNulIsFound) {
   EXPECT_EQ(DeclaredBytes(source), text.size());
 }
 
-TEST(Image, GivenBareCubinOfAnotherArchitectureWhenParsedThenThereIsNoBinary) {
+TEST(Image, GivenBareCubinOfAnotherArchitecture_WhenParsed_ThenNoBinary) {
   Image image;
   EXPECT_EQ(ParseImage(SomeCubin(), Target{75}, &image), ParseStatus::kNoBinaryForGpu);
   EXPECT_EQ(ParseImage(SomeCubin(), Target{90}, &image), ParseStatus::kOk);

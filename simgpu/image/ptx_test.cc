@@ -58,7 +58,7 @@ TEST(Ptx, GivenEntryWhenParsedThenParametersHaveNaturalOffsets) {
   EXPECT_THAT(kernel.required_cluster, ElementsAre(2, 1, 1));
 }
 
-TEST(Ptx, GivenSharedAndLocalVariablesWhenParsedThenOnlyDeclarationsCount) {
+TEST(Ptx, GivenSharedAndLocalVariables_ThenOnlyDeclarationsCount) {
   const Image image = Parsed(R"(
     .shared .align 4 .b8 used[100]; .shared .b32 unused[1000]; .extern .shared .align 16 .b8 dynamic[];
     .entry k() {

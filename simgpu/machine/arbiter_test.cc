@@ -40,7 +40,7 @@ TEST_F(ArbiterTest, GivenOneContextWhenTimePassesThenItHasTheGpuUntilItsWorkEnds
   EXPECT_EQ(state_->contexts[a].runnable, 0);
 }
 
-TEST_F(ArbiterTest, GivenTwoContextsWhenBothHaveWorkThenTheyTakeTurnsOfOneQuantum) {
+TEST_F(ArbiterTest, GivenTwoContexts_WhenBothHaveWork_ThenTurnsOfOneQuantum) {
   const int a = Busy(0, 10'000);
   const int b = Busy(0, 10'000);
   state_->Advance(0, 2500);
@@ -91,7 +91,7 @@ TEST_F(ArbiterTest, GivenSwitchesThatCost_WhenTwoTakeTurns_ThenEachLosesThem) {
   EXPECT_EQ(state_->partitions[0].lost, 340);
 }
 
-TEST_F(ArbiterTest, GivenSwitchesThatCost_WhenOneComesBackAlone_ThenItLosesNothing) {
+TEST_F(ArbiterTest, GivenCostlySwitches_WhenOneComesBackAlone_ThenLosesNothing) {
   state_->timing = {kQuantum, 100, 40, 0, 0};
   const int a = Busy(0, 500);
   state_->Advance(0, 5'000);
@@ -179,7 +179,7 @@ TEST_F(ArbiterTest, GivenPartitionsWhenBothHaveWorkThenTheyRunSideBySide) {
   EXPECT_EQ(Granted(b), 1000);
 }
 
-TEST_F(ArbiterTest, GivenTheLocklessRaiseWhenTheContextWasTakenOutThenItIsRefused) {
+TEST_F(ArbiterTest, GivenLocklessRaise_WhenContextWasTakenOut_ThenRefused) {
   const int a = Busy(0, 1000);
   EXPECT_TRUE(ArbiterState::TryRaise(state_->contexts[a], 1000, 1500));
   state_->Advance(0, 2000);

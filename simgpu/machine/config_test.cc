@@ -59,7 +59,7 @@ TEST(ConfigTest, GivenAProfile_WhenOptionsDiffer_ThenOrderDoesNotMatter) {
   EXPECT_EQ(7u, made.plan->device[1].profile.gap_ns);
 }
 
-TEST(ConfigTest, GivenTheVariable_WhenAFileNamesAProfileToo_ThenTheVariableWins) {
+TEST(ConfigTest, GivenVariable_WhenFileNamesProfileToo_ThenVariableWins) {
   Made made;
   ASSERT_TRUE(MakePlan("H100", "option profile=h200 gap_ns=7", "box.conf", made.plan.get(), &made.error, "ideal"));
   EXPECT_STREQ("ideal", made.plan->device[0].profile.name);

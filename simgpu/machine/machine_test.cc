@@ -36,7 +36,7 @@ TEST_F(MachineTest, GivenCharges_WhenRefunded_ThenTheBooksAreExact) {
             }));
 }
 
-TEST_F(MachineTest, GivenAFullDevice_WhenMoreIsAsked_ThenRefusedToTheByteAndWithoutOverflow) {
+TEST_F(MachineTest, GivenFullDevice_WhenMoreAsked_ThenRefusedToTheByteNoOverflow) {
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
               const std::uint64_t total = m.TotalBytes(0);
@@ -51,7 +51,7 @@ TEST_F(MachineTest, GivenAFullDevice_WhenMoreIsAsked_ThenRefusedToTheByteAndWith
 }
 
 // A GPU does not wait for a program that is stopped, wherever that was.
-TEST_F(MachineTest, GivenAProcessStoppedInsideALock_ThenOthersGoOnAndItStaysStopped) {
+TEST_F(MachineTest, GivenProcessStoppedInLock_ThenOthersGoOnAndItStaysStopped) {
   for (const bool arbiter : {false, true}) {
     EXPECT_EQ(0, InChild([arbiter] {
                 Machine& m = Machine::Get();
@@ -88,7 +88,7 @@ TEST_F(MachineTest, GivenAProcessStoppedInsideALock_ThenOthersGoOnAndItStaysStop
   }
 }
 
-TEST_F(MachineTest, GivenAProcessKilledInMidFlight_WhenAnybodyLooks_ThenItsMemoryIsBack) {
+TEST_F(MachineTest, GivenKillInMidFlight_WhenAnybodyLooks_ThenItsMemoryIsBack) {
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
               CHECK_OR(1, m.Charge(0, 7, Use::kData));
@@ -107,7 +107,7 @@ TEST_F(MachineTest, GivenAProcessKilledInMidFlight_WhenAnybodyLooks_ThenItsMemor
             }));
 }
 
-TEST_F(MachineTest, GivenManyProcessesKilledWhileTheyCharge_WhenAllAreGone_ThenNothingIsLeft) {
+TEST_F(MachineTest, GivenManyKilledWhileCharging_WhenAllGone_ThenNothingIsLeft) {
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
               for (unsigned round = 0; round < 12; ++round) {
@@ -154,7 +154,7 @@ TEST_F(MachineTest, GivenAFork_WhenTheChildCharges_ThenItHasBooksOfItsOwn) {
             }));
 }
 
-TEST_F(MachineTest, GivenASharedObject_WhenItsCreatorDies_ThenItLivesWithTheOtherHolder) {
+TEST_F(MachineTest, GivenSharedObject_WhenCreatorDies_ThenLivesWithOtherHolder) {
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
               int ids[2];
@@ -178,7 +178,7 @@ TEST_F(MachineTest, GivenASharedObject_WhenItsCreatorDies_ThenItLivesWithTheOthe
             }));
 }
 
-TEST_F(MachineTest, GivenAnExec_WhenTheNewProgramAttaches_ThenTheOldOnesMemoryIsFree) {
+TEST_F(MachineTest, GivenExec_WhenNewProgramAttaches_ThenOldOnesMemoryIsFree) {
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
               const pid_t pid = fork();
@@ -225,7 +225,7 @@ pid_t Contained(int ready, const std::function<void()>& body) {
   _exit(0);
 }
 
-TEST_F(MachineTest, GivenAProcessOfAnotherPidNamespace_WhenItIsKilled_ThenItsMemoryIsBackAndNotBefore) {
+TEST_F(MachineTest, GivenOtherPidNamespace_WhenKilled_ThenMemoryIsBackOnlyThen) {
   const int code = InChild([] {
     Machine& m = Machine::Get();
     CHECK_OR(1, m.Charge(0, 7, Use::kData));
@@ -252,7 +252,7 @@ TEST_F(MachineTest, GivenAProcessOfAnotherPidNamespace_WhenItIsKilled_ThenItsMem
   EXPECT_EQ(0, code);
 }
 
-TEST_F(MachineTest, GivenAForkedChildThatStays_WhenTheParentDies_ThenItsLifeLineIsFree) {
+TEST_F(MachineTest, GivenForkedChildThatStays_WhenParentDies_ThenLifeLineIsFree) {
   EXPECT_EQ(0, InChild([] {
               CHECK_OR(1, Machine::Get().slot() == 0);
               int child_pipe[2];
@@ -276,7 +276,7 @@ TEST_F(MachineTest, GivenAForkedChildThatStays_WhenTheParentDies_ThenItsLifeLine
             }));
 }
 
-TEST_F(MachineTest, GivenAStormOfFirstComers_WhenAllAttachAtOnce_ThenOneMachineServesAll) {
+TEST_F(MachineTest, GivenFirstComers_WhenAllAttachAtOnce_ThenOneMachineServesAll) {
   EXPECT_EQ(0, InChild([] {
               int go[2];
               CHECK_OR(1, pipe(go) == 0);
@@ -315,7 +315,7 @@ TEST_F(MachineTest, GivenAProcessThatStays_WhenAnotherAttaches_ThenItNeedNotWait
             }));
 }
 
-TEST_F(MachineTest, GivenACreatorThatDiedHalfWay_WhenTheNextComes_ThenItBuildsTheMachineAnew) {
+TEST_F(MachineTest, GivenCreatorDiedHalfWay_WhenNextComes_ThenMachineBuiltAnew) {
   const int fd = open(state_.c_str(), O_RDWR | O_CREAT, 0600);
   ASSERT_EQ(0, ftruncate(fd, static_cast<off_t>(sizeof(State))));
   const std::uint64_t magic = kStateMagic;  // magic written, ready not yet
@@ -342,7 +342,7 @@ std::string AttachError() {
   return code == 0 ? text : "the machine was usable: " + text;
 }
 
-TEST_F(MachineTest, GivenAnotherConfiguration_WhenAttaching_ThenAnErrorNamesBothAndTheRemedy) {
+TEST_F(MachineTest, GivenOtherConfig_WhenAttaching_ThenErrorNamesBothAndRemedy) {
   ASSERT_EQ(0, InChild([] { return Machine::Get().ok() ? 0 : 1; }));
   setenv("SIMGPU", "1xT4", 1);
   const std::string text = AttachError();
@@ -353,7 +353,7 @@ TEST_F(MachineTest, GivenAnotherConfiguration_WhenAttaching_ThenAnErrorNamesBoth
   EXPECT_EQ(0, InChild([] { return Machine::Get().device_count() == 2 ? 0 : 1; }));
 }
 
-TEST_F(MachineTest, GivenAFileThatIsNoState_WhenAttaching_ThenItIsRefusedAndNotTouched) {
+TEST_F(MachineTest, GivenFileThatIsNoState_WhenAttaching_ThenRefusedAndUntouched) {
   { std::ofstream(state_) << "my precious thesis, which is longer than a header of some bytes"; }
   chmod(state_.c_str(), 0600);
   EXPECT_THAT(AttachError(), HasSubstr("state file"));

@@ -21,7 +21,7 @@ TEST_F(MachineTimeTest, GivenAVirtualClock_WhenOneSleeps_ThenTimeIsThereAtOnceFo
             }));
 }
 
-TEST_F(MachineTimeTest, GivenGrantsOfTheArbiter_WhenUtilisationIsAsked_ThenItIsCoarseLateAndPerProcess) {
+TEST_F(MachineTimeTest, GivenGrants_WhenUtilisationAsked_ThenCoarseLateAndPerProcess) {
   Config("option clock=virtual nvml_lag_ms=100 nvml_period_ms=100 pid_offset=1000");
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
@@ -52,7 +52,7 @@ TEST_F(MachineTimeTest, GivenGrantsOfTheArbiter_WhenUtilisationIsAsked_ThenItIsC
             }));
 }
 
-TEST_F(MachineTimeTest, GivenADeadProcess_WhenBusyTimeIsAsked_ThenTheDeviceStillHasIt) {
+TEST_F(MachineTimeTest, GivenDeadProcess_WhenBusyTimeAsked_ThenDeviceStillHasIt) {
   Config("option clock=virtual");
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
@@ -118,7 +118,7 @@ TEST_F(MachineTimeTest, GivenInjectedText_WhenItIsWrong_ThenNothingIsApplied) {
             }));
 }
 
-TEST_F(MachineTimeTest, GivenASlowCallOnTheVirtualClock_WhenCalled_ThenItTakesItsTime) {
+TEST_F(MachineTimeTest, GivenSlowCallOnVirtualClock_WhenCalled_ThenItTakesItsTime) {
   Config("option clock=virtual\nfault call=cuLaunch* delay_us=250");
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
@@ -144,7 +144,7 @@ TEST_F(MachineTimeTest, GivenAnXidFromAnotherProcess_WhenWaited_ThenItArrivesOnc
             }));
 }
 
-TEST_F(MachineTimeTest, GivenAClient_WhenMigModeIsSet_ThenItWaitsUntilTheClientIsGone) {
+TEST_F(MachineTimeTest, GivenClient_WhenMigModeIsSet_ThenItWaitsUntilClientIsGone) {
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
               Victim client([] { Machine::Get().AddContext(0); });
@@ -156,7 +156,7 @@ TEST_F(MachineTimeTest, GivenAClient_WhenMigModeIsSet_ThenItWaitsUntilTheClientI
             }));
 }
 
-TEST_F(MachineTimeTest, GivenMig_WhenInstancesLiveAndDie_ThenPlacementsFollowTheGuide) {
+TEST_F(MachineTimeTest, GivenMig_WhenInstancesLiveAndDie_ThenPlacementsFollowGuide) {
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
               MigInstance gi = {}, other = {}, ci = {};
@@ -180,7 +180,7 @@ TEST_F(MachineTimeTest, GivenMig_WhenInstancesLiveAndDie_ThenPlacementsFollowThe
             }));
 }
 
-TEST_F(MachineTimeTest, GivenAContextInAPlaceOfAnother_WhenItWorks_ThenAllOfItsTimeIsCounted) {
+TEST_F(MachineTimeTest, GivenContextInPlaceOfAnother_WhenItWorks_ThenAllTimeCounted) {
   Config("option clock=virtual");
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();
@@ -201,7 +201,7 @@ TEST_F(MachineTimeTest, GivenAContextInAPlaceOfAnother_WhenItWorks_ThenAllOfItsT
             }));
 }
 
-TEST_F(MachineTimeTest, GivenManyContexts_WhenOneIsGrantedTime_ThenOnlyItIsLookedAtAgain) {
+TEST_F(MachineTimeTest, GivenManyContexts_WhenOneIsGranted_ThenOnlyItIsLookedAtAgain) {
   Config("option clock=virtual");
   EXPECT_EQ(0, InChild([] {
               Machine& m = Machine::Get();

@@ -67,7 +67,7 @@ TEST(PresetsTest, GivenBoardsAlone_WhenIdentified_ThenNoLinkLeadsAnywhere) {
   EXPECT_EQ(LinkPeer::kSwitch, one_of_two.nvlink[17].peer);
 }
 
-TEST(PresetsTest, GivenSixteenBoards_WhenIdentified_ThenNoTwoShareAnAddressOrName) {
+TEST(PresetsTest, GivenSixteenBoards_WhenIdentified_ThenNoAddressOrNameShared) {
   std::set<std::string> uuids, serials;
   std::set<std::uint32_t> buses;
   for (int i = 0; i < kMaxDevices; ++i) {

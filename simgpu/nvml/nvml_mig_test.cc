@@ -19,7 +19,7 @@ nvmlDevice_t Start() {
   return device;
 }
 
-TEST_F(NvmlTest, GivenAModel_WhenProfilesAreListed_ThenNamesAndPlacementsAreThoseOfTheGuide) {
+TEST_F(NvmlTest, GivenModel_WhenProfilesListed_ThenNamesPlacementsAsInGuide) {
   EXPECT_EQ(
       0, InChild([] {
         const nvmlDevice_t device = Start();
@@ -48,7 +48,7 @@ TEST_F(NvmlTest, GivenAModel_WhenProfilesAreListed_ThenNamesAndPlacementsAreThos
       }));
 }
 
-TEST_F(NvmlTest, GivenMigLife_WhenInstancesAreMadeAndDestroyed_ThenHandlesAndErrorsFollow) {
+TEST_F(NvmlTest, GivenMig_WhenInstancesComeAndGo_ThenHandlesAndErrorsFollow) {
   EXPECT_EQ(0, InChild([] {
               const nvmlDevice_t device = Start();
               unsigned int count = 9;
@@ -108,7 +108,7 @@ TEST_F(NvmlTest, GivenMigLife_WhenInstancesAreMadeAndDestroyed_ThenHandlesAndErr
             }));
 }
 
-TEST_F(NvmlTest, GivenAProcessInAnInstance_WhenListed_ThenItShowsThereAndOnTheParentWithItsIds) {
+TEST_F(NvmlTest, GivenProcessInInstance_ThenListedThereAndOnParentWithItsIds) {
   EXPECT_EQ(0, InChild([] {
               const nvmlDevice_t device = Start();
               nvmlGpuInstance_t gi = nullptr;

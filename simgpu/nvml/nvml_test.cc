@@ -30,7 +30,7 @@ nvmlDevice_t Gpu(unsigned int index) {
   return device;
 }
 
-TEST_F(NvmlTest, GivenTheLibrary_WhenEveryNameIsLookedUp_ThenAllAreThereAndAskForInitFirst) {
+TEST_F(NvmlTest, GivenEveryName_WhenLookedUp_ThenItIsThereAndAsksForInitFirst) {
   EXPECT_EQ(0, InChild([] {
               using Any = int (*)(void*, void*, void*, void*, void*, void*);
               for (const char* name : kNames) {
@@ -49,7 +49,7 @@ TEST_F(NvmlTest, GivenTheLibrary_WhenEveryNameIsLookedUp_ThenAllAreThereAndAskFo
             }));
 }
 
-TEST_F(NvmlTest, GivenASession_WhenEveryNameIsCalledWithNulls_ThenNothingCrashes) {
+TEST_F(NvmlTest, GivenSession_WhenEveryNameCalledWithNulls_ThenNothingCrashes) {
   EXPECT_EQ(0, InChild([] {
               using Any = int (*)(void*, void*, void*, void*, void*, void*);
               CHECK_OR(1, NVML(nvmlInit_v2)() == NVML_SUCCESS);
@@ -81,7 +81,7 @@ TEST_F(NvmlTest, GivenAnH200sTimes_ThenOpeningAttachingAndClosingTakeThose) {
             }));
 }
 
-TEST_F(NvmlTest, GivenTwoInits_WhenShutDownTwice_ThenOnlyTheLastEndsTheSession) {
+TEST_F(NvmlTest, GivenTwoInits_WhenShutDownTwice_ThenOnlyLastEndsSession) {
   EXPECT_EQ(0, InChild([] {
               unsigned int count = 0;
               CHECK_OR(1, NVML(nvmlShutdown)() == NVML_ERROR_UNINITIALIZED);
@@ -135,7 +135,7 @@ TEST_F(NvmlTest, GivenADevice_WhenFoundByEachKey_ThenItIsTheSame) {
             }));
 }
 
-TEST_F(NvmlTest, GivenUsedMemory_WhenBothVersionsAreAsked_ThenTheyDifferByTheReservedPart) {
+TEST_F(NvmlTest, GivenUsedMemory_ThenBothVersionsDifferByTheReservedPart) {
   EXPECT_EQ(0, InChild([] {
               NVML(nvmlInit_v2)();
               CHECK_OR(1, Sim().Charge(0, 768 * kMiB, Use::kData));
@@ -179,7 +179,7 @@ struct Holder {
   }
 };
 
-TEST_F(NvmlTest, GivenProcesses_WhenListed_ThenBothLayoutsAndTheTwoCallPatternAreAsInTheHeader) {
+TEST_F(NvmlTest, GivenProcesses_WhenListed_ThenLayoutsAndTwoCallsAsInHeader) {
   Config("option pid_offset=100000");
   EXPECT_EQ(0, InChild([] {
               NVML(nvmlInit_v2)();
@@ -292,7 +292,7 @@ TEST_F(NvmlTest, GivenSetValues_WhenTheSensorsAreRead_ThenTheyShowThem) {
             }));
 }
 
-TEST_F(NvmlTest, GivenEightBoardsOnSwitches_WhenTheTopologyIsRead_ThenEveryLinkLeadsToASwitch) {
+TEST_F(NvmlTest, GivenEightBoardsOnSwitches_ThenEveryLinkLeadsToASwitch) {
   setenv("SIMGPU", "8xH100", 1);
   Config("link device=0 link=3 state=down");
   EXPECT_EQ(0, InChild([] {
@@ -338,7 +338,7 @@ TEST_F(NvmlTest, GivenEightBoardsOnSwitches_WhenTheTopologyIsRead_ThenEveryLinkL
             }));
 }
 
-TEST_F(NvmlTest, GivenAnEventSet_WhenXidsCome_ThenOnlyRegisteredDevicesAreHeard) {
+TEST_F(NvmlTest, GivenEventSet_WhenXidsCome_ThenOnlyRegisteredDevicesHeard) {
   EXPECT_EQ(0, InChild([] {
               NVML(nvmlInit_v2)();
               std::string error;
@@ -372,7 +372,7 @@ TEST_F(NvmlTest, GivenAnEventSet_WhenXidsCome_ThenOnlyRegisteredDevicesAreHeard)
             }));
 }
 
-TEST_F(NvmlTest, GivenAnEventOfTheFuture_WhenAnotherComes_ThenThatOneIsNotHeldBack) {
+TEST_F(NvmlTest, GivenFutureEvent_WhenAnotherComes_ThenThatOneIsNotHeldBack) {
   EXPECT_EQ(0, InChild([] {
               NVML(nvmlInit_v2)();
               nvmlEventSet_t set = nullptr;
@@ -393,7 +393,7 @@ TEST_F(NvmlTest, GivenAnEventOfTheFuture_WhenAnotherComes_ThenThatOneIsNotHeldBa
             }));
 }
 
-TEST_F(NvmlTest, GivenTwoThreadsThatWaitForOneSet_WhenAnEventComes_ThenOneOfThemHearsIt) {
+TEST_F(NvmlTest, GivenTwoThreadsWaitingForSet_WhenEventComes_ThenOneHearsIt) {
   EXPECT_EQ(0, InChild([] {
               NVML(nvmlInit_v2)();
               for (int round = 0; round < 5; ++round) {
@@ -420,7 +420,7 @@ TEST_F(NvmlTest, GivenTwoThreadsThatWaitForOneSet_WhenAnEventComes_ThenOneOfThem
             }));
 }
 
-TEST_F(NvmlTest, GivenAClockBelowTheIdleOne_WhenClocksAreListed_ThenThereIsOne) {
+TEST_F(NvmlTest, GivenClockBelowIdleOne_WhenClocksListed_ThenThereIsOne) {
   Config("device * sm_clock_mhz=100");
   EXPECT_EQ(0, InChild([] {
               NVML(nvmlInit_v2)();

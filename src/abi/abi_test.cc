@@ -46,7 +46,7 @@ constexpr std::string_view kNvml[] = {
 #include "abi/nvml_api.inc"
 };
 
-TEST(CudaList, GivenAllRowsWhenReadThenEachSymbolHasOneRowAndAliasesPointAtOne) {
+TEST(CudaList, GivenAllRows_ThenEachSymbolHasOneRowAndAliasesPointAtOne) {
   std::set<std::string_view> symbols;
   for (const Row& row : kCuda) {
     if (row.kind != "ALIAS") {
@@ -57,7 +57,7 @@ TEST(CudaList, GivenAllRowsWhenReadThenEachSymbolHasOneRowAndAliasesPointAtOne) 
   EXPECT_GT(symbols.size(), 600u);
 }
 
-TEST(CudaList, GivenANameAVersionAndAFlavourWhenLookedUpThenAtMostOneRowAnswers) {
+TEST(CudaList, GivenNameVersionAndFlavour_WhenLookedUp_ThenAtMostOneRow) {
   std::map<std::tuple<std::string_view, int, std::string_view>, std::string_view> rows;
   for (const Row& row : kCuda) {
     auto [it, inserted] = rows.insert({{row.asked_as, row.since, row.flavour}, row.symbol});
@@ -65,7 +65,7 @@ TEST(CudaList, GivenANameAVersionAndAFlavourWhenLookedUpThenAtMostOneRowAnswers)
   }
 }
 
-TEST(CudaList, GivenAFlavourWhenComparedWithTheSymbolThenItsSuffixSaysTheSame) {
+TEST(CudaList, GivenFlavour_WhenComparedWithSymbol_ThenItsSuffixSaysTheSame) {
   for (const Row& row : kCuda) {
     EXPECT_EQ(row.flavour == "PTDS", row.symbol.ends_with("_ptds")) << row.symbol;
     EXPECT_EQ(row.flavour == "PTSZ", row.symbol.ends_with("_ptsz")) << row.symbol;
@@ -88,7 +88,7 @@ TEST(NvmlList, GivenAllRowsWhenReadThenNoneComesTwice) {
 }
 
 // A version word is the size, with the version in the top byte: what a client of another language writes by hand.
-TEST(NvmlVersions, GivenTheStructsThatClientsUseMostWhenTheirWordIsBuiltThenItIsTheKnownNumber) {
+TEST(NvmlVersions, GivenCommonStructs_WhenTheirWordIsBuilt_ThenTheKnownNumber) {
   EXPECT_EQ(nvmlMemory_v2, 0x02000028u);
   EXPECT_EQ(nvmlTemperature_v1, 0x0100000cu);
   EXPECT_EQ(nvmlGpuFabricInfo_v2, 0x02000024u);

@@ -52,7 +52,7 @@ TEST(Exposition, GivenValuesThatWouldBreakTheFormat_ThenTheyAreEscaped) {
   EXPECT_NE(page.Take().find("m{" + shown + "} 1\n"), std::string::npos);
 }
 
-TEST(Exposition, GivenNumbersThatAreNone_ThenTheyAreSpelledAsPrometheusReadsThem) {
+TEST(Exposition, GivenNanAndInfinities_ThenSpelledAsPrometheusReadsThem) {
   Exposition page;
   page.Family("a", Type::kGauge, "h");
   page.Sample({}, std::nan(""));
@@ -61,7 +61,7 @@ TEST(Exposition, GivenNumbersThatAreNone_ThenTheyAreSpelledAsPrometheusReadsThem
   EXPECT_NE(page.Take().find("a NaN\na -Inf\na +Inf\n"), std::string::npos);
 }
 
-TEST(Exposition, GivenASink_WhenThePageIsLong_ThenItComesInPiecesAndNothingIsLost) {
+TEST(Exposition, GivenSink_WhenPageIsLong_ThenItComesInPiecesAndNothingIsLost) {
   std::string taken;
   int pieces = 0;
   {

@@ -59,7 +59,7 @@ TEST_F(Files, GivenLinkOrPipe_WhenRead_ThenRefusedWithoutWaiting) {
   EXPECT_FALSE(ReadFile(Path("pipe"), 10));
 }
 
-TEST_F(Files, GivenLockInheritedByAChild_WhenParentCloses_ThenHeldUntilTheChildEnds) {
+TEST_F(Files, GivenInheritedLock_WhenParentCloses_ThenHeldUntilChildEnds) {
   Fd held = Open(Path("lock"), O_RDWR | O_CREAT, 0600).value();
   ASSERT_TRUE(TryLock(held.get(), LockMode::kExclusive).value());
   int pipe_ends[2];

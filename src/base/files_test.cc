@@ -43,7 +43,7 @@ class ReplacedFiles : public testing::Test {
   std::string path_;
 };
 
-TEST_F(ReplacedFiles, GivenAFile_WhenReplaced_ThenContentAndModeAreNewWhateverTheUmask) {
+TEST_F(ReplacedFiles, GivenFile_WhenReplaced_ThenContentAndModeAreNewDespiteUmask) {
   ASSERT_TRUE(WriteNewFile(path_, "old", 0600));
   const mode_t before = ::umask(0777);
   const Status replaced = ReplaceFile(path_, "new", 0640);
@@ -55,7 +55,7 @@ TEST_F(ReplacedFiles, GivenAFile_WhenReplaced_ThenContentAndModeAreNewWhateverTh
   EXPECT_EQ(status.st_mode & 0777U, 0640U);
 }
 
-TEST_F(ReplacedFiles, GivenNoRoom_WhenReplaced_ThenTheOldFileStaysAloneAndTheErrorNamesIt) {
+TEST_F(ReplacedFiles, GivenNoRoom_WhenReplaced_ThenOnlyOldFileStaysAndErrorNamesIt) {
   ASSERT_TRUE(WriteNewFile(path_, "old", 0600));
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -71,7 +71,7 @@ TEST_F(ReplacedFiles, GivenNoRoom_WhenReplaced_ThenTheOldFileStaysAloneAndTheErr
   EXPECT_EQ(Files(), 1);
 }
 
-TEST_F(ReplacedFiles, GivenDraftsOfOnesThatDied_WhenReplaced_ThenTheyAreNoObstacleAndGone) {
+TEST_F(ReplacedFiles, GivenStaleDrafts_WhenReplaced_ThenNewContentAndDraftsAreGone) {
   for (const char* name : {".new", ".12ab.new"}) {
     ASSERT_TRUE(WriteNewFile(path_ + name, "half", 0600));
     const timespec hour_ago[2] = {{std::time(nullptr) - 3600, 0}, {std::time(nullptr) - 3600, 0}};

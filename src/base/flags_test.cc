@@ -49,7 +49,7 @@ TEST(Flags, EverySpellingOfPflagMeansTheSame) {
   }
 }
 
-TEST(Flags, GivenWhatIsNoNumberOrOutOfRangeThenItIsRefusedAndNothingStored) {
+TEST(Flags, GivenNoNumberOrOneOutOfRange_ThenRefusedAndNothingStored) {
   for (const std::string value : {"11", "-1", "4x", "", " 4", "0x4", "99999999999999999999", "+4"}) {
     Program program;
     const auto parsed = program.flags.Parse({"--v=" + value});
@@ -64,7 +64,7 @@ TEST(Flags, GivenWhatIsNoNumberOrOutOfRangeThenItIsRefusedAndNothingStored) {
   }
 }
 
-TEST(Flags, GivenAParserThatRefusesThenItsWordsAreShownAndTheOldValueStays) {
+TEST(Flags, GivenParserThatRefuses_ThenItsWordsAreShownAndOldValueStays) {
   milliseconds patience(7);
   FlagSet flags;
   flags.Custom("patience", "DURATION", "7ms", TakeParsed(patience, ParseGoDuration), "how long to wait");

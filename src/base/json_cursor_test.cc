@@ -18,7 +18,7 @@ bool Plain(char c) {
   return static_cast<unsigned char>(c) >= 32 && static_cast<unsigned char>(c) < 128 && c != '"' && c != '\\';
 }
 
-TEST(JsonCursor, GivenAnyTextWhenPlainCharactersAreCountedThenTheFirstOtherEndsThem) {
+TEST(JsonCursor, GivenAnyText_WhenPlainPrefixIsCounted_ThenFirstOtherEndsIt) {
   std::minstd_rand random(7);
   for (int round = 0; round < 20'000; ++round) {
     std::string text(random() % 40, 'x');
@@ -58,7 +58,7 @@ std::string AnyList(std::minstd_rand& random) {
   return text + (random() % 20 == 0 ? any({"", ",", ",]", "\"]"}) : "]");
 }
 
-TEST(JsonCursor, GivenTextsOfAnyLengthWhenOneCharacterMeansMoreThanItselfThenTheyAreNotPlain) {
+TEST(JsonCursor, GivenAnyLength_WhenOneCharacterIsSpecial_ThenTextIsNotPlain) {
   for (std::size_t size = 0; size < 70; ++size) {
     std::string text(size, 'a');
     EXPECT_TRUE(IsPlain(text)) << size;
@@ -73,7 +73,7 @@ TEST(JsonCursor, GivenTextsOfAnyLengthWhenOneCharacterMeansMoreThanItselfThenThe
   }
 }
 
-TEST(JsonCursor, GivenAnyListWhenItsPlainStringsAreTakenTogetherThenItIsReadAsOneByOne) {
+TEST(JsonCursor, GivenAnyList_WhenPlainStringsTakenTogether_ThenAsOneByOne) {
   std::minstd_rand random(11);
   int lists = 0;
   for (int round = 0; round < 20'000; ++round) {
@@ -94,7 +94,7 @@ TEST(JsonCursor, GivenAnyListWhenItsPlainStringsAreTakenTogetherThenItIsReadAsOn
 }
 
 #ifdef __SSE2__
-TEST(JsonCursor, GivenAListAsServersWriteItWhenItsPlainStringsAreTakenTogetherThenAllButTheEndIsTaken) {
+TEST(JsonCursor, GivenServersList_WhenPlainStringsAreTaken_ThenAllButItsEnd) {
   std::string text;
   for (int i = 1000; i < 6000; ++i) text += "\"gpu-node-" + std::to_string(i) + "\",";
   Strings strings;

@@ -104,7 +104,7 @@ class Generator {
   std::minstd_rand random_;
 };
 
-TEST(JsonParts, GivenAnyTextWhenPartsOfItAreTakenThenTheyAreTheParsersLessTheOthers) {
+TEST(JsonParts, GivenAnyText_WhenPartsAreTaken_ThenTheyAreThoseOfTheParser) {
   int understood = 0;
   for (unsigned seed = 0; seed < 60'000; ++seed) {
     Generator generate(seed);
@@ -118,7 +118,7 @@ TEST(JsonParts, GivenAnyTextWhenPartsOfItAreTakenThenTheyAreTheParsersLessTheOth
   EXPECT_GT(understood, 30'000);
 }
 
-TEST(JsonParts, GivenNestedListsWhenTheyAreTooDeepThenTheyAreRefusedReadOrPassedOver) {
+TEST(JsonParts, GivenListsNestedTooDeep_WhenReadOrPassedOver_ThenRefused) {
   for (const int depth : {JsonCursor::kMostDepth - 2, JsonCursor::kMostDepth - 1, JsonCursor::kMostDepth}) {
     const auto count = static_cast<std::size_t>(depth);
     for (const char* key : {"spec", "other"}) {

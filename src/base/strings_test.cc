@@ -38,7 +38,7 @@ TEST(Quoting, GivenWords_WhenJoined_ThenAShellReadsThemBack) {
   EXPECT_EQ(ShellJoin({"echo", "a b", "", "it's", "$HOME"}), "echo 'a b' '' 'it'\\''s' '$HOME'");
 }
 
-TEST(Printing, GivenHostileText_WhenMadePrintable_ThenNothingCommandsTheTerminal) {
+TEST(Printing, GivenHostileText_WhenMadePrintable_ThenNoTerminalCommands) {
   EXPECT_EQ(Printable("plain é ✓"), "plain é ✓");
   EXPECT_EQ(Printable("\x1b[31mred\n"), "?[31mred?");
   EXPECT_EQ(Printable("\xff\xc3"), "??");

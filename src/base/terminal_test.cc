@@ -50,7 +50,7 @@ TEST(Tables, GivenNarrowTerminal_WhenRendered_ThenClippedToItsWidth) {
   for (const std::string& line : Sample().Lines(narrow)) EXPECT_LE(DisplayWidth(line), 10u) << line;
 }
 
-TEST(Tables, GivenNarrowTerminal_WhenRendered_ThenLongTextsAreCutAndFiguresStay) {
+TEST(Tables, GivenNarrowTerminal_WhenRendered_ThenTextsCutAndFiguresStay) {
   Table table({{"NAME"}, {"USED", Table::Align::kRight}, {"COMMAND"}});
   table.Add({std::string(63, 'n'), "810 MiB", "python3 train.py --epochs 100 --and so on"});
   table.Add({"b", "7 B", "x"});
@@ -63,7 +63,7 @@ TEST(Tables, GivenNarrowTerminal_WhenRendered_ThenLongTextsAreCutAndFiguresStay)
   for (const std::string& line : table.Lines(narrow)) EXPECT_LE(DisplayWidth(line), 12u);
 }
 
-TEST(Clipping, GivenStyledText_WhenClipped_ThenStyleIsClosedAndCharactersWhole) {
+TEST(Clipping, GivenStyledText_WhenClipped_ThenStyleClosedCharactersWhole) {
   EXPECT_EQ(Clip("abcdef", 6), "abcdef");
   EXPECT_EQ(Clip("abcdefg", 6), "abc...");
   EXPECT_EQ(Clip("ééééé", 4), "é...");
@@ -98,7 +98,7 @@ TEST(Screens, GivenPipe_WhenFramesAreDrawn_ThenPlainBlocksApart) {
   EXPECT_EQ(text.substr(0, static_cast<std::size_t>(got)), "one\ntwo\n\nthree\n");
 }
 
-TEST(Screens, GivenTerminal_WhenFramesAreDrawn_ThenOverwrittenInPlaceAndTheCursorComesBack) {
+TEST(Screens, GivenTerminal_WhenFramesAreDrawn_ThenInPlaceAndCursorReturns) {
   const Fd any(::posix_openpt(O_RDWR | O_NOCTTY));
   if (!any) GTEST_SKIP() << "this system has no pseudo-terminals (is /dev/pts mounted?)";
   int controller = -1;

@@ -42,7 +42,7 @@ class Place {
   std::string path_;
 };
 
-TEST(Trash, GivenAFolderALinkAndNothing_WhenTheyAreRemoved_ThenOnlyTheFolderIsTrash) {
+TEST(Trash, GivenFolderLinkAndNothing_WhenRemoved_ThenOnlyFolderIsTrash) {
   const Place place;
   place.Files("full", 3);
   place.Files("elsewhere", 1);
@@ -76,7 +76,7 @@ TEST(Trash, GivenMuchOfIt_WhenItIsEmptied_ThenACallDoesNoMoreThanItMay) {
   EXPECT_EQ(left(), 0);
 }
 
-TEST(Trash, GivenATreeDeeperThanThereAreDescriptors_WhenRemoved_ThenItGoesAndNoLinkIsFollowed) {
+TEST(Trash, GivenTreeBeyondFdLimit_WhenRemoved_ThenGoneAndNoLinkFollowed) {
   const Place temp;
   fs::create_directory(temp / "outside");
   std::ofstream(temp / "outside/precious") << "x";

@@ -48,7 +48,7 @@ TEST(RunOptionsParsing, GivenOnlyACommand_WhenParsed_ThenDefaults) {
   EXPECT_FALSE(run.dry_run);
 }
 
-TEST(RunOptionsParsing, GivenNoSeparator_WhenParsed_ThenTheCommandBeginsAtTheFirstOtherWord) {
+TEST(RunOptionsParsing, GivenNoSeparator_WhenParsed_ThenFirstOtherWordBeginsCommand) {
   const auto run = Parsed<RunOptions>({"run", "--mem", "1g", "python3", "--mem", "9g"});
   EXPECT_EQ(std::get<base::Bytes>(*run.request.memory), base::Bytes{base::kGiB});
   EXPECT_THAT(run.command, ElementsAre("python3", "--mem", "9g"));
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
                     MistakeCase{{"set", "x", "y", "--mem", "1g"}, "unknown argument 'y'", 2},
                     MistakeCase{{"run", "--dry-run=maybe", "--", "x"}, "--dry-run=maybe: neither", 125}));
 
-TEST(RunOptionsParsing, GivenMistakeThatCommandsTheTerminal_WhenTold_ThenItIsShownHarmless) {
+TEST(RunOptionsParsing, GivenMistakeWithTerminalCommands_WhenTold_ThenShownHarmless) {
   for (const char* option : {"--mem", "--cores", "--name", "--gpus", "--policy", "--output"}) {
     const Message message = Answer({"run", option, "\x1b[2J\n", "--", "x"});
     EXPECT_EQ(message.exit_status, 125) << option;

@@ -36,7 +36,7 @@ std::vector<std::string> Uuids(const Plan& plan) {
   return uuids;
 }
 
-TEST(Planning, GivenEmptyMachine_WhenMemoryAsked_ThenExactlyThatOnTheFirstGpu) {
+TEST(Planning, GivenEmptyMachine_WhenMemoryAsked_ThenExactlyThatOnFirstGpu) {
   const Plan plan = MakePlan(TwoGpus(), {}, Asks(3 * kGiB));
   ASSERT_THAT(Uuids(plan), ElementsAre("GPU-aaaa"));
   EXPECT_EQ(plan.grants[0].limit_bytes, 3 * kGiB);
@@ -83,7 +83,7 @@ TEST(Planning, GivenNoMemoryAsked_WhenPlanned_ThenAllThatIsFree) {
             65 * kGiB);
 }
 
-TEST(Planning, GivenFullMachine_WhenAsked_ThenRefusedWithTheReasonForEachGpu) {
+TEST(Planning, GivenFullMachine_WhenAsked_ThenRefusedWithReasonForEachGpu) {
   const std::vector<Holder> holders{Holds("a", "GPU-aaaa", 78 * kGiB), Holds("b", "GPU-abbb", 80 * kGiB)};
   const Plan plan = MakePlan(TwoGpus(), holders, Asks(3 * kGiB));
   EXPECT_THAT(plan.grants, IsEmpty());
@@ -106,7 +106,7 @@ TEST(Planning, GivenMemoryUsedOutside_WhenAsked_ThenItIsNotPromised) {
   EXPECT_THAT(Uuids(MakePlan(devices, {}, Asks(2 * kGiB))), ElementsAre("GPU-aaaa"));
 }
 
-TEST(Planning, GivenCores_WhenTheySumPastHundred_ThenRefusedAndUnlimitedTakesNone) {
+TEST(Planning, GivenCores_WhenPastHundred_ThenRefusedAndUnlimitedTakesNone) {
   const std::vector<Device> one{{0, "GPU-aaaa", 80 * kGiB, 0}};
   Request request = Asks(kGiB);
   request.cores = 40;
@@ -117,7 +117,7 @@ TEST(Planning, GivenCores_WhenTheySumPastHundred_ThenRefusedAndUnlimitedTakesNon
   EXPECT_THAT(MakePlan(one, {Holds("a", "GPU-aaaa", kGiB, 0)}, request).grants, testing::SizeIs(1));
 }
 
-TEST(Planning, GivenOversubscription_WhenPastTheCard_ThenLimitGrantedAndOnlyTheFreePartReserved) {
+TEST(Planning, GivenOversubscribedCard_ThenFullLimitAndOnlyFreePartReserved) {
   Request request = Asks(100 * kGiB);
   request.oversubscribe = true;
   const Plan plan = MakePlan({{0, "GPU-aaaa", 80 * kGiB, 0}}, {Holds("a", "GPU-aaaa", 30 * kGiB)}, request);
@@ -139,7 +139,7 @@ TEST(Planning, GivenNames_WhenPrefixUniqueAmbiguousTwiceOrUnknown_ThenSaid) {
   EXPECT_THAT(named({}).refusal, HasSubstr("no GPU is named"));
 }
 
-TEST(Planning, GivenALostGpuWithoutAName_WhenAnotherIsNamed_ThenItMayBeTheOne) {
+TEST(Planning, GivenUnnamedLostGpu_WhenUnknownNameAsked_ThenItMayBeThatOne) {
   std::vector<Device> gpus = TwoGpus();
   gpus[1] = {1, "", 0, 0, "does not answer: GPU is lost"};
   Request request = Asks(kGiB);
@@ -206,7 +206,7 @@ Request RandomRequest(std::mt19937& random, const std::vector<Device>& devices) 
 
 // The model: what was granted and not given back never adds up to more than the card; and a refusal is never given to
 // a plain request for one GPU while some GPU has the memory and the cores for it.
-TEST(Planning, GivenRandomSequences_WhenGrantedAndReleased_ThenNeverOversoldAndNeverRefusedInVain) {
+TEST(Planning, GivenRandomSequences_ThenNeverOversoldAndNeverRefusedInVain) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
     std::mt19937 random(seed);
     std::vector<Device> devices;

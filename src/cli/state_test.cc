@@ -61,7 +61,7 @@ TEST_F(States, GivenNewShare_WhenItsLifeLineEnds_ThenItIsListedAndThenGone) {
               testing::Eq(std::filesystem::directory_iterator()));
 }
 
-TEST_F(States, GivenLifeLineInAChild_WhenTheMakerLetsGo_ThenAliveUntilTheChildIsKilled) {
+TEST_F(States, GivenLifeLineInChild_WhenMakerLetsGo_ThenAliveUntilChildDies) {
   const State state = OpenState();
   base::Fd life_line = Create(state, Record("a")).value();
   const pid_t child = ::fork();
@@ -99,7 +99,7 @@ TEST_F(States, GivenMakerThatFailsOrDies_WhenLooked_ThenNothingOfIt) {
   EXPECT_FALSE(std::filesystem::exists(state.folder() + "/shares/.new"));
 }
 
-TEST_F(States, GivenNoRoomForTheRecord_WhenMade_ThenTheErrorNamesTheFileAndNothingIsLeft) {
+TEST_F(States, GivenNoRoom_WhenRecordMade_ThenErrorNamesItAndNothingIsLeft) {
   const State state = OpenState();
   auto lock = StateLock::Take(state);
   rlimit before{};
@@ -145,7 +145,7 @@ TEST_F(States, FolderKeptFromCleaners_ThenTheyFindItLocked) {
   EXPECT_TRUE(*base::TryLock(cleaner.get(), base::LockMode::kExclusive));
 }
 
-TEST_F(States, GivenFolderThatCanNotBeMade_WhenOpened_ThenTheErrorNamesTheVariable) {
+TEST_F(States, GivenImpossibleFolder_WhenOpened_ThenErrorNamesTheVariable) {
   ASSERT_TRUE(base::WriteNewFile(folder_ + "/file", "x", 0600));
   const auto state = State::OpenAt(folder_ + "/file/hami");
   ASSERT_FALSE(state);
@@ -153,7 +153,7 @@ TEST_F(States, GivenFolderThatCanNotBeMade_WhenOpened_ThenTheErrorNamesTheVariab
   EXPECT_THAT(state.error().hint, HasSubstr("HAMI_STATE_DIR"));
 }
 
-TEST_F(States, GivenLivingShareWithSpoiltRecord_WhenListed_ThenReportedNotHidden) {
+TEST_F(States, GivenSpoiltRecord_WhenLivingShareListed_ThenListedWithoutIt) {
   const State state = OpenState();
   const base::Fd life_line = Create(state, Record("a")).value();
   const std::string path = state.folder() + "/shares/a/share.json";

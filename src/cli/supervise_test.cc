@@ -74,7 +74,7 @@ TEST(Supervision, GivenScriptWithoutItsInterpreter_WhenStarted_ThenTold) {
   EXPECT_NE(failure.error.hint.find("interpreter"), std::string::npos);
 }
 
-TEST(Supervision, GivenIgnoredChildSignal_WhenTheCommandEnds_ThenItsStatusIsStillSeen) {
+TEST(Supervision, GivenIgnoredChildSignal_WhenCommandEnds_ThenStatusStillSeen) {
   EXPECT_EQ(WEXITSTATUS(Start(Shell("exit 5"), [] { ::signal(SIGCHLD, SIG_IGN); }).Wait()), 5);
 }
 

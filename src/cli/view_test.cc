@@ -145,7 +145,7 @@ TEST_F(Views, GivenShareInUse_WhenViewed_ThenRecordAndRegionJoined) {
   EXPECT_THAT(share.processes[0].bytes, testing::ElementsAre(2 * kGiB));
 }
 
-TEST_F(Views, GivenProcessesInAndOutOfShares_WhenPlanned_ThenOnlyStrangersAreOutside) {
+TEST_F(Views, GivenProcessesInAndOutOfShares_ThenOnlyStrangersAreOutside) {
   const Inventory inventory = TwoGpus();
   const auto views = ViewShares({UsedShare()}, &inventory);
   const auto devices = DevicesOf(inventory, views);
@@ -156,7 +156,7 @@ TEST_F(Views, GivenProcessesInAndOutOfShares_WhenPlanned_ThenOnlyStrangersAreOut
   EXPECT_EQ(rooms.at(1).free_cores, 70u);
 }
 
-TEST_F(Views, GivenRegionThatNamesAStranger_WhenPlanned_ThenHeIsOutsideAllTheSame) {
+TEST_F(Views, GivenRegionNamingStranger_WhenPlanned_ThenHeIsStillOutside) {
   const Inventory inventory = TwoGpus();
   const StoredShare share = UsedShare();
   // Without a token, as another library writes it, and with one that has all that the region can have.
@@ -183,7 +183,7 @@ TEST_F(Views, GivenLimitBelowWhatIsHeld_WhenPlanned_ThenWhatIsHeldCounts) {
   EXPECT_EQ(reserved(), kGiB);
 }
 
-TEST_F(Views, GivenRegionThatIsGoneOrRubbish_WhenViewed_ThenDamagedButItsPromiseCounts) {
+TEST_F(Views, GivenRegionGoneOrRubbish_ThenDamagedButItsPromiseCounts) {
   StoredShare share{"train-1", Path(), Record()};
   auto views = ViewShares({share}, nullptr);
   EXPECT_EQ(views.at(0).state, "damaged");
@@ -198,7 +198,7 @@ TEST_F(Views, GivenUnreadableRecord_WhenPlanned_ThenNothingIsSoldBlindly) {
   EXPECT_FALSE(HoldersOf(ViewShares({share}, nullptr)));
 }
 
-TEST_F(Views, GivenUnreadableRecord_WhenShown_ThenNothingIsOfferedAndNothingMadeUp) {
+TEST_F(Views, GivenUnreadableRecord_WhenShown_ThenNothingOfferedOrMadeUp) {
   const Inventory inventory = TwoGpus();
   const auto views = ViewShares({{"x", Path(), base::Fail("spoilt")}}, &inventory);
   for (const base::json::value& gpu : GpusToJson(inventory, views)) {
@@ -217,7 +217,7 @@ TEST_F(Views, GivenUnreadableRecord_WhenShown_ThenNothingIsOfferedAndNothingMade
   }
 }
 
-TEST_F(Views, GivenRegionLargerThanPromised_WhenPlanned_ThenTheLargerCounts) {
+TEST_F(Views, GivenRegionLargerThanPromised_WhenPlanned_ThenLargerCounts) {
   StoredShare share = UsedShare();
   region::Store(attachment_.region->limit[0], 10 * kGiB);
   EXPECT_EQ(HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).reserved_bytes, 10 * kGiB);
@@ -227,7 +227,7 @@ TEST_F(Views, GivenRegionLargerThanPromised_WhenPlanned_ThenTheLargerCounts) {
   EXPECT_EQ(HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).reserved_bytes, ~std::uint64_t{0});
 }
 
-TEST_F(Views, GivenRegionWithOtherCoresThanPromised_WhenPlanned_ThenTheLargerCounts) {
+TEST_F(Views, GivenCoresOtherThanPromised_WhenPlanned_ThenLargerCounts) {
   StoredShare share = UsedShare();
   const auto reserved = [&] { return HoldersOf(ViewShares({share}, nullptr)).value().at(0).grants.at(0).cores; };
   EXPECT_EQ(reserved(), 30u);

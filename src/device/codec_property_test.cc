@@ -67,7 +67,7 @@ Device AnyCard() {
   return device;
 }
 
-TEST(CodecProperty, GivenAnyCards_WhenRegisteredAndRead_ThenTheyAreTheSameOrNoGrantCouldNameThem) {
+TEST(CodecProperty, GivenAnyCards_WhenRegisteredAndRead_ThenSameOrNotNameable) {
   EXPECT_TRUE(rc::check([] {
     std::vector<Device> cards = Several(AnyCard);
     const auto nameable = [](const Device& card) { return card.uuid.find_first_of(",:;") == std::string::npos; };
@@ -80,7 +80,7 @@ TEST(CodecProperty, GivenAnyCards_WhenRegisteredAndRead_ThenTheyAreTheSameOrNoGr
   }));
 }
 
-TEST(CodecProperty, GivenAnyCards_WhenRegisteredTheOldWayAndRead_ThenTheyAreTheSame) {
+TEST(CodecProperty, GivenAnyCards_WhenRegisteredTheOldWayAndRead_ThenTheSame) {
   EXPECT_TRUE(rc::check([] {
     std::vector<Device> cards = Several(LegacyCard);
     cards.push_back(LegacyCard());  // an empty list has no text of its own
@@ -131,7 +131,7 @@ TEST(CodecProperty, GivenAnyReservations_WhenWrittenAndRead_ThenTheyAreTheSame) 
   }));
 }
 
-TEST(CodecProperty, GivenAnyMomentAndZone_WhenAHandshakeIsWrittenAndRead_ThenItIsTheSameMoment) {
+TEST(CodecProperty, GivenAnyMomentAndZone_WhenHandshakeIsReadBack_ThenSameMoment) {
   EXPECT_TRUE(rc::check([] {
     const LocalClock clock{*rc::gen::inRange<std::int64_t>(0, 253'402'200'000), *rc::gen::inRange(-50'400, 50'401)};
     RC_ASSERT(ParseRequesting(RequestingText(clock), clock.utc_offset_seconds) == clock.now);

@@ -146,7 +146,7 @@ TEST(Grant, GivenMissingFields_ThenTheErrorIsTheOneOfTheProtocol) {
   EXPECT_FALSE(DecodeGrant("GPU-A,NVIDIA,1,-1:;"));
 }
 
-TEST(Reservations, GivenRealAndPlannedOnes_WhenEncodedAndDecoded_ThenNothingIsLost) {
+TEST(Reservations, GivenRealAndPlanned_WhenEncodedAndDecoded_ThenNothingIsLost) {
   const std::vector<MigReservation> list = {{0, 0, "GPU-A", "1g.5gb", {6, 1}, "MIG-1", 3, 0},
                                             {0, 1, "GPU-A", "1g.5gb", {5, 1}, "", -1, -1}};
   const auto decoded = DecodeReservations(EncodeReservations(list));

@@ -134,7 +134,7 @@ TEST(DeviceConfig, GivenAWrongKey_ThenTheErrorNamesFileLineAndKey) {
   EXPECT_EQ(ErrorOf("amd:\n  resourceNam: x\n"), "f.yaml:2: amd.resourceNam: unknown key");
 }
 
-TEST(DeviceConfig, GivenAWrongTypeInAnotherVendorsSection_ThenTheErrorNamesFileLineAndKey) {
+TEST(DeviceConfig, GivenWrongTypeOfOtherVendor_ThenErrorNamesFileLineAndKey) {
   EXPECT_EQ(ErrorOf("amd:\n  resourceCountName: [amd.com/gpu]\n"), "f.yaml:2: amd.resourceCountName: must be a text");
   EXPECT_EQ(ErrorOf("biren:\n  resourceCountName: {a: b}\n"), "f.yaml:2: biren.resourceCountName: must be a text");
   EXPECT_EQ(ErrorOf("hygon:\n  memoryFactor: many\n"), "f.yaml:2: hygon.memoryFactor: must be a whole number");
@@ -152,7 +152,7 @@ TEST(DeviceConfig, GivenAWrongTypeInAnotherVendorsSection_ThenTheErrorNamesFileL
 }
 
 // As yaml.v2 2.4.0 decodes them into an int32, an int64 and a bool.
-TEST(DeviceConfig, GivenAValueInAnotherVendorsSection_ThenWhatGoTakesPassesAndNothingElse) {
+TEST(DeviceConfig, GivenValueOfOtherVendor_ThenExactlyWhatGoTakesPasses) {
   struct Case {
     const char* key;
     std::vector<const char*> taken;

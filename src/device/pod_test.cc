@@ -12,7 +12,7 @@
 namespace hami::device {
 namespace {
 
-TEST(ReadPod, GivenWhatContainersSayOfTheirShares_ThenItIsKeptAndNothingElseOfTheirEnvironment) {
+TEST(ReadPod, GivenWhatContainersSayOfShares_ThenKeptAndNoOtherEnvironment) {
   const auto pod = ReadPod(R"({
     "metadata": {"name": "p"},
     "spec": {"securityContext": {"runAsUser": 7}, "hostUsers": false,

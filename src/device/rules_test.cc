@@ -109,7 +109,7 @@ const std::vector<MigProfile> kProfiles = {{"7g.40gb", 40192, 100, 7, {{0, 8}}},
                                            {"1g.5gb", 4864, 15, 1, {{0, 1}, {1, 1}, {6, 1}}},
                                            {"2g.10gb", 9856, 29, 2, {{0, 2}, {2, 2}, {4, 2}}}};
 
-TEST(MigPlacement, GivenProfilesInAnyOrder_ThenTheSmallestThatHoldsTheMemoryIsTaken) {
+TEST(MigPlacement, GivenProfilesInAnyOrder_ThenSmallestThatHoldsMemoryIsTaken) {
   const auto choice = ChooseMig(kProfiles, 4865, {});
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->profile, 3);
@@ -176,7 +176,7 @@ TEST(Topology, GivenSixteenCards_WhenEightAreWanted_ThenTheChoiceIsExact) {
 }
 
 // Seven places on each of eight cards: among so many not all choices are looked at, and the first in order are poor.
-TEST(Topology, GivenCardsOfManyInstances_WhenEightAreWanted_ThenTheChoiceIsAsGoodAsOneAfterTheOther) {
+TEST(Topology, GivenManyInstances_WhenEightAreWanted_ThenAsGoodAsOneByOne) {
   const auto pair = [](int a, int b) -> std::int64_t {
     const unsigned cards = static_cast<unsigned>(a / 7 * 8 + b / 7);
     return a / 7 == b / 7 ? 0 : 10 + (cards * 2654435761U >> 20) % 11 * 10;

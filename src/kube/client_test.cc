@@ -132,7 +132,7 @@ TEST_F(ClientTest, GivenTokensThatAlwaysExpireWhenPagingThenTheListIsTakenWhole)
   EXPECT_GT(restarts_, 1);
 }
 
-TEST_F(ClientTest, GivenChangesWhenWatchedThenEventsBookmarksAndTheEndComeInOrder) {
+TEST_F(ClientTest, GivenChanges_WhenWatched_ThenEventsBookmarksAndEndInOrder) {
   const std::string start = VersionOf(server_.Put(kPods, PodOf("old")));
   server_.Put(kPods, PodOf("a"));
   server_.Put(kPods, PodOf("a", {{"x", "y"}}));
@@ -151,7 +151,7 @@ TEST_F(ClientTest, GivenChangesWhenWatchedThenEventsBookmarksAndTheEndComeInOrde
   EXPECT_EQ(last, VersionOf(*server_.Get(kNodes, "", "n")));
 }
 
-TEST_F(ClientTest, GivenModificationsThatAreKnownWhenWatchedThenOnlyTheirVersionsAreTold) {
+TEST_F(ClientTest, GivenKnownModifications_WhenWatched_ThenOnlyVersionsAreTold) {
   const std::string start = VersionOf(server_.Put(kPods, PodOf("a")));
   const std::string known = VersionOf(server_.Put(kPods, PodOf("a", {{"x", "1"}})));
   server_.Put(kPods, PodOf("b"));
@@ -175,7 +175,7 @@ TEST_F(ClientTest, GivenModificationsThatAreKnownWhenWatchedThenOnlyTheirVersion
   EXPECT_EQ(told[2], (std::pair{WatchType::kModified, last}));
 }
 
-TEST_F(ClientTest, GivenAReaderOfObjectsWhenListedAndWatchedThenItReadsEachBeforeItIsTold) {
+TEST_F(ClientTest, GivenReader_WhenListedAndWatched_ThenEachIsReadBeforeTold) {
   server_.Put(kPods, PodOf("a"));
   std::string read;
   CallContext context;
@@ -247,7 +247,7 @@ TEST_F(ClientTest, GivenAWatchWhenCancelledThenItEndsAtOnce) {
   EXPECT_EQ(end.error().reason, Reason::kCancelled);
 }
 
-TEST_F(ClientTest, GivenADroppedConnectionWhenWritingThenTheErrorLeavesTheOutcomeOpen) {
+TEST_F(ClientTest, GivenConnectionDrop_WhenWriting_ThenErrorLeavesOutcomeOpen) {
   server_.Put(kPods, PodOf("a"));
   const auto patch = [&] { return client_->Patch(kPods, "default", "a", PatchType::kMerge, {{"x", 1}}); };
   server_.Add({.kind = FakeFault::Kind::kDropBefore, .method = "PATCH"});
@@ -294,7 +294,7 @@ TEST_F(ClientTest, GivenARateLimitWhenCallsComeFasterThenTheyAreSpread) {
   EXPECT_GE(net::Clock::now() - start, 95ms);
 }
 
-TEST_F(ClientTest, GivenARateLimitWhenCallsHaveNoTimeToWaitThenTheyAreNotSentAndTakeNobodysTurn) {
+TEST_F(ClientTest, GivenRateLimit_WhenNoTimeToWait_ThenNotSentAndNoTurnIsTaken) {
   server_.Put(kPods, PodOf("a"));
   ClientOptions options;
   options.qps = 2;
@@ -318,7 +318,7 @@ TEST_F(ClientTest, GivenARateLimitWhenCallsHaveNoTimeToWaitThenTheyAreNotSentAnd
   EXPECT_TRUE(client->Get(kPods, "default", "a"));
 }
 
-TEST(ClientAccess, GivenATokenFileWhenTheTokenIsRenewedThenARefusedCallIsRepeatedWithTheNewOne) {
+TEST(ClientAccess, GivenRenewedTokenFile_WhenRefused_ThenRepeatedWithNewToken) {
   std::string pattern = ::testing::TempDir() + "/hami-token-XXXXXX";
   const fs::path folder = ::mkdtemp(pattern.data());
   FakeOptions options;
@@ -379,7 +379,7 @@ TEST_F(ClientTest, GivenManyObjectsWhenCreatedTogetherThenEachHasItsOwnOutcome) 
   EXPECT_EQ(Names({}), (std::multiset<std::string>{"again", "a"}));
 }
 
-TEST_F(ClientTest, GivenAnObjectThatSaysNoMoreThanItsNamesWhenCreatedThenItIsWhatAnyOtherIs) {
+TEST_F(ClientTest, GivenObjectWithNoMoreThanNames_WhenCreated_ThenLikeAnyOther) {
   const json::value event = {{"metadata", {{"name", "a.1"}}}, {"involvedObject", {{"name", "a"}}}, {"count", 1}};
   const auto created = client_->Create(kEvents, "ns", event);
   ASSERT_TRUE(created) << created.error().message;

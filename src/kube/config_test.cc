@@ -55,7 +55,7 @@ base::Result<Config> ReadText(const std::string& text, const std::string& contex
   return ReadKubeconfig({{text, "/home/me/.kube/config"}}, context);
 }
 
-TEST(Kubeconfig, GivenTheCurrentContextWhenReadThenItsClusterUserAndNamespaceAreUsed) {
+TEST(Kubeconfig, GivenCurrentContext_ThenItsClusterUserAndNamespaceAreUsed) {
   const auto config = ReadText(kFull);
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->server.Authority(), "two.example:6443");
@@ -236,7 +236,7 @@ TEST_F(Sources, GivenNothingWhenLookedForThenTheErrorSaysWhatToDo) {
   EXPECT_EQ(config.error().message.find("KUBECONFIG"), std::string::npos);
 }
 
-TEST_F(Sources, GivenAVariableThatNamesNoFileWhenLookedForThenTheErrorNamesIt) {
+TEST_F(Sources, GivenVariableNamingNoFile_WhenLookedFor_ThenErrorNamesIt) {
   environment_["KUBECONFIG"] = (folder_ / "missing").string();
   const auto config = FindConfig(sources_);
   ASSERT_FALSE(config);
@@ -256,7 +256,7 @@ TEST_F(Sources, GivenAServiceAccountWhenInAPodThenItIsUsed) {
   EXPECT_EQ(config->tls.ca.file, folder_ / "account/ca.crt");
 }
 
-TEST_F(Sources, GivenSeveralPlacesWhenLookedForThenTheOrderIsAskedEnvironmentHome) {
+TEST_F(Sources, GivenSeveralPlaces_ThenTheirOrderIsAskedEnvironmentHome) {
   environment_["HOME"] = folder_;
   Write(".kube/config", WithUser("token: home"));
   EXPECT_EQ(FindConfig(sources_)->token, "home");
@@ -268,7 +268,7 @@ TEST_F(Sources, GivenSeveralPlacesWhenLookedForThenTheOrderIsAskedEnvironmentHom
   EXPECT_FALSE(FindConfig(sources_));
 }
 
-TEST_F(Sources, GivenAKubeconfigThatIsNotThereWhenNothingElseIsThenTheErrorNamesIt) {
+TEST_F(Sources, GivenOnlyMissingKubeconfig_WhenLookedFor_ThenErrorNamesIt) {
   environment_["HOME"] = folder_ / "nobody";
   environment_.erase("KUBERNETES_SERVICE_HOST");
   environment_["KUBECONFIG"] = "/etc/typo.conf";
@@ -278,7 +278,7 @@ TEST_F(Sources, GivenAKubeconfigThatIsNotThereWhenNothingElseIsThenTheErrorNames
       << config.error().message;
 }
 
-TEST_F(Sources, GivenATokenFileWhenItChangesThenTheNewTokenIsUsedAfterAWhileOrARefusal) {
+TEST_F(Sources, GivenTokenFile_WhenChanged_ThenNewTokenAfterAWhileOrRefusal) {
   const std::string file = Write("token", "one\n");
   TokenSource source("", file);
   const net::Deadline start = net::Clock::now();

@@ -18,7 +18,7 @@ std::string Found(std::string_view text) {
   return all;
 }
 
-TEST(Identity, GivenAnObjectWhenItsIdentityIsSoughtThenItsMetadataAloneSaysIt) {
+TEST(Identity, GivenObject_WhenIdentityIsSought_ThenMetadataAloneSaysIt) {
   EXPECT_EQ(Found(R"({"kind":"Pod","spec":{"metadata":{"name":"no"}},"metadata":{"labels":{"name":"no","uid":"no"},
                      "annotations":{"a":"{\"name\":\"no\"}}"},"name":"p","namespace":"n","uid":"u",
                      "resourceVersion":"7"},"status":{}})"),

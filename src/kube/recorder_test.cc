@@ -71,7 +71,7 @@ TEST_F(RecorderTest, GivenAnEventThatExpiredWhenItHappensAgainThenItIsWrittenAne
   EXPECT_EQ(server_.Count(kEvents), 1U);
 }
 
-TEST_F(RecorderTest, GivenARoleThatMayOnlyCreateEventsWhenAnEventHappensAgainThenItIsWrittenAnew) {
+TEST_F(RecorderTest, GivenCreateOnlyRole_WhenEventHappensAgain_ThenWrittenAnew) {
   server_.Add({.kind = FakeFault::Kind::kStatus, .method = "PATCH", .times = 10, .status = 403});
   const auto recorder = NewRecorder();
   for (int i = 0; i < 3; ++i) {
@@ -121,7 +121,7 @@ TEST_F(RecorderTest, GivenALongMessageWhenRecordedThenItIsCutBetweenCharacters) 
   EXPECT_TRUE(written.ends_with("\xC3\xA4..."));
 }
 
-TEST_F(RecorderTest, GivenEventsThatAreGatheredWhenTheyAreManyOrWaitedForThenTheyAreWritten) {
+TEST_F(RecorderTest, GivenGatheredEvents_WhenManyOrWaitedFor_ThenTheyAreWritten) {
   RecorderOptions options;
   options.gather = 1h;
   EventRecorder recorder(*client_, options);
@@ -146,7 +146,7 @@ TEST_F(RecorderTest, GivenAHangingServerWhenStoppedThenItEndsSoon) {
   EXPECT_EQ(counters.created + counters.failed + counters.dropped, 10U);
 }
 
-TEST_F(RecorderTest, GivenAPodWithALongNameWhenItsEventIsWrittenThenTheEventHasANameThatTheServerTakes) {
+TEST_F(RecorderTest, GivenLongPodName_WhenEventIsWritten_ThenServerTakesItsName) {
   const auto recorder = NewRecorder();
   std::string name(253, 'a');
   for (std::size_t i = 200; i < name.size(); i += 2) name[i] = '-';

@@ -289,7 +289,7 @@ TEST_F(ReflectorScript, GivenAMissedDeletionWhenListedAgainThenItIsToldWithTheUi
   EXPECT_EQ(handler_.listed(), 2);
 }
 
-TEST_F(ReflectorScript, GivenAServerRestoredFromABackupWhenListedThenItsOlderVersionsAreBelieved) {
+TEST_F(ReflectorScript, GivenRestoredServer_WhenListed_ThenOlderVersionsAreBelieved) {
   script_.lists = {ListOf({ObjectOf("a", "u1", 500)}, "500"), ListOf({ObjectOf("a", "u1", 20)}, "21")};
   script_.watches = {[](const std::string&, const OnWatchEvent&) -> Status { return Fail(Reason::kExpired, "old"); },
                      [](const std::string& from, const OnWatchEvent& on_event) -> Status {
@@ -301,7 +301,7 @@ TEST_F(ReflectorScript, GivenAServerRestoredFromABackupWhenListedThenItsOlderVer
   EXPECT_EQ(handler_.versions().at("a"), "22");
 }
 
-TEST_F(ReflectorScript, GivenAWatchFromTheFutureWhenTheServerWasRestoredThenEverythingIsListedAndSaidToBeOlder) {
+TEST_F(ReflectorScript, GivenWatchFromFuture_WhenServerRestored_ThenAllListedAsOlder) {
   Error from_the_future;
   from_the_future.message = "Too large resource version: 500, current: 21";
   from_the_future.reason = Reason::kTimeout;
@@ -314,7 +314,7 @@ TEST_F(ReflectorScript, GivenAWatchFromTheFutureWhenTheServerWasRestoredThenEver
   EXPECT_EQ(handler_.restored(), 1);
 }
 
-TEST_F(ReflectorScript, GivenEventsOlderThanWhatIsKnownWhenTheyComeThenTheyChangeNothing) {
+TEST_F(ReflectorScript, GivenEventsOlderThanKnown_WhenTheyCome_ThenNothingChanges) {
   std::string began;
   script_.lists = {ListOf({ObjectOf("a", "u1", 5)}, "5")};
   script_.watches = {[](const std::string&, const OnWatchEvent& on_event) -> Status {
@@ -352,7 +352,7 @@ TEST_F(ReflectorScript, GivenFailuresWhenTheyGoOnThenPausesGrowAndSuccessResetsT
   EXPECT_EQ(pauses[3], 500ms);
 }
 
-TEST_F(ReflectorScript, GivenARelistIntervalWhenItHasPassedThenWhatTheWatchLostIsFound) {
+TEST_F(ReflectorScript, GivenRelistInterval_WhenPassed_ThenWhatTheWatchLostIsFound) {
   net::Deadline now = net::Deadline{} + 1h;
   ReflectorOptions options = Impatient();
   options.now = [&] { return now; };
@@ -386,7 +386,7 @@ class ReflectorLive : public ::testing::Test {
   std::unique_ptr<Client> client_ = *Client::Make(server_.config());
 };
 
-TEST_F(ReflectorLive, GivenARealConnectionWhenItFailsInEveryWayThenTheStoreEndsEqualToTheServer) {
+TEST_F(ReflectorLive, GivenConnection_WhenItFailsInEveryWay_ThenStoreEqualsServer) {
   ApiListWatcher source(*client_, kPods, "", {}, 7);
   Store<Metadata> store([](const json::value& object) { return ReadMetadata(object); });
   ReflectorOptions options;
@@ -452,7 +452,7 @@ class Writer : public Handler {
   int told_ = 0;
 };
 
-TEST_F(ReflectorLive, GivenAHandlersOwnWritesWhenTheyComeBackThenItIsToldOnlyOfOthers) {
+TEST_F(ReflectorLive, GivenHandlersOwnWrites_WhenTheyReturn_ThenOnlyOthersAreTold) {
   const auto put = [&](int state) {
     return std::stoull(ReadMetadata(server_.Put(kPods, Pod(1, state)))->resource_version);
   };

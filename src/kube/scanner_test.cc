@@ -37,7 +37,7 @@ constexpr std::string_view kTricky = R"( {"kind":"PodList","x":["[","]",{"items"
   "metadata":{"resourceVersion":"12","items":[3]} , "items" : [ {"a":"}]{[\"\\"} , {"items":[{"b":1},[2]],"c":{}},{} ]
   , "tail":"items"} )";
 
-TEST(ListScanner, GivenATrickyListInPiecesOfAnySizeWhenScannedThenItemsAndFrameAreThoseOfAWholeParse) {
+TEST(ListScanner, GivenTrickyListInAnyPieces_ThenItemsAndFrameAsInWholeParse) {
   const auto whole = json::parse({kTricky.data(), kTricky.size()});
   for (std::size_t piece = 1; piece <= kTricky.size(); ++piece) {
     const auto scanned = Scan(kTricky, piece);

@@ -110,7 +110,7 @@ TEST(LeaderView, GivenRenewalsWhenTheyStopThenLeadershipEndsAfterTheDuration) {
   EXPECT_FALSE(view.LeadsFrom("host-1", start + 21s));
 }
 
-TEST(LeaderView, GivenANameThatBeginsLikeAnotherWhenComparedThenTheyAreNotConfused) {
+TEST(LeaderView, GivenNameBeginningLikeAnother_WhenCompared_ThenNotConfused) {
   LeaderView view;
   view.Observe(LeaseOf("host-10_abc", "t"), {});
   EXPECT_FALSE(view.LeadsFrom("host-1", {}));

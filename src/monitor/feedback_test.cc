@@ -56,7 +56,7 @@ class FeedbackTest : public testing::Test {
   std::int64_t now_ = kNow;
 };
 
-TEST_F(FeedbackTest, GivenAnImportantTaskThatLaunches_WhenAnotherSharesItsGpu_ThenTheOtherStopsInTheSameTick) {
+TEST_F(FeedbackTest, GivenSharedGpu_WhenImportantLaunches_ThenOtherStopsSameTick) {
   Add("high", 0);
   Add("low", 1);
   Launch("high");
@@ -67,7 +67,7 @@ TEST_F(FeedbackTest, GivenAnImportantTaskThatLaunches_WhenAnotherSharesItsGpu_Th
   EXPECT_TRUE(orders_["low"].blocked);
 }
 
-TEST_F(FeedbackTest, GivenAStoppedTask_WhenTheImportantOneRests_ThenItGoesOnAfterTwoQuietTicksAndNotSooner) {
+TEST_F(FeedbackTest, GivenStoppedTask_WhenOtherRests_ThenGoesOnAfterTwoQuietTicks) {
   Add("high", 0);
   Add("low", 1);
   Launch("high");
@@ -81,7 +81,7 @@ TEST_F(FeedbackTest, GivenAStoppedTask_WhenTheImportantOneRests_ThenItGoesOnAfte
   EXPECT_EQ(tasks_["low"].recent_kernel, 0);
 }
 
-TEST_F(FeedbackTest, GivenAnImportantTaskThatPausesEveryOtherTick_ThenTheOtherIsNeverReleasedInBetween) {
+TEST_F(FeedbackTest, GivenImportantTaskPausingEveryOtherTick_ThenOtherNotReleased) {
   Add("high", 0);
   Add("low", 1);
   for (int i = 0; i < 10; ++i) {
@@ -96,7 +96,7 @@ TEST_F(FeedbackTest, GivenAnImportantTaskThatPausesEveryOtherTick_ThenTheOtherIs
 
 // V7: since March 2026 HAMi's library neither sets recent_kernel without a limit nor once its limit is switched off, so
 // a monitor that looks at recent_kernel alone never sees such a task.
-TEST_F(FeedbackTest, GivenALibraryThatNoLongerSetsRecentKernel_WhenItTellsTheTimeOfItsLaunches_ThenItStillStopsOthers) {
+TEST_F(FeedbackTest, GivenNoRecentKernel_WhenLaunchTimeIsTold_ThenItStopsOthers) {
   Task& high = Add("high", 0);
   Add("low", 1);
   high.recent_kernel = 0;
@@ -105,7 +105,7 @@ TEST_F(FeedbackTest, GivenALibraryThatNoLongerSetsRecentKernel_WhenItTellsTheTim
   EXPECT_TRUE(Blocked("low"));
 }
 
-TEST_F(FeedbackTest, GivenALibraryThatTellsNothing_WhenTheDriverSeesItsProcessesBusy_ThenItStillStopsOthers) {
+TEST_F(FeedbackTest, GivenSilentLibrary_WhenDriverSeesItBusy_ThenItStopsOthers) {
   Task& high = Add("high", 0);
   Add("low", 1);
   high.seen_busy = true;
@@ -113,7 +113,7 @@ TEST_F(FeedbackTest, GivenALibraryThatTellsNothing_WhenTheDriverSeesItsProcesses
   EXPECT_TRUE(Blocked("low"));
 }
 
-TEST_F(FeedbackTest, GivenTwoTasksOfOnePriority_WhenBothRun_ThenBothKeepTheirLimitForGood) {
+TEST_F(FeedbackTest, GivenTwoTasksOfOnePriority_WhenBothRun_ThenBothStayLimited) {
   Task& a = Add("a", 1);
   Task& b = Add("b", 1);
   for (int i = 0; i < 20; ++i) {
@@ -123,7 +123,7 @@ TEST_F(FeedbackTest, GivenTwoTasksOfOnePriority_WhenBothRun_ThenBothKeepTheirLim
   }
 }
 
-TEST_F(FeedbackTest, GivenATaskAloneOnItsGpu_ThenItsLimitIsLifted_AndReturnsAtOnceWhenAnotherBegins) {
+TEST_F(FeedbackTest, GivenTaskAloneOnGpu_ThenItsLimitIsLiftedUntilAnotherBegins) {
   Add("a", 1);
   for (int i = 0; i < 5; ++i) {
     Launch("a");
@@ -139,7 +139,7 @@ TEST_F(FeedbackTest, GivenATaskAloneOnItsGpu_ThenItsLimitIsLifted_AndReturnsAtOn
 }
 
 // V7: without its limit a task is as visible, and as easily stopped, as with it.
-TEST_F(FeedbackTest, GivenATaskWhoseLimitWasLifted_WhenAMoreImportantOneBegins_ThenItStopsInThatTick) {
+TEST_F(FeedbackTest, GivenLiftedLimit_WhenMoreImportantBegins_ThenStopsSameTick) {
   Add("low", 1);
   for (int i = 0; i < 5; ++i) {
     Launch("low");
@@ -154,7 +154,7 @@ TEST_F(FeedbackTest, GivenATaskWhoseLimitWasLifted_WhenAMoreImportantOneBegins_T
   EXPECT_TRUE(Limited("low"));
 }
 
-TEST_F(FeedbackTest, GivenATaskThatRests_WhenAnotherOfItsPriorityRuns_ThenItIsLimitedBeforeItsFirstLaunch) {
+TEST_F(FeedbackTest, GivenRestingTask_WhenEqualRuns_ThenLimitedBeforeFirstLaunch) {
   Add("runs", 1);
   Task& rests = Add("rests", 1);
   rests.utilization_switch = 0;
@@ -174,7 +174,7 @@ TEST_F(FeedbackTest, GivenTasksOnDifferentGpus_ThenTheyDoNotConcernEachOther) {
   EXPECT_FALSE(Limited("low"));
 }
 
-TEST_F(FeedbackTest, GivenATaskOnTwoGpus_WhenOneOfThemHasAMoreImportantTask_ThenItStops) {
+TEST_F(FeedbackTest, GivenTaskOnTwoGpus_WhenMoreImportantIsOnOne_ThenItStops) {
   Add("high", 0, {"GPU-1"});
   Add("low", 1, {"GPU-0", "GPU-1"});
   Launch("high");
@@ -197,7 +197,7 @@ TEST_F(FeedbackTest, GivenAUuidTwiceInOneRegion_ThenTheTaskIsNotItsOwnCompany) {
   EXPECT_FALSE(Limited("a"));
 }
 
-TEST_F(FeedbackTest, GivenANegativePriority_ThenItHasNoRank_NeitherStoppingNorStopped) {
+TEST_F(FeedbackTest, GivenNegativePriority_ThenItNeitherStopsNorIsStopped) {
   Add("odd", -3);
   Add("normal", 0);
   Launch("odd");
@@ -232,7 +232,7 @@ TEST_F(FeedbackTest, GivenATaskThatDisappears_ThenThoseItStoppedGoOnAtOnce) {
   EXPECT_FALSE(Blocked("low"));
 }
 
-TEST_F(FeedbackTest, GivenATaskThatAnEarlierMonitorStopped_WhenNobodyMoreImportantRuns_ThenItIsReleasedInTheFirstTick) {
+TEST_F(FeedbackTest, GivenEarlierMonitorsStop_WhenNoneOutranks_ThenReleasedAtOnce) {
   Add("low", 1).recent_kernel = -1;
   Step();
   EXPECT_FALSE(Blocked("low"));

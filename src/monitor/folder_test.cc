@@ -45,7 +45,7 @@ class FolderTest : public testing::Test {
   Folder folder_{temp_.path()};
 };
 
-TEST_F(FolderTest, GivenNoFolderOfContainers_ThenItIsEmptyOnlyWhereTheHookPathIsThere) {
+TEST_F(FolderTest, GivenNoContainersFolder_ThenEmptyOnlyWhereHookPathExists) {
   fs::remove_all(temp_.path() + "/containers");
   EXPECT_TRUE(folder_.List()) << "nothing was allocated yet";
   const auto listed = Folder(temp_.path() + "/nowhere").List();
@@ -98,7 +98,7 @@ TEST_F(FolderTest, GivenAFileOfAYearNoClockCounts_ThenItsTimeIsTheFurthest) {
 }
 
 // V1: HAMi maps the file; a tenant that truncates it kills the monitor with SIGBUS.
-TEST_F(FolderTest, GivenATenantThatTruncatesItsFileAllTheTime_WhenRead_ThenTheReaderLives) {
+TEST_F(FolderTest, GivenTenantTruncatingAllTheTime_WhenRead_ThenReaderLives) {
   ASSERT_EQ(region::Create(Path("a.cache").c_str(), region::TestConfig()), region::Status::kOk);
   const RawFile file(Path("a.cache"));
   std::atomic<bool> stop{false};
@@ -132,7 +132,7 @@ TEST_F(FolderTest, GivenTruncatedOrForeignFiles_WhenRead_ThenTheProblemIsNamed) 
 }
 
 // V1: a name that leads elsewhere, or that blocks whoever opens it.
-TEST_F(FolderTest, GivenLinksFifosAndDirectoriesInPlaceOfTheFile_WhenRead_ThenNoneIsOpenedAndNothingBlocks) {
+TEST_F(FolderTest, GivenLinkFifoOrDirectory_WhenRead_ThenNotOpenedNorBlocking) {
   MakeHamiFile(temp_ / "elsewhere.cache");
   fs::create_symlink(temp_ / "elsewhere.cache", Path("a.cache"));
   EXPECT_EQ(Read().problem, Problem::kCorrupt);
@@ -144,7 +144,7 @@ TEST_F(FolderTest, GivenLinksFifosAndDirectoriesInPlaceOfTheFile_WhenRead_ThenNo
   EXPECT_EQ(Read().problem, Problem::kCorrupt);
 }
 
-TEST_F(FolderTest, GivenAContainerThatIsALinkOutOfTheFolder_WhenListed_ThenItLeadsNowhere) {
+TEST_F(FolderTest, GivenContainerLinkedOutOfFolder_WhenListed_ThenLeadsNowhere) {
   fs::remove_all(Path());
   fs::create_directory(temp_ / "elsewhere");
   MakeHamiFile(temp_ / "elsewhere/a.cache");
@@ -162,7 +162,7 @@ TEST_F(FolderTest, GivenALinkToAShare_WhenRead_ThenTheShareIsRead) {
 }
 
 // V2: HAMi looks at the magic once; the file may become another afterwards.
-TEST_F(FolderTest, GivenARegionThatIsInitialisedAnewInPlace_WhenReadAgain_ThenTheNewContentIsSeen) {
+TEST_F(FolderTest, GivenRegionRemadeInPlace_WhenReadAgain_ThenNewContentIsSeen) {
   MakeHamiFile(Path("a.cache"));
   ASSERT_EQ(Read().region.version, 1);
   const RawFile file(Path("a.cache"));
@@ -193,7 +193,7 @@ TEST_F(FolderTest, GivenManyFiles_WhenRead_ThenTheNewestValidOneCounts) {
 }
 
 // V2, V3: a program that starts makes its file first and fills it then.
-TEST_F(FolderTest, GivenANewerFileThatIsNotReadyYet_WhenItIsReady_ThenItCountsFromThenOn) {
+TEST_F(FolderTest, GivenNewerFileNotReadyYet_WhenReady_ThenItCountsFromThenOn) {
   MakeHamiFile(Path("old.cache"));
   Touch("old.cache", 20);
   RawFile(Path("new.cache")).Resize(100);
@@ -202,7 +202,7 @@ TEST_F(FolderTest, GivenANewerFileThatIsNotReadyYet_WhenItIsReady_ThenItCountsFr
   EXPECT_EQ(Read().file, "new.cache");
 }
 
-TEST_F(FolderTest, GivenADirectoryOrAFileThatCanNotBeOpened_WhenRead_ThenThatIsAProblemAndNotAnAbsence) {
+TEST_F(FolderTest, GivenUnopenableDirectoryOrFile_ThenProblemAndNotAbsence) {
   MakeHamiFile(Path("a.cache"));
   const Entry entry = TheEntry();
   ASSERT_EQ(folder_.Read(entry).problem, Problem::kNone);
@@ -221,19 +221,19 @@ TEST_F(FolderTest, GivenADirectoryOrAFileThatCanNotBeOpened_WhenRead_ThenThatIsA
   EXPECT_EQ(folder_.Read(entry).problem, Problem::kNoFile) << "gone since it was listed";
 }
 
-TEST_F(FolderTest, GivenAFileInPlaceOfTheFolder_WhenListed_ThenThatIsAnErrorAndNotAnEmptyFolder) {
+TEST_F(FolderTest, GivenFileInPlaceOfFolder_WhenListed_ThenErrorAndNotEmpty) {
   fs::remove_all(temp_ / "containers");
   RawFile(temp_ / "containers").Resize(1);
   EXPECT_FALSE(folder_.List());
 }
 
-TEST_F(FolderTest, GivenAFloodOfFiles_WhenRead_ThenItIsAProblemOfThatContainerAndNoMore) {
+TEST_F(FolderTest, GivenFloodOfFiles_WhenRead_ThenOnlyThatContainersProblem) {
   for (int i = 0; i < 1500; ++i) RawFile(Path("x" + std::to_string(i) + ".cache")).Resize(0);
   EXPECT_EQ(Read().problem, Problem::kCorrupt);
 }
 
 // V10: HAMi keeps the mapping of a file that was deleted when the directory was made anew.
-TEST_F(FolderTest, GivenADirectoryMadeAnewUnderTheSameName_WhenRead_ThenItsNewFileIsSeen) {
+TEST_F(FolderTest, GivenDirectoryRemadeUnderSameName_WhenRead_ThenNewFileSeen) {
   MakeHamiFile(Path("first.cache"));
   ASSERT_EQ(Read().file, "first.cache");
   fs::remove_all(Path());
@@ -243,7 +243,7 @@ TEST_F(FolderTest, GivenADirectoryMadeAnewUnderTheSameName_WhenRead_ThenItsNewFi
   EXPECT_EQ(Read().file, "second.cache");
 }
 
-TEST_F(FolderTest, GivenAFileThatWasReplacedSinceItWasRead_WhenOpenedForWriting_ThenItIsRefused) {
+TEST_F(FolderTest, GivenFileReplacedSinceRead_WhenOpenedForWriting_ThenRefused) {
   MakeHamiFile(Path("a.cache"));
   const Entry entry = TheEntry();
   const Reading reading = folder_.Read(entry);
@@ -260,7 +260,7 @@ TEST_F(FolderTest, GivenNoFolderYet_WhenListed_ThenItIsEmpty) {
   EXPECT_TRUE(entries->empty());
 }
 
-TEST_F(FolderTest, GivenALivingProcess_WhenRead_ThenItIsKnownToLive_AndADeadOneIsNot) {
+TEST_F(FolderTest, GivenProcess_WhenRead_ThenKnownToLiveUntilItDies) {
   const region::Signal ready, go;
   const std::string path = Path("a.cache");
   const pid_t pid = region::Spawn([&] {
@@ -279,7 +279,7 @@ TEST_F(FolderTest, GivenALivingProcess_WhenRead_ThenItIsKnownToLive_AndADeadOneI
   EXPECT_EQ(Read().region.possible, 0);
 }
 
-TEST_F(FolderTest, GivenADirectoryThatIsRemoved_ThenItsNameIsGoneAtOnceAndItsContentBitByBit) {
+TEST_F(FolderTest, GivenRemovedDirectory_ThenNameGoesAtOnceAndContentBitByBit) {
   for (int i = 0; i < 30; ++i) RawFile(Path("f" + std::to_string(i))).Resize(1);
   ASSERT_TRUE(folder_.Remove(TheEntry()));
   EXPECT_FALSE(fs::exists(Path()));
@@ -289,7 +289,7 @@ TEST_F(FolderTest, GivenADirectoryThatIsRemoved_ThenItsNameIsGoneAtOnceAndItsCon
   EXPECT_TRUE(fs::is_empty(temp_ / "containers"));
 }
 
-TEST_F(FolderTest, GivenADirectoryThatChangedSinceItWasListed_WhenRemoved_ThenItStays) {
+TEST_F(FolderTest, GivenDirectoryChangedSinceListed_WhenRemoved_ThenItStays) {
   const Entry entry = TheEntry();
   fs::remove_all(Path());
   fs::create_directory(Path());

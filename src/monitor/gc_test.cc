@@ -32,7 +32,7 @@ TEST(Gc, GivenAnyReasonToKeep_ThenItStays) {
   EXPECT_FALSE(MayRemove(facts, kResync)) << "the directory is new";
 }
 
-TEST(Gc, GivenProcessesNobodyCanJudge_ThenItStaysUntilItWasSilentForLong) {
+TEST(Gc, GivenProcessesNobodyCanJudge_ThenItStaysUntilSilentForLong) {
   GcFacts facts = Abandoned();
   facts.doubtful = true;
   facts.unwanted_for = kSilence;
@@ -42,14 +42,14 @@ TEST(Gc, GivenProcessesNobodyCanJudge_ThenItStaysUntilItWasSilentForLong) {
   EXPECT_TRUE(MayRemove(facts, kResync));
 }
 
-TEST(Gc, GivenAClockThatWasSetForward_ThenSilenceByThatClockAloneRemovesNothing) {
+TEST(Gc, GivenClockSetForward_ThenItsSilenceAloneRemovesNothing) {
   GcFacts facts = Abandoned();
   facts.doubtful = true;
   facts.unchanged_for = facts.silent_for = std::chrono::hours(24 * 365);
   EXPECT_FALSE(MayRemove(facts, kResync));
 }
 
-TEST(Gc, GivenAClockThatWasSetBack_ThenWhatSeemsToBeMadeInTheFutureStays) {
+TEST(Gc, GivenClockSetBack_ThenWhatSeemsMadeInTheFutureStays) {
   GcFacts facts = Abandoned();
   facts.unchanged_for = -std::chrono::hours(1);
   EXPECT_FALSE(MayRemove(facts, kResync));

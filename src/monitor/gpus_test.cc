@@ -40,7 +40,7 @@ bool Eventually(Condition condition) {
 }
 
 // V8: HAMi starts and ends NVML in each scrape, so a driver that hangs takes the metrics of the whole node with it.
-TEST(GpuSampler, GivenADriverThatHangs_WhenTheLastAnswerIsAskedFor_ThenItIsThereAtOnceAndStopDoesNotWaitForEver) {
+TEST(GpuSampler, GivenHangingDriver_ThenLastAnswerAtOnceAndStopDoesNotHang) {
   std::promise<void> release;
   const auto released = release.get_future().share();
   auto looks = std::make_shared<std::atomic<int>>(0);
@@ -79,7 +79,7 @@ TEST(GpuSampler, GivenNoDriverAtFirst_WhenItArrives_ThenItIsFound) {
   EXPECT_EQ(attempts->load(), 4);
 }
 
-TEST(GpuSampler, GivenASessionThatDies_WhenAskedNext_ThenTheTroubleIsToldAndANewSessionIsMade) {
+TEST(GpuSampler, GivenSessionThatDies_WhenAsked_ThenTroubleToldAndNewSession) {
   auto sessions = std::make_shared<std::atomic<int>>(0);
   auto seen_trouble = std::make_shared<std::atomic<bool>>(false);
   GpuSampler sampler(
@@ -99,7 +99,7 @@ TEST(GpuSampler, GivenASessionThatDies_WhenAskedNext_ThenTheTroubleIsToldAndANew
   EXPECT_TRUE(sampler.Stop(std::chrono::seconds(30)));
 }
 
-TEST(GpuSampler, GivenADriverThatFails_WhenAskedAgainAndAgain_ThenTheLastFiguresStayAndTheirAgeGrows) {
+TEST(GpuSampler, GivenFailingDriver_WhenAskedAgain_ThenLastFiguresStayAndAge) {
   auto looks = std::make_shared<std::atomic<int>>(0);
   GpuSampler sampler(
       [=](XidCounts&) -> base::Result<std::unique_ptr<GpuSource>> {

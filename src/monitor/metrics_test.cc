@@ -115,12 +115,12 @@ TEST(Metrics, GivenANode_WhenScraped_ThenThePageIsTheGoldenOne) {
   CompareWithGolden("metrics.txt", Render({false, true}));
 }
 
-TEST(Metrics, GivenTheLegacyFlag_WhenScraped_ThenTheOldNamesStandBesideTheNew) {
+TEST(Metrics, GivenLegacyFlag_WhenScraped_ThenOldNamesStandBesideNew) {
   CompareWithGolden("metrics_legacy.txt", Render({true, true}));
 }
 
 // V5
-TEST(Metrics, GivenLabelsAsTheyShouldBe_ThenEveryGpuMetricHasTheNodeAndTheVendorStandsOnce) {
+TEST(Metrics, GivenProperLabels_ThenEveryGpuMetricHasNodeAndVendorOnce) {
   const std::string page = Render({false, false});
   EXPECT_THAT(page, HasSubstr("hami_host_gpu_memory_controller_utilization_ratio{node=\"node-1\",device_index=\"0\","));
   EXPECT_THAT(page, HasSubstr("device_type=\"NVIDIA H100 80GB HBM3\""));
@@ -130,7 +130,7 @@ TEST(Metrics, GivenLabelsAsTheyShouldBe_ThenEveryGpuMetricHasTheNodeAndTheVendor
 }
 
 // Seen from another pid namespace than the host's.
-TEST(Metrics, GivenProcessesWhosePidsNobodyTells_ThenTheirUtilizationIsNotShownAsZero) {
+TEST(Metrics, GivenProcessesOfUnknownPid_ThenUtilizationIsNotShownAsZero) {
   Picture picture = Sample();
   picture.containers[0].region.devices[0].nameless = 2;
   const std::string page = Render({true, true}, Gpus(), picture);
@@ -224,7 +224,7 @@ TEST(Metrics, GivenAGpuThatIsLostOrBeyondRepair_ThenItIsNotHealthy) {
   EXPECT_FALSE(healthy(worn));
 }
 
-TEST(Metrics, GivenALongUuidOrNone_ThenTheLabelIsItsFirst40BytesAndThereIsNoSampleWithoutOne) {
+TEST(Metrics, GivenLongUuidOrNone_ThenLabelIsItsFirst40BytesOrNoSample) {
   Picture picture = Sample();
   picture.containers.resize(1);
   picture.migs.clear();
@@ -235,14 +235,14 @@ TEST(Metrics, GivenALongUuidOrNone_ThenTheLabelIsItsFirst40BytesAndThereIsNoSamp
   EXPECT_THAT(page, Not(HasSubstr("vdevice_index=\"1\"")));
 }
 
-TEST(Metrics, GivenAClockThatWentBack_ThenTheTimeSinceTheLastKernelIsZeroAndNotHuge) {
+TEST(Metrics, GivenClockThatWentBack_ThenTimeSinceLastKernelIsZero) {
   Picture picture = Sample();
   picture.containers[0].region.last_kernel_time = kNow + 100;
   EXPECT_THAT(Render({false, true}, Gpus(), picture),
               testing::ContainsRegex("last_kernel_elapsed_seconds\\{[^}]*\\} 0\n"));
 }
 
-TEST(Metrics, GivenHamisOwnRegion_ThenFiguresItDoesNotHaveAreNotShownAsZero) {
+TEST(Metrics, GivenHamisOwnRegion_ThenFiguresItLacksAreNotShownAsZero) {
   Picture picture = Sample();
   picture.containers.erase(picture.containers.begin());
   const std::string page = Render({false, true}, Gpus(), picture);

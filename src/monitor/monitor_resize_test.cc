@@ -5,7 +5,7 @@
 namespace hami::monitor {
 namespace {
 
-TEST_F(MonitorTest, GivenAResizeOfAContainerWithoutARegion_ThenItIsShownAsWaitingAndNothingElseIs) {
+TEST_F(MonitorTest, GivenResizeOfContainerWithoutRegion_ThenOnlyWaitingIsShown) {
   AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
   fs::create_directories(FolderOf("web", "main"));
   Tick();
@@ -17,7 +17,7 @@ TEST_F(MonitorTest, GivenAResizeOfAContainerWithoutARegion_ThenItIsShownAsWaitin
   }
 }
 
-TEST_F(MonitorTest, GivenAResizeWithinTheGrant_ThenTheRegionHoldsItAndItIsToldOnce) {
+TEST_F(MonitorTest, GivenResizeWithinGrant_ThenRegionHoldsItAndItIsToldOnce) {
   AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
   const std::string path = AddRegion("web", "main");
   Tick();
@@ -38,7 +38,7 @@ TEST_F(MonitorTest, GivenALimitThatATenantSetsBack_ThenItIsSetAgain) {
   EXPECT_EQ(events_.size(), 1U) << "a tenant can not make events";
 }
 
-TEST_F(MonitorTest, GivenAResizeBeyondTheGrant_ThenItIsRefusedOnceAndNothingIsWritten) {
+TEST_F(MonitorTest, GivenResizeBeyondGrant_ThenRefusedOnceAndNothingIsWritten) {
   AddPod("web", Granted(R"({"main": {"memory": "5Gi"}})"));
   const std::string path = AddRegion("web", "main");
   Tick();
@@ -49,7 +49,7 @@ TEST_F(MonitorTest, GivenAResizeBeyondTheGrant_ThenItIsRefusedOnceAndNothingIsWr
   EXPECT_THAT(events_[0], HasSubstr("ResizeRefused: container main: 5 GiB are more than the 4 GiB"));
 }
 
-TEST_F(MonitorTest, GivenAnAnnotationThatIsNotUnderstood_ThenItIsRefusedWithTheReason) {
+TEST_F(MonitorTest, GivenAnnotationNotUnderstood_ThenItIsRefusedWithReason) {
   AddPod("web", Granted(R"({"mian": {"memory": "2Gi"}})"));
   AddRegion("web", "main");
   Tick();
@@ -70,7 +70,7 @@ TEST_F(MonitorTest, GivenTheAnnotationIsTakenAway_ThenTheGrantIsTheLimitAgain) {
   EXPECT_EQ(Last()->containers.at(0).resize, "");
 }
 
-TEST_F(MonitorTest, GivenTheAnnotationIsTakenAwayWhileNoMonitorRuns_ThenTheNextOneBringsTheGrantBack) {
+TEST_F(MonitorTest, GivenAnnotationRemovedWhileDown_ThenNextMonitorRestoresGrant) {
   AddPod("web", Granted(R"({"main": {"memory": "2Gi", "cores": 20}})"));
   const std::string path = AddRegion("web", "main");
   Tick();
@@ -88,7 +88,7 @@ TEST_F(MonitorTest, GivenTheAnnotationIsTakenAwayWhileNoMonitorRuns_ThenTheNextO
   EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
 }
 
-TEST_F(MonitorTest, GivenARegionThatIsAwayWhenTheGrantComesBack_ThenItIsGrantedAgainOnceItIsThere) {
+TEST_F(MonitorTest, GivenRegionAway_WhenGrantReturns_ThenGrantedAgainOnceThere) {
   AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
   const std::string path = AddRegion("web", "main");
   Tick();
@@ -101,7 +101,7 @@ TEST_F(MonitorTest, GivenARegionThatIsAwayWhenTheGrantComesBack_ThenItIsGrantedA
   EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 4096 * kMiB);
 }
 
-TEST_F(MonitorTest, GivenAContainerWhoseDirectoryIsGone_ThenANewOneOfItsNameIsNotTakenForResized) {
+TEST_F(MonitorTest, GivenDirectoryGone_ThenNewOneOfItsNameIsNotTakenForResized) {
   AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
   const std::string path = AddRegion("web", "main");
   Tick();
@@ -115,7 +115,7 @@ TEST_F(MonitorTest, GivenAContainerWhoseDirectoryIsGone_ThenANewOneOfItsNameIsNo
   EXPECT_EQ(Get<std::uint64_t>(path, kLimitAt), 1024 * kMiB);
 }
 
-TEST_F(MonitorTest, GivenAContainerWithoutAnAnnotation_ThenItsLimitsAreNobodysBusiness) {
+TEST_F(MonitorTest, GivenContainerWithoutAnnotation_ThenItsLimitsAreLeftAlone) {
   AddPod("web", Granted());
   const std::string path = AddRegion("web", "main");
   RawFile(path).Set<std::uint64_t>(kLimitAt, 7);

@@ -9,7 +9,7 @@
 namespace hami::monitor {
 namespace {
 
-TEST_F(MonitorTest, GivenAppInitAndSidecarContainers_WhenTheyHaveRegions_ThenAllAreShown) {
+TEST_F(MonitorTest, GivenAppInitAndSidecarRegions_ThenAllContainersAreShown) {
   AddPod("web", Granted());
   for (const char* container : {"main", "proxy", "setup"}) AddRegion("web", container);
   Tick();
@@ -28,7 +28,7 @@ TEST_F(MonitorTest, GivenADirectoryOfAnUnknownPodOrContainer_ThenItIsNotShown) {
   EXPECT_THAT(Last()->containers, IsEmpty());
 }
 
-TEST_F(MonitorTest, GivenARegionThatCanNotBeRead_ThenTheContainerIsShownWithItsProblemAndTheOthersAsEver) {
+TEST_F(MonitorTest, GivenUnreadableRegion_ThenItsProblemIsShownAndOthersAsEver) {
   AddPod("web", Granted());
   AddRegion("web", "main");
   RawFile(AddRegion("web", "proxy")).Set<std::uint32_t>(4, 9);
@@ -38,7 +38,7 @@ TEST_F(MonitorTest, GivenARegionThatCanNotBeRead_ThenTheContainerIsShownWithItsP
   EXPECT_EQ(Last()->containers[1].problem, "unsupported");
 }
 
-TEST_F(MonitorTest, GivenARegionThatVanishes_ThenItsContainerIsShownNoMoreAndThoseItStoppedGoOn) {
+TEST_F(MonitorTest, GivenVanishedRegion_ThenContainerGoesAndThoseItStoppedGoOn) {
   AddPod("high", Granted());
   AddPod("low", Granted());
   const std::string high = AddRegion("high", "main", 0);
@@ -56,7 +56,7 @@ TEST_F(MonitorTest, GivenARegionThatVanishes_ThenItsContainerIsShownNoMoreAndTho
 }
 
 // Nothing may be held per container: a node of many would run out of descriptors.
-TEST_F(MonitorTest, GivenAThousandContainersAndFewDescriptors_ThenAllAreShownAndAllAreRemovedInTheEnd) {
+TEST_F(MonitorTest, GivenThousandContainersFewDescriptors_ThenAllShownAllRemoved) {
   for (int i = 0; i < 1000; ++i) {
     const std::string pod = "p" + std::to_string(i);
     AddPod(pod, Granted());
@@ -78,7 +78,7 @@ TEST_F(MonitorTest, GivenAThousandContainersAndFewDescriptors_ThenAllAreShownAnd
   EXPECT_TRUE(fs::is_empty(temp_ / "containers"));
 }
 
-TEST_F(MonitorTest, GivenAFolderThatCanNotBeListed_ThenNothingIsForgottenOrRemovedAndTheNextRoundGoesOn) {
+TEST_F(MonitorTest, GivenUnlistableFolder_ThenNothingIsLostAndNextRoundGoesOn) {
   AddPod("web", Granted(R"({"main": {"memory": "2Gi"}})"));
   const std::string path = AddRegion("web", "main");
   Tick();
@@ -99,7 +99,7 @@ TEST_F(MonitorTest, GivenAFolderThatCanNotBeListed_ThenNothingIsForgottenOrRemov
 }
 
 // C17: a tenant that writes another UUID every second would make a series of each.
-TEST_F(MonitorTest, GivenAUuidThatNeitherTheSchedulerNorTheDriverKnows_ThenItIsNotShown) {
+TEST_F(MonitorTest, GivenUuidUnknownToSchedulerAndDriver_ThenItIsNotShown) {
   AddPod("web", {});
   AddRegion("web", "main");
   Tick();
@@ -111,7 +111,7 @@ TEST_F(MonitorTest, GivenAUuidThatNeitherTheSchedulerNorTheDriverKnows_ThenItIsN
   EXPECT_EQ(Last()->containers.at(0).region.devices.at(0).uuid, kUuid);
 }
 
-TEST_F(MonitorTest, GivenAnImportantContainerThatLaunches_ThenTheOtherIsStoppedInItsRegionAndTheTimeIsCounted) {
+TEST_F(MonitorTest, GivenImportantLaunch_ThenOtherStoppedInRegionAndTimeCounted) {
   AddPod("high", Granted());
   AddPod("low", Granted());
   const std::string high = AddRegion("high", "main", 0);
@@ -130,7 +130,7 @@ TEST_F(MonitorTest, GivenAnImportantContainerThatLaunches_ThenTheOtherIsStoppedI
   EXPECT_DOUBLE_EQ(Last()->containers.at(1).blocked_seconds, 3);
 }
 
-TEST_F(MonitorTest, GivenTheMonitorStops_ThenNoContainerIsLeftStoppedOrWithoutItsLimit) {
+TEST_F(MonitorTest, GivenMonitorStops_ThenNoContainerStaysStoppedOrUnlimited) {
   AddPod("high", Granted());
   AddPod("low", Granted());
   const std::string high = AddRegion("high", "main", 0);
@@ -177,7 +177,7 @@ TEST_F(MonitorTest, GivenTheDriverSeesAProcessOfARegion_ThenItCountsAsBusy) {
 }
 
 // HAMi's library tells the utilisation of its processes in the region, ours does not.
-TEST_F(MonitorTest, GivenWhatTheDriverTellsOfProcesses_ThenItIsTheUtilizationOfThoseThatDoNotTellItThemselves) {
+TEST_F(MonitorTest, GivenDriverTellsUtilization_ThenUsedWhereRegionTellsNone) {
   AddPod("ours", Granted());
   AddPod("hamis", Granted());
   for (const char* pod : {"ours", "hamis"}) {
@@ -207,7 +207,7 @@ TEST_F(MonitorTest, GivenWhatTheDriverTellsOfProcesses_ThenItIsTheUtilizationOfT
 }
 
 // Zero is what a program looks like that hangs; somebody would be paged for it.
-TEST_F(MonitorTest, GivenADriverThatDoesNotAnswer_ThenTheUtilizationIsNotShownUnlessTheRegionTellsIt) {
+TEST_F(MonitorTest, GivenSilentDriver_ThenUtilizationIsShownOnlyIfRegionTellsIt) {
   AddPod("ours", Granted());
   AddPod("hamis", Granted());
   AddRegion("hamis", "main");
@@ -254,7 +254,7 @@ TEST_F(MonitorTest, GivenADriverThatDoesNotAnswer_ThenTheUtilizationIsNotShownUn
   EXPECT_TRUE(shown("hamis"));
 }
 
-TEST_F(MonitorTest, GivenAFolderThatCanNotBeListedForAWhile_ThenWhoIsBlockedAndWhatWasToldAreStillKnown) {
+TEST_F(MonitorTest, GivenFolderUnlistableForAWhile_ThenBlockedAndToldStillKnown) {
   AddPod("high", Granted());
   AddPod("low", Granted(R"({"main": {"memory": "5Gi"}})"));
   const std::string high = AddRegion("high", "main", 0);
@@ -278,7 +278,7 @@ TEST_F(MonitorTest, GivenAFolderThatCanNotBeListedForAWhile_ThenWhoIsBlockedAndW
   EXPECT_FALSE(fs::exists(FolderOf("gone", "main"))) << "unwanted for 300 s";
 }
 
-TEST_F(MonitorTest, GivenAPodThatIsGone_ThenItsDirectoryGoesAfterTheResyncTimeAndNotSooner) {
+TEST_F(MonitorTest, GivenGonePod_ThenDirectoryGoesAfterResyncTimeAndNotSooner) {
   AddPod("web", Granted());
   AddRegion("web", "main");
   Tick();
@@ -292,7 +292,7 @@ TEST_F(MonitorTest, GivenAPodThatIsGone_ThenItsDirectoryGoesAfterTheResyncTimeAn
   EXPECT_EQ(Last()->self.directories_removed, 1U);
 }
 
-TEST_F(MonitorTest, GivenClocksThatAreSet_ThenADirectoryGoesNoSoonerAndBlockedTimeIsThatOfTheSteadyClock) {
+TEST_F(MonitorTest, GivenClocksSet_ThenNoEarlyRemovalAndBlockedTimeBySteadyClock) {
   AddPod("high", Granted());
   AddPod("low", Granted());
   const std::string high = AddRegion("high", "main", 0);
@@ -321,7 +321,7 @@ TEST_F(MonitorTest, GivenPodsThatAreNotKnownYet_ThenNothingIsRemoved) {
   EXPECT_TRUE(fs::exists(FolderOf("web", "main")));
 }
 
-TEST_F(MonitorTest, GivenAPodThatIsGoneButAProcessThatLives_ThenItsDirectoryStaysUntilItDies) {
+TEST_F(MonitorTest, GivenGonePodWithLivingProcess_ThenDirectoryStaysUntilItDies) {
   fs::create_directories(FolderOf("web", "main"));
   const std::string path = FolderOf("web", "main") + "/r.cache";
   const region::Signal ready, go;

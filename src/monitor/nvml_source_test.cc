@@ -69,7 +69,7 @@ class NvmlSourceTest : public testing::Test {
 };
 
 // V8: HAMi drops every figure of a GPU when one query fails.
-TEST_F(NvmlSourceTest, GivenAQueryThatFails_WhenLookedAt_ThenTheOtherFiguresOfThatGpuAndTheOtherGpuAreThere) {
+TEST_F(NvmlSourceTest, GivenFailedQuery_WhenLookedAt_ThenOtherFiguresOfBothGpusStay) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               Machine("fault call=nvmlDeviceGetUtilizationRates error=unknown device=0\n");
               const auto source = Make();
@@ -95,7 +95,7 @@ TEST_F(NvmlSourceTest, GivenManyLooks_WhenAllGoesWell_ThenTheyAreOneSession) {
 }
 
 // L2, for the monitor: NVML lists what was there when its session began.
-TEST_F(NvmlSourceTest, GivenAGpuThatIsPluggedIn_WhenLookedAt_ThenTheSessionBeginsAnew) {
+TEST_F(NvmlSourceTest, GivenGpuPluggedIn_WhenLookedAt_ThenSessionBeginsAnew) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               const auto source = Make();
               CHECK_OR(1, source && source->Look());
@@ -107,7 +107,7 @@ TEST_F(NvmlSourceTest, GivenAGpuThatIsPluggedIn_WhenLookedAt_ThenTheSessionBegin
             }));
 }
 
-TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatFailed_WhenAnErrorComesLater_ThenItIsCounted) {
+TEST_F(NvmlSourceTest, GivenFailedErrorWait_WhenErrorComesLater_ThenItIsCounted) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               const auto source = Make();
               CHECK_OR(1, source && source->Look());
@@ -120,7 +120,7 @@ TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatFailed_WhenAnErrorComesLater_ThenI
             }));
 }
 
-TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatFailed_WhenAnErrorCameMeanwhile_ThenItIsCountedOnce) {
+TEST_F(NvmlSourceTest, GivenFailedErrorWait_WhenErrorCameMeanwhile_ThenCountedOnce) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               const auto source = Make();
               CHECK_OR(1, source && source->Look());
@@ -132,7 +132,7 @@ TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatFailed_WhenAnErrorCameMeanwhile_Th
             }));
 }
 
-TEST_F(NvmlSourceTest, GivenAWaitForErrorsThatGoesOnFailing_WhenItWorks_ThenTheNextErrorIsCountedAtOnce) {
+TEST_F(NvmlSourceTest, GivenFailingErrorWait_WhenItWorks_ThenNextErrorCountsAtOnce) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               const auto source = Make();
               CHECK_OR(1, source && source->Look());
@@ -178,7 +178,7 @@ TEST_F(NvmlSourceTest, MigDevices_TheirMemoryAndErrorsAreTheirOwn) {
             }));
 }
 
-TEST_F(NvmlSourceTest, GivenALookThatFailed_WhenTheSessionBeginsAnew_ThenTheErrorsOfBeforeStillCount) {
+TEST_F(NvmlSourceTest, GivenFailedLook_WhenSessionBeginsAnew_ThenEarlierErrorsCount) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               constexpr auto kPause = std::chrono::milliseconds(1);
               GpuSampler sampler(
@@ -222,7 +222,7 @@ TEST_F(NvmlSourceTest, GivenNoGpuIsKnownYet_WhenLookedAt_ThenNoErrorIsWaitedFor)
             }));
 }
 
-TEST_F(NvmlSourceTest, GivenAnErrorThatIsReported_WhenLookedAt_ThenWhatSeldomChangesIsLookedAtToo) {
+TEST_F(NvmlSourceTest, GivenError_WhenLookedAt_ThenWhatSeldomChangesIsLookedAtToo) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               Machine("");
               const auto source = Make();
@@ -239,7 +239,7 @@ TEST_F(NvmlSourceTest, GivenAnErrorThatIsReported_WhenLookedAt_ThenWhatSeldomCha
             }));
 }
 
-TEST_F(NvmlSourceTest, GivenAGpuThatIsLostAtFirst_WhenItIsBack_ThenItsErrorsAreCounted) {
+TEST_F(NvmlSourceTest, GivenGpuLostAtFirst_WhenItIsBack_ThenItsErrorsAreCounted) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               Machine("lost device=1\n");
               const auto source = Make();

@@ -80,7 +80,7 @@ TEST(MonitorOptions, GivenAnyResyncInterval_ThenItIsTakenWithAFloor) {
   }
 }
 
-TEST(MonitorOptions, GivenWhatIsMissingOrOutOfRange_ThenTheMessageNamesItAndTheStatusIsNotZero) {
+TEST(MonitorOptions, GivenMissingOrOutOfRange_ThenErrorNamesItAndStatusIsNotZero) {
   const auto expect = [](const Command& command, const std::string& part) {
     EXPECT_FALSE(command.run);
     EXPECT_EQ(command.answer.exit_status, 2);

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(Probes, GivenRoundsThatEnd_ThenTheProgramIsAlive_AndNotAfterHalfAMinuteWithoutOne) {
+TEST(Probes, GivenRoundsThatEnd_ThenAliveUntilHalfAMinuteWithoutOne) {
   EXPECT_EQ(Health(seconds(0)).status, 200);
   EXPECT_EQ(Health(kStuck - seconds(1)).status, 200);
   EXPECT_EQ(Health(kStuck).status, 503);
@@ -25,7 +25,7 @@ TEST(Probes, GivenARoundAndThePods_ThenTheProgramIsReady_AndNotSooner) {
   EXPECT_EQ(Readiness(self).status, 200);
 }
 
-TEST(Probes, GivenContainersThatCanNotBeListed_ThenTheProgramIsNotReadyAndSaysWhy) {
+TEST(Probes, GivenUnlistableContainers_ThenProgramIsNotReadyAndSaysWhy) {
   SelfPicture self;
   self.ticks = 1;
   self.pods_known = true;

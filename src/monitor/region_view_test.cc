@@ -26,7 +26,7 @@ std::unique_ptr<region::Snapshot> WithSlots(int count) {
   return snapshot;
 }
 
-TEST(RegionView, GivenSeveralProcesses_ThenEveryFigureIsTheirSum_AlsoAboveAWholeGpu) {
+TEST(RegionView, GivenSeveralProcesses_ThenFiguresAreSums_AlsoAboveAWholeGpu) {
   const RegionView view = Summarise(*WithSlots(3));
   ASSERT_EQ(view.devices.size(), 1U);
   const DeviceUse& use = view.devices[0];
@@ -40,14 +40,14 @@ TEST(RegionView, GivenSeveralProcesses_ThenEveryFigureIsTheirSum_AlsoAboveAWhole
   EXPECT_EQ(view.host_pids, (std::vector<pid_t>{100, 101, 102}));
 }
 
-TEST(RegionView, GivenAHolderThatTheKernelNames_ThenItIsTheProcessWhateverTheFileSays) {
+TEST(RegionView, GivenHolderTheKernelNames_ThenItIsTheProcessDespiteTheFile) {
   const auto snapshot = WithSlots(2);
   snapshot->slots[1].holder = 4711;
   EXPECT_EQ(Summarise(*snapshot).host_pids, (std::vector<pid_t>{100, 4711}));
 }
 
 // As seen from another pid namespace than the host's: the kernel tells that they live, and not who they are.
-TEST(RegionView, GivenLivingProcessesThatTheKernelDoesNotName_ThenOnlyWhatTheDriverCalledThemIsTheirPid) {
+TEST(RegionView, GivenProcessesKernelDoesNotName_ThenOnlyDriversPidIsTheirs) {
   const auto snapshot = WithSlots(4);
   snapshot->has_private = true;
   for (int i = 0; i < 4; ++i) snapshot->slots[i].liveness = region::Liveness::kAlive;
@@ -63,7 +63,7 @@ TEST(RegionView, GivenLivingProcessesThatTheKernelDoesNotName_ThenOnlyWhatTheDri
 }
 
 // HAMi's library leaves the figures of a slot that it gave back.
-TEST(RegionView, GivenSlotsThatWereGivenBackOrWhoseProcessesDied_ThenTheyCountForNothing) {
+TEST(RegionView, GivenSlotsGivenBackOrOfDeadProcesses_ThenTheyCountForNothing) {
   const auto snapshot = WithSlots(3);
   snapshot->slots[0].status = region::kStatusFree;
   snapshot->slots[1].liveness = region::Liveness::kDead;
@@ -74,7 +74,7 @@ TEST(RegionView, GivenSlotsThatWereGivenBackOrWhoseProcessesDied_ThenTheyCountFo
 }
 
 // Until the process that has it now looks at its memory, which one that is idle does not.
-TEST(RegionView, GivenSharedMemoryWhoseMakerLetItGo_ThenItIsInUseAlthoughInNoSlot) {
+TEST(RegionView, GivenSharedMemoryItsMakerLetGo_ThenInUseAlthoughInNoSlot) {
   const region::TempFolder folder;
   const std::string path = folder / "a.cache";
   region::Attached maker;
@@ -99,7 +99,7 @@ TEST(RegionView, GivenFiguresWhoseSumDoesNotFit_ThenItStopsAtTheLargest) {
   EXPECT_EQ(Summarise(*snapshot).devices[0].used, UINT64_MAX);
 }
 
-TEST(RegionView, GivenLimitsBehindTheDevicesItNames_ThenTheyAreKeptWithoutAName) {
+TEST(RegionView, GivenLimitsBehindNamedDevices_ThenTheyAreKeptWithoutName) {
   const auto snapshot = WithSlots(0);
   snapshot->devices[2].limit = 7;
   const RegionView view = Summarise(*snapshot);

@@ -65,13 +65,13 @@ TEST(ParseResize, GivenWhatIsNotUnderstood_ThenItIsRefusedWithItsPlace) {
   EXPECT_FALSE(ParseResize("{\"c\": {}}" + std::string(70'000, ' ')));
 }
 
-TEST(PlanResize, GivenAWishWithinTheGrant_ThenItIsTheNewLimitAndWhatIsLeftOutStays) {
+TEST(PlanResize, GivenWishWithinGrant_ThenItIsTheLimitAndWhatIsLeftOutStays) {
   const ResizePlan plan = PlanResize(WishOf(R"({"memory": "2Gi"})"), {GrantOf("GPU-0", 4096, 30)}, RegionOf({"GPU-0"}));
   EXPECT_EQ(plan.state, ResizeState::kApplied);
   EXPECT_THAT(plan.limits, testing::ElementsAre(Limit{0, 2 * kGiB, 30}));
 }
 
-TEST(PlanResize, GivenMoreThanWasGranted_ThenItIsRefusedBecauseTheSchedulerDidNotSetItAside) {
+TEST(PlanResize, GivenMoreThanGranted_ThenRefusedAsSchedulerDidNotSetItAside) {
   const device::ContainerGrant grant{GrantOf("GPU-0", 4096, 30)};
   const ResizePlan memory = PlanResize(WishOf(R"({"memory": "5Gi"})"), grant, RegionOf({"GPU-0"}));
   EXPECT_EQ(memory.state, ResizeState::kRefused);
@@ -91,14 +91,14 @@ TEST(PlanResize, GivenNoWishAnyMore_ThenTheGrantIsTheLimit) {
 }
 
 // A7: the order of the grant need not be the order of the GPUs in the container.
-TEST(PlanResize, GivenARegionInAnotherOrderThanTheGrant_ThenEachLimitFindsItsGpuByUuid) {
+TEST(PlanResize, GivenRegionInOtherOrderThanGrant_ThenLimitsMatchGpusByUuid) {
   const ResizePlan plan =
       PlanResize(WishOf(R"([{"memory": "1Gi"}, {"memory": "2Gi"}])"),
                  {GrantOf("GPU-b", 4096, 0), GrantOf("GPU-a", 8192, 0)}, RegionOf({"GPU-a", "GPU-b"}));
   EXPECT_THAT(plan.limits, testing::ElementsAre(Limit{1, kGiB, 0}, Limit{0, 2 * kGiB, 0}));
 }
 
-TEST(PlanResize, GivenARegionWithoutUuidsYet_ThenEqualLimitsAreAppliedAndDifferentOnesWait) {
+TEST(PlanResize, GivenRegionWithoutUuidsYet_ThenEqualLimitsApplyOthersWait) {
   const device::ContainerGrant grant{GrantOf("GPU-a", 4096, 0), GrantOf("GPU-b", 4096, 0)};
   EXPECT_THAT(PlanResize(WishOf(R"({"memory": "1Gi"})"), grant, RegionOf({})).limits,
               testing::ElementsAre(Limit{0, kGiB, 0}, Limit{1, kGiB, 0}));

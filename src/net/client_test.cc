@@ -83,7 +83,7 @@ TEST(Client, GivenASilentServerWhenTheDeadlinePassesThenTimeout) {
   EXPECT_EQ(response.error().cause, Cause::kTimeout);
 }
 
-TEST(Client, GivenAStreamThatFallsSilentWhenSilenceLastsTooLongThenTimeout) {
+TEST(Client, GivenStreamThatFallsSilent_WhenSilentTooLong_ThenTimeout) {
   const auto server = *Server::Start({}, [](const Request&) {
     Response response;
     response.stream = [](BodyWriter& out) {
@@ -124,7 +124,7 @@ TEST(Client, GivenACallInProgressWhenCancelledThenItEndsAtOnce) {
   EXPECT_EQ(client->Send(call).error().cause, Cause::kCancelled);
 }
 
-TEST(Client, GivenAConnectionThatTheServerClosedWhenReusedThenANewOneIsMade) {
+TEST(Client, GivenConnectionClosedByServer_WhenReused_ThenNewOneIsMade) {
   // Announces a connection that lives on, and closes it.
   const std::string lie = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
   const ScriptedServer server({lie, lie, lie});
@@ -137,7 +137,7 @@ TEST(Client, GivenAConnectionThatTheServerClosedWhenReusedThenANewOneIsMade) {
   EXPECT_EQ(server.accepted(), 3);
 }
 
-TEST(Client, GivenAnAnswerThatEndsEarlyWhenReadThenItIsAnErrorAndNotRepeated) {
+TEST(Client, GivenAnswerThatEndsEarly_WhenRead_ThenErrorAndNotRepeated) {
   const ScriptedServer server({"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort"});
   const auto response = ClientOf(server.port())->Send({});
   ASSERT_FALSE(response);
@@ -225,7 +225,7 @@ Call PostOf(const std::string& body) {
   return call;
 }
 
-TEST(Client, GivenManyCallsWhenSentTogetherThenEachHasItsAnswerAndOneConnectionServedThemAll) {
+TEST(Client, GivenManyCalls_WhenSentTogether_ThenOneConnectionAnswersEach) {
   const auto server = *Server::Start({}, [](const Request& request) {
     return Response{request.body == "refuse" ? 409 : 201, {}, "re: " + request.body, {}};
   });
@@ -244,7 +244,7 @@ TEST(Client, GivenManyCallsWhenSentTogetherThenEachHasItsAnswerAndOneConnectionS
   EXPECT_TRUE(client->SendAll({}).empty());
 }
 
-TEST(Client, GivenAConnectionThatEndsAmongTheAnswersWhenSentTogetherThenTheRestAreErrors) {
+TEST(Client, GivenConnectionEndAmongAnswers_WhenSentTogether_ThenRestFail) {
   const std::string answer = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok";
   const ScriptedServer server({answer + answer});
   const auto answers = ClientOf(server.port())->SendAll(std::vector<Call>{PostOf("1"), PostOf("2"), PostOf("3")});
@@ -254,7 +254,7 @@ TEST(Client, GivenAConnectionThatEndsAmongTheAnswersWhenSentTogetherThenTheRestA
   EXPECT_EQ(answers[2].error().cause, Cause::kClosed);
 }
 
-TEST(Client, GivenAServerThatEndsTheConnectionWithItsAnswerWhenSentTogetherThenWhatFollowsIsNoAnswer) {
+TEST(Client, GivenClosingAnswer_WhenSentTogether_ThenRestIsNoAnswer) {
   const ScriptedServer server(
       {"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
        "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"});
@@ -275,7 +275,7 @@ TEST(Client, GivenNobodyListeningWhenSentTogetherThenEveryCallFails) {
   for (const auto& answer : answers) EXPECT_EQ(answer.error().cause, Cause::kConnect);
 }
 
-TEST(Client, GivenConnectionsThatAreIdleForTooLongWhenAnotherIsUsedThenTheyAreClosed) {
+TEST(Client, GivenConnectionsIdleTooLong_WhenAnotherIsUsed_ThenTheyClose) {
   std::atomic<int> here = 0;
   std::atomic<bool> together = true;
   const auto server = *Server::Start({}, [&](const Request&) {

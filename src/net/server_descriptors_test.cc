@@ -58,7 +58,7 @@ std::unique_ptr<Stream> ConnectedTo(const Server& server, base::Fd fd) {
   return stream;
 }
 
-TEST(Server, GivenTheLastDescriptorWhenItsClientIsSlowToAskThenItIsNotCutForTheNextAndOneLineIsLogged) {
+TEST(Server, GivenLastDescriptor_WhenClientIsSlow_ThenNotCutAndOneLogLine) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer looks at memory through a pipe, and takes it for bad where there is no descriptor";
 #endif

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace server_testing;
 
-TEST(Server, GivenManyRequestsWhenSentOneAfterAnotherThenOneConnectionServesThem) {
+TEST(Server, GivenManyRequests_WhenSentInTurn_ThenOneConnectionServesThem) {
   const auto server = StartServer(Echo);
   const auto client = ClientOf(*server);
   for (int i = 0; i < 50; ++i) {
@@ -58,7 +58,7 @@ TEST(Server, GivenLargeBodiesWhenEchoedThenEveryByteComesBack) {
   EXPECT_TRUE(response->body == body);
 }
 
-TEST(Server, GivenRequestsInPiecesWhenAPieceEndsWithinTheNextThenEachBodyIsWhole) {
+TEST(Server, GivenRequestsInPieces_WhenPieceSpansTwo_ThenEachBodyIsWhole) {
   const auto server = StartServer(Echo);
   RawClient client(*server);
   std::minstd_rand random(5);
@@ -85,7 +85,7 @@ TEST(Server, GivenRequestsInPiecesWhenAPieceEndsWithinTheNextThenEachBodyIsWhole
   }
 }
 
-TEST(Server, GivenAnAnswerLargerThanTheClientAllowsWhenReceivedThenTooLarge) {
+TEST(Server, GivenAnswerLargerThanClientAllows_WhenReceived_ThenTooLarge) {
   const auto server = StartServer([](const Request&) { return Response{200, {}, std::string(5000, 'x'), {}}; });
   ClientOptions options;
   options.limits.body_bytes = 4999;
@@ -116,7 +116,7 @@ std::string PostHead(const std::string& target, const std::string& rest) {
   return "POST " + target + " HTTP/1.1\r\nHost: a\r\n" + rest + "\r\n\r\n";
 }
 
-TEST(Server, GivenALimitOfTheTargetWhenABodyIsLongerThenStatus413BeforeItIsRead) {
+TEST(Server, GivenTargetLimit_WhenBodyIsLonger_ThenStatus413BeforeReading) {
   const auto server = StartServer(Echo, SmallBodies());
   for (const char* rest : {"Content-Length: 11", "Content-Length: 11\r\nExpect: 100-continue"}) {
     RawClient client(*server);
@@ -135,7 +135,7 @@ TEST(Server, GivenALimitOfTheTargetWhenABodyIsLongerThenStatus413BeforeItIsRead)
   EXPECT_TRUE(small.Hear().ends_with("hello worl"));
 }
 
-TEST(Server, GivenALimitOfTheTargetWhenAChunkedBodyGrowsBeyondItThenStatus413) {
+TEST(Server, GivenTargetLimit_WhenChunkedBodyGrowsBeyondIt_ThenStatus413) {
   const auto server = StartServer(Echo, SmallBodies());
   RawClient client(*server);
   ASSERT_TRUE(client.Say(PostHead("/small", "Transfer-Encoding: chunked") + "6\r\nhello \r\n5\r\nworld\r\n"));
@@ -144,7 +144,7 @@ TEST(Server, GivenALimitOfTheTargetWhenAChunkedBodyGrowsBeyondItThenStatus413) {
   EXPECT_NE(heard.find("at most 10 bytes"), std::string::npos) << heard;
 }
 
-TEST(Server, GivenLargeBodiesWhenTogetherTheyAreTooMuchThenTheLastIsSentAwayAndSmallOnesAreServed) {
+TEST(Server, GivenTooMuchInLargeBodies_ThenLastSentAwayAndSmallOnesServed) {
   ServerOptions options;
   options.small_body_bytes = 1000;
   options.large_bodies_bytes = 100'000;
@@ -214,7 +214,7 @@ TEST(Server, GivenSilentClientsWhenAThreadIsNeededThenTheyHoldNone) {
   EXPECT_TRUE(ClientOf(*server)->Send(Post("x")));
 }
 
-TEST(Server, GivenSlowBodiesWhenAThreadIsNeededThenTheyHoldNone_AndAreServedWhenTheyAreWhole) {
+TEST(Server, GivenSlowBodies_ThenTheyHoldNoThreadAndAreServedWhenWhole) {
   ServerOptions options;
   options.max_threads = 1;
   const auto server = StartServer(Echo, options);
@@ -246,7 +246,7 @@ TEST(Server, GivenMoreConnectionsThanAllowedWhenOneIsQuietThenItMakesRoom) {
   }
 }
 
-TEST(Server, GivenPipelinedRequestsWhenReceivedTogetherThenAllAreAnsweredInOrder) {
+TEST(Server, GivenPipelinedRequests_WhenTogether_ThenAllAnsweredInOrder) {
   const auto server = StartServer([](const Request& request) { return Response{200, {}, request.target, {}}; });
   RawClient client(*server);
   ASSERT_TRUE(
@@ -259,7 +259,7 @@ TEST(Server, GivenPipelinedRequestsWhenReceivedTogetherThenAllAreAnsweredInOrder
   EXPECT_TRUE(one < two && two < three && three != std::string::npos) << heard;
 }
 
-TEST(Server, GivenPipelinedRequestsWhenAnswersAreJoinedThenAllComeAlsoBeforeACutAndABodyThatIsAwaited) {
+TEST(Server, GivenJoinedAnswers_WhenCutOrAwaitingBody_ThenEarlierOnesCome) {
   ServerOptions options;
   options.join_answers = true;
   const auto server = StartServer(
@@ -299,7 +299,7 @@ TEST(Server, GivenHttp10WhenServedThenTheConnectionEndsWithTheAnswer) {
   EXPECT_TRUE(client.Hear().starts_with("HTTP/1.1 200 OK"));
 }
 
-TEST(Server, GivenAHandlerThatThrowsWhenCalledThenStatus500AndTheServerLives) {
+TEST(Server, GivenThrowingHandler_WhenCalled_ThenStatus500AndServerLives) {
   bool throws = true;
   const auto server = StartServer([&](const Request& request) {
     if (std::exchange(throws, false)) throw std::runtime_error("boom");
@@ -335,7 +335,7 @@ TEST(Server, GivenAStreamedAnswerWhenReadThenPiecesArriveBeforeTheEnd) {
   EXPECT_TRUE(client->Send({}));
 }
 
-TEST(Server, GivenMoreConnectionsThanAllowedWhenOneIsQuietAndOneSlowThenTheSlowOneStays) {
+TEST(Server, GivenTooManyConnections_WhenOneQuietOneSlow_ThenSlowOneStays) {
   ServerOptions options;
   options.max_connections = 2;
   const auto server = StartServer(Echo, options);
@@ -349,7 +349,7 @@ TEST(Server, GivenMoreConnectionsThanAllowedWhenOneIsQuietAndOneSlowThenTheSlowO
   EXPECT_TRUE(slow.HearSome().ends_with("\r\n\r\nabcd"));
 }
 
-TEST(Server, GivenAClientThatHungUpWhenTheHandlerLooksThenTheRequestIsAbandoned) {
+TEST(Server, GivenClientThatHungUp_WhenHandlerLooks_ThenRequestAbandoned) {
   std::promise<bool> noticed;
   const auto server = StartServer([&](const Request& request) {
     const Deadline patience = After(10s);
@@ -416,7 +416,7 @@ TEST(ServerStop, GivenHalfARequestWhenStoppedThenTheRestIsWaitedFor) {
   stopped.get();
 }
 
-TEST(ServerStop, GivenQuietAndStreamingConnectionsWhenStoppedThenItTakesNoGrace) {
+TEST(ServerStop, GivenQuietAndStreamingOnes_WhenStopped_ThenItTakesNoGrace) {
   std::latch streaming(1);
   const auto server = StartServer([&](const Request& request) {
     Response response;

@@ -18,7 +18,7 @@ using namespace server_testing;
 constexpr std::string_view kGet = "GET / HTTP/1.1\r\n\r\n";
 
 // Each piece finds room soon; there is no end to them.
-TEST(ServerWrite, GivenAClientThatReadsSlowlyWhenAStreamHasNoEndThenItHoldsItsThreadNoLongerThanItMay) {
+TEST(ServerWrite, GivenSlowReader_WhenStreamIsEndless_ThenThreadHoldIsBounded) {
   std::promise<void> ended;
   ServerOptions options;
   options.max_threads = 1;
@@ -47,7 +47,7 @@ TEST(ServerWrite, GivenAClientThatReadsSlowlyWhenAStreamHasNoEndThenItHoldsItsTh
   EXPECT_TRUE(ClientOf(*server)->Send(Post("x")));
 }
 
-TEST(ServerWrite, GivenAnswersToRequestsThatCameTogetherWhenTheyAreReadSlowlyThenTheyShareTheirTime) {
+TEST(ServerWrite, GivenPipelinedAnswers_WhenReadSlowly_ThenTheyShareTheirTime) {
   constexpr int kAsked = 100;
   std::atomic<int> answered = 0;
   ServerOptions options;

@@ -82,7 +82,7 @@ class Tls : public ::testing::Test {
   TestAuthority authority_;
 };
 
-TEST_F(Tls, GivenATrustedCertificateWhenCalledByAddressOrNameThenItIsAccepted) {
+TEST_F(Tls, GivenTrustedCertificate_WhenAddressOrNameUsed_ThenAccepted) {
   Install(authority_.Issue("server", "DNS:localhost,IP:127.0.0.1"));
   const auto server = StartServer();
   const auto by_address = Ask(*server, Trusting(authority_), "127.0.0.1", "hello");
@@ -128,7 +128,7 @@ TEST_F(Tls, GivenAClientsOrderOfSuitesWhenGreetedThenItsFirstIsTaken) {
   EXPECT_FALSE(NewClientContext(options));
 }
 
-TEST_F(Tls, GivenTwoRecordsThatCameTogetherWhenOneIsReadThenTheOtherIsStillAnnounced) {
+TEST_F(Tls, GivenTwoRecordsTogether_WhenOneIsRead_ThenOtherIsAnnounced) {
   const TestCertificate certificate = authority_.Issue("here", "IP:127.0.0.1");
   const auto listener = Listen("127.0.0.1", 0);
   auto connected = Connect("127.0.0.1", *LocalPort(listener->get()), After(30s));
@@ -155,7 +155,7 @@ TEST_F(Tls, GivenTwoRecordsThatCameTogetherWhenOneIsReadThenTheOtherIsStillAnnou
   EXPECT_FALSE(far.ReadableNow());
 }
 
-TEST_F(Tls, GivenAStrangersCertificateWhenCalledThenItIsRefusedUnlessInsecure) {
+TEST_F(Tls, GivenStrangersCertificate_ThenRefusedUnlessInsecure) {
   TestAuthority stranger;
   Install(stranger.Issue("server", "IP:127.0.0.1"));
   const auto server = StartServer();
@@ -167,7 +167,7 @@ TEST_F(Tls, GivenAStrangersCertificateWhenCalledThenItIsRefusedUnlessInsecure) {
   EXPECT_TRUE(Ask(*server, careless));
 }
 
-TEST_F(Tls, GivenACertificateForAnotherNameWhenCalledThenItIsRefusedUnlessNamed) {
+TEST_F(Tls, GivenCertificateForAnotherName_ThenRefusedUnlessNamed) {
   Install(authority_.Issue("server", "DNS:other.example"));
   const auto server = StartServer();
   EXPECT_FALSE(Ask(*server, Trusting(authority_)));
@@ -176,7 +176,7 @@ TEST_F(Tls, GivenACertificateForAnotherNameWhenCalledThenItIsRefusedUnlessNamed)
   EXPECT_TRUE(Ask(*server, named));
 }
 
-TEST_F(Tls, GivenNewFilesWhenTheNextConnectionComesThenItGetsTheNewCertificate) {
+TEST_F(Tls, GivenNewFiles_WhenNextConnectionComes_ThenNewCertificate) {
   TestAuthority next;
   Install(authority_.Issue("server", "IP:127.0.0.1"));
   const auto server = StartServer();
@@ -187,7 +187,7 @@ TEST_F(Tls, GivenNewFilesWhenTheNextConnectionComesThenItGetsTheNewCertificate) 
   EXPECT_FALSE(Ask(*server, Trusting(authority_)));
 }
 
-TEST_F(Tls, GivenFilesThatDoNotFitTogetherWhenTheyAppearThenTheOldCertificateStays) {
+TEST_F(Tls, GivenMismatchedFiles_WhenTheyAppear_ThenOldCertificateStays) {
   const auto good = authority_.Issue("server", "IP:127.0.0.1");
   Install(good);
   const auto server = StartServer();
@@ -220,7 +220,7 @@ TEST_F(Tls, GivenTheLookIntervalWhenItHasNotPassedThenFilesAreLeftAlone) {
   EXPECT_EQ(builds, 2);
 }
 
-TEST_F(Tls, GivenMissingOrMismatchedFilesWhenTheServerStartsThenItDoesNot) {
+TEST_F(Tls, GivenMissingOrMismatchedFiles_ThenServerDoesNotStart) {
   ServerOptions options;
   options.tls = files();
   EXPECT_FALSE(Server::Start(options, {}));
@@ -231,7 +231,7 @@ TEST_F(Tls, GivenMissingOrMismatchedFilesWhenTheServerStartsThenItDoesNot) {
   EXPECT_TRUE(NewServerContext({{}, one.certificate_pem}, {{}, one.key_pem}));
 }
 
-TEST_F(Tls, GivenFilesThatCanNotBeUsedWhenReadThenTheErrorNamesTheFileAtFault) {
+TEST_F(Tls, GivenUnusableFiles_WhenRead_ThenErrorNamesTheFileAtFault) {
   const auto one = authority_.Issue("one", "IP:127.0.0.1");
   const auto two = authority_.Issue("two", "IP:127.0.0.1");
   const auto said = [&](const TestCertificate& pair) {
@@ -263,7 +263,7 @@ TEST_F(Tls, GivenFilesThatCanNotBeUsedWhenReadThenTheErrorNamesTheFileAtFault) {
   EXPECT_EQ(ConnectWith(tls).error().message.rfind(tls.ca.file + " holds no readable certificate: ", 0), 0U);
 }
 
-TEST_F(Tls, GivenAFileThatTurnsToGarbageWhenLookedAtThenTheWarningNamesIt) {
+TEST_F(Tls, GivenFileTurnedToGarbage_WhenLookedAt_ThenWarningNamesIt) {
   Install(authority_.Issue("server", "IP:127.0.0.1"));
   const auto context = ServeFrom(files(), Duration::zero());
   ASSERT_TRUE(context);
@@ -286,7 +286,7 @@ TEST_F(Tls, GivenPlainHttpOnATlsPortWhenHeardThenTheServerGoesOn) {
   EXPECT_TRUE(Ask(*server, Trusting(authority_)));
 }
 
-TEST_F(Tls, GivenSlowHandshakesAndBodiesWhenAThreadIsNeededThenTheyHoldNone) {
+TEST_F(Tls, GivenSlowHandshakesAndBodies_ThenTheyHoldNoThread) {
   Install(authority_.Issue("server", "IP:127.0.0.1"));
   ServerOptions one;
   one.max_threads = 1;
@@ -315,7 +315,7 @@ TEST_F(Tls, GivenSlowHandshakesAndBodiesWhenAThreadIsNeededThenTheyHoldNone) {
   EXPECT_TRUE(std::string_view(buffer.data(), *got).ends_with("\r\n\r\nabcd"));
 }
 
-TEST_F(Tls, GivenKeepAliveWhenManyRequestsFollowThenOneHandshakeServesThem) {
+TEST_F(Tls, GivenKeepAlive_WhenManyRequestsFollow_ThenOnlyOneHandshake) {
   Install(authority_.Issue("server", "IP:127.0.0.1"));
   const auto server = StartServer();
   ClientOptions options;

@@ -175,7 +175,7 @@ TEST_F(NvmlTest, GivenAXid_WhenWaitedFor_ThenItComesOnceWithItsGpu) {
             }));
 }
 
-TEST_F(NvmlTest, GivenSwitchedLinks_WhenTheTopologyIsRead_ThenDownAndMissingLinksAreTold) {
+TEST_F(NvmlTest, GivenSwitchedLinks_WhenTopologyRead_ThenDownAndMissingTold) {
   Config("link device=1 link=3 state=down\nfault call=nvmlDeviceGetNvLinkState error=unknown device=0 nth=1\n");
   EXPECT_EQ(0, simgpu::InChild([&] {
               const auto library = Library::Load(options_);
@@ -256,7 +256,7 @@ TEST_F(NvmlTest, GpuDividedByUs_IsReadAndUndoneByNamesAndPlaces) {
             }));
 }
 
-TEST_F(NvmlTest, GivenNobodyRunning_WhenProcessesAreRead_ThenTheListIsEmptyNotAbsent) {
+TEST_F(NvmlTest, GivenNobodyRunning_WhenProcessesRead_ThenEmptyNotAbsent) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               const auto library = Library::Load(options_);
               CHECK_OR(1, library);
@@ -270,7 +270,7 @@ TEST_F(NvmlTest, GivenNobodyRunning_WhenProcessesAreRead_ThenTheListIsEmptyNotAb
             }));
 }
 
-TEST_F(NvmlTest, GivenADriverThatDoesNotStart_WhenLoaded_ThenTheErrorIsTheDrivers) {
+TEST_F(NvmlTest, GivenDriverThatDoesNotStart_WhenLoaded_ThenErrorIsTheDrivers) {
   Config("fault call=nvmlInit_v2 error=unknown\n");
   EXPECT_EQ(0, simgpu::InChild([&] {
               const auto library = Library::Load(options_);

@@ -33,7 +33,7 @@ class AllocatorTest : public ::testing::Test {
   std::unique_ptr<Allocator> allocator_;
 };
 
-TEST_F(AllocatorTest, GivenAPodWithTheLockWhenAllocatedThenItTakesTwoWritesAndNoRead) {
+TEST_F(AllocatorTest, GivenPodWithLock_WhenAllocated_ThenTwoWritesAndNoRead) {
   world_.Add(BoundPod("a", kOne));
   Lock("a");
   const Response response = MustAllocate({kSlot});
@@ -56,7 +56,7 @@ TEST_F(AllocatorTest, GivenAWatchThatLagsWhenItCatchesUpAtOnceThenNobodyIsAsked)
 }
 
 // A write to the disk takes milliseconds, and may take a tenth of a second; the next pod waits for it.
-TEST_F(AllocatorTest, GivenPodsThatComeAndEndWhenEachIsServedThenTheDiskIsWrittenOnceForEach) {
+TEST_F(AllocatorTest, GivenPodsThatComeAndEnd_WhenServed_ThenOneDiskWriteForEach) {
   for (const char* name : {"a", "b", "c"}) {
     world_.Add(BoundPod(name, kOne));
     Lock(name);
@@ -68,7 +68,7 @@ TEST_F(AllocatorTest, GivenPodsThatComeAndEndWhenEachIsServedThenTheDiskIsWritte
   EXPECT_EQ(world_.saves, 3);
 }
 
-TEST_F(AllocatorTest, GivenAnAssumedOwnerWhenTheKubeletConfirmsItThenNothingIsWrittenUntilTheNextGrant) {
+TEST_F(AllocatorTest, GivenAssumedOwner_WhenConfirmed_ThenNoWriteUntilNextGrant) {
   allocator_->SetConcurrent(true);
   for (const char* name : {"a", "b"}) world_.Add(BoundPod(name, kOne));
   ASSERT_TRUE(allocator_->Allocate({kSlot}));
@@ -86,7 +86,7 @@ TEST_F(AllocatorTest, GivenAnAssumedOwnerWhenTheKubeletConfirmsItThenNothingIsWr
 }
 
 // A1
-TEST_F(AllocatorTest, GivenTheLockOfAPodThatIsGoneWhenAnotherAsksThenItIsServedAndTheLockGoes) {
+TEST_F(AllocatorTest, GivenLockOfGonePod_WhenAnotherAsks_ThenServedAndLockGoes) {
   world_.Add(BoundPod("a", kOne));
   Lock("gone");
   MustAllocate({kSlot});
@@ -97,7 +97,7 @@ TEST_F(AllocatorTest, GivenTheLockOfAPodThatIsGoneWhenAnotherAsksThenItIsServedA
 }
 
 // A1: the lock of a pod that is about to be bound is nobody's business.
-TEST_F(AllocatorTest, GivenTheLockOfAPodThatIsNotBoundYetWhenTendedThenTheLockStays) {
+TEST_F(AllocatorTest, GivenLockOfUnboundPod_WhenTended_ThenLockStays) {
   PodView pod = BoundPod("a", kOne);
   pod.node.clear();
   world_.Add(pod);
@@ -107,7 +107,7 @@ TEST_F(AllocatorTest, GivenTheLockOfAPodThatIsNotBoundYetWhenTendedThenTheLockSt
 }
 
 // A1
-TEST_F(AllocatorTest, GivenAServedPodWhenSlotsOfAnotherSizeAreAskedForThenItIsNotHandedOutAgain) {
+TEST_F(AllocatorTest, GivenServedPod_WhenSlotsOfOtherSizeAsked_ThenNotServedAgain) {
   world_.Add(BoundPod("a", kOne));
   MustAllocate({kSlot});
   world_.Hold("a", "c0", {kSlot});
@@ -117,7 +117,7 @@ TEST_F(AllocatorTest, GivenAServedPodWhenSlotsOfAnotherSizeAreAskedForThenItIsNo
 }
 
 // A2
-TEST_F(AllocatorTest, GivenAnApiThatDoesNotAnswerWhenThePodCanNotBeFoundThenItsOutcomeIsWrittenLater) {
+TEST_F(AllocatorTest, GivenSilentApi_WhenPodCanNotBeFound_ThenOutcomeWrittenLater) {
   Lock("a");
   world_.lagging = true;
   world_.Add(BoundPod("a", kOne));
@@ -131,7 +131,7 @@ TEST_F(AllocatorTest, GivenAnApiThatDoesNotAnswerWhenThePodCanNotBeFoundThenItsO
 }
 
 // A2
-TEST_F(AllocatorTest, GivenAGrantThatCanNotBeReadWhenAskedThenThePodIsMarkedAndTheLockGoes) {
+TEST_F(AllocatorTest, GivenUnreadableGrant_WhenAsked_ThenPodIsMarkedAndLockGoes) {
   PodView pod = BoundPod("a", {});
   pod.grant_error = "missing fields";
   world_.Add(pod);
@@ -150,7 +150,7 @@ TEST_F(AllocatorTest, GivenAnApiThatFailsOnceWhenAllocatedThenTheWriteIsRepeated
 }
 
 // A3: the watch knows nothing, the API server has to be asked and refuses, the records and the lock have to be mended.
-TEST_F(AllocatorTest, GivenEveryWayToAskWhenAllocatedAndTendedThenNoCallMayTakeMoreThanTwoSeconds) {
+TEST_F(AllocatorTest, GivenEveryWayToAsk_ThenNoCallMayTakeMoreThanTwoSeconds) {
   world_.lagging = true;
   allocator_->SetConcurrent(true);
   world_.Add(BoundPod("a", kOne));
@@ -174,7 +174,7 @@ TEST_F(AllocatorTest, GivenABudgetThatIsSpentWhenACallFailsThenItIsNotRepeated) 
   EXPECT_LE(world_.writes, 2) << "the outcome, and that the pod failed";
 }
 
-TEST_F(AllocatorTest, GivenAnApiThatKeepsFailingWhenAllocatedThenTheKubeletHearsItAndNothingIsHeld) {
+TEST_F(AllocatorTest, GivenFailingApi_WhenAllocated_ThenKubeletToldAndNothingHeld) {
   world_.Add(BoundPod("a", kOne));
   world_.refuse.assign(12, kube::Reason::kTimeout);
   EXPECT_FALSE(allocator_->Allocate({kSlot}));
@@ -183,7 +183,7 @@ TEST_F(AllocatorTest, GivenAnApiThatKeepsFailingWhenAllocatedThenTheKubeletHears
   EXPECT_THAT(world_.warnings, Contains("a:AllocateFailed"));
 }
 
-TEST_F(AllocatorTest, GivenAPodOfTheSameNameWhenTheOneTheWatchKnowsIsGoneThenTheNewOneIsServedForItself) {
+TEST_F(AllocatorTest, GivenPodOfSameName_WhenKnownOneIsGone_ThenNewServedForItself) {
   world_.Add(BoundPod("a", kOne));
   world_.lagging = true;
   world_.Deliver();
@@ -197,7 +197,7 @@ TEST_F(AllocatorTest, GivenAPodOfTheSameNameWhenTheOneTheWatchKnowsIsGoneThenThe
 }
 
 // A4
-TEST_F(AllocatorTest, GivenTwoContainersWhenTheSecondFailsThenThePodIsFailedAsAWhole) {
+TEST_F(AllocatorTest, GivenTwoContainers_WhenSecondFails_ThenWholePodIsFailed) {
   world_.Add(BoundPod("a", {{ShareOf(0, 1000)}, {{"GPU-of-another-life", "NVIDIA", 1000, 0}}}));
   Lock("a");
   MustAllocate({kSlot});
@@ -308,7 +308,7 @@ TEST_F(AllocatorTest, LockOwnerWithoutAnyGrant_IsMarkedWhenItFailed) {
 }
 
 // A5
-TEST_F(AllocatorTest, GivenAnotherVendorsPartWhenOursIsDoneThenPhaseAndLockWaitForIt) {
+TEST_F(AllocatorTest, GivenOtherVendorsPart_WhenOursIsDone_ThenPhaseAndLockWait) {
   PodView pod = BoundPod("a", kOne);
   pod.others_pending = true;
   world_.Add(pod);
@@ -324,7 +324,7 @@ TEST_F(AllocatorTest, GivenAnotherVendorsPartWhenOursIsDoneThenPhaseAndLockWaitF
 }
 
 // A5: a lock that could not be released is released as soon as that works.
-TEST_F(AllocatorTest, GivenAReleaseThatFailsWhenAllocatedThenTheAnswerStandsAndTheLockGoesLater) {
+TEST_F(AllocatorTest, GivenFailedRelease_ThenAnswerStandsAndLockGoesLater) {
   world_.Add(BoundPod("a", kOne));
   Lock("a");
   world_.refuse_release = 1;
@@ -335,12 +335,12 @@ TEST_F(AllocatorTest, GivenAReleaseThatFailsWhenAllocatedThenTheAnswerStandsAndT
 }
 
 // A6
-TEST_F(AllocatorTest, GivenAGrantOnTheSecondGpuWhenTheKubeletAsksForAdviceThenItsSlotIsOnThatGpu) {
+TEST_F(AllocatorTest, GivenGrantOnSecondGpu_WhenAdviceIsAsked_ThenSlotIsOnThatGpu) {
   world_.Add(BoundPod("a", {{ShareOf(1, 1000)}}));
   EXPECT_THAT(allocator_->Prefer({{kSlot, SlotId(CardName(1), 5)}, {}, 1}), ElementsAre(SlotId(CardName(1), 5)));
 }
 
-TEST_F(AllocatorTest, GivenSlotsOfAnotherGpuWhenAllocatedThenTheContainerGetsTheGpuThatWasCharged) {
+TEST_F(AllocatorTest, GivenSlotsOfOtherGpu_WhenAllocated_ThenChargedGpuIsGiven) {
   world_.Add(BoundPod("a", {{ShareOf(1, 1000)}}));
   EXPECT_EQ(MustAllocate({kSlot}).environment.at("NVIDIA_VISIBLE_DEVICES"), CardName(1));
 }
@@ -352,7 +352,7 @@ TEST_F(AllocatorTest, GivenNoSlotsWhenAllocatedThenThatIsAnErrorAndNoDeath) {
 }
 
 // A8
-TEST_F(AllocatorTest, GivenAFolderThatCanNotBeMadeWhenAllocatedThenThePodFailsAndNothingIsHeld) {
+TEST_F(AllocatorTest, GivenNoRoomForFolder_WhenAllocated_ThenPodFailsNothingHeld) {
   world_.Add(BoundPod("a", kOne));
   Lock("a");
   world_.full_disk = true;
@@ -365,7 +365,7 @@ TEST_F(AllocatorTest, GivenAFolderThatCanNotBeMadeWhenAllocatedThenThePodFailsAn
 }
 
 // A8
-TEST_F(AllocatorTest, GivenAnInitContainerThatRunsWhenTheNextIsServedThenItsFolderStays) {
+TEST_F(AllocatorTest, GivenRunningInitContainer_WhenNextIsServed_ThenFolderStays) {
   PodView pod = BoundPod("a", {{ShareOf(0, 1000)}, {ShareOf(0, 1000)}});
   pod.containers[0].init = true;
   world_.Add(pod);
@@ -377,7 +377,7 @@ TEST_F(AllocatorTest, GivenAnInitContainerThatRunsWhenTheNextIsServedThenItsFold
 }
 
 // A9
-TEST_F(AllocatorTest, GivenAPodThatDisablesControlWhenItIsAssumedThenTheLibraryIsMountedAllTheSame) {
+TEST_F(AllocatorTest, GivenPodWithControlDisabled_WhenAssumed_ThenLibraryIsMounted) {
   const auto mounts_preload = [](const Response& response) {
     return std::any_of(response.mounts.begin(), response.mounts.end(),
                        [](const Mount& mount) { return mount.container_path == "/etc/ld.so.preload"; });
@@ -395,7 +395,7 @@ TEST_F(AllocatorTest, GivenAPodThatDisablesControlWhenItIsAssumedThenTheLibraryI
 
 // A9: nobody is sent here together with pods that he is unlike, so what a pod says of its share is certain before it is
 // certain which pod it is; and where that is not kept, nothing is.
-TEST_F(AllocatorTest, GivenAnAssumedOwnerWhenAllOnTheirWayAreAlikeThenWhatItSaysCounts) {
+TEST_F(AllocatorTest, GivenAssumedOwner_WhenAllInFlightAreAlike_ThenItsWordCounts) {
   allocator_->SetConcurrent(true);
   PodView pod = BoundPod("a", kOne, 1);
   pod.containers[0].control_disabled = true;
@@ -412,20 +412,20 @@ TEST_F(AllocatorTest, GivenAnAssumedOwnerWhenAllOnTheirWayAreAlikeThenWhatItSays
 }
 
 // A10
-TEST_F(AllocatorTest, GivenASlotWithMigInItsNameWhenAllocatedThenTheGrantIsConsumedAsAnyOther) {
+TEST_F(AllocatorTest, GivenSlotWithMigInItsName_WhenAllocated_ThenGrantIsConsumed) {
   world_.Add(BoundPod("a", kOne));
   MustAllocate({"GPU-MIG-like-name-0"});
   EXPECT_EQ(world_.Pod("a").bind_phase, device::kPhaseSuccess);
 }
 
-TEST_F(AllocatorTest, GivenTheSameQuestionTwiceWhenNobodyElseWaitsThenTheAnswerIsTheSame) {
+TEST_F(AllocatorTest, GivenSameQuestionTwice_WhenNobodyElseWaits_ThenAnswerIsSame) {
   world_.Add(BoundPod("a", kOne));
   const Response first = MustAllocate({kSlot});
   EXPECT_EQ(MustAllocate({kSlot}), first);
   EXPECT_EQ(allocator_->records().size(), 1u);
 }
 
-TEST_F(AllocatorTest, GivenADeathAfterTheRecordWhenItComesBackThenTheGrantIsTakenAndThePodsOutcomeWritten) {
+TEST_F(AllocatorTest, GivenDeathAfterRecord_ThenNextLifeKeepsItAndWritesOutcome) {
   world_.Add(BoundPod("a", kOne));
   Lock("a");
   world_.kill_at = 2;  // record, folder, then the patch
@@ -458,7 +458,7 @@ TEST_F(AllocatorTest, GivenRecordsThatCanNotBeReadWhenItStartsThenItRefuses) {
   EXPECT_EQ(world_.NewAllocator(false), nullptr);
 }
 
-TEST_F(AllocatorTest, GivenTwoLikePodsWhenTheKubeletNamesTheOtherThenTheBooksAreExchangedWithOneWriteEach) {
+TEST_F(AllocatorTest, GivenLikePods_WhenKubeletNamesOther_ThenEachSwapsInOneWrite) {
   allocator_->SetConcurrent(true);
   world_.Add(BoundPod("a", {{ShareOf(0, 1000)}}, 1));
   world_.Add(BoundPod("b", {{ShareOf(1, 1000)}}, 2));
@@ -477,7 +477,7 @@ TEST_F(AllocatorTest, GivenTwoLikePodsWhenTheKubeletNamesTheOtherThenTheBooksAre
   EXPECT_EQ(MustAllocate({SlotId(CardName(1), 0)}).environment.at("NVIDIA_VISIBLE_DEVICES"), CardName(1));
 }
 
-TEST_F(AllocatorTest, GivenTheKubeletsBookIsClosedWhenTendedThenNothingIsExchangedAndItIsTriedAgain) {
+TEST_F(AllocatorTest, GivenKubeletsBookClosed_WhenTended_ThenNoExchangeUntilRetry) {
   allocator_->SetConcurrent(true);
   world_.Add(BoundPod("a", kOne));
   MustAllocate({kSlot});

@@ -168,7 +168,7 @@ TEST_F(CardKeeperTest, Cards_ArePreparedForBeforeTheyAreTold) {
             }));
 }
 
-TEST_F(CardKeeperTest, GivenTwoGpus_WhenStarted_ThenTheyAreOfferedAsSoonAsTheNodeIsSeen) {
+TEST_F(CardKeeperTest, GivenTwoGpus_WhenStarted_ThenTheyAreOfferedOnceNodeIsSeen) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               options_.topology_score = true;
               Bench bench(options_);
@@ -186,7 +186,7 @@ TEST_F(CardKeeperTest, GivenTwoGpus_WhenStarted_ThenTheyAreOfferedAsSoonAsTheNod
             }));
 }
 
-TEST_F(CardKeeperTest, GivenAnXid_WhenItIsInjected_ThenTheGpuIsOutAndComesBackAfterItsTime) {
+TEST_F(CardKeeperTest, GivenXid_WhenInjected_ThenGpuIsOutAndComesBackAfterItsTime) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               KeeperTimes times = Bench::Quick();
               Bench bench(options_, times);
@@ -248,7 +248,7 @@ TEST_F(CardKeeperTest, XidOfAMigInstance_TakesOutItsPlaceAndNotTheGpu) {
       }));
 }
 
-TEST_F(CardKeeperTest, GivenAGpuThatFallsOffTheBus_WhenItReturns_ThenItIsOfferedAgain) {
+TEST_F(CardKeeperTest, GivenGpuFallenOffBus_WhenItReturns_ThenItIsOfferedAgain) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               Bench bench(options_);
               CHECK_OR(1, bench.keeper.Start());
@@ -265,7 +265,7 @@ TEST_F(CardKeeperTest, GivenAGpuThatFallsOffTheBus_WhenItReturns_ThenItIsOffered
             }));
 }
 
-TEST_F(CardKeeperTest, GivenAGpuThatIsLostWithXidsOff_WhenItIsRead_ThenTheReadingFindsIt) {
+TEST_F(CardKeeperTest, GivenXidsOff_WhenGpuIsLost_ThenReadingFindsIt) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               options_.disable_health_checks = "xids";
               Bench bench(options_);
@@ -295,7 +295,7 @@ TEST_F(CardKeeperTest, GivenADriverThatFailsAsAWhole_WhenItReturns_ThenTheGpusDo
 }
 
 // L5: to HAMi a failed wait condemns every GPU, and is repeated at once, without end.
-TEST_F(CardKeeperTest, GivenAWaitForXidsThatFails_WhenItGoesOnFailing_ThenNoGpuIsCondemnedAndEachLookAsksOnce) {
+TEST_F(CardKeeperTest, GivenFailingXidWait_ThenEachLookAsksOnceAndCondemnsNoGpu) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               const fs::path log = folder_ / "log";
               CHECK_OR(1, ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), STDERR_FILENO) >= 0);
@@ -319,7 +319,7 @@ TEST_F(CardKeeperTest, GivenAWaitForXidsThatFails_WhenItGoesOnFailing_ThenNoGpuI
             }));
 }
 
-TEST_F(CardKeeperTest, GivenAWaitForXidsThatFails_WhenItGoesOnFailing_ThenItIsAskedEverMoreSeldom) {
+TEST_F(CardKeeperTest, GivenFailingXidWait_WhenItGoesOn_ThenItIsAskedEverMoreSeldom) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               KeeperTimes times = Bench::Quick();
               times.xid_slice = 10ms;
@@ -356,7 +356,7 @@ class CardKeeperDeafTest : public CardKeeperTest {
   }
 };
 
-TEST_F(CardKeeperDeafTest, GivenAWaitForXidsThatFails_WhenAnXidComesMeanwhile_ThenItCountsWhenTheWaitWorks) {
+TEST_F(CardKeeperDeafTest, GivenFailingXidWait_WhenXidComes_ThenItCountsOnceWaitWorks) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               Bench bench(options_, Deaf());
               CHECK_OR(1, bench.keeper.Start());
@@ -375,7 +375,7 @@ TEST_F(CardKeeperDeafTest, GivenAWaitForXidsThatFails_WhenAnXidComesMeanwhile_Th
             }));
 }
 
-TEST_F(CardKeeperDeafTest, GivenAWaitForXidsThatFails_WhenAGpuFallsOffTheBus_ThenTheReadingFindsItSoon) {
+TEST_F(CardKeeperDeafTest, GivenFailingXidWait_WhenGpuIsLost_ThenReadingFindsItSoon) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               Bench bench(options_, Deaf());
               CHECK_OR(1, bench.keeper.Start());
@@ -389,7 +389,7 @@ TEST_F(CardKeeperDeafTest, GivenAWaitForXidsThatFails_WhenAGpuFallsOffTheBus_The
             }));
 }
 
-TEST_F(CardKeeperDeafTest, GivenAWaitForXidsThatFails_WhenMemoryErrsMeanwhile_ThenTheGpusCountsShowIt) {
+TEST_F(CardKeeperDeafTest, GivenFailingXidWait_WhenMemoryErrs_ThenGpusCountsShowIt) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               Bench bench(options_, Deaf());
               CHECK_OR(1, bench.keeper.Start());
@@ -403,7 +403,7 @@ TEST_F(CardKeeperDeafTest, GivenAWaitForXidsThatFails_WhenMemoryErrsMeanwhile_Th
             }));
 }
 
-TEST_F(CardKeeperTest, GivenADriverThatHangs_WhenItTakesTooLong_ThenTheGpusAreNotOfferedMeanwhile) {
+TEST_F(CardKeeperTest, GivenHangingDriver_ThenGpusAreNotOfferedUntilItAnswers) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               KeeperTimes times = Bench::Quick();
               times.silence = 50ms;
@@ -419,7 +419,7 @@ TEST_F(CardKeeperTest, GivenADriverThatHangs_WhenItTakesTooLong_ThenTheGpusAreNo
             }));
 }
 
-TEST_F(CardKeeperTest, GivenNoDriver_WhenThatIsFatal_ThenStartSaysSoAndOtherwiseItWaits) {
+TEST_F(CardKeeperTest, GivenNoDriver_WhenFatal_ThenStartSaysSoAndOtherwiseItWaits) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               Bench fatal(options_, Bench::Quick(), "/nowhere/libnvidia-ml.so.1");
               const auto started = fatal.keeper.Start();
@@ -436,7 +436,7 @@ TEST_F(CardKeeperTest, GivenNoDriver_WhenThatIsFatal_ThenStartSaysSoAndOtherwise
             }));
 }
 
-TEST_F(CardKeeperTest, GivenAConfigurationThatChanges_WhenItIsBad_ThenTheLastGoodOneStays) {
+TEST_F(CardKeeperTest, GivenConfigurationChange_WhenBad_ThenLastGoodOneStays) {
   EXPECT_EQ(
       0, simgpu::InChild([&] {
         NodeConfigFile(R"({"nodeconfig":[{"name":"node-1","devicesplitcount":3}]})");
@@ -475,7 +475,7 @@ TEST_F(CardKeeperTest, ConfigRefusedForALabel_IsUsedWhenTheLabelGoes) {
 }
 
 // A mounted ConfigMap: the file is a link through `..data`, and that is what is swapped.
-TEST_F(CardKeeperTest, GivenAMountedConfigMap_WhenItIsSwapped_ThenThatIsNoticedAtOnce) {
+TEST_F(CardKeeperTest, GivenMountedConfigMap_WhenSwapped_ThenItIsNoticedAtOnce) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               const fs::path mount = folder_ / "mount";
               for (const char* version : {"..1", "..2"}) {
@@ -503,7 +503,7 @@ TEST_F(CardKeeperTest, GivenAMountedConfigMap_WhenItIsSwapped_ThenThatIsNoticedA
             }));
 }
 
-TEST_F(CardKeeperTest, GivenABadConfiguration_WhenStarting_ThenThePluginDoesNotStart) {
+TEST_F(CardKeeperTest, GivenBadConfiguration_WhenStarting_ThenPluginDoesNotStart) {
   NodeConfigFile(R"({"nodeconfig":[{"name":"node-1","devicesplitcout":3}]})");
   CardBoard board;
   CardKeeper keeper(options_, board, {}, {}, {"/nowhere/libnvidia-ml.so.1", "/sys"});

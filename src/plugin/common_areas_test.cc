@@ -144,7 +144,7 @@ TEST_F(CommonAreasTest, GivenAnAreaThatIsNotSealedThenItIsRefused) {
   ::close(listening);
 }
 
-TEST_F(CommonAreasTest, WhenThePluginIsStartedAnewThenContainersKeepWhatTheyHaveUntilTheNextAreaIsThere) {
+TEST_F(CommonAreasTest, WhenPluginRestarts_ThenContainersKeepAreasUntilNextIsThere) {
   const region::CommonFile before = OpenAs("GPU-0");
   ASSERT_NE(before.area, nullptr);
   EXPECT_TRUE(region::CommonIsWhole(before, PathOf("GPU-0").c_str()));

@@ -53,7 +53,7 @@ TEST_F(DriverSessionTest, GivenTheSameMachine_WhenReadAgain_ThenTheSessionGoesOn
             }));
 }
 
-TEST_F(DriverSessionTest, GivenAGpuThatIsPluggedIn_WhenReadAgain_ThenTheSessionBeginsAnew) {
+TEST_F(DriverSessionTest, GivenGpuPluggedIn_WhenReadAgain_ThenSessionBeginsAnew) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               DriverSession session({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "gpus");
               CHECK_OR(1, session.Read(false));
@@ -103,7 +103,7 @@ TEST_F(DriverSessionTest, GivenAWatchThatFailed_WhenXidsCameMeanwhile_ThenTheyAr
             }));
 }
 
-TEST_F(DriverSessionTest, GivenASessionThatEndsWhileAWatchHasFailed_WhenReadAgain_ThenNothingHoldsTheOldOne) {
+TEST_F(DriverSessionTest, GivenFailedWatch_WhenSessionBeginsAnew_ThenNothingHoldsIt) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               DriverSession session({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "gpus");
               CHECK_OR(1, session.Read(false));
@@ -115,7 +115,7 @@ TEST_F(DriverSessionTest, GivenASessionThatEndsWhileAWatchHasFailed_WhenReadAgai
             }));
 }
 
-TEST_F(DriverSessionTest, GivenXidsThatMayHaveBeenMissed_WhenRead_ThenTheReadingSaysOfWhich) {
+TEST_F(DriverSessionTest, GivenXidsPerhapsMissed_WhenRead_ThenReadingSaysOfWhichGpus) {
   EXPECT_EQ(0, simgpu::InChild([&] {
               CHECK_OR(1, Inject("fault call=nvmlDeviceRegisterEvents device=1 error=not_supported"));
               DriverSession session({SIMGPU_NVML_PATH, "/nowhere"}, folder_ / "gpus");

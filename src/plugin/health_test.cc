@@ -42,13 +42,13 @@ TEST(HealthTest, GivenAFatalXid_WhenItComes_ThenTheGpuIsOutAtOnceAndSaysWhy) {
   EXPECT_TRUE(book.TakeChanges().empty());
 }
 
-TEST(HealthTest, GivenAnUnhealthyGpu_WhenItAnswersWell_ThenItComesBackAfterQuietAndProbation) {
+TEST(HealthTest, GivenUnhealthyGpu_WhenWell_ThenBackAfterQuietAndProbation) {
   HealthBook book;
   book.Condemn(kGpu, "XID 74", 1000);
   EXPECT_EQ(TimeToRecover(book, 1000), 60 + 30);
 }
 
-TEST(HealthTest, GivenRelapses_WhenTheyRepeat_ThenTheWaitGrowsAndTheFourthInADayIsFinal) {
+TEST(HealthTest, GivenRelapses_WhenRepeated_ThenWaitGrowsFourthInDayIsFinal) {
   HealthBook book;
   UnixSeconds now = 1000;
   for (const UnixSeconds wait : {60 + 30, 300 + 30, 900 + 30}) {
@@ -62,7 +62,7 @@ TEST(HealthTest, GivenRelapses_WhenTheyRepeat_ThenTheWaitGrowsAndTheFourthInADay
   EXPECT_EQ(TimeToRecover(book, now, 2 * 24 * 3600), -1);
 }
 
-TEST(HealthTest, GivenTroublesOnDifferentDays_WhenTheyAreCounted_ThenOldOnesAreForgotten) {
+TEST(HealthTest, GivenTroublesOnOtherDays_WhenCounted_ThenOldAreForgotten) {
   HealthBook book;
   for (int day = 0; day < 10; ++day) {
     const UnixSeconds now = 1000 + day * UnixSeconds{25 * 3600};
@@ -71,7 +71,7 @@ TEST(HealthTest, GivenTroublesOnDifferentDays_WhenTheyAreCounted_ThenOldOnesAreF
   }
 }
 
-TEST(HealthTest, GivenAGpuThatIsOut_WhenItsCordonIsLifted_ThenItGoesThroughProbation) {
+TEST(HealthTest, GivenGpuThatIsOut_WhenCordonIsLifted_ThenProbationFollows) {
   HealthBook book;
   for (int i = 0; i < 4; ++i) {
     book.Condemn(kGpu, "XID 62", 1000 + i * 2000);
@@ -97,7 +97,7 @@ TEST(HealthTest, GivenTroubleInProbation_WhenItComes_ThenItIsARelapse) {
   EXPECT_EQ(TimeToRecover(book, 1070), 300 + 30);
 }
 
-TEST(HealthTest, GivenALostGpu_WhenItStaysLost_ThenTheQuietTimeBeginsAtItsReturn) {
+TEST(HealthTest, GivenLostGpu_WhenItStaysLost_ThenQuietTimeBeginsAtReturn) {
   HealthBook book;
   for (UnixSeconds now = 1000; now <= 5000; now += 10) book.Look(kGpu, Bad(nvml::Condition::kLost), now);
   EXPECT_NE(book.Current().at(kGpu).find("lost"), std::string::npos);
@@ -117,7 +117,7 @@ TEST(HealthTest, GivenOneFailedReading_WhenTheNextIsGood_ThenNothingHappened) {
   EXPECT_FALSE(GivenOut(book));
 }
 
-TEST(HealthTest, GivenAContainedError_WhenARepairIsPending_ThenItIsTroubleUntilTheReset) {
+TEST(HealthTest, GivenContainedError_WhenRepairPending_ThenTroubleUntilReset) {
   Reading pending;
   pending.reset_pending = true;
   HealthBook book;
@@ -144,7 +144,7 @@ TEST(HealthTest, GivenAContainedError_WhenNothingIsPending_ThenTheGpuStays) {
 }
 
 // A machine that boots with its clock far ahead, until it hears the time.
-TEST(HealthTest, GivenAClockThatIsSetBack_WhenAGpuAnswersWell_ThenItComesBackNoLaterThanElse) {
+TEST(HealthTest, GivenClockSetBack_WhenGpuAnswersWell_ThenItIsBackNoLater) {
   constexpr UnixSeconds kAhead = 1000 + 7 * 24 * 3600;
   HealthBook unhealthy;
   unhealthy.Condemn(kGpu, "XID 74", kAhead);
@@ -175,7 +175,7 @@ TEST(HealthTest, GivenReadingsThatSaySo_WhenJudged_ThenEachIsTrouble) {
   }
 }
 
-TEST(HealthTest, GivenARestart_WhenTheJournalIsReadBack_ThenAnUnhealthyGpuStaysUnhealthy) {
+TEST(HealthTest, GivenRestart_WhenJournalIsRead_ThenUnhealthyGpuStaysSo) {
   HealthBook before;
   before.Condemn(kGpu, "XID 48", 1000);
   before.Look(kGpu, Good(), 1060);  // in probation: not out of the wood
@@ -208,7 +208,7 @@ TEST(HealthTest, GivenTextThatIsNoJournal_WhenRead_ThenItIsRefused) {
   }
 }
 
-TEST(XidPolicyTest, GivenNoWishes_WhenJudged_ThenTheClassesAreThoseOfTheCatalogue) {
+TEST(XidPolicyTest, GivenNoWishes_WhenJudged_ThenClassesAreThoseOfCatalogue) {
   const XidPolicy policy;
   for (const unsigned code : {13U, 31U, 43U, 45U, 68U, 109U}) EXPECT_EQ(policy.Judge(code), XidClass::kIgnored) << code;
   for (const unsigned code : {63U, 64U, 94U}) EXPECT_EQ(policy.Judge(code), XidClass::kSuspicious) << code;
@@ -217,7 +217,7 @@ TEST(XidPolicyTest, GivenNoWishes_WhenJudged_ThenTheClassesAreThoseOfTheCatalogu
   }
 }
 
-TEST(XidPolicyTest, GivenDisabledCodes_WhenJudged_ThenGarbageIsSkippedAndTheRestIgnored) {
+TEST(XidPolicyTest, GivenDisabledCodes_WhenJudged_ThenGarbageSkippedRestIgnored) {
   const XidPolicy policy(" 48, x,-62 ,, 74", "");
   EXPECT_EQ(policy.Judge(48), XidClass::kIgnored);
   EXPECT_EQ(policy.Judge(74), XidClass::kIgnored);

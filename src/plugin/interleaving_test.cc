@@ -397,20 +397,20 @@ void RunDay(unsigned seed, bool concurrent, bool deadly) {
   node.Check("seed " + std::to_string(seed) + " at the end");
 }
 
-TEST(InterleavingTest, GivenManyPodsInFlightWhenTheyAreAdmittedInAnyOrderThenTheBooksAreWhatContainersWereGiven) {
+TEST(InterleavingTest, GivenPodsInFlight_WhenInAnyOrder_ThenBooksMatchContainers) {
   for (unsigned seed = 1; seed <= 300 && !HasFailure(); ++seed) RunDay(seed, true, false);
 }
 
-TEST(InterleavingTest, GivenDeathsAtAnyCallWhenTheAgentComesBackThenNoGrantIsGivenTwiceOrLost) {
+TEST(InterleavingTest, GivenDeathsAtAnyCall_WhenBack_ThenNoGrantIsGivenTwiceOrLost) {
   for (unsigned seed = 1; seed <= 300 && !HasFailure(); ++seed) RunDay(seed, true, true);
 }
 
-TEST(InterleavingTest, GivenOnePodInFlightAtATimeWhenTheAgentDiesThenTheOldProtocolHoldsToo) {
+TEST(InterleavingTest, GivenOnePodInFlight_WhenAgentDies_ThenOldProtocolHolds) {
   for (unsigned seed = 1; seed <= 100 && !HasFailure(); ++seed) RunDay(seed, false, true);
 }
 
 // The same three pods, admitted last to first; the agent dies at call K, for every K there is.
-TEST(InterleavingTest, GivenThreeLikePodsWhenTheAgentDiesAtEachCallInTurnThenTheBooksComeOutRight) {
+TEST(InterleavingTest, GivenThreeLikePods_WhenAgentDiesAtAnyCall_ThenBooksAreRight) {
   for (const bool after : {false, true}) {
     for (int kill = 0; kill < 40; ++kill) {
       Node node(7, true);

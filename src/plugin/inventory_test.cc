@@ -51,13 +51,13 @@ std::vector<std::string> Uuids(const std::vector<Card>& cards) {
   return uuids;
 }
 
-TEST(InventoryTest, GivenGpus_WhenMadeIntoCards_ThenTheyAreInTheOrderOfTheBusWhateverTheDriversOrder) {
+TEST(InventoryTest, GivenGpusInDriversOrder_WhenMadeIntoCards_ThenBusOrderCounts) {
   const std::vector<nvml::Device> devices = {Gpu(0, "GPU-c", "0000:b1:00.0"), Gpu(1, "GPU-b", "0000:3b:00.0"),
                                              Gpu(2, "GPU-a", "")};
   EXPECT_THAT(Uuids(MakeCards(devices, {}, {})), ElementsAre("GPU-a", "GPU-b", "GPU-c"));
 }
 
-TEST(InventoryTest, GivenScaling_WhenMadeIntoCards_ThenTheOfferIsScaledAndTheCardIsNot) {
+TEST(InventoryTest, GivenScaling_WhenMadeIntoCards_ThenOfferIsScaledButCardIsNot) {
   NodeSettings settings;
   settings.memory_scaling = 1.5;
   settings.core_scaling = 1.1;
@@ -92,7 +92,7 @@ TEST(InventoryTest, GivenNames_WhenRegistered_ThenTheTypeSaysNvidiaOnce) {
   EXPECT_EQ(cards[1].type, "NVIDIA-Tesla T4");
 }
 
-TEST(InventoryTest, GivenUnknownMemory_WhenMadeIntoCards_ThenTheOwnersFigureCountsOrTheGpuIsLeftOut) {
+TEST(InventoryTest, GivenUnknownMemory_ThenOwnersFigureCountsOrGpuIsLeftOut) {
   nvml::Device unified = Gpu(0, "GPU-a", "x");
   unified.memory.reset();
   std::vector<std::string> notes;
@@ -199,7 +199,7 @@ TEST(InventoryTest, ForeignInstance_IsNamedAndItsPlacesAreNotOffered) {
   EXPECT_THAT(notes, ElementsAre(HasSubstr("slices 4 to 5")));
 }
 
-TEST(CardBoardTest, GivenAnotherReasonToLeaveAGpuOut_WhenPublished_ThenItIsAChange) {
+TEST(CardBoardTest, GivenNewReasonToLeaveGpuOut_WhenPublished_ThenItIsAChange) {
   CardBoard board;
   board.Publish(WithCard("GPU-a"));
   Cards cards = WithCard("GPU-a");

@@ -47,7 +47,7 @@ TEST_F(ClusterTest, GivenPodsOfTwoNodesWhenWatchedThenOnlyOursAreKnown) {
   EXPECT_EQ(cluster.Pods().size(), 1u);
 }
 
-TEST_F(ClusterTest, GivenAChangeWhenItIsAwaitedThenWhoeverHasNotSeenItHearsOfItAtOnce) {
+TEST_F(ClusterTest, GivenChange_WhenAwaited_ThenWhoeverHasNotSeenItHearsAtOnce) {
   KubeCluster cluster(*client_, kNode, [] {});
   const std::uint64_t before = cluster.Changes();
   EXPECT_FALSE(cluster.AwaitChange(before, net::After(std::chrono::milliseconds(1))));
@@ -58,7 +58,7 @@ TEST_F(ClusterTest, GivenAChangeWhenItIsAwaitedThenWhoeverHasNotSeenItHearsOfItA
   EXPECT_FALSE(cluster.AwaitChange(cluster.Changes(), net::After(std::chrono::milliseconds(1))));
 }
 
-TEST_F(ClusterTest, GivenAPodOfTheSameNameWhenAnotherUidIsPatchedThenItIsRefusedAsAConflict) {
+TEST_F(ClusterTest, GivenPodOfSameName_WhenOtherUidPatched_ThenRefusedAsConflict) {
   KubeCluster cluster(*client_, kNode, [] {});
   EXPECT_TRUE(cluster.PatchPod({"default", "a", "u1"}, {{"k", "v"}}, Soon()));
   const auto refused = cluster.PatchPod({"default", "a", "u0"}, {{"k", "w"}}, Soon());
@@ -152,7 +152,7 @@ TEST_F(ClusterTest, GivenANodeThatIsGoneWhenItsLockIsReleasedThenThatIsDone) {
 }
 
 // A3
-TEST_F(ClusterTest, GivenAnApiServerThatHangsWhenAskedThenTheCallEndsByItsDeadline) {
+TEST_F(ClusterTest, GivenHangingApiServer_WhenAsked_ThenCallEndsByItsDeadline) {
   kube::FakeFault slow;
   slow.kind = kube::FakeFault::Kind::kDelay;
   slow.delay = std::chrono::seconds(1);

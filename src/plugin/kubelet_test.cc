@@ -87,7 +87,7 @@ class KubeletTest : public ::testing::Test {
   std::atomic<bool> gave_up_ = false;
 };
 
-TEST_F(KubeletTest, GivenAKubeletWhenServingStartsThenItIsRegisteredAndToldEverySlot) {
+TEST_F(KubeletTest, WhenServingStarts_ThenKubeletGetsRegistrationAndEverySlot) {
   Serve();
   ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
   const auto request = kubelet_->registrations().front();
@@ -126,7 +126,7 @@ TEST_F(KubeletTest, GivenACardThatIsAddedWhenItIsWatchedThenItsSlotsAreTold) {
 }
 
 // gRPC's callback queue sleeps for 100 ms after each quiet second, and every call of that time with it.
-TEST_F(KubeletTest, GivenAStreamWhenTheServerIsIdleThenNoThreadOfItPollsACallbackQueue) {
+TEST_F(KubeletTest, GivenStream_WhenServerIsIdle_ThenNoThreadPollsCallbackQueue) {
   Serve();
   ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
   SlotWatcher watcher(folder_.path() + "/nvidia-gpu.sock");
@@ -138,7 +138,7 @@ TEST_F(KubeletTest, GivenAStreamWhenTheServerIsIdleThenNoThreadOfItPollsACallbac
   }
 }
 
-TEST_F(KubeletTest, GivenMoreStreamsThanAKubeletHasWhenTheyAreOpenedThenTheyAreRefusedAndCallsAreAnswered) {
+TEST_F(KubeletTest, GivenTooManyStreams_WhenOpened_ThenRefusedButCallsAnswered) {
   Serve();
   ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
   std::vector<std::unique_ptr<SlotWatcher>> watchers;
@@ -161,7 +161,7 @@ TEST_F(KubeletTest, GivenNoSocketOfAKubeletWhenServingStartsThenNothingIsServed)
   EXPECT_THAT(kubelet_->registrations(), IsEmpty());
 }
 
-TEST_F(KubeletTest, GivenAKubeletThatIsNotThereWhenServingStartsThenThatIsSaidOnce) {
+TEST_F(KubeletTest, GivenAbsentKubelet_WhenServingStarts_ThenThatIsSaidOnce) {
   base::StartLog("test");
   testing::internal::CaptureStderr();
   Serve("/absent.sock");
@@ -187,12 +187,12 @@ TEST_F(KubeletTest, GivenNumaTopologyWhenItIsWatchedThenEachSlotSaysItsNode) {
               ElementsAre(SlotId(CardName(0), 0) + " Healthy", SlotId(CardName(1), 0) + " Healthy on 1"));
 }
 
-TEST_F(KubeletTest, GivenAContainerThatIsAboutToStartWhenTheKubeletSaysSoThenThatIsAllRight) {
+TEST_F(KubeletTest, GivenStartingContainer_WhenKubeletSaysSo_ThenCallSucceeds) {
   Serve();
   EXPECT_TRUE(PluginClient(folder_.path() + "/nvidia-gpu.sock").PreStart({"a"}).ok());
 }
 
-TEST_F(KubeletTest, GivenAKubeletThatRestartsWhenItEmptiedItsFolderThenWeServeAndRegisterAnew) {
+TEST_F(KubeletTest, GivenRestartThatEmptiesFolder_ThenWeServeAndRegisterAnew) {
   Serve();
   ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
   for (int life = 0; life < 3; ++life) {
@@ -205,7 +205,7 @@ TEST_F(KubeletTest, GivenAKubeletThatRestartsWhenItEmptiedItsFolderThenWeServeAn
   }
 }
 
-TEST_F(KubeletTest, GivenAFolderThatWasReplacedWhenAKubeletStartsInItThenItHearsOfUs) {
+TEST_F(KubeletTest, GivenReplacedFolder_WhenKubeletStartsInIt_ThenItHearsOfUs) {
   const TempFolder other;
   Serve();
   ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
@@ -279,7 +279,7 @@ TEST_F(KubeletTest, SocketTakenByAnother_IsSaidAndLeftAlone) {
 }
 
 // L1: nothing of an earlier life stays.
-TEST_F(KubeletTest, GivenManyRestartsOfServingWhenTheyAreOverThenThereAreNoMoreThreadsThanBefore) {
+TEST_F(KubeletTest, GivenManyServingRestarts_ThenThreadsAreNoMoreThanBefore) {
   Serve();
   ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
   const auto threads = [] {
@@ -323,7 +323,7 @@ TEST_F(KubeletTest, GivenACallThatFailsOrThrowsWhenTheNextComesThenItIsAnswered)
   EXPECT_TRUE(client.Allocate({"a"}, &response).ok());
 }
 
-TEST_F(KubeletTest, GivenSeveralWishesWhenThereIsNoOpinionThenThereIsAnAnswerForEachInTheirOrder) {
+TEST_F(KubeletTest, GivenSeveralWishes_WhenNoOpinion_ThenEachIsAnsweredInOrder) {
   Serve();
   ASSERT_TRUE(kubelet_->WaitForRegistrations(1));
   PluginClient client(folder_.path() + "/nvidia-gpu.sock");
@@ -335,7 +335,7 @@ TEST_F(KubeletTest, GivenSeveralWishesWhenThereIsNoOpinionThenThereIsAnAnswerFor
   EXPECT_TRUE(client.PreferredAvailable());
 }
 
-TEST_F(KubeletTest, GivenAFolderThatCanNotBeListenedInWhenItFailsSixTimesThenItGivesUp) {
+TEST_F(KubeletTest, GivenMissingFolder_WhenListeningFailsSixTimes_ThenItGivesUp) {
   ServingOptions options;
   options.kubelet_socket = folder_.path() + "/missing/kubelet.sock";
   options.folder = folder_.path() + "/missing";
@@ -430,7 +430,7 @@ TEST_F(KubeletTest, ProfilesOfMigDevices_HaveASocketEach) {
   EXPECT_FALSE(std::filesystem::exists(small));
 }
 
-TEST_F(KubeletTest, GivenPodResourcesWhenTheyAreListedThenHoldingsAreOfOurResourceAlone) {
+TEST_F(KubeletTest, GivenPodResources_WhenListed_ThenOnlyOurResourceIsIncluded) {
   kubelet_->AddHolding("default", "a", "c0", "nvidia.com/gpu", {"s2", "s1"});
   kubelet_->AddHolding("default", "b", "c0", "other.com/nic", {"n1"});
   PodResourcesBook book(folder_.path() + "/pod-resources.sock", [] { return std::string("nvidia.com/gpu"); });

@@ -57,12 +57,12 @@ TEST(NodeConfigTest, GivenDeviceConfig_WhenKeysAreMissing_ThenTheirDefaultsCount
   EXPECT_TRUE(config->defaults.numa_topology);
 }
 
-TEST(NodeConfigTest, GivenBothKindsOfSection_WhenParsed_ThenTheOptionsPartIsLeftToOthers) {
+TEST(NodeConfigTest, GivenBothKindsOfSection_WhenParsed_ThenFlagsAreLeftToOthers) {
   EXPECT_EQ(ErrorOf(Texts("version: v1\nflags:\n  failOnInitError: false\nnvidia:\n  deviceSplitCount: 3\n")), "");
   EXPECT_EQ(ErrorOf(Texts("version: v1\nflags: {}\n")), "");
 }
 
-TEST(NodeConfigTest, GivenAWholeEntry_WhenItNamesTheNode_ThenItOverridesFieldByField) {
+TEST(NodeConfigTest, GivenWholeEntry_WhenItNamesNode_ThenItOverridesFieldByField) {
   const std::string text = R"({"nodeconfig": [
     {"name": "other", "devicesplitcount": 99},
     {"name": "m5-cloudinfra-online02", "operatingmode": "mps", "devicesplitcount": 5, "devicememoryscaling": 1.8,
@@ -90,7 +90,7 @@ TEST(NodeConfigTest, GivenNullFields_WhenParsed_ThenTheyOverrideNothing) {
       NodeSettings{});
 }
 
-TEST(NodeConfigTest, GivenSeveralWaysToMatch_WhenLookedUp_ThenExactBeatsSelectorBeatsPattern) {
+TEST(NodeConfigTest, GivenSeveralMatches_ThenExactBeatsSelectorBeatsPattern) {
   const std::string text = R"({"nodeconfig": [
     {"name": "*", "devicesplitcount": 1},
     {"name": "gpu-?", "devicesplitcount": 2},
@@ -160,7 +160,7 @@ TEST(NodeConfigTest, Requests_AreReadByTheSchedulersNames) {
   EXPECT_EQ(config->defaults.requests.memory_resource, "a/m");
 }
 
-TEST(NodeConfigTest, GivenDefaultsOutOfRange_WhenParsed_ThenTheErrorNamesFileLineAndKey) {
+TEST(NodeConfigTest, GivenDefaultsOutOfRange_ThenErrorNamesFileLineAndKey) {
   EXPECT_EQ(ErrorOf(Texts("# ours\nnvidia:\n  deviceSplitCount: 1000\n")),
             "device.yaml:3: nvidia.deviceSplitCount: must be from 1 to 256");
   for (const char* line : {"deviceMemoryScaling: 0", "deviceCoreScaling: 101", "preConfiguredDeviceMemory: 99999999999",
@@ -197,7 +197,7 @@ TEST(NodeConfigTest, GivenFlagsForWhatTheFileSays_WhenBothSpeak_ThenFlagsWin) {
   EXPECT_EQ(config->defaults.memory_scaling, 2);
 }
 
-TEST(NodeConfigTest, GivenTheChartsFlagFalse_WhenTheFileDisablesCoreLimits_ThenTheyStayDisabled) {
+TEST(NodeConfigTest, GivenFlagFalse_WhenFileDisablesCoreLimits_ThenTheyStayOff) {
   Options options;
   options.disable_core_limit = false;
   EXPECT_TRUE(ParseNodeConfig(Texts("nvidia:\n  disableCoreLimit: true\n"), options)->defaults.disable_core_limit);
@@ -212,7 +212,7 @@ TEST(NodeConfigTest, GivenAnotherResourceNameAsFlag_WhenParsed_ThenItIsRefused) 
   EXPECT_THAT(ErrorOf(Texts("nvidia:\n  resourceCountName: a.b/gpu\n"), options), HasSubstr("contradicts"));
 }
 
-TEST(NodeConfigTest, GivenAConfigFileThatIsGone_WhenLoaded_ThenItIsAnErrorAndNotTheDefaults) {
+TEST(NodeConfigTest, GivenConfigFileGone_WhenLoaded_ThenItIsAnErrorNotDefaults) {
   Options options;
   options.config_file = "/nowhere/device-config.yaml";
   EXPECT_FALSE(LoadConfigTexts(options));

@@ -98,7 +98,7 @@ TEST_F(FoldersTest, ShareFile_ThenItSaysWhatTheEnvironmentSays) {
 }
 
 // A8
-TEST_F(FoldersTest, GivenAPlaceThatIsTakenWhenAFolderIsMadeThenThatIsAnErrorThatNamesIt) {
+TEST_F(FoldersTest, GivenTakenPlace_WhenFolderIsMade_ThenErrorNamesIt) {
   std::ofstream(temp_.path() + "/shares") << "no folder";
   RegionSettings settings;
   settings.limits = {{CardName(0), 1 << 20, 0, 0}};
@@ -119,7 +119,7 @@ TEST_F(FoldersTest, GivenAKnownUserWhenAFolderIsMadeThenNobodyElseMayEnterIt) {
   EXPECT_EQ(ModeOf(temp_.path() + "/containers/uid-a_c0"), 0700u);
 }
 
-TEST_F(FoldersTest, GivenAShareWhenItsContainerIsKnownThenItsNameLeadsToItAndGoesWithIt) {
+TEST_F(FoldersTest, GivenShare_WhenContainerKnown_ThenNameLeadsToItAndGoesToo) {
   RegionSettings settings;
   settings.limits = {{CardName(0), 1 << 20, 0, 0}};
   const Record record = ShareRecord("shares/x");
@@ -202,7 +202,7 @@ class FullFoldersTest : public FoldersTest {
   rlimit before_{};
 };
 
-TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItIsRemovedThenItIsGoneAtOnce) {
+TEST_F(FullFoldersTest, GivenFolderDeeperThanDescriptors_WhenRemoved_ThenGoneAtOnce) {
   const Record record = ShareRecord("shares/x");
   Deep(record);
   folders_.Remove(record);
@@ -212,7 +212,7 @@ TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItIsRemoved
   EXPECT_EQ(Left("shares"), 0);
 }
 
-TEST_F(FullFoldersTest, GivenTrashOfAnEarlierLifeWhenItStartsThenThatGoesTooAndALinkInItIsNotFollowed) {
+TEST_F(FullFoldersTest, GivenOldTrashWithLink_WhenStarted_ThenItGoesButTargetStays) {
   ASSERT_TRUE(folders_.Make(ShareRecord("shares/kept"), settings_));
   for (const char* folder : {"/shares/.removed-1/d", "/containers/.removed-2/d"}) {
     fs::create_directories(temp_.path() + folder);
@@ -224,13 +224,13 @@ TEST_F(FullFoldersTest, GivenTrashOfAnEarlierLifeWhenItStartsThenThatGoesTooAndA
   EXPECT_EQ(Left("shares"), 2);
 }
 
-TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItStartsThenAnOrphanIsGoneAtOnce) {
+TEST_F(FullFoldersTest, GivenOrphanDeeperThanDescriptors_WhenStarted_ThenGoneAtOnce) {
   Deep(ShareRecord("shares/x"));
   folders_.RemoveAllBut({});
   EXPECT_FALSE(fs::exists(temp_.path() + "/shares/x"));
 }
 
-TEST_F(FullFoldersTest, GivenAFolderDeeperThanThereAreDescriptorsWhenItIsMadeAnewThenThatIsDoneAtOnce) {
+TEST_F(FullFoldersTest, GivenFolderDeeperThanDescriptors_WhenMadeAnew_ThenDoneAtOnce) {
   const Record record = ShareRecord("containers/uid-a_c0");
   Deep(record);
   ASSERT_TRUE(folders_.Make(record, settings_));
@@ -296,7 +296,7 @@ TEST_F(FoldersTest, RemovedFolder_IsRecognised) {
   EXPECT_TRUE(IsRemoved(there));
 }
 
-TEST_F(FoldersTest, GivenALibraryWhenItIsInstalledAnewThenTheOldFileStaysAsItIsWhileInUse) {
+TEST_F(FoldersTest, GivenLibraryInUse_WhenInstalledAnew_ThenOldFileStaysAsItIs) {
   const std::string source = temp_.path() + "/libvgpu.so";
   const std::string folder = temp_.path() + "/vgpu";
   std::ofstream(source) << "one";
@@ -321,7 +321,7 @@ TEST_F(FoldersTest, GivenALibraryWhenItIsInstalledAnewThenTheOldFileStaysAsItIsW
 }
 
 // What the list names, every program of every container loads.
-TEST_F(FoldersTest, GivenALibraryThatCanNotBePutInPlaceWhenItIsInstalledThenNothingIsToldToLoadIt) {
+TEST_F(FoldersTest, GivenLibraryPlaceBlocked_WhenInstalled_ThenNoPreloadNamesIt) {
   const std::string source = temp_.path() + "/libvgpu.so";
   const std::string folder = temp_.path() + "/vgpu";
   std::ofstream(source) << "one";
@@ -330,7 +330,7 @@ TEST_F(FoldersTest, GivenALibraryThatCanNotBePutInPlaceWhenItIsInstalledThenNoth
   EXPECT_FALSE(fs::exists(folder + "/ld.so.preload"));
 }
 
-TEST_F(FoldersTest, GivenADriverRootWhenSpecificationsAreWrittenThenTheyNameItsFilesAndOldClassesGo) {
+TEST_F(FoldersTest, GivenDriverRoot_ThenSpecsNameItsFilesAndOldClassesGo) {
   const std::string root = temp_.path() + "/root";
   fs::create_directories(root + "/usr/lib64");
   for (const char* name : {"libcuda.so.1", "libcuda.so.580.1", "libnvidia-ml.so.580.1", "libc.so.6"}) {
@@ -352,7 +352,7 @@ TEST_F(FoldersTest, GivenADriverRootWhenSpecificationsAreWrittenThenTheyNameItsF
 }
 
 // A device node of a module that is loaded late, or a file that somebody removed.
-TEST_F(FoldersTest, GivenWrittenSpecificationsWhenTheNodeChangesAndTheGpusDoNotThenTheyAreAsTheNodeIs) {
+TEST_F(FoldersTest, GivenWrittenSpecs_WhenNodeChangesButNoGpu_ThenTheyFollowIt) {
   Options options;
   options.list_strategies = {ListStrategy::kCdiCri};
   options.driver_root_in_container = temp_.path() + "/root";
@@ -372,7 +372,7 @@ TEST_F(FoldersTest, GivenWrittenSpecificationsWhenTheNodeChangesAndTheGpusDoNotT
 }
 
 // Every container gets it, and may write to it.
-TEST_F(FoldersTest, GivenALockFolderWhenItIsSomebodyElsesThenThatIsAnErrorAndElseItIsOpenToAll) {
+TEST_F(FoldersTest, GivenLockFolder_WhenSomebodyElses_ThenErrorElseOpenToAll) {
   const std::string path = temp_.path() + "/vgpulock";
   ASSERT_TRUE(MakeLockFolder(path));
   EXPECT_EQ(ModeOf(path), 0777u);

@@ -50,7 +50,7 @@ nvml::XidEvent Xid(const std::string& uuid, std::uint64_t code) {
   return {uuid, code, nvml::kAnyInstance, nvml::kAnyInstance};
 }
 
-TEST(NodeStateTest, GivenOnlyTheDriver_WhenAsked_ThenNothingIsReadyUntilTheNodeWasSeen) {
+TEST(NodeStateTest, GivenOnlyDriver_WhenAsked_ThenNothingIsReadyUntilNodeIsSeen) {
   NodeState state("node-1", XidPolicy());
   state.SeeDriver(Both(), 1000);
   EXPECT_FALSE(state.ready());
@@ -59,7 +59,7 @@ TEST(NodeStateTest, GivenOnlyTheDriver_WhenAsked_ThenNothingIsReadyUntilTheNodeW
   EXPECT_TRUE(state.MakeCards().ready);
 }
 
-TEST(NodeStateTest, GivenAnXid_WhenTheGpuAnswersWellAgain_ThenItComesBackByItself) {
+TEST(NodeStateTest, GivenXid_WhenGpuAnswersWellAgain_ThenItComesBackByItself) {
   NodeState state = Ready();
   EXPECT_TRUE(state.SeeXid(Xid("GPU-b", 74), 1000));
   EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
@@ -74,7 +74,7 @@ TEST(NodeStateTest, GivenAnXid_WhenTheGpuAnswersWellAgain_ThenItComesBackByItsel
 }
 
 // L4: with one child remembered for each GPU, the errors of all others are lost.
-TEST(NodeStateTest, GivenAGpuThatFailsTheFourthTimeInADay_WhenItDoes_ThenAnEventAndTheJournalSayThatItIsOut) {
+TEST(NodeStateTest, GivenFourthFailureInDay_ThenEventAndJournalSayGpuIsOut) {
   NodeState state = Ready();
   UnixSeconds now = 1000;
   for (int time = 0; time < 4; ++time) {
@@ -86,7 +86,7 @@ TEST(NodeStateTest, GivenAGpuThatFailsTheFourthTimeInADay_WhenItDoes_ThenAnEvent
   EXPECT_EQ(state.MakeRegistration(state.MakeCards(), false, now).health.at("GPU-b").state, HealthState::kOut);
 }
 
-TEST(NodeStateTest, GivenAnXidOfAnInstance_WhenSeen_ThenItCountsForItsGpuWhicheverInstanceItIs) {
+TEST(NodeStateTest, GivenXidOfAnyInstance_WhenSeen_ThenItCountsForItsGpu) {
   for (const unsigned instance : {0U, 7U, nvml::kAnyInstance}) {
     NodeState state = Ready();
     nvml::XidEvent event = Xid("GPU-b", 48);
@@ -106,7 +106,7 @@ DriverReading WithDamage(std::uint64_t uncorrected, bool repair_waits, bool unhe
   return reading;
 }
 
-TEST(NodeStateTest, GivenXidsThatNobodyHeard_WhenTheGpuCountsNewErrors_ThenItIsTakenOut) {
+TEST(NodeStateTest, GivenUnheardXids_WhenGpuCountsNewErrors_ThenItIsTakenOut) {
   NodeState state = Ready();
   state.SeeDriver(WithDamage(7, false, true), 1010);  // counts of before
   state.SeeDriver(WithDamage(7, false, true), 1020);
@@ -121,7 +121,7 @@ TEST(NodeStateTest, GivenXidsThatNobodyHeard_WhenTheGpuCountsNewErrors_ThenItIsT
   EXPECT_LE(now, 1140);
 }
 
-TEST(NodeStateTest, GivenXidsThatNobodyHeard_WhenARepairWaitsForAReset_ThenTheGpuIsTakenOut) {
+TEST(NodeStateTest, GivenUnheardXids_WhenRepairWaitsForReset_ThenGpuIsTakenOut) {
   NodeState state = Ready();
   state.SeeDriver(WithDamage(0, false, true), 1010);
   state.SeeDriver(WithDamage(0, true, true), 1020);
@@ -129,7 +129,7 @@ TEST(NodeStateTest, GivenXidsThatNobodyHeard_WhenARepairWaitsForAReset_ThenTheGp
   EXPECT_THAT(state.MakeCards().cards[1].trouble, HasSubstr("memory repair waits for a reset"));
 }
 
-TEST(NodeStateTest, GivenXidsThatAreHeard_WhenTheGpuCountsNewErrors_ThenTheXidsDecide) {
+TEST(NodeStateTest, GivenHeardXids_WhenGpuCountsNewErrors_ThenXidsDecide) {
   NodeState state = Ready();
   state.SeeDriver(WithDamage(0, false, false), 1010);
   state.SeeDriver(WithDamage(9, false, false), 1020);
@@ -137,7 +137,7 @@ TEST(NodeStateTest, GivenXidsThatAreHeard_WhenTheGpuCountsNewErrors_ThenTheXidsD
   EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
 }
 
-TEST(NodeStateTest, GivenCountsThatBeginAnewOrAreNotTold_WhenNobodyHeardXids_ThenThatIsNoError) {
+TEST(NodeStateTest, GivenUnheardXids_WhenCountsAreResetOrMissing_ThenNoError) {
   NodeState state = Ready();
   state.SeeDriver(WithDamage(7, true, true), 1010);
   state.SeeDriver(WithDamage(0, false, true), 1020);  // reset
@@ -148,7 +148,7 @@ TEST(NodeStateTest, GivenCountsThatBeginAnewOrAreNotTold_WhenNobodyHeardXids_The
   EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
 }
 
-TEST(NodeStateTest, GivenXidsThatNobodyHeard_WhenTheGpuTellsItsCountsOnlyLater_ThenTheyStillCount) {
+TEST(NodeStateTest, GivenUnheardXids_WhenGpuTellsCountsLater_ThenTheyStillCount) {
   NodeState state = Ready();
   state.SeeDriver(WithDamage(7, false, false), 1010);
   DriverReading silent = Both();
@@ -164,7 +164,7 @@ TEST(NodeStateTest, GivenXidsThatNobodyHeard_WhenTheGpuTellsItsCountsOnlyLater_T
   EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
 }
 
-TEST(NodeStateTest, GivenXidsThatDoNotCount_WhenNobodyHeardThem_ThenTheCountsDoNotEither) {
+TEST(NodeStateTest, GivenDisabledXids_WhenUnheard_ThenErrorCountsAreIgnoredToo) {
   for (const char* disabled : {"48", "xids", "all"}) {
     NodeState state = Ready(disabled);
     state.SeeDriver(WithDamage(0, false, true), 1010);
@@ -173,7 +173,7 @@ TEST(NodeStateTest, GivenXidsThatDoNotCount_WhenNobodyHeardThem_ThenTheCountsDoN
   }
 }
 
-TEST(NodeStateTest, GivenXidsOfApplicationsOrStrangers_WhenSeen_ThenNothingHappens) {
+TEST(NodeStateTest, GivenApplicationOrStrangersXids_WhenSeen_ThenNothingHappens) {
   NodeState state = Ready();
   EXPECT_FALSE(state.SeeXid(Xid("GPU-a", 31), 1000));
   EXPECT_FALSE(state.SeeXid(Xid("", 79), 1000));
@@ -181,7 +181,7 @@ TEST(NodeStateTest, GivenXidsOfApplicationsOrStrangers_WhenSeen_ThenNothingHappe
   EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
 }
 
-TEST(NodeStateTest, GivenALostGpuThatSaysNoName_WhenRead_ThenItStaysInTheInventoryUnhealthy) {
+TEST(NodeStateTest, GivenNamelessLostGpu_WhenRead_ThenItStaysListedUnhealthy) {
   NodeState state = Ready();
   state.SeeDriver(WithSecondLost(), 1010);
   EXPECT_THAT(HealthOf(state), ElementsAre(true, false));
@@ -189,7 +189,7 @@ TEST(NodeStateTest, GivenALostGpuThatSaysNoName_WhenRead_ThenItStaysInTheInvento
   EXPECT_EQ(state.MakeCards().cards[1].trouble, "lost: GPU is lost");
 }
 
-TEST(NodeStateTest, GivenAGpuInTroubleSinceTheStart_WhenRead_ThenItIsLeftOutWithAWord) {
+TEST(NodeStateTest, GivenGpuInTroubleAtStart_WhenRead_ThenItIsLeftOutWithReason) {
   NodeState state("node-1", XidPolicy());
   state.SeeNode({}, {}, 1000);
   state.SeeDriver(WithSecondLost(), 1000);
@@ -200,7 +200,7 @@ TEST(NodeStateTest, GivenAGpuInTroubleSinceTheStart_WhenRead_ThenItIsLeftOutWith
   EXPECT_TRUE(state.MakeCards().left_out.empty());
 }
 
-TEST(NodeStateTest, GivenHealthChecksOff_WhenAGpuIsLost_ThenItStaysHealthyAsWasAsked) {
+TEST(NodeStateTest, GivenHealthChecksOff_WhenGpuIsLost_ThenItStaysHealthy) {
   NodeState state = Ready("all");
   state.SeeXid(Xid("GPU-b", 79), 1000);
   state.SeeDriver(WithSecondLost(), 1010);
@@ -216,7 +216,7 @@ TEST(NodeStateTest, GivenAGpuThatAppears_WhenRead_ThenItIsOffered) {
   EXPECT_THAT(HealthOf(state), ElementsAre(true, true));
 }
 
-TEST(NodeStateTest, GivenAGpuThatIsNotListedAnyMore_WhenAnHourPassed_ThenItIsForgotten) {
+TEST(NodeStateTest, GivenGpuNoLongerListed_WhenAnHourPassed_ThenItIsForgotten) {
   NodeState state = Ready();
   const DriverReading one = {{Gpu(0, "GPU-a")}, {}, std::nullopt};
   state.SeeDriver(one, 1010);
@@ -239,7 +239,7 @@ TEST(NodeStateTest, GivenTheDriverGone_WhenItReturns_ThenNoGpuHasAMark) {
   EXPECT_TRUE(state.MakeRegistration(state.MakeCards(), false, 1100).health.empty());
 }
 
-TEST(NodeStateTest, GivenARestartOfThePlugin_WhenTheNodeRemembersATrouble_ThenTheGpuIsNotHealthyAgain) {
+TEST(NodeStateTest, GivenRestart_WhenNodeRemembersTrouble_ThenGpuStaysUnhealthy) {
   NodeState before = Ready();
   before.SeeXid(Xid("GPU-b", 48), 1000);
   const Registration registration = before.MakeRegistration(before.MakeCards(), false, 1000);
@@ -250,7 +250,7 @@ TEST(NodeStateTest, GivenARestartOfThePlugin_WhenTheNodeRemembersATrouble_ThenTh
   EXPECT_THAT(after.MakeCards().cards[1].trouble, HasSubstr("XID 48"));
 }
 
-TEST(NodeStateTest, GivenAGpuThatWasReplaced_WhenAnHourPassed_ThenTheNodeForgetsIt) {
+TEST(NodeStateTest, GivenReplacedGpu_WhenAnHourPassed_ThenNodeForgetsIt) {
   NodeState state("node-1", XidPolicy());
   state.SeeDriver(Both(), 1000);
   state.SeeNode({},
@@ -271,7 +271,7 @@ TEST(NodeStateTest, GivenTroubleBeforeTheNodeWasSeen_WhenItIsSeen_ThenBothCount)
   EXPECT_THAT(HealthOf(state), ElementsAre(false, false));
 }
 
-TEST(NodeStateTest, GivenAGpuThatIsOut_WhenTheCordonIsLifted_ThenItIsOfferedAgain) {
+TEST(NodeStateTest, GivenGpuThatIsOut_WhenCordonIsLifted_ThenItIsOfferedAgain) {
   NodeState state = Ready();
   const std::string out = R"({"GPU-b":{"state":"out","reason":"XID 62","since":900,"troubles":[1,2,3,4]}})";
   NodeState restarted("node-1", XidPolicy());
@@ -314,7 +314,7 @@ TEST(NodeStateTest, MistakeChosenByALabel_IsToldAndNothingChanges) {
   EXPECT_TRUE(state.ready());
 }
 
-TEST(NodeStateTest, GivenALinkThatFails_WhenTheTopologyIsReadAgain_ThenTheScoresFollow) {
+TEST(NodeStateTest, GivenFailingLink_WhenTopologyIsReadAgain_ThenScoresFollow) {
   NodeState state = Ready();
   const auto link = [](const std::string& to, bool up) { return nvml::NvLink{0, up, nvml::LinkPeer::kGpu, to}; };
   const auto reading = [&](bool up_at_b) {

@@ -79,7 +79,7 @@ TEST(OptionsTest, GivenTheChartsCommandLine_WhenRead_ThenItIsUnderstood) {
   EXPECT_EQ(Given({"--mig-strategy=", "--disable-core-limit="}).mig_strategy, MigStrategy::kNone);
 }
 
-TEST(OptionsTest, GivenAllThreeSources_WhenTheyDiffer_ThenFlagsBeatEnvironmentBeatsFile) {
+TEST(OptionsTest, WhenAllThreeSourcesDiffer_ThenFlagsBeatEnvironmentBeatsFile) {
   const std::string file =
       "flags:\n  failOnInitError: false\n  nvidiaDriverRoot: /file\n  gdsEnabled: true\n"
       "  plugin:\n    deviceIDStrategy: index\n    deviceListStrategy: cdi-cri\n";
@@ -96,7 +96,7 @@ TEST(OptionsTest, GivenAllThreeSources_WhenTheyDiffer_ThenFlagsBeatEnvironmentBe
   EXPECT_THAT(options.list_strategies, ElementsAre(ListStrategy::kCdiCri));
 }
 
-TEST(OptionsTest, GivenLists_WhenASourceSpeaks_ThenItReplacesTheOneBelowAndRepeatsAddUp) {
+TEST(OptionsTest, GivenLists_ThenHigherSourceReplacesLowerAndRepeatsAddUp) {
   EXPECT_THAT(Given({"--device-list-strategy=envvar,cdi-cri"}).list_strategies,
               ElementsAre(ListStrategy::kEnvvar, ListStrategy::kCdiCri));
   EXPECT_THAT(Given({"--device-list-strategy=volume-mounts", "--device-list-strategy=cdi-annotations"},
@@ -152,7 +152,7 @@ const Spelling kSpellings[] = {
      [](const Options& o) { return o.resource_name == "nvidia.com/gpu"; }},
 };
 
-TEST(OptionsTest, GivenEveryFlagOfHami_WhenItOrItsVariableIsSet_ThenItIsWhatItNames) {
+TEST(OptionsTest, GivenEveryHamiFlag_WhenItOrItsVariableIsSet_ThenOptionHasIt) {
   for (const Spelling& one : kSpellings) {
     EXPECT_TRUE(one.set(Given({base::Concat({"--", one.flag, "=", one.value})}))) << one.flag;
     EXPECT_TRUE(one.set(Given({}, {{one.variable, one.value}}))) << one.variable;
@@ -189,7 +189,7 @@ TEST(OptionsTest, GivenFlagsThatHamiNeverRead_WhenGiven_ThenTheyCount) {
   EXPECT_EQ(Given({}).allocate_seconds, 10);
 }
 
-TEST(OptionsTest, GivenNothing_WhenRead_ThenContainersMayTellEachOtherOfTheGpusTime_AndItCanBeTurnedOff) {
+TEST(OptionsTest, GivenNothing_WhenRead_ThenCommonAreaIsOnAndCanBeTurnedOff) {
   EXPECT_TRUE(Given({}).common_area);
   EXPECT_EQ(Given({}).mps_control, "nvidia-cuda-mps-control");
   EXPECT_EQ(Given({}, {{"MPS_CONTROL", "/x"}, {"MPS_ROOT", "/y"}}).mps_root, "/y");
@@ -205,7 +205,7 @@ TEST(OptionsTest, SchedulersAndKeys_AreRead) {
   EXPECT_EQ(Given({}, {{"HAMI_GRANT_KEY_FILE", "/keys"}}).grant_key_file, "/keys");
 }
 
-TEST(OptionsTest, GivenNamespacesThatMayDisableControl_WhenRead_ThenAllMayUnlessSomeAreNamedOrNone) {
+TEST(OptionsTest, GivenDisableControlIn_ThenAllNamespacesMayUnlessSomeOrNone) {
   EXPECT_THAT(Given({}).disable_control_in, ElementsAre("*"));
   EXPECT_THAT(Given({"--disable-control-in=kube-*,admins"}).disable_control_in, ElementsAre("kube-*", "admins"));
   EXPECT_THAT(Given({}, {{"DISABLE_CONTROL_IN", "admins"}}).disable_control_in, ElementsAre("admins"));
@@ -243,7 +243,7 @@ TEST(OptionsTest, GivenWhatCanNotBeHonoured_WhenGiven_ThenItIsRefusedByName) {
   EXPECT_THAT(ErrorOf({}, {{"NODE_NAME", ""}}), HasSubstr("name of this node"));
 }
 
-TEST(OptionsTest, GivenHealthChecksThatAreMistyped_WhenRead_ThenTheFlagIsRefusedAndTheVariableIsWarnedOf) {
+TEST(OptionsTest, GivenMistypedHealthChecks_ThenFlagFailsAndVariableWarns) {
   EXPECT_THAT(ErrorOf({"--disable-health-checks=xid"}), StartsWith("--disable-health-checks=xid: "));
   EXPECT_THAT(ErrorOf({"--disable-health-checks=xid"}), HasSubstr("all, xids or the number of an XID"));
   EXPECT_THAT(ErrorOf({"--disable-health-checks=48,-62"}), HasSubstr("-62"));
@@ -262,7 +262,7 @@ TEST(OptionsTest, GivenHealthChecksThatAreMistyped_WhenRead_ThenTheFlagIsRefused
               IsEmpty());
 }
 
-TEST(OptionsTest, GivenAResourceNameThatIsNotTheFiles_WhenRead_ThenThatIsAMistakeInTheFlags) {
+TEST(OptionsTest, GivenResourceNameAgainstFile_WhenRead_ThenFlagsAreAtFault) {
   const std::string file = "nvidia: {resourceCountName: vendor.io/gpu}\n";
   EXPECT_THAT(ErrorOf({"--config-file=config.yaml", "--resource-name=vendor.io/gup"}, {}, file),
               HasSubstr("contradicts resourceCountName, which is vendor.io/gpu"));
@@ -287,7 +287,7 @@ TEST(OptionsTest, GivenMistakesInTheFile_WhenRead_ThenFileLineAndKeyAreNamed) {
   EXPECT_THAT(start->options.imex_channels, ElementsAre(0));
 }
 
-TEST(OptionsTest, GivenAnAddressOrASocketThatIsEmpty_WhenRead_ThenThatServiceIsNotUsed) {
+TEST(OptionsTest, GivenEmptyAddressOrSocket_WhenRead_ThenServiceIsNotUsed) {
   const auto start = Read({"--metrics-bind-address=", "--kubelet-socket=", "--pod-resources-socket="}, {}, "");
   ASSERT_TRUE(start);
   EXPECT_FALSE(start->options.metrics_address);

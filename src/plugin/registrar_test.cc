@@ -146,7 +146,7 @@ TEST(RegistrarTest, GivenABareNode_WhenWanted_ThenOnePatchTellsItAll) {
   EXPECT_EQ(registrar.counters().patches, 2U);
 }
 
-TEST(RegistrarTest, GivenPatchesThatFail_WhenNothingChanges_ThenTheyAreTriedAgain) {
+TEST(RegistrarTest, GivenFailedPatches_WhenNothingChanges_ThenTheyAreTriedAgain) {
   FakeNode node;
   node.Fail(FakeNode::Fault::kRefuse, 3);
   Registrar registrar(
@@ -158,7 +158,7 @@ TEST(RegistrarTest, GivenPatchesThatFail_WhenNothingChanges_ThenTheyAreTriedAgai
   EXPECT_EQ(registrar.counters().failures, 3U);
 }
 
-TEST(RegistrarTest, GivenAnAnswerThatIsLost_WhenTheWatchTellsOfThePatch_ThenItIsNotSentAgain) {
+TEST(RegistrarTest, GivenLostAnswer_WhenWatchTellsOfPatch_ThenItIsNotSentAgain) {
   FakeNode node;
   node.Fail(FakeNode::Fault::kLoseAnswer, 1);
   RegistrarOptions options = Quick();
@@ -227,7 +227,7 @@ TEST(RegistrarTest, NodeThatIsNotThere_IsSaid) {
   EXPECT_TRUE(node.Await([&] { return registrar.registered() && registrar.trouble().empty(); }));
 }
 
-TEST(RegistrarTest, GivenSomebodyWhoDeletesTheAnnotation_WhenItIsNoticed_ThenItComesBack) {
+TEST(RegistrarTest, GivenDeletedAnnotation_WhenNoticed_ThenItComesBack) {
   FakeNode node;
   Registrar registrar(
       node, [](const SeenNode&) {}, Quick());
@@ -238,7 +238,7 @@ TEST(RegistrarTest, GivenSomebodyWhoDeletesTheAnnotation_WhenItIsNoticed_ThenItC
   EXPECT_TRUE(node.Await([&] { return node.patches() == 2 && node.Says(kRegisterKey, "[1]"); }));
 }
 
-TEST(RegistrarTest, GivenSomebodyWhoWritesOtherValues_WhenItGoesOn_ThenThereIsNoRaceButChangesOfOursGoThrough) {
+TEST(RegistrarTest, GivenOtherWriter_WhenItGoesOn_ThenNoRaceButOurChangesPass) {
   FakeNode node;
   RegistrarOptions options = Quick();
   options.contest_first = options.contest_most = 1h;
@@ -257,7 +257,7 @@ TEST(RegistrarTest, GivenSomebodyWhoWritesOtherValues_WhenItGoesOn_ThenThereIsNo
   EXPECT_EQ(node.patches(), 3);
 }
 
-TEST(RegistrarTest, GivenTheNode_WhenItIsSeen_ThenLabelsAndOurAnnotationsAreHandedOn) {
+TEST(RegistrarTest, GivenNode_WhenSeen_ThenLabelsAndOurAnnotationsAreHandedOn) {
   FakeNode node;
   node.Write(kHealthKey, "{}");
   node.Write("somebody/else", "1");
@@ -281,7 +281,7 @@ TEST(RegistrarTest, GivenTheNode_WhenItIsSeen_ThenLabelsAndOurAnnotationsAreHand
   EXPECT_EQ(node.patches(), 0);  // nothing was wanted yet
 }
 
-TEST(RegistrarTest, GivenAnApiServer_WhenRegistered_ThenOnlyThisNodeIsWatchedAndPatched) {
+TEST(RegistrarTest, GivenApiServer_ThenOnlyThisNodeIsWatchedAndPatched) {
   kube::FakeApiServer server;
   server.Put(kube::kNodes, json::parse(R"({"metadata":{"name":"node-1","annotations":{"a":"b"}}})"));
   server.Put(kube::kNodes, json::parse(R"({"metadata":{"name":"node-2"}})"));

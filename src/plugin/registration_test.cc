@@ -66,7 +66,7 @@ TEST(RegistrationTest, GivenCards_WhenEncoded_ThenTheTextIsHamis) {
             R"({"id":"GPU-b","count":10,"devmem":1000,"devcore":100,"type":"NVIDIA H100","mode":"hami-core"}])");
 }
 
-TEST(RegistrationTest, GivenABareNode_WhenPatched_ThenItSaysWhatIsWantedAndNeedsNoSecondPatch) {
+TEST(RegistrationTest, GivenBareNode_WhenPatched_ThenOnePatchSaysAllThatIsWanted) {
   Registration wanted = Wanted();
   wanted.scores = R"([{"uuid":"GPU-a","score":{"GPU-b":20}}])";
   wanted.concurrent_allocate = true;
@@ -109,7 +109,7 @@ TEST(RegistrationTest, ConcurrentNode_SaysThatItsPluginLives) {
   }
 }
 
-TEST(RegistrationTest, GivenAnAnnotationThatSomebodyDeleted_WhenCompared_ThenItComesBack) {
+TEST(RegistrationTest, GivenDeletedAnnotation_WhenCompared_ThenItComesBack) {
   const auto after = After({}, *PatchFor({}, Wanted(), kClock));
   auto broken = after;
   broken.erase(kRegisterKey);
@@ -125,7 +125,7 @@ TEST(RegistrationTest, GivenWhatIsNoLongerTrue_WhenPatched_ThenItIsRemoved) {
   EXPECT_FALSE(after.contains(kScoreKey) || after.contains(kConcurrentKey) || after.contains(kHealthKey));
 }
 
-TEST(RegistrationTest, GivenAGpuThatIsOut_WhenPatched_ThenItIsCordonedBesideTheOthers) {
+TEST(RegistrationTest, GivenGpuThatIsOut_WhenPatched_ThenItIsCordonedBesideOthers) {
   Registration wanted = Wanted();
   wanted.health["GPU-a"] = Out();
   const device::StringMap node = {{device::kDeviceCordon, "GPU-z, GPU-y"}};
@@ -136,7 +136,7 @@ TEST(RegistrationTest, GivenAGpuThatIsOut_WhenPatched_ThenItIsCordonedBesideTheO
   EXPECT_EQ(JournalOf(after), wanted.health);
 }
 
-TEST(RegistrationTest, GivenACordonOfOurs_WhenAnAdministratorLiftsIt_ThenItIsReadmittedAndNotPutBack) {
+TEST(RegistrationTest, GivenOurCordon_WhenLifted_ThenGpuReturnsAndCordonDoesNot) {
   Registration wanted = Wanted();
   wanted.health["GPU-a"] = Out();
   auto node = After({}, *PatchFor({}, wanted, kClock));
@@ -145,7 +145,7 @@ TEST(RegistrationTest, GivenACordonOfOurs_WhenAnAdministratorLiftsIt_ThenItIsRea
   EXPECT_FALSE(PatchFor(node, wanted, kClock));
 }
 
-TEST(RegistrationTest, GivenASchedulerThatAsks_WhenAnsweringIsOn_ThenItIsAnsweredOnce) {
+TEST(RegistrationTest, GivenAskingScheduler_WhenAnsweringIsOn_ThenItIsAnsweredOnce) {
   Registration wanted = Wanted();
   auto node = After({}, *PatchFor({}, wanted, kClock));
   node[kHandshakeKey] = "Requesting_2026-08-01 12:00:00";

@@ -40,7 +40,7 @@ class ResolveTest : public ::testing::Test {
 
 const device::PodGrant kTwo = {{ShareOf(0, 1000), ShareOf(1, 1000)}};
 
-TEST_F(ResolveTest, GivenALockOwnerThatIsGoneWhenOneOtherPodFitsThenThatOneIsServed) {
+TEST_F(ResolveTest, GivenLockOwnerGone_WhenOneOtherPodFits_ThenThatOneIsServed) {
   Add(BoundPod("a", kOne));
   situation_.lock = LockOwner{"default", "gone"};
   const auto found = Ask({SlotId(CardName(0), 0)});
@@ -48,7 +48,7 @@ TEST_F(ResolveTest, GivenALockOwnerThatIsGoneWhenOneOtherPodFitsThenThatOneIsSer
   EXPECT_EQ(found.choice->pod->name, "a");
 }
 
-TEST_F(ResolveTest, GivenALockOwnerThatEndedWhenAnotherFitsThenTheOwnerIsNotServed) {
+TEST_F(ResolveTest, GivenLockOwnerEnded_WhenAnotherFits_ThenOwnerIsNotServed) {
   PodView ended = BoundPod("a", kOne);
   ended.status_phase = "Failed";
   Add(ended);
@@ -57,14 +57,14 @@ TEST_F(ResolveTest, GivenALockOwnerThatEndedWhenAnotherFitsThenTheOwnerIsNotServ
   EXPECT_EQ(Ask({SlotId(CardName(0), 0)}).choice->pod->name, "b");
 }
 
-TEST_F(ResolveTest, GivenALockOwnerOfAnotherSizeWhenOneFitsThenTheOneThatFitsIsServed) {
+TEST_F(ResolveTest, GivenLockOwnerOfOtherSize_WhenOneFits_ThenThatOneIsServed) {
   Add(BoundPod("a", kTwo));
   Add(BoundPod("b", kOne, 500));
   situation_.lock = LockOwner{"default", "a"};
   EXPECT_EQ(Ask({SlotId(CardName(0), 0)}).choice->pod->name, "b");
 }
 
-TEST_F(ResolveTest, GivenTheLockWhenAnOlderPodFitsTooThenTheOwnerIsServedForCertain) {
+TEST_F(ResolveTest, GivenLock_WhenOlderPodFitsToo_ThenOwnerIsServedForCertain) {
   Add(BoundPod("a", kOne, 1));
   Add(BoundPod("b", kOne, 2));
   situation_.lock = LockOwner{"default", "b"};
@@ -73,7 +73,7 @@ TEST_F(ResolveTest, GivenTheLockWhenAnOlderPodFitsTooThenTheOwnerIsServedForCert
   EXPECT_FALSE(found.choice->assumed);
 }
 
-TEST_F(ResolveTest, GivenAPodWithPhaseSuccessWhenItHoldsNoLockThenItIsNoCandidate) {
+TEST_F(ResolveTest, GivenPodWithPhaseSuccess_WhenWithoutLock_ThenNoCandidate) {
   PodView done = BoundPod("a", kOne);
   done.bind_phase = device::kPhaseSuccess;
   Add(done);
@@ -82,7 +82,7 @@ TEST_F(ResolveTest, GivenAPodWithPhaseSuccessWhenItHoldsNoLockThenItIsNoCandidat
   EXPECT_TRUE(Ask({SlotId(CardName(0), 0)}).choice);
 }
 
-TEST_F(ResolveTest, GivenPodsOfOtherNodesFailedOrRunningWhenAskedThenNoneIsServed) {
+TEST_F(ResolveTest, GivenPodsElsewhereFailedOrRunning_WhenAsked_ThenNoneIsServed) {
   PodView elsewhere = BoundPod("a", kOne);
   elsewhere.node = "node-2";
   PodView assigned_elsewhere = BoundPod("b", kOne);
@@ -102,7 +102,7 @@ TEST_F(ResolveTest, GivenOnlyPodsOfOtherSizesWhenAskedThenTheReasonNamesThem) {
   EXPECT_THAT(Ask({SlotId(CardName(0), 0)}).why, HasSubstr("default/a (next: 2)"));
 }
 
-TEST_F(ResolveTest, GivenLikePodsWhenTheSlotsAreOnTheGpuOfTheYoungerThenThatOneIsServed) {
+TEST_F(ResolveTest, GivenLikePods_WhenSlotsAreOnYoungersGpu_ThenThatOneIsServed) {
   situation_.concurrent = true;
   Add(BoundPod("a", {{ShareOf(0, 1000)}}, 1));
   Add(BoundPod("b", {{ShareOf(1, 1000)}}, 2));
@@ -111,13 +111,13 @@ TEST_F(ResolveTest, GivenLikePodsWhenTheSlotsAreOnTheGpuOfTheYoungerThenThatOneI
   EXPECT_TRUE(Ask({SlotId(CardName(0), 4)}).choice->assumed);
 }
 
-TEST_F(ResolveTest, GivenUnlikePodsWhenTheSlotsAreOnTheGpuOfTheYoungerThenTheOldestIsServed) {
+TEST_F(ResolveTest, GivenUnlikePods_WhenSlotsOnYoungersGpu_ThenOldestIsServed) {
   Add(BoundPod("a", {{ShareOf(0, 1000)}}, 1));
   Add(BoundPod("b", {{ShareOf(1, 2000)}}, 2));
   EXPECT_EQ(Ask({SlotId(CardName(1), 4)}).choice->pod->name, "a");
 }
 
-TEST_F(ResolveTest, GivenLikeGrantsWhenThePodsUseThemDifferentlyThenTheOldestIsServedAndNothingIsTakenForGranted) {
+TEST_F(ResolveTest, GivenLikeGrants_WhenUsesDiffer_ThenOldestIsServedAsUnlike) {
   situation_.concurrent = true;
   Add(BoundPod("a", {{ShareOf(0, 1000)}}, 1));
   PodView urgent = BoundPod("b", {{ShareOf(1, 1000)}}, 2);
@@ -128,7 +128,7 @@ TEST_F(ResolveTest, GivenLikeGrantsWhenThePodsUseThemDifferentlyThenTheOldestIsS
   EXPECT_FALSE(found.choice->alike);
 }
 
-TEST(AlikeTest, GivenTwoPodsWhenTheyAreComparedThenNamesDoNotMatterAndWhatTheySayOfTheirSharesDoes) {
+TEST(AlikeTest, GivenTwoPods_WhenCompared_ThenShareSettingsMatterNamesDoNot) {
   const PodView a = BoundPod("a", kOne);
   PodView b = BoundPod("b", kOne);
   b.containers[0].name = "another";
@@ -153,13 +153,13 @@ TEST(AlikeTest, GivenTwoPodsWhenTheyAreComparedThenNamesDoNotMatterAndWhatTheySa
 }
 
 // A1: not the first of the list.
-TEST_F(ResolveTest, GivenUnlikePodsWhenTheYoungerIsListedFirstThenTheOldestIsServed) {
+TEST_F(ResolveTest, GivenUnlikePods_WhenYoungerIsListedFirst_ThenOldestIsServed) {
   Add(BoundPod("a", {{ShareOf(0, 1000)}}, 2));
   Add(BoundPod("b", {{ShareOf(1, 2000)}}, 1));
   EXPECT_EQ(Ask({SlotId(CardName(0), 4)}).choice->pod->name, "b");
 }
 
-TEST_F(ResolveTest, GivenAPartlyServedPodWhenAnOlderOneWaitsThenThePartlyServedGoesOn) {
+TEST_F(ResolveTest, GivenPartlyServedPod_WhenOlderWaits_ThenPartlyServedGoesOn) {
   Add(BoundPod("a", kOne, 1));
   const PodView two = BoundPod("b", {{ShareOf(0, 1000)}, {ShareOf(1, 1000)}}, 2);
   Add(two);
@@ -169,7 +169,7 @@ TEST_F(ResolveTest, GivenAPartlyServedPodWhenAnOlderOneWaitsThenThePartlyServedG
   EXPECT_EQ(found.choice->container, 1);
 }
 
-TEST_F(ResolveTest, GivenAnInitContainersSlotsWhenTheyAreGivenOnThenItsPodIsServed) {
+TEST_F(ResolveTest, GivenInitContainersSlots_WhenGivenOn_ThenItsPodIsServed) {
   Add(BoundPod("a", kOne, 1));
   PodView two = BoundPod("b", {{ShareOf(0, 1000)}, {ShareOf(0, 1000)}}, 2);
   two.containers[0].init = true;
@@ -182,7 +182,7 @@ TEST_F(ResolveTest, GivenAnInitContainersSlotsWhenTheyAreGivenOnThenItsPodIsServ
   EXPECT_EQ(found.choice->container, 1);
 }
 
-TEST_F(ResolveTest, GivenTheSameSlotsAgainWhenNobodyElseWaitsThenTheAnswerIsTheRecord) {
+TEST_F(ResolveTest, GivenSameSlotsAgain_WhenNobodyElseWaits_ThenRecordIsAnswer) {
   const PodView pod = BoundPod("a", kOne);
   Add(pod);
   records_.push_back(GivenRecord(pod, 0, {SlotId(CardName(0), 3)}));
@@ -190,7 +190,7 @@ TEST_F(ResolveTest, GivenTheSameSlotsAgainWhenNobodyElseWaitsThenTheAnswerIsTheR
   EXPECT_EQ(Ask({SlotId(CardName(0), 4)}).recorded, nullptr);
 }
 
-TEST_F(ResolveTest, GivenARowThatIsOwedWhenTheAnnotationSaysServedThenTheRecordWins) {
+TEST_F(ResolveTest, GivenOwedRow_WhenAnnotationSaysServed_ThenRecordWins) {
   PodView pod = BoundPod("a", kOne);
   pod.bind_phase = device::kPhaseSuccess;
   pod.to_allocate = {{}};
@@ -204,19 +204,19 @@ TEST_F(ResolveTest, GivenARowThatIsOwedWhenTheAnnotationSaysServedThenTheRecordW
   EXPECT_EQ(found.choice->grant, owed.grant);
 }
 
-TEST(PreferredTest, GivenTheGrantsGpusWhenSlotsAreFreeThenTheLowestOnThemAreChosen) {
+TEST(PreferredTest, GivenGrantsGpus_WhenSlotsAreFree_ThenLowestOnThemAreChosen) {
   const std::vector<std::string> available = {SlotId(CardName(0), 10), SlotId(CardName(1), 10), SlotId(CardName(1), 2)};
   EXPECT_THAT(PreferSlots(available, {}, 1, {ShareOf(1, 1000)}), ElementsAre(SlotId(CardName(1), 2)));
 }
 
-TEST(PreferredTest, GivenSlotsThatMustBeIncludedWhenTheyAreOnTheGrantsGpuThenTheyCoverIt) {
+TEST(PreferredTest, GivenMustIncludeSlots_WhenOnGrantsGpu_ThenTheyCoverIt) {
   const std::string must = SlotId(CardName(0), 7);
   EXPECT_THAT(PreferSlots({must, SlotId(CardName(0), 1), SlotId(CardName(1), 1)}, {must}, 2,
                           {ShareOf(0, 1000), ShareOf(1, 1000)}),
               ElementsAre(must, SlotId(CardName(1), 1)));
 }
 
-TEST(PreferredTest, GivenNoSlotLeftOnTheGrantsGpuWhenAskedThenOnlyWhatMustBeIncludedComesBack) {
+TEST(PreferredTest, GivenNoSlotOnGrantsGpu_WhenAsked_ThenOnlyMustIncludeReturns) {
   const std::string must = SlotId(CardName(0), 7);
   EXPECT_THAT(PreferSlots({must, SlotId(CardName(0), 1)}, {must}, 2, {ShareOf(0, 1000), ShareOf(1, 1000)}),
               ElementsAre(must));
@@ -247,7 +247,7 @@ TEST(RecordTest, GivenATextThatIsNotWholeWhenItIsReadThenItIsRefused) {
   EXPECT_FALSE(DecodeRecords(escaping));
 }
 
-TEST(PodViewTest, GivenAPodWhenItIsReadThenInitContainersComeFirstAndOnlyLiteralSettingsCount) {
+TEST(PodViewTest, WhenRead_ThenInitContainersComeFirstAndOnlyLiteralsCount) {
   const auto pod = ReadPodView(*base::ParseJson(R"({
     "metadata": {"name": "p", "namespace": "n", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z", "annotations": {
       "hami.io/bind-time": "123", "hami.io/bind-phase": "allocating", "hami.io/vgpu-node": "node-1",
@@ -273,21 +273,21 @@ TEST(PodViewTest, GivenAPodWhenItIsReadThenInitContainersComeFirstAndOnlyLiteral
   EXPECT_EQ(pod->to_allocate[1][0].memory, 2500);
 }
 
-TEST(PodViewTest, GivenAnotherVendorsPartWhenItIsStillToBeGivenThenThePodIsNotDone) {
+TEST(PodViewTest, GivenOtherVendorsPart_WhenStillToBeGiven_ThenPodIsNotDone) {
   const auto pod = ReadPodView(*base::ParseJson(
       R"({"metadata": {"name": "p", "annotations": {"hami.io/Ascend910B-devices-to-allocate": "x,Ascend910B,1,1:;"}}})"));
   ASSERT_TRUE(pod);
   EXPECT_TRUE(pod->others_pending);
 }
 
-TEST(PodViewTest, GivenAGrantThatCanNotBeReadWhenThePodIsReadThenTheReasonIsKept) {
+TEST(PodViewTest, GivenUnreadableGrant_WhenPodIsRead_ThenReasonIsKept) {
   const auto pod = ReadPodView(*base::ParseJson(
       R"({"metadata": {"name": "p", "annotations": {"hami.io/vgpu-devices-to-allocate": "GPU-a,NVIDIA:;"}}})"));
   ASSERT_TRUE(pod);
   EXPECT_THAT(pod->grant_error, HasSubstr("missing fields"));
 }
 
-TEST(LockTest, GivenTheFormsOfALockWhenTheyAreReadThenOnlyOneWithAnOwnerHasOne) {
+TEST(LockTest, GivenLockForms_WhenRead_ThenOnlyCompleteFormHasOwner) {
   EXPECT_EQ(ReadLock("2026-08-01T10:00:00Z,ns,pod"), (LockOwner{"ns", "pod"}));
   for (const char* bad : {"2026-08-01T10:00:00Z", "", "a,b", "a,b,c,d", "t,,p", "t,n,"}) EXPECT_FALSE(ReadLock(bad));
 }

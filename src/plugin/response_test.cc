@@ -47,7 +47,7 @@ class ResponseTest : public ::testing::Test {
   ResponseSettings settings_;
 };
 
-TEST_F(ResponseTest, GivenOneShareWhenAnsweredThenEnvironmentAndMountsAreHamisAndOurs) {
+TEST_F(ResponseTest, GivenOneShare_ThenEnvironmentAndMountsAreHamisAndOurs) {
   cards_.settings.log_level = "1";
   const Response response = Make();
   const std::map<std::string, std::string> expected = {
@@ -132,7 +132,7 @@ TEST(MpsModeTest, MetricsTellTheDaemonsState) {
 }
 
 // A7
-TEST_F(ResponseTest, GivenAGrantInAnotherOrderThanTheBusWhenAnsweredThenLimitsAreInTheOrderOfTheBus) {
+TEST_F(ResponseTest, GivenGrantInOtherOrder_WhenAnswered_ThenLimitsAreInBusOrder) {
   record_.grant = {ShareOf(1, 2000, 20), ShareOf(0, 1000, 10)};
   const Response response = Make();
   EXPECT_EQ(response.environment.at("CUDA_DEVICE_MEMORY_LIMIT_0"), "1000m");
@@ -143,14 +143,14 @@ TEST_F(ResponseTest, GivenAGrantInAnotherOrderThanTheBusWhenAnsweredThenLimitsAr
 }
 
 // A7
-TEST_F(ResponseTest, GivenAGrantWithoutMemoryWhenAnsweredThenItIsRefusedForItWouldBeNoLimit) {
+TEST_F(ResponseTest, GivenGrantWithoutMemory_WhenAnswered_ThenRefusedAsNoLimit) {
   record_.grant = {ShareOf(0, 0)};
   const auto response = MakeResponse(record_, cards_, settings_);
   ASSERT_FALSE(response);
   EXPECT_THAT(response.error().message, HasSubstr("no memory"));
 }
 
-TEST_F(ResponseTest, GivenCommonAreasWhenAnsweredThenOnlyThoseOfTheContainersCardsAreMountedAndReadOnly) {
+TEST_F(ResponseTest, GivenCommonAreas_ThenOnlyOwnCardsAreasAreMountedReadOnly) {
   settings_.common_areas = {CardName(0), CardName(1)};
   const std::string inside = "/run/hami-cpp/gpu-time/", outside = "/usr/local/vgpu/gpu-time/";
   const Response one = Make();
@@ -163,7 +163,7 @@ TEST_F(ResponseTest, GivenCommonAreasWhenAnsweredThenOnlyThoseOfTheContainersCar
   EXPECT_THAT(both.mounts, Contains(Mount{inside + CardName(1), outside + CardName(1), true}));
 }
 
-TEST_F(ResponseTest, GivenACardWithoutACommonAreaWhenAnsweredThenNothingIsSaidOfOne) {
+TEST_F(ResponseTest, GivenCardWithoutCommonArea_WhenAnswered_ThenNoneIsMentioned) {
   settings_.common_areas = {CardName(1)};
   const Response response = Make();
   EXPECT_FALSE(response.environment.contains("HAMI_COMMON_AREA"));
@@ -199,7 +199,7 @@ TEST_F(ResponseTest, GivenVolumeMountsWhenAnsweredThenEachDeviceIsAMountOfNull) 
   EXPECT_THAT(response.mounts, Contains(Mount{"/var/run/nvidia-container-devices/imex/0", "/dev/null", false}));
 }
 
-TEST_F(ResponseTest, GivenCdiByAnnotationWhenAnsweredThenNamesAreTheSpecificationsAndTheKeyIsTheSameEachTime) {
+TEST_F(ResponseTest, GivenCdiByAnnotation_ThenNamesMatchSpecsAndKeyStaysTheSame) {
   options_.list_strategies = {ListStrategy::kCdiAnnotations};
   options_.gdrcopy = true;
   settings_.cdi_modes = {"gdrcopy"};
@@ -216,14 +216,14 @@ TEST_F(ResponseTest, GivenCdiByFieldWhenAnsweredThenTheNamesAreInTheField) {
   EXPECT_THAT(Make().cdi_devices, ElementsAre("k8s.device-plugin.nvidia.com/gpu=" + CardName(0)));
 }
 
-TEST_F(ResponseTest, GivenDeviceNodesWhenTheyArePassedThenTheyComeFromTheDeviceRoot) {
+TEST_F(ResponseTest, GivenDeviceNodes_WhenPassed_ThenTheyComeFromDeviceRoot) {
   options_.pass_device_specs = true;
   options_.dev_root = "/run/nvidia/driver/";
   EXPECT_THAT(Make().devices, ElementsAre(DeviceNode{"/dev/nvidiactl", "/run/nvidia/driver/dev/nvidiactl", "rw"},
                                           DeviceNode{"/dev/nvidia0", "/run/nvidia/driver/dev/nvidia0", "rw"}));
 }
 
-TEST_F(ResponseTest, GivenAnImexChannelWhenItIsNotThereThenItIsLeftOutOrAnErrorAsWasSaid) {
+TEST_F(ResponseTest, GivenImexChannel_WhenAbsent_ThenLeftOutOrErrorAsWasSaid) {
   options_.imex_channels = {0};
   EXPECT_FALSE(Make().environment.contains("NVIDIA_IMEX_CHANNELS"));
   options_.imex_required = true;
@@ -243,7 +243,7 @@ TEST_F(ResponseTest, GivenEveryModeWhenAnsweredThenTheRuntimeIsToldOfEach) {
 }
 
 // A9: a tenant switches its limits off where the operator does not want that.
-TEST_F(ResponseTest, GivenANamespaceThatMayNotDisableControlWhenAnsweredThenTheLibraryStaysAndIsTold) {
+TEST_F(ResponseTest, GivenNamespaceMayNotDisableControl_ThenLibraryStaysAndIsTold) {
   const Mount preload = {"/etc/ld.so.preload", "/usr/local/vgpu/ld.so.preload", true};
   const Mount sign = {"/.hami-cpp-control", "/usr/local/vgpu/ld.so.preload", true};
   record_.preload = false;
@@ -263,7 +263,7 @@ TEST_F(ResponseTest, GivenALicenseWhenAnsweredThenItIsMounted) {
   EXPECT_THAT(Make().mounts, Contains(Mount{"/tmp/license", "/usr/local/vgpu/license", true}));
 }
 
-TEST(CdiTest, GivenCardsWhenSpecificationsAreMadeThenEveryDeviceCanBeNamedByUuidAndByIndex) {
+TEST(CdiTest, GivenCards_WhenSpecsAreMade_ThenUuidAndIndexNameEveryDevice) {
   Options options;
   options.imex_channels = {0};
   options.gds = true;
@@ -288,13 +288,13 @@ TEST(CdiTest, GivenCardsWhenSpecificationsAreMadeThenEveryDeviceCanBeNamedByUuid
   EXPECT_EQ(specs[2].device_class, "gds");
 }
 
-TEST(CdiTest, GivenAModeWithoutDeviceNodesWhenSpecificationsAreMadeThenItHasNone) {
+TEST(CdiTest, GivenModeWithoutDeviceNodes_WhenSpecsAreMade_ThenItHasNone) {
   Options options;
   options.mofed = true;
   EXPECT_EQ(MakeCdiSpecs(MakeTestCards(1), {}, options).size(), 1u);
 }
 
-TEST(DeviceListTest, GivenAnUnhealthyCardWhenListedThenAllItsSlotsAreUnhealthyAndTheOthersAreNot) {
+TEST(DeviceListTest, GivenUnhealthyCard_ThenAllAndOnlyItsSlotsAreUnhealthy) {
   Cards cards = MakeTestCards(2, 2);
   cards.cards[1].healthy = false;
   cards.cards[1].numa_node = 1;

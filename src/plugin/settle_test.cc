@@ -37,13 +37,13 @@ class SettleTest : public ::testing::Test {
   std::vector<PodPtr> pods_ = {Ptr(a_), Ptr(b_)};
 };
 
-TEST_F(SettleTest, GivenTheOwnerThatWasAssumedWhenTheKubeletNamesItThenItIsKnown) {
+TEST_F(SettleTest, GivenAssumedOwner_WhenKubeletNamesIt_ThenItIsKnown) {
   const Settled settled = Settle({Given(a_, kX)}, pods_, Holdings{{"default", "a", "c0", kX}}, {1000});
   EXPECT_FALSE(settled.records.at(0).assumed);
   EXPECT_THAT(settled.exchanges, IsEmpty());
 }
 
-TEST_F(SettleTest, GivenTwoServedPodsWhenTheKubeletNamesThemTheOtherWayRoundThenTheirRecordsChangePlaces) {
+TEST_F(SettleTest, GivenServedPods_WhenKubeletNamesThemSwapped_ThenRecordsSwap) {
   const Settled settled = Settle({Given(a_, kX), Given(b_, kY)}, pods_,
                                  Holdings{{"default", "b", "c0", kX}, {"default", "a", "c0", kY}}, {1000});
   ASSERT_THAT(settled.exchanges, SizeIs(1));
@@ -53,7 +53,7 @@ TEST_F(SettleTest, GivenTwoServedPodsWhenTheKubeletNamesThemTheOtherWayRoundThen
   EXPECT_EQ(settled.records[1].owner.name, "a");
 }
 
-TEST_F(SettleTest, GivenAPodThatIsGoneWhenAnotherHoldsItsSlotsThenThatOneHasItsGrantAndNothingIsOwed) {
+TEST_F(SettleTest, GivenPodGone_WhenOtherHoldsItsSlots_ThenGrantMovesNoneIsOwed) {
   const Holdings holdings = {{"default", "b", "c0", kX}};
   Settled settled = Settle({Given(a_, kX)}, {Ptr(b_)}, holdings, {5000});
   ASSERT_THAT(settled.exchanges, SizeIs(1));
@@ -64,7 +64,7 @@ TEST_F(SettleTest, GivenAPodThatIsGoneWhenAnotherHoldsItsSlotsThenThatOneHasItsG
   EXPECT_EQ(desired.changes.at(kAllocated), device::EncodeGrant(a_.allocated));
 }
 
-TEST_F(SettleTest, GivenAKubeletThatStillNamesAnEndedPodWhenSettledThenOnlyTheLivingCounts) {
+TEST_F(SettleTest, GivenKubeletNamingEndedPod_WhenSettled_ThenOnlyLivingCounts) {
   PodView ended = a_;
   ended.status_phase = "Succeeded";
   const Settled settled = Settle({Given(b_, kX)}, {Ptr(ended), Ptr(b_)},
@@ -73,7 +73,7 @@ TEST_F(SettleTest, GivenAKubeletThatStillNamesAnEndedPodWhenSettledThenOnlyTheLi
   EXPECT_EQ(settled.records.at(0).owner.name, "b");
 }
 
-TEST_F(SettleTest, GivenAnAnswerThatWasNeverTakenWhenLookedForThenThePodIsOwedItsGrantAgain) {
+TEST_F(SettleTest, GivenAnswerNeverTaken_WhenLookedFor_ThenPodIsOwedGrantAgain) {
   const Settled settled = Settle({Given(a_, kX)}, pods_, Holdings{}, {1000, true});
   ASSERT_THAT(settled.records, SizeIs(1));
   EXPECT_TRUE(settled.records[0].owed);
@@ -86,14 +86,14 @@ TEST_F(SettleTest, GivenAnAnswerThatWasNeverTakenWhenLookedForThenThePodIsOwedIt
   EXPECT_EQ(desired.changes.at(kToAllocate), device::EncodeGrant(a_.allocated));
 }
 
-TEST_F(SettleTest, GivenAnInitContainerThatIsNotReportedWhenLookedForThenItsSilenceMeansNothing) {
+TEST_F(SettleTest, GivenUnreportedInitContainer_WhenLookedFor_ThenNothingIsOwed) {
   PodView pod = a_;
   pod.containers[0].init = true;
   const Settled settled = Settle({Given(pod, kX)}, {Ptr(pod)}, Holdings{}, {1000, true});
   EXPECT_FALSE(settled.records.at(0).owed);
 }
 
-TEST_F(SettleTest, GivenRecordsOfPodsThatEndedOrAreLongGoneWhenSettledThenTheyGo) {
+TEST_F(SettleTest, GivenRecordsOfEndedOrLongGonePods_WhenSettled_ThenTheyGo) {
   PodView ended = a_;
   ended.status_phase = "Failed";
   const Records records = {Given(a_, kX, false), Given(b_, kY, false)};
@@ -102,7 +102,7 @@ TEST_F(SettleTest, GivenRecordsOfPodsThatEndedOrAreLongGoneWhenSettledThenTheyGo
   EXPECT_THAT(Settle(records, {}, {}, {1000 + kRecordGrace}).dropped, SizeIs(2));
 }
 
-TEST_F(SettleTest, GivenAPodThatEndedWhileOnlyAssumedWhenItIsYoungThenItsRecordWaitsForTheKubelet) {
+TEST_F(SettleTest, GivenEndedAssumedPod_WhenYoung_ThenRecordWaitsForKubelet) {
   PodView ended = a_;
   ended.status_phase = "Failed";
   EXPECT_THAT(Settle({Given(a_, kX)}, {Ptr(ended), Ptr(b_)}, Holdings{}, {1001}).records, SizeIs(1));
@@ -131,7 +131,7 @@ TEST_F(SettleTest, IsHeld_ByAPodThatHasNotEnded) {
   EXPECT_TRUE(IsHeld(kX, {{"default", "a", "c0", kX}, {"default", "b", "c0", kX}}, {Ptr(ended), Ptr(b_)}));
 }
 
-TEST_F(SettleTest, GivenSlotsThatAreGivenAnewWhenSupersededThenOnlyOthersLoseThem) {
+TEST_F(SettleTest, GivenSlotsGivenAnew_WhenSuperseded_ThenOnlyOthersLoseThem) {
   Records records = {Given(a_, kX), Given(b_, kX)};
   Supersede(records, kX, b_.uid);
   EXPECT_THAT(records[0].slots, IsEmpty());

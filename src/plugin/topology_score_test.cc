@@ -71,7 +71,7 @@ TEST(TopologyScoreTest, GivenSwitches_WhenOneLinkIsDown_ThenTheWeakerSideCounts)
   EXPECT_EQ(ScoreTopology(machine).scores.at("A").at("B"), 1720);
 }
 
-TEST(TopologyScoreTest, GivenALinkSeenFromOneSide_WhenScored_ThenOnlyThatPairIsNothing) {
+TEST(TopologyScoreTest, GivenOneSidedLink_WhenScored_ThenOnlyThatPairIsNothing) {
   Topology machine = Machine("ABC", Ancestor::kSystem);
   AddDirect(machine, 0, 1, 4);
   AddDirect(machine, 0, 2, 1);

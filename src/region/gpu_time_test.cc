@@ -55,7 +55,7 @@ TEST(GpuTimeAccount, WhenTheRateChanges_ThenTheBalanceIsKept) {
   EXPECT_NEAR(static_cast<double>(GpuTimeBalance(&account, kStart, 500)), -100.0 * kMs, 1000);
 }
 
-TEST(GpuTimeAccount, WhenForgone_ThenNothingSavedIsLeft_AndWhatIsInFlightIsOwedOnce) {
+TEST(GpuTimeAccount, WhenForgone_ThenNoSavingIsLeft_AndInFlightIsOwedOnce) {
   GpuTimeDevice account{};
   GpuTimeBalance(&account, kStart, 2000);
   GpuTimeCharge(&account, 1, kStart, 2000);

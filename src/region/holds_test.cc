@@ -83,7 +83,7 @@ class HoldsTest : public ::testing::Test {
   Attached& third_ = peers_[2];
 };
 
-TEST_F(HoldsTest, GivenASharedObject_WhenOthersJoinAndLeave_ThenItsMakerPaysOnce) {
+TEST_F(HoldsTest, GivenSharedObject_WhenOthersJoinAndLeave_ThenMakerPaysOnce) {
   const uint64_t object = Made(&first_, 400);
   EXPECT_TRUE(Joined(&second_, object));
   EXPECT_TRUE(Joined(&third_, object));
@@ -101,7 +101,7 @@ TEST_F(HoldsTest, GivenASharedObject_WhenOthersJoinAndLeave_ThenItsMakerPaysOnce
   EXPECT_NE(Made(&first_, 1), object);
 }
 
-TEST_F(HoldsTest, GivenAGuest_WhenThePayerLeaves_ThenTheBytesAreNeverOutOfTheSum) {
+TEST_F(HoldsTest, GivenGuest_WhenPayerLeaves_ThenBytesAreNeverOutOfTheSum) {
   const uint64_t object = Made(&first_, 400);
   ASSERT_TRUE(Joined(&second_, object));
   EXPECT_TRUE(Leave(&first_, object));
@@ -136,7 +136,7 @@ TEST_F(HoldsTest, GivenSeveralUses_WhenTheyEnd_ThenTheLastOneCounts) {
   ExpectHeld(0, 0, 0);
 }
 
-TEST_F(HoldsTest, GivenAnHeirThatHasNotLooked_WhenItLeavesOrGoes_ThenTheNextOneInherits) {
+TEST_F(HoldsTest, GivenHeirBeforeItLooks_WhenItLeavesOrGoes_ThenNextInherits) {
   const uint64_t object = Made(&first_, 400);
   ASSERT_TRUE(Joined(&second_, object));
   ASSERT_TRUE(Joined(&third_, object));
@@ -165,7 +165,7 @@ TEST_F(HoldsTest, GivenAPayerThatDies_WhenSomebodyNeedsTheRoom_ThenTheHeirPays) 
   ExpectRoom(&third_, 1000);
 }
 
-TEST_F(HoldsTest, GivenADeadMaker_WhenSomebodyJoinsBeforeTheSweep_ThenItInherits) {
+TEST_F(HoldsTest, GivenDeadMaker_WhenOneJoinsBeforeSweep_ThenJoinerInherits) {
   uint64_t object = 0;
   Kill(Child(400, &object));
   ASSERT_TRUE(Joined(&second_, object));
@@ -176,7 +176,7 @@ TEST_F(HoldsTest, GivenADeadMaker_WhenSomebodyJoinsBeforeTheSweep_ThenItInherits
   EXPECT_FALSE(Joined(&first_, object));
 }
 
-TEST_F(HoldsTest, GivenAnObjectThatNobodyHolds_WhenSomebodyBringsItBack_ThenItHasItsNumberAgain) {
+TEST_F(HoldsTest, GivenUnheldObject_WhenBroughtBack_ThenItHasItsNumberAgain) {
   const uint64_t object = Made(&first_, 400);
   ASSERT_EQ(Reserve(&second_, 1, 400, Kind::kData), Status::kOk);
   EXPECT_EQ(Share(&second_, 1, 400, object), 0U) << "it is held";
@@ -226,7 +226,7 @@ TEST_F(HoldsTest, GivenAFork_ThenTheChildHoldsNothing) {
   ExpectHeld(400, 0, 400);
 }
 
-TEST_F(HoldsTest, GivenALockThatCanNotBeHad_WhenAHoldEnds_ThenItEndsWithTheNextTurn) {
+TEST_F(HoldsTest, GivenUnavailableLock_WhenHoldEnds_ThenItEndsWithNextTurn) {
   const uint64_t object = Made(&first_, 400);
   // Another thread of the same process has it, from which it is never taken.
   ASSERT_EQ(Lock(&first_, first_.lock_id), Status::kOk);

@@ -38,7 +38,7 @@ class LedgerTest : public ::testing::Test {
   Attached attachment_;
 };
 
-TEST_F(LedgerTest, GivenALimit_WhenReservingUpToIt_ThenTheLastByteFitsAndTheNextDoesNot) {
+TEST_F(LedgerTest, GivenLimit_WhenReservingUpToIt_ThenLastByteFitsNextDoesNot) {
   EXPECT_EQ(Reserve(&attachment_, 0, 999, Kind::kData), Status::kOk);
   EXPECT_EQ(FreeUnderLimit(attachment_, 0), 1U);
   EXPECT_EQ(Reserve(&attachment_, 0, 2, Kind::kData), Status::kOverLimit);
@@ -57,7 +57,7 @@ TEST_F(LedgerTest, GivenALimit_WhenReservingUpToIt_ThenTheLastByteFitsAndTheNext
   EXPECT_EQ(Used(attachment_, 1), 0U) << "devices are apart";
 }
 
-TEST_F(LedgerTest, GivenKinds_WhenCharged_ThenTheSlotShowsThemWhereHamiReadsThem) {
+TEST_F(LedgerTest, GivenKinds_WhenCharged_ThenSlotShowsThemWhereHamiReadsThem) {
   ASSERT_EQ(Reserve(&attachment_, 1, 1, Kind::kContext), Status::kOk);
   ASSERT_EQ(Reserve(&attachment_, 1, 20, Kind::kModule), Status::kOk);
   ASSERT_EQ(Reserve(&attachment_, 1, 300, Kind::kData), Status::kOk);
@@ -86,7 +86,7 @@ TEST_F(LedgerTest, GivenNoLimit_WhenSumsComeNear2To64_ThenNothingWraps) {
   EXPECT_EQ(Reserve(&attachment_, 0, UINT64_MAX, Kind::kData), Status::kOverLimit);
 }
 
-TEST_F(LedgerTest, GivenMoreThanHeld_WhenRefunded_ThenOnlyTheOwnShareIsGivenBack) {
+TEST_F(LedgerTest, GivenMoreThanHeld_WhenRefunded_ThenOnlyOwnShareIsGivenBack) {
   const pid_t other = Holder(500);
   ASSERT_EQ(Reserve(&attachment_, 0, 10, Kind::kData), Status::kOk);
   EXPECT_EQ(Refund(&attachment_, 0, 11, Kind::kData), Status::kClamped);
@@ -95,14 +95,14 @@ TEST_F(LedgerTest, GivenMoreThanHeld_WhenRefunded_ThenOnlyTheOwnShareIsGivenBack
   Kill(other);
 }
 
-TEST_F(LedgerTest, GivenWhatIsAlreadyThere_WhenCharged_ThenItCountsBeyondTheLimit) {
+TEST_F(LedgerTest, GivenExistingMemory_WhenCharged_ThenItCountsBeyondTheLimit) {
   EXPECT_EQ(Charge(&attachment_, 0, 1500, Kind::kModule), Status::kOk);
   EXPECT_EQ(Used(attachment_, 0), 1500U);
   EXPECT_EQ(FreeUnderLimit(attachment_, 0), 0U);
   EXPECT_EQ(Reserve(&attachment_, 0, 1, Kind::kData), Status::kOverLimit);
 }
 
-TEST_F(LedgerTest, GivenALimitChangedInTheFile_WhenReserving_ThenTheNewOneCounts) {
+TEST_F(LedgerTest, GivenLimitChangedInFile_WhenReserving_ThenNewOneCounts) {
   ASSERT_EQ(Reserve(&attachment_, 0, 900, Kind::kData), Status::kOk);
   RawFile(path_).Set<uint64_t>(1600, 500);
   EXPECT_EQ(Reserve(&attachment_, 0, 1, Kind::kData), Status::kOverLimit);
@@ -110,14 +110,14 @@ TEST_F(LedgerTest, GivenALimitChangedInTheFile_WhenReserving_ThenTheNewOneCounts
   EXPECT_EQ(Reserve(&attachment_, 0, 1, Kind::kData), Status::kOk);
 }
 
-TEST_F(LedgerTest, GivenADeadHolder_WhenAReservationNeedsItsMemory_ThenItSucceedsAtOnce) {
+TEST_F(LedgerTest, GivenDeadHolder_WhenItsMemoryIsNeeded_ThenItIsGrantedAtOnce) {
   Kill(Holder(900));
   EXPECT_EQ(Used(attachment_, 0), 900U) << "nobody has looked yet";
   EXPECT_EQ(Reserve(&attachment_, 0, 1000, Kind::kData), Status::kOk);
   EXPECT_EQ(Used(attachment_, 0), 1000U);
 }
 
-TEST_F(LedgerTest, GivenADeadHolder_WhenQueriedOverTime_ThenItIsGoneWithinASecond) {
+TEST_F(LedgerTest, GivenDeadHolder_WhenQueriedOverTime_ThenGoneWithinASecond) {
   int64_t now = 10'000'000'000;
   SweepIfStale(&attachment_, now);
   Kill(Holder(900));
@@ -128,14 +128,14 @@ TEST_F(LedgerTest, GivenADeadHolder_WhenQueriedOverTime_ThenItIsGoneWithinASecon
   EXPECT_EQ(SweepIfStale(&attachment_, 5), 1) << "the clock started anew: the machine was restarted";
 }
 
-TEST_F(LedgerTest, GivenALiveHolder_WhenReservationsAreRefused_ThenItKeepsItsMemory) {
+TEST_F(LedgerTest, GivenLiveHolder_WhenOthersAreRefused_ThenItKeepsItsMemory) {
   const pid_t other = Holder(900);
   EXPECT_EQ(Reserve(&attachment_, 0, 101, Kind::kData), Status::kOverLimit);
   EXPECT_EQ(Reserve(&attachment_, 0, 100, Kind::kData), Status::kOk);
   Kill(other);
 }
 
-TEST_F(LedgerTest, GivenTheLockOfADeadProcess_WhenItIsNeeded_ThenItIsTakenWithinMilliseconds) {
+TEST_F(LedgerTest, GivenLockOfDeadProcess_WhenNeeded_ThenTakenInMilliseconds) {
   Kill(Holder(300, true));
   attachment_.area->devices[0].charged = 4711;  // as if it had died in the middle of an update
   const int64_t begin = MonotonicNanos();
@@ -147,7 +147,7 @@ TEST_F(LedgerTest, GivenTheLockOfADeadProcess_WhenItIsNeeded_ThenItIsTakenWithin
   EXPECT_EQ(Used(attachment_, 0), 1U);
 }
 
-TEST_F(LedgerTest, GivenALiveProcessThatKeepsTheLock_WhenItIsNeeded_ThenWhatFitsIsGrantedAllTheSame) {
+TEST_F(LedgerTest, GivenLiveProcessWithLock_WhenNeeded_ThenWhatFitsIsGranted) {
   ASSERT_EQ(Reserve(&attachment_, 0, 500, Kind::kData), Status::kOk);
   const pid_t other = Holder(300, true);
   const int64_t begin = MonotonicNanos();
@@ -162,7 +162,7 @@ TEST_F(LedgerTest, GivenALiveProcessThatKeepsTheLock_WhenItIsNeeded_ThenWhatFits
 }
 
 // Another thread of this process cannot be told from this one: there the wait is bounded, and refunds are remembered.
-TEST_F(LedgerTest, GivenAThreadThatKeepsTheLock_WhenItIsNeeded_ThenTheWaitIsBoundedAndRefundsAreRemembered) {
+TEST_F(LedgerTest, GivenThreadWithLock_ThenWaitIsBoundedAndRefundsRemembered) {
   ASSERT_EQ(Reserve(&attachment_, 0, 500, Kind::kData), Status::kOk);
   ASSERT_EQ(Lock(&attachment_, attachment_.lock_id), Status::kOk);
   const int64_t begin = MonotonicNanos();
@@ -177,7 +177,7 @@ TEST_F(LedgerTest, GivenAThreadThatKeepsTheLock_WhenItIsNeeded_ThenTheWaitIsBoun
   EXPECT_EQ(OwnUsed(attachment_, 0, Kind::kData), 301U);
 }
 
-TEST_F(LedgerTest, GivenTheLockOfADeadAttacher_WhenSweeping_ThenTheDeadAreDroppedAllTheSame) {
+TEST_F(LedgerTest, GivenLockOfDeadAttacher_WhenSweeping_ThenDeadAreDropped) {
   Kill(Holder(300));
   attachment_.area->lock = MakeLockId(kAttacherIndex, 12345);
   EXPECT_EQ(Sweep(&attachment_), 1);

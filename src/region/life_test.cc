@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Descriptors, MainThreadTest, ::testing::Bool(),
                          [](const auto& closed) { return closed.param ? "closed" : "open"; });
 
 // The other way round: a process whose own main thread has ended judges others rightly.
-TEST_F(LifeTest, GivenASweeperWithoutMainThread_ThenTheDeadAreSweptAndTheLivingAreNot) {
+TEST_F(LifeTest, GivenSweeperWithoutMainThread_ThenOnlyTheDeadAreSwept) {
   Word() = 0;
   const pid_t dead = Spawn([&] { return Hold(); });
   ASSERT_EQ(Join(dead), 0);

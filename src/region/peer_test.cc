@@ -53,7 +53,7 @@ TEST_F(PeerTest, GivenAPeer_WhenItUsesMemory_ThenItCountsWithoutTakingOurLock) {
   EXPECT_EQ(Used(attachment_, 0), 1000U);
 }
 
-TEST_F(PeerTest, GivenAPeerThatDies_WhenMemoryIsNeeded_ThenItsSlotIsFreedInPlace) {
+TEST_F(PeerTest, GivenDeadPeer_WhenMemoryIsNeeded_ThenItsSlotIsFreedInPlace) {
   Begin();
   PeerOpens();
   PeerAppends(1000).pid = Spawn([] { return 0; });
@@ -64,7 +64,7 @@ TEST_F(PeerTest, GivenAPeerThatDies_WhenMemoryIsNeeded_ThenItsSlotIsFreedInPlace
   EXPECT_EQ(attachment_.region->slot_count, 2);
 }
 
-TEST_F(PeerTest, GivenAPeerThatLives_WhenNothingCanBeOpened_ThenItIsNotTakenForDead) {
+TEST_F(PeerTest, GivenLivingPeer_WhenNothingCanBeOpened_ThenItCountsAsAlive) {
   Begin();
   PeerOpens();
   PeerAppends(1000);
@@ -79,7 +79,7 @@ TEST_F(PeerTest, GivenAPeerThatLives_WhenNothingCanBeOpened_ThenItIsNotTakenForD
   EXPECT_EQ(Used(attachment_, 0), 1000U);
 }
 
-TEST_F(PeerTest, GivenCompaction_WhenOurSlotIsMoved_ThenTheOwnerFindsItAndNothingIsLost) {
+TEST_F(PeerTest, GivenCompaction_WhenOurSlotMoves_ThenItIsFoundWithoutLoss) {
   MakeHamiFile(path_);
   {
     const RawFile file(path_);
@@ -104,7 +104,7 @@ TEST_F(PeerTest, GivenCompaction_WhenOurSlotIsMoved_ThenTheOwnerFindsItAndNothin
   EXPECT_EQ(Join(child), 0);
 }
 
-TEST_F(PeerTest, GivenAPeerThatTakesUsForDead_WhenItOverwritesOurSlot_ThenWeClaimAnotherWithOurUsage) {
+TEST_F(PeerTest, GivenSlotOverwrittenByPeer_ThenWeClaimAnotherWithOurUsage) {
   Begin();
   PeerOpens();
   ASSERT_EQ(Reserve(&attachment_, 0, 300, Kind::kContext), Status::kOk);
@@ -118,7 +118,7 @@ TEST_F(PeerTest, GivenAPeerThatTakesUsForDead_WhenItOverwritesOurSlot_ThenWeClai
   EXPECT_EQ(Used(attachment_, 0), 1000U);
 }
 
-TEST_F(PeerTest, GivenALeftoverTokenInAPeersSlot_WhenSummed_ThenThePeerCountsAsForeign) {
+TEST_F(PeerTest, GivenLeftoverTokenInPeersSlot_WhenSummed_ThenPeerIsForeign) {
   Begin();
   PeerOpens();
   Slot& peer = PeerAppends(600);
@@ -128,7 +128,7 @@ TEST_F(PeerTest, GivenALeftoverTokenInAPeersSlot_WhenSummed_ThenThePeerCountsAsF
   EXPECT_EQ(Sweep(&attachment_), 0);
 }
 
-TEST_F(PeerTest, GivenAnOldFileWithoutPostInitSemaphore_WhenAttached_ThenItIsRepaired) {
+TEST_F(PeerTest, GivenOldFile_WhenAttached_ThenPostInitSemaphoreIsRepaired) {
   MakeHamiFile(path_, 1);
   Begin();
   const RawFile file(path_);
@@ -139,14 +139,14 @@ TEST_F(PeerTest, GivenAnOldFileWithoutPostInitSemaphore_WhenAttached_ThenItIsRep
   EXPECT_EQ(attachment_.area->foreign_seen, 1U);
 }
 
-TEST_F(PeerTest, GivenAFileThatHamiHasSizedButNotFilled_WhenAttached_ThenItIsFilled) {
+TEST_F(PeerTest, GivenFileHamiSizedButNotFilled_WhenAttached_ThenItIsFilled) {
   RawFile(path_).Resize(2'008'953);
   Begin();
   EXPECT_EQ(Limit(attachment_, 0), 1000U);
   EXPECT_EQ(RawFile(path_).Get<int32_t>(0), 19920718);
 }
 
-TEST_F(PeerTest, GivenADeadWritersOddSeqlock_WhenAnythingIsDone_ThenNothingWaitsForIt) {
+TEST_F(PeerTest, GivenDeadWritersOddSeqlock_WhenUsed_ThenNothingWaitsForIt) {
   Begin();
   PeerOpens();
   Slot& peer = PeerAppends(100);
@@ -162,7 +162,7 @@ struct OrphanCase {
   int32_t (*owner)();
 };
 class OrphanTest : public PeerTest, public ::testing::WithParamInterface<OrphanCase> {};
-TEST_P(OrphanTest, GivenASemaphoreThatNobodyWillGiveBack_WhenAttached_ThenTheWaitIsShortAndItIsFreeAfterwards) {
+TEST_P(OrphanTest, GivenOrphanedSemaphore_WhenAttached_ThenShortWaitFreesIt) {
   ASSERT_EQ(Create(path_.c_str(), TestConfig()), Status::kOk);
   {
     const RawFile file(path_);
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(All, OrphanTest,
                                            OrphanCase{"alive", [] { return getppid(); }}),
                          [](const auto& test) { return test.param.name; });
 
-TEST_F(PeerTest, GivenASemaphoreThatWasGivenBackTwice_WhenWeChangeTheTable_ThenItAdmitsOneAgain) {
+TEST_F(PeerTest, GivenSemaphoreFreedTwice_WhenWeChangeTable_ThenItAdmitsOne) {
   Begin();
   WireSemaphore& sem = attachment_.region->sem;
   EXPECT_EQ(sem.value, 1U);

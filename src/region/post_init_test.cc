@@ -108,7 +108,7 @@ TEST_F(RegionPostInit, GivenAFileThatIsGone_WhenTheDescriptorIsToo_ThenNobodyWai
   EXPECT_LT(MonotonicNanos() - begin, 10'000 * kMilli);
 }
 
-TEST_F(RegionPostInit, GivenAHolder_WhenItHasDoneWhatIsWaitedFor_ThenTheLockIsNotTaken) {
+TEST_F(RegionPostInit, GivenHolder_WhenItDidWhatIsAwaited_ThenLockIsNotTaken) {
   const pid_t holder = Hold();
   EXPECT_FALSE(PostInitLock(&attachment_, uint64_t{1}));
   Kill(holder);

@@ -21,7 +21,7 @@ class ReaderTest : public ::testing::Test {
   const std::unique_ptr<Snapshot> snapshot_ = std::make_unique<Snapshot>();
 };
 
-TEST_F(ReaderTest, GivenALivingAndADeadProcess_WhenRead_ThenBothAreShownAndOnlyTheLivingCounts) {
+TEST_F(ReaderTest, GivenLivingAndDeadProcess_ThenBothShowButOnlyLivingCounts) {
   Config config = TestConfig(1000);
   std::strcpy(config.devices[0].uuid, "GPU-zero");
   std::strcpy(config.share_name, "train");
@@ -94,7 +94,7 @@ TEST_F(ReaderTest, GivenALivingAndADeadProcess_WhenRead_ThenBothAreShownAndOnlyT
   EXPECT_EQ(alive.memory[0].monitor_used, 66U);
 }
 
-TEST_F(ReaderTest, GivenAHamiFile_WhenRead_ThenItHasNoPrivatePartAndUnknownLiveness) {
+TEST_F(ReaderTest, GivenHamiFile_WhenRead_ThenNoPrivatePartAndUnknownLiveness) {
   MakeHamiFile(path_, 1);
   const RawFile file(path_);
   file.Set<int32_t>(SlotAt(2), 99);
@@ -186,7 +186,7 @@ TEST_F(ReaderTest, GivenOtherSizesAndMagics_WhenRead_ThenTheyAreRefused) {
   EXPECT_EQ(ReadSnapshotFile((folder_ / "link").c_str(), true, snapshot_.get()), Status::kIo);
 }
 
-TEST_F(ReaderTest, GivenHostileNumbersAndTexts_WhenRead_ThenEverythingIsClampedAndPrintable) {
+TEST_F(ReaderTest, GivenHostileNumbersAndTexts_ThenAllIsClampedAndPrintable) {
   ASSERT_EQ(Create(path_.c_str(), TestConfig()), Status::kOk);
   const RawFile file(path_);
   file.Set<uint64_t>(56, UINT64_MAX);
@@ -209,7 +209,7 @@ TEST_F(ReaderTest, GivenHostileNumbersAndTexts_WhenRead_ThenEverythingIsClampedA
   EXPECT_EQ(snapshot_->slot_count, 0);
 }
 
-TEST_F(ReaderTest, GivenAFileThatShrinksAndGrows_WhenReadAllTheTime_ThenThereIsAnAnswerAndNoSignal) {
+TEST_F(ReaderTest, GivenFileShrinkingAndGrowing_WhenRead_ThenAnswerAndNoSignal) {
   ASSERT_EQ(Create(path_.c_str(), TestConfig()), Status::kOk);
   const RawFile file(path_);
   file.Set<int32_t>(2'008'896, 1024);
@@ -266,7 +266,7 @@ TEST(ProcessStatTest, GivenAnyCommandName_WhenParsed_ThenStateAndStartTimeAreFou
   EXPECT_EQ(ReadProcessStat(zombie).presence, Presence::kGone);
 }
 
-TEST(ProcessMapsTest, GivenAMapping_WhenOthersAreAsked_ThenOnlyThoseWithTheSameFileHaveIt) {
+TEST(ProcessMapsTest, GivenMapping_WhenAsked_ThenOnlyProcessesWithSameFileHaveIt) {
   const TempFolder folder;
   Attached attachment;
   ASSERT_EQ(Attach(&attachment, (folder / "a.cache").c_str(), TestConfig()), Status::kOk);

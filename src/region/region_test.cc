@@ -61,7 +61,7 @@ TEST(RegionCreate, GivenNoFile_WhenAttached_ThenEveryWireWordIsWhereHamiHasIt) {
   EXPECT_EQ(file.Get<uint32_t>(2'008'920), 1U) << "post-init semaphore";
 }
 
-TEST(RegionCreate, GivenAStrictUmask_WhenAttached_ThenModeIs0666AndTheUmaskStays) {
+TEST(RegionCreate, GivenStrictUmask_WhenAttached_ThenModeIs0666AndUmaskStays) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   const mode_t before = umask(077);
@@ -84,7 +84,7 @@ TEST(RegionCreate, GivenAnExistingRegion_WhenAttached_ThenItsLimitsWin) {
   EXPECT_EQ(Limit(attachment, 0), 123U);
 }
 
-TEST(RegionCreate, GivenAnExistingRegion_WhenCreated_ThenItIsRefusedAndNothingIsLeftBehind) {
+TEST(RegionCreate, GivenExistingRegion_WhenCreated_ThenRefusedAndNothingIsLeft) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   Config config = TestConfig();
@@ -99,7 +99,7 @@ TEST(RegionCreate, GivenAnExistingRegion_WhenCreated_ThenItIsRefusedAndNothingIs
   EXPECT_EQ(error, ENOENT);
 }
 
-TEST(RegionCreate, GivenMetadataFromTheCreator_WhenTheFirstProcessResetsTheTable_ThenMetadataStays) {
+TEST(RegionCreate, GivenMetadata_WhenFirstProcessResetsTable_ThenMetadataStays) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   Config config = TestConfig();
@@ -169,7 +169,7 @@ TEST(RegionRefusalOther, GivenAFolderAFifoOrALink_WhenAttached_ThenItIsRefusedAt
   EXPECT_FALSE(std::filesystem::exists(folder / "target"));
 }
 
-TEST(RegionRefusalOther, GivenAPrivateAreaOfAnotherVersion_WhenAttached_ThenItIsRefused) {
+TEST(RegionRefusalOther, GivenPrivateAreaOfOtherVersion_WhenAttached_ThenItIsRefused) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   ASSERT_EQ(Create(path.c_str(), TestConfig()), Status::kOk);
@@ -178,7 +178,7 @@ TEST(RegionRefusalOther, GivenAPrivateAreaOfAnotherVersion_WhenAttached_ThenItIs
   EXPECT_EQ(Attach(&attachment, path.c_str(), TestConfig()), Status::kUnsupported);
 }
 
-TEST(RegionSlots, GivenHoles_WhenProcessesComeAndGo_ThenHolesAreReusedZeroedAndTheMarkStays) {
+TEST(RegionSlots, GivenHoles_WhenProcessesCome_ThenReusedZeroedAndMarkStays) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   Attached first;
@@ -204,7 +204,7 @@ TEST(RegionSlots, GivenHoles_WhenProcessesComeAndGo_ThenHolesAreReusedZeroedAndT
   EXPECT_EQ(fourth.slot, 1);
 }
 
-TEST(RegionSlots, GivenSlotsOfTheDead_WhenTheFirstProcessArrives_ThenTheyAreCleared) {
+TEST(RegionSlots, GivenSlotsOfDead_WhenFirstProcessArrives_ThenTheyAreCleared) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   // As after a container restart: a dead pid, and a reused pid with another start time.
@@ -231,7 +231,7 @@ TEST(RegionSlots, GivenSlotsOfTheDead_WhenTheFirstProcessArrives_ThenTheyAreClea
   EXPECT_EQ(file.Get<int32_t>(2'008'896), 1);
 }
 
-TEST(RegionSlots, GivenALiveNeighbour_WhenAnotherArrives_ThenNothingOfItIsReset) {
+TEST(RegionSlots, GivenLiveNeighbour_WhenAnotherArrives_ThenNoneOfItIsReset) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   const Signal ready, go;
@@ -254,7 +254,7 @@ TEST(RegionSlots, GivenALiveNeighbour_WhenAnotherArrives_ThenNothingOfItIsReset)
   EXPECT_EQ(Used(attachment, 0), 0U);
 }
 
-TEST(RegionSlots, Given1024LiveProcesses_WhenAnotherArrives_ThenItGetsAnErrorAndNobodyIsHurt) {
+TEST(RegionSlots, Given1024LiveProcesses_WhenAnotherArrives_ThenOnlyItFails) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   ASSERT_EQ(Create(path.c_str(), TestConfig()), Status::kOk);
@@ -268,7 +268,7 @@ TEST(RegionSlots, Given1024LiveProcesses_WhenAnotherArrives_ThenItGetsAnErrorAnd
   EXPECT_EQ(attachment.slot, 1000);
 }
 
-TEST(RegionFork, GivenUsage_WhenForked_ThenTheChildStartsAtZeroWithItsOwnSlotAndTheParentKeepsIts) {
+TEST(RegionFork, GivenUsage_WhenForked_ThenChildGetsEmptySlotParentKeepsIts) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   Attached attachment;
@@ -298,7 +298,7 @@ TEST(RegionFork, GivenUsage_WhenForked_ThenTheChildStartsAtZeroWithItsOwnSlotAnd
   }
 }
 
-TEST(RegionExec, GivenUsage_WhenTheProgramBecomesAnother_ThenItsMemoryComesBack) {
+TEST(RegionExec, GivenUsage_WhenProgramBecomesAnother_ThenMemoryComesBack) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   Attached attachment;
@@ -325,7 +325,7 @@ TEST(RegionExec, GivenUsage_WhenTheProgramBecomesAnother_ThenItsMemoryComesBack)
   Join(child);
 }
 
-TEST(RegionDescriptor, GivenAProgramThatClosesEverything_WhenOthersSweep_ThenItStaysCounted) {
+TEST(RegionDescriptor, GivenProgramThatClosesAll_WhenOthersSweep_ThenItStaysCounted) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   Attached attachment;
@@ -359,7 +359,7 @@ TEST(RegionDescriptor, GivenAProgramThatClosesEverything_WhenOthersSweep_ThenItS
   EXPECT_EQ(Join(child), 0);
 }
 
-TEST(RegionDescriptor, GivenAnAttachment_WhenLookedAt_ThenItsDescriptorIsHighAndNotInherited) {
+TEST(RegionDescriptor, GivenAttachment_ThenDescriptorIsHighAndNotInherited) {
   const TempFolder folder;
   Attached attachment;
   ASSERT_EQ(Attach(&attachment, (folder / "a.cache").c_str(), TestConfig()), Status::kOk);
@@ -367,7 +367,7 @@ TEST(RegionDescriptor, GivenAnAttachment_WhenLookedAt_ThenItsDescriptorIsHighAnd
   EXPECT_EQ(fcntl(attachment.fd, F_GETFD), FD_CLOEXEC);
 }
 
-TEST(RegionShrink, GivenATruncatedFile_WhenTheSlowPathLooks_ThenTheAttachmentIsBroken) {
+TEST(RegionShrink, GivenTruncatedFile_WhenSlowPathLooks_ThenAttachmentIsBroken) {
   const TempFolder folder;
   const std::string path = folder / "a.cache";
   Attached attachment;
@@ -397,7 +397,7 @@ TEST(RegionDevices, GivenMoreThan16_WhenSet_ThenTheyAreCutAndLimitsAreUntouched)
   EXPECT_EQ(Limit(attachment, 16), 0U);
 }
 
-TEST(RegionDevices, GivenFixedDevices_WhenNvmlReportsAll_ThenTheCreatorsListStays) {
+TEST(RegionDevices, GivenFixedDevices_WhenNvmlReportsAll_ThenCreatorsListStays) {
   const TempFolder folder;
   Config config = TestConfig();
   config.device_count = 1;
@@ -424,7 +424,7 @@ TEST(RegionHandshake, GivenABlock_WhenALaunchIsNoted_ThenTheBlockStays) {
   EXPECT_TRUE(LaunchesBlocked(attachment));
 }
 
-TEST(RegionAttach, GivenManyProcessesStartingAtOnce_WhenAllAttach_ThenEachHasItsOwnSlotQuickly) {
+TEST(RegionAttach, WhenManyProcessesAttachAtOnce_ThenEachHasItsOwnSlotQuickly) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr int kProcesses = 60;  // instrumented processes take a hundred times the memory
 #else

@@ -29,7 +29,7 @@ class RemoteTest : public ::testing::Test {
   const std::string path_ = folder_ / "a.cache";
 };
 
-TEST_F(RemoteTest, GivenALiveRegion_WhenItsWordsAreWritten_ThenTheProcessThatMapsItSeesThem) {
+TEST_F(RemoteTest, GivenLiveRegion_WhenWordsAreWritten_ThenItsProcessSeesThem) {
   Attached attached;
   ASSERT_EQ(Attach(&attached, path_.c_str(), TestConfig(1000)), Status::kOk);
   const RawFile file(path_);
@@ -41,7 +41,7 @@ TEST_F(RemoteTest, GivenALiveRegion_WhenItsWordsAreWritten_ThenTheProcessThatMap
   EXPECT_EQ(Limit(attached, 0), 1000U);
 }
 
-TEST_F(RemoteTest, GivenABurst_WhenTheRegionIsMadeAndChanged_ThenItsProcessesAndReadersSeeIt) {
+TEST_F(RemoteTest, GivenBurst_WhenSetAndChanged_ThenProcessesAndReadersSeeIt) {
   Config config = TestConfig(1000);
   config.devices[1].burst = 80;
   Attached attached;
@@ -60,7 +60,7 @@ TEST_F(RemoteTest, GivenABurst_WhenTheRegionIsMadeAndChanged_ThenItsProcessesAnd
   }
 }
 
-TEST_F(RemoteTest, GivenNoPrivateArea_WhenABurstIsWritten_ThenTheFileIsLeftAlone) {
+TEST_F(RemoteTest, GivenNoPrivateArea_WhenBurstIsWritten_ThenFileIsLeftAlone) {
   MakeHamiFile(path_);
   const RawFile file(path_);
   const int64_t size = file.Size();
@@ -69,7 +69,7 @@ TEST_F(RemoteTest, GivenNoPrivateArea_WhenABurstIsWritten_ThenTheFileIsLeftAlone
   EXPECT_EQ(file.Size(), size);
 }
 
-TEST_F(RemoteTest, GivenAV0Region_WhenItsWordsAreWritten_ThenTheOldOffsetsAreUsed) {
+TEST_F(RemoteTest, GivenV0Region_WhenWordsAreWritten_ThenOldOffsetsAreUsed) {
   const RawFile file(path_);
   file.Resize(1'197'897);
   file.Set<int32_t>(0, 19920718);
@@ -80,7 +80,7 @@ TEST_F(RemoteTest, GivenAV0Region_WhenItsWordsAreWritten_ThenTheOldOffsetsAreUse
   EXPECT_EQ(file.Get<uint64_t>(1728), 33U);
 }
 
-TEST_F(RemoteTest, GivenAFileThatShrankOrIsAnother_WhenWritten_ThenItIsLeftAlone) {
+TEST_F(RemoteTest, GivenShrunkOrForeignFile_WhenWritten_ThenItIsLeftAlone) {
   MakeHamiFile(path_);
   const RawFile file(path_);
   file.Resize(4096);

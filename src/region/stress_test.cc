@@ -128,7 +128,7 @@ void Hammer(Attachment* attachment, HammerBoard* board, unsigned seed, int round
   }
 }
 
-TEST(RegionStress, GivenProcessesAndThreads_WhenTheyHammer_ThenTheLimitIsNeverExceeded) {
+TEST(RegionStress, GivenHammeringProcessesAndThreads_ThenLimitIsNeverExceeded) {
   constexpr int kProcesses = 6;
   constexpr int kThreads = 3;
   constexpr int kRounds = 20'000;
@@ -193,7 +193,7 @@ void LeaveADeadProcess(const std::string& path, uint64_t bytes, uint64_t shared)
             0);
 }
 
-TEST(RegionStress, GivenEveryKillPoint_WhenAProcessDiesThere_ThenTheNextOneFindsExactBooksAtOnce) {
+TEST(RegionStress, GivenAnyKillPoint_WhenProcessDies_ThenBooksAreExactAtOnce) {
   int deaths = 0;
   std::map<int, int> deaths_at;
   for (const bool fresh : {true, false}) {
@@ -285,7 +285,7 @@ int WitnessHandover(Attachment* witness, Attachment* third, pid_t child, uint64_
   }
 }
 
-TEST(RegionStress, GivenEveryKillPoint_WhenAProcessDiesInAHandover_ThenWhatIsHeldCountsOnceAndNothingElse) {
+TEST(RegionStress, GivenDeathAtAnyPointOfHandover_ThenOnlyWhatIsHeldCountsOnce) {
   std::map<int, int> deaths_at;
   auto* const handover = MapShared<Handover>();
   for (int point = 1; point <= kKillPoints; ++point) {
@@ -392,7 +392,7 @@ int LiveAtRandom(const std::string& path, unsigned seed, std::atomic<int64_t>* l
   }
 }
 
-TEST(RegionStress, GivenTenThousandDeathsAtRandom_WhenAllAreGone_ThenTheBooksAreExact) {
+TEST(RegionStress, GivenTenThousandRandomDeaths_WhenAllGone_ThenBooksAreExact) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr int kDeaths = 2'000;  // an instrumented fork takes ten times as long
 #else

@@ -26,7 +26,7 @@ class TagTest : public ::testing::Test {
   const int fd_ = memfd_create("tag_test", MFD_CLOEXEC);
 };
 
-TEST_F(TagTest, GivenATaggedDescriptor_WhenItIsDuplicatedAndInherited_ThenTheNameIsThere) {
+TEST_F(TagTest, GivenTag_WhenDescriptorIsDuplicatedAndInherited_ThenItStays) {
   EXPECT_EQ(Object(fd_, 77), 0U);
   ASSERT_TRUE(Write(fd_, 77, 5));
   ASSERT_TRUE(Write(fd_, 77, 5)) << "again the same";
@@ -38,7 +38,7 @@ TEST_F(TagTest, GivenATaggedDescriptor_WhenItIsDuplicatedAndInherited_ThenTheNam
   EXPECT_EQ(Object(fd_, 77), 5U);
 }
 
-TEST_F(TagTest, GivenATag_WhenAskedWhetherItLacks_ThenOnlyWhenTheKernelSaysSo) {
+TEST_F(TagTest, GivenTag_WhenAskedWhetherItLacks_ThenOnlyIfKernelSaysSo) {
   ASSERT_TRUE(Write(fd_, 77, 5));
   EXPECT_FALSE(LacksTag(fd_, 77, 5));
   EXPECT_TRUE(LacksTag(fd_, 77, 6));
@@ -106,7 +106,7 @@ TEST_F(TagTest, GivenWhatCanNotBeTagged_ThenItHasNoName) {
   close(other);
 }
 
-TEST(TagLine, GivenLinesOfTheKernel_ThenOnlyReadLocksOfDescriptionsFarOutAreNames) {
+TEST(TagLine, GivenLines_ThenOnlyReadLocksOfDescriptionsFarOutAreNames) {
   const auto parse = [](const char* line) -> std::string {
     uint64_t region = 0;
     uint64_t value = 0;

@@ -38,7 +38,7 @@ TEST_F(LedgerTest, GivenADecision_WhenAssumed_ThenTheNextOneSeesIt) {
   EXPECT_EQ(Decide(PodOf("two", Wants(1, 10000))).outcome, Outcome::kNoFit);
 }
 
-TEST_F(LedgerTest, GivenViewsOfAPod_WhenSeen_ThenTheBooksSayWhetherItsChargeIsAnother) {
+TEST_F(LedgerTest, GivenViewsOfPod_WhenSeen_ThenBooksTellWhetherChargeChanged) {
   const device::Pod pod = PodOf("one", Wants(1, 100));
   const Decision decision = Decide(pod);
   device::Pod seen = testing::Written(pod, decision, true);
@@ -75,7 +75,7 @@ TEST_F(LedgerTest, AQuotaIsAboutAPodAsItIsNow) {
 }
 
 // What could not be read again would close its node to all.
-TEST_F(LedgerTest, GivenMoreSharesOrContainersThanAGrantCanHave_WhenDecided_ThenThePodIsRefused) {
+TEST_F(LedgerTest, GivenMoreSharesOrContainersThanGrantHolds_ThenPodIsRefused) {
   device::NodeCards cards = Cards("a", 2);
   for (device::Device& card : cards.devices) card.count = 2 * static_cast<int>(device::kMostShares);
   ledger_.SetCards("a", 0, cards);
@@ -95,7 +95,7 @@ TEST_F(LedgerTest, GivenMoreSharesOrContainersThanAGrantCanHave_WhenDecided_Then
   }
 }
 
-TEST_F(LedgerTest, GivenANameThatIsUnknownAndHasTheHashOfANode_WhenAsked_ThenItIsNotThatNode) {
+TEST_F(LedgerTest, GivenUnknownNameWithNodesHash_WhenAsked_ThenItIsNotThatNode) {
   for (int i = 0; i < 20'000; ++i) {
     const std::string name = "node-" + std::to_string(i);
     ledger_.SetCards(name, 0, testing::Cards(name, 1));
@@ -124,7 +124,7 @@ TEST_F(LedgerTest, GivenAnAssumedPod_WhenForgotten_ThenItsShareIsFree) {
   EXPECT_FALSE(ledger_.Forget("one"));
 }
 
-TEST_F(LedgerTest, GivenAnAssumedPod_WhenItsDeadlinePasses_ThenItExpiresAndCanNotBeConfirmed) {
+TEST_F(LedgerTest, GivenOverdueAssumedPod_ThenItExpiresAndCanNotBeConfirmed) {
   Charge("one", 100, 200);
   Charge("two", 100, 201);
   EXPECT_EQ(ledger_.ExpireBefore(199), std::vector<std::string>{});
@@ -144,7 +144,7 @@ TEST_F(LedgerTest, GivenAConfirmedPod_ThenItNeitherExpiresNorIsForgotten) {
   EXPECT_EQ(Used("a"), 0);
 }
 
-TEST_F(LedgerTest, GivenAnAssumedPod_WhenAnOlderViewArrives_ThenTheDecisionStands) {
+TEST_F(LedgerTest, GivenAssumedPod_WhenOlderViewArrives_ThenDecisionStands) {
   device::Pod old = PodOf("one", Wants(1, 100));
   Charge("one", 100, 200);
   ledger_.UpsertPod(old);
@@ -156,7 +156,7 @@ TEST_F(LedgerTest, GivenAnAssumedPod_WhenAnOlderViewArrives_ThenTheDecisionStand
   EXPECT_EQ(ledger_.Find("b"), kNoNode);
 }
 
-TEST_F(LedgerTest, GivenAnAssumedPod_WhenItIsSeenBoundElsewhere_ThenTheObjectCounts) {
+TEST_F(LedgerTest, GivenAssumedPod_WhenSeenBoundElsewhere_ThenTheObjectCounts) {
   device::Pod seen = Charge("one", 100, 200);
   seen.node_name = "b";
   seen.annotations[device::kAssignedNode] = "b";
@@ -176,7 +176,7 @@ device::Pod PlacedAt(const char* time, const char* uid) {
   return pod;
 }
 
-TEST_F(LedgerTest, GivenAPodWrittenByAnEarlierScheduler_WhenItIsNeverBound_ThenItExpiresAfterItsTime) {
+TEST_F(LedgerTest, GivenEarlierSchedulersPod_WhenNeverBound_ThenItExpiresOnTime) {
   const device::Pod ghost = PlacedAt("1000", "ghost");
   ledger_.UpsertPod(ghost);
   EXPECT_EQ(Used("a"), 100);
@@ -185,7 +185,7 @@ TEST_F(LedgerTest, GivenAPodWrittenByAnEarlierScheduler_WhenItIsNeverBound_ThenI
   EXPECT_EQ(Used("a"), 0);
 }
 
-TEST_F(LedgerTest, GivenAPodThatAnotherSchedulerPlacesAgain_WhenNothingButTheTimeDiffers_ThenItsTimeBeginsAnew) {
+TEST_F(LedgerTest, GivenForeignPod_WhenPlacedAgainLater_ThenItsTimeBeginsAnew) {
   device::Pod pod = PlacedAt("1000", "one");
   ledger_.UpsertPod(pod);
   pod.annotations[device::kAssignedTime] = "1200";
@@ -195,7 +195,7 @@ TEST_F(LedgerTest, GivenAPodThatAnotherSchedulerPlacesAgain_WhenNothingButTheTim
   EXPECT_EQ(ledger_.ExpireBefore(1500).size(), 1U);
 }
 
-TEST_F(LedgerTest, GivenATimeThatIsStillToCome_WhenItIsSeen_ThenTheChargeLastsAsLongAsAnyOther) {
+TEST_F(LedgerTest, GivenFutureTime_WhenSeen_ThenChargeLastsAsLongAsAnyOther) {
   const device::Pod ghost = PlacedAt("99999999999", "ghost");
   ledger_.UpsertPod(ghost);
   Charge("own", 100, 5000);  // before the clock was set back
@@ -206,7 +206,7 @@ TEST_F(LedgerTest, GivenATimeThatIsStillToCome_WhenItIsSeen_ThenTheChargeLastsAs
   EXPECT_EQ(Used("a"), 0);
 }
 
-TEST_F(LedgerTest, GivenATimeThatIsStillToCome_WhenThePodIsSeenAgainAndAgain_ThenItExpiresOnce) {
+TEST_F(LedgerTest, GivenFutureTime_WhenPodIsSeenRepeatedly_ThenItExpiresOnce) {
   device::Pod ghost = PlacedAt("99999999999", "ghost");
   ledger_.UpsertPod(ghost);
   EXPECT_TRUE(ledger_.ExpireBefore(1000).empty());
@@ -230,7 +230,7 @@ TEST_F(LedgerTest, GivenATimeThatIsStillToCome_WhenThePodIsSeenAgainAndAgain_The
   EXPECT_EQ(Used("a"), 200);
 }
 
-TEST_F(LedgerTest, GivenAPodWithTheSameCharge_WhenItIsOnAnotherNodeOrInAnotherQuota_ThenItIsChargedOtherwise) {
+TEST_F(LedgerTest, GivenSameCharge_WhenNodeOrQuotaChanges_ThenItIsChargedAnew) {
   device::Pod pod = PlacedAt("1000", "one");
   pod.annotations["hami.io/vgpu-devices-allocated"] = "what is this";
   EXPECT_TRUE(ledger_.UpsertPod(pod));
@@ -293,7 +293,7 @@ TEST_F(LedgerTest, GivenAReaderThatFellFarBehind_ThenItIsToldToLookAtAll) {
   EXPECT_EQ(Decide(PodOf("two", Wants(1, 16384))).node, "a");
 }
 
-TEST_F(LedgerTest, GivenAPodThatRunsElsewhere_WhenItsAnnotationNamesANode_ThenItCostsNothingThere) {
+TEST_F(LedgerTest, GivenPodThatRunsElsewhere_ThenItsAnnotatedNodeIsNotCharged) {
   const device::Pod pod = PodOf("one", Wants(1, 100));
   device::Pod seen = testing::Written(pod, Decide(pod), true);
   seen.node_name = "elsewhere";

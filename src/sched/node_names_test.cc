@@ -30,7 +30,7 @@ TEST(NodeNames, ANumberThatIsFreeAgainTakesAnotherName) {
 // Names short enough to lie in the table's own strings, and names that do not.
 std::string NameOf(NodeId id) { return (id % 3 == 0 ? "n" : "node-with-a-long-name-") + std::to_string(id); }
 
-TEST(NodeNames, AfterAnyAdditionsAndRemovalsEachNameLeadsToItsNumberAndNoOther) {
+TEST(NodeNames, GivenAnyAdditionsAndRemovals_ThenNameLeadsToItsNumberOnly) {
   constexpr NodeId kNames = 700;
   std::minstd_rand random(7);
   NodeNames names;

@@ -430,7 +430,7 @@ base::json::value RandomJson(Dice& dice, int depth) {
   }
 }
 
-TEST(SchedProperty, GivenAnyTwoDocuments_WhenTheirDifferenceIsApplied_ThenOneBecomesTheOther) {
+TEST(SchedProperty, GivenAnyDocuments_WhenDiffIsApplied_ThenOneBecomesTheOther) {
   EXPECT_TRUE(rc::check([](Stream stream) {
     Dice dice(std::move(stream));
     const auto from = RandomJson(dice, 4);
@@ -442,7 +442,7 @@ TEST(SchedProperty, GivenAnyTwoDocuments_WhenTheirDifferenceIsApplied_ThenOneBec
 }
 
 // One event costs the same in a large cluster as in a small one.
-TEST(LedgerCost, GivenAnySize_WhenOneEventComes_ThenItTouchesTheSameNumberOfNodes) {
+TEST(LedgerCost, GivenAnySize_WhenEventComes_ThenItTouchesEquallyManyNodes) {
   const device::Vendors vendors = testing::NvidiaOnly();
   std::vector<std::uint64_t> asked;
   for (const int nodes : {10, 1000}) {

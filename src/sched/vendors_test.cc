@@ -92,7 +92,7 @@ class VendorsTest : public ::testing::Test {
   Ledger ledger_{vendors_, 300};
 };
 
-TEST_F(VendorsTest, GivenAVendorWithAWishOfItsOwn_WhenNodesAreEqual_ThenItDecidesUnderEitherPolicy) {
+TEST_F(VendorsTest, GivenVendorsWish_WhenNodesTie_ThenItDecidesInEitherPolicy) {
   device::Pod pod = PodOf("p", {});
   pod.containers.resize(2);
   pod.containers[1].limits["other/card"] = "1";
@@ -103,8 +103,7 @@ TEST_F(VendorsTest, GivenAVendorWithAWishOfItsOwn_WhenNodesAreEqual_ThenItDecide
   }
 }
 
-TEST_F(VendorsTest,
-       GivenAPodThatAsksTwoVendors_WhenOnlyOneNodeHasBoth_ThenItGoesThereWithARowForEachContainerAndVendor) {
+TEST_F(VendorsTest, GivenPodForTwoVendors_ThenNodeWithBothIsTakenAndEachHasRows) {
   ledger_.SetCards("a", 0, testing::Cards("a", 1));
   device::Pod pod = PodOf("p", Wants(1, 100));
   pod.containers.push_back(Wants(1, 50));

@@ -127,7 +127,7 @@ TEST_F(BindLeaseTest, GivenOneScheduler_WhenItBinds_ThenThatIsOneWrite) {
   EXPECT_EQ(device::Find(cluster_.nodes["c"].annotations, kBindTicket), nullptr);
 }
 
-TEST_F(BindLeaseTest, GivenAPluginThatNeedsTheLock_WhenOneAloneBinds_ThenTheLockIsTaken) {
+TEST_F(BindLeaseTest, GivenPluginThatNeedsLock_WhenOneAloneBinds_ThenLockIsTaken) {
   a_->lease.Tick();
   EXPECT_TRUE(PlaceAndBind(*a_, "p", "n"));
   ASSERT_NE(Lock(), nullptr);
@@ -148,7 +148,7 @@ TEST_F(BindLeaseTest, GivenOneThatIsNobodyYet_WhenItBinds_ThenItWaitsAndSaysWhy)
   EXPECT_EQ(b_->charged(), 0U);
 }
 
-TEST_F(BindLeaseTest, GivenTwoThatBind_WhenTheyMeet_ThenBothWriteTicketsWithinSecondsAndOneIsAloneAgainAfterwards) {
+TEST_F(BindLeaseTest, GivenTwoBinders_ThenBothWriteTicketsInSecondsUntilOneIsAlone) {
   a_->lease.Tick();
   EXPECT_TRUE(PlaceAndBind(*a_, "p"));
   b_->lease.Tick();
@@ -166,7 +166,7 @@ TEST_F(BindLeaseTest, GivenTwoThatBind_WhenTheyMeet_ThenBothWriteTicketsWithinSe
   EXPECT_TRUE(cluster_.violations.empty());
 }
 
-TEST_F(BindLeaseTest, GivenALeaderThatGoesInGoodOrder_WhenAnotherLeads_ThenItIsAloneAtOnce) {
+TEST_F(BindLeaseTest, GivenLeadersOrderlyEnd_WhenAnotherLeads_ThenItIsAloneAtOnce) {
   b_->wants = false;
   Pass(2, {a_.get(), b_.get()});
   a_->wants = false;
@@ -178,7 +178,7 @@ TEST_F(BindLeaseTest, GivenALeaderThatGoesInGoodOrder_WhenAnotherLeads_ThenItIsA
 }
 
 // Each bound by the other before our term: the watch has not shown it.
-TEST_F(BindLeaseTest, GivenAWatchThatLagsBehind_WhenATermBegins_ThenTheNodeIsReadAnew) {
+TEST_F(BindLeaseTest, GivenLaggingWatch_WhenTermBegins_ThenNodeIsReadAnew) {
   b_->wants = false;
   a_->lease.Tick();
   AddPod("p", 12'000);
@@ -195,7 +195,7 @@ TEST_F(BindLeaseTest, GivenAWatchThatLagsBehind_WhenATermBegins_ThenTheNodeIsRea
   EXPECT_TRUE(cluster_.violations.empty());
 }
 
-TEST_F(BindLeaseTest, GivenOneThatDiedAlone_WhenItsBindingArrivesAfterAll_ThenItIsRefused) {
+TEST_F(BindLeaseTest, GivenOneDiedAlone_WhenItsBindingArrivesLate_ThenItIsRefused) {
   a_->lease.Tick();
   AddPod("p", 12'000);
   ASSERT_TRUE(Place(*a_, "p", "c"));
@@ -221,7 +221,7 @@ TEST_F(BindLeaseTest, GivenOneThatDiedAlone_WhenItsBindingArrivesAfterAll_ThenIt
 }
 
 // A policy of the cluster may forbid it.
-TEST_F(BindLeaseTest, GivenAPodThatCanNotBeMarked_WhenNothingCanBeOnItsWayAnyMore_ThenBindingGoesOn) {
+TEST_F(BindLeaseTest, GivenUnmarkablePod_WhenNothingCanArrive_ThenBindingGoesOn) {
   a_->lease.Tick();
   AddPod("p");
   AddPod("q");
@@ -236,7 +236,7 @@ TEST_F(BindLeaseTest, GivenAPodThatCanNotBeMarked_WhenNothingCanBeOnItsWayAnyMor
   EXPECT_EQ(Mode(*b_), BindMode::kAlone);
 }
 
-TEST_F(BindLeaseTest, GivenManyPodsToMarkAndASlowServer_WhenOneCleansUp_ThenItsBeatGoesOn) {
+TEST_F(BindLeaseTest, GivenManyPodsAndSlowServer_WhenMarkingThem_ThenBeatGoesOn) {
   a_->lease.Tick();
   for (int i = 0; i < 30; ++i) AddPod("p" + std::to_string(i));
   b_->api.fault = [&](const std::string& call) {
@@ -284,7 +284,7 @@ TEST_F(BindLeaseTest, GivenABindingOnItsWay_WhenAnotherComes_ThenItIsWaitedFor) 
 }
 
 // The answer was lost, and nobody can be asked what became of it.
-TEST_F(BindLeaseTest, GivenABindingOfUnknownFate_WhenAnotherComes_ThenThatIsFoundOutFirst) {
+TEST_F(BindLeaseTest, GivenUnknownOutcome_WhenAnotherComes_ThenItIsSettledFirst) {
   a_->lease.Tick();
   AddPod("p", 12'000);
   ASSERT_TRUE(Place(*a_, "p", "c"));
@@ -302,7 +302,7 @@ TEST_F(BindLeaseTest, GivenABindingOfUnknownFate_WhenAnotherComes_ThenThatIsFoun
   EXPECT_EQ(Mode(*b_), BindMode::kTickets);
 }
 
-TEST_F(BindLeaseTest, GivenATermThatIsOver_WhenABindingOfItComesLate_ThenItIsNotPosted) {
+TEST_F(BindLeaseTest, GivenEndedTerm_WhenItsBindingComesLate_ThenItIsNotPosted) {
   a_->lease.Tick();
   const BindTerm first = a_->lease.term();
   const auto may = [&](bool ticketed) { return BindLease::Posting(a_->lease, first, ticketed).may(); };
@@ -321,7 +321,7 @@ TEST_F(BindLeaseTest, GivenATermThatIsOver_WhenABindingOfItComesLate_ThenItIsNot
 }
 
 // Its time ran out, another was alone and went again: it finds the lease as if nothing had been.
-TEST_F(BindLeaseTest, GivenOneThatWasCutOff_WhenAnotherCameAndWentMeanwhile_ThenANewTermBegins) {
+TEST_F(BindLeaseTest, GivenOneCutOff_WhenAnotherCameAndWent_ThenNewTermBegins) {
   a_->lease.Tick();
   const BindTerm first = a_->lease.term();
   AddPod("q", 12'000);
@@ -340,7 +340,7 @@ TEST_F(BindLeaseTest, GivenOneThatWasCutOff_WhenAnotherCameAndWentMeanwhile_Then
   EXPECT_TRUE(cluster_.violations.empty());
 }
 
-TEST_F(BindLeaseTest, GivenATerm_WhenOnlyOneOfTheWatchesHasPassedItsBegin_ThenItHasNotCaughtUp) {
+TEST_F(BindLeaseTest, WhenOnlyOneWatchPassedTermsBegin_ThenLeaseHasNotCaughtUp) {
   Versions reached;
   BindLease lease(a_->api, cluster_, {[] { return true; }, [] { return false; }, [&] { return reached; }, {}}, {});
   lease.Tick();
@@ -356,7 +356,7 @@ TEST_F(BindLeaseTest, GivenATerm_WhenOnlyOneOfTheWatchesHasPassedItsBegin_ThenIt
   EXPECT_TRUE(lease.CaughtUp(term));
 }
 
-TEST_F(BindLeaseTest, GivenNoRightToTheLease_WhenItIsNotHadForSeconds_ThenTicketsAreWritten) {
+TEST_F(BindLeaseTest, GivenNoRightToLease_WhenSecondsPass_ThenTicketsAreWritten) {
   cluster_.lease_forbidden = true;
   a_->lease.Tick();
   EXPECT_EQ(Mode(*a_), BindMode::kNobody) << "it may be a server that is starting";
@@ -369,7 +369,7 @@ TEST_F(BindLeaseTest, GivenNoRightToTheLease_WhenItIsNotHadForSeconds_ThenTicket
   EXPECT_EQ(Mode(*a_), BindMode::kAlone);
 }
 
-TEST_F(BindLeaseTest, GivenALeaseThatSomebodyRemoved_WhenTheNextBeatIsDue_ThenItIsThereAgain) {
+TEST_F(BindLeaseTest, GivenRemovedLease_WhenNextBeatIsDue_ThenItIsThereAgain) {
   a_->lease.Tick();
   cluster_.lease = {};
   a_->lease.Tick();

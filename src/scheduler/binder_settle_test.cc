@@ -47,7 +47,7 @@ TEST_F(BinderSettleTest, GivenALostAnswer_WhenThePodWasBound_ThenItIsFoundOut) {
 }
 
 // Through another API server, while ours could not be asked.
-TEST_F(BinderSettleTest, GivenALostAnswer_WhenThePluginHasHandedOutTheSharesBeforeWeAsk_ThenThePodKeepsItsCharge) {
+TEST_F(BinderSettleTest, GivenLostAnswer_WhenPluginAllocatedFirst_ThenPodKeepsCharge) {
   ASSERT_NO_FATAL_FAILURE(BindPAndHearNothing());
   SimPod* pod = cluster_.FindPod("default", "pod-p");
   pod->pod.annotations["hami.io/vgpu-devices-to-allocate"] = ";";
@@ -61,7 +61,7 @@ TEST_F(BinderSettleTest, GivenALostAnswer_WhenThePluginHasHandedOutTheSharesBefo
   EXPECT_EQ(a_->api.labelled[0].labels, (device::StringMap{{device::kAssignedNode, "n"}}));
 }
 
-TEST_F(BinderSettleTest, GivenASilentServer_WhenSeveralNodesAreOwed_ThenOneIsTriedARound) {
+TEST_F(BinderSettleTest, GivenSilentServer_WhenNodesAreOwed_ThenOneIsTriedPerRound) {
   for (const char* uid : {"p", "q", "r"}) {
     const std::string node = std::string("o-") + uid;
     cluster_.AddNode(node, sched::testing::Cards(node, 1, 16000), false);
@@ -86,7 +86,7 @@ TEST_F(BinderSettleTest, GivenASilentServer_WhenSeveralNodesAreOwed_ThenOneIsTri
   }
 }
 
-TEST_F(BinderSettleTest, GivenABindingThatArrivesLate_WhenItWasGivenUp_ThenTheServerRefusesIt) {
+TEST_F(BinderSettleTest, GivenBindingGivenUp_WhenItArrivesLate_ThenServerRefusesIt) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   std::function<void()> late;
@@ -98,7 +98,7 @@ TEST_F(BinderSettleTest, GivenABindingThatArrivesLate_WhenItWasGivenUp_ThenTheSe
   EXPECT_EQ(Pod("p").node_name, "");
 }
 
-TEST_F(BinderSettleTest, GivenNobodyToAsk_WhenABindingWentSilent_ThenTheChargeStaysUntilItIsSettled) {
+TEST_F(BinderSettleTest, GivenSilentBindingAndNobodyToAsk_ThenChargeStaysUntilSettled) {
   ASSERT_NO_FATAL_FAILURE(BindPAndHearNothing());
   EXPECT_EQ(a_->charged(), 1U);
   EXPECT_FALSE(Place(*a_, "p")) << "not before it is known";
@@ -118,7 +118,7 @@ TEST_F(BinderSettleTest, GivenALostAnswerOfTheNode_WhenItWasWritten_ThenTheBindG
   EXPECT_EQ(a_->api.calls["PATCH node"], 1);
 }
 
-TEST_F(BinderSettleTest, GivenANodeThatCouldNotBeGivenBack_WhenTheServerIsBack_ThenItIs) {
+TEST_F(BinderSettleTest, GivenOwedNode_WhenServerIsBack_ThenNodeIsGivenBack) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   cluster_.RemovePod("default", "pod-p");
@@ -132,7 +132,7 @@ TEST_F(BinderSettleTest, GivenANodeThatCouldNotBeGivenBack_WhenTheServerIsBack_T
   EXPECT_EQ(Lock(), nullptr);
 }
 
-TEST_F(BinderSettleTest, GivenABindingThatWasNotSent_WhenNothingElseCanBeSentEither_ThenItsChargeIsFreeAtOnce) {
+TEST_F(BinderSettleTest, GivenUnsentBinding_WhenNothingCanBeSent_ThenChargeGoesAtOnce) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   a_->api.fault = [none = false](const std::string& call) mutable {
@@ -149,7 +149,7 @@ TEST_F(BinderSettleTest, GivenABindingThatWasNotSent_WhenNothingElseCanBeSentEit
 }
 
 // Its Binding was denied, and the write that gives the node back is late.
-TEST_F(BinderSettleTest, GivenAReleaseOnItsWay_WhenThePodIsPlacedAndBoundAgain_ThenItsNewLockStands) {
+TEST_F(BinderSettleTest, GivenReleaseOnItsWay_WhenPodIsBoundAgain_ThenNewLockStands) {
   AddPod("p");
   AddPod("q");
   BindPAndOweItsNode();
@@ -171,7 +171,7 @@ TEST_F(BinderSettleTest, GivenAReleaseOnItsWay_WhenThePodIsPlacedAndBoundAgain_T
   EXPECT_TRUE(cluster_.violations.empty());
 }
 
-TEST_F(BinderSettleTest, GivenANodeThatIsOwed_WhenThePodWaitsForItOnceMore_ThenItIsGivenBackAfterThat) {
+TEST_F(BinderSettleTest, GivenOwedNode_WhenPodWaitsAgain_ThenItIsGivenBackAfterThat) {
   AddPod("p");
   BindPAndOweItsNode();
   ASSERT_NE(Lock(), nullptr);
@@ -188,7 +188,7 @@ TEST_F(BinderSettleTest, GivenANodeThatIsOwed_WhenThePodWaitsForItOnceMore_ThenI
   EXPECT_EQ(Lock(), nullptr);
 }
 
-TEST_F(BinderSettleTest, GivenALostAnswerOfTheNode_WhenItCanNotBeReadEither_ThenItIsGivenBackLater) {
+TEST_F(BinderSettleTest, GivenLostNodeAnswer_WhenReadFailsToo_ThenItIsGivenBackLater) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   a_->api.fault = [down = false](const std::string& call) mutable {
@@ -202,7 +202,7 @@ TEST_F(BinderSettleTest, GivenALostAnswerOfTheNode_WhenItCanNotBeReadEither_Then
   EXPECT_EQ(Lock(), nullptr);
 }
 
-TEST_F(BinderSettleTest, GivenABindingThatIsFoundBoundLater_WhenTheOutcomesAreRead_ThenItWasUnknownAndIsBound) {
+TEST_F(BinderSettleTest, GivenBindingFoundBoundLater_ThenItCountsAsUnknownAndBound) {
   ASSERT_NO_FATAL_FAILURE(BindPAndHearNothing());
   EXPECT_EQ(a_->binder.counters().unknown, 1U);
   EXPECT_EQ(a_->binder.counters().failed, 0U);

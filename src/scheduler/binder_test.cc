@@ -31,7 +31,7 @@ TEST_F(BinderTest, GivenAPlacedPod_WhenBound_ThenTwoWritesCarryEverything) {
   EXPECT_EQ(a_->charged(), 1U);
 }
 
-TEST_F(BinderTest, GivenANodeThatAllocatesConcurrently_WhenAlikePodsAreBound_ThenNoneWaitsAndNoLockIsWritten) {
+TEST_F(BinderTest, GivenConcurrentNode_WhenAlikePodsBind_ThenNoneWaitsOrLocks) {
   for (const char* uid : {"p", "q", "r"}) {
     AddPod(uid);
     ASSERT_TRUE(Place(*a_, uid, "c"));
@@ -45,7 +45,7 @@ TEST_F(BinderTest, GivenANodeThatAllocatesConcurrently_WhenAlikePodsAreBound_The
   EXPECT_NE(bound.error().message.find("busy with pod"), std::string::npos);
 }
 
-TEST_F(BinderTest, GivenALockedNode_WhenAnotherPodIsBound_ThenItFailsAfterAWhileAndTakesNothingAlong) {
+TEST_F(BinderTest, GivenLockedNode_WhenPodBinds_ThenWaitFailsAndKeepsNothing) {
   AddPod("p");
   AddPod("q");
   ASSERT_TRUE(Place(*a_, "p"));
@@ -65,7 +65,7 @@ TEST_F(BinderTest, GivenALockedNode_WhenAnotherPodIsBound_ThenItFailsAfterAWhile
   EXPECT_TRUE(Bind(*a_, "q"));
 }
 
-TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsReleasedLate_ThenItWaitedForIt) {
+TEST_F(BinderTest, GivenGroupMember_WhenLockIsReleasedLate_ThenItWaitedForIt) {
   LockByPAndPlaceMemberQ();
   const Millis release = cluster_.now + 20'000;
   cluster_.yield = [&] {
@@ -77,7 +77,7 @@ TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsReleasedLate_ThenItWaitedForIt
   EXPECT_GE(cluster_.now, release);
 }
 
-TEST_F(BinderTest, GivenAGroupMember_WhenTheLockIsNotReleased_ThenTheErrorSaysHowLongItWaited) {
+TEST_F(BinderTest, GivenGroupMember_WhenLockStays_ThenErrorSaysHowLongItWaited) {
   LockByPAndPlaceMemberQ();
   const Millis begin = cluster_.now;
   const base::Status bound = Bind(*a_, "q");
@@ -102,7 +102,7 @@ TEST_F(BinderTest, GivenAGroupMember_WhenAsManyWaitAsMay_ThenItIsRefusedAtOnce) 
 }
 
 // kube-scheduler asks us for pods that name a resource of ours even if they want none of it, and has us bind them.
-TEST_F(BinderTest, GivenAPodThatAsksForNothing_WhenItWasFiltered_ThenItIsBoundWhereItIsWantedWithoutATrace) {
+TEST_F(BinderTest, GivenFilteredPodAskingNothing_ThenItIsBoundUnmarkedAnywhere) {
   cluster_.AddPod(sched::testing::PodOf("p", sched::testing::Wants(0, 4000)));
   EXPECT_FALSE(Place(*a_, "p"));
   ASSERT_TRUE(Bind(*a_, "p", "elsewhere"));
@@ -114,7 +114,7 @@ TEST_F(BinderTest, GivenAPodThatAsksForNothing_WhenItWasFiltered_ThenItIsBoundWh
   EXPECT_EQ(a_->charged(), 0U);
 }
 
-TEST_F(BinderTest, GivenAPodThatAsksForNothing_WhenItCanNotBeBound_ThenTheErrorIsToldAndTheNextFilterTriesAgain) {
+TEST_F(BinderTest, GivenPodAskingNothing_WhenBindErrorIsTold_ThenFilterRetries) {
   cluster_.AddPod(sched::testing::PodOf("p", {}));
   EXPECT_FALSE(Place(*a_, "p"));
   a_->api.fault = Once("BIND", Fault::kServerError);
@@ -126,7 +126,7 @@ TEST_F(BinderTest, GivenAPodThatAsksForNothing_WhenItCanNotBeBound_ThenTheErrorI
   EXPECT_TRUE(Bind(*a_, "p"));
 }
 
-TEST_F(BinderTest, GivenAPodThatAsksForNothing_WhenItsBindNeverComes_ThenItIsForgotten) {
+TEST_F(BinderTest, GivenPodAskingNothing_WhenBindNeverComes_ThenItIsForgotten) {
   cluster_.AddPod(sched::testing::PodOf("p", {}));
   EXPECT_FALSE(Place(*a_, "p"));
   cluster_.now += 301'000;
@@ -134,7 +134,7 @@ TEST_F(BinderTest, GivenAPodThatAsksForNothing_WhenItsBindNeverComes_ThenItIsFor
   EXPECT_FALSE(Bind(*a_, "p"));
 }
 
-TEST_F(BinderTest, GivenANodeThatIsGone_WhenAPodIsBound_ThenTheErrorNamesItAndTheChargeGoes) {
+TEST_F(BinderTest, GivenGoneNode_WhenPodIsBound_ThenErrorNamesItAndChargeGoes) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   a_->books.Locked([](State& state) { state.NodeGone("n"); });
@@ -143,7 +143,7 @@ TEST_F(BinderTest, GivenANodeThatIsGone_WhenAPodIsBound_ThenTheErrorNamesItAndTh
   EXPECT_EQ(a_->charged(), 0U);
 }
 
-TEST_F(BinderTest, GivenARefusedBinding_WhenItFails_ThenChargeAndLockAreGivenBack) {
+TEST_F(BinderTest, GivenRefusedBinding_ThenChargeAndLockAreGivenBack) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   cluster_.RemovePod("default", "pod-p");
@@ -152,7 +152,7 @@ TEST_F(BinderTest, GivenARefusedBinding_WhenItFails_ThenChargeAndLockAreGivenBac
   EXPECT_EQ(Lock(), nullptr);
 }
 
-TEST_F(BinderTest, GivenARefusedPod_WhenAnotherIsNotBound_ThenTheRoomItHadIsShown) {
+TEST_F(BinderTest, GivenRefusedPod_WhenAnotherIsNotBound_ThenItsRoomIsShown) {
   const auto room = [&] { return a_->books.Locked([](State& state) { return state.TakeRoom(); }); };
   AddPod("p", 12'000);
   AddPod("q", 12'000);
@@ -173,7 +173,7 @@ TEST_F(BinderTest, GivenARefusedPod_WhenAnotherIsNotBound_ThenTheRoomItHadIsShow
   EXPECT_EQ(room(), std::nullopt);
 }
 
-TEST_F(BinderTest, GivenAPodFullOfAnnotations_WhenItsGrantWouldBeTooMuch_ThenItIsNotBound) {
+TEST_F(BinderTest, GivenFullAnnotations_WhenGrantIsTooMuch_ThenPodIsNotBound) {
   for (const std::size_t others : {std::size_t{261'000}, std::size_t{262'000}}) {
     const std::string uid = std::to_string(others);
     device::Pod pod = sched::testing::PodOf(uid, sched::testing::Wants(1, 16));
@@ -198,7 +198,7 @@ TEST_F(BinderTest, GivenAChangedPod_WhenBound_ThenItIsReadAgainAndBound) {
   EXPECT_EQ(a_->api.calls["BIND"], 2);
 }
 
-TEST_F(BinderTest, GivenTheSameBindTwice_WhenTheFirstSucceeded_ThenTheSecondDoesToo) {
+TEST_F(BinderTest, GivenSameBindTwice_WhenFirstSucceeds_ThenSecondDoesToo) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   ASSERT_TRUE(Bind(*a_, "p"));
@@ -206,7 +206,7 @@ TEST_F(BinderTest, GivenTheSameBindTwice_WhenTheFirstSucceeded_ThenTheSecondDoes
   EXPECT_EQ(a_->api.calls["BIND"], 1);
 }
 
-TEST_F(BinderTest, GivenARestartBetweenFilterAndBind_WhenBound_ThenItIsRefusedAndWorksTheNextTime) {
+TEST_F(BinderTest, GivenRestartBetweenFilterAndBind_ThenOnlyNextTrySucceeds) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   Scheduler restarted(cluster_, "a2");
@@ -230,7 +230,7 @@ TEST_F(BinderTest, GivenABindThatNeverComes_WhenItsTimeIsOver_ThenTheChargeGoes)
 }
 
 // It came and went while the watch was down: no list shows it afterwards.
-TEST_F(BinderTest, GivenAPodThatTheWatchNeverShows_WhenItIsOver_ThenItsChargeGoesAndTheNodeIsFree) {
+TEST_F(BinderTest, GivenPodNoWatchShows_WhenOver_ThenChargeGoesAndNodeIsFree) {
   for (const char* node : {"n", "c"}) {
     AddPod("p");
     ASSERT_TRUE(Place(*a_, "p", node));
@@ -248,7 +248,7 @@ TEST_F(BinderTest, GivenAPodThatTheWatchNeverShows_WhenItIsOver_ThenItsChargeGoe
   }
 }
 
-TEST_F(BinderTest, GivenAPodThatTheWatchShows_WhenTimePasses_ThenNobodyAsksForIt) {
+TEST_F(BinderTest, GivenPodTheWatchShows_WhenTimePasses_ThenNobodyAsksForIt) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   ASSERT_TRUE(Bind(*a_, "p"));
@@ -263,7 +263,7 @@ TEST_F(BinderTest, GivenAPodThatTheWatchShows_WhenTimePasses_ThenNobodyAsksForIt
   EXPECT_EQ(a_->api.calls["GET pod"], asked);
 }
 
-TEST_F(BinderTest, GivenAnOlderViewOfThePod_WhenItArrivesAfterTheBind_ThenTheChargeStays) {
+TEST_F(BinderTest, GivenOlderViewOfPod_WhenItArrivesAfterBind_ThenChargeStays) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   cluster_.PodChanged(*cluster_.FindPod("default", "pod-p"));  // not bound yet
@@ -274,7 +274,7 @@ TEST_F(BinderTest, GivenAnOlderViewOfThePod_WhenItArrivesAfterTheBind_ThenTheCha
   EXPECT_EQ(a_->charged(), 1U);
 }
 
-TEST_F(BinderTest, GivenTwoSchedulersAndOneCard_WhenTheSecondHasNotSeenTheFirst_ThenItLooksBeforeItBinds) {
+TEST_F(BinderTest, GivenTwoSchedulersOneCard_WhenFirstUnseen_ThenBindLooksFirst) {
   AddPod("p", 10000);
   AddPod("q", 10000);
   ASSERT_TRUE(Place(*a_, "p", "c"));
@@ -288,7 +288,7 @@ TEST_F(BinderTest, GivenTwoSchedulersAndOneCard_WhenTheSecondHasNotSeenTheFirst_
   EXPECT_EQ(b_->charged(), 1U) << "P's alone";
 }
 
-TEST_F(BinderTest, GivenAnotherSchedulerDiedBeforeItsBinding_WhenPatienceIsOver_ThenItsPodIsRevokedAndTheNodeFree) {
+TEST_F(BinderTest, GivenDeathBeforeBind_WhenPatienceEnds_ThenRevokedAndNodeFree) {
   AddPod("p", 10000);
   AddPod("q", 10000);
   ASSERT_TRUE(Place(*a_, "p", "c"));
@@ -307,7 +307,7 @@ TEST_F(BinderTest, GivenAnotherSchedulerDiedBeforeItsBinding_WhenPatienceIsOver_
   EXPECT_TRUE(cluster_.violations.empty());
 }
 
-TEST_F(BinderTest, GivenTwoSchedulersAndOnePod_WhenBothBindIt_ThenOneDoesAndTheOtherKeepsItsHandsOff) {
+TEST_F(BinderTest, GivenTwoSchedulers_WhenBothBindPod_ThenOneDoesOtherKeepsOff) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   ASSERT_TRUE(Place(*b_, "p", "c"));
@@ -319,7 +319,7 @@ TEST_F(BinderTest, GivenTwoSchedulersAndOnePod_WhenBothBindIt_ThenOneDoesAndTheO
   EXPECT_EQ(b_->charged(), 1U);
 }
 
-TEST_F(BinderTest, GivenAnotherSchedulerBoundOurPod_WhenThatIsLearntWhileWeBindIt_ThenItsChargeStays) {
+TEST_F(BinderTest, GivenAnotherBoundOurPod_WhenLearntDuringBind_ThenChargeStays) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   ASSERT_TRUE(Place(*b_, "p"));
@@ -333,7 +333,7 @@ TEST_F(BinderTest, GivenAnotherSchedulerBoundOurPod_WhenThatIsLearntWhileWeBindI
   EXPECT_EQ(a_->charged(), 1U);
 }
 
-TEST_F(BinderTest, GivenTheNodeChangedByOthers_WhenBound_ThenTheCardsAreChosenAnew) {
+TEST_F(BinderTest, GivenNodeChangedByOthers_WhenBound_ThenCardsAreChosenAnew) {
   cluster_.AddNode("two", sched::testing::Cards("two", 2, 16000), true);
   a_->watch.Drain();
   AddPod("p", 16000);
@@ -352,7 +352,7 @@ TEST_F(BinderTest, GivenTheNodeChangedByOthers_WhenBound_ThenTheCardsAreChosenAn
   EXPECT_EQ(Pod("p").annotations.find("hami.io/vgpu-devices-allocated")->second.find(chosen), std::string::npos);
 }
 
-TEST_F(BinderTest, GivenANodeThatWasMadeAnew_WhenAPodPlacedBeforeIsBound_ThenItGetsOneOfTheNewCards) {
+TEST_F(BinderTest, GivenNodeMadeAnew_WhenPodOfBeforeIsBound_ThenItGetsNewCard) {
   AddPod("p");
   ASSERT_TRUE(Place(*a_, "p"));
   a_->books.Locked([](State& state) { state.NodeGone("n"); });
@@ -363,7 +363,7 @@ TEST_F(BinderTest, GivenANodeThatWasMadeAnew_WhenAPodPlacedBeforeIsBound_ThenItG
   EXPECT_EQ(Pod("p").annotations.find("hami.io/vgpu-devices-allocated")->second, "other-0,NVIDIA,4000,0:;");
 }
 
-TEST_F(BinderTest, GivenNodesThatAreGone_WhenTheirPodsAreGoneToo_ThenNothingIsKeptOfThem) {
+TEST_F(BinderTest, GivenGoneNodes_WhenTheirPodsGoToo_ThenNothingIsKeptOfThem) {
   const auto kept = [&] { return a_->books.Read([](const State& state) { return state.nodes().size(); }); };
   const std::size_t before = kept();
   for (const bool bound : {false, true}) {
@@ -395,8 +395,7 @@ TEST_F(BinderTest, GivenNodesThatAreGone_WhenTheirPodsAreGoneToo_ThenNothingIsKe
 }
 
 // HAMi's scheduler beside ours: what the lock alone protects, in both directions.
-TEST_F(BinderTest,
-       GivenALockOfHamisScheduler_WhenItsPodIsBetweenBindAndAllocate_ThenOursWaitsAndGoesOnWhenItIsReleased) {
+TEST_F(BinderTest, GivenLockOfHamisScheduler_ThenOursWaitsUntilItIsReleased) {
   AddPod("theirs");
   AddPod("ours");
   (void)cluster_.PatchNode("n", "",
@@ -416,7 +415,7 @@ TEST_F(BinderTest,
 }
 
 // It writes the pod's annotations at filter, long before it binds: they count from then on.
-TEST_F(BinderTest, GivenWhatHamisSchedulerDecided_WhenWeDecideAfterSeeingIt_ThenNothingIsGivenTwice) {
+TEST_F(BinderTest, GivenHamisDecision_WhenSeenFirst_ThenNothingIsGivenTwice) {
   device::Pod theirs = sched::testing::PodOf("theirs", sched::testing::Wants(1, 10000));
   theirs.annotations = {{device::kAssignedNode, "n"},
                         {device::kAssignedTime, std::to_string(cluster_.now / 1000)},
@@ -427,7 +426,7 @@ TEST_F(BinderTest, GivenWhatHamisSchedulerDecided_WhenWeDecideAfterSeeingIt_Then
   EXPECT_FALSE(Place(*a_, "ours"));
 }
 
-TEST_F(BinderTest, GivenWhatHamisSchedulerDecided_WhenWeSeeItBetweenFilterAndBind_ThenOurBindGivesWay) {
+TEST_F(BinderTest, GivenHamisDecision_WhenSeenAfterFilter_ThenOurBindGivesWay) {
   AddPod("ours", 10000);
   ASSERT_TRUE(Place(*a_, "ours"));
   device::Pod theirs = sched::testing::PodOf("theirs", sched::testing::Wants(1, 10000));
@@ -457,7 +456,7 @@ TEST_F(BinderTest, GivenABindThatWaits_WhenTheClockIsSet_ThenItWaitsAsLong) {
   }
 }
 
-TEST_F(BinderTest, GivenAnotherSchedulersTicketThatIsWaitedFor_WhenTheClockIsSetBack_ThenItsPatienceEndsAllTheSame) {
+TEST_F(BinderTest, GivenAwaitedTicket_WhenClockIsSetBack_ThenPatienceStillEnds) {
   AddPod("p");
   AddPod("q");
   ASSERT_TRUE(Place(*b_, "p"));

@@ -37,7 +37,7 @@ class BooksTest : public BinderTest {
   }
 };
 
-TEST_F(BooksTest, GivenABindingOnItsWay_WhenTheTimeOfAChargePasses_ThenNobodyElseGetsItsShare) {
+TEST_F(BooksTest, GivenBindingOnItsWay_WhenChargeTimePasses_ThenItsShareStays) {
   AddPod("p", 12'000);
   AddPod("q", 12'000);
   ASSERT_TRUE(Place(*a_, "p"));
@@ -53,7 +53,7 @@ TEST_F(BooksTest, GivenABindingOnItsWay_WhenTheTimeOfAChargePasses_ThenNobodyEls
 }
 
 // Versions begin anew from the backup's, and everything after that is told with them.
-TEST_F(BooksTest, GivenAServerThatWasRestored_WhenItsNodesAreOlder_ThenTheyAreBelieved) {
+TEST_F(BooksTest, GivenRestoredServer_WhenNodesAreOlder_ThenTheyAreBelieved) {
   const auto view_of = [&](const char* version) {
     NodeView view = cluster_.nodes["n"];
     view.version = version;
@@ -68,7 +68,7 @@ TEST_F(BooksTest, GivenAServerThatWasRestored_WhenItsNodesAreOlder_ThenTheyAreBe
   });
 }
 
-TEST_F(BooksTest, GivenABindingThatWasDecidedAnew_WhenTheTimeOfAChargePasses_ThenItsChargeStays) {
+TEST_F(BooksTest, GivenBindingDecidedAnew_WhenChargeTimePasses_ThenChargeStays) {
   AddPod("p", 12'000);
   ASSERT_TRUE(Place(*a_, "p"));
   device::Pod other = sched::testing::PodOf("other", sched::testing::Wants(1, 100));
@@ -85,7 +85,7 @@ TEST_F(BooksTest, GivenABindingThatWasDecidedAnew_WhenTheTimeOfAChargePasses_The
   EXPECT_TRUE(IsBound("p"));
 }
 
-TEST_F(BooksTest, GivenABindCallThatWaitsForItsNode_WhenTheTimeOfAChargePasses_ThenItsChargeStays) {
+TEST_F(BooksTest, GivenBindWaitingForNode_WhenChargeTimePasses_ThenChargeStays) {
   LockByPAndPlaceMemberQ();
   int waited = 0;
   cluster_.yield = [&] {
@@ -97,7 +97,7 @@ TEST_F(BooksTest, GivenABindCallThatWaitsForItsNode_WhenTheTimeOfAChargePasses_T
   EXPECT_GT(waited, 0);
 }
 
-TEST_F(BooksTest, GivenNobodyToAsk_WhenTheTimeOfAChargePasses_ThenItStaysAndTheQuestionToo) {
+TEST_F(BooksTest, GivenNobodyToAsk_WhenChargeTimePasses_ThenItAndQuestionStay) {
   for (const Fault fault : {Fault::kAnswerLost, Fault::kRefusedBefore}) {
     const std::string uid = fault == Fault::kAnswerLost ? "bound" : "lost";
     const std::string node = fault == Fault::kAnswerLost ? "c" : "n";
@@ -117,7 +117,7 @@ TEST_F(BooksTest, GivenNobodyToAsk_WhenTheTimeOfAChargePasses_ThenItStaysAndTheQ
   EXPECT_EQ(Lock(), nullptr);
 }
 
-TEST_F(BooksTest, GivenAPodThatMayNotBeAskedFor_WhenOthersAreUnknown_ThenTheyAreSettledAllTheSame) {
+TEST_F(BooksTest, GivenDeniedPod_WhenOthersAreUnknown_ThenTheyAreStillSettled) {
   BindUnanswered("p", "n", Fault::kAnswerLost);
   BindUnanswered("q", "c", Fault::kAnswerLost);
   a_->api.fault = Once("PATCH pod", Fault::kDenied);
@@ -129,7 +129,7 @@ TEST_F(BooksTest, GivenAPodThatMayNotBeAskedFor_WhenOthersAreUnknown_ThenTheyAre
   EXPECT_FALSE(a_->binder.Unsettled());
 }
 
-TEST_F(BooksTest, GivenNobodyToAsk_WhenSeveralAreUnknown_ThenTheRoundEndsWithTheFirst) {
+TEST_F(BooksTest, GivenNobodyToAsk_WhenSeveralAreUnknown_ThenRoundEndsAtFirst) {
   BindUnanswered("p", "n", Fault::kAnswerLost);
   BindUnanswered("q", "c", Fault::kAnswerLost);
   const int before = a_->api.calls["PATCH pod"];
@@ -137,7 +137,7 @@ TEST_F(BooksTest, GivenNobodyToAsk_WhenSeveralAreUnknown_ThenTheRoundEndsWithThe
   EXPECT_EQ(a_->api.calls["PATCH pod"], before + 1);
 }
 
-TEST_F(BooksTest, GivenBorrowedPodsThatAreOver_WhenOneMayNotBeAskedFor_ThenTheOtherIsGone) {
+TEST_F(BooksTest, GivenEndedBorrowedPods_WhenOneIsDenied_ThenTheOtherGoes) {
   for (const char* node : {"n", "c"}) {
     AddPod(node);
     ASSERT_TRUE(Place(*a_, node, node));
@@ -152,7 +152,7 @@ TEST_F(BooksTest, GivenBorrowedPodsThatAreOver_WhenOneMayNotBeAskedFor_ThenTheOt
   EXPECT_EQ(a_->charged(), 0U);
 }
 
-TEST_F(BooksTest, GivenAWriteOfANode_WhenItIsAnsweredAfterTheNodesEnd_ThenTheNodeDoesNotComeBack) {
+TEST_F(BooksTest, GivenNodeWrite_WhenAnsweredAfterNodesEnd_ThenNodeStaysGone) {
   const auto exists = [&] {
     return a_->books.Read([](const State& state) {
       const auto found = state.nodes().find("n");
@@ -181,7 +181,7 @@ TEST_F(BooksTest, GivenAWriteOfANode_WhenItIsAnsweredAfterTheNodesEnd_ThenTheNod
   }
 }
 
-TEST_F(BooksTest, GivenAPodThatFencesItsNode_WhenItGoesToAnother_ThenTheRoomIsShownWhereItWas) {
+TEST_F(BooksTest, GivenFencingPod_WhenItMoves_ThenRoomIsShownWhereItWas) {
   // Another scheduler placed it. (A text that cannot be read would close nothing: the pod runs nowhere yet.)
   device::Pod fence = sched::testing::PodOf("fence", sched::testing::Wants(1, 16000));
   fence.annotations = {{device::kAssignedNode, "n"}, {"hami.io/vgpu-devices-allocated", "n-0,NVIDIA,16000,0:;"}};
@@ -227,7 +227,7 @@ TEST_F(BooksTest, APhaseThatWentAwayAndComesBackHoldsNobodyUp) {
   });
 }
 
-TEST_F(BooksTest, GivenPodsThatTheWatchHasShown_WhenTheyAreReadPastIt_ThenTheyAreNotAskedForFromThenOn) {
+TEST_F(BooksTest, GivenShownPods_WhenReadPastTheWatch_ThenTheyAreNotAskedFor) {
   AddPod("p");
   AddPod("q");
   ASSERT_TRUE(Place(*a_, "p") && Bind(*a_, "p"));
@@ -251,7 +251,7 @@ TEST_F(BooksTest, GivenPodsThatTheWatchHasShown_WhenTheyAreReadPastIt_ThenTheyAr
   EXPECT_TRUE(borrowed(*a_).empty());
 }
 
-TEST_F(BooksTest, GivenRoomThatCouldNotBeShown_WhenTheServerIsBack_ThenItIsShown) {
+TEST_F(BooksTest, GivenRoomThatCouldNotBeShown_WhenServerIsBack_ThenItIsShown) {
   AddPod("p", 16'000);
   AddPod("q", 16'000);
   ASSERT_TRUE(Place(*a_, "p") && Bind(*a_, "p"));
@@ -273,7 +273,7 @@ TEST_F(BooksTest, GivenRoomThatCouldNotBeShown_WhenTheServerIsBack_ThenItIsShown
 }
 
 // Another scheduler's pod took what was decided.
-TEST_F(BooksTest, GivenAPodThatWasRefused_WhenABindGivesUpWhatDoesNotFitAnyMore_ThenThatIsRoom) {
+TEST_F(BooksTest, GivenRefusedPod_WhenBindGivesUpWhatFitsNoMore_ThenItIsRoom) {
   AddPod("big", 12'000);
   AddPod("other", 8000);
   AddPod("small", 8000);
@@ -286,7 +286,7 @@ TEST_F(BooksTest, GivenAPodThatWasRefused_WhenABindGivesUpWhatDoesNotFitAnyMore_
   EXPECT_EQ(a_->books.Locked([](State& state) { return state.TakeRoom(); }), "n");
 }
 
-TEST_F(BooksTest, GivenAPodThatWasRefused_WhenAPlacedOneMovesOrFitsNoMore_ThenThatIsRoom) {
+TEST_F(BooksTest, GivenRefusedPod_WhenPlacedOneMovesOrFitsNoMore_ThenItIsRoom) {
   const auto room = [&] { return a_->books.Locked([](State& state) { return state.TakeRoom(); }); };
   AddPod("p", 16'000);
   AddPod("q", 16'000);

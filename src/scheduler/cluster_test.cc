@@ -145,7 +145,7 @@ class ClusterTest : public ::testing::Test {
   kube::FakeApiServer server_;
 };
 
-TEST_F(ClusterTest, GivenAnHourThatPassed_WhenWatchesEnd_ThenEverythingIsListedAnew) {
+TEST_F(ClusterTest, GivenHourPassed_WhenWatchesEnd_ThenEverythingIsListedAnew) {
   const auto client = *kube::Client::Make(server_.config());
   Books books(sched::testing::NvidiaOnly(), {});
   Registration registration;
@@ -168,7 +168,7 @@ TEST_F(ClusterTest, GivenAnHourThatPassed_WhenWatchesEnd_ThenEverythingIsListedA
   EXPECT_TRUE(Eventually([&] { return listed(2); }));
 }
 
-TEST_F(ClusterTest, GivenAPod_WhenFilteredAndBound_ThenItIsBoundAndAnnotatedAtOnceAndTheNodeLocked) {
+TEST_F(ClusterTest, GivenFilteredPod_WhenBound_ThenAnnotatedAtOnceAndNodeLocked) {
   Scheduler scheduler(server_);
   const json::value pod = server_.Put(kube::kPods, PodObject("p"));
   ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
@@ -190,7 +190,7 @@ TEST_F(ClusterTest, GivenAPod_WhenFilteredAndBound_ThenItIsBoundAndAnnotatedAtOn
 }
 
 // A Binding is not checked, but every later write of the pod is: with a label that is none it could never run.
-TEST_F(ClusterTest, GivenANodeWhoseNameIsTooLongForALabel_WhenAPodIsBound_ThenItHasTheAnnotationAndNoLabel) {
+TEST_F(ClusterTest, GivenNodeNameTooLongForLabel_ThenPodHasAnnotationAndNoLabel) {
   const std::string longest_label(63, 'n');
   for (const std::string& node : {longest_label, longest_label + ".example"}) {
     server_.Put(kube::kNodes, NodeObject(node, true));
@@ -206,7 +206,7 @@ TEST_F(ClusterTest, GivenANodeWhoseNameIsTooLongForALabel_WhenAPodIsBound_ThenIt
   }
 }
 
-TEST_F(ClusterTest, GivenOneScheduler_WhenItBindsToANodeWithoutLocks_ThenTheBindingIsItsOnlyWrite) {
+TEST_F(ClusterTest, GivenOneScheduler_WhenNodeNeedsNoLock_ThenBindingIsOnlyWrite) {
   server_.Remove(kube::kNodes, "", "n1");
   Scheduler scheduler(server_, true);
   ASSERT_TRUE(Eventually([&] { return scheduler.cache.Synced(); }));
@@ -231,7 +231,7 @@ TEST_F(ClusterTest, GivenOneScheduler_WhenItBindsToANodeWithoutLocks_ThenTheBind
 }
 
 // Over the real paths: what is listed, marked and written when a scheduler dies alone.
-TEST_F(ClusterTest, GivenALeaseOfADeadOne_WhenItIsTakenOver_ThenPodsThatAskForOursAreMarkedFirst) {
+TEST_F(ClusterTest, GivenDeadOnesLease_WhenTakenOver_ThenOurPodsAreMarkedFirst) {
   server_.Put(
       kube::kLeases,
       {{"metadata",
@@ -256,7 +256,7 @@ TEST_F(ClusterTest, GivenALeaseOfADeadOne_WhenItIsTakenOver_ThenPodsThatAskForOu
   EXPECT_FALSE(lease.at("metadata").at("annotations").as_object().contains(kUnclean));
 }
 
-TEST(OlderServerTest, GivenAServerThatLeavesLabelsBehind_WhenAPodIsBound_ThenItGetsItsLabelAllTheSame) {
+TEST(OlderServerTest, GivenServerThatDropsLabels_WhenBound_ThenPodGetsItsLabel) {
   kube::FakeOptions options;
   options.bindings_carry_labels = false;
   kube::FakeApiServer server(options);
@@ -271,7 +271,7 @@ TEST(OlderServerTest, GivenAServerThatLeavesLabelsBehind_WhenAPodIsBound_ThenItG
   EXPECT_EQ(server.Asked("GET"), 1U);
 }
 
-TEST_F(ClusterTest, GivenABoundPod_WhenTheSchedulerRestarts_ThenItsChargeComesBackFromTheAnnotations) {
+TEST_F(ClusterTest, GivenBoundPod_WhenRestarted_ThenAnnotationsBringChargeBack) {
   const json::value pod = server_.Put(kube::kPods, PodObject("p"));
   const json::value waiting = server_.Put(kube::kPods, PodObject("waiting"));
   {
@@ -318,7 +318,7 @@ TEST_F(ClusterTest, GivenALostAnswer_WhenTheServerDidBind_ThenTheBindSucceeds) {
   EXPECT_EQ(Pod("p").at("spec").at("nodeName"), "n1");
 }
 
-TEST_F(ClusterTest, GivenAPodThatWasReplaced_WhenBound_ThenTheNewOneIsLeftAloneAndTheNodeFree) {
+TEST_F(ClusterTest, GivenReplacedPod_WhenBound_ThenNewOneIsLeftAloneAndNodeFree) {
   Scheduler scheduler(server_);
   const json::value pod = server_.Put(kube::kPods, PodObject("p"));
   ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
@@ -330,7 +330,7 @@ TEST_F(ClusterTest, GivenAPodThatWasReplaced_WhenBound_ThenTheNewOneIsLeftAloneA
   EXPECT_EQ(scheduler.MemoryInUse(), 0);
 }
 
-TEST_F(ClusterTest, GivenNewNodes_WhenTheKeeperGoesRound_ThenTheHandshakeIsWrittenOnce) {
+TEST_F(ClusterTest, GivenNewNodes_WhenKeeperRuns_ThenHandshakeIsWrittenOnce) {
   Scheduler scheduler(server_);
   ASSERT_TRUE(Eventually([&] { return scheduler.cache.Synced(); }));
   scheduler.keeper.RunOnce();
@@ -340,7 +340,7 @@ TEST_F(ClusterTest, GivenNewNodes_WhenTheKeeperGoesRound_ThenTheHandshakeIsWritt
   EXPECT_EQ(server_.Asked("PATCH"), 2U);
 }
 
-TEST_F(ClusterTest, GivenARefusedPod_WhenRoomIsMade_ThenANodeChangesOnceSoThatKubeSchedulerAsksAgain) {
+TEST_F(ClusterTest, GivenRefusedPod_WhenRoomIsMade_ThenNodeChangesOnceForRetry) {
   Scheduler scheduler(server_);
   const json::value pod = server_.Put(kube::kPods, PodObject("p"));
   ASSERT_EQ(scheduler.Filter(pod).at("NodeNames"), (json::array{"n1"}));
@@ -365,7 +365,7 @@ TEST_F(ClusterTest, GivenARefusedPod_WhenRoomIsMade_ThenANodeChangesOnceSoThatKu
   EXPECT_EQ(server_.Asked("PATCH"), patches) << "shown once";
 }
 
-TEST_F(ClusterTest, GivenAPodThatAQuotaRefused_WhenTheQuotaIsRaised_ThenANodeChanges) {
+TEST_F(ClusterTest, GivenPodRefusedByQuota_WhenQuotaIsRaised_ThenNodeChanges) {
   json::value quota = {{"metadata", {{"name", "q"}, {"namespace", "default"}}},
                        {"spec", {{"hard", {{"limits.nvidia.com/gpumem", "100"}}}}}};
   quota = server_.Put(kube::kResourceQuotas, quota);
@@ -382,7 +382,7 @@ TEST_F(ClusterTest, GivenAPodThatAQuotaRefused_WhenTheQuotaIsRaised_ThenANodeCha
   }));
 }
 
-TEST_F(ClusterTest, GivenAPodThatWasRefused_WhenAQuotasUseIsWritten_ThenNoNodeChanges) {
+TEST_F(ClusterTest, GivenRefusedPod_WhenQuotasUseIsWritten_ThenNoNodeChanges) {
   json::value quota = {{"metadata", {{"name", "q"}, {"namespace", "other"}}},
                        {"spec", {{"hard", {{"cpu", "1"}, {"limits.nvidia.com/gpumem", "100"}}}}}};
   quota = server_.Put(kube::kResourceQuotas, quota);

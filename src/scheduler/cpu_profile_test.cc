@@ -77,7 +77,7 @@ TEST_F(CpuProfileTest, GivenABusyThread_WhenProfiled_ThenItsFunctionHasTheTime) 
   EXPECT_GE(samples["HamiBurnsCpu"], 20U) << "a hundred a second";
 }
 
-TEST_F(CpuProfileTest, GivenAProfileThatRuns_WhenASecondIsAsked_ThenItIsAnErrorAndTheFirstGoesOn) {
+TEST_F(CpuProfileTest, GivenRunningProfile_WhenAskedAgain_ThenErrorAndFirstGoesOn) {
   base::Result<std::string> second("none");
   const auto first = profiler_.Record(std::chrono::milliseconds(1), [&] {
     if (second) second = profiler_.Record(std::chrono::milliseconds(1), kNever);

@@ -85,14 +85,14 @@ TEST_F(ExtenderTest, GivenHamisWay_WhenScoresAreAsked_ThenNoneIsGiven) {
             R"([{"Host":"n1","Score":0}])");
 }
 
-TEST_F(ExtenderTest, GivenMoreThanAHundredCandidates_WhenFiltered_ThenTheEventCountsThem) {
+TEST_F(ExtenderTest, GivenOverHundredCandidates_WhenFiltered_ThenEventCountsThem) {
   std::string names = R"(["n2","n1")";
   for (int i = 0; i < 99; ++i) names += ",\"other-" + std::to_string(i) + "\"";
   EXPECT_EQ(FilterNames(names + "]").at("NodeNames"), (json::array{"n1"}));
   EXPECT_EQ(events_, std::vector<std::string>{"find fit node(n1) among 101 nodes"});
 }
 
-TEST_F(ExtenderTest, GivenAPodFilteredTwice_WhenTheSecondComes_ThenItIsChargedOnce) {
+TEST_F(ExtenderTest, GivenPod_WhenFilteredTwice_ThenItIsChargedOnce) {
   (void)FilterNames(R"(["n1"])");
   (void)FilterNames(R"(["n2"])");
   books_.Read([](const State& state) {
@@ -101,7 +101,7 @@ TEST_F(ExtenderTest, GivenAPodFilteredTwice_WhenTheSecondComes_ThenItIsChargedOn
   });
 }
 
-TEST_F(ExtenderTest, GivenAPodThatFillsItsCard_WhenFilteredAgain_ThenItIsNotInItsOwnWay) {
+TEST_F(ExtenderTest, GivenPodThatFillsItsCard_WhenFilteredAgain_ThenItStillFits) {
   cluster_.AddNode("small", sched::testing::Cards("small", 1, 5000), false);
   watch_ = std::make_unique<SimWatch>(cluster_, books_, registration_);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(FilterNames(R"(["small"])").at("NodeNames"), (json::array{"small"})) << i;
@@ -114,14 +114,14 @@ TEST_F(ExtenderTest, GivenNoNodeThatFits_WhenFiltered_ThenEveryNodeSaysWhy) {
   EXPECT_EQ(events_.back(), "no available node, 1 nodes do not meet");
 }
 
-TEST_F(ExtenderTest, GivenAPodThatAsksForNothing_WhenFiltered_ThenTheNamesComeBack) {
+TEST_F(ExtenderTest, GivenPodThatAsksForNothing_WhenFiltered_ThenNamesComeBack) {
   const json::object result =
       Filter(R"({"pod":{"metadata":{"uid":"u"},"spec":{"containers":[]}},"nodenames":["a","b"]})");
   EXPECT_EQ(result.at("NodeNames"), (json::array{"a", "b"}));
   EXPECT_TRUE(events_.empty());
 }
 
-TEST_F(ExtenderTest, GivenBodiesThatCanNotBeAnswered_WhenFiltered_ThenTheErrorFieldSaysSo) {
+TEST_F(ExtenderTest, GivenUnanswerableBody_WhenFiltered_ThenErrorFieldSaysSo) {
   EXPECT_EQ(extender_.Filter("", [] { return false; }).status, 400);
   EXPECT_EQ(Filter("{}").at("Error"), "extender args missing pod");
   EXPECT_EQ(Filter(base::Concat({R"({"Pod":)", kPod, "}"})).at("Error"), "extender args missing nodes");
@@ -152,7 +152,7 @@ TEST_F(ExtenderTest, GivenJsonThatIsNoObject_WhenAsked_ThenTheErrorSaysWhatItIs)
   }
 }
 
-TEST_F(ExtenderTest, GivenMoreNamesThanAnyClusterHasNodes_WhenFiltered_ThenTheRequestIsRefused) {
+TEST_F(ExtenderTest, GivenTooManyNamesForAnyCluster_WhenFiltered_ThenItIsRefused) {
   for (const std::string name : {R"("n1",)", R"("\u006e1",)"}) {
     std::string names = "[";
     for (std::size_t i = 0; i < kMostNames; ++i) names += name;
@@ -170,7 +170,7 @@ TEST_F(ExtenderTest, GivenNamesWithEscapes_WhenFiltered_ThenTheyMeanWhatTheySay)
   EXPECT_EQ(result.at("FailedNodes").as_object().size(), 2U);
 }
 
-TEST_F(ExtenderTest, GivenBooksThatAreNotComplete_WhenFiltered_ThenItWaitsUntilTheClientHasGone) {
+TEST_F(ExtenderTest, GivenIncompleteBooks_WhenFiltered_ThenItWaitsUntilClientGoes) {
   ready_ = false;
   int asked = 0;
   const Reply reply =
@@ -180,7 +180,7 @@ TEST_F(ExtenderTest, GivenBooksThatAreNotComplete_WhenFiltered_ThenItWaitsUntilT
   EXPECT_EQ(FilterNames(R"(["n1"])").at("NodeNames"), (json::array{"n1"}));
 }
 
-TEST_F(ExtenderTest, GivenWholeNodes_WhenFiltered_ThenNothingIsChargedAndTheBestComesBackAsItCame) {
+TEST_F(ExtenderTest, GivenWholeNodes_ThenBestComesBackAsItCameAndNothingIsCharged) {
   std::string nodes = R"({"metadata":{},"items":[{"metadata":{"name":"bare"}})";
   for (const char* name : {"x1", "x2"}) {
     json::object annotations{
@@ -225,7 +225,7 @@ class TellingVendor final : public device::Vendor {
   const std::function<void()>& on_read_;
 };
 
-TEST(ExtenderSimulation, GivenASimulationUnderWay_WhenSomebodyNeedsTheBooks_ThenTheyAreFree) {
+TEST(ExtenderSimulation, GivenSimulationUnderWay_WhenBooksAreNeeded_ThenTheyAreFree) {
   base::StartLog("test", base::LogLevel::kOff);
   std::function<void()> on_read = [] {};
   device::Vendors vendors;
@@ -267,21 +267,21 @@ TEST_F(ExtenderTest, GivenAFilteredPod_WhenBound_ThenItIsBoundToItsNodeOnly) {
 }
 
 // Else every pod is found a place, and none is bound, without a word about why.
-TEST_F(ExtenderTest, GivenAKubeSchedulerThatSendsNodes_WhenItBinds_ThenTheErrorNamesTheSetting) {
+TEST_F(ExtenderTest, GivenKubeSchedulerSendsNodes_WhenBound_ThenErrorNamesSetting) {
   Filter(base::Concat({R"({"Pod":)", kPod, R"(,"Nodes":{"items":[{"metadata":{"name":"n1"}}]}})"}));
   EXPECT_NE(Bind("n1").find("set nodeCacheCapable: true"), std::string::npos);
   FilterNames(R"(["elsewhere"])");
   EXPECT_EQ(Bind("n1").find("set nodeCacheCapable: true"), std::string::npos);
 }
 
-TEST(ExtenderEvents, GivenFailures_WhenThereAreMoreNodesThanTheEventNames_ThenTheRestIsCounted) {
+TEST(ExtenderEvents, GivenMoreFailedNodesThanEventNames_ThenTheRestIsCounted) {
   sched::Decision decision;
   decision.outcome = sched::Outcome::kNoFit;
   for (char node = 'a'; node < 'e'; ++node) decision.failures.push_back({std::string(1, node), "1/1 CardNotHealth"});
   EXPECT_EQ(sched::EventsOf(decision, 2).front().message, "4 nodes CardNotHealth(a,b,…)");
 }
 
-TEST_F(ExtenderTest, GivenBindBodiesThatCanNotBeAnswered_WhenBound_ThenTheErrorFieldSaysSo) {
+TEST_F(ExtenderTest, GivenUnanswerableBindBody_WhenBound_ThenErrorFieldSaysSo) {
   EXPECT_EQ(extender_.Bind("", [] { return false; }).status, 400);
   const Reply reply = extender_.Bind(R"({"PodName":"p","PodNamespace":"d","PodUID":"u"})", [] { return false; });
   EXPECT_EQ(reply.status, 200);
@@ -314,7 +314,7 @@ TEST(CandidateTest, GivenPodGroups_WhenRead_ThenTheirMembersAreKnown) {
   EXPECT_FALSE(ReadFilterBody(R"({"Pod":{"metadata":{"labels":{"a":"b"}}}})")->pod->group);
 }
 
-TEST_F(ExtenderTest, GivenAPodThatIsLargerThanAny_WhenFiltered_ThenItIsRefusedAndNothingIsKeptOfIt) {
+TEST_F(ExtenderTest, GivenOversizedPod_WhenFiltered_ThenItIsRefusedAndNotKept) {
   const auto filtered = [&](const json::object& metadata) {
     json::value pod = *base::ParseJson(kPod);
     for (const auto& [key, value] : metadata) pod.at("metadata").as_object()[key] = value;

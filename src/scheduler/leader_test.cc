@@ -30,7 +30,7 @@ TEST(PlanRoles, ALeaderThatIsNotReadyLeavesTheEndpointToWhoHasIt) {
   EXPECT_THAT(PlanRoles({Self("", false), Other("leader")}, true), ElementsAre(RoleChange{"a", "leader"}));
 }
 
-TEST(PlanRoles, AReplicaThatLostTheLeaseKeepsTheLabelUntilTheNextLeaderTakesIt) {
+TEST(PlanRoles, GivenLostLease_ThenReplicaKeepsLabelUntilNextLeaderTakesIt) {
   EXPECT_THAT(PlanRoles({Self("leader"), Other("follower")}, false), IsEmpty());
   EXPECT_THAT(PlanRoles({Self("leader"), Other("leader")}, false), IsEmpty());
 }

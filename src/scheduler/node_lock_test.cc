@@ -115,7 +115,7 @@ TEST_F(GateTest, GivenAFreeNode_WhenAPodWantsIt_ThenLockAndTicketGoInOneWrite) {
             (Changes{{kBindTicket, "1700000000000;w1;ns/me/me"}, {device::kNodeLock, "2023-11-14T22:13:20Z,ns,me"}}));
 }
 
-TEST_F(GateTest, GivenAPodWithoutAppDevices_WhenTheNodeIsLocked_ThenItNeedsNoLock) {
+TEST_F(GateTest, GivenPodWithoutAppDevices_WhenNodeIsLocked_ThenItNeedsNoLock) {
   Lock(1000, "other");
   takes_lock_ = false;
   const GateVerdict verdict = Judge();
@@ -149,7 +149,7 @@ TEST_F(GateTest, GivenALock_WhenItIsOldOrOwnOrLeftBehind_ThenItIsTakenOver) {
 }
 
 // How long the lock has stood decides, and not when its pod was bound: that is how HAMi's scheduler takes it, too.
-TEST_F(GateTest, GivenALockThatIsTooOld_WhenItsPodWasBoundLater_ThenItIsTakenOver) {
+TEST_F(GateTest, GivenTooOldLock_WhenItsPodWasBoundLater_ThenItIsTakenOver) {
   Add("other", Stage::kBound, Grant({1}, 1000), kNow / 1000 - 10);
   Lock(options_.lock_timeout, "other");
   EXPECT_EQ(Judge().kind, Kind::kTaken);
@@ -177,13 +177,13 @@ TEST(LockSightingTest, ALocksAgeIsHowLongItIsKnown) {
   EXPECT_EQ(lock.See("2023-11-14T22:13:20Z,ns,b", 12'000), 0) << "taken again";
 }
 
-TEST_F(GateTest, GivenALockThatIsTooOld_WhenItsPodsBindingMayBeOnItsWay_ThenTheNodeStaysTaken) {
+TEST_F(GateTest, GivenTooOldLock_WhenBindingMayBeOnItsWay_ThenNodeStaysTaken) {
   Add("other", Stage::kTicketed, Grant({1}, 1000), kNow / 1000 - 10);
   Lock(options_.lock_timeout + 1, "other");
   EXPECT_EQ(Judge().kind, Kind::kTaken);
 }
 
-TEST_F(GateTest, GivenAnOwnerlessLock_WhenItIsYoung_ThenNobodyIsAskedAndTheNodeIsTaken) {
+TEST_F(GateTest, GivenYoungOwnerlessLock_ThenNobodyIsAskedAndNodeIsTaken) {
   node_.annotations[device::kNodeLock] = "2023-11-14T22:13:10Z";  // as HAMi's oldest versions wrote it
   EXPECT_EQ(Judge().kind, Kind::kTaken);
   node_.annotations[device::kNodeLock] = "2023-11-14T22:08:19Z";
@@ -193,7 +193,7 @@ TEST_F(GateTest, GivenAnOwnerlessLock_WhenItIsYoung_ThenNobodyIsAskedAndTheNodeI
 }
 
 // HAMi's scheduler knows of no ticket and of no nodes that need no lock.
-TEST_F(GateTest, GivenAConcurrentNode_WhenALockOfHamisSchedulerStands_ThenItIsHonoured) {
+TEST_F(GateTest, GivenConcurrentNode_WhenHamisLockStands_ThenItIsHonoured) {
   SayConcurrent(kNow / 1000);
   Lock(1000, "other");
   EXPECT_EQ(Judge().kind, Kind::kAskOwner);
@@ -203,14 +203,14 @@ TEST_F(GateTest, GivenAConcurrentNode_WhenALockOfHamisSchedulerStands_ThenItIsHo
   EXPECT_EQ(verdict.changes.size(), 1U) << "the lock is left to its plugin";
 }
 
-TEST_F(GateTest, GivenALockNobodyUnderstands_WhenAPodWantsTheNode_ThenItIsRefusedWithTheRemedy) {
+TEST_F(GateTest, GivenUnreadableLock_WhenPodWantsNode_ThenRefusalNamesRemedy) {
   node_.annotations[device::kNodeLock] = "garbage";
   const GateVerdict verdict = Judge();
   EXPECT_EQ(verdict.kind, Kind::kRefused);
   EXPECT_NE(verdict.reason.find("remove it"), std::string::npos);
 }
 
-TEST_F(GateTest, GivenAConcurrentNode_WhenPodsInFlightAreAlike_ThenTheyGoTogetherWithoutALock) {
+TEST_F(GateTest, GivenAlikePodsOnConcurrentNode_ThenTheyGoTogetherWithoutLock) {
   SayConcurrent(kNow / 1000);
   Add("bound", Stage::kBound, Grant({1}, 1000));
   Add("along", Stage::kWaiting, Grant({1}, 1000));
@@ -242,7 +242,7 @@ TEST_F(GateTest, PromiseOfAPluginThatIsGone_DoesNotCount) {
   EXPECT_TRUE(locks());
 }
 
-TEST_F(GateTest, GivenAConcurrentNode_WhenAPodOfTheSameSizeDiffers_ThenItWaits) {
+TEST_F(GateTest, GivenConcurrentNode_WhenPodOfSameSizeDiffers_ThenItWaits) {
   SayConcurrent(kNow / 1000);
   Add("bound", Stage::kBound, Grant({1}, 2000));
   EXPECT_EQ(Judge().kind, Kind::kTaken);
@@ -252,7 +252,7 @@ TEST_F(GateTest, GivenAConcurrentNode_WhenAPodOfTheSameSizeDiffers_ThenItWaits) 
   EXPECT_EQ(Judge().kind, Kind::kGo) << "no plugin is waited for forever";
 }
 
-TEST_F(GateTest, GivenAnotherSchedulersTicket_WhenItsPodsAreNotInTheBooks_ThenItIsLookedIntoFirst) {
+TEST_F(GateTest, GivenOthersTicket_WhenPodsAreUnknown_ThenItIsLookedIntoFirst) {
   const std::string ticket = FormatTicket({kNow - 1000, "w2", {{"ns", "p", "u"}}});
   node_.annotations[kBindTicket] = ticket;
   EXPECT_EQ(Judge().kind, Kind::kDigest);
@@ -267,7 +267,7 @@ TEST_F(GateTest, GivenAnotherSchedulersTicket_WhenItsPodsAreNotInTheBooks_ThenIt
 }
 
 // Its writer may have died between the two writes of a bind: what the ticket leads to decides about the lock.
-TEST_F(GateTest, GivenALockThatCameWithAnotherSchedulersTicket_WhenItsPodIsNotBound_ThenTheTicketIsLookedIntoFirst) {
+TEST_F(GateTest, GivenOthersTicketAndLock_WhenUnbound_ThenItIsLookedIntoFirst) {
   const std::string ticket = FormatTicket({kNow - 1000, "w2", {{"ns", "p", "u"}}});
   node_.annotations[kBindTicket] = ticket;
   Lock(1000, "p");
@@ -278,7 +278,7 @@ TEST_F(GateTest, GivenALockThatCameWithAnotherSchedulersTicket_WhenItsPodIsNotBo
   EXPECT_EQ(Judge().kind, Kind::kAskOwner) << "it was bound, and its plugin has the lock to release";
 }
 
-TEST_F(GateTest, GivenALockThatIsNewerThanTheTicket_WhenTheTicketNamesItsPod_ThenItIsSomebodyElsesLock) {
+TEST_F(GateTest, GivenLockNewerThanTicketOfItsPod_ThenItIsSomebodyElsesLock) {
   const std::string ticket = FormatTicket({kNow - 9000, "w2", {{"ns", "p", "u"}}});
   node_.annotations[kBindTicket] = digested_ = ticket;
   Lock(1000, "p");  // HAMi's scheduler took the same pod over
@@ -361,7 +361,7 @@ TEST(InFlightTest, GivenGrants_WhenCompared_ThenCardsDoNotMatterButAmountsDo) {
 }
 
 // The plugin writes it into the region before anybody knows which of the two it is for.
-TEST(InFlightTest, GivenLikeGrants_WhenThePodsUseThemDifferently_ThenTheyAreNotInterchangeable) {
+TEST(InFlightTest, GivenLikeGrants_WhenUsedDifferently_ThenNotInterchangeable) {
   const device::Allocation grant = Grant({1}, 1000);
   device::Pod pod;
   pod.ns = "team";
@@ -386,7 +386,7 @@ TEST(InFlightTest, GivenLikeGrants_WhenThePodsUseThemDifferently_ThenTheyAreNotI
   EXPECT_FALSE(MayBeTogether(ShapeOf(Grant({1, 0}, 1000), without_init), ShapeOf(Grant({1, 0}, 1000), other)));
 }
 
-TEST(InFlightTest, GivenAValueThatReadsLikeSeveral_WhenComparedWithThose_ThenItIsUnlikeThem) {
+TEST(InFlightTest, GivenValueThatReadsLikeSeveral_ThenItIsUnlikeThose) {
   const device::Allocation grant = Grant({1}, 1000);
   device::Pod crafted;
   crafted.containers.emplace_back().terms = {{"CUDA_OVERSUBSCRIBE", "false,CUDA_TASK_PRIORITY=0"}};
@@ -395,7 +395,7 @@ TEST(InFlightTest, GivenAValueThatReadsLikeSeveral_WhenComparedWithThose_ThenItI
   EXPECT_FALSE(MayBeTogether(ShapeOf(grant, crafted), ShapeOf(grant, plain)));
 }
 
-TEST_F(GateTest, GivenAPodWhoseBindTimeIsAheadOfTheClock_WhenItIsWaitedFor_ThenNotForLongerThanALockWouldLast) {
+TEST_F(GateTest, GivenFutureBindTime_ThenPodIsAwaitedNoLongerThanLockLasts) {
   SayConcurrent(kNow / 1000);
   Add("other", Stage::kBound, Grant({1}, 2000), kNow / 1000 + 365 * 86'400);
   EXPECT_EQ(Judge().kind, Kind::kGo);

@@ -14,7 +14,7 @@ namespace {
 
 using testing::Race;
 
-TEST(RaceTest, GivenTwoSchedulersAndEveryFailure_WhenAMillionThingsHappen_ThenNoCardIsGivenTwice) {
+TEST(RaceTest, GivenTwoSchedulersAndEveryFailure_ThenNoCardIsGivenTwice) {
   base::StartLog("race", base::LogLevel::kOff);
   std::uint64_t events = 0;
   std::uint64_t bindings = 0;

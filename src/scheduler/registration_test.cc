@@ -46,7 +46,7 @@ class RegistrationTest : public ::testing::Test {
   int version_ = 0;
 };
 
-TEST_F(RegistrationTest, GivenANewNode_WhenSeen_ThenItsCardsAreThereAtOnceAndTheHandshakeIsDue) {
+TEST_F(RegistrationTest, WhenNewNodeIsSeen_ThenCardsAreThereAtOnceAndHandshakeIsDue) {
   Look();
   EXPECT_EQ(Cards(), 2U);
   const auto writes = Due();
@@ -67,7 +67,7 @@ TEST_F(RegistrationTest, GivenANodeWithoutCards_WhenSeen_ThenNothingIsEverWritte
   EXPECT_TRUE(Due(kNow + 1000).empty());
 }
 
-TEST_F(RegistrationTest, GivenAPluginThatDoesNotAnswer_WhenAMinutePassed_ThenItsCardsGoAndStayAway) {
+TEST_F(RegistrationTest, GivenSilentPlugin_WhenMinutePassed_ThenCardsGoAndStayAway) {
   view_.allocatable.clear();
   view_.annotations[kHandshake] = device::RequestingText({kNow, 0});
   Look();
@@ -87,7 +87,7 @@ TEST_F(RegistrationTest, GivenAPluginThatDoesNotAnswer_WhenAMinutePassed_ThenIts
   EXPECT_EQ(Cards(), 2U);
 }
 
-TEST_F(RegistrationTest, GivenAPluginThatAnswers_WhenItsDevicesGo_ThenTheLastAnswerBringsNoCardsBack) {
+TEST_F(RegistrationTest, GivenPlugin_WhenDevicesGo_ThenLastAnswerBringsNoCardsBack) {
   view_.annotations[kHandshake] = "Reported_2023-11-14 22:13:20";
   Look();
   EXPECT_EQ(Cards(), 2U);
@@ -107,14 +107,14 @@ TEST_F(RegistrationTest, GivenAPluginThatAnswers_WhenItsDevicesGo_ThenTheLastAns
   EXPECT_EQ(Cards(), 2U) << "now it lives";
 }
 
-TEST_F(RegistrationTest, GivenAFollower_WhenItBecomesLeader_ThenItWritesWhatNobodyWrote) {
+TEST_F(RegistrationTest, GivenFollower_WhenMadeLeader_ThenItWritesWhatNobodyWrote) {
   Look();
   (void)Due();  // not written: somebody else leads
   books_.Locked([&](State& state) { registration_.OweAll(state); });
   EXPECT_EQ(Due().size(), 1U);
 }
 
-TEST_F(RegistrationTest, GivenAChangeThatIsNoneOfTheCards_WhenSeen_ThenTheBooksAreNotTouched) {
+TEST_F(RegistrationTest, GivenChangeNotOfCards_WhenSeen_ThenBooksAreNotTouched) {
   Look();
   const auto touched = [&] { return books_.Read([](const State& s) { return s.ledger.counters().events; }); };
   const auto before = touched();
@@ -127,7 +127,7 @@ TEST_F(RegistrationTest, GivenAChangeThatIsNoneOfTheCards_WhenSeen_ThenTheBooksA
   EXPECT_GT(touched(), before);
 }
 
-TEST_F(RegistrationTest, GivenWhatAWriteOfOursAnswered_WhenItIsAllThatChanged_ThenItsEchoTeachesNothing) {
+TEST_F(RegistrationTest, GivenOurWrite_WhenAnswerIsOnlyChange_ThenEchoTeachesNothing) {
   const auto knows = [&] {
     return books_.Read([&](const State& state) { return state.KnowsNode("n", view_.version); });
   };
@@ -171,7 +171,7 @@ TEST_F(RegistrationTest, GivenAnAnnotationThatBreaks_WhenSeen_ThenWhatWasKnownSt
   EXPECT_EQ(Cards(), 0U);
 }
 
-TEST_F(RegistrationTest, GivenPairScoresThatBreak_WhenTheCardsChange_ThenTheChangeCounts) {
+TEST_F(RegistrationTest, GivenBrokenPairScores_WhenCardsChange_ThenTheChangeCounts) {
   view_.annotations["hami.io/node-nvidia-score"] = "[{";
   Look();
   EXPECT_EQ(Cards(), 2U);

@@ -34,7 +34,7 @@ class DeadWriterTest : public BinderTest {
   }
 };
 
-TEST_F(DeadWriterTest, GivenALeaderThatDied_WhenItsPodComesAgain_ThenItIsBoundAtOnce) {
+TEST_F(DeadWriterTest, GivenDeadLeader_WhenItsPodComesAgain_ThenItIsBoundAtOnce) {
   for (const char* node : {"n", "c"}) {
     DieBetweenTicketAndBinding(node);
     EXPECT_EQ(UntilBound("p", node), 0) << node;
@@ -45,7 +45,7 @@ TEST_F(DeadWriterTest, GivenALeaderThatDied_WhenItsPodComesAgain_ThenItIsBoundAt
   EXPECT_TRUE(cluster_.violations.empty());
 }
 
-TEST_F(DeadWriterTest, GivenALeaderThatDied_WhenAnotherPodWantsTheNode_ThenItHasItInSeconds) {
+TEST_F(DeadWriterTest, GivenDeadLeader_WhenOtherPodWantsNode_ThenItHasItInSeconds) {
   for (const char* node : {"n", "c"}) {
     DieBetweenTicketAndBinding(node);
     AddPod("q", 4000);
@@ -58,7 +58,7 @@ TEST_F(DeadWriterTest, GivenALeaderThatDied_WhenAnotherPodWantsTheNode_ThenItHas
   EXPECT_TRUE(cluster_.violations.empty());
 }
 
-TEST_F(DeadWriterTest, GivenALeaderWhoseClockWasAhead_WhenAnotherPodWantsTheNode_ThenOurOwnClockCounts) {
+TEST_F(DeadWriterTest, GivenLeaderWithClockAhead_WhenPodWantsNode_ThenOursCounts) {
   cluster_.now += 3'600'000;
   DieBetweenTicketAndBinding("c");
   cluster_.now -= 3'600'000;
@@ -69,7 +69,7 @@ TEST_F(DeadWriterTest, GivenALeaderWhoseClockWasAhead_WhenAnotherPodWantsTheNode
 }
 
 // What makes it safe not to wait: the dead one's Binding may still be in the network.
-TEST_F(DeadWriterTest, GivenALeaderThatDied_WhenItsBindingArrivesAfterAll_ThenItIsRefusedAndOursCounts) {
+TEST_F(DeadWriterTest, GivenDeadLeader_WhenBindingArrives_ThenRefusedAndOursCounts) {
   AddPod("p", 4000);
   ASSERT_TRUE(Place(*a_, "p", "c"));
   std::function<void()> late;
@@ -97,7 +97,7 @@ TEST_F(BinderTest, GivenALockWhoseOwnerIsGone_WhenAPodIsBound_ThenItIsTakenOver)
 }
 
 // A scheduler that died between lock and Binding leaves one behind, and its successor may place the pod elsewhere.
-TEST_F(BinderTest, GivenALockWhoseOwnerRunsElsewhere_WhenAPodIsBound_ThenItIsTakenOver) {
+TEST_F(BinderTest, GivenLockOwnerElsewhere_WhenPodIsBound_ThenLockIsTakenOver) {
   device::Pod owner = sched::testing::PodOf("owner", sched::testing::Wants(1, 1000));
   owner.node_name = "elsewhere";
   cluster_.AddPod(owner);
@@ -109,7 +109,7 @@ TEST_F(BinderTest, GivenALockWhoseOwnerRunsElsewhere_WhenAPodIsBound_ThenItIsTak
 }
 
 // A lock says its pod's name and a second, and a pod may come back under its name within one.
-TEST_F(BinderTest, GivenALockWhoseOwnerIsGone_WhenItsSuccessorTakesALikeOne_ThenThatOneStands) {
+TEST_F(BinderTest, GivenLockOwnerGone_WhenSuccessorTakesLikeOne_ThenThatStands) {
   (void)cluster_.PatchNode("n", "", {{device::kNodeLock, FormatLock(cluster_.now, 3600, "default", "pod-p")}});
   a_->watch.Drain();
   b_->watch.Drain();

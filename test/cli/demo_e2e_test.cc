@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 using Demo = Machine;
 
-TEST_F(Demo, GivenLibraryThatKeepsNoLimit_WhenShown_ThenTheVerdictAndTheStatusSaySo) {
+TEST_F(Demo, GivenLibraryKeepsNoLimit_WhenShown_ThenVerdictAndStatusSaySo) {
   void* const harmless = ::dlopen("libm.so.6", RTLD_NOW);
   ASSERT_NE(harmless, nullptr) << ::dlerror();
   const link_map* map = nullptr;

@@ -83,7 +83,7 @@ TEST_F(RunCommand, GivenDryRun_WhenAsked_ThenPlanShownAndNothingMade) {
   EXPECT_EQ(json.at("share").at("grants").at(0).at("limit_bytes").to_number<std::uint64_t>(), 3ULL << 30);
 }
 
-TEST_F(RunCommand, GivenDryRunUnderANameInUse_WhenAsked_ThenRefusedAsTheRunWouldBe) {
+TEST_F(RunCommand, GivenDryRunUnderNameInUse_WhenAsked_ThenRefusedAsRunWouldBe) {
   Gate gate;
   const Process run =
       Start({"run", "--mem", "1g", "--name", "n", "--", "sh", "-c", "echo up; exec cat"}, gate.reader.get());
@@ -114,7 +114,7 @@ TEST_F(RunCommand, GivenAGpuThatIsLost_WhenRun_ThenTheOthersAreGranted) {
   EXPECT_THAT(smi.out, ContainsRegex("GPU 1  .*H100"));
 }
 
-TEST_F(RunCommand, GivenALostGpu_WhenAGpuIsNamedThatNobodyKnows_ThenTheTableTellsAllThereIs) {
+TEST_F(RunCommand, GivenLostGpu_WhenUnknownGpuIsNamed_ThenTableTellsAllThereIs) {
   environment_.erase("SIMGPU");
   const std::string config = folder_ + "/lost.conf";
   ASSERT_TRUE(base::WriteNewFile(config, "gpus 2xH100\nlost device=1\n", 0600));
@@ -150,7 +150,7 @@ TEST_F(RunCommand, GivenJson_WhenRefusedForAnyReason_ThenTheAnswerIsJson) {
   EXPECT_THAT(refusal({"--", "true"}), HasSubstr("driver"));
 }
 
-TEST_F(RunCommand, GivenABadSimulatedMachine_WhenAsked_ThenTheHintIsNotToSimulate) {
+TEST_F(RunCommand, GivenBadSimulatedMachine_WhenAsked_ThenNoHintToSimulate) {
   environment_["SIMGPU"] = "2xFoo";
   const Outcome outcome = Hami({"run", "--mem", "1g", "--", "true"});
   EXPECT_EQ(outcome.exit_status(), 125);
@@ -158,7 +158,7 @@ TEST_F(RunCommand, GivenABadSimulatedMachine_WhenAsked_ThenTheHintIsNotToSimulat
   EXPECT_THAT(outcome.err, testing::Not(HasSubstr("Without a GPU, use")));
 }
 
-TEST_F(RunCommand, GivenNoStandardDescriptors_WhenUsed_ThenNothingIsWrittenIntoFilesOfOurs) {
+TEST_F(RunCommand, GivenNoStandardDescriptors_ThenNothingIsWrittenIntoOurFiles) {
   const std::string program = HAMI_PROGRAM;
   const Outcome smi = Hami({"sim", "--", "sh", "-c", program + " smi >&-"});
   EXPECT_NE(smi.exit_status(), 0);
@@ -207,7 +207,7 @@ TEST_F(RunCommand, GivenSim_WhenRun_ThenTheCommandHasTheSimulatedGpus) {
   EXPECT_EQ(base::ParseJson(outcome.out).value().at("gpus").as_array().size(), 3u);
 }
 
-TEST_F(RunCommand, GivenGuestWithinItsLimit_WhenRun_ThenItSeesTheLimitEverywhere) {
+TEST_F(RunCommand, GivenGuestWithinLimit_WhenRun_ThenItSeesTheLimitEverywhere) {
   const Outcome outcome = Hami({"run", "--mem", "3g", "--", HAMI_GUESTS "/guest_steady", "0.1", "500", "100"});
   EXPECT_EQ(outcome.exit_status(), 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("cuda_total 3221225472\n"));

@@ -27,7 +27,7 @@ using Shares = Machine;
 
 std::uint64_t Number(const base::json::value& value) { return value.to_number<std::uint64_t>(); }
 
-TEST_F(Shares, GivenManyRunsAtOnce_WhenMoreThanFit_ThenExactlyWhatFitsIsGranted) {
+TEST_F(Shares, GivenRunsAtOnce_WhenMoreThanFit_ThenExactlyWhatFitsIsGranted) {
   constexpr int kRuns = 32;
   constexpr std::uint64_t kEach = 20ULL << 30;
   std::uint64_t fitting = 0;
@@ -71,7 +71,7 @@ TEST_F(Shares, GivenManyRunsAtOnce_WhenMoreThanFit_ThenExactlyWhatFitsIsGranted)
   EXPECT_THAT(Folders(), IsEmpty());
 }
 
-TEST_F(Shares, GivenSupervisorKilled_WhenAnybodyLooks_ThenCommandAndShareAreGone) {
+TEST_F(Shares, GivenSupervisorKilled_WhenLookedAt_ThenCommandAndShareGone) {
   const Process run = Start({"run", "--mem", "1g", "--name", "victim", "--", "sh", "-c", "echo $$; exec sleep 1000"});
   ASSERT_TRUE(Eventually([&] { return Output(run).ends_with("\n"); }));
   const auto command = static_cast<pid_t>(*base::ParseNumber(base::Trim(Output(run))));
@@ -83,7 +83,7 @@ TEST_F(Shares, GivenSupervisorKilled_WhenAnybodyLooks_ThenCommandAndShareAreGone
   EXPECT_THAT(Folders(), IsEmpty());
 }
 
-TEST_F(Shares, GivenCommandThatClosesWhatItInherited_WhenOthersLook_ThenItsShareIsThere) {
+TEST_F(Shares, GivenCommandClosedDescriptors_WhenLookedAt_ThenShareIsThere) {
   Gate gate;
   const Process run = Start({"run", "--mem", "70g", "--name", "server", "--", "python3", "-c",
                              "import os, sys; os.closerange(3, 4096); print('up', flush=True); sys.stdin.read()"},
@@ -105,7 +105,7 @@ TEST_F(Shares, GivenCommandKilled_WhenHamiEnds_ThenNothingIsLeftAtOnce) {
   EXPECT_THAT(Folders(), IsEmpty()) << "without another hami command";
 }
 
-TEST_F(Shares, GivenBackgroundProcess_WhenTheCommandEnds_ThenTheShareLivesAsLongAsIt) {
+TEST_F(Shares, GivenBackgroundProcess_WhenCommandEnds_ThenShareLivesWithIt) {
   const Outcome outcome =
       Hami({"run", "--mem", "1g", "--name", "bg", "--", "sh", "-c", "sleep 1000 >/dev/null & echo $!"});
   EXPECT_EQ(outcome.exit_status(), 0);
@@ -184,7 +184,7 @@ TEST_F(Shares, GivenRunningShare_WhenSet_ThenItsProgramsAndTheBooksSeeIt) {
 
 // A region without its private area, as after a crash of whoever made it longer: it takes no burst, the last word that
 // is written.
-TEST_F(Shares, GivenARegionThatTakesOnlyPartOfAChange_WhenSet_ThenNothingChanges) {
+TEST_F(Shares, GivenRegionTakingPartOfChange_WhenSet_ThenNothingChanges) {
   Gate gate;
   const Process run = Start(
       {"run", "--mem", "1g", "--cores", "30", "--name", "n", "--", "sh", "-c", "echo up; exec cat"}, gate.reader.get());
@@ -208,7 +208,7 @@ TEST_F(Shares, GivenARegionThatTakesOnlyPartOfAChange_WhenSet_ThenNothingChanges
   EXPECT_EQ(std::pair(words(), record()), before);
 }
 
-TEST_F(Shares, GivenShareThatNobodyCanRead_WhenAnotherIsSet_ThenNothingIsGrantedBlindly) {
+TEST_F(Shares, GivenUnreadableShare_WhenAnotherIsSet_ThenNoBlindGrant) {
   Gate gate;
   for (const char* name : {"n", "spoilt"}) {
     const Process run =

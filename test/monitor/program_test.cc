@@ -25,7 +25,7 @@ using testing::Not;
 
 constexpr double kMiB = 1 << 20;
 
-TEST_F(Node, GivenAContainerUnderTheLibrary_WhenScraped_ThenItsFiguresAndTheGpusAreThere) {
+TEST_F(Node, GivenContainer_WhenScraped_ThenItsFiguresAndTheGpusAreThere) {
   AddPod("train", 4096, 30);
   const Process guest = StartGuest("train", {"1024"}, 4096, 30);
   StartMonitor();
@@ -57,7 +57,7 @@ TEST_F(Node, GivenAContainerUnderTheLibrary_WhenScraped_ThenItsFiguresAndTheGpus
   EXPECT_THAT(Get("/metrics").body, Not(HasSubstr("vGPU_device_memory_usage_in_bytes")));
 }
 
-TEST_F(Node, GivenSignalsThatEndOtherPrograms_WhenTheyCome_ThenTheMonitorGoesOn) {
+TEST_F(Node, GivenSignalsEndingOtherPrograms_WhenSent_ThenMonitorGoesOn) {
   StartMonitor();
   for (const int signal : {SIGHUP, SIGUSR1, SIGUSR2}) ASSERT_EQ(::kill(monitor_.pid, signal), 0);
   ASSERT_TRUE(Eventually([&] { return monitor_.err().find("SIGHUP: the log file") != std::string::npos; }));
@@ -110,7 +110,7 @@ TEST_F(Node, GivenPodsOfOtherNodes_ThenTheMonitorNeverHearsOfThem) {
   EXPECT_LE(api_->Asked("GET"), 1U) << "it asks for its own node, once";
 }
 
-TEST_F(Node, GivenTwoContainersOfDifferentPriority_WhenBothLaunch_ThenTheLesserStopsAndGoesOnAfterwards) {
+TEST_F(Node, GivenTwoPriorities_WhenBothLaunch_ThenLesserStopsAndGoesOn) {
   AddPod("high", 4096, 0);
   AddPod("low", 4096, 0);
   Process high = StartGuest("high", {"64", "spin"}, 4096, 0, {{"CUDA_TASK_PRIORITY", "0"}});
@@ -131,7 +131,7 @@ TEST_F(Node, GivenTwoContainersOfDifferentPriority_WhenBothLaunch_ThenTheLesserS
 }
 
 // V7: a library that looks at the limit first never sees that it was told to stop.
-TEST_F(Node, GivenAContainerWhoseLimitWasLifted_WhenAMoreImportantOneLaunches_ThenItStopsAllTheSame) {
+TEST_F(Node, GivenLimitLifted_WhenMoreImportantOneLaunches_ThenItStops) {
   AddPod("high", 4096, 0);
   AddPod("low", 4096, 30);
   const Process low = StartGuest("low", {"64", "spin"}, 4096, 30, {{"CUDA_TASK_PRIORITY", "1"}});
@@ -146,7 +146,7 @@ TEST_F(Node, GivenAContainerWhoseLimitWasLifted_WhenAMoreImportantOneLaunches_Th
   EXPECT_EQ(low.out().size(), stopped_at);
 }
 
-TEST_F(Node, GivenAStoppedContainer_WhenTheMonitorIsTerminated_ThenItGoesOn) {
+TEST_F(Node, GivenStoppedContainer_WhenMonitorIsTerminated_ThenItGoesOn) {
   AddPod("high", 4096, 0);
   AddPod("low", 4096, 0);
   const Process high = StartGuest("high", {"64", "spin"}, 4096, 0, {{"CUDA_TASK_PRIORITY", "0"}});
@@ -161,7 +161,7 @@ TEST_F(Node, GivenAStoppedContainer_WhenTheMonitorIsTerminated_ThenItGoesOn) {
   EXPECT_TRUE(Eventually([&] { return low.out().size() > stopped_at + 1; }));
 }
 
-TEST_F(Node, GivenAProgramThatWantsMoreGpuTimeThanItMay_ThenItsTimeAndItsWaitingAreCounted) {
+TEST_F(Node, GivenMoreGpuTimeWantedThanAllowed_ThenTimeAndWaitingCounted) {
   AddPod("train", 4096, 2);
   const Process guest = StartGuest("train", {"64", "spin"}, 4096, 2);
   StartMonitor({"--feedback=false"});  // which would lift the limit of a program that is alone
@@ -172,7 +172,7 @@ TEST_F(Node, GivenAProgramThatWantsMoreGpuTimeThanItMay_ThenItsTimeAndItsWaiting
   EXPECT_LE(Metric({"hami_container_last_kernel_elapsed_seconds{", "pod=\"train\""}).value_or(99), 10);
 }
 
-TEST_F(Node, GivenMoreMemoryThanTheGpuHas_WhenSpillingIsAllowed_ThenWhatSpilledIsCounted) {
+TEST_F(Node, GivenMoreMemoryThanGpu_WhenSpillingAllowed_ThenSpillCounted) {
   AddPod("train", 100'000, 0);
   const Process guest = StartGuest("train", {"90000"}, 100'000, 0, {{"CUDA_OVERSUBSCRIBE", "true"}});
   StartMonitor();
@@ -181,7 +181,7 @@ TEST_F(Node, GivenMoreMemoryThanTheGpuHas_WhenSpillingIsAllowed_ThenWhatSpilledI
   })) << Get("/metrics").body;
 }
 
-TEST_F(Node, GivenAResizeAnnotation_WhenTheProgramRuns_ThenItsLimitChangesAndAnEventTells) {
+TEST_F(Node, GivenResizeAnnotation_WhenRunning_ThenLimitChangesWithEvent) {
   AddPod("train", 4096, 30);
   const Process guest = StartGuest("train", {"64"}, 4096, 30);
   StartMonitor();
@@ -207,7 +207,7 @@ TEST_F(Node, GivenAResizeAnnotation_WhenTheProgramRuns_ThenItsLimitChangesAndAnE
   EXPECT_EQ(Metric({"hami_vgpu_memory_limit_bytes{", "pod=\"train\""}), 2048 * kMiB);
 }
 
-TEST_F(Node, GivenHostileFilesBesideAnHonestContainer_ThenTheHonestOneIsServedAsEver) {
+TEST_F(Node, GivenHostileFilesOfOthers_ThenHonestContainerServedAsEver) {
   for (const char* pod : {"honest", "shrunk", "fifo", "link", "flood"}) {
     AddPod(pod, 4096, 0);
     std::filesystem::create_directories(ContainerFolder(pod));
@@ -231,7 +231,7 @@ TEST_F(Node, GivenHostileFilesBesideAnHonestContainer_ThenTheHonestOneIsServedAs
 }
 
 // V8: HAMi asks the driver in each scrape.
-TEST_F(Node, GivenADriverThatHangs_ThenScrapesAndRoundsGoOnAndTheProgramEndsWhenToldTo) {
+TEST_F(Node, GivenDriverHangs_ThenScrapesAndRoundsGoOnAndItEndsWhenTold) {
   AddPod("train", 4096, 0);
   std::filesystem::create_directories(ContainerFolder("train"));
   region::MakeHamiFile(ContainerFolder("train") + "/a.cache");
@@ -249,7 +249,7 @@ TEST_F(Node, GivenADriverThatHangs_ThenScrapesAndRoundsGoOnAndTheProgramEndsWhen
   EXPECT_EQ(Wait(monitor_), 0) << monitor_.err();
 }
 
-TEST_F(Node, GivenPodsThatAreNotKnown_ThenTheProgramIsAliveButNotReadyAndShowsNoContainer) {
+TEST_F(Node, GivenUnknownPods_ThenAliveButNotReadyAndNoContainerShown) {
   kube::FakeFault refusal;
   refusal.path_part = "/pods";
   refusal.times = 1'000'000;
@@ -266,7 +266,7 @@ TEST_F(Node, GivenPodsThatAreNotKnown_ThenTheProgramIsAliveButNotReadyAndShowsNo
   EXPECT_FALSE(Metric({"pod=\"train\""}));
 }
 
-TEST_F(Node, GivenAnApiServerThatGoesAway_ThenWhatWasKnownIsStillServedAndNothingIsRemoved) {
+TEST_F(Node, GivenApiServerGoesAway_ThenKnownIsServedAndNothingRemoved) {
   AddPod("train", 4096, 0);
   std::filesystem::create_directories(ContainerFolder("train"));
   region::MakeHamiFile(ContainerFolder("train") + "/a.cache");

@@ -110,7 +110,7 @@ class Scrape : public Node {
   std::vector<Process> guests_;
 };
 
-TEST_F(Scrape, GivenEverythingThatMakesAMetric_ThenThePageIsWhatHamisDashboardsAskForAndOurs) {
+TEST_F(Scrape, GivenEveryMetric_ThenPageIsWhatHamisDashboardsAskForAndOurs) {
   StartMonitor({"--feedback=false"});
   ExpectWholePage({"hami", "ours"});
 }
@@ -121,7 +121,7 @@ TEST_F(Scrape, GivenTheLegacyFlag_ThenTheOldNamesAreThereToo) {
 }
 
 // Names and units: bytes are bytes, ratios are percentages, times are seconds.
-TEST_F(Scrape, GivenTwoContainersUnderTheLibrary_ThenWhatHamisDashboardsShowIsWhatTheyDo) {
+TEST_F(Scrape, GivenTwoContainers_ThenHamisDashboardsShowWhatTheyDo) {
   StartMonitor({"--feedback=false", "--legacy-metrics"});
   const auto of = [this](const std::string& name, const std::string& pod) {
     return Metric({name + "{", "namespace=\"team\"", "pod=\"" + pod + "\"", "container=\"main\"", "vdevice_index=\"0\"",

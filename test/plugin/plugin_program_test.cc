@@ -34,7 +34,7 @@ class PluginProgramTest : public ::testing::Test {
   std::vector<std::string> cards_;
 };
 
-TEST(PluginStartTest, GivenNoLibraryWhenItStartsThenItEndsBeforeAnybodyIsToldOfGpus) {
+TEST(PluginStartTest, GivenNoLibrary_WhenItStarts_ThenEndsBeforeGpusAreToldOf) {
   Rig rig("1xH100");
   rig.StartPlugin({{"HAMI_LIBVGPU", "/nowhere/libvgpu.so"}});
   EXPECT_EQ(rig.plugin().Wait(plugin::kPatience), 1);
@@ -53,7 +53,7 @@ TEST(PluginStartTest, GivenNoRoomForTheHelpWhenItIsAskedForThenTheStatusTells) {
   }
 }
 
-TEST(PluginStartTest, GivenADriverThatHangsWhenItStartsThenItSaysSoIsAliveAndEndsWhenItIsTold) {
+TEST(PluginStartTest, GivenDriverHangs_WhenStarted_ThenSaysSoIsAliveEndsWhenTold) {
   Rig rig("2xH100");
   rig.Inject("fault call=nvmlDeviceGetMemoryInfo delay_ms=120000");
   rig.StartPlugin();
@@ -120,7 +120,7 @@ TEST_F(PluginProgramTest, SecondPluginOfTheNode_TakesOverWithASocketOfItsOwn) {
       << "it is the second one's, too";
 }
 
-TEST_F(PluginProgramTest, GivenAPodWhenItIsAllocatedThenItHasItsShareARegionAndAnOutcome) {
+TEST_F(PluginProgramTest, GivenPod_WhenAllocated_ThenItHasShareRegionAndOutcome) {
   plugin::SlotWatcher watcher(rig_.socket());
   EXPECT_THAT(watcher.Next(), SizeIs(20));
   rig_.BindPod("a", {cards_[1]}, 3000, true);
@@ -143,7 +143,7 @@ TEST_F(PluginProgramTest, GivenAPodWhenItIsAllocatedThenItHasItsShareARegionAndA
   EXPECT_EQ(rig_.NodeAnnotation("hami-cpp/concurrent-allocate"), "1");
 }
 
-TEST_F(PluginProgramTest, GivenANodeWhenThePluginServesThenItsPodsAndItselfAreWatchedOnceAndNothingElse) {
+TEST_F(PluginProgramTest, GivenNode_WhenServing_ThenOnlyItsPodsAndItselfAreWatchedOnce) {
   rig_.BindPod("a", {cards_[0]}, 3000, true);
   plugin::PluginClient client(rig_.socket());
   v1beta1::AllocateResponse response;
@@ -176,7 +176,7 @@ TEST_F(PluginProgramTest, GivenAKubeletThatIsGoneWhenAskedThenItIsNotReadyButAli
   EXPECT_EQ(rig_.Ask("/healthz").status, 200);
 }
 
-TEST_F(PluginProgramTest, GivenAnXidWhenItIsInjectedThenItsSlotsMetricAndAnnotationSaySo) {
+TEST_F(PluginProgramTest, GivenXid_WhenInjected_ThenSlotsMetricAndAnnotationSaySo) {
   plugin::SlotWatcher watcher(rig_.socket());
   EXPECT_THAT(watcher.Next(), Each(EndsWith(" Healthy")));
   rig_.Inject("xid device=0 code=79");
@@ -188,7 +188,7 @@ TEST_F(PluginProgramTest, GivenAnXidWhenItIsInjectedThenItsSlotsMetricAndAnnotat
   })) << rig_.plugin().Log();
 }
 
-TEST_F(PluginProgramTest, GivenAShareWhenThePluginIsKilledThenItsCommonAreaIsWholeAndTheNextOneIsFound) {
+TEST_F(PluginProgramTest, GivenShare_WhenPluginKilled_ThenCommonAreaWholeAndNextFound) {
   rig_.BindPod("a", {cards_[1]}, 3000, true);
   plugin::PluginClient client(rig_.socket());
   v1beta1::AllocateResponse response;
@@ -216,7 +216,7 @@ TEST_F(PluginProgramTest, GivenAShareWhenThePluginIsKilledThenItsCommonAreaIsWho
   EXPECT_TRUE(Eventually([&] { return opened(next); }));
 }
 
-TEST_F(PluginProgramTest, GivenLikePodsWhenTheKubeletNamesTheOtherOneThenTheBooksFollow) {
+TEST_F(PluginProgramTest, GivenLikePods_WhenKubeletNamesTheOther_ThenBooksFollow) {
   rig_.BindPod("a", {cards_[0]}, 3000, false);
   rig_.BindPod("b", {cards_[1]}, 3000, false);
   plugin::PluginClient client(rig_.socket());
@@ -232,7 +232,7 @@ TEST_F(PluginProgramTest, GivenLikePodsWhenTheKubeletNamesTheOtherOneThenTheBook
   EXPECT_EQ(response.container_responses(0).envs().at("NVIDIA_VISIBLE_DEVICES"), cards_[1]);
 }
 
-TEST_F(PluginProgramTest, GivenAKillInTheMiddleOfAnAllocateWhenItComesBackThenTheOutcomeIsWritten) {
+TEST_F(PluginProgramTest, GivenKillInMidAllocate_WhenItComesBack_ThenOutcomeIsWritten) {
   rig_.BindPod("a", {cards_[0]}, 3000, true);
   kube::FakeFault slow;
   slow.kind = kube::FakeFault::Kind::kDelay;
@@ -261,14 +261,14 @@ TEST_F(PluginProgramTest, GivenAKillInTheMiddleOfAnAllocateWhenItComesBackThenTh
   EXPECT_TRUE(client.Allocate({cards_[0] + "-0"}, &response).ok()) << rig_.plugin().Log();
 }
 
-TEST_F(PluginProgramTest, GivenAKubeletThatRestartsWhenItsSocketIsAnotherThenWeAreRegisteredAgain) {
+TEST_F(PluginProgramTest, GivenKubeletRestarts_WhenSocketIsAnother_ThenRegisteredAgain) {
   rig_.RestartKubelet();
   ASSERT_TRUE(rig_.kubelet().WaitForRegistrations(1)) << rig_.plugin().Log();
   plugin::SlotWatcher watcher(rig_.socket());
   EXPECT_THAT(watcher.Next(), SizeIs(20));
 }
 
-TEST_F(PluginProgramTest, GivenATermSignalWhenItEndsThenItsSocketIsGoneAndItSaysSuccess) {
+TEST_F(PluginProgramTest, GivenTermSignal_WhenItEnds_ThenSocketGoneAndItSaysSuccess) {
   ASSERT_TRUE(Eventually([&] { return !rig_.NodeAnnotation("hami-cpp/plugin-alive").empty(); }));
   rig_.plugin().Signal(SIGTERM);
   EXPECT_EQ(rig_.plugin().Wait(plugin::kPatience), 0);
@@ -301,7 +301,7 @@ TEST_F(PluginProgramTest, GivenASignalThatMeansNothingWhenItComesThenItGoesOn) {
   EXPECT_NE(rig_.plugin().Said("signal ignored: ", "\n"), "");
 }
 
-TEST_F(PluginProgramTest, GivenARequestNobodyWaitsForWhenItIsAskedThenTheKubeletHearsWhy) {
+TEST_F(PluginProgramTest, GivenRequestNobodyWaitsFor_WhenAsked_ThenKubeletHearsWhy) {
   plugin::PluginClient client(rig_.socket());
   v1beta1::AllocateResponse response;
   EXPECT_THAT(client.Allocate({cards_[0] + "-0"}, &response).error_message(), HasSubstr("no pod is on its way"));

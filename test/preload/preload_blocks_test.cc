@@ -59,7 +59,7 @@ TEST_P(WholeBlocks, GivenNoRoomForABlock_WhenASmallOneFitsIntoOne_ThenGranted) {
   Pass({"small_one_into_a_block_that_is_there"});
 }
 
-TEST_P(WholeBlocks, GivenStreamsGraphsAndKernels_WhenSynchronised_ThenTheContextsGrowthCounts) {
+TEST_P(WholeBlocks, GivenStreamsGraphsKernels_WhenSynchronised_ThenGrowthCounts) {
   Pass({"context_grows_beside_allocations"});
 }
 

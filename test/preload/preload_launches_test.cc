@@ -40,7 +40,7 @@ class Metered : public Preload {
 
 class MeteredWays : public Metered, public testing::WithParamInterface<const char*> {};
 
-TEST_P(MeteredWays, GivenALimit_ThenWhatIsLaunchedThisWayIsHeldBackAndChargedAsWhatItIs) {
+TEST_P(MeteredWays, GivenLimit_ThenSuchLaunchesHeldBackAndChargedAsWhatTheyAre) {
   Pass({"metered", GetParam()}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
   const uint64_t busy = Number("busy");
   EXPECT_GT(Charged(), busy * 7 / 10);
@@ -62,7 +62,7 @@ struct Elsewhere {
 
 class MeteredElsewhere : public Metered, public testing::WithParamInterface<Elsewhere> {};
 
-TEST_P(MeteredElsewhere, GivenAStreamOfAnotherContextThanTheCurrentOne_ThenItsDeviceIsCharged) {
+TEST_P(MeteredElsewhere, GivenStreamOfOtherThanCurrentContext_ThenItsDeviceIsCharged) {
   Pass({"metered_elsewhere", GetParam().current, GetParam().what},
        {{"SIMGPU", "2xH100"}, {"CUDA_DEVICE_SM_LIMIT_0", "20"}, {"CUDA_DEVICE_SM_LIMIT_1", "90"}});
   const uint64_t busy = Number("busy");
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, MeteredElsewhere,
 // With one device there is a fast path, which does not look where a stream is.
 class MeteredElsewhereOnOne : public MeteredElsewhere {};
 
-TEST_P(MeteredElsewhereOnOne, GivenAStreamOfAnotherContextThanTheCurrentOne_ThenTheLimitHolds) {
+TEST_P(MeteredElsewhereOnOne, GivenStreamOfOtherThanCurrentContext_ThenTheLimitHolds) {
   Pass({"metered_elsewhere", GetParam().current, GetParam().what}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
   EXPECT_GT(Charged(), Number("busy") * 7 / 10);
   EXPECT_LT(Charged(), Number("busy") * 2);
@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, MeteredUpdates,
 
 class MeteredContexts : public Metered, public testing::WithParamInterface<const char*> {};
 
-TEST_P(MeteredContexts, GivenAContextThatEndsOrMayEndAfterEachLaunch_ThenTheLimitHolds) {
+TEST_P(MeteredContexts, GivenContextThatEndsOrMayEndAfterEachLaunch_ThenLimitHolds) {
   Pass({"metered_context", GetParam()}, {{"CUDA_DEVICE_SM_LIMIT", "20"}});
 }
 
@@ -138,7 +138,7 @@ TEST_F(Metered, GivenLaunchesThatFail_ThenNothingIsChargedForThem) {
   EXPECT_LT(Charged(), Number("busy") + 1'000'000);
 }
 
-TEST_F(Metered, GivenThreadsThatLaunchOnceAndEnd_ThenWhatTheyDidNotUseIsNotCharged) {
+TEST_F(Metered, GivenThreadsThatLaunchOnceAndEnd_ThenUnusedIsNotCharged) {
   // The leases are 40 times as much. A slow host adds some of its own time now and then: the least of three counts.
   double times = 1e9;
   for (int i = 0; i < 3 && times >= 3; ++i) {
@@ -239,7 +239,7 @@ struct Writing {
 class Writes : public Metered, public testing::WithParamInterface<Writing> {};
 
 // Launches that are paid from a lease; those that renew one write, one in 40 of 5 us.
-TEST_P(Writes, GivenALimitThatDoesNotBind_ThenHardlyALaunchWritesWhatOthersShare) {
+TEST_P(Writes, GivenLimitThatDoesNotBind_ThenHardlyALaunchWritesSharedWords) {
   const Writing& given = GetParam();
   const Outcome outcome = RunProgram(PRELOAD_BENCH, {"writes", given.threads, given.nanos},
                                      {{"SIMGPU", given.gpus}, {"SIMGPU_QUIET", "1"}, {"CUDA_DEVICE_SM_LIMIT", "50"}});
@@ -292,7 +292,7 @@ TEST_F(Gate, GivenWorkThatWaitsForWhatIsLaunchedNext_ThenNothingDeadlocks) {
   }
 }
 
-TEST_F(Gate, GivenMoreBehindWorkThatWaitsForWhatIsLaunchedNext_ThenItIsHeldForASecondAndNotAgain) {
+TEST_F(Gate, GivenMoreBehindWorkAwaitingNextLaunch_ThenHeldOneSecondOnce) {
   for (const char* limit : {"50", "5"}) {
     std::filesystem::remove(region());
     Pass({"gate_peer_behind", limit}, {{"CUDA_DEVICE_SM_LIMIT", limit}});
@@ -336,7 +336,7 @@ TEST_F(Gate, WhileOneThreadIsHeld_ThenTheProcessCanEnd) {
   }
 }
 
-TEST_F(Gate, WhileAThreadIsHeld_WhenItIsCancelled_ThenTheLaunchTakesPlaceFirst) {
+TEST_F(Gate, WhileThreadIsHeld_WhenCancelled_ThenLaunchTakesPlaceFirst) {
   Pass({"gate_cancel"}, {{"CUDA_DEVICE_SM_LIMIT", "2"}});
 }
 
@@ -353,7 +353,7 @@ TEST_F(Gate, WhileAThreadIsHeld_WhenItsContextGoes_ThenTheDriverRefuses) {
 
 // Every word that another program may write ends a wait of 2 s at once. Far below the 2 s, and not 20 ms, because this
 // machine may have better things to do; `tools/bench-sm step` measures that.
-TEST_F(Gate, WhileAThreadIsHeld_WhenTheRegionChanges_ThenItIsInForceAtOnce) {
+TEST_F(Gate, WhileThreadIsHeld_WhenRegionChanges_ThenInForceAtOnce) {
   using hami::region::Store;
   using Region = hami::region::Region;
   const std::pair<const char*, void (*)(Region*)> changes[] = {
@@ -376,7 +376,7 @@ TEST_F(Gate, WhileAThreadIsHeld_WhenTheRegionChanges_ThenItIsInForceAtOnce) {
 constexpr uint64_t kLimits[] = {0, 1, 30, 100, 5, 1000, 75, UINT64_MAX};
 
 // Limits from none to all, and the switch, while eight threads launch.
-TEST_F(Gate, WhileManyThreadsLaunch_WhenLimitsChangeAgainAndAgain_ThenTheLastOneIsKept) {
+TEST_F(Gate, WhileManyThreadsLaunch_WhenLimitsKeepChanging_ThenLastIsKept) {
   using hami::region::Store;
   const pid_t program = Start({"gate_storm", "36"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
   WaitFor("running");

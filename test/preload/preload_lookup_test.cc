@@ -26,9 +26,9 @@ TEST_F(Preload, GivenDriverLoadedLate_ThenAbsentBeforeAndReplacedAfter) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 
-TEST_F(Preload, GivenWrapperLoadedLater_WhenItAsksForTheNext_ThenBothAreReached) { Pass({"shim", PRELOAD_SHIM}); }
+TEST_F(Preload, GivenWrapperLoadedLater_WhenItAsksForNext_ThenBothAreReached) { Pass({"shim", PRELOAD_SHIM}); }
 
-TEST_F(Preload, GivenWrapperPreloadedBefore_WhenItAsksForTheNext_ThenTheLimitHolds) {
+TEST_F(Preload, GivenWrapperPreloadedBefore_WhenItAsksForNext_ThenLimitHolds) {
   Pass({"plain_limit"}, {{"LD_PRELOAD", std::string(PRELOAD_SHIM) + ":" + PRELOAD_LIBRARY}});
 }
 

@@ -38,11 +38,11 @@ INSTANTIATE_TEST_SUITE_P(
 // In a container NVML counts pids as the host does.
 TEST_P(MemoryScenario, GivenForeignPidsInNvml_ThenHolds) { Pass({GetParam()}, {{"SIMGPU_PID_OFFSET", "100000"}}); }
 
-TEST_F(Preload, GivenUnmappedImport_WhenItsMakerLetsGo_ThenItIsTakenForNothingElse) {
+TEST_F(Preload, GivenUnmappedImport_WhenMakerLetsGo_ThenTakenForNothingElse) {
   Pass({"vmm_import_unmapped"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
 }
 
-TEST_F(Preload, GivenMappedImport_WhenItsMakerLetsGoWhileAContextIsMade_ThenTheContextCostsNoMore) {
+TEST_F(Preload, GivenMappedImport_WhenMakerLetsGo_ThenNewContextCostsNoMore) {
   Pass({"vmm_import_while_a_context_is_made"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "2g"}});
 }
 
@@ -66,7 +66,7 @@ TEST_F(Preload, GivenGrowthThatNoHookSaw_WhenSynchronised_ThenItIsCounted) {
   Pass({"first_use_measured_at_sync", PRELOAD_DEEP});
 }
 
-TEST_F(Preload, GivenTwoDevices_WhenFreedWhileTheOtherIsCurrent_ThenTheRightOneIsRefunded) {
+TEST_F(Preload, GivenTwoDevices_WhenFreedWithOtherCurrent_ThenRightRefunded) {
   Pass({"async_free_elsewhere"}, {{"SIMGPU", "2xH100"}});
 }
 

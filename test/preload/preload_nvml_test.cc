@@ -51,7 +51,7 @@ TEST_F(Preload, GivenForeignPidsInNvml_ThenTheContainersOwnAreShown) {
   Pass({"nvml_processes", "1"}, {{"SIMGPU_PID_OFFSET", "100000"}});
 }
 
-TEST_F(Preload, GivenForeignPidsInNvml_WhenTwoStartTogether_ThenEachFindsItself) {
+TEST_F(Preload, GivenForeignPids_WhenTwoStartTogether_ThenEachFindsItself) {
   const std::string a = folder() + "/a";
   const std::string b = folder() + "/b";
   const Environment foreign{{"SIMGPU_PID_OFFSET", "100000"}};

@@ -120,14 +120,14 @@ TEST_F(Pacing, GivenKilledProcess_ThenTheOthersHaveTheWholeShare) {
 
 TEST_F(Pacing, GivenCapture_ThenItIsLeftAlone) { Pass({"paced_capture"}, {{"CUDA_DEVICE_SM_LIMIT", "10"}}); }
 
-TEST_F(Pacing, GivenLongKernelsThatWereNeverSeen_ThenEachIsPaidForBeforeTheNextOneOfItsStream) {
+TEST_F(Pacing, GivenUnseenLongKernels_ThenEachPaidForBeforeNextOfItsStream) {
   for (const char* limit : {"10", "50"}) {
     std::filesystem::remove(region());
     Pass({"paced_long", limit}, {{"CUDA_DEVICE_SM_LIMIT", limit}});
   }
 }
 
-TEST_F(Pacing, GivenALaunchHeldBehindOneThatWasNeverSeen_WhenThereIsNoLimitAnyMore_ThenItGoes) {
+TEST_F(Pacing, GivenLaunchHeldBehindUnseenOne_WhenLimitIsLifted_ThenItGoes) {
   const pid_t held = Start({"paced_lifted"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
   WaitFor("running");
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -136,7 +136,7 @@ TEST_F(Pacing, GivenALaunchHeldBehindOneThatWasNeverSeen_WhenThereIsNoLimitAnyMo
   EXPECT_EQ(Wait(held), 0);
 }
 
-TEST_F(SlowPacing, GivenALongKernelThatTakesLongerThanThoseBefore_ThenThatIsPaidForBeforeTheNextOne) {
+TEST_F(SlowPacing, GivenKernelLongerThanThoseBefore_ThenPaidForBeforeNextOne) {
   Pass({"paced_longer"}, {{"CUDA_DEVICE_SM_LIMIT", "95"}});
 }
 
@@ -189,7 +189,7 @@ TEST_F(Pacing, WhenTheMonitorBlocks_ThenNothingRunsUntilItReleases) {
 }
 
 // A task that says that it gives way has little in flight, whatever its limit.
-TEST_F(Pacing, GivenLowPriority_WhenTheMonitorBlocks_ThenItStopsWithinAQuantum) {
+TEST_F(Pacing, GivenLowPriority_WhenMonitorBlocks_ThenStopsWithinAQuantum) {
   environment_["CUDA_TASK_PRIORITY"] = "1";
   for (const char* limit : {"0", "50"}) {
     for (const char* shape : {"tiny", "half", "streams"}) {
@@ -199,14 +199,14 @@ TEST_F(Pacing, GivenLowPriority_WhenTheMonitorBlocks_ThenItStopsWithinAQuantum) 
 }
 
 // What is in flight is of all processes together.
-TEST_F(Pacing, GivenLowPriorityAndEightProcesses_WhenTheMonitorBlocks_ThenTheyStopWithinAQuantum) {
+TEST_F(Pacing, GivenEightOfLowPriority_WhenMonitorBlocks_ThenStopInAQuantum) {
   environment_["CUDA_TASK_PRIORITY"] = "1";
   ExpectObeyed(
       "ex", "0", 4, 800, [](auto* r) { hami::region::Store(r->recent_kernel, -1); }, 7);
 }
 
 // Where nobody tells, NVML does after some seconds.
-TEST_F(SlowPacing, GivenALimitThatIsNotReachedBesideAStranger_ThenOrdersAreObeyedAsSoonAsAlone) {
+TEST_F(SlowPacing, GivenUnreachedLimitBesideStranger_ThenObeysAsSoonAsAlone) {
   Begin("other", {{"LD_PRELOAD", "-"}});
   ExpectObeyed("half", "90", 10, 6000, [](auto* r) { hami::region::Store(r->recent_kernel, -1); });
   End("other");
@@ -218,7 +218,7 @@ TEST_F(Pacing, GivenStreamsSideBySide_ThenTheyAreLetGoTogether) {
 
 // Held until the long ones are paid for, the short ones would have a thousandth of the time. Whether there is room for
 // both, what is busy is what the limit says.
-TEST_F(Pacing, GivenLongLaunchesOnAStream_ThenShortOnesOnAnotherDoNotWaitForThem_AndTheLimitHolds) {
+TEST_F(Pacing, GivenLongLaunches_ThenShortOnOtherStreamGoOn_AndLimitHolds) {
   Pass({"paced_lagging", "40", "50", "1.5"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
   Pass({"paced_lagging", "0", "50", "1.5", "264"}, {{"CUDA_DEVICE_SM_LIMIT", "50"}});
 }

@@ -53,7 +53,7 @@ void Await(const std::string& file) {
   ASSERT_TRUE(std::filesystem::exists(file));
 }
 
-TEST_F(Preload, GivenHolderAlive_ThenRefused_WhenKilled_ThenItsMemoryCanBeHadAtOnce) {
+TEST_F(Preload, GivenHolder_ThenRefused_WhenKilled_ThenItsMemoryIsFreeAtOnce) {
   const pid_t holder = Start({"hold", k400MiB, folder() + "/held"});
   Await(folder() + "/held");
   Pass({"refused", k400MiB}, {{"CUDA_DEVICE_MEMORY_LIMIT", "-"}});  // the file's limit wins over the environment
@@ -95,7 +95,7 @@ TEST_F(Preload, GivenProcessesKilledAtRandom_ThenTheSumsAreRightAfterwards) {
   Pass({"plain_limit"});
 }
 
-TEST_F(Preload, GivenActiveOomKiller_WhenARequestDoesNotFit_ThenTheRequesterIsKilled) {
+TEST_F(Preload, GivenOomKillerOn_WhenRequestDoesNotFit_ThenRequesterIsKilled) {
   const pid_t other = Start({"hold", k400MiB, folder() + "/held"}, {{"ACTIVE_OOM_KILLER", "true"}});
   Await(folder() + "/held");
   const Outcome outcome = Run({"refused", k400MiB}, {{"ACTIVE_OOM_KILLER", "true"}});
@@ -124,7 +124,7 @@ TEST_F(Preload, GivenFirstContextsAtOnce_WhenAllFit_ThenNoneIsRefused) {
 }
 
 // The room that nobody needs in the end is held in reserve for as long as the first one takes.
-TEST_F(Preload, GivenFirstContextThatTakesLong_WhenOthersFitBesideIt_ThenTheyWaitForItAndNoneIsRefused) {
+TEST_F(Preload, GivenSlowFirstContext_ThenFittingOthersWaitAndNoneIsRefused) {
   const pid_t slow = Start({"hold_slowly", folder() + "/begun", folder() + "/held"});
   Await(folder() + "/begun");
   std::vector<pid_t> others;
@@ -138,7 +138,7 @@ TEST_F(Preload, GivenFirstContextThatTakesLong_WhenOthersFitBesideIt_ThenTheyWai
 }
 
 // The library may die with a thread of the program nowhere.
-TEST_F(Preload, GivenThreadsThatAreCancelled_ThenTheirCallsComeBackAndTheOthersGoOn) {
+TEST_F(Preload, GivenCancelledThreads_ThenTheirCallsReturnAndOthersGoOn) {
   Pass({"cancel_start"});
   Pass({"cancel_sweep", "plain"});
   Pass({"cancel_sweep", "pooled"});

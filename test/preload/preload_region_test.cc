@@ -131,7 +131,7 @@ TEST_F(Preload, GivenADiskThatIsFull_ThenOneLineAndTheProgramRuns) {
 }
 
 // A daemon closes what it was started with, and opens its own: descriptor 2 is a file of data then.
-TEST_F(Preload, GivenADaemonThatClosedItsDescriptors_ThenNoLineGoesIntoItsFiles) {
+TEST_F(Preload, GivenDaemonThatClosedDescriptors_ThenNoLineGoesIntoItsFiles) {
   const Outcome outcome =
       Run({"daemon_closes_all", folder() + "/data"},
           {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/folder/region"}, {"CUDA_TASK_PRIORITY", "lots"}});
@@ -140,7 +140,7 @@ TEST_F(Preload, GivenADaemonThatClosedItsDescriptors_ThenNoLineGoesIntoItsFiles)
 }
 
 // The share goes on in one account when the file is deleted under it.
-TEST_F(Preload, GivenTheFileIsDeletedInUse_ThenTheNextIsRefusedWhatTheOthersHold) {
+TEST_F(Preload, GivenFileDeletedInUse_ThenNextIsRefusedWhatOthersHold) {
   const pid_t holder = Start({"hold", "419430400", folder() + "/held"});
   for (int i = 0; i < 30'000 && !std::filesystem::exists(folder() + "/held"); ++i) usleep(1000);
   std::filesystem::remove(region());

@@ -63,7 +63,7 @@ TEST_F(Preload, GivenControlDisabled_ThenTheLibraryIsNotThere) {
   EXPECT_FALSE(std::filesystem::exists(region()));
 }
 
-TEST_F(Preload, GivenRegionThatCannotBeMapped_ThenTheLimitHoldsPerProcessWithOneLine) {
+TEST_F(Preload, GivenUnmappableRegion_ThenLimitHoldsPerProcessWithOneLine) {
   const Outcome outcome =
       Run({"plain_limit"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/folder/region"}});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -71,7 +71,7 @@ TEST_F(Preload, GivenRegionThatCannotBeMapped_ThenTheLimitHoldsPerProcessWithOne
   EXPECT_NE(outcome.err.find("No such file or directory"), std::string::npos) << outcome.err;
 }
 
-TEST_F(Preload, GivenRegionThatCannotBeMapped_WhenAskedToFailOpen_ThenNotLimited) {
+TEST_F(Preload, GivenUnmappableRegion_WhenAskedToFailOpen_ThenNotLimited) {
   const Outcome outcome =
       Run({"unlimited"}, {{"CUDA_DEVICE_MEMORY_SHARED_CACHE", folder() + "/no/such/region"}, {"HAMI_FAIL_OPEN", "1"}});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -86,7 +86,7 @@ TEST_F(Preload, GivenFileOfAnotherFormat_ThenItIsLeftAloneAndTheLimitHolds) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
 }
 
-TEST_F(Preload, GivenRequestsThatAreRefused_ThenEachCountsOnce_WhateverWasTriedForIt) {
+TEST_F(Preload, GivenRefusedRequests_ThenEachCountsOnce_WhateverWasTried) {
   Pass({"refused_five_times"});
   hami::region::Attachment attachment;
   ASSERT_EQ(hami::region::Open(&attachment, region().c_str()), hami::region::Status::kOk);
@@ -98,7 +98,7 @@ TEST_F(Preload, GivenOversubscription_ThenAllocationsSpillUpToTheLimit) {
   Pass({"oversubscribed"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "120g"}, {"CUDA_OVERSUBSCRIBE", "true"}});
 }
 
-TEST_F(Preload, GivenLimitAboveThePhysicalMemory_WhenNotOversubscribed_ThenTheDriverRefuses) {
+TEST_F(Preload, GivenLimitAbovePhysicalNoOversubscription_ThenDriverRefuses) {
   Pass({"not_oversubscribed"}, {{"CUDA_DEVICE_MEMORY_LIMIT", "120g"}});
 }
 
@@ -114,7 +114,7 @@ TEST_F(Preload, GivenProgramWithoutGpu_ThenNothingIsOpenedLoadedOrChanged) {
 }
 
 // None of these, as it is taken, gives the program more than it was meant to have.
-TEST_F(Preload, GivenSettingsOfGpuTimeThatMeanNothing_ThenALineEachAndTheProgramRuns) {
+TEST_F(Preload, GivenMeaninglessGpuTimeSettings_ThenLineEachAndProgramRuns) {
   const Outcome outcome = Run({"plain_limit"}, {{"CUDA_DEVICE_SM_LIMIT", "101"},
                                                 {"CUDA_DEVICE_SM_LIMIT_0", "150"},
                                                 {"CUDA_TASK_PRIORITY", "high"},

@@ -45,17 +45,17 @@ class SharedGpu : public Pacing {
 // Tests of it that take long, as what they wait for is rare.
 using SlowSharedGpu = SharedGpu;
 
-TEST_F(SharedGpu, GivenAKernelOfWhichOneInTwentyTakesThreeHundredTimesAsLong_ThenTheShareIsRight) {
+TEST_F(SharedGpu, GivenOneInTwentyLaunches300TimesAsLong_ThenShareIsRight) {
   Pass({"paced", "rare", "25", "4"}, Container("alone", {{"CUDA_DEVICE_SM_LIMIT", "25"}}));
 }
 
-TEST_F(SlowSharedGpu, WhenAKernelComesToTakeAHundredTimesAsLong_ThenThatIsMadeUpFor) {
+TEST_F(SlowSharedGpu, WhenKernelComesToTakeHundredTimesAsLong_ThenMadeUpFor) {
   Pass({"paced_switch", "25", "7"}, Container("alone", {{"CUDA_DEVICE_SM_LIMIT", "25"}}));
 }
 
 // What is guessed, and takes longer beside another, may have been the other's time; were it always taken for that, or a
 // graph for another one at its place, the share would be 42 to 57.
-TEST_F(SlowSharedGpu, GivenGraphsThatAreGuessedWrongBesideAnother_ThenTheLimitHolds) {
+TEST_F(SlowSharedGpu, GivenGraphsGuessedWrongBesideAnother_ThenLimitHolds) {
   for (const char* shape : {"graph_mixed", "graph_dearer", "graph_anew"}) {
     Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "70"}}));
     Begin(shape, Container(shape, {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", shape);
@@ -67,7 +67,7 @@ TEST_F(SlowSharedGpu, GivenGraphsThatAreGuessedWrongBesideAnother_ThenTheLimitHo
 
 // Were each waited for that can not be guessed, or what a guess is off by taken for its own as far as half a slice,
 // they would have 15 and 22.
-TEST_F(SharedGpu, GivenGridsThatAreNewWithEachLaunchBesideAnother_ThenEachHasItsShare) {
+TEST_F(SharedGpu, GivenNewGridsEachLaunchBesideAnother_ThenEachHasItsShare) {
   for (const char* shape : {"anew_mixed", "anew"}) {
     Begin(shape, Container(shape, {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", shape);
     Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", "half");
@@ -79,7 +79,7 @@ TEST_F(SharedGpu, GivenGridsThatAreNewWithEachLaunchBesideAnother_ThenEachHasIts
 
 // Two that never have the GPU to themselves: had each to pay for the turns of the other, they would have 17 and 69, or
 // 20 beside short ones. Windows of some seconds, as a step of 30 % is there once in 0.33 s.
-TEST_F(SlowSharedGpu, GivenStepsOfAHundredMillisecondsBesideAnother_ThenEachHasItsShare) {
+TEST_F(SlowSharedGpu, GivenStepsOf100MillisecondsBesideAnother_ThenEachHasItsShare) {
   for (const char* beside : {"step100", "half"}) {
     Begin("small", Container("small", {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", "step100");
     Begin("large", Container("large", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", beside);
@@ -92,7 +92,7 @@ TEST_F(SlowSharedGpu, GivenStepsOfAHundredMillisecondsBesideAnother_ThenEachHasI
 
 // A step of 500 ms takes half of the GPU for a second, and what the other misses meanwhile is more than is kept else:
 // he would have 64.
-TEST_F(SlowSharedGpu, GivenStepsOfHalfASecondBesideShortKernels_ThenEachHasItsShare) {
+TEST_F(SlowSharedGpu, GivenHalfSecondStepsBesideShortKernels_ThenEachHasItsShare) {
   Begin("small", Container("small", {{"CUDA_DEVICE_SM_LIMIT", "30"}}), "paced_worker", "step500");
   Begin("large", Container("large", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", "half");
   ExpectShare("large", "3", "70", "3", "5");
@@ -100,7 +100,7 @@ TEST_F(SlowSharedGpu, GivenStepsOfHalfASecondBesideShortKernels_ThenEachHasItsSh
 
 // Each of several processes has as many turns as another container: counted as one, the container would have some 21 of
 // 30, and alone, as each pays for the turns of all in its first launch, 37 of 50.
-TEST_F(SlowSharedGpu, GivenProcessesOfOneContainerWithLongSteps_ThenEachPaysForItsOwn) {
+TEST_F(SlowSharedGpu, GivenProcessesOfOneContainerWithLongSteps_ThenEachPaysItsOwn) {
   const Environment four = Container("four", {{"CUDA_DEVICE_SM_LIMIT", "50"}});
   for (const char* name : {"1", "2", "3", "4"}) Begin(name, four, "paced_worker", "step100");
   tries_ = 1;
@@ -116,7 +116,7 @@ TEST_F(SlowSharedGpu, GivenProcessesOfOneContainerWithLongSteps_ThenEachPaysForI
 
 // Who has no limit has what others leave: were the GPU divided by equal turns, and what has the others' turns in it
 // charged in full, they would have 16 and 50.
-TEST_F(SlowSharedGpu, GivenOneWithoutALimitBesideOneThatHasOne_ThenThatHasItsShare_AndTheOtherAllElse) {
+TEST_F(SlowSharedGpu, GivenUnlimitedBesideLimited_ThenThatHasShareAndOtherTheRest) {
   Begin("free", Container("free", {}));
   const std::vector<std::pair<const char*, const char*>> limited = {{"step100", "30"}, {"half", "70"}};
   for (const auto& [shape, limit] : limited) {
@@ -130,7 +130,7 @@ TEST_F(SlowSharedGpu, GivenOneWithoutALimitBesideOneThatHasOne_ThenThatHasItsSha
 
 // While the other rests, who has no limit has all of the GPU, and more than that would be his: kept for later, it would
 // be equal turns for the other when he comes back, who would have 33.
-TEST_F(SharedGpu, GivenOneWithoutALimitBesideOneWhoRestsNowAndThen_ThenHeSavesNothingUpMeanwhile) {
+TEST_F(SharedGpu, GivenUnlimitedOneBesideRestingOne_ThenItSavesNothingUp) {
   Begin("free", Container("free", {}));
   Begin("bursts", Container("bursts", {{"CUDA_DEVICE_SM_LIMIT", "70"}}), "paced_worker", "bursts");
   ExpectShare("bursts", "1", "41", "3", "3");
@@ -186,7 +186,7 @@ TEST_F(SharedGpu, WhenAProcessEnds_ThenItLeavesTheOthersAtOnce) {
 }
 
 // By this the others know whose turn is next.
-TEST_F(SharedGpu, GivenOneThatOthersKeepFromItsShare_ThenItSaysWhatItIsOwed_AndNotWithoutThem) {
+TEST_F(SharedGpu, GivenOneKeptFromItsShare_ThenItSaysWhatItIsOwed_NotWhenAlone) {
   const hami::region::CommonFile file = hami::region::OpenCommonArea(common().c_str());
   ASSERT_NE(file.area, nullptr);
   const auto lag = [&] { return hami::region::MonotonicNanos() - hami::region::Load(file.area->members[0].zero_at); };
@@ -221,7 +221,7 @@ TEST_F(SharedGpu, WhenTheImportantIsAtWork_ThenTheOtherStopsAndReturns) {
 }
 
 // While nobody is there to be told, nobody counts what goes to the driver: seconds of work.
-TEST_F(SharedGpu, GivenAnImportantOneThatQueuedFarAheadWhileAlone_WhenTheOtherComes_ThenThatIsHeldAllTheSame) {
+TEST_F(SharedGpu, GivenImportantQueuedFarAhead_WhenOtherComes_ThenOtherIsHeld) {
   Begin("high", Container("high", {{"CUDA_TASK_PRIORITY", "0"}}), "paced_worker", "ms3");
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
@@ -231,7 +231,7 @@ TEST_F(SharedGpu, GivenAnImportantOneThatQueuedFarAheadWhileAlone_WhenTheOtherCo
   End("low");
 }
 
-TEST_F(SharedGpu, GivenAnImportantOneWithIdleTime_ThenTheOtherUsesIt_WhoeverCameFirst) {
+TEST_F(SharedGpu, GivenImportantOneWithIdleTime_ThenOtherUsesIt_WhoeverIsFirst) {
   for (const bool low_first : {true, false}) {
     const auto low = [&] { Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}})); };
     const auto high = [&] { Begin("high", Container("high", {{"CUDA_TASK_PRIORITY", "0"}}), "paced_server"); };
@@ -246,7 +246,7 @@ TEST_F(SharedGpu, GivenAnImportantOneWithIdleTime_ThenTheOtherUsesIt_WhoeverCame
 
 // Who shares the GPU with somebody who has 95 never has to wait for a limit of 90: what is queued is what a
 // change or an order has to wait for. 20 ms of the clock are 10 of each.
-TEST_F(SharedGpu, GivenALimitThatIsNotReachedBesideAnother_ThenOrdersAreObeyedAsSoonAsAlone) {
+TEST_F(SharedGpu, GivenUnreachedLimitBesideOther_ThenOrdersObeyedAsSoonAsAlone) {
   Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "95"}}));
   for (const char* shape : {"half", "ex", "streams"}) {
     ExpectObeyed(shape, "90", 10, 800, [](auto* r) { hami::region::Store(r->recent_kernel, -1); });
@@ -255,7 +255,7 @@ TEST_F(SharedGpu, GivenALimitThatIsNotReachedBesideAnother_ThenOrdersAreObeyedAs
   End("other");
 }
 
-TEST_F(SharedGpu, GivenEightProcessesThatDoNotReachTheirLimit_ThenOrdersAreObeyedAsSoonAsByOne) {
+TEST_F(SharedGpu, GivenEightProcessesBelowLimit_ThenOrdersObeyedAsSoonAsByOne) {
   Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "95"}}));
   ExpectObeyed(
       "ex", "90", 12, 800, [](auto* r) { hami::region::Store(r->recent_kernel, -1); }, 7);
@@ -265,7 +265,7 @@ TEST_F(SharedGpu, GivenEightProcessesThatDoNotReachTheirLimit_ThenOrdersAreObeye
 }
 
 // What bounds the work in flight must not hold what the GPU waits for.
-TEST_F(SharedGpu, GivenALaunchThatTheGpuWaitsForBehindOthers_ThenItIsNotHeldForLong) {
+TEST_F(SharedGpu, GivenLaunchTheGpuWaitsForBehindOthers_ThenNotHeldForLong) {
   Begin("other", Container("other", {{"CUDA_DEVICE_SM_LIMIT", "95"}}));
   Pass({"paced_own_wait"}, Container("waits", {{"CUDA_DEVICE_SM_LIMIT", "90"}}));
   Pass({"paced_lagging", "32", "50", "5"}, Container("lags", {{"CUDA_DEVICE_SM_LIMIT", "90"}}));
@@ -300,7 +300,7 @@ TEST_F(SharedGpu, WhenAnotherComesBeforeTheHelperLooks_ThenItTakesTheTurn) {
 }
 
 // What one process tells the others must not hide what another one of its container has under way.
-TEST_F(SharedGpu, GivenAnImportantOneOfTwoProcesses_ThenItsLongRequestsGoBeforeTheOther) {
+TEST_F(SharedGpu, GivenImportantOneOfTwoProcesses_ThenItsLongRequestsGoFirst) {
   const Environment high = Container("high", {{"CUDA_TASK_PRIORITY", "0"}});
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
   Begin("blips", high, "paced_blips");
@@ -310,14 +310,14 @@ TEST_F(SharedGpu, GivenAnImportantOneOfTwoProcesses_ThenItsLongRequestsGoBeforeT
 }
 
 // The library looks for the end of an important one's work, and must not ask about a stream that is captured.
-TEST_F(SharedGpu, GivenAnImportantOne_WhenItCapturesBehindALongKernel_ThenThatHolds) {
+TEST_F(SharedGpu, GivenImportantOneCapturesBehindLongKernel_ThenCaptureHolds) {
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
   Pass({"paced_captures"}, Container("high", {{"CUDA_TASK_PRIORITY", "0"}}));
 }
 
 // Who has a context will launch. A host that holds up this one between two launches leaves the GPU to the other: the
 // least of three counts.
-TEST_F(SharedGpu, GivenAnImportantOneThatBegins_ThenItsFirstRequestGoesBeforeTheOther) {
+TEST_F(SharedGpu, GivenImportantOneBegins_ThenItsFirstRequestGoesBeforeOther) {
   Begin("low", Container("low", {{"CUDA_TASK_PRIORITY", "1"}}));
   double least = 1e9;
   for (int i = 0; i < 3 && least > 1.5e6; ++i) {

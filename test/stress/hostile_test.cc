@@ -81,7 +81,7 @@ class Hostile : public testing::Test {
 
 using hami::region::Region;
 
-TEST_F(Hostile, GivenRandomBytesInTheWirePart_ThenTheProcessLivesWithinItsLimit) {
+TEST_F(Hostile, GivenRandomBytesInWirePart_ThenProcessLivesWithinLimit) {
   StartVictim();
   for (int i = 0; i < 40; ++i) {
     for (int j = 0; j < 16; ++j) {
@@ -94,7 +94,7 @@ TEST_F(Hostile, GivenRandomBytesInTheWirePart_ThenTheProcessLivesWithinItsLimit)
   StopVictim();
 }
 
-TEST_F(Hostile, GivenRandomBytesInThePrivatePart_ThenTheProcessLivesWithinItsLimit) {
+TEST_F(Hostile, GivenRandomBytesInPrivatePart_ThenProcessLivesWithinLimit) {
   StartVictim();
   for (int i = 0; i < 40; ++i) {
     Scribble(hami::region::kPrivateOffset, hami::region::kPrivateOffset + 8192, 0, 0);
@@ -119,7 +119,7 @@ TEST_F(Hostile, GivenTheFileShrunkBehindTheWordsInUse_ThenTheSlowPathRefuses) {
   StopVictim();
 }
 
-TEST_F(Hostile, GivenTheFileEmptied_ThenTheProcessEndsWithSigbusOrLivesWithinItsLimit) {
+TEST_F(Hostile, GivenFileEmptied_ThenProcessEndsBySigbusOrLivesWithinLimit) {
   StartVictim();
   ASSERT_EQ(ftruncate(file_, 0), 0);
   if (Rounds(3)) {

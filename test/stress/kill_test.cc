@@ -116,7 +116,7 @@ class Deaths : public testing::Test {
   uint64_t slowest_stop_ = 0, slowest_call_ = 0;
 };
 
-TEST_F(Deaths, GivenWorkersKilledAtRandom_ThenTheBooksAreTheDriversAndNobodyWaits) {
+TEST_F(Deaths, GivenRandomWorkerKills_ThenBooksMatchDriverAndNobodyWaits) {
   const uint64_t kills = FromEnvironment("STRESS_KILLS", 2'000);
   // What a context costs is learnt once.
   Order(0);

@@ -20,7 +20,7 @@ std::string Patched(const char* document, const char* patch) {
   return json::serialize(value);
 }
 
-TEST(JsonPatch, GivenEachOperationWhenAppliedThenTheDocumentChangesAsTheRfcSays) {
+TEST(JsonPatch, GivenEachOperation_WhenApplied_ThenDocumentChangesAsRfcSays) {
   EXPECT_EQ(Patched(R"({"a":1})", R"([{"op":"add","path":"/b","value":[]}])"), R"({"a":1,"b":[]})");
   EXPECT_EQ(Patched(R"([1,3])", R"([{"op":"add","path":"/1","value":2}])"), "[1,2,3]");
   EXPECT_EQ(Patched(R"([1])", R"([{"op":"add","path":"/-","value":2}])"), "[1,2]");

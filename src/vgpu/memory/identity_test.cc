@@ -122,7 +122,7 @@ TEST_F(IdentityTest, GivenOthersThatProbeAtTheSameTime_ThenNeverTakenForOneOfThe
   EXPECT_GT(found, 990);
 }
 
-TEST_F(IdentityTest, GivenItIsNotListed_WhenANeighbourGrows_ThenNobodyIsTakenForIt) {
+TEST_F(IdentityTest, GivenItIsUnlisted_WhenNeighbourGrows_ThenNobodyIsTakenForIt) {
   g_world.listed = false;
   g_world.neighbours = [](ProcessList* list, int look) {
     Add(list, 100, 300 * kMiB + static_cast<uint64_t>(look) * kProbeUnit);

@@ -80,7 +80,7 @@ class MemorySnapshotTest : public testing::Test {
   static MemorySnapshot SnapshotNow() { return TakeSnapshot(0, nullptr, &g_list); }
 };
 
-TEST_F(MemorySnapshotTest, GivenSharedMemoryThatTheDriverShowsHere_ThenNothingIsUncounted) {
+TEST_F(MemorySnapshotTest, GivenSharedMemoryShownHereByDriver_ThenNothingIsUncounted) {
   const MemorySnapshot snapshot = SnapshotNow();
   EXPECT_EQ(snapshot.unstated(), 2 * kMiB);
   EXPECT_EQ(snapshot.paid_elsewhere, 2 * kMiB);
@@ -106,7 +106,7 @@ void OnlyOnce() {
 }
 
 // No count taken before or after is that of the moment, so it is looked at again.
-TEST_F(MemorySnapshotTest, GivenAnotherThatTakesAndGivesBackAroundALook_ThenItLooksAgain) {
+TEST_F(MemorySnapshotTest, GivenAnotherTakesAndGivesBackAroundLook_ThenItLooksAgain) {
   g_before_measure = &TakeBefore;
   g_after_measure = &OnlyOnce;
   EXPECT_EQ(SnapshotNow().uncounted, 0u);
@@ -124,7 +124,7 @@ TEST_F(MemorySnapshotTest, GivenAnotherThatMovesAroundEachLook_ThenTheLookEnds) 
 }
 
 // Either alone is seen through.
-TEST_F(MemorySnapshotTest, GivenAnotherThatOnlyTakesOrOnlyGivesBack_ThenNothingSeemsUncounted) {
+TEST_F(MemorySnapshotTest, GivenAnotherOnlyTakesOrGivesBack_ThenNothingSeemsUncounted) {
   g_before_measure = [] { g_other_counted += 2 * kMiB, g_other_seen += 2 * kMiB; };
   EXPECT_EQ(SnapshotNow().uncounted, 0u);
   g_before_measure = nullptr;

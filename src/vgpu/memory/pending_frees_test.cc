@@ -119,7 +119,7 @@ TEST_F(PendingFreesTest, GivenAFreeAfterTheWaitBegan_ThenItIsNotReached) {
   EXPECT_EQ(frees_.Unreached(kPool), 0u);
 }
 
-TEST_F(PendingFreesTest, GivenAFreeInTheDriversCall_ThenNoWaitReachesItAndNoStreamHasIt) {
+TEST_F(PendingFreesTest, GivenFreeInDriversCall_ThenNoWaitReachesItAndNoStreamHasIt) {
   frees_.Begin(kPool, 10);
   WaitFor(1);
   WaitFor(Context(1));
@@ -129,7 +129,7 @@ TEST_F(PendingFreesTest, GivenAFreeInTheDriversCall_ThenNoWaitReachesItAndNoStre
   EXPECT_EQ(frees_.Unreached(kPool), 0u);
 }
 
-TEST_F(PendingFreesTest, GivenMoreStreamsThanAreToldApart_ThenNothingIsLostAndTheContextEndsIt) {
+TEST_F(PendingFreesTest, GivenStreamsNotToldApart_ThenNothingIsLostAndContextEndsIt) {
   for (uint64_t stream = 1; stream <= 100; ++stream) Free(1, Stream(stream));
   EXPECT_EQ(frees_.Unreached(kPool), 100u);
   EXPECT_EQ(frees_.Unreached(kPool, Stream(100)), 100u);
@@ -139,7 +139,7 @@ TEST_F(PendingFreesTest, GivenMoreStreamsThanAreToldApart_ThenNothingIsLostAndTh
   EXPECT_EQ(frees_.Unreached(kPool), 0u);
 }
 
-TEST_F(PendingFreesTest, GivenAStreamThatHasNothingLeftToDo_WhenAsked_ThenItsFreesAreReachedAndNoOthers) {
+TEST_F(PendingFreesTest, GivenIdleStream_WhenAsked_ThenOnlyItsFreesAreReached) {
   Free(1, Stream(1));
   Free(10, Stream(1), kPool + 1);
   Free(100, {0, Context(1)});
@@ -170,7 +170,7 @@ TEST_F(PendingFreesTest, GivenAStreamThatMayNotBeTouched_WhenAsked_ThenItIsNot) 
   EXPECT_EQ(g_asked.queries, 0);
 }
 
-TEST_F(PendingFreesTest, GivenAHandleThatMeansAnotherStreamHere_WhenAsked_ThenNothingIsReached) {
+TEST_F(PendingFreesTest, GivenHandleOfOtherStreamHere_WhenAsked_ThenNothingIsReached) {
   frees_.Begin(kPool, 1);
   frees_.End(kPool, 1, Stream(1), Handle(2), true);
   frees_.AskStreams(&Lives);

@@ -88,7 +88,7 @@ TEST_F(TableTest, GivenEntriesOfTwoContexts_WhenOneDies_ThenOnlyItsEntriesGo) {
   EXPECT_EQ(table_->size(), 500u);
 }
 
-TEST_F(TableTest, GivenManyEntries_WhenSomeArePicked_ThenExactlyTheseAreTakenInOneWalk) {
+TEST_F(TableTest, GivenEntries_WhenSomeArePicked_ThenOneWalkTakesExactlyThese) {
   for (uint64_t i = 1; i <= 10'000; ++i) table_->Insert(Make(HandleKind::kPointer, i * 512, i));
   const auto third = [](const Entry& entry) { return entry.bytes % 3 == 0; };
   ASSERT_TRUE(table_->FindIf(third, &out_));

@@ -17,7 +17,7 @@ TEST_F(VmmTest, GivenImportedMemory_ThenItCountsWhileMapped) {
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenImportedMemory_WhenBoundOrTiled_ThenItCountsLikewiseOrIsRefused) {
+TEST_F(VmmTest, GivenImport_WhenBoundOrTiled_ThenItCountsOrIsRefused) {
   VmmMulticastCreated(kMulticast);
   VmmImported(kOther, {0, 0, 0});
   Bind({kMulticast, 0, 6 * kMiB}, kOther, false);
@@ -46,7 +46,7 @@ TEST_F(VmmTest, GivenImportedMemory_WhenBoundOrTiled_ThenItCountsLikewiseOrIsRef
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenExportedMemory_WhenOthersHoldItOrNot_ThenItsEndIsTheRegionsBusiness) {
+TEST_F(VmmTest, GivenExportedMemory_WhenReleased_ThenRegionDecidesItsEnd) {
   Create(kHandle);
   VmmExported(kHandle, kDescriptor);
   EXPECT_EQ(g_shared.tag.object, 1u);
@@ -63,7 +63,7 @@ TEST_F(VmmTest, GivenExportedMemory_WhenOthersHoldItOrNot_ThenItsEndIsTheRegions
   EXPECT_EQ(g_charged, 0u) << "another pays on";
 }
 
-TEST_F(VmmTest, GivenExportedMemoryThatTheRegionForgot_WhenReleased_ThenItsChargeIsGivenBack) {
+TEST_F(VmmTest, GivenExportRegionForgot_WhenReleased_ThenChargeIsGivenBack) {
   Create(kHandle);
   VmmExported(kHandle, kDescriptor);
   g_shared.uses = 0;
@@ -71,7 +71,7 @@ TEST_F(VmmTest, GivenExportedMemoryThatTheRegionForgot_WhenReleased_ThenItsCharg
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenAnOpenDescriptor_WhenTheMemoryIsReleased_ThenItCountsUntilTheDescriptorIsSeenClosed) {
+TEST_F(VmmTest, GivenOpenDescriptor_WhenReleased_ThenItCountsUntilSeenClosed) {
   Create(kHandle);
   Export(kHandle, 3, 100);
   Export(kHandle, 4, 101);
@@ -90,7 +90,7 @@ TEST_F(VmmTest, GivenAnOpenDescriptor_WhenTheMemoryIsReleased_ThenItCountsUntilT
   EXPECT_FALSE(VmmHoldsImports());
 }
 
-TEST_F(VmmTest, GivenManyOpenDescriptors_WhenClosedInAnyOrder_ThenOneLookEndsAllThatTheyKept) {
+TEST_F(VmmTest, GivenDescriptors_WhenClosedInAnyOrder_ThenOneLookEndsAllKept) {
   constexpr int kMany = 12;
   g_shared.named = false;
   for (int fd = 0; fd < kMany; ++fd) {
@@ -110,7 +110,7 @@ TEST_F(VmmTest, GivenManyOpenDescriptors_WhenClosedInAnyOrder_ThenOneLookEndsAll
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenADescriptor_WhenItsNumberIsGivenOutAgain_ThenWhatItKeptEnds) {
+TEST_F(VmmTest, GivenDescriptor_WhenItsNumberIsReused_ThenWhatItKeptEnds) {
   g_shared.named = false;
   Create(kHandle);
   Export(kHandle, 3, 100);
@@ -125,7 +125,7 @@ TEST_F(VmmTest, GivenADescriptor_WhenItsNumberIsGivenOutAgain_ThenWhatItKeptEnds
   EXPECT_EQ(g_charged, 4 * kMiB);
 }
 
-TEST_F(VmmTest, GivenAnImportWhoseDescriptorStaysOpen_WhenReleased_ThenItIsHeld) {
+TEST_F(VmmTest, GivenImportWithOpenDescriptor_WhenReleased_ThenItIsHeld) {
   g_shared = {{3, 10 * kMiB, 0}, 0, true};
   g_files[kDescriptor] = 100;
   Import(kOther);
@@ -140,7 +140,7 @@ TEST_F(VmmTest, GivenAnImportWhoseDescriptorStaysOpen_WhenReleased_ThenItIsHeld)
   EXPECT_FALSE(VmmHoldsImports() || VmmHoldsSharedImports());
 }
 
-TEST_F(VmmTest, GivenMemoryThatTheContainerShares_WhenImportedAndUsed_ThenNothingIsCharged) {
+TEST_F(VmmTest, GivenSharedMemory_WhenImportedAndUsed_ThenNothingIsCharged) {
   g_shared = {{3, 10 * kMiB, 0}, 0, true};
   Import(kOther);
   EXPECT_EQ(g_shared.uses, 1u);
@@ -181,7 +181,7 @@ TEST_F(VmmTest, GivenAnImportThatTheDriverRefuses_ThenNothingIsHeld) {
 }
 
 // The descriptor alone keeps the memory.
-TEST_F(VmmTest, GivenSharedMemoryThatNobodyHolds_WhenImported_ThenItIsChargedUnmappedOrRefused) {
+TEST_F(VmmTest, GivenUnheldSharedMemory_ThenImportIsChargedUnmappedOrRefused) {
   g_shared = {{3, 10 * kMiB, 0}, 0, false};
   g_room = 9 * kMiB;
   VmmImport import;
@@ -197,7 +197,7 @@ TEST_F(VmmTest, GivenSharedMemoryThatNobodyHolds_WhenImported_ThenItIsChargedUnm
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenMemoryOfAnotherContainer_WhenExportedAgain_ThenItHasNoName) {
+TEST_F(VmmTest, GivenOtherContainersMemory_WhenReexported_ThenItHasNoName) {
   Import(kOther);
   EXPECT_TRUE(VmmHoldsUnusedImports());
   EXPECT_FALSE(VmmHoldsSharedImports());

@@ -5,7 +5,7 @@
 namespace hami::vgpu {
 namespace {
 
-TEST_F(VmmTest, GivenMemoryInASparseArray_WhenReleased_ThenItCountsUntilUnmapped) {
+TEST_F(VmmTest, GivenSparseMemory_WhenReleased_ThenItCountsUntilUnmapped) {
   Create(kHandle);
   MapTiles(kArray, Row(1, 1), kHandle);
   Release(kHandle);
@@ -23,7 +23,7 @@ TEST_F(VmmTest, GivenMemoryInASparseArray_WhenReleased_ThenItCountsUntilUnmapped
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenManyTiles_WhenUnmappedInPieces_ThenTheMemoryCountsUntilTheLast) {
+TEST_F(VmmTest, GivenTiles_WhenUnmappedInPieces_ThenMemoryCountsUntilLast) {
   const TileBox all{1, 3, {2, 0, 4}, {20, 10, 5}};
   Create(kHandle);
   MapTiles(kArray, all, kHandle);
@@ -56,7 +56,7 @@ TEST_F(VmmTest, GivenABoxAsLargeAsAnyArray_WhenUnmapped_ThenTheTilesInItEnd) {
   EXPECT_EQ(g_charged, 10 * kMiB);
 }
 
-TEST_F(VmmTest, GivenTilesOfMorePiecesOfMemoryThanAreSummedUpAtOnce_WhenTheArrayIsDestroyedOrUnmapped_ThenAllEnd) {
+TEST_F(VmmTest, GivenMorePiecesThanOneSum_WhenDestroyedOrUnmapped_ThenAllEnd) {
   constexpr unsigned kPieces = 1000;
   for (const bool destroy : {true, false}) {
     for (unsigned i = 0; i < kPieces; ++i) {
@@ -80,7 +80,7 @@ TEST_F(VmmTest, GivenTilesOfMorePiecesOfMemoryThanAreSummedUpAtOnce_WhenTheArray
   }
 }
 
-TEST_F(VmmTest, GivenTiles_WhenOtherMemoryIsMappedThere_ThenTheFirstIsLetGoWhenTheStreamGotThere) {
+TEST_F(VmmTest, GivenTiles_WhenRemapped_ThenOldMemoryGoesOnceStreamGetsThere) {
   Create(kHandle);
   Create(kOther);
   MapTiles(kArray, Row(0, 4), kHandle);
@@ -101,7 +101,7 @@ TEST_F(VmmTest, GivenTiles_WhenOtherMemoryIsMappedThere_ThenTheFirstIsLetGoWhenT
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenAnUnmappingBehindWork_ThenOnlyAWaitForItsStreamOrContextEndsTheUse) {
+TEST_F(VmmTest, GivenUnmappingBehindWork_ThenOnlyStreamOrContextWaitEndsUse) {
   const auto unmapped = [] {
     Create(kHandle);
     MapTiles(kArray, Row(0, 2), kHandle);
@@ -129,7 +129,7 @@ TEST_F(VmmTest, GivenAnUnmappingBehindWork_ThenOnlyAWaitForItsStreamOrContextEnd
   EXPECT_FALSE(VmmUsesEndLater());
 }
 
-TEST_F(VmmTest, GivenAnotherContainersMemory_WhenAnArrayIsMappedAsAWhole_ThenItIsChargedUntilUnmappedOrGone) {
+TEST_F(VmmTest, GivenWholeArrayOfForeignMemory_ThenItIsChargedWhileMapped) {
   VmmImport import;
   import.device = 0;
   VmmImported(kHandle, import);
@@ -177,7 +177,7 @@ TEST_F(VmmTest, GivenPartsOfArrays_ThenTheirTilesAreCounted) {
   EXPECT_EQ(box.count[0], 2u);
 }
 
-TEST_F(VmmTest, GivenMemoryBoundToMulticast_WhenReleased_ThenItCountsUntilUnbound) {
+TEST_F(VmmTest, GivenMulticastMemory_WhenReleased_ThenItCountsUntilUnbound) {
   VmmMulticastCreated(kMulticast);
   Create(kHandle, 4 * kMiB);
   Bind({kMulticast, 2 * kMiB, 4 * kMiB}, kHandle);
@@ -189,7 +189,7 @@ TEST_F(VmmTest, GivenMemoryBoundToMulticast_WhenReleased_ThenItCountsUntilUnboun
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenMulticastObject_WhenItsLastReferenceAndMappingGo_ThenItsBindingsEnd) {
+TEST_F(VmmTest, GivenMulticast_WhenLastReferenceAndMappingGo_ThenBindingsEnd) {
   VmmMulticastCreated(kMulticast);
   Create(kHandle);
   Map(0x10000000, kMulticast);
@@ -201,7 +201,7 @@ TEST_F(VmmTest, GivenMulticastObject_WhenItsLastReferenceAndMappingGo_ThenItsBin
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenMulticastObjectOfAnotherProcess_WhenBoundByAddress_ThenTheMemoryCountsUntilItIsReleased) {
+TEST_F(VmmTest, GivenAddressBoundToOthersMulticast_ThenItCountsUntilRelease) {
   Create(kHandle);
   Map(0x10000000, kHandle);
   VmmMulticastBoundAddress({kMulticast, 0, 10 * kMiB}, 0x10000000);
@@ -212,7 +212,7 @@ TEST_F(VmmTest, GivenMulticastObjectOfAnotherProcess_WhenBoundByAddress_ThenTheM
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenMulticastObjectImportedAgain_WhenReleasedOnce_ThenItKeepsItsBindings) {
+TEST_F(VmmTest, GivenMulticastReimported_WhenReleasedOnce_ThenBindingsStay) {
   VmmMulticastCreated(kMulticast);
   VmmImported(kMulticast, {0, 0, kUnlimited});
   Create(kHandle);
@@ -224,7 +224,7 @@ TEST_F(VmmTest, GivenMulticastObjectImportedAgain_WhenReleasedOnce_ThenItKeepsIt
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenMulticastObjectImportedAndMapped_WhenBoundAndReleased_ThenTheMappingKeepsIt) {
+TEST_F(VmmTest, GivenBoundMulticastImport_WhenReleased_ThenMappingKeepsIt) {
   VmmImported(kMulticast, {0, 0, kUnlimited});
   EXPECT_FALSE(VmmHoldsImports()) << "it has no memory";
   Map(0x10000000, kMulticast);
@@ -238,7 +238,7 @@ TEST_F(VmmTest, GivenMulticastObjectImportedAndMapped_WhenBoundAndReleased_ThenT
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenAnAddressInsideAMapping_WhenBoundOrRetained_ThenItsMemoryIsMeant) {
+TEST_F(VmmTest, GivenAddressInMapping_WhenBoundOrRetained_ThenMemoryIsMeant) {
   Create(kHandle);
   Create(kOther);
   Map(0x10000000, kHandle);
@@ -257,7 +257,7 @@ TEST_F(VmmTest, GivenAnAddressInsideAMapping_WhenBoundOrRetained_ThenItsMemoryIs
   EXPECT_EQ(g_charged, 0u);
 }
 
-TEST_F(VmmTest, GivenMapping_WhenAnotherAtItsAddressFails_ThenTheFirstIsStillKnown) {
+TEST_F(VmmTest, GivenMapping_WhenAnotherAtAddressFails_ThenFirstStaysKnown) {
   Create(kHandle);
   VmmImported(kOther, {0, 0, 0});
   Map(0x10000000, kHandle);

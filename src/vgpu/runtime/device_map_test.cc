@@ -127,7 +127,7 @@ TEST_F(DeviceMapTest, GivenOrdinalsThatAreNone_ThenUnlimitedAndNothingIsTouched)
 }
 
 // What limits the second program of a container must not hang on what the first one met.
-TEST_F(DeviceMapTest, GivenADeviceThatIsLostWhenTheOthersAreListed_WhenItIsBack_ThenItHasItsPlace) {
+TEST_F(DeviceMapTest, GivenDeviceLostAtListing_WhenItIsBack_ThenItHasItsPlace) {
   g_lost = 3;
   EXPECT_EQ(DeviceOfOrdinal(2), 2);
   EXPECT_EQ(DeviceOfOrdinal(4), 4);
@@ -145,7 +145,7 @@ TEST_F(DeviceMapTest, GivenAnotherThatIsWritingTheNames_ThenTheyAreWholeAllTheSa
   for (int i = 0; i < 4; ++i) EXPECT_EQ(DeviceOfOrdinal(i), i);
 }
 
-TEST_F(DeviceMapTest, GivenADeviceThatComesBackWhileTheProcessRuns_WhenItIsMet_ThenItHasItsPlace) {
+TEST_F(DeviceMapTest, GivenDeviceBackWhileProcessRuns_WhenMet_ThenItHasItsPlace) {
   g_lost = 3;
   EXPECT_EQ(DeviceOfOrdinal(2), 2);
   g_lost = -1;
@@ -160,7 +160,7 @@ TEST_F(DeviceMapTest, GivenAFileOfAnotherMachine_ThenTheEnvironmentsLimitsHold) 
   EXPECT_EQ(std::string(g_region.region->uuids[2]), NameOf(2));
 }
 
-TEST_F(DeviceMapTest, GivenAFileOfAnotherMachineAndNoEnvironment_ThenTheLeastOfTheFileHolds) {
+TEST_F(DeviceMapTest, GivenOtherMachinesFileAndNoEnvironment_ThenLeastOfFileHolds) {
   NameAs(3, "GPU-elsewhere-");
   g_region.region->limit[0] = 700;
   g_region.region->limit[1] = 500;
@@ -172,7 +172,7 @@ TEST_F(DeviceMapTest, GivenAFileOfAnotherMachineAndNoEnvironment_ThenTheLeastOfT
   EXPECT_EQ(g_region.region->sm_limit[1], 30u);
 }
 
-TEST_F(DeviceMapTest, GivenAFileWithoutOneOfItsDevices_ThenThatIsAddedWithTheEnvironmentsLimit) {
+TEST_F(DeviceMapTest, GivenFileWithoutDevice_ThenItIsAddedWithEnvironmentsLimit) {
   char names[region::kMaxDevices][region::kUuidBytes] = {};
   std::snprintf(names[0], sizeof names[0], "%s", NameOf(5).c_str());
   region::SetDevices(&g_region, 1, names);

@@ -31,7 +31,7 @@ TEST(HandleCache, GivenAHandleOfALaterEpoch_ThenTheEarlierOnesAreGone) {
   EXPECT_TRUE(places.Has(Handle(0x10000), 8));
 }
 
-TEST(HandleCache, GivenMoreThanItHolds_ThenTheLastIsThereAndNoneIsTakenForAnother) {
+TEST(HandleCache, GivenMoreThanItHolds_ThenLastIsThereAndNoneTakenForAnother) {
   HandleCache places;
   for (uintptr_t i = 1; i <= 100; ++i) {
     places.Add(Handle(i * 0x40), 7);

@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
                     SizeCase{"1gig", 0, false, true}, SizeCase{"18446744073709551615", UINT64_MAX, false, false},
                     SizeCase{"18446744073709551616", 0, false, true}, SizeCase{"17179869184g", 0, false, true}));
 
-TEST(ControlDisabled, GivenTheSignOfWhoeverMadeTheContainer_ThenTheVariableDoesNotCount) {
+TEST(ControlDisabled, GivenSignOfContainersMaker_ThenVariableDoesNotCount) {
   constexpr const char* kNoFile = "/nowhere/control";
   Environment() = {};
   EXPECT_FALSE(ControlDisabled(&Get, kNoFile));
@@ -99,7 +99,7 @@ TEST(ReadSettings, GivenNothing_ThenNothingIsLimited) {
   EXPECT_FALSE(s.kill_on_refusal);
 }
 
-TEST(ReadSettings, GivenGlobalAndNumberedLimits_ThenTheNumberedOneWinsUnlessZero) {
+TEST(ReadSettings, GivenGlobalAndNumberedLimits_ThenNumberedOneWinsUnlessZero) {
   const Settings s = Read({{"CUDA_DEVICE_MEMORY_LIMIT", "2g"},
                            {"CUDA_DEVICE_MEMORY_LIMIT_1", "3g"},
                            {"CUDA_DEVICE_MEMORY_LIMIT_2", "0"},

@@ -335,7 +335,7 @@ TEST(Meter, GivenAStreamThatRests_ThenItIsMarkedOnlyWhenNoneIsAtWork) {
 }
 
 // What is under way was launched before the change: its cost says nothing of what the graph does from now on.
-TEST(Meter, WhenAGraphChangesBeforeItsMeasurementIsSeen_ThenItIsStillDoubted) {
+TEST(Meter, WhenGraphChangesBeforeMeasurementIsSeen_ThenItStaysDoubted) {
   Metered metered(100 * kUs);
   g_book.Teach(kKind, kHandle, 10 * kUs, true);
   g_book.Changed(kKind, kHandle);
@@ -348,7 +348,7 @@ TEST(Meter, WhenAGraphChangesBeforeItsMeasurementIsSeen_ThenItIsStillDoubted) {
 }
 
 // A kernel so short that a mark's worth of its launches is thousands: until its grid is known each takes the slow path.
-TEST(Meter, GivenANewGridOfAShortKernelOnAStreamThatRests_ThenTheFirstLaunchIsMeasured) {
+TEST(Meter, GivenShortKernelsNewGridOnIdleStream_ThenLaunchIsMeasured) {
   Metered metered(100 * kUs);
   g_book.Teach(16, kHandle, kUs / 10);
   const Meter::Plan plan = metered.Launch(g_book.Expected(kKind, kHandle), kIdleStart + kUs / 10, kSegment, 1);

@@ -265,7 +265,7 @@ TEST(GpuTimeWorld, GivenProcessesOfOneContainerWithSteps_ThenEachHasItsPart) {
 }
 
 // 60 ms of kernels behind a wait that the thread itself ends once it has launched them all.
-TEST(GpuTimeWorld, GivenALaunchThatTheGpuWaitsForBesideAnother_ThenItIsNotHeldForLong) {
+TEST(GpuTimeWorld, GivenLaunchTheGpuAwaitsBesideAnother_ThenItIsNotHeldForLong) {
   for (const uint32_t limit : {0U, 9000U}) {
     World world;
     int64_t began = 0, ended = 0;

@@ -89,7 +89,7 @@ TEST(GpuTimeWorld, GivenHostsThatHoldUpTheGpu_ThenTheyHaveNoLess) {
 }
 
 // A lease would pay for three launches more, the last of them while the other has the turn.
-TEST(GpuTimeWorld, GivenLaunchesLongAgainstALease_ThenEachTakesItsTurnBesideOthers) {
+TEST(GpuTimeWorld, GivenLaunchesLongAgainstLease_ThenEachTakesTurnBesideOthers) {
   for (const bool beside : {false, true}) {
     World world;
     Tenant& held_up = world.Add({}, OneByOne(60 * kUs, 200 * kUs));
@@ -139,7 +139,7 @@ TEST(GpuTimeWorld, GivenAMoreImportantOne_ThenNeitherLooksAtEachLaunch) {
 }
 
 // On average they are too short to be measured one by one: the end of a longer one is seen all the same.
-TEST(GpuTimeWorld, GivenAMoreImportantOnesShortKernels_WhenOneIsLong_ThenItKeepsTheTurn) {
+TEST(GpuTimeWorld, GivenMoreImportantShortKernels_WhenOneIsLong_ThenItKeepsTurn) {
   for (const int stream : {0, 1}) {
     World world;
     // Of any length between: where it always ends at the same moment of a kernel, one more or less fits.
