@@ -352,14 +352,15 @@ bool IsCapturing(const Stream& s) { return s.capture.load(std::memory_order_acqu
 
 CUresult WaitStream(Stream& s) {
   SIMGPU_TRY(MayWait(s));
+  Nanos ended = RealNow();
   {
     EngineLock sched;
     if (s.kind == StreamKind::kLegacy) {
       EnterQueue(*sched, s);  // a wait for the legacy stream is a wait for all that it would wait for
     }
-    sched->WaitSeq(s, s.submitted);
+    sched->WaitSeq(s, s.submitted, Patience::kForEver, &ended);
   }
-  SpendHost(kWakeNanos);
+  SpendHost(kWakeNanos, std::min(ended, RealNow()));  // it may have ended sooner than was foreseen
   return AfterWait(*s.ctx);
 }
 

@@ -267,8 +267,9 @@ struct Scheduler {
 
   // --- waiting (engine_wait.cc) ---
   Nanos DueOf(Stream* awaited, std::uint64_t seq);  // when to look again
-  // With the lock held, which it may release in between. False only when patience ended.
-  bool WaitSeq(Stream& s, std::uint64_t seq, Patience patience = Patience::kForEver);
+  // With the lock held, which it may release in between. False only when patience ended. `ended`: when the work did, by
+  // the last forecast; left alone where there was nothing to wait for.
+  bool WaitSeq(Stream& s, std::uint64_t seq, Patience patience = Patience::kForEver, Nanos* ended = nullptr);
   bool Stuck(Nanos due) const;  // nothing of this process will bring the work further
   void WaitForRoom(Stream& s);
   // Performs one large copy (of stream `only`, if given), releasing the lock meanwhile. False: there is none.

@@ -115,7 +115,7 @@ bool Scheduler::Stuck(Nanos due) const {
          std::none_of(timed.begin(), timed.end(), [](const Stream* s) { return s->bytes == Transfer::kMoving; });
 }
 
-bool Scheduler::WaitSeq(Stream& s, std::uint64_t seq, Patience patience) {
+bool Scheduler::WaitSeq(Stream& s, std::uint64_t seq, Patience patience, Nanos* ended) {
   ++waiting;
   Nanos looked = Machine::Get().Now();
   for (;;) {
@@ -130,6 +130,9 @@ bool Scheduler::WaitSeq(Stream& s, std::uint64_t seq, Patience patience) {
     const Nanos due = DueOf(&s, seq);
     if (patience == Patience::kWhileItMoves && Stuck(due)) {
       break;
+    }
+    if (ended != nullptr) {
+      *ended = due != kNever ? due : now;
     }
     if (virtual_clock) {
       SleepVirtual(due);

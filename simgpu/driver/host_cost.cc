@@ -35,8 +35,8 @@ void ReadHostCosts(int dev) {
   if (g_host_percent != 0 && g_unseen == 0) g_unseen = 2 * LookNanos();
 }
 
-void SpendHost(std::int64_t nanos) {
-  if (g_host_percent != 0 && nanos > 0) WaitOut(RealNow() + nanos * g_host_percent / 100);
+void SpendHost(std::int64_t nanos, Nanos begin) {
+  if (g_host_percent != 0 && nanos > 0) WaitOut(begin + nanos * g_host_percent / 100);
 }
 
 void CallTime::Begin(const HostNanos& nanos) {

@@ -35,7 +35,7 @@ inline constexpr HostCost kHostCosts[] = {
 };
 inline constexpr HostNanos kEventRecordTimed = {800, 500};
 inline constexpr HostNanos kEventRecordUntimed = {150, 0};
-inline constexpr std::int64_t kWakeNanos = 1650;         // of a wait, from the end of the work to the caller
+inline constexpr std::int64_t kWakeNanos = 2450;         // of a wait, from the end of the work to the caller
 inline constexpr std::int64_t kAllocNanosPerMiB = 1285;  // beyond what small blocks cost
 inline constexpr std::int64_t kInitNanos = 100'000'000;
 inline constexpr std::int64_t kContextNanos = 100'000'000;
@@ -55,8 +55,8 @@ extern std::int32_t g_host_percent;
 
 // Reads what calls cost on machine device `dev`.
 void ReadHostCosts(int dev);
-// Keeps the thread for `nanos` of the table's time.
-void SpendHost(std::int64_t nanos);
+// Keeps the thread for `nanos` of the table's time, from now or from `begin` on.
+void SpendHost(std::int64_t nanos, Nanos begin = RealNow());
 
 // A call of `nanos` on the table: lasts until its scope ends, and no shorter than that.
 class CallTime {
