@@ -32,7 +32,7 @@ UNSATURATED = ("bursty", "sync40us", "mixed-sync", "eager")  # without a limit t
 
 
 class Board:
-    """The file that guests, judge and this program share (struct Board in sm_guest.cc)."""
+    """The file that guests, judge and this program share (struct Board in sm_board.h)."""
 
     def __init__(self, path):
         self.path = path

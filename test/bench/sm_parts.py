@@ -17,7 +17,7 @@ HOST_SLOWS = 1.25  # times the p99 of an ideal device, from which on the host an
 # What of each cannot be cut in two, in seconds. The last one is beyond what p99 + 5 % allows, whoever decides.
 BEST_EFFORT = {"tiny": 5e-6, "half": 5e-4, "half-sync": 5e-4, "streams8": 2e-4, "graph-tiny": 5e-4, "graph100": 2e-3}
 REPEATS = 3  # of each sequence of requests
-REQUEST_RATE, REQUEST_WORK = 150, 2e-3  # Poisson requests; the work is ten kernels of 200 us (sm_guest.cc)
+REQUEST_RATE, REQUEST_WORK = 150, 2e-3  # Poisson requests; the work is ten kernels of 200 us (sm_programs.h)
 
 
 class Verdicts:

@@ -60,7 +60,8 @@ void ForEachDevice(Each each) {
 
 // Limits and orders, read anew each time; `device` may be nullptr.
 time::Terms TermsOf(int index, const DeviceTime* device);
-// Launches on a device that was used are looked at. One that was not has nobody beside it, and only a limit binds it.
+// Whether launches on a device that was used are looked at. `others`: other processes are on it. One that was not used
+// is bound by its limit alone.
 inline bool Binds(const time::Terms& terms, bool others) { return terms.Limited() || terms.gives_way || others; }
 bool Blocked();
 
