@@ -6,7 +6,9 @@
 
 In every *.md of the tree: relative links, with their anchors; `make TARGET` and tools/SCRIPT; files and folders named in
 `backticks` under src/, simgpu/, test/, tools/ and cmake/. In docs/design/architecture.md: each folder that holds sources has a
-row in its table. A translation (README.zh.md) has the headings, commands and links of its original. Every command under tools/ answers --help, from any folder, and does nothing else then.
+row in its table. A translation (README.zh.md) has the headings, commands and links of its original. Every command under tools/ answers --help,
+from any folder, and does nothing else then. In sources: files that are named with their folder (docs/design/architecture.md),
+and in the comments of C++ those that are named without.
 Exit status: 0 all of it is there, 1 it is not.
 """
 
@@ -22,6 +24,10 @@ TOOL = re.compile(r"\btools/([a-z][\w-]*(?:\.(?:py|sh))?)")
 PLACE = re.compile(r"`((?:src|simgpu|test|tools|cmake)/[\w./-]*)`")
 GROUPS = ("src", "simgpu", "test")  # whose folders have a row each
 WHOLE = ("cmake", "docs", "tools")
+SOURCES = {".cc", ".h", ".inc", ".py", ".sh", ".cmake", ".yaml", ".txt", ".go", ".js", ".html", ""}
+PATH = re.compile(r"(?<![\w./<-])((?:src|simgpu|test|tools|docs|deploy|cmake)/[\w./-]*\w\.(?:md|cc|h|inc|py|sh|cmake|yaml|json|txt))\b")
+COMMENT = re.compile(r"//(.*)")
+NAME = re.compile(r"(?<![\w./<*-])(\w+\.(?:cc|h|inc))\b")
 
 
 def documents(root):
@@ -60,6 +66,28 @@ def bad_names(root, text):
     for place in PLACE.findall(text):
         if not (root / place).exists():
             yield f"no such place: {place}"
+
+
+def tree(root):
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        if not LEFT_OUT & set(parts) and not parts[0].startswith(("build", ".")) and path.is_file():
+            yield path
+
+
+# Tests of tools make trees of their own, whose files are nowhere else.
+def lost_mentions(root):
+    files = list(tree(root))
+    names = {path.name for path in files}
+    for path in files:
+        if path.suffix not in SOURCES or path.name.endswith("_test.py"):
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            where = f"{path.relative_to(root)}:{number}"
+            yield from (f"{where}: no such place: {place}" for place in PATH.findall(line) if not (root / place).exists())
+            comment = COMMENT.search(line) if path.suffix in (".cc", ".h", ".inc") else None
+            if comment and not line.lstrip().startswith("#include"):
+                yield from (f"{where}: no such file: {name}" for name in NAME.findall(comment[1]) if name not in names)
 
 
 def unnamed_folders(root):
@@ -112,7 +140,7 @@ def check(root):
         where = path.relative_to(root)
         found += [f"{where}: {what}" for what in (*bad_links(path, text), *bad_names(root, text))]
     found += [f"docs/design/architecture.md: {what}" for what in unnamed_folders(root)]
-    return found + list(untrue_translations(root)) + list(mute_commands(root))
+    return found + list(lost_mentions(root)) + list(untrue_translations(root)) + list(mute_commands(root))
 
 
 def main(arguments):

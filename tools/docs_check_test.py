@@ -60,6 +60,22 @@ class DocsCheckTest(unittest.TestCase):
             self.write("README.zh.md", text)
             self.assertEqual([line.split(" differ")[0] for line in docs_check.check(self.root)], [f"README.zh.md: {kind}"])
 
+    def test_given_a_source_that_names_a_lost_file_then_it_is_named(self):
+        for name, text, what in (
+            ("src/cli/run.cc", "// See docs/none.md.\n", "no such place: docs/none.md"),
+            ("src/cli/run.cc", 'Say("see docs/none.md");\n', "no such place: docs/none.md"),
+            ("deploy/values.yaml", "# (docs/none.md)\n", "no such place: docs/none.md"),
+            ("src/cli/run.cc", "int a;  // as none.h has it\n", "no such file: none.h"),
+        ):
+            self.write(name, text)
+            self.assertEqual(docs_check.check(self.root), [f"{name}:1: {what}"])
+            self.write(name, "")
+
+    def test_given_a_source_that_names_what_is_there_then_all_is_well(self):
+        self.write("src/cli/run.cc", "#include <none.h>\n// run.cc, src/cli/run.cc and docs/design/architecture.md; *_none.cc\n")
+        self.write("tools/x_test.py", '"docs/none.md"')  # tests make trees of their own
+        self.assertEqual(docs_check.check(self.root), [])
+
     def test_given_a_command_without_help_then_it_is_named(self):
         for script in ("#!/bin/sh\nexit 1\n", "#!/bin/sh\necho building\n"):
             self.write("tools/go", script)

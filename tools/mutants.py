@@ -5,8 +5,8 @@
     mutants.py [--only HAZARD] [--list]
 
 test/mutants/<area>.json is a list of
-    {"hazard": "A3", "what": "the mistake, in a line", "file": "src/plugin/x.cc", "old": "text that occurs there once",
-     "new": "text", "target": "what cmake builds", "run": ["build/test/x_test", "--gtest_filter=X.GivenY*"]}
+    {"hazard": "A3", "what": "the mistake, in a line", "file": "src/base/units.cc", "old": "text that occurs there once",
+     "new": "text", "target": "what cmake builds", "run": ["build/test/units_test", "--gtest_filter=X.GivenY*"]}
 The work is done in build/mutants/tree, a copy of what git knows of the checkout, with a build folder of its own. Every test
 first has to pass there as things are, and to have run something: a test that says nothing proves nothing by failing.
 """

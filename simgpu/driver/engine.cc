@@ -127,7 +127,7 @@ CUresult AfterWait(Context& ctx) {
   return static_cast<CUresult>(ctx.sticky_error.load(std::memory_order_relaxed));
 }
 
-void WaitAll(Scheduler& sched, const Context& ctx, Patience patience) {
+void WaitAll(Scheduler& sched, const Context& ctx, Patience patience, Nanos* ended = nullptr) {
   std::vector<std::pair<Stream*, std::uint64_t>> targets;
   for (Stream* s : ctx.engine->share->pending) {
     if (s->ctx == &ctx) {
@@ -136,7 +136,7 @@ void WaitAll(Scheduler& sched, const Context& ctx, Patience patience) {
   }
   for (const auto& [s, seq] : targets) {
     if (s->completed < seq) {
-      sched.WaitSeq(*s, seq, patience);
+      sched.WaitSeq(*s, seq, patience, ended);
     }
   }
 }
@@ -360,13 +360,15 @@ CUresult WaitStream(Stream& s) {
     }
     sched->WaitSeq(s, s.submitted, Patience::kForEver, &ended);
   }
-  SpendHost(kWakeNanos, std::min(ended, RealNow()));  // it may have ended sooner than was foreseen
+  SpendWake(ended);
   return AfterWait(*s.ctx);
 }
 
 CUresult WaitContext(Context& ctx) {
   SIMGPU_TRY(CheckContextWait(ctx));
-  DrainContext(ctx);
+  Nanos ended = RealNow();
+  DrainContext(ctx, &ended);
+  SpendWake(ended);
   return AfterWait(ctx);
 }
 
@@ -376,10 +378,10 @@ bool StreamIdle(Stream& s) {
   return s.Empty();
 }
 
-void DrainContext(Context& ctx) {
+void DrainContext(Context& ctx, Nanos* ended) {
   EngineLock sched;
   if (ctx.engine != nullptr) {
-    WaitAll(*sched, ctx, Patience::kForEver);
+    WaitAll(*sched, ctx, Patience::kForEver, ended);
   }
 }
 

@@ -97,7 +97,7 @@ CUresult WaitContext(Context& ctx);
 bool StreamIdle(Stream& stream);
 
 // A wait of the host that is not for a stream (peer copies between contexts, cuMemFree): all work of `ctx` on every
-// stream.
-void DrainContext(Context& ctx);
+// stream. `ended` as WaitSeq has it.
+void DrainContext(Context& ctx, std::int64_t* ended = nullptr);
 
 }  // namespace simgpu

@@ -322,14 +322,14 @@ CUresult QueryEvent(CUevent handle) {
   return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-// Waits for the last record. What another process does is waited for in a stream of its own.
-CUresult AwaitRecord(EventObject& event) {
+// Waits for the last record. What another process does is waited for in a stream of its own. `ended` as WaitSeq has it.
+CUresult AwaitRecord(EventObject& event, Nanos* ended) {
   EngineLock sched;
   if (!event.Recorded()) {
     return CUDA_SUCCESS;
   }
   if (event.shared == nullptr) {
-    sched->WaitSeq(*event.stream, event.seq);
+    sched->WaitSeq(*event.stream, event.seq, Patience::kForEver, ended);
     return CUDA_SUCCESS;
   }
   Stream* lane = TakeLane(*sched, *event.ctx->engine);
@@ -339,7 +339,7 @@ CUresult AwaitRecord(EventObject& event) {
   const Nanos now = Machine::Get().Now();
   EnqueueEventWait(*sched, *lane, event, now);
   LeaveQueue(*sched, *lane, now);
-  sched->WaitSeq(*lane, lane->submitted);
+  sched->WaitSeq(*lane, lane->submitted, Patience::kForEver, ended);
   GiveStream(*sched, *lane);
   return CUDA_SUCCESS;
 }
@@ -354,7 +354,9 @@ CUresult WaitEvent(CUevent handle) {
   }
   SIMGPU_TRY(CheckUnsafeCall());
   Context& ctx = *event->ctx;
-  SIMGPU_TRY(AwaitRecord(*event));
+  Nanos ended = kNever;
+  SIMGPU_TRY(AwaitRecord(*event, &ended));
+  if (ended != kNever) SpendWake(ended);
   TrimPoolsAtSync(ctx.ordinal());
   return static_cast<CUresult>(ctx.sticky_error.load(std::memory_order_relaxed));
 }

@@ -39,6 +39,8 @@ void SpendHost(std::int64_t nanos, Nanos begin) {
   if (g_host_percent != 0 && nanos > 0) WaitOut(begin + nanos * g_host_percent / 100);
 }
 
+void SpendWake(Nanos ended) { SpendHost(kWakeNanos, std::min(ended, RealNow())); }
+
 void CallTime::Begin(const HostNanos& nanos) {
   const std::int64_t now = RealNow();
   end_ = now + nanos.total * g_host_percent / 100 - g_unseen;

@@ -57,6 +57,8 @@ extern std::int32_t g_host_percent;
 void ReadHostCosts(int dev);
 // Keeps the thread for `nanos` of the table's time, from now or from `begin` on.
 void SpendHost(std::int64_t nanos, Nanos begin = RealNow());
+// What a thread takes to wake that waited for work until `ended`, which may lie ahead: it ended sooner then.
+void SpendWake(Nanos ended);
 
 // A call of `nanos` on the table: lasts until its scope ends, and no shorter than that.
 class CallTime {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a measured profile adds to the time of kernels, events and turns, on the virtual clock, to the nanosecond.
+#include <functional>
 #include <vector>
 
 #include "simgpu/driver/testing/time.h"
@@ -156,6 +157,29 @@ TEST_F(ProfileTest, GivenTheRealClock_ThenCallsCostTheHostWhatTheyCostThere) {
     for (int i = 0; i < 100; ++i) EXPECT_OK(gpu.Launch(s, 1));
     EXPECT_GE(simgpu_now_ns() - start, 290 * kMicro);
     EXPECT_OK(cuStreamSynchronize(s));
+  });
+}
+
+// Ten times the table: a launch is with the GPU after 26 us, and a thread is awake 24.5 us after the end of the work.
+TEST_F(ProfileTest, GivenTheRealClock_WhenAThreadWaits_ThenItWakesLater) {
+  Options("clock=real host_percent=1000");
+  RunWithContext([] {
+    const Gpu gpu;
+    CUstream s = NewStream();
+    CUevent event = Mark(s);
+    const std::vector<std::function<CUresult()>> waits = {[s] { return cuStreamSynchronize(s); }, cuCtxSynchronize,
+                                                          [event] { return cuEventSynchronize(event); }};
+    for (std::size_t kind = 0; kind < waits.size(); ++kind) {
+      std::int64_t shortest = 1000 * kMilli;
+      for (int round = 0; round < 50; ++round) {
+        const std::int64_t start = simgpu_now_ns();
+        EXPECT_OK(gpu.Launch(s, 100 * kMicro));
+        EXPECT_OK(cuEventRecord(event, s));
+        EXPECT_OK(waits[kind]());
+        shortest = std::min(shortest, simgpu_now_ns() - start);
+      }
+      EXPECT_GE(shortest, 150 * kMicro) << "wait " << kind;
+    }
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Histories of two schedulers, drawn by chance (race_testing.h): no card is ever given twice, and when all is quiet the
+// Histories of two schedulers, drawn by chance (testing/race.h): no card is ever given twice, and when all is quiet the
 // books are what the cluster is.
 
 #include <gtest/gtest.h>

@@ -251,7 +251,7 @@ def parse():
     parser.add_argument("--retries", type=int, default=2, help="of a cell whose guests had to wait for a processor (2)")
     parser.add_argument("--jitter", type=float, default=0.1, help="kernels take this much more or less (0.1)")
     parser.add_argument("--option", default="", help="of the simulated machine, as 'profile=ideal' or 'quantum_us=1000 "
-                        "switch_us=300' (docs/simgpu.md); left out: an H100 as it is")
+                        "switch_us=300' (docs/develop/simgpu.md); left out: an H100 as it is")
     parser.add_argument("--limiter", choices=("library", "none", "fake"), default="library", help="of the table")
     parser.add_argument("--beside", type=lambda text: tuple(text.split(",")), default=tuple(sm_parts.BEST_EFFORT),
                         help="the best-effort loads of priority")

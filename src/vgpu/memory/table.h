@@ -44,7 +44,7 @@ struct Entry {
   uint64_t key = 0;
   uint64_t bytes = 0;
   uint64_t extra = 0;
-  uint32_t context = 0;  // ContextId, 0 = belongs to none
+  uint32_t context = 0;  // KnownContext::id; 0: belongs to none
   HandleKind kind = HandleKind::kNone;
   int8_t device = -1;  // region index
   uint16_t flags = 0;

@@ -55,6 +55,23 @@ TEST(GpuTimeWorld, GivenShortKernelsOneByOne_ThenTheMeanIsPaid) {
   }
 }
 
+// One in some is measured, and stands for those that a lease paid for: more of them where the book has too little.
+TEST(GpuTimeWorld, GivenKernelsByArgumentOneByOne_ThenTheMeanIsTheLimit) {
+  constexpr int kSeeds = 8;
+  for (const auto& [shorter, longer] : {std::pair{20 * kUs, 80 * kUs}, {10 * kUs, 190 * kUs}}) {
+    for (const uint32_t limit : {2500U, 5000U, 7500U}) {
+      double sum = 0;
+      for (unsigned seed = 1; seed <= kSeeds; ++seed) {
+        World world;
+        world.launch_cost = kIdleStart + world.gpu.model().event;  // so that what is measured is right
+        world.Add({.limit = limit}, OneByOneByChance(shorter, longer, kUs, seed));
+        sum += SharesOf(world, kSeconds)[0];
+      }
+      EXPECT_NEAR(sum / kSeeds, limit / 100.0, 0.5) << shorter / kUs << " or " << longer / kUs << " at " << limit;
+    }
+  }
+}
+
 // Busy and work in percent of the GPU's time, work as ns of kernels that were launched.
 struct BusyAndWork {
   double busy, work;

@@ -68,8 +68,8 @@ inline Tenant::Program Bounded(int64_t length, int depth) {
 }
 
 // Each is waited for, and long or short by chance; the host takes `host` in between, more or less.
-inline Tenant::Program OneByOneByChance(int64_t shorter, int64_t longer, int64_t host) {
-  return [=, random = std::mt19937(1), n = 0](int64_t) mutable {
+inline Tenant::Program OneByOneByChance(int64_t shorter, int64_t longer, int64_t host, unsigned seed = 1) {
+  return [=, random = std::mt19937(seed), n = 0](int64_t) mutable {
     switch (n++ % 3) {
       case 0:
         return Step{Step::kLaunch, random() % 2 == 0 ? shorter : longer, 0, 1};

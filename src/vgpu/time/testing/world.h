@@ -50,6 +50,7 @@ class Gpu {
   };
 
   explicit Gpu(const GpuModel& model) : model_(model) {}
+  const GpuModel& model() const { return model_; }
   int NewContext(bool overlaps) {
     contexts_.push_back({});
     contexts_.back().overlaps = overlaps;
