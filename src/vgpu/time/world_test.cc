@@ -324,6 +324,22 @@ std::vector<GpuModel> Models() {
           GpuModel{.change = 0, .change_idle = 0}};
 }
 
+// Turns of launches that are all as long end at the same place of the driver's slices, each time. Just behind one the
+// GPU changes to the next, and back for what little is left.
+TEST(GpuTimeWorld, GivenLaunchesInStepWithSlices_ThenTurnsEndBetweenThose) {
+  for (const GpuModel& model : {GpuModel{}, GpuModel{.slice = kMs, .change = 300 * kUs, .change_idle = 150 * kUs}}) {
+    for (const int64_t longer : {470 * kUs, 500 * kUs}) {
+      for (const int64_t shorter : {5 * kUs, 10 * kUs, 15 * kUs, 18 * kUs, 20 * kUs, 30 * kUs}) {
+        World world(model);
+        world.Add({.limit = 5000}, Endless(longer));
+        world.Add({.limit = 5000}, Endless(shorter));
+        const double possible = 100 - 100.0 * static_cast<double>(model.change_idle) / kTurn;
+        EXPECT_GE(SumOf(SharesOf(world, kSeconds)), possible - 1.1) << longer << " " << shorter << " " << model.slice;
+      }
+    }
+  }
+}
+
 // What a change takes, and what is asked for beyond the whole GPU, is missing to each by the same part.
 TEST(GpuTimeWorld, GivenSharesOf100PercentOrMore_ThenEachHasItsPart) {
   const std::vector<std::vector<uint32_t>> groups = {
