@@ -72,8 +72,9 @@ bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t until, int6
     if (track.open.charged == 0 || track.count >= kMarks - 2) continue;
     if (track.busy_until > until + kFlight) continue;  // the thread may wake late
     if (track.stream.thread != nullptr && track.stream.thread != thread) continue;
-    // The GPU would change to what rests, and back, for no more than the event.
-    if (!LookAhead(&track, now) && at_work_ != 0) continue;
+    // The GPU would change to what rests, and back, for no more than the event. One that has the turn may be about to
+    // launch.
+    if (!LookAhead(&track, now) && now - worked_until_ < kWants) continue;
     *stream = track.stream;
     return true;
   }

@@ -318,19 +318,24 @@ TEST(Meter, GivenAnotherThatEndedBefore_ThenAllOfItsTimeIsCharged) {
   EXPECT_EQ(meter.Poll(0, ended, metered.clock + 3 * kMs / 2), kMs / 2);
 }
 
-// The GPU would leave what another does for an event of a stream that has nothing else to do.
-TEST(Meter, GivenAStreamThatRests_ThenItIsMarkedOnlyWhenNoneIsAtWork) {
-  Metered metered(kMs);
+// The GPU would leave what another does, or is about to do, for an event of a stream that has nothing else to do.
+TEST(Meter, GivenAStreamThatRests_ThenItIsMarkedOnlyWhenNoneWorks) {
+  Metered metered(kWants);
   Meter& meter = metered.meter;
   g_book.Teach(kKind, kHandle, 20 * kUs);
   metered.Launch(20 * kUs, 20 * kUs, kSegment, 1);
   metered.clock += 100 * kUs;
   StreamRef stream;
-  for (const int others : {1, 0}) {
+  struct Case {
+    int others;
+    int64_t since;  // one worked
+    bool marked;
+  };
+  for (const Case& now : {Case{1, 0, false}, {0, kUs, false}, {0, kWants, true}}) {
     ASSERT_FALSE(metered.Launch(20 * kUs, 20 * kUs, kSegment, 1).end);
     metered.clock += 100 * kUs;
-    meter.Poll(others, metered.clock, metered.clock);
-    EXPECT_EQ(meter.WantsTail(nullptr, &stream, metered.clock, metered.clock), others == 0);
+    meter.Poll(now.others, metered.clock - now.since, metered.clock);
+    EXPECT_EQ(meter.WantsTail(nullptr, &stream, metered.clock, metered.clock), now.marked) << now.since;
   }
 }
 
