@@ -24,17 +24,22 @@ TOOL = re.compile(r"\btools/([a-z][\w-]*(?:\.(?:py|sh))?)")
 PLACE = re.compile(r"`((?:src|simgpu|test|tools|cmake)/[\w./-]*)`")
 GROUPS = ("src", "simgpu", "test")  # whose folders have a row each
 WHOLE = ("cmake", "docs", "tools")
-SOURCES = {".cc", ".h", ".inc", ".py", ".sh", ".cmake", ".yaml", ".txt", ".go", ".js", ".html", ""}
+SOURCES = {".cc", ".h", ".inc", ".c", ".S", ".py", ".sh", ".cmake", ".yaml", ".txt", ".go", ".js", ".html", ""}
 PATH = re.compile(r"(?<![\w./<-])((?:src|simgpu|test|tools|docs|deploy|cmake)/[\w./-]*\w\.(?:md|cc|h|inc|py|sh|cmake|yaml|json|txt))\b")
+CXX = {".cc", ".h", ".inc"}
 COMMENT = re.compile(r"//(.*)")
 NAME = re.compile(r"(?<![\w./<*-])(\w+\.(?:cc|h|inc))\b")
 
 
-def documents(root):
-    for path in sorted(root.rglob("*.md")):
+def tree(root):
+    for path in sorted(root.rglob("*")):
         parts = path.relative_to(root).parts
-        if not LEFT_OUT & set(parts) and not parts[0].startswith("build"):
+        if not LEFT_OUT & set(parts) and not parts[0].startswith("build") and path.is_file():
             yield path
+
+
+def documents(root):
+    return (path for path in tree(root) if path.suffix == ".md")
 
 
 def anchors(text):
@@ -68,13 +73,6 @@ def bad_names(root, text):
             yield f"no such place: {place}"
 
 
-def tree(root):
-    for path in sorted(root.rglob("*")):
-        parts = path.relative_to(root).parts
-        if not LEFT_OUT & set(parts) and not parts[0].startswith(("build", ".")) and path.is_file():
-            yield path
-
-
 # Tests of tools make trees of their own, whose files are nowhere else.
 def lost_mentions(root):
     files = list(tree(root))
@@ -85,7 +83,7 @@ def lost_mentions(root):
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             where = f"{path.relative_to(root)}:{number}"
             yield from (f"{where}: no such place: {place}" for place in PATH.findall(line) if not (root / place).exists())
-            comment = COMMENT.search(line) if path.suffix in (".cc", ".h", ".inc") else None
+            comment = COMMENT.search(line) if path.suffix in CXX else None
             if comment and not line.lstrip().startswith("#include"):
                 yield from (f"{where}: no such file: {name}" for name in NAME.findall(comment[1]) if name not in names)
 

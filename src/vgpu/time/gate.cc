@@ -218,8 +218,9 @@ int64_t Gate::LeaseFor(const Terms& terms, const Launch& launch, int64_t now) co
 
 int64_t Gate::Pay(const Terms& terms, const Launch& launch, int64_t left, int64_t now) {
   const int64_t whole = LeaseFor(terms, launch, now);
-  // What did not suffice for this launch is kept. Else less would go unseen where the book has too much than goes where
-  // it has too little, and the mean that is paid for that would be too low. Beside others that mean is not known.
+  // What did not suffice for this launch is kept, so that as much goes unseen by the book's cost whatever that is. If
+  // it were less where the cost is too high, the mean that is paid would be too low. Beside others that mean is not
+  // known.
   const int64_t lease = whole + (launch.cost < whole && view_.hungry == 0 ? std::min(left, launch.cost) : 0);
   Charge(terms, launch.Charged(launch.cost + lease - left), now);
   // Of launches that are short against the lease more are to come.
