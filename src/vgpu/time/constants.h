@@ -26,14 +26,13 @@ HAMI_TIME_CONSTANT kFlightAlone = 8'000'000;
 HAMI_TIME_CONSTANT kFlight = 2'000'000;
 // The same beside a more important one, each of whose requests waits for it.
 HAMI_TIME_CONSTANT kFlightUnder = 200'000;
-// ns of a turn while another waits that is owed more. A change of turns costs up to 0.16 ms, 2 % of it. Between four
-// and five of the driver's slices of 2.083 ms, with room for a launch: what ends just behind one costs a change to and
-// fro.
-HAMI_TIME_CONSTANT kTurn = 9'800'000;
+// ns of a turn while another waits that is owed more. A change of turns costs up to 0.16 ms, 2 % of it.
+HAMI_TIME_CONSTANT kTurn = 10'000'000;
 // ns that a turn lasts beside one that is owed and did not have to wait before: the driver's own slice, so that neither
 // has less than the driver would have given.
 HAMI_TIME_CONSTANT kLeastTurn = 2'100'000;
-// ns before the end of the work in flight at which the turn goes on: what a thread takes to wake and to launch.
+// ns before the end of the work in flight at which the turn goes on to one that sleeps: what a thread takes to wake and
+// to launch.
 HAMI_TIME_CONSTANT kHandover = 100'000;
 // ns after which a turn that its holder did not use is anybody's.
 HAMI_TIME_CONSTANT kUnused = 1'000'000;

@@ -62,7 +62,7 @@ double ShareOfOneThatItsHostHoldsUp() {
 }
 double IdleBetweenTurns() {
   World world;
-  world.wake_latency = 150 * kUs;
+  world.wake_latency = 400 * kUs;
   for (int i = 0; i < 2; ++i) world.Add({}, Endless(20 * kUs));
   world.RunUntil(2'000 * kMs);
   return static_cast<double>(world.gpu.idle);
@@ -145,7 +145,7 @@ std::vector<Row> Rows() {
       {"kFlightUnder", &kFlightUnder, "work in flight beside a more important one", &InFlightUnderAnother, 0.8, 1.3},
       {"kTurn", &kTurn, "changes of turns", &ChangesOfTwo, 1.5, 0.7},
       {"kLeastTurn", &kLeastTurn, "share of one that its host holds up", &ShareOfOneThatItsHostHoldsUp, 1, 0.98},
-      {"kHandover", &kHandover, "idle time between turns", &IdleBetweenTurns, 1, 0.8},
+      {"kHandover", &kHandover, "idle time between turns", &IdleBetweenTurns, 1.2, 0.7},
       {"kUnused", &kUnused, "idle time for one that is gone", &IdleAfterOneIsGone, 0.97, 1.05},
       {"kPatience", &kPatience, "launched behind a late one", &LaunchedBehindALateOne, 1.05, 0.7},
       {"kBank", &kBank, "what a full GPU saves up", &SavedUpOnAFullGpu, 0.8, 1.3},

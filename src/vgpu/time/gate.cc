@@ -191,7 +191,6 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   if (terms.own != 0 && Overdrawn(&own_, terms.own, kBurst, &wait->own_overdrawn, now, &held.until)) return held;
   Forgive(terms, now);
   wait->late = Most([&](const Meter& meter) { return meter.LateFor(launch.stream); });
-  if (TooMuchInFlight(terms, launch, beside, wait, now, &held)) return held;
   const bool late = wait->late != Meter::kInTime;
   const Turns::State state{.rank = terms.rank,
                            .rate = (terms.limit + view_.siblings) / (1 + view_.siblings),
@@ -200,6 +199,7 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
                            .long_launch = launch.cost >= kTurn || late || Long(),
                            .free = late || beside >= kTurn || (beside != 0 && Long()),
                            .in_flight = InFlight(now)};
+  if (!turns_.Leaves(view_, state, now) && TooMuchInFlight(terms, launch, beside, wait, now, &held)) return held;
   const Turns::Verdict verdict = turns_.Ask(view_, state, now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);
   return verdict;

@@ -186,8 +186,39 @@ TEST(Turns, GivenANextOneThatIsAwake_ThenTheTurnGoesOnLater) {
     ASSERT_EQ(awake, two.Ask(two.next).soon);
     EXPECT_FALSE(two.Ask(two.holder, kHandover + 1).passed);
     EXPECT_NE(awake, two.Ask(two.holder, kHandover).passed);
-    EXPECT_EQ(awake, two.Ask(two.holder, kHandover / 2).passed);
+    EXPECT_FALSE(awake && two.Ask(two.holder, 1).passed);
+    EXPECT_EQ(awake, two.Ask(two.holder, 0).passed);
   }
+}
+
+// Its word is the end of what it paid for: programs that decode tokens lost a fifth where the next one took that for
+// the end of the work.
+TEST(Turns, GivenAHolderThatMayGoOn_ThenTheNextOneGoesBeforeTheEnd) {
+  TwoInTurn two;
+  ASSERT_TRUE(two.Ask(two.holder).go);
+  two.holder.Went(250'000, false, two.now);
+  two.Ask(two.next);
+  ASSERT_TRUE(two.Ask(two.next).soon);
+  two.now += 250'000 - kHandover;
+  EXPECT_TRUE(two.Ask(two.next).go);
+}
+
+// It was to launch more. The next one knows at once that it does not, so that it is awake when its moment comes.
+TEST(Turns, WhenAHolderLeaves_ThenTheNextOneLooksInTime) {
+  TwoInTurn two;
+  ASSERT_TRUE(two.Ask(two.holder).go);
+  two.now += kTurn;
+  two.holder.Went(1'500'000, false, two.now);
+  two.Ask(two.next);
+  EXPECT_FALSE(two.Ask(two.holder, 1'000'000).go);
+  const int64_t end = two.now + 1'000'000;
+  two.now = two.Ask(two.next).until;
+  EXPECT_EQ(two.now, end - kHandover - kFlightUnder);
+  EXPECT_TRUE(two.Ask(two.next).soon);
+  two.now = end - 1;
+  EXPECT_FALSE(two.Ask(two.next).go);
+  ++two.now;
+  EXPECT_TRUE(two.Ask(two.next).go);
 }
 
 // The host's clock is the device's; each event is a moment of it.

@@ -77,7 +77,7 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     view.least_lag = std::min(view.least_lag, rate != 0 ? lag : INT64_MAX);
     view.had = (view.had + (rate != 0 ? HadOf(line) : 0)) % kHadWraps;
     if (process >> 32 == container) {
-      view.sibling |= works;
+      view.sibling |= work_until > now - kHandover;
       ++view.siblings;
       view.before += HadOf(line) < HadOf(*mine()) ? 1 : 0;
       view.most = std::max(view.most, HadOf(line));
@@ -89,21 +89,17 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
   return view;
 }
 
-int64_t Turns::FreeAt(int holder, int64_t since, int64_t now) const {
-  const int64_t until = Sane(Load(table_.lines[holder].work_until), now);
-  // One that was given the turn and did not launch yet may still do so.
-  return (until > since ? until : since + kUnused) - kHandover;
-}
-
-bool Turns::Yields(const TurnView& view, const State& state, int64_t since, int64_t now) const {
-  if (view.best < 0) return false;
+bool Turns::Leaves(const TurnView& view, const State& state, int64_t now) const {
+  if (!joined() || state.free || view.best < 0) return false;
+  const uint64_t word = Load(*table_.word);
+  if (LineOf(word) != line_ || yields_) return LineOf(word) == line_;
   const TurnLine& best = table_.lines[view.best];
   const int32_t other = Load(best.rank);
   if (Outranks(other, state.rank)) return true;
   if (Outranks(state.rank, other)) return false;
   const uint16_t flags = Load(best.flags);
   const bool soon = (flags & kFresh) != 0 && ((flags & kOwed) != 0 || !state.owed);
-  const int64_t end = since + (soon ? kLeastTurn : kTurn);
+  const int64_t end = SinceOf(word, now) + (soon ? kLeastTurn : kTurn);
   return now + state.in_flight > end && (soon || Better(view.best, line_));
 }
 
@@ -120,9 +116,8 @@ void Turns::Publish(const State& state, int64_t now) {
 
 void Turns::Wants(const TurnView& view, int64_t now) {
   if (!joined()) return;
-  const int64_t least = view.most - kBank;
   const bool rested = waits_since_ == 0 && !refused_ && Load(mine()->work_until) < now - kUnused;
-  if (rested && HadOf(*mine()) < least) Store(mine()->word, static_cast<uint64_t>(least));
+  if (rested) Store(mine()->word, static_cast<uint64_t>(std::max(HadOf(*mine()), view.most - kBank)));
 }
 
 void Turns::Had(int64_t ns, int64_t zero_at) {
@@ -151,14 +146,15 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   verdict.seen = word;
   const int holder = LineOf(word);
   if (holder == line_) {
-    yields_ = yields_ || Yields(view, state, SinceOf(word, now), now);
-    if (!yields_ || view.best < 0) return Go(verdict);
+    if (!Leaves(view, state, now)) return Go(verdict);
+    if (!yields_) Went(state.in_flight, view.lower || state.long_launch, now);  // no more is to come
+    yields_ = true;
     refused_ = true;
     Publish(state, now);
     Store(line->waiting_at, now);
-    // Where both have work the GPU may change to and fro, so that time is short where the next one does not have to
-    // wake.
-    const int64_t handover = (Load(table_.lines[view.best].flags) & kLooks) != 0 ? kHandover / 2 : kHandover;
+    // Where both have work at the end of one of its slices the GPU changes to and fro, so one that does not have to
+    // wake goes on when there is none left.
+    const int64_t handover = (Load(table_.lines[view.best].flags) & kLooks) != 0 ? 0 : kHandover;
     verdict.Wait(true, state.in_flight - handover, now);
     if (state.in_flight > handover) return verdict;
     yields_ = false;
@@ -169,12 +165,18 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   }
   yields_ = false;
   const bool known = holder >= 0 && holder < table_.count;
-  const int64_t free_at = known ? FreeAt(holder, SinceOf(word, now), now) : 0;
+  const int64_t since = SinceOf(word, now);
+  const int64_t until = known ? Sane(Load(table_.lines[holder].work_until), now) : 0;
+  // One that was given the turn and did not launch yet may still do so.
+  const int64_t ends_at = until > since ? until : since + kUnused;
+  // It is known of one that leaves. Of one that may go on it is the end of what it paid for, which is later.
+  const bool exact = looks_ && known && Load(table_.lines[holder].waiting_at) != 0;
+  const int64_t free_at = ends_at - (exact ? 0 : kHandover);
   const bool outranks = known && Outranks(state.rank, Load(table_.lines[holder].rank));
   // One that has the turn, and says that it waits for one, had its time, and so had one that did not take it.
   const bool first = view.best < 0 || view.best == holder || now >= free_at + kUnused || Better(line_, view.best);
   // What can not be interrupted does not keep the others from launching beside it.
-  if (waits_since_ < SinceOf(word, now)) waits_since_ = now;
+  if (waits_since_ < since) waits_since_ = now;
   const bool over = known && now >= waits_since_ + kTurn + kFlight;
   if (over && view.beside && !Outranks(Load(table_.lines[holder].rank), state.rank)) {
     Store(line->waiting_at, int64_t{0});
@@ -183,9 +185,8 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   if ((outranks || now >= free_at) && first && Pass(word, line_, now)) return Go(verdict);
   Store(line->waiting_at, now);  // and again long before that counts no more
   verdict.Wait(first, std::min(free_at - now, kUnused), now);
-  verdict.soon &= free_at == free_at_;
-  free_at_ = free_at;
-  looks_ = verdict.soon;
+  looks_ = verdict.soon &= ends_at == ends_at_;
+  ends_at_ = ends_at;
   Publish(state, now);
   return verdict;
 }

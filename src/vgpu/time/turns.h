@@ -91,6 +91,8 @@ class Turns {
   TurnView Look(int32_t rank, int64_t now) const;
   // A launch is about to go.
   Verdict Ask(const TurnView& view, const State& state, int64_t now);
+  // It has the turn and gives it up, so nothing more goes of what it has to launch.
+  bool Leaves(const TurnView& view, const State& state, int64_t now) const;
   // It went: `work` ns are under way; `holds`: until it is seen to have ended, kPatience at most.
   void Went(int64_t work, bool holds, int64_t now);
   // Nothing of this process is under way any more. True when others may be waiting for that.
@@ -109,15 +111,13 @@ class Turns {
   // The turn goes to that line, if nobody took it since.
   bool Pass(uint64_t word, int line, int64_t now);
   bool Better(int a, int b) const;
-  bool Yields(const TurnView& view, const State& state, int64_t since, int64_t now) const;
-  int64_t FreeAt(int holder, int64_t since, int64_t now) const;
 
   TurnTable table_;
   int line_ = -1;
   int64_t waits_since_ = 0;  // for the one that has the turn
   bool yields_ = false;
   bool looks_ = false;    // for the moment at which the turn is free
-  int64_t free_at_ = 0;   // as it was when it last looked
+  int64_t ends_at_ = 0;   // of the holder's work, as it was when it last looked
   bool refused_ = false;  // it had to wait since it last had nothing to do
 };
 

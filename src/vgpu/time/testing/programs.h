@@ -95,6 +95,16 @@ inline Tenant::Program OneByOne(int64_t length, int64_t host) {
   };
 }
 
+// As one that decodes tokens: `count` kernels, a wait for them, and the host takes `host`.
+inline Tenant::Program Bursts(int count, int64_t length, int64_t host) {
+  return [=, n = 0](int64_t) mutable {
+    const int i = n++ % (count + 2);
+    if (i == count) return Step{Step::kSync, 0, 0, 1};
+    if (i > count) return Step{Step::kThink, host, 0, 1};
+    return Step{Step::kLaunch, length, 0, 1};
+  };
+}
+
 // As an eager framework: kernels of 10 to 70 us, a wait after each 200 of them, and a ms without any.
 inline Tenant::Program Mixed() {
   return [n = 0](int64_t) mutable {

@@ -190,7 +190,7 @@ class Tenant {
   void Help(int64_t now);
 
   int64_t wake = 0, help_at = 0;
-  bool waits_for_turn = false;
+  bool waits_for_turn = false, looks_for_turn = false;
   int context;
   int64_t done = 0;   // ns of kernels that were launched
   int64_t quick = 0;  // of those on other streams than the first
@@ -271,7 +271,8 @@ class World {
       if (before == word && !ended) continue;
       ended = false;
       for (auto& tenant : tenants) {
-        if (tenant.get() != next && tenant->waits_for_turn) tenant->wake = std::min(tenant->wake, at + Late());
+        if (tenant.get() != next && tenant->waits_for_turn)
+          tenant->wake = std::min(tenant->wake, at + (tenant->looks_for_turn ? kUs : Late()));
       }
     }
     gpu.Advance(end);
@@ -420,6 +421,7 @@ inline bool Tenant::Admit(const Step& step, int64_t* now) {
   gate.Look(terms, *now);
   const Turns::Verdict verdict = gate.Ask(terms, launch, &wait_, *now);
   waits_for_turn = !verdict.go && verdict.seen != 0;
+  looks_for_turn = verdict.soon;
   if (!verdict.go) {
     holds += open_.empty() ? 0 : 1;
     open_.clear();
