@@ -183,21 +183,24 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   // Streams that run side by side end together, or the last one would have the GPU for itself.
   const int64_t beside = Most([&](const Meter& meter) { return meter.Beside(launch.stream, launch.cost, now); });
   if (terms.limit != 0 && beside == 0) {
-    // As soon as one process of the container goes on all may, and the one that had the least is to be the first.
+    // As soon as one process of the container goes on all may, and the one that had the least is to be the first. Until
+    // then what comes in is saved up, and those that waited for the turn launch none of it bit by bit. One that hardly
+    // launches does not wait for that.
     if (!wait->overdrawn) wait->streams = Streams(now);
-    const int64_t release = (view_.sibling ? 0 : Release(wait->streams)) + view_.before * kHandover;
+    const bool goes_on = view_.sibling || view_.behind;
+    wait->overdrawn |= view_.rests && !goes_on && InFlight(now) == 0;
+    const int64_t release = (goes_on ? 0 : Release(wait->streams)) + view_.before * kHandover;
     if (Overdrawn(account_, rate_, release, &wait->overdrawn, now, &held.until)) return held;
   }
   if (terms.own != 0 && Overdrawn(&own_, terms.own, kBurst, &wait->own_overdrawn, now, &held.until)) return held;
   Forgive(terms, now);
   wait->late = Most([&](const Meter& meter) { return meter.LateFor(launch.stream); });
-  const bool late = wait->late != Meter::kInTime;
   const Turns::State state{.rank = terms.rank,
                            .rate = (terms.limit + view_.siblings) / (1 + view_.siblings),
                            .owed = terms.limit != 0 && region::GpuTimeBalance(account_, now, rate_) > 0,
                            .zero_at = region::Load(account_->zero_at),
-                           .long_launch = launch.cost >= kTurn || late || Long(),
-                           .free = late || beside >= kTurn || (beside != 0 && Long()),
+                           .long_launch = launch.cost >= kTurn || wait->late != Meter::kInTime || Long(),
+                           .free = wait->late != Meter::kInTime || beside >= kTurn || (beside != 0 && Long()),
                            .in_flight = InFlight(now)};
   if (!turns_.Leaves(view_, state, now) && TooMuchInFlight(terms, launch, beside, wait, now, &held)) return held;
   const Turns::Verdict verdict = turns_.Ask(view_, state, now);

@@ -77,7 +77,8 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
     view.least_lag = std::min(view.least_lag, rate != 0 ? lag : INT64_MAX);
     view.had = (view.had + (rate != 0 ? HadOf(line) : 0)) % kHadWraps;
     if (process >> 32 == container) {
-      view.sibling |= work_until > now - kHandover;
+      view.rests |= (Load(line.flags) & kRests) != 0;
+      view.sibling |= (Load(line.flags) & kRests) == 0 && works;
       ++view.siblings;
       view.before += HadOf(line) < HadOf(*mine()) ? 1 : 0;
       view.most = std::max(view.most, HadOf(line));
@@ -86,6 +87,7 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
       view.unlimited += rate == 0 ? 1 : 0;
     }
   }
+  view.behind = view.most - HadOf(*mine()) > kTurn + kFlight;
   return view;
 }
 
@@ -93,11 +95,9 @@ bool Turns::Leaves(const TurnView& view, const State& state, int64_t now) const 
   if (!joined() || state.free || view.best < 0) return false;
   const uint64_t word = Load(*table_.word);
   if (LineOf(word) != line_ || yields_) return LineOf(word) == line_;
-  const TurnLine& best = table_.lines[view.best];
-  const int32_t other = Load(best.rank);
-  if (Outranks(other, state.rank)) return true;
-  if (Outranks(state.rank, other)) return false;
-  const uint16_t flags = Load(best.flags);
+  const int32_t other = Load(table_.lines[view.best].rank);
+  if (Outranks(other, state.rank) || Outranks(state.rank, other)) return Outranks(other, state.rank);
+  const uint16_t flags = Load(table_.lines[view.best].flags);
   const bool soon = (flags & kFresh) != 0 && ((flags & kOwed) != 0 || !state.owed);
   const int64_t end = SinceOf(word, now) + (soon ? kLeastTurn : kTurn);
   return now + state.in_flight > end && (soon || Better(view.best, line_));
@@ -148,8 +148,7 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   if (holder == line_) {
     if (!Leaves(view, state, now)) return Go(verdict);
     if (!yields_) Went(state.in_flight, view.lower || state.long_launch, now);  // no more is to come
-    yields_ = true;
-    refused_ = true;
+    yields_ = refused_ = true;
     Publish(state, now);
     Store(line->waiting_at, now);
     // Where both have work at the end of one of its slices the GPU changes to and fro, so one that does not have to
@@ -205,6 +204,7 @@ bool Turns::Ended(int64_t now) {
 void Turns::Rests(int64_t now) {
   if (!joined()) return;
   refused_ = true;
+  Store(mine()->flags, static_cast<uint16_t>(Load(mine()->flags) | kRests));
   Store(mine()->waiting_at, int64_t{0});
   Store(mine()->seen_at, now);
 }

@@ -27,6 +27,7 @@ inline constexpr uint16_t kOwed = 1;                            // its balance i
 inline constexpr uint16_t kFresh = 2;                           // it did not have to wait before
 inline constexpr uint16_t kLong = 4;                            // one of its launches is longer than a turn
 inline constexpr uint16_t kLooks = 8;                           // it waits awake for the turn
+inline constexpr uint16_t kRests = 16;                          // its container's account was overdrawn
 inline constexpr uint64_t kTurnItself = 0x6e72'7554'0000'0001;  // the process of the line that has the turn's word
 
 struct TurnTable {
@@ -38,22 +39,22 @@ struct TurnTable {
 
 // Of the others on this GPU.
 struct TurnView {
-  int present = 0;                // seen within kCommonPresent
-  int hungry = 0;                 // launched, or waited to, within kWants
-  int at_work = 0;                // have work that is expected to last
-  int64_t worked_until = 0;       // the last of them; now, while one has
-  bool sibling = false;           // one of the same container is among these
-  uint32_t siblings = 0;          // so many of the same container are hungry
-  int before = 0;                 // so many of them had less
-  int64_t most = 0;               // that one of the same container had, ns
-  bool beside = false;            // one of them has a launch that is longer than a turn
-  bool higher = false;            // one that is present is more important
-  bool lower = false;             // or less
-  int best = -1;                  // of those that wait
-  int64_t least_lag = INT64_MAX;  // ns of wall time, of those that are hungry and have a limit
-  int64_t had = 0;                // GPU time of those and of this process, ns
-  int64_t limited = 0;            // rates of those of other containers that are hungry and have a limit,
-  int64_t unlimited = 0;          // and how many have none
+  int present = 0;           // seen within kCommonPresent
+  int hungry = 0;            // launched, or waited to, within kWants
+  int at_work = 0;           // have work that is expected to last
+  int64_t worked_until = 0;  // the last of them; now, while one has
+  // One of the same container goes on; one waits for their account; and this one had far less than another of them.
+  bool sibling = false, rests = false, behind = false;
+  uint32_t siblings = 0;               // so many of the same container are hungry
+  int before = 0;                      // so many of them had less
+  int64_t most = 0;                    // that one of the same container had, ns
+  bool beside = false;                 // one of them has a launch that is longer than a turn
+  bool higher = false, lower = false;  // one that is present is more important, or less
+  int best = -1;                       // of those that wait
+  int64_t least_lag = INT64_MAX;       // ns of wall time, of those that are hungry and have a limit
+  int64_t had = 0;                     // GPU time of those and of this process, ns
+  int64_t limited = 0;                 // rates of those of other containers that are hungry and have a limit,
+  int64_t unlimited = 0;               // and how many have none
 };
 
 class Turns {
@@ -114,11 +115,10 @@ class Turns {
 
   TurnTable table_;
   int line_ = -1;
-  int64_t waits_since_ = 0;  // for the one that has the turn
-  bool yields_ = false;
-  bool looks_ = false;    // for the moment at which the turn is free
-  int64_t ends_at_ = 0;   // of the holder's work, as it was when it last looked
-  bool refused_ = false;  // it had to wait since it last had nothing to do
+  int64_t waits_since_ = 0;              // for the one that has the turn
+  bool yields_ = false, looks_ = false;  // has said that it leaves; looks for the moment at which the turn is free
+  int64_t ends_at_ = 0;                  // of the holder's work, as it was when it last looked
+  bool refused_ = false;                 // it had to wait since it last had nothing to do
 };
 
 }  // namespace hami::vgpu::time

@@ -135,6 +135,34 @@ TEST(GpuTimeWorld, GivenEqualShares_ThenHardlyAnyKernelLengthLosesMore) {
   }
 }
 
+// Those that waited for the turn launched one by one what came in while the account was overdrawn, in each other's way.
+TEST(GpuTimeWorld, GivenProcessesWithALimit_ThenTheyGoOnTogether) {
+  for (const int late : {0, 20}) {
+    for (const uint32_t limit : {2500U, 5000U, 7500U, 9000U, 9500U}) {
+      World world({.slice = kMs, .change = 300 * kUs, .change_idle = 150 * kUs});
+      world.late_in_thousand = late;
+      for (int i = 0; i < 8; ++i) world.Add({.limit = limit}, Endless(500 * kUs), true, false, 7);
+      world.RunUntil(500 * kMs);
+      const int64_t before = world.gpu.changes[0];
+      EXPECT_NEAR(SumOf(SharesOf(world, kSeconds)), limit / 100.0, 0.5) << late;
+      EXPECT_LE(world.gpu.changes[0] - before, late) << limit << ", " << late << ": while the one before had work";
+    }
+  }
+}
+
+// It hardly launches: it need not wait until enough is saved up for all.
+TEST(GpuTimeWorld, GivenABusyProcessOfTheSameContainer_ThenRequestsWaitLittle) {
+  for (const uint32_t limit : {2000U, 3000U, 5000U, 9000U}) {
+    for (const int busy : {1, 4}) {
+      World world;
+      Tenant& requests = world.Add({.limit = limit}, Requests(kMs, 20), true, false, 7);
+      for (int i = 0; i < busy; ++i) world.Add({.limit = limit}, Endless(500 * kUs), true, false, 7);
+      EXPECT_NEAR(SumOf(SharesOf(world, 30)), limit / 100.0, 0.5);
+      EXPECT_LE(Percentile99(requests), 6.0) << limit << ", " << busy;
+    }
+  }
+}
+
 TEST(GpuTimeWorld, GivenAMoreImportantOne_ThenItWaitsForOneLaunch) {
   World alone;
   Tenant& by_itself = alone.Add({.rank = 0}, Requests(2 * kMs, 150));
