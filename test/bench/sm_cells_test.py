@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+import argparse
 import pathlib
 import tempfile
 import unittest
 
+import sm
 import sm_cells
 
 HERE = dict(library="1", limiter="library", seconds=12.0, jitter=0.1)
@@ -63,6 +65,24 @@ class CellsTest(unittest.TestCase):
             with self.assertRaisesRegex(SystemExit, "line 1"):
                 self.open()
             self.assertEqual(self.path.read_text(), text)
+
+
+class RowsTest(unittest.TestCase):
+    @staticmethod
+    def cell(shape, busy, wait=1.0):
+        return dict(shape=shape, limit=50, sms=132, seed=1, long=4.0, busy=busy, work_rate=busy, cpu=1.0, helper_cpu=1.0, cpu_wait=wait,
+                    windows_1s=[busy], windows_10s=[busy])
+
+    def row(self, shape, native, busy, wait=1.0):
+        return sm.summarise([self.cell(shape, busy, wait)], [self.cell(shape, native)], argparse.Namespace(jitter=0.1))
+
+    def test_given_gpu_that_changes_between_processes_then_a_miss_counts(self):
+        self.assertTrue(self.row("procs8", 71.5, 47.0)["judged"])
+
+    def test_given_host_that_was_too_slow_then_a_miss_is_not_judged(self):
+        self.assertFalse(self.row("half", 71.5, 47.0)["judged"])
+        self.assertFalse(self.row("procs8", 71.5, 47.0, wait=90.0)["judged"])
+        self.assertTrue(self.row("half", 99.0, 47.0)["judged"])
 
 
 if __name__ == "__main__":
