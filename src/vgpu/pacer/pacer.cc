@@ -195,7 +195,7 @@ Admitted Await(const LaunchName& name, const Where& where) {
     a.terms = pacer::TermsOf(where.index, device);
     const bool others = device->gate.Look(a.terms, a.now);
     if (!pacer::Binds(a.terms, others)) {
-      device->gate.turns().Rests(a.now);
+      device->gate.turns().Rests(false, a.now);
       device->lock.Release();
       return a;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every figure that a decision about GPU time depends on, with its unit and its reason. Sizes of tables stand beside
-// the tables.
+// The figures that decisions about GPU time depend on, each with its unit and its reason. Sizes, units and the bounds
+// of what is rare stand where they are used.
 #pragma once
 
 #include <stdint.h>

@@ -138,7 +138,7 @@ bool Gate::Overdrawn(region::GpuTimeDevice* account, uint32_t rate, int64_t rele
   if (balance > (*overdrawn ? release : 0)) return false;
   *overdrawn = true;
   region::GpuTimeWaits(account, now);
-  turns_.Rests(now);
+  turns_.Rests(account == account_, now);
   if (!Pending() && InFlight(now) == 0) turns_.Ended(now);
   // Then limits and orders are read again.
   *until = now + std::clamp(region::WallToEarn(release - balance, rate), kHandover / 4, kTurn / 2);

@@ -201,10 +201,10 @@ bool Turns::Ended(int64_t now) {
   return true;
 }
 
-void Turns::Rests(int64_t now) {
+void Turns::Rests(bool account, int64_t now) {
   if (!joined()) return;
   refused_ = true;
-  Store(mine()->flags, static_cast<uint16_t>(Load(mine()->flags) | kRests));
+  Store(mine()->flags, static_cast<uint16_t>(Load(mine()->flags) | (account ? kRests : 0)));
   Store(mine()->waiting_at, int64_t{0});
   Store(mine()->seen_at, now);
 }

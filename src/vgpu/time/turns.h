@@ -98,8 +98,8 @@ class Turns {
   void Went(int64_t work, bool holds, int64_t now);
   // Nothing of this process is under way any more. True when others may be waiting for that.
   bool Ended(int64_t now);
-  // It has no use for the turn now: its account is overdrawn.
-  void Rests(int64_t now);
+  // It has no use for the turn now: an account of its is overdrawn; `account`: that of its container.
+  void Rests(bool account, int64_t now);
   void Publish(const State& state, int64_t now);
   // It has use for the GPU. Of what it missed while it had none it makes up for kBank at most.
   void Wants(const TurnView& view, int64_t now);

@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     state.free = now > kNow + 50 * kMs;
   }
   turns.Ended(kNow + 100 * kMs);
-  turns.Rests(kNow + 100 * kMs);
+  turns.Rests(true, kNow + 100 * kMs);
   AskGate(table, line);
   return 0;
 }

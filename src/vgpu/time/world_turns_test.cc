@@ -163,6 +163,17 @@ TEST(GpuTimeWorld, GivenABusyProcessOfTheSameContainer_ThenRequestsWaitLittle) {
   }
 }
 
+// Its own account is overdrawn, not its container's, so the others of the container go on as they were.
+TEST(GpuTimeWorld, GivenOneWithALimitOfItsOwn_ThenItHasThatAndOthersGoOn) {
+  World world;
+  world.Add({.limit = 5000, .own = 500}, Endless(500 * kUs), true, false, 7);
+  Tenant& held_up = world.Add({.limit = 5000}, OneByOne(kMs, kMs), true, false, 7);
+  const std::vector<double> shares = SharesOf(world, 8);
+  EXPECT_NEAR(shares[0], 5, 0.3);
+  EXPECT_NEAR(shares[1], 45, 0.5);
+  EXPECT_LE(Percentile99(held_up), 4.0);
+}
+
 TEST(GpuTimeWorld, GivenAMoreImportantOne_ThenItWaitsForOneLaunch) {
   World alone;
   Tenant& by_itself = alone.Add({.rank = 0}, Requests(2 * kMs, 150));
