@@ -231,7 +231,7 @@ TEST(GpuTimeWorld, GivenAMoreImportantOneThatGoesOnAtOnce_ThenItKeepsTheTurn) {
 }
 
 TEST(GpuTimeWorld, GivenALightTenant_ThenItsLaunchesWaitNoLonger) {
-  double p99[2];
+  double p99[2] = {};
   for (const bool ours : {false, true}) {
     World world;
     Tenant& light = world.Add({.limit = 5000}, OneByOne(kMs, 19 * kMs), ours);

@@ -128,7 +128,7 @@ inline Tenant::Program Eager(int64_t host, uint64_t handles) {
   return [=, n = 0](int64_t) mutable {
     const int i = n++ / 2 % kKernels;
     if (n % 2 == 0) return Step{Step::kThink, host, 0, 1};
-    const auto kind = static_cast<uint64_t>(i + 1);
+    const auto kind = static_cast<uint64_t>(i) + 1;
     return Step{Step::kLaunch, lengths[static_cast<size_t>(i)], 0, kind, 10'000 + kind % handles};
   };
 }
