@@ -94,7 +94,7 @@ TurnView Turns::Look(int32_t rank, int64_t now) const {
 bool Turns::Leaves(const TurnView& view, const State& state, int64_t now) const {
   if (!joined() || state.free || view.best < 0) return false;
   const uint64_t word = Load(*table_.word);
-  if (LineOf(word) != line_ || yields_) return LineOf(word) == line_;
+  if (LineOf(word) != line_ || leaves_) return LineOf(word) == line_;
   const int32_t other = Load(table_.lines[view.best].rank);
   if (Outranks(other, state.rank) || Outranks(state.rank, other)) return Outranks(other, state.rank);
   const uint16_t flags = Load(table_.lines[view.best].flags);
@@ -131,7 +131,7 @@ bool Turns::Pass(uint64_t word, int line, int64_t now) {
 }
 
 Turns::Verdict Turns::Go(Verdict verdict) {
-  yields_ = refused_ = looks_ = false;
+  leaves_ = refused_ = looks_ = false;
   waits_since_ = 0;
   Store(mine()->waiting_at, int64_t{0});
   return verdict;
@@ -147,8 +147,8 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   const int holder = LineOf(word);
   if (holder == line_) {
     if (!Leaves(view, state, now)) return Go(verdict);
-    if (!yields_) Went(state.in_flight, view.lower || state.long_launch, now);  // no more is to come
-    yields_ = refused_ = true;
+    if (!leaves_) Went(state.in_flight, view.lower || state.long_launch, now);  // no more is to come
+    leaves_ = refused_ = true;
     Publish(state, now);
     Store(line->waiting_at, now);
     // Where both have work at the end of one of its slices the GPU changes to and fro, so one that does not have to
@@ -156,13 +156,13 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
     const int64_t handover = (Load(table_.lines[view.best].flags) & kLooks) != 0 ? 0 : kHandover;
     verdict.Wait(true, state.in_flight - handover, now);
     if (state.in_flight > handover) return verdict;
-    yields_ = false;
+    leaves_ = false;
     verdict.passed = Pass(word, view.best, now);
     verdict.seen = Load(*table_.word);
     verdict.Wait(false, 2 * kHandover, now);  // it is known by then how long that lasts
     return verdict;
   }
-  yields_ = false;
+  leaves_ = false;
   const bool known = holder >= 0 && holder < table_.count;
   const int64_t since = SinceOf(word, now);
   const int64_t until = known ? Sane(Load(table_.lines[holder].work_until), now) : 0;
@@ -201,10 +201,10 @@ bool Turns::Ended(int64_t now) {
   return true;
 }
 
-void Turns::Rests(bool account, int64_t now) {
+void Turns::Rests(bool overdrawn, int64_t now) {
   if (!joined()) return;
   refused_ = true;
-  Store(mine()->flags, static_cast<uint16_t>(Load(mine()->flags) | (account ? kRests : 0)));
+  Store(mine()->flags, static_cast<uint16_t>(Load(mine()->flags) | (overdrawn ? kRests : 0)));
   Store(mine()->waiting_at, int64_t{0});
   Store(mine()->seen_at, now);
 }

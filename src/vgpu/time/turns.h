@@ -98,8 +98,8 @@ class Turns {
   void Went(int64_t work, bool holds, int64_t now);
   // Nothing of this process is under way any more. True when others may be waiting for that.
   bool Ended(int64_t now);
-  // It has no use for the turn now: an account of its is overdrawn; `account`: that of its container.
-  void Rests(bool account, int64_t now);
+  // It has no use for the turn now. `overdrawn`: its container's account is, so the others are to stop, too.
+  void Rests(bool overdrawn, int64_t now);
   void Publish(const State& state, int64_t now);
   // It has use for the GPU. Of what it missed while it had none it makes up for kBank at most.
   void Wants(const TurnView& view, int64_t now);
@@ -116,7 +116,7 @@ class Turns {
   TurnTable table_;
   int line_ = -1;
   int64_t waits_since_ = 0;              // for the one that has the turn
-  bool yields_ = false, looks_ = false;  // has said that it leaves; looks for the moment at which the turn is free
+  bool leaves_ = false, looks_ = false;  // has said that it leaves; looks for the moment at which the turn is free
   int64_t ends_at_ = 0;                  // of the holder's work, as it was when it last looked
   bool refused_ = false;                 // it had to wait since it last had nothing to do
 };
