@@ -5,6 +5,7 @@ import threading
 import time
 
 EACH = 0.05  # seconds between looks
+EACH_PROCESS = 1.0  # seconds that a figure of a process is of
 GPM = {"gpm_graphics": 1, "gpm_sm": 2}  # NVML_GPM_METRIC_GRAPHICS_UTIL, NVML_GPM_METRIC_SM_UTIL
 
 
@@ -13,7 +14,7 @@ class Watch:
 
     def __enter__(self):
         import pynvml  # noqa: PLC0415 (not on every machine)
-        self.nvml, self.samples, self.done = pynvml, [], threading.Event()
+        self.nvml, self.samples, self.of_processes, self.done = pynvml, [], [], threading.Event()
         pynvml.nvmlInit()
         self.device = pynvml.nvmlDeviceGetHandleByIndex(0)
         self.thread = threading.Thread(target=self.look, daemon=True)
@@ -30,7 +31,10 @@ class Watch:
 
     def look(self):
         while not self.done.wait(EACH):
-            self.samples.append((time.monotonic(), self.nvml.nvmlDeviceGetUtilizationRates(self.device).gpu, self.gpm_sample()))
+            self.looked_at = time.monotonic()
+            self.samples.append((self.looked_at, self.nvml.nvmlDeviceGetUtilizationRates(self.device).gpu, self.gpm_sample()))
+            if not self.of_processes or self.looked_at >= self.of_processes[-1][0] + EACH_PROCESS:
+                self.of_processes.append((self.looked_at, self.busy_processes()))
 
     def gpm_sample(self):
         try:
@@ -45,6 +49,23 @@ class Watch:
         end = self.samples[-1][0] - 0.3
         chosen = [sample for sample in self.samples if end - seconds <= sample[0] <= end]
         return {"utilisation": statistics.fmean(sample[1] for sample in chosen), **self.gpm(chosen[0][2], chosen[-1][2])}
+
+    def processes(self, seconds):
+        """Of each process in so many seconds before the last 0.3, which must be over one; the largest first."""
+        self.done.set()
+        self.thread.join()
+        end = self.looked_at - 0.3
+        chosen = [busy for at, busy in self.of_processes if end - seconds <= at <= end]
+        means = [sum(busy.get(pid, 0) for busy in chosen) / len(chosen) for pid in set().union(*chosen)]
+        return sorted(means, reverse=True)
+
+    def busy_processes(self):
+        """{pid: % of the last second}."""
+        try:
+            samples = self.nvml.nvmlDeviceGetProcessUtilization(self.device, int(1e6 * (time.time() - EACH_PROCESS)))
+        except self.nvml.NVMLError:
+            return {}
+        return {sample.pid: sample.smUtil for sample in samples if 0 < sample.smUtil <= 100}
 
     def gpm(self, first, last):
         if first is None or last is None:

@@ -6,11 +6,12 @@
 
 Parts, in this order: facts (events, gaps, turns between contexts, what calls cost), cost (cuInit, a first context and a
 launch, bare and limited by turns), starts (what a start takes where NVML is opened before, beside or after it), turns
-(do exclusive turns beat the driver's time slices?), limits, tenants, host (programs that their host holds up), priority, light (a launch of 1 ms each 20 ms beside a heavy tenant), nvml (what NVML
-says of a limited load), memory (run.py's cases with PyTorch, CuPy and JAX). Each case runs bare first, then under
-`hami run`, then with each other build of our library (--ours) and each --library by another project; processes are
-pinned to CPUs where there are eight. A part that fails costs itself
-only, and a part for which no time is left is said to be left out.
+(do exclusive turns beat the driver's time slices?), limits, tenants, stranger (30 % beside a program without the
+library), host (programs that their host holds up), priority, light (a launch of 1 ms each 20 ms beside a heavy tenant),
+nvml (what NVML says of a limited load), memory (run.py's cases with PyTorch, CuPy and JAX). Each case runs bare first,
+then under `hami run`, then with each other build of our library (--ours) and each --library by another project;
+processes are pinned to CPUs where there are eight. A part that fails costs itself only, and a part for which no time is
+left is said to be left out.
 
 Carry to the machine: build/bin/hami, build/lib/libvgpu.so, build/test/sm_guest, build/test/sm_facts.
 On a machine without a GPU: `hami sim --gpus 1xH200 -- test/gpu/suite.py facts limits --quick`, to see that it works.
@@ -40,6 +41,9 @@ PROCESSES = {"procs8": 8}
 GRAIN = {"sync50": 0.05}  # seconds that nothing can cut
 ONE_OF_MANY = {"procs8": "milli"}  # what one process of those does alone: several lose a tenth to the driver's slices
 TENANTS = ((30, 70), (10, 20, 30, 40))
+BESIDE_A_STRANGER = ("half", "sync50", "streams8")
+NVML_GRAIN = 0.5  # points: it says whole percents
+NVML_SETTLES = 12.0  # seconds: the library asks once in one, and follows the last eight
 PAIRS = ("streams8", "sync100")  # two of them, 30 : 70: what they lose is known (docs/design/gpu-time.md)
 RATE, REQUEST_US = 150, 2000  # Poisson requests of sm_guest
 PRIORITY_BESIDE = {"half": 0.5e-3, "graph100": 2.1e-3, "streams8": 0.2e-3, "tiny": 5e-6}  # seconds of a launch
@@ -211,12 +215,29 @@ class Suite:
                 loads = [self.one(setup, shape, self.gpu.box(f"{shape}-{share}"), cores=share) for share in (30, 70)]
                 got = [100 * curve.rate() / native for curve in self.gpu.work(loads, self.long)]
                 self.sheet.add("tenants", f"30:70 of {shape}", setup.name, of_one=sum(got), first=got[0], second=got[1])
-        for setup in self.setups:  # one that knows nothing of turns, and whose work this container may be charged for
-            loads = [self.one(setup, "half", self.gpu.box("known"), cores=30), self.one(BARE, "half")]
-            curves = self.gpu.work(loads, self.long)
-            native = self.alone("half")
-            self.sheet.add("tenants", "30 beside a stranger", setup.name, share=100 * curves[0].rate() / native,
-                           stranger=100 * curves[1].rate() / native, paid=curves[0].paid)
+
+    def stranger(self):
+        """Beside a program without the library, which takes no turns: bare, and at 30 % once NVML's figures had their say."""
+        half = self.alone("half")
+        for shape in BESIDE_A_STRANGER[:1] if self.quick else BESIDE_A_STRANGER:
+            native = self.alone(shape)
+            for setup in self.all():
+                share = None if setup is BARE else 30
+                loads = [self.one(setup, shape, self.gpu.box(f"known-{shape}"), cores=share), self.one(BARE, "half")]
+                curves, said = self.told(loads, 1.0 if setup is BARE else NVML_SETTLES)
+                share, other = 100 * curves[0].rate() / native, 100 * curves[1].rate() / half
+                figures = {"share": share, "stranger": other, "paid": curves[0].paid, **said}
+                if setup is not BARE:
+                    figures = {"error": abs(share - 30), **figures}
+                self.sheet.add("stranger", f"{shape} beside half", setup.name, None if setup is BARE else 1 + NVML_GRAIN, False, **figures)
+
+    def told(self, loads, settle):
+        """The curves of loads, and what NVML says of their processes, in % and the largest first."""
+        if not has("pynvml"):
+            return self.gpu.work(loads, self.long, settle), {}
+        with nvml_says.Watch() as said:
+            curves = self.gpu.work(loads, self.long, settle)
+            return curves, {f"nvml_{at + 1}": value for at, value in enumerate(said.processes(self.long - 0.5))}
 
     def host(self):
         for shapes in HOST_BOUND[:1] if self.quick else HOST_BOUND:
@@ -315,7 +336,7 @@ class Suite:
                 self.sheet.add("memory", name, "hami", 1, passed=float(case["verdict"] == "ok"))
 
 
-PARTS = ("facts", "cost", "starts", "turns", "limits", "tenants", "host", "priority", "light", "nvml", "memory")
+PARTS = ("facts", "cost", "starts", "turns", "limits", "tenants", "stranger", "host", "priority", "light", "nvml", "memory")
 
 
 def setups_of(options, parser):

@@ -205,7 +205,15 @@ TEST_F(Pacing, GivenEightOfLowPriority_WhenMonitorBlocks_ThenStopInAQuantum) {
       "ex", "0", 4, 800, [](auto* r) { hami::region::Store(r->recent_kernel, -1); }, 7);
 }
 
-// Where nobody tells, NVML does after some seconds.
+// It takes no turns, and within a segment its slices are measured as ours. Without NVML's figures 3 ms kernels have 15.
+TEST_F(SlowPacing, GivenAStranger_ThenNvmlKeepsTheLimit) {
+  environment_["SIMGPU_PID_OFFSET"] = "1000";
+  Begin("stranger", {{"LD_PRELOAD", "-"}}, "paced_worker", "half");
+  Begin("limited", {{"CUDA_DEVICE_SM_LIMIT", "30"}}, "paced_worker", "ms3");
+  ExpectShare("limited", "8", "30", "4", "3");
+  for (const char* name : {"stranger", "limited"}) End(name);
+}
+
 TEST_F(SlowPacing, GivenUnreachedLimitBesideStranger_ThenObeysAsSoonAsAlone) {
   Begin("other", {{"LD_PRELOAD", "-"}});
   ExpectObeyed("half", "90", 10, 6000, [](auto* r) { hami::region::Store(r->recent_kernel, -1); });

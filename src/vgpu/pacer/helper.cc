@@ -2,8 +2,9 @@
 //
 // The helper thread. It looks for changed limits, orders and neighbours every 10 ms while the program launches,
 // collects measurements nobody else came by for, and for one that is more important than others looks every 0.15 ms
-// whether its work has ended. It sleeps for good while nothing is launched. It is started by the first launch, with all
-// signals blocked but those of faults, and is not there in the child of a fork until that launches something.
+// whether its work has ended. Once a second it asks NVML what a limited process had. It sleeps for good while nothing
+// is launched. It is started by the first launch, with all signals blocked but those of faults, and is not there in the
+// child of a fork until that launches something.
 #include <stdlib.h>
 
 #include "region/keep_errno.h"
@@ -19,6 +20,7 @@ constexpr int64_t kTick = 10'000'000;
 constexpr int64_t kWatch = 150'000;
 constexpr int64_t kReport = 500'000'000;  // one launch in that reports itself to the monitor
 constexpr int64_t kIdle = 1'000'000'000;
+constexpr int64_t kAsk = 1'000'000'000;  // NVML's figures are of the last 1/6 to 1 s
 constexpr int64_t kForGood = 1'000'000'000'000;
 
 Helper& State() { return g_shell.helper; }
@@ -29,6 +31,17 @@ struct Round {
   uint64_t orders = 0;
   bool binds = false, watch = false, pending = false;
 };
+
+// Without the device's lock, as NVML may take its time.
+void AskNvml(int index, DeviceTime* device, int64_t now) {
+  if (now - device->asked_at < kAsk || g_shell.left.load(std::memory_order_relaxed)) return;
+  device->asked_at = now;
+  const NvmlUse nvml;
+  Utilization had;
+  if (!nvml || !AskUtilization(static_cast<unsigned>(index), &device->utilization, &had)) return;
+  const Locked locked(device->lock);
+  device->gate.Correct({had.own, had.others, had.processes});
+}
 
 Round Look(int64_t now) {
   const bool blocked = Blocked();
@@ -48,6 +61,7 @@ Round Look(int64_t now) {
       if (polled.ended && device->gate.Watched()) CloseGate();  // the next launch is to take the turn again
       if (polled.ended && !alone) WakeOthers(device->gate.turns());
     }
+    if (device != nullptr && terms.Limited()) AskNvml(i, device, now);
     round.binds |= device == nullptr ? terms.Limited() : Binds(terms, !alone);
     round.orders = round.orders * 10'007 + (terms.limit + terms.own) * 4 + (terms.gives_way ? 2 : 0) + (alone ? 0 : 1);
   }

@@ -11,12 +11,13 @@
 #include "abi/cuda_abi.h"
 #include "vgpu/runtime/lock.h"
 #include "vgpu/runtime/meeting.h"
+#include "vgpu/runtime/nvml_probe.h"
 #include "vgpu/runtime/process.h"
 #include "vgpu/time/gate.h"
 
 namespace hami::vgpu::pacer {
 
-// Of one device. Everything but the locks is guarded by `lock`.
+// Of one device. Everything but the locks, and what is the helper's, is guarded by `lock`.
 struct DeviceTime {
   Lock lock{LockRank::kTimeDevice};
   // Held while an event is recorded on a stream of another thread, which must not end meanwhile.
@@ -25,6 +26,9 @@ struct DeviceTime {
   // Where the others are met, this process's line there, and the turn's.
   Meeting meeting;
   int line = -1, turn = -1;
+  // The helper's alone: what NVML says, and when it was asked.
+  UtilizationWatch utilization;
+  int64_t asked_at = 0;
 };
 
 struct Helper {

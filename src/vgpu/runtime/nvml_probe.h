@@ -89,6 +89,20 @@ Measurement Measure(nvmlDevice_t handle, ProcessList* list);
 // The same for a list taken earlier, with what has been learnt since.
 void FindOwn(const ProcessList& list, Measurement* measurement);
 
+// What processes had of a device's time between two figures of NVML.
+struct Utilization {
+  int64_t own = 0, others = 0;  // ns
+  int processes = 0;            // of others that had any
+};
+struct UtilizationWatch {
+  nvmlDevice_t device = nullptr;
+  uint64_t since = 0;   // the newest figure so far, us of the wall clock; 0: none
+  bool listed = false;  // this process was among them
+};
+// Once a second or so, by a caller that holds an NvmlUse. False: NVML says nothing new, or not of this process. After
+// 3 s without that `had` is left empty, and a new span begins.
+bool AskUtilization(unsigned fixed_device, UtilizationWatch* watch, Utilization* had);
+
 // The pid by which NVML knows this process; see identity.h. 0 = not known.
 unsigned NvmlPid();
 void SetNvmlPid(unsigned pid);

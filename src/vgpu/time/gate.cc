@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/time/gate.h"
 
-#include <algorithm>
-
 namespace hami::vgpu::time {
-namespace {
-
-constexpr int64_t kLeastRate = 100;       // of 10000
-constexpr int64_t kUnknownPatience = 50;  // times kPatience: behind what was never measured, on its stream
-constexpr int kMostVain = 20;
-
-}  // namespace
 
 Meter* Gate::MeterOf(const void* context, bool make) {
   Meter* free = nullptr;
@@ -21,16 +12,6 @@ Meter* Gate::MeterOf(const void* context, bool make) {
   if (!make || context == nullptr || free == nullptr) return nullptr;
   free->Use(context, driver_, book_);
   return free;
-}
-
-void Gate::Changed(uint64_t kind) {
-  for (Meter& meter : meters_) meter.Changed(kind);
-}
-void Gate::DropContext(const void* context) {
-  if (Meter* const meter = MeterOf(context, false); meter != nullptr) meter->Drop();
-}
-void Gate::DropStream(const void* stream) {
-  for (Meter& meter : meters_) meter.DropStream(stream);
 }
 
 // One without a limit has an equal part of what the limits of the others leave. It holds nothing, and only says whose
@@ -51,15 +32,6 @@ int64_t Gate::Release(int streams) const {
   const bool beside = view_.limited != 0 || view_.unlimited != 0;
   if (view_.hungry != 0 && (!beside || view_.at_work != 0)) return kTurn;
   return std::clamp(kBurst * streams, kBurst, kFlightAlone);
-}
-
-int64_t Gate::Flight(const Terms& terms) const {
-  if (terms.gives_way || view_.higher) return kFlightUnder;
-  return view_.present == 0 ? kFlightAlone : kFlight;
-}
-
-int64_t Gate::Spacing(const Terms& terms) const {
-  return view_.lower ? kHandover : std::min(Flight(terms) / 2, kSegment);
 }
 
 // Wall ns that all shares lag by more than when they last did, as what they had is less than what they are to have.
@@ -94,7 +66,8 @@ void Gate::Forgo(const Terms& terms, int64_t now) {
   limit_ = terms.limit;
 }
 
-void Gate::Charge(const Terms& terms, int64_t ns, int64_t now) {
+void Gate::Charge(const Terms& terms, int64_t measured, int64_t now) {
+  const int64_t ns = trim_.Charged(measured);
   region::GpuTimeCharge(account_, ns, now, rate_);
   if (terms.own != 0) region::GpuTimeCharge(&own_, ns, now, terms.own);
   turns_.Had(ns, region::Load(account_->zero_at));
@@ -198,8 +171,8 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
   const Turns::State state{.rank = terms.rank,
                            .rate = (terms.limit + view_.siblings) / (1 + view_.siblings),
                            .owed = terms.limit != 0 && region::GpuTimeBalance(account_, now, rate_) > 0,
-                           .zero_at = region::Load(account_->zero_at),
                            .long_launch = launch.cost >= kTurn || wait->late != Meter::kInTime || Long(),
+                           .zero_at = region::Load(account_->zero_at),
                            .free = wait->late != Meter::kInTime || beside >= kTurn || (beside != 0 && Long()),
                            .in_flight = InFlight(now)};
   if (!turns_.Leaves(view_, state, now) && TooMuchInFlight(terms, launch, beside, wait, now, &held)) return held;

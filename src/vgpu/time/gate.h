@@ -13,6 +13,7 @@
 #include "region/gpu_time.h"
 #include "vgpu/time/book.h"
 #include "vgpu/time/meter.h"
+#include "vgpu/time/trim.h"
 #include "vgpu/time/turns.h"
 
 namespace hami::vgpu::time {
@@ -44,6 +45,8 @@ class Gate {
     driver_ = driver;
   }
   Turns& turns() { return turns_; }
+  // What NVML says of this process and of others, after a look.
+  void Correct(const NvmlUsage& usage) { trim_.Correct(usage, view_.present); }
 
   // What the others on the GPU do; what follows goes by it. False: there are none, so launches may go without a look.
   bool Look(const Terms& terms, int64_t now);
@@ -55,16 +58,22 @@ class Gate {
   int64_t Pay(const Terms& terms, const Launch& launch, int64_t left, int64_t now);
   void GiveBack(const Terms& terms, int64_t ns, int64_t now) { Charge(terms, -ns, now); }
   // ns of work between marks.
-  int64_t Spacing(const Terms& terms) const;
+  int64_t Spacing(const Terms& terms) const { return view_.lower ? kHandover : std::min(Flight(terms) / 2, kSegment); }
   // Less important ones wait for the end of what is launched, so that is to be looked for.
   bool Watched() const { return view_.lower; }
 
   // nullptr: this context is not measured. `make`: it is from now on, if there is room.
   Meter* MeterOf(const void* context, bool make = true);
   // A graph of this kind does something else from now on.
-  void Changed(uint64_t kind);
-  void DropContext(const void* context);
-  void DropStream(const void* stream);
+  void Changed(uint64_t kind) {
+    std::ranges::for_each(meters_, [=](Meter& meter) { meter.Changed(kind); });
+  }
+  void DropStream(const void* stream) {
+    std::ranges::for_each(meters_, [=](Meter& meter) { meter.DropStream(stream); });
+  }
+  void DropContext(const void* context) {
+    if (Meter* const meter = MeterOf(context, false); meter != nullptr) meter->Drop();
+  }
 
   // Collects what was measured. `watch`: others wait for the end of what is under way, so it is to be looked for.
   struct Polled {
@@ -75,7 +84,13 @@ class Gate {
   int64_t InFlight(int64_t now) const { return meters_[0].InFlight(now) + meters_[1].InFlight(now); }
 
  private:
-  int64_t Flight(const Terms& terms) const;
+  static constexpr int64_t kLeastRate = 100;       // of 10000
+  static constexpr int64_t kUnknownPatience = 50;  // times kPatience: behind what was never measured, on its stream
+  static constexpr int kMostVain = 20;
+
+  int64_t Flight(const Terms& terms) const {
+    return terms.gives_way || view_.higher ? kFlightUnder : view_.present == 0 ? kFlightAlone : kFlight;
+  }
   int64_t Release(int streams) const;
   int64_t LeaseFor(const Terms& terms, const Launch& launch, int64_t now) const;
   int Streams(int64_t now) const { return meters_[0].Streams(now) + meters_[1].Streams(now); }
@@ -98,6 +113,7 @@ class Gate {
   region::GpuTimeDevice* account_ = nullptr;
   region::GpuTimeDevice own_{};  // of this process alone, where it wants less than its container has
   Turns turns_;
+  Trim trim_;
   TurnView view_;       // of the last look
   uint32_t rate_ = 1;   // of the account, as of then
   Meter meters_[2];     // one for each context

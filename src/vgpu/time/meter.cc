@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/time/meter.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace hami::vgpu::time {
-namespace {
-
-constexpr int64_t kClockDrift = 20'000;           // ns in kReferenceAge
-constexpr int kPairs = 4;                         // the empty pair is the shortest of so many
-constexpr int64_t kReferenceAge = 1'000'000'000;  // a float of ms is exact to 0.1 us over that
-
-int64_t TheirsOf(int64_t span, int others) { return span * others / (1 + others); }
-
-}  // namespace
 
 Meter::Track* Meter::TrackOf(const StreamRef& stream) {
   Track* rests = nullptr;
@@ -42,16 +30,6 @@ void Meter::Count(Track* track, const Launch& launch, int count) {
   track->busy_until += launch.cost;
 }
 
-void Meter::Spent(const Launch& launches, int count, int64_t now) {
-  Track* const track = TrackOf(launches.stream);
-  if (track == nullptr) return;
-  // What was there before did not last until now, so between them the stream may have rested.
-  track->open.sure &= now <= track->busy_until;
-  Count(track, launches, count);
-}
-
-bool Meter::HasWork(const Track& track) const { return driver_->busy(driver_->self, context_, track.stream); }
-
 // Whether the stream has work, and had all the time since its last mark. `Poll` came just before, so a mark that is
 // still there was not reached, and what was launched behind it is ahead, however late the next launch is seen.
 bool Meter::LookAhead(Track* track, int64_t now) {
@@ -60,11 +38,6 @@ bool Meter::LookAhead(Track* track, int64_t now) {
   if (!busy || now > track->busy_until) track->open.dense = false;
   if (!track->open.dense) track->busy_until = now;
   return busy;
-}
-
-// What was launched last was so while its last mark was still ahead.
-bool Meter::StillAhead(const Track& track) const {
-  return track.count != 0 && driver_->reached(driver_->self, track.Marked().back().event, nullptr, nullptr) == 0;
 }
 
 bool Meter::WantsTail(const void* thread, StreamRef* stream, int64_t until, int64_t now) {
@@ -264,16 +237,6 @@ void Meter::Teach(const Segment& segment, int64_t length, int64_t least) {
   book_->Teach(segment.kind, segment.handle, near / segment.launches, segment.guessed);
 }
 
-// Of `length` ns on one stream so much was not on another one as well.
-void Meter::LearnOverlap(int64_t length, int64_t paid) {
-  paid_ += paid;
-  length_ += length;
-  if (length_ < 8 * kSegment) return;
-  scale_ += (paid_ * Launch::kWhole / length_ - scale_) / kSmooth;
-  scale_ = std::clamp<int64_t>(scale_, Launch::kWhole / kStreams, Launch::kWhole);
-  paid_ = length_ = 0;
-}
-
 int64_t Meter::Poll(int others, int64_t worked_until, int64_t now) {
   at_work_ = others;
   // One may have begun and ended since.
@@ -307,19 +270,6 @@ int64_t Meter::Poll(int others, int64_t worked_until, int64_t now) {
   return correction + Grow(now);
 }
 
-Meter::Segment* Meter::LongestSegment() {
-  const auto charged = [](const Track& track) { return track.count == 0 ? -1 : track.marked[0].charged; };
-  const auto longest = std::ranges::max_element(Tracks(), {}, charged);
-  return longest == Tracks().end() || longest->count == 0 ? nullptr : &longest->marked[0];
-}
-
-int64_t Meter::PayAhead(int64_t ns) {
-  Segment* const longest = ns > 0 ? LongestSegment() : nullptr;
-  if (longest == nullptr || longest->grown < kPatience) return 0;
-  longest->charged += ns;
-  return ns;
-}
-
 // What takes longer than was expected is charged as its time passes, for kPatience at most: the GPU may be waiting for
 // something that the program can only launch when it is not held. What is charged is less than the stream takes where
 // others run beside it.
@@ -334,11 +284,6 @@ int64_t Meter::Grow(int64_t now) {
   return grown;
 }
 
-int64_t Meter::Longest() {
-  const Segment* const longest = LongestSegment();
-  return longest == nullptr ? 0 : longest->charged;
-}
-
 int64_t Meter::InFlightOn(const Track& track, int64_t now) const {
   if (track.count == 0 && now >= track.busy_until) return 0;
   int64_t own = track.open.charged;
@@ -346,12 +291,6 @@ int64_t Meter::InFlightOn(const Track& track, int64_t now) const {
   // No more than the segment at hand can have gone since a mark was reached.
   const int64_t gone = std::max<int64_t>(now - track.reached_at, 0) * scale_ / Launch::kWhole;
   return own - std::min(gone, (track.count != 0 ? track.marked[0] : track.open).charged);
-}
-
-int64_t Meter::InFlight(int64_t now) const {
-  int64_t all = 0;
-  for (const Track& track : Tracks()) all += InFlightOn(track, now);
-  return all;
 }
 
 int64_t Meter::Beside(const StreamRef& stream, int64_t part, int64_t now) const {
@@ -362,16 +301,6 @@ int64_t Meter::Beside(const StreamRef& stream, int64_t part, int64_t now) const 
     if (track.stream == stream) own = std::max(own, track.busy_until);
   }
   return last != nullptr && own + part <= last->busy_until ? std::max<int64_t>(InFlightOn(*last, now), 1) : 0;
-}
-
-int Meter::Streams(int64_t now) const {
-  return static_cast<int>(
-      std::ranges::count_if(Tracks(), [now](const Track& t) { return now - t.launched_at < kWants; }));
-}
-
-bool Meter::Guesses() const {
-  return std::ranges::any_of(Tracks(),
-                             [](const Track& t) { return std::ranges::any_of(t.Marked(), &Segment::guessed); });
 }
 
 bool Meter::Works(int64_t now) {
@@ -393,35 +322,6 @@ Meter::Late Meter::LateFor(const StreamRef& stream) const {
     late = std::max(late, segment.guessed && track.stream == stream ? kUnknown : kKnown);
   }
   return late;
-}
-
-void Meter::Changed(uint64_t kind) {
-  const auto forget = [kind](Segment& segment) { segment.kind = segment.kind == kind ? 0 : segment.kind; };
-  for (Track& track : Tracks()) {
-    forget(track.open);
-    for (Segment& segment : track.Marked()) forget(segment);
-  }
-}
-
-void Meter::DropTrack(Track* track) {
-  for (const Segment& segment : track->Marked()) driver_->release(driver_->self, segment.event);
-  pending_ -= track->count;
-  *track = Track{.stream = track->stream, .wrong = track->wrong};
-}
-
-void Meter::DropStream(const void* stream) {
-  for (Track& track : Tracks()) {
-    if (track.stream.stream == stream) DropTrack(&track);
-  }
-}
-
-void Meter::Drop() {
-  for (Track& track : Tracks()) DropTrack(&track);
-  used_ = 0;
-  if (reference_ != nullptr) driver_->release(driver_->self, reference_);
-  reference_ = nullptr;
-  behind_ = kNever;
-  context_ = nullptr;
 }
 
 }  // namespace hami::vgpu::time

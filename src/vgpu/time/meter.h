@@ -66,24 +66,48 @@ class Meter {
   bool WantsTail(const void* thread, StreamRef* stream, int64_t until, int64_t now);
   void Tail(const StreamRef& stream, Event event, int64_t now);
   // Launches that were paid from a lease, together.
-  void Spent(const Launch& launches, int count, int64_t now);
+  void Spent(const Launch& launches, int count, int64_t now) {
+    Track* const track = TrackOf(launches.stream);
+    if (track == nullptr) return;
+    // What was there before did not last until now, so between them the stream may have rested.
+    track->open.sure &= now <= track->busy_until;
+    Count(track, launches, count);
+  }
 
   // Collects what was reached. `others`: so many others are at work on the GPU. `worked_until`: when the last of them
   // was, by the host's clock; `now` while one is. Returns what is to be paid beyond what was charged, ns.
   int64_t Poll(int others, int64_t worked_until, int64_t now);
 
   // Pays up to so many ns ahead for what takes kPatience longer than was expected; returns how many.
-  int64_t PayAhead(int64_t ns);
+  int64_t PayAhead(int64_t ns) {
+    Segment* const longest = ns > 0 ? LongestSegment() : nullptr;
+    if (longest == nullptr || longest->grown < kPatience) return 0;
+    longest->charged += ns;
+    return ns;
+  }
   // ns of work that was charged and is not known to be done.
-  int64_t InFlight(int64_t now) const;
+  int64_t InFlight(int64_t now) const {
+    int64_t all = 0;
+    for (const Track& track : Tracks()) all += InFlightOn(track, now);
+    return all;
+  }
   // What is in flight on another stream, when `part` of a launch would go beside that if they run side by side; else 0.
   int64_t Beside(const StreamRef& stream, int64_t part, int64_t now) const;
   // What the longest of the segments that are under way was charged.
-  int64_t Longest();
+  int64_t Longest() {
+    const Segment* const longest = LongestSegment();
+    return longest == nullptr ? 0 : longest->charged;
+  }
   // Streams that were launched on not long ago.
-  int Streams(int64_t now) const;
+  int Streams(int64_t now) const {
+    const auto works = [now](const Track& track) { return now - track.launched_at < kWants; };
+    return static_cast<int>(std::ranges::count_if(Tracks(), works));
+  }
   // Something is under way of which nothing is known.
-  bool Guesses() const;
+  bool Guesses() const {
+    const auto guessed = [](const Track& track) { return std::ranges::any_of(track.Marked(), &Segment::guessed); };
+    return std::ranges::any_of(Tracks(), guessed);
+  }
   // What is under way takes kPatience longer than was expected; or it was never measured, and is on this stream.
   enum Late { kInTime, kKnown, kUnknown };
   Late LateFor(const StreamRef& stream) const;
@@ -97,17 +121,33 @@ class Meter {
   int64_t scale() const { return scale_; }
 
   // What is under way says nothing of what goes by this name from now on.
-  void Changed(uint64_t kind);
+  void Changed(uint64_t kind) {
+    const auto forget = [kind](Segment& segment) { segment.kind = segment.kind == kind ? 0 : segment.kind; };
+    for (Track& track : Tracks()) {
+      forget(track.open);
+      for (Segment& segment : track.Marked()) forget(segment);
+    }
+  }
   // The stream is gone, or the context; marks are released.
-  void DropStream(const void* stream);
-  void Drop();
+  void DropStream(const void* stream) {
+    for (Track& track : Tracks()) {
+      if (track.stream.stream == stream) DropTrack(&track);
+    }
+  }
+  void Drop() {
+    for (Track& track : Tracks()) DropTrack(&track);
+    used_ = 0;
+    if (reference_ != nullptr) driver_->release(driver_->self, reference_);
+    reference_ = nullptr;
+    behind_ = kNever;
+    context_ = nullptr;
+  }
 
  private:
   // Launches on one stream, and the event behind them.
   struct Segment {
     Event event = nullptr;
-    int64_t charged = 0;
-    int64_t cost = 0;
+    int64_t charged = 0, cost = 0;
     int64_t took = 0;               // ns of the host between the event before and the launch
     int64_t grown = 0;              // of `charged`, as the time passed
     int64_t due = 0;                // host's clock: when its stream is expected to be done with it
@@ -141,13 +181,21 @@ class Meter {
   };
   static constexpr int64_t kExactly = 1 << 20;
   static constexpr int64_t kNever = INT64_MAX / 2;
+  static constexpr int64_t kClockDrift = 20'000;           // ns in kReferenceAge
+  static constexpr int64_t kReferenceAge = 1'000'000'000;  // ns; a float of ms is exact to 0.1 us over that
+  static constexpr int kPairs = 4;                         // the empty pair is the shortest of so many
+
+  static int64_t TheirsOf(int64_t span, int others) { return span * others / (1 + others); }
 
   std::span<Track> Tracks() { return {tracks_, static_cast<size_t>(used_)}; }
   std::span<const Track> Tracks() const { return {tracks_, static_cast<size_t>(used_)}; }
   Track* TrackOf(const StreamRef& stream);
-  bool HasWork(const Track& track) const;
+  bool HasWork(const Track& track) const { return driver_->busy(driver_->self, context_, track.stream); }
   bool LookAhead(Track* track, int64_t now);
-  bool StillAhead(const Track& track) const;
+  // What was launched last was so while its last mark was still ahead.
+  bool StillAhead(const Track& track) const {
+    return track.count != 0 && driver_->reached(driver_->self, track.Marked().back().event, nullptr, nullptr) == 0;
+  }
   void Count(Track* track, const Launch& launch, int count);
   void Push(Track* track, Event event, bool ends_pair = false);
   int64_t Settle(Track* track, const Segment& segment, int64_t seen, int64_t since_reference, int64_t now);
@@ -155,11 +203,27 @@ class Meter {
   int64_t PayRested(Track* track, const Segment& segment, int64_t least, int64_t most);
   int64_t LengthOf(const Segment& segment, int64_t busy, int64_t least, int64_t theirs) const;
   void Teach(const Segment& segment, int64_t length, int64_t least);
-  void LearnOverlap(int64_t length, int64_t paid);
-  Segment* LongestSegment();
+  // Of `length` ns on one stream so much was not on another one as well.
+  void LearnOverlap(int64_t length, int64_t paid) {
+    paid_ += paid;
+    length_ += length;
+    if (length_ < 8 * kSegment) return;
+    scale_ += (paid_ * Launch::kWhole / length_ - scale_) / kSmooth;
+    scale_ = std::clamp<int64_t>(scale_, Launch::kWhole / kStreams, Launch::kWhole);
+    paid_ = length_ = 0;
+  }
+  Segment* LongestSegment() {
+    const auto charged = [](const Track& track) { return track.count == 0 ? -1 : track.marked[0].charged; };
+    const auto longest = std::ranges::max_element(Tracks(), {}, charged);
+    return longest == Tracks().end() || longest->count == 0 ? nullptr : &longest->marked[0];
+  }
   int64_t Grow(int64_t now);
   int64_t InFlightOn(const Track& track, int64_t now) const;
-  void DropTrack(Track* track);
+  void DropTrack(Track* track) {
+    for (const Segment& segment : track->Marked()) driver_->release(driver_->self, segment.event);
+    pending_ -= track->count;
+    *track = Track{.stream = track->stream, .wrong = track->wrong};
+  }
 
   const void* context_ = nullptr;
   const DriverPort* driver_ = nullptr;

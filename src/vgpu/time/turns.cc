@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/time/turns.h"
 
-#include <algorithm>
 #include <tuple>
 
 #include "region/gpu_time.h"
@@ -188,17 +187,6 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   ends_at_ = ends_at;
   Publish(state, now);
   return verdict;
-}
-
-void Turns::Went(int64_t work, bool holds, int64_t now) {
-  if (!joined()) return;
-  Store(mine()->work_until, now + std::max(work, holds ? kPatience : 0));
-}
-
-bool Turns::Ended(int64_t now) {
-  if (!joined() || Load(mine()->work_until) <= now) return false;
-  Store(mine()->work_until, now);
-  return true;
 }
 
 void Turns::Rests(bool overdrawn, int64_t now) {

@@ -75,9 +75,8 @@ class Turns {
   struct State {
     int32_t rank = 0;
     uint32_t rate = 0;
-    bool owed = false;
+    bool owed = false, long_launch = false;
     int64_t zero_at = 0;
-    bool long_launch = false;
     bool free = false;      // needs no turn: the GPU may wait for it, or it ends before others of this process
     int64_t in_flight = 0;  // ns
   };
@@ -95,9 +94,15 @@ class Turns {
   // It has the turn and gives it up, so nothing more goes of what it has to launch.
   bool Leaves(const TurnView& view, const State& state, int64_t now) const;
   // It went: `work` ns are under way; `holds`: until it is seen to have ended, kPatience at most.
-  void Went(int64_t work, bool holds, int64_t now);
+  void Went(int64_t work, bool holds, int64_t now) {
+    if (joined()) region::Store(mine()->work_until, now + std::max(work, holds ? kPatience : 0));
+  }
   // Nothing of this process is under way any more. True when others may be waiting for that.
-  bool Ended(int64_t now);
+  bool Ended(int64_t now) {
+    if (!joined() || region::Load(mine()->work_until) <= now) return false;
+    region::Store(mine()->work_until, now);
+    return true;
+  }
   // It has no use for the turn now. `overdrawn`: its container's account is, so the others are to stop, too.
   void Rests(bool overdrawn, int64_t now);
   void Publish(const State& state, int64_t now);
