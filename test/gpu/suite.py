@@ -6,10 +6,10 @@
 
 Parts, in this order: facts (events, gaps, turns between contexts, what calls cost), cost (cuInit, a first context and a
 launch, bare and limited by turns), starts (what a start takes where NVML is opened before, beside or after it), turns
-(do exclusive turns beat the driver's time slices?), limits, tenants, stranger (30 % beside a program without the
-library), host (programs that their host holds up), priority, light (a launch of 1 ms each 20 ms beside a heavy tenant),
-nvml (what NVML says of a limited load), memory (run.py's cases with PyTorch, CuPy and JAX). Each case runs bare first,
-then under `hami run`, then with each other build of our library (--ours) and each --library by another project;
+(do exclusive turns beat the driver's time slices?), limits, tenants, host (programs that their host holds up),
+priority, light (a launch of 1 ms each 20 ms beside a heavy tenant), nvml (what NVML says of a limited load), memory
+(run.py's cases with PyTorch, CuPy and JAX), stranger (30 % beside a program without the library). Each case runs bare
+first, then under `hami run`, then with each other build of our library (--ours) and each --library by another project;
 processes are pinned to CPUs where there are eight. A part that fails costs itself only, and a part for which no time is
 left is said to be left out.
 
@@ -216,29 +216,6 @@ class Suite:
                 got = [100 * curve.rate() / native for curve in self.gpu.work(loads, self.long)]
                 self.sheet.add("tenants", f"30:70 of {shape}", setup.name, of_one=sum(got), first=got[0], second=got[1])
 
-    def stranger(self):
-        """Beside a program without the library, which takes no turns: bare, and at 30 % once NVML's figures had their say."""
-        half = self.alone("half")
-        for shape in BESIDE_A_STRANGER[:1] if self.quick else BESIDE_A_STRANGER:
-            native = self.alone(shape)
-            for setup in self.all():
-                share = None if setup is BARE else 30
-                loads = [self.one(setup, shape, self.gpu.box(f"known-{shape}"), cores=share), self.one(BARE, "half")]
-                curves, said = self.told(loads, 1.0 if setup is BARE else NVML_SETTLES)
-                share, other = 100 * curves[0].rate() / native, 100 * curves[1].rate() / half
-                figures = {"share": share, "stranger": other, "paid": curves[0].paid, **said}
-                if setup is not BARE:
-                    figures = {"error": abs(share - 30), **figures}
-                self.sheet.add("stranger", f"{shape} beside half", setup.name, None if setup is BARE else 1 + NVML_GRAIN, False, **figures)
-
-    def told(self, loads, settle):
-        """The curves of loads, and what NVML says of their processes, in % and the largest first."""
-        if not has("pynvml"):
-            return self.gpu.work(loads, self.long, settle), {}
-        with nvml_says.Watch() as said:
-            curves = self.gpu.work(loads, self.long, settle)
-            return curves, {f"nvml_{at + 1}": value for at, value in enumerate(said.processes(self.long - 0.5))}
-
     def host(self):
         for shapes in HOST_BOUND[:1] if self.quick else HOST_BOUND:
             bare = [curve.rate() for curve in self.gpu.work([self.one(BARE, shape) for shape in shapes], self.short)]
@@ -335,8 +312,31 @@ class Suite:
             if case["verdict"] != "skip":
                 self.sheet.add("memory", name, "hami", 1, passed=float(case["verdict"] == "ok"))
 
+    def stranger(self):
+        """Beside a program without the library, which takes no turns: bare, and at 30 % once NVML's figures had their say."""
+        half = self.alone("half")
+        for shape in BESIDE_A_STRANGER[:1] if self.quick else BESIDE_A_STRANGER:
+            native = self.alone(shape)
+            for setup in self.all():
+                bare = setup is BARE
+                loads = [self.one(setup, shape, self.gpu.box(shape), cores=None if bare else 30), self.one(BARE, "half")]
+                curves, said = self.told(loads, 1.0 if bare else NVML_SETTLES)
+                share = 100 * curves[0].rate() / native
+                figures = {} if bare else {"error": abs(share - 30)}
+                self.sheet.add("stranger", f"{shape} beside half", setup.name, None if bare else 1 + NVML_GRAIN, False, **figures,
+                               share=share, stranger=100 * curves[1].rate() / half, paid=curves[0].paid, **said)
 
-PARTS = ("facts", "cost", "starts", "turns", "limits", "tenants", "stranger", "host", "priority", "light", "nvml", "memory")
+    def told(self, loads, settle):
+        """The curves of loads, and what NVML says of their processes, in % and the largest first."""
+        if not has("pynvml"):
+            return self.gpu.work(loads, self.long, settle), {}
+        with nvml_says.Watch() as said:
+            curves = self.gpu.work(loads, self.long, settle)
+            return curves, {f"nvml_{at + 1}": value for at, value in enumerate(said.processes(self.long - 0.5))}
+
+
+PARTS = ("facts", "cost", "starts", "turns", "limits", "tenants", "host", "priority", "light", "nvml", "memory",
+         "stranger")
 
 
 def setups_of(options, parser):

@@ -25,6 +25,11 @@ constexpr int64_t kForGood = 1'000'000'000'000;
 
 Helper& State() { return g_shell.helper; }
 
+struct Asking {
+  Asking() { State().asks.store(true); }
+  ~Asking() { State().asks.store(false); }
+};
+
 // Of all devices: what leases depend on, in one number; whether launches are held by anything, whether the end of
 // something is watched for, and whether a mark is not reached.
 struct Round {
@@ -34,8 +39,10 @@ struct Round {
 
 // Without the device's lock, as NVML may take its time.
 void AskNvml(int index, DeviceTime* device, int64_t now) {
-  if (now - device->asked_at < kAsk || g_shell.left.load(std::memory_order_relaxed)) return;
+  if (now - device->asked_at < kAsk) return;
   device->asked_at = now;
+  const Asking asking;
+  if (g_shell.left.load()) return;
   const NvmlUse nvml;
   Utilization had;
   if (!nvml || !AskUtilization(static_cast<unsigned>(index), &device->utilization, &had)) return;

@@ -28,6 +28,7 @@ constexpr int64_t kNoteInterval = 100'000'000;  // ns; the monitor wants to know
 constexpr int64_t kBlockedPoll = 5'000'000;     // ns
 constexpr int64_t kLongestEnd = 1'000'000'000;  // ns that the end of a context waits for what was launched there
 constexpr int64_t kEndPoll = 100'000;           // ns between two looks at that
+constexpr int64_t kLongestAsk = 20'000'000;     // ns that a process that ends waits for its helper to leave NVML
 
 uint32_t CurrentEpoch() { return g_shell.voided.load() * 2 + 1; }
 
@@ -279,7 +280,9 @@ void SettleAtExit() {
   if (__atomic_load_n(&g_words.phase, __ATOMIC_ACQUIRE) == 0) return;
   ReturnLease(&t_lease);
   Collect(nullptr);
-  g_shell.left.store(true, std::memory_order_relaxed);  // or the helper would come back for what is left of the process
+  g_shell.left.store(true);  // or the helper would come back for what is left of the process
+  const int64_t left_at = MonotonicNanos();
+  while (g_shell.helper.asks.load() && MonotonicNanos() - left_at < kLongestAsk) region::SleepNanos(kEndPoll);
   ForEachDevice([](int i, DeviceTime* device) {
     const Locked locked(device->lock);
     pacer::Leave(device, i, MonotonicNanos());
@@ -432,6 +435,7 @@ void ResetPacer() {
   g_shell.left.store(false);
   g_shell.helper.state = pacer::Helper::kNone;
   g_shell.helper.watches.store(false);
+  g_shell.helper.asks.store(false);
   t_lease = {};
   g_book.Reset();
   pacer::ResetDevices();

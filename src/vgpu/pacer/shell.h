@@ -37,6 +37,7 @@ struct Helper {
   uint32_t calls = 0;  // the helper sleeps on it
   std::atomic<uint32_t> activity{0};
   std::atomic<bool> watches{false}, settles_at_exit{false};
+  std::atomic<bool> asks{false};  // it is in NVML
 };
 
 struct Shell {
