@@ -42,6 +42,11 @@ class CostBook {
     }
     Move(OfHandle(handle), cost);
   }
+  // What was measured of a kind is not sure. True once that came so often that it is better than a guess.
+  bool Unsure(uint64_t id) {
+    Kind* const kind = Take(id);
+    return kind->price == 0 && ++kind->measured > kSmooth;
+  }
   // A graph does something else from now on. The last cost is still the best guess, and believed where what was
   // measured after the last few changes was near it.
   void Changed(uint64_t id, uint64_t handle) {

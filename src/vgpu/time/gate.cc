@@ -3,17 +3,6 @@
 
 namespace hami::vgpu::time {
 
-Meter* Gate::MeterOf(const void* context, bool make) {
-  Meter* free = nullptr;
-  for (Meter& meter : meters_) {
-    if (meter.context() == context && context != nullptr) return &meter;
-    if (meter.context() == nullptr) free = &meter;
-  }
-  if (!make || context == nullptr || free == nullptr) return nullptr;
-  free->Use(context, driver_, book_);
-  return free;
-}
-
 // One without a limit has an equal part of what the limits of the others leave. It holds nothing, and only says whose
 // turn is next.
 bool Gate::Look(const Terms& terms, int64_t now) {

@@ -63,7 +63,16 @@ class Gate {
   bool Watched() const { return view_.lower; }
 
   // nullptr: this context is not measured. `make`: it is from now on, if there is room.
-  Meter* MeterOf(const void* context, bool make = true);
+  Meter* MeterOf(const void* context, bool make = true) {
+    Meter* free = nullptr;
+    for (Meter& meter : meters_) {
+      if (meter.context() == context && context != nullptr) return &meter;
+      if (meter.context() == nullptr) free = &meter;
+    }
+    if (!make || context == nullptr || free == nullptr) return nullptr;
+    free->Use(context, driver_, book_);
+    return free;
+  }
   // A graph of this kind does something else from now on.
   void Changed(uint64_t kind) {
     std::ranges::for_each(meters_, [=](Meter& meter) { meter.Changed(kind); });

@@ -3,33 +3,6 @@
 
 namespace hami::vgpu::time {
 
-Meter::Track* Meter::TrackOf(const StreamRef& stream) {
-  Track* rests = nullptr;
-  for (Track& track : Tracks()) {
-    if (track.stream == stream) return &track;
-    if (rests == nullptr && track.count == 0 && track.open.charged == 0) rests = &track;
-  }
-  Track* const track = used_ < kStreams ? &tracks_[used_++] : rests;
-  if (track != nullptr) *track = Track{.stream = stream};
-  return track;
-}
-
-void Meter::Count(Track* track, const Launch& launch, int count) {
-  Segment& open = track->open;
-  const bool first = open.launches == 0;
-  const bool other = !first && open.kind != launch.kind;
-  open.kind = other ? 0 : launch.kind;
-  // What a lease paid for says only of which kind it was.
-  if (launch.handle != 0 || other) open.handle = first || open.handle == launch.handle ? launch.handle : 0;
-  open.charged += launch.Charged();
-  open.cost += launch.cost;
-  open.launches += count;
-  open.priced &= launch.priced;
-  track->rests = false;
-  track->unmeasured += launch.Charged();
-  track->busy_until += launch.cost;
-}
-
 // Whether the stream has work, and had all the time since its last mark. `Poll` came just before, so a mark that is
 // still there was not reached, and what was launched behind it is ahead, however late the next launch is seen.
 bool Meter::LookAhead(Track* track, int64_t now) {
@@ -178,8 +151,11 @@ int64_t Meter::Pay(Track* track, const Segment& segment, int64_t elapsed, int64_
   if (!segment.dense || slow) {
     const int64_t own = busy_.Add(at - pair_, at);
     if (segment.charged == 0) return own;
-    // A first guess that may be far too low would stay: what costs next to nothing is hardly ever measured.
-    if (segment.dense && (!segment.guessed || busy <= 2 * least)) Teach(segment, segment.guessed ? least : busy, least);
+    // A first guess that may be far too low would stay: what costs next to nothing is hardly ever measured. One that is
+    // too high is soon put right.
+    const bool sure = !segment.guessed || busy <= 2 * least;
+    const int64_t length = segment.guessed && sure ? least : busy;
+    if (segment.dense && (sure || book_->Unsure(segment.kind))) Teach(segment, length, least);
     return own + PayRested(track, segment, segment.dense && !beside ? least : 0, busy);
   }
   const int64_t length = LengthOf(segment, busy, least, theirs);
@@ -301,27 +277,6 @@ int64_t Meter::Beside(const StreamRef& stream, int64_t part, int64_t now) const 
     if (track.stream == stream) own = std::max(own, track.busy_until);
   }
   return last != nullptr && own + part <= last->busy_until ? std::max<int64_t>(InFlightOn(*last, now), 1) : 0;
-}
-
-bool Meter::Works(int64_t now) {
-  for (Track& track : Tracks()) {
-    // What a lease pays for goes unseen.
-    if (track.rests && now - track.launched_at > kWants) continue;
-    if (HasWork(track)) return true;
-    if (!track.rests) reached_at_ = now;
-    track.rests = true;
-  }
-  return false;
-}
-
-Meter::Late Meter::LateFor(const StreamRef& stream) const {
-  Late late = kInTime;
-  for (const Track& track : Tracks()) {
-    const Segment& segment = track.marked[0];
-    if (track.count == 0 || segment.grown < kPatience) continue;
-    late = std::max(late, segment.guessed && track.stream == stream ? kUnknown : kKnown);
-  }
-  return late;
 }
 
 }  // namespace hami::vgpu::time

@@ -110,9 +110,26 @@ class Meter {
   }
   // What is under way takes kPatience longer than was expected; or it was never measured, and is on this stream.
   enum Late { kInTime, kKnown, kUnknown };
-  Late LateFor(const StreamRef& stream) const;
+  Late LateFor(const StreamRef& stream) const {
+    Late late = kInTime;
+    for (const Track& track : Tracks()) {
+      const Segment& segment = track.marked[0];
+      if (track.count == 0 || segment.grown < kPatience) continue;
+      late = std::max(late, segment.guessed && track.stream == stream ? kUnknown : kKnown);
+    }
+    return late;
+  }
   // Something that no mark lies behind is seen to be at work.
-  bool Works(int64_t now);
+  bool Works(int64_t now) {
+    for (Track& track : Tracks()) {
+      // What a lease pays for goes unseen.
+      if (track.rests && now - track.launched_at > kWants) continue;
+      if (HasWork(track)) return true;
+      if (!track.rests) reached_at_ = now;
+      track.rests = true;
+    }
+    return false;
+  }
   // A mark is not reached.
   bool Pending() const { return pending_ != 0; }
   // When the last mark was reached, by the host's clock.
@@ -189,14 +206,37 @@ class Meter {
 
   std::span<Track> Tracks() { return {tracks_, static_cast<size_t>(used_)}; }
   std::span<const Track> Tracks() const { return {tracks_, static_cast<size_t>(used_)}; }
-  Track* TrackOf(const StreamRef& stream);
+  Track* TrackOf(const StreamRef& stream) {
+    Track* rests = nullptr;
+    for (Track& track : Tracks()) {
+      if (track.stream == stream) return &track;
+      if (rests == nullptr && track.count == 0 && track.open.charged == 0) rests = &track;
+    }
+    Track* const track = used_ < kStreams ? &tracks_[used_++] : rests;
+    if (track != nullptr) *track = Track{.stream = stream};
+    return track;
+  }
   bool HasWork(const Track& track) const { return driver_->busy(driver_->self, context_, track.stream); }
   bool LookAhead(Track* track, int64_t now);
   // What was launched last was so while its last mark was still ahead.
   bool StillAhead(const Track& track) const {
     return track.count != 0 && driver_->reached(driver_->self, track.Marked().back().event, nullptr, nullptr) == 0;
   }
-  void Count(Track* track, const Launch& launch, int count);
+  void Count(Track* track, const Launch& launch, int count) {
+    Segment& open = track->open;
+    const bool first = open.launches == 0;
+    const bool other = !first && open.kind != launch.kind;
+    open.kind = other ? 0 : launch.kind;
+    // What a lease paid for says only of which kind it was.
+    if (launch.handle != 0 || other) open.handle = first || open.handle == launch.handle ? launch.handle : 0;
+    open.charged += launch.Charged();
+    open.cost += launch.cost;
+    open.launches += count;
+    open.priced &= launch.priced;
+    track->rests = false;
+    track->unmeasured += launch.Charged();
+    track->busy_until += launch.cost;
+  }
   void Push(Track* track, Event event, bool ends_pair = false);
   int64_t Settle(Track* track, const Segment& segment, int64_t seen, int64_t since_reference, int64_t now);
   int64_t Pay(Track* track, const Segment& segment, int64_t elapsed, int64_t theirs, int64_t at);
