@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/memory/nvml_view.h"
 
-#include <time.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "vgpu/loader/driver.h"
 #include "vgpu/memory/account.h"
@@ -102,25 +103,18 @@ unsigned OwnProcesses(int device, OwnProcess* out, unsigned room) {
 bool OwnUtilization(nvmlDevice_t handle, nvmlUtilization_t* out) {
   nvmlProcessUtilizationSample_t samples[kMostSamples];
   unsigned count = kMostSamples;
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  const uint64_t micros = static_cast<uint64_t>(now.tv_sec) * 1'000'000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
-  const nvmlReturn_t result = real::nvmlDeviceGetProcessUtilization(handle, samples, &count, micros - kWindowMicros);
+  const uint64_t now = WallMicros();
+  const uint64_t since = now - kWindowMicros;
+  const nvmlReturn_t result = real::nvmlDeviceGetProcessUtilization(handle, samples, &count, since);
   if (result == NVML_ERROR_NOT_FOUND) {  // nobody ran anything
     *out = {0, 0};
     return true;
   }
   if (result != NVML_SUCCESS) return false;
-  count = KeepOurs(samples, count < kMostSamples ? count : kMostSamples);
+  count = KeepOurs(samples, KeepNewest(samples, std::min(count, kMostSamples), since, now));
   unsigned sm = 0;
   unsigned memory = 0;
   for (unsigned i = 0; i < count; ++i) {
-    // A process may have several samples in the window; the newest counts.
-    bool newest = true;
-    for (unsigned j = 0; j < count; ++j) {
-      newest = newest && !(samples[j].pid == samples[i].pid && samples[j].timeStamp > samples[i].timeStamp);
-    }
-    if (!newest) continue;
     sm += samples[i].smUtil;
     memory += samples[i].memUtil;
   }

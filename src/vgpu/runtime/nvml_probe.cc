@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <span>
 
 #include "region/process.h"
 #include "vgpu/loader/driver.h"
@@ -171,38 +170,26 @@ Measurement Measure(nvmlDevice_t handle) {
   return out;
 }
 
-// NVML has one figure for each process that ran since then: the mean of that time, at the moment it was last seen to
-// run.
+uint64_t WallMicros() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
+}
+
 bool AskUtilization(unsigned fixed_device, UtilizationWatch* watch, Utilization* had) {
   constexpr unsigned kRoom = 1024;
   constexpr uint64_t kStale = 3'000'000;  // us
-  if (watch->device == nullptr && FixedDeviceHandle(fixed_device, &watch->device) != NVML_SUCCESS) return false;
-  timespec wall;
-  clock_gettime(CLOCK_REALTIME, &wall);
-  const uint64_t now = static_cast<uint64_t>(wall.tv_sec) * 1'000'000 + static_cast<uint64_t>(wall.tv_nsec) / 1000;
+  const uint64_t now = WallMicros();
   if (watch->since > now || now - watch->since > kStale) {
     watch->since = now;
     return true;
   }
+  nvmlDevice_t device = nullptr;
   nvmlProcessUtilizationSample_t figures[kRoom];
   unsigned count = kRoom;
-  if (real::nvmlDeviceGetProcessUtilization(watch->device, figures, &count, watch->since) != NVML_SUCCESS) return false;
-  // Drivers were seen to show older ones as well, and nonsense for a process that is gone.
-  const auto end = std::remove_if(figures, figures + std::min(count, kRoom), [watch, now](const auto& figure) {
-    return figure.timeStamp <= watch->since || figure.timeStamp > now || figure.smUtil == 0 || figure.smUtil > 100;
-  });
-  uint64_t newest = watch->since;
-  for (const auto& figure : std::span(figures, end)) newest = std::max<uint64_t>(newest, figure.timeStamp);
-  const auto span = static_cast<int64_t>(newest - watch->since) * 1000;
-  const unsigned self = NvmlPid();
-  for (const auto& figure : std::span(figures, end)) {
-    const bool own = figure.pid == self && self != 0;
-    (own ? had->own : had->others) += span * figure.smUtil / 100;
-    had->processes += own ? 0 : 1;
-    watch->listed |= own;
-  }
-  watch->since = newest;
-  return span != 0 && watch->listed;
+  return FixedDeviceHandle(fixed_device, &device) == NVML_SUCCESS &&
+         real::nvmlDeviceGetProcessUtilization(device, figures, &count, watch->since) == NVML_SUCCESS &&
+         watch->Take(figures, std::min(count, kRoom), now, NvmlPid(), had);
 }
 
 void SetNvmlPid(unsigned pid) {

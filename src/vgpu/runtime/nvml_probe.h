@@ -14,6 +14,7 @@
 
 #include "abi/nvml_abi.h"
 #include "vgpu/runtime/lock.h"
+#include "vgpu/runtime/utilization.h"
 
 namespace hami::vgpu {
 
@@ -89,16 +90,8 @@ Measurement Measure(nvmlDevice_t handle, ProcessList* list);
 // The same for a list taken earlier, with what has been learnt since.
 void FindOwn(const ProcessList& list, Measurement* measurement);
 
-// What processes had of a device's time between two figures of NVML.
-struct Utilization {
-  int64_t own = 0, others = 0;  // ns
-  int processes = 0;            // of others that had any
-};
-struct UtilizationWatch {
-  nvmlDevice_t device = nullptr;
-  uint64_t since = 0;   // the newest figure so far, us of the wall clock; 0: none
-  bool listed = false;  // this process was among them
-};
+// What NVML calls now: us of the wall clock.
+uint64_t WallMicros();
 // Once a second or so, by a caller that holds an NvmlUse. False: NVML says nothing new, or not of this process. After
 // 3 s without that `had` is left empty, and a new span begins.
 bool AskUtilization(unsigned fixed_device, UtilizationWatch* watch, Utilization* had);
