@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one correction against NVML. A neighbour without this library takes no turns, and what it does within a segment
-// is measured as this process's. Where NVML lists more processes at work than are known here, what is charged follows
-// what it says that this one had, over some seconds. Its figures are whole percents, so nothing else goes by them.
+// The one correction against NVML. A neighbour without this library takes no turns, so the meter takes what that does
+// within a segment for this process's work. Where NVML lists more processes at work than the turns' table knows, the
+// charge follows NVML's figure for this process over some seconds. NVML has whole percents, so nothing else uses them.
 #pragma once
 
 #include <stdint.h>
