@@ -42,8 +42,8 @@ class CostBook {
     }
     Move(OfHandle(handle), cost);
   }
-  // A kind was measured, but not surely. True where it has no price and that came more than kSmooth times: then what was
-  // measured is better than a guess.
+  // A kind was measured, but not surely. True where it has no price and that came more than kSmooth times: then what
+  // was measured is better than a guess.
   bool Unsure(uint64_t id) {
     Kind* const kind = Take(id);
     return kind->price == 0 && ++kind->measured > kSmooth;
