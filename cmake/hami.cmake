@@ -42,6 +42,10 @@ elseif(NOT HAMI_SANITIZE AND CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(hami_test_code INTERFACE -O1)
 endif()
 
+# Files of a test that are compiled as one see each other's constants. To clang an enumerator of a class shadows one of
+# them, to g++ it does not, and g++ looks for what does shadow.
+target_compile_options(hami_test_code INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wno-shadow>)
+
 # hami_test(NAME SOURCES... LIBS ...): a GoogleTest program in build/test that ctest runs.
 # APART: those of the sources that have helpers of the same name as another.
 # SLOW: what its tests named Slow… prove is proved for the most part by the others, in less time. They are a second test,
