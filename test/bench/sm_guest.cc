@@ -59,6 +59,7 @@ constexpr Shape kShapes[] = {
     {"procs8", [](Guest& guest) { guest.Bounded(kMilli, 4); }},
     {"milli", [](Guest& guest) { guest.Bounded(kMilli, 4); }},
     {"host-bound", [](Guest& guest) { guest.HostBound(1, 200 * kMicro, 200 * kMicro); }},
+    {"short-sync", [](Guest& guest) { guest.HostBound(1, 60 * kMicro, 500 * kMicro); }},
     {"eager", [](Guest& guest) { guest.Eager(); }},
     {"steps10", [](Guest& guest) { guest.Steps(10 * kMilli); }},
     {"token", [](Guest& guest) { guest.HostBound(20, 20 * kMicro, 300 * kMicro); }},

@@ -44,6 +44,7 @@ TENANTS = ((30, 70), (10, 20, 30, 40))
 BESIDE_A_STRANGER = ("half", "sync50", "streams8")
 NVML_GRAIN = 0.5  # points: it says whole percents
 NVML_SETTLES = 12.0  # seconds: the library asks once in one, and follows the last eight
+UNLIMITED = 6  # containers that share one GPU as they come
 PAIRS = ("streams8", "sync100")  # two of them, 30 : 70: what they lose is known (docs/design/gpu-time.md)
 RATE, REQUEST_US = 150, 2000  # Poisson requests of sm_guest
 PRIORITY_BESIDE = {"half": 0.5e-3, "graph100": 2.1e-3, "streams8": 0.2e-3, "tiny": 5e-6}  # seconds of a launch
@@ -52,7 +53,8 @@ ADDED = {"cuInit": 2000, "primary context": 3000}  # us that may be added
 ADDED_TO_A_LAUNCH = (10, 30)  # ns: without a limit, and with one that does not bind
 NVML_OPENS = ("never", "before", "init", "context", "after")  # what sm_facts nvml knows
 SAID = ("us20", "half", "streams8", "sync50")
-HOST_BOUND = (("host-bound",) * 2, ("token",) * 2, ("host-bound", "half"), ("host-bound",) * 3, ("token",) * 3)
+HOST_BOUND = (("host-bound",) * 2, ("token",) * 2, ("host-bound", "half"), ("short-sync", "half"), ("host-bound",) * 3,
+              ("token",) * 3)
 MEMORY_CASES = ("fill", "graphs, cudaMallocAsync", "CuPy", "JAX", "nvidia-smi")
 
 
@@ -209,6 +211,14 @@ class Suite:
             curves = self.gpu.work([self.one(setup, "procs8", self.gpu.box("p"))], self.long)
             self.sheet.add("tenants", "eight processes, no limit", setup.name, None if setup is BARE else 98.0,
                            of_one=100 * bench.total(curves) / native)
+        native = self.alone("half")
+        for setup in self.all():
+            curves = self.gpu.work([self.one(setup, "half", self.gpu.box(f"u{i}")) for i in range(UNLIMITED)], self.long)
+            got = [100 * curve.rate() / native for curve in curves]
+            bare = setup is BARE
+            self.sheet.add("tenants", f"{UNLIMITED} without a limit", setup.name, None if bare else 98.0, of_one=sum(got))
+            self.sheet.add("tenants", f"{UNLIMITED} without a limit, each", setup.name, None if bare else 1.0, False,
+                           error=max(abs(share - 100 / UNLIMITED) for share in got), least=min(got), most=max(got))
         for shape in () if self.quick else PAIRS:
             native = self.alone(shape)
             for setup in self.all():

@@ -36,14 +36,16 @@ int64_t Gate::Missed(int64_t now) {
 }
 
 // What a full GPU loses is missing to all, and each gives up its part of that, unless one is near to having its own.
-// One without a limit neither saves nor owes more than kBank: the others had use for what it had, or they had not.
+// One without a limit neither saves nor owes more than kBank, or than a turn of each: the others had use for what it
+// had, or they had not. With less the order would be lost in which it is their turn.
 void Gate::Forgive(const Terms& terms, int64_t now) {
   const int64_t lag = now - region::Load(account_->zero_at);
   const int64_t missed = view_.limited != 0 ? Missed(now) : 0;
-  int64_t most = terms.limit == 0 ? kBank : lag;
+  const int64_t bank = std::max(kBank, (1 + view_.hungry) * kTurn);
+  int64_t most = terms.limit == 0 ? bank : lag;
   if (terms.limit != 0 && std::min(lag, view_.least_lag) > kBank) most = std::max(lag - missed, kBank);
   if (lag > most) region::GpuTimeForgo(account_, -region::GpuTimeEarned(most, rate_), now, rate_);
-  if (terms.limit == 0 && lag < -kBank) region::Store(account_->zero_at, now + kBank);
+  if (terms.limit == 0 && lag < -bank) region::Store(account_->zero_at, now + bank);
 }
 
 // A share that rests beside others has left them its time, and what was saved at a higher limit is not had at a lower
@@ -163,7 +165,8 @@ Turns::Verdict Gate::Ask(const Terms& terms, const Launch& launch, Wait* wait, i
                            .long_launch = launch.cost >= kTurn || wait->late != Meter::kInTime || Long(),
                            .zero_at = region::Load(account_->zero_at),
                            .free = wait->late != Meter::kInTime || beside >= kTurn || (beside != 0 && Long()),
-                           .in_flight = InFlight(now)};
+                           .in_flight = InFlight(now),
+                           .next = launch.Charged()};
   if (!turns_.Leaves(view_, state, now) && TooMuchInFlight(terms, launch, beside, wait, now, &held)) return held;
   const Turns::Verdict verdict = turns_.Ask(view_, state, now);
   if (!verdict.go) region::GpuTimeWaits(account_, now);

@@ -261,7 +261,6 @@ int64_t Meter::Grow(int64_t now) {
 }
 
 int64_t Meter::InFlightOn(const Track& track, int64_t now) const {
-  if (track.count == 0 && now >= track.busy_until) return 0;
   int64_t own = track.open.charged;
   for (const Segment& segment : track.Marked()) own += segment.charged;
   // No more than the segment at hand can have gone since a mark was reached.

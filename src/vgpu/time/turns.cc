@@ -8,8 +8,7 @@
 namespace hami::vgpu::time {
 namespace {
 
-using region::Load;
-using region::Store;
+using region::Load, region::Store;
 
 constexpr int kLineBits = 10;
 constexpr uint64_t kLineMask = (uint64_t{1} << kLineBits) - 1;
@@ -98,7 +97,8 @@ bool Turns::Leaves(const TurnView& view, const State& state, int64_t now) const 
   if (Outranks(other, state.rank) || Outranks(state.rank, other)) return Outranks(other, state.rank);
   const uint16_t flags = Load(table_.lines[view.best].flags);
   const bool soon = (flags & kFresh) != 0 && ((flags & kOwed) != 0 || !state.owed);
-  const int64_t end = SinceOf(word, now) + (soon ? kLeastTurn : kTurn);
+  // Of launches that go whole, as many as come nearest to the driver's slice.
+  const int64_t end = SinceOf(word, now) + (soon ? kLeastTurn - state.next / 2 : kTurn);
   return now + state.in_flight > end && (soon || Better(view.best, line_));
 }
 
@@ -141,8 +141,7 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   Publish(state, now);
   if (!joined() || state.free) return verdict;
   TurnLine* const line = mine();
-  const uint64_t word = Load(*table_.word);
-  verdict.seen = word;
+  const uint64_t word = verdict.seen = Load(*table_.word);
   const int holder = LineOf(word);
   if (holder == line_) {
     if (!Leaves(view, state, now)) return Go(verdict);
@@ -169,7 +168,9 @@ Turns::Verdict Turns::Ask(const TurnView& view, const State& state, int64_t now)
   const int64_t ends_at = until > since ? until : since + kUnused;
   // It is known of one that leaves. Of one that may go on it is the end of what it paid for, which is later.
   const bool exact = looks_ && known && Load(table_.lines[holder].waiting_at) != 0;
-  const int64_t free_at = ends_at - (exact ? 0 : kHandover);
+  // What is launched behind own work that has not ended is done before the holder's.
+  const int64_t free_at =
+      std::max(ends_at - (exact ? 0 : kHandover), state.in_flight > 0 ? now + std::min(state.in_flight, kHandover) : 0);
   const bool outranks = known && Outranks(state.rank, Load(table_.lines[holder].rank));
   // One that has the turn, and says that it waits for one, had its time, and so had one that did not take it.
   const bool first = view.best < 0 || view.best == holder || now >= free_at + kUnused || Better(line_, view.best);

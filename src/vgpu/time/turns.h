@@ -77,8 +77,8 @@ class Turns {
     uint32_t rate = 0;
     bool owed = false, long_launch = false;
     int64_t zero_at = 0;
-    bool free = false;      // needs no turn: the GPU may wait for it, or it ends before others of this process
-    int64_t in_flight = 0;  // ns
+    bool free = false;  // needs no turn: the GPU may wait for it, or it ends before others of this process
+    int64_t in_flight = 0, next = 0;  // ns under way, and of the launch itself
   };
 
   void Join(const TurnTable& table, int line) {
